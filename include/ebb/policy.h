@@ -1,0 +1,179 @@
+// Policies decide which rows of the cache stay, move or go. A policy is a scorer, which turns
+// signals into one number per row, and a placement, which turns scores and a budget into moves.
+// Both see read-only views and answer decisions: they never touch memory, never lock, and allocate
+// nothing per token beyond their own growing arrays. For the same events and seed they decide the
+// same; ties go to the lower position.
+//
+// Rows are named by their index in a group's visible list, which is sorted by position: row 0 is
+// the oldest surviving row. When rows go, Retain() tells which indices survive, in order.
+//
+// Groups at a granularity are numbered layer-major: token: 0; layer: layer; head:
+// layer * num_kv_heads + kv_head.
+//
+// Thread safety: one object belongs to one sequence; all calls come from one thread at a time.
+#ifndef EBB_POLICY_H_
+#define EBB_POLICY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/signals.h"
+#include "ebb/status.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+// Turns signals into a number per row; a higher score is kept longer.
+class Scorer {
+ public:
+  virtual ~Scorer() = default;
+  Scorer(const Scorer&) = delete;
+  Scorer& operator=(const Scorer&) = delete;
+
+  // A contract: recorded in results, and changed whenever the rule changes.
+  [[nodiscard]] virtual std::string Name() const = 0;
+  [[nodiscard]] virtual SignalNeeds Needs() const = 0;
+  // `positions` joined the end of `group`; called before the step that computes them runs.
+  virtual void Append(int group, std::span<const Position> positions) = 0;
+  // What the step showed of `group`, new rows included. Not called when Needs() is empty.
+  virtual void Observe(int group, const GroupSignals& signals, const StepSignals& step) = 0;
+  // Only the rows at these ascending indices survive, in this order.
+  virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
+  // The first prefill of the sequence is over (000, Algorithm 1, line 1).
+  virtual void EndFirstPrefill() {}
+  // One score per row of the group. The span lives until the next call on this object.
+  [[nodiscard]] virtual std::span<const float> Scores(int group) = 0;
+
+ protected:
+  Scorer() = default;
+};
+
+// Facts that a placement may use besides the scores.
+struct PlacementInput {
+  int group = 0;
+  int num_groups = 1;
+  std::span<const Position> positions;  // [num_rows], ascending
+  std::span<const float> scores;        // [num_rows]; empty when the placement asks for none
+  std::span<const TokenKind> kinds;     // by position, [next_position]
+  Position first_generated = 0;         // position of the first generated token; next_position
+                                        // while there is none
+  Position next_position = 0;           // tokens so far
+  int64_t decode_steps = 0;             // decode steps so far, this one included
+  StepKind step_kind = StepKind::kDecode;
+};
+
+struct Move {
+  uint32_t row = 0;  // index in the visible list
+  Tier to = Tier::kT3;
+  bool operator==(const Move&) const = default;
+};
+
+// Turns scores and budgets into moves.
+class Placement {
+ public:
+  virtual ~Placement() = default;
+  Placement(const Placement&) = delete;
+  Placement& operator=(const Placement&) = delete;
+
+  [[nodiscard]] virtual std::string Name() const = 0;
+  // False lets the engine skip scoring altogether (streaming).
+  [[nodiscard]] virtual bool NeedsScores() const = 0;
+  // Whether Place() wants to be called after this step, for a group with `num_rows` rows.
+  [[nodiscard]] virtual bool Due(const PlacementInput& input, size_t num_rows) const = 0;
+  // Appends moves in ascending row order to `moves`; each row at most once.
+  virtual void Place(const PlacementInput& input, std::vector<Move>* moves) = 0;
+
+ protected:
+  Placement() = default;
+};
+
+// Chooses, inside a step, which of its rows a layer reads for the current query. Frees nothing.
+class Selector {
+ public:
+  virtual ~Selector() = default;
+  Selector(const Selector&) = delete;
+  Selector& operator=(const Selector&) = delete;
+
+  [[nodiscard]] virtual std::string Name() const = 0;
+  [[nodiscard]] virtual SignalNeeds Needs() const = 0;
+  virtual void Append(int group, std::span<const Position> positions) = 0;
+  virtual void Observe(int group, const GroupSignals& signals, const StepSignals& step) = 0;
+  virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
+  // q: [num_q_heads, head_dim], after RoPE. Fills, per kv head, the ascending indices of the rows
+  // to read; an empty list means all rows. Called by one thread, once per layer and decode step.
+  virtual void Select(int layer, std::span<const float> q,
+                      std::span<std::vector<uint32_t>> rows_per_kv_head) = 0;
+
+ protected:
+  Selector() = default;
+};
+
+struct Policy {
+  std::string name;  // what was asked for: "h2o", "h2o+scorer=random"
+  Granularity granularity = Granularity::kToken;
+  std::unique_ptr<Scorer> scorer;        // never null
+  std::unique_ptr<Placement> placement;  // null: nothing ever moves
+  std::unique_ptr<Selector> selector;    // null: every visible row is read
+};
+
+// How much may stay. Percent is of the rows ever unprotected; rows and bytes count what is
+// protected too, so they can be too small for it, which is refused.
+struct Budget {
+  enum class Unit { kNone, kRows, kPercent, kBytes };
+  Unit unit = Unit::kNone;
+  double value = 0;
+};
+// "1024" (rows), "25%", "64MiB".
+[[nodiscard]] Result<Budget> ParseBudget(std::string_view text);
+
+// Everything that a user can say about a policy. Unset options take the policy's own defaults.
+struct PolicySpec {
+  std::string name = "full";
+  std::map<std::string, std::string> params;  // --policy NAME:key=value,...
+  std::string scorer;                         // --scorer; empty: the policy's own
+  Budget budget;
+  std::optional<int> sinks;     // tokens
+  std::optional<int> window;    // tokens
+  std::optional<int> interval;  // decode steps
+  std::optional<Granularity> granularity;
+  uint64_t seed = 0;
+};
+// "h2o:heavy=64,recent=64" into name and params.
+[[nodiscard]] Status ParsePolicy(std::string_view text, PolicySpec* spec);
+
+// What a policy may know of the cache that it is made for.
+struct PolicyContext {
+  ModelShape shape;
+  size_t row_bytes = 0;     // bytes of one row (key and value) of one (layer, kv head)
+  int max_tokens = 0;       // the context that the session was opened with
+};
+
+struct PolicyInfo {
+  std::string_view name;
+  std::string_view description;  // one line
+  std::string_view source;       // paper and equation, or published code
+  std::string_view params;       // "heavy=N,recent=N"; empty: none
+  Granularity granularity;
+  std::string_view scorer;  // its own scorer
+};
+[[nodiscard]] std::span<const PolicyInfo> BuiltinPolicies();
+
+struct ScorerInfo {
+  std::string_view name;
+  std::string_view description;
+};
+[[nodiscard]] std::span<const ScorerInfo> BuiltinScorers();
+
+// Errors: unknown policy, scorer or parameter (the message lists the valid ones), values out of
+// range, a budget in rows or bytes that is smaller than sinks + window.
+[[nodiscard]] Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context);
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_H_

@@ -1,0 +1,68 @@
+// The plain words that every part of ebb shares. See docs/glossary.md.
+#ifndef EBB_TYPES_H_
+#define EBB_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+using Token = int32_t;
+// The index of a token in its sequence, from 0; also its RoPE position.
+using Position = int32_t;
+
+// The number format of full-precision rows.
+enum class RowType { kF16, kBf16, kF32 };
+
+// Which (layer, kv head) pairs share one token table: all of them, those of a layer, or none.
+enum class Granularity { kToken, kLayer, kHead };
+
+// Where a row lies: fast memory, capacity memory, compressed, evicted.
+enum class Tier : uint8_t { kT0 = 0, kT1, kT2, kT3 };
+inline constexpr int kNumTiers = 4;
+
+// A prefill step reads given text; a decode step reads the model's own last token.
+enum class StepKind { kPrefill, kDecode };
+
+// Whether a token was given (prompt, user turns) or generated.
+enum class TokenKind : uint8_t { kGiven = 0, kGenerated = 1 };
+
+[[nodiscard]] size_t RowTypeBytes(RowType type);  // bytes of one element: 2, 2, 4
+[[nodiscard]] std::string_view RowTypeName(RowType type);
+[[nodiscard]] Result<RowType> ParseRowType(std::string_view name);
+[[nodiscard]] std::string_view GranularityName(Granularity granularity);
+[[nodiscard]] Result<Granularity> ParseGranularity(std::string_view name);
+[[nodiscard]] std::string_view TierName(Tier tier);
+// "512MiB", "6GiB", "1000000", "2GB": bytes. Fails on anything else, on zero and on overflow.
+[[nodiscard]] Result<uint64_t> ParseBytes(std::string_view text);
+
+// The sizes of a model that the cache and the policies need to know.
+struct ModelShape {
+  int num_layers = 0;
+  int num_q_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 0;        // of keys and of values, in elements
+  int embed_dim = 0;       // of the hidden state
+  int vocab_size = 0;
+  int trained_context = 0;  // in tokens
+
+  // Query heads that share one kv head.
+  [[nodiscard]] int QueryHeadsPerKvHead() const { return num_q_heads / num_kv_heads; }
+  // Groups at a granularity: 1, num_layers, or num_layers * num_kv_heads (layer-major).
+  [[nodiscard]] int NumGroups(Granularity granularity) const {
+    switch (granularity) {
+      case Granularity::kToken: return 1;
+      case Granularity::kLayer: return num_layers;
+      case Granularity::kHead: return num_layers * num_kv_heads;
+    }
+    return 0;
+  }
+};
+
+}  // namespace ebb
+
+#endif  // EBB_TYPES_H_
