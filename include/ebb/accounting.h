@@ -1,0 +1,39 @@
+// What the cache costs, exactly: every byte that is mapped for rows and every byte of the tables
+// that describe them.
+#ifndef EBB_ACCOUNTING_H_
+#define EBB_ACCOUNTING_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "ebb/types.h"
+
+namespace ebb {
+
+// One tier of one sequence.
+struct TierAccounting {
+  int64_t rows = 0;        // (layer, kv head, token) triples that are visible
+  size_t row_bytes = 0;    // of those rows: rows * bytes of a key and a value
+  size_t page_bytes = 0;   // of the pages that hold them, holes included
+};
+
+// One sequence.
+struct CacheAccounting {
+  std::array<TierAccounting, kNumTiers> tiers;
+  int64_t rows_evicted = 0;  // ever
+  size_t table_bytes = 0;    // slots, positions, free lists, page tables
+  int64_t num_tables = 0;    // token tables; 1 while all groups agree
+};
+
+// An arena, shared by sequences.
+struct ArenaAccounting {
+  size_t reserved_bytes = 0;  // mapped from the system now
+  size_t used_bytes = 0;      // in pages that some sequence owns
+  size_t peak_bytes = 0;      // largest reserved_bytes so far
+  size_t cap_bytes = 0;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ACCOUNTING_H_

@@ -1,0 +1,42 @@
+// What attention sees of the cache: for one (layer, kv head), pages that hold rows in any order and
+// an index list that names the visible ones in order of position. Attention never knows which tier
+// or sequence a page belongs to.
+#ifndef EBB_ATTENTION_ROWS_H_
+#define EBB_ATTENTION_ROWS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ebb/types.h"
+
+namespace ebb {
+
+// Rows in a page. A slot s lies in page s / kRowsPerPage at row s % kRowsPerPage.
+inline constexpr int kRowsPerPage = 64;
+
+// A page holds the keys of its rows, then their values, each row contiguous:
+//   key   of row r: page + r * row_stride
+//   value of row r: page + value_offset + r * row_stride
+struct PageFormat {
+  RowType type = RowType::kF16;
+  int head_dim = 0;
+
+  [[nodiscard]] size_t RowStride() const { return head_dim * RowTypeBytes(type); }
+  [[nodiscard]] size_t ValueOffset() const { return kRowsPerPage * RowStride(); }
+  [[nodiscard]] size_t PageBytes() const { return 2 * ValueOffset(); }
+};
+
+// The visible rows of one (layer, kv head), in order of position. All spans outlive the step.
+struct RowsView {
+  const std::byte* const* pages = nullptr;     // [num_pages], 64-byte aligned each
+  std::span<const uint32_t> slots;             // [num_rows]
+  std::span<const Position> positions;         // [num_rows], ascending
+  std::span<const Position> last_visible;      // [num_rows], or empty: visible for ever
+
+  [[nodiscard]] size_t size() const { return slots.size(); }
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ATTENTION_ROWS_H_
