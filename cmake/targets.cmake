@@ -1,0 +1,51 @@
+# The library, the program and what they are linked with. Sources are found by their place and
+# name: adding a file needs no change here.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+
+set(EBB_ROOT ${CMAKE_CURRENT_SOURCE_DIR})
+# A folder may still be empty; a library may not.
+set(EBB_EMPTY_SOURCE ${CMAKE_BINARY_DIR}/generated/empty.cc)
+file(CONFIGURE OUTPUT ${EBB_EMPTY_SOURCE} CONTENT "// Keeps a library without sources valid.\n")
+
+# Sets `result` to the files that match the patterns, less those that match the regular expression.
+function(ebb_glob result exclude)
+  list(TRANSFORM ARGN PREPEND ${EBB_ROOT}/ OUTPUT_VARIABLE patterns)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${patterns})
+  list(FILTER files EXCLUDE REGEX "${exclude}")
+  set(${result} ${files} PARENT_SCOPE)
+endfunction()
+
+# What the sources of the library, and the tests of its inside, see.
+add_library(ebb_internal INTERFACE)
+target_include_directories(ebb_internal INTERFACE ${EBB_ROOT})
+target_link_libraries(ebb_internal INTERFACE
+  ebb_options ebb_llama_chat llama ggml PkgConfig::hwy PkgConfig::xxhash fmt::fmt
+  nlohmann_json::nlohmann_json Threads::Threads)
+
+ebb_glob(sources "(_test|_fuzz)\\.cc$|/src/cli/" src/*.cc)
+add_library(ebb STATIC ${sources} ${EBB_EMPTY_SOURCE})
+target_compile_features(ebb PUBLIC cxx_std_20)
+target_include_directories(ebb PUBLIC ${EBB_ROOT}/include)
+target_link_libraries(ebb PRIVATE ebb_internal)
+
+# The program apart from main.cc, so that its tests link it. It sees include/ebb and itself.
+ebb_glob(sources "_test\\.cc$|/main\\.cc$" src/cli/*.cc)
+add_library(ebb_cli_parts STATIC ${sources} ${EBB_EMPTY_SOURCE})
+target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
+target_link_libraries(ebb_cli_parts PUBLIC
+  ebb ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
+  Threads::Threads)
+
+set(EBB_BINARY ${CMAKE_BINARY_DIR}/bin/ebb)
+ebb_glob(main "^$" src/cli/main.cc)
+if(main)
+  add_executable(ebb_cli ${main})
+  set_target_properties(ebb_cli PROPERTIES OUTPUT_NAME ebb)
+  target_link_libraries(ebb_cli PRIVATE ebb_cli_parts)
+endif()

@@ -1,0 +1,69 @@
+# One test program per folder: src/kv/**/*_test.cc -> ebb_kv_tests, tests/soak/*.cc ->
+# ebb_tests_soak. Files named *_verify_test.cc are too long for `make test`: they make programs of
+# their own, labelled `verify`.
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+# tests/support/ is linked to every test program.
+ebb_glob(sources "_test\\.cc$" tests/support/*.cc)
+add_library(ebb_test_support STATIC EXCLUDE_FROM_ALL ${sources} ${EBB_EMPTY_SOURCE})
+target_compile_definitions(ebb_test_support PUBLIC
+  EBB_BINARY_PATH="${EBB_BINARY}" EBB_SOURCE_DIR="${EBB_ROOT}")
+target_link_libraries(ebb_test_support PUBLIC ebb ebb_internal GTest::gmock GTest::gtest)
+
+# ebb_add_tests(ebb_kv_tests PREFIX kv LABEL unit LIBRARIES ... SOURCES ...)
+function(ebb_add_tests name)
+  cmake_parse_arguments(arg "" "PREFIX;LABEL" "SOURCES;LIBRARIES" ${ARGN})
+  if(NOT arg_SOURCES)
+    return()
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ebb_test_support ${arg_LIBRARIES} GTest::gmock_main)
+  if(TARGET ebb_cli)
+    add_dependencies(${name} ebb_cli)
+  endif()
+  set(timeout 300)
+  if(arg_LABEL STREQUAL verify)
+    set(timeout 7200)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    TEST_PREFIX "${arg_PREFIX}." PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${timeout})
+endfunction()
+
+function(ebb_add_test_folder name prefix folder)
+  ebb_glob(all "^$" ${folder}/*.cc)
+  if(folder MATCHES "^src/")
+    list(FILTER all INCLUDE REGEX "_test\\.cc$")
+  endif()
+  set(verify ${all})
+  list(FILTER verify INCLUDE REGEX "_verify_test\\.cc$")
+  list(FILTER all EXCLUDE REGEX "_verify_test\\.cc$")
+  set(tests ${all})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  if(tests)
+    ebb_add_tests(${name} PREFIX ${prefix} LABEL unit SOURCES ${all} LIBRARIES ${ARGN})
+  endif()
+  foreach(source IN LISTS verify)
+    cmake_path(GET source STEM stem)
+    string(REGEX REPLACE "_verify_test$" "" stem ${stem})
+    ebb_add_tests(${name}_verify_${stem} PREFIX ${prefix} LABEL verify SOURCES ${source}
+      LIBRARIES ${ARGN})
+  endforeach()
+endfunction()
+
+file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE ${EBB_ROOT}
+  ${EBB_ROOT}/src/* ${EBB_ROOT}/tests/*)
+foreach(folder IN LISTS folders)
+  cmake_path(GET folder FILENAME name)
+  if(NOT IS_DIRECTORY ${EBB_ROOT}/${folder} OR folder STREQUAL tests/support)
+    continue()
+  elseif(folder STREQUAL src/cli)
+    ebb_add_test_folder(ebb_cli_tests cli ${folder} ebb_cli_parts)
+  elseif(folder MATCHES "^src/")
+    ebb_add_test_folder(ebb_${name}_tests ${name} ${folder})
+  else()
+    ebb_add_test_folder(ebb_tests_${name} ${name} ${folder} ebb_cli_parts)
+  endif()
+endforeach()
+
+add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
