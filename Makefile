@@ -1,0 +1,88 @@
+# The commands that a reader of README.md types; the build itself is CMake's (CMakePresets.json).
+JOBS ?= $(shell nproc)
+EBB := build/release/bin/ebb
+SOURCES = $(shell git ls-files '*.cc' '*.h')
+CTEST := ctest --output-on-failure -j $(JOBS)
+QUESTION := Why does the tide ebb and flow? Answer in two sentences.
+
+.PHONY: help bootstrap build all model demo test verify mutants peer asan tsan fuzz coverage \
+        bench format lint clean
+
+help:
+	@echo "make demo      build, fetch the default model, answer a question"
+	@echo "make test      build everything and run the tests"
+	@echo "make build     build the program: $(EBB)"
+	@echo "make verify    the checks that are too long for make test"
+	@echo "make mutants   break the code on purpose, line by line: the tests must notice"
+	@echo "make peer      build llama.cpp's own tools, to measure against: build/peer/bin"
+	@echo "make bench | asan | tsan | fuzz | coverage | format | lint | clean"
+
+bootstrap:
+	@scripts/bootstrap
+
+build: bootstrap
+	@cmake --preset release
+	cmake --build build/release -j $(JOBS) --target ebb_cli
+
+all: build
+	cmake --build build/release -j $(JOBS)
+
+model: build
+	$(EBB) pull
+
+demo: model
+	$(EBB) run -n 128 --json -p "$(QUESTION)"
+
+test: all model
+	cd build/release && $(CTEST) -LE verify
+
+verify: all model peer
+	cd build/release && ctest --output-on-failure -L verify
+
+mutants: all model
+	scripts/mutants
+
+peer: bootstrap
+	scripts/build_peer
+
+# $(call run_instrumented,PRESET,COMMAND PREFIX)
+define run_instrumented
+	@cmake --preset $(1)
+	cmake --build build/$(1) -j $(JOBS)
+	cd build/$(1) && $(2) $(CTEST) -LE verify
+endef
+
+asan: model
+	$(call run_instrumented,asan-ubsan,)
+
+# setarch -R: the thread sanitizer of g++ 12 does not start under a wide address randomisation.
+tsan: model
+	$(call run_instrumented,tsan,setarch -R)
+
+coverage: model
+	$(call run_instrumented,coverage,)
+	scripts/coverage build/coverage
+
+FUZZ_SECONDS ?= 60
+fuzz:
+	@scripts/bootstrap clang
+	@cmake --preset fuzz
+	cmake --build build/fuzz -j $(JOBS)
+	scripts/fuzz build/fuzz $(FUZZ_SECONDS)
+
+bench: all model
+	@for program in build/release/bin/bench_*; do $$program || exit 1; done
+
+format:
+	@scripts/bootstrap clang-format
+	clang-format -i $(SOURCES)
+
+lint: all
+	@scripts/bootstrap clang-format clang-tidy
+	clang-format --dry-run --Werror $(SOURCES)
+	scripts/check_layers
+	printf '%s\n' $(filter %.cc,$(SOURCES)) | \
+	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/release
+
+clean:
+	rm -rf build/release build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/peer
