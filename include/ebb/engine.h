@@ -1,0 +1,145 @@
+// The engine steps sequences through a model. A Session is one sequence: its cache, its policy, its
+// logits. Sessions of one engine share its threads, its compute buffers and its arenas with their
+// hard byte caps.
+//
+// A request that cannot proceed returns an error and changes nothing: the session can still be
+// read, rolled back or stepped after rows went.
+//
+// Thread safety: an engine and its sessions belong to one thread at a time. The session must not
+// outlive its engine.
+#ifndef EBB_ENGINE_H_
+#define EBB_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/accounting.h"
+#include "ebb/model.h"
+#include "ebb/policy.h"
+#include "ebb/status.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+class Session;
+
+struct EngineOptions {
+  int threads = 0;  // 0: as many as there are cores
+  RowType kv_type = RowType::kF16;
+  uint64_t kv_cap_bytes = 0;  // hard cap on memory for rows, of all sessions; 0: none
+  int prefill_chunk = 512;    // tokens per prefill step
+  enum class Attention { kCpu, kReference };
+  Attention attention = Attention::kCpu;
+};
+
+// What to do when a sequence reaches the context of its session.
+enum class PastContext {
+  kRefuse,    // ResourceExhausted; generation ends with finish reason "context"
+  kReRotate,  // keys are rotated to their rank among the surviving rows; needs a policy that
+              // keeps fewer rows than the context
+};
+
+struct SessionOptions {
+  PolicySpec policy;
+  int context = 0;  // tokens; 0: the trained context (times the rope factor)
+  PastContext past_context = PastContext::kRefuse;
+  // Signals beyond what the policy needs, for observers; see Session::last_step().
+  SignalNeeds extra_signals;
+};
+
+// What the last step did, for front ends, benchmarks and tests.
+struct StepReport {
+  StepKind kind = StepKind::kDecode;
+  int num_tokens = 0;
+  int64_t rows_evicted = 0;      // by the placement, after this step
+  double compute_seconds = 0;    // the graph
+  double policy_seconds = 0;     // observe, place, remove, compact
+  bool mass_computed = false;
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> Create(std::shared_ptr<const Model> model,
+                                                const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  [[nodiscard]] Result<std::unique_ptr<Session>> OpenSession(const SessionOptions& options);
+  // One decode step for several sessions in one batch: tokens[i] is appended to sessions[i].
+  // REQUIRES: distinct sessions of this engine. On error no session is changed.
+  Status DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens);
+
+  [[nodiscard]] const Model& model() const;
+  [[nodiscard]] const EngineOptions& options() const;  // threads resolved
+  [[nodiscard]] ArenaAccounting arena_accounting() const;
+  // Which attention kernel runs: "reference", "cpu:AVX3_ZEN4", ...
+  [[nodiscard]] std::string attention_name() const;
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  Engine();
+  std::unique_ptr<Impl> impl_;
+};
+
+struct PrefillOptions {
+  // Stops between chunks when it becomes true: kCancelled; tokens read so far stay.
+  const std::atomic<bool>* cancel = nullptr;
+  // Called after each chunk with the tokens read so far.
+  std::function<void(size_t)> progress;
+  // Called for every token with its logits [vocab_size]; costs the output matrix for each of them.
+  // When null, only the last token's logits are computed.
+  std::function<void(Position, std::span<const float>)> on_logits;
+};
+
+class Session {
+ public:
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Reads given tokens (a prompt, a user turn). On error the tokens of finished chunks stay.
+  Status Prefill(std::span<const Token> tokens, const PrefillOptions& options = {});
+  // Appends one generated token and computes the logits after it.
+  Status Decode(Token token);
+  // Forgets every token at `end` and later. Removed rows are not revived. logits() is empty until
+  // the next step.
+  Status TruncateTo(Position end);
+
+  // After the last token: [vocab_size]. Valid until the next step of this engine; empty before the
+  // first.
+  [[nodiscard]] std::span<const float> logits() const;
+  // A hash over all bits of all logits that logits() has shown, in order.
+  [[nodiscard]] uint64_t logits_hash() const;
+
+  [[nodiscard]] Position next_position() const;
+  [[nodiscard]] std::span<const Token> tokens() const;  // all so far
+  [[nodiscard]] int context() const;
+  [[nodiscard]] const Policy& policy() const;
+  [[nodiscard]] CacheAccounting accounting() const;
+  [[nodiscard]] const StepReport& last_step() const;
+  // The signals of the last step (extra_signals and the policy's).
+  [[nodiscard]] const StepSignals& last_signals() const;
+  // Visible positions of a group at the policy's granularity, ascending.
+  [[nodiscard]] std::span<const Position> visible_positions(int group) const;
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  friend class Engine;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ENGINE_H_

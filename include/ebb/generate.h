@@ -1,0 +1,89 @@
+// Generation: a sampler over a session's logits, and the loop that feeds tokens back until
+// something ends it.
+#ifndef EBB_GENERATE_H_
+#define EBB_GENERATE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "ebb/model.h"
+#include "ebb/status.h"
+
+namespace ebb {
+
+// Defaults are llama.cpp's. temperature 0 is greedy.
+struct SamplingOptions {
+  float temperature = 0.8f;
+  int top_k = 40;
+  float top_p = 0.95f;
+  float min_p = 0.05f;
+  float repeat_penalty = 1.0f;  // 1: off
+  int repeat_last_n = 64;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  uint64_t seed = 0;
+  std::string grammar;  // GBNF; empty: none
+};
+
+class Sampler {
+ public:
+  // Errors: a value out of range, a grammar that does not parse.
+  static Result<std::unique_ptr<Sampler>> Create(const Model& model,
+                                                 const SamplingOptions& options);
+  ~Sampler();
+  // logits: [vocab_size]. Accepts what it returns.
+  Token Sample(std::span<const float> logits);
+  // A token that was forced rather than sampled.
+  void Accept(Token token);
+
+ private:
+  Sampler();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+enum class FinishReason { kStop, kStopString, kLength, kContext, kCap, kCancelled, kError };
+[[nodiscard]] std::string_view FinishReasonName(FinishReason reason);
+
+// Which part of an answer a piece of text belongs to.
+enum class TextPart { kThought, kAnswer };
+
+struct GenerateOptions {
+  int max_tokens = -1;  // -1: until something else ends it
+  std::vector<std::string> stops;
+  enum class OnEnd { kStop, kIgnore };  // kIgnore: --ignore-eos, end tokens are masked
+  OnEnd on_end = OnEnd::kStop;
+  std::string thinking_start;  // see ChatPrompt
+  std::string thinking_end;
+  bool opens_in_thinking = false;
+  int thinking_budget = -1;  // tokens of thought before thinking_end is forced; -1: no limit
+  const std::atomic<bool>* cancel = nullptr;
+  // Text as soon as it is certain: never half a UTF-8 character, never part of a stop string.
+  // Returning false ends the generation (kCancelled), e.g. when stdout is closed.
+  std::function<bool(std::string_view text, TextPart part)> on_text;
+  std::function<void(Token token)> on_token;
+};
+
+struct GenerateResult {
+  FinishReason finish_reason = FinishReason::kError;
+  Status error;  // why, for kContext, kCap and kError
+  int generated_tokens = 0;
+  int thought_tokens = 0;
+  double seconds = 0;  // of the decode steps
+  std::string text;    // thoughts included
+};
+
+// Continues a session whose logits() stand after the prompt.
+[[nodiscard]] GenerateResult Generate(Session& session, Sampler& sampler,
+                                      const GenerateOptions& options);
+
+}  // namespace ebb
+
+#endif  // EBB_GENERATE_H_

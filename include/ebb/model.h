@@ -1,0 +1,90 @@
+// A model: the weights, the tokenizer and the chat template of one GGUF file.
+//
+// Thread safety: immutable after Load(); any number of threads and engines may share one.
+#ifndef EBB_MODEL_H_
+#define EBB_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/status.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+struct LoadedModel;  // src/model/loaded_model.h
+
+// How weights are held. kDequantize widens every matrix to F32 on load, for exactness studies.
+enum class WeightMode { kAsStored, kDequantize };
+
+// How RoPE positions are scaled. kFromFile obeys the file's own metadata.
+enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };
+
+struct ModelOptions {
+  std::string path;
+  WeightMode weights = WeightMode::kAsStored;
+  RopeScaling rope_scaling = RopeScaling::kFromFile;
+  float rope_factor = 0;  // > 1: context is this many times the trained one; needed by
+                          // kLinear and kYarn, refused otherwise
+};
+
+// One message of a conversation. role: "system", "user" or "assistant".
+struct ChatMessage {
+  std::string role;
+  std::string content;
+};
+
+// What a chat template made of a conversation.
+struct ChatPrompt {
+  std::string text;
+  std::string thinking_start;  // the tags between which the model thinks; empty: it does not
+  std::string thinking_end;
+  bool opens_in_thinking = false;  // the prompt ends inside a thought
+  std::vector<std::string> stops;  // further stop strings that the template asks for
+};
+
+class Model {
+ public:
+  // Errors: kNotFound, kIo; kCorrupt (truncated file, tensor out of bounds, wrong shape);
+  // kUnsupported (the message lists the families that are supported).
+  static Result<std::shared_ptr<const Model>> Load(const ModelOptions& options);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  [[nodiscard]] const ModelShape& shape() const;
+  [[nodiscard]] std::string_view family() const;       // "llama", "qwen2", "qwen3"
+  [[nodiscard]] std::string description() const;       // "SmolLM2 135M Instruct, llama, Q4_1"
+  [[nodiscard]] uint64_t weight_bytes() const;         // as held in memory
+  // SHA-256-free identity of the file: a hash of its metadata and tensor table.
+  [[nodiscard]] uint64_t fingerprint() const;
+
+  enum class Specials { kAsText, kParse };  // whether "<|im_start|>" in the text is one token
+  enum class AddBos { kNo, kAsModelSays };
+  [[nodiscard]] Result<std::vector<Token>> Tokenize(std::string_view text, AddBos add_bos,
+                                                    Specials specials) const;
+  // The bytes of a token; may end in the middle of a UTF-8 character. Control tokens give nothing
+  // unless asked for.
+  enum class ControlTokens { kHide, kShow };
+  [[nodiscard]] std::string TokenText(Token token, ControlTokens control) const;
+  [[nodiscard]] bool EndsGeneration(Token token) const;
+
+  // Applies the file's own Jinja template. Errors: the template's own, with its message.
+  enum class Thinking { kModelDefault, kOff };
+  [[nodiscard]] Result<ChatPrompt> FormatChat(std::span<const ChatMessage> messages,
+                                              Thinking thinking) const;
+
+  [[nodiscard]] const LoadedModel& loaded() const { return *loaded_; }
+
+ private:
+  explicit Model(std::unique_ptr<LoadedModel> loaded);
+  std::unique_ptr<LoadedModel> loaded_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_H_

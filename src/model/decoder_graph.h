@@ -1,0 +1,52 @@
+// One decoder for every family, as a ggml graph. Attention is a hole in it: the engine fills it with
+// its own node over the cache, a test may fill it with ggml's operations.
+#ifndef EBB_MODEL_DECODER_GRAPH_H_
+#define EBB_MODEL_DECODER_GRAPH_H_
+
+#include <vector>
+
+struct ggml_context;
+struct ggml_cgraph;
+struct ggml_tensor;
+
+namespace ebb {
+
+struct LoadedModel;
+
+class AttentionBuilder {
+ public:
+  virtual ~AttentionBuilder() = default;
+  // q: [head_dim, num_q_heads, T], k, v: [head_dim, num_kv_heads, T], all F32, q and k after RoPE,
+  // k_before_rope likewise (null unless DecoderGraphOptions asked for it); any of them may be a
+  // strided view with contiguous rows. Returns [head_dim * num_q_heads, T], F32.
+  virtual ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
+                              ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) = 0;
+};
+
+struct DecoderGraphOptions {
+  int num_tokens = 1;             // T
+  int num_outputs = 1;            // tokens whose logits are wanted
+  std::vector<int> hidden_layers;  // blocks whose output is kept, [embed_dim, T] each
+  bool keys_before_rope = false;
+};
+
+struct DecoderGraph {
+  ggml_cgraph* graph = nullptr;
+  ggml_tensor* tokens = nullptr;       // I32 [T], input
+  ggml_tensor* positions = nullptr;    // I32 [T], input
+  ggml_tensor* output_rows = nullptr;  // I32 [num_outputs], input: indices into the T tokens;
+                                       // null when num_outputs == T
+  ggml_tensor* logits = nullptr;       // F32 [vocab_size, num_outputs]
+  std::vector<ggml_tensor*> hidden;    // as asked, marked as outputs
+};
+
+// Tensors are created in `ctx` (no_alloc); inputs and outputs are flagged for the allocator.
+[[nodiscard]] DecoderGraph BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
+                                             const DecoderGraphOptions& options,
+                                             AttentionBuilder& attention);
+// Upper bounds for the context that holds the graph.
+[[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model);
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_DECODER_GRAPH_H_
