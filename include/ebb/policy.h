@@ -2,7 +2,7 @@
 // signals into one number per row, and a placement, which turns scores and a budget into moves.
 // Both see read-only views and answer decisions: they never touch memory, never lock, and allocate
 // nothing per token beyond their own growing arrays. For the same events and seed they decide the
-// same; ties go to the lower position.
+// same. Of two rows with equal scores the one at the lower position stays.
 //
 // Rows are named by their index in a group's visible list, which is sorted by position: row 0 is
 // the oldest surviving row. When rows go, Retain() tells which indices survive, in order.
@@ -47,7 +47,7 @@ class Scorer {
   virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
   // The first prefill of the sequence is over (000, Algorithm 1, line 1).
   virtual void EndFirstPrefill() {}
-  // One score per row of the group. The span lives until the next call on this object.
+  // One finite score per row of the group. The span lives until the next call on this object.
   [[nodiscard]] virtual std::span<const float> Scores(int group) = 0;
 
  protected:
@@ -58,6 +58,7 @@ class Scorer {
 struct PlacementInput {
   int group = 0;
   int num_groups = 1;
+  // Positions in the sequence, also after keys were rotated anew.
   std::span<const Position> positions;  // [num_rows], ascending
   std::span<const float> scores;        // [num_rows]; empty when the placement asks for none
   std::span<const TokenKind> kinds;     // by position, [next_position]
@@ -84,7 +85,11 @@ class Placement {
   [[nodiscard]] virtual std::string Name() const = 0;
   // False lets the engine skip scoring altogether (streaming).
   [[nodiscard]] virtual bool NeedsScores() const = 0;
+  // Whether what must stay fits into the budget: InvalidArgument with the figures when not. Asked
+  // after every prefill chunk, for one group; positions and scores may be empty.
+  [[nodiscard]] virtual Status Check(const PlacementInput&) const { return OkStatus(); }
   // Whether Place() wants to be called after this step, for a group with `num_rows` rows.
+  // Positions and scores may be empty.
   [[nodiscard]] virtual bool Due(const PlacementInput& input, size_t num_rows) const = 0;
   // Appends moves in ascending row order to `moves`; each row at most once.
   virtual void Place(const PlacementInput& input, std::vector<Move>* moves) = 0;
@@ -122,8 +127,9 @@ struct Policy {
   std::unique_ptr<Selector> selector;    // null: every visible row is read
 };
 
-// How much may stay. Percent is of the rows ever unprotected; rows and bytes count what is
-// protected too, so they can be too small for it, which is refused.
+// How much may stay. Rows are tokens per group; bytes are of all (layer, kv head) together. Percent
+// is of the rows ever unprotected; rows and bytes count what is protected too, so they can be too
+// small for it, which is refused.
 struct Budget {
   enum class Unit { kNone, kRows, kPercent, kBytes };
   Unit unit = Unit::kNone;
@@ -131,6 +137,7 @@ struct Budget {
 };
 // "1024" (rows), "25%", "64MiB".
 [[nodiscard]] Result<Budget> ParseBudget(std::string_view text);
+[[nodiscard]] std::string FormatBudget(const Budget& budget);  // "1024 rows", "25%", "1024 bytes"
 
 // Everything that a user can say about a policy. Unset options take the policy's own defaults.
 struct PolicySpec {

@@ -46,7 +46,8 @@ struct GroupSignals {
   int num_mass_heads = 0;
   int num_rows = 0;      // rows of the group, the step's new ones included
   int num_new_rows = 0;  // at the end of the list
-  // Layers whose mass went into a kSummed signal: those with a NaN are left out (000, 3.1).
+  // Layers of the group without a NaN in this step. A kSummed signal leaves the others out (000,
+  // 3.1); the finer ones hold their NaN.
   int num_layers_counted = 0;
 };
 

@@ -53,7 +53,7 @@ class [[nodiscard]] Status {
 [[nodiscard]] Status Internal(std::string message);
 
 // A T, or the Status that says why there is none.
-// REQUIRES for value access: ok(). Reading the value of a failed Result aborts.
+// REQUIRES for value access: ok(). Reading the value of a failed Result aborts (noexcept).
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -63,11 +63,11 @@ class [[nodiscard]] Result {
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
   [[nodiscard]] Status status() const { return ok() ? Status() : std::get<1>(state_); }
 
-  T& operator*() & { return std::get<0>(state_); }
-  const T& operator*() const& { return std::get<0>(state_); }
-  T&& operator*() && { return std::get<0>(std::move(state_)); }
-  T* operator->() { return &std::get<0>(state_); }
-  const T* operator->() const { return &std::get<0>(state_); }
+  T& operator*() & noexcept { return std::get<0>(state_); }
+  const T& operator*() const& noexcept { return std::get<0>(state_); }
+  T&& operator*() && noexcept { return std::get<0>(std::move(state_)); }
+  T* operator->() noexcept { return &std::get<0>(state_); }
+  const T* operator->() const noexcept { return &std::get<0>(state_); }
 
  private:
   std::variant<T, Status> state_;
