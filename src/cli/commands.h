@@ -1,0 +1,43 @@
+// The commands of the program. Each takes the parsed options, writes results to stdout and all
+// else to stderr, and returns the exit code of the process.
+#ifndef EBB_CLI_COMMANDS_H_
+#define EBB_CLI_COMMANDS_H_
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/cli/exit_code.h"
+#include "src/cli/options.h"
+
+namespace ebb::cli {
+
+ExitCode RunRun(const CliOptions& options);            // run.cc
+ExitCode RunChat(const CliOptions& options);           // chat.cc
+ExitCode RunPull(const CliOptions& options);           // pull.cc
+ExitCode RunFidelity(const CliOptions& options);       // fidelity.cc
+ExitCode RunBenchDecode(const CliOptions& options);    // bench_decode.cc
+ExitCode RunBenchPrefill(const CliOptions& options);   // bench_prefill.cc
+ExitCode RunBenchAttention(const CliOptions& options); // bench_attention.cc
+ExitCode RunBenchMemory(const CliOptions& options);    // bench_memory.cc
+ExitCode RunBenchCompare(const CliOptions& options);   // bench_compare.cc
+ExitCode RunDocs(const CliOptions& options);           // docs.cc: prints docs/cli.md
+
+struct Command {
+  std::string_view name;     // "run", "bench decode"
+  std::string_view summary;  // one line
+  std::vector<OptionGroup> groups;
+  ExitCode (*run)(const CliOptions& options);  // null: it has subcommands
+  // Hidden ones are in no list.
+  enum class Visibility { kShown, kHidden };
+  Visibility visibility = Visibility::kShown;
+};
+
+// Parents stand before their subcommands.
+[[nodiscard]] std::span<const Command> CommandTable();
+
+}  // namespace ebb::cli
+
+#endif  // EBB_CLI_COMMANDS_H_

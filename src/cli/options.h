@@ -1,0 +1,84 @@
+// What can be said on the command line. The structs of include/ebb are filled in as they are; what
+// is here besides them is about files, terminals and benchmarks.
+//
+// One table (option_table.cc) declares every option once: the parser, --help and docs/cli.md are
+// fed from it.
+#ifndef EBB_CLI_OPTIONS_H_
+#define EBB_CLI_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "ebb/generate.h"
+#include "ebb/model.h"
+#include "ebb/status.h"
+#include "src/cli/bench_options.h"
+
+namespace ebb::cli {
+
+enum class Thoughts { kShow, kDim, kHide };
+
+struct CliOptions {
+  // model.path is empty when -m was not given; see OpenModel() in setup.h.
+  ModelOptions model;
+  EngineOptions engine;
+  SessionOptions session;    // policy included
+  SamplingOptions sampling;  // `grammar` holds the grammar itself, read from the file if one was named
+  uint64_t seed = 0;         // copied into sampling and policy after parsing
+
+  std::string prompt;       // -p
+  std::string prompt_file;  // -f
+  std::string system;       // --system
+  bool raw = false;
+  int max_tokens = -1;
+  std::vector<std::string> stops;
+  bool ignore_eos = false;
+  int thinking_budget = -1;
+  Thoughts thoughts = Thoughts::kShow;
+
+  bool list_policies = false;
+  bool json = false;
+  bool quiet = false;
+
+  BenchOptions bench;
+  FidelityOptions fidelity;
+};
+
+// A heading in --help and docs/cli.md. A command names the groups that it takes.
+enum class OptionGroup {
+  kModel,       // -m, --dequantize, --rope-*
+  kMachine,     // --threads, --kv-type, --kv-cap, --context, --past-context, --seed
+  kPolicy,      // --policy, --scorer, --budget, ... --list-policies
+  kPrompt,      // -p, -f, --raw, --system
+  kGeneration,  // -n, --temp, ... --grammar
+  kDisplay,     // --thoughts, --quiet
+  kJson,        // --json
+  kFidelity,
+  kBenchDepth,    // --depth
+  kBenchDepths,   // --depths
+  kBenchDecode,   // --no-mass
+  kBench,         // --repetitions and the like
+};
+[[nodiscard]] std::string_view OptionGroupTitle(OptionGroup group);
+
+struct OptionRow {
+  OptionGroup group;
+  std::string names;   // "-m,--model"
+  std::string value;   // "FILE"; empty: a flag
+  std::string help;    // one sentence, no full stop
+  // `text` is what was given; empty for a flag. Errors name what is valid.
+  std::function<Status(std::string_view text, CliOptions* options)> parse;
+  // The current value, for "(default: ...)"; empty or a null function: nothing to show.
+  std::function<std::string(const CliOptions&)> show;
+};
+
+// Every option there is, in the order in which help shows them.
+[[nodiscard]] const std::vector<OptionRow>& OptionTable();
+
+}  // namespace ebb::cli
+
+#endif  // EBB_CLI_OPTIONS_H_

@@ -1,0 +1,40 @@
+// From options to a model, an engine and a session.
+#ifndef EBB_CLI_SETUP_H_
+#define EBB_CLI_SETUP_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "ebb/engine.h"
+#include "ebb/model.h"
+#include "ebb/status.h"
+#include "src/cli/options.h"
+
+namespace ebb::cli {
+
+// ${XDG_CACHE_HOME:-~/.cache}/ebb/SmolLM2-135M-Instruct.Q4_1.gguf, whether it exists or not.
+// Empty when neither variable is set.
+[[nodiscard]] std::string DefaultModelPath();
+
+// Loads -m, or the default model. Errors: those of Model::Load; kNotFound with the advice to run
+// "ebb pull" when the default model is wanted and absent.
+[[nodiscard]] Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options);
+
+struct Setup {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Session> session;  // of the engine; destroyed before it
+};
+[[nodiscard]] Result<Setup> OpenSetup(const CliOptions& options);
+
+// Becomes true at the first Ctrl-C (SIGINT) or SIGTERM; the second ends the process. Also ignores
+// SIGPIPE, so that a closed stdout is an error like any other.
+[[nodiscard]] const std::atomic<bool>* InstallInterruptHandler();
+
+// The largest resident size of this process so far.
+[[nodiscard]] uint64_t PeakResidentBytes();
+
+}  // namespace ebb::cli
+
+#endif  // EBB_CLI_SETUP_H_
