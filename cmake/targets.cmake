@@ -28,10 +28,12 @@ target_link_libraries(ebb_internal INTERFACE
   ebb_options ebb_llama_chat llama ggml PkgConfig::hwy PkgConfig::xxhash fmt::fmt
   nlohmann_json::nlohmann_json Threads::Threads)
 
+configure_file(${EBB_ROOT}/include/ebb/version.h.in ${CMAKE_BINARY_DIR}/generated/ebb/version.h)
+
 ebb_glob(sources "(_test|_fuzz)\\.cc$|/src/cli/" src/*.cc)
 add_library(ebb STATIC ${sources} ${EBB_EMPTY_SOURCE})
 target_compile_features(ebb PUBLIC cxx_std_20)
-target_include_directories(ebb PUBLIC ${EBB_ROOT}/include)
+target_include_directories(ebb PUBLIC ${EBB_ROOT}/include ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(ebb PRIVATE ebb_internal)
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb and itself.

@@ -67,3 +67,4 @@ foreach(folder IN LISTS folders)
 endforeach()
 
 add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
+add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layers_test)
