@@ -13,15 +13,15 @@ namespace ebb {
 
 // One tier of one sequence.
 struct TierAccounting {
-  int64_t rows = 0;        // (layer, kv head, token) triples that are visible
-  size_t row_bytes = 0;    // of those rows: rows * bytes of a key and a value
-  size_t page_bytes = 0;   // of the pages that hold them, holes included
+  int64_t rows = 0;       // (layer, kv head, token) triples that are visible
+  size_t row_bytes = 0;   // of those rows: rows * bytes of a key and a value
+  size_t page_bytes = 0;  // of the pages that hold them, holes included
 };
 
 // One sequence.
 struct CacheAccounting {
   std::array<TierAccounting, kNumTiers> tiers;
-  int64_t rows_evicted = 0;  // ever
+  int64_t rows_evicted = 0;  // ever; a roll-back evicts nothing
   size_t table_bytes = 0;    // slots, positions, free lists, page tables
   int64_t num_tables = 0;    // token tables; 1 while all groups agree
 };

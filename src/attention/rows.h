@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "ebb/types.h"
@@ -14,6 +15,9 @@ namespace ebb {
 
 // Rows in a page. A slot s lies in page s / kRowsPerPage at row s % kRowsPerPage.
 inline constexpr int kRowsPerPage = 64;
+
+// The last-visible position of a row that nothing hides.
+inline constexpr Position kVisibleForEver = std::numeric_limits<Position>::max();
 
 // A page holds the keys of its rows, then their values, each row contiguous:
 //   key   of row r: page + r * row_stride
@@ -29,10 +33,10 @@ struct PageFormat {
 
 // The visible rows of one (layer, kv head), in order of position. All spans outlive the step.
 struct RowsView {
-  const std::byte* const* pages = nullptr;     // [num_pages], 64-byte aligned each
-  std::span<const uint32_t> slots;             // [num_rows]
-  std::span<const Position> positions;         // [num_rows], ascending
-  std::span<const Position> last_visible;      // [num_rows], or empty: visible for ever
+  const std::byte* const* pages = nullptr;  // [num_pages], 64-byte aligned; null: no visible row
+  std::span<const uint32_t> slots;          // [num_rows]
+  std::span<const Position> positions;      // [num_rows], ascending
+  std::span<const Position> last_visible;   // [num_rows], or empty: visible for ever
 
   [[nodiscard]] size_t size() const { return slots.size(); }
 };

@@ -37,8 +37,9 @@ class SequenceCache {
   SequenceCache(const SequenceCache&) = delete;
   SequenceCache& operator=(const SequenceCache&) = delete;
 
-  // Adds `num_tokens` rows at positions first..first+num_tokens-1 to every group. Nothing is
-  // changed when the arena has no room. REQUIRES: first is greater than every visible position.
+  // Adds `num_tokens` rows at positions first..first+num_tokens-1 to every group; their contents
+  // are unspecified until written. Fails, and changes nothing, when the arena has no room
+  // (ResourceExhausted) or `first` is not greater than every visible position (InvalidArgument).
   Status Append(Position first, int num_tokens);
   // Keeps only the rows at these ascending indices of the group's visible list.
   void Retain(int group, std::span<const uint32_t> kept);
@@ -46,12 +47,13 @@ class SequenceCache {
   void Remove(int group, std::span<const uint32_t> removed);
   // Removes every row at `end` and later, in all groups. Never revives removed rows.
   void TruncateTo(Position end);
-  // For rows that prefill may hide from later queries: the last position that sees row `index`.
+  // For rows that prefill may hide from later queries: the last position that sees row `index`;
+  // kVisibleForEver takes that back.
   void SetLastVisible(int group, uint32_t index, Position last);
-  // Changes the positions of a group's rows (same order); used when keys are rotated anew.
+  // Changes the positions of a group's rows (strictly ascending); used when keys are rotated anew.
   void SetPositions(int group, std::span<const Position> positions);
-  // Moves rows out of sparse pages and frees what becomes empty, copying at most `max_bytes`.
-  // Returns the bytes copied. Values and visible lists do not change.
+  // Moves rows out of sparse pages into holes of others while that frees whole pages, copying at
+  // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change.
   size_t Compact(size_t max_bytes);
 
   [[nodiscard]] RowsView View(int layer, int kv_head) const;
@@ -70,6 +72,8 @@ class SequenceCache {
   // Largest visible list of any group; what the context and the work buffers must hold.
   [[nodiscard]] size_t max_rows() const;
   [[nodiscard]] CacheAccounting accounting() const;
+  // Internal, naming the table, when an invariant does not hold; O(rows), for tests.
+  [[nodiscard]] Status Validate() const;
 
  private:
   struct Impl;

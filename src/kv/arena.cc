@@ -1,0 +1,368 @@
+// Invariants: (1) an extent that is not full stands in the list of its bucket, a full one in none;
+// (2) num_free = extents * pages_per_extent - num_pages >= promised; (3) *owners[p] is the address
+// of page p for every owned page; (4) extents * kExtentBytes <= cap_bytes.
+#include "src/kv/arena.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <string>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace ebb {
+namespace {
+
+constexpr int kNumBuckets = 64;
+constexpr int kNoBucket = -1;
+
+struct Extent {
+  std::byte* base = nullptr;
+  uint32_t num_used = 0;
+  int bucket = kNoBucket;
+  Extent* prev = nullptr;
+  Extent* next = nullptr;
+  std::vector<uint32_t> free_pages;  // a stack, the lowest on top at first
+  std::vector<std::byte**> owners;   // [pages_per_extent]; null: free
+};
+
+std::byte* Map(size_t num_bytes) {
+  void* mapped =
+      mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
+}
+
+bool Unmap(std::byte* base, size_t num_bytes) {
+  return num_bytes == 0 || munmap(base, num_bytes) == 0;
+}
+
+size_t BytesToAlignment(const std::byte* address) {
+  return -reinterpret_cast<uintptr_t>(address) & (kExtentBytes - 1);
+}
+
+// An aligned extent, or null with errno set.
+std::byte* MapExtent() {
+  std::byte* base = Map(kExtentBytes);
+  if (base == nullptr) return nullptr;
+  if (BytesToAlignment(base) != 0) {
+    // Twice the size holds an aligned extent somewhere; the rest goes back before it is touched.
+    if (!Unmap(base, kExtentBytes)) return nullptr;
+    base = Map(2 * kExtentBytes);
+    if (base == nullptr) return nullptr;
+    const size_t head_bytes = BytesToAlignment(base);
+    std::byte* aligned = base + head_bytes;
+    if (!Unmap(aligned + kExtentBytes, kExtentBytes - head_bytes)) {
+      Unmap(base, 2 * kExtentBytes);
+      return nullptr;
+    }
+    if (!Unmap(base, head_bytes)) {
+      Unmap(base, head_bytes + kExtentBytes);
+      return nullptr;
+    }
+    base = aligned;
+  }
+  // A wish: kernels without huge pages refuse it, and nothing but speed depends on it.
+  madvise(base, kExtentBytes, MADV_HUGEPAGE);
+  return base;
+}
+
+}  // namespace
+
+struct Arena::Impl {
+  ArenaOptions options;
+  uint32_t pages_per_extent = 0;
+  std::unordered_map<const std::byte*, std::unique_ptr<Extent>> extents;  // by base
+  // Extents that are not full, by how full they are: 0 empty, then 63 steps. Coarse steps keep
+  // finding the fullest (and the sparsest) at one bit scan, whatever the page size.
+  std::array<Extent*, kNumBuckets> buckets{};
+  uint64_t buckets_in_use = 0;  // bit b: buckets[b] is not null
+  size_t num_empty = 0;         // extents in bucket 0
+  size_t num_pages = 0;         // owned
+  size_t num_free = 0;          // pages of all extents that nobody owns
+  size_t promised = 0;          // allocations that Reserve() vouched for
+  size_t peak_reserved_bytes = 0;
+  size_t bytes_compacted = 0;
+
+  [[nodiscard]] size_t max_extents() const { return options.cap_bytes / kExtentBytes; }
+
+  [[nodiscard]] int BucketOf(uint32_t num_used) const {
+    if (num_used == pages_per_extent) return kNoBucket;
+    if (num_used == 0) return 0;
+    return 1 +
+           static_cast<int>(uint64_t{num_used - 1} * (kNumBuckets - 1) / (pages_per_extent - 1));
+  }
+
+  void Unlink(Extent* extent) {
+    if (extent->bucket == kNoBucket) return;
+    Extent*& head = buckets[extent->bucket];
+    (extent->prev != nullptr ? extent->prev->next : head) = extent->next;
+    if (extent->next != nullptr) extent->next->prev = extent->prev;
+    if (head == nullptr) buckets_in_use &= ~(uint64_t{1} << extent->bucket);
+    if (extent->bucket == 0) --num_empty;
+    extent->bucket = kNoBucket;
+    extent->prev = extent->next = nullptr;
+  }
+
+  // Puts the extent where its count belongs.
+  void Link(Extent* extent) {
+    const int bucket = BucketOf(extent->num_used);
+    if (bucket == extent->bucket) return;
+    Unlink(extent);
+    if (bucket == kNoBucket) return;
+    extent->bucket = bucket;
+    extent->next = buckets[bucket];
+    if (extent->next != nullptr) extent->next->prev = extent;
+    buckets[bucket] = extent;
+    buckets_in_use |= uint64_t{1} << bucket;
+    if (bucket == 0) ++num_empty;
+  }
+
+  // REQUIRES: num_free > 0, and not all of it in unlinked extents.
+  [[nodiscard]] Extent* Fullest() const {
+    return buckets[kNumBuckets - 1 - std::countl_zero(buckets_in_use)];
+  }
+  [[nodiscard]] Extent* Sparsest() const { return buckets[std::countr_zero(buckets_in_use)]; }
+
+  [[nodiscard]] Extent* ExtentOf(std::byte* page) const {
+    const auto it = extents.find(page - (reinterpret_cast<uintptr_t>(page) & (kExtentBytes - 1)));
+    assert(it != extents.end() && "the page belongs to another arena, or to nobody");
+    return it->second.get();
+  }
+
+  [[nodiscard]] uint32_t PageIndex(const Extent& extent, const std::byte* page) const {
+    return static_cast<uint32_t>(static_cast<size_t>(page - extent.base) / options.page_bytes);
+  }
+
+  Status AddExtent() {
+    const auto refused = [this](const std::string& reason) {
+      return ResourceExhausted(
+          fmt::format("the system refused another 2 MiB for the cache, which has {} bytes: {}",
+                      extents.size() * kExtentBytes, reason));
+    };
+    std::byte* base = MapExtent();
+    if (base == nullptr) return refused(std::generic_category().message(errno));
+    try {
+      auto extent = std::make_unique<Extent>();
+      extent->base = base;
+      extent->owners.resize(pages_per_extent);
+      extent->free_pages.resize(pages_per_extent);
+      std::iota(extent->free_pages.rbegin(), extent->free_pages.rend(), 0);
+      Link(extents.emplace(base, std::move(extent)).first->second.get());
+    } catch (const std::bad_alloc&) {
+      Unmap(base, kExtentBytes);
+      return refused("no memory for its records");
+    }
+    num_free += pages_per_extent;
+    return OkStatus();
+  }
+
+  enum class Release { kDone, kRefused };
+
+  Release RemoveExtent(Extent* extent) {
+    assert(extent->num_used == 0);
+    if (!Unmap(extent->base, kExtentBytes)) return Release::kRefused;
+    Unlink(extent);
+    num_free -= pages_per_extent;
+    extents.erase(extent->base);
+    return Release::kDone;
+  }
+
+  // Unmaps empty extents down to `max_empty`, as far as promises allow.
+  void TrimEmpty(size_t max_empty) {
+    while (num_empty > max_empty && num_free - promised >= pages_per_extent) {
+      if (RemoveExtent(buckets[0]) == Release::kRefused) return;
+    }
+  }
+
+  // A free page of the fullest extent, for `slot`.
+  void Take(std::byte** slot) {
+    Extent* extent = Fullest();
+    const uint32_t page = extent->free_pages.back();
+    extent->free_pages.pop_back();
+    extent->owners[page] = slot;
+    *slot = extent->base + page * options.page_bytes;
+    ++extent->num_used;
+    ++num_pages;
+    --num_free;
+    Link(extent);
+  }
+
+  // Ends the ownership of page `page`. The caller links the extent anew.
+  void Drop(Extent* extent, uint32_t page) {
+    *extent->owners[page] = nullptr;
+    extent->owners[page] = nullptr;
+    extent->free_pages.push_back(page);
+    --extent->num_used;
+    --num_pages;
+    ++num_free;
+  }
+
+  // Moves at most `max_pages` pages out of an unlinked extent; returns their number.
+  size_t Drain(Extent* extent, size_t max_pages) {
+    size_t num_moved = 0;
+    for (uint32_t page = 0; page < pages_per_extent && num_moved < max_pages; ++page) {
+      std::byte** owner = extent->owners[page];
+      if (owner == nullptr) continue;
+      const std::byte* from = *owner;
+      Drop(extent, page);
+      Take(owner);
+      std::memcpy(*owner, from, options.page_bytes);
+      ++num_moved;
+    }
+    return num_moved;
+  }
+};
+
+Arena::Arena() : impl_(std::make_unique<Impl>()) {}
+
+Arena::~Arena() {
+  assert(impl_->num_pages == 0 && "pages are owned still");
+  for (const auto& [base, extent] : impl_->extents) Unmap(extent->base, kExtentBytes);
+}
+
+Result<std::unique_ptr<Arena>> Arena::Create(const ArenaOptions& options) {
+  if (options.page_bytes == 0 || options.page_bytes % 64 != 0 ||
+      options.page_bytes > kExtentBytes) {
+    return InvalidArgument(
+        fmt::format("a page must have a multiple of 64 bytes, at least 64 and at most {}; got {}",
+                    kExtentBytes, options.page_bytes));
+  }
+  if (options.cap_bytes < kExtentBytes) {
+    return InvalidArgument(fmt::format("the cap of the cache must be at least {} bytes; got {}",
+                                       kExtentBytes, options.cap_bytes));
+  }
+  std::unique_ptr<Arena> arena(new Arena);
+  arena->impl_->options = options;
+  arena->impl_->pages_per_extent = static_cast<uint32_t>(kExtentBytes / options.page_bytes);
+  return arena;
+}
+
+Status Arena::Reserve(size_t num_pages) {
+  Impl& a = *impl_;
+  const size_t wanted = std::max(num_pages, a.promised);
+  const size_t missing = wanted > a.num_free ? wanted - a.num_free : 0;
+  const size_t num_new = missing / a.pages_per_extent + (missing % a.pages_per_extent != 0 ? 1 : 0);
+  if (num_new > a.max_extents() - a.extents.size()) {
+    return ResourceExhausted(fmt::format(
+        "the cache needs {} more pages of {} bytes, but {} of its cap of {} bytes are mapped and "
+        "{} pages are free",
+        num_pages, a.options.page_bytes, a.extents.size() * kExtentBytes, a.options.cap_bytes,
+        a.num_free));
+  }
+  const size_t num_empty_before = a.num_empty;
+  for (size_t i = 0; i < num_new; ++i) {
+    if (Status status = a.AddExtent(); !status.ok()) {
+      a.TrimEmpty(num_empty_before);
+      return status;
+    }
+  }
+  a.promised = wanted;
+  a.peak_reserved_bytes = std::max(a.peak_reserved_bytes, a.extents.size() * kExtentBytes);
+  return OkStatus();
+}
+
+Status Arena::Allocate(std::byte** slot) {
+  Impl& a = *impl_;
+  EBB_RETURN_IF_ERROR(Reserve(1));
+  a.Take(slot);
+  --a.promised;
+  return OkStatus();
+}
+
+void Arena::Free(std::byte** slot) {
+  Impl& a = *impl_;
+  Extent* extent = a.ExtentOf(*slot);
+  const uint32_t page = a.PageIndex(*extent, *slot);
+  assert(extent->owners[page] == slot);
+  a.Drop(extent, page);
+  a.Link(extent);
+  if (extent->num_used == 0) a.TrimEmpty(a.num_pages == 0 ? 0 : 1);
+}
+
+void Arena::Rebind(std::byte** old_slot, std::byte** new_slot) {
+  Extent* extent = impl_->ExtentOf(*old_slot);
+  std::byte**& owner = extent->owners[impl_->PageIndex(*extent, *old_slot)];
+  assert(owner == old_slot);
+  owner = new_slot;
+  *new_slot = std::exchange(*old_slot, nullptr);
+}
+
+size_t Arena::Compact(size_t max_bytes) {
+  Impl& a = *impl_;
+  a.promised = 0;
+  a.TrimEmpty(0);
+  size_t num_left = max_bytes / a.options.page_bytes;
+  size_t num_moved = 0;
+  // With an extent's worth of free pages, the others have room for whatever the sparsest holds.
+  while (a.num_free >= a.pages_per_extent && num_left > 0) {
+    Extent* sparsest = a.Sparsest();
+    a.Unlink(sparsest);
+    const size_t num_drained = a.Drain(sparsest, num_left);
+    a.Link(sparsest);
+    num_moved += num_drained;
+    num_left -= num_drained;
+    if (sparsest->num_used > 0) break;
+    if (a.RemoveExtent(sparsest) == Impl::Release::kRefused) break;
+  }
+  const size_t num_bytes = num_moved * a.options.page_bytes;
+  a.bytes_compacted += num_bytes;
+  return num_bytes;
+}
+
+ArenaStats Arena::stats() const {
+  const Impl& a = *impl_;
+  const size_t bytes_per_record =
+      sizeof(Extent) + a.pages_per_extent * (sizeof(uint32_t) + sizeof(std::byte**));
+  return {.reserved_bytes = a.extents.size() * kExtentBytes,
+          .used_bytes = a.num_pages * a.options.page_bytes,
+          .peak_reserved_bytes = a.peak_reserved_bytes,
+          .num_pages = a.num_pages,
+          .bytes_compacted = a.bytes_compacted,
+          .table_bytes = sizeof(Impl) + a.extents.size() * bytes_per_record};
+}
+
+size_t Arena::page_bytes() const { return impl_->options.page_bytes; }
+
+size_t Arena::cap_bytes() const { return impl_->options.cap_bytes; }
+
+Status Arena::Validate() const {
+  const Impl& a = *impl_;
+  size_t num_pages = 0;
+  size_t num_empty = 0;
+  for (const auto& [base, extent] : a.extents) {
+    uint32_t num_used = 0;
+    for (uint32_t page = 0; page < a.pages_per_extent; ++page) {
+      if (extent->owners[page] == nullptr) continue;
+      ++num_used;
+      if (*extent->owners[page] != base + page * a.options.page_bytes) {
+        return Internal(fmt::format("the owner of page {} names another address", page));
+      }
+    }
+    if (num_used != extent->num_used || extent->bucket != a.BucketOf(num_used) ||
+        extent->free_pages.size() != a.pages_per_extent - num_used) {
+      return Internal(fmt::format("an extent with {} pages counts {}, in bucket {}", num_used,
+                                  extent->num_used, extent->bucket));
+    }
+    num_pages += num_used;
+    num_empty += num_used == 0 ? 1 : 0;
+  }
+  const size_t capacity = a.extents.size() * a.pages_per_extent;
+  if (num_pages != a.num_pages || num_empty != a.num_empty || a.num_free != capacity - num_pages ||
+      a.promised > a.num_free || a.extents.size() > a.max_extents()) {
+    return Internal(fmt::format("{} extents with {} pages: counted {} pages, {} free, {} promised",
+                                a.extents.size(), num_pages, a.num_pages, a.num_free, a.promised));
+  }
+  return OkStatus();
+}
+
+}  // namespace ebb

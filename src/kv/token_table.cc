@@ -1,0 +1,258 @@
+// Invariants: (1) positions_ ascends strictly; (2) a slot's bit in used_ is set exactly when one
+// row has that slot; (3) used_[p] is 0 exactly when page p is absent, and the last one is not 0;
+// (4) last_visible_ is empty exactly when num_hidden_later_ is 0.
+#include "src/kv/token_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <numeric>
+
+namespace ebb {
+namespace {
+
+static_assert(kRowsPerPage == 64, "a page's slots are the bits of a word");
+constexpr uint64_t kFull = ~uint64_t{0};
+
+template <typename T>
+void EraseAt(TableArray<T>* array, std::span<const uint32_t> removed) {
+  if (array->empty()) return;
+  auto out = array->begin() + removed.front();
+  for (size_t i = 0; i < removed.size(); ++i) {
+    const auto begin = array->begin() + removed[i] + 1;
+    const auto end = i + 1 < removed.size() ? array->begin() + removed[i + 1] : array->end();
+    out = std::copy(begin, end, out);
+  }
+  array->erase(out, array->end());
+}
+
+template <typename T>
+void KeepOnly(TableArray<T>* array, std::span<const uint32_t> kept) {
+  if (array->empty()) return;
+  for (size_t i = 0; i < kept.size(); ++i) (*array)[i] = (*array)[kept[i]];
+  array->resize(kept.size());
+}
+
+template <typename T>
+size_t BytesOf(const TableArray<T>& array) {
+  return array.capacity() * sizeof(T);
+}
+
+}  // namespace
+
+size_t TokenTable::PagesNeeded(size_t num_rows) const {
+  const size_t num_free = num_pages_ * kRowsPerPage - slots_.size();
+  return num_rows <= num_free ? 0 : (num_rows - num_free + kRowsPerPage - 1) / kRowsPerPage;
+}
+
+void TokenTable::ReserveRows(size_t num_rows) {
+  const size_t total = slots_.size() + num_rows;
+  GrowTo(&slots_, total);
+  GrowTo(&positions_, total);
+  if (!last_visible_.empty()) GrowTo(&last_visible_, total);
+  const size_t page_end = used_.size() + PagesNeeded(num_rows);
+  GrowTo(&used_, page_end);
+  GrowTo(&open_, (page_end + 63) / 64);
+}
+
+uint32_t TokenTable::TakeSlot(std::vector<uint32_t>* added) {
+  size_t page = 0;
+  if (slots_.size() < num_pages_ * kRowsPerPage) {
+    const auto word = std::find_if(open_.begin(), open_.end(), [](uint64_t w) { return w != 0; });
+    page = static_cast<size_t>(word - open_.begin()) * 64 + std::countr_zero(*word);
+  } else {
+    page = static_cast<size_t>(std::find(used_.begin(), used_.end(), 0) - used_.begin());
+    if (page == used_.size()) used_.push_back(0);
+    if (page / 64 == open_.size()) open_.push_back(0);
+    open_[page / 64] |= uint64_t{1} << page % 64;
+    ++num_pages_;
+    added->push_back(static_cast<uint32_t>(page));
+  }
+  const int row = std::countr_one(used_[page]);
+  used_[page] |= uint64_t{1} << row;
+  if (used_[page] == kFull) open_[page / 64] &= ~(uint64_t{1} << page % 64);
+  return static_cast<uint32_t>(page * kRowsPerPage) + row;
+}
+
+void TokenTable::Append(Position first, size_t num_rows, std::vector<uint32_t>* added) {
+  assert(positions_.empty() || first > positions_.back());
+  ReserveRows(num_rows);
+  if (!last_visible_.empty()) last_visible_.resize(slots_.size() + num_rows, kVisibleForEver);
+  for (size_t i = 0; i < num_rows; ++i) {
+    slots_.push_back(TakeSlot(added));
+    positions_.push_back(first + static_cast<Position>(i));
+  }
+}
+
+// Frees the slot of a row; the caller takes the row out of the arrays.
+void TokenTable::FreeRow(uint32_t index, std::vector<uint32_t>* freed) {
+  const uint32_t slot = slots_[index];
+  const size_t page = slot / kRowsPerPage;
+  used_[page] &= ~(uint64_t{1} << slot % kRowsPerPage);
+  const uint64_t page_bit = uint64_t{1} << page % 64;
+  if (used_[page] != 0) {
+    open_[page / 64] |= page_bit;
+  } else {
+    open_[page / 64] &= ~page_bit;
+    --num_pages_;
+    freed->push_back(static_cast<uint32_t>(page));
+  }
+  if (!last_visible_.empty() && last_visible_[index] != kVisibleForEver) --num_hidden_later_;
+}
+
+void TokenTable::ShrinkArrays() {
+  if (num_hidden_later_ == 0) last_visible_.clear();
+  while (!used_.empty() && used_.back() == 0) used_.pop_back();
+  open_.resize((used_.size() + 63) / 64);
+  ShrinkToContents(&slots_);
+  ShrinkToContents(&positions_);
+  ShrinkToContents(&last_visible_);
+  ShrinkToContents(&used_);
+  ShrinkToContents(&open_);
+}
+
+void TokenTable::Remove(std::span<const uint32_t> removed, std::vector<uint32_t>* freed) {
+  if (removed.empty()) return;
+  assert(removed.back() < slots_.size());
+  for (const uint32_t index : removed) FreeRow(index, freed);
+  EraseAt(&slots_, removed);
+  EraseAt(&positions_, removed);
+  EraseAt(&last_visible_, removed);
+  ShrinkArrays();
+}
+
+void TokenTable::Retain(std::span<const uint32_t> kept, std::vector<uint32_t>* freed) {
+  assert(kept.empty() || kept.back() < slots_.size());
+  size_t next = 0;
+  for (uint32_t index = 0; index < slots_.size(); ++index) {
+    if (next < kept.size() && kept[next] == index) {
+      ++next;
+    } else {
+      FreeRow(index, freed);
+    }
+  }
+  assert(next == kept.size() && "indices must ascend strictly");
+  KeepOnly(&slots_, kept);
+  KeepOnly(&positions_, kept);
+  KeepOnly(&last_visible_, kept);
+  ShrinkArrays();
+}
+
+void TokenTable::TruncateTo(Position end, std::vector<uint32_t>* freed) {
+  const auto num_left = static_cast<size_t>(
+      std::lower_bound(positions_.begin(), positions_.end(), end) - positions_.begin());
+  if (num_left == slots_.size()) return;
+  for (size_t i = num_left; i < slots_.size(); ++i) FreeRow(static_cast<uint32_t>(i), freed);
+  slots_.resize(num_left);
+  positions_.resize(num_left);
+  if (!last_visible_.empty()) last_visible_.resize(num_left);
+  ShrinkArrays();
+}
+
+void TokenTable::Compact(size_t max_rows, std::vector<SlotMove>* moves,
+                         std::vector<uint32_t>* freed) {
+  assert(moves->empty());
+  const size_t num_needed = (slots_.size() + kRowsPerPage - 1) / kRowsPerPage;
+  if (num_pages_ == num_needed) return;
+  std::vector<uint32_t> pages;  // present, the sparsest first; among equals the last one
+  pages.reserve(num_pages_);
+  for (size_t page = used_.size(); page-- > 0;) {
+    if (used_[page] != 0) pages.push_back(static_cast<uint32_t>(page));
+  }
+  std::stable_sort(pages.begin(), pages.end(), [this](uint32_t a, uint32_t b) {
+    return std::popcount(used_[a]) < std::popcount(used_[b]);
+  });
+  // The fullest pages have room for the rest: draining the others takes the fewest moves.
+  const size_t num_drained = num_pages_ - num_needed;
+  size_t into = pages.size() - 1;
+  for (size_t i = 0; i < num_drained; ++i) {
+    const uint32_t page = pages[i];
+    if (moves->size() + std::popcount(used_[page]) > max_rows) break;
+    for (uint64_t rows = used_[page]; rows != 0; rows &= rows - 1) {
+      while (used_[pages[into]] == kFull) --into;
+      const int hole = std::countr_one(used_[pages[into]]);
+      used_[pages[into]] |= uint64_t{1} << hole;
+      moves->push_back({page * kRowsPerPage + std::countr_zero(rows),
+                        pages[into] * kRowsPerPage + static_cast<uint32_t>(hole)});
+    }
+    used_[page] = 0;
+    --num_pages_;
+    freed->push_back(page);
+  }
+  RenameSlots(*moves);
+  for (const uint32_t page : pages) {
+    const uint64_t page_bit = uint64_t{1} << page % 64;
+    const bool open = used_[page] != 0 && used_[page] != kFull;
+    open_[page / 64] = (open_[page / 64] & ~page_bit) | (open ? page_bit : 0);
+  }
+  ShrinkArrays();
+}
+
+void TokenTable::RenameSlots(std::span<const SlotMove> moves) {
+  if (moves.empty()) return;
+  std::vector<uint32_t> renamed(used_.size() * kRowsPerPage);  // by old slot
+  std::iota(renamed.begin(), renamed.end(), 0);
+  for (const SlotMove& move : moves) renamed[move.from] = move.to;
+  for (uint32_t& slot : slots_) slot = renamed[slot];
+}
+
+void TokenTable::SetLastVisible(uint32_t index, Position last) {
+  assert(index < slots_.size());
+  if (last_visible_.empty()) {
+    if (last == kVisibleForEver) return;
+    GrowTo(&last_visible_, slots_.capacity());
+    last_visible_.assign(slots_.size(), kVisibleForEver);
+  }
+  num_hidden_later_ -= last_visible_[index] != kVisibleForEver ? 1 : 0;
+  num_hidden_later_ += last != kVisibleForEver ? 1 : 0;
+  last_visible_[index] = last;
+  if (num_hidden_later_ == 0) ShrinkArrays();
+}
+
+void TokenTable::SetPositions(std::span<const Position> positions) {
+  assert(positions.size() == positions_.size());
+  std::copy(positions.begin(), positions.end(), positions_.begin());
+}
+
+size_t TokenTable::table_bytes() const {
+  return sizeof(*this) + BytesOf(slots_) + BytesOf(positions_) + BytesOf(last_visible_) +
+         BytesOf(used_) + BytesOf(open_);
+}
+
+Status TokenTable::Validate() const {
+  std::vector<uint64_t> used(used_.size());
+  if (positions_.size() != slots_.size()) return Internal("positions and slots differ in number");
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (i > 0 && positions_[i] <= positions_[i - 1]) {
+      return Internal(fmt::format("position {} follows {}", positions_[i], positions_[i - 1]));
+    }
+    const size_t page = slots_[i] / kRowsPerPage;
+    const uint64_t bit = uint64_t{1} << slots_[i] % kRowsPerPage;
+    if (page >= used.size() || (used[page] & bit) != 0) {
+      return Internal(fmt::format("slot {} is out of range or taken twice", slots_[i]));
+    }
+    used[page] |= bit;
+  }
+  size_t num_pages = 0;
+  for (size_t page = 0; page < used.size(); ++page) {
+    const bool open = (open_[page / 64] >> page % 64 & 1) != 0;
+    if (used[page] != used_[page] || open != (used[page] != 0 && used[page] != kFull)) {
+      return Internal(fmt::format("the free slots of page {} are wrong", page));
+    }
+    num_pages += used[page] != 0 ? 1 : 0;
+  }
+  if (num_pages != num_pages_) {
+    return Internal(fmt::format("{} pages hold rows, {} were counted", num_pages, num_pages_));
+  }
+  const auto hidden = last_visible_.size() -
+                      std::count(last_visible_.begin(), last_visible_.end(), kVisibleForEver);
+  if (hidden != num_hidden_later_ || last_visible_.size() != (hidden == 0 ? 0 : slots_.size())) {
+    return Internal(
+        fmt::format("{} rows are hidden later, {} were counted", hidden, num_hidden_later_));
+  }
+  return OkStatus();
+}
+
+}  // namespace ebb

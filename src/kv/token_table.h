@@ -1,0 +1,84 @@
+// A token table numbers the rows that a set of groups holds: which slot has which position, which
+// slots are free. It knows pages by their index alone; the streams of its owner hold the memory, so
+// a table can be copied when groups part ways while every page stays where it is.
+//
+// A page index is present while at least one of its slots holds a row. Functions report the indices
+// that join or leave, for the owner to allocate or free in every stream.
+//
+// Thread safety: none for changes; reading alone may be done by many threads.
+#ifndef EBB_KV_TOKEN_TABLE_H_
+#define EBB_KV_TOKEN_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ebb/status.h"
+#include "ebb/types.h"
+#include "src/attention/rows.h"
+#include "src/kv/table_array.h"
+
+namespace ebb {
+
+struct SlotMove {
+  uint32_t from = 0;
+  uint32_t to = 0;
+};
+
+class TokenTable {
+ public:
+  // Pages that Append(., num_rows) will add.
+  [[nodiscard]] size_t PagesNeeded(size_t num_rows) const;
+  // Makes room in the arrays for `num_rows` more rows, so that Append() allocates nothing.
+  void ReserveRows(size_t num_rows);
+  // Adds rows at positions first, first + 1, ...: into free slots, lowest first, then into new
+  // pages, whose indices are appended to `added`. REQUIRES: first > every position.
+  void Append(Position first, size_t num_rows, std::vector<uint32_t>* added);
+
+  // Those that remove rows append the indices of pages without rows to `freed`.
+  // Keeps the rows at these ascending indices.
+  void Retain(std::span<const uint32_t> kept, std::vector<uint32_t>* freed);
+  // Removes the rows at these ascending indices.
+  void Remove(std::span<const uint32_t> removed, std::vector<uint32_t>* freed);
+  // Removes every row at position `end` and later.
+  void TruncateTo(Position end, std::vector<uint32_t>* freed);
+  // Empties the sparsest pages into holes of the others, as many as possible with at most
+  // `max_rows` moves in all. The owner copies the rows before it frees the pages.
+  void Compact(size_t max_rows, std::vector<SlotMove>* moves, std::vector<uint32_t>* freed);
+
+  void SetLastVisible(uint32_t index, Position last);
+  // REQUIRES: as many as rows, strictly ascending.
+  void SetPositions(std::span<const Position> positions);
+
+  [[nodiscard]] size_t num_rows() const { return slots_.size(); }
+  [[nodiscard]] size_t num_pages() const { return num_pages_; }
+  // One more than the largest page index that is present.
+  [[nodiscard]] size_t page_end() const { return used_.size(); }
+  [[nodiscard]] bool HasPage(size_t page) const { return page < used_.size() && used_[page] != 0; }
+  [[nodiscard]] std::span<const uint32_t> slots() const { return slots_; }
+  [[nodiscard]] std::span<const Position> positions() const { return positions_; }
+  // Empty while nothing hides any row.
+  [[nodiscard]] std::span<const Position> last_visible() const { return last_visible_; }
+  [[nodiscard]] size_t table_bytes() const;
+  // Internal when positions do not ascend or slots, masks and counts disagree; O(rows), for tests.
+  [[nodiscard]] Status Validate() const;
+
+ private:
+  uint32_t TakeSlot(std::vector<uint32_t>* added);
+  void FreeRow(uint32_t index, std::vector<uint32_t>* freed);
+  void ShrinkArrays();
+  void RenameSlots(std::span<const SlotMove> moves);
+
+  TableArray<uint32_t> slots_;         // [num_rows], in order of position
+  TableArray<Position> positions_;     // [num_rows], strictly ascending
+  TableArray<Position> last_visible_;  // [num_rows], or empty
+  TableArray<uint64_t> used_;          // [page_end]; bit r of page p: slot 64 p + r holds a row
+  TableArray<uint64_t> open_;          // bit p: page p is present and has a free slot
+  size_t num_pages_ = 0;               // present
+  size_t num_hidden_later_ = 0;        // entries of last_visible_ other than kVisibleForEver
+};
+
+}  // namespace ebb
+
+#endif  // EBB_KV_TOKEN_TABLE_H_
