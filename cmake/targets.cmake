@@ -35,6 +35,11 @@ add_library(ebb STATIC ${sources} ${EBB_EMPTY_SOURCE})
 target_compile_features(ebb PUBLIC cxx_std_20)
 target_include_directories(ebb PUBLIC ${EBB_ROOT}/include ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(ebb PRIVATE ebb_internal)
+# Highway's lowest instruction set here is SSE4; below it the packaged version falls back to one lane.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+  set_source_files_properties(${EBB_ROOT}/src/attention/cpu.cc PROPERTIES
+    COMPILE_OPTIONS "-msse4.2;-maes;-mpclmul")
+endif()
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" src/cli/*.cc)

@@ -1,0 +1,137 @@
+// Attention is a fold over rows. For one query the state is (m, l, o): running maximum of the
+// logits, sum of exp(logit - m), and that sum weighted by values. States merge exactly by
+// log-sum-exp, so thread splits, tiers and devices are all the same merge.
+//
+// Canonical order, which makes results independent of where rows lie and of how many threads run:
+// visible rows are cut into chunks of kChunkRows by their index in order of position, each chunk is
+// folded in that order, and chunk states are merged in that order. Nothing depends on slots.
+//
+// A kernel is a table of functions over plain arrays; src/attention/decode.h and prefill.h split
+// the work among threads. Kernels differ from each other in rounding only.
+#ifndef EBB_ATTENTION_ATTENTION_H_
+#define EBB_ATTENTION_ATTENTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "ebb/status.h"
+#include "ebb/types.h"
+#include "src/attention/rows.h"
+
+namespace ebb {
+
+// Visible rows in a chunk of decode, and in a chunk of prefill.
+inline constexpr int kChunkRows = 128;
+inline constexpr int kPrefillChunkRows = 64;
+// Head sizes are multiples of this.
+inline constexpr int kHeadDimStep = 16;
+inline constexpr int kMaxHeadDim = 512;
+
+struct AttentionShape {
+  int num_q_heads = 0;
+  int num_kv_heads = 0;
+  float scale = 0;  // of the logits, usually 1 / sqrt(head_dim)
+  PageFormat format;
+
+  [[nodiscard]] int QueryHeadsPerKvHead() const { return num_q_heads / num_kv_heads; }
+};
+
+// One chunk of rows of one kv head, for all the query heads that share it.
+struct FoldInput {
+  PageFormat format;
+  const RowsView* rows = nullptr;
+  uint32_t begin = 0;  // visible rows [begin, end), at most kChunkRows
+  uint32_t end = 0;
+  const float* q = nullptr;  // [num_heads, head_dim]
+  int num_heads = 0;
+  float scale = 0;
+};
+struct FoldOutput {
+  float* m = nullptr;  // head g at m[g * head_stride]
+  float* l = nullptr;  // the same
+  size_t head_stride = 0;
+  float* o = nullptr;  // [num_heads, head_dim], not yet divided by l
+  float* p = nullptr;  // exp(logit - m): row r of head g at p[g * p_stride + r - begin]
+  size_t p_stride = 0;
+};
+
+// The chunk states of one query head, merged in order.
+struct MergeInput {
+  const float* m = nullptr;  // [num_chunks]
+  const float* l = nullptr;  // [num_chunks]
+  const float* o = nullptr;  // chunk c at o[c * o_stride], [head_dim]
+  size_t o_stride = 0;
+  int num_chunks = 0;
+  int head_dim = 0;
+};
+
+// Causal attention of up to QueryTile() query tokens, for the query heads of one kv head, over all
+// its rows. A row is seen by queries at its position and later, up to its last visible position.
+struct PrefillInput {
+  PageFormat format;
+  const RowsView* rows = nullptr;
+  const float* q = nullptr;  // token t, head g at q[t * q_token_stride + g * q_head_stride]
+  size_t q_token_stride = 0;
+  size_t q_head_stride = 0;
+  const Position* positions = nullptr;  // [num_queries], ascending
+  int num_queries = 0;
+  int num_heads = 0;
+  float scale = 0;
+};
+struct PrefillOutput {
+  float* o = nullptr;  // token t, head g at o[t * o_token_stride + g * head_dim], divided by l
+  size_t o_token_stride = 0;
+  float* m = nullptr;  // [num_queries, num_heads]; with l, for the mass pass. Null: not wanted
+  float* l = nullptr;
+  std::span<float> scratch;  // at least PrefillScratchFloats()
+};
+
+// Mass of the rows [begin, end) of one kv head, at most kPrefillChunkRows, over a tile's queries,
+// from the final m and l of each (query, head).
+struct PrefillMassInput {
+  PrefillInput tile;
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  const float* m = nullptr;  // [num_queries, num_heads]
+  const float* l = nullptr;
+  std::span<float> scratch;
+  float* const* mass = nullptr;  // [num_heads], each [rows]: adds to mass[g][begin..end)
+};
+
+struct AttentionKernel {
+  std::string_view name;
+  // [head_dim] floats to a row of pages, rounded to nearest, and back.
+  void (*store_row)(RowType type, const float* from, std::byte* to, int head_dim);
+  void (*load_row)(RowType type, const std::byte* from, float* to, int head_dim);
+  void (*fold)(const FoldInput& in, const FoldOutput& out);
+  // weights[c] = exp(m[c] - M) / L; returns false when the result is not finite.
+  bool (*chunk_weights)(const MergeInput& in, float* weights);
+  // out[head_dim] = sum over c of weights[c] * o[c].
+  void (*merge)(const MergeInput& in, const float* weights, float* out);
+  // mass[r] += sum over g of weights[g] * p[g * p_stride + r], r < num_rows.
+  void (*add_mass)(const float* p, size_t p_stride, const float* weights, int num_heads,
+                   int num_rows, float* mass);
+  int (*query_tile)(int num_heads);  // query tokens that one prefill call takes
+  size_t (*prefill_scratch_floats)(int num_heads, int head_dim);
+  void (*prefill)(const PrefillInput& in, const PrefillOutput& out);
+  void (*prefill_mass)(const PrefillMassInput& in);
+};
+
+// Scalar, double accumulators: what the others are held against.
+[[nodiscard]] const AttentionKernel& ReferenceAttention();
+// Highway, the best instruction set of this machine.
+[[nodiscard]] const AttentionKernel& CpuAttention();
+
+// Which instruction sets this build can use here, best first: "AVX3", "AVX2", "SSE4", ... Setting
+// EBB_ATTENTION to one of them, or to "reference", forces it (read by the engine).
+[[nodiscard]] Result<const AttentionKernel*> AttentionByName(std::string_view name);
+[[nodiscard]] std::span<const AttentionKernel> AllAttentionKernels();
+
+// Errors: head_dim not a multiple of kHeadDimStep or too large, heads that do not divide.
+[[nodiscard]] Status CheckAttentionShape(const AttentionShape& shape);
+
+}  // namespace ebb
+
+#endif  // EBB_ATTENTION_ATTENTION_H_

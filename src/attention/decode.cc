@@ -1,0 +1,176 @@
+// Invariants: (1) the arrays hold a state for every unit of the plan; (2) a unit is folded by
+// exactly one thread, a query head merged by exactly one, a chunk's mass added by exactly one. (3)
+// selected rows are distinct, so a scattered mass is written by one thread.
+#include "src/attention/decode.h"
+
+#include <algorithm>
+
+namespace ebb {
+namespace {
+
+// The part of `total` that thread `i` of `n` takes.
+size_t Share(size_t total, int i, int n) { return total * i / n; }
+
+}  // namespace
+
+DecodeAttention::DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape)
+    : kernel_(kernel), shape_(shape) {}
+DecodeAttention::~DecodeAttention() = default;
+
+void DecodeAttention::Reserve(int num_queries, size_t max_rows) {
+  const size_t chunks = (max_rows + kChunkRows - 1) / kChunkRows;
+  const size_t queries = num_queries;
+  if (chunks <= max_chunks_ && queries <= max_queries_) return;
+  // Grown by half at least: a generation asks for one more chunk every 128 tokens.
+  max_chunks_ = std::max(chunks, std::min(chunks + chunks / 2 + 4, max_chunks_ * 3 / 2));
+  max_queries_ = std::max(queries, max_queries_);
+  const size_t states = max_queries_ * shape_.num_q_heads * max_chunks_;
+  m_.resize(states);
+  l_.resize(states);
+  weights_.resize(states);
+  finite_.resize(max_queries_ * shape_.num_q_heads);
+  o_.resize(states * shape_.format.head_dim);
+  p_.resize(states * kChunkRows);
+  units_.reserve(max_queries_ * shape_.num_kv_heads * max_chunks_);
+  rows_before_.reserve(units_.capacity() + 1);
+}
+
+int DecodeAttention::NumChunks(int query, int kv_head) const {
+  return static_cast<int>((queries_[query].rows[kv_head].size() + kChunkRows - 1) / kChunkRows);
+}
+
+void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
+  queries_ = queries;
+  units_.clear();
+  rows_before_.assign(1, 0);
+  for (uint32_t query = 0; query < queries.size(); ++query) {
+    for (int h = 0; h < shape_.num_kv_heads; ++h) {
+      const size_t rows = queries[query].rows[h].size();
+      for (uint32_t chunk = 0; chunk * kChunkRows < rows; ++chunk) {
+        units_.push_back({query, static_cast<uint16_t>(h), chunk});
+        const size_t in_chunk = std::min<size_t>(kChunkRows, rows - chunk * kChunkRows);
+        rows_before_.push_back(rows_before_.back() + in_chunk);
+      }
+    }
+  }
+}
+
+void DecodeAttention::Fold(int thread, int num_threads) {
+  const auto first_unit = [&](int i) {
+    const uint64_t rows = Share(rows_before_.back(), i, num_threads);
+    return std::lower_bound(rows_before_.begin(), rows_before_.end(), rows) - rows_before_.begin();
+  };
+  const auto end =
+      thread + 1 == num_threads ? static_cast<ptrdiff_t>(units_.size()) : first_unit(thread + 1);
+  for (auto u = first_unit(thread); u < end; ++u) FoldUnit(units_[u]);
+}
+
+void DecodeAttention::FoldUnit(const Unit& unit) {
+  const DecodeQuery& query = queries_[unit.query];
+  const int heads = shape_.QueryHeadsPerKvHead();
+  const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;
+  const RowsView& rows = query.rows[unit.kv_head];
+  const uint32_t begin = unit.chunk * kChunkRows;
+  const FoldInput in = {
+      .format = shape_.format,
+      .rows = &rows,
+      .begin = begin,
+      .end = static_cast<uint32_t>(std::min<size_t>(begin + kChunkRows, rows.size())),
+      .q = query.q + size_t{unit.kv_head} * heads * shape_.format.head_dim,
+      .num_heads = heads,
+      .scale = shape_.scale,
+  };
+  const size_t state = first_head * max_chunks_ + unit.chunk;
+  const FoldOutput out = {
+      .m = m_.data() + state,
+      .l = l_.data() + state,
+      .head_stride = max_chunks_,
+      .o = o_.data() +
+           (first_head * max_chunks_ + size_t{unit.chunk} * heads) * shape_.format.head_dim,
+      .p = p_.data() + state * kChunkRows,
+      .p_stride = max_chunks_ * kChunkRows,
+  };
+  kernel_.fold(in, out);
+}
+
+void DecodeAttention::MergeHead(int query, int q_head) {
+  const int heads = shape_.QueryHeadsPerKvHead();
+  const int kv_head = q_head / heads;
+  const size_t head_dim = shape_.format.head_dim;
+  const size_t head = size_t(query) * shape_.num_q_heads + q_head;
+  const size_t first_head = size_t(query) * shape_.num_q_heads + kv_head * heads;
+  const MergeInput in = {
+      .m = m_.data() + head * max_chunks_,
+      .l = l_.data() + head * max_chunks_,
+      .o = o_.data() + (first_head * max_chunks_ + q_head % heads) * head_dim,
+      .o_stride = heads * head_dim,
+      .num_chunks = NumChunks(query, kv_head),
+      .head_dim = shape_.format.head_dim,
+  };
+  float* weights = weights_.data() + head * max_chunks_;
+  finite_[head] = kernel_.chunk_weights(in, weights) ? 1 : 0;
+  kernel_.merge(in, weights, queries_[query].out + q_head * head_dim);
+}
+
+void DecodeAttention::Merge(int thread, int num_threads) {
+  const size_t heads = queries_.size() * shape_.num_q_heads;
+  const size_t end = Share(heads, thread + 1, num_threads);
+  for (size_t i = Share(heads, thread, num_threads); i < end; ++i) {
+    MergeHead(static_cast<int>(i / shape_.num_q_heads), static_cast<int>(i % shape_.num_q_heads));
+  }
+}
+
+// A thread owns chunks by their index, in all heads: targets that heads share are written by one
+// thread, in the order of heads.
+void DecodeAttention::Mass(int thread, int num_threads) {
+  for (size_t query = 0; query < queries_.size(); ++query) {
+    const MassTarget& target = queries_[query].mass;
+    if (target.per_query_head.empty()) continue;
+    const uint8_t* finite = finite_.data() + query * shape_.num_q_heads;
+    if (std::count(finite, finite + shape_.num_q_heads, 0) > 0) {
+      if (thread == 0 && target.not_finite != nullptr) *target.not_finite = true;
+      continue;
+    }
+    for (int h = 0; h < shape_.num_kv_heads; ++h) {
+      const size_t chunks = NumChunks(static_cast<int>(query), h);
+      const size_t end = Share(max_chunks_, thread + 1, num_threads);
+      for (size_t c = Share(max_chunks_, thread, num_threads); c < std::min(end, chunks); ++c) {
+        ChunkMass(static_cast<int>(query), h, static_cast<int>(c));
+      }
+    }
+  }
+}
+
+void DecodeAttention::ChunkMass(int query, int kv_head, int chunk) {
+  const DecodeQuery& of = queries_[query];
+  const int heads = shape_.QueryHeadsPerKvHead();
+  const size_t first_head = size_t(query) * shape_.num_q_heads + kv_head * heads;
+  const size_t begin = size_t(chunk) * kChunkRows;
+  const int num_rows =
+      static_cast<int>(std::min<size_t>(kChunkRows, of.rows[kv_head].size() - begin));
+  const std::span<const uint32_t> selected =
+      of.selected.empty() ? std::span<const uint32_t>() : of.selected[kv_head];
+  const auto targets = of.mass.per_query_head.subspan(kv_head * heads, heads);
+  for (int g = 0; g < heads;) {
+    // Neighbours with the same target go in one pass over it.
+    constexpr int kMaxHeads = 16;
+    float weights[kMaxHeads];
+    int n = 0;
+    while (n < kMaxHeads && g + n < heads && targets[g + n] == targets[g]) {
+      weights[n] = weights_[(first_head + g + n) * max_chunks_ + chunk];
+      ++n;
+    }
+    const float* p = p_.data() + ((first_head + g) * max_chunks_ + chunk) * kChunkRows;
+    const size_t p_stride = max_chunks_ * kChunkRows;
+    if (selected.empty()) {
+      kernel_.add_mass(p, p_stride, weights, n, num_rows, targets[g] + begin);
+    } else {
+      float mass[kChunkRows] = {};
+      kernel_.add_mass(p, p_stride, weights, n, num_rows, mass);
+      for (int r = 0; r < num_rows; ++r) targets[g][selected[begin + r]] += mass[r];
+    }
+    g += n;
+  }
+}
+
+}  // namespace ebb

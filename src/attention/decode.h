@@ -1,0 +1,80 @@
+// One decode step's attention in one layer, for several queries, split over threads.
+//
+// Plan() sets up the work; Fold(), Merge() and, where mass is wanted, Mass() run it, each called by
+// every thread with a barrier between them. None of them allocates once Reserve() made room. Units
+// of work are (query, kv head, chunk of rows), so the result does not depend on the number of
+// threads.
+#ifndef EBB_ATTENTION_DECODE_H_
+#define EBB_ATTENTION_DECODE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/attention/attention.h"
+
+namespace ebb {
+
+// Where the mass of one query's rows goes: one array per query head, rows in visible order. Heads
+// may share an array, which then holds their sum; it is added to, never cleared.
+struct MassTarget {
+  std::span<float* const> per_query_head;  // [num_q_heads], each [rows]; empty: no mass
+  // Set when the layer's state is not finite: its mass was not added (000, 3.1).
+  bool* not_finite = nullptr;
+};
+
+// One query: a token that attends to rows.
+struct DecodeQuery {
+  std::span<const RowsView> rows;  // [num_kv_heads]; none of them empty
+  // Per kv head: indices that rows were selected by, for mass; empty spans: all rows in order.
+  std::span<const std::span<const uint32_t>> selected;
+  const float* q = nullptr;  // [num_q_heads, head_dim]
+  float* out = nullptr;      // [num_q_heads, head_dim]
+  MassTarget mass;
+};
+
+class DecodeAttention {
+ public:
+  DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape);
+  ~DecodeAttention();
+  DecodeAttention(const DecodeAttention&) = delete;
+  DecodeAttention& operator=(const DecodeAttention&) = delete;
+
+  // Makes room for a step in which no query has more than `max_rows` rows in a kv head.
+  void Reserve(int num_queries, size_t max_rows);
+  // The queries of a layer. REQUIRES: room reserved. Called by one thread before Fold().
+  void Plan(std::span<const DecodeQuery> queries);
+  void Fold(int thread, int num_threads);
+  void Merge(int thread, int num_threads);
+  void Mass(int thread, int num_threads);
+
+ private:
+  struct Unit {
+    uint32_t query;
+    uint16_t kv_head;
+    uint32_t chunk;
+  };
+  void FoldUnit(const Unit& unit);
+  void MergeHead(int query, int q_head);
+  void ChunkMass(int query, int kv_head, int chunk);
+  [[nodiscard]] int NumChunks(int query, int kv_head) const;
+
+  const AttentionKernel& kernel_;
+  const AttentionShape shape_;
+  size_t max_chunks_ = 0;
+  size_t max_queries_ = 0;
+  std::span<const DecodeQuery> queries_;
+  std::vector<Unit> units_;
+  std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before this one
+  std::vector<float> m_, l_;           // [queries, q heads, max_chunks]
+  std::vector<float> weights_;         // [queries, q heads, max_chunks], written by Merge()
+  std::vector<uint8_t> finite_;        // [queries, q heads]
+  std::vector<float> o_;               // [queries, kv heads, max_chunks, heads per kv, head_dim]
+  std::vector<float> p_;               // [queries, q heads, max_chunks * kChunkRows]
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ATTENTION_DECODE_H_

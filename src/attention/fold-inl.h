@@ -1,0 +1,339 @@
+// Decode attention: folding a chunk of rows for all query heads of a kv head, merging chunks, mass.
+// Included once per instruction set by cpu.cc.
+//
+// A chunk of 128 rows of 64 f16 elements is 16 KiB of keys and as much of values: the logits of a
+// chunk stay in L1 between the key pass and the value pass.
+#if defined(EBB_ATTENTION_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_ATTENTION_FOLD_INL_H_
+#undef EBB_ATTENTION_FOLD_INL_H_
+#else
+#define EBB_ATTENTION_FOLD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "src/attention/attention.h"
+#include "src/attention/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb {
+namespace HWY_NAMESPACE {
+
+// Lanes of two vectors that hold partial sums of two sets of rows, added pairwise so that the
+// result holds both sets interleaved: after log2(kLanes) levels lane i is the sum of row i.
+template <int kLevel>
+HWY_INLINE VecF AddAcross(VecF a, VecF b) {
+  const F32 d;
+  if constexpr (kLevel == 0) {
+    return hn::Add(hn::OddEven(b, a), hn::Shuffle2301(hn::OddEven(a, b)));
+  } else if constexpr (kLevel == 1) {
+    const hn::Repartition<uint64_t, F32> d64;
+    const auto a64 = hn::BitCast(d64, a);
+    const auto b64 = hn::BitCast(d64, b);
+    const VecF swapped = hn::Shuffle1032(hn::BitCast(d, hn::OddEven(a64, b64)));
+    return hn::Add(hn::BitCast(d, hn::OddEven(b64, a64)), swapped);
+  } else if constexpr (kLevel == 2 && kLanes == 16) {
+    return hn::Add(hn::OddEvenBlocks(b, a), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(a, b)));
+  } else {
+    return hn::Add(hn::ConcatUpperLower(d, b, a), hn::ConcatLowerUpper(d, b, a));
+  }
+}
+
+template <int kHeads>
+struct HeadVecs {
+  VecF v[kHeads];
+};
+
+// Dot products of kHeads queries with 2^kLevels rows, summed across lanes as far as that reaches.
+// A recursion, so that at most one partial vector per level is alive.
+template <class Row, int kVecs, int kHeads, int kLevels>
+struct DotRows {
+  static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys, const float* q,
+                                         int q_stride) {
+    const auto lo = DotRows<Row, kVecs, kHeads, kLevels - 1>::Run(keys, q, q_stride);
+    const auto hi =
+        DotRows<Row, kVecs, kHeads, kLevels - 1>::Run(keys + (1 << (kLevels - 1)), q, q_stride);
+    HeadVecs<kHeads> sum;
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) sum.v[g] = AddAcross<kLevels - 1>(lo.v[g], hi.v[g]);
+    return sum;
+  }
+};
+
+template <class Row, int kVecs, int kHeads>
+struct DotRows<Row, kVecs, kHeads, 0> {
+  static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys, const float* q,
+                                         int q_stride) {
+    const F32 d;
+    HeadVecs<kHeads> sum;
+    const VecF first = Row::Load(keys[0], 0);
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) sum.v[g] = hn::Mul(first, hn::LoadU(d, q + g * q_stride));
+    EBB_UNROLL
+    for (int c = 1; c < kVecs; ++c) {
+      const VecF k = Row::Load(keys[0], c * kLanes);
+      EBB_UNROLL
+      for (int g = 0; g < kHeads; ++g) {
+        sum.v[g] = hn::MulAdd(k, hn::LoadU(d, q + g * q_stride + c * kLanes), sum.v[g]);
+      }
+    }
+    return sum;
+  }
+};
+
+inline constexpr int kLaneLevels = kLanes == 16 ? 4 : kLanes == 8 ? 3 : 2;
+
+// The addresses of the keys of a chunk's rows, padded with the last so that whole vectors can run.
+struct ChunkKeys {
+  const std::byte* key[kChunkRows];
+  int num_rows;
+
+  HWY_INLINE ChunkKeys(const FoldInput& in, size_t stride) {
+    num_rows = static_cast<int>(in.end - in.begin);
+    const uint32_t* slots = in.rows->slots.data() + in.begin;
+    for (int r = 0; r < num_rows; ++r) key[r] = KeyRow(*in.rows, slots[r], stride);
+    const int padded = (num_rows + kLanes - 1) / kLanes * kLanes;
+    for (int r = num_rows; r < padded; ++r) key[r] = key[num_rows - 1];
+  }
+};
+
+// logits[g][r] for heads [head, head + kHeads).
+template <class Row, int kVecs, int kHeads>
+HWY_NOINLINE void KeyPass(const FoldInput& in, const ChunkKeys& chunk, int head, float* logits,
+                          size_t logits_stride) {
+  const F32 d;
+  const VecF scale = hn::Set(d, in.scale);
+  const size_t value_offset = in.format.ValueOffset();
+  const float* q = in.q + head * in.format.head_dim;
+  for (int r = 0; r < chunk.num_rows; r += kLanes) {
+    if (head == 0) {
+      // The values of these rows are needed right after the keys.
+      for (int i = 0; i < kLanes; ++i) {
+        const std::byte* value = chunk.key[r + i] + value_offset;
+        for (size_t b = 0; b < kVecs * kLanes * Row::kBytes; b += 64) hwy::Prefetch(value + b);
+      }
+    }
+    const auto dots =
+        DotRows<Row, kVecs, kHeads, kLaneLevels>::Run(chunk.key + r, q, in.format.head_dim);
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      hn::StoreU(hn::Mul(dots.v[g], scale), d, logits + (head + g) * logits_stride + r);
+    }
+  }
+}
+
+// Logits to exp(logit - m) in place; the padding becomes 0.
+HWY_INLINE void SoftmaxChunk(float* logits, int num_rows, float* m, float* l) {
+  const F32 d;
+  const int padded = (num_rows + kLanes - 1) / kLanes * kLanes;
+  for (int r = num_rows; r < padded; ++r) logits[r] = -std::numeric_limits<float>::infinity();
+  VecF max = hn::LoadU(d, logits);
+  for (int r = kLanes; r < padded; r += kLanes) max = hn::Max(max, hn::LoadU(d, logits + r));
+  const float top = hn::GetLane(hn::MaxOfLanes(d, max));
+  const VecF shift = hn::Set(d, top);
+  VecF sum = hn::Zero(d);
+  for (int r = 0; r < padded; r += kLanes) {
+    const VecF p = hn::Exp(d, hn::Sub(hn::LoadU(d, logits + r), shift));
+    hn::StoreU(p, d, logits + r);
+    sum = hn::Add(sum, p);
+  }
+  *m = top;
+  *l = hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+// o[g] = sum over rows of p[g][r] * value[r], for kVecs vectors of channels from `channel`.
+template <class Row, int kVecs, int kHeads>
+HWY_NOINLINE void ValuePass(const FoldInput& in, const ChunkKeys& chunk, int channel,
+                            const float* p, size_t p_stride, float* o) {
+  const F32 d;
+  VecF sum[kHeads][kVecs];
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    EBB_UNROLL
+    for (int c = 0; c < kVecs; ++c) sum[g][c] = hn::Zero(d);
+  }
+  const size_t offset = in.format.ValueOffset() + channel * Row::kBytes;
+  for (int r = 0; r < chunk.num_rows; ++r) {
+    const std::byte* value = chunk.key[r] + offset;
+    VecF v[kVecs];
+    EBB_UNROLL
+    for (int c = 0; c < kVecs; ++c) v[c] = Row::Load(value, c * kLanes);
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      const VecF weight = hn::Set(d, p[g * p_stride + r]);
+      EBB_UNROLL
+      for (int c = 0; c < kVecs; ++c) sum[g][c] = hn::MulAdd(v[c], weight, sum[g][c]);
+    }
+  }
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    EBB_UNROLL
+    for (int c = 0; c < kVecs; ++c) {
+      hn::StoreU(sum[g][c], d, o + g * in.format.head_dim + channel + c * kLanes);
+    }
+  }
+}
+
+// Calls pass(std::integral_constant<int, n>, first) over `count` heads in blocks of at most 4.
+template <typename Pass>
+HWY_INLINE void ForHeadBlocks(int count, const Pass& pass) {
+  for (int first = 0; first < count;) {
+    switch (std::min(count - first, 4)) {
+      case 1:
+        pass(std::integral_constant<int, 1>(), first);
+        first += 1;
+        break;
+      case 2:
+        pass(std::integral_constant<int, 2>(), first);
+        first += 2;
+        break;
+      case 3:
+        pass(std::integral_constant<int, 3>(), first);
+        first += 3;
+        break;
+      default:
+        pass(std::integral_constant<int, 4>(), first);
+        first += 4;
+        break;
+    }
+  }
+}
+
+// Calls pass(std::integral_constant<int, n>, channel) over head_dim in blocks of n vectors, few
+// enough that 4 heads of accumulators stay in registers.
+template <typename Pass>
+HWY_INLINE void ForChannelBlocks(int head_dim, const Pass& pass) {
+  int channel = 0;
+  const int vecs = head_dim / kLanes;
+  if (vecs == 5) return pass(std::integral_constant<int, 5>(), 0);
+  for (; channel + 4 * kLanes <= head_dim; channel += 4 * kLanes) {
+    pass(std::integral_constant<int, 4>(), channel);
+  }
+  for (; channel < head_dim; channel += kLanes) pass(std::integral_constant<int, 1>(), channel);
+}
+
+template <class Row, int kVecs>
+void FoldWithDim(const FoldInput& in, const ChunkKeys& chunk, float* logits, size_t stride) {
+  ForHeadBlocks(in.num_heads, [&](auto heads, int head) HWY_ATTR {
+    KeyPass<Row, kVecs, decltype(heads)::value>(in, chunk, head, logits, stride);
+  });
+}
+
+// Head sizes without a kernel of their own: kLanes channels at a time.
+template <class Row>
+void FoldAnyDim(const FoldInput& in, const ChunkKeys& chunk, float* logits, size_t stride) {
+  const F32 d;
+  for (int g = 0; g < in.num_heads; ++g) {
+    for (int r = 0; r < chunk.num_rows; ++r) {
+      VecF sum = hn::Zero(d);
+      for (int c = 0; c < in.format.head_dim; c += kLanes) {
+        const VecF q = hn::LoadU(d, in.q + g * in.format.head_dim + c);
+        sum = hn::MulAdd(Row::Load(chunk.key[r], c), q, sum);
+      }
+      logits[g * stride + r] = hn::GetLane(hn::SumOfLanes(d, sum)) * in.scale;
+    }
+  }
+}
+
+template <class Row>
+void FoldWithType(const FoldInput& in, const FoldOutput& out) {
+  const ChunkKeys chunk(in, in.format.RowStride());
+  switch (in.format.head_dim) {
+    case 64:
+      FoldWithDim<Row, 64 / kLanes>(in, chunk, out.p, out.p_stride);
+      break;
+    case 80:
+      FoldWithDim<Row, 80 / kLanes>(in, chunk, out.p, out.p_stride);
+      break;
+    case 96:
+      FoldWithDim<Row, 96 / kLanes>(in, chunk, out.p, out.p_stride);
+      break;
+    case 128:
+      FoldWithDim<Row, 128 / kLanes>(in, chunk, out.p, out.p_stride);
+      break;
+    case 256:
+      FoldWithDim<Row, 256 / kLanes>(in, chunk, out.p, out.p_stride);
+      break;
+    default:
+      FoldAnyDim<Row>(in, chunk, out.p, out.p_stride);
+      break;
+  }
+  for (int g = 0; g < in.num_heads; ++g) {
+    SoftmaxChunk(out.p + g * out.p_stride, chunk.num_rows, out.m + g * out.head_stride,
+                 out.l + g * out.head_stride);
+  }
+  ForHeadBlocks(in.num_heads, [&](auto heads, int head) HWY_ATTR {
+    ForChannelBlocks(in.format.head_dim, [&](auto vecs, int channel) HWY_ATTR {
+      ValuePass<Row, decltype(vecs)::value, decltype(heads)::value>(
+          in, chunk, channel, out.p + head * out.p_stride, out.p_stride,
+          out.o + head * in.format.head_dim);
+    });
+  });
+}
+
+void Fold(const FoldInput& in, const FoldOutput& out) {
+  WithRowType(in.format.type, [&](auto row) HWY_ATTR { FoldWithType<decltype(row)>(in, out); });
+}
+
+bool ChunkWeights(const MergeInput& in, float* weights) {
+  const F32 d;
+  float m = -std::numeric_limits<float>::infinity();
+  for (int c = 0; c < in.num_chunks; ++c) m = std::max(m, in.m[c]);
+  float l = 0;
+  for (int c = 0; c < in.num_chunks; c += kLanes) {
+    const size_t n = std::min(kLanes, in.num_chunks - c);
+    float lanes[kLanes];
+    std::fill(lanes, lanes + kLanes, 0.0f);
+    std::memcpy(lanes, in.m + c, n * sizeof(float));
+    hn::StoreU(hn::Exp(d, hn::Sub(hn::LoadU(d, lanes), hn::Set(d, m))), d, lanes);
+    for (size_t i = 0; i < n; ++i) {
+      weights[c + i] = lanes[i];
+      l += lanes[i] * in.l[c + i];
+    }
+  }
+  const float inverse = 1.0f / l;
+  for (int c = 0; c < in.num_chunks; ++c) weights[c] *= inverse;
+  return std::isfinite(l) && l > 0;
+}
+
+void Merge(const MergeInput& in, const float* weights, float* out) {
+  const F32 d;
+  for (int i = 0; i < in.head_dim; i += kLanes) {
+    VecF sum = hn::Zero(d);
+    for (int c = 0; c < in.num_chunks; ++c) {
+      const VecF o = hn::LoadU(d, in.o + c * in.o_stride + i);
+      sum = hn::MulAdd(o, hn::Set(d, weights[c]), sum);
+    }
+    hn::StoreU(sum, d, out + i);
+  }
+}
+
+void AddMass(const float* p, size_t p_stride, const float* weights, int num_heads, int num_rows,
+             float* mass) {
+  const F32 d;
+  int r = 0;
+  for (; r + kLanes <= num_rows; r += kLanes) {
+    VecF sum = hn::LoadU(d, mass + r);
+    for (int g = 0; g < num_heads; ++g) {
+      sum = hn::MulAdd(hn::LoadU(d, p + g * p_stride + r), hn::Set(d, weights[g]), sum);
+    }
+    hn::StoreU(sum, d, mass + r);
+  }
+  for (; r < num_rows; ++r) {
+    for (int g = 0; g < num_heads; ++g) {
+      mass[r] = std::fma(p[g * p_stride + r], weights[g], mass[r]);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_ATTENTION_FOLD_INL_H_

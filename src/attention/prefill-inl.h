@@ -1,0 +1,308 @@
+// Prefill attention: a tile of queries over all rows, as two small matrix products per chunk.
+// Lanes are query tokens, so that softmax needs no horizontal step and keys no transposition; a
+// vector is one head of kLanes tokens, or further tokens where few heads share a kv head.
+// Included once per instruction set by cpu.cc.
+#if defined(EBB_ATTENTION_PREFILL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_ATTENTION_PREFILL_INL_H_
+#undef EBB_ATTENTION_PREFILL_INL_H_
+#else
+#define EBB_ATTENTION_PREFILL_INL_H_
+#endif
+
+#include <algorithm>
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "src/attention/attention.h"
+#include "src/attention/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb {
+namespace HWY_NAMESPACE {
+
+// Rows (or channels) that one micro-kernel keeps in registers beside up to 3 vectors of lanes.
+inline constexpr int kBlock = kLanes == 16 ? 8 : 4;
+inline constexpr int kMaxVecs = 3;
+// Far below any logit: exp(-inf - kNoMax) is 0 where exp(-inf - -inf) would be NaN.
+inline constexpr float kNoMax = -1e30f;
+
+// Vectors of tokens per head: few heads are widened to about three vectors.
+HWY_INLINE int TokenVecs(int num_heads) { return num_heads >= 3 ? 1 : num_heads == 2 ? 2 : 3; }
+
+int QueryTile(int num_heads) { return TokenVecs(num_heads) * kLanes; }
+
+// Where a tile's scratch lies. width = vectors * kLanes.
+struct TileScratch {
+  int num_vecs;
+  int width;
+  float* q;         // [head_dim, width], transposed and scaled
+  float* keys;      // [kPrefillChunkRows, head_dim]
+  float* values;    // [kPrefillChunkRows, head_dim]
+  float* logits;    // [kPrefillChunkRows, width]
+  float* o;         // [head_dim, width]
+  float* m;         // [width]
+  float* l;         // [width]
+  float* shrink;    // [width]
+  float* position;  // [width]: of the lane's token, exact below 2^24
+
+  HWY_INLINE TileScratch(std::span<float> scratch, int num_heads, int head_dim) {
+    num_vecs = num_heads * TokenVecs(num_heads);
+    width = num_vecs * kLanes;
+    float* at = scratch.data();
+    const auto take = [&](size_t n) {
+      float* taken = at;
+      at += n;
+      return taken;
+    };
+    q = take(size_t(head_dim) * width);
+    keys = take(size_t(kPrefillChunkRows) * head_dim);
+    values = take(size_t(kPrefillChunkRows) * head_dim);
+    logits = take(size_t(kPrefillChunkRows) * width);
+    o = take(size_t(head_dim) * width);
+    m = take(width);
+    l = take(width);
+    shrink = take(width);
+    position = take(width);
+  }
+};
+
+size_t PrefillScratchFloats(int num_heads, int head_dim) {
+  const size_t width = size_t(num_heads) * TokenVecs(num_heads) * kLanes;
+  return 2 * size_t(head_dim) * width + 2 * size_t(kPrefillChunkRows) * head_dim +
+         kPrefillChunkRows * width + 4 * width;
+}
+
+// The lane of token t and head g.
+HWY_INLINE int LaneOf(int t, int g, int num_heads) {
+  return (t / kLanes * num_heads + g) * kLanes + t % kLanes;
+}
+
+HWY_INLINE void LoadQueries(const PrefillInput& in, const TileScratch& s) {
+  const int head_dim = in.format.head_dim;
+  const int tile = TokenVecs(in.num_heads) * kLanes;
+  for (int t = 0; t < tile; ++t) {
+    // Lanes past the last query repeat it; their results are not used.
+    const int from = std::min(t, in.num_queries - 1);
+    for (int g = 0; g < in.num_heads; ++g) {
+      const int lane = LaneOf(t, g, in.num_heads);
+      const float* q = in.q + from * in.q_token_stride + g * in.q_head_stride;
+      for (int c = 0; c < head_dim; ++c) s.q[size_t(c) * s.width + lane] = q[c] * in.scale;
+      s.position[lane] = static_cast<float>(in.positions[from]);
+    }
+  }
+}
+
+enum class Widen { kKeys, kValues };
+
+HWY_INLINE void WidenRows(const PrefillInput& in, uint32_t begin, int num_rows, Widen what,
+                          float* to) {
+  const F32 d;
+  const int head_dim = in.format.head_dim;
+  const size_t stride = in.format.RowStride();
+  const size_t offset = what == Widen::kValues ? in.format.ValueOffset() : 0;
+  WithRowType(in.format.type, [&](auto row) HWY_ATTR {
+    for (int r = 0; r < num_rows; ++r) {
+      const std::byte* from = KeyRow(*in.rows, in.rows->slots[begin + r], stride) + offset;
+      for (int c = 0; c < head_dim; c += kLanes) {
+        hn::StoreU(decltype(row)::Load(from, c), d, to + size_t(r) * head_dim + c);
+      }
+    }
+  });
+}
+
+// c[i][v] += sum over k of a[i * a_row + k * a_step] * b[k][v], i < kRows: the product of both
+// passes.
+template <int kRows, int kVecs>
+HWY_INLINE void MicroKernel(int depth, const float* a, size_t a_row, size_t a_step, const float* b,
+                            size_t b_row, float* c, size_t c_row) {
+  const F32 d;
+  VecF sum[kRows][kVecs];
+  EBB_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    EBB_UNROLL
+    for (int v = 0; v < kVecs; ++v) sum[i][v] = hn::LoadU(d, c + i * c_row + v * kLanes);
+  }
+  for (int k = 0; k < depth; ++k) {
+    VecF right[kVecs];
+    EBB_UNROLL
+    for (int v = 0; v < kVecs; ++v) right[v] = hn::LoadU(d, b + k * b_row + v * kLanes);
+    EBB_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      const VecF left = hn::Set(d, a[i * a_row + k * a_step]);
+      EBB_UNROLL
+      for (int v = 0; v < kVecs; ++v) sum[i][v] = hn::MulAdd(left, right[v], sum[i][v]);
+    }
+  }
+  EBB_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    EBB_UNROLL
+    for (int v = 0; v < kVecs; ++v) hn::StoreU(sum[i][v], d, c + i * c_row + v * kLanes);
+  }
+}
+
+template <int kVecs>
+HWY_NOINLINE void MultiplyVecs(int rows, int depth, const float* a, size_t a_row, size_t a_step,
+                               const float* b, size_t b_row, float* c, size_t c_row) {
+  int i = 0;
+  for (; i + kBlock <= rows; i += kBlock) {
+    MicroKernel<kBlock, kVecs>(depth, a + i * a_row, a_row, a_step, b, b_row, c + i * c_row, c_row);
+  }
+  for (; i < rows; ++i) {
+    MicroKernel<1, kVecs>(depth, a + i * a_row, a_row, a_step, b, b_row, c + i * c_row, c_row);
+  }
+}
+
+// c[rows, width] += a * b[depth, width], in blocks of nearly equal numbers of vectors.
+HWY_INLINE void Multiply(int num_vecs, int rows, int depth, const float* a, size_t a_row,
+                         size_t a_step, const float* b, float* c) {
+  const size_t width = size_t(num_vecs) * kLanes;
+  const int blocks = (num_vecs + kMaxVecs - 1) / kMaxVecs;
+  for (int block = 0, first = 0; block < blocks; ++block) {
+    const int n = (num_vecs - first) / (blocks - block);
+    const float* right = b + first * kLanes;
+    float* to = c + first * kLanes;
+    if (n == 1) MultiplyVecs<1>(rows, depth, a, a_row, a_step, right, width, to, width);
+    if (n == 2) MultiplyVecs<2>(rows, depth, a, a_row, a_step, right, width, to, width);
+    if (n == 3) MultiplyVecs<3>(rows, depth, a, a_row, a_step, right, width, to, width);
+    first += n;
+  }
+}
+
+// logits[r][lane] of the rows [begin, begin + num_rows), -inf where the lane's token does not see
+// the row.
+HWY_INLINE void TileLogits(const PrefillInput& in, uint32_t begin, int num_rows,
+                           const TileScratch& s) {
+  const F32 d;
+  WidenRows(in, begin, num_rows, Widen::kKeys, s.keys);
+  std::fill(s.logits, s.logits + size_t(num_rows) * s.width, 0.0f);
+  Multiply(s.num_vecs, num_rows, in.format.head_dim, s.keys, in.format.head_dim, 1, s.q, s.logits);
+
+  const RowsView& rows = *in.rows;
+  const bool all_seen =
+      rows.last_visible.empty() && rows.positions[begin + num_rows - 1] <= in.positions[0];
+  if (all_seen) return;
+  const VecF hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
+  for (int r = 0; r < num_rows; ++r) {
+    const VecF first = hn::Set(d, static_cast<float>(rows.positions[begin + r]));
+    const float end = rows.last_visible.empty() ? std::numeric_limits<float>::max()
+                                                : static_cast<float>(rows.last_visible[begin + r]);
+    const VecF last = hn::Set(d, end);
+    float* logits = s.logits + size_t(r) * s.width;
+    for (int v = 0; v < s.width; v += kLanes) {
+      const VecF at = hn::LoadU(d, s.position + v);
+      const auto seen = hn::And(hn::Le(first, at), hn::Le(at, last));
+      hn::StoreU(hn::IfThenElse(seen, hn::LoadU(d, logits + v), hidden), d, logits + v);
+    }
+  }
+}
+
+// Logits to exp(logit - m) in place, m and l moved on, shrink = exp(old m - new m).
+HWY_INLINE void TileSoftmax(int num_rows, const TileScratch& s) {
+  const F32 d;
+  for (int v = 0; v < s.width; v += kLanes) {
+    const VecF before = hn::LoadU(d, s.m + v);
+    VecF max = before;
+    for (int r = 0; r < num_rows; ++r) {
+      max = hn::Max(max, hn::LoadU(d, s.logits + size_t(r) * s.width + v));
+    }
+    VecF sum = hn::Zero(d);
+    for (int r = 0; r < num_rows; ++r) {
+      float* logit = s.logits + size_t(r) * s.width + v;
+      const VecF p = hn::Exp(d, hn::Sub(hn::LoadU(d, logit), max));
+      hn::StoreU(p, d, logit);
+      sum = hn::Add(sum, p);
+    }
+    const VecF shrink = hn::Exp(d, hn::Sub(before, max));
+    hn::StoreU(shrink, d, s.shrink + v);
+    hn::StoreU(max, d, s.m + v);
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, s.l + v), shrink, sum), d, s.l + v);
+  }
+}
+
+HWY_INLINE void ShrinkOutput(int head_dim, const TileScratch& s) {
+  const F32 d;
+  for (int c = 0; c < head_dim; ++c) {
+    for (int v = 0; v < s.width; v += kLanes) {
+      float* o = s.o + size_t(c) * s.width + v;
+      hn::StoreU(hn::Mul(hn::LoadU(d, o), hn::LoadU(d, s.shrink + v)), d, o);
+    }
+  }
+}
+
+HWY_INLINE void StoreTile(const PrefillInput& in, const PrefillOutput& out, const TileScratch& s) {
+  for (int t = 0; t < in.num_queries; ++t) {
+    for (int g = 0; g < in.num_heads; ++g) {
+      const int lane = LaneOf(t, g, in.num_heads);
+      const float inverse = 1.0f / s.l[lane];
+      float* to = out.o + t * out.o_token_stride + g * in.format.head_dim;
+      for (int c = 0; c < in.format.head_dim; ++c)
+        to[c] = s.o[size_t(c) * s.width + lane] * inverse;
+      if (out.m == nullptr) continue;
+      out.m[t * in.num_heads + g] = s.m[lane];
+      out.l[t * in.num_heads + g] = s.l[lane];
+    }
+  }
+}
+
+void Prefill(const PrefillInput& in, const PrefillOutput& out) {
+  const int head_dim = in.format.head_dim;
+  const TileScratch s(out.scratch, in.num_heads, head_dim);
+  LoadQueries(in, s);
+  std::fill(s.m, s.m + s.width, kNoMax);
+  std::fill(s.l, s.l + s.width, 0.0f);
+  std::fill(s.o, s.o + size_t(head_dim) * s.width, 0.0f);
+
+  const Position last_query = in.positions[in.num_queries - 1];
+  const uint32_t num_rows = static_cast<uint32_t>(in.rows->size());
+  for (uint32_t begin = 0; begin < num_rows; begin += kPrefillChunkRows) {
+    if (in.rows->positions[begin] > last_query) break;
+    const int n = static_cast<int>(std::min<uint32_t>(kPrefillChunkRows, num_rows - begin));
+    TileLogits(in, begin, n, s);
+    TileSoftmax(n, s);
+    ShrinkOutput(head_dim, s);
+    WidenRows(in, begin, n, Widen::kValues, s.values);
+    // o[c][lane] += values[r][c] * p[r][lane]
+    Multiply(s.num_vecs, head_dim, n, s.values, 1, head_dim, s.logits, s.o);
+  }
+  StoreTile(in, out, s);
+}
+
+void PrefillMass(const PrefillMassInput& in) {
+  const F32 d;
+  const PrefillInput& tile = in.tile;
+  if (tile.rows->positions[in.begin] > tile.positions[tile.num_queries - 1]) return;
+  const TileScratch s(in.scratch, tile.num_heads, tile.format.head_dim);
+  LoadQueries(tile, s);
+  // shrink holds 1 / l, and 0 in the lanes that repeat the last query.
+  std::fill(s.m, s.m + s.width, 0.0f);
+  std::fill(s.shrink, s.shrink + s.width, 0.0f);
+  for (int t = 0; t < tile.num_queries; ++t) {
+    for (int g = 0; g < tile.num_heads; ++g) {
+      const int lane = LaneOf(t, g, tile.num_heads);
+      s.m[lane] = in.m[t * tile.num_heads + g];
+      s.shrink[lane] = 1.0f / in.l[t * tile.num_heads + g];
+    }
+  }
+  const int n = static_cast<int>(in.end - in.begin);
+  TileLogits(tile, in.begin, n, s);
+  const int token_vecs = TokenVecs(tile.num_heads);
+  for (int r = 0; r < n; ++r) {
+    for (int g = 0; g < tile.num_heads; ++g) {
+      VecF sum = hn::Zero(d);
+      for (int block = 0; block < token_vecs; ++block) {
+        const int v = (block * tile.num_heads + g) * kLanes;
+        const VecF logit = hn::LoadU(d, s.logits + size_t(r) * s.width + v);
+        const VecF p = hn::Exp(d, hn::Sub(logit, hn::LoadU(d, s.m + v)));
+        sum = hn::MulAdd(p, hn::LoadU(d, s.shrink + v), sum);
+      }
+      in.mass[g][in.begin + r] += hn::GetLane(hn::SumOfLanes(d, sum));
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_ATTENTION_PREFILL_INL_H_

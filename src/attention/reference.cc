@@ -1,0 +1,220 @@
+// The slow, plain implementation. Everything is in double; only inputs and outputs are float.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "src/attention/attention.h"
+
+namespace ebb {
+namespace {
+
+double Element(RowType type, const std::byte* row, int i) {
+  switch (type) {
+    case RowType::kF32: {
+      float value;
+      std::memcpy(&value, row + sizeof(float) * i, sizeof(value));
+      return value;
+    }
+    case RowType::kBf16: {
+      uint16_t bits;
+      std::memcpy(&bits, row + sizeof(bits) * i, sizeof(bits));
+      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    }
+    case RowType::kF16: {
+      uint16_t bits;
+      std::memcpy(&bits, row + sizeof(bits) * i, sizeof(bits));
+      const double sign = bits & 0x8000 ? -1 : 1;
+      const int exponent = bits >> 10 & 31;
+      const int mantissa = bits & 1023;
+      if (exponent == 31) {
+        return mantissa ? std::numeric_limits<double>::quiet_NaN()
+                        : sign * std::numeric_limits<double>::infinity();
+      }
+      if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+      return sign * std::ldexp(1024 + mantissa, exponent - 25);
+    }
+  }
+  return 0;
+}
+
+uint16_t RoundToBf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 64);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// Round to nearest even, overflow to infinity.
+uint16_t RoundToF16(float value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return sign | 0x7e00;
+  const double magnitude = std::fabs(value);
+  if (magnitude >= 65520) return sign | 0x7c00;
+  const int exponent = std::max(magnitude > 0 ? std::ilogb(magnitude) : -14, -14);
+  // Units in the last place; nearbyint() rounds to even in the default mode.
+  const int units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  return static_cast<uint16_t>(sign | (units + ((exponent + 14) << 10)));
+}
+
+void StoreRow(RowType type, const float* from, std::byte* to, int head_dim) {
+  for (int i = 0; i < head_dim; ++i) {
+    if (type == RowType::kF32) {
+      std::memcpy(to + sizeof(float) * i, from + i, sizeof(float));
+      continue;
+    }
+    const uint16_t bits = type == RowType::kF16 ? RoundToF16(from[i]) : RoundToBf16(from[i]);
+    std::memcpy(to + sizeof(bits) * i, &bits, sizeof(bits));
+  }
+}
+
+void LoadRow(RowType type, const std::byte* from, float* to, int head_dim) {
+  for (int i = 0; i < head_dim; ++i) to[i] = static_cast<float>(Element(type, from, i));
+}
+
+const std::byte* KeyAt(const PageFormat& format, const RowsView& rows, size_t index) {
+  const uint32_t slot = rows.slots[index];
+  return rows.pages[slot / kRowsPerPage] + slot % kRowsPerPage * format.RowStride();
+}
+
+double Logit(const PageFormat& format, const RowsView& rows, size_t index, const float* q,
+             float scale) {
+  const std::byte* key = KeyAt(format, rows, index);
+  double sum = 0;
+  for (int i = 0; i < format.head_dim; ++i) sum += q[i] * Element(format.type, key, i);
+  return sum * scale;
+}
+
+void AddValue(const PageFormat& format, const RowsView& rows, size_t index, double weight,
+              std::vector<double>* o) {
+  const std::byte* value = KeyAt(format, rows, index) + format.ValueOffset();
+  for (int i = 0; i < format.head_dim; ++i) (*o)[i] += weight * Element(format.type, value, i);
+}
+
+void Fold(const FoldInput& in, const FoldOutput& out) {
+  for (int g = 0; g < in.num_heads; ++g) {
+    std::vector<double> logits;
+    double m = -std::numeric_limits<double>::infinity();
+    for (uint32_t r = in.begin; r < in.end; ++r) {
+      logits.push_back(Logit(in.format, *in.rows, r, in.q + g * in.format.head_dim, in.scale));
+      m = std::isnan(logits.back()) ? logits.back() : std::max(m, logits.back());
+    }
+    double l = 0;
+    std::vector<double> o(in.format.head_dim, 0.0);
+    for (uint32_t r = in.begin; r < in.end; ++r) {
+      const double p = std::exp(logits[r - in.begin] - m);
+      l += p;
+      AddValue(in.format, *in.rows, r, p, &o);
+      if (out.p != nullptr) out.p[g * out.p_stride + r - in.begin] = static_cast<float>(p);
+    }
+    out.m[g * out.head_stride] = static_cast<float>(m);
+    out.l[g * out.head_stride] = static_cast<float>(l);
+    std::copy(o.begin(), o.end(), out.o + g * in.format.head_dim);
+  }
+}
+
+bool ChunkWeights(const MergeInput& in, float* weights) {
+  double m = -std::numeric_limits<double>::infinity();
+  for (int c = 0; c < in.num_chunks; ++c) m = std::max<double>(m, in.m[c]);
+  double l = 0;
+  for (int c = 0; c < in.num_chunks; ++c) l += in.l[c] * std::exp(in.m[c] - m);
+  for (int c = 0; c < in.num_chunks; ++c) {
+    weights[c] = static_cast<float>(std::exp(in.m[c] - m) / l);
+  }
+  return std::isfinite(l) && l > 0;
+}
+
+void Merge(const MergeInput& in, const float* weights, float* out) {
+  for (int i = 0; i < in.head_dim; ++i) {
+    double sum = 0;
+    for (int c = 0; c < in.num_chunks; ++c) {
+      sum += static_cast<double>(weights[c]) * in.o[c * in.o_stride + i];
+    }
+    out[i] = static_cast<float>(sum);
+  }
+}
+
+void AddMass(const float* p, size_t p_stride, const float* weights, int num_heads, int num_rows,
+             float* mass) {
+  for (int r = 0; r < num_rows; ++r) {
+    double sum = mass[r];
+    for (int g = 0; g < num_heads; ++g) {
+      sum += static_cast<double>(weights[g]) * p[g * p_stride + r];
+    }
+    mass[r] = static_cast<float>(sum);
+  }
+}
+
+bool Sees(const RowsView& rows, size_t index, Position query) {
+  return rows.positions[index] <= query &&
+         (rows.last_visible.empty() || query <= rows.last_visible[index]);
+}
+
+int QueryTile(int) { return 16; }
+size_t PrefillScratchFloats(int, int) { return 0; }
+
+void Prefill(const PrefillInput& in, const PrefillOutput& out) {
+  for (int t = 0; t < in.num_queries; ++t) {
+    for (int g = 0; g < in.num_heads; ++g) {
+      const float* q = in.q + t * in.q_token_stride + g * in.q_head_stride;
+      double m = -std::numeric_limits<double>::infinity();
+      double l = 0;
+      std::vector<double> o(in.format.head_dim, 0.0);
+      for (size_t r = 0; r < in.rows->size(); ++r) {
+        if (!Sees(*in.rows, r, in.positions[t])) continue;
+        const double logit = Logit(in.format, *in.rows, r, q, in.scale);
+        const double next = std::max(m, logit);
+        const double shrink = std::exp(m - next);
+        for (double& x : o) x *= shrink;
+        const double p = std::exp(logit - next);
+        l = l * shrink + p;
+        m = next;
+        AddValue(in.format, *in.rows, r, p, &o);
+      }
+      float* to = out.o + t * out.o_token_stride + g * in.format.head_dim;
+      for (int i = 0; i < in.format.head_dim; ++i) to[i] = static_cast<float>(o[i] / l);
+      if (out.m == nullptr) continue;
+      out.m[t * in.num_heads + g] = static_cast<float>(m);
+      out.l[t * in.num_heads + g] = static_cast<float>(l);
+    }
+  }
+}
+
+void PrefillMass(const PrefillMassInput& in) {
+  const PrefillInput& tile = in.tile;
+  for (int g = 0; g < tile.num_heads; ++g) {
+    for (uint32_t r = in.begin; r < in.end; ++r) {
+      double sum = in.mass[g][r];
+      for (int t = 0; t < tile.num_queries; ++t) {
+        if (!Sees(*tile.rows, r, tile.positions[t])) continue;
+        const float* q = tile.q + t * tile.q_token_stride + g * tile.q_head_stride;
+        const double logit = Logit(tile.format, *tile.rows, r, q, tile.scale);
+        const int at = t * tile.num_heads + g;
+        sum += std::exp(logit - in.m[at]) / in.l[at];
+      }
+      in.mass[g][r] = static_cast<float>(sum);
+    }
+  }
+}
+
+}  // namespace
+
+const AttentionKernel& ReferenceAttention() {
+  static constexpr AttentionKernel kKernel = {
+      .name = "reference",
+      .store_row = StoreRow,
+      .load_row = LoadRow,
+      .fold = Fold,
+      .chunk_weights = ChunkWeights,
+      .merge = Merge,
+      .add_mass = AddMass,
+      .query_tile = QueryTile,
+      .prefill_scratch_floats = PrefillScratchFloats,
+      .prefill = Prefill,
+      .prefill_mass = PrefillMass,
+  };
+  return kKernel;
+}
+
+}  // namespace ebb

@@ -1,0 +1,113 @@
+// Vector access to rows: widening loads, rounding stores, addresses of visible rows.
+// Included once per instruction set by cpu.cc.
+#if defined(EBB_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_ATTENTION_ROWS_INL_H_
+#undef EBB_ATTENTION_ROWS_INL_H_
+#else
+#define EBB_ATTENTION_ROWS_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "src/attention/attention.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::ScalableTag<float>;
+using VecF = hn::Vec<F32>;
+inline constexpr int kLanes = HWY_MAX_BYTES / sizeof(float);
+
+// HWY_UNROLL takes no template parameter in g++ 12; every loop so marked is short and constant.
+#undef EBB_UNROLL
+#if HWY_COMPILER_CLANG
+#define EBB_UNROLL _Pragma("unroll")
+#else
+#define EBB_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+// How elements of a RowType are read and written.
+struct RowF32 {
+  static constexpr size_t kBytes = 4;
+  static HWY_INLINE VecF Load(const std::byte* row, int i) {
+    return hn::LoadU(F32(), reinterpret_cast<const float*>(row) + i);
+  }
+  static HWY_INLINE void Store(VecF v, std::byte* row, int i) {
+    hn::StoreU(v, F32(), reinterpret_cast<float*>(row) + i);
+  }
+};
+
+struct RowF16 {
+  static constexpr size_t kBytes = 2;
+  static HWY_INLINE VecF Load(const std::byte* row, int i) {
+    const hn::Rebind<hwy::float16_t, F32> d16;
+    return hn::PromoteTo(F32(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(row) + i));
+  }
+  static HWY_INLINE void Store(VecF v, std::byte* row, int i) {
+    const hn::Rebind<hwy::float16_t, F32> d16;
+    hn::StoreU(hn::DemoteTo(d16, v), d16, reinterpret_cast<hwy::float16_t*>(row) + i);
+  }
+};
+
+struct RowBf16 {
+  static constexpr size_t kBytes = 2;
+  static HWY_INLINE VecF Load(const std::byte* row, int i) {
+    const hn::Rebind<hwy::bfloat16_t, F32> d16;
+    return hn::PromoteTo(F32(), hn::LoadU(d16, reinterpret_cast<const hwy::bfloat16_t*>(row) + i));
+  }
+  static HWY_INLINE void Store(VecF v, std::byte* row, int i) {
+    // Highway 1.0.3 truncates here; this rounds to nearest even and keeps NaN a NaN.
+    const hn::RebindToUnsigned<F32> du;
+    const hn::Rebind<uint16_t, F32> d16;
+    const auto bits = hn::BitCast(du, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff)));
+    const auto nan = hn::Or(bits, hn::Set(du, 0x400000));
+    const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
+    const auto top = hn::ShiftRight<16>(hn::IfThenElse(is_nan, nan, rounded));
+    const hn::RebindToSigned<decltype(du)> di;
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, top)), d16, reinterpret_cast<uint16_t*>(row) + i);
+  }
+};
+
+// Calls body(Row{}) with the accessor of `type`.
+template <typename Body>
+HWY_INLINE void WithRowType(RowType type, const Body& body) {
+  switch (type) {
+    case RowType::kF16:
+      return body(RowF16{});
+    case RowType::kBf16:
+      return body(RowBf16{});
+    case RowType::kF32:
+      return body(RowF32{});
+  }
+}
+
+HWY_INLINE const std::byte* KeyRow(const RowsView& rows, uint32_t slot, size_t stride) {
+  return rows.pages[slot / kRowsPerPage] + slot % kRowsPerPage * stride;
+}
+
+void StoreRow(RowType type, const float* from, std::byte* to, int head_dim) {
+  WithRowType(type, [&](auto row) HWY_ATTR {
+    for (int i = 0; i < head_dim; i += kLanes)
+      decltype(row)::Store(hn::LoadU(F32(), from + i), to, i);
+  });
+}
+
+void LoadRow(RowType type, const std::byte* from, float* to, int head_dim) {
+  WithRowType(type, [&](auto row) HWY_ATTR {
+    for (int i = 0; i < head_dim; i += kLanes)
+      hn::StoreU(decltype(row)::Load(from, i), F32(), to + i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_ATTENTION_ROWS_INL_H_
