@@ -29,19 +29,28 @@ struct SamplingOptions {
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
   uint64_t seed = 0;
-  std::string grammar;  // GBNF; empty: none
+  std::string grammar;  // GBNF with a rule "root"; empty: none
 };
 
+// Thread safety: one sampler belongs to one thread at a time.
 class Sampler {
  public:
-  // Errors: a value out of range, a grammar that does not parse.
+  // Errors: a value out of range, a grammar that does not parse. The model must outlive the sampler.
   static Result<std::unique_ptr<Sampler>> Create(const Model& model,
                                                  const SamplingOptions& options);
   ~Sampler();
-  // logits: [vocab_size]. Accepts what it returns.
-  Token Sample(std::span<const float> logits);
-  // A token that was forced rather than sampled.
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  // kFree leaves the grammar aside: thoughts are free, the answer obeys it.
+  enum class Constraint { kGrammar, kFree };
+  // logits: [vocab_size]. Accepts what it returns. Errors: the logits hold no number; the grammar
+  // admits no token.
+  [[nodiscard]] Result<Token> Sample(std::span<const float> logits,
+                                     Constraint constraint = Constraint::kGrammar);
+  // A token that was forced rather than sampled: repetition counts it, the grammar does not.
   void Accept(Token token);
+  [[nodiscard]] const Model& model() const;
 
  private:
   Sampler();
@@ -65,8 +74,9 @@ struct GenerateOptions {
   bool opens_in_thinking = false;
   int thinking_budget = -1;  // tokens of thought before thinking_end is forced; -1: no limit
   const std::atomic<bool>* cancel = nullptr;
-  // Text as soon as it is certain: never half a UTF-8 character, never part of a stop string.
-  // Returning false ends the generation (kCancelled), e.g. when stdout is closed.
+  // Text as soon as it is certain: never half a UTF-8 character, never part of a stop string. Tags
+  // belong to the thought. Returning false ends the generation (kCancelled), e.g. when stdout is
+  // closed.
   std::function<bool(std::string_view text, TextPart part)> on_text;
   std::function<void(Token token)> on_token;
 };
@@ -74,10 +84,11 @@ struct GenerateOptions {
 struct GenerateResult {
   FinishReason finish_reason = FinishReason::kError;
   Status error;  // why, for kContext, kCap and kError
-  int generated_tokens = 0;
-  int thought_tokens = 0;
-  double seconds = 0;  // of the decode steps
-  std::string text;    // thoughts included
+  int generated_tokens = 0;  // the end token is not counted
+  int thought_tokens = 0;    // of them, between the tags
+  int decode_steps = 0;      // the last token of an answer that reached its length needs none
+  double seconds = 0;        // of the decode steps, sampling included, callbacks left out
+  std::string text;          // thoughts included
 };
 
 // Continues a session whose logits() stand after the prompt.

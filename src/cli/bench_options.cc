@@ -9,15 +9,16 @@ void AppendBenchOptionRows(std::vector<OptionRow>* table) {
   const std::vector<OptionRow> rows = {
       ValueRow(G::kFidelity, "--text", "FILE",
                "text to judge on; without it, the model's own greedy text",
-               [](CliOptions& o) -> auto& { return o.fidelity.text_file; }),
+               [](CliOptions& o) { return &o.fidelity.text_file; }),
       ValueRow(G::kBenchDepth, "--depth", "N", "tokens in the cache when the measurement begins",
-               [](CliOptions& o) -> auto& { return o.bench.depth; }, {.min = 0}),
+               [](CliOptions& o) { return &o.bench.depth; }, {.min = 0}),
       ValueRow(G::kBenchDepths, "--depths", "N,N,...", "depths to compare at",
-               [](CliOptions& o) -> auto& { return o.bench.depths; }, {.min = 0}),
-      FlagRow(G::kBenchDecode, "--no-mass", "do not compute the mass per row",
-              [](CliOptions& o) -> auto& { return o.bench.no_mass; }, true),
+               [](CliOptions& o) { return &o.bench.depths; }, {.min = 0}),
+      FlagRow(
+          G::kBenchDecode, "--no-mass", "do not compute the mass per row",
+          [](CliOptions& o) { return &o.bench.no_mass; }, true),
       ValueRow(G::kBench, "--repetitions", "N", "measurements, of which the median is reported",
-               [](CliOptions& o) -> auto& { return o.bench.repetitions; }, {.min = 1}),
+               [](CliOptions& o) { return &o.bench.repetitions; }, {.min = 1}),
   };
   table->insert(table->end(), rows.begin(), rows.end());
 }

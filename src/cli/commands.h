@@ -14,16 +14,16 @@
 
 namespace ebb::cli {
 
-ExitCode RunRun(const CliOptions& options);            // run.cc
-ExitCode RunChat(const CliOptions& options);           // chat.cc
-ExitCode RunPull(const CliOptions& options);           // pull.cc
-ExitCode RunFidelity(const CliOptions& options);       // fidelity.cc
-ExitCode RunBenchDecode(const CliOptions& options);    // bench_decode.cc
-ExitCode RunBenchPrefill(const CliOptions& options);   // bench_prefill.cc
-ExitCode RunBenchAttention(const CliOptions& options); // bench_attention.cc
-ExitCode RunBenchMemory(const CliOptions& options);    // bench_memory.cc
-ExitCode RunBenchCompare(const CliOptions& options);   // bench_compare.cc
-ExitCode RunDocs(const CliOptions& options);           // docs.cc: prints docs/cli.md
+ExitCode RunRun(const CliOptions& options);             // run.cc
+ExitCode RunChat(const CliOptions& options);            // chat.cc
+ExitCode RunPull(const CliOptions& options);            // pull.cc
+ExitCode RunFidelity(const CliOptions& options);        // fidelity.cc
+ExitCode RunBenchDecode(const CliOptions& options);     // bench_decode.cc
+ExitCode RunBenchPrefill(const CliOptions& options);    // bench_prefill.cc
+ExitCode RunBenchAttention(const CliOptions& options);  // bench_attention.cc
+ExitCode RunBenchMemory(const CliOptions& options);     // bench_memory.cc
+ExitCode RunBenchCompare(const CliOptions& options);    // bench_compare.cc
+ExitCode RunDocs(const CliOptions& options);            // docs.cc: prints docs/cli.md
 
 struct Command {
   std::string_view name;     // "run", "bench decode"

@@ -30,7 +30,8 @@ struct Range {
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, std::optional<int>* value);
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, std::string* value);
 // An option that may be repeated: adds one.
-[[nodiscard]] Status ParseValue(std::string_view text, Range range, std::vector<std::string>* value);
+[[nodiscard]] Status ParseValue(std::string_view text, Range range,
+                                std::vector<std::string>* value);
 // "512,2048,8000": replaces what was there.
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, std::vector<int>* value);
 
@@ -43,15 +44,18 @@ struct Range {
 [[nodiscard]] std::string ShowValue(const std::vector<std::string>& value);
 [[nodiscard]] std::string ShowValue(const std::vector<int>& value);
 
-// An option with a value. `access` takes CliOptions& and returns a reference to the member.
+// An option with a value. `access` takes CliOptions& and returns a pointer to the member.
 template <typename Access>
 OptionRow ValueRow(OptionGroup group, std::string names, std::string value, std::string help,
                    Access access, Range range = {}) {
-  return {group, std::move(names), std::move(value), std::move(help),
+  return {group,
+          std::move(names),
+          std::move(value),
+          std::move(help),
           [=](std::string_view text, CliOptions* options) {
-            return ParseValue(text, range, &access(*options));
+            return ParseValue(text, range, access(*options));
           },
-          [=](CliOptions options) { return ShowValue(access(options)); }};
+          [=](CliOptions options) { return ShowValue(*access(options)); }};
 }
 
 template <typename T>
@@ -68,11 +72,14 @@ OptionRow ChoiceRow(OptionGroup group, std::string names, std::string help, Acce
   for (const Choice<T>& choice : choices) {
     list += (list.empty() ? "" : "|") + std::string(choice.name);
   }
-  return {group, std::move(names), list, std::move(help),
+  return {group,
+          std::move(names),
+          list,
+          std::move(help),
           [=](std::string_view text, CliOptions* options) {
             for (const Choice<T>& choice : choices) {
               if (choice.name == text) {
-                access(*options) = choice.value;
+                *access(*options) = choice.value;
                 return OkStatus();
               }
             }
@@ -80,7 +87,7 @@ OptionRow ChoiceRow(OptionGroup group, std::string names, std::string help, Acce
           },
           [=](CliOptions options) {
             for (const Choice<T>& choice : choices) {
-              if (choice.value == access(options)) return std::string(choice.name);
+              if (choice.value == *access(options)) return std::string(choice.name);
             }
             return std::string();
           }};
@@ -89,9 +96,12 @@ OptionRow ChoiceRow(OptionGroup group, std::string names, std::string help, Acce
 // An option without a value: it assigns `value` to the member.
 template <typename T, typename Access>
 OptionRow FlagRow(OptionGroup group, std::string names, std::string help, Access access, T value) {
-  return {group, std::move(names), "", std::move(help),
+  return {group,
+          std::move(names),
+          "",
+          std::move(help),
           [=](std::string_view, CliOptions* options) {
-            access(*options) = value;
+            *access(*options) = value;
             return OkStatus();
           },
           nullptr};

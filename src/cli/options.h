@@ -26,9 +26,10 @@ struct CliOptions {
   // model.path is empty when -m was not given; see OpenModel() in setup.h.
   ModelOptions model;
   EngineOptions engine;
-  SessionOptions session;    // policy included
-  SamplingOptions sampling;  // `grammar` holds the grammar itself, read from the file if one was named
-  uint64_t seed = 0;         // copied into sampling and policy after parsing
+  SessionOptions session;  // policy included
+  SamplingOptions
+      sampling;       // `grammar` holds the grammar itself, read from the file if one was named
+  uint64_t seed = 0;  // copied into sampling and policy after parsing
 
   std::string prompt;       // -p
   std::string prompt_file;  // -f
@@ -58,18 +59,18 @@ enum class OptionGroup {
   kDisplay,     // --thoughts, --quiet
   kJson,        // --json
   kFidelity,
-  kBenchDepth,    // --depth
-  kBenchDepths,   // --depths
-  kBenchDecode,   // --no-mass
-  kBench,         // --repetitions and the like
+  kBenchDepth,   // --depth
+  kBenchDepths,  // --depths
+  kBenchDecode,  // --no-mass
+  kBench,        // --repetitions and the like
 };
 [[nodiscard]] std::string_view OptionGroupTitle(OptionGroup group);
 
 struct OptionRow {
   OptionGroup group;
-  std::string names;   // "-m,--model"
-  std::string value;   // "FILE"; empty: a flag
-  std::string help;    // one sentence, no full stop
+  std::string names;  // "-m,--model"
+  std::string value;  // "FILE"; empty: a flag
+  std::string help;   // one sentence, no full stop
   // `text` is what was given; empty for a flag. Errors name what is valid.
   std::function<Status(std::string_view text, CliOptions* options)> parse;
   // The current value, for "(default: ...)"; empty or a null function: nothing to show.

@@ -1,0 +1,179 @@
+// Sampling: libllama's samplers in its own order, and its rule for grammars: sample first, check
+// the one token, and only when it is refused sample again among those that the grammar admits.
+// (common_sampler does the same but needs a llama_context, which ebb has not.)
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <llama.h>
+
+#include "ebb/generate.h"
+#include "src/model/loaded_model.h"
+
+namespace ebb {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+struct SamplerDeleter {
+  void operator()(llama_sampler* sampler) const { llama_sampler_free(sampler); }
+};
+using SamplerPtr = std::unique_ptr<llama_sampler, SamplerDeleter>;
+
+// Equal to libllama's seed where that has room for it; never the value that means "random" there.
+uint32_t FoldSeed(uint64_t seed) {
+  const auto folded = static_cast<uint32_t>(seed ^ (seed >> 32));
+  return folded == LLAMA_DEFAULT_SEED ? 0 : folded;
+}
+
+Status CheckRange(const char* name, double value, double min, double max) {
+  if (value >= min && value <= max) return OkStatus();  // false for NaN
+  return InvalidArgument(
+      fmt::format("{}: expected a number from {} to {}, found {}", name, min, max, value));
+}
+
+Status Check(const SamplingOptions& options) {
+  constexpr double kMax = 1e6;
+  constexpr double kMaxInt = std::numeric_limits<int>::max();
+  EBB_RETURN_IF_ERROR(CheckRange("temperature", options.temperature, 0, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("top-k", options.top_k, 0, kMaxInt));
+  EBB_RETURN_IF_ERROR(CheckRange("top-p", options.top_p, 0, 1));
+  EBB_RETURN_IF_ERROR(CheckRange("min-p", options.min_p, 0, 1));
+  EBB_RETURN_IF_ERROR(CheckRange("repeat-penalty", options.repeat_penalty, 1e-3, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("repeat-last-n", options.repeat_last_n, 0, kMaxInt));
+  EBB_RETURN_IF_ERROR(CheckRange("presence-penalty", options.presence_penalty, -kMax, kMax));
+  return CheckRange("frequency-penalty", options.frequency_penalty, -kMax, kMax);
+}
+
+SamplerPtr MakeChain(const llama_vocab* vocab, const SamplingOptions& options) {
+  SamplerPtr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
+  const auto add = [&](llama_sampler* sampler) { llama_sampler_chain_add(chain.get(), sampler); };
+  const int32_t num_tokens = llama_vocab_n_tokens(vocab);
+
+  int32_t num_suppressed = 0;
+  const llama_token* suppressed = llama_vocab_get_suppress_tokens(vocab, &num_suppressed);
+  std::vector<llama_logit_bias> bias;
+  for (int32_t i = 0; i < num_suppressed; ++i) {
+    if (suppressed[i] >= 0 && suppressed[i] < num_tokens) bias.push_back({suppressed[i], kNever});
+  }
+  if (!bias.empty()) {
+    add(llama_sampler_init_logit_bias(num_tokens, static_cast<int32_t>(bias.size()), bias.data()));
+  }
+  if (options.repeat_penalty != 1 || options.frequency_penalty != 0 ||
+      options.presence_penalty != 0) {
+    add(llama_sampler_init_penalties(num_tokens, options.repeat_last_n, options.repeat_penalty,
+                                     options.frequency_penalty, options.presence_penalty));
+  }
+  if (options.temperature == 0) {
+    add(llama_sampler_init_greedy());
+    return chain;
+  }
+  add(llama_sampler_init_top_k(options.top_k));
+  add(llama_sampler_init_top_p(options.top_p, 1));
+  add(llama_sampler_init_min_p(options.min_p, 1));
+  add(llama_sampler_init_temp(options.temperature));
+  add(llama_sampler_init_dist(FoldSeed(options.seed)));
+  return chain;
+}
+
+// Null when the grammar is refused; libllama itself writes the reason to stderr then.
+SamplerPtr MakeGrammar(const llama_vocab* vocab, const std::string& grammar) {
+  try {
+    return SamplerPtr(llama_sampler_init_grammar(vocab, grammar.c_str(), "root"));
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+struct Sampler::Impl {
+  const Model* model = nullptr;
+  SamplerPtr chain;
+  SamplerPtr grammar;                        // null: none
+  std::vector<llama_token_data> candidates;  // [vocab_size]
+
+  // What is no number never wins: comparing it would break the sorting samplers.
+  [[nodiscard]] llama_token_data_array Candidates(std::span<const float> logits) {
+    const size_t count = std::min(logits.size(), candidates.size());
+    for (size_t i = 0; i < count; ++i) {
+      candidates[i] = {static_cast<llama_token>(i), std::isfinite(logits[i]) ? logits[i] : kNever,
+                       0.0F};
+    }
+    return {candidates.data(), count, -1, false};
+  }
+  static bool AnyPossible(const llama_token_data_array& array) {
+    for (size_t i = 0; i < array.size; ++i) {
+      if (array.data[i].logit != kNever) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] Token Choose(llama_token_data_array array) const {
+    llama_sampler_apply(chain.get(), &array);
+    return array.data[array.selected].id;
+  }
+  [[nodiscard]] bool Admits(Token token) const {
+    llama_token_data one = {token, 1.0F, 0.0F};
+    llama_token_data_array array = {&one, 1, -1, false};
+    llama_sampler_apply(grammar.get(), &array);
+    return one.logit != kNever;
+  }
+  Result<Token> Sample(std::span<const float> logits, Constraint constraint) {
+    const llama_token_data_array all = Candidates(logits);
+    if (!AnyPossible(all)) return Corrupt("the logits of the step hold no number");
+    Token token = Choose(all);
+    if (grammar == nullptr || constraint == Constraint::kFree) return token;
+    if (!Admits(token)) {
+      llama_token_data_array admitted = Candidates(logits);
+      llama_sampler_apply(grammar.get(), &admitted);
+      if (!AnyPossible(admitted)) return InvalidArgument("the grammar admits no further token");
+      token = Choose(admitted);
+    }
+    llama_sampler_accept(grammar.get(), token);
+    return token;
+  }
+};
+
+Sampler::Sampler() : impl_(std::make_unique<Impl>()) {}
+Sampler::~Sampler() = default;
+
+Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
+                                                 const SamplingOptions& options) {
+  EBB_RETURN_IF_ERROR(Check(options));
+  const llama_vocab* vocab = llama_model_get_vocab(model.loaded().vocab_model.get());
+  std::unique_ptr<Sampler> sampler(new Sampler());
+  sampler->impl_->model = &model;
+  sampler->impl_->chain = MakeChain(vocab, options);
+  sampler->impl_->candidates.resize(llama_vocab_n_tokens(vocab));
+  if (!options.grammar.empty()) {
+    sampler->impl_->grammar = MakeGrammar(vocab, options.grammar);
+    if (sampler->impl_->grammar == nullptr) {
+      return InvalidArgument(
+          "the grammar does not parse, has no rule \"root\", or is left-recursive");
+    }
+  }
+  return sampler;
+}
+
+Result<Token> Sampler::Sample(std::span<const float> logits, Constraint constraint) {
+  try {
+    EBB_ASSIGN_OR_RETURN(const Token token, impl_->Sample(logits, constraint));
+    llama_sampler_accept(impl_->chain.get(), token);
+    return token;
+  } catch (const std::exception& error) {
+    return Internal(fmt::format("the sampler failed: {}", error.what()));
+  }
+}
+
+void Sampler::Accept(Token token) { llama_sampler_accept(impl_->chain.get(), token); }
+
+const Model& Sampler::model() const { return *impl_->model; }
+
+}  // namespace ebb
