@@ -4,8 +4,8 @@
 // system. The cap is hard: mapped bytes never exceed it. One empty extent may stay mapped while
 // pages are owned, so that a page that comes and goes costs no system calls; Compact() unmaps it.
 //
-// A page that moves changes its address: the arena writes the new address into the owner's slot
-//, which must stay where it is while it owns the page.
+// A page that moves changes its address: the arena writes the new address into its owner's slot,
+// which must stay where it is while it owns the page (or be replaced by Rebind()).
 //
 // Thread safety: none; all calls come from the engine's thread, between steps.
 #ifndef EBB_KV_ARENA_H_

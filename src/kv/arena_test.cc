@@ -1,0 +1,340 @@
+#include "src/kv/arena.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ebb {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr size_t kPageBytes = 64 << 10;
+constexpr size_t kPagesPerExtent = kExtentBytes / kPageBytes;
+
+std::unique_ptr<Arena> MakeArena(size_t page_bytes, size_t num_extents) {
+  auto arena = Arena::Create({.page_bytes = page_bytes, .cap_bytes = num_extents * kExtentBytes});
+  EXPECT_TRUE(arena.ok()) << arena.status().ToString();
+  return *std::move(arena);
+}
+
+// Owners of pages at stable addresses, which give back what they own at the end.
+class Owners {
+ public:
+  explicit Owners(Arena* arena) : arena_(arena) {}
+  Owners(const Owners&) = delete;
+  Owners& operator=(const Owners&) = delete;
+  ~Owners() {
+    for (std::byte*& slot : slots_) {
+      if (slot != nullptr) arena_->Free(&slot);
+    }
+  }
+
+  Status Add() {
+    slots_.push_back(nullptr);
+    return arena_->Allocate(&slots_.back());
+  }
+  void AddMany(size_t num) {
+    for (size_t i = 0; i < num; ++i) ASSERT_TRUE(Add().ok());
+  }
+  void Free(size_t i) { arena_->Free(&slots_[i]); }
+  std::byte*& operator[](size_t i) { return slots_[i]; }
+  [[nodiscard]] size_t size() const { return slots_.size(); }
+
+  void Write(size_t i) { std::memset(slots_[i], Pattern(i), arena_->page_bytes()); }
+  [[nodiscard]] bool HoldsWhatWasWritten(size_t i) const {
+    const std::byte* page = slots_[i];  // equal to itself one byte on: all bytes are the first
+    return page[0] == std::byte{Pattern(i)} &&
+           std::memcmp(page, page + 1, arena_->page_bytes() - 1) == 0;
+  }
+
+ private:
+  static unsigned char Pattern(size_t i) { return static_cast<unsigned char>(1 + i * 37 % 251); }
+
+  Arena* arena_;
+  std::deque<std::byte*> slots_;
+};
+
+TEST(ArenaTest, CreateRefusesPageSizesThatDoNotFit) {
+  for (const size_t page_bytes : {size_t{0}, size_t{32}, size_t{100}, kExtentBytes + 64}) {
+    const auto arena = Arena::Create({.page_bytes = page_bytes, .cap_bytes = kExtentBytes});
+    ASSERT_FALSE(arena.ok()) << page_bytes;
+    EXPECT_EQ(arena.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(arena.status().message(), HasSubstr("multiple of 64 bytes"));
+  }
+}
+
+TEST(ArenaTest, CreateRefusesACapSmallerThanOneExtent) {
+  const auto arena = Arena::Create({.page_bytes = 64, .cap_bytes = kExtentBytes - 1});
+  ASSERT_FALSE(arena.ok());
+  EXPECT_EQ(arena.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(arena.status().message(), HasSubstr("at least 2097152 bytes; got 2097151"));
+}
+
+TEST(ArenaTest, MapsNothingBeforeItIsAsked) {
+  const auto arena = MakeArena(kPageBytes, 4);
+  EXPECT_EQ(arena->stats().reserved_bytes, 0u);
+  EXPECT_EQ(arena->page_bytes(), kPageBytes);
+  EXPECT_EQ(arena->cap_bytes(), 4 * kExtentBytes);
+}
+
+TEST(ArenaTest, ExtentsAreAlignedForHugePages) {
+  const auto arena = MakeArena(kExtentBytes, 5);
+  Owners owners(arena.get());
+  owners.AddMany(5);
+  for (size_t i = 0; i < owners.size(); ++i) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(owners[i]) % kExtentBytes, 0u);
+  }
+}
+
+TEST(ArenaTest, PagesAreAlignedDistinctAndKeepTheirContents) {
+  // 20,480 bytes do not divide an extent: the tail of each stays unused.
+  for (const size_t page_bytes : {size_t{64}, size_t{20480}, kPageBytes, kExtentBytes}) {
+    const size_t per_extent = kExtentBytes / page_bytes;
+    const auto arena = MakeArena(page_bytes, 3);
+    Owners owners(arena.get());
+    owners.AddMany(2 * per_extent + 1);
+    std::set<std::byte*> addresses;
+    for (size_t i = 0; i < owners.size(); ++i) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(owners[i]) % 64, 0u);
+      EXPECT_TRUE(addresses.insert(owners[i]).second);
+      owners.Write(i);
+    }
+    for (size_t i = 0; i < owners.size(); ++i) ASSERT_TRUE(owners.HoldsWhatWasWritten(i));
+    EXPECT_EQ(arena->stats().reserved_bytes, 3 * kExtentBytes);
+    EXPECT_EQ(arena->stats().used_bytes, owners.size() * page_bytes);
+    EXPECT_TRUE(arena->Validate().ok());
+  }
+}
+
+TEST(ArenaTest, TheCapIsHardAndReachingItChangesNothing) {
+  const auto arena = MakeArena(kPageBytes, 2);
+  Owners owners(arena.get());
+  owners.AddMany(2 * kPagesPerExtent - 1);
+  const ArenaStats before = arena->stats();
+  const Status reserved = arena->Reserve(2);
+  EXPECT_EQ(reserved.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(reserved.message(), HasSubstr("4194304 of its cap of 4194304 bytes are mapped and "
+                                            "1 pages are free"));
+  EXPECT_EQ(arena->stats().reserved_bytes, before.reserved_bytes);
+  EXPECT_TRUE(owners.Add().ok());
+  const Status status = owners.Add();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(owners[owners.size() - 1], nullptr);
+  EXPECT_EQ(arena->stats().num_pages, 2 * kPagesPerExtent);
+  EXPECT_EQ(arena->stats().reserved_bytes, 2 * kExtentBytes);
+  EXPECT_TRUE(arena->Validate().ok());
+}
+
+TEST(ArenaTest, ACapThatIsNoMultipleOfExtentsRoundsDown) {
+  auto arena =
+      Arena::Create({.page_bytes = kPageBytes, .cap_bytes = 2 * kExtentBytes - kPageBytes});
+  ASSERT_TRUE(arena.ok());
+  EXPECT_TRUE((*arena)->Reserve(kPagesPerExtent).ok());
+  EXPECT_EQ((*arena)->Reserve(kPagesPerExtent + 1).code(), StatusCode::kResourceExhausted);
+}
+
+TEST(ArenaTest, WhatWasReservedCanBeAllocatedWhateverIsFreedMeanwhile) {
+  const auto arena = MakeArena(kPageBytes, 6);
+  Owners others(arena.get());
+  others.AddMany(kPagesPerExtent);
+  ASSERT_TRUE(arena->Reserve(5 * kPagesPerExtent).ok());
+  const size_t reserved_bytes = arena->stats().reserved_bytes;
+  for (size_t i = 0; i < kPagesPerExtent; ++i) others.Free(i);
+  EXPECT_GE(arena->stats().reserved_bytes, reserved_bytes - kExtentBytes);
+  ASSERT_TRUE(arena->Validate().ok());
+  // A smaller reservation neither adds to the promise nor takes it back.
+  ASSERT_TRUE(arena->Reserve(1).ok());
+  Owners owners(arena.get());
+  const size_t before = arena->stats().reserved_bytes;
+  owners.AddMany(5 * kPagesPerExtent);
+  EXPECT_EQ(arena->stats().reserved_bytes, before);
+}
+
+TEST(ArenaTest, CompactEndsAReservation) {
+  const auto arena = MakeArena(kPageBytes, 4);
+  ASSERT_TRUE(arena->Reserve(4 * kPagesPerExtent).ok());
+  EXPECT_EQ(arena->stats().reserved_bytes, 4 * kExtentBytes);
+  EXPECT_EQ(arena->Compact(0), 0u);
+  EXPECT_EQ(arena->stats().reserved_bytes, 0u);
+  EXPECT_EQ(arena->stats().peak_reserved_bytes, 4 * kExtentBytes);
+  EXPECT_TRUE(arena->Validate().ok());
+}
+
+TEST(ArenaTest, AtMostOneEmptyExtentStaysMapped) {
+  const auto arena = MakeArena(kPageBytes, 4);
+  Owners owners(arena.get());
+  owners.AddMany(4 * kPagesPerExtent);
+  for (size_t i = 0; i < 3 * kPagesPerExtent; ++i) owners.Free(i);
+  EXPECT_EQ(arena->stats().reserved_bytes, 2 * kExtentBytes);
+  arena->Compact(0);
+  EXPECT_EQ(arena->stats().reserved_bytes, kExtentBytes);
+  for (size_t i = 3 * kPagesPerExtent; i < 4 * kPagesPerExtent; ++i) owners.Free(i);
+  EXPECT_EQ(arena->stats().reserved_bytes, 0u);
+  EXPECT_EQ(arena->stats().used_bytes, 0u);
+  EXPECT_EQ(arena->stats().peak_reserved_bytes, 4 * kExtentBytes);
+  EXPECT_TRUE(arena->Validate().ok());
+}
+
+TEST(ArenaTest, NewPagesGoToTheFullestExtentSoThatSparseOnesDrain) {
+  const auto arena = MakeArena(kPageBytes, 3);
+  Owners owners(arena.get());
+  owners.AddMany(2 * kPagesPerExtent);
+  for (size_t i = 0; i < kPagesPerExtent - 1; ++i) owners.Free(i);  // 1 page left
+  for (size_t i = kPagesPerExtent; i < kPagesPerExtent + 4; ++i) owners.Free(i);
+  const auto extent_of = [&](size_t i) {
+    return reinterpret_cast<uintptr_t>(owners[i]) / kExtentBytes;
+  };
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(owners.Add().ok());
+    EXPECT_EQ(extent_of(owners.size() - 1), extent_of(2 * kPagesPerExtent - 1));
+  }
+  owners.Free(kPagesPerExtent - 1);
+  EXPECT_EQ(arena->Compact(SIZE_MAX), 0u);
+  EXPECT_EQ(arena->stats().reserved_bytes, kExtentBytes);
+}
+
+TEST(ArenaTest, CompactFreesEveryExtentThatIsNotNeededAndKeepsContents) {
+  const auto arena = MakeArena(kPageBytes, 16);
+  Owners owners(arena.get());
+  owners.AddMany(16 * kPagesPerExtent);
+  std::mt19937 random(7);
+  size_t num_pages = owners.size();
+  for (size_t i = 0; i < owners.size(); ++i) {
+    owners.Write(i);
+    if (random() % 4 != 0) {
+      owners.Free(i);
+      --num_pages;
+    }
+  }
+  EXPECT_EQ(arena->stats().reserved_bytes, 16 * kExtentBytes);
+  const size_t copied = arena->Compact(SIZE_MAX);
+  EXPECT_GT(copied, 0u);
+  EXPECT_LE(copied, num_pages * kPageBytes);
+  EXPECT_EQ(arena->stats().bytes_compacted, copied);
+  const size_t needed = (num_pages + kPagesPerExtent - 1) / kPagesPerExtent;
+  EXPECT_EQ(arena->stats().reserved_bytes, needed * kExtentBytes);
+  for (size_t i = 0; i < owners.size(); ++i) {
+    if (owners[i] != nullptr) {
+      ASSERT_TRUE(owners.HoldsWhatWasWritten(i));
+    }
+  }
+  EXPECT_TRUE(arena->Validate().ok());
+  EXPECT_EQ(arena->Compact(SIZE_MAX), 0u);
+}
+
+TEST(ArenaTest, CompactStaysWithinItsBudgetAndGoesOnLater) {
+  const auto arena = MakeArena(kPageBytes, 2);
+  Owners owners(arena.get());
+  owners.AddMany(2 * kPagesPerExtent);
+  for (size_t i = 0; i < 2 * kPagesPerExtent; ++i) {
+    owners.Write(i);
+    if (i % 4 != 0) owners.Free(i);
+  }
+  EXPECT_EQ(arena->Compact(kPageBytes - 1), 0u);
+  size_t copied = 0;
+  int num_calls = 0;
+  while (arena->stats().reserved_bytes > kExtentBytes) {
+    ASSERT_LT(num_calls++, 100);
+    const size_t now = arena->Compact(3 * kPageBytes + 1);
+    EXPECT_LE(now, 3 * kPageBytes);
+    copied += now;
+    ASSERT_TRUE(arena->Validate().ok());
+  }
+  EXPECT_EQ(copied, kPagesPerExtent / 4 * kPageBytes);
+  for (size_t i = 0; i < owners.size(); i += 4) ASSERT_TRUE(owners.HoldsWhatWasWritten(i));
+}
+
+TEST(ArenaTest, RebindHandsAPageToAnotherSlot) {
+  const auto arena = MakeArena(kPageBytes, 2);
+  Owners owners(arena.get());
+  owners.AddMany(kPagesPerExtent + 1);
+  const size_t last = kPagesPerExtent;
+  owners.Write(last);
+  owners.Free(0);
+  {
+    Owners heirs(arena.get());
+    heirs.AddMany(1);
+    heirs.Free(0);
+    arena->Rebind(&owners[last], &heirs[0]);
+    EXPECT_EQ(owners[last], nullptr);
+    EXPECT_TRUE(arena->Validate().ok());
+    EXPECT_EQ(arena->Compact(SIZE_MAX), kPageBytes);
+    EXPECT_EQ(heirs[0][kPageBytes - 1], heirs[0][0]);
+    EXPECT_EQ(owners[last], nullptr);
+  }
+  EXPECT_EQ(arena->stats().num_pages, kPagesPerExtent - 1);
+}
+
+size_t VirtualBytes() {
+  size_t num_pages = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  EXPECT_EQ(std::fscanf(file, "%zu", &num_pages), 1);
+  std::fclose(file);
+  return num_pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(ArenaTest, AMappingThatTheSystemRefusesIsAnErrorAndChangesNothing) {
+  auto arena = MakeArena(kPageBytes, size_t{1} << 40);
+  Owners owners(arena.get());
+  owners.AddMany(1);
+  rlimit old_limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &old_limit), 0);
+  rlimit limit = old_limit;
+  limit.rlim_cur = VirtualBytes() + (64 << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  const Status status = arena->Reserve(1024 * kPagesPerExtent);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &old_limit), 0);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("the system refused another 2 MiB"));
+  EXPECT_THAT(status.message(), HasSubstr("Cannot allocate memory"));
+  EXPECT_EQ(arena->stats().reserved_bytes, kExtentBytes);
+  EXPECT_TRUE(arena->Validate().ok());
+  EXPECT_TRUE(arena->Reserve(kPagesPerExtent).ok());
+}
+
+TEST(ArenaTest, RandomUseKeepsContentsAndTheCapForEveryPageSize) {
+  for (const size_t page_bytes : {size_t{16384}, size_t{20480}, size_t{786432}, kExtentBytes}) {
+    SCOPED_TRACE(page_bytes);
+    const auto arena = MakeArena(page_bytes, 6);
+    Owners owners(arena.get());
+    std::mt19937 random(static_cast<uint32_t>(page_bytes));
+    std::vector<size_t> owned;
+    for (int step = 0; step < 1500; ++step) {
+      const bool grows = step / 300 % 2 == 0;
+      if (random() % 8 < (grows ? 6 : 2)) {
+        if (owners.Add().ok()) {
+          owned.push_back(owners.size() - 1);
+          owners.Write(owned.back());
+        } else {
+          ASSERT_EQ(arena->stats().reserved_bytes, 6 * kExtentBytes);
+        }
+      } else if (!owned.empty()) {
+        std::swap(owned[random() % owned.size()], owned.back());
+        ASSERT_TRUE(owners.HoldsWhatWasWritten(owned.back()));
+        owners.Free(owned.back());
+        owned.pop_back();
+      }
+      if (random() % 50 == 0) arena->Compact(random() % (2 * kExtentBytes));
+      ASSERT_LE(arena->stats().reserved_bytes, arena->cap_bytes());
+      ASSERT_EQ(arena->stats().num_pages, owned.size());
+      if (step % 100 == 0) {
+        ASSERT_TRUE(arena->Validate().ok()) << arena->Validate().ToString();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,171 @@
+// What the system says about memory against what the accounting says.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/kv/sequence_cache.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define EBB_TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define EBB_TEST_SANITIZED 1
+#endif
+#endif
+
+namespace ebb {
+namespace {
+
+struct ProcessMemory {
+  size_t virtual_bytes = 0;
+  size_t resident_bytes = 0;
+};
+
+ProcessMemory Measure() {
+  size_t virtual_pages = 0;
+  size_t resident_pages = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  EXPECT_EQ(std::fscanf(file, "%zu %zu", &virtual_pages, &resident_pages), 2);
+  std::fclose(file);
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return {virtual_pages * page_bytes, resident_pages * page_bytes};
+}
+
+size_t AccountedBytes(const Arena& arena, const SequenceCache& cache) {
+  const ArenaStats stats = arena.stats();
+  return stats.reserved_bytes + stats.table_bytes + cache.accounting().table_bytes;
+}
+
+void ExpectResident(size_t base_bytes, size_t accounted_bytes) {
+  const size_t resident_bytes = Measure().resident_bytes;
+  const double grown = static_cast<double>(resident_bytes) - static_cast<double>(base_bytes);
+  const double accounted = static_cast<double>(accounted_bytes);
+  EXPECT_NEAR(grown, accounted, 0.05 * accounted + (4 << 20));
+}
+
+// The shape of SmolLM2-135M.
+constexpr int kLayers = 30;
+constexpr int kKvHeads = 3;
+constexpr PageFormat kFormat{.type = RowType::kF16, .head_dim = 64};
+constexpr size_t kPagesPerExtent = kExtentBytes / (2 * 64 * 128);
+const ModelShape kShape{
+    .num_layers = kLayers, .num_q_heads = 9, .num_kv_heads = kKvHeads, .head_dim = 64};
+
+void WriteNewRows(SequenceCache* cache, uint32_t begin, uint32_t end) {
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
+      for (uint32_t i = begin; i < end; ++i) {
+        const SequenceCache::RowAddress row = cache->Row(layer, kv_head, i);
+        std::memset(row.key, static_cast<int>(i & 0x7f), kFormat.RowStride());
+        std::memset(row.value, static_cast<int>(i >> 7), kFormat.RowStride());
+      }
+    }
+  }
+}
+
+TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
+#ifdef EBB_TEST_SANITIZED
+  GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
+#endif
+  auto arena = Arena::Create({.page_bytes = kFormat.PageBytes(), .cap_bytes = size_t{1} << 30});
+  ASSERT_TRUE(arena.ok());
+  const size_t base_bytes = Measure().resident_bytes;
+  auto cache = std::make_unique<SequenceCache>(kShape, kFormat, Granularity::kHead, arena->get());
+
+  // A token at a time after a prompt, each head losing other rows: 90 tables grow and shrink.
+  ASSERT_TRUE(cache->Append(0, 500).ok());
+  WriteNewRows(cache.get(), 0, 500);
+  for (int group = 0; group < cache->num_groups(); ++group) {
+    cache->Remove(group, std::vector<uint32_t>{static_cast<uint32_t>(group)});
+  }
+  for (uint32_t num_rows = 499; num_rows < 8000; ++num_rows) {
+    ASSERT_TRUE(cache->Append(static_cast<Position>(num_rows + 1), 1).ok());
+    WriteNewRows(cache.get(), num_rows, num_rows + 1);
+  }
+  EXPECT_GE((*arena)->stats().reserved_bytes, size_t{90} * 8000 * 256);
+  ExpectResident(base_bytes, AccountedBytes(**arena, *cache));
+
+  std::mt19937 random(5);
+  std::vector<uint32_t> kept(1000);
+  for (int group = 0; group < cache->num_groups(); ++group) {
+    for (uint32_t i = 0; i < kept.size(); ++i) kept[i] = i * 8 + random() % 8;
+    cache->Retain(group, kept);
+  }
+  EXPECT_GT(cache->Compact(SIZE_MAX), 0u);
+  EXPECT_GT((*arena)->Compact(SIZE_MAX), 0u);
+  constexpr size_t kNeededPages = 90 * ((1000 + kRowsPerPage - 1) / kRowsPerPage);
+  constexpr size_t kNeededExtents = (kNeededPages + kPagesPerExtent - 1) / kPagesPerExtent;
+  EXPECT_EQ((*arena)->stats().num_pages, kNeededPages);
+  EXPECT_LE((*arena)->stats().reserved_bytes, (kNeededExtents + 1) * kExtentBytes);
+  ExpectResident(base_bytes, AccountedBytes(**arena, *cache));
+  const SequenceCache::RowAddress row = cache->Row(29, 2, 999);
+  EXPECT_EQ(row.key[0], std::byte(kept[999] & 0x7f));
+  EXPECT_EQ(row.value[127], std::byte(kept[999] >> 7));
+
+  cache.reset();
+  EXPECT_EQ((*arena)->stats().reserved_bytes, 0u);
+  ExpectResident(base_bytes, 0);
+}
+
+TEST(MemoryTest, ResidentMemoryStaysFlatWhileEveryTokenReplacesOne) {
+#ifdef EBB_TEST_SANITIZED
+  GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
+#endif
+  auto arena = Arena::Create({.page_bytes = kFormat.PageBytes(), .cap_bytes = size_t{1} << 30});
+  ASSERT_TRUE(arena.ok());
+  SequenceCache cache(kShape, kFormat, Granularity::kHead, arena->get());
+  ASSERT_TRUE(cache.Append(0, 1024).ok());
+  WriteNewRows(&cache, 0, 1024);
+  std::mt19937 random(6);
+  const auto step = [&](Position position) {
+    ASSERT_TRUE(cache.Append(position, 1).ok());
+    WriteNewRows(&cache, 1024, 1025);
+    for (int group = 0; group < cache.num_groups(); ++group) {
+      cache.Remove(group, std::vector<uint32_t>{static_cast<uint32_t>(random() % 1025)});
+    }
+    cache.Compact(1 << 20);
+    (*arena)->Compact(4 << 20);
+  };
+  for (Position i = 0; i < 200; ++i) step(1024 + i);
+  const size_t resident_bytes = Measure().resident_bytes;
+  const size_t table_bytes = cache.accounting().table_bytes;
+  for (Position i = 200; i < 2000; ++i) step(1024 + i);
+  EXPECT_NEAR(static_cast<double>(Measure().resident_bytes), static_cast<double>(resident_bytes),
+              4 << 20);
+  EXPECT_LE(cache.accounting().table_bytes, table_bytes + (64 << 10));
+  EXPECT_LE((*arena)->stats().peak_reserved_bytes, size_t{90 * 18} * kFormat.PageBytes());
+}
+
+TEST(MemoryTest, TablesThatTheSystemRefusesAreAnErrorAndChangeNothing) {
+  // Two bytes for a key and two for a value: the tables of a row are larger than the row.
+  const PageFormat format{.type = RowType::kF16, .head_dim = 1};
+  const ModelShape shape{.num_layers = 1, .num_q_heads = 1, .num_kv_heads = 1, .head_dim = 1};
+  auto arena = Arena::Create({.page_bytes = format.PageBytes(), .cap_bytes = size_t{1} << 30});
+  ASSERT_TRUE(arena.ok());
+  SequenceCache cache(shape, format, Granularity::kToken, arena->get());
+  ASSERT_TRUE(cache.Append(0, 10).ok());
+  rlimit old_limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &old_limit), 0);
+  rlimit limit = old_limit;
+  limit.rlim_cur = Measure().virtual_bytes + (120 << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  const Status status = cache.Append(10, 16 << 20);  // 64 MiB of rows, 160 MiB of tables
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &old_limit), 0);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("no memory for the token tables"));
+  EXPECT_EQ((*arena)->stats().reserved_bytes, kExtentBytes);
+  EXPECT_EQ((*arena)->stats().num_pages, 1u);
+  EXPECT_EQ(cache.max_rows(), 10u);
+  EXPECT_TRUE(cache.Validate().ok());
+  EXPECT_TRUE(cache.Append(10, 1000).ok());
+}
+
+}  // namespace
+}  // namespace ebb

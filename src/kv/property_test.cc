@@ -1,0 +1,318 @@
+// Several caches on one small arena against a naive model: a map from position to what the row
+// must hold, for every group.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kLayers = 2;
+constexpr int kKvHeads = 2;
+constexpr int kStreams = kLayers * kKvHeads;
+constexpr PageFormat kFormat{.type = RowType::kF32, .head_dim = 128};
+constexpr size_t kNumExtents = 6;
+
+struct ModelRow {
+  uint64_t seed = 0;  // of the bytes; every stream has its own from it
+  Position last_visible = kVisibleForEver;
+};
+using ModelGroup = std::map<Position, ModelRow>;
+
+struct Case {
+  std::unique_ptr<SequenceCache> cache;
+  std::vector<ModelGroup> groups;  // [num_groups]
+  Position next = 0;
+  int64_t rows_evicted = 0;
+
+  [[nodiscard]] int StreamsPerGroup() const { return kStreams / cache->num_groups(); }
+};
+
+class PropertyTest {
+ public:
+  explicit PropertyTest(uint32_t seed) : random_(seed) {
+    auto arena = Arena::Create(
+        {.page_bytes = kFormat.PageBytes(), .cap_bytes = kNumExtents * kExtentBytes + 12345});
+    EXPECT_TRUE(arena.ok());
+    arena_ = *std::move(arena);
+    for (size_t i = 0; i < cases_.size(); ++i) Recreate(i);
+  }
+
+  void Run(int num_operations) {
+    for (int i = 0; i < num_operations; ++i) {
+      Case* c = &cases_[Below(cases_.size())];
+      Operate(c);
+      if (i % 10 == 0) CheckLists(*c);
+      if (i % 500 == 0) CheckEverything();
+      ASSERT_FALSE(::testing::Test::HasFailure()) << "at operation " << i;
+    }
+    CheckEverything();
+    EXPECT_GT(num_refused_, 10) << "the cap was hardly ever reached";
+    EXPECT_GT(arena_->stats().bytes_compacted, 0u);
+    for (Case& c : cases_) c.cache.reset();
+    EXPECT_EQ(arena_->stats().used_bytes, 0u);
+    EXPECT_EQ(arena_->stats().reserved_bytes, 0u);
+  }
+
+ private:
+  size_t Below(size_t end) { return random_() % end; }
+
+  void Recreate(size_t i) {
+    constexpr std::array kGranularities = {Granularity::kToken, Granularity::kLayer,
+                                           Granularity::kHead, Granularity::kHead};
+    const ModelShape shape{.num_layers = kLayers,
+                           .num_q_heads = kKvHeads,
+                           .num_kv_heads = kKvHeads,
+                           .head_dim = kFormat.head_dim};
+    cases_[i] = Case{};
+    cases_[i].cache =
+        std::make_unique<SequenceCache>(shape, kFormat, kGranularities[i], arena_.get());
+    cases_[i].groups.resize(cases_[i].cache->num_groups());
+  }
+
+  void Operate(Case* c) {
+    const size_t dice = Below(1000);
+    const int group = static_cast<int>(Below(c->groups.size()));
+    if (dice < 500) {
+      Append(c);
+    } else if (dice < 700) {
+      const auto removed = Pick(c->groups[group].size(), 1 + Below(200));
+      Remove(c, group, removed);
+    } else if (dice < 760) {  // one row each: tables part ways and go on side by side
+      for (size_t g = 0; g < c->groups.size(); ++g) {
+        if (c->groups[g].empty()) continue;
+        Remove(c, static_cast<int>(g), {static_cast<uint32_t>(Below(c->groups[g].size()))});
+      }
+    } else if (dice < 780) {
+      Retain(c, group, Pick(c->groups[group].size(), 1 + Below(4)));
+    } else if (dice < 790) {
+      Truncate(c);
+    } else if (dice < 850) {
+      const size_t budget = Below(2) == 0 ? SIZE_MAX : Below(kFormat.PageBytes());
+      EXPECT_LE(c->cache->Compact(budget), budget);
+    } else if (dice < 900) {
+      const size_t budget = Below(2) == 0 ? SIZE_MAX : Below(kExtentBytes);
+      EXPECT_LE(arena_->Compact(budget), budget);
+    } else if (dice < 950) {
+      SetLastVisible(c, group);
+    } else if (dice < 960) {
+      Renumber(c, group);
+    } else if (dice < 998) {
+      RewriteOneRow(c, group);
+    } else {
+      Recreate(static_cast<size_t>(c - cases_.data()));
+    }
+  }
+
+  // About one of `rarity` ascending indices below `end`.
+  std::vector<uint32_t> Pick(size_t end, size_t rarity) {
+    std::vector<uint32_t> picked;
+    for (uint32_t i = 0; i < end; ++i) {
+      if (Below(rarity) == 0) picked.push_back(i);
+    }
+    return picked;
+  }
+
+  void Append(Case* c) {
+    const int num_tokens = static_cast<int>(Below(4) == 0 ? Below(100) : 1);
+    if (Below(20) == 0) c->next += static_cast<Position>(Below(5));
+    const ArenaStats before = arena_->stats();
+    const Status status = c->cache->Append(c->next, num_tokens);
+    if (!status.ok()) {
+      ++num_refused_;
+      ASSERT_EQ(status.code(), StatusCode::kResourceExhausted);
+      // Refused only when it could not fit.
+      const size_t at_most = kStreams * ((num_tokens + kRowsPerPage - 1) / kRowsPerPage);
+      ASSERT_GT(before.used_bytes + at_most * kFormat.PageBytes(), kNumExtents * kExtentBytes);
+      ASSERT_EQ(arena_->stats().num_pages, before.num_pages);
+      CheckLists(*c);
+      for (size_t g = 0; g < c->groups.size(); ++g) {
+        Retain(c, static_cast<int>(g), Pick(c->groups[g].size(), 2));
+      }
+      return;
+    }
+    for (size_t g = 0; g < c->groups.size(); ++g) {
+      for (int i = 0; i < num_tokens; ++i) {
+        c->groups[g][c->next + i].seed = random_();
+        WriteRow(c, static_cast<int>(g), c->groups[g].size() - 1);
+      }
+    }
+    c->next += num_tokens;
+  }
+
+  void Remove(Case* c, int group, const std::vector<uint32_t>& removed) {
+    c->cache->Remove(group, removed);
+    EraseFromModel(c, group, removed);
+  }
+
+  void Retain(Case* c, int group, const std::vector<uint32_t>& kept) {
+    c->cache->Retain(group, kept);
+    std::vector<uint32_t> removed;
+    size_t next = 0;
+    for (uint32_t i = 0; i < c->groups[group].size(); ++i) {
+      if (next < kept.size() && kept[next] == i) {
+        ++next;
+      } else {
+        removed.push_back(i);
+      }
+    }
+    EraseFromModel(c, group, removed);
+  }
+
+  static void EraseFromModel(Case* c, int group, const std::vector<uint32_t>& removed) {
+    uint32_t index = 0;
+    size_t next = 0;
+    std::erase_if(c->groups[group], [&](const auto&) {
+      const bool gone = next < removed.size() && removed[next] == index;
+      ++index;
+      if (gone) ++next;
+      return gone;
+    });
+    ASSERT_EQ(next, removed.size());
+    c->rows_evicted += static_cast<int64_t>(removed.size()) * c->StreamsPerGroup();
+  }
+
+  void Truncate(Case* c) {
+    const Position end = std::max<Position>(0, c->next - static_cast<Position>(Below(300)));
+    c->cache->TruncateTo(end);
+    for (ModelGroup& group : c->groups) group.erase(group.lower_bound(end), group.end());
+    if (Below(2) == 0) c->next = end;
+  }
+
+  void SetLastVisible(Case* c, int group) {
+    if (c->groups[group].empty()) return;
+    const auto index = static_cast<uint32_t>(Below(c->groups[group].size()));
+    const Position last = Below(3) == 0 ? kVisibleForEver : c->next + 5;
+    c->cache->SetLastVisible(group, index, last);
+    std::next(c->groups[group].begin(), index)->second.last_visible = last;
+  }
+
+  static void Renumber(Case* c, int group) {
+    ModelGroup renumbered;
+    std::vector<Position> positions;
+    for (const auto& [position, row] : c->groups[group]) {
+      positions.push_back(static_cast<Position>(positions.size()));
+      renumbered[positions.back()] = row;
+    }
+    c->cache->SetPositions(group, positions);
+    c->groups[group] = std::move(renumbered);
+  }
+
+  void RewriteOneRow(Case* c, int group) {
+    if (c->groups[group].empty()) return;
+    const size_t index = Below(c->groups[group].size());
+    std::next(c->groups[group].begin(), static_cast<ptrdiff_t>(index))->second.seed = random_();
+    WriteRow(c, group, index);
+  }
+
+  // [2 * head_dim] elements: key, then value.
+  static std::vector<uint64_t> Expected(uint64_t seed, int stream) {
+    std::vector<uint64_t> words(2 * kFormat.RowStride() / sizeof(uint64_t));
+    uint64_t word = seed + static_cast<uint64_t>(stream) * 0x9e3779b97f4a7c15;
+    for (uint64_t& w : words) w = (word = word * 6364136223846793005 + 1442695040888963407);
+    return words;
+  }
+
+  static void WriteRow(Case* c, int group, size_t index) {
+    const auto& group_rows = c->groups[group];
+    const bool is_last = index + 1 == group_rows.size();
+    const auto row = is_last ? std::prev(group_rows.end())
+                             : std::next(group_rows.begin(), static_cast<ptrdiff_t>(index));
+    for (int i = 0; i < c->StreamsPerGroup(); ++i) {
+      const int stream = group * c->StreamsPerGroup() + i;
+      const std::vector<uint64_t> expected = Expected(row->second.seed, stream);
+      // Of the rows of one Append(), the model knows the first ones when they are written.
+      const auto list = c->cache->positions(group);
+      const auto at = std::lower_bound(list.begin(), list.end(), row->first) - list.begin();
+      const auto address =
+          c->cache->Row(stream / kKvHeads, stream % kKvHeads, static_cast<uint32_t>(at));
+      const auto* bytes = reinterpret_cast<const std::byte*>(expected.data());
+      std::memcpy(address.key, bytes, kFormat.RowStride());
+      std::memcpy(address.value, bytes + kFormat.RowStride(), kFormat.RowStride());
+    }
+  }
+
+  static void CheckLists(const Case& c) {
+    for (int stream = 0; stream < kStreams; ++stream) {
+      const ModelGroup& group = c.groups[stream / c.StreamsPerGroup()];
+      const RowsView view = c.cache->View(stream / kKvHeads, stream % kKvHeads);
+      ASSERT_EQ(view.size(), group.size());
+      ASSERT_TRUE(view.last_visible.empty() || view.last_visible.size() == group.size());
+      size_t i = 0;
+      for (const auto& [position, row] : group) {
+        ASSERT_EQ(view.positions[i], position);
+        ASSERT_EQ(view.last_visible.empty() ? kVisibleForEver : view.last_visible[i],
+                  row.last_visible);
+        ++i;
+      }
+    }
+  }
+
+  static void CheckBytes(const Case& c) {
+    for (int stream = 0; stream < kStreams; ++stream) {
+      const RowsView view = c.cache->View(stream / kKvHeads, stream % kKvHeads);
+      size_t i = 0;
+      for (const auto& [position, row] : c.groups[stream / c.StreamsPerGroup()]) {
+        const std::vector<uint64_t> expected = Expected(row.seed, stream);
+        const std::byte* key = view.pages[view.slots[i] / kRowsPerPage] +
+                               view.slots[i] % kRowsPerPage * kFormat.RowStride();
+        const auto* bytes = reinterpret_cast<const std::byte*>(expected.data());
+        ASSERT_EQ(std::memcmp(key, bytes, kFormat.RowStride()), 0) << "key at " << position;
+        ASSERT_EQ(std::memcmp(key + kFormat.ValueOffset(), bytes + kFormat.RowStride(),
+                              kFormat.RowStride()),
+                  0)
+            << "value at " << position;
+        ++i;
+      }
+    }
+  }
+
+  void CheckEverything() {
+    size_t page_bytes = 0;
+    for (const Case& c : cases_) {
+      CheckLists(c);
+      CheckBytes(c);
+      const Status status = c.cache->Validate();
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      const CacheAccounting accounting = c.cache->accounting();
+      int64_t num_rows = 0;
+      size_t max_rows = 0;
+      for (const ModelGroup& group : c.groups) {
+        num_rows += static_cast<int64_t>(group.size()) * c.StreamsPerGroup();
+        max_rows = std::max(max_rows, group.size());
+      }
+      ASSERT_EQ(accounting.tiers[0].rows, num_rows);
+      ASSERT_EQ(accounting.rows_evicted, c.rows_evicted);
+      ASSERT_EQ(c.cache->max_rows(), max_rows);
+      page_bytes += accounting.tiers[0].page_bytes;
+    }
+    const Status status = arena_->Validate();
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    ASSERT_EQ(arena_->stats().used_bytes, page_bytes);
+    ASSERT_LE(arena_->stats().reserved_bytes, arena_->cap_bytes());
+    ASSERT_LE(arena_->stats().peak_reserved_bytes, arena_->cap_bytes());
+  }
+
+  std::mt19937_64 random_;
+  std::unique_ptr<Arena> arena_;
+  std::array<Case, 4> cases_;
+  int num_refused_ = 0;
+};
+
+TEST(SequenceCachePropertyTest, AHundredThousandRandomOperationsAgreeWithANaiveModel) {
+  PropertyTest(1).Run(100'000);
+}
+
+TEST(SequenceCachePropertyTest, OtherSeedsAgreeToo) {
+  for (uint32_t seed = 2; seed < 7; ++seed) PropertyTest(seed).Run(5'000);
+}
+
+}  // namespace
+}  // namespace ebb

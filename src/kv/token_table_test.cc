@@ -1,0 +1,254 @@
+#include "src/kv/token_table.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ebb {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<uint32_t> Iota(uint32_t begin, uint32_t end, uint32_t step = 1) {
+  std::vector<uint32_t> indices;
+  for (uint32_t i = begin; i < end; i += step) indices.push_back(i);
+  return indices;
+}
+
+class TokenTableTest : public ::testing::Test {
+ protected:
+  ~TokenTableTest() override {
+    const Status status = table_.Validate();
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+
+  void Append(Position first, size_t num_rows) {
+    added_.clear();
+    table_.Append(first, num_rows, &added_);
+  }
+  void Remove(const std::vector<uint32_t>& removed) {
+    freed_.clear();
+    table_.Remove(removed, &freed_);
+  }
+
+  TokenTable table_;
+  std::vector<uint32_t> added_;
+  std::vector<uint32_t> freed_;
+  std::vector<SlotMove> moves_;
+};
+
+TEST_F(TokenTableTest, RowsThatFollowEachOtherTakeSlotsThatFollowEachOther) {
+  Append(0, 65);
+  EXPECT_THAT(added_, ElementsAre(0, 1));
+  EXPECT_EQ(table_.num_pages(), 2u);
+  for (uint32_t i = 0; i < 65; ++i) {
+    EXPECT_EQ(table_.slots()[i], i);
+    EXPECT_EQ(table_.positions()[i], static_cast<Position>(i));
+  }
+  EXPECT_TRUE(table_.last_visible().empty());
+}
+
+TEST_F(TokenTableTest, PagesNeededCountsFreeSlotsFirst) {
+  EXPECT_EQ(table_.PagesNeeded(0), 0u);
+  EXPECT_EQ(table_.PagesNeeded(1), 1u);
+  EXPECT_EQ(table_.PagesNeeded(64), 1u);
+  EXPECT_EQ(table_.PagesNeeded(65), 2u);
+  Append(0, 65);
+  EXPECT_EQ(table_.PagesNeeded(63), 0u);
+  EXPECT_EQ(table_.PagesNeeded(64), 1u);
+}
+
+TEST_F(TokenTableTest, FreedSlotsAreUsedBeforeNewPagesTheLowestFirst) {
+  Append(0, 128);
+  Remove({3, 70, 100});
+  Append(200, 4);
+  EXPECT_THAT(added_, ElementsAre(2));
+  const auto slots = table_.slots();
+  EXPECT_THAT(std::vector(slots.end() - 4, slots.end()), ElementsAre(3, 70, 100, 128));
+  EXPECT_EQ(table_.positions()[125], 200);
+}
+
+TEST_F(TokenTableTest, RemoveTakesExactlyTheNamedRows) {
+  Append(10, 8);
+  table_.SetLastVisible(3, 90);
+  Remove({0, 1, 4, 7});
+  EXPECT_THAT(table_.positions(), ElementsAre(12, 13, 15, 16));
+  EXPECT_THAT(table_.slots(), ElementsAre(2, 3, 5, 6));
+  EXPECT_THAT(table_.last_visible(),
+              ElementsAre(kVisibleForEver, 90, kVisibleForEver, kVisibleForEver));
+  Remove({});
+  EXPECT_EQ(table_.num_rows(), 4u);
+}
+
+TEST_F(TokenTableTest, RetainKeepsExactlyTheNamedRows) {
+  Append(10, 8);
+  table_.SetLastVisible(5, 90);
+  table_.Retain(std::vector<uint32_t>{2, 3, 5}, &freed_);
+  EXPECT_THAT(table_.positions(), ElementsAre(12, 13, 15));
+  EXPECT_THAT(table_.slots(), ElementsAre(2, 3, 5));
+  EXPECT_THAT(table_.last_visible(), ElementsAre(kVisibleForEver, kVisibleForEver, 90));
+  EXPECT_THAT(freed_, IsEmpty());
+  table_.Retain({}, &freed_);
+  EXPECT_THAT(freed_, ElementsAre(0));
+  EXPECT_EQ(table_.num_pages(), 0u);
+}
+
+TEST_F(TokenTableTest, APageWithoutRowsLeavesAndItsIndexIsUsedAgain) {
+  Append(0, 192);
+  Remove(Iota(64, 128));
+  EXPECT_THAT(freed_, ElementsAre(1));
+  EXPECT_FALSE(table_.HasPage(1));
+  EXPECT_EQ(table_.page_end(), 3u);
+  Append(500, 65);
+  EXPECT_THAT(added_, ElementsAre(1, 3));
+  EXPECT_EQ(table_.slots()[128], 64u);
+}
+
+TEST_F(TokenTableTest, TruncateRemovesThePositionAndWhatFollowsIt) {
+  Append(0, 100);
+  Remove({50});
+  table_.SetLastVisible(98, 200);
+  table_.TruncateTo(50, &freed_);
+  EXPECT_EQ(table_.num_rows(), 50u);
+  EXPECT_EQ(table_.positions().back(), 49);
+  EXPECT_THAT(freed_, ElementsAre(1));
+  EXPECT_TRUE(table_.last_visible().empty());
+  table_.TruncateTo(50, &freed_);
+  EXPECT_EQ(table_.num_rows(), 50u);
+  table_.TruncateTo(0, &freed_);
+  EXPECT_EQ(table_.num_rows(), 0u);
+}
+
+TEST_F(TokenTableTest, LastVisiblePositionsExistOnlyWhileSomeRowHasOne) {
+  Append(0, 3);
+  table_.SetLastVisible(1, kVisibleForEver);
+  EXPECT_TRUE(table_.last_visible().empty());
+  table_.SetLastVisible(1, 7);
+  table_.SetLastVisible(1, 9);
+  EXPECT_THAT(table_.last_visible(), ElementsAre(kVisibleForEver, 9, kVisibleForEver));
+  Append(3, 1);
+  EXPECT_EQ(table_.last_visible()[3], kVisibleForEver);
+  Remove({1});
+  EXPECT_TRUE(table_.last_visible().empty());
+}
+
+TEST_F(TokenTableTest, SetPositionsKeepsSlots) {
+  Append(10, 3);
+  table_.SetPositions(std::vector<Position>{0, 1, 5});
+  EXPECT_THAT(table_.positions(), ElementsAre(0, 1, 5));
+  EXPECT_THAT(table_.slots(), ElementsAre(0, 1, 2));
+}
+
+TEST_F(TokenTableTest, ValidateReportsPositionsThatDoNotAscend) {
+  TokenTable broken;
+  broken.Append(0, 2, &added_);
+  broken.SetPositions(std::vector<Position>{4, 4});
+  EXPECT_EQ(broken.Validate().code(), StatusCode::kInternal);
+}
+
+TEST_F(TokenTableTest, CompactEmptiesTheSparsestPagesWithTheFewestMoves) {
+  Append(0, 256);
+  // Rows left: page 0: 60, page 1: 3, page 2: 64, page 3: 2.
+  std::vector<uint32_t> kept = Iota(4, 64);
+  for (const uint32_t i : {64, 65, 100}) kept.push_back(i);
+  for (const uint32_t i : Iota(128, 192)) kept.push_back(i);
+  for (const uint32_t i : {200, 255}) kept.push_back(i);
+  table_.Retain(kept, &freed_);
+  ASSERT_THAT(freed_, IsEmpty());
+  table_.Compact(SIZE_MAX, &moves_, &freed_);
+  // 129 rows need three pages.
+  EXPECT_THAT(freed_, ElementsAre(3));
+  ASSERT_EQ(moves_.size(), 2u);
+  EXPECT_EQ(moves_[0].from, 200u);
+  EXPECT_EQ(moves_[0].to, 0u);
+  EXPECT_EQ(moves_[1].from, 255u);
+  EXPECT_EQ(moves_[1].to, 1u);
+  EXPECT_EQ(table_.slots()[127], 0u);
+  EXPECT_EQ(table_.slots()[128], 1u);
+  EXPECT_EQ(table_.positions()[128], 255);
+}
+
+TEST_F(TokenTableTest, CompactMovesNothingUnlessAPageIsFreed) {
+  Append(0, 128);
+  Remove(Iota(0, 126, 2));  // 65 rows are left, 32 of them in page 0
+  table_.Compact(SIZE_MAX, &moves_, &freed_);
+  EXPECT_THAT(moves_, IsEmpty());
+  Remove({0});
+  table_.Compact(30, &moves_, &freed_);
+  EXPECT_THAT(moves_, IsEmpty());
+  table_.Compact(31, &moves_, &freed_);
+  EXPECT_EQ(moves_.size(), 31u);
+  EXPECT_EQ(freed_.size(), 1u);
+  EXPECT_EQ(table_.num_pages(), 1u);
+}
+
+TEST_F(TokenTableTest, TablesCostAtMostTwelveBytesARow) {
+  for (Position i = 0; i < 8000; ++i) Append(i, 1);
+  EXPECT_LE(table_.table_bytes(), 12u * 8000);
+  EXPECT_GE(table_.table_bytes(), 8u * 8000);
+}
+
+TEST_F(TokenTableTest, ShrinkingGivesTableMemoryBack) {
+  Append(0, 8000);
+  table_.Retain(Iota(0, 8000, 8), &freed_);
+  EXPECT_LE(table_.table_bytes(), 24u * 1000);
+  table_.Retain({}, &freed_);
+  EXPECT_LE(table_.table_bytes(), 1024u);
+}
+
+TEST_F(TokenTableTest, RandomUseAgreesWithAMapFromPositionToWhatItsSlotHolds) {
+  std::mt19937 random(3);
+  std::map<Position, Position> model;         // position -> the position that wrote the slot
+  std::vector<Position> memory(64 * 40, -1);  // by slot
+  Position next = 0;
+  for (int step = 0; step < 20000; ++step) {
+    const int op = static_cast<int>(random() % 10);
+    freed_.clear();
+    if (op < 6 && table_.num_rows() < 1000) {
+      const size_t num_rows = 1 + random() % 20;
+      Append(next, num_rows);
+      for (size_t i = table_.num_rows() - num_rows; i < table_.num_rows(); ++i) {
+        ASSERT_LT(table_.slots()[i], memory.size());
+        memory[table_.slots()[i]] = next;
+        model[next] = next;
+        ++next;
+      }
+    } else if (op < 8) {
+      std::vector<uint32_t> removed;
+      const uint32_t rarity = op == 6 ? 100 : 3;
+      for (uint32_t i = 0; i < table_.num_rows(); ++i) {
+        if (random() % rarity != 0) continue;
+        removed.push_back(i);
+        model.erase(table_.positions()[i]);
+      }
+      Remove(removed);
+    } else if (op == 8) {
+      moves_.clear();
+      table_.Compact(random() % 200, &moves_, &freed_);
+      for (const SlotMove& move : moves_) memory[move.to] = memory[move.from];
+    } else if (random() % 20 == 0) {
+      next -= static_cast<Position>(random() % 50);
+      next = std::max(next, 0);
+      table_.TruncateTo(next, &freed_);
+      model.erase(model.lower_bound(next), model.end());
+    }
+    ASSERT_EQ(table_.num_rows(), model.size());
+    size_t i = 0;
+    for (const auto& [position, writer] : model) {
+      ASSERT_EQ(table_.positions()[i], position);
+      ASSERT_EQ(memory[table_.slots()[i]], writer);
+      ++i;
+    }
+    if (step % 100 == 0) {
+      ASSERT_TRUE(table_.Validate().ok());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ebb
