@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -19,7 +20,12 @@ constexpr int kMutationsPerInput = 64;
 
 using Bytes = std::vector<uint8_t>;
 
-void Run(const Bytes& input) { LLVMFuzzerTestOneInput(input.data(), input.size()); }
+// In a block of exactly its size, so that the address sanitizer sees a read past the end.
+void Run(const Bytes& input) {
+  const auto copy = std::make_unique<uint8_t[]>(input.size());
+  std::copy(input.begin(), input.end(), copy.get());
+  LLVMFuzzerTestOneInput(copy.get(), input.size());
+}
 
 // Truncates, flips bits, or writes an extreme value over a few neighbouring bytes, as a length
 // field that lies would have it.
