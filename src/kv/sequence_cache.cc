@@ -267,6 +267,7 @@ int SequenceCache::GroupOf(int layer, int kv_head) const {
 }
 
 int SequenceCache::num_groups() const { return static_cast<int>(impl_->table_of_group.size()); }
+int SequenceCache::streams_per_group() const { return impl_->streams_per_group; }
 
 Granularity SequenceCache::granularity() const { return impl_->granularity; }
 

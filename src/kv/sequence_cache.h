@@ -67,6 +67,7 @@ class SequenceCache {
   [[nodiscard]] std::span<const Position> positions(int group) const;
   [[nodiscard]] int GroupOf(int layer, int kv_head) const;
   [[nodiscard]] int num_groups() const;
+  [[nodiscard]] int streams_per_group() const;  // (layer, kv head) pairs that share its table
   [[nodiscard]] Granularity granularity() const;
   [[nodiscard]] const PageFormat& format() const;
   // Largest visible list of any group; what the context and the work buffers must hold.

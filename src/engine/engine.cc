@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <thread>
+
+#include "src/engine/engine_impl.h"
+
+namespace ebb {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// EBB_ATTENTION forces a kernel; see attention.h.
+Result<const AttentionKernel*> ChooseKernel(EngineOptions::Attention wanted) {
+  if (const char* forced = std::getenv("EBB_ATTENTION"); forced != nullptr && *forced != '\0') {
+    return AttentionByName(forced);
+  }
+  return wanted == EngineOptions::Attention::kReference ? &ReferenceAttention() : &CpuAttention();
+}
+
+Status CheckOptions(const EngineOptions& options) {
+  constexpr int kMaxThreads = 512;
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return InvalidArgument("threads: " + std::to_string(options.threads) + "; expected 0 to " +
+                           std::to_string(kMaxThreads));
+  }
+  if (options.prefill_chunk < 1) {
+    return InvalidArgument("prefill chunk: " + std::to_string(options.prefill_chunk) +
+                           "; expected at least 1 token");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Engine::Engine() : impl_(std::make_unique<Impl>()) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> model,
+                                               const EngineOptions& options) {
+  EBB_RETURN_IF_ERROR(CheckOptions(options));
+  std::unique_ptr<Engine> engine(new Engine());
+  Impl& impl = *engine->impl_;
+  impl.options = options;
+  if (impl.options.threads == 0) {
+    impl.options.threads = std::max(1u, std::thread::hardware_concurrency());
+  }
+  EBB_ASSIGN_OR_RETURN(impl.kernel, ChooseKernel(options.attention));
+  impl.format = {.type = options.kv_type, .head_dim = model->shape().head_dim};
+  constexpr uint64_t kNoCap = std::numeric_limits<int64_t>::max();
+  EBB_ASSIGN_OR_RETURN(
+      impl.arena,
+      Arena::Create({.page_bytes = impl.format.PageBytes(),
+                     .cap_bytes = options.kv_cap_bytes == 0 ? kNoCap : options.kv_cap_bytes}));
+  EBB_ASSIGN_OR_RETURN(impl.runner, GraphRunner::Create(*model, *impl.kernel, options.kv_type,
+                                                        impl.options.threads));
+  impl.model = std::move(model);
+  return engine;
+}
+
+Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) {
+  const ModelShape& shape = impl_->model->shape();
+  const int context = options.context == 0 ? shape.trained_context : options.context;
+  if (context < 1 || context > shape.trained_context) {
+    return InvalidArgument("context of " + std::to_string(context) +
+                           " tokens: " + impl_->model->description() + " was trained for " +
+                           std::to_string(shape.trained_context) +
+                           "; ask for rope scaling, or for keys to be rotated anew past it");
+  }
+  const PolicyContext policy_context = {
+      .shape = shape,
+      .row_bytes = 2 * impl_->format.RowStride(),
+      .max_tokens = context,
+  };
+  EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy(options.policy, policy_context));
+  if (options.past_context == PastContext::kReRotate && policy.placement == nullptr) {
+    return InvalidArgument("policy \"" + policy.name +
+                           "\" keeps every row, so rotating keys anew gains no room; choose a "
+                           "policy that evicts");
+  }
+  auto session = std::make_unique<Session::Impl>(impl_.get(), options, std::move(policy), context);
+  return std::unique_ptr<Session>(new Session(std::move(session)));
+}
+
+Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens) {
+  if (sessions.size() != tokens.size() || sessions.empty()) {
+    return InvalidArgument("a batch of " + std::to_string(sessions.size()) + " sessions and " +
+                           std::to_string(tokens.size()) + " tokens; expected one for each");
+  }
+  std::vector<Impl::Part> parts;
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    Session::Impl* session = &sessions[i]->impl();
+    if (session->engine != impl_.get()) {
+      return InvalidArgument("a batch holds a session of another engine");
+    }
+    const auto same = [&](const Impl::Part& part) { return part.session == session; };
+    if (std::any_of(parts.begin(), parts.end(), same)) {
+      return InvalidArgument("a batch holds one session twice");
+    }
+    parts.push_back({session, tokens.subspan(i, 1)});
+  }
+  return impl_->Step(StepKind::kDecode, parts, Impl::Outputs::kLast);
+}
+
+// Everything that can fail comes before anything that the caller could see.
+Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs outputs) {
+  StepWork work;
+  for (const Part& part : parts) {
+    EBB_RETURN_IF_ERROR(part.session->CheckTokens(part.tokens));
+    EBB_RETURN_IF_ERROR(part.session->CheckRoom(part.tokens.size()));
+  }
+  const auto undo = [&](size_t count) {
+    for (const Part& part : parts.first(count))
+      part.session->cache.TruncateTo(part.session->next());
+  };
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Session::Impl& session = *parts[i].session;
+    const int num_tokens = static_cast<int>(parts[i].tokens.size());
+    if (Status status = session.cache.Append(session.next(), num_tokens); !status.ok()) {
+      undo(i);
+      return status;
+    }
+    session.signals.Begin(session.cache, kind, session.next(), num_tokens);
+    work.sequences.push_back(
+        {.cache = &session.cache,
+         .signals = &session.signals,
+         .selector = kind == StepKind::kDecode ? session.policy.selector.get() : nullptr,
+         .first = session.next(),
+         .num_tokens = num_tokens,
+         .first_token = static_cast<int>(work.tokens.size())});
+    for (int t = 0; t < num_tokens; ++t) {
+      if (outputs == Outputs::kAll || t + 1 == num_tokens) {
+        work.output_rows.push_back(static_cast<int32_t>(work.tokens.size()));
+      }
+      work.tokens.push_back(parts[i].tokens[t]);
+      work.rope_positions.push_back(session.next() + t);
+    }
+  }
+  for (const Part& part : parts) {
+    part.session->driver.BeginStep(part.session->next(), static_cast<int>(part.tokens.size()));
+  }
+
+  const auto start = Clock::now();
+  const Status ran = runner->Run(work);
+  const double compute_seconds = SecondsSince(start);
+  if (!ran.ok()) {
+    for (const Part& part : parts) part.session->driver.TruncateTo(part.session->next());
+    undo(parts.size());
+    return ran;
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Session::Impl& session = *parts[i].session;
+    const auto policy_start = Clock::now();
+    session.tokens.insert(session.tokens.end(), parts[i].tokens.begin(), parts[i].tokens.end());
+    const TokenKind token_kind =
+        kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven;
+    if (kind == StepKind::kDecode) {
+      if (session.first_generated < 0) session.first_generated = work.sequences[i].first;
+      ++session.decode_steps;
+    }
+    session.kinds.resize(session.tokens.size(), token_kind);
+    const int64_t evicted = session.driver.EndStep(session.Facts(kind));
+    session.report = {.kind = kind,
+                      .num_tokens = work.sequences[i].num_tokens,
+                      .rows_evicted = evicted,
+                      .compute_seconds = compute_seconds,
+                      .policy_seconds = SecondsSince(policy_start),
+                      .mass_computed = session.signals.wants_mass()};
+    if (outputs == Outputs::kLast) session.ShowLogits(runner->logits(i));
+  }
+  return OkStatus();
+}
+
+const Model& Engine::model() const { return *impl_->model; }
+const EngineOptions& Engine::options() const { return impl_->options; }
+
+ArenaAccounting Engine::arena_accounting() const {
+  const ArenaStats stats = impl_->arena->stats();
+  return {.reserved_bytes = stats.reserved_bytes,
+          .used_bytes = stats.used_bytes,
+          .peak_bytes = stats.peak_reserved_bytes,
+          .cap_bytes = impl_->options.kv_cap_bytes};
+}
+
+std::string Engine::attention_name() const {
+  const std::string name(impl_->kernel->name);
+  return impl_->kernel->name == ReferenceAttention().name ? name : "cpu:" + name;
+}
+
+}  // namespace ebb

@@ -1,0 +1,72 @@
+// The insides of Engine and Session, shared by their source files.
+#ifndef EBB_ENGINE_ENGINE_IMPL_H_
+#define EBB_ENGINE_ENGINE_IMPL_H_
+
+#include <xxhash.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "src/attention/attention.h"
+#include "src/engine/graph_runner.h"
+#include "src/engine/policy_driver.h"
+#include "src/engine/signal_buffers.h"
+#include "src/kv/arena.h"
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+
+struct Engine::Impl {
+  std::shared_ptr<const Model> model;
+  EngineOptions options;
+  const AttentionKernel* kernel = nullptr;
+  PageFormat format;
+  std::unique_ptr<Arena> arena;
+  std::unique_ptr<GraphRunner> runner;
+
+  // One step of one or several sessions; tokens[i] are the new ones of sessions[i].
+  struct Part {
+    Session::Impl* session = nullptr;
+    std::span<const Token> tokens;
+  };
+  enum class Outputs { kLast, kAll };
+  Status Step(StepKind kind, std::span<const Part> parts, Outputs outputs);
+};
+
+struct HashStateDeleter {
+  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+};
+
+struct Session::Impl {
+  Impl(Engine::Impl* engine_in, const SessionOptions& options_in, Policy policy_in, int context_in);
+
+  Engine::Impl* const engine;
+  const SessionOptions options;
+  const int context;
+  Policy policy;
+  SequenceCache cache;
+  SignalBuffers signals;
+  PolicyDriver driver;
+
+  std::vector<Token> tokens;
+  std::vector<TokenKind> kinds;   // [tokens]
+  Position first_generated = -1;  // -1: none yet
+  int64_t decode_steps = 0;
+  bool first_prefill_over = false;
+  StepReport report;
+  std::span<const float> logits;
+  std::unique_ptr<XXH3_state_t, HashStateDeleter> logits_hash;
+
+  [[nodiscard]] Position next() const { return static_cast<Position>(tokens.size()); }
+  Status CheckRoom(size_t num_tokens) const;
+  Status CheckTokens(std::span<const Token> new_tokens) const;
+  void ShowLogits(std::span<const float> of_last_token);
+  [[nodiscard]] PlacementInput Facts(StepKind kind) const;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ENGINE_ENGINE_IMPL_H_

@@ -1,0 +1,187 @@
+// Invariants: (1) rows are stored before the fold reads them: fold takes store's result as a
+// source; (2) only thread 0 plans, inside store; the barrier after store publishes the plan.
+#include "src/engine/graph_op.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+
+#include "ggml.h"
+
+namespace ebb {
+namespace {
+
+// Row of token `token`, head `head` of a [head_dim, heads, tokens] tensor.
+float* HeadOf(const ggml_tensor* t, int token, int head) {
+  return reinterpret_cast<float*>(static_cast<char*>(t->data) + token * t->nb[2] + head * t->nb[1]);
+}
+
+}  // namespace
+
+AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way, MassNode mass)
+    : scratch_(scratch), way_(way), mass_(mass), layers_(num_layers) {}
+AttentionOp::~AttentionOp() = default;
+
+ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int index, ggml_tensor* q,
+                                 ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) {
+  Layer& layer = layers_[index];
+  layer = {.op = this, .index = index, .q = q, .k = k, .v = v, .k_before_rope = k_before_rope};
+  const auto node = [&](std::array<int64_t, 2> size, std::initializer_list<ggml_tensor*> sources,
+                        ggml_custom_op_t run) {
+    std::vector<ggml_tensor*> args(sources);
+    std::erase(args, nullptr);
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, size[0], size[1], 1, 1, args.data(),
+                          static_cast<int>(args.size()), run, GGML_N_TASKS_MAX, &layer);
+  };
+  const std::array<int64_t, 2> marker = {1, 1};
+  const std::array<int64_t, 2> result = {q->ne[0] * q->ne[1], q->ne[2]};
+  ggml_tensor* stored = node(marker, {q, k, v, k_before_rope}, StoreNode);
+  if (way_ == AttentionWay::kFold) {
+    layer.out = node(result, {node(marker, {stored, q}, FoldNode)}, MergeNode);
+  } else {
+    layer.out = node(result, {stored, q}, PrefillNode);
+  }
+  if (mass_ == MassNode::kPresent) {
+    // The second pass of prefill reads the queries again.
+    ggml_build_forward_expand(graph, node(marker, {layer.out, q}, MassNodeRun));
+  }
+  return layer.out;
+}
+
+void AttentionOp::StoreToken(const Layer& layer, const SequenceStep& sequence, int token,
+                             int kv_head) const {
+  const int group = sequence.cache->GroupOf(layer.index, kv_head);
+  const size_t rows = sequence.cache->positions(group).size();
+  const auto row = sequence.cache->Row(layer.index, kv_head,
+                                       static_cast<uint32_t>(rows - sequence.num_tokens + token));
+  const PageFormat& format = scratch_->shape.format;
+  const int at = sequence.first_token + token;
+  const float* key = HeadOf(layer.k, at, kv_head);
+  const float* value = HeadOf(layer.v, at, kv_head);
+  scratch_->kernel.store_row(format.type, key, row.key, format.head_dim);
+  scratch_->kernel.store_row(format.type, value, row.value, format.head_dim);
+  const auto copy = [&](const float* from, float* to) {
+    if (to != nullptr) std::memcpy(to, from, sizeof(float) * format.head_dim);
+  };
+  SignalBuffers& signals = *sequence.signals;
+  copy(key, signals.Keys(layer.index, token, kv_head));
+  copy(value, signals.Values(layer.index, token, kv_head));
+  if (layer.k_before_rope != nullptr) {
+    copy(HeadOf(layer.k_before_rope, at, kv_head),
+         signals.KeysBeforeRope(layer.index, token, kv_head));
+  }
+}
+
+void AttentionOp::CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const {
+  float* to = sequence.signals->Query(layer.index, token);
+  if (to == nullptr) return;
+  const size_t floats = size_t(layer.q->ne[0]) * layer.q->ne[1];
+  std::memcpy(to, HeadOf(layer.q, sequence.first_token + token, 0), floats * sizeof(float));
+}
+
+void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+  const Layer& layer = *static_cast<const Layer*>(userdata);
+  AttentionOp& op = *layer.op;
+  const int kv_heads = op.scratch_->shape.num_kv_heads;
+  int unit = 0;
+  for (const SequenceStep& sequence : op.work_->sequences) {
+    for (int token = 0; token < sequence.num_tokens; ++token) {
+      for (int h = 0; h < kv_heads; ++h) {
+        if (unit++ % num_threads == thread) op.StoreToken(layer, sequence, token, h);
+      }
+      if (thread == 0) op.CopySignals(layer, sequence, token);
+    }
+  }
+  if (thread != 0) return;
+  if (op.way_ == AttentionWay::kFold) {
+    op.PlanFold(layer);
+  } else {
+    op.PlanPrefill(layer);
+  }
+}
+
+// One query per token; of several tokens of a sequence each sees the rows up to its own.
+void AttentionOp::PlanFold(const Layer& layer) {
+  AttentionScratch& s = *scratch_;
+  const int kv_heads = s.shape.num_kv_heads;
+  s.queries.clear();
+  for (const SequenceStep& sequence : work_->sequences) {
+    for (int token = 0; token < sequence.num_tokens; ++token) {
+      const int at = sequence.first_token + token;
+      const size_t hidden = sequence.num_tokens - 1 - token;
+      RowsView* rows = s.rows.data() + size_t(at) * kv_heads;
+      for (int h = 0; h < kv_heads; ++h) {
+        rows[h] = sequence.cache->View(layer.index, h);
+        rows[h].slots = rows[h].slots.first(rows[h].slots.size() - hidden);
+        rows[h].positions = rows[h].positions.first(rows[h].slots.size());
+      }
+      s.queries.push_back(
+          {.rows = {rows, size_t(kv_heads)},
+           .selected = {},
+           .q = HeadOf(layer.q, at, 0),
+           .out = static_cast<float*>(layer.out->data) + size_t(at) * layer.out->ne[0],
+           .mass = sequence.signals->Mass(layer.index)});
+      if (sequence.selector != nullptr) SelectRows(layer, sequence, at);
+    }
+  }
+  s.decode.Plan(s.queries);
+}
+
+void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, int token) {
+  AttentionScratch& s = *scratch_;
+  const size_t kv_heads = s.shape.num_kv_heads;
+  const size_t q_floats = size_t(s.shape.num_q_heads) * s.shape.format.head_dim;
+  const std::span rows(s.selected.data() + token * kv_heads, kv_heads);
+  for (auto& list : rows) list.clear();
+  DecodeQuery& query = s.queries.back();
+  sequence.selector->Select(layer.index, {query.q, q_floats}, rows);
+  for (size_t h = 0; h < kv_heads; ++h) {
+    const size_t at = token * kv_heads + h;
+    s.selected_spans[at] = rows[h];
+    if (rows[h].empty()) continue;
+    RowsView& view = s.rows[at];
+    s.selected_slots[at].clear();
+    for (const uint32_t row : rows[h]) s.selected_slots[at].push_back(view.slots[row]);
+    view.slots = s.selected_slots[at];
+    view.positions = {};
+  }
+  query.selected = std::span(s.selected_spans).subspan(token * kv_heads, kv_heads);
+}
+
+void AttentionOp::PlanPrefill(const Layer& layer) {
+  AttentionScratch& s = *scratch_;
+  const SequenceStep& sequence = work_->sequences.front();
+  const int kv_heads = s.shape.num_kv_heads;
+  for (int h = 0; h < kv_heads; ++h) s.rows[h] = sequence.cache->View(layer.index, h);
+  // A query's position, in the order of the rows' own: the last rows are the step's tokens.
+  const auto positions = s.rows[0].positions;
+  s.prefill.Plan({.rows = {s.rows.data(), size_t(kv_heads)},
+                  .positions = positions.last(sequence.num_tokens),
+                  .q = HeadOf(layer.q, 0, 0),
+                  .out = static_cast<float*>(layer.out->data),
+                  .mass = sequence.signals->Mass(layer.index)});
+}
+
+void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* layer) {
+  static_cast<Layer*>(layer)->op->scratch_->decode.Fold(thread, num_threads);
+}
+
+void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* layer) {
+  static_cast<Layer*>(layer)->op->scratch_->decode.Merge(thread, num_threads);
+}
+
+void AttentionOp::PrefillNode(ggml_tensor*, int thread, int, void* layer) {
+  static_cast<Layer*>(layer)->op->scratch_->prefill.Run(thread);
+}
+
+void AttentionOp::MassNodeRun(ggml_tensor*, int thread, int num_threads, void* layer) {
+  AttentionOp& op = *static_cast<Layer*>(layer)->op;
+  if (op.way_ == AttentionWay::kFold) {
+    op.scratch_->decode.Mass(thread, num_threads);
+  } else {
+    op.scratch_->prefill.Mass(thread);
+  }
+}
+
+}  // namespace ebb

@@ -1,0 +1,85 @@
+// Attention as nodes of ggml's graph. Per layer: `store` writes the step's rows into the caches,
+// copies the signals that somebody asked for and plans; `fold` and `merge` (one query at a time) or
+// `prefill` (tiles of queries) attend; `mass` adds up the mass where it is wanted. ggml's barrier
+// between nodes is the only synchronisation.
+//
+// The nodes read the step's work through AttentionOp::SetWork(), so that a graph is built once and
+// used for every step of its shape.
+#ifndef EBB_ENGINE_GRAPH_OP_H_
+#define EBB_ENGINE_GRAPH_OP_H_
+
+#include <memory>
+#include <vector>
+
+#include "src/attention/attention.h"
+#include "src/attention/decode.h"
+#include "src/attention/prefill.h"
+#include "src/engine/step_work.h"
+#include "src/model/decoder_graph.h"
+
+namespace ebb {
+
+// Up to so many tokens of a sequence are attended to one query at a time, with the very arithmetic
+// of a decode step; more go in tiles, which pay from about that number on.
+inline constexpr int kMaxFoldTokens = 8;
+
+enum class AttentionWay { kFold, kPrefill };
+enum class MassNode { kNone, kPresent };
+
+// What all layers and graphs of an engine share. One step runs at a time.
+struct AttentionScratch {
+  AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in)
+      : kernel(kernel_in), shape(shape_in), decode(kernel, shape), prefill(kernel, shape) {}
+
+  const AttentionKernel& kernel;
+  const AttentionShape shape;
+  DecodeAttention decode;
+  PrefillAttention prefill;
+  std::vector<RowsView> rows;                         // [tokens (fold) or 1, kv heads]
+  std::vector<DecodeQuery> queries;                   // [tokens]
+  std::vector<std::vector<uint32_t>> selected;        // [tokens * kv heads]: row indices
+  std::vector<std::vector<uint32_t>> selected_slots;  // the same rows' slots
+  std::vector<std::span<const uint32_t>> selected_spans;
+};
+
+// The attention nodes of one graph. Must live as long as the graph.
+class AttentionOp final : public AttentionBuilder {
+ public:
+  AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way, MassNode mass);
+  ~AttentionOp() override;
+
+  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
+                      ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) override;
+  // The step to run next. REQUIRES: it fits the graph's shape, outlives the run.
+  void SetWork(const StepWork* work) { work_ = work; }
+  static constexpr int kNodesPerLayer = 4;
+
+ private:
+  struct Layer {
+    AttentionOp* op = nullptr;
+    int index = 0;
+    ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr, *k_before_rope = nullptr;
+    ggml_tensor* out = nullptr;
+  };
+  static void StoreNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
+  static void FoldNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
+  static void MergeNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
+  static void PrefillNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
+  static void MassNodeRun(ggml_tensor* dst, int thread, int num_threads, void* layer);
+
+  void StoreToken(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
+  void CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const;
+  void PlanFold(const Layer& layer);
+  void SelectRows(const Layer& layer, const SequenceStep& sequence, int token);
+  void PlanPrefill(const Layer& layer);
+
+  AttentionScratch* const scratch_;
+  const AttentionWay way_;
+  const MassNode mass_;
+  const StepWork* work_ = nullptr;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ENGINE_GRAPH_OP_H_

@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <string>
+
+#include "ggml-alloc.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "ggml.h"
+#include "src/engine/graph_op.h"
+#include "src/engine/graph_runner.h"
+#include "src/model/loaded_model.h"
+
+namespace ebb {
+namespace {
+
+// Graphs kept at once: decode, a full prefill chunk, the remainder of a prompt, a batch.
+constexpr size_t kMaxGraphs = 4;
+
+struct GraphShape {
+  DecoderGraphOptions options;
+  AttentionWay way = AttentionWay::kFold;
+  MassNode mass = MassNode::kNone;
+
+  [[nodiscard]] bool operator==(const GraphShape& other) const {
+    return options.num_tokens == other.options.num_tokens &&
+           options.num_outputs == other.options.num_outputs &&
+           options.hidden_layers == other.options.hidden_layers &&
+           options.keys_before_rope == other.options.keys_before_rope && way == other.way &&
+           mass == other.mass;
+  }
+};
+
+struct GgmlDeleter {
+  void operator()(ggml_context* p) const { ggml_free(p); }
+  void operator()(ggml_gallocr* p) const { ggml_gallocr_free(p); }
+  void operator()(ggml_backend* p) const { ggml_backend_free(p); }
+  void operator()(ggml_threadpool* p) const { ggml_threadpool_free(p); }
+};
+
+struct StepGraph {
+  GraphShape shape;
+  std::unique_ptr<AttentionOp> op;
+  std::unique_ptr<ggml_context, GgmlDeleter> ctx;
+  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
+  DecoderGraph graph;
+};
+
+GraphShape ShapeOf(const StepWork& work) {
+  SignalNeeds needs;
+  GraphShape shape;
+  for (const SequenceStep& sequence : work.sequences) {
+    if (sequence.signals->wants_mass()) shape.mass = MassNode::kPresent;
+    if (sequence.num_tokens > kMaxFoldTokens) shape.way = AttentionWay::kPrefill;
+    needs = Union(needs, sequence.signals->needs());
+  }
+  shape.options = {.num_tokens = static_cast<int>(work.tokens.size()),
+                   .num_outputs = static_cast<int>(work.output_rows.size()),
+                   .hidden_layers = needs.hidden_layers,
+                   .keys_before_rope = needs.keys_before_rope};
+  return shape;
+}
+
+}  // namespace
+
+struct GraphRunner::Impl {
+  Impl(const LoadedModel& model_in, const AttentionKernel& kernel, const AttentionShape& shape,
+       int threads_in)
+      : model(model_in), threads(threads_in), scratch(kernel, shape) {}
+
+  const LoadedModel& model;
+  const int threads;
+  std::unique_ptr<ggml_threadpool, GgmlDeleter> threadpool;
+  std::unique_ptr<ggml_backend, GgmlDeleter> backend;
+  AttentionScratch scratch;
+  std::list<StepGraph> graphs;  // most recently used first
+
+  Result<StepGraph*> GraphFor(const GraphShape& shape);
+  Status Build(const GraphShape& shape);
+  void Reserve(const StepWork& work, AttentionWay way);
+  void CopyHidden(const StepWork& work, const StepGraph& graph);
+};
+
+GraphRunner::GraphRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+GraphRunner::~GraphRunner() = default;
+
+Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
+                                                         const AttentionKernel& kernel,
+                                                         RowType kv_type, int threads) {
+  const LoadedModel& loaded = model.loaded();
+  const AttentionShape shape = {.num_q_heads = loaded.hparams.num_q_heads,
+                                .num_kv_heads = loaded.hparams.num_kv_heads,
+                                .scale = loaded.hparams.attention_scale,
+                                .format = {.type = kv_type, .head_dim = loaded.hparams.head_dim}};
+  EBB_RETURN_IF_ERROR(CheckAttentionShape(shape));
+  auto impl = std::make_unique<Impl>(loaded, kernel, shape, threads);
+  impl->backend.reset(ggml_backend_cpu_init());
+  ggml_threadpool_params params = ggml_threadpool_params_default(threads);
+  impl->threadpool.reset(ggml_threadpool_new(&params));
+  if (impl->backend == nullptr || impl->threadpool == nullptr) {
+    return ResourceExhausted("ggml could not start " + std::to_string(threads) + " threads");
+  }
+  ggml_backend_cpu_set_n_threads(impl->backend.get(), threads);
+  ggml_backend_cpu_set_threadpool(impl->backend.get(), impl->threadpool.get());
+  return std::unique_ptr<GraphRunner>(new GraphRunner(std::move(impl)));
+}
+
+Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
+  const auto found = std::find_if(graphs.begin(), graphs.end(),
+                                  [&](const StepGraph& graph) { return graph.shape == shape; });
+  if (found != graphs.end()) {
+    graphs.splice(graphs.begin(), graphs, found);
+    return &graphs.front();
+  }
+  if (graphs.size() == kMaxGraphs) graphs.pop_back();
+  EBB_RETURN_IF_ERROR(Build(shape));
+  return &graphs.front();
+}
+
+Status GraphRunner::Impl::Build(const GraphShape& shape) {
+  StepGraph graph;
+  graph.shape = shape;
+  const int num_layers = model.hparams.num_layers;
+  const size_t nodes =
+      DecoderGraphMaxNodes(model) + size_t{AttentionOp::kNodesPerLayer} * num_layers;
+  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way, shape.mass);
+  // Twice the nodes: views and inputs are tensors too.
+  graph.ctx.reset(ggml_init(
+      {.mem_size = 2 * nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false),
+       .mem_buffer = nullptr,
+       .no_alloc = true}));
+  if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
+  graph.graph = BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op);
+  graph.buffers.reset(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
+  if (graph.buffers == nullptr ||
+      !ggml_gallocr_alloc_graph(graph.buffers.get(), graph.graph.graph)) {
+    return ResourceExhausted("no memory for the compute buffers of a step of " +
+                             std::to_string(shape.options.num_tokens) + " tokens");
+  }
+  graphs.push_front(std::move(graph));
+  return OkStatus();
+}
+
+void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
+  const size_t heads = scratch.shape.num_kv_heads;
+  if (way == AttentionWay::kPrefill) {
+    scratch.rows.resize(std::max(scratch.rows.size(), heads));
+    scratch.prefill.Reserve(static_cast<int>(work.tokens.size()), threads);
+    return;
+  }
+  size_t max_rows = 0;
+  for (const SequenceStep& sequence : work.sequences) {
+    max_rows = std::max(max_rows, sequence.cache->max_rows());
+  }
+  const size_t views = work.tokens.size() * heads;
+  if (scratch.rows.size() < views) {
+    scratch.rows.resize(views);
+    scratch.selected.resize(views);
+    scratch.selected_slots.resize(views);
+    scratch.selected_spans.resize(views);
+    scratch.queries.reserve(work.tokens.size());
+  }
+  scratch.decode.Reserve(static_cast<int>(work.tokens.size()), max_rows);
+}
+
+void GraphRunner::Impl::CopyHidden(const StepWork& work, const StepGraph& graph) {
+  const std::vector<int>& layers = graph.shape.options.hidden_layers;
+  for (const SequenceStep& sequence : work.sequences) {
+    const std::vector<int>& wanted = sequence.signals->needs().hidden_layers;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const auto at = std::find(layers.begin(), layers.end(), wanted[i]) - layers.begin();
+      const ggml_tensor* hidden = graph.graph.hidden[at];
+      std::memcpy(sequence.signals->Hidden(i),
+                  static_cast<const char*>(hidden->data) + sequence.first_token * hidden->nb[1],
+                  sequence.num_tokens * hidden->nb[1]);
+    }
+  }
+}
+
+Status GraphRunner::Run(const StepWork& work) {
+  const GraphShape shape = ShapeOf(work);
+  impl_->Reserve(work, shape.way);
+  EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
+  const auto set = [](ggml_tensor* to, const auto& from) {
+    if (to != nullptr) std::memcpy(to->data, from.data(), ggml_nbytes(to));
+  };
+  set(graph->graph.tokens, work.tokens);
+  set(graph->graph.positions, work.rope_positions);
+  set(graph->graph.output_rows, work.output_rows);
+  graph->op->SetWork(&work);
+  const ggml_status status = ggml_backend_graph_compute(impl_->backend.get(), graph->graph.graph);
+  if (status != GGML_STATUS_SUCCESS) {
+    return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
+  }
+  impl_->CopyHidden(work, *graph);
+  return OkStatus();
+}
+
+std::span<const float> GraphRunner::logits(size_t i) const {
+  const ggml_tensor* logits = impl_->graphs.front().graph.logits;
+  const size_t vocab_size = logits->ne[0];
+  return {static_cast<const float*>(logits->data) + i * vocab_size, vocab_size};
+}
+
+}  // namespace ebb

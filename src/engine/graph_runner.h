@@ -1,0 +1,42 @@
+// Runs steps on ggml: one graph per step shape, built when first needed and kept while it is used,
+// with the threads and the compute buffers of an engine.
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_ENGINE_GRAPH_RUNNER_H_
+#define EBB_ENGINE_GRAPH_RUNNER_H_
+
+#include <memory>
+#include <span>
+
+#include "ebb/model.h"
+#include "ebb/status.h"
+#include "src/attention/attention.h"
+#include "src/engine/step_work.h"
+
+namespace ebb {
+
+class GraphRunner {
+ public:
+  // REQUIRES: the model outlives the runner.
+  static Result<std::unique_ptr<GraphRunner>> Create(const Model& model,
+                                                     const AttentionKernel& kernel, RowType kv_type,
+                                                     int threads);
+  ~GraphRunner();
+  GraphRunner(const GraphRunner&) = delete;
+  GraphRunner& operator=(const GraphRunner&) = delete;
+
+  // Computes the step: rows are stored, signals filled. Errors: compute buffers do not fit memory.
+  // REQUIRES: one token per sequence, or one sequence.
+  Status Run(const StepWork& work);
+  // Of the last step: [vocab_size] for output_rows[i]. Valid until the next Run().
+  [[nodiscard]] std::span<const float> logits(size_t i) const;
+
+ private:
+  struct Impl;
+  explicit GraphRunner(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ENGINE_GRAPH_RUNNER_H_

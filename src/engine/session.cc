@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <string>
+
+#include "src/engine/engine_impl.h"
+
+namespace ebb {
+
+Session::Impl::Impl(Engine::Impl* engine_in, const SessionOptions& options_in, Policy policy_in,
+                    int context_in)
+    : engine(engine_in),
+      options(options_in),
+      context(context_in),
+      policy(std::move(policy_in)),
+      cache(engine->model->shape(), engine->format, policy.granularity, engine->arena.get()),
+      signals(engine->model->shape(), policy.granularity,
+              Union(PolicyDriver::Needs(policy), options.extra_signals)),
+      driver(&policy, &cache, &signals, engine->arena.get()),
+      logits_hash(XXH3_createState()) {
+  XXH3_64bits_reset(logits_hash.get());
+}
+
+Status Session::Impl::CheckRoom(size_t num_tokens) const {
+  if (tokens.size() + num_tokens <= static_cast<size_t>(context)) return OkStatus();
+  return ResourceExhausted("the context of " + std::to_string(context) +
+                           " tokens is full: " + std::to_string(tokens.size()) + " read, " +
+                           std::to_string(num_tokens) + " more asked for");
+}
+
+Status Session::Impl::CheckTokens(std::span<const Token> new_tokens) const {
+  const int vocab_size = engine->model->shape().vocab_size;
+  for (const Token token : new_tokens) {
+    if (token < 0 || token >= vocab_size) {
+      return InvalidArgument("token " + std::to_string(token) + " is not in the vocabulary of " +
+                             std::to_string(vocab_size));
+    }
+  }
+  return OkStatus();
+}
+
+void Session::Impl::ShowLogits(std::span<const float> of_last_token) {
+  logits = of_last_token;
+  XXH3_64bits_update(logits_hash.get(), logits.data(), logits.size_bytes());
+}
+
+PlacementInput Session::Impl::Facts(StepKind kind) const {
+  return {.kinds = kinds,
+          .first_generated = first_generated < 0 ? next() : first_generated,
+          .next_position = next(),
+          .decode_steps = decode_steps,
+          .step_kind = kind};
+}
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& options) {
+  Impl& s = *impl_;
+  if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
+  EBB_RETURN_IF_ERROR(s.CheckTokens(tokens));
+  EBB_RETURN_IF_ERROR(s.CheckRoom(tokens.size()));
+  const size_t chunk = s.engine->options.prefill_chunk;
+  const auto outputs =
+      options.on_logits ? Engine::Impl::Outputs::kAll : Engine::Impl::Outputs::kLast;
+  for (size_t done = 0; done < tokens.size();) {
+    if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
+    const auto part = tokens.subspan(done, std::min(chunk, tokens.size() - done));
+    const Position first = s.next();
+    const Engine::Impl::Part step = {&s, part};
+    EBB_RETURN_IF_ERROR(s.engine->Step(StepKind::kPrefill, {&step, 1}, outputs));
+    if (options.on_logits) {
+      for (size_t t = 0; t < part.size(); ++t) {
+        s.ShowLogits(s.engine->runner->logits(t));
+        options.on_logits(first + static_cast<Position>(t), s.logits);
+      }
+    }
+    if (s.policy.placement != nullptr) {
+      EBB_RETURN_IF_ERROR(s.policy.placement->Check(s.Facts(StepKind::kPrefill)));
+    }
+    done += part.size();
+    if (options.progress) options.progress(done);
+  }
+  if (!s.first_prefill_over) {
+    s.first_prefill_over = true;
+    s.driver.EndFirstPrefill();
+  }
+  return OkStatus();
+}
+
+Status Session::Decode(Token token) {
+  const Engine::Impl::Part step = {impl_.get(), {&token, 1}};
+  return impl_->engine->Step(StepKind::kDecode, {&step, 1}, Engine::Impl::Outputs::kLast);
+}
+
+Status Session::TruncateTo(Position end) {
+  Impl& s = *impl_;
+  if (end < 0 || end > s.next()) {
+    return InvalidArgument("cannot roll back to position " + std::to_string(end) +
+                           ": the sequence has " + std::to_string(s.next()) + " tokens");
+  }
+  s.driver.TruncateTo(end);
+  s.cache.TruncateTo(end);
+  s.tokens.resize(end);
+  s.kinds.resize(end);
+  if (s.first_generated >= end) s.first_generated = -1;
+  s.logits = {};
+  return OkStatus();
+}
+
+std::span<const float> Session::logits() const { return impl_->logits; }
+uint64_t Session::logits_hash() const { return XXH3_64bits_digest(impl_->logits_hash.get()); }
+Position Session::next_position() const { return impl_->next(); }
+std::span<const Token> Session::tokens() const { return impl_->tokens; }
+int Session::context() const { return impl_->context; }
+const Policy& Session::policy() const { return impl_->policy; }
+CacheAccounting Session::accounting() const { return impl_->cache.accounting(); }
+const StepReport& Session::last_step() const { return impl_->report; }
+const StepSignals& Session::last_signals() const { return impl_->signals.step(); }
+
+std::span<const Position> Session::visible_positions(int group) const {
+  return impl_->cache.positions(group);
+}
+
+}  // namespace ebb

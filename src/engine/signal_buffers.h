@@ -1,0 +1,74 @@
+// The memory behind a sequence's signals: what its policy and observers declared, nothing else.
+// Begin() lays the arrays out for a step, the graph's nodes fill them, Group() and step() show
+// them.
+//
+// Thread safety: between Begin() and the end of the step, nodes write distinct parts from several
+// threads; everything else happens between steps.
+#ifndef EBB_ENGINE_SIGNAL_BUFFERS_H_
+#define EBB_ENGINE_SIGNAL_BUFFERS_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ebb/signals.h"
+#include "ebb/types.h"
+#include "src/attention/decode.h"
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+
+class SignalBuffers {
+ public:
+  SignalBuffers(const ModelShape& shape, Granularity granularity, const SignalNeeds& needs);
+
+  // A step of `num_tokens` tokens, whose rows `cache` holds already.
+  void Begin(const SequenceCache& cache, StepKind kind, Position first, int num_tokens);
+  [[nodiscard]] const SignalNeeds& needs() const { return needs_; }
+  // Whether this step's mass is wanted.
+  [[nodiscard]] bool wants_mass() const { return wants_mass_; }
+
+  // For the nodes of a layer. Empty or null when not wanted.
+  [[nodiscard]] MassTarget Mass(int layer);
+  [[nodiscard]] float* Keys(int layer, int token, int kv_head);
+  [[nodiscard]] float* KeysBeforeRope(int layer, int token, int kv_head);
+  [[nodiscard]] float* Values(int layer, int token, int kv_head);
+  // Makes room for the last tokens' queries of a layer and returns where token `token` of the step
+  // goes, [num_q_heads, head_dim]; null when it is not among the last.
+  [[nodiscard]] float* Query(int layer, int token);
+  [[nodiscard]] float* Hidden(size_t index);  // [num_tokens, embed_dim], of hidden_layers[index]
+
+  [[nodiscard]] const StepSignals& step() const { return step_; }
+  [[nodiscard]] GroupSignals Group(int group) const;
+  // The sequence was rolled back: the history of queries no longer fits.
+  void Forget();
+
+ private:
+  [[nodiscard]] int MassArray(int layer, int q_head) const;
+  void BeginMass();
+  void BeginCopies(int num_tokens);
+  void BeginQueries(int num_tokens);
+
+  const ModelShape shape_;
+  const Granularity granularity_;
+  const SignalNeeds needs_;
+  StepSignals step_;
+  bool wants_mass_ = false;
+
+  int mass_heads_ = 0;                  // arrays per group
+  std::vector<float> mass_;             // group after group, [mass_heads, rows of the group]
+  std::vector<size_t> group_begin_;     // [groups + 1], into mass_
+  std::vector<int> group_rows_;         // [groups]
+  std::vector<int> group_new_rows_;     // [groups]
+  std::vector<float*> mass_targets_;    // [layers, query heads]
+  std::unique_ptr<bool[]> not_finite_;  // [layers]
+
+  std::vector<float> keys_, keys_before_rope_, values_;  // [layers, tokens, kv heads, head_dim]
+  std::vector<float> queries_;  // [layers, num_recent_queries, query heads, head_dim]
+  std::vector<float> hidden_;   // [hidden layers, tokens, embed_dim]
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ENGINE_SIGNAL_BUFFERS_H_

@@ -1,0 +1,35 @@
+// What one step has to compute, as plain data: which tokens of which sequences, and where their
+// signals go. Made by the engine, read by the graph's nodes.
+#ifndef EBB_ENGINE_STEP_WORK_H_
+#define EBB_ENGINE_STEP_WORK_H_
+
+#include <vector>
+
+#include "ebb/policy.h"
+#include "ebb/signals.h"
+#include "ebb/types.h"
+#include "src/engine/signal_buffers.h"
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+
+// Consecutive tokens of one sequence; their rows are appended to the cache already.
+struct SequenceStep {
+  SequenceCache* cache = nullptr;
+  SignalBuffers* signals = nullptr;
+  Selector* selector = nullptr;  // null: read every visible row
+  Position first = 0;
+  int num_tokens = 0;
+  int first_token = 0;  // index in StepWork::tokens
+};
+
+struct StepWork {
+  std::vector<SequenceStep> sequences;
+  std::vector<Token> tokens;
+  std::vector<Position> rope_positions;  // [tokens]
+  std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ENGINE_STEP_WORK_H_
