@@ -1,9 +1,9 @@
 // The read kernel, compiled once per instruction set, and the measurement around it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/engine/benchmark_memory.cc"  // NOLINT(build/include)
-#include "hwy/foreach_target.h"                              // IWYU pragma: keep
-#include "hwy/highway.h"
 #include "src/engine/benchmark_memory.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb {

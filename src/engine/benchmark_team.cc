@@ -55,8 +55,7 @@ Status RunTeam(int threads, const std::function<void(int thread)>& run) {
 }
 
 BenchmarkBuffer::BenchmarkBuffer(size_t bytes) : bytes_(bytes) {
-  void* mapped =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   data_ = mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
   if (data_ == nullptr) return;
   madvise(data_, bytes, MADV_HUGEPAGE);

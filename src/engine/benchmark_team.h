@@ -13,8 +13,8 @@
 namespace ebb {
 
 // Spins, as ggml's threads do between the nodes of a graph, then yields: a waiting thread must not
-// keep a core from the one it waits for. std::barrier sleeps almost at once, and waking takes longer
-// than the work between two barriers of a decode step.
+// keep a core from the one it waits for. std::barrier sleeps almost at once, and waking takes
+// longer than the work between two barriers of a decode step.
 class SpinBarrier {
  public:
   explicit SpinBarrier(int threads) : threads_(threads) {}

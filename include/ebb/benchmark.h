@@ -1,0 +1,80 @@
+// Measurements of the machine and of the parts of a step that no session shows by itself: what the
+// memory can do, and how near to it attention alone comes. They need no model file.
+//
+// Every measurement runs on threads of its own, started for it and ended with it. Figures are only
+// worth something on an otherwise idle machine: a thread that waits for another one spins.
+#ifndef EBB_BENCHMARK_H_
+#define EBB_BENCHMARK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "ebb/status.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+// The middle and the ends of repeated measurements.
+struct Spread {
+  double median = 0;  // of an even number: the mean of the two in the middle
+  double min = 0;
+  double max = 0;
+};
+// All zero when there are no values.
+[[nodiscard]] Spread SpreadOf(std::span<const double> values);
+
+struct MemoryBenchmarkOptions {
+  int threads = 0;                   // 0: as many as there are cores
+  size_t bytes = size_t{512} << 20;  // read in each pass; far more than the caches hold
+  int repetitions = 5;
+};
+struct MemoryBenchmark {
+  int threads = 0;
+  size_t bytes = 0;
+  std::string kernel = {};  // instruction set, such as "AVX3"
+  Spread read_gb_s = {};    // in 10^9 bytes a second
+  Spread copy_gb_s = {};    // bytes read plus bytes written
+};
+// Errors: options out of range; the system has no memory (kResourceExhausted).
+[[nodiscard]] Result<MemoryBenchmark> BenchmarkMemory(const MemoryBenchmarkOptions& options);
+
+struct AttentionBenchmarkOptions {
+  // SmolLM2-135M's. Sizes that attention does not know may be zero.
+  ModelShape shape = {.num_layers = 30, .num_q_heads = 9, .num_kv_heads = 3, .head_dim = 64};
+  RowType kv_type = RowType::kF16;
+  int rows = 8000;    // tokens in the cache
+  double keep = 1.0;  // share of them that stays, drawn at random: the others' slots are holes
+  int threads = 0;    // 0: as many as there are cores
+  int repetitions = 5;
+  int steps = 20;  // decode steps' attention per repetition
+  uint64_t seed = 0;
+  std::function<void(int repetition)> progress = {};  // after each repetition; may be null
+};
+// One way of running it: rates count the bytes of the visible rows' keys and values, nothing else.
+struct AttentionRate {
+  Spread read_gb_s = {};
+  Spread share_of_limit = {};  // of the bandwidth measured in the same repetition
+  Spread step_ms = {};         // all layers of one decode step
+};
+struct AttentionBenchmark {
+  int threads = 0;
+  std::string kernel = {};
+  int rows_kept = 0;
+  size_t bytes_per_step = 0;
+  Spread limit_gb_s = {};  // read bandwidth, over 256 MiB
+  AttentionRate without_mass = {};
+  AttentionRate with_mass = {};
+  double max_error = 0;  // largest difference to the reference kernel, of the result's magnitude
+};
+// Memory, attention without mass and with it are measured in turn within each repetition.
+// Errors: options out of range or a shape that attention does not support; no memory; kInternal
+// when a sample of the result is not that of the reference kernel.
+[[nodiscard]] Result<AttentionBenchmark> BenchmarkAttention(
+    const AttentionBenchmarkOptions& options);
+
+}  // namespace ebb
+
+#endif  // EBB_BENCHMARK_H_
