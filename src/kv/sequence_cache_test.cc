@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -313,6 +314,23 @@ TEST(SequenceCacheTest, EveryRowTypeAndHeadSizeHasItsOwnStride) {
       EXPECT_EQ(reinterpret_cast<uintptr_t>(first.key) % 64, 0u);
     }
   }
+}
+
+TEST(SequenceCacheTest, ThreadsWriteAndReadDistinctStreamsAtOnce) {
+  const Fixture f(Granularity::kToken);
+  ASSERT_TRUE(f.cache->Append(0, 200).ok());
+  std::vector<std::thread> threads;
+  for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
+    threads.emplace_back([&f, kv_head] {
+      for (int layer = 0; layer < kLayers; ++layer) {
+        for (uint32_t i = 0; i < f.cache->View(layer, kv_head).size(); ++i) {
+          f.Write(layer, kv_head, i);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  f.ExpectEveryRowHoldsItsOwn();
 }
 
 TEST(SequenceCacheTest, SequencesShareAnArenaWithoutTouchingEachOther) {

@@ -1,0 +1,171 @@
+// What the store costs beside a decode step, at the shape of SmolLM2-135M with a table for every
+// head, the finest granularity: 90 tables and 90 streams of pages.
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kLayers = 30;
+constexpr int kKvHeads = 3;
+constexpr int kGroups = kLayers * kKvHeads;
+constexpr PageFormat kFormat{.type = RowType::kF16, .head_dim = 64};
+
+struct Store {
+  std::unique_ptr<Arena> arena;
+  std::unique_ptr<SequenceCache> cache;
+};
+
+// A cache of `num_rows` rows in each of 90 tables that are no longer shared.
+Store MakeStore(int num_rows) {
+  Store store;
+  auto arena = Arena::Create({.page_bytes = kFormat.PageBytes(), .cap_bytes = size_t{1} << 30});
+  if (!arena.ok()) std::abort();
+  store.arena = *std::move(arena);
+  const ModelShape shape{
+      .num_layers = kLayers, .num_q_heads = 9, .num_kv_heads = kKvHeads, .head_dim = 64};
+  store.cache =
+      std::make_unique<SequenceCache>(shape, kFormat, Granularity::kHead, store.arena.get());
+  if (!store.cache->Append(0, num_rows + 1).ok()) std::abort();
+  for (uint32_t group = 0; group < kGroups; ++group) {
+    store.cache->Remove(static_cast<int>(group), std::vector<uint32_t>{group});
+  }
+  return store;
+}
+
+void WriteRows(SequenceCache* cache) {
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
+      const auto num_rows = static_cast<uint32_t>(cache->View(layer, kv_head).size());
+      for (uint32_t i = 0; i < num_rows; ++i) {
+        const SequenceCache::RowAddress row = cache->Row(layer, kv_head, i);
+        std::memset(row.key, static_cast<int>(i & 0xff), kFormat.RowStride());
+        std::memset(row.value, static_cast<int>(i >> 8), kFormat.RowStride());
+      }
+    }
+  }
+}
+
+// One of every 8 rows survives, another one in each group.
+void RetainAnEighth(SequenceCache* cache, int num_rows) {
+  std::mt19937 random(1);
+  std::vector<uint32_t> kept(static_cast<size_t>(num_rows) / 8);
+  for (int group = 0; group < kGroups; ++group) {
+    for (uint32_t i = 0; i < kept.size(); ++i) kept[i] = i * 8 + random() % 8;
+    cache->Retain(group, kept);
+  }
+}
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// One token joins all 90 tables; 64 tokens take a page for every stream.
+void AppendOneToken(benchmark::State& state) {
+  const auto depth = static_cast<int>(state.range(0));
+  const Store store = MakeStore(depth);
+  Position next = depth + 1;
+  for (auto _ : state) {
+    if (!store.cache->Append(next++, 1).ok()) state.SkipWithError("append failed");
+    if (next == depth + 1 + 1024) {
+      state.PauseTiming();
+      store.cache->TruncateTo(depth + 1);
+      next = depth + 1;
+      state.ResumeTiming();
+    }
+  }
+}
+BENCHMARK(AppendOneToken)->Arg(1024)->Arg(8000)->Unit(benchmark::kMicrosecond);
+
+// A decode step under a budget: a token joins, and one row of each group goes. Timed: the removal.
+void RemoveOneRowOfEachGroup(benchmark::State& state) {
+  const auto num_rows = static_cast<int>(state.range(0));
+  const Store store = MakeStore(num_rows);
+  std::mt19937 random(2);
+  std::vector<uint32_t> removed(kGroups);
+  Position next = num_rows + 1;
+  for (auto _ : state) {
+    if (!store.cache->Append(next++, 1).ok()) state.SkipWithError("append failed");
+    for (uint32_t& index : removed) index = random() % static_cast<uint32_t>(num_rows + 1);
+    const auto start = std::chrono::steady_clock::now();
+    for (int group = 0; group < kGroups; ++group) {
+      store.cache->Remove(group, std::span(removed).subspan(static_cast<size_t>(group), 1));
+    }
+    state.SetIterationTime(SecondsSince(start));
+  }
+  if (store.cache->max_rows() != static_cast<size_t>(num_rows)) {
+    state.SkipWithError("the number of rows did not stay the same");
+  }
+}
+BENCHMARK(RemoveOneRowOfEachGroup)
+    ->Arg(1024)
+    ->Arg(8000)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
+
+// The views of one step.
+void ViewEveryStream(benchmark::State& state) {
+  const Store store = MakeStore(1024);
+  for (auto _ : state) {
+    size_t num_rows = 0;
+    for (int layer = 0; layer < kLayers; ++layer) {
+      for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
+        num_rows += store.cache->View(layer, kv_head).size();
+      }
+    }
+    benchmark::DoNotOptimize(num_rows);
+  }
+}
+BENCHMARK(ViewEveryStream)->Unit(benchmark::kMicrosecond);
+
+// 8,000 rows shrink to 1,000 in each of 90 groups.
+void RetainAnEighthOfEachGroup(benchmark::State& state) {
+  for (auto _ : state) {
+    const Store store = MakeStore(8000);
+    const auto start = std::chrono::steady_clock::now();
+    RetainAnEighth(store.cache.get(), 8000);
+    state.SetIterationTime(SecondsSince(start));
+    if (store.cache->max_rows() != 1000) state.SkipWithError("not 1,000 rows are left");
+  }
+}
+BENCHMARK(RetainAnEighthOfEachGroup)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+// After that, rows move out of sparse pages and pages out of sparse extents.
+void CompactAfterRetaining(benchmark::State& state) {
+  double cache_seconds = 0;
+  double arena_seconds = 0;
+  size_t cache_bytes = 0;
+  size_t arena_bytes = 0;
+  for (auto _ : state) {
+    const Store store = MakeStore(8000);
+    WriteRows(store.cache.get());
+    RetainAnEighth(store.cache.get(), 8000);
+    const auto start = std::chrono::steady_clock::now();
+    cache_bytes += store.cache->Compact(SIZE_MAX);
+    const double seconds = SecondsSince(start);
+    arena_bytes += store.arena->Compact(SIZE_MAX);
+    state.SetIterationTime(SecondsSince(start));
+    cache_seconds += seconds;
+    arena_seconds += SecondsSince(start) - seconds;
+    if (store.arena->stats().num_pages != kGroups * 16) state.SkipWithError("pages are left over");
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(cache_bytes + arena_bytes));
+  const auto iterations = static_cast<double>(state.iterations());
+  state.counters["cache_ms"] = cache_seconds * 1e3 / iterations;
+  state.counters["cache_mib"] = static_cast<double>(cache_bytes) / iterations / (1 << 20);
+  state.counters["arena_ms"] = arena_seconds * 1e3 / iterations;
+  state.counters["arena_mib"] = static_cast<double>(arena_bytes) / iterations / (1 << 20);
+}
+BENCHMARK(CompactAfterRetaining)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace ebb
