@@ -59,13 +59,13 @@ struct PlacementInput {
   int group = 0;
   int num_groups = 1;
   // Positions in the sequence, also after keys were rotated anew.
-  std::span<const Position> positions;  // [num_rows], ascending
-  std::span<const float> scores;        // [num_rows]; empty when the placement asks for none
-  std::span<const TokenKind> kinds;     // by position, [next_position]
-  Position first_generated = 0;         // position of the first generated token; next_position
-                                        // while there is none
-  Position next_position = 0;           // tokens so far
-  int64_t decode_steps = 0;             // decode steps so far, this one included
+  std::span<const Position> positions = {};  // [num_rows], ascending
+  std::span<const float> scores = {};        // [num_rows]; empty when the placement asks for none
+  std::span<const TokenKind> kinds = {};     // by position, [next_position]
+  Position first_generated = 0;              // position of the first generated token; next_position
+                                             // while there is none
+  Position next_position = 0;                // tokens so far
+  int64_t decode_steps = 0;                  // decode steps so far, this one included
   StepKind step_kind = StepKind::kDecode;
 };
 
@@ -142,13 +142,13 @@ struct Budget {
 // Everything that a user can say about a policy. Unset options take the policy's own defaults.
 struct PolicySpec {
   std::string name = "full";
-  std::map<std::string, std::string> params;  // --policy NAME:key=value,...
-  std::string scorer;                         // --scorer; empty: the policy's own
-  Budget budget;
-  std::optional<int> sinks;     // tokens
-  std::optional<int> window;    // tokens
-  std::optional<int> interval;  // decode steps
-  std::optional<Granularity> granularity;
+  std::map<std::string, std::string> params = {};  // --policy NAME:key=value,...
+  std::string scorer = {};                         // --scorer; empty: the policy's own
+  Budget budget = {};
+  std::optional<int> sinks = {};     // tokens
+  std::optional<int> window = {};    // tokens
+  std::optional<int> interval = {};  // decode steps
+  std::optional<Granularity> granularity = {};
   uint64_t seed = 0;
 };
 // "h2o:heavy=64,recent=64" into name and params.
@@ -157,8 +157,8 @@ struct PolicySpec {
 // What a policy may know of the cache that it is made for.
 struct PolicyContext {
   ModelShape shape;
-  size_t row_bytes = 0;     // bytes of one row (key and value) of one (layer, kv head)
-  int max_tokens = 0;       // the context that the session was opened with
+  size_t row_bytes = 0;  // bytes of one row (key and value) of one (layer, kv head)
+  int max_tokens = 0;    // the context that the session was opened with
 };
 
 struct PolicyInfo {

@@ -23,9 +23,9 @@ struct SignalNeeds {
   MassNeed mass = MassNeed::kNone;
   // Mass of prefill steps too. It needs a second pass over the keys there and is priced apart.
   bool mass_in_prefill = false;
-  int num_recent_queries = 0;      // the last n queries of every layer, after RoPE
-  std::vector<int> hidden_layers;  // blocks (from 0) whose output is wanted
-  bool keys = false;               // of the step's new tokens, after RoPE
+  int num_recent_queries = 0;           // the last n queries of every layer, after RoPE
+  std::vector<int> hidden_layers = {};  // blocks (from 0) whose output is wanted
+  bool keys = false;                    // of the step's new tokens, after RoPE
   bool keys_before_rope = false;
   bool values = false;
 
@@ -42,7 +42,7 @@ struct SignalNeeds {
 struct GroupSignals {
   // [num_mass_heads, num_rows]: kSummed 1 head; kPerKvHead, kPerQueryHead: the group's heads,
   // layer-major. Empty when mass was not asked for, or not in this kind of step.
-  std::span<const float> mass;
+  std::span<const float> mass = {};
   int num_mass_heads = 0;
   int num_rows = 0;      // rows of the group, the step's new ones included
   int num_new_rows = 0;  // at the end of the list
@@ -57,14 +57,15 @@ struct StepSignals {
   StepKind kind = StepKind::kDecode;
   Position first_position = 0;  // of the step's new tokens
   int num_tokens = 0;
-  std::vector<std::span<const float>> keys;              // by layer: [num_tokens, kv heads, head_dim]
-  std::vector<std::span<const float>> keys_before_rope;  // the same
-  std::vector<std::span<const float>> values;            // the same
-  // By layer: [num_recent, query heads, head_dim], oldest first; num_recent grows to what was asked.
-  std::vector<std::span<const float>> recent_queries;
+  std::vector<std::span<const float>> keys = {};  // by layer: [num_tokens, kv heads, head_dim]
+  std::vector<std::span<const float>> keys_before_rope = {};  // the same
+  std::vector<std::span<const float>> values = {};            // the same
+  // By layer: [num_recent, query heads, head_dim], oldest first; num_recent grows to what was
+  // asked.
+  std::vector<std::span<const float>> recent_queries = {};
   int num_recent = 0;
-  // In the order of SignalNeeds::hidden_layers: [num_tokens, embed_dim].
-  std::vector<std::span<const float>> hidden;
+  // In ascending order of the layers that anybody asked for: [num_tokens, embed_dim].
+  std::vector<std::span<const float>> hidden = {};
 };
 
 }  // namespace ebb

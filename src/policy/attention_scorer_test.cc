@@ -1,0 +1,140 @@
+#include <limits>
+#include <numeric>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/policy/scorers.h"
+
+namespace ebb {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatEq;
+using ::testing::Pointwise;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+const ModelShape kShape = {.num_layers = 2, .num_q_heads = 4, .num_kv_heads = 2};
+
+std::unique_ptr<Scorer> Make(Granularity granularity = Granularity::kToken) {
+  return MakeAttentionScorer({.shape = kShape, .granularity = granularity});
+}
+
+GroupSignals Signals(const std::vector<float>& mass, int num_mass_heads, int num_layers_counted) {
+  return {.mass = mass,
+          .num_mass_heads = num_mass_heads,
+          .num_rows = static_cast<int>(mass.size()) / num_mass_heads,
+          .num_new_rows = 1,
+          .num_layers_counted = num_layers_counted};
+}
+
+void AppendRows(Scorer* scorer, int group, Position first, int count) {
+  std::vector<Position> positions(count);
+  std::iota(positions.begin(), positions.end(), first);
+  scorer->Append(group, positions);
+}
+
+TEST(AttentionScorer, DeclaresSummedMassOfDecodeStepsOnly) {
+  const SignalNeeds needs = Make()->Needs();
+  EXPECT_EQ(needs.mass, MassNeed::kSummed);
+  EXPECT_FALSE(needs.mass_in_prefill);
+  EXPECT_EQ(needs.num_recent_queries, 0);
+  EXPECT_EQ(Make()->Name(), "attention");
+}
+
+// One event after another, with the scores of group 0 after it, computed by hand.
+struct Event {
+  enum class Kind { kAppend, kDecode, kPrefill, kRetain, kEndFirstPrefill } kind;
+  const char* name;
+  std::vector<float> mass;      // kDecode, kPrefill: [num_rows], summed over 2 layers x 4 heads
+  int num_layers_counted;       // of 2
+  std::vector<uint32_t> kept;   // kRetain
+  std::vector<float> expected;  // scores after the event
+};
+
+TEST(AttentionScorer, FollowsTheTrace) {
+  using enum Event::Kind;
+  const Event trace[] = {
+      {kAppend, "rows begin at 0", {}, 0, {}, {0}},
+      {kAppend, "another row", {}, 0, {}, {0, 0}},
+      {kPrefill, "prefill adds nothing", {5, 3}, 2, {}, {0, 0}},
+      {kEndFirstPrefill, "still nothing", {}, 0, {}, {0, 0}},
+      {kAppend, "the token of the first decode step", {}, 0, {}, {0, 0, 0}},
+      {kDecode, "mean over 8 heads", {4, 2, 2}, 2, {}, {.5f, .25f, .25f}},
+      {kDecode, "a layer with NaN left out: mean over 4", {2, 1, 1}, 1, {}, {1, .5f, .5f}},
+      {kDecode, "no layer is left", {0, 0, 0}, 0, {}, {1, .5f, .5f}},
+      {kDecode, "a NaN that slipped through counts as 0", {kNan, 8, 0}, 2, {}, {1, 1.5f, .5f}},
+      {kRetain, "the first row goes", {}, 0, {1, 2}, {1.5f, .5f}},
+      {kAppend, "a new row begins at 0", {}, 0, {}, {1.5f, .5f, 0}},
+      {kDecode, "scores go on", {8, 0, 16}, 2, {}, {2.5f, .5f, 2}},
+      {kRetain, "roll-back to the first row", {}, 0, {0}, {2.5f}},
+      {kPrefill, "a later user turn adds nothing", {8}, 2, {}, {2.5f}},
+  };
+  const std::unique_ptr<Scorer> scorer = Make();
+  Position next = 0;
+  for (const Event& event : trace) {
+    SCOPED_TRACE(event.name);
+    const StepSignals step = {.kind =
+                                  event.kind == kPrefill ? StepKind::kPrefill : StepKind::kDecode};
+    switch (event.kind) {
+      case kAppend:
+        AppendRows(scorer.get(), 0, next++, 1);
+        break;
+      case kDecode:
+      case kPrefill:
+        scorer->Observe(0, Signals(event.mass, 1, event.num_layers_counted), step);
+        break;
+      case kRetain:
+        scorer->Retain(0, event.kept);
+        break;
+      case kEndFirstPrefill:
+        scorer->EndFirstPrefill();
+        break;
+    }
+    EXPECT_THAT(scorer->Scores(0), Pointwise(FloatEq(), event.expected));
+  }
+}
+
+TEST(AttentionScorer, EndOfTheFirstPrefillZeroesWhatWasThere) {
+  const std::unique_ptr<Scorer> scorer = Make();
+  AppendRows(scorer.get(), 0, 0, 1);
+  scorer->Observe(0, Signals({8}, 1, 2), {});
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(1));
+  scorer->EndFirstPrefill();
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(0));
+}
+
+TEST(AttentionScorer, IsTheMeanOverTheHeadsOfItsGroup) {
+  struct Case {
+    Granularity granularity;
+    int group;
+    float expected;  // of a mass of 4
+  };
+  const Case cases[] = {{Granularity::kLayer, 1, 1.0f},  // 4 query heads
+                        {Granularity::kHead, 3, 2.0f}};  // 2 query heads
+  for (const Case& c : cases) {
+    const std::unique_ptr<Scorer> scorer = Make(c.granularity);
+    AppendRows(scorer.get(), c.group, 0, 1);
+    scorer->Observe(c.group, Signals({4}, 1, 1), {});
+    EXPECT_THAT(scorer->Scores(c.group), ElementsAre(c.expected));
+  }
+}
+
+TEST(AttentionScorer, LeavesLayersWithNanOutOfMassByHead) {
+  // [2 layers x 2 kv heads, 2 rows]; somebody else asked for mass per kv head.
+  const std::vector<float> good = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<float> one_bad = good;
+  one_bad[2] = kNan;
+  std::vector<float> all_bad = one_bad;
+  all_bad[7] = kNan;
+  const std::unique_ptr<Scorer> scorer = Make();
+  AppendRows(scorer.get(), 0, 0, 2);
+  scorer->Observe(0, Signals(good, 4, 2), {});
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(16 / 8.0f, 20 / 8.0f));
+  scorer->Observe(0, Signals(one_bad, 4, 1), {});
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(2 + 12 / 4.0f, 2.5f + 14 / 4.0f));
+  scorer->Observe(0, Signals(all_bad, 4, 0), {});
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(5, 6));
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,106 @@
+// Pure eviction under a budget, the baseline of "Not All Thoughts Need HBM" (2.2, 4.3) that
+// collapses. Every `interval` decode steps the lowest-scored unprotected rows go, until
+//   rows B:    at most B rows of the group are left, protected ones included;
+//   percent p: at most ceil(p/100 * N) unprotected rows are left, where N is the number of rows
+//              that ever became unprotected, those that are gone included.
+// The base of a percentage is thus everything generated so far, not what is still alive: taken of
+// the rows alive (Algorithm 1 to the letter) the evicted share would compound at each decision.
+//
+// Protected (3.2): all given tokens, the first `sinks` generated tokens, the newest `window`
+// tokens. They are never evicted; a budget in rows that cannot hold them is refused by Check().
+// Nothing goes in prefill. Between two decisions up to `interval` - 1 rows more than the budget
+// live.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/policy/placements.h"
+#include "src/policy/protection.h"
+#include "src/policy/selection.h"
+
+namespace ebb {
+namespace {
+
+// Of the paper: 3.2 and 3.3.
+constexpr int kDefaultSinks = 4;
+constexpr int kDefaultWindow = 128;
+constexpr int kDefaultInterval = 64;
+
+class BudgetPlacement final : public Placement {
+ public:
+  explicit BudgetPlacement(const PlacementOptions& options)
+      : budget_(options.budget),
+        budget_text_(options.budget_text),
+        sinks_(options.sinks.value_or(kDefaultSinks)),
+        window_(options.window.value_or(kDefaultWindow)),
+        interval_(options.interval.value_or(kDefaultInterval)) {}
+
+  // Only what can be known before the prompt is.
+  Status CheckOptions() const { return CheckProtected(0); }
+
+  std::string Name() const override {
+    return fmt::format("budget:{},sinks={},window={},interval={}", BudgetKeyValue(budget_), sinks_,
+                       window_, interval_);
+  }
+  bool NeedsScores() const override { return true; }
+  Status Check(const PlacementInput& input) const override {
+    return CheckProtected(CountGiven(input.kinds));
+  }
+
+  bool Due(const PlacementInput& input, size_t num_rows) const override {
+    if (input.step_kind == StepKind::kPrefill || !OnInterval(input, interval_)) return false;
+    return budget_.unit == Budget::Unit::kPercent || num_rows > RowsAllowed(budget_, 0);
+  }
+
+  void Place(const PlacementInput& input, std::vector<Move>* moves) override {
+    FindUnprotected(input.kinds, sinks_, window_, &ever_unprotected_);
+    FindRows(input.positions, ever_unprotected_, &candidates_);
+    size_t num_rows = input.positions.size();
+    size_t num_allowed = 0;
+    if (budget_.unit == Budget::Unit::kPercent) {
+      size_t num_ever = 0;
+      for (const PositionRange& range : ever_unprotected_) num_ever += range.end - range.begin;
+      num_rows = CountRows(candidates_);
+      num_allowed = RowsAllowed(budget_, num_ever);
+    } else {
+      num_allowed = RowsAllowed(budget_, 0);
+    }
+    if (num_rows <= num_allowed) return;
+    AppendEvictions(selection_.First(input.scores, candidates_, num_rows - num_allowed), moves);
+  }
+
+ private:
+  Status CheckProtected(int64_t num_given) const {
+    if (budget_.unit != Budget::Unit::kRows) return OkStatus();
+    const int64_t num_protected = num_given + sinks_ + window_;
+    if (budget_.value >= static_cast<double>(num_protected)) return OkStatus();
+    return InvalidArgument(
+        fmt::format("budget of {} is smaller than the {} protected rows ({}{} sinks + {} window)",
+                    budget_text_, num_protected,
+                    num_given > 0 ? fmt::format("prompt {} + ", num_given) : "", sinks_, window_));
+  }
+
+  const Budget budget_;
+  const std::string budget_text_;
+  const int sinks_;
+  const int window_;
+  const int interval_;
+  std::vector<PositionRange> ever_unprotected_;
+  std::vector<RowRange> candidates_;
+  RowSelection selection_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Placement>> MakeBudgetPlacement(const PlacementOptions& options) {
+  if (options.budget.unit == Budget::Unit::kNone) {
+    return InvalidArgument(fmt::format(
+        "policy \"{}\" needs a budget: --budget with rows (1024), percent (25%) or bytes (64MiB)",
+        options.policy));
+  }
+  auto placement = std::make_unique<BudgetPlacement>(options);
+  EBB_RETURN_IF_ERROR(placement->CheckOptions());
+  return std::unique_ptr<Placement>(std::move(placement));
+}
+
+}  // namespace ebb

@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/policy/placements.h"
+
+namespace ebb {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+constexpr Budget Rows(double n) { return {Budget::Unit::kRows, n}; }
+constexpr Budget Percent(double p) { return {Budget::Unit::kPercent, p}; }
+
+Result<std::unique_ptr<Placement>> TryMake(Budget budget, std::map<std::string, int> params,
+                                           std::optional<int> interval = std::nullopt) {
+  return MakeHeavyRecentPlacement({.policy = "h2o",
+                                   .budget_text = FormatBudget(budget),
+                                   .budget = budget,
+                                   .interval = interval,
+                                   .params = std::move(params)});
+}
+
+std::vector<uint32_t> Place(Placement* placement, const std::vector<float>& scores,
+                            Position next_position) {
+  std::vector<Position> positions(scores.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  std::vector<Move> moves;
+  placement->Place({.positions = positions, .scores = scores, .next_position = next_position},
+                   &moves);
+  std::vector<uint32_t> evicted;
+  for (const Move& move : moves) {
+    EXPECT_EQ(move.to, Tier::kT3);
+    evicted.push_back(move.row);
+  }
+  return evicted;
+}
+
+struct Case {
+  const char* name;
+  Budget budget;
+  std::map<std::string, int> params;
+  Position num_tokens;
+  std::vector<float> scores;
+  std::vector<uint32_t> evicted;
+};
+
+TEST(HeavyRecentPlacement, FollowsTheTable) {
+  const std::map<std::string, int> two_three = {{"heavy", 2}, {"recent", 3}};
+  const Case cases[] = {
+      {"up to the budget all stay", {}, two_three, 5, {1, 2, 3, 4, 5}, {}},
+      {"one over: the lowest but the recent goes", {}, two_three, 6, {5, 1, 4, 0, 0, 0}, {1}},
+      {"the prompt is not protected", {}, two_three, 6, {0, 1, 4, 0, 0, 0}, {0}},
+      {"of equal scores the lower position stays", {}, two_three, 6, {1, 1, 1, 0, 0, 0}, {2}},
+      {"a chunk over: many go at once",
+       {},
+       two_three,
+       9,
+       {5, 1, 4, 9, 2, 3, 0, 0, 0},
+       {1, 2, 4, 5}},
+      {"without heavy rows it is a window",
+       {},
+       {{"heavy", 0}, {"recent", 2}},
+       4,
+       {9, 9, 0, 0},
+       {0, 1}},
+      {"without recent rows only the score counts",
+       {},
+       {{"heavy", 2}, {"recent", 0}},
+       4,
+       {3, 2, 1, 9},
+       {1, 2}},
+      {"a budget splits evenly", Rows(4), {}, 6, {1, 2, 3, 4, 0, 0}, {0, 1}},
+      {"the odd row is a recent one", Rows(3), {}, 4, {1, 2, 0, 0}, {0}},
+      {"one row is the newest", Rows(1), {}, 3, {9, 9, 0}, {0, 1}},
+      {"heavy given, the rest is recent", Rows(4), {{"heavy", 1}}, 6, {1, 2, 3, 0, 0, 0}, {0, 1}},
+      {"recent given, the rest is heavy", Rows(4), {{"recent", 1}}, 6, {1, 2, 3, 4, 5, 0}, {0, 1}},
+      {"50 % of all tokens so far", Percent(50), {}, 8, {1, 2, 3, 4, 0, 0}, {0, 1}},
+      {"50 % of more tokens", Percent(50), {}, 12, {1, 2, 3, 4, 0, 0}, {}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    auto made = TryMake(c.budget, c.params);
+    ASSERT_TRUE(made.ok()) << made.status().ToString();
+    EXPECT_THAT(Place(made->get(), c.scores, c.num_tokens), ElementsAreArray(c.evicted));
+  }
+}
+
+TEST(HeavyRecentPlacement, AgreesWithSortingEverything) {
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 1000; ++trial) {
+    const int heavy = random() % 20;
+    const int recent = 1 + random() % 20;
+    std::vector<float> scores(random() % 100);
+    for (float& score : scores) score = static_cast<float>(random() % 30);
+    std::vector<uint32_t> expected;
+    if (scores.size() > static_cast<size_t>(heavy + recent)) {
+      std::vector<uint32_t> others(scores.size() - recent);
+      std::iota(others.begin(), others.end(), 0);
+      std::stable_sort(others.begin(), others.end(),
+                       [&](uint32_t a, uint32_t b) { return scores[a] > scores[b]; });
+      expected.assign(others.begin() + heavy, others.end());
+      std::sort(expected.begin(), expected.end());
+    }
+    auto placement = *TryMake({}, {{"heavy", heavy}, {"recent", recent}});
+    ASSERT_THAT(Place(placement.get(), scores, 0), ElementsAreArray(expected));
+  }
+}
+
+TEST(HeavyRecentPlacement, IsDueWhenOverBudgetInPrefillAndOnTheInterval) {
+  struct DueCase {
+    int interval;
+    StepKind kind;
+    int64_t decode_steps;
+    size_t num_rows;
+    bool due;
+  };
+  const DueCase cases[] = {
+      {1, StepKind::kDecode, 7, 6, true},  {1, StepKind::kDecode, 7, 5, false},
+      {1, StepKind::kPrefill, 0, 6, true}, {1, StepKind::kPrefill, 0, 5, false},
+      {4, StepKind::kDecode, 7, 6, false}, {4, StepKind::kDecode, 8, 6, true},
+      {4, StepKind::kPrefill, 7, 6, true},
+  };
+  for (const DueCase& c : cases) {
+    const auto placement = *TryMake({}, {{"heavy", 2}, {"recent", 3}}, c.interval);
+    EXPECT_EQ(placement->Due({.decode_steps = c.decode_steps, .step_kind = c.kind}, c.num_rows),
+              c.due);
+  }
+}
+
+TEST(HeavyRecentPlacement, DefaultsAreThoseOfThePublishedCode) {
+  EXPECT_EQ((*TryMake({}, {}))->Name(), "heavy_recent:heavy=4,recent=512,interval=1");
+  EXPECT_EQ((*TryMake({}, {{"heavy", 64}}, 5))->Name(),
+            "heavy_recent:heavy=64,recent=512,interval=5");
+  EXPECT_EQ((*TryMake(Rows(1024), {}))->Name(), "heavy_recent:heavy=512,recent=512,interval=1");
+  EXPECT_EQ((*TryMake(Percent(20), {}))->Name(), "heavy_recent:percent=20,interval=1");
+  EXPECT_TRUE((*TryMake({}, {}))->NeedsScores());
+}
+
+TEST(HeavyRecentPlacement, RefusesSplitsThatAreNotTheBudget) {
+  struct Refusal {
+    Budget budget;
+    std::map<std::string, int> params;
+    const char* message;
+  };
+  const Refusal cases[] = {
+      {Rows(10),
+       {{"heavy", 4}, {"recent", 5}},
+       "policy \"h2o\": heavy and recent make 9 rows, the budget is 10 rows"},
+      {Rows(10),
+       {{"heavy", 11}},
+       "policy \"h2o\": heavy and recent make 11 rows, the budget is 10 rows"},
+      {Rows(10),
+       {{"recent", 11}},
+       "policy \"h2o\": heavy and recent make 11 rows, the budget is 10 rows"},
+      {Percent(10),
+       {{"recent", 11}},
+       "policy \"h2o\": a budget in percent splits evenly, heavy= and recent= do not apply"},
+      {{}, {{"heavy", 0}, {"recent", 0}}, "policy \"h2o\": heavy=0,recent=0 keeps no row"},
+  };
+  for (const Refusal& c : cases) {
+    const Status status = TryMake(c.budget, c.params).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), c.message);
+  }
+  EXPECT_TRUE(TryMake(Rows(10), {{"heavy", 4}, {"recent", 6}}).ok());
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,52 @@
+// Makers of the built-in placements; each stands in the file of its name, with its rule and source.
+#ifndef EBB_POLICY_PLACEMENTS_H_
+#define EBB_POLICY_PLACEMENTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/policy.h"
+#include "ebb/status.h"
+
+namespace ebb {
+
+// What the user said, as far as it applies to the policy: the table says which options do.
+struct PlacementOptions {
+  std::string_view policy = {};      // for messages
+  std::string budget_text = {};      // for messages: "64 rows", "65536 bytes (64 rows)"
+  Budget budget = {};                // kNone, kRows or kPercent
+  std::optional<int> sinks = {};     // tokens
+  std::optional<int> window = {};    // tokens
+  std::optional<int> interval = {};  // decode steps
+  std::map<std::string, int> params = {};
+};
+
+using PlacementFactory = Result<std::unique_ptr<Placement>> (*)(const PlacementOptions&);
+
+Result<std::unique_ptr<Placement>> MakeBudgetPlacement(const PlacementOptions& options);
+Result<std::unique_ptr<Placement>> MakeHeavyRecentPlacement(const PlacementOptions& options);
+Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options);
+// Null: nothing ever moves.
+Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions& options);
+
+// The rows that may stay of `base` rows: the budget's rows, or its percent of the base, rounded up
+// (so that the evicted share is rounded down, as in Algorithm 1 of "Not All Thoughts Need HBM").
+// REQUIRES: kRows or kPercent.
+[[nodiscard]] size_t RowsAllowed(const Budget& budget, size_t base);
+// "rows=64", "percent=25": for names.
+[[nodiscard]] std::string BudgetKeyValue(const Budget& budget);
+// Whether a decision falls on this step: on each prefill chunk, on each `interval`-th decode step.
+[[nodiscard]] bool OnInterval(const PlacementInput& input, int interval);
+
+void AppendEvictions(std::span<const uint32_t> rows, std::vector<Move>* moves);
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_PLACEMENTS_H_

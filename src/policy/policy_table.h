@@ -1,0 +1,38 @@
+// The tables of built-in policies and scorers. Every other word about them is read from here.
+#ifndef EBB_POLICY_POLICY_TABLE_H_
+#define EBB_POLICY_POLICY_TABLE_H_
+
+#include <span>
+
+#include "ebb/policy.h"
+#include "src/policy/placements.h"
+#include "src/policy/scorers.h"
+
+namespace ebb {
+
+// Options that not every policy takes. --scorer and --granularity go with all of them.
+enum PolicyOption : unsigned {
+  kNoOption = 0,
+  kBudgetOption = 1,
+  kSinksOption = 2,
+  kWindowOption = 4,
+  kIntervalOption = 8,
+};
+
+struct PolicyRow {
+  PolicyInfo info;
+  unsigned options;  // of PolicyOption
+  PlacementFactory make_placement;
+};
+
+struct ScorerRow {
+  ScorerInfo info;
+  ScorerFactory make;
+};
+
+[[nodiscard]] std::span<const PolicyRow> PolicyTable();
+[[nodiscard]] std::span<const ScorerRow> ScorerTable();
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_POLICY_TABLE_H_

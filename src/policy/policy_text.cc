@@ -1,0 +1,92 @@
+// What a user writes about policies, read and written: no meaning here, that is MakePolicy's.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "ebb/policy.h"
+
+namespace ebb {
+namespace {
+
+Status NotABudget(std::string_view text, std::string_view why) {
+  return InvalidArgument(fmt::format(
+      "budget \"{}\": {}; write rows (1024), percent (25%) or bytes (64MiB)", text, why));
+}
+
+// All of the text, or nothing.
+template <typename T>
+bool ParseNumber(std::string_view text, T* number) {
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, *number);
+  return error == std::errc() && rest == end;
+}
+
+}  // namespace
+
+Result<Budget> ParseBudget(std::string_view text) {
+  if (text.ends_with('%')) {
+    double percent = 0;
+    if (!ParseNumber(text.substr(0, text.size() - 1), &percent)) {
+      return NotABudget(text, "not a number");
+    }
+    if (!(percent > 0 && percent <= 100)) return NotABudget(text, "not above 0% and up to 100%");
+    return Budget{Budget::Unit::kPercent, percent};
+  }
+  if (text.find_first_not_of("0123456789") == std::string_view::npos) {
+    int32_t rows = 0;
+    if (!ParseNumber(text, &rows)) return NotABudget(text, "not a number of rows");
+    if (rows == 0) return NotABudget(text, "it must be above 0");
+    return Budget{Budget::Unit::kRows, static_cast<double>(rows)};
+  }
+  const Result<uint64_t> bytes = ParseBytes(text);
+  if (!bytes.ok()) return NotABudget(text, "not an amount");
+  return Budget{Budget::Unit::kBytes, static_cast<double>(*bytes)};
+}
+
+std::string FormatBudget(const Budget& budget) {
+  switch (budget.unit) {
+    case Budget::Unit::kNone:
+      return "none";
+    case Budget::Unit::kRows:
+      return fmt::format("{} rows", budget.value);
+    case Budget::Unit::kPercent:
+      return fmt::format("{}%", budget.value);
+    case Budget::Unit::kBytes:
+      return fmt::format("{:.0f} bytes", budget.value);
+  }
+  return "unknown";
+}
+
+Status ParsePolicy(std::string_view text, PolicySpec* spec) {
+  const size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  const auto malformed = [&](std::string_view why) {
+    return InvalidArgument(
+        fmt::format("policy \"{}\": {}; write NAME or NAME:key=value,key=value", text, why));
+  };
+  if (name.empty()) return malformed("it has no name");
+  std::map<std::string, std::string> params;
+  if (colon != std::string_view::npos) {
+    std::string_view rest = text.substr(colon + 1);
+    for (bool more = true; more;) {
+      const size_t comma = rest.find(',');
+      more = comma != std::string_view::npos;
+      const std::string_view param = rest.substr(0, comma);
+      rest = more ? rest.substr(comma + 1) : std::string_view();
+      const size_t equals = param.find('=');
+      if (equals == std::string_view::npos || equals == 0 || equals + 1 == param.size()) {
+        return malformed(fmt::format("\"{}\" is not key=value", param));
+      }
+      const std::string key(param.substr(0, equals));
+      if (!params.emplace(key, param.substr(equals + 1)).second) {
+        return malformed(fmt::format("\"{}\" is given twice", key));
+      }
+    }
+  }
+  spec->name = name;
+  spec->params = std::move(params);
+  return OkStatus();
+}
+
+}  // namespace ebb

@@ -1,0 +1,51 @@
+// The control: a uniform number in [0, 1) per row, fixed by (seed, group, position) alone, so that
+// neither the order of the steps nor a roll-back changes it.
+#include <fmt/format.h>
+
+#include "src/policy/row_scores.h"
+#include "src/policy/scorers.h"
+
+namespace ebb {
+namespace {
+
+// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+class RandomScorer final : public Scorer {
+ public:
+  explicit RandomScorer(const ScorerContext& context)
+      : seed_(context.seed), scores_(context.NumGroups()) {}
+
+  std::string Name() const override { return fmt::format("random:seed={}", seed_); }
+  SignalNeeds Needs() const override { return {}; }
+
+  void Append(int group, std::span<const Position> positions) override {
+    const uint64_t group_seed = Mix(Mix(seed_) ^ static_cast<uint64_t>(group));
+    const std::span<float> scores = scores_.Append(group, positions.size());
+    for (size_t i = 0; i < positions.size(); ++i) {
+      const uint64_t bits = Mix(group_seed ^ static_cast<uint64_t>(positions[i]));
+      scores[i] = static_cast<float>(bits >> 40) * 0x1p-24f;  // 24 bits: every one is a float
+    }
+  }
+
+  void Observe(int, const GroupSignals&, const StepSignals&) override {}
+  void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
+  std::span<const float> Scores(int group) override { return scores_[group]; }
+
+ private:
+  const uint64_t seed_;
+  RowScores scores_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> MakeRandomScorer(const ScorerContext& context) {
+  return std::make_unique<RandomScorer>(context);
+}
+
+}  // namespace ebb

@@ -1,0 +1,35 @@
+// One float per row and group, kept in step with the rows: what most scorers are made of.
+#ifndef EBB_POLICY_ROW_SCORES_H_
+#define EBB_POLICY_ROW_SCORES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ebb {
+
+class RowScores {
+ public:
+  explicit RowScores(int num_groups);
+
+  // Adds rows of score 0 to the end of the group and returns them, for the caller to fill.
+  std::span<float> Append(int group, size_t num_rows);
+  // Only the rows at these ascending indices survive.
+  void Retain(int group, std::span<const uint32_t> kept);
+  void SetAllToZero();
+  [[nodiscard]] std::span<float> operator[](int group);
+
+ private:
+  std::vector<std::vector<float>> groups_;  // [num_groups][num_rows]
+};
+
+// scores[i] += weight * mass[i]; mass that is not finite counts as 0, so that scores stay finite.
+// REQUIRES: as many of one as of the other.
+void AddMass(std::span<const float> mass, float weight, std::span<float> scores);
+// Whether no number is infinite or NaN.
+[[nodiscard]] bool AllFinite(std::span<const float> numbers);
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_ROW_SCORES_H_

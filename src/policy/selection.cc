@@ -1,0 +1,92 @@
+#include "src/policy/selection.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+namespace ebb {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The minimum of a block is kept in independent lanes, since one chain of comparisons would wait
+// for each of them.
+constexpr size_t kBlock = 128;  // rows
+constexpr size_t kLanes = 16;
+
+float Key(float score) { return score == score ? score : kInfinity; }
+
+// A NaN never is the smaller one here, which is what Key() says too.
+float Smaller(float a, float b) { return a < b ? a : b; }
+
+float Minimum(std::span<const float> scores) {
+  float lanes[kLanes];
+  std::fill(lanes, lanes + kLanes, kInfinity);
+  size_t i = 0;
+  for (; i + kLanes <= scores.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = Smaller(scores[i + lane], lanes[lane]);
+    }
+  }
+  for (; i < scores.size(); ++i) lanes[i % kLanes] = Smaller(scores[i], lanes[i % kLanes]);
+  return *std::min_element(lanes, lanes + kLanes);
+}
+
+// The row that goes first. A policy that is one row over its budget in each of 90 groups at every
+// step asks for just this, so it is one pass: the minimum of each block, then one block once more.
+uint32_t FirstRow(std::span<const float> scores, std::span<const RowRange> candidates) {
+  float best = kInfinity;
+  RowRange best_block;
+  for (const RowRange& range : candidates) {
+    for (size_t begin = range.begin; begin < range.end; begin += kBlock) {
+      const RowRange block = {begin, std::min(begin + kBlock, range.end)};
+      const float minimum = Minimum(scores.subspan(block.begin, block.end - block.begin));
+      if (minimum <= best) {  // of equal scores the last
+        best = minimum;
+        best_block = block;
+      }
+    }
+  }
+  for (size_t i = best_block.end; i-- > best_block.begin;) {
+    if (Key(scores[i]) == best) return static_cast<uint32_t>(i);
+  }
+  assert(false && "the block that held the minimum holds it");
+  return 0;
+}
+
+}  // namespace
+
+size_t CountRows(std::span<const RowRange> ranges) {
+  size_t num_rows = 0;
+  for (const RowRange& range : ranges) num_rows += range.end - range.begin;
+  return num_rows;
+}
+
+std::span<const uint32_t> RowSelection::First(std::span<const float> scores,
+                                              std::span<const RowRange> candidates, size_t count) {
+  rows_.clear();
+  const size_t num_candidates = CountRows(candidates);
+  count = std::min(count, num_candidates);
+  if (count == 0) return {};
+  if (count == 1) {
+    rows_.push_back(FirstRow(scores, candidates));
+    return rows_;
+  }
+  rows_.reserve(num_candidates);
+  for (const RowRange& range : candidates) {
+    for (size_t i = range.begin; i < range.end; ++i) rows_.push_back(static_cast<uint32_t>(i));
+  }
+  if (count < num_candidates) {
+    const auto goes_before = [&](uint32_t a, uint32_t b) {
+      const float key_a = Key(scores[a]);
+      const float key_b = Key(scores[b]);
+      return key_a != key_b ? key_a < key_b : a > b;
+    };
+    std::nth_element(rows_.begin(), rows_.begin() + count, rows_.end(), goes_before);
+    rows_.resize(count);
+    std::sort(rows_.begin(), rows_.end());
+  }
+  return rows_;
+}
+
+}  // namespace ebb

@@ -1,0 +1,40 @@
+// Choosing the rows that go: the one place where scores are compared, hence where ties are broken.
+//
+// The order of going: the lower score first; of equal scores the higher position first, so that
+// the row at the lower position stays. A NaN counts as the highest score: what cannot be judged
+// stays longest.
+#ifndef EBB_POLICY_SELECTION_H_
+#define EBB_POLICY_SELECTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ebb {
+
+// Rows begin, begin + 1, ... end - 1 of a group.
+struct RowRange {
+  size_t begin = 0;
+  size_t end = 0;
+  bool operator==(const RowRange&) const = default;
+};
+
+[[nodiscard]] size_t CountRows(std::span<const RowRange> ranges);
+
+// Keeps its work space from one call to the next. One thread at a time.
+class RowSelection {
+ public:
+  // The `count` rows of the candidates that go first, ascending; all of them when there are fewer.
+  // The span lives until the next call. REQUIRES: ascending ranges apart from each other, inside
+  // `scores`.
+  std::span<const uint32_t> First(std::span<const float> scores,
+                                  std::span<const RowRange> candidates, size_t count);
+
+ private:
+  std::vector<uint32_t> rows_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_SELECTION_H_

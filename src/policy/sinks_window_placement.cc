@@ -1,0 +1,95 @@
+// StreamingLLM (Xiao et al., 2023, as in its published code): the first `sinks` positions of the
+// sequence and the newest `window` rows stay, everything between goes, after each step and after
+// each prefill chunk. Positions are as they were; keys are not rotated anew here.
+//
+// A budget B is sinks + window. A percentage is of the tokens after the sinks, rounded up. Without
+// a budget sinks is 4 and window 512, the defaults of the published code. An interval above 1 makes
+// the decisions lag.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/policy/placements.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kDefaultSinks = 4;
+constexpr int kDefaultWindow = 512;
+
+class SinksWindowPlacement final : public Placement {
+ public:
+  // `window` holds unless the budget is a percentage.
+  SinksWindowPlacement(const Budget& budget, int sinks, size_t window, int interval)
+      : budget_(budget), sinks_(sinks), window_(window), interval_(interval) {}
+
+  std::string Name() const override {
+    const std::string window = budget_.unit == Budget::Unit::kPercent
+                                   ? BudgetKeyValue(budget_)
+                                   : fmt::format("window={}", window_);
+    return fmt::format("sinks_window:sinks={},{},interval={}", sinks_, window, interval_);
+  }
+  bool NeedsScores() const override { return false; }
+
+  bool Due(const PlacementInput& input, size_t num_rows) const override {
+    return num_rows > sinks_ + WindowAt(input.next_position) && OnInterval(input, interval_);
+  }
+
+  void Place(const PlacementInput& input, std::vector<Move>* moves) override {
+    const std::span<const Position> positions = input.positions;
+    const auto first = std::lower_bound(positions.begin(), positions.end(), sinks_);
+    const size_t window = WindowAt(input.next_position);
+    for (size_t row = first - positions.begin(); row + window < positions.size(); ++row) {
+      moves->push_back({.row = static_cast<uint32_t>(row), .to = Tier::kT3});
+    }
+  }
+
+ private:
+  size_t WindowAt(Position num_tokens) const {
+    if (budget_.unit != Budget::Unit::kPercent) return window_;
+    return RowsAllowed(budget_, std::max(0, num_tokens - sinks_));
+  }
+
+  const Budget budget_;
+  const int sinks_;
+  const size_t window_;
+  const int interval_;
+};
+
+Result<size_t> WindowOf(const PlacementOptions& options, int sinks) {
+  if (options.budget.unit == Budget::Unit::kNone) {
+    return static_cast<size_t>(options.window.value_or(kDefaultWindow));
+  }
+  if (options.budget.unit == Budget::Unit::kPercent) {
+    if (!options.window) return size_t{0};
+    return InvalidArgument(
+        fmt::format("policy \"{}\": a budget in percent sets the window, --window does not apply",
+                    options.policy));
+  }
+  const int64_t window = static_cast<int64_t>(RowsAllowed(options.budget, 0)) - sinks;
+  if (window < 1) {
+    return InvalidArgument(fmt::format("budget of {} has no room for a window after {} sinks",
+                                       options.budget_text, sinks));
+  }
+  if (options.window && *options.window != window) {
+    return InvalidArgument(fmt::format(
+        "policy \"{}\": {} sinks and a window of {} are not the budget of {}; leave one out",
+        options.policy, sinks, *options.window, options.budget_text));
+  }
+  return static_cast<size_t>(window);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options) {
+  const int sinks = options.sinks.value_or(kDefaultSinks);
+  EBB_ASSIGN_OR_RETURN(const size_t window, WindowOf(options, sinks));
+  if (window == 0 && options.budget.unit != Budget::Unit::kPercent) {
+    return InvalidArgument(
+        fmt::format("policy \"{}\": a window of 0 tokens hides the text", options.policy));
+  }
+  return std::unique_ptr<Placement>(std::make_unique<SinksWindowPlacement>(
+      options.budget, sinks, window, options.interval.value_or(1)));
+}
+
+}  // namespace ebb

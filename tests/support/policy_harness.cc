@@ -1,0 +1,217 @@
+#include "tests/support/policy_harness.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace ebb {
+namespace {
+
+uint64_t Hash(uint64_t x) {
+  x = (x ^ (x >> 31)) * 0x9fb21c651e98df25;
+  x = (x ^ (x >> 28)) * 0x9fb21c651e98df25;
+  return x ^ (x >> 32);
+}
+
+}  // namespace
+
+MadeUpSignals::MadeUpSignals(const ModelShape& shape, Granularity granularity,
+                             const SignalNeeds& needs, uint64_t seed, Fault fault)
+    : shape_(shape), granularity_(granularity), needs_(needs), seed_(seed), fault_(fault) {}
+
+float MadeUpSignals::Uniform(uint64_t a, uint64_t b) const {
+  const uint64_t hash = Hash(Hash(Hash(seed_ + 1) ^ (num_steps_ << 32) ^ a) ^ b);
+  return static_cast<float>(hash >> 40) * 0x1p-24f;
+}
+
+void MadeUpSignals::Fill(size_t num_arrays, size_t length, uint64_t salt,
+                         std::vector<std::vector<float>>* data,
+                         std::vector<std::span<const float>>* spans) {
+  data->assign(num_arrays, std::vector<float>(length));
+  spans->clear();
+  for (size_t i = 0; i < num_arrays; ++i) {
+    for (size_t j = 0; j < length; ++j) (*data)[i][j] = Uniform(salt + i, j) - 0.5f;
+    spans->push_back((*data)[i]);
+  }
+}
+
+const StepSignals& MadeUpSignals::Step(StepKind kind, Position first, int num_tokens) {
+  ++num_steps_;
+  step_ = {};
+  step_.kind = kind;
+  step_.first_position = first;
+  step_.num_tokens = num_tokens;
+  const size_t layers = shape_.num_layers;
+  const size_t kv_size = size_t(num_tokens) * shape_.num_kv_heads * shape_.head_dim;
+  if (needs_.keys) Fill(layers, kv_size, 1000, &keys_, &step_.keys);
+  if (needs_.keys_before_rope) {
+    Fill(layers, kv_size, 2000, &keys_before_rope_, &step_.keys_before_rope);
+  }
+  if (needs_.values) Fill(layers, kv_size, 3000, &values_, &step_.values);
+  if (needs_.num_recent_queries > 0) {
+    step_.num_recent = std::min(needs_.num_recent_queries, first + num_tokens);
+    Fill(layers, size_t(step_.num_recent) * shape_.num_q_heads * shape_.head_dim, 4000, &queries_,
+         &step_.recent_queries);
+  }
+  if (!needs_.hidden_layers.empty()) {
+    Fill(needs_.hidden_layers.size(), size_t(num_tokens) * shape_.embed_dim, 5000, &hidden_,
+         &step_.hidden);
+  }
+  return step_;
+}
+
+GroupSignals MadeUpSignals::Group(int group, std::span<const Position> positions) {
+  const int num_rows = static_cast<int>(positions.size());
+  GroupSignals signals = {.num_rows = num_rows, .num_new_rows = step_.num_tokens};
+  const bool shown = step_.kind == StepKind::kDecode || needs_.mass_in_prefill;
+  if (needs_.mass == MassNeed::kNone || !shown) return signals;
+
+  const bool all_layers = granularity_ == Granularity::kToken;
+  const bool one_head = granularity_ == Granularity::kHead;
+  const int num_layers = all_layers ? shape_.num_layers : 1;
+  const int first_layer = all_layers ? 0 : one_head ? group / shape_.num_kv_heads : group;
+  const int num_kv_heads = one_head ? 1 : shape_.num_kv_heads;
+  const int first_kv_head = one_head ? group % shape_.num_kv_heads : 0;
+  const int ratio = shape_.QueryHeadsPerKvHead();
+  const int heads_per_layer = needs_.mass == MassNeed::kSummed      ? 0
+                              : needs_.mass == MassNeed::kPerKvHead ? num_kv_heads
+                                                                    : num_kv_heads * ratio;
+  signals.num_mass_heads = std::max(1, heads_per_layer * num_layers);
+  mass_.assign(size_t(signals.num_mass_heads) * num_rows, 0.0f);
+  for (int l = 0; l < num_layers; ++l) {
+    const int layer = first_layer + l;
+    const bool nan_layer = fault_ == Fault::kNanLayers && Uniform(77, layer) < 0.3f;
+    signals.num_layers_counted += nan_layer ? 0 : 1;
+    if (nan_layer && needs_.mass == MassNeed::kSummed) continue;
+    for (int q = 0; q < num_kv_heads * ratio; ++q) {
+      const int head = first_kv_head * ratio + q;
+      const int mass_head = needs_.mass == MassNeed::kSummed      ? 0
+                            : needs_.mass == MassNeed::kPerKvHead ? l * num_kv_heads + q / ratio
+                                                                  : l * num_kv_heads * ratio + q;
+      float* mass = &mass_[size_t(mass_head) * num_rows];
+      for (int i = 0; i < num_rows; ++i) {
+        const float u = Uniform(uint64_t(layer) * 1000 + head + 1, positions[i]);
+        mass[i] += nan_layer ? std::numeric_limits<float>::quiet_NaN() : u * u * u;
+      }
+    }
+  }
+  if (fault_ == Fault::kNanMass) {
+    for (size_t i = 0; i < mass_.size(); ++i) {
+      const float u = Uniform(88 + group, i);
+      if (u < 0.2f) mass_[i] = std::numeric_limits<float>::quiet_NaN();
+      if (u > 0.9f) mass_[i] = std::numeric_limits<float>::infinity();
+    }
+  }
+  signals.mass = mass_;
+  return signals;
+}
+
+PolicyHarness::PolicyHarness(Policy policy, const HarnessOptions& options)
+    : options_(options),
+      policy_(std::move(policy)),
+      needs_(policy_.selector ? Union(policy_.scorer->Needs(), policy_.selector->Needs())
+                              : policy_.scorer->Needs()),
+      signals_(options.shape, policy_.granularity, needs_, options.signal_seed, options.fault),
+      groups_(options.shape.NumGroups(policy_.granularity)) {}
+
+Status PolicyHarness::Prefill(int num_tokens) { return Step(StepKind::kPrefill, num_tokens); }
+
+Status PolicyHarness::Decode(int num_steps) {
+  for (int i = 0; i < num_steps; ++i) EBB_RETURN_IF_ERROR(Step(StepKind::kDecode, 1));
+  return OkStatus();
+}
+
+Status PolicyHarness::Step(StepKind kind, int num_tokens) {
+  const Position first = static_cast<Position>(kinds_.size());
+  std::vector<Position> appended(num_tokens);
+  for (int i = 0; i < num_tokens; ++i) appended[i] = first + i;
+  step_kind_ = kind;
+  num_decode_steps_ += kind == StepKind::kDecode ? 1 : 0;
+  kinds_.insert(kinds_.end(), num_tokens,
+                kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven);
+  for (int group = 0; group < num_groups(); ++group) {
+    groups_[group].insert(groups_[group].end(), appended.begin(), appended.end());
+    policy_.scorer->Append(group, appended);
+    if (policy_.selector) policy_.selector->Append(group, appended);
+  }
+  const StepSignals& step = signals_.Step(kind, first, num_tokens);
+  for (int group = 0; group < num_groups() && !needs_.Empty(); ++group) {
+    const GroupSignals signals = signals_.Group(group, groups_[group]);
+    if (!policy_.scorer->Needs().Empty()) policy_.scorer->Observe(group, signals, step);
+    if (policy_.selector) policy_.selector->Observe(group, signals, step);
+  }
+  if (kind == StepKind::kPrefill && num_steps_ == 0) policy_.scorer->EndFirstPrefill();
+  if (kind == StepKind::kPrefill && policy_.placement) {
+    EBB_RETURN_IF_ERROR(policy_.placement->Check(Input(0)));
+  }
+  for (int group = 0; group < num_groups() && policy_.placement; ++group) {
+    EBB_RETURN_IF_ERROR(Place(group));
+  }
+  ++num_steps_;
+  return OkStatus();
+}
+
+PlacementInput PolicyHarness::Input(int group) {
+  const auto generated = std::find(kinds_.begin(), kinds_.end(), TokenKind::kGenerated);
+  PlacementInput input = {.group = group,
+                          .num_groups = num_groups(),
+                          .positions = groups_[group],
+                          .kinds = kinds_,
+                          .first_generated = static_cast<Position>(generated - kinds_.begin()),
+                          .next_position = static_cast<Position>(kinds_.size()),
+                          .decode_steps = num_decode_steps_,
+                          .step_kind = step_kind_};
+  if (policy_.placement && policy_.placement->NeedsScores()) input.scores = Scores(group);
+  return input;
+}
+
+Status PolicyHarness::Place(int group) {
+  const PlacementInput input = Input(group);
+  if (!policy_.placement->Due(input, groups_[group].size())) return OkStatus();
+  std::vector<Move> moves;
+  policy_.placement->Place(input, &moves);
+  std::vector<uint32_t> kept;
+  auto move = moves.begin();
+  for (uint32_t row = 0; row < groups_[group].size(); ++row) {
+    if (move == moves.end() || move->row != row) {
+      kept.push_back(row);
+    } else if ((move++)->to == Tier::kT3) {
+      evictions_.push_back({num_steps_, group, groups_[group][row]});
+    } else {
+      kept.push_back(row);
+    }
+  }
+  if (move != moves.end()) {
+    return Internal("moves are not ascending, name a row twice or one that the group has not");
+  }
+  if (kept.size() < groups_[group].size()) Retain(group, kept);
+  return OkStatus();
+}
+
+void PolicyHarness::Retain(int group, std::span<const uint32_t> kept) {
+  policy_.scorer->Retain(group, kept);
+  if (policy_.selector) policy_.selector->Retain(group, kept);
+  std::vector<Position> positions;
+  for (const uint32_t row : kept) positions.push_back(groups_[group][row]);
+  groups_[group] = std::move(positions);
+}
+
+void PolicyHarness::TruncateTo(Position end) {
+  kinds_.resize(std::min<size_t>(kinds_.size(), end));
+  for (int group = 0; group < num_groups(); ++group) {
+    std::vector<uint32_t> kept;
+    for (uint32_t row = 0; row < groups_[group].size(); ++row) {
+      if (groups_[group][row] < end) kept.push_back(row);
+    }
+    Retain(group, kept);
+  }
+}
+
+void PolicyHarness::Remove(int group, std::span<const uint32_t> rows) {
+  std::vector<uint32_t> kept;
+  for (uint32_t row = 0; row < groups_[group].size(); ++row) {
+    if (!std::binary_search(rows.begin(), rows.end(), row)) kept.push_back(row);
+  }
+  Retain(group, kept);
+}
+
+}  // namespace ebb
