@@ -10,7 +10,7 @@ set(CMAKE_CXX_FLAGS_DEBUG "-Og -g")
 add_library(ebb_options INTERFACE)
 # -ffp-contract=off: a compiler that fuses a multiplication and an addition in one inlined copy of
 # a function and not in another breaks bit-identical results. Fused operations are written out.
-target_compile_options(ebb_options INTERFACE -Wall -Wextra -Werror -ffp-contract=off)
+target_compile_options(ebb_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Werror -ffp-contract=off)
 if("undefined" IN_LIST EBB_SANITIZERS)
   target_compile_options(ebb_options INTERFACE -fsanitize=undefined -fno-sanitize-recover=undefined)
   target_link_options(ebb_options INTERFACE -fsanitize=undefined)
