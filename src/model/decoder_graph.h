@@ -1,5 +1,5 @@
-// One decoder for every family, as a ggml graph. Attention is a hole in it: the engine fills it with
-// its own node over the cache, a test may fill it with ggml's operations.
+// One decoder for every family, as a ggml graph. Attention is a hole in it: the engine fills it
+// with its own node over the cache, a test may fill it with ggml's operations.
 #ifndef EBB_MODEL_DECODER_GRAPH_H_
 #define EBB_MODEL_DECODER_GRAPH_H_
 
@@ -24,8 +24,9 @@ class AttentionBuilder {
 };
 
 struct DecoderGraphOptions {
-  int num_tokens = 1;             // T
-  int num_outputs = 1;            // tokens whose logits are wanted
+  int num_tokens = 1;              // T
+  int num_outputs = 1;             // tokens whose logits are wanted; 0: none, the last layer stops
+                                   // after its attention
   std::vector<int> hidden_layers;  // blocks whose output is kept, [embed_dim, T] each
   bool keys_before_rope = false;
 };
@@ -36,7 +37,7 @@ struct DecoderGraph {
   ggml_tensor* positions = nullptr;    // I32 [T], input
   ggml_tensor* output_rows = nullptr;  // I32 [num_outputs], input: indices into the T tokens;
                                        // null when num_outputs == T
-  ggml_tensor* logits = nullptr;       // F32 [vocab_size, num_outputs]
+  ggml_tensor* logits = nullptr;       // F32 [vocab_size, num_outputs]; null when that is 0
   std::vector<ggml_tensor*> hidden;    // as asked, marked as outputs
 };
 

@@ -41,18 +41,26 @@ struct Hyperparameters {
   int rope_original_context = 0;
 };
 
-// Null where the file has none.
+// Null where the file has none. Matrices that read the same input are held as one wherever that
+// needs no large copy, since each product of its own costs a node and two barriers: rows of q,
+// then k, then v; rows of gate, then up.
 struct LayerWeights {
-  ggml_tensor* attn_norm = nullptr;
-  ggml_tensor *wq = nullptr, *wk = nullptr, *wv = nullptr, *wo = nullptr;
-  ggml_tensor *bq = nullptr, *bk = nullptr, *bv = nullptr, *bo = nullptr;
-  ggml_tensor *q_norm = nullptr, *k_norm = nullptr;
-  ggml_tensor* rope_factors = nullptr;
-  ggml_tensor* ffn_norm = nullptr;
-  ggml_tensor *ffn_gate = nullptr, *ffn_up = nullptr, *ffn_down = nullptr;
+  ggml_tensor* attn_norm = nullptr;  // [embed_dim]
+  // The widest of these that the file allows: all in one, or q and k in one, or each of its own.
+  ggml_tensor* wqkv = nullptr;  // [embed_dim, (q heads + 2 kv heads) * head_dim]
+  ggml_tensor* wqk = nullptr;   // [embed_dim, (q heads + kv heads) * head_dim]
+  ggml_tensor *wq = nullptr, *wk = nullptr, *wv = nullptr;
+  ggml_tensor* bqkv = nullptr;               // [(q heads + 2 kv heads) * head_dim]
+  ggml_tensor* qk_norm = nullptr;            // [head_dim, q heads + kv heads]: one copy per head
+  ggml_tensor* rope_factors = nullptr;       // [head_dim / 2]
+  ggml_tensor *wo = nullptr, *bo = nullptr;  // [head_dim * q heads, embed_dim], [embed_dim]
+  ggml_tensor* ffn_norm = nullptr;           // [embed_dim]
+  ggml_tensor* ffn_gate_up = nullptr;        // [embed_dim, 2 * feed_forward_dim]; else:
+  ggml_tensor *ffn_gate = nullptr, *ffn_up = nullptr;  // [embed_dim, feed_forward_dim]
+  ggml_tensor* ffn_down = nullptr;                     // [feed_forward_dim, embed_dim]
 };
 
-struct WeightBuffers;  // mapped file, ggml buffers and contexts; src/model/weights.h
+struct WeightBuffers;  // src/model/weights.h
 struct LlamaModelDeleter {
   void operator()(llama_model* model) const;
 };
@@ -68,7 +76,7 @@ struct LoadedModel {
 
   ggml_tensor* token_embedding = nullptr;  // [embed_dim, vocab_size]
   ggml_tensor* output_norm = nullptr;
-  ggml_tensor* output = nullptr;           // token_embedding when tied
+  ggml_tensor* output = nullptr;  // token_embedding when tied
   std::vector<LayerWeights> layers;
 
   std::unique_ptr<WeightBuffers> buffers;

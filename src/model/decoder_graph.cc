@@ -1,0 +1,216 @@
+#include "src/model/decoder_graph.h"
+
+#include <ggml.h>
+
+#include <algorithm>
+
+#include "src/model/loaded_model.h"
+
+namespace ebb {
+namespace {
+
+// Room for what an AttentionBuilder adds, too.
+constexpr int kMaxNodesPerLayer = 64;
+constexpr int kMaxNodesOutsideLayers = 32;
+
+class DecoderGraphBuilder {
+ public:
+  DecoderGraphBuilder(const LoadedModel& model, ggml_context* ctx,
+                      const DecoderGraphOptions& options, AttentionBuilder& attention)
+      : model_(model),
+        h_(model.hparams),
+        ctx_(ctx),
+        options_(options),
+        attention_(attention),
+        num_tokens_(options.num_tokens) {}
+
+  DecoderGraph Build();
+
+ private:
+  struct Heads {
+    ggml_tensor *q, *k, *v;  // [head_dim, heads, T]
+    ggml_tensor* k_before_rope;
+  };
+
+  ggml_tensor* Input(int64_t size, const char* name);
+  ggml_tensor* Norm(ggml_tensor* x, ggml_tensor* weight);
+  ggml_tensor* Rope(ggml_tensor* heads, ggml_tensor* factors);
+  // Views of some heads of x: [head_dim * heads, T], or [head_dim, heads, T].
+  ggml_tensor* SplitHeads(ggml_tensor* x, int first_head, int num_heads);
+  ggml_tensor* SelectHeads(ggml_tensor* x, int first_head, int num_heads);
+  ggml_tensor* Project(ggml_tensor* weight, ggml_tensor* bias, int64_t bias_offset, ggml_tensor* x);
+  Heads ProjectHeads(const LayerWeights& layer, ggml_tensor* x);
+  ggml_tensor* NormHeads(const LayerWeights& layer, ggml_tensor* heads, int first_head);
+  ggml_tensor* Attention(const LayerWeights& layer, int layer_index, ggml_tensor* x);
+  ggml_tensor* FeedForward(const LayerWeights& layer, ggml_tensor* x);
+  ggml_tensor* OutputRows(ggml_tensor* x);
+  [[nodiscard]] bool KeepsHidden(int layer_index) const;
+  void KeepHidden(int layer_index, ggml_tensor* x);
+
+  const LoadedModel& model_;
+  const Hyperparameters& h_;
+  ggml_context* ctx_;
+  const DecoderGraphOptions& options_;
+  AttentionBuilder& attention_;
+  const int64_t num_tokens_;
+  DecoderGraph result_;
+};
+
+ggml_tensor* DecoderGraphBuilder::Input(int64_t size, const char* name) {
+  ggml_tensor* input = ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, size);
+  ggml_set_name(input, name);
+  ggml_set_input(input);
+  return input;
+}
+
+ggml_tensor* DecoderGraphBuilder::Norm(ggml_tensor* x, ggml_tensor* weight) {
+  // ggml's CPU backend runs the two as one node.
+  return ggml_mul(ctx_, ggml_rms_norm(ctx_, x, h_.norm_epsilon), weight);
+}
+
+ggml_tensor* DecoderGraphBuilder::Rope(ggml_tensor* heads, ggml_tensor* factors) {
+  return ggml_rope_ext(ctx_, heads, result_.positions, factors, h_.rope_dims, h_.rope_mode,
+                       h_.rope_original_context, h_.rope_base, h_.rope_frequency_scale,
+                       h_.yarn_ext_factor, h_.yarn_attn_factor, h_.yarn_beta_fast,
+                       h_.yarn_beta_slow);
+}
+
+ggml_tensor* DecoderGraphBuilder::SplitHeads(ggml_tensor* x, int first_head, int num_heads) {
+  const size_t head_bytes = h_.head_dim * sizeof(float);
+  return ggml_view_3d(ctx_, x, h_.head_dim, num_heads, num_tokens_, head_bytes, x->nb[1],
+                      first_head * head_bytes);
+}
+
+ggml_tensor* DecoderGraphBuilder::SelectHeads(ggml_tensor* x, int first_head, int num_heads) {
+  return ggml_view_3d(ctx_, x, h_.head_dim, num_heads, num_tokens_, x->nb[1], x->nb[2],
+                      first_head * x->nb[1]);
+}
+
+ggml_tensor* DecoderGraphBuilder::Project(ggml_tensor* weight, ggml_tensor* bias,
+                                          int64_t bias_offset, ggml_tensor* x) {
+  ggml_tensor* y = ggml_mul_mat(ctx_, weight, x);
+  if (bias == nullptr) return y;
+  return ggml_add(ctx_, y, ggml_view_1d(ctx_, bias, weight->ne[1], bias_offset * sizeof(float)));
+}
+
+ggml_tensor* DecoderGraphBuilder::NormHeads(const LayerWeights& layer, ggml_tensor* heads,
+                                            int first_head) {
+  if (layer.qk_norm == nullptr) return heads;
+  ggml_tensor* weight = ggml_view_2d(ctx_, layer.qk_norm, h_.head_dim, heads->ne[1],
+                                     layer.qk_norm->nb[1], first_head * layer.qk_norm->nb[1]);
+  return Norm(heads, weight);
+}
+
+DecoderGraphBuilder::Heads DecoderGraphBuilder::ProjectHeads(const LayerWeights& layer,
+                                                             ggml_tensor* x) {
+  const int num_q = h_.num_q_heads;
+  const int num_kv = h_.num_kv_heads;
+  const int64_t k_offset = int64_t{h_.head_dim} * num_q;
+  const int64_t v_offset = int64_t{h_.head_dim} * (num_q + num_kv);
+  Heads heads = {};
+  ggml_tensor* joined = nullptr;  // q and k, and v if wqkv
+  if (layer.wqkv != nullptr) {
+    joined = Project(layer.wqkv, layer.bqkv, 0, x);
+    heads.v = SplitHeads(joined, num_q + num_kv, num_kv);
+  } else {
+    heads.v = SplitHeads(Project(layer.wv, layer.bqkv, v_offset, x), 0, num_kv);
+    if (layer.wqk != nullptr) joined = Project(layer.wqk, layer.bqkv, 0, x);
+  }
+  if (joined == nullptr) {
+    heads.q = SplitHeads(Project(layer.wq, layer.bqkv, 0, x), 0, num_q);
+    heads.k = SplitHeads(Project(layer.wk, layer.bqkv, k_offset, x), 0, num_kv);
+    heads.k_before_rope = NormHeads(layer, heads.k, num_q);
+    heads.q = Rope(NormHeads(layer, heads.q, 0), layer.rope_factors);
+    heads.k = Rope(heads.k_before_rope, layer.rope_factors);
+    return heads;
+  }
+  ggml_tensor* qk = NormHeads(layer, SplitHeads(joined, 0, num_q + num_kv), 0);
+  heads.k_before_rope = SelectHeads(qk, num_q, num_kv);
+  ggml_tensor* turned = Rope(qk, layer.rope_factors);
+  heads.q = SelectHeads(turned, 0, num_q);
+  heads.k = SelectHeads(turned, num_q, num_kv);
+  return heads;
+}
+
+ggml_tensor* DecoderGraphBuilder::Attention(const LayerWeights& layer, int layer_index,
+                                            ggml_tensor* x) {
+  const Heads heads = ProjectHeads(layer, Norm(x, layer.attn_norm));
+  return attention_.Attend(ctx_, result_.graph, layer_index, heads.q, heads.k, heads.v,
+                           options_.keys_before_rope ? heads.k_before_rope : nullptr);
+}
+
+ggml_tensor* DecoderGraphBuilder::FeedForward(const LayerWeights& layer, ggml_tensor* x) {
+  x = Norm(x, layer.ffn_norm);
+  ggml_tensor* gated = layer.ffn_gate_up != nullptr
+                           ? ggml_swiglu(ctx_, ggml_mul_mat(ctx_, layer.ffn_gate_up, x))
+                           : ggml_swiglu_split(ctx_, ggml_mul_mat(ctx_, layer.ffn_gate, x),
+                                               ggml_mul_mat(ctx_, layer.ffn_up, x));
+  return ggml_mul_mat(ctx_, layer.ffn_down, gated);
+}
+
+void DecoderGraphBuilder::KeepHidden(int layer_index, ggml_tensor* x) {
+  if (!KeepsHidden(layer_index)) return;
+  ggml_set_output(x);
+  ggml_build_forward_expand(result_.graph, x);
+  for (size_t i = 0; i < options_.hidden_layers.size(); ++i) {
+    if (options_.hidden_layers[i] == layer_index) result_.hidden[i] = x;
+  }
+}
+
+bool DecoderGraphBuilder::KeepsHidden(int layer_index) const {
+  return std::find(options_.hidden_layers.begin(), options_.hidden_layers.end(), layer_index) !=
+         options_.hidden_layers.end();
+}
+
+ggml_tensor* DecoderGraphBuilder::OutputRows(ggml_tensor* x) {
+  return result_.output_rows == nullptr ? x : ggml_get_rows(ctx_, x, result_.output_rows);
+}
+
+DecoderGraph DecoderGraphBuilder::Build() {
+  result_.graph = ggml_new_graph_custom(ctx_, DecoderGraphMaxNodes(model_), false);
+  result_.tokens = Input(num_tokens_, "tokens");
+  result_.positions = Input(num_tokens_, "positions");
+  if (options_.num_outputs > 0 && options_.num_outputs < options_.num_tokens) {
+    result_.output_rows = Input(options_.num_outputs, "output_rows");
+  }
+  result_.hidden.resize(options_.hidden_layers.size());
+
+  const int last = h_.num_layers - 1;
+  // Past the last attention only the outputs matter, unless somebody watches that layer.
+  const bool rows_taken_early = !KeepsHidden(last);
+  ggml_tensor* x = ggml_get_rows(ctx_, model_.token_embedding, result_.tokens);
+  for (int i = 0; i <= last; ++i) {
+    const LayerWeights& layer = model_.layers[i];
+    ggml_tensor* attended = Attention(layer, i, x);
+    if (i == last && rows_taken_early) {
+      if (options_.num_outputs == 0) {
+        ggml_build_forward_expand(result_.graph, attended);
+        return result_;
+      }
+      attended = OutputRows(attended);
+      x = OutputRows(x);
+    }
+    x = ggml_add(ctx_, Project(layer.wo, layer.bo, 0, attended), x);
+    x = ggml_add(ctx_, FeedForward(layer, x), x);
+    KeepHidden(i, x);
+  }
+  if (options_.num_outputs == 0) return result_;
+  if (!rows_taken_early) x = OutputRows(x);
+  result_.logits = ggml_mul_mat(ctx_, model_.output, Norm(x, model_.output_norm));
+  ggml_set_output(result_.logits);
+  ggml_build_forward_expand(result_.graph, result_.logits);
+  return result_;
+}
+
+}  // namespace
+
+DecoderGraph BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
+                               const DecoderGraphOptions& options, AttentionBuilder& attention) {
+  return DecoderGraphBuilder(model, ctx, options, attention).Build();
+}
+
+int DecoderGraphMaxNodes(const LoadedModel& model) {
+  return model.hparams.num_layers * kMaxNodesPerLayer + kMaxNodesOutsideLayers;
+}
+
+}  // namespace ebb

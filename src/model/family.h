@@ -1,0 +1,32 @@
+// The families of models that one decoder graph serves. A new family of the same architecture is
+// one row of the table in family.cc.
+#ifndef EBB_MODEL_FAMILY_H_
+#define EBB_MODEL_FAMILY_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+// Whether a tensor belongs to a family.
+enum class Presence { kNever, kOptional, kAlways };
+
+struct ModelFamily {
+  std::string_view name;  // general.architecture
+  std::string_view description;
+  int rope_mode;          // GGML_ROPE_TYPE_*: which elements of a head turn together
+  Presence output_bias;   // of the attention's output projection
+  Presence qk_norm;       // RMS norm of each query and key head before RoPE
+  Presence rope_factors;  // rope_freqs.weight: one divisor per frequency (llama3)
+};
+
+[[nodiscard]] std::span<const ModelFamily> ModelFamilies();
+// Unsupported, listing the families, when there is none of this name.
+[[nodiscard]] Result<const ModelFamily*> FindModelFamily(std::string_view name);
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_FAMILY_H_

@@ -1,0 +1,149 @@
+#include "src/model/gguf_file.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "src/model/llama_runtime.h"
+
+namespace ebb {
+namespace {
+
+// ggml's kernels and buffers want tensors on such a boundary; writers use this or a multiple.
+constexpr size_t kTensorAlignment = 32;
+
+// For each C++ type that Read() serves: ggml's name of it and its accessor.
+template <typename T>
+struct GgufValue;
+template <>
+struct GgufValue<uint16_t> {
+  static constexpr gguf_type kType = GGUF_TYPE_UINT16;
+  static constexpr auto kGet = gguf_get_val_u16;
+};
+template <>
+struct GgufValue<uint32_t> {
+  static constexpr gguf_type kType = GGUF_TYPE_UINT32;
+  static constexpr auto kGet = gguf_get_val_u32;
+};
+template <>
+struct GgufValue<float> {
+  static constexpr gguf_type kType = GGUF_TYPE_FLOAT32;
+  static constexpr auto kGet = gguf_get_val_f32;
+};
+template <>
+struct GgufValue<bool> {
+  static constexpr gguf_type kType = GGUF_TYPE_BOOL;
+  static constexpr auto kGet = gguf_get_val_bool;
+};
+template <>
+struct GgufValue<std::string> {
+  static constexpr gguf_type kType = GGUF_TYPE_STRING;
+  static constexpr auto kGet = gguf_get_val_str;
+};
+
+}  // namespace
+
+std::string GgufTensor::ShapeString() const {
+  int num_dims = GGML_MAX_DIMS;
+  while (num_dims > 1 && dims[num_dims - 1] == 1) --num_dims;
+  std::string text = fmt::format("[{}", dims[0]);
+  for (int i = 1; i < num_dims; ++i) text += fmt::format(", {}", dims[i]);
+  return text + "]";
+}
+
+GgufFile::GgufFile(MappedFile mapping, ContextPtr context)
+    : mapping_(std::move(mapping)), context_(std::move(context)) {}
+
+Result<GgufFile> GgufFile::Open(const std::string& path) {
+  EBB_ASSIGN_OR_RETURN(MappedFile mapping, MappedFile::Open(path));
+  const LlamaErrorScope errors;
+  const std::span<const std::byte> bytes = mapping.bytes();
+  ContextPtr context(
+      gguf_init_from_buffer(bytes.data(), bytes.size(), {.no_alloc = true, .ctx = nullptr}));
+  if (context == nullptr) {
+    return Corrupt(fmt::format("{}: expected a GGUF file: {}", path, errors.FirstError()));
+  }
+  GgufFile file(std::move(mapping), std::move(context));
+  if (Status status = file.IndexTensors(); !status.ok()) {
+    return Status(status.code(), fmt::format("{}: {}", path, status.message()));
+  }
+  return file;
+}
+
+Status GgufFile::IndexTensors() {
+  const gguf_context* gguf = context_.get();
+  if (gguf_get_alignment(gguf) % kTensorAlignment != 0) {
+    return Unsupported(fmt::format("tensors are aligned to {} bytes; expected a multiple of {}",
+                                   gguf_get_alignment(gguf), kTensorAlignment));
+  }
+  const size_t num_tensors = gguf_get_n_tensors(gguf);
+  const std::span<const std::byte> bytes = mapping_.bytes();
+  const size_t data_offset = gguf_get_data_offset(gguf);
+  tensors_.reserve(num_tensors);
+  for (size_t i = 0; i < num_tensors; ++i) {
+    GgufTensor& tensor = tensors_.emplace_back();
+    tensor.name = gguf_get_tensor_name(gguf, i);
+    tensor.type = gguf_get_tensor_type(gguf, i);
+    const int64_t* dims = gguf_get_tensor_ne(gguf, i);
+    std::copy_n(dims, GGML_MAX_DIMS, tensor.dims.begin());
+    const size_t offset = gguf_get_tensor_offset(gguf, i);
+    const size_t size = gguf_get_tensor_size(gguf, i);
+    if (data_offset > bytes.size() || offset > bytes.size() - data_offset ||
+        size > bytes.size() - data_offset - offset) {
+      return Corrupt(fmt::format(
+          "tensor {} needs {} bytes from offset {} on, but the file ends at {}; is it truncated?",
+          tensor.name, size, data_offset + offset, bytes.size()));
+    }
+    tensor.data = bytes.subspan(data_offset + offset, size);
+    tensor_index_.emplace(tensor.name, i);
+  }
+  return OkStatus();
+}
+
+template <typename T>
+Status GgufFile::Read(std::string_view key, Need need, T* value) const {
+  const int64_t id = gguf_find_key(context_.get(), std::string(key).c_str());
+  if (id < 0) {
+    if (need == Need::kOptional) return OkStatus();
+    return Corrupt(fmt::format("the metadata lacks {}", key));
+  }
+  const gguf_type type = gguf_get_kv_type(context_.get(), id);
+  if (type != GgufValue<T>::kType) {
+    return Corrupt(fmt::format("{} is of type {}, expected {}", key, gguf_type_name(type),
+                               gguf_type_name(GgufValue<T>::kType)));
+  }
+  *value = GgufValue<T>::kGet(context_.get(), id);
+  return OkStatus();
+}
+template Status GgufFile::Read(std::string_view, Need, uint16_t*) const;
+template Status GgufFile::Read(std::string_view, Need, uint32_t*) const;
+template Status GgufFile::Read(std::string_view, Need, float*) const;
+template Status GgufFile::Read(std::string_view, Need, bool*) const;
+template Status GgufFile::Read(std::string_view, Need, std::string*) const;
+
+Status GgufFile::ReadStrings(std::string_view key, std::vector<std::string_view>* values) const {
+  const int64_t id = gguf_find_key(context_.get(), std::string(key).c_str());
+  if (id < 0) return Corrupt(fmt::format("the metadata lacks {}", key));
+  if (gguf_get_kv_type(context_.get(), id) != GGUF_TYPE_ARRAY ||
+      gguf_get_arr_type(context_.get(), id) != GGUF_TYPE_STRING) {
+    return Corrupt(fmt::format("{} is no array of strings", key));
+  }
+  const size_t size = gguf_get_arr_n(context_.get(), id);
+  values->resize(size);
+  for (size_t i = 0; i < size; ++i) (*values)[i] = gguf_get_arr_str(context_.get(), id, i);
+  return OkStatus();
+}
+
+const GgufTensor* GgufFile::FindTensor(std::string_view name) const {
+  const auto it = tensor_index_.find(name);
+  return it == tensor_index_.end() ? nullptr : &tensors_[it->second];
+}
+
+uint64_t GgufFile::Fingerprint() const {
+  const size_t size = std::min(gguf_get_data_offset(context_.get()), mapping_.bytes().size());
+  return XXH3_64bits(mapping_.bytes().data(), size);
+}
+
+}  // namespace ebb

@@ -1,0 +1,79 @@
+// A GGUF file: its metadata, parsed by ggml, and its tensors, checked to lie inside the file.
+//
+// ggml's own accessors abort on a key of another type; the lookups here return errors instead.
+// Strings end at their first zero byte, as they do for libllama.
+//
+// Thread safety: immutable after Open().
+#ifndef EBB_MODEL_GGUF_FILE_H_
+#define EBB_MODEL_GGUF_FILE_H_
+
+#include <ggml.h>
+#include <gguf.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/model/mapped_file.h"
+
+namespace ebb {
+
+struct GgufTensor {
+  std::string_view name;
+  ggml_type type = GGML_TYPE_F32;
+  std::array<int64_t, GGML_MAX_DIMS> dims = {};  // unused ones are 1
+  std::span<const std::byte> data;               // in the mapping
+
+  [[nodiscard]] std::string ShapeString() const;  // "[576, 192]"
+};
+
+class GgufFile {
+ public:
+  enum class Need { kRequired, kOptional };
+
+  // Errors, which name the path: those of MappedFile::Open(); Corrupt; Unsupported (alignment).
+  static Result<GgufFile> Open(const std::string& path);
+
+  // Writes the value of `key`, a uint16_t, uint32_t, float, bool or string, into *value. A missing
+  // optional key leaves it alone. Corrupt: missing and required, or of another type.
+  template <typename T>
+  Status Read(std::string_view key, Need need, T* value) const;
+  // The strings of an array; Corrupt when it is missing or holds something else.
+  Status ReadStrings(std::string_view key, std::vector<std::string_view>* values) const;
+
+  // Null when there is no such tensor.
+  [[nodiscard]] const GgufTensor* FindTensor(std::string_view name) const;
+  [[nodiscard]] std::span<const GgufTensor> tensors() const { return tensors_; }
+
+  // Of the metadata and the tensor table.
+  [[nodiscard]] uint64_t Fingerprint() const;
+  // For libllama, which does not change it.
+  [[nodiscard]] gguf_context* context() const { return context_.get(); }
+  [[nodiscard]] const MappedFile& mapping() const { return mapping_; }
+  // Gives the mapping away; the tensors' data stays where it is. What was parsed goes.
+  static MappedFile TakeMapping(GgufFile file) { return std::move(file.mapping_); }
+
+ private:
+  struct Free {
+    void operator()(gguf_context* context) const { gguf_free(context); }
+  };
+  using ContextPtr = std::unique_ptr<gguf_context, Free>;
+
+  GgufFile(MappedFile mapping, ContextPtr context);
+  Status IndexTensors();
+
+  MappedFile mapping_;
+  ContextPtr context_;
+  std::vector<GgufTensor> tensors_;
+  std::unordered_map<std::string_view, size_t> tensor_index_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_GGUF_FILE_H_

@@ -1,0 +1,33 @@
+// What libllama and ggml want to be told once per process, and what they say when they fail.
+#ifndef EBB_MODEL_LLAMA_RUNTIME_H_
+#define EBB_MODEL_LLAMA_RUNTIME_H_
+
+#include <string>
+
+namespace ebb {
+
+// Initialises ggml's tables and takes over the log of ggml and libllama, which would otherwise go
+// to stderr. Cheap after the first call; any thread may call it.
+void InitLlamaRuntime();
+
+// Collects, in its scope and on its thread, the errors that ggml and libllama log: they return
+// null, and the log alone says why.
+class LlamaErrorScope {
+ public:
+  LlamaErrorScope();
+  ~LlamaErrorScope();
+  LlamaErrorScope(const LlamaErrorScope&) = delete;
+  LlamaErrorScope& operator=(const LlamaErrorScope&) = delete;
+
+  // The first error, without its line break; a generic phrase when none was logged.
+  [[nodiscard]] std::string FirstError() const;
+
+ private:
+  friend struct LlamaLog;
+  std::string errors_;
+  LlamaErrorScope* outer_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_LLAMA_RUNTIME_H_

@@ -1,0 +1,121 @@
+#include "ebb/model.h"
+
+#include <fmt/format.h>
+#include <ggml.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <future>
+#include <utility>
+
+#include "src/model/family.h"
+#include "src/model/gguf_file.h"
+#include "src/model/hyperparameters.h"
+#include "src/model/layout.h"
+#include "src/model/loaded_model.h"
+#include "src/model/vocabulary.h"
+#include "src/model/weights.h"
+
+namespace ebb {
+namespace {
+
+// The matrix type that holds most elements, as users write it: "Q4_1".
+std::string MainTypeName(const GgufFile& file) {
+  std::array<int64_t, GGML_TYPE_COUNT> elements = {};
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (tensor.dims[1] > 1) elements[tensor.type] += tensor.dims[0] * tensor.dims[1];
+  }
+  const auto most = std::max_element(elements.begin(), elements.end());
+  std::string name = ggml_type_name(static_cast<ggml_type>(most - elements.begin()));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return std::toupper(c); });
+  return name;
+}
+
+// A name in a file goes to terminals and logs: no control characters, no page of text.
+std::string Presentable(std::string name) {
+  constexpr size_t kMaxNameBytes = 96;
+  if (name.size() > kMaxNameBytes) {
+    size_t end = kMaxNameBytes;
+    while (end > 0 && (name[end] & 0xc0) == 0x80) --end;  // not inside a UTF-8 character
+    name.resize(end);
+  }
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return name.empty() ? "unnamed" : name;
+}
+
+ModelShape ShapeOf(const Hyperparameters& h) {
+  return {.num_layers = h.num_layers,
+          .num_q_heads = h.num_q_heads,
+          .num_kv_heads = h.num_kv_heads,
+          .head_dim = h.head_dim,
+          .embed_dim = h.embed_dim,
+          .vocab_size = h.vocab_size,
+          .trained_context = h.trained_context};
+}
+
+// Everything that can be known without touching a weight.
+Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
+  std::string architecture;
+  EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &architecture));
+  EBB_ASSIGN_OR_RETURN(model->family, FindModelFamily(architecture));
+  uint16_t num_files = 1;
+  EBB_RETURN_IF_ERROR(file.Read("split.count", GgufFile::Need::kOptional, &num_files));
+  if (num_files > 1) {
+    return Unsupported("the model is split over several files; join them with gguf-split --merge");
+  }
+  EBB_ASSIGN_OR_RETURN(model->hparams, ReadHyperparameters(file, *model->family, options));
+  EBB_ASSIGN_OR_RETURN(model->hparams.vocab_size, CountTokens(file));
+  EBB_RETURN_IF_ERROR(file.Read("general.name", GgufFile::Need::kOptional, &model->name));
+  model->name = Presentable(std::move(model->name));
+  model->shape = ShapeOf(model->hparams);
+  model->fingerprint = file.Fingerprint();
+  return OkStatus();
+}
+
+Status LoadParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
+  EBB_RETURN_IF_ERROR(Describe(file, options, model));
+  WeightLoader loader(file, options.weights, MaxDeclarations(model->hparams));
+  EBB_RETURN_IF_ERROR(DeclareWeights(file, loader, model));
+  model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
+  // The tokenizer keeps one core busy about as long as reading the weights keeps another.
+  std::future<Result<VocabModel>> vocabulary =
+      std::async([&file]() { return LoadVocabulary(file); });
+  model->buffers = std::make_unique<WeightBuffers>();
+  const Status loaded = loader.Load(model->buffers.get());
+  Result<VocabModel> vocab_model = vocabulary.get();
+  EBB_RETURN_IF_ERROR(loaded);
+  EBB_ASSIGN_OR_RETURN(model->vocab_model, std::move(vocab_model));
+  model->weight_bytes = loader.weight_bytes();
+  return OkStatus();
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel() = default;
+LoadedModel::~LoadedModel() = default;
+
+Model::Model(std::unique_ptr<LoadedModel> loaded) : loaded_(std::move(loaded)) {}
+Model::~Model() = default;
+
+Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
+  EBB_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(options.path));
+  auto loaded = std::make_unique<LoadedModel>();
+  if (Status status = LoadParts(file, options, loaded.get()); !status.ok()) {
+    return Status(status.code(), fmt::format("{}: {}", options.path, status.message()));
+  }
+  loaded->buffers->mapping = GgufFile::TakeMapping(std::move(file));
+  return std::shared_ptr<const Model>(new Model(std::move(loaded)));
+}
+
+const ModelShape& Model::shape() const { return loaded_->shape; }
+std::string_view Model::family() const { return loaded_->family->name; }
+std::string Model::description() const {
+  return fmt::format("{}, {}, {}", loaded_->name, loaded_->family->name, loaded_->type_name);
+}
+uint64_t Model::weight_bytes() const { return loaded_->weight_bytes; }
+uint64_t Model::fingerprint() const { return loaded_->fingerprint; }
+
+}  // namespace ebb

@@ -1,0 +1,93 @@
+#include "src/model/vocabulary.h"
+
+#include <fmt/format.h>
+#include <llama.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/model/llama_runtime.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
+constexpr size_t kMaxTokens = size_t{1} << 24;
+
+// libllama asserts that all tokens differ, after it gave the empty ones a name.
+Status CheckTokensDiffer(const std::vector<std::string_view>& tokens) {
+  std::vector<std::pair<uint64_t, size_t>> hashes(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::string stand_in = tokens[i].empty() ? fmt::format("[EMPTY_{}]", i) : std::string();
+    const std::string_view text = tokens[i].empty() ? stand_in : tokens[i];
+    hashes[i] = {XXH3_64bits(text.data(), text.size()), i};
+  }
+  std::sort(hashes.begin(), hashes.end());
+  const auto same =
+      std::adjacent_find(hashes.begin(), hashes.end(),
+                         [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (same == hashes.end()) return OkStatus();
+  return Corrupt(
+      fmt::format("tokens {} and {} have the same text", same->second, std::next(same)->second));
+}
+
+// Its other tokenizers belong to models that ebb does not run, and assert more than they check.
+Status CheckTokenizerKind(const GgufFile& file) {
+  std::string kind;
+  EBB_RETURN_IF_ERROR(file.Read("tokenizer.ggml.model", GgufFile::Need::kRequired, &kind));
+  if (kind == "llama" || kind == "gpt2") return OkStatus();
+  return Unsupported(
+      fmt::format("tokenizer \"{}\" is not supported; supported are llama and gpt2", kind));
+}
+
+// libllama aborts when it is to add a token that the vocabulary does not have.
+Status CheckAddedTokens(const llama_vocab* vocab) {
+  const bool bos_missing =
+      llama_vocab_get_add_bos(vocab) && llama_vocab_bos(vocab) == LLAMA_TOKEN_NULL;
+  const bool eos_missing =
+      llama_vocab_get_add_eos(vocab) && llama_vocab_eos(vocab) == LLAMA_TOKEN_NULL;
+  const bool sep_missing =
+      llama_vocab_get_add_sep(vocab) && llama_vocab_sep(vocab) == LLAMA_TOKEN_NULL;
+  if (!bos_missing && !eos_missing && !sep_missing) return OkStatus();
+  return Corrupt(fmt::format("the tokenizer is to add a {} token but has none",
+                             bos_missing   ? "beginning-of-sequence"
+                             : eos_missing ? "end-of-sequence"
+                                           : "separator"));
+}
+
+}  // namespace
+
+void LlamaModelDeleter::operator()(llama_model* model) const { llama_model_free(model); }
+
+Result<int> CountTokens(const GgufFile& file) {
+  std::vector<std::string_view> tokens;
+  EBB_RETURN_IF_ERROR(file.ReadStrings(kTokensKey, &tokens));
+  if (tokens.empty() || tokens.size() > kMaxTokens) {
+    return Corrupt(
+        fmt::format("{} names {} tokens; expected 1 to {}", kTokensKey, tokens.size(), kMaxTokens));
+  }
+  return static_cast<int>(tokens.size());
+}
+
+Result<VocabModel> LoadVocabulary(const GgufFile& file) {
+  EBB_RETURN_IF_ERROR(CheckTokenizerKind(file));
+  std::vector<std::string_view> tokens;
+  EBB_RETURN_IF_ERROR(file.ReadStrings(kTokensKey, &tokens));
+  EBB_RETURN_IF_ERROR(CheckTokensDiffer(tokens));
+  const LlamaErrorScope errors;
+  llama_model_params params = llama_model_default_params();
+  params.vocab_only = true;
+  params.n_gpu_layers = 0;
+  // From the metadata that is parsed already: a second parse costs as much as the first.
+  VocabModel model(llama_model_init_from_user(file.context(), nullptr, nullptr, params));
+  if (model == nullptr) {
+    return Corrupt(fmt::format("the tokenizer does not load: {}", errors.FirstError()));
+  }
+  EBB_RETURN_IF_ERROR(CheckAddedTokens(llama_model_get_vocab(model.get())));
+  return model;
+}
+
+}  // namespace ebb

@@ -1,0 +1,24 @@
+// The tokenizer and the chat template of a file, held by libllama.
+#ifndef EBB_MODEL_VOCABULARY_H_
+#define EBB_MODEL_VOCABULARY_H_
+
+#include <memory>
+
+#include "ebb/status.h"
+#include "src/model/gguf_file.h"
+#include "src/model/loaded_model.h"
+
+namespace ebb {
+
+using VocabModel = std::unique_ptr<llama_model, LlamaModelDeleter>;
+
+// The number of tokens that the file names; Corrupt when it names none or far too many.
+[[nodiscard]] Result<int> CountTokens(const GgufFile& file);
+
+// Loads a model without weights. Corrupt for a vocabulary that libllama refuses, that would abort
+// it, or that it could not tokenize with.
+[[nodiscard]] Result<VocabModel> LoadVocabulary(const GgufFile& file);
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_VOCABULARY_H_

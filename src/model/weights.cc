@@ -1,0 +1,288 @@
+#include "src/model/weights.h"
+
+#include <fmt/format.h>
+#include <ggml-cpu.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "src/model/llama_runtime.h"
+
+namespace ebb {
+namespace {
+
+// Joining matrices that lie apart in the file costs a copy at load; what it saves, two barriers a
+// step, is a few microseconds, which matters only next to matrices that are read as fast.
+constexpr size_t kMaxBytesCopiedToJoin = size_t{1} << 20;
+
+bool CanMultiply(ggml_type type) {
+  if (type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16) return true;
+  return ggml_is_quantized(type) && ggml_get_type_traits(type)->to_float != nullptr &&
+         ggml_get_type_traits_cpu(type)->vec_dot != nullptr;
+}
+
+ggml_backend_dev_t CpuDevice() { return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU); }
+
+// The layouts beside the plain one that ggml has for this processor.
+std::vector<ggml_backend_buffer_type_t> ExtraBufferTypes() {
+  using GetExtraBufts = ggml_backend_buffer_type_t* (*)(ggml_backend_dev_t);
+  const auto get = reinterpret_cast<GetExtraBufts>(ggml_backend_reg_get_proc_address(
+      ggml_backend_dev_backend_reg(CpuDevice()), "ggml_backend_dev_get_extra_bufts"));
+  std::vector<ggml_backend_buffer_type_t> types;
+  if (get == nullptr) return types;
+  for (auto* type = get(CpuDevice()); type != nullptr && *type != nullptr; ++type) {
+    types.push_back(*type);
+  }
+  return types;
+}
+
+void AdviseHugePages(ggml_backend_buffer_t buffer) {
+  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+  const auto base = reinterpret_cast<uintptr_t>(ggml_backend_buffer_get_base(buffer));
+  const uintptr_t begin = (base + kHugePage - 1) / kHugePage * kHugePage;
+  const uintptr_t end = (base + ggml_backend_buffer_get_size(buffer)) / kHugePage * kHugePage;
+  if (begin < end) madvise(reinterpret_cast<std::byte*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
+}  // namespace
+
+WeightLoader::WeightLoader(const GgufFile& file, WeightMode mode, size_t max_tensors)
+    : file_(file), mode_(mode) {
+  InitLlamaRuntime();
+  context_.reset(ggml_init(
+      {.mem_size = max_tensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+  repack_types_ = ExtraBufferTypes();
+}
+
+Result<const GgufTensor*> WeightLoader::Find(std::string_view name, int64_t columns,
+                                             int64_t rows) const {
+  const GgufTensor* tensor = file_.FindTensor(name);
+  if (tensor == nullptr) return Corrupt(fmt::format("the file lacks tensor {}", name));
+  if (tensor->dims != std::array<int64_t, GGML_MAX_DIMS>{columns, rows, 1, 1}) {
+    return Corrupt(fmt::format("tensor {} has shape {}, expected [{}, {}]", name,
+                               tensor->ShapeString(), columns, rows));
+  }
+  return tensor;
+}
+
+ggml_backend_buffer_type_t WeightLoader::RepackType(ggml_type type, int64_t columns,
+                                                    int64_t rows) const {
+  for (ggml_backend_buffer_type_t buffer_type : repack_types_) {
+    // As libllama asks: a product with a weight in an empty buffer of that type.
+    const std::unique_ptr<ggml_context, WeightBuffers::Free> context(ggml_init(
+        {.mem_size = 8 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    const std::unique_ptr<ggml_backend_buffer, WeightBuffers::Free> buffer(
+        ggml_backend_buft_alloc_buffer(buffer_type, 0));
+    ggml_tensor* weight = ggml_new_tensor_2d(context.get(), type, columns, rows);
+    ggml_tensor* input = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, columns, 512);
+    ggml_tensor* product = ggml_mul_mat(context.get(), weight, input);
+    weight->buffer = buffer.get();
+    if (ggml_backend_dev_supports_op(CpuDevice(), product)) return buffer_type;
+  }
+  return nullptr;
+}
+
+std::optional<WeightLoader::Weight> WeightLoader::Plan(std::vector<Part> parts, ggml_type type,
+                                                       int64_t columns, int64_t rows,
+                                                       Use use) const {
+  Weight weight;
+  weight.parts = std::move(parts);
+  weight.use = use;
+  const bool widen = mode_ == WeightMode::kDequantize && type != GGML_TYPE_F32;
+  if (use == Use::kMatmul && !widen) weight.repack_type = RepackType(type, columns, rows);
+  bool contiguous = true;
+  size_t bytes = weight.parts.front().bytes;
+  for (size_t i = 1; i < weight.parts.size(); ++i) {
+    const auto previous = weight.parts[i - 1].source->data;
+    contiguous &= previous.data() + previous.size() == weight.parts[i].source->data.data();
+    bytes += weight.parts[i].bytes;
+  }
+  if (widen) {
+    weight.place = Place::kOwned;
+  } else if (weight.repack_type != nullptr) {
+    weight.place = Place::kRepacked;
+  } else if (contiguous) {
+    weight.place = Place::kMapped;
+  } else if (bytes <= kMaxBytesCopiedToJoin) {
+    weight.place = Place::kOwned;
+  } else {
+    return std::nullopt;
+  }
+  return weight;
+}
+
+ggml_tensor* WeightLoader::Declare(Weight weight, ggml_type type, int64_t columns, int64_t rows) {
+  for (const Part& part : weight.parts) {
+    if (part.source != nullptr) declared_.insert(part.source->name);
+  }
+  weight.tensor = ggml_new_tensor_2d(context_.get(), type, columns, rows);
+  weights_.push_back(std::move(weight));
+  return weights_.back().tensor;
+}
+
+Result<ggml_tensor*> WeightLoader::Matrix(std::string_view name, int64_t columns, int64_t rows,
+                                          Use use) {
+  EBB_ASSIGN_OR_RETURN(const GgufTensor* source, Find(name, columns, rows));
+  if (!CanMultiply(source->type)) {
+    const char* type = ggml_type_name(source->type);
+    return Unsupported(fmt::format("tensor {} is of type {}, which no product takes", name,
+                                   type == nullptr ? "unknown" : type));
+  }
+  Weight weight =
+      *Plan({{.source = source, .bytes = source->data.size()}}, source->type, columns, rows, use);
+  // Tied embeddings: the same bytes serve both uses unless the product wants its own layout.
+  for (Weight& other : weights_) {
+    if (other.parts.front().source == source && other.place == weight.place) {
+      if (use == Use::kMatmul) other.use = use;
+      return other.tensor;
+    }
+  }
+  const bool widen = weight.place == Place::kOwned;
+  return Declare(std::move(weight), widen ? GGML_TYPE_F32 : source->type, columns, rows);
+}
+
+Result<ggml_tensor*> WeightLoader::JoinedMatrix(const std::vector<Piece>& pieces, int64_t columns) {
+  std::vector<Part> parts;
+  int64_t rows = 0;
+  for (const Piece& piece : pieces) {
+    EBB_ASSIGN_OR_RETURN(const GgufTensor* source, Find(piece.name, columns, piece.size));
+    const bool same_type = parts.empty() || source->type == parts.front().source->type;
+    if (!same_type || !CanMultiply(source->type)) return static_cast<ggml_tensor*>(nullptr);
+    parts.push_back({.source = source, .bytes = source->data.size()});
+    rows += piece.size;
+  }
+  const ggml_type type = parts.front().source->type;
+  std::optional<Weight> weight = Plan(std::move(parts), type, columns, rows, Use::kMatmul);
+  if (!weight.has_value()) return static_cast<ggml_tensor*>(nullptr);
+  const bool widen = mode_ == WeightMode::kDequantize;
+  return Declare(*std::move(weight), widen ? GGML_TYPE_F32 : type, columns, rows);
+}
+
+Result<ggml_tensor*> WeightLoader::Vector(std::string_view name, int64_t size) {
+  return JoinedVector({{.name = std::string(name), .size = size}}, size);
+}
+
+Result<ggml_tensor*> WeightLoader::JoinedVector(const std::vector<Piece>& pieces, int64_t columns) {
+  Weight weight;
+  weight.place = pieces.size() == 1 ? Place::kMapped : Place::kOwned;
+  int64_t size = 0;
+  for (const Piece& piece : pieces) {
+    size += piece.size;
+    const GgufTensor* source = nullptr;
+    if (pieces.size() == 1 || file_.FindTensor(piece.name) != nullptr) {
+      EBB_ASSIGN_OR_RETURN(source, Find(piece.name, piece.size, 1));
+    }
+    if (source != nullptr && source->type != GGML_TYPE_F32) {
+      return Unsupported(fmt::format("tensor {} is of type {}, expected f32", piece.name,
+                                     ggml_type_name(source->type)));
+    }
+    weight.parts.push_back({.source = source, .bytes = piece.size * sizeof(float)});
+  }
+  return Declare(std::move(weight), GGML_TYPE_F32, columns, size / columns);
+}
+
+Status WeightLoader::CheckAllDeclared() const {
+  for (const GgufTensor& tensor : file_.tensors()) {
+    if (declared_.contains(tensor.name)) continue;
+    return Unsupported(fmt::format(
+        "the file has a tensor {}, which models of its family do not have", tensor.name));
+  }
+  return OkStatus();
+}
+
+void WeightLoader::Fill(const Weight& weight) const {
+  std::vector<std::byte> joined;
+  if (weight.place == Place::kRepacked && weight.parts.size() > 1) {
+    joined.resize(ggml_nbytes(weight.tensor));
+  }
+  auto* target = joined.empty() ? static_cast<std::byte*>(weight.tensor->data) : joined.data();
+  for (const Part& part : weight.parts) {
+    if (part.source == nullptr) {
+      std::memset(target, 0, part.bytes);
+      target += part.bytes;
+      continue;
+    }
+    const std::span<const std::byte> data = part.source->data;
+    if (part.source->type != weight.tensor->type) {
+      const int64_t size = part.source->dims[0] * part.source->dims[1];
+      ggml_get_type_traits(part.source->type)
+          ->to_float(data.data(), reinterpret_cast<float*>(target), size);
+      target += size * sizeof(float);
+    } else if (weight.place == Place::kRepacked && joined.empty()) {
+      ggml_backend_tensor_set(weight.tensor, data.data(), 0, data.size());
+    } else {
+      std::memcpy(target, data.data(), data.size());
+      target += data.size();
+    }
+    file_.mapping().Drop(data);
+  }
+  if (!joined.empty()) ggml_backend_tensor_set(weight.tensor, joined.data(), 0, joined.size());
+}
+
+Status WeightLoader::LoadCopies(ggml_backend_buffer_type_t buffer_type, Place place,
+                                WeightBuffers* buffers) {
+  const size_t alignment = ggml_backend_buft_get_alignment(buffer_type);
+  const auto belongs = [&](const Weight& weight) {
+    return weight.place == place && (place == Place::kOwned || weight.repack_type == buffer_type);
+  };
+  const auto padded_size = [&](const Weight& weight) {
+    const size_t size = ggml_backend_buft_get_alloc_size(buffer_type, weight.tensor);
+    return (size + alignment - 1) / alignment * alignment;
+  };
+  size_t bytes = 0;
+  for (const Weight& weight : weights_) {
+    if (belongs(weight)) bytes += padded_size(weight);
+  }
+  if (bytes == 0) return OkStatus();
+  ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(buffer_type, bytes);
+  if (buffer == nullptr) {
+    return ResourceExhausted(fmt::format("no memory for {} bytes of weights", bytes));
+  }
+  buffers->buffers.emplace_back(buffer);
+  ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  AdviseHugePages(buffer);
+  weight_bytes_ += bytes;
+  auto* address = static_cast<std::byte*>(ggml_backend_buffer_get_base(buffer));
+  for (const Weight& weight : weights_) {
+    if (!belongs(weight)) continue;
+    ggml_backend_tensor_alloc(buffer, weight.tensor, address);
+    address += padded_size(weight);
+    Fill(weight);
+  }
+  return OkStatus();
+}
+
+Status WeightLoader::LoadMapped(WeightBuffers* buffers) {
+  // ggml takes a pointer to what it never writes.
+  const std::span<const std::byte> bytes = file_.mapping().bytes();
+  auto* base = const_cast<std::byte*>(bytes.data());
+  ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(base, bytes.size());
+  buffers->buffers.emplace_back(buffer);
+  ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+  for (const Weight& weight : weights_) {
+    if (weight.place != Place::kMapped) continue;
+    const std::byte* data = weight.parts.front().source->data.data();
+    ggml_backend_tensor_alloc(buffer, weight.tensor, const_cast<std::byte*>(data));
+    weight_bytes_ += ggml_nbytes(weight.tensor);
+    if (weight.use == Use::kMatmul) {
+      file_.mapping().Populate({data, ggml_nbytes(weight.tensor)});
+    }
+  }
+  return OkStatus();
+}
+
+Status WeightLoader::Load(WeightBuffers* buffers) {
+  // Copies first: their sources leave the mapping again, so that resident memory has no peak.
+  EBB_RETURN_IF_ERROR(LoadCopies(ggml_backend_cpu_buffer_type(), Place::kOwned, buffers));
+  for (ggml_backend_buffer_type_t type : repack_types_) {
+    EBB_RETURN_IF_ERROR(LoadCopies(type, Place::kRepacked, buffers));
+  }
+  EBB_RETURN_IF_ERROR(LoadMapped(buffers));
+  buffers->context = std::move(context_);
+  return OkStatus();
+}
+
+}  // namespace ebb

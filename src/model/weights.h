@@ -1,0 +1,107 @@
+// Weights in memory. A matrix stays where the file is mapped unless ggml has a faster layout for
+// it on this processor (then it is repacked), it is to be widened, or rows of several tensors are
+// joined; what was copied leaves the mapping.
+#ifndef EBB_MODEL_WEIGHTS_H_
+#define EBB_MODEL_WEIGHTS_H_
+
+#include <ggml-backend.h>
+#include <ggml.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "ebb/model.h"
+#include "ebb/status.h"
+#include "src/model/gguf_file.h"
+#include "src/model/mapped_file.h"
+
+namespace ebb {
+
+// Owns every byte of the weights and the ggml objects that describe them.
+struct WeightBuffers {
+  struct Free {
+    void operator()(ggml_context* context) const { ggml_free(context); }
+    void operator()(ggml_backend_buffer* buffer) const { ggml_backend_buffer_free(buffer); }
+  };
+  std::optional<MappedFile> mapping;
+  std::unique_ptr<ggml_context, Free> context;
+  std::vector<std::unique_ptr<ggml_backend_buffer, Free>> buffers;
+};
+
+// Declares weights, checking them against the file, then loads all of them at once. Declared
+// tensors have no data before Load().
+class WeightLoader {
+ public:
+  // How a matrix is read, which decides where it may lie: by products, or a few rows at a time.
+  enum class Use { kMatmul, kRows };
+
+  // REQUIRES: file outlives the loader; at most max_tensors declarations.
+  WeightLoader(const GgufFile& file, WeightMode mode, size_t max_tensors);
+
+  // A matrix [columns, rows]. Corrupt when the file has none of this name and shape; Unsupported
+  // for a type that ggml cannot multiply.
+  Result<ggml_tensor*> Matrix(std::string_view name, int64_t columns, int64_t rows, Use use);
+  struct Piece {
+    std::string name;
+    int64_t size;  // rows of a matrix, elements of a vector
+  };
+  // The rows of several matrices in one. Null when they differ in type, or lie apart and are too
+  // large to copy.
+  Result<ggml_tensor*> JoinedMatrix(const std::vector<Piece>& pieces, int64_t columns);
+
+  // A vector of F32.
+  Result<ggml_tensor*> Vector(std::string_view name, int64_t size);
+  // Several, one after the other, as a matrix of `columns`. A piece that is missing is zero.
+  Result<ggml_tensor*> JoinedVector(const std::vector<Piece>& pieces, int64_t columns);
+
+  // Every tensor of the file must have been declared: one that is left over belongs to a model
+  // that computes something else.
+  Status CheckAllDeclared() const;
+
+  // Reads, repacks and widens. The tensors have data afterwards, as long as the buffers live;
+  // `buffers` still lacks the mapping, which the file holds.
+  Status Load(WeightBuffers* buffers);
+  // As held in memory.
+  [[nodiscard]] uint64_t weight_bytes() const { return weight_bytes_; }
+
+ private:
+  enum class Place { kMapped, kOwned, kRepacked };
+  struct Part {
+    const GgufTensor* source;  // null: zeros
+    size_t bytes;              // in the file
+  };
+  struct Weight {
+    ggml_tensor* tensor = nullptr;
+    std::vector<Part> parts;
+    Place place = Place::kMapped;
+    ggml_backend_buffer_type_t repack_type = nullptr;  // of kRepacked
+    Use use = Use::kMatmul;
+  };
+
+  Result<const GgufTensor*> Find(std::string_view name, int64_t columns, int64_t rows) const;
+  // Chooses the place; nothing when the parts lie apart and are too large to copy.
+  std::optional<Weight> Plan(std::vector<Part> parts, ggml_type type, int64_t columns, int64_t rows,
+                             Use use) const;
+  ggml_tensor* Declare(Weight weight, ggml_type type, int64_t columns, int64_t rows);
+  [[nodiscard]] ggml_backend_buffer_type_t RepackType(ggml_type type, int64_t columns,
+                                                      int64_t rows) const;
+  Status LoadMapped(WeightBuffers* buffers);
+  Status LoadCopies(ggml_backend_buffer_type_t buffer_type, Place place, WeightBuffers* buffers);
+  void Fill(const Weight& weight) const;
+
+  const GgufFile& file_;
+  WeightMode mode_;
+  std::unique_ptr<ggml_context, WeightBuffers::Free> context_;
+  std::vector<ggml_backend_buffer_type_t> repack_types_;
+  std::vector<Weight> weights_;
+  std::unordered_set<std::string_view> declared_;
+  uint64_t weight_bytes_ = 0;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_WEIGHTS_H_

@@ -1,0 +1,326 @@
+#include "tests/support/random_gguf.h"
+
+#include <fmt/format.h>
+#include <ggml.h>
+#include <gguf.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string_view>
+#include <vector>
+
+namespace ebb {
+namespace {
+
+enum TokenType : int32_t { kNormal = 1, kControl = 3, kByte = 6 };
+
+struct TokenList {
+  std::vector<std::string> texts;
+  std::vector<int32_t> types;
+  std::vector<float> scores;
+  std::vector<std::string> merges;
+
+  void Add(std::string text, TokenType type) {
+    scores.push_back(-static_cast<float>(texts.size()));
+    texts.push_back(std::move(text));
+    types.push_back(type);
+  }
+};
+
+std::string Utf8(uint32_t code_point) {
+  if (code_point < 0x80) return std::string(1, static_cast<char>(code_point));
+  return {static_cast<char>(0xc0 | (code_point >> 6)),
+          static_cast<char>(0x80 | (code_point & 0x3f))};
+}
+
+// The character that byte-level vocabularies write for a byte: itself where it prints, else the
+// next one from U+0100 on.
+std::vector<std::string> ByteCharacters() {
+  std::vector<std::string> characters;
+  uint32_t next = 0x100;
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    const bool prints = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) ||
+                        (byte >= 0xae && byte <= 0xff);
+    characters.push_back(Utf8(prints ? byte : next++));
+  }
+  return characters;
+}
+
+void AddBytePairTokens(int num_tokens, TokenList* tokens) {
+  for (const std::string& character : ByteCharacters()) tokens->Add(character, kNormal);
+  for (int i = 0; static_cast<int>(tokens->texts.size()) < num_tokens; ++i) {
+    // All pairs, then pairs followed by a letter; each merge uses what earlier ones made.
+    const std::string letter(1, static_cast<char>('a' + i % 26));
+    const int first = i / 26;
+    const std::string stem = first < 26 ? std::string(1, static_cast<char>('a' + first))
+                                        : tokens->texts[3 + 256 + first - 26];
+    tokens->Add(stem + letter, kNormal);
+    tokens->merges.push_back(stem + " " + letter);
+  }
+  if (tokens->merges.empty()) tokens->merges.push_back("a a");
+}
+
+void AddUnigramTokens(int num_tokens, TokenList* tokens) {
+  for (int byte = 0; byte < 256; ++byte) tokens->Add(fmt::format("<0x{:02X}>", byte), kByte);
+  // Letters, then pairs, each also with the mark of a word's beginning (U+2581).
+  for (int i = 0; static_cast<int>(tokens->texts.size()) < num_tokens; ++i) {
+    std::string word(1, static_cast<char>('a' + i / 2 % 26));
+    if (i >= 52) word += fmt::format("{}", i / 52);
+    tokens->Add((i % 2 == 0 ? "" : "\xe2\x96\x81") + word, kNormal);
+  }
+}
+
+void AddMinimalTokens(int num_tokens, TokenList* tokens) {
+  for (int i = 0; static_cast<int>(tokens->texts.size()) < num_tokens; ++i) {
+    tokens->Add(i < 26 ? std::string(1, static_cast<char>('a' + i)) : Utf8(0x100 + i), kNormal);
+  }
+  tokens->merges.push_back("a b");
+}
+
+// One turn after the other, as ChatML has it.
+constexpr const char* kChatTemplate =
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+Result<ggml_type> FindType(std::string_view name) {
+  for (int i = 0; i < GGML_TYPE_COUNT; ++i) {
+    const auto type = static_cast<ggml_type>(i);
+    const char* type_name = ggml_type_name(type);
+    if (type_name != nullptr && name == type_name) return type;
+  }
+  return InvalidArgument(fmt::format("unknown weight type {}", name));
+}
+
+Status CheckOptions(const RandomGgufOptions& o) {
+  for (const std::string& name : {o.weight_type, o.value_type}) {
+    if (name.empty()) continue;
+    EBB_ASSIGN_OR_RETURN(const ggml_type type, FindType(name));
+    for (const int columns : {o.embed_dim, o.feed_forward_dim, o.num_q_heads * o.head_dim}) {
+      if (columns % ggml_blck_size(type) != 0) {
+        return InvalidArgument(fmt::format("rows of {} are no whole blocks of {}", columns, name));
+      }
+    }
+  }
+  const int least = o.tokenizer == RandomGgufOptions::Tokenizer::kMinimal ? 8 : 260;
+  if (o.num_tokens < least) {
+    return InvalidArgument(
+        fmt::format("{} tokens; the tokenizer has {} or more", o.num_tokens, least));
+  }
+  return OkStatus();
+}
+
+class RandomGguf {
+ public:
+  explicit RandomGguf(const RandomGgufOptions& options)
+      : o_(options), random_(options.seed), gguf_(gguf_init_empty()) {
+    const size_t num_tensors = 8 + 16 * static_cast<size_t>(options.num_layers);
+    ggml_.reset(ggml_init({.mem_size = num_tensors * ggml_tensor_overhead(),
+                           .mem_buffer = nullptr,
+                           .no_alloc = true}));
+  }
+
+  void AddMetadata();
+  void AddTokenizer();
+  void AddTensors();
+  [[nodiscard]] bool WriteTo(const std::string& path) const {
+    return gguf_write_to_file(gguf_.get(), path.c_str(), /*only_meta=*/false);
+  }
+
+ private:
+  struct Free {
+    void operator()(gguf_context* context) const { gguf_free(context); }
+    void operator()(ggml_context* context) const { ggml_free(context); }
+  };
+
+  [[nodiscard]] std::string Key(std::string_view name) const {
+    return fmt::format("{}.{}", o_.family, name);
+  }
+  void SetSize(std::string_view key, int value) {
+    gguf_set_val_u32(gguf_.get(), Key(key).c_str(), static_cast<uint32_t>(value));
+  }
+  void SetNumber(std::string_view key, float value) {
+    gguf_set_val_f32(gguf_.get(), Key(key).c_str(), value);
+  }
+  void AddRopeMetadata();
+  void AddLayer(int layer);
+  void AddRopeFactors();
+  void AddVector(const std::string& name, int64_t size, float mean, float deviation);
+  // Normal with a standard deviation of gain / sqrt(columns): gain 1 keeps the size of its input.
+  void AddMatrix(const std::string& name, int64_t columns, int64_t rows, float gain,
+                 const std::string& type);
+  void AddTensor(const std::string& name, ggml_type type, int64_t columns, int64_t rows,
+                 const std::vector<float>& values);
+  std::vector<float> Normal(int64_t size, float mean, float deviation);
+
+  const RandomGgufOptions& o_;
+  std::mt19937_64 random_;
+  std::unique_ptr<gguf_context, Free> gguf_;
+  std::unique_ptr<ggml_context, Free> ggml_;
+  std::vector<std::vector<std::byte>> data_;
+};
+
+void RandomGguf::AddMetadata() {
+  gguf_set_val_str(gguf_.get(), "general.architecture", o_.family.c_str());
+  gguf_set_val_str(gguf_.get(), "general.name", "Random");
+  SetSize("context_length", o_.context);
+  SetSize("embedding_length", o_.embed_dim);
+  SetSize("block_count", o_.num_layers);
+  SetSize("feed_forward_length", o_.feed_forward_dim);
+  SetSize("attention.head_count", o_.num_q_heads);
+  SetSize("attention.head_count_kv", o_.num_kv_heads);
+  SetSize("attention.key_length", o_.head_dim);
+  SetSize("attention.value_length", o_.head_dim);
+  SetSize("rope.dimension_count", o_.head_dim);
+  SetNumber("attention.layer_norm_rms_epsilon", 1e-5f);
+  AddRopeMetadata();
+}
+
+void RandomGguf::AddRopeMetadata() {
+  using Rope = RandomGgufOptions::Rope;
+  SetNumber("rope.freq_base", o_.rope_base);
+  if (o_.rope != Rope::kLinear && o_.rope != Rope::kYarn) return;
+  gguf_set_val_str(gguf_.get(), Key("rope.scaling.type").c_str(),
+                   o_.rope == Rope::kLinear ? "linear" : "yarn");
+  SetNumber("rope.scaling.factor", o_.rope_factor);
+  SetSize("rope.scaling.original_context_length",
+          static_cast<int>(static_cast<float>(o_.context) / o_.rope_factor));
+}
+
+void RandomGguf::AddTokenizer() {
+  using Tokenizer = RandomGgufOptions::Tokenizer;
+  TokenList tokens;
+  tokens.Add("<unk>", kControl);
+  tokens.Add("<|im_start|>", kControl);
+  tokens.Add("<|im_end|>", kControl);
+  switch (o_.tokenizer) {
+    case Tokenizer::kBytePair:
+      AddBytePairTokens(o_.num_tokens, &tokens);
+      break;
+    case Tokenizer::kUnigram:
+      AddUnigramTokens(o_.num_tokens, &tokens);
+      break;
+    case Tokenizer::kMinimal:
+      AddMinimalTokens(o_.num_tokens, &tokens);
+      break;
+  }
+  const auto set_strings = [&](const char* key, const std::vector<std::string>& strings) {
+    std::vector<const char*> pointers;
+    for (const std::string& string : strings) pointers.push_back(string.c_str());
+    gguf_set_arr_str(gguf_.get(), key, pointers.data(), pointers.size());
+  };
+  const bool unigram = o_.tokenizer == Tokenizer::kUnigram;
+  gguf_set_val_str(gguf_.get(), "tokenizer.ggml.model", unigram ? "llama" : "gpt2");
+  if (!unigram) {
+    gguf_set_val_str(gguf_.get(), "tokenizer.ggml.pre", "smollm");
+    set_strings("tokenizer.ggml.merges", tokens.merges);
+  }
+  set_strings("tokenizer.ggml.tokens", tokens.texts);
+  gguf_set_arr_data(gguf_.get(), "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, tokens.scores.data(),
+                    tokens.scores.size());
+  gguf_set_arr_data(gguf_.get(), "tokenizer.ggml.token_type", GGUF_TYPE_INT32, tokens.types.data(),
+                    tokens.types.size());
+  gguf_set_val_u32(gguf_.get(), "tokenizer.ggml.unknown_token_id", 0);
+  gguf_set_val_u32(gguf_.get(), "tokenizer.ggml.bos_token_id", 1);
+  gguf_set_val_u32(gguf_.get(), "tokenizer.ggml.eos_token_id", 2);
+  gguf_set_val_bool(gguf_.get(), "tokenizer.ggml.add_bos_token", unigram);
+  gguf_set_val_str(gguf_.get(), "tokenizer.chat_template", kChatTemplate);
+}
+
+std::vector<float> RandomGguf::Normal(int64_t size, float mean, float deviation) {
+  std::normal_distribution<float> distribution(mean, deviation);
+  std::vector<float> values(size);
+  for (float& value : values) value = distribution(random_);
+  return values;
+}
+
+void RandomGguf::AddTensor(const std::string& name, ggml_type type, int64_t columns, int64_t rows,
+                           const std::vector<float>& values) {
+  ggml_tensor* tensor = rows == 1 ? ggml_new_tensor_1d(ggml_.get(), type, columns)
+                                  : ggml_new_tensor_2d(ggml_.get(), type, columns, rows);
+  ggml_set_name(tensor, name.c_str());
+  std::vector<std::byte>& bytes = data_.emplace_back(ggml_nbytes(tensor));
+  ggml_quantize_chunk(type, values.data(), bytes.data(), 0, rows, columns, nullptr);
+  tensor->data = bytes.data();
+  gguf_add_tensor(gguf_.get(), tensor);
+}
+
+void RandomGguf::AddVector(const std::string& name, int64_t size, float mean, float deviation) {
+  AddTensor(name, GGML_TYPE_F32, size, 1, Normal(size, mean, deviation));
+}
+
+void RandomGguf::AddMatrix(const std::string& name, int64_t columns, int64_t rows, float gain,
+                           const std::string& type) {
+  const float deviation = gain / std::sqrt(static_cast<float>(columns));
+  AddTensor(name, *FindType(type), columns, rows, Normal(columns * rows, 0, deviation));
+}
+
+void RandomGguf::AddRopeFactors() {
+  // Llama 3's own: long waves are slowed eightfold, short ones not at all, smoothly in between.
+  constexpr float kFactor = 8, kLowFrequency = 1, kHighFrequency = 4, kTwoPi = 6.2831853f;
+  const float original_context = static_cast<float>(o_.context) / kFactor;
+  std::vector<float> factors(o_.head_dim / 2);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const float exponent = 2 * static_cast<float>(i) / static_cast<float>(o_.head_dim);
+    const float waves = original_context / (kTwoPi * std::pow(o_.rope_base, exponent));
+    const float smooth =
+        std::clamp((waves - kLowFrequency) / (kHighFrequency - kLowFrequency), 0.0f, 1.0f);
+    factors[i] = 1 / ((1 - smooth) / kFactor + smooth);
+  }
+  AddTensor("rope_freqs.weight", GGML_TYPE_F32, o_.head_dim / 2, 1, factors);
+}
+
+void RandomGguf::AddLayer(int layer) {
+  using Biases = RandomGgufOptions::Biases;
+  const auto name = [&](std::string_view part) { return fmt::format("blk.{}.{}", layer, part); };
+  const int64_t query_dim = int64_t{o_.num_q_heads} * o_.head_dim;
+  const int64_t kv_dim = int64_t{o_.num_kv_heads} * o_.head_dim;
+  const std::string& type = o_.weight_type;
+  AddVector(name("attn_norm.weight"), o_.embed_dim, 1, 0.1f);
+  // The order in which converters write them: neither q, k, v nor gate, up need be neighbours.
+  AddMatrix(name("ffn_down.weight"), o_.feed_forward_dim, o_.embed_dim, 0.7f, type);
+  AddMatrix(name("ffn_gate.weight"), o_.embed_dim, o_.feed_forward_dim, 1.5f, type);
+  AddMatrix(name("ffn_up.weight"), o_.embed_dim, o_.feed_forward_dim, 1.5f, type);
+  AddVector(name("ffn_norm.weight"), o_.embed_dim, 1, 0.1f);
+  AddMatrix(name("attn_k.weight"), o_.embed_dim, kv_dim, 1.5f, type);
+  AddMatrix(name("attn_output.weight"), query_dim, o_.embed_dim, 0.7f, type);
+  AddMatrix(name("attn_q.weight"), o_.embed_dim, query_dim, 1.5f, type);
+  AddMatrix(name("attn_v.weight"), o_.embed_dim, kv_dim, 1,
+            o_.value_type.empty() ? type : o_.value_type);
+  if (o_.biases != Biases::kNone) {
+    AddVector(name("attn_q.bias"), query_dim, 0, 0.5f);
+    AddVector(name("attn_k.bias"), kv_dim, 0, 0.5f);
+    AddVector(name("attn_v.bias"), kv_dim, 0, 0.5f);
+  }
+  if (o_.biases == Biases::kQkvAndOutput) {
+    AddVector(name("attn_output.bias"), o_.embed_dim, 0, 0.2f);
+  }
+  if (o_.family == "qwen3") {
+    AddVector(name("attn_q_norm.weight"), o_.head_dim, 1.5f, 0.3f);
+    AddVector(name("attn_k_norm.weight"), o_.head_dim, 1.5f, 0.3f);
+  }
+}
+
+void RandomGguf::AddTensors() {
+  AddMatrix("token_embd.weight", o_.embed_dim, o_.num_tokens, 2, o_.weight_type);
+  if (o_.rope == RandomGgufOptions::Rope::kLlama3) AddRopeFactors();
+  for (int i = 0; i < o_.num_layers; ++i) AddLayer(i);
+  AddVector("output_norm.weight", o_.embed_dim, 1, 0.1f);
+  if (o_.embeddings == RandomGgufOptions::Embeddings::kUntied) {
+    AddMatrix("output.weight", o_.embed_dim, o_.num_tokens, 2, o_.weight_type);
+  }
+}
+
+}  // namespace
+
+Status WriteRandomGguf(const RandomGgufOptions& options, const std::string& path) {
+  EBB_RETURN_IF_ERROR(CheckOptions(options));
+  RandomGguf model(options);
+  model.AddMetadata();
+  model.AddTokenizer();
+  model.AddTensors();
+  return model.WriteTo(path) ? OkStatus() : IoError(fmt::format("cannot write {}", path));
+}
+
+}  // namespace ebb

@@ -1,0 +1,52 @@
+// Writes small models with random weights: any family, shape, weight type and RoPE scaling that ebb
+// runs, with a tokenizer that libllama loads. Weights are scaled so that attention is far from
+// uniform and logits have a standard deviation of about 2. The same options give the same bytes.
+#ifndef EBB_TESTS_SUPPORT_RANDOM_GGUF_H_
+#define EBB_TESTS_SUPPORT_RANDOM_GGUF_H_
+
+#include <cstdint>
+#include <string>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+struct RandomGgufOptions {
+  std::string family = "llama";  // "llama", "qwen2", "qwen3"
+  int num_layers = 2;
+  int embed_dim = 256;
+  int num_q_heads = 4;
+  int num_kv_heads = 2;
+  int head_dim = 64;
+  int feed_forward_dim = 512;
+  int num_tokens = 384;  // of the tokenizer; see Tokenizer for the least
+  int context = 4096;
+  std::string weight_type = "f32";  // as ggml names it: "f16", "q8_0", "q4_0", "q4_K", ...
+  std::string value_type;           // of attn_v; empty: weight_type
+
+  enum class Biases { kNone, kQkv, kQkvAndOutput };
+  Biases biases = Biases::kNone;
+  enum class Embeddings { kTied, kUntied };
+  Embeddings embeddings = Embeddings::kTied;
+  // kLlama3: rope_freqs.weight; the others: metadata.
+  enum class Rope { kNone, kLinear, kYarn, kLlama3 };
+  Rope rope = Rope::kNone;
+  float rope_base = 10000;
+  float rope_factor = 4;  // of kLinear and kYarn; the original context is context / rope_factor
+
+  // kBytePair: byte-level, 3 control tokens, 256 bytes, then pairs of letters: at least 260.
+  // kUnigram: sentence-piece like, 3 control tokens, 256 bytes, then letters: at least 260.
+  // kMinimal: byte-level with 3 control tokens and some letters only: at least 8. Most bytes have
+  // no token.
+  enum class Tokenizer { kBytePair, kUnigram, kMinimal };
+  Tokenizer tokenizer = Tokenizer::kBytePair;
+  uint64_t seed = 1;
+};
+
+// Errors: InvalidArgument for what cannot be built (unknown weight type, rows that its blocks do
+// not divide, too few tokens); IoError.
+Status WriteRandomGguf(const RandomGgufOptions& options, const std::string& path);
+
+}  // namespace ebb
+
+#endif  // EBB_TESTS_SUPPORT_RANDOM_GGUF_H_
