@@ -7,6 +7,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 
 set(EBB_ROOT ${CMAKE_CURRENT_SOURCE_DIR})
 # A folder may still be empty; a library may not.
@@ -47,7 +48,7 @@ add_library(ebb_cli_parts STATIC ${sources} ${EBB_EMPTY_SOURCE})
 target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
 target_link_libraries(ebb_cli_parts PUBLIC
   ebb ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
-  Threads::Threads)
+  PkgConfig::libedit Threads::Threads)
 
 set(EBB_BINARY ${CMAKE_BINARY_DIR}/bin/ebb)
 ebb_glob(main "^$" src/cli/main.cc)

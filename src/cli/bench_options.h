@@ -2,6 +2,8 @@
 #ifndef EBB_CLI_BENCH_OPTIONS_H_
 #define EBB_CLI_BENCH_OPTIONS_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,15 +11,38 @@ namespace ebb::cli {
 
 struct OptionRow;
 
+// What `ebb bench compare` holds against llama.cpp.
+enum class Contest { kDecode, kPrefill, kBatched, kPeakMemory, kFirstToken };
+
 struct BenchOptions {
-  int depth = 0;
-  std::vector<int> depths = {512, 2048, 8000};
-  bool no_mass = false;
   int repetitions = 5;
+  // decode, prefill
+  std::vector<int> depths = {0};
+  // decode
+  bool no_mass = false;
+  int tokens = 48;
+  int generate = 0;
+  int sequences = 1;
+  // prefill
+  int prompt_tokens = 512;
+  // attention
+  int rows = 8000;
+  double keep = 1;
+  // memory
+  uint64_t bytes = uint64_t{512} << 20;
+  // compare
+  std::vector<Contest> contests = {Contest::kDecode, Contest::kPrefill};
+  std::vector<int> decode_depths = {512, 2048, 8000};
+  std::vector<int> prefill_depths = {0, 4096};
+  int rounds = 3;
+  std::string peer_folder;
 };
 
-struct FidelityOptions {
+struct FidelityInput {
   std::string text_file;
+  int tokens = 0;
+  int windows = 0;
+  int window_tokens = 2048;
 };
 
 // Appends the rows of the groups kFidelity and kBench*.

@@ -29,6 +29,8 @@ struct Range {
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, uint64_t* value);
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, std::optional<int>* value);
 [[nodiscard]] Status ParseValue(std::string_view text, Range range, std::string* value);
+[[nodiscard]] Status ParseValue(std::string_view text, Range range,
+                                std::optional<std::string>* value);
 // An option that may be repeated: adds one.
 [[nodiscard]] Status ParseValue(std::string_view text, Range range,
                                 std::vector<std::string>* value);
@@ -41,6 +43,7 @@ struct Range {
 [[nodiscard]] std::string ShowValue(uint64_t value);
 [[nodiscard]] std::string ShowValue(const std::optional<int>& value);
 [[nodiscard]] std::string ShowValue(const std::string& value);
+[[nodiscard]] std::string ShowValue(const std::optional<std::string>& value);
 [[nodiscard]] std::string ShowValue(const std::vector<std::string>& value);
 [[nodiscard]] std::string ShowValue(const std::vector<int>& value);
 
@@ -70,7 +73,8 @@ OptionRow ChoiceRow(OptionGroup group, std::string names, std::string help, Acce
                     std::vector<Choice<T>> choices) {
   std::string list;
   for (const Choice<T>& choice : choices) {
-    list += (list.empty() ? "" : "|") + std::string(choice.name);
+    if (!list.empty()) list += '|';
+    list += choice.name;
   }
   return {group,
           std::move(names),

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,9 +32,9 @@ struct CliOptions {
       sampling;       // `grammar` holds the grammar itself, read from the file if one was named
   uint64_t seed = 0;  // copied into sampling and policy after parsing
 
-  std::string prompt;       // -p
-  std::string prompt_file;  // -f
-  std::string system;       // --system
+  std::optional<std::string> prompt;  // -p
+  std::string prompt_file;            // -f
+  std::string system;                 // --system
   bool raw = false;
   int max_tokens = -1;
   std::vector<std::string> stops;
@@ -46,23 +47,30 @@ struct CliOptions {
   bool quiet = false;
 
   BenchOptions bench;
-  FidelityOptions fidelity;
+  FidelityInput fidelity;
 };
 
 // A heading in --help and docs/cli.md. A command names the groups that it takes.
 enum class OptionGroup {
-  kModel,       // -m, --dequantize, --rope-*
-  kMachine,     // --threads, --kv-type, --kv-cap, --context, --past-context, --seed
-  kPolicy,      // --policy, --scorer, --budget, ... --list-policies
-  kPrompt,      // -p, -f, --raw, --system
-  kGeneration,  // -n, --temp, ... --grammar
-  kDisplay,     // --thoughts, --quiet
-  kJson,        // --json
-  kFidelity,
-  kBenchDepth,   // --depth
-  kBenchDepths,  // --depths
-  kBenchDecode,  // --no-mass
-  kBench,        // --repetitions and the like
+  kPrompt,       // -p, -f, --raw
+  kSystem,       // --system
+  kModel,        // -m, --dequantize, --rope-*
+  kGeneration,   // -n, --temp, ... --grammar
+  kPolicy,       // --policy, --scorer, --budget, ... --list-policies
+  kMachine,      // --threads, --seed, --context, --past-context, --kv-type, --kv-cap
+  kDisplay,      // --thoughts
+  kQuiet,        // --quiet
+  kJson,         // --json
+  kFidelity,     // of ebb fidelity alone
+  // Of the measurements that take them:
+  kBenchCompare,    // --what, --rounds, --peer, ...
+  kBenchDepth,      // --depth
+  kBenchDecode,     // --no-mass, --tokens
+  kBenchGenerate,   // --generate, --sequences
+  kBenchPrompt,     // --prompt
+  kBenchAttention,  // --depth, --keep
+  kBenchMemory,     // --bytes
+  kBench,           // --repetitions
 };
 [[nodiscard]] std::string_view OptionGroupTitle(OptionGroup group);
 

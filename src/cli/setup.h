@@ -3,8 +3,8 @@
 #define EBB_CLI_SETUP_H_
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
-#include <string>
 
 #include "ebb/engine.h"
 #include "ebb/model.h"
@@ -12,10 +12,6 @@
 #include "src/cli/options.h"
 
 namespace ebb::cli {
-
-// ${XDG_CACHE_HOME:-~/.cache}/ebb/SmolLM2-135M-Instruct.Q4_1.gguf, whether it exists or not.
-// Empty when neither variable is set.
-[[nodiscard]] std::string DefaultModelPath();
 
 // Loads -m, or the default model. Errors: those of Model::Load; kNotFound with the advice to run
 // "ebb pull" when the default model is wanted and absent.
@@ -28,8 +24,8 @@ struct Setup {
 };
 [[nodiscard]] Result<Setup> OpenSetup(const CliOptions& options);
 
-// Becomes true at the first Ctrl-C (SIGINT) or SIGTERM; the second ends the process. Also ignores
-// SIGPIPE, so that a closed stdout is an error like any other.
+// Becomes true at the first Ctrl-C (SIGINT) or SIGTERM; the second ends the process. Called again,
+// it starts anew. Also ignores SIGPIPE, so that a closed stdout is an error like any other.
 [[nodiscard]] const std::atomic<bool>* InstallInterruptHandler();
 
 // The largest resident size of this process so far.

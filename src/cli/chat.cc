@@ -1,0 +1,116 @@
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "src/cli/commands.h"
+#include "src/cli/line_reader.h"
+#include "src/cli/turn.h"
+
+namespace ebb::cli {
+namespace {
+
+class Conversation {
+ public:
+  Conversation(const CliOptions& options, Setup* setup)
+      : options_(options), setup_(*setup), output_(options.thoughts, TextOutput::LineEnd::kAlways) {
+    if (!options_.system.empty()) messages_.push_back({"system", options_.system});
+  }
+
+  ExitCode Run();
+
+ private:
+  Status Reset();
+  // Nothing while the conversation goes on.
+  std::optional<ExitCode> Take(const std::string& line);
+  std::optional<ExitCode> Answer(const std::string& text);
+
+  const CliOptions& options_;
+  Setup& setup_;
+  TextOutput output_;
+  LineReader reader_;
+  std::vector<ChatMessage> messages_;
+  uint64_t turns_ = 0;
+  std::optional<RunFigures> last_;
+  ExitCode last_code_ = ExitCode::kOk;
+};
+
+// A new session rather than a truncated one: rows that a policy removed do not come back.
+Status Conversation::Reset() {
+  messages_.clear();
+  last_.reset();
+  last_code_ = ExitCode::kOk;
+  if (!options_.system.empty()) messages_.push_back({"system", options_.system});
+  setup_.session.reset();  // its memory may be all there is under a cap
+  EBB_ASSIGN_OR_RETURN(setup_.session, setup_.engine->OpenSession(options_.session));
+  return OkStatus();
+}
+
+// What the template is given as the answer: templates find the thought by its tags.
+std::string AsMessage(const GenerateResult& result, const ChatPrompt& prompt) {
+  std::string text = result.text;
+  if (prompt.thinking_end.empty()) return text;
+  if (prompt.opens_in_thinking) text = prompt.thinking_start + "\n" + text;
+  const bool open = text.find(prompt.thinking_start) != std::string::npos &&
+                    text.find(prompt.thinking_end) == std::string::npos;
+  return open ? text + "\n" + prompt.thinking_end : text;
+}
+
+ExitCode Conversation::Run() {
+  while (true) {
+    const std::atomic<bool>* interrupted = InstallInterruptHandler();
+    const std::optional<std::string> line = reader_.Next("> ");
+    if (interrupted->load()) return Fail(Cancelled("interrupted"));
+    if (!line) return last_code_;
+    if (const std::optional<ExitCode> end = Take(*line)) return *end;
+  }
+}
+
+std::optional<ExitCode> Conversation::Take(const std::string& line) {
+  if (line.empty()) return std::nullopt;
+  if (line == "/exit") return last_code_;
+  if (line == "/reset") {
+    if (const Status status = Reset(); !status.ok()) return Fail(status);
+  } else if (line == "/stats") {
+    fmt::print(stderr, "{}", last_ ? HumanSummary(*last_, setup_) : "nothing was said yet\n");
+  } else if (line.front() == '/') {
+    fmt::print(stderr, "unknown command {}; expected /exit, /reset or /stats\n", line);
+  } else {
+    return Answer(line);
+  }
+  return std::nullopt;
+}
+
+std::optional<ExitCode> Conversation::Answer(const std::string& text) {
+  messages_.push_back({"user", text});
+  const Result<TurnInput> input = ChatInput(*setup_.model, messages_);
+  if (!input.ok()) return Fail(input.status());
+  const TurnContext context = {.options = &options_,
+                               .cancel = InstallInterruptHandler(),
+                               .start = std::chrono::steady_clock::now(),
+                               .seed = options_.sampling.seed + turns_++};
+  last_ = TakeTurn(context, *input, setup_, &output_);
+  last_code_ = ReportEnd(last_->result, output_);
+  // Ctrl-C ends an answer, not the conversation; after a full context there is /reset.
+  if (last_code_ == ExitCode::kError || last_code_ == ExitCode::kUsage) return last_code_;
+  if (last_->result.generated_tokens == 0 && last_code_ != ExitCode::kOk) {
+    messages_.pop_back();
+  } else {
+    messages_.push_back({"assistant", AsMessage(last_->result, input->prompt)});
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ExitCode RunChat(const CliOptions& options) {
+  (void)InstallInterruptHandler();
+  Result<Setup> setup = OpenSetup(options);
+  if (!setup.ok()) return Fail(setup.status());
+  return Conversation(options, &*setup).Run();
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,42 @@
+#include "src/cli/exit_code.h"
+
+#include <array>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+namespace ebb::cli {
+
+std::span<const ExitCodeInfo> ExitCodes() {
+  static constexpr std::array kCodes = {
+      ExitCodeInfo{ExitCode::kOk, "done; a text ended by itself, a stop string or its length"},
+      ExitCodeInfo{ExitCode::kError,
+                   "an error: a file, the model, the system, or stdout was closed"},
+      ExitCodeInfo{ExitCode::kUsage, "an unknown command or option, or a value that is not valid"},
+      ExitCodeInfo{ExitCode::kLimit, "the context or the cap on memory was reached"},
+      ExitCodeInfo{ExitCode::kInterrupted, "interrupted by Ctrl-C; a second one kills"},
+  };
+  return kCodes;
+}
+
+ExitCode ExitCodeFor(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return ExitCode::kOk;
+    case StatusCode::kInvalidArgument:
+      return ExitCode::kUsage;
+    case StatusCode::kResourceExhausted:
+      return ExitCode::kLimit;
+    case StatusCode::kCancelled:
+      return ExitCode::kInterrupted;
+    default:
+      return ExitCode::kError;
+  }
+}
+
+ExitCode Fail(const Status& status) {
+  fmt::print(stderr, "ebb: {}\n", status.message());
+  return ExitCodeFor(status);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,239 @@
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "src/cli/option_values.h"
+#include "src/cli/options.h"
+
+namespace ebb::cli {
+namespace {
+
+using G = OptionGroup;
+
+// A row whose text some function of the library reads.
+template <typename Parse>
+OptionRow ParsedRow(OptionGroup group, std::string names, std::string value, std::string help,
+                    Parse parse) {
+  return {group, std::move(names), std::move(value), std::move(help), parse, nullptr};
+}
+
+// --grammar FILE|TEXT: the file where there is one of that name, else the grammar itself.
+Status ReadGrammar(std::string_view text, CliOptions* options) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(text, error)) {
+    options->sampling.grammar = text;
+    return OkStatus();
+  }
+  std::ifstream file{std::string(text), std::ios::binary};
+  std::ostringstream content;
+  content << file.rdbuf();
+  if (!file) return IoError(fmt::format("cannot read {}", text));
+  options->sampling.grammar = std::move(content).str();
+  return OkStatus();
+}
+
+Status ReadBudget(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->session.policy.budget, ParseBudget(text));
+  return OkStatus();
+}
+
+Status ReadGranularity(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->session.policy.granularity, ParseGranularity(text));
+  return OkStatus();
+}
+
+Status ReadKvCap(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->engine.kv_cap_bytes, ParseBytes(text));
+  return OkStatus();
+}
+
+Status ReadPolicy(std::string_view text, CliOptions* options) {
+  return ParsePolicy(text, &options->session.policy);
+}
+
+std::vector<OptionRow> ModelRows() {
+  return {
+      ValueRow(G::kModel, "-m,--model", "FILE",
+               "the model, a GGUF file; without it, the one that `ebb pull` fetched",
+               [](CliOptions& o) { return &o.model.path; }),
+      FlagRow(
+          G::kModel, "--dequantize", "hold the weights as F32, for studies of exactness",
+          [](CliOptions& o) { return &o.model.weights; }, WeightMode::kDequantize),
+      ChoiceRow<RopeScaling>(
+          G::kModel, "--rope-scaling",
+          "how positions past the trained context are scaled, instead of as the file says",
+          [](CliOptions& o) { return &o.model.rope_scaling; },
+          {{"none", RopeScaling::kNone},
+           {"linear", RopeScaling::kLinear},
+           {"yarn", RopeScaling::kYarn}}),
+      ValueRow(G::kModel, "--rope-factor", "X",
+               "how many times the trained context --rope-scaling linear or yarn makes possible",
+               [](CliOptions& o) { return &o.model.rope_factor; }, {.min = 1, .max = 1000}),
+  };
+}
+
+std::vector<OptionRow> MachineRows() {
+  return {
+      ValueRow(G::kMachine, "--threads", "N", "compute threads; 0: as many as there are cores",
+               [](CliOptions& o) { return &o.engine.threads; }, {.min = 0, .max = 1024}),
+      ValueRow(G::kMachine, "--seed", "S", "seed of sampling and of policies that draw lots",
+               [](CliOptions& o) { return &o.seed; }),
+      ValueRow(G::kMachine, "--context", "N",
+               "tokens that the sequence may have; 0: the trained context, times the rope factor",
+               [](CliOptions& o) { return &o.session.context; }, {.min = 0}),
+      ChoiceRow<PastContext>(
+          G::kMachine, "--past-context",
+          "what happens where the context ends: generation ends, or keys are rotated anew to "
+          "their rank among the surviving rows",
+          [](CliOptions& o) { return &o.session.past_context; },
+          {{"refuse", PastContext::kRefuse}, {"rerotate", PastContext::kReRotate}}),
+      ChoiceRow<RowType>(
+          G::kMachine, "--kv-type", "number format of cached rows",
+          [](CliOptions& o) { return &o.engine.kv_type; },
+          {{"f16", RowType::kF16}, {"bf16", RowType::kBf16}, {"f32", RowType::kF32}}),
+      ParsedRow(G::kMachine, "--kv-cap", "SIZE",
+                "hard cap on the memory of cached rows, such as 512MiB", ReadKvCap),
+  };
+}
+
+std::vector<OptionRow> PolicyRows() {
+  return {
+      ParsedRow(G::kPolicy, "--policy", "NAME[:KEY=VALUE,...]",
+                "what decides which rows stay (default: full)", ReadPolicy),
+      ValueRow(G::kPolicy, "--scorer", "NAME", "score rows by another scorer than the policy's own",
+               [](CliOptions& o) { return &o.session.policy.scorer; }),
+      ParsedRow(G::kPolicy, "--budget", "ROWS|PERCENT|BYTES",
+                "how much may stay: 1024, 25% (of the unprotected rows) or 64MiB", ReadBudget),
+      ValueRow(G::kPolicy, "--sinks", "N", "first tokens that always stay",
+               [](CliOptions& o) { return &o.session.policy.sinks; }, {.min = 0}),
+      ValueRow(G::kPolicy, "--window", "N", "last tokens that always stay",
+               [](CliOptions& o) { return &o.session.policy.window; }, {.min = 0}),
+      ValueRow(G::kPolicy, "--interval", "N", "decode steps between two decisions",
+               [](CliOptions& o) { return &o.session.policy.interval; }, {.min = 1}),
+      ParsedRow(G::kPolicy, "--granularity", "token|layer|head",
+                "what decides on its own: all together, each layer, or each kv head",
+                ReadGranularity),
+      FlagRow(
+          G::kPolicy, "--list-policies", "print the policies and scorers, and end",
+          [](CliOptions& o) { return &o.list_policies; }, true),
+  };
+}
+
+std::vector<OptionRow> PromptRows() {
+  return {
+      ValueRow(G::kPrompt, "-p,--prompt", "TEXT",
+               "the prompt; without -p and -f, stdin less its last newline",
+               [](CliOptions& o) { return &o.prompt; }),
+      ValueRow(G::kPrompt, "-f,--file", "FILE",
+               "read the prompt from a file, less its last newline",
+               [](CliOptions& o) { return &o.prompt_file; }),
+      FlagRow(
+          G::kPrompt, "--raw", "continue the prompt as it is, without the chat template",
+          [](CliOptions& o) { return &o.raw; }, true),
+      ValueRow(G::kSystem, "--system", "TEXT", "a system message before the first turn",
+               [](CliOptions& o) { return &o.system; }),
+  };
+}
+
+std::vector<OptionRow> GenerationRows() {
+  return {
+      ValueRow(G::kGeneration, "-n,--tokens", "N",
+               "largest number of tokens to generate; -1: until something else ends it",
+               [](CliOptions& o) { return &o.max_tokens; }, {.min = -1}),
+      ValueRow(G::kGeneration, "--temp", "X", "temperature; 0 always takes the likeliest token",
+               [](CliOptions& o) { return &o.sampling.temperature; }, {.min = 0, .max = 100}),
+      ValueRow(G::kGeneration, "--top-k", "N", "sample among the N likeliest; 0: all",
+               [](CliOptions& o) { return &o.sampling.top_k; }, {.min = 0}),
+      ValueRow(G::kGeneration, "--top-p", "X",
+               "sample among the likeliest that together have probability X",
+               [](CliOptions& o) { return &o.sampling.top_p; }, {.min = 0, .max = 1}),
+      ValueRow(G::kGeneration, "--min-p", "X",
+               "sample among those at least X times as likely as the likeliest",
+               [](CliOptions& o) { return &o.sampling.min_p; }, {.min = 0, .max = 1}),
+      ValueRow(G::kGeneration, "--repeat-penalty", "X",
+               "divide the logits of the last 64 tokens by X; 1: off",
+               [](CliOptions& o) { return &o.sampling.repeat_penalty; }, {.min = 0.01, .max = 100}),
+      ParsedRow(G::kGeneration, "--grammar", "FILE|TEXT",
+                "a GBNF grammar that the answer obeys; thoughts are free", ReadGrammar),
+      ValueRow(G::kGeneration, "--stop", "TEXT",
+               "end before this text; may be given more than once",
+               [](CliOptions& o) { return &o.stops; }),
+      FlagRow(
+          G::kGeneration, "--ignore-eos", "never choose an end token",
+          [](CliOptions& o) { return &o.ignore_eos; }, true),
+      ValueRow(G::kGeneration, "--thinking-budget", "N",
+               "tokens of thought before the thought is closed by force; -1: no limit",
+               [](CliOptions& o) { return &o.thinking_budget; }, {.min = -1}),
+  };
+}
+
+std::vector<OptionRow> DisplayRows() {
+  return {
+      ChoiceRow<Thoughts>(
+          G::kDisplay, "--thoughts",
+          "what is written of thoughts; dim is show where stdout is no terminal",
+          [](CliOptions& o) { return &o.thoughts; },
+          {{"show", Thoughts::kShow}, {"dim", Thoughts::kDim}, {"hide", Thoughts::kHide}}),
+      FlagRow(
+          G::kQuiet, "--quiet", "no progress and no summary on stderr",
+          [](CliOptions& o) { return &o.quiet; }, true),
+      FlagRow(
+          G::kJson, "--json", "write results as JSON, one object a line",
+          [](CliOptions& o) { return &o.json; }, true),
+  };
+}
+
+}  // namespace
+
+std::string_view OptionGroupTitle(OptionGroup group) {
+  switch (group) {
+    case G::kModel:
+      return "Model";
+    case G::kMachine:
+      return "Machine and cache";
+    case G::kPolicy:
+      return "Policy";
+    case G::kPrompt:
+      return "Prompt";
+    case G::kSystem:
+      return "Conversation";
+    case G::kGeneration:
+      return "Generation";
+    case G::kDisplay:
+    case G::kQuiet:
+    case G::kJson:
+      return "Output";
+    case G::kFidelity:
+      return "Fidelity";
+    case G::kBenchCompare:
+    case G::kBenchDepth:
+    case G::kBenchDecode:
+    case G::kBenchGenerate:
+    case G::kBenchPrompt:
+    case G::kBenchAttention:
+    case G::kBenchMemory:
+    case G::kBench:
+      return "Measurement";
+  }
+  return "";
+}
+
+const std::vector<OptionRow>& OptionTable() {
+  static const std::vector<OptionRow> table = [] {
+    std::vector<OptionRow> all;
+    for (const auto& rows : {PromptRows(), ModelRows(), GenerationRows(), PolicyRows(),
+                             MachineRows(), DisplayRows()}) {
+      all.insert(all.end(), rows.begin(), rows.end());
+    }
+    AppendBenchOptionRows(&all);
+    return all;
+  }();
+  return table;
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,42 @@
+// Generated text on its way to stdout: at once, and noticing when nobody reads it any more.
+#ifndef EBB_CLI_OUTPUT_H_
+#define EBB_CLI_OUTPUT_H_
+
+#include <string_view>
+
+#include "ebb/generate.h"
+#include "ebb/status.h"
+#include "src/cli/options.h"
+
+namespace ebb::cli {
+
+class TextOutput {
+ public:
+  // When Finish() ends an unfinished line.
+  enum class LineEnd { kOnTerminals, kAlways };
+  TextOutput(Thoughts thoughts, LineEnd line_end);
+  TextOutput(const TextOutput&) = delete;
+  TextOutput& operator=(const TextOutput&) = delete;
+
+  // False when stdout cannot be written; status() says why. May be given to GenerateOptions.
+  bool Write(std::string_view text, TextPart part);
+  // Ends dimming, and the line: the shell's prompt, or the next turn, begins one of its own.
+  void Finish();
+  [[nodiscard]] const Status& status() const { return status_; }
+
+ private:
+  bool WriteAll(std::string_view bytes);
+  void SetDim(TextPart part);
+
+  Thoughts thoughts_;
+  LineEnd line_end_;
+  bool terminal_;
+  bool dimmed_ = false;
+  bool trim_ = false;  // blanks between a hidden thought and the answer
+  bool at_line_start_ = true;
+  Status status_;
+};
+
+}  // namespace ebb::cli
+
+#endif  // EBB_CLI_OUTPUT_H_

@@ -1,0 +1,18 @@
+// Where the prompt of `ebb run` comes from.
+#ifndef EBB_CLI_PROMPT_H_
+#define EBB_CLI_PROMPT_H_
+
+#include <string>
+
+#include "ebb/status.h"
+#include "src/cli/options.h"
+
+namespace ebb::cli {
+
+// -p, else -f, else stdin; the last two without their last newline. Errors: both -p and -f, a file
+// that cannot be read, nothing at all.
+[[nodiscard]] Result<std::string> ReadPromptText(const CliOptions& options);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_CLI_PROMPT_H_

@@ -1,0 +1,53 @@
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "src/cli/commands.h"
+#include "src/cli/prompt.h"
+#include "src/cli/turn.h"
+
+namespace ebb::cli {
+namespace {
+
+Result<TurnInput> InputFor(const Model& model, const CliOptions& options, std::string text) {
+  if (options.raw) {
+    if (!options.system.empty()) {
+      return InvalidArgument("--system: a raw prompt has no system message");
+    }
+    return RawInput(model, text);
+  }
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  messages.push_back({"user", std::move(text)});
+  return ChatInput(model, messages);
+}
+
+}  // namespace
+
+ExitCode RunRun(const CliOptions& options) {
+  const TurnContext context = {.options = &options,
+                               .cancel = InstallInterruptHandler(),
+                               .start = std::chrono::steady_clock::now(),
+                               .seed = options.sampling.seed};
+  Result<std::string> text = ReadPromptText(options);
+  if (!text.ok()) return Fail(text.status());
+  const Result<Setup> setup = OpenSetup(options);
+  if (!setup.ok()) return Fail(setup.status());
+  const Result<TurnInput> input = InputFor(*setup->model, options, *std::move(text));
+  if (!input.ok()) return Fail(input.status());
+
+  TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
+  const RunFigures figures = TakeTurn(context, *input, *setup, &output);
+  const ExitCode code = ReportEnd(figures.result, output);
+  if (options.json) {
+    fmt::print(stderr, "{}\n", JsonSummary(figures, *setup));
+  } else if (!options.quiet) {
+    fmt::print(stderr, "{}", HumanSummary(figures, *setup));
+  }
+  return code;
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,66 @@
+#include "src/cli/setup.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "src/cli/default_model.h"
+
+namespace ebb::cli {
+namespace {
+
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler writes it
+
+extern "C" void OnInterrupt(int) { interrupted.store(true, std::memory_order_relaxed); }
+
+void Arm(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = OnInterrupt;
+  // Once: the second Ctrl-C finds the default action. No SA_RESTART: waiting for input ends.
+  action.sa_flags = SA_RESETHAND;
+  sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
+  ModelOptions model = options.model;
+  if (model.path.empty()) {
+    model.path = DefaultModelPath();
+    std::error_code error;
+    if (model.path.empty() || !std::filesystem::exists(model.path, error)) {
+      return NotFound("there is no default model yet; run \"ebb pull\", or give one with -m FILE");
+    }
+  }
+  return Model::Load(model);
+}
+
+Result<Setup> OpenSetup(const CliOptions& options) {
+  Setup setup;
+  EBB_ASSIGN_OR_RETURN(setup.model, OpenModel(options));
+  EBB_ASSIGN_OR_RETURN(setup.engine, Engine::Create(setup.model, options.engine));
+  EBB_ASSIGN_OR_RETURN(setup.session, setup.engine->OpenSession(options.session));
+  return setup;
+}
+
+const std::atomic<bool>* InstallInterruptHandler() {
+  interrupted.store(false);
+  Arm(SIGINT);
+  Arm(SIGTERM);
+  std::signal(SIGPIPE, SIG_IGN);
+  return &interrupted;
+}
+
+uint64_t PeakResidentBytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  constexpr uint64_t kKiB = 1024;
+  return static_cast<uint64_t>(usage.ru_maxrss) * kKiB;
+}
+
+}  // namespace ebb::cli

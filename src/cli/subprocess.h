@@ -1,0 +1,35 @@
+// Runs other programs, found on PATH, without a shell.
+#ifndef EBB_CLI_SUBPROCESS_H_
+#define EBB_CLI_SUBPROCESS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ebb/status.h"
+
+namespace ebb::cli {
+
+struct ProcessResult {
+  int exit_code = 0;   // 128 + the signal when one ended it
+  std::string output;  // what it wrote to stdout, when that was kept
+  double seconds = 0;  // from its start to its end
+  // The largest resident size it had; at least that of this process, which it was forked from.
+  uint64_t peak_resident_bytes = 0;
+};
+
+enum class ProcessOutput {
+  kToStderr,   // its stdout is joined with our stderr: progress, messages
+  kKeep,       // its stdout is returned
+  kKeepAlone,  // the same, and its stderr is dropped
+  kDiscard,    // both its stdout and its stderr are dropped
+};
+
+// arguments[0] is the program. Its stdin is empty. Errors: it cannot be started; kCancelled when
+// the process was interrupted, after the other program has ended.
+[[nodiscard]] Result<ProcessResult> RunProcess(const std::vector<std::string>& arguments,
+                                               ProcessOutput output);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_CLI_SUBPROCESS_H_

@@ -1,0 +1,69 @@
+#include "src/cli/summary.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace ebb::cli {
+namespace {
+
+double Rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+
+double DecodeRate(const GenerateResult& result) {
+  return Rate(result.decode_steps, result.seconds);
+}
+
+int64_t RowsKept(const CacheAccounting& cache) {
+  int64_t rows = 0;
+  for (const TierAccounting& tier : cache.tiers) rows += tier.rows;
+  return rows;
+}
+
+std::string Bytes(double bytes) {
+  constexpr double kMiB = 1024 * 1024;
+  return fmt::format("{:.1f} MiB", bytes / kMiB);
+}
+
+}  // namespace
+
+std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
+  const CacheAccounting cache = setup.session->accounting();
+  const ArenaAccounting arena = setup.engine->arena_accounting();
+  const nlohmann::ordered_json record = {
+      {"prompt_tokens", figures.prompt_tokens},
+      {"generated_tokens", figures.result.generated_tokens},
+      {"thought_tokens", figures.result.thought_tokens},
+      {"finish_reason", FinishReasonName(figures.result.finish_reason)},
+      {"tokens_per_s", DecodeRate(figures.result)},
+      {"prompt_tokens_per_s", Rate(figures.prompt_tokens, figures.prompt_seconds)},
+      {"time_to_first_token_s", figures.time_to_first_token_seconds},
+      {"policy", setup.session->policy().name},
+      {"rows_kept", RowsKept(cache)},
+      {"rows_evicted", cache.rows_evicted},
+      {"kv_bytes", arena.reserved_bytes},
+      {"kv_used_bytes", arena.used_bytes},
+      {"kv_peak_bytes", arena.peak_bytes},
+      {"kv_table_bytes", cache.table_bytes},
+      {"peak_rss_bytes", PeakResidentBytes()},
+      {"threads", setup.engine->options().threads},
+      {"attention", setup.engine->attention_name()},
+      {"logits_hash", fmt::format("{:016x}", setup.session->logits_hash())},
+  };
+  return record.dump();
+}
+
+std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
+  const CacheAccounting cache = setup.session->accounting();
+  const ArenaAccounting arena = setup.engine->arena_accounting();
+  const GenerateResult& result = figures.result;
+  std::string text = fmt::format(
+      "[{} tokens read at {:.0f}/s, {} generated at {:.1f}/s, ended by: {}]\n",
+      figures.prompt_tokens, Rate(figures.prompt_tokens, figures.prompt_seconds),
+      result.generated_tokens, DecodeRate(result), FinishReasonName(result.finish_reason));
+  text += fmt::format("[cache: policy {}, {} rows kept, {} evicted, {} in use of {} reserved]\n",
+                      setup.session->policy().name, RowsKept(cache), cache.rows_evicted,
+                      Bytes(static_cast<double>(arena.used_bytes)),
+                      Bytes(static_cast<double>(arena.reserved_bytes)));
+  return text;
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,140 @@
+#include "src/cli/turn.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/cli/progress.h"
+
+namespace ebb::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The part of `tokens` that the session has read already; it forgets all that differs. At least
+// one token is left to read, for its logits.
+Result<std::span<const Token>> Unread(std::span<const Token> tokens, Session* session) {
+  const std::span<const Token> known = session->tokens();
+  const size_t most = std::min(known.size(), tokens.size() - 1);
+  const auto differ = std::mismatch(known.begin(), known.begin() + most, tokens.begin());
+  const size_t common = differ.first - known.begin();
+  if (common < known.size()) {
+    EBB_RETURN_IF_ERROR(session->TruncateTo(static_cast<Position>(common)));
+  }
+  return tokens.subspan(common);
+}
+
+Status ReadPrompt(const TurnContext& context, const TurnInput& input, Session* session,
+                  RunFigures* figures) {
+  EBB_ASSIGN_OR_RETURN(const std::span<const Token> tokens, Unread(input.tokens, session));
+  figures->prompt_tokens = static_cast<int>(tokens.size());
+  const auto display =
+      context.options->quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
+  ProgressBar bar("reading the prompt", "tokens", figures->prompt_tokens, display);
+  PrefillOptions prefill;
+  prefill.cancel = context.cancel;
+  prefill.progress = [&](size_t done) { bar.Update(static_cast<int64_t>(done)); };
+  const Clock::time_point start = Clock::now();
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens, prefill));
+  figures->prompt_seconds = SecondsSince(start);
+  return OkStatus();
+}
+
+GenerateOptions OptionsFor(const TurnContext& context, const ChatPrompt& prompt) {
+  GenerateOptions generate;
+  generate.max_tokens = context.options->max_tokens;
+  generate.stops = context.options->stops;
+  generate.stops.insert(generate.stops.end(), prompt.stops.begin(), prompt.stops.end());
+  using OnEnd = GenerateOptions::OnEnd;
+  generate.on_end = context.options->ignore_eos ? OnEnd::kIgnore : OnEnd::kStop;
+  generate.thinking_start = prompt.thinking_start;
+  generate.thinking_end = prompt.thinking_end;
+  generate.opens_in_thinking = prompt.opens_in_thinking;
+  generate.thinking_budget = context.options->thinking_budget;
+  generate.cancel = context.cancel;
+  return generate;
+}
+
+void FailBeforeAnswer(const Status& status, const TurnInput& input, const Session& session,
+                      GenerateResult* result) {
+  result->error = status;
+  result->finish_reason = FinishReason::kError;
+  if (status.code() == StatusCode::kCancelled) result->finish_reason = FinishReason::kCancelled;
+  if (status.code() == StatusCode::kResourceExhausted) {
+    const bool too_long = input.tokens.size() > static_cast<size_t>(session.context());
+    result->finish_reason = too_long ? FinishReason::kContext : FinishReason::kCap;
+  }
+}
+
+Result<TurnInput> InputOf(const Model& model, std::string_view text, ChatPrompt prompt) {
+  TurnInput input;
+  EBB_ASSIGN_OR_RETURN(input.tokens,
+                       model.Tokenize(text, Model::AddBos::kAsModelSays, Model::Specials::kParse));
+  if (input.tokens.empty()) return InvalidArgument("expected a prompt, found an empty one");
+  prompt.text.clear();
+  input.prompt = std::move(prompt);
+  return input;
+}
+
+}  // namespace
+
+Result<TurnInput> RawInput(const Model& model, std::string_view text) {
+  return InputOf(model, text, {});
+}
+
+Result<TurnInput> ChatInput(const Model& model, std::span<const ChatMessage> messages) {
+  EBB_ASSIGN_OR_RETURN(ChatPrompt prompt,
+                       model.FormatChat(messages, Model::Thinking::kModelDefault));
+  const std::string text = prompt.text;
+  return InputOf(model, text, std::move(prompt));
+}
+
+RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Setup& setup,
+                    TextOutput* output) {
+  RunFigures figures;
+  SamplingOptions sampling = context.options->sampling;
+  sampling.seed = context.seed;
+  const auto sampler = Sampler::Create(*setup.model, sampling);
+  Status status = sampler.status();
+  if (status.ok()) status = ReadPrompt(context, input, setup.session.get(), &figures);
+  if (!status.ok()) {
+    FailBeforeAnswer(status, input, *setup.session, &figures.result);
+    return figures;
+  }
+  GenerateOptions generate = OptionsFor(context, input.prompt);
+  generate.on_token = [&](Token) {
+    if (figures.time_to_first_token_seconds == 0) {
+      figures.time_to_first_token_seconds = SecondsSince(context.start);
+    }
+  };
+  generate.on_text = [&](std::string_view text, TextPart part) {
+    return output->Write(text, part);
+  };
+  figures.result = Generate(*setup.session, **sampler, generate);
+  output->Finish();
+  return figures;
+}
+
+ExitCode ReportEnd(const GenerateResult& result, const TextOutput& output) {
+  if (!output.status().ok()) return Fail(output.status());
+  switch (result.finish_reason) {
+    case FinishReason::kStop:
+    case FinishReason::kStopString:
+    case FinishReason::kLength:
+      return ExitCode::kOk;
+    case FinishReason::kCancelled:
+      return Fail(Cancelled("interrupted"));
+    case FinishReason::kContext:
+    case FinishReason::kCap:
+    case FinishReason::kError:
+      return Fail(result.error);
+  }
+  return ExitCode::kError;
+}
+
+}  // namespace ebb::cli
