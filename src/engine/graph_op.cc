@@ -159,6 +159,7 @@ void AttentionOp::PlanPrefill(const Layer& layer) {
   s.prefill.Plan({.rows = {s.rows.data(), size_t(kv_heads)},
                   .positions = positions.last(sequence.num_tokens),
                   .q = HeadOf(layer.q, 0, 0),
+                  .q_token_stride = layer.q->nb[2] / sizeof(float),
                   .out = static_cast<float*>(layer.out->data),
                   .mass = sequence.signals->Mass(layer.index)});
 }
