@@ -114,7 +114,8 @@ void AddOption(const OptionRow& row, CLI::App* app, CliOptions* options) {
 std::string ErrorText(const CLI::ParseError& error, const CLI::App& app) {
   std::string text = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    text = fmt::format("unknown option or argument: {}", fmt::join(app.remaining(), " "));
+    text = "unknown option or argument:";
+    for (const std::string& word : app.remaining()) text += " " + word;
   }
   return fmt::format("{} (see \"{} --help\")", text, app.get_name());
 }
