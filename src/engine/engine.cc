@@ -113,7 +113,7 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
   StepWork work;
   for (const Part& part : parts) {
     EBB_RETURN_IF_ERROR(part.session->CheckTokens(part.tokens));
-    EBB_RETURN_IF_ERROR(part.session->CheckRoom(part.tokens.size()));
+    EBB_RETURN_IF_ERROR(part.session->MakeRoom(part.tokens.size()));
   }
   const auto undo = [&](size_t count) {
     for (const Part& part : parts.first(count))
@@ -139,7 +139,7 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
         work.output_rows.push_back(static_cast<int32_t>(work.tokens.size()));
       }
       work.tokens.push_back(parts[i].tokens[t]);
-      work.rope_positions.push_back(session.next() + t);
+      work.rope_positions.push_back(session.rope.Next(session.next() + t));
     }
   }
   for (const Part& part : parts) {

@@ -13,6 +13,7 @@
 #include "src/attention/attention.h"
 #include "src/engine/graph_runner.h"
 #include "src/engine/policy_driver.h"
+#include "src/engine/rope_positions.h"
 #include "src/engine/signal_buffers.h"
 #include "src/kv/arena.h"
 #include "src/kv/sequence_cache.h"
@@ -50,6 +51,7 @@ struct Session::Impl {
   SequenceCache cache;
   SignalBuffers signals;
   PolicyDriver driver;
+  RopePositions rope;
 
   std::vector<Token> tokens;
   std::vector<TokenKind> kinds;   // [tokens]
@@ -61,7 +63,10 @@ struct Session::Impl {
   std::unique_ptr<XXH3_state_t, HashStateDeleter> logits_hash;
 
   [[nodiscard]] Position next() const { return static_cast<Position>(tokens.size()); }
+  // ResourceExhausted when the context has no place for so many tokens more.
   Status CheckRoom(size_t num_tokens) const;
+  // The same, after rotating keys anew where the session was opened to do so.
+  Status MakeRoom(size_t num_tokens);
   Status CheckTokens(std::span<const Token> new_tokens) const;
   void ShowLogits(std::span<const float> of_last_token);
   [[nodiscard]] PlacementInput Facts(StepKind kind) const;

@@ -28,6 +28,8 @@ class GraphRunner {
   // Computes the step: rows are stored, signals filled. Errors: compute buffers do not fit memory.
   // REQUIRES: one token per sequence, or one sequence.
   Status Run(const StepWork& work);
+  // Turns the keys of a group's visible rows by so many RoPE positions, [rows].
+  Status TurnKeys(SequenceCache* cache, int group, std::span<const Position> turns);
   // Of the last step: [vocab_size] for output_rows[i]. Valid until the next Run().
   [[nodiscard]] std::span<const float> logits(size_t i) const;
 

@@ -20,10 +20,30 @@ Session::Impl::Impl(Engine::Impl* engine_in, const SessionOptions& options_in, P
 }
 
 Status Session::Impl::CheckRoom(size_t num_tokens) const {
-  if (tokens.size() + num_tokens <= static_cast<size_t>(context)) return OkStatus();
+  const Position place = rope.Next(next());
+  if (place + num_tokens <= static_cast<size_t>(context)) return OkStatus();
   return ResourceExhausted("the context of " + std::to_string(context) +
-                           " tokens is full: " + std::to_string(tokens.size()) + " read, " +
+                           " tokens is full: " + std::to_string(place) + " are taken, " +
                            std::to_string(num_tokens) + " more asked for");
+}
+
+Status Session::Impl::MakeRoom(size_t num_tokens) {
+  if (CheckRoom(num_tokens).ok() || options.past_context == PastContext::kRefuse) {
+    return CheckRoom(num_tokens);
+  }
+  // Turning keys that leaves no room would only round them once more.
+  if (cache.max_rows() + num_tokens > static_cast<size_t>(context)) {
+    return ResourceExhausted("the context of " + std::to_string(context) + " tokens is full: " +
+                             std::to_string(cache.max_rows()) + " rows survive, " +
+                             std::to_string(num_tokens) + " more tokens asked for");
+  }
+  std::vector<Position> turns;
+  for (int group = 0; group < cache.num_groups(); ++group) {
+    rope.Turns(cache, group, &turns);
+    EBB_RETURN_IF_ERROR(engine->runner->TurnKeys(&cache, group, turns));
+  }
+  rope.Rotated(cache, next());
+  return OkStatus();
 }
 
 Status Session::Impl::CheckTokens(std::span<const Token> new_tokens) const {
@@ -57,7 +77,10 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   Impl& s = *impl_;
   if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
   EBB_RETURN_IF_ERROR(s.CheckTokens(tokens));
-  EBB_RETURN_IF_ERROR(s.CheckRoom(tokens.size()));
+  // A text that cannot fit as a whole is refused as a whole.
+  if (s.options.past_context == PastContext::kRefuse) {
+    EBB_RETURN_IF_ERROR(s.CheckRoom(tokens.size()));
+  }
   const size_t chunk = s.engine->options.prefill_chunk;
   const auto outputs =
       options.on_logits ? Engine::Impl::Outputs::kAll : Engine::Impl::Outputs::kLast;
@@ -99,6 +122,7 @@ Status Session::TruncateTo(Position end) {
   }
   s.driver.TruncateTo(end);
   s.cache.TruncateTo(end);
+  s.rope.TruncateTo(s.cache, end);
   s.tokens.resize(end);
   s.kinds.resize(end);
   if (s.first_generated >= end) s.first_generated = -1;

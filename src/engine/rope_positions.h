@@ -1,0 +1,43 @@
+// Which RoPE position each row's key carries. It is the row's position in the sequence until keys
+// are rotated anew: then the surviving rows move to consecutive places that end together in every
+// group, and the sequence goes on right after them, so that it never leaves the context.
+//
+// After StreamingLLM (section 3.2 there), which numbers positions within the cache; here keys are
+// stored rotated and turned only when the context is full, so a key is rounded once per turn.
+#ifndef EBB_ENGINE_ROPE_POSITIONS_H_
+#define EBB_ENGINE_ROPE_POSITIONS_H_
+
+#include <span>
+#include <vector>
+
+#include "ebb/types.h"
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+
+class RopePositions {
+ public:
+  // The place of the token at `position` when it is computed next.
+  [[nodiscard]] Position Next(Position position) const { return position - offset_; }
+  // The place of a row that is in the cache, also of one that is just being removed.
+  [[nodiscard]] Position Of(int group, Position position) const;
+  // How far each visible row of the group has to turn, [rows], so that all groups end at one place:
+  // the row with index i of n goes to max_rows - n + i. Follow with Rotated().
+  void Turns(const SequenceCache& cache, int group, std::vector<Position>* turns) const;
+  // The keys were turned; the sequence has `next` tokens.
+  void Rotated(const SequenceCache& cache, Position next);
+  // The sequence was rolled back to `end`, rows are gone from the cache.
+  void TruncateTo(const SequenceCache& cache, Position end);
+
+ private:
+  struct Placed {
+    Position position;
+    Position place;
+  };
+  Position offset_ = 0;
+  std::vector<std::vector<Placed>> placed_;  // by group, ascending; empty: nothing was turned yet
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ENGINE_ROPE_POSITIONS_H_
