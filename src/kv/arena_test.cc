@@ -150,12 +150,12 @@ TEST(ArenaTest, WhatWasReservedCanBeAllocatedWhateverIsFreedMeanwhile) {
   Owners others(arena.get());
   others.AddMany(kPagesPerExtent);
   ASSERT_TRUE(arena->Reserve(5 * kPagesPerExtent).ok());
+  // A smaller reservation neither adds to the promise nor takes it back.
+  ASSERT_TRUE(arena->Reserve(1).ok());
   const size_t reserved_bytes = arena->stats().reserved_bytes;
   for (size_t i = 0; i < kPagesPerExtent; ++i) others.Free(i);
   EXPECT_GE(arena->stats().reserved_bytes, reserved_bytes - kExtentBytes);
   ASSERT_TRUE(arena->Validate().ok());
-  // A smaller reservation neither adds to the promise nor takes it back.
-  ASSERT_TRUE(arena->Reserve(1).ok());
   Owners owners(arena.get());
   const size_t before = arena->stats().reserved_bytes;
   owners.AddMany(5 * kPagesPerExtent);

@@ -225,8 +225,9 @@ size_t SequenceCache::Compact(size_t max_bytes) {
   Impl& c = *impl_;
   size_t num_bytes = 0;
   const size_t num_tables = c.tables.size();
-  for (size_t i = 0; i < num_tables && num_bytes < max_bytes; ++i) {
-    SharedTable& shared = *c.tables[c.next_compacted++ % num_tables];
+  const size_t first = c.next_compacted;
+  for (size_t i = first; i < first + num_tables && num_bytes < max_bytes; ++i) {
+    SharedTable& shared = *c.tables[i % num_tables];
     const size_t bytes_per_move = c.RowBytes() * c.NumStreams(shared);
     c.moves.clear();
     c.pages_changed.clear();
@@ -236,8 +237,8 @@ size_t SequenceCache::Compact(size_t max_bytes) {
     }
     c.FreePages(shared);
     num_bytes += c.moves.size() * bytes_per_move;
+    if (!c.moves.empty()) c.next_compacted = (i + 1) % num_tables;
   }
-  c.next_compacted %= num_tables;
   return num_bytes;
 }
 

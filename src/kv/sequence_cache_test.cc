@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -278,6 +279,21 @@ TEST(SequenceCacheTest, CompactingStaysWithinItsBudgetAndReachesEveryTable) {
     EXPECT_GT(copied, 0u);
   }
   f.ExpectEveryRowHoldsItsOwn();
+}
+
+TEST(SequenceCacheTest, CompactingWithASmallBudgetServesTheTablesInTurn) {
+  const Fixture f(Granularity::kHead);
+  ASSERT_TRUE(f.cache->Append(0, 640).ok());
+  for (int group = 0; group < kStreams; ++group) f.cache->Retain(group, Every(10, 640));
+  constexpr size_t kBudget = 8 * 256;  // of the 6 or 7 rows of one page
+  for (int call = 0; call < kStreams; ++call) f.cache->Compact(kBudget);
+  for (int stream = 0; stream < kStreams; ++stream) {
+    std::set<uint32_t> pages;
+    for (const uint32_t slot : f.cache->View(stream / kKvHeads, stream % kKvHeads).slots) {
+      pages.insert(slot / kRowsPerPage);
+    }
+    EXPECT_EQ(pages.size(), 9u) << "of 10, in stream " << stream;
+  }
 }
 
 TEST(SequenceCacheTest, AccountingIsExact) {
