@@ -106,16 +106,17 @@ struct AttentionKernel {
   void (*store_row)(RowType type, const float* from, std::byte* to, int head_dim);
   void (*load_row)(RowType type, const std::byte* from, float* to, int head_dim);
   void (*fold)(const FoldInput& in, const FoldOutput& out);
-  // weights[c] = exp(m[c] - M) / L; returns false when the result is not finite.
-  bool (*chunk_weights)(const MergeInput& in, float* weights);
-  // out[head_dim] = sum over c of weights[c] * o[c].
-  void (*merge)(const MergeInput& in, const float* weights, float* out);
+  // weights[c] = exp(m[c] - M) / L; NaN where a state is not finite.
+  void (*chunk_weights)(const MergeInput& in, float* weights);
+  // out[head_dim] = sum over c of weights[c] * o[c]; returns false when that is not finite.
+  bool (*merge)(const MergeInput& in, const float* weights, float* out);
   // mass[r] += sum over g of weights[g] * p[g * p_stride + r], r < num_rows.
   void (*add_mass)(const float* p, size_t p_stride, const float* weights, int num_heads,
                    int num_rows, float* mass);
   int (*query_tile)(int num_heads);  // query tokens that one prefill call takes
   size_t (*prefill_scratch_floats)(int num_heads, int head_dim);
-  void (*prefill)(const PrefillInput& in, const PrefillOutput& out);
+  // Returns false when an output is not finite.
+  bool (*prefill)(const PrefillInput& in, const PrefillOutput& out);
   void (*prefill_mass)(const PrefillMassInput& in);
 };
 

@@ -1,6 +1,6 @@
 // Invariants: (1) the arrays hold a state for every unit of the plan; (2) a unit is folded by
-// exactly one thread, a query head merged by exactly one, a chunk's mass added by exactly one. (3)
-// selected rows are distinct, so a scattered mass is written by one thread.
+// exactly one thread, a query head merged by exactly one. (3) An element of a mass target is
+// written by exactly one thread.
 #include "src/attention/decode.h"
 
 #include <algorithm>
@@ -10,6 +10,10 @@ namespace {
 
 // The part of `total` that thread `i` of `n` takes.
 size_t Share(size_t total, int i, int n) { return total * i / n; }
+
+std::span<const uint32_t> Selected(const DecodeQuery& query, int kv_head) {
+  return query.selected.empty() ? std::span<const uint32_t>() : query.selected[kv_head];
+}
 
 }  // namespace
 
@@ -43,6 +47,7 @@ void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
   queries_ = queries;
   units_.clear();
   rows_before_.assign(1, 0);
+  size_t targets_end = 0;
   for (uint32_t query = 0; query < queries.size(); ++query) {
     for (int h = 0; h < shape_.num_kv_heads; ++h) {
       const size_t rows = queries[query].rows[h].size();
@@ -51,8 +56,11 @@ void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
         const size_t in_chunk = std::min<size_t>(kChunkRows, rows - chunk * kChunkRows);
         rows_before_.push_back(rows_before_.back() + in_chunk);
       }
+      const std::span<const uint32_t> selected = Selected(queries[query], h);
+      targets_end = std::max(targets_end, selected.empty() ? rows : selected.back() + size_t{1});
     }
   }
+  num_mass_blocks_ = (targets_end + kChunkRows - 1) / kChunkRows;
 }
 
 void DecodeAttention::Fold(int thread, int num_threads) {
@@ -108,8 +116,8 @@ void DecodeAttention::MergeHead(int query, int q_head) {
       .head_dim = shape_.format.head_dim,
   };
   float* weights = weights_.data() + head * max_chunks_;
-  finite_[head] = kernel_.chunk_weights(in, weights) ? 1 : 0;
-  kernel_.merge(in, weights, queries_[query].out + q_head * head_dim);
+  kernel_.chunk_weights(in, weights);
+  finite_[head] = kernel_.merge(in, weights, queries_[query].out + q_head * head_dim) ? 1 : 0;
 }
 
 void DecodeAttention::Merge(int thread, int num_threads) {
@@ -120,36 +128,46 @@ void DecodeAttention::Merge(int thread, int num_threads) {
   }
 }
 
-// A thread owns chunks by their index, in all heads: targets that heads share are written by one
-// thread, in the order of heads.
+// The first row of a kv head whose mass goes to element `index` of the targets or behind it.
+size_t DecodeAttention::RowAtIndex(const DecodeQuery& query, int kv_head, size_t index) {
+  const std::span<const uint32_t> selected = Selected(query, kv_head);
+  if (selected.empty()) return std::min(index, query.rows[kv_head].size());
+  return std::ranges::lower_bound(selected, index) - selected.begin();
+}
+
+// A thread owns a range of the targets' elements in all queries and heads: targets that these share
+// are written by one thread, in the order of queries and heads, whichever rows each selected.
 void DecodeAttention::Mass(int thread, int num_threads) {
+  const size_t begin = Share(num_mass_blocks_, thread, num_threads) * kChunkRows;
+  const size_t end = Share(num_mass_blocks_, thread + 1, num_threads) * kChunkRows;
   for (size_t query = 0; query < queries_.size(); ++query) {
-    const MassTarget& target = queries_[query].mass;
-    if (target.per_query_head.empty()) continue;
+    const DecodeQuery& of = queries_[query];
+    if (of.mass.per_query_head.empty()) continue;
     const uint8_t* finite = finite_.data() + query * shape_.num_q_heads;
     if (std::count(finite, finite + shape_.num_q_heads, 0) > 0) {
-      if (thread == 0 && target.not_finite != nullptr) *target.not_finite = true;
+      if (thread == 0 && of.mass.not_finite != nullptr) *of.mass.not_finite = true;
       continue;
     }
     for (int h = 0; h < shape_.num_kv_heads; ++h) {
-      const size_t chunks = NumChunks(static_cast<int>(query), h);
-      const size_t end = Share(max_chunks_, thread + 1, num_threads);
-      for (size_t c = Share(max_chunks_, thread, num_threads); c < std::min(end, chunks); ++c) {
-        ChunkMass(static_cast<int>(query), h, static_cast<int>(c));
+      size_t row = RowAtIndex(of, h, begin);
+      const size_t last = RowAtIndex(of, h, end);
+      while (row < last) {
+        const size_t next = std::min(last, (row / kChunkRows + 1) * kChunkRows);
+        AddChunkMass(static_cast<int>(query), h, row, next);
+        row = next;
       }
     }
   }
 }
 
-void DecodeAttention::ChunkMass(int query, int kv_head, int chunk) {
+// Rows [begin, end), which lie in one chunk.
+void DecodeAttention::AddChunkMass(int query, int kv_head, size_t begin, size_t end) {
   const DecodeQuery& of = queries_[query];
   const int heads = shape_.QueryHeadsPerKvHead();
   const size_t first_head = size_t(query) * shape_.num_q_heads + kv_head * heads;
-  const size_t begin = size_t(chunk) * kChunkRows;
-  const int num_rows =
-      static_cast<int>(std::min<size_t>(kChunkRows, of.rows[kv_head].size() - begin));
-  const std::span<const uint32_t> selected =
-      of.selected.empty() ? std::span<const uint32_t>() : of.selected[kv_head];
+  const size_t chunk = begin / kChunkRows;
+  const int num_rows = static_cast<int>(end - begin);
+  const std::span<const uint32_t> selected = Selected(of, kv_head);
   const auto targets = of.mass.per_query_head.subspan(kv_head * heads, heads);
   for (int g = 0; g < heads;) {
     // Neighbours with the same target go in one pass over it.
@@ -160,7 +178,7 @@ void DecodeAttention::ChunkMass(int query, int kv_head, int chunk) {
       weights[n] = weights_[(first_head + g + n) * max_chunks_ + chunk];
       ++n;
     }
-    const float* p = p_.data() + ((first_head + g) * max_chunks_ + chunk) * kChunkRows;
+    const float* p = p_.data() + (first_head + g) * max_chunks_ * kChunkRows + begin;
     const size_t p_stride = max_chunks_ * kChunkRows;
     if (selected.empty()) {
       kernel_.add_mass(p, p_stride, weights, n, num_rows, targets[g] + begin);

@@ -28,7 +28,8 @@ struct MassTarget {
 // One query: a token that attends to rows.
 struct DecodeQuery {
   std::span<const RowsView> rows;  // [num_kv_heads]; none of them empty
-  // Per kv head: indices that rows were selected by, for mass; empty spans: all rows in order.
+  // Per kv head: the element of the mass targets that each of its rows counts in, ascending. An
+  // empty span, or none for any head: row r in element r.
   std::span<const std::span<const uint32_t>> selected;
   const float* q = nullptr;  // [num_q_heads, head_dim]
   float* out = nullptr;      // [num_q_heads, head_dim]
@@ -58,7 +59,8 @@ class DecodeAttention {
   };
   void FoldUnit(const Unit& unit);
   void MergeHead(int query, int q_head);
-  void ChunkMass(int query, int kv_head, int chunk);
+  void AddChunkMass(int query, int kv_head, size_t begin, size_t end);
+  [[nodiscard]] static size_t RowAtIndex(const DecodeQuery& query, int kv_head, size_t index);
   [[nodiscard]] int NumChunks(int query, int kv_head) const;
 
   const AttentionKernel& kernel_;
@@ -68,6 +70,7 @@ class DecodeAttention {
   std::span<const DecodeQuery> queries_;
   std::vector<Unit> units_;
   std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before this one
+  size_t num_mass_blocks_ = 0;         // of kChunkRows elements, in the longest mass target
   std::vector<float> m_, l_;           // [queries, q heads, max_chunks]
   std::vector<float> weights_;         // [queries, q heads, max_chunks], written by Merge()
   std::vector<uint8_t> finite_;        // [queries, q heads]

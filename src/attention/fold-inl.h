@@ -16,9 +16,9 @@
 #include <cstring>
 #include <limits>
 
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "src/attention/attention.h"
+#include "src/attention/exp-inl.h"
 #include "src/attention/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -139,7 +139,7 @@ HWY_INLINE void SoftmaxChunk(float* logits, int num_rows, float* m, float* l) {
   const VecF shift = hn::Set(d, top);
   VecF sum = hn::Zero(d);
   for (int r = 0; r < padded; r += kLanes) {
-    const VecF p = hn::Exp(d, hn::Sub(hn::LoadU(d, logits + r), shift));
+    const VecF p = ExpOrNaN(hn::Sub(hn::LoadU(d, logits + r), shift));
     hn::StoreU(p, d, logits + r);
     sum = hn::Add(sum, p);
   }
@@ -281,7 +281,7 @@ void Fold(const FoldInput& in, const FoldOutput& out) {
   WithRowType(in.format.type, [&](auto row) HWY_ATTR { FoldWithType<decltype(row)>(in, out); });
 }
 
-bool ChunkWeights(const MergeInput& in, float* weights) {
+void ChunkWeights(const MergeInput& in, float* weights) {
   const F32 d;
   float m = -std::numeric_limits<float>::infinity();
   for (int c = 0; c < in.num_chunks; ++c) m = std::max(m, in.m[c]);
@@ -291,7 +291,7 @@ bool ChunkWeights(const MergeInput& in, float* weights) {
     float lanes[kLanes];
     std::fill(lanes, lanes + kLanes, 0.0f);
     std::memcpy(lanes, in.m + c, n * sizeof(float));
-    hn::StoreU(hn::Exp(d, hn::Sub(hn::LoadU(d, lanes), hn::Set(d, m))), d, lanes);
+    hn::StoreU(ExpOrNaN(hn::Sub(hn::LoadU(d, lanes), hn::Set(d, m))), d, lanes);
     for (size_t i = 0; i < n; ++i) {
       weights[c + i] = lanes[i];
       l += lanes[i] * in.l[c + i];
@@ -299,36 +299,41 @@ bool ChunkWeights(const MergeInput& in, float* weights) {
   }
   const float inverse = 1.0f / l;
   for (int c = 0; c < in.num_chunks; ++c) weights[c] *= inverse;
-  return std::isfinite(l) && l > 0;
 }
 
-void Merge(const MergeInput& in, const float* weights, float* out) {
+bool Merge(const MergeInput& in, const float* weights, float* out) {
   const F32 d;
+  // 0 * x is NaN for what is not finite: one addition per vector finds it.
+  VecF faults = hn::Zero(d);
   for (int i = 0; i < in.head_dim; i += kLanes) {
     VecF sum = hn::Zero(d);
     for (int c = 0; c < in.num_chunks; ++c) {
       const VecF o = hn::LoadU(d, in.o + c * in.o_stride + i);
       sum = hn::MulAdd(o, hn::Set(d, weights[c]), sum);
     }
+    faults = hn::MulAdd(sum, hn::Zero(d), faults);
     hn::StoreU(sum, d, out + i);
   }
+  return hn::AllFalse(d, hn::IsNaN(faults));
 }
 
 void AddMass(const float* p, size_t p_stride, const float* weights, int num_heads, int num_rows,
              float* mass) {
   const F32 d;
-  int r = 0;
-  for (; r + kLanes <= num_rows; r += kLanes) {
-    VecF sum = hn::LoadU(d, mass + r);
+  // Whole vectors to the end, so that a row's rounding does not depend on where a range ends.
+  for (int r = 0; r < num_rows; r += kLanes) {
+    const size_t bytes = std::min(kLanes, num_rows - r) * sizeof(float);
+    const bool whole = bytes == kLanes * sizeof(float);
+    float lanes[kLanes] = {};
+    if (!whole) std::memcpy(lanes, mass + r, bytes);
+    VecF sum = hn::LoadU(d, whole ? mass + r : lanes);
     for (int g = 0; g < num_heads; ++g) {
-      sum = hn::MulAdd(hn::LoadU(d, p + g * p_stride + r), hn::Set(d, weights[g]), sum);
+      const float* from = p + g * p_stride + r;
+      if (!whole) std::memcpy(lanes, from, bytes);
+      sum = hn::MulAdd(hn::LoadU(d, whole ? from : lanes), hn::Set(d, weights[g]), sum);
     }
-    hn::StoreU(sum, d, mass + r);
-  }
-  for (; r < num_rows; ++r) {
-    for (int g = 0; g < num_heads; ++g) {
-      mass[r] = std::fma(p[g * p_stride + r], weights[g], mass[r]);
-    }
+    hn::StoreU(sum, d, whole ? mass + r : lanes);
+    if (!whole) std::memcpy(mass + r, lanes, bytes);
   }
 }
 

@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "src/attention/attention.h"
+#include "src/attention/exp-inl.h"
 #include "src/attention/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -209,11 +209,11 @@ HWY_INLINE void TileSoftmax(int num_rows, const TileScratch& s) {
     VecF sum = hn::Zero(d);
     for (int r = 0; r < num_rows; ++r) {
       float* logit = s.logits + size_t(r) * s.width + v;
-      const VecF p = hn::Exp(d, hn::Sub(hn::LoadU(d, logit), max));
+      const VecF p = ExpOrNaN(hn::Sub(hn::LoadU(d, logit), max));
       hn::StoreU(p, d, logit);
       sum = hn::Add(sum, p);
     }
-    const VecF shrink = hn::Exp(d, hn::Sub(before, max));
+    const VecF shrink = ExpOrNaN(hn::Sub(before, max));
     hn::StoreU(shrink, d, s.shrink + v);
     hn::StoreU(max, d, s.m + v);
     hn::StoreU(hn::MulAdd(hn::LoadU(d, s.l + v), shrink, sum), d, s.l + v);
@@ -230,22 +230,27 @@ HWY_INLINE void ShrinkOutput(int head_dim, const TileScratch& s) {
   }
 }
 
-HWY_INLINE void StoreTile(const PrefillInput& in, const PrefillOutput& out, const TileScratch& s) {
+// Returns false when an output is not finite.
+HWY_INLINE bool StoreTile(const PrefillInput& in, const PrefillOutput& out, const TileScratch& s) {
+  float faults = 0;  // NaN once there was one: 0 * infinity is NaN too
   for (int t = 0; t < in.num_queries; ++t) {
     for (int g = 0; g < in.num_heads; ++g) {
       const int lane = LaneOf(t, g, in.num_heads);
       const float inverse = 1.0f / s.l[lane];
       float* to = out.o + t * out.o_token_stride + g * in.format.head_dim;
-      for (int c = 0; c < in.format.head_dim; ++c)
+      for (int c = 0; c < in.format.head_dim; ++c) {
         to[c] = s.o[size_t(c) * s.width + lane] * inverse;
+        faults += 0 * to[c];
+      }
       if (out.m == nullptr) continue;
       out.m[t * in.num_heads + g] = s.m[lane];
       out.l[t * in.num_heads + g] = s.l[lane];
     }
   }
+  return faults == 0;
 }
 
-void Prefill(const PrefillInput& in, const PrefillOutput& out) {
+bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
   const int head_dim = in.format.head_dim;
   const TileScratch s(out.scratch, in.num_heads, head_dim);
   LoadQueries(in, s);
@@ -265,7 +270,7 @@ void Prefill(const PrefillInput& in, const PrefillOutput& out) {
     // o[c][lane] += values[r][c] * p[r][lane]
     Multiply(s.num_vecs, head_dim, n, s.values, 1, head_dim, s.logits, s.o);
   }
-  StoreTile(in, out, s);
+  return StoreTile(in, out, s);
 }
 
 void PrefillMass(const PrefillMassInput& in) {
@@ -293,7 +298,7 @@ void PrefillMass(const PrefillMassInput& in) {
       for (int block = 0; block < token_vecs; ++block) {
         const int v = (block * tile.num_heads + g) * kLanes;
         const VecF logit = hn::LoadU(d, s.logits + size_t(r) * s.width + v);
-        const VecF p = hn::Exp(d, hn::Sub(logit, hn::LoadU(d, s.m + v)));
+        const VecF p = ExpOrNaN(hn::Sub(logit, hn::LoadU(d, s.m + v)));
         sum = hn::MulAdd(p, hn::LoadU(d, s.shrink + v), sum);
       }
       in.mass[g][in.begin + r] += hn::GetLane(hn::SumOfLanes(d, sum));

@@ -1,7 +1,6 @@
 #include "src/attention/prefill.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace ebb {
 
@@ -21,6 +20,7 @@ void PrefillAttention::Reserve(int num_tokens, int num_threads) {
 void PrefillAttention::Plan(const PrefillQueries& queries) {
   queries_ = queries;
   num_tiles_ = static_cast<int>((queries.positions.size() + tile_tokens_ - 1) / tile_tokens_);
+  finite_ = true;
   next_unit_ = 0;
   next_mass_unit_ = 0;
 }
@@ -29,11 +29,13 @@ PrefillInput PrefillAttention::Tile(int kv_head, int tile) const {
   const int heads = shape_.QueryHeadsPerKvHead();
   const int head_dim = shape_.format.head_dim;
   const size_t first = size_t(tile) * tile_tokens_;
+  const size_t dense = size_t(shape_.num_q_heads) * head_dim;
+  const size_t stride = queries_.q_token_stride == 0 ? dense : queries_.q_token_stride;
   return {
       .format = shape_.format,
       .rows = &queries_.rows[kv_head],
-      .q = queries_.q + (first * shape_.num_q_heads + kv_head * heads) * head_dim,
-      .q_token_stride = size_t(shape_.num_q_heads) * head_dim,
+      .q = queries_.q + first * stride + size_t(kv_head) * heads * head_dim,
+      .q_token_stride = stride,
       .q_head_stride = size_t(head_dim),
       .positions = queries_.positions.data() + first,
       .num_queries =
@@ -61,13 +63,12 @@ void PrefillAttention::Run(int thread) {
         .l = keep_states ? l_.data() + state : nullptr,
         .scratch = std::span(scratch_).subspan(thread * scratch_floats_, scratch_floats_),
     };
-    kernel_.prefill(in, out);
+    if (!kernel_.prefill(in, out)) finite_ = false;
   }
 }
 
 void PrefillAttention::Mass(int thread) {
-  const size_t states = queries_.positions.size() * shape_.num_q_heads;
-  if (!std::all_of(l_.begin(), l_.begin() + states, [](float l) { return std::isfinite(l); })) {
+  if (!finite_) {
     if (thread == 0 && queries_.mass.not_finite != nullptr) *queries_.mass.not_finite = true;
     return;
   }

@@ -20,6 +20,7 @@ struct PrefillQueries {
   std::span<const RowsView> rows;       // [num_kv_heads], the new tokens' rows included
   std::span<const Position> positions;  // [num_tokens], ascending
   const float* q = nullptr;             // [num_tokens, num_q_heads, head_dim]
+  size_t q_token_stride = 0;             // floats from a token's q to the next; 0: no gap
   float* out = nullptr;                 // [num_tokens, num_q_heads, head_dim]
   MassTarget mass;                      // summed over the tokens
 };
@@ -46,6 +47,7 @@ class PrefillAttention {
   const int tile_tokens_;
   PrefillQueries queries_;
   int num_tiles_ = 0;
+  std::atomic<bool> finite_ = true;  // all outputs so far
   std::atomic<int> next_unit_ = 0;
   std::atomic<int> next_mass_unit_ = 0;
   size_t scratch_floats_ = 0;   // per thread

@@ -114,7 +114,7 @@ void Fold(const FoldInput& in, const FoldOutput& out) {
   }
 }
 
-bool ChunkWeights(const MergeInput& in, float* weights) {
+void ChunkWeights(const MergeInput& in, float* weights) {
   double m = -std::numeric_limits<double>::infinity();
   for (int c = 0; c < in.num_chunks; ++c) m = std::max<double>(m, in.m[c]);
   double l = 0;
@@ -122,17 +122,19 @@ bool ChunkWeights(const MergeInput& in, float* weights) {
   for (int c = 0; c < in.num_chunks; ++c) {
     weights[c] = static_cast<float>(std::exp(in.m[c] - m) / l);
   }
-  return std::isfinite(l) && l > 0;
 }
 
-void Merge(const MergeInput& in, const float* weights, float* out) {
+bool Merge(const MergeInput& in, const float* weights, float* out) {
+  bool finite = true;
   for (int i = 0; i < in.head_dim; ++i) {
     double sum = 0;
     for (int c = 0; c < in.num_chunks; ++c) {
       sum += static_cast<double>(weights[c]) * in.o[c * in.o_stride + i];
     }
     out[i] = static_cast<float>(sum);
+    finite = finite && std::isfinite(out[i]);
   }
+  return finite;
 }
 
 void AddMass(const float* p, size_t p_stride, const float* weights, int num_heads, int num_rows,
@@ -154,7 +156,8 @@ bool Sees(const RowsView& rows, size_t index, Position query) {
 int QueryTile(int) { return 16; }
 size_t PrefillScratchFloats(int, int) { return 0; }
 
-void Prefill(const PrefillInput& in, const PrefillOutput& out) {
+bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
+  bool finite = true;
   for (int t = 0; t < in.num_queries; ++t) {
     for (int g = 0; g < in.num_heads; ++g) {
       const float* q = in.q + t * in.q_token_stride + g * in.q_head_stride;
@@ -173,12 +176,16 @@ void Prefill(const PrefillInput& in, const PrefillOutput& out) {
         AddValue(in.format, *in.rows, r, p, &o);
       }
       float* to = out.o + t * out.o_token_stride + g * in.format.head_dim;
-      for (int i = 0; i < in.format.head_dim; ++i) to[i] = static_cast<float>(o[i] / l);
+      for (int i = 0; i < in.format.head_dim; ++i) {
+        to[i] = static_cast<float>(o[i] / l);
+        finite = finite && std::isfinite(to[i]);
+      }
       if (out.m == nullptr) continue;
       out.m[t * in.num_heads + g] = static_cast<float>(m);
       out.l[t * in.num_heads + g] = static_cast<float>(l);
     }
   }
+  return finite;
 }
 
 void PrefillMass(const PrefillMassInput& in) {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -42,15 +43,53 @@ struct RowF32 {
   }
 };
 
+// Without instructions for f16, Highway 1.0.3 reads infinity and NaN as numbers and wraps on
+// overflow.
+inline constexpr bool kHasF16 = !(HWY_ARCH_X86 && HWY_TARGET >= HWY_SSE4);
+
+HWY_INLINE VecF InfinitiesOfF16(VecF v) {
+  const F32 d;
+  const VecF infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  return hn::IfThenElse(hn::Ge(hn::Abs(v), hn::Set(d, 65536.0f)), hn::Or(v, infinity), v);
+}
+
+HWY_INLINE hn::Vec<hn::RebindToSigned<F32>> RoundToF16(VecF v) {
+  const F32 d;
+  const hn::RebindToSigned<F32> di;
+  const VecF magnitude = hn::Abs(v);
+  const auto bits = hn::BitCast(di, magnitude);
+  const auto sign = hn::And(hn::ShiftRight<16>(hn::BitCast(di, v)), hn::Set(di, 0x8000));
+  const auto odd = hn::And(hn::ShiftRight<13>(bits), hn::Set(di, 1));
+  const auto normal =
+      hn::ShiftRight<13>(hn::Add(bits, hn::Add(odd, hn::Set(di, 0xfff - ((127 - 15) << 23)))));
+  // The last place of 0.5 is that of f16's subnormal numbers.
+  const VecF half = hn::Set(d, 0.5f);
+  const auto subnormal = hn::Sub(hn::BitCast(di, hn::Add(magnitude, half)), hn::BitCast(di, half));
+  const auto is_normal = hn::RebindMask(di, hn::Ge(magnitude, hn::Set(d, 0x1p-14f)));
+  const auto infinite = hn::RebindMask(di, hn::Ge(magnitude, hn::Set(d, 65520.0f)));
+  auto rounded = hn::IfThenElse(is_normal, normal, subnormal);
+  rounded = hn::IfThenElse(infinite, hn::Set(di, 0x7c00), rounded);
+  rounded = hn::IfThenElse(hn::RebindMask(di, hn::IsNaN(v)), hn::Set(di, 0x7e00), rounded);
+  return hn::Or(rounded, sign);
+}
+
 struct RowF16 {
   static constexpr size_t kBytes = 2;
   static HWY_INLINE VecF Load(const std::byte* row, int i) {
     const hn::Rebind<hwy::float16_t, F32> d16;
-    return hn::PromoteTo(F32(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(row) + i));
+    const auto v16 = hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(row) + i);
+    const VecF v = hn::PromoteTo(F32(), v16);
+    return kHasF16 ? v : InfinitiesOfF16(v);
   }
   static HWY_INLINE void Store(VecF v, std::byte* row, int i) {
-    const hn::Rebind<hwy::float16_t, F32> d16;
-    hn::StoreU(hn::DemoteTo(d16, v), d16, reinterpret_cast<hwy::float16_t*>(row) + i);
+    if constexpr (kHasF16) {
+      const hn::Rebind<hwy::float16_t, F32> d16;
+      hn::StoreU(hn::DemoteTo(d16, v), d16, reinterpret_cast<hwy::float16_t*>(row) + i);
+    } else {
+      const hn::Rebind<uint16_t, F32> d16;
+      const auto v16 = hn::DemoteTo(d16, RoundToF16(v));
+      hn::StoreU(v16, d16, reinterpret_cast<uint16_t*>(row) + i);
+    }
   }
 };
 
