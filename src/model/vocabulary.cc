@@ -19,19 +19,20 @@ constexpr size_t kMaxTokens = size_t{1} << 24;
 
 // libllama asserts that all tokens differ, after it gave the empty ones a name.
 Status CheckTokensDiffer(const std::vector<std::string_view>& tokens) {
-  std::vector<std::pair<uint64_t, size_t>> hashes(tokens.size());
+  std::vector<uint64_t> hashes(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
-    const std::string stand_in = tokens[i].empty() ? fmt::format("[EMPTY_{}]", i) : std::string();
-    const std::string_view text = tokens[i].empty() ? stand_in : tokens[i];
-    hashes[i] = {XXH3_64bits(text.data(), text.size()), i};
+    const std::string name = tokens[i].empty() ? fmt::format("[EMPTY_{}]", i) : std::string();
+    const std::string_view text = tokens[i].empty() ? name : tokens[i];
+    hashes[i] = XXH3_64bits(text.data(), text.size());
   }
-  std::sort(hashes.begin(), hashes.end());
-  const auto same =
-      std::adjacent_find(hashes.begin(), hashes.end(),
-                         [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (same == hashes.end()) return OkStatus();
-  return Corrupt(
-      fmt::format("tokens {} and {} have the same text", same->second, std::next(same)->second));
+  std::vector<uint64_t> sorted = hashes;
+  std::sort(sorted.begin(), sorted.end());
+  const auto same = std::adjacent_find(sorted.begin(), sorted.end());
+  if (same == sorted.end()) return OkStatus();
+  const auto first = std::find(hashes.begin(), hashes.end(), *same);
+  const auto second = std::find(first + 1, hashes.end(), *same);
+  return Corrupt(fmt::format("tokens {} and {} have the same text", first - hashes.begin(),
+                             second - hashes.begin()));
 }
 
 // Its other tokenizers belong to models that ebb does not run, and assert more than they check.

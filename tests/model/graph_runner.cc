@@ -104,7 +104,7 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
   const DecoderGraph graph = BuildDecoderGraph(loaded, ctx.get(), graph_options, attention);
 
   const std::unique_ptr<ggml_backend, Free> backend(ggml_backend_cpu_init());
-  ggml_backend_cpu_set_n_threads(backend.get(), 2);
+  ggml_backend_cpu_set_n_threads(backend.get(), 1);
   const std::unique_ptr<ggml_gallocr, Free> allocator(
       ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend.get())));
   ggml_gallocr_alloc_graph(allocator.get(), graph.graph);

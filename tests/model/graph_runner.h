@@ -26,7 +26,7 @@ struct GraphRun {
   int num_nodes = 0;                                 // that compute something
 };
 
-// Runs a causal batch at positions 0, 1, ... on two threads.
+// Runs a causal batch at positions 0, 1, ... on one thread.
 GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
                   const GraphRunOptions& options = {});
 

@@ -17,7 +17,7 @@ namespace ebb {
 
 struct LibllamaOptions {
   std::string path;
-  int threads = 2;
+  int threads = 1;
   int context = 2048;  // tokens
   RowType kv_type = RowType::kF32;
   enum class FlashAttention { kOff, kOn };

@@ -42,7 +42,11 @@ std::ostream& operator<<(std::ostream& out, const ModelVariant& variant) {
 std::vector<ModelVariant> ModelVariants() {
   const auto tied = Embeddings::kTied;
   const auto untied = Embeddings::kUntied;
+  ModelVariant apart =
+      Make("llama_gqa2_head128_apart", "llama", {8, 4, 128}, Rope::kNone, tied, Biases::kQkv);
+  apart.options.embed_dim = 544;  // so that the projections are too large to be joined
   return {
+      apart,
       Make("llama_gqa3_head64_tied", "llama", {9, 3, 64}, Rope::kNone, tied),
       Make("llama_gqa1_head80_untied", "llama", {4, 4, 80}, Rope::kNone, untied),
       Make("llama_gqa4_head128_llama3", "llama", {8, 2, 128}, Rope::kLlama3, untied),

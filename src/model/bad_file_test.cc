@@ -1,0 +1,232 @@
+// Files that say what no model may: each is refused with its reason.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "ebb/model.h"
+#include "tests/support/gguf_edit.h"
+#include "tests/support/random_gguf.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+// A good model of the sizes that the cases speak of.
+RandomGgufOptions SmallOptions() {
+  RandomGgufOptions options;
+  options.embed_dim = 64;
+  options.num_q_heads = 4;
+  options.num_kv_heads = 2;
+  options.head_dim = 16;
+  options.feed_forward_dim = 96;
+  options.num_tokens = 260;
+  return options;
+}
+
+struct BadFile {
+  std::string name;
+  std::function<void(GgufEdit&)> edit;
+  StatusCode code;
+  std::string message;  // that the error contains
+};
+std::ostream& operator<<(std::ostream& out, const BadFile& file) { return out << file.name; }
+
+std::function<void(GgufEdit&)> SetU32(const std::string& key, uint32_t value) {
+  return [=](GgufEdit& file) { gguf_set_val_u32(file.metadata(), key.c_str(), value); };
+}
+std::function<void(GgufEdit&)> SetF32(const std::string& key, float value) {
+  return [=](GgufEdit& file) { gguf_set_val_f32(file.metadata(), key.c_str(), value); };
+}
+std::function<void(GgufEdit&)> SetString(const std::string& key, const std::string& value) {
+  return [=](GgufEdit& file) { gguf_set_val_str(file.metadata(), key.c_str(), value.c_str()); };
+}
+std::function<void(GgufEdit&)> SetStrings(const std::string& key, std::vector<const char*> values) {
+  return [=](GgufEdit& file) mutable {
+    gguf_set_arr_str(file.metadata(), key.c_str(), values.data(), values.size());
+  };
+}
+std::function<void(GgufEdit&)> RemoveKey(const std::string& key) {
+  return [=](GgufEdit& file) { gguf_remove_key(file.metadata(), key.c_str()); };
+}
+std::function<void(GgufEdit&)> AddTensor(const std::string& name, ggml_type type, int64_t columns,
+                                         int64_t rows) {
+  return [=](GgufEdit& file) { file.Add(name, type, columns, rows); };
+}
+std::function<void(GgufEdit&)> ReplaceTensor(const std::string& name, ggml_type type,
+                                             int64_t columns, int64_t rows) {
+  return [=](GgufEdit& file) {
+    file.Remove(name);
+    file.Add(name, type, columns, rows);
+  };
+}
+
+std::vector<BadFile> BadMetadata() {
+  const auto corrupt = StatusCode::kCorrupt;
+  const auto unsupported = StatusCode::kUnsupported;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  return {
+      {"family", SetString("general.architecture", "mamba"), unsupported, "qwen2"},
+      {"no_family", RemoveKey("general.architecture"), corrupt, "lacks general.architecture"},
+      {"family_no_string", SetU32("general.architecture", 1), corrupt, "type u32, expected str"},
+      {"name_no_string", SetU32("general.name", 1), corrupt, "general.name is of type u32"},
+      {"split", [](GgufEdit& file) { gguf_set_val_u16(file.metadata(), "split.count", 2); },
+       unsupported, "gguf-split"},
+      {"no_layers_key", RemoveKey("llama.block_count"), corrupt, "lacks llama.block_count"},
+      {"no_width", RemoveKey("llama.embedding_length"), corrupt, "embedding_length"},
+      {"no_ffn", RemoveKey("llama.feed_forward_length"), corrupt, "feed_forward_length"},
+      {"no_context", RemoveKey("llama.context_length"), corrupt, "context_length"},
+      {"no_heads_key", RemoveKey("llama.attention.head_count"), corrupt, "head_count"},
+      {"no_epsilon", RemoveKey("llama.attention.layer_norm_rms_epsilon"), corrupt, "epsilon"},
+      {"layers_no_integer", SetString("llama.block_count", "2"), corrupt, "expected u32"},
+      {"layers_an_array", SetStrings("llama.block_count", {"2", "2"}), corrupt, "of type arr"},
+      {"zero_layers", SetU32("llama.block_count", 0), corrupt, "block_count is 0"},
+      {"many_layers", SetU32("llama.block_count", 4000000000u), corrupt, "expected 1 to"},
+      {"layers_without_tensors", SetU32("llama.block_count", 3), corrupt, "lacks tensor blk.2."},
+      {"zero_width", SetU32("llama.embedding_length", 0), corrupt, "embedding_length is 0"},
+      {"huge_width", SetU32("llama.embedding_length", 1u << 31), corrupt, "expected 1 to"},
+      {"zero_heads", SetU32("llama.attention.head_count", 0), corrupt, "head_count is 0"},
+      {"many_heads", SetU32("llama.attention.head_count", 1u << 30), corrupt, "expected 1 to"},
+      {"zero_kv_heads", SetU32("llama.attention.head_count_kv", 0), corrupt, "head_count_kv is 0"},
+      {"kv_heads_do_not_divide", SetU32("llama.attention.head_count_kv", 3), corrupt, "evenly"},
+      {"more_kv_heads", SetU32("llama.attention.head_count_kv", 8), corrupt, "evenly"},
+      {"values_of_other_size", SetU32("llama.attention.value_length", 8), unsupported, "equal"},
+      {"odd_heads",
+       [](GgufEdit& file) {
+         SetU32("llama.attention.key_length", 15)(file);
+         SetU32("llama.attention.value_length", 15)(file);
+       },
+       corrupt, "even number"},
+      {"partial_rope", SetU32("llama.rope.dimension_count", 8), unsupported, "8 of 16"},
+      {"zero_context", SetU32("llama.context_length", 0), corrupt, "context_length is 0"},
+      {"huge_context", SetU32("llama.context_length", 0xffffffffu), corrupt, "expected 1 to"},
+      {"negative_epsilon", SetF32("llama.attention.layer_norm_rms_epsilon", -1), corrupt,
+       "above 0"},
+      {"nan_epsilon", SetF32("llama.attention.layer_norm_rms_epsilon", nan), corrupt, "above 0"},
+      {"zero_rope_base", SetF32("llama.rope.freq_base", 0), corrupt, "freq_base is 0"},
+      {"infinite_rope_base", SetF32("llama.rope.freq_base", infinity), corrupt, "above 0"},
+      {"rope_scaling_type", SetString("llama.rope.scaling.type", "longrope"), unsupported,
+       "none, linear and yarn"},
+      {"rope_scaling_shrinks", SetF32("llama.rope.scaling.factor", 0.5f), corrupt, "1 or more"},
+      {"rope_scaling_nan", SetF32("llama.rope.scaling.factor", nan), corrupt, "1 or more"},
+      {"rope_attention_factor", SetF32("llama.rope.scaling.attn_factor", -2), corrupt, "above 0"},
+      {"zero_original_context", SetU32("llama.rope.scaling.original_context_length", 0), corrupt,
+       "original_context_length is 0"},
+      {"experts", SetU32("llama.expert_count", 8), unsupported, "mixtures of experts"},
+      {"not_causal",
+       [](GgufEdit& file) { gguf_set_val_bool(file.metadata(), "llama.attention.causal", false); },
+       unsupported, "not causal"},
+  };
+}
+
+std::vector<BadFile> BadTokenizers() {
+  const auto corrupt = StatusCode::kCorrupt;
+  const auto unsupported = StatusCode::kUnsupported;
+  return {
+      {"no_tokens", RemoveKey("tokenizer.ggml.tokens"), corrupt, "lacks tokenizer.ggml.tokens"},
+      {"tokens_no_array", SetU32("tokenizer.ggml.tokens", 1), corrupt, "no array of strings"},
+      {"zero_tokens", SetStrings("tokenizer.ggml.tokens", {}), corrupt, "names 0 tokens"},
+      {"other_token_count", SetStrings("tokenizer.ggml.tokens", {"a", "b"}), corrupt,
+       "token_embd.weight has shape [64, 260], expected [64, 2]"},
+      {"same_tokens",
+       [](GgufEdit& file) {
+         SetStrings("tokenizer.ggml.tokens", std::vector<const char*>(260, "a"))(file);
+       },
+       corrupt, "tokens 0 and 1 have the same text"},
+      {"named_like_an_empty_token",
+       [](GgufEdit& file) {
+         std::vector<std::string> names;
+         for (int i = 0; i < 260; ++i) names.push_back("t" + std::to_string(i));
+         names[5] = "";
+         names[9] = "[EMPTY_5]";
+         std::vector<const char*> pointers;
+         for (const std::string& name : names) pointers.push_back(name.c_str());
+         SetStrings("tokenizer.ggml.tokens", pointers)(file);
+       },
+       corrupt, "tokens 5 and 9 have the same text"},
+      {"no_tokenizer", RemoveKey("tokenizer.ggml.model"), corrupt, "lacks tokenizer.ggml.model"},
+      {"tokenizer_kind", SetString("tokenizer.ggml.model", "bert"), unsupported, "llama and gpt2"},
+      {"splitter", SetString("tokenizer.ggml.pre", "nonsense"), corrupt,
+       "the tokenizer does not load: "},
+      {"no_merges", RemoveKey("tokenizer.ggml.merges"), corrupt, "merges"},
+      {"few_scores",
+       [](GgufEdit& file) {
+         const float score = 0;
+         gguf_set_arr_data(file.metadata(), "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, &score, 1);
+       },
+       corrupt, "the tokenizer does not load: "},
+      {"types_no_integers",
+       [](GgufEdit& file) {
+         const std::vector<float> types(260, 1);
+         gguf_set_arr_data(file.metadata(), "tokenizer.ggml.token_type", GGUF_TYPE_FLOAT32,
+                           types.data(), types.size());
+       },
+       corrupt, "the tokenizer does not load: "},
+  };
+}
+
+std::vector<BadFile> BadTensors() {
+  const auto corrupt = StatusCode::kCorrupt;
+  const auto unsupported = StatusCode::kUnsupported;
+  const auto remove = [](const char* name) {
+    return [name](GgufEdit& file) { file.Remove(name); };
+  };
+  return {
+      {"no_embeddings", remove("token_embd.weight"), corrupt, "lacks tensor token_embd.weight"},
+      {"no_norm", remove("blk.1.attn_norm.weight"), corrupt, "lacks tensor blk.1.attn_norm.weight"},
+      {"no_projection", remove("blk.0.attn_k.weight"), corrupt, "blk.0.attn_k.weight"},
+      {"narrow_projection", ReplaceTensor("blk.0.attn_q.weight", GGML_TYPE_F32, 64, 48), corrupt,
+       "has shape [64, 48], expected [64, 64]"},
+      {"turned_projection", ReplaceTensor("blk.1.ffn_down.weight", GGML_TYPE_F32, 64, 96), corrupt,
+       "has shape [64, 96], expected [96, 64]"},
+      {"empty_projection", ReplaceTensor("blk.1.ffn_up.weight", GGML_TYPE_F32, 64, 0), corrupt,
+       "tensor blk.1.ffn_up.weight"},
+      {"short_norm", ReplaceTensor("output_norm.weight", GGML_TYPE_F32, 32, 1), corrupt,
+       "has shape [32], expected [64, 1]"},
+      {"half_norm", ReplaceTensor("output_norm.weight", GGML_TYPE_F16, 64, 1), unsupported,
+       "output_norm.weight is of type f16, expected f32"},
+      {"integer_matrix", ReplaceTensor("blk.0.attn_output.weight", GGML_TYPE_I32, 64, 64),
+       unsupported, "of type i32, which no product takes"},
+      {"integer_projection", ReplaceTensor("blk.0.attn_q.weight", GGML_TYPE_I8, 64, 64),
+       unsupported, "of type i8, which no product takes"},
+      {"half_bias", AddTensor("blk.0.attn_q.bias", GGML_TYPE_F16, 64, 1), unsupported,
+       "expected f32"},
+      {"long_bias", AddTensor("blk.0.attn_k.bias", GGML_TYPE_F32, 64, 1), corrupt,
+       "has shape [64], expected [32, 1]"},
+      {"tensor_of_another_family", AddTensor("blk.0.attn_q_norm.weight", GGML_TYPE_F32, 16, 1),
+       unsupported, "blk.0.attn_q_norm.weight, which models of its family do not have"},
+      {"layer_too_many", AddTensor("blk.2.attn_norm.weight", GGML_TYPE_F32, 64, 1), unsupported,
+       "blk.2.attn_norm.weight"},
+  };
+}
+
+class BadFileTest : public testing::TestWithParam<BadFile> {};
+
+TEST_P(BadFileTest, IsRefusedWithItsReason) {
+  const TempFolder folder;
+  const std::string path = folder.File("model.gguf");
+  ASSERT_TRUE(WriteRandomGguf(SmallOptions(), path).ok());
+  ASSERT_TRUE(Model::Load({.path = path}).ok());
+  auto file = GgufEdit::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  GetParam().edit(*file);
+  ASSERT_TRUE(file->Save(path).ok());
+  const Status status = Model::Load({.path = path}).status();
+  EXPECT_EQ(status.code(), GetParam().code) << status.ToString();
+  EXPECT_THAT(status.message(), HasSubstr(GetParam().message));
+  EXPECT_THAT(status.message(), HasSubstr(path));
+}
+
+const auto kBadFileName = [](const auto& info) { return info.param.name; };
+INSTANTIATE_TEST_SUITE_P(Metadata, BadFileTest, testing::ValuesIn(BadMetadata()), kBadFileName);
+INSTANTIATE_TEST_SUITE_P(Tokenizer, BadFileTest, testing::ValuesIn(BadTokenizers()), kBadFileName);
+INSTANTIATE_TEST_SUITE_P(Tensors, BadFileTest, testing::ValuesIn(BadTensors()), kBadFileName);
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,130 @@
+// What a decoder graph can be asked for beside all logits.
+#include "src/model/decoder_graph.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "ebb/model.h"
+#include "tests/model/graph_runner.h"
+#include "tests/support/model_variants.h"
+#include "tests/support/random_gguf.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb {
+namespace {
+
+class DecoderGraphTest : public testing::Test {
+ protected:
+  void Load(RandomGgufOptions options) {
+    options_ = options;
+    const std::string path = folder_.File("model.gguf");
+    ASSERT_TRUE(WriteRandomGguf(options_, path).ok());
+    auto model = Model::Load({.path = path});
+    ASSERT_TRUE(model.ok()) << model.status().ToString();
+    model_ = *model;
+    tokens_ = RandomTokens(options_, 12, 5);
+  }
+  [[nodiscard]] std::vector<float> Row(const std::vector<float>& rows, size_t row) const {
+    const size_t width = options_.num_tokens;
+    return {rows.begin() + row * width, rows.begin() + (row + 1) * width};
+  }
+  // Products over another number of columns may sum in another order.
+  static void ExpectNear(const std::vector<float>& a, const std::vector<float>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    ASSERT_FALSE(a.empty());
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4) << i;
+  }
+
+  RandomGgufOptions options_;
+  TempFolder folder_;
+  std::shared_ptr<const Model> model_;
+  std::vector<Token> tokens_;
+};
+
+TEST_F(DecoderGraphTest, OutputRowsAreThoseRowsOfAllLogits) {
+  Load({});
+  const GraphRun all = RunGraph(*model_, tokens_);
+  const GraphRun some = RunGraph(*model_, tokens_, {.output_rows = {3, 11}});
+  ASSERT_EQ(some.logits.size(), 2u * options_.num_tokens);
+  ExpectNear(Row(some.logits, 0), Row(all.logits, 3));
+  ExpectNear(Row(some.logits, 1), Row(all.logits, 11));
+}
+
+TEST_F(DecoderGraphTest, WithoutOutputsEveryLayerStillMakesItsKeys) {
+  Load({});
+  const GraphRun all = RunGraph(*model_, tokens_);
+  const GraphRun none = RunGraph(*model_, tokens_, {.outputs = GraphRunOptions::Outputs::kNone});
+  EXPECT_TRUE(none.logits.empty());
+  ASSERT_EQ(none.keys.size(), 2u);
+  for (size_t layer = 0; layer < 2; ++layer) ExpectNear(none.keys[layer], all.keys[layer]);
+  EXPECT_LT(none.num_nodes, all.num_nodes);
+}
+
+TEST_F(DecoderGraphTest, WatchingHiddenStatesChangesNoLogit) {
+  Load({.num_layers = 3});
+  const std::vector<int> last = {11};
+  const GraphRun plain = RunGraph(*model_, tokens_, {.output_rows = last});
+  const GraphRun watched =
+      RunGraph(*model_, tokens_, {.output_rows = last, .hidden_layers = {2, 0}});
+  ExpectNear(watched.logits, plain.logits);
+  ASSERT_EQ(watched.hidden.size(), 2u);
+  for (const auto& hidden : watched.hidden) {
+    EXPECT_EQ(hidden.size(), tokens_.size() * options_.embed_dim);
+  }
+  EXPECT_NE(watched.hidden[0], watched.hidden[1]);
+  const GraphRun first = RunGraph(*model_, tokens_, {.output_rows = last, .hidden_layers = {0}});
+  ExpectNear(first.hidden[0], watched.hidden[1]);
+}
+
+TEST_F(DecoderGraphTest, HiddenStatesOfTheLastLayerNeedNoOutputs) {
+  Load({});
+  const GraphRun all = RunGraph(*model_, tokens_, {.hidden_layers = {1}});
+  const GraphRun none = RunGraph(
+      *model_, tokens_, {.outputs = GraphRunOptions::Outputs::kNone, .hidden_layers = {1}});
+  ASSERT_EQ(none.hidden.size(), 1u);
+  ExpectNear(none.hidden[0], all.hidden[0]);
+}
+
+TEST_F(DecoderGraphTest, KeysBeforeRopeDifferFromKeysByARotationAlone) {
+  for (const char* family : {"llama", "qwen3"}) {
+    RandomGgufOptions options;
+    options.family = family;
+    Load(options);
+    const GraphRun run = RunGraph(*model_, tokens_);
+    const size_t row = options_.num_kv_heads * options_.head_dim;
+    const std::vector<float>& keys = run.keys[1];
+    const std::vector<float>& before = run.keys_before_rope[1];
+    ASSERT_EQ(keys.size(), tokens_.size() * row);
+    ASSERT_EQ(before.size(), keys.size());
+    for (size_t i = 0; i < row; ++i) EXPECT_EQ(before[i], keys[i]) << "position 0, " << family;
+    for (size_t token = 1; token < tokens_.size(); ++token) {
+      double square_before = 0, square_after = 0, difference = 0;
+      for (size_t i = token * row; i < (token + 1) * row; ++i) {
+        square_before += before[i] * before[i];
+        square_after += keys[i] * keys[i];
+        difference += std::abs(before[i] - keys[i]);
+      }
+      EXPECT_NEAR(square_after, square_before, 1e-4 * square_before);
+      EXPECT_GT(difference, 0.1);
+    }
+  }
+}
+
+// Each node costs a barrier, which a small model feels.
+TEST_F(DecoderGraphTest, ALayerAddsNoMoreNodesThanItNeeds) {
+  constexpr int kOfTheTestsAttention = 8;
+  constexpr int kNormsCountedTwice = 2;  // with their product, though ggml runs them as one
+  Load({.num_layers = 2});
+  const int two = RunGraph(*model_, tokens_).num_nodes;
+  Load({.num_layers = 3});
+  const int three = RunGraph(*model_, tokens_).num_nodes;
+  // norm, qkv, rope, wo, add, norm, gate and up, swiglu, down, add
+  EXPECT_EQ(three - two - kOfTheTestsAttention - kNormsCountedTwice, 10);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,80 @@
+#include "tests/support/gguf_edit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace ebb {
+namespace {
+
+// A context that holds one tensor of so many bytes.
+ggml_context* ContextFor(size_t bytes) {
+  constexpr size_t kPadding = 256;
+  return ggml_init({.mem_size = ggml_tensor_overhead() + bytes + kPadding,
+                    .mem_buffer = nullptr,
+                    .no_alloc = false});
+}
+
+}  // namespace
+
+Result<GgufEdit> GgufEdit::Open(const std::string& path) {
+  GgufEdit edit;
+  ggml_context* context = nullptr;
+  const std::unique_ptr<gguf_context, Free> file(
+      gguf_init_from_file(path.c_str(), {.no_alloc = false, .ctx = &context}));
+  if (file == nullptr) return Corrupt(fmt::format("{}: ggml cannot read it", path));
+  edit.contexts_.emplace_back(context);
+  edit.metadata_.reset(gguf_init_empty());
+  gguf_set_kv(edit.metadata_.get(), file.get());
+  for (int64_t i = 0; i < gguf_get_n_tensors(file.get()); ++i) {
+    edit.tensors_.push_back(ggml_get_tensor(context, gguf_get_tensor_name(file.get(), i)));
+  }
+  return edit;
+}
+
+ggml_tensor* GgufEdit::tensor(std::string_view name) const {
+  for (ggml_tensor* tensor : tensors_) {
+    if (name == ggml_get_name(tensor)) return tensor;
+  }
+  std::abort();
+}
+
+void GgufEdit::Remove(std::string_view name) { std::erase(tensors_, tensor(name)); }
+
+void GgufEdit::Add(const std::string& name, ggml_type type, int64_t columns, int64_t rows) {
+  const int64_t rows_with_data = std::max<int64_t>(rows, 1);
+  ggml_context* context = ContextFor(ggml_row_size(type, columns) * rows_with_data);
+  contexts_.emplace_back(context);
+  ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns, rows_with_data);
+  ggml_set_name(tensor, name.c_str());
+  std::memset(tensor->data, 0, ggml_nbytes(tensor));
+  tensor->ne[1] = rows;
+  tensors_.push_back(tensor);
+}
+
+void GgufEdit::Dequantize() {
+  for (ggml_tensor*& tensor : tensors_) {
+    if (tensor->type == GGML_TYPE_F32) continue;
+    const int64_t size = ggml_nelements(tensor);
+    ggml_context* context = ContextFor(size * sizeof(float));
+    contexts_.emplace_back(context);
+    ggml_tensor* wide = ggml_new_tensor(context, GGML_TYPE_F32, GGML_MAX_DIMS, tensor->ne);
+    ggml_set_name(wide, ggml_get_name(tensor));
+    ggml_get_type_traits(tensor->type)->to_float(tensor->data, ggml_get_data_f32(wide), size);
+    tensor = wide;
+  }
+}
+
+Status GgufEdit::Save(const std::string& path) const {
+  const std::unique_ptr<gguf_context, Free> file(gguf_init_empty());
+  gguf_set_kv(file.get(), metadata_.get());
+  for (const ggml_tensor* tensor : tensors_) gguf_add_tensor(file.get(), tensor);
+  if (!gguf_write_to_file(file.get(), path.c_str(), /*only_meta=*/false)) {
+    return IoError(fmt::format("cannot write {}", path));
+  }
+  return OkStatus();
+}
+
+}  // namespace ebb

@@ -1,0 +1,47 @@
+// Changes a GGUF file: for tests of what a reader makes of bad ones, and for copies whose weights
+// are of another type.
+#ifndef EBB_TESTS_SUPPORT_GGUF_EDIT_H_
+#define EBB_TESTS_SUPPORT_GGUF_EDIT_H_
+
+#include <ggml.h>
+#include <gguf.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+class GgufEdit {
+ public:
+  static Result<GgufEdit> Open(const std::string& path);
+
+  // For gguf_set_val_*() and gguf_remove_key().
+  [[nodiscard]] gguf_context* metadata() const { return metadata_.get(); }
+  // REQUIRES: there is one. Its sizes may be made smaller.
+  [[nodiscard]] ggml_tensor* tensor(std::string_view name) const;
+  void Remove(std::string_view name);
+  // A tensor of zeros.
+  void Add(const std::string& name, ggml_type type, int64_t columns, int64_t rows);
+  // Widens every tensor to F32.
+  void Dequantize();
+  Status Save(const std::string& path) const;
+
+ private:
+  struct Free {
+    void operator()(gguf_context* context) const { gguf_free(context); }
+    void operator()(ggml_context* context) const { ggml_free(context); }
+  };
+  GgufEdit() = default;
+
+  std::unique_ptr<gguf_context, Free> metadata_;
+  std::vector<std::unique_ptr<ggml_context, Free>> contexts_;  // own the tensors' data
+  std::vector<ggml_tensor*> tensors_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_TESTS_SUPPORT_GGUF_EDIT_H_
