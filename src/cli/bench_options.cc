@@ -88,10 +88,11 @@ std::vector<OptionRow> MeasurementRows() {
           [](CliOptions& o) { return &o.bench.no_mass; }, true),
       ValueRow(G::kBenchDecode, "--tokens", "N", "tokens decoded per repetition",
                [](CliOptions& o) { return &o.bench.tokens; }, {.min = 1}),
-      ValueRow(G::kBenchGenerate, "--generate", "N",
-               "decode N tokens one by one, so that the policy works, and measure the last ones; 0: "
-               "fill the cache to --depth by prefill",
-               [](CliOptions& o) { return &o.bench.generate; }, {.min = 0}),
+      ValueRow(
+          G::kBenchGenerate, "--generate", "N",
+          "decode N tokens one by one, so that the policy works, and measure the last ones; 0: "
+          "fill the cache to --depth by prefill",
+          [](CliOptions& o) { return &o.bench.generate; }, {.min = 0}),
       ValueRow(G::kBenchGenerate, "--sequences", "N",
                "sequences that each step takes one token of, in one batch",
                [](CliOptions& o) { return &o.bench.sequences; }, {.min = 1, .max = 256}),

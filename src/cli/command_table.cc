@@ -14,7 +14,7 @@ std::span<const Command> CommandTable() {
        "talk in turns; /exit, /reset and /stats are commands",
        {G::kSystem, G::kModel, G::kGeneration, G::kPolicy, G::kMachine, G::kDisplay, G::kQuiet},
        RunChat},
-      {"pull", "fetch the default model, SmolLM2-135M-Instruct (102 MB)", {G::kQuiet}, RunPull},
+      {"pull", "fetch the default model, SmolLM2-135M-Instruct", {G::kQuiet}, RunPull},
       {"fidelity",
        "measure how far a policy's distributions are from the full cache's",
        {G::kFidelity, G::kModel, G::kPolicy, G::kMachine, G::kQuiet, G::kJson},

@@ -1,0 +1,115 @@
+#include "src/cli/bench_report.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace ebb::cli {
+namespace {
+
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+
+// Processor time of this process and of the children that it has waited for.
+double OwnSeconds() {
+  double seconds = 0;
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage = {};
+    getrusage(who, &usage);
+    seconds += Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
+  }
+  return seconds;
+}
+
+// Time that all cores together were busy since the system started, for whomever; time that the
+// hypervisor took away counts.
+double BusySeconds() {
+  std::ifstream file("/proc/stat");
+  std::string cpu;
+  double user = 0, nice = 0, system = 0, idle = 0, io_wait = 0, irq = 0, soft_irq = 0, steal = 0;
+  file >> cpu >> user >> nice >> system >> idle >> io_wait >> irq >> soft_irq >> steal;
+  const double busy = user + nice + system + irq + soft_irq + steal;
+  return busy / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double UptimeSeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Json ToJson(const Spread& spread) {
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
+}
+
+std::string ToText(const Spread& spread) {
+  return fmt::format("{:.4g} ({:.4g} - {:.4g})", spread.median, spread.min, spread.max);
+}
+
+std::string MachineName() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string name = "unknown processor";
+  for (std::string line; std::getline(file, line);) {
+    constexpr std::string_view kKey = "model name";
+    const size_t colon = line.find(": ");
+    if (line.starts_with(kKey) && colon != std::string::npos) {
+      name = line.substr(colon + 2);
+      break;
+    }
+  }
+  return fmt::format("{}, {} cores", name, std::thread::hardware_concurrency());
+}
+
+uint64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  uint64_t total_pages = 0, resident_pages = 0;
+  file >> total_pages >> resident_pages;
+  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+MachineWatch::MachineWatch()
+    : busy_seconds_(BusySeconds()), own_seconds_(OwnSeconds()), uptime_seconds_(UptimeSeconds()) {}
+
+double MachineWatch::OthersShare() const {
+  const double others = (BusySeconds() - busy_seconds_) - (OwnSeconds() - own_seconds_);
+  const double all =
+      (UptimeSeconds() - uptime_seconds_) * std::max(1u, std::thread::hardware_concurrency());
+  return all > 0 ? std::clamp(others / all, 0.0, 1.0) : 0;
+}
+
+void WarnOfOthers(double others_share) {
+  constexpr double kTolerated = 0.03;
+  if (others_share <= kTolerated) return;
+  fmt::print(stderr,
+             "ebb: warning: other processes took {:.0f} % of the processor time meanwhile; measure "
+             "again on an idle machine\n",
+             others_share * 100);
+}
+
+void AddEngineFields(const Engine& engine, const Session& session, Json* record) {
+  record->update({{"policy", session.policy().name},
+                  {"kv_type", RowTypeName(engine.options().kv_type)},
+                  {"model", engine.model().description()},
+                  {"threads", engine.options().threads},
+                  {"kernel", engine.attention_name()},
+                  {"machine", MachineName()}});
+}
+
+Status WriteRecord(const CliOptions& options, const Json& record, std::string_view text) {
+  const std::string line = options.json
+                               ? record.dump(-1, ' ', false, Json::error_handler_t::replace)
+                               : std::string(text);
+  fmt::print("{}\n", line);
+  if (std::fflush(stdout) != 0) return IoError("stdout cannot be written");
+  return OkStatus();
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,57 @@
+// What every measurement reports besides its figures, and how it is written: a line of JSON or a
+// line for people, on stdout.
+#ifndef EBB_CLI_BENCH_REPORT_H_
+#define EBB_CLI_BENCH_REPORT_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "ebb/benchmark.h"
+#include "ebb/engine.h"
+#include "ebb/status.h"
+#include "src/cli/options.h"
+
+namespace ebb::cli {
+
+using Json = nlohmann::ordered_json;
+
+// {"median": ..., "min": ..., "max": ...}
+[[nodiscard]] Json ToJson(const Spread& spread);
+// "44.1 (43.0 - 45.2)"
+[[nodiscard]] std::string ToText(const Spread& spread);
+
+// "AMD EPYC, 2 cores".
+[[nodiscard]] std::string MachineName();
+// Resident now.
+[[nodiscard]] uint64_t ResidentBytes();
+
+// How busy other processes kept the machine while something was measured: with a core taken away,
+// threads that wait for each other spin, and figures mean nothing.
+class MachineWatch {
+ public:
+  MachineWatch();
+  // Of the time of all cores since the start; 0 where the system does not tell.
+  [[nodiscard]] double OthersShare() const;
+
+ private:
+  double busy_seconds_;
+  double own_seconds_;
+  double uptime_seconds_;
+};
+// Says on stderr that the figures are not to be trusted, when the share is above 3 %.
+void WarnOfOthers(double others_share);
+
+// machine, threads, kernel, model, kv_type, policy: appended to `record`.
+void AddEngineFields(const Engine& engine, const Session& session, Json* record);
+
+// The record with --json, else the text. Errors: stdout cannot be written.
+[[nodiscard]] Status WriteRecord(const CliOptions& options, const Json& record,
+                                 std::string_view text);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_CLI_BENCH_REPORT_H_

@@ -1,0 +1,97 @@
+#include "ebb/fidelity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "src/eval/fidelity_statistics.h"
+
+namespace ebb {
+namespace {
+
+Status CheckOptions(const FidelityOptions& o) {
+  if (o.prompt_tokens < 1 || o.block_tokens < 1 || o.resamples < 1 ||
+      !(o.confidence > 0 && o.confidence < 1)) {
+    return InvalidArgument(fmt::format(
+        "fidelity needs a prompt, a block and resamples of at least 1 and a confidence between 0 "
+        "and 1; found {}, {}, {} and {}",
+        o.prompt_tokens, o.block_tokens, o.resamples, o.confidence));
+  }
+  return OkStatus();
+}
+
+Status CheckWindow(std::span<const Token> window, const FidelityOptions& options, int context) {
+  const auto size = static_cast<int>(window.size());
+  if (size > options.prompt_tokens && size <= context) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "a window of {} tokens; expected more than the prompt's {}, and no more than the context's "
+      "{}",
+      size, options.prompt_tokens, context));
+}
+
+// One window, both sessions fresh.
+Status MeasureWindow(Engine& engine, std::span<const Token> window, const FidelityOptions& options,
+                     int64_t steps_before, FidelitySums* sums) {
+  SessionOptions full_options;
+  full_options.context = options.setting.context;
+  EBB_ASSIGN_OR_RETURN(const auto full, engine.OpenSession(full_options));
+  EBB_ASSIGN_OR_RETURN(const auto setting, engine.OpenSession(options.setting));
+  EBB_RETURN_IF_ERROR(CheckWindow(window, options, std::min(full->context(), setting->context())));
+  const auto prompt = window.first(options.prompt_tokens);
+  PrefillOptions prefill;
+  prefill.cancel = options.cancel;
+  EBB_RETURN_IF_ERROR(full->Prefill(prompt, prefill));
+  EBB_RETURN_IF_ERROR(setting->Prefill(prompt, prefill));
+  std::vector<float> full_logits;
+  for (size_t i = prompt.size(); i < window.size(); ++i) {
+    if (options.cancel != nullptr && *options.cancel) return Cancelled("fidelity was cancelled");
+    EBB_RETURN_IF_ERROR(full->Decode(window[i]));
+    full_logits.assign(full->logits().begin(), full->logits().end());
+    EBB_RETURN_IF_ERROR(setting->Decode(window[i]));
+    std::optional<Token> next;
+    if (i + 1 < window.size()) next = window[i + 1];
+    sums->Add(CompareLogits(full_logits, setting->logits(), next));
+    const auto steps = static_cast<int64_t>(i - prompt.size() + 1);
+    if (options.progress) options.progress(steps_before + steps);
+  }
+  sums->EndWindow();
+  return OkStatus();
+}
+
+}  // namespace
+
+std::vector<std::vector<Token>> CutWindows(std::span<const Token> text,
+                                           std::span<const Token> prefix, int window_tokens,
+                                           int prompt_tokens) {
+  std::vector<std::vector<Token>> windows;
+  const size_t room = window_tokens - prefix.size();
+  for (size_t begin = 0; begin < text.size(); begin += room) {
+    const auto part = text.subspan(begin, std::min(room, text.size() - begin));
+    std::vector<Token> window(prefix.begin(), prefix.end());
+    window.insert(window.end(), part.begin(), part.end());
+    if (window.size() > static_cast<size_t>(prompt_tokens)) windows.push_back(std::move(window));
+  }
+  return windows;
+}
+
+Result<FidelityReport> MeasureFidelity(Engine& engine, std::span<const std::vector<Token>> windows,
+                                       const FidelityOptions& options) {
+  EBB_RETURN_IF_ERROR(CheckOptions(options));
+  if (windows.empty()) {
+    return InvalidArgument(
+        fmt::format("no text to measure fidelity on: expected more than {} "
+                    "tokens",
+                    options.prompt_tokens));
+  }
+  FidelitySums sums(options.block_tokens);
+  int64_t steps = 0;
+  for (const std::vector<Token>& window : windows) {
+    EBB_RETURN_IF_ERROR(MeasureWindow(engine, window, options, steps, &sums));
+    steps += static_cast<int64_t>(window.size()) - options.prompt_tokens;
+  }
+  return sums.Report(options);
+}
+
+}  // namespace ebb
