@@ -10,6 +10,9 @@ add_library(ebb_test_support STATIC EXCLUDE_FROM_ALL ${sources} ${EBB_EMPTY_SOUR
 target_compile_definitions(ebb_test_support PUBLIC
   EBB_BINARY_PATH="${EBB_BINARY}" EBB_SOURCE_DIR="${EBB_ROOT}")
 target_link_libraries(ebb_test_support PUBLIC ebb ebb_internal GTest::gmock GTest::gtest)
+# Writes models with random weights, for corpora and by hand.
+add_executable(ebb_random_gguf EXCLUDE_FROM_ALL ${EBB_ROOT}/tests/tools/random_gguf.cc)
+target_link_libraries(ebb_random_gguf PRIVATE ebb_test_support)
 
 # ebb_add_tests(ebb_kv_tests PREFIX kv LABEL unit LIBRARIES ... SOURCES ...)
 function(ebb_add_tests name)
