@@ -47,6 +47,8 @@ enum class PastContext {
 
 struct SessionOptions {
   PolicySpec policy;
+  // A policy of the caller's own, instead of a built-in by name.
+  std::function<Result<Policy>(const PolicyContext&)> make_policy;
   int context = 0;  // tokens; 0: the trained context (times the rope factor)
   PastContext past_context = PastContext::kRefuse;
   // Signals beyond what the policy needs, for observers; see Session::last_step().
@@ -114,8 +116,8 @@ class Session {
   // the next step.
   Status TruncateTo(Position end);
 
-  // After the last token: [vocab_size]. Valid until the next step of this engine; empty before the
-  // first.
+  // After the last token: [vocab_size]. Valid until the next step or roll-back of this session; empty
+  // before the first.
   [[nodiscard]] std::span<const float> logits() const;
   // A hash over all bits of all logits that logits() has shown, in order.
   [[nodiscard]] uint64_t logits_hash() const;

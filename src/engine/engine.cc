@@ -78,7 +78,9 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
       .row_bytes = 2 * impl_->format.RowStride(),
       .max_tokens = context,
   };
-  EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy(options.policy, policy_context));
+  EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy
+                                          ? options.make_policy(policy_context)
+                                          : MakePolicy(options.policy, policy_context));
   if (options.past_context == PastContext::kReRotate && policy.placement == nullptr) {
     return InvalidArgument("policy \"" + policy.name +
                            "\" keeps every row, so rotating keys anew gains no room; choose a "

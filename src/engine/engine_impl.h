@@ -59,7 +59,7 @@ struct Session::Impl {
   int64_t decode_steps = 0;
   bool first_prefill_over = false;
   StepReport report;
-  std::span<const float> logits;
+  std::vector<float> logits;  // [vocab_size], empty before the first step and after a roll-back
   std::unique_ptr<XXH3_state_t, HashStateDeleter> logits_hash;
 
   [[nodiscard]] Position next() const { return static_cast<Position>(tokens.size()); }

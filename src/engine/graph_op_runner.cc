@@ -155,8 +155,8 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
     max_rows = std::max(max_rows, sequence.cache->max_rows());
   }
   const size_t views = work.tokens.size() * heads;
-  if (scratch.rows.size() < views) {
-    scratch.rows.resize(views);
+  scratch.rows.resize(std::max(scratch.rows.size(), views));
+  if (scratch.selected.size() < views) {
     scratch.selected.resize(views);
     scratch.selected_slots.resize(views);
     scratch.selected_spans.resize(views);

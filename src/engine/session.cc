@@ -58,8 +58,8 @@ Status Session::Impl::CheckTokens(std::span<const Token> new_tokens) const {
 }
 
 void Session::Impl::ShowLogits(std::span<const float> of_last_token) {
-  logits = of_last_token;
-  XXH3_64bits_update(logits_hash.get(), logits.data(), logits.size_bytes());
+  logits.assign(of_last_token.begin(), of_last_token.end());
+  XXH3_64bits_update(logits_hash.get(), logits.data(), logits.size() * sizeof(float));
 }
 
 PlacementInput Session::Impl::Facts(StepKind kind) const {
@@ -126,7 +126,7 @@ Status Session::TruncateTo(Position end) {
   s.tokens.resize(end);
   s.kinds.resize(end);
   if (s.first_generated >= end) s.first_generated = -1;
-  s.logits = {};
+  s.logits.clear();
   return OkStatus();
 }
 

@@ -1,0 +1,27 @@
+#include "tests/engine/engine_fixture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace ebb {
+
+double Spread(const std::vector<float>& values) {
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / values.size();
+  double sum = 0;
+  for (const float value : values) sum += (value - mean) * (value - mean);
+  return std::sqrt(sum / values.size());
+}
+
+double LargestDifference(const std::vector<float>& expected, const std::vector<float>& actual) {
+  EXPECT_EQ(expected.size(), actual.size());
+  double largest = 0;
+  for (size_t i = 0; i < std::min(expected.size(), actual.size()); ++i) {
+    const double difference = std::fabs(double{expected[i]} - actual[i]);
+    if (std::isnan(difference)) return difference;
+    largest = std::max(largest, difference);
+  }
+  return largest / Spread(expected);
+}
+
+}  // namespace ebb

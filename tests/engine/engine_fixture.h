@@ -1,0 +1,88 @@
+// A small random model and sessions on it, for tests of the engine.
+#ifndef EBB_TESTS_ENGINE_ENGINE_FIXTURE_H_
+#define EBB_TESTS_ENGINE_ENGINE_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "tests/support/model_variants.h"
+#include "tests/support/random_gguf.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb {
+
+inline RandomGgufOptions SmallModelOptions() {
+  return {.num_layers = 2,
+          .embed_dim = 128,
+          .num_q_heads = 6,
+          .num_kv_heads = 2,
+          .head_dim = 64,
+          .feed_forward_dim = 192,
+          .context = 2048};
+}
+
+// The same model for all tests of a program: it is written and loaded once.
+inline std::shared_ptr<const Model> SmallModel() {
+  static const std::shared_ptr<const Model> kModel = [] {
+    const TempFolder folder;
+    const std::string path = folder.File("small.gguf");
+    const Status written = WriteRandomGguf(SmallModelOptions(), path);
+    EXPECT_TRUE(written.ok()) << written.ToString();
+    auto model = Model::Load({.path = path});
+    EXPECT_TRUE(model.ok()) << model.status().ToString();
+    return *model;
+  }();
+  return kModel;
+}
+
+inline std::vector<Token> SomeTokens(size_t count, uint64_t seed = 7) {
+  return RandomTokens(SmallModelOptions(), count, seed);
+}
+
+inline std::unique_ptr<Engine> MakeEngine(const EngineOptions& options = {.threads = 1}) {
+  auto engine = Engine::Create(SmallModel(), options);
+  EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+  return *std::move(engine);
+}
+
+// "attention" with a short window, so that small tests evict.
+inline PolicySpec SmallPolicy(const std::string& name, const std::string& budget) {
+  PolicySpec spec = {.name = name};
+  if (name != "full") spec.budget = *ParseBudget(budget);
+  if (name == "attention" || name == "random") {
+    spec.window = 16;
+    spec.interval = 8;
+  }
+  return spec;
+}
+
+inline std::unique_ptr<Session> Open(Engine& engine, const SessionOptions& options = {}) {
+  auto session = engine.OpenSession(options);
+  EXPECT_TRUE(session.ok()) << session.status().ToString();
+  return *std::move(session);
+}
+
+inline std::unique_ptr<Session> Open(Engine& engine, const PolicySpec& policy) {
+  SessionOptions options;
+  options.policy = policy;
+  return Open(engine, options);
+}
+
+inline void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
+
+inline std::vector<float> Logits(const Session& session) {
+  return {session.logits().begin(), session.logits().end()};
+}
+
+// Standard deviation, the unit of logit differences.
+double Spread(const std::vector<float>& values);
+// Largest difference, in units of the first one's spread.
+double LargestDifference(const std::vector<float>& expected, const std::vector<float>& actual);
+
+}  // namespace ebb
+
+#endif  // EBB_TESTS_ENGINE_ENGINE_FIXTURE_H_

@@ -1,0 +1,128 @@
+// A request that cannot proceed says why and loses nothing.
+#include <gmock/gmock.h>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Failure, ACapReachedWhileDecodingLosesNothing) {
+  auto engine = MakeEngine({.threads = 1, .kv_cap_bytes = 2 << 20});
+  auto session = Open(*engine);
+  auto bystander = Open(*engine);
+  ExpectOk(bystander->Prefill(SomeTokens(20, 3)));
+  ExpectOk(session->Prefill(SomeTokens(100)));
+  Status status;
+  Position before = 0;
+  std::vector<float> last;
+  while (status.ok()) {
+    before = session->next_position();
+    last = Logits(*session);
+    status = session->Decode(5);
+    ASSERT_LT(before, 2048);
+  }
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+  EXPECT_THAT(status.message(), HasSubstr("cap"));
+  EXPECT_EQ(session->next_position(), before);
+  EXPECT_EQ(session->visible_positions(0).size(), static_cast<size_t>(before));
+  EXPECT_EQ(Logits(*session), last);
+  EXPECT_LE(engine->arena_accounting().peak_bytes, size_t{2} << 20);
+  // Room made by rolling back is used again, and the bystander never noticed.
+  ExpectOk(session->TruncateTo(before - 64));
+  ExpectOk(session->Decode(5));
+  ExpectOk(bystander->Decode(5));
+}
+
+TEST(Failure, ACapReachedInABatchChangesNoSession) {
+  auto engine = MakeEngine({.threads = 1, .kv_cap_bytes = 2 << 20});
+  auto a = Open(*engine);
+  auto b = Open(*engine);
+  ExpectOk(a->Prefill(SomeTokens(64)));
+  ExpectOk(b->Prefill(SomeTokens(64)));
+  Session* const both[] = {a.get(), b.get()};
+  const Token tokens[] = {5, 6};
+  Status status;
+  Position before = 0;
+  while (status.ok()) {
+    before = a->next_position();
+    status = engine->DecodeBatch(both, tokens);
+    ASSERT_LT(before, 2048);
+  }
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(a->next_position(), before);
+  EXPECT_EQ(b->next_position(), before);
+  EXPECT_EQ(a->visible_positions(0).size(), static_cast<size_t>(before));
+  EXPECT_EQ(b->visible_positions(0).size(), static_cast<size_t>(before));
+}
+
+TEST(Failure, TheContextsEndIsSaid) {
+  auto engine = MakeEngine();
+  SessionOptions options;
+  options.context = 40;
+  auto session = Open(*engine, options);
+  const Status too_long = session->Prefill(SomeTokens(41));
+  EXPECT_THAT(too_long.message(), HasSubstr("context of 40 tokens"));
+  EXPECT_EQ(session->next_position(), 0);
+  ExpectOk(session->Prefill(SomeTokens(39)));
+  ExpectOk(session->Decode(5));
+  EXPECT_EQ(session->Decode(5).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(session->next_position(), 40);
+}
+
+TEST(Failure, AContextBeyondTheTrainedOneIsRefused) {
+  auto engine = MakeEngine();
+  SessionOptions options;
+  options.context = 4096;
+  EXPECT_THAT(engine->OpenSession(options).status().message(), HasSubstr("trained for 2048"));
+  options.context = -1;
+  EXPECT_FALSE(engine->OpenSession(options).ok());
+}
+
+TEST(Failure, TokensOutsideTheVocabularyAreRefused) {
+  auto engine = MakeEngine();
+  auto session = Open(*engine);
+  const Token bad[] = {5, 1 << 30};
+  EXPECT_THAT(session->Prefill(bad).message(), HasSubstr("not in the vocabulary"));
+  EXPECT_EQ(session->next_position(), 0);
+  EXPECT_FALSE(session->Decode(-1).ok());
+  EXPECT_FALSE(session->Prefill({}).ok());
+}
+
+TEST(Failure, ABudgetSmallerThanWhatIsProtectedIsRefusedOnceThePromptIsKnown) {
+  auto engine = MakeEngine();
+  auto session = Open(*engine, SmallPolicy("attention", "60"));
+  const Status status = session->Prefill(SomeTokens(200));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+  EXPECT_THAT(status.message(), HasSubstr("60"));
+}
+
+TEST(Failure, ReadingStopsWhenCancelled) {
+  auto engine = MakeEngine({.threads = 1, .prefill_chunk = 32});
+  auto session = Open(*engine);
+  std::atomic<bool> cancel = false;
+  PrefillOptions options;
+  options.cancel = &cancel;
+  options.progress = [&](size_t done) { cancel = done >= 64; };
+  EXPECT_EQ(session->Prefill(SomeTokens(200), options).code(), StatusCode::kCancelled);
+  EXPECT_EQ(session->next_position(), 64);
+}
+
+TEST(Failure, OptionsOutOfRangeAreRefused) {
+  EXPECT_FALSE(Engine::Create(SmallModel(), {.threads = -1}).ok());
+  EXPECT_FALSE(Engine::Create(SmallModel(), {.threads = 100000}).ok());
+  EXPECT_FALSE(Engine::Create(SmallModel(), {.threads = 1, .prefill_chunk = 0}).ok());
+  EXPECT_FALSE(Engine::Create(SmallModel(), {.threads = 1, .kv_cap_bytes = 1000}).ok());
+}
+
+TEST(Failure, AnUnknownKernelNamesTheKnownOnes) {
+  ASSERT_EQ(setenv("EBB_ATTENTION", "abacus", 1), 0);
+  const Status status = Engine::Create(SmallModel(), {.threads = 1}).status();
+  unsetenv("EBB_ATTENTION");
+  EXPECT_THAT(status.message(), HasSubstr("abacus"));
+  EXPECT_THAT(status.message(), HasSubstr("reference"));
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,88 @@
+// Past the trained context with keys rotated anew.
+#include <gmock/gmock.h>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+// Attention sees differences of positions only. A window without sinks keeps consecutive rows, so
+// rotating them anew must not change what a long context would have given.
+TEST(Rotation, AWindowGivesTheSameInAShortContextAsInALongOne) {
+  for (const char* policy : {"streaming", "h2o"}) {
+    auto engine = MakeEngine({.threads = 1, .kv_type = RowType::kF32});
+    SessionOptions options;
+    options.policy = {.name = policy, .budget = {Budget::Unit::kRows, 40}, .sinks = 0};
+    if (options.policy.name == "h2o") {
+      // Everything recent: the same window, at head granularity.
+      options.policy.sinks.reset();
+      options.policy.params = {{"heavy", "0"}, {"recent", "40"}};
+      options.policy.budget = {};
+    }
+    auto long_context = Open(*engine, options);
+    options.context = 64;
+    options.past_context = PastContext::kReRotate;
+    auto short_context = Open(*engine, options);
+    const std::vector<Token> tokens = SomeTokens(300);
+    ExpectOk(long_context->Prefill(std::span(tokens).first(30)));
+    ExpectOk(short_context->Prefill(std::span(tokens).first(30)));
+    for (size_t i = 30; i < tokens.size(); ++i) {
+      ExpectOk(long_context->Decode(tokens[i]));
+      const std::vector<float> expected = Logits(*long_context);
+      ExpectOk(short_context->Decode(tokens[i]));
+      ASSERT_LT(LargestDifference(expected, Logits(*short_context)), 1e-3) << policy << " " << i;
+    }
+  }
+}
+
+TEST(Rotation, RollingBackAcrossATurnKeepsPlacesInOrder) {
+  auto engine = MakeEngine({.threads = 1, .kv_type = RowType::kF32});
+  SessionOptions options;
+  options.policy = {.name = "streaming", .budget = {Budget::Unit::kRows, 40}, .sinks = 0};
+  options.context = 64;
+  options.past_context = PastContext::kReRotate;
+  auto session = Open(*engine, options);
+  const std::vector<Token> tokens = SomeTokens(120);
+  ExpectOk(session->Prefill(std::span(tokens).first(30)));
+  for (size_t i = 30; i < 80; ++i) ExpectOk(session->Decode(tokens[i]));
+  ExpectOk(session->TruncateTo(70));
+  // The same rows without any turn: positions 40 .. 69 are what a window of 40 left at 80.
+  options.context = 0;
+  options.past_context = PastContext::kRefuse;
+  auto straight = Open(*engine, options);
+  ExpectOk(straight->Prefill(std::span(tokens).first(30)));
+  for (size_t i = 30; i < 80; ++i) ExpectOk(straight->Decode(tokens[i]));
+  ExpectOk(straight->TruncateTo(70));
+  for (size_t i = 70; i < 120; ++i) {
+    ExpectOk(straight->Decode(tokens[i]));
+    const std::vector<float> expected = Logits(*straight);
+    ExpectOk(session->Decode(tokens[i]));
+    ASSERT_LT(LargestDifference(expected, Logits(*session)), 1e-3) << i;
+  }
+}
+
+TEST(Rotation, APolicyThatKeepsEverythingIsRefused) {
+  auto engine = MakeEngine();
+  SessionOptions options;
+  options.past_context = PastContext::kReRotate;
+  EXPECT_THAT(engine->OpenSession(options).status().message(),
+              testing::HasSubstr("keeps every row"));
+}
+
+TEST(Rotation, TooManySurvivorsEndTheContext) {
+  auto engine = MakeEngine();
+  SessionOptions options;
+  options.policy = SmallPolicy("attention", "100%");
+  options.context = 64;
+  options.past_context = PastContext::kReRotate;
+  auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(SomeTokens(60)));
+  Status status;
+  for (int i = 0; i < 10 && status.ok(); ++i) status = session->Decode(5);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), testing::HasSubstr("survive"));
+  EXPECT_EQ(session->next_position(), 64);
+}
+
+}  // namespace
+}  // namespace ebb

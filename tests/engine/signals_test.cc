@@ -1,0 +1,243 @@
+// Signals show what the step did, and only when somebody asked.
+#include <cmath>
+#include <numeric>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+// Records what it sees; scores are all alike.
+class Recorder final : public Scorer {
+ public:
+  explicit Recorder(const SignalNeeds& needs) : needs_(needs) {}
+  [[nodiscard]] std::string Name() const override { return "recorder"; }
+  [[nodiscard]] SignalNeeds Needs() const override { return needs_; }
+  void Append(int group, std::span<const Position> positions) override {
+    rows[group] += positions.size();
+  }
+  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+    ++observed;
+    EXPECT_EQ(static_cast<size_t>(signals.num_rows), rows[group]);
+    EXPECT_EQ(signals.mass.size(), static_cast<size_t>(signals.num_mass_heads) * signals.num_rows);
+    masses[group].assign(signals.mass.begin(), signals.mass.end());
+    layers_counted = signals.num_layers_counted;
+    last = step;
+  }
+  void Retain(int group, std::span<const uint32_t> kept) override { rows[group] = kept.size(); }
+  [[nodiscard]] std::span<const float> Scores(int group) override {
+    scores_.assign(rows[group], 0.0f);
+    return scores_;
+  }
+
+  std::map<int, size_t> rows;
+  std::map<int, std::vector<float>> masses;
+  int observed = 0;
+  int layers_counted = 0;
+  StepSignals last;
+
+ private:
+  const SignalNeeds needs_;
+  std::vector<float> scores_;
+};
+
+// Asks for scores, moves nothing.
+class Still final : public Placement {
+ public:
+  [[nodiscard]] std::string Name() const override { return "still"; }
+  [[nodiscard]] bool NeedsScores() const override { return true; }
+  [[nodiscard]] bool Due(const PlacementInput&, size_t) const override { return false; }
+  void Place(const PlacementInput&, std::vector<Move>*) override {}
+};
+
+// Reads the rows of a fixed list, in every layer.
+class FixedRows final : public Selector {
+ public:
+  explicit FixedRows(std::vector<uint32_t> rows) : rows_(std::move(rows)) {}
+  [[nodiscard]] std::string Name() const override { return "fixed"; }
+  [[nodiscard]] SignalNeeds Needs() const override { return {}; }
+  void Append(int, std::span<const Position>) override {}
+  void Observe(int, const GroupSignals&, const StepSignals&) override {}
+  void Retain(int, std::span<const uint32_t>) override {}
+  void Select(int, std::span<const float> q, std::span<std::vector<uint32_t>> rows) override {
+    EXPECT_EQ(q.size(), size_t{6} * 64);
+    for (auto& of_head : rows) of_head = rows_;
+  }
+
+ private:
+  const std::vector<uint32_t> rows_;
+};
+
+struct Watched {
+  std::unique_ptr<Session> session;
+  Recorder* recorder = nullptr;
+};
+
+Watched Watch(Engine& engine, Granularity granularity, const SignalNeeds& needs,
+              std::vector<uint32_t> selected = {}) {
+  Watched watched;
+  SessionOptions options;
+  options.make_policy = [&](const PolicyContext&) -> Result<Policy> {
+    auto recorder = std::make_unique<Recorder>(needs);
+    watched.recorder = recorder.get();
+    Policy policy = {.name = "watched", .granularity = granularity};
+    policy.scorer = std::move(recorder);
+    policy.placement = std::make_unique<Still>();
+    if (!selected.empty()) policy.selector = std::make_unique<FixedRows>(selected);
+    return policy;
+  };
+  watched.session = Open(engine, options);
+  return watched;
+}
+
+double Sum(const std::vector<float>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+constexpr int kLayers = 2, kQHeads = 6, kKvHeads = 2, kPrompt = 200;
+
+TEST(Signals, MassOfADecodeStepSumsToTheQueryHeadsOfTheGroup) {
+  for (const Granularity granularity :
+       {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
+    for (const MassNeed need : {MassNeed::kSummed, MassNeed::kPerKvHead, MassNeed::kPerQueryHead}) {
+      auto engine = MakeEngine({.threads = 2});
+      Watched watched = Watch(*engine, granularity, {.mass = need});
+      ExpectOk(watched.session->Prefill(SomeTokens(kPrompt)));
+      EXPECT_TRUE(watched.recorder->masses[0].empty()) << "mass of prefill was not asked for";
+      ExpectOk(watched.session->Decode(5));
+      const int groups = SmallModel()->shape().NumGroups(granularity);
+      for (int group = 0; group < groups; ++group) {
+        EXPECT_NEAR(Sum(watched.recorder->masses[group]), kLayers * kQHeads / groups, 1e-4);
+      }
+      EXPECT_EQ(watched.recorder->layers_counted, granularity == Granularity::kToken ? kLayers : 1);
+    }
+  }
+}
+
+TEST(Signals, MassOfAPrefillSumsOverItsQueriesAndIsCausal) {
+  auto engine = MakeEngine({.threads = 2});
+  Watched watched = Watch(*engine, Granularity::kLayer,
+                          {.mass = MassNeed::kPerQueryHead, .mass_in_prefill = true});
+  ExpectOk(watched.session->Prefill(SomeTokens(kPrompt)));
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const std::vector<float>& mass = watched.recorder->masses[layer];
+    ASSERT_EQ(mass.size(), size_t{kQHeads} * kPrompt);
+    for (int head = 0; head < kQHeads; ++head) {
+      const std::vector<float> rows(mass.begin() + head * kPrompt,
+                                    mass.begin() + (head + 1) * kPrompt);
+      EXPECT_NEAR(Sum(rows), kPrompt, 1e-2);
+      // Row i is seen by the queries from i on, each giving at most 1.
+      for (int i = 0; i < kPrompt; ++i) EXPECT_LE(rows[i], kPrompt - i + 1e-3);
+      EXPECT_GE(rows[0], 1.0f - 1e-4) << "the first query sees the first row alone";
+    }
+  }
+}
+
+TEST(Signals, TheSumOverHeadsIsTheSummedMass) {
+  auto engine = MakeEngine();
+  Watched summed = Watch(*engine, Granularity::kToken, {.mass = MassNeed::kSummed});
+  Watched finer = Watch(*engine, Granularity::kToken, {.mass = MassNeed::kPerQueryHead});
+  for (Watched* watched : {&summed, &finer}) {
+    ExpectOk(watched->session->Prefill(SomeTokens(kPrompt)));
+    ExpectOk(watched->session->Decode(5));
+  }
+  const size_t rows = kPrompt + 1;
+  ASSERT_EQ(finer.recorder->masses[0].size(), kLayers * kQHeads * rows);
+  for (size_t row = 0; row < rows; ++row) {
+    double sum = 0;
+    for (size_t head = 0; head < kLayers * kQHeads; ++head) {
+      sum += finer.recorder->masses[0][head * rows + row];
+    }
+    EXPECT_NEAR(summed.recorder->masses[0][row], sum, 1e-5);
+  }
+}
+
+TEST(Signals, WhatNobodyAskedForIsNotComputed) {
+  auto engine = MakeEngine();
+  auto session = Open(*engine);
+  ExpectOk(session->Prefill(SomeTokens(20)));
+  ExpectOk(session->Decode(5));
+  EXPECT_FALSE(session->last_step().mass_computed);
+  EXPECT_TRUE(session->last_signals().keys.empty());
+  EXPECT_TRUE(session->last_signals().hidden.empty());
+  EXPECT_TRUE(session->last_signals().recent_queries.empty());
+}
+
+TEST(Signals, CopiesHaveTheirShapesAndFitTogether) {
+  auto engine = MakeEngine({.threads = 2, .kv_type = RowType::kF32});
+  Watched watched = Watch(*engine, Granularity::kToken,
+                          {.num_recent_queries = 4,
+                           .hidden_layers = {0, 1},
+                           .keys = true,
+                           .keys_before_rope = true,
+                           .values = true});
+  ExpectOk(watched.session->Prefill(SomeTokens(30)));
+  EXPECT_EQ(watched.recorder->last.num_recent, 4);
+  ExpectOk(watched.session->Decode(5));
+  const StepSignals& step = watched.recorder->last;
+  EXPECT_EQ(step.first_position, 30);
+  ASSERT_EQ(step.keys.size(), size_t{kLayers});
+  ASSERT_EQ(step.hidden.size(), 2u);
+  EXPECT_EQ(step.hidden[0].size(), 128u);
+  EXPECT_EQ(step.recent_queries[1].size(), size_t{4} * kQHeads * 64);
+  for (int layer = 0; layer < kLayers; ++layer) {
+    ASSERT_EQ(step.keys[layer].size(), size_t{kKvHeads} * 64);
+    ASSERT_EQ(step.values[layer].size(), size_t{kKvHeads} * 64);
+    // A rotation keeps lengths and changes what it turns.
+    double before = 0, after = 0, difference = 0;
+    for (size_t i = 0; i < step.keys[layer].size(); ++i) {
+      before += std::pow(step.keys_before_rope[layer][i], 2);
+      after += std::pow(step.keys[layer][i], 2);
+      difference += std::fabs(step.keys[layer][i] - step.keys_before_rope[layer][i]);
+    }
+    EXPECT_NEAR(before, after, 1e-3 * before);
+    EXPECT_GT(difference, 1e-2);
+  }
+}
+
+TEST(Signals, RecentQueriesMoveUpByOneEachStep) {
+  auto engine = MakeEngine();
+  Watched watched = Watch(*engine, Granularity::kToken, {.num_recent_queries = 3});
+  ExpectOk(watched.session->Prefill(SomeTokens(10)));
+  const size_t query = size_t{kQHeads} * 64;
+  const auto before = watched.recorder->last.recent_queries[1];
+  const std::vector<float> newest(before.end() - query, before.end());
+  ExpectOk(watched.session->Decode(5));
+  const auto after = watched.recorder->last.recent_queries[1];
+  EXPECT_TRUE(std::equal(newest.begin(), newest.end(), after.begin() + query));
+}
+
+TEST(Selection, OfEveryRowChangesNoBit) {
+  auto engine = MakeEngine({.threads = 2});
+  std::vector<uint32_t> all(kPrompt + 1);
+  std::iota(all.begin(), all.end(), 0);
+  Watched selected = Watch(*engine, Granularity::kToken, {.mass = MassNeed::kSummed}, all);
+  Watched plain = Watch(*engine, Granularity::kToken, {.mass = MassNeed::kSummed});
+  for (Watched* watched : {&selected, &plain}) {
+    ExpectOk(watched->session->Prefill(SomeTokens(kPrompt)));
+    ExpectOk(watched->session->Decode(5));
+  }
+  EXPECT_EQ(Logits(*selected.session), Logits(*plain.session));
+  // The mass of selected rows is summed over heads before it is scattered.
+  for (size_t row = 0; row < all.size(); ++row) {
+    EXPECT_NEAR(selected.recorder->masses[0][row], plain.recorder->masses[0][row], 1e-5);
+  }
+}
+
+TEST(Selection, ReadsTheChosenRowsOnlyAndFreesNothing) {
+  auto engine = MakeEngine({.threads = 2});
+  std::vector<uint32_t> chosen;
+  for (uint32_t row = 0; row <= kPrompt; row += 3) chosen.push_back(row);
+  Watched selected = Watch(*engine, Granularity::kToken, {.mass = MassNeed::kSummed}, chosen);
+  ExpectOk(selected.session->Prefill(SomeTokens(kPrompt)));
+  ExpectOk(selected.session->Decode(5));
+  const std::vector<float>& mass = selected.recorder->masses[0];
+  for (size_t row = 0; row < mass.size(); ++row) {
+    EXPECT_EQ(mass[row] > 0, row % 3 == 0) << row;
+  }
+  EXPECT_NEAR(Sum(mass), kLayers * kQHeads, 1e-4);
+  EXPECT_EQ(selected.session->visible_positions(0).size(), size_t{kPrompt + 1});
+}
+
+}  // namespace
+}  // namespace ebb
