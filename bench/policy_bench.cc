@@ -60,7 +60,8 @@ class Sequence {
       positions.insert(positions.end(), appended_.begin(), appended_.end());
       policy_.scorer->Append(group, appended_);
       if (observes_) {
-        const size_t offset = (kinds_.size() * 97 + group * 31) % (mass_.size() - kMaxRows);
+        const size_t salt = kinds_.size() * 97 + static_cast<size_t>(group) * 31;
+        const size_t offset = salt % (mass_.size() - kMaxRows);
         policy_.scorer->Observe(group,
                                 {.mass = std::span(mass_).subspan(offset, positions.size()),
                                  .num_mass_heads = 1,
@@ -142,7 +143,7 @@ void BM_PolicyStep(benchmark::State& state) {
                      .granularity = setting.granularity},
                     256);
   while (sequence.max_rows() < static_cast<size_t>(setting.budget_rows)) sequence.Decode();
-  for (auto _ : state) sequence.Decode();
+  while (state.KeepRunning()) sequence.Decode();
   const size_t most = setting.budget_rows + setting.interval - 1;
   if (sequence.max_rows() > most) state.SkipWithError("the cache is over its budget");
   state.SetLabel(setting.label);

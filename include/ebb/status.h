@@ -57,7 +57,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}    // NOLINT: implicit
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}         // NOLINT: implicit
   Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT: implicit
 
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
@@ -76,8 +76,8 @@ class [[nodiscard]] Result {
 }  // namespace ebb
 
 // Leaves the enclosing function with the Status of `expr` when that is an error.
-#define EBB_RETURN_IF_ERROR(expr)                    \
-  do {                                               \
+#define EBB_RETURN_IF_ERROR(expr)                                                  \
+  do {                                                                             \
     if (::ebb::Status ebb_status_ = (expr); !ebb_status_.ok()) return ebb_status_; \
   } while (false)
 

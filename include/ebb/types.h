@@ -45,8 +45,8 @@ struct ModelShape {
   int num_layers = 0;
   int num_q_heads = 0;
   int num_kv_heads = 0;
-  int head_dim = 0;        // of keys and of values, in elements
-  int embed_dim = 0;       // of the hidden state
+  int head_dim = 0;   // of keys and of values, in elements
+  int embed_dim = 0;  // of the hidden state
   int vocab_size = 0;
   int trained_context = 0;  // in tokens
 
@@ -55,9 +55,12 @@ struct ModelShape {
   // Groups at a granularity: 1, num_layers, or num_layers * num_kv_heads (layer-major).
   [[nodiscard]] int NumGroups(Granularity granularity) const {
     switch (granularity) {
-      case Granularity::kToken: return 1;
-      case Granularity::kLayer: return num_layers;
-      case Granularity::kHead: return num_layers * num_kv_heads;
+      case Granularity::kToken:
+        return 1;
+      case Granularity::kLayer:
+        return num_layers;
+      case Granularity::kHead:
+        return num_layers * num_kv_heads;
     }
     return 0;
   }

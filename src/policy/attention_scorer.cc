@@ -48,7 +48,8 @@ class AttentionScorer final : public Scorer {
     const size_t num_rows = signals.num_rows;
     const int heads_per_layer = signals.num_mass_heads / layers_per_group_;
     const auto layer_mass = [&](int layer) {
-      return signals.mass.subspan(layer * heads_per_layer * num_rows, heads_per_layer * num_rows);
+      const size_t size = heads_per_layer * num_rows;
+      return signals.mass.subspan(layer * size, size);
     };
     int num_layers = 0;
     for (int layer = 0; layer < layers_per_group_; ++layer) {

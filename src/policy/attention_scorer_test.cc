@@ -44,9 +44,9 @@ TEST(AttentionScorer, DeclaresSummedMassOfDecodeStepsOnly) {
 // One event after another, with the scores of group 0 after it, computed by hand.
 struct Event {
   enum class Kind { kAppend, kDecode, kPrefill, kRetain, kEndFirstPrefill } kind;
+  int num_layers_counted;  // of 2
   const char* name;
   std::vector<float> mass;      // kDecode, kPrefill: [num_rows], summed over 2 layers x 4 heads
-  int num_layers_counted;       // of 2
   std::vector<uint32_t> kept;   // kRetain
   std::vector<float> expected;  // scores after the event
 };
@@ -54,20 +54,20 @@ struct Event {
 TEST(AttentionScorer, FollowsTheTrace) {
   using enum Event::Kind;
   const Event trace[] = {
-      {kAppend, "rows begin at 0", {}, 0, {}, {0}},
-      {kAppend, "another row", {}, 0, {}, {0, 0}},
-      {kPrefill, "prefill adds nothing", {5, 3}, 2, {}, {0, 0}},
-      {kEndFirstPrefill, "still nothing", {}, 0, {}, {0, 0}},
-      {kAppend, "the token of the first decode step", {}, 0, {}, {0, 0, 0}},
-      {kDecode, "mean over 8 heads", {4, 2, 2}, 2, {}, {.5f, .25f, .25f}},
-      {kDecode, "a layer with NaN left out: mean over 4", {2, 1, 1}, 1, {}, {1, .5f, .5f}},
-      {kDecode, "no layer is left", {0, 0, 0}, 0, {}, {1, .5f, .5f}},
-      {kDecode, "a NaN that slipped through counts as 0", {kNan, 8, 0}, 2, {}, {1, 1.5f, .5f}},
-      {kRetain, "the first row goes", {}, 0, {1, 2}, {1.5f, .5f}},
-      {kAppend, "a new row begins at 0", {}, 0, {}, {1.5f, .5f, 0}},
-      {kDecode, "scores go on", {8, 0, 16}, 2, {}, {2.5f, .5f, 2}},
-      {kRetain, "roll-back to the first row", {}, 0, {0}, {2.5f}},
-      {kPrefill, "a later user turn adds nothing", {8}, 2, {}, {2.5f}},
+      {kAppend, 0, "rows begin at 0", {}, {}, {0}},
+      {kAppend, 0, "another row", {}, {}, {0, 0}},
+      {kPrefill, 2, "prefill adds nothing", {5, 3}, {}, {0, 0}},
+      {kEndFirstPrefill, 0, "still nothing", {}, {}, {0, 0}},
+      {kAppend, 0, "the token of the first decode step", {}, {}, {0, 0, 0}},
+      {kDecode, 2, "mean over 8 heads", {4, 2, 2}, {}, {.5f, .25f, .25f}},
+      {kDecode, 1, "a layer with NaN left out: mean over 4", {2, 1, 1}, {}, {1, .5f, .5f}},
+      {kDecode, 0, "no layer is left", {0, 0, 0}, {}, {1, .5f, .5f}},
+      {kDecode, 2, "a NaN that slipped through counts as 0", {kNan, 8, 0}, {}, {1, 1.5f, .5f}},
+      {kRetain, 0, "the first row goes", {}, {1, 2}, {1.5f, .5f}},
+      {kAppend, 0, "a new row begins at 0", {}, {}, {1.5f, .5f, 0}},
+      {kDecode, 2, "scores go on", {8, 0, 16}, {}, {2.5f, .5f, 2}},
+      {kRetain, 0, "roll-back to the first row", {}, {0}, {2.5f}},
+      {kPrefill, 2, "a later user turn adds nothing", {8}, {}, {2.5f}},
   };
   const std::unique_ptr<Scorer> scorer = Make();
   Position next = 0;

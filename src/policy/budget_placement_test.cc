@@ -221,21 +221,21 @@ TEST(BudgetPlacement, PercentDoesNotCompound) {
 TEST(BudgetPlacement, IsDueOnEveryIntervalOfDecodeStepsOnly) {
   struct DueCase {
     Budget budget;
-    StepKind kind;
     int64_t decode_steps;
     size_t num_rows;
+    StepKind kind;
     bool due;
   };
   const DueCase cases[] = {
-      {Rows(10), StepKind::kDecode, 64, 11, true},
-      {Rows(10), StepKind::kDecode, 64, 10, false},
-      {Rows(10), StepKind::kDecode, 63, 11, false},
-      {Rows(10), StepKind::kDecode, 128, 11, true},
-      {Rows(10), StepKind::kPrefill, 0, 11, false},
-      {Rows(10), StepKind::kPrefill, 64, 11, false},
-      {Percent(50), StepKind::kDecode, 64, 1, true},
-      {Percent(50), StepKind::kDecode, 65, 100, false},
-      {Percent(50), StepKind::kPrefill, 64, 100, false},
+      {Rows(10), 64, 11, StepKind::kDecode, true},
+      {Rows(10), 64, 10, StepKind::kDecode, false},
+      {Rows(10), 63, 11, StepKind::kDecode, false},
+      {Rows(10), 128, 11, StepKind::kDecode, true},
+      {Rows(10), 0, 11, StepKind::kPrefill, false},
+      {Rows(10), 64, 11, StepKind::kPrefill, false},
+      {Percent(50), 64, 1, StepKind::kDecode, true},
+      {Percent(50), 65, 100, StepKind::kDecode, false},
+      {Percent(50), 64, 100, StepKind::kPrefill, false},
   };
   for (const DueCase& c : cases) {
     const std::unique_ptr<Placement> placement = Make(c.budget, 2, 3, 64);

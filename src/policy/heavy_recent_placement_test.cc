@@ -96,7 +96,7 @@ TEST(HeavyRecentPlacement, AgreesWithSortingEverything) {
     std::vector<float> scores(random() % 100);
     for (float& score : scores) score = static_cast<float>(random() % 30);
     std::vector<uint32_t> expected;
-    if (scores.size() > static_cast<size_t>(heavy + recent)) {
+    if (static_cast<int>(scores.size()) > heavy + recent) {
       std::vector<uint32_t> others(scores.size() - recent);
       std::iota(others.begin(), others.end(), 0);
       std::stable_sort(others.begin(), others.end(),

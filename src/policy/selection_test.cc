@@ -65,6 +65,7 @@ std::vector<uint32_t> Naive(const std::vector<float>& scores,
   std::sort(order.begin(), order.end());
   order.resize(std::min(count, order.size()));
   std::vector<uint32_t> rows;
+  rows.reserve(order.size());
   for (const auto& [score, negative_row] : order) {
     rows.push_back(static_cast<uint32_t>(-negative_row));
   }

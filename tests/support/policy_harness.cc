@@ -41,7 +41,7 @@ const StepSignals& MadeUpSignals::Step(StepKind kind, Position first, int num_to
   step_.first_position = first;
   step_.num_tokens = num_tokens;
   const size_t layers = shape_.num_layers;
-  const size_t kv_size = size_t(num_tokens) * shape_.num_kv_heads * shape_.head_dim;
+  const size_t kv_size = static_cast<size_t>(num_tokens) * shape_.num_kv_heads * shape_.head_dim;
   if (needs_.keys) Fill(layers, kv_size, 1000, &keys_, &step_.keys);
   if (needs_.keys_before_rope) {
     Fill(layers, kv_size, 2000, &keys_before_rope_, &step_.keys_before_rope);
@@ -49,12 +49,12 @@ const StepSignals& MadeUpSignals::Step(StepKind kind, Position first, int num_to
   if (needs_.values) Fill(layers, kv_size, 3000, &values_, &step_.values);
   if (needs_.num_recent_queries > 0) {
     step_.num_recent = std::min(needs_.num_recent_queries, first + num_tokens);
-    Fill(layers, size_t(step_.num_recent) * shape_.num_q_heads * shape_.head_dim, 4000, &queries_,
-         &step_.recent_queries);
+    Fill(layers, static_cast<size_t>(step_.num_recent) * shape_.num_q_heads * shape_.head_dim, 4000,
+         &queries_, &step_.recent_queries);
   }
   if (!needs_.hidden_layers.empty()) {
-    Fill(needs_.hidden_layers.size(), size_t(num_tokens) * shape_.embed_dim, 5000, &hidden_,
-         &step_.hidden);
+    Fill(needs_.hidden_layers.size(), static_cast<size_t>(num_tokens) * shape_.embed_dim, 5000,
+         &hidden_, &step_.hidden);
   }
   return step_;
 }
@@ -76,7 +76,7 @@ GroupSignals MadeUpSignals::Group(int group, std::span<const Position> positions
                               : needs_.mass == MassNeed::kPerKvHead ? num_kv_heads
                                                                     : num_kv_heads * ratio;
   signals.num_mass_heads = std::max(1, heads_per_layer * num_layers);
-  mass_.assign(size_t(signals.num_mass_heads) * num_rows, 0.0f);
+  mass_.assign(static_cast<size_t>(signals.num_mass_heads) * num_rows, 0.0f);
   for (int l = 0; l < num_layers; ++l) {
     const int layer = first_layer + l;
     const bool nan_layer = fault_ == Fault::kNanLayers && Uniform(77, layer) < 0.3f;
@@ -87,9 +87,9 @@ GroupSignals MadeUpSignals::Group(int group, std::span<const Position> positions
       const int mass_head = needs_.mass == MassNeed::kSummed      ? 0
                             : needs_.mass == MassNeed::kPerKvHead ? l * num_kv_heads + q / ratio
                                                                   : l * num_kv_heads * ratio + q;
-      float* mass = &mass_[size_t(mass_head) * num_rows];
+      float* mass = &mass_[static_cast<size_t>(mass_head) * num_rows];
       for (int i = 0; i < num_rows; ++i) {
-        const float u = Uniform(uint64_t(layer) * 1000 + head + 1, positions[i]);
+        const float u = Uniform(static_cast<uint64_t>(layer) * 1000 + head + 1, positions[i]);
         mass[i] += nan_layer ? std::numeric_limits<float>::quiet_NaN() : u * u * u;
       }
     }
@@ -172,12 +172,13 @@ Status PolicyHarness::Place(int group) {
   std::vector<uint32_t> kept;
   auto move = moves.begin();
   for (uint32_t row = 0; row < groups_[group].size(); ++row) {
-    if (move == moves.end() || move->row != row) {
+    const bool moved = move != moves.end() && move->row == row;
+    const bool stays = !moved || move->to != Tier::kT3;
+    if (moved) ++move;
+    if (stays) {
       kept.push_back(row);
-    } else if ((move++)->to == Tier::kT3) {
-      evictions_.push_back({num_steps_, group, groups_[group][row]});
     } else {
-      kept.push_back(row);
+      evictions_.push_back({num_steps_, group, groups_[group][row]});
     }
   }
   if (move != moves.end()) {
