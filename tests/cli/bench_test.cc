@@ -1,0 +1,375 @@
+// Runs every measurement for a moment, as a user would, on a tiny model: what they print is what
+// docs/performance.md and scripts/performance rely on. Figures are not judged here.
+#include <sys/stat.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/cli/subprocess.h"
+#include "tests/support/random_gguf.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Outcome {
+  int exit_code = 0;
+  std::string text;           // stdout, or stdout and stderr
+  std::vector<json> records;  // the lines of it that are JSON objects
+};
+
+class BenchTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TempFolder();
+    const Status status = WriteRandomGguf({.context = 1024}, Model());
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+  static void TearDownTestSuite() { delete folder_; }
+
+  static std::string Model() { return folder_->File("tiny.gguf"); }
+
+  static Outcome Run(const std::vector<std::string>& program) {
+    const auto result = RunProcess(program, ProcessOutput::kKeepAlone);
+    EXPECT_TRUE(result.ok()) << result.status().ToString();
+    if (!result.ok()) return {.exit_code = -1, .text = {}, .records = {}};
+    Outcome outcome = {.exit_code = result->exit_code, .text = result->output, .records = {}};
+    std::istringstream lines(result->output);
+    for (std::string line; std::getline(lines, line);) {
+      json record = json::parse(line, nullptr, false);
+      if (record.is_object()) outcome.records.push_back(std::move(record));
+    }
+    return outcome;
+  }
+
+  // ebb's records. `arguments` are separated by blanks.
+  static std::vector<json> Records(const std::string& arguments) {
+    const Outcome outcome = Run(Arguments(arguments + " --json"));
+    EXPECT_EQ(outcome.exit_code, 0) << arguments << ": " << outcome.text;
+    return outcome.records;
+  }
+  static json Record(const std::string& arguments) {
+    const std::vector<json> records = Records(arguments);
+    EXPECT_EQ(records.size(), 1u) << arguments;
+    return records.empty() ? json::object() : records.front();
+  }
+  // What ebb wrote to both outputs, and how it ended.
+  static Outcome Everything(const std::string& arguments) {
+    std::vector<std::string> program = {"sh", "-c", "exec \"$0\" \"$@\" 2>&1"};
+    for (const std::string& argument : Arguments(arguments)) program.push_back(argument);
+    return Run(program);
+  }
+
+  static std::vector<std::string> Arguments(const std::string& text) {
+    std::vector<std::string> arguments = {EBB_BINARY_PATH};
+    std::istringstream words(text);
+    for (std::string word; words >> word;) arguments.push_back(word);
+    return arguments;
+  }
+  static std::string WithModel(const std::string& command) {
+    return command + " -m " + Model() + " --threads 1";
+  }
+
+  // A program of the peer's name, which writes down what it was told.
+  static void WriteTool(const std::string& name, const std::string& script) {
+    const std::string path = folder_->File(name);
+    std::ofstream(path) << "#!/bin/sh\necho \"$0 $*\" >> " << folder_->File("told") << "\n"
+                        << script;
+    chmod(path.c_str(), 0755);
+  }
+  static std::string Peer() { return " --peer " + folder_->File(""); }
+  static std::string Told() {
+    std::ifstream file(folder_->File("told"));
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  static TempFolder* folder_;
+};
+
+TempFolder* BenchTest::folder_ = nullptr;
+
+void ExpectSpread(const json& record, const std::string& key) {
+  ASSERT_TRUE(record.contains(key)) << record.dump();
+  const json& spread = record[key];
+  EXPECT_GT(spread.at("median").get<double>(), 0) << key;
+  EXPECT_LE(spread.at("min").get<double>(), spread.at("median").get<double>()) << key;
+  EXPECT_LE(spread.at("median").get<double>(), spread.at("max").get<double>()) << key;
+}
+
+void ExpectMachine(const json& record) {
+  EXPECT_FALSE(record.at("machine").get<std::string>().empty());
+  EXPECT_FALSE(record.at("kernel").get<std::string>().empty());
+  EXPECT_EQ(record.at("threads"), 1);
+  EXPECT_GE(record.at("others_share").get<double>(), 0);
+  EXPECT_LE(record.at("others_share").get<double>(), 1);
+}
+
+TEST_F(BenchTest, DecodeReportsEachDepthInOrderWithMassOn) {
+  const auto records =
+      Records(WithModel("bench decode --depths 300,0,40 --tokens 2 --repetitions 3"));
+  ASSERT_EQ(records.size(), 3u);
+  const int depths[] = {0, 40, 300};
+  for (size_t i = 0; i < records.size(); ++i) {
+    const json& record = records[i];
+    EXPECT_EQ(record.at("bench"), "decode");
+    EXPECT_EQ(record.at("depth"), depths[i]);
+    EXPECT_EQ(record.at("mass"), true);
+    EXPECT_EQ(record.at("policy"), "full");
+    EXPECT_EQ(record.at("samples").size(), 3u);
+    // 2 layers of 2 kv heads; repetitions roll back to the depth.
+    EXPECT_EQ(record.at("rows_kept"), 4 * depths[i]);
+    EXPECT_EQ(record.at("kv_bytes").get<int64_t>() > 0, depths[i] > 0);
+    EXPECT_GT(record.at("peak_rss_bytes").get<int64_t>(), 1 << 20);
+    EXPECT_GT(record.at("compute_ms").get<double>(), 0);
+    ExpectSpread(record, "tokens_per_s");
+    ExpectMachine(record);
+  }
+}
+
+TEST_F(BenchTest, DecodeWithoutMassSaysSo) {
+  const json record =
+      Record(WithModel("bench decode --depth 8 --tokens 1 --repetitions 1 --no-mass"));
+  EXPECT_EQ(record.at("mass"), false);
+}
+
+TEST_F(BenchTest, DecodeOfSeveralSequencesCountsTheirTokensTogether) {
+  const json record =
+      Record(WithModel("bench decode --depth 16 --tokens 4 --repetitions 2 --sequences 3"));
+  EXPECT_EQ(record.at("sequences"), 3);
+  EXPECT_EQ(record.at("rows_kept"), 3 * 4 * 16);
+  ExpectSpread(record, "tokens_per_s");
+}
+
+TEST_F(BenchTest, GenerationUnderAPolicyKeepsMemoryFlat) {
+  const json record =
+      Record(WithModel("bench decode --generate 600 --tokens 8 --repetitions 4 --policy streaming "
+                       "--sinks 4 --window 60"));
+  EXPECT_EQ(record.at("depth"), 600);
+  EXPECT_LT(record.at("rows_kept").get<int>(), 4 * 200);
+  const json& timeline = record.at("timeline");
+  ASSERT_EQ(timeline.size(), 16u);
+  EXPECT_EQ(timeline.back().at("tokens"), 600 - 8 * 4);
+  EXPECT_GT(timeline.back().at("rss_bytes").get<int64_t>(), 0);
+  EXPECT_GT(timeline.back().at("tokens_per_s").get<double>(), 0);
+  EXPECT_LE(timeline.back().at("kv_bytes").get<int64_t>(),
+            2 * timeline[4].at("kv_bytes").get<int64_t>());
+  ExpectSpread(record, "tokens_per_s");
+}
+
+TEST_F(BenchTest, PrefillReportsEachDepth) {
+  const auto records = Records(WithModel("bench prefill --prompt 32 --depth 0,64 --reps 2"));
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[1].at("depth"), 64);
+  for (const json& record : records) {
+    EXPECT_EQ(record.at("bench"), "prefill");
+    EXPECT_EQ(record.at("prompt"), 32);
+    EXPECT_EQ(record.at("samples").size(), 2u);
+    ExpectSpread(record, "tokens_per_s");
+    ExpectMachine(record);
+  }
+}
+
+TEST_F(BenchTest, AttentionReportsItsShareOfTheLimit) {
+  const json dense = Record("bench attention --depth 256 --threads 1 --repetitions 1");
+  EXPECT_EQ(dense.at("layout"), "dense");
+  EXPECT_EQ(dense.at("rows_kept"), 256);
+  const json kept =
+      Record(WithModel("bench attention --depth 256 --keep 25% --repetitions 1 --kv-type f32"));
+  EXPECT_EQ(kept.at("layout"), "scattered");
+  EXPECT_EQ(kept.at("rows_kept"), 64);
+  // The model's shape: 2 layers, 2 kv heads, 64 floats of key and of value.
+  EXPECT_EQ(kept.at("bytes_per_step"), 2 * 2 * 64 * 2 * 64 * 4);
+  for (const json& record : {dense, kept}) {
+    EXPECT_EQ(record.at("bench"), "attention");
+    for (const json& rate : {record, record.at("with_mass")}) {
+      EXPECT_GT(rate.at("read_gb_s").get<double>(), 0);
+      EXPECT_GT(rate.at("share_of_limit").get<double>(), 0);
+      EXPECT_GT(rate.at("step_ms").get<double>(), 0);
+    }
+    EXPECT_GT(record.at("limit_gb_s").get<double>(), 0);
+    EXPECT_LT(record.at("max_error").get<double>(), 1e-4);
+    ExpectMachine(record);
+  }
+}
+
+TEST_F(BenchTest, MemoryReportsBandwidth) {
+  const json record = Record("bench memory --threads 1 --bytes 4MiB --repetitions 2");
+  EXPECT_EQ(record.at("bench"), "memory");
+  EXPECT_GT(record.at("read_gb_s").get<double>(), 0);
+  EXPECT_GT(record.at("copy_gb_s").get<double>(), 0);
+  ExpectMachine(record);
+}
+
+// Faster with flash attention; two samples a run.
+constexpr char kFakeBench[] = R"(case "$*" in
+  *"-fa 1"*) echo '{"n_gen": 4, "samples_ts": [ 2.0, 4.0 ]}' ;;
+  *) echo '{"n_gen": 4, "samples_ts": [ 1.0, 1.0 ]}' ;;
+esac
+)";
+
+TEST_F(BenchTest, CompareTakesTheFasterOfThePeersTwoWays) {
+  WriteTool("llama-bench", kFakeBench);
+  const auto records = Records(WithModel("bench compare --depths 8,32 --prefill-depths 16 --prompt "
+                                         "24 --tokens 2 --reps 1 --rounds 2") +
+                               Peer());
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[1].at("bench"), "decode");
+  EXPECT_EQ(records[1].at("depth"), 32);
+  EXPECT_EQ(records[2].at("bench"), "prefill");
+  EXPECT_EQ(records[2].at("depth"), 16);
+  for (const json& record : records) {
+    ExpectSpread(record, "ebb");
+    EXPECT_EQ(record.at("threads"), 1);
+    EXPECT_EQ(record.at("unit"), "tokens/s");
+    EXPECT_EQ(record.at("peer").at("median"), 3);
+    EXPECT_EQ(record.at("peer_fa0").at("median"), 1);
+    EXPECT_EQ(record.at("peer_flash_attention"), true);
+    EXPECT_NEAR(record.at("ratio").get<double>(), record.at("ebb").at("median").get<double>() / 3,
+                1e-9);
+    EXPECT_LE(record.at("ratio_min").get<double>(), record.at("ratio_max").get<double>());
+  }
+  EXPECT_EQ(records[0].at("mass"), true);
+  // The same work: model, threads, row type, depth, tokens.
+  EXPECT_THAT(Told(), HasSubstr("-m " + Model() + " -t 1 -ctk f16 -ctv f16"));
+  EXPECT_THAT(Told(), HasSubstr("-d 32 -r 1 -fa 0 -p 0 -n 2"));
+  EXPECT_THAT(Told(), HasSubstr("-d 16 -r 1 -fa 1 -n 0 -p 24"));
+}
+
+TEST_F(BenchTest, CompareHoldsBatchesMemoryAndTheFirstTokenAgainstThePeer) {
+  WriteTool("llama-batched-bench", "echo noise\necho '{\"pl\": 8, \"speed_tg\": 5.5}'\n");
+  WriteTool("llama-completion", "echo a word\n");
+  const auto records = Records(WithModel("bench compare --what batched,memory,first-token --depths "
+                                         "64 --tokens 1 --reps 1 --rounds 1") +
+                               Peer());
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0].at("bench"), "batched");
+  EXPECT_EQ(records[0].at("sequences"), 8);
+  EXPECT_EQ(records[0].at("depth"), 512);
+  EXPECT_EQ(records[0].at("peer").at("median"), 5.5);
+  EXPECT_EQ(records[1].at("bench"), "peak_memory");
+  EXPECT_EQ(records[1].at("unit"), "bytes");
+  EXPECT_EQ(records[1].at("depth"), 64);
+  EXPECT_GT(records[1].at("ebb").at("median").get<double>(), 1 << 20);
+  EXPECT_EQ(records[2].at("bench"), "first_token");
+  EXPECT_EQ(records[2].at("unit"), "s");
+  for (const json& record : records) EXPECT_GT(record.at("ratio").get<double>(), 0);
+  EXPECT_THAT(Told(), HasSubstr("-fa off -c 4104 -npp 512 -ntg 1 -npl 8"));
+}
+
+TEST_F(BenchTest, CompareNamesWhatAPeerThatFailedWasTold) {
+  WriteTool("llama-bench", "exit 3\n");
+  const std::string compare =
+      WithModel("bench compare --what decode --depths 8 --tokens 1 --reps 1 --rounds 1") + Peer();
+  const Outcome failed = Everything(compare);
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_THAT(failed.text, HasSubstr("exit code 3; to see for yourself: "));
+  EXPECT_THAT(failed.text, HasSubstr("llama-bench -m " + Model()));
+
+  WriteTool("llama-bench", "echo '{\"samples_ts\": []}'\n");
+  EXPECT_THAT(Everything(compare).text, HasSubstr("expected a line of JSON with \"samples_ts\""));
+  WriteTool("llama-bench", "");
+  EXPECT_THAT(Everything(compare).text, HasSubstr("found: nothing"));
+}
+
+TEST_F(BenchTest, CompareWithoutAPeerNamesMakePeer) {
+  const Outcome outcome = Everything(WithModel("bench compare --peer /nowhere"));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.text, HasSubstr("there is no llama-bench in /nowhere; run \"make peer\""));
+}
+
+TEST_F(BenchTest, CompareWithoutAModelNamesPull) {
+  const Outcome outcome = Everything("bench compare -m /nowhere/model.gguf");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.text, HasSubstr("there is no model /nowhere/model.gguf; run \"ebb pull\""));
+}
+
+TEST_F(BenchTest, BadOptionsAreRefusedWithWhatIsValid) {
+  const struct {
+    std::string arguments;
+    std::string message;
+  } cases[] = {
+      {WithModel("bench decode --depth 1020"), "the context has 1024"},
+      {WithModel("bench decode --generate 100"), "expected at least 304"},
+      {WithModel("bench decode --depth 1,x"), "expected an integer"},
+      {WithModel("bench decode --sequences 0"), "--sequences"},
+      {WithModel("bench prefill --depth 1000 --prompt 100"), "needs 1100 tokens"},
+      {"bench compare --what decode,all", "decode, prefill, batched, memory, first-token"},
+      {"bench attention --keep 0%", "expected a percentage"},
+      {"bench attention --keep 100", "expected a percentage"},
+      {"bench memory --bytes lots", "--bytes"},
+      {"bench memory --bytes 10", "at least 1 MiB"},
+      {WithModel("fidelity --window-tokens 64"), "of at least 65"},
+      {WithModel("fidelity --window-tokens 2048"), "does not fit the context of 1024"},
+      {WithModel("fidelity --window-tokens 100 --windows 5"), "at most 4 windows"},
+  };
+  for (const auto& bad : cases) {
+    const Outcome outcome = Everything(bad.arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << bad.arguments;
+    EXPECT_THAT(outcome.text, HasSubstr(bad.message)) << bad.arguments;
+  }
+}
+
+TEST_F(BenchTest, FiguresForPeopleComeWithoutJson) {
+  EXPECT_THAT(Everything("bench memory --threads 1 --bytes 4MiB --repetitions 1").text,
+              HasSubstr("GB/s, copy "));
+  EXPECT_THAT(Everything(WithModel("bench decode --depth 4 --tokens 1 --reps 1")).text,
+              HasSubstr("decode at depth 4: "));
+}
+
+TEST_F(BenchTest, FidelityOfTheFullCacheIsPerfect) {
+  const json record = Record(WithModel("fidelity --window-tokens 128 --windows 2"));
+  EXPECT_EQ(record.at("policy"), "full");
+  EXPECT_EQ(record.at("tokens"), 2 * 64);
+  EXPECT_EQ(record.at("windows"), 2);
+  EXPECT_EQ(record.at("mean_kl"), 0);
+  EXPECT_EQ(record.at("max_kl"), 0);
+  EXPECT_EQ(record.at("top1"), 1);
+  EXPECT_EQ(record.at("not_finite"), 0);
+  EXPECT_EQ(record.at("perplexity"), record.at("perplexity_full"));
+  EXPECT_THAT(record.at("intervals").at("mean_kl"), ElementsAre(0, 0));
+}
+
+TEST_F(BenchTest, FidelityOnATextSeesWhatAPolicyEvicts) {
+  const std::string text = folder_->File("text");
+  std::ofstream file(text);
+  for (int i = 0; i < 100; ++i) file << "word " << i * i << " and ";
+  file.close();
+  const json record = Record(WithModel("fidelity --policy streaming --sinks 2 --window 16 "
+                                       "--window-tokens 200 --tokens 400") +
+                             " --text " + text);
+  EXPECT_EQ(record.at("tokens"), 2 * (200 - 64));
+  EXPECT_GT(record.at("mean_kl").get<double>(), 1e-6);
+  EXPECT_GT(record.at("max_kl").get<double>(), record.at("mean_kl").get<double>());
+  EXPECT_NE(record.at("perplexity"), record.at("perplexity_full"));
+  for (const std::string figure : {"mean_kl", "top1", "perplexity", "perplexity_full"}) {
+    const json& interval = record.at("intervals").at(figure);
+    EXPECT_LE(interval[0].get<double>(), record.at(figure).get<double>()) << figure;
+    EXPECT_GE(interval[1].get<double>(), record.at(figure).get<double>()) << figure;
+  }
+}
+
+TEST_F(BenchTest, FidelityNeedsATextThatIsThereAndLongEnough) {
+  EXPECT_THAT(Everything(WithModel("fidelity --window-tokens 100 --text /nowhere/text")).text,
+              HasSubstr("cannot read /nowhere/text"));
+  const std::string text = folder_->File("short");
+  std::ofstream(text) << "too short";
+  const Outcome outcome = Everything(WithModel("fidelity --window-tokens 100") + " --text " + text);
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.text, HasSubstr("expected more than 64 tokens"));
+}
+
+}  // namespace
+}  // namespace ebb::cli
