@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/engine/engine_impl.h"
 #include "src/engine/text_stream.h"
 
 namespace ebb {
@@ -177,7 +178,7 @@ bool Generation::EndOn(const Status& error) {
     case StatusCode::kCancelled:
       return End(FinishReason::kCancelled);
     case StatusCode::kResourceExhausted: {
-      const bool context_full = session_.next_position() >= session_.context();
+      const bool context_full = !session_.impl().CheckRoom(1).ok();
       return End(context_full ? FinishReason::kContext : FinishReason::kCap);
     }
     default:

@@ -15,6 +15,7 @@
 #include <llama.h>
 
 #include "ebb/generate.h"
+#include "src/model/llama_runtime.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {
@@ -83,13 +84,16 @@ SamplerPtr MakeChain(const llama_vocab* vocab, const SamplingOptions& options) {
   return chain;
 }
 
-// Null when the grammar is refused; libllama itself writes the reason to stderr then.
-SamplerPtr MakeGrammar(const llama_vocab* vocab, const std::string& grammar) {
+// Where in the grammar it fails, libllama itself writes to stderr.
+Result<SamplerPtr> MakeGrammar(const llama_vocab* vocab, const std::string& grammar) {
+  const LlamaErrorScope errors;
   try {
-    return SamplerPtr(llama_sampler_init_grammar(vocab, grammar.c_str(), "root"));
-  } catch (const std::exception&) {
-    return nullptr;
+    SamplerPtr sampler(llama_sampler_init_grammar(vocab, grammar.c_str(), "root"));
+    if (sampler != nullptr) return sampler;
+  } catch (const std::exception& error) {
+    return InvalidArgument(fmt::format("the grammar is refused: {}", error.what()));
   }
+  return InvalidArgument(fmt::format("the grammar is refused: {}", errors.FirstError()));
 }
 
 }  // namespace
@@ -153,11 +157,7 @@ Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
   sampler->impl_->chain = MakeChain(vocab, options);
   sampler->impl_->candidates.resize(llama_vocab_n_tokens(vocab));
   if (!options.grammar.empty()) {
-    sampler->impl_->grammar = MakeGrammar(vocab, options.grammar);
-    if (sampler->impl_->grammar == nullptr) {
-      return InvalidArgument(
-          "the grammar does not parse, has no rule \"root\", or is left-recursive");
-    }
+    EBB_ASSIGN_OR_RETURN(sampler->impl_->grammar, MakeGrammar(vocab, options.grammar));
   }
   return sampler;
 }

@@ -1,0 +1,313 @@
+// Generation over a small model with random weights. A grammar makes it say what a test needs.
+#include "ebb/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/random_gguf.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb {
+namespace {
+
+using OnEnd = GenerateOptions::OnEnd;
+
+class GenerateTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const TempFolder folder;
+    const std::string path = folder.File("model.gguf");
+    const Status status = WriteRandomGguf({.num_layers = 2, .context = 2048}, path);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    Result<std::shared_ptr<const Model>> model = Model::Load({.path = path});
+    ASSERT_TRUE(model.ok()) << model.status().ToString();
+    model_ = *model;
+  }
+  static void TearDownTestSuite() { model_.reset(); }
+
+  void Open(const SessionOptions& options = {}, EngineOptions engine_options = {}) {
+    session_.reset();
+    engine_options.threads = 1;
+    Result<std::unique_ptr<Engine>> engine = Engine::Create(model_, engine_options);
+    ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+    engine_ = *std::move(engine);
+    Result<std::unique_ptr<Session>> session = engine_->OpenSession(options);
+    ASSERT_TRUE(session.ok()) << session.status().ToString();
+    session_ = *std::move(session);
+  }
+  void Read(const std::string& text) {
+    const auto tokens =
+        model_->Tokenize(text, Model::AddBos::kAsModelSays, Model::Specials::kParse);
+    ASSERT_TRUE(tokens.ok());
+    const Status status = session_->Prefill(*tokens);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+  // Opens a session, reads a short prompt and generates.
+  GenerateResult Run(const GenerateOptions& options, SamplingOptions sampling = {}) {
+    Open();
+    Read("hello");
+    return Continue(options, std::move(sampling));
+  }
+  GenerateResult Continue(const GenerateOptions& options, SamplingOptions sampling = {}) {
+    sampling.temperature = 0;
+    Result<std::unique_ptr<Sampler>> sampler = Sampler::Create(*model_, sampling);
+    EXPECT_TRUE(sampler.ok()) << sampler.status().ToString();
+    return Generate(*session_, **sampler, options);
+  }
+  // Made to say exactly `text` and then to end.
+  GenerateResult Say(const std::string& text, const GenerateOptions& options) {
+    return Run(options, {.grammar = "root ::= \"" + text + "\""});
+  }
+
+  static std::shared_ptr<const Model> model_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Session> session_;
+};
+
+std::shared_ptr<const Model> GenerateTest::model_;
+
+TEST_F(GenerateTest, EndsAtTheEndTokenWhichIsNotCounted) {
+  std::vector<Token> tokens;
+  GenerateOptions options;
+  options.on_token = [&](Token token) { tokens.push_back(token); };
+  const GenerateResult result = Say("one two", options);
+  EXPECT_EQ(result.finish_reason, FinishReason::kStop);
+  EXPECT_EQ(result.text, "one two");
+  EXPECT_EQ(result.generated_tokens, static_cast<int>(tokens.size()));
+  EXPECT_EQ(result.decode_steps, result.generated_tokens);
+  std::string joined;
+  for (const Token token : tokens) joined += model_->TokenText(token, Model::ControlTokens::kHide);
+  EXPECT_EQ(joined, "one two");
+}
+
+TEST_F(GenerateTest, EndsAtItsLengthWithoutAStepForTheLastToken) {
+  for (const int length : {0, 1, 7}) {
+    GenerateOptions options;
+    options.max_tokens = length;
+    options.on_end = OnEnd::kIgnore;
+    const GenerateResult result = Run(options);
+    EXPECT_EQ(result.finish_reason, FinishReason::kLength);
+    EXPECT_EQ(result.generated_tokens, length);
+    EXPECT_EQ(result.decode_steps, std::max(0, length - 1));
+    EXPECT_EQ(result.seconds > 0, length > 1);
+  }
+}
+
+TEST_F(GenerateTest, GreedyTextIsThatOfTheLikeliestTokensOneByOne) {
+  GenerateOptions options;
+  options.max_tokens = 20;
+  options.on_end = OnEnd::kIgnore;
+  std::vector<Token> tokens;
+  options.on_token = [&](Token token) { tokens.push_back(token); };
+  (void)Run(options);
+  Open();
+  Read("hello");
+  for (const Token token : tokens) {
+    const std::span<const float> logits = session_->logits();
+    for (Token other = 0; other < model_->shape().vocab_size; ++other) {
+      if (!model_->EndsGeneration(other)) {
+        ASSERT_LE(logits[other], logits[token]);
+      }
+    }
+    ASSERT_TRUE(session_->Decode(token).ok());
+  }
+}
+
+TEST_F(GenerateTest, IgnoringTheEndNeverTakesAnEndToken) {
+  GenerateOptions options;
+  options.max_tokens = 200;
+  options.on_end = OnEnd::kIgnore;
+  options.on_token = [&](Token token) { EXPECT_FALSE(model_->EndsGeneration(token)); };
+  EXPECT_EQ(Run(options).finish_reason, FinishReason::kLength);
+}
+
+TEST_F(GenerateTest, AStopStringEndsTheTextBeforeIt) {
+  GenerateOptions options;
+  options.stops = {"never", "two th"};
+  const GenerateResult result = Say("one two three", options);
+  EXPECT_EQ(result.finish_reason, FinishReason::kStopString);
+  EXPECT_EQ(result.text, "one ");
+}
+
+TEST_F(GenerateTest, TextComesInWholeCharacters) {
+  std::vector<std::string> pieces;
+  GenerateOptions options;
+  options.on_text = [&](std::string_view text, TextPart part) {
+    EXPECT_EQ(part, TextPart::kAnswer);
+    pieces.emplace_back(text);
+    return true;
+  };
+  EXPECT_EQ(Say("é€😀", options).text, "é€😀");
+  EXPECT_EQ(pieces, (std::vector<std::string>{"é", "€", "😀"}));
+}
+
+TEST_F(GenerateTest, TellsThoughtFromAnswer) {
+  GenerateOptions options;
+  options.thinking_start = "<think>";
+  options.thinking_end = "</think>";
+  std::string answer;
+  options.on_text = [&](std::string_view text, TextPart part) {
+    if (part == TextPart::kAnswer) answer += text;
+    return true;
+  };
+  // Inside the thought the grammar is left aside, so the thought is forced to an end at once.
+  options.thinking_budget = 0;
+  const GenerateResult result = Say("<think>", options);
+  EXPECT_EQ(result.text, "<think></think>");
+  EXPECT_EQ(answer, "");
+  EXPECT_EQ(result.thought_tokens, 0);
+}
+
+TEST_F(GenerateTest, ForcesTheEndOfAThoughtThatHasSpentItsBudget) {
+  for (const int budget : {0, 1, 9}) {
+    GenerateOptions options;
+    options.thinking_start = "<think>";
+    options.thinking_end = "</think>";
+    options.opens_in_thinking = true;
+    options.thinking_budget = budget;
+    options.max_tokens = 200;
+    std::string answer;
+    options.on_text = [&](std::string_view text, TextPart part) {
+      if (part == TextPart::kAnswer) answer += text;
+      return true;
+    };
+    const GenerateResult result = Run(options, {.grammar = "root ::= \"the answer\""});
+    EXPECT_EQ(result.finish_reason, FinishReason::kStop) << result.error.ToString();
+    EXPECT_EQ(result.thought_tokens, budget);
+    EXPECT_EQ(answer, "the answer");
+    EXPECT_NE(result.text.find("</think>the answer"), std::string::npos) << result.text;
+  }
+}
+
+TEST_F(GenerateTest, AThoughtWithoutABudgetIsNotForced) {
+  GenerateOptions options;
+  options.thinking_start = "<think>";
+  options.thinking_end = "</think>";
+  options.opens_in_thinking = true;
+  options.max_tokens = 50;
+  options.on_end = OnEnd::kIgnore;
+  const GenerateResult result = Run(options);
+  EXPECT_EQ(result.thought_tokens, 50);
+}
+
+TEST_F(GenerateTest, TagsMayBeControlTokens) {
+  GenerateOptions options;
+  options.thinking_start = "<|im_start|>";
+  options.thinking_end = "<unk>";
+  options.opens_in_thinking = true;
+  options.thinking_budget = 3;
+  options.max_tokens = 20;
+  const GenerateResult result = Run(options, {.grammar = "root ::= \"yes\""});
+  EXPECT_TRUE(result.text.ends_with("<unk>yes")) << result.text;
+}
+
+TEST_F(GenerateTest, StopsWhenCancelled) {
+  std::atomic<bool> cancel{false};
+  GenerateOptions options;
+  options.on_end = OnEnd::kIgnore;
+  options.cancel = &cancel;
+  int tokens = 0;
+  options.on_token = [&](Token) {
+    if (++tokens == 3) cancel = true;
+  };
+  const GenerateResult result = Run(options);
+  EXPECT_EQ(result.finish_reason, FinishReason::kCancelled);
+  EXPECT_EQ(result.generated_tokens, 3);
+}
+
+TEST_F(GenerateTest, StopsWhenTheTextIsNotWanted) {
+  GenerateOptions options;
+  options.on_text = [](std::string_view, TextPart) { return false; };
+  const GenerateResult result = Say("one two", options);
+  EXPECT_EQ(result.finish_reason, FinishReason::kCancelled);
+  EXPECT_LT(result.generated_tokens, 7);
+}
+
+TEST_F(GenerateTest, RefusedAtTheVeryEndIsCancelledToo) {
+  GenerateOptions options;
+  options.stops = {"xyz"};
+  options.on_text = [](std::string_view text, TextPart) { return text != "x"; };
+  // "x" may begin the stop string: it is held back until the end.
+  EXPECT_EQ(Say("x", options).finish_reason, FinishReason::kCancelled);
+}
+
+TEST_F(GenerateTest, EndsWhereTheContextEnds) {
+  Open({.context = 16});
+  Read("hello");
+  const int read = session_->next_position();
+  GenerateOptions options;
+  options.on_end = OnEnd::kIgnore;
+  const GenerateResult result = Continue(options);
+  EXPECT_EQ(result.finish_reason, FinishReason::kContext);
+  EXPECT_EQ(result.error.code(), StatusCode::kResourceExhausted);
+  // The last one is said but has no place any more.
+  EXPECT_EQ(result.generated_tokens, 16 - read + 1);
+  EXPECT_EQ(session_->next_position(), 16);
+}
+
+TEST_F(GenerateTest, EndsWhereTheCapOnMemoryIsReachedAndLeavesTheSessionUsable) {
+  Open({}, {.kv_type = RowType::kF32, .kv_cap_bytes = uint64_t{2} << 20});
+  Read(std::string(900, '.'));
+  GenerateOptions options;
+  options.on_end = OnEnd::kIgnore;
+  const GenerateResult result = Continue(options);
+  EXPECT_EQ(result.finish_reason, FinishReason::kCap);
+  EXPECT_EQ(result.error.code(), StatusCode::kResourceExhausted);
+  const Position end = session_->next_position();
+  EXPECT_LT(end, session_->context());
+  EXPECT_EQ(result.decode_steps, end - 900);
+  ASSERT_TRUE(session_->TruncateTo(900).ok());
+  EXPECT_TRUE(session_->Decode(10).ok());
+}
+
+TEST_F(GenerateTest, ASessionWithoutLogitsIsAnError) {
+  Open();
+  const GenerateResult result = Continue({});
+  EXPECT_EQ(result.finish_reason, FinishReason::kError);
+  EXPECT_EQ(result.error.code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(GenerateTest, AGrammarWithoutAWayOnIsAnError) {
+  GenerateOptions options;
+  options.on_end = OnEnd::kIgnore;
+  const GenerateResult result = Say("one", options);
+  EXPECT_EQ(result.finish_reason, FinishReason::kError);
+  EXPECT_EQ(result.error.message(), "the grammar admits no further token");
+  EXPECT_EQ(result.text, "one");
+}
+
+TEST_F(GenerateTest, ContinuesWhereAnEarlierGenerationEnded) {
+  GenerateOptions whole;
+  whole.max_tokens = 20;
+  whole.on_end = OnEnd::kIgnore;
+  std::vector<Token> all;
+  whole.on_token = [&](Token token) { all.push_back(token); };
+  (void)Run(whole);
+
+  GenerateOptions half = whole;
+  half.max_tokens = 10;
+  std::vector<Token> halves;
+  half.on_token = [&](Token token) { halves.push_back(token); };
+  (void)Run(half);
+  ASSERT_TRUE(session_->Decode(halves.back()).ok());
+  (void)Continue(half);
+  EXPECT_EQ(halves, all);
+}
+
+TEST(FinishReasonTest, EveryReasonHasAName) {
+  const std::vector<std::pair<FinishReason, std::string>> names = {
+      {FinishReason::kStop, "stop"},     {FinishReason::kStopString, "stop_string"},
+      {FinishReason::kLength, "length"}, {FinishReason::kContext, "context"},
+      {FinishReason::kCap, "cap"},       {FinishReason::kCancelled, "cancelled"},
+      {FinishReason::kError, "error"},
+  };
+  for (const auto& [reason, name] : names) EXPECT_EQ(FinishReasonName(reason), name);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,161 @@
+#include <gguf.h>
+#include <gtest/gtest.h>
+#include <llama.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ebb/model.h"
+#include "src/model/loaded_model.h"
+#include "tests/support/gguf_edit.h"
+#include "tests/support/random_gguf.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb {
+namespace {
+
+using AddBos = Model::AddBos;
+using ControlTokens = Model::ControlTokens;
+using Specials = Model::Specials;
+using Kind = RandomGgufOptions::Tokenizer;
+
+std::vector<std::string> Texts() {
+  return {"",
+          "a",
+          "abc def",
+          "  two  spaces\n\n\tand more ",
+          "<|im_start|>user\nhello<|im_end|>\n",
+          "x<|im_end|><|im_end|>y",
+          "aé€😀\xcc\x81 mixed",
+          std::string("nul\0inside", 10),
+          "\xff\xfe invalid \x80",
+          std::string(5000, 'z')};
+}
+
+struct Case {
+  std::string name;
+  Kind tokenizer = Kind::kBytePair;
+  bool add_bos = false;
+};
+
+class TokenizerTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const std::string path = folder_.File("model.gguf");
+    Status status = WriteRandomGguf({.num_layers = 1, .tokenizer = GetParam().tokenizer}, path);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    Result<GgufEdit> edit = GgufEdit::Open(path);
+    ASSERT_TRUE(edit.ok()) << edit.status().ToString();
+    gguf_set_val_bool(edit->metadata(), "tokenizer.ggml.add_bos_token", GetParam().add_bos);
+    const std::string edited = folder_.File("edited.gguf");
+    status = edit->Save(edited);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+
+    Result<std::shared_ptr<const Model>> model = Model::Load({.path = edited});
+    ASSERT_TRUE(model.ok()) << model.status().ToString();
+    model_ = *model;
+    // A second reading of the file, by libllama alone.
+    llama_model_params params = llama_model_default_params();
+    params.vocab_only = true;
+    peer_.reset(llama_model_load_from_file(edited.c_str(), params));
+    ASSERT_NE(peer_, nullptr);
+  }
+
+  [[nodiscard]] std::vector<Token> Tokens(const std::string& text, AddBos add_bos,
+                                          Specials specials) const {
+    Result<std::vector<Token>> tokens = model_->Tokenize(text, add_bos, specials);
+    EXPECT_TRUE(tokens.ok()) << tokens.status().ToString();
+    return *std::move(tokens);
+  }
+  [[nodiscard]] std::vector<Token> PeerTokens(const std::string& text, AddBos add_bos,
+                                              Specials specials) const {
+    std::vector<Token> tokens(2 * text.size() + 8);
+    const int count = llama_tokenize(llama_model_get_vocab(peer_.get()), text.data(),
+                                     static_cast<int>(text.size()), tokens.data(),
+                                     static_cast<int>(tokens.size()),
+                                     add_bos == AddBos::kAsModelSays, specials == Specials::kParse);
+    EXPECT_GE(count, 0);
+    tokens.resize(std::max(count, 0));
+    return tokens;
+  }
+
+  TempFolder folder_;
+  std::shared_ptr<const Model> model_;
+  std::unique_ptr<llama_model, LlamaModelDeleter> peer_;
+};
+
+TEST_P(TokenizerTest, AgreesWithLibllamaOnEveryTextAndSetting) {
+  for (const std::string& text : Texts()) {
+    for (const AddBos add_bos : {AddBos::kNo, AddBos::kAsModelSays}) {
+      for (const Specials specials : {Specials::kAsText, Specials::kParse}) {
+        EXPECT_EQ(Tokens(text, add_bos, specials), PeerTokens(text, add_bos, specials))
+            << testing::PrintToString(text);
+      }
+    }
+  }
+}
+
+TEST_P(TokenizerTest, AddsBosOnlyWhenAskedAndTheModelSaysSo) {
+  const std::vector<Token> plain = Tokens("abc", AddBos::kNo, Specials::kParse);
+  std::vector<Token> expected = plain;
+  constexpr Token kBos = 1;
+  if (GetParam().add_bos) expected.insert(expected.begin(), kBos);
+  EXPECT_EQ(Tokens("abc", AddBos::kAsModelSays, Specials::kParse), expected);
+}
+
+TEST_P(TokenizerTest, TextsOfTokensJoinToTheText) {
+  // Sentence-piece tokenizers put a space before the first word.
+  const std::string before = GetParam().tokenizer == Kind::kUnigram ? " " : "";
+  for (const std::string text : {"abc def", "aé€😀z\n\n", "x<|im_end|>y"}) {
+    std::string joined;
+    for (const Token token : Tokens(text, AddBos::kNo, Specials::kAsText)) {
+      joined += model_->TokenText(token, ControlTokens::kHide);
+    }
+    EXPECT_EQ(joined, before + text);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TokenizerTest,
+                         testing::Values(Case{"BytePair", Kind::kBytePair, false},
+                                         Case{"BytePairWithBos", Kind::kBytePair, true},
+                                         Case{"Unigram", Kind::kUnigram, true},
+                                         Case{"UnigramWithoutBos", Kind::kUnigram, false}),
+                         [](const auto& info) { return info.param.name; });
+
+class TokenTextTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string path = folder_.File("model.gguf");
+    const Status status = WriteRandomGguf({.num_layers = 1}, path);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    Result<std::shared_ptr<const Model>> model = Model::Load({.path = path});
+    ASSERT_TRUE(model.ok()) << model.status().ToString();
+    model_ = *model;
+  }
+  TempFolder folder_;
+  std::shared_ptr<const Model> model_;
+};
+
+TEST_F(TokenTextTest, ControlTokensShowOnlyWhenAskedFor) {
+  constexpr Token kEnd = 2;
+  EXPECT_EQ(model_->TokenText(kEnd, ControlTokens::kHide), "");
+  EXPECT_EQ(model_->TokenText(kEnd, ControlTokens::kShow), "<|im_end|>");
+}
+
+TEST_F(TokenTextTest, IsEmptyOutsideTheVocabulary) {
+  EXPECT_EQ(model_->TokenText(-1, ControlTokens::kShow), "");
+  EXPECT_EQ(model_->TokenText(model_->shape().vocab_size, ControlTokens::kShow), "");
+}
+
+TEST_F(TokenTextTest, OnlyTheEndTokenEndsGeneration) {
+  std::vector<Token> ends;
+  for (Token token = 0; token < model_->shape().vocab_size; ++token) {
+    if (model_->EndsGeneration(token)) ends.push_back(token);
+  }
+  EXPECT_EQ(ends, std::vector<Token>{2});
+}
+
+}  // namespace
+}  // namespace ebb
