@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,8 @@ struct StepTimes {
   double policy_seconds = 0;   // of them, in observing, placing and removing
 };
 
-// `steps` decode steps of all sessions.
-Result<StepTimes> Decode(BenchSession* bench, int64_t steps) {
-  std::vector<Session*> sessions;
-  for (const auto& session : bench->sessions) sessions.push_back(session.get());
+// `steps` decode steps of the sessions.
+Result<StepTimes> Decode(BenchSession* bench, std::span<Session* const> sessions, int64_t steps) {
   std::vector<Token> tokens(sessions.size());
   StepTimes times;
   const Clock::time_point start = Clock::now();
@@ -47,52 +46,80 @@ Result<StepTimes> Decode(BenchSession* bench, int64_t steps) {
   return times;
 }
 
-struct DecodeFigures {
+// Sessions that are stepped together, and what was measured of them.
+struct Team {
+  std::vector<Session*> sessions;
+  bool mass = false;
   std::vector<double> tokens_per_s;  // one per repetition
   std::vector<double> compute_ms;    // per step
   std::vector<double> policy_ms;
 };
 
-// Repetitions from the place where the sessions stand. Each begins there again unless rows went:
-// a roll-back revives none of them, so the sequence then goes on.
-Result<DecodeFigures> Measure(const BenchOptions& options, BenchSession* bench) {
-  const Position depth = bench->sessions[0]->next_position();
-  const auto tokens_per_step = static_cast<double>(bench->sessions.size());
-  DecodeFigures figures;
-  for (int repetition = 0; repetition < options.repetitions; ++repetition) {
-    EBB_ASSIGN_OR_RETURN(const StepTimes times, Decode(bench, options.tokens));
-    figures.tokens_per_s.push_back(options.tokens * tokens_per_step / times.seconds);
-    figures.compute_ms.push_back(times.compute_seconds * 1e3 / options.tokens);
-    figures.policy_ms.push_back(times.policy_seconds * 1e3 / options.tokens);
-    if (!bench->CanRollBack()) continue;
-    for (const auto& session : bench->sessions) EBB_RETURN_IF_ERROR(session->TruncateTo(depth));
+// One, or with --mass-cost a second one that computes no mass.
+std::vector<Team> MakeTeams(const BenchOptions& options, const BenchSession& bench) {
+  std::vector<Team> teams(bench.sessions.size() / options.sequences);
+  for (size_t i = 0; i < bench.sessions.size(); ++i) {
+    teams[i / options.sequences].sessions.push_back(bench.sessions[i].get());
   }
-  return figures;
+  return teams;
 }
 
-int64_t RowsKept(const BenchSession& bench) {
+Status MeasureOnce(const BenchOptions& options, BenchSession* bench, Team* team) {
+  const Position depth = team->sessions[0]->next_position();
+  EBB_ASSIGN_OR_RETURN(const StepTimes times, Decode(bench, team->sessions, options.tokens));
+  const auto tokens = static_cast<double>(options.tokens * team->sessions.size());
+  team->tokens_per_s.push_back(tokens / times.seconds);
+  team->compute_ms.push_back(times.compute_seconds * 1e3 / options.tokens);
+  team->policy_ms.push_back(times.policy_seconds * 1e3 / options.tokens);
+  team->mass = team->sessions[0]->last_step().mass_computed;
+  if (!bench->CanRollBack()) return OkStatus();
+  for (Session* session : team->sessions) EBB_RETURN_IF_ERROR(session->TruncateTo(depth));
+  return OkStatus();
+}
+
+// Repetitions from the place where the sessions stand, teams in turns. Each begins there again
+// unless rows went: a roll-back revives none of them, so the sequence then goes on.
+Result<std::vector<Team>> Measure(const BenchOptions& options, BenchSession* bench) {
+  std::vector<Team> teams = MakeTeams(options, *bench);
+  for (int repetition = 0; repetition < options.repetitions; ++repetition) {
+    for (Team& team : teams) EBB_RETURN_IF_ERROR(MeasureOnce(options, bench, &team));
+  }
+  return teams;
+}
+
+int64_t RowsKept(const Team& team) {
   int64_t rows = 0;
-  for (const auto& session : bench.sessions) {
+  for (const Session* session : team.sessions) {
     for (const TierAccounting& tier : session->accounting().tiers) rows += tier.rows;
   }
   return rows;
 }
 
+// The share of a step without mass that mass adds to it.
+Spread MassCost(const Team& with, const Team& without) {
+  std::vector<double> costs;
+  for (size_t i = 0; i < with.tokens_per_s.size(); ++i) {
+    costs.push_back(without.tokens_per_s[i] / with.tokens_per_s[i] - 1);
+  }
+  return SpreadOf(costs);
+}
+
 Status Report(const CliOptions& options, const BenchSession& bench, int64_t depth,
-              const DecodeFigures& figures, double others_share, const Json& timeline) {
-  const Spread speed = SpreadOf(figures.tokens_per_s);
+              std::span<const Team> teams, double others_share, const Json& timeline) {
+  const Team& team = teams.front();
+  const Spread speed = SpreadOf(team.tokens_per_s);
   const ArenaAccounting arena = bench.engine->arena_accounting();
   Json record = {{"bench", "decode"},
                  {"depth", depth},
                  {"tokens_per_s", ToJson(speed)},
-                 {"samples", figures.tokens_per_s},
-                 {"mass", bench.sessions[0]->last_step().mass_computed},
-                 {"sequences", bench.sessions.size()},
+                 {"samples", team.tokens_per_s},
+                 {"mass", team.mass},
+                 {"sequences", team.sessions.size()},
                  {"tokens", options.bench.tokens},
                  {"repetitions", options.bench.repetitions},
-                 {"compute_ms", SpreadOf(figures.compute_ms).median},
-                 {"policy_ms", SpreadOf(figures.policy_ms).median},
-                 {"rows_kept", RowsKept(bench)},
+                 {"compute_ms", SpreadOf(team.compute_ms).median},
+                 {"policy_ms", SpreadOf(team.policy_ms).median},
+                 {"rows_kept", RowsKept(team)},
                  {"kv_bytes", arena.reserved_bytes},
                  {"kv_used_bytes", arena.used_bytes},
                  {"rss_bytes", ResidentBytes()},
@@ -100,10 +127,15 @@ Status Report(const CliOptions& options, const BenchSession& bench, int64_t dept
                  {"others_share", others_share}};
   AddEngineFields(*bench.engine, *bench.sessions[0], &record);
   if (!timeline.empty()) record["timeline"] = timeline;
-  return WriteRecord(
-      options, record,
-      fmt::format("decode at depth {}: {} tokens/s; {}{}", depth, ToText(speed),
-                  bench.sessions[0]->policy().name, options.bench.no_mass ? "" : ", with mass"));
+  std::string text = fmt::format("decode at depth {}: {} tokens/s; {}{}", depth, ToText(speed),
+                                 bench.sessions[0]->policy().name, team.mass ? ", with mass" : "");
+  if (teams.size() > 1) {
+    const Spread cost = MassCost(teams[0], teams[1]);
+    record["without_mass"] = ToJson(SpreadOf(teams[1].tokens_per_s));
+    record["mass_cost"] = ToJson(cost);
+    text += fmt::format("; mass costs {:.1f} % of a step", cost.median * 100);
+  }
+  return WriteRecord(options, record, text);
 }
 
 // Decodes up to `end`, noting speed and memory sixteen times on the way.
@@ -112,6 +144,7 @@ Result<Json> Generate(int64_t end, const CliOptions& options, BenchSession* benc
   const auto display = options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
   ProgressBar bar("generating", "tokens", end, display);
   Json timeline = Json::array();
+  const Team team = MakeTeams(options.bench, *bench).front();
   const int64_t begin = bench->sessions[0]->next_position();
   for (int64_t note = 1; note <= kNotes; ++note) {
     const int64_t until = begin + (end - begin) * note / kNotes;
@@ -121,7 +154,7 @@ Result<Json> Generate(int64_t end, const CliOptions& options, BenchSession* benc
     for (int64_t at = from; at < until;) {
       constexpr int64_t kStepsBetweenUpdates = 16;
       const int64_t steps = std::min(kStepsBetweenUpdates, until - at);
-      EBB_ASSIGN_OR_RETURN(const StepTimes times, Decode(bench, steps));
+      EBB_ASSIGN_OR_RETURN(const StepTimes times, Decode(bench, team.sessions, steps));
       seconds += times.seconds;
       at += steps;
       bar.Update(at);
@@ -130,7 +163,7 @@ Result<Json> Generate(int64_t end, const CliOptions& options, BenchSession* benc
                         {"tokens_per_s", static_cast<double>(until - from) / seconds},
                         {"rss_bytes", ResidentBytes()},
                         {"kv_bytes", bench->engine->arena_accounting().reserved_bytes},
-                        {"rows_kept", RowsKept(*bench)}});
+                        {"rows_kept", RowsKept(team)}});
   }
   return timeline;
 }
@@ -142,10 +175,10 @@ Status MeasureGeneration(const CliOptions& options, BenchSession* bench) {
   const int64_t measured = int64_t{o.tokens} * o.repetitions;
   const MachineWatch watch;
   EBB_ASSIGN_OR_RETURN(const Json timeline, Generate(o.generate - measured, options, bench));
-  EBB_ASSIGN_OR_RETURN(const DecodeFigures figures, Measure(o, bench));
+  EBB_ASSIGN_OR_RETURN(const std::vector<Team> teams, Measure(o, bench));
   const double others = watch.OthersShare();
   WarnOfOthers(others);
-  return Report(options, *bench, o.generate, figures, others, timeline);
+  return Report(options, *bench, o.generate, teams, others, timeline);
 }
 
 Status MeasureDepths(const CliOptions& options, BenchSession* bench) {
@@ -153,13 +186,15 @@ Status MeasureDepths(const CliOptions& options, BenchSession* bench) {
   std::ranges::sort(depths);
   for (const int depth : depths) {
     EBB_RETURN_IF_ERROR(FillTo(depth, options, bench));
-    EBB_RETURN_IF_ERROR(Decode(bench, kWarmUpSteps).status());
+    for (const Team& team : MakeTeams(options.bench, *bench)) {
+      EBB_RETURN_IF_ERROR(Decode(bench, team.sessions, kWarmUpSteps).status());
+    }
     if (bench->CanRollBack()) EBB_RETURN_IF_ERROR(FillTo(depth, options, bench));
     const MachineWatch watch;
-    EBB_ASSIGN_OR_RETURN(const DecodeFigures figures, Measure(options.bench, bench));
+    EBB_ASSIGN_OR_RETURN(const std::vector<Team> teams, Measure(options.bench, bench));
     const double others = watch.OthersShare();
     WarnOfOthers(others);
-    EBB_RETURN_IF_ERROR(Report(options, *bench, depth, figures, others, Json()));
+    EBB_RETURN_IF_ERROR(Report(options, *bench, depth, teams, others, Json()));
   }
   return OkStatus();
 }
@@ -178,7 +213,12 @@ Status Run(const CliOptions& options) {
   const int64_t decoded =
       options.session.policy.name == "full" ? o.tokens : kWarmUpSteps + measured;
   const int64_t longest = o.generate > 0 ? o.generate : deepest + decoded;
-  const BenchMass mass = o.no_mass ? BenchMass::kOff : BenchMass::kOn;
+  if (o.mass_cost && (o.no_mass || o.generate > 0)) {
+    return InvalidArgument("--mass-cost goes with neither --no-mass nor --generate");
+  }
+  const BenchMass mass = o.mass_cost ? BenchMass::kBoth
+                         : o.no_mass ? BenchMass::kOff
+                                     : BenchMass::kOn;
   EBB_ASSIGN_OR_RETURN(BenchSession bench, OpenBenchSession(options, mass, longest));
   return o.generate > 0 ? MeasureGeneration(options, &bench) : MeasureDepths(options, &bench);
 }

@@ -93,6 +93,10 @@ std::vector<OptionRow> MeasurementRows() {
           "decode N tokens one by one, so that the policy works, and measure the last ones; 0: "
           "fill the cache to --depth by prefill",
           [](CliOptions& o) { return &o.bench.generate; }, {.min = 0}),
+      FlagRow(
+          G::kBenchGenerate, "--mass-cost",
+          "measure without mass too, in turns, and report what mass costs",
+          [](CliOptions& o) { return &o.bench.mass_cost; }, true),
       ValueRow(G::kBenchGenerate, "--sequences", "N",
                "sequences that each step takes one token of, in one batch",
                [](CliOptions& o) { return &o.bench.sequences; }, {.min = 1, .max = 256}),

@@ -20,6 +20,7 @@ struct BenchOptions {
   std::vector<int> depths = {0};
   // decode
   bool no_mass = false;
+  bool mass_cost = false;
   int tokens = 48;
   int generate = 0;
   int sequences = 1;

@@ -19,22 +19,27 @@ Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass,
   const std::atomic<bool>* cancel = InstallInterruptHandler();
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
   EBB_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Create(model, options.engine));
-  SessionOptions session_options = options.session;
-  if (mass == BenchMass::kOn) session_options.extra_signals.mass = MassNeed::kSummed;
   BenchSession bench = {.model = model,
                         .engine = std::move(engine),
                         .sessions = {},
                         .tokens = RandomTokens(model->shape().vocab_size, options.seed),
                         .cancel = cancel};
-  for (int i = 0; i < options.bench.sequences; ++i) {
-    EBB_ASSIGN_OR_RETURN(auto session, bench.engine->OpenSession(session_options));
-    if (longest > session->context() && options.session.past_context == PastContext::kRefuse) {
-      return InvalidArgument(
-          fmt::format("the measurement needs {} tokens, the context has {}; choose a smaller depth",
-                      longest, session->context()));
+  SessionOptions plain = options.session, with_mass = options.session;
+  with_mass.extra_signals.mass = MassNeed::kSummed;
+  const auto open = [&](const SessionOptions& session_options) -> Status {
+    for (int i = 0; i < options.bench.sequences; ++i) {
+      EBB_ASSIGN_OR_RETURN(auto session, bench.engine->OpenSession(session_options));
+      if (longest > session->context() && options.session.past_context == PastContext::kRefuse) {
+        return InvalidArgument(fmt::format(
+            "the measurement needs {} tokens, the context has {}; choose a smaller depth", longest,
+            session->context()));
+      }
+      bench.sessions.push_back(std::move(session));
     }
-    bench.sessions.push_back(std::move(session));
-  }
+    return OkStatus();
+  };
+  if (mass != BenchMass::kOff) EBB_RETURN_IF_ERROR(open(with_mass));
+  if (mass != BenchMass::kOn) EBB_RETURN_IF_ERROR(open(plain));
   return bench;
 }
 

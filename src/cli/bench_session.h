@@ -39,10 +39,10 @@ struct BenchSession {
   [[nodiscard]] bool CanRollBack() const { return sessions[0]->policy().placement == nullptr; }
 };
 
-enum class BenchMass { kOff, kOn };
+enum class BenchMass { kOff, kOn, kBoth };
 
-// Opens --sequences sessions. Errors also when `longest` tokens do not fit their context, so that
-// it is known before minutes of work.
+// Opens --sequences sessions; with kBoth as many again that compute no mass. Errors also when
+// `longest` tokens do not fit their context, so that it is known before minutes of work.
 [[nodiscard]] Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass,
                                                     int64_t longest);
 

@@ -145,6 +145,17 @@ TEST_F(BenchTest, DecodeWithoutMassSaysSo) {
   EXPECT_EQ(record.at("mass"), false);
 }
 
+TEST_F(BenchTest, MassCostIsMeasuredInTurns) {
+  const json record =
+      Record(WithModel("bench decode --depth 40 --tokens 2 --repetitions 3 --mass-cost"));
+  EXPECT_EQ(record.at("mass"), true);
+  EXPECT_EQ(record.at("rows_kept"), 4 * 40);
+  ExpectSpread(record, "without_mass");
+  EXPECT_LE(record.at("mass_cost").at("min").get<double>(),
+            record.at("mass_cost").at("max").get<double>());
+  EXPECT_GT(record.at("mass_cost").at("min").get<double>(), -1);
+}
+
 TEST_F(BenchTest, DecodeOfSeveralSequencesCountsTheirTokensTogether) {
   const json record =
       Record(WithModel("bench decode --depth 16 --tokens 4 --repetitions 2 --sequences 3"));
@@ -303,6 +314,7 @@ TEST_F(BenchTest, BadOptionsAreRefusedWithWhatIsValid) {
   } cases[] = {
       {WithModel("bench decode --depth 1020"), "the context has 1024"},
       {WithModel("bench decode --generate 100"), "expected at least 304"},
+      {WithModel("bench decode --mass-cost --no-mass"), "neither --no-mass nor --generate"},
       {WithModel("bench decode --depth 1,x"), "expected an integer"},
       {WithModel("bench decode --sequences 0"), "--sequences"},
       {WithModel("bench prefill --depth 1000 --prompt 100"), "needs 1100 tokens"},
