@@ -44,7 +44,7 @@ ExitCode RunRun(const CliOptions& options) {
   const ExitCode code = ReportEnd(figures.result, output);
   if (options.json) {
     fmt::print(stderr, "{}\n", JsonSummary(figures, *setup));
-  } else if (!options.quiet) {
+  } else if (!options.quiet && figures.prompt_seconds > 0) {
     fmt::print(stderr, "{}", HumanSummary(figures, *setup));
   }
   return code;

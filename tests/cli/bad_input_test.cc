@@ -1,0 +1,196 @@
+// What a user can get wrong, and what the system can do to a user: each ends with its exit code
+// and a message that says what to do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+#include "tests/cli/tiny_model.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr int kError = 1;
+constexpr int kUsage = 2;
+constexpr int kLimit = 3;
+constexpr int kInterrupted = 130;
+
+struct Case {
+  std::string name;
+  // MODEL, TRUNCATED, TEXT, UNKNOWN, FOLDER stand for files; "" for an empty argument.
+  std::string arguments;
+  int exit_code;
+  std::vector<std::string> message;  // what it has to contain
+};
+
+std::vector<Case> Cases() {
+  const std::string run = "run --threads 1 --raw -n 4 -p tide -m MODEL ";
+  return {
+      {"NoArguments", "", kUsage, {"usage: ebb COMMAND"}},
+      {"UnknownCommand", "fly", kUsage, {"unknown command \"fly\"", "run, chat, pull"}},
+      {"UnknownBench", "bench fly", kUsage, {"unknown command \"bench fly\"", "decode, prefill"}},
+      {"UnknownOption", run + "--fly", kUsage, {"--fly", "ebb run --help"}},
+      {"MissingValue", run + "--seed", kUsage, {"--seed"}},
+      {"NotANumber", run + "--temp warm", kUsage, {"--temp", "number", "\"warm\""}},
+      {"NegativeTemperature", run + "--temp -1", kUsage, {"--temp", "from 0 to 100"}},
+      {"NotAnInteger", run + "--top-k 1.5", kUsage, {"--top-k", "integer", "\"1.5\""}},
+      {"HugeInteger", run + "--context 99999999999", kUsage, {"--context", "integer"}},
+      {"BadSeed", run + "--seed -1", kUsage, {"--seed", "from 0 to 2^64 - 1"}},
+      {"BadThoughts", run + "--thoughts loud", kUsage, {"--thoughts", "show|dim|hide", "loud"}},
+      {"BadKvType", run + "--kv-type q8_0", kUsage, {"--kv-type", "f16|bf16|f32", "q8_0"}},
+      {"BadPastContext", run + "--past-context go", kUsage, {"--past-context", "refuse|rerotate"}},
+      {"BadRopeScaling", run + "--rope-scaling big", kUsage, {"--rope-scaling", "linear|yarn"}},
+      {"NoRopeFactor", run + "--rope-scaling yarn", kUsage, {"factor"}},
+      {"BadKvCap", run + "--kv-cap much", kUsage, {"--kv-cap", "much"}},
+      {"SmallKvCap", run + "--kv-cap 1000", kUsage, {"cap", "1000"}},
+      {"BadGranularity", run + "--granularity row", kUsage, {"--granularity", "token", "row"}},
+      {"BadBudget", run + "--policy h2o --budget lots", kUsage, {"--budget", "lots"}},
+      {"SmallBudget",
+       run + "--policy attention --budget 10 --sinks 4 --window 128",
+       kUsage,
+       {"budget of 10 rows"}},
+      {"UnknownPolicy", run + "--policy fly", kUsage, {"unknown policy \"fly\"", "streaming"}},
+      {"UnknownScorer",
+       run + "--policy h2o --budget 64 --scorer fly",
+       kUsage,
+       {"unknown scorer \"fly\"", "attention"}},
+      {"UnknownPolicyParameter", run + "--policy h2o:fly=1", kUsage, {"fly", "heavy"}},
+      {"MalformedPolicy", run + "--policy h2o:heavy", kUsage, {"key=value"}},
+      {"BadGrammar", run + "--grammar root", kUsage, {"the grammar is refused"}},
+      {"EmptyStop", run + "--stop \"\"", kUsage, {"--stop"}},
+      {"TwoPrompts", run + "-f TEXT", kUsage, {"both -p and -f"}},
+      {"EmptyPrompt", "run --raw -m MODEL -p \"\"", kUsage, {"empty"}},
+      {"RawSystem", run + "--system brief", kUsage, {"--system"}},
+      {"MissingPromptFile", "run -m MODEL -f MISSING", kError, {"MISSING", "No such file"}},
+      {"FolderAsPrompt", "run -m MODEL -f FOLDER", kError, {"FOLDER", "directory"}},
+      {"MissingModel", "run -p tide -m MISSING", kError, {"MISSING", "No such file"}},
+      {"FolderAsModel", "run -p tide -m FOLDER", kError, {"FOLDER"}},
+      {"TruncatedModel", "run -p tide -m TRUNCATED", kError, {"TRUNCATED"}},
+      {"TextAsModel", "run -p tide -m TEXT", kError, {"TEXT"}},
+      {"NoDefaultModel", "run -p tide", kError, {"ebb pull"}},
+      {"LongPrompt", "run --threads 1 --raw -m MODEL -f LONG", kLimit, {"context of 256 tokens"}},
+      {"LongPromptForContext",
+       "run --threads 1 --raw -m MODEL --context 8 -f LONG",
+       kLimit,
+       {"context of 8 tokens"}},
+  };
+}
+
+class BadInputTest : public testing::TestWithParam<Case> {
+ protected:
+  static void SetUpTestSuite() {
+    model_ = std::make_unique<TinyModel>();
+    std::filesystem::copy_file(model_->path(), Path("TRUNCATED"));
+    std::filesystem::resize_file(Path("TRUNCATED"), std::filesystem::file_size(model_->path()) / 2);
+    std::ofstream(Path("TEXT")) << "no model at all\n";
+    std::ofstream(Path("LONG")) << std::string(300, '.');
+    std::filesystem::create_directory(Path("FOLDER"));
+  }
+  static void TearDownTestSuite() { model_.reset(); }
+
+  static std::string Path(const std::string& name) {
+    return name == "MODEL" ? model_->path() : model_->File(name);
+  }
+  static ProgramEnd Run(const std::string& arguments) {
+    ProgramRun run = {.arguments = Words(arguments),
+                      .environment = {{"XDG_CACHE_HOME", model_->File("no-cache")}}};
+    for (std::string& argument : run.arguments) {
+      const bool is_file =
+          argument.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string::npos;
+      if (is_file) argument = Path(argument);
+      if (argument == "\"\"") argument = "";
+    }
+    return RunEbb(run);
+  }
+
+  static std::unique_ptr<TinyModel> model_;
+};
+
+std::unique_ptr<TinyModel> BadInputTest::model_;
+
+TEST_P(BadInputTest, EndsWithItsCodeAndAMessage) {
+  const Case& c = GetParam();
+  const ProgramEnd end = Run(c.arguments);
+  EXPECT_EQ(end.exit_code, c.exit_code) << end.err;
+  EXPECT_EQ(end.out, "");
+  if (c.name != "NoArguments") {
+    EXPECT_THAT(end.err, HasSubstr("ebb: "));
+  }
+  for (const std::string& part : c.message) EXPECT_THAT(end.err, HasSubstr(part));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BadInputTest, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+class HardTimesTest : public BadInputTest {};
+
+TEST_F(HardTimesTest, TheEndOfTheContextEndsTheTextWithItsCode) {
+  const ProgramEnd end = Run(
+      "run --threads 1 --raw --temp 0 -n 100 --ignore-eos --context 16 --json -p tide -m MODEL");
+  EXPECT_EQ(end.exit_code, kLimit);
+  EXPECT_THAT(end.err, StartsWith("ebb: the context of 16 tokens is full"));
+  const json record = json::parse(LastLine(end.err));
+  EXPECT_EQ(record["finish_reason"], "context");
+  EXPECT_EQ(record["prompt_tokens"].get<int>() + record["generated_tokens"].get<int>(), 17);
+  EXPECT_NE(end.out, "");
+}
+
+TEST_F(HardTimesTest, ACapReachedInMidGenerationEndsTheTextWithItsCode) {
+  // 2 MiB are room for about 500 tokens of 4 KiB; the prompt takes most of them.
+  const std::string cap =
+      "run --threads 1 --raw --temp 0 -n 2000 --ignore-eos --json --rope-scaling linear "
+      "--rope-factor 16 --kv-type f32 --kv-cap 2MiB -f LONG -m MODEL";
+  const ProgramEnd end = Run(cap);
+  EXPECT_EQ(end.exit_code, kLimit) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("cap of 2097152 bytes"));
+  EXPECT_EQ(json::parse(LastLine(end.err))["finish_reason"], "cap");
+  EXPECT_NE(end.out, "");
+}
+
+TEST_F(HardTimesTest, AClosedStdoutStopsTheProgram) {
+  ProgramRun run = {.arguments = Words("run --threads 1 --raw --temp 0 --ignore-eos -p tide "
+                                       "--rope-scaling linear --rope-factor 1000 -m " +
+                                       model_->path()),
+                    .close_stdout_after = 10};
+  const ProgramEnd end = RunEbb(run);
+  EXPECT_EQ(end.exit_code, kError);
+  EXPECT_THAT(end.err, StartsWith("ebb: stdout was closed; stopped\n"));
+}
+
+TEST_F(HardTimesTest, AFullDeviceStopsTheProgram) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full here";
+  // The shell's own redirection is what is tested, so it is a shell that runs the program.
+  const std::string command = std::string(EBB_BINARY_PATH) +
+                              " run --threads 1 --raw --quiet -n 4 -p tide -m " + model_->path() +
+                              " > /dev/full 2> " + model_->File("err");
+  const int state = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(state), kError);
+  std::ifstream file(model_->File("err"));
+  std::string message;
+  std::getline(file, message);
+  EXPECT_EQ(message, "ebb: cannot write to stdout: No space left on device");
+}
+
+TEST_F(HardTimesTest, CtrlCEndsTheTextAndStillReports) {
+  ProgramRun run = {.arguments = Words("run --threads 1 --raw --temp 0 --ignore-eos --json -p tide "
+                                       "--rope-scaling linear --rope-factor 1000 -m " +
+                                       model_->path()),
+                    .interrupt_after = 10};
+  const ProgramEnd end = RunEbb(run);
+  EXPECT_EQ(end.exit_code, kInterrupted);
+  EXPECT_THAT(end.err, StartsWith("ebb: interrupted\n"));
+  EXPECT_EQ(json::parse(LastLine(end.err))["finish_reason"], "cancelled");
+}
+
+}  // namespace
+}  // namespace ebb

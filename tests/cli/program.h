@@ -1,0 +1,37 @@
+// Runs the program as a user's shell would, with pipes for its three streams.
+#ifndef EBB_TESTS_CLI_PROGRAM_H_
+#define EBB_TESTS_CLI_PROGRAM_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ebb {
+
+struct ProgramRun {
+  std::vector<std::string> arguments;                            // without the program itself
+  std::string input;                                             // all of stdin
+  std::vector<std::pair<std::string, std::string>> environment;  // added to that of the test
+  // Once stdout has brought so many bytes: close it, or send SIGINT (once).
+  std::optional<size_t> close_stdout_after;
+  std::optional<size_t> interrupt_after;
+};
+
+struct ProgramEnd {
+  int exit_code = -1;  // 128 + the signal when one ended it; -1: it had to be killed for its time
+  std::string out;
+  std::string err;
+};
+
+ProgramEnd RunEbb(const ProgramRun& run);
+// Arguments separated by blanks.
+ProgramEnd RunEbb(const std::string& arguments);
+
+std::vector<std::string> Words(const std::string& text);
+// Without its line break.
+std::string LastLine(const std::string& text);
+
+}  // namespace ebb
+
+#endif  // EBB_TESTS_CLI_PROGRAM_H_

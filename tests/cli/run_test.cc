@@ -1,0 +1,234 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ebb/generate.h"
+#include "tests/cli/program.h"
+#include "tests/cli/tiny_model.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class RunTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = std::make_unique<TinyModel>(); }
+  static void TearDownTestSuite() { model_.reset(); }
+
+  // `more` may hold arguments with blanks.
+  static ProgramRun Raw(const std::string& arguments, const std::vector<std::string>& more = {}) {
+    return With("run --raw --temp 0 --threads 1 -m " + model_->path() + " " + arguments, more);
+  }
+  static ProgramRun Chat(const std::string& path, const std::string& arguments,
+                         const std::vector<std::string>& more = {}) {
+    return With("run --temp 0 --threads 1 -m " + path + " " + arguments, more);
+  }
+  static ProgramRun With(const std::string& arguments, const std::vector<std::string>& more) {
+    ProgramRun run = {.arguments = Words(arguments)};
+    run.arguments.insert(run.arguments.end(), more.begin(), more.end());
+    return run;
+  }
+  static json Record(const ProgramEnd& end) {
+    json record = json::parse(LastLine(end.err), nullptr, false);
+    EXPECT_TRUE(record.is_object()) << end.err;
+    return record;
+  }
+
+  static std::unique_ptr<TinyModel> model_;
+};
+
+std::unique_ptr<TinyModel> RunTest::model_;
+
+TEST_F(RunTest, StdoutGetsTheTextOfTheLibraryAndNothingElse) {
+  Result<std::shared_ptr<const Model>> model = Model::Load({.path = model_->path()});
+  ASSERT_TRUE(model.ok());
+  Result<std::unique_ptr<Engine>> engine = Engine::Create(*model, {.threads = 1});
+  ASSERT_TRUE(engine.ok());
+  Result<std::unique_ptr<Session>> session = (*engine)->OpenSession({});
+  ASSERT_TRUE(session.ok());
+  const auto tokens =
+      (*model)->Tokenize("a tide", Model::AddBos::kAsModelSays, Model::Specials::kParse);
+  ASSERT_TRUE(tokens.ok() && (*session)->Prefill(*tokens).ok());
+  Result<std::unique_ptr<Sampler>> sampler = Sampler::Create(**model, {.temperature = 0});
+  ASSERT_TRUE(sampler.ok());
+  GenerateOptions options;
+  options.max_tokens = 30;
+  options.on_end = GenerateOptions::OnEnd::kIgnore;
+  const GenerateResult expected = Generate(**session, **sampler, options);
+
+  const ProgramEnd end = RunEbb(Raw("-n 30 --ignore-eos --json -p", {"a tide"}));
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(end.out, expected.text);
+  const json record = Record(end);
+  EXPECT_EQ(record["prompt_tokens"], tokens->size());
+  EXPECT_EQ(record["generated_tokens"], 30);
+  EXPECT_EQ(record["finish_reason"], "length");
+  EXPECT_EQ(record["logits_hash"].get<std::string>().size(), 16u);
+}
+
+TEST_F(RunTest, TheRecordIsOneLineWithEveryFigure) {
+  const ProgramEnd end = RunEbb(Raw("-n 10 --ignore-eos --json -p tide"));
+  EXPECT_EQ(std::count(end.err.begin(), end.err.end(), '\n'), 1) << end.err;
+  const json record = Record(end);
+  for (const char* name :
+       {"prompt_tokens", "generated_tokens", "tokens_per_s", "prompt_tokens_per_s",
+        "time_to_first_token_s", "kv_bytes", "peak_rss_bytes", "rows_kept"}) {
+    ASSERT_TRUE(record.contains(name)) << name;
+    EXPECT_GT(record[name].get<double>(), 0) << name;
+  }
+  EXPECT_EQ(record["policy"], "full");
+  EXPECT_EQ(record["rows_evicted"], 0);
+  // 2 layers, 2 kv heads; the last token is not in the cache.
+  const int rows = record["prompt_tokens"].get<int>() + 9;
+  EXPECT_EQ(record["rows_kept"], rows * 4);
+}
+
+TEST_F(RunTest, TheSummaryIsForPeopleAndCanBeSilenced) {
+  const ProgramEnd loud = RunEbb(Raw("-n 4 --ignore-eos -p tide"));
+  EXPECT_THAT(loud.err, HasSubstr("4 generated at "));
+  EXPECT_THAT(loud.err, HasSubstr("ended by: length"));
+  EXPECT_THAT(loud.err, HasSubstr("cache: policy full, "));
+  const ProgramEnd quiet = RunEbb(Raw("-n 4 --ignore-eos --quiet -p tide"));
+  EXPECT_EQ(quiet.err, "");
+  EXPECT_EQ(quiet.out, loud.out);
+}
+
+TEST_F(RunTest, ThePromptMayComeFromAFileOrStdin) {
+  const ProgramEnd direct = RunEbb(Raw("-n 20 --ignore-eos --json -p", {"two words\nmore"}));
+  const std::string path = model_->File("prompt.txt");
+  std::ofstream(path) << "two words\nmore\n";
+  const ProgramEnd file = RunEbb(Raw("-n 20 --ignore-eos --json -f " + path));
+  ProgramRun piped = Raw("-n 20 --ignore-eos --json");
+  piped.input = "two words\nmore\n";
+  const ProgramEnd input = RunEbb(piped);
+  EXPECT_EQ(file.out, direct.out);
+  EXPECT_EQ(input.out, direct.out);
+  EXPECT_EQ(Record(file)["logits_hash"], Record(direct)["logits_hash"]);
+  EXPECT_EQ(Record(input)["logits_hash"], Record(direct)["logits_hash"]);
+}
+
+TEST_F(RunTest, TheTemplateIsAppliedUnlessRaw) {
+  const ProgramEnd raw = RunEbb(Raw("-n 1 --json -p tide"));
+  const ProgramEnd chat = RunEbb(Chat(model_->path(), "-n 1 --json -p tide"));
+  const ProgramEnd system = RunEbb(Chat(model_->path(), "-n 1 --json --system brief -p tide"));
+  EXPECT_LT(Record(raw)["prompt_tokens"], Record(chat)["prompt_tokens"]);
+  EXPECT_LT(Record(chat)["prompt_tokens"], Record(system)["prompt_tokens"]);
+}
+
+TEST_F(RunTest, AGrammarMayBeTextOrAFile) {
+  const ProgramEnd text = RunEbb(Raw("--json -p x --grammar", {"root ::= \"only this\""}));
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(text.out, "only this");
+  EXPECT_EQ(Record(text)["finish_reason"], "stop");
+  const std::string path = model_->File("grammar.gbnf");
+  std::ofstream(path) << "root ::= \"that\"\n";
+  EXPECT_EQ(RunEbb(Raw("-p x --grammar " + path)).out, "that");
+}
+
+TEST_F(RunTest, StopStringsEndTheText) {
+  const ProgramEnd end =
+      RunEbb(Raw("--json -p x --stop zzz --stop", {"this", "--grammar", "root ::= \"only this\""}));
+  EXPECT_EQ(end.out, "only ");
+  EXPECT_EQ(Record(end)["finish_reason"], "stop_string");
+}
+
+TEST_F(RunTest, TheSeedDecidesWhatIsSampled) {
+  const auto sample = [&](const std::string& seed) {
+    return RunEbb(Raw("-n 30 --ignore-eos --temp 2 --quiet -p tide --seed " + seed)).out;
+  };
+  EXPECT_EQ(sample("1"), sample("1"));
+  EXPECT_NE(sample("1"), sample("2"));
+}
+
+TEST_F(RunTest, TheBitsOfTheLogitsDoNotDependOnThreads) {
+  const ProgramEnd one = RunEbb(Raw("-n 30 --ignore-eos --json -p tide --threads 1"));
+  const ProgramEnd two = RunEbb(Raw("-n 30 --ignore-eos --json -p tide --threads 2"));
+  EXPECT_EQ(Record(one)["logits_hash"], Record(two)["logits_hash"]);
+  EXPECT_EQ(one.out, two.out);
+}
+
+TEST_F(RunTest, APolicyFreesRows) {
+  const ProgramEnd end =
+      RunEbb(Raw("-n 100 --ignore-eos --json -p tide --policy streaming --sinks 4 --window 28"));
+  const json record = Record(end);
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(record["policy"], "streaming");
+  EXPECT_EQ(record["rows_kept"], 32 * 4);
+  EXPECT_GT(record["rows_evicted"], 0);
+}
+
+TEST_F(RunTest, ReRotationGoesPastTheContext) {
+  const ProgramEnd end =
+      RunEbb(Raw("-n 400 --ignore-eos --json -p tide --policy streaming --sinks 4 --window 28 "
+                 "--past-context rerotate"));
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(Record(end)["generated_tokens"], 400);
+}
+
+TEST_F(RunTest, ScaledRopeMakesTheContextLonger) {
+  const ProgramEnd end =
+      RunEbb(Raw("-n 300 --ignore-eos --json -p tide --rope-scaling yarn --rope-factor 2"));
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(Record(end)["generated_tokens"], 300);
+}
+
+class ThoughtsTest : public RunTest {
+ protected:
+  // A thought of 5 tokens, forced to an end, and the answer "yes".
+  static ProgramEnd Think(const std::string& arguments) {
+    return RunEbb(Chat(model_->thinking_path(), "-p x --json --thinking-budget 5 " + arguments,
+                       {"--grammar", "root ::= \"yes\""}));
+  }
+};
+
+TEST_F(ThoughtsTest, AreShownUnlessHidden) {
+  const ProgramEnd shown = Think("--thoughts show");
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, EndsWith("</think>yes"));
+  EXPECT_EQ(Record(shown)["thought_tokens"], 5);
+  const ProgramEnd hidden = Think("--thoughts hide");
+  EXPECT_EQ(hidden.out, "yes");
+  EXPECT_EQ(Record(hidden)["logits_hash"], Record(shown)["logits_hash"]);
+}
+
+TEST_F(ThoughtsTest, AreNotDimmedInAPipe) {
+  const ProgramEnd dim = Think("--thoughts dim");
+  EXPECT_THAT(dim.out, Not(HasSubstr("\033")));
+  EXPECT_EQ(dim.out, Think("--thoughts show").out);
+}
+
+TEST(ListPoliciesTest, NeedsNoModel) {
+  const ProgramEnd end = RunEbb({.arguments = Words("run --list-policies"),
+                                 .environment = {{"XDG_CACHE_HOME", "/nonexistent"}}});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(end.err, "");
+  for (const char* name : {"full", "streaming", "h2o", "attention", "random", "scorers"}) {
+    EXPECT_THAT(end.out, HasSubstr(name));
+  }
+}
+
+TEST(HelpTest, IsForEveryCommand) {
+  EXPECT_THAT(RunEbb("--help").out, HasSubstr("run "));
+  EXPECT_THAT(RunEbb("bench --help").out, HasSubstr("bench decode"));
+  for (const char* command : {"run", "chat", "pull", "fidelity", "bench decode"}) {
+    const ProgramEnd end = RunEbb(std::string(command) + " --help");
+    EXPECT_EQ(end.exit_code, 0);
+    EXPECT_THAT(end.out, HasSubstr("--help"));
+  }
+  EXPECT_THAT(RunEbb("run --help").out, HasSubstr("--past-context refuse|rerotate"));
+  EXPECT_THAT(RunEbb("--version").out, StartsWith("ebb "));
+}
+
+}  // namespace
+}  // namespace ebb
