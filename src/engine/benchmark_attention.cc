@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -75,15 +76,22 @@ struct Sequence {
   size_t bytes_per_step = 0;
 
   [[nodiscard]] DecodeQuery Query(int layer, std::span<float* const> targets) {
-    const size_t floats = size_t(shape.num_q_heads) * shape.format.head_dim;
-    return {
-        .rows = std::span(views).subspan(size_t(layer) * shape.num_kv_heads, shape.num_kv_heads),
-        .selected = {},
-        .q = q.data() + layer * floats,
-        .out = out.data() + layer * floats,
-        .mass = {.per_query_head = targets}};
+    const size_t floats = static_cast<size_t>(shape.num_q_heads) * shape.format.head_dim;
+    return {.rows = std::span(views).subspan(static_cast<size_t>(layer) * shape.num_kv_heads,
+                                             shape.num_kv_heads),
+            .selected = {},
+            .q = q.data() + layer * floats,
+            .out = out.data() + layer * floats,
+            .mass = {.per_query_head = targets}};
   }
 };
+
+// EBB_ATTENTION forces a kernel, as in the engine.
+Result<const AttentionKernel*> ChooseKernel() {
+  const char* forced = std::getenv("EBB_ATTENTION");
+  if (forced == nullptr || *forced == '\0') return &CpuAttention();
+  return AttentionByName(forced);
+}
 
 Status FillRows(const Numbers& numbers, const AttentionBenchmarkOptions& options, int threads,
                 Sequence* s) {
@@ -94,7 +102,7 @@ Status FillRows(const Numbers& numbers, const AttentionBenchmarkOptions& options
       for (int row = 0; row < options.rows; ++row) {
         const auto to = s->cache->Row(stream / s->shape.num_kv_heads,
                                       stream % s->shape.num_kv_heads, static_cast<uint32_t>(row));
-        const size_t index = 2 * (size_t(stream) * options.rows + row);
+        const size_t index = 2 * (static_cast<size_t>(stream) * options.rows + row);
         CpuAttention().store_row(format.type, numbers.At(index), to.key, format.head_dim);
         CpuAttention().store_row(format.type, numbers.At(index + 1), to.value, format.head_dim);
       }
@@ -118,7 +126,7 @@ Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const At
   Sequence s;
   s.shape = shape;
   s.num_layers = options.shape.num_layers;
-  const size_t streams = size_t(s.num_layers) * shape.num_kv_heads;
+  const size_t streams = static_cast<size_t>(s.num_layers) * shape.num_kv_heads;
   const size_t pages = streams * (options.rows + kRowsPerPage - 1) / kRowsPerPage + streams;
   const size_t page_bytes = shape.format.PageBytes();
   const size_t pages_per_extent = std::max<size_t>(kExtentBytes / page_bytes, 1);
@@ -137,7 +145,7 @@ Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const At
   }
   const size_t rows = s.views[0].size();
   s.bytes_per_step = streams * rows * 2 * shape.format.RowStride();
-  const size_t heads = size_t(s.num_layers) * shape.num_q_heads;
+  const size_t heads = static_cast<size_t>(s.num_layers) * shape.num_q_heads;
   for (size_t head = 0; head < heads; ++head) {
     s.q.insert(s.q.end(), numbers.At(head + 1), numbers.At(head + 1) + shape.format.head_dim);
   }
@@ -173,7 +181,7 @@ Result<double> CheckResult(Sequence* s, DecodeAttention* attention) {
   constexpr double kTolerance = 1e-4;
   DecodeAttention reference(ReferenceAttention(), s->shape);
   reference.Reserve(1, s->mass.size());
-  const size_t floats = size_t(s->shape.num_q_heads) * s->shape.format.head_dim;
+  const size_t floats = static_cast<size_t>(s->shape.num_q_heads) * s->shape.format.head_dim;
   double largest = 0;
   for (const int layer : {0, s->num_layers / 2, s->num_layers - 1}) {
     const std::span<const float> out(s->out.data() + layer * floats, floats);
@@ -250,10 +258,11 @@ Result<AttentionBenchmark> BenchmarkAttention(const AttentionBenchmarkOptions& o
   EBB_RETURN_IF_ERROR(CheckOptions(options, shape));
   const int threads = ResolveThreads(options.threads);
   EBB_ASSIGN_OR_RETURN(Sequence sequence, MakeSequence(options, shape, threads));
-  DecodeAttention attention(CpuAttention(), shape);
+  EBB_ASSIGN_OR_RETURN(const AttentionKernel* kernel, ChooseKernel());
+  DecodeAttention attention(*kernel, shape);
   attention.Reserve(1, sequence.mass.size());
   AttentionBenchmark result = {.threads = threads,
-                               .kernel = std::string(CpuAttention().name),
+                               .kernel = std::string(kernel->name),
                                .rows_kept = static_cast<int>(sequence.mass.size()),
                                .bytes_per_step = sequence.bytes_per_step};
   EBB_ASSIGN_OR_RETURN(result.max_error, CheckResult(&sequence, &attention));

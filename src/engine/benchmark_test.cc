@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -80,7 +81,7 @@ TEST(AttentionBenchmarkTest, AgreesWithTheReferenceForEveryRowType) {
     const auto result = BenchmarkAttention(options);
     ASSERT_TRUE(result.ok()) << result.status().ToString();
     EXPECT_EQ(result->rows_kept, 300);
-    EXPECT_EQ(result->bytes_per_step, 2 * 2 * 300 * 2 * 48 * RowTypeBytes(type));
+    EXPECT_EQ(result->bytes_per_step, size_t{2} * 2 * 300 * 2 * 48 * RowTypeBytes(type));
     EXPECT_LT(result->max_error, 1e-4);
     EXPECT_EQ(repetitions, 2);
     for (const AttentionRate& rate : {result->without_mass, result->with_mass}) {
@@ -100,6 +101,18 @@ TEST(AttentionBenchmarkTest, ReadsTheShareThatIsKept) {
   ASSERT_TRUE(result.ok()) << result.status().ToString();
   EXPECT_EQ(result->rows_kept, 75);
   EXPECT_EQ(result->bytes_per_step, 2u * 2 * 75 * 2 * 48 * 2);
+}
+
+TEST(AttentionBenchmarkTest, MeasuresTheKernelThatIsForced) {
+  setenv("EBB_ATTENTION", "reference", 1);
+  const auto reference = BenchmarkAttention(SmallOptions());
+  setenv("EBB_ATTENTION", "abacus", 1);
+  const auto unknown = BenchmarkAttention(SmallOptions());
+  unsetenv("EBB_ATTENTION");
+  ASSERT_TRUE(reference.ok()) << reference.status().ToString();
+  EXPECT_EQ(reference->kernel, "reference");
+  EXPECT_EQ(reference->max_error, 0);
+  EXPECT_THAT(unknown.status().message(), HasSubstr("this machine can run: "));
 }
 
 TEST(AttentionBenchmarkTest, RefusesOptionsOutOfRange) {
