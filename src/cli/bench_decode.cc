@@ -125,7 +125,7 @@ Status Report(const CliOptions& options, const BenchSession& bench, int64_t dept
                  {"rss_bytes", ResidentBytes()},
                  {"peak_rss_bytes", PeakResidentBytes()},
                  {"others_share", others_share}};
-  AddEngineFields(*bench.engine, *bench.sessions[0], &record);
+  AddEngineFields(options, *bench.engine, *bench.sessions[0], &record);
   if (!timeline.empty()) record["timeline"] = timeline;
   std::string text = fmt::format("decode at depth {}: {} tokens/s; {}{}", depth, ToText(speed),
                                  bench.sessions[0]->policy().name, team.mass ? ", with mass" : "");

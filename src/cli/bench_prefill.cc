@@ -39,7 +39,7 @@ Status Report(const CliOptions& options, const BenchSession& bench, int depth,
                  {"kv_bytes", bench.engine->arena_accounting().reserved_bytes},
                  {"peak_rss_bytes", PeakResidentBytes()},
                  {"others_share", others_share}};
-  AddEngineFields(*bench.engine, *bench.sessions[0], &record);
+  AddEngineFields(options, *bench.engine, *bench.sessions[0], &record);
   return WriteRecord(
       options, record,
       fmt::format("prefill of {} tokens at depth {}: {} tokens/s; {}", options.bench.prompt_tokens,

@@ -44,6 +44,18 @@ double UptimeSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+Json PolicyOptions(const PolicySpec& spec) {
+  Json options = Json::object();
+  for (const auto& [key, value] : spec.params) options[key] = value;
+  if (!spec.scorer.empty()) options["scorer"] = spec.scorer;
+  if (spec.budget.unit != Budget::Unit::kNone) options["budget"] = FormatBudget(spec.budget);
+  if (spec.sinks) options["sinks"] = *spec.sinks;
+  if (spec.window) options["window"] = *spec.window;
+  if (spec.interval) options["interval"] = *spec.interval;
+  if (spec.granularity) options["granularity"] = GranularityName(*spec.granularity);
+  return options;
+}
+
 }  // namespace
 
 Json ToJson(const Spread& spread) {
@@ -94,8 +106,10 @@ void WarnOfOthers(double others_share) {
              others_share * 100);
 }
 
-void AddEngineFields(const Engine& engine, const Session& session, Json* record) {
+void AddEngineFields(const CliOptions& options, const Engine& engine, const Session& session,
+                     Json* record) {
   record->update({{"policy", session.policy().name},
+                  {"policy_options", PolicyOptions(options.session.policy)},
                   {"kv_type", RowTypeName(engine.options().kv_type)},
                   {"model", engine.model().description()},
                   {"threads", engine.options().threads},

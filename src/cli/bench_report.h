@@ -45,8 +45,10 @@ class MachineWatch {
 // Says on stderr that the figures are not to be trusted, when the share is above 3 %.
 void WarnOfOthers(double others_share);
 
-// machine, threads, kernel, model, kv_type, policy: appended to `record`.
-void AddEngineFields(const Engine& engine, const Session& session, Json* record);
+// policy, policy_options (what was asked for), model, kv_type, threads, kernel, machine: appended
+// to `record`.
+void AddEngineFields(const CliOptions& options, const Engine& engine, const Session& session,
+                     Json* record);
 
 // The record with --json, else the text. Errors: stdout cannot be written.
 [[nodiscard]] Status WriteRecord(const CliOptions& options, const Json& record,

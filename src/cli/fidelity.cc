@@ -118,6 +118,8 @@ std::string EstimateText(const Estimate& estimate) {
 
 Status Report(const CliOptions& options, const Engine& engine, const Session& setting,
               const FidelityReport& report) {
+  const std::string& file = options.fidelity.text_file;
+  const Json text = file.empty() ? Json() : Json(file);  // null: the model's own
   Json record = {{"mean_kl", report.mean_kl.value},
                  {"max_kl", report.max_kl},
                  {"top1", report.top1.value},
@@ -132,8 +134,8 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
                  {"not_finite", report.not_finite},
                  {"windows", report.windows},
                  {"window_tokens", options.fidelity.window_tokens},
-                 {"text", options.fidelity.text_file}};
-  AddEngineFields(engine, setting, &record);
+                 {"text", text}};
+  AddEngineFields(options, engine, setting, &record);
   if (report.not_finite > 0) {
     fmt::print(stderr, "ebb: warning: {} of {} steps had logits or a KL that were not finite\n",
                report.not_finite, report.tokens);

@@ -169,6 +169,7 @@ TEST_F(BenchTest, GenerationUnderAPolicyKeepsMemoryFlat) {
       Record(WithModel("bench decode --generate 600 --tokens 8 --repetitions 4 --policy streaming "
                        "--sinks 4 --window 60"));
   EXPECT_EQ(record.at("depth"), 600);
+  EXPECT_EQ(record.at("policy_options"), json({{"sinks", 4}, {"window", 60}}));
   EXPECT_LT(record.at("rows_kept").get<int>(), 4 * 200);
   const json& timeline = record.at("timeline");
   ASSERT_EQ(timeline.size(), 16u);
@@ -346,6 +347,7 @@ TEST_F(BenchTest, FidelityOfTheFullCacheIsPerfect) {
   EXPECT_EQ(record.at("policy"), "full");
   EXPECT_EQ(record.at("tokens"), 2 * 64);
   EXPECT_EQ(record.at("windows"), 2);
+  EXPECT_TRUE(record.at("text").is_null());
   EXPECT_EQ(record.at("mean_kl"), 0);
   EXPECT_EQ(record.at("max_kl"), 0);
   EXPECT_EQ(record.at("top1"), 1);
