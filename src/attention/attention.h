@@ -38,13 +38,19 @@ struct AttentionShape {
   [[nodiscard]] int QueryHeadsPerKvHead() const { return num_q_heads / num_kv_heads; }
 };
 
+// Where the keys of the visible rows [begin, end), at most kChunkRows, lie; the rest of `keys` is
+// filled with the last of them. REQUIRES: begin < end.
+void LocateKeys(const RowsView& rows, const PageFormat& format, uint32_t begin, uint32_t end,
+                std::span<const std::byte*, kChunkRows> keys);
+
 // One chunk of rows of one kv head, for all the query heads that share it.
 struct FoldInput {
   PageFormat format;
-  const RowsView* rows = nullptr;
-  uint32_t begin = 0;  // visible rows [begin, end), at most kChunkRows
-  uint32_t end = 0;
-  const float* q = nullptr;  // [num_heads, head_dim]
+  const std::byte* const* keys = nullptr;  // [kChunkRows], from LocateKeys()
+  int num_rows = 0;                        // from 1 to kChunkRows
+  // The keys that this thread reads next, fetched ahead. REQUIRED: `keys` where there are none.
+  const std::byte* const* next_keys = nullptr;  // [kChunkRows]
+  const float* q = nullptr;                     // [num_heads, head_dim]
   int num_heads = 0;
   float scale = 0;
 };
@@ -53,7 +59,7 @@ struct FoldOutput {
   float* l = nullptr;  // the same
   size_t head_stride = 0;
   float* o = nullptr;  // [num_heads, head_dim], not yet divided by l
-  float* p = nullptr;  // exp(logit - m): row r of head g at p[g * p_stride + r - begin]
+  float* p = nullptr;  // exp(logit - m): row r of head g at p[g * p_stride + r]
   size_t p_stride = 0;
 };
 

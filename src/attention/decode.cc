@@ -35,6 +35,8 @@ void DecodeAttention::Reserve(int num_queries, size_t max_rows) {
   finite_.resize(max_queries_ * shape_.num_q_heads);
   o_.resize(states * shape_.format.head_dim);
   p_.resize(states * kChunkRows);
+  first_units_.reserve(max_queries_ * shape_.num_kv_heads);
+  planned_rows_.reserve(max_queries_ * shape_.num_kv_heads);
   units_.reserve(max_queries_ * shape_.num_kv_heads * max_chunks_);
   rows_before_.reserve(units_.capacity() + 1);
 }
@@ -43,48 +45,99 @@ int DecodeAttention::NumChunks(int query, int kv_head) const {
   return static_cast<int>((queries_[query].rows[kv_head].size() + kChunkRows - 1) / kChunkRows);
 }
 
+// Layers mostly have the same numbers of rows: then the units stay as they are.
+bool DecodeAttention::PlanFits(std::span<const DecodeQuery> queries) const {
+  if (planned_rows_.size() != queries.size() * shape_.num_kv_heads) return false;
+  size_t i = 0;
+  for (const DecodeQuery& query : queries) {
+    if (!query.selected.empty()) return false;
+    for (const RowsView& rows : query.rows) {
+      if (rows.size() != planned_rows_[i++]) return false;
+    }
+  }
+  return true;
+}
+
 void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
   queries_ = queries;
+  if (PlanFits(queries)) return;
   units_.clear();
+  planned_rows_.clear();
   rows_before_.assign(1, 0);
+  first_units_.clear();
   size_t targets_end = 0;
   for (uint32_t query = 0; query < queries.size(); ++query) {
     for (int h = 0; h < shape_.num_kv_heads; ++h) {
       const size_t rows = queries[query].rows[h].size();
+      first_units_.push_back(units_.size());
       for (uint32_t chunk = 0; chunk * kChunkRows < rows; ++chunk) {
         units_.push_back({query, static_cast<uint16_t>(h), chunk});
         const size_t in_chunk = std::min<size_t>(kChunkRows, rows - chunk * kChunkRows);
         rows_before_.push_back(rows_before_.back() + in_chunk);
       }
       const std::span<const uint32_t> selected = Selected(queries[query], h);
+      if (queries[query].selected.empty()) planned_rows_.push_back(rows);
       targets_end = std::max(targets_end, selected.empty() ? rows : selected.back() + size_t{1});
     }
   }
   num_mass_blocks_ = (targets_end + kChunkRows - 1) / kChunkRows;
 }
 
-void DecodeAttention::Fold(int thread, int num_threads) {
-  const auto first_unit = [&](int i) {
+// The units of a thread: consecutive ones, with its share of the rows.
+std::pair<size_t, size_t> DecodeAttention::UnitsOf(int thread, int num_threads) const {
+  const auto first_unit = [&](int i) -> size_t {
+    if (i == num_threads) return units_.size();
     const uint64_t rows = Share(rows_before_.back(), i, num_threads);
-    return std::lower_bound(rows_before_.begin(), rows_before_.end(), rows) - rows_before_.begin();
+    return std::ranges::lower_bound(rows_before_, rows) - rows_before_.begin();
   };
-  const auto end =
-      thread + 1 == num_threads ? static_cast<ptrdiff_t>(units_.size()) : first_unit(thread + 1);
-  for (auto u = first_unit(thread); u < end; ++u) FoldUnit(units_[u]);
+  return {first_unit(thread), first_unit(thread + 1)};
 }
 
-void DecodeAttention::FoldUnit(const Unit& unit) {
-  const DecodeQuery& query = queries_[unit.query];
+bool DecodeAttention::FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const {
+  const auto [begin, end] = UnitsOf(thread, num_threads);
+  const size_t last = first_units_[size_t(query) * shape_.num_kv_heads + kv_head] +
+                      NumChunks(query, kv_head) - 1;
+  return begin <= last && last < end;
+}
+
+void DecodeAttention::Fold(int thread, int num_threads) {
+  auto [u, end] = UnitsOf(thread, num_threads);
+  if (u >= end) return;
+  // Weights that nobody reads again stay in one place, in the first-level cache.
+  auto p_unit = u;
+  const std::byte* keys[2][kChunkRows];
+  LocateUnit(units_[u], keys[u % 2]);
+  for (; u < end; ++u) {
+    const bool keeps_p = !queries_[units_[u].query].mass.per_query_head.empty();
+    if (keeps_p || units_[u].query != units_[p_unit].query) p_unit = u;
+    if (u + 1 < end) LocateUnit(units_[u + 1], keys[(u + 1) % 2]);
+    FoldUnit(units_[u], keys[u % 2], keys[(u + (u + 1 < end)) % 2], p_unit);
+  }
+}
+
+// Rows of the unit's chunk: [begin, end).
+std::pair<uint32_t, uint32_t> DecodeAttention::RowsOf(const Unit& unit) const {
+  const size_t rows = queries_[unit.query].rows[unit.kv_head].size();
+  const uint32_t begin = unit.chunk * kChunkRows;
+  return {begin, static_cast<uint32_t>(std::min<size_t>(begin + kChunkRows, rows))};
+}
+
+void DecodeAttention::LocateUnit(const Unit& unit, ChunkKeys keys) const {
+  const auto [begin, end] = RowsOf(unit);
+  LocateKeys(queries_[unit.query].rows[unit.kv_head], shape_.format, begin, end, keys);
+}
+
+void DecodeAttention::FoldUnit(const Unit& unit, ChunkKeys keys, ChunkKeys next_keys,
+                               size_t p_unit) {
   const int heads = shape_.QueryHeadsPerKvHead();
   const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;
-  const RowsView& rows = query.rows[unit.kv_head];
-  const uint32_t begin = unit.chunk * kChunkRows;
+  const auto [begin, end] = RowsOf(unit);
   const FoldInput in = {
       .format = shape_.format,
-      .rows = &rows,
-      .begin = begin,
-      .end = static_cast<uint32_t>(std::min<size_t>(begin + kChunkRows, rows.size())),
-      .q = query.q + size_t{unit.kv_head} * heads * shape_.format.head_dim,
+      .keys = keys.data(),
+      .num_rows = static_cast<int>(end - begin),
+      .next_keys = next_keys.data(),
+      .q = queries_[unit.query].q + size_t{unit.kv_head} * heads * shape_.format.head_dim,
       .num_heads = heads,
       .scale = shape_.scale,
   };
@@ -95,8 +148,8 @@ void DecodeAttention::FoldUnit(const Unit& unit) {
       .head_stride = max_chunks_,
       .o = o_.data() +
            (first_head * max_chunks_ + size_t{unit.chunk} * heads) * shape_.format.head_dim,
-      .p = p_.data() + state * kChunkRows,
-      .p_stride = max_chunks_ * kChunkRows,
+      .p = p_.data() + p_unit * heads * kChunkRows,
+      .p_stride = kChunkRows,
   };
   kernel_.fold(in, out);
 }
@@ -178,13 +231,13 @@ void DecodeAttention::AddChunkMass(int query, int kv_head, size_t begin, size_t 
       weights[n] = weights_[(first_head + g + n) * max_chunks_ + chunk];
       ++n;
     }
-    const float* p = p_.data() + (first_head + g) * max_chunks_ * kChunkRows + begin;
-    const size_t p_stride = max_chunks_ * kChunkRows;
+    const size_t unit = first_units_[size_t(query) * shape_.num_kv_heads + kv_head] + chunk;
+    const float* p = p_.data() + (unit * heads + g) * kChunkRows + begin % kChunkRows;
     if (selected.empty()) {
-      kernel_.add_mass(p, p_stride, weights, n, num_rows, targets[g] + begin);
+      kernel_.add_mass(p, kChunkRows, weights, n, num_rows, targets[g] + begin);
     } else {
       float mass[kChunkRows] = {};
-      kernel_.add_mass(p, p_stride, weights, n, num_rows, mass);
+      kernel_.add_mass(p, kChunkRows, weights, n, num_rows, mass);
       for (int r = 0; r < num_rows; ++r) targets[g][selected[begin + r]] += mass[r];
     }
     g += n;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "src/attention/attention.h"
@@ -48,6 +49,8 @@ class DecodeAttention {
   // The queries of a layer. REQUIRES: room reserved. Called by one thread before Fold().
   void Plan(std::span<const DecodeQuery> queries);
   void Fold(int thread, int num_threads);
+  // Whether this thread folds the newest rows of a kv head, and so may store the last one first.
+  [[nodiscard]] bool FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const;
   void Merge(int thread, int num_threads);
   void Mass(int thread, int num_threads);
 
@@ -57,7 +60,12 @@ class DecodeAttention {
     uint16_t kv_head;
     uint32_t chunk;
   };
-  void FoldUnit(const Unit& unit);
+  using ChunkKeys = std::span<const std::byte*, kChunkRows>;
+  [[nodiscard]] std::pair<size_t, size_t> UnitsOf(int thread, int num_threads) const;
+  [[nodiscard]] bool PlanFits(std::span<const DecodeQuery> queries) const;
+  [[nodiscard]] std::pair<uint32_t, uint32_t> RowsOf(const Unit& unit) const;
+  void LocateUnit(const Unit& unit, ChunkKeys keys) const;
+  void FoldUnit(const Unit& unit, ChunkKeys keys, ChunkKeys next_keys, size_t p_unit);
   void MergeHead(int query, int q_head);
   void AddChunkMass(int query, int kv_head, size_t begin, size_t end);
   [[nodiscard]] static size_t RowAtIndex(const DecodeQuery& query, int kv_head, size_t index);
@@ -69,13 +77,15 @@ class DecodeAttention {
   size_t max_queries_ = 0;
   std::span<const DecodeQuery> queries_;
   std::vector<Unit> units_;
+  std::vector<size_t> first_units_;    // [queries, kv heads]
+  std::vector<size_t> planned_rows_;   // [queries, kv heads]; empty: rows were selected
   std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before this one
   size_t num_mass_blocks_ = 0;         // of kChunkRows elements, in the longest mass target
   std::vector<float> m_, l_;           // [queries, q heads, max_chunks]
   std::vector<float> weights_;         // [queries, q heads, max_chunks], written by Merge()
   std::vector<uint8_t> finite_;        // [queries, q heads]
   std::vector<float> o_;               // [queries, kv heads, max_chunks, heads per kv, head_dim]
-  std::vector<float> p_;               // [queries, q heads, max_chunks * kChunkRows]
+  std::vector<float> p_;               // [units, heads per kv, kChunkRows]
 };
 
 }  // namespace ebb

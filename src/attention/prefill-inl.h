@@ -209,11 +209,11 @@ HWY_INLINE void TileSoftmax(int num_rows, const TileScratch& s) {
     VecF sum = hn::Zero(d);
     for (int r = 0; r < num_rows; ++r) {
       float* logit = s.logits + size_t(r) * s.width + v;
-      const VecF p = ExpOrNaN(hn::Sub(hn::LoadU(d, logit), max));
+      const VecF p = ExpOfNonPositive(hn::Sub(hn::LoadU(d, logit), max));
       hn::StoreU(p, d, logit);
       sum = hn::Add(sum, p);
     }
-    const VecF shrink = ExpOrNaN(hn::Sub(before, max));
+    const VecF shrink = ExpOfNonPositive(hn::Sub(before, max));
     hn::StoreU(shrink, d, s.shrink + v);
     hn::StoreU(max, d, s.m + v);
     hn::StoreU(hn::MulAdd(hn::LoadU(d, s.l + v), shrink, sum), d, s.l + v);
@@ -298,7 +298,7 @@ void PrefillMass(const PrefillMassInput& in) {
       for (int block = 0; block < token_vecs; ++block) {
         const int v = (block * tile.num_heads + g) * kLanes;
         const VecF logit = hn::LoadU(d, s.logits + size_t(r) * s.width + v);
-        const VecF p = ExpOrNaN(hn::Sub(logit, hn::LoadU(d, s.m + v)));
+        const VecF p = ExpOfNonPositive(hn::Sub(logit, hn::LoadU(d, s.m + v)));
         sum = hn::MulAdd(p, hn::LoadU(d, s.shrink + v), sum);
       }
       in.mass[g][in.begin + r] += hn::GetLane(hn::SumOfLanes(d, sum));

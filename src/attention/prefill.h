@@ -20,7 +20,7 @@ struct PrefillQueries {
   std::span<const RowsView> rows;       // [num_kv_heads], the new tokens' rows included
   std::span<const Position> positions;  // [num_tokens], ascending
   const float* q = nullptr;             // [num_tokens, num_q_heads, head_dim]
-  size_t q_token_stride = 0;             // floats from a token's q to the next; 0: no gap
+  size_t q_token_stride = 0;            // floats from a token's q to the next; 0: no gap
   float* out = nullptr;                 // [num_tokens, num_q_heads, head_dim]
   MassTarget mass;                      // summed over the tokens
 };

@@ -78,17 +78,15 @@ const std::byte* KeyAt(const PageFormat& format, const RowsView& rows, size_t in
   return rows.pages[slot / kRowsPerPage] + slot % kRowsPerPage * format.RowStride();
 }
 
-double Logit(const PageFormat& format, const RowsView& rows, size_t index, const float* q,
-             float scale) {
-  const std::byte* key = KeyAt(format, rows, index);
+double Logit(const PageFormat& format, const std::byte* key, const float* q, float scale) {
   double sum = 0;
   for (int i = 0; i < format.head_dim; ++i) sum += q[i] * Element(format.type, key, i);
   return sum * scale;
 }
 
-void AddValue(const PageFormat& format, const RowsView& rows, size_t index, double weight,
+void AddValue(const PageFormat& format, const std::byte* key, double weight,
               std::vector<double>* o) {
-  const std::byte* value = KeyAt(format, rows, index) + format.ValueOffset();
+  const std::byte* value = key + format.ValueOffset();
   for (int i = 0; i < format.head_dim; ++i) (*o)[i] += weight * Element(format.type, value, i);
 }
 
@@ -96,17 +94,17 @@ void Fold(const FoldInput& in, const FoldOutput& out) {
   for (int g = 0; g < in.num_heads; ++g) {
     std::vector<double> logits;
     double m = -std::numeric_limits<double>::infinity();
-    for (uint32_t r = in.begin; r < in.end; ++r) {
-      logits.push_back(Logit(in.format, *in.rows, r, in.q + g * in.format.head_dim, in.scale));
+    for (int r = 0; r < in.num_rows; ++r) {
+      logits.push_back(Logit(in.format, in.keys[r], in.q + g * in.format.head_dim, in.scale));
       m = std::isnan(logits.back()) ? logits.back() : std::max(m, logits.back());
     }
     double l = 0;
     std::vector<double> o(in.format.head_dim, 0.0);
-    for (uint32_t r = in.begin; r < in.end; ++r) {
-      const double p = std::exp(logits[r - in.begin] - m);
+    for (int r = 0; r < in.num_rows; ++r) {
+      const double p = std::exp(logits[r] - m);
       l += p;
-      AddValue(in.format, *in.rows, r, p, &o);
-      if (out.p != nullptr) out.p[g * out.p_stride + r - in.begin] = static_cast<float>(p);
+      AddValue(in.format, in.keys[r], p, &o);
+      if (out.p != nullptr) out.p[g * out.p_stride + r] = static_cast<float>(p);
     }
     out.m[g * out.head_stride] = static_cast<float>(m);
     out.l[g * out.head_stride] = static_cast<float>(l);
@@ -166,14 +164,15 @@ bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
       std::vector<double> o(in.format.head_dim, 0.0);
       for (size_t r = 0; r < in.rows->size(); ++r) {
         if (!Sees(*in.rows, r, in.positions[t])) continue;
-        const double logit = Logit(in.format, *in.rows, r, q, in.scale);
+        const std::byte* key = KeyAt(in.format, *in.rows, r);
+        const double logit = Logit(in.format, key, q, in.scale);
         const double next = std::max(m, logit);
         const double shrink = std::exp(m - next);
         for (double& x : o) x *= shrink;
         const double p = std::exp(logit - next);
         l = l * shrink + p;
         m = next;
-        AddValue(in.format, *in.rows, r, p, &o);
+        AddValue(in.format, key, p, &o);
       }
       float* to = out.o + t * out.o_token_stride + g * in.format.head_dim;
       for (int i = 0; i < in.format.head_dim; ++i) {
@@ -196,7 +195,8 @@ void PrefillMass(const PrefillMassInput& in) {
       for (int t = 0; t < tile.num_queries; ++t) {
         if (!Sees(*tile.rows, r, tile.positions[t])) continue;
         const float* q = tile.q + t * tile.q_token_stride + g * tile.q_head_stride;
-        const double logit = Logit(tile.format, *tile.rows, r, q, tile.scale);
+        const std::byte* key = KeyAt(tile.format, *tile.rows, r);
+        const double logit = Logit(tile.format, key, q, tile.scale);
         const int at = t * tile.num_heads + g;
         sum += std::exp(logit - in.m[at]) / in.l[at];
       }

@@ -26,7 +26,18 @@ class ReferenceTest : public ::testing::Test {
       reference_.store_row(RowType::kF32, value.data(), rows_.Value(0, r), kDim);
     }
   }
-  const RowsView& view() const { return rows_.views()[0]; }
+  void Fold(uint32_t begin, uint32_t end, const FoldOutput& out) {
+    const std::byte* keys[kChunkRows];
+    LocateKeys(rows_.views()[0], shape_.format, begin, end, keys);
+    reference_.fold({.format = shape_.format,
+                     .keys = keys,
+                     .num_rows = static_cast<int>(end - begin),
+                     .next_keys = keys,
+                     .q = q_.data(),
+                     .num_heads = 1,
+                     .scale = shape_.scale},
+                    out);
+  }
 
   const AttentionKernel& reference_ = ReferenceAttention();
   const AttentionShape shape_ = {.num_q_heads = 1,
@@ -40,14 +51,7 @@ class ReferenceTest : public ::testing::Test {
 TEST_F(ReferenceTest, FoldGivesMaximumSumAndWeightedValues) {
   float m = 0, l = 0, p[3] = {};
   std::vector<float> o(kDim);
-  reference_.fold({.format = shape_.format,
-                   .rows = &view(),
-                   .begin = 0,
-                   .end = 3,
-                   .q = q_.data(),
-                   .num_heads = 1,
-                   .scale = shape_.scale},
-                  {.m = &m, .l = &l, .head_stride = 1, .o = o.data(), .p = p, .p_stride = 3});
+  Fold(0, 3, {.m = &m, .l = &l, .head_stride = 1, .o = o.data(), .p = p, .p_stride = 3});
   EXPECT_FLOAT_EQ(m, std::log(5.0f));
   EXPECT_FLOAT_EQ(l, 1.6f);
   EXPECT_FLOAT_EQ(p[0], 0.2f);
@@ -61,19 +65,13 @@ TEST_F(ReferenceTest, ChunksMergeToTheWholeSoftmax) {
   float m[2] = {}, l[2] = {}, p[3] = {}, weights[2] = {};
   std::vector<float> o(2 * kDim), out(kDim);
   for (uint32_t c = 0; c < 2; ++c) {
-    reference_.fold({.format = shape_.format,
-                     .rows = &view(),
-                     .begin = 2 * c,
-                     .end = 2 + c,
-                     .q = q_.data(),
-                     .num_heads = 1,
-                     .scale = shape_.scale},
-                    {.m = m + c,
-                     .l = l + c,
-                     .head_stride = 2,
-                     .o = o.data() + c * kDim,
-                     .p = p + 2 * c,
-                     .p_stride = 3});
+    Fold(2 * c, 2 + c,
+         {.m = m + c,
+          .l = l + c,
+          .head_stride = 2,
+          .o = o.data() + c * kDim,
+          .p = p + 2 * c,
+          .p_stride = 3});
   }
   const MergeInput in = {
       .m = m, .l = l, .o = o.data(), .o_stride = kDim, .num_chunks = 2, .head_dim = kDim};

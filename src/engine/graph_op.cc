@@ -36,17 +36,26 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int inde
   };
   const std::array<int64_t, 2> marker = {1, 1};
   const std::array<int64_t, 2> result = {q->ne[0] * q->ne[1], q->ne[2]};
-  ggml_tensor* stored = node(marker, {q, k, v, k_before_rope}, StoreNode);
-  if (way_ == AttentionWay::kFold) {
+  if (way_ == AttentionWay::kDecode) {
+    layer.out = node(result, {node(marker, {q, k, v, k_before_rope}, FoldNode), q}, MergeNode);
+  } else if (way_ == AttentionWay::kFold) {
+    ggml_tensor* stored = node(marker, {q, k, v, k_before_rope}, StoreNode);
     layer.out = node(result, {node(marker, {stored, q}, FoldNode)}, MergeNode);
   } else {
+    ggml_tensor* stored = node(marker, {q, k, v, k_before_rope}, StoreNode);
     layer.out = node(result, {stored, q}, PrefillNode);
   }
-  if (mass_ == MassNode::kPresent) {
+  const bool last = index + 1 == static_cast<int>(layers_.size());
+  if (mass_ == MassNode::kPresent && (way_ != AttentionWay::kDecode || last)) {
     // The second pass of prefill reads the queries again.
     ggml_build_forward_expand(graph, node(marker, {layer.out, q}, MassNodeRun));
   }
   return layer.out;
+}
+
+void AttentionOp::SetWork(const StepWork* work) {
+  work_ = work;
+  if (way_ == AttentionWay::kDecode) PlanFold(layers_.front());
 }
 
 void AttentionOp::StoreToken(const Layer& layer, const SequenceStep& sequence, int token,
@@ -103,8 +112,8 @@ void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* use
 
 // One query per token; of several tokens of a sequence each sees the rows up to its own.
 void AttentionOp::PlanFold(const Layer& layer) {
-  AttentionScratch& s = *scratch_;
-  const int kv_heads = s.shape.num_kv_heads;
+  AttentionScratch::LayerFold& s = FoldOf(layer);
+  const int kv_heads = scratch_->shape.num_kv_heads;
   s.queries.clear();
   for (const SequenceStep& sequence : work_->sequences) {
     for (int token = 0; token < sequence.num_tokens; ++token) {
@@ -125,7 +134,7 @@ void AttentionOp::PlanFold(const Layer& layer) {
       if (sequence.selector != nullptr) SelectRows(layer, sequence, at);
     }
   }
-  s.decode.Plan(s.queries);
+  s.attention.Plan(s.queries);
 }
 
 void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, int token) {
@@ -134,13 +143,14 @@ void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, i
   const size_t q_floats = size_t(s.shape.num_q_heads) * s.shape.format.head_dim;
   const std::span rows(s.selected.data() + token * kv_heads, kv_heads);
   for (auto& list : rows) list.clear();
-  DecodeQuery& query = s.queries.back();
+  AttentionScratch::LayerFold& fold = FoldOf(layer);
+  DecodeQuery& query = fold.queries.back();
   sequence.selector->Select(layer.index, {query.q, q_floats}, rows);
   for (size_t h = 0; h < kv_heads; ++h) {
     const size_t at = token * kv_heads + h;
     s.selected_spans[at] = rows[h];
     if (rows[h].empty()) continue;
-    RowsView& view = s.rows[at];
+    RowsView& view = fold.rows[at];
     s.selected_slots[at].clear();
     for (const uint32_t row : rows[h]) s.selected_slots[at].push_back(view.slots[row]);
     view.slots = s.selected_slots[at];
@@ -153,10 +163,10 @@ void AttentionOp::PlanPrefill(const Layer& layer) {
   AttentionScratch& s = *scratch_;
   const SequenceStep& sequence = work_->sequences.front();
   const int kv_heads = s.shape.num_kv_heads;
-  for (int h = 0; h < kv_heads; ++h) s.rows[h] = sequence.cache->View(layer.index, h);
+  for (int h = 0; h < kv_heads; ++h) s.prefill_rows[h] = sequence.cache->View(layer.index, h);
   // A query's position, in the order of the rows' own: the last rows are the step's tokens.
-  const auto positions = s.rows[0].positions;
-  s.prefill.Plan({.rows = {s.rows.data(), size_t(kv_heads)},
+  const auto positions = s.prefill_rows[0].positions;
+  s.prefill.Plan({.rows = {s.prefill_rows.data(), size_t(kv_heads)},
                   .positions = positions.last(sequence.num_tokens),
                   .q = HeadOf(layer.q, 0, 0),
                   .q_token_stride = layer.q->nb[2] / sizeof(float),
@@ -164,24 +174,52 @@ void AttentionOp::PlanPrefill(const Layer& layer) {
                   .mass = sequence.signals->Mass(layer.index)});
 }
 
-void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* layer) {
-  static_cast<Layer*>(layer)->op->scratch_->decode.Fold(thread, num_threads);
+// One token per sequence: query i is the token of sequence i.
+void AttentionOp::StoreNewRows(const Layer& layer, int thread, int num_threads) const {
+  const DecodeAttention& attention = FoldOf(layer).attention;
+  for (size_t i = 0; i < work_->sequences.size(); ++i) {
+    for (int h = 0; h < scratch_->shape.num_kv_heads; ++h) {
+      if (attention.FoldsLastChunk(static_cast<int>(i), h, thread, num_threads)) {
+        StoreToken(layer, work_->sequences[i], 0, h);
+      }
+    }
+    if (thread == 0) CopySignals(layer, work_->sequences[i], 0);
+  }
 }
 
-void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* layer) {
-  static_cast<Layer*>(layer)->op->scratch_->decode.Merge(thread, num_threads);
+void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+  const Layer& layer = *static_cast<Layer*>(userdata);
+  const AttentionOp& op = *layer.op;
+  if (op.way_ == AttentionWay::kDecode) {
+    if (op.mass_ == MassNode::kPresent && layer.index > 0) {
+      op.FoldOf(op.layers_[layer.index - 1]).attention.Mass(thread, num_threads);
+    }
+    op.StoreNewRows(layer, thread, num_threads);
+  }
+  op.FoldOf(layer).attention.Fold(thread, num_threads);
+}
+
+void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+  const Layer& layer = *static_cast<Layer*>(userdata);
+  AttentionOp& op = *layer.op;
+  op.FoldOf(layer).attention.Merge(thread, num_threads);
+  const size_t next = layer.index + 1;
+  if (op.way_ == AttentionWay::kDecode && thread == 0 && next < op.layers_.size()) {
+    op.PlanFold(op.layers_[next]);
+  }
 }
 
 void AttentionOp::PrefillNode(ggml_tensor*, int thread, int, void* layer) {
   static_cast<Layer*>(layer)->op->scratch_->prefill.Run(thread);
 }
 
-void AttentionOp::MassNodeRun(ggml_tensor*, int thread, int num_threads, void* layer) {
-  AttentionOp& op = *static_cast<Layer*>(layer)->op;
-  if (op.way_ == AttentionWay::kFold) {
-    op.scratch_->decode.Mass(thread, num_threads);
-  } else {
+void AttentionOp::MassNodeRun(ggml_tensor*, int thread, int num_threads, void* userdata) {
+  const Layer& layer = *static_cast<Layer*>(userdata);
+  AttentionOp& op = *layer.op;
+  if (op.way_ == AttentionWay::kPrefill) {
     op.scratch_->prefill.Mass(thread);
+  } else {
+    op.FoldOf(layer).attention.Mass(thread, num_threads);
   }
 }
 

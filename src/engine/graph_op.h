@@ -1,7 +1,11 @@
-// Attention as nodes of ggml's graph. Per layer: `store` writes the step's rows into the caches,
-// copies the signals that somebody asked for and plans; `fold` and `merge` (one query at a time) or
-// `prefill` (tiles of queries) attend; `mass` adds up the mass where it is wanted. ggml's barrier
-// between nodes is the only synchronisation.
+// Attention as nodes of ggml's graph; ggml's barrier between nodes is the only synchronisation, and
+// every node costs one. Per layer:
+// - kDecode, one token per sequence: `fold` adds up the mass of the layer before, stores the new
+// row
+//   where its last chunk is folded, and folds; `merge` joins the chunks and plans the next layer.
+// - kFold, a few tokens per sequence or selected rows: `store` writes the rows and plans, then
+//   `fold`, `merge` and, where wanted, `mass`.
+// - kPrefill, many tokens of one sequence: `store`, `prefill` and, where wanted, `mass`.
 //
 // The nodes read the step's work through AttentionOp::SetWork(), so that a graph is built once and
 // used for every step of its shape.
@@ -23,20 +27,30 @@ namespace ebb {
 // of a decode step; more go in tiles, which pay from about that number on.
 inline constexpr int kMaxFoldTokens = 8;
 
-enum class AttentionWay { kFold, kPrefill };
+enum class AttentionWay { kDecode, kFold, kPrefill };
 enum class MassNode { kNone, kPresent };
 
 // What all layers and graphs of an engine share. One step runs at a time.
 struct AttentionScratch {
   AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in)
-      : kernel(kernel_in), shape(shape_in), decode(kernel, shape), prefill(kernel, shape) {}
+      : kernel(kernel_in),
+        shape(shape_in),
+        folds{{kernel_in, shape_in}, {kernel_in, shape_in}},
+        prefill(kernel_in, shape_in) {}
+
+  struct LayerFold {
+    LayerFold(const AttentionKernel& kernel, const AttentionShape& shape)
+        : attention(kernel, shape) {}
+    DecodeAttention attention;
+    std::vector<RowsView> rows;        // [tokens, kv heads]
+    std::vector<DecodeQuery> queries;  // [tokens]
+  };
 
   const AttentionKernel& kernel;
   const AttentionShape shape;
-  DecodeAttention decode;
+  LayerFold folds[2];  // of even and of odd layers: mass is added up one layer late
   PrefillAttention prefill;
-  std::vector<RowsView> rows;                         // [tokens (fold) or 1, kv heads]
-  std::vector<DecodeQuery> queries;                   // [tokens]
+  std::vector<RowsView> prefill_rows;                 // [kv heads]
   std::vector<std::vector<uint32_t>> selected;        // [tokens * kv heads]: row indices
   std::vector<std::vector<uint32_t>> selected_slots;  // the same rows' slots
   std::vector<std::span<const uint32_t>> selected_spans;
@@ -50,8 +64,9 @@ class AttentionOp final : public AttentionBuilder {
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
                       ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) override;
-  // The step to run next. REQUIRES: it fits the graph's shape, outlives the run.
-  void SetWork(const StepWork* work) { work_ = work; }
+  // The step to run next. REQUIRES: it fits the graph's shape, whose tensors have memory; outlives
+  // the run.
+  void SetWork(const StepWork* work);
   static constexpr int kNodesPerLayer = 4;
 
  private:
@@ -67,6 +82,10 @@ class AttentionOp final : public AttentionBuilder {
   static void PrefillNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
   static void MassNodeRun(ggml_tensor* dst, int thread, int num_threads, void* layer);
 
+  [[nodiscard]] AttentionScratch::LayerFold& FoldOf(const Layer& layer) const {
+    return scratch_->folds[layer.index % 2];
+  }
+  void StoreNewRows(const Layer& layer, int thread, int num_threads) const;
   void StoreToken(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
   void CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const;
   void PlanFold(const Layer& layer);

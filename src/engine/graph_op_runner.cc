@@ -50,8 +50,12 @@ struct StepGraph {
 GraphShape ShapeOf(const StepWork& work) {
   SignalNeeds needs;
   GraphShape shape;
+  shape.way = AttentionWay::kDecode;
   for (const SequenceStep& sequence : work.sequences) {
     if (sequence.signals->wants_mass()) shape.mass = MassNode::kPresent;
+    if (sequence.num_tokens > 1 || sequence.selector != nullptr) shape.way = AttentionWay::kFold;
+  }
+  for (const SequenceStep& sequence : work.sequences) {
     if (sequence.num_tokens > kMaxFoldTokens) shape.way = AttentionWay::kPrefill;
     needs = Union(needs, sequence.signals->needs());
   }
@@ -146,7 +150,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
 void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
   const size_t heads = scratch.shape.num_kv_heads;
   if (way == AttentionWay::kPrefill) {
-    scratch.rows.resize(std::max(scratch.rows.size(), heads));
+    scratch.prefill_rows.resize(heads);
     scratch.prefill.Reserve(static_cast<int>(work.tokens.size()), threads);
     return;
   }
@@ -155,14 +159,16 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
     max_rows = std::max(max_rows, sequence.cache->max_rows());
   }
   const size_t views = work.tokens.size() * heads;
-  scratch.rows.resize(std::max(scratch.rows.size(), views));
+  for (AttentionScratch::LayerFold& fold : scratch.folds) {
+    fold.rows.resize(std::max(fold.rows.size(), views));
+    fold.queries.reserve(work.tokens.size());
+    fold.attention.Reserve(static_cast<int>(work.tokens.size()), max_rows);
+  }
   if (scratch.selected.size() < views) {
     scratch.selected.resize(views);
     scratch.selected_slots.resize(views);
     scratch.selected_spans.resize(views);
-    scratch.queries.reserve(work.tokens.size());
   }
-  scratch.decode.Reserve(static_cast<int>(work.tokens.size()), max_rows);
 }
 
 void GraphRunner::Impl::CopyHidden(const StepWork& work, const StepGraph& graph) {
