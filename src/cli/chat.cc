@@ -86,7 +86,7 @@ std::optional<ExitCode> Conversation::Take(const std::string& line) {
 
 std::optional<ExitCode> Conversation::Answer(const std::string& text) {
   messages_.push_back({"user", text});
-  const Result<TurnInput> input = ChatInput(*setup_.model, messages_);
+  const Result<TurnInput> input = ChatInput(*setup_.model, messages_, options_);
   if (!input.ok()) return Fail(input.status());
   const TurnContext context = {.options = &options_,
                                .cancel = InstallInterruptHandler(),

@@ -3,10 +3,26 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "ebb/status.h"
 #include "src/cli/program.h"
 
+namespace {
+
+// A closed stdout must not become the model file: the next open() would take its number. Opened
+// for reading alone, it fails when it is written.
+void OccupyStandardStreams() {
+  for (int file = STDIN_FILENO; file <= STDERR_FILENO; ++file) {
+    if (fcntl(file, F_GETFD) < 0) (void)open("/dev/null", O_RDONLY);
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  OccupyStandardStreams();
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     return static_cast<int>(ebb::cli::RunProgram(arguments));

@@ -22,7 +22,7 @@ Result<TurnInput> InputFor(const Model& model, const CliOptions& options, std::s
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", std::move(text)});
-  return ChatInput(model, messages);
+  return ChatInput(model, messages, options);
 }
 
 }  // namespace

@@ -87,9 +87,12 @@ Result<TurnInput> RawInput(const Model& model, std::string_view text) {
   return InputOf(model, text, {});
 }
 
-Result<TurnInput> ChatInput(const Model& model, std::span<const ChatMessage> messages) {
-  EBB_ASSIGN_OR_RETURN(ChatPrompt prompt,
-                       model.FormatChat(messages, Model::Thinking::kModelDefault));
+Result<TurnInput> ChatInput(const Model& model, std::span<const ChatMessage> messages,
+                            const CliOptions& options) {
+  // Templates that can leave the thought out do it better than closing it by force.
+  const auto thinking =
+      options.thinking_budget == 0 ? Model::Thinking::kOff : Model::Thinking::kModelDefault;
+  EBB_ASSIGN_OR_RETURN(ChatPrompt prompt, model.FormatChat(messages, thinking));
   const std::string text = prompt.text;
   return InputOf(model, text, std::move(prompt));
 }

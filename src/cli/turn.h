@@ -25,8 +25,8 @@ struct TurnInput {
 };
 // --raw: the tokens of the text itself. Special tokens are parsed in both, as llama.cpp does.
 [[nodiscard]] Result<TurnInput> RawInput(const Model& model, std::string_view text);
-[[nodiscard]] Result<TurnInput> ChatInput(const Model& model,
-                                          std::span<const ChatMessage> messages);
+[[nodiscard]] Result<TurnInput> ChatInput(const Model& model, std::span<const ChatMessage> messages,
+                                          const CliOptions& options);
 
 struct TurnContext {
   const CliOptions* options = nullptr;

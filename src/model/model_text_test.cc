@@ -9,6 +9,7 @@
 
 #include "ebb/model.h"
 #include "src/model/loaded_model.h"
+#include "tests/support/default_model.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"
@@ -34,6 +35,27 @@ std::vector<std::string> Texts() {
           std::string(5000, 'z')};
 }
 
+using PeerPtr = std::unique_ptr<llama_model, LlamaModelDeleter>;
+
+// A second reading of the file, by libllama alone.
+PeerPtr LoadPeer(const std::string& path) {
+  llama_model_params params = llama_model_default_params();
+  params.vocab_only = true;
+  return PeerPtr(llama_model_load_from_file(path.c_str(), params));
+}
+
+std::vector<Token> PeerTokens(const llama_model& peer, const std::string& text, AddBos add_bos,
+                              Specials specials) {
+  std::vector<Token> tokens(2 * text.size() + 8);
+  const int count =
+      llama_tokenize(llama_model_get_vocab(&peer), text.data(), static_cast<int>(text.size()),
+                     tokens.data(), static_cast<int>(tokens.size()),
+                     add_bos == AddBos::kAsModelSays, specials == Specials::kParse);
+  EXPECT_GE(count, 0);
+  tokens.resize(std::max(count, 0));
+  return tokens;
+}
+
 struct Case {
   std::string name;
   Kind tokenizer = Kind::kBytePair;
@@ -56,10 +78,7 @@ class TokenizerTest : public testing::TestWithParam<Case> {
     Result<std::shared_ptr<const Model>> model = Model::Load({.path = edited});
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     model_ = *model;
-    // A second reading of the file, by libllama alone.
-    llama_model_params params = llama_model_default_params();
-    params.vocab_only = true;
-    peer_.reset(llama_model_load_from_file(edited.c_str(), params));
+    peer_ = LoadPeer(edited);
     ASSERT_NE(peer_, nullptr);
   }
 
@@ -69,28 +88,16 @@ class TokenizerTest : public testing::TestWithParam<Case> {
     EXPECT_TRUE(tokens.ok()) << tokens.status().ToString();
     return *std::move(tokens);
   }
-  [[nodiscard]] std::vector<Token> PeerTokens(const std::string& text, AddBos add_bos,
-                                              Specials specials) const {
-    std::vector<Token> tokens(2 * text.size() + 8);
-    const int count = llama_tokenize(llama_model_get_vocab(peer_.get()), text.data(),
-                                     static_cast<int>(text.size()), tokens.data(),
-                                     static_cast<int>(tokens.size()),
-                                     add_bos == AddBos::kAsModelSays, specials == Specials::kParse);
-    EXPECT_GE(count, 0);
-    tokens.resize(std::max(count, 0));
-    return tokens;
-  }
-
   TempFolder folder_;
   std::shared_ptr<const Model> model_;
-  std::unique_ptr<llama_model, LlamaModelDeleter> peer_;
+  PeerPtr peer_;
 };
 
 TEST_P(TokenizerTest, AgreesWithLibllamaOnEveryTextAndSetting) {
   for (const std::string& text : Texts()) {
     for (const AddBos add_bos : {AddBos::kNo, AddBos::kAsModelSays}) {
       for (const Specials specials : {Specials::kAsText, Specials::kParse}) {
-        EXPECT_EQ(Tokens(text, add_bos, specials), PeerTokens(text, add_bos, specials))
+        EXPECT_EQ(Tokens(text, add_bos, specials), PeerTokens(*peer_, text, add_bos, specials))
             << testing::PrintToString(text);
       }
     }
@@ -155,6 +162,28 @@ TEST_F(TokenTextTest, OnlyTheEndTokenEndsGeneration) {
     if (model_->EndsGeneration(token)) ends.push_back(token);
   }
   EXPECT_EQ(ends, std::vector<Token>{2});
+}
+
+TEST(DefaultModelTokenizer, AgreesWithLibllama) {
+  const std::string path = DefaultModelPath();
+  if (path.empty()) GTEST_SKIP() << kNoDefaultModel;
+  const auto model = Model::Load({.path = path});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  const auto peer = LoadPeer(path);
+  ASSERT_NE(peer, nullptr);
+  for (const std::string& text : Texts()) {
+    for (const AddBos add_bos : {AddBos::kNo, AddBos::kAsModelSays}) {
+      for (const Specials specials : {Specials::kAsText, Specials::kParse}) {
+        const auto tokens = (*model)->Tokenize(text, add_bos, specials);
+        ASSERT_TRUE(tokens.ok());
+        EXPECT_EQ(*tokens, PeerTokens(*peer, text, add_bos, specials))
+            << testing::PrintToString(text);
+      }
+    }
+  }
+  // "<|im_start|>" is one token only when it is asked for.
+  EXPECT_EQ((*model)->Tokenize("<|im_start|>", AddBos::kNo, Specials::kParse)->size(), 1u);
+  EXPECT_GT((*model)->Tokenize("<|im_start|>", AddBos::kNo, Specials::kAsText)->size(), 1u);
 }
 
 }  // namespace

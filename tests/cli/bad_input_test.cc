@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/program.h"
@@ -167,18 +169,22 @@ TEST_F(HardTimesTest, AClosedStdoutStopsTheProgram) {
   EXPECT_THAT(end.err, StartsWith("ebb: stdout was closed; stopped\n"));
 }
 
-TEST_F(HardTimesTest, AFullDeviceStopsTheProgram) {
+// The shell's own redirection is what is tested, so it is a shell that runs the program.
+TEST_F(HardTimesTest, AnOutputThatCannotBeWrittenStopsTheProgram) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full here";
-  // The shell's own redirection is what is tested, so it is a shell that runs the program.
-  const std::string command = std::string(EBB_BINARY_PATH) +
-                              " run --threads 1 --raw --quiet -n 4 -p tide -m " + model_->path() +
-                              " > /dev/full 2> " + model_->File("err");
-  const int state = std::system(command.c_str());
-  EXPECT_EQ(WEXITSTATUS(state), kError);
-  std::ifstream file(model_->File("err"));
-  std::string message;
-  std::getline(file, message);
-  EXPECT_EQ(message, "ebb: cannot write to stdout: No space left on device");
+  const std::vector<std::pair<std::string, std::string>> outputs = {
+      {"> /dev/full", "No space left on device"}, {">&-", "Bad file descriptor"}};
+  for (const auto& [output, reason] : outputs) {
+    const std::string command = std::string(EBB_BINARY_PATH) +
+                                " run --threads 1 --raw --quiet --ignore-eos -n 4 -p tide -m " +
+                                model_->path() + " " + output + " 2> " + model_->File("err");
+    const int state = std::system(command.c_str());
+    EXPECT_EQ(WEXITSTATUS(state), kError);
+    std::ifstream file(model_->File("err"));
+    std::string message;
+    std::getline(file, message);
+    EXPECT_EQ(message, "ebb: cannot write to stdout: " + reason);
+  }
 }
 
 TEST_F(HardTimesTest, CtrlCEndsTheTextAndStillReports) {
