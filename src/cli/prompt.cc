@@ -19,8 +19,9 @@ Result<std::string> ReadAll(std::FILE* file, const std::string& name) {
   std::string text;
   char buffer[1 << 16];
   errno = 0;
-  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), file)) {
-    text.append(buffer, count);
+  // Not until fread() gives nothing: after the end it would ask a terminal again.
+  while (std::feof(file) == 0 && std::ferror(file) == 0) {
+    text.append(buffer, std::fread(buffer, 1, sizeof(buffer), file));
   }
   if (std::ferror(file) != 0) {
     if (errno == EINTR) return Cancelled("interrupted");

@@ -1,0 +1,132 @@
+// The program on a terminal: a pseudo-terminal is all three of its streams.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/cli/program.h"
+#include "tests/cli/tiny_model.h"
+
+namespace ebb {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+// What is typed once the screen shows the text before it.
+using Typing = std::vector<std::pair<std::string, std::string>>;
+
+// Everything that came to the screen, and the exit code.
+ProgramEnd RunOnTerminal(const std::vector<std::string>& arguments, const Typing& typing = {}) {
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    setenv("TERM", "xterm", 1);
+    std::vector<char*> raw = {const_cast<char*>(EBB_BINARY_PATH)};
+    for (const std::string& one : arguments) raw.push_back(const_cast<char*>(one.c_str()));
+    raw.push_back(nullptr);
+    execv(EBB_BINARY_PATH, raw.data());
+    _exit(127);
+  }
+  ProgramEnd end;
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(60);
+  size_t typed = 0;
+  size_t seen = 0;
+  while (true) {
+    if (Clock::now() > deadline) kill(child, SIGKILL);
+    pollfd file = {terminal, POLLIN, 0};
+    poll(&file, 1, 100);
+    char buffer[4096];
+    const ssize_t count = file.revents != 0 ? read(terminal, buffer, sizeof(buffer)) : 0;
+    if (count < 0 || (file.revents != 0 && count == 0)) break;  // EIO: the program has ended
+    end.out.append(buffer, static_cast<size_t>(count));
+    if (typed == typing.size()) continue;
+    const size_t at = end.out.find(typing[typed].first, seen);
+    if (at == std::string::npos) continue;
+    seen = at + typing[typed].first.size();
+    const std::string& keys = typing[typed++].second;
+    EXPECT_EQ(write(terminal, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  close(terminal);
+  end.exit_code = WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
+  return end;
+}
+
+class TerminalTest : public testing::Test {
+ protected:
+  static std::vector<std::string> With(const std::string& words,
+                                       const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = Words(words);
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  // Its answer is "yes".
+  std::vector<std::string> Run(const std::string& path, const std::string& more) {
+    return With("run --temp 0 --threads 1 -p x -m " + path + " " + more,
+                {"--grammar", "root ::= \"yes\""});
+  }
+  std::vector<std::string> Chat() {
+    return With("chat --temp 0 --threads 1 -m " + model_.path(), {"--grammar", "root ::= \"yes\""});
+  }
+
+  TinyModel model_;
+};
+
+TEST_F(TerminalTest, TheTextEndsItsLine) {
+  const ProgramEnd end = RunOnTerminal(Run(model_.path(), "--quiet"));
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_EQ(end.out, "yes\r\n");
+}
+
+TEST_F(TerminalTest, ThoughtsAreDimmedWhenAsked) {
+  const ProgramEnd end =
+      RunOnTerminal(Run(model_.thinking_path(), "--quiet --thinking-budget 3 --thoughts dim"));
+  EXPECT_EQ(end.out.substr(0, 4), "\033[2m");
+  EXPECT_THAT(end.out, EndsWith("</think>\033[0myes\r\n"));
+}
+
+TEST_F(TerminalTest, LinesOfAConversationCanBeEdited) {
+  const std::string rubout = "\x7f";
+  const ProgramEnd end =
+      RunOnTerminal(Chat(), {{"> ", "/sta" + rubout + rubout + rubout + "stats\n"},
+                             {"yet", ""},
+                             {"> ", "hi\n"},
+                             {"yes", ""},
+                             {"> ", "/exit\n"}});
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_THAT(end.out, HasSubstr("nothing was said yet"));
+  EXPECT_THAT(end.out, HasSubstr("yes\r\n"));
+}
+
+TEST_F(TerminalTest, CtrlCAtThePromptEndsTheConversation) {
+  const ProgramEnd end = RunOnTerminal(Chat(), {{"> ", "\x03"}});
+  EXPECT_EQ(end.exit_code, 130);
+  EXPECT_THAT(end.out, HasSubstr("ebb: interrupted"));
+}
+
+TEST_F(TerminalTest, CtrlDAtThePromptEndsTheConversation) {
+  EXPECT_EQ(RunOnTerminal(Chat(), {{"> ", "\x04"}}).exit_code, 0);
+}
+
+TEST_F(TerminalTest, ThePromptIsAskedForAndEndsWithCtrlD) {
+  const ProgramEnd end = RunOnTerminal(With("run --temp 0 --threads 1 --quiet -m " + model_.path(),
+                                            {"--grammar", "root ::= \"yes\""}),
+                                       {{"Ctrl-D ends it", "hello\n\x04"}});
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_THAT(end.out, EndsWith("yes\r\n"));
+}
+
+}  // namespace
+}  // namespace ebb
