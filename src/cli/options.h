@@ -52,16 +52,16 @@ struct CliOptions {
 
 // A heading in --help and docs/cli.md. A command names the groups that it takes.
 enum class OptionGroup {
-  kPrompt,       // -p, -f, --raw
-  kSystem,       // --system
-  kModel,        // -m, --dequantize, --rope-*
-  kGeneration,   // -n, --temp, ... --grammar
-  kPolicy,       // --policy, --scorer, --budget, ... --list-policies
-  kMachine,      // --threads, --seed, --context, --past-context, --kv-type, --kv-cap
-  kDisplay,      // --thoughts
-  kQuiet,        // --quiet
-  kJson,         // --json
-  kFidelity,     // of ebb fidelity alone
+  kPrompt,      // -p, -f, --raw
+  kSystem,      // --system
+  kModel,       // -m, --dequantize, --rope-*
+  kGeneration,  // -n, --temp, ... --grammar
+  kPolicy,      // --policy, --scorer, --budget, ... --list-policies
+  kMachine,     // --threads, --seed, --context, --past-context, --kv-type, --kv-cap
+  kDisplay,     // --thoughts
+  kQuiet,       // --quiet
+  kJson,        // --json
+  kFidelity,    // of ebb fidelity alone
   // Of the measurements that take them:
   kBenchCompare,    // --what, --rounds, --peer, ...
   kBenchDepth,      // --depth
