@@ -38,6 +38,7 @@ test: all model
 
 verify: all model peer
 	cd build/release && ctest --output-on-failure -L verify
+	scripts/performance
 
 mutants: all model
 	scripts/mutants
