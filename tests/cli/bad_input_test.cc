@@ -1,5 +1,6 @@
 // What a user can get wrong, and what the system can do to a user: each ends with its exit code
 // and a message that says what to do.
+#include <gguf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@
 
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
+#include "tests/support/gguf_edit.h"
 
 namespace ebb {
 namespace {
@@ -29,7 +31,8 @@ constexpr int kInterrupted = 130;
 
 struct Case {
   std::string name;
-  // MODEL, TRUNCATED, TEXT, UNKNOWN, FOLDER stand for files; "" for an empty argument.
+  // MODEL, TRUNCATED, FOREIGN, TEXT, LONG, FOLDER stand for files that there are, MISSING for one
+  // that there is not, "" for an empty argument.
   std::string arguments;
   int exit_code;
   std::vector<std::string> message;  // what it has to contain
@@ -78,9 +81,14 @@ std::vector<Case> Cases() {
       {"MissingModel", "run -p tide -m MISSING", kError, {"MISSING", "No such file"}},
       {"FolderAsModel", "run -p tide -m FOLDER", kError, {"FOLDER"}},
       {"TruncatedModel", "run -p tide -m TRUNCATED", kError, {"TRUNCATED"}},
+      {"ForeignFamily",
+       "run -p tide -m FOREIGN",
+       kError,
+       {"FOREIGN", "mamba", "llama", "qwen2", "qwen3"}},
       {"TextAsModel", "run -p tide -m TEXT", kError, {"TEXT"}},
       {"NoDefaultModel", "run -p tide", kError, {"ebb pull"}},
       {"LongPrompt", "run --threads 1 --raw -m MODEL -f LONG", kLimit, {"context of 256 tokens"}},
+      {"ContextPastTheTrainedOne", run + "--context 300", kUsage, {"context of 300", "256"}},
       {"LongPromptForContext",
        "run --threads 1 --raw -m MODEL --context 8 -f LONG",
        kLimit,
@@ -94,6 +102,10 @@ class BadInputTest : public testing::TestWithParam<Case> {
     model_ = std::make_unique<TinyModel>();
     std::filesystem::copy_file(model_->path(), Path("TRUNCATED"));
     std::filesystem::resize_file(Path("TRUNCATED"), std::filesystem::file_size(model_->path()) / 2);
+    Result<GgufEdit> edit = GgufEdit::Open(model_->path());
+    ASSERT_TRUE(edit.ok()) << edit.status().ToString();
+    gguf_set_val_str(edit->metadata(), "general.architecture", "mamba");
+    ASSERT_TRUE(edit->Save(Path("FOREIGN")).ok());
     std::ofstream(Path("TEXT")) << "no model at all\n";
     std::ofstream(Path("LONG")) << std::string(300, '.');
     std::filesystem::create_directory(Path("FOLDER"));
