@@ -46,8 +46,7 @@ struct GroupSignals {
   int num_mass_heads = 0;
   int num_rows = 0;      // rows of the group, the step's new ones included
   int num_new_rows = 0;  // at the end of the list
-  // Layers of the group without a NaN in this step. A kSummed signal leaves the others out (000,
-  // 3.1); the finer ones hold their NaN.
+  // Layers of the group without a NaN in this step. The others have no mass (000, 3.1).
   int num_layers_counted = 0;
 };
 

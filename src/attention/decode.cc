@@ -26,7 +26,8 @@ void DecodeAttention::Reserve(int num_queries, size_t max_rows) {
   const size_t queries = num_queries;
   if (chunks <= max_chunks_ && queries <= max_queries_) return;
   // Grown by half at least: a generation asks for one more chunk every 128 tokens.
-  max_chunks_ = std::max(chunks, std::min(chunks + chunks / 2 + 4, max_chunks_ * 3 / 2));
+  max_chunks_ =
+      std::max({max_chunks_, chunks, std::min(chunks + chunks / 2 + 4, max_chunks_ * 3 / 2)});
   max_queries_ = std::max(queries, max_queries_);
   const size_t states = max_queries_ * shape_.num_q_heads * max_chunks_;
   m_.resize(states);
@@ -80,6 +81,8 @@ void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
       targets_end = std::max(targets_end, selected.empty() ? rows : selected.back() + size_t{1});
     }
   }
+  // A plan that mixes selected rows with all rows fits no other step.
+  if (planned_rows_.size() != first_units_.size()) planned_rows_.clear();
   num_mass_blocks_ = (targets_end + kChunkRows - 1) / kChunkRows;
 }
 
@@ -95,8 +98,8 @@ std::pair<size_t, size_t> DecodeAttention::UnitsOf(int thread, int num_threads) 
 
 bool DecodeAttention::FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const {
   const auto [begin, end] = UnitsOf(thread, num_threads);
-  const size_t last = first_units_[size_t(query) * shape_.num_kv_heads + kv_head] +
-                      NumChunks(query, kv_head) - 1;
+  const size_t last =
+      first_units_[size_t(query) * shape_.num_kv_heads + kv_head] + NumChunks(query, kv_head) - 1;
   return begin <= last && last < end;
 }
 

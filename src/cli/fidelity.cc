@@ -6,6 +6,7 @@
 #include <array>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -68,8 +69,9 @@ Result<std::vector<Token>> OwnText(std::string_view question, size_t num_tokens,
   return result.error;
 }
 
-Result<Windows> OwnWindows(const CliOptions& options, const std::atomic<bool>* cancel,
-                           Engine* engine) {
+// A last window that would end within its prompt is left out, as CutWindows() does.
+Result<Windows> OwnWindows(const CliOptions& options, int prompt_tokens,
+                           const std::atomic<bool>* cancel, Engine* engine) {
   const FidelityInput& o = options.fidelity;
   const size_t window_tokens = o.window_tokens;
   const size_t total = o.tokens > 0 ? static_cast<size_t>(o.tokens)
@@ -85,6 +87,7 @@ Result<Windows> OwnWindows(const CliOptions& options, const std::atomic<bool>* c
   Windows texts;
   for (size_t i = 0; i < windows; ++i) {
     const size_t num_tokens = std::min(window_tokens, total - i * window_tokens);
+    if (num_tokens <= static_cast<size_t>(prompt_tokens)) break;
     EBB_ASSIGN_OR_RETURN(texts.emplace_back(),
                          OwnText(kQuestions[i], num_tokens, options, cancel, engine));
   }
@@ -94,8 +97,12 @@ Result<Windows> OwnWindows(const CliOptions& options, const std::atomic<bool>* c
 Result<Windows> FileWindows(const CliOptions& options, int prompt_tokens, const Model& model) {
   const FidelityInput& o = options.fidelity;
   std::ifstream file(o.text_file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) return IoError(fmt::format("cannot read {}", o.text_file));
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  const std::string text = bytes.str();
+  if (!file.is_open() || file.bad() || std::filesystem::is_directory(o.text_file)) {
+    return IoError(fmt::format("cannot read {}", o.text_file));
+  }
   // Special tokens are text here: a text that talks of <|im_start|> holds no turn.
   EBB_ASSIGN_OR_RETURN(std::vector<Token> tokens,
                        model.Tokenize(text, Model::AddBos::kNo, Model::Specials::kAsText));
@@ -164,7 +171,8 @@ Status Run(const CliOptions& options) {
   }
   Windows windows;
   if (options.fidelity.text_file.empty()) {
-    EBB_ASSIGN_OR_RETURN(windows, OwnWindows(options, fidelity.cancel, setup.engine.get()));
+    EBB_ASSIGN_OR_RETURN(
+        windows, OwnWindows(options, fidelity.prompt_tokens, fidelity.cancel, setup.engine.get()));
   } else {
     EBB_ASSIGN_OR_RETURN(windows, FileWindows(options, fidelity.prompt_tokens, *setup.model));
   }

@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
@@ -25,7 +26,12 @@ int main(int argc, char** argv) {
   OccupyStandardStreams();
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
-    return static_cast<int>(ebb::cli::RunProgram(arguments));
+    const int code = static_cast<int>(ebb::cli::RunProgram(arguments));
+    // What a full disk or a closed pipe swallowed must not look like success.
+    if (code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+      return static_cast<int>(ebb::cli::Fail(ebb::IoError("cannot write to stdout")));
+    }
+    return code;
   } catch (const std::bad_alloc&) {
     return static_cast<int>(ebb::cli::Fail(ebb::IoError("the system has no memory left")));
   } catch (const std::exception& error) {

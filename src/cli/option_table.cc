@@ -80,7 +80,7 @@ std::vector<OptionRow> ModelRows() {
 std::vector<OptionRow> MachineRows() {
   return {
       ValueRow(G::kMachine, "--threads", "N", "compute threads; 0: as many as there are cores",
-               [](CliOptions& o) { return &o.engine.threads; }, {.min = 0, .max = 1024}),
+               [](CliOptions& o) { return &o.engine.threads; }, {.min = 0, .max = 512}),
       ValueRow(G::kMachine, "--seed", "S", "seed of sampling and of policies that draw lots",
                [](CliOptions& o) { return &o.seed; }),
       ValueRow(G::kMachine, "--context", "N",

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <limits>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -37,6 +38,34 @@ Status CheckOptions(const EngineOptions& options) {
   return OkStatus();
 }
 
+Status CheckContext(const Model& model, int context, PastContext past_context) {
+  const int trained = model.shape().trained_context;
+  if (context >= 1 && context <= trained) return OkStatus();
+  const std::string way_out =
+      past_context == PastContext::kRefuse
+          ? "ask for rope scaling, or for keys to be rotated anew past it"
+          : "with keys rotated anew a sequence may be of any length in a context up to that";
+  return InvalidArgument("context of " + std::to_string(context) +
+                         " tokens: " + model.description() + " was trained for " +
+                         std::to_string(trained) + "; " + way_out);
+}
+
+Status CheckNeeds(const SignalNeeds& needs, const ModelShape& shape, int context) {
+  for (const int layer : needs.hidden_layers) {
+    if (layer < 0 || layer >= shape.num_layers) {
+      return InvalidArgument("hidden state of layer " + std::to_string(layer) +
+                             " asked for; the model has layers 0 to " +
+                             std::to_string(shape.num_layers - 1));
+    }
+  }
+  if (needs.num_recent_queries < 0 || needs.num_recent_queries > context) {
+    return InvalidArgument(std::to_string(needs.num_recent_queries) +
+                           " recent queries asked for; expected 0 to the context, " +
+                           std::to_string(context));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Engine::Engine() : impl_(std::make_unique<Impl>()) {}
@@ -67,12 +96,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
 Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) {
   const ModelShape& shape = impl_->model->shape();
   const int context = options.context == 0 ? shape.trained_context : options.context;
-  if (context < 1 || context > shape.trained_context) {
-    return InvalidArgument("context of " + std::to_string(context) +
-                           " tokens: " + impl_->model->description() + " was trained for " +
-                           std::to_string(shape.trained_context) +
-                           "; ask for rope scaling, or for keys to be rotated anew past it");
-  }
+  EBB_RETURN_IF_ERROR(CheckContext(*impl_->model, context, options.past_context));
+  EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, shape, context));
   const PolicyContext policy_context = {
       .shape = shape,
       .row_bytes = 2 * impl_->format.RowStride(),
@@ -86,6 +111,7 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
                            "\" keeps every row, so rotating keys anew gains no room; choose a "
                            "policy that evicts");
   }
+  EBB_RETURN_IF_ERROR(CheckNeeds(PolicyDriver::Needs(policy), shape, context));
   auto session = std::make_unique<Session::Impl>(impl_.get(), options, std::move(policy), context);
   return std::unique_ptr<Session>(new Session(std::move(session)));
 }
@@ -112,50 +138,25 @@ Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const T
 
 // Everything that can fail comes before anything that the caller could see.
 Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs outputs) {
-  StepWork work;
   for (const Part& part : parts) {
     EBB_RETURN_IF_ERROR(part.session->CheckTokens(part.tokens));
-    EBB_RETURN_IF_ERROR(part.session->MakeRoom(part.tokens.size()));
+    EBB_RETURN_IF_ERROR(part.session->CheckRoomAfterTurning(part.tokens.size()));
   }
-  const auto undo = [&](size_t count) {
-    for (const Part& part : parts.first(count))
-      part.session->cache.TruncateTo(part.session->next());
-  };
-  for (size_t i = 0; i < parts.size(); ++i) {
-    Session::Impl& session = *parts[i].session;
-    const int num_tokens = static_cast<int>(parts[i].tokens.size());
-    if (Status status = session.cache.Append(session.next(), num_tokens); !status.ok()) {
-      undo(i);
-      return status;
-    }
-    session.signals.Begin(session.cache, kind, session.next(), num_tokens);
-    work.sequences.push_back(
-        {.cache = &session.cache,
-         .signals = &session.signals,
-         .selector = kind == StepKind::kDecode ? session.policy.selector.get() : nullptr,
-         .first = session.next(),
-         .num_tokens = num_tokens,
-         .first_token = static_cast<int>(work.tokens.size())});
-    for (int t = 0; t < num_tokens; ++t) {
-      if (outputs == Outputs::kAll || t + 1 == num_tokens) {
-        work.output_rows.push_back(static_cast<int32_t>(work.tokens.size()));
-      }
-      work.tokens.push_back(parts[i].tokens[t]);
-      work.rope_positions.push_back(session.rope.Next(session.next() + t));
-    }
-  }
-  for (const Part& part : parts) {
-    part.session->driver.BeginStep(part.session->next(), static_cast<int>(part.tokens.size()));
-  }
-
+  StepWork work;
+  Status status;
   const auto start = Clock::now();
-  const Status ran = runner->Run(work);
-  const double compute_seconds = SecondsSince(start);
-  if (!ran.ok()) {
-    for (const Part& part : parts) part.session->driver.TruncateTo(part.session->next());
-    undo(parts.size());
-    return ran;
+  try {
+    status = Append(kind, parts, outputs, &work);
+    if (status.ok()) status = runner->Run(work);
+  } catch (const std::bad_alloc&) {
+    status = ResourceExhausted("no memory for a step of " + std::to_string(work.tokens.size()) +
+                               " tokens");
   }
+  if (!status.ok()) {
+    Undo(parts, work);
+    return status;
+  }
+  const double compute_seconds = SecondsSince(start);
   for (size_t i = 0; i < parts.size(); ++i) {
     Session::Impl& session = *parts[i].session;
     const auto policy_start = Clock::now();
@@ -177,6 +178,53 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
     if (outputs == Outputs::kLast) session.ShowLogits(runner->logits(i));
   }
   return OkStatus();
+}
+
+// Rows for the new tokens, and what the step's nodes need to know of them.
+Status Engine::Impl::Append(StepKind kind, std::span<const Part> parts, Outputs outputs,
+                            StepWork* work) {
+  for (const Part& part : parts) {
+    Session::Impl& session = *part.session;
+    session.tokens.reserve(session.tokens.size() + part.tokens.size());
+    session.kinds.reserve(session.tokens.size() + part.tokens.size());
+    EBB_RETURN_IF_ERROR(session.cache.Append(session.next(), static_cast<int>(part.tokens.size())));
+  }
+  for (const Part& part : parts) {
+    EBB_RETURN_IF_ERROR(part.session->TurnKeysIfFull(part.tokens.size()));
+  }
+  for (const Part& part : parts) {
+    Session::Impl& session = *part.session;
+    const int num_tokens = static_cast<int>(part.tokens.size());
+    session.signals.Begin(session.cache, kind, session.next(), num_tokens);
+    session.driver.BeginStep(session.next(), num_tokens);
+    work->sequences.push_back(
+        {.cache = &session.cache,
+         .signals = &session.signals,
+         .selector = kind == StepKind::kDecode ? session.policy.selector.get() : nullptr,
+         .first = session.next(),
+         .num_tokens = num_tokens,
+         .first_token = static_cast<int>(work->tokens.size())});
+    for (int t = 0; t < num_tokens; ++t) {
+      if (outputs == Outputs::kAll || t + 1 == num_tokens) {
+        work->output_rows.push_back(static_cast<int32_t>(work->tokens.size()));
+      }
+      work->tokens.push_back(part.tokens[t]);
+      work->rope_positions.push_back(session.rope.Next(session.next() + t));
+    }
+  }
+  return OkStatus();
+}
+
+// Takes back what Append() did, as far as it came.
+void Engine::Impl::Undo(std::span<const Part> parts, const StepWork& work) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Session::Impl& session = *parts[i].session;
+    // Its history of queries moved up when the step began.
+    if (i < work.sequences.size()) session.signals.Forget();
+    session.driver.TruncateTo(session.next());
+    session.cache.TruncateTo(session.next());
+    session.rope.TruncateTo(session.cache, session.next());
+  }
 }
 
 const Model& Engine::model() const { return *impl_->model; }

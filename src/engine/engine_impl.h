@@ -35,6 +35,8 @@ struct Engine::Impl {
   };
   enum class Outputs { kLast, kAll };
   Status Step(StepKind kind, std::span<const Part> parts, Outputs outputs);
+  Status Append(StepKind kind, std::span<const Part> parts, Outputs outputs, StepWork* work);
+  void Undo(std::span<const Part> parts, const StepWork& work);
 };
 
 struct HashStateDeleter {
@@ -56,7 +58,7 @@ struct Session::Impl {
   std::vector<Token> tokens;
   std::vector<TokenKind> kinds;   // [tokens]
   Position first_generated = -1;  // -1: none yet
-  int64_t decode_steps = 0;
+  int64_t decode_steps = 0;       // generated tokens that are still there
   bool first_prefill_over = false;
   StepReport report;
   std::vector<float> logits;  // [vocab_size], empty before the first step and after a roll-back
@@ -65,8 +67,12 @@ struct Session::Impl {
   [[nodiscard]] Position next() const { return static_cast<Position>(tokens.size()); }
   // ResourceExhausted when the context has no place for so many tokens more.
   Status CheckRoom(size_t num_tokens) const;
-  // The same, after rotating keys anew where the session was opened to do so.
-  Status MakeRoom(size_t num_tokens);
+  // The same where keys may be rotated anew.
+  Status CheckRoomAfterTurning(size_t num_tokens) const;
+  // Rotates keys anew when that is needed. The rows of the new tokens are in the cache already.
+  Status TurnKeysIfFull(size_t num_tokens);
+  // How many of so many tokens one prefill step may take.
+  [[nodiscard]] size_t PrefillChunk(size_t num_tokens) const;
   Status CheckTokens(std::span<const Token> new_tokens) const;
   void ShowLogits(std::span<const float> of_last_token);
   [[nodiscard]] PlacementInput Facts(StepKind kind) const;

@@ -1,6 +1,7 @@
 #include "src/engine/policy_driver.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace ebb {
@@ -54,7 +55,7 @@ int64_t PolicyDriver::EndStep(const PlacementInput& facts) {
     evicted += of_group;
     most_evicted = std::max(most_evicted, of_group);
   }
-  Compact(most_evicted);
+  Compact(facts.step_kind, most_evicted);
   return static_cast<int64_t>(evicted) * cache_->streams_per_group();
 }
 
@@ -98,17 +99,21 @@ void PolicyDriver::Retain(int group, std::span<const uint32_t> kept) {
 
 // Waits until a page's worth of rows went, so that a policy that drops a row per step does not give
 // back and take a page at each of them.
-void PolicyDriver::Compact(size_t evicted_per_group) {
+void PolicyDriver::Compact(StepKind kind, size_t evicted_per_group) {
   holes_ += evicted_per_group;
   if (holes_ < kRowsPerPage) return;
-  const size_t in_tables = cache_->Compact(kCompactBytesPerStep);
-  const size_t in_arena = arena_->Compact(kCompactBytesPerStep);
+  // A page of a table that all streams share is drained as a whole or not at all.
+  const size_t streams = size_t(cache_->num_groups()) * cache_->streams_per_group();
+  const size_t per_step = std::max(kCompactBytesPerStep, cache_->format().PageBytes() * streams);
+  const size_t max_bytes =
+      kind == StepKind::kPrefill ? std::numeric_limits<size_t>::max() : per_step;
+  const size_t in_tables = cache_->Compact(max_bytes);
+  const size_t in_arena = arena_->Compact(max_bytes);
   // What did not fit into this step's bytes goes on in the next.
-  if (std::max(in_tables, in_arena) < kCompactBytesPerStep / 2) holes_ = 0;
+  if (std::max(in_tables, in_arena) < max_bytes / 2) holes_ = 0;
 }
 
 void PolicyDriver::TruncateTo(Position end) {
-  signals_->Forget();
   if (!scores_used_ && policy_->selector == nullptr) return;
   for (int group = 0; group < cache_->num_groups(); ++group) {
     const auto positions = cache_->positions(group);

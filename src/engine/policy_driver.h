@@ -34,7 +34,7 @@ class PolicyDriver {
   [[nodiscard]] size_t Place(PlacementInput facts, int group);
   void Retain(int group, std::span<const uint32_t> kept);
   void RemoveRows(int group);
-  void Compact(size_t evicted_per_group);
+  void Compact(StepKind kind, size_t evicted_per_group);
 
   Policy* const policy_;
   SequenceCache* const cache_;

@@ -27,16 +27,17 @@ void RopePositions::Turns(const SequenceCache& cache, int group,
   }
 }
 
-void RopePositions::Rotated(const SequenceCache& cache, Position next) {
+void RopePositions::Turned(const SequenceCache& cache, int group) {
   placed_.resize(cache.num_groups());
-  for (int group = 0; group < cache.num_groups(); ++group) {
-    const auto positions = cache.positions(group);
-    placed_[group].clear();
-    for (size_t i = 0; i < positions.size(); ++i) {
-      const auto place = static_cast<Position>(cache.max_rows() - positions.size() + i);
-      placed_[group].push_back({positions[i], place});
-    }
+  const auto positions = cache.positions(group);
+  placed_[group].clear();
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const auto place = static_cast<Position>(cache.max_rows() - positions.size() + i);
+    placed_[group].push_back({positions[i], place});
   }
+}
+
+void RopePositions::Continue(const SequenceCache& cache, Position next) {
   offset_ = next - static_cast<Position>(cache.max_rows());
 }
 

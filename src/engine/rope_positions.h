@@ -22,10 +22,12 @@ class RopePositions {
   // The place of a row that is in the cache, also of one that is just being removed.
   [[nodiscard]] Position Of(int group, Position position) const;
   // How far each visible row of the group has to turn, [rows], so that all groups end at one place:
-  // the row with index i of n goes to max_rows - n + i. Follow with Rotated().
+  // the row with index i of n goes to max_rows - n + i. Follow with Turned(), group by group, and
+  // at last with Continue().
   void Turns(const SequenceCache& cache, int group, std::vector<Position>* turns) const;
-  // The keys were turned; the sequence has `next` tokens.
-  void Rotated(const SequenceCache& cache, Position next);
+  void Turned(const SequenceCache& cache, int group);
+  // All groups were turned; the cache holds the rows of `next` tokens.
+  void Continue(const SequenceCache& cache, Position next);
   // The sequence was rolled back to `end`, rows are gone from the cache.
   void TruncateTo(const SequenceCache& cache, Position end);
 

@@ -27,23 +27,39 @@ Status Session::Impl::CheckRoom(size_t num_tokens) const {
                            std::to_string(num_tokens) + " more asked for");
 }
 
-Status Session::Impl::MakeRoom(size_t num_tokens) {
-  if (CheckRoom(num_tokens).ok() || options.past_context == PastContext::kRefuse) {
-    return CheckRoom(num_tokens);
-  }
-  // Turning keys that leaves no room would only round them once more.
-  if (cache.max_rows() + num_tokens > static_cast<size_t>(context)) {
-    return ResourceExhausted("the context of " + std::to_string(context) + " tokens is full: " +
-                             std::to_string(cache.max_rows()) + " rows survive, " +
-                             std::to_string(num_tokens) + " more tokens asked for");
-  }
+Status Session::Impl::CheckRoomAfterTurning(size_t num_tokens) const {
+  const Status now = CheckRoom(num_tokens);
+  if (now.ok() || options.past_context == PastContext::kRefuse) return now;
+  if (cache.max_rows() + num_tokens <= static_cast<size_t>(context)) return OkStatus();
+  return ResourceExhausted("the context of " + std::to_string(context) + " tokens is full: " +
+                           std::to_string(cache.max_rows()) + " rows survive, " +
+                           std::to_string(num_tokens) + " more tokens asked for");
+}
+
+// Turning the new rows too, which nobody has written yet, does no harm and keeps the order simple:
+// what can fail for lack of memory comes before.
+Status Session::Impl::TurnKeysIfFull(size_t num_tokens) {
+  if (CheckRoom(num_tokens).ok()) return OkStatus();
   std::vector<Position> turns;
   for (int group = 0; group < cache.num_groups(); ++group) {
     rope.Turns(cache, group, &turns);
     EBB_RETURN_IF_ERROR(engine->runner->TurnKeys(&cache, group, turns));
+    rope.Turned(cache, group);
   }
-  rope.Rotated(cache, next());
+  rope.Continue(cache, next() + static_cast<Position>(num_tokens));
+  // Queries of earlier steps stand at places that the keys have left.
+  signals.Forget();
   return OkStatus();
+}
+
+size_t Session::Impl::PrefillChunk(size_t num_tokens) const {
+  const auto chunk = std::min<size_t>(num_tokens, engine->options.prefill_chunk);
+  if (options.past_context == PastContext::kRefuse) return chunk;
+  const auto used = static_cast<size_t>(rope.Next(next()));
+  const size_t total = context;
+  const size_t room =
+      std::max(total - std::min(total, used), total - std::min(total, cache.max_rows()));
+  return room == 0 ? chunk : std::min(chunk, room);
 }
 
 Status Session::Impl::CheckTokens(std::span<const Token> new_tokens) const {
@@ -81,12 +97,11 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   if (s.options.past_context == PastContext::kRefuse) {
     EBB_RETURN_IF_ERROR(s.CheckRoom(tokens.size()));
   }
-  const size_t chunk = s.engine->options.prefill_chunk;
   const auto outputs =
       options.on_logits ? Engine::Impl::Outputs::kAll : Engine::Impl::Outputs::kLast;
   for (size_t done = 0; done < tokens.size();) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
-    const auto part = tokens.subspan(done, std::min(chunk, tokens.size() - done));
+    const auto part = tokens.subspan(done, s.PrefillChunk(tokens.size() - done));
     const Position first = s.next();
     const Engine::Impl::Part step = {&s, part};
     EBB_RETURN_IF_ERROR(s.engine->Step(StepKind::kPrefill, {&step, 1}, outputs));
@@ -120,12 +135,14 @@ Status Session::TruncateTo(Position end) {
     return InvalidArgument("cannot roll back to position " + std::to_string(end) +
                            ": the sequence has " + std::to_string(s.next()) + " tokens");
   }
+  s.signals.Forget();
   s.driver.TruncateTo(end);
   s.cache.TruncateTo(end);
   s.rope.TruncateTo(s.cache, end);
   s.tokens.resize(end);
   s.kinds.resize(end);
   if (s.first_generated >= end) s.first_generated = -1;
+  s.decode_steps = std::count(s.kinds.begin(), s.kinds.end(), TokenKind::kGenerated);
   s.logits.clear();
   return OkStatus();
 }

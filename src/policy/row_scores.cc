@@ -13,7 +13,6 @@ constexpr size_t kShrinkRatio = 4;
 
 // On bits, because a comparison of floats keeps the loops below from being vectorised.
 constexpr uint32_t kExponentBits = 0x7f800000;
-bool IsFinite(float x) { return (std::bit_cast<uint32_t>(x) & kExponentBits) != kExponentBits; }
 
 // The first i with kept[i] != i. kept[i] - i never falls, so it can be found by halving.
 size_t FirstGap(std::span<const uint32_t> kept) {
@@ -71,12 +70,6 @@ void AddMass(std::span<const float> mass, float weight, std::span<float> scores)
     const uint32_t mask = (bits & kExponentBits) == kExponentBits ? 0u : ~0u;
     to[i] += weight * std::bit_cast<float>(bits & mask);
   }
-}
-
-bool AllFinite(std::span<const float> numbers) {
-  uint32_t num_bad = 0;
-  for (const float x : numbers) num_bad += IsFinite(x) ? 0 : 1;
-  return num_bad == 0;
 }
 
 }  // namespace ebb

@@ -27,8 +27,6 @@ class RowScores {
 // scores[i] += weight * mass[i]; mass that is not finite counts as 0, so that scores stay finite.
 // REQUIRES: as many of one as of the other.
 void AddMass(std::span<const float> mass, float weight, std::span<float> scores);
-// Whether no number is infinite or NaN.
-[[nodiscard]] bool AllFinite(std::span<const float> numbers);
 
 }  // namespace ebb
 

@@ -100,17 +100,5 @@ TEST(AddMass, CountsWhatIsNotFiniteAsZero) {
   EXPECT_THAT(scores, ElementsAre(1, 2, 3, 4, 7));
 }
 
-TEST(AllFinite, FindsOneBadNumberAnywhere) {
-  EXPECT_TRUE(AllFinite({}));
-  for (size_t bad = 0; bad < 9; ++bad) {
-    std::vector<float> numbers(9, std::numeric_limits<float>::max());
-    EXPECT_TRUE(AllFinite(numbers));
-    for (const float x : {kNan, -kNan, kInfinity, -kInfinity}) {
-      numbers[bad] = x;
-      EXPECT_FALSE(AllFinite(numbers));
-    }
-  }
-}
-
 }  // namespace
 }  // namespace ebb

@@ -16,9 +16,6 @@ struct ScorerContext {
   uint64_t seed = 0;
 
   [[nodiscard]] int NumGroups() const { return shape.NumGroups(granularity); }
-  [[nodiscard]] int LayersPerGroup() const {
-    return granularity == Granularity::kToken ? shape.num_layers : 1;
-  }
   // Query heads of one layer that belong to one group.
   [[nodiscard]] int QueryHeadsPerGroup() const {
     return granularity == Granularity::kHead ? shape.QueryHeadsPerKvHead() : shape.num_q_heads;

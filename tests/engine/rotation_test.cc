@@ -61,6 +61,42 @@ TEST(Rotation, RollingBackAcrossATurnKeepsPlacesInOrder) {
   }
 }
 
+TEST(Rotation, APromptLongerThanTheContextIsReadInPieces) {
+  auto engine = MakeEngine({.threads = 1});
+  SessionOptions options;
+  options.policy = {.name = "streaming", .budget = {Budget::Unit::kRows, 40}};
+  options.context = 64;
+  options.past_context = PastContext::kReRotate;
+  auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(SomeTokens(200)));
+  EXPECT_EQ(session->next_position(), 200);
+  ExpectOk(session->Decode(5));
+}
+
+TEST(Rotation, ABatchThatFailsTurnsNoKeys) {
+  auto engine = MakeEngine({.threads = 1, .kv_type = RowType::kF32});
+  SessionOptions options;
+  options.policy = {.name = "streaming", .budget = {Budget::Unit::kRows, 40}, .sinks = 0};
+  options.context = 64;
+  options.past_context = PastContext::kReRotate;
+  auto turning = Open(*engine, options);
+  auto straight = Open(*engine, options);
+  SessionOptions short_options;
+  short_options.context = 10;
+  auto full = Open(*engine, short_options);
+  ExpectOk(full->Prefill(SomeTokens(10)));
+  for (Session* session : {turning.get(), straight.get()}) {
+    ExpectOk(session->Prefill(SomeTokens(30)));
+    for (int i = 0; i < 34; ++i) ExpectOk(session->Decode(5 + i));
+  }
+  Session* const both[] = {turning.get(), full.get()};
+  const Token tokens[] = {5, 5};
+  EXPECT_EQ(engine->DecodeBatch(both, tokens).code(), StatusCode::kResourceExhausted);
+  ExpectOk(turning->Decode(9));
+  ExpectOk(straight->Decode(9));
+  EXPECT_EQ(Logits(*turning), Logits(*straight));
+}
+
 TEST(Rotation, APolicyThatKeepsEverythingIsRefused) {
   auto engine = MakeEngine();
   SessionOptions options;

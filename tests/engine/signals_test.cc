@@ -207,6 +207,17 @@ TEST(Signals, RecentQueriesMoveUpByOneEachStep) {
   EXPECT_TRUE(std::equal(newest.begin(), newest.end(), after.begin() + query));
 }
 
+TEST(Signals, ThatCannotBeAreRefused) {
+  auto engine = MakeEngine();
+  SessionOptions options;
+  options.extra_signals.hidden_layers = {kLayers};
+  EXPECT_FALSE(engine->OpenSession(options).ok());
+  options.extra_signals.hidden_layers = {-1};
+  EXPECT_FALSE(engine->OpenSession(options).ok());
+  options.extra_signals = {.num_recent_queries = -1};
+  EXPECT_FALSE(engine->OpenSession(options).ok());
+}
+
 TEST(Selection, OfEveryRowChangesNoBit) {
   auto engine = MakeEngine({.threads = 2});
   std::vector<uint32_t> all(kPrompt + 1);
@@ -221,6 +232,31 @@ TEST(Selection, OfEveryRowChangesNoBit) {
   // The mass of selected rows is summed over heads before it is scattered.
   for (size_t row = 0; row < all.size(); ++row) {
     EXPECT_NEAR(selected.recorder->masses[0][row], plain.recorder->masses[0][row], 1e-5);
+  }
+}
+
+// The plan of a batch that mixes both must not serve a later step of one alone.
+TEST(Selection, InABatchLeavesLaterStepsAlone) {
+  auto engine = MakeEngine({.threads = 2});
+  std::vector<uint32_t> chosen(kPrompt / 2);
+  std::iota(chosen.begin(), chosen.end(), 0);
+  Watched selected = Watch(*engine, Granularity::kToken, {}, chosen);
+  SessionOptions options;
+  options.policy = {.name = "streaming", .budget = {Budget::Unit::kRows, 100}};
+  auto batched = Open(*engine, options);
+  auto alone = Open(*engine, options);
+  for (Session* session : {selected.session.get(), batched.get(), alone.get()}) {
+    ExpectOk(session->Prefill(SomeTokens(kPrompt)));
+    ExpectOk(session->Decode(5));
+  }
+  for (int i = 0; i < 3; ++i) {
+    Session* const both[] = {selected.session.get(), batched.get()};
+    const Token tokens[] = {6, 7};
+    ExpectOk(engine->DecodeBatch(both, tokens));
+    ExpectOk(batched->Decode(8));
+    ExpectOk(alone->Decode(7));
+    ExpectOk(alone->Decode(8));
+    EXPECT_LT(LargestDifference(Logits(*alone), Logits(*batched)), 2e-2) << i;
   }
 }
 
