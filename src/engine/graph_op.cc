@@ -1,5 +1,7 @@
-// Invariants: (1) rows are stored before the fold reads them: fold takes store's result as a
-// source; (2) only thread 0 plans, inside store; the barrier after store publishes the plan.
+// Invariants: (1) rows are stored before they are read: by the thread that folds them (kDecode), or
+// in a node before; (2) only thread 0 plans, and a barrier lies between that and the plan's use;
+// (3) mass of layer i is added up while layer i + 1 folds, so the two use scratch of their own, and
+// layer i + 2 is planned into that of layer i only after the barrier behind.
 #include "src/engine/graph_op.h"
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // Attention as nodes of ggml's graph; ggml's barrier between nodes is the only synchronisation, and
 // every node costs one. Per layer:
 // - kDecode, one token per sequence: `fold` adds up the mass of the layer before, stores the new
-// row
-//   where its last chunk is folded, and folds; `merge` joins the chunks and plans the next layer.
+//   row by the thread that folds it, and folds; `merge` joins chunks and plans the next layer.
 // - kFold, a few tokens per sequence or selected rows: `store` writes the rows and plans, then
 //   `fold`, `merge` and, where wanted, `mass`.
 // - kPrefill, many tokens of one sequence: `store`, `prefill` and, where wanted, `mass`.
