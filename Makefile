@@ -31,7 +31,7 @@ model: build
 	$(EBB) pull
 
 demo: model
-	$(EBB) run -n 128 --json -p "$(QUESTION)"
+	$(EBB) run -n 128 -p "$(QUESTION)"
 
 test: all model
 	cd build/release && $(CTEST) -LE verify
