@@ -69,7 +69,8 @@ class SpawnActions {
   posix_spawnattr_t attributes_;
 };
 
-std::string ReadToEnd(int file) {
+// A signal that came to this process alone is passed on, so that nobody waits for the child.
+std::string ReadToEnd(int file, pid_t child) {
   std::string text;
   char buffer[4096];
   while (true) {
@@ -78,6 +79,8 @@ std::string ReadToEnd(int file) {
       text.append(buffer, static_cast<size_t>(count));
     } else if (count == 0 || errno != EINTR) {
       return text;
+    } else {
+      kill(child, SIGINT);
     }
   }
 }
@@ -107,7 +110,7 @@ Result<ProcessResult> RunProcess(const std::vector<std::string>& arguments, Proc
   close(ends[1]);
   ProcessResult result;
   if (error == 0) {
-    result.output = ReadToEnd(ends[0]);
+    result.output = ReadToEnd(ends[0], child);
     WaitFor(child, &result);
     result.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -2,6 +2,7 @@
 // docs/performance.md and scripts/performance rely on. Figures are not judged here.
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -294,6 +295,20 @@ TEST_F(BenchTest, CompareNamesWhatAPeerThatFailedWasTold) {
   EXPECT_THAT(Everything(compare).text, HasSubstr("expected a line of JSON with \"samples_ts\""));
   WriteTool("llama-bench", "");
   EXPECT_THAT(Everything(compare).text, HasSubstr("found: nothing"));
+}
+
+TEST_F(BenchTest, CompareEndsThePeerWhenItIsInterruptedItself) {
+  WriteTool("llama-bench", "exec sleep 60\n");
+  std::vector<std::string> program = {"sh", "-c",
+                                      "\"$0\" \"$@\" 2>&1 & sleep 1; kill -TERM $!; wait $!"};
+  for (const std::string& argument : Arguments(
+           WithModel("bench compare --what decode --depths 1 --tokens 1 --reps 1") + Peer())) {
+    program.push_back(argument);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome outcome = Run(program);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.text;
 }
 
 TEST_F(BenchTest, CompareWithoutAPeerNamesMakePeer) {
