@@ -56,9 +56,9 @@ Status CheckHash(const std::string& path, std::string_view sha256) {
                        RunProcess({"sha256sum", "--", path}, ProcessOutput::kKeep));
   if (result.exit_code != 0) return IoError(fmt::format("cannot read {}", path));
   // "\" before the hash of a file whose name it had to escape.
-  const std::string_view found =
-      std::string_view(result.output)
-          .substr(result.output.starts_with('\\') ? 1 : 0, sha256.size());
+  std::string_view found = result.output;
+  if (found.starts_with('\\')) found.remove_prefix(1);
+  found = found.substr(0, sha256.size());
   if (found == sha256) return OkStatus();
   return Corrupt(fmt::format("{}: expected SHA-256 {}, found {}", path, sha256, found));
 }

@@ -57,10 +57,8 @@ class SpawnActions {
   SpawnActions& operator=(const SpawnActions&) = delete;
 
   int Spawn(const std::vector<std::string>& arguments, pid_t* child) const {
-    std::vector<char*> raw;
-    for (const std::string& argument : arguments)
-      raw.push_back(const_cast<char*>(argument.c_str()));
-    raw.push_back(nullptr);
+    std::vector<char*> raw(arguments.size() + 1, nullptr);
+    for (size_t i = 0; i < arguments.size(); ++i) raw[i] = const_cast<char*>(arguments[i].c_str());
     return posix_spawnp(child, raw[0], &actions_, &attributes_, raw.data(), environ);
   }
 

@@ -76,7 +76,8 @@ void TextStream::Advance(Hold hold) {
 bool TextStream::DecideStart(Hold hold) {
   const std::string_view tag = options_.thinking_start;
   const size_t space = std::min(pending_.find_first_not_of(" \t\r\n"), pending_.size());
-  const std::string_view rest = std::string_view(pending_).substr(space);
+  const std::string_view pending = pending_;
+  const std::string_view rest = pending.substr(space);
   if (rest.starts_with(tag)) {
     part_ = Part::kThought;
     Emit(space + tag.size(), TextPart::kThought);
@@ -101,7 +102,8 @@ size_t TextStream::HeldBytes(Hold hold) const {
 
 void TextStream::Emit(size_t size, TextPart part) {
   if (size == 0 || state_ == State::kRefused) return;
-  const std::string_view piece = std::string_view(pending_).substr(0, size);
+  const std::string_view pending = pending_;
+  const std::string_view piece = pending.substr(0, size);
   text_ += piece;
   if (options_.sink && !options_.sink(piece, part)) state_ = State::kRefused;
   pending_.erase(0, size);
