@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <numeric>
 #include <utility>
 
@@ -17,6 +18,26 @@ namespace {
 // Joining matrices that lie apart in the file costs a copy at load; what it saves, two barriers a
 // step, is a few microseconds, which matters only next to matrices that are read as fast.
 constexpr size_t kMaxBytesCopiedToJoin = size_t{1} << 20;
+
+// Every decode step reads all weights. From the pages of a mapped file (4 KiB) that misses the
+// TLB, from huge pages it does not: SmolLM2 Q4_1 decodes in 5.4 ms instead of 6.1 (one thread,
+// 98 MB, virtual machine) for 8 ms more at load, beside the tokenizer's 50. Below, the TLB reaches
+// everything anyway; above, a second copy in memory and the wait for it weigh more.
+constexpr size_t kMinBytesForHugePages = size_t{16} << 20;
+constexpr size_t kMaxBytesForHugePages = size_t{1} << 30;
+
+// Whether the system gives huge pages to those who ask.
+bool HasHugePages() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string modes;
+  return std::getline(file, modes) && modes.find("[never]") == std::string::npos;
+}
+
+bool RunsFasterFromHugePages(const GgufFile& file) {
+  size_t bytes = 0;
+  for (const GgufTensor& tensor : file.tensors()) bytes += tensor.data.size();
+  return bytes >= kMinBytesForHugePages && bytes <= kMaxBytesForHugePages && HasHugePages();
+}
 
 bool CanMultiply(ggml_type type) {
   if (type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16) return true;
@@ -55,6 +76,7 @@ WeightLoader::WeightLoader(const GgufFile& file, WeightMode mode, size_t max_ten
   context_.reset(ggml_init(
       {.mem_size = max_tensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
   repack_types_ = ExtraBufferTypes();
+  use_huge_pages_ = RunsFasterFromHugePages(file);
 }
 
 Result<const GgufTensor*> WeightLoader::Find(std::string_view name, int64_t columns,
@@ -104,6 +126,8 @@ std::optional<WeightLoader::Weight> WeightLoader::Plan(std::vector<Part> parts, 
     weight.place = Place::kOwned;
   } else if (weight.repack_type != nullptr) {
     weight.place = Place::kRepacked;
+  } else if (use_huge_pages_ && use == Use::kMatmul) {
+    weight.place = Place::kOwned;
   } else if (contiguous) {
     weight.place = Place::kMapped;
   } else if (bytes <= kMaxBytesCopiedToJoin) {
@@ -135,12 +159,14 @@ Result<ggml_tensor*> WeightLoader::Matrix(std::string_view name, int64_t columns
       *Plan({{.source = source, .bytes = source->data.size()}}, source->type, columns, rows, use);
   // Tied embeddings: the same bytes serve both uses unless the product wants its own layout.
   for (Weight& other : weights_) {
-    if (other.parts.front().source == source && other.place == weight.place) {
-      if (use == Use::kMatmul) other.use = use;
-      return other.tensor;
+    if (other.parts.front().source != source || weight.place == Place::kRepacked) continue;
+    if (use == Use::kMatmul) {
+      other.use = use;
+      other.place = weight.place;
     }
+    return other.tensor;
   }
-  const bool widen = weight.place == Place::kOwned;
+  const bool widen = mode_ == WeightMode::kDequantize;
   return Declare(std::move(weight), widen ? GGML_TYPE_F32 : source->type, columns, rows);
 }
 

@@ -1,6 +1,7 @@
 // Weights in memory. A matrix stays where the file is mapped unless ggml has a faster layout for
-// it on this processor (then it is repacked), it is to be widened, or rows of several tensors are
-// joined; what was copied leaves the mapping.
+// it on this processor (then it is repacked), it is to be widened, rows of several tensors are
+// joined, or the model is of a size that runs faster from huge pages; what was copied leaves the
+// mapping.
 #ifndef EBB_MODEL_WEIGHTS_H_
 #define EBB_MODEL_WEIGHTS_H_
 
@@ -97,6 +98,7 @@ class WeightLoader {
   WeightMode mode_;
   std::unique_ptr<ggml_context, WeightBuffers::Free> context_;
   std::vector<ggml_backend_buffer_type_t> repack_types_;
+  bool use_huge_pages_ = false;  // for all matrices that are multiplied
   std::vector<Weight> weights_;
   std::unordered_set<std::string_view> declared_;
   uint64_t weight_bytes_ = 0;

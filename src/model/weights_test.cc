@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -172,6 +173,26 @@ TEST_F(WeightsTest, WidenedMatricesHoldTheDequantizedValues) {
     EXPECT_EQ(std::memcmp(tensor->data, expected.data(), ggml_nbytes(tensor)), 0) << name;
   }
   EXPECT_EQ(model.output, model.token_embedding);
+}
+
+TEST_F(WeightsTest, MatricesOfAModelThatOutgrowsTheTlbAreCopiedToHugePages) {
+  std::ifstream modes("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string mode;
+  std::getline(modes, mode);
+  if (mode.empty() || mode.find("[never]") != std::string::npos) {
+    GTEST_SKIP() << "this system gives no huge pages";
+  }
+  options_.embed_dim = 512;
+  options_.feed_forward_dim = 2048;
+  const LoadedModel& model = Load();
+  ASSERT_GT(model_->weight_bytes(), 16u << 20);
+  EXPECT_FALSE(IsMapped(model.layers[1].ffn_down));
+  EXPECT_EQ(Bytes(model.layers[1].ffn_down), FileBytes({"blk.1.ffn_down.weight"}));
+  EXPECT_NE(model.layers[1].wqkv, nullptr);
+  EXPECT_TRUE(IsMapped(model.layers[1].attn_norm));
+  EXPECT_EQ(model.output, model.token_embedding);
+  EXPECT_FALSE(IsMapped(model.output));
+  EXPECT_EQ(Bytes(model.output), FileBytes({"token_embd.weight"}));
 }
 
 TEST_F(WeightsTest, ProductsTakeTheLayoutThatGgmlPrefers) {
