@@ -224,6 +224,20 @@ TEST_P(DecodeTest, StateOfAnEarlierStepLeavesNoTrace) {
   ExpectSameBits(second, alone, "fewer rows after many");
 }
 
+// Far above: exp() of the difference to any other maximum than its own overflows.
+TEST_P(DecodeTest, ARowFarAboveTheOthersTakesEverything) {
+  const AttentionShape shape = ShapeOf(RowType::kF32, 64, 1, 1);
+  for (const size_t row : {0, 15, 16, 77, 99, 128, 140}) {
+    TestRows rows({.format = shape.format, .num_rows = {141}, .layout = Layout::kDense});
+    Step step(shape, rows.views(), 1);
+    float* key = reinterpret_cast<float*>(rows.Key(0, row));
+    for (int i = 0; i < 64; ++i) key[i] = 100 * step.Query().q[i];
+    Attend(kernel_, &step);
+    const float* value = reinterpret_cast<const float*>(rows.Value(0, row));
+    for (int i = 0; i < 64; ++i) ASSERT_NEAR(step.Out()[i], value[i], 1e-5f) << row;
+  }
+}
+
 TEST_P(DecodeTest, HeadsThatShareATargetSumTheirMassInIt) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 18);
   const TestRows rows({.format = shape.format, .num_rows = {200, 200}});
