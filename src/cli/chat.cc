@@ -61,9 +61,9 @@ std::string AsMessage(const GenerateResult& result, const ChatPrompt& prompt) {
 
 ExitCode Conversation::Run() {
   while (true) {
-    const std::atomic<bool>* interrupted = InstallInterruptHandler();
+    EndOnInterrupt();
     const std::optional<std::string> line = reader_.Next("> ");
-    if (interrupted->load()) return Fail(Cancelled("interrupted"));
+    (void)InstallInterruptHandler();
     if (!line) return last_code_;
     if (const std::optional<ExitCode> end = Take(*line)) return *end;
   }

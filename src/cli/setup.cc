@@ -7,20 +7,30 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "src/cli/default_model.h"
+#include "src/cli/exit_code.h"
 
 namespace ebb::cli {
 namespace {
 
+constexpr int kInterruptedExit = static_cast<int>(ExitCode::kInterrupted);
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler writes it
 
 extern "C" void OnInterrupt(int) { interrupted.store(true, std::memory_order_relaxed); }
 
-void Arm(int signal) {
+// Calls nothing but what a signal handler may.
+extern "C" void OnInterruptAtPrompt(int) {
+  constexpr char kMessage[] = "ebb: interrupted\n";
+  if (write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1) < 0) _exit(kInterruptedExit);
+  _exit(kInterruptedExit);
+}
+
+void Arm(int signal, void (*handler)(int)) {
   struct sigaction action = {};
-  action.sa_handler = OnInterrupt;
+  action.sa_handler = handler;
   // Once: the second Ctrl-C finds the default action. No SA_RESTART: waiting for input ends.
   action.sa_flags = SA_RESETHAND;
   sigaction(signal, &action, nullptr);
@@ -50,10 +60,15 @@ Result<Setup> OpenSetup(const CliOptions& options) {
 
 const std::atomic<bool>* InstallInterruptHandler() {
   interrupted.store(false);
-  Arm(SIGINT);
-  Arm(SIGTERM);
+  Arm(SIGINT, OnInterrupt);
+  Arm(SIGTERM, OnInterrupt);
   std::signal(SIGPIPE, SIG_IGN);
   return &interrupted;
+}
+
+void EndOnInterrupt() {
+  Arm(SIGINT, OnInterruptAtPrompt);
+  Arm(SIGTERM, OnInterruptAtPrompt);
 }
 
 uint64_t PeakResidentBytes() {

@@ -27,6 +27,9 @@ struct Setup {
 // Becomes true at the first Ctrl-C (SIGINT) or SIGTERM; the second ends the process. Called again,
 // it starts anew. Also ignores SIGPIPE, so that a closed stdout is an error like any other.
 [[nodiscard]] const std::atomic<bool>* InstallInterruptHandler();
+// Until the next InstallInterruptHandler(), Ctrl-C ends the program at once with its message and exit
+// code: for waiting at a prompt, where a flag set just before the read would not be seen.
+void EndOnInterrupt();
 
 // The largest resident size of this process so far.
 [[nodiscard]] uint64_t PeakResidentBytes();
