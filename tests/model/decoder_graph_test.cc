@@ -19,7 +19,7 @@ namespace {
 
 class DecoderGraphTest : public testing::Test {
  protected:
-  void Load(RandomGgufOptions options) {
+  void Load(const RandomGgufOptions& options) {
     options_ = options;
     const std::string path = folder_.File("model.gguf");
     ASSERT_TRUE(WriteRandomGguf(options_, path).ok());
@@ -95,7 +95,7 @@ TEST_F(DecoderGraphTest, KeysBeforeRopeDifferFromKeysByARotationAlone) {
     options.family = family;
     Load(options);
     const GraphRun run = RunGraph(*model_, tokens_);
-    const size_t row = options_.num_kv_heads * options_.head_dim;
+    const size_t row = size_t{1} * options_.num_kv_heads * options_.head_dim;
     const std::vector<float>& keys = run.keys[1];
     const std::vector<float>& before = run.keys_before_rope[1];
     ASSERT_EQ(keys.size(), tokens_.size() * row);
