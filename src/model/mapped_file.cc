@@ -63,6 +63,10 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+void MappedFile::Prefetch() const {
+  madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_WILLNEED);
+}
+
 void MappedFile::Populate(std::span<const std::byte> range) const {
   const std::span<std::byte> pages = InnerPages(range);
   if (pages.empty()) return;

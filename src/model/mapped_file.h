@@ -22,6 +22,8 @@ class MappedFile {
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
+  // Lets the system read the whole file ahead, without waiting for it.
+  void Prefetch() const;
   // Brings the pages of a range into this mapping, so that a later touch does not fault. Best
   // effort. REQUIRES: the range lies in bytes().
   void Populate(std::span<const std::byte> range) const;

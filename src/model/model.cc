@@ -80,6 +80,7 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, LoadedModel*
   WeightLoader loader(file, options.weights, MaxDeclarations(model->hparams));
   EBB_RETURN_IF_ERROR(DeclareWeights(file, loader, model));
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
+  file.mapping().Prefetch();
   // The tokenizer keeps one core busy about as long as reading the weights keeps another.
   std::future<Result<VocabModel>> vocabulary =
       std::async([&file]() { return LoadVocabulary(file); });
