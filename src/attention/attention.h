@@ -23,7 +23,7 @@
 namespace ebb {
 
 // Visible rows in a chunk of decode, and in a chunk of prefill.
-inline constexpr int kChunkRows = 128;
+inline constexpr int kChunkRows = 64;
 inline constexpr int kPrefillChunkRows = 64;
 // Head sizes are multiples of this.
 inline constexpr int kHeadDimStep = 16;

@@ -1,8 +1,9 @@
 // Decode attention: folding a chunk of rows for all query heads of a kv head, merging chunks, mass.
 // Included once per instruction set by cpu.cc.
 //
-// A chunk of 128 rows of 64 f16 elements is 16 KiB of keys and as much of values: the logits of a
-// chunk stay in L1 between the key pass and the value pass.
+// A chunk of 64 rows of 64 f16 elements is 16 KiB of keys and values: it and the next one, which is
+// fetched meanwhile, stay in L1. Chunks twice as long push each other out (42 GB/s against 48 where
+// memory gives 50).
 #if defined(EBB_ATTENTION_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_FOLD_INL_H_
 #undef EBB_ATTENTION_FOLD_INL_H_
@@ -45,7 +46,7 @@ HWY_INLINE VecF AddAcross(VecF a, VecF b) {
   }
 }
 
-// Whether a pass fetches ahead what the next pass reads: one of the passes over a row must.
+// Whether a pass fetches ahead its part of the next chunk: one of the passes over a row must.
 enum class Fetch { kNothing, kAhead };
 
 template <size_t kBytes>
@@ -63,11 +64,13 @@ struct HeadVecs {
 // A recursion, so that at most one partial vector per level is alive.
 template <class Row, int kVecs, int kHeads, Fetch kFetch, int kLevels>
 struct DotRows {
-  static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys, size_t value_offset,
-                                         const float* q, int q_stride) {
+  static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys,
+                                         const std::byte* const* next_keys, const float* q,
+                                         int q_stride) {
     using Half = DotRows<Row, kVecs, kHeads, kFetch, kLevels - 1>;
-    const auto lo = Half::Run(keys, value_offset, q, q_stride);
-    const auto hi = Half::Run(keys + (1 << (kLevels - 1)), value_offset, q, q_stride);
+    constexpr int kHalf = 1 << (kLevels - 1);
+    const auto lo = Half::Run(keys, next_keys, q, q_stride);
+    const auto hi = Half::Run(keys + kHalf, next_keys + kHalf, q, q_stride);
     HeadVecs<kHeads> sum;
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) sum.v[g] = AddAcross<kLevels - 1>(lo.v[g], hi.v[g]);
@@ -77,11 +80,12 @@ struct DotRows {
 
 template <class Row, int kVecs, int kHeads, Fetch kFetch>
 struct DotRows<Row, kVecs, kHeads, kFetch, 0> {
-  static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys, size_t value_offset,
+  static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys,
+                                         [[maybe_unused]] const std::byte* const* next_keys,
                                          const float* q, int q_stride) {
     // Row by row, not in bursts: a burst fills the queue of outstanding reads and stalls (10.7 ns a
     // row of 64 elements for 3 heads against 8.5).
-    if (kFetch == Fetch::kAhead) FetchRow<kVecs * kLanes * Row::kBytes>(keys[0] + value_offset);
+    if (kFetch == Fetch::kAhead) FetchRow<kVecs * kLanes * Row::kBytes>(next_keys[0]);
     const F32 d;
     HeadVecs<kHeads> sum;
     const VecF first = Row::Load(keys[0], 0);
@@ -101,15 +105,14 @@ struct DotRows<Row, kVecs, kHeads, kFetch, 0> {
 
 inline constexpr int kLaneLevels = kLanes == 16 ? 4 : kLanes == 8 ? 3 : 2;
 
-// logits[g][r] for kHeads heads; fetches the rows' values.
+// logits[g][r] for kHeads heads; fetches the next chunk's keys.
 template <class Row, int kVecs, int kHeads, Fetch kFetch>
 HWY_NOINLINE void KeyPass(const FoldInput& in, const float* q, float* logits, size_t stride) {
   const F32 d;
   const VecF scale = hn::Set(d, in.scale);
-  const size_t value_offset = in.format.ValueOffset();
   for (int r = 0; r < in.num_rows; r += kLanes) {
     const auto dots = DotRows<Row, kVecs, kHeads, kFetch, kLaneLevels>::Run(
-        in.keys + r, value_offset, q, in.format.head_dim);
+        in.keys + r, in.next_keys + r, q, in.format.head_dim);
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) {
       hn::StoreU(hn::Mul(dots.v[g], scale), d, logits + g * stride + r);
@@ -137,7 +140,7 @@ HWY_INLINE void SoftmaxChunk(float* logits, int num_rows, float* m, float* l) {
 }
 
 // o[g] = sum over rows of p[g][r] * value[r], for kVecs vectors of channels from `channel`; fetches
-// the same channels of the next chunk's keys.
+// the same channels of the next chunk's values.
 template <class Row, int kVecs, int kHeads, Fetch kFetch>
 HWY_NOINLINE void ValuePass(const FoldInput& in, int channel, const float* p, size_t p_stride,
                             float* o) {
@@ -148,12 +151,11 @@ HWY_NOINLINE void ValuePass(const FoldInput& in, int channel, const float* p, si
     EBB_UNROLL
     for (int c = 0; c < kVecs; ++c) sum[g][c] = hn::Zero(d);
   }
-  const size_t key_offset = channel * Row::kBytes;
-  const size_t value_offset = in.format.ValueOffset() + key_offset;
+  const size_t value_offset = in.format.ValueOffset() + channel * Row::kBytes;
   for (int r = 0; r < in.num_rows; ++r) {
     const std::byte* value = in.keys[r] + value_offset;
     if (kFetch == Fetch::kAhead) {
-      FetchRow<kVecs * kLanes * Row::kBytes>(in.next_keys[r] + key_offset);
+      FetchRow<kVecs * kLanes * Row::kBytes>(in.next_keys[r] + value_offset);
     }
     VecF v[kVecs];
     EBB_UNROLL
@@ -219,8 +221,8 @@ void AnyKeyPasses(const FoldInput& in, const FoldOutput& out) {
   for (int g = 0; g < in.num_heads; ++g) {
     for (int r = 0; r < in.num_rows; ++r) {
       if (g == 0) {
-        const std::byte* value = in.keys[r] + in.format.ValueOffset();
-        for (size_t b = 0; b < in.format.RowStride(); b += 64) hwy::Prefetch(value + b);
+        const std::byte* key = in.next_keys[r];
+        for (size_t b = 0; b < in.format.RowStride(); b += 64) hwy::Prefetch(key + b);
       }
       VecF sum = hn::Zero(d);
       for (int c = 0; c < in.format.head_dim; c += kLanes) {

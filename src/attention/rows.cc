@@ -1,18 +1,45 @@
 #include "src/attention/rows.h"
 
+#include <algorithm>
+
 #include "src/attention/attention.h"
 
 namespace ebb {
+namespace {
+
+// Rows located together where their slots follow one another in a page, as those of a cache that
+// lost no row do.
+constexpr uint32_t kRunRows = 16;
+static_assert(kRowsPerPage % kRunRows == 0);
+
+bool IsRun(const uint32_t* slots) {
+  uint32_t differs = 0;
+  for (uint32_t r = 0; r < kRunRows; ++r) differs |= slots[r] ^ (slots[0] + r);
+  return differs == 0 && slots[0] % kRowsPerPage <= kRowsPerPage - kRunRows;
+}
+
+}  // namespace
 
 void LocateKeys(const RowsView& rows, const PageFormat& format, uint32_t begin, uint32_t end,
                 std::span<const std::byte*, kChunkRows> keys) {
   const size_t stride = format.RowStride();
+  const uint32_t* slots = rows.slots.data() + begin;
   const uint32_t num_rows = end - begin;
-  for (uint32_t r = 0; r < num_rows; ++r) {
-    const uint32_t slot = rows.slots[begin + r];
-    keys[r] = rows.pages[slot / kRowsPerPage] + slot % kRowsPerPage * stride;
+  const auto key_of = [&](uint32_t slot) {
+    return rows.pages[slot / kRowsPerPage] + slot % kRowsPerPage * stride;
+  };
+  uint32_t r = 0;
+  while (r < num_rows) {
+    if (r + kRunRows <= num_rows && IsRun(slots + r)) {
+      const std::byte* first = key_of(slots[r]);
+      for (uint32_t i = 0; i < kRunRows; ++i) keys[r + i] = first + i * stride;
+      r += kRunRows;
+    } else {
+      const uint32_t block_end = std::min(r + kRunRows, num_rows);
+      for (; r < block_end; ++r) keys[r] = key_of(slots[r]);
+    }
   }
-  for (uint32_t r = num_rows; r < kChunkRows; ++r) keys[r] = keys[num_rows - 1];
+  std::fill(keys.begin() + num_rows, keys.end(), keys[num_rows - 1]);
 }
 
 }  // namespace ebb
