@@ -56,7 +56,7 @@ struct FoldInput {
 };
 struct FoldOutput {
   float* m = nullptr;  // head g at m[g * head_stride]
-  float* l = nullptr;  // the same
+  float* l = nullptr;  // the same; NaN where a logit or an output of the head is not finite
   size_t head_stride = 0;
   float* o = nullptr;  // [num_heads, head_dim], not yet divided by l
   float* p = nullptr;  // exp(logit - m): row r of head g at p[g * p_stride + r]
@@ -112,10 +112,10 @@ struct AttentionKernel {
   void (*store_row)(RowType type, const float* from, std::byte* to, int head_dim);
   void (*load_row)(RowType type, const std::byte* from, float* to, int head_dim);
   void (*fold)(const FoldInput& in, const FoldOutput& out);
-  // weights[c] = exp(m[c] - M) / L; NaN where a state is not finite.
-  void (*chunk_weights)(const MergeInput& in, float* weights);
-  // out[head_dim] = sum over c of weights[c] * o[c]; returns false when that is not finite.
-  bool (*merge)(const MergeInput& in, const float* weights, float* out);
+  // weights[c] = exp(m[c] - M) / L; returns false when a state is not finite.
+  bool (*chunk_weights)(const MergeInput& in, float* weights);
+  // out[head_dim] = sum over c of weights[c] * o[c].
+  void (*merge)(const MergeInput& in, const float* weights, float* out);
   // mass[r] += sum over g of weights[g] * p[g * p_stride + r], r < num_rows.
   void (*add_mass)(const float* p, size_t p_stride, const float* weights, int num_heads,
                    int num_rows, float* mass);

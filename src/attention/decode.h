@@ -1,9 +1,9 @@
 // One decode step's attention in one layer, for several queries, split over threads.
 //
-// Plan() sets up the work; Fold(), Merge() and, where mass is wanted, Mass() run it, each called by
-// every thread with a barrier between them. None of them allocates once Reserve() made room. Units
-// of work are (query, kv head, chunk of rows), so the result does not depend on the number of
-// threads.
+// Plan() sets up the work; Fold() and Merge() run it, each called by every thread with a barrier
+// between them. Neither allocates once Reserve() made room. Units of work are (query, kv head, chunk
+// of rows), so the result does not depend on the number of threads. They are ordered so that a thread
+// mostly adds up the mass of rows that it folded itself, from its own caches.
 #ifndef EBB_ATTENTION_DECODE_H_
 #define EBB_ATTENTION_DECODE_H_
 
@@ -45,29 +45,33 @@ class DecodeAttention {
   DecodeAttention& operator=(const DecodeAttention&) = delete;
 
   // Makes room for a step in which no query has more than `max_rows` rows in a kv head.
-  void Reserve(int num_queries, size_t max_rows);
+  void Reserve(int num_queries, size_t max_rows, int num_threads);
   // The queries of a layer. REQUIRES: room reserved. Called by one thread before Fold().
   void Plan(std::span<const DecodeQuery> queries);
   void Fold(int thread, int num_threads);
   // Whether this thread folds the newest rows of a kv head, and so may store the last one first.
   [[nodiscard]] bool FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const;
+  // The outputs, and the mass where it is wanted.
   void Merge(int thread, int num_threads);
-  void Mass(int thread, int num_threads);
 
  private:
   struct Unit {
     uint32_t query;
-    uint16_t kv_head;
     uint32_t chunk;
+    uint16_t kv_head;
   };
   using ChunkKeys = std::span<const std::byte*, kChunkRows>;
   [[nodiscard]] std::pair<size_t, size_t> UnitsOf(int thread, int num_threads) const;
   [[nodiscard]] bool PlanFits(std::span<const DecodeQuery> queries) const;
+  void PlanQuery(int query);
+  void PlanUnit(int query, int chunk, int kv_head);
   [[nodiscard]] std::pair<uint32_t, uint32_t> RowsOf(const Unit& unit) const;
   void LocateUnit(const Unit& unit, ChunkKeys keys) const;
-  void FoldUnit(const Unit& unit, ChunkKeys keys, ChunkKeys next_keys, size_t p_unit);
-  void MergeHead(int query, int q_head);
-  void AddChunkMass(int query, int kv_head, size_t begin, size_t end);
+  void FoldUnit(const Unit& unit, ChunkKeys keys, ChunkKeys next_keys, float* p);
+  [[nodiscard]] float* POf(const Unit& unit);
+  [[nodiscard]] MergeInput StatesOf(int query, int q_head) const;
+  void AddMass(int query, int thread, int num_threads, float* weights);
+  void AddChunkMass(int query, int kv_head, size_t begin, size_t end, const float* weights);
   [[nodiscard]] static size_t RowAtIndex(const DecodeQuery& query, int kv_head, size_t index);
   [[nodiscard]] int NumChunks(int query, int kv_head) const;
 
@@ -75,17 +79,17 @@ class DecodeAttention {
   const AttentionShape shape_;
   size_t max_chunks_ = 0;
   size_t max_queries_ = 0;
+  int max_threads_ = 0;
   std::span<const DecodeQuery> queries_;
   std::vector<Unit> units_;
-  std::vector<size_t> first_units_;    // [queries, kv heads]
+  std::vector<size_t> last_units_;     // [queries, kv heads]: those of the newest rows
   std::vector<size_t> planned_rows_;   // [queries, kv heads]; empty: rows were selected
   std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before this one
   size_t num_mass_blocks_ = 0;         // of kChunkRows elements, in the longest mass target
   std::vector<float> m_, l_;           // [queries, q heads, max_chunks]
-  std::vector<float> weights_;         // [queries, q heads, max_chunks], written by Merge()
-  std::vector<uint8_t> finite_;        // [queries, q heads]
   std::vector<float> o_;               // [queries, kv heads, max_chunks, heads per kv, head_dim]
-  std::vector<float> p_;               // [units, heads per kv, kChunkRows]
+  std::vector<float> p_;               // [queries, kv heads, max_chunks, heads per kv, kChunkRows]
+  std::vector<float> weights_;         // [threads, q heads, max_chunks]: each thread's own
 };
 
 }  // namespace ebb

@@ -77,19 +77,17 @@ void Attend(const AttentionKernel& kernel, std::span<Step* const> steps, int num
     for (const RowsView& view : step->rows) max_rows = std::max(max_rows, view.size());
   }
   DecodeAttention attention(kernel, steps[0]->shape);
-  attention.Reserve(static_cast<int>(steps.size()), max_rows);
+  attention.Reserve(static_cast<int>(steps.size()), max_rows, num_threads);
   attention.Plan(queries);
   const auto fold = [&](int thread) { attention.Fold(thread, num_threads); };
   const auto merge = [&](int thread) { attention.Merge(thread, num_threads); };
-  const auto mass = [&](int thread) { attention.Mass(thread, num_threads); };
   if (num_threads <= 3) {
-    RunOnThreads(num_threads, fold, merge, mass);
+    RunOnThreads(num_threads, fold, merge);
     return;
   }
   // More threads than a test may start: one after another, the last first.
   for (int thread = num_threads; thread-- > 0;) fold(thread);
   for (int thread = num_threads; thread-- > 0;) merge(thread);
-  for (int thread = num_threads; thread-- > 0;) mass(thread);
 }
 
 void Attend(const AttentionKernel& kernel, Step* step, int num_threads = 1) {
@@ -211,14 +209,13 @@ TEST_P(DecodeTest, StateOfAnEarlierStepLeavesNoTrace) {
   const TestRows many({.format = shape.format, .num_rows = {400}, .seed = 5});
   const TestRows few({.format = shape.format, .num_rows = {130}, .seed = 6});
   DecodeAttention attention(kernel_, shape);
-  attention.Reserve(1, 400);
+  attention.Reserve(1, 400, 1);
   Step first(shape, many.views(), 1), second(shape, few.views(), 2), alone(shape, few.views(), 2);
   for (Step* step : {&first, &second}) {
     const DecodeQuery query = step->Query();
     attention.Plan(std::span(&query, 1));
     attention.Fold(0, 1);
     attention.Merge(0, 1);
-    attention.Mass(0, 1);
   }
   Attend(kernel_, &alone);
   ExpectSameBits(second, alone, "fewer rows after many");

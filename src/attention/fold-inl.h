@@ -271,6 +271,21 @@ void ValuePasses(const FoldInput& in, const FoldOutput& out) {
   });
 }
 
+// What is not finite in a value shows in l, as what is not finite in a key does by itself.
+HWY_INLINE void MarkFaults(const FoldInput& in, const FoldOutput& out) {
+  const F32 d;
+  // 0 * x is NaN for what is not finite.
+  for (int g = 0; g < in.num_heads; ++g) {
+    VecF faults = hn::Zero(d);
+    for (int c = 0; c < in.format.head_dim; c += kLanes) {
+      faults = hn::MulAdd(hn::LoadU(d, out.o + g * in.format.head_dim + c), hn::Zero(d), faults);
+    }
+    if (!hn::AllFalse(d, hn::IsNaN(faults))) {
+      out.l[g * out.head_stride] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+}
+
 template <class Row>
 void FoldWithType(const FoldInput& in, const FoldOutput& out) {
   switch (in.format.head_dim) {
@@ -298,46 +313,46 @@ void FoldWithType(const FoldInput& in, const FoldOutput& out) {
                  out.l + g * out.head_stride);
   }
   ValuePasses<Row>(in, out);
+  MarkFaults(in, out);
 }
 
 void Fold(const FoldInput& in, const FoldOutput& out) {
   WithRowType(in.format.type, [&](auto row) HWY_ATTR { FoldWithType<decltype(row)>(in, out); });
 }
 
-void ChunkWeights(const MergeInput& in, float* weights) {
+bool ChunkWeights(const MergeInput& in, float* weights) {
   const F32 d;
   float m = -std::numeric_limits<float>::infinity();
   for (int c = 0; c < in.num_chunks; ++c) m = std::max(m, in.m[c]);
-  float l = 0;
+  VecF sum = hn::Zero(d);
   for (int c = 0; c < in.num_chunks; c += kLanes) {
-    const size_t n = std::min(kLanes, in.num_chunks - c);
-    float lanes[kLanes];
-    std::fill(lanes, lanes + kLanes, 0.0f);
-    std::memcpy(lanes, in.m + c, n * sizeof(float));
-    hn::StoreU(ExpOfNonPositive(hn::Sub(hn::LoadU(d, lanes), hn::Set(d, m))), d, lanes);
-    for (size_t i = 0; i < n; ++i) {
-      weights[c + i] = lanes[i];
-      l += lanes[i] * in.l[c + i];
-    }
+    const size_t bytes = std::min(kLanes, in.num_chunks - c) * sizeof(float);
+    float m_lanes[kLanes], l_lanes[kLanes];
+    std::fill(m_lanes, m_lanes + kLanes, -std::numeric_limits<float>::infinity());
+    std::fill(l_lanes, l_lanes + kLanes, 0.0f);
+    std::memcpy(m_lanes, in.m + c, bytes);
+    std::memcpy(l_lanes, in.l + c, bytes);
+    const VecF w = ExpOfNonPositive(hn::Sub(hn::LoadU(d, m_lanes), hn::Set(d, m)));
+    sum = hn::MulAdd(w, hn::LoadU(d, l_lanes), sum);
+    hn::StoreU(w, d, m_lanes);
+    std::memcpy(weights + c, m_lanes, bytes);
   }
+  const float l = hn::GetLane(hn::SumOfLanes(d, sum));
   const float inverse = 1.0f / l;
   for (int c = 0; c < in.num_chunks; ++c) weights[c] *= inverse;
+  return std::isfinite(l);
 }
 
-bool Merge(const MergeInput& in, const float* weights, float* out) {
+void Merge(const MergeInput& in, const float* weights, float* out) {
   const F32 d;
-  // 0 * x is NaN for what is not finite: one addition per vector finds it.
-  VecF faults = hn::Zero(d);
   for (int i = 0; i < in.head_dim; i += kLanes) {
     VecF sum = hn::Zero(d);
     for (int c = 0; c < in.num_chunks; ++c) {
       const VecF o = hn::LoadU(d, in.o + c * in.o_stride + i);
       sum = hn::MulAdd(o, hn::Set(d, weights[c]), sum);
     }
-    faults = hn::MulAdd(sum, hn::Zero(d), faults);
     hn::StoreU(sum, d, out + i);
   }
-  return hn::AllFalse(d, hn::IsNaN(faults));
 }
 
 void AddMass(const float* p, size_t p_stride, const float* weights, int num_heads, int num_rows,

@@ -259,7 +259,7 @@ TEST_P(PrefillTest, AgreesWithDecodingEachToken) {
   const Expected want = Expect(shape, rows.views(), chunk.q.data() + 1, chunk.positions);
   const size_t token_floats = size_t(shape.num_q_heads) * shape.format.head_dim;
   DecodeAttention decode(kernel_, shape);
-  decode.Reserve(1, 170);
+  decode.Reserve(1, 170, 1);
   for (size_t token = 0; token < 50; ++token) {
     std::vector<RowsView> views(rows.views().begin(), rows.views().end());
     for (RowsView& view : views) view.slots = view.slots.first(121 + token);

@@ -107,12 +107,13 @@ void Fold(const FoldInput& in, const FoldOutput& out) {
       if (out.p != nullptr) out.p[g * out.p_stride + r] = static_cast<float>(p);
     }
     out.m[g * out.head_stride] = static_cast<float>(m);
+    if (!std::ranges::all_of(o, [](double x) { return std::isfinite(x); })) l = NAN;
     out.l[g * out.head_stride] = static_cast<float>(l);
     std::copy(o.begin(), o.end(), out.o + g * in.format.head_dim);
   }
 }
 
-void ChunkWeights(const MergeInput& in, float* weights) {
+bool ChunkWeights(const MergeInput& in, float* weights) {
   double m = -std::numeric_limits<double>::infinity();
   for (int c = 0; c < in.num_chunks; ++c) m = std::max<double>(m, in.m[c]);
   double l = 0;
@@ -120,19 +121,17 @@ void ChunkWeights(const MergeInput& in, float* weights) {
   for (int c = 0; c < in.num_chunks; ++c) {
     weights[c] = static_cast<float>(std::exp(in.m[c] - m) / l);
   }
+  return std::isfinite(l);
 }
 
-bool Merge(const MergeInput& in, const float* weights, float* out) {
-  bool finite = true;
+void Merge(const MergeInput& in, const float* weights, float* out) {
   for (int i = 0; i < in.head_dim; ++i) {
     double sum = 0;
     for (int c = 0; c < in.num_chunks; ++c) {
       sum += static_cast<double>(weights[c]) * in.o[c * in.o_stride + i];
     }
     out[i] = static_cast<float>(sum);
-    finite = finite && std::isfinite(out[i]);
   }
-  return finite;
 }
 
 void AddMass(const float* p, size_t p_stride, const float* weights, int num_heads, int num_rows,

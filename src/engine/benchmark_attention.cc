@@ -159,7 +159,6 @@ void RunLayer(DecodeAttention* attention, const DecodeQuery& query) {
   attention->Plan(std::span(&query, 1));
   attention->Fold(0, 1);
   attention->Merge(0, 1);
-  attention->Mass(0, 1);
 }
 
 // The largest difference between `found` and `expected`, as a share of the largest magnitude; NaN
@@ -180,7 +179,7 @@ Result<double> CheckResult(Sequence* s, DecodeAttention* attention) {
   // A sum of f32 products in another order, over at most 2^24 rows.
   constexpr double kTolerance = 1e-4;
   DecodeAttention reference(ReferenceAttention(), s->shape);
-  reference.Reserve(1, s->mass.size());
+  reference.Reserve(1, s->mass.size(), 1);
   const size_t floats = static_cast<size_t>(s->shape.num_q_heads) * s->shape.format.head_dim;
   double largest = 0;
   for (const int layer : {0, s->num_layers / 2, s->num_layers - 1}) {
@@ -226,9 +225,6 @@ double RunSteps(Sequence* s, DecodeAttention* attention, Mass mass, int steps, i
       barrier->Wait();
       attention->Merge(thread, threads);
       barrier->Wait();
-      if (mass == Mass::kWithout) continue;
-      attention->Mass(thread, threads);
-      barrier->Wait();
     }
   }
   return std::chrono::duration<double>(Clock::now() - start).count() / steps;
@@ -260,7 +256,7 @@ Result<AttentionBenchmark> BenchmarkAttention(const AttentionBenchmarkOptions& o
   EBB_ASSIGN_OR_RETURN(Sequence sequence, MakeSequence(options, shape, threads));
   EBB_ASSIGN_OR_RETURN(const AttentionKernel* kernel, ChooseKernel());
   DecodeAttention attention(*kernel, shape);
-  attention.Reserve(1, sequence.mass.size());
+  attention.Reserve(1, sequence.mass.size(), threads);
   AttentionBenchmark result = {.threads = threads,
                                .kernel = std::string(kernel->name),
                                .rows_kept = static_cast<int>(sequence.mass.size()),

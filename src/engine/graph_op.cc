@@ -1,7 +1,7 @@
 // Invariants: (1) rows are stored before they are read: by the thread that folds them (kDecode), or
 // in a node before; (2) only thread 0 plans, and a barrier lies between that and the plan's use;
-// (3) mass of layer i is added up while layer i + 1 folds, so the two use scratch of their own, and
-// layer i + 2 is planned into that of layer i only after the barrier behind.
+// (3) thread 0 plans layer i + 1 while other threads merge layer i, so the two use scratch of their
+// own, and layer i + 2 is planned into that of layer i only after the barrier behind.
 #include "src/engine/graph_op.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ float* HeadOf(const ggml_tensor* t, int token, int head) {
 
 }  // namespace
 
-AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way, MassNode mass)
-    : scratch_(scratch), way_(way), mass_(mass), layers_(num_layers) {}
+AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way)
+    : scratch_(scratch), way_(way), layers_(num_layers) {}
 AttentionOp::~AttentionOp() = default;
 
 ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int index, ggml_tensor* q,
@@ -47,8 +47,7 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int inde
     ggml_tensor* stored = node(marker, {q, k, v, k_before_rope}, StoreNode);
     layer.out = node(result, {stored, q}, PrefillNode);
   }
-  const bool last = index + 1 == static_cast<int>(layers_.size());
-  if (mass_ == MassNode::kPresent && (way_ != AttentionWay::kDecode || last)) {
+  if (way_ == AttentionWay::kPrefillWithMass) {
     // The second pass of prefill reads the queries again.
     ggml_build_forward_expand(graph, node(marker, {layer.out, q}, MassNodeRun));
   }
@@ -193,9 +192,6 @@ void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* user
   const Layer& layer = *static_cast<Layer*>(userdata);
   const AttentionOp& op = *layer.op;
   if (op.way_ == AttentionWay::kDecode) {
-    if (op.mass_ == MassNode::kPresent && layer.index > 0) {
-      op.FoldOf(op.layers_[layer.index - 1]).attention.Mass(thread, num_threads);
-    }
     op.StoreNewRows(layer, thread, num_threads);
   }
   op.FoldOf(layer).attention.Fold(thread, num_threads);
@@ -215,14 +211,8 @@ void AttentionOp::PrefillNode(ggml_tensor*, int thread, int, void* layer) {
   static_cast<Layer*>(layer)->op->scratch_->prefill.Run(thread);
 }
 
-void AttentionOp::MassNodeRun(ggml_tensor*, int thread, int num_threads, void* userdata) {
-  const Layer& layer = *static_cast<Layer*>(userdata);
-  AttentionOp& op = *layer.op;
-  if (op.way_ == AttentionWay::kPrefill) {
-    op.scratch_->prefill.Mass(thread);
-  } else {
-    op.FoldOf(layer).attention.Mass(thread, num_threads);
-  }
+void AttentionOp::MassNodeRun(ggml_tensor*, int thread, int, void* layer) {
+  static_cast<Layer*>(layer)->op->scratch_->prefill.Mass(thread);
 }
 
 }  // namespace ebb

@@ -1,9 +1,9 @@
 // Attention as nodes of ggml's graph; ggml's barrier between nodes is the only synchronisation, and
 // every node costs one. Per layer:
-// - kDecode, one token per sequence: `fold` adds up the mass of the layer before, stores the new
-//   row by the thread that folds it, and folds; `merge` joins chunks and plans the next layer.
+// - kDecode, one token per sequence: `fold` stores the new row by the thread that folds it, and
+//   folds; `merge` joins chunks, adds up mass and plans the next layer.
 // - kFold, a few tokens per sequence or selected rows: `store` writes the rows and plans, then
-//   `fold`, `merge` and, where wanted, `mass`.
+//   `fold` and `merge`.
 // - kPrefill, many tokens of one sequence: `store`, `prefill` and, where wanted, `mass`.
 //
 // The nodes read the step's work through AttentionOp::SetWork(), so that a graph is built once and
@@ -26,8 +26,7 @@ namespace ebb {
 // of a decode step; more go in tiles, which pay from about that number on.
 inline constexpr int kMaxFoldTokens = 8;
 
-enum class AttentionWay { kDecode, kFold, kPrefill };
-enum class MassNode { kNone, kPresent };
+enum class AttentionWay { kDecode, kFold, kPrefill, kPrefillWithMass };
 
 // What all layers and graphs of an engine share. One step runs at a time.
 struct AttentionScratch {
@@ -47,7 +46,7 @@ struct AttentionScratch {
 
   const AttentionKernel& kernel;
   const AttentionShape shape;
-  LayerFold folds[2];  // of even and of odd layers: mass is added up one layer late
+  LayerFold folds[2];  // of even and of odd layers: one is planned while the other is merged
   PrefillAttention prefill;
   std::vector<RowsView> prefill_rows;                 // [kv heads]
   std::vector<std::vector<uint32_t>> selected;        // [tokens * kv heads]: row indices
@@ -58,7 +57,7 @@ struct AttentionScratch {
 // The attention nodes of one graph. Must live as long as the graph.
 class AttentionOp final : public AttentionBuilder {
  public:
-  AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way, MassNode mass);
+  AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way);
   ~AttentionOp() override;
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
@@ -93,7 +92,6 @@ class AttentionOp final : public AttentionBuilder {
 
   AttentionScratch* const scratch_;
   const AttentionWay way_;
-  const MassNode mass_;
   const StepWork* work_ = nullptr;
   std::vector<Layer> layers_;
 };

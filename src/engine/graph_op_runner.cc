@@ -21,14 +21,12 @@ constexpr size_t kMaxGraphs = 4;
 struct GraphShape {
   DecoderGraphOptions options;
   AttentionWay way = AttentionWay::kFold;
-  MassNode mass = MassNode::kNone;
 
   [[nodiscard]] bool operator==(const GraphShape& other) const {
     return options.num_tokens == other.options.num_tokens &&
            options.num_outputs == other.options.num_outputs &&
            options.hidden_layers == other.options.hidden_layers &&
-           options.keys_before_rope == other.options.keys_before_rope && way == other.way &&
-           mass == other.mass;
+           options.keys_before_rope == other.options.keys_before_rope && way == other.way;
   }
 };
 
@@ -52,11 +50,13 @@ GraphShape ShapeOf(const StepWork& work) {
   GraphShape shape;
   shape.way = AttentionWay::kDecode;
   for (const SequenceStep& sequence : work.sequences) {
-    if (sequence.signals->wants_mass()) shape.mass = MassNode::kPresent;
     if (sequence.num_tokens > 1 || sequence.selector != nullptr) shape.way = AttentionWay::kFold;
   }
   for (const SequenceStep& sequence : work.sequences) {
-    if (sequence.num_tokens > kMaxFoldTokens) shape.way = AttentionWay::kPrefill;
+    if (sequence.num_tokens > kMaxFoldTokens) {
+      shape.way = sequence.signals->wants_mass() ? AttentionWay::kPrefillWithMass
+                                                 : AttentionWay::kPrefill;
+    }
     needs = Union(needs, sequence.signals->needs());
   }
   shape.options = {.num_tokens = static_cast<int>(work.tokens.size()),
@@ -129,7 +129,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   const int num_layers = model.hparams.num_layers;
   const size_t nodes =
       DecoderGraphMaxNodes(model) + size_t{AttentionOp::kNodesPerLayer} * num_layers;
-  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way, shape.mass);
+  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way);
   // Twice the nodes: views and inputs are tensors too.
   graph.ctx.reset(ggml_init(
       {.mem_size = 2 * nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false),
@@ -149,7 +149,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
 
 void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
   const size_t heads = scratch.shape.num_kv_heads;
-  if (way == AttentionWay::kPrefill) {
+  if (way == AttentionWay::kPrefill || way == AttentionWay::kPrefillWithMass) {
     scratch.prefill_rows.resize(heads);
     scratch.prefill.Reserve(static_cast<int>(work.tokens.size()), threads);
     return;
@@ -162,7 +162,7 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
   for (AttentionScratch::LayerFold& fold : scratch.folds) {
     fold.rows.resize(std::max(fold.rows.size(), views));
     fold.queries.reserve(work.tokens.size());
-    fold.attention.Reserve(static_cast<int>(work.tokens.size()), max_rows);
+    fold.attention.Reserve(static_cast<int>(work.tokens.size()), max_rows, threads);
   }
   if (scratch.selected.size() < views) {
     scratch.selected.resize(views);
