@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 EBB := build/release/bin/ebb
 SOURCES = $(shell git ls-files '*.cc' '*.h')
 # Twice where needed: on a loaded machine keys reach a terminal before the line editor is ready.
-CTEST := ctest --output-on-failure --repeat until-pass:2 -j $(JOBS)
+CTEST := ctest --output-on-failure -j $(JOBS)
 QUESTION := Why does the tide ebb and flow? Answer in two sentences.
 
 .PHONY: help bootstrap build all model demo test verify mutants peer asan tsan fuzz coverage \
