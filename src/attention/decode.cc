@@ -4,6 +4,9 @@
 #include "src/attention/decode.h"
 
 #include <algorithm>
+#include <new>
+
+#include "hwy/cache_control.h"
 
 namespace ebb {
 namespace {
@@ -30,20 +33,25 @@ void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_threads)
   const size_t queries = num_queries;
   if (chunks <= max_chunks_ && queries <= max_queries_ && num_threads <= max_threads_) return;
   // Grown by half at least: a generation asks for one more chunk every 64 tokens.
-  max_chunks_ =
+  const size_t new_chunks =
       std::max({max_chunks_, chunks, std::min(chunks + chunks / 2 + 4, max_chunks_ * 3 / 2)});
-  max_queries_ = std::max(queries, max_queries_);
-  max_threads_ = std::max(num_threads, max_threads_);
-  const size_t states = max_queries_ * shape_.num_q_heads * max_chunks_;
+  const size_t new_queries = std::max(queries, max_queries_);
+  const int new_threads = std::max(num_threads, max_threads_);
+  const size_t kv_states = new_queries * shape_.num_kv_heads * new_chunks;
+  const size_t states = kv_states * shape_.QueryHeadsPerKvHead();
   m_.resize(states);
   l_.resize(states);
-  o_.resize(states * shape_.format.head_dim);
-  p_.resize(states * kChunkRows);
-  weights_.resize(max_threads_ * shape_.num_q_heads * max_chunks_);
-  last_units_.reserve(max_queries_ * shape_.num_kv_heads);
-  planned_rows_.reserve(max_queries_ * shape_.num_kv_heads);
-  units_.reserve(max_queries_ * shape_.num_kv_heads * max_chunks_);
-  rows_before_.reserve(units_.capacity() + 1);
+  o_ = hwy::AllocateAligned<float>(states * shape_.format.head_dim);
+  p_ = hwy::AllocateAligned<float>(states * kChunkRows);
+  if (o_ == nullptr || p_ == nullptr) throw std::bad_alloc();
+  weights_.resize(new_threads * shape_.num_q_heads * new_chunks);
+  last_units_.reserve(new_queries * shape_.num_kv_heads);
+  planned_rows_.reserve(new_queries * shape_.num_kv_heads);
+  units_.reserve(kv_states);
+  rows_before_.reserve(kv_states + 1);
+  max_chunks_ = new_chunks;
+  max_queries_ = new_queries;
+  max_threads_ = new_threads;
 }
 
 int DecodeAttention::NumChunks(int query, int kv_head) const {
@@ -126,7 +134,14 @@ bool DecodeAttention::FoldsLastChunk(int query, int kv_head, int thread, int num
 float* DecodeAttention::POf(const Unit& unit) {
   const size_t chunk =
       (size_t{unit.query} * shape_.num_kv_heads + unit.kv_head) * max_chunks_ + unit.chunk;
-  return p_.data() + chunk * shape_.QueryHeadsPerKvHead() * kChunkRows;
+  return p_.get() + chunk * shape_.QueryHeadsPerKvHead() * kChunkRows;
+}
+
+// The softmax reads again at once what the key pass writes there.
+void DecodeAttention::FetchP(const Unit& unit) {
+  const float* p = POf(unit);
+  const int floats = shape_.QueryHeadsPerKvHead() * kChunkRows;
+  for (int i = 0; i < floats; i += 16) hwy::Prefetch(p + i);
 }
 
 void DecodeAttention::Fold(int thread, int num_threads) {
@@ -138,8 +153,12 @@ void DecodeAttention::Fold(int thread, int num_threads) {
   LocateUnit(units_[u], keys[u % 2]);
   for (; u < end; ++u) {
     const Unit& unit = units_[u];
-    if (u + 1 < end) LocateUnit(units_[u + 1], keys[(u + 1) % 2]);
-    float* p = queries_[unit.query].mass.per_query_head.empty() ? own : POf(unit);
+    const bool keeps_p = !queries_[unit.query].mass.per_query_head.empty();
+    if (u + 1 < end) {
+      LocateUnit(units_[u + 1], keys[(u + 1) % 2]);
+      if (keeps_p) FetchP(units_[u + 1]);
+    }
+    float* p = keeps_p ? POf(unit) : own;
     FoldUnit(unit, keys[u % 2], keys[(u + (u + 1 < end)) % 2], p);
   }
 }
@@ -175,7 +194,7 @@ void DecodeAttention::FoldUnit(const Unit& unit, ChunkKeys keys, ChunkKeys next_
       .m = m_.data() + state,
       .l = l_.data() + state,
       .head_stride = max_chunks_,
-      .o = o_.data() +
+      .o = o_.get() +
            (first_head * max_chunks_ + size_t{unit.chunk} * heads) * shape_.format.head_dim,
       .p = p,
       .p_stride = kChunkRows,
@@ -192,7 +211,7 @@ MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
   const size_t first_o = first_state + kv_head * heads * max_chunks_ + q_head % heads;
   return {.m = m_.data() + state,
           .l = l_.data() + state,
-          .o = o_.data() + first_o * head_dim,
+          .o = o_.get() + first_o * head_dim,
           .o_stride = heads * head_dim,
           .num_chunks = NumChunks(query, kv_head),
           .head_dim = shape_.format.head_dim};

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "hwy/aligned_allocator.h"
 #include "src/attention/attention.h"
 
 namespace ebb {
@@ -69,6 +70,7 @@ class DecodeAttention {
   void LocateUnit(const Unit& unit, ChunkKeys keys) const;
   void FoldUnit(const Unit& unit, ChunkKeys keys, ChunkKeys next_keys, float* p);
   [[nodiscard]] float* POf(const Unit& unit);
+  void FetchP(const Unit& unit);
   [[nodiscard]] MergeInput StatesOf(int query, int q_head) const;
   void AddMass(int query, int thread, int num_threads, float* weights);
   void AddChunkMass(int query, int kv_head, size_t begin, size_t end, const float* weights);
@@ -87,8 +89,9 @@ class DecodeAttention {
   std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before this one
   size_t num_mass_blocks_ = 0;         // of kChunkRows elements, in the longest mass target
   std::vector<float> m_, l_;           // [queries, q heads, max_chunks]
-  std::vector<float> o_;               // [queries, kv heads, max_chunks, heads per kv, head_dim]
-  std::vector<float> p_;               // [queries, kv heads, max_chunks, heads per kv, kChunkRows]
+  // Aligned: a vector that crosses a cache line cannot be read again while it is being stored.
+  hwy::AlignedFreeUniquePtr<float[]> o_;  // [queries, kv heads, max_chunks, heads per kv, head_dim]
+  hwy::AlignedFreeUniquePtr<float[]> p_;  // the same with kChunkRows for head_dim
   std::vector<float> weights_;         // [threads, q heads, max_chunks]: each thread's own
 };
 

@@ -140,10 +140,11 @@ HWY_INLINE void SoftmaxChunk(float* logits, int num_rows, float* m, float* l) {
 }
 
 // o[g] = sum over rows of p[g][r] * value[r], for kVecs vectors of channels from `channel`; fetches
-// the same channels of the next chunk's values.
+// the same channels of the next chunk's values. What is not finite there shows in l[g], as what is
+// not finite in a key does by itself.
 template <class Row, int kVecs, int kHeads, Fetch kFetch>
 HWY_NOINLINE void ValuePass(const FoldInput& in, int channel, const float* p, size_t p_stride,
-                            float* o) {
+                            float* o, float* l, size_t l_stride) {
   const F32 d;
   VecF sum[kHeads][kVecs];
   EBB_UNROLL
@@ -169,9 +170,14 @@ HWY_NOINLINE void ValuePass(const FoldInput& in, int channel, const float* p, si
   }
   EBB_UNROLL
   for (int g = 0; g < kHeads; ++g) {
+    VecF faults = hn::Zero(d);  // 0 * x is NaN for what is not finite
     EBB_UNROLL
     for (int c = 0; c < kVecs; ++c) {
       hn::StoreU(sum[g][c], d, o + g * in.format.head_dim + channel + c * kLanes);
+      faults = hn::MulAdd(sum[g][c], hn::Zero(d), faults);
+    }
+    if (!hn::AllFalse(d, hn::IsNaN(faults))) {
+      l[g * l_stride] = std::numeric_limits<float>::quiet_NaN();
     }
   }
 }
@@ -262,28 +268,16 @@ void ValuePasses(const FoldInput& in, const FoldOutput& out) {
       constexpr int kHeads = decltype(heads)::value;
       const float* p = out.p + head * out.p_stride;
       float* o = out.o + head * in.format.head_dim;
+      float* l = out.l + head * out.head_stride;
       if (head == 0) {
-        ValuePass<Row, kVecs, kHeads, Fetch::kAhead>(in, channel, p, out.p_stride, o);
+        ValuePass<Row, kVecs, kHeads, Fetch::kAhead>(in, channel, p, out.p_stride, o, l,
+                                                     out.head_stride);
       } else {
-        ValuePass<Row, kVecs, kHeads, Fetch::kNothing>(in, channel, p, out.p_stride, o);
+        ValuePass<Row, kVecs, kHeads, Fetch::kNothing>(in, channel, p, out.p_stride, o, l,
+                                                       out.head_stride);
       }
     });
   });
-}
-
-// What is not finite in a value shows in l, as what is not finite in a key does by itself.
-HWY_INLINE void MarkFaults(const FoldInput& in, const FoldOutput& out) {
-  const F32 d;
-  // 0 * x is NaN for what is not finite.
-  for (int g = 0; g < in.num_heads; ++g) {
-    VecF faults = hn::Zero(d);
-    for (int c = 0; c < in.format.head_dim; c += kLanes) {
-      faults = hn::MulAdd(hn::LoadU(d, out.o + g * in.format.head_dim + c), hn::Zero(d), faults);
-    }
-    if (!hn::AllFalse(d, hn::IsNaN(faults))) {
-      out.l[g * out.head_stride] = std::numeric_limits<float>::quiet_NaN();
-    }
-  }
 }
 
 template <class Row>
@@ -313,7 +307,6 @@ void FoldWithType(const FoldInput& in, const FoldOutput& out) {
                  out.l + g * out.head_stride);
   }
   ValuePasses<Row>(in, out);
-  MarkFaults(in, out);
 }
 
 void Fold(const FoldInput& in, const FoldOutput& out) {
