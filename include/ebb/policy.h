@@ -25,6 +25,7 @@
 
 #include "ebb/signals.h"
 #include "ebb/status.h"
+#include "ebb/tiers.h"
 #include "ebb/types.h"
 
 namespace ebb {
@@ -60,6 +61,7 @@ struct PlacementInput {
   int num_groups = 1;
   // Positions in the sequence, also after keys were rotated anew.
   std::span<const Position> positions = {};  // [num_rows], ascending
+  std::span<const Tier> tiers = {};          // [num_rows]; empty: all in T0
   std::span<const float> scores = {};        // [num_rows]; empty when the placement asks for none
   std::span<const TokenKind> kinds = {};     // by position, [next_position]
   Position first_generated = 0;              // position of the first generated token; next_position
@@ -149,6 +151,8 @@ struct PolicySpec {
   std::optional<int> window = {};    // tokens
   std::optional<int> interval = {};  // decode steps
   std::optional<Granularity> granularity = {};
+  // The hierarchy places the rows, and `name` only names the scorer. Excludes a budget.
+  std::optional<TierSpec> tiers = {};
   uint64_t seed = 0;
 };
 // "h2o:heavy=64,recent=64" into name and params.

@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 
+#include "ebb/tiers.h"
 #include "ebb/types.h"
 
 namespace ebb {
@@ -37,6 +38,24 @@ struct RowsView {
   std::span<const uint32_t> slots;          // [num_rows]
   std::span<const Position> positions;      // [num_rows], ascending
   std::span<const Position> last_visible;   // [num_rows], or empty: visible for ever
+
+  [[nodiscard]] size_t size() const { return slots.size(); }
+};
+
+// A page of T2 holds whole rows, one after another: row r begins at page + r * RowStride(). What is
+// in a row is known to its kernels alone (src/attention/compressed.h).
+struct CompressedFormat {
+  CompressedType type = CompressedType::kInt8;
+  int head_dim = 0;
+
+  [[nodiscard]] size_t RowStride() const;  // bytes of a key and a value; a multiple of 4
+  [[nodiscard]] size_t PageBytes() const { return (kRowsPerPage * RowStride() + 63) / 64 * 64; }
+};
+
+// The compressed rows of one (layer, kv head), in order of position.
+struct CompressedRows {
+  const std::byte* const* pages = nullptr;  // [num_pages], 64-byte aligned
+  std::span<const uint32_t> slots;          // [num_rows]
 
   [[nodiscard]] size_t size() const { return slots.size(); }
 };

@@ -1,0 +1,48 @@
+// The memory hierarchy of "Not All Thoughts Need HBM" (3.2, Algorithm 1), as a user asks for it: T0
+// fast memory and T1 capacity memory at full precision, T2 compressed, T3 evicted.
+#ifndef EBB_TIERS_H_
+#define EBB_TIERS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+// The number formats of T2. Both are rotated by a Hadamard matrix before they are rounded.
+enum class CompressedType : uint8_t { kInt8, kInt4 };
+[[nodiscard]] std::string_view CompressedTypeName(CompressedType type);  // "int8", "int4"
+
+// Where T1 lies.
+enum class T1Place { kNone, kHost, kFile };
+
+// What the evicted share is a share of: the rows that were ever unprotected, or, as Algorithm 1 has
+// it, those that are still alive at each interval, which compounds.
+enum class EvictOf { kGenerated, kAlive };
+
+struct TierSpec {
+  // beta: the share in T0 of the unprotected rows that stay in full precision.
+  double t0_share = 0.5;
+  uint64_t t0_cap_bytes = 0;  // a hard cap on T0 instead; 0: none
+  T1Place t1 = T1Place::kFile;
+  std::string t1_path;        // a folder for the file; empty: the system's folder for such files
+  uint64_t t1_cap_bytes = 0;  // 0: none
+  double t2_share = 0;        // of the unprotected rows that are not evicted
+  CompressedType t2_type = CompressedType::kInt8;
+  double evict_share = 0;  // r
+  EvictOf evict_of = EvictOf::kGenerated;
+};
+
+// "50%" or "512MiB"; "none", "host", "file[:PATH][,SIZE]"; "25%[:int8|int4]"; "10%"; "generated",
+// "alive". InvalidArgument, naming what is expected, for anything else.
+[[nodiscard]] Status ParseT0(std::string_view text, TierSpec* spec);
+[[nodiscard]] Status ParseT1(std::string_view text, TierSpec* spec);
+[[nodiscard]] Status ParseT2(std::string_view text, TierSpec* spec);
+[[nodiscard]] Status ParseEvict(std::string_view text, TierSpec* spec);
+[[nodiscard]] Status ParseEvictOf(std::string_view text, TierSpec* spec);
+
+}  // namespace ebb
+
+#endif  // EBB_TIERS_H_
