@@ -7,6 +7,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 
 set(EBB_ROOT ${CMAKE_CURRENT_SOURCE_DIR})
@@ -26,8 +27,8 @@ endfunction()
 add_library(ebb_internal INTERFACE)
 target_include_directories(ebb_internal INTERFACE ${EBB_ROOT})
 target_link_libraries(ebb_internal INTERFACE
-  ebb_options ebb_llama_chat llama ggml PkgConfig::hwy PkgConfig::xxhash fmt::fmt
-  nlohmann_json::nlohmann_json Threads::Threads)
+  ebb_options ebb_llama_chat llama ggml PkgConfig::hwy PkgConfig::liburing PkgConfig::xxhash
+  fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
 
 configure_file(${EBB_ROOT}/include/ebb/version.h.in ${CMAKE_BINARY_DIR}/generated/ebb/version.h)
 
