@@ -1,0 +1,57 @@
+// What the disk gives: a file read from start to end by requests of one size, a fixed number of
+// them under way, through the same queues and past the same cache as pages. The peer that reading
+// pages is measured against; run both in turns, disks vary from minute to minute.
+#ifndef EBB_IO_BENCHMARK_IO_H_
+#define EBB_IO_BENCHMARK_IO_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "ebb/status.h"
+#include "src/io/io_queue.h"
+
+namespace ebb {
+
+struct ReadBenchmarkOptions {
+  std::string folder;                      // empty: $TMPDIR, else /var/tmp
+  size_t file_bytes = size_t{92} << 20;    // rounded up to requests
+  size_t request_bytes = size_t{1} << 20;  // a multiple of 4096
+  IoEngine engine = IoEngine::kAuto;
+  int queue_depth = 32;
+  int num_threads = 4;  // of kThreads
+};
+
+struct ReadSpeed {
+  size_t num_bytes = 0;
+  double seconds = 0;
+  double cpu_seconds = 0;  // of the whole process, in the kernel too
+  [[nodiscard]] double GigabytesPerSecond() const {
+    return static_cast<double>(num_bytes) / seconds * 1e-9;
+  }
+};
+
+class ReadBenchmark {
+ public:
+  // Writes the file. Errors: as PageFile::Create(), and those of writing.
+  static Result<std::unique_ptr<ReadBenchmark>> Create(const ReadBenchmarkOptions& options);
+  ~ReadBenchmark();
+  ReadBenchmark(const ReadBenchmark&) = delete;
+  ReadBenchmark& operator=(const ReadBenchmark&) = delete;
+
+  // Reads the file once. Corrupt when a request does not bring what was written there.
+  Result<ReadSpeed> Run();
+  [[nodiscard]] IoEngine engine() const;  // never kAuto
+
+ private:
+  ReadBenchmark();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// User and system time of the process so far.
+[[nodiscard]] double ProcessCpuSeconds();
+
+}  // namespace ebb
+
+#endif  // EBB_IO_BENCHMARK_IO_H_

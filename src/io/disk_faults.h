@@ -1,0 +1,49 @@
+// How a test makes the disk misbehave: a hook that is asked before every call to the system and
+// answers what goes wrong with it. Short reads are continued and interrupted calls repeated, so the
+// hook is asked again for what is left.
+#ifndef EBB_IO_DISK_FAULTS_H_
+#define EBB_IO_DISK_FAULTS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace ebb {
+
+enum class DiskCall {
+  kOpen,     // of a file without a name; then, where that is refused, of one unlinked at once
+  kProbe,    // whether reads and writes go past the page cache
+  kQueue,    // the set-up of io_uring
+  kReserve,  // of space on the disk
+  kRelease,  // of space on the disk
+  kRead,
+  kWrite,
+};
+
+struct DiskRequest {
+  DiskCall call = DiskCall::kRead;
+  uint64_t offset = 0;
+  size_t num_bytes = 0;
+};
+
+struct DiskFault {
+  int error = 0;  // an errno; the call is not made
+  // For reads and writes only.
+  size_t max_bytes = SIZE_MAX;         // a longer transfer reports so many bytes; 0: end of file
+  std::chrono::microseconds delay{0};  // before the end of the request is told
+  std::optional<size_t> flipped_byte;  // of the bytes read
+};
+
+// Empty: nothing goes wrong. Called from the thread that starts requests.
+using FaultHook = std::function<DiskFault(const DiskRequest&)>;
+
+// What the hook says of a call, for calls that have no more than an errno.
+[[nodiscard]] inline int FaultError(const FaultHook& hook, const DiskRequest& request) {
+  return hook ? hook(request).error : 0;
+}
+
+}  // namespace ebb
+
+#endif  // EBB_IO_DISK_FAULTS_H_

@@ -1,0 +1,81 @@
+// Requests to read and write one file, many of them under way at once. A queue never burns a core:
+// starting hands requests to the system (or to threads that wait for it), taking sleeps there.
+//
+// Thread safety: one thread starts and takes.
+#ifndef EBB_IO_IO_QUEUE_H_
+#define EBB_IO_IO_QUEUE_H_
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ebb/status.h"
+#include "src/io/disk_faults.h"
+
+namespace ebb {
+
+struct IoRequest {
+  DiskCall call = DiskCall::kRead;  // or kWrite
+  uint64_t offset = 0;
+  std::span<const iovec> parts;  // stays as it is until the request ends; at most 1024
+  uint32_t tag = 0;              // the caller's name for it
+};
+
+struct IoCompletion {
+  uint32_t tag = 0;
+  int64_t result = 0;  // bytes transferred, perhaps fewer than asked for; or a negated errno
+};
+
+class IoQueue {
+ public:
+  enum class Until {
+    kNow,  // take what has ended
+    kOne,  // sleep until a request ends. REQUIRES: one is under way
+  };
+
+  IoQueue() = default;
+  // REQUIRES: nothing is under way.
+  virtual ~IoQueue() = default;
+  IoQueue(const IoQueue&) = delete;
+  IoQueue& operator=(const IoQueue&) = delete;
+
+  // REQUIRES: no more than the queue's depth under way.
+  virtual void Start(std::span<const IoRequest> requests) = 0;
+  // Writes requests that ended, in any order, and returns their number.
+  virtual size_t Take(Until until, std::span<IoCompletion> ended) = 0;
+};
+
+// By io_uring; Unsupported where the kernel has none or forbids it.
+[[nodiscard]] Result<std::unique_ptr<IoQueue>> MakeUringQueue(int fd, int depth);
+// By threads that wait in preadv and pwritev; no more requests than threads reach the disk at once.
+[[nodiscard]] Result<std::unique_ptr<IoQueue>> MakeThreadQueue(int fd, int depth, int num_threads);
+// A queue whose requests suffer what the hook says.
+[[nodiscard]] std::unique_ptr<IoQueue> MakeFaultQueue(std::unique_ptr<IoQueue> queue,
+                                                      FaultHook hook);
+
+enum class IoEngine {
+  kAuto,  // io_uring where the kernel allows it, else threads
+  kUring,
+  kThreads,
+};
+
+struct IoQueueOptions {
+  IoEngine engine = IoEngine::kAuto;
+  int depth = 32;       // requests under way, at most
+  int num_threads = 4;  // of kThreads
+  FaultHook faults;
+};
+
+struct ChosenQueue {
+  std::unique_ptr<IoQueue> queue;
+  IoEngine engine = IoEngine::kThreads;  // never kAuto
+};
+
+[[nodiscard]] Result<ChosenQueue> MakeIoQueue(int fd, const IoQueueOptions& options);
+
+}  // namespace ebb
+
+#endif  // EBB_IO_IO_QUEUE_H_

@@ -1,0 +1,99 @@
+// Without a polling thread in the kernel (IORING_SETUP_SQPOLL) and without polled completions: both
+// burn a core, and ebb's compute threads need them all.
+#include <fmt/format.h>
+#include <liburing.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "src/io/io_queue.h"
+
+namespace ebb {
+namespace {
+
+class UringQueue final : public IoQueue {
+ public:
+  UringQueue(int fd, const io_uring& ring) : fd_(fd), ring_(ring) {}
+  ~UringQueue() override { io_uring_queue_exit(&ring_); }
+
+  void Start(std::span<const IoRequest> requests) override {
+    for (const IoRequest& request : requests) {
+      io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+      assert(entry != nullptr && "more requests than the queue is deep");
+      const auto num_parts = static_cast<unsigned>(request.parts.size());
+      if (request.call == DiskCall::kRead) {
+        io_uring_prep_readv(entry, fd_, request.parts.data(), num_parts, request.offset);
+      } else {
+        io_uring_prep_writev(entry, fd_, request.parts.data(), num_parts, request.offset);
+      }
+      io_uring_sqe_set_data64(entry, request.tag);
+    }
+    Submit();
+  }
+
+  size_t Take(Until until, std::span<IoCompletion> ended) override {
+    for (;;) {
+      const size_t num_ended = Peek(ended);
+      if (num_ended > 0 || until == Until::kNow) {
+        if (io_uring_sq_ready(&ring_) > 0) Submit();
+        return num_ended;
+      }
+      const int result = io_uring_submit_and_wait(&ring_, 1);
+      assert((result >= 0 || IsTransient(result)) && "the ring is broken");
+      if (result < 0 && result != -EINTR) std::this_thread::sleep_for(kNap);
+    }
+  }
+
+ private:
+  // For a kernel that is out of memory for requests for a moment.
+  static constexpr std::chrono::milliseconds kNap{1};
+
+  static bool IsTransient(int result) {
+    return result == -EINTR || result == -EAGAIN || result == -EBUSY || result == -ENOMEM;
+  }
+
+  // What the kernel cannot take now stays in the ring; Take() offers it again.
+  void Submit() {
+    while (io_uring_sq_ready(&ring_) > 0) {
+      const int result = io_uring_submit(&ring_);
+      assert((result >= 0 || IsTransient(result)) && "the ring is broken");
+      if (result <= 0 && result != -EINTR) return;
+    }
+  }
+
+  size_t Peek(std::span<IoCompletion> ended) {
+    std::array<io_uring_cqe*, 64> entries;
+    const size_t limit = std::min(ended.size(), entries.size());
+    const unsigned num =
+        io_uring_peek_batch_cqe(&ring_, entries.data(), static_cast<unsigned>(limit));
+    for (unsigned i = 0; i < num; ++i) {
+      ended[i] = {.tag = static_cast<uint32_t>(io_uring_cqe_get_data64(entries[i])),
+                  .result = entries[i]->res};
+    }
+    io_uring_cq_advance(&ring_, num);
+    return num;
+  }
+
+  int fd_;
+  io_uring ring_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<IoQueue>> MakeUringQueue(int fd, int depth) {
+  io_uring ring = {};
+  const int result = io_uring_queue_init(static_cast<unsigned>(depth), &ring, 0);
+  if (result < 0) {
+    return Unsupported(
+        fmt::format("the kernel refuses io_uring: {}", std::generic_category().message(-result)));
+  }
+  return std::unique_ptr<IoQueue>(std::make_unique<UringQueue>(fd, ring));
+}
+
+}  // namespace ebb

@@ -1,0 +1,110 @@
+// Pages of one size in a private file: what a tier on disk is made of. Pages of one layer lie
+// together in segments of 64, so that reading a layer is a few long reads. Reads and writes go past
+// the page cache, are asynchronous and are told apart by tickets: start, compute, wait. Starting
+// hands requests to the kernel (or to threads that wait there) and waiting sleeps; nothing here
+// burns a core. At most `queue_depth` requests of at most 1 MiB (one page, if that is longer) are
+// under way; what exceeds that is started by later calls.
+//
+// From Start...() until Wait() returns, the memory belongs to the file, and a page that is written
+// is neither read, written nor freed, one that is read neither written nor freed.
+//
+// Thread safety: none; one thread allocates, starts and waits.
+#ifndef EBB_IO_PAGE_FILE_H_
+#define EBB_IO_PAGE_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/io/disk_faults.h"
+#include "src/io/io_queue.h"
+#include "src/io/private_file.h"
+#include "src/io/segment_table.h"
+
+namespace ebb {
+
+struct PageFileOptions {
+  std::string folder;     // empty: $TMPDIR, else /var/tmp
+  size_t page_bytes = 0;  // a multiple of 4096, at most 2 MiB
+  size_t cap_bytes = 0;   // of disk space for pages, rounded down to segments; 0: none
+  IoEngine engine = IoEngine::kAuto;
+  int queue_depth = 32;
+  int num_threads = 4;  // that wait for the disk, of the engine kThreads
+  Buffering buffering = Buffering::kDirectOnly;
+  // Keeps a hash of each page in memory and compares what is read with it.
+  bool verify_checksums = false;
+  FaultHook faults;
+};
+
+struct PageIo {
+  uint32_t page = 0;
+  std::byte* memory = nullptr;  // [page_bytes], aligned to 4096
+};
+
+struct PageFileStats {
+  size_t bytes_read = 0;  // that reached memory, by reads that succeeded or not
+  size_t bytes_written = 0;
+  double read_seconds = 0;  // while reads were under way, as far as calls could see
+  double wait_seconds = 0;  // asleep in Wait()
+  size_t file_bytes = 0;    // of disk space that segments hold
+  size_t peak_file_bytes = 0;
+  size_t num_pages = 0;    // owned
+  size_t table_bytes = 0;  // of memory for the records of pages and segments
+};
+
+class PageFile {
+ public:
+  // A batch of reads or writes, from Start...() to Wait().
+  struct Ticket {
+    uint64_t id = 0;
+  };
+
+  // Errors: those of PrivateFile; InvalidArgument; Unsupported when io_uring was asked for and the
+  // kernel refuses it.
+  static Result<std::unique_ptr<PageFile>> Create(const PageFileOptions& options);
+  // Waits for what is under way; what was not started never will be.
+  ~PageFile();
+  PageFile(const PageFile&) = delete;
+  PageFile& operator=(const PageFile&) = delete;
+
+  // Appends `num_pages` pages of the layer to *pages, the file's lowest holes first. Disk space is
+  // taken here. ResourceExhausted, and nothing changed, when the cap or the disk is reached.
+  // REQUIRES: layer >= 0.
+  Status Allocate(int layer, size_t num_pages, std::vector<uint32_t>* pages);
+  // Gives the page back; a segment whose last page goes gives its space back to the disk, which may
+  // wait until what is under way ends. REQUIRES: owned, and not under way.
+  void Free(uint32_t page);
+
+  // Errors: InvalidArgument (memory not aligned, a page that is not owned, under way, or, to read,
+  // never written; twice the same page to write) and ResourceExhausted (no memory), both with
+  // nothing started. What the disk refuses is said by Wait().
+  Result<Ticket> StartRead(std::span<const PageIo> pages);
+  Result<Ticket> StartWrite(std::span<const PageIo> pages);
+  // Whether Wait() would not sleep. Never sleeps itself.
+  [[nodiscard]] bool Done(Ticket ticket);
+  // Sleeps until the whole batch has ended; once for each ticket. Errors: IoError (what the system
+  // said and where), ResourceExhausted (no space), Corrupt (a page that is not what was written).
+  // After a failed read the memory's contents, after a failed write the pages', are unspecified.
+  Status Wait(Ticket ticket);
+
+  [[nodiscard]] PageFileStats stats() const;
+  [[nodiscard]] bool direct() const;
+  [[nodiscard]] IoEngine engine() const;  // never kAuto
+  [[nodiscard]] size_t page_bytes() const;
+  [[nodiscard]] const std::string& folder() const;
+  // What the file occupies, as the system counts it.
+  [[nodiscard]] size_t DiskBytes() const;
+
+ private:
+  PageFile();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_IO_PAGE_FILE_H_
