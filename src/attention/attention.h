@@ -34,6 +34,7 @@ struct AttentionShape {
   int num_kv_heads = 0;
   float scale = 0;  // of the logits, usually 1 / sqrt(head_dim)
   PageFormat format;
+  CompressedFormat compressed = {};  // head_dim 0: no row is compressed
 
   [[nodiscard]] int QueryHeadsPerKvHead() const { return num_q_heads / num_kv_heads; }
 };
@@ -62,6 +63,8 @@ struct FoldOutput {
   float* p = nullptr;  // exp(logit - m): row r of head g at p[g * p_stride + r]
   size_t p_stride = 0;
 };
+
+struct CompressedFoldInput;  // src/attention/compressed.h
 
 // The chunk states of one query head, merged in order.
 struct MergeInput {
@@ -121,6 +124,14 @@ struct AttentionKernel {
                    int num_rows, float* mass);
   int (*query_tile)(int num_heads);  // query tokens that one prefill call takes
   size_t (*prefill_scratch_floats)(int num_heads, int head_dim);
+  // The rotation of compressed rows and of the queries that meet them: orthonormal, its own inverse.
+  void (*rotate)(float* x, int head_dim);
+  void (*compress_row)(const CompressedFormat& format, const float* key, const float* value,
+                       std::byte* row);
+  void (*decompress_row)(const CompressedFormat& format, const std::byte* row, float* key,
+                         float* value);
+  // As fold, with q rotated and o left in the rotated basis.
+  void (*fold_compressed)(const CompressedFoldInput& in, const FoldOutput& out);
   // Returns false when an output is not finite.
   bool (*prefill)(const PrefillInput& in, const PrefillOutput& out);
   void (*prefill_mass)(const PrefillMassInput& in);

@@ -1,10 +1,11 @@
-// The kernels of fold-inl.h and prefill-inl.h, compiled once per instruction set, and their choice.
+// The kernels of fold-inl.h, compressed-inl.h and prefill-inl.h, compiled once per instruction set, and their choice.
 // Left out: instruction sets that would run the same code as a listed neighbour.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/attention/cpu.cc"  // NOLINT(build/include)
 #include "hwy/foreach_target.h"                    // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/attention/compressed-inl.h"
 #include "src/attention/fold-inl.h"
 #include "src/attention/prefill-inl.h"
 
@@ -23,6 +24,10 @@ AttentionKernel MakeKernel() {
       .add_mass = AddMass,
       .query_tile = QueryTile,
       .prefill_scratch_floats = PrefillScratchFloats,
+      .rotate = Rotate,
+      .compress_row = CompressRow,
+      .decompress_row = DecompressRow,
+      .fold_compressed = FoldCompressed,
       .prefill = Prefill,
       .prefill_mass = PrefillMass,
   };

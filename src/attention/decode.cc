@@ -4,9 +4,11 @@
 #include "src/attention/decode.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 
 #include "hwy/cache_control.h"
+#include "src/attention/compressed.h"
 
 namespace ebb {
 namespace {
@@ -15,21 +17,40 @@ namespace {
 // runs, and the kv heads' parts of a thread still cover the same rows.
 constexpr int kBlockChunks = 8;
 
+constexpr size_t kNoUnit = std::numeric_limits<size_t>::max();
+
 // The part of `total` that thread `i` of `n` takes.
 size_t Share(size_t total, int i, int n) { return total * i / n; }
 
-std::span<const uint32_t> Selected(const DecodeQuery& query, int kv_head) {
-  return query.selected.empty() ? std::span<const uint32_t>() : query.selected[kv_head];
+// A compressed row costs 5/8 of a full one.
+constexpr uint64_t CostOfCompressed(uint64_t rows) { return (rows * 5 + 7) / 8; }
+
+// That of a kv head in a list per kv head, or in none.
+template <typename T>
+T OfHead(std::span<const T> list, int kv_head) {
+  return list.empty() ? T() : list[kv_head];
+}
+
+// The element of the targets behind those of all rows of a kv head.
+size_t TargetsEnd(std::span<const uint32_t> selected, size_t num_rows) {
+  return selected.empty() ? num_rows : selected.back() + size_t{1};
 }
 
 }  // namespace
+
+std::span<const uint32_t> DecodeAttention::Selected(const DecodeQuery& query, int kv_head,
+                                                    Kind kind) {
+  return OfHead(kind == Kind::kFull ? query.selected : query.compressed_selected, kv_head);
+}
 
 DecodeAttention::DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape)
     : kernel_(kernel), shape_(shape) {}
 DecodeAttention::~DecodeAttention() = default;
 
 void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_threads) {
-  const size_t chunks = (max_rows + kChunkRows - 1) / kChunkRows;
+  const bool compresses = shape_.compressed.head_dim > 0;
+  // Rows of both kinds may each end within a chunk.
+  const size_t chunks = (max_rows + kChunkRows - 1) / kChunkRows + (compresses ? 1 : 0);
   const size_t queries = num_queries;
   if (chunks <= max_chunks_ && queries <= max_queries_ && num_threads <= max_threads_) return;
   // Grown by half at least: a generation asks for one more chunk every 64 tokens.
@@ -46,7 +67,8 @@ void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_threads)
   if (o_ == nullptr || p_ == nullptr) throw std::bad_alloc();
   weights_.resize(new_threads * shape_.num_q_heads * new_chunks);
   last_units_.reserve(new_queries * shape_.num_kv_heads);
-  planned_rows_.reserve(new_queries * shape_.num_kv_heads);
+  if (compresses) rotated_.resize(new_threads * shape_.num_q_heads * shape_.format.head_dim);
+  planned_.reserve(new_queries * shape_.num_kv_heads);
   units_.reserve(kv_states);
   rows_before_.reserve(kv_states + 1);
   max_chunks_ = new_chunks;
@@ -54,51 +76,71 @@ void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_threads)
   max_threads_ = new_threads;
 }
 
-int DecodeAttention::NumChunks(int query, int kv_head) const {
-  return static_cast<int>((queries_[query].rows[kv_head].size() + kChunkRows - 1) / kChunkRows);
+size_t DecodeAttention::NumRows(int query, int kv_head, Kind kind) const {
+  const DecodeQuery& of = queries_[query];
+  if (kind == Kind::kFull) return of.rows[kv_head].size();
+  return of.compressed.empty() ? 0 : of.compressed[kv_head].size();
+}
+
+int DecodeAttention::NumChunks(int query, int kv_head, Kind kind) const {
+  return static_cast<int>((NumRows(query, kv_head, kind) + kChunkRows - 1) / kChunkRows);
 }
 
 // Layers mostly have the same numbers of rows: then the units stay as they are.
 bool DecodeAttention::PlanFits(std::span<const DecodeQuery> queries) const {
-  if (planned_rows_.size() != queries.size() * shape_.num_kv_heads) return false;
-  size_t i = 0;
-  for (const DecodeQuery& query : queries) {
-    if (!query.selected.empty()) return false;
-    for (const RowsView& rows : query.rows) {
-      if (rows.size() != planned_rows_[i++]) return false;
-    }
+  const size_t heads = shape_.num_kv_heads;
+  if (planned_.size() != queries.size() * heads) return false;
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    if (planned_[i] != HeadToPlan(queries[i / heads], static_cast<int>(i % heads))) return false;
   }
   return true;
 }
 
-void DecodeAttention::PlanUnit(int query, int chunk, int kv_head) {
-  const Unit unit = {.query = static_cast<uint32_t>(query),
-                     .chunk = static_cast<uint32_t>(chunk),
-                     .kv_head = static_cast<uint16_t>(kv_head)};
+DecodeAttention::PlannedHead DecodeAttention::HeadToPlan(const DecodeQuery& query, int kv_head) {
+  const size_t rows = query.rows[kv_head].size();
+  const size_t compressed = OfHead(query.compressed, kv_head).size();
+  return {.rows = rows,
+          .compressed = compressed,
+          .targets_end = std::max(
+              TargetsEnd(OfHead(query.selected, kv_head), rows),
+              TargetsEnd(OfHead(query.compressed_selected, kv_head), compressed))};
+}
+
+void DecodeAttention::PlanUnit(const Unit& unit) {
   const auto [begin, end] = RowsOf(unit);
-  last_units_[size_t(query) * shape_.num_kv_heads + kv_head] = units_.size();
+  const bool full = unit.kind == Kind::kFull;
+  if (full) last_units_[size_t{unit.query} * shape_.num_kv_heads + unit.kv_head] = units_.size();
   units_.push_back(unit);
-  rows_before_.push_back(rows_before_.back() + end - begin);
+  rows_before_.push_back(rows_before_.back() + (full ? end - begin : CostOfCompressed(end - begin)));
+}
+
+void DecodeAttention::PlanUnits(int query, Kind kind) {
+  const int kv_heads = shape_.num_kv_heads;
+  int most_chunks = 0;
+  for (int h = 0; h < kv_heads; ++h) {
+    most_chunks = std::max(most_chunks, NumChunks(query, h, kind));
+  }
+  for (int block = 0; block < most_chunks; block += kBlockChunks) {
+    for (int h = 0; h < kv_heads; ++h) {
+      const int end = std::min(block + kBlockChunks, NumChunks(query, h, kind));
+      for (int chunk = block; chunk < end; ++chunk) {
+        PlanUnit({.query = static_cast<uint32_t>(query),
+                  .chunk = static_cast<uint32_t>(chunk),
+                  .kv_head = static_cast<uint16_t>(h),
+                  .kind = kind});
+      }
+    }
+  }
 }
 
 void DecodeAttention::PlanQuery(int query) {
-  const DecodeQuery& of = queries_[query];
-  const int kv_heads = shape_.num_kv_heads;
-  int most_chunks = 0;
-  for (int h = 0; h < kv_heads; ++h) most_chunks = std::max(most_chunks, NumChunks(query, h));
-  last_units_.resize(last_units_.size() + kv_heads);
-  for (int block = 0; block < most_chunks; block += kBlockChunks) {
-    for (int h = 0; h < kv_heads; ++h) {
-      const int end = std::min(block + kBlockChunks, NumChunks(query, h));
-      for (int chunk = block; chunk < end; ++chunk) PlanUnit(query, chunk, h);
-    }
-  }
-  for (int h = 0; h < kv_heads; ++h) {
-    const size_t rows = of.rows[h].size();
-    const std::span<const uint32_t> selected = Selected(of, h);
-    if (of.selected.empty()) planned_rows_.push_back(rows);
-    const size_t targets_end = selected.empty() ? rows : selected.back() + size_t{1};
-    num_mass_blocks_ = std::max(num_mass_blocks_, (targets_end + kChunkRows - 1) / kChunkRows);
+  last_units_.resize(last_units_.size() + shape_.num_kv_heads, kNoUnit);
+  PlanUnits(query, Kind::kFull);
+  PlanUnits(query, Kind::kCompressed);
+  for (int h = 0; h < shape_.num_kv_heads; ++h) {
+    planned_.push_back(HeadToPlan(queries_[query], h));
+    const size_t blocks = (planned_.back().targets_end + kChunkRows - 1) / kChunkRows;
+    num_mass_blocks_ = std::max(num_mass_blocks_, blocks);
   }
 }
 
@@ -106,13 +148,11 @@ void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
   queries_ = queries;
   if (PlanFits(queries)) return;
   units_.clear();
-  planned_rows_.clear();
+  planned_.clear();
   last_units_.clear();
   rows_before_.assign(1, 0);
   num_mass_blocks_ = 0;
   for (size_t i = 0; i < queries.size(); ++i) PlanQuery(static_cast<int>(i));
-  // A plan that mixes selected rows with all rows fits no other step.
-  if (planned_rows_.size() != last_units_.size()) planned_rows_.clear();
 }
 
 // The units of a thread: consecutive ones, with its share of the rows.
@@ -131,9 +171,16 @@ bool DecodeAttention::FoldsLastChunk(int query, int kv_head, int thread, int num
   return begin <= last && last < end;
 }
 
+int DecodeAttention::ChunkOf(const Unit& unit) const {
+  const int first = unit.kind == Kind::kFull
+                        ? 0
+                        : NumChunks(static_cast<int>(unit.query), unit.kv_head, Kind::kFull);
+  return first + static_cast<int>(unit.chunk);
+}
+
 float* DecodeAttention::POf(const Unit& unit) {
   const size_t chunk =
-      (size_t{unit.query} * shape_.num_kv_heads + unit.kv_head) * max_chunks_ + unit.chunk;
+      (size_t{unit.query} * shape_.num_kv_heads + unit.kv_head) * max_chunks_ + ChunkOf(unit);
   return p_.get() + chunk * shape_.QueryHeadsPerKvHead() * kChunkRows;
 }
 
@@ -149,57 +196,90 @@ void DecodeAttention::Fold(int thread, int num_threads) {
   if (u >= end) return;
   // Weights that nobody reads again stay in one place, in the first-level cache.
   float* const own = POf(units_[u]);
-  const std::byte* keys[2][kChunkRows];
-  LocateUnit(units_[u], keys[u % 2]);
+  const std::byte* rows[2][kChunkRows];
+  const float* rotated = nullptr;
+  size_t rotated_query = kNoUnit;
+  LocateUnit(units_[u], rows[u % 2]);
   for (; u < end; ++u) {
     const Unit& unit = units_[u];
     const bool keeps_p = !queries_[unit.query].mass.per_query_head.empty();
+    size_t next = u;  // whose rows are fetched ahead
     if (u + 1 < end) {
-      LocateUnit(units_[u + 1], keys[(u + 1) % 2]);
+      LocateUnit(units_[u + 1], rows[(u + 1) % 2]);
       if (keeps_p) FetchP(units_[u + 1]);
+      if (units_[u + 1].kind == unit.kind) next = u + 1;
     }
-    float* p = keeps_p ? POf(unit) : own;
-    FoldUnit(unit, keys[u % 2], keys[(u + (u + 1 < end)) % 2], p);
+    if (unit.kind == Kind::kCompressed && rotated_query != unit.query) {
+      rotated = RotateQueries(static_cast<int>(unit.query), thread);
+      rotated_query = unit.query;
+    }
+    FoldUnit(unit, rows[u % 2], rows[next % 2], rotated, keeps_p ? POf(unit) : own);
   }
+}
+
+const float* DecodeAttention::RotateQueries(int query, int thread) {
+  const int dim = shape_.format.head_dim;
+  const size_t floats = static_cast<size_t>(shape_.num_q_heads) * dim;
+  float* const to = rotated_.data() + thread * floats;
+  std::copy_n(queries_[query].q, floats, to);
+  for (int head = 0; head < shape_.num_q_heads; ++head) kernel_.rotate(to + head * dim, dim);
+  return to;
 }
 
 // Rows of the unit's chunk: [begin, end).
 std::pair<uint32_t, uint32_t> DecodeAttention::RowsOf(const Unit& unit) const {
-  const size_t rows = queries_[unit.query].rows[unit.kv_head].size();
+  const size_t rows = NumRows(static_cast<int>(unit.query), unit.kv_head, unit.kind);
   const uint32_t begin = unit.chunk * kChunkRows;
   return {begin, static_cast<uint32_t>(std::min<size_t>(begin + kChunkRows, rows))};
 }
 
-void DecodeAttention::LocateUnit(const Unit& unit, ChunkKeys keys) const {
+void DecodeAttention::LocateUnit(const Unit& unit, ChunkRows rows) const {
   const auto [begin, end] = RowsOf(unit);
-  LocateKeys(queries_[unit.query].rows[unit.kv_head], shape_.format, begin, end, keys);
+  const DecodeQuery& query = queries_[unit.query];
+  if (unit.kind == Kind::kFull) {
+    LocateKeys(query.rows[unit.kv_head], shape_.format, begin, end, rows);
+  } else {
+    LocateCompressed(query.compressed[unit.kv_head], shape_.compressed, begin, end, rows);
+  }
 }
 
-void DecodeAttention::FoldUnit(const Unit& unit, ChunkKeys keys, ChunkKeys next_keys,
-                               float* p) {
+void DecodeAttention::FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
+                               const float* rotated, float* p) {
   const int heads = shape_.QueryHeadsPerKvHead();
+  const size_t dim = shape_.format.head_dim;
   const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;
+  const size_t chunk = ChunkOf(unit);
   const auto [begin, end] = RowsOf(unit);
-  const FoldInput in = {
-      .format = shape_.format,
-      .keys = keys.data(),
-      .num_rows = static_cast<int>(end - begin),
-      .next_keys = next_keys.data(),
-      .q = queries_[unit.query].q + size_t{unit.kv_head} * heads * shape_.format.head_dim,
-      .num_heads = heads,
-      .scale = shape_.scale,
-  };
-  const size_t state = first_head * max_chunks_ + unit.chunk;
+  const auto num_rows = static_cast<int>(end - begin);
+  const size_t first_q = unit.kv_head * heads * dim;
+  const size_t state = first_head * max_chunks_ + chunk;
   const FoldOutput out = {
       .m = m_.data() + state,
       .l = l_.data() + state,
       .head_stride = max_chunks_,
-      .o = o_.get() +
-           (first_head * max_chunks_ + size_t{unit.chunk} * heads) * shape_.format.head_dim,
+      .o = o_.get() + (first_head * max_chunks_ + chunk * heads) * dim,
       .p = p,
       .p_stride = kChunkRows,
   };
-  kernel_.fold(in, out);
+  if (unit.kind == Kind::kFull) {
+    kernel_.fold({.format = shape_.format,
+                  .keys = rows.data(),
+                  .num_rows = num_rows,
+                  .next_keys = next_rows.data(),
+                  .q = queries_[unit.query].q + first_q,
+                  .num_heads = heads,
+                  .scale = shape_.scale},
+                 out);
+  } else {
+    kernel_.fold_compressed({.format = shape_.compressed,
+                             .rows = rows.data(),
+                             .num_rows = num_rows,
+                             .next_rows = next_rows.data(),
+                             .q = rotated + first_q,
+                             .num_heads = heads,
+                             .scale = shape_.scale},
+                            out);
+  }
 }
 
 MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
@@ -213,7 +293,8 @@ MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
           .l = l_.data() + state,
           .o = o_.get() + first_o * head_dim,
           .o_stride = heads * head_dim,
-          .num_chunks = NumChunks(query, kv_head),
+          .num_chunks = NumChunks(query, kv_head, Kind::kFull) +
+                        NumChunks(query, kv_head, Kind::kCompressed),
           .head_dim = shape_.format.head_dim};
 }
 
@@ -229,19 +310,33 @@ void DecodeAttention::Merge(int thread, int num_threads) {
     }
     for (size_t i = std::max(begin, query * heads); i < std::min(end, (query + 1) * heads); ++i) {
       const int head = static_cast<int>(i % heads);
-      const MergeInput in = StatesOf(static_cast<int>(query), head);
       float* weights_of_head = weights + head * max_chunks_;
-      if (of.mass.per_query_head.empty()) kernel_.chunk_weights(in, weights_of_head);
-      kernel_.merge(in, weights_of_head, of.out + head * shape_.format.head_dim);
+      if (of.mass.per_query_head.empty()) {
+        kernel_.chunk_weights(StatesOf(static_cast<int>(query), head), weights_of_head);
+      }
+      MergeHead(static_cast<int>(query), head, weights_of_head);
     }
   }
 }
 
-// The first row of a kv head whose mass goes to element `index` of the targets or behind it.
-size_t DecodeAttention::RowAtIndex(const DecodeQuery& query, int kv_head, size_t index) {
-  const std::span<const uint32_t> selected = Selected(query, kv_head);
-  if (selected.empty()) return std::min(index, query.rows[kv_head].size());
-  return std::ranges::lower_bound(selected, index) - selected.begin();
+// The full chunks, then the compressed ones, whose sum is rotated back.
+void DecodeAttention::MergeHead(int query, int q_head, const float* weights) {
+  const int dim = shape_.format.head_dim;
+  float* const out = queries_[query].out + q_head * dim;
+  const MergeInput all = StatesOf(query, q_head);
+  const int kv_head = q_head / shape_.QueryHeadsPerKvHead();
+  const int num_full = NumChunks(query, kv_head, Kind::kFull);
+  MergeInput full = all;
+  full.num_chunks = num_full;
+  kernel_.merge(full, weights, out);
+  if (all.num_chunks == num_full) return;
+  MergeInput compressed = all;
+  compressed.o += num_full * all.o_stride;
+  compressed.num_chunks -= num_full;
+  float sum[kMaxHeadDim];
+  kernel_.merge(compressed, weights + num_full, sum);
+  kernel_.rotate(sum, dim);
+  for (int i = 0; i < dim; ++i) out[i] += sum[i];
 }
 
 // A thread owns a range of the targets' elements in all queries and heads: targets that these share
@@ -260,36 +355,52 @@ void DecodeAttention::AddMass(int query, int thread, int num_threads, float* wei
   const size_t begin = Share(num_mass_blocks_, thread, num_threads) * kChunkRows;
   const size_t end = Share(num_mass_blocks_, thread + 1, num_threads) * kChunkRows;
   for (int h = 0; h < shape_.num_kv_heads; ++h) {
-    size_t row = RowAtIndex(of, h, begin);
-    const size_t last = RowAtIndex(of, h, end);
-    while (row < last) {
-      const size_t next = std::min(last, (row / kChunkRows + 1) * kChunkRows);
-      AddChunkMass(query, h, row, next, weights);
-      row = next;
-    }
+    AddMassOfRows(query, h, Kind::kFull, {begin, end}, weights);
+    AddMassOfRows(query, h, Kind::kCompressed, {begin, end}, weights);
   }
 }
 
-// Rows [begin, end), which lie in one chunk.
-void DecodeAttention::AddChunkMass(int query, int kv_head, size_t begin, size_t end,
+// Of the rows of a kv head whose mass goes to the elements [first, second) of the targets.
+void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
+                                    std::pair<size_t, size_t> elements, const float* weights) {
+  const std::span<const uint32_t> selected = Selected(queries_[query], kv_head, kind);
+  const size_t num_rows = NumRows(query, kv_head, kind);
+  const auto row_at = [&](size_t element) -> size_t {
+    if (selected.empty()) return std::min(element, num_rows);
+    return std::ranges::lower_bound(selected, element) - selected.begin();
+  };
+  size_t row = row_at(elements.first);
+  const size_t last = row_at(elements.second);
+  while (row < last) {
+    const size_t chunk = row / kChunkRows;
+    const size_t next = std::min(last, (chunk + 1) * kChunkRows);
+    AddChunkMass({.query = static_cast<uint32_t>(query),
+                  .chunk = static_cast<uint32_t>(chunk),
+                  .kv_head = static_cast<uint16_t>(kv_head),
+                  .kind = kind},
+                 row, next, weights);
+    row = next;
+  }
+}
+
+// Rows [begin, end) of the unit's kind, which lie in its chunk.
+void DecodeAttention::AddChunkMass(const Unit& unit, size_t begin, size_t end,
                                    const float* weights) {
-  const DecodeQuery& of = queries_[query];
+  const DecodeQuery& of = queries_[unit.query];
   const int heads = shape_.QueryHeadsPerKvHead();
-  const size_t chunk = begin / kChunkRows;
+  const size_t first_head = size_t{unit.kv_head} * heads;
   const int num_rows = static_cast<int>(end - begin);
-  const std::span<const uint32_t> selected = Selected(of, kv_head);
-  const auto targets = of.mass.per_query_head.subspan(kv_head * heads, heads);
-  const float* p_of_chunk = POf({.query = static_cast<uint32_t>(query),
-                                 .chunk = static_cast<uint32_t>(chunk),
-                                 .kv_head = static_cast<uint16_t>(kv_head)}) +
-                            begin % kChunkRows;
+  const std::span<const uint32_t> selected = Selected(of, unit.kv_head, unit.kind);
+  const auto targets = of.mass.per_query_head.subspan(first_head, heads);
+  const float* p_of_chunk = POf(unit) + begin % kChunkRows;
+  const float* weights_of_chunk = weights + first_head * max_chunks_ + ChunkOf(unit);
   for (int g = 0; g < heads;) {
     // Neighbours with the same target go in one pass over it.
     constexpr int kMaxHeads = 16;
     float weights_of_heads[kMaxHeads];
     int n = 0;
     while (n < kMaxHeads && g + n < heads && targets[g + n] == targets[g]) {
-      weights_of_heads[n] = weights[(kv_head * heads + g + n) * max_chunks_ + chunk];
+      weights_of_heads[n] = weights_of_chunk[(g + n) * max_chunks_];
       ++n;
     }
     const float* p = p_of_chunk + g * kChunkRows;

@@ -3,7 +3,8 @@
 // Plan() sets up the work; Fold() and Merge() run it, each called by every thread with a barrier
 // between them. Neither allocates once Reserve() made room. Units of work are (query, kv head, chunk
 // of rows), so the result does not depend on the number of threads. They are ordered so that a thread
-// mostly adds up the mass of rows that it folded itself, from its own caches.
+// mostly adds up the mass of rows that it folded itself, from its own caches. The chunks of a kv
+// head's compressed rows follow those of its full rows.
 #ifndef EBB_ATTENTION_DECODE_H_
 #define EBB_ATTENTION_DECODE_H_
 
@@ -22,17 +23,20 @@ namespace ebb {
 // Where the mass of one query's rows goes: one array per query head, rows in visible order. Heads
 // may share an array, which then holds their sum; it is added to, never cleared.
 struct MassTarget {
-  std::span<float* const> per_query_head;  // [num_q_heads], each [rows]; empty: no mass
+  std::span<float* const> per_query_head;  // [num_q_heads], each [elements]; empty: no mass
   // Set when the layer's state is not finite: its mass was not added (000, 3.1).
   bool* not_finite = nullptr;
 };
 
-// One query: a token that attends to rows.
+// One query: a token that attends to rows. Every kv head has a row in `rows` or in `compressed`.
 struct DecodeQuery {
-  std::span<const RowsView> rows;  // [num_kv_heads]; none of them empty
+  std::span<const RowsView> rows;  // [num_kv_heads]
   // Per kv head: the element of the mass targets that each of its rows counts in, ascending. An
   // empty span, or none for any head: row r in element r.
   std::span<const std::span<const uint32_t>> selected;
+  std::span<const CompressedRows> compressed = {};  // [num_kv_heads], or none
+  // As `selected`, for the compressed rows.
+  std::span<const std::span<const uint32_t>> compressed_selected = {};
   const float* q = nullptr;  // [num_q_heads, head_dim]
   float* out = nullptr;      // [num_q_heads, head_dim]
   MassTarget mass;
@@ -45,37 +49,57 @@ class DecodeAttention {
   DecodeAttention(const DecodeAttention&) = delete;
   DecodeAttention& operator=(const DecodeAttention&) = delete;
 
-  // Makes room for a step in which no query has more than `max_rows` rows in a kv head.
+  // Makes room for a step in which no query has more than `max_rows` rows in a kv head, compressed
+  // ones among them.
   void Reserve(int num_queries, size_t max_rows, int num_threads);
   // The queries of a layer. REQUIRES: room reserved. Called by one thread before Fold().
   void Plan(std::span<const DecodeQuery> queries);
   void Fold(int thread, int num_threads);
-  // Whether this thread folds the newest rows of a kv head, and so may store the last one first.
+  // Whether this thread folds the newest full rows of a kv head, and so may store the last one first.
   [[nodiscard]] bool FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const;
   // The outputs, and the mass where it is wanted.
   void Merge(int thread, int num_threads);
 
  private:
+  enum class Kind : uint8_t { kFull, kCompressed };
   struct Unit {
     uint32_t query;
-    uint32_t chunk;
+    uint32_t chunk;  // of the kv head's rows of this kind
     uint16_t kv_head;
+    Kind kind;
   };
-  using ChunkKeys = std::span<const std::byte*, kChunkRows>;
+  // What a plan depends on.
+  struct PlannedHead {
+    size_t rows;
+    size_t compressed;
+    size_t targets_end;  // the first element of the mass targets behind all rows
+    bool operator==(const PlannedHead&) const = default;
+  };
+  using ChunkRows = std::span<const std::byte*, kChunkRows>;
   [[nodiscard]] std::pair<size_t, size_t> UnitsOf(int thread, int num_threads) const;
   [[nodiscard]] bool PlanFits(std::span<const DecodeQuery> queries) const;
+  [[nodiscard]] static PlannedHead HeadToPlan(const DecodeQuery& query, int kv_head);
+  [[nodiscard]] static std::span<const uint32_t> Selected(const DecodeQuery& query, int kv_head,
+                                                          Kind kind);
   void PlanQuery(int query);
-  void PlanUnit(int query, int chunk, int kv_head);
+  void PlanUnits(int query, Kind kind);
+  void PlanUnit(const Unit& unit);
   [[nodiscard]] std::pair<uint32_t, uint32_t> RowsOf(const Unit& unit) const;
-  void LocateUnit(const Unit& unit, ChunkKeys keys) const;
-  void FoldUnit(const Unit& unit, ChunkKeys keys, ChunkKeys next_keys, float* p);
+  void LocateUnit(const Unit& unit, ChunkRows rows) const;
+  void FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_rows, const float* rotated,
+                float* p);
+  [[nodiscard]] int ChunkOf(const Unit& unit) const;  // among all of the kv head
   [[nodiscard]] float* POf(const Unit& unit);
   void FetchP(const Unit& unit);
+  [[nodiscard]] const float* RotateQueries(int query, int thread);
   [[nodiscard]] MergeInput StatesOf(int query, int q_head) const;
+  void MergeHead(int query, int q_head, const float* weights);
   void AddMass(int query, int thread, int num_threads, float* weights);
-  void AddChunkMass(int query, int kv_head, size_t begin, size_t end, const float* weights);
-  [[nodiscard]] static size_t RowAtIndex(const DecodeQuery& query, int kv_head, size_t index);
-  [[nodiscard]] int NumChunks(int query, int kv_head) const;
+  void AddMassOfRows(int query, int kv_head, Kind kind, std::pair<size_t, size_t> elements,
+                     const float* weights);
+  void AddChunkMass(const Unit& unit, size_t begin, size_t end, const float* weights);
+  [[nodiscard]] size_t NumRows(int query, int kv_head, Kind kind) const;
+  [[nodiscard]] int NumChunks(int query, int kv_head, Kind kind) const;
 
   const AttentionKernel& kernel_;
   const AttentionShape shape_;
@@ -84,15 +108,16 @@ class DecodeAttention {
   int max_threads_ = 0;
   std::span<const DecodeQuery> queries_;
   std::vector<Unit> units_;
-  std::vector<size_t> last_units_;     // [queries, kv heads]: those of the newest rows
-  std::vector<size_t> planned_rows_;   // [queries, kv heads]; empty: rows were selected
-  std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before this one
+  std::vector<size_t> last_units_;     // [queries, kv heads]: those of the newest full rows
+  std::vector<PlannedHead> planned_;   // [queries, kv heads]
+  std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before, by their cost
   size_t num_mass_blocks_ = 0;         // of kChunkRows elements, in the longest mass target
   std::vector<float> m_, l_;           // [queries, q heads, max_chunks]
   // Aligned: a vector that crosses a cache line cannot be read again while it is being stored.
   hwy::AlignedFreeUniquePtr<float[]> o_;  // [queries, kv heads, max_chunks, heads per kv, head_dim]
   hwy::AlignedFreeUniquePtr<float[]> p_;  // the same with kChunkRows for head_dim
   std::vector<float> weights_;         // [threads, q heads, max_chunks]: each thread's own
+  std::vector<float> rotated_;         // [threads, q heads, head_dim]: the same; of one query
 };
 
 }  // namespace ebb

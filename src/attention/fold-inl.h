@@ -28,16 +28,16 @@ namespace HWY_NAMESPACE {
 
 // Lanes of two vectors that hold partial sums of two sets of rows, added pairwise so that the
 // result holds both sets interleaved: after log2(kLanes) levels lane i is the sum of row i.
-template <int kLevel>
-HWY_INLINE VecF AddAcross(VecF a, VecF b) {
-  const F32 d;
+template <int kLevel, class Vec>
+HWY_INLINE Vec AddAcross(Vec a, Vec b) {
+  const hn::DFromV<Vec> d;
   if constexpr (kLevel == 0) {
     return hn::Add(hn::OddEven(b, a), hn::Shuffle2301(hn::OddEven(a, b)));
   } else if constexpr (kLevel == 1) {
-    const hn::Repartition<uint64_t, F32> d64;
+    const hn::Repartition<uint64_t, decltype(d)> d64;
     const auto a64 = hn::BitCast(d64, a);
     const auto b64 = hn::BitCast(d64, b);
-    const VecF swapped = hn::Shuffle1032(hn::BitCast(d, hn::OddEven(a64, b64)));
+    const Vec swapped = hn::Shuffle1032(hn::BitCast(d, hn::OddEven(a64, b64)));
     return hn::Add(hn::BitCast(d, hn::OddEven(b64, a64)), swapped);
   } else if constexpr (kLevel == 2 && kLanes == 16) {
     return hn::Add(hn::OddEvenBlocks(b, a), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(a, b)));

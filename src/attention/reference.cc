@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/attention/attention.h"
+#include "src/attention/compressed.h"
 
 namespace ebb {
 namespace {
@@ -217,6 +218,10 @@ const AttentionKernel& ReferenceAttention() {
       .add_mass = AddMass,
       .query_tile = QueryTile,
       .prefill_scratch_floats = PrefillScratchFloats,
+      .rotate = ReferenceRotate,
+      .compress_row = CompressRow,
+      .decompress_row = ReferenceDecompressRow,
+      .fold_compressed = ReferenceFoldCompressed,
       .prefill = Prefill,
       .prefill_mass = PrefillMass,
   };

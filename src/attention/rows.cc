@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/attention/attention.h"
+#include "src/attention/compressed.h"
 
 namespace ebb {
 namespace {
@@ -18,28 +19,35 @@ bool IsRun(const uint32_t* slots) {
   return differs == 0 && slots[0] % kRowsPerPage <= kRowsPerPage - kRunRows;
 }
 
-}  // namespace
-
-void LocateKeys(const RowsView& rows, const PageFormat& format, uint32_t begin, uint32_t end,
-                std::span<const std::byte*, kChunkRows> keys) {
-  const size_t stride = format.RowStride();
-  const uint32_t* slots = rows.slots.data() + begin;
-  const uint32_t num_rows = end - begin;
-  const auto key_of = [&](uint32_t slot) {
-    return rows.pages[slot / kRowsPerPage] + slot % kRowsPerPage * stride;
+void Locate(const std::byte* const* pages, const uint32_t* slots, uint32_t num_rows, size_t stride,
+            std::span<const std::byte*, kChunkRows> rows) {
+  const auto row_of = [&](uint32_t slot) {
+    return pages[slot / kRowsPerPage] + slot % kRowsPerPage * stride;
   };
   uint32_t r = 0;
   while (r < num_rows) {
     if (r + kRunRows <= num_rows && IsRun(slots + r)) {
-      const std::byte* first = key_of(slots[r]);
-      for (uint32_t i = 0; i < kRunRows; ++i) keys[r + i] = first + i * stride;
+      const std::byte* first = row_of(slots[r]);
+      for (uint32_t i = 0; i < kRunRows; ++i) rows[r + i] = first + i * stride;
       r += kRunRows;
     } else {
       const uint32_t block_end = std::min(r + kRunRows, num_rows);
-      for (; r < block_end; ++r) keys[r] = key_of(slots[r]);
+      for (; r < block_end; ++r) rows[r] = row_of(slots[r]);
     }
   }
-  std::fill(keys.begin() + num_rows, keys.end(), keys[num_rows - 1]);
+  std::fill(rows.begin() + num_rows, rows.end(), rows[num_rows - 1]);
+}
+
+}  // namespace
+
+void LocateKeys(const RowsView& rows, const PageFormat& format, uint32_t begin, uint32_t end,
+                std::span<const std::byte*, kChunkRows> keys) {
+  Locate(rows.pages, rows.slots.data() + begin, end - begin, format.RowStride(), keys);
+}
+
+void LocateCompressed(const CompressedRows& rows, const CompressedFormat& format, uint32_t begin,
+                      uint32_t end, std::span<const std::byte*, kChunkRows> addresses) {
+  Locate(rows.pages, rows.slots.data() + begin, end - begin, format.RowStride(), addresses);
 }
 
 }  // namespace ebb

@@ -1,0 +1,216 @@
+#include "src/attention/compressed.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace ebb {
+namespace {
+
+// Below this a row is 0: the inverse of its scale would overflow.
+constexpr float kTiny = 1e-30f;
+using Row = std::array<float, kMaxHeadDim>;
+using Integers = std::array<int32_t, kMaxHeadDim>;
+
+// The next bf16 away from 0, as a float.
+float AwayFromZero(float x) {
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0xffff) & 0xffff0000);
+}
+float Down(float x) {
+  return x < 0 ? AwayFromZero(x) : std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0xffff0000);
+}
+
+struct Scaling {
+  float scale = 0;
+  float minimum = 0;
+};
+constexpr Scaling kNotFinite = {.scale = std::numeric_limits<float>::quiet_NaN(), .minimum = 0};
+
+uint32_t WordOf(float high, float low) {
+  return (std::bit_cast<uint32_t>(high) & 0xffff0000) | std::bit_cast<uint32_t>(low) >> 16;
+}
+float HighOf(uint32_t word) { return std::bit_cast<float>(word & 0xffff0000); }
+float LowOf(uint32_t word) { return std::bit_cast<float>(word << 16); }
+
+void StoreWord(uint32_t word, std::byte* to) { std::memcpy(to, &word, sizeof(word)); }
+uint32_t LoadWord(const std::byte* from) {
+  uint32_t word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+// n[i] = (x[i] - minimum) / scale, rounded to nearest.
+void Round(const float* x, int count, const Scaling& by, int32_t* n) {
+  const float inverse = by.scale > 0 ? 1 / by.scale : 0;  // 0 where the scale is NaN
+  // Adding 1.5 * 2^23 leaves the integer in the lowest bits.
+  constexpr float kShift = 12582912;
+  for (int i = 0; i < count; ++i) {
+    const float shifted = (x[i] - by.minimum) * inverse + kShift;
+    n[i] = by.scale > 0 ? std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kShift) : 0;
+  }
+}
+
+Scaling Symmetric(const float* x, int count, int largest) {
+  float magnitude = 0;
+  float sum = 0;  // keeps what is not finite
+  for (int i = 0; i < count; ++i) {
+    magnitude = std::max(magnitude, std::fabs(x[i]));
+    sum += 0 * x[i];
+  }
+  if (std::isnan(sum)) return kNotFinite;
+  if (magnitude < kTiny) return {};
+  return {.scale = AwayFromZero(magnitude / static_cast<float>(largest)), .minimum = 0};
+}
+
+Scaling Asymmetric(const float* x, int count, int largest) {
+  float low = x[0], high = x[0];
+  float sum = 0;
+  for (int i = 0; i < count; ++i) {
+    low = std::min(low, x[i]);
+    high = std::max(high, x[i]);
+    sum += 0 * x[i];
+  }
+  const float minimum = Down(low);
+  const float range = high - minimum;
+  if (std::isnan(sum) || !std::isfinite(range)) return kNotFinite;
+  if (range < kTiny) return {.scale = 0, .minimum = minimum};
+  return {.scale = AwayFromZero(range / static_cast<float>(largest)), .minimum = minimum};
+}
+
+void RotateBlock(float* x, int size) {
+  for (int half = 1; half < size; half *= 2) {
+    for (int i = 0; i < size; i += 2 * half) {
+      float* __restrict low = x + i;
+      float* __restrict high = x + i + half;
+      for (int j = 0; j < half; ++j) {
+        const float a = low[j], b = high[j];
+        low[j] = a + b;
+        high[j] = a - b;
+      }
+    }
+  }
+  const float norm = 1 / std::sqrt(static_cast<float>(size));
+  for (int i = 0; i < size; ++i) x[i] *= norm;
+}
+
+float CompressInt8(const float* x, int head_dim, std::byte* to, Integers* n) {
+  const Scaling by = Symmetric(x, head_dim, kInt8Max);
+  Round(x, head_dim, by, n->data());
+  for (int i = 0; i < head_dim; ++i) to[i] = static_cast<std::byte>((*n)[i]);
+  return by.scale;
+}
+
+void CompressKey6(const float* x, int head_dim, std::byte* to, std::byte* scale, Integers* n) {
+  const Scaling by = Asymmetric(x, head_dim, kKey6Max);
+  StoreWord(WordOf(by.scale, by.minimum), scale);
+  Round(x, head_dim, by, n->data());
+  int first = 0;
+  for (; first + kKeyGroup <= head_dim; first += kKeyGroup, to += kKeyGroup / 4 * 3) {
+    std::memset(to, 0, kKeyGroup / 4 * 3);
+    for (int i = 0; i < kKeyGroup; ++i) {
+      const KeyPlace place = PlaceOfKey(i);
+      const int key = (*n)[first + i];
+      to[place.low] |= static_cast<std::byte>((key & 15) << place.low_shift);
+      to[place.high] |= static_cast<std::byte>(key >> 4 << place.high_shift);
+    }
+  }
+  for (; first < head_dim; ++first) *to++ = static_cast<std::byte>((*n)[first]);
+}
+
+void CompressValue4(const float* x, int head_dim, std::byte* to, std::byte* scales, Integers* n) {
+  for (int first = 0; first < head_dim; first += kValueBlock, scales += kScaleBytes) {
+    const bool tail = head_dim - first < kValueBlock;
+    const int count = tail ? kValueTail : kValueBlock;
+    const Scaling by = Asymmetric(x + first, count, tail ? kTailMax : kValue4Max);
+    StoreWord(WordOf(by.scale, by.minimum), scales);
+    Round(x + first, count, by, n->data());
+    for (int i = 0; i < 16; ++i) {
+      const int high = tail ? 0 : (*n)[16 + i] << 4;
+      *to++ = static_cast<std::byte>((*n)[i] | high);
+    }
+  }
+}
+
+void DecompressKey6(const std::byte* from, int head_dim, uint32_t word, float* x) {
+  const float scale = HighOf(word), minimum = LowOf(word);
+  const auto number = [&](int n) { return minimum + static_cast<float>(n) * scale; };
+  int first = 0;
+  for (; first + kKeyGroup <= head_dim; first += kKeyGroup, from += kKeyGroup / 4 * 3) {
+    for (int i = 0; i < kKeyGroup; ++i) {
+      const KeyPlace place = PlaceOfKey(i);
+      const int low = std::to_integer<int>(from[place.low]) >> place.low_shift & 15;
+      const int high = std::to_integer<int>(from[place.high]) >> place.high_shift & 3;
+      x[first + i] = number(low | high << 4);
+    }
+  }
+  for (; first < head_dim; ++first) x[first] = number(std::to_integer<int>(*from++));
+}
+
+void DecompressValue4(const std::byte* from, int head_dim, const std::byte* scales, float* x) {
+  for (int first = 0; first < head_dim; first += kValueBlock, scales += kScaleBytes) {
+    const uint32_t word = LoadWord(scales);
+    const float scale = HighOf(word), minimum = LowOf(word);
+    const bool tail = head_dim - first < kValueBlock;
+    for (int i = 0; i < 16; ++i) {
+      const int n = std::to_integer<int>(*from++);
+      x[first + i] = minimum + static_cast<float>(tail ? n : n & 15) * scale;
+      if (!tail) x[first + 16 + i] = minimum + static_cast<float>(n >> 4) * scale;
+    }
+  }
+}
+
+}  // namespace
+
+size_t CompressedFormat::RowStride() const { return LayoutOf(*this).row_stride; }
+
+void Rotate(float* x, int head_dim) {
+  for (int first = 0; first < head_dim;) {
+    const int size = static_cast<int>(std::bit_floor(static_cast<unsigned>(head_dim - first)));
+    RotateBlock(x + first, size);
+    first += size;
+  }
+}
+
+void CompressRow(const CompressedFormat& format, const float* key, const float* value,
+                 std::byte* row) {
+  const int dim = format.head_dim;
+  const CompressedLayout layout = LayoutOf(format);
+  Row k, v;
+  Integers n;
+  std::copy_n(key, dim, k.data());
+  std::copy_n(value, dim, v.data());
+  Rotate(k.data(), dim);
+  Rotate(v.data(), dim);
+  if (format.type == CompressedType::kInt8) {
+    const float key_scale = CompressInt8(k.data(), dim, row, &n);
+    const float value_scale = CompressInt8(v.data(), dim, row + layout.values, &n);
+    StoreWord(WordOf(value_scale, key_scale), row + layout.scales);
+    return;
+  }
+  CompressKey6(k.data(), dim, row, row + layout.scales, &n);
+  CompressValue4(v.data(), dim, row + layout.values, row + layout.scales + kScaleBytes, &n);
+}
+
+void DecompressRow(const CompressedFormat& format, const std::byte* row, float* key,
+                   float* value) {
+  const int dim = format.head_dim;
+  const CompressedLayout layout = LayoutOf(format);
+  const uint32_t word = LoadWord(row + layout.scales);
+  if (format.type == CompressedType::kInt8) {
+    for (int i = 0; i < dim; ++i) {
+      const std::byte* value_row = row + layout.values;
+      key[i] = static_cast<float>(static_cast<int8_t>(row[i])) * LowOf(word);
+      value[i] = static_cast<float>(static_cast<int8_t>(value_row[i])) * HighOf(word);
+    }
+  } else {
+    DecompressKey6(row, dim, word, key);
+    DecompressValue4(row + layout.values, dim, row + layout.scales + kScaleBytes, value);
+  }
+  Rotate(key, dim);
+  Rotate(value, dim);
+}
+
+}  // namespace ebb

@@ -1,0 +1,114 @@
+// The rows of T2: what CompressedFormat::RowStride() bytes hold, and the arithmetic on one row.
+//
+// Keys and values are rotated by an orthonormal Hadamard matrix, which spreads outliers over all
+// elements, and then rounded to integers. A query rotated alike has the same logits, so only the
+// merged output is rotated back. A row is one record, with nothing outside it, so that it moves and
+// dies alone:
+//
+//   int8  keys [head_dim], values [head_dim], each int8; value scale, key scale
+//   int4  keys of 6 bits, values of 4 bits; key minimum, key scale; for each block of values
+//         minimum, scale
+//
+// Scales and minima are bf16, 2 bytes. An int8 element is n * scale, |n| <= 127: 8.25 bits an
+// element at head size 64. An int4 element is minimum + n * scale; keys are finer than values since
+// errors in them cost far more (docs/design.md), which makes int4 5.75 bits an element at head
+// size 64, 5.6 at 128:
+//   - keys: n < 64, one scale a row. 64 elements take 48 bytes: the low nibbles of 32 bytes, the
+//     high ones, and 16 bytes of 2 bits (KeyPlace). What is left of head_dim takes a byte each.
+//   - values: n < 16, in blocks of 32: byte j holds elements j and 16 + j. What is left of head_dim,
+//     16 elements, is a block with a byte each and n < 256.
+// A key or value that is not finite gets a scale that is NaN.
+#ifndef EBB_ATTENTION_COMPRESSED_H_
+#define EBB_ATTENTION_COMPRESSED_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "src/attention/attention.h"
+#include "src/attention/rows.h"
+
+namespace ebb {
+
+inline constexpr int kKeyGroup = 64;    // 6-bit keys packed together
+inline constexpr int kValueBlock = 32;  // int4 values that share a scale
+inline constexpr int kValueTail = 16;   // what head_dim may leave of a block
+inline constexpr int kMaxValueBlocks = kMaxHeadDim / kValueBlock + 1;
+// The largest integer of a key and of a value of int4; int8 has 127.
+inline constexpr int kInt8Max = 127;
+inline constexpr int kKey6Max = 63;
+inline constexpr int kValue4Max = 15;
+inline constexpr int kTailMax = 255;
+
+// A scale in the high half of a word, a minimum (in int8 rows the keys' scale) in the low half.
+inline constexpr size_t kScaleBytes = 4;
+
+// Byte offsets in a row.
+struct CompressedLayout {
+  size_t values = 0;
+  size_t scales = 0;   // of int4's keys; of both in int8
+  int num_blocks = 0;  // of int4's values; their scales follow that of the keys
+  size_t row_stride = 0;
+};
+[[nodiscard]] constexpr CompressedLayout LayoutOf(CompressedType type, int head_dim) {
+  const size_t dim = head_dim;
+  if (type == CompressedType::kInt8) {
+    return {.values = dim, .scales = 2 * dim, .num_blocks = 0, .row_stride = 2 * dim + kScaleBytes};
+  }
+  const size_t key_tail = dim % kKeyGroup;
+  const size_t value_tail = dim % kValueBlock;
+  const size_t values = (dim - key_tail) / 4 * 3 + key_tail;
+  const size_t scales = values + (dim - value_tail) / 2 + value_tail;
+  const size_t blocks = (dim + kValueBlock - 1) / kValueBlock;
+  return {.values = values,
+          .scales = scales,
+          .num_blocks = static_cast<int>(blocks),
+          .row_stride = scales + (1 + blocks) * kScaleBytes};
+}
+[[nodiscard]] constexpr CompressedLayout LayoutOf(const CompressedFormat& format) {
+  return LayoutOf(format.type, format.head_dim);
+}
+
+// Where key i of a group of 64 lies: its low 4 bits in the nibble `low_shift` of byte `low`, the
+// high 2 from bit `high_shift` of byte `high`. In the order low nibbles, high nibbles the even bytes
+// are keys 0..31 and the odd ones 32..63, which are split in two vectors of 16-bit numbers.
+struct KeyPlace {
+  int low, low_shift, high, high_shift;
+};
+[[nodiscard]] constexpr KeyPlace PlaceOfKey(int i) {
+  const int at = 2 * (i % 32) + i / 32;
+  return {.low = at % 32, .low_shift = at / 32 * 4, .high = 32 + at % 16, .high_shift = at / 16 * 2};
+}
+
+// One chunk of compressed rows of one kv head, for all the query heads that share it.
+struct CompressedFoldInput {
+  CompressedFormat format;
+  const std::byte* const* rows = nullptr;  // [kChunkRows], from LocateCompressed()
+  int num_rows = 0;                        // from 1 to kChunkRows
+  // The rows that this thread reads next, fetched ahead. REQUIRED: `rows` where there are none.
+  const std::byte* const* next_rows = nullptr;  // [kChunkRows]
+  const float* q = nullptr;                     // [num_heads, head_dim], rotated
+  int num_heads = 0;
+  float scale = 0;
+};
+
+// As LocateKeys().
+void LocateCompressed(const CompressedRows& rows, const CompressedFormat& format, uint32_t begin,
+                      uint32_t end, std::span<const std::byte*, kChunkRows> addresses);
+
+// What every kernel but the reference has in its table: the same bits on every machine. The reference
+// compresses so too: two roundings that differ by a bit would differ by a whole step.
+void Rotate(float* x, int head_dim);
+void CompressRow(const CompressedFormat& format, const float* key, const float* value,
+                 std::byte* row);
+void DecompressRow(const CompressedFormat& format, const std::byte* row, float* key, float* value);
+
+// The reference's other functions of AttentionKernel, in double.
+void ReferenceRotate(float* x, int head_dim);
+void ReferenceDecompressRow(const CompressedFormat& format, const std::byte* row, float* key,
+                            float* value);
+void ReferenceFoldCompressed(const CompressedFoldInput& in, const FoldOutput& out);
+
+}  // namespace ebb
+
+#endif  // EBB_ATTENTION_COMPRESSED_H_

@@ -1,0 +1,326 @@
+#include "src/attention/compressed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/attention/compressed_for_test.h"
+#include "src/attention/expected_for_test.h"
+#include "src/attention/rows_for_test.h"
+
+namespace ebb {
+namespace {
+
+constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt4};
+constexpr int kHeadSizes[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 192, 256, 512};
+
+double Dot(std::span<const float> a, std::span<const float> b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+float Largest(std::span<const float> x) {
+  float largest = 0;
+  for (const float value : x) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+std::string Name(const CompressedFormat& format) {
+  return std::string(CompressedTypeName(format.type)) + " dim " + std::to_string(format.head_dim);
+}
+
+TEST(CompressedFormatTest, ARowTakesTheBytesThatTheHeaderNames) {
+  const auto stride = [](CompressedType type, int dim) {
+    return CompressedFormat{.type = type, .head_dim = dim}.RowStride();
+  };
+  EXPECT_EQ(stride(CompressedType::kInt8, 64), 132u);
+  EXPECT_EQ(stride(CompressedType::kInt8, 80), 164u);
+  EXPECT_EQ(stride(CompressedType::kInt8, 128), 260u);
+  EXPECT_EQ(stride(CompressedType::kInt4, 64), 92u);    // 5.75 bits an element
+  EXPECT_EQ(stride(CompressedType::kInt4, 128), 180u);  // 5.6
+  EXPECT_EQ(stride(CompressedType::kInt4, 80), 48u + 16 + 32 + 16 + 16);
+  for (const CompressedType type : kTypes) {
+    for (const int dim : kHeadSizes) EXPECT_EQ(stride(type, dim) % 4, 0u) << dim;
+  }
+}
+
+TEST(CompressedFormatTest, EveryKeyOfAGroupHasBitsOfItsOwn) {
+  std::vector<int> used(48 * 8, 0);
+  for (int i = 0; i < kKeyGroup; ++i) {
+    const KeyPlace place = PlaceOfKey(i);
+    for (int b = 0; b < 4; ++b) ++used[place.low * 8 + place.low_shift + b];
+    for (int b = 0; b < 2; ++b) ++used[place.high * 8 + place.high_shift + b];
+  }
+  EXPECT_TRUE(std::ranges::all_of(used, [](int n) { return n == 1; }));
+}
+
+class CompressedTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  const AttentionKernel& kernel_ = KernelByName(GetParam());
+};
+
+TEST_P(CompressedTest, RotatingTwiceGivesWhatWasThere) {
+  for (const int dim : kHeadSizes) {
+    const std::vector<float> x = RandomNormal(dim, 7);
+    std::vector<float> y = x;
+    kernel_.rotate(y.data(), dim);
+    EXPECT_FALSE(std::ranges::equal(x, y)) << dim;
+    kernel_.rotate(y.data(), dim);
+    ExpectNear(y, x, 1e-5f, "head size " + std::to_string(dim));
+  }
+}
+
+TEST_P(CompressedTest, RotationKeepsProductsAndSpreadsASingleElement) {
+  for (const int dim : kHeadSizes) {
+    std::vector<float> a = RandomNormal(dim, 1), b = RandomNormal(dim, 2);
+    const double before = Dot(a, b);
+    kernel_.rotate(a.data(), dim);
+    kernel_.rotate(b.data(), dim);
+    EXPECT_NEAR(Dot(a, b), before, 1e-4) << dim;
+    std::vector<float> one(dim, 0.0f);
+    one[3] = 1;
+    kernel_.rotate(one.data(), dim);
+    EXPECT_NEAR(Dot(one, one), 1, 1e-6);
+    EXPECT_LE(Largest(one), 0.2501f) << "spread over 16 elements at least";
+  }
+}
+
+TEST_P(CompressedTest, RotatesAsTheReferenceDoes) {
+  for (const int dim : kHeadSizes) {
+    std::vector<float> want = RandomNormal(dim, 3), got = want;
+    ReferenceAttention().rotate(want.data(), dim);
+    kernel_.rotate(got.data(), dim);
+    ExpectNear(got, want, 4e-6f, std::to_string(dim));
+  }
+}
+
+// Half a step of each grid at most, before the rotation back, which keeps lengths.
+TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
+  for (const CompressedType type : kTypes) {
+    for (const int dim : kHeadSizes) {
+      const CompressedFormat format = {.type = type, .head_dim = dim};
+      for (const float size : {1e-6f, 1.0f, 3e4f}) {
+        std::vector<float> key = RandomNormal(dim, 4), value = RandomNormal(dim, 5);
+        for (float& x : key) x = x * size + size;
+        for (float& x : value) x *= size;
+        std::vector<std::byte> row(format.RowStride());
+        std::vector<float> key_back(dim), value_back(dim);
+        kernel_.compress_row(format, key.data(), value.data(), row.data());
+        kernel_.decompress_row(format, row.data(), key_back.data(), value_back.data());
+        for (std::vector<float>* x : {&key, &value, &key_back, &value_back}) {
+          kernel_.rotate(x->data(), dim);
+        }
+        const bool int8 = type == CompressedType::kInt8;
+        // The scale, and the minimum, lose up to 1/128 to bf16.
+        const auto half_step = [](float largest, int levels) {
+          return largest * 1.02f / static_cast<float>(levels);
+        };
+        ExpectNear(key_back, key, half_step(Largest(key), int8 ? 254 : 63), Name(format) + " key");
+        ExpectNear(value_back, value, half_step(Largest(value), int8 ? 254 : 15),
+                   Name(format) + " value");
+      }
+    }
+  }
+}
+
+TEST_P(CompressedTest, DecompressesAsTheReferenceDoes) {
+  for (const CompressedType type : kTypes) {
+    for (const int dim : kHeadSizes) {
+      const CompressedFormat format = {.type = type, .head_dim = dim};
+      TestCompressed rows({.format = format, .num_rows = {3}});
+      std::vector<float> key(dim), value(dim), want_key(dim), want_value(dim);
+      kernel_.decompress_row(format, rows.Row(0, 1), key.data(), value.data());
+      ReferenceAttention().decompress_row(format, rows.Row(0, 1), want_key.data(),
+                                          want_value.data());
+      ExpectNear(key, want_key, 1e-5f, Name(format));
+      ExpectNear(value, want_value, 1e-5f, Name(format));
+    }
+  }
+}
+
+TEST_P(CompressedTest, RowsOfNothingAreNothing) {
+  for (const CompressedType type : kTypes) {
+    const CompressedFormat format = {.type = type, .head_dim = 80};
+    for (const float x : {0.0f, 1e-37f}) {
+      const std::vector<float> in(80, x);
+      std::vector<std::byte> row(format.RowStride(), std::byte{0xff});
+      std::vector<float> key(80, 1.0f), value(80, 1.0f);
+      kernel_.compress_row(format, in.data(), in.data(), row.data());
+      kernel_.decompress_row(format, row.data(), key.data(), value.data());
+      ExpectNear(key, in, 1e-30f, Name(format));
+      ExpectNear(value, in, 1e-30f, Name(format));
+    }
+  }
+}
+
+TEST_P(CompressedTest, CompressingTheSameRowGivesTheSameBytesOnEveryKernel) {
+  for (const CompressedType type : kTypes) {
+    const CompressedFormat format = {.type = type, .head_dim = 112};
+    const std::vector<float> x = RandomNormal(224, 9);
+    std::vector<std::byte> a(format.RowStride()), b(format.RowStride(), std::byte{0xff});
+    kernel_.compress_row(format, x.data(), x.data() + 112, a.data());
+    ReferenceAttention().compress_row(format, x.data(), x.data() + 112, b.data());
+    EXPECT_EQ(a, b) << "every byte is written, the same on every kernel";
+  }
+}
+
+struct Chunk {
+  explicit Chunk(int heads, int head_dim)
+      : m(heads), l(heads), p(heads * kChunkRows), o(heads * head_dim + 1) {}
+  [[nodiscard]] FoldOutput Out() {
+    return {.m = m.data(),
+            .l = l.data(),
+            .head_stride = 1,
+            .o = o.data() + 1,  // one float off any alignment that a vector may want
+            .p = p.data(),
+            .p_stride = kChunkRows};
+  }
+  std::vector<float> m, l, p, o;
+};
+
+struct Folded {
+  CompressedFormat format;
+  int heads = 1;
+  size_t num_rows = 1;
+};
+
+void ExpectFoldsAsTheReference(const AttentionKernel& kernel, const Folded& of) {
+  const int dim = of.format.head_dim;
+  const std::string what = Name(of.format) + " heads " + std::to_string(of.heads) + " rows " +
+                           std::to_string(of.num_rows);
+  const TestCompressed rows({.format = of.format, .num_rows = {of.num_rows}});
+  std::vector<float> q = RandomNormal(of.heads * dim + 1, 11);
+  for (float& x : q) x *= 2;
+  for (uint32_t begin = 0; begin < of.num_rows; begin += kChunkRows) {
+    const auto end = static_cast<uint32_t>(std::min<size_t>(of.num_rows, begin + kChunkRows));
+    const std::byte* addresses[kChunkRows];
+    LocateCompressed(rows.views()[0], of.format, begin, end, addresses);
+    const CompressedFoldInput in = {.format = of.format,
+                                    .rows = addresses,
+                                    .num_rows = static_cast<int>(end - begin),
+                                    .next_rows = addresses,
+                                    .q = q.data() + 1,
+                                    .num_heads = of.heads,
+                                    .scale = 1 / std::sqrt(static_cast<float>(dim))};
+    Chunk got(of.heads, dim), want(of.heads, dim);
+    kernel.fold_compressed(in, got.Out());
+    ReferenceAttention().fold_compressed(in, want.Out());
+    // A query's element is off by half of 1/32767 of the largest: errors of random sign, which meet
+    // keys of size 1, so that a logit is off by that at most once in 10^5. A weight is off as its
+    // logit is, relatively, twice; an output is a sum of values below 6.
+    const float logit_error = Largest(q) / 65534 * 5;
+    ExpectNear(got.m, want.m, logit_error, what + " m");
+    ExpectNear(got.p, want.p, 2 * logit_error, what + " p");
+    for (int g = 0; g < of.heads; ++g) {
+      EXPECT_NEAR(got.l[g], want.l[g], 2 * logit_error * want.l[g]) << what;
+      ExpectNear(std::span(got.o).subspan(1 + g * dim, dim),
+                 std::span(want.o).subspan(1 + g * dim, dim), 2 * logit_error * 6 * want.l[g],
+                 what + " o");
+    }
+  }
+}
+
+TEST_P(CompressedTest, FoldsAsTheReferenceForEveryHeadSize) {
+  for (const CompressedType type : kTypes) {
+    for (const int dim : kHeadSizes) {
+      ExpectFoldsAsTheReference(
+          kernel_, {.format = {.type = type, .head_dim = dim}, .heads = 3, .num_rows = 100});
+    }
+  }
+}
+
+TEST_P(CompressedTest, FoldsAsTheReferenceForEveryRatioOfHeads) {
+  for (const CompressedType type : kTypes) {
+    for (const int heads : {1, 2, 3, 4, 5, 6, 7, 8, 33}) {
+      for (const int dim : {64, 80, 128}) {
+        ExpectFoldsAsTheReference(
+            kernel_, {.format = {.type = type, .head_dim = dim}, .heads = heads, .num_rows = 70});
+      }
+    }
+  }
+}
+
+TEST_P(CompressedTest, FoldsAsTheReferenceForEveryNumberOfRows) {
+  for (const CompressedType type : kTypes) {
+    for (size_t rows = 1; rows <= 200; rows += rows < 70 ? 1 : 13) {
+      ExpectFoldsAsTheReference(
+          kernel_, {.format = {.type = type, .head_dim = 64}, .heads = 3, .num_rows = rows});
+      ExpectFoldsAsTheReference(
+          kernel_, {.format = {.type = type, .head_dim = 48}, .heads = 2, .num_rows = rows});
+    }
+  }
+}
+
+// Integers add up alike in any order: all that instruction sets differ in is the softmax.
+TEST_P(CompressedTest, AQueryOfHugeOrTinyElementsKeepsItsPrecision) {
+  for (const CompressedType type : kTypes) {
+    const CompressedFormat format = {.type = type, .head_dim = 512};
+    std::vector<float> key(512, 1.0f), value = RandomNormal(512, 1);
+    kernel_.rotate(key.data(), 512);  // all the same once rotated
+    std::vector<std::byte> row(format.RowStride());
+    kernel_.compress_row(format, key.data(), value.data(), row.data());
+    std::vector<const std::byte*> rows(kChunkRows, row.data());
+    for (const float size : {1e-25f, 1.0f, 1e25f}) {
+      std::vector<float> q(512, size);  // the largest sum of products that there is
+      Chunk chunk(1, 512);
+      kernel_.fold_compressed({.format = format,
+                               .rows = rows.data(),
+                               .num_rows = 1,
+                               .next_rows = rows.data(),
+                               .q = q.data(),
+                               .num_heads = 1,
+                               .scale = 1},
+                              chunk.Out());
+      EXPECT_NEAR(chunk.m[0] / (512 * size), 1, 0.01) << Name(format) << " " << size;
+    }
+  }
+}
+
+TEST_P(CompressedTest, WhatIsNotFiniteMakesTheSumNaN) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  enum class In { kKey, kValue, kQuery };
+  for (const CompressedType type : kTypes) {
+    for (const int dim : {64, 80}) {
+      const CompressedFormat format = {.type = type, .head_dim = dim};
+      for (const float bad : {kNaN, kInf, -kInf}) {
+        for (const size_t at : {0, 20, 40}) {
+          for (const In in : {In::kKey, In::kValue, In::kQuery}) {
+            TestCompressed rows({.format = format, .num_rows = {41}});
+            std::vector<float> key = RandomNormal(dim, 1), value = key;
+            if (in == In::kKey) key[at] = bad;
+            if (in == In::kValue) value[at] = bad;
+            CompressRow(format, key.data(), value.data(), rows.Row(0, at));
+            std::vector<float> q = RandomNormal(3 * dim, 2);
+            if (in == In::kQuery) q[dim + at] = bad;
+            const std::byte* addresses[kChunkRows];
+            LocateCompressed(rows.views()[0], format, 0, 41, addresses);
+            Chunk chunk(3, dim);
+            kernel_.fold_compressed({.format = format,
+                                     .rows = addresses,
+                                     .num_rows = 41,
+                                     .next_rows = addresses,
+                                     .q = q.data(),
+                                     .num_heads = 3,
+                                     .scale = 0.1f},
+                                    chunk.Out());
+            for (int g = 0; g < 3; ++g) {
+              const bool want_nan = in != In::kQuery || g == 1;
+              EXPECT_EQ(std::isnan(chunk.l[g]), want_nan)
+                  << Name(format) << " " << bad << " at " << at << " head " << g;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, CompressedTest, ::testing::ValuesIn(KernelNames()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,326 @@
+// Decode over kv heads that hold rows in full precision and compressed ones.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/attention/compressed_for_test.h"
+#include "src/attention/decode.h"
+#include "src/attention/expected_for_test.h"
+#include "src/attention/rows_for_test.h"
+
+namespace ebb {
+namespace {
+
+struct Rows {
+  AttentionShape shape;
+  std::vector<size_t> full;        // [num_kv_heads]
+  std::vector<size_t> compressed;  // [num_kv_heads]
+  Layout layout = Layout::kScattered;
+};
+
+AttentionShape Shape(CompressedType type, int head_dim, int num_kv_heads, int heads_per_kv) {
+  AttentionShape shape = ShapeOf(RowType::kF16, head_dim, num_kv_heads, heads_per_kv);
+  shape.compressed = {.type = type, .head_dim = head_dim};
+  return shape;
+}
+
+// One token's attention. The elements of the mass targets are dealt out to both kinds of rows: every
+// third to a compressed one, as long as there are any.
+struct Step {
+  explicit Step(const Rows& of, uint32_t seed = 3)
+      : shape(of.shape),
+        full({.format = shape.format, .num_rows = of.full, .layout = of.layout}),
+        compressed({.format = shape.compressed, .num_rows = of.compressed, .layout = of.layout}),
+        views(full.views().begin(), full.views().end()) {
+    const size_t floats = size_t(shape.num_q_heads) * shape.format.head_dim;
+    q = RandomNormal(floats, seed);
+    out.resize(floats);
+    size_t elements = 0;
+    for (int h = 0; h < shape.num_kv_heads; ++h) {
+      full_elements.emplace_back();
+      compressed_elements.emplace_back();
+      for (uint32_t i = 0; i < of.full[h] + of.compressed[h]; ++i) {
+        const bool full_left = full_elements[h].size() < of.full[h];
+        const bool compressed_left = compressed_elements[h].size() < of.compressed[h];
+        const bool is_full = full_left && (i % 3 != 1 || !compressed_left);
+        (is_full ? full_elements : compressed_elements)[h].push_back(i);
+      }
+      elements = std::max(elements, of.full[h] + of.compressed[h]);
+    }
+    for (int h = 0; h < shape.num_kv_heads; ++h) {
+      selected.emplace_back(full_elements[h]);
+      compressed_selected.emplace_back(compressed_elements[h]);
+    }
+    mass.assign(shape.num_q_heads, std::vector<float>(elements, 0.0f));
+    for (auto& array : mass) targets.push_back(array.data());
+  }
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  [[nodiscard]] DecodeQuery Query() {
+    return {.rows = views,
+            .selected = selected,
+            .compressed = compressed.views(),
+            .compressed_selected = compressed_selected,
+            .q = q.data(),
+            .out = out.data(),
+            .mass = {.per_query_head = targets, .not_finite = &not_finite}};
+  }
+
+  AttentionShape shape;
+  TestRows full;
+  TestCompressed compressed;
+  std::vector<RowsView> views;
+  std::vector<std::vector<uint32_t>> full_elements, compressed_elements;
+  std::vector<std::span<const uint32_t>> selected, compressed_selected;
+  std::vector<float> q, out;
+  std::vector<std::vector<float>> mass;
+  std::vector<float*> targets;
+  bool not_finite = false;
+};
+
+void AttendWith(DecodeAttention* attention, const DecodeQuery& query, int num_threads) {
+  attention->Plan(std::span(&query, 1));
+  for (int thread = num_threads; thread-- > 0;) attention->Fold(thread, num_threads);
+  for (int thread = num_threads; thread-- > 0;) attention->Merge(thread, num_threads);
+}
+
+void Attend(const AttentionKernel& kernel, Step* step, int num_threads = 1) {
+  DecodeAttention attention(kernel, step->shape);
+  size_t max_rows = 0;
+  for (int h = 0; h < step->shape.num_kv_heads; ++h) {
+    max_rows = std::max(max_rows, step->full_elements[h].size() + step->compressed_elements[h].size());
+  }
+  attention.Reserve(1, max_rows, num_threads);
+  AttendWith(&attention, step->Query(), num_threads);
+}
+
+// The softmax over all rows of a kv head, as they are stored, in double.
+struct Softmax {
+  std::vector<double> out;   // [num_q_heads, head_dim]
+  std::vector<double> mass;  // [num_q_heads, elements]
+};
+
+Softmax Expected(Step* step) {
+  const int dim = step->shape.format.head_dim;
+  const int heads = step->shape.QueryHeadsPerKvHead();
+  const size_t elements = step->mass[0].size();
+  Softmax want = {.out = std::vector<double>(step->out.size()),
+                  .mass = std::vector<double>(step->shape.num_q_heads * elements)};
+  const AttentionKernel& reference = ReferenceAttention();
+  for (int head = 0; head < step->shape.num_q_heads; ++head) {
+    const int h = head / heads;
+    std::vector<std::vector<float>> keys(elements), values(elements);
+    for (size_t i = 0; i < step->full_elements[h].size(); ++i) {
+      const uint32_t at = step->full_elements[h][i];
+      keys[at].resize(dim);
+      values[at].resize(dim);
+      reference.load_row(RowType::kF16, step->full.Key(h, i), keys[at].data(), dim);
+      reference.load_row(RowType::kF16, step->full.Value(h, i), values[at].data(), dim);
+    }
+    for (size_t i = 0; i < step->compressed_elements[h].size(); ++i) {
+      const uint32_t at = step->compressed_elements[h][i];
+      keys[at].resize(dim);
+      values[at].resize(dim);
+      reference.decompress_row(step->shape.compressed, step->compressed.Row(h, i),
+                               keys[at].data(), values[at].data());
+    }
+    double sum = 0;
+    double* const mass = want.mass.data() + head * elements;
+    double* const out = want.out.data() + size_t(head) * dim;
+    for (size_t e = 0; e < elements; ++e) {
+      if (keys[e].empty()) continue;
+      const float* q = step->q.data() + size_t(head) * dim;
+      mass[e] = std::exp(std::inner_product(keys[e].begin(), keys[e].end(), q, 0.0) *
+                         step->shape.scale);
+      sum += mass[e];
+      for (int i = 0; i < dim; ++i) out[i] += mass[e] * values[e][i];
+    }
+    for (size_t e = 0; e < elements; ++e) mass[e] /= sum;
+    for (int i = 0; i < dim; ++i) out[i] /= sum;
+  }
+  return want;
+}
+
+class DecodeCompressedTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void ExpectSoftmax(const Rows& rows) {
+    Step step(rows);
+    Attend(kernel_, &step);
+    const Softmax want = Expected(&step);
+    const std::string what = std::string(CompressedTypeName(rows.shape.compressed.type)) + " dim " +
+                             std::to_string(rows.shape.format.head_dim) + " rows " +
+                             std::to_string(rows.full[0]) + " + " +
+                             std::to_string(rows.compressed[0]);
+    // Queries of compressed rows are rounded to 1/32767 of their largest element.
+    const std::vector<float> want_out(want.out.begin(), want.out.end());
+    ExpectNear(step.out, want_out, 1e-3f, what);
+    for (int head = 0; head < rows.shape.num_q_heads; ++head) {
+      const size_t elements = step.mass[head].size();
+      const std::vector<float> mass(want.mass.begin() + head * elements,
+                                    want.mass.begin() + (head + 1) * elements);
+      const float largest = *std::ranges::max_element(mass);
+      ExpectNear(step.mass[head], mass, 3e-4f * largest, what + " mass");
+      EXPECT_NEAR(std::accumulate(step.mass[head].begin(), step.mass[head].end(), 0.0), 1, 1e-5)
+          << what;
+    }
+    EXPECT_FALSE(step.not_finite);
+  }
+
+  const AttentionKernel& kernel_ = KernelByName(GetParam());
+};
+
+constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt4};
+
+TEST_P(DecodeCompressedTest, IsTheSoftmaxOverTheRowsAsStoredForEveryHeadSize) {
+  for (const CompressedType type : kTypes) {
+    for (const int head_dim : {16, 64, 80, 96, 128, 256}) {
+      ExpectSoftmax({.shape = Shape(type, head_dim, 2, 3), .full = {150, 40}, .compressed = {90, 300}});
+    }
+  }
+}
+
+TEST_P(DecodeCompressedTest, IsTheSoftmaxForEveryRatioOfHeads) {
+  for (const int heads : {1, 2, 4, 5, 8}) {
+    ExpectSoftmax({.shape = Shape(CompressedType::kInt8, 64, 2, heads),
+                   .full = {70, 140},
+                   .compressed = {65, 129}});
+  }
+}
+
+TEST_P(DecodeCompressedTest, AKvHeadMayLackEitherKindOfRows) {
+  for (const CompressedType type : kTypes) {
+    ExpectSoftmax({.shape = Shape(type, 64, 3, 3), .full = {100, 0, 77}, .compressed = {0, 130, 1}});
+    ExpectSoftmax({.shape = Shape(type, 64, 2, 3), .full = {0, 0}, .compressed = {200, 7}});
+    ExpectSoftmax({.shape = Shape(type, 64, 2, 3), .full = {64, 65}, .compressed = {0, 0}});
+  }
+}
+
+TEST_P(DecodeCompressedTest, IsTheSameBitForBitForAnyNumberOfThreads) {
+  for (const CompressedType type : kTypes) {
+    const Rows rows = {
+        .shape = Shape(type, 64, 3, 3), .full = {900, 1, 129}, .compressed = {500, 1300, 0}};
+    Step one(rows);
+    Attend(kernel_, &one);
+    for (const int num_threads : {2, 3, 5, 64}) {
+      Step several(rows);
+      Attend(kernel_, &several, num_threads);
+      EXPECT_EQ(one.out, several.out) << num_threads << " threads";
+      EXPECT_EQ(one.mass, several.mass) << num_threads << " threads";
+    }
+  }
+}
+
+TEST_P(DecodeCompressedTest, ThreadsThatRunAtOnceAgree) {
+  const Rows rows = {.shape = Shape(CompressedType::kInt8, 64, 2, 3),
+                     .full = {300, 300},
+                     .compressed = {500, 700}};
+  Step one(rows), three(rows);
+  Attend(kernel_, &one);
+  DecodeAttention attention(kernel_, rows.shape);
+  attention.Reserve(1, 1000, 3);
+  const DecodeQuery query = three.Query();
+  attention.Plan(std::span(&query, 1));
+  RunOnThreads(
+      3, [&](int thread) { attention.Fold(thread, 3); },
+      [&](int thread) { attention.Merge(thread, 3); });
+  EXPECT_EQ(one.out, three.out);
+  EXPECT_EQ(one.mass, three.mass);
+}
+
+TEST_P(DecodeCompressedTest, IsTheSameBitForBitWhereverRowsLie) {
+  for (const CompressedType type : kTypes) {
+    Rows rows = {.shape = Shape(type, 80, 2, 3), .full = {200, 10}, .compressed = {300, 170}};
+    Step scattered(rows);
+    rows.layout = Layout::kDense;
+    Step dense(rows);
+    Attend(kernel_, &scattered);
+    Attend(kernel_, &dense, 2);
+    EXPECT_EQ(dense.out, scattered.out);
+    EXPECT_EQ(dense.mass, scattered.mass);
+  }
+}
+
+TEST_P(DecodeCompressedTest, WithoutCompressedRowsNothingChanges) {
+  Rows rows = {.shape = Shape(CompressedType::kInt8, 64, 2, 3), .full = {300, 70}, .compressed = {0, 0}};
+  Step with(rows), without(rows);
+  without.shape.compressed = {};
+  Attend(kernel_, &with, 2);
+  DecodeAttention attention(kernel_, without.shape);
+  attention.Reserve(1, 300, 2);
+  DecodeQuery query = without.Query();
+  query.compressed = {};
+  query.compressed_selected = {};
+  query.selected = {};
+  AttendWith(&attention, query, 2);
+  EXPECT_EQ(with.out, without.out);
+  EXPECT_EQ(with.mass, without.mass);
+}
+
+// As layers of one step follow one another: plans that look alike, and then do not.
+TEST_P(DecodeCompressedTest, APlanOfOtherRowsLeavesNoTrace) {
+  const AttentionShape shape = Shape(CompressedType::kInt4, 64, 1, 3);
+  const Rows sequence[] = {{.shape = shape, .full = {300}, .compressed = {200}},
+                           {.shape = shape, .full = {300}, .compressed = {200}},
+                           {.shape = shape, .full = {300}, .compressed = {120}},
+                           {.shape = shape, .full = {220}, .compressed = {200}},
+                           {.shape = shape, .full = {500}, .compressed = {0}}};
+  DecodeAttention attention(kernel_, shape);
+  attention.Reserve(1, 500, 1);
+  uint32_t seed = 0;
+  for (const Rows& rows : sequence) {
+    Step step(rows, ++seed), alone(rows, seed);
+    AttendWith(&attention, step.Query(), 1);
+    Attend(kernel_, &alone);
+    EXPECT_EQ(step.out, alone.out) << seed;
+    EXPECT_EQ(step.mass, alone.mass) << seed;
+  }
+}
+
+TEST_P(DecodeCompressedTest, OneThreadFoldsTheNewestFullRowsAndNoneWhereThereAreNone) {
+  const Rows rows = {
+      .shape = Shape(CompressedType::kInt8, 64, 2, 3), .full = {300, 0}, .compressed = {500, 90}};
+  Step step(rows);
+  DecodeAttention attention(kernel_, rows.shape);
+  attention.Reserve(1, 800, 3);
+  const DecodeQuery query = step.Query();
+  attention.Plan(std::span(&query, 1));
+  int first = 0, second = 0;
+  for (int thread = 0; thread < 3; ++thread) {
+    first += attention.FoldsLastChunk(0, 0, thread, 3) ? 1 : 0;
+    second += attention.FoldsLastChunk(0, 1, thread, 3) ? 1 : 0;
+  }
+  EXPECT_EQ(first, 1);
+  EXPECT_EQ(second, 0);
+}
+
+TEST_P(DecodeCompressedTest, WhatIsNotFiniteFailsAndLeavesMassAlone) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (const CompressedType type : kTypes) {
+    for (const bool in_value : {false, true}) {
+      Step step({.shape = Shape(type, 64, 2, 3), .full = {70, 70}, .compressed = {70, 70}});
+      std::vector<float> key = RandomNormal(64, 1), value = key;
+      (in_value ? value : key)[63] = kNaN;
+      CompressRow(step.shape.compressed, key.data(), value.data(), step.compressed.Row(1, 66));
+      Attend(kernel_, &step, 2);
+      EXPECT_TRUE(step.not_finite);
+      for (const auto& mass : step.mass) {
+        EXPECT_EQ(std::accumulate(mass.begin(), mass.end(), 0.0), 0);
+      }
+      // The other kv head's output is untouched, this one's shows the fault.
+      for (int i = 0; i < 6 * 64; ++i) {
+        EXPECT_EQ(std::isfinite(step.out[i]), i < 3 * 64) << i;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, DecodeCompressedTest, ::testing::ValuesIn(KernelNames()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,128 @@
+// The reference's compressed rows: written from the description in compressed.h, bit by bit, and in
+// double, so that it shares no mistake with the kernels.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "src/attention/compressed.h"
+
+namespace ebb {
+namespace {
+
+using Doubles = std::vector<double>;
+
+double Bf16(const std::byte* from) {
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+int ByteAt(const std::byte* row, size_t at) { return std::to_integer<int>(row[at]); }
+
+// Keys and values as they are stored: rotated.
+double KeyElement(const CompressedFormat& format, const std::byte* row, int i) {
+  const CompressedLayout layout = LayoutOf(format);
+  const std::byte* scales = row + layout.scales;
+  if (format.type == CompressedType::kInt8) {
+    return static_cast<int8_t>(ByteAt(row, i)) * Bf16(scales);
+  }
+  const int packed = format.head_dim / 64 * 64;
+  int n = 0;
+  if (i < packed) {
+    const size_t group = i / 64 * 48;
+    const int at = i % 64 < 32 ? 2 * (i % 64) : 2 * (i % 64 - 32) + 1;
+    n = at < 32 ? ByteAt(row, group + at) & 15 : ByteAt(row, group + at - 32) >> 4;
+    n += 16 * (ByteAt(row, group + 32 + at % 16) >> (at / 16 * 2) & 3);
+  } else {
+    n = ByteAt(row, packed * 3 / 4 + i - packed);
+  }
+  return Bf16(scales) + n * Bf16(scales + 2);
+}
+
+double ValueElement(const CompressedFormat& format, const std::byte* row, int i) {
+  const CompressedLayout layout = LayoutOf(format);
+  const std::byte* values = row + layout.values;
+  const std::byte* scales = row + layout.scales;
+  if (format.type == CompressedType::kInt8) {
+    return static_cast<int8_t>(ByteAt(values, i)) * Bf16(scales + 2);
+  }
+  const int block = i / 32;
+  const std::byte* of_block = scales + 4 + 4 * block;
+  int n = ByteAt(values, 16 * block + i % 16);
+  if (32 * block + 32 <= format.head_dim) n = i % 32 < 16 ? n & 15 : n >> 4;
+  return Bf16(of_block) + n * Bf16(of_block + 2);
+}
+
+// In order of Sylvester: entry (i, j) of the matrix is -1 to the number of bits that i and j share.
+Doubles Rotated(const Doubles& x) {
+  Doubles y;
+  while (y.size() < x.size()) {
+    const size_t first = y.size();
+    const size_t size = std::bit_floor(x.size() - first);
+    for (size_t i = 0; i < size; ++i) {
+      double sum = 0;
+      for (size_t j = 0; j < size; ++j) {
+        sum += std::popcount(i & j) % 2 == 0 ? x[first + j] : -x[first + j];
+      }
+      y.push_back(sum / std::sqrt(static_cast<double>(size)));
+    }
+  }
+  return y;
+}
+
+double Logit(const CompressedFoldInput& in, int row, int head) {
+  double sum = 0;
+  for (int i = 0; i < in.format.head_dim; ++i) {
+    sum += in.q[head * in.format.head_dim + i] * KeyElement(in.format, in.rows[row], i);
+  }
+  return sum * in.scale;
+}
+
+}  // namespace
+
+void ReferenceRotate(float* x, int head_dim) {
+  const Doubles y = Rotated(Doubles(x, x + head_dim));
+  for (int i = 0; i < head_dim; ++i) x[i] = static_cast<float>(y[i]);
+}
+
+void ReferenceDecompressRow(const CompressedFormat& format, const std::byte* row, float* key,
+                            float* value) {
+  const int dim = format.head_dim;
+  Doubles k(dim), v(dim);
+  for (int i = 0; i < dim; ++i) {
+    k[i] = KeyElement(format, row, i);
+    v[i] = ValueElement(format, row, i);
+  }
+  k = Rotated(k);
+  v = Rotated(v);
+  std::copy(k.begin(), k.end(), key);
+  std::copy(v.begin(), v.end(), value);
+}
+
+void ReferenceFoldCompressed(const CompressedFoldInput& in, const FoldOutput& out) {
+  const int dim = in.format.head_dim;
+  for (int g = 0; g < in.num_heads; ++g) {
+    Doubles logits;
+    double m = -std::numeric_limits<double>::infinity();
+    for (int r = 0; r < in.num_rows; ++r) {
+      logits.push_back(Logit(in, r, g));
+      m = std::isnan(logits.back()) ? logits.back() : std::max(m, logits.back());
+    }
+    double l = 0;
+    Doubles o(dim, 0.0);
+    for (int r = 0; r < in.num_rows; ++r) {
+      const double p = std::exp(logits[r] - m);
+      l += p;
+      for (int i = 0; i < dim; ++i) o[i] += p * ValueElement(in.format, in.rows[r], i);
+      out.p[g * out.p_stride + r] = static_cast<float>(p);
+    }
+    out.m[g * out.head_stride] = static_cast<float>(m);
+    if (!std::ranges::all_of(o, [](double x) { return std::isfinite(x); })) l = NAN;
+    out.l[g * out.head_stride] = static_cast<float>(l);
+    std::copy(o.begin(), o.end(), out.o + g * dim);
+  }
+}
+
+}  // namespace ebb
