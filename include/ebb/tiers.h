@@ -35,8 +35,9 @@ struct TierSpec {
   EvictOf evict_of = EvictOf::kGenerated;
 };
 
-// "50%" or "512MiB"; "none", "host", "file[:PATH][,SIZE]"; "25%[:int8|int4]"; "10%"; "generated",
-// "alive". InvalidArgument, naming what is expected, for anything else.
+// "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "25%[:int8|int4]"; "10%";
+// "generated", "alive". InvalidArgument, naming what is expected, for anything else, which leaves
+// the spec as it was.
 [[nodiscard]] Status ParseT0(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseT1(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseT2(std::string_view text, TierSpec* spec);

@@ -1,0 +1,136 @@
+// What a user writes about the hierarchy, read: no meaning here, that is MakePolicy's.
+#include "ebb/tiers.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "ebb/types.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, CompressedType>, 2> kCompressedTypes = {
+    {{"int8", CompressedType::kInt8}, {"int4", CompressedType::kInt4}}};
+
+Status Malformed(std::string_view what, std::string_view text, std::string_view why,
+                 std::string_view expected) {
+  return InvalidArgument(fmt::format("{} \"{}\": {}; write {}", what, text, why, expected));
+}
+
+// "12.5%": 0.125. Nothing for what is no percentage or outside 0% to 100%.
+std::optional<double> ParseShare(std::string_view text) {
+  if (!text.ends_with('%')) return std::nullopt;
+  text.remove_suffix(1);
+  double percent = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, percent);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  if (!(percent >= 0 && percent <= 100) || std::signbit(percent)) return std::nullopt;
+  return percent / 100;
+}
+
+constexpr std::string_view kNotAShare = "not a share from 0% to 100%";
+
+}  // namespace
+
+std::string_view CompressedTypeName(CompressedType type) {
+  for (const auto& [name, value] : kCompressedTypes) {
+    if (value == type) return name;
+  }
+  return "unknown";
+}
+
+Status ParseT0(std::string_view text, TierSpec* spec) {
+  constexpr std::string_view kExpected = "a share (50%) or a cap in bytes (512MiB)";
+  if (text.ends_with('%')) {
+    const std::optional<double> share = ParseShare(text);
+    if (!share) return Malformed("T0", text, kNotAShare, kExpected);
+    spec->t0_share = *share;
+    spec->t0_cap_bytes = 0;
+    return OkStatus();
+  }
+  const Result<uint64_t> bytes = ParseBytes(text);
+  if (!bytes.ok()) {
+    return Malformed("T0", text, "neither a share nor a number of bytes", kExpected);
+  }
+  spec->t0_cap_bytes = *bytes;
+  return OkStatus();
+}
+
+Status ParseT1(std::string_view text, TierSpec* spec) {
+  constexpr std::string_view kExpected = "none, host[,SIZE] or file[:PATH][,SIZE]";
+  const auto refuse = [&](std::string_view why) { return Malformed("T1", text, why, kExpected); };
+  std::string_view place = text;
+  uint64_t cap_bytes = 0;
+  if (const size_t comma = text.rfind(','); comma != std::string_view::npos) {
+    const Result<uint64_t> bytes = ParseBytes(text.substr(comma + 1));
+    if (!bytes.ok()) return refuse("what follows the last comma is not a number of bytes");
+    place = text.substr(0, comma);
+    cap_bytes = *bytes;
+  }
+  const size_t colon = place.find(':');
+  const std::string_view name = place.substr(0, colon);
+  const bool has_path = colon != std::string_view::npos;
+  const std::string_view path = has_path ? place.substr(colon + 1) : std::string_view();
+
+  T1Place where = T1Place::kNone;
+  if (name == "host") {
+    where = T1Place::kHost;
+  } else if (name == "file") {
+    where = T1Place::kFile;
+  } else if (name != "none") {
+    return refuse("not a place");
+  }
+  if (has_path && where != T1Place::kFile) return refuse("only a file has a path");
+  if (has_path && path.empty()) return refuse("the path is empty");
+  if (cap_bytes > 0 && where == T1Place::kNone) return refuse("what is none has no size");
+  spec->t1 = where;
+  spec->t1_path = path;
+  spec->t1_cap_bytes = cap_bytes;
+  return OkStatus();
+}
+
+Status ParseT2(std::string_view text, TierSpec* spec) {
+  constexpr std::string_view kExpected = "a share and, after a colon, int8 or int4 (25%:int8)";
+  const size_t colon = text.find(':');
+  const std::optional<double> share = ParseShare(text.substr(0, colon));
+  if (!share) return Malformed("T2", text, kNotAShare, kExpected);
+  CompressedType type = TierSpec().t2_type;
+  if (colon != std::string_view::npos) {
+    const auto* found = kCompressedTypes.begin();
+    while (found != kCompressedTypes.end() && found->first != text.substr(colon + 1)) ++found;
+    if (found == kCompressedTypes.end()) {
+      return Malformed("T2", text, "not a compressed format", kExpected);
+    }
+    type = found->second;
+  }
+  spec->t2_share = *share;
+  spec->t2_type = type;
+  return OkStatus();
+}
+
+Status ParseEvict(std::string_view text, TierSpec* spec) {
+  const std::optional<double> share = ParseShare(text);
+  if (!share) return Malformed("evicted share", text, kNotAShare, "it as 10%");
+  spec->evict_share = *share;
+  return OkStatus();
+}
+
+Status ParseEvictOf(std::string_view text, TierSpec* spec) {
+  if (text == "generated") {
+    spec->evict_of = EvictOf::kGenerated;
+  } else if (text == "alive") {
+    spec->evict_of = EvictOf::kAlive;
+  } else {
+    return InvalidArgument(
+        fmt::format("unknown base of the evicted share \"{}\"; valid: generated, alive", text));
+  }
+  return OkStatus();
+}
+
+}  // namespace ebb

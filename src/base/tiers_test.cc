@@ -1,0 +1,219 @@
+#include "ebb/tiers.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ebb {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A spec of which no field has its default.
+TierSpec Odd() {
+  return {.t0_share = 0.125,
+          .t0_cap_bytes = 7,
+          .t1 = T1Place::kHost,
+          .t1_path = "kept",
+          .t1_cap_bytes = 9,
+          .t2_share = 0.375,
+          .t2_type = CompressedType::kInt4,
+          .evict_share = 0.625,
+          .evict_of = EvictOf::kAlive};
+}
+
+void ExpectSame(const TierSpec& a, const TierSpec& b) {
+  EXPECT_EQ(a.t0_share, b.t0_share);
+  EXPECT_EQ(a.t0_cap_bytes, b.t0_cap_bytes);
+  EXPECT_EQ(a.t1, b.t1);
+  EXPECT_EQ(a.t1_path, b.t1_path);
+  EXPECT_EQ(a.t1_cap_bytes, b.t1_cap_bytes);
+  EXPECT_EQ(a.t2_share, b.t2_share);
+  EXPECT_EQ(a.t2_type, b.t2_type);
+  EXPECT_EQ(a.evict_share, b.evict_share);
+  EXPECT_EQ(a.evict_of, b.evict_of);
+}
+
+using Parser = Status (*)(std::string_view, TierSpec*);
+
+// The text sets these fields and leaves the others alone.
+void ExpectRead(Parser parse, const char* text, const TierSpec& expected) {
+  SCOPED_TRACE(text);
+  TierSpec spec = Odd();
+  const Status status = parse(text, &spec);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  ExpectSame(spec, expected);
+}
+
+struct Bad {
+  const char* text;
+  const char* why;
+};
+
+void ExpectRefused(Parser parse, std::initializer_list<Bad> cases, const char* expected) {
+  for (const Bad& c : cases) {
+    SCOPED_TRACE(c.text);
+    TierSpec spec = Odd();
+    const Status status = parse(c.text, &spec);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("\"" + std::string(c.text) + "\""));
+    EXPECT_THAT(status.message(), HasSubstr(c.why));
+    EXPECT_THAT(status.message(), HasSubstr(expected));
+    ExpectSame(spec, Odd());
+  }
+}
+
+TEST(CompressedTypeName, NamesBothAndNoOther) {
+  EXPECT_EQ(CompressedTypeName(CompressedType::kInt8), "int8");
+  EXPECT_EQ(CompressedTypeName(CompressedType::kInt4), "int4");
+  EXPECT_EQ(CompressedTypeName(static_cast<CompressedType>(9)), "unknown");
+}
+
+TEST(ParseT0, ReadsAShareOrACap) {
+  const struct {
+    const char* text;
+    double share;
+  } shares[] = {{"50%", 0.5}, {"0%", 0}, {"100%", 1}, {"12.5%", 0.125}, {"1e1%", 0.1}};
+  for (const auto& c : shares) {
+    TierSpec expected = Odd();
+    expected.t0_share = c.share;
+    expected.t0_cap_bytes = 0;
+    ExpectRead(ParseT0, c.text, expected);
+  }
+  TierSpec expected = Odd();
+  expected.t0_cap_bytes = 512ull << 20;
+  ExpectRead(ParseT0, "512MiB", expected);
+  expected.t0_cap_bytes = 4096;
+  ExpectRead(ParseT0, "4096", expected);
+}
+
+TEST(ParseT0, RefusesEverythingElse) {
+  const char* share = "not a share from 0% to 100%";
+  const char* neither = "neither a share nor a number of bytes";
+  ExpectRefused(ParseT0,
+                {{"", neither},
+                 {"%", share},
+                 {"x%", share},
+                 {"-1%", share},
+                 {"-0%", share},
+                 {"100.1%", share},
+                 {"1e400%", share},
+                 {"nan%", share},
+                 {"inf%", share},
+                 {"5%%", share},
+                 {" 5%", share},
+                 {"0.5", neither},
+                 {"half", neither},
+                 {"0", neither},
+                 {"0MiB", neither},
+                 {"-1MiB", neither},
+                 {"99999999999999999999", neither},
+                 {"18446744073709551615KiB", neither}},
+                "write a share (50%) or a cap in bytes (512MiB)");
+}
+
+TEST(ParseT1, ReadsPlacePathAndCap) {
+  const struct {
+    const char* text;
+    T1Place place;
+    const char* path;
+    uint64_t cap_bytes;
+  } cases[] = {
+      {"none", T1Place::kNone, "", 0},
+      {"host", T1Place::kHost, "", 0},
+      {"host,2GiB", T1Place::kHost, "", 2ull << 30},
+      {"file", T1Place::kFile, "", 0},
+      {"file,64MiB", T1Place::kFile, "", 64ull << 20},
+      {"file:/var/tmp", T1Place::kFile, "/var/tmp", 0},
+      {"file:/var/tmp,1000", T1Place::kFile, "/var/tmp", 1000},
+      {"file:a,b,1000", T1Place::kFile, "a,b", 1000},
+      {"file:a:b", T1Place::kFile, "a:b", 0},
+  };
+  for (const auto& c : cases) {
+    TierSpec expected = Odd();
+    expected.t1 = c.place;
+    expected.t1_path = c.path;
+    expected.t1_cap_bytes = c.cap_bytes;
+    ExpectRead(ParseT1, c.text, expected);
+  }
+}
+
+TEST(ParseT1, RefusesEverythingElse) {
+  const char* size = "what follows the last comma is not a number of bytes";
+  ExpectRefused(ParseT1,
+                {{"", "not a place"},
+                 {"disk", "not a place"},
+                 {"File", "not a place"},
+                 {"none ", "not a place"},
+                 {"file:", "the path is empty"},
+                 {"file:,5MiB", "the path is empty"},
+                 {"file,", size},
+                 {"file,x", size},
+                 {"file,0", size},
+                 {"file:a,b", size},
+                 {"file,99999999999999999999", size},
+                 {"none:a", "only a file has a path"},
+                 {"host:a", "only a file has a path"},
+                 {"none,5MiB", "what is none has no size"}},
+                "write none, host[,SIZE] or file[:PATH][,SIZE]");
+}
+
+TEST(ParseT2, ReadsShareAndFormat) {
+  const struct {
+    const char* text;
+    double share;
+    CompressedType type;
+  } cases[] = {
+      {"25%", 0.25, CompressedType::kInt8},
+      {"25%:int8", 0.25, CompressedType::kInt8},
+      {"100%:int4", 1, CompressedType::kInt4},
+      {"0%", 0, CompressedType::kInt8},
+  };
+  for (const auto& c : cases) {
+    TierSpec expected = Odd();
+    expected.t2_share = c.share;
+    expected.t2_type = c.type;
+    ExpectRead(ParseT2, c.text, expected);
+  }
+}
+
+TEST(ParseT2, RefusesEverythingElse) {
+  const char* share = "not a share from 0% to 100%";
+  const char* format = "not a compressed format";
+  ExpectRefused(ParseT2,
+                {{"", share},
+                 {":int8", share},
+                 {"25", share},
+                 {"512MiB", share},
+                 {"101%", share},
+                 {"25%:", format},
+                 {"25%:int2", format},
+                 {"25%:INT8", format},
+                 {"25%:int8:int4", format}},
+                "write a share and, after a colon, int8 or int4 (25%:int8)");
+}
+
+TEST(ParseEvict, ReadsAShareAndRefusesEverythingElse) {
+  TierSpec expected = Odd();
+  expected.evict_share = 0.1;
+  ExpectRead(ParseEvict, "10%", expected);
+  expected.evict_share = 0;
+  ExpectRead(ParseEvict, "0%", expected);
+  const char* share = "not a share from 0% to 100%";
+  ExpectRefused(
+      ParseEvict,
+      {{"", share}, {"10", share}, {"0.1", share}, {"-5%", share}, {"200%", share}, {"x", share}},
+      "write it as 10%");
+}
+
+TEST(ParseEvictOf, ReadsBothMeaningsAndNoOther) {
+  TierSpec expected = Odd();
+  expected.evict_of = EvictOf::kGenerated;
+  ExpectRead(ParseEvictOf, "generated", expected);
+  expected.evict_of = EvictOf::kAlive;
+  ExpectRead(ParseEvictOf, "alive", expected);
+  ExpectRefused(ParseEvictOf, {{"", "unknown"}, {"all", "unknown"}, {"Alive", "unknown"}},
+                "valid: generated, alive");
+}
+
+}  // namespace
+}  // namespace ebb
