@@ -1,6 +1,7 @@
 #include "src/policy/selection.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <limits>
 
@@ -54,6 +55,16 @@ uint32_t FirstRow(std::span<const float> scores, std::span<const RowRange> candi
   return 0;
 }
 
+// The order of going as one integer per row: flat integers are selected several times faster than
+// rows that look up their scores, which 90 groups of 8,000 rows need.
+uint64_t OrderOf(float score, uint32_t row) {
+  const uint32_t bits = std::bit_cast<uint32_t>(Key(score) + 0.0f);  // + 0: one zero, not two
+  const uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+  return uint64_t{ascending} << 32 | uint32_t{~row};
+}
+
+uint32_t RowOf(uint64_t order) { return ~static_cast<uint32_t>(order); }
+
 }  // namespace
 
 size_t CountRows(std::span<const RowRange> ranges) {
@@ -86,6 +97,28 @@ std::span<const uint32_t> RowSelection::First(std::span<const float> scores,
     rows_.resize(count);
     std::sort(rows_.begin(), rows_.end());
   }
+  return rows_;
+}
+
+std::span<const uint32_t> RowSelection::Cut(std::span<const float> scores,
+                                            std::span<const RowRange> candidates,
+                                            std::span<const size_t> ends) {
+  order_.clear();
+  for (const RowRange& range : candidates) {
+    for (size_t i = range.begin; i < range.end; ++i) {
+      order_.push_back(OrderOf(scores[i], static_cast<uint32_t>(i)));
+    }
+  }
+  assert(std::is_sorted(ends.begin(), ends.end()));
+  assert(ends.empty() || ends.back() <= order_.size());
+  auto before = order_.end();
+  for (size_t i = ends.size(); i-- > 0;) {
+    const auto end = order_.begin() + static_cast<ptrdiff_t>(ends[i]);
+    std::nth_element(order_.begin(), end, before);
+    before = end;
+  }
+  rows_.resize(order_.size());
+  std::transform(order_.begin(), order_.end(), rows_.begin(), RowOf);
   return rows_;
 }
 

@@ -31,8 +31,16 @@ class RowSelection {
   std::span<const uint32_t> First(std::span<const float> scores,
                                   std::span<const RowRange> candidates, size_t count);
 
+  // All candidates, cut into parts by the order of going: the ends[0] rows that go first, then
+  // those up to ends[1], and so on, and at last the rest. A part is in no order. The span lives
+  // until the next call. REQUIRES: as First(); ascending ends, the last at most the number of
+  // candidates.
+  std::span<const uint32_t> Cut(std::span<const float> scores, std::span<const RowRange> candidates,
+                                std::span<const size_t> ends);
+
  private:
   std::vector<uint32_t> rows_;
+  std::vector<uint64_t> order_;
 };
 
 }  // namespace ebb

@@ -93,6 +93,41 @@ TEST(RowSelection, AgreesWithSortingEverything) {
   }
 }
 
+std::vector<uint32_t> Sorted(std::span<const uint32_t> rows) {
+  std::vector<uint32_t> sorted(rows.begin(), rows.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+TEST(RowSelection, CutsWhereFirstWould) {
+  std::mt19937 random(12);
+  RowSelection selection, other;
+  const float odd[] = {kNan, kInfinity, -kInfinity, 0.0f, -0.0f, 1, -1, -kNan};
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::vector<float> scores(random() % 300);
+    for (float& score : scores) {
+      score = trial % 2 == 0 ? odd[random() % 8] : static_cast<float>(random()) - 2e9f;
+    }
+    std::vector<RowRange> candidates;
+    for (size_t begin = random() % 40; begin < scores.size();) {
+      const size_t end = std::min<size_t>(scores.size(), begin + random() % 200);
+      candidates.push_back({begin, end});
+      begin = end + random() % 40;
+    }
+    const size_t num_candidates = CountRows(candidates);
+    std::vector<size_t> ends(random() % 4);
+    for (size_t& end : ends) end = random() % (num_candidates + 1);
+    std::sort(ends.begin(), ends.end());
+
+    const std::span<const uint32_t> cut = selection.Cut(scores, candidates, ends);
+    ASSERT_EQ(cut.size(), num_candidates);
+    ends.push_back(num_candidates);
+    for (const size_t end : ends) {
+      ASSERT_THAT(Sorted(cut.first(end)), ElementsAreArray(other.First(scores, candidates, end)));
+    }
+  }
+}
+
 TEST(CountRows, AddsTheLengthsOfTheRanges) {
   EXPECT_EQ(CountRows({}), 0u);
   const RowRange ranges[] = {{0, 3}, {5, 5}, {6, 10}};
