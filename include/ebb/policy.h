@@ -87,8 +87,9 @@ class Placement {
   [[nodiscard]] virtual std::string Name() const = 0;
   // False lets the engine skip scoring altogether (streaming).
   [[nodiscard]] virtual bool NeedsScores() const = 0;
-  // Whether what must stay fits into the budget: InvalidArgument with the figures when not. Asked
-  // after every prefill chunk, for one group; positions and scores may be empty.
+  // Whether what must stay fits: when not, InvalidArgument (into the budget) or ResourceExhausted
+  // (into the caps of the tiers) with the figures. Asked after every prefill chunk, for one group;
+  // positions and scores may be empty.
   [[nodiscard]] virtual Status Check(const PlacementInput&) const { return OkStatus(); }
   // Whether Place() wants to be called after this step, for a group with `num_rows` rows.
   // Positions and scores may be empty.

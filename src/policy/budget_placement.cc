@@ -21,19 +21,14 @@
 namespace ebb {
 namespace {
 
-// Of the paper: 3.2 and 3.3.
-constexpr int kDefaultSinks = 4;
-constexpr int kDefaultWindow = 128;
-constexpr int kDefaultInterval = 64;
-
 class BudgetPlacement final : public Placement {
  public:
   explicit BudgetPlacement(const PlacementOptions& options)
       : budget_(options.budget),
         budget_text_(options.budget_text),
-        sinks_(options.sinks.value_or(kDefaultSinks)),
-        window_(options.window.value_or(kDefaultWindow)),
-        interval_(options.interval.value_or(kDefaultInterval)) {}
+        sinks_(options.sinks.value_or(kPaperSinks)),
+        window_(options.window.value_or(kPaperWindow)),
+        interval_(options.interval.value_or(kPaperInterval)) {}
 
   // Only what can be known before the prompt is.
   Status CheckOptions() const { return CheckProtected(0); }
@@ -58,10 +53,8 @@ class BudgetPlacement final : public Placement {
     size_t num_rows = input.positions.size();
     size_t num_allowed = 0;
     if (budget_.unit == Budget::Unit::kPercent) {
-      size_t num_ever = 0;
-      for (const PositionRange& range : ever_unprotected_) num_ever += range.end - range.begin;
       num_rows = CountRows(candidates_);
-      num_allowed = RowsAllowed(budget_, num_ever);
+      num_allowed = RowsAllowed(budget_, CountPositions(ever_unprotected_));
     } else {
       num_allowed = RowsAllowed(budget_, 0);
     }

@@ -1,6 +1,6 @@
-// What every policy must keep to, over all built-in policies at all granularities and with every
-// kind of budget that they take. A new policy joins by its row in the table of built-ins; the only
-// thing to add here is its protected set.
+// What every policy must keep to, over all built-in policies at all granularities, with every kind
+// of budget that they take and with every kind of hierarchy. A new policy joins by its row in the
+// table of built-ins; the only thing to add here is its protected set.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -23,10 +23,33 @@ constexpr int kSinks = 4;
 constexpr int kWindow = 128;
 constexpr int kLongestInterval = 64;  // of the policies' defaults
 
+constexpr uint64_t kTokenBytes = 16 * 3 * 2;  // of Context()
+
+struct Hierarchy {
+  const char* name;
+  TierSpec spec;
+};
+
+// Of the caps, "capped" has room for less than the prompts of this file in T0, "bounded" for all
+// that comes.
+const Hierarchy kHierarchies[] = {
+    {"exact", {.t0_share = 0.5}},
+    {"grid", {.t0_share = 0.3, .t2_share = 0.25, .evict_share = 0.1}},
+    {"compounding", {.t2_share = 0.5, .evict_share = 0.5, .evict_of = EvictOf::kAlive}},
+    {"resident", {.t1 = T1Place::kNone, .t2_share = 0.5, .evict_share = 0.05}},
+    {"capped", {.t0_cap_bytes = kTokenBytes * 64 * 3, .t2_share = 0.25, .evict_share = 0.05}},
+    {"bounded",
+     {.t0_cap_bytes = kTokenBytes * 64 * 5,
+      .t1_cap_bytes = kTokenBytes * 64 * 20,
+      .t2_share = 0.25,
+      .evict_share = 0.5}},
+};
+
 struct Setting {
   std::string policy;
   Granularity granularity;
-  std::string budget;  // empty: none
+  std::string budget = {};  // empty: none
+  const Hierarchy* hierarchy = nullptr;
 };
 
 PolicyContext Context() {
@@ -39,18 +62,21 @@ Result<Policy> TryMake(const Setting& setting) {
   if (!setting.budget.empty()) {
     EBB_ASSIGN_OR_RETURN(spec.budget, ParseBudget(setting.budget));
   }
+  if (setting.hierarchy != nullptr) spec.tiers = setting.hierarchy->spec;
   return MakePolicy(spec, Context());
 }
 
 std::vector<Setting> AllSettings() {
-  const int token_bytes = 16 * 3 * 2;  // of Context()
   const std::string budgets[] = {"", std::to_string(kBudgetRows), "50%",
-                                 std::to_string(kBudgetRows * token_bytes) + "B"};
+                                 std::to_string(kBudgetRows * kTokenBytes) + "B"};
   std::vector<Setting> settings;
   for (const PolicyInfo& info : BuiltinPolicies()) {
     for (const auto granularity : {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
       for (const std::string& budget : budgets) {
         settings.push_back({std::string(info.name), granularity, budget});
+      }
+      for (const Hierarchy& hierarchy : kHierarchies) {
+        settings.push_back({std::string(info.name), granularity, "", &hierarchy});
       }
     }
   }
@@ -72,6 +98,13 @@ TEST(PolicyConformanceTable, EveryPolicyIsMadeAtEveryGranularityWithSomeBudget) 
                                      other.granularity == setting.granularity;
                             }))
         << setting.policy << " " << GranularityName(setting.granularity);
+  }
+}
+
+TEST(PolicyConformanceTable, EveryHierarchyIsMadeOfEveryPolicyAtEveryGranularity) {
+  for (const Setting& setting : AllSettings()) {
+    if (setting.hierarchy == nullptr) continue;
+    EXPECT_TRUE(TryMake(setting).ok()) << setting.policy << " " << setting.hierarchy->name;
   }
 }
 
@@ -104,7 +137,7 @@ class FixedMoves final : public Placement {
 
 TEST(PolicyHarness, SeesMovesThatAreNotAscendingNotUniqueOrOfNoRow) {
   const auto run = [](const std::vector<uint32_t>& rows) {
-    Policy policy = *TryMake({"full", Granularity::kToken, ""});
+    Policy policy = *TryMake({"full", Granularity::kToken});
     policy.placement = std::make_unique<FixedMoves>(rows);
     return PolicyHarness(std::move(policy), {}).Prefill(5);
   };
@@ -127,7 +160,8 @@ class PolicyConformance : public ::testing::TestWithParam<Setting> {
 
   // Whether the policy's own rule keeps this position for good at this moment.
   bool IsProtected(const std::vector<TokenKind>& kinds, Position position) const {
-    const std::string& policy = GetParam().policy;
+    // The hierarchy has the protected set of "attention", whatever policy names the scorer.
+    const std::string policy = GetParam().hierarchy != nullptr ? "attention" : GetParam().policy;
     const int num_tokens = static_cast<int>(kinds.size());
     if (policy == "full") return true;
     if (policy == "streaming") return position < kSinks || position == num_tokens - 1;
@@ -153,6 +187,22 @@ class PolicyConformance : public ::testing::TestWithParam<Setting> {
       num_protected += IsProtected(harness.kinds(), static_cast<Position>(i)) ? 1 : 0;
     }
     return num_protected + (num_tokens + 1) / 2;
+  }
+
+  bool Evicts() const {
+    const Hierarchy* hierarchy = GetParam().hierarchy;
+    return !GetParam().budget.empty() || (hierarchy != nullptr && hierarchy->spec.evict_share > 0);
+  }
+
+  bool NothingProtectedIsCompressed(const PolicyHarness& harness) const {
+    for (int group = 0; group < harness.num_groups(); ++group) {
+      const std::vector<Position>& positions = harness.positions(group);
+      for (size_t i = 0; i < positions.size(); ++i) {
+        if (harness.tiers(group)[i] < Tier::kT2) continue;
+        if (IsProtected(harness.kinds(), positions[i])) return false;
+      }
+    }
+    return true;
   }
 
   void ExpectConsistent(PolicyHarness* harness) const {
@@ -183,7 +233,8 @@ class PolicyConformance : public ::testing::TestWithParam<Setting> {
 TEST_P(PolicyConformance, HasNamesAndNeedsThatDoNotChange) {
   PolicyHarness harness = Make();
   const Policy& policy = harness.policy();
-  EXPECT_EQ(policy.name, GetParam().policy);
+  const bool names_no_scorer = GetParam().hierarchy != nullptr && GetParam().policy == "full";
+  EXPECT_EQ(policy.name, names_no_scorer ? "attention" : GetParam().policy);
   EXPECT_EQ(policy.granularity, GetParam().granularity);
   const std::string name = policy.scorer->Name();
   const MassNeed mass = policy.scorer->Needs().mass;
@@ -244,10 +295,32 @@ TEST_P(PolicyConformance, NeverEvictsWhatIsProtected) {
     ASSERT_TRUE(harness.Prefill(40).ok());
     DecodeAndCheck(&harness, 400);
     if (HasFatalFailure()) return;
-    if (!GetParam().budget.empty()) {
-      EXPECT_FALSE(harness.evictions().empty());
-    }
+    EXPECT_EQ(harness.evictions().empty(), !Evicts());
   }
+}
+
+TEST_P(PolicyConformance, NeverCompressesWhatIsProtected) {
+  PolicyHarness harness = Make();
+  size_t num_compressed = 0;
+  for (const int num_given : {40, 1, 20}) {
+    ASSERT_TRUE(harness.Prefill(num_given).ok());
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_TRUE(harness.Decode(1).ok());
+      ASSERT_TRUE(NothingProtectedIsCompressed(harness));
+    }
+    for (const Tier tier : harness.tiers(0)) num_compressed += tier == Tier::kT2 ? 1 : 0;
+  }
+  const Hierarchy* hierarchy = GetParam().hierarchy;
+  EXPECT_EQ(num_compressed > 0, hierarchy != nullptr && hierarchy->spec.t2_share > 0);
+}
+
+TEST_P(PolicyConformance, WhatIsProtectedAgainAfterARollBackRisesAtTheNextDecision) {
+  PolicyHarness harness = Make();
+  ASSERT_TRUE(harness.Prefill(40).ok());
+  ASSERT_TRUE(harness.Decode(400).ok());
+  harness.TruncateTo(300);
+  ASSERT_TRUE(harness.Decode(7 * kLongestInterval - 400).ok());
+  EXPECT_TRUE(NothingProtectedIsCompressed(harness));
 }
 
 TEST_P(PolicyConformance, KeepsToTheBudgetAfterEveryDecision) {
@@ -389,7 +462,9 @@ TEST_P(PolicyConformance, ScoresThatAreNoNumbersBreakNothing) {
       if (i > 0) {
         ASSERT_LT(moves[i - 1].row, moves[i].row);
       }
-      EXPECT_FALSE(IsProtected(kinds, positions[moves[i].row]));
+      if (moves[i].to >= Tier::kT2) {
+        EXPECT_FALSE(IsProtected(kinds, positions[moves[i].row]));
+      }
     }
   }
 }
@@ -399,6 +474,9 @@ INSTANTIATE_TEST_SUITE_P(Builtin, PolicyConformance, ::testing::ValuesIn(Accepte
                            std::string name = info.param.policy + "_" +
                                               std::string(GranularityName(info.param.granularity));
                            if (!info.param.budget.empty()) name += "_budget_" + info.param.budget;
+                           if (info.param.hierarchy != nullptr) {
+                             name += std::string("_hierarchy_") + info.param.hierarchy->name;
+                           }
                            std::replace(name.begin(), name.end(), '%', 'p');
                            return name;
                          });

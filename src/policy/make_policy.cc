@@ -13,6 +13,15 @@ namespace {
 // Bound of every number of tokens or steps, so that sums of them fit into an int.
 constexpr int kMaxNumber = 1 << 28;
 
+constexpr std::string_view kEveryRowStays = "full";
+constexpr std::string_view kOfTheHierarchy = "attention";  // unless another is asked for
+
+// In full precision, of all (layer, kv head) pairs together.
+size_t TokenBytes(const PolicyContext& context) {
+  return context.row_bytes * static_cast<size_t>(context.shape.num_layers) *
+         static_cast<size_t>(context.shape.num_kv_heads);
+}
+
 template <typename Strings>
 std::string Join(const Strings& strings) {
   std::string joined;
@@ -103,9 +112,8 @@ Result<Budget> ResolveBudget(const Budget& budget, const PolicyContext& context)
   double rows = budget.value;
   if (budget.unit == Budget::Unit::kBytes) {
     assert(context.row_bytes > 0);
-    const double token_bytes = static_cast<double>(context.row_bytes) * context.shape.num_layers *
-                               context.shape.num_kv_heads;
-    rows = std::floor(budget.value / token_bytes);
+    const size_t token_bytes = TokenBytes(context);
+    rows = std::floor(budget.value / static_cast<double>(token_bytes));
     if (rows < 1) return refuse(fmt::format("holds no row: a token takes {} bytes", token_bytes));
     // More than any sequence has; the policy need not know how much more.
     rows = std::min(rows, static_cast<double>(kMaxNumber));
@@ -129,7 +137,9 @@ Result<PlacementOptions> ReadOptions(const PolicyRow& row, const PolicySpec& spe
                               .budget_text = FormatBudget(spec.budget),
                               .sinks = spec.sinks,
                               .window = spec.window,
-                              .interval = spec.interval};
+                              .interval = spec.interval,
+                              .tiers = spec.tiers.value_or(TierSpec()),
+                              .token_bytes = TokenBytes(context)};
   EBB_ASSIGN_OR_RETURN(options.params, ParseParams(row, spec));
   EBB_ASSIGN_OR_RETURN(options.budget, ResolveBudget(spec.budget, context));
   if (spec.budget.unit == Budget::Unit::kBytes) {
@@ -138,20 +148,45 @@ Result<PlacementOptions> ReadOptions(const PolicyRow& row, const PolicySpec& spe
   return options;
 }
 
+// The row of the policy that is asked for. With the hierarchy it keeps its scorer and granularity
+// alone; the policy that keeps every row names none.
+Result<PolicyRow> FindPolicy(const PolicySpec& spec) {
+  const std::string_view name =
+      spec.tiers && spec.name == kEveryRowStays ? kOfTheHierarchy : std::string_view(spec.name);
+  EBB_ASSIGN_OR_RETURN(const PolicyRow* found, FindRow(PolicyTable(), "policy", name));
+  PolicyRow row = *found;
+  if (!spec.tiers) return row;
+  if (spec.budget.unit != Budget::Unit::kNone) {
+    return InvalidArgument(
+        "--budget does not go with --t0, --t1, --t2 and --evict; --evict says how much goes");
+  }
+  if (!spec.params.empty()) {
+    return InvalidArgument(
+        fmt::format("policy \"{}\": with --t0, --t1, --t2 and --evict it only names the scorer and "
+                    "takes no {}=",
+                    name, spec.params.begin()->first));
+  }
+  row.options = kSinksOption | kWindowOption | kIntervalOption;
+  row.info.params = "";
+  row.make_placement = MakeHierarchyPlacement;
+  return row;
+}
+
 }  // namespace
 
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
-  EBB_ASSIGN_OR_RETURN(const PolicyRow* row, FindRow(PolicyTable(), "policy", spec.name));
-  const bool own_scorer = spec.scorer.empty() || spec.scorer == row->info.scorer;
+  EBB_ASSIGN_OR_RETURN(const PolicyRow row, FindPolicy(spec));
+  const bool own_scorer = spec.scorer.empty() || spec.scorer == row.info.scorer;
   EBB_ASSIGN_OR_RETURN(
       const ScorerRow* scorer,
-      FindRow(ScorerTable(), "scorer", own_scorer ? row->info.scorer : spec.scorer));
-  EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(*row, spec, context));
+      FindRow(ScorerTable(), "scorer", own_scorer ? row.info.scorer : spec.scorer));
+  EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(row, spec, context));
 
   Policy policy;
-  policy.name = own_scorer ? spec.name : fmt::format("{}+scorer={}", spec.name, spec.scorer);
-  policy.granularity = spec.granularity.value_or(row->info.granularity);
-  EBB_ASSIGN_OR_RETURN(policy.placement, row->make_placement(options));
+  policy.name = row.info.name;
+  if (!own_scorer) policy.name += fmt::format("+scorer={}", spec.scorer);
+  policy.granularity = spec.granularity.value_or(row.info.granularity);
+  EBB_ASSIGN_OR_RETURN(policy.placement, row.make_placement(options));
   policy.scorer =
       scorer->make({.shape = context.shape, .granularity = policy.granularity, .seed = spec.seed});
   return policy;

@@ -142,6 +142,96 @@ TEST(MakePolicy, FollowsTheTable) {
   }
 }
 
+TEST(MakePolicy, WithTiersThePolicyNamesScorerAndGranularityAlone) {
+  const auto kToken = Granularity::kToken;
+  const auto kHead = Granularity::kHead;
+  const TierSpec tiers = {.t0_share = 0.3, .t2_share = 0.25, .evict_share = 0.1};
+  const char* defaults =
+      "hierarchy(t0=30%,t2=25%:int8,evict=10% of generated,sinks=4,window=128,interval=64)";
+  const Made cases[] = {
+      {{.tiers = TierSpec()},
+       "attention",
+       kToken,
+       "attention",
+       "hierarchy(t0=50%,t2=0%:int8,evict=0% of generated,sinks=4,window=128,interval=64)"},
+      {{.tiers = tiers}, "attention", kToken, "attention", defaults},
+      {{.name = "attention", .tiers = tiers}, "attention", kToken, "attention", defaults},
+      {{.scorer = "h2o", .tiers = tiers}, "attention+scorer=h2o", kToken, "h2o", defaults},
+      {{.name = "h2o", .tiers = tiers}, "h2o", kHead, "h2o", defaults},
+      {{.name = "streaming", .tiers = tiers}, "streaming", kToken, "recency", defaults},
+      {{.name = "h2o",
+        .scorer = "random",
+        .sinks = 0,
+        .window = 1,
+        .interval = 2,
+        .granularity = kToken,
+        .tiers = TierSpec{.t1 = T1Place::kNone,
+                          .t2_type = CompressedType::kInt4,
+                          .evict_share = 0.035,
+                          .evict_of = EvictOf::kAlive},
+        .seed = 5},
+       "h2o+scorer=random",
+       kToken,
+       "random:seed=5",
+       "hierarchy(t0=100%,t1=none,t2=0%:int4,evict=3.5% of alive,sinks=0,window=1,interval=2)"},
+      {{.tiers = TierSpec{.t0_cap_bytes = 512 << 20, .t1_cap_bytes = 1 << 30}},
+       "attention",
+       kToken,
+       "attention",
+       "hierarchy(t0=536870912 bytes,t1=1073741824 bytes,t2=0%:int8,evict=0% of generated,sinks=4,"
+       "window=128,interval=64)"},
+  };
+  for (const Made& c : cases) {
+    const Policy policy = Make(c.spec);
+    EXPECT_EQ(policy.name, c.name);
+    EXPECT_EQ(policy.granularity, c.granularity) << c.name;
+    ASSERT_NE(policy.scorer, nullptr) << c.name;
+    EXPECT_EQ(policy.scorer->Name(), c.scorer) << c.name;
+    ASSERT_NE(policy.placement, nullptr) << c.name;
+    EXPECT_EQ(policy.placement->Name(), c.placement) << c.name;
+  }
+}
+
+TEST(MakePolicy, TiersExcludeABudgetAndParameters) {
+  EXPECT_EQ(ErrorOf({.name = "attention", .budget = Percent(50), .tiers = TierSpec()}),
+            "--budget does not go with --t0, --t1, --t2 and --evict; --evict says how much goes");
+  EXPECT_EQ(
+      ErrorOf({.name = "h2o", .params = {{"heavy", "4"}}, .tiers = TierSpec()}),
+      "policy \"h2o\": with --t0, --t1, --t2 and --evict it only names the scorer and takes no "
+      "heavy=");
+  EXPECT_EQ(ErrorOf({.name = "h20", .tiers = TierSpec()}),
+            "unknown policy \"h20\"; valid: full, streaming, h2o, attention, random, recency");
+  EXPECT_EQ(ErrorOf({.interval = 0, .tiers = TierSpec()}), "--interval 0: expected 1 to 268435456");
+  EXPECT_EQ(ErrorOf({.sinks = -1, .tiers = TierSpec()}), "--sinks -1: expected 0 to 268435456");
+}
+
+TEST(MakePolicy, RefusesTiersThatMeanNothing) {
+  const auto error_of = [](const TierSpec& tiers) { return ErrorOf({.tiers = tiers}); };
+  EXPECT_EQ(error_of({.t0_share = 1.01}), "T0 of 101%: expected 0% to 100%");
+  EXPECT_EQ(error_of({.t0_share = NAN}), "T0 of nan%: expected 0% to 100%");
+  EXPECT_EQ(error_of({.t2_share = -0.5}), "T2 of -50%: expected 0% to 100%");
+  EXPECT_EQ(error_of({.evict_share = 2}), "evicted share of 200%: expected 0% to 100%");
+  EXPECT_EQ(error_of({.t1 = T1Place::kNone, .t1_cap_bytes = 5}),
+            "T1 is none and has a cap of 5 bytes");
+}
+
+TEST(MakePolicy, RefusesCapsThatHoldNothing) {
+  const auto error_of = [](const TierSpec& tiers) { return ErrorOf({.tiers = tiers}); };
+  EXPECT_EQ(error_of({.t0_cap_bytes = 23040 * 64 * 3 - 1}),
+            "T0 of 4423679 bytes holds no more than its reserve, an interval of 64 rows and a page "
+            "of 64: a token takes 23040 bytes");
+  EXPECT_TRUE(MakePolicy({.tiers = TierSpec{.t0_cap_bytes = 23040 * 64 * 3}}, kContext).ok());
+  EXPECT_EQ(error_of({.t1_cap_bytes = 23040 * 64 - 1}),
+            "T1 of 1474559 bytes holds no page of 64 rows: a token takes 23040 bytes");
+  EXPECT_TRUE(MakePolicy({.tiers = TierSpec{.t1_cap_bytes = 23040 * 64}}, kContext).ok());
+  EXPECT_EQ(error_of({.t0_cap_bytes = 23040 * 64 * 3, .t1 = T1Place::kNone}),
+            "T0 of 4423680 bytes holds 64 rows of each group and 128 in reserve, there is no T1; "
+            "132 rows must stay in full precision (132 protected, 0 others)");
+  EXPECT_EQ(error_of({.t0_cap_bytes = 23040 * 64 * 3, .t1_cap_bytes = 23040 * 64}),
+            "T0 of 4423680 bytes holds 64 rows of each group and 128 in reserve, T1 of 1474560 "
+            "bytes holds 64; 132 rows must stay in full precision (132 protected, 0 others)");
+}
+
 TEST(MakePolicy, EveryScorerGoesWithEveryPolicyAtEveryGranularity) {
   for (const PolicyInfo& policy : BuiltinPolicies()) {
     for (const ScorerInfo& scorer : BuiltinScorers()) {

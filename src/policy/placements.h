@@ -14,6 +14,7 @@
 
 #include "ebb/policy.h"
 #include "ebb/status.h"
+#include "ebb/tiers.h"
 
 namespace ebb {
 
@@ -26,6 +27,8 @@ struct PlacementOptions {
   std::optional<int> window = {};    // tokens
   std::optional<int> interval = {};  // decode steps
   std::map<std::string, int> params = {};
+  TierSpec tiers = {};     // of the hierarchy alone
+  size_t token_bytes = 0;  // in full precision, of all (layer, kv head) pairs together
 };
 
 using PlacementFactory = Result<std::unique_ptr<Placement>> (*)(const PlacementOptions&);
@@ -33,6 +36,7 @@ using PlacementFactory = Result<std::unique_ptr<Placement>> (*)(const PlacementO
 Result<std::unique_ptr<Placement>> MakeBudgetPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeHeavyRecentPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options);
+Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions& options);
 // Null: nothing ever moves.
 Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions& options);
 

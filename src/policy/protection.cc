@@ -37,6 +37,12 @@ void FindUnprotected(std::span<const TokenKind> kinds, int sinks, int window,
   }
 }
 
+size_t CountPositions(std::span<const PositionRange> ranges) {
+  size_t num_positions = 0;
+  for (const PositionRange& range : ranges) num_positions += range.end - range.begin;
+  return num_positions;
+}
+
 int64_t CountGiven(std::span<const TokenKind> kinds) {
   return std::count(kinds.begin(), kinds.end(), TokenKind::kGiven);
 }

@@ -13,6 +13,11 @@
 
 namespace ebb {
 
+// Of the paper: 3.2 and 3.3.
+inline constexpr int kPaperSinks = 4;
+inline constexpr int kPaperWindow = 128;
+inline constexpr int kPaperInterval = 64;  // decode steps
+
 struct PositionRange {
   Position begin = 0;
   Position end = 0;
@@ -23,6 +28,8 @@ struct PositionRange {
 // or not. kinds: by position, of all tokens so far.
 void FindUnprotected(std::span<const TokenKind> kinds, int sinks, int window,
                      std::vector<PositionRange>* unprotected);
+
+[[nodiscard]] size_t CountPositions(std::span<const PositionRange> ranges);
 
 // The given tokens among them.
 [[nodiscard]] int64_t CountGiven(std::span<const TokenKind> kinds);

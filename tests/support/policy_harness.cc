@@ -111,7 +111,8 @@ PolicyHarness::PolicyHarness(Policy policy, const HarnessOptions& options)
       needs_(policy_.selector ? Union(policy_.scorer->Needs(), policy_.selector->Needs())
                               : policy_.scorer->Needs()),
       signals_(options.shape, policy_.granularity, needs_, options.signal_seed, options.fault),
-      groups_(options.shape.NumGroups(policy_.granularity)) {}
+      groups_(options.shape.NumGroups(policy_.granularity)),
+      tiers_(groups_.size()) {}
 
 Status PolicyHarness::Prefill(int num_tokens) { return Step(StepKind::kPrefill, num_tokens); }
 
@@ -130,6 +131,7 @@ Status PolicyHarness::Step(StepKind kind, int num_tokens) {
                 kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven);
   for (int group = 0; group < num_groups(); ++group) {
     groups_[group].insert(groups_[group].end(), appended.begin(), appended.end());
+    tiers_[group].resize(groups_[group].size(), Tier::kT0);
     policy_.scorer->Append(group, appended);
     if (policy_.selector) policy_.selector->Append(group, appended);
   }
@@ -155,6 +157,7 @@ PlacementInput PolicyHarness::Input(int group) {
   PlacementInput input = {.group = group,
                           .num_groups = num_groups(),
                           .positions = groups_[group],
+                          .tiers = tiers_[group],
                           .kinds = kinds_,
                           .first_generated = static_cast<Position>(generated - kinds_.begin()),
                           .next_position = static_cast<Position>(kinds_.size()),
@@ -167,15 +170,18 @@ PlacementInput PolicyHarness::Input(int group) {
 Status PolicyHarness::Place(int group) {
   const PlacementInput input = Input(group);
   if (!policy_.placement->Due(input, groups_[group].size())) return OkStatus();
+  EBB_RETURN_IF_ERROR(policy_.placement->Check(input));
   std::vector<Move> moves;
   policy_.placement->Place(input, &moves);
+  std::vector<Tier> tiers = tiers_[group];
   std::vector<uint32_t> kept;
   auto move = moves.begin();
   for (uint32_t row = 0; row < groups_[group].size(); ++row) {
-    const bool moved = move != moves.end() && move->row == row;
-    const bool stays = !moved || move->to != Tier::kT3;
-    if (moved) ++move;
-    if (stays) {
+    if (move != moves.end() && move->row == row) {
+      if (move->to == tiers[row]) return Internal("a move to where the row lies already");
+      tiers[row] = (move++)->to;
+    }
+    if (tiers[row] != Tier::kT3) {
       kept.push_back(row);
     } else {
       evictions_.push_back({num_steps_, group, groups_[group][row]});
@@ -184,6 +190,7 @@ Status PolicyHarness::Place(int group) {
   if (move != moves.end()) {
     return Internal("moves are not ascending, name a row twice or one that the group has not");
   }
+  tiers_[group] = std::move(tiers);
   if (kept.size() < groups_[group].size()) Retain(group, kept);
   return OkStatus();
 }
@@ -192,8 +199,13 @@ void PolicyHarness::Retain(int group, std::span<const uint32_t> kept) {
   policy_.scorer->Retain(group, kept);
   if (policy_.selector) policy_.selector->Retain(group, kept);
   std::vector<Position> positions;
-  for (const uint32_t row : kept) positions.push_back(groups_[group][row]);
+  std::vector<Tier> tiers;
+  for (const uint32_t row : kept) {
+    positions.push_back(groups_[group][row]);
+    tiers.push_back(tiers_[group][row]);
+  }
   groups_[group] = std::move(positions);
+  tiers_[group] = std::move(tiers);
 }
 
 void PolicyHarness::TruncateTo(Position end) {

@@ -70,7 +70,8 @@ class PolicyHarness {
 
   // One chunk of given tokens. The first call is the whole first prefill.
   Status Prefill(int num_tokens);
-  // Internal when a placement's moves break its contract; they are not carried out then.
+  // Internal when a placement's moves break its contract; they are not carried out then. Asks
+  // Check() before each decision, too.
   Status Decode(int num_steps);
   void TruncateTo(Position end);
   // As if somebody else had removed these rows, ascending.
@@ -78,6 +79,7 @@ class PolicyHarness {
 
   [[nodiscard]] int num_groups() const { return static_cast<int>(groups_.size()); }
   [[nodiscard]] const std::vector<Position>& positions(int group) const { return groups_[group]; }
+  [[nodiscard]] const std::vector<Tier>& tiers(int group) const { return tiers_[group]; }
   [[nodiscard]] const std::vector<TokenKind>& kinds() const { return kinds_; }
   [[nodiscard]] const std::vector<Eviction>& evictions() const { return evictions_; }
   [[nodiscard]] const Policy& policy() const { return policy_; }
@@ -95,6 +97,7 @@ class PolicyHarness {
   const SignalNeeds needs_;
   MadeUpSignals signals_;
   std::vector<std::vector<Position>> groups_;  // [num_groups][num_rows]
+  std::vector<std::vector<Tier>> tiers_;       // [num_groups][num_rows]
   std::vector<TokenKind> kinds_;
   StepKind step_kind_ = StepKind::kPrefill;
   int64_t num_steps_ = 0;

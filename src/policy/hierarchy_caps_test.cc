@@ -1,0 +1,127 @@
+#include <algorithm>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/policy/group_for_test.h"
+
+namespace ebb {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(HierarchyCaps, ACapOnT0IsNeverExceededAndFilledFirst) {
+  const TierSpec spec = {
+      .t0_cap_bytes = 7 * kPageBytes + kPageBytes / 2, .t2_share = 0.25, .evict_share = 0.1};
+  // 7 whole pages less an interval and a page.
+  const size_t most = 7 * 64 - 64 - 64;
+  size_t num_full = 0;
+  const auto check = [&](const Group& group) {
+    const size_t full_precision = group.CountIn(Tier::kT0) + group.CountIn(Tier::kT1);
+    EXPECT_EQ(group.CountIn(Tier::kT0), std::min(most, full_precision));
+    num_full += full_precision > most ? 1 : 0;
+    // All that is protected fits: 100 + 4 + 128.
+    for (size_t i = 0; i < 104; ++i) EXPECT_EQ(group.tiers[i], Tier::kT0);
+  };
+  Generate(MakeHierarchy(spec, 4, 128, 64).get(), 2048, check);
+  EXPECT_GT(num_full, 20u);
+}
+
+TEST(HierarchyCaps, OldProtectedRowsGoToT1WhereT0DoesNotHoldThem) {
+  // 64 rows fit of the 100 + 4 + 128 protected ones.
+  const TierSpec spec = {.t0_cap_bytes = 3 * kPageBytes, .t2_share = 0.5};
+  size_t num_decisions = 0;
+  Generate(MakeHierarchy(spec, 4, 128, 64).get(), 640, [&](const Group& group) {
+    ++num_decisions;
+    const size_t num_rows = group.tiers.size();
+    for (size_t i = 0; i < num_rows; ++i) {
+      const bool is_protected = i < 104 || i + 128 >= num_rows;
+      if (i + 64 >= num_rows) {
+        EXPECT_EQ(group.tiers[i], Tier::kT0);
+      } else if (is_protected) {
+        EXPECT_EQ(group.tiers[i], Tier::kT1);
+      } else {
+        EXPECT_TRUE(group.tiers[i] == Tier::kT1 || group.tiers[i] == Tier::kT2);
+      }
+    }
+  });
+  EXPECT_EQ(num_decisions, 10u);
+}
+
+TEST(HierarchyCaps, ACapOnT1KeepsRowsInT0) {
+  const TierSpec spec = {.t0_share = 0.1, .t1_cap_bytes = 2 * kPageBytes + 1};
+  const Group group = Generate(spec, 1024);
+  EXPECT_EQ(group.CountIn(Tier::kT1), 128u);
+  EXPECT_EQ(group.CountIn(Tier::kT0), 100u + 1024 - 128);
+}
+
+TEST(HierarchyCaps, APromptLargerThanT0SettlesInPrefillAndLeavesT2Alone) {
+  const auto placement = MakeHierarchy({.t0_cap_bytes = 3 * kPageBytes, .t2_share = 0.5}, 0, 2, 64);
+  Group group;
+  for (int i = 0; i < 4; ++i) group.Append(TokenKind::kGenerated, static_cast<float>(i));
+  EXPECT_FALSE(placement->Due(group.Input(StepKind::kPrefill), 64));
+  EXPECT_TRUE(placement->Due(group.Input(StepKind::kPrefill), 65));
+  EXPECT_EQ(Text(group.Place(placement.get())), "2000");
+  for (int i = 0; i < 63; ++i) group.Append(TokenKind::kGiven, 0);
+  // T0 takes the 63 protected rows and the best of the other 3 that are not in T2.
+  EXPECT_EQ(Text(group.Place(placement.get(), StepKind::kPrefill)), "2110" + std::string(63, '0'));
+  for (int i = 0; i < 10; ++i) group.Append(TokenKind::kGiven, 0);
+  EXPECT_EQ(Text(group.Place(placement.get(), StepKind::kPrefill)),
+            "2111" + std::string(9, '1') + std::string(64, '0'));
+  EXPECT_FALSE(
+      MakeHierarchy({.t0_share = 0}, 0, 2, 64)->Due(group.Input(StepKind::kPrefill), 1'000'000));
+}
+
+TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
+  // 64 + 128 rows.
+  const TierSpec caps = {.t0_cap_bytes = 3 * kPageBytes, .t1_cap_bytes = 2 * kPageBytes};
+  const auto placement = MakeHierarchy(caps, 4, 100, 64);
+  Group group;
+  for (int i = 0; i < 88; ++i) group.Append(TokenKind::kGiven, 0);
+  for (int i = 0; i < 104; ++i) group.Append(TokenKind::kGenerated, 0);
+  EXPECT_TRUE(placement->Check(group.Input()).ok());
+  group.Append(TokenKind::kGenerated, 0);
+  const Status status = placement->Check(group.Input());
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "T0 of 3072 bytes holds 64 rows of each group and 128 in reserve, T1 of 2048 bytes "
+            "holds 128; 193 rows must stay in full precision (192 protected, 1 others)");
+
+  TierSpec with_t2 = caps;
+  with_t2.t2_share = 1;
+  EXPECT_TRUE(MakeHierarchy(with_t2, 4, 100, 64)->Check(group.Input()).ok());
+  TierSpec evicting = caps;
+  evicting.evict_share = 1;
+  EXPECT_TRUE(MakeHierarchy(evicting, 4, 100, 64)->Check(group.Input()).ok());
+  // Prefill neither compresses nor evicts.
+  EXPECT_FALSE(MakeHierarchy(evicting, 4, 100, 64)->Check(group.Input(StepKind::kPrefill)).ok());
+  TierSpec unbounded = caps;
+  unbounded.t1_cap_bytes = 0;
+  EXPECT_TRUE(MakeHierarchy(unbounded, 4, 100, 64)->Check(group.Input()).ok());
+  unbounded = caps;
+  unbounded.t0_cap_bytes = 0;
+  EXPECT_TRUE(MakeHierarchy(unbounded, 4, 100, 64)->Check(group.Input()).ok());
+}
+
+TEST(HierarchyCaps, RefusesAPromptWithoutPositionsByWhatIsProtected) {
+  const auto placement = MakeHierarchy(
+      {.t0_cap_bytes = 4 * kPageBytes, .t1 = T1Place::kNone, .evict_share = 1}, 4, 8, 64);
+  const std::vector<TokenKind> kinds(129, TokenKind::kGiven);
+  EXPECT_TRUE(placement->Check({.kinds = std::span(kinds).first(128)}).ok());
+  const Status status = placement->Check({.kinds = kinds});
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("there is no T1; 129 rows must stay"));
+}
+
+TEST(HierarchyCaps, AGenerationThatCannotShrinkEndsWithAnErrorOnceTheCapsAreFull) {
+  const auto placement =
+      MakeHierarchy({.t0_cap_bytes = 5 * kPageBytes, .t1_cap_bytes = 4 * kPageBytes}, 4, 128, 64);
+  size_t first_refused = 0;
+  Generate(placement.get(), 640, [&](const Group& group) {
+    EXPECT_EQ(placement->Check(group.Input()).ok(), group.kinds.size() <= 192u + 256);
+    if (group.CountIn(Tier::kT0) > 192 && first_refused == 0) first_refused = group.kinds.size();
+  });
+  EXPECT_EQ(first_refused, 100u + 384);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,271 @@
+// The memory hierarchy of "Not All Thoughts Need HBM" (3.2, 3.3, Algorithm 1). Every `interval`
+// decode steps, for a group of whose rows U are alive and unprotected, lowest scores first:
+//   T3  n_evict of them:
+//         of alive:      floor(r |U|), Algorithm 1 to the letter, which compounds;
+//         of generated:  max(0, floor(r N) - gone), N the rows that were ever unprotected, `gone`
+//                        those of them that are no longer alive, whoever removed them;
+//   T2  floor(t2 (|U| - n_evict)) of them (not in Algorithm 1);
+//   T1  of the other F rows all but floor(beta F);
+//   T0  the rest.
+// So what is in T2 and T3 never depends on beta, on T1 or on caps. A row in T2 or T1 rises when it
+// ranks higher again. Without T1, beta is 1.
+//
+// Protected (protection.h) is never in T2 or T3, and lies in T0 as long as T0 holds it.
+//
+// A cap on T0 stands in for beta: T0 takes the protected rows, then the highest scores, as far as
+// it can; of protected rows the oldest go to T1 first. A cap is shared evenly by the groups. Of
+// T0's, one interval of new rows and one page of each stream, which is rarely full, are kept in
+// reserve, and between intervals each prefill chunk that crosses it is settled anew among T0 and
+// T1. Rows that T1's cap does not hold stay in T0. Nothing goes because of a cap: what the caps
+// cannot hold is refused by Check().
+//
+// It decides from its input alone, so that a roll-back needs no code.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+#include "src/policy/placements.h"
+#include "src/policy/protection.h"
+#include "src/policy/selection.h"
+
+namespace ebb {
+namespace {
+
+constexpr size_t kPageRows = 64;  // of the store, in each stream
+constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
+
+// 29 % of 100 rows are 29 rows, although 0.29 * 100 is a little less than 29.
+size_t FloorShare(double share, size_t num_rows) {
+  constexpr double kRounding = 1e-6;
+  return static_cast<size_t>(std::floor(share * static_cast<double>(num_rows) + kRounding));
+}
+
+std::string Percent(double share) { return fmt::format("{:.6g}%", 100 * share); }
+
+// The rows per group that full pages of so many bytes hold. An even share of the bytes is a share
+// of the groups' streams too, so the number of groups cancels out.
+size_t RowsInPages(uint64_t cap_bytes, size_t token_bytes) {
+  return static_cast<size_t>(cap_bytes / (token_bytes * kPageRows)) * kPageRows;
+}
+
+size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
+
+// Takes the rows that lie in T2 out of the ranges.
+void LeaveOutT2(std::span<const Tier> tiers, std::vector<RowRange>* rows) {
+  if (tiers.empty()) return;
+  std::vector<RowRange> left;
+  for (const RowRange& range : *rows) {
+    for (size_t i = range.begin; i < range.end; ++i) {
+      if (tiers[i] == Tier::kT2) continue;
+      if (left.empty() || left.back().end != i) left.push_back({i, i});
+      left.back().end = i + 1;
+    }
+  }
+  *rows = std::move(left);
+}
+
+class HierarchyPlacement final : public Placement {
+ public:
+  explicit HierarchyPlacement(const PlacementOptions& options)
+      : spec_(options.tiers),
+        token_bytes_(options.token_bytes),
+        sinks_(options.sinks.value_or(kPaperSinks)),
+        window_(options.window.value_or(kPaperWindow)),
+        interval_(options.interval.value_or(kPaperInterval)),
+        reserve_rows_(static_cast<size_t>(interval_) + kPageRows) {
+    if (spec_.t0_cap_bytes > 0) {
+      t0_rows_ = Less(RowsInPages(spec_.t0_cap_bytes, token_bytes_), reserve_rows_);
+    }
+    if (spec_.t1 == T1Place::kNone) {
+      t1_rows_ = 0;
+    } else if (spec_.t1_cap_bytes > 0) {
+      t1_rows_ = RowsInPages(spec_.t1_cap_bytes, token_bytes_);
+    }
+  }
+
+  // Only what can be known before the prompt is.
+  Status CheckOptions() const {
+    if (t0_rows_ == 0) {
+      return InvalidArgument(fmt::format(
+          "T0 of {} bytes holds no more than its reserve, an interval of {} rows and a page of {}: "
+          "a token takes {} bytes",
+          spec_.t0_cap_bytes, interval_, kPageRows, token_bytes_));
+    }
+    if (t1_rows_ == 0 && spec_.t1 != T1Place::kNone) {
+      return InvalidArgument(
+          fmt::format("T1 of {} bytes holds no page of {} rows: a token takes "
+                      "{} bytes",
+                      spec_.t1_cap_bytes, kPageRows, token_bytes_));
+    }
+    const size_t num_protected = static_cast<size_t>(sinks_) + static_cast<size_t>(window_);
+    const Status status = CheckCaps(num_protected, 0);
+    return status.ok() ? OkStatus() : InvalidArgument(status.message());
+  }
+
+  std::string Name() const override {
+    std::string t0 = Percent(spec_.t1 == T1Place::kNone ? 1 : spec_.t0_share);
+    if (spec_.t0_cap_bytes > 0) t0 = fmt::format("{} bytes", spec_.t0_cap_bytes);
+    std::string t1 = spec_.t1 == T1Place::kNone ? ",t1=none" : "";
+    if (spec_.t1_cap_bytes > 0) t1 = fmt::format(",t1={} bytes", spec_.t1_cap_bytes);
+    return fmt::format(
+        "hierarchy(t0={}{},t2={}:{},evict={} of {},sinks={},window={},interval={})", t0, t1,
+        Percent(spec_.t2_share), CompressedTypeName(spec_.t2_type), Percent(spec_.evict_share),
+        spec_.evict_of == EvictOf::kAlive ? "alive" : "generated", sinks_, window_, interval_);
+  }
+  bool NeedsScores() const override { return true; }
+
+  Status Check(const PlacementInput& input) const override {
+    if (t0_rows_ == kNoCap || t1_rows_ == kNoCap) return OkStatus();
+    Rows rows;
+    const Plan plan = MakePlan(input, &rows);
+    return CheckCaps(plan.num_protected, plan.num_full);
+  }
+
+  bool Due(const PlacementInput& input, size_t num_rows) const override {
+    if (input.step_kind == StepKind::kPrefill) return num_rows > t0_rows_;
+    return OnInterval(input, interval_);
+  }
+
+  void Place(const PlacementInput& input, std::vector<Move>* moves) override {
+    const size_t num_rows = input.positions.size();
+    const Plan plan = MakePlan(input, &rows_);
+    targets_.assign(num_rows, Tier::kT0);
+    MarkUnprotected(input, plan);
+    MarkOldestProtected(plan.num_protected_t1);
+    for (size_t i = 0; i < num_rows; ++i) {
+      const Tier now = input.tiers.empty() ? Tier::kT0 : input.tiers[i];
+      if (targets_[i] == now) continue;
+      moves->push_back({.row = static_cast<uint32_t>(i), .to = targets_[i]});
+    }
+  }
+
+ private:
+  struct Rows {
+    std::vector<PositionRange> ever;   // unprotected positions, alive or not
+    std::vector<RowRange> alive;       // of them
+    std::vector<RowRange> candidates;  // of them, those that the decision is about
+  };
+
+  // What a decision comes to, in rows of one group.
+  struct Plan {
+    size_t num_protected = 0;
+    size_t num_protected_t1 = 0;
+    size_t num_evict = 0;  // of the candidates, here and below
+    size_t num_t2 = 0;
+    size_t num_full = 0;  // in T0 and T1
+    size_t num_t1 = 0;
+  };
+
+  Plan MakePlan(const PlacementInput& input, Rows* rows) const {
+    FindUnprotected(input.kinds, sinks_, window_, &rows->ever);
+    FindRows(input.positions, rows->ever, &rows->alive);
+    rows->candidates = rows->alive;
+    const size_t num_ever = CountPositions(rows->ever);
+    const size_t num_alive = CountRows(rows->alive);
+    Plan plan;
+    // Check() may come without positions: all that is protected is alive then.
+    plan.num_protected = input.positions.empty() ? input.kinds.size() - num_ever
+                                                 : input.positions.size() - num_alive;
+    if (input.step_kind == StepKind::kPrefill) {
+      LeaveOutT2(input.tiers, &rows->candidates);
+    } else {
+      plan.num_evict = NumToEvict(num_ever, num_alive);
+      plan.num_t2 = FloorShare(spec_.t2_share, num_alive - plan.num_evict);
+    }
+    plan.num_full = CountRows(rows->candidates) - plan.num_evict - plan.num_t2;
+    SplitFullPrecision(&plan);
+    return plan;
+  }
+
+  size_t NumToEvict(size_t num_ever, size_t num_alive) const {
+    if (spec_.evict_of == EvictOf::kAlive) return FloorShare(spec_.evict_share, num_alive);
+    return Less(FloorShare(spec_.evict_share, num_ever), num_ever - num_alive);
+  }
+
+  // T0's cap binds before T1's: a plan that keeps to neither was refused.
+  void SplitFullPrecision(Plan* plan) const {
+    plan->num_protected_t1 = std::min(Less(plan->num_protected, t0_rows_), t1_rows_);
+    const size_t t0_room = Less(t0_rows_, plan->num_protected);
+    const size_t t1_room = t1_rows_ - plan->num_protected_t1;
+    const size_t wanted_in_t0 =
+        t0_rows_ == kNoCap ? FloorShare(spec_.t0_share, plan->num_full) : t0_room;
+    plan->num_t1 = std::min(Less(plan->num_full, wanted_in_t0), t1_room);
+  }
+
+  Status CheckCaps(size_t num_protected, size_t num_others) const {
+    if (t0_rows_ == kNoCap || t1_rows_ == kNoCap) return OkStatus();
+    if (num_protected + num_others <= t0_rows_ + t1_rows_) return OkStatus();
+    const std::string t1 = spec_.t1 == T1Place::kNone ? std::string("there is no T1")
+                                                      : fmt::format("T1 of {} bytes holds {}",
+                                                                    spec_.t1_cap_bytes, t1_rows_);
+    return ResourceExhausted(fmt::format(
+        "T0 of {} bytes holds {} rows of each group and {} in reserve, {}; {} rows must stay in "
+        "full precision ({} protected, {} others)",
+        spec_.t0_cap_bytes, t0_rows_, reserve_rows_, t1, num_protected + num_others, num_protected,
+        num_others));
+  }
+
+  void MarkUnprotected(const PlacementInput& input, const Plan& plan) {
+    // In prefill, what is not among the candidates stays in T2.
+    for (const RowRange& range : rows_.alive) {
+      std::fill(targets_.begin() + range.begin, targets_.begin() + range.end, Tier::kT2);
+    }
+    const size_t t2_end = plan.num_evict + plan.num_t2;
+    const size_t ends[] = {plan.num_evict, t2_end, t2_end + plan.num_t1};
+    const std::span<const uint32_t> cut = selection_.Cut(input.scores, rows_.candidates, ends);
+    for (size_t i = 0; i < ends[0]; ++i) targets_[cut[i]] = Tier::kT3;
+    for (size_t i = ends[1]; i < ends[2]; ++i) targets_[cut[i]] = Tier::kT1;
+    for (size_t i = ends[2]; i < cut.size(); ++i) targets_[cut[i]] = Tier::kT0;
+  }
+
+  void MarkOldestProtected(size_t num_rows) {
+    auto unprotected = rows_.alive.begin();
+    for (size_t i = 0; num_rows > 0 && i < targets_.size();) {
+      if (unprotected != rows_.alive.end() && i == unprotected->begin) {
+        i = (unprotected++)->end;
+        continue;
+      }
+      targets_[i++] = Tier::kT1;
+      --num_rows;
+    }
+  }
+
+  const TierSpec spec_;
+  const size_t token_bytes_;
+  const int sinks_;
+  const int window_;
+  const int interval_;
+  const size_t reserve_rows_;
+  // What the tiers may hold of a group after a decision, in rows.
+  size_t t0_rows_ = kNoCap;
+  size_t t1_rows_ = kNoCap;
+  Rows rows_;
+  std::vector<Tier> targets_;  // [num_rows]
+  RowSelection selection_;
+};
+
+Status CheckShare(std::string_view what, double share) {
+  if (share >= 0 && share <= 1) return OkStatus();
+  return InvalidArgument(fmt::format("{} of {}: expected 0% to 100%", what, Percent(share)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions& options) {
+  const TierSpec& spec = options.tiers;
+  EBB_RETURN_IF_ERROR(CheckShare("T0", spec.t0_share));
+  EBB_RETURN_IF_ERROR(CheckShare("T2", spec.t2_share));
+  EBB_RETURN_IF_ERROR(CheckShare("evicted share", spec.evict_share));
+  if (spec.t1 == T1Place::kNone && spec.t1_cap_bytes > 0) {
+    return InvalidArgument(fmt::format("T1 is none and has a cap of {} bytes", spec.t1_cap_bytes));
+  }
+  assert(options.token_bytes > 0 || (spec.t0_cap_bytes == 0 && spec.t1_cap_bytes == 0));
+  auto placement = std::make_unique<HierarchyPlacement>(options);
+  EBB_RETURN_IF_ERROR(placement->CheckOptions());
+  return std::unique_ptr<Placement>(std::move(placement));
+}
+
+}  // namespace ebb
