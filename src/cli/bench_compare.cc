@@ -44,7 +44,7 @@ struct Match {
 Arguments ForwardedOptions(const CliOptions& options) {
   Arguments arguments;
   for (const OptionRow& row : OptionTable()) {
-    const bool ours = row.group == OptionGroup::kModel || row.group == OptionGroup::kMachine;
+    const bool ours = std::ranges::find(ModelGroups(), row.group) != ModelGroups().end();
     if (!ours || !row.show || row.show(options) == row.show(CliOptions())) continue;
     arguments.push_back(row.names.substr(row.names.rfind(',') + 1));
     arguments.push_back(row.show(options));
@@ -281,6 +281,7 @@ Status Report(const CliOptions& options, const Match& match, const Outcome& outc
 }
 
 Status Run(const CliOptions& options) {
+  (void)InstallInterruptHandler();  // once: a Ctrl-C between two turns is one of the comparison
   EBB_ASSIGN_OR_RETURN(const Sides sides, FindSides(options));
   std::vector<Match> matches;
   for (const Contest contest : options.bench.contests) {

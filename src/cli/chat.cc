@@ -27,6 +27,7 @@ class Conversation {
   // Nothing while the conversation goes on.
   std::optional<ExitCode> Take(const std::string& line);
   std::optional<ExitCode> Answer(const std::string& text);
+  std::optional<ExitCode> TakeBack(const TurnInput& input);
 
   const CliOptions& options_;
   Setup& setup_;
@@ -45,7 +46,7 @@ Status Conversation::Reset() {
   last_code_ = ExitCode::kOk;
   if (!options_.system.empty()) messages_.push_back({"system", options_.system});
   setup_.session.reset();  // its memory may be all there is under a cap
-  EBB_ASSIGN_OR_RETURN(setup_.session, setup_.engine->OpenSession(options_.session));
+  EBB_ASSIGN_OR_RETURN(setup_.session, OpenSession(*setup_.engine, options_.session));
   return OkStatus();
 }
 
@@ -93,14 +94,28 @@ std::optional<ExitCode> Conversation::Answer(const std::string& text) {
                                .start = std::chrono::steady_clock::now(),
                                .seed = options_.sampling.seed + turns_++};
   last_ = TakeTurn(context, *input, setup_, &output_);
-  last_code_ = ReportEnd(last_->result, output_);
-  // Ctrl-C ends an answer, not the conversation; after a full context there is /reset.
-  if (last_code_ == ExitCode::kError || last_code_ == ExitCode::kUsage) return last_code_;
-  if (last_->result.generated_tokens == 0 && last_code_ != ExitCode::kOk) {
+  last_code_ = ReportEnd(last_->result);
+  if (last_code_ == ExitCode::kError) return last_code_;
+  if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) return TakeBack(*input);
+  // Ctrl-C ends an answer, not the conversation.
+  if (last_->result.generated_tokens == 0 && last_code_ == ExitCode::kInterrupted) {
     messages_.pop_back();
   } else {
     messages_.push_back({"assistant", AsMessage(last_->result, input->prompt)});
   }
+  return std::nullopt;
+}
+
+// A turn that outgrew the context, the cap or the policy's budget. What it shares with earlier
+// turns stays, so that a shorter one finds the room that there was.
+std::optional<ExitCode> Conversation::TakeBack(const TurnInput& input) {
+  messages_.pop_back();
+  Session& session = *setup_.session;
+  const auto kept = static_cast<Position>(input.tokens.size() - last_->prompt_tokens);
+  if (session.next_position() > kept) {
+    if (const Status status = session.TruncateTo(kept); !status.ok()) return Fail(status);
+  }
+  fmt::print(stderr, "the turn was taken back; /reset forgets the earlier ones too\n");
   return std::nullopt;
 }
 
@@ -110,6 +125,9 @@ ExitCode RunChat(const CliOptions& options) {
   (void)InstallInterruptHandler();
   Result<Setup> setup = OpenSetup(options);
   if (!setup.ok()) return Fail(setup.status());
+  // A grammar that is refused is refused before anything is typed.
+  const auto sampler = Sampler::Create(*setup->model, options.sampling);
+  if (!sampler.ok()) return Fail(sampler.status());
   return Conversation(options, &*setup).Run();
 }
 

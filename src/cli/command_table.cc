@@ -1,51 +1,68 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "src/cli/commands.h"
 
 namespace ebb::cli {
+namespace {
+
+using G = OptionGroup;
+
+std::vector<G> WithModel(std::vector<G> groups) {
+  groups.insert(groups.end(), ModelGroups().begin(), ModelGroups().end());
+  return groups;
+}
+
+}  // namespace
 
 std::span<const Command> CommandTable() {
-  using G = OptionGroup;
   static const std::vector<Command> table = {
-      {"run",
-       "answer one prompt",
-       {G::kPrompt, G::kSystem, G::kModel, G::kGeneration, G::kPolicy, G::kMachine, G::kDisplay,
-        G::kQuiet, G::kJson},
+      {"run", "answer one prompt",
+       WithModel(
+           {G::kPrompt, G::kSystem, G::kGeneration, G::kPolicy, G::kDisplay, G::kQuiet, G::kJson}),
        RunRun},
-      {"chat",
-       "talk in turns; /exit, /reset and /stats are commands",
-       {G::kSystem, G::kModel, G::kGeneration, G::kPolicy, G::kMachine, G::kDisplay, G::kQuiet},
-       RunChat},
+      {"chat", "talk in turns; /exit, /reset and /stats are commands",
+       WithModel({G::kSystem, G::kGeneration, G::kPolicy, G::kDisplay, G::kQuiet}), RunChat},
       {"pull", "fetch the default model, SmolLM2-135M-Instruct", {G::kQuiet}, RunPull},
-      {"fidelity",
-       "measure how far a policy's distributions are from the full cache's",
-       {G::kFidelity, G::kModel, G::kPolicy, G::kMachine, G::kQuiet, G::kJson},
-       RunFidelity},
+      {"fidelity", "measure how far a policy's distributions are from the full cache's",
+       WithModel({G::kFidelity, G::kPolicy, G::kQuiet, G::kJson}), RunFidelity},
       {"bench", "measure speed", {}, nullptr},
-      {"bench decode",
-       "tokens per second at a depth",
-       {G::kBenchDepth, G::kBenchDecode, G::kBenchGenerate, G::kBench, G::kModel, G::kPolicy,
-        G::kMachine, G::kQuiet, G::kJson},
+      {"bench decode", "tokens per second at a depth",
+       WithModel({G::kBenchDepth, G::kBenchDecode, G::kBenchGenerate, G::kBench, G::kPolicy,
+                  G::kQuiet, G::kJson}),
        RunBenchDecode},
-      {"bench prefill",
-       "tokens per second of reading a prompt",
-       {G::kBenchPrompt, G::kBenchDepth, G::kBench, G::kModel, G::kPolicy, G::kMachine, G::kQuiet,
-        G::kJson},
+      {"bench prefill", "tokens per second of reading a prompt",
+       WithModel({G::kBenchPrompt, G::kBenchDepth, G::kBench, G::kPolicy, G::kQuiet, G::kJson}),
        RunBenchPrefill},
       {"bench attention",
        "read rate of attention, and its share of what the memory can do",
-       {G::kBenchAttention, G::kBench, G::kModel, G::kMachine, G::kQuiet, G::kJson},
+       {G::kBenchAttention, G::kBench, G::kModelFile, G::kThreads, G::kSeed, G::kKvType, G::kQuiet,
+        G::kJson},
        RunBenchAttention},
       {"bench memory",
        "read bandwidth of this machine's memory",
-       {G::kBenchMemory, G::kBench, G::kMachine, G::kQuiet, G::kJson},
-       RunBenchMemory},
-      {"bench compare",
-       "the same work by llama.cpp's own tools, in turns",
-       {G::kBenchCompare, G::kBenchDecode, G::kBenchPrompt, G::kBench, G::kModel, G::kMachine,
-        G::kQuiet, G::kJson},
+       {G::kBenchMemory, G::kBench, G::kThreads, G::kJson},
+       RunBenchMemory,
+       {G::kModelFile, G::kSeed, G::kKvType, G::kQuiet}},
+      {"bench compare", "the same work by llama.cpp's own tools, in turns",
+       WithModel(
+           {G::kBenchCompare, G::kBenchDecode, G::kBenchPrompt, G::kBench, G::kQuiet, G::kJson}),
        RunBenchCompare},
-      {"docs", "print docs/cli.md", {}, RunDocs, Command::Visibility::kHidden},
+      {"docs", "print docs/cli.md", {}, RunDocs, {}, Command::Visibility::kHidden},
   };
   return table;
+}
+
+std::string WithoutEffectText(const Command& command) {
+  std::string names;
+  for (const OptionRow& row : OptionTable()) {
+    const auto& groups = command.without_effect;
+    if (std::ranges::find(groups, row.group) == groups.end()) continue;
+    if (!names.empty()) names += ", ";
+    names += row.names.substr(0, row.names.find(','));
+  }
+  return names.empty() ? "" : fmt::format("Taken too, without any effect here: {}.", names);
 }
 
 }  // namespace ebb::cli

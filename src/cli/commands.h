@@ -30,6 +30,8 @@ struct Command {
   std::string_view summary;  // one line
   std::vector<OptionGroup> groups;
   ExitCode (*run)(const CliOptions& options);  // null: it has subcommands
+  // Taken, so that all measurements can be told the same, and of no effect: in no list of options.
+  std::vector<OptionGroup> without_effect = {};
   // Hidden ones are in no list.
   enum class Visibility { kShown, kHidden };
   Visibility visibility = Visibility::kShown;
@@ -37,6 +39,8 @@ struct Command {
 
 // Parents stand before their subcommands.
 [[nodiscard]] std::span<const Command> CommandTable();
+// A sentence about the command's options without effect; empty when it has none.
+[[nodiscard]] std::string WithoutEffectText(const Command& command);
 
 }  // namespace ebb::cli
 

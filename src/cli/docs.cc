@@ -40,6 +40,8 @@ void AppendCommand(const Command& command, std::string* text) {
     *text += fmt::format("| {} | {} | {} |\n", NamesCell(row), Cell(row.help),
                          row.show ? Cell(row.show(CliOptions())) : "");
   }
+  const std::string without_effect = WithoutEffectText(command);
+  if (!without_effect.empty()) *text += fmt::format("\n{}\n", without_effect);
 }
 
 }  // namespace

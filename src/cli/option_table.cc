@@ -1,3 +1,4 @@
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -58,7 +59,7 @@ Status ReadPolicy(std::string_view text, CliOptions* options) {
 
 std::vector<OptionRow> ModelRows() {
   return {
-      ValueRow(G::kModel, "-m,--model", "FILE",
+      ValueRow(G::kModelFile, "-m,--model", "FILE",
                "the model, a GGUF file; without it, the one that `ebb pull` fetched",
                [](CliOptions& o) { return &o.model.path; }),
       FlagRow(
@@ -79,24 +80,24 @@ std::vector<OptionRow> ModelRows() {
 
 std::vector<OptionRow> MachineRows() {
   return {
-      ValueRow(G::kMachine, "--threads", "N", "compute threads; 0: as many as there are cores",
+      ValueRow(G::kThreads, "--threads", "N", "compute threads; 0: as many as there are cores",
                [](CliOptions& o) { return &o.engine.threads; }, {.min = 0, .max = 512}),
-      ValueRow(G::kMachine, "--seed", "S", "seed of sampling and of policies that draw lots",
+      ValueRow(G::kSeed, "--seed", "S", "seed of sampling and of policies that draw lots",
                [](CliOptions& o) { return &o.seed; }),
-      ValueRow(G::kMachine, "--context", "N",
+      ValueRow(G::kContext, "--context", "N",
                "tokens that the sequence may have; 0: the trained context, times the rope factor",
                [](CliOptions& o) { return &o.session.context; }, {.min = 0}),
       ChoiceRow<PastContext>(
-          G::kMachine, "--past-context",
+          G::kContext, "--past-context",
           "what happens where the context ends: generation ends, or keys are rotated anew to "
           "their rank among the surviving rows",
           [](CliOptions& o) { return &o.session.past_context; },
           {{"refuse", PastContext::kRefuse}, {"rerotate", PastContext::kReRotate}}),
       ChoiceRow<RowType>(
-          G::kMachine, "--kv-type", "number format of cached rows",
+          G::kKvType, "--kv-type", "number format of cached rows",
           [](CliOptions& o) { return &o.engine.kv_type; },
           {{"f16", RowType::kF16}, {"bf16", RowType::kBf16}, {"f32", RowType::kF32}}),
-      ParsedRow(G::kMachine, "--kv-cap", "SIZE",
+      ParsedRow(G::kContext, "--kv-cap", "SIZE",
                 "hard cap on the memory of cached rows, such as 512MiB", ReadKvCap),
   };
 }
@@ -192,9 +193,13 @@ std::vector<OptionRow> DisplayRows() {
 
 std::string_view OptionGroupTitle(OptionGroup group) {
   switch (group) {
+    case G::kModelFile:
     case G::kModel:
       return "Model";
-    case G::kMachine:
+    case G::kThreads:
+    case G::kSeed:
+    case G::kContext:
+    case G::kKvType:
       return "Machine and cache";
     case G::kPolicy:
       return "Policy";
@@ -221,6 +226,12 @@ std::string_view OptionGroupTitle(OptionGroup group) {
       return "Measurement";
   }
   return "";
+}
+
+std::span<const OptionGroup> ModelGroups() {
+  static constexpr std::array kGroups = {G::kModelFile, G::kModel,   G::kThreads,
+                                         G::kSeed,      G::kContext, G::kKvType};
+  return kGroups;
 }
 
 const std::vector<OptionRow>& OptionTable() {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,10 +55,14 @@ struct CliOptions {
 enum class OptionGroup {
   kPrompt,      // -p, -f, --raw
   kSystem,      // --system
-  kModel,       // -m, --dequantize, --rope-*
+  kModelFile,   // -m
+  kModel,       // --dequantize, --rope-*
   kGeneration,  // -n, --temp, ... --grammar
   kPolicy,      // --policy, --scorer, --budget, ... --list-policies
-  kMachine,     // --threads, --seed, --context, --past-context, --kv-type, --kv-cap
+  kThreads,     // --threads
+  kSeed,        // --seed
+  kContext,     // --context, --past-context, --kv-cap
+  kKvType,      // --kv-type
   kDisplay,     // --thoughts
   kQuiet,       // --quiet
   kJson,        // --json
@@ -73,6 +78,8 @@ enum class OptionGroup {
   kBench,           // --repetitions
 };
 [[nodiscard]] std::string_view OptionGroupTitle(OptionGroup group);
+// Those about the model and the machine: what every command takes that runs a model.
+[[nodiscard]] std::span<const OptionGroup> ModelGroups();
 
 struct OptionRow {
   OptionGroup group;

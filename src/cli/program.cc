@@ -92,12 +92,12 @@ std::string HelpText(const OptionRow& row) {
 // The name that messages use: the long one.
 std::string LongName(const OptionRow& row) { return row.names.substr(row.names.rfind(',') + 1); }
 
-void AddOption(const OptionRow& row, CLI::App* app, CliOptions* options) {
+// Without a title the option is in no list.
+void AddOption(const OptionRow& row, const std::string& title, CLI::App* app, CliOptions* options) {
   const auto set = [&row, options](const std::string& text) {
     const Status status = row.parse(text, options);
     if (!status.ok()) throw CLI::ValidationError(LongName(row), status.message());
   };
-  const std::string title(OptionGroupTitle(row.group));
   if (row.value.empty()) {
     app->add_flag_callback(
            row.names, [set] { set(""); }, HelpText(row))
@@ -124,10 +124,16 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   CLI::App app(std::string(command.summary), fmt::format("ebb {}", command.name));
   CliOptions options;
   for (const OptionRow& row : OptionTable()) {
-    if (std::ranges::find(command.groups, row.group) != command.groups.end()) {
-      AddOption(row, &app, &options);
+    const auto in = [&](const std::vector<OptionGroup>& groups) {
+      return std::ranges::find(groups, row.group) != groups.end();
+    };
+    if (in(command.groups)) {
+      AddOption(row, std::string(OptionGroupTitle(row.group)), &app, &options);
+    } else if (in(command.without_effect)) {
+      AddOption(row, "", &app, &options);
     }
   }
+  app.footer(WithoutEffectText(command));
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {

@@ -12,6 +12,7 @@
 
 #include "src/cli/commands.h"
 #include "src/cli/default_model.h"
+#include "src/cli/setup.h"
 #include "src/cli/subprocess.h"
 
 namespace ebb::cli {
@@ -144,6 +145,7 @@ Status Fetch(const CliOptions& options, const std::string& path) {
 }  // namespace
 
 ExitCode RunPull(const CliOptions& options) {
+  (void)InstallInterruptHandler();
   const std::string path = DefaultModelPath();
   if (path.empty()) return Fail(NotFound("neither XDG_CACHE_HOME nor HOME is set"));
   Status status = CheckHash(path, DefaultModel().sha256);

@@ -41,7 +41,7 @@ ExitCode RunRun(const CliOptions& options) {
 
   TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
   const RunFigures figures = TakeTurn(context, *input, *setup, &output);
-  const ExitCode code = ReportEnd(figures.result, output);
+  const ExitCode code = ReportEnd(figures.result);
   if (options.json) {
     fmt::print(stderr, "{}\n", JsonSummary(figures, *setup));
   } else if (!options.quiet && figures.prompt_seconds > 0) {

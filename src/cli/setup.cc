@@ -50,11 +50,24 @@ Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
   return Model::Load(model);
 }
 
+Result<std::unique_ptr<Session>> OpenSession(Engine& engine, const SessionOptions& options) {
+  EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, engine.OpenSession(options));
+  const Placement* placement = session->policy().placement.get();
+  const bool asks_scores = placement != nullptr && placement->NeedsScores();
+  if (!options.policy.scorer.empty() && !asks_scores) {
+    return InvalidArgument(fmt::format(
+        "--scorer {}: policy \"{}\" asks for no scores, so a scorer would change nothing; choose a "
+        "policy that ranks rows, such as h2o or attention",
+        options.policy.scorer, options.policy.name));
+  }
+  return session;
+}
+
 Result<Setup> OpenSetup(const CliOptions& options) {
   Setup setup;
   EBB_ASSIGN_OR_RETURN(setup.model, OpenModel(options));
   EBB_ASSIGN_OR_RETURN(setup.engine, Engine::Create(setup.model, options.engine));
-  EBB_ASSIGN_OR_RETURN(setup.session, setup.engine->OpenSession(options.session));
+  EBB_ASSIGN_OR_RETURN(setup.session, OpenSession(*setup.engine, options.session));
   return setup;
 }
 
@@ -65,6 +78,8 @@ const std::atomic<bool>* InstallInterruptHandler() {
   std::signal(SIGPIPE, SIG_IGN);
   return &interrupted;
 }
+
+bool Interrupted() { return interrupted.load(std::memory_order_relaxed); }
 
 void EndOnInterrupt() {
   Arm(SIGINT, OnInterruptAtPrompt);

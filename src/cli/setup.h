@@ -17,6 +17,11 @@ namespace ebb::cli {
 // "ebb pull" when the default model is wanted and absent.
 [[nodiscard]] Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options);
 
+// Opens a session of these options. Errors: those of Engine::OpenSession(); kInvalidArgument for a
+// scorer that was chosen and that the policy would never ask.
+[[nodiscard]] Result<std::unique_ptr<Session>> OpenSession(Engine& engine,
+                                                           const SessionOptions& options);
+
 struct Setup {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Engine> engine;
@@ -27,8 +32,10 @@ struct Setup {
 // Becomes true at the first Ctrl-C (SIGINT) or SIGTERM; the second ends the process. Called again,
 // it starts anew. Also ignores SIGPIPE, so that a closed stdout is an error like any other.
 [[nodiscard]] const std::atomic<bool>* InstallInterruptHandler();
-// Until the next InstallInterruptHandler(), Ctrl-C ends the program at once with its message and exit
-// code: for waiting at a prompt, where a flag set just before the read would not be seen.
+// What the last InstallInterruptHandler() returned shows; false before.
+[[nodiscard]] bool Interrupted();
+// Until the next InstallInterruptHandler(), Ctrl-C ends the program at once with its message and
+// exit code: for waiting at a prompt, where a flag set just before the read would not be seen.
 void EndOnInterrupt();
 
 // The largest resident size of this process so far.

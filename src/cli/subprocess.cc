@@ -77,7 +77,7 @@ std::string ReadToEnd(int file, pid_t child) {
       text.append(buffer, static_cast<size_t>(count));
     } else if (count == 0 || errno != EINTR) {
       return text;
-    } else {
+    } else if (Interrupted()) {
       kill(child, SIGINT);
     }
   }
@@ -87,7 +87,7 @@ void WaitFor(pid_t child, ProcessResult* result) {
   int state = 0;
   rusage usage = {};
   while (wait4(child, &state, 0, &usage) < 0 && errno == EINTR) {
-    kill(child, SIGINT);
+    if (Interrupted()) kill(child, SIGINT);
   }
   constexpr uint64_t kKiB = 1024;
   result->peak_resident_bytes = static_cast<uint64_t>(usage.ru_maxrss) * kKiB;
@@ -97,7 +97,7 @@ void WaitFor(pid_t child, ProcessResult* result) {
 }  // namespace
 
 Result<ProcessResult> RunProcess(const std::vector<std::string>& arguments, ProcessOutput output) {
-  const std::atomic<bool>* interrupted = InstallInterruptHandler();
+  if (Interrupted()) return Cancelled("interrupted");
   int ends[2] = {-1, -1};
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return IoError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
@@ -117,7 +117,7 @@ Result<ProcessResult> RunProcess(const std::vector<std::string>& arguments, Proc
   if (error != 0) {
     return NotFound(fmt::format("cannot run {}: {}", arguments[0], std::strerror(error)));
   }
-  if (interrupted->load()) return Cancelled("interrupted");
+  if (Interrupted()) return Cancelled("interrupted");
   return result;
 }
 

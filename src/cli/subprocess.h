@@ -26,7 +26,8 @@ enum class ProcessOutput {
 };
 
 // arguments[0] is the program. Its stdin is empty. Errors: it cannot be started; kCancelled when
-// the process was interrupted, after the other program has ended.
+// this process was interrupted since the caller's InstallInterruptHandler(): before, and then
+// nothing is started, or meanwhile, and then the other program was interrupted too and has ended.
 [[nodiscard]] Result<ProcessResult> RunProcess(const std::vector<std::string>& arguments,
                                                ProcessOutput output);
 

@@ -120,11 +120,15 @@ RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Se
   };
   figures.result = Generate(*setup.session, **sampler, generate);
   output->Finish();
+  // To the generation it was a sink that wanted no more; to the user it is a failure.
+  if (!output->status().ok()) {
+    figures.result.finish_reason = FinishReason::kError;
+    figures.result.error = output->status();
+  }
   return figures;
 }
 
-ExitCode ReportEnd(const GenerateResult& result, const TextOutput& output) {
-  if (!output.status().ok()) return Fail(output.status());
+ExitCode ReportEnd(const GenerateResult& result) {
   switch (result.finish_reason) {
     case FinishReason::kStop:
     case FinishReason::kStopString:

@@ -37,12 +37,12 @@ struct TurnContext {
 
 // Keeps what the session's tokens and input.tokens begin with in common and forgets the rest:
 // templates that drop earlier thoughts change what has been said. figures.prompt_tokens counts the
-// tokens that were read anew. Failures are in figures.result, those of stdout in output.status().
+// tokens that were read anew. Failures are in figures.result, those of stdout too.
 [[nodiscard]] RunFigures TakeTurn(const TurnContext& context, const TurnInput& input,
                                   const Setup& setup, TextOutput* output);
 
 // Reports what ended the turn other than its own end, and returns the exit code for it.
-ExitCode ReportEnd(const GenerateResult& result, const TextOutput& output);
+ExitCode ReportEnd(const GenerateResult& result);
 
 }  // namespace ebb::cli
 

@@ -69,9 +69,25 @@ std::vector<Case> Cases() {
        run + "--policy h2o --budget 64 --scorer fly",
        kUsage,
        {"unknown scorer \"fly\"", "attention"}},
+      {"ScorerOfThePolicyFull",
+       run + "--scorer h2o",
+       kUsage,
+       {"--scorer h2o", "\"full\" asks for no scores"}},
+      {"ScorerOfAPolicyWithoutScores",
+       run + "--policy streaming --scorer attention",
+       kUsage,
+       {"--scorer attention", "\"streaming\" asks for no scores"}},
+      {"ScorerOfAMeasurementWithoutScores",
+       "bench decode --threads 1 -m MODEL --scorer random",
+       kUsage,
+       {"--scorer random", "\"full\" asks for no scores"}},
       {"UnknownPolicyParameter", run + "--policy h2o:fly=1", kUsage, {"fly", "heavy"}},
       {"MalformedPolicy", run + "--policy h2o:heavy", kUsage, {"key=value"}},
       {"BadGrammar", run + "--grammar root", kUsage, {"the grammar is refused"}},
+      {"BadGrammarOfAConversation",
+       "chat --threads 1 -m MODEL --grammar root",
+       kUsage,
+       {"the grammar is refused"}},
       {"EmptyStop", run + "--stop \"\"", kUsage, {"--stop"}},
       {"TwoPrompts", run + "-f TEXT", kUsage, {"both -p and -f"}},
       {"EmptyPrompt", "run --raw -m MODEL -p \"\"", kUsage, {"empty"}},
@@ -172,13 +188,14 @@ TEST_F(HardTimesTest, ACapReachedInMidGenerationEndsTheTextWithItsCode) {
 }
 
 TEST_F(HardTimesTest, AClosedStdoutStopsTheProgram) {
-  ProgramRun run = {.arguments = Words("run --threads 1 --raw --temp 0 --ignore-eos -p tide "
+  ProgramRun run = {.arguments = Words("run --threads 1 --raw --temp 0 --ignore-eos --json -p tide "
                                        "--rope-scaling linear --rope-factor 1000 -m " +
                                        model_->path()),
                     .close_stdout_after = 10};
   const ProgramEnd end = RunEbb(run);
   EXPECT_EQ(end.exit_code, kError);
   EXPECT_THAT(end.err, StartsWith("ebb: stdout was closed; stopped\n"));
+  EXPECT_EQ(json::parse(LastLine(end.err))["finish_reason"], "error");
 }
 
 // The shell's own redirection is what is tested, so it is a shell that runs the program.
@@ -188,14 +205,16 @@ TEST_F(HardTimesTest, AnOutputThatCannotBeWrittenStopsTheProgram) {
       {"> /dev/full", "No space left on device"}, {">&-", "Bad file descriptor"}};
   for (const auto& [output, reason] : outputs) {
     const std::string command = std::string(EBB_BINARY_PATH) +
-                                " run --threads 1 --raw --quiet --ignore-eos -n 4 -p tide -m " +
+                                " run --threads 1 --raw --json --ignore-eos -n 4 -p tide -m " +
                                 model_->path() + " " + output + " 2> " + model_->File("err");
     const int state = std::system(command.c_str());
     EXPECT_EQ(WEXITSTATUS(state), kError);
     std::ifstream file(model_->File("err"));
-    std::string message;
+    std::string message, record;
     std::getline(file, message);
+    std::getline(file, record);
     EXPECT_EQ(message, "ebb: cannot write to stdout: " + reason);
+    EXPECT_EQ(json::parse(record)["finish_reason"], "error");
   }
 }
 

@@ -23,6 +23,7 @@ namespace {
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Outcome {
   int exit_code = 0;
@@ -224,6 +225,22 @@ TEST_F(BenchTest, MemoryReportsBandwidth) {
   EXPECT_GT(record.at("read_gb_s").get<double>(), 0);
   EXPECT_GT(record.at("copy_gb_s").get<double>(), 0);
   ExpectMachine(record);
+}
+
+TEST_F(BenchTest, MemoryTakesWhatOtherMeasurementsTakeAndListsWhatHasAnEffect) {
+  const json record =
+      Record(WithModel("bench memory --bytes 4MiB --repetitions 1 --seed 3 --kv-type f32 --quiet"));
+  EXPECT_EQ(record.at("bench"), "memory");
+  ExpectMachine(record);
+  const std::string help = Everything("bench memory --help").text;
+  EXPECT_THAT(help, HasSubstr("without any effect here: -m, --seed, --kv-type, --quiet."));
+  EXPECT_THAT(help, HasSubstr("--threads"));
+  EXPECT_THAT(help, Not(HasSubstr("--context")));
+  for (const std::string bench : {"memory", "attention"}) {
+    const Outcome refused = Everything("bench " + bench + " --context 100");
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.text, HasSubstr("unknown option or argument: --context"));
+  }
 }
 
 // Faster with flash attention; two samples a run.

@@ -49,6 +49,20 @@ class ChatTest : public testing::Test {
     return counts;
   }
 
+  // How many rows were kept whenever /stats was asked.
+  static std::vector<size_t> RowsKept(const std::string& err) {
+    std::vector<size_t> counts;
+    std::istringstream lines(err);
+    for (std::string line; std::getline(lines, line);) {
+      const size_t at = line.find(", ");
+      size_t count = 0;
+      if (line.starts_with("[cache: ") && std::sscanf(line.c_str() + at, ", %zu", &count) == 1) {
+        counts.push_back(count);
+      }
+    }
+    return counts;
+  }
+
   static std::unique_ptr<TinyModel> model_;
 };
 
@@ -121,6 +135,60 @@ TEST_F(ChatTest, AFullContextIsSaidAndCanBeLeftByReset) {
   EXPECT_THAT(end.err, HasSubstr("ebb: the context of 256 tokens is full"));
   EXPECT_EQ(end.out, "yes\n");
   EXPECT_EQ(Talk(model_->path(), long_line + "\n").exit_code, 3);
+}
+
+TEST_F(ChatTest, ATurnThatOutgrowsTheCacheIsTakenBackAndTheConversationGoesOn) {
+  const struct {
+    std::string limit;
+    std::string message;
+  } cases[] = {{"--policy attention --budget 400 --sinks 2 --window 8", "ebb: budget of 400 rows"},
+               {"--kv-type f32 --kv-cap 2MiB", "cap of 2097152 bytes"},
+               {"--context 400", "ebb: the context of 400 tokens is full"}};
+  const std::string long_line(1500, '.');
+  for (const auto& [limit, message] : cases) {
+    const std::string more = limit + " --rope-scaling linear --rope-factor 16";
+    const ProgramEnd end =
+        Talk(model_->path(), "one\n/stats\n" + long_line + "\n/stats\ntwo\n/stats\n", more);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    EXPECT_EQ(end.out, "yes\nyes\n");
+    EXPECT_THAT(end.err, HasSubstr(message));
+    EXPECT_THAT(end.err, HasSubstr("the turn was taken back"));
+    const std::vector<size_t> rows = RowsKept(end.err);
+    ASSERT_EQ(rows.size(), 3u) << end.err;
+    // 4 rows a token; of the first answer stays what the template's text begins with too.
+    EXPECT_GE(rows[1], 4 * TokensRead(end.err).front()) << limit;
+    EXPECT_LE(rows[1], rows[0]) << limit;
+    const ProgramEnd without = Talk(model_->path(), "one\n/stats\ntwo\n/stats\n", more);
+    EXPECT_EQ(TokensRead(end.err).back(), TokensRead(without.err).back()) << limit;
+    EXPECT_EQ(rows[2], RowsKept(without.err).back()) << limit;
+  }
+}
+
+TEST_F(ChatTest, AnAnswerThatOutgrowsTheContextIsTakenBackWithItsTurn) {
+  const ProgramEnd end =
+      RunEbb({.arguments = Words("chat --temp 0 --threads 1 --ignore-eos -m " + model_->path()),
+              .input = "one\n/stats\none\n/stats\n"});
+  EXPECT_EQ(end.exit_code, 3);
+  const std::vector<size_t> rows = RowsKept(end.err);
+  const std::vector<size_t> read = TokensRead(end.err);
+  ASSERT_EQ(rows.size(), 2u) << end.err;
+  ASSERT_EQ(read.size(), 2u) << end.err;
+  EXPECT_EQ(rows[0], rows[1]);
+  EXPECT_LE(read[1], read[0]);
+  EXPECT_THAT(end.err, HasSubstr("ended by: context"));
+  EXPECT_THAT(end.err, Not(HasSubstr(", 0 generated")));
+}
+
+TEST_F(ChatTest, AClosedStdoutEndsTheConversation) {
+  ProgramRun run = {.arguments = Words("chat --temp 0 --threads 1 --ignore-eos --rope-scaling "
+                                       "linear --rope-factor 1000 -m " +
+                                       model_->path()),
+                    .input = "one\n/stats\n",
+                    .close_stdout_after = 10};
+  const ProgramEnd end = RunEbb(run);
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("ebb: stdout was closed; stopped\n"));
+  EXPECT_THAT(end.err, Not(HasSubstr("tokens read")));
 }
 
 TEST_F(ChatTest, CtrlCEndsTheAnswerAndNotTheConversation) {

@@ -1,0 +1,29 @@
+#include "src/cli/subprocess.h"
+
+#include <csignal>
+#include <filesystem>
+
+#include "gtest/gtest.h"
+#include "src/cli/setup.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb::cli {
+namespace {
+
+TEST(RunProcessTest, AnInterruptBetweenTwoProgramsStopsTheSecondBeforeItStarts) {
+  const TempFolder folder;
+  (void)InstallInterruptHandler();
+  ASSERT_TRUE(RunProcess({"true"}, ProcessOutput::kDiscard).ok());
+  std::raise(SIGINT);
+  const auto second = RunProcess({"touch", folder.File("started")}, ProcessOutput::kDiscard);
+  EXPECT_EQ(second.status().code(), StatusCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(folder.File("started")));
+  (void)InstallInterruptHandler();
+  ASSERT_TRUE(RunProcess({"touch", folder.File("started")}, ProcessOutput::kDiscard).ok());
+  EXPECT_TRUE(std::filesystem::exists(folder.File("started")));
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+}  // namespace
+}  // namespace ebb::cli
