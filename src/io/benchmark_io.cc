@@ -1,23 +1,19 @@
 #include "src/io/benchmark_io.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cassert>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "src/io/io_memory.h"
 #include "src/io/private_file.h"
 
 namespace ebb {
 namespace {
-
-constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 double SecondsOf(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
@@ -36,23 +32,16 @@ struct ReadBenchmark::Impl {
   size_t num_requests = 0;
   std::unique_ptr<PrivateFile> file;
   ChosenQueue chosen;
-  std::unique_ptr<std::byte, decltype(&std::free)> memory = {nullptr, &std::free};
+  IoMemory memory;
   std::vector<iovec> parts;        // [queue_depth]: the memory of each tag
   std::vector<size_t> request_of;  // [queue_depth]: what a tag transfers
 
   [[nodiscard]] Status Allocate() {
-    const size_t num_bytes = options.request_bytes * static_cast<size_t>(options.queue_depth);
-    const size_t rounded = (num_bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
-    memory.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePageBytes, rounded)));
-    if (memory == nullptr) {
-      return ResourceExhausted(fmt::format("no memory for {} bytes of requests", rounded));
-    }
-    // A wish; it makes the peer as fast as it can be.
-    madvise(memory.get(), rounded, MADV_HUGEPAGE);
-    std::memset(memory.get(), 0, rounded);
+    EBB_ASSIGN_OR_RETURN(
+        memory, IoMemory::Map(options.request_bytes * static_cast<size_t>(options.queue_depth)));
     for (int tag = 0; tag < options.queue_depth; ++tag) {
-      parts.push_back(
-          {memory.get() + static_cast<size_t>(tag) * options.request_bytes, options.request_bytes});
+      parts.push_back({memory.data() + static_cast<size_t>(tag) * options.request_bytes,
+                       options.request_bytes});
     }
     request_of.resize(parts.size());
     return OkStatus();
