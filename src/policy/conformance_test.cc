@@ -23,7 +23,8 @@ constexpr int kSinks = 4;
 constexpr int kWindow = 128;
 constexpr int kLongestInterval = 64;  // of the policies' defaults
 
-constexpr uint64_t kTokenBytes = 16 * 3 * 2;  // of Context()
+constexpr size_t kRowBytes = 32768;  // so that a page of each stream fills whole extents
+constexpr uint64_t kTokenBytes = kRowBytes * 3 * 2;  // of Context()
 
 struct Hierarchy {
   const char* name;
@@ -53,7 +54,8 @@ struct Setting {
 };
 
 PolicyContext Context() {
-  PolicyContext context = {.shape = HarnessOptions().shape, .row_bytes = 16, .max_tokens = 4096};
+  PolicyContext context = {
+      .shape = HarnessOptions().shape, .row_bytes = kRowBytes, .max_tokens = 4096};
   return context;
 }
 

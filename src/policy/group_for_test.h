@@ -13,7 +13,8 @@
 
 namespace ebb {
 
-inline constexpr size_t kTokenBytes = 16;
+// A page of each stream takes one extent.
+inline constexpr size_t kTokenBytes = 32768;
 inline constexpr uint64_t kPageBytes = kTokenBytes * 64;
 
 inline std::unique_ptr<Placement> MakeHierarchy(const TierSpec& tiers, int sinks, int window,

@@ -82,9 +82,10 @@ TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   group.Append(TokenKind::kGenerated, 0);
   const Status status = placement->Check(group.Input());
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(status.message(),
-            "T0 of 3072 bytes holds 64 rows of each group and 128 in reserve, T1 of 2048 bytes "
-            "holds 128; 193 rows must stay in full precision (192 protected, 1 others)");
+  EXPECT_EQ(
+      status.message(),
+      "T0 of 6291456 bytes holds 64 rows of each group and 128 in reserve, T1 of 4194304 bytes "
+      "holds 128; 193 rows must stay in full precision (192 protected, 1 others)");
 
   TierSpec with_t2 = caps;
   with_t2.t2_share = 1;

@@ -34,7 +34,10 @@
 namespace ebb {
 namespace {
 
-constexpr size_t kPageRows = 64;  // of the store, in each stream
+// Of the store: the rows of a page, in each stream, and the bytes that are mapped at once.
+constexpr size_t kPageRows = 64;
+constexpr uint64_t kExtentBytes = uint64_t{2} << 20;
+
 constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
 
 // 29 % of 100 rows are 29 rows, although 0.29 * 100 is a little less than 29.
@@ -45,10 +48,17 @@ size_t FloorShare(double share, size_t num_rows) {
 
 std::string Percent(double share) { return fmt::format("{:.6g}%", 100 * share); }
 
-// The rows per group that full pages of so many bytes hold. An even share of the bytes is a share
-// of the groups' streams too, so the number of groups cancels out.
+// The rows per group that full pages in whole extents of so many bytes hold. An even share of the
+// bytes is a share of the groups' streams too, so the number of groups cancels out.
 size_t RowsInPages(uint64_t cap_bytes, size_t token_bytes) {
-  return static_cast<size_t>(cap_bytes / (token_bytes * kPageRows)) * kPageRows;
+  const uint64_t mapped_bytes = cap_bytes / kExtentBytes * kExtentBytes;
+  return static_cast<size_t>(mapped_bytes / (token_bytes * kPageRows)) * kPageRows;
+}
+
+// The least cap that holds so many pages of each stream.
+uint64_t BytesOfPages(size_t num_pages, size_t token_bytes) {
+  const uint64_t bytes = uint64_t{num_pages} * kPageRows * token_bytes;
+  return (bytes + kExtentBytes - 1) / kExtentBytes * kExtentBytes;
 }
 
 size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
@@ -88,17 +98,19 @@ class HierarchyPlacement final : public Placement {
 
   // Only what can be known before the prompt is.
   Status CheckOptions() const {
+    const auto too_small = [&](std::string_view tier, uint64_t cap_bytes, size_t num_pages,
+                               std::string_view why) {
+      return InvalidArgument(
+          fmt::format("{} of {} bytes is too small: {}, and a token takes {} bytes, so it needs {}",
+                      tier, cap_bytes, why, token_bytes_, BytesOfPages(num_pages, token_bytes_)));
+    };
     if (t0_rows_ == 0) {
-      return InvalidArgument(fmt::format(
-          "T0 of {} bytes holds no more than its reserve, an interval of {} rows and a page of {}: "
-          "a token takes {} bytes",
-          spec_.t0_cap_bytes, interval_, kPageRows, token_bytes_));
+      return too_small("T0", spec_.t0_cap_bytes, reserve_rows_ / kPageRows + 1,
+                       fmt::format("an interval of {} rows and a page of {} are kept in reserve",
+                                   interval_, kPageRows));
     }
     if (t1_rows_ == 0 && spec_.t1 != T1Place::kNone) {
-      return InvalidArgument(
-          fmt::format("T1 of {} bytes holds no page of {} rows: a token takes "
-                      "{} bytes",
-                      spec_.t1_cap_bytes, kPageRows, token_bytes_));
+      return too_small("T1", spec_.t1_cap_bytes, 1, fmt::format("a page has {} rows", kPageRows));
     }
     const size_t num_protected = static_cast<size_t>(sinks_) + static_cast<size_t>(window_);
     const Status status = CheckCaps(num_protected, 0);
