@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kDim = 64;
 constexpr int kHeads = 3;
-constexpr int kCachedRows = 2048;       // 512 KiB in f16
+constexpr int kCachedRows = 2048;        // 512 KiB in f16
 constexpr int kMemoryRows = 600 * 1024;  // 54 MiB in int4, more than any cache of this size
 
 enum Format : int { kF16, kInt8, kInt4 };
@@ -81,8 +81,11 @@ class Rows {
                     memory_.get() + r * compressed_.RowStride());
       }
     }
-    if (format_ == kF16) return;
-    for (int g = 0; g < kHeads; ++g) Rotate(q_.data() + g * kDim, kDim);
+    for (int g = 0; g < kHeads; ++g) {
+      std::vector<float> q(q_.begin() + g * kDim, q_.begin() + (g + 1) * kDim);
+      Rotate(q.data(), kDim);
+      RoundQuery(compressed_.type, q.data(), kDim, &rounded_[g]);
+    }
   }
 
   void Locate(uint32_t begin, std::span<const std::byte*, kChunkRows> rows) const {
@@ -112,7 +115,7 @@ class Rows {
                               .rows = rows,
                               .num_rows = kChunkRows,
                               .next_rows = next_rows,
-                              .q = q_.data(),
+                              .queries = rounded_,
                               .num_heads = kHeads,
                               .scale = 0.125f},
                              out);
@@ -126,6 +129,7 @@ class Rows {
   std::vector<const std::byte*> pages_;
   std::vector<uint32_t> slots_;
   std::vector<float> q_ = std::vector<float>(kHeads * kDim);
+  RoundedQuery rounded_[kHeads];
   float m_[kHeads], l_[kHeads];
   hwy::AlignedFreeUniquePtr<float[]> o_ = hwy::AllocateAligned<float>(kHeads * kDim);
   hwy::AlignedFreeUniquePtr<float[]> p_ = hwy::AllocateAligned<float>(kHeads * kChunkRows);
@@ -141,10 +145,10 @@ void FoldRows(benchmark::State& state) {
   }
   for (auto _ : state) rows.Fold(kernel);
   // Per thread: what two threads lose by sharing the memory shows.
-  state.counters["row"] = benchmark::Counter(
-      static_cast<double>(num_rows),
-      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert |
-          benchmark::Counter::kAvgThreads);
+  state.counters["row"] =
+      benchmark::Counter(static_cast<double>(num_rows),
+                         benchmark::Counter::kIsIterationInvariantRate |
+                             benchmark::Counter::kInvert | benchmark::Counter::kAvgThreads);
   state.SetLabel(std::string(kNames[format]) + (num_rows == kCachedRows ? ", cache" : ", memory") +
                  ", " + std::string(kernel.name));
 }

@@ -124,13 +124,14 @@ struct AttentionKernel {
                    int num_rows, float* mass);
   int (*query_tile)(int num_heads);  // query tokens that one prefill call takes
   size_t (*prefill_scratch_floats)(int num_heads, int head_dim);
-  // The rotation of compressed rows and of the queries that meet them: orthonormal, its own inverse.
+  // The rotation of compressed rows and of the queries that meet them: orthonormal, its own
+  // inverse.
   void (*rotate)(float* x, int head_dim);
   void (*compress_row)(const CompressedFormat& format, const float* key, const float* value,
                        std::byte* row);
   void (*decompress_row)(const CompressedFormat& format, const std::byte* row, float* key,
                          float* value);
-  // As fold, with q rotated and o left in the rotated basis.
+  // As fold, with queries rotated and rounded (RoundQuery()) and o left in the rotated basis.
   void (*fold_compressed)(const CompressedFoldInput& in, const FoldOutput& out);
   // Returns false when an output is not finite.
   bool (*prefill)(const PrefillInput& in, const PrefillOutput& out);

@@ -5,7 +5,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <numeric>
 
 namespace ebb {
 namespace {
@@ -120,16 +122,52 @@ void CompressKey6(const float* x, int head_dim, std::byte* to, std::byte* scale,
   for (; first < head_dim; ++first) *to++ = static_cast<std::byte>((*n)[first]);
 }
 
+// Where the int4 values of a block lie.
+struct BlockPlace {
+  int bytes = 0;  // offset
+  int count = 0;  // elements
+  int shift = 0;  // of the elements' nibbles
+  enum class Kind { kOfPair, kAlone, kTail } kind = Kind::kOfPair;
+};
+BlockPlace PlaceOfBlock(int block, int head_dim) {
+  const int first = block * kValueBlock;
+  const int of_pair = block / 2 * kValueBlock;
+  if (head_dim - first < kValueBlock) {
+    return {.bytes = first / 2, .count = kValueTail, .kind = BlockPlace::Kind::kTail};
+  }
+  if (block % 2 == 0 && head_dim - first < 2 * kValueBlock) {
+    return {.bytes = of_pair, .count = kValueBlock, .kind = BlockPlace::Kind::kAlone};
+  }
+  return {.bytes = of_pair, .count = kValueBlock, .shift = block % 2 * 4};
+}
+// The byte, and the shift in it, of an element of a block.
+struct ValuePlace {
+  int byte, shift, mask;
+};
+ValuePlace PlaceOfValue(const BlockPlace& block, int i) {
+  switch (block.kind) {
+    case BlockPlace::Kind::kTail:
+      return {.byte = block.bytes + i, .shift = 0, .mask = kTailMax};
+    case BlockPlace::Kind::kAlone:
+      return {.byte = block.bytes + i % 16, .shift = i / 16 * 4, .mask = kValue4Max};
+    case BlockPlace::Kind::kOfPair:
+      break;
+  }
+  return {.byte = block.bytes + i, .shift = block.shift, .mask = kValue4Max};
+}
+
 void CompressValue4(const float* x, int head_dim, std::byte* to, std::byte* scales, Integers* n) {
-  for (int first = 0; first < head_dim; first += kValueBlock, scales += kScaleBytes) {
-    const bool tail = head_dim - first < kValueBlock;
-    const int count = tail ? kValueTail : kValueBlock;
-    const Scaling by = Asymmetric(x + first, count, tail ? kTailMax : kValue4Max);
-    StoreWord(WordOf(by.scale, by.minimum), scales);
-    Round(x + first, count, by, n->data());
-    for (int i = 0; i < 16; ++i) {
-      const int high = tail ? 0 : (*n)[16 + i] << 4;
-      *to++ = static_cast<std::byte>((*n)[i] | high);
+  const CompressedLayout layout = LayoutOf(CompressedType::kInt4, head_dim);
+  std::memset(to, 0, layout.scales - layout.values);
+  for (int b = 0; b < layout.num_blocks; ++b) {
+    const BlockPlace block = PlaceOfBlock(b, head_dim);
+    const float* from = x + b * kValueBlock;
+    const Scaling by = Asymmetric(from, block.count, PlaceOfValue(block, 0).mask);
+    StoreWord(WordOf(by.scale, by.minimum), scales + b * kScaleBytes);
+    Round(from, block.count, by, n->data());
+    for (int i = 0; i < block.count; ++i) {
+      const ValuePlace place = PlaceOfValue(block, i);
+      to[place.byte] |= static_cast<std::byte>((*n)[i] << place.shift);
     }
   }
 }
@@ -150,14 +188,14 @@ void DecompressKey6(const std::byte* from, int head_dim, uint32_t word, float* x
 }
 
 void DecompressValue4(const std::byte* from, int head_dim, const std::byte* scales, float* x) {
-  for (int first = 0; first < head_dim; first += kValueBlock, scales += kScaleBytes) {
-    const uint32_t word = LoadWord(scales);
-    const float scale = HighOf(word), minimum = LowOf(word);
-    const bool tail = head_dim - first < kValueBlock;
-    for (int i = 0; i < 16; ++i) {
-      const int n = std::to_integer<int>(*from++);
-      x[first + i] = minimum + static_cast<float>(tail ? n : n & 15) * scale;
-      if (!tail) x[first + 16 + i] = minimum + static_cast<float>(n >> 4) * scale;
+  const int num_blocks = LayoutOf(CompressedType::kInt4, head_dim).num_blocks;
+  for (int b = 0; b < num_blocks; ++b) {
+    const BlockPlace block = PlaceOfBlock(b, head_dim);
+    const uint32_t word = LoadWord(scales + b * kScaleBytes);
+    for (int i = 0; i < block.count; ++i) {
+      const ValuePlace place = PlaceOfValue(block, i);
+      const int n = std::to_integer<int>(from[place.byte]) >> place.shift & place.mask;
+      x[b * kValueBlock + i] = LowOf(word) + static_cast<float>(n) * HighOf(word);
     }
   }
 }
@@ -171,6 +209,40 @@ void Rotate(float* x, int head_dim) {
     const int size = static_cast<int>(std::bit_floor(static_cast<unsigned>(head_dim - first)));
     RotateBlock(x + first, size);
     first += size;
+  }
+}
+
+void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery* to) {
+  // In lanes, which a compiler makes vectors of.
+  constexpr int kLanes = 8;
+  float largest[kLanes] = {}, faults[kLanes] = {};
+  for (int i = 0; i < head_dim; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) {
+      const float magnitude = std::fabs(q[i + j]);
+      largest[j] = largest[j] < magnitude ? magnitude : largest[j];
+      faults[j] += 0 * q[i + j];
+    }
+  }
+  const float top = *std::max_element(largest, largest + kLanes);
+  const float fault = std::accumulate(faults, faults + kLanes, 0.0f);
+  const bool int4 = type == CompressedType::kInt4;
+  const auto most = static_cast<float>(int4 ? kQuery8Max : kQuery16Max);
+  Integers n;
+  Round(q, head_dim, {.scale = top < kTiny || std::isnan(fault) ? 0 : top / most}, n.data());
+  int64_t sum = 0;
+  for (int i = 0; i < head_dim; ++i) {
+    to->n[i] = static_cast<int16_t>(n[i]);
+    sum += n[i];
+  }
+  std::fill(to->n + head_dim, std::end(to->n), int16_t{0});
+  to->scale = top / most + fault;
+  to->sum = static_cast<float>(sum) * to->scale;
+  if (!int4) return;
+  for (int first = 0; first + kKeyGroup <= head_dim; first += kKeyGroup) {
+    for (int i = 0; i < kKeyGroup / 2; ++i) {
+      to->unpacked[first + 2 * i] = static_cast<int8_t>(n[first + i]);
+      to->unpacked[first + 2 * i + 1] = static_cast<int8_t>(n[first + 32 + i]);
+    }
   }
 }
 
@@ -194,8 +266,7 @@ void CompressRow(const CompressedFormat& format, const float* key, const float* 
   CompressValue4(v.data(), dim, row + layout.values, row + layout.scales + kScaleBytes, &n);
 }
 
-void DecompressRow(const CompressedFormat& format, const std::byte* row, float* key,
-                   float* value) {
+void DecompressRow(const CompressedFormat& format, const std::byte* row, float* key, float* value) {
   const int dim = format.head_dim;
   const CompressedLayout layout = LayoutOf(format);
   const uint32_t word = LoadWord(row + layout.scales);

@@ -5,7 +5,7 @@
 // merged output is rotated back. A row is one record, with nothing outside it, so that it moves and
 // dies alone:
 //
-//   int8  keys [head_dim], values [head_dim], each int8; value scale, key scale
+//   int8  keys [head_dim], values [head_dim], each int8; key scale, value scale
 //   int4  keys of 6 bits, values of 4 bits; key minimum, key scale; for each block of values
 //         minimum, scale
 //
@@ -14,10 +14,16 @@
 // errors in them cost far more (docs/design.md), which makes int4 5.75 bits an element at head
 // size 64, 5.6 at 128:
 //   - keys: n < 64, one scale a row. 64 elements take 48 bytes: the low nibbles of 32 bytes, the
-//     high ones, and 16 bytes of 2 bits (KeyPlace). What is left of head_dim takes a byte each.
-//   - values: n < 16, in blocks of 32: byte j holds elements j and 16 + j. What is left of head_dim,
-//     16 elements, is a block with a byte each and n < 256.
+//     high ones, and 16 bytes of 2 bits (PlaceOfKey). What is left of head_dim takes a byte each.
+//   - values: n < 16, in blocks of 32 with a scale each. Two blocks share 32 bytes: the first lies
+//     in the low nibbles, the second in the high ones. A block without a second takes 16 bytes, its
+//     first half in the low nibbles. What is left then, 16 elements, is a block with a byte each
+//     and n < 256.
 // A key or value that is not finite gets a scale that is NaN.
+//
+// Queries are integers too, so that their products with keys are summed exactly: of 16 bits for
+// int8, an eighth of what f16 leaves out (8 bits would double the error), of 8 bits for int4, which
+// adds a fifteenth to the error of its keys.
 #ifndef EBB_ATTENTION_COMPRESSED_H_
 #define EBB_ATTENTION_COMPRESSED_H_
 
@@ -39,8 +45,10 @@ inline constexpr int kInt8Max = 127;
 inline constexpr int kKey6Max = 63;
 inline constexpr int kValue4Max = 15;
 inline constexpr int kTailMax = 255;
+inline constexpr int kQuery16Max = 32767;
+inline constexpr int kQuery8Max = 127;
 
-// A scale in the high half of a word, a minimum (in int8 rows the keys' scale) in the low half.
+// A scale in the high half of a word, a minimum (in int8 the scale of the keys) in the low half.
 inline constexpr size_t kScaleBytes = 4;
 
 // Byte offsets in a row.
@@ -70,15 +78,30 @@ struct CompressedLayout {
 }
 
 // Where key i of a group of 64 lies: its low 4 bits in the nibble `low_shift` of byte `low`, the
-// high 2 from bit `high_shift` of byte `high`. In the order low nibbles, high nibbles the even bytes
-// are keys 0..31 and the odd ones 32..63, which are split in two vectors of 16-bit numbers.
+// high 2 from bit `high_shift` of byte `high`. Unpacked to 64 bytes, low nibbles first, the even
+// bytes are keys 0..31 and the odd ones 32..63: two vectors of 16-bit numbers at once.
 struct KeyPlace {
+  int unpacked;  // the byte among the 64
   int low, low_shift, high, high_shift;
 };
 [[nodiscard]] constexpr KeyPlace PlaceOfKey(int i) {
   const int at = 2 * (i % 32) + i / 32;
-  return {.low = at % 32, .low_shift = at / 32 * 4, .high = 32 + at % 16, .high_shift = at / 16 * 2};
+  return {.unpacked = at,
+          .low = at % 32,
+          .low_shift = at / 32 * 4,
+          .high = 32 + at % 16,
+          .high_shift = at / 16 * 2};
 }
+
+// A rotated query as integers: element i is n[i] * scale.
+struct alignas(64) RoundedQuery {
+  float scale;  // NaN where an element is not finite
+  float sum;    // of the elements
+  // Zeros follow: keys are read by whole vectors, and into the values behind them.
+  alignas(64) int16_t n[kMaxHeadDim + 32];
+  alignas(64) int8_t unpacked[kMaxHeadDim];  // for groups of int4's keys, as they are unpacked
+};
+void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery* to);
 
 // One chunk of compressed rows of one kv head, for all the query heads that share it.
 struct CompressedFoldInput {
@@ -87,7 +110,7 @@ struct CompressedFoldInput {
   int num_rows = 0;                        // from 1 to kChunkRows
   // The rows that this thread reads next, fetched ahead. REQUIRED: `rows` where there are none.
   const std::byte* const* next_rows = nullptr;  // [kChunkRows]
-  const float* q = nullptr;                     // [num_heads, head_dim], rotated
+  const RoundedQuery* queries = nullptr;        // [num_heads]
   int num_heads = 0;
   float scale = 0;
 };
@@ -96,8 +119,8 @@ struct CompressedFoldInput {
 void LocateCompressed(const CompressedRows& rows, const CompressedFormat& format, uint32_t begin,
                       uint32_t end, std::span<const std::byte*, kChunkRows> addresses);
 
-// What every kernel but the reference has in its table: the same bits on every machine. The reference
-// compresses so too: two roundings that differ by a bit would differ by a whole step.
+// What every kernel but the reference has in its table: the same bits on every machine. The
+// reference compresses so too: two roundings that differ by a bit would differ by a whole step.
 void Rotate(float* x, int head_dim);
 void CompressRow(const CompressedFormat& format, const float* key, const float* value,
                  std::byte* row);

@@ -1,5 +1,6 @@
-// Compressed rows for the tests and the benchmark of attention: of random keys and values, in random
-// slots of pages in random order. Slots that hold no row are all ones: NaN, where a scale lies.
+// Compressed rows for the tests and the benchmark of attention: of random keys and values, in
+// random slots of pages in random order. Slots that hold no row are all ones: NaN, where a scale
+// lies.
 #ifndef EBB_ATTENTION_COMPRESSED_FOR_TEST_H_
 #define EBB_ATTENTION_COMPRESSED_FOR_TEST_H_
 

@@ -167,6 +167,37 @@ TEST_P(CompressedTest, CompressingTheSameRowGivesTheSameBytesOnEveryKernel) {
   }
 }
 
+std::vector<RoundedQuery> Rounded(const CompressedFormat& format, std::span<const float> q) {
+  std::vector<RoundedQuery> rounded(q.size() / format.head_dim);
+  for (size_t g = 0; g < rounded.size(); ++g) {
+    RoundQuery(format.type, q.data() + g * format.head_dim, format.head_dim, &rounded[g]);
+  }
+  return rounded;
+}
+
+// Half a step of 16 bits for int8, of 8 bits for int4.
+TEST(RoundQueryTest, LosesHalfAStepOfItsLargestElement) {
+  for (const CompressedType type : kTypes) {
+    const int most = type == CompressedType::kInt8 ? 32767 : 127;
+    for (const float size : {1e-20f, 1.0f, 1e20f}) {
+      std::vector<float> q = RandomNormal(80, 5);
+      for (float& x : q) x *= size;
+      const RoundedQuery rounded = Rounded({.type = type, .head_dim = 80}, q)[0];
+      double sum = 0;
+      for (int i = 0; i < 80; ++i) {
+        sum += rounded.n[i] * rounded.scale;
+        EXPECT_NEAR(rounded.n[i] * rounded.scale, q[i], Largest(q) / most * 0.501f) << i;
+      }
+      EXPECT_NEAR(rounded.sum, sum, 1e-5 * 80 * size);
+      EXPECT_EQ(rounded.n[80], 0);
+      EXPECT_EQ(rounded.n[80 + 31], 0);
+      if (type == CompressedType::kInt8) continue;
+      for (int i = 0; i < 64; ++i)
+        EXPECT_EQ(rounded.unpacked[PlaceOfKey(i).unpacked], rounded.n[i]);
+    }
+  }
+}
+
 struct Chunk {
   explicit Chunk(int heads, int head_dim)
       : m(heads), l(heads), p(heads * kChunkRows), o(heads * head_dim + 1) {}
@@ -192,8 +223,9 @@ void ExpectFoldsAsTheReference(const AttentionKernel& kernel, const Folded& of) 
   const std::string what = Name(of.format) + " heads " + std::to_string(of.heads) + " rows " +
                            std::to_string(of.num_rows);
   const TestCompressed rows({.format = of.format, .num_rows = {of.num_rows}});
-  std::vector<float> q = RandomNormal(of.heads * dim + 1, 11);
+  std::vector<float> q = RandomNormal(of.heads * dim, 11);
   for (float& x : q) x *= 2;
+  const std::vector<RoundedQuery> queries = Rounded(of.format, q);
   for (uint32_t begin = 0; begin < of.num_rows; begin += kChunkRows) {
     const auto end = static_cast<uint32_t>(std::min<size_t>(of.num_rows, begin + kChunkRows));
     const std::byte* addresses[kChunkRows];
@@ -202,22 +234,23 @@ void ExpectFoldsAsTheReference(const AttentionKernel& kernel, const Folded& of) 
                                     .rows = addresses,
                                     .num_rows = static_cast<int>(end - begin),
                                     .next_rows = addresses,
-                                    .q = q.data() + 1,
+                                    .queries = queries.data(),
                                     .num_heads = of.heads,
                                     .scale = 1 / std::sqrt(static_cast<float>(dim))};
     Chunk got(of.heads, dim), want(of.heads, dim);
     kernel.fold_compressed(in, got.Out());
     ReferenceAttention().fold_compressed(in, want.Out());
-    // A query's element is off by half of 1/32767 of the largest: errors of random sign, which meet
-    // keys of size 1, so that a logit is off by that at most once in 10^5. A weight is off as its
-    // logit is, relatively, twice; an output is a sum of values below 6.
-    const float logit_error = Largest(q) / 65534 * 5;
-    ExpectNear(got.m, want.m, logit_error, what + " m");
-    ExpectNear(got.p, want.p, 2 * logit_error, what + " p");
+    // Integers are summed exactly; what is left is a few roundings of terms below 200 in a logit.
+    // As integers, weights are rounded to 2^-16 of the largest scale, 0.4: those errors, times
+    // integers of 9 on average, are of random sign in 64 rows.
+    constexpr float kError = 3e-5f;
+    constexpr float kWeightError = 5 * 0.3f * 9 * 8 * 0.4f / 65536;
+    ExpectNear(got.m, want.m, kError, what + " m");
+    ExpectNear(got.p, want.p, kError, what + " p");
     for (int g = 0; g < of.heads; ++g) {
-      EXPECT_NEAR(got.l[g], want.l[g], 2 * logit_error * want.l[g]) << what;
+      EXPECT_NEAR(got.l[g], want.l[g], kError * want.l[g]) << what;
       ExpectNear(std::span(got.o).subspan(1 + g * dim, dim),
-                 std::span(want.o).subspan(1 + g * dim, dim), 2 * logit_error * 6 * want.l[g],
+                 std::span(want.o).subspan(1 + g * dim, dim), 5 * kError * want.l[g] + kWeightError,
                  what + " o");
     }
   }
@@ -264,13 +297,14 @@ TEST_P(CompressedTest, AQueryOfHugeOrTinyElementsKeepsItsPrecision) {
     kernel_.compress_row(format, key.data(), value.data(), row.data());
     std::vector<const std::byte*> rows(kChunkRows, row.data());
     for (const float size : {1e-25f, 1.0f, 1e25f}) {
-      std::vector<float> q(512, size);  // the largest sum of products that there is
+      // The largest sum of products that there is.
+      const auto queries = Rounded(format, std::vector<float>(512, size));
       Chunk chunk(1, 512);
       kernel_.fold_compressed({.format = format,
                                .rows = rows.data(),
                                .num_rows = 1,
                                .next_rows = rows.data(),
-                               .q = q.data(),
+                               .queries = queries.data(),
                                .num_heads = 1,
                                .scale = 1},
                               chunk.Out());
@@ -296,6 +330,7 @@ TEST_P(CompressedTest, WhatIsNotFiniteMakesTheSumNaN) {
             CompressRow(format, key.data(), value.data(), rows.Row(0, at));
             std::vector<float> q = RandomNormal(3 * dim, 2);
             if (in == In::kQuery) q[dim + at] = bad;
+            const auto queries = Rounded(format, q);
             const std::byte* addresses[kChunkRows];
             LocateCompressed(rows.views()[0], format, 0, 41, addresses);
             Chunk chunk(3, dim);
@@ -303,7 +338,7 @@ TEST_P(CompressedTest, WhatIsNotFiniteMakesTheSumNaN) {
                                      .rows = addresses,
                                      .num_rows = 41,
                                      .next_rows = addresses,
-                                     .q = q.data(),
+                                     .queries = queries.data(),
                                      .num_heads = 3,
                                      .scale = 0.1f},
                                     chunk.Out());

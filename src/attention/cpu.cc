@@ -1,5 +1,5 @@
-// The kernels of fold-inl.h, compressed-inl.h and prefill-inl.h, compiled once per instruction set, and their choice.
-// Left out: instruction sets that would run the same code as a listed neighbour.
+// The kernels of fold-inl.h, compressed-inl.h and prefill-inl.h, compiled once per instruction set,
+// and their choice. Left out: instruction sets that would run the same code as a listed neighbour.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/attention/cpu.cc"  // NOLINT(build/include)
@@ -13,8 +13,10 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-AttentionKernel MakeKernel() {
-  return AttentionKernel{
+// The kernels of one instruction set, the best first, of which there are at most kMaxKernels.
+int MakeKernels(AttentionKernel* kernels) {
+  int count = 0;
+  AttentionKernel kernel = {
       .name = hwy::TargetName(HWY_TARGET),
       .store_row = StoreRow,
       .load_row = LoadRow,
@@ -27,10 +29,20 @@ AttentionKernel MakeKernel() {
       .rotate = Rotate,
       .compress_row = CompressRow,
       .decompress_row = DecompressRow,
-      .fold_compressed = FoldCompressed,
+      .fold_compressed = FoldCompressed<Dots::kPortable>,
       .prefill = Prefill,
       .prefill_mass = PrefillMass,
   };
+#if HWY_TARGET == HWY_AVX3
+  if (__builtin_cpu_supports("avx512vnni")) {
+    kernels[count] = kernel;
+    kernels[count].name = "AVX3_VNNI";
+    kernels[count].fold_compressed = FoldCompressed<Dots::kVnni>;
+    ++count;
+  }
+#endif
+  kernels[count++] = kernel;
+  return count;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -45,7 +57,8 @@ HWY_AFTER_NAMESPACE();
 namespace ebb {
 namespace {
 
-HWY_EXPORT(MakeKernel);
+HWY_EXPORT(MakeKernels);
+constexpr int kMaxKernels = 2;
 
 // Best instruction set first, the reference last.
 std::vector<AttentionKernel> MakeAll() {
@@ -54,7 +67,9 @@ std::vector<AttentionKernel> MakeAll() {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(target);
-    all.push_back(HWY_DYNAMIC_DISPATCH(MakeKernel)());
+    AttentionKernel kernels[kMaxKernels];
+    const int count = HWY_DYNAMIC_DISPATCH(MakeKernels)(kernels);
+    all.insert(all.end(), kernels, kernels + count);
   }
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().Update(chosen);

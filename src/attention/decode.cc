@@ -67,7 +67,7 @@ void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_threads)
   if (o_ == nullptr || p_ == nullptr) throw std::bad_alloc();
   weights_.resize(new_threads * shape_.num_q_heads * new_chunks);
   last_units_.reserve(new_queries * shape_.num_kv_heads);
-  if (compresses) rotated_.resize(new_threads * shape_.num_q_heads * shape_.format.head_dim);
+  if (compresses) rounded_.resize(new_threads * shape_.num_q_heads);
   planned_.reserve(new_queries * shape_.num_kv_heads);
   units_.reserve(kv_states);
   rows_before_.reserve(kv_states + 1);
@@ -99,11 +99,11 @@ bool DecodeAttention::PlanFits(std::span<const DecodeQuery> queries) const {
 DecodeAttention::PlannedHead DecodeAttention::HeadToPlan(const DecodeQuery& query, int kv_head) {
   const size_t rows = query.rows[kv_head].size();
   const size_t compressed = OfHead(query.compressed, kv_head).size();
-  return {.rows = rows,
-          .compressed = compressed,
-          .targets_end = std::max(
-              TargetsEnd(OfHead(query.selected, kv_head), rows),
-              TargetsEnd(OfHead(query.compressed_selected, kv_head), compressed))};
+  return {
+      .rows = rows,
+      .compressed = compressed,
+      .targets_end = std::max(TargetsEnd(OfHead(query.selected, kv_head), rows),
+                              TargetsEnd(OfHead(query.compressed_selected, kv_head), compressed))};
 }
 
 void DecodeAttention::PlanUnit(const Unit& unit) {
@@ -111,7 +111,8 @@ void DecodeAttention::PlanUnit(const Unit& unit) {
   const bool full = unit.kind == Kind::kFull;
   if (full) last_units_[size_t{unit.query} * shape_.num_kv_heads + unit.kv_head] = units_.size();
   units_.push_back(unit);
-  rows_before_.push_back(rows_before_.back() + (full ? end - begin : CostOfCompressed(end - begin)));
+  rows_before_.push_back(rows_before_.back() +
+                         (full ? end - begin : CostOfCompressed(end - begin)));
 }
 
 void DecodeAttention::PlanUnits(int query, Kind kind) {
@@ -197,8 +198,8 @@ void DecodeAttention::Fold(int thread, int num_threads) {
   // Weights that nobody reads again stay in one place, in the first-level cache.
   float* const own = POf(units_[u]);
   const std::byte* rows[2][kChunkRows];
-  const float* rotated = nullptr;
-  size_t rotated_query = kNoUnit;
+  const RoundedQuery* rounded = nullptr;
+  size_t rounded_query = kNoUnit;
   LocateUnit(units_[u], rows[u % 2]);
   for (; u < end; ++u) {
     const Unit& unit = units_[u];
@@ -209,20 +210,23 @@ void DecodeAttention::Fold(int thread, int num_threads) {
       if (keeps_p) FetchP(units_[u + 1]);
       if (units_[u + 1].kind == unit.kind) next = u + 1;
     }
-    if (unit.kind == Kind::kCompressed && rotated_query != unit.query) {
-      rotated = RotateQueries(static_cast<int>(unit.query), thread);
-      rotated_query = unit.query;
+    if (unit.kind == Kind::kCompressed && rounded_query != unit.query) {
+      rounded = RoundQueries(static_cast<int>(unit.query), thread);
+      rounded_query = unit.query;
     }
-    FoldUnit(unit, rows[u % 2], rows[next % 2], rotated, keeps_p ? POf(unit) : own);
+    FoldUnit(unit, rows[u % 2], rows[next % 2], rounded, keeps_p ? POf(unit) : own);
   }
 }
 
-const float* DecodeAttention::RotateQueries(int query, int thread) {
+const RoundedQuery* DecodeAttention::RoundQueries(int query, int thread) {
   const int dim = shape_.format.head_dim;
-  const size_t floats = static_cast<size_t>(shape_.num_q_heads) * dim;
-  float* const to = rotated_.data() + thread * floats;
-  std::copy_n(queries_[query].q, floats, to);
-  for (int head = 0; head < shape_.num_q_heads; ++head) kernel_.rotate(to + head * dim, dim);
+  RoundedQuery* const to = rounded_.data() + thread * shape_.num_q_heads;
+  float rotated[kMaxHeadDim];
+  for (int head = 0; head < shape_.num_q_heads; ++head) {
+    std::copy_n(queries_[query].q + head * dim, dim, rotated);
+    kernel_.rotate(rotated, dim);
+    RoundQuery(shape_.compressed.type, rotated, dim, to + head);
+  }
   return to;
 }
 
@@ -244,14 +248,14 @@ void DecodeAttention::LocateUnit(const Unit& unit, ChunkRows rows) const {
 }
 
 void DecodeAttention::FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
-                               const float* rotated, float* p) {
+                               const RoundedQuery* rounded, float* p) {
   const int heads = shape_.QueryHeadsPerKvHead();
   const size_t dim = shape_.format.head_dim;
   const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;
   const size_t chunk = ChunkOf(unit);
   const auto [begin, end] = RowsOf(unit);
   const auto num_rows = static_cast<int>(end - begin);
-  const size_t first_q = unit.kv_head * heads * dim;
+  const size_t first_q = unit.kv_head * heads;
   const size_t state = first_head * max_chunks_ + chunk;
   const FoldOutput out = {
       .m = m_.data() + state,
@@ -266,7 +270,7 @@ void DecodeAttention::FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_
                   .keys = rows.data(),
                   .num_rows = num_rows,
                   .next_keys = next_rows.data(),
-                  .q = queries_[unit.query].q + first_q,
+                  .q = queries_[unit.query].q + first_q * dim,
                   .num_heads = heads,
                   .scale = shape_.scale},
                  out);
@@ -275,7 +279,7 @@ void DecodeAttention::FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_
                              .rows = rows.data(),
                              .num_rows = num_rows,
                              .next_rows = next_rows.data(),
-                             .q = rotated + first_q,
+                             .queries = rounded + first_q,
                              .num_heads = heads,
                              .scale = shape_.scale},
                             out);
@@ -293,8 +297,8 @@ MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
           .l = l_.data() + state,
           .o = o_.get() + first_o * head_dim,
           .o_stride = heads * head_dim,
-          .num_chunks = NumChunks(query, kv_head, Kind::kFull) +
-                        NumChunks(query, kv_head, Kind::kCompressed),
+          .num_chunks =
+              NumChunks(query, kv_head, Kind::kFull) + NumChunks(query, kv_head, Kind::kCompressed),
           .head_dim = shape_.format.head_dim};
 }
 

@@ -1,10 +1,10 @@
 // One decode step's attention in one layer, for several queries, split over threads.
 //
 // Plan() sets up the work; Fold() and Merge() run it, each called by every thread with a barrier
-// between them. Neither allocates once Reserve() made room. Units of work are (query, kv head, chunk
-// of rows), so the result does not depend on the number of threads. They are ordered so that a thread
-// mostly adds up the mass of rows that it folded itself, from its own caches. The chunks of a kv
-// head's compressed rows follow those of its full rows.
+// between them. Neither allocates once Reserve() made room. Units of work are (query, kv head,
+// chunk of rows), so the result does not depend on the number of threads. They are ordered so that
+// a thread mostly adds up the mass of rows that it folded itself, from its own caches. The chunks
+// of a kv head's compressed rows follow those of its full rows.
 #ifndef EBB_ATTENTION_DECODE_H_
 #define EBB_ATTENTION_DECODE_H_
 
@@ -17,6 +17,7 @@
 
 #include "hwy/aligned_allocator.h"
 #include "src/attention/attention.h"
+#include "src/attention/compressed.h"
 
 namespace ebb {
 
@@ -55,7 +56,8 @@ class DecodeAttention {
   // The queries of a layer. REQUIRES: room reserved. Called by one thread before Fold().
   void Plan(std::span<const DecodeQuery> queries);
   void Fold(int thread, int num_threads);
-  // Whether this thread folds the newest full rows of a kv head, and so may store the last one first.
+  // Whether this thread folds the newest full rows of a kv head, and so may store the last one
+  // first.
   [[nodiscard]] bool FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const;
   // The outputs, and the mass where it is wanted.
   void Merge(int thread, int num_threads);
@@ -86,12 +88,12 @@ class DecodeAttention {
   void PlanUnit(const Unit& unit);
   [[nodiscard]] std::pair<uint32_t, uint32_t> RowsOf(const Unit& unit) const;
   void LocateUnit(const Unit& unit, ChunkRows rows) const;
-  void FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_rows, const float* rotated,
+  void FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_rows, const RoundedQuery* rounded,
                 float* p);
   [[nodiscard]] int ChunkOf(const Unit& unit) const;  // among all of the kv head
   [[nodiscard]] float* POf(const Unit& unit);
   void FetchP(const Unit& unit);
-  [[nodiscard]] const float* RotateQueries(int query, int thread);
+  [[nodiscard]] const RoundedQuery* RoundQueries(int query, int thread);
   [[nodiscard]] MergeInput StatesOf(int query, int q_head) const;
   void MergeHead(int query, int q_head, const float* weights);
   void AddMass(int query, int thread, int num_threads, float* weights);
@@ -116,8 +118,8 @@ class DecodeAttention {
   // Aligned: a vector that crosses a cache line cannot be read again while it is being stored.
   hwy::AlignedFreeUniquePtr<float[]> o_;  // [queries, kv heads, max_chunks, heads per kv, head_dim]
   hwy::AlignedFreeUniquePtr<float[]> p_;  // the same with kChunkRows for head_dim
-  std::vector<float> weights_;         // [threads, q heads, max_chunks]: each thread's own
-  std::vector<float> rotated_;         // [threads, q heads, head_dim]: the same; of one query
+  std::vector<float> weights_;            // [threads, q heads, max_chunks]: each thread's own
+  std::vector<RoundedQuery> rounded_;     // [threads, q heads]: the same; of one query
 };
 
 }  // namespace ebb

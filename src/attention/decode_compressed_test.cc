@@ -28,8 +28,8 @@ AttentionShape Shape(CompressedType type, int head_dim, int num_kv_heads, int he
   return shape;
 }
 
-// One token's attention. The elements of the mass targets are dealt out to both kinds of rows: every
-// third to a compressed one, as long as there are any.
+// One token's attention. The elements of the mass targets are dealt out to both kinds of rows:
+// every third to a compressed one, as long as there are any.
 struct Step {
   explicit Step(const Rows& of, uint32_t seed = 3)
       : shape(of.shape),
@@ -93,10 +93,22 @@ void Attend(const AttentionKernel& kernel, Step* step, int num_threads = 1) {
   DecodeAttention attention(kernel, step->shape);
   size_t max_rows = 0;
   for (int h = 0; h < step->shape.num_kv_heads; ++h) {
-    max_rows = std::max(max_rows, step->full_elements[h].size() + step->compressed_elements[h].size());
+    max_rows =
+        std::max(max_rows, step->full_elements[h].size() + step->compressed_elements[h].size());
   }
   attention.Reserve(1, max_rows, num_threads);
   AttendWith(&attention, step->Query(), num_threads);
+}
+
+// The query that compressed rows meet.
+std::vector<float> AsRounded(const CompressedFormat& format, const float* q) {
+  std::vector<float> x(q, q + format.head_dim);
+  Rotate(x.data(), format.head_dim);
+  RoundedQuery rounded;
+  RoundQuery(format.type, x.data(), format.head_dim, &rounded);
+  for (int i = 0; i < format.head_dim; ++i) x[i] = static_cast<float>(rounded.n[i]) * rounded.scale;
+  Rotate(x.data(), format.head_dim);
+  return x;
 }
 
 // The softmax over all rows of a kv head, as they are stored, in double.
@@ -114,6 +126,9 @@ Softmax Expected(Step* step) {
   const AttentionKernel& reference = ReferenceAttention();
   for (int head = 0; head < step->shape.num_q_heads; ++head) {
     const int h = head / heads;
+    const float* const exact = step->q.data() + size_t(head) * dim;
+    const std::vector<float> rounded = AsRounded(step->shape.compressed, exact);
+    std::vector<const float*> queries(elements, exact);
     std::vector<std::vector<float>> keys(elements), values(elements);
     for (size_t i = 0; i < step->full_elements[h].size(); ++i) {
       const uint32_t at = step->full_elements[h][i];
@@ -124,19 +139,19 @@ Softmax Expected(Step* step) {
     }
     for (size_t i = 0; i < step->compressed_elements[h].size(); ++i) {
       const uint32_t at = step->compressed_elements[h][i];
+      queries[at] = rounded.data();
       keys[at].resize(dim);
       values[at].resize(dim);
-      reference.decompress_row(step->shape.compressed, step->compressed.Row(h, i),
-                               keys[at].data(), values[at].data());
+      reference.decompress_row(step->shape.compressed, step->compressed.Row(h, i), keys[at].data(),
+                               values[at].data());
     }
     double sum = 0;
     double* const mass = want.mass.data() + head * elements;
     double* const out = want.out.data() + size_t(head) * dim;
     for (size_t e = 0; e < elements; ++e) {
       if (keys[e].empty()) continue;
-      const float* q = step->q.data() + size_t(head) * dim;
-      mass[e] = std::exp(std::inner_product(keys[e].begin(), keys[e].end(), q, 0.0) *
-                         step->shape.scale);
+      const double dot = std::inner_product(keys[e].begin(), keys[e].end(), queries[e], 0.0);
+      mass[e] = std::exp(dot * step->shape.scale);
       sum += mass[e];
       for (int i = 0; i < dim; ++i) out[i] += mass[e] * values[e][i];
     }
@@ -156,15 +171,15 @@ class DecodeCompressedTest : public ::testing::TestWithParam<std::string> {
                              std::to_string(rows.shape.format.head_dim) + " rows " +
                              std::to_string(rows.full[0]) + " + " +
                              std::to_string(rows.compressed[0]);
-    // Queries of compressed rows are rounded to 1/32767 of their largest element.
+    // Roundings of logits, and weights of 16 bits (compressed_test.cc).
     const std::vector<float> want_out(want.out.begin(), want.out.end());
-    ExpectNear(step.out, want_out, 1e-3f, what);
+    ExpectNear(step.out, want_out, 1e-4f, what);
     for (int head = 0; head < rows.shape.num_q_heads; ++head) {
       const size_t elements = step.mass[head].size();
       const std::vector<float> mass(want.mass.begin() + head * elements,
                                     want.mass.begin() + (head + 1) * elements);
       const float largest = *std::ranges::max_element(mass);
-      ExpectNear(step.mass[head], mass, 3e-4f * largest, what + " mass");
+      ExpectNear(step.mass[head], mass, 3e-5f * largest, what + " mass");
       EXPECT_NEAR(std::accumulate(step.mass[head].begin(), step.mass[head].end(), 0.0), 1, 1e-5)
           << what;
     }
@@ -179,7 +194,8 @@ constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt
 TEST_P(DecodeCompressedTest, IsTheSoftmaxOverTheRowsAsStoredForEveryHeadSize) {
   for (const CompressedType type : kTypes) {
     for (const int head_dim : {16, 64, 80, 96, 128, 256}) {
-      ExpectSoftmax({.shape = Shape(type, head_dim, 2, 3), .full = {150, 40}, .compressed = {90, 300}});
+      ExpectSoftmax(
+          {.shape = Shape(type, head_dim, 2, 3), .full = {150, 40}, .compressed = {90, 300}});
     }
   }
 }
@@ -194,7 +210,8 @@ TEST_P(DecodeCompressedTest, IsTheSoftmaxForEveryRatioOfHeads) {
 
 TEST_P(DecodeCompressedTest, AKvHeadMayLackEitherKindOfRows) {
   for (const CompressedType type : kTypes) {
-    ExpectSoftmax({.shape = Shape(type, 64, 3, 3), .full = {100, 0, 77}, .compressed = {0, 130, 1}});
+    ExpectSoftmax(
+        {.shape = Shape(type, 64, 3, 3), .full = {100, 0, 77}, .compressed = {0, 130, 1}});
     ExpectSoftmax({.shape = Shape(type, 64, 2, 3), .full = {0, 0}, .compressed = {200, 7}});
     ExpectSoftmax({.shape = Shape(type, 64, 2, 3), .full = {64, 65}, .compressed = {0, 0}});
   }
@@ -246,7 +263,8 @@ TEST_P(DecodeCompressedTest, IsTheSameBitForBitWhereverRowsLie) {
 }
 
 TEST_P(DecodeCompressedTest, WithoutCompressedRowsNothingChanges) {
-  Rows rows = {.shape = Shape(CompressedType::kInt8, 64, 2, 3), .full = {300, 70}, .compressed = {0, 0}};
+  Rows rows = {
+      .shape = Shape(CompressedType::kInt8, 64, 2, 3), .full = {300, 70}, .compressed = {0, 0}};
   Step with(rows), without(rows);
   without.shape.compressed = {};
   Attend(kernel_, &with, 2);

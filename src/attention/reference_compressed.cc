@@ -48,10 +48,17 @@ double ValueElement(const CompressedFormat& format, const std::byte* row, int i)
   if (format.type == CompressedType::kInt8) {
     return static_cast<int8_t>(ByteAt(values, i)) * Bf16(scales + 2);
   }
+  const int dim = format.head_dim;
   const int block = i / 32;
   const std::byte* of_block = scales + 4 + 4 * block;
-  int n = ByteAt(values, 16 * block + i % 16);
-  if (32 * block + 32 <= format.head_dim) n = i % 32 < 16 ? n & 15 : n >> 4;
+  int n = 0;
+  if (i < dim / 64 * 64) {
+    n = ByteAt(values, i / 64 * 32 + i % 32) >> (i % 64 < 32 ? 0 : 4) & 15;
+  } else if (i < dim / 32 * 32) {
+    n = ByteAt(values, dim / 64 * 32 + i % 16) >> (i % 32 < 16 ? 0 : 4) & 15;
+  } else {
+    n = ByteAt(values, dim / 32 * 16 + i % 16);
+  }
   return Bf16(of_block) + n * Bf16(of_block + 2);
 }
 
@@ -73,11 +80,12 @@ Doubles Rotated(const Doubles& x) {
 }
 
 double Logit(const CompressedFoldInput& in, int row, int head) {
+  const RoundedQuery& q = in.queries[head];
   double sum = 0;
   for (int i = 0; i < in.format.head_dim; ++i) {
-    sum += in.q[head * in.format.head_dim + i] * KeyElement(in.format, in.rows[row], i);
+    sum += q.n[i] * KeyElement(in.format, in.rows[row], i);
   }
-  return sum * in.scale;
+  return sum * q.scale * in.scale;
 }
 
 }  // namespace

@@ -1,0 +1,230 @@
+// The logits of a chunk of compressed rows. Included once per instruction set by cpu.cc.
+#if defined(EBB_ATTENTION_COMPRESSED_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_ATTENTION_COMPRESSED_KEYS_INL_H_
+#undef EBB_ATTENTION_COMPRESSED_KEYS_INL_H_
+#else
+#define EBB_ATTENTION_COMPRESSED_KEYS_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "src/attention/compressed.h"
+#include "src/attention/fold-inl.h"
+#include "src/attention/vnni-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb {
+namespace HWY_NAMESPACE {
+
+inline constexpr int kMaxHeadBlock = 4;  // of ForHeadBlocks()
+
+// The words of scale and minimum of a chunk's rows: of the keys, then of each block of values.
+struct ChunkScales {
+  HWY_ALIGN uint32_t words[1 + kMaxValueBlocks][kChunkRows];
+
+  [[nodiscard]] HWY_INLINE VecF High(int part, int row) const {
+    const U32 d;
+    return hn::BitCast(F32(), hn::And(hn::Load(d, words[part] + row), hn::Set(d, 0xffff0000)));
+  }
+  [[nodiscard]] HWY_INLINE VecF Low(int part, int row) const {
+    return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::Load(U32(), words[part] + row)));
+  }
+};
+
+template <class Rows, int kDim>
+HWY_INLINE CompressedLayout LayoutFor(const CompressedFoldInput& in) {
+  return LayoutOf(Rows::kType, kDim != 0 ? kDim : in.format.head_dim);
+}
+
+// To whole vectors; the rest of `rows` is filled with the last one.
+template <class Rows, int kDim>
+HWY_INLINE void GatherScales(const CompressedFoldInput& in, ChunkScales* to) {
+  const CompressedLayout layout = LayoutFor<Rows, kDim>(in);
+  const int padded = (in.num_rows + kLanes - 1) / kLanes * kLanes;
+  for (int r = 0; r < padded; ++r) {
+    const std::byte* from = in.rows[r] + layout.scales;
+    for (int part = 0; part <= layout.num_blocks; ++part) {
+      std::memcpy(&to->words[part][r], from + part * kScaleBytes, kScaleBytes);
+    }
+  }
+}
+
+template <int kHeads>
+struct HeadInts {
+  VecI v[kHeads];
+};
+
+template <Dots kDots, int kHeads>
+HWY_INLINE void AddProducts(hn::Vec<I16> keys, const RoundedQuery* queries, int at,
+                            HeadInts<kHeads>* sum) {
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    const auto query = hn::LoadU(I16(), queries[g].n + at);
+    if constexpr (kDots == Dots::kVnni) {
+      sum->v[g] = AddPairs(sum->v[g], keys, query);
+    } else {
+      VecI other = hn::Zero(I32());  // used by some instruction sets only
+      sum->v[g] = hn::ReorderWidenMulAccumulate(I32(), keys, query, sum->v[g], other);
+      sum->v[g] = hn::Add(sum->v[g], other);
+    }
+  }
+}
+
+template <Dots kDots, int kHeads>
+HWY_INLINE void AddBytes(const std::byte* keys, const RoundedQuery* queries, int at,
+                         HeadInts<kHeads>* sum) {
+  const hn::Rebind<int8_t, I16> d8;
+  const auto bytes = hn::LoadU(d8, reinterpret_cast<const int8_t*>(keys));
+  AddProducts<kDots>(hn::PromoteTo(I16(), bytes), queries, at, sum);
+}
+
+// Bytes [kVector * kVectorBytes, ...) of a group of 64 keys, as compressed.h orders them.
+template <int kVector>
+HWY_INLINE hn::Vec<U8> UnpackKeys(const std::byte* group) {
+  const U8 d;
+  const auto* from = reinterpret_cast<const uint8_t*>(group);
+  hn::Vec<U8> low;
+  if constexpr (kVectorBytes == 64) {
+    const hn::Half<U8> dh;
+    const hn::Repartition<uint16_t, decltype(dh)> dh16;
+    const auto half = hn::LoadU(dh, from);
+    low = hn::Combine(d, hn::BitCast(dh, hn::ShiftRight<4>(hn::BitCast(dh16, half))), half);
+  } else {
+    constexpr int kAt = kVector * kVectorBytes;
+    low = hn::LoadU(d, from + kAt % 32);
+    if constexpr (kAt >= 32) low = hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(U16(), low)));
+  }
+  HWY_ALIGN static constexpr uint32_t kShifts[16] = {0, 0, 0, 0, 2, 2, 2, 2,
+                                                     4, 4, 4, 4, 6, 6, 6, 6};
+  const auto all = hn::BitCast(U32(), hn::LoadDup128(d, from + 32));
+  const auto high = all >> hn::Load(U32(), kShifts + kVector * kLanes);
+  const auto placed = hn::BitCast(d, hn::ShiftLeft<4>(hn::BitCast(U16(), high)));
+  return hn::OrAnd(hn::And(low, hn::Set(d, 0x0f)), placed, hn::Set(d, 0x30));
+}
+
+template <Dots kDots, int kVector, int kHeads>
+HWY_INLINE void AddGroup(const std::byte* group, const RoundedQuery* queries, int at,
+                         HeadInts<kHeads>* sum) {
+  if constexpr (kDots == Dots::kVnni) {
+    const auto keys = UnpackKeys<0>(group);
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      const hn::RebindToSigned<U8> d;
+      sum->v[g] = AddQuads(sum->v[g], keys, hn::LoadU(d, queries[g].unpacked + at));
+    }
+  } else if constexpr (kVector * kVectorBytes < kKeyGroup) {
+    const auto pairs = hn::BitCast(U16(), UnpackKeys<kVector>(group));
+    const auto even = hn::BitCast(I16(), hn::And(pairs, hn::Set(U16(), 0xff)));
+    const auto odd = hn::BitCast(I16(), hn::ShiftRight<8>(pairs));
+    AddProducts<kDots>(even, queries, at + kVector * kWords, sum);
+    AddProducts<kDots>(odd, queries, at + 32 + kVector * kWords, sum);
+    AddGroup<kDots, kVector + 1>(group, queries, at, sum);
+  }
+}
+
+// Int8Rows and Int4Rows: how a row's keys are multiplied.
+struct Int8Rows {
+  static constexpr CompressedType kType = CompressedType::kInt8;
+  template <Dots kDots, int kHeads>
+  static HWY_INLINE void AddKeys(const std::byte* row, int dim, const RoundedQuery* queries,
+                                 HeadInts<kHeads>* sum) {
+    for (int i = 0; i < dim; i += kWords) AddBytes<kDots>(row + i, queries, i, sum);
+  }
+};
+
+struct Int4Rows {
+  static constexpr CompressedType kType = CompressedType::kInt4;
+  template <Dots kDots, int kHeads>
+  static HWY_INLINE void AddKeys(const std::byte* row, int dim, const RoundedQuery* queries,
+                                 HeadInts<kHeads>* sum) {
+    int i = 0;
+    for (; i + kKeyGroup <= dim; i += kKeyGroup, row += kKeyGroup / 4 * 3) {
+      AddGroup<kDots, 0>(row, queries, i, sum);
+    }
+    for (; i < dim; i += kWords, row += kWords) AddBytes<kDots>(row, queries, i, sum);
+  }
+};
+
+// As AddAcross, in one operation less for it.
+template <int kLevel>
+HWY_INLINE VecI AddIntsAcross(VecI a, VecI b) {
+  const I32 d;
+  if constexpr (kLevel == 0) {
+    return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  } else if constexpr (kLevel == 1) {
+    const hn::Repartition<uint64_t, I32> d64;
+    const auto a64 = hn::BitCast(d64, a);
+    const auto b64 = hn::BitCast(d64, b);
+    return hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, a64, b64)),
+                   hn::BitCast(d, hn::InterleaveUpper(d64, a64, b64)));
+  } else {
+    return AddAcross<kLevel>(a, b);
+  }
+}
+
+// As DotRows, in integers.
+template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch, int kLevels>
+struct DotCompressed {
+  static HWY_INLINE HeadInts<kHeads> Run(const CompressedFoldInput& in, int row,
+                                         const RoundedQuery* queries) {
+    using Half = DotCompressed<Rows, kDots, kDim, kHeads, kFetch, kLevels - 1>;
+    const auto low = Half::Run(in, row, queries);
+    const auto high = Half::Run(in, row + (1 << (kLevels - 1)), queries);
+    HeadInts<kHeads> sum;
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) sum.v[g] = AddIntsAcross<kLevels - 1>(low.v[g], high.v[g]);
+    return sum;
+  }
+};
+
+template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch>
+struct DotCompressed<Rows, kDots, kDim, kHeads, kFetch, 0> {
+  static HWY_INLINE HeadInts<kHeads> Run(const CompressedFoldInput& in, int row,
+                                         const RoundedQuery* queries) {
+    const int dim = kDim != 0 ? kDim : in.format.head_dim;
+    if (kFetch == Fetch::kAhead) {
+      const size_t bytes = LayoutFor<Rows, kDim>(in).row_stride;
+      const std::byte* next = in.next_rows[row];
+      for (size_t b = 0; b < bytes; b += 64) hwy::Prefetch(next + b);
+      hwy::Prefetch(next + bytes - 1);
+    }
+    HeadInts<kHeads> sum;
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) sum.v[g] = hn::Zero(I32());
+    Rows::template AddKeys<kDots>(in.rows[row], dim, queries, &sum);
+    return sum;
+  }
+};
+
+// logits[g][r] for kHeads heads; fetches the next chunk.
+template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch>
+HWY_NOINLINE void CompressedKeyPass(const CompressedFoldInput& in, const RoundedQuery* queries,
+                                    const ChunkScales& scales, float* logits, size_t stride) {
+  const F32 d;
+  using Dot = DotCompressed<Rows, kDots, kDim, kHeads, kFetch, kLaneLevels>;
+  for (int r = 0; r < in.num_rows; r += kLanes) {
+    const auto dots = Dot::Run(in, r, queries);
+    const VecF high = scales.High(0, r), low = scales.Low(0, r);
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      const VecF query_scale = hn::Set(d, queries[g].scale * in.scale);
+      const VecF dot = hn::ConvertTo(d, dots.v[g]);
+      VecF logit;
+      if constexpr (Rows::kType == CompressedType::kInt8) {
+        logit = hn::Mul(dot, hn::Mul(low, query_scale));
+      } else {
+        const VecF query_sum = hn::Set(d, queries[g].sum * in.scale);
+        logit = hn::MulAdd(dot, hn::Mul(high, query_scale), hn::Mul(low, query_sum));
+      }
+      hn::StoreU(logit, d, logits + g * stride + r);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_ATTENTION_COMPRESSED_KEYS_INL_H_

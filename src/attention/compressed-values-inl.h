@@ -1,0 +1,186 @@
+// The weighted values of a chunk of compressed rows. Included once per instruction set by cpu.cc.
+#if defined(EBB_ATTENTION_COMPRESSED_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_ATTENTION_COMPRESSED_VALUES_INL_H_
+#undef EBB_ATTENTION_COMPRESSED_VALUES_INL_H_
+#else
+#define EBB_ATTENTION_COMPRESSED_VALUES_INL_H_
+#endif
+
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/attention/compressed-keys-inl.h"
+#include "src/attention/compressed.h"
+#include "src/attention/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb {
+namespace HWY_NAMESPACE {
+
+// What multiplies the integers of each block of values, and what the minima add up to.
+struct ValueWeights {
+  HWY_ALIGN float of_rows[kMaxValueBlocks][kMaxHeadBlock][kChunkRows];
+  float offset[kMaxValueBlocks][kMaxHeadBlock];
+};
+
+HWY_INLINE void WeighInt8(const ChunkScales& scales, const float* p, size_t p_stride, int heads,
+                          int num_rows, ValueWeights* to) {
+  const F32 d;
+  for (int g = 0; g < heads; ++g) {
+    to->offset[0][g] = 0;
+    for (int r = 0; r < num_rows; r += kLanes) {
+      const VecF weight = hn::LoadU(d, p + g * p_stride + r);
+      hn::Store(hn::Mul(weight, scales.High(0, r)), d, to->of_rows[0][g] + r);
+    }
+  }
+}
+
+HWY_INLINE void WeighInt4(const ChunkScales& scales, int num_blocks, const float* p,
+                          size_t p_stride, int heads, int num_rows, ValueWeights* to) {
+  const F32 d;
+  for (int b = 0; b < num_blocks; ++b) {
+    for (int g = 0; g < heads; ++g) {
+      VecF offset = hn::Zero(d);
+      for (int r = 0; r < num_rows; r += kLanes) {
+        const VecF weight = hn::LoadU(d, p + g * p_stride + r);
+        hn::Store(hn::Mul(weight, scales.High(1 + b, r)), d, to->of_rows[b][g] + r);
+        offset = hn::MulAdd(weight, scales.Low(1 + b, r), offset);
+      }
+      to->offset[b][g] = hn::GetLane(hn::SumOfLanes(d, offset));
+    }
+  }
+}
+
+// How kLanes bytes of values become vectors of numbers.
+template <typename Byte>
+struct WholeBytes {
+  static constexpr int kVecs = 1;
+  static HWY_INLINE void Load(const std::byte* at, VecF* v) {
+    const hn::Rebind<Byte, F32> d8;
+    const auto bytes = hn::LoadU(d8, reinterpret_cast<const Byte*>(at));
+    v[0] = hn::ConvertTo(F32(), hn::PromoteTo(I32(), bytes));
+  }
+};
+struct Nibbles {
+  static constexpr int kVecs = 2;
+  static HWY_INLINE void Load(const std::byte* at, VecF* v) {
+    const hn::Rebind<uint8_t, F32> d8;
+    const I32 di;
+    const auto n = hn::PromoteTo(di, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(at)));
+    v[0] = hn::ConvertTo(F32(), hn::And(n, hn::Set(di, 15)));
+    v[1] = hn::ConvertTo(F32(), hn::ShiftRight<4>(n));
+  }
+};
+
+// Bytes of values that follow one another, and what their first and second vectors hold.
+struct ValueRun {
+  size_t offset = 0;  // in a row
+  int num_bytes = 0;
+  int channel = 0;    // of the first byte
+  int block[2] = {};  // of the first vector of a load, and of the second
+  int second = 0;     // how many channels the second vector is ahead of the first
+};
+
+// o[g] = sum over rows of weight * value for the channels of kLoads loads from byte `first` of a
+// run. What is not finite shows in l[g].
+template <class Values, int kLoads, int kHeads>
+HWY_NOINLINE void CompressedValuePass(const CompressedFoldInput& in, const ValueRun& run, int first,
+                                      const ValueWeights& weights, float* o, float* l,
+                                      size_t l_stride) {
+  const F32 d;
+  constexpr int kVecs = Values::kVecs;
+  VecF sum[kHeads][kLoads][kVecs];
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    EBB_UNROLL
+    for (int i = 0; i < kLoads * kVecs; ++i) sum[g][i / kVecs][i % kVecs] = hn::Zero(d);
+  }
+  for (int r = 0; r < in.num_rows; ++r) {
+    const std::byte* from = in.rows[r] + run.offset + first;
+    VecF v[kLoads][kVecs];
+    EBB_UNROLL
+    for (int i = 0; i < kLoads; ++i) Values::Load(from + i * kLanes, v[i]);
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      EBB_UNROLL
+      for (int k = 0; k < kVecs; ++k) {
+        const VecF weight = hn::Set(d, weights.of_rows[run.block[k]][g][r]);
+        EBB_UNROLL
+        for (int i = 0; i < kLoads; ++i) sum[g][i][k] = hn::MulAdd(v[i][k], weight, sum[g][i][k]);
+      }
+    }
+  }
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    VecF faults = hn::Zero(d);  // 0 * x is NaN for what is not finite
+    EBB_UNROLL
+    for (int i = 0; i < kLoads * kVecs; ++i) {
+      const int load = i / kVecs, k = i % kVecs;
+      const VecF offset = hn::Set(d, weights.offset[run.block[k]][g]);
+      const VecF whole = hn::Add(sum[g][load][k], offset);
+      const int channel = run.channel + first + load * kLanes + k * run.second;
+      hn::StoreU(whole, d, o + g * in.format.head_dim + channel);
+      faults = hn::MulAdd(whole, hn::Zero(d), faults);
+    }
+    if (!hn::AllFalse(d, hn::IsNaN(faults))) {
+      l[g * l_stride] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+}
+
+// As many vectors at once as keep 4 heads' sums in registers.
+template <class Values, int kHeads>
+HWY_INLINE void CompressedValueRun(const CompressedFoldInput& in, const ValueRun& run,
+                                   const ValueWeights& weights, float* o, float* l,
+                                   size_t l_stride) {
+  constexpr int kMost = 4 / Values::kVecs;
+  int first = 0;
+  for (; first + kMost * kLanes <= run.num_bytes; first += kMost * kLanes) {
+    CompressedValuePass<Values, kMost, kHeads>(in, run, first, weights, o, l, l_stride);
+  }
+  for (; first < run.num_bytes; first += kLanes) {
+    CompressedValuePass<Values, 1, kHeads>(in, run, first, weights, o, l, l_stride);
+  }
+}
+
+template <int kHeads>
+HWY_INLINE void Int4ValueRuns(const CompressedFoldInput& in, const ValueWeights& weights, float* o,
+                              float* l, size_t l_stride) {
+  const int dim = in.format.head_dim;
+  ValueRun run = {.offset = LayoutOf(in.format).values};
+  while (run.channel + kValueBlock <= dim) {
+    const bool pair = run.channel + 2 * kValueBlock <= dim;
+    run.num_bytes = pair ? kValueBlock : kValueBlock / 2;
+    run.second = run.num_bytes;
+    run.block[1] = run.block[0] + (pair ? 1 : 0);
+    CompressedValueRun<Nibbles, kHeads>(in, run, weights, o, l, l_stride);
+    run.offset += run.num_bytes;
+    run.channel += 2 * run.num_bytes;
+    run.block[0] = run.block[1] + 1;
+  }
+  run.num_bytes = dim - run.channel;
+  CompressedValueRun<WholeBytes<uint8_t>, kHeads>(in, run, weights, o, l, l_stride);
+}
+
+template <class Rows, int kHeads>
+HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScales& scales,
+                                 const float* p, size_t p_stride, float* o, float* l,
+                                 size_t l_stride) {
+  ValueWeights weights;
+  const CompressedLayout layout = LayoutOf(in.format);
+  if constexpr (Rows::kType == CompressedType::kInt8) {
+    WeighInt8(scales, p, p_stride, kHeads, in.num_rows, &weights);
+    const ValueRun run = {.offset = layout.values, .num_bytes = in.format.head_dim};
+    CompressedValueRun<WholeBytes<int8_t>, kHeads>(in, run, weights, o, l, l_stride);
+  } else {
+    WeighInt4(scales, layout.num_blocks, p, p_stride, kHeads, in.num_rows, &weights);
+    Int4ValueRuns<kHeads>(in, weights, o, l, l_stride);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_ATTENTION_COMPRESSED_VALUES_INL_H_

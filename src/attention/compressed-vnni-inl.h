@@ -1,0 +1,211 @@
+// The weighted values of a chunk of compressed rows as sums of integers, for head sizes that are a
+// multiple of 64: four rows are interleaved byte by byte and multiplied by four weights at once.
+// Included once per instruction set by cpu.cc.
+#if defined(EBB_ATTENTION_COMPRESSED_VNNI_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_ATTENTION_COMPRESSED_VNNI_INL_H_
+#undef EBB_ATTENTION_COMPRESSED_VNNI_INL_H_
+#else
+#define EBB_ATTENTION_COMPRESSED_VNNI_INL_H_
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "src/attention/compressed-keys-inl.h"
+#include "src/attention/compressed.h"
+#include "src/attention/vnni-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_AVX3
+
+// A weight is scale * (256 * high + low). 2^16 less what rounding may add.
+inline constexpr float kLargestWeight = 65528;
+struct ByteWeights {
+  HWY_ALIGN uint8_t high[kMaxValueBlocks][kMaxHeadBlock][kChunkRows];
+  HWY_ALIGN uint8_t low[kMaxValueBlocks][kMaxHeadBlock][kChunkRows];
+  float scale[kMaxValueBlocks];
+  float offset[kMaxValueBlocks][kMaxHeadBlock];  // what the minima add up to
+};
+
+// Of the rows' weights p times the scales of one block, for `part` of the scales.
+template <class Rows, int kHeads>
+HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const float* p,
+                           size_t p_stride, int num_rows, ByteWeights* to) {
+  const F32 d;
+  VecF largest = hn::Zero(d), faults = hn::Zero(d);
+  for (int r = 0; r < num_rows; r += kLanes) {
+    largest = hn::Max(largest, scales.High(part, r));
+    faults = hn::MulAdd(scales.High(part, r), hn::Zero(d), faults);
+  }
+  // No weight is larger: p is at most 1.
+  const float top = hn::GetLane(hn::MaxOfLanes(d, largest));
+  const float fault = hn::AllFalse(d, hn::IsNaN(faults)) ? 0.0f : std::nanf("");
+  to->scale[block] = top / kLargestWeight + fault;
+  const VecF inverse = hn::Set(d, top > 1e-30f ? kLargestWeight / top : 0.0f);
+  VecF offset[kHeads];
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) offset[g] = hn::Zero(d);
+  for (int r = 0; r < num_rows; r += kLanes) {
+    const VecF scale = hn::Mul(scales.High(part, r), inverse);
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      const VecF weight = hn::LoadU(d, p + g * p_stride + r);
+      const __m512i n = hn::NearestInt(hn::Mul(weight, scale)).raw;
+      _mm_store_si128(reinterpret_cast<__m128i*>(to->high[block][g] + r),
+                      _mm512_cvtepi32_epi8(_mm512_srli_epi32(n, 8)));
+      _mm_store_si128(reinterpret_cast<__m128i*>(to->low[block][g] + r), _mm512_cvtepi32_epi8(n));
+      if (Rows::kType == CompressedType::kInt4) {
+        offset[g] = hn::MulAdd(weight, scales.Low(part, r), offset[g]);
+      }
+    }
+  }
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    to->offset[block][g] =
+        Rows::kType == CompressedType::kInt4 ? hn::GetLane(hn::SumOfLanes(d, offset[g])) : 0.0f;
+  }
+}
+
+// Lane i of the vectors: the bytes 4 * i to 4 * i + 3 of a 16th, each of four rows in turn.
+template <class D>
+HWY_INLINE void Interleave(D d, const std::byte* const* rows, size_t offset, hn::Vec<D>* v) {
+  const hn::Repartition<uint16_t, D> d16;
+  hn::Vec<D> row[4];
+  EBB_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    row[i] = hn::LoadU(d, reinterpret_cast<const uint8_t*>(rows[i] + offset));
+  }
+  const auto low01 = hn::BitCast(d16, hn::InterleaveLower(d, row[0], row[1]));
+  const auto high01 = hn::BitCast(d16, hn::InterleaveUpper(d, row[0], row[1]));
+  const auto low23 = hn::BitCast(d16, hn::InterleaveLower(d, row[2], row[3]));
+  const auto high23 = hn::BitCast(d16, hn::InterleaveUpper(d, row[2], row[3]));
+  v[0] = hn::BitCast(d, hn::InterleaveLower(d16, low01, low23));
+  v[1] = hn::BitCast(d, hn::InterleaveUpper(d16, low01, low23));
+  v[2] = hn::BitCast(d, hn::InterleaveLower(d16, high01, high23));
+  v[3] = hn::BitCast(d, hn::InterleaveUpper(d16, high01, high23));
+}
+
+// 64 channels of four rows: four vectors of them, each of one block, and the channel from which
+// four lanes of a vector go on.
+struct QuadsOfInt8 {
+  static constexpr size_t kBytes = 64;
+  static HWY_INLINE void Load(const std::byte* const* rows, size_t offset, hn::Vec<U8>* v) {
+    Interleave(U8(), rows, offset, v);
+  }
+  static constexpr int Block(int) { return 0; }
+  static constexpr int Channel(int vec, int quarter) { return 16 * quarter + 4 * vec; }
+};
+struct QuadsOfInt4 {
+  static constexpr size_t kBytes = 32;
+  static HWY_INLINE void Load(const std::byte* const* rows, size_t offset, hn::Vec<U8>* v) {
+    const U8 d;
+    const auto nibble = hn::Set(d, 0x0f);
+    hn::Vec<hn::Half<U8>> halves[4];
+    Interleave(hn::Half<U8>(), rows, offset, halves);
+    EBB_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const auto both = hn::Combine(d, halves[2 * i + 1], halves[2 * i]);
+      v[i] = hn::And(both, nibble);
+      v[2 + i] = hn::And(hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(U16(), both))), nibble);
+    }
+  }
+  static constexpr int Block(int vec) { return vec / 2; }
+  static constexpr int Channel(int vec, int quarter) {
+    return 32 * (vec / 2) + 8 * (vec % 2) + 16 * (quarter % 2) + 4 * (quarter / 2);
+  }
+};
+
+// As CompressedValuePass, for 64 channels and at most 3 heads from `head`: their sums fill the
+// registers.
+template <class Quads, int kHeads>
+HWY_NOINLINE void QuadsPass(const CompressedFoldInput& in, size_t row_offset, int block, int head,
+                            const ByteWeights& weights, float* o, float* l, size_t l_stride) {
+  const F32 d;
+  const hn::RebindToSigned<U8> d8;
+  VecI high[kHeads][4], low[kHeads][4];
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    EBB_UNROLL
+    for (int c = 0; c < 4; ++c) high[g][c] = low[g][c] = hn::Zero(I32());
+  }
+  const auto four = [](const uint8_t* from) HWY_ATTR {
+    uint32_t weights_of_rows;
+    std::memcpy(&weights_of_rows, from, sizeof(weights_of_rows));
+    return hn::BitCast(U8(), hn::Set(U32(), weights_of_rows));
+  };
+  // Weights behind the last row are 0, and the rows there the last one.
+  for (int r = 0; r < in.num_rows; r += 4) {
+    hn::Vec<U8> v[4];
+    Quads::Load(in.rows + r, row_offset, v);
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      EBB_UNROLL
+      for (int c = 0; c < 4; ++c) {
+        const int b = block + Quads::Block(c);
+        high[g][c] =
+            AddQuads(high[g][c], four(weights.high[b][head + g] + r), hn::BitCast(d8, v[c]));
+        low[g][c] = AddQuads(low[g][c], four(weights.low[b][head + g] + r), hn::BitCast(d8, v[c]));
+      }
+    }
+  }
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    VecF faults = hn::Zero(d);  // 0 * x is NaN for what is not finite
+    EBB_UNROLL
+    for (int c = 0; c < 4; ++c) {
+      const int b = block + Quads::Block(c);
+      const VecI n = hn::Add(hn::ShiftLeft<8>(high[g][c]), low[g][c]);
+      const VecF sum = hn::MulAdd(hn::ConvertTo(d, n), hn::Set(d, weights.scale[b]),
+                                  hn::Set(d, weights.offset[b][head + g]));
+      faults = hn::MulAdd(sum, hn::Zero(d), faults);
+      HWY_ALIGN float lanes[16];
+      hn::Store(sum, d, lanes);
+      EBB_UNROLL
+      for (int quarter = 0; quarter < 4; ++quarter) {
+        std::memcpy(o + (head + g) * in.format.head_dim + Quads::Channel(c, quarter),
+                    lanes + 4 * quarter, 4 * sizeof(float));
+      }
+    }
+    if (!hn::AllFalse(d, hn::IsNaN(faults))) {
+      l[(head + g) * l_stride] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+}
+
+template <class Rows, int kHeads>
+HWY_INLINE void VnniValues(const CompressedFoldInput& in, const ChunkScales& scales, const float* p,
+                           size_t p_stride, float* o, float* l, size_t l_stride) {
+  constexpr bool kInt8 = Rows::kType == CompressedType::kInt8;
+  using Quads = std::conditional_t<kInt8, QuadsOfInt8, QuadsOfInt4>;
+  const CompressedLayout layout = LayoutOf(in.format);
+  ByteWeights weights;
+  const int num_blocks = kInt8 ? 1 : layout.num_blocks;
+  for (int b = 0; b < num_blocks; ++b) {
+    WeighBytes<Rows, kHeads>(scales, kInt8 ? 0 : 1 + b, b, p, p_stride, in.num_rows, &weights);
+  }
+  for (int channel = 0; channel < in.format.head_dim; channel += 64) {
+    const size_t offset = layout.values + channel / 64 * Quads::kBytes;
+    const int block = kInt8 ? 0 : channel / kValueBlock;
+    if constexpr (kHeads <= 3) {
+      QuadsPass<Quads, kHeads>(in, offset, block, 0, weights, o + channel, l, l_stride);
+    } else {
+      QuadsPass<Quads, 2>(in, offset, block, 0, weights, o + channel, l, l_stride);
+      QuadsPass<Quads, 2>(in, offset, block, 2, weights, o + channel, l, l_stride);
+    }
+  }
+}
+
+#endif  // HWY_TARGET == HWY_AVX3
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_ATTENTION_COMPRESSED_VNNI_INL_H_

@@ -1,0 +1,50 @@
+// Vectors of integers, and AVX-512's sums of their products. Included once per instruction set by
+// cpu.cc.
+#if defined(EBB_ATTENTION_VNNI_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_ATTENTION_VNNI_INL_H_
+#undef EBB_ATTENTION_VNNI_INL_H_
+#else
+#define EBB_ATTENTION_VNNI_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "src/attention/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb {
+namespace HWY_NAMESPACE {
+
+using I32 = hn::RebindToSigned<F32>;
+using U32 = hn::RebindToUnsigned<F32>;
+using I16 = hn::Repartition<int16_t, F32>;
+using U16 = hn::Repartition<uint16_t, F32>;
+using U8 = hn::Repartition<uint8_t, F32>;
+using VecI = hn::Vec<I32>;
+inline constexpr int kWords = 2 * kLanes;  // 16-bit numbers in a vector
+inline constexpr int kVectorBytes = 4 * kLanes;
+
+// How products of integers are summed: kVnni only where the processor has AVX-512 VNNI.
+enum class Dots { kPortable, kVnni };
+
+#if HWY_TARGET == HWY_AVX3
+// Written out, since no set of instructions that Highway 1.0.3 compiles for has them.
+
+// sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1].
+HWY_INLINE VecI AddPairs(VecI sum, hn::Vec<I16> a, hn::Vec<I16> b) {
+  __asm__("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+  return sum;
+}
+// The same for four products of a byte without and a byte with a sign.
+HWY_INLINE VecI AddQuads(VecI sum, hn::Vec<U8> a, hn::Vec<hn::RebindToSigned<U8>> b) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+  return sum;
+}
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_ATTENTION_VNNI_INL_H_
