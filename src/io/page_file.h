@@ -8,6 +8,9 @@
 // From Start...() until Wait() returns, the memory belongs to the file, and a page that is written
 // is neither read, written nor freed, one that is read neither written nor freed.
 //
+// Reads are fastest into IoMemory with the pages in the order of their numbers: neighbours in the
+// file that are neighbours in memory are one piece for the disk (bench/io_bench.cc).
+//
 // Thread safety: none; one thread allocates, starts and waits.
 #ifndef EBB_IO_PAGE_FILE_H_
 #define EBB_IO_PAGE_FILE_H_
