@@ -11,18 +11,29 @@
 
 namespace ebb {
 
-// One tier of one sequence.
+// One tier of one sequence. Pages of a T1 in a file are bytes of that file.
 struct TierAccounting {
   int64_t rows = 0;       // (layer, kv head, token) triples that are visible
   size_t row_bytes = 0;   // of those rows: rows * bytes of a key and a value
   size_t page_bytes = 0;  // of the pages that hold them, holes included
 };
 
+// Rows that changed their tier, evictions left out. Down is away from T0.
+struct MoveAccounting {
+  int64_t rows_down = 0;
+  int64_t rows_up = 0;
+  size_t bytes_down = 0;  // of the rows as they were
+  size_t bytes_up = 0;    // of the rows as they became
+  double seconds = 0;     // in which the sequence could not step
+};
+
 // One sequence.
 struct CacheAccounting {
   std::array<TierAccounting, kNumTiers> tiers;
+  MoveAccounting moves;
   int64_t rows_evicted = 0;  // ever; a roll-back evicts nothing
   size_t table_bytes = 0;    // slots, positions, free lists, page tables
+  size_t staging_bytes = 0;  // memory into which a T1 in a file is read
   int64_t num_tables = 0;    // token tables; 1 while all groups agree
 };
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@
 #include "ebb/model.h"
 #include "ebb/policy.h"
 #include "ebb/status.h"
+#include "ebb/tiers.h"
 #include "ebb/types.h"
 
 namespace ebb {
@@ -33,6 +35,9 @@ struct EngineOptions {
   int threads = 0;  // 0: as many as there are cores
   RowType kv_type = RowType::kF16;
   uint64_t kv_cap_bytes = 0;  // hard cap on memory for rows, of all sessions; 0: none
+  // The tiers besides T0 that sessions may use: where T1 lies, the caps, T2's format. Their caps are
+  // of all sessions together. None: T0 alone.
+  std::optional<TierSpec> tiers;
   int prefill_chunk = 512;    // tokens per prefill step
   enum class Attention { kCpu, kReference };
   Attention attention = Attention::kCpu;
@@ -80,7 +85,8 @@ class Engine {
 
   [[nodiscard]] const Model& model() const;
   [[nodiscard]] const EngineOptions& options() const;  // threads resolved
-  [[nodiscard]] ArenaAccounting arena_accounting() const;
+  // Of T0, T1 or T2; a T1 in a file counts the file's bytes.
+  [[nodiscard]] ArenaAccounting arena_accounting(Tier tier = Tier::kT0) const;
   // Which attention kernel runs: "reference", "cpu:AVX3_ZEN4", ...
   [[nodiscard]] std::string attention_name() const;
 

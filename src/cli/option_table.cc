@@ -241,6 +241,7 @@ const std::vector<OptionRow>& OptionTable() {
                              MachineRows(), DisplayRows()}) {
       all.insert(all.end(), rows.begin(), rows.end());
     }
+    AppendTierOptionRows(&all);
     AppendBenchOptionRows(&all);
     return all;
   }();

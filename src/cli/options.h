@@ -92,6 +92,8 @@ struct OptionRow {
   std::function<std::string(const CliOptions&)> show;
 };
 
+// What is asked of the tiers below T0.
+void AppendTierOptionRows(std::vector<OptionRow>* table);
 // Every option there is, in the order in which help shows them.
 [[nodiscard]] const std::vector<OptionRow>& OptionTable();
 

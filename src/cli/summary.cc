@@ -25,6 +25,24 @@ std::string Bytes(double bytes) {
 
 }  // namespace
 
+namespace {
+
+nlohmann::ordered_json TierRecords(const CacheAccounting& cache, const Engine& engine) {
+  auto records = nlohmann::ordered_json::array();
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    const TierAccounting& of_tier = cache.tiers[static_cast<int>(tier)];
+    records.push_back({{"name", TierName(tier)},
+                       {"rows", of_tier.rows},
+                       {"bytes", of_tier.page_bytes},
+                       {"peak_bytes", engine.arena_accounting(tier).peak_bytes}});
+  }
+  records.push_back(
+      {{"name", TierName(Tier::kT3)}, {"rows", cache.rows_evicted}, {"bytes", 0}, {"peak_bytes", 0}});
+  return records;
+}
+
+}  // namespace
+
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
   const CacheAccounting cache = setup.session->accounting();
   const ArenaAccounting arena = setup.engine->arena_accounting();
@@ -43,6 +61,14 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
       {"kv_used_bytes", arena.used_bytes},
       {"kv_peak_bytes", arena.peak_bytes},
       {"kv_table_bytes", cache.table_bytes},
+      {"kv_staging_bytes", cache.staging_bytes},
+      {"tiers", TierRecords(cache, *setup.engine)},
+      {"moves",
+       {{"bytes_down", cache.moves.bytes_down},
+        {"bytes_up", cache.moves.bytes_up},
+        {"rows_down", cache.moves.rows_down},
+        {"rows_up", cache.moves.rows_up},
+        {"seconds", cache.moves.seconds}}},
       {"peak_rss_bytes", PeakResidentBytes()},
       {"threads", setup.engine->options().threads},
       {"attention", setup.engine->attention_name()},

@@ -134,7 +134,7 @@ Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const At
                        Arena::Create({.page_bytes = page_bytes,
                                       .cap_bytes = (pages / pages_per_extent + 2) * kExtentBytes}));
   s.cache = std::make_unique<SequenceCache>(options.shape, shape.format, Granularity::kToken,
-                                            s.arena.get());
+                                            CacheStores{.t0 = s.arena.get()});
   EBB_RETURN_IF_ERROR(s.cache->Append(0, options.rows));
   const Numbers numbers(options.seed);
   EBB_RETURN_IF_ERROR(FillRows(numbers, options, threads, &s));

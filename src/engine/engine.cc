@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <limits>
 #include <new>
 #include <string>
 #include <thread>
@@ -66,6 +65,17 @@ Status CheckNeeds(const SignalNeeds& needs, const ModelShape& shape, int context
   return OkStatus();
 }
 
+Status CheckTiers(const Policy& policy, PastContext past_context) {
+  if (past_context == PastContext::kReRotate) {
+    return InvalidArgument("keys in the tiers below T0 cannot be rotated anew");
+  }
+  if (policy.selector != nullptr) {
+    return InvalidArgument("policy \"" + policy.name +
+                           "\" chooses rows within a step, which works in T0 alone");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Engine::Engine() : impl_(std::make_unique<Impl>()) {}
@@ -82,11 +92,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   }
   EBB_ASSIGN_OR_RETURN(impl.kernel, ChooseKernel(options.attention));
   impl.format = {.type = options.kv_type, .head_dim = model->shape().head_dim};
-  constexpr uint64_t kNoCap = std::numeric_limits<int64_t>::max();
-  EBB_ASSIGN_OR_RETURN(
-      impl.arena,
-      Arena::Create({.page_bytes = impl.format.PageBytes(),
-                     .cap_bytes = options.kv_cap_bytes == 0 ? kNoCap : options.kv_cap_bytes}));
+  EBB_ASSIGN_OR_RETURN(impl.stores, TierStores::Create(options, impl.format, *impl.kernel));
   EBB_ASSIGN_OR_RETURN(impl.runner, GraphRunner::Create(*model, *impl.kernel, options.kv_type,
                                                         impl.options.threads));
   impl.model = std::move(model);
@@ -112,6 +118,10 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
                            "policy that evicts");
   }
   EBB_RETURN_IF_ERROR(CheckNeeds(PolicyDriver::Needs(policy), shape, context));
+  if (options.policy.tiers.has_value()) {
+    EBB_RETURN_IF_ERROR(impl_->stores.Check(*options.policy.tiers));
+    EBB_RETURN_IF_ERROR(CheckTiers(policy, options.past_context));
+  }
   auto session = std::make_unique<Session::Impl>(impl_.get(), options, std::move(policy), context);
   return std::unique_ptr<Session>(new Session(std::move(session)));
 }
@@ -157,6 +167,8 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
     return status;
   }
   const double compute_seconds = SecondsSince(start);
+  // What a policy could not move ends its own request; the others go on.
+  Status moved;
   for (size_t i = 0; i < parts.size(); ++i) {
     Session::Impl& session = *parts[i].session;
     const auto policy_start = Clock::now();
@@ -168,16 +180,17 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
       ++session.decode_steps;
     }
     session.kinds.resize(session.tokens.size(), token_kind);
-    const int64_t evicted = session.driver.EndStep(session.Facts(kind));
+    const Result<int64_t> evicted = session.driver.EndStep(session.Facts(kind));
+    if (!evicted.ok() && moved.ok()) moved = evicted.status();
     session.report = {.kind = kind,
                       .num_tokens = work.sequences[i].num_tokens,
-                      .rows_evicted = evicted,
+                      .rows_evicted = evicted.ok() ? *evicted : 0,
                       .compute_seconds = compute_seconds,
                       .policy_seconds = SecondsSince(policy_start),
                       .mass_computed = session.signals.wants_mass()};
     if (outputs == Outputs::kLast) session.ShowLogits(runner->logits(i));
   }
-  return OkStatus();
+  return moved;
 }
 
 // Rows for the new tokens, and what the step's nodes need to know of them.
@@ -230,12 +243,8 @@ void Engine::Impl::Undo(std::span<const Part> parts, const StepWork& work) {
 const Model& Engine::model() const { return *impl_->model; }
 const EngineOptions& Engine::options() const { return impl_->options; }
 
-ArenaAccounting Engine::arena_accounting() const {
-  const ArenaStats stats = impl_->arena->stats();
-  return {.reserved_bytes = stats.reserved_bytes,
-          .used_bytes = stats.used_bytes,
-          .peak_bytes = stats.peak_reserved_bytes,
-          .cap_bytes = impl_->options.kv_cap_bytes};
+ArenaAccounting Engine::arena_accounting(Tier tier) const {
+  return impl_->stores.accounting(tier);
 }
 
 std::string Engine::attention_name() const {

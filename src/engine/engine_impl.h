@@ -15,7 +15,7 @@
 #include "src/engine/policy_driver.h"
 #include "src/engine/rope_positions.h"
 #include "src/engine/signal_buffers.h"
-#include "src/kv/arena.h"
+#include "src/engine/tier_stores.h"
 #include "src/kv/sequence_cache.h"
 
 namespace ebb {
@@ -25,7 +25,7 @@ struct Engine::Impl {
   EngineOptions options;
   const AttentionKernel* kernel = nullptr;
   PageFormat format;
-  std::unique_ptr<Arena> arena;
+  TierStores stores;
   std::unique_ptr<GraphRunner> runner;
 
   // One step of one or several sessions; tokens[i] are the new ones of sessions[i].

@@ -59,10 +59,16 @@ void AttentionOp::SetWork(const StepWork* work) {
   if (way_ == AttentionWay::kDecode) PlanFold(layers_.front());
 }
 
+void AttentionOp::StageLayer(const Layer& layer, int thread) const {
+  for (const SequenceStep& sequence : work_->sequences) {
+    sequence.cache->StageLayer(layer.index, thread);
+  }
+}
+
 void AttentionOp::StoreToken(const Layer& layer, const SequenceStep& sequence, int token,
                              int kv_head) const {
   const int group = sequence.cache->GroupOf(layer.index, kv_head);
-  const size_t rows = sequence.cache->positions(group).size();
+  const size_t rows = sequence.cache->num_full_rows(group);
   const auto row = sequence.cache->Row(layer.index, kv_head,
                                        static_cast<uint32_t>(rows - sequence.num_tokens + token));
   const PageFormat& format = scratch_->shape.format;
@@ -93,6 +99,7 @@ void AttentionOp::CopySignals(const Layer& layer, const SequenceStep& sequence, 
 void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
+  op.StageLayer(layer, thread);
   const int kv_heads = op.scratch_->shape.num_kv_heads;
   int unit = 0;
   for (const SequenceStep& sequence : op.work_->sequences) {
@@ -192,6 +199,7 @@ void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* user
   const Layer& layer = *static_cast<Layer*>(userdata);
   const AttentionOp& op = *layer.op;
   if (op.way_ == AttentionWay::kDecode) {
+    op.StageLayer(layer, thread);
     op.StoreNewRows(layer, thread, num_threads);
   }
   op.FoldOf(layer).attention.Fold(thread, num_threads);

@@ -83,6 +83,7 @@ class AttentionOp final : public AttentionBuilder {
   [[nodiscard]] AttentionScratch::LayerFold& FoldOf(const Layer& layer) const {
     return scratch_->folds[layer.index % 2];
   }
+  void StageLayer(const Layer& layer, int thread) const;
   void StoreNewRows(const Layer& layer, int thread, int num_threads) const;
   void StoreToken(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
   void CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const;

@@ -53,7 +53,8 @@ GraphShape ShapeOf(const StepWork& work) {
     if (sequence.num_tokens > 1 || sequence.selector != nullptr) shape.way = AttentionWay::kFold;
   }
   for (const SequenceStep& sequence : work.sequences) {
-    if (sequence.num_tokens > kMaxFoldTokens) {
+    // Only a fold reads compressed rows.
+    if (sequence.num_tokens > kMaxFoldTokens && !sequence.cache->HasCompressedRows()) {
       shape.way = sequence.signals->wants_mass() ? AttentionWay::kPrefillWithMass
                                                  : AttentionWay::kPrefill;
     }
@@ -195,8 +196,17 @@ Status GraphRunner::Run(const StepWork& work) {
   set(graph->graph.tokens, work.tokens);
   set(graph->graph.positions, work.rope_positions);
   set(graph->graph.output_rows, work.output_rows);
+  for (const SequenceStep& sequence : work.sequences) {
+    EBB_RETURN_IF_ERROR(sequence.cache->BeginStaging());
+  }
   graph->op->SetWork(&work);
   const ggml_status status = ggml_backend_graph_compute(impl_->backend.get(), graph->graph.graph);
+  Status staged;
+  for (const SequenceStep& sequence : work.sequences) {
+    const Status of_sequence = sequence.cache->EndStaging();
+    if (staged.ok()) staged = of_sequence;
+  }
+  EBB_RETURN_IF_ERROR(staged);
   if (status != GGML_STATUS_SUCCESS) {
     return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
   }

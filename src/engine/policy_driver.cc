@@ -13,11 +13,11 @@ constexpr size_t kCompactBytesPerStep = size_t{8} << 20;
 }  // namespace
 
 PolicyDriver::PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* signals,
-                           Arena* arena)
+                           TierStores* stores)
     : policy_(policy),
       cache_(cache),
       signals_(signals),
-      arena_(arena),
+      stores_(stores),
       scores_used_(policy->placement != nullptr && policy->placement->NeedsScores()) {}
 
 // Scores that no placement reads are not computed.
@@ -40,39 +40,47 @@ void PolicyDriver::BeginStep(Position first, int num_tokens) {
   }
 }
 
-int64_t PolicyDriver::EndStep(const PlacementInput& facts) {
+Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
   const int num_groups = cache_->num_groups();
   const bool observe_scorer = scores_used_ && !policy_->scorer->Needs().Empty();
   const bool observe_selector = policy_->selector != nullptr && !policy_->selector->Needs().Empty();
   size_t evicted = 0;
-  size_t most_evicted = 0;
+  size_t most_gone = 0;
   for (int group = 0; group < num_groups; ++group) {
     const GroupSignals signals = signals_->Group(group);
     if (observe_scorer) policy_->scorer->Observe(group, signals, signals_->step());
     if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
     if (policy_->placement == nullptr) continue;
-    const size_t of_group = Place(facts, group);
+    EBB_ASSIGN_OR_RETURN(const size_t of_group, Place(facts, group));
     evicted += of_group;
-    most_evicted = std::max(most_evicted, of_group);
+    most_gone = std::max(most_gone, of_group + between_tiers_.size());
   }
-  Compact(facts.step_kind, most_evicted);
+  Compact(facts.step_kind, most_gone);
   return static_cast<int64_t>(evicted) * cache_->streams_per_group();
 }
 
-// Returns the tokens that left the group.
-size_t PolicyDriver::Place(PlacementInput facts, int group) {
+// Returns the tokens that left the group for good.
+Result<size_t> PolicyDriver::Place(PlacementInput facts, int group) {
   facts.group = group;
   facts.num_groups = cache_->num_groups();
   facts.positions = cache_->positions(group);
+  between_tiers_.clear();
   if (!policy_->placement->Due(facts, facts.positions.size())) return 0;
   if (scores_used_) facts.scores = policy_->scorer->Scores(group);
+  if (cache_->HasTiers()) facts.tiers = cache_->tiers(group);
   moves_.clear();
   policy_->placement->Place(facts, &moves_);
   removed_.clear();
   for (const Move& move : moves_) {
-    if (move.to == Tier::kT3) removed_.push_back(move.row);
+    if (move.to == Tier::kT3) {
+      removed_.push_back(move.row);
+    } else {
+      // As rows are counted once the evicted ones, which lie before it, are gone.
+      between_tiers_.push_back({move.row - static_cast<uint32_t>(removed_.size()), move.to});
+    }
   }
   if (!removed_.empty()) RemoveRows(group);
+  EBB_RETURN_IF_ERROR(cache_->Move(group, between_tiers_));
   return removed_.size();
 }
 
@@ -99,8 +107,8 @@ void PolicyDriver::Retain(int group, std::span<const uint32_t> kept) {
 
 // Waits until a page's worth of rows went, so that a policy that drops a row per step does not give
 // back and take a page at each of them.
-void PolicyDriver::Compact(StepKind kind, size_t evicted_per_group) {
-  holes_ += evicted_per_group;
+void PolicyDriver::Compact(StepKind kind, size_t gone_per_group) {
+  holes_ += gone_per_group;
   if (holes_ < kRowsPerPage) return;
   // A page of a table that all streams share is drained as a whole or not at all.
   const size_t streams = size_t(cache_->num_groups()) * cache_->streams_per_group();
@@ -108,7 +116,7 @@ void PolicyDriver::Compact(StepKind kind, size_t evicted_per_group) {
   const size_t max_bytes =
       kind == StepKind::kPrefill ? std::numeric_limits<size_t>::max() : per_step;
   const size_t in_tables = cache_->Compact(max_bytes);
-  const size_t in_arena = arena_->Compact(max_bytes);
+  const size_t in_arena = stores_->Compact(max_bytes);
   // What did not fit into this step's bytes goes on in the next.
   if (std::max(in_tables, in_arena) < max_bytes / 2) holes_ = 0;
 }

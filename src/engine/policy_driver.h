@@ -8,7 +8,7 @@
 
 #include "ebb/policy.h"
 #include "src/engine/signal_buffers.h"
-#include "src/kv/arena.h"
+#include "src/engine/tier_stores.h"
 #include "src/kv/sequence_cache.h"
 
 namespace ebb {
@@ -16,36 +16,37 @@ namespace ebb {
 class PolicyDriver {
  public:
   // REQUIRES: all outlive the driver.
-  PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* signals, Arena* arena);
+  PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores);
 
   // What the policy itself wants to see.
   static SignalNeeds Needs(const Policy& policy);
 
   // The step's rows are in the cache and will be computed.
   void BeginStep(Position first, int num_tokens);
-  // Scores, places, removes and compacts. Returns the rows evicted, (layer, kv head, token)
-  // triples.
-  int64_t EndStep(const PlacementInput& facts);
+  // Scores, places, removes, moves and compacts. Returns the rows evicted, (layer, kv head, token)
+  // triples. Fails when a tier has no room for what the policy moves there, or its file fails.
+  Result<int64_t> EndStep(const PlacementInput& facts);
   // The step's rows were taken out of the cache again, or the sequence was rolled back.
   void TruncateTo(Position end);
   void EndFirstPrefill();
 
  private:
-  [[nodiscard]] size_t Place(PlacementInput facts, int group);
+  [[nodiscard]] Result<size_t> Place(PlacementInput facts, int group);
   void Retain(int group, std::span<const uint32_t> kept);
   void RemoveRows(int group);
-  void Compact(StepKind kind, size_t evicted_per_group);
+  void Compact(StepKind kind, size_t gone_per_group);
 
   Policy* const policy_;
   SequenceCache* const cache_;
   SignalBuffers* const signals_;
-  Arena* const arena_;
+  TierStores* const stores_;
   const bool scores_used_;
   std::vector<Move> moves_;
+  std::vector<RowMove> between_tiers_;
   std::vector<uint32_t> removed_;
   std::vector<uint32_t> kept_;
   std::vector<Position> positions_;
-  size_t holes_ = 0;  // rows evicted per group since the last compaction
+  size_t holes_ = 0;  // rows that left their places, per group, since the last compaction
 };
 
 }  // namespace ebb

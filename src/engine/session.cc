@@ -2,6 +2,7 @@
 #include <string>
 
 #include "src/engine/engine_impl.h"
+#include "src/engine/graph_op.h"
 
 namespace ebb {
 
@@ -11,10 +12,10 @@ Session::Impl::Impl(Engine::Impl* engine_in, const SessionOptions& options_in, P
       options(options_in),
       context(context_in),
       policy(std::move(policy_in)),
-      cache(engine->model->shape(), engine->format, policy.granularity, engine->arena.get()),
+      cache(engine->model->shape(), engine->format, policy.granularity, engine->stores.caches()),
       signals(engine->model->shape(), policy.granularity,
               Union(PolicyDriver::Needs(policy), options.extra_signals)),
-      driver(&policy, &cache, &signals, engine->arena.get()),
+      driver(&policy, &cache, &signals, &engine->stores),
       logits_hash(XXH3_createState()) {
   XXH3_64bits_reset(logits_hash.get());
 }
@@ -53,7 +54,9 @@ Status Session::Impl::TurnKeysIfFull(size_t num_tokens) {
 }
 
 size_t Session::Impl::PrefillChunk(size_t num_tokens) const {
-  const auto chunk = std::min<size_t>(num_tokens, engine->options.prefill_chunk);
+  auto chunk = std::min<size_t>(num_tokens, engine->options.prefill_chunk);
+  // Compressed rows are read one query at a time.
+  if (cache.HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
   if (options.past_context == PastContext::kRefuse) return chunk;
   const auto used = static_cast<size_t>(rope.Next(next()));
   const size_t total = context;

@@ -77,7 +77,8 @@ TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
   auto arena = Arena::Create({.page_bytes = kFormat.PageBytes(), .cap_bytes = size_t{1} << 30});
   ASSERT_TRUE(arena.ok());
   const size_t base_bytes = Measure().resident_bytes;
-  auto cache = std::make_unique<SequenceCache>(kShape, kFormat, Granularity::kHead, arena->get());
+  auto cache = std::make_unique<SequenceCache>(kShape, kFormat, Granularity::kHead,
+                                               CacheStores{.t0 = arena->get()});
 
   // A token at a time after a prompt, each head losing other rows: 90 tables grow and shrink.
   ASSERT_TRUE(cache->Append(0, 500).ok());
@@ -120,7 +121,7 @@ TEST(MemoryTest, ResidentMemoryStaysFlatWhileEveryTokenReplacesOne) {
 #endif
   auto arena = Arena::Create({.page_bytes = kFormat.PageBytes(), .cap_bytes = size_t{1} << 30});
   ASSERT_TRUE(arena.ok());
-  SequenceCache cache(kShape, kFormat, Granularity::kHead, arena->get());
+  SequenceCache cache(kShape, kFormat, Granularity::kHead, {.t0 = arena->get()});
   ASSERT_TRUE(cache.Append(0, 1024).ok());
   WriteNewRows(&cache, 0, 1024);
   std::mt19937 random(6);
@@ -149,7 +150,7 @@ TEST(MemoryTest, TablesThatTheSystemRefusesAreAnErrorAndChangeNothing) {
   const ModelShape shape{.num_layers = 1, .num_q_heads = 1, .num_kv_heads = 1, .head_dim = 1};
   auto arena = Arena::Create({.page_bytes = format.PageBytes(), .cap_bytes = size_t{1} << 30});
   ASSERT_TRUE(arena.ok());
-  SequenceCache cache(shape, format, Granularity::kToken, arena->get());
+  SequenceCache cache(shape, format, Granularity::kToken, {.t0 = arena->get()});
   ASSERT_TRUE(cache.Append(0, 10).ok());
   rlimit old_limit{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &old_limit), 0);

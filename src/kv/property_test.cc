@@ -42,6 +42,10 @@ class PropertyTest {
         {.page_bytes = kFormat.PageBytes(), .cap_bytes = kNumExtents * kExtentBytes + 12345});
     EXPECT_TRUE(arena.ok());
     arena_ = *std::move(arena);
+    auto t1 = Arena::Create(
+        {.page_bytes = kFormat.PageBytes(), .cap_bytes = kNumExtents / 2 * kExtentBytes});
+    EXPECT_TRUE(t1.ok());
+    t1_ = *std::move(t1);
     for (size_t i = 0; i < cases_.size(); ++i) Recreate(i);
   }
 
@@ -54,11 +58,13 @@ class PropertyTest {
       ASSERT_FALSE(::testing::Test::HasFailure()) << "at operation " << i;
     }
     CheckEverything();
-    EXPECT_GT(num_refused_, 10) << "the cap was hardly ever reached";
+    EXPECT_GT(num_refused_, 5) << "the cap was hardly ever reached";
     EXPECT_GT(arena_->stats().bytes_compacted, 0u);
     for (Case& c : cases_) c.cache.reset();
     EXPECT_EQ(arena_->stats().used_bytes, 0u);
     EXPECT_EQ(arena_->stats().reserved_bytes, 0u);
+    EXPECT_EQ(t1_->stats().used_bytes, 0u);
+    EXPECT_GT(t1_->stats().peak_reserved_bytes, 0u);
   }
 
  private:
@@ -73,7 +79,8 @@ class PropertyTest {
                            .head_dim = kFormat.head_dim};
     cases_[i] = Case{};
     cases_[i].cache =
-        std::make_unique<SequenceCache>(shape, kFormat, kGranularities[i], arena_.get());
+        std::make_unique<SequenceCache>(shape, kFormat, kGranularities[i],
+                                        CacheStores{.t0 = arena_.get(), .t1 = t1_.get()});
     cases_[i].groups.resize(cases_[i].cache->num_groups());
   }
 
@@ -100,10 +107,11 @@ class PropertyTest {
     } else if (dice < 900) {
       const size_t budget = Below(2) == 0 ? SIZE_MAX : Below(kExtentBytes);
       EXPECT_LE(arena_->Compact(budget), budget);
+      EXPECT_LE(t1_->Compact(budget), budget);
     } else if (dice < 950) {
       SetLastVisible(c, group);
-    } else if (dice < 960) {
-      Renumber(c, group);
+    } else if (dice < 970) {
+      MoveBetweenTiers(c, group);
     } else if (dice < 998) {
       RewriteOneRow(c, group);
     } else {
@@ -194,15 +202,19 @@ class PropertyTest {
     std::next(c->groups[group].begin(), index)->second.last_visible = last;
   }
 
-  static void Renumber(Case* c, int group) {
-    ModelGroup renumbered;
-    std::vector<Position> positions;
-    for (const auto& [position, row] : c->groups[group]) {
-      positions.push_back(static_cast<Position>(positions.size()));
-      renumbered[positions.back()] = row;
+  void MoveBetweenTiers(Case* c, int group) {
+    std::vector<RowMove> moves;
+    for (const uint32_t row : Pick(c->groups[group].size(), 1 + Below(20))) {
+      moves.push_back({row, Below(2) == 0 ? Tier::kT0 : Tier::kT1});
     }
-    c->cache->SetPositions(group, positions);
-    c->groups[group] = std::move(renumbered);
+    const Status status = c->cache->Move(group, moves);
+    if (status.ok()) {
+      const auto tiers = c->cache->tiers(group);
+      for (const RowMove& move : moves) ASSERT_EQ(tiers[move.row], move.to);
+    } else {
+      ASSERT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+      ++num_refused_;
+    }
   }
 
   void RewriteOneRow(Case* c, int group) {
@@ -275,7 +287,7 @@ class PropertyTest {
   }
 
   void CheckEverything() {
-    size_t page_bytes = 0;
+    size_t page_bytes = 0, t1_bytes = 0;
     for (const Case& c : cases_) {
       CheckLists(c);
       CheckBytes(c);
@@ -288,11 +300,13 @@ class PropertyTest {
         num_rows += static_cast<int64_t>(group.size()) * c.StreamsPerGroup();
         max_rows = std::max(max_rows, group.size());
       }
-      ASSERT_EQ(accounting.tiers[0].rows, num_rows);
+      ASSERT_EQ(accounting.tiers[0].rows + accounting.tiers[1].rows, num_rows);
       ASSERT_EQ(accounting.rows_evicted, c.rows_evicted);
       ASSERT_EQ(c.cache->max_rows(), max_rows);
       page_bytes += accounting.tiers[0].page_bytes;
+      t1_bytes += accounting.tiers[1].page_bytes;
     }
+    ASSERT_EQ(t1_->stats().used_bytes, t1_bytes);
     const Status status = arena_->Validate();
     ASSERT_TRUE(status.ok()) << status.ToString();
     ASSERT_EQ(arena_->stats().used_bytes, page_bytes);
@@ -301,7 +315,7 @@ class PropertyTest {
   }
 
   std::mt19937_64 random_;
-  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Arena> arena_, t1_;
   std::array<Case, 4> cases_;
   int num_refused_ = 0;
 };

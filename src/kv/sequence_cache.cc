@@ -1,8 +1,4 @@
-// Invariants, besides those of the header: every group stands in the list of exactly one table;
-// stream.pages[p] is null exactly when its table lacks page p, and the arena knows the address of
-// that element as the page's owner.
-#include "src/kv/sequence_cache.h"
-
+// See sequence_cache_impl.h for the invariants.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,131 +9,150 @@
 #include <new>
 #include <utility>
 
-#include "src/kv/token_table.h"
+#include "src/io/page_file.h"
+#include "src/kv/sequence_cache_impl.h"
 
 namespace ebb {
+
+void SharedTable::MergePositions() {
+  positions.clear();
+  full_rows.clear();
+  compressed_rows.clear();
+  if (compressed.num_rows() == 0) return;
+  GrowTo(&positions, num_rows());
+  GrowTo(&full_rows, full.num_rows());
+  GrowTo(&compressed_rows, compressed.num_rows());
+  const auto a = full.positions();
+  const auto b = compressed.positions();
+  for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
+    const auto row = static_cast<uint32_t>(positions.size());
+    if (j == b.size() || (i < a.size() && a[i] < b[j])) {
+      positions.push_back(a[i++]);
+      full_rows.push_back(row);
+    } else {
+      positions.push_back(b[j++]);
+      compressed_rows.push_back(row);
+    }
+  }
+}
+
+SharedTable* SequenceCache::Impl::Own(int group) {
+  SharedTable* shared = table_of_group[group];
+  if (shared->groups.size() == 1) return shared;
+  tables.push_back(std::make_unique<SharedTable>(*shared));
+  tables.back()->groups = {group};
+  std::erase(shared->groups, group);
+  table_of_group[group] = tables.back().get();
+  for (Stream& stream : StreamsOf(group)) stream.table = tables.back().get();
+  return tables.back().get();
+}
+
 namespace {
 
-// A table and the groups that share it.
-struct SharedTable {
-  TokenTable table;
-  std::vector<int> groups;  // ascending
-};
+// The new array of pages tells the arena where each page's owner is now.
+template <typename ArenaOfPage>
+void Grow(std::vector<std::byte*>* pages, size_t page_end, const ArenaOfPage& arena_of) {
+  if (page_end <= pages->size()) return;
+  std::vector<std::byte*> grown(std::max(page_end, 2 * pages->size()));
+  for (size_t page = 0; page < pages->size(); ++page) {
+    Arena* arena = (*pages)[page] == nullptr ? nullptr : arena_of(page);
+    if (arena != nullptr) arena->Rebind(&(*pages)[page], &grown[page]);
+  }
+  pages->swap(grown);
+}
 
-// The memory of one (layer, kv head).
-struct Stream {
-  const TokenTable* table = nullptr;
-  std::vector<std::byte*> pages;  // [at least table->page_end()]; null: the table lacks this page
-};
+// Reserve() vouched for it.
+void MustAllocate(Arena* arena, std::byte** slot) {
+  if (!arena->Allocate(slot).ok()) std::abort();
+}
 
 }  // namespace
 
-struct SequenceCache::Impl {
-  ModelShape shape;
-  PageFormat format;
-  Granularity granularity;
-  Arena* arena;
-  int streams_per_group = 1;
-  std::vector<Stream> streams;                       // [num_layers * num_kv_heads], layer-major
-  std::vector<std::unique_ptr<SharedTable>> tables;  // in order of their creation
-  std::vector<SharedTable*> table_of_group;          // [num_groups]
-  size_t next_compacted = 0;  // the table that Compact() begins with, so that none starves
-  int64_t rows_evicted = 0;
-  std::vector<uint32_t> pages_changed;  // work space: indices that a table added or freed
-  std::vector<SlotMove> moves;          // work space
+void SequenceCache::Impl::GrowPages(Stream* stream) {
+  const TokenTable& full = stream->table->full;
+  Grow(&stream->pages, full.page_end(), [&](size_t page) {
+    return full.PlaceOf(page) == Tier::kT0 ? stores.t0 : stores.t1;
+  });
+  if (HasFile()) stream->file_pages.resize(stream->pages.size());
+  Grow(&stream->compressed_pages, stream->table->compressed.page_end(),
+       [&](size_t) { return stores.t2; });
+}
 
-  [[nodiscard]] size_t StreamIndex(int layer, int kv_head) const {
-    assert(layer >= 0 && layer < shape.num_layers && kv_head >= 0 && kv_head < shape.num_kv_heads);
-    return static_cast<size_t>(layer) * shape.num_kv_heads + kv_head;
-  }
-
-  [[nodiscard]] std::span<Stream> StreamsOf(int group) {
-    return std::span(streams).subspan(static_cast<size_t>(group) * streams_per_group,
-                                      streams_per_group);
-  }
-
-  [[nodiscard]] size_t NumStreams(const SharedTable& shared) const {
-    return shared.groups.size() * streams_per_group;
-  }
-
-  [[nodiscard]] size_t RowBytes() const { return 2 * format.RowStride(); }
-
-  // The group's table, for itself alone.
-  TokenTable* Own(int group) {
-    SharedTable* shared = table_of_group[group];
-    if (shared->groups.size() == 1) return &shared->table;
-    tables.push_back(std::make_unique<SharedTable>(SharedTable{shared->table, {group}}));
-    std::erase(shared->groups, group);
-    table_of_group[group] = tables.back().get();
-    for (Stream& stream : StreamsOf(group)) stream.table = &tables.back()->table;
-    return &tables.back()->table;
-  }
-
-  // The new array of pages tells the arena where each page's owner is now.
-  void GrowPages(Stream* stream, size_t page_end) {
-    if (page_end <= stream->pages.size()) return;
-    std::vector<std::byte*> grown(std::max(page_end, 2 * stream->pages.size()));
-    for (size_t page = 0; page < stream->pages.size(); ++page) {
-      if (stream->pages[page] != nullptr) arena->Rebind(&stream->pages[page], &grown[page]);
-    }
-    stream->pages.swap(grown);
-  }
-
-  void GrowTables(size_t num_tokens) {
-    for (const auto& shared : tables) {
-      shared->table.ReserveRows(num_tokens);
-      const size_t page_end = shared->table.page_end() + shared->table.PagesNeeded(num_tokens);
-      for (const int group : shared->groups) {
-        for (Stream& stream : StreamsOf(group)) GrowPages(&stream, page_end);
-      }
-    }
-  }
-
-  void AllocatePages(SharedTable* shared) {
-    for (const int group : shared->groups) {
-      for (Stream& stream : StreamsOf(group)) {
-        for (const uint32_t page : pages_changed) {
-          if (!arena->Allocate(&stream.pages[page]).ok()) std::abort();  // Reserve() vouched for it
+void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
+  for (const int group : shared->groups) {
+    for (Stream& stream : StreamsOf(group)) {
+      GrowPages(&stream);
+      for (const TablePage& page : added) {
+        if (page.place == Tier::kT0) {
+          MustAllocate(stores.t0, &stream.pages[page.index]);
+        } else if (!HasFile()) {
+          MustAllocate(stores.t1, &stream.pages[page.index]);
+        } else {
+          stream.file_pages[page.index] = TakeFilePage(LayerOf(stream));
         }
       }
     }
   }
+}
 
-  void FreePages(const SharedTable& shared) {
-    for (const int group : shared.groups) {
-      for (Stream& stream : StreamsOf(group)) {
-        for (const uint32_t page : pages_changed) arena->Free(&stream.pages[page]);
+void SequenceCache::Impl::FreePages(SharedTable* shared) {
+  const auto in_t1 = [](const TablePage& page) { return page.place == Tier::kT1; };
+  if (stage != nullptr && std::ranges::any_of(freed, in_t1)) stage->Forget();
+  for (const int group : shared->groups) {
+    for (Stream& stream : StreamsOf(group)) {
+      for (const TablePage& page : freed) {
+        if (page.place == Tier::kT0) {
+          stores.t0->Free(&stream.pages[page.index]);
+        } else if (!HasFile()) {
+          stores.t1->Free(&stream.pages[page.index]);
+        } else {
+          stream.pages[page.index] = nullptr;
+          stores.t1_file->Free(stream.file_pages[page.index]);
+        }
       }
     }
   }
+}
 
-  // Frees the pages that a removal left empty, and counts the rows as evicted.
-  void FinishRemoval(int group, size_t num_removed) {
-    FreePages(*table_of_group[group]);
-    rows_evicted += static_cast<int64_t>(num_removed) * streams_per_group;
-  }
-
-  void CopyRows(const Stream& stream) const {
-    const size_t stride = format.RowStride();
-    for (const SlotMove& move : moves) {
-      const std::byte* from =
-          stream.pages[move.from / kRowsPerPage] + move.from % kRowsPerPage * stride;
-      std::byte* to = stream.pages[move.to / kRowsPerPage] + move.to % kRowsPerPage * stride;
-      std::memcpy(to, from, stride);
-      std::memcpy(to + format.ValueOffset(), from + format.ValueOffset(), stride);
+void SequenceCache::Impl::AllocateCompressed(SharedTable* shared) {
+  for (const int group : shared->groups) {
+    for (Stream& stream : StreamsOf(group)) {
+      GrowPages(&stream);
+      for (const TablePage& page : added) {
+        MustAllocate(stores.t2, &stream.compressed_pages[page.index]);
+      }
     }
   }
-};
+}
+
+void SequenceCache::Impl::FreeCompressed(SharedTable* shared) {
+  for (const int group : shared->groups) {
+    for (Stream& stream : StreamsOf(group)) {
+      for (const TablePage& page : freed) stores.t2->Free(&stream.compressed_pages[page.index]);
+    }
+  }
+}
+
+void SequenceCache::Impl::CopyRows(const Stream& stream) const {
+  const size_t stride = format.RowStride();
+  for (const SlotMove& move : moves) {
+    const std::byte* from = KeyAt(stream, move.from);
+    std::byte* to = KeyAt(stream, move.to);
+    std::memcpy(to, from, stride);
+    std::memcpy(to + format.ValueOffset(), from + format.ValueOffset(), stride);
+  }
+}
 
 SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
-                             Granularity granularity, Arena* arena)
+                             Granularity granularity, const CacheStores& stores)
     : impl_(std::make_unique<Impl>()) {
-  assert(arena->page_bytes() == format.PageBytes());
+  assert(stores.t0->page_bytes() == format.PageBytes());
+  assert(stores.t1 == nullptr || stores.t1_file == nullptr);
   Impl& c = *impl_;
   c.shape = shape;
   c.format = format;
   c.granularity = granularity;
-  c.arena = arena;
+  c.stores = stores;
   const int num_groups = shape.NumGroups(granularity);
   c.streams.resize(static_cast<size_t>(shape.num_layers) * shape.num_kv_heads);
   c.streams_per_group = static_cast<int>(c.streams.size()) / num_groups;
@@ -145,80 +160,139 @@ SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
   SharedTable* shared = c.tables.front().get();
   for (int group = 0; group < num_groups; ++group) shared->groups.push_back(group);
   c.table_of_group.assign(num_groups, shared);
-  for (Stream& stream : c.streams) stream.table = &shared->table;
+  for (Stream& stream : c.streams) stream.table = shared;
+  if (!c.HasFile()) return;
+  c.file_reserve.resize(shape.num_layers);
+  c.stage = std::make_unique<T1Stage>(stores.t1_file);
 }
 
 SequenceCache::~SequenceCache() {
-  for (Stream& stream : impl_->streams) {
-    for (std::byte*& page : stream.pages) {
-      if (page != nullptr) impl_->arena->Free(&page);
-    }
+  Impl& c = *impl_;
+  c.stage.reset();
+  for (const auto& shared : c.tables) {
+    c.freed.clear();
+    shared->full.TruncateTo(0, &c.freed);
+    c.FreePages(shared.get());
+    c.freed.clear();
+    shared->compressed.TruncateTo(0, &c.freed);
+    c.FreeCompressed(shared.get());
   }
 }
 
 Status SequenceCache::Append(Position first, int num_tokens) {
   Impl& c = *impl_;
+  EBB_RETURN_IF_ERROR(c.broken);
   if (num_tokens < 0 || first < 0 || first > std::numeric_limits<Position>::max() - num_tokens) {
     return InvalidArgument(
         fmt::format("cannot append {} tokens at position {}", num_tokens, first));
   }
   size_t num_pages = 0;
   for (const auto& shared : c.tables) {
-    const auto positions = shared->table.positions();
+    const auto positions = shared->AllPositions();
     if (!positions.empty() && first <= positions.back()) {
       return InvalidArgument(fmt::format("position {} does not follow position {}, which is cached",
                                          first, positions.back()));
     }
-    num_pages += shared->table.PagesNeeded(num_tokens) * c.NumStreams(*shared);
+    num_pages += shared->full.PagesNeeded(num_tokens) * c.NumStreams(*shared);
   }
-  EBB_RETURN_IF_ERROR(c.arena->Reserve(num_pages));
+  EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(num_pages));
   try {
-    c.GrowTables(num_tokens);
+    for (const auto& shared : c.tables) {
+      shared->full.ReserveRows(num_tokens);
+      GrowTo(&shared->positions, shared->positions.size() + num_tokens);
+      GrowTo(&shared->full_rows, shared->full_rows.size() + num_tokens);
+    }
   } catch (const std::bad_alloc&) {
-    c.arena->Compact(0);  // takes the promise of these pages back
+    c.stores.t0->Compact(0);  // takes the promise of these pages back
     return ResourceExhausted(
         fmt::format("no memory for the token tables of {} more tokens", num_tokens));
   }
   for (const auto& shared : c.tables) {
-    c.pages_changed.clear();
-    shared->table.Append(first, num_tokens, &c.pages_changed);
+    c.added.clear();
+    shared->full.Append(first, num_tokens, &c.added);
     c.AllocatePages(shared.get());
+    if (shared->compressed.num_rows() == 0) continue;
+    for (int i = 0; i < num_tokens; ++i) {
+      shared->full_rows.push_back(static_cast<uint32_t>(shared->positions.size()));
+      shared->positions.push_back(first + i);
+    }
   }
   return OkStatus();
 }
 
+void SequenceCache::Impl::Divide(const SharedTable& shared, std::span<const uint32_t> rows) {
+  full_index.clear();
+  compressed_index.clear();
+  if (shared.compressed.num_rows() == 0) {
+    full_index.assign(rows.begin(), rows.end());
+    return;
+  }
+  const auto& full = shared.full_rows;
+  auto at = full.begin();
+  for (const uint32_t row : rows) {
+    at = std::lower_bound(at, full.end(), row);
+    const auto before = static_cast<uint32_t>(at - full.begin());
+    if (at != full.end() && *at == row) {
+      full_index.push_back(before);
+    } else {
+      compressed_index.push_back(row - before);
+    }
+  }
+}
+
+void SequenceCache::Impl::RemoveFrom(SharedTable* shared, std::span<const uint32_t> full_rows,
+                                     std::span<const uint32_t> compressed_rows) {
+  freed.clear();
+  shared->full.Remove(full_rows, &freed);
+  FreePages(shared);
+  freed.clear();
+  shared->compressed.Remove(compressed_rows, &freed);
+  FreeCompressed(shared);
+  shared->MergePositions();
+}
+
 void SequenceCache::Retain(int group, std::span<const uint32_t> kept) {
-  Impl& c = *impl_;
-  const size_t num_rows = c.table_of_group[group]->table.num_rows();
-  if (kept.size() == num_rows) return;
-  c.pages_changed.clear();
-  c.Own(group)->Retain(kept, &c.pages_changed);
-  c.FinishRemoval(group, num_rows - kept.size());
+  const size_t num_rows = impl_->table_of_group[group]->num_rows();
+  std::vector<uint32_t> removed;
+  removed.reserve(num_rows - kept.size());
+  auto next = kept.begin();
+  for (uint32_t row = 0; row < num_rows; ++row) {
+    if (next != kept.end() && *next == row) {
+      ++next;
+    } else {
+      removed.push_back(row);
+    }
+  }
+  assert(next == kept.end() && "indices must ascend strictly");
+  Remove(group, removed);
 }
 
 void SequenceCache::Remove(int group, std::span<const uint32_t> removed) {
   Impl& c = *impl_;
   if (removed.empty()) return;
-  c.pages_changed.clear();
-  c.Own(group)->Remove(removed, &c.pages_changed);
-  c.FinishRemoval(group, removed.size());
+  SharedTable* shared = c.Own(group);
+  c.Divide(*shared, removed);
+  c.RemoveFrom(shared, c.full_index, c.compressed_index);
+  c.rows_evicted += static_cast<int64_t>(removed.size()) * c.streams_per_group;
 }
 
 void SequenceCache::TruncateTo(Position end) {
   Impl& c = *impl_;
   for (const auto& shared : c.tables) {
-    c.pages_changed.clear();
-    shared->table.TruncateTo(end, &c.pages_changed);
-    c.FreePages(*shared);
+    const auto positions = shared->AllPositions();
+    if (positions.empty() || positions.back() < end) continue;
+    c.freed.clear();
+    shared->full.TruncateTo(end, &c.freed);
+    c.FreePages(shared.get());
+    c.freed.clear();
+    shared->compressed.TruncateTo(end, &c.freed);
+    c.FreeCompressed(shared.get());
+    shared->MergePositions();
   }
 }
 
 void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {
-  impl_->Own(group)->SetLastVisible(index, last);
-}
-
-void SequenceCache::SetPositions(int group, std::span<const Position> positions) {
-  impl_->Own(group)->SetPositions(positions);
+  impl_->Own(group)->full.SetLastVisible(index, last);
 }
 
 size_t SequenceCache::Compact(size_t max_bytes) {
@@ -227,40 +301,77 @@ size_t SequenceCache::Compact(size_t max_bytes) {
   const size_t num_tables = c.tables.size();
   const size_t first = c.next_compacted;
   for (size_t i = first; i < first + num_tables && num_bytes < max_bytes; ++i) {
-    SharedTable& shared = *c.tables[i % num_tables];
-    const size_t bytes_per_move = c.RowBytes() * c.NumStreams(shared);
-    c.moves.clear();
-    c.pages_changed.clear();
-    shared.table.Compact((max_bytes - num_bytes) / bytes_per_move, &c.moves, &c.pages_changed);
-    for (const int group : shared.groups) {
-      for (const Stream& stream : c.StreamsOf(group)) c.CopyRows(stream);
+    SharedTable* shared = c.tables[i % num_tables].get();
+    const size_t before = num_bytes;
+    for (const Tier place : {Tier::kT0, Tier::kT1}) {
+      if (Status status = c.CompactTable(shared, place, max_bytes, &num_bytes); !status.ok()) {
+        c.broken = status;
+        return num_bytes;
+      }
     }
-    c.FreePages(shared);
-    num_bytes += c.moves.size() * bytes_per_move;
-    if (!c.moves.empty()) c.next_compacted = (i + 1) % num_tables;
+    c.CompactCompressed(shared, max_bytes, &num_bytes);
+    if (num_bytes > before) c.next_compacted = (i + 1) % num_tables;
   }
   return num_bytes;
 }
 
 RowsView SequenceCache::View(int layer, int kv_head) const {
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
+  const TokenTable& full = stream.table->full;
   return {.pages = stream.pages.data(),
-          .slots = stream.table->slots(),
-          .positions = stream.table->positions(),
-          .last_visible = stream.table->last_visible()};
+          .slots = full.slots(),
+          .positions = full.positions(),
+          .last_visible = full.last_visible()};
+}
+
+CompressedRows SequenceCache::Compressed(int layer, int kv_head) const {
+  const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
+  return {.pages = stream.compressed_pages.data(), .slots = stream.table->compressed.slots()};
+}
+
+std::span<const uint32_t> SequenceCache::FullRows(int layer, int kv_head) const {
+  return impl_->streams[impl_->StreamIndex(layer, kv_head)].table->full_rows;
+}
+
+std::span<const uint32_t> SequenceCache::CompressedRowIndices(int layer, int kv_head) const {
+  return impl_->streams[impl_->StreamIndex(layer, kv_head)].table->compressed_rows;
 }
 
 SequenceCache::RowAddress SequenceCache::Row(int layer, int kv_head, uint32_t index) {
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
-  assert(index < stream.table->num_rows());
-  const uint32_t slot = stream.table->slots()[index];
-  std::byte* key =
-      stream.pages[slot / kRowsPerPage] + slot % kRowsPerPage * impl_->format.RowStride();
+  assert(index < stream.table->full.num_rows());
+  std::byte* key = impl_->KeyAt(stream, stream.table->full.slots()[index]);
   return {.key = key, .value = key + impl_->format.ValueOffset()};
 }
 
 std::span<const Position> SequenceCache::positions(int group) const {
-  return impl_->table_of_group[group]->table.positions();
+  return impl_->table_of_group[group]->AllPositions();
+}
+
+size_t SequenceCache::num_full_rows(int group) const {
+  return impl_->table_of_group[group]->full.num_rows();
+}
+
+std::span<const Tier> SequenceCache::tiers(int group) {
+  Impl& c = *impl_;
+  const SharedTable& shared = *c.table_of_group[group];
+  c.tiers.assign(shared.num_rows(), Tier::kT2);
+  for (size_t i = 0; i < shared.full.num_rows(); ++i) {
+    const size_t row = shared.full_rows.empty() ? i : shared.full_rows[i];
+    c.tiers[row] = shared.full.PlaceOf(shared.full.slots()[i] / kRowsPerPage);
+  }
+  return c.tiers;
+}
+
+bool SequenceCache::HasTiers() const {
+  const CacheStores& stores = impl_->stores;
+  return stores.t1 != nullptr || stores.t1_file != nullptr || stores.t2 != nullptr;
+}
+
+bool SequenceCache::HasCompressedRows() const {
+  return std::ranges::any_of(impl_->tables, [](const auto& shared) {
+    return shared->compressed.num_rows() > 0;
+  });
 }
 
 int SequenceCache::GroupOf(int layer, int kv_head) const {
@@ -276,65 +387,8 @@ const PageFormat& SequenceCache::format() const { return impl_->format; }
 
 size_t SequenceCache::max_rows() const {
   size_t num_rows = 0;
-  for (const auto& shared : impl_->tables) num_rows = std::max(num_rows, shared->table.num_rows());
+  for (const auto& shared : impl_->tables) num_rows = std::max(num_rows, shared->num_rows());
   return num_rows;
-}
-
-CacheAccounting SequenceCache::accounting() const {
-  const Impl& c = *impl_;
-  CacheAccounting sum;
-  TierAccounting& t0 = sum.tiers[static_cast<int>(Tier::kT0)];
-  sum.table_bytes = sizeof(Impl) + c.tables.capacity() * sizeof(c.tables[0]) +
-                    c.table_of_group.capacity() * sizeof(c.table_of_group[0]) +
-                    c.streams.capacity() * sizeof(Stream) +
-                    c.pages_changed.capacity() * sizeof(uint32_t) +
-                    c.moves.capacity() * sizeof(SlotMove);
-  for (const auto& shared : c.tables) {
-    const size_t num_streams = c.NumStreams(*shared);
-    t0.rows += static_cast<int64_t>(shared->table.num_rows() * num_streams);
-    t0.page_bytes += shared->table.num_pages() * num_streams * c.format.PageBytes();
-    sum.table_bytes += sizeof(SharedTable) - sizeof(TokenTable) + shared->table.table_bytes() +
-                       shared->groups.capacity() * sizeof(int);
-  }
-  for (const Stream& stream : c.streams) {
-    sum.table_bytes += stream.pages.capacity() * sizeof(std::byte*);
-  }
-  t0.row_bytes = static_cast<size_t>(t0.rows) * c.RowBytes();
-  sum.rows_evicted = c.rows_evicted;
-  sum.num_tables = static_cast<int64_t>(c.tables.size());
-  return sum;
-}
-
-Status SequenceCache::Validate() const {
-  const Impl& c = *impl_;
-  size_t num_groups = 0;
-  for (size_t i = 0; i < c.tables.size(); ++i) {
-    const SharedTable& shared = *c.tables[i];
-    num_groups += shared.groups.size();
-    if (Status status = shared.table.Validate(); !status.ok()) {
-      return Internal(fmt::format("table {}: {}", i, status.message()));
-    }
-    for (const int group : shared.groups) {
-      if (c.table_of_group[group] != &shared) {
-        return Internal(fmt::format("group {} is in the list of table {}, not its own", group, i));
-      }
-      for (const Stream& stream : impl_->StreamsOf(group)) {
-        if (stream.table != &shared.table || stream.pages.size() < shared.table.page_end()) {
-          return Internal(fmt::format("a stream of group {} does not fit table {}", group, i));
-        }
-        for (size_t page = 0; page < stream.pages.size(); ++page) {
-          if ((stream.pages[page] != nullptr) != shared.table.HasPage(page)) {
-            return Internal(
-                fmt::format("table {} and group {} disagree on page {}", i, group, page));
-          }
-        }
-      }
-    }
-  }
-  if (num_groups != c.table_of_group.size()) {
-    return Internal(fmt::format("{} groups stand in tables", num_groups));
-  }
-  return OkStatus();
 }
 
 }  // namespace ebb

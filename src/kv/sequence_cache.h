@@ -2,12 +2,17 @@
 // table that says which slots hold which positions. Rows carry their position through RoPE, so a
 // slot's place means nothing: freed slots are used again, half-empty pages are compacted away.
 //
+// A page lies in T0, in T1 (memory or a file) or, in another format, in T2. Rows of T0 and T1 form
+// one visible list in order of position, so which of the two a row lies in changes nothing that is
+// computed; rows of T2 form a list of their own.
+//
 // Groups of a granularity share one table until they differ; a table is copied when a removal
 // touches some of its groups only.
 //
 // Invariants: (1) a table's visible list is strictly ascending in position; (2) a slot is in the
 // visible list of a table or in its free list, never both; (3) every page of a table exists in all
-// streams of its groups; (4) pages * kRowsPerPage = visible + free slots.
+// streams of its groups; (4) pages * kRowsPerPage = visible + free slots; (5) a position is in one
+// of the two lists at most.
 //
 // Thread safety: none for changes, which happen between steps; views may be read by many threads
 // during a step, and row writes to distinct (layer, kv head) may run in parallel.
@@ -28,11 +33,28 @@
 
 namespace ebb {
 
+class PageFile;
+struct AttentionKernel;
+
+// Where rows may lie. All outlive the caches.
+struct CacheStores {
+  Arena* t0 = nullptr;           // pages of the cache's format
+  Arena* t1 = nullptr;           // the same: T1 in memory
+  PageFile* t1_file = nullptr;   // the same: T1 in a file instead
+  Arena* t2 = nullptr;           // pages of `compressed`
+  CompressedFormat compressed;
+  const AttentionKernel* kernel = nullptr;  // knows the formats; needed for T2
+};
+
+struct RowMove {
+  uint32_t row = 0;  // index among all rows of the group
+  Tier to = Tier::kT0;
+};
+
 class SequenceCache {
  public:
-  // REQUIRES: arena outlives the cache and has page_bytes == format.PageBytes().
   SequenceCache(const ModelShape& shape, const PageFormat& format, Granularity granularity,
-                Arena* arena);
+                const CacheStores& stores);
   ~SequenceCache();
   SequenceCache(const SequenceCache&) = delete;
   SequenceCache& operator=(const SequenceCache&) = delete;
@@ -41,30 +63,54 @@ class SequenceCache {
   // are unspecified until written. Fails, and changes nothing, when the arena has no room
   // (ResourceExhausted) or `first` is not greater than every visible position (InvalidArgument).
   Status Append(Position first, int num_tokens);
-  // Keeps only the rows at these ascending indices of the group's visible list.
+  // Rows are named by their index in order of position, whichever tier they lie in.
+  // Keeps only the rows at these ascending indices of the group.
   void Retain(int group, std::span<const uint32_t> kept);
   // Removes the rows at these ascending indices. Cheap when few.
   void Remove(int group, std::span<const uint32_t> removed);
+  // Brings these rows, ascending, to T0, T1 or T2; a row that is there already stays. Fails, and
+  // changes nothing, when a tier has no room for them (ResourceExhausted) or does not exist
+  // (InvalidArgument). A file that fails in the middle leaves the cache broken: this and every later
+  // Append() returns that error.
+  Status Move(int group, std::span<const RowMove> moves);
   // Removes every row at `end` and later, in all groups. Never revives removed rows.
   void TruncateTo(Position end);
   // For rows that prefill may hide from later queries: the last position that sees row `index`;
   // kVisibleForEver takes that back.
   void SetLastVisible(int group, uint32_t index, Position last);
-  // Changes the positions of a group's rows (strictly ascending); used when keys are rotated anew.
-  void SetPositions(int group, std::span<const Position> positions);
   // Moves rows out of sparse pages into holes of others while that frees whole pages, copying at
   // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change.
   size_t Compact(size_t max_bytes);
 
+  // The rows of T0 and T1. Those of a T1 in a file have an address from StageLayer() on, until the
+  // next layer but one is staged.
   [[nodiscard]] RowsView View(int layer, int kv_head) const;
-  // Where key and value of visible row `index` lie, for writing; [head_dim] elements each.
+  [[nodiscard]] CompressedRows Compressed(int layer, int kv_head) const;
+  // Among all rows of the stream, those of View() and those of Compressed(); both empty while T2 is.
+  [[nodiscard]] std::span<const uint32_t> FullRows(int layer, int kv_head) const;
+  [[nodiscard]] std::span<const uint32_t> CompressedRowIndices(int layer, int kv_head) const;
+
+  // Reading a T1 in a file, layer after layer, a layer ahead. BeginStaging() before a step makes
+  // room and starts; StageLayer() is called by every thread before it reads the layer's rows, and
+  // returns once they are there; EndStaging() tells whether all reads went well.
+  Status BeginStaging();
+  void StageLayer(int layer, int thread);
+  Status EndStaging();
+
+  // Where key and value of row `index` of View() lie, for writing; [head_dim] elements each.
   struct RowAddress {
     std::byte* key;
     std::byte* value;
   };
   [[nodiscard]] RowAddress Row(int layer, int kv_head, uint32_t index);
 
+  // Of all rows.
   [[nodiscard]] std::span<const Position> positions(int group) const;
+  // Of all rows; valid until the next call on the cache.
+  [[nodiscard]] std::span<const Tier> tiers(int group);
+  [[nodiscard]] size_t num_full_rows(int group) const;
+  [[nodiscard]] bool HasTiers() const;           // may hold rows outside T0
+  [[nodiscard]] bool HasCompressedRows() const;  // holds rows in T2
   [[nodiscard]] int GroupOf(int layer, int kv_head) const;
   [[nodiscard]] int num_groups() const;
   [[nodiscard]] int streams_per_group() const;  // (layer, kv head) pairs that share its table

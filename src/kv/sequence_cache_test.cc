@@ -38,7 +38,7 @@ struct Fixture {
         {.page_bytes = Format().PageBytes(), .cap_bytes = num_extents * kExtentBytes});
     EXPECT_TRUE(made.ok());
     arena = *std::move(made);
-    cache = std::make_unique<SequenceCache>(Shape(), Format(), granularity, arena.get());
+    cache = std::make_unique<SequenceCache>(Shape(), Format(), granularity, CacheStores{.t0 = arena.get()});
   }
   ~Fixture() {
     if (cache != nullptr) {
@@ -229,15 +229,6 @@ TEST(SequenceCacheTest, ViewsShowLastVisiblePositions) {
   EXPECT_TRUE(f.cache->View(1, 1).last_visible.empty());
 }
 
-TEST(SequenceCacheTest, PositionsCanBeChangedForOneGroupAlone) {
-  const Fixture f(Granularity::kLayer);
-  ASSERT_TRUE(f.cache->Append(10, 3).ok());
-  f.cache->SetPositions(2, std::vector<Position>{0, 1, 2});
-  EXPECT_THAT(f.cache->View(2, 1).positions, ElementsAre(0, 1, 2));
-  EXPECT_THAT(f.cache->View(1, 1).positions, ElementsAre(10, 11, 12));
-  f.cache->SetPositions(2, std::vector<Position>{10, 11, 12});
-}
-
 TEST(SequenceCacheTest, CompactingKeepsRowsAndFreesPages) {
   for (const Granularity granularity :
        {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
@@ -320,7 +311,7 @@ TEST(SequenceCacheTest, EveryRowTypeAndHeadSizeHasItsOwnStride) {
       ASSERT_TRUE(arena.ok());
       ModelShape shape = Shape();
       shape.head_dim = head_dim;
-      SequenceCache cache(shape, format, Granularity::kToken, arena->get());
+      SequenceCache cache(shape, format, Granularity::kToken, {.t0 = arena->get()});
       ASSERT_TRUE(cache.Append(0, 2).ok());
       const auto first = cache.Row(1, 1, 0);
       const auto second = cache.Row(1, 1, 1);
@@ -351,7 +342,7 @@ TEST(SequenceCacheTest, ThreadsWriteAndReadDistinctStreamsAtOnce) {
 
 TEST(SequenceCacheTest, SequencesShareAnArenaWithoutTouchingEachOther) {
   const Fixture f(Granularity::kHead);
-  SequenceCache other(Shape(), Format(), Granularity::kToken, f.arena.get());
+  SequenceCache other(Shape(), Format(), Granularity::kToken, {.t0 = f.arena.get()});
   for (Position first = 0; first < 300; first += 10) {
     ASSERT_TRUE(f.cache->Append(first, 10).ok());
     ASSERT_TRUE(other.Append(first, 10).ok());

@@ -1,11 +1,13 @@
 // Invariants: (1) positions_ ascends strictly; (2) a slot's bit in used_ is set exactly when one
 // row has that slot; (3) used_[p] is 0 exactly when page p is absent, and the last one is not 0;
-// (4) last_visible_ is empty exactly when num_hidden_later_ is 0.
+// (4) last_visible_ is empty exactly when num_hidden_later_ is 0; (5) an open page's bit is set in
+// the array of its own place alone.
 #include "src/kv/token_table.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <numeric>
@@ -15,6 +17,7 @@ namespace {
 
 static_assert(kRowsPerPage == 64, "a page's slots are the bits of a word");
 constexpr uint64_t kFull = ~uint64_t{0};
+constexpr uint32_t kNoSlot = ~uint32_t{0};
 
 template <typename T>
 void EraseAt(TableArray<T>* array, std::span<const uint32_t> removed) {
@@ -42,8 +45,8 @@ size_t BytesOf(const TableArray<T>& array) {
 
 }  // namespace
 
-size_t TokenTable::PagesNeeded(size_t num_rows) const {
-  const size_t num_free = num_pages_ * kRowsPerPage - slots_.size();
+size_t TokenTable::PagesNeeded(size_t num_rows, Tier place) const {
+  const size_t num_free = num_pages(place) * kRowsPerPage - num_rows_[Index(place)];
   return num_rows <= num_free ? 0 : (num_rows - num_free + kRowsPerPage - 1) / kRowsPerPage;
 }
 
@@ -52,68 +55,144 @@ void TokenTable::ReserveRows(size_t num_rows) {
   GrowTo(&slots_, total);
   GrowTo(&positions_, total);
   if (!last_visible_.empty()) GrowTo(&last_visible_, total);
-  const size_t page_end = used_.size() + PagesNeeded(num_rows);
+  // Whichever place they are for.
+  const size_t page_end = used_.size() + (num_rows + kRowsPerPage - 1) / kRowsPerPage;
   GrowTo(&used_, page_end);
-  GrowTo(&open_, (page_end + 63) / 64);
+  GrowTo(&place_, page_end);
+  for (auto& open : open_) GrowTo(&open, (page_end + 63) / 64);
 }
 
-uint32_t TokenTable::TakeSlot(std::vector<uint32_t>* added) {
+bool TokenTable::IsOpen(size_t page) const {
+  return (open_[Index(place_[page])][page / 64] >> page % 64 & 1) != 0;
+}
+
+void TokenTable::SetOpen(size_t page, bool open) {
+  const uint64_t bit = uint64_t{1} << page % 64;
+  uint64_t& word = open_[Index(place_[page])][page / 64];
+  word = open ? word | bit : word & ~bit;
+}
+
+size_t TokenTable::AddPage(Tier place, std::vector<TablePage>* added) {
+  const auto page = static_cast<size_t>(std::find(used_.begin(), used_.end(), 0) - used_.begin());
+  if (page == used_.size()) {
+    used_.push_back(0);
+    place_.push_back(place);
+    for (auto& open : open_) open.resize((used_.size() + 63) / 64);
+  }
+  place_[page] = place;
+  SetOpen(page, true);
+  ++num_pages_[Index(place)];
+  added->push_back({static_cast<uint32_t>(page), place});
+  return page;
+}
+
+uint32_t TokenTable::TakeSlot(Tier place, std::vector<TablePage>* added) {
+  const auto& open = open_[Index(place)];
   size_t page = 0;
-  if (slots_.size() < num_pages_ * kRowsPerPage) {
-    const auto word = std::find_if(open_.begin(), open_.end(), [](uint64_t w) { return w != 0; });
-    page = static_cast<size_t>(word - open_.begin()) * 64 + std::countr_zero(*word);
+  if (num_rows_[Index(place)] < num_pages(place) * kRowsPerPage) {
+    const auto word = std::find_if(open.begin(), open.end(), [](uint64_t w) { return w != 0; });
+    page = static_cast<size_t>(word - open.begin()) * 64 + std::countr_zero(*word);
   } else {
-    page = static_cast<size_t>(std::find(used_.begin(), used_.end(), 0) - used_.begin());
-    if (page == used_.size()) used_.push_back(0);
-    if (page / 64 == open_.size()) open_.push_back(0);
-    open_[page / 64] |= uint64_t{1} << page % 64;
-    ++num_pages_;
-    added->push_back(static_cast<uint32_t>(page));
+    page = AddPage(place, added);
   }
   const int row = std::countr_one(used_[page]);
   used_[page] |= uint64_t{1} << row;
-  if (used_[page] == kFull) open_[page / 64] &= ~(uint64_t{1} << page % 64);
+  ++num_rows_[Index(place)];
+  if (used_[page] == kFull) SetOpen(page, false);
   return static_cast<uint32_t>(page * kRowsPerPage) + row;
 }
 
-void TokenTable::Append(Position first, size_t num_rows, std::vector<uint32_t>* added) {
+void TokenTable::Append(Position first, size_t num_rows, std::vector<TablePage>* added) {
   assert(positions_.empty() || first > positions_.back());
   ReserveRows(num_rows);
   if (!last_visible_.empty()) last_visible_.resize(slots_.size() + num_rows, kVisibleForEver);
   for (size_t i = 0; i < num_rows; ++i) {
-    slots_.push_back(TakeSlot(added));
+    slots_.push_back(TakeSlot(Tier::kT0, added));
     positions_.push_back(first + static_cast<Position>(i));
   }
 }
 
-// Frees the slot of a row; the caller takes the row out of the arrays.
-void TokenTable::FreeRow(uint32_t index, std::vector<uint32_t>* freed) {
-  const uint32_t slot = slots_[index];
-  const size_t page = slot / kRowsPerPage;
-  used_[page] &= ~(uint64_t{1} << slot % kRowsPerPage);
-  const uint64_t page_bit = uint64_t{1} << page % 64;
-  if (used_[page] != 0) {
-    open_[page / 64] |= page_bit;
-  } else {
-    open_[page / 64] &= ~page_bit;
-    --num_pages_;
-    freed->push_back(static_cast<uint32_t>(page));
+void TokenTable::Insert(std::span<const Position> positions, Tier place,
+                        std::vector<TablePage>* added) {
+  if (positions.empty()) return;
+  const size_t old_rows = slots_.size();
+  const size_t total = old_rows + positions.size();
+  ReserveRows(positions.size());
+  slots_.resize(total);
+  positions_.resize(total);
+  if (!last_visible_.empty()) last_visible_.resize(total, kVisibleForEver);
+  // From the end, so that old rows move up over places that are read already.
+  size_t from = old_rows;
+  size_t next = positions.size();
+  for (size_t to = total; next > 0;) {
+    --to;
+    if (from > 0 && positions_[from - 1] > positions[next - 1]) {
+      --from;
+      positions_[to] = positions_[from];
+      slots_[to] = slots_[from];
+      if (!last_visible_.empty()) last_visible_[to] = last_visible_[from];
+    } else {
+      --next;
+      assert(from == 0 || positions_[from - 1] != positions[next]);
+      positions_[to] = positions[next];
+      slots_[to] = kNoSlot;
+      if (!last_visible_.empty()) last_visible_[to] = kVisibleForEver;
+    }
   }
+  // In order of position, so that neighbours lie together.
+  for (size_t row = from; row < total; ++row) {
+    if (slots_[row] == kNoSlot) slots_[row] = TakeSlot(place, added);
+  }
+}
+
+void TokenTable::Relocate(std::span<const uint32_t> rows, Tier place, std::vector<SlotMove>* moves,
+                          std::vector<TablePage>* added, std::vector<TablePage>* freed) {
+  ReserveRows(rows.size());
+  const size_t first = moves->size();
+  for (const uint32_t row : rows) {
+    assert(place_[slots_[row] / kRowsPerPage] != place);
+    const SlotMove move = {.from = slots_[row], .to = TakeSlot(place, added)};
+    slots_[row] = move.to;
+    moves->push_back(move);
+  }
+  // A slot that another row of the same call takes must not be freed yet.
+  for (const SlotMove& move : std::span(*moves).subspan(first)) FreeSlot(move.from, freed);
+  ShrinkArrays();
+}
+
+void TokenTable::FreeSlot(uint32_t slot, std::vector<TablePage>* freed) {
+  const size_t page = slot / kRowsPerPage;
+  const size_t place = Index(place_[page]);
+  used_[page] &= ~(uint64_t{1} << slot % kRowsPerPage);
+  --num_rows_[place];
+  SetOpen(page, used_[page] != 0);
+  if (used_[page] != 0) return;
+  --num_pages_[place];
+  freed->push_back({static_cast<uint32_t>(page), place_[page]});
+}
+
+// Frees the slot of a row; the caller takes the row out of the arrays.
+void TokenTable::FreeRow(uint32_t index, std::vector<TablePage>* freed) {
+  FreeSlot(slots_[index], freed);
   if (!last_visible_.empty() && last_visible_[index] != kVisibleForEver) --num_hidden_later_;
 }
 
 void TokenTable::ShrinkArrays() {
   if (num_hidden_later_ == 0) last_visible_.clear();
   while (!used_.empty() && used_.back() == 0) used_.pop_back();
-  open_.resize((used_.size() + 63) / 64);
+  place_.resize(used_.size());
+  for (auto& open : open_) {
+    open.resize((used_.size() + 63) / 64);
+    ShrinkToContents(&open);
+  }
+  ShrinkToContents(&place_);
   ShrinkToContents(&slots_);
   ShrinkToContents(&positions_);
   ShrinkToContents(&last_visible_);
   ShrinkToContents(&used_);
-  ShrinkToContents(&open_);
 }
 
-void TokenTable::Remove(std::span<const uint32_t> removed, std::vector<uint32_t>* freed) {
+void TokenTable::Remove(std::span<const uint32_t> removed, std::vector<TablePage>* freed) {
   if (removed.empty()) return;
   assert(removed.back() < slots_.size());
   for (const uint32_t index : removed) FreeRow(index, freed);
@@ -123,7 +202,7 @@ void TokenTable::Remove(std::span<const uint32_t> removed, std::vector<uint32_t>
   ShrinkArrays();
 }
 
-void TokenTable::Retain(std::span<const uint32_t> kept, std::vector<uint32_t>* freed) {
+void TokenTable::Retain(std::span<const uint32_t> kept, std::vector<TablePage>* freed) {
   assert(kept.empty() || kept.back() < slots_.size());
   size_t next = 0;
   for (uint32_t index = 0; index < slots_.size(); ++index) {
@@ -140,7 +219,7 @@ void TokenTable::Retain(std::span<const uint32_t> kept, std::vector<uint32_t>* f
   ShrinkArrays();
 }
 
-void TokenTable::TruncateTo(Position end, std::vector<uint32_t>* freed) {
+void TokenTable::TruncateTo(Position end, std::vector<TablePage>* freed) {
   const auto num_left = static_cast<size_t>(
       std::lower_bound(positions_.begin(), positions_.end(), end) - positions_.begin());
   if (num_left == slots_.size()) return;
@@ -151,21 +230,22 @@ void TokenTable::TruncateTo(Position end, std::vector<uint32_t>* freed) {
   ShrinkArrays();
 }
 
-void TokenTable::Compact(size_t max_rows, std::vector<SlotMove>* moves,
-                         std::vector<uint32_t>* freed) {
+void TokenTable::Compact(Tier place, size_t max_rows, std::vector<SlotMove>* moves,
+                         std::vector<TablePage>* freed) {
   assert(moves->empty());
-  const size_t num_needed = (slots_.size() + kRowsPerPage - 1) / kRowsPerPage;
-  if (num_pages_ == num_needed) return;
+  size_t& num_pages = num_pages_[Index(place)];
+  const size_t num_needed = (num_rows(place) + kRowsPerPage - 1) / kRowsPerPage;
+  if (num_pages == num_needed) return;
   std::vector<uint32_t> pages;  // present, the sparsest first; among equals the last one
-  pages.reserve(num_pages_);
+  pages.reserve(num_pages);
   for (size_t page = used_.size(); page-- > 0;) {
-    if (used_[page] != 0) pages.push_back(static_cast<uint32_t>(page));
+    if (used_[page] != 0 && place_[page] == place) pages.push_back(static_cast<uint32_t>(page));
   }
   std::stable_sort(pages.begin(), pages.end(), [this](uint32_t a, uint32_t b) {
     return std::popcount(used_[a]) < std::popcount(used_[b]);
   });
   // The fullest pages have room for the rest: draining the others takes the fewest moves.
-  const size_t num_drained = num_pages_ - num_needed;
+  const size_t num_drained = num_pages - num_needed;
   size_t into = pages.size() - 1;
   for (size_t i = 0; i < num_drained; ++i) {
     const uint32_t page = pages[i];
@@ -178,15 +258,11 @@ void TokenTable::Compact(size_t max_rows, std::vector<SlotMove>* moves,
                         pages[into] * kRowsPerPage + static_cast<uint32_t>(hole)});
     }
     used_[page] = 0;
-    --num_pages_;
-    freed->push_back(page);
+    --num_pages;
+    freed->push_back({page, place});
   }
   RenameSlots(*moves);
-  for (const uint32_t page : pages) {
-    const uint64_t page_bit = uint64_t{1} << page % 64;
-    const bool open = used_[page] != 0 && used_[page] != kFull;
-    open_[page / 64] = (open_[page / 64] & ~page_bit) | (open ? page_bit : 0);
-  }
+  for (const uint32_t page : pages) SetOpen(page, used_[page] != 0 && used_[page] != kFull);
   ShrinkArrays();
 }
 
@@ -211,14 +287,9 @@ void TokenTable::SetLastVisible(uint32_t index, Position last) {
   if (num_hidden_later_ == 0) ShrinkArrays();
 }
 
-void TokenTable::SetPositions(std::span<const Position> positions) {
-  assert(positions.size() == positions_.size());
-  std::copy(positions.begin(), positions.end(), positions_.begin());
-}
-
 size_t TokenTable::table_bytes() const {
   return sizeof(*this) + BytesOf(slots_) + BytesOf(positions_) + BytesOf(last_visible_) +
-         BytesOf(used_) + BytesOf(open_);
+         BytesOf(used_) + BytesOf(place_) + BytesOf(open_[0]) + BytesOf(open_[1]);
 }
 
 Status TokenTable::Validate() const {
@@ -235,16 +306,22 @@ Status TokenTable::Validate() const {
     }
     used[page] |= bit;
   }
-  size_t num_pages = 0;
+  std::array<size_t, 2> num_pages = {};
+  std::array<size_t, 2> num_rows = {};
   for (size_t page = 0; page < used.size(); ++page) {
-    const bool open = (open_[page / 64] >> page % 64 & 1) != 0;
-    if (used[page] != used_[page] || open != (used[page] != 0 && used[page] != kFull)) {
+    const uint64_t bit = uint64_t{1} << page % 64;
+    const bool elsewhere = (open_[1 - Index(place_[page])][page / 64] & bit) != 0;
+    if (used[page] != used_[page] || elsewhere ||
+        IsOpen(page) != (used[page] != 0 && used[page] != kFull)) {
       return Internal(fmt::format("the free slots of page {} are wrong", page));
     }
-    num_pages += used[page] != 0 ? 1 : 0;
+    num_pages[Index(place_[page])] += used[page] != 0 ? 1 : 0;
+    num_rows[Index(place_[page])] += std::popcount(used[page]);
   }
-  if (num_pages != num_pages_) {
-    return Internal(fmt::format("{} pages hold rows, {} were counted", num_pages, num_pages_));
+  if (num_pages != num_pages_ || num_rows != num_rows_) {
+    return Internal(fmt::format("{} + {} pages hold {} + {} rows, {} + {} and {} + {} were counted",
+                                num_pages[0], num_pages[1], num_rows[0], num_rows[1],
+                                num_pages_[0], num_pages_[1], num_rows_[0], num_rows_[1]));
   }
   const auto hidden = last_visible_.size() -
                       std::count(last_visible_.begin(), last_visible_.end(), kVisibleForEver);

@@ -2,13 +2,15 @@
 // slots are free. It knows pages by their index alone; the streams of its owner hold the memory, so
 // a table can be copied when groups part ways while every page stays where it is.
 //
-// A page index is present while at least one of its slots holds a row. Functions report the indices
-// that join or leave, for the owner to allocate or free in every stream.
+// A page index is present while at least one of its slots holds a row; it then lies in T0 or in T1,
+// as long as it is present. Functions report the indices that join or leave, for the owner to
+// allocate or free in every stream.
 //
 // Thread safety: none for changes; reading alone may be done by many threads.
 #ifndef EBB_KV_TOKEN_TABLE_H_
 #define EBB_KV_TOKEN_TABLE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,6 +23,13 @@
 
 namespace ebb {
 
+// A page that joined or left a table.
+struct TablePage {
+  uint32_t index = 0;
+  Tier place = Tier::kT0;
+  bool operator==(const TablePage&) const = default;
+};
+
 struct SlotMove {
   uint32_t from = 0;
   uint32_t to = 0;
@@ -28,34 +37,43 @@ struct SlotMove {
 
 class TokenTable {
  public:
-  // Pages that Append(., num_rows) will add.
-  [[nodiscard]] size_t PagesNeeded(size_t num_rows) const;
+  // Pages of a place that taking `num_rows` slots there will add.
+  [[nodiscard]] size_t PagesNeeded(size_t num_rows, Tier place = Tier::kT0) const;
   // Makes room in the arrays for `num_rows` more rows, so that Append() allocates nothing.
   void ReserveRows(size_t num_rows);
-  // Adds rows at positions first, first + 1, ...: into free slots, lowest first, then into new
+  // Adds rows at positions first, first + 1, ... in T0: into free slots, lowest first, then into new
   // pages, whose indices are appended to `added`. REQUIRES: first > every position.
-  void Append(Position first, size_t num_rows, std::vector<uint32_t>* added);
+  void Append(Position first, size_t num_rows, std::vector<TablePage>* added);
+  // Adds rows at these ascending positions, none of which is there yet, in `place`.
+  void Insert(std::span<const Position> positions, Tier place, std::vector<TablePage>* added);
+  // Gives the rows at these ascending indices slots in `place`, where none of them lies, and appends
+  // where each came from and goes. The owner copies the rows before it frees the pages.
+  void Relocate(std::span<const uint32_t> rows, Tier place, std::vector<SlotMove>* moves,
+                std::vector<TablePage>* added, std::vector<TablePage>* freed);
 
   // Those that remove rows append the indices of pages without rows to `freed`.
   // Keeps the rows at these ascending indices.
-  void Retain(std::span<const uint32_t> kept, std::vector<uint32_t>* freed);
+  void Retain(std::span<const uint32_t> kept, std::vector<TablePage>* freed);
   // Removes the rows at these ascending indices.
-  void Remove(std::span<const uint32_t> removed, std::vector<uint32_t>* freed);
+  void Remove(std::span<const uint32_t> removed, std::vector<TablePage>* freed);
   // Removes every row at position `end` and later.
-  void TruncateTo(Position end, std::vector<uint32_t>* freed);
-  // Empties the sparsest pages into holes of the others, as many as possible with at most
-  // `max_rows` moves in all. The owner copies the rows before it frees the pages.
-  void Compact(size_t max_rows, std::vector<SlotMove>* moves, std::vector<uint32_t>* freed);
+  void TruncateTo(Position end, std::vector<TablePage>* freed);
+  // Empties the sparsest pages of a place into holes of its others, as many as possible with at
+  // most `max_rows` moves in all. The owner copies the rows before it frees the pages.
+  void Compact(Tier place, size_t max_rows, std::vector<SlotMove>* moves,
+               std::vector<TablePage>* freed);
 
   void SetLastVisible(uint32_t index, Position last);
-  // REQUIRES: as many as rows, strictly ascending.
-  void SetPositions(std::span<const Position> positions);
 
   [[nodiscard]] size_t num_rows() const { return slots_.size(); }
-  [[nodiscard]] size_t num_pages() const { return num_pages_; }
+  [[nodiscard]] size_t num_pages() const { return num_pages_[0] + num_pages_[1]; }
+  [[nodiscard]] size_t num_pages(Tier place) const { return num_pages_[Index(place)]; }
+  [[nodiscard]] size_t num_rows(Tier place) const { return num_rows_[Index(place)]; }
   // One more than the largest page index that is present.
   [[nodiscard]] size_t page_end() const { return used_.size(); }
   [[nodiscard]] bool HasPage(size_t page) const { return page < used_.size() && used_[page] != 0; }
+  // REQUIRES: present.
+  [[nodiscard]] Tier PlaceOf(size_t page) const { return place_[page]; }
   [[nodiscard]] std::span<const uint32_t> slots() const { return slots_; }
   [[nodiscard]] std::span<const Position> positions() const { return positions_; }
   // Empty while nothing hides any row.
@@ -65,8 +83,13 @@ class TokenTable {
   [[nodiscard]] Status Validate() const;
 
  private:
-  uint32_t TakeSlot(std::vector<uint32_t>* added);
-  void FreeRow(uint32_t index, std::vector<uint32_t>* freed);
+  static size_t Index(Tier place) { return static_cast<size_t>(place); }
+  [[nodiscard]] bool IsOpen(size_t page) const;
+  void SetOpen(size_t page, bool open);
+  uint32_t TakeSlot(Tier place, std::vector<TablePage>* added);
+  size_t AddPage(Tier place, std::vector<TablePage>* added);
+  void FreeSlot(uint32_t slot, std::vector<TablePage>* freed);
+  void FreeRow(uint32_t index, std::vector<TablePage>* freed);
   void ShrinkArrays();
   void RenameSlots(std::span<const SlotMove> moves);
 
@@ -74,9 +97,12 @@ class TokenTable {
   TableArray<Position> positions_;     // [num_rows], strictly ascending
   TableArray<Position> last_visible_;  // [num_rows], or empty
   TableArray<uint64_t> used_;          // [page_end]; bit r of page p: slot 64 p + r holds a row
-  TableArray<uint64_t> open_;          // bit p: page p is present and has a free slot
-  size_t num_pages_ = 0;               // present
-  size_t num_hidden_later_ = 0;        // entries of last_visible_ other than kVisibleForEver
+  TableArray<Tier> place_;             // [page_end]: kT0 or kT1
+  // By place, bit p: page p is present there and has a free slot.
+  std::array<TableArray<uint64_t>, 2> open_;
+  std::array<size_t, 2> num_pages_ = {};  // present, by place
+  std::array<size_t, 2> num_rows_ = {};   // by place
+  size_t num_hidden_later_ = 0;           // entries of last_visible_ other than kVisibleForEver
 };
 
 }  // namespace ebb

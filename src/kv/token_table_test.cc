@@ -20,6 +20,12 @@ std::vector<uint32_t> Iota(uint32_t begin, uint32_t end, uint32_t step = 1) {
   return indices;
 }
 
+std::vector<uint32_t> Indices(const std::vector<TablePage>& pages) {
+  std::vector<uint32_t> indices;
+  for (const TablePage& page : pages) indices.push_back(page.index);
+  return indices;
+}
+
 class TokenTableTest : public ::testing::Test {
  protected:
   ~TokenTableTest() override {
@@ -37,14 +43,14 @@ class TokenTableTest : public ::testing::Test {
   }
 
   TokenTable table_;
-  std::vector<uint32_t> added_;
-  std::vector<uint32_t> freed_;
+  std::vector<TablePage> added_;
+  std::vector<TablePage> freed_;
   std::vector<SlotMove> moves_;
 };
 
 TEST_F(TokenTableTest, RowsThatFollowEachOtherTakeSlotsThatFollowEachOther) {
   Append(0, 65);
-  EXPECT_THAT(added_, ElementsAre(0, 1));
+  EXPECT_THAT(Indices(added_), ElementsAre(0, 1));
   EXPECT_EQ(table_.num_pages(), 2u);
   for (uint32_t i = 0; i < 65; ++i) {
     EXPECT_EQ(table_.slots()[i], i);
@@ -67,7 +73,7 @@ TEST_F(TokenTableTest, FreedSlotsAreUsedBeforeNewPagesTheLowestFirst) {
   Append(0, 128);
   Remove({3, 70, 100});
   Append(200, 4);
-  EXPECT_THAT(added_, ElementsAre(2));
+  EXPECT_THAT(Indices(added_), ElementsAre(2));
   const auto slots = table_.slots();
   EXPECT_THAT(std::vector(slots.end() - 4, slots.end()), ElementsAre(3, 70, 100, 128));
   EXPECT_EQ(table_.positions()[125], 200);
@@ -94,18 +100,18 @@ TEST_F(TokenTableTest, RetainKeepsExactlyTheNamedRows) {
   EXPECT_THAT(table_.last_visible(), ElementsAre(kVisibleForEver, kVisibleForEver, 90));
   EXPECT_THAT(freed_, IsEmpty());
   table_.Retain({}, &freed_);
-  EXPECT_THAT(freed_, ElementsAre(0));
+  EXPECT_THAT(Indices(freed_), ElementsAre(0));
   EXPECT_EQ(table_.num_pages(), 0u);
 }
 
 TEST_F(TokenTableTest, APageWithoutRowsLeavesAndItsIndexIsUsedAgain) {
   Append(0, 192);
   Remove(Iota(64, 128));
-  EXPECT_THAT(freed_, ElementsAre(1));
+  EXPECT_THAT(Indices(freed_), ElementsAre(1));
   EXPECT_FALSE(table_.HasPage(1));
   EXPECT_EQ(table_.page_end(), 3u);
   Append(500, 65);
-  EXPECT_THAT(added_, ElementsAre(1, 3));
+  EXPECT_THAT(Indices(added_), ElementsAre(1, 3));
   EXPECT_EQ(table_.slots()[128], 64u);
 }
 
@@ -116,7 +122,7 @@ TEST_F(TokenTableTest, TruncateRemovesThePositionAndWhatFollowsIt) {
   table_.TruncateTo(50, &freed_);
   EXPECT_EQ(table_.num_rows(), 50u);
   EXPECT_EQ(table_.positions().back(), 49);
-  EXPECT_THAT(freed_, ElementsAre(1));
+  EXPECT_THAT(Indices(freed_), ElementsAre(1));
   EXPECT_TRUE(table_.last_visible().empty());
   table_.TruncateTo(50, &freed_);
   EXPECT_EQ(table_.num_rows(), 50u);
@@ -137,20 +143,6 @@ TEST_F(TokenTableTest, LastVisiblePositionsExistOnlyWhileSomeRowHasOne) {
   EXPECT_TRUE(table_.last_visible().empty());
 }
 
-TEST_F(TokenTableTest, SetPositionsKeepsSlots) {
-  Append(10, 3);
-  table_.SetPositions(std::vector<Position>{0, 1, 5});
-  EXPECT_THAT(table_.positions(), ElementsAre(0, 1, 5));
-  EXPECT_THAT(table_.slots(), ElementsAre(0, 1, 2));
-}
-
-TEST_F(TokenTableTest, ValidateReportsPositionsThatDoNotAscend) {
-  TokenTable broken;
-  broken.Append(0, 2, &added_);
-  broken.SetPositions(std::vector<Position>{4, 4});
-  EXPECT_EQ(broken.Validate().code(), StatusCode::kInternal);
-}
-
 TEST_F(TokenTableTest, CompactEmptiesTheSparsestPagesWithTheFewestMoves) {
   Append(0, 256);
   // Rows left: page 0: 60, page 1: 3, page 2: 64, page 3: 2.
@@ -160,9 +152,9 @@ TEST_F(TokenTableTest, CompactEmptiesTheSparsestPagesWithTheFewestMoves) {
   for (const uint32_t i : {200, 255}) kept.push_back(i);
   table_.Retain(kept, &freed_);
   ASSERT_THAT(freed_, IsEmpty());
-  table_.Compact(SIZE_MAX, &moves_, &freed_);
+  table_.Compact(Tier::kT0, SIZE_MAX, &moves_, &freed_);
   // 129 rows need three pages.
-  EXPECT_THAT(freed_, ElementsAre(3));
+  EXPECT_THAT(Indices(freed_), ElementsAre(3));
   ASSERT_EQ(moves_.size(), 2u);
   EXPECT_EQ(moves_[0].from, 200u);
   EXPECT_EQ(moves_[0].to, 0u);
@@ -176,15 +168,58 @@ TEST_F(TokenTableTest, CompactEmptiesTheSparsestPagesWithTheFewestMoves) {
 TEST_F(TokenTableTest, CompactMovesNothingUnlessAPageIsFreed) {
   Append(0, 128);
   Remove(Iota(0, 126, 2));  // 65 rows are left, 32 of them in page 0
-  table_.Compact(SIZE_MAX, &moves_, &freed_);
+  table_.Compact(Tier::kT0, SIZE_MAX, &moves_, &freed_);
   EXPECT_THAT(moves_, IsEmpty());
   Remove({0});
-  table_.Compact(30, &moves_, &freed_);
+  table_.Compact(Tier::kT0, 30, &moves_, &freed_);
   EXPECT_THAT(moves_, IsEmpty());
-  table_.Compact(31, &moves_, &freed_);
+  table_.Compact(Tier::kT0, 31, &moves_, &freed_);
   EXPECT_EQ(moves_.size(), 31u);
   EXPECT_EQ(freed_.size(), 1u);
   EXPECT_EQ(table_.num_pages(), 1u);
+}
+
+TEST_F(TokenTableTest, RelocatedRowsKeepTheirPositionsAndLieTogether) {
+  Append(0, 130);
+  added_.clear();
+  table_.Relocate(Iota(0, 130, 2), Tier::kT1, &moves_, &added_, &freed_);
+  EXPECT_EQ(moves_.size(), 65u);
+  EXPECT_THAT(added_, ElementsAre(TablePage{3, Tier::kT1}, TablePage{4, Tier::kT1}));
+  EXPECT_EQ(table_.num_rows(Tier::kT1), 65u);
+  EXPECT_EQ(table_.num_pages(Tier::kT1), 2u);
+  for (uint32_t row = 0; row < 130; ++row) {
+    EXPECT_EQ(table_.positions()[row], static_cast<Position>(row));
+    const Tier place = table_.PlaceOf(table_.slots()[row] / kRowsPerPage);
+    EXPECT_EQ(place, row % 2 == 0 ? Tier::kT1 : Tier::kT0) << row;
+  }
+  moves_.clear();
+  freed_.clear();
+  table_.Relocate(Iota(0, 130, 2), Tier::kT0, &moves_, &added_, &freed_);
+  EXPECT_THAT(freed_, ElementsAre(TablePage{3, Tier::kT1}, TablePage{4, Tier::kT1}));
+}
+
+TEST_F(TokenTableTest, InsertedRowsStandInOrderOfPosition) {
+  Append(10, 3);
+  Append(20, 2);
+  added_.clear();
+  table_.Insert(std::vector<Position>{5, 11 + 2, 15, 30}, Tier::kT1, &added_);
+  EXPECT_THAT(table_.positions(), ElementsAre(5, 10, 11, 12, 13, 15, 20, 21, 30));
+  EXPECT_THAT(added_, ElementsAre(TablePage{1, Tier::kT1}));
+  EXPECT_THAT(table_.slots(), ElementsAre(64, 0, 1, 2, 65, 66, 3, 4, 67));
+  Append(31, 1);
+  EXPECT_EQ(table_.slots().back(), 5u) << "a free slot of T1 is none of T0";
+}
+
+TEST_F(TokenTableTest, CompactTouchesOnePlaceOnly) {
+  Append(0, 256);
+  table_.Relocate(Iota(0, 128), Tier::kT1, &moves_, &added_, &freed_);
+  Remove(Iota(1, 256, 2));
+  moves_.clear();
+  freed_.clear();
+  table_.Compact(Tier::kT1, SIZE_MAX, &moves_, &freed_);
+  EXPECT_EQ(moves_.size(), 32u);
+  EXPECT_EQ(table_.num_pages(Tier::kT1), 1u);
+  EXPECT_EQ(table_.num_pages(Tier::kT0), 2u);
 }
 
 TEST_F(TokenTableTest, TablesCostAtMostTwelveBytesARow) {
@@ -229,7 +264,7 @@ TEST_F(TokenTableTest, RandomUseAgreesWithAMapFromPositionToWhatItsSlotHolds) {
       Remove(removed);
     } else if (op == 8) {
       moves_.clear();
-      table_.Compact(random() % 200, &moves_, &freed_);
+      table_.Compact(Tier::kT0, random() % 200, &moves_, &freed_);
       for (const SlotMove& move : moves_) memory[move.to] = memory[move.from];
     } else if (random() % 20 == 0) {
       next -= static_cast<Position>(random() % 50);

@@ -1,0 +1,87 @@
+#include "src/engine/tier_stores.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace ebb {
+namespace {
+
+Result<std::unique_ptr<Arena>> MakeArena(size_t page_bytes, uint64_t cap_bytes) {
+  constexpr uint64_t kNoCap = std::numeric_limits<int64_t>::max();
+  return Arena::Create(
+      {.page_bytes = page_bytes, .cap_bytes = cap_bytes == 0 ? kNoCap : cap_bytes});
+}
+
+ArenaAccounting Accounting(const Arena& arena) {
+  const ArenaStats stats = arena.stats();
+  return {.reserved_bytes = stats.reserved_bytes,
+          .used_bytes = stats.used_bytes,
+          .peak_bytes = stats.peak_reserved_bytes,
+          .cap_bytes = arena.cap_bytes()};
+}
+
+}  // namespace
+
+Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFormat& format,
+                                      const AttentionKernel& kernel) {
+  TierStores stores;
+  stores.spec_ = options.tiers;
+  uint64_t t0_cap = options.kv_cap_bytes;
+  if (options.tiers.has_value() && options.tiers->t0_cap_bytes > 0) {
+    if (t0_cap > 0) {
+      return InvalidArgument("a cap on the cache and a cap on T0 are the same thing; give one");
+    }
+    t0_cap = options.tiers->t0_cap_bytes;
+  }
+  EBB_ASSIGN_OR_RETURN(stores.t0_, MakeArena(format.PageBytes(), t0_cap));
+  stores.caches_ = {.t0 = stores.t0_.get(), .kernel = &kernel};
+  if (!options.tiers.has_value()) return stores;
+
+  const TierSpec& tiers = *options.tiers;
+  if (tiers.t1 == T1Place::kHost) {
+    EBB_ASSIGN_OR_RETURN(stores.t1_, MakeArena(format.PageBytes(), tiers.t1_cap_bytes));
+    stores.caches_.t1 = stores.t1_.get();
+  } else if (tiers.t1 == T1Place::kFile) {
+    EBB_ASSIGN_OR_RETURN(stores.t1_file_, PageFile::Create({.folder = tiers.t1_path,
+                                                            .page_bytes = format.PageBytes(),
+                                                            .cap_bytes = tiers.t1_cap_bytes}));
+    stores.caches_.t1_file = stores.t1_file_.get();
+  }
+  if (tiers.t2_share > 0) {
+    stores.caches_.compressed = {.type = tiers.t2_type, .head_dim = format.head_dim};
+    EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena(stores.caches_.compressed.PageBytes(), 0));
+    stores.caches_.t2 = stores.t2_.get();
+  }
+  return stores;
+}
+
+Status TierStores::Check(const TierSpec& wanted) const {
+  if (!spec_.has_value()) return InvalidArgument("the engine was made without tiers");
+  if (wanted.t1 != spec_->t1) return InvalidArgument("T1 lies elsewhere in this engine");
+  if (wanted.t2_share > 0 && (t2_ == nullptr || wanted.t2_type != spec_->t2_type)) {
+    return InvalidArgument("the engine was made without a T2 of this format");
+  }
+  return OkStatus();
+}
+
+size_t TierStores::Compact(size_t max_bytes) {
+  size_t most = t0_->Compact(max_bytes);
+  if (t1_ != nullptr) most = std::max(most, t1_->Compact(max_bytes));
+  if (t2_ != nullptr) most = std::max(most, t2_->Compact(max_bytes));
+  return most;
+}
+
+ArenaAccounting TierStores::accounting(Tier tier) const {
+  if (tier == Tier::kT0) return Accounting(*t0_);
+  if (tier == Tier::kT1 && t1_ != nullptr) return Accounting(*t1_);
+  if (tier == Tier::kT2 && t2_ != nullptr) return Accounting(*t2_);
+  if (tier != Tier::kT1 || t1_file_ == nullptr) return {};
+  const PageFileStats stats = t1_file_->stats();
+  return {.reserved_bytes = stats.file_bytes,
+          .used_bytes = stats.num_pages * t1_file_->page_bytes(),
+          .peak_bytes = stats.peak_file_bytes,
+          .cap_bytes = spec_->t1_cap_bytes};
+}
+
+}  // namespace ebb

@@ -1,0 +1,44 @@
+// The memory and files behind the tiers of an engine, shared by its sessions.
+#ifndef EBB_ENGINE_TIER_STORES_H_
+#define EBB_ENGINE_TIER_STORES_H_
+
+#include <memory>
+#include <optional>
+
+#include "ebb/accounting.h"
+#include "ebb/engine.h"
+#include "ebb/status.h"
+#include "src/attention/attention.h"
+#include "src/io/page_file.h"
+#include "src/kv/arena.h"
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+
+class TierStores {
+ public:
+  static Result<TierStores> Create(const EngineOptions& options, const PageFormat& format,
+                                   const AttentionKernel& kernel);
+
+  // What a session's cache may use.
+  [[nodiscard]] const CacheStores& caches() const { return caches_; }
+  [[nodiscard]] Arena* t0() const { return t0_.get(); }
+  // Whether a session may ask for this: InvalidArgument when the engine was not made for it.
+  [[nodiscard]] Status Check(const TierSpec& wanted) const;
+  // Gives sparse extents back to the system, copying at most `max_bytes` in each tier. Returns the
+  // most bytes that were copied in one.
+  size_t Compact(size_t max_bytes);
+  [[nodiscard]] ArenaAccounting accounting(Tier tier) const;
+
+ private:
+  std::optional<TierSpec> spec_;
+  std::unique_ptr<Arena> t0_;
+  std::unique_ptr<Arena> t1_;         // null: T1 is a file, or there is none
+  std::unique_ptr<PageFile> t1_file_;  // null: T1 is memory, or there is none
+  std::unique_ptr<Arena> t2_;         // null: no T2
+  CacheStores caches_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ENGINE_TIER_STORES_H_

@@ -1,0 +1,149 @@
+// What a cache costs, whether it is sound, and its T1 pages for a step.
+#include <fmt/format.h>
+
+#include "src/kv/sequence_cache_impl.h"
+
+namespace ebb {
+namespace {
+
+template <typename T>
+size_t BytesOf(const std::vector<T>& array) {
+  return array.capacity() * sizeof(T);
+}
+
+size_t TableBytes(const SharedTable& shared) {
+  return sizeof(SharedTable) - 2 * sizeof(TokenTable) + shared.full.table_bytes() +
+         shared.compressed.table_bytes() + BytesOf(shared.groups) +
+         shared.positions.capacity() * sizeof(Position) +
+         (shared.full_rows.capacity() + shared.compressed_rows.capacity()) * sizeof(uint32_t);
+}
+
+Status CheckMerged(const SharedTable& shared) {
+  if (shared.compressed.num_rows() == 0) {
+    return shared.positions.empty() && shared.full_rows.empty()
+               ? OkStatus()
+               : Internal("positions are merged although T2 is empty");
+  }
+  SharedTable fresh = shared;
+  fresh.MergePositions();
+  const bool same = fresh.positions == shared.positions && fresh.full_rows == shared.full_rows &&
+                    fresh.compressed_rows == shared.compressed_rows;
+  return same ? OkStatus() : Internal("merged positions are stale");
+}
+
+}  // namespace
+
+CacheAccounting SequenceCache::accounting() const {
+  const Impl& c = *impl_;
+  CacheAccounting sum;
+  sum.moves = c.moved;
+  sum.table_bytes = sizeof(Impl) + BytesOf(c.tables) + BytesOf(c.table_of_group) +
+                    BytesOf(c.streams) + BytesOf(c.added) + BytesOf(c.freed) + BytesOf(c.moves) +
+                    BytesOf(c.full_index) + BytesOf(c.compressed_index) + BytesOf(c.tiers);
+  const auto add = [&](Tier tier, size_t rows, size_t pages, size_t row_bytes, size_t page_bytes) {
+    TierAccounting& of_tier = sum.tiers[static_cast<int>(tier)];
+    of_tier.rows += static_cast<int64_t>(rows);
+    of_tier.row_bytes += rows * row_bytes;
+    of_tier.page_bytes += pages * page_bytes;
+  };
+  for (const auto& shared : c.tables) {
+    const size_t streams = c.NumStreams(*shared);
+    const TokenTable& full = shared->full;
+    for (const Tier tier : {Tier::kT0, Tier::kT1}) {
+      add(tier, full.num_rows(tier) * streams, full.num_pages(tier) * streams, c.RowBytes(),
+          c.format.PageBytes());
+    }
+    if (c.stores.t2 != nullptr) {
+      add(Tier::kT2, shared->compressed.num_rows() * streams,
+          shared->compressed.num_pages() * streams, c.stores.compressed.RowStride(),
+          c.stores.compressed.PageBytes());
+    }
+    sum.table_bytes += TableBytes(*shared);
+  }
+  for (const Stream& stream : c.streams) {
+    sum.table_bytes +=
+        BytesOf(stream.pages) + BytesOf(stream.file_pages) + BytesOf(stream.compressed_pages);
+  }
+  if (c.stage != nullptr) sum.staging_bytes = c.stage->memory_bytes();
+  sum.rows_evicted = c.rows_evicted;
+  sum.num_tables = static_cast<int64_t>(c.tables.size());
+  return sum;
+}
+
+Status SequenceCache::Impl::CheckStream(const Stream& stream) const {
+  const SharedTable& shared = *stream.table;
+  if (stream.pages.size() < shared.full.page_end() ||
+      stream.compressed_pages.size() < shared.compressed.page_end()) {
+    return Internal("a stream has too few pages");
+  }
+  for (size_t page = 0; page < stream.pages.size(); ++page) {
+    const bool present = shared.full.HasPage(page);
+    const bool in_file = HasFile() && present && shared.full.PlaceOf(page) == Tier::kT1;
+    if (!in_file && (stream.pages[page] != nullptr) != present) {
+      return Internal(fmt::format("a stream and its table disagree on page {}", page));
+    }
+  }
+  for (size_t page = 0; page < stream.compressed_pages.size(); ++page) {
+    if ((stream.compressed_pages[page] != nullptr) != shared.compressed.HasPage(page)) {
+      return Internal(fmt::format("a stream and its table disagree on page {} of T2", page));
+    }
+  }
+  return OkStatus();
+}
+
+Status SequenceCache::Validate() const {
+  const Impl& c = *impl_;
+  size_t num_groups = 0;
+  for (size_t i = 0; i < c.tables.size(); ++i) {
+    const SharedTable& shared = *c.tables[i];
+    num_groups += shared.groups.size();
+    for (const Status& status :
+         {shared.full.Validate(), shared.compressed.Validate(), CheckMerged(shared)}) {
+      if (!status.ok()) return Internal(fmt::format("table {}: {}", i, status.message()));
+    }
+    for (const int group : shared.groups) {
+      if (c.table_of_group[group] != &shared) {
+        return Internal(fmt::format("group {} is in the list of table {}, not its own", group, i));
+      }
+      for (const Stream& stream : impl_->StreamsOf(group)) {
+        if (stream.table != &shared) {
+          return Internal(fmt::format("a stream of group {} has another table", group));
+        }
+        EBB_RETURN_IF_ERROR(c.CheckStream(stream));
+      }
+    }
+  }
+  if (num_groups != c.table_of_group.size()) {
+    return Internal(fmt::format("{} groups stand in tables", num_groups));
+  }
+  return OkStatus();
+}
+
+Status SequenceCache::BeginStaging() {
+  Impl& c = *impl_;
+  if (c.stage == nullptr) return OkStatus();
+  std::vector<T1Stage::Pages> layers(c.shape.num_layers);
+  bool any = false;
+  for (Stream& stream : c.streams) {
+    const TokenTable& full = stream.table->full;
+    if (full.num_pages(Tier::kT1) == 0) continue;
+    any = true;
+    for (size_t page = 0; page < full.page_end(); ++page) {
+      if (!full.HasPage(page) || full.PlaceOf(page) != Tier::kT1) continue;
+      layers[c.LayerOf(stream)].push_back(
+          {.file_page = stream.file_pages[page], .address = &stream.pages[page]});
+    }
+  }
+  if (!any) layers.clear();
+  return c.stage->Begin(std::move(layers));
+}
+
+void SequenceCache::StageLayer(int layer, int thread) {
+  if (impl_->stage != nullptr) impl_->stage->StageLayer(layer, thread);
+}
+
+Status SequenceCache::EndStaging() {
+  return impl_->stage == nullptr ? OkStatus() : impl_->stage->End();
+}
+
+}  // namespace ebb

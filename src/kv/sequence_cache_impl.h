@@ -1,0 +1,138 @@
+// The insides of a SequenceCache, shared by its source files: sequence_cache.cc changes which rows
+// there are, sequence_moves.cc where they lie, t1_stage.cc brings rows from a file for a step.
+//
+// Invariants, besides those of the header: every group stands in the list of exactly one table;
+// stream.pages[p] of a T0 page, and of a T1 page in memory, is null exactly when the table lacks
+// page p, and the arena knows the address of that element as the page's owner; a T1 page in the file
+// has its number in stream.file_pages[p], and an address only while it is staged or edited.
+#ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
+#define EBB_KV_SEQUENCE_CACHE_IMPL_H_
+
+#include <cassert>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/kv/sequence_cache.h"
+#include "src/kv/t1_stage.h"
+#include "src/kv/token_table.h"
+
+namespace ebb {
+
+// The rows of the groups that agree on them.
+struct SharedTable {
+  TokenTable full;          // in T0 and T1
+  TokenTable compressed;    // in T2
+  std::vector<int> groups;  // ascending
+  // All rows in order of position, and which of them the rows of either table are; empty while T2
+  // is.
+  TableArray<Position> positions;
+  TableArray<uint32_t> full_rows, compressed_rows;
+
+  [[nodiscard]] std::span<const Position> AllPositions() const {
+    return compressed.num_rows() == 0 ? full.positions() : std::span<const Position>(positions);
+  }
+  [[nodiscard]] size_t num_rows() const { return full.num_rows() + compressed.num_rows(); }
+  // To be called when rows joined or left either table.
+  void MergePositions();
+};
+
+// The memory of one (layer, kv head).
+struct Stream {
+  const SharedTable* table = nullptr;
+  std::vector<std::byte*> pages;             // [at least full.page_end()]
+  std::vector<uint32_t> file_pages;          // [as pages], where T1 is a file
+  std::vector<std::byte*> compressed_pages;  // [at least compressed.page_end()]
+};
+
+// The rows of a Move(), by what happens to them.
+struct MovePlan {
+  std::vector<Position> sink, lift;          // T0 to T1, T1 to T0
+  std::vector<Position> compress;            // to T2
+  std::vector<Position> raise_t0, raise_t1;  // out of T2
+};
+
+struct SequenceCache::Impl {
+  ModelShape shape;
+  PageFormat format;
+  Granularity granularity;
+  CacheStores stores;
+  int streams_per_group = 1;
+  std::vector<Stream> streams;                       // [num_layers * num_kv_heads], layer-major
+  std::vector<std::unique_ptr<SharedTable>> tables;  // in order of their creation
+  std::vector<SharedTable*> table_of_group;          // [num_groups]
+  size_t next_compacted = 0;  // the table that Compact() begins with, so that none starves
+  int64_t rows_evicted = 0;
+  MoveAccounting moved;
+  Status broken;            // why rows were lost: a move that stopped half-way
+  std::unique_ptr<T1Stage> stage;  // null: T1 is memory, or there is none
+  // Work space.
+  std::vector<TablePage> added, freed;
+  std::vector<SlotMove> moves;
+  std::vector<uint32_t> full_index, compressed_index;
+  std::vector<std::vector<uint32_t>> file_reserve;  // [layers]: file pages for AllocatePages()
+  std::vector<Tier> tiers;
+
+  [[nodiscard]] size_t StreamIndex(int layer, int kv_head) const {
+    assert(layer >= 0 && layer < shape.num_layers && kv_head >= 0 && kv_head < shape.num_kv_heads);
+    return static_cast<size_t>(layer) * shape.num_kv_heads + kv_head;
+  }
+  [[nodiscard]] std::span<Stream> StreamsOf(int group) {
+    return std::span(streams).subspan(static_cast<size_t>(group) * streams_per_group,
+                                      streams_per_group);
+  }
+  [[nodiscard]] size_t NumStreams(const SharedTable& shared) const {
+    return shared.groups.size() * streams_per_group;
+  }
+  [[nodiscard]] int LayerOf(const Stream& stream) const {
+    return static_cast<int>(&stream - streams.data()) / shape.num_kv_heads;
+  }
+  [[nodiscard]] size_t RowBytes() const { return 2 * format.RowStride(); }
+  [[nodiscard]] bool HasFile() const { return stores.t1_file != nullptr; }
+  [[nodiscard]] std::byte* KeyAt(const Stream& stream, uint32_t slot) const {
+    return stream.pages[slot / kRowsPerPage] + slot % kRowsPerPage * format.RowStride();
+  }
+
+  // The group's table, for itself alone.
+  SharedTable* Own(int group);
+  void GrowPages(Stream* stream);
+  // For pages of the full table that joined or left it, in `added` and `freed`.
+  void AllocatePages(SharedTable* shared);
+  void FreePages(SharedTable* shared);
+  // The same for the compressed table.
+  void AllocateCompressed(SharedTable* shared);
+  void FreeCompressed(SharedTable* shared);
+  void RemoveFrom(SharedTable* shared, std::span<const uint32_t> full_rows,
+                  std::span<const uint32_t> compressed_rows);
+  // Indices among all rows to those in either table, in full_index and compressed_index.
+  void Divide(const SharedTable& shared, std::span<const uint32_t> rows);
+  void CopyRows(const Stream& stream) const;  // as `moves` say
+  Status CompactTable(SharedTable* shared, Tier place, size_t max_bytes, size_t* num_bytes);
+  void CompactCompressed(SharedTable* shared, size_t max_bytes, size_t* num_bytes);
+
+  // Takes T1 pages out of the file's reserve, which ReserveFilePages() filled.
+  [[nodiscard]] uint32_t TakeFilePage(int layer);
+  Status ReserveFilePages(const SharedTable& shared, size_t pages_per_stream);
+  void ReleaseFilePages();
+  // Calls edit(stream) for the table's streams while the T1 pages `reads` (as they are in the file)
+  // and `writes` have an address; writes those back.
+  Status EditStreams(SharedTable* shared, std::span<const uint32_t> reads,
+                     std::span<const uint32_t> writes,
+                     const std::function<void(const Stream&)>& edit);
+  Status EditBatch(std::span<Stream* const> batch, std::span<const uint32_t> reads,
+                   std::span<const uint32_t> writes, std::byte* memory,
+                   const std::function<void(const Stream&)>& edit);
+  [[nodiscard]] MovePlan PlanMoves(const SharedTable& shared, std::span<const RowMove> wanted);
+  Status ReserveMoves(const SharedTable& shared, const MovePlan& plan);
+  Status RunMoves(SharedTable* shared, const MovePlan& plan);
+  Status Relocate(SharedTable* shared, std::span<const Position> positions, Tier place);
+  Status Compress(SharedTable* shared, std::span<const Position> positions);
+  Status Raise(SharedTable* shared, std::span<const Position> positions, Tier place);
+  [[nodiscard]] Status CheckStream(const Stream& stream) const;
+  [[nodiscard]] std::byte* CompressedAt(const Stream& stream, uint32_t slot) const;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_KV_SEQUENCE_CACHE_IMPL_H_

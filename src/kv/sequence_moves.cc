@@ -1,0 +1,366 @@
+// Where rows lie: moves between tiers, and compaction. A table changes first, then every stream
+// copies its rows as the table says, then pages go; only files can fail in between.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "hwy/aligned_allocator.h"
+#include "src/attention/attention.h"
+#include "src/io/page_file.h"
+#include "src/kv/sequence_cache_impl.h"
+
+namespace ebb {
+namespace {
+
+// T1 pages in memory at once while they are edited.
+constexpr size_t kEditBytes = size_t{8} << 20;
+
+// What PageFile asks of the memory it reads into.
+constexpr size_t kFileAlignment = 4096;
+
+// Ascending, each once.
+std::vector<uint32_t> PagesOf(std::vector<uint32_t> slots) {
+  std::vector<uint32_t>& pages = slots;
+  for (uint32_t& page : pages) page /= kRowsPerPage;
+  std::ranges::sort(pages);
+  pages.erase(std::ranges::unique(pages).begin(), pages.end());
+  return pages;
+}
+
+std::vector<uint32_t> Sources(std::span<const SlotMove> moves) {
+  std::vector<uint32_t> slots;
+  for (const SlotMove& move : moves) slots.push_back(move.from);
+  return slots;
+}
+
+std::vector<uint32_t> Targets(std::span<const SlotMove> moves) {
+  std::vector<uint32_t> slots;
+  for (const SlotMove& move : moves) slots.push_back(move.to);
+  return slots;
+}
+
+std::vector<uint32_t> Without(std::vector<uint32_t> pages, std::span<const TablePage> added) {
+  std::erase_if(pages, [&](uint32_t page) {
+    return std::ranges::any_of(added, [&](const TablePage& a) { return a.index == page; });
+  });
+  return pages;
+}
+
+std::vector<uint32_t> InT1(std::vector<uint32_t> pages, const TokenTable& table) {
+  std::erase_if(pages, [&](uint32_t page) { return table.PlaceOf(page) != Tier::kT1; });
+  return pages;
+}
+
+std::vector<uint32_t> Union(std::span<const uint32_t> a, std::span<const uint32_t> b) {
+  std::vector<uint32_t> both;
+  std::ranges::set_union(a, b, std::back_inserter(both));
+  return both;
+}
+
+// The indices of the rows at these ascending positions.
+std::vector<uint32_t> RowsAt(const TokenTable& table, std::span<const Position> positions) {
+  std::vector<uint32_t> rows;
+  const auto all = table.positions();
+  auto at = all.begin();
+  for (const Position position : positions) {
+    at = std::lower_bound(at, all.end(), position);
+    rows.push_back(static_cast<uint32_t>(at - all.begin()));
+  }
+  return rows;
+}
+
+std::vector<uint32_t> SlotsAt(const TokenTable& table, std::span<const Position> positions) {
+  std::vector<uint32_t> slots = RowsAt(table, positions);
+  for (uint32_t& slot : slots) slot = table.slots()[slot];
+  return slots;
+}
+
+// Frees itself after use, as free() needs no size.
+std::unique_ptr<std::byte, decltype(&std::free)> FileMemory(size_t num_bytes) {
+  return {static_cast<std::byte*>(std::aligned_alloc(kFileAlignment, num_bytes)), &std::free};
+}
+
+}  // namespace
+
+uint32_t SequenceCache::Impl::TakeFilePage(int layer) {
+  const uint32_t page = file_reserve[layer].back();
+  file_reserve[layer].pop_back();
+  return page;
+}
+
+Status SequenceCache::Impl::ReserveFilePages(const SharedTable& shared, size_t pages_per_stream) {
+  if (pages_per_stream == 0) return OkStatus();
+  for (const int group : shared.groups) {
+    for (const Stream& stream : StreamsOf(group)) {
+      const int layer = LayerOf(stream);
+      if (Status status =
+              stores.t1_file->Allocate(layer, pages_per_stream, &file_reserve[layer]);
+          !status.ok()) {
+        ReleaseFilePages();
+        return status;
+      }
+    }
+  }
+  return OkStatus();
+}
+
+void SequenceCache::Impl::ReleaseFilePages() {
+  for (auto& of_layer : file_reserve) {
+    for (const uint32_t page : of_layer) stores.t1_file->Free(page);
+    of_layer.clear();
+  }
+}
+
+Status SequenceCache::Impl::EditBatch(std::span<Stream* const> batch,
+                                      std::span<const uint32_t> reads,
+                                      std::span<const uint32_t> writes, std::byte* memory,
+                                      const std::function<void(const Stream&)>& edit) {
+  const auto run = [&](std::span<const uint32_t> pages, auto start) -> Status {
+    std::vector<PageIo> requests;
+    for (const Stream* stream : batch) {
+      for (const uint32_t page : pages) {
+        requests.push_back({.page = stream->file_pages[page], .memory = stream->pages[page]});
+      }
+    }
+    if (requests.empty()) return OkStatus();
+    EBB_ASSIGN_OR_RETURN(const auto ticket, (stores.t1_file->*start)(requests));
+    return stores.t1_file->Wait(ticket);
+  };
+  const std::vector<uint32_t> pages = Union(reads, writes);
+  for (Stream* stream : batch) {
+    for (const uint32_t page : pages) {
+      stream->pages[page] = memory;
+      memory += format.PageBytes();
+    }
+  }
+  Status status = run(reads, &PageFile::StartRead);
+  if (status.ok()) {
+    for (const Stream* stream : batch) edit(*stream);
+    status = run(writes, &PageFile::StartWrite);
+  }
+  for (Stream* stream : batch) {
+    for (const uint32_t page : pages) stream->pages[page] = nullptr;
+  }
+  return status;
+}
+
+Status SequenceCache::Impl::EditStreams(SharedTable* shared, std::span<const uint32_t> reads,
+                                        std::span<const uint32_t> writes,
+                                        const std::function<void(const Stream&)>& edit) {
+  std::vector<Stream*> all;
+  for (const int group : shared->groups) {
+    for (Stream& stream : StreamsOf(group)) all.push_back(&stream);
+  }
+  const size_t num_pages = Union(reads, writes).size();
+  if (!HasFile() || num_pages == 0) {
+    for (const Stream* stream : all) edit(*stream);
+    return OkStatus();
+  }
+  const size_t bytes_per_stream = num_pages * format.PageBytes();
+  const size_t at_once = std::clamp<size_t>(kEditBytes / bytes_per_stream, 1, all.size());
+  const auto memory = FileMemory(at_once * bytes_per_stream);
+  if (memory == nullptr) return ResourceExhausted("no memory to edit pages of T1");
+  for (size_t first = 0; first < all.size(); first += at_once) {
+    const auto batch = std::span(all).subspan(first, std::min(at_once, all.size() - first));
+    EBB_RETURN_IF_ERROR(EditBatch(batch, reads, writes, memory.get(), edit));
+  }
+  return OkStatus();
+}
+
+Status SequenceCache::Impl::Relocate(SharedTable* shared, std::span<const Position> positions,
+                                     Tier place) {
+  if (positions.empty()) return OkStatus();
+  added.clear();
+  freed.clear();
+  moves.clear();
+  shared->full.Relocate(RowsAt(shared->full, positions), place, &moves, &added, &freed);
+  AllocatePages(shared);
+  std::vector<uint32_t> reads, writes;
+  if (place == Tier::kT1) {
+    writes = PagesOf(Targets(moves));
+    reads = Without(writes, added);
+  } else {
+    reads = PagesOf(Sources(moves));
+  }
+  EBB_RETURN_IF_ERROR(
+      EditStreams(shared, reads, writes, [&](const Stream& stream) { CopyRows(stream); }));
+  FreePages(shared);
+  return OkStatus();
+}
+
+std::byte* SequenceCache::Impl::CompressedAt(const Stream& stream, uint32_t slot) const {
+  return stream.compressed_pages[slot / kRowsPerPage] +
+         slot % kRowsPerPage * stores.compressed.RowStride();
+}
+
+Status SequenceCache::Impl::Compress(SharedTable* shared, std::span<const Position> positions) {
+  if (positions.empty()) return OkStatus();
+  added.clear();
+  shared->compressed.Insert(positions, Tier::kT0, &added);
+  AllocateCompressed(shared);
+  const std::vector<uint32_t> from = SlotsAt(shared->full, positions);
+  const std::vector<uint32_t> to = SlotsAt(shared->compressed, positions);
+  const AttentionKernel& kernel = *stores.kernel;
+  const int head_dim = format.head_dim;
+  std::vector<float> key(head_dim), value(head_dim);
+  EBB_RETURN_IF_ERROR(
+      EditStreams(shared, InT1(PagesOf(from), shared->full), {}, [&](const Stream& stream) {
+        for (size_t i = 0; i < from.size(); ++i) {
+          const std::byte* row = KeyAt(stream, from[i]);
+          kernel.load_row(format.type, row, key.data(), head_dim);
+          kernel.load_row(format.type, row + format.ValueOffset(), value.data(), head_dim);
+          kernel.compress_row(stores.compressed, key.data(), value.data(),
+                              CompressedAt(stream, to[i]));
+        }
+      }));
+  RemoveFrom(shared, RowsAt(shared->full, positions), {});
+  return OkStatus();
+}
+
+// Rounding a row that came out of T2 anew gives the very same T2 row, so a row that sinks again
+// loses nothing more.
+Status SequenceCache::Impl::Raise(SharedTable* shared, std::span<const Position> positions,
+                                  Tier place) {
+  if (positions.empty()) return OkStatus();
+  const std::vector<uint32_t> from = SlotsAt(shared->compressed, positions);
+  added.clear();
+  shared->full.Insert(positions, place, &added);
+  AllocatePages(shared);
+  const std::vector<uint32_t> to = SlotsAt(shared->full, positions);
+  const std::vector<uint32_t> writes = InT1(PagesOf(to), shared->full);
+  const AttentionKernel& kernel = *stores.kernel;
+  std::vector<float> key(format.head_dim), value(format.head_dim);
+  EBB_RETURN_IF_ERROR(
+      EditStreams(shared, Without(writes, added), writes, [&](const Stream& stream) {
+        for (size_t i = 0; i < from.size(); ++i) {
+          kernel.decompress_row(stores.compressed, CompressedAt(stream, from[i]), key.data(),
+                                value.data());
+          std::byte* row = KeyAt(stream, to[i]);
+          kernel.store_row(format.type, key.data(), row, format.head_dim);
+          kernel.store_row(format.type, value.data(), row + format.ValueOffset(), format.head_dim);
+        }
+      }));
+  RemoveFrom(shared, {}, RowsAt(shared->compressed, positions));
+  return OkStatus();
+}
+
+// Room for the rows that come, before any goes.
+Status SequenceCache::Impl::ReserveMoves(const SharedTable& shared, const MovePlan& plan) {
+  const size_t streams_of_table = NumStreams(shared);
+  const size_t to_t0 = plan.lift.size() + plan.raise_t0.size();
+  const size_t to_t1 = plan.sink.size() + plan.raise_t1.size();
+  const bool has_t1 = HasFile() || stores.t1 != nullptr;
+  if ((to_t1 > 0 && !has_t1) || (!plan.compress.empty() && stores.t2 == nullptr)) {
+    return InvalidArgument(fmt::format("there is no tier {} to bring rows to",
+                                       to_t1 > 0 && !has_t1 ? "T1" : "T2"));
+  }
+  EBB_RETURN_IF_ERROR(
+      stores.t0->Reserve(shared.full.PagesNeeded(to_t0, Tier::kT0) * streams_of_table));
+  if (stores.t2 != nullptr) {
+    EBB_RETURN_IF_ERROR(stores.t2->Reserve(
+        shared.compressed.PagesNeeded(plan.compress.size()) * streams_of_table));
+  }
+  const size_t t1_pages = shared.full.PagesNeeded(to_t1, Tier::kT1);
+  if (stores.t1 != nullptr) return stores.t1->Reserve(t1_pages * streams_of_table);
+  return HasFile() ? ReserveFilePages(shared, t1_pages) : OkStatus();
+}
+
+MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,
+                                        std::span<const RowMove> wanted) {
+  MovePlan plan;
+  for (const RowMove& move : wanted) {
+    Divide(shared, std::span(&move.row, 1));
+    const Position position = shared.AllPositions()[move.row];
+    if (!compressed_index.empty()) {
+      if (move.to == Tier::kT0) plan.raise_t0.push_back(position);
+      if (move.to == Tier::kT1) plan.raise_t1.push_back(position);
+      continue;
+    }
+    const Tier from = shared.full.PlaceOf(shared.full.slots()[full_index[0]] / kRowsPerPage);
+    if (move.to == from) continue;
+    if (move.to == Tier::kT0) plan.lift.push_back(position);
+    if (move.to == Tier::kT1) plan.sink.push_back(position);
+    if (move.to == Tier::kT2) plan.compress.push_back(position);
+  }
+  return plan;
+}
+
+Status SequenceCache::Impl::RunMoves(SharedTable* shared, const MovePlan& plan) {
+  // What makes room in T0 comes first.
+  EBB_RETURN_IF_ERROR(Relocate(shared, plan.sink, Tier::kT1));
+  EBB_RETURN_IF_ERROR(Compress(shared, plan.compress));
+  EBB_RETURN_IF_ERROR(Relocate(shared, plan.lift, Tier::kT0));
+  EBB_RETURN_IF_ERROR(Raise(shared, plan.raise_t0, Tier::kT0));
+  return Raise(shared, plan.raise_t1, Tier::kT1);
+}
+
+Status SequenceCache::Move(int group, std::span<const RowMove> wanted) {
+  Impl& c = *impl_;
+  EBB_RETURN_IF_ERROR(c.broken);
+  if (wanted.empty()) return OkStatus();
+  const auto start = std::chrono::steady_clock::now();
+  SharedTable* shared = c.Own(group);
+  const MovePlan plan = c.PlanMoves(*shared, wanted);
+  EBB_RETURN_IF_ERROR(c.ReserveMoves(*shared, plan));
+  if (c.stage != nullptr) c.stage->Forget();
+  const Status status = c.RunMoves(shared, plan);
+  c.ReleaseFilePages();
+  if (!status.ok()) {
+    c.broken = status;
+    return status;
+  }
+  const size_t streams = c.streams_per_group;
+  const size_t down = streams * (plan.sink.size() + plan.compress.size());
+  const size_t up = streams * (plan.lift.size() + plan.raise_t0.size() + plan.raise_t1.size());
+  c.moved.rows_down += static_cast<int64_t>(down);
+  c.moved.rows_up += static_cast<int64_t>(up);
+  c.moved.bytes_down += down * c.RowBytes();
+  c.moved.bytes_up += up * c.RowBytes();
+  c.moved.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return OkStatus();
+}
+
+Status SequenceCache::Impl::CompactTable(SharedTable* shared, Tier place, size_t max_bytes,
+                                         size_t* num_bytes) {
+  const size_t bytes_per_move = RowBytes() * NumStreams(*shared);
+  const size_t left = max_bytes - std::min(max_bytes, *num_bytes);
+  moves.clear();
+  freed.clear();
+  shared->full.Compact(place, left / bytes_per_move, &moves, &freed);
+  if (freed.empty()) return OkStatus();
+  std::vector<uint32_t> reads, writes;
+  if (place == Tier::kT1) {
+    writes = PagesOf(Targets(moves));
+    reads = Union(writes, PagesOf(Sources(moves)));
+  }
+  if (place == Tier::kT1 && stage != nullptr) stage->Forget();
+  EBB_RETURN_IF_ERROR(
+      EditStreams(shared, reads, writes, [&](const Stream& stream) { CopyRows(stream); }));
+  FreePages(shared);
+  *num_bytes += moves.size() * bytes_per_move;
+  return OkStatus();
+}
+
+void SequenceCache::Impl::CompactCompressed(SharedTable* shared, size_t max_bytes,
+                                            size_t* num_bytes) {
+  const size_t stride = stores.compressed.RowStride();
+  const size_t bytes_per_move = stride * NumStreams(*shared);
+  const size_t left = max_bytes - std::min(max_bytes, *num_bytes);
+  moves.clear();
+  freed.clear();
+  if (shared->compressed.num_rows() == 0) return;
+  shared->compressed.Compact(Tier::kT0, left / bytes_per_move, &moves, &freed);
+  for (const int group : shared->groups) {
+    for (const Stream& stream : StreamsOf(group)) {
+      for (const SlotMove& move : moves) {
+        std::memcpy(CompressedAt(stream, move.to), CompressedAt(stream, move.from), stride);
+      }
+    }
+  }
+  FreeCompressed(shared);
+  *num_bytes += moves.size() * bytes_per_move;
+}
+
+}  // namespace ebb

@@ -1,0 +1,111 @@
+#include "src/kv/t1_stage.h"
+
+#include <algorithm>
+
+namespace ebb {
+namespace {
+
+constexpr size_t kFileAlignment = 4096;
+
+}  // namespace
+
+Status T1Stage::Grow(Buffer* buffer, size_t size) {
+  if (size <= buffer->size) return OkStatus();
+  // Half as much again: a generation asks for another page now and then.
+  const size_t wanted = (size + size / 2 + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
+  buffer->memory.reset();
+  buffer->size = 0;
+  buffer->memory.reset(static_cast<std::byte*>(std::aligned_alloc(kFileAlignment, wanted)));
+  if (buffer->memory == nullptr) {
+    return ResourceExhausted("no memory for " + std::to_string(wanted) + " bytes of staged rows");
+  }
+  buffer->size = wanted;
+  return OkStatus();
+}
+
+Status T1Stage::Begin(std::vector<Pages> layers) {
+  std::array<size_t, 2> sizes = {};
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    sizes[layer % 2] = std::max(sizes[layer % 2], layers[layer].size() * file_->page_bytes());
+  }
+  if (sizes[0] > buffers_[0].size || sizes[1] > buffers_[1].size) Forget();
+  for (int i = 0; i < 2; ++i) EBB_RETURN_IF_ERROR(Grow(&buffers_[i], sizes[i]));
+  layers_ = std::move(layers);
+  error_ = OkStatus();
+  staged_ = -1;
+  if (layers_.empty()) return OkStatus();
+  if (ahead_) {
+    Place(0);
+  } else {
+    Start(0);
+  }
+  ahead_ = false;
+  return OkStatus();
+}
+
+void T1Stage::Place(int layer) {
+  std::byte* to = BufferOf(layer).memory.get();
+  for (const Page& page : layers_[layer]) {
+    *page.address = to;
+    to += file_->page_bytes();
+  }
+}
+
+void T1Stage::Start(int layer) {
+  Place(layer);
+  Buffer& buffer = BufferOf(layer);
+  std::vector<PageIo> requests;
+  for (const Page& page : layers_[layer]) {
+    requests.push_back({.page = page.file_page, .memory = *page.address});
+  }
+  if (requests.empty()) return;
+  Result<PageFile::Ticket> ticket = file_->StartRead(requests);
+  if (ticket.ok()) {
+    buffer.ticket = *ticket;
+  } else if (error_.ok()) {
+    error_ = ticket.status();
+  }
+}
+
+void T1Stage::Wait(int layer) {
+  Buffer& buffer = BufferOf(layer);
+  if (!buffer.ticket.has_value()) return;
+  const Status status = file_->Wait(*buffer.ticket);
+  buffer.ticket.reset();
+  if (error_.ok()) error_ = status;
+}
+
+void T1Stage::StageLayer(int layer, int thread) {
+  if (layers_.empty()) return;
+  if (thread != 0) {
+    for (int staged = staged_; staged < layer; staged = staged_) staged_.wait(staged);
+    return;
+  }
+  // The buffer of the next layer was that of the layer before this one, which nobody reads any more.
+  if (layer + 1 < static_cast<int>(layers_.size())) Start(layer + 1);
+  Wait(layer);
+  staged_ = layer;
+  staged_.notify_all();
+}
+
+Status T1Stage::End() {
+  if (layers_.empty()) return OkStatus();
+  if (!error_.ok() || staged_ + 1 != static_cast<int>(layers_.size())) {
+    Forget();
+    return error_;
+  }
+  // Nobody reads either buffer any more.
+  Start(0);
+  ahead_ = true;
+  return OkStatus();
+}
+
+void T1Stage::Forget() {
+  for (Buffer& buffer : buffers_) {
+    if (buffer.ticket.has_value()) (void)file_->Wait(*buffer.ticket);
+    buffer.ticket.reset();
+  }
+  ahead_ = false;
+}
+
+}  // namespace ebb

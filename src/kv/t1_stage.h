@@ -1,0 +1,69 @@
+// Brings the T1 pages of a sequence from their file into memory for a step, one layer ahead: while
+// a layer is attended to, the next one is being read. Two layers' pages are in memory at a time.
+//
+// Thread safety: StageLayer() is called by every thread of a step; thread 0 reads, the others sleep
+// until it has. Everything else happens between steps.
+#ifndef EBB_KV_T1_STAGE_H_
+#define EBB_KV_T1_STAGE_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/io/page_file.h"
+
+namespace ebb {
+
+class T1Stage {
+ public:
+  explicit T1Stage(PageFile* file) : file_(file) {}
+  ~T1Stage() { Forget(); }
+  T1Stage(const T1Stage&) = delete;
+  T1Stage& operator=(const T1Stage&) = delete;
+
+  // A page of a layer, and where its address is wanted.
+  struct Page {
+    uint32_t file_page = 0;
+    std::byte** address = nullptr;
+  };
+  using Pages = std::vector<Page>;
+
+  // A step over layers whose pages are these; ResourceExhausted when there is no memory for the two
+  // largest. What was read ahead for it already is kept.
+  Status Begin(std::vector<Pages> layers);
+  void StageLayer(int layer, int thread);
+  // The first error of the step. Begins to read the first layer of the next step, which mostly has
+  // the same pages.
+  Status End();
+  // The pages change: what was read ahead is stale.
+  void Forget();
+  [[nodiscard]] size_t memory_bytes() const { return buffers_[0].size + buffers_[1].size; }
+
+ private:
+  struct Buffer {
+    std::unique_ptr<std::byte, decltype(&std::free)> memory = {nullptr, &std::free};
+    size_t size = 0;  // bytes
+    std::optional<PageFile::Ticket> ticket;
+  };
+  Status Grow(Buffer* buffer, size_t size);
+  void Place(int layer);
+  void Start(int layer);
+  void Wait(int layer);
+  [[nodiscard]] Buffer& BufferOf(int layer) { return buffers_[layer % 2]; }
+
+  PageFile* const file_;
+  std::vector<Pages> layers_;
+  std::array<Buffer, 2> buffers_;
+  std::atomic<int> staged_ = -1;  // the last layer whose pages are there
+  bool ahead_ = false;            // layer 0 of the next step is being read
+  Status error_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_KV_T1_STAGE_H_
