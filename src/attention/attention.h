@@ -124,8 +124,7 @@ struct AttentionKernel {
                    int num_rows, float* mass);
   int (*query_tile)(int num_heads);  // query tokens that one prefill call takes
   size_t (*prefill_scratch_floats)(int num_heads, int head_dim);
-  // The rotation of compressed rows and of the queries that meet them: orthonormal, its own
-  // inverse.
+  // The rotation of compressed rows and their queries: orthonormal, its own inverse.
   void (*rotate)(float* x, int head_dim);
   void (*compress_row)(const CompressedFormat& format, const float* key, const float* value,
                        std::byte* row);

@@ -78,6 +78,8 @@ class DecodeAttention {
     bool operator==(const PlannedHead&) const = default;
   };
   using ChunkRows = std::span<const std::byte*, kChunkRows>;
+  // The part of `total` that thread `i` of `n` takes.
+  [[nodiscard]] static size_t Share(size_t total, int i, int n) { return total * i / n; }
   [[nodiscard]] std::pair<size_t, size_t> UnitsOf(int thread, int num_threads) const;
   [[nodiscard]] bool PlanFits(std::span<const DecodeQuery> queries) const;
   [[nodiscard]] static PlannedHead HeadToPlan(const DecodeQuery& query, int kv_head);

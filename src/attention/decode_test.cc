@@ -210,15 +210,17 @@ TEST_P(DecodeTest, StateOfAnEarlierStepLeavesNoTrace) {
   const TestRows few({.format = shape.format, .num_rows = {130}, .seed = 6});
   DecodeAttention attention(kernel_, shape);
   attention.Reserve(1, 400, 1);
-  Step first(shape, many.views(), 1), second(shape, few.views(), 2), alone(shape, few.views(), 2);
-  for (Step* step : {&first, &second}) {
+  Step first(shape, few.views(), 1), second(shape, many.views(), 2), third(shape, few.views(), 3);
+  for (Step* step : {&first, &second, &third}) {
     const DecodeQuery query = step->Query();
     attention.Plan(std::span(&query, 1));
     attention.Fold(0, 1);
     attention.Merge(0, 1);
   }
-  Attend(kernel_, &alone);
-  ExpectSameBits(second, alone, "fewer rows after many");
+  Step many_alone(shape, many.views(), 2), few_alone(shape, few.views(), 3);
+  for (Step* step : {&many_alone, &few_alone}) Attend(kernel_, step);
+  ExpectSameBits(second, many_alone, "more rows after few");
+  ExpectSameBits(third, few_alone, "fewer rows after many");
 }
 
 // Far above: exp() of the difference to any other maximum than its own overflows.
