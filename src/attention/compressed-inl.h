@@ -36,10 +36,8 @@ void FoldCompressedRows(const CompressedFoldInput& in, const FoldOutput& out) {
     } else {
       CompressedKeyPass<Rows, kDots, kDim, kHeads, Fetch::kNothing>(in, q, scales, p, out.p_stride);
     }
-    for (int g = 0; g < kHeads; ++g) {
-      SoftmaxChunk(p + g * out.p_stride, in.num_rows, out.m + (head + g) * out.head_stride,
-                   l + g * out.head_stride);
-    }
+    SoftmaxChunk<kHeads>(p, out.p_stride, in.num_rows, out.m + head * out.head_stride, l,
+                         out.head_stride);
     if constexpr (kDots == Dots::kVnni) {
       if (in.format.head_dim % 64 == 0) {
         return VnniValues<Rows, kHeads>(in, scales, p, out.p_stride, o, l, out.head_stride);

@@ -38,10 +38,50 @@ HWY_INLINE CompressedLayout LayoutFor(const CompressedFoldInput& in) {
   return LayoutOf(Rows::kType, kDim != 0 ? kDim : in.format.head_dim);
 }
 
+// Four words at `at` of every fourth row.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFourths(D d, const std::byte* const* rows, size_t at) {
+  constexpr size_t kWordsOfD = hn::MaxLanes(D());
+  if constexpr (kWordsOfD == 4) {
+    return hn::LoadU(d, reinterpret_cast<const uint32_t*>(rows[0] + at));
+  } else {
+    const hn::Half<D> dh;
+    return hn::Combine(d, LoadFourths(dh, rows + kWordsOfD / 2, at), LoadFourths(dh, rows, at));
+  }
+}
+
+// Four words at `at` of kLanes rows: word w of row i at lane i of to[w].
+HWY_INLINE void TransposeWords(const std::byte* const* rows, size_t at, hn::Vec<U32>* to) {
+  const U32 d;
+  const hn::Repartition<uint64_t, U32> d64;
+  hn::Vec<U32> x[4];
+  EBB_UNROLL
+  for (int i = 0; i < 4; ++i) x[i] = LoadFourths(d, rows + i, at);
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, x[0], x[1]));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, x[0], x[1]));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, x[2], x[3]));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, x[2], x[3]));
+  to[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
+  to[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
+  to[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
+  to[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
+}
+
 // To whole vectors; the rest of `rows` is filled with the last one.
 template <class Rows, int kDim>
 HWY_INLINE void GatherScales(const CompressedFoldInput& in, ChunkScales* to) {
   const CompressedLayout layout = LayoutFor<Rows, kDim>(in);
+  if constexpr (LayoutOf(Rows::kType, kDim).num_blocks == 2) {
+    for (int r = 0; r < in.num_rows; r += kLanes) {
+      hn::Vec<U32> words[4];  // the last four of a row
+      TransposeWords(in.rows + r, layout.row_stride - 4 * kScaleBytes, words);
+      EBB_UNROLL
+      for (int part = 0; part < 3; ++part) {
+        hn::Store(words[part + 1], U32(), to->words[part] + r);
+      }
+    }
+    return;
+  }
   const int padded = (in.num_rows + kLanes - 1) / kLanes * kLanes;
   for (int r = 0; r < padded; ++r) {
     const std::byte* from = in.rows[r] + layout.scales;

@@ -120,23 +120,40 @@ HWY_NOINLINE void KeyPass(const FoldInput& in, const float* q, float* logits, si
   }
 }
 
-// Logits to exp(logit - m) in place; the padding becomes 0.
-HWY_INLINE void SoftmaxChunk(float* logits, int num_rows, float* m, float* l) {
+// Logits to exp(logit - m) in place; the padding becomes 0. Of several heads at once: each alone is
+// a chain of operations that wait for one another.
+template <int kHeads>
+HWY_INLINE void SoftmaxChunk(float* logits, size_t stride, int num_rows, float* m, float* l,
+                             size_t head_stride) {
   const F32 d;
   const int padded = (num_rows + kLanes - 1) / kLanes * kLanes;
-  for (int r = num_rows; r < padded; ++r) logits[r] = -std::numeric_limits<float>::infinity();
-  VecF max = hn::LoadU(d, logits);
-  for (int r = kLanes; r < padded; r += kLanes) max = hn::Max(max, hn::LoadU(d, logits + r));
-  const float top = hn::GetLane(hn::MaxOfLanes(d, max));
-  const VecF shift = hn::Set(d, top);
-  VecF sum = hn::Zero(d);
-  for (int r = 0; r < padded; r += kLanes) {
-    const VecF p = ExpOfNonPositive(hn::Sub(hn::LoadU(d, logits + r), shift));
-    hn::StoreU(p, d, logits + r);
-    sum = hn::Add(sum, p);
+  VecF max[kHeads], sum[kHeads];
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    float* of_head = logits + g * stride;
+    for (int r = num_rows; r < padded; ++r) of_head[r] = -std::numeric_limits<float>::infinity();
+    max[g] = hn::LoadU(d, of_head);
+    for (int r = kLanes; r < padded; r += kLanes)
+      max[g] = hn::Max(max[g], hn::LoadU(d, of_head + r));
   }
-  *m = top;
-  *l = hn::GetLane(hn::SumOfLanes(d, sum));
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) {
+    const float top = hn::GetLane(hn::MaxOfLanes(d, max[g]));
+    m[g * head_stride] = top;
+    max[g] = hn::Set(d, top);
+    sum[g] = hn::Zero(d);
+  }
+  for (int r = 0; r < padded; r += kLanes) {
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      float* at = logits + g * stride + r;
+      const VecF p = ExpOfNonPositive(hn::Sub(hn::LoadU(d, at), max[g]));
+      hn::StoreU(p, d, at);
+      sum[g] = hn::Add(sum[g], p);
+    }
+  }
+  EBB_UNROLL
+  for (int g = 0; g < kHeads; ++g) l[g * head_stride] = hn::GetLane(hn::SumOfLanes(d, sum[g]));
 }
 
 // o[g] = sum over rows of p[g][r] * value[r], for kVecs vectors of channels from `channel`; fetches
@@ -302,10 +319,11 @@ void FoldWithType(const FoldInput& in, const FoldOutput& out) {
       AnyKeyPasses<Row>(in, out);
       break;
   }
-  for (int g = 0; g < in.num_heads; ++g) {
-    SoftmaxChunk(out.p + g * out.p_stride, in.num_rows, out.m + g * out.head_stride,
-                 out.l + g * out.head_stride);
-  }
+  ForHeadBlocks(in.num_heads, [&](auto heads, int head) HWY_ATTR {
+    SoftmaxChunk<decltype(heads)::value>(out.p + head * out.p_stride, out.p_stride, in.num_rows,
+                                         out.m + head * out.head_stride,
+                                         out.l + head * out.head_stride, out.head_stride);
+  });
   ValuePasses<Row>(in, out);
 }
 
