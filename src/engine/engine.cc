@@ -94,6 +94,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   impl.format = {.type = options.kv_type, .head_dim = model->shape().head_dim};
   EBB_ASSIGN_OR_RETURN(impl.stores, TierStores::Create(options, impl.format, *impl.kernel));
   EBB_ASSIGN_OR_RETURN(impl.runner, GraphRunner::Create(*model, *impl.kernel, options.kv_type,
+                                                        impl.stores.caches().compressed,
                                                         impl.options.threads));
   impl.model = std::move(model);
   return engine;

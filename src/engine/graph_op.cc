@@ -140,9 +140,29 @@ void AttentionOp::PlanFold(const Layer& layer) {
            .out = static_cast<float*>(layer.out->data) + size_t(at) * layer.out->ne[0],
            .mass = sequence.signals->Mass(layer.index)});
       if (sequence.selector != nullptr) SelectRows(layer, sequence, at);
+      if (sequence.cache->HasCompressedRows()) PlanCompressed(layer, sequence, at);
     }
   }
   s.attention.Plan(s.queries);
+}
+
+void AttentionOp::PlanCompressed(const Layer& layer, const SequenceStep& sequence,
+                                 int token) const {
+  AttentionScratch::LayerFold& s = FoldOf(layer);
+  const size_t kv_heads = scratch_->shape.num_kv_heads;
+  const size_t first = token * kv_heads;
+  for (size_t h = 0; h < kv_heads; ++h) {
+    const int head = static_cast<int>(h);
+    s.compressed[first + h] = sequence.cache->Compressed(layer.index, head);
+    // Of the full rows the newest ones may be hidden from this token.
+    const auto full = sequence.cache->FullRows(layer.index, head);
+    s.full_indices[first + h] = full.empty() ? full : full.first(s.rows[first + h].size());
+    s.compressed_indices[first + h] = sequence.cache->CompressedRowIndices(layer.index, head);
+  }
+  DecodeQuery& query = s.queries.back();
+  query.compressed = std::span(s.compressed).subspan(first, kv_heads);
+  query.selected = std::span(s.full_indices).subspan(first, kv_heads);
+  query.compressed_selected = std::span(s.compressed_indices).subspan(first, kv_heads);
 }
 
 void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, int token) {

@@ -40,7 +40,10 @@ struct AttentionScratch {
     LayerFold(const AttentionKernel& kernel, const AttentionShape& shape)
         : attention(kernel, shape) {}
     DecodeAttention attention;
-    std::vector<RowsView> rows;        // [tokens, kv heads]
+    std::vector<RowsView> rows;              // [tokens, kv heads]
+    std::vector<CompressedRows> compressed;  // [tokens, kv heads]
+    // [tokens, kv heads]: where rows of either kind stand among all rows.
+    std::vector<std::span<const uint32_t>> full_indices, compressed_indices;
     std::vector<DecodeQuery> queries;  // [tokens]
   };
 
@@ -88,6 +91,7 @@ class AttentionOp final : public AttentionBuilder {
   void StoreToken(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
   void CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const;
   void PlanFold(const Layer& layer);
+  void PlanCompressed(const Layer& layer, const SequenceStep& sequence, int token) const;
   void SelectRows(const Layer& layer, const SequenceStep& sequence, int token);
   void PlanPrefill(const Layer& layer);
 

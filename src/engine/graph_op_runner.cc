@@ -93,12 +93,15 @@ GraphRunner::~GraphRunner() = default;
 
 Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
                                                          const AttentionKernel& kernel,
-                                                         RowType kv_type, int threads) {
+                                                         RowType kv_type,
+                                                         const CompressedFormat& compressed,
+                                                         int threads) {
   const LoadedModel& loaded = model.loaded();
   const AttentionShape shape = {.num_q_heads = loaded.hparams.num_q_heads,
                                 .num_kv_heads = loaded.hparams.num_kv_heads,
                                 .scale = loaded.hparams.attention_scale,
-                                .format = {.type = kv_type, .head_dim = loaded.hparams.head_dim}};
+                                .format = {.type = kv_type, .head_dim = loaded.hparams.head_dim},
+                                .compressed = compressed};
   EBB_RETURN_IF_ERROR(CheckAttentionShape(shape));
   auto impl = std::make_unique<Impl>(loaded, kernel, shape, threads);
   impl->backend.reset(ggml_backend_cpu_init());
@@ -162,6 +165,11 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
   const size_t views = work.tokens.size() * heads;
   for (AttentionScratch::LayerFold& fold : scratch.folds) {
     fold.rows.resize(std::max(fold.rows.size(), views));
+    if (scratch.shape.compressed.head_dim > 0) {
+      fold.compressed.resize(fold.rows.size());
+      fold.full_indices.resize(fold.rows.size());
+      fold.compressed_indices.resize(fold.rows.size());
+    }
     fold.queries.reserve(work.tokens.size());
     fold.attention.Reserve(static_cast<int>(work.tokens.size()), max_rows, threads);
   }

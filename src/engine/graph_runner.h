@@ -17,9 +17,10 @@ namespace ebb {
 
 class GraphRunner {
  public:
-  // REQUIRES: the model outlives the runner.
+  // compressed.head_dim 0: no row is compressed. REQUIRES: the model outlives the runner.
   static Result<std::unique_ptr<GraphRunner>> Create(const Model& model,
                                                      const AttentionKernel& kernel, RowType kv_type,
+                                                     const CompressedFormat& compressed,
                                                      int threads);
   ~GraphRunner();
   GraphRunner(const GraphRunner&) = delete;
