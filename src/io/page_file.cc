@@ -1,6 +1,7 @@
 // Invariants: (1) free_slots holds each slot that names no run under way; (2) `waiting` holds every
-// batch with HasMore(), in the order of their tickets, and runs are started in that order; (3) a
-// page's num_readers and is_written_to count the batches between Start...() and Wait().
+// batch with HasMore(), in the order of their tickets, and runs are started in that order: one that
+// fails is the first and leaves at once, as the slot of its run is free again; (3) a page's
+// num_readers and is_written_to count the batches between Start...() and Wait().
 #include "src/io/page_file.h"
 
 #include <fmt/format.h>
@@ -343,7 +344,6 @@ Status PageFile::Wait(Ticket ticket) {
     f.counts.wait_seconds += SecondsSince(start);
   }
   Status status = f.Finish(it->second);
-  std::erase(f.waiting, &it->second);
   f.batches.erase(it);
   return status;
 }
