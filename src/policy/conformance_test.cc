@@ -41,6 +41,7 @@ const Hierarchy kHierarchies[] = {
     {"capped", {.t0_cap_bytes = kTokenBytes * 64 * 3, .t2_share = 0.25, .evict_share = 0.05}},
     {"bounded",
      {.t0_cap_bytes = kTokenBytes * 64 * 5,
+      .t1 = T1Place::kHost,
       .t1_cap_bytes = kTokenBytes * 64 * 20,
       .t2_share = 0.25,
       .evict_share = 0.5}},

@@ -13,9 +13,9 @@
 
 namespace ebb {
 
-// A page of each stream takes one extent.
-inline constexpr size_t kTokenBytes = 32768;
-inline constexpr uint64_t kPageBytes = kTokenBytes * 64;
+// A page of each stream takes one extent, a segment 64 of them.
+inline constexpr size_t kRowBytes = 32768;
+inline constexpr uint64_t kPageBytes = kRowBytes * 64;
 
 inline std::unique_ptr<Placement> MakeHierarchy(const TierSpec& tiers, int sinks, int window,
                                                 int interval) {
@@ -24,7 +24,9 @@ inline std::unique_ptr<Placement> MakeHierarchy(const TierSpec& tiers, int sinks
                                                                     .window = window,
                                                                     .interval = interval,
                                                                     .tiers = tiers,
-                                                                    .token_bytes = kTokenBytes});
+                                                                    .row_bytes = kRowBytes,
+                                                                    .num_layers = 1,
+                                                                    .num_kv_heads = 1});
   EXPECT_TRUE(made.ok()) << made.status().ToString();
   return *std::move(made);
 }

@@ -47,8 +47,24 @@ TEST(HierarchyCaps, OldProtectedRowsGoToT1WhereT0DoesNotHoldThem) {
   EXPECT_EQ(num_decisions, 10u);
 }
 
+TEST(HierarchyCaps, ACapOnAFileCountsWholeSegmentsOfEachLayer) {
+  // 4 layers of 3 kv heads, a page of each is 1 MiB: 2 segments of 64 MiB for each layer and some
+  // more are 128 pages for 3 streams, of which 42 pages of 64 rows less 128 are used.
+  const auto placement = *MakeHierarchyPlacement(
+      {.sinks = 0,
+       .window = 0,
+       .tiers = {.t0_share = 0, .t1_cap_bytes = (uint64_t{4 * 3} * 64 << 20) - 1},
+       .row_bytes = 16384,
+       .num_layers = 4,
+       .num_kv_heads = 3});
+  Group group;
+  for (int i = 0; i < 3000; ++i) group.Append(TokenKind::kGenerated, 0);
+  group.Place(placement.get());
+  EXPECT_EQ(group.CountIn(Tier::kT1), 42u * 64 - 128);
+}
+
 TEST(HierarchyCaps, ACapOnT1KeepsRowsInT0) {
-  const TierSpec spec = {.t0_share = 0.1, .t1_cap_bytes = 2 * kPageBytes + 1};
+  const TierSpec spec = {.t0_share = 0.1, .t1 = T1Place::kHost, .t1_cap_bytes = 4 * kPageBytes + 1};
   const Group group = Generate(spec, 1024);
   EXPECT_EQ(group.CountIn(Tier::kT1), 128u);
   EXPECT_EQ(group.CountIn(Tier::kT0), 100u + 1024 - 128);
@@ -73,7 +89,8 @@ TEST(HierarchyCaps, APromptLargerThanT0SettlesInPrefillAndLeavesT2Alone) {
 
 TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   // 64 + 128 rows.
-  const TierSpec caps = {.t0_cap_bytes = 3 * kPageBytes, .t1_cap_bytes = 2 * kPageBytes};
+  const TierSpec caps = {
+      .t0_cap_bytes = 3 * kPageBytes, .t1 = T1Place::kHost, .t1_cap_bytes = 4 * kPageBytes};
   const auto placement = MakeHierarchy(caps, 4, 100, 64);
   Group group;
   for (int i = 0; i < 88; ++i) group.Append(TokenKind::kGiven, 0);
@@ -84,8 +101,8 @@ TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(
       status.message(),
-      "T0 of 6291456 bytes holds 64 rows of each group and 128 in reserve, T1 of 4194304 bytes "
-      "holds 128; 193 rows must stay in full precision (192 protected, 1 others)");
+      "T0 of 6291456 bytes holds 64 rows of each group and 128 in reserve, T1 of 8388608 bytes "
+      "128 likewise; 193 rows must stay in full precision (192 protected, 1 others)");
 
   TierSpec with_t2 = caps;
   with_t2.t2_share = 1;
@@ -114,8 +131,9 @@ TEST(HierarchyCaps, RefusesAPromptWithoutPositionsByWhatIsProtected) {
 }
 
 TEST(HierarchyCaps, AGenerationThatCannotShrinkEndsWithAnErrorOnceTheCapsAreFull) {
-  const auto placement =
-      MakeHierarchy({.t0_cap_bytes = 5 * kPageBytes, .t1_cap_bytes = 4 * kPageBytes}, 4, 128, 64);
+  const auto placement = MakeHierarchy(
+      {.t0_cap_bytes = 5 * kPageBytes, .t1 = T1Place::kHost, .t1_cap_bytes = 6 * kPageBytes}, 4,
+      128, 64);
   size_t first_refused = 0;
   Generate(placement.get(), 640, [&](const Group& group) {
     EXPECT_EQ(placement->Check(group.Input()).ok(), group.kinds.size() <= 192u + 256);

@@ -14,10 +14,10 @@
 //
 // A cap on T0 stands in for beta: T0 takes the protected rows, then the highest scores, as far as
 // it can; of protected rows the oldest go to T1 first. A cap is shared evenly by the groups. Of
-// T0's, one interval of new rows and one page of each stream, which is rarely full, are kept in
-// reserve, and between intervals each prefill chunk that crosses it is settled anew among T0 and
-// T1. Rows that T1's cap does not hold stay in T0. Nothing goes because of a cap: what the caps
-// cannot hold is refused by Check().
+// each, one interval of rows, new ones or some on their way, and one page of each stream, which is
+// rarely full, are kept in reserve, and between intervals each prefill chunk that crosses T0's is
+// settled anew among T0 and T1. Rows that T1's cap does not hold stay in T0. Nothing goes because
+// of a cap: what the caps cannot hold is refused by Check().
 //
 // It decides from its input alone, so that a roll-back needs no code.
 #include <fmt/format.h>
@@ -34,9 +34,11 @@
 namespace ebb {
 namespace {
 
-// Of the store: the rows of a page, in each stream, and the bytes that are mapped at once.
+// Of the store: the rows of a page, in each stream; the bytes of memory that are mapped at once;
+// the pages of a segment of a file, which belongs to one layer.
 constexpr size_t kPageRows = 64;
 constexpr uint64_t kExtentBytes = uint64_t{2} << 20;
+constexpr size_t kSegmentPages = 64;
 
 constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
 
@@ -48,18 +50,36 @@ size_t FloorShare(double share, size_t num_rows) {
 
 std::string Percent(double share) { return fmt::format("{:.6g}%", 100 * share); }
 
-// The rows per group that full pages in whole extents of so many bytes hold. An even share of the
-// bytes is a share of the groups' streams too, so the number of groups cancels out.
-size_t RowsInPages(uint64_t cap_bytes, size_t token_bytes) {
-  const uint64_t mapped_bytes = cap_bytes / kExtentBytes * kExtentBytes;
-  return static_cast<size_t>(mapped_bytes / (token_bytes * kPageRows)) * kPageRows;
-}
+enum class CapOf { kMemory, kFile };
 
-// The least cap that holds so many pages of each stream.
-uint64_t BytesOfPages(size_t num_pages, size_t token_bytes) {
-  const uint64_t bytes = uint64_t{num_pages} * kPageRows * token_bytes;
-  return (bytes + kExtentBytes - 1) / kExtentBytes * kExtentBytes;
-}
+// What a cap in bytes comes to. An even share of the bytes is a share of the groups' streams too,
+// so the number of groups cancels out.
+struct Store {
+  size_t row_bytes = 0;
+  size_t num_layers = 0;
+  size_t num_kv_heads = 0;
+
+  [[nodiscard]] uint64_t PageBytes() const { return uint64_t{row_bytes} * kPageRows; }
+
+  // The rows of each stream that full pages hold.
+  [[nodiscard]] size_t RowsIn(CapOf cap, uint64_t bytes) const {
+    uint64_t pages = bytes / kExtentBytes * kExtentBytes / PageBytes() / num_layers;
+    if (cap == CapOf::kFile) {
+      pages = bytes / (PageBytes() * kSegmentPages) / num_layers * kSegmentPages;
+    }
+    return static_cast<size_t>(pages / num_kv_heads) * kPageRows;
+  }
+
+  // The least bytes that hold so many pages of each stream.
+  [[nodiscard]] uint64_t BytesFor(CapOf cap, size_t num_pages) const {
+    if (cap == CapOf::kMemory) {
+      const uint64_t bytes = PageBytes() * num_pages * num_layers * num_kv_heads;
+      return (bytes + kExtentBytes - 1) / kExtentBytes * kExtentBytes;
+    }
+    const size_t segments = (num_pages * num_kv_heads + kSegmentPages - 1) / kSegmentPages;
+    return PageBytes() * kSegmentPages * segments * num_layers;
+  }
+};
 
 size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
 
@@ -81,36 +101,26 @@ class HierarchyPlacement final : public Placement {
  public:
   explicit HierarchyPlacement(const PlacementOptions& options)
       : spec_(options.tiers),
-        token_bytes_(options.token_bytes),
+        store_{options.row_bytes, options.num_layers, options.num_kv_heads},
         sinks_(options.sinks.value_or(kPaperSinks)),
         window_(options.window.value_or(kPaperWindow)),
         interval_(options.interval.value_or(kPaperInterval)),
         reserve_rows_(static_cast<size_t>(interval_) + kPageRows) {
     if (spec_.t0_cap_bytes > 0) {
-      t0_rows_ = Less(RowsInPages(spec_.t0_cap_bytes, token_bytes_), reserve_rows_);
+      t0_rows_ = Less(store_.RowsIn(CapOf::kMemory, spec_.t0_cap_bytes), reserve_rows_);
     }
     if (spec_.t1 == T1Place::kNone) {
       t1_rows_ = 0;
     } else if (spec_.t1_cap_bytes > 0) {
-      t1_rows_ = RowsInPages(spec_.t1_cap_bytes, token_bytes_);
+      t1_rows_ = Less(store_.RowsIn(T1Cap(), spec_.t1_cap_bytes), reserve_rows_);
     }
   }
 
   // Only what can be known before the prompt is.
   Status CheckOptions() const {
-    const auto too_small = [&](std::string_view tier, uint64_t cap_bytes, size_t num_pages,
-                               std::string_view why) {
-      return InvalidArgument(
-          fmt::format("{} of {} bytes is too small: {}, and a token takes {} bytes, so it needs {}",
-                      tier, cap_bytes, why, token_bytes_, BytesOfPages(num_pages, token_bytes_)));
-    };
-    if (t0_rows_ == 0) {
-      return too_small("T0", spec_.t0_cap_bytes, reserve_rows_ / kPageRows + 1,
-                       fmt::format("an interval of {} rows and a page of {} are kept in reserve",
-                                   interval_, kPageRows));
-    }
+    if (t0_rows_ == 0) return TooSmall("T0", CapOf::kMemory, spec_.t0_cap_bytes);
     if (t1_rows_ == 0 && spec_.t1 != T1Place::kNone) {
-      return too_small("T1", spec_.t1_cap_bytes, 1, fmt::format("a page has {} rows", kPageRows));
+      return TooSmall("T1", T1Cap(), spec_.t1_cap_bytes);
     }
     const size_t num_protected = static_cast<size_t>(sinks_) + static_cast<size_t>(window_);
     const Status status = CheckCaps(num_protected, 0);
@@ -171,6 +181,16 @@ class HierarchyPlacement final : public Placement {
     size_t num_t1 = 0;
   };
 
+  CapOf T1Cap() const { return spec_.t1 == T1Place::kFile ? CapOf::kFile : CapOf::kMemory; }
+
+  Status TooSmall(std::string_view tier, CapOf cap, uint64_t cap_bytes) const {
+    return InvalidArgument(fmt::format(
+        "{} of {} bytes is too small: an interval of {} rows and a page of {} are kept in reserve, "
+        "so it needs {}",
+        tier, cap_bytes, interval_, kPageRows,
+        store_.BytesFor(cap, reserve_rows_ / kPageRows + 1)));
+  }
+
   Plan MakePlan(const PlacementInput& input, Rows* rows) const {
     FindUnprotected(input.kinds, sinks_, window_, &rows->ever);
     FindRows(input.positions, rows->ever, &rows->alive);
@@ -211,7 +231,7 @@ class HierarchyPlacement final : public Placement {
     if (t0_rows_ == kNoCap || t1_rows_ == kNoCap) return OkStatus();
     if (num_protected + num_others <= t0_rows_ + t1_rows_) return OkStatus();
     const std::string t1 = spec_.t1 == T1Place::kNone ? std::string("there is no T1")
-                                                      : fmt::format("T1 of {} bytes holds {}",
+                                                      : fmt::format("T1 of {} bytes {} likewise",
                                                                     spec_.t1_cap_bytes, t1_rows_);
     return ResourceExhausted(fmt::format(
         "T0 of {} bytes holds {} rows of each group and {} in reserve, {}; {} rows must stay in "
@@ -246,7 +266,7 @@ class HierarchyPlacement final : public Placement {
   }
 
   const TierSpec spec_;
-  const size_t token_bytes_;
+  const Store store_;
   const int sinks_;
   const int window_;
   const int interval_;
@@ -274,7 +294,7 @@ Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions
   if (spec.t1 == T1Place::kNone && spec.t1_cap_bytes > 0) {
     return InvalidArgument(fmt::format("T1 is none and has a cap of {} bytes", spec.t1_cap_bytes));
   }
-  assert(options.token_bytes > 0 || (spec.t0_cap_bytes == 0 && spec.t1_cap_bytes == 0));
+  assert(options.row_bytes > 0 || (spec.t0_cap_bytes == 0 && spec.t1_cap_bytes == 0));
   auto placement = std::make_unique<HierarchyPlacement>(options);
   EBB_RETURN_IF_ERROR(placement->CheckOptions());
   return std::unique_ptr<Placement>(std::move(placement));

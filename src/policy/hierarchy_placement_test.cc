@@ -259,6 +259,7 @@ TEST(HierarchyPlacement, WhatIsInT2AndT3DependsNeitherOnBetaNorOnT1NorOnCaps) {
     others[3].t1 = T1Place::kNone;
     others[4].t0_cap_bytes = 4 * kPageBytes;
     others[5].t0_cap_bytes = 3 * kPageBytes;
+    others[5].t1 = T1Place::kHost;
     others[5].t1_cap_bytes = 8 * kPageBytes;
     const auto history = [](const TierSpec& spec) {
       std::vector<std::pair<std::vector<Position>, std::string>> decisions;

@@ -139,7 +139,9 @@ Result<PlacementOptions> ReadOptions(const PolicyRow& row, const PolicySpec& spe
                               .window = spec.window,
                               .interval = spec.interval,
                               .tiers = spec.tiers.value_or(TierSpec()),
-                              .token_bytes = TokenBytes(context)};
+                              .row_bytes = context.row_bytes,
+                              .num_layers = static_cast<size_t>(context.shape.num_layers),
+                              .num_kv_heads = static_cast<size_t>(context.shape.num_kv_heads)};
   EBB_ASSIGN_OR_RETURN(options.params, ParseParams(row, spec));
   EBB_ASSIGN_OR_RETURN(options.budget, ResolveBudget(spec.budget, context));
   if (spec.budget.unit == Budget::Unit::kBytes) {

@@ -215,29 +215,44 @@ TEST(MakePolicy, RefusesTiersThatMeanNothing) {
             "T1 is none and has a cap of 5 bytes");
 }
 
-// A page of each stream takes 1,474,560 bytes, and memory comes in 2 MiB.
+// A page of each stream takes 1,474,560 bytes; memory comes in 2 MiB, a file in 1 MiB a layer.
 TEST(MakePolicy, RefusesCapsThatHoldNothing) {
-  const auto error_of = [](const TierSpec& tiers) { return ErrorOf({.tiers = tiers}); };
   constexpr uint64_t kExtent = 2 << 20;
-  EXPECT_EQ(error_of({.t0_cap_bytes = 3 * kExtent - 1}),
-            "T0 of 6291455 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
-            "reserve, and a token takes 23040 bytes, so it needs 6291456");
-  EXPECT_TRUE(MakePolicy({.tiers = TierSpec{.t0_cap_bytes = 3 * kExtent}}, kContext).ok());
-  EXPECT_EQ(error_of({.t1_cap_bytes = kExtent - 1}),
-            "T1 of 2097151 bytes is too small: a page has 64 rows, and a token takes 23040 bytes, "
-            "so it needs 2097152");
-  EXPECT_TRUE(MakePolicy({.tiers = TierSpec{.t1_cap_bytes = kExtent}}, kContext).ok());
-  // 6 MiB hold 4 pages of each stream, 2 of them beside the reserve.
-  EXPECT_EQ(error_of({.t0_cap_bytes = 3 * kExtent, .t1 = T1Place::kNone}),
-            "T0 of 6291456 bytes holds 128 rows of each group and 128 in reserve, there is no T1; "
-            "132 rows must stay in full precision (132 protected, 0 others)");
-  EXPECT_EQ(ErrorOf({.window = 200,
-                     .tiers = TierSpec{.t0_cap_bytes = 3 * kExtent, .t1_cap_bytes = kExtent}}),
-            "T0 of 6291456 bytes holds 128 rows of each group and 128 in reserve, T1 of 2097152 "
-            "bytes holds 64; 204 rows must stay in full precision (204 protected, 0 others)");
-  EXPECT_TRUE(MakePolicy({.tiers = TierSpec{.t0_cap_bytes = 3 * kExtent, .t1_cap_bytes = kExtent}},
-                         kContext)
-                  .ok());
+  constexpr uint64_t kSegments = 30 << 20;
+  struct Refused {
+    TierSpec tiers;
+    const char* why;
+  };
+  const std::vector<Refused> refused = {
+      {{.t0_cap_bytes = 3 * kExtent - 1},
+       "T0 of 6291455 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
+       "reserve, so it needs 6291456"},
+      {{.t1 = T1Place::kHost, .t1_cap_bytes = 3 * kExtent - 1},
+       "T1 of 6291455 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
+       "reserve, so it needs 6291456"},
+      {{.t1_cap_bytes = kSegments - 1},
+       "T1 of 31457279 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
+       "reserve, so it needs 31457280"},
+      // 6 MiB hold 4 pages of each stream, 2 of them beside the reserve.
+      {{.t0_cap_bytes = 3 * kExtent, .t1 = T1Place::kNone},
+       "T0 of 6291456 bytes holds 128 rows of each group and 128 in reserve, there is no T1; 132 "
+       "rows must stay in full precision (132 protected, 0 others)"},
+  };
+  for (const Refused& c : refused) EXPECT_EQ(ErrorOf({.tiers = c.tiers}), c.why);
+  const std::vector<TierSpec> accepted = {
+      {.t0_cap_bytes = 3 * kExtent},
+      {.t1 = T1Place::kHost, .t1_cap_bytes = 3 * kExtent},
+      {.t1_cap_bytes = kSegments},
+      {.t0_cap_bytes = 3 * kExtent, .t1 = T1Place::kHost, .t1_cap_bytes = 3 * kExtent},
+      {.t0_cap_bytes = 4 * kExtent, .t1 = T1Place::kNone},
+  };
+  for (const TierSpec& tiers : accepted) {
+    const Status status = MakePolicy({.tiers = tiers}, kContext).status();
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  EXPECT_EQ(ErrorOf({.window = 300, .tiers = accepted[3]}),
+            "T0 of 6291456 bytes holds 128 rows of each group and 128 in reserve, T1 of 6291456 "
+            "bytes 128 likewise; 304 rows must stay in full precision (304 protected, 0 others)");
 }
 
 TEST(MakePolicy, EveryScorerGoesWithEveryPolicyAtEveryGranularity) {

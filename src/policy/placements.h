@@ -27,8 +27,10 @@ struct PlacementOptions {
   std::optional<int> window = {};    // tokens
   std::optional<int> interval = {};  // decode steps
   std::map<std::string, int> params = {};
-  TierSpec tiers = {};     // of the hierarchy alone
-  size_t token_bytes = 0;  // in full precision, of all (layer, kv head) pairs together
+  TierSpec tiers = {};   // of the hierarchy alone, as what follows
+  size_t row_bytes = 0;  // in full precision
+  size_t num_layers = 0;
+  size_t num_kv_heads = 0;
 };
 
 using PlacementFactory = Result<std::unique_ptr<Placement>> (*)(const PlacementOptions&);
