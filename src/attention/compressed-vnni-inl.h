@@ -57,7 +57,8 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) {
       const VecF weight = hn::LoadU(d, p + g * p_stride + r);
-      const __m512i n = hn::NearestInt(hn::Mul(weight, scale)).raw;
+      // Not NearestInt(), which sees to numbers that are too large.
+      const __m512i n = _mm512_cvtps_epi32(hn::Mul(weight, scale).raw);
       _mm_store_si128(reinterpret_cast<__m128i*>(to->high[block][g] + r),
                       _mm512_cvtepi32_epi8(_mm512_srli_epi32(n, 8)));
       _mm_store_si128(reinterpret_cast<__m128i*>(to->low[block][g] + r), _mm512_cvtepi32_epi8(n));
