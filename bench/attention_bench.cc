@@ -144,7 +144,7 @@ void FoldRows(benchmark::State& state) {
     state.SkipWithError("the logits differ from those in f16");
   }
   for (auto _ : state) rows.Fold(kernel);
-  // Per thread: what two threads lose by sharing the memory shows.
+  // Of all threads together: what two that share the memory gain over one shows.
   state.counters["row"] =
       benchmark::Counter(static_cast<double>(num_rows),
                          benchmark::Counter::kIsIterationInvariantRate |
