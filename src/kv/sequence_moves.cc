@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "hwy/aligned_allocator.h"
 #include "src/attention/attention.h"
+#include "src/io/io_memory.h"
 #include "src/io/page_file.h"
 #include "src/kv/sequence_cache_impl.h"
 
@@ -15,10 +15,7 @@ namespace ebb {
 namespace {
 
 // T1 pages in memory at once while they are edited.
-constexpr size_t kEditBytes = size_t{8} << 20;
-
-// What PageFile asks of the memory it reads into.
-constexpr size_t kFileAlignment = 4096;
+constexpr size_t kEditBytes = size_t{4} << 20;
 
 // Ascending, each once.
 std::vector<uint32_t> PagesOf(std::vector<uint32_t> slots) {
@@ -77,9 +74,9 @@ std::vector<uint32_t> SlotsAt(const TokenTable& table, std::span<const Position>
   return slots;
 }
 
-// Frees itself after use, as free() needs no size.
-std::unique_ptr<std::byte, decltype(&std::free)> FileMemory(size_t num_bytes) {
-  return {static_cast<std::byte*>(std::aligned_alloc(kFileAlignment, num_bytes)), &std::free};
+// For rows that come after others went: free slots may have gone with their pages.
+size_t PagesOfRows(std::span<const Position> rows) {
+  return (rows.size() + kRowsPerPage - 1) / kRowsPerPage;
 }
 
 }  // namespace
@@ -160,11 +157,10 @@ Status SequenceCache::Impl::EditStreams(SharedTable* shared, std::span<const uin
   }
   const size_t bytes_per_stream = num_pages * format.PageBytes();
   const size_t at_once = std::clamp<size_t>(kEditBytes / bytes_per_stream, 1, all.size());
-  const auto memory = FileMemory(at_once * bytes_per_stream);
-  if (memory == nullptr) return ResourceExhausted("no memory to edit pages of T1");
+  EBB_ASSIGN_OR_RETURN(const IoMemory memory, IoMemory::Map(at_once * bytes_per_stream));
   for (size_t first = 0; first < all.size(); first += at_once) {
     const auto batch = std::span(all).subspan(first, std::min(at_once, all.size() - first));
-    EBB_RETURN_IF_ERROR(EditBatch(batch, reads, writes, memory.get(), edit));
+    EBB_RETURN_IF_ERROR(EditBatch(batch, reads, writes, memory.data(), edit));
   }
   return OkStatus();
 }
@@ -249,20 +245,20 @@ Status SequenceCache::Impl::Raise(SharedTable* shared, std::span<const Position>
 // Room for the rows that come, before any goes.
 Status SequenceCache::Impl::ReserveMoves(const SharedTable& shared, const MovePlan& plan) {
   const size_t streams_of_table = NumStreams(shared);
-  const size_t to_t0 = plan.lift.size() + plan.raise_t0.size();
   const size_t to_t1 = plan.sink.size() + plan.raise_t1.size();
   const bool has_t1 = HasFile() || stores.t1 != nullptr;
   if ((to_t1 > 0 && !has_t1) || (!plan.compress.empty() && stores.t2 == nullptr)) {
     return InvalidArgument(fmt::format("there is no tier {} to bring rows to",
                                        to_t1 > 0 && !has_t1 ? "T1" : "T2"));
   }
-  EBB_RETURN_IF_ERROR(
-      stores.t0->Reserve(shared.full.PagesNeeded(to_t0, Tier::kT0) * streams_of_table));
+  EBB_RETURN_IF_ERROR(stores.t0->Reserve(
+      (PagesOfRows(plan.lift) + PagesOfRows(plan.raise_t0)) * streams_of_table));
   if (stores.t2 != nullptr) {
     EBB_RETURN_IF_ERROR(stores.t2->Reserve(
         shared.compressed.PagesNeeded(plan.compress.size()) * streams_of_table));
   }
-  const size_t t1_pages = shared.full.PagesNeeded(to_t1, Tier::kT1);
+  const size_t t1_pages =
+      shared.full.PagesNeeded(plan.sink.size(), Tier::kT1) + PagesOfRows(plan.raise_t1);
   if (stores.t1 != nullptr) return stores.t1->Reserve(t1_pages * streams_of_table);
   return HasFile() ? ReserveFilePages(shared, t1_pages) : OkStatus();
 }

@@ -3,23 +3,12 @@
 #include <algorithm>
 
 namespace ebb {
-namespace {
-
-constexpr size_t kFileAlignment = 4096;
-
-}  // namespace
 
 Status T1Stage::Grow(Buffer* buffer, size_t size) {
-  if (size <= buffer->size) return OkStatus();
-  // Half as much again: a generation asks for another page now and then.
-  const size_t wanted = (size + size / 2 + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
-  buffer->memory.reset();
-  buffer->size = 0;
-  buffer->memory.reset(static_cast<std::byte*>(std::aligned_alloc(kFileAlignment, wanted)));
-  if (buffer->memory == nullptr) {
-    return ResourceExhausted("no memory for " + std::to_string(wanted) + " bytes of staged rows");
-  }
-  buffer->size = wanted;
+  if (size <= buffer->memory.size()) return OkStatus();
+  // A quarter more: a generation asks for another page now and then.
+  buffer->memory = IoMemory();
+  EBB_ASSIGN_OR_RETURN(buffer->memory, IoMemory::Map(size + size / 4));
   return OkStatus();
 }
 
@@ -28,7 +17,7 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     sizes[layer % 2] = std::max(sizes[layer % 2], layers[layer].size() * file_->page_bytes());
   }
-  if (sizes[0] > buffers_[0].size || sizes[1] > buffers_[1].size) Forget();
+  if (sizes[0] > buffers_[0].memory.size() || sizes[1] > buffers_[1].memory.size()) Forget();
   for (int i = 0; i < 2; ++i) EBB_RETURN_IF_ERROR(Grow(&buffers_[i], sizes[i]));
   layers_ = std::move(layers);
   error_ = OkStatus();
@@ -44,7 +33,7 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
 }
 
 void T1Stage::Place(int layer) {
-  std::byte* to = BufferOf(layer).memory.get();
+  std::byte* to = BufferOf(layer).memory.data();
   for (const Page& page : layers_[layer]) {
     *page.address = to;
     to += file_->page_bytes();

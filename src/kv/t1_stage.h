@@ -9,12 +9,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "ebb/status.h"
+#include "src/io/io_memory.h"
 #include "src/io/page_file.h"
 
 namespace ebb {
@@ -42,12 +41,11 @@ class T1Stage {
   Status End();
   // The pages change: what was read ahead is stale.
   void Forget();
-  [[nodiscard]] size_t memory_bytes() const { return buffers_[0].size + buffers_[1].size; }
+  [[nodiscard]] size_t memory_bytes() const { return buffers_[0].memory.size() + buffers_[1].memory.size(); }
 
  private:
   struct Buffer {
-    std::unique_ptr<std::byte, decltype(&std::free)> memory = {nullptr, &std::free};
-    size_t size = 0;  // bytes
+    IoMemory memory;
     std::optional<PageFile::Ticket> ticket;
   };
   Status Grow(Buffer* buffer, size_t size);
