@@ -9,10 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "ebb/status.h"
+#include "ebb/tiers.h"
 #include "ebb/types.h"
 
 namespace ebb {
@@ -47,7 +49,9 @@ struct AttentionBenchmarkOptions {
   RowType kv_type = RowType::kF16;
   int rows = 8000;    // tokens in the cache
   double keep = 1.0;  // share of them that stays, drawn at random: the others' slots are holes
-  int threads = 0;    // 0: as many as there are cores
+  // The same rows in T2 too, measured in turns with the full ones.
+  std::optional<CompressedType> compressed = {};
+  int threads = 0;  // 0: as many as there are cores
   int repetitions = 5;
   int steps = 20;  // decode steps' attention per repetition
   uint64_t seed = 0;
@@ -67,6 +71,8 @@ struct AttentionBenchmark {
   Spread limit_gb_s = {};  // read bandwidth, over 256 MiB
   AttentionRate without_mass = {};
   AttentionRate with_mass = {};
+  AttentionRate compressed = {};        // without mass
+  Spread compressed_time_ratio = {};    // of a step over compressed rows to one over full rows
   double max_error = 0;  // largest difference to the reference kernel, of the result's magnitude
 };
 // Memory, attention without mass and with it are measured in turn within each repetition.

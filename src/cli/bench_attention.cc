@@ -37,6 +37,7 @@ Status Run(const CliOptions& options) {
   attention.threads = options.engine.threads;
   attention.repetitions = options.bench.repetitions;
   attention.seed = options.seed;
+  attention.compressed = options.bench.compressed;
   const MachineWatch watch;
   AttentionBenchmark result;
   {
@@ -63,10 +64,18 @@ Status Run(const CliOptions& options) {
                  {"kernel", result.kernel},
                  {"machine", MachineName()},
                  {"others_share", others}});
-  return WriteRecord(
-      options, record,
+  std::string text =
       fmt::format("attention over {} of {} rows: {}; with mass: {}", result.rows_kept,
-                  attention.rows, RateText(result.without_mass), RateText(result.with_mass)));
+                  attention.rows, RateText(result.without_mass), RateText(result.with_mass));
+  if (attention.compressed.has_value()) {
+    const std::string_view type = CompressedTypeName(*attention.compressed);
+    record.update({{"compressed_type", type},
+                   {"compressed", RateJson(result.compressed)},
+                   {"compressed_time_ratio", ToJson(result.compressed_time_ratio)}});
+    text += fmt::format("; in {}: {}, {} of the time", type, RateText(result.compressed),
+                        ToText(result.compressed_time_ratio));
+  }
+  return WriteRecord(options, record, text);
 }
 
 }  // namespace

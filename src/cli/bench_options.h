@@ -4,8 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "ebb/tiers.h"
 
 namespace ebb::cli {
 
@@ -29,6 +32,7 @@ struct BenchOptions {
   // attention
   int rows = 8000;
   double keep = 1;
+  std::optional<CompressedType> compressed;
   // memory
   uint64_t bytes = uint64_t{512} << 20;
   // compare

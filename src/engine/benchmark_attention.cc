@@ -66,9 +66,10 @@ class Numbers {
 struct Sequence {
   AttentionShape shape;
   int num_layers = 0;
-  std::unique_ptr<Arena> arena;
+  std::unique_ptr<Arena> arena, t2;
   std::unique_ptr<SequenceCache> cache;
-  std::vector<RowsView> views;       // [layers, kv heads]
+  std::vector<RowsView> views;              // [layers, kv heads]
+  std::vector<CompressedRows> compressed;   // [layers, kv heads], or none
   std::vector<float> q;              // [layers, q heads, head_dim]
   std::vector<float> out;            // [layers, q heads, head_dim]
   std::vector<float> mass;           // [rows], of all layers and heads
@@ -77,9 +78,14 @@ struct Sequence {
 
   [[nodiscard]] DecodeQuery Query(int layer, std::span<float* const> targets) {
     const size_t floats = static_cast<size_t>(shape.num_q_heads) * shape.format.head_dim;
-    return {.rows = std::span(views).subspan(static_cast<size_t>(layer) * shape.num_kv_heads,
-                                             shape.num_kv_heads),
+    const auto of_layer = [&](const auto& views_of_all) {
+      const auto begin = static_cast<size_t>(layer) * shape.num_kv_heads;
+      return std::span(views_of_all).subspan(begin, shape.num_kv_heads);
+    };
+    return {.rows = of_layer(views),
             .selected = {},
+            .compressed = compressed.empty() ? std::span<const CompressedRows>()
+                                             : of_layer(compressed),
             .q = q.data() + layer * floats,
             .out = out.data() + layer * floats,
             .mass = {.per_query_head = targets}};
@@ -121,6 +127,12 @@ std::vector<uint32_t> Kept(const AttentionBenchmarkOptions& options) {
   return chosen;
 }
 
+Status CompressAll(SequenceCache* cache) {
+  std::vector<RowMove> moves;
+  for (uint32_t row = 0; row < cache->max_rows(); ++row) moves.push_back({row, Tier::kT2});
+  return cache->Move(0, moves);
+}
+
 Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const AttentionShape& shape,
                               int threads) {
   Sequence s;
@@ -133,18 +145,30 @@ Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const At
   EBB_ASSIGN_OR_RETURN(s.arena,
                        Arena::Create({.page_bytes = page_bytes,
                                       .cap_bytes = (pages / pages_per_extent + 2) * kExtentBytes}));
-  s.cache = std::make_unique<SequenceCache>(options.shape, shape.format, Granularity::kToken,
-                                            CacheStores{.t0 = s.arena.get()});
+  CacheStores stores = {.t0 = s.arena.get(), .compressed = shape.compressed, .kernel = &CpuAttention()};
+  if (shape.compressed.head_dim > 0) {
+    EBB_ASSIGN_OR_RETURN(s.t2, Arena::Create({.page_bytes = shape.compressed.PageBytes(),
+                                              .cap_bytes = s.arena->cap_bytes()}));
+    stores.t2 = s.t2.get();
+  }
+  s.cache =
+      std::make_unique<SequenceCache>(options.shape, shape.format, Granularity::kToken, stores);
   EBB_RETURN_IF_ERROR(s.cache->Append(0, options.rows));
   const Numbers numbers(options.seed);
   EBB_RETURN_IF_ERROR(FillRows(numbers, options, threads, &s));
   if (options.keep < 1) s.cache->Retain(0, Kept(options));
+  if (stores.t2 != nullptr) EBB_RETURN_IF_ERROR(CompressAll(s.cache.get()));
 
   for (int layer = 0; layer < s.num_layers; ++layer) {
-    for (int h = 0; h < shape.num_kv_heads; ++h) s.views.push_back(s.cache->View(layer, h));
+    for (int h = 0; h < shape.num_kv_heads; ++h) {
+      s.views.push_back(s.cache->View(layer, h));
+      if (stores.t2 != nullptr) s.compressed.push_back(s.cache->Compressed(layer, h));
+    }
   }
-  const size_t rows = s.views[0].size();
-  s.bytes_per_step = streams * rows * 2 * shape.format.RowStride();
+  const size_t rows = s.cache->max_rows();
+  s.bytes_per_step = streams * rows *
+                     (stores.t2 != nullptr ? shape.compressed.RowStride()
+                                           : 2 * shape.format.RowStride());
   const size_t heads = static_cast<size_t>(s.num_layers) * shape.num_q_heads;
   for (size_t head = 0; head < heads; ++head) {
     s.q.insert(s.q.end(), numbers.At(head + 1), numbers.At(head + 1) + shape.format.head_dim);
@@ -176,8 +200,9 @@ double Error(std::span<const float> found, std::span<const float> expected) {
 
 // Holds the first, a middle and the last layer against the reference kernel.
 Result<double> CheckResult(Sequence* s, DecodeAttention* attention) {
-  // A sum of f32 products in another order, over at most 2^24 rows.
-  constexpr double kTolerance = 1e-4;
+  // A sum of f32 products in another order, over at most 2^24 rows; the kernels of compressed rows
+  // round queries and weights to integers.
+  const double kTolerance = s->compressed.empty() ? 1e-4 : 2e-2;
   DecodeAttention reference(ReferenceAttention(), s->shape);
   reference.Reserve(1, s->mass.size(), 1);
   const size_t floats = static_cast<size_t>(s->shape.num_q_heads) * s->shape.format.head_dim;
@@ -263,30 +288,50 @@ Result<AttentionBenchmark> BenchmarkAttention(const AttentionBenchmarkOptions& o
                                .bytes_per_step = sequence.bytes_per_step};
   EBB_ASSIGN_OR_RETURN(result.max_error, CheckResult(&sequence, &attention));
 
+  AttentionShape t2_shape = shape;
+  Sequence t2_sequence;
+  if (options.compressed.has_value()) {
+    t2_shape.compressed = {.type = *options.compressed, .head_dim = options.shape.head_dim};
+    EBB_ASSIGN_OR_RETURN(t2_sequence, MakeSequence(options, t2_shape, threads));
+  }
+  DecodeAttention t2_attention(*kernel, t2_shape);
+  if (options.compressed.has_value()) {
+    t2_attention.Reserve(1, t2_sequence.mass.size(), threads);
+    EBB_RETURN_IF_ERROR(CheckResult(&t2_sequence, &t2_attention).status());
+  }
+
   const BenchmarkBuffer buffer(kLimitBytes);
   if (buffer.data() == nullptr) return ResourceExhausted("no memory for a buffer of 256 MiB");
   SpinBarrier barrier(threads);
   std::atomic<uint64_t> sink = 0;
-  std::vector<double> limits, without, with;
+  std::vector<double> limits, without, with, compressed, ratios;
   EBB_RETURN_IF_ERROR(RunTeam(threads, [&](int thread) {
     for (int repetition = -1; repetition < options.repetitions; ++repetition) {
       const double limit =
           ReadBandwidth({buffer.data(), buffer.size()}, thread, threads, &barrier, &sink);
-      const auto seconds = [&](Mass mass) {
-        return RunSteps(&sequence, &attention, mass, options.steps, thread, threads, &barrier);
+      const auto seconds = [&](Sequence* s, DecodeAttention* a, Mass mass) {
+        return RunSteps(s, a, mass, options.steps, thread, threads, &barrier);
       };
-      const double seconds_without = seconds(Mass::kWithout);
-      const double seconds_with = seconds(Mass::kWith);
+      const double seconds_without = seconds(&sequence, &attention, Mass::kWithout);
+      const double seconds_with = seconds(&sequence, &attention, Mass::kWith);
+      const double seconds_compressed =
+          options.compressed ? seconds(&t2_sequence, &t2_attention, Mass::kWithout) : 0;
       if (thread != 0 || repetition < 0) continue;  // the first one warms up
       limits.push_back(limit);
       without.push_back(seconds_without);
       with.push_back(seconds_with);
+      compressed.push_back(seconds_compressed);
+      ratios.push_back(seconds_compressed / seconds_without);
       if (options.progress) options.progress(repetition + 1);
     }
   }));
   result.limit_gb_s = SpreadOf(limits);
   result.without_mass = RateOf(without, limits, result.bytes_per_step);
   result.with_mass = RateOf(with, limits, result.bytes_per_step);
+  if (options.compressed.has_value()) {
+    result.compressed = RateOf(compressed, limits, t2_sequence.bytes_per_step);
+    result.compressed_time_ratio = SpreadOf(ratios);
+  }
   return result;
 }
 
