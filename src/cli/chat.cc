@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "src/cli/commands.h"
+#include "src/cli/fit_memory.h"
 #include "src/cli/line_reader.h"
 #include "src/cli/turn.h"
 
@@ -123,12 +124,21 @@ std::optional<ExitCode> Conversation::TakeBack(const TurnInput& input) {
 
 ExitCode RunChat(const CliOptions& options) {
   (void)InstallInterruptHandler();
-  Result<Setup> setup = OpenSetup(options);
+  const auto model = OpenModel(options);
+  if (!model.ok()) return Fail(model.status());
+  // Turns of the user are given, so never compressed or evicted: half of the context, say.
+  CliOptions fitted = options;
+  const int context =
+      options.session.context > 0 ? options.session.context : (*model)->shape().trained_context;
+  if (const Status status = FitIntoMemory(**model, context / 2, &fitted); !status.ok()) {
+    return Fail(status);
+  }
+  Result<Setup> setup = OpenSetup(*model, fitted);
   if (!setup.ok()) return Fail(setup.status());
   // A grammar that is refused is refused before anything is typed.
-  const auto sampler = Sampler::Create(*setup->model, options.sampling);
+  const auto sampler = Sampler::Create(**model, options.sampling);
   if (!sampler.ok()) return Fail(sampler.status());
-  return Conversation(options, &*setup).Run();
+  return Conversation(fitted, &*setup).Run();
 }
 
 }  // namespace ebb::cli

@@ -20,11 +20,15 @@ std::span<const Command> CommandTable() {
   static const std::vector<Command> table = {
       {"run", "answer one prompt",
        WithModel(
-           {G::kPrompt, G::kSystem, G::kGeneration, G::kPolicy, G::kDisplay, G::kQuiet, G::kJson}),
+           {G::kPrompt, G::kSystem, G::kGeneration, G::kPolicy, G::kMemory, G::kDisplay, G::kQuiet,
+            G::kJson}),
        RunRun},
       {"chat", "talk in turns; /exit, /reset and /stats are commands",
-       WithModel({G::kSystem, G::kGeneration, G::kPolicy, G::kDisplay, G::kQuiet}), RunChat},
+       WithModel({G::kSystem, G::kGeneration, G::kPolicy, G::kMemory, G::kDisplay, G::kQuiet}),
+       RunChat},
       {"pull", "fetch the default model, SmolLM2-135M-Instruct", {G::kQuiet}, RunPull},
+      {"fit", "tell what a model, a context and tiers take, and what fits",
+       WithModel({G::kFit, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}), RunFit},
       {"fidelity", "measure how far a policy's distributions are from the full cache's",
        WithModel({G::kFidelity, G::kPolicy, G::kQuiet, G::kJson}), RunFidelity},
       {"bench", "measure speed", {}, nullptr},

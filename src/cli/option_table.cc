@@ -200,6 +200,7 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kSeed:
     case G::kContext:
     case G::kKvType:
+    case G::kMemory:
       return "Machine and cache";
     case G::kPolicy:
       return "Policy";
@@ -213,6 +214,8 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kQuiet:
     case G::kJson:
       return "Output";
+    case G::kFit:
+      return "Fit";
     case G::kFidelity:
       return "Fidelity";
     case G::kBenchCompare:
@@ -242,6 +245,7 @@ const std::vector<OptionRow>& OptionTable() {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     AppendTierOptionRows(&all);
+    AppendFitOptionRows(&all);
     AppendBenchOptionRows(&all);
     return all;
   }();

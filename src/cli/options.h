@@ -19,6 +19,7 @@
 #include "ebb/model.h"
 #include "ebb/status.h"
 #include "src/cli/bench_options.h"
+#include "src/cli/fit_options.h"
 
 namespace ebb::cli {
 
@@ -49,6 +50,7 @@ struct CliOptions {
 
   BenchOptions bench;
   FidelityInput fidelity;
+  FitInput fit;
 };
 
 // A heading in --help and docs/cli.md. A command names the groups that it takes.
@@ -67,13 +69,15 @@ enum class OptionGroup {
   kQuiet,       // --quiet
   kJson,        // --json
   kFidelity,    // of ebb fidelity alone
+  kMemory,      // --memory
+  kFit,         // of ebb fit alone: --prompt-tokens, --requests, --paper
   // Of the measurements that take them:
   kBenchCompare,    // --what, --rounds, --peer, ...
   kBenchDepth,      // --depth
   kBenchDecode,     // --no-mass, --tokens
   kBenchGenerate,   // --generate, --sequences
   kBenchPrompt,     // --prompt
-  kBenchAttention,  // --depth, --keep
+  kBenchAttention,  // --depth, --keep, --compressed
   kBenchMemory,     // --bytes
   kBench,           // --repetitions
 };

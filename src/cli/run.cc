@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -6,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "src/cli/commands.h"
+#include "src/cli/fit_memory.h"
 #include "src/cli/prompt.h"
 #include "src/cli/turn.h"
 
@@ -25,6 +27,21 @@ Result<TurnInput> InputFor(const Model& model, const CliOptions& options, std::s
   return ChatInput(model, messages, options);
 }
 
+// The context that --memory must hold is no longer than what may be generated.
+Result<Setup> OpenFitted(std::shared_ptr<const Model> model, const TurnInput& input,
+                         const CliOptions& options) {
+  CliOptions fitted = options;
+  const auto prompt_tokens = static_cast<int>(input.tokens.size());
+  const int context =
+      options.session.context > 0 ? options.session.context : model->shape().trained_context;
+  if (options.max_tokens >= 0 && prompt_tokens < context) {
+    fitted.session.context = std::min(context - prompt_tokens, options.max_tokens) + prompt_tokens;
+  }
+  EBB_RETURN_IF_ERROR(FitIntoMemory(*model, prompt_tokens, &fitted));
+  fitted.session.context = options.session.context;
+  return OpenSetup(std::move(model), fitted);
+}
+
 }  // namespace
 
 ExitCode RunRun(const CliOptions& options) {
@@ -34,10 +51,12 @@ ExitCode RunRun(const CliOptions& options) {
                                .seed = options.sampling.seed};
   Result<std::string> text = ReadPromptText(options);
   if (!text.ok()) return Fail(text.status());
-  const Result<Setup> setup = OpenSetup(options);
-  if (!setup.ok()) return Fail(setup.status());
-  const Result<TurnInput> input = InputFor(*setup->model, options, *std::move(text));
+  const auto model = OpenModel(options);
+  if (!model.ok()) return Fail(model.status());
+  const Result<TurnInput> input = InputFor(**model, options, *std::move(text));
   if (!input.ok()) return Fail(input.status());
+  const Result<Setup> setup = OpenFitted(*model, *input, options);
+  if (!setup.ok()) return Fail(setup.status());
 
   TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
   const RunFigures figures = TakeTurn(context, *input, *setup, &output);

@@ -64,8 +64,12 @@ Result<std::unique_ptr<Session>> OpenSession(Engine& engine, const SessionOption
 }
 
 Result<Setup> OpenSetup(const CliOptions& options) {
-  Setup setup;
-  EBB_ASSIGN_OR_RETURN(setup.model, OpenModel(options));
+  EBB_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, OpenModel(options));
+  return OpenSetup(std::move(model), options);
+}
+
+Result<Setup> OpenSetup(std::shared_ptr<const Model> model, const CliOptions& options) {
+  Setup setup = {.model = std::move(model)};
   EBB_ASSIGN_OR_RETURN(setup.engine, Engine::Create(setup.model, options.engine));
   EBB_ASSIGN_OR_RETURN(setup.session, OpenSession(*setup.engine, options.session));
   return setup;

@@ -28,6 +28,9 @@ struct Setup {
   std::unique_ptr<Session> session;  // of the engine; destroyed before it
 };
 [[nodiscard]] Result<Setup> OpenSetup(const CliOptions& options);
+// With a model that is loaded already.
+[[nodiscard]] Result<Setup> OpenSetup(std::shared_ptr<const Model> model,
+                                      const CliOptions& options);
 
 // Becomes true at the first Ctrl-C (SIGINT) or SIGTERM; the second ends the process. Called again,
 // it starts anew. Also ignores SIGPIPE, so that a closed stdout is an error like any other.

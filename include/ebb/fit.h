@@ -1,0 +1,143 @@
+// What a model, a context and tiers come to in bytes, before anything runs; the gentlest setting
+// that fits; and the projections of the papers for models whose weights are not at hand.
+//
+// The arithmetic is pure. What depends on the machine is measured by the functions at the end, and
+// handed in.
+#ifndef EBB_FIT_H_
+#define EBB_FIT_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/model.h"
+#include "ebb/status.h"
+#include "ebb/tiers.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+struct FitModel {
+  ModelShape shape;
+  int feed_forward_dim = 0;
+  uint64_t weight_bytes = 0;   // as held in memory
+  uint64_t program_bytes = 0;  // resident besides: the program, the tokenizer; measured
+};
+// program_bytes is left at 0.
+[[nodiscard]] FitModel FitModelOf(const Model& model);
+
+struct FitRequest {
+  int context = 0;        // tokens of each sequence
+  int prompt_tokens = 0;  // of them, those that are given, which never leave full precision
+  int requests = 1;       // sequences at once, stepped as one batch
+  RowType kv_type = RowType::kF16;
+  uint64_t kv_cap_bytes = 0;  // as EngineOptions
+  int prefill_chunk = 512;
+  std::optional<TierSpec> tiers = {};  // none: the full cache
+  int sinks = 4;
+  int window = 128;
+  int interval = 64;
+};
+
+struct FitBytes {
+  uint64_t weights = 0;
+  uint64_t program = 0;
+  uint64_t compute = 0;  // buffers of the graph and of attention
+  uint64_t t0 = 0;
+  uint64_t t1_memory = 0;
+  uint64_t t1_disk = 0;
+  uint64_t t2 = 0;
+  uint64_t tables = 0;
+  uint64_t staging = 0;  // into which a T1 in a file is read and in which it is edited
+  // What the last step reads of rows, holes left out.
+  uint64_t rows_read_memory = 0;
+  uint64_t rows_read_disk = 0;
+
+  [[nodiscard]] uint64_t Memory() const {
+    return weights + program + compute + t0 + t1_memory + t2 + tables + staging;
+  }
+};
+
+// Peaks over the whole generation. ResourceExhausted, saying which, when the caps of the request do
+// not hold what must stay; InvalidArgument for sizes that no model has.
+[[nodiscard]] Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request);
+
+struct FitLimits {
+  uint64_t memory_bytes = std::numeric_limits<uint64_t>::max();
+  uint64_t disk_bytes = std::numeric_limits<uint64_t>::max();
+};
+// Whether memory and disk hold it: ResourceExhausted with the figures when not.
+[[nodiscard]] Status CheckFit(const FitBytes& bytes, const FitLimits& limits);
+
+// The most tokens that fit, and the most sequences of request.context; 0: not even one.
+[[nodiscard]] int LargestContext(const FitModel& model, FitRequest request,
+                                 const FitLimits& limits);
+[[nodiscard]] int MostRequests(const FitModel& model, FitRequest request, const FitLimits& limits);
+
+struct FitSpeeds {
+  double memory_gb_s = 0;  // read, 10^9 bytes a second
+  double disk_gb_s = 0;    // 0: unknown
+};
+// What the bandwidths allow, all sequences together: weights once a step, every row once, a T1 in a
+// file read while memory is. 0 when a bandwidth that it needs is unknown.
+[[nodiscard]] double TokensPerSecond(const FitBytes& bytes, int requests, const FitSpeeds& speeds);
+
+struct FitSetting {
+  std::string name;                    // as it is typed: "--t1 none --t2 50%:int8"; "full"
+  std::optional<TierSpec> tiers = {};  // none: the full cache
+};
+// One of each kind, for a table.
+[[nodiscard]] std::vector<FitSetting> TypicalSettings();
+// From the gentlest on: the full cache; T1 in a file at falling shares of T0; T2 int8 at rising
+// shares; T2 int4; evicting.
+[[nodiscard]] std::vector<FitSetting> SettingsByGentleness();
+// The first of them that fits; ResourceExhausted with the least memory that is needed when none.
+[[nodiscard]] Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,
+                                                 const FitLimits& limits);
+
+// A deployment of Tables 11 and 18 of "Not All Thoughts Need HBM".
+struct PaperProjection {
+  std::string_view model;
+  std::string_view weights_type;
+  int batch = 0;
+  int tokens = 0;
+  double paper_cache_gb = 0;                // as printed
+  double weights_gb = 0;                    // as printed
+  uint64_t cache_bytes_by_query_heads = 0;  // the formula of its caption
+  uint64_t cache_bytes_by_kv_heads = 0;     // what such a model really caches
+  // The cache of cache and weights.
+  [[nodiscard]] static double Share(double cache_gb, double weights_gb) {
+    return cache_gb / (cache_gb + weights_gb);
+  }
+};
+[[nodiscard]] std::vector<PaperProjection> PaperProjections();
+
+// A model as "Inference-Time Hyper-Scaling", Appendix G, counts it.
+struct PaperShape {
+  std::string_view name;
+  int num_layers = 0;
+  int embed_dim = 0;
+  int feed_forward_dim = 0;
+  int kv_dim = 0;  // of all kv heads
+  int vocab_size = 0;
+};
+[[nodiscard]] std::span<const PaperShape> PaperShapes();
+// Its Eq. 6 on an H100: the part of a decode step in which the cache is read. `compression` divides
+// the cache.
+[[nodiscard]] double CacheShareOfStep(const PaperShape& shape, int64_t batch, int64_t tokens,
+                                      double compression);
+
+// Measured: what the folder's disk reads, 10^9 bytes a second; writes 64 MiB for it. `folder` as
+// TierSpec::t1_path, here and below. Errors: those of files without a name.
+[[nodiscard]] Result<double> MeasureDiskRead(const std::string& folder);
+[[nodiscard]] Result<uint64_t> FreeDiskBytes(const std::string& folder);
+// That a process could still take without swapping, by the system's own estimate.
+[[nodiscard]] Result<uint64_t> AvailableMemoryBytes();
+
+}  // namespace ebb
+
+#endif  // EBB_FIT_H_

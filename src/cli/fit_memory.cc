@@ -1,0 +1,79 @@
+#include "src/cli/fit_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "src/cli/bench_report.h"
+
+namespace ebb::cli {
+namespace {
+
+// The room on the disk for T1; 0 where there is none that can be told.
+uint64_t DiskBytes(const CliOptions& options) {
+  const auto& tiers = options.session.policy.tiers;
+  const Result<uint64_t> bytes = FreeDiskBytes(tiers.has_value() ? tiers->t1_path : "");
+  return bytes.ok() ? *bytes : 0;
+}
+
+std::string MiB(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
+
+}  // namespace
+
+FitQuestion FitQuestionFor(const Model& model, const CliOptions& options, int prompt_tokens) {
+  FitQuestion question;
+  question.model = FitModelOf(model);
+  const uint64_t resident = ResidentBytes();
+  question.model.program_bytes =
+      resident > question.model.weight_bytes ? resident - question.model.weight_bytes : 0;
+  const PolicySpec& policy = options.session.policy;
+  FitRequest& request = question.request;
+  request.context =
+      options.session.context > 0 ? options.session.context : model.shape().trained_context;
+  request.prompt_tokens = std::min(prompt_tokens, request.context);
+  request.kv_type = options.engine.kv_type;
+  request.kv_cap_bytes = options.engine.kv_cap_bytes;
+  request.prefill_chunk = options.engine.prefill_chunk;
+  request.tiers = policy.tiers;
+  request.sinks = policy.sinks.value_or(request.sinks);
+  request.window = policy.window.value_or(request.window);
+  request.interval = policy.interval.value_or(request.interval);
+  return question;
+}
+
+Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options) {
+  if (options->fit.memory_bytes == 0) return OkStatus();
+  PolicySpec& policy = options->session.policy;
+  if (policy.budget.unit != Budget::Unit::kNone) {
+    return InvalidArgument("--memory and --budget both say how much stays; give one");
+  }
+  const FitQuestion question = FitQuestionFor(model, *options, prompt_tokens);
+  const FitLimits limits = {.memory_bytes = options->fit.memory_bytes,
+                            .disk_bytes = DiskBytes(*options)};
+  FitSetting setting = {.name = "as asked for", .tiers = policy.tiers};
+  if (!policy.tiers.has_value()) {
+    EBB_ASSIGN_OR_RETURN(setting, GentlestSetting(question.model, question.request, limits));
+  }
+  FitRequest request = question.request;
+  request.tiers = setting.tiers;
+  EBB_ASSIGN_OR_RETURN(const FitBytes bytes, FitRequestInto(question.model, request));
+  EBB_RETURN_IF_ERROR(CheckFit(bytes, limits));
+  policy.tiers = setting.tiers;
+  options->engine.tiers = setting.tiers;
+  if (options->json) {
+    const Json record = {{"tiers_setting", setting.name},
+                         {"memory_bytes", bytes.Memory()},
+                         {"memory_limit_bytes", limits.memory_bytes},
+                         {"disk_bytes", bytes.t1_disk},
+                         {"context", request.context}};
+    fmt::print(stderr, "{}\n", record.dump());
+  } else if (!options->quiet) {
+    fmt::print(stderr, "[memory: {} of {} for {} tokens, {} on the disk; tiers: {}]\n",
+               MiB(bytes.Memory()), MiB(limits.memory_bytes), request.context, MiB(bytes.t1_disk),
+               setting.name);
+  }
+  return OkStatus();
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,60 @@
+// What the machine gives: speed and room of a disk, memory that is left.
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include "ebb/fit.h"
+#include "src/io/benchmark_io.h"
+
+namespace ebb {
+namespace {
+
+// Where a file of T1 goes, as src/io/private_file.cc decides.
+std::string FolderFor(const std::string& folder) {
+  if (!folder.empty()) return folder;
+  const char* temporary = std::getenv("TMPDIR");
+  return temporary != nullptr && *temporary != '\0' ? temporary : "/var/tmp";
+}
+
+}  // namespace
+
+Result<double> MeasureDiskRead(const std::string& folder) {
+  constexpr int kPasses = 3;
+  EBB_ASSIGN_OR_RETURN(const auto benchmark,
+                       ReadBenchmark::Create({.folder = folder, .file_bytes = size_t{64} << 20}));
+  double best = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    EBB_ASSIGN_OR_RETURN(const ReadSpeed speed, benchmark->Run());
+    best = std::max(best, speed.GigabytesPerSecond());
+  }
+  return best;
+}
+
+Result<uint64_t> FreeDiskBytes(const std::string& folder) {
+  const std::string path = FolderFor(folder);
+  struct statvfs info = {};
+  if (statvfs(path.c_str(), &info) != 0) {
+    return IoError(fmt::format("cannot tell the room in {}: {}", path,
+                               std::generic_category().message(errno)));
+  }
+  return uint64_t{info.f_bavail} * info.f_frsize;
+}
+
+Result<uint64_t> AvailableMemoryBytes() {
+  std::ifstream file("/proc/meminfo");
+  uint64_t kib = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("MemAvailable:")) continue;
+    kib = std::strtoull(line.c_str() + sizeof("MemAvailable:") - 1, nullptr, 10);
+  }
+  if (kib == 0) return Unsupported("the system does not say how much memory is available");
+  return kib * 1024;
+}
+
+}  // namespace ebb

@@ -1,0 +1,243 @@
+#include "src/fit/memory_fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "src/attention/rows.h"
+#include "src/io/segment_table.h"
+#include "src/kv/arena.h"
+
+namespace ebb {
+namespace {
+
+constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
+
+size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
+size_t DivideUp(size_t a, size_t b) { return (a + b - 1) / b; }
+uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// As the placement rounds shares.
+size_t FloorShare(double share, size_t num_rows) {
+  return static_cast<size_t>(std::floor(share * static_cast<double>(num_rows) + 1e-6));
+}
+
+PageFormat FormatOf(const ModelShape& shape, RowType type) {
+  return {.type = type, .head_dim = shape.head_dim};
+}
+
+// The rows of each stream that a cap holds between two decisions.
+size_t CapInRows(uint64_t cap_bytes, T1Place place, const ModelShape& shape, RowType type) {
+  const size_t page_bytes = FormatOf(shape, type).PageBytes();
+  uint64_t pages_per_layer = cap_bytes / kExtentBytes * (kExtentBytes / page_bytes) /
+                             static_cast<uint64_t>(shape.num_layers);
+  if (place == T1Place::kFile) {
+    pages_per_layer = cap_bytes / (uint64_t{page_bytes} * kPagesPerSegment) /
+                      static_cast<uint64_t>(shape.num_layers) * kPagesPerSegment;
+  }
+  return static_cast<size_t>(pages_per_layer) / shape.num_kv_heads * kRowsPerPage;
+}
+
+// The decisions of the hierarchy's placement, as counts.
+class Follower {
+ public:
+  Follower(const ModelShape& shape, const FitRequest& request)
+      : request_(request), tiers_(*request.tiers) {
+    const size_t reserve = static_cast<size_t>(request.interval) + kRowsPerPage;
+    const auto rows = [&](uint64_t cap, T1Place place) {
+      return Less(CapInRows(cap / request.requests, place, shape, request.kv_type), reserve);
+    };
+    if (tiers_.t0_cap_bytes > 0) t0_cap_ = rows(tiers_.t0_cap_bytes, T1Place::kHost);
+    if (tiers_.t1 == T1Place::kNone) {
+      t1_cap_ = 0;
+    } else if (tiers_.t1_cap_bytes > 0) {
+      t1_cap_ = rows(tiers_.t1_cap_bytes, tiers_.t1);
+    }
+  }
+
+  Result<RowsOverTime> Follow() {
+    const size_t prompt = std::min(request_.prompt_tokens, request_.context);
+    const size_t context = request_.context;
+    RowsOverTime rows;
+    rows.last.t0 = prompt;
+    if (prompt > t0_cap_) EBB_RETURN_IF_ERROR(Decide(prompt, StepKind::kPrefill, &rows.last));
+    rows.peaks = rows.last;
+    for (size_t tokens = prompt; tokens < context;) {
+      const size_t num_new = std::min<size_t>(request_.interval, context - tokens);
+      tokens += num_new;
+      rows.last.t0 += num_new;
+      rows.peaks.t0 = std::max(rows.peaks.t0, rows.last.t0);
+      if (num_new < static_cast<size_t>(request_.interval)) break;
+      EBB_RETURN_IF_ERROR(Decide(tokens, StepKind::kDecode, &rows.last));
+      rows.peaks.t1 = std::max(rows.peaks.t1, rows.last.t1);
+      rows.peaks.t2 = std::max(rows.peaks.t2, rows.last.t2);
+    }
+    return rows;
+  }
+
+ private:
+  Status Decide(size_t tokens, StepKind kind, TierRows* rows) {
+    const size_t given = request_.prompt_tokens;
+    const size_t ever = Less(tokens, given + request_.sinks + request_.window);
+    const size_t num_protected = tokens - ever;
+    size_t alive = ever - evicted_;
+    if (kind == StepKind::kDecode) {
+      const size_t evict = tiers_.evict_of == EvictOf::kAlive
+                               ? FloorShare(tiers_.evict_share, alive)
+                               : Less(FloorShare(tiers_.evict_share, ever), evicted_);
+      evicted_ += evict;
+      alive -= evict;
+      rows->t2 = FloorShare(tiers_.t2_share, alive);
+    }
+    const size_t full = alive - rows->t2;
+    if (t0_cap_ != kNoCap && t1_cap_ != kNoCap && num_protected + full > t0_cap_ + t1_cap_) {
+      return ResourceExhausted(
+          fmt::format("T0 holds {} rows of each kv head and T1 {}; after {} tokens {} must stay in "
+                      "full precision",
+                      t0_cap_, t1_cap_, tokens, num_protected + full));
+    }
+    const size_t protected_t1 = std::min(Less(num_protected, t0_cap_), t1_cap_);
+    const size_t wanted_in_t0 =
+        t0_cap_ == kNoCap ? FloorShare(tiers_.t0_share, full) : Less(t0_cap_, num_protected);
+    const size_t t1 = std::min(Less(full, wanted_in_t0), t1_cap_ - protected_t1);
+    rows->t1 = t1 + protected_t1;
+    rows->t0 = num_protected + full - rows->t1;
+    return OkStatus();
+  }
+
+  const FitRequest& request_;
+  const TierSpec& tiers_;
+  size_t t0_cap_ = kNoCap;
+  size_t t1_cap_ = kNoCap;
+  size_t evicted_ = 0;
+};
+
+Status CheckRequest(const FitModel& model, const FitRequest& request) {
+  const ModelShape& shape = model.shape;
+  const bool shape_ok =
+      shape.num_layers > 0 && shape.num_kv_heads > 0 && shape.num_q_heads > 0 && shape.head_dim > 0;
+  if (!shape_ok) return InvalidArgument("the model's layers, heads and head size are not known");
+  if (FormatOf(shape, request.kv_type).PageBytes() > kExtentBytes) {
+    return InvalidArgument(fmt::format("a head size of {} is too large", shape.head_dim));
+  }
+  if (request.context < 1 || request.requests < 1 || request.prompt_tokens < 0 ||
+      request.interval < 1) {
+    return InvalidArgument(fmt::format("{} sequences of {} tokens, {} of them given",
+                                       request.requests, request.context, request.prompt_tokens));
+  }
+  return OkStatus();
+}
+
+// What a graph holds at once of a chunk of tokens, in floats: the residual stream and two copies of
+// it, and the widest layer's gate, up and product; then the logits of one token.
+uint64_t GraphBytes(const FitModel& model, const FitRequest& request) {
+  const ModelShape& shape = model.shape;
+  const uint64_t tokens = std::max(
+      std::min({request.prompt_tokens, request.prefill_chunk, request.context}), request.requests);
+  const uint64_t attention =
+      uint64_t{1} * shape.head_dim * (shape.num_q_heads + 2 * shape.num_kv_heads);
+  const uint64_t floats =
+      3 * uint64_t{1} * shape.embed_dim + 3 * uint64_t{1} * model.feed_forward_dim + attention;
+  // The nodes of the graphs that a generation needs, measured with SmolLM2.
+  constexpr uint64_t kNodesPerLayer = uint64_t{64} << 10;
+  return (tokens * floats + uint64_t{1} * shape.vocab_size * request.requests) * sizeof(float) +
+         kNodesPerLayer * shape.num_layers;
+}
+
+// Partial results of chunks of rows, of even and of odd layers, with their weights where attention
+// is scored.
+uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size_t num_rows) {
+  const uint64_t states = uint64_t{1} * shape.num_q_heads * DivideUp(num_rows, kRowsPerPage);
+  const uint64_t floats = shape.head_dim + 2 + (request.tiers.has_value() ? kRowsPerPage : 0);
+  return 2 * states * floats * sizeof(float) * request.requests;
+}
+
+// Slots and positions with a quarter to spare, and a page's address in each stream; with T2 the
+// merged order besides.
+uint64_t TableBytes(const ModelShape& shape, const FitRequest& request, const TierRows& rows) {
+  constexpr uint64_t kPerStream = 80;
+  const uint64_t streams = uint64_t{1} * shape.num_layers * shape.num_kv_heads;
+  const uint64_t all = rows.t0 + rows.t1 + rows.t2;
+  uint64_t per_row = 8;
+  if (rows.t2 > 0) per_row += 12;
+  if (request.tiers.has_value()) per_row += 8;  // scores and kinds
+  const uint64_t per_page = rows.t1 > 0 ? 12 : 8;
+  const uint64_t bytes = all * per_row * 5 / 4 +
+                         DivideUp(all, kRowsPerPage) * streams * per_page * 4 / 3 +
+                         streams * kPerStream;
+  return bytes * request.requests;
+}
+
+// Two layers' pages in huge pages, and the pages that are edited between steps.
+uint64_t StagingBytes(const ModelShape& shape, const FitRequest& request, size_t t1_rows) {
+  constexpr uint64_t kEditBytes = uint64_t{4} << 20;
+  if (t1_rows == 0) return 0;
+  const uint64_t layer = uint64_t{1} * DivideUp(t1_rows, kRowsPerPage) * shape.num_kv_heads *
+                         FormatOf(shape, request.kv_type).PageBytes();
+  return 2 * RoundUp(layer, kExtentBytes) * request.requests +
+         std::min(kEditBytes, layer * shape.num_layers);
+}
+
+}  // namespace
+
+uint64_t ExtentBytes(uint64_t num_pages, size_t page_bytes) {
+  return DivideUp(num_pages, kExtentBytes / page_bytes) * kExtentBytes;
+}
+
+uint64_t SegmentBytes(uint64_t pages_per_layer, int num_layers, size_t page_bytes) {
+  return DivideUp(pages_per_layer, kPagesPerSegment) * kPagesPerSegment * page_bytes * num_layers;
+}
+
+Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
+  if (request.tiers.has_value()) return Follower(shape, request).Follow();
+  RowsOverTime rows;
+  rows.last.t0 = request.context;
+  rows.peaks = rows.last;
+  return rows;
+}
+
+Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request) {
+  EBB_RETURN_IF_ERROR(CheckRequest(model, request));
+  const ModelShape& shape = model.shape;
+  EBB_ASSIGN_OR_RETURN(const RowsOverTime rows, FollowRows(shape, request));
+  const TierSpec tiers = request.tiers.value_or(TierSpec());
+  const PageFormat format = FormatOf(shape, request.kv_type);
+  const CompressedFormat compressed = {.type = tiers.t2_type, .head_dim = shape.head_dim};
+  const uint64_t streams = uint64_t{1} * shape.num_layers * shape.num_kv_heads * request.requests;
+  const auto pages = [](size_t num_rows) { return uint64_t{DivideUp(num_rows, kRowsPerPage)}; };
+
+  FitBytes bytes = {.weights = model.weight_bytes, .program = model.program_bytes};
+  // Rows leave holes behind, which compaction fills in the steps that follow: a page more.
+  const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || tiers.evict_share > 0;
+  bytes.t0 =
+      ExtentBytes((pages(rows.peaks.t0) + (rows_leave ? 1 : 0)) * streams, format.PageBytes());
+  if (tiers.t0_cap_bytes > 0) {
+    bytes.t0 = std::min(bytes.t0, tiers.t0_cap_bytes / kExtentBytes * kExtentBytes);
+  }
+  if (request.kv_cap_bytes > 0 && bytes.t0 > request.kv_cap_bytes) {
+    return ResourceExhausted(fmt::format("the cap on the cache is {} bytes, and T0 takes {}",
+                                         request.kv_cap_bytes, bytes.t0));
+  }
+  const bool file = tiers.t1 == T1Place::kFile;
+  if (file) {
+    bytes.t1_disk = SegmentBytes(pages(rows.peaks.t1) * shape.num_kv_heads * request.requests,
+                                 shape.num_layers, format.PageBytes());
+    bytes.staging = StagingBytes(shape, request, rows.peaks.t1);
+  } else {
+    bytes.t1_memory = ExtentBytes(pages(rows.peaks.t1) * streams, format.PageBytes());
+  }
+  bytes.t2 = ExtentBytes(pages(rows.peaks.t2) * streams, compressed.PageBytes());
+  bytes.tables = TableBytes(shape, request, rows.last);
+  const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
+  bytes.compute = GraphBytes(model, request) + AttentionBytes(shape, request, all_rows);
+  const uint64_t row_bytes = 2 * format.RowStride();
+  const uint64_t of_t1 = rows.last.t1 * row_bytes * streams;
+  bytes.rows_read_memory =
+      (rows.last.t0 * row_bytes + rows.last.t2 * compressed.RowStride()) * streams + of_t1;
+  bytes.rows_read_disk = file ? of_t1 : 0;
+  return bytes;
+}
+
+}  // namespace ebb

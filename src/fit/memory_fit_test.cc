@@ -1,0 +1,138 @@
+#include "src/fit/memory_fit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// A row of a kv head: 64 keys and 64 values of 2 bytes, 256; a page of 64: 16 KiB; 90 streams.
+FitModel SmolLm2() {
+  return {.shape = {.num_layers = 30,
+                    .num_q_heads = 9,
+                    .num_kv_heads = 3,
+                    .head_dim = 64,
+                    .embed_dim = 576,
+                    .vocab_size = 49152,
+                    .trained_context = 8192},
+          .feed_forward_dim = 1536,
+          .weight_bytes = 100 * kMiB,
+          .program_bytes = 30 * kMiB};
+}
+
+FitBytes Fit(const FitRequest& request) {
+  const Result<FitBytes> bytes = FitRequestInto(SmolLm2(), request);
+  EXPECT_TRUE(bytes.ok()) << bytes.status().message();
+  return bytes.ok() ? *bytes : FitBytes();
+}
+
+TEST(MemoryFit, ATokenOfSmolLm2Takes23040Bytes) {
+  const FitBytes bytes = Fit({.context = 1});
+  EXPECT_EQ(bytes.rows_read_memory, 23040u);
+  // 90 pages of 16 KiB share one extent, as 128 would.
+  EXPECT_EQ(bytes.t0, 2 * kMiB);
+}
+
+TEST(MemoryFit, TheFullCacheIsWholePagesInWholeExtents) {
+  // 2,000 tokens: 32 pages of each stream, 2,880 pages, 22.5 extents of 128.
+  const FitBytes bytes = Fit({.context = 2000});
+  EXPECT_EQ(bytes.t0, 23 * 2 * kMiB);
+  EXPECT_EQ(bytes.t1_memory + bytes.t1_disk + bytes.t2 + bytes.staging, 0u);
+  EXPECT_EQ(bytes.rows_read_memory, 2000u * 23040);
+  EXPECT_EQ(bytes.Memory(), 130 * kMiB + bytes.t0 + bytes.tables + bytes.compute);
+}
+
+TEST(MemoryFit, SeveralRequestsShareExtents) {
+  // 1 token each: 2 * 90 pages in 2 extents rather than in 2 of their own that are half empty.
+  EXPECT_EQ(Fit({.context = 1, .requests = 2}).t0, 2 * 2 * kMiB);
+  EXPECT_EQ(Fit({.context = 1, .requests = 7}).t0, 5 * 2 * kMiB);  // 630 pages
+}
+
+TEST(MemoryFit, ExtentsCutNoPage) {
+  EXPECT_EQ(ExtentBytes(0, 16384), 0u);
+  EXPECT_EQ(ExtentBytes(128, 16384), 2 * kMiB);
+  EXPECT_EQ(ExtentBytes(129, 16384), 4 * kMiB);
+  // Rows of int8: 132 bytes, 8,448 a page, 248 of them in an extent.
+  EXPECT_EQ(ExtentBytes(248, 8448), 2 * kMiB);
+  EXPECT_EQ(ExtentBytes(249, 8448), 4 * kMiB);
+}
+
+TEST(MemoryFit, AFileIsWholeSegmentsOfEveryLayer) {
+  EXPECT_EQ(SegmentBytes(0, 30, 16384), 0u);
+  EXPECT_EQ(SegmentBytes(1, 30, 16384), 30 * kMiB);
+  EXPECT_EQ(SegmentBytes(65, 30, 16384), 60 * kMiB);
+}
+
+TEST(MemoryFit, SharesFollowTheDecisions) {
+  // 1,500 tokens, one of them given: the last decision is after 1 + 23 * 64 = 1,473. Of those 1,340
+  // are unprotected (less 1, 4 and 128), floor(0.3 * 1,340) = 402 of them in T0.
+  const Result<RowsOverTime> rows = FollowRows(
+      SmolLm2().shape, {.context = 1500, .prompt_tokens = 1, .tiers = TierSpec{.t0_share = 0.3}});
+  ASSERT_TRUE(rows.ok());
+  EXPECT_EQ(rows->last.t1, 1340u - 402);
+  EXPECT_EQ(rows->last.t0, 133u + 402 + 27);
+  // The decision before left 133 + floor(0.3 * 1,276) = 515; 64 more came.
+  EXPECT_EQ(rows->peaks.t0, 515u + 64);
+  EXPECT_EQ(rows->peaks.t1, rows->last.t1);
+}
+
+TEST(MemoryFit, CompressedAndEvictedRowsNeverDependOnT0) {
+  for (const double share : {0.0, 0.5, 1.0}) {
+    const Result<RowsOverTime> rows =
+        FollowRows(SmolLm2().shape,
+                   {.context = 1476,
+                    .prompt_tokens = 4,
+                    .tiers = TierSpec{.t0_share = share, .t2_share = 0.5, .evict_share = 0.1}});
+    ASSERT_TRUE(rows.ok());
+    // 1,340 unprotected, 134 of them gone, half of 1,206 in T2.
+    EXPECT_EQ(rows->last.t2, 603u);
+    EXPECT_EQ(rows->last.t0 + rows->last.t1, 136u + 603);
+  }
+}
+
+TEST(MemoryFit, EvictionOfAliveCompoundsAndOfGeneratedDoesNot) {
+  FitRequest request = {.context = 2048,
+                        .tiers = TierSpec{.t1 = T1Place::kNone, .evict_share = 0.1}};
+  const Result<RowsOverTime> generated = FollowRows(SmolLm2().shape, request);
+  request.tiers->evict_of = EvictOf::kAlive;
+  const Result<RowsOverTime> alive = FollowRows(SmolLm2().shape, request);
+  ASSERT_TRUE(generated.ok() && alive.ok());
+  // 1,916 ever unprotected, 191 of them gone.
+  EXPECT_EQ(generated->last.t0, 2048u - 191);
+  EXPECT_LT(alive->last.t0, 2048u / 2);
+}
+
+TEST(MemoryFit, ACapOnT0IsKeptAndT1TakesTheRest) {
+  const FitBytes bytes =
+      Fit({.context = 8000, .tiers = TierSpec{.t0_cap_bytes = 16 * kMiB, .t1 = T1Place::kHost}});
+  EXPECT_LE(bytes.t0, 16 * kMiB);
+  // 16 MiB are 1,024 pages, 34 a layer, 11 a stream: 704 rows, 128 of them in reserve.
+  EXPECT_GE(bytes.t1_memory, (8000u - 704) * 23040);
+}
+
+TEST(MemoryFit, CapsThatHoldTooLittleAreRefusedWithTheFigures) {
+  const Result<FitBytes> bytes = FitRequestInto(
+      SmolLm2(),
+      {.context = 8000, .tiers = TierSpec{.t0_cap_bytes = 16 * kMiB, .t1 = T1Place::kNone}});
+  ASSERT_FALSE(bytes.ok());
+  EXPECT_EQ(bytes.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(bytes.status().message(), HasSubstr("T0 holds 576 rows"));
+}
+
+TEST(MemoryFit, SizesThatNoModelHasAreRefused) {
+  for (const FitModel& model : {FitModel(), FitModel{.shape = {.num_layers = 2}}}) {
+    const Result<FitBytes> bytes = FitRequestInto(model, {.context = 10});
+    ASSERT_FALSE(bytes.ok());
+    EXPECT_EQ(bytes.status().code(), StatusCode::kInvalidArgument);
+  }
+  EXPECT_FALSE(FitRequestInto(SmolLm2(), {.context = 0}).ok());
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,12 @@
+#include "ebb/fit.h"
+#include "src/model/loaded_model.h"
+
+namespace ebb {
+
+FitModel FitModelOf(const Model& model) {
+  return {.shape = model.shape(),
+          .feed_forward_dim = model.loaded().hparams.feed_forward_dim,
+          .weight_bytes = model.weight_bytes()};
+}
+
+}  // namespace ebb

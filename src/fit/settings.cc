@@ -1,0 +1,143 @@
+// Settings in order of gentleness, and what fits where.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "src/fit/memory_fit.h"
+
+namespace ebb {
+namespace {
+
+bool Fits(const FitModel& model, const FitRequest& request, const FitLimits& limits) {
+  const Result<FitBytes> bytes = FitRequestInto(model, request);
+  return bytes.ok() && CheckFit(*bytes, limits).ok();
+}
+
+// The largest n from 1 to `max` for which fits(n), which holds up to some n and not above.
+template <typename Fitting>
+int Largest(int max, Fitting fits) {
+  int64_t low = 0;
+  int64_t high = 1;
+  while (high <= max && fits(static_cast<int>(high))) {
+    low = static_cast<int>(high);
+    high *= 2;
+  }
+  high = std::min<int64_t>(high, int64_t{max} + 1);
+  while (high - low > 1) {
+    const int middle = static_cast<int>(low + (high - low) / 2);
+    (fits(middle) ? low : high) = middle;
+  }
+  return static_cast<int>(low);
+}
+
+FitSetting Make(std::string name, const TierSpec& tiers) { return {std::move(name), tiers}; }
+
+FitSetting FileSetting(int t0_percent) {
+  return Make(fmt::format("--t0 {}% --t1 file", t0_percent), {.t0_share = t0_percent / 100.0});
+}
+
+// All that is not compressed lies in the file: without room on the disk for it, it may lie in T0.
+FitSetting CompressedSetting(std::string_view t1, int t2_percent, CompressedType type) {
+  const bool file = t1 == "file";
+  return Make(fmt::format("--t0 {}% --t1 {} --t2 {}%:{}", file ? 0 : 100, t1, t2_percent,
+                          CompressedTypeName(type)),
+              {.t0_share = file ? 0.0 : 1.0,
+               .t1 = file ? T1Place::kFile : T1Place::kNone,
+               .t2_share = t2_percent / 100.0,
+               .t2_type = type});
+}
+
+FitSetting EvictSetting(int percent) {
+  FitSetting setting = CompressedSetting("none", 100, CompressedType::kInt4);
+  setting.tiers->evict_share = percent / 100.0;
+  setting.name += fmt::format(" --evict {}%", percent);
+  return setting;
+}
+
+}  // namespace
+
+Status CheckFit(const FitBytes& bytes, const FitLimits& limits) {
+  if (bytes.Memory() > limits.memory_bytes) {
+    return ResourceExhausted(fmt::format("it takes {} bytes of memory, and there are {}",
+                                         bytes.Memory(), limits.memory_bytes));
+  }
+  if (bytes.t1_disk > limits.disk_bytes) {
+    return ResourceExhausted(fmt::format("T1 takes {} bytes on the disk, and there are {}",
+                                         bytes.t1_disk, limits.disk_bytes));
+  }
+  return OkStatus();
+}
+
+int LargestContext(const FitModel& model, FitRequest request, const FitLimits& limits) {
+  constexpr int kMaxTokens = 1 << 22;
+  return Largest(kMaxTokens, [&](int context) {
+    request.context = context;
+    return Fits(model, request, limits);
+  });
+}
+
+int MostRequests(const FitModel& model, FitRequest request, const FitLimits& limits) {
+  constexpr int kMaxRequests = 1 << 16;
+  return Largest(kMaxRequests, [&](int requests) {
+    request.requests = requests;
+    return Fits(model, request, limits);
+  });
+}
+
+double TokensPerSecond(const FitBytes& bytes, int requests, const FitSpeeds& speeds) {
+  if (speeds.memory_gb_s <= 0) return 0;
+  if (bytes.rows_read_disk > 0 && speeds.disk_gb_s <= 0) return 0;
+  const auto seconds = [](uint64_t of_bytes, double gb_s) {
+    return of_bytes == 0 ? 0.0 : static_cast<double>(of_bytes) / (gb_s * 1e9);
+  };
+  const double step = std::max(seconds(bytes.weights + bytes.rows_read_memory, speeds.memory_gb_s),
+                               seconds(bytes.rows_read_disk, speeds.disk_gb_s));
+  return step > 0 ? requests / step : 0;
+}
+
+std::vector<FitSetting> TypicalSettings() {
+  return {{"full"},
+          FileSetting(50),
+          CompressedSetting("none", 50, CompressedType::kInt8),
+          CompressedSetting("none", 50, CompressedType::kInt4),
+          Make("--t0 100% --t1 none --evict 10%",
+               {.t0_share = 1, .t1 = T1Place::kNone, .evict_share = 0.1})};
+}
+
+std::vector<FitSetting> SettingsByGentleness() {
+  std::vector<FitSetting> settings = {{"full"}};
+  for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(FileSetting(percent));
+  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
+    for (int percent = 10; percent <= 100; percent += 10) {
+      settings.push_back(CompressedSetting("file", percent, type));
+      settings.push_back(CompressedSetting("none", percent, type));
+    }
+  }
+  for (int percent = 10; percent <= 90; percent += 10) settings.push_back(EvictSetting(percent));
+  return settings;
+}
+
+Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,
+                                   const FitLimits& limits) {
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  FitRequest candidate = request;
+  for (FitSetting& setting : SettingsByGentleness()) {
+    candidate.tiers = setting.tiers;
+    const Result<FitBytes> bytes = FitRequestInto(model, candidate);
+    if (!bytes.ok()) {
+      if (bytes.status().code() == StatusCode::kInvalidArgument) return bytes.status();
+      continue;
+    }
+    if (CheckFit(*bytes, limits).ok()) return std::move(setting);
+    if (bytes->t1_disk <= limits.disk_bytes) least = std::min(least, bytes->Memory());
+  }
+  constexpr uint64_t kMiB = 1 << 20;
+  return ResourceExhausted(
+      fmt::format("no setting of the tiers fits {} tokens into {} MiB; the smallest takes {} MiB, "
+                  "{} of them before any row",
+                  request.context, limits.memory_bytes / kMiB, least / kMiB + 1,
+                  (model.weight_bytes + model.program_bytes) / kMiB));
+}
+
+}  // namespace ebb

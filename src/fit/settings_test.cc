@@ -1,0 +1,107 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ebb/fit.h"
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+FitModel SmolLm2() {
+  return {.shape = {.num_layers = 30,
+                    .num_q_heads = 9,
+                    .num_kv_heads = 3,
+                    .head_dim = 64,
+                    .embed_dim = 576,
+                    .vocab_size = 49152},
+          .feed_forward_dim = 1536,
+          .weight_bytes = 100 * kMiB};
+}
+
+std::string Gentlest(uint64_t memory_mib, uint64_t disk_mib) {
+  const Result<FitSetting> setting =
+      GentlestSetting(SmolLm2(), {.context = 8000},
+                      {.memory_bytes = memory_mib * kMiB, .disk_bytes = disk_mib * kMiB});
+  return setting.ok() ? setting->name : std::string(setting.status().message());
+}
+
+TEST(FitSettings, LessMemoryTakesAHarderSetting) {
+  // 8,000 tokens: 176 MiB of cache beside 100 of weights.
+  EXPECT_EQ(Gentlest(300, 1000), "full");
+  EXPECT_EQ(Gentlest(276, 1000), "--t0 90% --t1 file");
+  EXPECT_EQ(Gentlest(200, 1000), "--t0 40% --t1 file");
+}
+
+TEST(FitSettings, WithoutADiskRowsAreCompressed) {
+  EXPECT_THAT(Gentlest(276, 0), StartsWith("--t0 100% --t1 none --t2 10%:int8"));
+  EXPECT_THAT(Gentlest(190, 0), HasSubstr("int4"));
+  EXPECT_THAT(Gentlest(160, 0), HasSubstr("--evict"));
+}
+
+TEST(FitSettings, WhatFitsNowhereIsRefusedWithTheLeastMemory) {
+  const std::string message = Gentlest(90, 1000);
+  EXPECT_THAT(message, HasSubstr("fits 8000 tokens into 90 MiB"));
+  EXPECT_THAT(message, HasSubstr("100 of them before any row"));
+}
+
+TEST(FitSettings, EverySettingIsWrittenAsItIsTyped) {
+  for (const FitSetting& setting : SettingsByGentleness()) {
+    if (!setting.tiers.has_value()) continue;
+    TierSpec spec;
+    const std::string& name = setting.name;
+    const auto value = [&](const std::string& option) {
+      const size_t at = name.find(option + " ");
+      if (at == std::string::npos) return std::string();
+      const size_t begin = at + option.size() + 1;
+      return name.substr(begin, name.find(' ', begin) - begin);
+    };
+    EXPECT_TRUE(ParseT0(value("--t0"), &spec).ok()) << name;
+    EXPECT_TRUE(ParseT1(value("--t1"), &spec).ok()) << name;
+    const std::string t2 = value("--t2"), evict = value("--evict");
+    EXPECT_TRUE(t2.empty() || ParseT2(t2, &spec).ok()) << name;
+    EXPECT_TRUE(evict.empty() || ParseEvict(evict, &spec).ok()) << name;
+    EXPECT_DOUBLE_EQ(spec.t0_share, setting.tiers->t0_share) << name;
+    EXPECT_EQ(spec.t1, setting.tiers->t1) << name;
+    EXPECT_DOUBLE_EQ(spec.t2_share, setting.tiers->t2_share) << name;
+    EXPECT_EQ(spec.t2_type, setting.tiers->t2_type) << name;
+    EXPECT_DOUBLE_EQ(spec.evict_share, setting.tiers->evict_share) << name;
+  }
+}
+
+TEST(FitSettings, TheLargestContextFitsAndTheNextDoesNot) {
+  const FitLimits limits = {.memory_bytes = 200 * kMiB};
+  const int context = LargestContext(SmolLm2(), {}, limits);
+  // 100 MiB less buffers and tables are at most 50 extents, 6,400 pages, 71 of each stream.
+  EXPECT_EQ(context % 64, 0);
+  EXPECT_GT(context, 60 * 64);
+  EXPECT_LE(context, 71 * 64);
+  const auto fits = [&](int tokens) {
+    return CheckFit(*FitRequestInto(SmolLm2(), {.context = tokens}), limits).ok();
+  };
+  EXPECT_TRUE(fits(context));
+  EXPECT_FALSE(fits(context + 1));
+  EXPECT_EQ(LargestContext(SmolLm2(), {}, {.memory_bytes = 99 * kMiB}), 0);
+}
+
+TEST(FitSettings, RequestsShareTheWeights) {
+  const int requests = MostRequests(SmolLm2(), {.context = 1000}, {.memory_bytes = 300 * kMiB});
+  // 22.5 MiB of pages each.
+  EXPECT_EQ(requests, 8);
+}
+
+TEST(FitSettings, SpeedIsWhatBandwidthsAllow) {
+  const FitBytes bytes = {.weights = 900'000'000, .rows_read_memory = 100'000'000};
+  EXPECT_DOUBLE_EQ(TokensPerSecond(bytes, 1, {.memory_gb_s = 10}), 10);
+  EXPECT_DOUBLE_EQ(TokensPerSecond(bytes, 4, {.memory_gb_s = 10}), 40);
+  const FitBytes with_disk = {
+      .weights = 900'000'000, .rows_read_memory = 100'000'000, .rows_read_disk = 100'000'000};
+  EXPECT_DOUBLE_EQ(TokensPerSecond(with_disk, 1, {.memory_gb_s = 10, .disk_gb_s = 0.5}), 5);
+  EXPECT_EQ(TokensPerSecond(with_disk, 1, {.memory_gb_s = 10}), 0) << "the disk is unknown";
+}
+
+}  // namespace
+}  // namespace ebb

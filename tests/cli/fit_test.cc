@@ -1,0 +1,161 @@
+// ebb fit and --memory, as a user runs them: what is foretold is held against what a run takes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/cli/program.h"
+#include "tests/cli/tiny_model.h"
+#include "tests/support/default_model.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class FitTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = std::make_unique<TinyModel>(); }
+  static void TearDownTestSuite() { model_.reset(); }
+
+  static ProgramEnd Fit(const std::string& arguments) {
+    return RunEbb("fit --threads 1 --quiet -m " + model_->path() + " " + arguments);
+  }
+  static json Record(const std::string& arguments) {
+    const ProgramEnd end = Fit("--json " + arguments);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    return Parsed(end.out);
+  }
+  static json Parsed(const std::string& text) {
+    json record = json::parse(LastLine(text), nullptr, false);
+    EXPECT_TRUE(record.is_object()) << text;
+    return record;
+  }
+  // -n: tokens after a prompt of one.
+  static ProgramEnd Run(const std::string& command) {
+    return RunEbb("run --raw --temp 0 --threads 1 --ignore-eos -p a " + command);
+  }
+
+  static std::unique_ptr<TinyModel> model_;
+};
+
+std::unique_ptr<TinyModel> FitTest::model_;
+
+TEST_F(FitTest, TheRecordHasEverySettingWithItsBytes) {
+  const json record = Record("--context 200");
+  EXPECT_EQ(record["context"], 200);
+  EXPECT_GT(record["measured"]["memory_gb_s"].get<double>(), 0);
+  EXPECT_EQ(record["gentlest"], "full");
+  ASSERT_EQ(record["settings"].size(), 5u);
+  for (const json& setting : record["settings"]) {
+    EXPECT_TRUE(setting["fits"].get<bool>()) << setting;
+    EXPECT_GE(setting["largest_context"], 200) << setting;
+    EXPECT_GE(setting["most_requests"], 1) << setting;
+    uint64_t sum = 0;
+    for (const auto& [name, bytes] : setting["bytes"].items()) {
+      if (name != "t1_disk") sum += bytes.get<uint64_t>();
+    }
+    EXPECT_EQ(setting["memory_bytes"], sum) << setting;
+    EXPECT_EQ(setting["disk_bytes"], setting["bytes"]["t1_disk"]) << setting;
+  }
+  EXPECT_EQ(record["settings"][0]["setting"], "full");
+}
+
+TEST_F(FitTest, TheTableNamesWhatWasMeasuredAndWhatWasComputed) {
+  const ProgramEnd end = Fit("--context 200");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  for (const char* part : {"measured: memory ", "computed: all else", "--t0 50% --t1 file",
+                           "--t2 50%:int4", "--evict 10%", "The gentlest that fits: full"}) {
+    EXPECT_THAT(end.out, HasSubstr(part));
+  }
+}
+
+TEST_F(FitTest, WhatWasAskedForComesFirstAndDecides) {
+  const json record = Record("--context 200 --t2 50%:int8");
+  ASSERT_EQ(record["settings"].size(), 6u);
+  EXPECT_EQ(record["settings"][0]["setting"], "as asked for");
+  const ProgramEnd end = Fit("--context 200 --t2 50%:int8 --memory 1MiB");
+  EXPECT_EQ(end.exit_code, 3);
+  EXPECT_THAT(end.err, StartsWith("ebb: it takes "));
+}
+
+TEST_F(FitTest, NothingThatFitsIsALimit) {
+  const ProgramEnd end = Fit("--context 200 --memory 1MiB");
+  EXPECT_EQ(end.exit_code, 3);
+  EXPECT_THAT(end.err, HasSubstr("no setting of the tiers fits 200 tokens into 1 MiB"));
+}
+
+TEST_F(FitTest, MoreRequestsTakeMore) {
+  const json one = Record("--context 250")["settings"][0];
+  const json ten = Record("--context 250 --requests 60")["settings"][0];
+  EXPECT_GT(ten["bytes"]["t0"], one["bytes"]["t0"]);
+  EXPECT_EQ(ten["bytes"]["weights"], one["bytes"]["weights"]);
+}
+
+TEST_F(FitTest, ThePapersProjectionsNeedNoModel) {
+  const ProgramEnd text = RunEbb("fit --paper");
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("70B int4"));
+  EXPECT_THAT(text.out, HasSubstr("Llama 3.1 8B"));
+  const json record = Parsed(RunEbb("fit --paper --json").out);
+  EXPECT_EQ(record["projections"].size(), 6u);
+  EXPECT_EQ(record["projections"][4]["cache_bytes_by_kv_heads"], uint64_t{10} << 30);
+}
+
+TEST_F(FitTest, RunTakesTheFullCacheWhereItFitsAndSaysSo) {
+  const ProgramEnd plain = Run("-n 20 --quiet -m " + model_->path());
+  const ProgramEnd end = Run("-n 20 --memory 4GiB -m " + model_->path());
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(end.out, plain.out);
+  EXPECT_THAT(end.err, StartsWith("[memory: "));
+  EXPECT_THAT(end.err, HasSubstr("tiers: full]"));
+}
+
+TEST_F(FitTest, RunRefusesWhatDoesNotFit) {
+  for (const char* more : {"", " --t0 50%", " --evict 10%"}) {
+    const ProgramEnd end = Run("-n 20 --memory 1MiB -m " + model_->path() + more);
+    EXPECT_EQ(end.exit_code, 3) << more;
+    EXPECT_EQ(end.out, "") << more;
+  }
+  const ProgramEnd end = Run("-n 20 --memory 4GiB --budget 50% --policy h2o -m " + model_->path());
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--budget"));
+}
+
+TEST_F(FitTest, ChatChecksBeforeTheFirstTurn) {
+  ProgramRun run = {.arguments = Words("chat --threads 1 --memory 1MiB -m " + model_->path())};
+  EXPECT_EQ(RunEbb(run).exit_code, 3);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The bar: within 5 %, as the process itself is seen from outside.
+TEST_F(FitTest, APeakIsForetoldWithinFivePercent) {
+  const std::string model = DefaultModelPath();
+  if (model.empty()) GTEST_SKIP() << kNoDefaultModel;
+  for (const std::string setting : {"", "--t0 30%", "--t1 none --t2 50%:int8", "--evict 10%"}) {
+    const json fit = Parsed(RunEbb("fit --json --quiet --threads 1 --context 400 --prompt-tokens 1 "
+                                   "-m " + model + " " + setting).out);
+    const json run = Parsed(Run("-n 400 --json -m " + model + " " + setting).err);
+    const double foretold = fit["settings"][0]["memory_bytes"];
+    const double measured = run["peak_rss_bytes"];
+    EXPECT_NEAR(foretold / measured, 1, 0.05) << setting;
+  }
+}
+
+TEST_F(FitTest, RunKeepsToItsMemoryByAHarderSetting) {
+  const std::string model = DefaultModelPath();
+  if (model.empty()) GTEST_SKIP() << kNoDefaultModel;
+  const ProgramEnd end = Run("-n 700 --memory 139MiB --json -m " + model);
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("--t1 file"));
+  EXPECT_LE(Parsed(end.err)["peak_rss_bytes"].get<double>(), 1.05 * 139 * (1 << 20));
+}
+#endif
+
+}  // namespace
+}  // namespace ebb
