@@ -68,10 +68,11 @@ class SequenceCache {
   void Retain(int group, std::span<const uint32_t> kept);
   // Removes the rows at these ascending indices. Cheap when few.
   void Remove(int group, std::span<const uint32_t> removed);
-  // Brings these rows, ascending, to T0, T1 or T2; a row that is there already stays. Fails, and
-  // changes nothing, when a tier has no room for them (ResourceExhausted) or does not exist
-  // (InvalidArgument). A file that fails in the middle leaves the cache broken: this and every later
-  // Append() returns that error.
+  // Brings these rows, ascending, to T0, T1 or T2; a row that is there already stays. Rows that
+  // leave T0 make room for those that come there. Fails, and changes nothing, when a tier has no
+  // room (ResourceExhausted) or does not exist (InvalidArgument); where the system refuses memory,
+  // rows may have gone down, but none up. A file that fails in the middle leaves the cache broken:
+  // this and every later Append() returns that error.
   Status Move(int group, std::span<const RowMove> moves);
   // Removes every row at `end` and later, in all groups. Never revives removed rows.
   void TruncateTo(Position end);

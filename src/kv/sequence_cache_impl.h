@@ -51,6 +51,7 @@ struct MovePlan {
   std::vector<Position> sink, lift;          // T0 to T1, T1 to T0
   std::vector<Position> compress;            // to T2
   std::vector<Position> raise_t0, raise_t1;  // out of T2
+  size_t num_leave_t0 = 0;                   // by sinking or by being compressed
 };
 
 struct SequenceCache::Impl {
@@ -125,7 +126,11 @@ struct SequenceCache::Impl {
                    const std::function<void(const Stream&)>& edit);
   [[nodiscard]] MovePlan PlanMoves(const SharedTable& shared, std::span<const RowMove> wanted);
   Status ReserveMoves(const SharedTable& shared, const MovePlan& plan);
-  Status RunMoves(SharedTable* shared, const MovePlan& plan);
+  // What leaves T0, then what comes to it.
+  Status Lower(SharedTable* shared, const MovePlan& plan);
+  Status Lift(SharedTable* shared, const MovePlan& plan);
+  // Takes back what Reserve() promised and nobody needed.
+  void EndPromises();
   Status Relocate(SharedTable* shared, std::span<const Position> positions, Tier place);
   Status Compress(SharedTable* shared, std::span<const Position> positions);
   Status Raise(SharedTable* shared, std::span<const Position> positions, Tier place);

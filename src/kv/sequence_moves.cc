@@ -74,10 +74,7 @@ std::vector<uint32_t> SlotsAt(const TokenTable& table, std::span<const Position>
   return slots;
 }
 
-// For rows that come after others went: free slots may have gone with their pages.
-size_t PagesOfRows(std::span<const Position> rows) {
-  return (rows.size() + kRowsPerPage - 1) / kRowsPerPage;
-}
+size_t PagesFor(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
 
 }  // namespace
 
@@ -180,10 +177,11 @@ Status SequenceCache::Impl::Relocate(SharedTable* shared, std::span<const Positi
   } else {
     reads = PagesOf(Sources(moves));
   }
-  EBB_RETURN_IF_ERROR(
-      EditStreams(shared, reads, writes, [&](const Stream& stream) { CopyRows(stream); }));
+  // The table has let go of these pages, whether their rows arrived or not.
+  const Status status =
+      EditStreams(shared, reads, writes, [&](const Stream& stream) { CopyRows(stream); });
   FreePages(shared);
-  return OkStatus();
+  return status;
 }
 
 std::byte* SequenceCache::Impl::CompressedAt(const Stream& stream, uint32_t slot) const {
@@ -201,7 +199,7 @@ Status SequenceCache::Impl::Compress(SharedTable* shared, std::span<const Positi
   const AttentionKernel& kernel = *stores.kernel;
   const int head_dim = format.head_dim;
   std::vector<float> key(head_dim), value(head_dim);
-  EBB_RETURN_IF_ERROR(
+  const Status status =
       EditStreams(shared, InT1(PagesOf(from), shared->full), {}, [&](const Stream& stream) {
         for (size_t i = 0; i < from.size(); ++i) {
           const std::byte* row = KeyAt(stream, from[i]);
@@ -210,9 +208,13 @@ Status SequenceCache::Impl::Compress(SharedTable* shared, std::span<const Positi
           kernel.compress_row(stores.compressed, key.data(), value.data(),
                               CompressedAt(stream, to[i]));
         }
-      }));
-  RemoveFrom(shared, RowsAt(shared->full, positions), {});
-  return OkStatus();
+      });
+  if (status.ok()) {
+    RemoveFrom(shared, RowsAt(shared->full, positions), {});
+  } else {
+    RemoveFrom(shared, {}, RowsAt(shared->compressed, positions));
+  }
+  return status;
 }
 
 // Rounding a row that came out of T2 anew gives the very same T2 row, so a row that sinks again
@@ -228,7 +230,7 @@ Status SequenceCache::Impl::Raise(SharedTable* shared, std::span<const Position>
   const std::vector<uint32_t> writes = InT1(PagesOf(to), shared->full);
   const AttentionKernel& kernel = *stores.kernel;
   std::vector<float> key(format.head_dim), value(format.head_dim);
-  EBB_RETURN_IF_ERROR(
+  const Status status =
       EditStreams(shared, Without(writes, added), writes, [&](const Stream& stream) {
         for (size_t i = 0; i < from.size(); ++i) {
           kernel.decompress_row(stores.compressed, CompressedAt(stream, from[i]), key.data(),
@@ -237,12 +239,17 @@ Status SequenceCache::Impl::Raise(SharedTable* shared, std::span<const Position>
           kernel.store_row(format.type, key.data(), row, format.head_dim);
           kernel.store_row(format.type, value.data(), row + format.ValueOffset(), format.head_dim);
         }
-      }));
-  RemoveFrom(shared, {}, RowsAt(shared->compressed, positions));
-  return OkStatus();
+      });
+  if (status.ok()) {
+    RemoveFrom(shared, {}, RowsAt(shared->compressed, positions));
+  } else {
+    RemoveFrom(shared, RowsAt(shared->full, positions), {});
+  }
+  return status;
 }
 
-// Room for the rows that come, before any goes.
+// Room for the rows that come, before any goes. What leaves T0 makes room for what comes there: new
+// pages are only needed for what exceeds the present ones, since holes are filled first.
 Status SequenceCache::Impl::ReserveMoves(const SharedTable& shared, const MovePlan& plan) {
   const size_t streams_of_table = NumStreams(shared);
   const size_t to_t1 = plan.sink.size() + plan.raise_t1.size();
@@ -251,14 +258,17 @@ Status SequenceCache::Impl::ReserveMoves(const SharedTable& shared, const MovePl
     return InvalidArgument(fmt::format("there is no tier {} to bring rows to",
                                        to_t1 > 0 && !has_t1 ? "T1" : "T2"));
   }
-  EBB_RETURN_IF_ERROR(stores.t0->Reserve(
-      (PagesOfRows(plan.lift) + PagesOfRows(plan.raise_t0)) * streams_of_table));
+  const size_t t0_rows =
+      shared.full.num_rows(Tier::kT0) - plan.num_leave_t0 + plan.lift.size() + plan.raise_t0.size();
+  const size_t t0_pages = std::max(PagesFor(t0_rows), shared.full.num_pages(Tier::kT0));
+  EBB_RETURN_IF_ERROR(stores.t0->Reserve((t0_pages - shared.full.num_pages(Tier::kT0)) *
+                                         streams_of_table));
   if (stores.t2 != nullptr) {
     EBB_RETURN_IF_ERROR(stores.t2->Reserve(
         shared.compressed.PagesNeeded(plan.compress.size()) * streams_of_table));
   }
   const size_t t1_pages =
-      shared.full.PagesNeeded(plan.sink.size(), Tier::kT1) + PagesOfRows(plan.raise_t1);
+      shared.full.PagesNeeded(plan.sink.size(), Tier::kT1) + PagesFor(plan.raise_t1.size());
   if (stores.t1 != nullptr) return stores.t1->Reserve(t1_pages * streams_of_table);
   return HasFile() ? ReserveFilePages(shared, t1_pages) : OkStatus();
 }
@@ -276,6 +286,7 @@ MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,
     }
     const Tier from = shared.full.PlaceOf(shared.full.slots()[full_index[0]] / kRowsPerPage);
     if (move.to == from) continue;
+    if (from == Tier::kT0) ++plan.num_leave_t0;
     if (move.to == Tier::kT0) plan.lift.push_back(position);
     if (move.to == Tier::kT1) plan.sink.push_back(position);
     if (move.to == Tier::kT2) plan.compress.push_back(position);
@@ -283,13 +294,22 @@ MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,
   return plan;
 }
 
-Status SequenceCache::Impl::RunMoves(SharedTable* shared, const MovePlan& plan) {
-  // What makes room in T0 comes first.
+Status SequenceCache::Impl::Lower(SharedTable* shared, const MovePlan& plan) {
   EBB_RETURN_IF_ERROR(Relocate(shared, plan.sink, Tier::kT1));
-  EBB_RETURN_IF_ERROR(Compress(shared, plan.compress));
+  return Compress(shared, plan.compress);
+}
+
+Status SequenceCache::Impl::Lift(SharedTable* shared, const MovePlan& plan) {
   EBB_RETURN_IF_ERROR(Relocate(shared, plan.lift, Tier::kT0));
   EBB_RETURN_IF_ERROR(Raise(shared, plan.raise_t0, Tier::kT0));
   return Raise(shared, plan.raise_t1, Tier::kT1);
+}
+
+void SequenceCache::Impl::EndPromises() {
+  ReleaseFilePages();
+  for (Arena* arena : {stores.t0, stores.t1, stores.t2}) {
+    if (arena != nullptr) arena->Compact(0);
+  }
 }
 
 Status SequenceCache::Move(int group, std::span<const RowMove> wanted) {
@@ -299,14 +319,19 @@ Status SequenceCache::Move(int group, std::span<const RowMove> wanted) {
   const auto start = std::chrono::steady_clock::now();
   SharedTable* shared = c.Own(group);
   const MovePlan plan = c.PlanMoves(*shared, wanted);
-  EBB_RETURN_IF_ERROR(c.ReserveMoves(*shared, plan));
-  if (c.stage != nullptr) c.stage->Forget();
-  const Status status = c.RunMoves(shared, plan);
-  c.ReleaseFilePages();
-  if (!status.ok()) {
-    c.broken = status;
-    return status;
+  Status status = c.ReserveMoves(*shared, plan);
+  if (status.ok()) {
+    if (c.stage != nullptr) c.stage->Forget();
+    status = c.broken = c.Lower(shared, plan);
+    // Pages that went may have gone back to the system.
+    const size_t num_rise = plan.lift.size() + plan.raise_t0.size();
+    if (status.ok()) {
+      status = c.stores.t0->Reserve(shared->full.PagesNeeded(num_rise) * c.NumStreams(*shared));
+    }
+    if (status.ok()) status = c.broken = c.Lift(shared, plan);
   }
+  c.EndPromises();
+  EBB_RETURN_IF_ERROR(status);
   const size_t streams = c.streams_per_group;
   const size_t down = streams * (plan.sink.size() + plan.compress.size());
   const size_t up = streams * (plan.lift.size() + plan.raise_t0.size() + plan.raise_t1.size());
@@ -332,11 +357,11 @@ Status SequenceCache::Impl::CompactTable(SharedTable* shared, Tier place, size_t
     reads = Union(writes, PagesOf(Sources(moves)));
   }
   if (place == Tier::kT1 && stage != nullptr) stage->Forget();
-  EBB_RETURN_IF_ERROR(
-      EditStreams(shared, reads, writes, [&](const Stream& stream) { CopyRows(stream); }));
+  const Status status =
+      EditStreams(shared, reads, writes, [&](const Stream& stream) { CopyRows(stream); });
   FreePages(shared);
   *num_bytes += moves.size() * bytes_per_move;
-  return OkStatus();
+  return status;
 }
 
 void SequenceCache::Impl::CompactCompressed(SharedTable* shared, size_t max_bytes,

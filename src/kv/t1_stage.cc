@@ -13,6 +13,8 @@ Status T1Stage::Grow(Buffer* buffer, size_t size) {
 }
 
 Status T1Stage::Begin(std::vector<Pages> layers) {
+  // A step that began and was given up has reads under way.
+  if (!ahead_) Forget();
   std::array<size_t, 2> sizes = {};
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     sizes[layer % 2] = std::max(sizes[layer % 2], layers[layer].size() * file_->page_bytes());

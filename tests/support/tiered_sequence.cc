@@ -1,0 +1,230 @@
+#include "tests/support/tiered_sequence.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+namespace ebb {
+namespace {
+
+constexpr size_t kStride = kTiersFormat.head_dim * sizeof(uint16_t);
+
+template <typename T>
+T OrDie(Result<T> result) {
+  EXPECT_TRUE(result.ok()) << result.status().ToString();
+  return *std::move(result);
+}
+
+std::unique_ptr<Arena> MakeArena(size_t page_bytes, size_t cap_bytes) {
+  return OrDie(Arena::Create({.page_bytes = page_bytes, .cap_bytes = cap_bytes}));
+}
+
+bool Is(const std::byte* row, const RowBytes& expected) {
+  return std::memcmp(row, expected.data(), expected.size()) == 0;
+}
+
+bool Holds(const std::byte* key, const RowBytes& expected) {
+  return std::memcmp(key, expected.data(), kStride) == 0 &&
+         std::memcmp(key + kTiersFormat.ValueOffset(), expected.data() + kStride, kStride) == 0;
+}
+
+}  // namespace
+
+TiersForTest::TiersForTest(const TiersOptions& options)
+    : t0(MakeArena(kTiersFormat.PageBytes(), options.t0_cap_bytes)) {
+  stores = {.t0 = t0.get(),
+            .compressed = {.type = options.t2, .head_dim = kTiersFormat.head_dim},
+            .kernel = &CpuAttention()};
+  t2 = MakeArena(stores.compressed.PageBytes(), options.t2_cap_bytes);
+  stores.t2 = t2.get();
+  if (options.t1 == T1Place::kHost) {
+    t1 = MakeArena(kTiersFormat.PageBytes(), options.t1_cap_bytes);
+    stores.t1 = t1.get();
+  } else {
+    t1_file = OrDie(PageFile::Create({.page_bytes = kTiersFormat.PageBytes(),
+                                      .cap_bytes = options.t1_cap_bytes,
+                                      .faults = options.faults}));
+    stores.t1_file = t1_file.get();
+  }
+}
+
+void TiersForTest::ExpectEmpty() const {
+  for (const Arena* arena : {t0.get(), t1.get(), t2.get()}) {
+    if (arena == nullptr) continue;
+    EXPECT_EQ(arena->stats().num_pages, 0u);
+    EXPECT_EQ(arena->stats().reserved_bytes, 0u);
+    const Status status = arena->Validate();
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  if (t1_file == nullptr) return;
+  EXPECT_EQ(t1_file->stats().num_pages, 0u);
+  EXPECT_EQ(t1_file->stats().file_bytes, 0u);
+}
+
+TieredSequence::TieredSequence(const TiersForTest& tiers, Granularity granularity, uint64_t seed)
+    : stores_(tiers.stores),
+      cache_(std::make_unique<SequenceCache>(kTiersShape, kTiersFormat, granularity, stores_)),
+      groups_(cache_->num_groups()),
+      random_(seed) {}
+
+RowBytes TieredSequence::NewRow() {
+  RowBytes row(2 * kStride);
+  std::vector<float> numbers(2 * kTiersFormat.head_dim);
+  std::normal_distribution<float> normal;
+  for (float& number : numbers) number = normal(random_);
+  stores_.kernel->store_row(kTiersFormat.type, numbers.data(), row.data(),
+                            2 * kTiersFormat.head_dim);
+  return row;
+}
+
+Status TieredSequence::Append(int num_tokens) {
+  EBB_RETURN_IF_ERROR(cache_->Append(next_, num_tokens));
+  for (int stream = 0; stream < kTiersStreams; ++stream) {
+    const int layer = stream / kTiersShape.num_kv_heads;
+    const int head = stream % kTiersShape.num_kv_heads;
+    const int group = cache_->GroupOf(layer, head);
+    const size_t full_rows = cache_->num_full_rows(group);
+    for (int i = 0; i < num_tokens; ++i) {
+      const auto at = cache_->Row(layer, head, static_cast<uint32_t>(full_rows - num_tokens + i));
+      const RowBytes row = NewRow();
+      std::memcpy(at.key, row.data(), kStride);
+      std::memcpy(at.value, row.data() + kStride, kStride);
+      groups_[group][next_ + i].full.push_back(row);
+    }
+  }
+  next_ += num_tokens;
+  return OkStatus();
+}
+
+void TieredSequence::Compress(ModelRow* row) {
+  std::vector<RowBytes> before = std::move(row->compressed);
+  row->compressed.clear();
+  const int dim = kTiersFormat.head_dim;
+  std::vector<float> numbers(2 * dim);
+  for (const RowBytes& full : row->full) {
+    RowBytes compressed(stores_.compressed.RowStride());
+    stores_.kernel->load_row(kTiersFormat.type, full.data(), numbers.data(), dim);
+    stores_.kernel->load_row(kTiersFormat.type, full.data() + kStride, numbers.data() + dim, dim);
+    stores_.kernel->compress_row(stores_.compressed, numbers.data(), numbers.data() + dim,
+                                 compressed.data());
+    row->compressed.push_back(compressed);
+  }
+  row->tier = Tier::kT2;
+  if (before.empty()) return;
+  ++num_sank_again_;
+  if (before != row->compressed) ++num_drifted_;
+}
+
+void TieredSequence::Raise(ModelRow* row) const {
+  const int dim = kTiersFormat.head_dim;
+  std::vector<float> numbers(2 * dim);
+  for (size_t i = 0; i < row->full.size(); ++i) {
+    stores_.kernel->decompress_row(stores_.compressed, row->compressed[i].data(), numbers.data(),
+                                   numbers.data() + dim);
+    stores_.kernel->store_row(kTiersFormat.type, numbers.data(), row->full[i].data(), dim);
+    stores_.kernel->store_row(kTiersFormat.type, numbers.data() + dim,
+                              row->full[i].data() + kStride, dim);
+  }
+}
+
+Status TieredSequence::Move(int group, const std::vector<RowMove>& moves) {
+  EBB_RETURN_IF_ERROR(cache_->Move(group, moves));
+  for (const RowMove& move : moves) {
+    ModelRow& row = std::next(groups_[group].begin(), move.row)->second;
+    if (move.to == row.tier) continue;
+    if (row.tier == Tier::kT2) Raise(&row);
+    if (move.to == Tier::kT2) Compress(&row);
+    row.tier = move.to;
+  }
+  return OkStatus();
+}
+
+void TieredSequence::Remove(int group, const std::vector<uint32_t>& removed) {
+  cache_->Remove(group, removed);
+  uint32_t index = 0;
+  std::erase_if(groups_[group], [&](const auto&) {
+    return std::ranges::binary_search(removed, index++);
+  });
+  rows_evicted_ += static_cast<int64_t>(removed.size()) * cache_->streams_per_group();
+}
+
+void TieredSequence::TruncateTo(Position end) {
+  cache_->TruncateTo(end);
+  for (auto& group : groups_) group.erase(group.lower_bound(end), group.end());
+}
+
+void TieredSequence::ExpectLists() const {
+  const Status status = cache_->Validate();
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  std::array<int64_t, kNumTiers> rows = {};
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int group = static_cast<int>(g);
+    const auto positions = cache_->positions(group);
+    const auto tiers = cache_->tiers(group);
+    ASSERT_EQ(positions.size(), groups_[g].size());
+    ASSERT_EQ(tiers.size(), positions.size());
+    size_t i = 0;
+    for (const auto& [position, row] : groups_[g]) {
+      ASSERT_EQ(positions[i], position);
+      ASSERT_EQ(tiers[i], row.tier) << "position " << position;
+      rows[static_cast<int>(row.tier)] += cache_->streams_per_group();
+      ++i;
+    }
+  }
+  const CacheAccounting accounting = cache_->accounting();
+  const size_t row_bytes[] = {2 * kStride, 2 * kStride, stores_.compressed.RowStride(), 0};
+  for (size_t tier = 0; tier < kNumTiers; ++tier) {
+    EXPECT_EQ(accounting.tiers[tier].rows, rows[tier]) << tier;
+    EXPECT_EQ(accounting.tiers[tier].row_bytes, rows[tier] * row_bytes[tier]) << tier;
+    EXPECT_GE(accounting.tiers[tier].page_bytes, accounting.tiers[tier].row_bytes) << tier;
+  }
+  EXPECT_EQ(accounting.rows_evicted, rows_evicted_);
+}
+
+void TieredSequence::ExpectStream(int layer, int head, const std::map<Position, ModelRow>& group,
+                                  int stream) const {
+  const RowsView full = cache_->View(layer, head);
+  const CompressedRows compressed = cache_->Compressed(layer, head);
+  const auto full_rows = cache_->FullRows(layer, head);
+  const auto compressed_rows = cache_->CompressedRowIndices(layer, head);
+  ASSERT_EQ(full.size() + compressed.size(), group.size());
+  ASSERT_EQ(full_rows.size(), compressed.size() == 0 ? 0 : full.size());
+  ASSERT_EQ(compressed_rows.size(), compressed.size());
+  size_t f = 0, c = 0;
+  uint32_t index = 0;
+  for (const auto& [position, row] : group) {
+    if (row.tier == Tier::kT2) {
+      const uint32_t slot = compressed.slots[c];
+      ASSERT_EQ(compressed_rows[c++], index);
+      const std::byte* at = compressed.pages[slot / kRowsPerPage] +
+                            slot % kRowsPerPage * stores_.compressed.RowStride();
+      ASSERT_TRUE(Is(at, row.compressed[stream])) << "T2, position " << position;
+    } else {
+      ASSERT_TRUE(full_rows.empty() || full_rows[f] == index);
+      ASSERT_EQ(full.positions[f], position);
+      const uint32_t slot = full.slots[f++];
+      const std::byte* at = full.pages[slot / kRowsPerPage] + slot % kRowsPerPage * kStride;
+      ASSERT_TRUE(Holds(at, row.full[stream]))
+          << (row.tier == Tier::kT0 ? "T0" : "T1") << ", position " << position;
+    }
+    ++index;
+  }
+}
+
+void TieredSequence::ExpectBytes() const {
+  const Status begun = cache_->BeginStaging();
+  ASSERT_TRUE(begun.ok()) << begun.ToString();
+  for (int stream = 0; stream < kTiersStreams; ++stream) {
+    const int layer = stream / kTiersShape.num_kv_heads;
+    const int head = stream % kTiersShape.num_kv_heads;
+    if (head == 0) cache_->StageLayer(layer, 0);
+    const int group = cache_->GroupOf(layer, head);
+    ExpectStream(layer, head, groups_[group], stream % cache_->streams_per_group());
+  }
+  const Status ended = cache_->EndStaging();
+  ASSERT_TRUE(ended.ok()) << ended.ToString();
+}
+
+}  // namespace ebb
