@@ -1,0 +1,178 @@
+// A disk that fails under T1: the sequence that met it says so, others on the same stores go on.
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/tiered_sequence.h"
+
+namespace ebb {
+namespace {
+
+void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
+
+std::vector<RowMove> Every(uint32_t step, uint32_t num_rows, Tier to) {
+  std::vector<RowMove> moves;
+  for (uint32_t row = 0; row < num_rows; row += step) moves.push_back({row, to});
+  return moves;
+}
+
+class TierFaultsTest : public testing::Test {
+ protected:
+  static constexpr int kRows = 300;
+
+  // Two sequences with every second row in T1.
+  TierFaultsTest() {
+    for (TieredSequence* s : {victim_.get(), bystander_.get()}) {
+      ExpectOk(s->Append(kRows));
+      ExpectOk(s->Move(0, Every(2, kRows, Tier::kT1)));
+      s->ExpectBytes();
+    }
+  }
+
+  ~TierFaultsTest() override {
+    fault_ = {};
+    ExpectOthersGoOn();
+    victim_.reset();
+    bystander_.reset();
+    tiers_.ExpectEmpty();
+  }
+
+  void ExpectOthersGoOn() {
+    fault_ = {};
+    ExpectOk(bystander_->Append(70));
+    const auto num_rows = static_cast<uint32_t>(bystander_->groups()[0].size());
+    ExpectOk(bystander_->Move(0, Every(3, num_rows, Tier::kT1)));
+    ExpectOk(bystander_->Move(0, Every(5, num_rows, Tier::kT0)));
+    ExpectOk(bystander_->Move(0, Every(7, num_rows, Tier::kT2)));
+    bystander_->ExpectLists();
+    bystander_->ExpectBytes();
+  }
+
+  void ExpectBroken(const Status& status) {
+    EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
+    fault_ = {};
+    EXPECT_EQ(victim_->Append(1).ToString(), status.ToString());
+    EXPECT_EQ(victim_->cache().Move(0, Every(2, 10, Tier::kT0)).ToString(), status.ToString());
+    const Status sound = victim_->cache().Validate();
+    EXPECT_TRUE(sound.ok()) << sound.ToString();
+  }
+
+  // All calls of one kind, from the `after`-th on.
+  void Fail(DiskCall call, DiskFault with, int after = 0) {
+    fault_ = [call, with, after](const DiskRequest& request) mutable {
+      return request.call == call && after-- <= 0 ? with : DiskFault{};
+    };
+  }
+
+  FaultHook fault_;
+  TiersForTest tiers_{{.faults = [this](const DiskRequest& request) {
+    return fault_ ? fault_(request) : DiskFault{};
+  }}};
+  std::unique_ptr<TieredSequence> victim_ =
+      std::make_unique<TieredSequence>(tiers_, Granularity::kToken, 1);
+  std::unique_ptr<TieredSequence> bystander_ =
+      std::make_unique<TieredSequence>(tiers_, Granularity::kLayer, 2);
+};
+
+Status Stage(SequenceCache& cache) {
+  EBB_RETURN_IF_ERROR(cache.BeginStaging());
+  for (int layer = 0; layer < kTiersShape.num_layers; ++layer) cache.StageLayer(layer, 0);
+  return cache.EndStaging();
+}
+
+TEST_F(TierFaultsTest, AStepWhoseReadsFailSaysSoAndTheNextOneIsRight) {
+  for (int after = 0; after < 4; ++after) {
+    // What is read ahead already is made stale by a move.
+    ExpectOk(victim_->Move(0, {{static_cast<uint32_t>(after), Tier::kT0}}));
+    Fail(DiskCall::kRead, {.error = EIO}, after % 3);
+    EXPECT_EQ(Stage(victim_->cache()).code(), StatusCode::kIo) << after;
+    fault_ = {};
+    victim_->ExpectBytes();
+  }
+  ExpectOk(victim_->Append(1));
+  victim_->ExpectLists();
+}
+
+TEST_F(TierFaultsTest, AFailedReadAheadIsSaidByTheStepThatNeedsIt) {
+  Fail(DiskCall::kRead, {.error = EIO}, kTiersShape.num_layers);
+  // The step itself was read ahead in part; its end reads ahead for the next one.
+  Status status;
+  for (int step = 0; step < 3 && status.ok(); ++step) status = Stage(victim_->cache());
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  fault_ = {};
+  victim_->ExpectBytes();
+}
+
+TEST_F(TierFaultsTest, AStepThatBeganAndWasGivenUpHarmsNoLaterOne) {
+  ExpectOk(victim_->cache().BeginStaging());
+  ExpectOk(victim_->cache().BeginStaging());
+  victim_->cache().StageLayer(0, 0);
+  ExpectOk(victim_->Append(5));
+  victim_->ExpectBytes();
+  ExpectOk(victim_->cache().BeginStaging());
+  victim_->TruncateTo(10);
+  victim_->ExpectBytes();
+}
+
+TEST_F(TierFaultsTest, ShortReadsAndDelaysChangeNothing) {
+  Fail(DiskCall::kRead, {.max_bytes = 4096, .delay = std::chrono::microseconds(200)});
+  victim_->ExpectBytes();
+  ExpectOk(victim_->Move(0, Every(4, kRows, Tier::kT0)));
+  victim_->ExpectBytes();
+}
+
+TEST_F(TierFaultsTest, AMoveThatCannotWriteBreaksItsSequenceAlone) {
+  Fail(DiskCall::kWrite, {.error = EIO});
+  ExpectBroken(victim_->cache().Move(0, Every(1, kRows, Tier::kT1)));
+}
+
+TEST_F(TierFaultsTest, ADiskThatIsFullWhileWritingIsToldApart) {
+  Fail(DiskCall::kWrite, {.error = ENOSPC});
+  const Status status = victim_->cache().Move(0, Every(1, kRows, Tier::kT1));
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+  fault_ = {};
+  EXPECT_EQ(victim_->Append(1).ToString(), status.ToString());
+}
+
+TEST_F(TierFaultsTest, AMoveThatCannotReadBreaksItsSequenceAlone) {
+  Fail(DiskCall::kRead, {.error = EIO});
+  ExpectBroken(victim_->cache().Move(0, Every(1, kRows, Tier::kT0)));
+}
+
+TEST_F(TierFaultsTest, RowsOfT1ThatCannotBeCompressedBreakTheirSequenceAlone) {
+  Fail(DiskCall::kRead, {.error = EIO});
+  ExpectBroken(victim_->cache().Move(0, Every(1, kRows, Tier::kT2)));
+}
+
+TEST_F(TierFaultsTest, RowsOfT2ThatCannotRiseToT1BreakTheirSequenceAlone) {
+  ExpectOk(victim_->Move(0, Every(3, kRows, Tier::kT2)));
+  Fail(DiskCall::kWrite, {.error = EIO});
+  ExpectBroken(victim_->cache().Move(0, Every(3, kRows, Tier::kT1)));
+}
+
+TEST_F(TierFaultsTest, ACompactionThatFailsBreaksItsSequenceAlone) {
+  std::vector<uint32_t> removed;
+  for (uint32_t row = 0; row < kRows; ++row) {
+    if (row % 8 != 0) removed.push_back(row);
+  }
+  victim_->Remove(0, removed);
+  Fail(DiskCall::kRead, {.error = EIO});
+  victim_->cache().Compact(SIZE_MAX);
+  ExpectBroken(victim_->cache().Move(0, Every(2, 10, Tier::kT0)));
+}
+
+TEST_F(TierFaultsTest, WithoutSpaceForT1AMoveChangesNothing) {
+  Fail(DiskCall::kReserve, {.error = ENOSPC});
+  ExpectOk(victim_->Append(5000));
+  const auto moves = Every(1, kRows + 5000, Tier::kT1);
+  EXPECT_EQ(victim_->Move(0, moves).code(), StatusCode::kResourceExhausted);
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+  fault_ = {};
+  ExpectOk(victim_->Move(0, moves));
+  victim_->ExpectBytes();
+}
+
+}  // namespace
+}  // namespace ebb
