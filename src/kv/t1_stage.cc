@@ -15,20 +15,24 @@ Status T1Stage::Grow(Buffer* buffer, size_t size) {
 Status T1Stage::Begin(std::vector<Pages> layers) {
   // A step that began and was given up has reads under way.
   if (!ahead_) Forget();
-  std::array<size_t, 2> sizes = {};
+  std::array<size_t, kBuffers> sizes = {};
   for (size_t layer = 0; layer < layers.size(); ++layer) {
-    sizes[layer % 2] = std::max(sizes[layer % 2], layers[layer].size() * file_->page_bytes());
+    size_t& size = sizes[layer % kBuffers];
+    size = std::max(size, layers[layer].size() * file_->page_bytes());
   }
-  if (sizes[0] > buffers_[0].memory.size() || sizes[1] > buffers_[1].memory.size()) Forget();
-  for (int i = 0; i < 2; ++i) EBB_RETURN_IF_ERROR(Grow(&buffers_[i], sizes[i]));
+  for (int i = 0; i < kBuffers; ++i) {
+    if (sizes[i] > buffers_[i].memory.size()) Forget();
+    EBB_RETURN_IF_ERROR(Grow(&buffers_[i], sizes[i]));
+  }
   layers_ = std::move(layers);
   error_ = OkStatus();
   staged_ = -1;
-  if (layers_.empty()) return OkStatus();
-  if (ahead_) {
-    Place(0);
-  } else {
-    Start(0);
+  for (int layer = 0; layer < std::min(kAhead, num_layers()); ++layer) {
+    if (ahead_) {
+      Place(layer);
+    } else {
+      Start(layer);
+    }
   }
   ahead_ = false;
   return OkStatus();
@@ -72,8 +76,8 @@ void T1Stage::StageLayer(int layer, int thread) {
     for (int staged = staged_; staged < layer; staged = staged_) staged_.wait(staged);
     return;
   }
-  // The buffer of the next layer was that of the layer before this one, which nobody reads any more.
-  if (layer + 1 < static_cast<int>(layers_.size())) Start(layer + 1);
+  // Its buffer was that of the layer before this one, which nobody reads any more.
+  if (layer + kAhead < num_layers()) Start(layer + kAhead);
   Wait(layer);
   staged_ = layer;
   staged_.notify_all();
@@ -81,14 +85,17 @@ void T1Stage::StageLayer(int layer, int thread) {
 
 Status T1Stage::End() {
   if (layers_.empty()) return OkStatus();
-  if (!error_.ok() || staged_ + 1 != static_cast<int>(layers_.size())) {
+  if (error_.ok() && staged_ + 1 == num_layers()) {
+    // Nobody reads any buffer any more.
+    for (int layer = 0; layer < std::min(kAhead, num_layers()); ++layer) Start(layer);
+    ahead_ = true;
+    if (error_.ok()) return OkStatus();
+    // The next step tries again, and says so if it fails again.
     Forget();
-    return error_;
+    return OkStatus();
   }
-  // Nobody reads either buffer any more.
-  Start(0);
-  ahead_ = true;
-  return OkStatus();
+  Forget();
+  return error_;
 }
 
 void T1Stage::Forget() {

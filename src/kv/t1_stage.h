@@ -1,5 +1,6 @@
-// Brings the T1 pages of a sequence from their file into memory for a step, one layer ahead: while
-// a layer is attended to, the next one is being read. Two layers' pages are in memory at a time.
+// Brings the T1 pages of a sequence from their file into memory for a step, ahead of the layers:
+// while a layer is attended to, the next one is being read. Two layers' pages are in memory at a
+// time; a third one, on the machine of docs/performance.md, gained nothing.
 //
 // Thread safety: StageLayer() is called by every thread of a step; thread 0 reads, the others sleep
 // until it has. Everything else happens between steps.
@@ -32,18 +33,24 @@ class T1Stage {
   };
   using Pages = std::vector<Page>;
 
-  // A step over layers whose pages are these; ResourceExhausted when there is no memory for the two
-  // largest. What was read ahead for it already is kept.
+  // A step over layers whose pages are these; ResourceExhausted when there is no memory for
+  // them. What was read ahead for it already is kept.
   Status Begin(std::vector<Pages> layers);
   void StageLayer(int layer, int thread);
-  // The first error of the step. Begins to read the first layer of the next step, which mostly has
+  // The first error of the step. Begins to read the first layers of the next step, which mostly have
   // the same pages.
   Status End();
   // The pages change: what was read ahead is stale.
   void Forget();
-  [[nodiscard]] size_t memory_bytes() const { return buffers_[0].memory.size() + buffers_[1].memory.size(); }
+  [[nodiscard]] size_t memory_bytes() const {
+    size_t bytes = 0;
+    for (const Buffer& buffer : buffers_) bytes += buffer.memory.size();
+    return bytes;
+  }
 
  private:
+  static constexpr int kAhead = 1;  // layers
+  static constexpr int kBuffers = kAhead + 1;
   struct Buffer {
     IoMemory memory;
     std::optional<PageFile::Ticket> ticket;
@@ -52,13 +59,14 @@ class T1Stage {
   void Place(int layer);
   void Start(int layer);
   void Wait(int layer);
-  [[nodiscard]] Buffer& BufferOf(int layer) { return buffers_[layer % 2]; }
+  [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }
+  [[nodiscard]] Buffer& BufferOf(int layer) { return buffers_[layer % kBuffers]; }
 
   PageFile* const file_;
   std::vector<Pages> layers_;
-  std::array<Buffer, 2> buffers_;
+  std::array<Buffer, kBuffers> buffers_;
   std::atomic<int> staged_ = -1;  // the last layer whose pages are there
-  bool ahead_ = false;            // layer 0 of the next step is being read
+  bool ahead_ = false;            // the first layers of the next step are being read
   Status error_;
 };
 
