@@ -1,6 +1,7 @@
 #include "src/engine/policy_driver.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 
@@ -9,6 +10,9 @@ namespace {
 
 // Copying per decode step: 8 MiB take about 0.4 ms at 20 GB/s, a few percent of one step in 64.
 constexpr size_t kCompactBytesPerStep = size_t{8} << 20;
+
+// Half a page: what a placement keeps in reserve has room for them.
+constexpr size_t kExchangedRows = kRowsPerPage / 2;
 
 }  // namespace
 
@@ -67,7 +71,10 @@ Result<size_t> PolicyDriver::Place(PlacementInput facts, int group) {
   between_tiers_.clear();
   if (!policy_->placement->Due(facts, facts.positions.size())) return 0;
   if (scores_used_) facts.scores = policy_->scorer->Scores(group);
-  if (cache_->HasTiers()) facts.tiers = cache_->tiers(group);
+  if (cache_->HasTiers()) {
+    facts.tiers = cache_->tiers(group);
+    EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
+  }
   moves_.clear();
   policy_->placement->Place(facts, &moves_);
   removed_.clear();
@@ -80,8 +87,27 @@ Result<size_t> PolicyDriver::Place(PlacementInput facts, int group) {
     }
   }
   if (!removed_.empty()) RemoveRows(group);
-  EBB_RETURN_IF_ERROR(cache_->Move(group, between_tiers_));
+  EBB_RETURN_IF_ERROR(MoveRows(group));
   return removed_.size();
+}
+
+// Where two full tiers exchange rows, room for all of them at once is too much to ask.
+Status PolicyDriver::MoveRows(int group) {
+  const Status at_once = cache_->Move(group, between_tiers_);
+  if (at_once.code() != StatusCode::kResourceExhausted) return at_once;
+  std::array<std::vector<RowMove>, 3> by_tier;
+  for (const RowMove& move : between_tiers_) by_tier[static_cast<size_t>(move.to)].push_back(move);
+  // T2 gives room to both others.
+  EBB_RETURN_IF_ERROR(cache_->Move(group, by_tier[2]));
+  const std::span<const RowMove> up = by_tier[0], down = by_tier[1];
+  for (size_t done = 0; done < std::max(up.size(), down.size()); done += kExchangedRows) {
+    for (const auto& rows : {down, up}) {
+      if (done >= rows.size()) continue;
+      const auto some = rows.subspan(done, std::min(kExchangedRows, rows.size() - done));
+      EBB_RETURN_IF_ERROR(cache_->Move(group, some));
+    }
+  }
+  return OkStatus();
 }
 
 void PolicyDriver::RemoveRows(int group) {

@@ -34,6 +34,7 @@ class PolicyDriver {
   [[nodiscard]] Result<size_t> Place(PlacementInput facts, int group);
   void Retain(int group, std::span<const uint32_t> kept);
   void RemoveRows(int group);
+  Status MoveRows(int group);
   void Compact(StepKind kind, size_t gone_per_group);
 
   Policy* const policy_;

@@ -55,6 +55,8 @@ Status Session::Impl::TurnKeysIfFull(size_t num_tokens) {
 
 size_t Session::Impl::PrefillChunk(size_t num_tokens) const {
   auto chunk = std::min<size_t>(num_tokens, engine->options.prefill_chunk);
+  // What exceeds T0's cap waits for a placement that brings rows to other tiers.
+  if (cache.HasTiers()) chunk = std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
   // Compressed rows are read one query at a time.
   if (cache.HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
   // Rows sink between chunks only, and the placement keeps a page of each stream free for them.

@@ -63,6 +63,9 @@ class SequenceCache {
   // are unspecified until written. Fails, and changes nothing, when the arena has no room
   // (ResourceExhausted) or `first` is not greater than every visible position (InvalidArgument).
   Status Append(Position first, int num_tokens);
+  // The tokens that T0's cap leaves room for, while nobody else takes it; a little less where the
+  // groups differ.
+  [[nodiscard]] size_t RoomForTokens() const;
   // Rows are named by their index in order of position, whichever tier they lie in.
   // Keeps only the rows at these ascending indices of the group.
   void Retain(int group, std::span<const uint32_t> kept);

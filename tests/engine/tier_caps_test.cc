@@ -1,0 +1,140 @@
+// Hard caps on tiers: what fits runs on in flat memory, what does not ends with the figures.
+#include <gmock/gmock.h>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+// Rows of 16 (layer, kv head) pairs in f32: 256 of each group in 2 MiB, the least an arena takes,
+// and 1024 in a file of 8 MiB.
+constexpr uint64_t kT0Bytes = uint64_t{2} << 20;
+constexpr uint64_t kT1Bytes = uint64_t{8} << 20;
+
+RandomGgufOptions ModelOptions() {
+  return {.num_layers = 4,
+          .embed_dim = 64,
+          .num_q_heads = 4,
+          .num_kv_heads = 4,
+          .head_dim = 64,
+          .feed_forward_dim = 64,
+          .context = 4096};
+}
+
+std::unique_ptr<Engine> EngineOf(const TierSpec& tiers) {
+  static const std::shared_ptr<const Model> kModel = [] {
+    const TempFolder folder;
+    const std::string path = folder.File("caps.gguf");
+    ExpectOk(WriteRandomGguf(ModelOptions(), path));
+    auto model = Model::Load({.path = path});
+    EXPECT_TRUE(model.ok()) << model.status().ToString();
+    return *model;
+  }();
+  auto engine =
+      Engine::Create(kModel, {.threads = 1, .kv_type = RowType::kF32, .tiers = tiers});
+  EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+  return *std::move(engine);
+}
+
+PolicySpec PolicyOf(const TierSpec& tiers, const std::string& scorer = "attention") {
+  PolicySpec policy = {.name = scorer};
+  policy.tiers = tiers;
+  policy.window = 16;
+  policy.interval = 8;
+  return policy;
+}
+
+std::vector<Token> Text(size_t count) { return RandomTokens(ModelOptions(), count, 3); }
+
+class FullCaps : public testing::TestWithParam<std::string> {};
+
+TEST_P(FullCaps, EndTheirRequestWithTheFiguresAndLeaveOthersAlone) {
+  const TierSpec tiers = {.t0_cap_bytes = 2 * kT0Bytes, .t1_cap_bytes = kT1Bytes};
+  auto engine = EngineOf(tiers);
+  auto bystander = Open(*engine, PolicyOf(tiers));
+  ExpectOk(bystander->Prefill(Text(20)));
+  auto session = Open(*engine, PolicyOf(tiers, GetParam()));
+  ExpectOk(session->Prefill(Text(20)));
+  Status status;
+  while (status.ok()) {
+    ASSERT_LT(session->next_position(), 2000);
+    status = session->Decode(5);
+  }
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
+  // 512 and 1024 rows, without the 72 of each that are kept in reserve.
+  EXPECT_NEAR(session->next_position(), 512 + 1024 - 2 * 72, 8);
+  EXPECT_LE(engine->arena_accounting(Tier::kT0).peak_bytes, 2 * kT0Bytes);
+  EXPECT_LE(engine->arena_accounting(Tier::kT1).peak_bytes, kT1Bytes);
+  for (int i = 0; i < 20; ++i) ExpectOk(bystander->Decode(5));
+  session.reset();
+  bystander.reset();
+  for (const Tier tier : {Tier::kT0, Tier::kT1}) {
+    EXPECT_EQ(engine->arena_accounting(tier).used_bytes, 0u);
+    EXPECT_EQ(engine->arena_accounting(tier).reserved_bytes, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Scorers, FullCaps, testing::Values("attention", "random"),
+                         [](const auto& info) { return info.param; });
+
+TEST(TierCaps, APromptLongerThanT0IsReadAsTheFullCacheReadsIt) {
+  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes};
+  const std::vector<Token> text = Text(1000);
+  auto engine = EngineOf(tiers);
+  auto session = Open(*engine, PolicyOf(tiers));
+  ExpectOk(session->Prefill(text));
+  auto full_engine = EngineOf({});
+  auto full = Open(*full_engine, PolicyOf({.t0_share = 1}));
+  ExpectOk(full->Prefill(text));
+  for (int i = 0; i < 50; ++i) {
+    ExpectOk(session->Decode(text[i]));
+    ExpectOk(full->Decode(text[i]));
+    EXPECT_LT(LargestDifference(Logits(*full), Logits(*session)), 1e-3) << i;
+  }
+  EXPECT_LE(engine->arena_accounting(Tier::kT0).peak_bytes, kT0Bytes);
+  EXPECT_GT(session->accounting().tiers[1].rows, 800 * 16);
+}
+
+TEST(TierCaps, APromptThatNoTierHoldsIsRefusedWithTheFigures) {
+  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1_cap_bytes = kT1Bytes};
+  auto engine = EngineOf(tiers);
+  auto session = Open(*engine, PolicyOf(tiers));
+  const Status status = session->Prefill(Text(2000));
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
+}
+
+TEST(TierCaps, AGenerationUnderCapsRunsOnInFlatMemory) {
+  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes,
+                          .t1_cap_bytes = kT1Bytes,
+                          .t2_share = 0.2,
+                          .evict_share = 0.02,
+                          .evict_of = EvictOf::kAlive};
+  auto engine = EngineOf(tiers);
+  auto session = Open(*engine, PolicyOf(tiers));
+  ExpectOk(session->Prefill(Text(300)));
+  const auto bytes = [&] {
+    const CacheAccounting cache = session->accounting();
+    size_t sum = cache.table_bytes + cache.staging_bytes;
+    for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+      sum += engine->arena_accounting(tier).reserved_bytes;
+    }
+    return static_cast<double>(sum);
+  };
+  double most = 0;
+  for (int i = 0; i < 3000; ++i) {
+    ExpectOk(session->Decode(static_cast<Token>(5 + i % 50)));
+    ASSERT_FALSE(HasFailure()) << i;
+    if (i == 1500) most = bytes();
+  }
+  EXPECT_LE(bytes(), 1.02 * most);
+  EXPECT_GT(session->accounting().tiers[1].rows, 0);
+  EXPECT_LE(engine->arena_accounting(Tier::kT0).peak_bytes, kT0Bytes);
+  EXPECT_LE(engine->arena_accounting(Tier::kT1).peak_bytes, kT1Bytes);
+}
+
+}  // namespace
+}  // namespace ebb
