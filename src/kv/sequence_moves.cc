@@ -217,8 +217,7 @@ Status SequenceCache::Impl::Compress(SharedTable* shared, std::span<const Positi
   return status;
 }
 
-// Rounding a row that came out of T2 anew gives the very same T2 row, so a row that sinks again
-// loses nothing more.
+// A row that sinks again is rounded again: its scale, away from zero, may be the next bf16.
 Status SequenceCache::Impl::Raise(SharedTable* shared, std::span<const Position> positions,
                                   Tier place) {
   if (positions.empty()) return OkStatus();
