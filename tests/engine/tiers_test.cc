@@ -72,6 +72,12 @@ int64_t RowsIn(const CacheAccounting& cache, Tier tier) {
 
 class ExactTiers : public testing::TestWithParam<std::tuple<T1Place, Granularity>> {
  protected:
+  void SetUp() override {
+    const auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = Of(1).tiers});
+    if (engine.status().code() == StatusCode::kUnsupported) {
+      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+    }
+  }
   [[nodiscard]] static Setting Of(double t0_share, double evict_share = 0) {
     Setting setting = {.granularity = std::get<1>(GetParam())};
     setting.tiers.t0_share = t0_share;
