@@ -14,6 +14,7 @@ namespace ebb {
 // The number formats of T2. Both are rotated by a Hadamard matrix before they are rounded.
 enum class CompressedType : uint8_t { kInt8, kInt4 };
 [[nodiscard]] std::string_view CompressedTypeName(CompressedType type);  // "int8", "int4"
+[[nodiscard]] Result<CompressedType> ParseCompressedType(std::string_view name);
 
 // Where T1 lies.
 enum class T1Place { kNone, kHost, kFile };

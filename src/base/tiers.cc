@@ -45,6 +45,13 @@ std::string_view CompressedTypeName(CompressedType type) {
   return "unknown";
 }
 
+Result<CompressedType> ParseCompressedType(std::string_view name) {
+  for (const auto& [known, type] : kCompressedTypes) {
+    if (known == name) return type;
+  }
+  return InvalidArgument(fmt::format("expected int8 or int4, found \"{}\"", name));
+}
+
 Status ParseT0(std::string_view text, TierSpec* spec) {
   constexpr std::string_view kExpected = "a share (50%) or a cap in bytes (512MiB)";
   if (text.ends_with('%')) {
@@ -102,12 +109,9 @@ Status ParseT2(std::string_view text, TierSpec* spec) {
   if (!share) return Malformed("T2", text, kNotAShare, kExpected);
   CompressedType type = TierSpec().t2_type;
   if (colon != std::string_view::npos) {
-    const auto* found = kCompressedTypes.begin();
-    while (found != kCompressedTypes.end() && found->first != text.substr(colon + 1)) ++found;
-    if (found == kCompressedTypes.end()) {
-      return Malformed("T2", text, "not a compressed format", kExpected);
-    }
-    type = found->second;
+    const Result<CompressedType> named = ParseCompressedType(text.substr(colon + 1));
+    if (!named.ok()) return Malformed("T2", text, "not a compressed format", kExpected);
+    type = *named;
   }
   spec->t2_share = *share;
   spec->t2_type = type;

@@ -58,12 +58,8 @@ Status ReadKeep(std::string_view text, CliOptions* options) {
 }
 
 Status ReadCompressed(std::string_view text, CliOptions* options) {
-  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
-    if (text != CompressedTypeName(type)) continue;
-    options->bench.compressed = type;
-    return OkStatus();
-  }
-  return InvalidArgument(fmt::format("expected int8 or int4, found \"{}\"", text));
+  EBB_ASSIGN_OR_RETURN(options->bench.compressed, ParseCompressedType(text));
+  return OkStatus();
 }
 
 Status ReadBytes(std::string_view text, CliOptions* options) {
@@ -116,8 +112,8 @@ std::vector<OptionRow> MeasurementRows() {
       {G::kBenchAttention, "--keep", "PERCENT",
        "share of the rows that is visible, scattered over their slots", ReadKeep,
        [](const CliOptions& o) { return fmt::format("{:g}%", o.bench.keep * 100); }},
-      {G::kBenchAttention, "--compressed", "int8|int4",
-       "measure the same rows in T2 too, in turns", ReadCompressed, nullptr},
+      {G::kBenchAttention, "--compressed", "int8|int4", "measure the same rows in T2 too, in turns",
+       ReadCompressed, nullptr},
       {G::kBenchMemory, "--bytes", "SIZE", "size of the buffer that is read, such as 512MiB",
        ReadBytes, [](const CliOptions& o) { return fmt::format("{}MiB", o.bench.bytes >> 20); }},
       ValueRow(G::kBench, "--repetitions,--reps", "N",

@@ -23,10 +23,6 @@ std::string Bytes(double bytes) {
   return fmt::format("{:.1f} MiB", bytes / kMiB);
 }
 
-}  // namespace
-
-namespace {
-
 nlohmann::ordered_json TierRecords(const CacheAccounting& cache, const Engine& engine) {
   auto records = nlohmann::ordered_json::array();
   for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
@@ -36,8 +32,10 @@ nlohmann::ordered_json TierRecords(const CacheAccounting& cache, const Engine& e
                        {"bytes", of_tier.page_bytes},
                        {"peak_bytes", engine.arena_accounting(tier).peak_bytes}});
   }
-  records.push_back(
-      {{"name", TierName(Tier::kT3)}, {"rows", cache.rows_evicted}, {"bytes", 0}, {"peak_bytes", 0}});
+  records.push_back({{"name", TierName(Tier::kT3)},
+                     {"rows", cache.rows_evicted},
+                     {"bytes", 0},
+                     {"peak_bytes", 0}});
   return records;
 }
 

@@ -59,9 +59,6 @@ size_t Session::Impl::PrefillChunk(size_t num_tokens) const {
   if (cache.HasTiers()) chunk = std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
   // Compressed rows are read one query at a time.
   if (cache.HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
-  // Rows sink between chunks only, and the placement keeps a page of each stream free for them.
-  const auto& tiers = options.policy.tiers;
-  if (tiers.has_value() && tiers->t0_cap_bytes > 0) chunk = std::min<size_t>(chunk, kRowsPerPage);
   if (options.past_context == PastContext::kRefuse) return chunk;
   const auto used = static_cast<size_t>(rope.Next(next()));
   const size_t total = context;

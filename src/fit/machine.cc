@@ -11,18 +11,9 @@
 
 #include "ebb/fit.h"
 #include "src/io/benchmark_io.h"
+#include "src/io/private_file.h"
 
 namespace ebb {
-namespace {
-
-// Where a file of T1 goes, as src/io/private_file.cc decides.
-std::string FolderFor(const std::string& folder) {
-  if (!folder.empty()) return folder;
-  const char* temporary = std::getenv("TMPDIR");
-  return temporary != nullptr && *temporary != '\0' ? temporary : "/var/tmp";
-}
-
-}  // namespace
 
 Result<double> MeasureDiskRead(const std::string& folder) {
   constexpr int kPasses = 3;
@@ -37,7 +28,7 @@ Result<double> MeasureDiskRead(const std::string& folder) {
 }
 
 Result<uint64_t> FreeDiskBytes(const std::string& folder) {
-  const std::string path = FolderFor(folder);
+  const std::string path = folder.empty() ? DefaultFolder() : folder;
   struct statvfs info = {};
   if (statvfs(path.c_str(), &info) != 0) {
     return IoError(fmt::format("cannot tell the room in {}: {}", path,

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "src/attention/rows.h"
+#include "src/base/share.h"
 #include "src/io/segment_table.h"
 #include "src/kv/arena.h"
+#include "src/kv/sequence_cache.h"
 
 namespace ebb {
 namespace {
@@ -18,11 +19,6 @@ constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
 size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
 size_t DivideUp(size_t a, size_t b) { return (a + b - 1) / b; }
 uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-// As the placement rounds shares.
-size_t FloorShare(double share, size_t num_rows) {
-  return static_cast<size_t>(std::floor(share * static_cast<double>(num_rows) + 1e-6));
-}
 
 PageFormat FormatOf(const ModelShape& shape, RowType type) {
   return {.type = type, .head_dim = shape.head_dim};
@@ -172,12 +168,11 @@ uint64_t TableBytes(const ModelShape& shape, const FitRequest& request, const Ti
 
 // Two layers' pages in huge pages, and the pages that are edited between steps.
 uint64_t StagingBytes(const ModelShape& shape, const FitRequest& request, size_t t1_rows) {
-  constexpr uint64_t kEditBytes = uint64_t{4} << 20;
   if (t1_rows == 0) return 0;
   const uint64_t layer = uint64_t{1} * DivideUp(t1_rows, kRowsPerPage) * shape.num_kv_heads *
                          FormatOf(shape, request.kv_type).PageBytes();
   return 2 * RoundUp(layer, kExtentBytes) * request.requests +
-         std::min(kEditBytes, layer * shape.num_layers);
+         std::min<uint64_t>(kT1EditBytes, layer * shape.num_layers);
 }
 
 }  // namespace

@@ -15,11 +15,6 @@
 namespace ebb {
 namespace {
 
-std::string DefaultFolder() {
-  const char* folder = std::getenv("TMPDIR");
-  return folder != nullptr && *folder != '\0' ? folder : "/var/tmp";
-}
-
 bool MeansNoSpace(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
 // A file system (or a kernel) that does not know O_TMPFILE.
@@ -65,6 +60,11 @@ int FirstBlockIsCached(int fd) {
 }
 
 }  // namespace
+
+std::string DefaultFolder() {
+  const char* folder = std::getenv("TMPDIR");
+  return folder != nullptr && *folder != '\0' ? folder : "/var/tmp";
+}
 
 PrivateFile::~PrivateFile() {
   if (fd_ >= 0) close(fd_);

@@ -25,8 +25,11 @@ enum class Buffering {
   kAllow,       // direct where possible
 };
 
+// $TMPDIR, else /var/tmp.
+[[nodiscard]] std::string DefaultFolder();
+
 struct PrivateFileOptions {
-  std::string folder;  // empty: $TMPDIR, else /var/tmp
+  std::string folder;  // empty: DefaultFolder()
   Buffering buffering = Buffering::kDirectOnly;
   FaultHook faults;
 };

@@ -70,9 +70,8 @@ void MustAllocate(Arena* arena, std::byte** slot) {
 
 void SequenceCache::Impl::GrowPages(Stream* stream) {
   const TokenTable& full = stream->table->full;
-  Grow(&stream->pages, full.page_end(), [&](size_t page) {
-    return full.PlaceOf(page) == Tier::kT0 ? stores.t0 : stores.t1;
-  });
+  Grow(&stream->pages, full.page_end(),
+       [&](size_t page) { return full.PlaceOf(page) == Tier::kT0 ? stores.t0 : stores.t1; });
   if (HasFile()) stream->file_pages.resize(stream->pages.size());
   Grow(&stream->compressed_pages, stream->table->compressed.page_end(),
        [&](size_t) { return stores.t2; });
@@ -199,6 +198,7 @@ Status SequenceCache::Append(Position first, int num_tokens) {
   try {
     for (const auto& shared : c.tables) {
       shared->full.ReserveRows(num_tokens);
+      if (shared->compressed.num_rows() == 0) continue;
       GrowTo(&shared->positions, shared->positions.size() + num_tokens);
       GrowTo(&shared->full_rows, shared->full_rows.size() + num_tokens);
     }
@@ -369,9 +369,10 @@ bool SequenceCache::HasTiers() const {
 }
 
 bool SequenceCache::HasCompressedRows() const {
-  return std::ranges::any_of(impl_->tables, [](const auto& shared) {
-    return shared->compressed.num_rows() > 0;
-  });
+  // Asked in every layer of a step: most caches have no T2 at all.
+  return impl_->stores.t2 != nullptr && std::ranges::any_of(impl_->tables, [](const auto& shared) {
+           return shared->compressed.num_rows() > 0;
+         });
 }
 
 int SequenceCache::GroupOf(int layer, int kv_head) const {

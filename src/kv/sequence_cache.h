@@ -38,13 +38,16 @@ struct AttentionKernel;
 
 // Where rows may lie. All outlive the caches.
 struct CacheStores {
-  Arena* t0 = nullptr;           // pages of the cache's format
-  Arena* t1 = nullptr;           // the same: T1 in memory
-  PageFile* t1_file = nullptr;   // the same: T1 in a file instead
-  Arena* t2 = nullptr;           // pages of `compressed`
+  Arena* t0 = nullptr;          // pages of the cache's format
+  Arena* t1 = nullptr;          // the same: T1 in memory
+  PageFile* t1_file = nullptr;  // the same: T1 in a file instead
+  Arena* t2 = nullptr;          // pages of `compressed`
   CompressedFormat compressed;
   const AttentionKernel* kernel = nullptr;  // knows the formats; needed for T2
 };
+
+// Pages of a T1 in a file that are in memory at once while they are edited.
+inline constexpr size_t kT1EditBytes = size_t{4} << 20;
 
 struct RowMove {
   uint32_t row = 0;  // index among all rows of the group
@@ -90,7 +93,8 @@ class SequenceCache {
   // next layer but one is staged.
   [[nodiscard]] RowsView View(int layer, int kv_head) const;
   [[nodiscard]] CompressedRows Compressed(int layer, int kv_head) const;
-  // Among all rows of the stream, those of View() and those of Compressed(); both empty while T2 is.
+  // Among all rows of the stream, those of View() and those of Compressed(); both empty while T2
+  // is.
   [[nodiscard]] std::span<const uint32_t> FullRows(int layer, int kv_head) const;
   [[nodiscard]] std::span<const uint32_t> CompressedRowIndices(int layer, int kv_head) const;
 

@@ -14,9 +14,6 @@
 namespace ebb {
 namespace {
 
-// T1 pages in memory at once while they are edited.
-constexpr size_t kEditBytes = size_t{4} << 20;
-
 // Ascending, each once.
 std::vector<uint32_t> PagesOf(std::vector<uint32_t> slots) {
   std::vector<uint32_t>& pages = slots;
@@ -89,8 +86,7 @@ Status SequenceCache::Impl::ReserveFilePages(const SharedTable& shared, size_t p
   for (const int group : shared.groups) {
     for (const Stream& stream : StreamsOf(group)) {
       const int layer = LayerOf(stream);
-      if (Status status =
-              stores.t1_file->Allocate(layer, pages_per_stream, &file_reserve[layer]);
+      if (Status status = stores.t1_file->Allocate(layer, pages_per_stream, &file_reserve[layer]);
           !status.ok()) {
         ReleaseFilePages();
         return status;
@@ -153,7 +149,7 @@ Status SequenceCache::Impl::EditStreams(SharedTable* shared, std::span<const uin
     return OkStatus();
   }
   const size_t bytes_per_stream = num_pages * format.PageBytes();
-  const size_t at_once = std::clamp<size_t>(kEditBytes / bytes_per_stream, 1, all.size());
+  const size_t at_once = std::clamp<size_t>(kT1EditBytes / bytes_per_stream, 1, all.size());
   EBB_ASSIGN_OR_RETURN(const IoMemory memory, IoMemory::Map(at_once * bytes_per_stream));
   for (size_t first = 0; first < all.size(); first += at_once) {
     const auto batch = std::span(all).subspan(first, std::min(at_once, all.size() - first));
@@ -254,17 +250,17 @@ Status SequenceCache::Impl::ReserveMoves(const SharedTable& shared, const MovePl
   const size_t to_t1 = plan.sink.size() + plan.raise_t1.size();
   const bool has_t1 = HasFile() || stores.t1 != nullptr;
   if ((to_t1 > 0 && !has_t1) || (!plan.compress.empty() && stores.t2 == nullptr)) {
-    return InvalidArgument(fmt::format("there is no tier {} to bring rows to",
-                                       to_t1 > 0 && !has_t1 ? "T1" : "T2"));
+    return InvalidArgument(
+        fmt::format("there is no tier {} to bring rows to", to_t1 > 0 && !has_t1 ? "T1" : "T2"));
   }
   const size_t t0_rows =
       shared.full.num_rows(Tier::kT0) - plan.num_leave_t0 + plan.lift.size() + plan.raise_t0.size();
   const size_t t0_pages = std::max(PagesFor(t0_rows), shared.full.num_pages(Tier::kT0));
-  EBB_RETURN_IF_ERROR(stores.t0->Reserve((t0_pages - shared.full.num_pages(Tier::kT0)) *
-                                         streams_of_table));
+  EBB_RETURN_IF_ERROR(
+      stores.t0->Reserve((t0_pages - shared.full.num_pages(Tier::kT0)) * streams_of_table));
   if (stores.t2 != nullptr) {
-    EBB_RETURN_IF_ERROR(stores.t2->Reserve(
-        shared.compressed.PagesNeeded(plan.compress.size()) * streams_of_table));
+    EBB_RETURN_IF_ERROR(
+        stores.t2->Reserve(shared.compressed.PagesNeeded(plan.compress.size()) * streams_of_table));
   }
   const size_t t1_pages =
       shared.full.PagesNeeded(plan.sink.size(), Tier::kT1) + PagesFor(plan.raise_t1.size());
@@ -338,7 +334,8 @@ Status SequenceCache::Move(int group, std::span<const RowMove> wanted) {
   c.moved.rows_up += static_cast<int64_t>(up);
   c.moved.bytes_down += down * c.RowBytes();
   c.moved.bytes_up += up * c.RowBytes();
-  c.moved.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  c.moved.seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return OkStatus();
 }
 

@@ -24,9 +24,9 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <limits>
 
+#include "src/base/share.h"
 #include "src/policy/placements.h"
 #include "src/policy/protection.h"
 #include "src/policy/selection.h"
@@ -41,12 +41,6 @@ constexpr uint64_t kExtentBytes = uint64_t{2} << 20;
 constexpr size_t kSegmentPages = 64;
 
 constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
-
-// 29 % of 100 rows are 29 rows, although 0.29 * 100 is a little less than 29.
-size_t FloorShare(double share, size_t num_rows) {
-  constexpr double kRounding = 1e-6;
-  return static_cast<size_t>(std::floor(share * static_cast<double>(num_rows) + kRounding));
-}
 
 std::string Percent(double share) { return fmt::format("{:.6g}%", 100 * share); }
 
