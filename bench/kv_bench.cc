@@ -33,8 +33,8 @@ Store MakeStore(int num_rows) {
   store.arena = *std::move(arena);
   const ModelShape shape{
       .num_layers = kLayers, .num_q_heads = 9, .num_kv_heads = kKvHeads, .head_dim = 64};
-  store.cache =
-      std::make_unique<SequenceCache>(shape, kFormat, Granularity::kHead, CacheStores{.t0 = store.arena.get()});
+  store.cache = std::make_unique<SequenceCache>(shape, kFormat, Granularity::kHead,
+                                                CacheStores{.t0 = store.arena.get()});
   if (!store.cache->Append(0, num_rows + 1).ok()) std::abort();
   for (uint32_t group = 0; group < kGroups; ++group) {
     store.cache->Remove(static_cast<int>(group), std::vector<uint32_t>{group});

@@ -71,8 +71,8 @@ struct AttentionBenchmark {
   Spread limit_gb_s = {};  // read bandwidth, over 256 MiB
   AttentionRate without_mass = {};
   AttentionRate with_mass = {};
-  AttentionRate compressed = {};        // without mass
-  Spread compressed_time_ratio = {};    // of a step over compressed rows to one over full rows
+  AttentionRate compressed = {};      // without mass
+  Spread compressed_time_ratio = {};  // of a step over compressed rows to one over full rows
   double max_error = 0;  // largest difference to the reference kernel, of the result's magnitude
 };
 // Memory, attention without mass and with it are measured in turn within each repetition.

@@ -35,10 +35,10 @@ struct EngineOptions {
   int threads = 0;  // 0: as many as there are cores
   RowType kv_type = RowType::kF16;
   uint64_t kv_cap_bytes = 0;  // hard cap on memory for rows, of all sessions; 0: none
-  // The tiers besides T0 that sessions may use: where T1 lies, the caps, T2's format. Their caps are
-  // of all sessions together. None: T0 alone.
+  // The tiers besides T0 that sessions may use: where T1 lies, the caps, T2's format. Their caps
+  // are of all sessions together. None: T0 alone.
   std::optional<TierSpec> tiers;
-  int prefill_chunk = 512;    // tokens per prefill step
+  int prefill_chunk = 512;  // tokens per prefill step
   enum class Attention { kCpu, kReference };
   Attention attention = Attention::kCpu;
 };
@@ -64,9 +64,9 @@ struct SessionOptions {
 struct StepReport {
   StepKind kind = StepKind::kDecode;
   int num_tokens = 0;
-  int64_t rows_evicted = 0;      // by the placement, after this step
-  double compute_seconds = 0;    // the graph
-  double policy_seconds = 0;     // observe, place, remove, compact
+  int64_t rows_evicted = 0;    // by the placement, after this step
+  double compute_seconds = 0;  // the graph
+  double policy_seconds = 0;   // observe, place, remove, compact
   bool mass_computed = false;
 };
 
@@ -122,8 +122,8 @@ class Session {
   // the next step.
   Status TruncateTo(Position end);
 
-  // After the last token: [vocab_size]. Valid until the next step or roll-back of this session; empty
-  // before the first.
+  // After the last token: [vocab_size]. Valid until the next step or roll-back of this session;
+  // empty before the first.
   [[nodiscard]] std::span<const float> logits() const;
   // A hash over all bits of all logits that logits() has shown, in order.
   [[nodiscard]] uint64_t logits_hash() const;

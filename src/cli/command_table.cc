@@ -19,9 +19,8 @@ std::vector<G> WithModel(std::vector<G> groups) {
 std::span<const Command> CommandTable() {
   static const std::vector<Command> table = {
       {"run", "answer one prompt",
-       WithModel(
-           {G::kPrompt, G::kSystem, G::kGeneration, G::kPolicy, G::kMemory, G::kDisplay, G::kQuiet,
-            G::kJson}),
+       WithModel({G::kPrompt, G::kSystem, G::kGeneration, G::kPolicy, G::kMemory, G::kDisplay,
+                  G::kQuiet, G::kJson}),
        RunRun},
       {"chat", "talk in turns; /exit, /reset and /stats are commands",
        WithModel({G::kSystem, G::kGeneration, G::kPolicy, G::kMemory, G::kDisplay, G::kQuiet}),

@@ -8,7 +8,10 @@ namespace {
 // uses.
 template <typename Parse>
 OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
-  return {OptionGroup::kPolicy, std::move(name), std::move(value), std::move(help),
+  return {OptionGroup::kPolicy,
+          std::move(name),
+          std::move(value),
+          std::move(help),
           [parse](std::string_view text, CliOptions* options) {
             TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
             EBB_RETURN_IF_ERROR(parse(text, &spec));
@@ -23,10 +26,11 @@ OptionRow TierRow(std::string name, std::string value, std::string help, Parse p
 
 void AppendTierOptionRows(std::vector<OptionRow>* table) {
   const std::vector<OptionRow> rows = {
-      TierRow("--t0", "PERCENT|SIZE",
-              "fast memory: a share of the unprotected full-precision rows, or a hard cap; the tiers "
-              "place the rows, and --policy only names the scorer (default: 50%)",
-              ParseT0),
+      TierRow(
+          "--t0", "PERCENT|SIZE",
+          "fast memory: a share of the unprotected full-precision rows, or a hard cap; the tiers "
+          "place the rows, and --policy only names the scorer (default: 50%)",
+          ParseT0),
       TierRow("--t1", "none|host|file[:FOLDER][,SIZE]",
               "capacity memory, exact: where it lies, and its hard cap (default: file)", ParseT1),
       TierRow("--t2", "PERCENT[:int8|int4]",

@@ -68,12 +68,12 @@ struct Sequence {
   int num_layers = 0;
   std::unique_ptr<Arena> arena, t2;
   std::unique_ptr<SequenceCache> cache;
-  std::vector<RowsView> views;              // [layers, kv heads]
-  std::vector<CompressedRows> compressed;   // [layers, kv heads], or none
-  std::vector<float> q;              // [layers, q heads, head_dim]
-  std::vector<float> out;            // [layers, q heads, head_dim]
-  std::vector<float> mass;           // [rows], of all layers and heads
-  std::vector<float*> mass_targets;  // [q heads]
+  std::vector<RowsView> views;             // [layers, kv heads]
+  std::vector<CompressedRows> compressed;  // [layers, kv heads], or none
+  std::vector<float> q;                    // [layers, q heads, head_dim]
+  std::vector<float> out;                  // [layers, q heads, head_dim]
+  std::vector<float> mass;                 // [rows], of all layers and heads
+  std::vector<float*> mass_targets;        // [q heads]
   size_t bytes_per_step = 0;
 
   [[nodiscard]] DecodeQuery Query(int layer, std::span<float* const> targets) {
@@ -82,13 +82,13 @@ struct Sequence {
       const auto begin = static_cast<size_t>(layer) * shape.num_kv_heads;
       return std::span(views_of_all).subspan(begin, shape.num_kv_heads);
     };
-    return {.rows = of_layer(views),
-            .selected = {},
-            .compressed = compressed.empty() ? std::span<const CompressedRows>()
-                                             : of_layer(compressed),
-            .q = q.data() + layer * floats,
-            .out = out.data() + layer * floats,
-            .mass = {.per_query_head = targets}};
+    return {
+        .rows = of_layer(views),
+        .selected = {},
+        .compressed = compressed.empty() ? std::span<const CompressedRows>() : of_layer(compressed),
+        .q = q.data() + layer * floats,
+        .out = out.data() + layer * floats,
+        .mass = {.per_query_head = targets}};
   }
 };
 
@@ -145,7 +145,8 @@ Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const At
   EBB_ASSIGN_OR_RETURN(s.arena,
                        Arena::Create({.page_bytes = page_bytes,
                                       .cap_bytes = (pages / pages_per_extent + 2) * kExtentBytes}));
-  CacheStores stores = {.t0 = s.arena.get(), .compressed = shape.compressed, .kernel = &CpuAttention()};
+  CacheStores stores = {
+      .t0 = s.arena.get(), .compressed = shape.compressed, .kernel = &CpuAttention()};
   if (shape.compressed.head_dim > 0) {
     EBB_ASSIGN_OR_RETURN(s.t2, Arena::Create({.page_bytes = shape.compressed.PageBytes(),
                                               .cap_bytes = s.arena->cap_bytes()}));
@@ -166,9 +167,9 @@ Result<Sequence> MakeSequence(const AttentionBenchmarkOptions& options, const At
     }
   }
   const size_t rows = s.cache->max_rows();
-  s.bytes_per_step = streams * rows *
-                     (stores.t2 != nullptr ? shape.compressed.RowStride()
-                                           : 2 * shape.format.RowStride());
+  s.bytes_per_step =
+      streams * rows *
+      (stores.t2 != nullptr ? shape.compressed.RowStride() : 2 * shape.format.RowStride());
   const size_t heads = static_cast<size_t>(s.num_layers) * shape.num_q_heads;
   for (size_t head = 0; head < heads; ++head) {
     s.q.insert(s.q.end(), numbers.At(head + 1), numbers.At(head + 1) + shape.format.head_dim);

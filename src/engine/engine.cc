@@ -93,9 +93,9 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   EBB_ASSIGN_OR_RETURN(impl.kernel, ChooseKernel(options.attention));
   impl.format = {.type = options.kv_type, .head_dim = model->shape().head_dim};
   EBB_ASSIGN_OR_RETURN(impl.stores, TierStores::Create(options, impl.format, *impl.kernel));
-  EBB_ASSIGN_OR_RETURN(impl.runner, GraphRunner::Create(*model, *impl.kernel, options.kv_type,
-                                                        impl.stores.caches().compressed,
-                                                        impl.options.threads));
+  EBB_ASSIGN_OR_RETURN(impl.runner,
+                       GraphRunner::Create(*model, *impl.kernel, options.kv_type,
+                                           impl.stores.caches().compressed, impl.options.threads));
   impl.model = std::move(model);
   return engine;
 }
@@ -244,9 +244,7 @@ void Engine::Impl::Undo(std::span<const Part> parts, const StepWork& work) {
 const Model& Engine::model() const { return *impl_->model; }
 const EngineOptions& Engine::options() const { return impl_->options; }
 
-ArenaAccounting Engine::arena_accounting(Tier tier) const {
-  return impl_->stores.accounting(tier);
-}
+ArenaAccounting Engine::arena_accounting(Tier tier) const { return impl_->stores.accounting(tier); }
 
 std::string Engine::attention_name() const {
   const std::string name(impl_->kernel->name);

@@ -55,8 +55,8 @@ GraphShape ShapeOf(const StepWork& work) {
   for (const SequenceStep& sequence : work.sequences) {
     // Only a fold reads compressed rows.
     if (sequence.num_tokens > kMaxFoldTokens && !sequence.cache->HasCompressedRows()) {
-      shape.way = sequence.signals->wants_mass() ? AttentionWay::kPrefillWithMass
-                                                 : AttentionWay::kPrefill;
+      shape.way =
+          sequence.signals->wants_mass() ? AttentionWay::kPrefillWithMass : AttentionWay::kPrefill;
     }
     needs = Union(needs, sequence.signals->needs());
   }

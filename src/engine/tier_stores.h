@@ -33,9 +33,9 @@ class TierStores {
  private:
   std::optional<TierSpec> spec_;
   std::unique_ptr<Arena> t0_;
-  std::unique_ptr<Arena> t1_;         // null: T1 is a file, or there is none
+  std::unique_ptr<Arena> t1_;          // null: T1 is a file, or there is none
   std::unique_ptr<PageFile> t1_file_;  // null: T1 is memory, or there is none
-  std::unique_ptr<Arena> t2_;         // null: no T2
+  std::unique_ptr<Arena> t2_;          // null: no T2
   CacheStores caches_;
 };
 

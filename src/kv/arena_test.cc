@@ -300,8 +300,8 @@ TEST(ArenaTest, AMappingThatTheSystemRefusesIsAnErrorAndChangesNothing) {
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(status.message(), HasSubstr("the system refused another 2 MiB"));
   // Whichever reaches the limit first: the extents, or the heap for their records.
-  EXPECT_THAT(status.message(), AnyOf(HasSubstr("Cannot allocate memory"),
-                                      HasSubstr("no memory for its records")));
+  EXPECT_THAT(status.message(),
+              AnyOf(HasSubstr("Cannot allocate memory"), HasSubstr("no memory for its records")));
   EXPECT_EQ(arena->stats().reserved_bytes, kExtentBytes);
   EXPECT_TRUE(arena->Validate().ok());
   EXPECT_TRUE(arena->Reserve(kPagesPerExtent).ok());

@@ -78,9 +78,8 @@ class PropertyTest {
                            .num_kv_heads = kKvHeads,
                            .head_dim = kFormat.head_dim};
     cases_[i] = Case{};
-    cases_[i].cache =
-        std::make_unique<SequenceCache>(shape, kFormat, kGranularities[i],
-                                        CacheStores{.t0 = arena_.get(), .t1 = t1_.get()});
+    cases_[i].cache = std::make_unique<SequenceCache>(
+        shape, kFormat, kGranularities[i], CacheStores{.t0 = arena_.get(), .t1 = t1_.get()});
     cases_[i].groups.resize(cases_[i].cache->num_groups());
   }
 

@@ -76,14 +76,13 @@ CacheAccounting SequenceCache::accounting() const {
 size_t SequenceCache::RoomForTokens() const {
   const Impl& c = *impl_;
   const Arena& arena = *c.stores.t0;
-  const size_t most_pages =
-      arena.cap_bytes() / kExtentBytes * (kExtentBytes / arena.page_bytes());
+  const size_t most_pages = arena.cap_bytes() / kExtentBytes * (kExtentBytes / arena.page_bytes());
   const size_t new_pages = (most_pages - arena.stats().num_pages) / c.streams.size();
   size_t free_slots = std::numeric_limits<size_t>::max();
   for (const auto& shared : c.tables) {
     const TokenTable& full = shared->full;
-    free_slots = std::min(
-        free_slots, full.num_pages(Tier::kT0) * kRowsPerPage - full.num_rows(Tier::kT0));
+    free_slots =
+        std::min(free_slots, full.num_pages(Tier::kT0) * kRowsPerPage - full.num_rows(Tier::kT0));
   }
   return free_slots + new_pages * kRowsPerPage;
 }

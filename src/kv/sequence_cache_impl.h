@@ -3,8 +3,8 @@
 //
 // Invariants, besides those of the header: every group stands in the list of exactly one table;
 // stream.pages[p] of a T0 page, and of a T1 page in memory, is null exactly when the table lacks
-// page p, and the arena knows the address of that element as the page's owner; a T1 page in the file
-// has its number in stream.file_pages[p], and an address only while it is staged or edited.
+// page p, and the arena knows the address of that element as the page's owner; a T1 page in the
+// file has its number in stream.file_pages[p], and an address only while it is staged or edited.
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 
@@ -66,7 +66,7 @@ struct SequenceCache::Impl {
   size_t next_compacted = 0;  // the table that Compact() begins with, so that none starves
   int64_t rows_evicted = 0;
   MoveAccounting moved;
-  Status broken;            // why rows were lost: a move that stopped half-way
+  Status broken;                   // why rows were lost: a move that stopped half-way
   std::unique_ptr<T1Stage> stage;  // null: T1 is memory, or there is none
   // Work space.
   std::vector<TablePage> added, freed;

@@ -38,7 +38,8 @@ struct Fixture {
         {.page_bytes = Format().PageBytes(), .cap_bytes = num_extents * kExtentBytes});
     EXPECT_TRUE(made.ok());
     arena = *std::move(made);
-    cache = std::make_unique<SequenceCache>(Shape(), Format(), granularity, CacheStores{.t0 = arena.get()});
+    cache = std::make_unique<SequenceCache>(Shape(), Format(), granularity,
+                                            CacheStores{.t0 = arena.get()});
   }
   ~Fixture() {
     if (cache != nullptr) {

@@ -37,8 +37,8 @@ class T1Stage {
   // them. What was read ahead for it already is kept.
   Status Begin(std::vector<Pages> layers);
   void StageLayer(int layer, int thread);
-  // The first error of the step. Begins to read the first layers of the next step, which mostly have
-  // the same pages.
+  // The first error of the step. Begins to read the first layers of the next step, which mostly
+  // have the same pages.
   Status End();
   // The pages change: what was read ahead is stale.
   void Forget();

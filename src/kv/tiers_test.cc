@@ -124,7 +124,8 @@ class TiersPropertyTest {
       sequence->ExpectLists();
       sequence->ExpectBytes();
       const CacheAccounting accounting = sequence->cache().accounting();
-      for (size_t tier = 0; tier < kNumTiers; ++tier) bytes[tier] += accounting.tiers[tier].page_bytes;
+      for (size_t tier = 0; tier < kNumTiers; ++tier)
+        bytes[tier] += accounting.tiers[tier].page_bytes;
     }
     EXPECT_EQ(tiers_.t0->stats().used_bytes, bytes[0]);
     EXPECT_EQ(tiers_.t2->stats().used_bytes, bytes[2]);

@@ -320,8 +320,8 @@ Status TokenTable::Validate() const {
   }
   if (num_pages != num_pages_ || num_rows != num_rows_) {
     return Internal(fmt::format("{} + {} pages hold {} + {} rows, {} + {} and {} + {} were counted",
-                                num_pages[0], num_pages[1], num_rows[0], num_rows[1],
-                                num_pages_[0], num_pages_[1], num_rows_[0], num_rows_[1]));
+                                num_pages[0], num_pages[1], num_rows[0], num_rows[1], num_pages_[0],
+                                num_pages_[1], num_rows_[0], num_rows_[1]));
   }
   const auto hidden = last_visible_.size() -
                       std::count(last_visible_.begin(), last_visible_.end(), kVisibleForEver);

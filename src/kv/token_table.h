@@ -41,13 +41,13 @@ class TokenTable {
   [[nodiscard]] size_t PagesNeeded(size_t num_rows, Tier place = Tier::kT0) const;
   // Makes room in the arrays for `num_rows` more rows, so that Append() allocates nothing.
   void ReserveRows(size_t num_rows);
-  // Adds rows at positions first, first + 1, ... in T0: into free slots, lowest first, then into new
-  // pages, whose indices are appended to `added`. REQUIRES: first > every position.
+  // Adds rows at positions first, first + 1, ... in T0: into free slots, lowest first, then into
+  // new pages, whose indices are appended to `added`. REQUIRES: first > every position.
   void Append(Position first, size_t num_rows, std::vector<TablePage>* added);
   // Adds rows at these ascending positions, none of which is there yet, in `place`.
   void Insert(std::span<const Position> positions, Tier place, std::vector<TablePage>* added);
-  // Gives the rows at these ascending indices slots in `place`, where none of them lies, and appends
-  // where each came from and goes. The owner copies the rows before it frees the pages.
+  // Gives the rows at these ascending indices slots in `place`, where none of them lies, and
+  // appends where each came from and goes. The owner copies the rows before it frees the pages.
   void Relocate(std::span<const uint32_t> rows, Tier place, std::vector<SlotMove>* moves,
                 std::vector<TablePage>* added, std::vector<TablePage>* freed);
 

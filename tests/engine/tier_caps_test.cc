@@ -32,8 +32,7 @@ std::unique_ptr<Engine> EngineOf(const TierSpec& tiers) {
     EXPECT_TRUE(model.ok()) << model.status().ToString();
     return *model;
   }();
-  auto engine =
-      Engine::Create(kModel, {.threads = 1, .kv_type = RowType::kF32, .tiers = tiers});
+  auto engine = Engine::Create(kModel, {.threads = 1, .kv_type = RowType::kF32, .tiers = tiers});
   EXPECT_TRUE(engine.ok()) << engine.status().ToString();
   return *std::move(engine);
 }

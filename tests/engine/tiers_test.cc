@@ -34,9 +34,7 @@ std::unique_ptr<Engine> EngineOf(const Setting& setting) {
   return MakeEngine({.threads = setting.threads, .tiers = setting.tiers});
 }
 
-void Read(Session& session) {
-  ExpectOk(session.Prefill(std::span(Text()).first(kPromptTokens)));
-}
+void Read(Session& session) { ExpectOk(session.Prefill(std::span(Text()).first(kPromptTokens))); }
 
 void Decode(Session& session, int from, int to) {
   for (int i = from; i < to; ++i) ExpectOk(session.Decode(Text()[kPromptTokens + i]));
@@ -171,14 +169,15 @@ TEST_P(ExactTiers, SequencesSideBySideAreWhatTheyAreAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    PlacesAndGranularities, ExactTiers,
-    testing::Combine(testing::Values(T1Place::kHost, T1Place::kFile),
-                     testing::Values(Granularity::kToken, Granularity::kLayer, Granularity::kHead)),
-    [](const auto& info) {
-      return std::string(std::get<0>(info.param) == T1Place::kHost ? "Host" : "File") +
-             std::string(GranularityName(std::get<1>(info.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(PlacesAndGranularities, ExactTiers,
+                         testing::Combine(testing::Values(T1Place::kHost, T1Place::kFile),
+                                          testing::Values(Granularity::kToken, Granularity::kLayer,
+                                                          Granularity::kHead)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param) == T1Place::kHost ? "Host"
+                                                                                        : "File") +
+                                  std::string(GranularityName(std::get<1>(info.param)));
+                         });
 
 double LargestDifferenceToFull(CompressedType type) {
   Setting setting;
@@ -234,12 +233,11 @@ TEST(TierOptions, WhatTheEngineHasNotIsRefused) {
   EXPECT_EQ(tiered->OpenSession({.policy = PolicyOf(setting)}).status().code(),
             StatusCode::kInvalidArgument);
   setting.tiers.t2_share = 0;
-  EXPECT_EQ(tiered
-                ->OpenSession({.policy = PolicyOf(setting),
-                               .past_context = PastContext::kReRotate})
-                .status()
-                .code(),
-            StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      tiered->OpenSession({.policy = PolicyOf(setting), .past_context = PastContext::kReRotate})
+          .status()
+          .code(),
+      StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -144,9 +144,8 @@ Status TieredSequence::Move(int group, const std::vector<RowMove>& moves) {
 void TieredSequence::Remove(int group, const std::vector<uint32_t>& removed) {
   cache_->Remove(group, removed);
   uint32_t index = 0;
-  std::erase_if(groups_[group], [&](const auto&) {
-    return std::ranges::binary_search(removed, index++);
-  });
+  std::erase_if(groups_[group],
+                [&](const auto&) { return std::ranges::binary_search(removed, index++); });
   rows_evicted_ += static_cast<int64_t>(removed.size()) * cache_->streams_per_group();
 }
 

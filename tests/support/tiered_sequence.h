@@ -71,7 +71,8 @@ class TieredSequence {
   [[nodiscard]] std::span<const std::map<Position, ModelRow>> groups() const { return groups_; }
   [[nodiscard]] Position next() const { return next_; }
   void Skip(Position positions) { next_ += positions; }
-  // Rows that sank to T2 anew as something else than they were there before, and all that sank anew.
+  // Rows that sank to T2 anew as something else than they were there before, and all that sank
+  // anew.
   [[nodiscard]] int num_drifted() const { return num_drifted_; }
   [[nodiscard]] int num_sank_again() const { return num_sank_again_; }
 
