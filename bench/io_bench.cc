@@ -75,8 +75,8 @@ bool ReadAhead(FileOfLayers* layers) {
   for (int layer = 0; layer < kLayers; ++layer) {
     if (!next.ok()) return false;
     const PageFile::Ticket ticket = *next;
-    if (layer + 1 < kLayers) next = layers->file->StartRead(layers->Requests(layer + 1));
     if (!layers->file->Wait(ticket).ok()) return false;
+    if (layer + 1 < kLayers) next = layers->file->StartRead(layers->Requests(layer + 1));
     if (layers->memory.data()[(layer % 2 + 1) * kLayerBytes - 1] != std::byte(1 + layer)) {
       return false;
     }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -80,6 +81,31 @@ struct AttentionBenchmark {
 // when a sample of the result is not that of the reference kernel.
 [[nodiscard]] Result<AttentionBenchmark> BenchmarkAttention(
     const AttentionBenchmarkOptions& options);
+
+// What the disk gives by itself: a private file, read from end to end past the system's cache. The
+// peer of a T1 in a file; to be run in turns with it, since disks vary from minute to minute.
+struct FileReadOptions {
+  std::string folder = {};                 // empty: the system's folder for such files
+  size_t bytes = 0;                        // rounded up to requests
+  size_t request_bytes = size_t{1} << 20;  // a multiple of 4096
+  int under_way = 4;                       // requests at a time
+};
+class FileReadBenchmark {
+ public:
+  // Writes the file. Errors: options out of range; a folder without room, or without direct reads.
+  static Result<std::unique_ptr<FileReadBenchmark>> Create(const FileReadOptions& options);
+  ~FileReadBenchmark();
+  FileReadBenchmark(const FileReadBenchmark&) = delete;
+  FileReadBenchmark& operator=(const FileReadBenchmark&) = delete;
+
+  // Reads the file once: 10^9 bytes a second. Errors: those of reading.
+  [[nodiscard]] Result<double> ReadOnce();
+
+ private:
+  FileReadBenchmark();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace ebb
 

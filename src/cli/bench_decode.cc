@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ebb/benchmark.h"
+#include "src/cli/bench_file.h"
 #include "src/cli/bench_report.h"
 #include "src/cli/bench_session.h"
 #include "src/cli/commands.h"
@@ -53,6 +54,7 @@ struct Team {
   std::vector<double> tokens_per_s;  // one per repetition
   std::vector<double> compute_ms;    // per step
   std::vector<double> policy_ms;
+  FileSpeed file;
 };
 
 // One, or with --mass-cost a second one that computes no mass.
@@ -64,14 +66,19 @@ std::vector<Team> MakeTeams(const BenchOptions& options, const BenchSession& ben
   return teams;
 }
 
-Status MeasureOnce(const BenchOptions& options, BenchSession* bench, Team* team) {
+Status MeasureOnce(const CliOptions& options, BenchSession* bench, Team* team) {
+  const int steps = options.bench.tokens;
   const Position depth = team->sessions[0]->next_position();
-  EBB_ASSIGN_OR_RETURN(const StepTimes times, Decode(bench, team->sessions, options.tokens));
-  const auto tokens = static_cast<double>(options.tokens * team->sessions.size());
+  EBB_ASSIGN_OR_RETURN(const StepTimes times, Decode(bench, team->sessions, steps));
+  const auto tokens = static_cast<double>(steps * team->sessions.size());
   team->tokens_per_s.push_back(tokens / times.seconds);
-  team->compute_ms.push_back(times.compute_seconds * 1e3 / options.tokens);
-  team->policy_ms.push_back(times.policy_seconds * 1e3 / options.tokens);
+  team->compute_ms.push_back(times.compute_seconds * 1e3 / steps);
+  team->policy_ms.push_back(times.policy_seconds * 1e3 / steps);
   team->mass = team->sessions[0]->last_step().mass_computed;
+  if (team->sessions.size() == 1) {
+    EBB_RETURN_IF_ERROR(
+        team->file.After(team->tokens_per_s.back(), *bench->engine, *team->sessions[0]));
+  }
   if (!bench->CanRollBack()) return OkStatus();
   for (Session* session : team->sessions) EBB_RETURN_IF_ERROR(session->TruncateTo(depth));
   return OkStatus();
@@ -79,9 +86,9 @@ Status MeasureOnce(const BenchOptions& options, BenchSession* bench, Team* team)
 
 // Repetitions from the place where the sessions stand, teams in turns. Each begins there again
 // unless rows went: a roll-back revives none of them, so the sequence then goes on.
-Result<std::vector<Team>> Measure(const BenchOptions& options, BenchSession* bench) {
-  std::vector<Team> teams = MakeTeams(options, *bench);
-  for (int repetition = 0; repetition < options.repetitions; ++repetition) {
+Result<std::vector<Team>> Measure(const CliOptions& options, BenchSession* bench) {
+  std::vector<Team> teams = MakeTeams(options.bench, *bench);
+  for (int repetition = 0; repetition < options.bench.repetitions; ++repetition) {
     for (Team& team : teams) EBB_RETURN_IF_ERROR(MeasureOnce(options, bench, &team));
   }
   return teams;
@@ -127,8 +134,10 @@ Status Report(const CliOptions& options, const BenchSession& bench, int64_t dept
                  {"others_share", others_share}};
   AddEngineFields(options, *bench.engine, *bench.sessions[0], &record);
   if (!timeline.empty()) record["timeline"] = timeline;
+  if (const Json file = team.file.Record(); !file.is_null()) record["t1_file"] = file;
   std::string text = fmt::format("decode at depth {}: {} tokens/s; {}{}", depth, ToText(speed),
                                  bench.sessions[0]->policy().name, team.mass ? ", with mass" : "");
+  text += team.file.Text();
   if (teams.size() > 1) {
     const Spread cost = MassCost(teams[0], teams[1]);
     record["without_mass"] = ToJson(SpreadOf(teams[1].tokens_per_s));
@@ -144,7 +153,7 @@ Result<Json> Generate(int64_t end, const CliOptions& options, BenchSession* benc
   const auto display = options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
   ProgressBar bar("generating", "tokens", end, display);
   Json timeline = Json::array();
-  const Team team = MakeTeams(options.bench, *bench).front();
+  Team team = std::move(MakeTeams(options.bench, *bench).front());
   const int64_t begin = bench->sessions[0]->next_position();
   for (int64_t note = 1; note <= kNotes; ++note) {
     const int64_t until = begin + (end - begin) * note / kNotes;
@@ -175,7 +184,7 @@ Status MeasureGeneration(const CliOptions& options, BenchSession* bench) {
   const int64_t measured = int64_t{o.tokens} * o.repetitions;
   const MachineWatch watch;
   EBB_ASSIGN_OR_RETURN(const Json timeline, Generate(o.generate - measured, options, bench));
-  EBB_ASSIGN_OR_RETURN(const std::vector<Team> teams, Measure(o, bench));
+  EBB_ASSIGN_OR_RETURN(const std::vector<Team> teams, Measure(options, bench));
   const double others = watch.OthersShare();
   WarnOfOthers(others);
   return Report(options, *bench, o.generate, teams, others, timeline);
@@ -191,7 +200,7 @@ Status MeasureDepths(const CliOptions& options, BenchSession* bench) {
     }
     if (bench->CanRollBack()) EBB_RETURN_IF_ERROR(FillTo(depth, options, bench));
     const MachineWatch watch;
-    EBB_ASSIGN_OR_RETURN(const std::vector<Team> teams, Measure(options.bench, bench));
+    EBB_ASSIGN_OR_RETURN(const std::vector<Team> teams, Measure(options, bench));
     const double others = watch.OthersShare();
     WarnOfOthers(others);
     EBB_RETURN_IF_ERROR(Report(options, *bench, depth, teams, others, Json()));

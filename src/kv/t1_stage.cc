@@ -76,9 +76,11 @@ void T1Stage::StageLayer(int layer, int thread) {
     for (int staged = staged_; staged < layer; staged = staged_) staged_.wait(staged);
     return;
   }
+  // A virtual disk may tell of its requests only when it has done all that it knows of: one that
+  // joins before this layer's have ended would keep the layer waiting.
+  Wait(layer);
   // Its buffer was that of the layer before this one, which nobody reads any more.
   if (layer + kAhead < num_layers()) Start(layer + kAhead);
-  Wait(layer);
   staged_ = layer;
   staged_.notify_all();
 }
