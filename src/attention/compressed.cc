@@ -17,19 +17,21 @@ constexpr float kTiny = 1e-30f;
 using Row = std::array<float, kMaxHeadDim>;
 using Integers = std::array<int32_t, kMaxHeadDim>;
 
-// The next bf16 away from 0, as a float.
-float AwayFromZero(float x) {
-  return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0xffff) & 0xffff0000);
-}
-float Down(float x) {
-  return x < 0 ? AwayFromZero(x) : std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0xffff0000);
+// The nearest bf16, as a float. Of a row that comes back to T2 it finds the scale and the minimum
+// that the row had there, whatever its f16 copy added: rounded to one side they would creep.
+float NearestBf16(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
 }
 
+// Integers from `smallest` to `largest` stand for minimum + n * scale.
 struct Scaling {
   float scale = 0;
   float minimum = 0;
+  int smallest = 0;
+  int largest = 0;
 };
-constexpr Scaling kNotFinite = {.scale = std::numeric_limits<float>::quiet_NaN(), .minimum = 0};
+constexpr Scaling kNotFinite = {.scale = std::numeric_limits<float>::quiet_NaN()};
 
 uint32_t WordOf(float high, float low) {
   return (std::bit_cast<uint32_t>(high) & 0xffff0000) | std::bit_cast<uint32_t>(low) >> 16;
@@ -44,14 +46,15 @@ uint32_t LoadWord(const std::byte* from) {
   return word;
 }
 
-// n[i] = (x[i] - minimum) / scale, rounded to nearest.
+// n[i] = (x[i] - minimum) / scale, rounded to nearest, within its limits.
 void Round(const float* x, int count, const Scaling& by, int32_t* n) {
   const float inverse = by.scale > 0 ? 1 / by.scale : 0;  // 0 where the scale is NaN
   // Adding 1.5 * 2^23 leaves the integer in the lowest bits.
   constexpr float kShift = 12582912;
   for (int i = 0; i < count; ++i) {
     const float shifted = (x[i] - by.minimum) * inverse + kShift;
-    n[i] = by.scale > 0 ? std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kShift) : 0;
+    const int nearest = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kShift);
+    n[i] = by.scale > 0 ? std::clamp(nearest, by.smallest, by.largest) : 0;
   }
 }
 
@@ -64,7 +67,9 @@ Scaling Symmetric(const float* x, int count, int largest) {
   }
   if (std::isnan(sum)) return kNotFinite;
   if (magnitude < kTiny) return {};
-  return {.scale = AwayFromZero(magnitude / static_cast<float>(largest)), .minimum = 0};
+  return {.scale = NearestBf16(magnitude / static_cast<float>(largest)),
+          .smallest = -largest,
+          .largest = largest};
 }
 
 Scaling Asymmetric(const float* x, int count, int largest) {
@@ -75,11 +80,13 @@ Scaling Asymmetric(const float* x, int count, int largest) {
     high = std::max(high, x[i]);
     sum += 0 * x[i];
   }
-  const float minimum = Down(low);
+  const float minimum = NearestBf16(low);
   const float range = high - minimum;
   if (std::isnan(sum) || !std::isfinite(range)) return kNotFinite;
-  if (range < kTiny) return {.scale = 0, .minimum = minimum};
-  return {.scale = AwayFromZero(range / static_cast<float>(largest)), .minimum = minimum};
+  if (range < kTiny) return {.minimum = minimum};
+  return {.scale = NearestBf16(range / static_cast<float>(largest)),
+          .minimum = minimum,
+          .largest = largest};
 }
 
 void RotateBlock(float* x, int size) {
@@ -228,7 +235,12 @@ void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery*
   const bool int4 = type == CompressedType::kInt4;
   const auto most = static_cast<float>(int4 ? kQuery8Max : kQuery16Max);
   Integers n;
-  Round(q, head_dim, {.scale = top < kTiny || std::isnan(fault) ? 0 : top / most}, n.data());
+  const int limit = static_cast<int>(most);
+  Round(q, head_dim,
+        {.scale = top < kTiny || std::isnan(fault) ? 0 : top / most,
+         .smallest = -limit,
+         .largest = limit},
+        n.data());
   int64_t sum = 0;
   for (int i = 0; i < head_dim; ++i) {
     to->n[i] = static_cast<int16_t>(n[i]);

@@ -18,7 +18,7 @@
 //   - values: n < 16, in blocks of 32 with a scale each. Two blocks share 32 bytes: the first lies
 //     in the low nibbles, the second in the high ones. A block without a second takes 16 bytes, its
 //     first half in the low nibbles. What is left then, 16 elements, is a block with a byte each
-//     and n < 256.
+//     and n < 128.
 // A key or value that is not finite gets a scale that is NaN.
 //
 // Queries are integers too, so that their products with keys are summed exactly: of 16 bits for
@@ -44,7 +44,7 @@ inline constexpr int kMaxValueBlocks = kMaxHeadDim / kValueBlock + 1;
 inline constexpr int kInt8Max = 127;
 inline constexpr int kKey6Max = 63;
 inline constexpr int kValue4Max = 15;
-inline constexpr int kTailMax = 255;
+inline constexpr int kTailMax = 127;
 inline constexpr int kQuery16Max = 32767;
 inline constexpr int kQuery8Max = 127;
 

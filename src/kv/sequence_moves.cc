@@ -213,7 +213,6 @@ Status SequenceCache::Impl::Compress(SharedTable* shared, std::span<const Positi
   return status;
 }
 
-// A row that sinks again is rounded again: its scale, away from zero, may be the next bf16.
 Status SequenceCache::Impl::Raise(SharedTable* shared, std::span<const Position> positions,
                                   Tier place) {
   if (positions.empty()) return OkStatus();
