@@ -13,6 +13,10 @@ target_link_libraries(ebb_test_support PUBLIC ebb ebb_internal GTest::gmock GTes
 # Writes models with random weights, for corpora and by hand.
 add_executable(ebb_random_gguf EXCLUDE_FROM_ALL ${EBB_ROOT}/tests/tools/random_gguf.cc)
 target_link_libraries(ebb_random_gguf PRIVATE ebb_test_support)
+# What T2 is held against (docs/performance.md).
+add_executable(ebb_llama_cache_fidelity EXCLUDE_FROM_ALL
+  ${EBB_ROOT}/tests/tools/llama_cache_fidelity.cc)
+target_link_libraries(ebb_llama_cache_fidelity PRIVATE ebb_test_support)
 
 # ebb_add_tests(ebb_kv_tests PREFIX kv LABEL unit LIBRARIES ... SOURCES ...)
 function(ebb_add_tests name)

@@ -54,8 +54,8 @@ Result<std::unique_ptr<LibllamaRunner>> LibllamaRunner::Create(const LibllamaOpt
   params.n_ubatch = 512;
   params.n_threads = options.threads;
   params.n_threads_batch = options.threads;
-  params.type_k = GgmlType(options.kv_type);
-  params.type_v = GgmlType(options.kv_type);
+  params.type_k = options.quantised_cache.value_or(GgmlType(options.kv_type));
+  params.type_v = params.type_k;
   params.flash_attn_type = options.flash_attention == LibllamaOptions::FlashAttention::kOn
                                ? LLAMA_FLASH_ATTN_TYPE_ENABLED
                                : LLAMA_FLASH_ATTN_TYPE_DISABLED;
@@ -69,6 +69,11 @@ Result<std::unique_ptr<LibllamaRunner>> LibllamaRunner::Create(const LibllamaOpt
 
 int LibllamaRunner::vocab_size() const {
   return llama_vocab_n_tokens(llama_model_get_vocab(model_.get()));
+}
+
+void LibllamaRunner::Forget() {
+  llama_memory_clear(llama_get_memory(context_.get()), true);
+  next_ = 0;
 }
 
 Result<std::vector<float>> LibllamaRunner::Append(std::span<const Token> tokens) {

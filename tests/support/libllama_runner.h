@@ -5,6 +5,7 @@
 #include <llama.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct LibllamaOptions {
   int threads = 1;
   int context = 2048;  // tokens
   RowType kv_type = RowType::kF32;
+  std::optional<ggml_type> quantised_cache;  // instead; needs flash attention
   enum class FlashAttention { kOff, kOn };
   FlashAttention flash_attention = FlashAttention::kOff;
   // As ModelOptions has it; original_context is needed by kYarn.
@@ -32,6 +34,7 @@ class LibllamaRunner {
  public:
   static Result<std::unique_ptr<LibllamaRunner>> Create(const LibllamaOptions& options);
 
+  void Forget();  // all tokens
   // Appends the tokens in one batch and returns the logits after each: [tokens, vocab_size].
   Result<std::vector<float>> Append(std::span<const Token> tokens);
   [[nodiscard]] int vocab_size() const;

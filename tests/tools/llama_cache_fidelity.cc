@@ -1,0 +1,127 @@
+// How far llama.cpp's quantised caches are from its f16 cache, measured as `ebb fidelity --dequantize`
+// measures T2: the same windows of the same text, weights held as F32, KL in nats.
+//   ebb_llama_cache_fidelity MODEL.gguf TEXT.txt WINDOWS [THREADS]
+// Needs room for the weights as F32 in the folder for temporary files.
+#include <fmt/format.h>
+#include <llama.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/fidelity.h"
+#include "ebb/model.h"
+#include "src/eval/fidelity_statistics.h"
+#include "tests/support/libllama_runner.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb {
+namespace {
+
+// As `ebb fidelity` has them by default.
+constexpr int kWindowTokens = 2048;
+constexpr size_t kPromptTokens = 64;
+constexpr size_t kBatchTokens = 64;
+
+struct Input {
+  std::string model, text;
+  size_t windows = 0;
+  int threads = 2;
+};
+
+Status WriteAsF32(const std::string& from, const std::string& to) {
+  llama_model_quantize_params params = llama_model_quantize_default_params();
+  params.ftype = LLAMA_FTYPE_ALL_F32;
+  params.allow_requantize = true;
+  if (llama_model_quantize(from.c_str(), to.c_str(), &params) != 0) {
+    return Internal(fmt::format("libllama cannot write {} as F32", from));
+  }
+  return OkStatus();
+}
+
+Result<std::vector<std::vector<Token>>> ReadWindows(const Input& input) {
+  EBB_ASSIGN_OR_RETURN(const auto model, Model::Load({.path = input.model}));
+  std::ifstream file(input.text, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) return IoError(fmt::format("cannot read {}", input.text));
+  EBB_ASSIGN_OR_RETURN(const std::vector<Token> tokens,
+                       model->Tokenize(text, Model::AddBos::kNo, Model::Specials::kAsText));
+  EBB_ASSIGN_OR_RETURN(const std::vector<Token> prefix,
+                       model->Tokenize("", Model::AddBos::kAsModelSays, Model::Specials::kAsText));
+  auto windows = CutWindows(tokens, prefix, kWindowTokens, kPromptTokens);
+  if (windows.size() < input.windows) {
+    return InvalidArgument(fmt::format("the text has {} windows of {} tokens, not {}",
+                                       windows.size(), kWindowTokens, input.windows));
+  }
+  windows.resize(input.windows);
+  return windows;
+}
+
+// Batches are no shortcut for the cache: it is quantised before it is read.
+Status CompareWindow(std::span<const Token> window, LibllamaRunner* full, LibllamaRunner* setting,
+                     FidelitySums* sums) {
+  full->Forget();
+  setting->Forget();
+  const size_t vocab_size = full->vocab_size();
+  for (size_t first = 0; first < window.size(); first += kBatchTokens) {
+    const auto batch = window.subspan(first, std::min(kBatchTokens, window.size() - first));
+    EBB_ASSIGN_OR_RETURN(const std::vector<float> a, full->Append(batch));
+    EBB_ASSIGN_OR_RETURN(const std::vector<float> b, setting->Append(batch));
+    if (first < kPromptTokens) continue;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      sums->Add(CompareLogits(std::span(a).subspan(i * vocab_size, vocab_size),
+                              std::span(b).subspan(i * vocab_size, vocab_size), std::nullopt));
+    }
+  }
+  sums->EndWindow();
+  return OkStatus();
+}
+
+Status Run(const Input& input) {
+  EBB_ASSIGN_OR_RETURN(const auto windows, ReadWindows(input));
+  const TempFolder folder;
+  const std::string path = folder.File("f32.gguf");
+  EBB_RETURN_IF_ERROR(WriteAsF32(input.model, path));
+  LibllamaOptions options = {.path = path,
+                             .threads = input.threads,
+                             .context = kWindowTokens,
+                             .kv_type = RowType::kF16,
+                             .flash_attention = LibllamaOptions::FlashAttention::kOn};
+  EBB_ASSIGN_OR_RETURN(const auto full, LibllamaRunner::Create(options));
+  for (const ggml_type type : {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0}) {
+    options.quantised_cache = type;
+    EBB_ASSIGN_OR_RETURN(const auto setting, LibllamaRunner::Create(options));
+    const FidelityOptions statistics;
+    FidelitySums sums(statistics.block_tokens);
+    for (const auto& window : windows) {
+      EBB_RETURN_IF_ERROR(CompareWindow(window, full.get(), setting.get(), &sums));
+    }
+    const FidelityReport report = sums.Report(statistics);
+    fmt::print("{}: mean KL {:.4g} ({:.4g} - {:.4g}) nats over {} tokens of {} windows\n",
+               ggml_type_name(type), report.mean_kl.value, report.mean_kl.interval.low,
+               report.mean_kl.interval.high, report.tokens, report.windows);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+}  // namespace ebb
+
+int main(int argc, char** argv) {
+  if (argc < 4) {
+    fmt::print(stderr, "usage: {} MODEL.gguf TEXT.txt WINDOWS [THREADS]\n", argv[0]);
+    return 2;
+  }
+  ebb::Input input = {.model = argv[1], .text = argv[2]};
+  input.windows = std::strtoul(argv[3], nullptr, 10);
+  if (argc > 4) input.threads = std::atoi(argv[4]);
+  const ebb::Status status = ebb::Run(input);
+  if (!status.ok()) fmt::print(stderr, "{}\n", status.ToString());
+  return status.ok() ? 0 : 1;
+}
