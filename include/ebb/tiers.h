@@ -32,7 +32,8 @@ struct TierSpec {
   uint64_t t1_cap_bytes = 0;  // 0: none
   double t2_share = 0;        // of the unprotected rows that are not evicted
   CompressedType t2_type = CompressedType::kInt8;
-  double evict_share = 0;  // r
+  // r. Where it is not 0 and both T0 and T1 have a cap, what they do not hold goes too.
+  double evict_share = 0;
   EvictOf evict_of = EvictOf::kGenerated;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 namespace ebb {
 
@@ -11,6 +12,15 @@ namespace ebb {
 [[nodiscard]] inline size_t FloorShare(double share, size_t num_rows) {
   constexpr double kRounding = 1e-6;
   return static_cast<size_t>(std::floor(share * static_cast<double>(num_rows) + kRounding));
+}
+
+// The most rows of which no more than `room` stay in full precision once T2 has its share.
+[[nodiscard]] inline size_t MostAlive(double t2_share, size_t room) {
+  if (t2_share >= 1) return std::numeric_limits<size_t>::max();
+  auto most = static_cast<size_t>(static_cast<double>(room) / (1 - t2_share));
+  while (most - FloorShare(t2_share, most) > room) --most;
+  while (most + 1 - FloorShare(t2_share, most + 1) <= room) ++most;
+  return most;
 }
 
 }  // namespace ebb

@@ -36,8 +36,11 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
       TierRow("--t2", "PERCENT[:int8|int4]",
               "compressed memory: a share of the unprotected rows that stay (default: 0%)",
               ParseT2),
-      TierRow("--evict", "PERCENT", "the share of the unprotected rows that goes (default: 0%)",
-              ParseEvict),
+      TierRow(
+          "--evict", "PERCENT",
+          "the share of the unprotected rows that goes, or more where T0 and T1 both have a cap "
+          "and do not hold the rest (default: 0%)",
+          ParseEvict),
       TierRow("--evict-of", "generated|alive",
               "what --evict is a share of: the rows ever unprotected, or at every interval those "
               "still alive, which compounds (default: generated)",

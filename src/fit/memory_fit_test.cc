@@ -125,6 +125,18 @@ TEST(MemoryFit, CapsThatHoldTooLittleAreRefusedWithTheFigures) {
   EXPECT_THAT(bytes.status().message(), HasSubstr("T0 holds 576 rows"));
 }
 
+TEST(MemoryFit, WhereRowsMayGoTheCapsHoldAnyLength) {
+  FitRequest request = {
+      .context = 8000,
+      .prompt_tokens = 64,
+      .tiers = TierSpec{.t0_cap_bytes = 16 * kMiB, .t1 = T1Place::kNone, .evict_share = 0.01}};
+  for (const int context : {8000, 100000}) {
+    request.context = context;
+    const RowsOverTime rows = *FollowRows(SmolLm2().shape, request);
+    EXPECT_EQ(rows.peaks.t0, 576u + request.interval) << context;
+  }
+}
+
 TEST(MemoryFit, SizesThatNoModelHasAreRefused) {
   for (const FitModel& model : {FitModel(), FitModel{.shape = {.num_layers = 2}}}) {
     const Result<FitBytes> bytes = FitRequestInto(model, {.context = 10});

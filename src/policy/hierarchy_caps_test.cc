@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/base/share.h"
 #include "src/policy/group_for_test.h"
 
 namespace ebb {
@@ -140,6 +141,32 @@ TEST(HierarchyCaps, AGenerationThatCannotShrinkEndsWithAnErrorOnceTheCapsAreFull
     if (group.CountIn(Tier::kT0) > 192 && first_refused == 0) first_refused = group.kinds.size();
   });
   EXPECT_EQ(first_refused, 100u + 384);
+}
+
+TEST(HierarchyCaps, WhereRowsMayGoTheCapsSayHowMany) {
+  for (const double t2_share : {0.0, 0.3}) {
+    // 192 + 256 rows.
+    const auto placement = MakeHierarchy({.t0_cap_bytes = 5 * kPageBytes,
+                                          .t1 = T1Place::kHost,
+                                          .t1_cap_bytes = 6 * kPageBytes,
+                                          .t2_share = t2_share,
+                                          .evict_share = 0.01},
+                                         4, 128, 64);
+    size_t most = 0;
+    Generate(placement.get(), 5000, [&](const Group& group) {
+      EXPECT_TRUE(placement->Check(group.Input()).ok());
+      const size_t full = group.CountIn(Tier::kT0) + group.CountIn(Tier::kT1);
+      EXPECT_LE(full, 192u + 256);
+      most = std::max(most, full);
+      const size_t unprotected = std::max<size_t>(group.tiers.size(), 232) - 232;
+      EXPECT_EQ(group.CountIn(Tier::kT2), FloorShare(t2_share, unprotected));
+      // Nothing goes before it must.
+      if (group.kinds.size() < 448) {
+        EXPECT_GE(group.tiers.size(), group.kinds.size() * 99 / 100);
+      }
+    });
+    EXPECT_EQ(most, 192u + 256) << "the caps are used";
+  }
 }
 
 }  // namespace

@@ -126,10 +126,11 @@ class HierarchyPlacement final : public Placement {
     if (spec_.t0_cap_bytes > 0) t0 = fmt::format("{} bytes", spec_.t0_cap_bytes);
     std::string t1 = spec_.t1 == T1Place::kNone ? ",t1=none" : "";
     if (spec_.t1_cap_bytes > 0) t1 = fmt::format(",t1={} bytes", spec_.t1_cap_bytes);
-    return fmt::format(
-        "hierarchy(t0={}{},t2={}:{},evict={} of {},sinks={},window={},interval={})", t0, t1,
-        Percent(spec_.t2_share), CompressedTypeName(spec_.t2_type), Percent(spec_.evict_share),
-        spec_.evict_of == EvictOf::kAlive ? "alive" : "generated", sinks_, window_, interval_);
+    const std::string of = spec_.evict_of == EvictOf::kAlive ? "alive" : "generated";
+    return fmt::format("hierarchy(t0={}{},t2={}:{},evict={} of {},sinks={},window={},interval={})",
+                       t0, t1, Percent(spec_.t2_share), CompressedTypeName(spec_.t2_type),
+                       Percent(spec_.evict_share), EvictsWhatCapsLeaveOut() ? of + " or caps" : of,
+                       sinks_, window_, interval_);
   }
   bool NeedsScores() const override { return true; }
 
@@ -198,7 +199,7 @@ class HierarchyPlacement final : public Placement {
     if (input.step_kind == StepKind::kPrefill) {
       LeaveOutT2(input.tiers, &rows->candidates);
     } else {
-      plan.num_evict = NumToEvict(num_ever, num_alive);
+      plan.num_evict = NumToEvict(num_ever, num_alive, plan.num_protected);
       plan.num_t2 = FloorShare(spec_.t2_share, num_alive - plan.num_evict);
     }
     plan.num_full = CountRows(rows->candidates) - plan.num_evict - plan.num_t2;
@@ -206,9 +207,19 @@ class HierarchyPlacement final : public Placement {
     return plan;
   }
 
-  size_t NumToEvict(size_t num_ever, size_t num_alive) const {
-    if (spec_.evict_of == EvictOf::kAlive) return FloorShare(spec_.evict_share, num_alive);
-    return Less(FloorShare(spec_.evict_share, num_ever), num_ever - num_alive);
+  [[nodiscard]] bool EvictsWhatCapsLeaveOut() const {
+    return spec_.evict_share > 0 && t0_rows_ != kNoCap && t1_rows_ != kNoCap;
+  }
+
+  // The share that was asked for, or, where rows may go at all, what the caps do not hold.
+  size_t NumToEvict(size_t num_ever, size_t num_alive, size_t num_protected) const {
+    const size_t of_share =
+        spec_.evict_of == EvictOf::kAlive
+            ? FloorShare(spec_.evict_share, num_alive)
+            : Less(FloorShare(spec_.evict_share, num_ever), num_ever - num_alive);
+    if (!EvictsWhatCapsLeaveOut()) return of_share;
+    const size_t room = Less(t0_rows_ + t1_rows_, num_protected);
+    return std::max(of_share, Less(num_alive, MostAlive(spec_.t2_share, room)));
   }
 
   // T0's cap binds before T1's: a plan that keeps to neither was refused.

@@ -248,7 +248,7 @@ TEST(HierarchyPlacement, AgreesWithTheNaiveRuleOverWholeConversations) {
   for (const size_t rows : count) EXPECT_GT(rows, 5000u);
 }
 
-TEST(HierarchyPlacement, WhatIsInT2AndT3DependsNeitherOnBetaNorOnT1NorOnCaps) {
+TEST(HierarchyPlacement, WhatIsInT2AndT3DependsNeitherOnBetaNorOnT1NorOnCapsThatHoldIt) {
   for (const EvictOf evict_of : {EvictOf::kGenerated, EvictOf::kAlive}) {
     const TierSpec base = {
         .t0_share = 0.5, .t2_share = 0.3, .evict_share = 0.1, .evict_of = evict_of};
@@ -260,7 +260,7 @@ TEST(HierarchyPlacement, WhatIsInT2AndT3DependsNeitherOnBetaNorOnT1NorOnCaps) {
     others[4].t0_cap_bytes = 4 * kPageBytes;
     others[5].t0_cap_bytes = 3 * kPageBytes;
     others[5].t1 = T1Place::kHost;
-    others[5].t1_cap_bytes = 8 * kPageBytes;
+    others[5].t1_cap_bytes = 24 * kPageBytes;
     const auto history = [](const TierSpec& spec) {
       std::vector<std::pair<std::vector<Position>, std::string>> decisions;
       Generate(MakeHierarchy(spec, 4, 128, 64).get(), 1500, [&](const Group& group) {
