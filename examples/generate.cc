@@ -24,10 +24,9 @@ ebb::Status Run(const char* path, const char* prompt) {
   EBB_ASSIGN_OR_RETURN(auto sampler, ebb::Sampler::Create(*model, {.temperature = 0}));
 
   const auto result = ebb::Generate(
-      *session, *sampler,
-      {.max_tokens = 256, .on_text = [](std::string_view text, ebb::TextPart) {
-         return std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-       }});
+      *session, *sampler, {.max_tokens = 256, .on_text = [](std::string_view text, ebb::TextPart) {
+                             return std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+                           }});
   EBB_RETURN_IF_ERROR(result.error);
 
   const auto cache = session->accounting();

@@ -35,7 +35,8 @@ struct SamplingOptions {
 // Thread safety: one sampler belongs to one thread at a time.
 class Sampler {
  public:
-  // Errors: a value out of range, a grammar that does not parse. The model must outlive the sampler.
+  // Errors: a value out of range, a grammar that does not parse. The model must outlive the
+  // sampler.
   static Result<std::unique_ptr<Sampler>> Create(const Model& model,
                                                  const SamplingOptions& options);
   ~Sampler();
@@ -83,7 +84,7 @@ struct GenerateOptions {
 
 struct GenerateResult {
   FinishReason finish_reason = FinishReason::kError;
-  Status error;  // why, for kContext, kCap and kError
+  Status error;              // why, for kContext, kCap and kError
   int generated_tokens = 0;  // the end token is not counted
   int thought_tokens = 0;    // of them, between the tags
   int decode_steps = 0;      // the last token of an answer that reached its length needs none

@@ -57,9 +57,9 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   [[nodiscard]] const ModelShape& shape() const;
-  [[nodiscard]] std::string_view family() const;       // "llama", "qwen2", "qwen3"
-  [[nodiscard]] std::string description() const;       // "SmolLM2 135M Instruct, llama, Q4_1"
-  [[nodiscard]] uint64_t weight_bytes() const;         // as held in memory
+  [[nodiscard]] std::string_view family() const;  // "llama", "qwen2", "qwen3"
+  [[nodiscard]] std::string description() const;  // "SmolLM2 135M Instruct, llama, Q4_1"
+  [[nodiscard]] uint64_t weight_bytes() const;    // as held in memory
   // SHA-256-free identity of the file: a hash of its metadata and tensor table.
   [[nodiscard]] uint64_t fingerprint() const;
 

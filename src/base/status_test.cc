@@ -83,9 +83,7 @@ TEST(Result, MovesValuesThatCannotBeCopied) {
   EXPECT_EQ(*value, 7);
 }
 
-TEST(ResultDeathTest, ReadingTheValueOfAFailedResultAborts) {
-  EXPECT_DEATH((void)*Half(3), "");
-}
+TEST(ResultDeathTest, ReadingTheValueOfAFailedResultAborts) { EXPECT_DEATH((void)*Half(3), ""); }
 
 }  // namespace
 }  // namespace ebb

@@ -107,10 +107,8 @@ TEST(TierCaps, APromptThatNoTierHoldsIsRefusedWithTheFigures) {
 }
 
 TEST(TierCaps, AGenerationUnderCapsRunsOnInFlatMemory) {
-  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes,
-                          .t1_cap_bytes = kT1Bytes,
-                          .t2_share = 0.2,
-                          .evict_share = 0.02};
+  const TierSpec tiers = {
+      .t0_cap_bytes = kT0Bytes, .t1_cap_bytes = kT1Bytes, .t2_share = 0.2, .evict_share = 0.02};
   auto engine = EngineOf(tiers);
   auto session = Open(*engine, PolicyOf(tiers));
   ExpectOk(session->Prefill(Text(300)));
