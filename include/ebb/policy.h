@@ -30,6 +30,9 @@
 
 namespace ebb {
 
+class StateReader;
+class StateWriter;
+
 // Turns signals into a number per row; a higher score is kept longer.
 class Scorer {
  public:
@@ -50,6 +53,11 @@ class Scorer {
   virtual void EndFirstPrefill() {}
   // One finite score per row of the group. The span lives until the next call on this object.
   [[nodiscard]] virtual std::span<const float> Scores(int group) = 0;
+  // What of it is to come back when the sequence rests in a file; LoadState() is called on a fresh
+  // object of the same Name(), with the bytes that SaveState() wrote, and fails the reader where
+  // they make no sense. Unsupported unless overridden: such a sequence cannot be saved.
+  [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
+  [[nodiscard]] virtual Status LoadState(StateReader* from);
 
  protected:
   Scorer() = default;
@@ -96,6 +104,9 @@ class Placement {
   [[nodiscard]] virtual bool Due(const PlacementInput& input, size_t num_rows) const = 0;
   // Appends moves in ascending row order to `moves`; each row at most once.
   virtual void Place(const PlacementInput& input, std::vector<Move>* moves) = 0;
+  // As Scorer's.
+  [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
+  [[nodiscard]] virtual Status LoadState(StateReader* from);
 
  protected:
   Placement() = default;
@@ -117,6 +128,9 @@ class Selector {
   // to read; an empty list means all rows. Called by one thread, once per layer and decode step.
   virtual void Select(int layer, std::span<const float> q,
                       std::span<std::vector<uint32_t>> rows_per_kv_head) = 0;
+  // As Scorer's.
+  [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
+  [[nodiscard]] virtual Status LoadState(StateReader* from);
 
  protected:
   Selector() = default;

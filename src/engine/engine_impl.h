@@ -2,14 +2,13 @@
 #ifndef EBB_ENGINE_ENGINE_IMPL_H_
 #define EBB_ENGINE_ENGINE_IMPL_H_
 
-#include <xxhash.h>
-
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ebb/engine.h"
+#include "ebb/state.h"
 #include "src/attention/attention.h"
 #include "src/engine/graph_runner.h"
 #include "src/engine/policy_driver.h"
@@ -39,10 +38,6 @@ struct Engine::Impl {
   void Undo(std::span<const Part> parts, const StepWork& work);
 };
 
-struct HashStateDeleter {
-  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
-
 struct Session::Impl {
   Impl(Engine::Impl* engine_in, const SessionOptions& options_in, Policy policy_in, int context_in);
 
@@ -62,7 +57,11 @@ struct Session::Impl {
   bool first_prefill_over = false;
   StepReport report;
   std::vector<float> logits;  // [vocab_size], empty before the first step and after a roll-back
-  std::unique_ptr<XXH3_state_t, HashStateDeleter> logits_hash;
+  uint64_t logits_hash = 0;   // of all that were shown so far
+
+  // To and from a file.
+  void SaveSequence(StateWriter* to) const;
+  [[nodiscard]] Status LoadSequence(StateReader* from);
 
   [[nodiscard]] Position next() const { return static_cast<Position>(tokens.size()); }
   // ResourceExhausted when the context has no place for so many tokens more.

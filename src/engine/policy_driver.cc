@@ -161,4 +161,26 @@ void PolicyDriver::TruncateTo(Position end) {
 
 void PolicyDriver::EndFirstPrefill() { policy_->scorer->EndFirstPrefill(); }
 
+Status PolicyDriver::SaveState(StateWriter* to) const {
+  to->Number<uint64_t>(holes_);
+  if (scores_used_) EBB_RETURN_IF_ERROR(policy_->scorer->SaveState(to));
+  if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->SaveState(to));
+  return policy_->selector != nullptr ? policy_->selector->SaveState(to) : OkStatus();
+}
+
+Status PolicyDriver::LoadState(StateReader* from) {
+  holes_ = from->Number<uint64_t>();
+  if (scores_used_) {
+    EBB_RETURN_IF_ERROR(policy_->scorer->LoadState(from));
+    for (int group = 0; group < cache_->num_groups(); ++group) {
+      if (policy_->scorer->Scores(group).size() != cache_->positions(group).size()) {
+        from->Fail("scores of another number of rows");
+      }
+    }
+  }
+  if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->LoadState(from));
+  if (policy_->selector != nullptr) EBB_RETURN_IF_ERROR(policy_->selector->LoadState(from));
+  return from->status();
+}
+
 }  // namespace ebb

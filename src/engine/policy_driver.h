@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ebb/policy.h"
+#include "ebb/state.h"
 #include "src/engine/signal_buffers.h"
 #include "src/engine/tier_stores.h"
 #include "src/kv/sequence_cache.h"
@@ -29,6 +30,10 @@ class PolicyDriver {
   // The step's rows were taken out of the cache again, or the sequence was rolled back.
   void TruncateTo(Position end);
   void EndFirstPrefill();
+
+  [[nodiscard]] Status SaveState(StateWriter* to) const;
+  // The cache's rows are there already. Corrupt when scores do not fit them.
+  [[nodiscard]] Status LoadState(StateReader* from);
 
  private:
   [[nodiscard]] Result<size_t> Place(PlacementInput facts, int group);

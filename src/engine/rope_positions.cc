@@ -56,4 +56,40 @@ void RopePositions::TruncateTo(const SequenceCache& cache, Position end) {
   offset_ = end - next_place;
 }
 
+void RopePositions::Save(StateWriter* to) const {
+  to->Number<Position>(offset_);
+  to->Number<uint64_t>(placed_.size());
+  for (const std::vector<Placed>& rows : placed_) {
+    std::vector<Position> positions, places;
+    for (const Placed& row : rows) {
+      positions.push_back(row.position);
+      places.push_back(row.place);
+    }
+    to->Numbers<Position>(positions);
+    to->Numbers<Position>(places);
+  }
+}
+
+void RopePositions::Load(int num_groups, Position next, StateReader* from) {
+  offset_ = from->Number<Position>();
+  if (offset_ < 0 || offset_ > next) from->Fail("a turn past the end of the sequence");
+  const size_t num_placed = from->Length(2 * sizeof(uint64_t));
+  if (num_placed != 0 && num_placed != static_cast<size_t>(num_groups)) {
+    from->Fail("turned rows of another number of groups");
+  }
+  placed_.resize(from->ok() ? num_placed : 0);
+  for (std::vector<Placed>& rows : placed_) {
+    const auto positions = from->Numbers<Position>();
+    const auto places = from->Numbers<Position>();
+    if (positions.size() != places.size()) from->Fail("turned rows without a place");
+    for (size_t i = 0; i < positions.size() && from->ok(); ++i) {
+      const bool ascends = i == 0 || (positions[i] > positions[i - 1] && places[i] > places[i - 1]);
+      if (!ascends || positions[i] < 0 || places[i] < 0 || places[i] >= next - offset_) {
+        from->Fail("turned rows out of order");
+      }
+      rows.push_back({positions[i], places[i]});
+    }
+  }
+}
+
 }  // namespace ebb

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "ebb/state.h"
 #include "ebb/types.h"
 #include "src/kv/sequence_cache.h"
 
@@ -30,6 +31,9 @@ class RopePositions {
   void Continue(const SequenceCache& cache, Position next);
   // The sequence was rolled back to `end`, rows are gone from the cache.
   void TruncateTo(const SequenceCache& cache, Position end);
+  void Save(StateWriter* to) const;
+  // Of a sequence of `next` tokens.
+  void Load(int num_groups, Position next, StateReader* from);
 
  private:
   struct Placed {

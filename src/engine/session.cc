@@ -1,3 +1,5 @@
+#include <xxhash.h>
+
 #include <algorithm>
 #include <string>
 
@@ -15,10 +17,7 @@ Session::Impl::Impl(Engine::Impl* engine_in, const SessionOptions& options_in, P
       cache(engine->model->shape(), engine->format, policy.granularity, engine->stores.caches()),
       signals(engine->model->shape(), policy.granularity,
               Union(PolicyDriver::Needs(policy), options.extra_signals)),
-      driver(&policy, &cache, &signals, &engine->stores),
-      logits_hash(XXH3_createState()) {
-  XXH3_64bits_reset(logits_hash.get());
-}
+      driver(&policy, &cache, &signals, &engine->stores) {}
 
 Status Session::Impl::CheckRoom(size_t num_tokens) const {
   const Position place = rope.Next(next());
@@ -80,7 +79,7 @@ Status Session::Impl::CheckTokens(std::span<const Token> new_tokens) const {
 
 void Session::Impl::ShowLogits(std::span<const float> of_last_token) {
   logits.assign(of_last_token.begin(), of_last_token.end());
-  XXH3_64bits_update(logits_hash.get(), logits.data(), logits.size() * sizeof(float));
+  logits_hash = XXH3_64bits_withSeed(logits.data(), logits.size() * sizeof(float), logits_hash);
 }
 
 PlacementInput Session::Impl::Facts(StepKind kind) const {
@@ -153,7 +152,7 @@ Status Session::TruncateTo(Position end) {
 }
 
 std::span<const float> Session::logits() const { return impl_->logits; }
-uint64_t Session::logits_hash() const { return XXH3_64bits_digest(impl_->logits_hash.get()); }
+uint64_t Session::logits_hash() const { return impl_->logits_hash; }
 Position Session::next_position() const { return impl_->next(); }
 std::span<const Token> Session::tokens() const { return impl_->tokens; }
 int Session::context() const { return impl_->context; }

@@ -178,4 +178,30 @@ GroupSignals SignalBuffers::Group(int group) const {
 
 void SignalBuffers::Forget() { step_.num_recent = 0; }
 
+void SignalBuffers::Save(StateWriter* to) const {
+  const size_t query = size_t(shape_.num_q_heads) * shape_.head_dim;
+  to->Number<int32_t>(step_.num_recent);
+  for (int layer = 0; step_.num_recent > 0 && layer < shape_.num_layers; ++layer) {
+    const auto of_layer =
+        std::span(queries_).subspan(size_t(layer) * needs_.num_recent_queries * query);
+    to->Numbers<float>(of_layer.first(size_t(step_.num_recent) * query));
+  }
+}
+
+void SignalBuffers::Load(StateReader* from) {
+  const size_t query = size_t(shape_.num_q_heads) * shape_.head_dim;
+  step_.num_recent = from->Number<int32_t>();
+  // Who watches asks for as many queries as it likes; the policy's own are the same.
+  const bool fits = step_.num_recent >= 0 && step_.num_recent <= needs_.num_recent_queries;
+  if (!fits) from->Fail("more recent queries than are kept");
+  for (int layer = 0; step_.num_recent > 0 && fits && layer < shape_.num_layers; ++layer) {
+    const auto of_layer = from->Numbers<float>();
+    if (of_layer.size() != size_t(step_.num_recent) * query) from->Fail("queries are missing");
+    if (!from->ok()) break;
+    std::ranges::copy(of_layer,
+                      queries_.begin() + size_t(layer) * needs_.num_recent_queries * query);
+  }
+  if (!from->ok()) step_.num_recent = 0;
+}
+
 }  // namespace ebb

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ebb/signals.h"
+#include "ebb/state.h"
 #include "ebb/types.h"
 #include "src/attention/decode.h"
 #include "src/kv/sequence_cache.h"
@@ -43,6 +44,9 @@ class SignalBuffers {
   [[nodiscard]] GroupSignals Group(int group) const;
   // The sequence was rolled back: the history of queries no longer fits.
   void Forget();
+  // That history, all that outlives a step.
+  void Save(StateWriter* to) const;
+  void Load(StateReader* from);
 
  private:
   [[nodiscard]] int MassArray(int layer, int q_head) const;

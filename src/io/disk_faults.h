@@ -20,6 +20,8 @@ enum class DiskCall {
   kRelease,  // of space on the disk
   kRead,
   kWrite,
+  kSync,    // of a file, then of its folder, to the disk
+  kRename,  // of a file over the one that it replaces
 };
 
 struct DiskRequest {

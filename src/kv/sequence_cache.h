@@ -131,6 +131,7 @@ class SequenceCache {
   [[nodiscard]] Status Validate() const;
 
  private:
+  friend struct SequenceState;  // to and from a file
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -35,6 +35,18 @@ struct SlotMove {
   uint32_t to = 0;
 };
 
+// All that a table is, for a file: its present pages in order, and its rows in the order of their
+// slots.
+struct TokenTableState {
+  struct Page {
+    Tier place = Tier::kT0;  // or kT1
+    uint64_t used = 0;       // bit r: row r of the page is there
+  };
+  std::vector<Page> pages;
+  std::vector<Position> positions;     // [rows]
+  std::vector<Position> last_visible;  // [rows], or empty
+};
+
 class TokenTable {
  public:
   // Pages of a place that taking `num_rows` slots there will add.
@@ -65,6 +77,11 @@ class TokenTable {
 
   void SetLastVisible(uint32_t index, Position last);
 
+  [[nodiscard]] TokenTableState State() const;
+  // Becomes that table, its pages numbered without gaps, and reports them. InvalidArgument, and
+  // nothing changed, when it is no table's state. REQUIRES: empty.
+  Status Restore(const TokenTableState& state, std::vector<TablePage>* added);
+
   [[nodiscard]] size_t num_rows() const { return slots_.size(); }
   [[nodiscard]] size_t num_pages() const { return num_pages_[0] + num_pages_[1]; }
   [[nodiscard]] size_t num_pages(Tier place) const { return num_pages_[Index(place)]; }
@@ -72,6 +89,8 @@ class TokenTable {
   // One more than the largest page index that is present.
   [[nodiscard]] size_t page_end() const { return used_.size(); }
   [[nodiscard]] bool HasPage(size_t page) const { return page < used_.size() && used_[page] != 0; }
+  // REQUIRES: present. Bit r: row r of the page is there.
+  [[nodiscard]] uint64_t UsedRows(size_t page) const { return used_[page]; }
   // REQUIRES: present.
   [[nodiscard]] Tier PlaceOf(size_t page) const { return place_[page]; }
   [[nodiscard]] std::span<const uint32_t> slots() const { return slots_; }

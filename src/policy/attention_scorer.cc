@@ -35,6 +35,8 @@ class AttentionScorer final : public Scorer {
   void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
   void EndFirstPrefill() override { scores_.SetAllToZero(); }
   std::span<const float> Scores(int group) override { return scores_[group]; }
+  Status SaveState(StateWriter* to) const override { return scores_.Save(to); }
+  Status LoadState(StateReader* from) override { return scores_.Load(from); }
 
  private:
   float Weight(int num_layers) const {

@@ -21,7 +21,7 @@
 namespace ebb {
 namespace {
 
-class BudgetPlacement final : public Placement {
+class BudgetPlacement final : public StatelessPlacement {
  public:
   explicit BudgetPlacement(const PlacementOptions& options)
       : budget_(options.budget),

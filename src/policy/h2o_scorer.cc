@@ -29,6 +29,8 @@ class H2oScorer final : public Scorer {
 
   void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
   std::span<const float> Scores(int group) override { return scores_[group]; }
+  Status SaveState(StateWriter* to) const override { return scores_.Save(to); }
+  Status LoadState(StateReader* from) override { return scores_.Load(from); }
 
  private:
   RowScores scores_;

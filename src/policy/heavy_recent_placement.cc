@@ -28,7 +28,7 @@ struct Split {
 
 Split SplitEvenly(size_t num_rows) { return {num_rows / 2, num_rows - num_rows / 2}; }
 
-class HeavyRecentPlacement final : public Placement {
+class HeavyRecentPlacement final : public StatelessPlacement {
  public:
   // `fixed` holds unless the budget is a percentage.
   HeavyRecentPlacement(const Budget& budget, const Split& fixed, int interval)

@@ -91,7 +91,7 @@ void LeaveOutT2(std::span<const Tier> tiers, std::vector<RowRange>* rows) {
   *rows = std::move(left);
 }
 
-class HierarchyPlacement final : public Placement {
+class HierarchyPlacement final : public StatelessPlacement {
  public:
   explicit HierarchyPlacement(const PlacementOptions& options)
       : spec_(options.tiers),

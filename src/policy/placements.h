@@ -13,10 +13,18 @@
 #include <vector>
 
 #include "ebb/policy.h"
+#include "ebb/state.h"
 #include "ebb/status.h"
 #include "ebb/tiers.h"
 
 namespace ebb {
+
+// Decides from its input alone: there is nothing to save.
+class StatelessPlacement : public Placement {
+ public:
+  Status SaveState(StateWriter*) const final { return OkStatus(); }
+  Status LoadState(StateReader*) final { return OkStatus(); }
+};
 
 // What the user said, as far as it applies to the policy: the table says which options do.
 struct PlacementOptions {

@@ -36,6 +36,8 @@ class RandomScorer final : public Scorer {
   void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
   std::span<const float> Scores(int group) override { return scores_[group]; }
+  Status SaveState(StateWriter* to) const override { return scores_.Save(to); }
+  Status LoadState(StateReader* from) override { return scores_.Load(from); }
 
  private:
   const uint64_t seed_;

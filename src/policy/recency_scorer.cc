@@ -19,6 +19,8 @@ class RecencyScorer final : public Scorer {
   void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
   std::span<const float> Scores(int group) override { return scores_[group]; }
+  Status SaveState(StateWriter* to) const override { return scores_.Save(to); }
+  Status LoadState(StateReader* from) override { return scores_.Load(from); }
 
  private:
   RowScores scores_;

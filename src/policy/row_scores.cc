@@ -60,6 +60,18 @@ void RowScores::SetAllToZero() {
 
 std::span<float> RowScores::operator[](int group) { return groups_[group]; }
 
+Status RowScores::Save(StateWriter* to) const {
+  to->Number<uint64_t>(groups_.size());
+  for (const std::vector<float>& rows : groups_) to->Numbers<float>(rows);
+  return OkStatus();
+}
+
+Status RowScores::Load(StateReader* from) {
+  if (from->Number<uint64_t>() != groups_.size()) from->Fail("scores of another number of groups");
+  for (std::vector<float>& rows : groups_) rows = from->Numbers<float>();
+  return from->status();
+}
+
 void AddMass(std::span<const float> mass, float weight, std::span<float> scores) {
   assert(mass.size() == scores.size());
   const float* from = mass.data();

@@ -7,6 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "ebb/state.h"
+#include "ebb/status.h"
+
 namespace ebb {
 
 class RowScores {
@@ -19,6 +22,9 @@ class RowScores {
   void Retain(int group, std::span<const uint32_t> kept);
   void SetAllToZero();
   [[nodiscard]] std::span<float> operator[](int group);
+  [[nodiscard]] Status Save(StateWriter* to) const;
+  // Corrupt unless they are of as many groups.
+  [[nodiscard]] Status Load(StateReader* from);
 
  private:
   std::vector<std::vector<float>> groups_;  // [num_groups][num_rows]

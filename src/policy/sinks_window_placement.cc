@@ -17,7 +17,7 @@ namespace {
 constexpr int kDefaultSinks = 4;
 constexpr int kDefaultWindow = 512;
 
-class SinksWindowPlacement final : public Placement {
+class SinksWindowPlacement final : public StatelessPlacement {
  public:
   // `window` holds unless the budget is a percentage.
   SinksWindowPlacement(const Budget& budget, int sinks, size_t window, int interval)

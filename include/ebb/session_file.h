@@ -1,0 +1,51 @@
+// Sessions at rest: a session with everything that its future depends on (tokens, logits, rows in
+// their tiers, scores), in one file, and back. A session that was resumed goes on bit for bit as the
+// one that was saved would have, on the same machine.
+//
+// docs/formats.md describes the file. It is versioned, each of its parts and pages has a checksum,
+// and nothing in it is believed: whatever it holds, reading it ends with a session or with an error.
+#ifndef EBB_SESSION_FILE_H_
+#define EBB_SESSION_FILE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ebb/engine.h"
+#include "ebb/status.h"
+#include "ebb/tiers.h"
+
+namespace ebb {
+
+// Writes the session to a file beside `path` (PATH.part), which then takes the place of `path`:
+// whenever the process ends, and whatever fails, there is the old file or the new one. `extra` is
+// the caller's own, such as the conversation, and comes back as it is.
+// Errors: Unsupported (a scorer, placement or selector that cannot be saved); ResourceExhausted (no
+// space); IoError; that of a session that lost rows.
+[[nodiscard]] Status SaveSession(Session& session, const std::string& path,
+                                 std::string_view extra = {});
+
+struct ResumedSession {
+  std::unique_ptr<Session> session;
+  std::string extra;
+};
+// Opens a session of these options and fills it with the one in the file. Rows come straight to the
+// tier in which they were, so the cache may be larger than T0.
+// Errors, which name the file: NotFound; Unsupported (no session, or one of another version);
+// InvalidArgument (of another model, number format, policy, scorer, placement, granularity or T1,
+// each with what was expected and found; longer than the context); Corrupt (what is damaged, and
+// where); ResourceExhausted (a tier has no room for its rows); those of Engine::OpenSession().
+[[nodiscard]] Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
+                                                   const SessionOptions& options);
+
+// What can be told of a file before there is an engine: the tiers that it was saved with.
+struct SessionFileInfo {
+  std::optional<TierSpec> tiers;
+};
+// Errors: as ResumeSession(), as far as it reads.
+[[nodiscard]] Result<SessionFileInfo> ReadSessionInfo(const std::string& path);
+
+}  // namespace ebb
+
+#endif  // EBB_SESSION_FILE_H_

@@ -1,0 +1,144 @@
+// Invariant: while part_ is not empty, fd_ holds the lock on the file of that name.
+#include "src/io/file_replacement.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace ebb {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr mode_t kPermissions = 0777;
+
+bool MeansNoSpace(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
+// Whether the open file is still the one of that name: it may have been renamed meanwhile.
+bool IsFileOf(int fd, const std::string& name) {
+  struct stat opened = {};
+  struct stat named = {};
+  return fstat(fd, &opened) == 0 && lstat(name.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino && S_ISREG(opened.st_mode);
+}
+
+}  // namespace
+
+Status FileReplacement::Error(const char* what, const std::string& name, int error) const {
+  std::string message =
+      fmt::format("cannot {} {}: {}", what, name, std::generic_category().message(error));
+  if (error == ENOENT || error == ENOTDIR) return NotFound(std::move(message));
+  return MeansNoSpace(error) ? ResourceExhausted(std::move(message)) : IoError(std::move(message));
+}
+
+Result<std::unique_ptr<FileReplacement>> FileReplacement::Create(const std::string& path,
+                                                                 FaultHook faults) {
+  std::unique_ptr<FileReplacement> file(new FileReplacement);
+  file->faults_ = std::move(faults);
+  EBB_RETURN_IF_ERROR(file->Open(path));
+  file->buffer_.reserve(kBufferBytes);
+  return file;
+}
+
+Status FileReplacement::Open(const std::string& path) {
+  std::error_code error;
+  path_ = std::filesystem::weakly_canonical(path, error).string();
+  if (error || path_.empty()) path_ = path;
+  struct stat old = {};
+  const bool replaces = stat(path_.c_str(), &old) == 0;
+  if (replaces && !S_ISREG(old.st_mode)) {
+    return InvalidArgument(fmt::format("{} is no regular file", path));
+  }
+  folder_ = std::filesystem::path(path_).parent_path().string();
+  if (folder_.empty()) folder_ = ".";
+  const std::string part = path_ + ".part";
+  constexpr int kTries = 100;  // of which each finds that another process has just ended its own
+  for (int i = 0; i < kTries; ++i) {
+    errno = FaultError(faults_, {.call = DiskCall::kOpen});
+    if (errno == 0) fd_ = open(part.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd_ < 0) return Error("write", part, errno);
+    if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      return IoError(fmt::format("cannot write {}: another process is writing it", part));
+    }
+    if (IsFileOf(fd_, part)) {
+      part_ = part;
+      break;
+    }
+    close(std::exchange(fd_, -1));
+  }
+  if (part_.empty()) return IoError(fmt::format("cannot write {}: it keeps changing", part));
+  if (ftruncate(fd_, 0) != 0) return Error("write", part_, errno);
+  if (replaces && fchmod(fd_, old.st_mode & kPermissions) != 0) {
+    return Error("set the permissions of", part_, errno);
+  }
+  return OkStatus();
+}
+
+FileReplacement::~FileReplacement() {
+  if (!part_.empty()) unlink(part_.c_str());
+  if (fd_ >= 0) close(fd_);
+}
+
+Status FileReplacement::Write(std::span<const std::byte> bytes) {
+  EBB_RETURN_IF_ERROR(status_);
+  while (!bytes.empty()) {
+    const auto some = bytes.first(std::min(bytes.size(), kBufferBytes - buffer_.size()));
+    buffer_.insert(buffer_.end(), some.begin(), some.end());
+    bytes = bytes.subspan(some.size());
+    if (buffer_.size() == kBufferBytes) EBB_RETURN_IF_ERROR(Flush());
+  }
+  return OkStatus();
+}
+
+Status FileReplacement::Flush() {
+  std::span<const std::byte> left = buffer_;
+  while (!left.empty() && status_.ok()) {
+    DiskFault fault;
+    if (faults_) {
+      fault = faults_({.call = DiskCall::kWrite, .offset = written_, .num_bytes = left.size()});
+    }
+    errno = fault.error;
+    const ssize_t count =
+        errno != 0 ? -1 : write(fd_, left.data(), std::min(left.size(), fault.max_bytes));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      status_ = Error("write", part_, errno);
+    } else {
+      left = left.subspan(static_cast<size_t>(count));
+      written_ += static_cast<uint64_t>(count);
+    }
+  }
+  buffer_.clear();
+  return status_;
+}
+
+Status FileReplacement::Sync(int fd, const std::string& name) {
+  errno = FaultError(faults_, {.call = DiskCall::kSync});
+  if (errno == 0 && fsync(fd) == 0) return OkStatus();
+  return Error("sync", name, errno);
+}
+
+Status FileReplacement::Commit() {
+  EBB_RETURN_IF_ERROR(status_);
+  EBB_RETURN_IF_ERROR(Flush());
+  EBB_RETURN_IF_ERROR(Sync(fd_, part_));
+  errno = FaultError(faults_, {.call = DiskCall::kRename});
+  if (errno != 0 || rename(part_.c_str(), path_.c_str()) != 0) {
+    return Error("rename over its old file", part_, errno);
+  }
+  part_.clear();
+  const int folder = open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return Error("sync", folder_, errno);
+  const Status synced = Sync(folder, folder_);
+  close(folder);
+  return synced;
+}
+
+}  // namespace ebb

@@ -1,0 +1,122 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "src/kv/token_table.h"
+
+namespace ebb {
+namespace {
+
+void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
+
+// A table after some life: holes, both places, hidden rows.
+TokenTable LivedTable(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  TokenTable table;
+  std::vector<TablePage> added, freed;
+  std::vector<SlotMove> moves;
+  for (Position next = 0; next < 600; next += 40) {
+    table.Append(next, 40, &added);
+    std::vector<uint32_t> gone, sunk;
+    for (uint32_t row = 0; row < table.num_rows(); ++row) {
+      if (random() % 5 == 0) gone.push_back(row);
+    }
+    table.Remove(gone, &freed);
+    for (uint32_t row = 0; row < table.num_rows(); ++row) {
+      const bool in_t0 = table.PlaceOf(table.slots()[row] / kRowsPerPage) == Tier::kT0;
+      if (in_t0 && random() % 3 == 0) sunk.push_back(row);
+    }
+    moves.clear();
+    table.Relocate(sunk, Tier::kT1, &moves, &added, &freed);
+  }
+  table.SetLastVisible(3, 500);
+  return table;
+}
+
+// What the owner of a table can tell, but for the numbers of pages.
+void ExpectSame(const TokenTable& a, const TokenTable& b) {
+  EXPECT_TRUE(std::ranges::equal(a.positions(), b.positions()));
+  EXPECT_TRUE(std::ranges::equal(a.last_visible(), b.last_visible()));
+  for (const Tier place : {Tier::kT0, Tier::kT1}) {
+    EXPECT_EQ(a.num_rows(place), b.num_rows(place));
+    EXPECT_EQ(a.num_pages(place), b.num_pages(place));
+  }
+  for (size_t row = 0; row < a.num_rows(); ++row) {
+    EXPECT_EQ(a.slots()[row] % kRowsPerPage, b.slots()[row] % kRowsPerPage);
+    EXPECT_EQ(a.PlaceOf(a.slots()[row] / kRowsPerPage), b.PlaceOf(b.slots()[row] / kRowsPerPage));
+  }
+}
+
+TEST(TokenTableState, ATableComesBackAsItWas) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const TokenTable table = LivedTable(seed);
+    TokenTable restored;
+    std::vector<TablePage> added;
+    ExpectOk(restored.Restore(table.State(), &added));
+    ExpectOk(restored.Validate());
+    ExpectSame(table, restored);
+    EXPECT_EQ(added.size(), table.num_pages());
+    EXPECT_EQ(restored.page_end(), added.size());
+  }
+}
+
+TEST(TokenTableState, ItGoesOnAsItWouldHave) {
+  TokenTable table = LivedTable(3);
+  TokenTable restored;
+  std::vector<TablePage> added, freed;
+  std::vector<SlotMove> moves, restored_moves;
+  ExpectOk(restored.Restore(table.State(), &added));
+  for (TokenTable* one : {&table, &restored}) {
+    one->Append(600, 100, &added);
+    one->TruncateTo(650, &freed);
+  }
+  table.Compact(Tier::kT0, 1000, &moves, &freed);
+  restored.Compact(Tier::kT0, 1000, &restored_moves, &freed);
+  EXPECT_EQ(moves.size(), restored_moves.size());
+  ExpectOk(restored.Validate());
+  EXPECT_TRUE(std::ranges::equal(table.positions(), restored.positions()));
+}
+
+TEST(TokenTableState, AnEmptyTableComesBack) {
+  TokenTable restored;
+  std::vector<TablePage> added;
+  ExpectOk(restored.Restore(TokenTable().State(), &added));
+  ExpectOk(restored.Validate());
+  EXPECT_TRUE(added.empty());
+}
+
+TEST(TokenTableState, WhatIsNoTableIsRefusedAndChangesNothing) {
+  const TokenTableState good = LivedTable(1).State();
+  const auto refused = [](const TokenTableState& state) {
+    TokenTable table;
+    std::vector<TablePage> added;
+    const Status status = table.Restore(state, &added);
+    EXPECT_EQ(table.num_rows(), 0u);
+    EXPECT_EQ(table.page_end(), 0u);
+    EXPECT_TRUE(added.empty());
+    return status.code() == StatusCode::kInvalidArgument;
+  };
+  TokenTableState bad = good;
+  bad.positions[1] = bad.positions[0];
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.positions[1] = -1;
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.positions.pop_back();
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.last_visible.pop_back();
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.pages[0].place = Tier::kT2;
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.pages.push_back({});
+  EXPECT_TRUE(refused(bad));
+}
+
+}  // namespace
+}  // namespace ebb
