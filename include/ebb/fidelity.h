@@ -16,10 +16,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "ebb/engine.h"
+#include "ebb/forgetting.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
 
@@ -32,6 +34,10 @@ struct FidelityOptions {
   int resamples = 1000;
   double confidence = 0.95;
   uint64_t seed = 0;
+  // kMeasure: what evicted rows cost each attention head, too (forgetting.h), from the setting's own
+  // queries, keys and values, which stay in memory as floats. Not for keys that are rotated anew.
+  enum class Forgetting { kLeaveOut, kMeasure };
+  Forgetting forgetting = Forgetting::kLeaveOut;
   const std::atomic<bool>* cancel = nullptr;
   // After each decode step of both sessions, with the number so far. May be null.
   std::function<void(int64_t steps)> progress = {};
@@ -56,6 +62,7 @@ struct FidelityReport {
   Estimate top1 = {};  // share of steps in which both hold the same token likeliest
   Estimate perplexity = {};
   Estimate perplexity_full = {};
+  std::optional<ForgettingReport> forgetting = {};  // where it was asked for
 };
 
 // A text as windows: each begins with `prefix` (the begin-of-sequence token, where the model wants

@@ -14,6 +14,7 @@
 
 #include "ebb/engine.h"
 #include "ebb/model.h"
+#include "ebb/state.h"
 #include "ebb/status.h"
 
 namespace ebb {
@@ -51,6 +52,13 @@ class Sampler {
                                      Constraint constraint = Constraint::kGrammar);
   // A token that was forced rather than sampled: repetition counts it, the grammar does not.
   void Accept(Token token);
+
+  // What its choices so far have left in it: the tokens, and how many random numbers it drew.
+  void SaveState(StateWriter* to) const;
+  // Into a new sampler: repetition and the grammar see the tokens again, and with the seed that was
+  // saved, random numbers go on where they were. Errors: Corrupt; InvalidArgument (tokens that the
+  // grammar does not admit).
+  Status LoadState(StateReader* from);
   [[nodiscard]] const Model& model() const;
 
  private:
@@ -65,7 +73,16 @@ enum class FinishReason { kStop, kStopString, kLength, kContext, kCap, kCancelle
 // Which part of an answer a piece of text belongs to.
 enum class TextPart { kThought, kAnswer };
 
+// An answer as far as it came, for a later call to go on with.
+struct AnswerSoFar {
+  Position begin = 0;         // where it begins in the session
+  std::vector<Token> tokens;  // the session may still lack the last one
+  size_t text_bytes = 0;      // of its text, that were shown
+};
+
 struct GenerateOptions {
+  // An answer that goes on: what was shown of it is not shown again. Empty: a new one.
+  AnswerSoFar so_far;
   int max_tokens = -1;  // -1: until something else ends it
   std::vector<std::string> stops;
   enum class OnEnd { kStop, kIgnore };  // kIgnore: --ignore-eos, end tokens are masked
@@ -89,10 +106,11 @@ struct GenerateResult {
   int thought_tokens = 0;    // of them, between the tags
   int decode_steps = 0;      // the last token of an answer that reached its length needs none
   double seconds = 0;        // of the decode steps, sampling included, callbacks left out
-  std::string text;          // thoughts included
+  std::string text;          // of the whole answer, thoughts included
+  AnswerSoFar answer;
 };
 
-// Continues a session whose logits() stand after the prompt.
+// Continues a session whose logits() stand after the prompt, or after an answer so far.
 [[nodiscard]] GenerateResult Generate(Session& session, Sampler& sampler,
                                       const GenerateOptions& options);
 

@@ -60,6 +60,7 @@ class Model {
   [[nodiscard]] std::string_view family() const;  // "llama", "qwen2", "qwen3"
   [[nodiscard]] std::string description() const;  // "SmolLM2 135M Instruct, llama, Q4_1"
   [[nodiscard]] uint64_t weight_bytes() const;    // as held in memory
+  [[nodiscard]] float attention_scale() const;    // of products of queries and keys
   // SHA-256-free identity of the file: a hash of its metadata and tensor table.
   [[nodiscard]] uint64_t fingerprint() const;
 

@@ -37,17 +37,16 @@ class StateWriter {
     Number<uint64_t>(text.size());
     Append(text.data(), text.size());
   }
-  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return std::as_bytes(std::span(bytes_)); }
+  [[nodiscard]] const std::string& text() const { return bytes_; }  // the same
 
  private:
   template <typename T>
   void Append(const T* values, size_t num_bytes) {
-    const size_t end = bytes_.size();
-    bytes_.resize(end + num_bytes);
-    if (num_bytes > 0) std::memcpy(bytes_.data() + end, values, num_bytes);
+    bytes_.append(reinterpret_cast<const char*>(values), num_bytes);
   }
 
-  std::vector<std::byte> bytes_;
+  std::string bytes_;
 };
 
 // Once something does not fit the bytes that are left, or Fail() was called, all that is read is

@@ -80,6 +80,10 @@ std::vector<OptionRow> FidelityRows() {
       ValueRow(G::kFidelity, "--window-tokens", "N",
                "tokens of a window, of which the first 64 are its prompt",
                [](CliOptions& o) { return &o.fidelity.window_tokens; }, {.min = 65}),
+      FlagRow(
+          G::kFidelity, "--forgetting",
+          "measure too what evicted rows cost the output of each attention head",
+          [](CliOptions& o) { return &o.fidelity.forgetting; }, true),
   };
 }
 

@@ -48,6 +48,7 @@ struct FidelityInput {
   int tokens = 0;
   int windows = 0;
   int window_tokens = 2048;
+  bool forgetting = false;
 };
 
 // Appends the rows of the groups kFidelity and kBench*.

@@ -7,19 +7,20 @@
 #include <fmt/format.h>
 
 #include "src/cli/commands.h"
-#include "src/cli/fit_memory.h"
+#include "src/cli/conversation.h"
 #include "src/cli/line_reader.h"
 #include "src/cli/turn.h"
 
 namespace ebb::cli {
 namespace {
 
-class Conversation {
+class Chat {
  public:
-  Conversation(const CliOptions& options, Setup* setup)
-      : options_(options), setup_(*setup), output_(options.thoughts, TextOutput::LineEnd::kAlways) {
-    if (!options_.system.empty()) messages_.push_back({"system", options_.system});
-  }
+  Chat(const CliOptions& options, Setup* setup, Conversation talk)
+      : options_(options),
+        setup_(*setup),
+        output_(options.thoughts, TextOutput::LineEnd::kAlways),
+        talk_(std::move(talk)) {}
 
   ExitCode Run();
 
@@ -29,51 +30,54 @@ class Conversation {
   std::optional<ExitCode> Take(const std::string& line);
   std::optional<ExitCode> Answer(const std::string& text);
   std::optional<ExitCode> TakeBack(const TurnInput& input);
+  void Save();
+  // Of a conversation that ends by itself.
+  [[nodiscard]] ExitCode EndCode() const {
+    return last_code_ == ExitCode::kOk && !saved_ ? ExitCode::kError : last_code_;
+  }
 
   const CliOptions& options_;
   Setup& setup_;
   TextOutput output_;
   LineReader reader_;
-  std::vector<ChatMessage> messages_;
-  uint64_t turns_ = 0;
+  Conversation talk_;
   std::optional<RunFigures> last_;
   ExitCode last_code_ = ExitCode::kOk;
+  bool saved_ = true;  // or there is nothing to save
 };
 
 // A new session rather than a truncated one: rows that a policy removed do not come back.
-Status Conversation::Reset() {
-  messages_.clear();
+Status Chat::Reset() {
   last_.reset();
   last_code_ = ExitCode::kOk;
-  if (!options_.system.empty()) messages_.push_back({"system", options_.system});
   setup_.session.reset();  // its memory may be all there is under a cap
+  setup_.resumed.reset();
   EBB_ASSIGN_OR_RETURN(setup_.session, OpenSession(*setup_.engine, options_.session));
+  const uint64_t num_turns = talk_.num_turns;
+  EBB_ASSIGN_OR_RETURN(talk_, OpenConversation(setup_, options_, Conversation::Kind::kChat));
+  talk_.num_turns = num_turns;
   return OkStatus();
 }
 
-// What the template is given as the answer: templates find the thought by its tags.
-std::string AsMessage(const GenerateResult& result, const ChatPrompt& prompt) {
-  std::string text = result.text;
-  if (prompt.thinking_end.empty()) return text;
-  if (prompt.opens_in_thinking) text = prompt.thinking_start + "\n" + text;
-  const bool open = text.find(prompt.thinking_start) != std::string::npos &&
-                    text.find(prompt.thinking_end) == std::string::npos;
-  return open ? text + "\n" + prompt.thinking_end : text;
+void Chat::Save() {
+  const Status status = SaveConversation(talk_, options_, &setup_);
+  saved_ = status.ok();
+  if (!saved_) Fail(status);
 }
 
-ExitCode Conversation::Run() {
+ExitCode Chat::Run() {
   while (true) {
     EndOnInterrupt();
     const std::optional<std::string> line = reader_.Next("> ");
     (void)InstallInterruptHandler();
-    if (!line) return last_code_;
+    if (!line) return EndCode();
     if (const std::optional<ExitCode> end = Take(*line)) return *end;
   }
 }
 
-std::optional<ExitCode> Conversation::Take(const std::string& line) {
+std::optional<ExitCode> Chat::Take(const std::string& line) {
   if (line.empty()) return std::nullopt;
-  if (line == "/exit") return last_code_;
+  if (line == "/exit") return EndCode();
   if (line == "/reset") {
     if (const Status status = Reset(); !status.ok()) return Fail(status);
   } else if (line == "/stats") {
@@ -86,31 +90,26 @@ std::optional<ExitCode> Conversation::Take(const std::string& line) {
   return std::nullopt;
 }
 
-std::optional<ExitCode> Conversation::Answer(const std::string& text) {
-  messages_.push_back({"user", text});
-  const Result<TurnInput> input = ChatInput(*setup_.model, messages_, options_);
+std::optional<ExitCode> Chat::Answer(const std::string& text) {
+  const Result<TurnInput> input = BeginTurn(setup_, options_, text, &talk_);
   if (!input.ok()) return Fail(input.status());
   const TurnContext context = {.options = &options_,
                                .cancel = InstallInterruptHandler(),
                                .start = std::chrono::steady_clock::now(),
-                               .seed = options_.sampling.seed + turns_++};
+                               .seed = SeedOfTurn(options_, talk_)};
   last_ = TakeTurn(context, *input, setup_, &output_);
   last_code_ = ReportEnd(last_->result);
-  if (last_code_ == ExitCode::kError) return last_code_;
   if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) return TakeBack(*input);
   // Ctrl-C ends an answer, not the conversation.
-  if (last_->result.generated_tokens == 0 && last_code_ == ExitCode::kInterrupted) {
-    messages_.pop_back();
-  } else {
-    messages_.push_back({"assistant", AsMessage(last_->result, input->prompt)});
-  }
-  return std::nullopt;
+  EndTurn(*last_, *input, &talk_);
+  Save();
+  return last_code_ == ExitCode::kError ? std::optional(last_code_) : std::nullopt;
 }
 
 // A turn that outgrew the context, the cap or the policy's budget. What it shares with earlier
 // turns stays, so that a shorter one finds the room that there was.
-std::optional<ExitCode> Conversation::TakeBack(const TurnInput& input) {
-  messages_.pop_back();
+std::optional<ExitCode> Chat::TakeBack(const TurnInput& input) {
+  talk_.messages.pop_back();
   Session& session = *setup_.session;
   const auto kept = static_cast<Position>(input.tokens.size() - last_->prompt_tokens);
   if (session.next_position() > kept) {
@@ -126,19 +125,15 @@ ExitCode RunChat(const CliOptions& options) {
   (void)InstallInterruptHandler();
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
-  // Turns of the user are given, so never compressed or evicted: half of the context, say.
   CliOptions fitted = options;
-  const int context =
-      options.session.context > 0 ? options.session.context : (*model)->shape().trained_context;
-  if (const Status status = FitIntoMemory(**model, context / 2, &fitted); !status.ok()) {
-    return Fail(status);
-  }
-  Result<Setup> setup = OpenSetup(*model, fitted);
+  Result<Setup> setup = OpenSessionSetup(*model, &fitted);
   if (!setup.ok()) return Fail(setup.status());
+  Result<Conversation> talk = OpenConversation(*setup, fitted, Conversation::Kind::kChat);
+  if (!talk.ok()) return Fail(talk.status());
   // A grammar that is refused is refused before anything is typed.
   const auto sampler = Sampler::Create(**model, options.sampling);
   if (!sampler.ok()) return Fail(sampler.status());
-  return Conversation(fitted, &*setup).Run();
+  return Chat(fitted, &*setup, *std::move(talk)).Run();
 }
 
 }  // namespace ebb::cli

@@ -19,11 +19,11 @@ std::vector<G> WithModel(std::vector<G> groups) {
 std::span<const Command> CommandTable() {
   static const std::vector<Command> table = {
       {"run", "answer one prompt",
-       WithModel({G::kPrompt, G::kSystem, G::kGeneration, G::kPolicy, G::kMemory, G::kDisplay,
-                  G::kQuiet, G::kJson}),
+       WithModel({G::kPrompt, G::kSystem, G::kSession, G::kGeneration, G::kPolicy, G::kMemory,
+                  G::kDisplay, G::kQuiet, G::kJson}),
        RunRun},
       {"chat", "talk in turns; /exit, /reset and /stats are commands",
-       WithModel({G::kSystem, G::kGeneration, G::kPolicy, G::kMemory, G::kDisplay, G::kQuiet}),
+       WithModel({G::kSystem, G::kSession, G::kGeneration, G::kPolicy, G::kMemory, G::kDisplay, G::kQuiet}),
        RunChat},
       {"pull", "fetch the default model, SmolLM2-135M-Instruct", {G::kQuiet}, RunPull},
       {"fit", "tell what a model, a context and tiers take, and what fits",

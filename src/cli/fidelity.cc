@@ -13,6 +13,7 @@
 #include "ebb/generate.h"
 #include "src/cli/bench_report.h"
 #include "src/cli/commands.h"
+#include "src/cli/forgetting_report.h"
 #include "src/cli/progress.h"
 #include "src/cli/setup.h"
 
@@ -142,6 +143,7 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
                  {"windows", report.windows},
                  {"window_tokens", options.fidelity.window_tokens},
                  {"text", text}};
+  if (report.forgetting.has_value()) record["forgetting"] = ToJson(*report.forgetting);
   AddEngineFields(options, engine, setting, &record);
   if (report.not_finite > 0) {
     fmt::print(stderr, "ebb: warning: {} of {} steps had logits or a KL that were not finite\n",
@@ -154,7 +156,8 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
                   "perplexity       {}\n  of the full    {}",
                   setting.policy().name, report.tokens, EstimateText(report.mean_kl), report.max_kl,
                   EstimateText(report.top1), EstimateText(report.perplexity),
-                  EstimateText(report.perplexity_full)));
+                  EstimateText(report.perplexity_full)) +
+          (report.forgetting.has_value() ? ToText(*report.forgetting) : ""));
 }
 
 Status Run(const CliOptions& options) {
@@ -162,6 +165,7 @@ Status Run(const CliOptions& options) {
   fidelity.setting = options.session;
   fidelity.seed = options.seed;
   fidelity.cancel = InstallInterruptHandler();
+  if (options.fidelity.forgetting) fidelity.forgetting = FidelityOptions::Forgetting::kMeasure;
   // Opened before the text is written: a policy that is refused is refused at once.
   EBB_ASSIGN_OR_RETURN(const Setup setup, OpenSetup(options));
   if (options.fidelity.window_tokens > setup.session->context()) {

@@ -138,6 +138,10 @@ std::vector<OptionRow> PromptRows() {
           [](CliOptions& o) { return &o.raw; }, true),
       ValueRow(G::kSystem, "--system", "TEXT", "a system message before the first turn",
                [](CliOptions& o) { return &o.system; }),
+      ValueRow(G::kSession, "--session", "FILE",
+               "resume the session in this file, if there is one, and save it there at the end of "
+               "every turn; without a prompt `run` goes on with an answer that was not over",
+               [](CliOptions& o) { return &o.session_file; }),
   };
 }
 
@@ -207,6 +211,7 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kPrompt:
       return "Prompt";
     case G::kSystem:
+    case G::kSession:
       return "Conversation";
     case G::kGeneration:
       return "Generation";

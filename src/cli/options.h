@@ -37,6 +37,7 @@ struct CliOptions {
   std::optional<std::string> prompt;  // -p
   std::string prompt_file;            // -f
   std::string system;                 // --system
+  std::string session_file;           // --session
   bool raw = false;
   int max_tokens = -1;
   std::vector<std::string> stops;
@@ -57,6 +58,7 @@ struct CliOptions {
 enum class OptionGroup {
   kPrompt,      // -p, -f, --raw
   kSystem,      // --system
+  kSession,     // --session
   kModelFile,   // -m
   kModel,       // --dequantize, --rope-*
   kGeneration,  // -n, --temp, ... --grammar

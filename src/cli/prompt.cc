@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
@@ -39,10 +40,16 @@ Result<std::string> ReadFile(const std::string& path) {
   return ReadAll(file.get(), path);
 }
 
+bool ResumesSession(const CliOptions& options) {
+  std::error_code error;
+  return !options.session_file.empty() && std::filesystem::exists(options.session_file, error);
+}
+
 Result<std::string> ReadSource(const CliOptions& options) {
   if (options.prompt) return *options.prompt;
   if (!options.prompt_file.empty()) return ReadFile(options.prompt_file);
   if (isatty(STDIN_FILENO) != 0) {
+    if (ResumesSession(options)) return std::string();
     fmt::print(stderr, "reading the prompt from the terminal; Ctrl-D ends it\n");
   }
   return ReadAll(stdin, "stdin");
@@ -55,7 +62,7 @@ Result<std::string> ReadPromptText(const CliOptions& options) {
     return InvalidArgument("expected one prompt, found both -p and -f");
   }
   EBB_ASSIGN_OR_RETURN(std::string text, ReadSource(options));
-  if (text.empty()) return InvalidArgument("expected a prompt, found an empty one");
+  if (text.empty() && !ResumesSession(options)) return InvalidArgument("expected a prompt, found an empty one");
   return text;
 }
 

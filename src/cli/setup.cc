@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "ebb/session_file.h"
 #include "src/cli/default_model.h"
 #include "src/cli/exit_code.h"
 
@@ -71,6 +72,16 @@ Result<Setup> OpenSetup(const CliOptions& options) {
 Result<Setup> OpenSetup(std::shared_ptr<const Model> model, const CliOptions& options) {
   Setup setup = {.model = std::move(model)};
   EBB_ASSIGN_OR_RETURN(setup.engine, Engine::Create(setup.model, options.engine));
+  if (!options.session_file.empty()) {
+    Result<ResumedSession> resumed =
+        ResumeSession(*setup.engine, options.session_file, options.session);
+    if (resumed.ok()) {
+      setup.session = std::move(resumed->session);
+      setup.resumed = std::move(resumed->extra);
+      return setup;
+    }
+    if (resumed.status().code() != StatusCode::kNotFound) return resumed.status();
+  }
   EBB_ASSIGN_OR_RETURN(setup.session, OpenSession(*setup.engine, options.session));
   return setup;
 }

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "ebb/engine.h"
 #include "ebb/model.h"
@@ -22,10 +24,12 @@ namespace ebb::cli {
 [[nodiscard]] Result<std::unique_ptr<Session>> OpenSession(Engine& engine,
                                                            const SessionOptions& options);
 
+// With --session, and a file of that name, its session is resumed.
 struct Setup {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Session> session;  // of the engine; destroyed before it
+  std::optional<std::string> resumed = {};  // what was saved with the session
 };
 [[nodiscard]] Result<Setup> OpenSetup(const CliOptions& options);
 // With a model that is loaded already.

@@ -14,6 +14,7 @@ struct RunFigures {
   double prompt_seconds = 0;               // of reading them
   double time_to_first_token_seconds = 0;  // from the start of the command, loading included
   GenerateResult result;
+  std::string sampler = {};  // Sampler::SaveState() at the end; empty: there was none
 };
 
 // One line of JSON, without the newline.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ebb/state.h"
 #include "src/cli/progress.h"
 
 namespace ebb::cli {
@@ -60,6 +61,18 @@ GenerateOptions OptionsFor(const TurnContext& context, const ChatPrompt& prompt)
   return generate;
 }
 
+std::string StateOf(const Sampler& sampler) {
+  StateWriter to;
+  sampler.SaveState(&to);
+  return to.text();
+}
+
+Status Restore(const OpenAnswer& answer, Sampler* sampler) {
+  StateReader from(std::as_bytes(std::span(answer.sampler)), "the sampler's state");
+  EBB_RETURN_IF_ERROR(sampler->LoadState(&from));
+  return from.End();
+}
+
 void FailBeforeAnswer(const Status& status, const TurnInput& input, const Session& session,
                       GenerateResult* result) {
   result->error = status;
@@ -104,12 +117,17 @@ RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Se
   sampling.seed = context.seed;
   const auto sampler = Sampler::Create(*setup.model, sampling);
   Status status = sampler.status();
-  if (status.ok()) status = ReadPrompt(context, input, setup.session.get(), &figures);
+  if (status.ok()) {
+    status = input.goes_on.has_value()
+                 ? Restore(*input.goes_on, sampler->get())
+                 : ReadPrompt(context, input, setup.session.get(), &figures);
+  }
   if (!status.ok()) {
     FailBeforeAnswer(status, input, *setup.session, &figures.result);
     return figures;
   }
   GenerateOptions generate = OptionsFor(context, input.prompt);
+  if (input.goes_on.has_value()) generate.so_far = input.goes_on->so_far;
   generate.on_token = [&](Token) {
     if (figures.time_to_first_token_seconds == 0) {
       figures.time_to_first_token_seconds = SecondsSince(context.start);
@@ -119,6 +137,7 @@ RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Se
     return output->Write(text, part);
   };
   figures.result = Generate(*setup.session, **sampler, generate);
+  figures.sampler = StateOf(**sampler);
   output->Finish();
   // To the generation it was a sink that wanted no more; to the user it is a failure.
   if (!output->status().ok()) {

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,10 +20,17 @@
 
 namespace ebb::cli {
 
+// An answer that another turn, perhaps of another process, goes on with.
+struct OpenAnswer {
+  AnswerSoFar so_far;
+  std::string sampler;  // Sampler::SaveState() at its end
+};
+
 // All tokens up to the place where the answer begins, and what the answer may look like.
 struct TurnInput {
   std::vector<Token> tokens;
   ChatPrompt prompt;  // text left empty
+  std::optional<OpenAnswer> goes_on = {};  // there is nothing to read then, and no tokens
 };
 // --raw: the tokens of the text itself. Special tokens are parsed in both, as llama.cpp does.
 [[nodiscard]] Result<TurnInput> RawInput(const Model& model, std::string_view text);

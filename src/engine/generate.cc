@@ -1,5 +1,6 @@
 #include "ebb/generate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <string>
@@ -25,12 +26,18 @@ class Generation {
                  .thinking_start = options.thinking_start,
                  .thinking_end = options.thinking_end,
                  .opens_in_thinking = options.opens_in_thinking,
-                 .sink = options.on_text}) {}
+                 .sink = [this](std::string_view text, TextPart part) { return Pass(text, part); }}),
+        num_shown_before_(options.so_far.text_bytes) {}
 
   GenerateResult Run();
 
  private:
   [[nodiscard]] Status Prepare();
+  // Brings the answer so far into the stream, and its last token into the session.
+  [[nodiscard]] Status GoOn();
+  [[nodiscard]] Status CheckSoFar() const;
+  // Text that was not shown before.
+  bool Pass(std::string_view text, TextPart part);
   // One token: chosen, shown, appended. False when the generation has ended.
   bool Step();
   [[nodiscard]] Result<Token> NextToken();
@@ -53,12 +60,16 @@ class Generation {
   std::vector<Token> closing_;     // the tokens of thinking_end
   std::vector<Token> forced_;      // still to come, last first
   bool budget_spent_ = false;
+  size_t num_shown_before_ = 0;  // bytes that the stream brings once more
+  int thought_tokens_ = 0;    // of the whole answer
+  int thought_tokens_before_ = 0;  // of the answer so far
+  bool ended_ = false;        // by the answer so far itself
   std::vector<float> masked_logits_;
   GenerateResult result_;
 };
 
 Status Generation::Prepare() {
-  if (session_.logits().empty()) {
+  if (session_.logits().empty() && options_.so_far.tokens.empty()) {
     return InvalidArgument(
         "expected a session that stands after a prompt, found one without logits");
   }
@@ -71,20 +82,67 @@ Status Generation::Prepare() {
     EBB_ASSIGN_OR_RETURN(closing_, model_.Tokenize(options_.thinking_end, Model::AddBos::kNo,
                                                    Model::Specials::kParse));
   }
-  return OkStatus();
+  result_.answer.begin = session_.next_position();
+  return options_.so_far.tokens.empty() ? OkStatus() : GoOn();
+}
+
+Status Generation::CheckSoFar() const {
+  const AnswerSoFar& so_far = options_.so_far;
+  const std::span<const Token> tokens = session_.tokens();
+  const auto begin = static_cast<size_t>(std::max(so_far.begin, 0));
+  const size_t num_there = tokens.size() - std::min(begin, tokens.size());
+  const size_t num_tokens = so_far.tokens.size();
+  const Token last = so_far.tokens.back();
+  const bool fits = last >= 0 && last < model_.shape().vocab_size && begin <= tokens.size() && num_there <= num_tokens && num_there + 1 >= num_tokens;
+  if (fits && std::ranges::equal(tokens.subspan(begin),
+                                 std::span(so_far.tokens).first(num_there))) {
+    return OkStatus();
+  }
+  return InvalidArgument("expected a session that ends with the answer so far, found another one");
+}
+
+Status Generation::GoOn() {
+  EBB_RETURN_IF_ERROR(CheckSoFar());
+  const AnswerSoFar& so_far = options_.so_far;
+  result_.answer.begin = so_far.begin;
+  for (const Token token : so_far.tokens) {
+    ForceEndOfThought();
+    if (!forced_.empty() && forced_.back() == token) forced_.pop_back();
+    result_.answer.tokens.push_back(token);
+    if (!Show(token)) {
+      ended_ = true;
+      return OkStatus();
+    }
+  }
+  thought_tokens_before_ = thought_tokens_;
+  const size_t end = so_far.begin + so_far.tokens.size();
+  if (session_.tokens().size() < end) return session_.Decode(so_far.tokens.back());
+  if (!session_.logits().empty()) return OkStatus();
+  return InvalidArgument("expected a session that stands after its answer, found no logits");
+}
+
+bool Generation::Pass(std::string_view text, TextPart part) {
+  const size_t shown = std::min(num_shown_before_, text.size());
+  num_shown_before_ -= shown;
+  text.remove_prefix(shown);
+  return text.empty() || !options_.on_text || options_.on_text(text, part);
 }
 
 GenerateResult Generation::Run() {
   if (Status status = Prepare(); !status.ok()) {
     EndOn(status);
+    if (!options_.so_far.tokens.empty()) result_.answer = options_.so_far;
+    result_.text = stream_.text();
     return std::move(result_);
   }
-  while (Step()) {
+  while (!ended_ && Step()) {
   }
   // A stop string, or a sink that wants no more, has already settled what is shown.
   const bool settled = result_.finish_reason == FinishReason::kStopString;
   if (!settled && stream_.Finish() == TextStream::State::kRefused) End(FinishReason::kCancelled);
   result_.text = stream_.text();
+  result_.answer.text_bytes = result_.text.size();
+  result_.thought_tokens = thought_tokens_ - thought_tokens_before_;
   return std::move(result_);
 }
 
@@ -105,6 +163,7 @@ bool Generation::Step() {
   if (!token.ok()) return EndOn(token.status());
   if (model_.EndsGeneration(*token)) return End(FinishReason::kStop);
   ++result_.generated_tokens;
+  result_.answer.tokens.push_back(*token);
   if (options_.on_token) options_.on_token(*token);
   if (!Show(*token)) return false;
   if (result_.generated_tokens >= max_tokens) return End(FinishReason::kLength);
@@ -113,7 +172,7 @@ bool Generation::Step() {
 
 void Generation::ForceEndOfThought() {
   if (closing_.empty() || budget_spent_ || !stream_.in_thought() ||
-      result_.thought_tokens < options_.thinking_budget) {
+      thought_tokens_ < options_.thinking_budget) {
     return;
   }
   budget_spent_ = true;
@@ -151,7 +210,7 @@ std::string Generation::TextOf(Token token) const {
 bool Generation::Show(Token token) {
   const bool was_thought = stream_.in_thought();
   const TextStream::State state = stream_.Push(TextOf(token));
-  if (was_thought && stream_.in_thought() && !budget_spent_) ++result_.thought_tokens;
+  if (was_thought && stream_.in_thought() && !budget_spent_) ++thought_tokens_;
   switch (state) {
     case TextStream::State::kOpen:
       return true;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "src/eval/fidelity_statistics.h"
+#include "src/eval/forgetting.h"
 
 namespace ebb {
 namespace {
@@ -18,6 +19,12 @@ Status CheckOptions(const FidelityOptions& o) {
         "fidelity needs a prompt, a block and resamples of at least 1 and a confidence between 0 "
         "and 1; found {}, {}, {} and {}",
         o.prompt_tokens, o.block_tokens, o.resamples, o.confidence));
+  }
+  if (o.forgetting == FidelityOptions::Forgetting::kMeasure &&
+      o.setting.past_context == PastContext::kReRotate) {
+    return InvalidArgument(
+        "the cost of forgetting cannot be measured where keys are rotated anew: rows that are gone "
+        "are not rotated with the others");
   }
   return OkStatus();
 }
@@ -33,23 +40,34 @@ Status CheckWindow(std::span<const Token> window, const FidelityOptions& options
 
 // One window, both sessions fresh.
 Status MeasureWindow(Engine& engine, std::span<const Token> window, const FidelityOptions& options,
-                     int64_t steps_before, FidelitySums* sums) {
+                     int64_t steps_before, FidelitySums* sums, ForgettingCosts* costs) {
   SessionOptions full_options;
   full_options.context = options.setting.context;
   EBB_ASSIGN_OR_RETURN(const auto full, engine.OpenSession(full_options));
-  EBB_ASSIGN_OR_RETURN(const auto setting, engine.OpenSession(options.setting));
+  SessionOptions setting_options = options.setting;
+  if (costs != nullptr) {
+    setting_options.extra_signals = Union(setting_options.extra_signals, ForgettingNeeds());
+  }
+  EBB_ASSIGN_OR_RETURN(const auto setting, engine.OpenSession(setting_options));
   EBB_RETURN_IF_ERROR(CheckWindow(window, options, std::min(full->context(), setting->context())));
   const auto prompt = window.first(options.prompt_tokens);
   PrefillOptions prefill;
   prefill.cancel = options.cancel;
   EBB_RETURN_IF_ERROR(full->Prefill(prompt, prefill));
+  std::optional<ForgettingShadow> shadow;
+  if (costs != nullptr) {
+    shadow.emplace(*setting, engine.model(), costs);
+    prefill.progress = [&](size_t) { shadow->AddPrefill(); };
+  }
   EBB_RETURN_IF_ERROR(setting->Prefill(prompt, prefill));
   std::vector<float> full_logits;
   for (size_t i = prompt.size(); i < window.size(); ++i) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("fidelity was cancelled");
     EBB_RETURN_IF_ERROR(full->Decode(window[i]));
     full_logits.assign(full->logits().begin(), full->logits().end());
+    if (shadow.has_value()) shadow->BeforeDecode();
     EBB_RETURN_IF_ERROR(setting->Decode(window[i]));
+    if (shadow.has_value()) shadow->AfterDecode();
     std::optional<Token> next;
     if (i + 1 < window.size()) next = window[i + 1];
     sums->Add(CompareLogits(full_logits, setting->logits(), next));
@@ -87,12 +105,16 @@ Result<FidelityReport> MeasureFidelity(Engine& engine, std::span<const std::vect
                     options.prompt_tokens));
   }
   FidelitySums sums(options.block_tokens);
+  ForgettingCosts costs(engine.model().shape().num_layers);
+  const bool forgets = options.forgetting == FidelityOptions::Forgetting::kMeasure;
   int64_t steps = 0;
   for (const std::vector<Token>& window : windows) {
-    EBB_RETURN_IF_ERROR(MeasureWindow(engine, window, options, steps, &sums));
+    EBB_RETURN_IF_ERROR(MeasureWindow(engine, window, options, steps, &sums, forgets ? &costs : nullptr));
     steps += static_cast<int64_t>(window.size()) - options.prompt_tokens;
   }
-  return sums.Report(options);
+  FidelityReport report = sums.Report(options);
+  if (forgets) report.forgetting = costs.Report();
+  return report;
 }
 
 }  // namespace ebb

@@ -117,6 +117,7 @@ std::string Model::description() const {
   return fmt::format("{}, {}, {}", loaded_->name, loaded_->family->name, loaded_->type_name);
 }
 uint64_t Model::weight_bytes() const { return loaded_->weight_bytes; }
+float Model::attention_scale() const { return loaded_->hparams.attention_scale; }
 uint64_t Model::fingerprint() const { return loaded_->fingerprint; }
 
 }  // namespace ebb

@@ -98,9 +98,21 @@ Result<SamplerPtr> MakeGrammar(const llama_vocab* vocab, const std::string& gram
 
 }  // namespace
 
+// What a sampler saw, in order.
+enum class Seen : uint8_t {
+  kByChain = 0,       // forced, or sampled while the grammar was left aside
+  kByGrammarToo = 1,  // sampled under it
+  kNothing = 2,       // numbers were drawn and nothing was chosen
+};
+
 struct Sampler::Impl {
   const Model* model = nullptr;
   SamplerPtr chain;
+  llama_sampler* draws_lots = nullptr;  // the chain's last; null: greedy
+  uint64_t seed = 0;
+  uint64_t num_draws = 0;
+  std::vector<Token> tokens;  // of the history; 0 where nothing was chosen
+  std::vector<Seen> seen;     // [tokens]
   SamplerPtr grammar;                        // null: none
   std::vector<llama_token_data> candidates;  // [vocab_size]
 
@@ -119,7 +131,8 @@ struct Sampler::Impl {
     }
     return false;
   }
-  [[nodiscard]] Token Choose(llama_token_data_array array) const {
+  [[nodiscard]] Token Choose(llama_token_data_array array) {
+    if (draws_lots != nullptr) ++num_draws;
     llama_sampler_apply(chain.get(), &array);
     return array.data[array.selected].id;
   }
@@ -143,6 +156,27 @@ struct Sampler::Impl {
     llama_sampler_accept(grammar.get(), token);
     return token;
   }
+  void Remember(Token token, Seen how) {
+    tokens.push_back(token);
+    seen.push_back(how);
+  }
+  // libllama does not show its generator: it draws as often again, one number a call, from one
+  // candidate.
+  void DrawAgain(uint64_t count) {
+    for (; draws_lots != nullptr && count > 0; --count) {
+      llama_token_data one = {0, 1.0F, 0.0F};
+      llama_token_data_array array = {&one, 1, -1, false};
+      llama_sampler_apply(draws_lots, &array);
+      ++num_draws;
+    }
+  }
+  Status SeeAgain(Token token, Seen how) {
+    if (how != Seen::kNothing) llama_sampler_accept(chain.get(), token);
+    if (how != Seen::kByGrammarToo || grammar == nullptr) return OkStatus();
+    if (!Admits(token)) return InvalidArgument("the grammar does not admit the answer so far");
+    llama_sampler_accept(grammar.get(), token);
+    return OkStatus();
+  }
 };
 
 Sampler::Sampler() : impl_(std::make_unique<Impl>()) {}
@@ -155,6 +189,11 @@ Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
   std::unique_ptr<Sampler> sampler(new Sampler());
   sampler->impl_->model = &model;
   sampler->impl_->chain = MakeChain(vocab, options);
+  sampler->impl_->seed = options.seed;
+  if (options.temperature > 0) {
+    llama_sampler* chain = sampler->impl_->chain.get();
+    sampler->impl_->draws_lots = llama_sampler_chain_get(chain, llama_sampler_chain_n(chain) - 1);
+  }
   sampler->impl_->candidates.resize(llama_vocab_n_tokens(vocab));
   if (!options.grammar.empty()) {
     EBB_ASSIGN_OR_RETURN(sampler->impl_->grammar, MakeGrammar(vocab, options.grammar));
@@ -164,15 +203,61 @@ Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
 
 Result<Token> Sampler::Sample(std::span<const float> logits, Constraint constraint) {
   try {
-    EBB_ASSIGN_OR_RETURN(const Token token, impl_->Sample(logits, constraint));
-    llama_sampler_accept(impl_->chain.get(), token);
+    Result<Token> token = impl_->Sample(logits, constraint);
+    if (!token.ok()) {
+      impl_->Remember(0, Seen::kNothing);
+      return token;
+    }
+    llama_sampler_accept(impl_->chain.get(), *token);
+    const bool by_grammar = impl_->grammar != nullptr && constraint == Constraint::kGrammar;
+    impl_->Remember(*token, by_grammar ? Seen::kByGrammarToo : Seen::kByChain);
     return token;
   } catch (const std::exception& error) {
     return Internal(fmt::format("the sampler failed: {}", error.what()));
   }
 }
 
-void Sampler::Accept(Token token) { llama_sampler_accept(impl_->chain.get(), token); }
+void Sampler::Accept(Token token) {
+  llama_sampler_accept(impl_->chain.get(), token);
+  impl_->Remember(token, Seen::kByChain);
+}
+
+void Sampler::SaveState(StateWriter* to) const {
+  std::vector<uint8_t> seen;
+  for (const Seen how : impl_->seen) seen.push_back(static_cast<uint8_t>(how));
+  to->Number<uint64_t>(impl_->seed);
+  to->Number<uint64_t>(impl_->num_draws);
+  to->Numbers<Token>(impl_->tokens);
+  to->Numbers<uint8_t>(seen);
+}
+
+Status Sampler::LoadState(StateReader* from) {
+  const auto seed = from->Number<uint64_t>();
+  const auto num_draws = from->Number<uint64_t>();
+  const auto tokens = from->Numbers<Token>();
+  const auto seen = from->Numbers<uint8_t>();
+  // A token is chosen twice where the grammar refuses the first choice.
+  if (seen.size() != tokens.size() || num_draws > 2 * tokens.size()) {
+    from->Fail("a sampler that chose more often than it answered");
+  }
+  for (size_t i = 0; i < seen.size() && from->ok(); ++i) {
+    if (seen[i] > static_cast<uint8_t>(Seen::kNothing)) from->Fail("a token seen by nobody");
+    if (tokens[i] < 0 || tokens[i] >= impl_->model->shape().vocab_size) {
+      from->Fail(fmt::format("token {} is not in the vocabulary", tokens[i]));
+    }
+  }
+  EBB_RETURN_IF_ERROR(from->status());
+  try {
+    for (size_t i = 0; i < seen.size(); ++i) {
+      EBB_RETURN_IF_ERROR(impl_->SeeAgain(tokens[i], static_cast<Seen>(seen[i])));
+      impl_->Remember(tokens[i], static_cast<Seen>(seen[i]));
+    }
+    if (seed == impl_->seed) impl_->DrawAgain(num_draws);
+  } catch (const std::exception& error) {
+    return Internal(fmt::format("the sampler failed: {}", error.what()));
+  }
+  return OkStatus();
+}
 
 const Model& Sampler::model() const { return *impl_->model; }
 

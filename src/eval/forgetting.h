@@ -1,0 +1,67 @@
+// A shadow of a session that forgets: every key and value that it ever computed, and the costs of
+// its decode steps. It reads the session's own signals, so the queries, keys and values are those
+// of the step itself.
+#ifndef EBB_EVAL_FORGETTING_H_
+#define EBB_EVAL_FORGETTING_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "ebb/forgetting.h"
+#include "ebb/signals.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+// What a shadow reads of the session's steps.
+[[nodiscard]] SignalNeeds ForgettingNeeds();
+
+// Costs as they come, and their summary. Keeps 20 bytes a (step, layer, head).
+class ForgettingCosts {
+ public:
+  explicit ForgettingCosts(int num_layers) : layers_(num_layers) {}
+  void Add(int layer, const ForgettingCost& cost);
+  void EndStep();
+  [[nodiscard]] ForgettingReport Report() const;
+
+ private:
+  struct Layer {
+    std::vector<float> error, relative_error, mass, eq4, bound;
+  };
+  std::vector<Layer> layers_;
+  ForgettingReport counts_;
+  double step_mass_ = 0;
+  double step_error_ = 0;
+  int64_t step_costs_ = 0;
+};
+
+class ForgettingShadow {
+ public:
+  // REQUIRES: both outlive it; the session was opened with ForgettingNeeds() among its
+  // extra_signals, and has no tokens yet.
+  ForgettingShadow(const Session& session, const Model& model, ForgettingCosts* costs);
+
+  // After each chunk of a prefill.
+  void AddPrefill();
+  // Before and after each decode step: which rows it could see is known only before.
+  void BeforeDecode();
+  void AfterDecode();
+
+ private:
+  void AppendRows();
+  void MeasureLayer(int layer);
+
+  const Session& session_;
+  const ModelShape shape_;
+  const double scale_;
+  ForgettingCosts* const costs_;
+  int num_rows_ = 0;
+  std::vector<std::vector<float>> keys_, values_;  // [layers * kv heads][num_rows, head_dim]
+  std::vector<std::vector<uint8_t>> is_left_;      // by group, [num_rows]
+};
+
+}  // namespace ebb
+
+#endif  // EBB_EVAL_FORGETTING_H_

@@ -1,0 +1,224 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+#include "tests/cli/tiny_model.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class SessionTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = std::make_unique<TinyModel>(); }
+  static void TearDownTestSuite() { model_.reset(); }
+  void SetUp() override { std::filesystem::remove(File()); }
+
+  static std::string File() { return model_->File("talk"); }
+  static ProgramEnd Ebb(const std::string& arguments, const std::vector<std::string>& more = {},
+                        const std::string& input = "") {
+    ProgramRun run = {.arguments = Words(arguments + " --threads 1 -m " + model_->path()),
+                      .input = input};
+    run.arguments.insert(run.arguments.end(), more.begin(), more.end());
+    return RunEbb(run);
+  }
+  static ProgramEnd InSession(const std::string& arguments,
+                              const std::vector<std::string>& more = {},
+                              const std::string& input = "") {
+    return Ebb(arguments + " --session " + File(), more, input);
+  }
+  static std::string Hash(const ProgramEnd& end) {
+    const json record = json::parse(LastLine(end.err), nullptr, false);
+    EXPECT_TRUE(record.is_object()) << end.err;
+    return record.is_object() ? record["logits_hash"].get<std::string>() : "";
+  }
+  static std::string Content() {
+    std::ifstream file(File(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  static std::unique_ptr<TinyModel> model_;
+};
+
+std::unique_ptr<TinyModel> SessionTest::model_;
+
+// One run of 90 tokens, and the same in three processes.
+TEST_F(SessionTest, AnAnswerInPartsIsTheAnswerInOne) {
+  for (const std::string sampling :
+       {"--temp 0", "--temp 1.2 --seed 7", "--temp 0 --repeat-penalty 1.7",
+        "--temp 0.9 --seed 3 --repeat-penalty 1.3 --policy h2o --budget 40",
+        "--temp 0 --t0 40% --t1 host --t2 40%:int4 --window 4 --interval 4"}) {
+    for (const std::string kind : {"", " --raw"}) {
+      std::filesystem::remove(File());
+      const std::string common = "run --ignore-eos --json " + sampling + kind;
+      const ProgramEnd whole = Ebb(common + " -n 90 -p hello");
+      ASSERT_EQ(whole.exit_code, 0) << whole.err;
+      std::string text;
+      ProgramEnd part = InSession(common + " -n 25 -p hello");
+      text += part.out;
+      for (const std::string tokens : {"40", "25"}) {
+        ASSERT_EQ(part.exit_code, 0) << part.err;
+        part = InSession(common + " -n " + tokens);
+        text += part.out;
+      }
+      EXPECT_EQ(text, whole.out) << common;
+      EXPECT_EQ(Hash(part), Hash(whole)) << common;
+    }
+  }
+}
+
+TEST_F(SessionTest, AnAnswerUnderAGrammarGoesOnInIt) {
+  const std::vector<std::string> grammar = {"--grammar", "root ::= \"one two three four\""};
+  const ProgramEnd first = InSession("run --temp 0 -n 5 -p hello", grammar);
+  const ProgramEnd second = InSession("run --temp 0 -n 200", grammar);
+  EXPECT_EQ(first.out + second.out, "one two three four") << first.err << second.err;
+  const ProgramEnd third = InSession("run --temp 0 -n 200", grammar);
+  EXPECT_EQ(third.exit_code, 2);
+  EXPECT_THAT(third.err, HasSubstr("the session's last answer is over"));
+}
+
+TEST_F(SessionTest, TheNextPromptIsTheNextTurn) {
+  const std::vector<std::string> yes = {"--grammar", "root ::= \"yes\""};
+  const std::string common = "--temp 0";
+  const ProgramEnd chat = Ebb("chat " + common, yes, "one\ntwo\n/stats\n");
+  ASSERT_EQ(chat.exit_code, 0) << chat.err;
+  (void)InSession("run " + common + " -p one", yes);
+  const ProgramEnd second = InSession("run " + common + " -p two", yes);
+  EXPECT_EQ(second.out, "yes") << second.err;
+  const std::string read = LastLine(second.err.substr(0, second.err.find(" tokens read")));
+  EXPECT_THAT(chat.err, HasSubstr(read + " tokens read"));
+}
+
+TEST_F(SessionTest, AChatGoesOnWhereItEnded) {
+  const std::vector<std::string> yes = {"--grammar", "root ::= \"yes\""};
+  const ProgramEnd whole = Ebb("chat --temp 0", yes, "one\ntwo\nthree\n/stats\n");
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_EQ(InSession("chat --temp 0", yes, "one\ntwo\n").out, "yes\nyes\n");
+  const ProgramEnd rest = InSession("chat --temp 0", yes, "three\n/stats\n");
+  EXPECT_EQ(rest.out, "yes\n");
+  EXPECT_THAT(rest.err, HasSubstr("tokens resumed from " + File()));
+  const auto tokens_read = [](const std::string& err) {
+    const size_t end = err.rfind(" tokens read");
+    return err.substr(err.rfind('[', end), end - err.rfind('[', end));
+  };
+  EXPECT_EQ(tokens_read(rest.err), tokens_read(whole.err));
+}
+
+TEST_F(SessionTest, ResetBeginsANewConversationInTheSameFile) {
+  const std::vector<std::string> yes = {"--grammar", "root ::= \"yes\""};
+  (void)InSession("chat --temp 0", yes, "one\ntwo\n");
+  const std::string longer = Content();
+  EXPECT_EQ(InSession("chat --temp 0", yes, "/reset\none\n").exit_code, 0);
+  EXPECT_LT(Content().size(), longer.size());
+}
+
+TEST_F(SessionTest, CtrlCSavesWhatWasSaid) {
+  ProgramRun run = {.arguments = Words("run --temp 0 --ignore-eos --threads 1 -p hello -m " +
+                                       model_->path() + " --rope-scaling linear --rope-factor 900" +
+                                       " --session " + File()),
+                    .interrupt_after = 10};
+  const ProgramEnd first = RunEbb(run);
+  EXPECT_EQ(first.exit_code, 130);
+  run.interrupt_after.reset();
+  run.arguments = Words("run --temp 0 --ignore-eos --threads 1 -n 20 --json -m " + model_->path() +
+                        " --rope-scaling linear --rope-factor 900 --session " + File());
+  const ProgramEnd second = RunEbb(run);
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  const json record = json::parse(LastLine(second.err));
+  EXPECT_EQ(record["generated_tokens"], 20);
+  const ProgramEnd whole = RunEbb(
+      {.arguments = Words("run --temp 0 --ignore-eos --threads 1 -n 4000 -p hello -m " +
+                          model_->path() + " --rope-scaling linear --rope-factor 900"),
+       .close_stdout_after = (first.out + second.out).size()});
+  EXPECT_EQ(whole.out.substr(0, first.out.size() + second.out.size()), first.out + second.out);
+}
+
+TEST_F(SessionTest, AFullContextCanBeLeftWithALargerOne) {
+  const ProgramEnd full = InSession("run --temp 0 --ignore-eos --context 60 -p hello");
+  EXPECT_EQ(full.exit_code, 3);
+  const ProgramEnd more = InSession("run --temp 0 --ignore-eos --context 120 -n 20");
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+  const ProgramEnd whole = Ebb("run --temp 0 --ignore-eos --context 120 -n 200 -p hello");
+  EXPECT_EQ(whole.out.substr(0, full.out.size() + more.out.size()), full.out + more.out);
+}
+
+TEST_F(SessionTest, AnotherSettingIsRefusedByNameAndTheFileStays) {
+  const std::string rest = " --window 4 --interval 4";
+  const std::string made = "--t0 50% --t1 host --t2 25%" + rest;
+  EXPECT_EQ(InSession("run --temp 0 -n 30 --ignore-eos -p hello " + made).exit_code, 0);
+  const std::string content = Content();
+  const struct {
+    std::string options;
+    std::string message;
+  } cases[] = {
+      {"", "a session of another policy: expected \"full\", found \"attention\""},
+      {made + " --policy h2o", "a session of another policy: expected \"h2o\""},
+      {"--t0 50% --t1 host --t2 30%" + rest, "a session of another placement: expected \"hierarchy(t0=50%,t2=30%"},
+      {"--t0 50% --t1 none --t2 25%" + rest, "a session of another placement: expected \"hierarchy(t0=100%,t1=none"},
+      {made + " --granularity head", "a session of another granularity: expected \"head\""},
+      {made + " --kv-type f32", "a session of another number format of rows: expected \"f32\""},
+      {made + " --rope-scaling linear --rope-factor 2", "a session of another rope scaling"},
+      {made + " --dequantize --raw", "the session is a conversation; leave --raw out"},
+      {made + " --system brief", "the session has no system message; leave --system out"},
+  };
+  for (const auto& [options, message] : cases) {
+    const ProgramEnd end = InSession("run --temp 0 -n 5 -p more " + options);
+    EXPECT_EQ(end.exit_code, 2) << options;
+    EXPECT_THAT(end.err, HasSubstr("ebb: " + File() + ": ")) << options;
+    EXPECT_THAT(end.err, HasSubstr(message)) << options;
+    EXPECT_EQ(end.out, "");
+    EXPECT_EQ(Content(), content) << options;
+  }
+  EXPECT_EQ(InSession("run --temp 0 -n 5 -p more " + made).exit_code, 0);
+  const std::string other = "run -n 5 --threads 1 -p more -m " + model_->thinking_path() +
+                            " --session " + File() + " " + made;
+  EXPECT_THAT(RunEbb(other).err, HasSubstr("a session of another model: expected \""));
+}
+
+TEST_F(SessionTest, ADamagedFileIsRefusedAndStays) {
+  EXPECT_EQ(InSession("run --temp 0 -n 30 -p hello").exit_code, 0);
+  std::string content = Content();
+  content[content.size() / 2] = static_cast<char>(content[content.size() / 2] ^ 4);
+  std::ofstream(File(), std::ios::binary) << content;
+  const ProgramEnd end = InSession("run --temp 0 -n 5 -p more");
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("is damaged, at offset "));
+  EXPECT_EQ(Content(), content);
+  EXPECT_EQ(InSession("chat", {}, "one\n").exit_code, 1);
+  std::ofstream(File(), std::ios::binary) << "a letter to somebody";
+  EXPECT_THAT(InSession("run -n 5 -p more").err, HasSubstr("not a session"));
+  EXPECT_EQ(Content(), "a letter to somebody");
+}
+
+TEST_F(SessionTest, ASaveThatFailsIsSaidAfterTheAnswer) {
+  const std::vector<std::string> yes = {"--grammar", "root ::= \"yes\""};
+  const std::string file = " --session " + model_->File("no/folder/talk");
+  const ProgramEnd run = Ebb("run --temp 0 -p one" + file, yes);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.out, "yes");
+  EXPECT_THAT(run.err, HasSubstr("ebb: the session was not saved: cannot write "));
+  const ProgramEnd chat = Ebb("chat --temp 0" + file, yes, "one\ntwo\n");
+  EXPECT_EQ(chat.exit_code, 1);
+  EXPECT_EQ(chat.out, "yes\nyes\n");
+}
+
+TEST_F(SessionTest, GoingOnWithNothingIsRefused) {
+  EXPECT_EQ(InSession("run -n 5").exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(File()));
+}
+
+}  // namespace
+}  // namespace ebb
