@@ -34,8 +34,9 @@ struct FidelityOptions {
   int resamples = 1000;
   double confidence = 0.95;
   uint64_t seed = 0;
-  // kMeasure: what evicted rows cost each attention head, too (forgetting.h), from the setting's own
-  // queries, keys and values, which stay in memory as floats. Not for keys that are rotated anew.
+  // kMeasure: what evicted rows cost each attention head, too (forgetting.h), from the setting's
+  // own queries, keys and values, which stay in memory as floats. Not for keys that are rotated
+  // anew.
   enum class Forgetting { kLeaveOut, kMeasure };
   Forgetting forgetting = Forgetting::kLeaveOut;
   const std::atomic<bool>* cancel = nullptr;

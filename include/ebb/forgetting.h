@@ -2,11 +2,11 @@
 // with the evicted rows, measured, beside what is said to bound it.
 //
 // For one query of one head, alpha are the attention weights over all rows ever computed, E the
-// evicted ones, A the sum of alpha over E, o the output over all rows and o' the one over those that
-// are left, whose weights are renormalised (Eq. 3 of "Not All Thoughts Need HBM"). Then
+// evicted ones, A the sum of alpha over E, o the output over all rows and o' the one over those
+// that are left, whose weights are renormalised (Eq. 3 of "Not All Thoughts Need HBM"). Then
 //   o' - o = A o' - sum over E of alpha v.
-// The paper's Eq. 4 says |o' - o| <= 2 sum over E of alpha |v|, which is no bound: with v = 0 evicted
-// at alpha = 1/2 and v = 1 left, the error is 1/2 and the right side 0. By the line above,
+// The paper's Eq. 4 says |o' - o| <= 2 sum over E of alpha |v|, which is no bound: with v = 0
+// evicted at alpha = 1/2 and v = 1 left, the error is 1/2 and the right side 0. By the line above,
 //   sum over E of alpha |v| + A |o'|
 // is one.
 #ifndef EBB_FORGETTING_H_
@@ -28,8 +28,8 @@ struct ForgettingCost {
 
 // The rows of one kv head, as they were computed.
 struct ForgettingRows {
-  std::span<const float> keys;      // [num_rows, head_dim]
-  std::span<const float> values;    // the same
+  std::span<const float> keys;       // [num_rows, head_dim]
+  std::span<const float> values;     // the same
   std::span<const uint8_t> is_left;  // [num_rows]; 0: evicted
   int head_dim = 0;
 };
@@ -53,8 +53,8 @@ struct LayerForgetting {
 };
 
 struct ForgettingReport {
-  int64_t steps = 0;     // decode steps
-  int64_t measured = 0;  // (step, layer, query head) triples
+  int64_t steps = 0;        // decode steps
+  int64_t measured = 0;     // (step, layer, query head) triples
   int64_t not_finite = 0;   // of them, left out of all figures
   int64_t above_eq4 = 0;    // of them, those whose error is above Eq. 4's right side
   int64_t above_bound = 0;  // the same of the true bound; rounding aside there are none

@@ -37,7 +37,9 @@ class StateWriter {
     Number<uint64_t>(text.size());
     Append(text.data(), text.size());
   }
-  [[nodiscard]] std::span<const std::byte> bytes() const { return std::as_bytes(std::span(bytes_)); }
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return std::as_bytes(std::span(bytes_));
+  }
   [[nodiscard]] const std::string& text() const { return bytes_; }  // the same
 
  private:

@@ -37,9 +37,8 @@ Result<TurnInput> ContinueRaw(const Setup& setup, const std::string& text,
   const AnswerSoFar& last = conversation.last.so_far;
   const size_t end = last.begin + last.tokens.size();
   if (known.size() < end) input.tokens.push_back(last.tokens.back());
-  EBB_ASSIGN_OR_RETURN(
-      const std::vector<Token> more,
-      setup.model->Tokenize(text, Model::AddBos::kNo, Model::Specials::kParse));
+  EBB_ASSIGN_OR_RETURN(const std::vector<Token> more,
+                       setup.model->Tokenize(text, Model::AddBos::kNo, Model::Specials::kParse));
   input.tokens.insert(input.tokens.end(), more.begin(), more.end());
   return input;
 }
@@ -138,17 +137,16 @@ Result<Conversation> OpenConversation(const Setup& setup, const CliOptions& opti
   EBB_ASSIGN_OR_RETURN(conversation, DecodeConversation(*setup.resumed));
   const std::string& file = options.session_file;
   if (conversation.kind != kind) {
-    return InvalidArgument(fmt::format(
-        "{}: {}", file,
-        kind == Conversation::Kind::kChat ? "the session is a text; go on with run --raw"
-                                          : "the session is a conversation; leave --raw out"));
+    return InvalidArgument(fmt::format("{}: {}", file,
+                                       kind == Conversation::Kind::kChat
+                                           ? "the session is a text; go on with run --raw"
+                                           : "the session is a conversation; leave --raw out"));
   }
-  const bool same = HasSystem(conversation) &&
-                    conversation.messages.front().content == options.system;
+  const bool same =
+      HasSystem(conversation) && conversation.messages.front().content == options.system;
   if (!options.system.empty() && !same) {
-    return InvalidArgument(
-        fmt::format("{}: the session has {} system message; leave --system out", file,
-                    HasSystem(conversation) ? "another" : "no"));
+    return InvalidArgument(fmt::format("{}: the session has {} system message; leave --system out",
+                                       file, HasSystem(conversation) ? "another" : "no"));
   }
   return conversation;
 }

@@ -62,7 +62,8 @@ Result<std::string> ReadPromptText(const CliOptions& options) {
     return InvalidArgument("expected one prompt, found both -p and -f");
   }
   EBB_ASSIGN_OR_RETURN(std::string text, ReadSource(options));
-  if (text.empty() && !ResumesSession(options)) return InvalidArgument("expected a prompt, found an empty one");
+  if (text.empty() && !ResumesSession(options))
+    return InvalidArgument("expected a prompt, found an empty one");
   return text;
 }
 

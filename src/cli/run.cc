@@ -41,7 +41,7 @@ Result<Setup> OpenFitted(std::shared_ptr<const Model> model, const TurnInput& in
 void Report(const CliOptions& options, const RunFigures& figures, const Setup& setup) {
   if (options.json) {
     fmt::print(stderr, "{}\n", JsonSummary(figures, setup));
-  } else if (!options.quiet && figures.prompt_seconds > 0) {
+  } else if (!options.quiet && (figures.prompt_seconds > 0 || figures.result.decode_steps > 0)) {
     fmt::print(stderr, "{}", HumanSummary(figures, setup));
   }
 }

@@ -28,7 +28,7 @@ namespace ebb::cli {
 struct Setup {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<Session> session;  // of the engine; destroyed before it
+  std::unique_ptr<Session> session;         // of the engine; destroyed before it
   std::optional<std::string> resumed = {};  // what was saved with the session
 };
 [[nodiscard]] Result<Setup> OpenSetup(const CliOptions& options);

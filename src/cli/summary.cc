@@ -79,10 +79,14 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   const CacheAccounting cache = setup.session->accounting();
   const ArenaAccounting arena = setup.engine->arena_accounting();
   const GenerateResult& result = figures.result;
-  std::string text = fmt::format(
-      "[{} tokens read at {:.0f}/s, {} generated at {:.1f}/s, ended by: {}]\n",
-      figures.prompt_tokens, Rate(figures.prompt_tokens, figures.prompt_seconds),
-      result.generated_tokens, DecodeRate(result), FinishReasonName(result.finish_reason));
+  std::string text = "[";
+  // An answer that goes on reads nothing.
+  if (figures.prompt_tokens > 0) {
+    text += fmt::format("{} tokens read at {:.0f}/s, ", figures.prompt_tokens,
+                        Rate(figures.prompt_tokens, figures.prompt_seconds));
+  }
+  text += fmt::format("{} generated at {:.1f}/s, ended by: {}]\n", result.generated_tokens,
+                      DecodeRate(result), FinishReasonName(result.finish_reason));
   text += fmt::format("[cache: policy {}, {} rows kept, {} evicted, {} in use of {} reserved]\n",
                       setup.session->policy().name, RowsKept(cache), cache.rows_evicted,
                       Bytes(static_cast<double>(arena.used_bytes)),

@@ -118,9 +118,8 @@ RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Se
   const auto sampler = Sampler::Create(*setup.model, sampling);
   Status status = sampler.status();
   if (status.ok()) {
-    status = input.goes_on.has_value()
-                 ? Restore(*input.goes_on, sampler->get())
-                 : ReadPrompt(context, input, setup.session.get(), &figures);
+    status = input.goes_on.has_value() ? Restore(*input.goes_on, sampler->get())
+                                       : ReadPrompt(context, input, setup.session.get(), &figures);
   }
   if (!status.ok()) {
     FailBeforeAnswer(status, input, *setup.session, &figures.result);

@@ -29,7 +29,7 @@ struct OpenAnswer {
 // All tokens up to the place where the answer begins, and what the answer may look like.
 struct TurnInput {
   std::vector<Token> tokens;
-  ChatPrompt prompt;  // text left empty
+  ChatPrompt prompt;                       // text left empty
   std::optional<OpenAnswer> goes_on = {};  // there is nothing to read then, and no tokens
 };
 // --raw: the tokens of the text itself. Special tokens are parsed in both, as llama.cpp does.

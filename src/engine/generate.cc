@@ -22,11 +22,12 @@ class Generation {
         model_(sampler.model()),
         sampler_(sampler),
         options_(options),
-        stream_({.stops = options.stops,
-                 .thinking_start = options.thinking_start,
-                 .thinking_end = options.thinking_end,
-                 .opens_in_thinking = options.opens_in_thinking,
-                 .sink = [this](std::string_view text, TextPart part) { return Pass(text, part); }}),
+        stream_(
+            {.stops = options.stops,
+             .thinking_start = options.thinking_start,
+             .thinking_end = options.thinking_end,
+             .opens_in_thinking = options.opens_in_thinking,
+             .sink = [this](std::string_view text, TextPart part) { return Pass(text, part); }}),
         num_shown_before_(options.so_far.text_bytes) {}
 
   GenerateResult Run();
@@ -60,10 +61,10 @@ class Generation {
   std::vector<Token> closing_;     // the tokens of thinking_end
   std::vector<Token> forced_;      // still to come, last first
   bool budget_spent_ = false;
-  size_t num_shown_before_ = 0;  // bytes that the stream brings once more
-  int thought_tokens_ = 0;    // of the whole answer
+  size_t num_shown_before_ = 0;    // bytes that the stream brings once more
+  int thought_tokens_ = 0;         // of the whole answer
   int thought_tokens_before_ = 0;  // of the answer so far
-  bool ended_ = false;        // by the answer so far itself
+  bool ended_ = false;             // by the answer so far itself
   std::vector<float> masked_logits_;
   GenerateResult result_;
 };
@@ -93,9 +94,10 @@ Status Generation::CheckSoFar() const {
   const size_t num_there = tokens.size() - std::min(begin, tokens.size());
   const size_t num_tokens = so_far.tokens.size();
   const Token last = so_far.tokens.back();
-  const bool fits = last >= 0 && last < model_.shape().vocab_size && begin <= tokens.size() && num_there <= num_tokens && num_there + 1 >= num_tokens;
-  if (fits && std::ranges::equal(tokens.subspan(begin),
-                                 std::span(so_far.tokens).first(num_there))) {
+  const bool fits = last >= 0 && last < model_.shape().vocab_size && begin <= tokens.size() &&
+                    num_there <= num_tokens && num_there + 1 >= num_tokens;
+  if (fits &&
+      std::ranges::equal(tokens.subspan(begin), std::span(so_far.tokens).first(num_there))) {
     return OkStatus();
   }
   return InvalidArgument("expected a session that ends with the answer so far, found another one");

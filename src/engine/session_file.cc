@@ -210,8 +210,9 @@ Status SessionFileReader::ReadChecked(uint64_t offset, const std::string& name,
       ReadAt(offset + bytes.size(), std::as_writable_bytes(std::span(&expected, 1))));
   const uint64_t found = ChecksumOf(bytes, offset);
   if (found == expected) return OkStatus();
-  return Corrupt(fmt::format("{} is damaged, at offset {}: expected checksum {:016x}, found {:016x}",
-                             name, offset, expected, found));
+  return Corrupt(
+      fmt::format("{} is damaged, at offset {}: expected checksum {:016x}, found {:016x}", name,
+                  offset, expected, found));
 }
 
 Result<std::vector<std::byte>> SessionFileReader::ReadSection(SessionSection section) {
@@ -223,9 +224,9 @@ Result<std::vector<std::byte>> SessionFileReader::ReadSection(SessionSection sec
     const size_t begin = bytes.size();
     const size_t size = std::min<uint64_t>(num_bytes - begin, kSessionBlockBytes);
     bytes.resize(begin + size);
-    EBB_RETURN_IF_ERROR(ReadChecked(
-        offset, fmt::format("block {} of the {}", block, SessionSectionName(section)),
-        std::span(bytes).subspan(begin)));
+    EBB_RETURN_IF_ERROR(
+        ReadChecked(offset, fmt::format("block {} of the {}", block, SessionSectionName(section)),
+                    std::span(bytes).subspan(begin)));
     offset += size + kChecksumBytes;
   }
   return bytes;

@@ -140,8 +140,8 @@ Status Load(SessionFileReader* file, Session::Impl* s) {
     EBB_RETURN_IF_ERROR(read(&from));
     return from.End();
   };
-  EBB_RETURN_IF_ERROR(load(SessionSection::kSequence,
-                           [&](StateReader* from) { return s->LoadSequence(from); }));
+  EBB_RETURN_IF_ERROR(
+      load(SessionSection::kSequence, [&](StateReader* from) { return s->LoadSequence(from); }));
   StatePages pages;
   EBB_RETURN_IF_ERROR(load(SessionSection::kTables, [&](StateReader* from) -> Status {
     EBB_ASSIGN_OR_RETURN(pages, SequenceState::LoadTables(s->next(), from, &s->cache));
@@ -170,9 +170,8 @@ Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
   EBB_RETURN_IF_ERROR(s.driver.SaveState(&policy));
   const SessionSections sections = {made_with.bytes(), sequence.bytes(), tables.bytes(),
                                     policy.bytes(), std::as_bytes(std::span(extra))};
-  EBB_ASSIGN_OR_RETURN(
-      SessionFileWriter file,
-      SessionFileWriter::Create(path, sections, pages.num_pages, pages.num_bytes));
+  EBB_ASSIGN_OR_RETURN(SessionFileWriter file,
+                       SessionFileWriter::Create(path, sections, pages.num_pages, pages.num_bytes));
   EBB_RETURN_IF_ERROR(SequenceState::SavePages(
       &s.cache, [&](const StatePage&, auto rows) { return file.WritePage(rows); }));
   return file.Commit();
@@ -227,14 +226,16 @@ Status Session::Impl::LoadSequence(StateReader* from) {
   }
   EBB_RETURN_IF_ERROR(from->status());
   const auto generated = std::ranges::find(kinds, TokenKind::kGenerated);
-  first_generated = generated == kinds.end() ? -1 : static_cast<Position>(generated - kinds.begin());
+  first_generated =
+      generated == kinds.end() ? -1 : static_cast<Position>(generated - kinds.begin());
   decode_steps = std::ranges::count(kinds, TokenKind::kGenerated);
   rope.Load(cache.num_groups(), next(), from);
   EBB_RETURN_IF_ERROR(from->status());
   if (rope.Next(next()) <= context) return OkStatus();
-  return InvalidArgument(fmt::format("a session longer than the context: expected at most {} "
-                                     "tokens, found {}",
-                                     context, rope.Next(next())));
+  return InvalidArgument(
+      fmt::format("a session longer than the context: expected at most {} "
+                  "tokens, found {}",
+                  context, rope.Next(next())));
 }
 
 Status SaveSession(Session& session, const std::string& path, std::string_view extra) {

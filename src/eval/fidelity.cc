@@ -109,7 +109,8 @@ Result<FidelityReport> MeasureFidelity(Engine& engine, std::span<const std::vect
   const bool forgets = options.forgetting == FidelityOptions::Forgetting::kMeasure;
   int64_t steps = 0;
   for (const std::vector<Token>& window : windows) {
-    EBB_RETURN_IF_ERROR(MeasureWindow(engine, window, options, steps, &sums, forgets ? &costs : nullptr));
+    EBB_RETURN_IF_ERROR(
+        MeasureWindow(engine, window, options, steps, &sums, forgets ? &costs : nullptr));
     steps += static_cast<int64_t>(window.size()) - options.prompt_tokens;
   }
   FidelityReport report = sums.Report(options);

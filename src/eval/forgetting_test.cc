@@ -39,8 +39,7 @@ TEST(CostOfForgetting, Equation4AsPrintedIsNoBound) {
 // Weights 1/4, 1/4, 1/2 by logits 0, 0, ln 2.
 TEST(CostOfForgetting, IsWhatTheFormulasSay) {
   const float ln2 = std::log(2.0f);
-  const ForgettingCost cost =
-      CostOf({1, 0}, {0, 7, 0, -7, ln2, 0}, {4, 0, 0, 8, 2, 2}, {1, 0, 1});
+  const ForgettingCost cost = CostOf({1, 0}, {0, 7, 0, -7, ln2, 0}, {4, 0, 0, 8, 2, 2}, {1, 0, 1});
   // o = (1 + 0 + 1, 0 + 2 + 1) = (2, 3); o' = (1 + 1, 0 + 1) / (3/4) = (8/3, 4/3).
   EXPECT_NEAR(cost.output_norm, std::sqrt(13.0), 1e-6);
   EXPECT_NEAR(cost.error, std::hypot(2.0 / 3, 5.0 / 3), 1e-6);
@@ -163,31 +162,57 @@ TEST_F(ForgettingOfSessions, EvictedRowsHaveMassAndTheTrueBoundHolds) {
   }
 }
 
-// One layer: its queries, keys and values are those of the full cache, so the mass of what is left
-// of the session is known from elsewhere: the full cache's own mass by query head.
-TEST_F(ForgettingOfSessions, TheMassIsThatOfTheFullCache) {
-  const std::vector<Token> text = RandomTokens(gguf_, 60, 3);
-  SessionOptions options;
-  options.policy = {.name = "streaming"};
-  options.policy.sinks = 2;
-  options.policy.window = 8;
-  SessionOptions watched;
-  watched.extra_signals = {.mass = MassNeed::kPerQueryHead};
-  watched.make_policy = [](const PolicyContext& context) { return MakePolicy({}, context); };
-  const auto streaming = *engine_->OpenSession(options);
-  const auto full = *engine_->OpenSession(watched);
-  const ForgettingReport report = Measure(options.policy);
-  ASSERT_TRUE(streaming->Prefill(std::span(text).first(16)).ok());
-  ASSERT_TRUE(full->Prefill(std::span(text).first(16)).ok());
-  for (size_t i = 16; i < text.size(); ++i) {
-    // A window of 8 and 2 sinks are left before the step, all others are gone.
-    EXPECT_EQ(streaming->visible_positions(0).size(), 10u);
-    ASSERT_TRUE(streaming->Decode(text[i]).ok());
-    ASSERT_TRUE(full->Decode(text[i]).ok());
+// Keeps the mass that it is shown.
+class MassWatcher final : public Scorer {
+ public:
+  explicit MassWatcher(std::vector<float>* mass) : mass_(mass) {}
+  std::string Name() const override { return "watcher"; }
+  SignalNeeds Needs() const override { return {.mass = MassNeed::kPerQueryHead}; }
+  void Append(int, std::span<const Position> positions) override {
+    scores_.resize(scores_.size() + positions.size());
   }
+  void Observe(int, const GroupSignals& signals, const StepSignals&) override {
+    mass_->assign(signals.mass.begin(), signals.mass.end());
+  }
+  void Retain(int, std::span<const uint32_t> kept) override { scores_.resize(kept.size()); }
+  std::span<const float> Scores(int) override { return scores_; }
+
+ private:
+  std::vector<float>* const mass_;
+  std::vector<float> scores_;
+};
+
+// The queries, keys and values of the first layer do not depend on what was evicted, so what is
+// gone has the mass that attention itself gives it in the full cache.
+TEST_F(ForgettingOfSessions, TheMassIsThatWhichAttentionOfTheFullCacheGivesTheRows) {
+  const std::vector<Token> text = RandomTokens(gguf_, 60, 3);
+  PolicySpec streaming = {.name = "streaming"};
+  streaming.sinks = 2;
+  streaming.window = 8;
+  const ForgettingReport report = Measure(streaming);
+  std::vector<float> mass;  // [query heads, rows]
+  SessionOptions watched;
+  watched.make_policy = [&](const PolicyContext& context) -> Result<Policy> {
+    PolicySpec keeps_all = {.name = "attention"};
+    keeps_all.budget = *ParseBudget("100%");
+    auto policy = MakePolicy(keeps_all, context);
+    if (policy.ok()) policy->scorer = std::make_unique<MassWatcher>(&mass);
+    return policy;
+  };
+  const auto full = *engine_->OpenSession(watched);
+  ASSERT_TRUE(full->Prefill(std::span(text).first(16)).ok());
   ASSERT_EQ(report.mass_by_step.size(), text.size() - 16);
-  EXPECT_GT(report.mass_by_step.front(), 0);
-  EXPECT_GT(report.layers[0].relative_error.mean, 0);
+  for (size_t i = 16; i < text.size(); ++i) {
+    ASSERT_TRUE(full->Decode(text[i]).ok());
+    const size_t rows = i + 1;
+    ASSERT_EQ(mass.size(), rows * gguf_.num_q_heads);
+    double gone = 0;
+    for (size_t at = 0; at < mass.size(); ++at) {
+      const size_t row = at % rows;
+      if (row >= 2 && row + 9 < rows) gone += mass[at];  // neither sink nor window nor new
+    }
+    EXPECT_NEAR(report.mass_by_step[i - 16], gone / gguf_.num_q_heads, 1e-4) << i;
+  }
 }
 
 TEST_F(ForgettingOfSessions, KeysThatAreRotatedAnewAreRefused) {

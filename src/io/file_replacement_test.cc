@@ -20,9 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::span<const std::byte> Bytes(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
+std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 std::string Content(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

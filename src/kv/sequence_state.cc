@@ -1,5 +1,5 @@
-// The tables: rows_evicted, the moves so far, and for each table its groups, the table of T0 and T1,
-// the table of T2. docs/formats.md has the bytes.
+// The tables: rows_evicted, the moves so far, and for each table its groups, the table of T0 and
+// T1, the table of T2. docs/formats.md has the bytes.
 #include "src/kv/sequence_state.h"
 
 #include <fmt/format.h>
@@ -119,7 +119,9 @@ std::vector<SavedTable> LoadSavedTables(Position end, size_t num_groups, StateRe
     }
     saved.full = LoadTable(end, from);
     saved.compressed = LoadTable(end, from);
-    const auto elsewhere = [](const TokenTableState::Page& page) { return page.place != Tier::kT0; };
+    const auto elsewhere = [](const TokenTableState::Page& page) {
+      return page.place != Tier::kT0;
+    };
     if (std::ranges::any_of(saved.compressed.pages, elsewhere)) {
       from->Fail("a page of T2 in another place than 0");
     }
@@ -279,8 +281,7 @@ struct SequenceState::Tables {
     std::array<size_t, 3> num_pages = {};
     for (const SavedTable& table : saved) {
       for (size_t tier = 0; tier < num_pages.size(); ++tier) {
-        num_pages[tier] +=
-            table.NumPages(Tier(tier)) * table.groups.size() * c.streams_per_group;
+        num_pages[tier] += table.NumPages(Tier(tier)) * table.groups.size() * c.streams_per_group;
       }
     }
     EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(num_pages[0]));
@@ -366,8 +367,7 @@ Result<StatePages> SequenceState::LoadTables(Position end, StateReader* tables,
   SequenceCache::Impl& c = *cache->impl_;
   c.rows_evicted = tables->Number<int64_t>();
   c.moved = LoadMoves(tables);
-  Tables loading = {.c = c,
-                    .saved = LoadSavedTables(end, c.table_of_group.size(), tables)};
+  Tables loading = {.c = c, .saved = LoadSavedTables(end, c.table_of_group.size(), tables)};
   EBB_RETURN_IF_ERROR(tables->End());
   EBB_RETURN_IF_ERROR(loading.Load());
   return Pages{.c = c}.Count();

@@ -23,8 +23,8 @@ Status CheckPages(const TokenTableState& state) {
     num_rows += std::popcount(page.used);
   }
   if (num_rows != state.positions.size()) {
-    return InvalidArgument(fmt::format("pages of {} rows and positions of {}", num_rows,
-                                       state.positions.size()));
+    return InvalidArgument(
+        fmt::format("pages of {} rows and positions of {}", num_rows, state.positions.size()));
   }
   if (!state.last_visible.empty() && state.last_visible.size() != num_rows) {
     return InvalidArgument("some last visible positions are missing");

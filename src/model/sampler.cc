@@ -111,8 +111,8 @@ struct Sampler::Impl {
   llama_sampler* draws_lots = nullptr;  // the chain's last; null: greedy
   uint64_t seed = 0;
   uint64_t num_draws = 0;
-  std::vector<Token> tokens;  // of the history; 0 where nothing was chosen
-  std::vector<Seen> seen;     // [tokens]
+  std::vector<Token> tokens;                 // of the history; 0 where nothing was chosen
+  std::vector<Seen> seen;                    // [tokens]
   SamplerPtr grammar;                        // null: none
   std::vector<llama_token_data> candidates;  // [vocab_size]
 

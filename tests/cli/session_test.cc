@@ -126,10 +126,10 @@ TEST_F(SessionTest, ResetBeginsANewConversationInTheSameFile) {
 }
 
 TEST_F(SessionTest, CtrlCSavesWhatWasSaid) {
-  ProgramRun run = {.arguments = Words("run --temp 0 --ignore-eos --threads 1 -p hello -m " +
-                                       model_->path() + " --rope-scaling linear --rope-factor 900" +
-                                       " --session " + File()),
-                    .interrupt_after = 10};
+  ProgramRun run = {
+      .arguments = Words("run --temp 0 --ignore-eos --threads 1 -p hello -m " + model_->path() +
+                         " --rope-scaling linear --rope-factor 900" + " --session " + File()),
+      .interrupt_after = 10};
   const ProgramEnd first = RunEbb(run);
   EXPECT_EQ(first.exit_code, 130);
   run.interrupt_after.reset();
@@ -139,10 +139,10 @@ TEST_F(SessionTest, CtrlCSavesWhatWasSaid) {
   ASSERT_EQ(second.exit_code, 0) << second.err;
   const json record = json::parse(LastLine(second.err));
   EXPECT_EQ(record["generated_tokens"], 20);
-  const ProgramEnd whole = RunEbb(
-      {.arguments = Words("run --temp 0 --ignore-eos --threads 1 -n 4000 -p hello -m " +
-                          model_->path() + " --rope-scaling linear --rope-factor 900"),
-       .close_stdout_after = (first.out + second.out).size()});
+  const ProgramEnd whole =
+      RunEbb({.arguments = Words("run --temp 0 --ignore-eos --threads 1 -n 4000 -p hello -m " +
+                                 model_->path() + " --rope-scaling linear --rope-factor 900"),
+              .close_stdout_after = (first.out + second.out).size()});
   EXPECT_EQ(whole.out.substr(0, first.out.size() + second.out.size()), first.out + second.out);
 }
 
@@ -166,8 +166,10 @@ TEST_F(SessionTest, AnotherSettingIsRefusedByNameAndTheFileStays) {
   } cases[] = {
       {"", "a session of another policy: expected \"full\", found \"attention\""},
       {made + " --policy h2o", "a session of another policy: expected \"h2o\""},
-      {"--t0 50% --t1 host --t2 30%" + rest, "a session of another placement: expected \"hierarchy(t0=50%,t2=30%"},
-      {"--t0 50% --t1 none --t2 25%" + rest, "a session of another placement: expected \"hierarchy(t0=100%,t1=none"},
+      {"--t0 50% --t1 host --t2 30%" + rest,
+       "a session of another placement: expected \"hierarchy(t0=50%,t2=30%"},
+      {"--t0 50% --t1 none --t2 25%" + rest,
+       "a session of another placement: expected \"hierarchy(t0=100%,t1=none"},
       {made + " --granularity head", "a session of another granularity: expected \"head\""},
       {made + " --kv-type f32", "a session of another number format of rows: expected \"f32\""},
       {made + " --rope-scaling linear --rope-factor 2", "a session of another rope scaling"},

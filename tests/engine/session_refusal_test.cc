@@ -2,13 +2,13 @@
 #include <gmock/gmock.h>
 #include <xxhash.h>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <csignal>
 #include <cstring>
 #include <functional>
 #include <random>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/engine/session_fixture.h"
 
@@ -73,7 +73,9 @@ TEST_F(SessionRefusal, AnotherSettingIsNamedWithWhatWasExpectedAndFound) {
   expect("placement", [](SessionOptions* o) { o->policy.tiers->t1_cap_bytes = 64 << 20; });
   expect("placement", [](SessionOptions* o) { o->policy.tiers->t1 = T1Place::kNone; });
   expect("placement", [](SessionOptions* o) { o->policy.window = 5; });
-  expect("placement", [](SessionOptions* o) { o->policy.tiers.reset(), o->policy.budget = *ParseBudget("64"), o->policy.sinks = 1; });
+  expect("placement", [](SessionOptions* o) {
+    o->policy.tiers.reset(), o->policy.budget = *ParseBudget("64"), o->policy.sinks = 1;
+  });
   expect("T1", [](SessionOptions* o) { o->policy.tiers->t1 = T1Place::kFile; });
   expect("granularity", [](SessionOptions* o) { o->policy.granularity = Granularity::kLayer; });
 }
@@ -89,8 +91,8 @@ TEST_F(SessionRefusal, AnotherSeedOfAPolicyThatDrawsLotsIsAnotherScorer) {
 }
 
 TEST_F(SessionRefusal, AnotherNumberFormatIsNamed) {
-  auto engine = MakeEngine(
-      {.threads = 1, .kv_type = RowType::kBf16, .tiers = Options().policy.tiers});
+  auto engine =
+      MakeEngine({.threads = 1, .kv_type = RowType::kBf16, .tiers = Options().policy.tiers});
   const Status status = ResumeSession(*engine, path_, Options()).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(),
@@ -127,16 +129,14 @@ TEST_F(SessionRefusal, AFileThatIsNotThereOrNoSessionIsToldApart) {
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
     EXPECT_THAT(status.message(), HasSubstr("not a session"));
   }
-  EXPECT_EQ(ResumeOwn(folder_.File("."), Options()).status().code(),
-            StatusCode::kInvalidArgument);
+  EXPECT_EQ(ResumeOwn(folder_.File("."), Options()).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(SessionRefusal, AnotherVersionIsNamedWhateverFollows) {
   std::string bytes = good_;
   bytes[8] = 2;
   EXPECT_EQ(ResumeBytes(bytes).code(), StatusCode::kUnsupported);
-  EXPECT_THAT(ResumeBytes(bytes).message(),
-              HasSubstr("another version: expected 1, found 2"));
+  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 1, found 2"));
   EXPECT_THAT(ResumeBytes(bytes.substr(0, 12)).message(), HasSubstr("another version"));
 }
 

@@ -82,8 +82,7 @@ void ExpectSame(const Session& a, const Session& b) {
 class SessionResume : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    const auto engine =
-        Engine::Create(SmallModel(), EngineOptionsFor(GetParam().options));
+    const auto engine = Engine::Create(SmallModel(), EngineOptionsFor(GetParam().options));
     if (engine.status().code() == StatusCode::kUnsupported) {
       GTEST_SKIP() << engine.status().message();  // a disk without direct reads
     }
