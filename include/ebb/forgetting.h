@@ -43,6 +43,12 @@ struct CostSummary {
   double max = 0;
 };
 
+// Of all decode steps of a query head.
+struct HeadForgetting {
+  CostSummary relative_error = {};  // |o' - o| / |o|
+  CostSummary mass = {};
+};
+
 // Of all decode steps and query heads of a layer.
 struct LayerForgetting {
   CostSummary error = {};
@@ -50,6 +56,7 @@ struct LayerForgetting {
   CostSummary mass = {};
   CostSummary eq4 = {};
   CostSummary bound = {};
+  std::vector<HeadForgetting> heads = {};
 };
 
 struct ForgettingReport {

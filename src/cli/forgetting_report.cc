@@ -18,12 +18,18 @@ std::string Figures(const CostSummary& summary) {
 Json ToJson(const ForgettingReport& report) {
   Json layers = Json::array();
   for (const LayerForgetting& layer : report.layers) {
+    Json heads = Json::array();
+    for (const HeadForgetting& head : layer.heads) {
+      heads.push_back(
+          {{"relative_error", ToJson(head.relative_error)}, {"mass", ToJson(head.mass)}});
+    }
     layers.push_back({{"layer", layers.size()},
                       {"error", ToJson(layer.error)},
                       {"relative_error", ToJson(layer.relative_error)},
                       {"mass", ToJson(layer.mass)},
                       {"eq4", ToJson(layer.eq4)},
-                      {"bound", ToJson(layer.bound)}});
+                      {"bound", ToJson(layer.bound)},
+                      {"heads", heads}});
   }
   return {{"steps", report.steps},
           {"measured", report.measured},
@@ -37,10 +43,9 @@ Json ToJson(const ForgettingReport& report) {
 
 std::string ToText(const ForgettingReport& report) {
   std::string text = fmt::format(
-      "\nwhat evicted rows cost, by layer, over {} steps and all query heads: mean, 99 %, max\n"
-      "layer |o'-o| / |o|                 mass of the evicted        |o'-o|"
-      "                     Eq. 4 (no bound)           true bound\n",
-      report.steps);
+      "\nwhat evicted rows cost, over {} steps and all query heads: mean, 99 %, max\n"
+      "layer{:>27}{:>27}{:>27}{:>27}{:>27}\n",
+      report.steps, "|o'-o| / |o|", "evicted mass", "|o'-o|", "Eq. 4 (no bound)", "true bound");
   for (size_t i = 0; i < report.layers.size(); ++i) {
     const LayerForgetting& layer = report.layers[i];
     text += fmt::format("{:5}{}{}{}{}{}\n", i, Figures(layer.relative_error), Figures(layer.mass),

@@ -105,7 +105,8 @@ Result<FidelityReport> MeasureFidelity(Engine& engine, std::span<const std::vect
                     options.prompt_tokens));
   }
   FidelitySums sums(options.block_tokens);
-  ForgettingCosts costs(engine.model().shape().num_layers);
+  const ModelShape& shape = engine.model().shape();
+  ForgettingCosts costs(shape.num_layers, shape.num_q_heads);
   const bool forgets = options.forgetting == FidelityOptions::Forgetting::kMeasure;
   int64_t steps = 0;
   for (const std::vector<Token>& window : windows) {

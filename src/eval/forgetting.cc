@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace ebb {
 namespace {
@@ -84,7 +85,7 @@ ForgettingCost CostOfForgetting(std::span<const float> query, const ForgettingRo
 
 SignalNeeds ForgettingNeeds() { return {.num_recent_queries = 1, .keys = true, .values = true}; }
 
-void ForgettingCosts::Add(int layer, const ForgettingCost& cost) {
+void ForgettingCosts::Add(int layer, int head, const ForgettingCost& cost) {
   // Of rounding in double, and of norms near zero.
   constexpr double kRounding = 1e-9;
   const double slack = kRounding * (cost.output_norm + cost.bound);
@@ -96,12 +97,12 @@ void ForgettingCosts::Add(int layer, const ForgettingCost& cost) {
   if (cost.error > cost.eq4 + slack) ++counts_.above_eq4;
   if (cost.error > cost.bound + slack) ++counts_.above_bound;
   const double relative = cost.output_norm > 0 ? cost.error / cost.output_norm : 0;
-  Layer& of_layer = layers_[layer];
-  of_layer.error.push_back(static_cast<float>(cost.error));
-  of_layer.relative_error.push_back(static_cast<float>(relative));
-  of_layer.mass.push_back(static_cast<float>(cost.mass));
-  of_layer.eq4.push_back(static_cast<float>(cost.eq4));
-  of_layer.bound.push_back(static_cast<float>(cost.bound));
+  Costs& of_head = heads_[static_cast<size_t>(layer) * num_heads_ + head];
+  of_head.error.push_back(static_cast<float>(cost.error));
+  of_head.relative_error.push_back(static_cast<float>(relative));
+  of_head.mass.push_back(static_cast<float>(cost.mass));
+  of_head.eq4.push_back(static_cast<float>(cost.eq4));
+  of_head.bound.push_back(static_cast<float>(cost.bound));
   step_mass_ += cost.mass;
   step_error_ += relative;
   ++step_costs_;
@@ -118,12 +119,25 @@ void ForgettingCosts::EndStep() {
 
 ForgettingReport ForgettingCosts::Report() const {
   ForgettingReport report = counts_;
-  for (const Layer& layer : layers_) {
-    report.layers.push_back({.error = Summarise(layer.error),
-                             .relative_error = Summarise(layer.relative_error),
-                             .mass = Summarise(layer.mass),
-                             .eq4 = Summarise(layer.eq4),
-                             .bound = Summarise(layer.bound)});
+  for (size_t first = 0; first < heads_.size(); first += num_heads_) {
+    const auto heads = std::span(heads_).subspan(first, num_heads_);
+    const auto of_all = [&](std::vector<float> Costs::*figure) {
+      std::vector<float> all;
+      for (const Costs& head : heads) {
+        all.insert(all.end(), (head.*figure).begin(), (head.*figure).end());
+      }
+      return Summarise(std::move(all));
+    };
+    LayerForgetting& layer = report.layers.emplace_back();
+    layer.error = of_all(&Costs::error);
+    layer.relative_error = of_all(&Costs::relative_error);
+    layer.mass = of_all(&Costs::mass);
+    layer.eq4 = of_all(&Costs::eq4);
+    layer.bound = of_all(&Costs::bound);
+    for (const Costs& head : heads) {
+      layer.heads.push_back(
+          {.relative_error = Summarise(head.relative_error), .mass = Summarise(head.mass)});
+    }
   }
   return report;
 }
@@ -184,7 +198,7 @@ void ForgettingShadow::MeasureLayer(int layer) {
                                  .values = values_[stream],
                                  .is_left = is_left_[group],
                                  .head_dim = shape_.head_dim};
-    costs_->Add(layer, CostOfForgetting(queries.subspan(head * dim, dim), rows, scale_));
+    costs_->Add(layer, head, CostOfForgetting(queries.subspan(head * dim, dim), rows, scale_));
   }
 }
 

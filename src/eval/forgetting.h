@@ -21,16 +21,18 @@ namespace ebb {
 // Costs as they come, and their summary. Keeps 20 bytes a (step, layer, head).
 class ForgettingCosts {
  public:
-  explicit ForgettingCosts(int num_layers) : layers_(num_layers) {}
-  void Add(int layer, const ForgettingCost& cost);
+  ForgettingCosts(int num_layers, int num_heads)
+      : num_heads_(num_heads), heads_(static_cast<size_t>(num_layers) * num_heads) {}
+  void Add(int layer, int head, const ForgettingCost& cost);
   void EndStep();
   [[nodiscard]] ForgettingReport Report() const;
 
  private:
-  struct Layer {
+  struct Costs {
     std::vector<float> error, relative_error, mass, eq4, bound;
   };
-  std::vector<Layer> layers_;
+  const int num_heads_;
+  std::vector<Costs> heads_;  // [layers * query heads]
   ForgettingReport counts_;
   double step_mass_ = 0;
   double step_error_ = 0;

@@ -68,7 +68,7 @@ TEST(CostOfForgetting, LargeLogitsDoNotOverflow) {
 TEST(CostOfForgetting, TheTrueBoundHoldsAndEquation4SometimesDoesNot) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 1);
-  ForgettingCosts costs(1);
+  ForgettingCosts costs(1, 1);
   for (int round = 0; round < 2000; ++round) {
     const int dim = 1 + static_cast<int>(random() % 4);
     const size_t rows = 2 + random() % 12;
@@ -83,7 +83,7 @@ TEST(CostOfForgetting, TheTrueBoundHoldsAndEquation4SometimesDoesNot) {
       is_left[i] = 0;
       for (int d = 0; d < dim; ++d) values[i * dim + d] *= round % 2 == 0 ? 0.01f : 1.0f;
     }
-    costs.Add(0, CostOf(query, keys, values, is_left));
+    costs.Add(0, 0, CostOf(query, keys, values, is_left));
   }
   const ForgettingReport report = costs.Report();
   EXPECT_EQ(report.measured, 2000);
@@ -93,14 +93,14 @@ TEST(CostOfForgetting, TheTrueBoundHoldsAndEquation4SometimesDoesNot) {
 }
 
 TEST(ForgettingCosts, AreSummedUpByLayerAndStep) {
-  ForgettingCosts costs(2);
+  ForgettingCosts costs(2, 2);
   for (int i = 1; i <= 200; ++i) {
-    costs.Add(0, {.error = double(i), .output_norm = 2, .mass = 0.5, .eq4 = 500, .bound = 300});
-    costs.Add(1, {.error = 1, .output_norm = 1, .mass = 0.1, .eq4 = 0.5, .bound = 2});
+    costs.Add(0, 1, {.error = double(i), .output_norm = 2, .mass = 0.5, .eq4 = 500, .bound = 300});
+    costs.Add(1, i % 2, {.error = 1, .output_norm = 1, .mass = 0.1, .eq4 = 0.5, .bound = 2});
     costs.EndStep();
   }
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  costs.Add(1, {.error = nan, .output_norm = 1, .mass = nan, .eq4 = nan, .bound = nan});
+  costs.Add(1, 0, {.error = nan, .output_norm = 1, .mass = nan, .eq4 = nan, .bound = nan});
   const ForgettingReport report = costs.Report();
   ASSERT_EQ(report.layers.size(), 2u);
   EXPECT_EQ(report.steps, 200);
@@ -112,6 +112,10 @@ TEST(ForgettingCosts, AreSummedUpByLayerAndStep) {
   EXPECT_EQ(report.layers[0].error.p99, 198);
   EXPECT_EQ(report.layers[0].error.max, 200);
   EXPECT_EQ(report.layers[0].relative_error.max, 100);
+  ASSERT_EQ(report.layers[0].heads.size(), 2u);
+  EXPECT_EQ(report.layers[0].heads[0].mass.max, 0);
+  EXPECT_EQ(report.layers[0].heads[1].mass.max, 0.5);
+  EXPECT_EQ(report.layers[0].heads[1].relative_error.p99, 99);
   ASSERT_EQ(report.mass_by_step.size(), 200u);
   EXPECT_DOUBLE_EQ(report.mass_by_step[7], 0.3);
   EXPECT_DOUBLE_EQ(report.error_by_step[3], (2 + 1) / 2.0);
