@@ -119,12 +119,24 @@ Result<Description> LoadDescription(SessionFileReader* file) {
   return description;
 }
 
+// All that a user must ask for to have the file's policy; empty for what stands before it.
+std::string PolicyOf(const MadeWith& found, size_t differs) {
+  const auto first = std::ranges::find(found, "policy", &MadeWith::value_type::first);
+  if (differs < static_cast<size_t>(first - found.begin())) return "";
+  std::string text = "; the file was made with";
+  for (auto it = first; it != found.end(); ++it) {
+    text += fmt::format("{} {} {}", it == first ? "" : ",", it->first, it->second);
+  }
+  return text;
+}
+
 Status CheckMadeWith(const MadeWith& found, const MadeWith& expected) {
   for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
     if (found[i].first != expected[i].first) break;
     if (found[i].second == expected[i].second) continue;
-    return InvalidArgument(fmt::format("a session of another {}: expected \"{}\", found \"{}\"",
-                                       found[i].first, expected[i].second, found[i].second));
+    return InvalidArgument(fmt::format("a session of another {}: expected \"{}\", found \"{}\"{}",
+                                       found[i].first, expected[i].second, found[i].second,
+                                       PolicyOf(found, i)));
   }
   const auto name = [](const auto& one) { return one.first; };
   if (std::ranges::equal(found, expected, {}, name, name)) return OkStatus();

@@ -331,9 +331,8 @@ struct SequenceState::Tables {
 
   Status Load() {
     EBB_RETURN_IF_ERROR(CheckTiers());
-    EBB_RETURN_IF_ERROR(Reserve());
-    Divide();
-    Status status;
+    Status status = Reserve();
+    if (status.ok()) Divide();
     for (size_t i = 0; i < saved.size() && status.ok(); ++i) {
       status = Fill(saved[i], c.tables[i].get());
     }

@@ -71,7 +71,12 @@ class TiersPropertyTest {
       for (Arena* arena : {tiers_.t0.get(), tiers_.t1.get(), tiers_.t2.get()}) {
         if (arena != nullptr) arena->Compact(Below(2) == 0 ? SIZE_MAX : Below(kExtentBytes));
       }
+    } else if (dice < 980) {
+      s->ExpectBytes();
     } else if (dice < 995) {
+      const Status status = s->Reload();
+      EXPECT_TRUE(status.ok()) << status.ToString();
+      s->ExpectLists();
       s->ExpectBytes();
     } else {
       Recreate(which);

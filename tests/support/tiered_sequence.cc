@@ -5,6 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <string>
+#include <utility>
+
+#include "ebb/state.h"
+#include "src/kv/sequence_state.h"
 
 namespace ebb {
 namespace {
@@ -152,6 +157,34 @@ void TieredSequence::Remove(int group, const std::vector<uint32_t>& removed) {
 void TieredSequence::TruncateTo(Position end) {
   cache_->TruncateTo(end);
   for (auto& group : groups_) group.erase(group.lower_bound(end), group.end());
+}
+
+Status TieredSequence::Reload() {
+  StateWriter tables;
+  std::vector<std::pair<std::string, RowBytes>> pages;
+  EBB_ASSIGN_OR_RETURN(const StatePages saved, SequenceState::SaveTables(*cache_, &tables));
+  EBB_RETURN_IF_ERROR(SequenceState::SavePages(
+      cache_.get(), [&](const StatePage& page, std::span<const std::byte> rows) {
+        pages.emplace_back(page.ToString(), RowBytes(rows.begin(), rows.end()));
+        return OkStatus();
+      }));
+  EXPECT_EQ(pages.size(), saved.num_pages);
+  const Granularity granularity = cache_->granularity();
+  cache_.reset();
+  cache_ = std::make_unique<SequenceCache>(kTiersShape, kTiersFormat, granularity, stores_);
+  StateReader from(tables.bytes(), "the tables");
+  EBB_ASSIGN_OR_RETURN(const StatePages loaded,
+                       SequenceState::LoadTables(next_, &from, cache_.get()));
+  EXPECT_EQ(loaded.num_pages, saved.num_pages);
+  EXPECT_EQ(loaded.num_bytes, saved.num_bytes);
+  size_t next = 0;
+  return SequenceState::LoadPages(cache_.get(),
+                                  [&](const StatePage& page, std::span<std::byte> rows) {
+                                    EXPECT_EQ(page.ToString(), pages[next].first);
+                                    EXPECT_EQ(rows.size(), pages[next].second.size());
+                                    std::ranges::copy(pages[next++].second, rows.begin());
+                                    return OkStatus();
+                                  });
 }
 
 void TieredSequence::ExpectLists() const {

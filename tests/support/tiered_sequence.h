@@ -61,6 +61,8 @@ class TieredSequence {
   Status Move(int group, const std::vector<RowMove>& moves);
   void Remove(int group, const std::vector<uint32_t>& removed);
   void TruncateTo(Position end);
+  // Lets the cache rest in bytes and fills a new one, in the same stores, from them.
+  Status Reload();
 
   // The lists, the tables and the accounting, without a look at the rows.
   void ExpectLists() const;
