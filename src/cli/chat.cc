@@ -80,6 +80,7 @@ std::optional<ExitCode> Chat::Take(const std::string& line) {
   if (line == "/exit") return EndCode();
   if (line == "/reset") {
     if (const Status status = Reset(); !status.ok()) return Fail(status);
+    Save();
   } else if (line == "/stats") {
     fmt::print(stderr, "{}", last_ ? HumanSummary(*last_, setup_) : "nothing was said yet\n");
   } else if (line.front() == '/') {

@@ -123,6 +123,9 @@ TEST_F(SessionTest, ResetBeginsANewConversationInTheSameFile) {
   const std::string longer = Content();
   EXPECT_EQ(InSession("chat --temp 0", yes, "/reset\none\n").exit_code, 0);
   EXPECT_LT(Content().size(), longer.size());
+  EXPECT_EQ(InSession("chat --temp 0", yes, "/reset\n").exit_code, 0);
+  const ProgramEnd end = InSession("chat --temp 0", yes, "/exit\n");
+  EXPECT_THAT(end.err, HasSubstr("[session: 0 tokens resumed from"));
 }
 
 TEST_F(SessionTest, CtrlCSavesWhatWasSaid) {

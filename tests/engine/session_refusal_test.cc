@@ -1,10 +1,10 @@
 // What is no session of this model and setting, or not whole, is refused with its name.
 #include <gmock/gmock.h>
-#include <xxhash.h>
-
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <xxhash.h>
+
 #include <csignal>
 #include <cstring>
 #include <functional>
@@ -72,7 +72,10 @@ TEST_F(SessionRefusal, AnotherSettingIsNamedWithWhatWasExpectedAndFound) {
   expect("placement", [](SessionOptions* o) { o->policy.tiers->evict_of = EvictOf::kAlive; });
   expect("placement", [](SessionOptions* o) { o->policy.tiers->t1_cap_bytes = 64 << 20; });
   expect("placement", [](SessionOptions* o) { o->policy.tiers->t1 = T1Place::kNone; });
-  expect("placement", [](SessionOptions* o) { o->policy.window = 5; });
+  expect("placement", [](SessionOptions* o) {
+    o->policy.tiers.reset();
+    o->policy.budget = *ParseBudget("64");
+  });
   expect("placement", [](SessionOptions* o) {
     o->policy.tiers.reset(), o->policy.budget = *ParseBudget("64"), o->policy.sinks = 1;
   });
