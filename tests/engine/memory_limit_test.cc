@@ -1,0 +1,89 @@
+// What the tiers are for: a sequence whose cache the system has no memory for.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+// 8 KiB a token, in many layers, as two of them lie in memory when T1 is a file: 40 MiB.
+constexpr int kTokens = 5000;
+
+RandomGgufOptions DeepModel() {
+  return {.num_layers = 16,
+          .embed_dim = 64,
+          .num_q_heads = 2,
+          .num_kv_heads = 2,
+          .head_dim = 64,
+          .feed_forward_dim = 64,
+          .context = 8192};
+}
+
+uint64_t MappedBytes() {
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  EXPECT_GT(pages, 0u);
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// The process may map so much more while this lives.
+class MemoryLimit {
+ public:
+  explicit MemoryLimit(uint64_t more_bytes) {
+    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
+    rlimit limit = before_;
+    limit.rlim_cur = MappedBytes() + more_bytes;
+    EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  }
+  ~MemoryLimit() { EXPECT_EQ(setrlimit(RLIMIT_AS, &before_), 0); }
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(MemoryLimit, ASequenceFitsWithTiersWhereTheFullCacheDoesNot) {
+  const TempFolder folder;
+  const std::string path = folder.File("deep.gguf");
+  ExpectOk(WriteRandomGguf(DeepModel(), path));
+  const auto model = Model::Load({.path = path});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  const TierSpec tiers = {.t0_cap_bytes = 8 * kMiB};
+  const auto full = Engine::Create(*model, {.threads = 1, .prefill_chunk = 64});
+  const auto tiered = Engine::Create(*model, {.threads = 1, .tiers = tiers, .prefill_chunk = 64});
+  if (tiered.status().code() == StatusCode::kUnsupported) GTEST_SKIP() << "no direct reads";
+  ASSERT_TRUE(full.ok() && tiered.ok());
+  const std::vector<Token> text = RandomTokens(DeepModel(), kTokens, 1);
+  // The graphs' buffers are made in the first steps, before the limit.
+  const auto warm_up = [&](const PolicySpec& policy, Engine& engine) {
+    auto session = Open(engine, policy);
+    ExpectOk(session->Prefill(std::span(text).first(64)));
+    ExpectOk(session->Decode(1));
+  };
+  PolicySpec policy = {.name = "attention", .tiers = tiers};
+  warm_up({}, **full);
+  warm_up(policy, **tiered);
+
+  const MemoryLimit limit(32 * kMiB);
+  {
+    auto session = Open(**full);
+    const Status status = session->Prefill(text);
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(status.message(), testing::HasSubstr("the system refused"));
+    EXPECT_GT(session->next_position(), 1000) << "it was the cache that was too large";
+  }
+  auto session = Open(**tiered, policy);
+  ExpectOk(session->Prefill(text));
+  for (int i = 0; i < 100; ++i) ExpectOk(session->Decode(1));
+  EXPECT_EQ(session->next_position(), kTokens + 100);
+  EXPECT_EQ(session->accounting().rows_evicted, 0);
+}
+
+}  // namespace
+}  // namespace ebb
