@@ -22,9 +22,12 @@ struct TierAccounting {
 struct MoveAccounting {
   int64_t rows_down = 0;
   int64_t rows_up = 0;
-  size_t bytes_down = 0;  // of the rows as they were
-  size_t bytes_up = 0;    // of the rows as they became
-  double seconds = 0;     // in which the sequence could not step
+  size_t bytes_down = 0;        // of the rows as they were
+  size_t bytes_up = 0;          // of the rows as they became
+  int64_t rows_compressed = 0;  // of rows_down, those that went to T2
+  double seconds = 0;           // in which the sequence could not step
+  double seconds_down = 0;      // of them, copying rows down and
+  double seconds_up = 0;        // up; the rest plans and makes room
 };
 
 // One sequence.
@@ -34,6 +37,7 @@ struct CacheAccounting {
   int64_t rows_evicted = 0;  // ever; a roll-back evicts nothing
   size_t table_bytes = 0;    // slots, positions, free lists, page tables
   size_t staging_bytes = 0;  // memory into which a T1 in a file is read
+  size_t ledger_bytes = 0;   // of the ledger, where one was asked for
   int64_t num_tables = 0;    // token tables; 1 while all groups agree
 };
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "ebb/accounting.h"
+#include "ebb/ledger.h"
 #include "ebb/model.h"
 #include "ebb/policy.h"
 #include "ebb/status.h"
@@ -56,8 +57,24 @@ struct SessionOptions {
   std::function<Result<Policy>(const PolicyContext&)> make_policy;
   int context = 0;  // tokens; 0: the trained context (times the rope factor)
   PastContext past_context = PastContext::kRefuse;
-  // Signals beyond what the policy needs, for observers; see Session::last_step().
+  // Signals beyond what the policy needs, for observers; see on_signals and last_signals().
   SignalNeeds extra_signals;
+  // Called after every step for each group, before any row goes, with the positions of its rows.
+  std::function<void(int group, std::span<const Position> positions, const GroupSignals& signals,
+                     const StepSignals& step)>
+      on_signals;
+  enum class Record { kNo, kYes };
+  Record ledger = Record::kNo;      // see Session::ledger()
+  Record step_costs = Record::kNo;  // see StepReport::costs
+};
+
+// Where the time of a step's graph goes, as its first thread sees it: each node's time, waiting for
+// the other threads at its beginning included.
+struct StepCosts {
+  double embedding_seconds = 0;  // looking up the tokens' embeddings
+  double matmul_seconds = 0;     // products with weights
+  double attention_seconds = 0;  // storing and reading rows; waiting for T1's file left out
+  double other_seconds = 0;      // norms, RoPE, activations, sums; starting and ending the graph
 };
 
 // What the last step did, for front ends, benchmarks and tests.
@@ -66,8 +83,11 @@ struct StepReport {
   int num_tokens = 0;
   int64_t rows_evicted = 0;    // by the placement, after this step
   double compute_seconds = 0;  // the graph
-  double policy_seconds = 0;   // observe, place, remove, compact
+  double policy_seconds = 0;   // observe, place, move, remove, compact
+  double io_wait_seconds = 0;  // of compute_seconds: nothing to do until T1's file was read
+  MoveAccounting moves;        // by the placement, after this step
   bool mass_computed = false;
+  std::optional<StepCosts> costs;  // when they were asked for
 };
 
 class Engine {
@@ -134,6 +154,8 @@ class Session {
   [[nodiscard]] const Policy& policy() const;
   [[nodiscard]] CacheAccounting accounting() const;
   [[nodiscard]] const StepReport& last_step() const;
+  // What happened to each token; null when SessionOptions asked for none.
+  [[nodiscard]] const Ledger* ledger() const;
   // The signals of the last step (extra_signals and the policy's).
   [[nodiscard]] const StepSignals& last_signals() const;
   // Visible positions of a group at the policy's granularity, ascending.

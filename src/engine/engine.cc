@@ -65,6 +65,21 @@ Status CheckNeeds(const SignalNeeds& needs, const ModelShape& shape, int context
   return OkStatus();
 }
 
+bool WantsCosts(const Session::Impl& session) {
+  return session.options.step_costs == SessionOptions::Record::kYes;
+}
+
+MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
+  return {.rows_down = now.rows_down - before.rows_down,
+          .rows_up = now.rows_up - before.rows_up,
+          .bytes_down = now.bytes_down - before.bytes_down,
+          .bytes_up = now.bytes_up - before.bytes_up,
+          .rows_compressed = now.rows_compressed - before.rows_compressed,
+          .seconds = now.seconds - before.seconds,
+          .seconds_down = now.seconds_down - before.seconds_down,
+          .seconds_up = now.seconds_up - before.seconds_up};
+}
+
 Status CheckTiers(const Policy& policy, PastContext past_context) {
   if (past_context == PastContext::kReRotate) {
     return InvalidArgument("keys in the tiers below T0 cannot be rotated anew");
@@ -147,6 +162,30 @@ Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const T
   return impl_->Step(StepKind::kDecode, parts, Impl::Outputs::kLast);
 }
 
+void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, Status* status) {
+  Session::Impl& session = *part.session;
+  const auto start = Clock::now();
+  session.tokens.insert(session.tokens.end(), part.tokens.begin(), part.tokens.end());
+  const TokenKind token_kind =
+      kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven;
+  if (kind == StepKind::kDecode) {
+    if (session.first_generated < 0) {
+      session.first_generated = session.next() - static_cast<Position>(part.tokens.size());
+    }
+    ++session.decode_steps;
+  }
+  session.kinds.resize(session.tokens.size(), token_kind);
+  const MoveAccounting before = session.cache.moves();
+  const Result<int64_t> evicted = session.driver.EndStep(session.Facts(kind));
+  if (!evicted.ok() && status->ok()) *status = evicted.status();
+  report.num_tokens = static_cast<int>(part.tokens.size());
+  report.rows_evicted = evicted.ok() ? *evicted : 0;
+  report.policy_seconds = SecondsSince(start);
+  report.moves = Since(before, session.cache.moves());
+  report.mass_computed = session.signals.wants_mass();
+  session.report = report;
+}
+
 // Everything that can fail comes before anything that the caller could see.
 Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs outputs) {
   for (const Part& part : parts) {
@@ -154,11 +193,18 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
     EBB_RETURN_IF_ERROR(part.session->CheckRoomAfterTurning(part.tokens.size()));
   }
   StepWork work;
+  StepCosts costs;
+  std::vector<double> waited;
+  bool wants_costs = false;
+  for (const Part& part : parts) {
+    waited.push_back(part.session->cache.stage_wait_seconds());
+    wants_costs = wants_costs || WantsCosts(*part.session);
+  }
   Status status;
   const auto start = Clock::now();
   try {
     status = Append(kind, parts, outputs, &work);
-    if (status.ok()) status = runner->Run(work);
+    if (status.ok()) status = runner->Run(work, wants_costs ? &costs : nullptr);
   } catch (const std::bad_alloc&) {
     status = ResourceExhausted("no memory for a step of " + std::to_string(work.tokens.size()) +
                                " tokens");
@@ -172,23 +218,10 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
   Status moved;
   for (size_t i = 0; i < parts.size(); ++i) {
     Session::Impl& session = *parts[i].session;
-    const auto policy_start = Clock::now();
-    session.tokens.insert(session.tokens.end(), parts[i].tokens.begin(), parts[i].tokens.end());
-    const TokenKind token_kind =
-        kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven;
-    if (kind == StepKind::kDecode) {
-      if (session.first_generated < 0) session.first_generated = work.sequences[i].first;
-      ++session.decode_steps;
-    }
-    session.kinds.resize(session.tokens.size(), token_kind);
-    const Result<int64_t> evicted = session.driver.EndStep(session.Facts(kind));
-    if (!evicted.ok() && moved.ok()) moved = evicted.status();
-    session.report = {.kind = kind,
-                      .num_tokens = work.sequences[i].num_tokens,
-                      .rows_evicted = evicted.ok() ? *evicted : 0,
-                      .compute_seconds = compute_seconds,
-                      .policy_seconds = SecondsSince(policy_start),
-                      .mass_computed = session.signals.wants_mass()};
+    StepReport report = {.kind = kind, .compute_seconds = compute_seconds};
+    report.io_wait_seconds = session.cache.stage_wait_seconds() - waited[i];
+    if (WantsCosts(session)) report.costs = costs;
+    EndStep(kind, parts[i], report, &moved);
     if (outputs == Outputs::kLast) session.ShowLogits(runner->logits(i));
   }
   return moved;

@@ -35,6 +35,9 @@ struct Engine::Impl {
   enum class Outputs { kLast, kAll };
   Status Step(StepKind kind, std::span<const Part> parts, Outputs outputs);
   Status Append(StepKind kind, std::span<const Part> parts, Outputs outputs, StepWork* work);
+  // A sequence's part in a step that was computed: its policy decides. The first error stays in
+  // `status`.
+  static void EndStep(StepKind kind, const Part& part, StepReport report, Status* status);
   void Undo(std::span<const Part> parts, const StepWork& work);
 };
 
@@ -47,6 +50,7 @@ struct Session::Impl {
   Policy policy;
   SequenceCache cache;
   SignalBuffers signals;
+  std::unique_ptr<Ledger> ledger;  // null: not asked for
   PolicyDriver driver;
   RopePositions rope;
 

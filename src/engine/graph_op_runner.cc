@@ -9,6 +9,7 @@
 #include "ggml-cpu.h"
 #include "ggml.h"
 #include "src/engine/graph_op.h"
+#include "src/engine/graph_op_costs.h"
 #include "src/engine/graph_runner.h"
 #include "src/model/loaded_model.h"
 
@@ -44,6 +45,14 @@ struct StepGraph {
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
   DecoderGraph graph;
 };
+
+double WaitSeconds(const StepWork& work) {
+  double seconds = 0;
+  for (const SequenceStep& sequence : work.sequences) {
+    seconds += sequence.cache->stage_wait_seconds();
+  }
+  return seconds;
+}
 
 GraphShape ShapeOf(const StepWork& work) {
   SignalNeeds needs;
@@ -84,6 +93,7 @@ struct GraphRunner::Impl {
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   Status Build(const GraphShape& shape);
   void Reserve(const StepWork& work, AttentionWay way);
+  ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
   void CopyHidden(const StepWork& work, const StepGraph& graph);
   Status TurnStream(SequenceCache* cache, int layer, int kv_head, std::span<const Position> turns);
 };
@@ -194,7 +204,19 @@ void GraphRunner::Impl::CopyHidden(const StepWork& work, const StepGraph& graph)
   }
 }
 
-Status GraphRunner::Run(const StepWork& work) {
+ggml_status GraphRunner::Impl::Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs) {
+  if (costs == nullptr) return ggml_backend_graph_compute(backend.get(), graph);
+  GraphCosts measured(graph);
+  const double waited = WaitSeconds(work);
+  ggml_backend_cpu_set_abort_callback(backend.get(), GraphCosts::NodeDone, &measured);
+  measured.Begin();
+  const ggml_status status = ggml_backend_graph_compute(backend.get(), graph);
+  *costs = measured.End(WaitSeconds(work) - waited);
+  ggml_backend_cpu_set_abort_callback(backend.get(), nullptr, nullptr);
+  return status;
+}
+
+Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   const GraphShape shape = ShapeOf(work);
   impl_->Reserve(work, shape.way);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
@@ -208,7 +230,7 @@ Status GraphRunner::Run(const StepWork& work) {
     EBB_RETURN_IF_ERROR(sequence.cache->BeginStaging());
   }
   graph->op->SetWork(&work);
-  const ggml_status status = ggml_backend_graph_compute(impl_->backend.get(), graph->graph.graph);
+  const ggml_status status = impl_->Compute(work, graph->graph.graph, costs);
   Status staged;
   for (const SequenceStep& sequence : work.sequences) {
     const Status of_sequence = sequence.cache->EndStaging();

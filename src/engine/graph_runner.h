@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "ebb/engine.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
 #include "src/attention/attention.h"
@@ -27,8 +28,9 @@ class GraphRunner {
   GraphRunner& operator=(const GraphRunner&) = delete;
 
   // Computes the step: rows are stored, signals filled. Errors: compute buffers do not fit memory.
-  // REQUIRES: one token per sequence, or one sequence.
-  Status Run(const StepWork& work);
+  // `costs`, unless null, tell where the time went. REQUIRES: one token per sequence, or one
+  // sequence.
+  Status Run(const StepWork& work, StepCosts* costs);
   // Turns the keys of a group's visible rows by so many RoPE positions, [rows].
   Status TurnKeys(SequenceCache* cache, int group, std::span<const Position> turns);
   // Of the last step: [vocab_size] for output_rows[i]. Valid until the next Run().

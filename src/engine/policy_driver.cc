@@ -17,11 +17,13 @@ constexpr size_t kExchangedRows = kRowsPerPage / 2;
 }  // namespace
 
 PolicyDriver::PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* signals,
-                           TierStores* stores)
+                           TierStores* stores, const SessionOptions* options, Ledger* ledger)
     : policy_(policy),
       cache_(cache),
       signals_(signals),
       stores_(stores),
+      options_(options),
+      ledger_(ledger),
       scores_used_(policy->placement != nullptr && policy->placement->NeedsScores()) {}
 
 // Scores that no placement reads are not computed.
@@ -35,6 +37,7 @@ SignalNeeds PolicyDriver::Needs(const Policy& policy) {
 }
 
 void PolicyDriver::BeginStep(Position first, int num_tokens) {
+  if (ledger_ != nullptr) ledger_->ReserveTokens(num_tokens);
   if (!scores_used_ && policy_->selector == nullptr) return;
   positions_.resize(num_tokens);
   std::iota(positions_.begin(), positions_.end(), first);
@@ -48,10 +51,14 @@ Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
   const int num_groups = cache_->num_groups();
   const bool observe_scorer = scores_used_ && !policy_->scorer->Needs().Empty();
   const bool observe_selector = policy_->selector != nullptr && !policy_->selector->Needs().Empty();
+  if (ledger_ != nullptr) ledger_->Append(facts.next_position - ledger_->next_position());
   size_t evicted = 0;
   size_t most_gone = 0;
   for (int group = 0; group < num_groups; ++group) {
     const GroupSignals signals = signals_->Group(group);
+    if (options_->on_signals) {
+      options_->on_signals(group, cache_->positions(group), signals, signals_->step());
+    }
     if (observe_scorer) policy_->scorer->Observe(group, signals, signals_->step());
     if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
     if (policy_->placement == nullptr) continue;
@@ -77,6 +84,7 @@ Result<size_t> PolicyDriver::Place(PlacementInput facts, int group) {
   }
   moves_.clear();
   policy_->placement->Place(facts, &moves_);
+  if (ledger_ != nullptr) RecordMoves(facts.positions);
   removed_.clear();
   for (const Move& move : moves_) {
     if (move.to == Tier::kT3) {
@@ -91,8 +99,25 @@ Result<size_t> PolicyDriver::Place(PlacementInput facts, int group) {
   return removed_.size();
 }
 
-// Where two full tiers exchange rows, room for all of them at once is too much to ask.
+// As positions, which the cache may no longer know once rows have gone.
+void PolicyDriver::RecordMoves(std::span<const Position> positions) {
+  changes_.clear();
+  for (const Move& move : moves_) changes_.push_back({positions[move.row], move.to});
+}
+
 Status PolicyDriver::MoveRows(int group) {
+  const Status status = MoveAtOnceOrInTurns(group);
+  if (ledger_ == nullptr) return status;
+  if (status.ok()) {
+    ledger_->Move(group, changes_);
+  } else {
+    ledger_->Reconcile(group, cache_->positions(group), cache_->tiers(group));
+  }
+  return status;
+}
+
+// Where two full tiers exchange rows, room for all of them at once is too much to ask.
+Status PolicyDriver::MoveAtOnceOrInTurns(int group) {
   const Status at_once = cache_->Move(group, between_tiers_);
   if (at_once.code() != StatusCode::kResourceExhausted) return at_once;
   std::array<std::vector<RowMove>, 3> by_tier;
@@ -148,6 +173,7 @@ void PolicyDriver::Compact(StepKind kind, size_t gone_per_group) {
 }
 
 void PolicyDriver::TruncateTo(Position end) {
+  if (ledger_ != nullptr) ledger_->TruncateTo(end);
   if (!scores_used_ && policy_->selector == nullptr) return;
   for (int group = 0; group < cache_->num_groups(); ++group) {
     const auto positions = cache_->positions(group);

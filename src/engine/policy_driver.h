@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "ebb/engine.h"
+#include "ebb/ledger.h"
 #include "ebb/policy.h"
 #include "ebb/state.h"
 #include "src/engine/signal_buffers.h"
@@ -16,8 +18,9 @@ namespace ebb {
 
 class PolicyDriver {
  public:
-  // REQUIRES: all outlive the driver.
-  PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores);
+  // REQUIRES: all outlive the driver. `ledger` may be null.
+  PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores,
+               const SessionOptions* options, Ledger* ledger);
 
   // What the policy itself wants to see.
   static SignalNeeds Needs(const Policy& policy);
@@ -40,15 +43,20 @@ class PolicyDriver {
   void Retain(int group, std::span<const uint32_t> kept);
   void RemoveRows(int group);
   Status MoveRows(int group);
+  Status MoveAtOnceOrInTurns(int group);
+  void RecordMoves(std::span<const Position> positions);
   void Compact(StepKind kind, size_t gone_per_group);
 
   Policy* const policy_;
   SequenceCache* const cache_;
   SignalBuffers* const signals_;
   TierStores* const stores_;
+  const SessionOptions* const options_;
+  Ledger* const ledger_;
   const bool scores_used_;
   std::vector<Move> moves_;
   std::vector<RowMove> between_tiers_;
+  std::vector<Ledger::Change> changes_;  // empty without a ledger
   std::vector<uint32_t> removed_;
   std::vector<uint32_t> kept_;
   std::vector<Position> positions_;

@@ -17,7 +17,10 @@ Session::Impl::Impl(Engine::Impl* engine_in, const SessionOptions& options_in, P
       cache(engine->model->shape(), engine->format, policy.granularity, engine->stores.caches()),
       signals(engine->model->shape(), policy.granularity,
               Union(PolicyDriver::Needs(policy), options.extra_signals)),
-      driver(&policy, &cache, &signals, &engine->stores) {}
+      ledger(options.ledger == SessionOptions::Record::kYes
+                 ? std::make_unique<Ledger>(cache.num_groups(), cache.streams_per_group())
+                 : nullptr),
+      driver(&policy, &cache, &signals, &engine->stores, &options, ledger.get()) {}
 
 Status Session::Impl::CheckRoom(size_t num_tokens) const {
   const Position place = rope.Next(next());
@@ -157,7 +160,12 @@ Position Session::next_position() const { return impl_->next(); }
 std::span<const Token> Session::tokens() const { return impl_->tokens; }
 int Session::context() const { return impl_->context; }
 const Policy& Session::policy() const { return impl_->policy; }
-CacheAccounting Session::accounting() const { return impl_->cache.accounting(); }
+CacheAccounting Session::accounting() const {
+  CacheAccounting sum = impl_->cache.accounting();
+  if (impl_->ledger != nullptr) sum.ledger_bytes = impl_->ledger->memory_bytes();
+  return sum;
+}
+const Ledger* Session::ledger() const { return impl_->ledger.get(); }
 const StepReport& Session::last_step() const { return impl_->report; }
 const StepSignals& Session::last_signals() const { return impl_->signals.step(); }
 

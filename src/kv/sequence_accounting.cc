@@ -73,6 +73,12 @@ CacheAccounting SequenceCache::accounting() const {
   return sum;
 }
 
+const MoveAccounting& SequenceCache::moves() const { return impl_->moved; }
+
+double SequenceCache::stage_wait_seconds() const {
+  return impl_->stage == nullptr ? 0 : impl_->stage->wait_seconds();
+}
+
 size_t SequenceCache::RoomForTokens() const {
   const Impl& c = *impl_;
   const Arena& arena = *c.stores.t0;

@@ -127,6 +127,9 @@ class SequenceCache {
   // Largest visible list of any group; what the context and the work buffers must hold.
   [[nodiscard]] size_t max_rows() const;
   [[nodiscard]] CacheAccounting accounting() const;
+  // What Move() did so far, and how long steps waited in StageLayer(): cheaper than accounting().
+  [[nodiscard]] const MoveAccounting& moves() const;
+  [[nodiscard]] double stage_wait_seconds() const;
   // Internal, naming the table, when an invariant does not hold; O(rows), for tests.
   [[nodiscard]] Status Validate() const;
 

@@ -71,6 +71,10 @@ std::vector<uint32_t> SlotsAt(const TokenTable& table, std::span<const Position>
   return slots;
 }
 
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 size_t PagesFor(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
 
 }  // namespace
@@ -314,15 +318,20 @@ Status SequenceCache::Move(int group, std::span<const RowMove> wanted) {
   SharedTable* shared = c.Own(group);
   const MovePlan plan = c.PlanMoves(*shared, wanted);
   Status status = c.ReserveMoves(*shared, plan);
+  double seconds_down = 0, seconds_up = 0;
   if (status.ok()) {
     if (c.stage != nullptr) c.stage->Forget();
+    const auto begin = std::chrono::steady_clock::now();
     status = c.broken = c.Lower(shared, plan);
+    seconds_down = SecondsSince(begin);
     // Pages that went may have gone back to the system.
     const size_t num_rise = plan.lift.size() + plan.raise_t0.size();
     if (status.ok()) {
       status = c.stores.t0->Reserve(shared->full.PagesNeeded(num_rise) * c.NumStreams(*shared));
     }
+    const auto middle = std::chrono::steady_clock::now();
     if (status.ok()) status = c.broken = c.Lift(shared, plan);
+    seconds_up = SecondsSince(middle);
   }
   c.EndPromises();
   EBB_RETURN_IF_ERROR(status);
@@ -333,8 +342,10 @@ Status SequenceCache::Move(int group, std::span<const RowMove> wanted) {
   c.moved.rows_up += static_cast<int64_t>(up);
   c.moved.bytes_down += down * c.RowBytes();
   c.moved.bytes_up += up * c.RowBytes();
-  c.moved.seconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  c.moved.rows_compressed += static_cast<int64_t>(streams * plan.compress.size());
+  c.moved.seconds += SecondsSince(start);
+  c.moved.seconds_down += seconds_down;
+  c.moved.seconds_up += seconds_up;
   return OkStatus();
 }
 

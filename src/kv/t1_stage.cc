@@ -1,6 +1,7 @@
 #include "src/kv/t1_stage.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace ebb {
 
@@ -65,7 +66,9 @@ void T1Stage::Start(int layer) {
 void T1Stage::Wait(int layer) {
   Buffer& buffer = BufferOf(layer);
   if (!buffer.ticket.has_value()) return;
+  const auto start = std::chrono::steady_clock::now();
   const Status status = file_->Wait(*buffer.ticket);
+  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   buffer.ticket.reset();
   if (error_.ok()) error_ = status;
 }

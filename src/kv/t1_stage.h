@@ -42,6 +42,8 @@ class T1Stage {
   Status End();
   // The pages change: what was read ahead is stale.
   void Forget();
+  // How long thread 0 waited for layers, ever.
+  [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
   [[nodiscard]] size_t memory_bytes() const {
     size_t bytes = 0;
     for (const Buffer& buffer : buffers_) bytes += buffer.memory.size();
@@ -67,6 +69,7 @@ class T1Stage {
   std::array<Buffer, kBuffers> buffers_;
   std::atomic<int> staged_ = -1;  // the last layer whose pages are there
   bool ahead_ = false;            // the first layers of the next step are being read
+  double wait_seconds_ = 0;
   Status error_;
 };
 

@@ -1,0 +1,150 @@
+#include "src/cli/live_view.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ebb/ledger.h"
+#include "src/cli/output.h"
+#include "src/cli/tier_style.h"
+
+namespace ebb::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kFrameTime = 50ms;
+constexpr size_t kRateTokens = 32;
+
+std::string Styled(std::string_view text, std::string_view style) {
+  return style.empty() ? std::string(text) : fmt::format("\033[{}m{}\033[0m", style, text);
+}
+
+std::string MiB(size_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+}  // namespace
+
+std::string TierLegend(const Session& session) {
+  static constexpr std::array<std::string_view, kNumTiers> kMeanings = {"fast", "capacity",
+                                                                        "compressed", "evicted"};
+  const CacheAccounting cache = session.accounting();
+  std::string text;
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2, Tier::kT3}) {
+    const auto index = static_cast<size_t>(tier);
+    const bool gone = tier == Tier::kT3;
+    const TierAccounting& of_tier = cache.tiers[index];
+    if (!text.empty()) text += "  ";
+    text += Styled(fmt::format("{} {}", TierName(tier), kMeanings[index]), TierStyle(tier));
+    text += fmt::format(" {} rows", gone ? cache.rows_evicted : of_tier.rows);
+    if (!gone) text += " " + MiB(of_tier.page_bytes);
+  }
+  return text;
+}
+
+LiveView::LiveView(const Session& session, const Model& model, Thoughts thoughts)
+    : session_(session), model_(model), thoughts_(thoughts) {
+  Position position = 0;
+  for (const Token token : session.tokens()) {
+    text_.Append(model.TokenText(token, Model::ControlTokens::kHide), position++,
+                 TextPart::kAnswer);
+  }
+  text_.EndCharacter();
+  answer_begin_ = text_.num_characters();
+  screen_.emplace();
+  Draw();
+}
+
+void LiveView::AddToken(Token token, const ChatPrompt& prompt) {
+  const std::string text = ShownText(model_, token, prompt);
+  coming_.push_back({session_.next_position(), text.size()});
+  token_times_.push_back(Clock::now());
+  if (token_times_.size() > kRateTokens) token_times_.pop_front();
+}
+
+bool LiveView::Write(std::string_view text, TextPart part) {
+  const bool hidden = part == TextPart::kThought && thoughts_ == Thoughts::kHide;
+  if (hidden) trim_ = true;
+  while (!text.empty() && !coming_.empty()) {
+    TokenBytes& token = coming_.front();
+    std::string_view piece = text.substr(0, token.bytes);
+    text.remove_prefix(piece.size());
+    token.bytes -= piece.size();
+    if (!hidden) {
+      if (trim_) {
+        piece.remove_prefix(std::min(piece.find_first_not_of(" \t\r\n"), piece.size()));
+        trim_ = piece.empty();
+      }
+      text_.Append(piece, token.position, part);
+    }
+    if (token.bytes == 0) coming_.pop_front();
+  }
+  if (Clock::now() - drawn_at_ >= kFrameTime || Screen::CameBack()) Draw();
+  return status_.ok();
+}
+
+void LiveView::Note(std::string sentence) { notes_.push_back(std::move(sentence)); }
+
+// The token that was chosen last is not in the cache yet.
+std::string LiveView::StyleOf(Position position, TextPart part) const {
+  const Ledger& ledger = *session_.ledger();
+  const Tier tier =
+      position < ledger.next_position() ? ledger.CommonTier(position) : Tier::kT0;
+  std::string style(TierStyle(tier));
+  if (part == TextPart::kThought && thoughts_ == Thoughts::kDim) {
+    style = style.empty() ? "2" : "2;" + style;
+  }
+  return style;
+}
+
+double LiveView::Rate() const {
+  if (token_times_.size() < 2) return 0;
+  const std::chrono::duration<double> time = token_times_.back() - token_times_.front();
+  return time.count() > 0 ? static_cast<double>(token_times_.size() - 1) / time.count() : 0;
+}
+
+std::vector<std::string> LiveView::StatusLines() const {
+  const MoveAccounting moves = session_.accounting().moves;
+  std::vector<std::string> lines = {
+      TierLegend(session_),
+      fmt::format("{} tokens  {:.1f} tokens/s  moved down {}  up {}", session_.next_position(),
+                  Rate(), MiB(moves.bytes_down), MiB(moves.bytes_up))};
+  if (!notes_.empty()) lines.push_back(notes_.back());
+  return lines;
+}
+
+void LiveView::Draw() {
+  const Screen::Size size = screen_->size();
+  drawn_at_ = Clock::now();
+  text_.SetWidth(size.columns);
+  std::vector<std::string> status = StatusLines();
+  const auto rows = static_cast<size_t>(size.rows);
+  // At least half of a small screen is for the text.
+  status.resize(std::min(status.size(), rows / 2));
+  const size_t text_rows = rows - status.size();
+  const size_t lines = text_.num_lines();
+  const auto style = [this](Position p, TextPart part) { return StyleOf(p, part); };
+  std::vector<std::string> frame;
+  for (size_t line = lines - std::min(lines, text_rows); line < lines; ++line) {
+    frame.push_back(text_.Line(line, style));
+  }
+  frame.resize(text_rows);
+  frame.insert(frame.end(), status.begin(), status.end());
+  if (status_.ok()) status_ = screen_->Draw(frame);
+}
+
+void LiveView::Finish() {
+  if (!screen_.has_value()) return;
+  text_.EndCharacter();
+  screen_.reset();
+  const auto style = [this](Position p, TextPart part) { return StyleOf(p, part); };
+  if (status_.ok()) status_ = WriteToStdout(text_.From(answer_begin_, style) + "\n");
+  for (const std::string& note : notes_) fmt::print(stderr, "{}\n", note);
+  notes_.clear();
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,70 @@
+// ebb run --live: the text of a session on the terminal's alternate screen, each token in the style
+// of the tier that most groups have it in, drawn anew as tiers change; below it what the tiers hold
+// and how fast it goes. What does not fit the screen has scrolled away. When the answer ends, the
+// screen comes back as it was, and the answer is written to it in its last styles.
+#ifndef EBB_CLI_LIVE_VIEW_H_
+#define EBB_CLI_LIVE_VIEW_H_
+
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "ebb/generate.h"
+#include "src/cli/options.h"
+#include "src/cli/screen.h"
+#include "src/cli/live_text.h"
+
+namespace ebb::cli {
+
+// "T0 1,200 rows 2.5 MiB  T1 ... ", each in its style.
+[[nodiscard]] std::string TierLegend(const Session& session);
+
+class LiveView {
+ public:
+  // REQUIRES: Screen::IsThere(), and a session with a ledger that has read its prompt and outlives
+  // the view.
+  LiveView(const Session& session, const Model& model, Thoughts thoughts);
+
+  // For GenerateOptions. A token comes before its text.
+  void AddToken(Token token, const ChatPrompt& prompt);
+  // False when the terminal cannot be written; status() says why.
+  bool Write(std::string_view text, TextPart part);
+  // A sentence to be seen now, and to be found on stderr afterwards.
+  void Note(std::string sentence);
+  // Gives the screen back and writes the answer.
+  void Finish();
+  [[nodiscard]] const Status& status() const { return status_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct TokenBytes {
+    Position position = 0;
+    size_t bytes = 0;  // still to come
+  };
+  void Draw();
+  [[nodiscard]] std::string StyleOf(Position position, TextPart part) const;
+  [[nodiscard]] double Rate() const;
+  [[nodiscard]] std::vector<std::string> StatusLines() const;
+
+  const Session& session_;
+  const Model& model_;
+  const Thoughts thoughts_;
+  LiveText text_;
+  size_t answer_begin_ = 0;  // characters of text_ before the answer
+  std::deque<TokenBytes> coming_;
+  bool trim_ = false;  // blanks between a hidden thought and the answer
+  std::deque<Clock::time_point> token_times_;  // of the last few
+  std::vector<std::string> notes_;
+  std::optional<Screen> screen_;
+  Screen::Size drawn_size_;
+  Clock::time_point drawn_at_;
+  Status status_;
+};
+
+}  // namespace ebb::cli
+
+#endif  // EBB_CLI_LIVE_VIEW_H_
