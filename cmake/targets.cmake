@@ -43,9 +43,39 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     COMPILE_OPTIONS "-msse4.2;-maes;-mpclmul")
 endif()
 
+# The library that draws the charts of `ebb profile`, and the page around them: inside the program,
+# so that it needs no file beside it and no network.
+find_file(EBB_CHART_JS chart.min.js
+  PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist NO_DEFAULT_PATH)
+if(NOT EBB_CHART_JS)
+  message(FATAL_ERROR "Chart.js is missing (Debian: libjs-chart.js); scripts/bootstrap installs it, "
+    "or set EBB_CHART_JS to a chart.min.js of version 3")
+endif()
+
+# Writes a source that defines the string view ebb::cli::`symbol`, the bytes of `file`.
+function(ebb_embed symbol file result)
+  set_property(DIRECTORY ${EBB_ROOT} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} bytes HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  set(source ${CMAKE_BINARY_DIR}/generated/${symbol}.cc)
+  file(CONFIGURE OUTPUT ${source} CONTENT [=[
+#include <string_view>
+namespace ebb::cli {
+namespace {
+constexpr unsigned char kBytes[] = {@bytes@};
+}
+extern const std::string_view @symbol@;
+const std::string_view @symbol@(reinterpret_cast<const char*>(kBytes), sizeof(kBytes));
+}  // namespace ebb::cli
+]=] @ONLY)
+  set(${result} ${source} PARENT_SCOPE)
+endfunction()
+ebb_embed(kChartLibrary ${EBB_CHART_JS} chart_library)
+ebb_embed(kProfilePage ${EBB_ROOT}/src/cli/profile_page.html profile_page)
+
 # The program apart from main.cc, so that its tests link it. It sees include/ebb and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" src/cli/*.cc)
-add_library(ebb_cli_parts STATIC ${sources} ${EBB_EMPTY_SOURCE})
+add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${EBB_EMPTY_SOURCE})
 target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
 target_link_libraries(ebb_cli_parts PUBLIC
   ebb ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash

@@ -99,6 +99,11 @@ struct GenerateOptions {
   std::function<void(Token token)> on_token;
 };
 
+// The text that Generate() shows for a token. Thinking tags may be control tokens, which have no
+// text of their own.
+[[nodiscard]] std::string ShownText(const Model& model, Token token,
+                                    std::string_view thinking_start, std::string_view thinking_end);
+
 struct GenerateResult {
   FinishReason finish_reason = FinishReason::kError;
   Status error;              // why, for kContext, kCap and kError

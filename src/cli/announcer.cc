@@ -12,12 +12,12 @@ std::string Percent(double share) { return fmt::format("{:g}%", share * 100); }
 
 // What was not given was chosen for --memory.
 std::string Announcer::CauseOf(std::string_view option) const {
-  if (options_.fit.chosen) return fmt::format("{}, chosen for --memory", option);
+  if (options_->fit.chosen) return fmt::format("{}, chosen for --memory", option);
   return std::string(option);
 }
 
 void Announcer::Look(const StepReport& step, const Say& say) {
-  const PolicySpec& policy = options_.session.policy;
+  const PolicySpec& policy = options_->session.policy;
   if (!said_t2_ && step.moves.rows_compressed > 0 && policy.tiers.has_value()) {
     said_t2_ = true;
     const std::string_view type = CompressedTypeName(policy.tiers->t2_type);
@@ -31,7 +31,7 @@ void Announcer::Look(const StepReport& step, const Say& say) {
     if (policy.tiers.has_value()) {
       option = CauseOf(fmt::format("--evict {}", Percent(policy.tiers->evict_share)));
     } else if (policy.budget.unit != Budget::Unit::kNone) {
-      option += fmt::format(" --budget of {}", FormatBudget(policy.budget));
+      option += fmt::format(", --budget of {}", FormatBudget(policy.budget));
     }
     say({"t3", fmt::format("the first rows were evicted, for good ({})", option)});
   }

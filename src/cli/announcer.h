@@ -15,7 +15,7 @@ namespace ebb::cli {
 class Announcer {
  public:
   // `options` as the session was opened with them, which outlive the announcer.
-  explicit Announcer(const CliOptions& options) : options_(options) {}
+  explicit Announcer(const CliOptions& options) : options_(&options) {}
 
   struct Announcement {
     std::string_view about;  // "t2", "t3", "t1_disk"
@@ -33,7 +33,7 @@ class Announcer {
   void LookAtWaits(const StepReport& step, const Say& say);
   [[nodiscard]] std::string CauseOf(std::string_view option) const;
 
-  const CliOptions& options_;
+  const CliOptions* options_;
   bool said_t2_ = false;
   bool said_t3_ = false;
   bool said_disk_ = false;

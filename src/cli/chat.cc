@@ -19,6 +19,7 @@ class Chat {
   Chat(const CliOptions& options, Setup* setup, Conversation talk)
       : options_(options),
         setup_(*setup),
+        announcer_(options),
         output_(options.thoughts, TextOutput::LineEnd::kAlways),
         talk_(std::move(talk)) {}
 
@@ -38,6 +39,7 @@ class Chat {
 
   const CliOptions& options_;
   Setup& setup_;
+  Announcer announcer_;
   TextOutput output_;
   LineReader reader_;
   Conversation talk_;
@@ -50,6 +52,7 @@ class Chat {
 Status Chat::Reset() {
   last_.reset();
   last_code_ = ExitCode::kOk;
+  announcer_ = Announcer(options_);
   setup_.session.reset();  // its memory may be all there is under a cap
   setup_.resumed.reset();
   EBB_ASSIGN_OR_RETURN(setup_.session, OpenSession(*setup_.engine, options_.session));
@@ -97,7 +100,8 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
   const TurnContext context = {.options = &options_,
                                .cancel = InstallInterruptHandler(),
                                .start = std::chrono::steady_clock::now(),
-                               .seed = SeedOfTurn(options_, talk_)};
+                               .seed = SeedOfTurn(options_, talk_),
+                               .announcer = &announcer_};
   last_ = TakeTurn(context, *input, setup_, &output_);
   last_code_ = ReportEnd(last_->result);
   if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) return TakeBack(*input);
@@ -127,6 +131,7 @@ ExitCode RunChat(const CliOptions& options) {
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
   CliOptions fitted = options;
+  if (IsLive(fitted)) fitted.session.ledger = SessionOptions::Record::kYes;
   Result<Setup> setup = OpenSessionSetup(*model, &fitted);
   if (!setup.ok()) return Fail(setup.status());
   Result<Conversation> talk = OpenConversation(*setup, fitted, Conversation::Kind::kChat);

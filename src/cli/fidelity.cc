@@ -13,6 +13,7 @@
 #include "ebb/generate.h"
 #include "src/cli/bench_report.h"
 #include "src/cli/commands.h"
+#include "src/cli/fit_memory.h"
 #include "src/cli/forgetting_report.h"
 #include "src/cli/progress.h"
 #include "src/cli/setup.h"
@@ -160,14 +161,25 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
           (report.forgetting.has_value() ? ToText(*report.forgetting) : ""));
 }
 
-Status Run(const CliOptions& options) {
+// What --memory chooses for a window; the full cache that it is held against comes on top.
+Result<CliOptions> Fitted(const Model& model, int prompt_tokens, const CliOptions& options) {
+  CliOptions fitted = options;
+  fitted.session.context = options.fidelity.window_tokens;
+  EBB_RETURN_IF_ERROR(FitIntoMemory(model, prompt_tokens, &fitted));
+  fitted.session.context = options.session.context;
+  return fitted;
+}
+
+Status Run(const CliOptions& given) {
   ebb::FidelityOptions fidelity;
-  fidelity.setting = options.session;
-  fidelity.seed = options.seed;
+  fidelity.seed = given.seed;
   fidelity.cancel = InstallInterruptHandler();
+  EBB_ASSIGN_OR_RETURN(const auto model, OpenModel(given));
+  EBB_ASSIGN_OR_RETURN(const CliOptions options, Fitted(*model, fidelity.prompt_tokens, given));
+  fidelity.setting = options.session;
   if (options.fidelity.forgetting) fidelity.forgetting = FidelityOptions::Forgetting::kMeasure;
   // Opened before the text is written: a policy that is refused is refused at once.
-  EBB_ASSIGN_OR_RETURN(const Setup setup, OpenSetup(options));
+  EBB_ASSIGN_OR_RETURN(const Setup setup, OpenSetup(model, options));
   if (options.fidelity.window_tokens > setup.session->context()) {
     return InvalidArgument(fmt::format(
         "a window of {} tokens does not fit the context of {}; choose less with --window-tokens",

@@ -59,6 +59,7 @@ Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options)
   request.tiers = setting.tiers;
   EBB_ASSIGN_OR_RETURN(const FitBytes bytes, FitRequestInto(question.model, request));
   EBB_RETURN_IF_ERROR(CheckFit(bytes, limits));
+  options->fit.chosen = !policy.tiers.has_value();
   policy.tiers = setting.tiers;
   options->engine.tiers = setting.tiers;
   if (options->json) {
@@ -74,6 +75,18 @@ Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options)
                setting.name);
   }
   return OkStatus();
+}
+
+Status FitGenerationIntoMemory(const Model& model, int prompt_tokens, CliOptions* options) {
+  int* context = &options->session.context;
+  const int asked = *context;
+  const int most = asked > 0 ? asked : model.shape().trained_context;
+  if (options->max_tokens >= 0 && prompt_tokens < most) {
+    *context = std::min(most - prompt_tokens, options->max_tokens) + prompt_tokens;
+  }
+  const Status status = FitIntoMemory(model, prompt_tokens, options);
+  *context = asked;
+  return status;
 }
 
 }  // namespace ebb::cli

@@ -24,6 +24,10 @@ struct FitQuestion {
 // InvalidArgument beside --budget.
 [[nodiscard]] Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options);
 
+// The same for a prompt and what may be generated after it: the context that must fit is no longer.
+[[nodiscard]] Status FitGenerationIntoMemory(const Model& model, int prompt_tokens,
+                                             CliOptions* options);
+
 }  // namespace ebb::cli
 
 #endif  // EBB_CLI_FIT_MEMORY_H_

@@ -14,6 +14,7 @@ struct FitInput {
   int prompt_tokens = 512;
   int requests = 1;
   bool paper = false;
+  bool chosen = false;  // the tiers were chosen for --memory, not given
 };
 
 // Appends the rows of the groups kMemory and kFit.

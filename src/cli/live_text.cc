@@ -1,9 +1,9 @@
 #include "src/cli/live_text.h"
 
+#include <locale.h>
 #include <algorithm>
 #include <clocale>
 #include <cwchar>
-#include <locale.h>
 
 #include <fmt/format.h>
 

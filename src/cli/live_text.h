@@ -52,8 +52,8 @@ class LiveText {
   std::string half_;  // the beginning of a character
   Position half_position_ = 0;
   TextPart half_part_ = TextPart::kAnswer;
-  int width_ = 80;  // columns
-  int column_ = 0;  // where the next character goes
+  int width_ = 80;                        // columns
+  int column_ = 0;                        // where the next character goes
   std::vector<size_t> line_begin_ = {0};  // cells
 };
 

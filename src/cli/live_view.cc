@@ -23,27 +23,70 @@ std::string Styled(std::string_view text, std::string_view style) {
   return style.empty() ? std::string(text) : fmt::format("\033[{}m{}\033[0m", style, text);
 }
 
+// The end of the escape sequence or the character at `at`. What is written here is ASCII.
+size_t EndOfUnit(std::string_view text, size_t at) {
+  if (text[at] != '\033') return at + 1;
+  return std::min(text.find('m', at), text.size() - 1) + 1;
+}
+
+int Columns(std::string_view text) {
+  int columns = 0;
+  for (size_t at = 0; at < text.size(); at = EndOfUnit(text, at)) columns += text[at] != '\033';
+  return columns;
+}
+
+std::string Cut(std::string_view text, int columns) {
+  std::string cut;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = EndOfUnit(text, at);
+    const bool is_escape = text[at] == '\033';
+    if (is_escape || columns-- > 0) cut += text.substr(at, end - at);
+    at = end;
+  }
+  return cut;
+}
+
 std::string MiB(size_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 }  // namespace
 
-std::string TierLegend(const Session& session) {
+std::vector<std::string> TierLegend(const Session& session) {
   static constexpr std::array<std::string_view, kNumTiers> kMeanings = {"fast", "capacity",
                                                                         "compressed", "evicted"};
   const CacheAccounting cache = session.accounting();
-  std::string text;
+  std::vector<std::string> parts;
   for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2, Tier::kT3}) {
     const auto index = static_cast<size_t>(tier);
     const bool gone = tier == Tier::kT3;
     const TierAccounting& of_tier = cache.tiers[index];
-    if (!text.empty()) text += "  ";
-    text += Styled(fmt::format("{} {}", TierName(tier), kMeanings[index]), TierStyle(tier));
+    std::string text =
+        Styled(fmt::format("{} {}", TierName(tier), kMeanings[index]), TierStyle(tier));
     text += fmt::format(" {} rows", gone ? cache.rows_evicted : of_tier.rows);
     if (!gone) text += " " + MiB(of_tier.page_bytes);
+    parts.push_back(std::move(text));
   }
-  return text;
+  return parts;
+}
+
+std::vector<std::string> FillLines(const std::vector<std::string>& parts, int columns) {
+  constexpr int kGap = 2;
+  std::vector<std::string> lines;
+  int used = columns;
+  for (const std::string& part : parts) {
+    const int wanted = Columns(part);
+    if (used + kGap + wanted > columns) {
+      lines.emplace_back();
+      used = 0;
+    } else {
+      lines.back().append(kGap, ' ');
+      used += kGap;
+    }
+    lines.back() += wanted > columns ? Cut(part, columns) : part;
+    used += wanted;
+  }
+  return lines;
 }
 
 LiveView::LiveView(const Session& session, const Model& model, Thoughts thoughts)
@@ -60,7 +103,7 @@ LiveView::LiveView(const Session& session, const Model& model, Thoughts thoughts
 }
 
 void LiveView::AddToken(Token token, const ChatPrompt& prompt) {
-  const std::string text = ShownText(model_, token, prompt);
+  const std::string text = ShownText(model_, token, prompt.thinking_start, prompt.thinking_end);
   coming_.push_back({session_.next_position(), text.size()});
   token_times_.push_back(Clock::now());
   if (token_times_.size() > kRateTokens) token_times_.pop_front();
@@ -92,8 +135,7 @@ void LiveView::Note(std::string sentence) { notes_.push_back(std::move(sentence)
 // The token that was chosen last is not in the cache yet.
 std::string LiveView::StyleOf(Position position, TextPart part) const {
   const Ledger& ledger = *session_.ledger();
-  const Tier tier =
-      position < ledger.next_position() ? ledger.CommonTier(position) : Tier::kT0;
+  const Tier tier = position < ledger.next_position() ? ledger.CommonTier(position) : Tier::kT0;
   std::string style(TierStyle(tier));
   if (part == TextPart::kThought && thoughts_ == Thoughts::kDim) {
     style = style.empty() ? "2" : "2;" + style;
@@ -107,13 +149,15 @@ double LiveView::Rate() const {
   return time.count() > 0 ? static_cast<double>(token_times_.size() - 1) / time.count() : 0;
 }
 
-std::vector<std::string> LiveView::StatusLines() const {
+std::vector<std::string> LiveView::StatusLines(int columns) const {
   const MoveAccounting moves = session_.accounting().moves;
-  std::vector<std::string> lines = {
-      TierLegend(session_),
-      fmt::format("{} tokens  {:.1f} tokens/s  moved down {}  up {}", session_.next_position(),
-                  Rate(), MiB(moves.bytes_down), MiB(moves.bytes_up))};
-  if (!notes_.empty()) lines.push_back(notes_.back());
+  std::vector<std::string> lines = FillLines(TierLegend(session_), columns);
+  const std::vector<std::string> figures = {
+      fmt::format("{} tokens", session_.next_position()), fmt::format("{:.1f} tokens/s", Rate()),
+      "moved down " + MiB(moves.bytes_down), "up " + MiB(moves.bytes_up)};
+  for (const auto& parts : {figures, notes_}) {
+    for (std::string& line : FillLines(parts, columns)) lines.push_back(std::move(line));
+  }
   return lines;
 }
 
@@ -121,7 +165,7 @@ void LiveView::Draw() {
   const Screen::Size size = screen_->size();
   drawn_at_ = Clock::now();
   text_.SetWidth(size.columns);
-  std::vector<std::string> status = StatusLines();
+  std::vector<std::string> status = StatusLines(size.columns);
   const auto rows = static_cast<size_t>(size.rows);
   // At least half of a small screen is for the text.
   status.resize(std::min(status.size(), rows / 2));

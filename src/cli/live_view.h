@@ -14,14 +14,18 @@
 
 #include "ebb/engine.h"
 #include "ebb/generate.h"
+#include "src/cli/live_text.h"
 #include "src/cli/options.h"
 #include "src/cli/screen.h"
-#include "src/cli/live_text.h"
 
 namespace ebb::cli {
 
-// "T0 1,200 rows 2.5 MiB  T1 ... ", each in its style.
-[[nodiscard]] std::string TierLegend(const Session& session);
+// "T0 fast 1200 rows 2.5 MiB", a tier each, its name in its style.
+[[nodiscard]] std::vector<std::string> TierLegend(const Session& session);
+// Blanks between the parts, line breaks where the next part would not fit; a part that is too wide
+// is cut. Escape sequences take no columns.
+[[nodiscard]] std::vector<std::string> FillLines(const std::vector<std::string>& parts,
+                                                 int columns);
 
 class LiveView {
  public:
@@ -48,7 +52,7 @@ class LiveView {
   void Draw();
   [[nodiscard]] std::string StyleOf(Position position, TextPart part) const;
   [[nodiscard]] double Rate() const;
-  [[nodiscard]] std::vector<std::string> StatusLines() const;
+  [[nodiscard]] std::vector<std::string> StatusLines(int columns) const;
 
   const Session& session_;
   const Model& model_;
@@ -56,7 +60,7 @@ class LiveView {
   LiveText text_;
   size_t answer_begin_ = 0;  // characters of text_ before the answer
   std::deque<TokenBytes> coming_;
-  bool trim_ = false;  // blanks between a hidden thought and the answer
+  bool trim_ = false;                          // blanks between a hidden thought and the answer
   std::deque<Clock::time_point> token_times_;  // of the last few
   std::vector<std::string> notes_;
   std::optional<Screen> screen_;

@@ -185,7 +185,13 @@ std::vector<OptionRow> DisplayRows() {
           [](CliOptions& o) { return &o.thoughts; },
           {{"show", Thoughts::kShow}, {"dim", Thoughts::kDim}, {"hide", Thoughts::kHide}}),
       FlagRow(
-          G::kQuiet, "--quiet", "no progress and no summary on stderr",
+          G::kDisplay, "--live",
+          "colour each token by the tier that most groups have it in (T0 green, T1 cyan, T2 "
+          "yellow, T3 grey and crossed out), drawn anew as tiers change; plain text where stdout "
+          "is no terminal",
+          [](CliOptions& o) { return &o.live; }, true),
+      FlagRow(
+          G::kQuiet, "--quiet", "no progress, announcements or summary on stderr",
           [](CliOptions& o) { return &o.quiet; }, true),
       FlagRow(
           G::kJson, "--json", "write results as JSON, one object a line",
@@ -223,6 +229,8 @@ std::string_view OptionGroupTitle(OptionGroup group) {
       return "Fit";
     case G::kFidelity:
       return "Fidelity";
+    case G::kProfile:
+      return "Profile";
     case G::kBenchCompare:
     case G::kBenchDepth:
     case G::kBenchDecode:
@@ -250,6 +258,7 @@ const std::vector<OptionRow>& OptionTable() {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     AppendTierOptionRows(&all);
+    AppendProfileOptionRows(&all);
     AppendFitOptionRows(&all);
     AppendBenchOptionRows(&all);
     return all;

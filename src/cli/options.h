@@ -20,6 +20,7 @@
 #include "ebb/status.h"
 #include "src/cli/bench_options.h"
 #include "src/cli/fit_options.h"
+#include "src/cli/profile_options.h"
 
 namespace ebb::cli {
 
@@ -45,6 +46,8 @@ struct CliOptions {
   int thinking_budget = -1;
   Thoughts thoughts = Thoughts::kShow;
 
+  bool live = false;
+
   bool list_policies = false;
   bool json = false;
   bool quiet = false;
@@ -52,6 +55,7 @@ struct CliOptions {
   BenchOptions bench;
   FidelityInput fidelity;
   FitInput fit;
+  ProfileInput profile;
 };
 
 // A heading in --help and docs/cli.md. A command names the groups that it takes.
@@ -67,11 +71,12 @@ enum class OptionGroup {
   kSeed,        // --seed
   kContext,     // --context, --past-context, --kv-cap
   kKvType,      // --kv-type
-  kDisplay,     // --thoughts
+  kDisplay,     // --thoughts, --live
   kQuiet,       // --quiet
   kJson,        // --json
   kFidelity,    // of ebb fidelity alone
   kMemory,      // --memory
+  kProfile,     // of ebb profile alone
   kFit,         // of ebb fit alone: --prompt-tokens, --requests, --paper
   // Of the measurements that take them:
   kBenchCompare,    // --what, --rounds, --peer, ...

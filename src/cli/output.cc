@@ -44,7 +44,12 @@ void TextOutput::SetDim(TextPart part) {
 }
 
 bool TextOutput::WriteAll(std::string_view bytes) {
-  while (status_.ok() && !bytes.empty()) {
+  if (status_.ok()) status_ = WriteToStdout(bytes);
+  return status_.ok();
+}
+
+Status WriteToStdout(std::string_view bytes) {
+  while (!bytes.empty()) {
     const ssize_t written = write(STDOUT_FILENO, bytes.data(), bytes.size());
     if (written >= 0) {
       bytes.remove_prefix(static_cast<size_t>(written));
@@ -52,12 +57,12 @@ bool TextOutput::WriteAll(std::string_view bytes) {
       pollfd ready = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
       poll(&ready, 1, -1);
     } else if (errno == EPIPE) {
-      status_ = IoError("stdout was closed; stopped");
+      return IoError("stdout was closed; stopped");
     } else if (errno != EINTR) {
-      status_ = IoError(fmt::format("cannot write to stdout: {}", std::strerror(errno)));
+      return IoError(fmt::format("cannot write to stdout: {}", std::strerror(errno)));
     }
   }
-  return status_.ok();
+  return OkStatus();
 }
 
 }  // namespace ebb::cli

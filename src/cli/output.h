@@ -10,6 +10,9 @@
 
 namespace ebb::cli {
 
+// All of it, at once. Errors: stdout cannot be written, or nobody reads it.
+[[nodiscard]] Status WriteToStdout(std::string_view bytes);
+
 class TextOutput {
  public:
   // When Finish() ends an unfinished line.
@@ -23,6 +26,8 @@ class TextOutput {
   // Ends dimming, and the line: the shell's prompt, or the next turn, begins one of its own.
   void Finish();
   [[nodiscard]] const Status& status() const { return status_; }
+  // Whether what comes on the same terminal now would stand in the middle of a line.
+  [[nodiscard]] bool in_line() const { return terminal_ && !at_line_start_; }
 
  private:
   bool WriteAll(std::string_view bytes);

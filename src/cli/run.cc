@@ -1,8 +1,7 @@
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -15,29 +14,6 @@
 namespace ebb::cli {
 namespace {
 
-Result<TurnInput> InputFor(const Model& model, const CliOptions& options, std::string text) {
-  if (options.raw) return RawInput(model, text);
-  std::vector<ChatMessage> messages;
-  if (!options.system.empty()) messages.push_back({"system", options.system});
-  messages.push_back({"user", std::move(text)});
-  return ChatInput(model, messages, options);
-}
-
-// The context that --memory must hold is no longer than what may be generated.
-Result<Setup> OpenFitted(std::shared_ptr<const Model> model, const TurnInput& input,
-                         const CliOptions& options) {
-  CliOptions fitted = options;
-  const auto prompt_tokens = static_cast<int>(input.tokens.size());
-  const int context =
-      options.session.context > 0 ? options.session.context : model->shape().trained_context;
-  if (options.max_tokens >= 0 && prompt_tokens < context) {
-    fitted.session.context = std::min(context - prompt_tokens, options.max_tokens) + prompt_tokens;
-  }
-  EBB_RETURN_IF_ERROR(FitIntoMemory(*model, prompt_tokens, &fitted));
-  fitted.session.context = options.session.context;
-  return OpenSetup(std::move(model), fitted);
-}
-
 void Report(const CliOptions& options, const RunFigures& figures, const Setup& setup) {
   if (options.json) {
     fmt::print(stderr, "{}\n", JsonSummary(figures, setup));
@@ -46,12 +22,18 @@ void Report(const CliOptions& options, const RunFigures& figures, const Setup& s
   }
 }
 
-ExitCode AnswerOnce(const TurnContext& context, const std::string& text,
+ExitCode AnswerOnce(TurnContext context, const std::string& text,
                     std::shared_ptr<const Model> model) {
-  const CliOptions& options = *context.options;
-  const Result<TurnInput> input = InputFor(*model, options, text);
+  CliOptions options = *context.options;  // --memory adds tiers
+  context.options = &options;
+  Announcer announcer(options);
+  context.announcer = &announcer;
+  const Result<TurnInput> input = PromptInput(*model, options, text);
   if (!input.ok()) return Fail(input.status());
-  const Result<Setup> setup = OpenFitted(std::move(model), *input, options);
+  const auto prompt_tokens = static_cast<int>(input->tokens.size());
+  const Status fits = FitGenerationIntoMemory(*model, prompt_tokens, &options);
+  if (!fits.ok()) return Fail(fits);
+  const Result<Setup> setup = OpenSetup(std::move(model), options);
   if (!setup.ok()) return Fail(setup.status());
   TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
   const RunFigures figures = TakeTurn(context, *input, *setup, &output);
@@ -65,6 +47,8 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
                          std::shared_ptr<const Model> model) {
   CliOptions options = *context.options;
   context.options = &options;
+  Announcer announcer(options);
+  context.announcer = &announcer;
   Result<Setup> setup = OpenSessionSetup(std::move(model), &options);
   if (!setup.ok()) return Fail(setup.status());
   using Kind = Conversation::Kind;
@@ -93,7 +77,9 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
 
 }  // namespace
 
-ExitCode RunRun(const CliOptions& options) {
+ExitCode RunRun(const CliOptions& given) {
+  CliOptions options = given;
+  if (IsLive(options)) options.session.ledger = SessionOptions::Record::kYes;
   const TurnContext context = {.options = &options,
                                .cancel = InstallInterruptHandler(),
                                .start = std::chrono::steady_clock::now(),

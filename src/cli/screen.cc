@@ -17,7 +17,7 @@ namespace {
 
 // The alternate screen, without a cursor and without wrapping: a line that is too wide is cut.
 constexpr char kEnter[] = "\033[?1049h\033[?25l\033[?7l\033[H\033[2J";
-constexpr char kLeave[] = "\033[0m\033[?7h\033[?25h\033[?1049l";
+constexpr char kLeave[] = "\033[0m\033[H\033[2J\033[?7h\033[?25h\033[?1049l";
 // Terminals that know it show a frame as a whole; others ignore it.
 constexpr std::string_view kBeginFrame = "\033[?2026h\033[H";
 constexpr std::string_view kEndFrame = "\033[J\033[?2026l";
@@ -52,12 +52,12 @@ Screen::Screen() {
   struct sigaction action = {};
   action.sa_handler = OnStop;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGTSTP, &action, nullptr);
+  sigaction(SIGTSTP, &action, &stop_before_);
   WriteNow(kEnter);
 }
 
 Screen::~Screen() {
-  std::signal(SIGTSTP, SIG_DFL);
+  sigaction(SIGTSTP, &stop_before_, nullptr);
   WriteNow(kLeave);
   SetLastWords(nullptr);
 }

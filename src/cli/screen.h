@@ -3,6 +3,7 @@
 #ifndef EBB_CLI_SCREEN_H_
 #define EBB_CLI_SCREEN_H_
 
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ class Screen {
   [[nodiscard]] static bool CameBack();
   // Lines from the top, none wider than the screen; the rest of the screen is emptied.
   [[nodiscard]] Status Draw(const std::vector<std::string>& lines);
+
+ private:
+  struct sigaction stop_before_ = {};  // what Ctrl-Z did
 };
 
 }  // namespace ebb::cli

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -20,7 +21,18 @@ constexpr int kInterruptedExit = static_cast<int>(ExitCode::kInterrupted);
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler writes it
 
-extern "C" void OnInterrupt(int) { interrupted.store(true, std::memory_order_relaxed); }
+std::atomic<const char*> last_words{nullptr};
+static_assert(std::atomic<const char*>::is_always_lock_free);
+
+// Calls nothing but what a signal handler may.
+extern "C" void OnInterrupt(int signal) {
+  if (!interrupted.exchange(true, std::memory_order_relaxed)) return;
+  const char* words = last_words.load(std::memory_order_relaxed);
+  const bool written = words == nullptr || write(STDOUT_FILENO, words, strlen(words)) >= 0;
+  (void)written;  // the process ends either way, once this handler returns
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
 
 // Calls nothing but what a signal handler may.
 extern "C" void OnInterruptAtPrompt(int) {
@@ -32,8 +44,7 @@ extern "C" void OnInterruptAtPrompt(int) {
 void Arm(int signal, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
-  // Once: the second Ctrl-C finds the default action. No SA_RESTART: waiting for input ends.
-  action.sa_flags = SA_RESETHAND;
+  // No SA_RESTART: waiting for input ends.
   sigaction(signal, &action, nullptr);
 }
 
@@ -95,6 +106,8 @@ const std::atomic<bool>* InstallInterruptHandler() {
 }
 
 bool Interrupted() { return interrupted.load(std::memory_order_relaxed); }
+
+void SetLastWords(const char* words) { last_words.store(words, std::memory_order_relaxed); }
 
 void EndOnInterrupt() {
   Arm(SIGINT, OnInterruptAtPrompt);

@@ -45,6 +45,10 @@ struct Setup {
 // exit code: for waiting at a prompt, where a flag set just before the read would not be seen.
 void EndOnInterrupt();
 
+// Written to stdout when a second Ctrl-C ends the process at once: what gives a terminal back. It
+// outlives the process; null: nothing.
+void SetLastWords(const char* words);
+
 // The largest resident size of this process so far.
 [[nodiscard]] uint64_t PeakResidentBytes();
 

@@ -1,11 +1,16 @@
 #include "src/cli/turn.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "ebb/state.h"
+#include "src/cli/live_view.h"
 #include "src/cli/progress.h"
 
 namespace ebb::cli {
@@ -46,21 +51,6 @@ Status ReadPrompt(const TurnContext& context, const TurnInput& input, Session* s
   return OkStatus();
 }
 
-GenerateOptions OptionsFor(const TurnContext& context, const ChatPrompt& prompt) {
-  GenerateOptions generate;
-  generate.max_tokens = context.options->max_tokens;
-  generate.stops = context.options->stops;
-  generate.stops.insert(generate.stops.end(), prompt.stops.begin(), prompt.stops.end());
-  using OnEnd = GenerateOptions::OnEnd;
-  generate.on_end = context.options->ignore_eos ? OnEnd::kIgnore : OnEnd::kStop;
-  generate.thinking_start = prompt.thinking_start;
-  generate.thinking_end = prompt.thinking_end;
-  generate.opens_in_thinking = prompt.opens_in_thinking;
-  generate.thinking_budget = context.options->thinking_budget;
-  generate.cancel = context.cancel;
-  return generate;
-}
-
 std::string StateOf(const Sampler& sampler) {
   StateWriter to;
   sampler.SaveState(&to);
@@ -94,6 +84,47 @@ Result<TurnInput> InputOf(const Model& model, std::string_view text, ChatPrompt 
   return input;
 }
 
+// Where a turn's text and announcements go.
+class TurnDisplay {
+ public:
+  TurnDisplay(const CliOptions& options, const Setup& setup, TextOutput* output)
+      : options_(options), output_(output) {
+    if (IsLive(options)) live_.emplace(*setup.session, *setup.model, options.thoughts);
+  }
+  void AddToken(Token token, const ChatPrompt& prompt) {
+    if (live_.has_value()) live_->AddToken(token, prompt);
+  }
+  bool Write(std::string_view text, TextPart part) {
+    return live_.has_value() ? live_->Write(text, part) : output_->Write(text, part);
+  }
+  void Say(const Announcer::Announcement& announcement) {
+    if (options_.quiet) return;
+    std::string text = AnnouncementText(announcement, options_);
+    if (live_.has_value()) {
+      live_->Note(std::move(text));
+    } else {
+      fmt::print(stderr, "{}{}\n", output_->in_line() && !options_.json ? "\n" : "", text);
+    }
+  }
+  // An error of stdout.
+  Status Finish(const Session& session) {
+    if (!live_.has_value()) {
+      output_->Finish();
+      return output_->status();
+    }
+    live_->Finish();
+    if (!options_.quiet && !options_.json && isatty(STDERR_FILENO) != 0) {
+      fmt::print(stderr, "[{}]\n", fmt::join(TierLegend(session), "  "));
+    }
+    return live_->status();
+  }
+
+ private:
+  const CliOptions& options_;
+  TextOutput* const output_;
+  std::optional<LiveView> live_;
+};
+
 }  // namespace
 
 Result<TurnInput> RawInput(const Model& model, std::string_view text) {
@@ -110,6 +141,35 @@ Result<TurnInput> ChatInput(const Model& model, std::span<const ChatMessage> mes
   return InputOf(model, text, std::move(prompt));
 }
 
+GenerateOptions GenerateOptionsFor(const CliOptions& options, const ChatPrompt& prompt) {
+  GenerateOptions generate;
+  generate.max_tokens = options.max_tokens;
+  generate.stops = options.stops;
+  generate.stops.insert(generate.stops.end(), prompt.stops.begin(), prompt.stops.end());
+  using OnEnd = GenerateOptions::OnEnd;
+  generate.on_end = options.ignore_eos ? OnEnd::kIgnore : OnEnd::kStop;
+  generate.thinking_start = prompt.thinking_start;
+  generate.thinking_end = prompt.thinking_end;
+  generate.opens_in_thinking = prompt.opens_in_thinking;
+  generate.thinking_budget = options.thinking_budget;
+  return generate;
+}
+
+Result<TurnInput> PromptInput(const Model& model, const CliOptions& options, std::string text) {
+  if (options.raw) {
+    if (!options.system.empty()) {
+      return InvalidArgument("--system: a raw prompt has no system message");
+    }
+    return RawInput(model, text);
+  }
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  messages.push_back({"user", std::move(text)});
+  return ChatInput(model, messages, options);
+}
+
+bool IsLive(const CliOptions& options) { return options.live && Screen::IsThere(); }
+
 RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Setup& setup,
                     TextOutput* output) {
   RunFigures figures;
@@ -125,23 +185,30 @@ RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Se
     FailBeforeAnswer(status, input, *setup.session, &figures.result);
     return figures;
   }
-  GenerateOptions generate = OptionsFor(context, input.prompt);
+  TurnDisplay display(*context.options, setup, output);
+  const auto look = [&] {
+    context.announcer->Look(setup.session->last_step(),
+                            [&](const auto& announcement) { display.Say(announcement); });
+  };
+  GenerateOptions generate = GenerateOptionsFor(*context.options, input.prompt);
+  generate.cancel = context.cancel;
   if (input.goes_on.has_value()) generate.so_far = input.goes_on->so_far;
-  generate.on_token = [&](Token) {
+  generate.on_token = [&](Token token) {
     if (figures.time_to_first_token_seconds == 0) {
       figures.time_to_first_token_seconds = SecondsSince(context.start);
     }
+    look();
+    display.AddToken(token, input.prompt);
   };
   generate.on_text = [&](std::string_view text, TextPart part) {
-    return output->Write(text, part);
+    return display.Write(text, part);
   };
   figures.result = Generate(*setup.session, **sampler, generate);
   figures.sampler = StateOf(**sampler);
-  output->Finish();
   // To the generation it was a sink that wanted no more; to the user it is a failure.
-  if (!output->status().ok()) {
+  if (const Status shown = display.Finish(*setup.session); !shown.ok()) {
     figures.result.finish_reason = FinishReason::kError;
-    figures.result.error = output->status();
+    figures.result.error = shown;
   }
   return figures;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ebb/model.h"
+#include "src/cli/announcer.h"
 #include "src/cli/exit_code.h"
 #include "src/cli/output.h"
 #include "src/cli/setup.h"
@@ -37,11 +38,23 @@ struct TurnInput {
 [[nodiscard]] Result<TurnInput> ChatInput(const Model& model, std::span<const ChatMessage> messages,
                                           const CliOptions& options);
 
+// Whether turns are shown live: --live, and a terminal that can. It takes a session with a ledger.
+[[nodiscard]] bool IsLive(const CliOptions& options);
+
+// A prompt as run takes it: with --system and the chat template, or --raw.
+[[nodiscard]] Result<TurnInput> PromptInput(const Model& model, const CliOptions& options,
+                                            std::string text);
+
+// What the options say of an answer; no callbacks.
+[[nodiscard]] GenerateOptions GenerateOptionsFor(const CliOptions& options,
+                                                 const ChatPrompt& prompt);
+
 struct TurnContext {
   const CliOptions* options = nullptr;
   const std::atomic<bool>* cancel = nullptr;
   std::chrono::steady_clock::time_point start;  // for the time to the first token
   uint64_t seed = 0;                            // of this turn
+  Announcer* announcer = nullptr;               // of the session
 };
 
 // Keeps what the session's tokens and input.tokens begin with in common and forgets the rest:

@@ -42,7 +42,6 @@ class Generation {
   // One token: chosen, shown, appended. False when the generation has ended.
   bool Step();
   [[nodiscard]] Result<Token> NextToken();
-  [[nodiscard]] std::string TextOf(Token token) const;
   bool Show(Token token);
   bool Append(Token token);
   void ForceEndOfThought();
@@ -200,18 +199,10 @@ Result<Token> Generation::NextToken() {
       logits, stream_.in_thought() ? Sampler::Constraint::kFree : Sampler::Constraint::kGrammar);
 }
 
-// Tags may be control tokens, which have no text of their own.
-std::string Generation::TextOf(Token token) const {
-  std::string text = model_.TokenText(token, Model::ControlTokens::kHide);
-  if (!text.empty() || options_.thinking_end.empty()) return text;
-  std::string shown = model_.TokenText(token, Model::ControlTokens::kShow);
-  const bool is_tag = shown == options_.thinking_start || shown == options_.thinking_end;
-  return is_tag ? shown : text;
-}
-
 bool Generation::Show(Token token) {
   const bool was_thought = stream_.in_thought();
-  const TextStream::State state = stream_.Push(TextOf(token));
+  const TextStream::State state =
+      stream_.Push(ShownText(model_, token, options_.thinking_start, options_.thinking_end));
   if (was_thought && stream_.in_thought() && !budget_spent_) ++thought_tokens_;
   switch (state) {
     case TextStream::State::kOpen:
@@ -267,6 +258,14 @@ std::string_view FinishReasonName(FinishReason reason) {
       return "error";
   }
   return "";
+}
+
+std::string ShownText(const Model& model, Token token, std::string_view thinking_start,
+                      std::string_view thinking_end) {
+  std::string text = model.TokenText(token, Model::ControlTokens::kHide);
+  if (!text.empty() || thinking_end.empty()) return text;
+  std::string shown = model.TokenText(token, Model::ControlTokens::kShow);
+  return shown == thinking_start || shown == thinking_end ? shown : text;
 }
 
 GenerateResult Generate(Session& session, Sampler& sampler, const GenerateOptions& options) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -20,8 +21,10 @@
 namespace ebb {
 namespace {
 
+using testing::ContainsRegex;
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 using Clock = std::chrono::steady_clock;
 
 // What is typed once the screen shows the text before it.
@@ -36,12 +39,21 @@ bool ReadsLines(int terminal) {
   return tcgetattr(terminal, &settings) == 0 && (settings.c_lflag & ICANON) != 0;
 }
 
+struct Terminal {
+  winsize size = {.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
+  std::string kind = "xterm";
+  std::string no_color;
+};
+
 // Everything that came to the screen, and the exit code.
-ProgramEnd RunOnTerminal(const std::vector<std::string>& arguments, const Typing& typing = {}) {
+ProgramEnd RunOnTerminal(const std::vector<std::string>& arguments, const Typing& typing = {},
+                         const Terminal& asked = {}) {
   int terminal = -1;
-  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  winsize size = asked.size;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {
-    setenv("TERM", "xterm", 1);
+    setenv("TERM", asked.kind.c_str(), 1);
+    setenv("NO_COLOR", asked.no_color.c_str(), 1);
     std::vector<char*> raw = {const_cast<char*>(EBB_BINARY_PATH)};
     for (const std::string& one : arguments) raw.push_back(const_cast<char*>(one.c_str()));
     raw.push_back(nullptr);
@@ -137,6 +149,75 @@ TEST_F(TerminalTest, ThePromptIsAskedForAndEndsWithCtrlD) {
                                        {{"Ctrl-D ends it", "hello\n\x04"}});
   EXPECT_EQ(end.exit_code, 0);
   EXPECT_THAT(end.out, EndsWith("yes\r\n"));
+}
+
+constexpr const char* kEnter = "\033[?1049h";
+constexpr const char* kLeave = "\033[?1049l";
+
+// Rows go to all four tiers.
+constexpr const char* kTiers = " --t0 50% --t1 host --t2 50% --evict 30% --window 2 --interval 2";
+
+class LiveTest : public TerminalTest {
+ protected:
+  std::vector<std::string> Live(const std::string& more) {
+    return Words("run --raw --live --temp 0 --threads 1 --ignore-eos -p tide -m " + model_.path() +
+                 " " + more);
+  }
+  static std::string AfterTheScreen(const std::string& out) {
+    return out.substr(out.rfind(kLeave) + std::string(kLeave).size());
+  }
+};
+
+TEST_F(LiveTest, TokensShowTheirTiersAndTheScreenComesBack) {
+  const ProgramEnd end = RunOnTerminal(Live("-n 60" + std::string(kTiers)));
+  EXPECT_EQ(end.exit_code, 0) << end.out;
+  EXPECT_LT(end.out.find(kEnter), end.out.find(kLeave));
+  const std::string after = AfterTheScreen(end.out);
+  for (const char* style : {"\033[32m", "\033[36m", "\033[33m", "\033[9;90m"}) {
+    EXPECT_THAT(after, HasSubstr(style));
+  }
+  EXPECT_THAT(after, HasSubstr("60 generated at "));
+  EXPECT_THAT(after, HasSubstr("the first rows were evicted, for good (--evict 30%)"));
+  EXPECT_THAT(after, HasSubstr("(--t2 50%:int8)"));
+}
+
+TEST_F(LiveTest, WithoutColoursTiersDifferByAttributes) {
+  const ProgramEnd end =
+      RunOnTerminal(Live("-n 60 --quiet" + std::string(kTiers)), {}, {.no_color = "1"});
+  EXPECT_THAT(end.out, Not(ContainsRegex("\033\\[([0-9]*;)*[39][0-7]m")));
+  for (const char* style : {"\033[4m", "\033[3m", "\033[9m"}) {
+    EXPECT_THAT(AfterTheScreen(end.out), HasSubstr(style));
+  }
+}
+
+TEST_F(LiveTest, ATerminalThatCannotMoveItsCursorGetsPlainText) {
+  const ProgramEnd end = RunOnTerminal(Live("-n 20 --quiet"), {}, {.kind = "dumb"});
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_THAT(end.out, Not(HasSubstr("\033")));
+}
+
+TEST_F(LiveTest, CtrlCGivesTheScreenBackAndKeepsTheText) {
+  const ProgramEnd end = RunOnTerminal(Live("--policy streaming --past-context rerotate"),
+                                       {{kEnter, ""}, {"tokens/s", "\x03"}});
+  EXPECT_EQ(end.exit_code, 130);
+  EXPECT_THAT(AfterTheScreen(end.out), HasSubstr("ebb: interrupted"));
+  EXPECT_THAT(end.out, HasSubstr("\033[?25h"));
+}
+
+TEST_F(LiveTest, AScreenOfOneLineIsEnough) {
+  const ProgramEnd end = RunOnTerminal(Live("-n 30 --quiet" + std::string(kTiers)), {},
+                                       {.size = {.ws_row = 1, .ws_col = 1}});
+  EXPECT_EQ(end.exit_code, 0) << end.out;
+}
+
+TEST_F(LiveTest, AConversationIsShownTurnByTurn) {
+  std::vector<std::string> arguments = Chat();
+  arguments.push_back("--live");
+  const ProgramEnd end = RunOnTerminal(
+      arguments,
+      {{kPrompt, "hi\n"}, {kLeave, ""}, {kPrompt, "ho\n"}, {kLeave, ""}, {kPrompt, "/exit\n"}});
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_THAT(end.out, HasSubstr("yes"));
 }
 
 }  // namespace

@@ -1,0 +1,35 @@
+#include "src/cli/profile_report.h"
+
+#include <string_view>
+
+namespace ebb::cli {
+
+// Made by the build out of files; see cmake/targets.cmake.
+extern const std::string_view kProfilePage;
+extern const std::string_view kChartLibrary;
+
+namespace {
+
+// What stands in a <script> ends at the first "</script>", in a string too.
+std::string ScriptText(const nlohmann::ordered_json& record) {
+  const std::string json =
+      record.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  std::string text;
+  for (const char c : json) text += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  return text;
+}
+
+void Fill(std::string_view place, std::string_view text, std::string* page) {
+  page->replace(page->find(place), place.size(), text);
+}
+
+}  // namespace
+
+std::string ProfilePage(const nlohmann::ordered_json& record) {
+  std::string page(kProfilePage);
+  Fill("@EBB_DATA@", ScriptText(record), &page);
+  Fill("@EBB_CHART_LIBRARY@", kChartLibrary, &page);
+  return page;
+}
+
+}  // namespace ebb::cli

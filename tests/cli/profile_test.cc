@@ -1,0 +1,120 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "tests/cli/program.h"
+#include "tests/cli/tiny_model.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+class ProfileTest : public testing::Test {
+ protected:
+  ProgramEnd Profile(const std::string& arguments) {
+    return RunEbb("profile --raw --temp 0 --threads 1 --ignore-eos -m " + model_.path() + " " +
+                  arguments);
+  }
+  static json Record(const ProgramEnd& end) {
+    json record = json::parse(end.out, nullptr, false);
+    EXPECT_TRUE(record.is_object()) << end.out << end.err;
+    return record;
+  }
+
+  TinyModel model_;
+};
+
+TEST_F(ProfileTest, TheRecordHoldsEveryFigure) {
+  const ProgramEnd end = Profile(
+      "-n 60 -p tide --json --quiet --t0 50% --t1 host --t2 30% --evict 10% --window 8 --interval "
+      "8 "
+      "--transfer-tokens 40");
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(end.err, "");
+  const json record = Record(end);
+  const json& figures = record["figures"];
+  EXPECT_EQ(record["runs"][0]["generated_tokens"], 60);
+  EXPECT_EQ(figures["cost"]["steps"], 59);
+  for (const char* part :
+       {"embedding", "matmul", "attention", "other", "policy", "moves", "sampling"}) {
+    EXPECT_GT(figures["cost"]["mean_seconds"][part].get<double>(), 0) << part;
+  }
+  EXPECT_GT(figures["importance"]["top_20_percent"]["mean"].get<double>(), 0.2);
+  EXPECT_LT(figures["importance"]["bottom_50_percent"]["mean"].get<double>(), 0.5);
+  EXPECT_GT(figures["overlap"]["mean"].get<double>(), 0);
+  // The last token of the answer is in no row.
+  const int rows = (record["runs"][0]["prompt_tokens"].get<int>() + 59) * 4;
+  int counted = 0;
+  for (const char* tier : {"T0", "T1", "T2", "T3"}) {
+    EXPECT_GT(figures["tiers"]["rows"][tier].back().get<int>(), 0) << tier;
+    counted += figures["tiers"]["rows"][tier].back().get<int>();
+  }
+  EXPECT_EQ(counted, rows);
+  // 1, 4, 16, 40 tokens to two tiers and back.
+  EXPECT_EQ(figures["transfers"]["measured"].size(), 16u);
+  EXPECT_GT(figures["transfers"]["in_runs"].size(), 0u);
+}
+
+TEST_F(ProfileTest, ProfilingChangesNothingThatIsGenerated) {
+  const ProgramEnd profile = Profile("-n 20 -p tide --json --t0 50% --t1 host --evict 10%");
+  const ProgramEnd run = RunEbb(
+      "run --raw --temp 0 --threads 1 --ignore-eos --json -n 20 -p tide --t0 50% --t1 host "
+      "--evict 10% -m " +
+      model_.path());
+  EXPECT_EQ(Record(profile)["runs"][0]["rows_evicted"],
+            json::parse(LastLine(run.err))["rows_evicted"]);
+}
+
+TEST_F(ProfileTest, TheReportIsOneFileWithItsDataInIt) {
+  const std::string path = model_.File("report.html");
+  const ProgramEnd end = Profile("-n 20 -p </script> --html " + path);
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr(path));
+  EXPECT_THAT(end.out, HasSubstr("top 20 % of the tokens"));
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  const std::string page = text.str();
+  EXPECT_THAT(page, HasSubstr("Chart.js v"));
+  EXPECT_THAT(page, Not(HasSubstr("@EBB_")));
+  for (const char* outside : {"src=\"", "href=\"", "@import"}) {
+    EXPECT_THAT(page, Not(HasSubstr(outside))) << outside;
+  }
+  const std::string open = "<script id=\"data\" type=\"application/json\">";
+  const size_t begin = page.find(open) + open.size();
+  const json data = json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+  EXPECT_EQ(data["figures"]["cost"]["steps"], 19);
+  EXPECT_THAT(data["figures"]["transfers"]["skipped"].get<std::string>(), HasSubstr("--t0"));
+}
+
+TEST_F(ProfileTest, ManyPromptsMakeOneProfile) {
+  const std::string path = model_.File("prompts.jsonl");
+  std::ofstream(path) << "{\"question\": \"one\"}\ntwo words\n";
+  const json record = Record(Profile("-n 10 --json --prompts " + path));
+  EXPECT_EQ(record["runs"].size(), 2u);
+  EXPECT_EQ(record["figures"]["cost"]["steps"], 18);
+}
+
+TEST_F(ProfileTest, WhatCannotBeReadOrWrittenIsSaidBeforeTheWork) {
+  EXPECT_THAT(Profile("-p x --html /no/such/folder/r.html").err,
+              HasSubstr("cannot write /no/such/folder/r.html"));
+  EXPECT_THAT(Profile("--prompts /no/such/file").err, HasSubstr("cannot read /no/such/file"));
+  const ProgramEnd both = Profile("-p x --prompts y");
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("found both"));
+}
+
+TEST_F(ProfileTest, MemoryChoosesTiersHereToo) {
+  const ProgramEnd end = Profile("-n 20 -p tide --memory 4GiB");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("[memory: "));
+}
+
+}  // namespace
+}  // namespace ebb
