@@ -27,8 +27,8 @@ void Fill(std::string_view place, std::string_view text, std::string* page) {
 
 std::string ProfilePage(const nlohmann::ordered_json& record) {
   std::string page(kProfilePage);
-  Fill("@EBB_DATA@", ScriptText(record), &page);
   Fill("@EBB_CHART_LIBRARY@", kChartLibrary, &page);
+  Fill("@EBB_DATA@", ScriptText(record), &page);
   return page;
 }
 

@@ -132,6 +132,16 @@ TEST_F(FitTest, ChatChecksBeforeTheFirstTurn) {
   EXPECT_EQ(RunEbb(run).exit_code, 3);
 }
 
+TEST_F(FitTest, FidelityMeasuresTheSettingThatMemoryChooses) {
+  const std::string fidelity =
+      "fidelity --threads 1 --window-tokens 100 --windows 1 -m " + model_->path();
+  const ProgramEnd end = RunEbb(fidelity + " --memory 4GiB");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, StartsWith("[memory: "));
+  EXPECT_THAT(end.err, HasSubstr("for 100 tokens"));
+  EXPECT_EQ(RunEbb(fidelity + " --memory 1MiB").exit_code, 3);
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // The bar: within 5 %, as the process itself is seen from outside.
 TEST_F(FitTest, APeakIsForetoldWithinFivePercent) {

@@ -230,5 +230,29 @@ TEST(HelpTest, IsForEveryCommand) {
   EXPECT_THAT(RunEbb("--version").out, StartsWith("ebb "));
 }
 
+TEST_F(RunTest, WhatTheTiersDoForTheFirstTimeIsAnnouncedOnce) {
+  const std::string tiers =
+      "-n 60 --ignore-eos -p tide --t0 50% --t1 host --t2 50%:int4 --evict 30% --window 2 "
+      "--interval 2 ";
+  const ProgramEnd end = RunEbb(Raw(tiers));
+  for (const char* option : {"(--t2 50%:int4)", "(--evict 30%)"}) {
+    const size_t first = end.err.find(option);
+    EXPECT_NE(first, std::string::npos) << option << end.err;
+    EXPECT_EQ(end.err.find(option, first + 1), std::string::npos) << option;
+  }
+  EXPECT_EQ(RunEbb(Raw(tiers + "--quiet")).err, "");
+  const ProgramEnd programs = RunEbb(Raw(tiers + "--json"));
+  EXPECT_EQ(json::parse(programs.err.substr(0, programs.err.find('\n')))["announcement"], "t2");
+  EXPECT_TRUE(Record(programs).contains("moves"));
+}
+
+TEST_F(RunTest, LiveIsPlainTextWhereNobodyLooks) {
+  const ProgramEnd plain = RunEbb(Raw("-n 20 --ignore-eos --quiet -p tide"));
+  const ProgramEnd live = RunEbb(Raw("-n 20 --ignore-eos --quiet --live -p tide"));
+  EXPECT_EQ(live.exit_code, 0);
+  EXPECT_EQ(live.out, plain.out);
+  EXPECT_EQ(live.err, "");
+}
+
 }  // namespace
 }  // namespace ebb
