@@ -25,6 +25,7 @@
 #include "ebb/model.h"
 #include "ebb/policy.h"
 #include "ebb/status.h"
+#include "ebb/step_report.h"
 #include "ebb/tiers.h"
 #include "ebb/types.h"
 
@@ -66,28 +67,6 @@ struct SessionOptions {
   enum class Record { kNo, kYes };
   Record ledger = Record::kNo;      // see Session::ledger()
   Record step_costs = Record::kNo;  // see StepReport::costs
-};
-
-// Where the time of a step's graph goes, as its first thread sees it: each node's time, waiting for
-// the other threads at its beginning included.
-struct StepCosts {
-  double embedding_seconds = 0;  // looking up the tokens' embeddings
-  double matmul_seconds = 0;     // products with weights
-  double attention_seconds = 0;  // storing and reading rows; waiting for T1's file left out
-  double other_seconds = 0;      // norms, RoPE, activations, sums; starting and ending the graph
-};
-
-// What the last step did, for front ends, benchmarks and tests.
-struct StepReport {
-  StepKind kind = StepKind::kDecode;
-  int num_tokens = 0;
-  int64_t rows_evicted = 0;    // by the placement, after this step
-  double compute_seconds = 0;  // the graph
-  double policy_seconds = 0;   // observe, place, move, remove, compact
-  double io_wait_seconds = 0;  // of compute_seconds: nothing to do until T1's file was read
-  MoveAccounting moves;        // by the placement, after this step
-  bool mass_computed = false;
-  std::optional<StepCosts> costs;  // when they were asked for
 };
 
 class Engine {

@@ -14,7 +14,7 @@ namespace {
 using Json = ProfileJson;
 
 constexpr size_t kMostBins = 128;  // of a figure over positions or steps
-constexpr int kBinsPerDecade = 4;  // of the histogram
+constexpr int kBinsPerDecade = 8;  // of the histogram
 constexpr int kLowestDecade = -5;
 constexpr int kHighestDecade = 3;
 constexpr size_t kMostMoves = 512;  // of a run that the record lists

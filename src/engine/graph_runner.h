@@ -8,9 +8,9 @@
 #include <memory>
 #include <span>
 
-#include "ebb/engine.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
+#include "ebb/step_report.h"
 #include "src/attention/attention.h"
 #include "src/engine/step_work.h"
 

@@ -197,8 +197,9 @@ TEST_F(LiveTest, ATerminalThatCannotMoveItsCursorGetsPlainText) {
 }
 
 TEST_F(LiveTest, CtrlCGivesTheScreenBackAndKeepsTheText) {
-  const ProgramEnd end = RunOnTerminal(Live("--policy streaming --past-context rerotate"),
-                                       {{kEnter, ""}, {"tokens/s", "\x03"}});
+  const ProgramEnd end =
+      RunOnTerminal(Live("--policy streaming --window 16 --past-context rerotate"),
+                    {{kEnter, ""}, {"tokens/s", "\x03"}});
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_THAT(AfterTheScreen(end.out), HasSubstr("ebb: interrupted"));
   EXPECT_THAT(end.out, HasSubstr("\033[?25h"));
