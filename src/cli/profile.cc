@@ -61,6 +61,7 @@ Status CheckWritable(const std::string& path) {
 Status Profile::Run() {
   EBB_RETURN_IF_ERROR(CheckWritable(options_.profile.html_file));
   EBB_RETURN_IF_ERROR(Open());
+  const MachineWatch watch;
   {
     const bool counts_tokens = options_.max_tokens > 0;
     const auto prompts = static_cast<int64_t>(inputs_.size());
@@ -69,6 +70,8 @@ Status Profile::Run() {
     for (size_t i = 0; i < inputs_.size(); ++i) EBB_RETURN_IF_ERROR(ProfilePrompt(i, &bar));
   }
   EBB_RETURN_IF_ERROR(Transfers());
+  record_["others_share"] = watch.OthersShare();
+  WarnOfOthers(watch.OthersShare());
   return Write();
 }
 
