@@ -29,7 +29,10 @@ void Announcer::Look(const StepReport& step, const Say& say) {
     said_t3_ = true;
     std::string option = fmt::format("--policy {}", policy.name);
     if (policy.tiers.has_value()) {
-      option = CauseOf(fmt::format("--evict {}", Percent(policy.tiers->evict_share)));
+      // What full caps do not hold goes too.
+      const double share = policy.tiers->evict_share;
+      option = CauseOf(share > 0 ? fmt::format("--evict {}", Percent(share))
+                                 : std::string("the caps of --t0 and --t1"));
     } else if (policy.budget.unit != Budget::Unit::kNone) {
       option += fmt::format(", --budget of {}", FormatBudget(policy.budget));
     }

@@ -62,6 +62,11 @@ TEST_F(AnnouncerTest, TheFirstEvictedRowIsAnnouncedOnceWithTheOptionThatDidIt) {
   EXPECT_THAT(Look(Evicted()), IsEmpty());
 }
 
+TEST_F(AnnouncerTest, WithoutAShareItIsTheCapsThatEvict) {
+  options_.session.policy.tiers = TierSpec{.t0_cap_bytes = 1 << 20, .t1_cap_bytes = 1 << 20};
+  EXPECT_THAT(Look(Evicted()), ElementsAre(HasSubstr("(the caps of --t0 and --t1)")));
+}
+
 TEST_F(AnnouncerTest, WithoutTiersItIsThePolicyThatEvicts) {
   options_.session.policy.name = "h2o";
   options_.session.policy.budget = *ParseBudget("512");
