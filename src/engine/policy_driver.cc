@@ -185,6 +185,14 @@ void PolicyDriver::TruncateTo(Position end) {
   }
 }
 
+void PolicyDriver::BeginLedger(Position next_position) {
+  if (ledger_ == nullptr) return;
+  ledger_->Append(next_position);
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    ledger_->Reconcile(group, cache_->positions(group), cache_->tiers(group));
+  }
+}
+
 void PolicyDriver::EndFirstPrefill() { policy_->scorer->EndFirstPrefill(); }
 
 Status PolicyDriver::SaveState(StateWriter* to) const {

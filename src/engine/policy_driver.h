@@ -33,6 +33,9 @@ class PolicyDriver {
   // The step's rows were taken out of the cache again, or the sequence was rolled back.
   void TruncateTo(Position end);
   void EndFirstPrefill();
+  // The cache was resumed with so many tokens behind it: the ledger knows where their rows are, not
+  // how they came there.
+  void BeginLedger(Position next_position);
 
   [[nodiscard]] Status SaveState(StateWriter* to) const;
   // The cache's rows are there already. Corrupt when scores do not fit them.

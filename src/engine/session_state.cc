@@ -162,6 +162,7 @@ Status Load(SessionFileReader* file, Session::Impl* s) {
   EBB_RETURN_IF_ERROR(file->CheckPages(pages.num_pages, pages.num_bytes));
   EBB_RETURN_IF_ERROR(load(SessionSection::kPolicy, [&](StateReader* from) -> Status {
     s->signals.Load(from);
+    s->driver.BeginLedger(s->next());
     return s->driver.LoadState(from);
   }));
   return SequenceState::LoadPages(&s->cache, [&](const StatePage& page, auto rows) {

@@ -4,7 +4,8 @@
 #include <tuple>
 
 #include "src/engine/engine_impl.h"
-#include "tests/engine/engine_fixture.h"
+#include "tests/engine/session_fixture.h"
+#include "tests/support/temp_folder.h"
 
 namespace ebb {
 namespace {
@@ -178,6 +179,25 @@ TEST(LedgerTest, AgreesWhenMovesFindNoRoom) {
   ExpectAgrees(*second);
   EXPECT_GT(second->ledger()->rows(Tier::kT1), 0);
   EXPECT_GT(second->ledger()->rows(Tier::kT0), 0);
+}
+
+TEST(LedgerTest, AResumedSessionKnowsWhereItsRowsAre) {
+  SessionOptions options;
+  options.ledger = SessionOptions::Record::kYes;
+  options.policy = {.name = "attention", .granularity = Granularity::kLayer};
+  options.policy.window = options.policy.interval = 8;
+  options.policy.tiers = TierSpec{.t1 = T1Place::kHost, .t2_share = 0.4, .evict_share = 0.2};
+  const TempFolder folder;
+  const OwnSession first = OpenOwn(options);
+  ExpectOk(first.session->Prefill(SomeTokens(30)));
+  for (int i = 0; i < 80; ++i) ExpectOk(first.session->Decode(static_cast<Token>(i % 7 + 1)));
+  ExpectOk(SaveSession(*first.session, folder.File("session"), ""));
+  const auto second = ResumeOwn(folder.File("session"), options);
+  ASSERT_TRUE(second.ok()) << second.status().ToString();
+  EXPECT_GT(second->session->ledger()->rows(Tier::kT2), 0);
+  ExpectAgrees(*second->session);
+  for (int i = 0; i < 20; ++i) ExpectOk(second->session->Decode(static_cast<Token>(i % 5 + 1)));
+  ExpectAgrees(*second->session);
 }
 
 // The best of many steps: this process may be interrupted in any of them.
