@@ -4,18 +4,15 @@
 #include "src/kv/arena.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
-#include <cerrno>
 #include <cstring>
 #include <new>
 #include <numeric>
 #include <string>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -35,46 +32,6 @@ struct Extent {
   std::vector<uint32_t> free_pages;  // a stack, the lowest on top at first
   std::vector<std::byte**> owners;   // [pages_per_extent]; null: free
 };
-
-std::byte* Map(size_t num_bytes) {
-  void* mapped =
-      mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
-}
-
-bool Unmap(std::byte* base, size_t num_bytes) {
-  return num_bytes == 0 || munmap(base, num_bytes) == 0;
-}
-
-size_t BytesToAlignment(const std::byte* address) {
-  return -reinterpret_cast<uintptr_t>(address) & (kExtentBytes - 1);
-}
-
-// An aligned extent, or null with errno set.
-std::byte* MapExtent() {
-  std::byte* base = Map(kExtentBytes);
-  if (base == nullptr) return nullptr;
-  if (BytesToAlignment(base) != 0) {
-    // Twice the size holds an aligned extent somewhere; the rest goes back before it is touched.
-    if (!Unmap(base, kExtentBytes)) return nullptr;
-    base = Map(2 * kExtentBytes);
-    if (base == nullptr) return nullptr;
-    const size_t head_bytes = BytesToAlignment(base);
-    std::byte* aligned = base + head_bytes;
-    if (!Unmap(aligned + kExtentBytes, kExtentBytes - head_bytes)) {
-      Unmap(base, 2 * kExtentBytes);
-      return nullptr;
-    }
-    if (!Unmap(base, head_bytes)) {
-      Unmap(base, head_bytes + kExtentBytes);
-      return nullptr;
-    }
-    base = aligned;
-  }
-  // A wish: kernels without huge pages refuse it, and nothing but speed depends on it.
-  madvise(base, kExtentBytes, MADV_HUGEPAGE);
-  return base;
-}
 
 }  // namespace
 
@@ -149,8 +106,9 @@ struct Arena::Impl {
           fmt::format("the system refused another 2 MiB for the cache, which has {} bytes: {}",
                       extents.size() * kExtentBytes, reason));
     };
-    std::byte* base = MapExtent();
-    if (base == nullptr) return refused(std::generic_category().message(errno));
+    const Result<std::byte*> memory = options.device->Allocate(options.memory, kExtentBytes);
+    if (!memory.ok()) return refused(memory.status().message());
+    std::byte* const base = *memory;
     try {
       auto extent = std::make_unique<Extent>();
       extent->base = base;
@@ -159,18 +117,22 @@ struct Arena::Impl {
       std::iota(extent->free_pages.rbegin(), extent->free_pages.rend(), 0);
       Link(extents.emplace(base, std::move(extent)).first->second.get());
     } catch (const std::bad_alloc&) {
-      Unmap(base, kExtentBytes);
+      (void)FreeExtent(base);
       return refused("no memory for its records");
     }
     num_free += pages_per_extent;
     return OkStatus();
   }
 
+  [[nodiscard]] Status FreeExtent(std::byte* base) const {
+    return options.device->Free(options.memory, base, kExtentBytes);
+  }
+
   enum class Release { kDone, kRefused };
 
   Release RemoveExtent(Extent* extent) {
     assert(extent->num_used == 0);
-    if (!Unmap(extent->base, kExtentBytes)) return Release::kRefused;
+    if (!FreeExtent(extent->base).ok()) return Release::kRefused;
     Unlink(extent);
     num_free -= pages_per_extent;
     extents.erase(extent->base);
@@ -209,6 +171,7 @@ struct Arena::Impl {
 
   // Moves at most `max_pages` pages out of an unlinked extent; returns their number.
   size_t Drain(Extent* extent, size_t max_pages) {
+    const DeviceCall call(options.device);
     size_t num_moved = 0;
     for (uint32_t page = 0; page < pages_per_extent && num_moved < max_pages; ++page) {
       std::byte** owner = extent->owners[page];
@@ -227,7 +190,7 @@ Arena::Arena() : impl_(std::make_unique<Impl>()) {}
 
 Arena::~Arena() {
   assert(impl_->num_pages == 0 && "pages are owned still");
-  for (const auto& [base, extent] : impl_->extents) Unmap(extent->base, kExtentBytes);
+  for (const auto& [base, extent] : impl_->extents) (void)impl_->FreeExtent(extent->base);
 }
 
 Result<std::unique_ptr<Arena>> Arena::Create(const ArenaOptions& options) {
@@ -303,6 +266,11 @@ size_t Arena::Compact(size_t max_bytes) {
   a.TrimEmpty(0);
   size_t num_left = max_bytes / a.options.page_bytes;
   size_t num_moved = 0;
+  Device* const device = a.options.device;
+  if (num_left > 0 && a.options.memory == MemoryKind::kPinned && !device->one_memory()) {
+    // Pages may be on their way to the device. Whether they arrive, their readers will be told.
+    (void)device->Wait(device->Record(DeviceQueue::kToDevice));
+  }
   // With an extent's worth of free pages, the others have room for whatever the sparsest holds.
   while (a.num_free >= a.pages_per_extent && num_left > 0) {
     Extent* sparsest = a.Sparsest();

@@ -1,4 +1,5 @@
-// Memory for pages. An arena maps 2 MiB extents (huge pages where the system gives them), hands out
+// Memory for pages. An arena maps 2 MiB extents (huge pages where the system gives them) of the
+// host's memory or of a device's, hands out
 // pages of one size that any sequence, layer and head may own, and unmaps an extent when its last
 // page goes. Compact() moves pages out of sparse extents so that freed memory really returns to the
 // system. The cap is hard: mapped bytes never exceed it. One empty extent may stay mapped while
@@ -16,14 +17,17 @@
 #include <memory>
 
 #include "ebb/status.h"
+#include "src/device/device.h"
 
 namespace ebb {
 
-inline constexpr size_t kExtentBytes = size_t{2} << 20;
+inline constexpr size_t kExtentBytes = kDeviceMemoryStep;
 
 struct ArenaOptions {
-  size_t page_bytes = 0;  // a multiple of 64, at most kExtentBytes
-  size_t cap_bytes = 0;   // of mapped memory; at least one extent
+  size_t page_bytes = 0;          // a multiple of 64, at most kExtentBytes
+  size_t cap_bytes = 0;           // of mapped memory; at least one extent
+  Device* device = &CpuDevice();  // whose memory it is; outlives the arena
+  MemoryKind memory = MemoryKind::kDevice;
 };
 
 struct ArenaStats {

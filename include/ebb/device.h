@@ -1,0 +1,50 @@
+// Where T0 and T2 lie and how T1 is read, as a user asks for it: `cpu`, one memory for all tiers,
+// or `sim`, an accelerator that is simulated within the process: memory of its own, copies with a
+// bandwidth and a latency, a virtual clock.
+#ifndef EBB_DEVICE_H_
+#define EBB_DEVICE_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+enum class DeviceKind : uint8_t { kCpu, kSim };
+
+// When the bytes of a simulated copy arrive. Results are the same in all of them.
+enum class CopyArrival : uint8_t {
+  kLate,    // when somebody waits for them: a missing wait shows as a wrong result
+  kAtOnce,  // when the copy is asked for
+  kThread,  // from a thread, after a random delay
+};
+
+struct DeviceSpec {
+  DeviceKind kind = DeviceKind::kCpu;
+  // Of the simulated device.
+  double h2d_bytes_per_s = 25e9;
+  double d2h_bytes_per_s = 25e9;
+  double latency_seconds = 10e-6;              // of each copy
+  double device_bytes_per_s = 1e12;            // at which the device reads rows in its memory
+  double host_bytes_per_s = 40e9;              // at which the host reads rows in its own
+  double layer_seconds = 20e-6;                // what a layer takes besides its attention
+  uint64_t memory_bytes = uint64_t{16} << 30;  // how much the device has
+  CopyArrival copies = CopyArrival::kLate;
+};
+
+// How rows of T1 take part in attention where the device cannot read them: attended to on the host,
+// where they lie, and merged, which is exact up to rounding; or copied to the device layer by
+// layer, ahead of their use, which changes no bit.
+enum class T1Mode : uint8_t { kAuto, kCompute, kStream };
+
+// "cpu", "sim" or "sim:KEY=VALUE,...": h2d, d2h, device, host (25GBps), latency, layer (10us),
+// memory (16GiB), copies (late, once, thread). InvalidArgument, naming what is expected, for
+// anything else.
+[[nodiscard]] Result<DeviceSpec> ParseDevice(std::string_view text);
+[[nodiscard]] Result<T1Mode> ParseT1Mode(std::string_view text);
+[[nodiscard]] std::string_view T1ModeName(T1Mode mode);  // "auto", "compute", "stream"
+
+}  // namespace ebb
+
+#endif  // EBB_DEVICE_H_

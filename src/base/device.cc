@@ -1,0 +1,127 @@
+// What a user writes about the device, read.
+#include "ebb/device.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "ebb/types.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::string_view kExpected =
+    "cpu, or sim:KEY=VALUE,... with h2d, d2h, device, host (25GBps), latency, layer (10us), memory "
+    "(16GiB), copies (late, once or thread)";
+
+using Unit = std::pair<std::string_view, double>;
+constexpr std::array<Unit, 4> kRates = {
+    {{"TBps", 1e12}, {"GBps", 1e9}, {"MBps", 1e6}, {"kBps", 1e3}}};
+constexpr std::array<Unit, 4> kTimes = {{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
+
+constexpr std::array<std::pair<std::string_view, CopyArrival>, 3> kArrivals = {
+    {{"late", CopyArrival::kLate},
+     {"once", CopyArrival::kAtOnce},
+     {"thread", CopyArrival::kThread}}};
+constexpr std::array<std::pair<std::string_view, T1Mode>, 3> kModes = {
+    {{"auto", T1Mode::kAuto}, {"compute", T1Mode::kCompute}, {"stream", T1Mode::kStream}}};
+
+// A finite number that is not negative, in a unit.
+template <size_t n>
+std::optional<double> ParseNumber(std::string_view text, const std::array<Unit, n>& units) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  if (error != std::errc() || !std::isfinite(number) || std::signbit(number)) return std::nullopt;
+  const std::string_view unit(rest, static_cast<size_t>(end - rest));
+  for (const auto& [name, value] : units) {
+    if (name == unit && std::isfinite(number * value)) return number * value;
+  }
+  return std::nullopt;
+}
+
+Status ParseRate(std::string_view text, double* rate) {
+  const std::optional<double> number = ParseNumber(text, kRates);
+  if (!number || *number <= 0) return InvalidArgument("expected a rate above 0, as 25GBps");
+  *rate = *number;
+  return OkStatus();
+}
+
+Status ParseTime(std::string_view text, double* seconds) {
+  const std::optional<double> number = ParseNumber(text, kTimes);
+  if (!number) return InvalidArgument("expected a time, as 10us");
+  *seconds = *number;
+  return OkStatus();
+}
+
+Status ParseKey(std::string_view key, std::string_view value, DeviceSpec* spec) {
+  if (key == "h2d") return ParseRate(value, &spec->h2d_bytes_per_s);
+  if (key == "d2h") return ParseRate(value, &spec->d2h_bytes_per_s);
+  if (key == "device") return ParseRate(value, &spec->device_bytes_per_s);
+  if (key == "host") return ParseRate(value, &spec->host_bytes_per_s);
+  if (key == "latency") return ParseTime(value, &spec->latency_seconds);
+  if (key == "layer") return ParseTime(value, &spec->layer_seconds);
+  if (key == "memory") {
+    EBB_ASSIGN_OR_RETURN(spec->memory_bytes, ParseBytes(value));
+    return OkStatus();
+  }
+  if (key == "copies") {
+    for (const auto& [name, arrival] : kArrivals) {
+      if (name != value) continue;
+      spec->copies = arrival;
+      return OkStatus();
+    }
+    return InvalidArgument("expected late, once or thread");
+  }
+  return InvalidArgument("no such key");
+}
+
+}  // namespace
+
+Result<DeviceSpec> ParseDevice(std::string_view text) {
+  const auto refuse = [&](std::string_view why) {
+    return InvalidArgument(fmt::format("device \"{}\": {}; write {}", text, why, kExpected));
+  };
+  DeviceSpec spec;
+  if (text == "cpu") return spec;
+  spec.kind = DeviceKind::kSim;
+  if (text == "sim") return spec;
+  constexpr std::string_view kPrefix = "sim:";
+  if (!text.starts_with(kPrefix)) return refuse("not a device");
+  std::string_view rest = text.substr(kPrefix.size());
+  while (true) {
+    const size_t comma = rest.find(',');
+    const std::string_view part = rest.substr(0, comma);
+    const size_t equals = part.find('=');
+    if (equals == std::string_view::npos) {
+      return refuse(fmt::format("\"{}\" is no KEY=VALUE", part));
+    }
+    if (Status status = ParseKey(part.substr(0, equals), part.substr(equals + 1), &spec);
+        !status.ok()) {
+      return refuse(fmt::format("{}: {}", part, status.message()));
+    }
+    if (comma == std::string_view::npos) return spec;
+    rest = rest.substr(comma + 1);
+  }
+}
+
+Result<T1Mode> ParseT1Mode(std::string_view text) {
+  for (const auto& [name, mode] : kModes) {
+    if (name == text) return mode;
+  }
+  return InvalidArgument(fmt::format("unknown T1 mode \"{}\"; valid: auto, compute, stream", text));
+}
+
+std::string_view T1ModeName(T1Mode mode) {
+  for (const auto& [name, value] : kModes) {
+    if (value == mode) return name;
+  }
+  return "unknown";
+}
+
+}  // namespace ebb
