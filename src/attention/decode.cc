@@ -37,7 +37,8 @@ size_t TargetsEnd(std::span<const uint32_t> selected, size_t num_rows) {
 
 std::span<const uint32_t> DecodeAttention::Selected(const DecodeQuery& query, int kv_head,
                                                     Kind kind) {
-  return OfHead(kind == Kind::kFull ? query.selected : query.compressed_selected, kv_head);
+  if (kind == Kind::kFull) return OfHead(query.selected, kv_head);
+  return OfHead(kind == Kind::kHost ? query.host_selected : query.compressed_selected, kv_head);
 }
 
 DecodeAttention::DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape)
@@ -46,8 +47,8 @@ DecodeAttention::~DecodeAttention() = default;
 
 void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_threads) {
   const bool compresses = shape_.compressed.head_dim > 0;
-  // Rows of both kinds may each end within a chunk.
-  const size_t chunks = (max_rows + kChunkRows - 1) / kChunkRows + (compresses ? 1 : 0);
+  // Rows of all kinds may each end within a chunk.
+  const size_t chunks = (max_rows + kChunkRows - 1) / kChunkRows + 2;
   const size_t queries = num_queries;
   if (chunks <= max_chunks_ && queries <= max_queries_ && num_threads <= max_threads_) return;
   // Grown by half at least: a generation asks for one more chunk every 64 tokens.
@@ -76,7 +77,8 @@ void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_threads)
 size_t DecodeAttention::NumRows(int query, int kv_head, Kind kind) const {
   const DecodeQuery& of = queries_[query];
   if (kind == Kind::kFull) return of.rows[kv_head].size();
-  return of.compressed.empty() ? 0 : of.compressed[kv_head].size();
+  return kind == Kind::kHost ? OfHead(of.host_rows, kv_head).size()
+                             : OfHead(of.compressed, kv_head).size();
 }
 
 int DecodeAttention::NumChunks(int query, int kv_head, Kind kind) const {
@@ -95,18 +97,22 @@ bool DecodeAttention::PlanFits(std::span<const DecodeQuery> queries) const {
 
 DecodeAttention::PlannedHead DecodeAttention::HeadToPlan(const DecodeQuery& query, int kv_head) {
   const size_t rows = query.rows[kv_head].size();
+  const size_t host = OfHead(query.host_rows, kv_head).size();
   const size_t compressed = OfHead(query.compressed, kv_head).size();
-  return {
-      .rows = rows,
-      .compressed = compressed,
-      .targets_end = std::max(TargetsEnd(OfHead(query.selected, kv_head), rows),
-                              TargetsEnd(OfHead(query.compressed_selected, kv_head), compressed))};
+  return {.rows = rows,
+          .host = host,
+          .compressed = compressed,
+          .targets_end =
+              std::max({TargetsEnd(OfHead(query.selected, kv_head), rows),
+                        TargetsEnd(OfHead(query.host_selected, kv_head), host),
+                        TargetsEnd(OfHead(query.compressed_selected, kv_head), compressed)})};
 }
 
 void DecodeAttention::PlanUnit(const Unit& unit) {
   const auto [begin, end] = RowsOf(unit);
-  const bool full = unit.kind == Kind::kFull;
-  if (full) last_units_[size_t{unit.query} * shape_.num_kv_heads + unit.kv_head] = units_.size();
+  const bool full = unit.kind != Kind::kCompressed;
+  if (unit.kind == Kind::kFull)
+    last_units_[size_t{unit.query} * shape_.num_kv_heads + unit.kv_head] = units_.size();
   units_.push_back(unit);
   rows_before_.push_back(rows_before_.back() +
                          (full ? end - begin : CostOfCompressed(end - begin)));
@@ -151,28 +157,36 @@ void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
   rows_before_.assign(1, 0);
   num_mass_blocks_ = 0;
   for (size_t i = 0; i < queries.size(); ++i) PlanQuery(static_cast<int>(i));
+  first_host_unit_ = units_.size();
+  for (size_t i = 0; i < queries.size(); ++i) PlanUnits(static_cast<int>(i), Kind::kHost);
 }
 
 // The units of a thread: consecutive ones, with its share of the rows.
-std::pair<size_t, size_t> DecodeAttention::UnitsOf(int thread, int num_threads) const {
+DecodeAttention::UnitRange DecodeAttention::UnitsOf(UnitRange range, int thread,
+                                                    int num_threads) const {
+  const auto begin = rows_before_.begin() + range.first;
+  const auto end = rows_before_.begin() + range.second;
   const auto first_unit = [&](int i) -> size_t {
-    if (i == num_threads) return units_.size();
-    const uint64_t rows = Share(rows_before_.back(), i, num_threads);
-    return std::ranges::lower_bound(rows_before_, rows) - rows_before_.begin();
+    if (i == num_threads) return range.second;
+    const uint64_t rows = *begin + Share(*end - *begin, i, num_threads);
+    return std::lower_bound(begin, end, rows) - rows_before_.begin();
   };
   return {first_unit(thread), first_unit(thread + 1)};
 }
 
 bool DecodeAttention::FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const {
-  const auto [begin, end] = UnitsOf(thread, num_threads);
+  const auto [begin, end] = UnitsOf(DeviceUnits(), thread, num_threads);
   const size_t last = last_units_[size_t(query) * shape_.num_kv_heads + kv_head];
   return begin <= last && last < end;
 }
 
 int DecodeAttention::ChunkOf(const Unit& unit) const {
-  const int first = unit.kind == Kind::kFull
-                        ? 0
-                        : NumChunks(static_cast<int>(unit.query), unit.kv_head, Kind::kFull);
+  const auto chunks = [&](Kind kind) {
+    return NumChunks(static_cast<int>(unit.query), unit.kv_head, kind);
+  };
+  int first = 0;
+  if (unit.kind != Kind::kFull) first += chunks(Kind::kFull);
+  if (unit.kind == Kind::kCompressed) first += chunks(Kind::kHost);
   return first + static_cast<int>(unit.chunk);
 }
 
@@ -190,7 +204,15 @@ void DecodeAttention::FetchP(const Unit& unit) {
 }
 
 void DecodeAttention::Fold(int thread, int num_threads) {
-  auto [u, end] = UnitsOf(thread, num_threads);
+  FoldUnits(UnitsOf(DeviceUnits(), thread, num_threads), thread);
+}
+
+void DecodeAttention::FoldHost(int thread, int num_threads) {
+  FoldUnits(UnitsOf(HostUnits(), thread, num_threads), thread);
+}
+
+void DecodeAttention::FoldUnits(UnitRange range, int thread) {
+  auto [u, end] = range;
   if (u >= end) return;
   // Weights that nobody reads again stay in one place, in the first-level cache.
   float* const own = POf(units_[u]);
@@ -237,8 +259,9 @@ std::pair<uint32_t, uint32_t> DecodeAttention::RowsOf(const Unit& unit) const {
 void DecodeAttention::LocateUnit(const Unit& unit, ChunkRows rows) const {
   const auto [begin, end] = RowsOf(unit);
   const DecodeQuery& query = queries_[unit.query];
-  if (unit.kind == Kind::kFull) {
-    LocateKeys(query.rows[unit.kv_head], shape_.format, begin, end, rows);
+  if (unit.kind != Kind::kCompressed) {
+    const auto& lists = unit.kind == Kind::kFull ? query.rows : query.host_rows;
+    LocateKeys(lists[unit.kv_head], shape_.format, begin, end, rows);
   } else {
     LocateCompressed(query.compressed[unit.kv_head], shape_.compressed, begin, end, rows);
   }
@@ -262,7 +285,7 @@ void DecodeAttention::FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_
       .p = p,
       .p_stride = kChunkRows,
   };
-  if (unit.kind == Kind::kFull) {
+  if (unit.kind != Kind::kCompressed) {
     kernel_.fold({.format = shape_.format,
                   .keys = rows.data(),
                   .num_rows = num_rows,
@@ -294,8 +317,9 @@ MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
           .l = l_.data() + state,
           .o = o_.get() + first_o * head_dim,
           .o_stride = heads * head_dim,
-          .num_chunks =
-              NumChunks(query, kv_head, Kind::kFull) + NumChunks(query, kv_head, Kind::kCompressed),
+          .num_chunks = NumChunks(query, kv_head, Kind::kFull) +
+                        NumChunks(query, kv_head, Kind::kHost) +
+                        NumChunks(query, kv_head, Kind::kCompressed),
           .head_dim = shape_.format.head_dim};
 }
 
@@ -326,7 +350,8 @@ void DecodeAttention::MergeHead(int query, int q_head, const float* weights) {
   float* const out = queries_[query].out + q_head * dim;
   const MergeInput all = StatesOf(query, q_head);
   const int kv_head = q_head / shape_.QueryHeadsPerKvHead();
-  const int num_full = NumChunks(query, kv_head, Kind::kFull);
+  const int num_full =
+      NumChunks(query, kv_head, Kind::kFull) + NumChunks(query, kv_head, Kind::kHost);
   MergeInput full = all;
   full.num_chunks = num_full;
   kernel_.merge(full, weights, out);

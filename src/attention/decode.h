@@ -4,7 +4,8 @@
 // between them. Neither allocates once Reserve() made room. Units of work are (query, kv head,
 // chunk of rows), so the result does not depend on the number of threads. They are ordered so that
 // a thread mostly adds up the mass of rows that it folded itself, from its own caches. The chunks
-// of a kv head's compressed rows follow those of its full rows.
+// of a kv head's compressed rows follow those of its full rows. Where a device attends, rows that
+// lie on its host are a list of their own, folded there, whose states merge with the others.
 #ifndef EBB_ATTENTION_DECODE_H_
 #define EBB_ATTENTION_DECODE_H_
 
@@ -38,6 +39,9 @@ struct DecodeQuery {
   std::span<const CompressedRows> compressed = {};  // [num_kv_heads], or none
   // As `selected`, for the compressed rows.
   std::span<const std::span<const uint32_t>> compressed_selected = {};
+  // The same for full rows that FoldHost() folds; `rows` has the others.
+  std::span<const RowsView> host_rows = {};  // [num_kv_heads], or none
+  std::span<const std::span<const uint32_t>> host_selected = {};
   const float* q = nullptr;  // [num_q_heads, head_dim]
   float* out = nullptr;      // [num_q_heads, head_dim]
   MassTarget mass;
@@ -56,6 +60,8 @@ class DecodeAttention {
   // The queries of a layer. REQUIRES: room reserved. Called by one thread before Fold().
   void Plan(std::span<const DecodeQuery> queries);
   void Fold(int thread, int num_threads);
+  // Folds the host's rows: by each thread, before or after Fold().
+  void FoldHost(int thread, int num_threads);
   // Whether this thread folds the newest full rows of a kv head, and so may store the last one
   // first.
   [[nodiscard]] bool FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const;
@@ -63,7 +69,7 @@ class DecodeAttention {
   void Merge(int thread, int num_threads);
 
  private:
-  enum class Kind : uint8_t { kFull, kCompressed };
+  enum class Kind : uint8_t { kFull, kHost, kCompressed };
   struct Unit {
     uint32_t query;
     uint32_t chunk;  // of the kv head's rows of this kind
@@ -73,6 +79,7 @@ class DecodeAttention {
   // What a plan depends on.
   struct PlannedHead {
     size_t rows;
+    size_t host;
     size_t compressed;
     size_t targets_end;  // the first element of the mass targets behind all rows
     bool operator==(const PlannedHead&) const = default;
@@ -80,7 +87,12 @@ class DecodeAttention {
   using ChunkRows = std::span<const std::byte*, kChunkRows>;
   // The part of `total` that thread `i` of `n` takes.
   [[nodiscard]] static size_t Share(size_t total, int i, int n) { return total * i / n; }
-  [[nodiscard]] std::pair<size_t, size_t> UnitsOf(int thread, int num_threads) const;
+  using UnitRange = std::pair<size_t, size_t>;
+  // Of the units in the range, those of a thread.
+  [[nodiscard]] UnitRange UnitsOf(UnitRange range, int thread, int num_threads) const;
+  [[nodiscard]] UnitRange DeviceUnits() const { return {0, first_host_unit_}; }
+  [[nodiscard]] UnitRange HostUnits() const { return {first_host_unit_, units_.size()}; }
+  void FoldUnits(UnitRange range, int thread);
   [[nodiscard]] bool PlanFits(std::span<const DecodeQuery> queries) const;
   [[nodiscard]] static PlannedHead HeadToPlan(const DecodeQuery& query, int kv_head);
   [[nodiscard]] static std::span<const uint32_t> Selected(const DecodeQuery& query, int kv_head,
@@ -111,7 +123,8 @@ class DecodeAttention {
   size_t max_queries_ = 0;
   int max_threads_ = 0;
   std::span<const DecodeQuery> queries_;
-  std::vector<Unit> units_;
+  std::vector<Unit> units_;  // those of the host's rows behind all others
+  size_t first_host_unit_ = 0;
   std::vector<size_t> last_units_;     // [queries, kv heads]: those of the newest full rows
   std::vector<PlannedHead> planned_;   // [queries, kv heads]
   std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before, by their cost

@@ -23,6 +23,7 @@ void DecodeAttention::AddMass(int query, int thread, int num_threads, float* wei
   const size_t end = Share(num_mass_blocks_, thread + 1, num_threads) * kChunkRows;
   for (int h = 0; h < shape_.num_kv_heads; ++h) {
     AddMassOfRows(query, h, Kind::kFull, {begin, end}, weights);
+    AddMassOfRows(query, h, Kind::kHost, {begin, end}, weights);
     AddMassOfRows(query, h, Kind::kCompressed, {begin, end}, weights);
   }
 }

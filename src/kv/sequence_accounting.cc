@@ -1,4 +1,4 @@
-// What a cache costs, whether it is sound, and its T1 pages for a step.
+// What a cache costs, and whether it is sound.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,9 @@ size_t TableBytes(const SharedTable& shared) {
   return sizeof(SharedTable) - 2 * sizeof(TokenTable) + shared.full.table_bytes() +
          shared.compressed.table_bytes() + BytesOf(shared.groups) +
          shared.positions.capacity() * sizeof(Position) +
-         (shared.full_rows.capacity() + shared.compressed_rows.capacity()) * sizeof(uint32_t);
+         (shared.full_rows.capacity() + shared.compressed_rows.capacity()) * sizeof(uint32_t) +
+         BytesOf(shared.placed[0].slots) + BytesOf(shared.placed[0].rows) +
+         BytesOf(shared.placed[1].slots) + BytesOf(shared.placed[1].rows);
 }
 
 Status CheckMerged(const SharedTable& shared) {
@@ -64,8 +66,8 @@ CacheAccounting SequenceCache::accounting() const {
     sum.table_bytes += TableBytes(*shared);
   }
   for (const Stream& stream : c.streams) {
-    sum.table_bytes +=
-        BytesOf(stream.pages) + BytesOf(stream.file_pages) + BytesOf(stream.compressed_pages);
+    sum.table_bytes += BytesOf(stream.pages) + BytesOf(stream.file_pages) +
+                       BytesOf(stream.host_pages) + BytesOf(stream.compressed_pages);
   }
   if (c.stage != nullptr) sum.staging_bytes = c.stage->memory_bytes();
   sum.rows_evicted = c.rows_evicted;
@@ -101,9 +103,13 @@ Status SequenceCache::Impl::CheckStream(const Stream& stream) const {
   }
   for (size_t page = 0; page < stream.pages.size(); ++page) {
     const bool present = shared.full.HasPage(page);
-    const bool in_file = HasFile() && present && shared.full.PlaceOf(page) == Tier::kT1;
-    if (!in_file && (stream.pages[page] != nullptr) != present) {
+    const bool in_t1 = present && shared.full.PlaceOf(page) == Tier::kT1;
+    const bool staged = in_t1 && (HasFile() || IsRemote());
+    if (!staged && (stream.pages[page] != nullptr) != present) {
       return Internal(fmt::format("a stream and its table disagree on page {}", page));
+    }
+    if (IsRemote() && (stream.host_pages[page] != nullptr) != in_t1) {
+      return Internal(fmt::format("a stream and its table disagree on page {} of T1", page));
     }
   }
   for (size_t page = 0; page < stream.compressed_pages.size(); ++page) {
@@ -140,37 +146,6 @@ Status SequenceCache::Validate() const {
     return Internal(fmt::format("{} groups stand in tables", num_groups));
   }
   return OkStatus();
-}
-
-Status SequenceCache::BeginStaging() {
-  Impl& c = *impl_;
-  if (c.stage == nullptr) return OkStatus();
-  std::vector<T1Stage::Pages> layers(c.shape.num_layers);
-  bool any = false;
-  for (Stream& stream : c.streams) {
-    const TokenTable& full = stream.table->full;
-    if (full.num_pages(Tier::kT1) == 0) continue;
-    any = true;
-    for (size_t page = 0; page < full.page_end(); ++page) {
-      if (!full.HasPage(page) || full.PlaceOf(page) != Tier::kT1) continue;
-      layers[c.LayerOf(stream)].push_back(
-          {.file_page = stream.file_pages[page], .address = &stream.pages[page]});
-    }
-  }
-  if (!any) layers.clear();
-  // In the file's order, so that memory is filled from end to end by a few long reads.
-  for (T1Stage::Pages& pages : layers) {
-    std::ranges::sort(pages, {}, &T1Stage::Page::file_page);
-  }
-  return c.stage->Begin(std::move(layers));
-}
-
-void SequenceCache::StageLayer(int layer, int thread) {
-  if (impl_->stage != nullptr) impl_->stage->StageLayer(layer, thread);
-}
-
-Status SequenceCache::EndStaging() {
-  return impl_->stage == nullptr ? OkStatus() : impl_->stage->End();
 }
 
 }  // namespace ebb

@@ -14,28 +14,6 @@
 
 namespace ebb {
 
-void SharedTable::MergePositions() {
-  positions.clear();
-  full_rows.clear();
-  compressed_rows.clear();
-  if (compressed.num_rows() == 0) return;
-  GrowTo(&positions, num_rows());
-  GrowTo(&full_rows, full.num_rows());
-  GrowTo(&compressed_rows, compressed.num_rows());
-  const auto a = full.positions();
-  const auto b = compressed.positions();
-  for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
-    const auto row = static_cast<uint32_t>(positions.size());
-    if (j == b.size() || (i < a.size() && a[i] < b[j])) {
-      positions.push_back(a[i++]);
-      full_rows.push_back(row);
-    } else {
-      positions.push_back(b[j++]);
-      compressed_rows.push_back(row);
-    }
-  }
-}
-
 SharedTable* SequenceCache::Impl::Own(int group) {
   SharedTable* shared = table_of_group[group];
   if (shared->groups.size() == 1) return shared;
@@ -70,8 +48,13 @@ void MustAllocate(Arena* arena, std::byte** slot) {
 
 void SequenceCache::Impl::GrowPages(Stream* stream) {
   const TokenTable& full = stream->table->full;
-  Grow(&stream->pages, full.page_end(),
-       [&](size_t page) { return full.PlaceOf(page) == Tier::kT0 ? stores.t0 : stores.t1; });
+  const bool remote = IsRemote();
+  const auto in_t0 = [&](size_t page) { return full.PlaceOf(page) == Tier::kT0; };
+  Grow(&stream->pages, full.page_end(), [&](size_t page) {
+    Arena* t1 = remote ? nullptr : stores.t1;
+    return in_t0(page) ? stores.t0 : t1;
+  });
+  if (remote) Grow(&stream->host_pages, stream->pages.size(), [&](size_t) { return stores.t1; });
   if (HasFile()) stream->file_pages.resize(stream->pages.size());
   Grow(&stream->compressed_pages, stream->table->compressed.page_end(),
        [&](size_t) { return stores.t2; });
@@ -85,7 +68,7 @@ void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
         if (page.place == Tier::kT0) {
           MustAllocate(stores.t0, &stream.pages[page.index]);
         } else if (!HasFile()) {
-          MustAllocate(stores.t1, &stream.pages[page.index]);
+          MustAllocate(stores.t1, T1Owner(&stream, page.index));
         } else {
           stream.file_pages[page.index] = TakeFilePage(LayerOf(stream));
         }
@@ -102,11 +85,10 @@ void SequenceCache::Impl::FreePages(SharedTable* shared) {
       for (const TablePage& page : freed) {
         if (page.place == Tier::kT0) {
           stores.t0->Free(&stream.pages[page.index]);
-        } else if (!HasFile()) {
-          stores.t1->Free(&stream.pages[page.index]);
         } else {
+          if (!HasFile()) stores.t1->Free(T1Owner(&stream, page.index));
+          if (HasFile()) stores.t1_file->Free(stream.file_pages[page.index]);
           stream.pages[page.index] = nullptr;
-          stores.t1_file->Free(stream.file_pages[page.index]);
         }
       }
     }
@@ -132,16 +114,6 @@ void SequenceCache::Impl::FreeCompressed(SharedTable* shared) {
   }
 }
 
-void SequenceCache::Impl::CopyRows(const Stream& stream) const {
-  const size_t stride = format.RowStride();
-  for (const SlotMove& move : moves) {
-    const std::byte* from = KeyAt(stream, move.from);
-    std::byte* to = KeyAt(stream, move.to);
-    std::memcpy(to, from, stride);
-    std::memcpy(to + format.ValueOffset(), from + format.ValueOffset(), stride);
-  }
-}
-
 SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
                              Granularity granularity, const CacheStores& stores)
     : impl_(std::make_unique<Impl>()) {
@@ -160,9 +132,13 @@ SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
   for (int group = 0; group < num_groups; ++group) shared->groups.push_back(group);
   c.table_of_group.assign(num_groups, shared);
   for (Stream& stream : c.streams) stream.table = shared;
+  if (c.IsRemote()) {
+    c.stage = std::make_unique<T1Stage>(
+        std::make_unique<DeviceStageReader>(stores.device, format.PageBytes()));
+  }
   if (!c.HasFile()) return;
   c.file_reserve.resize(shape.num_layers);
-  c.stage = std::make_unique<T1Stage>(stores.t1_file);
+  c.stage = std::make_unique<T1Stage>(std::make_unique<FileStageReader>(stores.t1_file));
 }
 
 SequenceCache::~SequenceCache() {
@@ -340,8 +316,7 @@ std::span<const uint32_t> SequenceCache::CompressedRowIndices(int layer, int kv_
 SequenceCache::RowAddress SequenceCache::Row(int layer, int kv_head, uint32_t index) {
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
   assert(index < stream.table->full.num_rows());
-  std::byte* key = impl_->KeyAt(stream, stream.table->full.slots()[index]);
-  return {.key = key, .value = key + impl_->format.ValueOffset()};
+  return impl_->RowAt(stream, stream.table->full.slots()[index]);
 }
 
 std::span<const Position> SequenceCache::positions(int group) const {

@@ -30,21 +30,9 @@
 #include "ebb/types.h"
 #include "src/attention/rows.h"
 #include "src/kv/arena.h"
+#include "src/kv/cache_stores.h"
 
 namespace ebb {
-
-class PageFile;
-struct AttentionKernel;
-
-// Where rows may lie. All outlive the caches.
-struct CacheStores {
-  Arena* t0 = nullptr;          // pages of the cache's format
-  Arena* t1 = nullptr;          // the same: T1 in memory
-  PageFile* t1_file = nullptr;  // the same: T1 in a file instead
-  Arena* t2 = nullptr;          // pages of `compressed`
-  CompressedFormat compressed;
-  const AttentionKernel* kernel = nullptr;  // knows the formats; needed for T2
-};
 
 // Pages of a T1 in a file that are in memory at once while they are edited.
 inline constexpr size_t kT1EditBytes = size_t{4} << 20;
@@ -89,8 +77,8 @@ class SequenceCache {
   // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change.
   size_t Compact(size_t max_bytes);
 
-  // The rows of T0 and T1. Those of a T1 in a file have an address from StageLayer() on, until the
-  // next layer but one is staged.
+  // The rows of T0 and T1. Those of a T1 that is staged have an address from StageLayer() on, until
+  // the next layer but one is staged.
   [[nodiscard]] RowsView View(int layer, int kv_head) const;
   [[nodiscard]] CompressedRows Compressed(int layer, int kv_head) const;
   // Among all rows of the stream, those of View() and those of Compressed(); both empty while T2
@@ -98,12 +86,24 @@ class SequenceCache {
   [[nodiscard]] std::span<const uint32_t> FullRows(int layer, int kv_head) const;
   [[nodiscard]] std::span<const uint32_t> CompressedRowIndices(int layer, int kv_head) const;
 
-  // Reading a T1 in a file, layer after layer, a layer ahead. BeginStaging() before a step makes
-  // room and starts; StageLayer() is called by every thread before it reads the layer's rows, and
-  // returns once they are there; EndStaging() tells whether all reads went well.
-  Status BeginStaging();
+  // Reading a T1 in a file, or beyond the device, layer after layer, a layer ahead. BeginStaging()
+  // before a step makes room and starts; StageLayer() is called by every thread before it reads the
+  // layer's rows, and returns once they are there; ReleaseLayer() by thread 0 when what reads them
+  // was launched; EndStaging() tells whether all reads went well.
+  // Rows beyond the device may also be left where they are: then RowsIn() tells them apart.
+  enum class T1Reading { kStaged, kInPlace };
+  Status BeginStaging(T1Reading reading = T1Reading::kStaged);
   void StageLayer(int layer, int thread);
+  void ReleaseLayer(int layer);
   Status EndStaging();
+  [[nodiscard]] bool ReadsInPlace() const;  // in this step
+  struct PlacedRows {
+    RowsView view;                      // without positions
+    std::span<const uint32_t> indices;  // among all rows of the stream
+  };
+  [[nodiscard]] PlacedRows RowsIn(Tier place, int layer, int kv_head) const;
+  [[nodiscard]] size_t NumRowsInT1(int layer, int kv_head) const;
+  [[nodiscard]] size_t NumPagesInT1(int layer, int kv_head) const;
 
   // Where key and value of row `index` of View() lie, for writing; [head_dim] elements each.
   struct RowAddress {

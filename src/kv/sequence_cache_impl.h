@@ -1,10 +1,12 @@
 // The insides of a SequenceCache, shared by its source files: sequence_cache.cc changes which rows
-// there are, sequence_moves.cc where they lie, t1_stage.cc brings rows from a file for a step.
+// there are, sequence_moves.cc where they lie, sequence_edits.cc what is in them, t1_stage.cc
+// brings rows of T1 for a step.
 //
 // Invariants, besides those of the header: every group stands in the list of exactly one table;
-// stream.pages[p] of a T0 page, and of a T1 page in memory, is null exactly when the table lacks
-// page p, and the arena knows the address of that element as the page's owner; a T1 page in the
-// file has its number in stream.file_pages[p], and an address only while it is staged or edited.
+// stream.pages[p] of a T0 page, and of a T1 page in the one memory, is null exactly when the table
+// lacks page p, and the arena knows the address of that element as the page's owner. A T1 page
+// elsewhere has an address there only while it is staged or edited: in the file it has its number
+// in stream.file_pages[p], beyond the device its owned address in stream.host_pages[p].
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 
@@ -15,36 +17,10 @@
 #include <vector>
 
 #include "src/kv/sequence_cache.h"
+#include "src/kv/shared_table.h"
 #include "src/kv/t1_stage.h"
-#include "src/kv/token_table.h"
 
 namespace ebb {
-
-// The rows of the groups that agree on them.
-struct SharedTable {
-  TokenTable full;          // in T0 and T1
-  TokenTable compressed;    // in T2
-  std::vector<int> groups;  // ascending
-  // All rows in order of position, and which of them the rows of either table are; empty while T2
-  // is.
-  TableArray<Position> positions;
-  TableArray<uint32_t> full_rows, compressed_rows;
-
-  [[nodiscard]] std::span<const Position> AllPositions() const {
-    return compressed.num_rows() == 0 ? full.positions() : std::span<const Position>(positions);
-  }
-  [[nodiscard]] size_t num_rows() const { return full.num_rows() + compressed.num_rows(); }
-  // To be called when rows joined or left either table.
-  void MergePositions();
-};
-
-// The memory of one (layer, kv head).
-struct Stream {
-  const SharedTable* table = nullptr;
-  std::vector<std::byte*> pages;             // [at least full.page_end()]
-  std::vector<uint32_t> file_pages;          // [as pages], where T1 is a file
-  std::vector<std::byte*> compressed_pages;  // [at least compressed.page_end()]
-};
 
 // The rows of a Move(), by what happens to them.
 struct MovePlan {
@@ -67,7 +43,8 @@ struct SequenceCache::Impl {
   int64_t rows_evicted = 0;
   MoveAccounting moved;
   Status broken;                   // why rows were lost: a move that stopped half-way
-  std::unique_ptr<T1Stage> stage;  // null: T1 is memory, or there is none
+  std::unique_ptr<T1Stage> stage;  // null: T1 is read where it lies, or there is none
+  bool in_place = false;           // this step leaves the rows of T1 where they are
   // Work space.
   std::vector<TablePage> added, freed;
   std::vector<SlotMove> moves;
@@ -91,8 +68,20 @@ struct SequenceCache::Impl {
   }
   [[nodiscard]] size_t RowBytes() const { return 2 * format.RowStride(); }
   [[nodiscard]] bool HasFile() const { return stores.t1_file != nullptr; }
-  [[nodiscard]] std::byte* KeyAt(const Stream& stream, uint32_t slot) const {
-    return stream.pages[slot / kRowsPerPage] + slot % kRowsPerPage * format.RowStride();
+  // T1 lies in the host's memory, which the device cannot read.
+  [[nodiscard]] bool IsRemote() const {
+    return stores.t1 != nullptr && !stores.device->one_memory();
+  }
+  // What the arena of T1 knows as the owner of a page.
+  [[nodiscard]] std::byte** T1Owner(Stream* stream, size_t page) const {
+    return IsRemote() ? &stream->host_pages[page] : &stream->pages[page];
+  }
+  [[nodiscard]] RowAddress RowAt(std::byte* page, uint32_t slot) const {
+    std::byte* key = page + slot % kRowsPerPage * format.RowStride();
+    return {.key = key, .value = key + format.ValueOffset()};
+  }
+  [[nodiscard]] RowAddress RowAt(const Stream& stream, uint32_t slot) const {
+    return RowAt(stream.pages[slot / kRowsPerPage], slot);
   }
 
   // The group's table, for itself alone.
@@ -108,7 +97,8 @@ struct SequenceCache::Impl {
                   std::span<const uint32_t> compressed_rows);
   // Indices among all rows to those in either table, in full_index and compressed_index.
   void Divide(const SharedTable& shared, std::span<const uint32_t> rows);
-  void CopyRows(const Stream& stream) const;  // as `moves` say
+  void CopyRow(const RowAddress& from, const RowAddress& to) const;
+  void MoveRowsWithin(const Stream& stream, Tier place) const;  // as `moves` say
   Status CompactTable(SharedTable* shared, Tier place, size_t max_bytes, size_t* num_bytes);
   void CompactCompressed(SharedTable* shared, size_t max_bytes, size_t* num_bytes);
 
@@ -116,14 +106,21 @@ struct SequenceCache::Impl {
   [[nodiscard]] uint32_t TakeFilePage(int layer);
   Status ReserveFilePages(const SharedTable& shared, size_t pages_per_stream);
   void ReleaseFilePages();
-  // Calls edit(stream) for the table's streams while the T1 pages `reads` (as they are in the file)
-  // and `writes` have an address; writes those back.
-  Status EditStreams(SharedTable* shared, std::span<const uint32_t> reads,
-                     std::span<const uint32_t> writes,
-                     const std::function<void(const Stream&)>& edit);
-  Status EditBatch(std::span<Stream* const> batch, std::span<const uint32_t> reads,
-                   std::span<const uint32_t> writes, std::byte* memory,
-                   const std::function<void(const Stream&)>& edit);
+  // See sequence_edits.cc.
+  using StreamEdit = std::function<void(const Stream&)>;
+  using RowEdit = std::function<void(const Stream&, std::span<const RowAddress>)>;
+  struct T1Pages {
+    std::vector<uint32_t> reads, writes;  // ascending
+  };
+  Status EditRows(SharedTable* shared, std::span<const uint32_t> slots, const T1Pages& pages,
+                  const RowEdit& edit);
+  Status EditStreams(SharedTable* shared, const T1Pages& pages, const StreamEdit& edit);
+  Status EditBatch(std::span<Stream* const> batch, const T1Pages& pages, std::byte* memory,
+                   const StreamEdit& edit);
+  Status CarryRows(SharedTable* shared, std::span<const uint32_t> slots, const T1Pages& pages,
+                   const RowEdit& edit);
+  Status CarryBatch(std::span<Stream* const> batch, std::span<const uint32_t> slots,
+                    std::span<const uint32_t> carried, const T1Pages& pages, const RowEdit& edit);
   [[nodiscard]] MovePlan PlanMoves(const SharedTable& shared, std::span<const RowMove> wanted);
   Status ReserveMoves(const SharedTable& shared, const MovePlan& plan);
   // What leaves T0, then what comes to it.
@@ -136,6 +133,7 @@ struct SequenceCache::Impl {
   Status Raise(SharedTable* shared, std::span<const Position> positions, Tier place);
   [[nodiscard]] Status CheckStream(const Stream& stream) const;
   [[nodiscard]] std::byte* CompressedAt(const Stream& stream, uint32_t slot) const;
+  [[nodiscard]] std::vector<T1Stage::Pages> PagesToStage();
 };
 
 }  // namespace ebb

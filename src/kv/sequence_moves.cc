@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "src/attention/attention.h"
-#include "src/io/io_memory.h"
 #include "src/io/page_file.h"
+#include "src/kv/row_carrier.h"
 #include "src/kv/sequence_cache_impl.h"
 
 namespace ebb {
@@ -71,10 +70,6 @@ std::vector<uint32_t> SlotsAt(const TokenTable& table, std::span<const Position>
   return slots;
 }
 
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 size_t PagesFor(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
 
 }  // namespace
@@ -107,61 +102,6 @@ void SequenceCache::Impl::ReleaseFilePages() {
   }
 }
 
-Status SequenceCache::Impl::EditBatch(std::span<Stream* const> batch,
-                                      std::span<const uint32_t> reads,
-                                      std::span<const uint32_t> writes, std::byte* memory,
-                                      const std::function<void(const Stream&)>& edit) {
-  const auto run = [&](std::span<const uint32_t> pages, auto start) -> Status {
-    std::vector<PageIo> requests;
-    for (const Stream* stream : batch) {
-      for (const uint32_t page : pages) {
-        requests.push_back({.page = stream->file_pages[page], .memory = stream->pages[page]});
-      }
-    }
-    if (requests.empty()) return OkStatus();
-    EBB_ASSIGN_OR_RETURN(const auto ticket, (stores.t1_file->*start)(requests));
-    return stores.t1_file->Wait(ticket);
-  };
-  const std::vector<uint32_t> pages = Union(reads, writes);
-  for (Stream* stream : batch) {
-    for (const uint32_t page : pages) {
-      stream->pages[page] = memory;
-      memory += format.PageBytes();
-    }
-  }
-  Status status = run(reads, &PageFile::StartRead);
-  if (status.ok()) {
-    for (const Stream* stream : batch) edit(*stream);
-    status = run(writes, &PageFile::StartWrite);
-  }
-  for (Stream* stream : batch) {
-    for (const uint32_t page : pages) stream->pages[page] = nullptr;
-  }
-  return status;
-}
-
-Status SequenceCache::Impl::EditStreams(SharedTable* shared, std::span<const uint32_t> reads,
-                                        std::span<const uint32_t> writes,
-                                        const std::function<void(const Stream&)>& edit) {
-  std::vector<Stream*> all;
-  for (const int group : shared->groups) {
-    for (Stream& stream : StreamsOf(group)) all.push_back(&stream);
-  }
-  const size_t num_pages = Union(reads, writes).size();
-  if (!HasFile() || num_pages == 0) {
-    for (const Stream* stream : all) edit(*stream);
-    return OkStatus();
-  }
-  const size_t bytes_per_stream = num_pages * format.PageBytes();
-  const size_t at_once = std::clamp<size_t>(kT1EditBytes / bytes_per_stream, 1, all.size());
-  EBB_ASSIGN_OR_RETURN(const IoMemory memory, IoMemory::Map(at_once * bytes_per_stream));
-  for (size_t first = 0; first < all.size(); first += at_once) {
-    const auto batch = std::span(all).subspan(first, std::min(at_once, all.size() - first));
-    EBB_RETURN_IF_ERROR(EditBatch(batch, reads, writes, memory.data(), edit));
-  }
-  return OkStatus();
-}
-
 Status SequenceCache::Impl::Relocate(SharedTable* shared, std::span<const Position> positions,
                                      Tier place) {
   if (positions.empty()) return OkStatus();
@@ -170,16 +110,19 @@ Status SequenceCache::Impl::Relocate(SharedTable* shared, std::span<const Positi
   moves.clear();
   shared->full.Relocate(RowsAt(shared->full, positions), place, &moves, &added, &freed);
   AllocatePages(shared);
-  std::vector<uint32_t> reads, writes;
-  if (place == Tier::kT1) {
-    writes = PagesOf(Targets(moves));
-    reads = Without(writes, added);
-  } else {
-    reads = PagesOf(Sources(moves));
-  }
+  const bool sinks = place == Tier::kT1;
+  const std::vector<uint32_t> in_t1 = sinks ? Targets(moves) : Sources(moves);
+  const std::vector<uint32_t> in_t0 = sinks ? Sources(moves) : Targets(moves);
+  T1Pages pages = {.reads = PagesOf(in_t1), .writes = {}};
+  if (sinks) pages = {.reads = Without(pages.reads, added), .writes = pages.reads};
   // The table has let go of these pages, whether their rows arrived or not.
   const Status status =
-      EditStreams(shared, reads, writes, [&](const Stream& stream) { CopyRows(stream); });
+      EditRows(shared, in_t1, pages, [&](const Stream& stream, std::span<const RowAddress> rows) {
+        for (size_t i = 0; i < rows.size(); ++i) {
+          const RowAddress other = RowAt(stream, in_t0[i]);
+          sinks ? CopyRow(other, rows[i]) : CopyRow(rows[i], other);
+        }
+      });
   FreePages(shared);
   return status;
 }
@@ -199,12 +142,12 @@ Status SequenceCache::Impl::Compress(SharedTable* shared, std::span<const Positi
   const AttentionKernel& kernel = *stores.kernel;
   const int head_dim = format.head_dim;
   std::vector<float> key(head_dim), value(head_dim);
+  const T1Pages pages = {.reads = InT1(PagesOf(from), shared->full), .writes = {}};
   const Status status =
-      EditStreams(shared, InT1(PagesOf(from), shared->full), {}, [&](const Stream& stream) {
+      EditRows(shared, from, pages, [&](const Stream& stream, std::span<const RowAddress> rows) {
         for (size_t i = 0; i < from.size(); ++i) {
-          const std::byte* row = KeyAt(stream, from[i]);
-          kernel.load_row(format.type, row, key.data(), head_dim);
-          kernel.load_row(format.type, row + format.ValueOffset(), value.data(), head_dim);
+          kernel.load_row(format.type, rows[i].key, key.data(), head_dim);
+          kernel.load_row(format.type, rows[i].value, value.data(), head_dim);
           kernel.compress_row(stores.compressed, key.data(), value.data(),
                               CompressedAt(stream, to[i]));
         }
@@ -225,17 +168,17 @@ Status SequenceCache::Impl::Raise(SharedTable* shared, std::span<const Position>
   shared->full.Insert(positions, place, &added);
   AllocatePages(shared);
   const std::vector<uint32_t> to = SlotsAt(shared->full, positions);
-  const std::vector<uint32_t> writes = InT1(PagesOf(to), shared->full);
+  T1Pages pages = {.reads = {}, .writes = InT1(PagesOf(to), shared->full)};
+  pages.reads = Without(pages.writes, added);
   const AttentionKernel& kernel = *stores.kernel;
   std::vector<float> key(format.head_dim), value(format.head_dim);
   const Status status =
-      EditStreams(shared, Without(writes, added), writes, [&](const Stream& stream) {
+      EditRows(shared, to, pages, [&](const Stream& stream, std::span<const RowAddress> rows) {
         for (size_t i = 0; i < from.size(); ++i) {
           kernel.decompress_row(stores.compressed, CompressedAt(stream, from[i]), key.data(),
                                 value.data());
-          std::byte* row = KeyAt(stream, to[i]);
-          kernel.store_row(format.type, key.data(), row, format.head_dim);
-          kernel.store_row(format.type, value.data(), row + format.ValueOffset(), format.head_dim);
+          kernel.store_row(format.type, key.data(), rows[i].key, format.head_dim);
+          kernel.store_row(format.type, value.data(), rows[i].value, format.head_dim);
         }
       });
   if (status.ok()) {
@@ -255,6 +198,11 @@ Status SequenceCache::Impl::ReserveMoves(const SharedTable& shared, const MovePl
   if ((to_t1 > 0 && !has_t1) || (!plan.compress.empty() && stores.t2 == nullptr)) {
     return InvalidArgument(
         fmt::format("there is no tier {} to bring rows to", to_t1 > 0 && !has_t1 ? "T1" : "T2"));
+  }
+  if (!stores.device->one_memory()) {
+    const size_t most =
+        std::max({plan.sink.size(), plan.lift.size(), plan.compress.size(), plan.raise_t1.size()});
+    EBB_RETURN_IF_ERROR(stores.carrier->Reserve(std::max(kT1EditBytes, most * RowBytes())));
   }
   const size_t t0_rows =
       shared.full.num_rows(Tier::kT0) - plan.num_leave_t0 + plan.lift.size() + plan.raise_t0.size();
@@ -314,24 +262,25 @@ Status SequenceCache::Move(int group, std::span<const RowMove> wanted) {
   Impl& c = *impl_;
   EBB_RETURN_IF_ERROR(c.broken);
   if (wanted.empty()) return OkStatus();
-  const auto start = std::chrono::steady_clock::now();
+  const Device& device = *c.stores.device;
+  const double start = device.Seconds();
   SharedTable* shared = c.Own(group);
   const MovePlan plan = c.PlanMoves(*shared, wanted);
   Status status = c.ReserveMoves(*shared, plan);
   double seconds_down = 0, seconds_up = 0;
   if (status.ok()) {
     if (c.stage != nullptr) c.stage->Forget();
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = device.Seconds();
     status = c.broken = c.Lower(shared, plan);
-    seconds_down = SecondsSince(begin);
+    seconds_down = device.Seconds() - begin;
     // Pages that went may have gone back to the system.
     const size_t num_rise = plan.lift.size() + plan.raise_t0.size();
     if (status.ok()) {
       status = c.stores.t0->Reserve(shared->full.PagesNeeded(num_rise) * c.NumStreams(*shared));
     }
-    const auto middle = std::chrono::steady_clock::now();
+    const double middle = device.Seconds();
     if (status.ok()) status = c.broken = c.Lift(shared, plan);
-    seconds_up = SecondsSince(middle);
+    seconds_up = device.Seconds() - middle;
   }
   c.EndPromises();
   EBB_RETURN_IF_ERROR(status);
@@ -343,7 +292,7 @@ Status SequenceCache::Move(int group, std::span<const RowMove> wanted) {
   c.moved.bytes_down += down * c.RowBytes();
   c.moved.bytes_up += up * c.RowBytes();
   c.moved.rows_compressed += static_cast<int64_t>(streams * plan.compress.size());
-  c.moved.seconds += SecondsSince(start);
+  c.moved.seconds += device.Seconds() - start;
   c.moved.seconds_down += seconds_down;
   c.moved.seconds_up += seconds_up;
   return OkStatus();
@@ -357,14 +306,15 @@ Status SequenceCache::Impl::CompactTable(SharedTable* shared, Tier place, size_t
   freed.clear();
   shared->full.Compact(place, left / bytes_per_move, &moves, &freed);
   if (freed.empty()) return OkStatus();
-  std::vector<uint32_t> reads, writes;
+  T1Pages pages;
   if (place == Tier::kT1) {
-    writes = PagesOf(Targets(moves));
-    reads = Union(writes, PagesOf(Sources(moves)));
+    pages.writes = PagesOf(Targets(moves));
+    pages.reads = Union(pages.writes, PagesOf(Sources(moves)));
   }
   if (place == Tier::kT1 && stage != nullptr) stage->Forget();
+  const DeviceCall call(stores.device);
   const Status status =
-      EditStreams(shared, reads, writes, [&](const Stream& stream) { CopyRows(stream); });
+      EditStreams(shared, pages, [&](const Stream& stream) { MoveRowsWithin(stream, place); });
   FreePages(shared);
   *num_bytes += moves.size() * bytes_per_move;
   return status;
@@ -379,6 +329,7 @@ void SequenceCache::Impl::CompactCompressed(SharedTable* shared, size_t max_byte
   freed.clear();
   if (shared->compressed.num_rows() == 0) return;
   shared->compressed.Compact(Tier::kT0, left / bytes_per_move, &moves, &freed);
+  const DeviceCall call(stores.device);
   for (const int group : shared->groups) {
     for (const Stream& stream : StreamsOf(group)) {
       for (const SlotMove& move : moves) {

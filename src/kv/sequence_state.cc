@@ -199,11 +199,15 @@ struct SequenceState::Pages {
   Status Visit(const Some& some) {
     if (some.first.tier == Tier::kT1 && c.HasFile()) return VisitFile(some);
     for (size_t i = 0; i < some.pages.size(); ++i) {
-      const auto& pages =
-          some.first.tier == Tier::kT2 ? some.stream.compressed_pages : some.stream.pages;
-      EBB_RETURN_IF_ERROR(Copy(some, i, pages[some.pages[i]]));
+      EBB_RETURN_IF_ERROR(Copy(some, i, ListOf(some)[some.pages[i]]));
     }
     return OkStatus();
+  }
+
+  [[nodiscard]] const std::vector<std::byte*>& ListOf(const Some& some) const {
+    if (some.first.tier == Tier::kT2) return some.stream.compressed_pages;
+    const bool beyond = some.first.tier == Tier::kT1 && c.IsRemote();
+    return beyond ? some.stream.host_pages : some.stream.pages;
   }
 
   Status VisitFile(const Some& some) {
@@ -242,22 +246,26 @@ struct SequenceState::Pages {
     const std::span<std::byte> rows =
         std::span(packed).first(std::popcount(used) * RowBytes(name.tier));
     if (read != nullptr) EBB_RETURN_IF_ERROR((*read)(name, rows));
-    std::byte* at = rows.data();
+    CopyRows(name.tier, used, page, rows.data());
+    return write != nullptr ? (*write)(name, rows) : OkStatus();
+  }
+
+  void CopyRows(Tier tier, uint64_t used, std::byte* page, std::byte* at) const {
+    const DeviceCall call(c.stores.device);
     const auto copy = [&](std::byte* of_page, size_t num_bytes) {
       std::memcpy(read != nullptr ? of_page : at, read != nullptr ? at : of_page, num_bytes);
       at += num_bytes;
     };
     for (uint64_t left = used; left != 0; left &= left - 1) {
       const size_t row = std::countr_zero(left);
-      if (name.tier == Tier::kT2) {
-        copy(page + row * RowBytes(name.tier), RowBytes(name.tier));
+      if (tier == Tier::kT2) {
+        copy(page + row * RowBytes(tier), RowBytes(tier));
       } else {
         const size_t stride = c.format.RowStride();
         copy(page + row * stride, stride);
         copy(page + c.format.ValueOffset() + row * stride, stride);
       }
     }
-    return write != nullptr ? (*write)(name, rows) : OkStatus();
   }
 };
 

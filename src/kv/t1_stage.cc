@@ -5,25 +5,19 @@
 
 namespace ebb {
 
-Status T1Stage::Grow(Buffer* buffer, size_t size) {
-  if (size <= buffer->memory.size()) return OkStatus();
-  // A quarter more: a generation asks for another page now and then.
-  buffer->memory = IoMemory();
-  EBB_ASSIGN_OR_RETURN(buffer->memory, IoMemory::Map(size + size / 4));
-  return OkStatus();
-}
-
 Status T1Stage::Begin(std::vector<Pages> layers) {
   // A step that began and was given up has reads under way.
   if (!ahead_) Forget();
-  std::array<size_t, kBuffers> sizes = {};
+  std::array<size_t, kStageBuffers> sizes = {};
   for (size_t layer = 0; layer < layers.size(); ++layer) {
-    size_t& size = sizes[layer % kBuffers];
-    size = std::max(size, layers[layer].size() * file_->page_bytes());
+    size_t& size = sizes[layer % kStageBuffers];
+    size = std::max(size, layers[layer].size() * reader_->page_bytes());
   }
-  for (int i = 0; i < kBuffers; ++i) {
-    if (sizes[i] > buffers_[i].memory.size()) Forget();
-    EBB_RETURN_IF_ERROR(Grow(&buffers_[i], sizes[i]));
+  for (int i = 0; i < kStageBuffers; ++i) {
+    if (sizes[i] <= reader_->memory_bytes(i)) continue;
+    Forget();
+    // A quarter more: a generation asks for another page now and then.
+    EBB_RETURN_IF_ERROR(reader_->Grow(i, sizes[i] + sizes[i] / 4));
   }
   layers_ = std::move(layers);
   error_ = OkStatus();
@@ -40,36 +34,17 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
 }
 
 void T1Stage::Place(int layer) {
-  std::byte* to = BufferOf(layer).memory.data();
-  for (const Page& page : layers_[layer]) {
+  std::byte* to = reader_->memory(BufferOf(layer));
+  for (const StagedPage& page : layers_[layer]) {
     *page.address = to;
-    to += file_->page_bytes();
+    to += reader_->page_bytes();
   }
 }
 
 void T1Stage::Start(int layer) {
   Place(layer);
-  Buffer& buffer = BufferOf(layer);
-  std::vector<PageIo> requests;
-  for (const Page& page : layers_[layer]) {
-    requests.push_back({.page = page.file_page, .memory = *page.address});
-  }
-  if (requests.empty()) return;
-  Result<PageFile::Ticket> ticket = file_->StartRead(requests);
-  if (ticket.ok()) {
-    buffer.ticket = *ticket;
-  } else if (error_.ok()) {
-    error_ = ticket.status();
-  }
-}
-
-void T1Stage::Wait(int layer) {
-  Buffer& buffer = BufferOf(layer);
-  if (!buffer.ticket.has_value()) return;
-  const auto start = std::chrono::steady_clock::now();
-  const Status status = file_->Wait(*buffer.ticket);
-  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  buffer.ticket.reset();
+  if (layers_[layer].empty()) return;
+  const Status status = reader_->Start(BufferOf(layer), layer, layers_[layer]);
   if (error_.ok()) error_ = status;
 }
 
@@ -81,11 +56,18 @@ void T1Stage::StageLayer(int layer, int thread) {
   }
   // A virtual disk may tell of its requests only when it has done all that it knows of: one that
   // joins before this layer's have ended would keep the layer waiting.
-  Wait(layer);
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = reader_->Wait(BufferOf(layer));
+  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (error_.ok()) error_ = status;
   // Its buffer was that of the layer before this one, which nobody reads any more.
   if (layer + kAhead < num_layers()) Start(layer + kAhead);
   staged_ = layer;
   staged_.notify_all();
+}
+
+void T1Stage::ReleaseLayer(int layer) {
+  if (!layers_.empty()) reader_->Release(BufferOf(layer));
 }
 
 Status T1Stage::End() {
@@ -104,10 +86,7 @@ Status T1Stage::End() {
 }
 
 void T1Stage::Forget() {
-  for (Buffer& buffer : buffers_) {
-    if (buffer.ticket.has_value()) (void)file_->Wait(*buffer.ticket);
-    buffer.ticket.reset();
-  }
+  for (int i = 0; i < kStageBuffers; ++i) reader_->Drop(i);
   ahead_ = false;
 }
 

@@ -173,5 +173,17 @@ TEST(TiersPropertyTest, TenThousandOperationsInMemoryAgreeWithANaiveModel) {
   TiersPropertyTest(SmallTiers(T1Place::kHost, CompressedType::kInt8), 3).Run(10'000);
 }
 
+class DeviceTiersTest : public testing::TestWithParam<CopyArrival> {};
+
+TEST_P(DeviceTiersTest, OperationsBesideADeviceAgreeWithANaiveModel) {
+  TiersOptions options = SmallTiers(T1Place::kHost, CompressedType::kInt8);
+  options.device = {.kind = DeviceKind::kSim, .memory_bytes = 64 << 20, .copies = GetParam()};
+  TiersPropertyTest(options, 4).Run(GetParam() == CopyArrival::kLate ? 10'000 : 3'000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Arrivals, DeviceTiersTest,
+                         testing::Values(CopyArrival::kLate, CopyArrival::kAtOnce,
+                                         CopyArrival::kThread));
+
 }  // namespace
 }  // namespace ebb

@@ -22,8 +22,14 @@ T OrDie(Result<T> result) {
   return *std::move(result);
 }
 
-std::unique_ptr<Arena> MakeArena(size_t page_bytes, size_t cap_bytes) {
-  return OrDie(Arena::Create({.page_bytes = page_bytes, .cap_bytes = cap_bytes}));
+std::unique_ptr<Arena> MakeArena(size_t page_bytes, size_t cap_bytes, Device* device,
+                                 MemoryKind memory = MemoryKind::kDevice) {
+  return OrDie(Arena::Create(
+      {.page_bytes = page_bytes, .cap_bytes = cap_bytes, .device = device, .memory = memory}));
+}
+
+std::unique_ptr<SimDevice> MakeSim(const DeviceSpec& spec) {
+  return spec.kind == DeviceKind::kCpu ? nullptr : OrDie(SimDevice::Create(spec));
 }
 
 bool Is(const std::byte* row, const RowBytes& expected) {
@@ -37,15 +43,19 @@ bool Holds(const std::byte* key, const RowBytes& expected) {
 
 }  // namespace
 
-TiersForTest::TiersForTest(const TiersOptions& options)
-    : t0(MakeArena(kTiersFormat.PageBytes(), options.t0_cap_bytes)) {
+TiersForTest::TiersForTest(const TiersOptions& options) : sim(MakeSim(options.device)) {
+  Device* const device = sim == nullptr ? &CpuDevice() : sim.get();
+  carrier = std::make_unique<RowCarrier>(device);
+  t0 = MakeArena(kTiersFormat.PageBytes(), options.t0_cap_bytes, device);
   stores = {.t0 = t0.get(),
             .compressed = {.type = options.t2, .head_dim = kTiersFormat.head_dim},
-            .kernel = &CpuAttention()};
-  t2 = MakeArena(stores.compressed.PageBytes(), options.t2_cap_bytes);
+            .kernel = &CpuAttention(),
+            .device = device,
+            .carrier = carrier.get()};
+  t2 = MakeArena(stores.compressed.PageBytes(), options.t2_cap_bytes, device);
   stores.t2 = t2.get();
   if (options.t1 == T1Place::kHost) {
-    t1 = MakeArena(kTiersFormat.PageBytes(), options.t1_cap_bytes);
+    t1 = MakeArena(kTiersFormat.PageBytes(), options.t1_cap_bytes, device, MemoryKind::kPinned);
     stores.t1 = t1.get();
   } else {
     t1_file = OrDie(PageFile::Create({.page_bytes = kTiersFormat.PageBytes(),
@@ -91,6 +101,7 @@ Status TieredSequence::Append(int num_tokens) {
     const int head = stream % kTiersShape.num_kv_heads;
     const int group = cache_->GroupOf(layer, head);
     const size_t full_rows = cache_->num_full_rows(group);
+    const DeviceCall call(stores_.device);
     for (int i = 0; i < num_tokens; ++i) {
       const auto at = cache_->Row(layer, head, static_cast<uint32_t>(full_rows - num_tokens + i));
       const RowBytes row = NewRow();
@@ -217,6 +228,7 @@ void TieredSequence::ExpectLists() const {
 
 void TieredSequence::ExpectStream(int layer, int head, const std::map<Position, ModelRow>& group,
                                   int stream) const {
+  const DeviceCall call(stores_.device);
   const RowsView full = cache_->View(layer, head);
   const CompressedRows compressed = cache_->Compressed(layer, head);
   const auto full_rows = cache_->FullRows(layer, head);
@@ -251,7 +263,10 @@ void TieredSequence::ExpectBytes() const {
   for (int stream = 0; stream < kTiersStreams; ++stream) {
     const int layer = stream / kTiersShape.num_kv_heads;
     const int head = stream % kTiersShape.num_kv_heads;
-    if (head == 0) cache_->StageLayer(layer, 0);
+    if (head == 0) {
+      cache_->StageLayer(layer, 0);
+      cache_->ReleaseLayer(layer);
+    }
     const int group = cache_->GroupOf(layer, head);
     ExpectStream(layer, head, groups_[group], stream % cache_->streams_per_group());
   }

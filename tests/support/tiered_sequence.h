@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "src/attention/attention.h"
+#include "src/device/sim_device.h"
 #include "src/io/page_file.h"
 #include "src/kv/arena.h"
+#include "src/kv/row_carrier.h"
 #include "src/kv/sequence_cache.h"
 
 namespace ebb {
@@ -24,6 +26,7 @@ inline constexpr int kTiersStreams = kTiersShape.num_layers * kTiersShape.num_kv
 inline constexpr PageFormat kTiersFormat = {.type = RowType::kF16, .head_dim = 16};
 
 struct TiersOptions {
+  DeviceSpec device;
   T1Place t1 = T1Place::kFile;
   CompressedType t2 = CompressedType::kInt8;
   size_t t0_cap_bytes = size_t{64} << 20;
@@ -33,6 +36,8 @@ struct TiersOptions {
 };
 
 struct TiersForTest {
+  std::unique_ptr<SimDevice> sim;  // null: one memory
+  std::unique_ptr<RowCarrier> carrier;
   std::unique_ptr<Arena> t0, t1, t2;
   std::unique_ptr<PageFile> t1_file;
   CacheStores stores;

@@ -1,0 +1,40 @@
+#include "src/kv/shared_table.h"
+
+namespace ebb {
+
+void SharedTable::MergePositions() {
+  positions.clear();
+  full_rows.clear();
+  compressed_rows.clear();
+  if (compressed.num_rows() == 0) return;
+  GrowTo(&positions, num_rows());
+  GrowTo(&full_rows, full.num_rows());
+  GrowTo(&compressed_rows, compressed.num_rows());
+  const auto a = full.positions();
+  const auto b = compressed.positions();
+  for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
+    const auto row = static_cast<uint32_t>(positions.size());
+    if (j == b.size() || (i < a.size() && a[i] < b[j])) {
+      positions.push_back(a[i++]);
+      full_rows.push_back(row);
+    } else {
+      positions.push_back(b[j++]);
+      compressed_rows.push_back(row);
+    }
+  }
+}
+
+void SharedTable::Place() {
+  for (Placed& of_place : placed) {
+    of_place.slots.clear();
+    of_place.rows.clear();
+  }
+  const auto slots = full.slots();
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    Placed& of_place = placed[static_cast<size_t>(full.PlaceOf(slots[i] / kRowsPerPage))];
+    of_place.slots.push_back(slots[i]);
+    of_place.rows.push_back(full_rows.empty() ? i : full_rows[i]);
+  }
+}
+
+}  // namespace ebb

@@ -1,0 +1,52 @@
+// Which rows the groups of a sequence hold, and the pages of a stream: the parts of a
+// SequenceCache.
+#ifndef EBB_KV_SHARED_TABLE_H_
+#define EBB_KV_SHARED_TABLE_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/kv/token_table.h"
+
+namespace ebb {
+
+// The rows of the groups that agree on them.
+struct SharedTable {
+  TokenTable full;          // in T0 and T1
+  TokenTable compressed;    // in T2
+  std::vector<int> groups;  // ascending
+  // All rows in order of position, and which of them the rows of either table are; empty while T2
+  // is.
+  TableArray<Position> positions;
+  TableArray<uint32_t> full_rows, compressed_rows;
+  // The full rows of T0 and of T1 apart, for a step that attends to either where it lies.
+  struct Placed {
+    std::vector<uint32_t> slots;
+    std::vector<uint32_t> rows;  // among all rows
+  };
+  std::array<Placed, 2> placed;
+
+  [[nodiscard]] std::span<const Position> AllPositions() const {
+    return compressed.num_rows() == 0 ? full.positions() : std::span<const Position>(positions);
+  }
+  [[nodiscard]] size_t num_rows() const { return full.num_rows() + compressed.num_rows(); }
+  // To be called when rows joined or left either table.
+  void MergePositions();
+  // Fills `placed`.
+  void Place();
+};
+
+// The memory of one (layer, kv head).
+struct Stream {
+  const SharedTable* table = nullptr;
+  std::vector<std::byte*> pages;             // [at least full.page_end()]
+  std::vector<uint32_t> file_pages;          // [as pages], where T1 is a file
+  std::vector<std::byte*> host_pages;        // [as pages], where the device cannot read T1
+  std::vector<std::byte*> compressed_pages;  // [at least compressed.page_end()]
+};
+
+}  // namespace ebb
+
+#endif  // EBB_KV_SHARED_TABLE_H_

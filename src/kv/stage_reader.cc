@@ -1,0 +1,58 @@
+#include "src/kv/stage_reader.h"
+
+namespace ebb {
+
+Status FileStageReader::Grow(int buffer, size_t num_bytes) {
+  memory_[buffer] = IoMemory();
+  EBB_ASSIGN_OR_RETURN(memory_[buffer], IoMemory::Map(num_bytes));
+  return OkStatus();
+}
+
+Status FileStageReader::Start(int buffer, int, std::span<const StagedPage> pages) {
+  std::vector<PageIo> requests;
+  for (const StagedPage& page : pages) {
+    requests.push_back({.page = page.file_page, .memory = *page.address});
+  }
+  EBB_ASSIGN_OR_RETURN(tickets_[buffer], file_->StartRead(requests));
+  return OkStatus();
+}
+
+Status FileStageReader::Wait(int buffer) {
+  if (!tickets_[buffer].has_value()) return OkStatus();
+  const Status status = file_->Wait(*tickets_[buffer]);
+  tickets_[buffer].reset();
+  return status;
+}
+
+Status DeviceStageReader::Grow(int buffer, size_t num_bytes) {
+  memory_[buffer] = DeviceBlock();
+  EBB_ASSIGN_OR_RETURN(memory_[buffer],
+                       DeviceBlock::Allocate(device_, MemoryKind::kDevice, num_bytes));
+  return OkStatus();
+}
+
+Status DeviceStageReader::Start(int buffer, int layer, std::span<const StagedPage> pages) {
+  parts_.clear();
+  for (const StagedPage& page : pages) {
+    parts_.push_back({.from = page.host_page, .to = *page.address, .num_bytes = page_bytes_});
+  }
+  EBB_RETURN_IF_ERROR(device_->QueueWait(DeviceQueue::kToDevice, released_[buffer]));
+  copied_[buffer] = device_->Copy(
+      DeviceQueue::kToDevice,
+      {.what = "T1 pages", .layer = layer, .num_bytes = pages.size() * page_bytes_}, parts_);
+  return OkStatus();
+}
+
+Status DeviceStageReader::Wait(int buffer) {
+  if (!copied_[buffer].has_value()) return OkStatus();
+  const Status status = device_->QueueWait(DeviceQueue::kCompute, *copied_[buffer]);
+  copied_[buffer].reset();
+  return status;
+}
+
+void DeviceStageReader::Drop(int buffer) {
+  if (copied_[buffer].has_value()) (void)device_->Wait(*copied_[buffer]);
+  copied_[buffer].reset();
+}
+
+}  // namespace ebb

@@ -1,0 +1,93 @@
+// What brings the T1 pages of a layer into a buffer for T1Stage: a file's reads, or a device's
+// copies. A buffer holds the pages of one layer at a time.
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_KV_STAGE_READER_H_
+#define EBB_KV_STAGE_READER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/device/device.h"
+#include "src/device/device_block.h"
+#include "src/io/io_memory.h"
+#include "src/io/page_file.h"
+
+namespace ebb {
+
+// A page of a layer: where it is kept, and where its address in the buffer is wanted.
+struct StagedPage {
+  uint32_t file_page = 0;
+  const std::byte* host_page = nullptr;  // instead of a file's
+  std::byte** address = nullptr;
+};
+
+inline constexpr int kStageBuffers = 2;
+
+class StageReader {
+ public:
+  virtual ~StageReader() = default;
+  [[nodiscard]] virtual size_t page_bytes() const = 0;
+  // Room for so many bytes; a buffer that grows loses what it held. ResourceExhausted.
+  virtual Status Grow(int buffer, size_t num_bytes) = 0;
+  [[nodiscard]] virtual std::byte* memory(int buffer) const = 0;
+  [[nodiscard]] virtual size_t memory_bytes(int buffer) const = 0;
+  // Begins to bring the pages of a layer to their addresses.
+  virtual Status Start(int buffer, int layer, std::span<const StagedPage> pages) = 0;
+  // What computes from now on finds them there. OK at once when nothing was begun.
+  virtual Status Wait(int buffer) = 0;
+  // What was launched so far is the last to read the buffer.
+  virtual void Release(int buffer) = 0;
+  // Waits for what was begun, whose pages may change then.
+  virtual void Drop(int buffer) = 0;
+};
+
+// Pages of a file, into huge pages of the host's memory.
+class FileStageReader final : public StageReader {
+ public:
+  explicit FileStageReader(PageFile* file) : file_(file) {}
+  [[nodiscard]] size_t page_bytes() const override { return file_->page_bytes(); }
+  Status Grow(int buffer, size_t num_bytes) override;
+  [[nodiscard]] std::byte* memory(int buffer) const override { return memory_[buffer].data(); }
+  [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
+  Status Start(int buffer, int layer, std::span<const StagedPage> pages) override;
+  Status Wait(int buffer) override;
+  void Release(int) override {}
+  void Drop(int buffer) override { (void)Wait(buffer); }
+
+ private:
+  PageFile* const file_;
+  std::array<IoMemory, kStageBuffers> memory_;
+  std::array<std::optional<PageFile::Ticket>, kStageBuffers> tickets_;
+};
+
+// Pages of the host's memory, into a device's: a layer in one copy.
+class DeviceStageReader final : public StageReader {
+ public:
+  DeviceStageReader(Device* device, size_t page_bytes) : device_(device), page_bytes_(page_bytes) {}
+  [[nodiscard]] size_t page_bytes() const override { return page_bytes_; }
+  Status Grow(int buffer, size_t num_bytes) override;
+  [[nodiscard]] std::byte* memory(int buffer) const override { return memory_[buffer].data(); }
+  [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
+  Status Start(int buffer, int layer, std::span<const StagedPage> pages) override;
+  Status Wait(int buffer) override;
+  void Release(int buffer) override { released_[buffer] = device_->Record(DeviceQueue::kCompute); }
+  void Drop(int buffer) override;
+
+ private:
+  Device* const device_;
+  const size_t page_bytes_;
+  std::array<DeviceBlock, kStageBuffers> memory_;
+  std::array<std::optional<DeviceEvent>, kStageBuffers> copied_;
+  std::array<DeviceEvent, kStageBuffers> released_;  // the last that read the buffer
+  std::vector<CopyPart> parts_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_KV_STAGE_READER_H_
