@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "ebb/accounting.h"
+#include "ebb/device.h"
 #include "ebb/ledger.h"
 #include "ebb/model.h"
 #include "ebb/policy.h"
@@ -40,7 +41,13 @@ struct EngineOptions {
   // The tiers besides T0 that sessions may use: where T1 lies, the caps, T2's format. Their caps
   // are of all sessions together. None: T0 alone.
   std::optional<TierSpec> tiers;
-  int prefill_chunk = 512;  // tokens per prefill step
+  // Where T0 and T2 lie; a T1 in the host's memory is then read as t1_mode says. kAuto: the faster
+  // way by measured bandwidths among those that change no bit, or among all with allow_inexact.
+  DeviceSpec device;
+  T1Mode t1_mode = T1Mode::kAuto;
+  bool allow_inexact = false;
+  bool keep_timeline = false;  // of a simulated device, for Engine::TimelineJson()
+  int prefill_chunk = 512;     // tokens per prefill step
   enum class Attention { kCpu, kReference };
   Attention attention = Attention::kCpu;
 };
@@ -69,6 +76,16 @@ struct SessionOptions {
   Record step_costs = Record::kNo;  // see StepReport::costs
 };
 
+// What steps cost on a device with memory of its own, by its clock.
+struct DeviceReport {
+  std::string_view name;             // "cpu", "sim"
+  T1Mode t1_mode = T1Mode::kStream;  // of the last step: kStream or kCompute
+  int64_t decode_steps = 0;
+  double decode_seconds = 0;  // of them, without moves
+  // Of the same steps, computed from the device's parameters and the bytes that each layer read.
+  double critical_path_seconds = 0;
+};
+
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> Create(std::shared_ptr<const Model> model,
@@ -86,6 +103,9 @@ class Engine {
   [[nodiscard]] const EngineOptions& options() const;  // threads resolved
   // Of T0, T1 or T2; a T1 in a file counts the file's bytes.
   [[nodiscard]] ArenaAccounting arena_accounting(Tier tier = Tier::kT0) const;
+  [[nodiscard]] DeviceReport device_report() const;
+  // What the device did when, as a Chrome trace; empty when no timeline is kept.
+  [[nodiscard]] std::string TimelineJson() const;
   // Which attention kernel runs: "reference", "cpu:AVX3_ZEN4", ...
   [[nodiscard]] std::string attention_name() const;
 

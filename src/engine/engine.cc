@@ -91,6 +91,15 @@ Status CheckTiers(const Policy& policy, PastContext past_context) {
   return OkStatus();
 }
 
+Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
+  if (device->one_memory()) return DeviceUse();
+  DeviceUse::Options use = {.t1_mode = options.t1_mode, .allow_inexact = options.allow_inexact};
+  if (options.t1_mode == T1Mode::kAuto && options.allow_inexact) {
+    EBB_ASSIGN_OR_RETURN(use.rates, MeasureRates(device));
+  }
+  return DeviceUse(device, use);
+}
+
 }  // namespace
 
 Engine::Engine() : impl_(std::make_unique<Impl>()) {}
@@ -108,9 +117,11 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   EBB_ASSIGN_OR_RETURN(impl.kernel, ChooseKernel(options.attention));
   impl.format = {.type = options.kv_type, .head_dim = model->shape().head_dim};
   EBB_ASSIGN_OR_RETURN(impl.stores, TierStores::Create(options, impl.format, *impl.kernel));
-  EBB_ASSIGN_OR_RETURN(impl.runner,
-                       GraphRunner::Create(*model, *impl.kernel, options.kv_type,
-                                           impl.stores.caches().compressed, impl.options.threads));
+  EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(options, impl.stores.device()));
+  EBB_ASSIGN_OR_RETURN(impl.runner, GraphRunner::Create(*model, *impl.kernel, options.kv_type,
+                                                        impl.stores.caches().compressed, device,
+                                                        impl.options.threads));
+  impl.device_report.name = impl.stores.device()->name();
   impl.model = std::move(model);
   return engine;
 }
@@ -202,6 +213,7 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
   }
   Status status;
   const auto start = Clock::now();
+  const double device_begin = stores.device()->Seconds();
   try {
     status = Append(kind, parts, outputs, &work);
     if (status.ok()) status = runner->Run(work, wants_costs ? &costs : nullptr);
@@ -214,6 +226,7 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
     return status;
   }
   const double compute_seconds = SecondsSince(start);
+  ReportDevice(kind, work, device_begin);
   // What a policy could not move ends its own request; the others go on.
   Status moved;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -262,6 +275,16 @@ Status Engine::Impl::Append(StepKind kind, std::span<const Part> parts, Outputs 
   return OkStatus();
 }
 
+void Engine::Impl::ReportDevice(StepKind kind, const StepWork& work, double begin) {
+  const Device& device = *stores.device();
+  if (device.one_memory() || kind != StepKind::kDecode) return;
+  device_report.t1_mode = runner->t1_mode();
+  ++device_report.decode_steps;
+  device_report.decode_seconds += device.Seconds() - begin;
+  device_report.critical_path_seconds +=
+      runner->CriticalPathSeconds(RatesOf(options.device), work.sequences);
+}
+
 // Takes back what Append() did, as far as it came.
 void Engine::Impl::Undo(std::span<const Part> parts, const StepWork& work) {
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -278,6 +301,13 @@ const Model& Engine::model() const { return *impl_->model; }
 const EngineOptions& Engine::options() const { return impl_->options; }
 
 ArenaAccounting Engine::arena_accounting(Tier tier) const { return impl_->stores.accounting(tier); }
+
+DeviceReport Engine::device_report() const { return impl_->device_report; }
+
+std::string Engine::TimelineJson() const {
+  const SimDevice* sim = impl_->stores.sim();
+  return sim == nullptr || !impl_->options.keep_timeline ? "" : TraceJson(sim->timeline());
+}
 
 std::string Engine::attention_name() const {
   const std::string name(impl_->kernel->name);

@@ -26,6 +26,7 @@ struct Engine::Impl {
   PageFormat format;
   TierStores stores;
   std::unique_ptr<GraphRunner> runner;
+  DeviceReport device_report;
 
   // One step of one or several sessions; tokens[i] are the new ones of sessions[i].
   struct Part {
@@ -35,6 +36,8 @@ struct Engine::Impl {
   enum class Outputs { kLast, kAll };
   Status Step(StepKind kind, std::span<const Part> parts, Outputs outputs);
   Status Append(StepKind kind, std::span<const Part> parts, Outputs outputs, StepWork* work);
+  // A step of the device began then; nothing has moved since it ended.
+  void ReportDevice(StepKind kind, const StepWork& work, double begin);
   // A sequence's part in a step that was computed: its policy decides. The first error stays in
   // `status`.
   static void EndStep(StepKind kind, const Part& part, StepReport report, Status* status);

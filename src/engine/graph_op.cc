@@ -59,10 +59,16 @@ void AttentionOp::SetWork(const StepWork* work) {
   if (way_ == AttentionWay::kDecode) PlanFold(layers_.front());
 }
 
-void AttentionOp::StageLayer(const Layer& layer, int thread) const {
+void AttentionOp::BeginLayer(const Layer& layer, int thread) const {
+  const DeviceUse& device = scratch_->device;
+  const bool announces = thread == 0 && !device.one_memory();
+  if (announces) device.LaunchRest(layer.index);
   for (const SequenceStep& sequence : work_->sequences) {
     sequence.cache->StageLayer(layer.index, thread);
   }
+  if (!announces) return;
+  device.LaunchAttention(work_->sequences, scratch_->shape, layer.index);
+  for (const SequenceStep& sequence : work_->sequences) sequence.cache->ReleaseLayer(layer.index);
 }
 
 void AttentionOp::StoreToken(const Layer& layer, const SequenceStep& sequence, int token,
@@ -99,7 +105,8 @@ void AttentionOp::CopySignals(const Layer& layer, const SequenceStep& sequence, 
 void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
-  op.StageLayer(layer, thread);
+  op.BeginLayer(layer, thread);
+  const DeviceCall call(op.scratch_->device.device());
   const int kv_heads = op.scratch_->shape.num_kv_heads;
   int unit = 0;
   for (const SequenceStep& sequence : op.work_->sequences) {
@@ -140,10 +147,34 @@ void AttentionOp::PlanFold(const Layer& layer) {
            .out = static_cast<float*>(layer.out->data) + size_t(at) * layer.out->ne[0],
            .mass = sequence.signals->Mass(layer.index)});
       if (sequence.selector != nullptr) SelectRows(layer, sequence, at);
+      if (sequence.cache->ReadsInPlace()) PlanInPlace(layer, sequence, at, hidden);
       if (sequence.cache->HasCompressedRows()) PlanCompressed(layer, sequence, at);
     }
   }
   s.attention.Plan(s.queries);
+}
+
+// The newest rows, which may be hidden from this token, lie in T0.
+void AttentionOp::PlanInPlace(const Layer& layer, const SequenceStep& sequence, int token,
+                              size_t hidden) const {
+  AttentionScratch::LayerFold& s = FoldOf(layer);
+  const size_t kv_heads = scratch_->shape.num_kv_heads;
+  const size_t first = token * kv_heads;
+  for (size_t h = 0; h < kv_heads; ++h) {
+    const int head = static_cast<int>(h);
+    auto in_t0 = sequence.cache->RowsIn(Tier::kT0, layer.index, head);
+    const size_t visible = in_t0.indices.size() - hidden;
+    in_t0.view.slots = in_t0.view.slots.first(visible);
+    s.rows[first + h] = in_t0.view;
+    s.full_indices[first + h] = in_t0.indices.first(visible);
+    const auto in_t1 = sequence.cache->RowsIn(Tier::kT1, layer.index, head);
+    s.host_rows[first + h] = in_t1.view;
+    s.host_indices[first + h] = in_t1.indices;
+  }
+  DecodeQuery& query = s.queries.back();
+  query.selected = std::span(s.full_indices).subspan(first, kv_heads);
+  query.host_rows = std::span(s.host_rows).subspan(first, kv_heads);
+  query.host_selected = std::span(s.host_indices).subspan(first, kv_heads);
 }
 
 void AttentionOp::PlanCompressed(const Layer& layer, const SequenceStep& sequence,
@@ -155,8 +186,10 @@ void AttentionOp::PlanCompressed(const Layer& layer, const SequenceStep& sequenc
     const int head = static_cast<int>(h);
     s.compressed[first + h] = sequence.cache->Compressed(layer.index, head);
     // Of the full rows the newest ones may be hidden from this token.
-    const auto full = sequence.cache->FullRows(layer.index, head);
-    s.full_indices[first + h] = full.empty() ? full : full.first(s.rows[first + h].size());
+    if (!sequence.cache->ReadsInPlace()) {
+      const auto full = sequence.cache->FullRows(layer.index, head);
+      s.full_indices[first + h] = full.empty() ? full : full.first(s.rows[first + h].size());
+    }
     s.compressed_indices[first + h] = sequence.cache->CompressedRowIndices(layer.index, head);
   }
   DecodeQuery& query = s.queries.back();
@@ -218,11 +251,14 @@ void AttentionOp::StoreNewRows(const Layer& layer, int thread, int num_threads) 
 void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
   const Layer& layer = *static_cast<Layer*>(userdata);
   const AttentionOp& op = *layer.op;
-  if (op.way_ == AttentionWay::kDecode) {
-    op.StageLayer(layer, thread);
-    op.StoreNewRows(layer, thread, num_threads);
+  DecodeAttention& attention = op.FoldOf(layer).attention;
+  if (op.way_ == AttentionWay::kDecode) op.BeginLayer(layer, thread);
+  {
+    const DeviceCall call(op.scratch_->device.device());
+    if (op.way_ == AttentionWay::kDecode) op.StoreNewRows(layer, thread, num_threads);
+    attention.Fold(thread, num_threads);
   }
-  op.FoldOf(layer).attention.Fold(thread, num_threads);
+  attention.FoldHost(thread, num_threads);
 }
 
 void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
@@ -236,11 +272,15 @@ void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* use
 }
 
 void AttentionOp::PrefillNode(ggml_tensor*, int thread, int, void* layer) {
-  static_cast<Layer*>(layer)->op->scratch_->prefill.Run(thread);
+  AttentionScratch& scratch = *static_cast<Layer*>(layer)->op->scratch_;
+  const DeviceCall call(scratch.device.device());
+  scratch.prefill.Run(thread);
 }
 
 void AttentionOp::MassNodeRun(ggml_tensor*, int thread, int, void* layer) {
-  static_cast<Layer*>(layer)->op->scratch_->prefill.Mass(thread);
+  AttentionScratch& scratch = *static_cast<Layer*>(layer)->op->scratch_;
+  const DeviceCall call(scratch.device.device());
+  scratch.prefill.Mass(thread);
 }
 
 }  // namespace ebb

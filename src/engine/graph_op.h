@@ -17,6 +17,7 @@
 #include "src/attention/attention.h"
 #include "src/attention/decode.h"
 #include "src/attention/prefill.h"
+#include "src/engine/device_use.h"
 #include "src/engine/step_work.h"
 #include "src/model/decoder_graph.h"
 
@@ -30,9 +31,11 @@ enum class AttentionWay { kDecode, kFold, kPrefill, kPrefillWithMass };
 
 // What all layers and graphs of an engine share. One step runs at a time.
 struct AttentionScratch {
-  AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in)
+  AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in,
+                   const DeviceUse& device_use)
       : kernel(kernel_in),
         shape(shape_in),
+        device(device_use),
         folds{{kernel_in, shape_in}, {kernel_in, shape_in}},
         prefill(kernel_in, shape_in) {}
 
@@ -40,15 +43,16 @@ struct AttentionScratch {
     LayerFold(const AttentionKernel& kernel, const AttentionShape& shape)
         : attention(kernel, shape) {}
     DecodeAttention attention;
-    std::vector<RowsView> rows;              // [tokens, kv heads]
+    std::vector<RowsView> rows, host_rows;   // [tokens, kv heads]
     std::vector<CompressedRows> compressed;  // [tokens, kv heads]
-    // [tokens, kv heads]: where rows of either kind stand among all rows.
-    std::vector<std::span<const uint32_t>> full_indices, compressed_indices;
+    // [tokens, kv heads]: where rows of each kind stand among all rows.
+    std::vector<std::span<const uint32_t>> full_indices, host_indices, compressed_indices;
     std::vector<DecodeQuery> queries;  // [tokens]
   };
 
   const AttentionKernel& kernel;
   const AttentionShape shape;
+  const DeviceUse device;
   LayerFold folds[2];  // of even and of odd layers: one is planned while the other is merged
   PrefillAttention prefill;
   std::vector<RowsView> prefill_rows;                 // [kv heads]
@@ -86,11 +90,14 @@ class AttentionOp final : public AttentionBuilder {
   [[nodiscard]] AttentionScratch::LayerFold& FoldOf(const Layer& layer) const {
     return scratch_->folds[layer.index % 2];
   }
-  void StageLayer(const Layer& layer, int thread) const;
+  // Announces the layer to the device and waits for its pages.
+  void BeginLayer(const Layer& layer, int thread) const;
   void StoreNewRows(const Layer& layer, int thread, int num_threads) const;
   void StoreToken(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
   void CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const;
   void PlanFold(const Layer& layer);
+  void PlanInPlace(const Layer& layer, const SequenceStep& sequence, int token,
+                   size_t hidden) const;
   void PlanCompressed(const Layer& layer, const SequenceStep& sequence, int token) const;
   void SelectRows(const Layer& layer, const SequenceStep& sequence, int token);
   void PlanPrefill(const Layer& layer);

@@ -80,19 +80,21 @@ GraphShape ShapeOf(const StepWork& work) {
 
 struct GraphRunner::Impl {
   Impl(const LoadedModel& model_in, const AttentionKernel& kernel, const AttentionShape& shape,
-       int threads_in)
-      : model(model_in), threads(threads_in), scratch(kernel, shape) {}
+       const DeviceUse& device, int threads_in)
+      : model(model_in), threads(threads_in), scratch(kernel, shape, device) {}
 
   const LoadedModel& model;
   const int threads;
   std::unique_ptr<ggml_threadpool, GgmlDeleter> threadpool;
   std::unique_ptr<ggml_backend, GgmlDeleter> backend;
   AttentionScratch scratch;
-  std::list<StepGraph> graphs;  // most recently used first
+  T1Mode t1_mode = T1Mode::kStream;  // of the last step
+  std::list<StepGraph> graphs;       // most recently used first
 
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   Status Build(const GraphShape& shape);
   void Reserve(const StepWork& work, AttentionWay way);
+  Status BeginStaging(const StepWork& work, AttentionWay way);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
   void CopyHidden(const StepWork& work, const StepGraph& graph);
   Status TurnStream(SequenceCache* cache, int layer, int kv_head, std::span<const Position> turns);
@@ -105,7 +107,7 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
                                                          const AttentionKernel& kernel,
                                                          RowType kv_type,
                                                          const CompressedFormat& compressed,
-                                                         int threads) {
+                                                         const DeviceUse& device, int threads) {
   const LoadedModel& loaded = model.loaded();
   const AttentionShape shape = {.num_q_heads = loaded.hparams.num_q_heads,
                                 .num_kv_heads = loaded.hparams.num_kv_heads,
@@ -113,7 +115,7 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
                                 .format = {.type = kv_type, .head_dim = loaded.hparams.head_dim},
                                 .compressed = compressed};
   EBB_RETURN_IF_ERROR(CheckAttentionShape(shape));
-  auto impl = std::make_unique<Impl>(loaded, kernel, shape, threads);
+  auto impl = std::make_unique<Impl>(loaded, kernel, shape, device, threads);
   impl->backend.reset(ggml_backend_cpu_init());
   ggml_threadpool_params params = ggml_threadpool_params_default(threads);
   impl->threadpool.reset(ggml_threadpool_new(&params));
@@ -175,6 +177,11 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
   const size_t views = work.tokens.size() * heads;
   for (AttentionScratch::LayerFold& fold : scratch.folds) {
     fold.rows.resize(std::max(fold.rows.size(), views));
+    if (!scratch.device.one_memory()) {
+      fold.full_indices.resize(fold.rows.size());
+      fold.host_rows.resize(fold.rows.size());
+      fold.host_indices.resize(fold.rows.size());
+    }
     if (scratch.shape.compressed.head_dim > 0) {
       fold.compressed.resize(fold.rows.size());
       fold.full_indices.resize(fold.rows.size());
@@ -204,6 +211,21 @@ void GraphRunner::Impl::CopyHidden(const StepWork& work, const StepGraph& graph)
   }
 }
 
+// Prefill in tiles reads rows in one place: it streams them.
+Status GraphRunner::Impl::BeginStaging(const StepWork& work, AttentionWay way) {
+  t1_mode = T1Mode::kStream;
+  if (!scratch.device.one_memory() &&
+      (way == AttentionWay::kDecode || way == AttentionWay::kFold)) {
+    t1_mode = scratch.device.Choose(work.sequences, scratch.shape);
+  }
+  using Reading = SequenceCache::T1Reading;
+  const Reading reading = t1_mode == T1Mode::kCompute ? Reading::kInPlace : Reading::kStaged;
+  for (const SequenceStep& sequence : work.sequences) {
+    EBB_RETURN_IF_ERROR(sequence.cache->BeginStaging(reading));
+  }
+  return OkStatus();
+}
+
 ggml_status GraphRunner::Impl::Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs) {
   if (costs == nullptr) return ggml_backend_graph_compute(backend.get(), graph);
   GraphCosts measured(graph);
@@ -226,9 +248,7 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   set(graph->graph.tokens, work.tokens);
   set(graph->graph.positions, work.rope_positions);
   set(graph->graph.output_rows, work.output_rows);
-  for (const SequenceStep& sequence : work.sequences) {
-    EBB_RETURN_IF_ERROR(sequence.cache->BeginStaging());
-  }
+  EBB_RETURN_IF_ERROR(impl_->BeginStaging(work, shape.way));
   graph->op->SetWork(&work);
   const ggml_status status = impl_->Compute(work, graph->graph.graph, costs);
   Status staged;
@@ -237,6 +257,7 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
     if (staged.ok()) staged = of_sequence;
   }
   EBB_RETURN_IF_ERROR(staged);
+  EBB_RETURN_IF_ERROR(impl_->scratch.device.EndStep());
   if (status != GGML_STATUS_SUCCESS) {
     return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
   }
@@ -265,6 +286,7 @@ Status GraphRunner::Impl::TurnStream(SequenceCache* cache, int layer, int kv_hea
     return static_cast<float*>(keys->data) + row * h.head_dim;
   };
   const PageFormat& format = scratch.shape.format;
+  const DeviceCall call(scratch.device.device());
   for (int64_t row = 0; row < rows; ++row) {
     scratch.kernel.load_row(format.type, cache->Row(layer, kv_head, row).key, key_at(row),
                             h.head_dim);
@@ -296,6 +318,19 @@ Status GraphRunner::TurnKeys(SequenceCache* cache, int group, std::span<const Po
     }
   }
   return OkStatus();
+}
+
+T1Mode GraphRunner::t1_mode() const { return impl_->t1_mode; }
+
+double GraphRunner::CriticalPathSeconds(const DeviceRates& rates,
+                                        std::span<const SequenceStep> sequences) const {
+  double seconds = 0;
+  for (int layer = 0; layer < impl_->model.hparams.num_layers; ++layer) {
+    const LayerBytes bytes = DeviceUse::BytesOf(sequences, impl_->scratch.shape, layer);
+    seconds += impl_->t1_mode == T1Mode::kCompute ? ComputeSeconds(rates, bytes, 1)
+                                                  : StreamSeconds(rates, bytes, 1);
+  }
+  return seconds;
 }
 
 std::span<const float> GraphRunner::logits(size_t i) const {

@@ -12,6 +12,7 @@
 #include "ebb/status.h"
 #include "ebb/step_report.h"
 #include "src/attention/attention.h"
+#include "src/engine/device_use.h"
 #include "src/engine/step_work.h"
 
 namespace ebb {
@@ -22,7 +23,7 @@ class GraphRunner {
   static Result<std::unique_ptr<GraphRunner>> Create(const Model& model,
                                                      const AttentionKernel& kernel, RowType kv_type,
                                                      const CompressedFormat& compressed,
-                                                     int threads);
+                                                     const DeviceUse& device, int threads);
   ~GraphRunner();
   GraphRunner(const GraphRunner&) = delete;
   GraphRunner& operator=(const GraphRunner&) = delete;
@@ -33,6 +34,11 @@ class GraphRunner {
   Status Run(const StepWork& work, StepCosts* costs);
   // Turns the keys of a group's visible rows by so many RoPE positions, [rows].
   Status TurnKeys(SequenceCache* cache, int group, std::span<const Position> turns);
+  // Of the last step: how T1 was read, on a device with memory of its own.
+  [[nodiscard]] T1Mode t1_mode() const;
+  // What a device of such rates takes for a step that reads these sequences so.
+  [[nodiscard]] double CriticalPathSeconds(const DeviceRates& rates,
+                                           std::span<const SequenceStep> sequences) const;
   // Of the last step: [vocab_size] for output_rows[i]. Valid until the next Run().
   [[nodiscard]] std::span<const float> logits(size_t i) const;
 

@@ -1,5 +1,7 @@
 #include "src/engine/tier_stores.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -7,10 +9,13 @@
 namespace ebb {
 namespace {
 
-Result<std::unique_ptr<Arena>> MakeArena(size_t page_bytes, uint64_t cap_bytes) {
+Result<std::unique_ptr<Arena>> MakeArena(size_t page_bytes, uint64_t cap_bytes, Device* device,
+                                         MemoryKind memory) {
   constexpr uint64_t kNoCap = std::numeric_limits<int64_t>::max();
-  return Arena::Create(
-      {.page_bytes = page_bytes, .cap_bytes = cap_bytes == 0 ? kNoCap : cap_bytes});
+  return Arena::Create({.page_bytes = page_bytes,
+                        .cap_bytes = cap_bytes == 0 ? kNoCap : cap_bytes,
+                        .device = device,
+                        .memory = memory});
 }
 
 ArenaAccounting Accounting(const Arena& arena) {
@@ -34,26 +39,58 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
     }
     t0_cap = options.tiers->t0_cap_bytes;
   }
-  EBB_ASSIGN_OR_RETURN(stores.t0_, MakeArena(format.PageBytes(), t0_cap));
-  stores.caches_ = {.t0 = stores.t0_.get(), .kernel = &kernel};
+  EBB_RETURN_IF_ERROR(stores.CreateDevice(options));
+  Device* const device = stores.device();
+  EBB_ASSIGN_OR_RETURN(stores.t0_,
+                       MakeArena(format.PageBytes(), t0_cap, device, MemoryKind::kDevice));
+  stores.caches_.t0 = stores.t0_.get();
+  stores.caches_.kernel = &kernel;
   if (!options.tiers.has_value()) return stores;
 
   const TierSpec& tiers = *options.tiers;
-  if (tiers.t1 == T1Place::kHost) {
-    EBB_ASSIGN_OR_RETURN(stores.t1_, MakeArena(format.PageBytes(), tiers.t1_cap_bytes));
-    stores.caches_.t1 = stores.t1_.get();
-  } else if (tiers.t1 == T1Place::kFile) {
-    EBB_ASSIGN_OR_RETURN(stores.t1_file_, PageFile::Create({.folder = tiers.t1_path,
-                                                            .page_bytes = format.PageBytes(),
-                                                            .cap_bytes = tiers.t1_cap_bytes}));
-    stores.caches_.t1_file = stores.t1_file_.get();
-  }
+  EBB_RETURN_IF_ERROR(stores.CreateT1(tiers, format));
   if (tiers.t2_share > 0) {
     stores.caches_.compressed = {.type = tiers.t2_type, .head_dim = format.head_dim};
-    EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena(stores.caches_.compressed.PageBytes(), 0));
+    EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena(stores.caches_.compressed.PageBytes(), 0, device,
+                                               MemoryKind::kDevice));
     stores.caches_.t2 = stores.t2_.get();
   }
   return stores;
+}
+
+Status TierStores::CreateDevice(const EngineOptions& options) {
+  if (options.device.kind == DeviceKind::kCpu) {
+    if (options.t1_mode != T1Mode::kCompute) return OkStatus();
+    return InvalidArgument(
+        "T1 mode compute: host and device have one memory here, so T1 is attended to where it "
+        "lies in any case; it needs a device with memory of its own (sim)");
+  }
+  EBB_ASSIGN_OR_RETURN(sim_, SimDevice::Create(options.device));
+  if (options.keep_timeline) sim_->KeepTimeline();
+  carrier_ = std::make_unique<RowCarrier>(sim_.get());
+  caches_.device = sim_.get();
+  caches_.carrier = carrier_.get();
+  return OkStatus();
+}
+
+Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
+  if (tiers.t1 == T1Place::kHost) {
+    EBB_ASSIGN_OR_RETURN(
+        t1_, MakeArena(format.PageBytes(), tiers.t1_cap_bytes, device(), MemoryKind::kPinned));
+    caches_.t1 = t1_.get();
+  } else if (tiers.t1 == T1Place::kFile) {
+    if (!device()->one_memory()) {
+      return Unsupported(fmt::format(
+          "T1 in a file: the device {} has memory of its own, beside which T1 lies in the host's "
+          "memory (host) or nowhere (none)",
+          device()->name()));
+    }
+    EBB_ASSIGN_OR_RETURN(t1_file_, PageFile::Create({.folder = tiers.t1_path,
+                                                     .page_bytes = format.PageBytes(),
+                                                     .cap_bytes = tiers.t1_cap_bytes}));
+    caches_.t1_file = t1_file_.get();
+  }
+  return OkStatus();
 }
 
 Status TierStores::Check(const TierSpec& wanted) const {

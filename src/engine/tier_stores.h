@@ -9,8 +9,10 @@
 #include "ebb/engine.h"
 #include "ebb/status.h"
 #include "src/attention/attention.h"
+#include "src/device/sim_device.h"
 #include "src/io/page_file.h"
 #include "src/kv/arena.h"
+#include "src/kv/row_carrier.h"
 #include "src/kv/sequence_cache.h"
 
 namespace ebb {
@@ -19,6 +21,11 @@ class TierStores {
  public:
   static Result<TierStores> Create(const EngineOptions& options, const PageFormat& format,
                                    const AttentionKernel& kernel);
+
+  [[nodiscard]] Device* device() const { return caches_.device; }
+  [[nodiscard]] SimDevice* sim() const {
+    return sim_.get();
+  }  // null: the device is no simulated one
 
   // What a session's cache may use.
   [[nodiscard]] const CacheStores& caches() const { return caches_; }
@@ -31,7 +38,12 @@ class TierStores {
   [[nodiscard]] ArenaAccounting accounting(Tier tier) const;
 
  private:
+  Status CreateDevice(const EngineOptions& options);
+  Status CreateT1(const TierSpec& tiers, const PageFormat& format);
+
   std::optional<TierSpec> spec_;
+  std::unique_ptr<SimDevice> sim_;       // null: one memory
+  std::unique_ptr<RowCarrier> carrier_;  // null: the same
   std::unique_ptr<Arena> t0_;
   std::unique_ptr<Arena> t1_;          // null: T1 is a file, or there is none
   std::unique_ptr<PageFile> t1_file_;  // null: T1 is memory, or there is none

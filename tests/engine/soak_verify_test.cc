@@ -11,13 +11,28 @@ namespace {
 constexpr int64_t kSteps = 100000;
 constexpr size_t kSessions = 3;
 
+// Where the tiers lie.
+struct Place {
+  const char* name = "";
+  T1Place t1 = T1Place::kHost;
+  DeviceSpec device;
+  T1Mode t1_mode = T1Mode::kAuto;
+  uint32_t seed = 0;
+};
+
+DeviceSpec Simulated() {
+  return {.kind = DeviceKind::kSim, .memory_bytes = 256 << 20, .copies = CopyArrival::kLate};
+}
+
 class Soak {
  public:
-  explicit Soak(T1Place t1) : random_(static_cast<uint32_t>(t1) + 1) {
-    stores_.t1 = t1;
+  explicit Soak(const Place& place) : random_(place.seed) {
+    stores_.t1 = place.t1;
     stores_.t2_share = 0.5;
-    stores_.t2_type = t1 == T1Place::kFile ? CompressedType::kInt4 : CompressedType::kInt8;
-    auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = stores_});
+    stores_.t2_type = place.t1 == T1Place::kFile ? CompressedType::kInt4 : CompressedType::kInt8;
+    auto engine = Engine::Create(
+        SmallModel(),
+        {.threads = 1, .tiers = stores_, .device = place.device, .t1_mode = place.t1_mode});
     status_ = engine.status();
     if (engine.ok()) engine_ = *std::move(engine);
   }
@@ -104,7 +119,7 @@ class Soak {
   int64_t evicted_ = 0;
 };
 
-class SoakTest : public testing::TestWithParam<T1Place> {};
+class SoakTest : public testing::TestWithParam<Place> {};
 
 TEST_P(SoakTest, AHundredThousandStepsLeaveNothingBehind) {
   Soak soak(GetParam());
@@ -113,10 +128,13 @@ TEST_P(SoakTest, AHundredThousandStepsLeaveNothingBehind) {
   soak.Run();
   soak.ExpectNothingLeft();
 }
-INSTANTIATE_TEST_SUITE_P(Places, SoakTest, testing::Values(T1Place::kHost, T1Place::kFile),
-                         [](const auto& info) {
-                           return info.param == T1Place::kHost ? "host" : "file";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Places, SoakTest,
+    testing::Values(Place{"host", T1Place::kHost, {}, T1Mode::kAuto, 2},
+                    Place{"file", T1Place::kFile, {}, T1Mode::kAuto, 3},
+                    Place{"stream", T1Place::kHost, Simulated(), T1Mode::kStream, 4},
+                    Place{"compute", T1Place::kHost, Simulated(), T1Mode::kCompute, 5}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace ebb
