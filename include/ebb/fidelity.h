@@ -60,6 +60,7 @@ struct FidelityReport {
   int windows = 0;
   Estimate mean_kl = {};
   double max_kl = 0;
+  double max_logit_difference = 0;
   Estimate top1 = {};  // share of steps in which both hold the same token likeliest
   Estimate perplexity = {};
   Estimate perplexity_full = {};

@@ -50,6 +50,10 @@ StepComparison CompareLogits(std::span<const float> full, std::span<const float>
     if (log_p != -std::numeric_limits<double>::infinity()) {
       result.kl += std::exp(log_p) * (log_p - log_q);
     }
+    if (full[i] != setting[i]) {
+      const double difference = std::fabs(double{full[i]} - setting[i]);
+      result.max_logit_difference = std::max(result.max_logit_difference, difference);
+    }
     if (full[i] > full[top_full]) top_full = i;
     if (setting[i] > setting[top]) top = i;
   }
@@ -86,6 +90,7 @@ void FidelitySums::Add(const StepComparison& step) {
                      .nll_full = step.nll_full.value_or(0)};
   open_ = blocks_.back().steps < block_tokens_;
   max_kl_ = std::max(max_kl_, step.kl);
+  max_logit_difference_ = std::max(max_logit_difference_, step.max_logit_difference);
 }
 
 void FidelitySums::EndWindow() {
@@ -113,6 +118,7 @@ FidelityReport FidelitySums::Report(const FidelityOptions& options) const {
           .windows = windows_,
           .mean_kl = estimate(0),
           .max_kl = total.steps > 0 ? max_kl_ : kNan,
+          .max_logit_difference = total.steps > 0 ? max_logit_difference_ : kNan,
           .top1 = estimate(1),
           .perplexity = estimate(2),
           .perplexity_full = estimate(3)};

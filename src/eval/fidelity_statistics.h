@@ -15,6 +15,7 @@ namespace ebb {
 // One decode step. Not finite where the logits hold no distribution.
 struct StepComparison {
   double kl = 0;  // KL(full || setting) in nats
+  double max_logit_difference = 0;
   bool same_top = false;
   // -log of the probability of the token that follows; empty: none does.
   std::optional<double> nll;
@@ -55,6 +56,7 @@ class FidelitySums {
   bool open_ = false;  // whether the last block takes more steps
   int64_t not_finite_ = 0;
   double max_kl_ = 0;
+  double max_logit_difference_ = 0;
   int windows_ = 0;
 };
 

@@ -36,6 +36,12 @@ TEST(CompareLogitsTest, IsZeroForEqualDistributionsWhateverTheirOffset) {
   EXPECT_FALSE(step.nll.has_value());
 }
 
+TEST(CompareLogitsTest, TellsTheLargestDifferenceOfTwoLogits) {
+  const StepComparison step =
+      CompareLogits(std::vector{0.0f, 1.0f, -kInfinity}, std::vector{0.5f, -1.0f, -kInfinity}, {});
+  EXPECT_DOUBLE_EQ(step.max_logit_difference, 2);
+}
+
 TEST(CompareLogitsTest, SurvivesLogitsThatOverflowExp) {
   const StepComparison step =
       CompareLogits(std::vector{1e30f, 0.0f}, std::vector{1e30f, -1e30f}, 0);
