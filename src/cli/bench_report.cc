@@ -115,6 +115,13 @@ void AddEngineFields(const CliOptions& options, const Engine& engine, const Sess
                   {"threads", engine.options().threads},
                   {"kernel", engine.attention_name()},
                   {"machine", MachineName()}});
+  const DeviceReport device = engine.device_report();
+  if (device.decode_steps == 0) return;  // one memory
+  const auto steps = static_cast<double>(device.decode_steps);
+  record->update({{"device", device.name},
+                  {"t1_mode", T1ModeName(device.t1_mode)},
+                  {"device_step_s", device.decode_seconds / steps},
+                  {"device_critical_path_s", device.critical_path_seconds / steps}});
 }
 
 Status WriteRecord(const CliOptions& options, const Json& record, std::string_view text) {

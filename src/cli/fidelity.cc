@@ -131,6 +131,7 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
   const Json text = file.empty() ? Json() : Json(file);  // null: the model's own
   Json record = {{"mean_kl", report.mean_kl.value},
                  {"max_kl", report.max_kl},
+                 {"max_logit_difference", report.max_logit_difference},
                  {"top1", report.top1.value},
                  {"tokens", report.tokens},
                  {"perplexity", report.perplexity.value},
@@ -153,11 +154,12 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
   return WriteRecord(
       options, record,
       fmt::format("{} against the full cache, {} tokens, intervals of 95 %\n"
-                  "mean KL          {}\nmax KL           {:.5g}\ntop-1 agreement  {}\n"
+                  "mean KL          {}\nmax KL           {:.5g}\nmax logit diff.  {:.5g}\ntop-1 "
+                  "agreement  {}\n"
                   "perplexity       {}\n  of the full    {}",
                   setting.policy().name, report.tokens, EstimateText(report.mean_kl), report.max_kl,
-                  EstimateText(report.top1), EstimateText(report.perplexity),
-                  EstimateText(report.perplexity_full)) +
+                  report.max_logit_difference, EstimateText(report.top1),
+                  EstimateText(report.perplexity), EstimateText(report.perplexity_full)) +
           (report.forgetting.has_value() ? ToText(*report.forgetting) : ""));
 }
 

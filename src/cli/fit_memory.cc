@@ -44,6 +44,9 @@ FitQuestion FitQuestionFor(const Model& model, const CliOptions& options, int pr
 
 Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options) {
   if (options->fit.memory_bytes == 0) return OkStatus();
+  if (options->engine.device.kind != DeviceKind::kCpu) {
+    return InvalidArgument("--memory says what one memory holds; with --device, cap the tiers");
+  }
   PolicySpec& policy = options->session.policy;
   if (policy.budget.unit != Budget::Unit::kNone) {
     return InvalidArgument("--memory and --budget both say how much stays; give one");

@@ -224,6 +224,7 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kDisplay:
     case G::kQuiet:
     case G::kJson:
+    case G::kTimeline:
       return "Output";
     case G::kFit:
       return "Fit";

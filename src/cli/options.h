@@ -46,6 +46,8 @@ struct CliOptions {
   int thinking_budget = -1;
   Thoughts thoughts = Thoughts::kShow;
 
+  bool t1_given = false;      // --t1
+  std::string timeline_file;  // --timeline
   bool live = false;
 
   bool list_policies = false;
@@ -74,6 +76,7 @@ enum class OptionGroup {
   kDisplay,     // --thoughts, --live
   kQuiet,       // --quiet
   kJson,        // --json
+  kTimeline,    // --timeline
   kFidelity,    // of ebb fidelity alone
   kMemory,      // --memory
   kProfile,     // of ebb profile alone
@@ -103,8 +106,10 @@ struct OptionRow {
   std::function<std::string(const CliOptions&)> show;
 };
 
-// What is asked of the tiers below T0.
+// What is asked of the tiers below T0, and of the device.
 void AppendTierOptionRows(std::vector<OptionRow>* table);
+// After all options were read: T1 lies where the device has it, unless it was told.
+void PlaceT1(CliOptions* options);
 // Every option there is, in the order in which help shows them.
 [[nodiscard]] const std::vector<OptionRow>& OptionTable();
 

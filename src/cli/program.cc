@@ -144,6 +144,7 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   }
   options.sampling.seed = options.seed;
   options.session.policy.seed = options.seed;
+  PlaceT1(&options);
   if (options.list_policies) return ListPolicies();
   return command.run(options);
 }

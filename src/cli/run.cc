@@ -9,17 +9,22 @@
 #include "src/cli/conversation.h"
 #include "src/cli/fit_memory.h"
 #include "src/cli/prompt.h"
+#include "src/cli/timeline.h"
 #include "src/cli/turn.h"
 
 namespace ebb::cli {
 namespace {
 
-void Report(const CliOptions& options, const RunFigures& figures, const Setup& setup) {
+// Returns the code, or that of a timeline that cannot be written.
+ExitCode Report(ExitCode code, const CliOptions& options, const RunFigures& figures,
+                const Setup& setup) {
   if (options.json) {
     fmt::print(stderr, "{}\n", JsonSummary(figures, setup));
   } else if (!options.quiet && (figures.prompt_seconds > 0 || figures.result.decode_steps > 0)) {
     fmt::print(stderr, "{}", HumanSummary(figures, setup));
   }
+  const Status written = WriteTimeline(options, *setup.engine);
+  return written.ok() ? code : Fail(written);
 }
 
 ExitCode AnswerOnce(TurnContext context, const std::string& text,
@@ -38,8 +43,7 @@ ExitCode AnswerOnce(TurnContext context, const std::string& text,
   TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
   const RunFigures figures = TakeTurn(context, *input, *setup, &output);
   const ExitCode code = ReportEnd(figures.result);
-  Report(options, figures, *setup);
-  return code;
+  return Report(code, options, figures, *setup);
 }
 
 // One more turn of the conversation in the file, or its first one.
@@ -71,8 +75,7 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
       return ExitCode::kError;
     }
   }
-  Report(options, figures, *setup);
-  return code;
+  return Report(code, options, figures, *setup);
 }
 
 }  // namespace
@@ -87,6 +90,7 @@ ExitCode RunRun(const CliOptions& given) {
   if (options.raw && !options.system.empty()) {
     return Fail(InvalidArgument("--system: a raw prompt has no system message"));
   }
+  if (const Status status = CheckTimeline(options); !status.ok()) return Fail(status);
   const Result<std::string> text = ReadPromptText(options);
   if (!text.ok()) return Fail(text.status());
   const auto model = OpenModel(options);

@@ -39,6 +39,17 @@ nlohmann::ordered_json TierRecords(const CacheAccounting& cache, const Engine& e
   return records;
 }
 
+nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
+  nlohmann::ordered_json record = {{"name", device.name}};
+  if (device.decode_steps == 0) return record;
+  const auto steps = static_cast<double>(device.decode_steps);
+  record["t1_mode"] = T1ModeName(device.t1_mode);
+  record["decode_steps"] = device.decode_steps;
+  record["step_s"] = device.decode_seconds / steps;
+  record["critical_path_s"] = device.critical_path_seconds / steps;
+  return record;
+}
+
 }  // namespace
 
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
@@ -67,6 +78,7 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
         {"rows_down", cache.moves.rows_down},
         {"rows_up", cache.moves.rows_up},
         {"seconds", cache.moves.seconds}}},
+      {"device", DeviceRecord(setup.engine->device_report())},
       {"peak_rss_bytes", PeakResidentBytes()},
       {"threads", setup.engine->options().threads},
       {"attention", setup.engine->attention_name()},

@@ -22,17 +22,66 @@ OptionRow TierRow(std::string name, std::string value, std::string help, Parse p
           nullptr};
 }
 
+Status ReadT1(std::string_view text, CliOptions* options, const OptionRow& row) {
+  EBB_RETURN_IF_ERROR(row.parse(text, options));
+  options->t1_given = true;
+  return OkStatus();
+}
+
+Status ReadDevice(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->engine.device, ParseDevice(text));
+  return OkStatus();
+}
+
+std::vector<OptionRow> DeviceRows() {
+  return {
+      {OptionGroup::kPolicy, "--device", "cpu|sim[:KEY=VALUE,...]",
+       "where T0 and T2 lie: in the one memory, or in that of a simulated accelerator; keys are "
+       "h2d, d2h (25GBps), latency (10us), memory (16GiB); for its clock device (1TBps), host "
+       "(40GBps), layer (20us); copies (late, once or thread), when bytes arrive (default: cpu)",
+       ReadDevice, nullptr},
+      ChoiceRow<T1Mode>(
+          OptionGroup::kPolicy, "--t1-mode",
+          "how rows of T1 beyond a device are read: attended to on the host and merged, or "
+          "streamed "
+          "to the device, which changes no bit; auto takes the faster one by measured bandwidths "
+          "among those that change no bit",
+          [](CliOptions& o) { return &o.engine.t1_mode; },
+          {{"auto", T1Mode::kAuto}, {"compute", T1Mode::kCompute}, {"stream", T1Mode::kStream}}),
+      FlagRow(
+          OptionGroup::kPolicy, "--allow-inexact",
+          "let --t1-mode auto choose among ways that are exact up to rounding only",
+          [](CliOptions& o) { return &o.engine.allow_inexact; }, true),
+      ValueRow(
+          OptionGroup::kTimeline, "--timeline", "FILE",
+          "write what a simulated device did when, as a trace for chrome://tracing or Perfetto",
+          [](CliOptions& o) { return &o.timeline_file; }),
+  };
+}
+
 }  // namespace
 
+void PlaceT1(CliOptions* options) {
+  options->engine.keep_timeline = !options->timeline_file.empty();
+  std::optional<TierSpec>& tiers = options->engine.tiers;
+  if (options->t1_given || !tiers.has_value()) return;
+  if (options->engine.device.kind == DeviceKind::kCpu) return;
+  tiers->t1 = T1Place::kHost;
+  options->session.policy.tiers = tiers;
+}
+
 void AppendTierOptionRows(std::vector<OptionRow>* table) {
-  const std::vector<OptionRow> rows = {
+  std::vector<OptionRow> rows = {
       TierRow(
           "--t0", "PERCENT|SIZE",
           "fast memory: a share of the unprotected full-precision rows, or a hard cap; the tiers "
           "place the rows, and --policy only names the scorer (default: 50%)",
           ParseT0),
-      TierRow("--t1", "none|host|file[:FOLDER][,SIZE]",
-              "capacity memory, exact: where it lies, and its hard cap (default: file)", ParseT1),
+      TierRow(
+          "--t1", "none|host|file[:FOLDER][,SIZE]",
+          "capacity memory, exact: where it lies, and its hard cap (default: file; host beside a "
+          "device)",
+          ParseT1),
       TierRow("--t2", "PERCENT[:int8|int4]",
               "compressed memory: a share of the unprotected rows that stay (default: 0%)",
               ParseT2),
@@ -46,7 +95,15 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
               "still alive, which compounds (default: generated)",
               ParseEvictOf),
   };
+  for (OptionRow& row : rows) {
+    if (row.names != "--t1") continue;
+    row.parse = [plain = row](std::string_view text, CliOptions* options) {
+      return ReadT1(text, options, plain);
+    };
+  }
   table->insert(table->end(), rows.begin(), rows.end());
+  const std::vector<OptionRow> device = DeviceRows();
+  table->insert(table->end(), device.begin(), device.end());
 }
 
 }  // namespace ebb::cli
