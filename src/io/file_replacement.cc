@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr mode_t kPermissions = 0777;
+constexpr mode_t kOwnersAlone = 0600;
 
 bool MeansNoSpace(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
@@ -27,6 +28,19 @@ bool IsFileOf(int fd, const std::string& name) {
   struct stat named = {};
   return fstat(fd, &opened) == 0 && lstat(name.c_str(), &named) == 0 &&
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino && S_ISREG(opened.st_mode);
+}
+
+// The file that a link names, also where it is not there yet.
+std::string WithoutLinks(const std::string& path) {
+  namespace fs = std::filesystem;
+  constexpr int kMostLinks = 40;  // as many as the system follows
+  std::error_code error;
+  fs::path at = path;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(at, error)); ++i) {
+    at = at.parent_path() / fs::read_symlink(at, error);
+  }
+  const std::string canonical = fs::weakly_canonical(at, error).string();
+  return error || canonical.empty() ? path : canonical;
 }
 
 }  // namespace
@@ -48,11 +62,10 @@ Result<std::unique_ptr<FileReplacement>> FileReplacement::Create(const std::stri
 }
 
 Status FileReplacement::Open(const std::string& path) {
-  std::error_code error;
-  path_ = std::filesystem::weakly_canonical(path, error).string();
-  if (error || path_.empty()) path_ = path;
+  path_ = WithoutLinks(path);
   struct stat old = {};
   const bool replaces = stat(path_.c_str(), &old) == 0;
+  if (!replaces && errno != ENOENT) return Error("write", path, errno);
   if (replaces && !S_ISREG(old.st_mode)) {
     return InvalidArgument(fmt::format("{} is no regular file", path));
   }
@@ -62,11 +75,16 @@ Status FileReplacement::Open(const std::string& path) {
   constexpr int kTries = 100;  // of which each finds that another process has just ended its own
   for (int i = 0; i < kTries; ++i) {
     errno = FaultError(faults_, {.call = DiskCall::kOpen});
-    if (errno == 0) fd_ = open(part.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+    if (errno == 0) fd_ = open(part.c_str(), kFlags, kOwnersAlone);
     if (fd_ < 0) return Error("write", part, errno);
     if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return Error("lock", part, errno);
       return IoError(fmt::format("cannot write {}: another process is writing it", part));
+    }
+    struct stat opened = {};
+    if (fstat(fd_, &opened) == 0 && !S_ISREG(opened.st_mode)) {
+      return InvalidArgument(fmt::format("{} is no regular file", part));
     }
     if (IsFileOf(fd_, part)) {
       part_ = part;
@@ -75,11 +93,11 @@ Status FileReplacement::Open(const std::string& path) {
     close(std::exchange(fd_, -1));
   }
   if (part_.empty()) return IoError(fmt::format("cannot write {}: it keeps changing", part));
-  if (ftruncate(fd_, 0) != 0) return Error("write", part_, errno);
-  if (replaces && fchmod(fd_, old.st_mode & kPermissions) != 0) {
+  // First, since what was left over, or put there by another user, may have any.
+  if (fchmod(fd_, replaces ? old.st_mode & kPermissions : kOwnersAlone) != 0) {
     return Error("set the permissions of", part_, errno);
   }
-  return OkStatus();
+  return ftruncate(fd_, 0) == 0 ? OkStatus() : Error("write", part_, errno);
 }
 
 FileReplacement::~FileReplacement() {

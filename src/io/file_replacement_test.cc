@@ -89,6 +89,32 @@ TEST_F(FileReplacementTest, ALinkIsFollowed) {
   EXPECT_TRUE(std::filesystem::is_symlink(link));
 }
 
+TEST_F(FileReplacementTest, ALinkToAFileThatIsNotThereYetIsFollowed) {
+  const std::string link = folder_.File("link");
+  const std::string chain = folder_.File("chain");
+  ASSERT_EQ(symlink("file", link.c_str()), 0);
+  ASSERT_EQ(symlink(link.c_str(), chain.c_str()), 0);
+  ASSERT_TRUE(Replace(chain, "new").ok());
+  EXPECT_EQ(Content(path_), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(std::filesystem::is_symlink(chain));
+}
+
+TEST_F(FileReplacementTest, ALinkToItselfIsRefusedAndStays) {
+  ASSERT_EQ(symlink("file", path_.c_str()), 0);
+  EXPECT_FALSE(Replace(path_, "new").ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(path_));
+}
+
+TEST_F(FileReplacementTest, ANewFileIsItsOwnersAloneWhateverWasLeftOver) {
+  WriteFile(path_ + ".part", "left over");
+  chmod((path_ + ".part").c_str(), 0644);
+  ASSERT_TRUE(Replace(path_, "new").ok());
+  struct stat info = {};
+  stat(path_.c_str(), &info);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
 TEST_F(FileReplacementTest, WithoutACommitNothingHasChanged) {
   WriteFile(path_, "old");
   {
@@ -164,6 +190,12 @@ TEST_F(FileReplacementTest, WhatIsNoRegularFileIsNotReplaced) {
   EXPECT_EQ(Replace(folder_.File("."), "new").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Replace("/dev/null", "new").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Replace(folder_.File("no/such"), "new").code(), StatusCode::kNotFound);
+}
+
+TEST_F(FileReplacementTest, APipeInThePlaceOfThePartIsNamed) {
+  ASSERT_EQ(mkfifo((path_ + ".part").c_str(), 0600), 0);
+  EXPECT_THAT(Replace(path_, "new").message(), HasSubstr("file.part is no regular file"));
+  EXPECT_TRUE(PartExists());
 }
 
 TEST_F(FileReplacementTest, ALinkInThePlaceOfThePartIsNotFollowed) {
