@@ -189,8 +189,9 @@ void ForgettingShadow::AfterDecode() {
 }
 
 void ForgettingShadow::MeasureLayer(int layer) {
-  const std::span<const float> queries = session_.last_signals().recent_queries[layer];
   const size_t dim = shape_.head_dim;
+  // Whoever else watches may have asked for more of them, and they come oldest first.
+  const auto queries = session_.last_signals().recent_queries[layer].last(shape_.num_q_heads * dim);
   for (int head = 0; head < shape_.num_q_heads; ++head) {
     const int stream = layer * shape_.num_kv_heads + head / shape_.QueryHeadsPerKvHead();
     const size_t group = stream * is_left_.size() / keys_.size();

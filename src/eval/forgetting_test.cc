@@ -128,9 +128,11 @@ class ForgettingOfSessions : public testing::Test {
     model_ = *Model::Load({.path = folder_.File("tiny.gguf")});
     engine_ = *Engine::Create(model_, {.threads = 1, .kv_type = RowType::kF32});
   }
-  [[nodiscard]] ForgettingReport Measure(const PolicySpec& policy) const {
+  [[nodiscard]] ForgettingReport Measure(const PolicySpec& policy,
+                                         const SignalNeeds& watched = {}) const {
     FidelityOptions options;
     options.setting.policy = policy;
+    options.setting.extra_signals = watched;
     options.prompt_tokens = 16;
     options.forgetting = FidelityOptions::Forgetting::kMeasure;
     const std::vector<std::vector<Token>> windows = {RandomTokens(gguf_, 60, 3)};
@@ -164,6 +166,16 @@ TEST_F(ForgettingOfSessions, EvictedRowsHaveMassAndTheTrueBoundHolds) {
     EXPECT_GT(report.layers[0].error.mean, 0);
     EXPECT_EQ(report.above_bound, 0);
   }
+}
+
+TEST_F(ForgettingOfSessions, TheQueryIsThatOfTheStepWhoeverElseWatches) {
+  PolicySpec policy = {.name = "streaming"};
+  policy.budget = *ParseBudget("12");
+  const ForgettingReport alone = Measure(policy);
+  const ForgettingReport watched = Measure(policy, {.num_recent_queries = 5});
+  EXPECT_GT(alone.layers[0].mass.mean, 0);
+  EXPECT_EQ(watched.mass_by_step, alone.mass_by_step);
+  EXPECT_EQ(watched.error_by_step, alone.error_by_step);
 }
 
 // Keeps the mass that it is shown.
