@@ -37,6 +37,7 @@ class Generation {
   // Brings the answer so far into the stream, and its last token into the session.
   [[nodiscard]] Status GoOn();
   [[nodiscard]] Status CheckSoFar() const;
+  void SeeForced(Token token);
   // Text that was not shown before.
   bool Pass(std::string_view text, TextPart part);
   // One token: chosen, shown, appended. False when the generation has ended.
@@ -63,7 +64,7 @@ class Generation {
   size_t num_shown_before_ = 0;    // bytes that the stream brings once more
   int thought_tokens_ = 0;         // of the whole answer
   int thought_tokens_before_ = 0;  // of the answer so far
-  bool ended_ = false;             // by the answer so far itself
+  bool ended_ = false;             // within the answer so far
   std::vector<float> masked_logits_;
   GenerateResult result_;
 };
@@ -108,18 +109,26 @@ Status Generation::GoOn() {
   result_.answer.begin = so_far.begin;
   for (const Token token : so_far.tokens) {
     ForceEndOfThought();
-    if (!forced_.empty() && forced_.back() == token) forced_.pop_back();
-    result_.answer.tokens.push_back(token);
-    if (!Show(token)) {
-      ended_ = true;
-      return OkStatus();
-    }
+    SeeForced(token);
+    ended_ = !Show(token);
+    if (!stream_.in_thought()) forced_.clear();
+    if (ended_) break;
   }
+  result_.answer.tokens = so_far.tokens;
   thought_tokens_before_ = thought_tokens_;
+  if (ended_) return OkStatus();
   const size_t end = so_far.begin + so_far.tokens.size();
   if (session_.tokens().size() < end) return session_.Decode(so_far.tokens.back());
   if (!session_.logits().empty()) return OkStatus();
   return InvalidArgument("expected a session that stands after its answer, found no logits");
+}
+
+// The budget may have been larger then: what the answer has of the tag is not forced again, the
+// rest is.
+void Generation::SeeForced(Token token) {
+  if (forced_.empty()) return;
+  if (forced_.back() != token) forced_.assign(closing_.rbegin(), closing_.rend());
+  if (forced_.back() == token) forced_.pop_back();
 }
 
 bool Generation::Pass(std::string_view text, TextPart part) {
@@ -142,7 +151,8 @@ GenerateResult Generation::Run() {
   const bool settled = result_.finish_reason == FinishReason::kStopString;
   if (!settled && stream_.Finish() == TextStream::State::kRefused) End(FinishReason::kCancelled);
   result_.text = stream_.text();
-  result_.answer.text_bytes = result_.text.size();
+  // A stop string may have begun in what was shown.
+  result_.answer.text_bytes = std::max(options_.so_far.text_bytes, result_.text.size());
   result_.thought_tokens = thought_tokens_ - thought_tokens_before_;
   return std::move(result_);
 }

@@ -117,6 +117,51 @@ TEST_F(GenerateResume, AThoughtWithABudget) {
   ExpectSameWhereverItIsCut({.temperature = 0, .grammar = "root ::= \"yes\""}, options);
 }
 
+// The thought went on past the budget that it is given later, and has tokens of the tag in it.
+TEST_F(GenerateResume, AThoughtThatIsOverItsBudgetIsClosedWithAWholeTag) {
+  const auto tokens = [](const std::string& text) {
+    return *model_->Tokenize(text, Model::AddBos::kNo, Model::Specials::kParse);
+  };
+  const std::vector<Token> tag = tokens("</think>");
+  ASSERT_GT(tag.size(), 1u);
+  auto session = *engine_->OpenSession({});
+  ASSERT_TRUE(session->Prefill(tokens("hello")).ok());
+  GenerateOptions options;
+  options.so_far = {.begin = session->next_position(), .tokens = tokens("abcd")};
+  options.so_far.tokens.push_back(tag.front());
+  options.so_far.tokens.push_back(tokens("e").back());
+  for (const Token token : options.so_far.tokens) ASSERT_TRUE(session->Decode(token).ok());
+  options.thinking_start = "<think>";
+  options.thinking_end = "</think>";
+  options.opens_in_thinking = true;
+  options.thinking_budget = 2;
+  options.max_tokens = static_cast<int>(tag.size());
+  auto sampler = *Sampler::Create(*model_, {.temperature = 0});
+  const GenerateResult result = Generate(*session, *sampler, options);
+  EXPECT_TRUE(result.error.ok()) << result.error.ToString();
+  EXPECT_TRUE(result.text.ends_with("e</think>")) << result.text;
+}
+
+TEST_F(GenerateResume, AStopStringWithinTheAnswerSoFarKeepsIt) {
+  auto session = *engine_->OpenSession({});
+  const auto tokens = [](const std::string& text) {
+    return *model_->Tokenize(text, Model::AddBos::kNo, Model::Specials::kParse);
+  };
+  ASSERT_TRUE(session->Prefill(tokens("hello")).ok());
+  GenerateOptions options;
+  options.so_far = {
+      .begin = session->next_position(), .tokens = tokens("abcdefgh"), .text_bytes = 8};
+  for (const Token token : options.so_far.tokens) ASSERT_TRUE(session->Decode(token).ok());
+  options.stops = {"cd"};
+  auto sampler = *Sampler::Create(*model_, {.temperature = 0});
+  const GenerateResult result = Generate(*session, *sampler, options);
+  EXPECT_EQ(result.finish_reason, FinishReason::kStopString);
+  EXPECT_EQ(result.text, "ab");
+  EXPECT_EQ(result.generated_tokens, 0);
+  EXPECT_EQ(result.answer.tokens, options.so_far.tokens);
+  EXPECT_EQ(result.answer.text_bytes, 8u);
+}
+
 TEST_F(GenerateResume, AnAnswerThatTheSessionDoesNotEndWithIsRefused) {
   auto session = *engine_->OpenSession({});
   ASSERT_TRUE(session->Prefill(std::vector<Token>{5, 6, 7}).ok());
