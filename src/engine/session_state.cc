@@ -75,16 +75,23 @@ Enum LoadEnum(Enum last, StateReader* from) {
   return last;
 }
 
+double LoadShare(StateReader* from) {
+  const auto share = from->Number<double>();
+  if (share >= 0 && share <= 1) return share;
+  from->Fail(fmt::format("a share of {}", share));
+  return 0;
+}
+
 std::optional<TierSpec> LoadTiers(StateReader* from) {
   const bool has_tiers = from->Number<uint8_t>() != 0;
   TierSpec spec;
-  spec.t0_share = from->Number<double>();
+  spec.t0_share = LoadShare(from);
   spec.t0_cap_bytes = from->Number<uint64_t>();
   spec.t1 = LoadEnum(T1Place::kFile, from);
   spec.t1_cap_bytes = from->Number<uint64_t>();
-  spec.t2_share = from->Number<double>();
+  spec.t2_share = LoadShare(from);
   spec.t2_type = LoadEnum(CompressedType::kInt4, from);
-  spec.evict_share = from->Number<double>();
+  spec.evict_share = LoadShare(from);
   spec.evict_of = LoadEnum(EvictOf::kAlive, from);
   return has_tiers ? std::optional(spec) : std::nullopt;
 }
@@ -154,12 +161,12 @@ Status Load(SessionFileReader* file, Session::Impl* s) {
   };
   EBB_RETURN_IF_ERROR(
       load(SessionSection::kSequence, [&](StateReader* from) { return s->LoadSequence(from); }));
-  StatePages pages;
-  EBB_RETURN_IF_ERROR(load(SessionSection::kTables, [&](StateReader* from) -> Status {
-    EBB_ASSIGN_OR_RETURN(pages, SequenceState::LoadTables(s->next(), from, &s->cache));
-    return OkStatus();
+  const auto check = [&](const StatePages& pages) {
+    return file->CheckPages(pages.num_pages, pages.num_bytes);
+  };
+  EBB_RETURN_IF_ERROR(load(SessionSection::kTables, [&](StateReader* from) {
+    return SequenceState::LoadTables(s->next(), check, from, &s->cache);
   }));
-  EBB_RETURN_IF_ERROR(file->CheckPages(pages.num_pages, pages.num_bytes));
   EBB_RETURN_IF_ERROR(load(SessionSection::kPolicy, [&](StateReader* from) -> Status {
     s->signals.Load(from);
     s->driver.BeginLedger(s->next());

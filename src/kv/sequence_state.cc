@@ -43,10 +43,14 @@ TokenTableState LoadTable(Position end, StateReader* from) {
   state.positions = from->Numbers<Position>();
   state.last_visible = from->Numbers<Position>();
   if (places.size() != used.size()) from->Fail("as many places as pages were expected");
+  size_t num_rows = 0;
   for (size_t page = 0; page < used.size() && from->ok(); ++page) {
     if (places[page] > 1) from->Fail(fmt::format("a page in place {}", places[page]));
+    if (used[page] == 0) from->Fail("a page without rows");
+    num_rows += std::popcount(used[page]);
     state.pages.push_back({static_cast<Tier>(places[page]), used[page]});
   }
+  if (num_rows != state.positions.size()) from->Fail("as many positions as rows were expected");
   for (const Position position : state.positions) {
     if (position >= end) from->Fail(fmt::format("position {} of {} tokens", position, end));
   }
@@ -274,6 +278,18 @@ struct SequenceState::Tables {
   SequenceCache::Impl& c;
   std::vector<SavedTable> saved;
 
+  [[nodiscard]] StatePages Count() const {
+    StatePages sum;
+    for (const SavedTable& table : saved) {
+      const size_t num_streams = table.groups.size() * c.streams_per_group;
+      const size_t bytes = table.full.positions.size() * c.RowBytes() +
+                           table.compressed.positions.size() * c.stores.compressed.RowStride();
+      sum.num_pages += (table.full.pages.size() + table.compressed.pages.size()) * num_streams;
+      sum.num_bytes += bytes * num_streams;
+    }
+    return sum;
+  }
+
   Status CheckTiers() const {
     for (const SavedTable& table : saved) {
       const bool has_t1 = c.HasFile() || c.stores.t1 != nullptr;
@@ -338,7 +354,6 @@ struct SequenceState::Tables {
   }
 
   Status Load() {
-    EBB_RETURN_IF_ERROR(CheckTiers());
     Status status = Reserve();
     if (status.ok()) Divide();
     for (size_t i = 0; i < saved.size() && status.ok(); ++i) {
@@ -369,15 +384,16 @@ Status SequenceState::SavePages(SequenceCache* cache, const WriteStatePage& writ
   return Pages{.c = *cache->impl_, .write = &write}.Walk();
 }
 
-Result<StatePages> SequenceState::LoadTables(Position end, StateReader* tables,
-                                             SequenceCache* cache) {
+Status SequenceState::LoadTables(Position end, const CheckPages& check, StateReader* tables,
+                                 SequenceCache* cache) {
   SequenceCache::Impl& c = *cache->impl_;
   c.rows_evicted = tables->Number<int64_t>();
   c.moved = LoadMoves(tables);
   Tables loading = {.c = c, .saved = LoadSavedTables(end, c.table_of_group.size(), tables)};
   EBB_RETURN_IF_ERROR(tables->End());
-  EBB_RETURN_IF_ERROR(loading.Load());
-  return Pages{.c = c}.Count();
+  EBB_RETURN_IF_ERROR(loading.CheckTiers());
+  EBB_RETURN_IF_ERROR(check(loading.Count()));
+  return loading.Load();
 }
 
 Status SequenceState::LoadPages(SequenceCache* cache, const ReadStatePage& read) {

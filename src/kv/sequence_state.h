@@ -47,7 +47,10 @@ struct SequenceState {
   // Both together fill a cache that holds nothing yet, for the tokens before `end`; after an error
   // it is of no use. Corrupt when no such cache was saved, ResourceExhausted when a tier has no
   // room for it.
-  static Result<StatePages> LoadTables(Position end, StateReader* tables, SequenceCache* cache);
+  // `check` is shown what the pages come to, before memory is taken for them.
+  using CheckPages = std::function<Status(const StatePages& pages)>;
+  static Status LoadTables(Position end, const CheckPages& check, StateReader* tables,
+                           SequenceCache* cache);
   // Also errors of a file, and of `read`.
   static Status LoadPages(SequenceCache* cache, const ReadStatePage& read);
 

@@ -44,7 +44,11 @@ Saved Save(SequenceCache* cache) {
 
 Status Load(const Saved& saved, Position end, SequenceCache* cache) {
   StateReader from(saved.tables.bytes(), "the tables");
-  EBB_RETURN_IF_ERROR(SequenceState::LoadTables(end, &from, cache).status());
+  const auto check = [&](const StatePages& pages) {
+    EXPECT_EQ(pages.num_pages, saved.pages.size());
+    return OkStatus();
+  };
+  EBB_RETURN_IF_ERROR(SequenceState::LoadTables(end, check, &from, cache));
   size_t next = 0;
   return SequenceState::LoadPages(cache, [&](const StatePage&, auto rows) {
     std::ranges::copy(saved.pages[next++], rows.begin());
@@ -128,6 +132,26 @@ TEST(SequenceState, RowsOfATierThatIsMissingAreRefused) {
   only_t0.t2 = nullptr;
   SequenceCache without_t2(kTiersShape, kTiersFormat, Granularity::kToken, only_t0);
   EXPECT_THAT(Load(saved, kRows, &without_t2).message(), HasSubstr("T2, which is none"));
+}
+
+TEST(SequenceState, PagesThatAreRefusedTakeNoMemory) {
+  TiersForTest tiers({.t1 = T1Place::kHost, .t1_cap_bytes = size_t{64} << 20});
+  StateWriter tables;
+  {
+    TieredSequence sequence(tiers, Granularity::kToken, 1);
+    Live(&sequence);
+    ASSERT_TRUE(SequenceState::SaveTables(sequence.cache(), &tables).ok());
+  }
+  const size_t before = tiers.stores.t0->stats().reserved_bytes;
+  SequenceCache cache(kTiersShape, kTiersFormat, Granularity::kToken, tiers.stores);
+  StateReader from(tables.bytes(), "the tables");
+  const auto refuse = [](const StatePages& pages) {
+    return Corrupt(std::to_string(pages.num_pages) + " pages");
+  };
+  EXPECT_THAT(SequenceState::LoadTables(kRows, refuse, &from, &cache).message(),
+              HasSubstr(" pages"));
+  EXPECT_EQ(tiers.stores.t0->stats().num_pages, 0u);
+  EXPECT_EQ(tiers.stores.t0->stats().reserved_bytes, before);
 }
 
 TEST(SequenceState, APositionBeyondTheSequenceIsRefused) {

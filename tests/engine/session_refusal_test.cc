@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <functional>
@@ -223,6 +224,24 @@ TEST_F(SessionRefusal, LiesUnderGoodChecksumsAreNoCrash) {
     begin += size + sizeof(uint64_t);
   }
   EXPECT_GT(refused, 800);
+}
+
+TEST_F(SessionRefusal, SharesThatAreNoneAreToldBeforeAnybodyCountsWithThem) {
+  uint64_t size = 0;
+  std::memcpy(&size, good_.data() + kSectionBytesAt, sizeof(size));
+  const size_t begin = kChecksumAt + sizeof(uint64_t);
+  for (const size_t from_end : {43, 18, 9}) {
+    for (const double share : {-0.5, 1.5, 1e300, std::nan("")}) {
+      std::string bytes = good_;
+      std::memcpy(bytes.data() + begin + size - from_end, &share, sizeof(share));
+      const uint64_t checksum = XXH3_64bits_withSeed(bytes.data() + begin, size, begin);
+      std::memcpy(bytes.data() + begin + size, &checksum, sizeof(checksum));
+      WriteFileBytes(path_, bytes);
+      const Status status = ReadSessionInfo(path_).status();
+      EXPECT_EQ(status.code(), StatusCode::kCorrupt) << from_end << " " << share;
+      EXPECT_THAT(status.message(), HasSubstr("a share of "));
+    }
+  }
 }
 
 TEST_F(SessionRefusal, AFolderThatCannotBeWrittenLeavesTheOldFile) {

@@ -184,10 +184,12 @@ Status TieredSequence::Reload() {
   cache_.reset();
   cache_ = std::make_unique<SequenceCache>(kTiersShape, kTiersFormat, granularity, stores_);
   StateReader from(tables.bytes(), "the tables");
-  EBB_ASSIGN_OR_RETURN(const StatePages loaded,
-                       SequenceState::LoadTables(next_, &from, cache_.get()));
-  EXPECT_EQ(loaded.num_pages, saved.num_pages);
-  EXPECT_EQ(loaded.num_bytes, saved.num_bytes);
+  const auto check = [&](const StatePages& loaded) {
+    EXPECT_EQ(loaded.num_pages, saved.num_pages);
+    EXPECT_EQ(loaded.num_bytes, saved.num_bytes);
+    return OkStatus();
+  };
+  EBB_RETURN_IF_ERROR(SequenceState::LoadTables(next_, check, &from, cache_.get()));
   size_t next = 0;
   return SequenceState::LoadPages(cache_.get(),
                                   [&](const StatePage& page, std::span<std::byte> rows) {
