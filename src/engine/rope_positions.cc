@@ -3,6 +3,8 @@
 #include "src/engine/rope_positions.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 namespace ebb {
 
@@ -72,7 +74,13 @@ void RopePositions::Save(StateWriter* to) const {
 
 void RopePositions::Load(int num_groups, Position next, StateReader* from) {
   offset_ = from->Number<Position>();
-  if (offset_ < 0 || offset_ > next) from->Fail("a turn past the end of the sequence");
+  // Below 0 where a roll-back left rows of a group that had been turned up to the end of a longer
+  // one.
+  const int64_t next_place = int64_t{next} - offset_;
+  if (next_place < 0 || next_place > std::numeric_limits<Position>::max()) {
+    from->Fail("a turn past the end of the sequence");
+    offset_ = 0;
+  }
   const size_t num_placed = from->Length(2 * sizeof(uint64_t));
   if (num_placed != 0 && num_placed != static_cast<size_t>(num_groups)) {
     from->Fail("turned rows of another number of groups");

@@ -186,6 +186,36 @@ TEST(SessionFile, KeysThatWereRotatedAnewGoOnBitForBit) {
   ExpectSame(*whole.session, *resumed->session);
 }
 
+// After a roll-back groups differ in length; the shorter ones are then turned up to the end of the
+// longest, past their positions. What a second roll-back leaves may be nothing else.
+TEST(SessionFile, RowsThatWereTurnedPastTheirPositionsComeBack) {
+  const TempFolder folder;
+  SessionOptions options;
+  options.policy = {.name = "random", .granularity = Granularity::kHead};
+  options.policy.budget = *ParseBudget("60");
+  options.policy.sinks = 2;
+  options.policy.window = 4;
+  options.policy.interval = 1;
+  options.context = 62;
+  options.past_context = PastContext::kReRotate;
+  OwnSession whole = OpenOwn(options);
+  ExpectOk(whole.session->Prefill(std::span(Text()).first(8)));
+  Decode(*whole.session, 0, 180);
+  ExpectOk(whole.session->TruncateTo(whole.session->next_position() - 70));
+  for (int i = 0; i < 60; ++i) {
+    Decode(*whole.session, i, i + 1);
+    ExpectOk(SaveSession(*whole.session, folder.File("before")));
+    auto short_one = ResumeOwn(folder.File("before"), options);
+    ASSERT_TRUE(short_one.ok()) << i << " " << short_one.status().ToString();
+    ExpectOk(short_one->session->TruncateTo(2));
+    ExpectOk(SaveSession(*short_one->session, folder.File("s")));
+    auto resumed = ResumeOwn(folder.File("s"), options);
+    ASSERT_TRUE(resumed.ok()) << i << " " << resumed.status().ToString();
+    for (OwnSession* own : {&*short_one, &*resumed}) Decode(*own->session, 0, 2);
+    ExpectSame(*short_one->session, *resumed->session);
+  }
+}
+
 TEST(SessionFile, ALargerContextMayBeAskedForASmallerOneMayNot) {
   const TempFolder folder;
   SessionOptions options;
