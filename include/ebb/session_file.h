@@ -27,6 +27,10 @@ namespace ebb {
 [[nodiscard]] Status SaveSession(Session& session, const std::string& path,
                                  std::string_view extra = {});
 
+// Whether a save to `path` could begin, for before there is anything to lose: PATH.part is made and
+// goes again. Errors: those of a file, as of SaveSession().
+[[nodiscard]] Status CheckSessionPlace(const std::string& path);
+
 struct ResumedSession {
   std::unique_ptr<Session> session;
   std::string extra;

@@ -36,11 +36,29 @@ Result<TurnInput> ContinueRaw(const Setup& setup, const std::string& text,
   TurnInput input = {.tokens = {known.begin(), known.end()}, .prompt = {}};
   const AnswerSoFar& last = conversation.last.so_far;
   const size_t end = last.begin + last.tokens.size();
-  if (known.size() < end) input.tokens.push_back(last.tokens.back());
+  if (known.size() < end && !last.tokens.empty()) input.tokens.push_back(last.tokens.back());
   EBB_ASSIGN_OR_RETURN(const std::vector<Token> more,
                        setup.model->Tokenize(text, Model::AddBos::kNo, Model::Specials::kParse));
   input.tokens.insert(input.tokens.end(), more.begin(), more.end());
   return input;
+}
+
+// The prompt that the last answer followed: templates open a thought or leave it out as the budget
+// says, which may be another one now.
+Result<TurnInput> LastInput(const Setup& setup, CliOptions options,
+                            const Conversation& conversation) {
+  const auto& messages = conversation.messages;
+  Result<TurnInput> input = ChatInput(*setup.model, messages, options);
+  if (!input.ok()) return input;
+  const std::span<const Token> known = setup.session->tokens();
+  const auto begin = static_cast<size_t>(conversation.last.so_far.begin);
+  const auto fits = [&](const TurnInput& one) {
+    return std::ranges::equal(one.tokens, known.first(std::min(begin, known.size())));
+  };
+  if (fits(*input)) return input;
+  options.thinking_budget = options.thinking_budget == 0 ? -1 : 0;
+  Result<TurnInput> other = ChatInput(*setup.model, messages, options);
+  return other.ok() && fits(*other) ? std::move(other) : std::move(input);
 }
 
 Result<TurnInput> GoOn(const Setup& setup, const CliOptions& options, Conversation* conversation) {
@@ -55,7 +73,7 @@ Result<TurnInput> GoOn(const Setup& setup, const CliOptions& options, Conversati
   if (conversation->kind == Conversation::Kind::kChat) {
     std::vector<ChatMessage>& messages = conversation->messages;
     if (!messages.empty() && messages.back().role == "assistant") messages.pop_back();
-    EBB_ASSIGN_OR_RETURN(input, ChatInput(*setup.model, messages, options));
+    EBB_ASSIGN_OR_RETURN(input, LastInput(setup, options, *conversation));
     input.tokens.clear();
   }
   input.goes_on = conversation->last;
@@ -65,6 +83,13 @@ Result<TurnInput> GoOn(const Setup& setup, const CliOptions& options, Conversati
 }  // namespace
 
 Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model, CliOptions* options) {
+  if (!options->session_file.empty()) {
+    const Status place = CheckSessionPlace(options->session_file);
+    if (!place.ok()) {
+      return Status(place.code(),
+                    fmt::format("the session could not be saved: {}", place.message()));
+    }
+  }
   auto& tiers = options->session.policy.tiers;
   if (options->fit.memory_bytes > 0 && !tiers.has_value() && !options->session_file.empty()) {
     const Result<SessionFileInfo> info = ReadSessionInfo(options->session_file);

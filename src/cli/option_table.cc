@@ -43,6 +43,13 @@ Status ReadBudget(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
+// An unset variable of the shell is no session to keep.
+Status ReadSessionFile(std::string_view text, CliOptions* options) {
+  if (text.empty()) return InvalidArgument("expected a file, found an empty name");
+  options->session_file = text;
+  return OkStatus();
+}
+
 Status ReadGranularity(std::string_view text, CliOptions* options) {
   EBB_ASSIGN_OR_RETURN(options->session.policy.granularity, ParseGranularity(text));
   return OkStatus();
@@ -138,10 +145,10 @@ std::vector<OptionRow> PromptRows() {
           [](CliOptions& o) { return &o.raw; }, true),
       ValueRow(G::kSystem, "--system", "TEXT", "a system message before the first turn",
                [](CliOptions& o) { return &o.system; }),
-      ValueRow(G::kSession, "--session", "FILE",
-               "resume the session in this file, if there is one, and save it there at the end of "
-               "every turn; without a prompt `run` goes on with an answer that was not over",
-               [](CliOptions& o) { return &o.session_file; }),
+      ParsedRow(G::kSession, "--session", "FILE",
+                "resume the session in this file, if there is one, and save it there at the end of "
+                "every turn; without a prompt `run` goes on with an answer that was not over",
+                ReadSessionFile),
   };
 }
 

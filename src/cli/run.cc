@@ -67,7 +67,9 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
   const ExitCode code = ReportEnd(figures.result);
   // What was never answered has not been said, but what Ctrl-C let be read of it need not be read
   // again. A text has no messages that would tell the two apart.
-  const bool answered = !figures.result.answer.tokens.empty() || code == ExitCode::kOk;
+  const size_t tokens_before = input->goes_on ? input->goes_on->so_far.tokens.size() : 0;
+  const bool answered =
+      figures.result.answer.tokens.size() > tokens_before || code == ExitCode::kOk;
   if (answered || (code == ExitCode::kInterrupted && talk->kind == Kind::kChat)) {
     EndTurn(figures, *input, &*talk);
     if (const Status saved = SaveConversation(*talk, options, &*setup); !saved.ok()) {

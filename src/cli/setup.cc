@@ -102,6 +102,7 @@ const std::atomic<bool>* InstallInterruptHandler() {
   Arm(SIGINT, OnInterrupt);
   Arm(SIGTERM, OnInterrupt);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on files fails, as on a full disk
   return &interrupted;
 }
 

@@ -266,6 +266,8 @@ Status SaveSession(Session& session, const std::string& path, std::string_view e
   }
 }
 
+Status CheckSessionPlace(const std::string& path) { return FileReplacement::Create(path).status(); }
+
 Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
                                      const SessionOptions& options) {
   try {

@@ -1,18 +1,25 @@
+#include <gguf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "ebb/engine.h"
+#include "ebb/session_file.h"
+#include "ebb/state.h"
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
+#include "tests/support/gguf_edit.h"
 
 namespace ebb {
 namespace {
@@ -210,14 +217,113 @@ TEST_F(SessionTest, ADamagedFileIsRefusedAndStays) {
 
 TEST_F(SessionTest, ASaveThatFailsIsSaidAfterTheAnswer) {
   const std::vector<std::string> yes = {"--grammar", "root ::= \"yes\""};
-  const std::string file = " --session " + model_->File("no/folder/talk");
-  const ProgramEnd run = Ebb("run --temp 0 -p one" + file, yes);
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit = {.rlim_cur = 1000, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);  // the program's too
+  const ProgramEnd run = InSession("run --temp 0 -p one", yes);
+  const ProgramEnd chat = InSession("chat --temp 0", yes, "one\ntwo\n");
+  setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_EQ(run.out, "yes");
   EXPECT_THAT(run.err, HasSubstr("ebb: the session was not saved: cannot write "));
-  const ProgramEnd chat = Ebb("chat --temp 0" + file, yes, "one\ntwo\n");
   EXPECT_EQ(chat.exit_code, 1);
   EXPECT_EQ(chat.out, "yes\nyes\n");
+  EXPECT_FALSE(std::filesystem::exists(File()));
+  EXPECT_FALSE(std::filesystem::exists(File() + ".part"));
+}
+
+TEST_F(SessionTest, APlaceWhereNothingCanBeSavedIsRefusedBeforeTheAnswer) {
+  for (const std::string& place : {model_->File("no/folder/talk"), model_->File("")}) {
+    for (const std::string command : {"run -p one", "chat"}) {
+      const ProgramEnd end = Ebb(command + " --temp 0 -n 5 --session " + place, {}, "one\n");
+      EXPECT_EQ(end.out, "");
+      EXPECT_NE(end.exit_code, 0);
+      EXPECT_THAT(end.err, HasSubstr("ebb: the session could not be saved: "));
+    }
+  }
+}
+
+TEST_F(SessionTest, AnEmptyNameIsNoSession) {
+  const ProgramEnd end = Ebb("run --temp 0 -n 5 -p one", {"--session", ""});
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_EQ(end.out, "");
+  EXPECT_THAT(end.err, HasSubstr("--session"));
+}
+
+TEST_F(SessionTest, AMadeUpConversationIsRefusedOrGoesOn) {
+  const auto model = Model::Load({.path = model_->path()});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  const auto engine = Engine::Create(*model, {.threads = 1});
+  const auto session = (*engine)->OpenSession({});
+  ASSERT_TRUE((*session)->Prefill(std::vector<Token>{5, 6, 7}).ok());
+  for (const int begin : {0, 3, 1000, std::numeric_limits<int>::max()}) {
+    for (const std::vector<Token>& tokens : {std::vector<Token>{}, {6}, {-1, 1 << 30}}) {
+      StateWriter to;
+      to.Number<uint32_t>(1);
+      to.Number<uint8_t>(1);  // a text
+      to.Number<uint8_t>(0);
+      to.Number<uint64_t>(1);
+      to.Number<uint64_t>(0);
+      to.Number<int32_t>(begin);
+      to.Number<uint64_t>(0);
+      to.Numbers<Token>(tokens);
+      to.Text("");
+      ASSERT_TRUE(SaveSession(**session, File(), to.text()).ok());
+      const std::string before = Content();
+      for (const std::string prompt : {"", " -p more"}) {
+        const ProgramEnd end = InSession("run --raw --temp 0 -n 3" + prompt);
+        EXPECT_TRUE(end.exit_code >= 0 && end.exit_code <= 2) << end.exit_code << end.err;
+        EXPECT_TRUE(end.exit_code == 0 || Content() == before);
+        ASSERT_TRUE(SaveSession(**session, File(), to.text()).ok());
+      }
+    }
+  }
+}
+
+// A template that leaves the thought out where the budget is 0.
+TEST_F(SessionTest, AnAnswerWithoutAThoughtGoesOnAsAnAnswer) {
+  auto edit = GgufEdit::Open(model_->path());
+  ASSERT_TRUE(edit.ok()) << edit.status().ToString();
+  gguf_set_val_str(
+      edit->metadata(), "tokenizer.chat_template",
+      "{% for message in messages %}{% set content = message['content'] %}"
+      "{% if message['role'] == 'assistant' %}{% if '</think>' in content %}"
+      "{% set content = content.split('</think>')[-1] %}{% endif %}"
+      "{{ '[A]' + content + '<|im_end|>' }}{% else %}{{ '[U]' + content }}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '[A]<think>\\n' }}"
+      "{% if enable_thinking is defined and enable_thinking is false %}"
+      "{{ '\\n</think>\\n\\n' }}{% endif %}{% endif %}");
+  ASSERT_TRUE(edit->Save(model_->File("choice.gguf")).ok());
+  const auto run = [&](const std::string& rest) {
+    return RunEbb("run --temp 0 --ignore-eos --json --threads 1 -m " + model_->File("choice.gguf") +
+                  " --session " + File() + " " + rest);
+  };
+  const auto thoughts = [](const ProgramEnd& end) {
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    return json::parse(LastLine(end.err))["thought_tokens"].get<int>();
+  };
+  EXPECT_EQ(thoughts(run("-n 9 --thinking-budget 0 -p hello")), 0);
+  EXPECT_EQ(thoughts(run("-n 9")), 0);
+  std::filesystem::remove(File());
+  EXPECT_EQ(thoughts(run("-n 9 -p hello")), 9);
+  const ProgramEnd closed = run("-n 40 --thinking-budget 0 --thoughts show");
+  EXPECT_EQ(thoughts(closed), 0);
+  EXPECT_TRUE(closed.out.starts_with("</think>")) << closed.out;
+}
+
+// What is given at the next turn may find what the answer has already.
+TEST_F(SessionTest, AStopStringThatTheAnswerHasAlreadyLosesNothing) {
+  const std::string common = "run --temp 0 --ignore-eos ";
+  const std::string whole = Ebb(common + "-n 40 -p hello").out;
+  const ProgramEnd first = InSession(common + "-n 20 -p hello");
+  ASSERT_GT(first.out.size(), 6u);
+  const ProgramEnd stopped = InSession(common + "-n 20", {"--stop", first.out.substr(3, 2)});
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
+  EXPECT_EQ(stopped.out, "");
+  const ProgramEnd rest = InSession(common + "-n 20");
+  EXPECT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(first.out + rest.out, whole);
 }
 
 TEST_F(SessionTest, GoingOnWithNothingIsRefused) {
