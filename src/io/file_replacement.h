@@ -20,8 +20,8 @@ namespace ebb {
 
 class FileReplacement {
  public:
-  // A link is followed: the file that it names is replaced. A new file is its owner's alone; one
-  // that replaces another has that one's permissions.
+  // A link is followed: the file that it names, which may not be there yet, is replaced. A new file
+  // is its owner's alone; one that replaces another has that one's permissions.
   // Errors: InvalidArgument (not a regular file), NotFound (no such folder), ResourceExhausted (the
   // disk is full), IoError, which is also for a PATH.part that another process is writing.
   static Result<std::unique_ptr<FileReplacement>> Create(const std::string& path,
