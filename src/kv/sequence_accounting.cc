@@ -69,7 +69,8 @@ CacheAccounting SequenceCache::accounting() const {
     sum.table_bytes += BytesOf(stream.pages) + BytesOf(stream.file_pages) +
                        BytesOf(stream.host_pages) + BytesOf(stream.compressed_pages);
   }
-  if (c.stage != nullptr) sum.staging_bytes = c.stage->memory_bytes();
+  sum.staging_bytes = c.edit_memory.size();
+  if (c.stage != nullptr) sum.staging_bytes += c.stage->memory_bytes();
   sum.rows_evicted = c.rows_evicted;
   sum.num_tables = static_cast<int64_t>(c.tables.size());
   return sum;

@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "src/io/io_memory.h"
 #include "src/kv/sequence_cache.h"
 #include "src/kv/shared_table.h"
 #include "src/kv/t1_stage.h"
@@ -44,6 +45,7 @@ struct SequenceCache::Impl {
   MoveAccounting moved;
   Status broken;                   // why rows were lost: a move that stopped half-way
   std::unique_ptr<T1Stage> stage;  // null: T1 is read where it lies, or there is none
+  IoMemory edit_memory;            // pages of T1's file between being read and written back
   bool in_place = false;           // this step leaves the rows of T1 where they are
   // Work space.
   std::vector<TablePage> added, freed;

@@ -58,12 +58,17 @@ Status SequenceCache::Impl::EditStreams(SharedTable* shared, const T1Pages& page
   }
   const size_t bytes_per_stream = num_pages * format.PageBytes();
   const size_t at_once = std::clamp<size_t>(kT1EditBytes / bytes_per_stream, 1, all.size());
-  EBB_ASSIGN_OR_RETURN(const IoMemory memory, IoMemory::Map(at_once * bytes_per_stream));
-  for (size_t first = 0; first < all.size(); first += at_once) {
-    const auto batch = std::span(all).subspan(first, std::min(at_once, all.size() - first));
-    EBB_RETURN_IF_ERROR(EditBatch(batch, pages, memory.data(), edit));
+  if (edit_memory.size() < at_once * bytes_per_stream) {
+    EBB_ASSIGN_OR_RETURN(edit_memory, IoMemory::Map(at_once * bytes_per_stream));
   }
-  return OkStatus();
+  Status status;
+  for (size_t first = 0; status.ok() && first < all.size(); first += at_once) {
+    const auto batch = std::span(all).subspan(first, std::min(at_once, all.size() - first));
+    status = EditBatch(batch, pages, edit_memory.data(), edit);
+  }
+  // Groups are edited one after another: mapping memory for each would cost more than its reads.
+  if (edit_memory.size() > kT1EditBytes) edit_memory = IoMemory();
+  return status;
 }
 
 Status SequenceCache::Impl::EditBatch(std::span<Stream* const> batch, const T1Pages& edited,
