@@ -79,7 +79,8 @@ void LiveText::AddCharacter(std::string_view character, Position position, TextP
     cell.length = 1;
     cell.columns = character == "\t" ? kTabColumns : 0;
   } else if (!character.empty() && CharacterLength(character.front()) == character.size()) {
-    const int columns = Columns(CodePoint(character));
+    const wchar_t code = CodePoint(character);
+    const int columns = code == 0 ? -1 : Columns(code);
     if (columns >= 0) {
       cell.length = static_cast<uint8_t>(character.size());
       cell.columns = static_cast<uint8_t>(columns);

@@ -62,6 +62,7 @@ TEST(LiveTextTest, ACharacterOfTwoTokensBelongsToTheFirst) {
 TEST(LiveTextTest, NothingThatSteersATerminalReachesIt) {
   EXPECT_EQ(TextOf("a\033[2Jb\x07\x7f", 80).Line(0, Plain), "a\uFFFD[2Jb\uFFFD\uFFFD");
   EXPECT_EQ(TextOf("\xC2\x9B", 80).Line(0, Plain), "\uFFFD");  // a control character of C1
+  EXPECT_EQ(TextOf(std::string_view("a\0b", 3), 80).Line(0, Plain), "a\uFFFDb");
   EXPECT_EQ(TextOf("a\r\nb", 80).Line(0, Plain), "a");
 }
 
