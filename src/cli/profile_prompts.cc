@@ -1,7 +1,9 @@
 #include "src/cli/profile_prompts.h"
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -28,6 +30,8 @@ Result<std::string> PromptOf(std::string_view line, int number) {
 
 Result<std::vector<std::string>> ParsePrompts(std::string_view text) {
   std::vector<std::string> prompts;
+  constexpr std::string_view kByteOrderMark = "\uFEFF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -51,10 +55,13 @@ Result<std::vector<std::string>> ReadProfilePrompts(const CliOptions& options) {
   if (options.prompt || !options.prompt_file.empty()) {
     return InvalidArgument("expected --prompts, or one prompt with -p or -f; found both");
   }
+  std::error_code error;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream content;
   content << file.rdbuf();
-  if (!file.is_open() || file.bad()) return IoError(fmt::format("cannot read {}", path));
+  if (!file.is_open() || file.bad() || std::filesystem::is_directory(path, error)) {
+    return IoError(fmt::format("cannot read {}", path));
+  }
   auto prompts = ParsePrompts(content.view());
   if (prompts.ok()) return prompts;
   return Status(prompts.status().code(), fmt::format("{}: {}", path, prompts.status().message()));

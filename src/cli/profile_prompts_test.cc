@@ -16,6 +16,12 @@ TEST(ParsePromptsTest, ALineIsAPromptOrAJsonObjectWithOne) {
   EXPECT_THAT(*prompts, ElementsAre("plain text", "two\nlines", "why?"));
 }
 
+TEST(ParsePromptsTest, AByteOrderMarkIsNoText) {
+  const auto prompts = ParsePrompts("\uFEFF{\"prompt\": \"one\"}\ntwo");
+  ASSERT_TRUE(prompts.ok()) << prompts.status().ToString();
+  EXPECT_THAT(*prompts, ElementsAre("one", "two"));
+}
+
 TEST(ParsePromptsTest, ErrorsNameTheLine) {
   for (const char* bad : {"ok\n{\"answer\": 4}", "ok\n{broken", "ok\n{\"prompt\": 4}"}) {
     const auto prompts = ParsePrompts(bad);
