@@ -28,10 +28,13 @@ std::vector<double> RelativeImportance(const ProfiledRun& run) {
   return values;
 }
 
+// Where the share is no whole number of tokens, the last one counts in part.
 double TopShare(const std::vector<double>& descending, double share) {
-  const auto count = static_cast<size_t>(std::llround(share * descending.size()));
-  return std::accumulate(descending.begin(), descending.begin() + count, 0.0) /
-         std::accumulate(descending.begin(), descending.end(), 0.0);
+  const double wanted = std::min(share, 1.0) * static_cast<double>(descending.size());
+  const auto count = static_cast<size_t>(wanted);
+  double top = std::accumulate(descending.begin(), descending.begin() + count, 0.0);
+  if (count < descending.size()) top += (wanted - static_cast<double>(count)) * descending[count];
+  return top / std::accumulate(descending.begin(), descending.end(), 0.0);
 }
 
 double Mean(std::span<const double> values) {
@@ -45,6 +48,12 @@ double Median(std::vector<double> values) {
   std::ranges::sort(values);
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Null where there are none.
+Json MeanAndMedian(const std::vector<double>& values) {
+  if (values.empty()) return {{"mean", nullptr}, {"median", nullptr}};
+  return {{"mean", Mean(values)}, {"median", Median(values)}};
 }
 
 // Averages of what falls into bins of equal width.
@@ -143,8 +152,8 @@ Json ImportanceFigure(std::span<const ProfiledRun> runs) {
           {"share_of_tokens", shares},
           {"cdf", cdf},
           {"top_share_captures", captured},
-          {"top_20_percent", {{"mean", Mean(top20)}, {"median", Median(top20)}}},
-          {"bottom_50_percent", {{"mean", Mean(bottom50)}, {"median", Median(bottom50)}}}};
+          {"top_20_percent", MeanAndMedian(top20)},
+          {"bottom_50_percent", MeanAndMedian(bottom50)}};
 }
 
 Json PositionFigure(std::span<const ProfiledRun> runs) {
@@ -175,12 +184,12 @@ Json OverlapFigure(std::span<const ProfiledRun> runs) {
       all.push_back(run.steps[i].overlap);
     }
   }
-  return {{"important_share", kImportantShare},
-          {"steps_per_bin", bins.width()},
-          {"step", bins.Begins()},
-          {"overlap", bins.Averages()},
-          {"mean", Mean(all)},
-          {"median", Median(all)}};
+  Json figure = {{"important_share", kImportantShare},
+                 {"steps_per_bin", bins.width()},
+                 {"step", bins.Begins()},
+                 {"overlap", bins.Averages()}};
+  figure.update(MeanAndMedian(all));
+  return figure;
 }
 
 Json TierFigure(std::span<const ProfiledRun> runs) {

@@ -51,7 +51,18 @@ TEST(ImportanceFigureTest, ARunWithoutADecodeStepCountsForNothing) {
   const std::vector<ProfiledRun> runs = {RunOf({0, 0, 0}, 0)};
   const ProfileJson figure = ImportanceFigure(runs);
   EXPECT_EQ(figure["tokens"], 0);
-  EXPECT_EQ(figure["top_20_percent"]["mean"], 0);
+  EXPECT_TRUE(figure["top_20_percent"]["mean"].is_null());
+  EXPECT_TRUE(figure["bottom_50_percent"]["median"].is_null());
+}
+
+// 20 % of 2 tokens are two fifths of the best one.
+TEST(ImportanceFigureTest, OfFewTokensTheLastOneOfAShareCountsInPart) {
+  const std::vector<ProfiledRun> runs = {RunOf({1, 3})};
+  const ProfileJson figure = ImportanceFigure(runs);
+  EXPECT_NEAR(figure["top_20_percent"]["mean"].get<double>(), 0.3, 1e-12);
+  EXPECT_NEAR(figure["bottom_50_percent"]["mean"].get<double>(), 0.25, 1e-12);
+  EXPECT_EQ(figure["top_share_captures"][0], 0);
+  EXPECT_NEAR(figure["top_share_captures"][100].get<double>(), 1, 1e-12);
 }
 
 TEST(ImportanceFigureTest, TokensWithoutAttentionAreCountedApartAndInTheLowestBin) {
@@ -80,6 +91,11 @@ TEST(OverlapFigureTest, StepsWithoutOneBeforeAreLeftOut) {
   const ProfileJson figure = OverlapFigure(runs);
   EXPECT_TRUE(figure["overlap"][0].is_null());
   EXPECT_EQ(figure["mean"], 0.75);
+}
+
+TEST(OverlapFigureTest, WithoutTwoStepsThereIsNoMean) {
+  const std::vector<ProfiledRun> runs = {RunOf({1, 1}, 1)};
+  EXPECT_TRUE(OverlapFigure(runs)["mean"].is_null());
 }
 
 TEST(TierFigureTest, TheLongestRunIsShownToItsLastStep) {
