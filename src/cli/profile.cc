@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,11 @@
 namespace ebb::cli {
 namespace {
 
+// Null: nothing was measured.
+std::string Percent(const Json& share) {
+  return share.is_null() ? "-" : fmt::format("{:.1f} %", 100 * share.get<double>());
+}
+
 class Profile {
  public:
   explicit Profile(const CliOptions& options)
@@ -32,9 +39,11 @@ class Profile {
 
  private:
   Status Open();
-  Status ProfilePrompt(size_t index, ProgressBar* bar);
+  Status ProfilePrompt(size_t index, ProgressBar* bar);  // an error names it
+  Status MeasurePrompt(size_t index, ProgressBar* bar);
   Status Transfers();
   Status Write();
+  [[nodiscard]] Status WritePage() const;
   [[nodiscard]] std::string Text() const;
 
   CliOptions options_;
@@ -52,27 +61,58 @@ ProgressBar::Display DisplayFor(const CliOptions& options) {
   return options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
 }
 
-// Before hours of work: whether what they end in can be written. An older report stays for now.
+// Before hours of work: whether what they end in can be written. An older report stays for now, and
+// where there is none, there is none.
 Status CheckWritable(const std::string& path) {
-  if (path.empty() || std::ofstream(path, std::ios::app).good()) return OkStatus();
-  return IoError(fmt::format("cannot write {}", path));
+  if (path.empty()) return OkStatus();
+  std::error_code error;
+  const bool is_new = !std::filesystem::exists(path, error);
+  const bool writable = std::ofstream(path, std::ios::app).good();
+  if (writable && is_new) std::filesystem::remove(path, error);
+  return writable ? OkStatus() : IoError(fmt::format("cannot write {}", path));
+}
+
+// Before hours of work, too.
+Status CheckLength(const CliOptions& options, const Model& model, size_t index, size_t tokens) {
+  const int context =
+      options.session.context > 0 ? options.session.context : model.shape().trained_context;
+  if (options.session.past_context != PastContext::kRefuse ||
+      tokens <= static_cast<size_t>(context)) {
+    return OkStatus();
+  }
+  return ResourceExhausted(fmt::format("prompt {} has {} tokens: more than the context of {}",
+                                       index + 1, tokens, context));
 }
 
 Status Profile::Run() {
   EBB_RETURN_IF_ERROR(CheckWritable(options_.profile.html_file));
   EBB_RETURN_IF_ERROR(Open());
   const MachineWatch watch;
+  Status end;
   {
     const bool counts_tokens = options_.max_tokens > 0;
     const auto prompts = static_cast<int64_t>(inputs_.size());
     ProgressBar bar("profiling", counts_tokens ? "tokens" : "prompts",
                     counts_tokens ? prompts * options_.max_tokens : prompts, DisplayFor(options_));
-    for (size_t i = 0; i < inputs_.size(); ++i) EBB_RETURN_IF_ERROR(ProfilePrompt(i, &bar));
+    for (size_t i = 0; i < inputs_.size() && end.ok(); ++i) end = ProfilePrompt(i, &bar);
   }
-  EBB_RETURN_IF_ERROR(Transfers());
+  if (runs_.empty()) return end;
+  // What was measured until then is not lost.
+  if (end.ok()) end = Transfers();
+  if (!end.ok()) {
+    record_["ended_early"] = end.message();
+    if (transfers_.empty()) transfers_skipped_ = "Not measured: the profile ended early.";
+  }
   record_["others_share"] = watch.OthersShare();
   WarnOfOthers(watch.OthersShare());
-  return Write();
+  const Status written = Write();
+  return end.ok() ? written : end;
+}
+
+Status Profile::ProfilePrompt(size_t index, ProgressBar* bar) {
+  const Status status = MeasurePrompt(index, bar);
+  if (status.ok() || status.code() == StatusCode::kCancelled || inputs_.size() == 1) return status;
+  return Status(status.code(), fmt::format("prompt {}: {}", index + 1, status.message()));
 }
 
 Status Profile::Open() {
@@ -81,6 +121,7 @@ Status Profile::Open() {
   size_t longest = 0;
   for (const std::string& prompt : prompts) {
     EBB_ASSIGN_OR_RETURN(TurnInput input, PromptInput(*model_, options_, prompt));
+    EBB_RETURN_IF_ERROR(CheckLength(options_, *model_, inputs_.size(), input.tokens.size()));
     longest = std::max(longest, input.tokens.size());
     inputs_.push_back(std::move(input));
   }
@@ -89,7 +130,7 @@ Status Profile::Open() {
   return OkStatus();
 }
 
-Status Profile::ProfilePrompt(size_t index, ProgressBar* bar) {
+Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
   const TurnInput& input = inputs_[index];
   RunRecorder recorder;
   SessionOptions session_options = options_.session;
@@ -162,17 +203,16 @@ std::string Profile::Text() const {
   const double step = figures["cost"]["mean_step_seconds"].get<double>();
   std::string text = fmt::format(
       "prompts                  {}, {} decode steps of {:.3g} ms\n"
-      "top 20 % of the tokens   {:.1f} % of all attention\n"
-      "bottom half              {:.1f} %\n"
-      "adjacent steps           share {:.1f} % of their important rows\n"
+      "top 20 % of the tokens   {} of all attention\n"
+      "bottom half              {}\n"
+      "adjacent steps           share {} of their important rows\n"
       "a step's time           ",
       runs_.size(), figures["cost"]["steps"].get<int64_t>(), step * 1000,
-      100 * figures["importance"]["top_20_percent"]["mean"].get<double>(),
-      100 * figures["importance"]["bottom_50_percent"]["mean"].get<double>(),
-      100 * figures["overlap"]["mean"].get<double>());
+      Percent(figures["importance"]["top_20_percent"]["mean"]),
+      Percent(figures["importance"]["bottom_50_percent"]["mean"]),
+      Percent(figures["overlap"]["mean"]));
   for (const auto& [part, seconds] : figures["cost"]["mean_seconds"].items()) {
-    const double share = step > 0 ? seconds.get<double>() / step : 0;
-    text += fmt::format(" {} {:.1f} %", part, 100 * share);
+    text += fmt::format(" {} {}", part, Percent(step > 0 ? seconds.get<double>() / step : 0));
   }
   return text;
 }
@@ -188,15 +228,20 @@ Status Profile::Write() {
   if (!transfers_skipped_.empty()) {
     record_["figures"]["transfers"]["skipped"] = transfers_skipped_;
   }
+  const Status page = WritePage();
+  const Status record = WriteRecord(options_, record_, Text());
+  return page.ok() ? record : page;
+}
+
+Status Profile::WritePage() const {
   const std::string& path = options_.profile.html_file;
-  if (!path.empty()) {
-    std::ofstream file(path, std::ios::binary);
-    file << ProfilePage(record_);
-    file.close();
-    if (!file) return IoError(fmt::format("cannot write {}", path));
-    if (!options_.quiet) fmt::print(stderr, "[report: {}]\n", path);
-  }
-  return WriteRecord(options_, record_, Text());
+  if (path.empty()) return OkStatus();
+  std::ofstream file(path, std::ios::binary);
+  file << ProfilePage(record_);
+  file.close();
+  if (!file) return IoError(fmt::format("cannot write {}", path));
+  if (!options_.quiet) fmt::print(stderr, "[report: {}]\n", path);
+  return OkStatus();
 }
 
 }  // namespace

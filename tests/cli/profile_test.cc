@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -107,6 +108,38 @@ TEST_F(ProfileTest, WhatCannotBeReadOrWrittenIsSaidBeforeTheWork) {
   const ProgramEnd both = Profile("-p x --prompts y");
   EXPECT_EQ(both.exit_code, 2);
   EXPECT_THAT(both.err, HasSubstr("found both"));
+}
+
+TEST_F(ProfileTest, APromptThatCannotFitIsNamedBeforeTheWorkAndLeavesNoReport) {
+  const std::string prompts = model_.File("long.txt"), page = model_.File("long.html");
+  std::ofstream(prompts) << "short\n" << std::string(2000, 'x') << "\n";
+  const ProgramEnd end = Profile("-n 10 --prompts " + prompts + " --html " + page);
+  EXPECT_EQ(end.exit_code, 3);
+  EXPECT_THAT(end.err, HasSubstr("prompt 2 has "));
+  EXPECT_FALSE(std::filesystem::exists(page));
+}
+
+// The budget holds the first prompt and not the second.
+TEST_F(ProfileTest, WhatWasMeasuredBeforeAPromptFailedIsWritten) {
+  const std::string prompts = model_.File("two.txt"), page = model_.File("two.html");
+  std::ofstream(prompts) << "tide\n" << std::string(200, 'x') << "\n";
+  const ProgramEnd end =
+      Profile("-n 10 --json --policy attention --budget 60 --window 4 --prompts " + prompts +
+              " --html " + page);
+  EXPECT_EQ(end.exit_code, 2) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("prompt 2: "));
+  const json record = Record(end);
+  EXPECT_EQ(record["runs"].size(), 1u);
+  EXPECT_EQ(record["figures"]["cost"]["steps"], 9);
+  EXPECT_THAT(record["ended_early"].get<std::string>(), HasSubstr("prompt 2: "));
+  EXPECT_TRUE(std::filesystem::exists(page));
+}
+
+TEST_F(ProfileTest, AReportThatCannotBeWrittenDoesNotCostTheRecord) {
+  const ProgramEnd end = Profile("-n 5 -p tide --json --html /dev/full");
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("cannot write /dev/full"));
+  EXPECT_EQ(Record(end)["figures"]["cost"]["steps"], 4);
 }
 
 TEST_F(ProfileTest, MemoryChoosesTiersHereToo) {
