@@ -27,6 +27,8 @@ class LiveText {
 
   [[nodiscard]] size_t num_lines() const { return line_begin_.size(); }
   [[nodiscard]] size_t num_characters() const { return cells_.size(); }
+  // Ends with a line break.
+  [[nodiscard]] bool EndsLine() const { return !cells_.empty() && IsLineBreak(cells_.back()); }
   // The SGR parameters of a token's text; empty: none.
   using Style = std::function<std::string(Position position, TextPart part)>;
   // A line with its escape sequences, without a line break; ends unstyled.

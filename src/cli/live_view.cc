@@ -89,12 +89,15 @@ std::vector<std::string> FillLines(const std::vector<std::string>& parts, int co
   return lines;
 }
 
-LiveView::LiveView(const Session& session, const Model& model, Thoughts thoughts)
+LiveView::LiveView(const Session& session, const Model& model, Thoughts thoughts,
+                   std::span<const Token> unread)
     : session_(session), model_(model), thoughts_(thoughts) {
   Position position = 0;
-  for (const Token token : session.tokens()) {
-    text_.Append(model.TokenText(token, Model::ControlTokens::kHide), position++,
-                 TextPart::kAnswer);
+  for (const std::span<const Token> tokens : {session.tokens(), unread}) {
+    for (const Token token : tokens) {
+      text_.Append(model.TokenText(token, Model::ControlTokens::kHide), position++,
+                   TextPart::kAnswer);
+    }
   }
   text_.EndCharacter();
   answer_begin_ = text_.num_characters();
@@ -112,19 +115,23 @@ void LiveView::AddToken(Token token, const ChatPrompt& prompt) {
 bool LiveView::Write(std::string_view text, TextPart part) {
   const bool hidden = part == TextPart::kThought && thoughts_ == Thoughts::kHide;
   if (hidden) trim_ = true;
-  while (!text.empty() && !coming_.empty()) {
-    TokenBytes& token = coming_.front();
-    std::string_view piece = text.substr(0, token.bytes);
-    text.remove_prefix(piece.size());
-    token.bytes -= piece.size();
+  while (!text.empty()) {
+    // A character within which an earlier answer was cut comes whole: longer than its new tokens.
+    const bool is_surplus = coming_.empty();
+    const size_t size = is_surplus ? text.size() : std::min(coming_.front().bytes, text.size());
+    std::string_view piece = text.substr(0, size);
+    text.remove_prefix(size);
+    if (!is_surplus) last_position_ = coming_.front().position;
     if (!hidden) {
       if (trim_) {
         piece.remove_prefix(std::min(piece.find_first_not_of(" \t\r\n"), piece.size()));
         trim_ = piece.empty();
       }
-      text_.Append(piece, token.position, part);
+      text_.Append(piece, last_position_, part);
     }
-    if (token.bytes == 0) coming_.pop_front();
+    if (is_surplus) continue;
+    coming_.front().bytes -= size;
+    if (coming_.front().bytes == 0) coming_.pop_front();
   }
   if (Clock::now() - drawn_at_ >= kFrameTime || Screen::CameBack()) Draw();
   return status_.ok();
@@ -186,7 +193,9 @@ void LiveView::Finish() {
   text_.EndCharacter();
   screen_.reset();
   const auto style = [this](Position p, TextPart part) { return StyleOf(p, part); };
-  if (status_.ok()) status_ = WriteToStdout(text_.From(answer_begin_, style) + "\n");
+  const bool ends_line = text_.EndsLine() && text_.num_characters() > answer_begin_;
+  const std::string answer = text_.From(answer_begin_, style);
+  if (status_.ok()) status_ = WriteToStdout(ends_line ? answer : answer + "\n");
   for (const std::string& note : notes_) fmt::print(stderr, "{}\n", note);
   notes_.clear();
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,9 +30,11 @@ namespace ebb::cli {
 
 class LiveView {
  public:
-  // REQUIRES: Screen::IsThere(), and a session with a ledger that has read its prompt and outlives
-  // the view.
-  LiveView(const Session& session, const Model& model, Thoughts thoughts);
+  // `unread`: shown before as well, but not in the session yet; the last token of an answer that
+  // goes on. REQUIRES: Screen::IsThere(), and a session with a ledger that has read its prompt and
+  // outlives the view.
+  LiveView(const Session& session, const Model& model, Thoughts thoughts,
+           std::span<const Token> unread);
 
   // For GenerateOptions. A token comes before its text.
   void AddToken(Token token, const ChatPrompt& prompt);
@@ -60,6 +63,7 @@ class LiveView {
   LiveText text_;
   size_t answer_begin_ = 0;  // characters of text_ before the answer
   std::deque<TokenBytes> coming_;
+  Position last_position_ = 0;                 // of the token whose text came last
   bool trim_ = false;                          // blanks between a hidden thought and the answer
   std::deque<Clock::time_point> token_times_;  // of the last few
   std::vector<std::string> notes_;

@@ -39,6 +39,13 @@ extern "C" void OnStop(int) {
   came_back.store(true, std::memory_order_relaxed);
 }
 
+// The terminal as it was, and then what the signal does to any program.
+extern "C" void OnEnd(int signal) {
+  WriteNow(kLeave);
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
 }  // namespace
 
 bool Screen::IsThere() {
@@ -49,15 +56,19 @@ bool Screen::IsThere() {
 
 Screen::Screen() {
   SetLastWords(kLeave);
-  struct sigaction action = {};
-  action.sa_handler = OnStop;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGTSTP, &action, &stop_before_);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    struct sigaction action = {};
+    action.sa_handler = kSignals[i] == SIGTSTP ? OnStop : OnEnd;
+    action.sa_flags = SA_RESTART;
+    sigaction(kSignals[i], nullptr, &before_[i]);
+    // What is ignored, as under nohup, or handled already stays so.
+    if (before_[i].sa_handler == SIG_DFL) sigaction(kSignals[i], &action, nullptr);
+  }
   WriteNow(kEnter);
 }
 
 Screen::~Screen() {
-  sigaction(SIGTSTP, &stop_before_, nullptr);
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
   WriteNow(kLeave);
   SetLastWords(nullptr);
 }

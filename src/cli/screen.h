@@ -1,8 +1,9 @@
 // The terminal on stdout, its alternate screen in use while this object lives: what stood on it
-// before comes back, also when Ctrl-C ends the program at once and while Ctrl-Z stops it.
+// before comes back, also when a signal ends the program at once and while Ctrl-Z stops it.
 #ifndef EBB_CLI_SCREEN_H_
 #define EBB_CLI_SCREEN_H_
 
+#include <array>
 #include <csignal>
 #include <string>
 #include <vector>
@@ -34,7 +35,10 @@ class Screen {
   [[nodiscard]] Status Draw(const std::vector<std::string>& lines);
 
  private:
-  struct sigaction stop_before_ = {};  // what Ctrl-Z did
+  // What signals did: Ctrl-Z, and those that end the program at once. Ctrl-C is the program's.
+  static constexpr std::array kSignals = {SIGTSTP, SIGHUP, SIGQUIT, SIGABRT,
+                                          SIGSEGV, SIGBUS, SIGFPE,  SIGILL};
+  std::array<struct sigaction, kSignals.size()> before_ = {};
 };
 
 }  // namespace ebb::cli

@@ -84,12 +84,23 @@ Result<TurnInput> InputOf(const Model& model, std::string_view text, ChatPrompt 
   return input;
 }
 
+// The last token of an answer was shown, and is read when the answer goes on.
+std::span<const Token> NotRead(const AnswerSoFar& answer, const Session& session) {
+  const size_t end = answer.begin + answer.tokens.size();
+  const size_t left = end - std::min(end, session.tokens().size());
+  return std::span(answer.tokens).last(std::min(left, answer.tokens.size()));
+}
+
 // Where a turn's text and announcements go.
 class TurnDisplay {
  public:
-  TurnDisplay(const CliOptions& options, const Setup& setup, TextOutput* output)
+  TurnDisplay(const CliOptions& options, const TurnInput& input, const Setup& setup,
+              TextOutput* output)
       : options_(options), output_(output) {
-    if (IsLive(options)) live_.emplace(*setup.session, *setup.model, options.thoughts);
+    if (!IsLive(options)) return;
+    live_.emplace(*setup.session, *setup.model, options.thoughts,
+                  input.goes_on.has_value() ? NotRead(input.goes_on->so_far, *setup.session)
+                                            : std::span<const Token>());
   }
   void AddToken(Token token, const ChatPrompt& prompt) {
     if (live_.has_value()) live_->AddToken(token, prompt);
@@ -185,7 +196,7 @@ RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Se
     FailBeforeAnswer(status, input, *setup.session, &figures.result);
     return figures;
   }
-  TurnDisplay display(*context.options, setup, output);
+  TurnDisplay display(*context.options, input, setup, output);
   const auto look = [&] {
     context.announcer->Look(setup.session->last_step(),
                             [&](const auto& announcement) { display.Say(announcement); });

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -163,6 +164,9 @@ class LiveTest : public TerminalTest {
     return Words("run --raw --live --temp 0 --threads 1 --ignore-eos -p tide -m " + model_.path() +
                  " " + more);
   }
+  static std::string WithoutEscapes(const std::string& out) {
+    return std::regex_replace(out, std::regex("\033\\[[?0-9;]*[A-Za-z]"), "");
+  }
   static std::string AfterTheScreen(const std::string& out) {
     return out.substr(out.rfind(kLeave) + std::string(kLeave).size());
   }
@@ -203,6 +207,33 @@ TEST_F(LiveTest, CtrlCGivesTheScreenBackAndKeepsTheText) {
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_THAT(AfterTheScreen(end.out), HasSubstr("ebb: interrupted"));
   EXPECT_THAT(end.out, HasSubstr("\033[?25h"));
+}
+
+TEST_F(LiveTest, ASignalThatEndsTheProgramAtOnceGivesTheScreenBackFirst) {
+  const ProgramEnd end =
+      RunOnTerminal(Live("--policy streaming --window 16 --past-context rerotate"),
+                    {{kEnter, ""}, {"tokens/s", "\x1c"}});  // Ctrl-backslash
+  EXPECT_EQ(end.exit_code, 128 + SIGQUIT);
+  EXPECT_THAT(end.out, HasSubstr("\033[?25h\033[?1049l"));
+}
+
+// The answer's last token is not in the saved session, but was shown.
+TEST_F(LiveTest, AnAnswerThatGoesOnIsShownWhole) {
+  const std::string more = " --quiet --live --session " + model_.File("session");
+  const std::vector<std::string> grammar = {"--grammar", "root ::= \"q7x\""};
+  const std::string words = "run --temp 0 --threads 1 -n 1 -m " + model_.path() + more;
+  ASSERT_EQ(RunOnTerminal(With(words + " -p tide", grammar)).exit_code, 0);
+  const ProgramEnd end = RunOnTerminal(With(words, grammar));
+  EXPECT_EQ(end.exit_code, 0) << end.out;
+  const std::string shown = WithoutEscapes(end.out.substr(0, end.out.rfind(kLeave)));
+  EXPECT_THAT(shown, HasSubstr("assistant\r\r\nq"));
+}
+
+TEST_F(LiveTest, AnAnswerThatEndsItsLineGetsNoEmptyOne) {
+  const ProgramEnd end =
+      RunOnTerminal(With("run --live --quiet --temp 0 --threads 1 -p x -m " + model_.path(),
+                         {"--grammar", "root ::= \"yes\\n\""}));
+  EXPECT_EQ(WithoutEscapes(AfterTheScreen(end.out)), "yes\r\n");
 }
 
 TEST_F(LiveTest, AScreenOfOneLineIsEnough) {
