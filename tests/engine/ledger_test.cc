@@ -181,6 +181,46 @@ TEST(LedgerTest, AgreesWhenMovesFindNoRoom) {
   EXPECT_GT(second->ledger()->rows(Tier::kT0), 0);
 }
 
+TEST(LedgerTest, AgreesForEverySessionOfABatch) {
+  TierSpec tiers;
+  tiers.t1 = T1Place::kHost;
+  tiers.t2_share = 0.5;
+  auto engine = MakeEngine({.threads = 1, .tiers = tiers});
+  auto first = Open(*engine, Moves(Granularity::kHead));
+  auto second = Open(*engine, Moves(Granularity::kToken));
+  auto third = Open(*engine);
+  ExpectOk(first->Prefill(SomeTokens(40)));
+  ExpectOk(second->Prefill(SomeTokens(71, 2)));
+  ExpectOk(third->Prefill(SomeTokens(5)));
+  const std::vector<Session*> batch = {first.get(), second.get(), third.get()};
+  for (int i = 0; i < 20; ++i) {
+    const auto token = static_cast<Token>(i % 7 + 1);
+    ExpectOk(engine->DecodeBatch(batch, std::vector<Token>{token, token + 1, token}));
+    ExpectAgrees(*first);
+    ExpectAgrees(*second);
+    if (i == 9) ExpectOk(second->TruncateTo(60));
+  }
+  EXPECT_GT(first->ledger()->rows(Tier::kT3), 0);
+  EXPECT_EQ(third->ledger(), nullptr);
+}
+
+TEST(LedgerTest, AgreesWhenKeysAreRotatedAnew) {
+  auto engine = MakeEngine();
+  SessionOptions options;
+  options.ledger = SessionOptions::Record::kYes;
+  options.policy = {.name = "streaming", .granularity = Granularity::kHead};
+  options.policy.window = 16;
+  options.context = 64;
+  options.past_context = PastContext::kReRotate;
+  auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(SomeTokens(40)));
+  for (int i = 0; i < 100; ++i) {
+    ExpectOk(session->Decode(static_cast<Token>(i % 7 + 1)));
+    ExpectAgrees(*session);
+  }
+  EXPECT_EQ(session->ledger()->rows(Tier::kT3), session->accounting().rows_evicted);
+}
+
 TEST(LedgerTest, AResumedSessionKnowsWhereItsRowsAre) {
   SessionOptions options;
   options.ledger = SessionOptions::Record::kYes;
