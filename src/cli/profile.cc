@@ -205,7 +205,7 @@ std::string Profile::Text() const {
       "prompts                  {}, {} decode steps of {:.3g} ms\n"
       "top 20 % of the tokens   {} of all attention\n"
       "bottom half              {}\n"
-      "adjacent steps           share {} of their important rows\n"
+      "adjacent steps           share {} of their important tokens\n"
       "a step's time           ",
       runs_.size(), figures["cost"]["steps"].get<int64_t>(), step * 1000,
       Percent(figures["importance"]["top_20_percent"]["mean"]),

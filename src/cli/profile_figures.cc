@@ -17,7 +17,7 @@ constexpr size_t kMostBins = 128;  // of a figure over positions or steps
 constexpr int kBinsPerDecade = 8;  // of the histogram
 constexpr int kLowestDecade = -5;
 constexpr int kHighestDecade = 3;
-constexpr size_t kMostMoves = 512;  // of a run that the record lists
+constexpr size_t kMostMoves = 512;  // that the record lists
 
 // Descending; the average is 1. Empty for a run without a decode step.
 std::vector<double> RelativeImportance(const ProfiledRun& run) {

@@ -14,7 +14,7 @@
 
 namespace ebb::cli {
 
-// Tokens among the best fifth of a step's rows are its important set.
+// Tokens among the best fifth of those that a step looks at are its important set.
 inline constexpr double kImportantShare = 0.2;
 
 // Where a step's time went; seconds.
