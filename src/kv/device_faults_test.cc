@@ -1,4 +1,5 @@
 // A device that fails beside T1: the sequence that met it says so, others on the same stores go on.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -95,6 +96,24 @@ TEST_P(DeviceFaultsTest, AStepWhoseCopiesFailSaysSoAndTheNextOneIsRight) {
   }
   ExpectOk(victim_->Append(1));
   victim_->ExpectLists();
+}
+
+// Compaction takes extents apart whose pages the next step's copies read.
+TEST_P(DeviceFaultsTest, PagesOnTheirWayArriveAsTheyWereThoughTheirExtentGoes) {
+  constexpr uint32_t kMore = 512;
+  TieredSequence stays(tiers_, Granularity::kToken, 3), leaves(tiers_, Granularity::kToken, 4);
+  for (uint32_t rows = 0; rows < 20 * kMore; rows += kMore) {
+    for (TieredSequence* s : {&stays, &leaves}) {
+      ExpectOk(s->Append(kMore));
+      std::vector<RowMove> down;
+      for (uint32_t row = rows; row < rows + kMore; ++row) down.push_back({row, Tier::kT1});
+      ExpectOk(s->Move(0, down));
+    }
+  }
+  ExpectOk(leaves.Move(0, Every(1, 20 * kMore, Tier::kT0)));
+  stays.ExpectBytes();  // the next step's first layer is on its way
+  EXPECT_GT(tiers_.t1->Compact(SIZE_MAX), 0u);
+  stays.ExpectBytes();
 }
 
 TEST_P(DeviceFaultsTest, ACopyAheadThatFailsIsSaidByTheStepThatNeedsIt) {

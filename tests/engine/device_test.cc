@@ -197,7 +197,7 @@ TEST(TimelineTest, StreamingHidesCopiesBehindTheRestOfTheLayers) {
 }
 
 TEST(TimelineTest, NoPageIsCopiedIntoABufferThatALayerReads) {
-  const auto trace = TraceOf(T1Mode::kStream, "h2d=2GBps,latency=1us,layer=1us");
+  const auto trace = TraceOf(T1Mode::kStream, "device=1GBps,latency=1us,layer=1us");
   // A copy of a layer may begin when the layer two before it was attended to: of the same step, or
   // of the step before where the step had just begun.
   double attended[2] = {};

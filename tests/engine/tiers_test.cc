@@ -3,6 +3,7 @@
 #include <string>
 #include <tuple>
 
+#include "src/engine/engine_impl.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/logits.h"
 
@@ -263,6 +264,50 @@ TEST(TierOptions, WhatTheEngineHasNotIsRefused) {
           .status()
           .code(),
       StatusCode::kInvalidArgument);
+}
+
+// Evicts the first row and sends every odd position to T1, every fourth one to T2.
+class ByPosition final : public Placement {
+ public:
+  [[nodiscard]] static Tier TierOf(Position position) {
+    if (position % 4 == 0) return Tier::kT2;
+    return position % 2 == 1 ? Tier::kT1 : Tier::kT0;
+  }
+  std::string Name() const override { return "by position"; }
+  bool NeedsScores() const override { return false; }
+  bool Due(const PlacementInput& input, size_t) const override {
+    return input.step_kind == StepKind::kDecode;
+  }
+  void Place(const PlacementInput& input, std::vector<Move>* moves) override {
+    moves->push_back({.row = 0, .to = Tier::kT3});
+    for (uint32_t row = 1; row < input.positions.size(); ++row) {
+      moves->push_back({.row = row, .to = TierOf(input.positions[row])});
+    }
+  }
+};
+
+TEST(Tiers, RowsGoWhereTheyWereSentThoughOthersWereEvicted) {
+  Setting setting = {.tiers = {.t1 = T1Place::kHost, .t2_share = 0.5}};
+  const auto engine = EngineOf(setting);
+  SessionOptions options;
+  options.make_policy = [](const PolicyContext& context) -> Result<Policy> {
+    EBB_ASSIGN_OR_RETURN(Policy policy,
+                         MakePolicy({.name = "streaming", .budget = *ParseBudget("64")}, context));
+    policy.placement = std::make_unique<ByPosition>();
+    return policy;
+  };
+  const auto session = Open(*engine, options);
+  Read(*session);
+  for (int step = 0; step < 20; ++step) {
+    Decode(*session, step, step + 1);
+    SequenceCache& cache = session->impl().cache;
+    const auto positions = cache.positions(0);
+    const auto tiers = cache.tiers(0);
+    ASSERT_EQ(positions.front(), step + 1);
+    for (size_t row = 0; row < positions.size(); ++row) {
+      EXPECT_EQ(tiers[row], ByPosition::TierOf(positions[row])) << step << ", row " << row;
+    }
+  }
 }
 
 }  // namespace
