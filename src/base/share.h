@@ -2,9 +2,13 @@
 #ifndef EBB_BASE_SHARE_H_
 #define EBB_BASE_SHARE_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <optional>
+
+#include "ebb/tiers.h"
 
 namespace ebb {
 
@@ -21,6 +25,19 @@ namespace ebb {
   while (most - FloorShare(t2_share, most) > room) --most;
   while (most + 1 - FloorShare(t2_share, most + 1) <= room) ++most;
   return most;
+}
+
+// Of `num_alive` unprotected rows, of `num_ever` that there ever were: the share that was asked for
+// or, where rows may go at all and the caps leave room for `room` of them in full precision, what
+// they do not hold.
+[[nodiscard]] inline size_t NumToEvict(const TierSpec& spec, size_t num_ever, size_t num_alive,
+                                       std::optional<size_t> room) {
+  const auto less = [](size_t a, size_t b) { return a > b ? a - b : 0; };
+  const size_t of_share = spec.evict_of == EvictOf::kAlive
+                              ? FloorShare(spec.evict_share, num_alive)
+                              : less(FloorShare(spec.evict_share, num_ever), num_ever - num_alive);
+  if (spec.evict_share == 0 || !room.has_value()) return of_share;
+  return std::max(of_share, less(num_alive, MostAlive(spec.t2_share, *room)));
 }
 
 }  // namespace ebb

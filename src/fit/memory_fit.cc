@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "src/attention/rows.h"
 #include "src/base/share.h"
@@ -80,13 +81,9 @@ class Follower {
     const size_t num_protected = tokens - ever;
     size_t alive = ever - evicted_;
     if (kind == StepKind::kDecode) {
-      size_t evict = tiers_.evict_of == EvictOf::kAlive
-                         ? FloorShare(tiers_.evict_share, alive)
-                         : Less(FloorShare(tiers_.evict_share, ever), evicted_);
-      if (tiers_.evict_share > 0 && t0_cap_ != kNoCap && t1_cap_ != kNoCap) {
-        const size_t room = Less(t0_cap_ + t1_cap_, num_protected);
-        evict = std::max(evict, Less(alive, MostAlive(tiers_.t2_share, room)));
-      }
+      std::optional<size_t> room;
+      if (t0_cap_ != kNoCap && t1_cap_ != kNoCap) room = Less(t0_cap_ + t1_cap_, num_protected);
+      const size_t evict = NumToEvict(tiers_, ever, alive, room);
       evicted_ += evict;
       alive -= evict;
       rows->t2 = FloorShare(tiers_.t2_share, alive);

@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
+#include <optional>
 
 #include "src/base/share.h"
 #include "src/policy/placements.h"
@@ -199,7 +200,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     if (input.step_kind == StepKind::kPrefill) {
       LeaveOutT2(input.tiers, &rows->candidates);
     } else {
-      plan.num_evict = NumToEvict(num_ever, num_alive, plan.num_protected);
+      plan.num_evict = NumToEvict(spec_, num_ever, num_alive, RoomLeft(plan.num_protected));
       plan.num_t2 = FloorShare(spec_.t2_share, num_alive - plan.num_evict);
     }
     plan.num_full = CountRows(rows->candidates) - plan.num_evict - plan.num_t2;
@@ -211,15 +212,10 @@ class HierarchyPlacement final : public StatelessPlacement {
     return spec_.evict_share > 0 && t0_rows_ != kNoCap && t1_rows_ != kNoCap;
   }
 
-  // The share that was asked for, or, where rows may go at all, what the caps do not hold.
-  size_t NumToEvict(size_t num_ever, size_t num_alive, size_t num_protected) const {
-    const size_t of_share =
-        spec_.evict_of == EvictOf::kAlive
-            ? FloorShare(spec_.evict_share, num_alive)
-            : Less(FloorShare(spec_.evict_share, num_ever), num_ever - num_alive);
-    if (!EvictsWhatCapsLeaveOut()) return of_share;
-    const size_t room = Less(t0_rows_ + t1_rows_, num_protected);
-    return std::max(of_share, Less(num_alive, MostAlive(spec_.t2_share, room)));
+  // In full precision, beside what is protected; nothing where a tier has no cap.
+  std::optional<size_t> RoomLeft(size_t num_protected) const {
+    if (t0_rows_ == kNoCap || t1_rows_ == kNoCap) return std::nullopt;
+    return Less(t0_rows_ + t1_rows_, num_protected);
   }
 
   // T0's cap binds before T1's: a plan that keeps to neither was refused.
