@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "ebb/benchmark.h"
+
 namespace ebb::cli {
 namespace {
 
@@ -15,16 +17,6 @@ struct Order {
   int first = 0;
   int tokens = 0;
   Tier to = Tier::kT0;
-};
-
-class NoScorer : public Scorer {
- public:
-  std::string Name() const override { return "none"; }
-  SignalNeeds Needs() const override { return {}; }
-  void Append(int, std::span<const Position>) override {}
-  void Observe(int, const GroupSignals&, const StepSignals&) override {}
-  void Retain(int, std::span<const uint32_t>) override {}
-  std::span<const float> Scores(int) override { return {}; }
 };
 
 class OrderedPlacement : public Placement {
@@ -51,11 +43,6 @@ std::vector<int> Counts(int most) {
   return counts;
 }
 
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 Result<MoveAccounting> Carry(Session* session, Order* order, const Order& now) {
   *order = now;
   const Status status = session->Decode(session->tokens().back());
@@ -75,8 +62,8 @@ Status Measure(Session* session, Order* order, int tokens, Tier tier,
     down_seconds.push_back(down.seconds_down);
     up_seconds.push_back(up.seconds_up);
   }
-  transfers->push_back({Tier::kT0, tier, tokens, down.bytes_down, Median(std::move(down_seconds))});
-  transfers->push_back({tier, Tier::kT0, tokens, up.bytes_up, Median(std::move(up_seconds))});
+  transfers->push_back({Tier::kT0, tier, tokens, down.bytes_down, SpreadOf(down_seconds).median});
+  transfers->push_back({tier, Tier::kT0, tokens, up.bytes_up, SpreadOf(up_seconds).median});
   return OkStatus();
 }
 
@@ -89,10 +76,9 @@ Result<std::vector<Transfer>> MeasureTransfers(Engine& engine, std::span<const T
   if (tokens.size() <= kTransferStay || tiers.empty()) return transfers;
   const auto order = std::make_shared<Order>();
   SessionOptions options;
-  options.make_policy = [order](const PolicyContext&) -> Result<Policy> {
-    Policy policy;
+  options.make_policy = [order](const PolicyContext& context) -> Result<Policy> {
+    EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy({}, context));
     policy.name = "ordered moves";
-    policy.scorer = std::make_unique<NoScorer>();
     policy.placement = std::make_unique<OrderedPlacement>(order);
     return policy;
   };

@@ -10,16 +10,6 @@
 namespace ebb {
 namespace {
 
-class NoScores : public Scorer {
- public:
-  std::string Name() const override { return "none"; }
-  SignalNeeds Needs() const override { return {}; }
-  void Append(int, std::span<const Position>) override {}
-  void Observe(int, const GroupSignals&, const StepSignals&) override {}
-  void Retain(int, std::span<const uint32_t>) override {}
-  std::span<const float> Scores(int) override { return {}; }
-};
-
 // Every third step sends a tenth of the rows anywhere; the last row stays.
 class RandomPlacement : public Placement {
  public:
@@ -58,11 +48,9 @@ template <typename AnyPlacement = RandomPlacement>
 SessionOptions Moves(Granularity granularity) {
   SessionOptions options;
   options.ledger = SessionOptions::Record::kYes;
-  options.make_policy = [granularity](const PolicyContext&) -> Result<Policy> {
-    Policy policy;
+  options.make_policy = [granularity](const PolicyContext& context) -> Result<Policy> {
+    EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy({.granularity = granularity}, context));
     policy.name = "random moves";
-    policy.granularity = granularity;
-    policy.scorer = std::make_unique<NoScores>();
     policy.placement = std::make_unique<AnyPlacement>();
     return policy;
   };
