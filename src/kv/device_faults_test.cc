@@ -12,12 +12,6 @@ namespace {
 
 void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
-std::vector<RowMove> Every(uint32_t step, uint32_t num_rows, Tier to) {
-  std::vector<RowMove> moves;
-  for (uint32_t row = 0; row < num_rows; row += step) moves.push_back({row, to});
-  return moves;
-}
-
 Status Stage(SequenceCache& cache) {
   EBB_RETURN_IF_ERROR(cache.BeginStaging());
   for (int layer = 0; layer < kTiersShape.num_layers; ++layer) {

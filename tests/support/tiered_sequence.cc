@@ -276,4 +276,10 @@ void TieredSequence::ExpectBytes() const {
   ASSERT_TRUE(ended.ok()) << ended.ToString();
 }
 
+std::vector<RowMove> Every(uint32_t step, uint32_t num_rows, Tier to) {
+  std::vector<RowMove> moves;
+  for (uint32_t row = 0; row < num_rows; row += step) moves.push_back({row, to});
+  return moves;
+}
+
 }  // namespace ebb

@@ -47,6 +47,9 @@ struct TiersForTest {
   void ExpectEmpty() const;
 };
 
+// Of the first `num_rows` rows, every `step`-th to a tier.
+[[nodiscard]] std::vector<RowMove> Every(uint32_t step, uint32_t num_rows, Tier to);
+
 using RowBytes = std::vector<std::byte>;
 
 struct ModelRow {
