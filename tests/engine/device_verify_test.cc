@@ -3,25 +3,19 @@
 //   ebb fidelity --dequantize --kv-type f32 --device sim --t1-mode compute --t0 30% --tokens 2064
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "ebb/engine.h"
 #include "ebb/fidelity.h"
-#include "ebb/generate.h"
 #include "ebb/model.h"
 #include "tests/support/default_model.h"
+#include "tests/support/long_thought.h"
 
 namespace ebb {
 namespace {
 
-constexpr int kTokens = 2000;
 constexpr int kPromptTokens = 64;
-constexpr const char* kPrompts[] = {
-    "Once upon a time", "The tide table says",
-    "Question: what is 17 times 23?\nAnswer:", "def fibonacci(n):", "Dear Sir or Madam,"};
 
 std::shared_ptr<const Model> Load(WeightMode weights) {
   auto model = Model::Load({.path = DefaultModelPath(), .weights = weights});
@@ -36,39 +30,6 @@ EngineOptions Beside(T1Mode mode, const TierSpec& tiers) {
 
 TierSpec Tiers(double t0_share, double evict_share = 0) {
   return {.t0_share = t0_share, .t1 = T1Place::kHost, .evict_share = evict_share};
-}
-
-struct Outcome {
-  uint64_t hash = 0;
-  std::vector<Token> tokens;
-  DeviceReport device;
-};
-
-Outcome Think(const std::shared_ptr<const Model>& model, const std::string& prompt,
-              const EngineOptions& options) {
-  const auto engine = Engine::Create(model, options);
-  EXPECT_TRUE(engine.ok()) << engine.status().ToString();
-  if (!engine.ok()) return {};
-  SessionOptions session_options;
-  if (options.tiers.has_value()) {
-    session_options.policy = {.name = "attention", .tiers = options.tiers};
-  }
-  const auto session = (*engine)->OpenSession(session_options);
-  const auto sampler = Sampler::Create(*model, {.temperature = 0});
-  const auto tokens = model->Tokenize(prompt, Model::AddBos::kAsModelSays, Model::Specials::kParse);
-  EXPECT_TRUE(session.ok() && sampler.ok() && tokens.ok());
-  if (!session.ok() || !sampler.ok() || !tokens.ok()) return {};
-  const Status read = (*session)->Prefill(*tokens);
-  EXPECT_TRUE(read.ok()) << read.ToString();
-  GenerateOptions generate;
-  generate.max_tokens = kTokens;
-  generate.on_end = GenerateOptions::OnEnd::kIgnore;
-  const GenerateResult result = Generate(**session, **sampler, generate);
-  EXPECT_EQ(result.generated_tokens, kTokens) << result.error.ToString();
-  const auto all = (*session)->tokens();
-  return {.hash = (*session)->logits_hash(),
-          .tokens = {all.begin(), all.end()},
-          .device = (*engine)->device_report()};
 }
 
 void ExpectCriticalPath(const DeviceReport& device) {
@@ -87,16 +48,16 @@ class DeviceVerify : public testing::TestWithParam<const char*> {
 TEST_P(DeviceVerify, StreamingAnyShareGivesTheBitsOfTheFullCache) {
   const auto model = Load(ModelOptions().weights);
   ASSERT_NE(model, nullptr);
-  const Outcome full = Think(model, GetParam(), {.threads = 1});
+  const LongThought full = Think(model, GetParam(), {.threads = 1});
   for (const double share : {1.0, 0.7, 0.5, 0.3}) {
-    const Outcome outcome = Think(model, GetParam(), Beside(T1Mode::kStream, Tiers(share)));
+    const LongThought outcome = Think(model, GetParam(), Beside(T1Mode::kStream, Tiers(share)));
     EXPECT_EQ(outcome.hash, full.hash) << share;
     ExpectCriticalPath(outcome.device);
   }
-  const Outcome evicted = Think(model, GetParam(), Beside(T1Mode::kStream, Tiers(0.5, 0.1)));
+  const LongThought evicted = Think(model, GetParam(), Beside(T1Mode::kStream, Tiers(0.5, 0.1)));
   EXPECT_NE(evicted.hash, full.hash);
 }
-INSTANTIATE_TEST_SUITE_P(Prompts, DeviceVerify, testing::ValuesIn(kPrompts));
+INSTANTIATE_TEST_SUITE_P(Prompts, DeviceVerify, testing::ValuesIn(kThoughtPrompts));
 
 using ComputeVerify = DeviceVerify;
 TEST_P(ComputeVerify, AttendingOnTheHostIsExactUpToRounding) {
@@ -112,14 +73,14 @@ TEST_P(ComputeVerify, AttendingOnTheHostIsExactUpToRounding) {
   fidelity.setting.policy = {.name = "attention", .tiers = options.tiers};
   const auto report = MeasureFidelity(**engine, {&text, 1}, fidelity);
   ASSERT_TRUE(report.ok()) << report.status().ToString();
-  EXPECT_GT(report->tokens, kTokens - kPromptTokens);
+  EXPECT_GT(report->tokens, kThoughtTokens - kPromptTokens);
   EXPECT_LE(report->max_logit_difference, 1e-3);
   EXPECT_GT(report->max_logit_difference, 0);
   EXPECT_LE(report->mean_kl.value, 1e-7);
   EXPECT_EQ((*engine)->device_report().t1_mode, T1Mode::kCompute);
   ExpectCriticalPath((*engine)->device_report());
 }
-INSTANTIATE_TEST_SUITE_P(Prompts, ComputeVerify, testing::Values(kPrompts[0]));
+INSTANTIATE_TEST_SUITE_P(Prompts, ComputeVerify, testing::Values(kThoughtPrompts[0]));
 
 }  // namespace
 }  // namespace ebb

@@ -9,48 +9,22 @@
 #include <string>
 
 #include "ebb/engine.h"
-#include "ebb/generate.h"
 #include "ebb/model.h"
 #include "tests/support/default_model.h"
+#include "tests/support/long_thought.h"
 
 namespace ebb {
 namespace {
 
-constexpr int kTokens = 2000;
 constexpr int kThreads = 1;  // a busy machine makes more of them spin
-constexpr const char* kPrompts[] = {
-    "Once upon a time", "The tide table says",
-    "Question: what is 17 times 23?\nAnswer:", "def fibonacci(n):", "Dear Sir or Madam,"};
 
-struct Outcome {
-  uint64_t hash = 0;
-  int64_t rows_in_t1 = 0;
-  int64_t rows_evicted = 0;
-};
+LongThought Under(const std::shared_ptr<const Model>& model, const std::string& prompt,
+                  const std::optional<TierSpec>& tiers) {
+  return Think(model, prompt, {.threads = kThreads, .tiers = tiers});
+}
 
-Outcome Think(const std::shared_ptr<const Model>& model, const std::string& prompt,
-              const std::optional<TierSpec>& tiers) {
-  const auto engine = Engine::Create(model, {.threads = kThreads, .tiers = tiers});
-  EXPECT_TRUE(engine.ok()) << engine.status().ToString();
-  if (!engine.ok()) return {};
-  SessionOptions options;
-  if (tiers.has_value()) options.policy = {.name = "attention", .tiers = tiers};
-  const auto session = (*engine)->OpenSession(options);
-  const auto sampler = Sampler::Create(*model, {.temperature = 0});
-  const auto tokens = model->Tokenize(prompt, Model::AddBos::kAsModelSays, Model::Specials::kParse);
-  EXPECT_TRUE(session.ok() && sampler.ok() && tokens.ok());
-  if (!session.ok() || !sampler.ok() || !tokens.ok()) return {};
-  const Status read = (*session)->Prefill(*tokens);
-  EXPECT_TRUE(read.ok()) << read.ToString();
-  GenerateOptions generate;
-  generate.max_tokens = kTokens;
-  generate.on_end = GenerateOptions::OnEnd::kIgnore;
-  const GenerateResult result = Generate(**session, **sampler, generate);
-  EXPECT_EQ(result.generated_tokens, kTokens) << result.error.ToString();
-  const CacheAccounting cache = (*session)->accounting();
-  return {.hash = (*session)->logits_hash(),
-          .rows_in_t1 = cache.tiers[static_cast<int>(Tier::kT1)].rows,
-          .rows_evicted = cache.rows_evicted};
+int64_t RowsInT1(const LongThought& thought) {
+  return thought.cache.tiers[static_cast<int>(Tier::kT1)].rows;
 }
 
 TierSpec InFile(double t0_share, double evict_share = 0) {
@@ -73,18 +47,18 @@ class LongThoughts : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(LongThoughts, AnyShareOfT0GivesTheBitsOfTheFullCache) {
-  const Outcome full = Think(model_, GetParam(), std::nullopt);
+  const LongThought full = Under(model_, GetParam(), std::nullopt);
   for (const double share : {1.0, 0.7, 0.5, 0.3}) {
-    const Outcome outcome = Think(model_, GetParam(), InFile(share));
+    const LongThought outcome = Under(model_, GetParam(), InFile(share));
     EXPECT_EQ(outcome.hash, full.hash) << share;
-    EXPECT_EQ(outcome.rows_in_t1 > 0, share < 1) << share;
-    EXPECT_EQ(outcome.rows_evicted, 0) << share;
+    EXPECT_EQ(RowsInT1(outcome) > 0, share < 1) << share;
+    EXPECT_EQ(outcome.cache.rows_evicted, 0) << share;
   }
-  const Outcome evicted = Think(model_, GetParam(), InFile(0.5, 0.1));
+  const LongThought evicted = Under(model_, GetParam(), InFile(0.5, 0.1));
   EXPECT_NE(evicted.hash, full.hash);
-  EXPECT_GT(evicted.rows_evicted, 0);
+  EXPECT_GT(evicted.cache.rows_evicted, 0);
 }
-INSTANTIATE_TEST_SUITE_P(Prompts, LongThoughts, testing::ValuesIn(kPrompts));
+INSTANTIATE_TEST_SUITE_P(Prompts, LongThoughts, testing::ValuesIn(kThoughtPrompts));
 
 // "Not All Thoughts Need HBM", its grid of T0 and evicted shares.
 using Grid = LongThoughts;
@@ -92,16 +66,16 @@ TEST_P(Grid, WhatIsEvictedDecidesAndWhereTheRestLiesDoesNot) {
   std::map<double, uint64_t> of_column;
   for (const double evict : {0.03, 0.05, 0.1}) {
     for (const double share : {0.3, 0.5, 0.7}) {
-      const Outcome outcome = Think(model_, GetParam(), InFile(share, evict));
+      const LongThought outcome = Under(model_, GetParam(), InFile(share, evict));
       const auto [column, first] = of_column.emplace(evict, outcome.hash);
       EXPECT_EQ(outcome.hash, column->second) << share << " in T0, evicted " << evict;
-      EXPECT_GT(outcome.rows_evicted, 0);
+      EXPECT_GT(outcome.cache.rows_evicted, 0);
     }
   }
   EXPECT_NE(of_column[0.03], of_column[0.05]);
   EXPECT_NE(of_column[0.05], of_column[0.1]);
 }
-INSTANTIATE_TEST_SUITE_P(Paper, Grid, testing::Values(kPrompts[0]));
+INSTANTIATE_TEST_SUITE_P(Paper, Grid, testing::Values(kThoughtPrompts[0]));
 
 }  // namespace
 }  // namespace ebb
