@@ -15,11 +15,12 @@ add_executable(ebb_random_gguf EXCLUDE_FROM_ALL ${EBB_ROOT}/tests/tools/random_g
 target_link_libraries(ebb_random_gguf PRIVATE ebb_test_support)
 # What T2 is held against (docs/performance.md).
 add_executable(ebb_llama_cache_fidelity EXCLUDE_FROM_ALL
-  ${EBB_ROOT}/tests/tools/llama_cache_fidelity.cc)
+  ${EBB_ROOT}/tests/tools/llama_cache_fidelity.cc ${EBB_ROOT}/tests/tools/study_text.cc)
 target_link_libraries(ebb_llama_cache_fidelity PRIVATE ebb_test_support)
 # The study behind T2's formats (docs/t2-study.md).
 add_executable(ebb_t2_study EXCLUDE_FROM_ALL
-  ${EBB_ROOT}/tests/tools/t2_study.cc ${EBB_ROOT}/tests/tools/t2_formats.cc)
+  ${EBB_ROOT}/tests/tools/t2_study.cc ${EBB_ROOT}/tests/tools/t2_formats.cc
+  ${EBB_ROOT}/tests/tools/study_text.cc)
 target_link_libraries(ebb_t2_study PRIVATE ebb_test_support)
 
 # ebb_add_tests(ebb_kv_tests PREFIX kv LABEL unit LIBRARIES ... SOURCES ...)

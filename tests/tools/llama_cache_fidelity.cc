@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,13 +18,11 @@
 #include "src/eval/fidelity_statistics.h"
 #include "tests/support/libllama_runner.h"
 #include "tests/support/temp_folder.h"
+#include "tests/tools/study_text.h"
 
 namespace ebb {
 namespace {
 
-// As `ebb fidelity` has them by default.
-constexpr int kWindowTokens = 2048;
-constexpr size_t kPromptTokens = 64;
 constexpr size_t kBatchTokens = 64;
 
 struct Input {
@@ -45,24 +41,6 @@ Status WriteAsF32(const std::string& from, const std::string& to) {
   return OkStatus();
 }
 
-Result<std::vector<std::vector<Token>>> ReadWindows(const Input& input) {
-  EBB_ASSIGN_OR_RETURN(const auto model, Model::Load({.path = input.model}));
-  std::ifstream file(input.text, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return IoError(fmt::format("cannot read {}", input.text));
-  EBB_ASSIGN_OR_RETURN(const std::vector<Token> tokens,
-                       model->Tokenize(text, Model::AddBos::kNo, Model::Specials::kAsText));
-  EBB_ASSIGN_OR_RETURN(const std::vector<Token> prefix,
-                       model->Tokenize("", Model::AddBos::kAsModelSays, Model::Specials::kAsText));
-  auto windows = CutWindows(tokens, prefix, kWindowTokens, kPromptTokens);
-  if (windows.size() < input.windows) {
-    return InvalidArgument(fmt::format("the text has {} windows of {} tokens, not {}",
-                                       windows.size(), kWindowTokens, input.windows));
-  }
-  windows.resize(input.windows);
-  return windows;
-}
-
 // Batches are no shortcut for the cache: it is quantised before it is read.
 Status CompareWindow(std::span<const Token> window, LibllamaRunner* full, LibllamaRunner* setting,
                      FidelitySums* sums) {
@@ -73,7 +51,7 @@ Status CompareWindow(std::span<const Token> window, LibllamaRunner* full, Liblla
     const auto batch = window.subspan(first, std::min(kBatchTokens, window.size() - first));
     EBB_ASSIGN_OR_RETURN(const std::vector<float> a, full->Append(batch));
     EBB_ASSIGN_OR_RETURN(const std::vector<float> b, setting->Append(batch));
-    if (first < kPromptTokens) continue;
+    if (first < kStudyPromptTokens) continue;
     for (size_t i = 0; i < batch.size(); ++i) {
       sums->Add(CompareLogits(std::span(a).subspan(i * vocab_size, vocab_size),
                               std::span(b).subspan(i * vocab_size, vocab_size), std::nullopt));
@@ -84,13 +62,14 @@ Status CompareWindow(std::span<const Token> window, LibllamaRunner* full, Liblla
 }
 
 Status Run(const Input& input) {
-  EBB_ASSIGN_OR_RETURN(const auto windows, ReadWindows(input));
+  EBB_ASSIGN_OR_RETURN(const auto model, Model::Load({.path = input.model}));
+  EBB_ASSIGN_OR_RETURN(const auto windows, ReadWindows(*model, input.text, input.windows));
   const TempFolder folder;
   const std::string path = folder.File("f32.gguf");
   EBB_RETURN_IF_ERROR(WriteAsF32(input.model, path));
   LibllamaOptions options = {.path = path,
                              .threads = input.threads,
-                             .context = kWindowTokens,
+                             .context = kStudyWindowTokens,
                              .kv_type = RowType::kF16,
                              .flash_attention = LibllamaOptions::FlashAttention::kOn};
   EBB_ASSIGN_OR_RETURN(const auto full, LibllamaRunner::Create(options));

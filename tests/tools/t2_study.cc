@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,13 +17,13 @@
 #include "ebb/model.h"
 #include "src/engine/engine_impl.h"
 #include "src/eval/fidelity_statistics.h"
+#include "tests/tools/study_text.h"
 #include "tests/tools/t2_formats.h"
 
 namespace ebb {
 namespace {
 
-constexpr int kWindowTokens = 2048;
-constexpr Position kPromptTokens = 64;
+constexpr Position kPromptTokens = kStudyPromptTokens;
 constexpr Position kSinks = 4;
 
 struct Input {
@@ -68,23 +66,6 @@ struct Setting {
   }
 };
 
-Result<std::vector<std::vector<Token>>> ReadWindows(const Model& model, const Input& input) {
-  std::ifstream file(input.text, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return IoError(fmt::format("cannot read {}", input.text));
-  EBB_ASSIGN_OR_RETURN(const std::vector<Token> tokens,
-                       model.Tokenize(text, Model::AddBos::kNo, Model::Specials::kAsText));
-  EBB_ASSIGN_OR_RETURN(const std::vector<Token> prefix,
-                       model.Tokenize("", Model::AddBos::kAsModelSays, Model::Specials::kAsText));
-  auto windows = CutWindows(tokens, prefix, kWindowTokens, kPromptTokens);
-  if (windows.size() < input.windows) {
-    return InvalidArgument(fmt::format("the text has {} windows of {} tokens, not {}",
-                                       windows.size(), kWindowTokens, input.windows));
-  }
-  windows.resize(input.windows);
-  return windows;
-}
-
 Status StudyWindow(std::span<const Token> window, Position kept, Engine* engine,
                    std::vector<Setting>* settings) {
   std::vector<Session*> sessions;
@@ -118,7 +99,7 @@ Status Run(const Input& input) {
                        Model::Load({.path = input.model, .weights = WeightMode::kDequantize}));
   EBB_ASSIGN_OR_RETURN(const auto engine,
                        Engine::Create(model, {.threads = input.threads, .kv_type = RowType::kF32}));
-  EBB_ASSIGN_OR_RETURN(const auto windows, ReadWindows(*model, input));
+  EBB_ASSIGN_OR_RETURN(const auto windows, ReadWindows(*model, input.text, input.windows));
   std::vector<Setting> settings;
   for (StudiedFormat& format : StudiedFormats()) {
     settings.push_back({.format = std::move(format), .session = nullptr});
