@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace ebb {
 namespace {
@@ -52,31 +53,36 @@ Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
   const bool observe_scorer = scores_used_ && !policy_->scorer->Needs().Empty();
   const bool observe_selector = policy_->selector != nullptr && !policy_->selector->Needs().Empty();
   if (ledger_ != nullptr) ledger_->Append(facts.next_position - ledger_->next_position());
-  size_t evicted = 0;
-  size_t most_gone = 0;
-  for (int group = 0; group < num_groups; ++group) {
+  decided_.clear();
+  Status status;
+  for (int group = 0; group < num_groups && status.ok(); ++group) {
     const GroupSignals signals = signals_->Group(group);
     if (options_->on_signals) {
       options_->on_signals(group, cache_->positions(group), signals, signals_->step());
     }
     if (observe_scorer) policy_->scorer->Observe(group, signals, signals_->step());
     if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
-    if (policy_->placement == nullptr) continue;
-    EBB_ASSIGN_OR_RETURN(const size_t of_group, Place(facts, group));
-    evicted += of_group;
-    most_gone = std::max(most_gone, of_group + between_tiers_.size());
+    if (policy_->placement != nullptr) status = Place(facts, group);
+  }
+  // What was decided for the groups before one that failed has begun: its evicted rows are gone.
+  const Status moved = MoveDecided();
+  EBB_RETURN_IF_ERROR(status);
+  EBB_RETURN_IF_ERROR(moved);
+  size_t evicted = 0;
+  size_t most_gone = 0;
+  for (const GroupDecision& decision : decided_) {
+    evicted += decision.num_evicted;
+    most_gone = std::max(most_gone, decision.num_evicted + decision.moves.size());
   }
   Compact(facts.step_kind, most_gone);
   return static_cast<int64_t>(evicted) * cache_->streams_per_group();
 }
 
-// Returns the tokens that left the group for good.
-Result<size_t> PolicyDriver::Place(PlacementInput facts, int group) {
+Status PolicyDriver::Place(PlacementInput facts, int group) {
   facts.group = group;
   facts.num_groups = cache_->num_groups();
   facts.positions = cache_->positions(group);
-  between_tiers_.clear();
-  if (!policy_->placement->Due(facts, facts.positions.size())) return 0;
+  if (!policy_->placement->Due(facts, facts.positions.size())) return OkStatus();
   if (scores_used_) facts.scores = policy_->scorer->Scores(group);
   if (cache_->HasTiers()) {
     facts.tiers = cache_->tiers(group);
@@ -84,44 +90,57 @@ Result<size_t> PolicyDriver::Place(PlacementInput facts, int group) {
   }
   moves_.clear();
   policy_->placement->Place(facts, &moves_);
-  if (ledger_ != nullptr) RecordMoves(facts.positions);
+  GroupDecision decision = {.group = group};
   removed_.clear();
   for (const Move& move : moves_) {
+    // As positions, which the cache may no longer know once rows have gone.
+    if (ledger_ != nullptr) decision.changes.push_back({facts.positions[move.row], move.to});
     if (move.to == Tier::kT3) {
       removed_.push_back(move.row);
     } else {
       // As rows are counted once the evicted ones, which lie before it, are gone.
-      between_tiers_.push_back({move.row - static_cast<uint32_t>(removed_.size()), move.to});
+      decision.moves.push_back({move.row - static_cast<uint32_t>(removed_.size()), move.to});
     }
   }
+  decision.num_evicted = removed_.size();
   if (!removed_.empty()) RemoveRows(group);
-  EBB_RETURN_IF_ERROR(MoveRows(group));
-  return removed_.size();
+  decided_.push_back(std::move(decision));
+  return OkStatus();
 }
 
-// As positions, which the cache may no longer know once rows have gone.
-void PolicyDriver::RecordMoves(std::span<const Position> positions) {
-  changes_.clear();
-  for (const Move& move : moves_) changes_.push_back({positions[move.row], move.to});
-}
-
-Status PolicyDriver::MoveRows(int group) {
-  const Status status = MoveAtOnceOrInTurns(group);
+Status PolicyDriver::MoveDecided() {
+  if (decided_.empty()) return OkStatus();
+  const Status status = MoveAllOrInTurns();
   if (ledger_ == nullptr) return status;
-  if (status.ok()) {
-    ledger_->Move(group, changes_);
-  } else {
-    ledger_->Reconcile(group, cache_->positions(group), cache_->tiers(group));
+  for (const GroupDecision& decision : decided_) {
+    const int group = decision.group;
+    if (status.ok()) {
+      ledger_->Move(group, decision.changes);
+    } else {
+      ledger_->Reconcile(group, cache_->positions(group), cache_->tiers(group));
+    }
   }
   return status;
 }
 
-// Where two full tiers exchange rows, room for all of them at once is too much to ask.
-Status PolicyDriver::MoveAtOnceOrInTurns(int group) {
-  const Status at_once = cache_->Move(group, between_tiers_);
+// All groups at once, so that T1's file has all its pages to read and write together; where there
+// is no room for that, one after another.
+Status PolicyDriver::MoveAllOrInTurns() {
+  std::vector<GroupMoves> all;
+  for (const GroupDecision& decision : decided_) all.push_back({decision.group, decision.moves});
+  const Status at_once = cache_->Move(all);
+  if (at_once.code() != StatusCode::kResourceExhausted) return at_once;
+  for (const GroupDecision& decision : decided_) EBB_RETURN_IF_ERROR(MoveInTurns(decision));
+  return OkStatus();
+}
+
+// Where two full tiers exchange rows, room for all of a group at once is too much to ask.
+Status PolicyDriver::MoveInTurns(const GroupDecision& decision) {
+  const int group = decision.group;
+  const Status at_once = cache_->Move(group, decision.moves);
   if (at_once.code() != StatusCode::kResourceExhausted) return at_once;
   std::array<std::vector<RowMove>, 3> by_tier;
-  for (const RowMove& move : between_tiers_) by_tier[static_cast<size_t>(move.to)].push_back(move);
+  for (const RowMove& move : decision.moves) by_tier[static_cast<size_t>(move.to)].push_back(move);
   // T2 gives room to both others.
   EBB_RETURN_IF_ERROR(cache_->Move(group, by_tier[2]));
   const std::span<const RowMove> up = by_tier[0], down = by_tier[1];

@@ -42,12 +42,20 @@ class PolicyDriver {
   [[nodiscard]] Status LoadState(StateReader* from);
 
  private:
-  [[nodiscard]] Result<size_t> Place(PlacementInput facts, int group);
+  // What the placement wants of a group. Rows that it evicts go at once, the others wait in
+  // decided_.
+  struct GroupDecision {
+    int group = 0;
+    std::vector<RowMove> moves;           // between tiers
+    std::vector<Ledger::Change> changes;  // empty without a ledger
+    size_t num_evicted = 0;
+  };
+  [[nodiscard]] Status Place(PlacementInput facts, int group);
   void Retain(int group, std::span<const uint32_t> kept);
   void RemoveRows(int group);
-  Status MoveRows(int group);
-  Status MoveAtOnceOrInTurns(int group);
-  void RecordMoves(std::span<const Position> positions);
+  Status MoveDecided();
+  Status MoveAllOrInTurns();
+  Status MoveInTurns(const GroupDecision& decision);
   void Compact(StepKind kind, size_t gone_per_group);
 
   Policy* const policy_;
@@ -58,8 +66,7 @@ class PolicyDriver {
   Ledger* const ledger_;
   const bool scores_used_;
   std::vector<Move> moves_;
-  std::vector<RowMove> between_tiers_;
-  std::vector<Ledger::Change> changes_;  // empty without a ledger
+  std::vector<GroupDecision> decided_;  // in this step
   std::vector<uint32_t> removed_;
   std::vector<uint32_t> kept_;
   std::vector<Position> positions_;

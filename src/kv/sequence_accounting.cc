@@ -43,7 +43,7 @@ CacheAccounting SequenceCache::accounting() const {
   CacheAccounting sum;
   sum.moves = c.moved;
   sum.table_bytes = sizeof(Impl) + BytesOf(c.tables) + BytesOf(c.table_of_group) +
-                    BytesOf(c.streams) + BytesOf(c.added) + BytesOf(c.freed) + BytesOf(c.moves) +
+                    BytesOf(c.streams) + BytesOf(c.added) + BytesOf(c.freed) +
                     BytesOf(c.full_index) + BytesOf(c.compressed_index) + BytesOf(c.tiers);
   const auto add = [&](Tier tier, size_t rows, size_t pages, size_t row_bytes, size_t page_bytes) {
     TierAccounting& of_tier = sum.tiers[static_cast<int>(tier)];
@@ -69,7 +69,7 @@ CacheAccounting SequenceCache::accounting() const {
     sum.table_bytes += BytesOf(stream.pages) + BytesOf(stream.file_pages) +
                        BytesOf(stream.host_pages) + BytesOf(stream.compressed_pages);
   }
-  sum.staging_bytes = c.edit_memory.size();
+  if (c.edits != nullptr) sum.staging_bytes = c.edits->memory_bytes();
   if (c.stage != nullptr) sum.staging_bytes += c.stage->memory_bytes();
   sum.rows_evicted = c.rows_evicted;
   sum.num_tables = static_cast<int64_t>(c.tables.size());

@@ -78,6 +78,7 @@ void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
 }
 
 void SequenceCache::Impl::FreePages(SharedTable* shared) {
+  if (freed.empty()) return;
   const auto in_t1 = [](const TablePage& page) { return page.place == Tier::kT1; };
   if (stage != nullptr && std::ranges::any_of(freed, in_t1)) stage->Forget();
   for (const int group : shared->groups) {
@@ -87,7 +88,10 @@ void SequenceCache::Impl::FreePages(SharedTable* shared) {
           stores.t0->Free(&stream.pages[page.index]);
         } else {
           if (!HasFile()) stores.t1->Free(T1Owner(&stream, page.index));
-          if (HasFile()) stores.t1_file->Free(stream.file_pages[page.index]);
+          if (HasFile()) {
+            edits->Forget(stream.file_pages[page.index]);
+            stores.t1_file->Free(stream.file_pages[page.index]);
+          }
           stream.pages[page.index] = nullptr;
         }
       }
@@ -138,7 +142,9 @@ SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
   }
   if (!c.HasFile()) return;
   c.file_reserve.resize(shape.num_layers);
-  c.stage = std::make_unique<T1Stage>(std::make_unique<FileStageReader>(stores.t1_file));
+  c.edits = std::make_unique<T1Edits>(stores.t1_file, kT1EditBytes);
+  c.stage =
+      std::make_unique<T1Stage>(std::make_unique<FileStageReader>(stores.t1_file, c.edits.get()));
 }
 
 SequenceCache::~SequenceCache() {
@@ -154,9 +160,14 @@ SequenceCache::~SequenceCache() {
   }
 }
 
+Status SequenceCache::Impl::CheckSound() {
+  EBB_RETURN_IF_ERROR(broken);
+  return edits == nullptr ? OkStatus() : edits->Check();
+}
+
 Status SequenceCache::Append(Position first, int num_tokens) {
   Impl& c = *impl_;
-  EBB_RETURN_IF_ERROR(c.broken);
+  EBB_RETURN_IF_ERROR(c.CheckSound());
   if (num_tokens < 0 || first < 0 || first > std::numeric_limits<Position>::max() - num_tokens) {
     return InvalidArgument(
         fmt::format("cannot append {} tokens at position {}", num_tokens, first));
@@ -269,26 +280,6 @@ void SequenceCache::TruncateTo(Position end) {
 
 void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {
   impl_->Own(group)->full.SetLastVisible(index, last);
-}
-
-size_t SequenceCache::Compact(size_t max_bytes) {
-  Impl& c = *impl_;
-  size_t num_bytes = 0;
-  const size_t num_tables = c.tables.size();
-  const size_t first = c.next_compacted;
-  for (size_t i = first; i < first + num_tables && num_bytes < max_bytes; ++i) {
-    SharedTable* shared = c.tables[i % num_tables].get();
-    const size_t before = num_bytes;
-    for (const Tier place : {Tier::kT0, Tier::kT1}) {
-      if (Status status = c.CompactTable(shared, place, max_bytes, &num_bytes); !status.ok()) {
-        c.broken = status;
-        return num_bytes;
-      }
-    }
-    c.CompactCompressed(shared, max_bytes, &num_bytes);
-    if (num_bytes > before) c.next_compacted = (i + 1) % num_tables;
-  }
-  return num_bytes;
 }
 
 RowsView SequenceCache::View(int layer, int kv_head) const {

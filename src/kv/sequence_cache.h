@@ -42,6 +42,11 @@ struct RowMove {
   Tier to = Tier::kT0;
 };
 
+struct GroupMoves {
+  int group = 0;
+  std::span<const RowMove> rows;  // ascending
+};
+
 class SequenceCache {
  public:
   SequenceCache(const ModelShape& shape, const PageFormat& format, Granularity granularity,
@@ -62,12 +67,15 @@ class SequenceCache {
   void Retain(int group, std::span<const uint32_t> kept);
   // Removes the rows at these ascending indices. Cheap when few.
   void Remove(int group, std::span<const uint32_t> removed);
-  // Brings these rows, ascending, to T0, T1 or T2; a row that is there already stays. Rows that
-  // leave T0 make room for those that come there. Fails, and changes nothing, when a tier has no
-  // room (ResourceExhausted) or does not exist (InvalidArgument); where the system refuses memory,
-  // rows may have gone down, but none up. A file that fails in the middle leaves the cache broken:
-  // this and every later Append() returns that error.
-  Status Move(int group, std::span<const RowMove> moves);
+  // Brings these rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make
+  // room for those that come there. Fails, and changes nothing, when a tier has no room
+  // (ResourceExhausted) or does not exist (InvalidArgument); where the system refuses memory, rows
+  // may have gone down, but none up. A file that fails in the middle leaves the cache broken: this
+  // and every later Append() returns that error. What goes to a file may be written behind the next
+  // step: when that fails nothing is lost, and whatever needs those rows, EndStaging() at the
+  // latest, tries again and returns the error. REQUIRES: no group is named twice.
+  Status Move(std::span<const GroupMoves> moves);
+  Status Move(int group, std::span<const RowMove> rows);
   // Removes every row at `end` and later, in all groups. Never revives removed rows.
   void TruncateTo(Position end);
   // For rows that prefill may hide from later queries: the last position that sees row `index`;
@@ -127,7 +135,8 @@ class SequenceCache {
   // Largest visible list of any group; what the context and the work buffers must hold.
   [[nodiscard]] size_t max_rows() const;
   [[nodiscard]] CacheAccounting accounting() const;
-  // What Move() did so far, and how long steps waited in StageLayer(): cheaper than accounting().
+  // What Move() did so far, what steps waited for it included, and how long steps waited in
+  // StageLayer(): cheaper than accounting().
   [[nodiscard]] const MoveAccounting& moves() const;
   [[nodiscard]] double stage_wait_seconds() const;
   // Internal, naming the table, when an invariant does not hold; O(rows), for tests.

@@ -6,7 +6,8 @@
 // stream.pages[p] of a T0 page, and of a T1 page in the one memory, is null exactly when the table
 // lacks page p, and the arena knows the address of that element as the page's owner. A T1 page
 // elsewhere has an address there only while it is staged or edited: in the file it has its number
-// in stream.file_pages[p], beyond the device its owned address in stream.host_pages[p].
+// in stream.file_pages[p], beyond the device its owned address in stream.host_pages[p]. What
+// `edits` still writes is read, freed and saved only once it has been written.
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 
@@ -16,20 +17,13 @@
 #include <span>
 #include <vector>
 
-#include "src/io/io_memory.h"
 #include "src/kv/sequence_cache.h"
 #include "src/kv/shared_table.h"
+#include "src/kv/t1_edits.h"
 #include "src/kv/t1_stage.h"
+#include "src/kv/table_moves.h"
 
 namespace ebb {
-
-// The rows of a Move(), by what happens to them.
-struct MovePlan {
-  std::vector<Position> sink, lift;          // T0 to T1, T1 to T0
-  std::vector<Position> compress;            // to T2
-  std::vector<Position> raise_t0, raise_t1;  // out of T2
-  size_t num_leave_t0 = 0;                   // by sinking or by being compressed
-};
 
 struct SequenceCache::Impl {
   ModelShape shape;
@@ -44,12 +38,11 @@ struct SequenceCache::Impl {
   int64_t rows_evicted = 0;
   MoveAccounting moved;
   Status broken;                   // why rows were lost: a move that stopped half-way
+  std::unique_ptr<T1Edits> edits;  // null: T1 is no file
   std::unique_ptr<T1Stage> stage;  // null: T1 is read where it lies, or there is none
-  IoMemory edit_memory;            // pages of T1's file between being read and written back
   bool in_place = false;           // this step leaves the rows of T1 where they are
   // Work space.
   std::vector<TablePage> added, freed;
-  std::vector<SlotMove> moves;
   std::vector<uint32_t> full_index, compressed_index;
   std::vector<std::vector<uint32_t>> file_reserve;  // [layers]: file pages for AllocatePages()
   std::vector<Tier> tiers;
@@ -100,8 +93,6 @@ struct SequenceCache::Impl {
   // Indices among all rows to those in either table, in full_index and compressed_index.
   void Divide(const SharedTable& shared, std::span<const uint32_t> rows);
   void CopyRow(const RowAddress& from, const RowAddress& to) const;
-  void MoveRowsWithin(const Stream& stream, Tier place) const;  // as `moves` say
-  Status CompactTable(SharedTable* shared, Tier place, size_t max_bytes, size_t* num_bytes);
   void CompactCompressed(SharedTable* shared, size_t max_bytes, size_t* num_bytes);
 
   // Takes T1 pages out of the file's reserve, which ReserveFilePages() filled.
@@ -109,30 +100,35 @@ struct SequenceCache::Impl {
   Status ReserveFilePages(const SharedTable& shared, size_t pages_per_stream);
   void ReleaseFilePages();
   // See sequence_edits.cc.
-  using StreamEdit = std::function<void(const Stream&)>;
-  using RowEdit = std::function<void(const Stream&, std::span<const RowAddress>)>;
-  struct T1Pages {
-    std::vector<uint32_t> reads, writes;  // ascending
-  };
-  Status EditRows(SharedTable* shared, std::span<const uint32_t> slots, const T1Pages& pages,
-                  const RowEdit& edit);
-  Status EditStreams(SharedTable* shared, const T1Pages& pages, const StreamEdit& edit);
-  Status EditBatch(std::span<Stream* const> batch, const T1Pages& pages, std::byte* memory,
-                   const StreamEdit& edit);
-  Status CarryRows(SharedTable* shared, std::span<const uint32_t> slots, const T1Pages& pages,
-                   const RowEdit& edit);
-  Status CarryBatch(std::span<Stream* const> batch, std::span<const uint32_t> slots,
-                    std::span<const uint32_t> carried, const T1Pages& pages, const RowEdit& edit);
+  using StreamEdit = std::function<void(const TableEdit&, const Stream&)>;
+  Status EditRows(std::span<const TableEdit> tables);
+  Status EditStreams(std::span<const TableEdit> tables, const StreamEdit& edit);
+  Status CarryRows(const TableEdit& table);
+  Status CarryBatch(std::span<Stream* const> batch, const TableEdit& table,
+                    std::span<const uint32_t> carried);
+  void FreePagesOf(std::span<const TableEdit> tables);
+  void MoveRowsWithin(const TableEdit& table, const Stream& stream, Tier place) const;
+  // Adds what the table has to move for that, at most as many bytes as are left.
+  void PlanCompaction(SharedTable* shared, Tier place, size_t max_bytes, size_t* num_bytes,
+                      std::vector<TableEdit>* tables);
+  Status CompactTables(std::span<const TableEdit> tables, Tier place);
+
+  using PlannedRows = std::vector<Position> MovePlan::*;
   [[nodiscard]] MovePlan PlanMoves(const SharedTable& shared, std::span<const RowMove> wanted);
-  Status ReserveMoves(const SharedTable& shared, const MovePlan& plan);
+  Status ReserveMoves(std::span<const TableMoves> all);
+  [[nodiscard]] std::vector<TableMoves> PlanAll(std::span<const GroupMoves> wanted);
+  Status MoveAll(std::span<const TableMoves> all);
   // What leaves T0, then what comes to it.
-  Status Lower(SharedTable* shared, const MovePlan& plan);
-  Status Lift(SharedTable* shared, const MovePlan& plan);
+  Status Lower(std::span<const TableMoves> all);
+  Status Lift(std::span<const TableMoves> all);
   // Takes back what Reserve() promised and nobody needed.
   void EndPromises();
-  Status Relocate(SharedTable* shared, std::span<const Position> positions, Tier place);
-  Status Compress(SharedTable* shared, std::span<const Position> positions);
-  Status Raise(SharedTable* shared, std::span<const Position> positions, Tier place);
+  Status Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier place);
+  Status Compress(std::span<const TableMoves> all);
+  Status Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place);
+  void Account(std::span<const TableMoves> all);
+  // Why the rows are not all there, or not to be had now.
+  [[nodiscard]] Status CheckSound();
   [[nodiscard]] Status CheckStream(const Stream& stream) const;
   [[nodiscard]] std::byte* CompressedAt(const Stream& stream, uint32_t slot) const;
   [[nodiscard]] std::vector<T1Stage::Pages> PagesToStage();

@@ -1,10 +1,9 @@
 // Rows read or written for a move, wherever their pages lie: in the one memory as they are, in a
-// file by whole pages, beyond a device packed, a batch in one copy.
+// file by whole pages of all tables together, beyond a device packed, a batch in one copy.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
-#include "src/io/io_memory.h"
-#include "src/io/page_file.h"
 #include "src/kv/row_carrier.h"
 #include "src/kv/sequence_cache_impl.h"
 
@@ -17,6 +16,13 @@ std::vector<uint32_t> Union(std::span<const uint32_t> a, std::span<const uint32_
   return both;
 }
 
+template <typename Pages>
+T1Edits::Access AccessTo(const Pages& pages, uint32_t page) {
+  if (!std::ranges::binary_search(pages.writes, page)) return T1Edits::Access::kRead;
+  return std::ranges::binary_search(pages.reads, page) ? T1Edits::Access::kReadAndWrite
+                                                       : T1Edits::Access::kWrite;
+}
+
 }  // namespace
 
 void SequenceCache::Impl::CopyRow(const RowAddress& from, const RowAddress& to) const {
@@ -24,94 +30,63 @@ void SequenceCache::Impl::CopyRow(const RowAddress& from, const RowAddress& to) 
   std::memcpy(to.value, from.value, format.RowStride());
 }
 
-void SequenceCache::Impl::MoveRowsWithin(const Stream& stream, Tier place) const {
-  const auto& pages = place == Tier::kT1 && IsRemote() ? stream.host_pages : stream.pages;
-  const auto at = [&](uint32_t slot) { return RowAt(pages[slot / kRowsPerPage], slot); };
-  for (const SlotMove& move : moves) CopyRow(at(move.from), at(move.to));
+void SequenceCache::Impl::FreePagesOf(std::span<const TableEdit> tables) {
+  for (const TableEdit& table : tables) {
+    freed = table.freed;
+    FreePages(table.shared);
+  }
 }
 
-// Calls edit(stream, rows) for the table's streams, rows[i] being where the row of slots[i] is read
-// and written meanwhile. `pages` are the T1 pages among those of the slots: those whose present
-// rows are wanted, and those that are changed.
-Status SequenceCache::Impl::EditRows(SharedTable* shared, std::span<const uint32_t> slots,
-                                     const T1Pages& pages, const RowEdit& edit) {
-  if (!stores.device->one_memory()) return CarryRows(shared, slots, pages, edit);
-  std::vector<RowAddress> rows(slots.size());
-  return EditStreams(shared, pages, [&](const Stream& stream) {
-    for (size_t i = 0; i < slots.size(); ++i) rows[i] = RowAt(stream, slots[i]);
-    edit(stream, rows);
+// Calls table.edit(stream, rows) for the tables' streams, rows[i] being where the row of slots[i]
+// is read and written meanwhile.
+Status SequenceCache::Impl::EditRows(std::span<const TableEdit> tables) {
+  if (!stores.device->one_memory()) {
+    for (const TableEdit& table : tables) EBB_RETURN_IF_ERROR(CarryRows(table));
+    return OkStatus();
+  }
+  std::vector<RowAddress> rows;
+  return EditStreams(tables, [&](const TableEdit& table, const Stream& stream) {
+    rows.clear();
+    for (const uint32_t slot : table.slots) rows.push_back(RowAt(stream, slot));
+    table.edit(stream, rows);
   });
 }
 
-// Calls edit(stream) for the table's streams while the T1 pages that are read (as they are in the
-// file) and written have an address; writes those back.
-Status SequenceCache::Impl::EditStreams(SharedTable* shared, const T1Pages& pages,
-                                        const StreamEdit& edit) {
-  std::vector<Stream*> all;
-  for (const int group : shared->groups) {
-    for (Stream& stream : StreamsOf(group)) all.push_back(&stream);
-  }
-  const size_t num_pages = Union(pages.reads, pages.writes).size();
-  if (!HasFile() || num_pages == 0) {
-    for (const Stream* stream : all) edit(*stream);
-    return OkStatus();
-  }
-  const size_t bytes_per_stream = num_pages * format.PageBytes();
-  const size_t at_once = std::clamp<size_t>(kT1EditBytes / bytes_per_stream, 1, all.size());
-  if (edit_memory.size() < at_once * bytes_per_stream) {
-    EBB_ASSIGN_OR_RETURN(edit_memory, IoMemory::Map(at_once * bytes_per_stream));
-  }
-  Status status;
-  for (size_t first = 0; status.ok() && first < all.size(); first += at_once) {
-    const auto batch = std::span(all).subspan(first, std::min(at_once, all.size() - first));
-    status = EditBatch(batch, pages, edit_memory.data(), edit);
-  }
-  // Groups are edited one after another: mapping memory for each would cost more than its reads.
-  if (edit_memory.size() > kT1EditBytes) edit_memory = IoMemory();
-  return status;
-}
-
-Status SequenceCache::Impl::EditBatch(std::span<Stream* const> batch, const T1Pages& edited,
-                                      std::byte* memory, const StreamEdit& edit) {
-  const auto run = [&](std::span<const uint32_t> pages, auto start) -> Status {
-    std::vector<PageIo> requests;
-    for (const Stream* stream : batch) {
-      for (const uint32_t page : pages) {
-        requests.push_back({.page = stream->file_pages[page], .memory = stream->pages[page]});
+// Calls edit(table, stream) for the tables' streams while the T1 pages that are read (as they are
+// in the file) and written have an address; writes those back, the last ones behind the next step.
+Status SequenceCache::Impl::EditStreams(std::span<const TableEdit> tables, const StreamEdit& edit) {
+  std::vector<std::pair<const TableEdit*, const Stream*>> edited;
+  std::vector<T1Edits::Unit> units;
+  for (const TableEdit& table : tables) {
+    const std::vector<uint32_t> pages = Union(table.pages.reads, table.pages.writes);
+    for (const int group : table.shared->groups) {
+      for (Stream& stream : StreamsOf(group)) {
+        edited.emplace_back(&table, &stream);
+        if (!HasFile()) continue;
+        T1Edits::Unit& unit = units.emplace_back();
+        for (const uint32_t page : pages) {
+          unit.push_back({.file_page = stream.file_pages[page],
+                          .access = AccessTo(table.pages, page),
+                          .address = &stream.pages[page]});
+        }
       }
     }
-    if (requests.empty()) return OkStatus();
-    EBB_ASSIGN_OR_RETURN(const auto ticket, (stores.t1_file->*start)(requests));
-    return stores.t1_file->Wait(ticket);
-  };
-  const std::vector<uint32_t> pages = Union(edited.reads, edited.writes);
-  for (Stream* stream : batch) {
-    for (const uint32_t page : pages) {
-      stream->pages[page] = memory;
-      memory += format.PageBytes();
-    }
   }
-  Status status = run(edited.reads, &PageFile::StartRead);
-  if (status.ok()) {
-    for (const Stream* stream : batch) edit(*stream);
-    status = run(edited.writes, &PageFile::StartWrite);
-  }
-  for (Stream* stream : batch) {
-    for (const uint32_t page : pages) stream->pages[page] = nullptr;
-  }
-  return status;
+  const auto edit_one = [&](size_t i) { edit(*edited[i].first, *edited[i].second); };
+  if (HasFile()) return edits->Run(units, edit_one);
+  for (size_t i = 0; i < edited.size(); ++i) edit_one(i);
+  return OkStatus();
 }
 
 // As EditRows(), on a device: rows of T1 are edited in the carrier's memory there.
-Status SequenceCache::Impl::CarryRows(SharedTable* shared, std::span<const uint32_t> slots,
-                                      const T1Pages& pages, const RowEdit& edit) {
-  const std::vector<uint32_t> in_t1 = Union(pages.reads, pages.writes);
+Status SequenceCache::Impl::CarryRows(const TableEdit& table) {
+  const std::vector<uint32_t> in_t1 = Union(table.pages.reads, table.pages.writes);
   std::vector<uint32_t> carried;  // indices of slots
-  for (uint32_t i = 0; i < slots.size(); ++i) {
-    if (std::ranges::binary_search(in_t1, slots[i] / kRowsPerPage)) carried.push_back(i);
+  for (uint32_t i = 0; i < table.slots.size(); ++i) {
+    if (std::ranges::binary_search(in_t1, table.slots[i] / kRowsPerPage)) carried.push_back(i);
   }
   std::vector<Stream*> all;
-  for (const int group : shared->groups) {
+  for (const int group : table.shared->groups) {
     for (Stream& stream : StreamsOf(group)) all.push_back(&stream);
   }
   const size_t bytes_per_stream = carried.size() * RowBytes();
@@ -120,15 +95,14 @@ Status SequenceCache::Impl::CarryRows(SharedTable* shared, std::span<const uint3
                              : std::clamp<size_t>(kT1EditBytes / bytes_per_stream, 1, all.size());
   for (size_t first = 0; first < all.size(); first += at_once) {
     const auto batch = std::span(all).subspan(first, std::min(at_once, all.size() - first));
-    EBB_RETURN_IF_ERROR(CarryBatch(batch, slots, carried, pages, edit));
+    EBB_RETURN_IF_ERROR(CarryBatch(batch, table, carried));
   }
   return OkStatus();
 }
 
-Status SequenceCache::Impl::CarryBatch(std::span<Stream* const> batch,
-                                       std::span<const uint32_t> slots,
-                                       std::span<const uint32_t> carried, const T1Pages& pages,
-                                       const RowEdit& edit) {
+Status SequenceCache::Impl::CarryBatch(std::span<Stream* const> batch, const TableEdit& table,
+                                       std::span<const uint32_t> carried) {
+  const std::span<const uint32_t> slots = table.slots;
   const size_t num_bytes = batch.size() * carried.size() * RowBytes();
   const auto packed = [&](std::byte* memory, size_t stream, size_t row) -> RowAddress {
     std::byte* key = memory + (stream * carried.size() + row) * RowBytes();
@@ -143,8 +117,8 @@ Status SequenceCache::Impl::CarryBatch(std::span<Stream* const> batch,
       }
     }
   };
-  const bool up = num_bytes > 0 && pages.writes.empty();
-  const bool down = num_bytes > 0 && !pages.writes.empty();
+  const bool up = num_bytes > 0 && table.pages.writes.empty();
+  const bool down = num_bytes > 0 && !table.pages.writes.empty();
   if (up) {
     for_each_on_host([&](const RowAddress& row, const RowAddress& at) { CopyRow(row, at); });
     EBB_RETURN_IF_ERROR(stores.carrier->ToDevice(num_bytes));
@@ -159,7 +133,7 @@ Status SequenceCache::Impl::CarryBatch(std::span<Stream* const> batch,
         rows[slot] = is_carried ? packed(stores.carrier->on_device(), s, i++)
                                 : RowAt(*batch[s], slots[slot]);
       }
-      edit(*batch[s], rows);
+      table.edit(*batch[s], rows);
     }
   }
   if (down) {

@@ -1,9 +1,9 @@
-// Where rows lie: moves between tiers, and compaction. A table changes first, then every stream
-// copies its rows as the table says, then pages go; only files can fail in between.
+// Where rows lie: moves between tiers. The tables change first, then every stream copies its rows
+// as its table says, then pages go; only files can fail in between.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "src/attention/attention.h"
 #include "src/io/page_file.h"
@@ -46,12 +46,6 @@ std::vector<uint32_t> InT1(std::vector<uint32_t> pages, const TokenTable& table)
   return pages;
 }
 
-std::vector<uint32_t> Union(std::span<const uint32_t> a, std::span<const uint32_t> b) {
-  std::vector<uint32_t> both;
-  std::ranges::set_union(a, b, std::back_inserter(both));
-  return both;
-}
-
 // The indices of the rows at these ascending positions.
 std::vector<uint32_t> RowsAt(const TokenTable& table, std::span<const Position> positions) {
   std::vector<uint32_t> rows;
@@ -71,6 +65,11 @@ std::vector<uint32_t> SlotsAt(const TokenTable& table, std::span<const Position>
 }
 
 size_t PagesFor(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
+
+// Of each stream.
+size_t NewT1Pages(const SharedTable& shared, const MovePlan& plan) {
+  return shared.full.PagesNeeded(plan.sink.size(), Tier::kT1) + PagesFor(plan.raise_t1.size());
+}
 
 }  // namespace
 
@@ -102,28 +101,35 @@ void SequenceCache::Impl::ReleaseFilePages() {
   }
 }
 
-Status SequenceCache::Impl::Relocate(SharedTable* shared, std::span<const Position> positions,
+Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRows rows,
                                      Tier place) {
-  if (positions.empty()) return OkStatus();
-  added.clear();
-  freed.clear();
-  moves.clear();
-  shared->full.Relocate(RowsAt(shared->full, positions), place, &moves, &added, &freed);
-  AllocatePages(shared);
   const bool sinks = place == Tier::kT1;
-  const std::vector<uint32_t> in_t1 = sinks ? Targets(moves) : Sources(moves);
-  const std::vector<uint32_t> in_t0 = sinks ? Sources(moves) : Targets(moves);
-  T1Pages pages = {.reads = PagesOf(in_t1), .writes = {}};
-  if (sinks) pages = {.reads = Without(pages.reads, added), .writes = pages.reads};
-  // The table has let go of these pages, whether their rows arrived or not.
-  const Status status =
-      EditRows(shared, in_t1, pages, [&](const Stream& stream, std::span<const RowAddress> rows) {
-        for (size_t i = 0; i < rows.size(); ++i) {
-          const RowAddress other = RowAt(stream, in_t0[i]);
-          sinks ? CopyRow(other, rows[i]) : CopyRow(rows[i], other);
-        }
-      });
-  FreePages(shared);
+  std::vector<TableEdit> tables;
+  for (const TableMoves& of_table : all) {
+    const std::vector<Position>& positions = of_table.plan.*rows;
+    if (positions.empty()) continue;
+    TableEdit table = {.shared = of_table.shared};
+    TokenTable& full = table.shared->full;
+    added.clear();
+    full.Relocate(RowsAt(full, positions), place, &table.moves, &added, &table.freed);
+    AllocatePages(table.shared);
+    table.slots = sinks ? Targets(table.moves) : Sources(table.moves);
+    table.pages = {.reads = PagesOf(table.slots), .writes = {}};
+    if (sinks) {
+      table.pages = {.reads = Without(table.pages.reads, added), .writes = table.pages.reads};
+    }
+    table.edit = [this, sinks, in_t0 = sinks ? Sources(table.moves) : Targets(table.moves)](
+                     const Stream& stream, std::span<const RowAddress> in_t1) {
+      for (size_t i = 0; i < in_t1.size(); ++i) {
+        const RowAddress other = RowAt(stream, in_t0[i]);
+        sinks ? CopyRow(other, in_t1[i]) : CopyRow(in_t1[i], other);
+      }
+    };
+    tables.push_back(std::move(table));
+  }
+  const Status status = EditRows(tables);
+  // The tables have let go of these pages, whether their rows arrived or not.
+  FreePagesOf(tables);
   return status;
 }
 
@@ -132,91 +138,111 @@ std::byte* SequenceCache::Impl::CompressedAt(const Stream& stream, uint32_t slot
          slot % kRowsPerPage * stores.compressed.RowStride();
 }
 
-Status SequenceCache::Impl::Compress(SharedTable* shared, std::span<const Position> positions) {
-  if (positions.empty()) return OkStatus();
-  added.clear();
-  shared->compressed.Insert(positions, Tier::kT0, &added);
-  AllocateCompressed(shared);
-  const std::vector<uint32_t> from = SlotsAt(shared->full, positions);
-  const std::vector<uint32_t> to = SlotsAt(shared->compressed, positions);
+Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
   const AttentionKernel& kernel = *stores.kernel;
   const int head_dim = format.head_dim;
   std::vector<float> key(head_dim), value(head_dim);
-  const T1Pages pages = {.reads = InT1(PagesOf(from), shared->full), .writes = {}};
-  const Status status =
-      EditRows(shared, from, pages, [&](const Stream& stream, std::span<const RowAddress> rows) {
-        for (size_t i = 0; i < from.size(); ++i) {
-          kernel.load_row(format.type, rows[i].key, key.data(), head_dim);
-          kernel.load_row(format.type, rows[i].value, value.data(), head_dim);
-          kernel.compress_row(stores.compressed, key.data(), value.data(),
-                              CompressedAt(stream, to[i]));
-        }
-      });
-  if (status.ok()) {
-    RemoveFrom(shared, RowsAt(shared->full, positions), {});
-  } else {
-    RemoveFrom(shared, {}, RowsAt(shared->compressed, positions));
+  std::vector<TableEdit> tables;
+  for (const auto& [shared, plan] : all) {
+    if (plan.compress.empty()) continue;
+    added.clear();
+    shared->compressed.Insert(plan.compress, Tier::kT0, &added);
+    AllocateCompressed(shared);
+    TableEdit table = {.shared = shared, .slots = SlotsAt(shared->full, plan.compress)};
+    table.pages.reads = InT1(PagesOf(table.slots), shared->full);
+    table.edit = [&, to = SlotsAt(shared->compressed, plan.compress)](
+                     const Stream& stream, std::span<const RowAddress> rows) {
+      for (size_t i = 0; i < rows.size(); ++i) {
+        kernel.load_row(format.type, rows[i].key, key.data(), head_dim);
+        kernel.load_row(format.type, rows[i].value, value.data(), head_dim);
+        kernel.compress_row(stores.compressed, key.data(), value.data(),
+                            CompressedAt(stream, to[i]));
+      }
+    };
+    tables.push_back(std::move(table));
+  }
+  const Status status = EditRows(tables);
+  for (const auto& [shared, plan] : all) {
+    if (plan.compress.empty()) continue;
+    if (status.ok()) {
+      RemoveFrom(shared, RowsAt(shared->full, plan.compress), {});
+    } else {
+      RemoveFrom(shared, {}, RowsAt(shared->compressed, plan.compress));
+    }
   }
   return status;
 }
 
-Status SequenceCache::Impl::Raise(SharedTable* shared, std::span<const Position> positions,
-                                  Tier place) {
-  if (positions.empty()) return OkStatus();
-  const std::vector<uint32_t> from = SlotsAt(shared->compressed, positions);
-  added.clear();
-  shared->full.Insert(positions, place, &added);
-  AllocatePages(shared);
-  const std::vector<uint32_t> to = SlotsAt(shared->full, positions);
-  T1Pages pages = {.reads = {}, .writes = InT1(PagesOf(to), shared->full)};
-  pages.reads = Without(pages.writes, added);
+Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place) {
   const AttentionKernel& kernel = *stores.kernel;
   std::vector<float> key(format.head_dim), value(format.head_dim);
-  const Status status =
-      EditRows(shared, to, pages, [&](const Stream& stream, std::span<const RowAddress> rows) {
-        for (size_t i = 0; i < from.size(); ++i) {
-          kernel.decompress_row(stores.compressed, CompressedAt(stream, from[i]), key.data(),
-                                value.data());
-          kernel.store_row(format.type, key.data(), rows[i].key, format.head_dim);
-          kernel.store_row(format.type, value.data(), rows[i].value, format.head_dim);
-        }
-      });
-  if (status.ok()) {
-    RemoveFrom(shared, {}, RowsAt(shared->compressed, positions));
-  } else {
-    RemoveFrom(shared, RowsAt(shared->full, positions), {});
+  std::vector<TableEdit> tables;
+  for (const auto& [shared, plan] : all) {
+    const std::vector<Position>& positions = plan.*rows;
+    if (positions.empty()) continue;
+    added.clear();
+    shared->full.Insert(positions, place, &added);
+    AllocatePages(shared);
+    TableEdit table = {.shared = shared, .slots = SlotsAt(shared->full, positions)};
+    table.pages.writes = InT1(PagesOf(table.slots), shared->full);
+    table.pages.reads = Without(table.pages.writes, added);
+    table.edit = [&, from = SlotsAt(shared->compressed, positions)](
+                     const Stream& stream, std::span<const RowAddress> to) {
+      for (size_t i = 0; i < to.size(); ++i) {
+        kernel.decompress_row(stores.compressed, CompressedAt(stream, from[i]), key.data(),
+                              value.data());
+        kernel.store_row(format.type, key.data(), to[i].key, format.head_dim);
+        kernel.store_row(format.type, value.data(), to[i].value, format.head_dim);
+      }
+    };
+    tables.push_back(std::move(table));
+  }
+  const Status status = EditRows(tables);
+  for (const auto& [shared, plan] : all) {
+    const std::vector<Position>& positions = plan.*rows;
+    if (positions.empty()) continue;
+    if (status.ok()) {
+      RemoveFrom(shared, {}, RowsAt(shared->compressed, positions));
+    } else {
+      RemoveFrom(shared, RowsAt(shared->full, positions), {});
+    }
   }
   return status;
 }
 
 // Room for the rows that come, before any goes. What leaves T0 makes room for what comes there: new
 // pages are only needed for what exceeds the present ones, since holes are filled first.
-Status SequenceCache::Impl::ReserveMoves(const SharedTable& shared, const MovePlan& plan) {
-  const size_t streams_of_table = NumStreams(shared);
-  const size_t to_t1 = plan.sink.size() + plan.raise_t1.size();
+Status SequenceCache::Impl::ReserveMoves(std::span<const TableMoves> all) {
   const bool has_t1 = HasFile() || stores.t1 != nullptr;
-  if ((to_t1 > 0 && !has_t1) || (!plan.compress.empty() && stores.t2 == nullptr)) {
-    return InvalidArgument(
-        fmt::format("there is no tier {} to bring rows to", to_t1 > 0 && !has_t1 ? "T1" : "T2"));
+  size_t t0_pages = 0, t1_pages = 0, t2_pages = 0, most_rows = 0;
+  for (const auto& [shared, plan] : all) {
+    const TokenTable& full = shared->full;
+    const bool goes_to_t1 = !plan.sink.empty() || !plan.raise_t1.empty();
+    if ((goes_to_t1 && !has_t1) || (!plan.compress.empty() && stores.t2 == nullptr)) {
+      return InvalidArgument(
+          fmt::format("there is no tier {} to bring rows to", goes_to_t1 && !has_t1 ? "T1" : "T2"));
+    }
+    const size_t streams = NumStreams(*shared);
+    const size_t t0_rows =
+        full.num_rows(Tier::kT0) - plan.num_leave_t0 + plan.lift.size() + plan.raise_t0.size();
+    const size_t present = full.num_pages(Tier::kT0);
+    t0_pages += (std::max(PagesFor(t0_rows), present) - present) * streams;
+    t1_pages += NewT1Pages(*shared, plan) * streams;
+    t2_pages += shared->compressed.PagesNeeded(plan.compress.size()) * streams;
+    most_rows = std::max({most_rows, plan.sink.size(), plan.lift.size(), plan.compress.size(),
+                          plan.raise_t1.size()});
   }
   if (!stores.device->one_memory()) {
-    const size_t most =
-        std::max({plan.sink.size(), plan.lift.size(), plan.compress.size(), plan.raise_t1.size()});
-    EBB_RETURN_IF_ERROR(stores.carrier->Reserve(std::max(kT1EditBytes, most * RowBytes())));
+    EBB_RETURN_IF_ERROR(stores.carrier->Reserve(std::max(kT1EditBytes, most_rows * RowBytes())));
   }
-  const size_t t0_rows =
-      shared.full.num_rows(Tier::kT0) - plan.num_leave_t0 + plan.lift.size() + plan.raise_t0.size();
-  const size_t t0_pages = std::max(PagesFor(t0_rows), shared.full.num_pages(Tier::kT0));
-  EBB_RETURN_IF_ERROR(
-      stores.t0->Reserve((t0_pages - shared.full.num_pages(Tier::kT0)) * streams_of_table));
-  if (stores.t2 != nullptr) {
-    EBB_RETURN_IF_ERROR(
-        stores.t2->Reserve(shared.compressed.PagesNeeded(plan.compress.size()) * streams_of_table));
+  EBB_RETURN_IF_ERROR(stores.t0->Reserve(t0_pages));
+  if (stores.t2 != nullptr) EBB_RETURN_IF_ERROR(stores.t2->Reserve(t2_pages));
+  if (stores.t1 != nullptr) return stores.t1->Reserve(t1_pages);
+  if (!HasFile()) return OkStatus();
+  for (const auto& [shared, plan] : all) {
+    EBB_RETURN_IF_ERROR(ReserveFilePages(*shared, NewT1Pages(*shared, plan)));
   }
-  const size_t t1_pages =
-      shared.full.PagesNeeded(plan.sink.size(), Tier::kT1) + PagesFor(plan.raise_t1.size());
-  if (stores.t1 != nullptr) return stores.t1->Reserve(t1_pages * streams_of_table);
-  return HasFile() ? ReserveFilePages(shared, t1_pages) : OkStatus();
+  return OkStatus();
 }
 
 MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,
@@ -240,15 +266,25 @@ MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,
   return plan;
 }
 
-Status SequenceCache::Impl::Lower(SharedTable* shared, const MovePlan& plan) {
-  EBB_RETURN_IF_ERROR(Relocate(shared, plan.sink, Tier::kT1));
-  return Compress(shared, plan.compress);
+std::vector<TableMoves> SequenceCache::Impl::PlanAll(std::span<const GroupMoves> wanted) {
+  std::vector<TableMoves> all;
+  for (const auto& [group, rows] : wanted) {
+    if (rows.empty()) continue;
+    SharedTable* shared = Own(group);
+    all.push_back({.shared = shared, .plan = PlanMoves(*shared, rows)});
+  }
+  return all;
 }
 
-Status SequenceCache::Impl::Lift(SharedTable* shared, const MovePlan& plan) {
-  EBB_RETURN_IF_ERROR(Relocate(shared, plan.lift, Tier::kT0));
-  EBB_RETURN_IF_ERROR(Raise(shared, plan.raise_t0, Tier::kT0));
-  return Raise(shared, plan.raise_t1, Tier::kT1);
+Status SequenceCache::Impl::Lower(std::span<const TableMoves> all) {
+  EBB_RETURN_IF_ERROR(Relocate(all, &MovePlan::sink, Tier::kT1));
+  return Compress(all);
+}
+
+Status SequenceCache::Impl::Lift(std::span<const TableMoves> all) {
+  EBB_RETURN_IF_ERROR(Relocate(all, &MovePlan::lift, Tier::kT0));
+  EBB_RETURN_IF_ERROR(Raise(all, &MovePlan::raise_t0, Tier::kT0));
+  return Raise(all, &MovePlan::raise_t1, Tier::kT1);
 }
 
 void SequenceCache::Impl::EndPromises() {
@@ -258,87 +294,55 @@ void SequenceCache::Impl::EndPromises() {
   }
 }
 
-Status SequenceCache::Move(int group, std::span<const RowMove> wanted) {
-  Impl& c = *impl_;
-  EBB_RETURN_IF_ERROR(c.broken);
-  if (wanted.empty()) return OkStatus();
-  const Device& device = *c.stores.device;
-  const double start = device.Seconds();
-  SharedTable* shared = c.Own(group);
-  const MovePlan plan = c.PlanMoves(*shared, wanted);
-  Status status = c.ReserveMoves(*shared, plan);
-  double seconds_down = 0, seconds_up = 0;
-  if (status.ok()) {
-    if (c.stage != nullptr) c.stage->Forget();
-    const double begin = device.Seconds();
-    status = c.broken = c.Lower(shared, plan);
-    seconds_down = device.Seconds() - begin;
-    // Pages that went may have gone back to the system.
+Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
+  EBB_RETURN_IF_ERROR(ReserveMoves(all));
+  if (stage != nullptr) stage->Forget();
+  const Device& device = *stores.device;
+  const double begin = device.Seconds();
+  EBB_RETURN_IF_ERROR(broken = Lower(all));
+  moved.seconds_down += device.Seconds() - begin;
+  // Pages that went may have gone back to the system.
+  size_t t0_pages = 0;
+  for (const auto& [shared, plan] : all) {
     const size_t num_rise = plan.lift.size() + plan.raise_t0.size();
-    if (status.ok()) {
-      status = c.stores.t0->Reserve(shared->full.PagesNeeded(num_rise) * c.NumStreams(*shared));
-    }
-    const double middle = device.Seconds();
-    if (status.ok()) status = c.broken = c.Lift(shared, plan);
-    seconds_up = device.Seconds() - middle;
+    t0_pages += shared->full.PagesNeeded(num_rise) * NumStreams(*shared);
   }
-  c.EndPromises();
-  EBB_RETURN_IF_ERROR(status);
-  const size_t streams = c.streams_per_group;
-  const size_t down = streams * (plan.sink.size() + plan.compress.size());
-  const size_t up = streams * (plan.lift.size() + plan.raise_t0.size() + plan.raise_t1.size());
-  c.moved.rows_down += static_cast<int64_t>(down);
-  c.moved.rows_up += static_cast<int64_t>(up);
-  c.moved.bytes_down += down * c.RowBytes();
-  c.moved.bytes_up += up * c.RowBytes();
-  c.moved.rows_compressed += static_cast<int64_t>(streams * plan.compress.size());
-  c.moved.seconds += device.Seconds() - start;
-  c.moved.seconds_down += seconds_down;
-  c.moved.seconds_up += seconds_up;
+  EBB_RETURN_IF_ERROR(stores.t0->Reserve(t0_pages));
+  const double middle = device.Seconds();
+  EBB_RETURN_IF_ERROR(broken = Lift(all));
+  moved.seconds_up += device.Seconds() - middle;
   return OkStatus();
 }
 
-Status SequenceCache::Impl::CompactTable(SharedTable* shared, Tier place, size_t max_bytes,
-                                         size_t* num_bytes) {
-  const size_t bytes_per_move = RowBytes() * NumStreams(*shared);
-  const size_t left = max_bytes - std::min(max_bytes, *num_bytes);
-  moves.clear();
-  freed.clear();
-  shared->full.Compact(place, left / bytes_per_move, &moves, &freed);
-  if (freed.empty()) return OkStatus();
-  T1Pages pages;
-  if (place == Tier::kT1) {
-    pages.writes = PagesOf(Targets(moves));
-    pages.reads = Union(pages.writes, PagesOf(Sources(moves)));
+void SequenceCache::Impl::Account(std::span<const TableMoves> all) {
+  for (const auto& [shared, plan] : all) {
+    const size_t streams = NumStreams(*shared);
+    const size_t down = streams * (plan.sink.size() + plan.compress.size());
+    const size_t up = streams * (plan.lift.size() + plan.raise_t0.size() + plan.raise_t1.size());
+    moved.rows_down += static_cast<int64_t>(down);
+    moved.rows_up += static_cast<int64_t>(up);
+    moved.bytes_down += down * RowBytes();
+    moved.bytes_up += up * RowBytes();
+    moved.rows_compressed += static_cast<int64_t>(streams * plan.compress.size());
   }
-  if (place == Tier::kT1 && stage != nullptr) stage->Forget();
-  const DeviceCall call(stores.device);
-  const Status status =
-      EditStreams(shared, pages, [&](const Stream& stream) { MoveRowsWithin(stream, place); });
-  FreePages(shared);
-  *num_bytes += moves.size() * bytes_per_move;
+}
+
+Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
+  Impl& c = *impl_;
+  EBB_RETURN_IF_ERROR(c.CheckSound());
+  const double start = c.stores.device->Seconds();
+  const std::vector<TableMoves> all = c.PlanAll(wanted);
+  if (all.empty()) return OkStatus();
+  const Status status = c.MoveAll(all);
+  c.EndPromises();
+  if (status.ok()) c.Account(all);
+  c.moved.seconds += c.stores.device->Seconds() - start;
   return status;
 }
 
-void SequenceCache::Impl::CompactCompressed(SharedTable* shared, size_t max_bytes,
-                                            size_t* num_bytes) {
-  const size_t stride = stores.compressed.RowStride();
-  const size_t bytes_per_move = stride * NumStreams(*shared);
-  const size_t left = max_bytes - std::min(max_bytes, *num_bytes);
-  moves.clear();
-  freed.clear();
-  if (shared->compressed.num_rows() == 0) return;
-  shared->compressed.Compact(Tier::kT0, left / bytes_per_move, &moves, &freed);
-  const DeviceCall call(stores.device);
-  for (const int group : shared->groups) {
-    for (const Stream& stream : StreamsOf(group)) {
-      for (const SlotMove& move : moves) {
-        std::memcpy(CompressedAt(stream, move.to), CompressedAt(stream, move.from), stride);
-      }
-    }
-  }
-  FreeCompressed(shared);
-  *num_bytes += moves.size() * bytes_per_move;
+Status SequenceCache::Move(int group, std::span<const RowMove> rows) {
+  const GroupMoves moves = {.group = group, .rows = rows};
+  return Move({&moves, 1});
 }
 
 }  // namespace ebb

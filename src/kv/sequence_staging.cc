@@ -48,7 +48,15 @@ void SequenceCache::ReleaseLayer(int layer) {
 
 Status SequenceCache::EndStaging() {
   Impl& c = *impl_;
-  return c.stage == nullptr || c.in_place ? OkStatus() : c.stage->End();
+  if (c.stage == nullptr || c.in_place) return OkStatus();
+  const Status status = c.stage->End();
+  if (c.edits == nullptr) return status;
+  // A step has read all pages, so what is still written are pages without rows, if any.
+  const Status written = c.edits->Settle();
+  const double waited = c.edits->TakeWaitSeconds();
+  c.moved.seconds += waited;
+  c.moved.seconds_down += waited;
+  return status.ok() ? written : status;
 }
 
 bool SequenceCache::ReadsInPlace() const { return impl_->in_place; }

@@ -39,7 +39,8 @@ struct StatePages {
 };
 
 struct SequenceState {
-  // The cache's error when it is broken.
+  // The cache's error when it is broken, and that of its file when what was moved there cannot be
+  // written.
   static Result<StatePages> SaveTables(const SequenceCache& cache, StateWriter* tables);
   // Errors: those of a file, and of `write`.
   static Status SavePages(SequenceCache* cache, const WriteStatePage& write);
@@ -57,6 +58,7 @@ struct SequenceState {
  private:
   struct Pages;
   struct Tables;
+  [[nodiscard]] static StatePages CountPages(const SequenceCache& cache);
 };
 
 }  // namespace ebb

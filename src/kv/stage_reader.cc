@@ -13,6 +13,7 @@ Status FileStageReader::Start(int buffer, int, std::span<const StagedPage> pages
   for (const StagedPage& page : pages) {
     requests.push_back({.page = page.file_page, .memory = *page.address});
   }
+  EBB_RETURN_IF_ERROR(edits_->WaitFor(requests));
   EBB_ASSIGN_OR_RETURN(tickets_[buffer], file_->StartRead(requests));
   return OkStatus();
 }

@@ -17,6 +17,7 @@
 #include "src/device/device_block.h"
 #include "src/io/io_memory.h"
 #include "src/io/page_file.h"
+#include "src/kv/t1_edits.h"
 
 namespace ebb {
 
@@ -47,10 +48,11 @@ class StageReader {
   virtual void Drop(int buffer) = 0;
 };
 
-// Pages of a file, into huge pages of the host's memory.
+// Pages of a file, into huge pages of the host's memory; those that were edited once they are
+// there.
 class FileStageReader final : public StageReader {
  public:
-  explicit FileStageReader(PageFile* file) : file_(file) {}
+  FileStageReader(PageFile* file, T1Edits* edits) : file_(file), edits_(edits) {}
   [[nodiscard]] size_t page_bytes() const override { return file_->page_bytes(); }
   Status Grow(int buffer, size_t num_bytes) override;
   [[nodiscard]] std::byte* memory(int buffer) const override { return memory_[buffer].data(); }
@@ -62,6 +64,7 @@ class FileStageReader final : public StageReader {
 
  private:
   PageFile* const file_;
+  T1Edits* const edits_;
   std::array<IoMemory, kStageBuffers> memory_;
   std::array<std::optional<PageFile::Ticket>, kStageBuffers> tickets_;
 };

@@ -1,0 +1,184 @@
+// The pages of a cache, each as the rows that are there.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "src/io/io_memory.h"
+#include "src/io/page_file.h"
+#include "src/kv/sequence_cache_impl.h"
+#include "src/kv/sequence_state.h"
+
+namespace ebb {
+namespace {
+
+// Of a T1 in a file, that are in memory at once.
+constexpr size_t kBatchBytes = size_t{4} << 20;
+
+// The present pages of a tier.
+std::vector<uint32_t> PagesOf(const SharedTable& shared, Tier tier) {
+  const TokenTable& table = tier == Tier::kT2 ? shared.compressed : shared.full;
+  std::vector<uint32_t> pages;
+  for (size_t page = 0; page < table.page_end(); ++page) {
+    if (!table.HasPage(page)) continue;
+    if (tier == Tier::kT2 || table.PlaceOf(page) == tier) {
+      pages.push_back(static_cast<uint32_t>(page));
+    }
+  }
+  return pages;
+}
+
+}  // namespace
+
+std::string StatePage::ToString() const {
+  return fmt::format("page {} of {} of layer {}, kv head {}", number, TierName(tier), layer,
+                     kv_head);
+}
+
+// Walks over all pages in the order of the file, packing their rows or putting them in place.
+struct SequenceState::Pages {
+  SequenceCache::Impl& c;
+  const WriteStatePage* write = nullptr;
+  const ReadStatePage* read = nullptr;
+  std::vector<std::byte> packed = {};
+  IoMemory memory = {};  // of a T1 in a file
+
+  // The pages of one tier of one stream.
+  struct Some {
+    const SharedTable& shared;
+    const Stream& stream;
+    StatePage first;
+    std::vector<uint32_t> pages;
+  };
+
+  [[nodiscard]] size_t RowBytes(Tier tier) const {
+    return tier == Tier::kT2 ? c.stores.compressed.RowStride() : c.RowBytes();
+  }
+  [[nodiscard]] static uint64_t UsedRows(const Some& some, uint32_t page) {
+    const TokenTable& table =
+        some.first.tier == Tier::kT2 ? some.shared.compressed : some.shared.full;
+    return table.UsedRows(page);
+  }
+  [[nodiscard]] StatePages Count() const {
+    StatePages sum;
+    for (const auto& shared : c.tables) {
+      for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+        const TokenTable& table = tier == Tier::kT2 ? shared->compressed : shared->full;
+        const size_t rows = tier == Tier::kT2 ? table.num_rows() : table.num_rows(tier);
+        sum.num_pages += PagesOf(*shared, tier).size() * c.NumStreams(*shared);
+        sum.num_bytes += rows * RowBytes(tier) * c.NumStreams(*shared);
+      }
+    }
+    return sum;
+  }
+
+  Status Walk() {
+    packed.resize(kRowsPerPage * std::max(RowBytes(Tier::kT0), RowBytes(Tier::kT2)));
+    for (const auto& shared : c.tables) {
+      for (const int group : shared->groups) {
+        for (const Stream& stream : c.StreamsOf(group)) {
+          const auto index = static_cast<int>(&stream - c.streams.data());
+          for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+            EBB_RETURN_IF_ERROR(Visit({.shared = *shared,
+                                       .stream = stream,
+                                       .first = {.layer = index / c.shape.num_kv_heads,
+                                                 .kv_head = index % c.shape.num_kv_heads,
+                                                 .tier = tier},
+                                       .pages = PagesOf(*shared, tier)}));
+          }
+        }
+      }
+    }
+    return OkStatus();
+  }
+
+  Status Visit(const Some& some) {
+    if (some.first.tier == Tier::kT1 && c.HasFile()) return VisitFile(some);
+    for (size_t i = 0; i < some.pages.size(); ++i) {
+      EBB_RETURN_IF_ERROR(Copy(some, i, ListOf(some)[some.pages[i]]));
+    }
+    return OkStatus();
+  }
+
+  [[nodiscard]] const std::vector<std::byte*>& ListOf(const Some& some) const {
+    if (some.first.tier == Tier::kT2) return some.stream.compressed_pages;
+    const bool beyond = some.first.tier == Tier::kT1 && c.IsRemote();
+    return beyond ? some.stream.host_pages : some.stream.pages;
+  }
+
+  Status VisitFile(const Some& some) {
+    const size_t page_bytes = c.format.PageBytes();
+    const size_t at_once = std::max<size_t>(kBatchBytes / page_bytes, 1);
+    if (!some.pages.empty() && memory.size() == 0) {
+      EBB_ASSIGN_OR_RETURN(memory, IoMemory::Map(at_once * page_bytes));
+    }
+    for (size_t first = 0; first < some.pages.size(); first += at_once) {
+      const size_t end = std::min(first + at_once, some.pages.size());
+      std::vector<PageIo> requests;
+      for (size_t i = first; i < end; ++i) {
+        requests.push_back({.page = some.stream.file_pages[some.pages[i]],
+                            .memory = memory.data() + (i - first) * page_bytes});
+      }
+      if (write != nullptr) EBB_RETURN_IF_ERROR(Transfer(&PageFile::StartRead, requests));
+      for (size_t i = first; i < end; ++i) {
+        EBB_RETURN_IF_ERROR(Copy(some, i, requests[i - first].memory));
+      }
+      if (read != nullptr) EBB_RETURN_IF_ERROR(Transfer(&PageFile::StartWrite, requests));
+    }
+    return OkStatus();
+  }
+
+  template <typename Start>
+  Status Transfer(Start start, std::span<const PageIo> requests) const {
+    EBB_ASSIGN_OR_RETURN(const auto ticket, (c.stores.t1_file->*start)(requests));
+    return c.stores.t1_file->Wait(ticket);
+  }
+
+  // Between the page's place in memory and the file.
+  Status Copy(const Some& some, size_t number, std::byte* page) {
+    StatePage name = some.first;
+    name.number = static_cast<uint32_t>(number);
+    const uint64_t used = UsedRows(some, some.pages[number]);
+    const std::span<std::byte> rows =
+        std::span(packed).first(std::popcount(used) * RowBytes(name.tier));
+    if (read != nullptr) EBB_RETURN_IF_ERROR((*read)(name, rows));
+    CopyRows(name.tier, used, page, rows.data());
+    return write != nullptr ? (*write)(name, rows) : OkStatus();
+  }
+
+  void CopyRows(Tier tier, uint64_t used, std::byte* page, std::byte* at) const {
+    const DeviceCall call(c.stores.device);
+    const auto copy = [&](std::byte* of_page, size_t num_bytes) {
+      std::memcpy(read != nullptr ? of_page : at, read != nullptr ? at : of_page, num_bytes);
+      at += num_bytes;
+    };
+    for (uint64_t left = used; left != 0; left &= left - 1) {
+      const size_t row = std::countr_zero(left);
+      if (tier == Tier::kT2) {
+        copy(page + row * RowBytes(tier), RowBytes(tier));
+      } else {
+        const size_t stride = c.format.RowStride();
+        copy(page + row * stride, stride);
+        copy(page + c.format.ValueOffset() + row * stride, stride);
+      }
+    }
+  }
+};
+
+StatePages SequenceState::CountPages(const SequenceCache& cache) {
+  return Pages{.c = *cache.impl_}.Count();
+}
+
+Status SequenceState::SavePages(SequenceCache* cache, const WriteStatePage& write) {
+  // What was read ahead of the next step is read by it again.
+  if (cache->impl_->stage != nullptr) cache->impl_->stage->Forget();
+  return Pages{.c = *cache->impl_, .write = &write}.Walk();
+}
+
+Status SequenceState::LoadPages(SequenceCache* cache, const ReadStatePage& read) {
+  return Pages{.c = *cache->impl_, .read = &read}.Walk();
+}
+
+}  // namespace ebb

@@ -1,0 +1,185 @@
+#include "src/kv/t1_edits.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace ebb {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+bool Names(std::span<const PageIo> ascending, uint32_t page) {
+  return std::ranges::binary_search(ascending, page, {}, &PageIo::page);
+}
+
+}  // namespace
+
+T1Edits::~T1Edits() {
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.writing.has_value()) (void)file_->Wait(*buffer.writing);
+  }
+}
+
+std::vector<T1Edits::Batch> T1Edits::Divide(std::span<const Unit> units) const {
+  std::vector<Batch> batches;
+  for (size_t i = 0; i < units.size(); ++i) {
+    const size_t num_bytes = units[i].size() * file_->page_bytes();
+    if (batches.empty() || IsLong(batches.back().num_bytes + num_bytes)) {
+      batches.push_back({.first = i, .end = i});
+    }
+    ++batches.back().end;
+    batches.back().num_bytes += num_bytes;
+  }
+  return batches;
+}
+
+Status T1Edits::Run(std::span<const Unit> units, const std::function<void(size_t)>& edit) {
+  const std::vector<Batch> batches = Divide(units);
+  Status status;
+  size_t num_started = 0;
+  const auto start_next = [&] {
+    const Batch& batch = batches[num_started];
+    return Start(units.subspan(batch.first, batch.end - batch.first), batch.num_bytes,
+                 &buffers_[num_started++ % buffers_.size()]);
+  };
+  for (size_t i = 0; i < batches.size() && status.ok(); ++i) {
+    if (num_started == i) status = start_next();
+    const bool has_next = i + 1 < batches.size();
+    if (status.ok() && has_next && !IsLong(batches[i].num_bytes) &&
+        !IsLong(batches[i + 1].num_bytes)) {
+      status = start_next();
+    }
+    if (status.ok()) status = Finish(batches[i], edit, &buffers_[i % buffers_.size()]);
+  }
+  for (Buffer& buffer : buffers_) {
+    if (buffer.reading.has_value()) (void)file_->Wait(*buffer.reading);
+    buffer.reading.reset();
+    // A long buffer would stay for ever; one that the disk refused is all that has its pages.
+    if (IsLong(buffer.memory.size()) && Settle(&buffer).ok()) buffer.memory = IoMemory();
+  }
+  for (const Unit& unit : units) {
+    for (const Page& page : unit) *page.address = nullptr;
+  }
+  return status;
+}
+
+// In the file's order, so that neighbours there are neighbours in memory too.
+Status T1Edits::Start(std::span<const Unit> units, size_t num_bytes, Buffer* buffer) {
+  EBB_RETURN_IF_ERROR(Settle(buffer));
+  if (IsLong(num_bytes)) {
+    EBB_RETURN_IF_ERROR(SettleAll());
+    for (Buffer& other : buffers_) other.memory = IoMemory();
+  }
+  if (buffer->memory.size() < num_bytes) {
+    buffer->memory = IoMemory();
+    EBB_ASSIGN_OR_RETURN(buffer->memory, IoMemory::Map(num_bytes));
+  }
+  std::vector<const Page*> pages;
+  for (const Unit& unit : units) {
+    for (const Page& page : unit) pages.push_back(&page);
+  }
+  std::ranges::sort(pages, {}, &Page::file_page);
+  std::vector<PageIo> reads;
+  buffer->to_write.clear();
+  std::byte* memory = buffer->memory.data();
+  for (const Page* page : pages) {
+    *page->address = memory;
+    if (page->access != Access::kWrite) reads.push_back({page->file_page, memory});
+    if (page->access != Access::kRead) buffer->to_write.push_back({page->file_page, memory});
+    memory += file_->page_bytes();
+  }
+  EBB_RETURN_IF_ERROR(SettleThoseWith(reads));
+  EBB_RETURN_IF_ERROR(SettleThoseWith(buffer->to_write));
+  if (reads.empty()) return OkStatus();
+  EBB_ASSIGN_OR_RETURN(buffer->reading, file_->StartRead(reads));
+  return OkStatus();
+}
+
+Status T1Edits::Finish(const Batch& batch, const std::function<void(size_t)>& edit,
+                       Buffer* buffer) {
+  if (buffer->reading.has_value()) {
+    const Status status = file_->Wait(*buffer->reading);
+    buffer->reading.reset();
+    EBB_RETURN_IF_ERROR(status);
+  }
+  for (size_t unit = batch.first; unit < batch.end; ++unit) edit(unit);
+  buffer->written.swap(buffer->to_write);
+  return Write(buffer);
+}
+
+Status T1Edits::Write(Buffer* buffer) {
+  if (buffer->written.empty()) return OkStatus();
+  EBB_ASSIGN_OR_RETURN(buffer->writing, file_->StartWrite(buffer->written));
+  return OkStatus();
+}
+
+Status T1Edits::Settle(Buffer* buffer) {
+  if (buffer->written.empty()) return OkStatus();
+  if (!buffer->writing.has_value()) EBB_RETURN_IF_ERROR(Write(buffer));
+  const Status status = file_->Wait(*buffer->writing);
+  buffer->writing.reset();
+  if (status.ok()) buffer->written.clear();
+  return status;
+}
+
+Status T1Edits::SettleAll() {
+  Status first;
+  for (Buffer& buffer : buffers_) {
+    const Status status = Settle(&buffer);
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+Status T1Edits::SettleThoseWith(std::span<const PageIo> pages) {
+  for (Buffer& buffer : buffers_) {
+    const auto is_written = [&](const PageIo& io) { return Names(buffer.written, io.page); };
+    if (std::ranges::any_of(pages, is_written)) EBB_RETURN_IF_ERROR(Settle(&buffer));
+  }
+  return OkStatus();
+}
+
+Status T1Edits::Check() {
+  for (Buffer& buffer : buffers_) {
+    if (buffer.writing.has_value() && !file_->Done(*buffer.writing)) continue;
+    EBB_RETURN_IF_ERROR(Settle(&buffer));
+  }
+  return OkStatus();
+}
+
+Status T1Edits::WaitFor(std::span<const PageIo> pages) {
+  const Clock::time_point start = Clock::now();
+  Status status = SettleThoseWith(pages);
+  wait_seconds_ += SecondsSince(start);
+  return status;
+}
+
+Status T1Edits::Settle() {
+  const Clock::time_point start = Clock::now();
+  Status status = SettleAll();
+  wait_seconds_ += SecondsSince(start);
+  return status;
+}
+
+void T1Edits::Forget(uint32_t file_page) {
+  for (Buffer& buffer : buffers_) {
+    if (!Names(buffer.written, file_page)) continue;
+    if (buffer.writing.has_value() && Settle(&buffer).ok()) continue;
+    std::erase_if(buffer.written, [&](const PageIo& io) { return io.page == file_page; });
+  }
+}
+
+size_t T1Edits::memory_bytes() const {
+  size_t num_bytes = 0;
+  for (const Buffer& buffer : buffers_) num_bytes += buffer.memory.size();
+  return num_bytes;
+}
+
+double T1Edits::TakeWaitSeconds() { return std::exchange(wait_seconds_, 0); }
+
+}  // namespace ebb

@@ -1,0 +1,91 @@
+// Pages of T1's file between being read, edited and written back. Batches of them fill two buffers
+// in turn: while one is edited the next is read, and the one before is on its way to the disk. The
+// last ones go there behind the next step; what reads their pages waits for them first.
+//
+// A write that fails loses nothing: the pages stay in their buffer, and whatever needs them in the
+// file, or the buffer, tries again first and tells what the disk said.
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_KV_T1_EDITS_H_
+#define EBB_KV_T1_EDITS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/io/io_memory.h"
+#include "src/io/page_file.h"
+
+namespace ebb {
+
+class T1Edits {
+ public:
+  // Buffers of `max_bytes` in all, or one that holds the pages of the largest unit.
+  T1Edits(PageFile* file, size_t max_bytes) : file_(file), max_bytes_(max_bytes) {}
+  // Waits for what is under way.
+  ~T1Edits();
+  T1Edits(const T1Edits&) = delete;
+  T1Edits& operator=(const T1Edits&) = delete;
+
+  enum class Access { kRead, kWrite, kReadAndWrite };
+  struct Page {
+    uint32_t file_page = 0;
+    Access access = Access::kRead;  // kWrite: what the file holds is not wanted
+    std::byte** address = nullptr;  // set while its unit is edited, null afterwards
+  };
+  using Unit = std::vector<Page>;  // pages that must be in memory together
+
+  // Calls edit(i) for every unit, in order. After an error some units were not edited; what was
+  // edited is written. REQUIRES: no page is named twice.
+  Status Run(std::span<const Unit> units, const std::function<void(size_t)>& edit);
+
+  // The error of a write that is known to have failed, unless it succeeds now. Does not wait for
+  // writes that are still under way.
+  Status Check();
+  // Returns once these pages (or all) are in the file.
+  Status WaitFor(std::span<const PageIo> pages);
+  Status Settle();
+  // The page will be freed: waits until it can be, and writes it no more.
+  void Forget(uint32_t file_page);
+
+  [[nodiscard]] size_t memory_bytes() const;
+  // How long WaitFor() and Settle() took since this was asked last.
+  [[nodiscard]] double TakeWaitSeconds();
+
+ private:
+  struct Buffer {
+    IoMemory memory;
+    std::optional<PageFile::Ticket> reading;
+    std::vector<PageIo> to_write;  // once they are edited
+    // Those behind their edit, ascending: under way with a ticket, else refused by the disk.
+    std::vector<PageIo> written;
+    std::optional<PageFile::Ticket> writing;
+  };
+  struct Batch {
+    size_t first = 0, end = 0;  // units
+    size_t num_bytes = 0;
+  };
+
+  [[nodiscard]] std::vector<Batch> Divide(std::span<const Unit> units) const;
+  [[nodiscard]] bool IsLong(size_t num_bytes) const { return num_bytes > max_bytes_ / 2; }
+  Status Start(std::span<const Unit> units, size_t num_bytes, Buffer* buffer);
+  Status Finish(const Batch& batch, const std::function<void(size_t)>& edit, Buffer* buffer);
+  Status Write(Buffer* buffer);
+  Status Settle(Buffer* buffer);
+  Status SettleAll();
+  Status SettleThoseWith(std::span<const PageIo> pages);
+
+  PageFile* const file_;
+  const size_t max_bytes_;
+  std::array<Buffer, 2> buffers_;
+  double wait_seconds_ = 0;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_KV_T1_EDITS_H_

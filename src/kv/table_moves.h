@@ -1,0 +1,48 @@
+// What a move of many groups does to each of their tables.
+#ifndef EBB_KV_TABLE_MOVES_H_
+#define EBB_KV_TABLE_MOVES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "ebb/types.h"
+#include "src/kv/sequence_cache.h"
+#include "src/kv/shared_table.h"
+
+namespace ebb {
+
+// The rows of a Move(), by what happens to them.
+struct MovePlan {
+  std::vector<Position> sink, lift;          // T0 to T1, T1 to T0
+  std::vector<Position> compress;            // to T2
+  std::vector<Position> raise_t0, raise_t1;  // out of T2
+  size_t num_leave_t0 = 0;                   // by sinking or by being compressed
+};
+
+// The moves of a table.
+struct TableMoves {
+  SharedTable* shared = nullptr;
+  MovePlan plan;
+};
+
+// Of the rows of all streams of a table.
+struct TableEdit {
+  using Edit = std::function<void(const Stream&, std::span<const SequenceCache::RowAddress>)>;
+  struct T1Pages {
+    std::vector<uint32_t> reads, writes;  // ascending
+  };
+
+  SharedTable* shared = nullptr;
+  std::vector<SlotMove> moves;
+  std::vector<uint32_t> slots;   // of the rows that `edit` is given
+  T1Pages pages;                 // those of T1 whose rows are wanted, and those that change
+  Edit edit;                     // unused by a compaction, which moves rows within their stream
+  std::vector<TablePage> freed;  // by the edit, to be freed after it
+};
+
+}  // namespace ebb
+
+#endif  // EBB_KV_TABLE_MOVES_H_
