@@ -1,8 +1,12 @@
 // A disk that fails under T1: the sequence that met it says so, others on the same stores go on.
 #include <cerrno>
+#include <chrono>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/tiered_sequence.h"
 
@@ -14,6 +18,7 @@ void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToStrin
 class TierFaultsTest : public testing::Test {
  protected:
   static constexpr int kRows = 300;
+  static constexpr std::chrono::milliseconds kLate{20};
 
   // Two sequences with every second row in T1.
   TierFaultsTest() {
@@ -116,17 +121,107 @@ TEST_F(TierFaultsTest, ShortReadsAndDelaysChangeNothing) {
   victim_->ExpectBytes();
 }
 
-TEST_F(TierFaultsTest, AMoveThatCannotWriteBreaksItsSequenceAlone) {
+TEST_F(TierFaultsTest, AMoveThatCannotWriteInTheMiddleBreaksItsSequenceAlone) {
+  // More pages than the memory in which they are edited.
+  ExpectOk(victim_->Append(12'000));
   Fail(DiskCall::kWrite, {.error = EIO});
-  ExpectBroken(victim_->cache().Move(0, Every(1, kRows, Tier::kT1)));
+  ExpectBroken(victim_->cache().Move(0, Every(1, 12'000, Tier::kT1)));
 }
 
-TEST_F(TierFaultsTest, ADiskThatIsFullWhileWritingIsToldApart) {
-  Fail(DiskCall::kWrite, {.error = ENOSPC});
-  const Status status = victim_->cache().Move(0, Every(1, kRows, Tier::kT1));
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+TEST_F(TierFaultsTest, AWriteThatFailsBehindAMoveIsSaidByWhateverComesNextAndLosesNothing) {
+  for (const auto& [error, code] :
+       {std::pair(EIO, StatusCode::kIo), std::pair(ENOSPC, StatusCode::kResourceExhausted)}) {
+    Fail(DiskCall::kWrite, {.error = error});
+    ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
+    const Status status = victim_->Append(1);
+    EXPECT_EQ(status.code(), code) << status.ToString();
+    EXPECT_THAT(status.message(), testing::HasSubstr("cannot write"));
+    EXPECT_EQ(Stage(victim_->cache()).code(), code);
+    EXPECT_EQ(victim_->cache().Move(0, Every(2, 10, Tier::kT0)).code(), code);
+    EXPECT_EQ(victim_->cache().Compact(SIZE_MAX), 0u);
+    fault_ = {};
+    victim_->ExpectLists();
+    victim_->ExpectBytes();
+    ExpectOk(victim_->Append(1));
+    ExpectOk(victim_->Move(0, Every(2, kRows, Tier::kT0)));
+    victim_->ExpectBytes();
+  }
+}
+
+TEST_F(TierFaultsTest, AWriteThatFailsDuringTheNextStepFailsThatStepAndLosesNothing) {
+  Fail(DiskCall::kWrite, {.error = EIO, .delay = kLate});
+  ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
+  ExpectOk(victim_->Append(1));
+  EXPECT_EQ(Stage(victim_->cache()).code(), StatusCode::kIo);
   fault_ = {};
-  EXPECT_EQ(victim_->Append(1).ToString(), status.ToString());
+  victim_->TruncateTo(kRows);
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+}
+
+TEST_F(TierFaultsTest, RowsThatAreStillBeingWrittenAreReadRightAndMovedRight) {
+  Fail(DiskCall::kWrite, {.delay = kLate});
+  ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
+  ExpectOk(victim_->Append(1));
+  victim_->ExpectBytes();
+  ExpectOk(victim_->Move(0, Every(3, kRows, Tier::kT0)));
+  ExpectOk(victim_->Move(0, Every(2, kRows, Tier::kT1)));
+  ExpectOk(victim_->Move(0, Every(5, kRows, Tier::kT2)));
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+  EXPECT_GT(victim_->cache().moves().seconds, std::chrono::duration<double>(kLate).count());
+}
+
+TEST_F(TierFaultsTest, RowsThatAreStillBeingWrittenCanGo) {
+  Fail(DiskCall::kWrite, {.delay = kLate});
+  ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
+  std::vector<uint32_t> removed;
+  for (uint32_t row = 0; row < 200; ++row) removed.push_back(row);
+  victim_->Remove(0, removed);
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+  ExpectOk(victim_->Move(0, Every(1, kRows - 200, Tier::kT0)));
+  ExpectOk(victim_->Move(0, Every(1, kRows - 200, Tier::kT1)));
+  victim_->TruncateTo(0);
+  victim_->ExpectLists();
+}
+
+TEST_F(TierFaultsTest, RowsThatCouldNotBeWrittenCanGo) {
+  Fail(DiskCall::kWrite, {.error = EIO});
+  ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
+  EXPECT_FALSE(Stage(victim_->cache()).ok());
+  victim_->TruncateTo(64);
+  EXPECT_FALSE(Stage(victim_->cache()).ok()) << "a page is left that cannot be written";
+  victim_->TruncateTo(0);
+  ExpectOk(Stage(victim_->cache()));
+  victim_->ExpectLists();
+}
+
+TEST_F(TierFaultsTest, ASaveWaitsForWhatIsBeingWritten) {
+  Fail(DiskCall::kWrite, {.delay = kLate});
+  ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
+  ExpectOk(victim_->Reload());
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+}
+
+TEST_F(TierFaultsTest, ASaveOfRowsThatCannotBeWrittenSaysSoAndLosesNothing) {
+  Fail(DiskCall::kWrite, {.error = EIO});
+  ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
+  EXPECT_EQ(victim_->Reload().code(), StatusCode::kIo);
+  fault_ = {};
+  ExpectOk(victim_->Reload());
+  victim_->ExpectBytes();
+}
+
+TEST_F(TierFaultsTest, ASequenceCanEndWhileItsPagesAreWrittenOrCannotBe) {
+  for (const DiskFault& with : {DiskFault{.delay = kLate}, DiskFault{.error = EIO}}) {
+    Fail(DiskCall::kWrite, with);
+    ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
+    victim_ = std::make_unique<TieredSequence>(tiers_, Granularity::kToken, 3);
+    fault_ = {};
+    ExpectOk(victim_->Append(kRows));
+  }
 }
 
 TEST_F(TierFaultsTest, AMoveThatCannotReadBreaksItsSequenceAlone) {
@@ -139,10 +234,29 @@ TEST_F(TierFaultsTest, RowsOfT1ThatCannotBeCompressedBreakTheirSequenceAlone) {
   ExpectBroken(victim_->cache().Move(0, Every(1, kRows, Tier::kT2)));
 }
 
-TEST_F(TierFaultsTest, RowsOfT2ThatCannotRiseToT1BreakTheirSequenceAlone) {
+TEST_F(TierFaultsTest, RowsOfT2ThatRoseToT1AreNotLostWhenTheyCannotBeWritten) {
   ExpectOk(victim_->Move(0, Every(3, kRows, Tier::kT2)));
   Fail(DiskCall::kWrite, {.error = EIO});
-  ExpectBroken(victim_->cache().Move(0, Every(3, kRows, Tier::kT1)));
+  ExpectOk(victim_->Move(0, Every(3, kRows, Tier::kT1)));
+  EXPECT_EQ(victim_->Append(1).code(), StatusCode::kIo);
+  fault_ = {};
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+}
+
+TEST_F(TierFaultsTest, MovesOfManyGroupsThatCannotReadBreakTheirSequenceAlone) {
+  victim_ = std::make_unique<TieredSequence>(tiers_, Granularity::kHead, 4);
+  ExpectOk(victim_->Append(kRows));
+  std::map<int, std::vector<RowMove>> down, up;
+  for (int group = 0; group < kTiersStreams; ++group) {
+    down[group] = Every(2, kRows, Tier::kT1);
+    up[group] = Every(3, kRows, Tier::kT0);
+  }
+  ExpectOk(victim_->Move(down));
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+  Fail(DiskCall::kRead, {.error = EIO});
+  ExpectBroken(victim_->Move(up));
 }
 
 TEST_F(TierFaultsTest, ACompactionThatFailsBreaksItsSequenceAlone) {

@@ -2,7 +2,10 @@
 // moved it there.
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -63,7 +66,7 @@ class TiersPropertyTest {
     } else if (dice < 650) {
       s->TruncateTo(std::max<Position>(0, s->next() - static_cast<Position>(Below(200))));
     } else if (dice < 850) {
-      Move(s, group);
+      Move(s, Below(8) == 0 ? AllGroups(*s) : std::vector<int>{group});
     } else if (dice < 900) {
       const size_t budget = Below(2) == 0 ? SIZE_MAX : Below(kTiersFormat.PageBytes());
       EXPECT_LE(s->cache().Compact(budget), budget);
@@ -104,16 +107,28 @@ class TiersPropertyTest {
     }
   }
 
-  void Move(TieredSequence* s, int group) {
+  static std::vector<int> AllGroups(const TieredSequence& s) {
+    std::vector<int> groups(s.groups().size());
+    std::iota(groups.begin(), groups.end(), 0);
+    return groups;
+  }
+
+  std::vector<RowMove> PickMoves(size_t num_rows) {
     // Mostly mixed; at times a flood in one direction.
     const size_t first = Below(3);
     const size_t places = Below(3) == 0 ? 1 : 3;
     std::vector<RowMove> moves;
     const size_t rarity = Below(5) == 0 ? 1 : 1 + Below(30);
-    for (const uint32_t row : Pick(s->groups()[group].size(), rarity)) {
+    for (const uint32_t row : Pick(num_rows, rarity)) {
       moves.push_back({row, static_cast<Tier>((first + Below(places)) % 3)});
     }
-    const Status status = s->Move(group, moves);
+    return moves;
+  }
+
+  void Move(TieredSequence* s, const std::vector<int>& groups) {
+    std::map<int, std::vector<RowMove>> moves;
+    for (const int group : groups) moves[group] = PickMoves(s->groups()[group].size());
+    const Status status = s->Move(moves);
     if (status.ok()) {
       ++num_moves_;
       return;
@@ -163,6 +178,16 @@ TiersOptions SmallTiers(T1Place t1, CompressedType t2) {
 
 TEST(TiersPropertyTest, TenThousandOperationsWithAFileAgreeWithANaiveModel) {
   TiersPropertyTest(SmallTiers(T1Place::kFile, CompressedType::kInt8), 1).Run(10'000);
+}
+
+TEST(TiersPropertyTest, WritesThatComeLateOrInPartsChangeNothing) {
+  TiersOptions options = SmallTiers(T1Place::kFile, CompressedType::kInt8);
+  options.faults = [random = std::mt19937(7)](const DiskRequest& request) mutable -> DiskFault {
+    if (request.call != DiskCall::kWrite || random() % 4 != 0) return {};
+    return {.max_bytes = random() % 2 == 0 ? size_t{4096} : SIZE_MAX,
+            .delay = std::chrono::microseconds(random() % 2000)};
+  };
+  TiersPropertyTest(options, 5).Run(2'000);
 }
 
 TEST(TiersPropertyTest, FourBitsAgreeToo) {

@@ -147,6 +147,19 @@ void TieredSequence::Raise(ModelRow* row) const {
 
 Status TieredSequence::Move(int group, const std::vector<RowMove>& moves) {
   EBB_RETURN_IF_ERROR(cache_->Move(group, moves));
+  MoveInModel(group, moves);
+  return OkStatus();
+}
+
+Status TieredSequence::Move(const std::map<int, std::vector<RowMove>>& moves_of_groups) {
+  std::vector<GroupMoves> all;
+  for (const auto& [group, moves] : moves_of_groups) all.push_back({group, moves});
+  EBB_RETURN_IF_ERROR(cache_->Move(all));
+  for (const auto& [group, moves] : moves_of_groups) MoveInModel(group, moves);
+  return OkStatus();
+}
+
+void TieredSequence::MoveInModel(int group, const std::vector<RowMove>& moves) {
   for (const RowMove& move : moves) {
     ModelRow& row = std::next(groups_[group].begin(), move.row)->second;
     if (move.to == row.tier) continue;
@@ -154,7 +167,6 @@ Status TieredSequence::Move(int group, const std::vector<RowMove>& moves) {
     if (move.to == Tier::kT2) Compress(&row);
     row.tier = move.to;
   }
-  return OkStatus();
 }
 
 void TieredSequence::Remove(int group, const std::vector<uint32_t>& removed) {

@@ -67,6 +67,7 @@ class TieredSequence {
   // What the cache says; the model follows when that is OK.
   Status Append(int num_tokens);
   Status Move(int group, const std::vector<RowMove>& moves);
+  Status Move(const std::map<int, std::vector<RowMove>>& moves_of_groups);
   void Remove(int group, const std::vector<uint32_t>& removed);
   void TruncateTo(Position end);
   // Lets the cache rest in bytes and fills a new one, in the same stores, from them.
@@ -88,6 +89,7 @@ class TieredSequence {
 
  private:
   [[nodiscard]] RowBytes NewRow();
+  void MoveInModel(int group, const std::vector<RowMove>& moves);
   void Compress(ModelRow* row);
   void Raise(ModelRow* row) const;
   void ExpectStream(int layer, int head, const std::map<Position, ModelRow>& group,

@@ -1,0 +1,155 @@
+// Pages of a file that are edited in batches, alone: which are read, in what order, in how much
+// memory.
+#include "src/kv/t1_edits.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/io/page_file_for_test.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb {
+namespace {
+
+using Access = T1Edits::Access;
+
+constexpr size_t kPageBytes = 64 << 10;
+constexpr size_t kMaxBytes = size_t{4} << 20;  // two buffers of 32 pages
+
+void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
+
+class T1EditsTest : public testing::Test {
+ protected:
+  // Units of so many pages each; the addresses of all are in addresses_.
+  std::vector<T1Edits::Unit> Units(std::span<const size_t> sizes, Access access) {
+    std::vector<T1Edits::Unit> units;
+    size_t page = 0;
+    for (const size_t size : sizes) {
+      T1Edits::Unit& unit = units.emplace_back();
+      for (size_t i = 0; i < size; ++i, ++page) {
+        unit.push_back({.file_page = pages_[page], .access = access, .address = &addresses_[page]});
+      }
+    }
+    return units;
+  }
+
+  // Every page gets a number of its own, or has that already.
+  Status Run(const std::vector<T1Edits::Unit>& units, int number) {
+    return edits_.Run(units, [&](size_t i) {
+      order_.push_back(i);
+      for (const T1Edits::Page& page : units[i]) {
+        int* word = reinterpret_cast<int*>(*page.address);
+        const int expected = number + static_cast<int>(page.file_page);
+        if (page.access != Access::kRead) *word = expected;
+        EXPECT_EQ(*word, expected) << page.file_page;
+      }
+    });
+  }
+
+  TempFolder folder_;
+  FaultHook fault_;
+  std::unique_ptr<PageFile> file_ = *PageFile::Create(
+      {.folder = folder_.File(""), .page_bytes = kPageBytes, .faults = [this](const auto& request) {
+         return fault_ ? fault_(request) : DiskFault{};
+       }});
+  std::vector<uint32_t> pages_ = AllocateNow(file_.get(), 0, 200);
+  std::vector<std::byte*> addresses_ = std::vector<std::byte*>(200);
+  std::vector<size_t> order_;
+  T1Edits edits_{file_.get(), kMaxBytes};
+};
+
+TEST_F(T1EditsTest, UnitsOfAnySizeAreEditedInOrderAndReadBackAsTheyWereWritten) {
+  const std::vector<size_t> sizes = {3, 0, 30, 1, 32, 20, 12, 33, 2, 40, 27};
+  ExpectOk(Run(Units(sizes, Access::kWrite), 1000));
+  ExpectOk(Run(Units(sizes, Access::kRead), 1000));
+  ExpectOk(Run(Units(sizes, Access::kReadAndWrite), 5000));
+  ExpectOk(Run(Units(sizes, Access::kRead), 5000));
+  std::vector<size_t> in_order(sizes.size());
+  std::iota(in_order.begin(), in_order.end(), 0);
+  for (size_t run = 0; run < 4; ++run) {
+    EXPECT_TRUE(std::equal(in_order.begin(), in_order.end(), order_.begin() + run * sizes.size()));
+  }
+  for (const std::byte* address : addresses_) EXPECT_EQ(address, nullptr);
+  EXPECT_LE(edits_.memory_bytes(), kMaxBytes) << "long units leave nothing behind";
+}
+
+TEST_F(T1EditsTest, OnlyPagesThatAreWantedAreRead) {
+  ExpectOk(Run(Units(std::vector<size_t>(50, 4), Access::kWrite), 1));
+  EXPECT_EQ(file_->stats().bytes_read, 0u);
+  ExpectOk(edits_.Settle());
+  EXPECT_EQ(file_->stats().bytes_written, 200 * kPageBytes);
+  EXPECT_EQ(edits_.memory_bytes(), kMaxBytes);
+  ExpectOk(Run(Units(std::vector<size_t>(10, 4), Access::kRead), 1));
+  EXPECT_EQ(file_->stats().bytes_read, 40 * kPageBytes);
+  EXPECT_EQ(file_->stats().bytes_written, 200 * kPageBytes);
+}
+
+TEST_F(T1EditsTest, ALateWriteHoldsUpOnlyWhatNeedsIt) {
+  fault_ = [](const DiskRequest& request) -> DiskFault {
+    return {.delay = std::chrono::milliseconds(request.call == DiskCall::kWrite ? 300 : 0)};
+  };
+  const auto start = std::chrono::steady_clock::now();
+  ExpectOk(Run(Units(std::vector<size_t>(2, 10), Access::kWrite), 1));
+  ExpectOk(edits_.Check());
+  const PageMemory memory(1, kPageBytes);
+  const PageIo another = {pages_[20], memory[0]};
+  ExpectOk(edits_.WaitFor({&another, 1}));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(300));
+  const PageIo one = {pages_[19], memory[0]};
+  ExpectOk(edits_.WaitFor({&one, 1}));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(300));
+  EXPECT_GT(edits_.TakeWaitSeconds(), 0);
+  EXPECT_EQ(edits_.TakeWaitSeconds(), 0);
+}
+
+TEST_F(T1EditsTest, PagesThatTheDiskRefusedAreWrittenByTheNextCallThatNeedsThem) {
+  fault_ = [](const DiskRequest& request) -> DiskFault {
+    return {.error = request.call == DiskCall::kWrite ? EIO : 0};
+  };
+  const std::vector<size_t> sizes = {10};
+  ExpectOk(Run(Units(sizes, Access::kWrite), 7));
+  EXPECT_EQ(edits_.Settle().code(), StatusCode::kIo);
+  EXPECT_EQ(edits_.Check().code(), StatusCode::kIo);
+  EXPECT_EQ(Run(Units(sizes, Access::kRead), 7).code(), StatusCode::kIo);
+  EXPECT_EQ(order_.size(), 1u) << "a page was edited that could not be read";
+  fault_ = {};
+  ExpectOk(Run(Units(sizes, Access::kRead), 7));
+}
+
+TEST_F(T1EditsTest, AReadThatFailsLeavesNoAddressBehind) {
+  const std::vector<size_t> sizes(20, 10);
+  ExpectOk(Run(Units(sizes, Access::kWrite), 3));
+  ExpectOk(edits_.Settle());
+  order_.clear();
+  int num_reads = 0;
+  fault_ = [&](const DiskRequest& request) -> DiskFault {
+    return {.error = request.call == DiskCall::kRead && ++num_reads > 6 ? EIO : 0};
+  };
+  EXPECT_EQ(Run(Units(sizes, Access::kRead), 3).code(), StatusCode::kIo);
+  EXPECT_GT(order_.size(), 0u);
+  EXPECT_LT(order_.size(), 20u);
+  for (const std::byte* address : addresses_) EXPECT_EQ(address, nullptr);
+  fault_ = {};
+  ExpectOk(Run(Units(sizes, Access::kRead), 3));
+}
+
+TEST_F(T1EditsTest, AForgottenPageIsWrittenNoMoreAndCanBeFreed) {
+  fault_ = [](const DiskRequest& request) -> DiskFault {
+    return {.error = request.call == DiskCall::kWrite ? EIO : 0};
+  };
+  ExpectOk(Run(Units(std::vector<size_t>{2}, Access::kWrite), 7));
+  for (size_t page = 0; page < 2; ++page) {
+    EXPECT_EQ(edits_.Settle().code(), StatusCode::kIo);
+    edits_.Forget(pages_[page]);
+    file_->Free(pages_[page]);
+  }
+  ExpectOk(edits_.Settle());
+}
+
+}  // namespace
+}  // namespace ebb
