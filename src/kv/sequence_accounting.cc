@@ -44,7 +44,8 @@ CacheAccounting SequenceCache::accounting() const {
   sum.moves = c.moved;
   sum.table_bytes = sizeof(Impl) + BytesOf(c.tables) + BytesOf(c.table_of_group) +
                     BytesOf(c.streams) + BytesOf(c.added) + BytesOf(c.freed) +
-                    BytesOf(c.full_index) + BytesOf(c.compressed_index) + BytesOf(c.tiers);
+                    BytesOf(c.freed_in_file) + BytesOf(c.full_index) + BytesOf(c.compressed_index) +
+                    BytesOf(c.tiers);
   const auto add = [&](Tier tier, size_t rows, size_t pages, size_t row_bytes, size_t page_bytes) {
     TierAccounting& of_tier = sum.tiers[static_cast<int>(tier)];
     of_tier.rows += static_cast<int64_t>(rows);

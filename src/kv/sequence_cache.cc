@@ -88,15 +88,19 @@ void SequenceCache::Impl::FreePages(SharedTable* shared) {
           stores.t0->Free(&stream.pages[page.index]);
         } else {
           if (!HasFile()) stores.t1->Free(T1Owner(&stream, page.index));
-          if (HasFile()) {
-            edits->Forget(stream.file_pages[page.index]);
-            stores.t1_file->Free(stream.file_pages[page.index]);
-          }
+          if (HasFile()) freed_in_file.push_back(stream.file_pages[page.index]);
           stream.pages[page.index] = nullptr;
         }
       }
     }
   }
+}
+
+void SequenceCache::Impl::FreeInFile() {
+  if (freed_in_file.empty()) return;
+  for (const uint32_t page : freed_in_file) edits->Forget(page);
+  stores.t1_file->Free(freed_in_file);
+  freed_in_file.clear();
 }
 
 void SequenceCache::Impl::AllocateCompressed(SharedTable* shared) {
@@ -158,6 +162,7 @@ SequenceCache::~SequenceCache() {
     shared->compressed.TruncateTo(0, &c.freed);
     c.FreeCompressed(shared.get());
   }
+  c.FreeInFile();
 }
 
 Status SequenceCache::Impl::CheckSound() {
@@ -232,6 +237,7 @@ void SequenceCache::Impl::RemoveFrom(SharedTable* shared, std::span<const uint32
   freed.clear();
   shared->full.Remove(full_rows, &freed);
   FreePages(shared);
+  FreeInFile();
   freed.clear();
   shared->compressed.Remove(compressed_rows, &freed);
   FreeCompressed(shared);
@@ -276,6 +282,7 @@ void SequenceCache::TruncateTo(Position end) {
     c.FreeCompressed(shared.get());
     shared->MergePositions();
   }
+  c.FreeInFile();
 }
 
 void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {

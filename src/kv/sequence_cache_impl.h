@@ -43,6 +43,7 @@ struct SequenceCache::Impl {
   bool in_place = false;           // this step leaves the rows of T1 where they are
   // Work space.
   std::vector<TablePage> added, freed;
+  std::vector<uint32_t> freed_in_file;  // pages of T1's file
   std::vector<uint32_t> full_index, compressed_index;
   std::vector<std::vector<uint32_t>> file_reserve;  // [layers]: file pages for AllocatePages()
   std::vector<Tier> tiers;
@@ -85,6 +86,8 @@ struct SequenceCache::Impl {
   // For pages of the full table that joined or left it, in `added` and `freed`.
   void AllocatePages(SharedTable* shared);
   void FreePages(SharedTable* shared);
+  // Follows after FreePages() of all tables that lose pages.
+  void FreeInFile();
   // The same for the compressed table.
   void AllocateCompressed(SharedTable* shared);
   void FreeCompressed(SharedTable* shared);

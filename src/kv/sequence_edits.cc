@@ -35,6 +35,7 @@ void SequenceCache::Impl::FreePagesOf(std::span<const TableEdit> tables) {
     freed = table.freed;
     FreePages(table.shared);
   }
+  FreeInFile();
 }
 
 // Calls table.edit(stream, rows) for the tables' streams, rows[i] being where the row of slots[i]

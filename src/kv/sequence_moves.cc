@@ -96,7 +96,7 @@ Status SequenceCache::Impl::ReserveFilePages(const SharedTable& shared, size_t p
 
 void SequenceCache::Impl::ReleaseFilePages() {
   for (auto& of_layer : file_reserve) {
-    for (const uint32_t page : of_layer) stores.t1_file->Free(page);
+    stores.t1_file->Free(of_layer);
     of_layer.clear();
   }
 }
