@@ -79,8 +79,8 @@ class PageFile {
   // REQUIRES: layer >= 0.
   Status Allocate(int layer, size_t num_pages, std::vector<uint32_t>* pages);
   // Gives the pages back; segments whose last page goes give their space back to the disk, which
-  // may wait until what is under way ends. Neighbours go together, in an eighth of the time of one
-  // after another: free what goes at once in one call. REQUIRES: owned, and not under way.
+  // may wait until what is under way ends. Neighbours go together in one call, which is faster than
+  // one after another. REQUIRES: owned, and not under way.
   void Free(std::span<const uint32_t> pages);
   void Free(uint32_t page) { Free({&page, 1}); }
 

@@ -31,21 +31,12 @@
 #include "src/attention/rows.h"
 #include "src/kv/arena.h"
 #include "src/kv/cache_stores.h"
+#include "src/kv/row_move.h"
 
 namespace ebb {
 
 // Pages of a T1 in a file that are in memory at once while they are edited.
 inline constexpr size_t kT1EditBytes = size_t{4} << 20;
-
-struct RowMove {
-  uint32_t row = 0;  // index among all rows of the group
-  Tier to = Tier::kT0;
-};
-
-struct GroupMoves {
-  int group = 0;
-  std::span<const RowMove> rows;  // ascending
-};
 
 class SequenceCache {
  public:
@@ -71,9 +62,9 @@ class SequenceCache {
   // room for those that come there. Fails, and changes nothing, when a tier has no room
   // (ResourceExhausted) or does not exist (InvalidArgument); where the system refuses memory, rows
   // may have gone down, but none up. A file that fails in the middle leaves the cache broken: this
-  // and every later Append() returns that error. What goes to a file may be written behind the next
-  // step: when that fails nothing is lost, and whatever needs those rows, EndStaging() at the
-  // latest, tries again and returns the error. REQUIRES: no group is named twice.
+  // and every later Append() returns that error. A file is also written behind the next step: when
+  // that fails nothing is lost; what needs those rows, or EndStaging(), tries again and says so.
+  // REQUIRES: no group is named twice.
   Status Move(std::span<const GroupMoves> moves);
   Status Move(int group, std::span<const RowMove> rows);
   // Removes every row at `end` and later, in all groups. Never revives removed rows.
@@ -135,7 +126,7 @@ class SequenceCache {
   // Largest visible list of any group; what the context and the work buffers must hold.
   [[nodiscard]] size_t max_rows() const;
   [[nodiscard]] CacheAccounting accounting() const;
-  // What Move() did so far, what steps waited for it included, and how long steps waited in
+  // What Move() did so far, with what steps waited for it, and how long steps waited in
   // StageLayer(): cheaper than accounting().
   [[nodiscard]] const MoveAccounting& moves() const;
   [[nodiscard]] double stage_wait_seconds() const;
