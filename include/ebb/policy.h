@@ -53,6 +53,9 @@ class Scorer {
   virtual void EndFirstPrefill() {}
   // One finite score per row of the group. The span lives until the next call on this object.
   [[nodiscard]] virtual std::span<const float> Scores(int group) = 0;
+  // A hint that the group is the next to be observed: where there are many, their numbers can be on
+  // their way from memory meanwhile. Changes nothing.
+  virtual void Expect(int group) const { static_cast<void>(group); }
   // What of it is to come back when the sequence rests in a file; LoadState() is called on a fresh
   // object of the same Name(), with the bytes that SaveState() wrote, and fails the reader where
   // they make no sense. Unsupported unless overridden: such a sequence cannot be saved.

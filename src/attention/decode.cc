@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
+#include <utility>
 
 #include "hwy/cache_control.h"
 #include "src/attention/compressed.h"
@@ -16,6 +16,9 @@ namespace {
 // Chunks of a kv head that follow one another before those of the next head: memory is read in long
 // runs, and the kv heads' parts of a thread still cover the same rows.
 constexpr int kBlockChunks = 8;
+
+// In a cache line; as many slots are.
+constexpr int kFloatsPerLine = 16;
 
 constexpr size_t kNoUnit = std::numeric_limits<size_t>::max();
 
@@ -41,37 +44,18 @@ std::span<const uint32_t> DecodeAttention::Selected(const DecodeQuery& query, in
   return OfHead(kind == Kind::kHost ? query.host_selected : query.compressed_selected, kv_head);
 }
 
-DecodeAttention::DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape)
-    : kernel_(kernel), shape_(shape) {}
+DecodeAttention::DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape,
+                                 std::shared_ptr<DecodeStates> states)
+    : kernel_(kernel), shape_(shape), states_(std::move(states)) {}
 DecodeAttention::~DecodeAttention() = default;
 
 void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_threads) {
-  const bool compresses = shape_.compressed.head_dim > 0;
-  // Rows of all kinds may each end within a chunk.
-  const size_t chunks = (max_rows + kChunkRows - 1) / kChunkRows + 2;
-  const size_t queries = num_queries;
-  if (chunks <= max_chunks_ && queries <= max_queries_ && num_threads <= max_threads_) return;
-  // Grown by half at least: a generation asks for one more chunk every 64 tokens.
-  const size_t new_chunks =
-      std::max({max_chunks_, chunks, std::min(chunks + chunks / 2 + 4, max_chunks_ * 3 / 2)});
-  const size_t new_queries = std::max(queries, max_queries_);
-  const int new_threads = std::max(num_threads, max_threads_);
-  const size_t kv_states = new_queries * shape_.num_kv_heads * new_chunks;
-  const size_t states = kv_states * shape_.QueryHeadsPerKvHead();
-  m_.resize(states);
-  l_.resize(states);
-  o_ = hwy::AllocateAligned<float>(states * shape_.format.head_dim);
-  p_ = hwy::AllocateAligned<float>(states * kChunkRows);
-  if (o_ == nullptr || p_ == nullptr) throw std::bad_alloc();
-  weights_.resize(new_threads * shape_.num_q_heads * new_chunks);
-  last_units_.reserve(new_queries * shape_.num_kv_heads);
-  if (compresses) rounded_.resize(new_threads * shape_.num_q_heads);
-  planned_.reserve(new_queries * shape_.num_kv_heads);
+  states_->Reserve(shape_, num_queries, max_rows, num_threads);
+  const size_t kv_states = states_->max_queries * shape_.num_kv_heads * states_->max_chunks;
+  last_units_.reserve(states_->max_queries * shape_.num_kv_heads);
+  planned_.reserve(states_->max_queries * shape_.num_kv_heads);
   units_.reserve(kv_states);
   rows_before_.reserve(kv_states + 1);
-  max_chunks_ = new_chunks;
-  max_queries_ = new_queries;
-  max_threads_ = new_threads;
 }
 
 size_t DecodeAttention::NumRows(int query, int kv_head, Kind kind) const {
@@ -192,15 +176,40 @@ int DecodeAttention::ChunkOf(const Unit& unit) const {
 
 float* DecodeAttention::POf(const Unit& unit) {
   const size_t chunk =
-      (size_t{unit.query} * shape_.num_kv_heads + unit.kv_head) * max_chunks_ + ChunkOf(unit);
-  return p_.get() + chunk * shape_.QueryHeadsPerKvHead() * kChunkRows;
+      (size_t{unit.query} * shape_.num_kv_heads + unit.kv_head) * states_->max_chunks +
+      ChunkOf(unit);
+  return states_->p.get() + chunk * shape_.QueryHeadsPerKvHead() * kChunkRows;
 }
 
 // The softmax reads again at once what the key pass writes there.
 void DecodeAttention::FetchP(const Unit& unit) {
   const float* p = POf(unit);
   const int floats = shape_.QueryHeadsPerKvHead() * kChunkRows;
-  for (int i = 0; i < floats; i += 16) hwy::Prefetch(p + i);
+  for (int i = 0; i < floats; i += kFloatsPerLine) hwy::Prefetch(p + i);
+}
+
+// Where mass is added up the targets are too many to be in a cache still.
+void DecodeAttention::FetchMass(const Unit& unit) const {
+  const DecodeQuery& of = queries_[unit.query];
+  if (!Selected(of, unit.kv_head, unit.kind).empty()) return;
+  const auto [begin, end] = RowsOf(unit);
+  const size_t heads = shape_.QueryHeadsPerKvHead();
+  const float* before = nullptr;
+  for (const float* target : of.mass.per_query_head.subspan(unit.kv_head * heads, heads)) {
+    if (target == before) continue;
+    for (uint32_t r = begin; r < end; r += kFloatsPerLine) hwy::Prefetch(target + r);
+    before = target;
+  }
+}
+
+// The slots of a table that this kv head shares with no other come from memory.
+void DecodeAttention::FetchSlots(const Unit& unit) const {
+  const DecodeQuery& of = queries_[unit.query];
+  const auto [begin, end] = RowsOf(unit);
+  const auto& lists = unit.kind == Kind::kHost ? of.host_rows : of.rows;
+  const auto& slots = unit.kind == Kind::kCompressed ? of.compressed[unit.kv_head].slots
+                                                     : lists[unit.kv_head].slots;
+  for (uint32_t r = begin; r < end; r += kFloatsPerLine) hwy::Prefetch(slots.data() + r);
 }
 
 void DecodeAttention::Fold(int thread, int num_threads) {
@@ -224,6 +233,8 @@ void DecodeAttention::FoldUnits(UnitRange range, int thread) {
     const Unit& unit = units_[u];
     const bool keeps_p = !queries_[unit.query].mass.per_query_head.empty();
     size_t next = u;  // whose rows are fetched ahead
+    if (keeps_p) FetchMass(unit);
+    if (u + 2 < end) FetchSlots(units_[u + 2]);
     if (u + 1 < end) {
       LocateUnit(units_[u + 1], rows[(u + 1) % 2]);
       if (keeps_p) FetchP(units_[u + 1]);
@@ -239,7 +250,7 @@ void DecodeAttention::FoldUnits(UnitRange range, int thread) {
 
 const RoundedQuery* DecodeAttention::RoundQueries(int query, int thread) {
   const int dim = shape_.format.head_dim;
-  RoundedQuery* const to = rounded_.data() + thread * shape_.num_q_heads;
+  RoundedQuery* const to = states_->rounded.data() + thread * shape_.num_q_heads;
   float rotated[kMaxHeadDim];
   for (int head = 0; head < shape_.num_q_heads; ++head) {
     std::copy_n(queries_[query].q + head * dim, dim, rotated);
@@ -276,12 +287,12 @@ void DecodeAttention::FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_
   const auto [begin, end] = RowsOf(unit);
   const auto num_rows = static_cast<int>(end - begin);
   const size_t first_q = unit.kv_head * heads;
-  const size_t state = first_head * max_chunks_ + chunk;
+  const size_t state = first_head * states_->max_chunks + chunk;
   const FoldOutput out = {
-      .m = m_.data() + state,
-      .l = l_.data() + state,
-      .head_stride = max_chunks_,
-      .o = o_.get() + (first_head * max_chunks_ + chunk * heads) * dim,
+      .m = states_->m.data() + state,
+      .l = states_->l.data() + state,
+      .head_stride = states_->max_chunks,
+      .o = states_->o.get() + (first_head * states_->max_chunks + chunk * heads) * dim,
       .p = p,
       .p_stride = kChunkRows,
   };
@@ -310,12 +321,12 @@ MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
   const int heads = shape_.QueryHeadsPerKvHead();
   const int kv_head = q_head / heads;
   const size_t head_dim = shape_.format.head_dim;
-  const size_t first_state = size_t(query) * shape_.num_q_heads * max_chunks_;
-  const size_t state = first_state + q_head * max_chunks_;
-  const size_t first_o = first_state + kv_head * heads * max_chunks_ + q_head % heads;
-  return {.m = m_.data() + state,
-          .l = l_.data() + state,
-          .o = o_.get() + first_o * head_dim,
+  const size_t first_state = size_t(query) * shape_.num_q_heads * states_->max_chunks;
+  const size_t state = first_state + q_head * states_->max_chunks;
+  const size_t first_o = first_state + kv_head * heads * states_->max_chunks + q_head % heads;
+  return {.m = states_->m.data() + state,
+          .l = states_->l.data() + state,
+          .o = states_->o.get() + first_o * head_dim,
           .o_stride = heads * head_dim,
           .num_chunks = NumChunks(query, kv_head, Kind::kFull) +
                         NumChunks(query, kv_head, Kind::kHost) +
@@ -325,7 +336,7 @@ MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
 
 void DecodeAttention::Merge(int thread, int num_threads) {
   const int heads = shape_.num_q_heads;
-  float* const weights = weights_.data() + size_t(thread) * heads * max_chunks_;
+  float* const weights = states_->weights.data() + size_t(thread) * heads * states_->max_chunks;
   const size_t begin = Share(queries_.size() * heads, thread, num_threads);
   const size_t end = Share(queries_.size() * heads, thread + 1, num_threads);
   for (size_t query = 0; query < queries_.size(); ++query) {
@@ -335,7 +346,7 @@ void DecodeAttention::Merge(int thread, int num_threads) {
     }
     for (size_t i = std::max(begin, query * heads); i < std::min(end, (query + 1) * heads); ++i) {
       const int head = static_cast<int>(i % heads);
-      float* weights_of_head = weights + head * max_chunks_;
+      float* weights_of_head = weights + head * states_->max_chunks;
       if (of.mass.per_query_head.empty()) {
         kernel_.chunk_weights(StatesOf(static_cast<int>(query), head), weights_of_head);
       }

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "hwy/aligned_allocator.h"
 #include "src/attention/attention.h"
 #include "src/attention/compressed.h"
+#include "src/attention/decode_states.h"
 
 namespace ebb {
 
@@ -49,7 +49,9 @@ struct DecodeQuery {
 
 class DecodeAttention {
  public:
-  DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape);
+  // `states` may be shared with others that attend at other times.
+  DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape,
+                  std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>());
   ~DecodeAttention();
   DecodeAttention(const DecodeAttention&) = delete;
   DecodeAttention& operator=(const DecodeAttention&) = delete;
@@ -107,6 +109,8 @@ class DecodeAttention {
   [[nodiscard]] int ChunkOf(const Unit& unit) const;  // among all of the kv head
   [[nodiscard]] float* POf(const Unit& unit);
   void FetchP(const Unit& unit);
+  void FetchMass(const Unit& unit) const;
+  void FetchSlots(const Unit& unit) const;
   [[nodiscard]] const RoundedQuery* RoundQueries(int query, int thread);
   [[nodiscard]] MergeInput StatesOf(int query, int q_head) const;
   void MergeHead(int query, int q_head, const float* weights);
@@ -119,9 +123,7 @@ class DecodeAttention {
 
   const AttentionKernel& kernel_;
   const AttentionShape shape_;
-  size_t max_chunks_ = 0;
-  size_t max_queries_ = 0;
-  int max_threads_ = 0;
+  const std::shared_ptr<DecodeStates> states_;
   std::span<const DecodeQuery> queries_;
   std::vector<Unit> units_;  // those of the host's rows behind all others
   size_t first_host_unit_ = 0;
@@ -129,12 +131,6 @@ class DecodeAttention {
   std::vector<PlannedHead> planned_;   // [queries, kv heads]
   std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before, by their cost
   size_t num_mass_blocks_ = 0;         // of kChunkRows elements, in the longest mass target
-  std::vector<float> m_, l_;           // [queries, q heads, max_chunks]
-  // Aligned: a vector that crosses a cache line cannot be read again while it is being stored.
-  hwy::AlignedFreeUniquePtr<float[]> o_;  // [queries, kv heads, max_chunks, heads per kv, head_dim]
-  hwy::AlignedFreeUniquePtr<float[]> p_;  // the same with kChunkRows for head_dim
-  std::vector<float> weights_;            // [threads, q heads, max_chunks]: each thread's own
-  std::vector<RoundedQuery> rounded_;     // [threads, q heads]: the same; of one query
 };
 
 }  // namespace ebb

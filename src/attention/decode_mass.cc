@@ -13,7 +13,7 @@ void DecodeAttention::AddMass(int query, int thread, int num_threads, float* wei
   const DecodeQuery& of = queries_[query];
   bool finite = true;
   for (int head = 0; head < shape_.num_q_heads; ++head) {
-    finite &= kernel_.chunk_weights(StatesOf(query, head), weights + head * max_chunks_);
+    finite &= kernel_.chunk_weights(StatesOf(query, head), weights + head * states_->max_chunks);
   }
   if (!finite) {
     if (thread == 0 && of.mass.not_finite != nullptr) *of.mass.not_finite = true;
@@ -61,14 +61,14 @@ void DecodeAttention::AddChunkMass(const Unit& unit, size_t begin, size_t end,
   const std::span<const uint32_t> selected = Selected(of, unit.kv_head, unit.kind);
   const auto targets = of.mass.per_query_head.subspan(first_head, heads);
   const float* p_of_chunk = POf(unit) + begin % kChunkRows;
-  const float* weights_of_chunk = weights + first_head * max_chunks_ + ChunkOf(unit);
+  const float* weights_of_chunk = weights + first_head * states_->max_chunks + ChunkOf(unit);
   for (int g = 0; g < heads;) {
     // Neighbours with the same target go in one pass over it.
     constexpr int kMaxHeads = 16;
     float weights_of_heads[kMaxHeads];
     int n = 0;
     while (n < kMaxHeads && g + n < heads && targets[g + n] == targets[g]) {
-      weights_of_heads[n] = weights_of_chunk[(g + n) * max_chunks_];
+      weights_of_heads[n] = weights_of_chunk[(g + n) * states_->max_chunks];
       ++n;
     }
     const float* p = p_of_chunk + g * kChunkRows;

@@ -36,12 +36,13 @@ struct AttentionScratch {
       : kernel(kernel_in),
         shape(shape_in),
         device(device_use),
-        folds{{kernel_in, shape_in}, {kernel_in, shape_in}},
+        folds{{kernel_in, shape_in, states}, {kernel_in, shape_in, states}},
         prefill(kernel_in, shape_in) {}
 
   struct LayerFold {
-    LayerFold(const AttentionKernel& kernel, const AttentionShape& shape)
-        : attention(kernel, shape) {}
+    LayerFold(const AttentionKernel& kernel, const AttentionShape& shape,
+              const std::shared_ptr<DecodeStates>& states)
+        : attention(kernel, shape, states) {}
     DecodeAttention attention;
     std::vector<RowsView> rows, host_rows;   // [tokens, kv heads]
     std::vector<CompressedRows> compressed;  // [tokens, kv heads]
@@ -53,6 +54,7 @@ struct AttentionScratch {
   const AttentionKernel& kernel;
   const AttentionShape shape;
   const DeviceUse device;
+  const std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>();
   LayerFold folds[2];  // of even and of odd layers: one is planned while the other is merged
   PrefillAttention prefill;
   std::vector<RowsView> prefill_rows;                 // [kv heads]

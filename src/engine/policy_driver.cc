@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "src/base/fetch_ahead.h"
+
 namespace ebb {
 namespace {
 
@@ -54,8 +56,11 @@ Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
   const bool observe_selector = policy_->selector != nullptr && !policy_->selector->Needs().Empty();
   if (ledger_ != nullptr) ledger_->Append(facts.next_position - ledger_->next_position());
   decided_.clear();
+  num_evicted_ = 0;
+  most_gone_ = 0;
   Status status;
   for (int group = 0; group < num_groups && status.ok(); ++group) {
+    if (group + 1 < num_groups) Expect(facts, group + 1);
     const GroupSignals signals = signals_->Group(group);
     if (options_->on_signals) {
       options_->on_signals(group, cache_->positions(group), signals, signals_->step());
@@ -68,14 +73,18 @@ Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
   const Status moved = MoveDecided();
   EBB_RETURN_IF_ERROR(status);
   EBB_RETURN_IF_ERROR(moved);
-  size_t evicted = 0;
-  size_t most_gone = 0;
-  for (const GroupDecision& decision : decided_) {
-    evicted += decision.num_evicted;
-    most_gone = std::max(most_gone, decision.num_evicted + decision.moves.size());
+  Compact(facts.step_kind, most_gone_);
+  return static_cast<int64_t>(num_evicted_) * cache_->streams_per_group();
+}
+
+// A step reads hundreds of megabytes, so that nothing of a group is in a cache any more.
+void PolicyDriver::Expect(const PlacementInput& facts, int group) const {
+  if (!scores_used_) return;
+  FetchAhead(signals_->Group(group).mass);
+  policy_->scorer->Expect(group);
+  if (policy_->placement->Due(facts, cache_->positions(group).size())) {
+    cache_->ExpectRemoval(group);
   }
-  Compact(facts.step_kind, most_gone);
-  return static_cast<int64_t>(evicted) * cache_->streams_per_group();
 }
 
 Status PolicyDriver::Place(PlacementInput facts, int group) {
@@ -102,9 +111,11 @@ Status PolicyDriver::Place(PlacementInput facts, int group) {
       decision.moves.push_back({move.row - static_cast<uint32_t>(removed_.size()), move.to});
     }
   }
-  decision.num_evicted = removed_.size();
+  num_evicted_ += removed_.size();
+  most_gone_ = std::max(most_gone_, removed_.size() + decision.moves.size());
   if (!removed_.empty()) RemoveRows(group);
-  decided_.push_back(std::move(decision));
+  // Policies without tiers decide for every group at every step, and move nothing.
+  if (!decision.moves.empty() || ledger_ != nullptr) decided_.push_back(std::move(decision));
   return OkStatus();
 }
 
@@ -158,16 +169,28 @@ void PolicyDriver::RemoveRows(int group) {
   const size_t num_rows = cache_->positions(group).size();
   cache_->Remove(group, removed_);
   if (!scores_used_ && policy_->selector == nullptr) return;
-  kept_.resize(num_rows - removed_.size());
-  uint32_t row = 0;
-  auto to = kept_.begin();
-  for (const uint32_t gone : removed_) {
-    std::iota(to, to + (gone - row), row);
-    to += gone - row;
-    row = gone + 1;
-  }
-  std::iota(to, kept_.end(), row);
+  KeepAllBut(num_rows);
   Retain(group, kept_);
+}
+
+// Where each group of many loses one row, its list differs from the last one's in a few places.
+void PolicyDriver::KeepAllBut(size_t num_rows) {
+  const bool one = removed_.size() == 1;
+  if (one && only_gone_ && kept_.size() + 1 == num_rows) {
+    const auto [first, last] = std::minmax(removed_.front(), *only_gone_);
+    std::iota(kept_.begin() + first, kept_.begin() + last, first + (first == removed_.front()));
+  } else {
+    kept_.resize(num_rows - removed_.size());
+    uint32_t row = 0;
+    auto to = kept_.begin();
+    for (const uint32_t gone : removed_) {
+      std::iota(to, to + (gone - row), row);
+      to += gone - row;
+      row = gone + 1;
+    }
+    std::iota(to, kept_.end(), row);
+  }
+  only_gone_ = one ? std::optional(removed_.front()) : std::nullopt;
 }
 
 void PolicyDriver::Retain(int group, std::span<const uint32_t> kept) {
@@ -200,6 +223,7 @@ void PolicyDriver::TruncateTo(Position end) {
         std::lower_bound(positions.begin(), positions.end(), end) - positions.begin();
     kept_.resize(left);
     std::iota(kept_.begin(), kept_.end(), 0);
+    only_gone_.reset();
     Retain(group, kept_);
   }
 }

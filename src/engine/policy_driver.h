@@ -3,6 +3,7 @@
 #define EBB_ENGINE_POLICY_DRIVER_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -48,11 +49,12 @@ class PolicyDriver {
     int group = 0;
     std::vector<RowMove> moves;           // between tiers
     std::vector<Ledger::Change> changes;  // empty without a ledger
-    size_t num_evicted = 0;
   };
+  void Expect(const PlacementInput& facts, int group) const;
   [[nodiscard]] Status Place(PlacementInput facts, int group);
   void Retain(int group, std::span<const uint32_t> kept);
   void RemoveRows(int group);
+  void KeepAllBut(size_t num_rows);
   Status MoveDecided();
   Status MoveAllOrInTurns();
   Status MoveInTurns(const GroupDecision& decision);
@@ -66,9 +68,12 @@ class PolicyDriver {
   Ledger* const ledger_;
   const bool scores_used_;
   std::vector<Move> moves_;
-  std::vector<GroupDecision> decided_;  // in this step
+  std::vector<GroupDecision> decided_;  // in this step, as the next two
+  size_t num_evicted_ = 0;              // tokens, summed over the groups
+  size_t most_gone_ = 0;                // rows of one group that left their places
   std::vector<uint32_t> removed_;
   std::vector<uint32_t> kept_;
+  std::optional<uint32_t> only_gone_;  // all that kept_ leaves out, where that is one row
   std::vector<Position> positions_;
   size_t holes_ = 0;  // rows that left their places, per group, since the last compaction
 };

@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "src/base/fetch_ahead.h"
 #include "src/io/page_file.h"
 #include "src/kv/sequence_cache_impl.h"
 
@@ -267,6 +268,14 @@ void SequenceCache::Remove(int group, std::span<const uint32_t> removed) {
   c.Divide(*shared, removed);
   c.RemoveFrom(shared, c.full_index, c.compressed_index);
   c.rows_evicted += static_cast<int64_t>(removed.size()) * c.streams_per_group;
+}
+
+// The arrays of this group, and of the next one what says where its arrays are.
+void SequenceCache::ExpectRemoval(int group) const {
+  const auto& tables = impl_->table_of_group;
+  tables[group]->full.FetchAhead();
+  const size_t next = static_cast<size_t>(group) + 1;
+  if (next < tables.size()) FetchAhead(std::span<const SharedTable>(tables[next], 1));
 }
 
 void SequenceCache::TruncateTo(Position end) {

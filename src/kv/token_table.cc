@@ -12,6 +12,8 @@
 #include <cassert>
 #include <numeric>
 
+#include "src/base/fetch_ahead.h"
+
 namespace ebb {
 namespace {
 
@@ -285,6 +287,14 @@ void TokenTable::SetLastVisible(uint32_t index, Position last) {
   num_hidden_later_ += last != kVisibleForEver ? 1 : 0;
   last_visible_[index] = last;
   if (num_hidden_later_ == 0) ShrinkArrays();
+}
+
+void TokenTable::FetchAhead() const {
+  ebb::FetchAhead<uint32_t>(slots_);
+  ebb::FetchAhead<Position>(positions_);
+  ebb::FetchAhead<uint64_t>(used_);
+  ebb::FetchAhead<Tier>(place_);
+  ebb::FetchAhead<uint64_t>(open_[0]);
 }
 
 size_t TokenTable::table_bytes() const {

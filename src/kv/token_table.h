@@ -98,6 +98,8 @@ class TokenTable {
   // Empty while nothing hides any row.
   [[nodiscard]] std::span<const Position> last_visible() const { return last_visible_; }
   [[nodiscard]] size_t table_bytes() const;
+  // A hint that rows are removed soon.
+  void FetchAhead() const;
   // Internal when positions do not ascend or slots, masks and counts disagree; O(rows), for tests.
   [[nodiscard]] Status Validate() const;
 

@@ -6,6 +6,7 @@
 #include <cassert>
 
 #include "src/policy/row_scores.h"
+#include "src/policy/score_loops.h"
 #include "src/policy/scorers.h"
 
 namespace ebb {

@@ -2,6 +2,7 @@
 // so far, those of prefill included, summed over the query heads of its group:
 //   s_i += sum over queries and heads of A[i]
 #include "src/policy/row_scores.h"
+#include "src/policy/score_loops.h"
 #include "src/policy/scorers.h"
 
 namespace ebb {
@@ -29,6 +30,7 @@ class H2oScorer final : public Scorer {
 
   void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
   std::span<const float> Scores(int group) override { return scores_[group]; }
+  void Expect(int group) const override { scores_.Expect(group); }
   Status SaveState(StateWriter* to) const override { return scores_.Save(to); }
   Status LoadState(StateReader* from) override { return scores_.Load(from); }
 

@@ -1,8 +1,9 @@
 #include "src/policy/row_scores.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
+
+#include "src/base/fetch_ahead.h"
 
 namespace ebb {
 namespace {
@@ -10,9 +11,6 @@ namespace {
 // Memory goes back when a group shrinks to a fraction of what it was; below this it may stay.
 constexpr size_t kSmallCapacity = 1024;
 constexpr size_t kShrinkRatio = 4;
-
-// On bits, because a comparison of floats keeps the loops below from being vectorised.
-constexpr uint32_t kExponentBits = 0x7f800000;
 
 // The first i with kept[i] != i. kept[i] - i never falls, so it can be found by halving.
 size_t FirstGap(std::span<const uint32_t> kept) {
@@ -60,6 +58,8 @@ void RowScores::SetAllToZero() {
 
 std::span<float> RowScores::operator[](int group) { return groups_[group]; }
 
+void RowScores::Expect(int group) const { FetchAhead<float>(groups_[group]); }
+
 Status RowScores::Save(StateWriter* to) const {
   to->Number<uint64_t>(groups_.size());
   for (const std::vector<float>& rows : groups_) to->Numbers<float>(rows);
@@ -70,18 +70,6 @@ Status RowScores::Load(StateReader* from) {
   if (from->Number<uint64_t>() != groups_.size()) from->Fail("scores of another number of groups");
   for (std::vector<float>& rows : groups_) rows = from->Numbers<float>();
   return from->status();
-}
-
-void AddMass(std::span<const float> mass, float weight, std::span<float> scores) {
-  assert(mass.size() == scores.size());
-  const float* from = mass.data();
-  float* to = scores.data();
-  const size_t num_rows = scores.size();
-  for (size_t i = 0; i < num_rows; ++i) {
-    const uint32_t bits = std::bit_cast<uint32_t>(from[i]);
-    const uint32_t mask = (bits & kExponentBits) == kExponentBits ? 0u : ~0u;
-    to[i] += weight * std::bit_cast<float>(bits & mask);
-  }
 }
 
 }  // namespace ebb

@@ -22,6 +22,7 @@ class RowScores {
   void Retain(int group, std::span<const uint32_t> kept);
   void SetAllToZero();
   [[nodiscard]] std::span<float> operator[](int group);
+  void Expect(int group) const;  // see Scorer
   [[nodiscard]] Status Save(StateWriter* to) const;
   // Corrupt unless they are of as many groups.
   [[nodiscard]] Status Load(StateReader* from);
@@ -29,10 +30,6 @@ class RowScores {
  private:
   std::vector<std::vector<float>> groups_;  // [num_groups][num_rows]
 };
-
-// scores[i] += weight * mass[i]; mass that is not finite counts as 0, so that scores stay finite.
-// REQUIRES: as many of one as of the other.
-void AddMass(std::span<const float> mass, float weight, std::span<float> scores);
 
 }  // namespace ebb
 

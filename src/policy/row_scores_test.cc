@@ -84,21 +84,5 @@ TEST(RowScores, SurviveAnySequenceOfAppendsAndRetains) {
   }
 }
 
-TEST(AddMass, AddsTheWeightedMassAtEveryLength) {
-  for (size_t num_rows = 0; num_rows < 20; ++num_rows) {
-    std::vector<float> mass(num_rows);
-    std::iota(mass.begin(), mass.end(), 1.0f);
-    std::vector<float> scores(num_rows, 10.0f);
-    AddMass(mass, 0.5f, scores);
-    for (size_t i = 0; i < num_rows; ++i) EXPECT_EQ(scores[i], 10.0f + 0.5f * (i + 1));
-  }
-}
-
-TEST(AddMass, CountsWhatIsNotFiniteAsZero) {
-  std::vector<float> scores = {1, 2, 3, 4, 5};
-  AddMass(std::vector<float>{kNan, kInfinity, -kInfinity, -kNan, 1}, 2, scores);
-  EXPECT_THAT(scores, ElementsAre(1, 2, 3, 4, 7));
-}
-
 }  // namespace
 }  // namespace ebb

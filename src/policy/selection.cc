@@ -5,33 +5,16 @@
 #include <cassert>
 #include <limits>
 
+#include "src/policy/score_loops.h"
+
 namespace ebb {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The minimum of a block is kept in independent lanes, since one chain of comparisons would wait
-// for each of them.
 constexpr size_t kBlock = 128;  // rows
-constexpr size_t kLanes = 16;
 
 float Key(float score) { return score == score ? score : kInfinity; }
-
-// A NaN never is the smaller one here, which is what Key() says too.
-float Smaller(float a, float b) { return a < b ? a : b; }
-
-float Minimum(std::span<const float> scores) {
-  float lanes[kLanes];
-  std::fill(lanes, lanes + kLanes, kInfinity);
-  size_t i = 0;
-  for (; i + kLanes <= scores.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = Smaller(scores[i + lane], lanes[lane]);
-    }
-  }
-  for (; i < scores.size(); ++i) lanes[i % kLanes] = Smaller(scores[i], lanes[i % kLanes]);
-  return *std::min_element(lanes, lanes + kLanes);
-}
 
 // The row that goes first. A policy that is one row over its budget in each of 90 groups at every
 // step asks for just this, so it is one pass: the minimum of each block, then one block once more.
@@ -41,9 +24,9 @@ uint32_t FirstRow(std::span<const float> scores, std::span<const RowRange> candi
   for (const RowRange& range : candidates) {
     for (size_t begin = range.begin; begin < range.end; begin += kBlock) {
       const RowRange block = {begin, std::min(begin + kBlock, range.end)};
-      const float minimum = Minimum(scores.subspan(block.begin, block.end - block.begin));
-      if (minimum <= best) {  // of equal scores the last
-        best = minimum;
+      const float lowest = LowestScore(scores.subspan(block.begin, block.end - block.begin));
+      if (lowest <= best) {  // of equal scores the last
+        best = lowest;
         best_block = block;
       }
     }

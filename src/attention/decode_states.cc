@@ -1,0 +1,32 @@
+#include "src/attention/decode_states.h"
+
+#include <algorithm>
+#include <new>
+
+namespace ebb {
+
+void DecodeStates::Reserve(const AttentionShape& shape, int num_queries, size_t max_rows,
+                           int num_threads) {
+  // Rows of all kinds may each end within a chunk.
+  const size_t chunks = (max_rows + kChunkRows - 1) / kChunkRows + 2;
+  const size_t queries = num_queries;
+  if (chunks <= max_chunks && queries <= max_queries && num_threads <= max_threads) return;
+  // Grown by half at least: a generation asks for one more chunk every 64 tokens.
+  const size_t new_chunks =
+      std::max({max_chunks, chunks, std::min(chunks + chunks / 2 + 4, max_chunks * 3 / 2)});
+  const size_t new_queries = std::max(queries, max_queries);
+  const int new_threads = std::max(num_threads, max_threads);
+  const size_t states = new_queries * shape.num_q_heads * new_chunks;
+  m.resize(states);
+  l.resize(states);
+  o = hwy::AllocateAligned<float>(states * shape.format.head_dim);
+  p = hwy::AllocateAligned<float>(states * kChunkRows);
+  if (o == nullptr || p == nullptr) throw std::bad_alloc();
+  weights.resize(new_threads * shape.num_q_heads * new_chunks);
+  if (shape.compressed.head_dim > 0) rounded.resize(new_threads * shape.num_q_heads);
+  max_chunks = new_chunks;
+  max_queries = new_queries;
+  max_threads = new_threads;
+}
+
+}  // namespace ebb

@@ -1,0 +1,33 @@
+// What folding a layer leaves for its merge. Layers that follow one another may share it: the less
+// memory a step writes, the more of it is still in a cache where it is written again.
+#ifndef EBB_ATTENTION_DECODE_STATES_H_
+#define EBB_ATTENTION_DECODE_STATES_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "hwy/aligned_allocator.h"
+#include "src/attention/attention.h"
+#include "src/attention/compressed.h"
+
+namespace ebb {
+
+struct DecodeStates {
+  // Makes room for a step in which no query has more than `max_rows` rows in a kv head, compressed
+  // ones among them.
+  void Reserve(const AttentionShape& shape, int num_queries, size_t max_rows, int num_threads);
+
+  size_t max_chunks = 0;
+  size_t max_queries = 0;
+  int max_threads = 0;
+  std::vector<float> m, l;  // [queries, q heads, max_chunks]
+  // Aligned: a vector that crosses a cache line cannot be read again while it is being stored.
+  hwy::AlignedFreeUniquePtr<float[]> o;  // [queries, kv heads, max_chunks, heads per kv, head_dim]
+  hwy::AlignedFreeUniquePtr<float[]> p;  // the same with kChunkRows for head_dim
+  std::vector<float> weights;            // [threads, q heads, max_chunks]: each thread's own
+  std::vector<RoundedQuery> rounded;     // [threads, q heads]: the same; of one query
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ATTENTION_DECODE_STATES_H_

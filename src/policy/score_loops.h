@@ -1,0 +1,19 @@
+// The loops over the scores of a group that run at every step for every group, in the best
+// instruction set of the machine. Bit for bit the same in each.
+#ifndef EBB_POLICY_SCORE_LOOPS_H_
+#define EBB_POLICY_SCORE_LOOPS_H_
+
+#include <span>
+
+namespace ebb {
+
+// scores[i] += weight * mass[i]; mass that is not finite counts as 0, so that scores stay finite.
+// REQUIRES: as many of one as of the other.
+void AddMass(std::span<const float> mass, float weight, std::span<float> scores);
+
+// The lowest score but NaN; infinity when there is none.
+[[nodiscard]] float LowestScore(std::span<const float> scores);
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_SCORE_LOOPS_H_

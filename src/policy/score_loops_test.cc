@@ -1,0 +1,71 @@
+#include "src/policy/score_loops.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace ebb {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr size_t kMostRows = 70;  // several vectors of any instruction set, and a rest
+
+TEST(AddMass, RoundsTheProductAndTheSumAtEveryLength) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> number(0, 1);
+  for (size_t num_rows = 0; num_rows < kMostRows; ++num_rows) {
+    std::vector<float> mass(num_rows), scores(num_rows), expected(num_rows);
+    for (size_t i = 0; i < num_rows; ++i) {
+      mass[i] = number(random);
+      scores[i] = number(random);
+      const volatile float product = 0.3f * mass[i];
+      expected[i] = scores[i] + product;
+    }
+    AddMass(mass, 0.3f, scores);
+    EXPECT_EQ(scores, expected);
+  }
+}
+
+TEST(AddMass, CountsWhatIsNotFiniteAsZeroAtEveryPlace) {
+  for (size_t at = 0; at < kMostRows; ++at) {
+    for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
+      std::vector<float> mass(kMostRows, 1.0f), scores(kMostRows, 3.0f);
+      mass[at] = bad;
+      AddMass(mass, 2, scores);
+      for (size_t i = 0; i < kMostRows; ++i) EXPECT_EQ(scores[i], i == at ? 3.0f : 5.0f);
+    }
+  }
+}
+
+TEST(LowestScore, FindsItAtEveryPlaceOfEveryLength) {
+  for (size_t num_rows = 1; num_rows < kMostRows; ++num_rows) {
+    for (size_t at = 0; at < num_rows; ++at) {
+      std::vector<float> scores(num_rows);
+      std::iota(scores.begin(), scores.end(), -3.0f);
+      scores[at] = -5;
+      EXPECT_EQ(LowestScore(scores), -5);
+    }
+  }
+}
+
+TEST(LowestScore, PassesOverNan) {
+  for (size_t at = 0; at < kMostRows; ++at) {
+    std::vector<float> scores(kMostRows, kNan);
+    EXPECT_EQ(LowestScore(scores), kInfinity);
+    scores[at] = 7;
+    EXPECT_EQ(LowestScore(scores), 7);
+  }
+}
+
+TEST(LowestScore, OfNothingIsInfinite) { EXPECT_EQ(LowestScore({}), kInfinity); }
+
+}  // namespace
+}  // namespace ebb
