@@ -62,6 +62,7 @@ void SequenceCache::Impl::GrowPages(Stream* stream) {
 }
 
 void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
+  if (added.empty()) return;
   for (const int group : shared->groups) {
     for (Stream& stream : StreamsOf(group)) {
       GrowPages(&stream);
@@ -116,6 +117,7 @@ void SequenceCache::Impl::AllocateCompressed(SharedTable* shared) {
 }
 
 void SequenceCache::Impl::FreeCompressed(SharedTable* shared) {
+  if (freed.empty()) return;
   for (const int group : shared->groups) {
     for (Stream& stream : StreamsOf(group)) {
       for (const TablePage& page : freed) stores.t2->Free(&stream.compressed_pages[page.index]);
