@@ -76,6 +76,19 @@ struct MergeInput {
   int head_dim = 0;
 };
 
+// The rows of one kv head and kind, for neighbouring query heads whose mass goes to one array.
+struct MassInput {
+  // Of FoldOutput: chunk c and head g at p[c * p_chunk_stride + g * p_stride], [kChunkRows].
+  const float* p = nullptr;
+  size_t p_chunk_stride = 0;
+  size_t p_stride = 0;
+  const float* weights = nullptr;  // chunk c and head g at weights[g * weights_stride + c]
+  size_t weights_stride = 0;
+  int num_heads = 0;
+  size_t begin = 0;  // row r is in chunk r / kChunkRows
+  size_t end = 0;
+};
+
 // Causal attention of up to QueryTile() query tokens, for the query heads of one kv head, over all
 // its rows. A row is seen by queries at its position and later, up to its last visible position.
 struct PrefillInput {
@@ -119,9 +132,8 @@ struct AttentionKernel {
   bool (*chunk_weights)(const MergeInput& in, float* weights);
   // out[head_dim] = sum over c of weights[c] * o[c].
   void (*merge)(const MergeInput& in, const float* weights, float* out);
-  // mass[r] += sum over g of weights[g] * p[g * p_stride + r], r < num_rows.
-  void (*add_mass)(const float* p, size_t p_stride, const float* weights, int num_heads,
-                   int num_rows, float* mass);
+  // mass[r] += sum over g of weight * p of row r and head g, begin <= r < end.
+  void (*add_mass)(const MassInput& in, float* mass);
   int (*query_tile)(int num_heads);  // query tokens that one prefill call takes
   size_t (*prefill_scratch_floats)(int num_heads, int head_dim);
   // The rotation of compressed rows and their queries: orthonormal, its own inverse.

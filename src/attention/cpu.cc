@@ -1,4 +1,4 @@
-// The kernels of fold-inl.h, compressed-inl.h and prefill-inl.h, compiled once per instruction set,
+// The kernels of fold-inl.h, merge-inl.h, compressed-inl.h and prefill-inl.h, compiled once per instruction set,
 // and their choice. Left out: instruction sets that would run the same code as a listed neighbour.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
@@ -7,6 +7,7 @@
 #include "hwy/highway.h"
 #include "src/attention/compressed-inl.h"
 #include "src/attention/fold-inl.h"
+#include "src/attention/merge-inl.h"
 #include "src/attention/prefill-inl.h"
 
 HWY_BEFORE_NAMESPACE();

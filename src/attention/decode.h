@@ -117,7 +117,7 @@ class DecodeAttention {
   void AddMass(int query, int thread, int num_threads, float* weights);
   void AddMassOfRows(int query, int kv_head, Kind kind, std::pair<size_t, size_t> elements,
                      const float* weights);
-  void AddChunkMass(const Unit& unit, size_t begin, size_t end, const float* weights);
+  void AddSelectedMass(MassInput rows, std::span<const uint32_t> selected, float* target) const;
   [[nodiscard]] size_t NumRows(int query, int kv_head, Kind kind) const;
   [[nodiscard]] int NumChunks(int query, int kv_head, Kind kind) const;
 

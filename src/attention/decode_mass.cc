@@ -31,55 +31,58 @@ void DecodeAttention::AddMass(int query, int thread, int num_threads, float* wei
 // Of the rows of a kv head whose mass goes to the elements [first, second) of the targets.
 void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
                                     std::pair<size_t, size_t> elements, const float* weights) {
-  const std::span<const uint32_t> selected = Selected(queries_[query], kv_head, kind);
+  const DecodeQuery& of = queries_[query];
+  const std::span<const uint32_t> selected = Selected(of, kv_head, kind);
   const size_t num_rows = NumRows(query, kv_head, kind);
   const auto row_at = [&](size_t element) -> size_t {
     if (selected.empty()) return std::min(element, num_rows);
     return std::ranges::lower_bound(selected, element) - selected.begin();
   };
-  size_t row = row_at(elements.first);
-  const size_t last = row_at(elements.second);
-  while (row < last) {
-    const size_t chunk = row / kChunkRows;
-    const size_t next = std::min(last, (chunk + 1) * kChunkRows);
-    AddChunkMass({.query = static_cast<uint32_t>(query),
-                  .chunk = static_cast<uint32_t>(chunk),
-                  .kv_head = static_cast<uint16_t>(kv_head),
-                  .kind = kind},
-                 row, next, weights);
-    row = next;
+  const size_t begin = row_at(elements.first);
+  const size_t end = row_at(elements.second);
+  if (begin >= end) return;
+  const size_t heads = shape_.QueryHeadsPerKvHead();
+  const auto targets = of.mass.per_query_head.subspan(kv_head * heads, heads);
+  const Unit first = {.query = static_cast<uint32_t>(query),
+                      .chunk = 0,
+                      .kv_head = static_cast<uint16_t>(kv_head),
+                      .kind = kind};
+  const float* first_weights = weights + kv_head * heads * states_->max_chunks + ChunkOf(first);
+  // Neighbours with the same target go in one pass over it.
+  for (size_t head = 0, next = 0; head < heads; head = next) {
+    while (next < heads && targets[next] == targets[head]) ++next;
+    const MassInput rows = {.p = POf(first) + head * kChunkRows,
+                            .p_chunk_stride = heads * kChunkRows,
+                            .p_stride = kChunkRows,
+                            .weights = first_weights + head * states_->max_chunks,
+                            .weights_stride = states_->max_chunks,
+                            .num_heads = static_cast<int>(next - head),
+                            .begin = begin,
+                            .end = end};
+    if (selected.empty()) {
+      kernel_.add_mass(rows, targets[head]);
+    } else {
+      AddSelectedMass(rows, selected, targets[head]);
+    }
   }
 }
 
-// Rows [begin, end) of the unit's kind, which lie in its chunk.
-void DecodeAttention::AddChunkMass(const Unit& unit, size_t begin, size_t end,
-                                   const float* weights) {
-  const DecodeQuery& of = queries_[unit.query];
-  const int heads = shape_.QueryHeadsPerKvHead();
-  const size_t first_head = size_t{unit.kv_head} * heads;
-  const int num_rows = static_cast<int>(end - begin);
-  const std::span<const uint32_t> selected = Selected(of, unit.kv_head, unit.kind);
-  const auto targets = of.mass.per_query_head.subspan(first_head, heads);
-  const float* p_of_chunk = POf(unit) + begin % kChunkRows;
-  const float* weights_of_chunk = weights + first_head * states_->max_chunks + ChunkOf(unit);
-  for (int g = 0; g < heads;) {
-    // Neighbours with the same target go in one pass over it.
-    constexpr int kMaxHeads = 16;
-    float weights_of_heads[kMaxHeads];
-    int n = 0;
-    while (n < kMaxHeads && g + n < heads && targets[g + n] == targets[g]) {
-      weights_of_heads[n] = weights_of_chunk[(g + n) * states_->max_chunks];
-      ++n;
-    }
-    const float* p = p_of_chunk + g * kChunkRows;
-    if (selected.empty()) {
-      kernel_.add_mass(p, kChunkRows, weights_of_heads, n, num_rows, targets[g] + begin);
-    } else {
-      float mass[kChunkRows] = {};
-      kernel_.add_mass(p, kChunkRows, weights_of_heads, n, num_rows, mass);
-      for (int r = 0; r < num_rows; ++r) targets[g][selected[begin + r]] += mass[r];
-    }
-    g += n;
+// Chunk after chunk: row r of the kind counts in element selected[r].
+void DecodeAttention::AddSelectedMass(MassInput rows, std::span<const uint32_t> selected,
+                                      float* target) const {
+  const size_t end = rows.end;
+  for (size_t row = rows.begin; row < end; row = rows.end) {
+    const size_t chunk = row / kChunkRows;
+    const size_t first = chunk * kChunkRows;
+    MassInput of_chunk = rows;
+    of_chunk.p += chunk * rows.p_chunk_stride;
+    of_chunk.weights += chunk;
+    of_chunk.begin = row - first;
+    of_chunk.end = std::min<size_t>(end - first, kChunkRows);
+    float mass[kChunkRows] = {};
+    kernel_.add_mass(of_chunk, mass);
+    rows.end = first + of_chunk.end;
+    for (size_t r = row; r < rows.end; ++r) target[selected[r]] += mass[r - first];
   }
 }
 

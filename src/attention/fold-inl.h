@@ -331,61 +331,6 @@ void Fold(const FoldInput& in, const FoldOutput& out) {
   WithRowType(in.format.type, [&](auto row) HWY_ATTR { FoldWithType<decltype(row)>(in, out); });
 }
 
-bool ChunkWeights(const MergeInput& in, float* weights) {
-  const F32 d;
-  float m = -std::numeric_limits<float>::infinity();
-  for (int c = 0; c < in.num_chunks; ++c) m = std::max(m, in.m[c]);
-  VecF sum = hn::Zero(d);
-  for (int c = 0; c < in.num_chunks; c += kLanes) {
-    const size_t bytes = std::min(kLanes, in.num_chunks - c) * sizeof(float);
-    float m_lanes[kLanes], l_lanes[kLanes];
-    std::fill(m_lanes, m_lanes + kLanes, -std::numeric_limits<float>::infinity());
-    std::fill(l_lanes, l_lanes + kLanes, 0.0f);
-    std::memcpy(m_lanes, in.m + c, bytes);
-    std::memcpy(l_lanes, in.l + c, bytes);
-    const VecF w = ExpOfNonPositive(hn::Sub(hn::LoadU(d, m_lanes), hn::Set(d, m)));
-    sum = hn::MulAdd(w, hn::LoadU(d, l_lanes), sum);
-    hn::StoreU(w, d, m_lanes);
-    std::memcpy(weights + c, m_lanes, bytes);
-  }
-  const float l = hn::GetLane(hn::SumOfLanes(d, sum));
-  const float inverse = 1.0f / l;
-  for (int c = 0; c < in.num_chunks; ++c) weights[c] *= inverse;
-  return std::isfinite(l);
-}
-
-void Merge(const MergeInput& in, const float* weights, float* out) {
-  const F32 d;
-  for (int i = 0; i < in.head_dim; i += kLanes) {
-    VecF sum = hn::Zero(d);
-    for (int c = 0; c < in.num_chunks; ++c) {
-      const VecF o = hn::LoadU(d, in.o + c * in.o_stride + i);
-      sum = hn::MulAdd(o, hn::Set(d, weights[c]), sum);
-    }
-    hn::StoreU(sum, d, out + i);
-  }
-}
-
-void AddMass(const float* p, size_t p_stride, const float* weights, int num_heads, int num_rows,
-             float* mass) {
-  const F32 d;
-  // Whole vectors to the end, so that a row's rounding does not depend on where a range ends.
-  for (int r = 0; r < num_rows; r += kLanes) {
-    const size_t bytes = std::min(kLanes, num_rows - r) * sizeof(float);
-    const bool whole = bytes == kLanes * sizeof(float);
-    float lanes[kLanes] = {};
-    if (!whole) std::memcpy(lanes, mass + r, bytes);
-    VecF sum = hn::LoadU(d, whole ? mass + r : lanes);
-    for (int g = 0; g < num_heads; ++g) {
-      const float* from = p + g * p_stride + r;
-      if (!whole) std::memcpy(lanes, from, bytes);
-      sum = hn::MulAdd(hn::LoadU(d, whole ? from : lanes), hn::Set(d, weights[g]), sum);
-    }
-    hn::StoreU(sum, d, whole ? mass + r : lanes);
-    if (!whole) std::memcpy(mass + r, lanes, bytes);
-  }
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb
 HWY_AFTER_NAMESPACE();

@@ -135,12 +135,13 @@ void Merge(const MergeInput& in, const float* weights, float* out) {
   }
 }
 
-void AddMass(const float* p, size_t p_stride, const float* weights, int num_heads, int num_rows,
-             float* mass) {
-  for (int r = 0; r < num_rows; ++r) {
+void AddMass(const MassInput& in, float* mass) {
+  for (size_t r = in.begin; r < in.end; ++r) {
+    const size_t chunk = r / kChunkRows;
+    const float* p = in.p + chunk * in.p_chunk_stride + r % kChunkRows;
     double sum = mass[r];
-    for (int g = 0; g < num_heads; ++g) {
-      sum += static_cast<double>(weights[g]) * p[g * p_stride + r];
+    for (int g = 0; g < in.num_heads; ++g) {
+      sum += static_cast<double>(in.weights[g * in.weights_stride + chunk]) * p[g * in.p_stride];
     }
     mass[r] = static_cast<float>(sum);
   }

@@ -80,8 +80,8 @@ TEST_F(ReferenceTest, ChunksMergeToTheWholeSoftmax) {
   EXPECT_FLOAT_EQ(out[0], 250.0f / 8);
   EXPECT_FLOAT_EQ(out[1], -250.0f / 8);
   float mass[3] = {1, 1, 1};
-  reference_.add_mass(p, 3, weights, 1, 2, mass);
-  reference_.add_mass(p + 2, 3, weights + 1, 1, 1, mass + 2);
+  reference_.add_mass({.p = p, .weights = weights, .num_heads = 1, .end = 2}, mass);
+  reference_.add_mass({.p = p + 2, .weights = weights + 1, .num_heads = 1, .end = 1}, mass + 2);
   EXPECT_FLOAT_EQ(mass[0], 1 + 1.0f / 8);
   EXPECT_FLOAT_EQ(mass[1], 1 + 2.0f / 8);
   EXPECT_FLOAT_EQ(mass[2], 1 + 5.0f / 8);
