@@ -2,6 +2,8 @@
 # name: adding a file needs no change here.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
+# Headers alone: Boost.Math.
+find_package(Boost 1.74 REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
@@ -28,7 +30,7 @@ add_library(ebb_internal INTERFACE)
 target_include_directories(ebb_internal INTERFACE ${EBB_ROOT})
 target_link_libraries(ebb_internal INTERFACE
   ebb_options ebb_llama_chat llama ggml PkgConfig::hwy PkgConfig::liburing PkgConfig::xxhash
-  fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
+  Boost::headers fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
 
 configure_file(${EBB_ROOT}/include/ebb/version.h.in ${CMAKE_BINARY_DIR}/generated/ebb/version.h)
 

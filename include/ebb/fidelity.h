@@ -22,6 +22,7 @@
 
 #include "ebb/engine.h"
 #include "ebb/forgetting.h"
+#include "ebb/statistics.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
 
@@ -44,10 +45,6 @@ struct FidelityOptions {
   std::function<void(int64_t steps)> progress = {};
 };
 
-struct Interval {
-  double low = 0;
-  double high = 0;
-};
 // NaN where nothing could be counted.
 struct Estimate {
   double value = 0;

@@ -1,0 +1,48 @@
+// Statistics of evaluations: how sure an accuracy is, whether two differ, whether two orders agree.
+//
+// Thread safety: free functions without state.
+#ifndef EBB_STATISTICS_H_
+#define EBB_STATISTICS_H_
+
+#include <cstdint>
+#include <span>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+struct Count {
+  int64_t successes = 0;
+  int64_t trials = 0;
+};
+
+inline constexpr double kUsualConfidence = 0.95;
+
+// The exact interval of Clopper and Pearson (1934) for a binomial proportion: of no trials, [0, 1].
+// An error: more successes than trials, negative counts, a confidence outside (0, 1).
+[[nodiscard]] Result<Interval> ClopperPearson(Count count, double confidence = kUsualConfidence);
+
+// The p-value of Fisher's exact test that both counts have the same proportion. Two-sided: the sum
+// over all tables with these margins that are no likelier than this one. 1 where there is nothing
+// to tell apart. Work grows with the smaller margin.
+[[nodiscard]] Result<double> FisherExactTwoSided(Count a, Count b);
+
+// Half of the width of the interval of a correlation in Fisher's z = atanh(r), from `samples`
+// independent pairs: quantile / sqrt(samples - 3). Infinite for three samples or fewer.
+[[nodiscard]] double FisherZHalfWidth(int64_t samples, double confidence = kUsualConfidence);
+// That interval around r, in r.
+[[nodiscard]] Interval FisherZInterval(double r, int64_t samples,
+                                       double confidence = kUsualConfidence);
+
+// Spearman's rank correlation; equal values share the mean of their ranks. NaN for fewer than two
+// pairs, where one side is constant, or where a value is NaN. REQUIRES a.size() == b.size().
+[[nodiscard]] double SpearmanCorrelation(std::span<const double> a, std::span<const double> b);
+
+}  // namespace ebb
+
+#endif  // EBB_STATISTICS_H_

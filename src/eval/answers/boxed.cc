@@ -1,0 +1,79 @@
+#include <cstdint>
+#include <vector>
+
+#include "ebb/answers.h"
+#include "src/eval/answers/text.h"
+
+namespace ebb {
+namespace {
+
+// The length of "\boxed" and its kin, with what may stand before the brace; 0: none begins here.
+size_t BoxCommandAt(std::string_view rest) {
+  for (const std::string_view command : {"\\boxed", "\\fbox", "\\framebox"}) {
+    if (!rest.starts_with(command)) continue;
+    size_t length = command.size();
+    if (length < rest.size() && IsLetter(rest[length])) return 0;
+    while (length < rest.size() && rest[length] == ' ') ++length;
+    return length;
+  }
+  return 0;
+}
+
+// "\boxed 5": up to white space or the end of the formula. Bounded, so that the pass stays linear.
+std::string_view BareContent(std::string_view rest) {
+  rest = rest.substr(0, 64);
+  size_t end = 0;
+  while (end < rest.size() && !IsSpace(rest[end]) && rest[end] != '$' && rest[end] != '}') ++end;
+  std::string_view content = rest.substr(0, end);
+  if (content.ends_with('.') || content.ends_with(',')) content.remove_suffix(1);
+  return content;
+}
+
+}  // namespace
+
+// One pass with a stack of open braces: hostile nesting costs memory in proportion, no more.
+std::string_view LastBoxed(std::string_view text) {
+  struct Brace {
+    size_t content_begin;
+    bool is_box;
+  };
+  std::vector<Brace> open;
+  std::string_view last;
+  size_t last_begin = 0;
+  const auto offer = [&](size_t begin, std::string_view content) {
+    content = Trim(content);
+    if (content.empty() || (begin < last_begin && !last.empty())) return;
+    last = content;
+    last_begin = begin;
+  };
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '\\') {
+      const size_t command = BoxCommandAt(text.substr(at));
+      if (command == 0) {
+        at += 2;  // an escaped brace is no brace
+        continue;
+      }
+      at += command;
+      if (at < text.size() && text[at] == '{') {
+        open.push_back({++at, true});
+      } else {
+        offer(at, BareContent(text.substr(at)));
+      }
+      continue;
+    }
+    ++at;
+    if (c == '{') {
+      open.push_back({at, false});
+    } else if (c == '}' && !open.empty()) {
+      const Brace brace = open.back();
+      open.pop_back();
+      if (brace.is_box) {
+        offer(brace.content_begin, text.substr(brace.content_begin, at - 1 - brace.content_begin));
+      }
+    }
+  }
+  return last;
+}
+
+}  // namespace ebb

@@ -1,0 +1,22 @@
+// Formulas in running text.
+#ifndef EBB_EVAL_ANSWERS_FORMULA_H_
+#define EBB_EVAL_ANSWERS_FORMULA_H_
+
+#include <string_view>
+
+namespace ebb {
+
+// The formula that begins the text, without its $...$, $$...$$, \(...\) or \[...\]; empty: none.
+[[nodiscard]] std::string_view LeadingFormula(std::string_view text);
+
+// Whether a formula is a number: \frac{3}{4}, x = 5, \$18.
+[[nodiscard]] bool HasNumericValue(std::string_view formula);
+
+// Whether the text begins as an expression does: with a digit, a sign, a bracket, a command.
+[[nodiscard]] bool BeginsLikeMath(std::string_view text);
+// That, or a word or two: "Evelyn", "no solution".
+[[nodiscard]] bool LooksLikeMath(std::string_view sentence);
+
+}  // namespace ebb
+
+#endif  // EBB_EVAL_ANSWERS_FORMULA_H_

@@ -1,0 +1,35 @@
+// Tokens taken apart: lists, brackets, matrices, sides of an equation, units.
+#ifndef EBB_EVAL_ANSWERS_MATH_PARTS_H_
+#define EBB_EVAL_ANSWERS_MATH_PARTS_H_
+
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "src/eval/answers/math_tokens.h"
+
+namespace ebb {
+
+// The parts between the symbols that stand outside all brackets and groups.
+[[nodiscard]] std::vector<MathTokens> SplitAt(MathTokens tokens,
+                                              std::initializer_list<std::string_view> symbols);
+
+// Whether the first token opens a bracket that the last one closes. Any bracket closes any other,
+// as intervals need: (3,4].
+[[nodiscard]] bool IsEnclosed(MathTokens tokens);
+
+// Without groups around everything, which mean nothing.
+[[nodiscard]] MathTokens WithoutGroups(MathTokens tokens);
+
+// Without a unit at the end: "5 cm", "15\mbox{ cm}^2", "3 eggs" in \text. Never all of the tokens.
+[[nodiscard]] MathTokens WithoutUnit(MathTokens tokens);
+
+// What follows "x =", "f(x) =" or "x \in"; the tokens themselves where no such name stands before.
+[[nodiscard]] MathTokens WithoutName(MathTokens tokens);
+
+// Both readings of plus-or-minus; the tokens themselves without one.
+[[nodiscard]] std::vector<std::vector<MathToken>> ReadingsOfSigns(MathTokens tokens);
+
+}  // namespace ebb
+
+#endif  // EBB_EVAL_ANSWERS_MATH_PARTS_H_
