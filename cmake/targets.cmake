@@ -45,7 +45,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     COMPILE_OPTIONS "-msse4.2;-maes;-mpclmul")
 endif()
 
-# The library that draws the charts of `ebb profile`, and the page around them: inside the program,
+# The library that draws the charts of the reports, and the pages around them: inside the program,
 # so that it needs no file beside it and no network.
 find_file(EBB_CHART_JS chart.min.js
   PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist NO_DEFAULT_PATH)
@@ -74,10 +74,11 @@ const std::string_view @symbol@(reinterpret_cast<const char*>(kBytes), sizeof(kB
 endfunction()
 ebb_embed(kChartLibrary ${EBB_CHART_JS} chart_library)
 ebb_embed(kProfilePage ${EBB_ROOT}/src/cli/profile_page.html profile_page)
+ebb_embed(kEvalPage ${EBB_ROOT}/src/cli/eval_page.html eval_page)
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" src/cli/*.cc)
-add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${EBB_EMPTY_SOURCE})
+add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${eval_page} ${EBB_EMPTY_SOURCE})
 target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
 target_link_libraries(ebb_cli_parts PUBLIC
   ebb ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash

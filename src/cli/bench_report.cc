@@ -44,6 +44,8 @@ double UptimeSeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+}  // namespace
+
 Json PolicyOptions(const PolicySpec& spec) {
   Json options = Json::object();
   for (const auto& [key, value] : spec.params) options[key] = value;
@@ -55,8 +57,6 @@ Json PolicyOptions(const PolicySpec& spec) {
   if (spec.granularity) options["granularity"] = GranularityName(*spec.granularity);
   return options;
 }
-
-}  // namespace
 
 Json ToJson(const Spread& spread) {
   return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};

@@ -50,6 +50,9 @@ void WarnOfOthers(double others_share);
 void AddEngineFields(const CliOptions& options, const Engine& engine, const Session& session,
                      Json* record);
 
+// What was asked of a policy, every option that was given.
+[[nodiscard]] Json PolicyOptions(const PolicySpec& spec);
+
 // The record with --json, else the text. Errors: stdout cannot be written.
 [[nodiscard]] Status WriteRecord(const CliOptions& options, const Json& record,
                                  std::string_view text);

@@ -24,6 +24,8 @@ ExitCode RunBenchAttention(const CliOptions& options);  // bench_attention.cc
 ExitCode RunBenchMemory(const CliOptions& options);     // bench_memory.cc
 ExitCode RunBenchCompare(const CliOptions& options);    // bench_compare.cc
 ExitCode RunProfile(const CliOptions& options);         // profile.cc
+ExitCode RunEval(const CliOptions& options);            // eval.cc
+ExitCode RunReport(const CliOptions& options);          // report.cc
 ExitCode RunFit(const CliOptions& options);             // fit.cc
 ExitCode RunDocs(const CliOptions& options);            // docs.cc: prints docs/cli.md
 

@@ -239,6 +239,9 @@ std::string_view OptionGroupTitle(OptionGroup group) {
       return "Fidelity";
     case G::kProfile:
       return "Profile";
+    case G::kEval:
+    case G::kReport:
+      return "Evaluation";
     case G::kBenchCompare:
     case G::kBenchDepth:
     case G::kBenchDecode:
@@ -267,6 +270,7 @@ const std::vector<OptionRow>& OptionTable() {
     }
     AppendTierOptionRows(&all);
     AppendProfileOptionRows(&all);
+    AppendEvalOptionRows(&all);
     AppendFitOptionRows(&all);
     AppendBenchOptionRows(&all);
     return all;

@@ -19,6 +19,7 @@
 #include "ebb/model.h"
 #include "ebb/status.h"
 #include "src/cli/bench_options.h"
+#include "src/cli/eval_options.h"
 #include "src/cli/fit_options.h"
 #include "src/cli/profile_options.h"
 
@@ -58,6 +59,7 @@ struct CliOptions {
   FidelityInput fidelity;
   FitInput fit;
   ProfileInput profile;
+  EvalInput eval;
 };
 
 // A heading in --help and docs/cli.md. A command names the groups that it takes.
@@ -80,6 +82,8 @@ enum class OptionGroup {
   kFidelity,    // of ebb fidelity alone
   kMemory,      // --memory
   kProfile,     // of ebb profile alone
+  kEval,        // of ebb eval alone
+  kReport,      // of ebb report alone
   kFit,         // of ebb fit alone: --prompt-tokens, --requests, --paper
   // Of the measurements that take them:
   kBenchCompare,    // --what, --rounds, --peer, ...

@@ -104,6 +104,16 @@ void AddOption(const OptionRow& row, const std::string& title, CLI::App* app, Cl
         ->group(title);
     return;
   }
+  const bool is_positional = !row.names.starts_with('-');
+  if (is_positional) {
+    const auto set_all = [set](const std::vector<std::string>& texts) {
+      for (const std::string& text : texts) set(text);
+    };
+    app->add_option_function<std::vector<std::string>>(row.names, set_all, HelpText(row))
+        ->group(title)
+        ->type_name("...");
+    return;
+  }
   app->add_option_function<std::string>(row.names, set, HelpText(row))
       ->group(title)
       ->type_name(row.value)

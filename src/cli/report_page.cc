@@ -1,4 +1,4 @@
-#include "src/cli/profile_report.h"
+#include "src/cli/report_page.h"
 
 #include <string_view>
 
@@ -6,6 +6,7 @@ namespace ebb::cli {
 
 // Made by the build out of files; see cmake/targets.cmake.
 extern const std::string_view kProfilePage;
+extern const std::string_view kEvalPage;
 extern const std::string_view kChartLibrary;
 
 namespace {
@@ -23,13 +24,20 @@ void Fill(std::string_view place, std::string_view text, std::string* page) {
   page->replace(page->find(place), place.size(), text);
 }
 
+std::string Page(std::string_view text, const nlohmann::ordered_json& data) {
+  std::string page(text);
+  Fill("@EBB_CHART_LIBRARY@", kChartLibrary, &page);
+  Fill("@EBB_DATA@", ScriptText(data), &page);
+  return page;
+}
+
 }  // namespace
 
-std::string ProfilePage(const nlohmann::ordered_json& record) {
-  std::string page(kProfilePage);
-  Fill("@EBB_CHART_LIBRARY@", kChartLibrary, &page);
-  Fill("@EBB_DATA@", ScriptText(record), &page);
-  return page;
+std::string ProfilePage(const nlohmann::ordered_json& record) { return Page(kProfilePage, record); }
+
+std::string EvalPage(const nlohmann::ordered_json& manifest,
+                     const nlohmann::ordered_json& summary) {
+  return Page(kEvalPage, {{"run", manifest}, {"settings", summary}});
 }
 
 }  // namespace ebb::cli

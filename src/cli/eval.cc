@@ -1,0 +1,207 @@
+#include "ebb/eval.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "src/cli/bench_report.h"
+#include "src/cli/commands.h"
+#include "src/cli/eval_files.h"
+#include "src/cli/eval_grid.h"
+#include "src/cli/eval_summary.h"
+#include "src/cli/eval_task.h"
+#include "src/cli/progress.h"
+#include "src/cli/setup.h"
+
+namespace ebb::cli {
+namespace {
+
+struct Shard {
+  size_t index = 0;
+  size_t count = 1;
+};
+
+Result<Shard> ParseShard(std::string_view text) {
+  Shard shard;
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, shard.index);
+  const bool has_slash = first.ec == std::errc() && first.ptr != end && *first.ptr == '/';
+  const auto second = has_slash ? std::from_chars(first.ptr + 1, end, shard.count) : first;
+  if (!has_slash || second.ec != std::errc() || second.ptr != end || shard.index >= shard.count) {
+    return InvalidArgument(
+        fmt::format("--shard: expected I/N with I from 0 to N - 1, found \"{}\"", text));
+  }
+  return shard;
+}
+
+// All that decides what the results are, but for the machine.
+Json Manifest(const CliOptions& options, const Model& model,
+              const std::vector<EvalProblem>& problems, const std::vector<EvalSetting>& settings) {
+  const EvalInput& eval = options.eval;
+  Json manifest = {{"format", 1},
+                   {"task", eval.task},
+                   {"problems", problems.size()},
+                   {"seed", options.seed},
+                   {"model", model.description()},
+                   {"model_fingerprint", model.fingerprint()},
+                   {"weights", options.model.weights == WeightMode::kDequantize ? "f32" : "file"},
+                   {"kv_type", RowTypeName(options.engine.kv_type)},
+                   {"prompt_style", eval.prompt_style == PromptStyle::kChat ? "chat" : "raw"},
+                   {"temperature", eval.temperature},
+                   {"top_p", eval.top_p},
+                   {"tokens", eval.max_tokens},
+                   {"shard", eval.shard},
+                   {"settings", Json::array()}};
+  for (const EvalSetting& setting : settings) manifest["settings"].push_back(SettingJson(setting));
+  return manifest;
+}
+
+// Keeps the folder for one run alone: another run there must be the same one, taken up again.
+Status ClaimFolder(const EvalInput& eval, const Json& manifest) {
+  std::error_code error;
+  std::filesystem::create_directories(eval.out, error);
+  if (error) return IoError(fmt::format("cannot make {}: {}", eval.out, error.message()));
+  const std::string path = fmt::format("{}/{}", eval.out, kGridFile);
+  if (!std::filesystem::exists(path)) return WriteFile(path, manifest.dump(2) + "\n");
+  if (!eval.resume) {
+    return InvalidArgument(fmt::format(
+        "{} holds a run already; go on with it by --resume, or choose another --out", eval.out));
+  }
+  EBB_ASSIGN_OR_RETURN(const Json there, ReadJson(path));
+  for (const auto& [key, value] : manifest.items()) {
+    if (there.value(key, Json()) == value) continue;
+    return InvalidArgument(fmt::format(
+        "{} holds another run: its \"{}\" differs; choose another --out", eval.out, key));
+  }
+  return OkStatus();
+}
+
+Json ResultLine(const EvalAnswer& answer, const EvalSetting& setting, const EvalProblem& problem) {
+  Json line = {{"setting", answer.setting},
+               {"problem", answer.problem},
+               {"id", problem.id},
+               {"policy", setting.policy},
+               {"budget", setting.budget},
+               {"tiers", setting.tiers},
+               {"seed", setting.seed},
+               {"correct", answer.judgement.verdict == Verdict::kRight},
+               {"outcome", VerdictName(answer.judgement.verdict)},
+               {"extracted", answer.judgement.extraction.answer},
+               {"rule", ExtractionRuleName(answer.judgement.extraction.rule)},
+               {"prompt_tokens", answer.prompt_tokens},
+               {"generated_tokens", answer.generated_tokens},
+               {"finish_reason", answer.finish_reason},
+               {"peak_kv_bytes", answer.peak_kv_bytes},
+               {"peak_tokens", answer.peak_tokens},
+               {"kv_reads", answer.kv_reads},
+               {"rows_evicted", answer.rows_evicted}};
+  if (!answer.error.empty()) line["error"] = answer.error;
+  return line;
+}
+
+class Evaluation {
+ public:
+  explicit Evaluation(const CliOptions& options) : options_(options), eval_(options.eval) {}
+
+  Status Run() {
+    const std::atomic<bool>* cancel = InstallInterruptHandler();
+    EBB_RETURN_IF_ERROR(Prepare());
+    EBB_RETURN_IF_ERROR(ClaimFolder(eval_, manifest_));
+    EBB_RETURN_IF_ERROR(OpenFiles());
+    EvaluationOptions evaluation;
+    evaluation.sampling.temperature = eval_.temperature;
+    evaluation.sampling.top_p = eval_.top_p;
+    evaluation.prompt_style = eval_.prompt_style;
+    evaluation.workers = eval_.workers > 0
+                             ? eval_.workers
+                             : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    evaluation.first_unit = results_->lines().size();
+    evaluation.shard = shard_.index;
+    evaluation.num_shards = shard_.count;
+    evaluation.cancel = cancel;
+    const size_t num_units =
+        NumUnits(settings_.size(), problems_.size(), shard_.index, shard_.count);
+    {
+      ProgressBar bar("answering", "answers", static_cast<int64_t>(num_units),
+                      options_.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto);
+      evaluation.on_answer = [&](const EvalAnswer& answer) -> Status {
+        EBB_RETURN_IF_ERROR(Keep(answer));
+        bar.Update(static_cast<int64_t>(results_->lines().size()));
+        return OkStatus();
+      };
+      EBB_RETURN_IF_ERROR(RunEvaluation(model_, problems_, settings_, evaluation));
+    }
+    return WriteSummaries(eval_.out, manifest_, results_->lines(), times_->lines(), options_);
+  }
+
+ private:
+  Status Prepare() {
+    if (eval_.out.empty()) return InvalidArgument("--out FOLDER: where are the results to go?");
+    if (eval_.samples > 1 && eval_.temperature == 0) {
+      return InvalidArgument("--samples above 1 gives the same answer again without --temp");
+    }
+    EBB_ASSIGN_OR_RETURN(shard_, ParseShard(eval_.shard));
+    EBB_ASSIGN_OR_RETURN(settings_, MakeGrid(options_));
+    EBB_ASSIGN_OR_RETURN(problems_, ReadTask(eval_, options_.seed));
+    if (eval_.max_tokens > 0) {
+      for (EvalProblem& problem : problems_) problem.max_tokens = eval_.max_tokens;
+    }
+    if (shard_.index >= problems_.size()) {
+      return InvalidArgument(fmt::format("--shard {} has no problems: there are {} in all",
+                                         eval_.shard, problems_.size()));
+    }
+    EBB_ASSIGN_OR_RETURN(model_, OpenModel(options_));
+    // A policy or a budget that is refused is refused before anything is written.
+    for (const EvalSetting& setting : settings_) {
+      EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(model_, setting.engine));
+      const Status opened = OpenSession(*engine, setting.session).status();
+      if (opened.ok()) continue;
+      return Status(opened.code(), fmt::format("policy {}{}{}: {}", setting.policy,
+                                               setting.budget.empty() ? "" : " at ", setting.budget,
+                                               opened.message()));
+    }
+    manifest_ = Manifest(options_, *model_, problems_, settings_);
+    return OkStatus();
+  }
+
+  Status OpenFiles() {
+    EBB_ASSIGN_OR_RETURN(results_, LineFile::Open(fmt::format("{}/{}", eval_.out, kResultsFile)));
+    EBB_ASSIGN_OR_RETURN(times_, LineFile::Open(fmt::format("{}/{}", eval_.out, kTimesFile)));
+    // A kill may come between the two lines of an answer.
+    const size_t done = std::min(results_->lines().size(), times_->lines().size());
+    EBB_RETURN_IF_ERROR(results_->Truncate(done));
+    return times_->Truncate(done);
+  }
+
+  Status Keep(const EvalAnswer& answer) {
+    EBB_RETURN_IF_ERROR(
+        results_->Append(ResultLine(answer, settings_[answer.setting], problems_[answer.problem])));
+    return times_->Append(
+        {{"setting", answer.setting}, {"problem", answer.problem}, {"seconds", answer.seconds}});
+  }
+
+  const CliOptions& options_;
+  const EvalInput& eval_;
+  Shard shard_;
+  std::vector<EvalSetting> settings_;
+  std::vector<EvalProblem> problems_;
+  std::shared_ptr<const Model> model_;
+  Json manifest_;
+  std::unique_ptr<LineFile> results_;
+  std::unique_ptr<LineFile> times_;
+};
+
+}  // namespace
+
+ExitCode RunEval(const CliOptions& options) {
+  const Status status = Evaluation(options).Run();
+  return status.ok() ? ExitCode::kOk : Fail(status);
+}
+
+}  // namespace ebb::cli

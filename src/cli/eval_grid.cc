@@ -1,0 +1,195 @@
+#include "src/cli/eval_grid.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "src/cli/bench_report.h"
+
+namespace ebb::cli {
+namespace {
+
+// "a,b:x=1,c" at the commas that no parameter list holds: "x=1" belongs to what stands before it.
+std::vector<std::string> SplitList(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    const std::string_view part = text.substr(0, comma);
+    const bool is_parameter = !parts.empty() && part.find('=') != std::string_view::npos &&
+                              part.find(':') == std::string_view::npos;
+    if (is_parameter)
+      parts.back().append(",").append(part);
+    else
+      parts.emplace_back(part);
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  }
+  return parts;
+}
+
+struct Grid {
+  std::vector<std::string> policies;
+  std::vector<std::string> budgets;
+  std::vector<uint64_t> seeds;
+  std::vector<Json> settings;  // objects of options
+};
+
+Status Expected(std::string_view key, std::string_view what, const std::string& file) {
+  return InvalidArgument(fmt::format("{}: \"{}\" is to be {}", file, key, what));
+}
+
+Status ReadTexts(const Json& grid, const char* key, const std::string& file,
+                 std::vector<std::string>* texts) {
+  if (!grid.contains(key)) return OkStatus();
+  if (!grid[key].is_array()) return Expected(key, "a list of texts", file);
+  texts->clear();
+  for (const Json& text : grid[key]) {
+    if (!text.is_string()) return Expected(key, "a list of texts", file);
+    texts->push_back(text.get<std::string>());
+  }
+  return OkStatus();
+}
+
+Status ReadSeeds(const Json& grid, const std::string& file, std::vector<uint64_t>* seeds) {
+  if (!grid.contains("seeds")) return OkStatus();
+  if (!grid["seeds"].is_array()) return Expected("seeds", "a list of numbers from 0", file);
+  seeds->clear();
+  for (const Json& seed : grid["seeds"]) {
+    if (!seed.is_number_unsigned()) return Expected("seeds", "a list of numbers from 0", file);
+    seeds->push_back(seed.get<uint64_t>());
+  }
+  return OkStatus();
+}
+
+Status ReadSettings(const Json& grid, const std::string& file, std::vector<Json>* settings) {
+  if (!grid.contains("settings")) return OkStatus();
+  if (!grid["settings"].is_array()) return Expected("settings", "a list of objects", file);
+  settings->clear();
+  for (const Json& setting : grid["settings"]) {
+    if (!setting.is_object()) return Expected("settings", "a list of objects", file);
+    settings->push_back(setting);
+  }
+  return OkStatus();
+}
+
+Status ReadGridFile(const std::string& file, Grid* grid) {
+  std::ifstream stream(file);
+  if (!stream) return NotFound(fmt::format("cannot read {}", file));
+  Json json;
+  try {
+    json = Json::parse(stream);
+  } catch (const Json::exception& error) {
+    return InvalidArgument(fmt::format("{} is no JSON: {}", file, error.what()));
+  }
+  if (!json.is_object()) return InvalidArgument(fmt::format("{} is to hold one object", file));
+  constexpr std::array kKeys = {"policies", "budgets", "seeds", "settings"};
+  for (const auto& [key, value] : json.items()) {
+    if (std::ranges::find(kKeys, std::string_view(key)) == kKeys.end())
+      return InvalidArgument(fmt::format(
+          "{}: unknown key \"{}\"; expected policies, budgets, seeds, settings", file, key));
+  }
+  EBB_RETURN_IF_ERROR(ReadTexts(json, "policies", file, &grid->policies));
+  EBB_RETURN_IF_ERROR(ReadTexts(json, "budgets", file, &grid->budgets));
+  EBB_RETURN_IF_ERROR(ReadSeeds(json, file, &grid->seeds));
+  return ReadSettings(json, file, &grid->settings);
+}
+
+const OptionRow* FindOption(std::string_view name) {
+  for (const OptionRow& row : OptionTable()) {
+    if (row.group == OptionGroup::kPolicy && row.names == name) return &row;
+  }
+  return nullptr;
+}
+
+// {"t0": "50%"} as if --t0 50% had been given.
+Status ApplySetting(const Json& setting, CliOptions* options) {
+  for (const auto& [key, value] : setting.items()) {
+    const OptionRow* row = FindOption("--" + key);
+    if (row == nullptr)
+      return InvalidArgument(
+          fmt::format("\"{}\" is no option of a setting; see the options of "
+                      "policies in \"ebb eval --help\"",
+                      key));
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    const Status status = row->parse(row->value.empty() ? "" : text, options);
+    if (!status.ok()) return InvalidArgument(fmt::format("{}: {}", key, status.message()));
+  }
+  return OkStatus();
+}
+
+// "t0=50% evict=5%": what places rows, without what leaves results as they are but T0's share,
+// which experiments vary to show just that.
+std::string TiersLabel(const PolicySpec& policy) {
+  if (!policy.tiers.has_value()) return "";
+  const TierSpec& tiers = *policy.tiers;
+  std::string label = tiers.t0_cap_bytes > 0 ? fmt::format("t0={}B", tiers.t0_cap_bytes)
+                                             : fmt::format("t0={:g}%", tiers.t0_share * 100);
+  if (tiers.t1_cap_bytes > 0) label += fmt::format(" t1={}B", tiers.t1_cap_bytes);
+  if (tiers.t2_share > 0) {
+    label += fmt::format(" t2={:g}%:{}", tiers.t2_share * 100, CompressedTypeName(tiers.t2_type));
+  }
+  label += fmt::format(" evict={:g}%", tiers.evict_share * 100);
+  if (tiers.evict_of == EvictOf::kAlive) label += " of alive";
+  return label;
+}
+
+Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& policy,
+                                const std::string& budget, uint64_t seed, const Json& given) {
+  CliOptions options = base;
+  EvalSetting setting = {.policy = policy, .budget = budget, .seed = seed};
+  EBB_RETURN_IF_ERROR(ParsePolicy(policy, &options.session.policy));
+  if (!budget.empty()) {
+    EBB_ASSIGN_OR_RETURN(options.session.policy.budget, ParseBudget(budget));
+  }
+  EBB_RETURN_IF_ERROR(ApplySetting(given, &options));
+  PlaceT1(&options);
+  setting.tiers = TiersLabel(options.session.policy);
+  if (!budget.empty() && options.session.policy.tiers.has_value()) {
+    return InvalidArgument(
+        "--budgets beside tiers: a share of the rows goes with --evict; the tiers place the rest");
+  }
+  setting.engine = options.engine;
+  setting.session = options.session;
+  setting.session.policy.seed = seed;
+  return setting;
+}
+
+}  // namespace
+
+Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
+  const EvalInput& input = options.eval;
+  Grid grid = {.policies = SplitList(input.policies), .budgets = SplitList(input.budgets)};
+  for (int i = 0; i < input.samples; ++i)
+    grid.seeds.push_back(options.seed + static_cast<uint64_t>(i));
+  if (!input.grid_file.empty()) EBB_RETURN_IF_ERROR(ReadGridFile(input.grid_file, &grid));
+  const bool has_tiers = options.session.policy.tiers.has_value();
+  if (grid.policies.empty()) grid.policies = {has_tiers ? "attention" : "full"};
+  if (grid.settings.empty()) grid.settings = {Json::object()};
+  std::vector<EvalSetting> settings;
+  for (const Json& given : grid.settings) {
+    for (const std::string& policy : grid.policies) {
+      std::vector<std::string> budgets = grid.budgets;
+      if (budgets.empty() || policy == "full") budgets = {""};
+      for (const std::string& budget : budgets) {
+        for (const uint64_t seed : grid.seeds) {
+          EBB_ASSIGN_OR_RETURN(settings.emplace_back(),
+                               MakeSetting(options, policy, budget, seed, given));
+        }
+      }
+    }
+  }
+  return settings;
+}
+
+Json SettingJson(const EvalSetting& setting) {
+  return {{"policy", setting.policy},
+          {"budget", setting.budget},
+          {"tiers", setting.tiers},
+          {"seed", setting.seed},
+          {"options", PolicyOptions(setting.session.policy)}};
+}
+
+}  // namespace ebb::cli

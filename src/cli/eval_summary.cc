@@ -1,0 +1,215 @@
+#include "src/cli/eval_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "ebb/statistics.h"
+#include "src/cli/eval_files.h"
+#include "src/cli/output.h"
+#include "src/cli/report_page.h"
+
+namespace ebb::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What makes answers one setting: seeds do not tell them apart.
+using Key = std::tuple<std::string, std::string, std::string>;  // policy, budget, tiers
+
+Key KeyOf(const Json& line) {
+  return {line.value("policy", ""), line.value("budget", ""), line.value("tiers", "")};
+}
+
+struct Counts {
+  int64_t n = 0;
+  int64_t right = 0;
+  int64_t empty = 0;
+  int64_t no_answer = 0;
+  int64_t truncated = 0;
+  int64_t loops = 0;
+  int64_t errors = 0;
+  double generated_tokens = 0;
+  double peak_tokens = 0;
+  double peak_kv_bytes = 0;
+  double kv_reads = 0;
+  // By problem: answers and how often each came; whether any was right.
+  std::map<int64_t, std::map<std::string, int>> votes;
+  std::map<int64_t, std::string> right_answer;
+
+  void Add(const Json& line) {
+    const std::string outcome = line.value("outcome", "");
+    const std::string reason = line.value("finish_reason", "");
+    const auto problem = line.value("problem", int64_t{0});
+    ++n;
+    right += line.value("correct", false) ? 1 : 0;
+    empty += outcome == "empty" ? 1 : 0;
+    no_answer += outcome == "no_answer" ? 1 : 0;
+    truncated += reason == "length" ? 1 : 0;
+    loops += reason == "loop" ? 1 : 0;
+    errors += line.contains("error") ? 1 : 0;
+    generated_tokens += line.value("generated_tokens", 0.0);
+    peak_tokens += line.value("peak_tokens", 0.0);
+    peak_kv_bytes += line.value("peak_kv_bytes", 0.0);
+    kv_reads += line.value("kv_reads", 0.0);
+    const std::string extracted = line.value("extracted", "");
+    if (!extracted.empty()) ++votes[problem][extracted];
+    if (line.value("correct", false)) right_answer[problem] = extracted;
+  }
+
+  // Problems whose most frequent answer is right; ties go to the answer that sorts first.
+  [[nodiscard]] int64_t RightByMajority() const {
+    int64_t count = 0;
+    for (const auto& [problem, answer] : right_answer) {
+      const auto& all = votes.at(problem);
+      const auto most = std::max_element(
+          all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+      count += most->first == answer ? 1 : 0;
+    }
+    return count;
+  }
+};
+
+struct Group {
+  Key key;
+  Counts counts;
+  std::map<uint64_t, int64_t> per_seed;  // answers
+};
+
+std::vector<Group> GroupResults(const std::vector<Json>& results) {
+  std::vector<Group> groups;
+  std::map<Key, size_t> index;
+  for (const Json& line : results) {
+    const auto [found, is_new] = index.emplace(KeyOf(line), groups.size());
+    if (is_new) groups.push_back({.key = found->first});
+    Group& group = groups[found->second];
+    group.counts.Add(line);
+    ++group.per_seed[line.value("seed", uint64_t{0})];
+  }
+  return groups;
+}
+
+const Group* FullCache(const std::vector<Group>& groups) {
+  const auto found =
+      std::ranges::find(groups, Key{"full", "", ""}, [](const Group& g) { return g.key; });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+double Share(int64_t part, int64_t all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
+Result<Json> RecordOf(const Group& group, const Group* full) {
+  const Counts& c = group.counts;
+  EBB_ASSIGN_OR_RETURN(const Interval interval, ClopperPearson({c.right, c.n}));
+  const auto n = static_cast<double>(std::max<int64_t>(c.n, 1));
+  Json record = {{"policy", std::get<0>(group.key)},
+                 {"budget", std::get<1>(group.key)},
+                 {"tiers", std::get<2>(group.key)},
+                 {"n", c.n},
+                 {"correct", c.right},
+                 {"accuracy", Share(c.right, c.n)},
+                 {"ci_low", interval.low},
+                 {"ci_high", interval.high},
+                 {"retention", nullptr},
+                 {"p_full", nullptr},
+                 {"empty", c.empty},
+                 {"no_answer", c.no_answer},
+                 {"truncated", c.truncated},
+                 {"loops", c.loops},
+                 {"errors", c.errors},
+                 {"generated_tokens", c.generated_tokens / n},
+                 {"peak_tokens", c.peak_tokens / n},
+                 {"peak_kv_bytes", c.peak_kv_bytes / n},
+                 {"kv_reads", c.kv_reads / n}};
+  if (full != nullptr) {
+    const Counts& f = full->counts;
+    if (f.right > 0) record["retention"] = Share(c.right, c.n) / Share(f.right, f.n);
+    EBB_ASSIGN_OR_RETURN(record["p_full"], FisherExactTwoSided({c.right, c.n}, {f.right, f.n}));
+  }
+  const auto samples = static_cast<int64_t>(group.per_seed.size());
+  if (samples > 1) {
+    const int64_t problems = c.n / samples;
+    record["samples"] = samples;
+    record["majority"] = Share(c.RightByMajority(), problems);
+    record["pass_all"] = Share(static_cast<int64_t>(c.right_answer.size()), problems);
+  }
+  return record;
+}
+
+std::string NameOf(const Json& record) {
+  std::string name = record.value("policy", "");
+  for (const char* key : {"budget", "tiers"}) {
+    const std::string text = record.value(key, "");
+    if (!text.empty()) name += " " + text;
+  }
+  return name;
+}
+
+}  // namespace
+
+Result<Json> Summarize(const std::vector<Json>& results) {
+  const std::vector<Group> groups = GroupResults(results);
+  const Group* full = FullCache(groups);
+  Json summary = Json::array();
+  for (const Group& group : groups) {
+    EBB_ASSIGN_OR_RETURN(summary.emplace_back(), RecordOf(group, full));
+  }
+  return summary;
+}
+
+void AddTimes(const std::vector<Json>& results, const std::vector<Json>& times, Json* summary) {
+  std::map<Key, std::pair<double, int64_t>> seconds;
+  const size_t count = std::min(results.size(), times.size());
+  for (size_t i = 0; i < count; ++i) {
+    auto& [sum, n] = seconds[KeyOf(results[i])];
+    sum += times[i].value("seconds", 0.0);
+    ++n;
+  }
+  for (Json& record : *summary) {
+    const auto found = seconds.find(KeyOf(record));
+    record["seconds"] = found == seconds.end()
+                            ? Json()
+                            : Json(found->second.first / static_cast<double>(found->second.second));
+  }
+}
+
+std::string SummaryTable(const Json& summary) {
+  std::string table =
+      "| setting | right | accuracy (95 %) | retention | p | tokens | peak rows | no answer | cut "
+      "| "
+      "loops | errors |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
+  const auto optional = [](const Json& value, const char* format) {
+    return value.is_null() ? std::string("-")
+                           : fmt::format(fmt::runtime(format), value.get<double>());
+  };
+  for (const Json& r : summary) {
+    table += fmt::format(
+        "| {} | {}/{} | {:.1f} % ({:.1f} - {:.1f}) | {} | {} | {:.0f} | {:.0f} | {} | {} | {} | {} "
+        "|\n",
+        NameOf(r), r["correct"].get<int64_t>(), r["n"].get<int64_t>(),
+        r["accuracy"].get<double>() * 100, r["ci_low"].get<double>() * 100,
+        r["ci_high"].get<double>() * 100, optional(r["retention"], "{:.2f}"),
+        optional(r["p_full"], "{:.2g}"), r["generated_tokens"].get<double>(),
+        r["peak_tokens"].get<double>(), r["no_answer"].get<int64_t>() + r["empty"].get<int64_t>(),
+        r["truncated"].get<int64_t>(), r["loops"].get<int64_t>(), r["errors"].get<int64_t>());
+  }
+  return table;
+}
+
+Status WriteSummaries(const std::string& folder, const Json& manifest,
+                      const std::vector<Json>& results, const std::vector<Json>& times,
+                      const CliOptions& options) {
+  EBB_ASSIGN_OR_RETURN(Json summary, Summarize(results));
+  EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.json", summary.dump(2) + "\n"));
+  const std::string table = SummaryTable(summary);
+  EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.md", table));
+  AddTimes(results, times, &summary);
+  EBB_RETURN_IF_ERROR(WriteFile(folder + "/report.html", EvalPage(manifest, summary)));
+  return WriteToStdout(options.json ? summary.dump() + "\n" : table);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,37 @@
+// What the answers of an evaluation add up to: summary.json, summary.md and report.html.
+#ifndef EBB_CLI_EVAL_SUMMARY_H_
+#define EBB_CLI_EVAL_SUMMARY_H_
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "ebb/status.h"
+#include "src/cli/options.h"
+
+namespace ebb::cli {
+
+// A record per setting, seeds put together, in the order of the answers: policy, budget, tiers, n,
+// correct, accuracy and its exact 95 % interval, retention and Fisher's p against the setting
+// "full" where there is one, how answers failed, and what they cost.
+[[nodiscard]] Result<nlohmann::ordered_json> Summarize(
+    const std::vector<nlohmann::ordered_json>& results);
+
+// Of the same answers: seconds, as the mean of each setting; null where none were kept.
+void AddTimes(const std::vector<nlohmann::ordered_json>& results,
+              const std::vector<nlohmann::ordered_json>& times, nlohmann::ordered_json* summary);
+
+[[nodiscard]] std::string SummaryTable(const nlohmann::ordered_json& summary);
+
+// Writes the three files into `folder`, and the table, or with --json the summary, to stdout.
+// summary.json knows no times, so that the same run gives the same bytes.
+[[nodiscard]] Status WriteSummaries(const std::string& folder,
+                                    const nlohmann::ordered_json& manifest,
+                                    const std::vector<nlohmann::ordered_json>& results,
+                                    const std::vector<nlohmann::ordered_json>& times,
+                                    const CliOptions& options);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_CLI_EVAL_SUMMARY_H_
