@@ -24,7 +24,8 @@
 
 namespace ebb {
 
-struct EvalProblem {
+// A problem as a model is asked it.
+struct EvalQuestion {
   std::string id;        // unique in its task
   std::string question;  // what the user says
   int max_tokens = 0;
@@ -89,12 +90,12 @@ struct EvaluationOptions {
 // answer with an error, not the end. Errors: kCancelled; what on_answer returned; settings that no
 // session opens with.
 [[nodiscard]] Status RunEvaluation(std::shared_ptr<const Model> model,
-                                   std::span<const EvalProblem> problems,
+                                   std::span<const EvalQuestion> problems,
                                    std::span<const EvalSetting> settings,
                                    const EvaluationOptions& options);
 
 // The first `count` problems of pebble's list of `seed`; see ebb/pebble.h.
-[[nodiscard]] std::vector<EvalProblem> PebbleProblems(uint64_t seed, int count);
+[[nodiscard]] std::vector<EvalQuestion> PebbleProblems(uint64_t seed, int count);
 
 // Whether the end of `tokens` repeats itself; see EvaluationOptions::longest_loop.
 [[nodiscard]] bool EndsInLoop(std::span<const Token> tokens, int longest_loop);

@@ -42,7 +42,7 @@ Result<Shard> ParseShard(std::string_view text) {
 
 // All that decides what the results are, but for the machine.
 Json Manifest(const CliOptions& options, const Model& model,
-              const std::vector<EvalProblem>& problems, const std::vector<EvalSetting>& settings) {
+              const std::vector<EvalQuestion>& problems, const std::vector<EvalSetting>& settings) {
   const EvalInput& eval = options.eval;
   Json manifest = {{"format", 1},
                    {"task", eval.task},
@@ -52,6 +52,7 @@ Json Manifest(const CliOptions& options, const Model& model,
                    {"model_fingerprint", model.fingerprint()},
                    {"weights", options.model.weights == WeightMode::kDequantize ? "f32" : "file"},
                    {"kv_type", RowTypeName(options.engine.kv_type)},
+                   {"prompt_preset", eval.prompt},
                    {"prompt_style", eval.prompt_style == PromptStyle::kChat ? "chat" : "raw"},
                    {"temperature", eval.temperature},
                    {"top_p", eval.top_p},
@@ -82,7 +83,7 @@ Status ClaimFolder(const EvalInput& eval, const Json& manifest) {
   return OkStatus();
 }
 
-Json ResultLine(const EvalAnswer& answer, const EvalSetting& setting, const EvalProblem& problem) {
+Json ResultLine(const EvalAnswer& answer, const EvalSetting& setting, const EvalQuestion& problem) {
   Json line = {{"setting", answer.setting},
                {"problem", answer.problem},
                {"id", problem.id},
@@ -150,7 +151,7 @@ class Evaluation {
     EBB_ASSIGN_OR_RETURN(settings_, MakeGrid(options_));
     EBB_ASSIGN_OR_RETURN(problems_, ReadTask(eval_, options_.seed));
     if (eval_.max_tokens > 0) {
-      for (EvalProblem& problem : problems_) problem.max_tokens = eval_.max_tokens;
+      for (EvalQuestion& problem : problems_) problem.max_tokens = eval_.max_tokens;
     }
     if (shard_.index >= problems_.size()) {
       return InvalidArgument(fmt::format("--shard {} has no problems: there are {} in all",
@@ -190,7 +191,7 @@ class Evaluation {
   const EvalInput& eval_;
   Shard shard_;
   std::vector<EvalSetting> settings_;
-  std::vector<EvalProblem> problems_;
+  std::vector<EvalQuestion> problems_;
   std::shared_ptr<const Model> model_;
   Json manifest_;
   std::unique_ptr<LineFile> results_;

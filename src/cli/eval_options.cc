@@ -33,6 +33,10 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
                [](CliOptions& o) { return &o.eval.top_p; }, {.min = 0, .max = 1}),
       ValueRow(G::kEval, "-n,--tokens", "N", "most tokens of an answer; 0: the task's own limit",
                [](CliOptions& o) { return &o.eval.max_tokens; }, {.min = 0}),
+      ValueRow(G::kEval, "--prompt-preset", "NAME",
+               "how questions of a file are put, and how long answers may be: plain, or as a paper "
+               "did: hierarchy, epikv, dms, lazy_eviction",
+               [](CliOptions& o) { return &o.eval.prompt; }),
       ChoiceRow<PromptStyle>(
           G::kEval, "--prompt-style",
           "ask through the model's chat template, or give the question as raw text",

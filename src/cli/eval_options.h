@@ -23,6 +23,7 @@ struct EvalInput {
   bool resume = false;
   int samples = 1;
   int workers = 0;  // 0: as many as there are cores
+  std::string prompt = "plain";  // --prompt-preset
   PromptStyle prompt_style = PromptStyle::kChat;
   // Greedy unless asked otherwise.
   float temperature = 0;

@@ -1,16 +1,42 @@
 #include "src/cli/eval_task.h"
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <utility>
+
+#include "ebb/eval_task.h"
 
 namespace ebb::cli {
+namespace {
 
-Result<std::vector<EvalProblem>> ReadTask(const EvalInput& eval, uint64_t seed) {
+EvalQuestion AsQuestion(const EvalProblem& problem, const TaskPrompt& prompt, AnswerRules rules) {
+  return {.id = problem.id,
+          .question = FormatPrompt(prompt, problem),
+          .max_tokens = prompt.max_new_tokens,
+          .judge = [problem, rules](std::string_view text, std::string_view answer) {
+            const AnswerFormat format = {
+                .kind = problem.kind, .rules = rules, .options = problem.options};
+            // A thought that did not end, or a model without thoughts, is judged as a whole.
+            return JudgeAnswer(answer.empty() ? text : answer, problem.reference, format);
+          }};
+}
+
+}  // namespace
+
+Result<std::vector<EvalQuestion>> ReadTask(const EvalInput& eval, uint64_t seed) {
   if (eval.task == "pebble") {
-    if (eval.problems == 0) return InvalidArgument("--problems: pebble's list has no end");
+    if (eval.problems == 0) return InvalidArgument("--problems 0: pebble's list has no end");
     return PebbleProblems(seed, eval.problems);
   }
-  return InvalidArgument(
-      fmt::format("unknown task \"{}\"; expected pebble or FILE.jsonl[:FORMAT]", eval.task));
+  EBB_ASSIGN_OR_RETURN(EvalTaskSource source, ParseEvalTaskSource(eval.task));
+  source.shuffle_seed = seed;
+  EBB_ASSIGN_OR_RETURN(const EvalTask task, ReadEvalTask(source));
+  EBB_ASSIGN_OR_RETURN(const PromptPreset* preset, FindPromptPreset(eval.prompt));
+  size_t count = task.problems.size();
+  if (eval.problems > 0) count = std::min(count, static_cast<size_t>(eval.problems));
+  std::vector<EvalQuestion> questions;
+  for (size_t i = 0; i < count; ++i)
+    questions.push_back(AsQuestion(task.problems[i], preset->Of(task.format), preset->rules));
+  return questions;
 }
 
 }  // namespace ebb::cli

@@ -12,7 +12,7 @@
 namespace ebb::cli {
 
 // The problems, as many as were asked for. Errors: an unknown task; those of the file.
-[[nodiscard]] Result<std::vector<EvalProblem>> ReadTask(const EvalInput& eval, uint64_t seed);
+[[nodiscard]] Result<std::vector<EvalQuestion>> ReadTask(const EvalInput& eval, uint64_t seed);
 
 }  // namespace ebb::cli
 

@@ -161,7 +161,7 @@ class Watch {
 
 class Worker {
  public:
-  Worker(std::shared_ptr<const Model> model, std::span<const EvalProblem> problems,
+  Worker(std::shared_ptr<const Model> model, std::span<const EvalQuestion> problems,
          std::span<const EvalSetting> settings, const EvaluationOptions& options)
       : model_(std::move(model)), problems_(problems), settings_(settings), options_(options) {}
 
@@ -170,7 +170,7 @@ class Worker {
   Result<EvalAnswer> Answer(Unit unit) {
     const auto begin = std::chrono::steady_clock::now();
     EvalAnswer answer = {.setting = unit.setting, .problem = unit.problem};
-    const EvalProblem& problem = problems_[unit.problem];
+    const EvalQuestion& problem = problems_[unit.problem];
     const EvalSetting& setting = settings_[unit.setting];
     EBB_RETURN_IF_ERROR(OpenEngine(unit.setting));
     EBB_ASSIGN_OR_RETURN(const ChatPrompt prompt, PromptFor(problem));
@@ -211,13 +211,13 @@ class Worker {
     return OkStatus();
   }
 
-  Result<ChatPrompt> PromptFor(const EvalProblem& problem) {
+  Result<ChatPrompt> PromptFor(const EvalQuestion& problem) {
     if (options_.prompt_style == PromptStyle::kRaw) return ChatPrompt{.text = problem.question};
     const ChatMessage message = {.role = "user", .content = problem.question};
     return model_->FormatChat({&message, 1}, Model::Thinking::kModelDefault);
   }
 
-  Status Write(const EvalProblem& problem, const ChatPrompt& prompt, Session* session,
+  Status Write(const EvalQuestion& problem, const ChatPrompt& prompt, Session* session,
                Sampler* sampler, EvalAnswer* answer) {
     Watch watch(model_->shape(), *session, options_.longest_loop, options_.cancel);
     GenerateOptions generate;
@@ -247,7 +247,7 @@ class Worker {
   }
 
   std::shared_ptr<const Model> model_;
-  std::span<const EvalProblem> problems_;
+  std::span<const EvalQuestion> problems_;
   std::span<const EvalSetting> settings_;
   const EvaluationOptions& options_;
   std::unique_ptr<Engine> engine_;  // of engine_setting_
@@ -271,7 +271,7 @@ size_t NumUnits(size_t num_settings, size_t num_problems, size_t shard, size_t n
   return num_settings * Units(num_problems, shard, num_shards).per_setting();
 }
 
-Status RunEvaluation(std::shared_ptr<const Model> model, std::span<const EvalProblem> problems,
+Status RunEvaluation(std::shared_ptr<const Model> model, std::span<const EvalQuestion> problems,
                      std::span<const EvalSetting> settings, const EvaluationOptions& options) {
   const Units units(problems.size(), options.shard, options.num_shards);
   const size_t num_units =

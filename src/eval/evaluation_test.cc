@@ -44,7 +44,7 @@ TEST(EndsInLoop, LeavesShortRepetitionsAlone) {
 }
 
 TEST(PebbleProblems, AreJudgedByWhatFollowsTheThought) {
-  const EvalProblem problem = PebbleProblems(5, 3)[2];
+  const EvalQuestion problem = PebbleProblems(5, 3)[2];
   const std::string right = MakePebbleProblem(5, 2).answer;
   const auto judge = [&](const std::string& text, const std::string& answer) {
     return problem.judge(text, answer).verdict;
@@ -112,7 +112,7 @@ class EvaluationTest : public testing::Test {
   TempFolder folder_;
   std::string path_ = folder_.File("model.gguf");
   std::shared_ptr<const Model> model_;
-  std::vector<EvalProblem> problems_;
+  std::vector<EvalQuestion> problems_;
   std::vector<EvalSetting> settings_;
 };
 

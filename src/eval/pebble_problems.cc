@@ -18,8 +18,8 @@ Judgement JudgePebble(std::string_view text, std::string_view answer,
 
 }  // namespace
 
-std::vector<EvalProblem> PebbleProblems(uint64_t seed, int count) {
-  std::vector<EvalProblem> problems;
+std::vector<EvalQuestion> PebbleProblems(uint64_t seed, int count) {
+  std::vector<EvalQuestion> problems;
   for (int i = 0; i < count; ++i) {
     const PebbleProblem pebble = MakePebbleProblem(seed, static_cast<uint64_t>(i));
     problems.push_back(
