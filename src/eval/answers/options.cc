@@ -50,20 +50,23 @@ std::string OptionOf(std::string_view sentence, std::span<const std::string> opt
       more = true;
     }
   }
-  if (sentence.empty() || !IsOptionLetter(sentence[0], options)) return {};
-  if (sentence.size() > 1 && IsAlphanumeric(sentence[1])) return {};
-  // "A cell divides": an article.
-  if (sentence[0] == 'A' && sentence.size() > 2 && sentence[1] == ' ' && IsLetter(sentence[2])) {
-    return {};
+  if (sentence.empty()) return {};
+  const char c = sentence[0];
+  if (IsOptionLetter(c, options)) {
+    return sentence.size() > 1 && IsAlphanumeric(sentence[1]) ? "" : std::string(1, c);
   }
-  return std::string(1, sentence[0]);
+  // (c), but not "a stone".
+  const char capital = static_cast<char>(c - 'a' + 'A');
+  const bool marked = sentence.size() == 1 || sentence[1] == ')' || sentence[1] == '}';
+  return IsLetter(c) && marked && IsOptionLetter(capital, options) ? std::string(1, capital) : "";
 }
 
 std::string LoneOption(std::string_view text, std::span<const std::string> options) {
-  std::string letter = OptionOf(text, options);
-  if (letter.empty()) return {};
   // One line: more would be reasoning.
-  return text.find('\n') == std::string_view::npos ? letter : std::string();
+  if (text.find('\n') != std::string_view::npos) return {};
+  // "A cell divides": an article.
+  const bool article = text.size() > 2 && text.starts_with("A ") && IsLetter(text[2]);
+  return article ? LetterOfText(text, options) : OptionOf(text, options);
 }
 
 std::string LastMarkedOption(std::string_view text, std::span<const std::string> options) {

@@ -60,6 +60,19 @@ std::string_view SkipFillers(std::string_view text) {
   return text;
 }
 
+// Lower case, with ' for the typographic one.
+std::string WithPlainApostrophes(std::string_view text) {
+  constexpr std::string_view kApostrophe = "’";
+  std::string plain;
+  plain.reserve(text.size());
+  while (!text.empty()) {
+    const bool typographic = text.starts_with(kApostrophe);
+    plain += typographic ? '\'' : LowerCase(text.front());
+    text.remove_prefix(typographic ? kApostrophe.size() : 1);
+  }
+  return plain;
+}
+
 bool HasAny(std::string_view lower, std::span<const std::string_view> phrases) {
   return std::any_of(phrases.begin(), phrases.end(), [&](std::string_view phrase) {
     return lower.find(phrase) != std::string_view::npos;
@@ -118,7 +131,7 @@ bool IsRefusal(std::string_view answer) {
   constexpr std::array<std::string_view, 5> kWholly = {"unknown", "n/a", "not known", "unclear",
                                                        "unanswerable"};
   // A refusal is a sentence at most.
-  const std::string lower = LowerCase(SkipMarkup(answer.substr(0, 400)));
+  const std::string lower = WithPlainApostrophes(SkipMarkup(answer.substr(0, 400)));
   return HasAny(lower, kNoAnswer) ||
          std::any_of(kWholly.begin(), kWholly.end(), [&](std::string_view word) {
            return lower == word || lower == "\\text{" + std::string(word) + "}";
@@ -136,9 +149,7 @@ bool IsRefusedFrom(std::string_view text, size_t at) {
   while (begin > 0 && text[begin - 1] != '\n' && text[begin - 1] != '.' && text[begin - 1] != '?') {
     --begin;
   }
-  std::string lower = LowerCase(text.substr(begin));
-  // Typographic apostrophes.
-  for (size_t i = 0; (i = lower.find("’", i)) != std::string::npos; ++i) lower.replace(i, 3, "'");
+  const std::string lower = WithPlainApostrophes(text.substr(begin));
   return HasAny(lower, kRefusals) || lower.find("cannot be determined") != std::string::npos ||
          lower.find("not enough information") != std::string::npos;
 }
