@@ -139,9 +139,16 @@ class Selector {
   Selector() = default;
 };
 
+// When keys are rotated anew, to their rank among the surviving rows.
+enum class KeyTurns {
+  kWhenFull,       // when the context is full, where the session allows it
+  kAfterEviction,  // whenever rows went (StreamingLLM, 3.2)
+};
+
 struct Policy {
   std::string name;  // what was asked for: "h2o", "h2o+scorer=random"
   Granularity granularity = Granularity::kToken;
+  KeyTurns key_turns = KeyTurns::kWhenFull;
   std::unique_ptr<Scorer> scorer;        // never null
   std::unique_ptr<Placement> placement;  // null: nothing ever moves
   std::unique_ptr<Selector> selector;    // null: every visible row is read
@@ -149,15 +156,18 @@ struct Policy {
 
 // How much may stay. Rows are tokens per group; bytes are of all (layer, kv head) together. Percent
 // is of the rows ever unprotected; rows and bytes count what is protected too, so they can be too
-// small for it, which is refused.
+// small for it, which is refused. kBeyond counts the rows beyond what is protected (002, App. D).
+// kCompression is the compression ratio CR of 003 (App. F.1): (input + maximum generation) / CR
+// rows, rounded down.
 struct Budget {
-  enum class Unit { kNone, kRows, kPercent, kBytes };
+  enum class Unit { kNone, kRows, kPercent, kBytes, kBeyond, kCompression };
   Unit unit = Unit::kNone;
   double value = 0;
 };
-// "1024" (rows), "25%", "64MiB".
+// "1024" (rows), "25%", "64MiB", "+512" (rows beyond the protected), "1/8" (compression ratio 8).
 [[nodiscard]] Result<Budget> ParseBudget(std::string_view text);
-[[nodiscard]] std::string FormatBudget(const Budget& budget);  // "1024 rows", "25%", "1024 bytes"
+// "1024 rows", "25%", "1024 bytes", "+512 rows", "1/8"
+[[nodiscard]] std::string FormatBudget(const Budget& budget);
 
 // Everything that a user can say about a policy. Unset options take the policy's own defaults.
 struct PolicySpec {
@@ -169,11 +179,15 @@ struct PolicySpec {
   std::optional<int> window = {};    // tokens
   std::optional<int> interval = {};  // decode steps
   std::optional<Granularity> granularity = {};
+  // Input and maximum generation, in tokens, of which kCompression takes a share; the context of
+  // the session when unset.
+  std::optional<int> most_tokens = {};
   // The hierarchy places the rows, and `name` only names the scorer. Excludes a budget.
   std::optional<TierSpec> tiers = {};
   uint64_t seed = 0;
 };
-// "h2o:heavy=64,recent=64" into name and params.
+// "h2o:heavy=64,recent=64" into name and params. "windowed:" may stand before: it is part of the
+// name.
 [[nodiscard]] Status ParsePolicy(std::string_view text, PolicySpec* spec);
 
 // What a policy may know of the cache that it is made for.
@@ -187,7 +201,7 @@ struct PolicyInfo {
   std::string_view name;
   std::string_view description;  // one line
   std::string_view source;       // paper and equation, or published code
-  std::string_view params;       // "heavy=N,recent=N"; empty: none
+  std::string_view params;       // "heavy=N,recent=N", beside its scorer's; empty: none
   Granularity granularity;
   std::string_view scorer;  // its own scorer
 };
@@ -196,6 +210,7 @@ struct PolicyInfo {
 struct ScorerInfo {
   std::string_view name;
   std::string_view description;
+  std::string_view params = {};  // of a policy with this scorer; empty: none
 };
 [[nodiscard]] std::span<const ScorerInfo> BuiltinScorers();
 

@@ -63,7 +63,8 @@ struct StepSignals {
   // asked.
   std::vector<std::span<const float>> recent_queries = {};
   int num_recent = 0;
-  // In ascending order of the layers that anybody asked for: [num_tokens, embed_dim].
+  // The blocks that anybody asked for, ascending, and their outputs: [num_tokens, embed_dim].
+  std::vector<int> hidden_layers = {};
   std::vector<std::span<const float>> hidden = {};
 };
 

@@ -22,6 +22,7 @@ SignalBuffers::SignalBuffers(const ModelShape& shape, Granularity granularity,
       mass_heads_ = shape.num_layers * shape.num_q_heads / groups;
       break;
   }
+  step_.hidden_layers = needs.hidden_layers;
   group_begin_.resize(groups + 1);
   group_rows_.resize(groups);
   group_new_rows_.resize(groups);

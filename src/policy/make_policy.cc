@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <charconv>
 #include <cmath>
 
 #include "src/policy/policy_table.h"
@@ -10,11 +9,12 @@
 namespace ebb {
 namespace {
 
-// Bound of every number of tokens or steps, so that sums of them fit into an int.
-constexpr int kMaxNumber = 1 << 28;
-
 constexpr std::string_view kEveryRowStays = "full";
 constexpr std::string_view kOfTheHierarchy = "attention";  // unless another is asked for
+
+// "LazyEviction" (5.3, Table 3): any policy, decided every W steps.
+constexpr std::string_view kWindowed = "windowed:";
+constexpr int kWindowedInterval = 64;
 
 // In full precision, of all (layer, kv head) pairs together.
 size_t TokenBytes(const PolicyContext& context) {
@@ -40,35 +40,34 @@ Result<const Row*> FindRow(std::span<const Row> table, std::string_view what,
   return InvalidArgument(fmt::format("unknown {} \"{}\"; valid: {}", what, name, Join(names)));
 }
 
-// "heavy=N,recent=N": heavy, recent.
-std::vector<std::string_view> ParamNames(std::string_view params) {
-  std::vector<std::string_view> names;
-  while (!params.empty()) {
-    const size_t comma = std::min(params.find(','), params.size());
-    names.push_back(params.substr(0, params.find('=')));
-    params.remove_prefix(std::min(comma + 1, params.size()));
-  }
-  return names;
-}
+// What can be said about a policy: its row, and the parameters of the scorer that it was given.
+struct Asked {
+  PolicyRow row;
+  const ScorerRow* scorer = nullptr;
+  std::string base;    // its name in the table
+  std::string name;    // "windowed:h2o", "h2o+scorer=random"
+  std::string params;  // that it takes
+};
 
-std::string OptionsOf(const PolicyRow& row) {
+std::string OptionsOf(const Asked& asked) {
+  const unsigned taken = asked.row.options;
   std::vector<std::string> options = {"--scorer", "--granularity"};
-  if (row.options & kBudgetOption) options.push_back("--budget");
-  if (row.options & kSinksOption) options.push_back("--sinks");
-  if (row.options & kWindowOption) options.push_back("--window");
-  if (row.options & kIntervalOption) options.push_back("--interval");
-  for (const std::string_view param : ParamNames(row.info.params)) {
+  if (taken & kBudgetOption) options.push_back("--budget");
+  if (taken & kSinksOption) options.push_back("--sinks");
+  if (taken & kWindowOption) options.push_back("--window");
+  if (taken & kIntervalOption) options.push_back("--interval");
+  for (const std::string_view param : ParamNames(asked.params)) {
     options.push_back(fmt::format("{}=", param));
   }
   return Join(options);
 }
 
-Status CheckOption(const PolicyRow& row, PolicyOption option, std::string_view text,
+Status CheckOption(const Asked& asked, PolicyOption option, std::string_view text,
                    std::optional<int> value, int smallest) {
   if (!value) return OkStatus();
-  if ((row.options & option) == 0) {
+  if ((asked.row.options & option) == 0) {
     return InvalidArgument(
-        fmt::format("policy \"{}\" takes no {}; it takes {}", row.info.name, text, OptionsOf(row)));
+        fmt::format("policy \"{}\" takes no {}; it takes {}", asked.base, text, OptionsOf(asked)));
   }
   if (*value < smallest || *value > kMaxNumber) {
     return InvalidArgument(
@@ -77,29 +76,9 @@ Status CheckOption(const PolicyRow& row, PolicyOption option, std::string_view t
   return OkStatus();
 }
 
-Result<std::map<std::string, int>> ParseParams(const PolicyRow& row, const PolicySpec& spec) {
-  const std::vector<std::string_view> names = ParamNames(row.info.params);
-  std::map<std::string, int> params;
-  for (const auto& [key, text] : spec.params) {
-    if (std::find(names.begin(), names.end(), key) == names.end()) {
-      return InvalidArgument(fmt::format(
-          "policy \"{}\" has no parameter \"{}\"; {}", row.info.name, key,
-          names.empty() ? std::string("it has none") : fmt::format("valid: {}", Join(names))));
-    }
-    int value = 0;
-    const char* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc() || rest != end || value < 0 || value > kMaxNumber) {
-      return InvalidArgument(fmt::format("policy \"{}\": {}=\"{}\": expected 0 to {}",
-                                         row.info.name, key, text, kMaxNumber));
-    }
-    params.emplace(key, value);
-  }
-  return params;
-}
-
-// Bytes become the rows per group that they hold.
-Result<Budget> ResolveBudget(const Budget& budget, const PolicyContext& context) {
+// Bytes and a compression ratio become the rows per group that they come to.
+Result<Budget> ResolveBudget(const PolicySpec& spec, const PolicyContext& context) {
+  const Budget& budget = spec.budget;
   const auto refuse = [&](std::string_view why) {
     return InvalidArgument(fmt::format("budget of {} {}", FormatBudget(budget), why));
   };
@@ -118,22 +97,39 @@ Result<Budget> ResolveBudget(const Budget& budget, const PolicyContext& context)
     // More than any sequence has; the policy need not know how much more.
     rows = std::min(rows, static_cast<double>(kMaxNumber));
   }
+  if (budget.unit == Budget::Unit::kCompression) {
+    const int most_tokens = spec.most_tokens.value_or(context.max_tokens);
+    rows = std::floor(most_tokens / budget.value);
+    if (rows < 1) return refuse(fmt::format("of {} tokens holds no row", most_tokens));
+  }
   if (rows != std::floor(rows) || rows > kMaxNumber) {
     return refuse(fmt::format("is not a whole number of rows up to {}", kMaxNumber));
   }
-  return Budget{Budget::Unit::kRows, rows};
+  const bool beyond = budget.unit == Budget::Unit::kBeyond;
+  return Budget{beyond ? Budget::Unit::kBeyond : Budget::Unit::kRows, rows};
 }
 
-Result<PlacementOptions> ReadOptions(const PolicyRow& row, const PolicySpec& spec,
-                                     const PolicyContext& context) {
-  if (spec.budget.unit != Budget::Unit::kNone && (row.options & kBudgetOption) == 0) {
+Status CheckBudget(const Asked& asked, const Budget& budget) {
+  if (budget.unit == Budget::Unit::kNone) return OkStatus();
+  if ((asked.row.options & kBudgetOption) == 0) {
     return InvalidArgument(
-        fmt::format("policy \"{}\" takes no --budget; it takes {}", row.info.name, OptionsOf(row)));
+        fmt::format("policy \"{}\" takes no --budget; it takes {}", asked.base, OptionsOf(asked)));
   }
-  EBB_RETURN_IF_ERROR(CheckOption(row, kSinksOption, "--sinks", spec.sinks, 0));
-  EBB_RETURN_IF_ERROR(CheckOption(row, kWindowOption, "--window", spec.window, 0));
-  EBB_RETURN_IF_ERROR(CheckOption(row, kIntervalOption, "--interval", spec.interval, 1));
-  PlacementOptions options = {.policy = row.info.name,
+  if (budget.unit == Budget::Unit::kBeyond && (asked.row.options & kBeyondOption) == 0) {
+    return InvalidArgument(fmt::format(
+        "policy \"{}\": a budget of {} is of rows beyond a protected prompt, which it has not",
+        asked.base, FormatBudget(budget)));
+  }
+  return OkStatus();
+}
+
+Result<PlacementOptions> ReadOptions(const Asked& asked, const PolicySpec& spec,
+                                     const PolicyContext& context) {
+  EBB_RETURN_IF_ERROR(CheckBudget(asked, spec.budget));
+  EBB_RETURN_IF_ERROR(CheckOption(asked, kSinksOption, "--sinks", spec.sinks, 0));
+  EBB_RETURN_IF_ERROR(CheckOption(asked, kWindowOption, "--window", spec.window, 0));
+  EBB_RETURN_IF_ERROR(CheckOption(asked, kIntervalOption, "--interval", spec.interval, 1));
+  PlacementOptions options = {.policy = asked.row.info.name,
                               .budget_text = FormatBudget(spec.budget),
                               .sinks = spec.sinks,
                               .window = spec.window,
@@ -142,31 +138,40 @@ Result<PlacementOptions> ReadOptions(const PolicyRow& row, const PolicySpec& spe
                               .row_bytes = context.row_bytes,
                               .num_layers = static_cast<size_t>(context.shape.num_layers),
                               .num_kv_heads = static_cast<size_t>(context.shape.num_kv_heads)};
-  EBB_ASSIGN_OR_RETURN(options.params, ParseParams(row, spec));
-  EBB_ASSIGN_OR_RETURN(options.budget, ResolveBudget(spec.budget, context));
-  if (spec.budget.unit == Budget::Unit::kBytes) {
+  EBB_ASSIGN_OR_RETURN(options.params, ReadParams(asked.base, asked.params, spec.params));
+  EBB_ASSIGN_OR_RETURN(options.budget, ResolveBudget(spec, context));
+  if (asked.name.starts_with(kWindowed) && !options.interval) {
+    options.interval = options.params.Int("w", kWindowedInterval);
+  }
+  if (options.budget.unit == Budget::Unit::kRows && spec.budget.unit != Budget::Unit::kRows) {
     options.budget_text += fmt::format(" ({} rows)", options.budget.value);
   }
   return options;
 }
 
-// The row of the policy that is asked for. With the hierarchy it keeps its scorer and granularity
-// alone; the policy that keeps every row names none.
-Result<PolicyRow> FindPolicy(const PolicySpec& spec) {
-  const std::string_view name =
-      spec.tiers && spec.name == kEveryRowStays ? kOfTheHierarchy : std::string_view(spec.name);
-  EBB_ASSIGN_OR_RETURN(const PolicyRow* found, FindRow(PolicyTable(), "policy", name));
+Result<const PolicyRow*> FindBase(std::string_view name) {
+  auto found = FindRow(PolicyTable(), "policy", name);
+  if (found.ok()) return found;
+  return InvalidArgument(fmt::format("{}, {}NAME", found.status().message(), kWindowed));
+}
+
+// With the hierarchy a policy keeps its scorer and granularity alone; the one that keeps every row
+// names none.
+Result<PolicyRow> FindPolicy(const PolicySpec& spec, std::string_view base) {
+  const std::string_view name = spec.tiers && base == kEveryRowStays ? kOfTheHierarchy : base;
+  EBB_ASSIGN_OR_RETURN(const PolicyRow* found, FindBase(name));
   PolicyRow row = *found;
   if (!spec.tiers) return row;
   if (spec.budget.unit != Budget::Unit::kNone) {
     return InvalidArgument(
         "--budget does not go with --t0, --t1, --t2 and --evict; --evict says how much goes");
   }
-  if (!spec.params.empty()) {
+  for (const std::string_view param : ParamNames(row.info.params)) {
+    if (!spec.params.contains(std::string(param))) continue;
     return InvalidArgument(
         fmt::format("policy \"{}\": with --t0, --t1, --t2 and --evict it only names the scorer and "
                     "takes no {}=",
-                    name, spec.params.begin()->first));
+                    name, param));
   }
   row.options = kSinksOption | kWindowOption | kIntervalOption;
   row.info.params = "";
@@ -174,23 +179,50 @@ Result<PolicyRow> FindPolicy(const PolicySpec& spec) {
   return row;
 }
 
+Result<Asked> ReadSpec(const PolicySpec& spec) {
+  std::string_view base = spec.name;
+  const bool windowed = base.starts_with(kWindowed);
+  if (windowed) base.remove_prefix(kWindowed.size());
+  Asked asked;
+  EBB_ASSIGN_OR_RETURN(asked.row, FindPolicy(spec, base));
+  asked.base = asked.row.info.name;
+  if (windowed && (asked.row.options & kIntervalOption) == 0) {
+    return InvalidArgument(
+        fmt::format("policy \"{}\" takes no decisions that a window could gather", asked.base));
+  }
+  const bool own_scorer = spec.scorer.empty() || spec.scorer == asked.row.info.scorer;
+  EBB_ASSIGN_OR_RETURN(asked.scorer, FindRow(ScorerTable(), "scorer",
+                                             own_scorer ? asked.row.info.scorer : spec.scorer));
+  asked.name = fmt::format("{}{}", windowed ? kWindowed : "", asked.base);
+  if (!own_scorer) asked.name += fmt::format("+scorer={}", spec.scorer);
+  for (const std::string_view more :
+       {asked.row.info.params, asked.scorer->info.params, windowed ? "w=P" : std::string_view()}) {
+    if (!more.empty()) asked.params.append(asked.params.empty() ? "" : ",").append(more);
+  }
+  return asked;
+}
+
 }  // namespace
 
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
-  EBB_ASSIGN_OR_RETURN(const PolicyRow row, FindPolicy(spec));
-  const bool own_scorer = spec.scorer.empty() || spec.scorer == row.info.scorer;
-  EBB_ASSIGN_OR_RETURN(
-      const ScorerRow* scorer,
-      FindRow(ScorerTable(), "scorer", own_scorer ? row.info.scorer : spec.scorer));
-  EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(row, spec, context));
+  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec));
+  EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(asked, spec, context));
 
   Policy policy;
-  policy.name = row.info.name;
-  if (!own_scorer) policy.name += fmt::format("+scorer={}", spec.scorer);
-  policy.granularity = spec.granularity.value_or(row.info.granularity);
-  EBB_ASSIGN_OR_RETURN(policy.placement, row.make_placement(options));
-  policy.scorer =
-      scorer->make({.shape = context.shape, .granularity = policy.granularity, .seed = spec.seed});
+  policy.name = asked.name;
+  policy.granularity = spec.granularity.value_or(asked.row.info.granularity);
+  policy.key_turns = asked.row.key_turns;
+  EBB_ASSIGN_OR_RETURN(policy.placement, asked.row.make_placement(options));
+  if (asked.row.make_selector != nullptr) {
+    policy.selector = asked.row.make_selector({.shape = context.shape,
+                                               .granularity = policy.granularity,
+                                               .budget = options.budget,
+                                               .params = options.params});
+  }
+  policy.scorer = asked.scorer->make({.shape = context.shape,
+                                      .granularity = policy.granularity,
+                                      .seed = spec.seed,
+                                      .params = options.params});
   return policy;
 }
 

@@ -9,7 +9,7 @@ namespace ebb {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::UnorderedElementsAre;
+using ::testing::UnorderedElementsAreArray;
 
 constexpr Budget Rows(double n) { return {Budget::Unit::kRows, n}; }
 constexpr Budget Percent(double p) { return {Budget::Unit::kPercent, p}; }
@@ -25,6 +25,43 @@ const PolicyContext kContext = {.shape = {.num_layers = 30,
                                           .trained_context = 8192},
                                 .row_bytes = 256,
                                 .max_tokens = 8192};
+
+constexpr const char* kPolicyNames[] = {
+    "full",
+    "streaming",
+    "h2o",
+    "attention",
+    "random",
+    "recency",
+    "streaming_rerotated",
+    "attention_mean",
+    "attention_recent",
+    "tova",
+    "vatp",
+    "rkv",
+    "redundancy",
+    "combined",
+    "lazy_eviction",
+    "raas",
+    "thinkv",
+    "thinkv_original",
+    "epikv",
+    "hs_variance",
+    "band_adaptive",
+    "kv_key",
+    "kv_val",
+    "lag_kv",
+    "lag_key",
+    "attn_hs",
+    "segment_hs",
+    "quest",
+};
+
+std::string ValidPolicies() {
+  std::string names;
+  for (const char* name : kPolicyNames) names += std::string(name) + ", ";
+  return names + "windowed:NAME";
+}
 
 Policy Make(const PolicySpec& spec) {
   Result<Policy> policy = MakePolicy(spec, kContext);
@@ -45,14 +82,18 @@ TEST(BuiltinPolicies, AreNamedOnceAndDescribed) {
     EXPECT_FALSE(info.description.empty()) << info.name;
     EXPECT_FALSE(info.source.empty()) << info.name;
   }
-  EXPECT_THAT(names,
-              UnorderedElementsAre("full", "streaming", "h2o", "attention", "random", "recency"));
+  EXPECT_THAT(names, UnorderedElementsAreArray(kPolicyNames));
   std::set<std::string_view> scorers;
   for (const ScorerInfo& info : BuiltinScorers()) {
     EXPECT_TRUE(scorers.insert(info.name).second) << info.name;
     EXPECT_FALSE(info.description.empty()) << info.name;
   }
-  EXPECT_THAT(scorers, UnorderedElementsAre("attention", "h2o", "random", "recency"));
+  // A policy that has a scorer of its own gives it its name.
+  std::set<std::string_view> expected(std::begin(kPolicyNames), std::end(kPolicyNames));
+  for (const char* other : {"full", "streaming", "streaming_rerotated", "quest"}) {
+    expected.erase(other);
+  }
+  EXPECT_EQ(scorers, expected);
 }
 
 struct Made {
@@ -200,7 +241,7 @@ TEST(MakePolicy, TiersExcludeABudgetAndParameters) {
       "policy \"h2o\": with --t0, --t1, --t2 and --evict it only names the scorer and takes no "
       "heavy=");
   EXPECT_EQ(ErrorOf({.name = "h20", .tiers = TierSpec()}),
-            "unknown policy \"h20\"; valid: full, streaming, h2o, attention, random, recency");
+            "unknown policy \"h20\"; valid: " + ValidPolicies());
   EXPECT_EQ(ErrorOf({.interval = 0, .tiers = TierSpec()}), "--interval 0: expected 1 to 268435456");
   EXPECT_EQ(ErrorOf({.sinks = -1, .tiers = TierSpec()}), "--sinks -1: expected 0 to 268435456");
 }
@@ -273,12 +314,11 @@ TEST(MakePolicy, EveryScorerGoesWithEveryPolicyAtEveryGranularity) {
 }
 
 TEST(MakePolicy, UnknownNamesListTheValidOnes) {
-  EXPECT_EQ(ErrorOf({.name = "h20"}),
-            "unknown policy \"h20\"; valid: full, streaming, h2o, attention, random, recency");
-  EXPECT_EQ(ErrorOf({.scorer = "x"}),
-            "unknown scorer \"x\"; valid: attention, h2o, random, recency");
+  EXPECT_EQ(ErrorOf({.name = "h20"}), "unknown policy \"h20\"; valid: " + ValidPolicies());
+  EXPECT_THAT(ErrorOf({.scorer = "x"}),
+              HasSubstr("unknown scorer \"x\"; valid: attention, h2o, random, recency, "));
   EXPECT_EQ(ErrorOf({.name = "h2o", .params = {{"light", "1"}}}),
-            "policy \"h2o\" has no parameter \"light\"; valid: heavy, recent");
+            "policy \"h2o\" has no parameter \"light\"; valid: heavy, recent, sinks, split");
   EXPECT_EQ(ErrorOf({.name = "full", .params = {{"light", "1"}}}),
             "policy \"full\" has no parameter \"light\"; it has none");
 }
@@ -292,7 +332,7 @@ TEST(MakePolicy, RefusesOptionsThatThePolicyDoesNotTake) {
             "policy \"full\" takes no --interval; it takes --scorer, --granularity");
   EXPECT_EQ(ErrorOf({.name = "h2o", .window = 64}),
             "policy \"h2o\" takes no --window; it takes --scorer, --granularity, --budget, "
-            "--interval, heavy=, recent=");
+            "--interval, heavy=, recent=, sinks=, split=");
 }
 
 TEST(MakePolicy, RefusesValuesOutOfRange) {

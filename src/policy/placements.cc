@@ -12,8 +12,9 @@ Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions&) {
 }
 
 size_t RowsAllowed(const Budget& budget, size_t base) {
-  assert(budget.unit == Budget::Unit::kRows || budget.unit == Budget::Unit::kPercent);
-  if (budget.unit == Budget::Unit::kRows) return static_cast<size_t>(budget.value);
+  assert(budget.unit == Budget::Unit::kRows || budget.unit == Budget::Unit::kPercent ||
+         budget.unit == Budget::Unit::kBeyond);
+  if (budget.unit != Budget::Unit::kPercent) return static_cast<size_t>(budget.value);
   // 16.1 % of 1,000 rows are 161 rows, although 16.1 * 1000 is a little more than 16,100.
   constexpr double kRounding = 1e-6;
   const double exact = budget.value * static_cast<double>(base) / 100.0;
@@ -21,8 +22,17 @@ size_t RowsAllowed(const Budget& budget, size_t base) {
 }
 
 std::string BudgetKeyValue(const Budget& budget) {
-  const bool rows = budget.unit == Budget::Unit::kRows;
-  return fmt::format("{}={}", rows ? "rows" : "percent", budget.value);
+  const std::string_view unit = budget.unit == Budget::Unit::kRows      ? "rows"
+                                : budget.unit == Budget::Unit::kPercent ? "percent"
+                                                                        : "beyond";
+  return fmt::format("{}={}", unit, budget.value);
+}
+
+Status NeedsBudget(const PlacementOptions& options) {
+  if (options.budget.unit != Budget::Unit::kNone) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "policy \"{}\" needs a budget: --budget with rows (1024), percent (25%) or bytes (64MiB)",
+      options.policy));
 }
 
 bool OnInterval(const PlacementInput& input, int interval) {

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +15,7 @@
 #include "ebb/state.h"
 #include "ebb/status.h"
 #include "ebb/tiers.h"
+#include "src/policy/params.h"
 
 namespace ebb {
 
@@ -30,11 +30,11 @@ class StatelessPlacement : public Placement {
 struct PlacementOptions {
   std::string_view policy = {};      // for messages
   std::string budget_text = {};      // for messages: "64 rows", "65536 bytes (64 rows)"
-  Budget budget = {};                // kNone, kRows or kPercent
+  Budget budget = {};                // kNone, kRows, kPercent or kBeyond
   std::optional<int> sinks = {};     // tokens
   std::optional<int> window = {};    // tokens
   std::optional<int> interval = {};  // decode steps
-  std::map<std::string, int> params = {};
+  Params params = {};
   TierSpec tiers = {};   // of the hierarchy alone, as what follows
   size_t row_bytes = 0;  // in full precision
   size_t num_layers = 0;
@@ -45,17 +45,30 @@ using PlacementFactory = Result<std::unique_ptr<Placement>> (*)(const PlacementO
 
 Result<std::unique_ptr<Placement>> MakeBudgetPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeHeavyRecentPlacement(const PlacementOptions& options);
+// The same rule with other defaults; the table in heavy_recent_placement.cc has them.
+Result<std::unique_ptr<Placement>> MakeVatpPlacement(const PlacementOptions& options);
+Result<std::unique_ptr<Placement>> MakeTovaPlacement(const PlacementOptions& options);
+Result<std::unique_ptr<Placement>> MakeRkvPlacement(const PlacementOptions& options);
+Result<std::unique_ptr<Placement>> MakeLazyPlacement(const PlacementOptions& options);
+// The prompt is protected, and a quarter of the budget for the newest rows.
+Result<std::unique_ptr<Placement>> MakeRecentQuarterPlacement(const PlacementOptions& options);
+// The same without the prompt; rows whose score is below 0 go whatever the budget.
+Result<std::unique_ptr<Placement>> MakeSegmentPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options);
+// The same, every 64 steps unless an interval is given.
+Result<std::unique_ptr<Placement>> MakeLaggedSinksWindowPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions& options);
 // Null: nothing ever moves.
 Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions& options);
 
 // The rows that may stay of `base` rows: the budget's rows, or its percent of the base, rounded up
 // (so that the evicted share is rounded down, as in Algorithm 1 of "Not All Thoughts Need HBM").
-// REQUIRES: kRows or kPercent.
+// REQUIRES: kRows, kPercent or kBeyond.
 [[nodiscard]] size_t RowsAllowed(const Budget& budget, size_t base);
-// "rows=64", "percent=25": for names.
+// "rows=64", "percent=25", "beyond=64": for names.
 [[nodiscard]] std::string BudgetKeyValue(const Budget& budget);
+// InvalidArgument, naming the policy, when there is none.
+[[nodiscard]] Status NeedsBudget(const PlacementOptions& options);
 // Whether a decision falls on this step: on each prefill chunk, on each `interval`-th decode step.
 [[nodiscard]] bool OnInterval(const PlacementInput& input, int interval);
 

@@ -8,12 +8,13 @@
 
 #include "ebb/policy.h"
 #include "ebb/state.h"
+#include "tests/support/policy_harness.h"
 
 namespace ebb {
 namespace {
 
 const PolicyContext kContext = {
-    .shape = {.num_layers = 3, .num_q_heads = 4, .num_kv_heads = 2, .head_dim = 16},
+    .shape = {.num_layers = 3, .num_q_heads = 4, .num_kv_heads = 2, .head_dim = 16, .embed_dim = 8},
     .row_bytes = 64,
     .max_tokens = 512};
 
@@ -25,27 +26,54 @@ Policy Make(const std::string& name, const std::string& scorer, Granularity gran
   return *std::move(policy);
 }
 
-// Rows of different masses, some of which went.
-void Live(Scorer* scorer, int num_groups, Position first) {
-  std::vector<Position> positions(20);
-  std::iota(positions.begin(), positions.end(), first);
-  for (int group = 0; group < num_groups; ++group) {
-    scorer->Append(group, positions);
-    const size_t rows = scorer->Scores(group).size();
-    std::vector<float> mass(rows);
-    for (size_t i = 0; i < rows; ++i) mass[i] = static_cast<float>((i * 7 + group) % 11);
-    scorer->Observe(group,
-                    {.mass = mass,
-                     .num_mass_heads = 1,
-                     .num_rows = static_cast<int>(rows),
-                     .num_new_rows = 20,
-                     .num_layers_counted = 1},
-                    {.kind = StepKind::kDecode, .first_position = first, .num_tokens = 20});
-    std::vector<uint32_t> kept;
-    for (uint32_t row = 0; row < rows; ++row) {
-      if (row % (3 + group) != 1) kept.push_back(row);
+// Scorers that live through the same steps, in which rows come and go.
+class Lives {
+ public:
+  explicit Lives(const Policy& policy)
+      : num_groups_(kContext.shape.NumGroups(policy.granularity)),
+        signals_(kContext.shape, policy.granularity, policy.scorer->Needs(), 7,
+                 MadeUpSignals::Fault::kNone),
+        positions_(num_groups_) {}
+
+  void Step(StepKind kind, int num_tokens, const std::vector<Scorer*>& scorers) {
+    std::vector<Position> appended(num_tokens);
+    std::iota(appended.begin(), appended.end(), next_);
+    const StepSignals& step = signals_.Step(kind, next_, num_tokens);
+    next_ += num_tokens;
+    for (int group = 0; group < num_groups_; ++group) {
+      std::vector<Position>& positions = positions_[group];
+      positions.insert(positions.end(), appended.begin(), appended.end());
+      const GroupSignals of_group = signals_.Group(group, positions);
+      std::vector<uint32_t> kept;
+      std::vector<Position> left;
+      for (uint32_t row = 0; row < positions.size(); ++row) {
+        if ((row + next_) % (19 + group) == 1) continue;
+        kept.push_back(row);
+        left.push_back(positions[row]);
+      }
+      positions = left;
+      for (Scorer* scorer : scorers) {
+        scorer->Append(group, appended);
+        if (!scorer->Needs().Empty()) scorer->Observe(group, of_group, step);
+        // What is worked out when scores are asked for belongs to the step.
+        (void)scorer->Scores(group);
+        scorer->Retain(group, kept);
+      }
     }
-    scorer->Retain(group, kept);
+  }
+
+  [[nodiscard]] int num_groups() const { return num_groups_; }
+
+ private:
+  const int num_groups_;
+  MadeUpSignals signals_;
+  std::vector<std::vector<Position>> positions_;  // [num_groups][num_rows]
+  Position next_ = 0;
+};
+
+void ExpectSameScores(int num_groups, Scorer* a, Scorer* b) {
+  for (int group = 0; group < num_groups; ++group) {
+    EXPECT_TRUE(std::ranges::equal(a->Scores(group), b->Scores(group))) << a->Name() << group;
   }
 }
 
@@ -53,23 +81,39 @@ TEST(PolicyState, EveryScorerComesBackAndGoesOnTheSame) {
   for (const ScorerInfo& info : BuiltinScorers()) {
     for (const Granularity granularity :
          {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
-      const int num_groups = kContext.shape.NumGroups(granularity);
       const Policy saved = Make("attention", std::string(info.name), granularity);
       const Policy loaded = Make("attention", std::string(info.name), granularity);
-      Live(saved.scorer.get(), num_groups, 0);
+      Lives lives(saved);
+      lives.Step(StepKind::kPrefill, 20, {saved.scorer.get()});
+      saved.scorer->EndFirstPrefill();
+      for (int i = 0; i < 150; ++i) lives.Step(StepKind::kDecode, 1, {saved.scorer.get()});
       StateWriter to;
       ASSERT_TRUE(saved.scorer->SaveState(&to).ok()) << info.name;
       StateReader from(to.bytes(), "the scorer");
       ASSERT_TRUE(loaded.scorer->LoadState(&from).ok()) << info.name;
       EXPECT_TRUE(from.End().ok());
-      for (const Position next : {20, 40}) {
-        for (int group = 0; group < num_groups; ++group) {
-          EXPECT_TRUE(std::ranges::equal(saved.scorer->Scores(group), loaded.scorer->Scores(group)))
-              << info.name << group;
-        }
-        Live(saved.scorer.get(), num_groups, next);
-        Live(loaded.scorer.get(), num_groups, next);
+      ExpectSameScores(lives.num_groups(), saved.scorer.get(), loaded.scorer.get());
+      for (int i = 0; i < 150; ++i) {
+        lives.Step(StepKind::kDecode, 1, {saved.scorer.get(), loaded.scorer.get()});
       }
+      ExpectSameScores(lives.num_groups(), saved.scorer.get(), loaded.scorer.get());
+    }
+  }
+}
+
+TEST(PolicyState, AScorerThatIsCutShortIsRefused) {
+  for (const ScorerInfo& info : BuiltinScorers()) {
+    const Policy saved = Make("attention", std::string(info.name), Granularity::kLayer);
+    Lives lives(saved);
+    for (int i = 0; i < 5; ++i) lives.Step(StepKind::kDecode, 1, {saved.scorer.get()});
+    StateWriter to;
+    ASSERT_TRUE(saved.scorer->SaveState(&to).ok()) << info.name;
+    const std::span<const std::byte> all = to.bytes();
+    for (size_t size = 0; size < all.size(); size += 1 + all.size() / 97) {
+      const Policy loaded = Make("attention", std::string(info.name), Granularity::kLayer);
+      StateReader from(all.first(size), "the scorer");
+      EXPECT_EQ(loaded.scorer->LoadState(&from).code(), StatusCode::kCorrupt)
+          << info.name << " " << size;
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "ebb/policy.h"
 #include "src/policy/placements.h"
 #include "src/policy/scorers.h"
+#include "src/policy/selectors.h"
 
 namespace ebb {
 
@@ -17,12 +18,15 @@ enum PolicyOption : unsigned {
   kSinksOption = 2,
   kWindowOption = 4,
   kIntervalOption = 8,
+  kBeyondOption = 16,  // a budget of rows beyond what is protected
 };
 
 struct PolicyRow {
   PolicyInfo info;
   unsigned options;  // of PolicyOption
   PlacementFactory make_placement;
+  SelectorFactory make_selector = nullptr;
+  KeyTurns key_turns = KeyTurns::kWhenFull;
 };
 
 struct ScorerRow {

@@ -9,9 +9,14 @@
 namespace ebb {
 namespace {
 
+constexpr std::string_view kWindowed = "windowed:";
+
 Status NotABudget(std::string_view text, std::string_view why) {
-  return InvalidArgument(fmt::format(
-      "budget \"{}\": {}; write rows (1024), percent (25%) or bytes (64MiB)", text, why));
+  return InvalidArgument(
+      fmt::format("budget \"{}\": {}; write rows (1024), rows beyond the protected (+1024), "
+                  "percent (25%), bytes "
+                  "(64MiB) or a compression ratio (1/8)",
+                  text, why));
 }
 
 // All of the text, or nothing.
@@ -33,11 +38,19 @@ Result<Budget> ParseBudget(std::string_view text) {
     if (!(percent > 0 && percent <= 100)) return NotABudget(text, "not above 0% and up to 100%");
     return Budget{Budget::Unit::kPercent, percent};
   }
-  if (text.find_first_not_of("0123456789") == std::string_view::npos) {
+  if (text.starts_with("1/")) {
+    double ratio = 0;
+    if (!ParseNumber(text.substr(2), &ratio)) return NotABudget(text, "not a number");
+    if (!(ratio >= 1 && std::isfinite(ratio))) return NotABudget(text, "a ratio below 1");
+    return Budget{Budget::Unit::kCompression, ratio};
+  }
+  const bool beyond = text.starts_with('+');
+  const std::string_view number = beyond ? text.substr(1) : text;
+  if (beyond || number.find_first_not_of("0123456789") == std::string_view::npos) {
     int32_t rows = 0;
-    if (!ParseNumber(text, &rows)) return NotABudget(text, "not a number of rows");
-    if (rows == 0) return NotABudget(text, "it must be above 0");
-    return Budget{Budget::Unit::kRows, static_cast<double>(rows)};
+    if (!ParseNumber(number, &rows)) return NotABudget(text, "not a number of rows");
+    if (rows <= 0) return NotABudget(text, "it must be above 0");
+    return Budget{beyond ? Budget::Unit::kBeyond : Budget::Unit::kRows, static_cast<double>(rows)};
   }
   const Result<uint64_t> bytes = ParseBytes(text);
   if (!bytes.ok()) return NotABudget(text, "not an amount");
@@ -54,18 +67,23 @@ std::string FormatBudget(const Budget& budget) {
       return fmt::format("{}%", budget.value);
     case Budget::Unit::kBytes:
       return fmt::format("{:.0f} bytes", budget.value);
+    case Budget::Unit::kBeyond:
+      return fmt::format("+{} rows", budget.value);
+    case Budget::Unit::kCompression:
+      return fmt::format("1/{}", budget.value);
   }
   return "unknown";
 }
 
 Status ParsePolicy(std::string_view text, PolicySpec* spec) {
-  const size_t colon = text.find(':');
+  const size_t of_base = text.starts_with(kWindowed) ? kWindowed.size() : 0;
+  const size_t colon = text.find(':', of_base);
   const std::string_view name = text.substr(0, colon);
   const auto malformed = [&](std::string_view why) {
     return InvalidArgument(
         fmt::format("policy \"{}\": {}; write NAME or NAME:key=value,key=value", text, why));
   };
-  if (name.empty()) return malformed("it has no name");
+  if (name.size() == of_base) return malformed("it has no name");
   std::map<std::string, std::string> params;
   if (colon != std::string_view::npos) {
     std::string_view rest = text.substr(colon + 1);

@@ -27,6 +27,9 @@ TEST(ParseBudget, ReadsRowsPercentAndBytes) {
       {"64MiB", Budget::Unit::kBytes, 67108864, "67108864 bytes"},
       {"2GB", Budget::Unit::kBytes, 2e9, "2000000000 bytes"},
       {"4096B", Budget::Unit::kBytes, 4096, "4096 bytes"},
+      {"+512", Budget::Unit::kBeyond, 512, "+512 rows"},
+      {"1/8", Budget::Unit::kCompression, 8, "1/8"},
+      {"1/2.5", Budget::Unit::kCompression, 2.5, "1/2.5"},
   };
   for (const Case& c : cases) {
     const Result<Budget> budget = ParseBudget(c.text);
@@ -61,12 +64,23 @@ TEST(ParseBudget, RefusesEverythingElse) {
       {"100.5%", "not above 0% and up to 100%"},
       {"nan%", "not above 0% and up to 100%"},
       {"inf%", "not above 0% and up to 100%"},
+      {"+", "not a number of rows"},
+      {"+0", "it must be above 0"},
+      {"+-1", "it must be above 0"},
+      {"+5%", "not a number"},
+      {"1/", "not a number"},
+      {"1/x", "not a number"},
+      {"1/0.5", "a ratio below 1"},
+      {"1/nan", "a ratio below 1"},
+      {"2/8", "not an amount"},
   };
   for (const Case& c : cases) {
     const Status status = ParseBudget(c.text).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << c.text;
     EXPECT_THAT(status.message(), HasSubstr(c.why)) << c.text;
-    EXPECT_THAT(status.message(), HasSubstr("write rows (1024), percent (25%) or bytes (64MiB)"));
+    EXPECT_THAT(status.message(),
+                HasSubstr("write rows (1024), rows beyond the protected (+1024), percent (25%), "
+                          "bytes (64MiB) or a compression ratio (1/8)"));
   }
 }
 

@@ -29,47 +29,75 @@ size_t FirstGap(std::span<const uint32_t> kept) {
 
 }  // namespace
 
-RowScores::RowScores(int num_groups) : groups_(num_groups) {}
+template <typename T>
+RowValues<T>::RowValues(int num_groups, size_t width) : width_(width), groups_(num_groups) {}
 
-std::span<float> RowScores::Append(int group, size_t num_rows) {
-  std::vector<float>& rows = groups_[group];
-  rows.resize(rows.size() + num_rows, 0.0f);
-  return std::span(rows).last(num_rows);
+template <typename T>
+std::span<T> RowValues<T>::Append(int group, size_t num_rows) {
+  std::vector<T>& rows = groups_[group];
+  rows.resize(rows.size() + num_rows * width_);
+  return std::span(rows).last(num_rows * width_);
 }
 
-void RowScores::Retain(int group, std::span<const uint32_t> kept) {
-  std::vector<float>& rows = groups_[group];
-  assert(kept.size() <= rows.size() && (kept.empty() || kept.back() < rows.size()));
+template <typename T>
+void RowValues<T>::Retain(int group, std::span<const uint32_t> kept) {
+  std::vector<T>& rows = groups_[group];
+  assert(kept.empty() || kept.back() < num_rows(group));
   const size_t gap = FirstGap(kept);
-  if (kept.size() + 1 == rows.size()) {
+  if (width_ > 1) {
+    for (size_t i = gap; i < kept.size(); ++i) {
+      std::copy_n(rows.begin() + kept[i] * width_, width_, rows.begin() + i * width_);
+    }
+  } else if (kept.size() + 1 == rows.size()) {
     std::copy(rows.begin() + gap + 1, rows.end(), rows.begin() + gap);
   } else {
     for (size_t i = gap; i < kept.size(); ++i) rows[i] = rows[kept[i]];
   }
-  rows.resize(kept.size());
+  rows.resize(kept.size() * width_);
   if (rows.capacity() > kSmallCapacity && rows.capacity() / kShrinkRatio > rows.size()) {
     rows.shrink_to_fit();
   }
 }
 
-void RowScores::SetAllToZero() {
-  for (std::vector<float>& rows : groups_) std::fill(rows.begin(), rows.end(), 0.0f);
+template <typename T>
+void RowValues<T>::SetAllToZero() {
+  for (std::vector<T>& rows : groups_) std::fill(rows.begin(), rows.end(), T{});
 }
 
-std::span<float> RowScores::operator[](int group) { return groups_[group]; }
+template <typename T>
+std::span<T> RowValues<T>::operator[](int group) {
+  return groups_[group];
+}
 
-void RowScores::Expect(int group) const { FetchAhead<float>(groups_[group]); }
+template <typename T>
+std::span<const T> RowValues<T>::operator[](int group) const {
+  return groups_[group];
+}
 
-Status RowScores::Save(StateWriter* to) const {
+template <typename T>
+void RowValues<T>::Expect(int group) const {
+  FetchAhead<T>(groups_[group]);
+}
+
+template <typename T>
+Status RowValues<T>::Save(StateWriter* to) const {
   to->Number<uint64_t>(groups_.size());
-  for (const std::vector<float>& rows : groups_) to->Numbers<float>(rows);
+  for (const std::vector<T>& rows : groups_) to->Numbers<T>(rows);
   return OkStatus();
 }
 
-Status RowScores::Load(StateReader* from) {
+template <typename T>
+Status RowValues<T>::Load(StateReader* from) {
   if (from->Number<uint64_t>() != groups_.size()) from->Fail("scores of another number of groups");
-  for (std::vector<float>& rows : groups_) rows = from->Numbers<float>();
+  for (std::vector<T>& rows : groups_) {
+    rows = from->Numbers<T>();
+    if (rows.size() % width_ != 0) from->Fail("a row that is not whole");
+  }
   return from->status();
 }
+
+template class RowValues<float>;
+template class RowValues<int16_t>;
+template class RowValues<uint16_t>;
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// One float per row and group, kept in step with the rows: what most scorers are made of.
+// Numbers per row and group, kept in step with the rows: what most scorers are made of.
 #ifndef EBB_POLICY_ROW_SCORES_H_
 #define EBB_POLICY_ROW_SCORES_H_
 
@@ -12,24 +12,32 @@
 
 namespace ebb {
 
-class RowScores {
+// T: float, int16_t or uint16_t.
+template <typename T>
+class RowValues {
  public:
-  explicit RowScores(int num_groups);
+  // width: numbers per row.
+  explicit RowValues(int num_groups, size_t width = 1);
 
-  // Adds rows of score 0 to the end of the group and returns them, for the caller to fill.
-  std::span<float> Append(int group, size_t num_rows);
+  // Adds rows of zeros to the end of the group and returns them, for the caller to fill.
+  std::span<T> Append(int group, size_t num_rows);
   // Only the rows at these ascending indices survive.
   void Retain(int group, std::span<const uint32_t> kept);
   void SetAllToZero();
-  [[nodiscard]] std::span<float> operator[](int group);
+  [[nodiscard]] std::span<T> operator[](int group);  // [num_rows, width]
+  [[nodiscard]] std::span<const T> operator[](int group) const;
+  [[nodiscard]] size_t num_rows(int group) const { return groups_[group].size() / width_; }
   void Expect(int group) const;  // see Scorer
   [[nodiscard]] Status Save(StateWriter* to) const;
   // Corrupt unless they are of as many groups.
   [[nodiscard]] Status Load(StateReader* from);
 
  private:
-  std::vector<std::vector<float>> groups_;  // [num_groups][num_rows]
+  const size_t width_;
+  std::vector<std::vector<T>> groups_;  // [num_groups][num_rows, width]
 };
+
+using RowScores = RowValues<float>;
 
 }  // namespace ebb
 

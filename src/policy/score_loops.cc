@@ -29,6 +29,18 @@ void AddMassTo(const float* mass, float weight, size_t num_rows, float* scores) 
   for (; i < num_rows; ++i) scores[i] += weight * (std::isfinite(mass[i]) ? mass[i] : 0.0f);
 }
 
+void AddWeightedMassTo(const float* mass, const float* weights, size_t num_rows, float* scores) {
+  const F32 d;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= num_rows; i += hn::Lanes(d)) {
+    const VecF received = hn::LoadU(d, mass + i);
+    const VecF finite = hn::IfThenElseZero(hn::IsFinite(received), received);
+    const VecF weighted = hn::Mul(hn::LoadU(d, weights + i), finite);
+    hn::StoreU(hn::Add(hn::LoadU(d, scores + i), weighted), d, scores + i);
+  }
+  for (; i < num_rows; ++i) scores[i] += weights[i] * (std::isfinite(mass[i]) ? mass[i] : 0.0f);
+}
+
 float LowestOf(const float* scores, size_t num_rows) {
   const F32 d;
   VecF lowest = hn::Set(d, std::numeric_limits<float>::infinity());
@@ -52,6 +64,7 @@ namespace ebb {
 namespace {
 
 HWY_EXPORT(AddMassTo);
+HWY_EXPORT(AddWeightedMassTo);
 HWY_EXPORT(LowestOf);
 
 }  // namespace
@@ -59,6 +72,13 @@ HWY_EXPORT(LowestOf);
 void AddMass(std::span<const float> mass, float weight, std::span<float> scores) {
   assert(mass.size() == scores.size());
   HWY_DYNAMIC_DISPATCH(AddMassTo)(mass.data(), weight, scores.size(), scores.data());
+}
+
+void AddWeightedMass(std::span<const float> mass, std::span<const float> weights,
+                     std::span<float> scores) {
+  assert(mass.size() == scores.size() && weights.size() == scores.size());
+  HWY_DYNAMIC_DISPATCH(AddWeightedMassTo)
+  (mass.data(), weights.data(), scores.size(), scores.data());
 }
 
 float LowestScore(std::span<const float> scores) {

@@ -10,6 +10,9 @@ namespace ebb {
 // scores[i] += weight * mass[i]; mass that is not finite counts as 0, so that scores stay finite.
 // REQUIRES: as many of one as of the other.
 void AddMass(std::span<const float> mass, float weight, std::span<float> scores);
+// scores[i] += weights[i] * mass[i], in the same way.
+void AddWeightedMass(std::span<const float> mass, std::span<const float> weights,
+                     std::span<float> scores);
 
 // The lowest score but NaN; infinity when there is none.
 [[nodiscard]] float LowestScore(std::span<const float> scores);

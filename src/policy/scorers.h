@@ -7,6 +7,7 @@
 
 #include "ebb/policy.h"
 #include "ebb/types.h"
+#include "src/policy/params.h"
 
 namespace ebb {
 
@@ -14,18 +15,54 @@ struct ScorerContext {
   ModelShape shape;
   Granularity granularity = Granularity::kToken;
   uint64_t seed = 0;
+  Params params = {};
 
   [[nodiscard]] int NumGroups() const { return shape.NumGroups(granularity); }
   // Query heads of one layer that belong to one group.
   [[nodiscard]] int QueryHeadsPerGroup() const {
     return granularity == Granularity::kHead ? shape.QueryHeadsPerKvHead() : shape.num_q_heads;
   }
+  // (layer, kv head) pairs of a group: those with numbers group * StreamsPerGroup() and on, counted
+  // layer by layer.
+  [[nodiscard]] int StreamsPerGroup() const {
+    return shape.num_layers * shape.num_kv_heads / NumGroups();
+  }
+  // Query heads of all its layers that belong to one group.
+  [[nodiscard]] int MassHeadsPerGroup() const {
+    return StreamsPerGroup() * shape.QueryHeadsPerKvHead();
+  }
 };
 
 using ScorerFactory = std::unique_ptr<Scorer> (*)(const ScorerContext&);
 
+// From the attention that rows receive.
 std::unique_ptr<Scorer> MakeAttentionScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeAttentionMeanScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeAttentionRecentScorer(const ScorerContext& context);
 std::unique_ptr<Scorer> MakeH2oScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeTovaScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeRaasScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeLazyEvictionScorer(const ScorerContext& context);
+// From attention and from keys or values.
+std::unique_ptr<Scorer> MakeVatpScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeRkvScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeRedundancyScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeCombinedScorer(const ScorerContext& context);
+// From keys or values alone.
+std::unique_ptr<Scorer> MakeKvKeyScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeKvValScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeLagKvScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeLagKeyScorer(const ScorerContext& context);
+// From hidden states, and with attention.
+std::unique_ptr<Scorer> MakeEpikvScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeHsVarianceScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeBandAdaptiveScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeAttnHsScorer(const ScorerContext& context);
+// From segments of the thought.
+std::unique_ptr<Scorer> MakeThinkvScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeThinkvOriginalScorer(const ScorerContext& context);
+std::unique_ptr<Scorer> MakeSegmentHsScorer(const ScorerContext& context);
+// From nothing.
 std::unique_ptr<Scorer> MakeRandomScorer(const ScorerContext& context);
 std::unique_ptr<Scorer> MakeRecencyScorer(const ScorerContext& context);
 

@@ -52,6 +52,7 @@ const StepSignals& MadeUpSignals::Step(StepKind kind, Position first, int num_to
     Fill(layers, static_cast<size_t>(step_.num_recent) * shape_.num_q_heads * shape_.head_dim, 4000,
          &queries_, &step_.recent_queries);
   }
+  step_.hidden_layers = needs_.hidden_layers;
   if (!needs_.hidden_layers.empty()) {
     Fill(needs_.hidden_layers.size(), static_cast<size_t>(num_tokens) * shape_.embed_dim, 5000,
          &hidden_, &step_.hidden);

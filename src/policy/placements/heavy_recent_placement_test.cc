@@ -11,16 +11,18 @@ namespace {
 
 using ::testing::ElementsAreArray;
 
+using ParamMap = std::map<std::string, double, std::less<>>;
+
 constexpr Budget Rows(double n) { return {Budget::Unit::kRows, n}; }
 constexpr Budget Percent(double p) { return {Budget::Unit::kPercent, p}; }
 
-Result<std::unique_ptr<Placement>> TryMake(Budget budget, std::map<std::string, int> params,
+Result<std::unique_ptr<Placement>> TryMake(Budget budget, ParamMap params,
                                            std::optional<int> interval = std::nullopt) {
   return MakeHeavyRecentPlacement({.policy = "h2o",
                                    .budget_text = FormatBudget(budget),
                                    .budget = budget,
                                    .interval = interval,
-                                   .params = std::move(params)});
+                                   .params = {.numbers = std::move(params)}});
 }
 
 std::vector<uint32_t> Place(Placement* placement, const std::vector<float>& scores,
@@ -41,14 +43,14 @@ std::vector<uint32_t> Place(Placement* placement, const std::vector<float>& scor
 struct Case {
   const char* name;
   Budget budget;
-  std::map<std::string, int> params;
+  ParamMap params;
   Position num_tokens;
   std::vector<float> scores;
   std::vector<uint32_t> evicted;
 };
 
 TEST(HeavyRecentPlacement, FollowsTheTable) {
-  const std::map<std::string, int> two_three = {{"heavy", 2}, {"recent", 3}};
+  const ParamMap two_three = {{"heavy", 2}, {"recent", 3}};
   const Case cases[] = {
       {"up to the budget all stay", {}, two_three, 5, {1, 2, 3, 4, 5}, {}},
       {"one over: the lowest but the recent goes", {}, two_three, 6, {5, 1, 4, 0, 0, 0}, {1}},
@@ -142,7 +144,7 @@ TEST(HeavyRecentPlacement, DefaultsAreThoseOfThePublishedCode) {
 TEST(HeavyRecentPlacement, RefusesSplitsThatAreNotTheBudget) {
   struct Refusal {
     Budget budget;
-    std::map<std::string, int> params;
+    ParamMap params;
     const char* message;
   };
   const Refusal cases[] = {

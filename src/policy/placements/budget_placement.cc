@@ -2,7 +2,8 @@
 // collapses. Every `interval` decode steps the lowest-scored unprotected rows go, until
 //   rows B:    at most B rows of the group are left, protected ones included;
 //   percent p: at most ceil(p/100 * N) unprotected rows are left, where N is the number of rows
-//              that ever became unprotected, those that are gone included.
+//              that ever became unprotected, those that are gone included;
+//   +B:        at most B unprotected rows are left.
 // The base of a percentage is thus everything generated so far, not what is still alive: taken of
 // the rows alive (Algorithm 1 to the letter) the evicted share would compound at each decision.
 //
@@ -44,20 +45,15 @@ class BudgetPlacement final : public StatelessPlacement {
 
   bool Due(const PlacementInput& input, size_t num_rows) const override {
     if (input.step_kind == StepKind::kPrefill || !OnInterval(input, interval_)) return false;
-    return budget_.unit == Budget::Unit::kPercent || num_rows > RowsAllowed(budget_, 0);
+    return budget_.unit != Budget::Unit::kRows || num_rows > RowsAllowed(budget_, 0);
   }
 
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     FindUnprotected(input.kinds, sinks_, window_, &ever_unprotected_);
     FindRows(input.positions, ever_unprotected_, &candidates_);
     size_t num_rows = input.positions.size();
-    size_t num_allowed = 0;
-    if (budget_.unit == Budget::Unit::kPercent) {
-      num_rows = CountRows(candidates_);
-      num_allowed = RowsAllowed(budget_, CountPositions(ever_unprotected_));
-    } else {
-      num_allowed = RowsAllowed(budget_, 0);
-    }
+    if (budget_.unit != Budget::Unit::kRows) num_rows = CountRows(candidates_);
+    const size_t num_allowed = RowsAllowed(budget_, CountPositions(ever_unprotected_));
     if (num_rows <= num_allowed) return;
     AppendEvictions(selection_.First(input.scores, candidates_, num_rows - num_allowed), moves);
   }
@@ -86,11 +82,7 @@ class BudgetPlacement final : public StatelessPlacement {
 }  // namespace
 
 Result<std::unique_ptr<Placement>> MakeBudgetPlacement(const PlacementOptions& options) {
-  if (options.budget.unit == Budget::Unit::kNone) {
-    return InvalidArgument(fmt::format(
-        "policy \"{}\" needs a budget: --budget with rows (1024), percent (25%) or bytes (64MiB)",
-        options.policy));
-  }
+  EBB_RETURN_IF_ERROR(NeedsBudget(options));
   auto placement = std::make_unique<BudgetPlacement>(options);
   EBB_RETURN_IF_ERROR(placement->CheckOptions());
   return std::unique_ptr<Placement>(std::move(placement));

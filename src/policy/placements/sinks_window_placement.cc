@@ -5,6 +5,10 @@
 // A budget B is sinks + window. A percentage is of the tokens after the sinks, rounded up. Without
 // a budget sinks is 4 and window 512, the defaults of the published code. An interval above 1 makes
 // the decisions lag.
+//
+// streaming_rerotated has its keys rotated anew after each decision, so that positions are those
+// within the cache, as in the published code. Each turn rounds every key once, so it decides every
+// 64 steps [ours; the code each step].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +20,7 @@ namespace {
 
 constexpr int kDefaultSinks = 4;
 constexpr int kDefaultWindow = 512;
+constexpr int kLaggedInterval = 64;
 
 class SinksWindowPlacement final : public StatelessPlacement {
  public:
@@ -79,9 +84,7 @@ Result<size_t> WindowOf(const PlacementOptions& options, int sinks) {
   return static_cast<size_t>(window);
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options) {
+Result<std::unique_ptr<Placement>> Make(const PlacementOptions& options, int interval) {
   const int sinks = options.sinks.value_or(kDefaultSinks);
   EBB_ASSIGN_OR_RETURN(const size_t window, WindowOf(options, sinks));
   if (window == 0 && options.budget.unit != Budget::Unit::kPercent) {
@@ -89,7 +92,16 @@ Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptio
         fmt::format("policy \"{}\": a window of 0 tokens hides the text", options.policy));
   }
   return std::unique_ptr<Placement>(std::make_unique<SinksWindowPlacement>(
-      options.budget, sinks, window, options.interval.value_or(1)));
+      options.budget, sinks, window, options.interval.value_or(interval)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options) {
+  return Make(options, 1);
+}
+Result<std::unique_ptr<Placement>> MakeLaggedSinksWindowPlacement(const PlacementOptions& options) {
+  return Make(options, kLaggedInterval);
 }
 
 }  // namespace ebb

@@ -1,0 +1,297 @@
+// Every policy against values that were worked out a second time, from the papers' formulas
+// (tests/golden): what it scores and which rows are left after many decisions.
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "ebb/policy.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ebb {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr ModelShape kShape = {.num_layers = 4,
+                               .num_q_heads = 4,
+                               .num_kv_heads = 2,
+                               .head_dim = 8,
+                               .embed_dim = 6,
+                               .vocab_size = 10,
+                               .trained_context = 4096};
+
+// The finaliser of SplitMix64, as in tests/golden/sequence.py.
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+double Uniform(std::initializer_list<uint64_t> numbers) {
+  uint64_t hash = 0;
+  for (const uint64_t number : numbers) hash = Mix(hash ^ number);
+  return static_cast<double>(hash >> 11) * 0x1p-53;
+}
+
+// The signals of tests/golden/sequence.py; there is what they are.
+class Signals {
+ public:
+  Signals(uint64_t seed, Granularity granularity, const SignalNeeds& needs)
+      : seed_(seed), granularity_(granularity), needs_(needs) {}
+
+  const StepSignals& Step(StepKind kind, Position first, int num_tokens) {
+    step_ = {.kind = kind, .first_position = first, .num_tokens = num_tokens};
+    const auto fill = [&](bool wanted, size_t count, size_t floats,
+                          std::vector<std::vector<float>>* data,
+                          std::vector<std::span<const float>>* spans, const auto& at) {
+      if (!wanted) return;
+      data->assign(count, std::vector<float>(floats));
+      spans->clear();
+      for (size_t i = 0; i < count; ++i) {
+        for (size_t j = 0; j < floats; ++j) (*data)[i][j] = static_cast<float>(at(i, j));
+        spans->push_back((*data)[i]);
+      }
+    };
+    const size_t dim = kShape.head_dim, kv = kShape.num_kv_heads, q = kShape.num_q_heads;
+    fill(needs_.keys, kShape.num_layers, num_tokens * kv * dim, &keys_, &step_.keys,
+         [&](uint64_t l, size_t j) {
+           return Key(l, j / dim % kv, first + j / (dim * kv), j % dim);
+         });
+    fill(needs_.values, kShape.num_layers, num_tokens * kv * dim, &values_, &step_.values,
+         [&](uint64_t l, size_t j) {
+           return Uniform({seed_, 3, l, j / dim % kv, first + j / (dim * kv), j % dim}) - 0.4;
+         });
+    const int num_recent = std::min(needs_.num_recent_queries, first + num_tokens);
+    const Position first_query = first + num_tokens - num_recent;
+    step_.num_recent = num_recent;
+    fill(num_recent > 0, kShape.num_layers, num_recent * q * dim, &queries_, &step_.recent_queries,
+         [&](uint64_t l, size_t j) {
+           return 6 *
+                  (Uniform({seed_, 4, l, j / dim % q, first_query + j / (dim * q), j % dim}) - 0.5);
+         });
+    step_.hidden_layers = needs_.hidden_layers;
+    const size_t embed = kShape.embed_dim;
+    fill(!needs_.hidden_layers.empty(), needs_.hidden_layers.size(), num_tokens * embed, &hidden_,
+         &step_.hidden, [&](size_t i, size_t j) {
+           const uint64_t at = first + j / embed;
+           const double size = 1 + 4 * Uniform({seed_, 8, at / 7});
+           const auto layer = static_cast<uint64_t>(needs_.hidden_layers[i]);
+           return size * (Uniform({seed_, 5, layer, at, j % embed}) - 0.5);
+         });
+    return step_;
+  }
+
+  GroupSignals Group(int group, std::span<const Position> positions) {
+    GroupSignals signals = {.num_rows = static_cast<int>(positions.size()),
+                            .num_new_rows = step_.num_tokens};
+    if (needs_.mass == MassNeed::kNone) return signals;
+    if (step_.kind == StepKind::kPrefill && !needs_.mass_in_prefill) return signals;
+    const int streams = kShape.num_layers * kShape.num_kv_heads / kShape.NumGroups(granularity_);
+    const int per_kv = kShape.QueryHeadsPerKvHead();
+    const bool by_head = needs_.mass == MassNeed::kPerQueryHead;
+    signals.num_mass_heads = by_head ? streams * per_kv : 1;
+    signals.num_layers_counted = granularity_ == Granularity::kToken ? kShape.num_layers : 1;
+    mass_.assign(signals.num_mass_heads * positions.size(), 0);
+    for (int token = 0; token < step_.num_tokens; ++token) {
+      const Position query = step_.first_position + token;
+      const auto seen = std::upper_bound(positions.begin(), positions.end(), query);
+      for (int head = 0; head < streams * per_kv; ++head) {
+        const int stream = group * streams + head / per_kv;
+        const int q_head = stream % kShape.num_kv_heads * per_kv + head % per_kv;
+        AddAttention(stream / kShape.num_kv_heads, q_head, query,
+                     positions.first(seen - positions.begin()),
+                     mass_.data() + (by_head ? head * positions.size() : 0));
+      }
+    }
+    signals.mass = mass_;
+    return signals;
+  }
+
+ private:
+  double Key(uint64_t layer, uint64_t head, uint64_t position, uint64_t channel) const {
+    const double alike = Uniform({seed_, 9, position / 5, head}) < 0.5 ? 1.5 : 0.3;
+    return alike * (Uniform({seed_, 1, layer, head, channel}) - 0.5) +
+           Uniform({seed_, 2, layer, head, position, channel}) - 0.5;
+  }
+
+  void AddAttention(uint64_t layer, uint64_t q_head, Position query,
+                    std::span<const Position> positions, float* to) const {
+    const auto at = static_cast<uint64_t>(query);
+    const double spread = 2 + 8 * Uniform({seed_, 7, at / 6});
+    std::vector<double> weights;
+    for (const Position p : positions) {
+      weights.push_back(
+          std::exp(spread * Uniform({seed_, 6, layer, q_head, at, static_cast<uint64_t>(p)})));
+    }
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    for (size_t i = 0; i < weights.size(); ++i) to[i] += static_cast<float>(weights[i] / sum);
+  }
+
+  const uint64_t seed_;
+  const Granularity granularity_;
+  const SignalNeeds needs_;
+  StepSignals step_;
+  std::vector<std::vector<float>> keys_, values_, queries_, hidden_;
+  std::vector<float> mass_;
+};
+
+class GoldenSequence {
+ public:
+  GoldenSequence(Policy policy, uint64_t seed)
+      : policy_(std::move(policy)),
+        signals_(seed, policy_.granularity, policy_.scorer->Needs()),
+        groups_(kShape.NumGroups(policy_.granularity)) {}
+
+  void Step(StepKind kind, int num_tokens) {
+    const auto first = static_cast<Position>(kinds_.size());
+    std::vector<Position> appended(num_tokens);
+    std::iota(appended.begin(), appended.end(), first);
+    kinds_.insert(kinds_.end(), num_tokens,
+                  kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven);
+    decode_steps_ += kind == StepKind::kDecode ? 1 : 0;
+    kind_ = kind;
+    const StepSignals& step = signals_.Step(kind, first, num_tokens);
+    for (int group = 0; group < num_groups(); ++group) {
+      groups_[group].insert(groups_[group].end(), appended.begin(), appended.end());
+      policy_.scorer->Append(group, appended);
+      policy_.scorer->Observe(group, signals_.Group(group, groups_[group]), step);
+    }
+  }
+
+  void Decide() {
+    for (int group = 0; group < num_groups(); ++group) {
+      PlacementInput input = {.group = group,
+                              .num_groups = num_groups(),
+                              .positions = groups_[group],
+                              .kinds = kinds_,
+                              .next_position = static_cast<Position>(kinds_.size()),
+                              .decode_steps = decode_steps_,
+                              .step_kind = kind_};
+      if (!policy_.placement->Due(input, groups_[group].size())) continue;
+      input.scores = policy_.scorer->Scores(group);
+      std::vector<Move> moves;
+      policy_.placement->Place(input, &moves);
+      std::set<uint32_t> gone;
+      for (const Move& move : moves) gone.insert(move.row);
+      std::vector<uint32_t> kept;
+      std::vector<Position> left;
+      for (uint32_t row = 0; row < groups_[group].size(); ++row) {
+        if (gone.contains(row)) continue;
+        kept.push_back(row);
+        left.push_back(groups_[group][row]);
+      }
+      if (gone.empty()) continue;
+      groups_[group] = left;
+      policy_.scorer->Retain(group, kept);
+    }
+  }
+
+  [[nodiscard]] int num_groups() const { return static_cast<int>(groups_.size()); }
+  [[nodiscard]] const std::vector<Position>& positions(int group) const { return groups_[group]; }
+  Policy& policy() { return policy_; }
+
+ private:
+  Policy policy_;
+  Signals signals_;
+  std::vector<std::vector<Position>> groups_;  // [num_groups][num_rows]
+  std::vector<TokenKind> kinds_;
+  int64_t decode_steps_ = 0;
+  StepKind kind_ = StepKind::kPrefill;
+};
+
+const Json& Cases() {
+  static const Json cases =
+      Json::parse(std::ifstream(std::string(EBB_SOURCE_DIR) + "/tests/golden/policies.json"));
+  return cases;
+}
+
+std::optional<int> IntOr(const Json& options, const char* key) {
+  if (!options.contains(key)) return std::nullopt;
+  return options[key].get<int>();
+}
+
+Policy MakeOf(const Json& c) {
+  PolicySpec spec;
+  EXPECT_TRUE(ParsePolicy(c["policy"].get<std::string>(), &spec).ok());
+  spec.budget = *ParseBudget(c["budget"].get<std::string>());
+  spec.granularity = *ParseGranularity(c["granularity"].get<std::string>());
+  spec.sinks = IntOr(c["options"], "sinks");
+  spec.window = IntOr(c["options"], "window");
+  spec.interval = IntOr(c["options"], "interval");
+  auto policy = MakePolicy(spec, {.shape = kShape, .row_bytes = 64, .max_tokens = 4096});
+  EXPECT_TRUE(policy.ok()) << c["policy"] << policy.status().ToString();
+  return *std::move(policy);
+}
+
+// Sums of hundreds of floats, and keys in 16 bits, against doubles.
+void ExpectScores(std::span<const float> scores, const Json& expected) {
+  ASSERT_EQ(scores.size(), expected.size());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const double wanted = expected[i];
+    ASSERT_NEAR(scores[i], wanted, 2e-4 * std::abs(wanted) + 2e-5) << "row " << i;
+  }
+}
+
+class Golden : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(Golden, ScoresAndKeepsWhatTheFormulaSays) {
+  const Json& c = Cases()[GetParam()];
+  SCOPED_TRACE(c["policy"].get<std::string>() + " " + c["budget"].get<std::string>());
+  GoldenSequence sequence(MakeOf(c), c["seed"].get<uint64_t>());
+  auto checkpoint = c["checkpoints"].begin();
+  for (int step = 0; step <= c["steps"].get<int>(); ++step) {
+    sequence.Step(step == 0 ? StepKind::kPrefill : StepKind::kDecode,
+                  step == 0 ? c["prompt"].get<int>() : 1);
+    if (step == 0) sequence.policy().scorer->EndFirstPrefill();
+    if (checkpoint != c["checkpoints"].end() && (*checkpoint)["step"] == step) {
+      for (int group = 0; group < sequence.num_groups(); ++group) {
+        const Json& expected = (*checkpoint)["groups"][group];
+        SCOPED_TRACE("step " + std::to_string(step) + ", group " + std::to_string(group));
+        ASSERT_EQ(sequence.positions(group), expected["positions"].get<std::vector<Position>>());
+        ExpectScores(sequence.policy().scorer->Scores(group), expected["scores"]);
+        if (HasFatalFailure()) return;
+      }
+      ++checkpoint;
+    }
+    sequence.Decide();
+  }
+  EXPECT_EQ(checkpoint, c["checkpoints"].end());
+}
+
+std::vector<size_t> CaseNumbers() {
+  std::vector<size_t> numbers(Cases().size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, Golden, ::testing::ValuesIn(CaseNumbers()),
+                         [](const ::testing::TestParamInfo<size_t>& info) {
+                           std::string name = Cases()[info.param]["policy"];
+                           std::replace_if(
+                               name.begin(), name.end(),
+                               [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); },
+                               '_');
+                           return name + "_" + std::to_string(info.param);
+                         });
+
+TEST(GoldenTable, HasEveryPolicyThatScores) {
+  std::set<std::string> covered;
+  for (const Json& c : Cases()) covered.insert(MakeOf(c).name);
+  // Their scores are a position or a hash, which their own tests hold.
+  for (const char* name :
+       {"full", "streaming", "streaming_rerotated", "random", "recency", "quest"}) {
+    covered.insert(name);
+  }
+  for (const PolicyInfo& info : BuiltinPolicies()) {
+    EXPECT_TRUE(covered.contains(std::string(info.name))) << info.name;
+  }
+}
+
+}  // namespace
+}  // namespace ebb

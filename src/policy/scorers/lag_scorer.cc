@@ -1,0 +1,161 @@
+// Lag-KV of "EpiKV" (002, 3.3), after LagKV (Liang et al., 2025): a token's key and value are
+// normalised, channel by channel, by the range of the PREVIOUS chunk of tokens, (x - min) / (max -
+// min); the score is the variance of the result across the head dimension, that of the key plus
+// that of the value (lag_key: the key alone, 4.4), mean over the (layer, kv head) pairs of the
+// group; computed when the token is read or generated, then frozen. (LagKV itself looks at the next
+// chunk, takes the standard deviation and a softmax over the chunk.)
+//
+// [ours: chunks are of 64 tokens from the first token on; in the first chunk the range is that of
+// the tokens up to the one at hand; a channel without a range gives 0. A roll-back leaves the
+// ranges as they are.]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/streams.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kDefaultChunk = 64;
+
+enum class Of { kKeysAndValues, kKeys };
+
+// The range of each channel, of the chunk before and of the one that is being filled.
+class Ranges {
+ public:
+  explicit Ranges(size_t num_channels)
+      : previous_(2 * num_channels), current_(2 * num_channels), num_channels_(num_channels) {
+    Reset();
+  }
+
+  void BeginChunk() {
+    previous_ = current_;
+    Reset();
+  }
+
+  // The variance, across the channels from `first` on, of a vector normalised by the previous
+  // chunk's range, or this chunk's up to it, the vector included.
+  float Meet(std::span<const float> x, size_t first, bool is_first_chunk) {
+    float* low = current_.data() + first;
+    float* high = low + num_channels_;
+    for (size_t c = 0; c < x.size(); ++c) {
+      low[c] = std::min(low[c], FiniteOr0(x[c]));
+      high[c] = std::max(high[c], FiniteOr0(x[c]));
+    }
+    const float* min = (is_first_chunk ? current_ : previous_).data() + first;
+    const float* max = min + num_channels_;
+    double sum = 0;
+    double squares = 0;
+    for (size_t c = 0; c < x.size(); ++c) {
+      const double range = double{max[c]} - min[c];
+      const double scaled = range > 0 ? (double{FiniteOr0(x[c])} - min[c]) / range : 0.0;
+      sum += scaled;
+      squares += scaled * scaled;
+    }
+    const double count = static_cast<double>(x.size());
+    return FiniteOr0(
+        static_cast<float>(std::max(0.0, squares / count - sum / count * sum / count)));
+  }
+
+  [[nodiscard]] std::vector<float>& previous() { return previous_; }
+  [[nodiscard]] std::vector<float>& current() { return current_; }
+  [[nodiscard]] const std::vector<float>& previous() const { return previous_; }
+  [[nodiscard]] const std::vector<float>& current() const { return current_; }
+
+ private:
+  void Reset() {
+    const auto middle = current_.begin() + static_cast<ptrdiff_t>(num_channels_);
+    std::fill(current_.begin(), middle, std::numeric_limits<float>::max());
+    std::fill(middle, current_.end(), std::numeric_limits<float>::lowest());
+  }
+
+  std::vector<float> previous_, current_;  // [2, channels]: lowest, highest
+  size_t num_channels_;
+};
+
+class LagScorer final : public RowScorer {
+ public:
+  LagScorer(const ScorerContext& context, Of of)
+      : RowScorer(context),
+        of_(of),
+        shape_(context.shape),
+        streams_(context.StreamsPerGroup()),
+        chunk_(context.params.Int("chunk", kDefaultChunk)),
+        num_tokens_(context.NumGroups()) {
+    const size_t channels = size_t(streams_) * shape_.head_dim;
+    ranges_.assign(size_t(context.NumGroups()) * Parts(), Ranges(channels));
+  }
+
+  std::string Name() const override {
+    return fmt::format("{}:chunk={}", of_ == Of::kKeys ? "lag_key" : "lag_kv", chunk_);
+  }
+  SignalNeeds Needs() const override { return {.keys = true, .values = of_ == Of::kKeysAndValues}; }
+
+  void Observe(int group, const GroupSignals&, const StepSignals& step) override {
+    const std::span<float> scores = scores_[group].last(step.num_tokens);
+    for (int token = 0; token < step.num_tokens; ++token) {
+      if (num_tokens_[group] > 0 && num_tokens_[group] % chunk_ == 0) {
+        for (int part = 0; part < Parts(); ++part) RangesOf(group, part).BeginChunk();
+      }
+      float sum = 0;
+      for (int part = 0; part < Parts(); ++part) {
+        const auto& vectors = part == 0 ? step.keys : step.values;
+        for (int s = 0; s < streams_; ++s) {
+          sum += RangesOf(group, part)
+                     .Meet(VectorOf(vectors, shape_, group * streams_ + s, token),
+                           size_t(s) * shape_.head_dim, num_tokens_[group] < chunk_);
+        }
+      }
+      scores[token] = FiniteOr0(sum / static_cast<float>(streams_));
+      ++num_tokens_[group];
+    }
+  }
+
+  Status SaveState(StateWriter* to) const override {
+    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
+    to->Numbers<int64_t>(num_tokens_);
+    for (const Ranges& ranges : ranges_) {
+      to->Numbers<float>(ranges.previous());
+      to->Numbers<float>(ranges.current());
+    }
+    return OkStatus();
+  }
+
+  Status LoadState(StateReader* from) override {
+    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
+    EBB_RETURN_IF_ERROR(LoadList(from, &num_tokens_));
+    for (Ranges& ranges : ranges_) {
+      EBB_RETURN_IF_ERROR(LoadList(from, &ranges.previous()));
+      EBB_RETURN_IF_ERROR(LoadList(from, &ranges.current()));
+    }
+    for (const int64_t tokens : num_tokens_) {
+      if (tokens < 0) from->Fail("a negative number of tokens");
+    }
+    return from->status();
+  }
+
+ private:
+  [[nodiscard]] int Parts() const { return of_ == Of::kKeys ? 1 : 2; }
+  Ranges& RangesOf(int group, int part) { return ranges_[size_t(group) * Parts() + part]; }
+
+  const Of of_;
+  const ModelShape shape_;
+  const int streams_;                // per group
+  const int chunk_;                  // tokens
+  std::vector<int64_t> num_tokens_;  // [num_groups], so far
+  std::vector<Ranges> ranges_;       // [num_groups, parts]: of keys, of values
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> MakeLagKvScorer(const ScorerContext& context) {
+  return std::make_unique<LagScorer>(context, Of::kKeysAndValues);
+}
+std::unique_ptr<Scorer> MakeLagKeyScorer(const ScorerContext& context) {
+  return std::make_unique<LagScorer>(context, Of::kKeys);
+}
+
+}  // namespace ebb

@@ -1,0 +1,223 @@
+// "LazyEviction" (004, section 4, with the published code for what the text has lost): in decode
+// steps t = 1, 2, ... , per query head
+//   TS_i = t when A_i >= alpha; 0 at first for given rows, t - 1 for the row of step t
+//   MRI_i = max(MRI_i, TS_new - TS_old), 0 at birth
+//   H1 = 2 f(1 + (t - TS) / (MRI + 1e-5)),  H2 = 2 f(MRI - 1), but 0 where MRI is 0
+//   score = H1 + H2,  f(x) = 1 / (1 + exp(x))
+// A deviation: rows are stored per kv head, so all query heads of a group decide together, by the
+// mean of their scores. heads=kv tracks one TS and MRI per row instead, from the mean of A.
+//
+// The forms that App. D tried [ours: only their names are given; all fall from 1 at 0 and see the
+// same arguments, x = (t - TS) / (MRI + 1e-5) and x = MRI - 1]: exp: exp(-x); tanh: 1 - tanh(x);
+// log: 1 / (1 + log(1 + x)); inverse: 1 / (1 + x); none leaves the summand out (5.3, Table 4).
+// alpha: 5e-4 for R1-Llama-8B, 1e-4 for the other models of App. C and unless given.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "src/policy/scorers/row_scorer.h"
+
+namespace ebb {
+namespace {
+
+constexpr float kDefaultAlpha = 1e-4f;
+constexpr float kEpsilon = 1e-5f;
+// Steps are kept in 16 bits: once they run out, all go back by half of that, and what is older
+// counts as just that old.
+constexpr uint32_t kMaxStep = 65535;
+constexpr uint32_t kRebase = 32768;
+constexpr size_t kBlock = 128;  // rows
+
+enum class Form { kSigmoid, kExp, kTanh, kLog, kInverse, kNone };
+
+Form ParseForm(std::string_view name) {
+  if (name == "exp") return Form::kExp;
+  if (name == "tanh") return Form::kTanh;
+  if (name == "log") return Form::kLog;
+  if (name == "inverse") return Form::kInverse;
+  return name == "none" ? Form::kNone : Form::kSigmoid;
+}
+
+// x >= 0 but for H2's argument where MRI is 0, which counts as 0 anyway.
+float Falling(Form form, float x) {
+  switch (form) {
+    case Form::kSigmoid:
+      return 2.0f / (1.0f + std::exp(x));
+    case Form::kExp:
+      return std::exp(-x);
+    case Form::kTanh:
+      return 1.0f - std::tanh(x);
+    case Form::kLog:
+      return 1.0f / (1.0f + std::log1p(x));
+    case Form::kInverse:
+      return 1.0f / (1.0f + x);
+    case Form::kNone:
+      return 0.0f;
+  }
+  return 0.0f;
+}
+
+// One block of rows of one head; returns at once when no row of it is reached.
+void StampBlock(const float* mass, float threshold, uint16_t now, size_t num_rows, uint16_t* stamps,
+                uint16_t* intervals) {
+  uint16_t reached[kBlock];
+  uint16_t any = 0;
+  for (size_t i = 0; i < num_rows; ++i) {
+    reached[i] = mass[i] >= threshold ? 0xffff : 0;
+    any |= reached[i];
+  }
+  if (any == 0) return;
+  for (size_t i = 0; i < num_rows; ++i) {
+    const auto elapsed = static_cast<uint16_t>((now - stamps[i]) & reached[i]);
+    intervals[i] = std::max(intervals[i], elapsed);
+    stamps[i] = static_cast<uint16_t>((stamps[i] & ~reached[i]) | (now & reached[i]));
+  }
+}
+
+class LazyEvictionScorer final : public RowScorer {
+ public:
+  explicit LazyEvictionScorer(const ScorerContext& context)
+      : RowScorer(context),
+        heads_word_(context.params.Word("heads", "query")),
+        h1_word_(context.params.Word("h1", "sigmoid")),
+        h2_word_(context.params.Word("h2", "sigmoid")),
+        h1_(ParseForm(h1_word_)),
+        h2_(ParseForm(h2_word_)),
+        alpha_(context.params.Number("alpha", kDefaultAlpha)),
+        query_heads_per_group_(context.QueryHeadsPerGroup()),
+        heads_(heads_word_ == "kv" ? 1 : context.MassHeadsPerGroup()),
+        stamps_(context.NumGroups() * heads_),
+        intervals_(context.NumGroups() * heads_),
+        num_steps_(context.NumGroups()) {}
+
+  std::string Name() const override {
+    return fmt::format("lazy_eviction:alpha={:g},heads={},h1={},h2={}", alpha_, heads_word_,
+                       h1_word_, h2_word_);
+  }
+  SignalNeeds Needs() const override {
+    return {.mass = heads_word_ == "kv" ? MassNeed::kSummed : MassNeed::kPerQueryHead};
+  }
+
+  void Append(int group, std::span<const Position> positions) override {
+    RowScorer::Append(group, positions);
+    for (int head = 0; head < heads_; ++head) {
+      stamps_.Append(group * heads_ + head, positions.size());
+      intervals_.Append(group * heads_ + head, positions.size());
+    }
+  }
+
+  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+    if (step.kind != StepKind::kDecode) return;
+    if (num_steps_[group] == kMaxStep) Rebase(group);
+    const auto now = static_cast<uint16_t>(++num_steps_[group]);
+    const size_t num_new = std::min<size_t>(signals.num_new_rows, scores_.num_rows(group));
+    for (int head = 0; head < heads_; ++head) {
+      std::ranges::fill(stamps_[group * heads_ + head].last(num_new),
+                        static_cast<uint16_t>(now - 1));
+    }
+    if (!ShowsDecodeMass(signals, step)) return;
+    if (heads_word_ == "kv") {
+      const float threshold = alpha_ * static_cast<float>(query_heads_per_group_) *
+                              static_cast<float>(signals.num_layers_counted);
+      Stamp(group, SummedMass(signals, &summed_), threshold, now);
+      return;
+    }
+    assert(signals.num_mass_heads == heads_);
+    for (int head = 0; head < heads_; ++head) {
+      Stamp(group * heads_ + head, MassOfHead(signals, head), alpha_, now);
+    }
+  }
+
+  void Retain(int group, std::span<const uint32_t> kept) override {
+    RowScorer::Retain(group, kept);
+    for (int head = 0; head < heads_; ++head) {
+      stamps_.Retain(group * heads_ + head, kept);
+      intervals_.Retain(group * heads_ + head, kept);
+    }
+  }
+
+  std::span<const float> Scores(int group) override {
+    const std::span<float> scores = scores_[group];
+    std::ranges::fill(scores, 0.0f);
+    const float weight = 1.0f / static_cast<float>(heads_);
+    for (int head = 0; head < heads_; ++head) {
+      const std::span<const uint16_t> stamps = stamps_[group * heads_ + head];
+      const std::span<const uint16_t> intervals = intervals_[group * heads_ + head];
+      for (size_t i = 0; i < scores.size(); ++i) {
+        scores[i] += weight * Score(num_steps_[group] - stamps[i], intervals[i]);
+      }
+    }
+    return scores;
+  }
+
+  Status SaveState(StateWriter* to) const override {
+    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
+    EBB_RETURN_IF_ERROR(stamps_.Save(to));
+    EBB_RETURN_IF_ERROR(intervals_.Save(to));
+    to->Numbers<uint32_t>(num_steps_);
+    return OkStatus();
+  }
+
+  Status LoadState(StateReader* from) override {
+    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
+    EBB_RETURN_IF_ERROR(stamps_.Load(from));
+    EBB_RETURN_IF_ERROR(intervals_.Load(from));
+    EBB_RETURN_IF_ERROR(LoadList(from, &num_steps_));
+    for (size_t i = 0; i < num_steps_.size() * heads_; ++i) {
+      const int head = static_cast<int>(i);
+      const size_t num_rows = scores_.num_rows(head / heads_);
+      if (stamps_.num_rows(head) != num_rows || intervals_.num_rows(head) != num_rows) {
+        from->Fail("timestamps of another number of rows");
+      }
+    }
+    return from->status();
+  }
+
+ private:
+  void Stamp(int head, std::span<const float> mass, float threshold, uint16_t now) {
+    const std::span<uint16_t> stamps = stamps_[head];
+    const std::span<uint16_t> intervals = intervals_[head];
+    for (size_t begin = 0; begin < mass.size(); begin += kBlock) {
+      StampBlock(mass.data() + begin, threshold, now, std::min(kBlock, mass.size() - begin),
+                 stamps.data() + begin, intervals.data() + begin);
+    }
+  }
+
+  [[nodiscard]] float Score(uint32_t elapsed, uint16_t interval) const {
+    float score = 0;
+    const auto mri = static_cast<float>(interval);
+    const float x = static_cast<float>(elapsed) / (mri + kEpsilon);
+    if (h1_ != Form::kNone) score += Falling(h1_, h1_ == Form::kSigmoid ? 1.0f + x : x);
+    if (interval != 0) score += Falling(h2_, mri - 1.0f);
+    return score;
+  }
+
+  void Rebase(int group) {
+    num_steps_[group] -= kRebase;
+    for (int head = 0; head < heads_; ++head) {
+      for (uint16_t& stamp : stamps_[group * heads_ + head]) {
+        stamp = static_cast<uint16_t>(std::max<uint32_t>(stamp, kRebase) - kRebase);
+      }
+    }
+  }
+
+  const std::string heads_word_, h1_word_, h2_word_;
+  const Form h1_, h2_;
+  const float alpha_;
+  const int query_heads_per_group_;  // of one layer
+  const int heads_;                  // tracked per group
+  RowValues<uint16_t> stamps_;       // [num_groups, heads]
+  RowValues<uint16_t> intervals_;    // [num_groups, heads]
+  std::vector<uint32_t> num_steps_;  // [num_groups]
+  std::vector<float> summed_;        // [num_rows]
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> MakeLazyEvictionScorer(const ScorerContext& context) {
+  return std::make_unique<LazyEvictionScorer>(context);
+}
+
+}  // namespace ebb

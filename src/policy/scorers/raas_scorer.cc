@@ -1,0 +1,65 @@
+// RaaS (Hu et al., 2025), as "EpiKV" (002) and "LazyEviction" (004) describe it; no code was found,
+// and the original works by page. Per token and layer, in decode steps t = 1, 2, ...:
+//   TS_i = t when the attention of the step, mean over the query heads [ours], is at least alpha
+// and t when the row is generated, 0 for given ones; the oldest timestamp goes first.
+// alpha is 1e-4 unless given: 004 (App. C) has 5e-4 for R1-Llama-8B and 1e-4 for its other models.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/policy/scorers/row_scorer.h"
+
+namespace ebb {
+namespace {
+
+constexpr float kDefaultAlpha = 1e-4f;
+
+class RaasScorer final : public RowScorer {
+ public:
+  explicit RaasScorer(const ScorerContext& context)
+      : RowScorer(context),
+        query_heads_per_group_(context.QueryHeadsPerGroup()),
+        alpha_(context.params.Number("alpha", kDefaultAlpha)),
+        num_steps_(context.NumGroups()) {}
+
+  std::string Name() const override { return fmt::format("raas:alpha={:g}", alpha_); }
+  SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
+
+  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+    if (step.kind != StepKind::kDecode) return;
+    const float now = num_steps_[group] += 1;
+    const std::span<float> stamps = scores_[group];
+    std::ranges::fill(stamps.last(std::min<size_t>(signals.num_new_rows, stamps.size())), now);
+    if (!ShowsDecodeMass(signals, step)) return;
+    const std::span<const float> mass = SummedMass(signals, &summed_);
+    const float threshold = alpha_ * static_cast<float>(query_heads_per_group_) *
+                            static_cast<float>(signals.num_layers_counted);
+    float* to = stamps.data();
+    for (size_t i = 0; i < mass.size(); ++i) to[i] = mass[i] >= threshold ? now : to[i];
+  }
+
+  Status SaveState(StateWriter* to) const override {
+    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
+    to->Numbers<float>(num_steps_);
+    return OkStatus();
+  }
+
+  Status LoadState(StateReader* from) override {
+    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
+    return LoadList(from, &num_steps_);
+  }
+
+ private:
+  const int query_heads_per_group_;  // of one layer
+  const float alpha_;
+  std::vector<float> num_steps_;  // [num_groups], exact up to 2^24
+  std::vector<float> summed_;     // [num_rows]
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> MakeRaasScorer(const ScorerContext& context) {
+  return std::make_unique<RaasScorer>(context);
+}
+
+}  // namespace ebb

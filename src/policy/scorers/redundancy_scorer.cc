@@ -1,0 +1,181 @@
+// The two ablations of "Not All Thoughts Need HBM" (4.11, Table 12) that name redundancy; the paper
+// gives words, no formula [ours: all of the following].
+//   redundancy:  s_i - w U r_i            ("attn - redundancy")
+//   combined:    s_i |v_i| / m - w U r_i  ("attn x val - redundancy")
+// s is its cumulative attention (Eq. 1). r_i is the mean cosine similarity of row i's key, after
+// RoPE as in R-KV, to those of the up to 8 tokens before it, mean over the (layer, kv head) pairs
+// of the group, fixed when the row is born. U, the sum over the steps so far of 1 / rows, is the s
+// of a row that always got its even share, so that both summands grow alike. |v_i| is the L1 norm
+// of the row's value as in VATP, m its mean over all rows so far. w is 1.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/streams.h"
+
+namespace ebb {
+namespace {
+
+constexpr float kDefaultWeight = 1;
+constexpr int kDefaultNeighbours = 8;
+constexpr float kSmallestNorm = 1e-8f;
+
+enum class Signals { kAttention, kAttentionAndValues };
+
+class RedundancyScorer final : public RowScorer {
+ public:
+  RedundancyScorer(const ScorerContext& context, Signals signals)
+      : RowScorer(context),
+        signals_(signals),
+        shape_(context.shape),
+        query_heads_per_group_(context.QueryHeadsPerGroup()),
+        streams_(context.StreamsPerGroup()),
+        neighbours_(context.params.Int("neighbours", kDefaultNeighbours)),
+        weight_(context.params.Number("weight", kDefaultWeight)),
+        sums_(context.NumGroups()),
+        similarities_(context.NumGroups()),
+        norms_(context.NumGroups()),
+        even_shares_(context.NumGroups()),
+        norm_sums_(context.NumGroups()),
+        num_tokens_(context.NumGroups()),
+        last_keys_(size_t(shape_.num_layers) * shape_.num_kv_heads * neighbours_ *
+                   shape_.head_dim) {}
+
+  std::string Name() const override {
+    return fmt::format("{}:weight={:g},neighbours={}",
+                       signals_ == Signals::kAttention ? "redundancy" : "combined", weight_,
+                       neighbours_);
+  }
+  SignalNeeds Needs() const override {
+    return {.mass = MassNeed::kSummed,
+            .keys = true,
+            .values = signals_ == Signals::kAttentionAndValues};
+  }
+
+  void Append(int group, std::span<const Position> positions) override {
+    RowScorer::Append(group, positions);
+    sums_.Append(group, positions.size());
+    similarities_.Append(group, positions.size());
+    norms_.Append(group, positions.size());
+  }
+
+  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+    for (int token = 0; token < step.num_tokens; ++token) ObserveToken(group, step, token);
+    if (!ShowsDecodeMass(signals, step)) return;
+    AddMeanMass(signals, query_heads_per_group_, sums_[group]);
+    even_shares_[group] += 1.0f / static_cast<float>(signals.num_rows);
+  }
+
+  void Retain(int group, std::span<const uint32_t> kept) override {
+    RowScorer::Retain(group, kept);
+    sums_.Retain(group, kept);
+    similarities_.Retain(group, kept);
+    norms_.Retain(group, kept);
+  }
+
+  void EndFirstPrefill() override { sums_.SetAllToZero(); }
+
+  std::span<const float> Scores(int group) override {
+    const std::span<float> scores = scores_[group];
+    const std::span<const float> sums = sums_[group];
+    const std::span<const float> similarities = similarities_[group];
+    const std::span<const float> norms = norms_[group];
+    const float mean = norm_sums_[group] / std::max(1.0f, num_tokens_[group]);
+    const float per_norm =
+        signals_ == Signals::kAttentionAndValues && mean > 0 ? 1.0f / mean : 0.0f;
+    const float penalty = weight_ * even_shares_[group];
+    for (size_t i = 0; i < scores.size(); ++i) {
+      const float by = signals_ == Signals::kAttention ? 1.0f : norms[i] * per_norm;
+      scores[i] = sums[i] * by - penalty * similarities[i];
+    }
+    return scores;
+  }
+
+  Status SaveState(StateWriter* to) const override {
+    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
+    EBB_RETURN_IF_ERROR(sums_.Save(to));
+    EBB_RETURN_IF_ERROR(similarities_.Save(to));
+    EBB_RETURN_IF_ERROR(norms_.Save(to));
+    for (const auto* list : {&even_shares_, &norm_sums_, &num_tokens_, &last_keys_}) {
+      to->Numbers<float>(*list);
+    }
+    return OkStatus();
+  }
+
+  Status LoadState(StateReader* from) override {
+    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
+    EBB_RETURN_IF_ERROR(sums_.Load(from));
+    EBB_RETURN_IF_ERROR(similarities_.Load(from));
+    EBB_RETURN_IF_ERROR(norms_.Load(from));
+    for (auto* list : {&even_shares_, &norm_sums_, &num_tokens_, &last_keys_}) {
+      EBB_RETURN_IF_ERROR(LoadList(from, list));
+    }
+    for (int group = 0; group < static_cast<int>(num_tokens_.size()); ++group) {
+      const size_t rows = scores_.num_rows(group);
+      if (sums_.num_rows(group) != rows || similarities_.num_rows(group) != rows ||
+          norms_.num_rows(group) != rows || !(num_tokens_[group] >= 0)) {
+        from->Fail("parts of scores of different lengths");
+      }
+    }
+    return from->status();
+  }
+
+ private:
+  void ObserveToken(int group, const StepSignals& step, int token) {
+    const size_t back = step.num_tokens - token;
+    const auto seen = static_cast<size_t>(num_tokens_[group]);
+    float similarity = 0;
+    float norm = 0;
+    for (int s = 0; s < streams_; ++s) {
+      const int stream = group * streams_ + s;
+      similarity += MeetNeighbours(stream, VectorOf(step.keys, shape_, stream, token), seen);
+      if (signals_ == Signals::kAttentionAndValues) {
+        norm += L1Norm(VectorOf(step.values, shape_, stream, token));
+      }
+    }
+    num_tokens_[group] += 1;
+    const auto streams = static_cast<float>(streams_);
+    similarities_[group].last(back).front() = similarity / streams;
+    norms_[group].last(back).front() = norm / streams;
+    norm_sums_[group] += norm / streams;
+  }
+
+  // The mean cosine similarity of a key to the last ones of its stream, of which it becomes one.
+  float MeetNeighbours(int stream, std::span<const float> key, size_t num_seen) {
+    const size_t dim = key.size();
+    float* ring = last_keys_.data() + size_t(stream) * neighbours_ * dim;
+    float* unit = ring + num_seen % neighbours_ * dim;
+    const size_t num_neighbours = std::min<size_t>(num_seen, neighbours_);
+    float length = 0;
+    for (const float x : key) length += FiniteOr0(x) * FiniteOr0(x);
+    const float by = 1.0f / (std::sqrt(length) + kSmallestNorm);
+    float sum = 0;  // before the oldest neighbour is overwritten
+    for (size_t n = 0; n < num_neighbours; ++n) {
+      for (size_t c = 0; c < dim; ++c) sum += ring[n * dim + c] * FiniteOr0(key[c]) * by;
+    }
+    for (size_t c = 0; c < dim; ++c) unit[c] = FiniteOr0(key[c]) * by;
+    return num_neighbours == 0 ? 0.0f : sum / static_cast<float>(num_neighbours);
+  }
+
+  const Signals signals_;
+  const ModelShape shape_;
+  const int query_heads_per_group_;  // of one layer
+  const int streams_;                // per group
+  const int neighbours_;
+  const float weight_;
+  RowScores sums_, similarities_, norms_;
+  std::vector<float> even_shares_, norm_sums_, num_tokens_;  // [num_groups], counts up to 2^24
+  std::vector<float> last_keys_;  // [layers, kv heads, neighbours, head_dim], of length 1
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> MakeRedundancyScorer(const ScorerContext& context) {
+  return std::make_unique<RedundancyScorer>(context, Signals::kAttention);
+}
+std::unique_ptr<Scorer> MakeCombinedScorer(const ScorerContext& context) {
+  return std::make_unique<RedundancyScorer>(context, Signals::kAttentionAndValues);
+}
+
+}  // namespace ebb

@@ -1,0 +1,225 @@
+// R-KV (Cai et al., 2025, as in its published code): per layer and kv head, for n rows and the last
+// 8 queries, logits = max over the head's query heads, before softmax,
+//   a = maxpool7(mean over those queries of softmax(logits over all rows but the last 8))
+//   C = cosine similarity of the keys, after RoPE; its diagonal is 0
+//   for each row i: j* = the last j with C[i,j] > 0.5, else 0;  C[i,j*] = 0
+//   r = softmax over j of mean over i of C[i,j]
+//   score = lambda a - (1 - lambda) r;  the last 8 rows stay in any case
+// lambda is 0.07, as in the code (its README says 0.1). Rows without a similar one zero a number in
+// column 0, so that row 0 is protected by accident: kept, since rankings show it. The code keeps
+// the n^2 similarities; here the means come from the sum of all keys and each j* from a search that
+// ends where it finds it, so that memory is O(n).
+//
+// At layer and token granularity the score is the mean over the (layer, kv head) pairs [ours]. The
+// last 8 rows score 1, above all others [ours: other placements than its own need a number].
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/stored_keys.h"
+#include "src/policy/scorers/streams.h"
+
+namespace ebb {
+namespace {
+
+constexpr size_t kWindow = 8;
+constexpr size_t kPoolReach = 3;  // to each side: 7 rows
+constexpr float kDefaultLambda = 0.07f;
+constexpr float kSimilar = 0.5f;
+constexpr size_t kLanes = 8;
+
+// In lanes, since the order of a float sum may not be changed by the compiler.
+float Dot(const float* a, const float* b, size_t dim) {
+  float lanes[kLanes] = {};
+  size_t c = 0;
+  for (; c + kLanes <= dim; c += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += a[c + lane] * b[c + lane];
+  }
+  for (; c < dim; ++c) lanes[0] += a[c] * b[c];
+  float sum = 0;
+  for (const float lane : lanes) sum += lane;
+  return sum;
+}
+
+void Softmax(std::span<float> x) {
+  if (x.empty()) return;
+  const float most = *std::ranges::max_element(x);
+  float sum = 0;
+  for (float& v : x) sum += v = std::exp(v - most);
+  for (float& v : x) v /= sum;
+}
+
+class RkvScorer final : public RowScorer {
+ public:
+  explicit RkvScorer(const ScorerContext& context)
+      : RowScorer(context),
+        shape_(context.shape),
+        streams_(context.StreamsPerGroup()),
+        lambda_(context.params.Number("lambda", kDefaultLambda)),
+        keys_(context.NumGroups() * streams_, shape_.head_dim),
+        stale_(context.NumGroups(), 0) {}
+
+  std::string Name() const override { return fmt::format("rkv:lambda={:g}", lambda_); }
+  SignalNeeds Needs() const override {
+    return {.num_recent_queries = static_cast<int>(kWindow), .keys = true};
+  }
+
+  void Append(int group, std::span<const Position> positions) override {
+    RowScorer::Append(group, positions);
+    for (int s = 0; s < streams_; ++s) keys_.Append(group * streams_ + s, positions.size());
+    stale_[group] = 0;
+  }
+
+  void Observe(int group, const GroupSignals&, const StepSignals& step) override {
+    for (int s = 0; s < streams_; ++s) {
+      const int stream = group * streams_ + s;
+      for (int token = 0; token < step.num_tokens; ++token) {
+        keys_.Store(stream, step.num_tokens - token, VectorOf(step.keys, shape_, stream, token));
+      }
+    }
+    queries_ = step.recent_queries;
+    num_queries_ = std::min<size_t>(step.num_recent, kWindow);
+    num_shown_ = step.num_recent;
+    stale_[group] = 1;
+  }
+
+  // What was scored stays scored: the queries may be of a step that is being taken back.
+  void Retain(int group, std::span<const uint32_t> kept) override {
+    RowScorer::Retain(group, kept);
+    for (int s = 0; s < streams_; ++s) keys_.Retain(group * streams_ + s, kept);
+    stale_[group] = 0;
+  }
+
+  std::span<const float> Scores(int group) override {
+    if (stale_[group] != 0) Score(group);
+    stale_[group] = 0;
+    return scores_[group];
+  }
+
+  Status SaveState(StateWriter* to) const override {
+    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
+    return keys_.Save(to);
+  }
+
+  Status LoadState(StateReader* from) override {
+    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
+    EBB_RETURN_IF_ERROR(keys_.Load(from, static_cast<int>(stale_.size()) * streams_));
+    for (int stream = 0; stream < static_cast<int>(stale_.size()) * streams_; ++stream) {
+      if (keys_.num_rows(stream) != scores_.num_rows(stream / streams_)) {
+        from->Fail("keys of another number of rows");
+      }
+    }
+    return from->status();
+  }
+
+ private:
+  void Score(int group) {
+    const std::span<float> scores = scores_[group];
+    const size_t num_scored = scores.size() - std::min(scores.size(), kWindow);
+    std::ranges::fill(scores.first(num_scored), 0.0f);
+    std::ranges::fill(scores.subspan(num_scored), 1.0f);
+    if (num_scored == 0) return;
+    for (int s = 0; s < streams_; ++s) {
+      FindAttention(group * streams_ + s, num_scored);
+      FindRedundancy(group * streams_ + s, scores.size());
+      for (size_t i = 0; i < num_scored; ++i) {
+        const float score = lambda_ * Pooled(i, num_scored) - (1 - lambda_) * redundancy_[i];
+        scores[i] += FiniteOr0(score) / static_cast<float>(streams_);
+      }
+    }
+  }
+
+  // Into attention_, before pooling.
+  void FindAttention(int stream, size_t num_scored) {
+    const size_t dim = shape_.head_dim;
+    const size_t per_kv = shape_.QueryHeadsPerKvHead();
+    const size_t layer = stream / shape_.num_kv_heads;
+    const size_t first_head = stream % shape_.num_kv_heads * per_kv;
+    const size_t first_query = num_shown_ - num_queries_;
+    logits_.resize(num_queries_ * num_scored);
+    row_.resize(dim);
+    for (size_t i = 0; i < num_scored; ++i) {
+      keys_.Read(stream, i, 1.0f / std::sqrt(static_cast<float>(dim)), row_);
+      for (size_t q = 0; q < num_queries_; ++q) {
+        float most = -std::numeric_limits<float>::infinity();
+        for (size_t h = 0; h < per_kv; ++h) {
+          const size_t at = ((first_query + q) * shape_.num_q_heads + first_head + h) * dim;
+          most = std::max(most, Dot(queries_[layer].data() + at, row_.data(), dim));
+        }
+        logits_[q * num_scored + i] = most;
+      }
+    }
+    attention_.assign(num_scored, 0.0f);
+    for (size_t q = 0; q < num_queries_; ++q) {
+      const std::span<float> of_query = std::span(logits_).subspan(q * num_scored, num_scored);
+      Softmax(of_query);
+      AddMass(of_query, 1.0f / static_cast<float>(num_queries_), attention_);
+    }
+  }
+
+  [[nodiscard]] float Pooled(size_t row, size_t num_scored) const {
+    const size_t begin = row - std::min(row, kPoolReach);
+    const size_t end = std::min(row + kPoolReach + 1, num_scored);
+    return *std::max_element(attention_.begin() + begin, attention_.begin() + end);
+  }
+
+  void FindRedundancy(int stream, size_t num_rows) {
+    const size_t dim = shape_.head_dim;
+    const int16_t* units = keys_.units(stream);
+    std::vector<int64_t>& sum = key_sum_;
+    sum.assign(dim, 0);
+    for (size_t i = 0; i < num_rows; ++i) {
+      for (size_t c = 0; c < dim; ++c) sum[c] += units[i * dim + c];
+    }
+    redundancy_.resize(num_rows);
+    for (size_t j = 0; j < num_rows; ++j) {
+      int64_t of_all = 0;
+      for (size_t c = 0; c < dim; ++c) of_all += sum[c] * units[j * dim + c];
+      redundancy_[j] =
+          StoredKeys::Cosine(of_all - DotOfUnits(units + j * dim, units + j * dim, dim));
+    }
+    for (size_t i = 0; i < num_rows; ++i) {
+      const size_t j = LastSimilar(units, num_rows, i);
+      if (i != j) redundancy_[j] -= CosineOf(units, i, j);
+    }
+    for (float& r : redundancy_) r /= static_cast<float>(num_rows);
+    Softmax(redundancy_);
+  }
+
+  [[nodiscard]] float CosineOf(const int16_t* units, size_t i, size_t j) const {
+    const size_t dim = shape_.head_dim;
+    return StoredKeys::Cosine(DotOfUnits(units + i * dim, units + j * dim, dim));
+  }
+
+  [[nodiscard]] size_t LastSimilar(const int16_t* units, size_t num_rows, size_t i) const {
+    const size_t dim = shape_.head_dim;
+    const auto threshold = static_cast<int32_t>(kSimilar * StoredKeys::kOne * StoredKeys::kOne);
+    for (size_t j = num_rows; j-- > 1;) {
+      if (j != i && DotOfUnits(units + i * dim, units + j * dim, dim) > threshold) return j;
+    }
+    return 0;
+  }
+
+  const ModelShape shape_;
+  const int streams_;  // per group
+  const float lambda_;
+  StoredKeys keys_;             // of each stream
+  std::vector<uint8_t> stale_;  // [num_groups]: scores are of an earlier step
+  // Of the last step: by layer, [num_shown, query heads, head_dim].
+  std::vector<std::span<const float>> queries_;
+  size_t num_shown_ = 0;
+  size_t num_queries_ = 0;  // the last of them
+  std::vector<float> logits_, row_, attention_, redundancy_;
+  std::vector<int64_t> key_sum_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> MakeRkvScorer(const ScorerContext& context) {
+  return std::make_unique<RkvScorer>(context);
+}
+
+}  // namespace ebb

@@ -1,0 +1,75 @@
+// A scorer that keeps a score per row, and what several of them do with the mass of a step.
+#ifndef EBB_POLICY_SCORERS_ROW_SCORER_H_
+#define EBB_POLICY_SCORERS_ROW_SCORER_H_
+
+#include <span>
+#include <vector>
+
+#include "ebb/policy.h"
+#include "src/policy/row_scores.h"
+#include "src/policy/scorers.h"
+
+namespace ebb {
+
+class RowScorer : public Scorer {
+ public:
+  explicit RowScorer(const ScorerContext& context) : scores_(context.NumGroups()) {}
+
+  void Append(int group, std::span<const Position> positions) override {
+    scores_.Append(group, positions.size());
+  }
+  void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
+  std::span<const float> Scores(int group) override { return scores_[group]; }
+  Status SaveState(StateWriter* to) const override { return scores_.Save(to); }
+  Status LoadState(StateReader* from) override { return scores_.Load(from); }
+
+ protected:
+  RowScores scores_;
+};
+
+// A list that was saved with as many numbers as there are.
+template <typename T>
+Status LoadList(StateReader* from, std::vector<T>* list) {
+  const std::vector<T> loaded = from->Numbers<T>();
+  if (loaded.size() != list->size()) {
+    from->Fail("a list of another length");
+  } else {
+    *list = loaded;
+  }
+  return from->status();
+}
+
+// The mass of one head; several when somebody asked for mass by head, although a sum was wanted.
+inline std::span<const float> MassOfHead(const GroupSignals& signals, int head) {
+  const size_t num_rows = signals.num_rows;
+  return signals.mass.subspan(head * num_rows, num_rows);
+}
+
+// Adds the mean of the mass over the layers that count and their query heads. REQUIRES: some count.
+inline void AddMeanMass(const GroupSignals& signals, int query_heads_per_layer,
+                        std::span<float> to) {
+  const float weight = 1.0f / (static_cast<float>(signals.num_layers_counted) *
+                               static_cast<float>(query_heads_per_layer));
+  for (int head = 0; head < signals.num_mass_heads; ++head) {
+    AddMass(MassOfHead(signals, head), weight, to);
+  }
+}
+
+// One array of mass: the sum over the heads where there are several.
+inline std::span<const float> SummedMass(const GroupSignals& signals, std::vector<float>* sum) {
+  if (signals.num_mass_heads == 1) return signals.mass;
+  sum->assign(signals.num_rows, 0.0f);
+  for (int head = 0; head < signals.num_mass_heads; ++head) {
+    AddMass(MassOfHead(signals, head), 1.0f, *sum);
+  }
+  return *sum;
+}
+
+// Whether a step shows what rows received from the model's own tokens.
+inline bool ShowsDecodeMass(const GroupSignals& signals, const StepSignals& step) {
+  return step.kind == StepKind::kDecode && !signals.mass.empty() && signals.num_layers_counted > 0;
+}
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_SCORERS_ROW_SCORER_H_

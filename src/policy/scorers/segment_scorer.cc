@@ -1,0 +1,100 @@
+#include "src/policy/scorers/segment_scorer.h"
+
+#include <algorithm>
+
+namespace ebb {
+namespace {
+
+constexpr float kBelow1 = 0.99999f;
+
+}  // namespace
+
+SegmentScorer::SegmentScorer(const ScorerContext& context, int tau)
+    : RowScorer(context),
+      query_heads_per_group_(context.QueryHeadsPerGroup()),
+      attention_(context.NumGroups()),
+      ids_(context.NumGroups()),
+      rooms_(context.NumGroups()),
+      segments_(context.NumGroups(), Segments(tau)) {}
+
+void SegmentScorer::Append(int group, std::span<const Position> positions) {
+  RowScorer::Append(group, positions);
+  attention_.Append(group, positions.size());
+  ids_.Append(group, positions.size());
+  std::ranges::fill(rooms_.Append(group, positions.size()), 1.0f);
+}
+
+void SegmentScorer::Observe(int group, const GroupSignals& signals, const StepSignals& step) {
+  Segments& segments = segments_[group];
+  for (float& id : ids_[group].last(step.num_tokens)) {
+    id = static_cast<float>(segments.Take(step.kind));
+  }
+  if (ShowsDecodeMass(signals, step)) {
+    AddMeanMass(signals, query_heads_per_group_, attention_[group]);
+    float density = 0;
+    for (int head = 0; head < signals.num_mass_heads; ++head) {
+      density += Density(MassOfHead(signals, head));
+    }
+    segments.AddSignal(density / static_cast<float>(signals.num_mass_heads));
+  }
+  const int first_new = segments.num_closed();
+  if (segments.CloseIfFull()) ChooseRows(group, first_new);
+}
+
+void SegmentScorer::Retain(int group, std::span<const uint32_t> kept) {
+  RowScorer::Retain(group, kept);
+  attention_.Retain(group, kept);
+  ids_.Retain(group, kept);
+  rooms_.Retain(group, kept);
+}
+
+std::span<const float> SegmentScorer::Scores(int group) {
+  const std::span<float> scores = scores_[group];
+  const std::span<const float> ranks = Ranks(group);
+  const std::span<const float> rooms = rooms_[group];
+  for (size_t i = 0; i < scores.size(); ++i) {
+    scores[i] = std::min(Squashed(ranks[i]), kBelow1) + rooms[i] - 1.0f;
+  }
+  return scores;
+}
+
+RowRange SegmentScorer::RowsOf(int group, int segment) const {
+  const std::span<const float> ids = ids_[group];
+  const auto [begin, end] = std::ranges::equal_range(ids, static_cast<float>(segment));
+  return {static_cast<size_t>(begin - ids.begin()), static_cast<size_t>(end - ids.begin())};
+}
+
+void SegmentScorer::KeepHighest(int group, const RowRange& rows, size_t count) {
+  const size_t num_rows = rows.end - rows.begin;
+  if (num_rows <= count) return;
+  for (const uint32_t row : selection_.First(Ranks(group), {&rows, 1}, num_rows - count)) {
+    rooms_[group][row] = 0;
+  }
+}
+
+Status SegmentScorer::SaveState(StateWriter* to) const {
+  EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
+  EBB_RETURN_IF_ERROR(attention_.Save(to));
+  EBB_RETURN_IF_ERROR(ids_.Save(to));
+  EBB_RETURN_IF_ERROR(rooms_.Save(to));
+  for (const Segments& segments : segments_) segments.Save(to);
+  return OkStatus();
+}
+
+Status SegmentScorer::LoadState(StateReader* from) {
+  EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
+  EBB_RETURN_IF_ERROR(attention_.Load(from));
+  EBB_RETURN_IF_ERROR(ids_.Load(from));
+  EBB_RETURN_IF_ERROR(rooms_.Load(from));
+  for (Segments& segments : segments_) EBB_RETURN_IF_ERROR(segments.Load(from));
+  for (int group = 0; group < static_cast<int>(segments_.size()); ++group) {
+    const size_t rows = scores_.num_rows(group);
+    if (attention_.num_rows(group) != rows || ids_.num_rows(group) != rows ||
+        rooms_.num_rows(group) != rows || !std::ranges::is_sorted(ids_[group])) {
+      from->Fail("segments of another number of rows");
+    }
+  }
+  return from->status();
+}
+
+}  // namespace ebb

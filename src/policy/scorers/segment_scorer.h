@@ -1,0 +1,56 @@
+// What the scorers that cut a thought into segments share: which segment a row is of, whether its
+// segment's budget has room for it, and a rank within [0, 1). A row that has no room scores its
+// rank - 1, below 0.
+#ifndef EBB_POLICY_SCORERS_SEGMENT_SCORER_H_
+#define EBB_POLICY_SCORERS_SEGMENT_SCORER_H_
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/segments.h"
+#include "src/policy/selection.h"
+
+namespace ebb {
+
+class SegmentScorer : public RowScorer {
+ public:
+  SegmentScorer(const ScorerContext& context, int tau);
+
+  SignalNeeds Needs() const override { return {.mass = MassNeed::kPerQueryHead}; }
+  void Append(int group, std::span<const Position> positions) override;
+  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override;
+  void Retain(int group, std::span<const uint32_t> kept) override;
+  void EndFirstPrefill() override { attention_.SetAllToZero(); }
+  std::span<const float> Scores(int group) override;
+  Status SaveState(StateWriter* to) const override;
+  Status LoadState(StateReader* from) override;
+
+ protected:
+  // How many of the rows of one query head's attention matter, from 0 to 1.
+  [[nodiscard]] virtual float Density(std::span<const float> mass) const = 0;
+  // Segments were closed: those up to segments(group).num_closed(), from `first_new` on just now.
+  virtual void ChooseRows(int group, int first_new) = 0;
+  // A finite number; the higher, the longer it is kept. Cumulative attention, unless overridden.
+  [[nodiscard]] virtual std::span<const float> Ranks(int group) { return attention_[group]; }
+  // A rank within [0, 1), ascending with it.
+  [[nodiscard]] virtual float Squashed(float rank) const { return rank / (1.0f + rank); }
+
+  [[nodiscard]] const Segments& segments(int group) const { return segments_[group]; }
+  // The rows of a segment that are alive.
+  [[nodiscard]] RowRange RowsOf(int group, int segment) const;
+  // Of these rows all but the `count` of the highest rank have no room from now on.
+  void KeepHighest(int group, const RowRange& rows, size_t count);
+  [[nodiscard]] std::span<float> rooms(int group) { return rooms_[group]; }  // 1, or 0: no room
+
+ private:
+  const int query_heads_per_group_;  // of one layer
+  RowScores attention_, ids_, rooms_;
+  std::vector<Segments> segments_;  // [num_groups]
+  RowSelection selection_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_SCORERS_SEGMENT_SCORER_H_

@@ -1,0 +1,136 @@
+// ThinKV (Ramachandran et al., 2026) as "EpiKV" (002, 4.3 and App. D) evaluates it, and its hybrid.
+// No code was found for either; segments.h says how thoughts are cut and typed. tau is 128; a
+// segment keeps 64 rows as reasoning, 32 as execution, 8 as transition, so that fewer rows than the
+// budget may be left.
+//   thinkv       of a segment the rows with the most cumulative attention (000, Eq. 1) stay [ours]
+//   segment_hs   those with the highest z_10 - z_21 of epikv stay ("+ HS rank"; which rank it is
+//                and how they are combined is ours)
+// Density is the entropy of the attention over the log of the rows, mean over layers and query
+// heads (R/E/T by entropy). At head granularity a segment is typed head by head.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+
+#include "src/policy/scorers/segment_scorer.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kDefaultTau = 128;
+constexpr int kDefaultBudgets[] = {64, 32, 8};  // by Thought
+constexpr size_t kLanes = 8;
+constexpr float kLeast = 1e-30f;  // mass below it adds nothing
+
+// log2 of a positive normal number, right to 2e-6; flat arithmetic, so that loops over it are
+// vectorised, which std::log's are not. The polynomial is log2(1 + u) / u on [0, 1].
+float FastLog2(float x) {
+  const auto bits = std::bit_cast<int32_t>(x);
+  const auto exponent = static_cast<float>((bits >> 23) - 127);
+  const float u = std::bit_cast<float>((bits & 0x007fffff) | 0x3f800000) - 1.0f;
+  float p = 0.0204903465f;
+  p = p * u - 0.0960662514f;
+  p = p * u + 0.21558854f;
+  p = p * u - 0.339247763f;
+  p = p * u + 0.477705926f;
+  p = p * u - 0.721162736f;
+  p = p * u + 1.44269323f;
+  return exponent + p * u;
+}
+
+float EntropyTerm(float mass) {
+  const float x = mass > kLeast && mass < 2.0f ? mass : 1.0f;  // what is no probability adds 0
+  return -x * FastLog2(x);
+}
+
+// From 0, one row has it all, to 1, all have the same.
+float NormalisedEntropy(std::span<const float> mass) {
+  if (mass.size() < 2) return 0;
+  float lanes[kLanes] = {};
+  const float* from = mass.data();
+  size_t i = 0;
+  for (; i + kLanes <= mass.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += EntropyTerm(from[i + lane]);
+  }
+  for (; i < mass.size(); ++i) lanes[0] += EntropyTerm(from[i]);
+  float bits = 0;
+  for (const float lane : lanes) bits += lane;
+  return bits / std::log2(static_cast<float>(mass.size()));
+}
+
+class ThinkvScorer : public SegmentScorer {
+ public:
+  ThinkvScorer(const ScorerContext& context, std::string_view name)
+      : SegmentScorer(context, context.params.Int("tau", kDefaultTau)),
+        budgets_{context.params.Int("reasoning", kDefaultBudgets[0]),
+                 context.params.Int("execution", kDefaultBudgets[1]),
+                 context.params.Int("transition", kDefaultBudgets[2])},
+        name_(fmt::format("{}:tau={},budgets={}/{}/{}", name,
+                          context.params.Int("tau", kDefaultTau), budgets_[0], budgets_[1],
+                          budgets_[2])) {}
+
+  std::string Name() const override { return name_; }
+
+ protected:
+  float Density(std::span<const float> mass) const override { return NormalisedEntropy(mass); }
+
+  void ChooseRows(int group, int first_new) override {
+    for (int segment = first_new; segment < segments(group).num_closed(); ++segment) {
+      const auto type = static_cast<size_t>(segments(group).TypeOf(segment));
+      KeepHighest(group, RowsOf(group, segment), budgets_[type]);
+    }
+  }
+
+ private:
+  const int budgets_[3];  // rows, by Thought
+  const std::string name_;
+};
+
+class SegmentHsScorer final : public ThinkvScorer {
+ public:
+  explicit SegmentHsScorer(const ScorerContext& context)
+      : ThinkvScorer(context, "segment_hs"), hidden_(MakeEpikvScorer(context)) {}
+
+  std::string Name() const override {
+    return fmt::format("{},{}", ThinkvScorer::Name(), hidden_->Name());
+  }
+  SignalNeeds Needs() const override { return Union(ThinkvScorer::Needs(), hidden_->Needs()); }
+  void Append(int group, std::span<const Position> positions) override {
+    ThinkvScorer::Append(group, positions);
+    hidden_->Append(group, positions);
+  }
+  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+    hidden_->Observe(group, signals, step);
+    ThinkvScorer::Observe(group, signals, step);
+  }
+  void Retain(int group, std::span<const uint32_t> kept) override {
+    ThinkvScorer::Retain(group, kept);
+    hidden_->Retain(group, kept);
+  }
+  Status SaveState(StateWriter* to) const override {
+    EBB_RETURN_IF_ERROR(ThinkvScorer::SaveState(to));
+    return hidden_->SaveState(to);
+  }
+  Status LoadState(StateReader* from) override {
+    EBB_RETURN_IF_ERROR(ThinkvScorer::LoadState(from));
+    return hidden_->LoadState(from);
+  }
+
+ protected:
+  std::span<const float> Ranks(int group) override { return hidden_->Scores(group); }
+  float Squashed(float rank) const override { return 1.0f / (1.0f + std::exp(-rank)); }
+
+ private:
+  const std::unique_ptr<Scorer> hidden_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> MakeThinkvScorer(const ScorerContext& context) {
+  return std::make_unique<ThinkvScorer>(context, "thinkv");
+}
+std::unique_ptr<Scorer> MakeSegmentHsScorer(const ScorerContext& context) {
+  return std::make_unique<SegmentHsScorer>(context);
+}
+
+}  // namespace ebb

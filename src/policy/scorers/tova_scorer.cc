@@ -1,0 +1,36 @@
+// TOVA (Oren et al., 2024, as in its published code): the attention that the last query pays,
+//   s_i = mean over the query heads of A[last query, i]
+// nothing of earlier ones. At token granularity the mean is over layers too [ours: the source
+// decides layer by layer].
+#include <algorithm>
+
+#include "src/policy/scorers/row_scorer.h"
+
+namespace ebb {
+namespace {
+
+class TovaScorer final : public RowScorer {
+ public:
+  explicit TovaScorer(const ScorerContext& context)
+      : RowScorer(context), query_heads_per_group_(context.QueryHeadsPerGroup()) {}
+
+  std::string Name() const override { return "tova"; }
+  SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
+
+  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+    if (!ShowsDecodeMass(signals, step)) return;
+    std::ranges::fill(scores_[group], 0.0f);
+    AddMeanMass(signals, query_heads_per_group_, scores_[group]);
+  }
+
+ private:
+  const int query_heads_per_group_;  // of one layer
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> MakeTovaScorer(const ScorerContext& context) {
+  return std::make_unique<TovaScorer>(context);
+}
+
+}  // namespace ebb

@@ -1,0 +1,70 @@
+// VATP (Guo et al., 2024, as in its published code): per layer and head, the mass from all queries
+// so far, those of prefill included, times the L1 norm of the row's value,
+//   s_i += sum over queries and heads of A[i] |v_i|_1
+// At layer and token granularity, which "Not All Thoughts Need HBM" (4.11) needs and does not
+// define, the norm is the mean over the group's (layer, kv head) pairs [ours].
+#include "src/policy/scorers/row_scorer.h"
+#include "src/policy/scorers/streams.h"
+
+namespace ebb {
+namespace {
+
+class VatpScorer final : public RowScorer {
+ public:
+  explicit VatpScorer(const ScorerContext& context)
+      : RowScorer(context),
+        shape_(context.shape),
+        streams_(context.StreamsPerGroup()),
+        norms_(context.NumGroups()) {}
+
+  std::string Name() const override { return "vatp"; }
+  SignalNeeds Needs() const override {
+    return {.mass = MassNeed::kSummed, .mass_in_prefill = true, .values = true};
+  }
+
+  void Append(int group, std::span<const Position> positions) override {
+    RowScorer::Append(group, positions);
+    norms_.Append(group, positions.size());
+  }
+
+  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+    const std::span<float> new_norms = norms_[group].last(step.num_tokens);
+    for (int token = 0; token < step.num_tokens; ++token) {
+      float norm = 0;
+      for (int s = 0; s < streams_; ++s) {
+        norm += L1Norm(VectorOf(step.values, shape_, group * streams_ + s, token));
+      }
+      new_norms[token] = norm / static_cast<float>(streams_);
+    }
+    if (signals.mass.empty()) return;
+    for (int head = 0; head < signals.num_mass_heads; ++head) {
+      AddWeightedMass(MassOfHead(signals, head), norms_[group], scores_[group]);
+    }
+  }
+
+  void Retain(int group, std::span<const uint32_t> kept) override {
+    RowScorer::Retain(group, kept);
+    norms_.Retain(group, kept);
+  }
+  Status SaveState(StateWriter* to) const override {
+    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
+    return norms_.Save(to);
+  }
+  Status LoadState(StateReader* from) override {
+    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
+    return norms_.Load(from);
+  }
+
+ private:
+  const ModelShape shape_;
+  const int streams_;  // per group
+  RowScores norms_;    // of values
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> MakeVatpScorer(const ScorerContext& context) {
+  return std::make_unique<VatpScorer>(context);
+}
+
+}  // namespace ebb

@@ -1,0 +1,26 @@
+// Makers of the built-in selectors; each stands in the file of its name, with its rule and source.
+#ifndef EBB_POLICY_SELECTORS_H_
+#define EBB_POLICY_SELECTORS_H_
+
+#include <memory>
+
+#include "ebb/policy.h"
+#include "ebb/types.h"
+#include "src/policy/params.h"
+
+namespace ebb {
+
+struct SelectorContext {
+  ModelShape shape;
+  Granularity granularity = Granularity::kToken;
+  Budget budget = {};  // what may be read: kNone, kRows or kPercent
+  Params params = {};
+};
+
+using SelectorFactory = std::unique_ptr<Selector> (*)(const SelectorContext&);
+
+std::unique_ptr<Selector> MakeQuestSelector(const SelectorContext& context);
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_SELECTORS_H_
