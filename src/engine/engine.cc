@@ -189,6 +189,10 @@ void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, S
   const MoveAccounting before = session.cache.moves();
   const Result<int64_t> evicted = session.driver.EndStep(session.Facts(kind));
   if (!evicted.ok() && status->ok()) *status = evicted.status();
+  if (evicted.ok() && *evicted > 0 && session.policy.key_turns == KeyTurns::kAfterEviction) {
+    const Status turned = session.TurnKeys(0);
+    if (!turned.ok() && status->ok()) *status = turned;
+  }
   report.num_tokens = static_cast<int>(part.tokens.size());
   report.rows_evicted = evicted.ok() ? *evicted : 0;
   report.policy_seconds = SecondsSince(start);

@@ -75,8 +75,11 @@ struct Session::Impl {
   Status CheckRoom(size_t num_tokens) const;
   // The same where keys may be rotated anew.
   Status CheckRoomAfterTurning(size_t num_tokens) const;
+  // Whether keys are ever rotated anew.
+  [[nodiscard]] bool TurnsKeys() const;
   // Rotates keys anew when that is needed. The rows of the new tokens are in the cache already.
   Status TurnKeysIfFull(size_t num_tokens);
+  Status TurnKeys(size_t num_tokens);
   // How many of so many tokens one prefill step may take.
   [[nodiscard]] size_t PrefillChunk(size_t num_tokens) const;
   Status CheckTokens(std::span<const Token> new_tokens) const;

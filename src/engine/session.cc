@@ -32,17 +32,25 @@ Status Session::Impl::CheckRoom(size_t num_tokens) const {
 
 Status Session::Impl::CheckRoomAfterTurning(size_t num_tokens) const {
   const Status now = CheckRoom(num_tokens);
-  if (now.ok() || options.past_context == PastContext::kRefuse) return now;
+  if (now.ok() || !TurnsKeys()) return now;
   if (cache.max_rows() + num_tokens <= static_cast<size_t>(context)) return OkStatus();
   return ResourceExhausted("the context of " + std::to_string(context) + " tokens is full: " +
                            std::to_string(cache.max_rows()) + " rows survive, " +
                            std::to_string(num_tokens) + " more tokens asked for");
 }
 
+bool Session::Impl::TurnsKeys() const {
+  return options.past_context == PastContext::kReRotate ||
+         policy.key_turns == KeyTurns::kAfterEviction;
+}
+
 // Turning the new rows too, which nobody has written yet, does no harm and keeps the order simple:
 // what can fail for lack of memory comes before.
 Status Session::Impl::TurnKeysIfFull(size_t num_tokens) {
-  if (CheckRoom(num_tokens).ok()) return OkStatus();
+  return CheckRoom(num_tokens).ok() ? OkStatus() : TurnKeys(num_tokens);
+}
+
+Status Session::Impl::TurnKeys(size_t num_tokens) {
   std::vector<Position> turns;
   for (int group = 0; group < cache.num_groups(); ++group) {
     rope.Turns(cache, group, &turns);
@@ -61,7 +69,7 @@ size_t Session::Impl::PrefillChunk(size_t num_tokens) const {
   if (cache.HasTiers()) chunk = std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
   // Compressed rows are read one query at a time.
   if (cache.HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
-  if (options.past_context == PastContext::kRefuse) return chunk;
+  if (!TurnsKeys()) return chunk;
   const auto used = static_cast<size_t>(rope.Next(next()));
   const size_t total = context;
   const size_t room =
@@ -101,7 +109,7 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
   EBB_RETURN_IF_ERROR(s.CheckTokens(tokens));
   // A text that cannot fit as a whole is refused as a whole.
-  if (s.options.past_context == PastContext::kRefuse) {
+  if (!s.TurnsKeys()) {
     EBB_RETURN_IF_ERROR(s.CheckRoom(tokens.size()));
   }
   const auto outputs =

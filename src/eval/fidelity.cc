@@ -12,6 +12,12 @@
 namespace ebb {
 namespace {
 
+Status KeysMove() {
+  return InvalidArgument(
+      "the cost of forgetting cannot be measured where keys are rotated anew: rows that are gone "
+      "are not rotated with the others");
+}
+
 Status CheckOptions(const FidelityOptions& o) {
   if (o.prompt_tokens < 1 || o.block_tokens < 1 || o.resamples < 1 ||
       !(o.confidence > 0 && o.confidence < 1)) {
@@ -22,9 +28,7 @@ Status CheckOptions(const FidelityOptions& o) {
   }
   if (o.forgetting == FidelityOptions::Forgetting::kMeasure &&
       o.setting.past_context == PastContext::kReRotate) {
-    return InvalidArgument(
-        "the cost of forgetting cannot be measured where keys are rotated anew: rows that are gone "
-        "are not rotated with the others");
+    return KeysMove();
   }
   return OkStatus();
 }
@@ -49,6 +53,9 @@ Status MeasureWindow(Engine& engine, std::span<const Token> window, const Fideli
     setting_options.extra_signals = Union(setting_options.extra_signals, ForgettingNeeds());
   }
   EBB_ASSIGN_OR_RETURN(const auto setting, engine.OpenSession(setting_options));
+  if (costs != nullptr && setting->policy().key_turns == KeyTurns::kAfterEviction) {
+    return KeysMove();
+  }
   EBB_RETURN_IF_ERROR(CheckWindow(window, options, std::min(full->context(), setting->context())));
   const auto prompt = window.first(options.prompt_tokens);
   PrefillOptions prefill;

@@ -239,6 +239,10 @@ TEST_F(ForgettingOfSessions, KeysThatAreRotatedAnewAreRefused) {
   const std::vector<std::vector<Token>> windows = {RandomTokens(gguf_, 100, 3)};
   EXPECT_EQ(MeasureFidelity(*engine_, windows, options).status().code(),
             StatusCode::kInvalidArgument);
+  options.setting.past_context = PastContext::kRefuse;
+  options.setting.policy = {.name = "streaming_rerotated"};
+  EXPECT_EQ(MeasureFidelity(*engine_, windows, options).status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 }  // namespace

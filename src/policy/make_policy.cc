@@ -176,6 +176,7 @@ Result<PolicyRow> FindPolicy(const PolicySpec& spec, std::string_view base) {
   row.options = kSinksOption | kWindowOption | kIntervalOption;
   row.info.params = "";
   row.make_placement = MakeHierarchyPlacement;
+  row.key_turns = KeyTurns::kWhenFull;
   return row;
 }
 

@@ -365,6 +365,68 @@ TEST(MakePolicy, RefusesBudgetsThatMeanNothing) {
             "budget of 23039 bytes holds no row: a token takes 23040 bytes");
 }
 
+TEST(MakePolicy, ACompressionRatioIsOfInputAndMaximumGeneration) {
+  const Budget ratio = {Budget::Unit::kCompression, 8};
+  EXPECT_EQ(Make({.name = "tova", .budget = ratio}).placement->Name(),
+            "heavy_recent:heavy=1024,recent=0,interval=1,prefill=dense");
+  EXPECT_EQ(Make({.name = "h2o", .budget = ratio, .most_tokens = 1001}).placement->Name(),
+            "heavy_recent:heavy=62,recent=63,interval=1");
+  EXPECT_EQ(ErrorOf({.name = "h2o", .budget = ratio, .most_tokens = 7}),
+            "budget of 1/8 of 7 tokens holds no row");
+  EXPECT_EQ(ErrorOf({.name = "attention", .budget = ratio, .most_tokens = 800}),
+            "budget of 1/8 (100 rows) is smaller than the 132 protected rows (4 sinks + 128 "
+            "window)");
+}
+
+TEST(MakePolicy, RowsBeyondTheProtectedGoWithPoliciesThatProtectAPrompt) {
+  const Budget beyond = {Budget::Unit::kBeyond, 512};
+  EXPECT_EQ(Make({.name = "epikv", .budget = beyond}).placement->Name(),
+            "recent_quarter:beyond=512,window=quarter,interval=1");
+  EXPECT_EQ(Make({.name = "attention", .budget = beyond}).placement->Name(),
+            "budget:beyond=512,sinks=4,window=128,interval=64");
+  EXPECT_EQ(ErrorOf({.name = "tova", .budget = beyond}),
+            "policy \"tova\": a budget of +512 rows is of rows beyond a protected prompt, which it "
+            "has not");
+}
+
+TEST(MakePolicy, AWindowMakesAnyPolicyDecideEveryWSteps) {
+  EXPECT_EQ(Make({.name = "windowed:tova", .budget = Rows(64)}).placement->Name(),
+            "heavy_recent:heavy=64,recent=0,interval=64,prefill=dense");
+  const Policy policy = Make(
+      {.name = "windowed:raas", .params = {{"w", "175"}, {"alpha", "5e-4"}}, .budget = Rows(64)});
+  EXPECT_EQ(policy.name, "windowed:raas");
+  EXPECT_EQ(policy.scorer->Name(), "raas:alpha=0.0005");
+  EXPECT_EQ(policy.placement->Name(), "recent_quarter:rows=64,window=quarter,interval=175");
+  EXPECT_EQ(Make({.name = "windowed:h2o", .budget = Rows(64), .interval = 5}).placement->Name(),
+            "heavy_recent:heavy=32,recent=32,interval=5");
+  EXPECT_EQ(ErrorOf({.name = "windowed:full"}),
+            "policy \"full\" takes no decisions that a window could gather");
+  EXPECT_EQ(ErrorOf({.name = "windowed:h20"}), "unknown policy \"h20\"; valid: " + ValidPolicies());
+  EXPECT_EQ(ErrorOf({.name = "tova", .params = {{"w", "5"}}, .budget = Rows(64)}),
+            "policy \"tova\" has no parameter \"w\"; it has none");
+}
+
+TEST(MakePolicy, ParametersReachTheScorerAlsoUnderTheHierarchy) {
+  const Policy policy = Make({.name = "lazy_eviction",
+                              .params = {{"h1", "none"}, {"h2", "tanh"}, {"alpha", "5e-4"}},
+                              .tiers = TierSpec()});
+  EXPECT_EQ(policy.scorer->Name(), "lazy_eviction:alpha=0.0005,heads=query,h1=none,h2=tanh");
+  EXPECT_EQ(Make({.name = "full", .params = {{"last", "8"}}, .scorer = "attention_recent"})
+                .scorer->Name(),
+            "attention_recent:last=8");
+}
+
+TEST(MakePolicy, PoliciesThatDoMoreThanEvictSaySo) {
+  const Policy quest = Make({.name = "quest", .budget = Percent(25)});
+  EXPECT_EQ(quest.placement, nullptr);
+  ASSERT_NE(quest.selector, nullptr);
+  EXPECT_EQ(quest.selector->Name(), "quest:percent=25,page=16");
+  EXPECT_EQ(Make({.name = "streaming"}).key_turns, KeyTurns::kWhenFull);
+  EXPECT_EQ(Make({.name = "streaming_rerotated"}).key_turns, KeyTurns::kAfterEviction);
+  EXPECT_EQ(Make({.name = "streaming_rerotated", .tiers = TierSpec()}).key_turns,
+            KeyTurns::kWhenFull);
+}
+
 TEST(MakePolicy, RefusesABudgetSmallerThanSinksAndWindow) {
   EXPECT_EQ(ErrorOf({.name = "attention", .budget = Rows(100)}),
             "budget of 100 rows is smaller than the 132 protected rows (4 sinks + 128 window)");

@@ -1,6 +1,8 @@
 // Past the trained context with keys rotated anew.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "tests/engine/engine_fixture.h"
 
 namespace ebb {
@@ -95,6 +97,48 @@ TEST(Rotation, ABatchThatFailsTurnsNoKeys) {
   ExpectOk(turning->Decode(9));
   ExpectOk(straight->Decode(9));
   EXPECT_EQ(Logits(*turning), Logits(*straight));
+}
+
+// With 24 steps from one decision to the next, a context of 64 is full just when rows go: keys that
+// are turned when it is full end up where keys do that are turned after each eviction.
+TEST(Rotation, KeysTurnedAfterEachEvictionHaveThePlacesOfTheCache) {
+  auto engine = MakeEngine({.threads = 1, .kv_type = RowType::kF32});
+  SessionOptions options;
+  options.policy = {.name = "streaming_rerotated",
+                    .budget = {Budget::Unit::kRows, 40},
+                    .sinks = 4,
+                    .interval = 24};
+  auto rerotated = Open(*engine, options);
+  options.policy.name = "streaming";
+  auto in_place = Open(*engine, options);
+  options.context = 64;
+  options.past_context = PastContext::kReRotate;
+  auto when_full = Open(*engine, options);
+  const std::vector<Token> tokens = SomeTokens(300);
+  float largest = 0;
+  for (auto* session : {rerotated.get(), in_place.get(), when_full.get()}) {
+    ExpectOk(session->Prefill(std::span(tokens).first(40)));
+  }
+  for (size_t i = 40; i < tokens.size(); ++i) {
+    for (auto* session : {rerotated.get(), in_place.get(), when_full.get()}) {
+      ExpectOk(session->Decode(tokens[i]));
+    }
+    ASSERT_LT(LargestDifference(Logits(*rerotated), Logits(*when_full)), 1e-3) << i;
+    largest = std::max<float>(largest, LargestDifference(Logits(*rerotated), Logits(*in_place)));
+  }
+  EXPECT_GT(largest, 0.1);
+}
+
+TEST(Rotation, KeysTurnedAfterEachEvictionNeedNoLongerContext) {
+  auto engine = MakeEngine({.threads = 1});
+  SessionOptions options;
+  options.policy = {
+      .name = "streaming_rerotated", .budget = {Budget::Unit::kRows, 40}, .interval = 8};
+  options.context = 64;
+  auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(SomeTokens(200)));
+  for (int i = 0; i < 200; ++i) ExpectOk(session->Decode(5 + i));
+  EXPECT_EQ(session->next_position(), 400);
 }
 
 TEST(Rotation, APolicyThatKeepsEverythingIsRefused) {

@@ -141,6 +141,57 @@ TEST(HeavyRecentPlacement, DefaultsAreThoseOfThePublishedCode) {
   EXPECT_TRUE((*TryMake({}, {}))->NeedsScores());
 }
 
+TEST(HeavyRecentPlacement, OtherPoliciesHaveOtherDefaults) {
+  const PlacementOptions options = {.policy = "p", .budget = Rows(1024)};
+  const auto name_of = [&](PlacementFactory make) { return (*make(options))->Name(); };
+  EXPECT_EQ(name_of(MakeVatpPlacement), "heavy_recent:heavy=512,recent=512,sinks=4,interval=1");
+  EXPECT_EQ(name_of(MakeTovaPlacement),
+            "heavy_recent:heavy=1024,recent=0,interval=1,prefill=dense");
+  EXPECT_EQ(name_of(MakeRkvPlacement), "heavy_recent:heavy=1016,recent=8,interval=128");
+  EXPECT_EQ(name_of(MakeLazyPlacement),
+            "heavy_recent:heavy=960,recent=64,interval=64,prefill=dense");
+  PlacementOptions lazy = {.policy = "p", .budget = Percent(25), .interval = 52};
+  EXPECT_EQ((*MakeLazyPlacement(lazy))->Name(),
+            "heavy_recent:percent=25,recent=52,interval=52,prefill=dense");
+  PlacementOptions quarter = {
+      .policy = "p",
+      .budget = Rows(400),
+      .params = {.numbers = {{"sinks", 4}}, .words = {{"split", "quarter"}}}};
+  EXPECT_EQ((*MakeHeavyRecentPlacement(quarter))->Name(),
+            "heavy_recent:heavy=300,recent=100,sinks=4,interval=1");
+  quarter.budget = Rows(4000);
+  EXPECT_EQ((*MakeHeavyRecentPlacement(quarter))->Name(),
+            "heavy_recent:heavy=3872,recent=128,sinks=4,interval=1");
+}
+
+TEST(HeavyRecentPlacement, SinksStayAndCountAsHeavy) {
+  const auto placement = *MakeHeavyRecentPlacement(
+      {.policy = "h2o", .params = {.numbers = {{"heavy", 3}, {"recent", 1}, {"sinks", 2}}}});
+  EXPECT_THAT(Place(placement.get(), {0, 0, 3, 9, 2, 0}, 6), ElementsAreArray({2, 4}));
+}
+
+TEST(HeavyRecentPlacement, DensePrefillWaitsForADecodeStep) {
+  const auto placement = *MakeTovaPlacement({.policy = "tova", .budget = Rows(4)});
+  EXPECT_FALSE(placement->Due({.step_kind = StepKind::kPrefill}, 9));
+  EXPECT_TRUE(placement->Due({.decode_steps = 1}, 9));
+}
+
+TEST(HeavyRecentPlacement, RefusesBudgetsWithoutRoom) {
+  const auto error = [](PlacementFactory make, const PlacementOptions& options) {
+    return make(options).status().message();
+  };
+  EXPECT_EQ(error(MakeRkvPlacement, {.policy = "rkv", .budget_text = "8 rows", .budget = Rows(8)}),
+            "policy \"rkv\": a budget of 8 rows has no room beside the 8 newest rows");
+  EXPECT_EQ(error(MakeHeavyRecentPlacement,
+                  {.policy = "h2o", .budget = Rows(8), .params = {.numbers = {{"sinks", 5}}}}),
+            "policy \"h2o\": 5 sinks do not fit into 4 heavy rows");
+  for (const PlacementFactory make : {MakeTovaPlacement, MakeRkvPlacement, MakeLazyPlacement}) {
+    EXPECT_EQ(error(make, {.policy = "p"}),
+              "policy \"p\" needs a budget: --budget with rows (1024), percent (25%) or bytes "
+              "(64MiB)");
+  }
+}
+
 TEST(HeavyRecentPlacement, RefusesSplitsThatAreNotTheBudget) {
   struct Refusal {
     Budget budget;
