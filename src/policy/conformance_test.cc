@@ -215,11 +215,11 @@ class PolicyConformance : public ::testing::TestWithParam<Setting> {
     if (policy == "tova") return false;
     if (policy == "rkv") return is_recent(std::min<size_t>(8, BudgetOf(num_tokens)));
     if (policy == "lazy_eviction") return is_recent(std::min<size_t>(64, BudgetOf(num_tokens)));
-    if (IsOneOf(policy, {"thinkv", "thinkv_original", "segment_hs"})) {
+    if (IsOneOf(policy, {"thinkv", "thinkv_original"})) {
       return is_recent(std::min<size_t>(128, BudgetOf(num_tokens) / 4));
     }
     if (IsOneOf(policy, {"raas", "epikv", "hs_variance", "band_adaptive", "kv_key", "kv_val",
-                         "lag_kv", "lag_key", "attn_hs"})) {
+                         "lag_kv", "lag_key", "attn_hs", "segment_hs"})) {
       const size_t num_generated = std::count(kinds.begin(), kinds.end(), TokenKind::kGenerated);
       return kinds[position] == TokenKind::kGiven ||
              is_recent(std::min<size_t>(128, BudgetOf(num_generated) / 4));
@@ -406,7 +406,7 @@ TEST_P(PolicyConformance, APromptOverTheBudgetIsCutOrRefused) {
   }
   // With dense prefill the first decision in decode steps cuts it.
   const bool is_dense = IsOneOf(BaseOf(GetParam().policy), {"tova", "lazy_eviction", "thinkv",
-                                                            "thinkv_original", "segment_hs"});
+                                                            "thinkv_original"});
   for (int group = 0; group < harness.num_groups() && !is_dense; ++group) {
     EXPECT_LE(harness.positions(group).size(), MostRows(harness));
   }

@@ -54,6 +54,8 @@ Result<std::unique_ptr<Placement>> MakeLazyPlacement(const PlacementOptions& opt
 Result<std::unique_ptr<Placement>> MakeRecentQuarterPlacement(const PlacementOptions& options);
 // The same without the prompt; rows whose score is below 0 go whatever the budget.
 Result<std::unique_ptr<Placement>> MakeSegmentPlacement(const PlacementOptions& options);
+// The same with the prompt.
+Result<std::unique_ptr<Placement>> MakePromptSegmentPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options);
 // The same, every 64 steps unless an interval is given.
 Result<std::unique_ptr<Placement>> MakeLaggedSinksWindowPlacement(const PlacementOptions& options);

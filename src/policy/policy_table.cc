@@ -231,7 +231,7 @@ constexpr std::array kPolicies = {
                .granularity = Granularity::kToken,
                .scorer = "segment_hs"},
               kRecentBudget,
-              MakeSegmentPlacement},
+              MakePromptSegmentPlacement},
     PolicyRow{
         {.name = "quest",
          .description = "every row stays; each query head reads the pages that could matter to it",

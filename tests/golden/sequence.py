@@ -142,14 +142,15 @@ class Protected:
 class RecentQuarter:
     """The newest min(128, K/4) stay, and the prompt (002, App. D)."""
 
-    def __init__(self, budget, interval=1, segments=False):
-        self.budget, self.interval, self.segments = Budget(budget), interval, segments
+    def __init__(self, budget, interval=1, segments=False, prompt=True):
+        self.budget, self.interval = Budget(budget), interval
+        self.segments, self.prompt = segments, prompt
 
     def due(self, prefill, step):
         return not prefill and step % self.interval == 0
 
     def evicted(self, sequence, group, scores):
-        first = 0 if self.segments else sequence.prompt
+        first = sequence.prompt if self.prompt else 0
         window = min(128, self.budget.of(sequence.now - first) // 4)
         free = range(first, max(first, sequence.now - window))
         rows = [p for p in sequence.alive[group] if p in free]

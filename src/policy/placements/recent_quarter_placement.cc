@@ -10,7 +10,8 @@
 //
 // Of segments (ThinKV as evaluated there): only the newest rows are protected, and rows whose score
 // is below 0, which their segment's own budget has no room for, go whatever K has room for. So
-// fewer than K may be left.
+// fewer than K may be left. Its hybrid protects the prompt too, as 3.3 says of all [ours: App. D
+// leaves it out].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ namespace {
 
 constexpr size_t kWindowAtMost = 128;
 
-enum class Rule { kPromptStays, kSegments };
+enum class Rule { kPromptStays, kSegments, kPromptStaysSegments };
 
 class RecentQuarterPlacement final : public StatelessPlacement {
  public:
@@ -50,7 +51,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
 
   bool Due(const PlacementInput& input, size_t num_rows) const override {
     if (input.step_kind == StepKind::kPrefill || !OnInterval(input, interval_)) return false;
-    return rule_ == Rule::kSegments || budget_.unit != Budget::Unit::kRows ||
+    return rule_ != Rule::kPromptStays || budget_.unit != Budget::Unit::kRows ||
            num_rows > RowsAllowed(budget_, 0);
   }
 
@@ -62,7 +63,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
         budget_.unit == Budget::Unit::kRows ? input.positions.size() : num_candidates;
     const size_t num_allowed = RowsAllowed(budget_, CountPositions(ever_unprotected_));
     size_t num_evict = num_rows > num_allowed ? num_rows - num_allowed : 0;
-    if (rule_ == Rule::kSegments) num_evict = std::max(num_evict, NumBelowZero(input.scores));
+    if (rule_ != Rule::kPromptStays) num_evict = std::max(num_evict, NumBelowZero(input.scores));
     if (num_evict == 0) return;
     AppendEvictions(selection_.First(input.scores, candidates_, num_evict), moves);
   }
@@ -131,6 +132,9 @@ Result<std::unique_ptr<Placement>> MakeRecentQuarterPlacement(const PlacementOpt
 }
 Result<std::unique_ptr<Placement>> MakeSegmentPlacement(const PlacementOptions& options) {
   return Make(options, Rule::kSegments);
+}
+Result<std::unique_ptr<Placement>> MakePromptSegmentPlacement(const PlacementOptions& options) {
+  return Make(options, Rule::kPromptStaysSegments);
 }
 
 }  // namespace ebb

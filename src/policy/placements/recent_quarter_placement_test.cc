@@ -91,6 +91,13 @@ TEST(SegmentPlacement, FollowsTheTable) {
   }
 }
 
+TEST(SegmentPlacement, MayProtectThePromptToo) {
+  const auto placement = *MakePromptSegmentPlacement(Options(Rows(16)));
+  EXPECT_EQ(placement->Name(), "prompt_segments:rows=16,window=quarter,interval=1");
+  EXPECT_THAT(Place(placement.get(), {-1, -1, 2, -2, 3, 4, -1, 0, 0, -3}, 2),
+              ElementsAreArray({3}));
+}
+
 TEST(RecentQuarterPlacement, AgreesWithSortingEverything) {
   std::mt19937 random(2);
   for (int trial = 0; trial < 1000; ++trial) {
