@@ -58,7 +58,7 @@ class Sequence {
     kinds_.insert(kinds_.end(), num_tokens,
                   kind == StepKind::kPrefill ? TokenKind::kGiven : TokenKind::kGenerated);
     num_decode_steps_ += kind == StepKind::kDecode ? 1 : 0;
-    const StepSignals step = {.kind = kind, .first_position = first, .num_tokens = num_tokens};
+    const StepSignals step = Signals(kind, first, num_tokens);
     for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
       std::vector<Position>& positions = groups_[group];
       positions.insert(positions.end(), appended_.begin(), appended_.end());

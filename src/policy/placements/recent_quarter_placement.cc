@@ -39,9 +39,11 @@ class RecentQuarterPlacement final : public StatelessPlacement {
   Status CheckOptions() const { return CheckProtected(0, 0); }
 
   std::string Name() const override {
-    return fmt::format(
-        "{}:{},window={},interval={}", rule_ == Rule::kSegments ? "segments" : "recent_quarter",
-        BudgetKeyValue(budget_), window_ ? fmt::to_string(*window_) : "quarter", interval_);
+    const char* name = rule_ == Rule::kPromptStays ? "recent_quarter"
+                       : rule_ == Rule::kSegments  ? "segments"
+                                                   : "prompt_segments";
+    return fmt::format("{}:{},window={},interval={}", name, BudgetKeyValue(budget_),
+                       window_ ? fmt::to_string(*window_) : "quarter", interval_);
   }
   bool NeedsScores() const override { return true; }
   Status Check(const PlacementInput& input) const override {

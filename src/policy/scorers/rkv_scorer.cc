@@ -7,8 +7,8 @@
 //   score = lambda a - (1 - lambda) r;  the last 8 rows stay in any case
 // lambda is 0.07, as in the code (its README says 0.1). Rows without a similar one zero a number in
 // column 0, so that row 0 is protected by accident: kept, since rankings show it. The code keeps
-// the n^2 similarities; here the means come from the sum of all keys and each j* from a search that
-// ends where it finds it, so that memory is O(n).
+// the n^2 similarities; here the means come from the sum of all keys and each j* from a search
+// among the rows that are new since the last one, so that memory is O(n).
 //
 // At layer and token granularity the score is the mean over the (layer, kv head) pairs [ours]. The
 // last 8 rows score 1, above all others [ours: other placements than its own need a number].
@@ -60,6 +60,10 @@ class RkvScorer final : public RowScorer {
         streams_(context.StreamsPerGroup()),
         lambda_(context.params.Number("lambda", kDefaultLambda)),
         keys_(context.NumGroups() * streams_, shape_.head_dim),
+        similar_(context.NumGroups() * streams_),
+        serials_(context.NumGroups()),
+        next_serial_(context.NumGroups(), 1),
+        searched_(context.NumGroups(), 0),
         stale_(context.NumGroups(), 0) {}
 
   std::string Name() const override { return fmt::format("rkv:lambda={:g}", lambda_); }
@@ -69,7 +73,13 @@ class RkvScorer final : public RowScorer {
 
   void Append(int group, std::span<const Position> positions) override {
     RowScorer::Append(group, positions);
-    for (int s = 0; s < streams_; ++s) keys_.Append(group * streams_ + s, positions.size());
+    for (float& serial : serials_.Append(group, positions.size())) {
+      serial = next_serial_[group]++;
+    }
+    for (int s = 0; s < streams_; ++s) {
+      keys_.Append(group * streams_ + s, positions.size());
+      similar_.Append(group * streams_ + s, positions.size());
+    }
     stale_[group] = 0;
   }
 
@@ -89,7 +99,11 @@ class RkvScorer final : public RowScorer {
   // What was scored stays scored: the queries may be of a step that is being taken back.
   void Retain(int group, std::span<const uint32_t> kept) override {
     RowScorer::Retain(group, kept);
-    for (int s = 0; s < streams_; ++s) keys_.Retain(group * streams_ + s, kept);
+    serials_.Retain(group, kept);
+    for (int s = 0; s < streams_; ++s) {
+      keys_.Retain(group * streams_ + s, kept);
+      similar_.Retain(group * streams_ + s, kept);
+    }
     stale_[group] = 0;
   }
 
@@ -101,14 +115,24 @@ class RkvScorer final : public RowScorer {
 
   Status SaveState(StateWriter* to) const override {
     EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
+    EBB_RETURN_IF_ERROR(serials_.Save(to));
+    EBB_RETURN_IF_ERROR(similar_.Save(to));
+    to->Numbers<float>(next_serial_);
+    to->Numbers<float>(searched_);
     return keys_.Save(to);
   }
 
   Status LoadState(StateReader* from) override {
     EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
+    EBB_RETURN_IF_ERROR(serials_.Load(from));
+    EBB_RETURN_IF_ERROR(similar_.Load(from));
+    EBB_RETURN_IF_ERROR(LoadList(from, &next_serial_));
+    EBB_RETURN_IF_ERROR(LoadList(from, &searched_));
     EBB_RETURN_IF_ERROR(keys_.Load(from, static_cast<int>(stale_.size()) * streams_));
     for (int stream = 0; stream < static_cast<int>(stale_.size()) * streams_; ++stream) {
-      if (keys_.num_rows(stream) != scores_.num_rows(stream / streams_)) {
+      const size_t rows = scores_.num_rows(stream / streams_);
+      if (keys_.num_rows(stream) != rows || similar_.num_rows(stream) != rows ||
+          serials_.num_rows(stream / streams_) != rows) {
         from->Fail("keys of another number of rows");
       }
     }
@@ -124,12 +148,13 @@ class RkvScorer final : public RowScorer {
     if (num_scored == 0) return;
     for (int s = 0; s < streams_; ++s) {
       FindAttention(group * streams_ + s, num_scored);
-      FindRedundancy(group * streams_ + s, scores.size());
+      FindRedundancy(group, group * streams_ + s, scores.size());
       for (size_t i = 0; i < num_scored; ++i) {
         const float score = lambda_ * Pooled(i, num_scored) - (1 - lambda_) * redundancy_[i];
         scores[i] += FiniteOr0(score) / static_cast<float>(streams_);
       }
     }
+    searched_[group] = serials_[group].back();
   }
 
   // Into attention_, before pooling.
@@ -166,7 +191,7 @@ class RkvScorer final : public RowScorer {
     return *std::max_element(attention_.begin() + begin, attention_.begin() + end);
   }
 
-  void FindRedundancy(int stream, size_t num_rows) {
+  void FindRedundancy(int group, int stream, size_t num_rows) {
     const size_t dim = shape_.head_dim;
     const int16_t* units = keys_.units(stream);
     std::vector<int64_t>& sum = key_sum_;
@@ -182,7 +207,7 @@ class RkvScorer final : public RowScorer {
           StoredKeys::Cosine(of_all - DotOfUnits(units + j * dim, units + j * dim, dim));
     }
     for (size_t i = 0; i < num_rows; ++i) {
-      const size_t j = LastSimilar(units, num_rows, i);
+      const size_t j = LastSimilar(group, stream, i);
       if (i != j) redundancy_[j] -= CosineOf(units, i, j);
     }
     for (float& r : redundancy_) r /= static_cast<float>(num_rows);
@@ -194,10 +219,30 @@ class RkvScorer final : public RowScorer {
     return StoredKeys::Cosine(DotOfUnits(units + i * dim, units + j * dim, dim));
   }
 
-  [[nodiscard]] size_t LastSimilar(const int16_t* units, size_t num_rows, size_t i) const {
+  // Rows that were there at the last search know their last similar one of then; only the rows
+  // since then, and all before one that has gone, need to be looked at.
+  size_t LastSimilar(int group, int stream, size_t i) {
+    const std::span<const float> serials = serials_[group];
+    float& known = similar_[stream][i];
+    const size_t num_rows = serials.size();
+    const bool is_new = serials[i] > searched_[group];
+    const auto first_new = std::ranges::upper_bound(serials, searched_[group]);
+    size_t found = SearchDown(stream, i, num_rows, is_new ? 0 : first_new - serials.begin());
+    if (found == 0 && !is_new && known > 0) {
+      const auto at = std::ranges::lower_bound(serials, known);
+      found = at - serials.begin();
+      if (at == serials.end() || *at != known) found = SearchDown(stream, i, found, 0);
+    }
+    known = found == 0 ? 0.0f : serials[found];
+    return found;
+  }
+
+  // The last of the rows below `end`, from `begin` and from 1 on, that is similar to row i; else 0.
+  [[nodiscard]] size_t SearchDown(int stream, size_t i, size_t end, size_t begin) const {
     const size_t dim = shape_.head_dim;
+    const int16_t* units = keys_.units(stream);
     const auto threshold = static_cast<int32_t>(kSimilar * StoredKeys::kOne * StoredKeys::kOne);
-    for (size_t j = num_rows; j-- > 1;) {
+    for (size_t j = end; j-- > std::max<size_t>(begin, 1);) {
       if (j != i && DotOfUnits(units + i * dim, units + j * dim, dim) > threshold) return j;
     }
     return 0;
@@ -206,8 +251,12 @@ class RkvScorer final : public RowScorer {
   const ModelShape shape_;
   const int streams_;  // per group
   const float lambda_;
-  StoredKeys keys_;             // of each stream
-  std::vector<uint8_t> stale_;  // [num_groups]: scores are of an earlier step
+  StoredKeys keys_;                 // of each stream
+  RowScores similar_;               // [streams], serial of the last similar row, 0: none
+  RowScores serials_;               // of a group's rows, from 1 on, exact up to 2^24
+  std::vector<float> next_serial_;  // [num_groups]
+  std::vector<float> searched_;     // [num_groups], the newest row of the last search
+  std::vector<uint8_t> stale_;      // [num_groups]: scores are of an earlier step
   // Of the last step: by layer, [num_shown, query heads, head_dim].
   std::vector<std::span<const float>> queries_;
   size_t num_shown_ = 0;
