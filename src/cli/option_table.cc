@@ -115,8 +115,11 @@ std::vector<OptionRow> PolicyRows() {
                 "what decides which rows stay (default: full)", ReadPolicy),
       ValueRow(G::kPolicy, "--scorer", "NAME", "score rows by another scorer than the policy's own",
                [](CliOptions& o) { return &o.session.policy.scorer; }),
-      ParsedRow(G::kPolicy, "--budget", "ROWS|PERCENT|BYTES",
-                "how much may stay: 1024, 25% (of the unprotected rows) or 64MiB", ReadBudget),
+      ParsedRow(
+          G::kPolicy, "--budget", "ROWS|PERCENT|BYTES|1/CR",
+          "how much may stay: 1024 rows, +1024 beyond the protected ones, 25% of the rows ever "
+          "unprotected, 64MiB, or 1/8 of the context",
+          ReadBudget),
       ValueRow(G::kPolicy, "--sinks", "N", "first tokens that always stay",
                [](CliOptions& o) { return &o.session.policy.sinks; }, {.min = 0}),
       ValueRow(G::kPolicy, "--window", "N", "last tokens that always stay",
