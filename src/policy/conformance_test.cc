@@ -405,8 +405,8 @@ TEST_P(PolicyConformance, APromptOverTheBudgetIsCutOrRefused) {
     return;
   }
   // With dense prefill the first decision in decode steps cuts it.
-  const bool is_dense = IsOneOf(BaseOf(GetParam().policy), {"tova", "lazy_eviction", "thinkv",
-                                                            "thinkv_original"});
+  const bool is_dense =
+      IsOneOf(BaseOf(GetParam().policy), {"tova", "lazy_eviction", "thinkv", "thinkv_original"});
   for (int group = 0; group < harness.num_groups() && !is_dense; ++group) {
     EXPECT_LE(harness.positions(group).size(), MostRows(harness));
   }
