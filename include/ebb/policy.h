@@ -214,6 +214,10 @@ struct ScorerInfo {
 };
 [[nodiscard]] std::span<const ScorerInfo> BuiltinScorers();
 
+// The same without the budget, sinks, window and interval that its policy does not take, so that one
+// set of options goes with many policies. Errors: unknown policy or scorer.
+[[nodiscard]] Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec);
+
 // Errors: unknown policy, scorer or parameter (the message lists the valid ones), values out of
 // range, a budget in rows or bytes that is smaller than sinks + window.
 [[nodiscard]] Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context);

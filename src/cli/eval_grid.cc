@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -139,22 +140,35 @@ std::string TiersLabel(const PolicySpec& policy) {
 Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& policy,
                                 const std::string& budget, uint64_t seed, const Json& given) {
   CliOptions options = base;
-  EvalSetting setting = {.policy = policy, .budget = budget, .seed = seed};
-  EBB_RETURN_IF_ERROR(ParsePolicy(policy, &options.session.policy));
-  if (!budget.empty()) {
-    EBB_ASSIGN_OR_RETURN(options.session.policy.budget, ParseBudget(budget));
-  }
+  PolicySpec& spec = options.session.policy;
+  EBB_RETURN_IF_ERROR(ParsePolicy(policy, &spec));
   EBB_RETURN_IF_ERROR(ApplySetting(given, &options));
   PlaceT1(&options);
-  setting.tiers = TiersLabel(options.session.policy);
-  if (!budget.empty() && options.session.policy.tiers.has_value()) {
-    return InvalidArgument(
-        "--budgets beside tiers: a share of the rows goes with --evict; the tiers place the rest");
+  if (!budget.empty()) {
+    EBB_ASSIGN_OR_RETURN(spec.budget, ParseBudget(budget));
+    if (spec.tiers.has_value()) {
+      return InvalidArgument(
+          "--budgets beside tiers: a share of the rows goes with --evict; the tiers place the "
+          "rest");
+    }
   }
-  setting.engine = options.engine;
-  setting.session = options.session;
-  setting.session.policy.seed = seed;
-  return setting;
+  EBB_ASSIGN_OR_RETURN(spec, OnlyWhatItTakes(std::move(spec)));
+  spec.seed = seed;
+  const bool takes_budget = spec.budget.unit != Budget::Unit::kNone;
+  return EvalSetting{.policy = policy,
+                     .budget = takes_budget ? budget : "",
+                     .tiers = TiersLabel(spec),
+                     .seed = seed,
+                     .engine = options.engine,
+                     .session = options.session};
+}
+
+// Settings that differ in what a policy does not take are one.
+void AddIfNew(EvalSetting setting, std::vector<EvalSetting>* settings) {
+  const Json json = SettingJson(setting);
+  const bool is_there = std::ranges::any_of(
+      *settings, [&](const EvalSetting& other) { return SettingJson(other) == json; });
+  if (!is_there) settings->push_back(std::move(setting));
 }
 
 }  // namespace
@@ -167,16 +181,16 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
   if (!input.grid_file.empty()) EBB_RETURN_IF_ERROR(ReadGridFile(input.grid_file, &grid));
   const bool has_tiers = options.session.policy.tiers.has_value();
   if (grid.policies.empty()) grid.policies = {has_tiers ? "attention" : "full"};
+  if (grid.budgets.empty()) grid.budgets = {""};
   if (grid.settings.empty()) grid.settings = {Json::object()};
   std::vector<EvalSetting> settings;
   for (const Json& given : grid.settings) {
     for (const std::string& policy : grid.policies) {
-      std::vector<std::string> budgets = grid.budgets;
-      if (budgets.empty() || policy == "full") budgets = {""};
-      for (const std::string& budget : budgets) {
+      for (const std::string& budget : grid.budgets) {
         for (const uint64_t seed : grid.seeds) {
-          EBB_ASSIGN_OR_RETURN(settings.emplace_back(),
+          EBB_ASSIGN_OR_RETURN(EvalSetting setting,
                                MakeSetting(options, policy, budget, seed, given));
+          AddIfNew(std::move(setting), &settings);
         }
       }
     }

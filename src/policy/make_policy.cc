@@ -205,6 +205,16 @@ Result<Asked> ReadSpec(const PolicySpec& spec) {
 
 }  // namespace
 
+Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec) {
+  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec));
+  const auto takes = [&](PolicyOption option) { return (asked.row.options & option) != 0; };
+  if (!takes(kBudgetOption) && !spec.tiers) spec.budget = {};
+  if (!takes(kSinksOption)) spec.sinks.reset();
+  if (!takes(kWindowOption)) spec.window.reset();
+  if (!takes(kIntervalOption)) spec.interval.reset();
+  return spec;
+}
+
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
   EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec));
   EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(asked, spec, context));

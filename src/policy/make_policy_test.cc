@@ -438,5 +438,28 @@ TEST(MakePolicy, RefusesABudgetSmallerThanSinksAndWindow) {
   EXPECT_THAT(ErrorOf({.name = "random"}), HasSubstr("policy \"random\" needs a budget"));
 }
 
+TEST(OnlyWhatItTakesTest, DropsWhatThePolicyWouldRefuse) {
+  PolicySpec spec;
+  spec.budget = {Budget::Unit::kPercent, 50};
+  spec.sinks = 2;
+  spec.window = 4;
+  spec.interval = 8;
+  for (const PolicyInfo& policy : BuiltinPolicies()) {
+    spec.name = policy.name;
+    const auto taken = OnlyWhatItTakes(spec);
+    ASSERT_TRUE(taken.ok()) << policy.name;
+    const auto made = MakePolicy(*taken, Context());
+    EXPECT_TRUE(made.ok()) << made.status().message();
+  }
+  spec.name = "full";
+  EXPECT_EQ(OnlyWhatItTakes(spec)->budget.unit, Budget::Unit::kNone);
+  EXPECT_EQ(OnlyWhatItTakes(spec)->window, std::nullopt);
+  spec.name = "attention";
+  EXPECT_EQ(OnlyWhatItTakes(spec)->budget.value, 50);
+  EXPECT_EQ(OnlyWhatItTakes(spec)->window, 4);
+  spec.name = "nonsense";
+  EXPECT_EQ(OnlyWhatItTakes(spec).status().code(), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace ebb

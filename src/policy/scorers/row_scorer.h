@@ -7,6 +7,7 @@
 
 #include "ebb/policy.h"
 #include "src/policy/row_scores.h"
+#include "src/policy/score_loops.h"
 #include "src/policy/scorers.h"
 
 namespace ebb {
@@ -20,6 +21,7 @@ class RowScorer : public Scorer {
   }
   void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
   std::span<const float> Scores(int group) override { return scores_[group]; }
+  void Expect(int group) const override { scores_.Expect(group); }
   Status SaveState(StateWriter* to) const override { return scores_.Save(to); }
   Status LoadState(StateReader* from) override { return scores_.Load(from); }
 

@@ -46,6 +46,10 @@ class VatpScorer final : public RowScorer {
     RowScorer::Retain(group, kept);
     norms_.Retain(group, kept);
   }
+  void Expect(int group) const override {
+    RowScorer::Expect(group);
+    norms_.Expect(group);
+  }
   Status SaveState(StateWriter* to) const override {
     EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
     return norms_.Save(to);
