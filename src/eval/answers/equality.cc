@@ -242,6 +242,10 @@ bool Same(MathTokens answer, MathTokens reference, int nesting) {
       (expected.size() < reference.size() && answer_sides.size() < 2)) {
     return Same(value, expected, nesting);
   }
+  if (const std::vector<MathToken> a = AsInterval(answer), r = AsInterval(reference);
+      !a.empty() || !r.empty()) {
+    return Same(a.empty() ? answer : MathTokens(a), r.empty() ? reference : MathTokens(r), nesting);
+  }
   if (const auto same = SameMatrices(answer, reference, nesting)) return *same;
   const std::vector<MathTokens> answer_parts = SplitAt(answer, {"cup"});
   const std::vector<MathTokens> reference_parts = SplitAt(reference, {"cup"});

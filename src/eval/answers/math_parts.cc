@@ -105,6 +105,37 @@ MathTokens WithoutName(MathTokens tokens) {
   return is_name ? sides.back() : tokens;
 }
 
+std::vector<MathToken> AsInterval(MathTokens tokens) {
+  const std::vector<MathTokens> parts = SplitAt(tokens, {"<", ">", "<=", ">="});
+  if (parts.size() < 2 || parts.size() > 3) return {};
+  const auto is_name = [](MathTokens part) {
+    return part.size() == 1 && part[0].kind == MathTokenKind::kName;
+  };
+  const size_t name = is_name(parts[0]) ? 0 : 1;
+  if (!is_name(parts[name]) || (name == 0 && parts.size() == 3)) return {};
+  std::vector<MathToken> low = {{MathTokenKind::kSymbol, "("},
+                                {MathTokenKind::kSymbol, "-"},
+                                {MathTokenKind::kName, "infinity"}};
+  std::vector<MathToken> high = {{MathTokenKind::kName, "infinity"}, {MathTokenKind::kSymbol, ")"}};
+  const std::string& first = tokens[parts[0].size()].text;
+  const std::string& last = tokens[tokens.size() - parts.back().size() - 1].text;
+  // 5 < x > 3 bounds one end twice.
+  if (first[0] != last[0]) return {};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i == name) continue;
+    const std::string& relation = i < name ? first : last;
+    const bool below = (i < name) == relation.starts_with('<');
+    const bool closed = relation.ends_with('=');
+    std::vector<MathToken>& end = below ? low : high;
+    end.assign(parts[i].begin(), parts[i].end());
+    const std::string_view bracket = below ? (closed ? "[" : "(") : (closed ? "]" : ")");
+    end.insert(below ? end.begin() : end.end(), {MathTokenKind::kSymbol, std::string(bracket)});
+  }
+  low.push_back({MathTokenKind::kSymbol, ","});
+  low.insert(low.end(), high.begin(), high.end());
+  return low;
+}
+
 std::vector<std::vector<MathToken>> ReadingsOfSigns(MathTokens tokens) {
   const auto is_choice = [](const MathToken& token) { return token.Is("pm") || token.Is("mp"); };
   std::vector<std::vector<MathToken>> readings(1, {tokens.begin(), tokens.end()});

@@ -27,6 +27,9 @@ namespace ebb {
 // What follows "x =", "f(x) =" or "x \in"; the tokens themselves where no such name stands before.
 [[nodiscard]] MathTokens WithoutName(MathTokens tokens);
 
+// "x > 5" as (5, infinity), "1 \le x < 2" as [1, 2); empty: the tokens bound no single name.
+[[nodiscard]] std::vector<MathToken> AsInterval(MathTokens tokens);
+
 // Both readings of plus-or-minus; the tokens themselves without one.
 [[nodiscard]] std::vector<std::vector<MathToken>> ReadingsOfSigns(MathTokens tokens);
 
