@@ -68,6 +68,9 @@ Result<std::unique_ptr<LineFile>> LineFile::Open(const std::string& path) {
   opened->path_ = path;
   opened->file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (opened->file_ < 0) return Failed("open", path);
+  if (!std::filesystem::is_regular_file(path)) {
+    return InvalidArgument(fmt::format("{} is no regular file", path));
+  }
   EBB_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
   EBB_ASSIGN_OR_RETURN(ParsedLines parsed, Parse(text, path));
   opened->lines_ = std::move(parsed.lines);

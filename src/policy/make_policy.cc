@@ -210,7 +210,8 @@ Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec) {
   const auto takes = [&](PolicyOption option) { return (asked.row.options & option) != 0; };
   if (!takes(kBudgetOption) && !spec.tiers) spec.budget = {};
   if (!takes(kSinksOption)) spec.sinks.reset();
-  if (!takes(kWindowOption)) spec.window.reset();
+  const bool has_budget = spec.budget.unit != Budget::Unit::kNone;
+  if (!takes(kWindowOption) || (takes(kBudgetSetsWindow) && has_budget)) spec.window.reset();
   if (!takes(kIntervalOption)) spec.interval.reset();
   return spec;
 }

@@ -448,7 +448,7 @@ TEST(OnlyWhatItTakesTest, DropsWhatThePolicyWouldRefuse) {
     spec.name = policy.name;
     const auto taken = OnlyWhatItTakes(spec);
     ASSERT_TRUE(taken.ok()) << policy.name;
-    const auto made = MakePolicy(*taken, Context());
+    const auto made = MakePolicy(*taken, kContext);
     EXPECT_TRUE(made.ok()) << made.status().message();
   }
   spec.name = "full";

@@ -18,7 +18,8 @@ enum PolicyOption : unsigned {
   kSinksOption = 2,
   kWindowOption = 4,
   kIntervalOption = 8,
-  kBeyondOption = 16,  // a budget of rows beyond what is protected
+  kBeyondOption = 16,      // a budget of rows beyond what is protected
+  kBudgetSetsWindow = 32,  // --window goes only without a budget
 };
 
 struct PolicyRow {

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -152,12 +153,28 @@ TEST_F(EvalTest, DamagedResultsAreToldByLine) {
 }
 
 TEST_F(EvalTest, AFullDiskLosesNothingThatWasWritten) {
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "needs /dev/full";
-  std::filesystem::create_directory(Out("full"));
-  std::filesystem::create_symlink("/dev/full", Out("full") + "/times.jsonl");
-  const ProgramEnd end = Eval("full");
+  ASSERT_EQ(Eval("whole").exit_code, 0);
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit = {.rlim_cur = 2500, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);  // the program's too
+  const ProgramEnd end = Eval("cut");
+  setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(end.exit_code, 1);
-  EXPECT_THAT(end.err, HasSubstr("times.jsonl"));
+  EXPECT_THAT(end.err, HasSubstr("cannot write"));
+  const size_t kept = Lines(Out("cut") + "/results.jsonl").size();
+  EXPECT_GT(kept, 2u);
+  EXPECT_LT(kept, 18u);
+  ASSERT_EQ(Eval("cut", "--resume").exit_code, 0);
+  ExpectSame("whole", "cut");
+}
+
+TEST_F(EvalTest, ResultsMustBeAFile) {
+  std::filesystem::create_directories(Out("run"));
+  std::filesystem::create_symlink("/dev/zero", Out("run") + "/results.jsonl");
+  const ProgramEnd end = Eval("run");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("no regular file"));
 }
 
 TEST_F(EvalTest, AGridFileNamesSettings) {
