@@ -236,6 +236,7 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
   for (size_t i = 0; i < parts.size(); ++i) {
     Session::Impl& session = *parts[i].session;
     StepReport report = {.kind = kind, .compute_seconds = compute_seconds};
+    report.rows_unread = session.rows_unread;
     report.io_wait_seconds = session.cache.stage_wait_seconds() - waited[i];
     if (WantsCosts(session)) report.costs = costs;
     EndStep(kind, parts[i], report, &moved);
@@ -259,12 +260,14 @@ Status Engine::Impl::Append(StepKind kind, std::span<const Part> parts, Outputs 
   for (const Part& part : parts) {
     Session::Impl& session = *part.session;
     const int num_tokens = static_cast<int>(part.tokens.size());
+    session.rows_unread = 0;
     session.signals.Begin(session.cache, kind, session.next(), num_tokens);
     session.driver.BeginStep(session.next(), num_tokens);
     work->sequences.push_back(
         {.cache = &session.cache,
          .signals = &session.signals,
          .selector = kind == StepKind::kDecode ? session.policy.selector.get() : nullptr,
+         .rows_unread = &session.rows_unread,
          .first = session.next(),
          .num_tokens = num_tokens,
          .first_token = static_cast<int>(work->tokens.size())});

@@ -63,6 +63,7 @@ struct Session::Impl {
   int64_t decode_steps = 0;       // generated tokens that are still there
   bool first_prefill_over = false;
   StepReport report;
+  int64_t rows_unread = 0;  // in the step under way; see StepReport
   std::vector<float> logits;  // [vocab_size], empty before the first step and after a roll-back
   uint64_t logits_hash = 0;   // of all that were shown so far
 

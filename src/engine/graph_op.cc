@@ -214,6 +214,7 @@ void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, i
     RowsView& view = fold.rows[at];
     s.selected_slots[at].clear();
     for (const uint32_t row : rows[h]) s.selected_slots[at].push_back(view.slots[row]);
+    *sequence.rows_unread += static_cast<int64_t>(view.slots.size() - rows[h].size());
     view.slots = s.selected_slots[at];
     view.positions = {};
   }

@@ -17,7 +17,8 @@ namespace ebb {
 struct SequenceStep {
   SequenceCache* cache = nullptr;
   SignalBuffers* signals = nullptr;
-  Selector* selector = nullptr;  // null: read every visible row
+  Selector* selector = nullptr;    // null: read every visible row
+  int64_t* rows_unread = nullptr;  // counts those that the selector leaves out
   Position first = 0;
   int num_tokens = 0;
   int first_token = 0;  // index in StepWork::tokens

@@ -142,9 +142,10 @@ class Watch {
   void CountStep() {
     ++counted_steps_;
     const int64_t alive_after = NotePeak();
-    const int64_t attended = alive_after + session_.last_step().rows_evicted;
-    rows_read_ += attended;
-    peak_rows_ = std::max(peak_rows_, attended);
+    const StepReport& step = session_.last_step();
+    const int64_t visible = alive_after + step.rows_evicted;
+    rows_read_ += visible - step.rows_unread;
+    peak_rows_ = std::max(peak_rows_, visible);
   }
 
   const Session& session_;

@@ -273,6 +273,10 @@ TEST(Selection, ReadsTheChosenRowsOnlyAndFreesNothing) {
   }
   EXPECT_NEAR(Sum(mass), kLayers * kQHeads, 1e-4);
   EXPECT_EQ(selected.session->visible_positions(0).size(), size_t{kPrompt + 1});
+  const auto unread = static_cast<int64_t>(kPrompt + 1 - chosen.size());
+  EXPECT_EQ(selected.session->last_step().rows_unread, unread * kLayers * kKvHeads);
+  ExpectOk(selected.session->Decode(5));
+  EXPECT_EQ(selected.session->last_step().rows_unread, (unread + 1) * kLayers * kKvHeads);
 }
 
 }  // namespace
