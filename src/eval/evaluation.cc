@@ -101,7 +101,9 @@ class Watch {
         const std::atomic<bool>* cancel)
       : session_(session), longest_loop_(longest_loop), cancel_(cancel) {
     heads_ = static_cast<double>(shape.num_layers) * shape.num_kv_heads;
-    NotePeak();
+    // The last chunk of the prompt was there as a whole before any of it went.
+    const int64_t rows = NotePeak();
+    peak_rows_ = std::max(peak_rows_, rows + session.last_step().rows_evicted);
   }
 
   void OnToken(Token token) {
@@ -180,6 +182,7 @@ class Worker {
         model_->Tokenize(prompt.text, Model::AddBos::kAsModelSays, Model::Specials::kParse));
     SessionOptions session_options = setting.session;
     session_options.policy.seed = setting.seed;
+    session_options.policy.most_tokens = static_cast<int>(tokens.size()) + problem.max_tokens;
     EBB_ASSIGN_OR_RETURN(const auto session, engine_->OpenSession(session_options));
     SamplingOptions sampling = options_.sampling;
     sampling.seed = setting.seed;

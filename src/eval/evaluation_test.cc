@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -155,6 +156,16 @@ TEST_F(EvaluationTest, CountsWhatTheCacheHeldAndRead) {
   EXPECT_EQ(reads, expected);
   // 24 rows stay; a step adds one before one goes.
   EXPECT_EQ(std::get<6>(lines[9]), std::max(25, prompt));
+}
+
+TEST_F(EvaluationTest, ACompressionIsOfThePromptAndTheLongestAnswer) {
+  settings_[1].session.policy.budget = {Budget::Unit::kCompression, 4};
+  const auto lines = Run({});
+  for (size_t i = 5; i < lines.size(); ++i) {
+    const double all = std::get<6>(lines[i - 5]) + 1;  // the full cache never reads the last token
+    const double prompt = all - 60;
+    EXPECT_EQ(std::get<6>(lines[i]), std::max(std::floor(all / 4) + 1, prompt)) << i;
+  }
 }
 
 TEST_F(EvaluationTest, EndsWithTheErrorOfWhoeverKeepsTheAnswers) {
