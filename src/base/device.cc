@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ebb/types.h"
 
@@ -45,16 +47,24 @@ std::optional<double> ParseNumber(std::string_view text, const std::array<Unit, 
   return std::nullopt;
 }
 
+// Beyond these the simulated clock, a sum of doubles, would lose the short times beside the long.
+constexpr double kMinRate = 1e3, kMaxRate = 1e15;
+constexpr double kMaxSeconds = 1e3;
+
 Status ParseRate(std::string_view text, double* rate) {
   const std::optional<double> number = ParseNumber(text, kRates);
-  if (!number || *number <= 0) return InvalidArgument("expected a rate above 0, as 25GBps");
+  if (!number || *number < kMinRate || *number > kMaxRate) {
+    return InvalidArgument("expected a rate from 1kBps to 1000TBps, as 25GBps");
+  }
   *rate = *number;
   return OkStatus();
 }
 
 Status ParseTime(std::string_view text, double* seconds) {
   const std::optional<double> number = ParseNumber(text, kTimes);
-  if (!number) return InvalidArgument("expected a time, as 10us");
+  if (!number || *number > kMaxSeconds) {
+    return InvalidArgument("expected a time from 0ns to 1000s, as 10us");
+  }
   *seconds = *number;
   return OkStatus();
 }
@@ -94,6 +104,7 @@ Result<DeviceSpec> ParseDevice(std::string_view text) {
   constexpr std::string_view kPrefix = "sim:";
   if (!text.starts_with(kPrefix)) return refuse("not a device");
   std::string_view rest = text.substr(kPrefix.size());
+  std::vector<std::string_view> seen;
   while (true) {
     const size_t comma = rest.find(',');
     const std::string_view part = rest.substr(0, comma);
@@ -101,8 +112,10 @@ Result<DeviceSpec> ParseDevice(std::string_view text) {
     if (equals == std::string_view::npos) {
       return refuse(fmt::format("\"{}\" is no KEY=VALUE", part));
     }
-    if (Status status = ParseKey(part.substr(0, equals), part.substr(equals + 1), &spec);
-        !status.ok()) {
+    const std::string_view key = part.substr(0, equals);
+    if (std::ranges::count(seen, key) > 0) return refuse(fmt::format("{} is given twice", key));
+    seen.push_back(key);
+    if (Status status = ParseKey(key, part.substr(equals + 1), &spec); !status.ok()) {
       return refuse(fmt::format("{}: {}", part, status.message()));
     }
     if (comma == std::string_view::npos) return spec;

@@ -29,11 +29,29 @@ TEST(ParseDeviceTest, NamesAloneTakeTheDefaults) {
 }
 
 TEST(ParseDeviceTest, RefusesWhatItCannotRead) {
-  for (const char* text :
-       {"", "gpu", "cpu:", "sim:", "sim:h2d", "sim:h2d=", "sim:h2d=0GBps", "sim:h2d=-1GBps",
-        "sim:h2d=25", "sim:h2d=25GB", "sim:h2d=nanGBps", "sim:h2d=infGBps", "sim:latency=10",
-        "sim:latency=-1us", "sim:memory=0", "sim:copies=soon", "sim:speed=1", "sim:h2d=25GBps,",
-        "sim:,h2d=25GBps"}) {
+  for (const char* text : {"",
+                           "gpu",
+                           "cpu:",
+                           "sim:",
+                           "sim:h2d",
+                           "sim:h2d=",
+                           "sim:h2d=0GBps",
+                           "sim:h2d=-1GBps",
+                           "sim:h2d=25",
+                           "sim:h2d=25GB",
+                           "sim:h2d=nanGBps",
+                           "sim:h2d=infGBps",
+                           "sim:latency=10",
+                           "sim:latency=-1us",
+                           "sim:h2d=0.9kBps",
+                           "sim:d2h=1001TBps",
+                           "sim:layer=1001s",
+                           "sim:latency=1us,latency=1us",
+                           "sim:memory=0",
+                           "sim:copies=soon",
+                           "sim:speed=1",
+                           "sim:h2d=25GBps,",
+                           "sim:,h2d=25GBps"}) {
     const auto spec = ParseDevice(text);
     EXPECT_EQ(spec.status().code(), StatusCode::kInvalidArgument) << text;
     EXPECT_NE(spec.status().message().find("write cpu, or sim:"), std::string::npos) << text;

@@ -1,9 +1,13 @@
 #include "src/device/sim_device.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -227,6 +231,39 @@ TEST(SimDeviceTest, MemoryThatTheSystemCannotAddressIsRefused) {
     spec.memory_bytes = bytes;
     EXPECT_EQ(SimDevice::Create(spec).status().code(), StatusCode::kResourceExhausted);
   }
+}
+
+// What the process may hold of memory that can be written, less what it holds.
+class DataLimit {
+ public:
+  explicit DataLimit(rlim_t num_bytes) {
+    getrlimit(RLIMIT_DATA, &before_);
+    std::ifstream status("/proc/self/status");
+    rlim_t held_kib = 0;
+    for (std::string word; status >> word;) {
+      if (word == "VmData:") status >> held_kib;
+    }
+    const rlimit limit = {.rlim_cur = held_kib * 1024 + num_bytes, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_DATA, &limit);
+  }
+  ~DataLimit() { setrlimit(RLIMIT_DATA, &before_); }
+  DataLimit(const DataLimit&) = delete;
+  DataLimit& operator=(const DataLimit&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST(SimDeviceTest, MemoryThatALimitForbidsIsRefusedAndNotMetInACall) {
+  DeviceSpec spec = Spec();
+  spec.memory_bytes = size_t{1} << 30;
+  const DataLimit limit(size_t{256} << 20);
+  const auto device = SimDevice::Create(spec);
+  ASSERT_FALSE(device.ok());
+  EXPECT_EQ(device.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(device.status().message().find("the system refused 1073741824 bytes"),
+            std::string::npos)
+      << device.status().message();
 }
 
 TEST(SimClockTest, WorkBeginsWhenItsQueueIsFreeAndItsEventsHappened) {

@@ -41,19 +41,23 @@ Result<std::unique_ptr<SimMemory>> SimMemory::Create(size_t num_bytes) {
   memory->free_.emplace(0, size);
   // A wish: nothing but speed depends on it.
   madvise(memory->base_, size, MADV_HUGEPAGE);
-  memory->Protect();
+  if (!memory->Protect()) return refused();
   return memory;
 }
 
-// From the start a key protects memory that is else readable and writable.
-void SimMemory::Protect() {
+// From the start a key protects memory that is else readable and writable. Limits count memory that
+// may be written, so that they are met here and not in a call.
+bool SimMemory::Protect() {
 #ifdef PKEY_DISABLE_ACCESS
   key_ = pkey_alloc(0, PKEY_DISABLE_ACCESS);
-  if (key_ < 0) return;
-  if (pkey_mprotect(base_, size_, PROT_READ | PROT_WRITE, key_) == 0) return;
-  pkey_free(key_);
-  key_ = -1;
+  if (key_ >= 0) {
+    if (pkey_mprotect(base_, size_, PROT_READ | PROT_WRITE, key_) == 0) return true;
+    pkey_free(key_);
+    key_ = -1;
+  }
 #endif
+  return mprotect(base_, size_, PROT_READ | PROT_WRITE) == 0 &&
+         mprotect(base_, size_, PROT_NONE) == 0;
 }
 
 SimMemory::~SimMemory() {
@@ -73,7 +77,8 @@ Result<std::byte*> SimMemory::Allocate(size_t num_bytes) {
     return base_ + offset;
   }
   return ResourceExhausted(
-      fmt::format("the device has {} bytes of memory, {} of them in use", size_, used_bytes_));
+      fmt::format("{} more bytes of the device's memory are wanted, but {} of its {} are in use",
+                  num_bytes, used_bytes_, size_));
 }
 
 Status SimMemory::Free(std::byte* memory, size_t num_bytes) {

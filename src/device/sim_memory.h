@@ -18,6 +18,7 @@ namespace ebb {
 class SimMemory {
  public:
   // `num_bytes` is rounded up to kDeviceMemoryStep. Addresses alone are taken from the system.
+  // ResourceExhausted when it refuses them, as under a limit on addresses or data.
   static Result<std::unique_ptr<SimMemory>> Create(size_t num_bytes);
   ~SimMemory();
   SimMemory(const SimMemory&) = delete;
@@ -34,7 +35,8 @@ class SimMemory {
 
  private:
   SimMemory() = default;
-  void Protect();
+  // False, with errno set, where the system does not let the memory be opened.
+  bool Protect();
 
   std::byte* reserved_ = nullptr;  // with a step more than `size_`, for alignment
   std::byte* base_ = nullptr;

@@ -116,6 +116,8 @@ struct PageFile::Impl {
     }
     last_id = id;
     waiting.back() = batch;
+    // Of no pages: nobody would take it from there before it is waited for.
+    if (!batch->HasMore()) waiting.pop_back();
     for (const PageIo& io : batch->pages) {
       PageState& page = pages[io.page];
       if (call == DiskCall::kRead) {

@@ -1,6 +1,7 @@
 // What a page file does when the disk misbehaves.
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <random>
 #include <string>
 #include <utility>
@@ -205,6 +206,22 @@ TEST_P(PageFileFaultsTest, AWriteThatFailsLeavesItsPagesWithoutContents) {
     EXPECT_THAT(ReadNow(file.get(), Requests(pages, memory)).message(),
                 HasSubstr("it was never written"));
   }
+}
+
+// It would be known to the queue after it is gone, which the address sanitizer sees.
+TEST_P(PageFileFaultsTest, AnEmptyBatchLeavesNothingBehindWhileTheQueueIsFull) {
+  PageFileOptions options = Options();
+  options.queue_depth = 1;
+  const auto file = Make(options);
+  const PageMemory memory(2, kPageBytes);
+  const auto requests = Requests(AllocateNow(file.get(), 0, 2), memory);
+  fault_ = [](const DiskRequest&) -> DiskFault { return {.delay = std::chrono::milliseconds(50)}; };
+  const auto first = file->StartWrite(std::span(requests).first(1));
+  const auto empty = file->StartRead({});
+  ASSERT_TRUE(first.ok() && empty.ok());
+  EXPECT_TRUE(file->Wait(*empty).ok());
+  EXPECT_TRUE(WriteNow(file.get(), std::span(requests).last(1)).ok());
+  EXPECT_TRUE(file->Wait(*first).ok());
 }
 
 TEST_P(PageFileFaultsTest, AFileThatEndsEarlyIsAnError) {

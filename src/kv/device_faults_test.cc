@@ -152,6 +152,30 @@ TEST_P(DeviceFaultsTest, WithoutMemoryForAMoveNothingChanges) {
   victim_->ExpectBytes();
 }
 
+// Extents that rows leave go back to the device, which then refuses them to the rows that come.
+TEST_P(DeviceFaultsTest, RowsThatWentDownAreCountedThoughNoneCouldRise) {
+  constexpr uint32_t kMore = 20'000;
+  ExpectOk(victim_->Append(2 * kMore - kRows));
+  ExpectOk(victim_->Move(0, Every(1, kMore, Tier::kT1)));
+  std::vector<RowMove> exchange = Every(1, kMore, Tier::kT0);
+  for (uint32_t row = kMore; row < 2 * kMore; ++row) exchange.push_back({row, Tier::kT1});
+  tiers_.sim->SetFaults([](const DeviceRequest& request) -> DeviceFault {
+    const bool meant = request.call == Call::kAllocate && request.memory == MemoryKind::kDevice;
+    return {.kind = meant ? DeviceFault::Kind::kFails : DeviceFault::Kind::kNone};
+  });
+  const MoveAccounting before = victim_->cache().moves();
+  EXPECT_EQ(victim_->cache().Move(0, exchange).code(), StatusCode::kResourceExhausted);
+  const MoveAccounting after = victim_->cache().moves();
+  EXPECT_EQ(after.rows_down - before.rows_down, int64_t{kMore} * kTiersStreams);
+  EXPECT_EQ(after.rows_up, before.rows_up);
+  EXPECT_EQ(victim_->cache().accounting().tiers[1].rows, int64_t{2 * kMore} * kTiersStreams);
+  Heal();
+  ExpectOk(victim_->cache().Move(0, exchange));
+  EXPECT_EQ(victim_->cache().moves().rows_down, after.rows_down);
+  EXPECT_EQ(victim_->cache().moves().rows_up - before.rows_up, int64_t{kMore} * kTiersStreams);
+  ExpectOk(victim_->cache().Validate());
+}
+
 TEST_P(DeviceFaultsTest, WithoutMemoryForAStepTheNextOneIsRight) {
   ExpectOk(victim_->Append(20'000));
   ExpectOk(victim_->Move(0, Every(1, 20'000, Tier::kT1)));

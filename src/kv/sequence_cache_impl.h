@@ -111,6 +111,7 @@ struct SequenceCache::Impl {
                     std::span<const uint32_t> carried);
   void FreePagesOf(std::span<const TableEdit> tables);
   void MoveRowsWithin(const TableEdit& table, const Stream& stream, Tier place) const;
+  [[nodiscard]] std::span<const Tier> TiersToCompact();
   // Adds what the table has to move for that, at most as many bytes as are left.
   void PlanCompaction(SharedTable* shared, Tier place, size_t max_bytes, size_t* num_bytes,
                       std::vector<TableEdit>* tables);
@@ -129,7 +130,8 @@ struct SequenceCache::Impl {
   Status Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier place);
   Status Compress(std::span<const TableMoves> all);
   Status Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place);
-  void Account(std::span<const TableMoves> all);
+  void AccountDown(std::span<const TableMoves> all);
+  void AccountUp(std::span<const TableMoves> all);
   // Why the rows are not all there, or not to be had now.
   [[nodiscard]] Status CheckSound();
   [[nodiscard]] Status CheckStream(const Stream& stream) const;

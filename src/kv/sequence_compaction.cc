@@ -24,7 +24,20 @@ std::vector<uint32_t> Union(std::span<const uint32_t> a, std::span<const uint32_
   return both;
 }
 
+bool HasPagesToSpare(const TokenTable& table, Tier place) {
+  return table.num_pages(place) * kRowsPerPage >= table.num_rows(place) + kRowsPerPage;
+}
+
 }  // namespace
+
+// What was moved to T1's file must be there before its tables change again: a write that fails
+// then would break the sequence, and fails now for nothing.
+std::span<const Tier> SequenceCache::Impl::TiersToCompact() {
+  static constexpr std::array<Tier, 2> kBoth = {Tier::kT0, Tier::kT1};
+  const auto spares = [](const auto& shared) { return HasPagesToSpare(shared->full, Tier::kT1); };
+  if (!HasFile() || !std::ranges::any_of(tables, spares) || edits->Settle().ok()) return kBoth;
+  return std::span(kBoth).first(1);
+}
 
 void SequenceCache::Impl::MoveRowsWithin(const TableEdit& table, const Stream& stream,
                                          Tier place) const {
@@ -85,19 +98,20 @@ size_t SequenceCache::Compact(size_t max_bytes) {
   size_t num_bytes = 0;
   // Whoever appends next is told why.
   if (!c.CheckSound().ok()) return 0;
+  const std::span<const Tier> places = c.TiersToCompact();
   std::array<std::vector<TableEdit>, 2> tables;  // by place
   const size_t num_tables = c.tables.size();
   const size_t first = c.next_compacted;
   for (size_t i = first; i < first + num_tables && num_bytes < max_bytes; ++i) {
     SharedTable* shared = c.tables[i % num_tables].get();
     const size_t before = num_bytes;
-    for (const Tier place : {Tier::kT0, Tier::kT1}) {
+    for (const Tier place : places) {
       c.PlanCompaction(shared, place, max_bytes, &num_bytes, &tables[static_cast<size_t>(place)]);
     }
     c.CompactCompressed(shared, max_bytes, &num_bytes);
     if (num_bytes > before) c.next_compacted = (i + 1) % num_tables;
   }
-  for (const Tier place : {Tier::kT0, Tier::kT1}) {
+  for (const Tier place : places) {
     const Status status = c.CompactTables(tables[static_cast<size_t>(place)], place);
     if (!status.ok()) c.broken = status;
   }

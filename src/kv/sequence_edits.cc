@@ -55,6 +55,7 @@ Status SequenceCache::Impl::EditRows(std::span<const TableEdit> tables) {
 
 // Calls edit(table, stream) for the tables' streams while the T1 pages that are read (as they are
 // in the file) and written have an address; writes those back, the last ones behind the next step.
+// Streams that need none of the file's pages do not wait for it, nor fail with it.
 Status SequenceCache::Impl::EditStreams(std::span<const TableEdit> tables, const StreamEdit& edit) {
   std::vector<std::pair<const TableEdit*, const Stream*>> edited;
   std::vector<T1Edits::Unit> units;
@@ -62,8 +63,11 @@ Status SequenceCache::Impl::EditStreams(std::span<const TableEdit> tables, const
     const std::vector<uint32_t> pages = Union(table.pages.reads, table.pages.writes);
     for (const int group : table.shared->groups) {
       for (Stream& stream : StreamsOf(group)) {
+        if (!HasFile() || pages.empty()) {
+          edit(table, stream);
+          continue;
+        }
         edited.emplace_back(&table, &stream);
-        if (!HasFile()) continue;
         T1Edits::Unit& unit = units.emplace_back();
         for (const uint32_t page : pages) {
           unit.push_back({.file_page = stream.file_pages[page],
@@ -73,10 +77,8 @@ Status SequenceCache::Impl::EditStreams(std::span<const TableEdit> tables, const
       }
     }
   }
-  const auto edit_one = [&](size_t i) { edit(*edited[i].first, *edited[i].second); };
-  if (HasFile()) return edits->Run(units, edit_one);
-  for (size_t i = 0; i < edited.size(); ++i) edit_one(i);
-  return OkStatus();
+  if (units.empty()) return OkStatus();
+  return edits->Run(units, [&](size_t i) { edit(*edited[i].first, *edited[i].second); });
 }
 
 // As EditRows(), on a device: rows of T1 are edited in the carrier's memory there.

@@ -301,6 +301,7 @@ Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
   const double begin = device.Seconds();
   EBB_RETURN_IF_ERROR(broken = Lower(all));
   moved.seconds_down += device.Seconds() - begin;
+  AccountDown(all);
   // Pages that went may have gone back to the system.
   size_t t0_pages = 0;
   for (const auto& [shared, plan] : all) {
@@ -311,19 +312,26 @@ Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
   const double middle = device.Seconds();
   EBB_RETURN_IF_ERROR(broken = Lift(all));
   moved.seconds_up += device.Seconds() - middle;
+  AccountUp(all);
   return OkStatus();
 }
 
-void SequenceCache::Impl::Account(std::span<const TableMoves> all) {
+void SequenceCache::Impl::AccountDown(std::span<const TableMoves> all) {
   for (const auto& [shared, plan] : all) {
     const size_t streams = NumStreams(*shared);
-    const size_t down = streams * (plan.sink.size() + plan.compress.size());
-    const size_t up = streams * (plan.lift.size() + plan.raise_t0.size() + plan.raise_t1.size());
-    moved.rows_down += static_cast<int64_t>(down);
-    moved.rows_up += static_cast<int64_t>(up);
-    moved.bytes_down += down * RowBytes();
-    moved.bytes_up += up * RowBytes();
+    const size_t rows = streams * (plan.sink.size() + plan.compress.size());
+    moved.rows_down += static_cast<int64_t>(rows);
+    moved.bytes_down += rows * RowBytes();
     moved.rows_compressed += static_cast<int64_t>(streams * plan.compress.size());
+  }
+}
+
+void SequenceCache::Impl::AccountUp(std::span<const TableMoves> all) {
+  for (const auto& [shared, plan] : all) {
+    const size_t rows =
+        NumStreams(*shared) * (plan.lift.size() + plan.raise_t0.size() + plan.raise_t1.size());
+    moved.rows_up += static_cast<int64_t>(rows);
+    moved.bytes_up += rows * RowBytes();
   }
 }
 
@@ -333,9 +341,11 @@ Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
   const double start = c.stores.device->Seconds();
   const std::vector<TableMoves> all = c.PlanAll(wanted);
   if (all.empty()) return OkStatus();
+  // Before anything changes: a write of an earlier move that fails in the middle would break the
+  // sequence.
+  if (c.edits != nullptr) EBB_RETURN_IF_ERROR(c.edits->Settle());
   const Status status = c.MoveAll(all);
   c.EndPromises();
-  if (status.ok()) c.Account(all);
   c.moved.seconds += c.stores.device->Seconds() - start;
   return status;
 }

@@ -172,6 +172,67 @@ TEST_F(TierFaultsTest, RowsThatAreStillBeingWrittenAreReadRightAndMovedRight) {
   EXPECT_GT(victim_->cache().moves().seconds, std::chrono::duration<double>(kLate).count());
 }
 
+// Two of three of these rows go, so that a compaction frees pages.
+void ThinOut(TieredSequence* s, uint32_t first, uint32_t end) {
+  std::vector<uint32_t> removed;
+  for (uint32_t row = first; row < end; ++row) {
+    if (row % 3 != 0) removed.push_back(row);
+  }
+  s->Remove(0, removed);
+}
+
+TEST_F(TierFaultsTest, AWriteThatFailsBehindAMoveIsNotLostToACompaction) {
+  constexpr uint32_t kMore = 640;
+  for (const Tier thinned : {Tier::kT0, Tier::kT1}) {
+    auto sequence = std::make_unique<TieredSequence>(tiers_, Granularity::kToken, 5);
+    ExpectOk(sequence->Append(kRows + kMore));
+    std::vector<RowMove> down;
+    for (uint32_t row = kRows; row < kRows + kMore && thinned == Tier::kT1; ++row) {
+      down.push_back({row, Tier::kT1});
+    }
+    ExpectOk(sequence->Move(0, down));
+    ThinOut(sequence.get(), kRows, kRows + kMore);
+    Fail(DiskCall::kWrite, {.error = EIO, .delay = kLate});
+    ExpectOk(sequence->Move(0, Every(1, kRows, Tier::kT1)));
+    const bool in_t0 = thinned == Tier::kT0;
+    EXPECT_EQ(sequence->cache().Compact(SIZE_MAX) > 0, in_t0) << "T1 waits for its file";
+    fault_ = {};
+    // The next step, which perhaps fails, needs what could not be written.
+    (void)Stage(sequence->cache());
+    ExpectOk(sequence->Append(1));
+    sequence->ExpectLists();
+    sequence->ExpectBytes();
+    EXPECT_EQ(sequence->cache().Compact(SIZE_MAX) > 0, !in_t0);
+    sequence->ExpectLists();
+    sequence->ExpectBytes();
+  }
+}
+
+TEST_F(TierFaultsTest, AMoveWhileAnEarlierOneFailsToBeWrittenSaysSoAndLosesNothing) {
+  Fail(DiskCall::kWrite, {.error = EIO, .delay = kLate});
+  ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
+  EXPECT_EQ(victim_->Move(0, Every(2, kRows, Tier::kT0)).code(), StatusCode::kIo);
+  fault_ = {};
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+  ExpectOk(victim_->Move(0, Every(2, kRows, Tier::kT0)));
+  victim_->ExpectBytes();
+}
+
+TEST_F(TierFaultsTest, RowsOfOtherTiersDoNotWaitForT1sFile) {
+  constexpr std::chrono::seconds kVeryLate{1};
+  Fail(DiskCall::kWrite, {.delay = kVeryLate});
+  std::vector<RowMove> moves;
+  for (uint32_t row = 1; row < kRows; row += 2) {
+    moves.push_back({row, row % 4 == 1 ? Tier::kT1 : Tier::kT2});
+  }
+  const auto start = std::chrono::steady_clock::now();
+  ExpectOk(victim_->Move(0, moves));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, kVeryLate);
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+}
+
 TEST_F(TierFaultsTest, RowsThatAreStillBeingWrittenCanGo) {
   Fail(DiskCall::kWrite, {.delay = kLate});
   ExpectOk(victim_->Move(0, Every(1, kRows, Tier::kT1)));
