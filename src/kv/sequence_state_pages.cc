@@ -172,9 +172,11 @@ StatePages SequenceState::CountPages(const SequenceCache& cache) {
 }
 
 Status SequenceState::SavePages(SequenceCache* cache, const WriteStatePage& write) {
+  SequenceCache::Impl& c = *cache->impl_;
   // What was read ahead of the next step is read by it again.
-  if (cache->impl_->stage != nullptr) cache->impl_->stage->Forget();
-  return Pages{.c = *cache->impl_, .write = &write}.Walk();
+  if (c.stage != nullptr) c.stage->Forget();
+  if (c.edits != nullptr) EBB_RETURN_IF_ERROR(c.edits->Settle());
+  return Pages{.c = c, .write = &write}.Walk();
 }
 
 Status SequenceState::LoadPages(SequenceCache* cache, const ReadStatePage& read) {
