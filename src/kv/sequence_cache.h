@@ -62,10 +62,11 @@ class SequenceCache {
   void ExpectRemoval(int group) const;
   // Brings these rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make
   // room for those that come there. Fails, and changes nothing, when a tier has no room
-  // (ResourceExhausted) or does not exist (InvalidArgument); where the system refuses memory, rows
-  // may have gone down, but none up. A file that fails in the middle leaves the cache broken: this
-  // and every later Append() returns that error. A file is also written behind the next step: when
-  // that fails nothing is lost; what needs those rows, or EndStaging(), tries again and says so.
+  // (ResourceExhausted) or does not exist (InvalidArgument); where the system refuses memory, or a
+  // file what it was given before, some rows may have moved. A file that fails while rows are
+  // between tiers leaves the cache broken: this and every later Append() returns that error. It is
+  // also written behind the next step: when that fails nothing is lost; what needs those rows, the
+  // next Move() or EndStaging() tries again and says so.
   // REQUIRES: no group is named twice.
   Status Move(std::span<const GroupMoves> moves);
   Status Move(int group, std::span<const RowMove> rows);
@@ -75,7 +76,8 @@ class SequenceCache {
   // kVisibleForEver takes that back.
   void SetLastVisible(int group, uint32_t index, Position last);
   // Moves rows out of sparse pages into holes of others while that frees whole pages, copying at
-  // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change.
+  // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change. Pages of
+  // T1's file stay as they are while rows that were moved there cannot be written.
   size_t Compact(size_t max_bytes);
 
   // The rows of T0 and T1. Those of a T1 that is staged have an address from StageLayer() on, until

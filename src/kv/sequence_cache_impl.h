@@ -102,6 +102,7 @@ struct SequenceCache::Impl {
   [[nodiscard]] uint32_t TakeFilePage(int layer);
   Status ReserveFilePages(const SharedTable& shared, size_t pages_per_stream);
   void ReleaseFilePages();
+  Status SettleFile();
   // See sequence_edits.cc.
   using StreamEdit = std::function<void(const TableEdit&, const Stream&)>;
   Status EditRows(std::span<const TableEdit> tables);
@@ -130,8 +131,8 @@ struct SequenceCache::Impl {
   Status Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier place);
   Status Compress(std::span<const TableMoves> all);
   Status Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place);
-  void AccountDown(std::span<const TableMoves> all);
-  void AccountUp(std::span<const TableMoves> all);
+  [[nodiscard]] size_t NumRows(std::span<const TableMoves> all, PlannedRows rows) const;
+  void Account(std::span<const TableMoves> all, PlannedRows rows);
   // Why the rows are not all there, or not to be had now.
   [[nodiscard]] Status CheckSound();
   [[nodiscard]] Status CheckStream(const Stream& stream) const;

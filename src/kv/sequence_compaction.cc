@@ -35,7 +35,7 @@ bool HasPagesToSpare(const TokenTable& table, Tier place) {
 std::span<const Tier> SequenceCache::Impl::TiersToCompact() {
   static constexpr std::array<Tier, 2> kBoth = {Tier::kT0, Tier::kT1};
   const auto spares = [](const auto& shared) { return HasPagesToSpare(shared->full, Tier::kT1); };
-  if (!HasFile() || !std::ranges::any_of(tables, spares) || edits->Settle().ok()) return kBoth;
+  if (!HasFile() || !std::ranges::any_of(tables, spares) || SettleFile().ok()) return kBoth;
   return std::span(kBoth).first(1);
 }
 

@@ -73,6 +73,9 @@ size_t NewT1Pages(const SharedTable& shared, const MovePlan& plan) {
 
 }  // namespace
 
+// Before tables change: a write of an earlier move that failed later would break the sequence.
+Status SequenceCache::Impl::SettleFile() { return edits == nullptr ? OkStatus() : edits->Settle(); }
+
 uint32_t SequenceCache::Impl::TakeFilePage(int layer) {
   const uint32_t page = file_reserve[layer].back();
   file_reserve[layer].pop_back();
@@ -104,6 +107,8 @@ void SequenceCache::Impl::ReleaseFilePages() {
 Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRows rows,
                                      Tier place) {
   const bool sinks = place == Tier::kT1;
+  if (NumRows(all, rows) == 0) return OkStatus();
+  EBB_RETURN_IF_ERROR(SettleFile());
   std::vector<TableEdit> tables;
   for (const TableMoves& of_table : all) {
     const std::vector<Position>& positions = of_table.plan.*rows;
@@ -127,10 +132,11 @@ Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRow
     };
     tables.push_back(std::move(table));
   }
-  const Status status = EditRows(tables);
+  broken = EditRows(tables);
   // The tables have let go of these pages, whether their rows arrived or not.
   FreePagesOf(tables);
-  return status;
+  if (broken.ok()) Account(all, rows);
+  return broken;
 }
 
 std::byte* SequenceCache::Impl::CompressedAt(const Stream& stream, uint32_t slot) const {
@@ -139,6 +145,11 @@ std::byte* SequenceCache::Impl::CompressedAt(const Stream& stream, uint32_t slot
 }
 
 Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
+  const auto from_t1 = [](const TableMoves& of_table) {
+    const MovePlan& plan = of_table.plan;
+    return plan.sink.size() + plan.compress.size() > plan.num_leave_t0;
+  };
+  if (std::ranges::any_of(all, from_t1)) EBB_RETURN_IF_ERROR(SettleFile());
   const AttentionKernel& kernel = *stores.kernel;
   const int head_dim = format.head_dim;
   std::vector<float> key(head_dim), value(head_dim);
@@ -161,19 +172,22 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
     };
     tables.push_back(std::move(table));
   }
-  const Status status = EditRows(tables);
+  broken = EditRows(tables);
   for (const auto& [shared, plan] : all) {
     if (plan.compress.empty()) continue;
-    if (status.ok()) {
+    if (broken.ok()) {
       RemoveFrom(shared, RowsAt(shared->full, plan.compress), {});
     } else {
       RemoveFrom(shared, {}, RowsAt(shared->compressed, plan.compress));
     }
   }
-  return status;
+  if (broken.ok()) Account(all, &MovePlan::compress);
+  return broken;
 }
 
 Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place) {
+  if (NumRows(all, rows) == 0) return OkStatus();
+  if (place == Tier::kT1) EBB_RETURN_IF_ERROR(SettleFile());
   const AttentionKernel& kernel = *stores.kernel;
   std::vector<float> key(format.head_dim), value(format.head_dim);
   std::vector<TableEdit> tables;
@@ -197,17 +211,18 @@ Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows r
     };
     tables.push_back(std::move(table));
   }
-  const Status status = EditRows(tables);
+  broken = EditRows(tables);
   for (const auto& [shared, plan] : all) {
     const std::vector<Position>& positions = plan.*rows;
     if (positions.empty()) continue;
-    if (status.ok()) {
+    if (broken.ok()) {
       RemoveFrom(shared, {}, RowsAt(shared->compressed, positions));
     } else {
       RemoveFrom(shared, RowsAt(shared->full, positions), {});
     }
   }
-  return status;
+  if (broken.ok()) Account(all, rows);
+  return broken;
 }
 
 // Room for the rows that come, before any goes. What leaves T0 makes room for what comes there: new
@@ -299,9 +314,8 @@ Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
   if (stage != nullptr) stage->Forget();
   const Device& device = *stores.device;
   const double begin = device.Seconds();
-  EBB_RETURN_IF_ERROR(broken = Lower(all));
+  EBB_RETURN_IF_ERROR(Lower(all));
   moved.seconds_down += device.Seconds() - begin;
-  AccountDown(all);
   // Pages that went may have gone back to the system.
   size_t t0_pages = 0;
   for (const auto& [shared, plan] : all) {
@@ -310,29 +324,25 @@ Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
   }
   EBB_RETURN_IF_ERROR(stores.t0->Reserve(t0_pages));
   const double middle = device.Seconds();
-  EBB_RETURN_IF_ERROR(broken = Lift(all));
+  EBB_RETURN_IF_ERROR(Lift(all));
   moved.seconds_up += device.Seconds() - middle;
-  AccountUp(all);
   return OkStatus();
 }
 
-void SequenceCache::Impl::AccountDown(std::span<const TableMoves> all) {
-  for (const auto& [shared, plan] : all) {
-    const size_t streams = NumStreams(*shared);
-    const size_t rows = streams * (plan.sink.size() + plan.compress.size());
-    moved.rows_down += static_cast<int64_t>(rows);
-    moved.bytes_down += rows * RowBytes();
-    moved.rows_compressed += static_cast<int64_t>(streams * plan.compress.size());
-  }
+// In all streams.
+size_t SequenceCache::Impl::NumRows(std::span<const TableMoves> all, PlannedRows rows) const {
+  size_t num_rows = 0;
+  for (const auto& [shared, plan] : all) num_rows += NumStreams(*shared) * (plan.*rows).size();
+  return num_rows;
 }
 
-void SequenceCache::Impl::AccountUp(std::span<const TableMoves> all) {
-  for (const auto& [shared, plan] : all) {
-    const size_t rows =
-        NumStreams(*shared) * (plan.lift.size() + plan.raise_t0.size() + plan.raise_t1.size());
-    moved.rows_up += static_cast<int64_t>(rows);
-    moved.bytes_up += rows * RowBytes();
-  }
+void SequenceCache::Impl::Account(std::span<const TableMoves> all, PlannedRows rows) {
+  const size_t num_rows = NumRows(all, rows);
+  const bool compresses = rows == &MovePlan::compress;
+  const bool down = compresses || rows == &MovePlan::sink;
+  (down ? moved.rows_down : moved.rows_up) += static_cast<int64_t>(num_rows);
+  (down ? moved.bytes_down : moved.bytes_up) += num_rows * RowBytes();
+  if (compresses) moved.rows_compressed += static_cast<int64_t>(num_rows);
 }
 
 Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
@@ -341,9 +351,6 @@ Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
   const double start = c.stores.device->Seconds();
   const std::vector<TableMoves> all = c.PlanAll(wanted);
   if (all.empty()) return OkStatus();
-  // Before anything changes: a write of an earlier move that fails in the middle would break the
-  // sequence.
-  if (c.edits != nullptr) EBB_RETURN_IF_ERROR(c.edits->Settle());
   const Status status = c.MoveAll(all);
   c.EndPromises();
   c.moved.seconds += c.stores.device->Seconds() - start;

@@ -219,6 +219,23 @@ TEST_F(TierFaultsTest, AMoveWhileAnEarlierOneFailsToBeWrittenSaysSoAndLosesNothi
   victim_->ExpectBytes();
 }
 
+TEST_F(TierFaultsTest, AnExchangeWhoseFirstHalfCannotBeWrittenCanBeAskedForAgain) {
+  std::vector<RowMove> exchange;
+  for (uint32_t row = 0; row < kRows; ++row) {
+    exchange.push_back({row, row % 2 == 0 ? Tier::kT0 : Tier::kT1});
+  }
+  Fail(DiskCall::kWrite, {.error = EIO});
+  const MoveAccounting before = victim_->cache().moves();
+  EXPECT_EQ(victim_->cache().Move(0, exchange).code(), StatusCode::kIo);
+  EXPECT_EQ(victim_->cache().moves().rows_down - before.rows_down, kRows / 2 * kTiersStreams);
+  EXPECT_EQ(victim_->cache().moves().rows_up, before.rows_up);
+  fault_ = {};
+  ExpectOk(victim_->Move(0, exchange));
+  EXPECT_EQ(victim_->cache().moves().rows_down - before.rows_down, kRows / 2 * kTiersStreams);
+  victim_->ExpectLists();
+  victim_->ExpectBytes();
+}
+
 TEST_F(TierFaultsTest, RowsOfOtherTiersDoNotWaitForT1sFile) {
   constexpr std::chrono::seconds kVeryLate{1};
   Fail(DiskCall::kWrite, {.delay = kVeryLate});
