@@ -57,7 +57,7 @@ struct Team {
   FileSpeed file;
 };
 
-// One, or with --mass-cost a second one that computes no mass.
+// One, or its rival behind it.
 std::vector<Team> MakeTeams(const BenchOptions& options, const BenchSession& bench) {
   std::vector<Team> teams(bench.sessions.size() / options.sequences);
   for (size_t i = 0; i < bench.sessions.size(); ++i) {
@@ -79,7 +79,7 @@ Status MeasureOnce(const CliOptions& options, BenchSession* bench, Team* team) {
     EBB_RETURN_IF_ERROR(
         team->file.After(team->tokens_per_s.back(), *bench->engine, *team->sessions[0]));
   }
-  if (!bench->CanRollBack()) return OkStatus();
+  if (!CanRollBack(*team->sessions[0])) return OkStatus();
   for (Session* session : team->sessions) EBB_RETURN_IF_ERROR(session->TruncateTo(depth));
   return OkStatus();
 }
@@ -102,13 +102,34 @@ int64_t RowsKept(const Team& team) {
   return rows;
 }
 
-// The share of a step without mass that mass adds to it.
-Spread MassCost(const Team& with, const Team& without) {
-  std::vector<double> costs;
-  for (size_t i = 0; i < with.tokens_per_s.size(); ++i) {
-    costs.push_back(without.tokens_per_s[i] / with.tokens_per_s[i] - 1);
+// Of the speeds, turn by turn.
+Spread Ratio(const Team& of, const Team& to) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < of.tokens_per_s.size(); ++i) {
+    ratios.push_back(of.tokens_per_s[i] / to.tokens_per_s[i]);
   }
-  return SpreadOf(costs);
+  return SpreadOf(ratios);
+}
+
+// What the record and the text say of the rival.
+void AddRival(const BenchOptions& options, const Team& team, const Team& rival, Json* record,
+              std::string* text) {
+  const Json speed = ToJson(SpreadOf(rival.tokens_per_s));
+  if (options.against_full) {
+    const Spread ratio = Ratio(team, rival);
+    (*record)["full_cache"] = speed;
+    (*record)["full_cache_rows"] = RowsKept(rival);
+    (*record)["ratio"] = ToJson(ratio);
+    *text += fmt::format("; {:.3f} ({:.3f} - {:.3f}) of the full cache's speed with as many rows",
+                         ratio.median, ratio.min, ratio.max);
+    return;
+  }
+  // The share of a step without mass that mass adds to it.
+  Spread cost = Ratio(rival, team);
+  for (double* share : {&cost.median, &cost.min, &cost.max}) *share -= 1;
+  (*record)["without_mass"] = speed;
+  (*record)["mass_cost"] = ToJson(cost);
+  *text += fmt::format("; mass costs {:.1f} % of a step", cost.median * 100);
 }
 
 Status Report(const CliOptions& options, const BenchSession& bench, int64_t depth,
@@ -138,12 +159,7 @@ Status Report(const CliOptions& options, const BenchSession& bench, int64_t dept
   std::string text = fmt::format("decode at depth {}: {} tokens/s; {}{}", depth, ToText(speed),
                                  bench.sessions[0]->policy().name, team.mass ? ", with mass" : "");
   text += team.file.Text();
-  if (teams.size() > 1) {
-    const Spread cost = MassCost(teams[0], teams[1]);
-    record["without_mass"] = ToJson(SpreadOf(teams[1].tokens_per_s));
-    record["mass_cost"] = ToJson(cost);
-    text += fmt::format("; mass costs {:.1f} % of a step", cost.median * 100);
-  }
+  if (teams.size() > 1) AddRival(options.bench, teams[0], teams[1], &record, &text);
   return WriteRecord(options, record, text);
 }
 
@@ -180,10 +196,17 @@ Result<Json> Generate(int64_t end, const CliOptions& options, BenchSession* benc
 // The last repetitions end with the last token that was asked for.
 Status MeasureGeneration(const CliOptions& options, BenchSession* bench) {
   const BenchOptions& o = options.bench;
-  EBB_RETURN_IF_ERROR(FillTo(std::min<Position>(kGenerationPrompt, o.generate), options, bench));
+  const Sessions all = bench->sessions;
+  const Sessions own = all.first(o.sequences), rivals = all.subspan(o.sequences);
+  const auto prompt = std::min<Position>(kGenerationPrompt, o.generate);
+  EBB_RETURN_IF_ERROR(FillTo(prompt, options, own, bench));
   const int64_t measured = int64_t{o.tokens} * o.repetitions;
   const MachineWatch watch;
   EBB_ASSIGN_OR_RETURN(const Json timeline, Generate(o.generate - measured, options, bench));
+  if (!rivals.empty()) {
+    const auto rows = static_cast<Position>(own[0]->visible_positions(0).size());
+    EBB_RETURN_IF_ERROR(FillTo(rows, options, rivals, bench));
+  }
   EBB_ASSIGN_OR_RETURN(const std::vector<Team> teams, Measure(options, bench));
   const double others = watch.OthersShare();
   WarnOfOthers(others);
@@ -194,11 +217,13 @@ Status MeasureDepths(const CliOptions& options, BenchSession* bench) {
   std::vector<int> depths = options.bench.depths;
   std::ranges::sort(depths);
   for (const int depth : depths) {
-    EBB_RETURN_IF_ERROR(FillTo(depth, options, bench));
+    EBB_RETURN_IF_ERROR(FillTo(depth, options, bench->sessions, bench));
     for (const Team& team : MakeTeams(options.bench, *bench)) {
       EBB_RETURN_IF_ERROR(Decode(bench, team.sessions, kWarmUpSteps).status());
     }
-    if (bench->CanRollBack()) EBB_RETURN_IF_ERROR(FillTo(depth, options, bench));
+    if (CanRollBack(*bench->sessions[0])) {
+      EBB_RETURN_IF_ERROR(FillTo(depth, options, bench->sessions, bench));
+    }
     const MachineWatch watch;
     EBB_ASSIGN_OR_RETURN(const std::vector<Team> teams, Measure(options, bench));
     const double others = watch.OthersShare();
@@ -225,10 +250,14 @@ Status Run(const CliOptions& options) {
   if (o.mass_cost && (o.no_mass || o.generate > 0)) {
     return InvalidArgument("--mass-cost goes with neither --no-mass nor --generate");
   }
-  const BenchMass mass = o.mass_cost ? BenchMass::kBoth
-                         : o.no_mass ? BenchMass::kOff
-                                     : BenchMass::kOn;
-  EBB_ASSIGN_OR_RETURN(BenchSession bench, OpenBenchSession(options, mass, longest));
+  if (o.against_full && (o.generate == 0 || options.session.policy.name == "full")) {
+    return InvalidArgument("--against-full goes with --generate and a policy that drops rows");
+  }
+  const BenchMass mass = o.no_mass ? BenchMass::kOff : BenchMass::kOn;
+  const BenchRival rival = o.mass_cost      ? BenchRival::kNoMass
+                           : o.against_full ? BenchRival::kFullCache
+                                            : BenchRival::kNone;
+  EBB_ASSIGN_OR_RETURN(BenchSession bench, OpenBenchSession(options, mass, rival, longest));
   return o.generate > 0 ? MeasureGeneration(options, &bench) : MeasureDepths(options, &bench);
 }
 

@@ -106,6 +106,10 @@ std::vector<OptionRow> MeasurementRows() {
           G::kBenchGenerate, "--mass-cost",
           "measure without mass too, in turns, and report what mass costs",
           [](CliOptions& o) { return &o.bench.mass_cost; }, true),
+      FlagRow(
+          G::kBenchGenerate, "--against-full",
+          "measure a full cache of as many rows too, in turns, and report the ratio of the speeds",
+          [](CliOptions& o) { return &o.bench.against_full; }, true),
       ValueRow(G::kBenchGenerate, "--sequences", "N",
                "sequences that each step takes one token of, in one batch",
                [](CliOptions& o) { return &o.bench.sequences; }, {.min = 1, .max = 256}),

@@ -24,6 +24,7 @@ struct BenchOptions {
   // decode
   bool no_mass = false;
   bool mass_cost = false;
+  bool against_full = false;
   int tokens = 48;
   int generate = 0;
   int sequences = 1;

@@ -48,8 +48,8 @@ Status Report(const CliOptions& options, const BenchSession& bench, int depth,
 
 // A session that has evicted cannot go back: it is filled anew for every repetition.
 Status Rewind(const CliOptions& options, int depth, BenchSession* bench) {
-  if (!bench->CanRollBack()) EBB_RETURN_IF_ERROR(bench->sessions[0]->TruncateTo(0));
-  return FillTo(depth, options, bench);
+  if (!CanRollBack(*bench->sessions[0])) EBB_RETURN_IF_ERROR(bench->sessions[0]->TruncateTo(0));
+  return FillTo(depth, options, bench->sessions, bench);
 }
 
 Status Run(const CliOptions& options) {
@@ -58,7 +58,7 @@ Status Run(const CliOptions& options) {
   std::ranges::sort(depths);
   EBB_ASSIGN_OR_RETURN(
       BenchSession bench,
-      OpenBenchSession(options, BenchMass::kOff, int64_t{depths.back()} + o.prompt_tokens));
+      OpenBenchSession(options, BenchMass::kOff, BenchRival::kNone, int64_t{depths.back()} + o.prompt_tokens));
   for (const int depth : depths) {
     EBB_RETURN_IF_ERROR(Rewind(options, depth, &bench));
     EBB_RETURN_IF_ERROR(ReadPrompt(o, &bench).status());  // warms up

@@ -15,7 +15,10 @@ std::vector<Token> RandomTokens::Next(size_t count) {
   return tokens;
 }
 
-Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass, int64_t longest) {
+bool CanRollBack(const Session& session) { return session.policy().placement == nullptr; }
+
+Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass, BenchRival rival,
+                                      int64_t longest) {
   const std::atomic<bool>* cancel = InstallInterruptHandler();
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
   EBB_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Create(model, options.engine));
@@ -24,8 +27,9 @@ Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass,
                         .sessions = {},
                         .tokens = RandomTokens(model->shape().vocab_size, options.seed),
                         .cancel = cancel};
-  SessionOptions plain = options.session, with_mass = options.session;
-  with_mass.extra_signals.mass = MassNeed::kSummed;
+  SessionOptions own = options.session, other = options.session;
+  if (mass == BenchMass::kOn) own.extra_signals.mass = MassNeed::kSummed;
+  if (rival == BenchRival::kFullCache) other.policy = {};
   const auto open = [&](const SessionOptions& session_options) -> Status {
     for (int i = 0; i < options.bench.sequences; ++i) {
       EBB_ASSIGN_OR_RETURN(auto session, OpenSession(*bench.engine, session_options));
@@ -38,18 +42,18 @@ Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass,
     }
     return OkStatus();
   };
-  if (mass != BenchMass::kOff) EBB_RETURN_IF_ERROR(open(with_mass));
-  if (mass != BenchMass::kOn) EBB_RETURN_IF_ERROR(open(plain));
+  EBB_RETURN_IF_ERROR(open(own));
+  if (rival != BenchRival::kNone) EBB_RETURN_IF_ERROR(open(other));
   return bench;
 }
 
-Status FillTo(Position depth, const CliOptions& options, BenchSession* bench) {
-  const auto sequences = static_cast<int64_t>(bench->sessions.size());
+Status FillTo(Position depth, const CliOptions& options, Sessions sessions, BenchSession* bench) {
+  const auto sequences = static_cast<int64_t>(sessions.size());
   const auto display = options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
   ProgressBar bar(fmt::format("filling the cache to {}", depth), "tokens", depth * sequences,
                   display);
   for (int64_t i = 0; i < sequences; ++i) {
-    Session& session = *bench->sessions[i];
+    Session& session = *sessions[i];
     if (session.next_position() >= depth) {
       EBB_RETURN_IF_ERROR(session.TruncateTo(depth));
       continue;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "ebb/engine.h"
@@ -35,20 +36,27 @@ struct BenchSession {
   std::vector<std::unique_ptr<Session>> sessions;  // of the engine; destroyed before it
   RandomTokens tokens;
   const std::atomic<bool>* cancel = nullptr;
-  // Whether a roll-back restores what was there: nothing has been evicted.
-  [[nodiscard]] bool CanRollBack() const { return sessions[0]->policy().placement == nullptr; }
 };
 
-enum class BenchMass { kOff, kOn, kBoth };
+// Whether a roll-back restores what was there: nothing has been evicted.
+[[nodiscard]] bool CanRollBack(const Session& session);
 
-// Opens --sequences sessions; with kBoth as many again that compute no mass. Errors also when
-// `longest` tokens do not fit their context, so that it is known before minutes of work.
+// Whom sessions are measured in turns with: others that compute no mass, or that keep all rows and
+// compute none.
+enum class BenchRival { kNone, kNoMass, kFullCache };
+
+enum class BenchMass { kOff, kOn };
+
+// Opens --sequences sessions, and as many rivals after them. Errors also when `longest` tokens do
+// not fit their context, so that it is known before minutes of work.
 [[nodiscard]] Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass,
-                                                    int64_t longest);
+                                                    BenchRival rival, int64_t longest);
 
-// Reads tokens, with a progress bar, until every session holds `depth` of them. Rolls back where
-// there are more. Errors: those of Prefill(); kCancelled.
-[[nodiscard]] Status FillTo(Position depth, const CliOptions& options, BenchSession* bench);
+using Sessions = std::span<const std::unique_ptr<Session>>;
+// Reads tokens, with a progress bar, until each of the sessions holds `depth` of them. Rolls back
+// where there are more. Errors: those of Prefill(); kCancelled.
+[[nodiscard]] Status FillTo(Position depth, const CliOptions& options, Sessions sessions,
+                            BenchSession* bench);
 
 // kCancelled once Ctrl-C was pressed.
 [[nodiscard]] Status CheckCancelled(const BenchSession& bench);

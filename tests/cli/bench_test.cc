@@ -158,6 +158,16 @@ TEST_F(BenchTest, MassCostIsMeasuredInTurns) {
   EXPECT_GT(record.at("mass_cost").at("min").get<double>(), -1);
 }
 
+TEST_F(BenchTest, APolicyIsMeasuredInTurnsWithAFullCacheOfAsManyRows) {
+  const json record = Record(
+      WithModel("bench decode --generate 400 --policy streaming --budget 40 --sinks 4 --tokens 8 "
+                "--repetitions 3 --against-full"));
+  EXPECT_EQ(record.at("rows_kept"), 4 * 40);
+  EXPECT_EQ(record.at("full_cache_rows"), 4 * 40);
+  ExpectSpread(record, "full_cache");
+  ExpectSpread(record, "ratio");
+}
+
 TEST_F(BenchTest, DecodeOfSeveralSequencesCountsTheirTokensTogether) {
   const json record =
       Record(WithModel("bench decode --depth 16 --tokens 4 --repetitions 2 --sequences 3"));
@@ -348,6 +358,8 @@ TEST_F(BenchTest, BadOptionsAreRefusedWithWhatIsValid) {
       {WithModel("bench decode --depth 1020"), "the context has 1024"},
       {WithModel("bench decode --generate 100"), "expected at least 304"},
       {WithModel("bench decode --mass-cost --no-mass"), "neither --no-mass nor --generate"},
+      {WithModel("bench decode --generate 400 --against-full"), "a policy that drops rows"},
+      {WithModel("bench decode --against-full --policy streaming --budget 40"), "--generate"},
       {WithModel("bench decode --depth 1,x"), "expected an integer"},
       {WithModel("bench decode --sequences 0"), "--sequences"},
       {WithModel("bench prefill --depth 1000 --prompt 100"), "needs 1100 tokens"},
