@@ -29,7 +29,10 @@ Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass,
                         .cancel = cancel};
   SessionOptions own = options.session, other = options.session;
   if (mass == BenchMass::kOn) own.extra_signals.mass = MassNeed::kSummed;
-  if (rival == BenchRival::kFullCache) other.policy = {};
+  if (rival == BenchRival::kFullCache) {
+    other = own;
+    other.policy = {};
+  }
   const auto open = [&](const SessionOptions& session_options) -> Status {
     for (int i = 0; i < options.bench.sequences; ++i) {
       EBB_ASSIGN_OR_RETURN(auto session, OpenSession(*bench.engine, session_options));

@@ -41,8 +41,7 @@ struct BenchSession {
 // Whether a roll-back restores what was there: nothing has been evicted.
 [[nodiscard]] bool CanRollBack(const Session& session);
 
-// Whom sessions are measured in turns with: others that compute no mass, or that keep all rows and
-// compute none.
+// Whom sessions are measured in turns with: others that compute no mass, or that keep all rows.
 enum class BenchRival { kNone, kNoMass, kFullCache };
 
 enum class BenchMass { kOff, kOn };
