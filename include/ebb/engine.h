@@ -63,6 +63,8 @@ struct SessionOptions {
   PolicySpec policy;
   // A policy of the caller's own, instead of a built-in by name.
   std::function<Result<Policy>(const PolicyContext&)> make_policy;
+  // For policies that look ahead; outlives the session. Null: such a policy is refused.
+  const Foresight* foresight = nullptr;
   int context = 0;  // tokens; 0: the trained context (times the rope factor)
   PastContext past_context = PastContext::kRefuse;
   // Signals beyond what the policy needs, for observers; see on_signals and last_signals().

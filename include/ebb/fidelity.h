@@ -8,6 +8,9 @@
 //   KL(full || setting) in nats; whether both hold the same token likeliest; how likely each held
 //   the token that follows in the text, from which perplexities come.
 //
+// A policy that looks ahead (foresight.h) gets what a replay tells: a full cache reads each window
+// once more, before the two sessions do, which takes as long again as a full cache takes.
+//
 // Intervals are block bootstraps: neighbouring tokens resemble each other, so blocks of tokens are
 // drawn, not tokens. They are deterministic for a seed.
 #ifndef EBB_FIDELITY_H_

@@ -30,6 +30,7 @@
 
 namespace ebb {
 
+class Foresight;  // ebb/foresight.h
 class StateReader;
 class StateWriter;
 
@@ -149,6 +150,7 @@ struct Policy {
   std::string name;  // what was asked for: "h2o", "h2o+scorer=random"
   Granularity granularity = Granularity::kToken;
   KeyTurns key_turns = KeyTurns::kWhenFull;
+  bool looks_ahead = false;  // its scorer asks PolicyContext::foresight
   std::unique_ptr<Scorer> scorer;        // never null
   std::unique_ptr<Placement> placement;  // null: nothing ever moves
   std::unique_ptr<Selector> selector;    // null: every visible row is read
@@ -195,6 +197,8 @@ struct PolicyContext {
   ModelShape shape;
   size_t row_bytes = 0;  // bytes of one row (key and value) of one (layer, kv head)
   int max_tokens = 0;    // the context that the session was opened with
+  // What a replay of the tokens to come has told; null: nothing. Outlives the policy.
+  const Foresight* foresight = nullptr;
 };
 
 struct PolicyInfo {
@@ -219,7 +223,8 @@ struct ScorerInfo {
 [[nodiscard]] Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec);
 
 // Errors: unknown policy, scorer or parameter (the message lists the valid ones), values out of
-// range, a budget in rows or bytes that is smaller than sinks + window.
+// range, a budget in rows or bytes that is smaller than sinks + window, a scorer that looks ahead
+// without a foresight.
 [[nodiscard]] Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context);
 
 }  // namespace ebb

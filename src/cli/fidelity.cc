@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ebb/foresight.h"
 #include "ebb/generate.h"
 #include "src/cli/bench_report.h"
 #include "src/cli/commands.h"
@@ -180,8 +181,12 @@ Status Run(const CliOptions& given) {
   EBB_ASSIGN_OR_RETURN(const CliOptions options, Fitted(*model, fidelity.prompt_tokens, given));
   fidelity.setting = options.session;
   if (options.fidelity.forgetting) fidelity.forgetting = FidelityOptions::Forgetting::kMeasure;
-  // Opened before the text is written: a policy that is refused is refused at once.
-  EBB_ASSIGN_OR_RETURN(const Setup setup, OpenSetup(model, options));
+  // Opened before the text is written: a policy that is refused is refused at once. One that looks
+  // ahead sees nothing yet.
+  const ReplayedAttention not_yet;
+  CliOptions to_open = options;
+  to_open.session.foresight = &not_yet;
+  EBB_ASSIGN_OR_RETURN(const Setup setup, OpenSetup(model, to_open));
   if (options.fidelity.window_tokens > setup.session->context()) {
     return InvalidArgument(fmt::format(
         "a window of {} tokens does not fit the context of {}; choose less with --window-tokens",

@@ -135,6 +135,7 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
       .shape = shape,
       .row_bytes = 2 * impl_->format.RowStride(),
       .max_tokens = context,
+      .foresight = options.foresight,
   };
   EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy
                                           ? options.make_policy(policy_context)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "ebb/foresight.h"
 #include "src/eval/fidelity_statistics.h"
 #include "src/eval/forgetting.h"
 
@@ -42,13 +43,47 @@ Status CheckWindow(std::span<const Token> window, const FidelityOptions& options
       size, options.prompt_tokens, context));
 }
 
+using Watch = void (ReplayedAttention::*)(int, std::span<const Position>, const GroupSignals&,
+                                          const StepSignals&);
+
+// A full cache, which tells `replay` of its steps where the setting's policy looks ahead.
+SessionOptions FullCache(const FidelityOptions& options, const Policy& policy, Watch watch,
+                         ReplayedAttention* replay) {
+  SessionOptions full;
+  full.context = options.setting.context;
+  if (!policy.looks_ahead) return full;
+  full.policy.granularity = policy.granularity;
+  full.extra_signals = ReplayedAttention::Needs();
+  full.on_signals = [watch, replay](int group, std::span<const Position> positions,
+                                    const GroupSignals& signals, const StepSignals& step) {
+    (replay->*watch)(group, positions, signals, step);
+  };
+  return full;
+}
+
+// The run of a full cache that goes before, for a policy that looks ahead.
+Status Foresee(Engine& engine, std::span<const Token> window, const FidelityOptions& options,
+               const Policy& policy, ReplayedAttention* replay) {
+  if (!policy.looks_ahead) return OkStatus();
+  replay->Begin(engine.model().shape(), policy.granularity);
+  EBB_ASSIGN_OR_RETURN(const auto full, engine.OpenSession(FullCache(
+                                            options, policy, &ReplayedAttention::Add, replay)));
+  PrefillOptions prefill;
+  prefill.cancel = options.cancel;
+  EBB_RETURN_IF_ERROR(full->Prefill(window.first(options.prompt_tokens), prefill));
+  for (const Token token : window.subspan(options.prompt_tokens)) {
+    if (options.cancel != nullptr && *options.cancel) return Cancelled("fidelity was cancelled");
+    EBB_RETURN_IF_ERROR(full->Decode(token));
+  }
+  return OkStatus();
+}
+
 // One window, both sessions fresh.
 Status MeasureWindow(Engine& engine, std::span<const Token> window, const FidelityOptions& options,
                      int64_t steps_before, FidelitySums* sums, ForgettingCosts* costs) {
-  SessionOptions full_options;
-  full_options.context = options.setting.context;
-  EBB_ASSIGN_OR_RETURN(const auto full, engine.OpenSession(full_options));
+  ReplayedAttention replay;
   SessionOptions setting_options = options.setting;
+  setting_options.foresight = &replay;
   if (costs != nullptr) {
     setting_options.extra_signals = Union(setting_options.extra_signals, ForgettingNeeds());
   }
@@ -56,7 +91,11 @@ Status MeasureWindow(Engine& engine, std::span<const Token> window, const Fideli
   if (costs != nullptr && setting->policy().key_turns == KeyTurns::kAfterEviction) {
     return KeysMove();
   }
-  EBB_RETURN_IF_ERROR(CheckWindow(window, options, std::min(full->context(), setting->context())));
+  EBB_RETURN_IF_ERROR(CheckWindow(window, options, setting->context()));
+  EBB_RETURN_IF_ERROR(Foresee(engine, window, options, setting->policy(), &replay));
+  EBB_ASSIGN_OR_RETURN(const auto full,
+                       engine.OpenSession(FullCache(options, setting->policy(),
+                                                    &ReplayedAttention::Remove, &replay)));
   const auto prompt = window.first(options.prompt_tokens);
   PrefillOptions prefill;
   prefill.cancel = options.cancel;

@@ -64,7 +64,10 @@ bool IsOneOf(const std::string& policy, std::initializer_list<const char*> names
 
 PolicyContext Context() {
   PolicyContext context = {
-      .shape = HarnessOptions().shape, .row_bytes = kRowBytes, .max_tokens = 4096};
+      .shape = HarnessOptions().shape,
+      .row_bytes = kRowBytes,
+      .max_tokens = 4096,
+      .foresight = &SomeForesight()};
   return context;
 }
 
@@ -225,7 +228,7 @@ class PolicyConformance : public ::testing::TestWithParam<Setting> {
              is_recent(std::min<size_t>(128, BudgetOf(num_generated) / 4));
     }
     if (IsOneOf(policy, {"attention", "attention_mean", "attention_recent", "redundancy",
-                         "combined", "random", "recency"})) {
+                         "combined", "random", "recency", "oracle"})) {
       const auto end = kinds.begin() + position + 1;
       return kinds[position] == TokenKind::kGiven || is_recent(kWindow) ||
              std::count(kinds.begin(), end, TokenKind::kGenerated) <= kSinks;

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "ebb/foresight.h"
 #include "ebb/policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -205,6 +206,39 @@ class GoldenSequence {
   StepKind kind_ = StepKind::kPrefill;
 };
 
+// The cache from which nothing goes, over the same tokens as a sequence.
+class Replay {
+ public:
+  Replay(uint64_t seed, Granularity granularity)
+      : num_groups_(kShape.NumGroups(granularity)),
+        signals_(seed, granularity, ReplayedAttention::Needs()) {
+    foresight.Begin(kShape, granularity);
+  }
+
+  void Add(StepKind kind, Position first, int num_tokens) {
+    Show(kind, first, num_tokens, &ReplayedAttention::Add);
+  }
+  void Remove(StepKind kind, Position first, int num_tokens) {
+    Show(kind, first, num_tokens, &ReplayedAttention::Remove);
+  }
+
+  ReplayedAttention foresight;
+
+ private:
+  template <typename Watch>
+  void Show(StepKind kind, Position first, int num_tokens, Watch watch) {
+    std::vector<Position> all(first + num_tokens);
+    std::iota(all.begin(), all.end(), 0);
+    const StepSignals& step = signals_.Step(kind, first, num_tokens);
+    for (int group = 0; group < num_groups_; ++group) {
+      (foresight.*watch)(group, all, signals_.Group(group, all), step);
+    }
+  }
+
+  const int num_groups_;
+  Signals signals_;
+};
+
 const Json& Cases() {
   static const Json cases =
       Json::parse(std::ifstream(std::string(EBB_SOURCE_DIR) + "/tests/golden/policies.json"));
@@ -216,7 +250,7 @@ std::optional<int> IntOr(const Json& options, const char* key) {
   return options[key].get<int>();
 }
 
-Policy MakeOf(const Json& c) {
+Policy MakeOf(const Json& c, const Foresight& foresight) {
   PolicySpec spec;
   EXPECT_TRUE(ParsePolicy(c["policy"].get<std::string>(), &spec).ok());
   spec.budget = *ParseBudget(c["budget"].get<std::string>());
@@ -224,7 +258,10 @@ Policy MakeOf(const Json& c) {
   spec.sinks = IntOr(c["options"], "sinks");
   spec.window = IntOr(c["options"], "window");
   spec.interval = IntOr(c["options"], "interval");
-  auto policy = MakePolicy(spec, {.shape = kShape, .row_bytes = 64, .max_tokens = 4096});
+  auto policy = MakePolicy(spec, {.shape = kShape,
+                                  .row_bytes = 64,
+                                  .max_tokens = 4096,
+                                  .foresight = &foresight});
   EXPECT_TRUE(policy.ok()) << c["policy"] << policy.status().ToString();
   return *std::move(policy);
 }
@@ -243,11 +280,18 @@ class Golden : public ::testing::TestWithParam<size_t> {};
 TEST_P(Golden, ScoresAndKeepsWhatTheFormulaSays) {
   const Json& c = Cases()[GetParam()];
   SCOPED_TRACE(c["policy"].get<std::string>() + " " + c["budget"].get<std::string>());
-  GoldenSequence sequence(MakeOf(c), c["seed"].get<uint64_t>());
+  const auto seed = c["seed"].get<uint64_t>();
+  const int num_steps = c["steps"], prompt = c["prompt"];
+  Replay replay(seed, *ParseGranularity(c["granularity"].get<std::string>()));
+  GoldenSequence sequence(MakeOf(c, replay.foresight), seed);
+  const bool looks_ahead = sequence.policy().looks_ahead;
+  for (int step = 1; looks_ahead && step <= num_steps; ++step) {
+    replay.Add(StepKind::kDecode, prompt + step - 1, 1);
+  }
   auto checkpoint = c["checkpoints"].begin();
-  for (int step = 0; step <= c["steps"].get<int>(); ++step) {
-    sequence.Step(step == 0 ? StepKind::kPrefill : StepKind::kDecode,
-                  step == 0 ? c["prompt"].get<int>() : 1);
+  for (int step = 0; step <= num_steps; ++step) {
+    sequence.Step(step == 0 ? StepKind::kPrefill : StepKind::kDecode, step == 0 ? prompt : 1);
+    if (looks_ahead && step > 0) replay.Remove(StepKind::kDecode, prompt + step - 1, 1);
     if (step == 0) sequence.policy().scorer->EndFirstPrefill();
     if (checkpoint != c["checkpoints"].end() && (*checkpoint)["step"] == step) {
       for (int group = 0; group < sequence.num_groups(); ++group) {
@@ -282,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, Golden, ::testing::ValuesIn(CaseNumbers()),
 
 TEST(GoldenTable, HasEveryPolicyThatScores) {
   std::set<std::string> covered;
-  for (const Json& c : Cases()) covered.insert(MakeOf(c).name);
+  for (const Json& c : Cases()) covered.insert(MakeOf(c, ReplayedAttention()).name);
   // Their scores are a position or a hash, which their own tests hold.
   for (const char* name :
        {"full", "streaming", "streaming_rerotated", "random", "recency", "quest"}) {

@@ -203,6 +203,15 @@ Result<Asked> ReadSpec(const PolicySpec& spec) {
   return asked;
 }
 
+Status CheckForesight(const Asked& asked, const PolicyContext& context) {
+  if (!asked.scorer->looks_ahead || context.foresight != nullptr) return OkStatus();
+  return InvalidArgument(
+      fmt::format("policy \"{}\": its scorer \"{}\" needs the attention that rows will receive, "
+                  "which nobody knows of a text that is still to be written; ebb fidelity, whose "
+                  "text is given, replays it",
+                  asked.name, asked.scorer->info.name));
+}
+
 }  // namespace
 
 Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec) {
@@ -218,12 +227,14 @@ Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec) {
 
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
   EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec));
+  EBB_RETURN_IF_ERROR(CheckForesight(asked, context));
   EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(asked, spec, context));
 
   Policy policy;
   policy.name = asked.name;
   policy.granularity = spec.granularity.value_or(asked.row.info.granularity);
   policy.key_turns = asked.row.key_turns;
+  policy.looks_ahead = asked.scorer->looks_ahead;
   EBB_ASSIGN_OR_RETURN(policy.placement, asked.row.make_placement(options));
   if (asked.row.make_selector != nullptr) {
     policy.selector = asked.row.make_selector({.shape = context.shape,
@@ -234,7 +245,8 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
   policy.scorer = asked.scorer->make({.shape = context.shape,
                                       .granularity = policy.granularity,
                                       .seed = spec.seed,
-                                      .params = options.params});
+                                      .params = options.params,
+                                      .foresight = context.foresight});
   return policy;
 }
 

@@ -4,6 +4,7 @@
 #include "ebb/policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/policy_harness.h"
 
 namespace ebb {
 namespace {
@@ -24,7 +25,8 @@ const PolicyContext kContext = {.shape = {.num_layers = 30,
                                           .vocab_size = 49152,
                                           .trained_context = 8192},
                                 .row_bytes = 256,
-                                .max_tokens = 8192};
+                                .max_tokens = 8192,
+                                .foresight = &SomeForesight()};
 
 constexpr const char* kPolicyNames[] = {
     "full",
@@ -33,6 +35,7 @@ constexpr const char* kPolicyNames[] = {
     "attention",
     "random",
     "recency",
+    "oracle",
     "streaming_rerotated",
     "attention_mean",
     "attention_recent",
@@ -311,6 +314,26 @@ TEST(MakePolicy, EveryScorerGoesWithEveryPolicyAtEveryGranularity) {
       }
     }
   }
+}
+
+TEST(MakePolicy, RefusesToLookAheadWhereNothingIsForeseen) {
+  PolicyContext blind = kContext;
+  blind.foresight = nullptr;
+  const auto refusal = [&](const PolicySpec& spec) {
+    const Status status = MakePolicy(spec, blind).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  const std::string why =
+      ": its scorer \"oracle\" needs the attention that rows will receive, which nobody knows of a "
+      "text that is still to be written; ebb fidelity, whose text is given, replays it";
+  EXPECT_EQ(refusal({.name = "oracle", .budget = Percent(50)}), "policy \"oracle\"" + why);
+  EXPECT_EQ(refusal({.name = "windowed:h2o", .scorer = "oracle"}),
+            "policy \"windowed:h2o+scorer=oracle\"" + why);
+  EXPECT_EQ(refusal({.scorer = "oracle", .tiers = TierSpec()}),
+            "policy \"attention+scorer=oracle\"" + why);
+  EXPECT_TRUE(Make({.name = "oracle", .budget = Percent(50)}).looks_ahead);
+  EXPECT_FALSE(Make({.name = "attention", .budget = Percent(50)}).looks_ahead);
 }
 
 TEST(MakePolicy, UnknownNamesListTheValidOnes) {

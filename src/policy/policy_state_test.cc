@@ -16,7 +16,8 @@ namespace {
 const PolicyContext kContext = {
     .shape = {.num_layers = 3, .num_q_heads = 4, .num_kv_heads = 2, .head_dim = 16, .embed_dim = 8},
     .row_bytes = 64,
-    .max_tokens = 512};
+    .max_tokens = 512,
+    .foresight = &SomeForesight()};
 
 Policy Make(const std::string& name, const std::string& scorer, Granularity granularity) {
   PolicySpec spec = {.name = name, .scorer = scorer, .granularity = granularity, .seed = 5};

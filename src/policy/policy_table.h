@@ -33,6 +33,7 @@ struct PolicyRow {
 struct ScorerRow {
   ScorerInfo info;
   ScorerFactory make;
+  bool looks_ahead = false;  // asks ScorerContext::foresight
 };
 
 [[nodiscard]] std::span<const PolicyRow> PolicyTable();

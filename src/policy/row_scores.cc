@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "ebb/types.h"
 #include "src/base/fetch_ahead.h"
 
 namespace ebb {
@@ -99,5 +100,6 @@ Status RowValues<T>::Load(StateReader* from) {
 template class RowValues<float>;
 template class RowValues<int16_t>;
 template class RowValues<uint16_t>;
+template class RowValues<Position>;
 
 }  // namespace ebb

@@ -12,7 +12,7 @@
 
 namespace ebb {
 
-// T: float, int16_t or uint16_t.
+// T: float, int16_t, uint16_t or Position.
 template <typename T>
 class RowValues {
  public:

@@ -16,6 +16,7 @@ struct ScorerContext {
   Granularity granularity = Granularity::kToken;
   uint64_t seed = 0;
   Params params = {};
+  const Foresight* foresight = nullptr;  // not null for those that look ahead
 
   [[nodiscard]] int NumGroups() const { return shape.NumGroups(granularity); }
   // Query heads of one layer that belong to one group.
@@ -65,6 +66,8 @@ std::unique_ptr<Scorer> MakeSegmentHsScorer(const ScorerContext& context);
 // From nothing.
 std::unique_ptr<Scorer> MakeRandomScorer(const ScorerContext& context);
 std::unique_ptr<Scorer> MakeRecencyScorer(const ScorerContext& context);
+// From the future.
+std::unique_ptr<Scorer> MakeOracleScorer(const ScorerContext& context);
 
 }  // namespace ebb
 

@@ -58,6 +58,29 @@ class Tova(AttentionRecent):
         super().__init__(1)
 
 
+class Oracle:
+    """What is still to come of the same in a full cache: the sum over the later of `steps` steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
+        self.future = {}  # (group, step): attention of that step, by position
+
+    def observe(self, sequence, prefill, step):
+        self.step = step
+        if not prefill:
+            return
+        for group in range(len(sequence.groups)):
+            for later in range(1, self.steps + 1):
+                query = sequence.prompt + later - 1
+                self.future[group, later] = np.mean(
+                    [sequence.attention(l, q, query, range(query + 1))
+                     for l, q in sequence.q_heads(group)], axis=0)
+
+    def scores(self, sequence, group):
+        later = [self.future[group, s] for s in range(self.step + 1, self.steps + 1)]
+        return {p: sum(a[p] for a in later if p < len(a)) for p in sequence.alive[group]}
+
+
 class H2o:
     """s_i += sum over all queries and heads of A[i], prefill too."""
 

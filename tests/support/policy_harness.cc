@@ -106,6 +106,20 @@ GroupSignals MadeUpSignals::Group(int group, std::span<const Position> positions
   return signals;
 }
 
+void MadeUpForesight::AttentionLeft(int group, std::span<const Position> positions,
+                                    std::span<float> left) const {
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const uint64_t hash = Hash(Hash(group + 1) ^ static_cast<uint64_t>(positions[i]));
+    left[i] = hash % 50 == 0 ? std::numeric_limits<float>::quiet_NaN()
+                             : static_cast<float>(hash >> 40) * 0x1p-24f;
+  }
+}
+
+const Foresight& SomeForesight() {
+  static const MadeUpForesight kForesight;
+  return kForesight;
+}
+
 PolicyHarness::PolicyHarness(Policy policy, const HarnessOptions& options)
     : options_(options),
       policy_(std::move(policy)),

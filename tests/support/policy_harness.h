@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "ebb/foresight.h"
 #include "ebb/policy.h"
 
 namespace ebb {
@@ -43,6 +44,16 @@ class MadeUpSignals {
   std::vector<std::vector<float>> keys_, keys_before_rope_, values_, queries_, hidden_;
   std::vector<float> mass_;
 };
+
+// What policies that look ahead are told where there is nothing to replay: a hash of group and
+// position, now and then no number.
+class MadeUpForesight final : public Foresight {
+ public:
+  void AttentionLeft(int group, std::span<const Position> positions,
+                     std::span<float> left) const override;
+};
+// One for all tests.
+const Foresight& SomeForesight();
 
 struct HarnessOptions {
   ModelShape shape = {.num_layers = 3,

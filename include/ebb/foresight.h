@@ -1,0 +1,69 @@
+// What the policy "oracle" knows of the future: the attention that rows will receive. Only a replay
+// tells it, in which a full cache reads the very tokens that are still to come; so a session has a
+// foresight where its tokens are given (fidelity.h), and nowhere else.
+#ifndef EBB_FORESIGHT_H_
+#define EBB_FORESIGHT_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "ebb/signals.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+class Foresight {
+ public:
+  virtual ~Foresight() = default;
+  Foresight(const Foresight&) = delete;
+  Foresight& operator=(const Foresight&) = delete;
+
+  // Fills `left` [positions] with the attention that each of these rows of a group, numbered at the
+  // granularity of the policy that asks, will receive in the decode steps to come.
+  virtual void AttentionLeft(int group, std::span<const Position> positions,
+                             std::span<float> left) const = 0;
+
+ protected:
+  Foresight() = default;
+};
+
+// From two runs of a full cache over the same tokens. The first adds up what every row receives:
+//   total_i = sum over decode steps of the mean over layers without NaN and query heads of A[i]
+// as in Eq. 1 of "Not All Thoughts Need HBM"; the mean is over what belongs to the group. The
+// second takes the same numbers away, step by step, before a policy decides on the step: what is
+// left is the sum over the later steps. 8 bytes per group and token: 1.4 MiB for 90 groups and
+// 2,048 tokens, where the masses of every step would be 720 MiB.
+//
+// Thread safety: as a policy's.
+class ReplayedAttention final : public Foresight {
+ public:
+  // The mass that a full cache must show, at the same granularity, for Add() and Remove().
+  [[nodiscard]] static SignalNeeds Needs() { return {.mass = MassNeed::kSummed}; }
+
+  // Knows nothing: no row receives anything.
+  ReplayedAttention() = default;
+  // Forgets what it knew. The runs follow.
+  void Begin(const ModelShape& shape, Granularity granularity);
+  // What a step of the first run showed of a group whose rows are at `positions`.
+  void Add(int group, std::span<const Position> positions, const GroupSignals& signals,
+           const StepSignals& step);
+  // The same of the second run.
+  void Remove(int group, std::span<const Position> positions, const GroupSignals& signals,
+              const StepSignals& step);
+
+  void AttentionLeft(int group, std::span<const Position> positions,
+                     std::span<float> left) const override;
+  [[nodiscard]] size_t memory_bytes() const;
+
+ private:
+  void AddWeighted(double sign, int group, std::span<const Position> positions,
+                   const GroupSignals& signals, const StepSignals& step);
+
+  int query_heads_per_layer_ = 1;          // of a group
+  std::vector<std::vector<double>> left_;  // [groups][positions]
+};
+
+}  // namespace ebb
+
+#endif  // EBB_FORESIGHT_H_

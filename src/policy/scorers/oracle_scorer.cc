@@ -1,0 +1,54 @@
+// The oracle, a control that no policy can beat by knowing more: a row's score is the attention that
+// it will receive in a full cache, at decode step t
+//   s_i = sum over the decode steps after t of the mean over layers and query heads of A[i]
+// the future part of what "attention" sums up of the past (000, Eq. 1). Rows are ranked by what the
+// full cache will pay, not by what is paid once others are gone, so at small budgets it is no upper
+// bound [ours]. It keeps a position per row.
+#include <algorithm>
+#include <cmath>
+
+#include "ebb/foresight.h"
+#include "src/policy/row_scores.h"
+#include "src/policy/scorers.h"
+
+namespace ebb {
+namespace {
+
+class OracleScorer final : public Scorer {
+ public:
+  explicit OracleScorer(const ScorerContext& context)
+      : foresight_(*context.foresight), positions_(context.NumGroups()) {}
+
+  std::string Name() const override { return "oracle"; }
+  SignalNeeds Needs() const override { return {}; }
+  void Append(int group, std::span<const Position> positions) override {
+    std::ranges::copy(positions, positions_.Append(group, positions.size()).begin());
+  }
+  void Observe(int, const GroupSignals&, const StepSignals&) override {}
+  void Retain(int group, std::span<const uint32_t> kept) override {
+    positions_.Retain(group, kept);
+  }
+
+  std::span<const float> Scores(int group) override {
+    scores_.resize(positions_.num_rows(group));
+    foresight_.AttentionLeft(group, positions_[group], scores_);
+    for (float& score : scores_) score = std::isfinite(score) ? score : 0.0f;
+    return scores_;
+  }
+
+  Status SaveState(StateWriter* to) const override { return positions_.Save(to); }
+  Status LoadState(StateReader* from) override { return positions_.Load(from); }
+
+ private:
+  const Foresight& foresight_;
+  RowValues<Position> positions_;
+  std::vector<float> scores_;  // of the group that was asked for last
+};
+
+}  // namespace
+
+std::unique_ptr<Scorer> MakeOracleScorer(const ScorerContext& context) {
+  return std::make_unique<OracleScorer>(context);
+}
+
+}  // namespace ebb
