@@ -61,6 +61,9 @@ class Model {
   [[nodiscard]] std::string description() const;  // "SmolLM2 135M Instruct, llama, Q4_1"
   [[nodiscard]] uint64_t weight_bytes() const;    // as held in memory
   [[nodiscard]] float attention_scale() const;    // of products of queries and keys
+  // A model may mark rows itself (Dynamic Memory Sparsification): a marked row may go once it is so
+  // many tokens old. 0: this one marks none. See docs/formats.md.
+  [[nodiscard]] int eviction_window() const;
   // SHA-256-free identity of the file: a hash of its metadata and tensor table.
   [[nodiscard]] uint64_t fingerprint() const;
 

@@ -15,6 +15,7 @@
 #define EBB_POLICY_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -89,6 +90,14 @@ struct Move {
   bool operator==(const Move&) const = default;
 };
 
+// A row that queries at later positions than `last_visible` must not see.
+struct Expiry {
+  uint32_t row = 0;  // index in the visible list
+  Position last_visible = 0;
+};
+
+inline constexpr int kAnyStep = std::numeric_limits<int>::max();
+
 // Turns scores and budgets into moves.
 class Placement {
  public:
@@ -108,6 +117,13 @@ class Placement {
   [[nodiscard]] virtual bool Due(const PlacementInput& input, size_t num_rows) const = 0;
   // Appends moves in ascending row order to `moves`; each row at most once.
   virtual void Place(const PlacementInput& input, std::vector<Move>* moves) = 0;
+  // For placements whose rows go at positions of their own, which may lie within a prefill step:
+  // appends the rows that only the first queries of a step are to see, before it begins.
+  // next_position is behind the step. A step then has at most LongestStep() tokens, so that its own
+  // rows are seen by all of it; rows that Place() does not evict behind it are visible again.
+  // REQUIRES: NeedsScores().
+  virtual void FindExpiring(const PlacementInput&, std::vector<Expiry>*) const {}
+  [[nodiscard]] virtual int LongestStep() const { return kAnyStep; }
   // As Scorer's.
   [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
   [[nodiscard]] virtual Status LoadState(StateReader* from);
@@ -150,7 +166,7 @@ struct Policy {
   std::string name;  // what was asked for: "h2o", "h2o+scorer=random"
   Granularity granularity = Granularity::kToken;
   KeyTurns key_turns = KeyTurns::kWhenFull;
-  bool looks_ahead = false;  // its scorer asks PolicyContext::foresight
+  bool looks_ahead = false;              // its scorer asks PolicyContext::foresight
   std::unique_ptr<Scorer> scorer;        // never null
   std::unique_ptr<Placement> placement;  // null: nothing ever moves
   std::unique_ptr<Selector> selector;    // null: every visible row is read
@@ -199,6 +215,7 @@ struct PolicyContext {
   int max_tokens = 0;    // the context that the session was opened with
   // What a replay of the tokens to come has told; null: nothing. Outlives the policy.
   const Foresight* foresight = nullptr;
+  int eviction_window = 0;  // Model::eviction_window()
 };
 
 struct PolicyInfo {
@@ -218,13 +235,13 @@ struct ScorerInfo {
 };
 [[nodiscard]] std::span<const ScorerInfo> BuiltinScorers();
 
-// The same without the budget, sinks, window and interval that its policy does not take, so that one
-// set of options goes with many policies. Errors: unknown policy or scorer.
+// The same without the budget, sinks, window and interval that its policy does not take, so that
+// one set of options goes with many policies. Errors: unknown policy or scorer.
 [[nodiscard]] Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec);
 
 // Errors: unknown policy, scorer or parameter (the message lists the valid ones), values out of
 // range, a budget in rows or bytes that is smaller than sinks + window, a scorer that looks ahead
-// without a foresight.
+// without a foresight, one that reads marks of a model that sets none.
 [[nodiscard]] Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context);
 
 }  // namespace ebb

@@ -28,10 +28,11 @@ struct SignalNeeds {
   bool keys = false;                    // of the step's new tokens, after RoPE
   bool keys_before_rope = false;
   bool values = false;
+  bool eviction_logits = false;  // of models that mark rows (Model::eviction_window()) alone
 
   [[nodiscard]] bool Empty() const {
     return mass == MassNeed::kNone && num_recent_queries == 0 && hidden_layers.empty() && !keys &&
-           !keys_before_rope && !values;
+           !keys_before_rope && !values && !eviction_logits;
   }
 };
 
@@ -59,6 +60,8 @@ struct StepSignals {
   std::vector<std::span<const float>> keys = {};  // by layer: [num_tokens, kv heads, head_dim]
   std::vector<std::span<const float>> keys_before_rope = {};  // the same
   std::vector<std::span<const float>> values = {};            // the same
+  // By layer: [num_tokens, kv heads]. Above 0: the row of the token before may go.
+  std::vector<std::span<const float>> eviction_logits = {};
   // By layer: [num_recent, query heads, head_dim], oldest first; num_recent grows to what was
   // asked.
   std::vector<std::span<const float>> recent_queries = {};

@@ -49,7 +49,12 @@ Status CheckContext(const Model& model, int context, PastContext past_context) {
                          std::to_string(trained) + "; " + way_out);
 }
 
-Status CheckNeeds(const SignalNeeds& needs, const ModelShape& shape, int context) {
+Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
+  const ModelShape& shape = model.shape();
+  if (needs.eviction_logits && model.eviction_window() == 0) {
+    return InvalidArgument("eviction logits asked for; " + model.description() +
+                           " marks no rows: it was not trained to");
+  }
   for (const int layer : needs.hidden_layers) {
     if (layer < 0 || layer >= shape.num_layers) {
       return InvalidArgument("hidden state of layer " + std::to_string(layer) +
@@ -130,12 +135,13 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
   const ModelShape& shape = impl_->model->shape();
   const int context = options.context == 0 ? shape.trained_context : options.context;
   EBB_RETURN_IF_ERROR(CheckContext(*impl_->model, context, options.past_context));
-  EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, shape, context));
+  EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, *impl_->model, context));
   const PolicyContext policy_context = {
       .shape = shape,
       .row_bytes = 2 * impl_->format.RowStride(),
       .max_tokens = context,
       .foresight = options.foresight,
+      .eviction_window = impl_->model->eviction_window(),
   };
   EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy
                                           ? options.make_policy(policy_context)
@@ -145,7 +151,7 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
                            "\" keeps every row, so rotating keys anew gains no room; choose a "
                            "policy that evicts");
   }
-  EBB_RETURN_IF_ERROR(CheckNeeds(PolicyDriver::Needs(policy), shape, context));
+  EBB_RETURN_IF_ERROR(CheckNeeds(PolicyDriver::Needs(policy), *impl_->model, context));
   if (options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(impl_->stores.Check(*options.policy.tiers));
     EBB_RETURN_IF_ERROR(CheckTiers(policy, options.past_context));
@@ -268,6 +274,7 @@ Status Engine::Impl::Append(StepKind kind, std::span<const Part> parts, Outputs 
         {.cache = &session.cache,
          .signals = &session.signals,
          .selector = kind == StepKind::kDecode ? session.policy.selector.get() : nullptr,
+         .hides_rows = session.driver.HidesRows(),
          .rows_unread = &session.rows_unread,
          .first = session.next(),
          .num_tokens = num_tokens,

@@ -27,7 +27,8 @@ struct GraphShape {
     return options.num_tokens == other.options.num_tokens &&
            options.num_outputs == other.options.num_outputs &&
            options.hidden_layers == other.options.hidden_layers &&
-           options.keys_before_rope == other.options.keys_before_rope && way == other.way;
+           options.keys_before_rope == other.options.keys_before_rope &&
+           options.eviction_logits == other.options.eviction_logits && way == other.way;
   }
 };
 
@@ -63,7 +64,8 @@ GraphShape ShapeOf(const StepWork& work) {
   }
   for (const SequenceStep& sequence : work.sequences) {
     // Only a fold reads compressed rows.
-    if (sequence.num_tokens > kMaxFoldTokens && !sequence.cache->HasCompressedRows()) {
+    const bool tiles = sequence.num_tokens > kMaxFoldTokens || sequence.hides_rows;
+    if (tiles && !sequence.cache->HasCompressedRows()) {
       shape.way =
           sequence.signals->wants_mass() ? AttentionWay::kPrefillWithMass : AttentionWay::kPrefill;
     }
@@ -72,7 +74,8 @@ GraphShape ShapeOf(const StepWork& work) {
   shape.options = {.num_tokens = static_cast<int>(work.tokens.size()),
                    .num_outputs = static_cast<int>(work.output_rows.size()),
                    .hidden_layers = needs.hidden_layers,
-                   .keys_before_rope = needs.keys_before_rope};
+                   .keys_before_rope = needs.keys_before_rope,
+                   .eviction_logits = needs.eviction_logits};
   return shape;
 }
 
@@ -97,6 +100,7 @@ struct GraphRunner::Impl {
   Status BeginStaging(const StepWork& work, AttentionWay way);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
   void CopyHidden(const StepWork& work, const StepGraph& graph);
+  void CopyEvictionLogits(const StepWork& work, const StepGraph& graph);
   Status TurnStream(SequenceCache* cache, int layer, int kv_head, std::span<const Position> turns);
 };
 
@@ -211,6 +215,21 @@ void GraphRunner::Impl::CopyHidden(const StepWork& work, const StepGraph& graph)
   }
 }
 
+void GraphRunner::Impl::CopyEvictionLogits(const StepWork& work, const StepGraph& graph) {
+  const Hyperparameters& h = model.hparams;
+  for (const SequenceStep& sequence : work.sequences) {
+    if (!sequence.signals->needs().eviction_logits) continue;
+    for (int layer = 0; layer < h.num_layers; ++layer) {
+      const auto* channels = static_cast<const float*>(graph.graph.eviction_channels[layer]->data) +
+                             size_t(sequence.first_token) * h.num_kv_heads;
+      const std::span<float> logits = sequence.signals->EvictionLogits(layer);
+      for (size_t i = 0; i < logits.size(); ++i) {
+        logits[i] = h.eviction_scale * channels[i] - h.eviction_offset;
+      }
+    }
+  }
+}
+
 // Prefill in tiles reads rows in one place: it streams them.
 Status GraphRunner::Impl::BeginStaging(const StepWork& work, AttentionWay way) {
   t1_mode = T1Mode::kStream;
@@ -262,6 +281,7 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
     return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
   }
   impl_->CopyHidden(work, *graph);
+  impl_->CopyEvictionLogits(work, *graph);
   return OkStatus();
 }
 

@@ -27,7 +27,8 @@ PolicyDriver::PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* 
       stores_(stores),
       options_(options),
       ledger_(ledger),
-      scores_used_(policy->placement != nullptr && policy->placement->NeedsScores()) {}
+      scores_used_(policy->placement != nullptr && policy->placement->NeedsScores()),
+      delays_(scores_used_ && policy->placement->LongestStep() < kAnyStep) {}
 
 // Scores that no placement reads are not computed.
 SignalNeeds PolicyDriver::Needs(const Policy& policy) {
@@ -48,6 +49,34 @@ void PolicyDriver::BeginStep(Position first, int num_tokens) {
     if (scores_used_) policy_->scorer->Append(group, positions_);
     if (policy_->selector != nullptr) policy_->selector->Append(group, positions_);
   }
+  if (num_tokens > 1 && delays_) HideRows(first, num_tokens);
+}
+
+void PolicyDriver::HideRows(Position first, int num_tokens) {
+  hiding_.reserve(cache_->num_groups());
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    expiring_.clear();
+    policy_->placement->FindExpiring({.group = group,
+                                      .num_groups = cache_->num_groups(),
+                                      .positions = cache_->positions(group),
+                                      .scores = policy_->scorer->Scores(group),
+                                      .next_position = first + num_tokens,
+                                      .step_kind = StepKind::kPrefill},
+                                     &expiring_);
+    for (const Expiry& row : expiring_) cache_->SetLastVisible(group, row.row, row.last_visible);
+    if (!expiring_.empty()) hiding_.push_back(group);
+  }
+}
+
+// Between steps none is hidden: those that were have gone.
+void PolicyDriver::ShowRows() {
+  for (const int group : hiding_) {
+    const auto num_rows = static_cast<uint32_t>(cache_->positions(group).size());
+    for (uint32_t row = 0; row < num_rows; ++row) {
+      cache_->SetLastVisible(group, row, kVisibleForEver);
+    }
+  }
+  hiding_.clear();
 }
 
 Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
@@ -69,6 +98,7 @@ Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
     if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
     if (policy_->placement != nullptr) status = Place(facts, group);
   }
+  ShowRows();
   // What was decided for the groups before one that failed has begun: its evicted rows are gone.
   const Status moved = MoveDecided();
   EBB_RETURN_IF_ERROR(status);
@@ -215,6 +245,7 @@ void PolicyDriver::Compact(StepKind kind, size_t gone_per_group) {
 }
 
 void PolicyDriver::TruncateTo(Position end) {
+  ShowRows();
   if (ledger_ != nullptr) ledger_->TruncateTo(end);
   if (!scores_used_ && policy_->selector == nullptr) return;
   for (int group = 0; group < cache_->num_groups(); ++group) {

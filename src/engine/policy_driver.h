@@ -28,6 +28,8 @@ class PolicyDriver {
 
   // The step's rows are in the cache and will be computed.
   void BeginStep(Position first, int num_tokens);
+  // Whether some rows are visible to the first tokens of this step alone.
+  [[nodiscard]] bool HidesRows() const { return !hiding_.empty(); }
   // Scores, places, removes, moves and compacts. Returns the rows evicted, (layer, kv head, token)
   // triples. Fails when a tier has no room for what the policy moves there, or its file fails.
   Result<int64_t> EndStep(const PlacementInput& facts);
@@ -52,6 +54,8 @@ class PolicyDriver {
   };
   void Expect(const PlacementInput& facts, int group) const;
   [[nodiscard]] Status Place(PlacementInput facts, int group);
+  void HideRows(Position first, int num_tokens);
+  void ShowRows();
   void Retain(int group, std::span<const uint32_t> kept);
   void RemoveRows(int group);
   void KeepAllBut(size_t num_rows);
@@ -67,6 +71,7 @@ class PolicyDriver {
   const SessionOptions* const options_;
   Ledger* const ledger_;
   const bool scores_used_;
+  const bool delays_;  // the placement has rows that expire
   std::vector<Move> moves_;
   std::vector<GroupDecision> decided_;  // in this step, as the next two
   size_t num_evicted_ = 0;              // tokens, summed over the groups
@@ -75,7 +80,9 @@ class PolicyDriver {
   std::vector<uint32_t> kept_;
   std::optional<uint32_t> only_gone_;  // all that kept_ leaves out, where that is one row
   std::vector<Position> positions_;
-  size_t holes_ = 0;  // rows that left their places, per group, since the last compaction
+  std::vector<Expiry> expiring_;
+  std::vector<int> hiding_;  // groups some of whose rows expire in this step
+  size_t holes_ = 0;         // rows that left their places, per group, since the last compaction
 };
 
 }  // namespace ebb

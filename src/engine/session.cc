@@ -65,6 +65,9 @@ Status Session::Impl::TurnKeys(size_t num_tokens) {
 
 size_t Session::Impl::PrefillChunk(size_t num_tokens) const {
   auto chunk = std::min<size_t>(num_tokens, engine->options.prefill_chunk);
+  if (policy.placement != nullptr) {
+    chunk = std::min<size_t>(chunk, policy.placement->LongestStep());
+  }
   // What exceeds T0's cap waits for a placement that brings rows to other tiers.
   if (cache.HasTiers()) chunk = std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
   // Compressed rows are read one query at a time.

@@ -105,6 +105,8 @@ void SignalBuffers::BeginCopies(int num_tokens) {
   lay_out(needs_.values, row, layers, &values_, &step_.values);
   lay_out(!needs_.hidden_layers.empty(), size_t(num_tokens) * shape_.embed_dim,
           needs_.hidden_layers.size(), &hidden_, &step_.hidden);
+  lay_out(needs_.eviction_logits, size_t(num_tokens) * shape_.num_kv_heads, layers,
+          &eviction_logits_, &step_.eviction_logits);
 }
 
 // The history moves up by the tokens of the step; nodes fill the end of it.
@@ -159,6 +161,11 @@ float* SignalBuffers::Query(int layer, int token) {
 
 float* SignalBuffers::Hidden(size_t index) {
   return hidden_.data() + index * step_.num_tokens * shape_.embed_dim;
+}
+
+std::span<float> SignalBuffers::EvictionLogits(int layer) {
+  const size_t floats = size_t(step_.num_tokens) * shape_.num_kv_heads;
+  return std::span(eviction_logits_).subspan(layer * floats, floats);
 }
 
 GroupSignals SignalBuffers::Group(int group) const {

@@ -39,6 +39,8 @@ class SignalBuffers {
   // goes, [num_q_heads, head_dim]; null when it is not among the last.
   [[nodiscard]] float* Query(int layer, int token);
   [[nodiscard]] float* Hidden(size_t index);  // [num_tokens, embed_dim], of hidden_layers[index]
+  // [num_tokens, num_kv_heads]
+  [[nodiscard]] std::span<float> EvictionLogits(int layer);
 
   [[nodiscard]] const StepSignals& step() const { return step_; }
   [[nodiscard]] GroupSignals Group(int group) const;
@@ -69,8 +71,9 @@ class SignalBuffers {
   std::unique_ptr<bool[]> not_finite_;  // [layers]
 
   std::vector<float> keys_, keys_before_rope_, values_;  // [layers, tokens, kv heads, head_dim]
-  std::vector<float> queries_;  // [layers, num_recent_queries, query heads, head_dim]
-  std::vector<float> hidden_;   // [hidden layers, tokens, embed_dim]
+  std::vector<float> queries_;          // [layers, num_recent_queries, query heads, head_dim]
+  std::vector<float> hidden_;           // [hidden layers, tokens, embed_dim]
+  std::vector<float> eviction_logits_;  // [layers, tokens, kv heads]
 };
 
 }  // namespace ebb

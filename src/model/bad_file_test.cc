@@ -66,6 +66,14 @@ std::function<void(GgufEdit&)> ReplaceTensor(const std::string& name, ggml_type 
   };
 }
 
+// Of a model that marks rows.
+std::function<void(GgufEdit&)> Marks(const std::function<void(GgufEdit&)>& edit) {
+  return [=](GgufEdit& file) {
+    SetString("llama.attention.dms.layout", "query_last_channel")(file);
+    edit(file);
+  };
+}
+
 std::vector<BadFile> BadMetadata() {
   const auto corrupt = StatusCode::kCorrupt;
   const auto unsupported = StatusCode::kUnsupported;
@@ -119,6 +127,15 @@ std::vector<BadFile> BadMetadata() {
       {"zero_original_context", SetU32("llama.rope.scaling.original_context_length", 0), corrupt,
        "original_context_length is 0"},
       {"experts", SetU32("llama.expert_count", 8), unsupported, "mixtures of experts"},
+      {"marks_elsewhere", SetString("llama.attention.dms.layout", "projection"), unsupported,
+       "\"projection\"; supported is query_last_channel"},
+      {"marks_no_string", SetU32("llama.attention.dms.layout", 1), corrupt, "expected str"},
+      {"marks_without_window", Marks(SetU32("llama.attention.dms.window", 0)), corrupt,
+       "dms.window is 0"},
+      {"marks_with_zero_scale", Marks(SetF32("llama.attention.dms.alpha_scale", 0)), corrupt,
+       "alpha_scale is 0"},
+      {"marks_with_nan_offset", Marks(SetF32("llama.attention.dms.alpha_offset", nan)), corrupt,
+       "expected a number"},
       {"not_causal",
        [](GgufEdit& file) { gguf_set_val_bool(file.metadata(), "llama.attention.causal", false); },
        unsupported, "not causal"},

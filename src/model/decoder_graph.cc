@@ -40,6 +40,10 @@ class DecoderGraphBuilder {
   ggml_tensor* SelectHeads(ggml_tensor* x, int first_head, int num_heads);
   ggml_tensor* Project(ggml_tensor* weight, ggml_tensor* bias, int64_t bias_offset, ggml_tensor* x);
   Heads ProjectHeads(const LayerWeights& layer, ggml_tensor* x);
+  // RoPE; channels that carry eviction logits take no part, neither in it nor behind it.
+  ggml_tensor* Turn(const LayerWeights& layer, ggml_tensor* heads);
+  ggml_tensor* WithoutLogits(ggml_tensor* heads);
+  void KeepEvictionChannels(ggml_tensor* q);
   ggml_tensor* NormHeads(const LayerWeights& layer, ggml_tensor* heads, int first_head);
   ggml_tensor* Attention(const LayerWeights& layer, int layer_index, ggml_tensor* x);
   ggml_tensor* FeedForward(const LayerWeights& layer, ggml_tensor* x);
@@ -101,6 +105,30 @@ ggml_tensor* DecoderGraphBuilder::NormHeads(const LayerWeights& layer, ggml_tens
   return Norm(heads, weight);
 }
 
+ggml_tensor* DecoderGraphBuilder::WithoutLogits(ggml_tensor* heads) {
+  if (model_.kept_channels == nullptr) return heads;
+  ggml_tensor* kept = ggml_view_2d(ctx_, model_.kept_channels, h_.head_dim, heads->ne[1],
+                                   model_.kept_channels->nb[1], 0);
+  return ggml_mul(ctx_, heads, kept);
+}
+
+// RoPE brings some of its partner back into the channel.
+ggml_tensor* DecoderGraphBuilder::Turn(const LayerWeights& layer, ggml_tensor* heads) {
+  return WithoutLogits(Rope(WithoutLogits(heads), layer.rope_factors));
+}
+
+// q: query heads before RoPE, others may follow.
+void DecoderGraphBuilder::KeepEvictionChannels(ggml_tensor* q) {
+  if (!options_.eviction_logits) return;
+  const int heads_per_group = h_.num_q_heads / h_.num_kv_heads;
+  ggml_tensor* channels = ggml_cont(
+      ctx_, ggml_view_3d(ctx_, q, 1, h_.num_kv_heads, num_tokens_, heads_per_group * q->nb[1],
+                         q->nb[2], (h_.head_dim - 1) * sizeof(float)));
+  ggml_set_output(channels);
+  ggml_build_forward_expand(result_.graph, channels);
+  result_.eviction_channels.push_back(channels);
+}
+
 DecoderGraphBuilder::Heads DecoderGraphBuilder::ProjectHeads(const LayerWeights& layer,
                                                              ggml_tensor* x) {
   const int num_q = h_.num_q_heads;
@@ -120,13 +148,16 @@ DecoderGraphBuilder::Heads DecoderGraphBuilder::ProjectHeads(const LayerWeights&
     heads.q = SplitHeads(Project(layer.wq, layer.bqkv, 0, x), 0, num_q);
     heads.k = SplitHeads(Project(layer.wk, layer.bqkv, k_offset, x), 0, num_kv);
     heads.k_before_rope = NormHeads(layer, heads.k, num_q);
-    heads.q = Rope(NormHeads(layer, heads.q, 0), layer.rope_factors);
+    heads.q = NormHeads(layer, heads.q, 0);
+    KeepEvictionChannels(heads.q);
+    heads.q = Turn(layer, heads.q);
     heads.k = Rope(heads.k_before_rope, layer.rope_factors);
     return heads;
   }
   ggml_tensor* qk = NormHeads(layer, SplitHeads(joined, 0, num_q + num_kv), 0);
+  KeepEvictionChannels(qk);
   heads.k_before_rope = SelectHeads(qk, num_q, num_kv);
-  ggml_tensor* turned = Rope(qk, layer.rope_factors);
+  ggml_tensor* turned = Turn(layer, qk);
   heads.q = SelectHeads(turned, 0, num_q);
   heads.k = SelectHeads(turned, num_q, num_kv);
   return heads;

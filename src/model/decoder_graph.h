@@ -29,6 +29,7 @@ struct DecoderGraphOptions {
                                    // after its attention
   std::vector<int> hidden_layers;  // blocks whose output is kept, [embed_dim, T] each
   bool keys_before_rope = false;
+  bool eviction_logits = false;  // of a model that marks rows
 };
 
 struct DecoderGraph {
@@ -39,6 +40,9 @@ struct DecoderGraph {
                                        // null when num_outputs == T
   ggml_tensor* logits = nullptr;       // F32 [vocab_size, num_outputs]; null when that is 0
   std::vector<ggml_tensor*> hidden;    // as asked, marked as outputs
+  // By layer, where asked for: [1, num_kv_heads, T], marked as outputs: the channels that carry the
+  // eviction logits (hyperparameters.h), as they are.
+  std::vector<ggml_tensor*> eviction_channels;
 };
 
 // Tensors are created in `ctx` (no_alloc); inputs and outputs are flagged for the allocator.

@@ -102,6 +102,32 @@ Status ReadHeads(const FamilyKeys& keys, Hyperparameters* hparams) {
   return OkStatus();
 }
 
+// The logits are part of what the model computes: one that has them elsewhere cannot be run.
+Status ReadEvictionMarks(const FamilyKeys& keys, Hyperparameters* h) {
+  std::string layout;
+  EBB_RETURN_IF_ERROR(keys.Read("attention.dms.layout", Need::kOptional, &layout));
+  if (layout.empty()) return OkStatus();
+  if (layout != kEvictionLayout) {
+    return Unsupported(fmt::format("{} is \"{}\"; supported is {}",
+                                   keys.Name("attention.dms.layout"), layout, kEvictionLayout));
+  }
+  // Those of the released models.
+  h->eviction_window = 512;
+  h->eviction_scale = 100;
+  h->eviction_offset = 5;
+  EBB_RETURN_IF_ERROR(
+      keys.ReadSize("attention.dms.window", Need::kOptional, kMaxContext, &h->eviction_window));
+  EBB_RETURN_IF_ERROR(
+      keys.ReadPositive("attention.dms.alpha_scale", Need::kOptional, &h->eviction_scale));
+  EBB_RETURN_IF_ERROR(
+      keys.Read("attention.dms.alpha_offset", Need::kOptional, &h->eviction_offset));
+  if (!std::isfinite(h->eviction_offset)) {
+    return Corrupt(fmt::format("{} is {}; expected a number",
+                               keys.Name("attention.dms.alpha_offset"), h->eviction_offset));
+  }
+  return OkStatus();
+}
+
 struct RopeScalingChoice {
   RopeScaling kind = RopeScaling::kLinear;
   float factor = 1;
@@ -184,6 +210,7 @@ Result<Hyperparameters> ReadHyperparameters(const GgufFile& file, const ModelFam
   EBB_RETURN_IF_ERROR(
       keys.ReadPositive("attention.layer_norm_rms_epsilon", Need::kRequired, &h.norm_epsilon));
   EBB_RETURN_IF_ERROR(ReadHeads(keys, &h));
+  EBB_RETURN_IF_ERROR(ReadEvictionMarks(keys, &h));
 
   h.rope_mode = family.rope_mode;
   h.rope_base = 10000;

@@ -10,6 +10,12 @@
 
 namespace ebb {
 
+// Models trained with Dynamic Memory Sparsification ("Inference-Time Hyper-Scaling", 003) mark rows
+// of each kv head: in the released layout the last channel of the first query head of each group
+// carries the eviction logit, before RoPE, as scale * q - offset. The logit of a token speaks of
+// the token before; that channel takes no part in attention.
+inline constexpr char kEvictionLayout[] = "query_last_channel";
+
 // Everything but vocab_size, which the tokenizer and the embedding table settle. Errors: Corrupt
 // (missing key, wrong type, sizes that do not fit each other or that no model has); Unsupported;
 // InvalidArgument (the options' rope scaling).

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -126,7 +127,7 @@ class LayerLayout {
 }  // namespace
 
 size_t MaxDeclarations(const Hyperparameters& hparams) {
-  constexpr size_t kOutsideLayers = 3;
+  constexpr size_t kOutsideLayers = 4;
   return kOutsideLayers + hparams.num_layers * kMaxDeclarationsPerLayer;
 }
 
@@ -138,11 +139,25 @@ Status DeclareWeights(const GgufFile& file, WeightLoader& loader, LoadedModel* m
   const bool tied = file.FindTensor("output.weight") == nullptr;
   EBB_ASSIGN_OR_RETURN(model->output, loader.Matrix(tied ? "token_embd.weight" : "output.weight",
                                                     h.embed_dim, h.vocab_size, Use::kMatmul));
+  if (h.eviction_window > 0) {
+    model->kept_channels = loader.Zeros(h.head_dim, h.num_q_heads + h.num_kv_heads);
+  }
   model->layers.resize(h.num_layers);
   for (int i = 0; i < h.num_layers; ++i) {
     EBB_RETURN_IF_ERROR(LayerLayout(file, loader, *model, i).Declare(&model->layers[i]));
   }
   return loader.CheckAllDeclared();
+}
+
+void FillKeptChannels(const LoadedModel& model) {
+  if (model.kept_channels == nullptr) return;
+  const Hyperparameters& h = model.hparams;
+  auto* kept = static_cast<float*>(model.kept_channels->data);
+  std::fill_n(kept, ggml_nelements(model.kept_channels), 1.0f);
+  const int heads_per_group = h.num_q_heads / h.num_kv_heads;
+  for (int head = 0; head < h.num_q_heads; head += heads_per_group) {
+    kept[(head + 1) * h.head_dim - 1] = 0;
+  }
 }
 
 }  // namespace ebb

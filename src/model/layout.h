@@ -14,6 +14,8 @@ namespace ebb {
 // Declares every weight of the model and enters it into `model`, whose family and hparams are set.
 // Errors: those of WeightLoader; a tensor of the file that the family has no place for.
 Status DeclareWeights(const GgufFile& file, WeightLoader& loader, LoadedModel* model);
+// Once the weights have data: the matrix that no file holds.
+void FillKeptChannels(const LoadedModel& model);
 // An upper bound on the declarations.
 [[nodiscard]] size_t MaxDeclarations(const Hyperparameters& hparams);
 

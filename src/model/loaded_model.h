@@ -39,6 +39,10 @@ struct Hyperparameters {
   float yarn_beta_fast = 32;
   float yarn_beta_slow = 1;
   int rope_original_context = 0;
+  // Of a model that marks rows: see hyperparameters.h.
+  int eviction_window = 0;  // tokens; 0: it marks none
+  float eviction_scale = 1;
+  float eviction_offset = 0;
 };
 
 // Null where the file has none. Matrices that read the same input are held as one wherever that
@@ -77,6 +81,9 @@ struct LoadedModel {
   ggml_tensor* token_embedding = nullptr;  // [embed_dim, vocab_size]
   ggml_tensor* output_norm = nullptr;
   ggml_tensor* output = nullptr;  // token_embedding when tied
+  // [head_dim, q heads + kv heads]: 0 for the channels that carry eviction logits, 1 for the
+  // others. Null where the model marks no rows.
+  ggml_tensor* kept_channels = nullptr;
   std::vector<LayerWeights> layers;
 
   std::unique_ptr<WeightBuffers> buffers;

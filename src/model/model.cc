@@ -88,6 +88,7 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, LoadedModel*
   const Status loaded = loader.Load(model->buffers.get());
   Result<VocabModel> vocab_model = vocabulary.get();
   EBB_RETURN_IF_ERROR(loaded);
+  FillKeptChannels(*model);
   EBB_ASSIGN_OR_RETURN(model->vocab_model, std::move(vocab_model));
   model->weight_bytes = loader.weight_bytes();
   return OkStatus();
@@ -118,6 +119,7 @@ std::string Model::description() const {
 }
 uint64_t Model::weight_bytes() const { return loaded_->weight_bytes; }
 float Model::attention_scale() const { return loaded_->hparams.attention_scale; }
+int Model::eviction_window() const { return loaded_->hparams.eviction_window; }
 uint64_t Model::fingerprint() const { return loaded_->fingerprint; }
 
 }  // namespace ebb

@@ -210,6 +210,13 @@ Result<ggml_tensor*> WeightLoader::JoinedVector(const std::vector<Piece>& pieces
   return Declare(std::move(weight), GGML_TYPE_F32, columns, size / columns);
 }
 
+ggml_tensor* WeightLoader::Zeros(int64_t columns, int64_t rows) {
+  Weight weight;
+  weight.place = Place::kOwned;
+  weight.parts.push_back({.source = nullptr, .bytes = columns * rows * sizeof(float)});
+  return Declare(std::move(weight), GGML_TYPE_F32, columns, rows);
+}
+
 Status WeightLoader::CheckAllDeclared() const {
   for (const GgufTensor& tensor : file_.tensors()) {
     if (declared_.contains(tensor.name)) continue;

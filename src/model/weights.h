@@ -59,6 +59,9 @@ class WeightLoader {
   // Several, one after the other, as a matrix of `columns`. A piece that is missing is zero.
   Result<ggml_tensor*> JoinedVector(const std::vector<Piece>& pieces, int64_t columns);
 
+  // A matrix of F32 that no file holds, for the caller to fill after Load(); zeros until then.
+  ggml_tensor* Zeros(int64_t columns, int64_t rows);
+
   // Every tensor of the file must have been declared: one that is left over belongs to a model
   // that computes something else.
   Status CheckAllDeclared() const;

@@ -68,6 +68,10 @@ class Signals {
          [&](uint64_t l, size_t j) {
            return Uniform({seed_, 3, l, j / dim % kv, first + j / (dim * kv), j % dim}) - 0.4;
          });
+    fill(needs_.eviction_logits, kShape.num_layers, num_tokens * kv, &eviction_logits_,
+         &step_.eviction_logits, [&](uint64_t l, size_t j) {
+           return 6 * (Uniform({seed_, 10, l, j % kv, first + j / kv}) - 0.5);
+         });
     const int num_recent = std::min(needs_.num_recent_queries, first + num_tokens);
     const Position first_query = first + num_tokens - num_recent;
     step_.num_recent = num_recent;
@@ -138,7 +142,7 @@ class Signals {
   const Granularity granularity_;
   const SignalNeeds needs_;
   StepSignals step_;
-  std::vector<std::vector<float>> keys_, values_, queries_, hidden_;
+  std::vector<std::vector<float>> keys_, values_, queries_, hidden_, eviction_logits_;
   std::vector<float> mass_;
 };
 
@@ -253,7 +257,7 @@ std::optional<int> IntOr(const Json& options, const char* key) {
 Policy MakeOf(const Json& c, const Foresight& foresight) {
   PolicySpec spec;
   EXPECT_TRUE(ParsePolicy(c["policy"].get<std::string>(), &spec).ok());
-  spec.budget = *ParseBudget(c["budget"].get<std::string>());
+  if (!c["budget"].is_null()) spec.budget = *ParseBudget(c["budget"].get<std::string>());
   spec.granularity = *ParseGranularity(c["granularity"].get<std::string>());
   spec.sinks = IntOr(c["options"], "sinks");
   spec.window = IntOr(c["options"], "window");
@@ -261,7 +265,8 @@ Policy MakeOf(const Json& c, const Foresight& foresight) {
   auto policy = MakePolicy(spec, {.shape = kShape,
                                   .row_bytes = 64,
                                   .max_tokens = 4096,
-                                  .foresight = &foresight});
+                                  .foresight = &foresight,
+                                  .eviction_window = 12});
   EXPECT_TRUE(policy.ok()) << c["policy"] << policy.status().ToString();
   return *std::move(policy);
 }
@@ -279,7 +284,7 @@ class Golden : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(Golden, ScoresAndKeepsWhatTheFormulaSays) {
   const Json& c = Cases()[GetParam()];
-  SCOPED_TRACE(c["policy"].get<std::string>() + " " + c["budget"].get<std::string>());
+  SCOPED_TRACE(c["policy"].get<std::string>() + " " + c["budget"].dump());
   const auto seed = c["seed"].get<uint64_t>();
   const int num_steps = c["steps"], prompt = c["prompt"];
   Replay replay(seed, *ParseGranularity(c["granularity"].get<std::string>()));

@@ -134,6 +134,7 @@ Result<PlacementOptions> ReadOptions(const Asked& asked, const PolicySpec& spec,
                               .sinks = spec.sinks,
                               .window = spec.window,
                               .interval = spec.interval,
+                              .eviction_window = context.eviction_window,
                               .tiers = spec.tiers.value_or(TierSpec()),
                               .row_bytes = context.row_bytes,
                               .num_layers = static_cast<size_t>(context.shape.num_layers),
@@ -203,8 +204,15 @@ Result<Asked> ReadSpec(const PolicySpec& spec) {
   return asked;
 }
 
-Status CheckForesight(const Asked& asked, const PolicyContext& context) {
-  if (!asked.scorer->looks_ahead || context.foresight != nullptr) return OkStatus();
+Status CheckNeed(const Asked& asked, const PolicyContext& context) {
+  const ScorerNeed need = asked.scorer->need;
+  if (need == ScorerNeed::kMarks && context.eviction_window == 0) {
+    return InvalidArgument(
+        fmt::format("policy \"{}\": its scorer \"{}\" reads which rows the model itself marks, and "
+                    "this model marks none: its file has no attention.dms.layout (docs/formats.md)",
+                    asked.name, asked.scorer->info.name));
+  }
+  if (need != ScorerNeed::kForesight || context.foresight != nullptr) return OkStatus();
   return InvalidArgument(
       fmt::format("policy \"{}\": its scorer \"{}\" needs the attention that rows will receive, "
                   "which nobody knows of a text that is still to be written; ebb fidelity, whose "
@@ -227,14 +235,14 @@ Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec) {
 
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
   EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec));
-  EBB_RETURN_IF_ERROR(CheckForesight(asked, context));
+  EBB_RETURN_IF_ERROR(CheckNeed(asked, context));
   EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(asked, spec, context));
 
   Policy policy;
   policy.name = asked.name;
   policy.granularity = spec.granularity.value_or(asked.row.info.granularity);
   policy.key_turns = asked.row.key_turns;
-  policy.looks_ahead = asked.scorer->looks_ahead;
+  policy.looks_ahead = asked.scorer->need == ScorerNeed::kForesight;
   EBB_ASSIGN_OR_RETURN(policy.placement, asked.row.make_placement(options));
   if (asked.row.make_selector != nullptr) {
     policy.selector = asked.row.make_selector({.shape = context.shape,

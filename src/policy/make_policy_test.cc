@@ -26,7 +26,8 @@ const PolicyContext kContext = {.shape = {.num_layers = 30,
                                           .trained_context = 8192},
                                 .row_bytes = 256,
                                 .max_tokens = 8192,
-                                .foresight = &SomeForesight()};
+                                .foresight = &SomeForesight(),
+                                .eviction_window = 512};
 
 constexpr const char* kPolicyNames[] = {
     "full",
@@ -57,6 +58,7 @@ constexpr const char* kPolicyNames[] = {
     "lag_key",
     "attn_hs",
     "segment_hs",
+    "dms",
     "quest",
 };
 
@@ -308,7 +310,7 @@ TEST(MakePolicy, EveryScorerGoesWithEveryPolicyAtEveryGranularity) {
                            .scorer = std::string(scorer.name),
                            .granularity = granularity};
         if (policy.name != "full") spec.budget = Rows(256);
-        const Policy made = Make(spec);
+        const Policy made = Make(*OnlyWhatItTakes(spec));
         EXPECT_EQ(made.granularity, granularity);
         EXPECT_THAT(made.scorer->Name(), HasSubstr(std::string(scorer.name)));
       }
@@ -334,6 +336,24 @@ TEST(MakePolicy, RefusesToLookAheadWhereNothingIsForeseen) {
             "policy \"attention+scorer=oracle\"" + why);
   EXPECT_TRUE(Make({.name = "oracle", .budget = Percent(50)}).looks_ahead);
   EXPECT_FALSE(Make({.name = "attention", .budget = Percent(50)}).looks_ahead);
+}
+
+TEST(MakePolicy, AModelThatMarksRowsSetsTheWindowUnlessTheUserDoes) {
+  const auto placement = [](const PolicySpec& spec) { return Make(spec).placement->Name(); };
+  EXPECT_EQ(placement({.name = "dms"}), "delayed:window=512");
+  EXPECT_EQ(placement({.name = "dms", .window = 16}), "delayed:window=16");
+  EXPECT_EQ(ErrorOf({.name = "dms", .window = 0}),
+            "policy \"dms\": --window 0: a row is marked by the token behind it, so it stays for 1 "
+            "token at least");
+  EXPECT_EQ(ErrorOf({.name = "dms", .budget = Rows(64)}),
+            "policy \"dms\" takes no --budget; it takes --scorer, --granularity, --window");
+  PolicyContext unmarked = kContext;
+  unmarked.eviction_window = 0;
+  const Status status = MakePolicy({.name = "dms"}, unmarked).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "policy \"dms\": its scorer \"dms\" reads which rows the model itself marks, and this "
+            "model marks none: its file has no attention.dms.layout (docs/formats.md)");
 }
 
 TEST(MakePolicy, UnknownNamesListTheValidOnes) {

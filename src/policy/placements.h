@@ -35,8 +35,9 @@ struct PlacementOptions {
   std::optional<int> window = {};    // tokens
   std::optional<int> interval = {};  // decode steps
   Params params = {};
-  TierSpec tiers = {};   // of the hierarchy alone, as what follows
-  size_t row_bytes = 0;  // in full precision
+  int eviction_window = 0;  // of the model; 0: it marks no rows
+  TierSpec tiers = {};      // of the hierarchy alone, as what follows
+  size_t row_bytes = 0;     // in full precision
   size_t num_layers = 0;
   size_t num_kv_heads = 0;
 };
@@ -59,6 +60,8 @@ Result<std::unique_ptr<Placement>> MakePromptSegmentPlacement(const PlacementOpt
 Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options);
 // The same, every 64 steps unless an interval is given.
 Result<std::unique_ptr<Placement>> MakeLaggedSinksWindowPlacement(const PlacementOptions& options);
+// Rows whose score is below 0 go once they are as old as the window, which the model may set.
+Result<std::unique_ptr<Placement>> MakeDelayedPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions& options);
 // Null: nothing ever moves.
 Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions& options);

@@ -17,12 +17,13 @@ const PolicyContext kContext = {
     .shape = {.num_layers = 3, .num_q_heads = 4, .num_kv_heads = 2, .head_dim = 16, .embed_dim = 8},
     .row_bytes = 64,
     .max_tokens = 512,
-    .foresight = &SomeForesight()};
+    .foresight = &SomeForesight(),
+    .eviction_window = 16};
 
 Policy Make(const std::string& name, const std::string& scorer, Granularity granularity) {
   PolicySpec spec = {.name = name, .scorer = scorer, .granularity = granularity, .seed = 5};
   if (name != "full") spec.budget = *ParseBudget("30%");
-  auto policy = MakePolicy(spec, kContext);
+  auto policy = MakePolicy(*OnlyWhatItTakes(spec), kContext);
   EXPECT_TRUE(policy.ok()) << policy.status().ToString();
   return *std::move(policy);
 }

@@ -241,6 +241,14 @@ constexpr std::array kPolicies = {
                .scorer = "segment_hs"},
               kRecentBudget,
               MakePromptSegmentPlacement},
+    PolicyRow{{.name = "dms",
+               .description = "rows that the model itself marks go a window later",
+               .source = "Inference-Time Hyper-Scaling (DMS), 3.1, published code",
+               .params = "",
+               .granularity = Granularity::kHead,
+               .scorer = "dms"},
+              kWindowOption,
+              MakeDelayedPlacement},
     PolicyRow{
         {.name = "quest",
          .description = "every row stays; each query head reads the pages that could matter to it",
@@ -265,7 +273,7 @@ constexpr std::array kScorers = {
     ScorerRow{{.name = "oracle",
                .description = "attention of the decode steps to come; of given text only"},
               MakeOracleScorer,
-              true},
+              ScorerNeed::kForesight},
     ScorerRow{{.name = "attention_mean",
                .description = "attention divided by the steps that a row has seen"},
               MakeAttentionMeanScorer},
@@ -342,6 +350,11 @@ constexpr std::array kScorers = {
                .description = "epikv within a segment of thought that has room by its type",
                .params = "tau=P,reasoning=N,execution=N,transition=N,a=N,b=N"},
               MakeSegmentHsScorer},
+    ScorerRow{
+        {.name = "dms",
+         .description = "the eviction logit of the token behind, negated; of models with one"},
+        MakeDmsScorer,
+        ScorerNeed::kMarks},
 };
 
 template <typename Info, typename Row, size_t n>

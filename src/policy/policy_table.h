@@ -30,10 +30,17 @@ struct PolicyRow {
   KeyTurns key_turns = KeyTurns::kWhenFull;
 };
 
+// What a scorer cannot do without, beside signals that every model has.
+enum class ScorerNeed {
+  kNothing,
+  kForesight,  // ScorerContext::foresight
+  kMarks,      // SignalNeeds::eviction_logits
+};
+
 struct ScorerRow {
   ScorerInfo info;
   ScorerFactory make;
-  bool looks_ahead = false;  // asks ScorerContext::foresight
+  ScorerNeed need = ScorerNeed::kNothing;
 };
 
 [[nodiscard]] std::span<const PolicyRow> PolicyTable();

@@ -66,6 +66,8 @@ std::unique_ptr<Scorer> MakeSegmentHsScorer(const ScorerContext& context);
 // From nothing.
 std::unique_ptr<Scorer> MakeRandomScorer(const ScorerContext& context);
 std::unique_ptr<Scorer> MakeRecencyScorer(const ScorerContext& context);
+// From the model's own marks.
+std::unique_ptr<Scorer> MakeDmsScorer(const ScorerContext& context);
 // From the future.
 std::unique_ptr<Scorer> MakeOracleScorer(const ScorerContext& context);
 

@@ -13,6 +13,7 @@ SignalNeeds Union(const SignalNeeds& a, const SignalNeeds& b) {
       .keys = a.keys || b.keys,
       .keys_before_rope = a.keys_before_rope || b.keys_before_rope,
       .values = a.values || b.values,
+      .eviction_logits = a.eviction_logits || b.eviction_logits,
   };
   std::vector<int>& layers = both.hidden_layers;
   layers.insert(layers.end(), b.hidden_layers.begin(), b.hidden_layers.end());

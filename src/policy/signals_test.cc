@@ -18,6 +18,7 @@ TEST(SignalNeeds, AreEmptyUntilSomethingIsDeclared) {
   EXPECT_FALSE(SignalNeeds{.keys = true}.Empty());
   EXPECT_FALSE(SignalNeeds{.keys_before_rope = true}.Empty());
   EXPECT_FALSE(SignalNeeds{.values = true}.Empty());
+  EXPECT_FALSE(SignalNeeds{.eviction_logits = true}.Empty());
 }
 
 TEST(Union, OfNothingIsEmpty) { EXPECT_TRUE(Union({}, {}).Empty()); }
@@ -28,7 +29,8 @@ TEST(Union, TakesTheFinerMassTheLongerHistoryAndEveryFlag) {
                          .mass_in_prefill = true,
                          .num_recent_queries = 3,
                          .keys_before_rope = true,
-                         .values = true};
+                         .values = true,
+                         .eviction_logits = true};
   for (const SignalNeeds& both : {Union(a, b), Union(b, a)}) {
     EXPECT_EQ(both.mass, MassNeed::kPerQueryHead);
     EXPECT_TRUE(both.mass_in_prefill);
@@ -36,6 +38,7 @@ TEST(Union, TakesTheFinerMassTheLongerHistoryAndEveryFlag) {
     EXPECT_TRUE(both.keys);
     EXPECT_TRUE(both.keys_before_rope);
     EXPECT_TRUE(both.values);
+    EXPECT_TRUE(both.eviction_logits);
   }
   EXPECT_EQ(Union({.mass = MassNeed::kPerKvHead}, {.mass = MassNeed::kSummed}).mass,
             MassNeed::kPerKvHead);

@@ -64,6 +64,7 @@ std::vector<Case> Cases() {
        run + "--policy attention --budget 10 --sinks 4 --window 128",
        kUsage,
        {"budget of 10 rows"}},
+      {"UnmarkedRows", run + "--policy dms", kUsage, {"attention.dms.layout"}},
       {"UnknownPolicy", run + "--policy fly", kUsage, {"unknown policy \"fly\"", "streaming"}},
       {"UnknownScorer",
        run + "--policy h2o --budget 64 --scorer fly",

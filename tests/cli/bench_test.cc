@@ -419,6 +419,27 @@ TEST_F(BenchTest, FidelityOnATextSeesWhatAPolicyEvicts) {
   }
 }
 
+TEST_F(BenchTest, FidelityAloneGivesTheOracleItsReplay) {
+  const std::string oracle = " --policy oracle --sinks 2 --window 8 --interval 8 --budget 50%";
+  const json record = Record(WithModel("fidelity --window-tokens 150 --windows 1") + oracle);
+  EXPECT_EQ(record.at("policy"), "oracle");
+  EXPECT_EQ(record.at("tokens"), 150 - 64);
+  EXPECT_GT(record.at("mean_kl").get<double>(), 0);
+  const json tiers = Record(WithModel("fidelity --window-tokens 150 --windows 1 --policy oracle") +
+                            " --window 8 --interval 8 --evict 50% --t1 host");
+  EXPECT_GT(tiers.at("mean_kl").get<double>(), 0);
+  for (const std::string command :
+       {"run -p x -n 4", "chat", "profile", "bench decode --depth 4 --tokens 1",
+        "eval --task pebble --problems 1 --policies oracle --budgets 50% --out " +
+            folder_->File("answers")}) {
+    const Outcome outcome =
+        Everything(WithModel(command) + (command.starts_with("eval") ? "" : oracle));
+    EXPECT_EQ(outcome.exit_code, 2) << command;
+    EXPECT_THAT(outcome.text, HasSubstr("nobody knows of a text that is still to be written"))
+        << command;
+  }
+}
+
 TEST_F(BenchTest, FidelityNeedsATextThatIsThereAndLongEnough) {
   EXPECT_THAT(Everything(WithModel("fidelity --window-tokens 100 --text /nowhere/text")).text,
               HasSubstr("cannot read /nowhere/text"));

@@ -60,6 +60,9 @@ class Sequence:
         return np.array([np.float32(size * (uniform(self.seed, 5, layer, position, c) - 0.5))
                          for c in range(self.EMBED)], dtype=np.float64)
 
+    def eviction_logit(self, layer, head, position):
+        return float(np.float32(6 * (uniform(self.seed, 10, layer, head, position) - 0.5)))
+
     def attention(self, layer, q_head, query_position, positions):
         """Of one query over the rows at `positions`; [rows]."""
         spread = 2 + 8 * uniform(self.seed, 7, query_position // 6)
@@ -159,6 +162,20 @@ class RecentQuarter:
         if self.segments:
             count = max(count, sum(scores[p] < 0 for p in rows))
         return first_to_go(scores, rows, count)
+
+
+class Delayed:
+    """What is marked goes once the next query would be more than `window` tokens behind it (003)."""
+
+    def __init__(self, window):
+        self.window = window
+
+    def due(self, prefill, step):
+        return True
+
+    def evicted(self, sequence, group, scores):
+        return {p for p in sequence.alive[group]
+                if scores[p] < 0 and sequence.now - p > self.window}
 
 
 def run(sequence, formula, decision, steps, checkpoints):

@@ -114,9 +114,61 @@ TEST_F(DecoderGraphTest, KeysBeforeRopeDifferFromKeysByARotationAlone) {
   }
 }
 
+// In the first layer, whose input is the same, against a model with the same weights that marks
+// nothing: of each group the first query head's last channel is shown as it is before RoPE, takes
+// no part in it, and is 0 behind it.
+TEST_F(DecoderGraphTest, TheChannelOfTheEvictionLogitIsShownAndTakenOut) {
+  for (ModelVariant variant : ModelVariants()) {
+    if (variant.options.rope != RandomGgufOptions::Rope::kNone) continue;
+    SCOPED_TRACE(variant.name);
+    Load(variant.options);
+    const GraphRun plain = RunGraph(*model_, tokens_);
+    variant.options.eviction_window = 64;
+    Load(variant.options);
+    const GraphRun marking = RunGraph(*model_, tokens_, {.eviction_logits = true});
+    ASSERT_EQ(marking.eviction_channels.size(), 3u);
+    ExpectNear(marking.keys[0], plain.keys[0]);
+    const int dim = options_.head_dim, heads = options_.num_q_heads;
+    const int heads_per_group = heads / options_.num_kv_heads;
+    const int partner = options_.family == "llama" ? dim - 2 : dim / 2 - 1;
+    const double frequency = std::pow(options_.rope_base, -(dim - 2.0) / dim);
+    for (size_t token = 0; token < tokens_.size(); ++token) {
+      const double sine = std::sin(token * frequency), cosine = std::cos(token * frequency);
+      for (int head = 0; head < heads; ++head) {
+        const size_t at = (token * heads + head) * dim;
+        std::vector<float> expected(plain.queries[0].begin() + at,
+                                    plain.queries[0].begin() + at + dim);
+        if (head % heads_per_group == 0) {
+          const double turned = expected[partner], logit = expected[dim - 1];
+          EXPECT_NEAR(
+              marking.eviction_channels[0][token * options_.num_kv_heads + head / heads_per_group],
+              logit * cosine - turned * sine, 1e-4);
+          expected[partner] = static_cast<float>(cosine * (turned * cosine + logit * sine));
+          expected[dim - 1] = 0;
+          EXPECT_EQ(marking.queries[0][at + dim - 1], 0);
+        }
+        ExpectNear({marking.queries[0].begin() + at, marking.queries[0].begin() + at + dim},
+                   expected);
+      }
+    }
+  }
+}
+
+TEST_F(DecoderGraphTest, EvictionLogitsThatNobodyAsksForTakeNoNode) {
+  Load({.eviction_window = 64});
+  const GraphRun silent = RunGraph(*model_, tokens_);
+  const GraphRun asked = RunGraph(*model_, tokens_, {.eviction_logits = true});
+  EXPECT_TRUE(silent.eviction_channels.empty());
+  EXPECT_EQ(asked.num_nodes - silent.num_nodes, 2) << "one a layer";
+  ExpectNear(asked.logits, silent.logits);
+  Load({});
+  EXPECT_EQ(silent.num_nodes - RunGraph(*model_, tokens_).num_nodes, 4)
+      << "the channel is taken out before and behind RoPE";
+}
+
 // Each node costs a barrier, which a small model feels.
 TEST_F(DecoderGraphTest, ALayerAddsNoMoreNodesThanItNeeds) {
-  constexpr int kOfTheTestsAttention = 8;
+  constexpr int kOfTheTestsAttention = 9;
   constexpr int kNormsCountedTwice = 2;  // with their product, though ggml runs them as one
   Load({.num_layers = 2});
   const int two = RunGraph(*model_, tokens_).num_nodes;

@@ -27,6 +27,7 @@ class NativeAttention : public AttentionBuilder {
       ggml_set_input(mask_);
     }
     keys_.push_back(Keep(ctx, graph, k));
+    queries_.push_back(Keep(ctx, graph, q));
     keys_before_rope_.push_back(Keep(ctx, graph, k_before_rope));
     ggml_tensor* scores = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_permute(ctx, k, 0, 2, 1, 3)),
                                        ggml_permute(ctx, q, 0, 2, 1, 3));  // [T, T, q heads]
@@ -47,6 +48,7 @@ class NativeAttention : public AttentionBuilder {
   }
 
   [[nodiscard]] const std::vector<ggml_tensor*>& keys() const { return keys_; }
+  [[nodiscard]] const std::vector<ggml_tensor*>& queries() const { return queries_; }
   [[nodiscard]] const std::vector<ggml_tensor*>& keys_before_rope() const {
     return keys_before_rope_;
   }
@@ -63,6 +65,7 @@ class NativeAttention : public AttentionBuilder {
   ggml_tensor* mask_ = nullptr;  // [keys, queries]
   std::vector<ggml_tensor*> keys_;
   std::vector<ggml_tensor*> keys_before_rope_;
+  std::vector<ggml_tensor*> queries_;
 };
 
 struct Free {
@@ -100,6 +103,7 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
   if (options.outputs == GraphRunOptions::Outputs::kNone) graph_options.num_outputs = 0;
   graph_options.hidden_layers = options.hidden_layers;
   graph_options.keys_before_rope = true;
+  graph_options.eviction_logits = options.eviction_logits;
   NativeAttention attention(model.shape());
   const DecoderGraph graph = BuildDecoderGraph(loaded, ctx.get(), graph_options, attention);
 
@@ -120,6 +124,10 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
   if (graph.logits != nullptr) run.logits = Read(graph.logits);
   for (const ggml_tensor* hidden : graph.hidden) run.hidden.push_back(Read(hidden));
   for (const ggml_tensor* keys : attention.keys()) run.keys.push_back(Read(keys));
+  for (const ggml_tensor* queries : attention.queries()) run.queries.push_back(Read(queries));
+  for (const ggml_tensor* channels : graph.eviction_channels) {
+    run.eviction_channels.push_back(Read(channels));
+  }
   for (const ggml_tensor* keys : attention.keys_before_rope()) {
     run.keys_before_rope.push_back(Read(keys));
   }

@@ -16,14 +16,17 @@ struct GraphRunOptions {
   enum class Outputs { kSome, kNone };
   Outputs outputs = Outputs::kSome;
   std::vector<int> hidden_layers;
+  bool eviction_logits = false;
 };
 
 struct GraphRun {
-  std::vector<float> logits;                         // [outputs, vocab_size]
-  std::vector<std::vector<float>> hidden;            // as asked, [tokens, embed_dim]
-  std::vector<std::vector<float>> keys;              // by layer: [tokens, kv heads, head_dim]
-  std::vector<std::vector<float>> keys_before_rope;  // the same
-  int num_nodes = 0;                                 // that compute something
+  std::vector<float> logits;                          // [outputs, vocab_size]
+  std::vector<std::vector<float>> hidden;             // as asked, [tokens, embed_dim]
+  std::vector<std::vector<float>> keys;               // by layer: [tokens, kv heads, head_dim]
+  std::vector<std::vector<float>> keys_before_rope;   // the same
+  std::vector<std::vector<float>> queries;            // by layer: [tokens, query heads, head_dim]
+  std::vector<std::vector<float>> eviction_channels;  // by layer: [tokens, kv heads]
+  int num_nodes = 0;                                  // that compute something
 };
 
 // Runs a causal batch at positions 0, 1, ... on one thread.

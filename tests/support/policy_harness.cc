@@ -47,6 +47,14 @@ const StepSignals& MadeUpSignals::Step(StepKind kind, Position first, int num_to
     Fill(layers, kv_size, 2000, &keys_before_rope_, &step_.keys_before_rope);
   }
   if (needs_.values) Fill(layers, kv_size, 3000, &values_, &step_.values);
+  if (needs_.eviction_logits) {
+    Fill(layers, static_cast<size_t>(num_tokens) * shape_.num_kv_heads, 6000, &eviction_logits_,
+         &step_.eviction_logits);
+    if (fault_ == Fault::kNanMass) eviction_logits_[0][0] = std::numeric_limits<float>::infinity();
+    if (fault_ == Fault::kNanLayers) {
+      eviction_logits_[0][0] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
   if (needs_.num_recent_queries > 0) {
     step_.num_recent = std::min(needs_.num_recent_queries, first + num_tokens);
     Fill(layers, static_cast<size_t>(step_.num_recent) * shape_.num_q_heads * shape_.head_dim, 4000,

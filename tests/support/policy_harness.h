@@ -42,6 +42,7 @@ class MadeUpSignals {
   uint64_t num_steps_ = 0;
   StepSignals step_;
   std::vector<std::vector<float>> keys_, keys_before_rope_, values_, queries_, hidden_;
+  std::vector<std::vector<float>> eviction_logits_;
   std::vector<float> mass_;
 };
 

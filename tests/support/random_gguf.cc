@@ -175,6 +175,12 @@ void RandomGguf::AddMetadata() {
   SetSize("rope.dimension_count", o_.head_dim);
   SetNumber("attention.layer_norm_rms_epsilon", 1e-5f);
   AddRopeMetadata();
+  if (o_.eviction_window > 0) {
+    gguf_set_val_str(gguf_.get(), Key("attention.dms.layout").c_str(), "query_last_channel");
+    SetSize("attention.dms.window", o_.eviction_window);
+    SetNumber("attention.dms.alpha_scale", 20);
+    SetNumber("attention.dms.alpha_offset", 2.5f);
+  }
 }
 
 void RandomGguf::AddRopeMetadata() {

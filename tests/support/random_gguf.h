@@ -40,6 +40,8 @@ struct RandomGgufOptions {
   // no token.
   enum class Tokenizer { kBytePair, kUnigram, kMinimal };
   Tokenizer tokenizer = Tokenizer::kBytePair;
+  // Above 0: the model marks rows (docs/formats.md), somewhat less than half of them.
+  int eviction_window = 0;  // tokens
   uint64_t seed = 1;
 };
 

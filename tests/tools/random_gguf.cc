@@ -49,6 +49,7 @@ std::map<std::string, std::function<bool(const std::string&)>> Setters(Options* 
   number("feed_forward_dim", &o->feed_forward_dim);
   number("num_tokens", &o->num_tokens);
   number("context", &o->context);
+  number("eviction_window", &o->eviction_window);
   number("rope_base", &o->rope_base);
   number("rope_factor", &o->rope_factor);
   number("seed", &o->seed);

@@ -24,9 +24,8 @@ class Numbered final : public Foresight {
 
 TEST(OracleScorer, AScoreIsWhatTheForesightSaysOfTheRowsThatAreLeft) {
   const Numbered foresight;
-  const std::unique_ptr<Scorer> scorer = MakeOracleScorer({.shape = {.num_layers = 2},
-                                                           .granularity = Granularity::kLayer,
-                                                           .foresight = &foresight});
+  const std::unique_ptr<Scorer> scorer = MakeOracleScorer(
+      {.shape = {.num_layers = 2}, .granularity = Granularity::kLayer, .foresight = &foresight});
   EXPECT_EQ(scorer->Name(), "oracle");
   EXPECT_TRUE(scorer->Needs().Empty());
   scorer->Append(1, std::vector<Position>{0, 1, 2});

@@ -1,0 +1,70 @@
+// The decision of Dynamic Memory Sparsification (003, 3.1, and its published code): a row whose
+// score is below 0 stays visible to the queries that are at most `window` tokens behind it, and is
+// evicted when the next one would be further. So in prefill and decode alike, whatever the size of
+// the prefill steps: where a row goes in the midst of one, the later queries of the step do not see
+// it. The model decides how much goes: there is no budget, and rows that are not marked stay.
+//
+// A step has at most `window` tokens, so that rows which it brings itself are seen by all of it:
+// all that it must hide is known when it begins.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/policy/placements.h"
+#include "src/policy/score_loops.h"
+
+namespace ebb {
+namespace {
+
+class DelayedPlacement final : public StatelessPlacement {
+ public:
+  explicit DelayedPlacement(int window) : window_(window) {}
+
+  std::string Name() const override { return fmt::format("delayed:window={}", window_); }
+  bool NeedsScores() const override { return true; }
+  bool Due(const PlacementInput& input, size_t num_rows) const override {
+    return num_rows > 0 && input.next_position > window_;
+  }
+
+  void Place(const PlacementInput& input, std::vector<Move>* moves) override {
+    const size_t num_old = NumUnseenBy(input.next_position, input);
+    // Where nothing is marked, a pass as fast as memory is all.
+    if (!(LowestScore(input.scores.first(num_old)) < 0)) return;
+    for (uint32_t row = 0; row < num_old; ++row) {
+      if (input.scores[row] < 0) moves->push_back({.row = row, .to = Tier::kT3});
+    }
+  }
+
+  int LongestStep() const override { return window_; }
+  void FindExpiring(const PlacementInput& input, std::vector<Expiry>* expiring) const override {
+    const size_t num_old = NumUnseenBy(input.next_position - 1, input);
+    for (uint32_t row = 0; row < num_old; ++row) {
+      if (input.scores[row] < 0) expiring->push_back({row, input.positions[row] + window_});
+    }
+  }
+
+ private:
+  // The rows that a query at this position would not see were they marked.
+  [[nodiscard]] size_t NumUnseenBy(Position query, const PlacementInput& input) const {
+    const auto& positions = input.positions;
+    return std::lower_bound(positions.begin(), positions.end(), query - window_) -
+           positions.begin();
+  }
+
+  const int window_;  // tokens
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Placement>> MakeDelayedPlacement(const PlacementOptions& options) {
+  const int window = options.window.value_or(options.eviction_window);
+  if (window < 1) {
+    return InvalidArgument(
+        fmt::format("policy \"{}\": --window {}: a row is marked by the token behind it, so it "
+                    "stays for 1 token at least",
+                    options.policy, window));
+  }
+  return std::unique_ptr<Placement>(std::make_unique<DelayedPlacement>(window));
+}
+
+}  // namespace ebb

@@ -1,0 +1,81 @@
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/policy/scorers.h"
+
+namespace ebb {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr ModelShape kShape = {.num_layers = 2, .num_q_heads = 4, .num_kv_heads = 2};
+
+// A step of tokens from `first` on; logits [num_tokens, kv heads] of each layer.
+struct Step {
+  Position first = 0;
+  std::vector<std::vector<float>> logits;
+
+  void Show(Scorer* scorer, int group) const {
+    StepSignals step = {.first_position = first,
+                        .num_tokens = static_cast<int>(logits[0].size()) / kShape.num_kv_heads};
+    for (const auto& of_layer : logits) step.eviction_logits.emplace_back(of_layer);
+    std::vector<Position> positions;
+    for (int t = 0; t < step.num_tokens; ++t) positions.push_back(first + t);
+    scorer->Append(group, positions);
+    scorer->Observe(group, {.num_new_rows = step.num_tokens}, step);
+  }
+};
+
+TEST(DmsScorer, ALogitDecidesOnTheTokenBefore) {
+  const std::unique_ptr<Scorer> scorer =
+      MakeDmsScorer({.shape = kShape, .granularity = Granularity::kHead});
+  EXPECT_EQ(scorer->Name(), "dms");
+  EXPECT_TRUE(scorer->Needs().eviction_logits);
+  const Step prompt = {0, {{9, 9, 9, 9, 9, 9}, {9, 4, 9, -5, 9, 6}}};
+  const Step next = {3, {{9, 9}, {9, 7}}};
+  prompt.Show(scorer.get(), 3);  // layer 1, head 1
+  EXPECT_THAT(scorer->Scores(3), ElementsAre(5, -6, 0));
+  next.Show(scorer.get(), 3);
+  EXPECT_THAT(scorer->Scores(3), ElementsAre(5, -6, -7, 0));
+  EXPECT_TRUE(scorer->Scores(0).empty());
+}
+
+TEST(DmsScorer, AGroupOfSeveralHeadsTakesTheirMean) {
+  const Step prompt = {0, {{9, 9, 1, 2}, {9, 9, 3, 8}}};
+  const auto scores = [&](Granularity granularity, int group) {
+    const auto scorer = MakeDmsScorer({.shape = kShape, .granularity = granularity});
+    prompt.Show(scorer.get(), group);
+    return scorer->Scores(group)[0];
+  };
+  EXPECT_EQ(scores(Granularity::kLayer, 1), -5.5f);
+  EXPECT_EQ(scores(Granularity::kToken, 0), -3.5f);
+}
+
+TEST(DmsScorer, ARowThatIsGoneLeavesItsNeighbourAlone) {
+  const auto scorer = MakeDmsScorer({.shape = kShape, .granularity = Granularity::kHead});
+  Step{0, {{9, 0, 5, 0, 6, 0}, {0, 0, 0, 0, 0, 0}}}.Show(scorer.get(), 0);
+  scorer->Retain(0, std::vector<uint32_t>{0, 1});
+  Step{3, {{8, 0}, {0, 0}}}.Show(scorer.get(), 0);
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(-5, -6, 0));
+}
+
+// After a roll-back another token follows, and decides anew.
+TEST(DmsScorer, TheTokenThatFollowsAfterARollBackDecides) {
+  const auto scorer = MakeDmsScorer({.shape = kShape, .granularity = Granularity::kHead});
+  Step{0, {{9, 0, 5, 0, 6, 0}, {0, 0, 0, 0, 0, 0}}}.Show(scorer.get(), 0);
+  scorer->Retain(0, std::vector<uint32_t>{0, 1});
+  Step{2, {{-1, 0}, {0, 0}}}.Show(scorer.get(), 0);
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(-5, 1, 0));
+}
+
+TEST(DmsScorer, WhatIsNoNumberMarksNothing) {
+  const auto scorer = MakeDmsScorer({.shape = kShape, .granularity = Granularity::kHead});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  Step{0, {{0, 0, nan, 0, infinity, 0}, {0, 0, 0, 0, 0, 0}}}.Show(scorer.get(), 0);
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(0, 0, 0));
+}
+
+}  // namespace
+}  // namespace ebb
