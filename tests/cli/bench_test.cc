@@ -429,7 +429,7 @@ TEST_F(BenchTest, FidelityAloneGivesTheOracleItsReplay) {
                             " --window 8 --interval 8 --evict 50% --t1 host");
   EXPECT_GT(tiers.at("mean_kl").get<double>(), 0);
   for (const std::string command :
-       {"run -p x -n 4", "chat", "profile", "bench decode --depth 4 --tokens 1",
+       {"run -p x -n 4", "chat", "profile -p x -n 4", "bench decode --depth 4 --tokens 1",
         "eval --task pebble --problems 1 --policies oracle --budgets 50% --out " +
             folder_->File("answers")}) {
     const Outcome outcome =

@@ -109,7 +109,7 @@ TEST(Dms, PrefillInStepsOfAnySizeIsDecodeTokenByToken) {
       for (const auto attention :
            {EngineOptions::Attention::kCpu, EngineOptions::Attention::kReference}) {
         SCOPED_TRACE(testing::Message() << GranularityName(granularity) << " " << chunk);
-        auto engine = MarkingEngine({.threads = 2,
+        auto engine = MarkingEngine({.threads = 1,
                                      .kv_type = RowType::kF32,
                                      .prefill_chunk = chunk,
                                      .attention = attention});
@@ -133,8 +133,8 @@ TEST(Dms, EvictingChangesTheLogits) {
 
 TEST(Dms, APromptBehindGeneratedTokensIsReadTheSame) {
   const std::vector<Token> tokens = SomeTokens(140);
-  std::vector<std::unique_ptr<Session>> sessions;
   auto engine = MarkingEngine({.threads = 1, .kv_type = RowType::kF32});
+  std::vector<std::unique_ptr<Session>> sessions;
   for (const size_t second_turn : {1, 6, 60}) {
     auto session = Open(*engine, kDms);
     ExpectOk(session->Prefill(std::span(tokens).first(40)));
