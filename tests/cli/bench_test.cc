@@ -428,10 +428,11 @@ TEST_F(BenchTest, FidelityAloneGivesTheOracleItsReplay) {
   const json tiers = Record(WithModel("fidelity --window-tokens 150 --windows 1 --policy oracle") +
                             " --window 8 --interval 8 --evict 50% --t1 host");
   EXPECT_GT(tiers.at("mean_kl").get<double>(), 0);
-  for (const std::string command :
-       {"run -p x -n 4", "chat", "profile -p x -n 4", "bench decode --depth 4 --tokens 1",
-        "eval --task pebble --problems 1 --policies oracle --budgets 50% --out " +
-            folder_->File("answers")}) {
+  const std::vector<std::string> commands = {
+      "run -p x -n 4", "chat", "profile -p x -n 4", "bench decode --depth 4 --tokens 1",
+      "eval --task pebble --problems 1 --policies oracle --budgets 50% --out " +
+          folder_->File("answers")};
+  for (const std::string& command : commands) {
     const Outcome outcome =
         Everything(WithModel(command) + (command.starts_with("eval") ? "" : oracle));
     EXPECT_EQ(outcome.exit_code, 2) << command;

@@ -77,7 +77,7 @@ std::map<std::string, std::function<bool(const std::string&)>> Setters(Options* 
 int main(int argc, char** argv) {
   Options options;
   const auto setters = Setters(&options);
-  if (argc < 2) {
+  if (argc < 2 || argv[1][0] == '-') {
     std::fprintf(stderr, "usage: %s OUT.gguf NAME=VALUE...\nnames:", argv[0]);
     for (const auto& [name, setter] : setters) std::fprintf(stderr, " %s", name.c_str());
     std::fprintf(stderr, "\n");
