@@ -39,6 +39,7 @@ struct EvalSetting {
   std::string policy;      // as it was asked for: "h2o:heavy=64"
   std::string budget;      // "25%"; empty: none
   std::string tiers;       // "t0=50% evict=5%"; empty: none
+  std::string options;     // "window=16 interval=16": what else was asked of the policy
   uint64_t seed = 0;       // of sampling and of policies that draw lots
   EngineOptions engine;    // threads is taken as 1
   SessionOptions session;  // policy.seed is set from `seed`

@@ -56,9 +56,9 @@ Status Run(const CliOptions& options) {
   const BenchOptions& o = options.bench;
   std::vector<int> depths = o.depths;
   std::ranges::sort(depths);
-  EBB_ASSIGN_OR_RETURN(
-      BenchSession bench,
-      OpenBenchSession(options, BenchMass::kOff, BenchRival::kNone, int64_t{depths.back()} + o.prompt_tokens));
+  EBB_ASSIGN_OR_RETURN(BenchSession bench,
+                       OpenBenchSession(options, BenchMass::kOff, BenchRival::kNone,
+                                        int64_t{depths.back()} + o.prompt_tokens));
   for (const int depth : depths) {
     EBB_RETURN_IF_ERROR(Rewind(options, depth, &bench));
     EBB_RETURN_IF_ERROR(ReadPrompt(o, &bench).status());  // warms up

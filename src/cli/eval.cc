@@ -90,6 +90,7 @@ Json ResultLine(const EvalAnswer& answer, const EvalSetting& setting, const Eval
                {"policy", setting.policy},
                {"budget", setting.budget},
                {"tiers", setting.tiers},
+               {"options", setting.options},
                {"seed", setting.seed},
                {"correct", answer.judgement.verdict == Verdict::kRight},
                {"outcome", VerdictName(answer.judgement.verdict)},

@@ -137,6 +137,18 @@ std::string TiersLabel(const PolicySpec& policy) {
   return label;
 }
 
+// "window=16 interval=16": what tells settings of the same policy, budget and tiers apart.
+std::string OptionsLabel(const PolicySpec& policy) {
+  std::string label;
+  const Json options = PolicyOptions(policy);
+  for (const auto& [key, value] : options.items()) {
+    if (key == "budget" || policy.params.contains(key)) continue;
+    if (!label.empty()) label += " ";
+    label += key + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return label;
+}
+
 Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& policy,
                                 const std::string& budget, uint64_t seed, const Json& given) {
   CliOptions options = base;
@@ -158,6 +170,7 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   return EvalSetting{.policy = policy,
                      .budget = takes_budget ? budget : "",
                      .tiers = TiersLabel(spec),
+                     .options = OptionsLabel(spec),
                      .seed = seed,
                      .engine = options.engine,
                      .session = options.session};

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "ebb/statistics.h"
@@ -18,10 +19,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // What makes answers one setting: seeds do not tell them apart.
-using Key = std::tuple<std::string, std::string, std::string>;  // policy, budget, tiers
+struct Key {
+  std::string policy, budget, tiers, options;
+  auto operator<=>(const Key&) const = default;
+};
 
 Key KeyOf(const Json& line) {
-  return {line.value("policy", ""), line.value("budget", ""), line.value("tiers", "")};
+  return {line.value("policy", ""), line.value("budget", ""), line.value("tiers", ""),
+          line.value("options", "")};
 }
 
 struct Counts {
@@ -93,8 +98,9 @@ std::vector<Group> GroupResults(const std::vector<Json>& results) {
 }
 
 const Group* FullCache(const std::vector<Group>& groups) {
-  const auto found =
-      std::ranges::find(groups, Key{"full", "", ""}, [](const Group& g) { return g.key; });
+  const auto found = std::ranges::find_if(groups, [](const Group& g) {
+    return g.key.policy == "full" && g.key.budget.empty() && g.key.tiers.empty();
+  });
   return found == groups.end() ? nullptr : &*found;
 }
 
@@ -106,9 +112,10 @@ Result<Json> RecordOf(const Group& group, const Group* full) {
   const Counts& c = group.counts;
   EBB_ASSIGN_OR_RETURN(const Interval interval, ClopperPearson({c.right, c.n}));
   const auto n = static_cast<double>(std::max<int64_t>(c.n, 1));
-  Json record = {{"policy", std::get<0>(group.key)},
-                 {"budget", std::get<1>(group.key)},
-                 {"tiers", std::get<2>(group.key)},
+  Json record = {{"policy", group.key.policy},
+                 {"budget", group.key.budget},
+                 {"tiers", group.key.tiers},
+                 {"options", group.key.options},
                  {"n", c.n},
                  {"correct", c.right},
                  {"accuracy", Share(c.right, c.n)},
@@ -140,10 +147,19 @@ Result<Json> RecordOf(const Group& group, const Group* full) {
   return record;
 }
 
-std::string NameOf(const Json& record) {
+// Options are named where nothing else tells two settings apart.
+std::string NameOf(const Json& record, const Json& summary) {
+  const auto same_but_options = [&](const Json& other) {
+    const Key a = KeyOf(record), b = KeyOf(other);
+    return a.policy == b.policy && a.budget == b.budget && a.tiers == b.tiers;
+  };
   std::string name = record.value("policy", "");
-  for (const char* key : {"budget", "tiers"}) {
+  for (const char* key : {"budget", "tiers", "options"}) {
     const std::string text = record.value(key, "");
+    if (key == std::string_view("options") &&
+        std::ranges::count_if(summary, same_but_options) < 2) {
+      continue;
+    }
     if (!text.empty()) name += " " + text;
   }
   return name;
@@ -190,7 +206,7 @@ std::string SummaryTable(const Json& summary) {
     table += fmt::format(
         "| {} | {}/{} | {:.1f} % ({:.1f} - {:.1f}) | {} | {} | {:.0f} | {:.0f} | {} | {} | {} | {} "
         "|\n",
-        NameOf(r), r["correct"].get<int64_t>(), r["n"].get<int64_t>(),
+        NameOf(r, summary), r["correct"].get<int64_t>(), r["n"].get<int64_t>(),
         r["accuracy"].get<double>() * 100, r["ci_low"].get<double>() * 100,
         r["ci_high"].get<double>() * 100, optional(r["retention"], "{:.2f}"),
         optional(r["p_full"], "{:.2g}"), r["generated_tokens"].get<double>(),

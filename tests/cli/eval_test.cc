@@ -197,6 +197,22 @@ TEST_F(EvalTest, AGridFileNamesSettings) {
   EXPECT_TRUE(summary[0].contains("majority"));
 }
 
+TEST_F(EvalTest, SettingsThatDifferInOneOptionAreCountedApart) {
+  const std::string grid = model_.File("windows.json");
+  std::ofstream(grid) << R"({"policies": ["attention"], "settings": [{"t0": "50%", "evict": "10%",
+    "window": 2}, {"t0": "50%", "evict": "10%", "window": 8}]})";
+  const std::string common = "eval -n 12 --quiet -m " + model_.path() + " --task " + task_ +
+                             ":gsm8k --sinks 1 --interval 4 --out ";
+  const ProgramEnd end = RunEbb(common + Out("windows") + " --grid " + grid);
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const size_t num_lines = Lines(Out("windows") + "/results.jsonl").size();
+  const json summary = json::parse(ReadFile(Out("windows") + "/summary.json"));
+  ASSERT_EQ(summary.size(), 2u);
+  EXPECT_EQ(summary[0]["options"], "sinks=1 window=2 interval=4");
+  EXPECT_EQ(summary[1]["options"], "sinks=1 window=8 interval=4");
+  for (const json& record : summary) EXPECT_EQ(record["n"], num_lines / 2);
+}
+
 TEST_F(EvalTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   const std::string grid = model_.File("grid.json");
   const std::string start = "eval --quiet -m " + model_.path() + " --out " + Out("bad") + " ";
