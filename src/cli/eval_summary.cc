@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "ebb/statistics.h"
@@ -154,12 +153,10 @@ std::string NameOf(const Json& record, const Json& summary) {
     return a.policy == b.policy && a.budget == b.budget && a.tiers == b.tiers;
   };
   std::string name = record.value("policy", "");
-  for (const char* key : {"budget", "tiers", "options"}) {
+  std::vector<const char*> keys = {"budget", "tiers"};
+  if (std::ranges::count_if(summary, same_but_options) > 1) keys.push_back("options");
+  for (const char* key : keys) {
     const std::string text = record.value(key, "");
-    if (key == std::string_view("options") &&
-        std::ranges::count_if(summary, same_but_options) < 2) {
-      continue;
-    }
     if (!text.empty()) name += " " + text;
   }
   return name;

@@ -5,11 +5,11 @@
 // full cache will pay, not by what is paid once others are gone, so at small budgets it is no upper
 // bound [ours]. It keeps a position per row.
 #include <algorithm>
-#include <cmath>
 
 #include "ebb/foresight.h"
 #include "src/policy/row_scores.h"
 #include "src/policy/scorers.h"
+#include "src/policy/scorers/streams.h"
 
 namespace ebb {
 namespace {
@@ -32,7 +32,7 @@ class OracleScorer final : public Scorer {
   std::span<const float> Scores(int group) override {
     scores_.resize(positions_.num_rows(group));
     foresight_.AttentionLeft(group, positions_[group], scores_);
-    for (float& score : scores_) score = std::isfinite(score) ? score : 0.0f;
+    for (float& score : scores_) score = FiniteOr0(score);
     return scores_;
   }
 
