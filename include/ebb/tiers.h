@@ -12,8 +12,11 @@
 namespace ebb {
 
 // The number formats of T2. Both are rotated by a Hadamard matrix before they are rounded.
-enum class CompressedType : uint8_t { kInt8, kInt4 };
-[[nodiscard]] std::string_view CompressedTypeName(CompressedType type);  // "int8", "int4"
+// kInt8Naive: int8 without the rotation that makes it accurate, as most prototypes have it; a control
+// for experiments.
+enum class CompressedType : uint8_t { kInt8, kInt4, kInt8Naive };
+// "int8", "int4", "int8_naive"
+[[nodiscard]] std::string_view CompressedTypeName(CompressedType type);
 [[nodiscard]] Result<CompressedType> ParseCompressedType(std::string_view name);
 
 // Where T1 lies.

@@ -61,7 +61,7 @@ void FoldCompressedType(const CompressedFoldInput& in, const FoldOutput& out) {
 
 template <Dots kDots>
 void FoldCompressed(const CompressedFoldInput& in, const FoldOutput& out) {
-  if (in.format.type == CompressedType::kInt8) return FoldCompressedType<Int8Rows, kDots>(in, out);
+  if (IsInt8(in.format.type)) return FoldCompressedType<Int8Rows, kDots>(in, out);
   FoldCompressedType<Int4Rows, kDots>(in, out);
 }
 

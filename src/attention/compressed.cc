@@ -266,9 +266,11 @@ void CompressRow(const CompressedFormat& format, const float* key, const float* 
   Integers n;
   std::copy_n(key, dim, k.data());
   std::copy_n(value, dim, v.data());
-  Rotate(k.data(), dim);
-  Rotate(v.data(), dim);
-  if (format.type == CompressedType::kInt8) {
+  if (IsRotated(format.type)) {
+    Rotate(k.data(), dim);
+    Rotate(v.data(), dim);
+  }
+  if (IsInt8(format.type)) {
     const float key_scale = CompressInt8(k.data(), dim, row, &n);
     const float value_scale = CompressInt8(v.data(), dim, row + layout.values, &n);
     StoreWord(WordOf(value_scale, key_scale), row + layout.scales);
@@ -282,7 +284,7 @@ void DecompressRow(const CompressedFormat& format, const std::byte* row, float* 
   const int dim = format.head_dim;
   const CompressedLayout layout = LayoutOf(format);
   const uint32_t word = LoadWord(row + layout.scales);
-  if (format.type == CompressedType::kInt8) {
+  if (IsInt8(format.type)) {
     for (int i = 0; i < dim; ++i) {
       const std::byte* value_row = row + layout.values;
       key[i] = static_cast<float>(static_cast<int8_t>(row[i])) * LowOf(word);
@@ -292,6 +294,7 @@ void DecompressRow(const CompressedFormat& format, const std::byte* row, float* 
     DecompressKey6(row, dim, word, key);
     DecompressValue4(row + layout.values, dim, row + layout.scales + kScaleBytes, value);
   }
+  if (!IsRotated(format.type)) return;
   Rotate(key, dim);
   Rotate(value, dim);
 }

@@ -6,6 +6,7 @@
 // dies alone:
 //
 //   int8  keys [head_dim], values [head_dim], each int8; key scale, value scale
+//   int8_naive  likewise, not rotated: a control
 //   int4  keys of 6 bits, values of 4 bits; key minimum, key scale; for each block of values
 //         minimum, scale
 //
@@ -51,6 +52,11 @@ inline constexpr int kQuery8Max = 127;
 // A scale in the high half of a word, a minimum (in int8 the scale of the keys) in the low half.
 inline constexpr size_t kScaleBytes = 4;
 
+[[nodiscard]] constexpr bool IsInt8(CompressedType type) { return type != CompressedType::kInt4; }
+[[nodiscard]] constexpr bool IsRotated(CompressedType type) {
+  return type != CompressedType::kInt8Naive;
+}
+
 // Byte offsets in a row.
 struct CompressedLayout {
   size_t values = 0;
@@ -60,7 +66,7 @@ struct CompressedLayout {
 };
 [[nodiscard]] constexpr CompressedLayout LayoutOf(CompressedType type, int head_dim) {
   const size_t dim = head_dim;
-  if (type == CompressedType::kInt8) {
+  if (IsInt8(type)) {
     return {.values = dim, .scales = 2 * dim, .num_blocks = 0, .row_stride = 2 * dim + kScaleBytes};
   }
   const size_t key_tail = dim % kKeyGroup;

@@ -16,7 +16,8 @@
 namespace ebb {
 namespace {
 
-constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt4};
+constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt4,
+                                     CompressedType::kInt8Naive};
 constexpr int kHeadSizes[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 192, 256, 512};
 
 double Dot(std::span<const float> a, std::span<const float> b) {
@@ -110,10 +111,11 @@ TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
         std::vector<float> key_back(dim), value_back(dim);
         kernel_.compress_row(format, key.data(), value.data(), row.data());
         kernel_.decompress_row(format, row.data(), key_back.data(), value_back.data());
-        for (std::vector<float>* x : {&key, &value, &key_back, &value_back}) {
-          kernel_.rotate(x->data(), dim);
+        if (IsRotated(type)) {
+          for (std::vector<float>* x : {&key, &value, &key_back, &value_back})
+            kernel_.rotate(x->data(), dim);
         }
-        const bool int8 = type == CompressedType::kInt8;
+        const bool int8 = IsInt8(type);
         // The scale, and the minimum, lose up to 1/128 to bf16.
         const auto half_step = [](float largest, int levels) {
           return largest * 1.02f / static_cast<float>(levels);
@@ -124,6 +126,23 @@ TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
       }
     }
   }
+}
+
+// What the control is for.
+TEST_P(CompressedTest, WithoutRotationAnOutlierCostsAccuracy) {
+  std::vector<float> x = RandomNormal(64, 6);
+  x[5] = 40;
+  const auto error = [&](CompressedType type) {
+    const CompressedFormat format = {.type = type, .head_dim = 64};
+    std::vector<std::byte> row(format.RowStride());
+    std::vector<float> key(64), value(64);
+    kernel_.compress_row(format, x.data(), x.data(), row.data());
+    kernel_.decompress_row(format, row.data(), key.data(), value.data());
+    double sum = 0;
+    for (size_t i = 0; i < x.size(); ++i) sum += std::pow(key[i] - x[i], 2);
+    return std::sqrt(sum);
+  };
+  EXPECT_GT(error(CompressedType::kInt8Naive), 2 * error(CompressedType::kInt8));
 }
 
 TEST_P(CompressedTest, DecompressesAsTheReferenceDoes) {
@@ -205,7 +224,7 @@ std::vector<RoundedQuery> Rounded(const CompressedFormat& format, std::span<cons
 // Half a step of 16 bits for int8, of 8 bits for int4.
 TEST(RoundQueryTest, LosesHalfAStepOfItsLargestElement) {
   for (const CompressedType type : kTypes) {
-    const int most = type == CompressedType::kInt8 ? 32767 : 127;
+    const int most = IsInt8(type) ? 32767 : 127;
     for (const float size : {1e-20f, 1.0f, 1e20f}) {
       std::vector<float> q = RandomNormal(80, 5);
       for (float& x : q) x *= size;
@@ -218,7 +237,7 @@ TEST(RoundQueryTest, LosesHalfAStepOfItsLargestElement) {
       EXPECT_NEAR(rounded.sum, sum, 1e-5 * 80 * size);
       EXPECT_EQ(rounded.n[80], 0);
       EXPECT_EQ(rounded.n[80 + 31], 0);
-      if (type == CompressedType::kInt8) continue;
+      if (IsInt8(type)) continue;
       for (int i = 0; i < 64; ++i)
         EXPECT_EQ(rounded.unpacked[PlaceOfKey(i).unpacked], rounded.n[i]);
     }

@@ -254,7 +254,7 @@ const RoundedQuery* DecodeAttention::RoundQueries(int query, int thread) {
   float rotated[kMaxHeadDim];
   for (int head = 0; head < shape_.num_q_heads; ++head) {
     std::copy_n(queries_[query].q + head * dim, dim, rotated);
-    kernel_.rotate(rotated, dim);
+    if (IsRotated(shape_.compressed.type)) kernel_.rotate(rotated, dim);
     RoundQuery(shape_.compressed.type, rotated, dim, to + head);
   }
   return to;
@@ -372,7 +372,7 @@ void DecodeAttention::MergeHead(int query, int q_head, const float* weights) {
   compressed.num_chunks -= num_full;
   float sum[kMaxHeadDim];
   kernel_.merge(compressed, weights + num_full, sum);
-  kernel_.rotate(sum, dim);
+  if (IsRotated(shape_.compressed.type)) kernel_.rotate(sum, dim);
   for (int i = 0; i < dim; ++i) out[i] += sum[i];
 }
 

@@ -189,7 +189,8 @@ class DecodeCompressedTest : public ::testing::TestWithParam<std::string> {
   const AttentionKernel& kernel_ = KernelByName(GetParam());
 };
 
-constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt4};
+constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt4,
+                                     CompressedType::kInt8Naive};
 
 TEST_P(DecodeCompressedTest, IsTheSoftmaxOverTheRowsAsStoredForEveryHeadSize) {
   for (const CompressedType type : kTypes) {

@@ -25,7 +25,7 @@ int ByteAt(const std::byte* row, size_t at) { return std::to_integer<int>(row[at
 double KeyElement(const CompressedFormat& format, const std::byte* row, int i) {
   const CompressedLayout layout = LayoutOf(format);
   const std::byte* scales = row + layout.scales;
-  if (format.type == CompressedType::kInt8) {
+  if (IsInt8(format.type)) {
     return static_cast<int8_t>(ByteAt(row, i)) * Bf16(scales);
   }
   const int packed = format.head_dim / 64 * 64;
@@ -45,7 +45,7 @@ double ValueElement(const CompressedFormat& format, const std::byte* row, int i)
   const CompressedLayout layout = LayoutOf(format);
   const std::byte* values = row + layout.values;
   const std::byte* scales = row + layout.scales;
-  if (format.type == CompressedType::kInt8) {
+  if (IsInt8(format.type)) {
     return static_cast<int8_t>(ByteAt(values, i)) * Bf16(scales + 2);
   }
   const int dim = format.head_dim;
@@ -103,8 +103,10 @@ void ReferenceDecompressRow(const CompressedFormat& format, const std::byte* row
     k[i] = KeyElement(format, row, i);
     v[i] = ValueElement(format, row, i);
   }
-  k = Rotated(k);
-  v = Rotated(v);
+  if (IsRotated(format.type)) {
+    k = Rotated(k);
+    v = Rotated(v);
+  }
   std::copy(k.begin(), k.end(), key);
   std::copy(v.begin(), v.end(), value);
 }

@@ -14,8 +14,10 @@
 namespace ebb {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, CompressedType>, 2> kCompressedTypes = {
-    {{"int8", CompressedType::kInt8}, {"int4", CompressedType::kInt4}}};
+constexpr std::array<std::pair<std::string_view, CompressedType>, 3> kCompressedTypes = {
+    {{"int8", CompressedType::kInt8},
+     {"int4", CompressedType::kInt4},
+     {"int8_naive", CompressedType::kInt8Naive}}};
 
 Status Malformed(std::string_view what, std::string_view text, std::string_view why,
                  std::string_view expected) {
@@ -49,7 +51,7 @@ Result<CompressedType> ParseCompressedType(std::string_view name) {
   for (const auto& [known, type] : kCompressedTypes) {
     if (known == name) return type;
   }
-  return InvalidArgument(fmt::format("expected int8 or int4, found \"{}\"", name));
+  return InvalidArgument(fmt::format("expected int8, int4 or int8_naive, found \"{}\"", name));
 }
 
 Status ParseT0(std::string_view text, TierSpec* spec) {
@@ -103,7 +105,8 @@ Status ParseT1(std::string_view text, TierSpec* spec) {
 }
 
 Status ParseT2(std::string_view text, TierSpec* spec) {
-  constexpr std::string_view kExpected = "a share and, after a colon, int8 or int4 (25%:int8)";
+  constexpr std::string_view kExpected =
+      "a share and, after a colon, int8, int4 or int8_naive (25%:int8)";
   const size_t colon = text.find(':');
   const std::optional<double> share = ParseShare(text.substr(0, colon));
   if (!share) return Malformed("T2", text, kNotAShare, kExpected);

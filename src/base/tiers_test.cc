@@ -65,6 +65,7 @@ void ExpectRefused(Parser parse, std::initializer_list<Bad> cases, const char* e
 TEST(CompressedTypeName, NamesBothAndNoOther) {
   EXPECT_EQ(CompressedTypeName(CompressedType::kInt8), "int8");
   EXPECT_EQ(CompressedTypeName(CompressedType::kInt4), "int4");
+  EXPECT_EQ(CompressedTypeName(CompressedType::kInt8Naive), "int8_naive");
   EXPECT_EQ(CompressedTypeName(static_cast<CompressedType>(9)), "unknown");
 }
 
@@ -163,9 +164,8 @@ TEST(ParseT2, ReadsShareAndFormat) {
     double share;
     CompressedType type;
   } cases[] = {
-      {"25%", 0.25, CompressedType::kInt8},
-      {"25%:int8", 0.25, CompressedType::kInt8},
-      {"100%:int4", 1, CompressedType::kInt4},
+      {"25%", 0.25, CompressedType::kInt8},    {"25%:int8", 0.25, CompressedType::kInt8},
+      {"100%:int4", 1, CompressedType::kInt4}, {"100%:int8_naive", 1, CompressedType::kInt8Naive},
       {"0%", 0, CompressedType::kInt8},
   };
   for (const auto& c : cases) {
@@ -189,7 +189,7 @@ TEST(ParseT2, RefusesEverythingElse) {
                  {"25%:int2", format},
                  {"25%:INT8", format},
                  {"25%:int8:int4", format}},
-                "write a share and, after a colon, int8 or int4 (25%:int8)");
+                "write a share and, after a colon, int8, int4 or int8_naive (25%:int8)");
 }
 
 TEST(ParseEvict, ReadsAShareAndRefusesEverythingElse) {

@@ -82,8 +82,9 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "capacity memory, exact: where it lies, and its hard cap (default: file; host beside a "
           "device)",
           ParseT1),
-      TierRow("--t2", "PERCENT[:int8|int4]",
-              "compressed memory: a share of the unprotected rows that stay (default: 0%)",
+      TierRow("--t2", "PERCENT[:int8|int4|int8_naive]",
+              "compressed memory: a share of the unprotected rows that stay; int8_naive rounds as "
+              "prototypes do, a control (default: 0%)",
               ParseT2),
       TierRow(
           "--evict", "PERCENT",

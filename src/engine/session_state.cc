@@ -90,7 +90,7 @@ std::optional<TierSpec> LoadTiers(StateReader* from) {
   spec.t1 = LoadEnum(T1Place::kFile, from);
   spec.t1_cap_bytes = from->Number<uint64_t>();
   spec.t2_share = LoadShare(from);
-  spec.t2_type = LoadEnum(CompressedType::kInt4, from);
+  spec.t2_type = LoadEnum(CompressedType::kInt8Naive, from);
   spec.evict_share = LoadShare(from);
   spec.evict_of = LoadEnum(EvictOf::kAlive, from);
   return has_tiers ? std::optional(spec) : std::nullopt;
