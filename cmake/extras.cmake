@@ -1,4 +1,4 @@
-# Examples, benchmarks and fuzzers: one program per file.
+# Examples, benchmarks and fuzzers: one program per file. The examples are run as tests too.
 function(ebb_add_programs folder pattern prefix)
   ebb_glob(sources "^$" ${folder}/${pattern})
   foreach(source IN LISTS sources)
@@ -10,6 +10,18 @@ endfunction()
 
 if(EBB_BUILD_EXAMPLES)
   ebb_add_programs(examples *.cc example ebb ebb_options)
+endif()
+if(EBB_BUILD_EXAMPLES AND EBB_BUILD_TESTS)
+  set(model ${CMAKE_BINARY_DIR}/examples.gguf)
+  add_dependencies(example_policy ebb_random_gguf)
+  add_test(NAME examples.Model COMMAND ebb_random_gguf ${model})
+  add_test(NAME examples.Generate COMMAND example_generate ${model})
+  add_test(NAME examples.Policy COMMAND example_policy ${model})
+  set_tests_properties(examples.Model PROPERTIES FIXTURES_SETUP example_model)
+  set_tests_properties(examples.Generate examples.Policy PROPERTIES
+    FIXTURES_REQUIRED example_model PASS_REGULAR_EXPRESSION "[1-9][0-9]* were evicted")
+  set_tests_properties(examples.Model examples.Generate examples.Policy PROPERTIES
+    LABELS unit TIMEOUT 300)
 endif()
 
 if(EBB_BUILD_BENCHMARKS)

@@ -15,6 +15,7 @@
 #define EBB_POLICY_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -234,6 +235,26 @@ struct ScorerInfo {
   std::string_view params = {};  // of a policy with this scorer; empty: none
 };
 [[nodiscard]] std::span<const ScorerInfo> BuiltinScorers();
+
+// A policy of a program's own: decides as `attention` does (the prompt, sinks and a window stay, a
+// budget says how much else), by a scorer that the program brings. examples/policy.cc is one.
+struct PolicyExtension {
+  std::string name;
+  std::string description;  // one line
+  Granularity granularity = Granularity::kToken;
+  // What a scorer is made for; --granularity may ask for another than the policy's own.
+  struct Context {
+    ModelShape shape;
+    Granularity granularity = Granularity::kToken;
+    uint64_t seed = 0;
+    [[nodiscard]] int NumGroups() const { return shape.NumGroups(granularity); }
+  };
+  std::function<std::unique_ptr<Scorer>(const Context&)> make_scorer;  // never null
+};
+// Makes its name one that MakePolicy() knows, as a policy and as a scorer, until the process ends.
+// Not while another thread makes policies. Errors: a name that is empty, taken, or has other
+// characters than a-z, 0-9 and _.
+[[nodiscard]] Status RegisterPolicy(PolicyExtension extension);
 
 // The same without the budget, sinks, window and interval that its policy does not take, so that
 // one set of options goes with many policies. Errors: unknown policy or scorer.

@@ -250,11 +250,16 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
                                                .budget = options.budget,
                                                .params = options.params});
   }
-  policy.scorer = asked.scorer->make({.shape = context.shape,
-                                      .granularity = policy.granularity,
-                                      .seed = spec.seed,
-                                      .params = options.params,
-                                      .foresight = context.foresight});
+  if (asked.scorer->extension != nullptr) {
+    policy.scorer = asked.scorer->extension->make_scorer(
+        {.shape = context.shape, .granularity = policy.granularity, .seed = spec.seed});
+  } else {
+    policy.scorer = asked.scorer->make({.shape = context.shape,
+                                        .granularity = policy.granularity,
+                                        .seed = spec.seed,
+                                        .params = options.params,
+                                        .foresight = context.foresight});
+  }
   return policy;
 }
 

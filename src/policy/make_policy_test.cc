@@ -4,6 +4,7 @@
 #include "ebb/policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/policy/scorers.h"
 #include "tests/support/policy_harness.h"
 
 namespace ebb {
@@ -78,6 +79,39 @@ std::string ErrorOf(const PolicySpec& spec) {
   const Status status = MakePolicy(spec, kContext).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   return status.message();
+}
+
+std::unique_ptr<Scorer> SomeScorer(const PolicyExtension::Context& context) {
+  return MakeRandomScorer(
+      {.shape = context.shape, .granularity = context.granularity, .seed = context.seed});
+}
+
+TEST(RegisterPolicy, MakesItOneAmongTheOthers) {
+  ASSERT_TRUE(RegisterPolicy({.name = "of_my_own",
+                              .description = "a test's",
+                              .granularity = Granularity::kLayer,
+                              .make_scorer = SomeScorer})
+                  .ok());
+  PolicySpec spec = {.name = "of_my_own", .budget = {Budget::Unit::kPercent, 25}, .window = 8};
+  Result<Policy> policy = MakePolicy(spec, kContext);
+  ASSERT_TRUE(policy.ok()) << policy.status().message();
+  EXPECT_EQ(policy->name, "of_my_own");
+  EXPECT_EQ(policy->granularity, Granularity::kLayer);
+  EXPECT_TRUE(policy->placement->NeedsScores());
+
+  spec = {.name = "windowed:h2o", .scorer = "of_my_own"};
+  EXPECT_TRUE(MakePolicy(spec, kContext).ok());
+  spec = {.name = "of_my_own", .tiers = TierSpec{.evict_share = 0.1}};
+  EXPECT_TRUE(MakePolicy(spec, kContext).ok()) << "it drives the hierarchy too";
+  EXPECT_THAT(ErrorOf({.name = "nobodys"}), HasSubstr("of_my_own"));
+}
+
+TEST(RegisterPolicy, RefusesNamesThatAreTakenOrNoNames) {
+  for (const char* name : {"h2o", "recency", "", "two words", "a:b", "Upper"}) {
+    const Status status = RegisterPolicy({.name = name, .make_scorer = SomeScorer});
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(status.message(), HasSubstr(name));
+  }
 }
 
 TEST(BuiltinPolicies, AreNamedOnceAndDescribed) {

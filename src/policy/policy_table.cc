@@ -1,7 +1,14 @@
 #include "src/policy/policy_table.h"
 
+#include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstddef>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 
 namespace ebb {
 namespace {
@@ -367,10 +374,53 @@ constexpr std::array<Info, n> InfosOf(const std::array<Row, n>& rows) {
 constexpr auto kPolicyInfos = InfosOf<PolicyInfo>(kPolicies);
 constexpr auto kScorerInfos = InfosOf<ScorerInfo>(kScorers);
 
+struct Tables {
+  std::vector<PolicyRow> policies = {kPolicies.begin(), kPolicies.end()};
+  std::vector<ScorerRow> scorers = {kScorers.begin(), kScorers.end()};
+  std::deque<PolicyExtension> extensions;  // stay where they are: the rows point to them
+};
+Tables& AllTables() {
+  static Tables tables;
+  return tables;
+}
+
+bool IsName(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
 }  // namespace
 
-std::span<const PolicyRow> PolicyTable() { return kPolicies; }
-std::span<const ScorerRow> ScorerTable() { return kScorers; }
+Status RegisterPolicy(PolicyExtension extension) {
+  assert(extension.make_scorer != nullptr);
+  const auto is_taken = [&](const auto& row) { return row.info.name == extension.name; };
+  Tables& all = AllTables();
+  if (!IsName(extension.name)) {
+    return InvalidArgument(fmt::format(
+        "policy \"{}\": a name has letters from a to z, digits and _ alone", extension.name));
+  }
+  if (std::ranges::any_of(all.policies, is_taken) || std::ranges::any_of(all.scorers, is_taken)) {
+    return InvalidArgument(
+        fmt::format("policy \"{}\": there is a policy or scorer of that name", extension.name));
+  }
+  const PolicyExtension& kept = all.extensions.emplace_back(std::move(extension));
+  all.scorers.push_back({.info = {.name = kept.name, .description = kept.description},
+                         .make = nullptr,
+                         .extension = &kept});
+  all.policies.push_back({.info = {.name = kept.name,
+                                   .description = kept.description,
+                                   .source = "this program",
+                                   .params = "",
+                                   .granularity = kept.granularity,
+                                   .scorer = kept.name},
+                          .options = kProtectedBudget | kBeyondOption,
+                          .make_placement = MakeBudgetPlacement});
+  return OkStatus();
+}
+
+std::span<const PolicyRow> PolicyTable() { return AllTables().policies; }
+std::span<const ScorerRow> ScorerTable() { return AllTables().scorers; }
 std::span<const PolicyInfo> BuiltinPolicies() { return kPolicyInfos; }
 std::span<const ScorerInfo> BuiltinScorers() { return kScorerInfos; }
 

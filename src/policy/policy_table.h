@@ -39,10 +39,12 @@ enum class ScorerNeed {
 
 struct ScorerRow {
   ScorerInfo info;
-  ScorerFactory make;
+  ScorerFactory make;  // null: the extension makes it
   ScorerNeed need = ScorerNeed::kNothing;
+  const PolicyExtension* extension = nullptr;
 };
 
+// The built-in ones, then those that were registered; rows move when one more is.
 [[nodiscard]] std::span<const PolicyRow> PolicyTable();
 [[nodiscard]] std::span<const ScorerRow> ScorerTable();
 
