@@ -9,6 +9,7 @@
 
 #include "ebb/statistics.h"
 #include "src/cli/eval_files.h"
+#include "src/cli/eval_margins.h"
 #include "src/cli/output.h"
 #include "src/cli/report_page.h"
 
@@ -218,10 +219,12 @@ Status WriteSummaries(const std::string& folder, const Json& manifest,
                       const CliOptions& options) {
   EBB_ASSIGN_OR_RETURN(Json summary, Summarize(results));
   EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.json", summary.dump(2) + "\n"));
-  const std::string table = SummaryTable(summary);
+  const Json margins = FrontMargins(summary);
+  std::string table = SummaryTable(summary);
+  if (!margins.empty()) table += "\n" + MarginTable(margins);
   EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.md", table));
   AddTimes(results, times, &summary);
-  EBB_RETURN_IF_ERROR(WriteFile(folder + "/report.html", EvalPage(manifest, summary)));
+  EBB_RETURN_IF_ERROR(WriteFile(folder + "/report.html", EvalPage(manifest, summary, margins)));
   return WriteToStdout(options.json ? summary.dump() + "\n" : table);
 }
 

@@ -1,10 +1,48 @@
 #include "src/cli/policy_list.h"
 
+#include <string>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "ebb/policy.h"
 
 namespace ebb::cli {
+
+namespace {
+
+// What a policy reads of each step: attention costs what streaming and hidden states do not.
+std::string Reads(const PolicyInfo& info) {
+  const PolicyContext context = {.shape = {.num_layers = 2,
+                                           .num_q_heads = 1,
+                                           .num_kv_heads = 1,
+                                           .head_dim = 64,
+                                           .embed_dim = 64,
+                                           .vocab_size = 1,
+                                           .trained_context = 1 << 16},
+                                 .row_bytes = 1,
+                                 .max_tokens = 1 << 16,
+                                 .eviction_window = 1};
+  const Result<Policy> policy = MakePolicy({.name = std::string(info.name)}, context);
+  if (!policy.ok()) return "the attention of steps to come";
+  SignalNeeds needs;
+  if (policy->placement != nullptr && policy->placement->NeedsScores())
+    needs = policy->scorer->Needs();
+  if (policy->selector != nullptr) needs = Union(needs, policy->selector->Needs());
+  std::string all;
+  const auto add = [&](bool is_read, std::string_view name) {
+    if (is_read) all.append(all.empty() ? "" : ", ").append(name);
+  };
+  add(needs.mass != MassNeed::kNone, "attention");
+  add(needs.num_recent_queries > 0 || policy->selector != nullptr, "queries");
+  add(needs.keys || needs.keys_before_rope, "keys");
+  add(needs.values, "values");
+  add(!needs.hidden_layers.empty(), "hidden states");
+  add(needs.eviction_logits, "marks of the model");
+  return all.empty() ? "nothing" : all;
+}
+
+}  // namespace
 
 ExitCode ListPolicies() {
   fmt::print("policies (--policy NAME[:KEY=VALUE,...]):\n");
@@ -13,6 +51,7 @@ ExitCode ListPolicies() {
     fmt::print("  {:<19} granularity {}, scorer {}, parameters {}\n", "",
                GranularityName(policy.granularity), policy.scorer.empty() ? "none" : policy.scorer,
                policy.params.empty() ? "none" : policy.params);
+    fmt::print("  {:<19} reads {}\n", "", Reads(policy));
     fmt::print("  {:<19} source: {}\n", "", policy.source);
   }
   fmt::print("  {:<19} any of them, decided every W steps: --interval, or parameter w=P (64)\n",

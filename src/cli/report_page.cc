@@ -35,9 +35,9 @@ std::string Page(std::string_view text, const nlohmann::ordered_json& data) {
 
 std::string ProfilePage(const nlohmann::ordered_json& record) { return Page(kProfilePage, record); }
 
-std::string EvalPage(const nlohmann::ordered_json& manifest,
-                     const nlohmann::ordered_json& summary) {
-  return Page(kEvalPage, {{"run", manifest}, {"settings", summary}});
+std::string EvalPage(const nlohmann::ordered_json& manifest, const nlohmann::ordered_json& summary,
+                     const nlohmann::ordered_json& margins) {
+  return Page(kEvalPage, {{"run", manifest}, {"settings", summary}, {"margins", margins}});
 }
 
 }  // namespace ebb::cli

@@ -11,9 +11,11 @@ namespace ebb::cli {
 // The report of `ebb profile`.
 [[nodiscard]] std::string ProfilePage(const nlohmann::ordered_json& record);
 
-// The report of `ebb eval`: what was asked, and a record for each setting.
+// The report of `ebb eval`: what was asked, a record for each setting, and how far fronts lie apart
+// (eval_margins.h).
 [[nodiscard]] std::string EvalPage(const nlohmann::ordered_json& manifest,
-                                   const nlohmann::ordered_json& summary);
+                                   const nlohmann::ordered_json& summary,
+                                   const nlohmann::ordered_json& margins);
 
 }  // namespace ebb::cli
 

@@ -216,6 +216,11 @@ TEST(ListPoliciesTest, NeedsNoModel) {
   for (const char* name : {"full", "streaming", "h2o", "attention", "random", "scorers"}) {
     EXPECT_THAT(end.out, HasSubstr(name));
   }
+  for (const char* reads :
+       {"reads nothing", "reads attention\n", "reads attention, values\n", "reads hidden states\n",
+        "reads marks of the model\n", "reads the attention of steps to come\n"}) {
+    EXPECT_THAT(end.out, HasSubstr(reads));
+  }
 }
 
 TEST(HelpTest, IsForEveryCommand) {

@@ -1,0 +1,68 @@
+#include "src/cli/eval_summary.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace ebb::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json Answer(int problem, int seed, const std::string& extracted, bool correct) {
+  return {{"policy", "full"},
+          {"budget", ""},
+          {"tiers", ""},
+          {"options", ""},
+          {"problem", problem},
+          {"seed", seed},
+          {"extracted", extracted},
+          {"correct", correct},
+          {"outcome", correct             ? "right"
+                      : extracted.empty() ? "no_answer"
+                                          : "wrong"},
+          {"finish_reason", "stop"}};
+}
+
+// Three samples of four problems:
+//   0: right twice; 1: right once, a wrong answer twice; 2: never right; 3: a tie of three answers,
+//   where the one that sorts first counts.
+std::vector<Json> Samples() {
+  return {Answer(0, 1, "7", true),  Answer(0, 2, "7", true),  Answer(0, 3, "8", false),
+          Answer(1, 1, "3", true),  Answer(1, 2, "4", false), Answer(1, 3, "4", false),
+          Answer(2, 1, "5", false), Answer(2, 2, "", false),  Answer(2, 3, "5", false),
+          Answer(3, 1, "1", true),  Answer(3, 2, "2", false), Answer(3, 3, "9", false)};
+}
+
+TEST(Summarize, CountsMajorityAndAnyRightAnswerOverSamples) {
+  const Result<Json> summary = Summarize(Samples());
+  ASSERT_TRUE(summary.ok()) << summary.status().message();
+  ASSERT_EQ(summary->size(), 1u);
+  const Json& record = summary->front();
+  EXPECT_EQ(record["n"], 12);
+  EXPECT_EQ(record["correct"], 4);
+  EXPECT_EQ(record["samples"], 3);
+  EXPECT_DOUBLE_EQ(record["majority"].get<double>(), 2.0 / 4);  // problems 0 and 3
+  EXPECT_DOUBLE_EQ(record["pass_all"].get<double>(), 3.0 / 4);  // all but problem 2
+}
+
+TEST(Summarize, NoAnswerHasNoVote) {
+  // Two of three samples say nothing: the one answer is the majority.
+  const Result<Json> summary =
+      Summarize({Answer(0, 1, "", false), Answer(0, 2, "6", true), Answer(0, 3, "", false)});
+  ASSERT_TRUE(summary.ok());
+  EXPECT_DOUBLE_EQ(summary->front()["majority"].get<double>(), 1);
+  EXPECT_EQ(summary->front()["no_answer"], 2);
+}
+
+TEST(Summarize, OneSampleHasNeither) {
+  const Result<Json> summary = Summarize({Answer(0, 1, "7", true), Answer(1, 1, "3", false)});
+  ASSERT_TRUE(summary.ok());
+  EXPECT_FALSE(summary->front().contains("majority"));
+  EXPECT_FALSE(summary->front().contains("pass_all"));
+  EXPECT_DOUBLE_EQ(summary->front()["accuracy"].get<double>(), 0.5);
+}
+
+}  // namespace
+}  // namespace ebb::cli
