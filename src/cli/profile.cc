@@ -222,6 +222,7 @@ Status Profile::Write() {
   record_["figures"] = {{"importance", ImportanceFigure(runs_)},
                         {"position", PositionFigure(runs_)},
                         {"overlap", OverlapFigure(runs_)},
+                        {"recurrence", RecurrenceFigure(runs_)},
                         {"tiers", TierFigure(runs_)},
                         {"cost", CostFigure(runs_)},
                         {"transfers", TransferFigure(transfers_, runs_)}};

@@ -192,6 +192,32 @@ Json OverlapFigure(std::span<const ProfiledRun> runs) {
   return figure;
 }
 
+// The 80th percentile is what "LazyEviction" takes as its window (Appendix C).
+Json RecurrenceFigure(std::span<const ProfiledRun> runs) {
+  constexpr double kPercentile = 0.8;
+  std::vector<int> all;
+  for (const ProfiledRun& run : runs)
+    all.insert(all.end(), run.intervals.begin(), run.intervals.end());
+  std::ranges::sort(all);
+  Json below = Json::array(), shares = Json::array();
+  const auto share_below = [&](int interval) {
+    const auto end = std::ranges::lower_bound(all, interval);
+    return static_cast<double>(end - all.begin()) / static_cast<double>(all.size());
+  };
+  for (int limit = 1; !all.empty() && (limit == 1 || limit / 2 <= all.back()); limit *= 2) {
+    below.push_back(limit);
+    shares.push_back(share_below(limit));
+  }
+  Json figure = {
+      {"active_share", kActiveShare}, {"tokens", all.size()}, {"interval", below},
+      {"share_below", shares},        {"recurring", nullptr}, {"percentile_80", nullptr}};
+  if (all.empty()) return figure;
+  figure["recurring"] = 1 - share_below(2);
+  const auto rank = static_cast<size_t>(kPercentile * static_cast<double>(all.size() - 1));
+  figure["percentile_80"] = all[rank];
+  return figure;
+}
+
 Json TierFigure(std::span<const ProfiledRun> runs) {
   const ProfiledRun& run = Longest(runs);
   const size_t step_width = Bins(run.steps.size()).width();

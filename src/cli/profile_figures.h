@@ -20,6 +20,7 @@ using ProfileJson = nlohmann::ordered_json;
 [[nodiscard]] ProfileJson ImportanceFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson PositionFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson OverlapFigure(std::span<const ProfiledRun> runs);
+[[nodiscard]] ProfileJson RecurrenceFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson CostFigure(std::span<const ProfiledRun> runs);
 // Of the longest.
 [[nodiscard]] ProfileJson TierFigure(std::span<const ProfiledRun> runs);

@@ -98,6 +98,26 @@ TEST(OverlapFigureTest, WithoutTwoStepsThereIsNoMean) {
   EXPECT_TRUE(OverlapFigure(runs)["mean"].is_null());
 }
 
+TEST(RecurrenceFigureTest, SharesAndThePercentileAreOfAllTokens) {
+  ProfiledRun one = RunOf({1}), other = RunOf({1});
+  one.intervals = {0, 1, 1, 2, 3};
+  other.intervals = {4, 5, 6, 40, 100};
+  const std::vector<ProfiledRun> runs = {one, other};
+  const ProfileJson figure = RecurrenceFigure(runs);
+  EXPECT_EQ(figure["tokens"], 10);
+  EXPECT_EQ(figure["interval"].dump(), "[1,2,4,8,16,32,64,128]");
+  EXPECT_EQ(figure["share_below"].dump(), "[0.1,0.3,0.5,0.8,0.8,0.8,0.9,1.0]");
+  EXPECT_NEAR(figure["recurring"].get<double>(), 0.7, 1e-12);
+  EXPECT_EQ(figure["percentile_80"], 6);
+}
+
+TEST(RecurrenceFigureTest, WithoutADecodeStepThereIsNone) {
+  const std::vector<ProfiledRun> runs = {RunOf({}, 0)};
+  const ProfileJson figure = RecurrenceFigure(runs);
+  EXPECT_EQ(figure["tokens"], 0);
+  EXPECT_TRUE(figure["percentile_80"].is_null());
+}
+
 TEST(TierFigureTest, TheLongestRunIsShownToItsLastStep) {
   ProfiledRun run = RunOf({1}, 300);
   for (int i = 0; i < 300; ++i) run.steps[i].rows = {i, 0, 0, 2 * i};

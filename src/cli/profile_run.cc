@@ -51,6 +51,7 @@ void RunRecorder::EndSignals() {
   }
   overlap_ = -1;
   if (!(sum > 0) || !std::isfinite(sum)) return;
+  recurrence_.Observe(mass_, sum);
   run_.importance.resize(mass_.size());
   for (const Position p : rows_) run_.importance[p] += mass_[p] / sum;
   const auto count = static_cast<size_t>(std::ceil(kImportantShare * rows_.size()));
@@ -89,6 +90,7 @@ void RunRecorder::Finish() {
   run_.cache = session_->accounting();
   run_.tokens.assign(session_->tokens().begin(), session_->tokens().end());
   run_.importance.resize(run_.tokens.size());
+  run_.intervals = recurrence_.intervals();
 }
 
 void RunRecorder::EndStep(double seconds_since_begin) {

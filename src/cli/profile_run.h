@@ -11,6 +11,7 @@
 #include "ebb/engine.h"
 #include "ebb/generate.h"
 #include "ebb/ledger.h"
+#include "src/cli/recurrence.h"
 
 namespace ebb::cli {
 
@@ -45,6 +46,7 @@ struct ProfiledRun {
   GenerateResult result;
   std::vector<double> importance;   // by position: attention over all decode steps; sums to their
                                     // number
+  std::vector<int> intervals;       // by position: RecurrenceTracker::intervals()
   std::vector<ProfiledStep> steps;  // of decoding
   CacheAccounting cache;            // at the end
   std::vector<Token> tokens;
@@ -84,6 +86,7 @@ class RunRecorder {
   std::vector<uint8_t> important_now_;  // by position
   size_t num_important_ = 0;
   double overlap_ = -1;
+  RecurrenceTracker recurrence_;
   double observer_seconds_ = 0;  // of this step, to be left out
   Clock::time_point begin_;      // of the step under way
 };
