@@ -56,29 +56,38 @@ endif()
 
 # Writes a source that defines the string view ebb::cli::`symbol`, the bytes of `file`.
 function(ebb_embed symbol file result)
-  set_property(DIRECTORY ${EBB_ROOT} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-  file(READ ${file} bytes HEX)
-  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
   set(source ${CMAKE_BINARY_DIR}/generated/${symbol}.cc)
   file(CONFIGURE OUTPUT ${source} CONTENT [=[
+#include <cstddef>
 #include <string_view>
+asm(R"(
+.pushsection .rodata
+.balign 16
+@symbol@_begin:
+.incbin "@file@"
+@symbol@_end:
+.popsection
+)");
 namespace ebb::cli {
-namespace {
-constexpr unsigned char kBytes[] = {@bytes@};
-}
+extern const char @symbol@Begin[] asm("@symbol@_begin");
+extern const char @symbol@End[] asm("@symbol@_end");
 extern const std::string_view @symbol@;
-const std::string_view @symbol@(reinterpret_cast<const char*>(kBytes), sizeof(kBytes));
+const std::string_view @symbol@(@symbol@Begin, static_cast<size_t>(@symbol@End - @symbol@Begin));
 }  // namespace ebb::cli
 ]=] @ONLY)
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${file})
   set(${result} ${source} PARENT_SCOPE)
 endfunction()
 ebb_embed(kChartLibrary ${EBB_CHART_JS} chart_library)
 ebb_embed(kProfilePage ${EBB_ROOT}/src/cli/profile_page.html profile_page)
 ebb_embed(kEvalPage ${EBB_ROOT}/src/cli/eval_page.html eval_page)
+# The small reasoner, which `ebb eval` asks where no other model is named.
+ebb_embed(kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_model)
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" src/cli/*.cc)
-add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${eval_page} ${EBB_EMPTY_SOURCE})
+add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${eval_page}
+  ${pebble_model} ${EBB_EMPTY_SOURCE})
 target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
 target_link_libraries(ebb_cli_parts PUBLIC
   ebb ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash

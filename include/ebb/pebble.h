@@ -31,7 +31,7 @@ enum class PebbleTokenKind : uint8_t {
   kQuestion,
   kGrammar,   // follows from the words just before
   kCopied,    // a word of the question
-  kLookup,    // a value that the thought stated before
+  kLookup,    // a value that was stated before
   kComputed,  // a result
   kFiller,    // disposable
   kAnswer,
@@ -47,7 +47,7 @@ struct PebbleProblem {
   std::vector<PebbleTokenKind> kinds = {};  // [tokens]
   int num_question_tokens = 0;  // what a model is given: up to the opening tag, included
   int num_thought_tokens = 0;   // between the tags
-  // The longest way back, in tokens, from a looked-up value to where the thought last stated it.
+  // The longest way back, in tokens, from a looked-up value to where it last stood with its name.
   int farthest_lookup = 0;
   std::string answer = {};  // one word
 
@@ -62,8 +62,8 @@ struct PebbleProblem {
 // trainer: the same lookups in less than half of the tokens.
 [[nodiscard]] PebbleProblem MakeBriefPebbleProblem(uint64_t seed, uint64_t number);
 
-// Name and value pairs in random order, asked for again: no puzzle, but practice for the trainer,
-// which teaches looking up before the puzzles do. `family` has no meaning in it.
+// Facts and sentences, said again in random order: no puzzle, but practice for the trainer, which
+// teaches looking up before the puzzles do. `family` has no meaning in it.
 [[nodiscard]] PebbleProblem MakePebbleDrill(uint64_t seed, uint64_t number);
 
 // Texts of the tokens, by token. The first 256 are the single bytes; then come control tokens, then

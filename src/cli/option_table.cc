@@ -66,9 +66,11 @@ Status ReadPolicy(std::string_view text, CliOptions* options) {
 
 std::vector<OptionRow> ModelRows() {
   return {
-      ValueRow(G::kModelFile, "-m,--model", "FILE",
-               "the model, a GGUF file; without it, the one that `ebb pull` fetched",
-               [](CliOptions& o) { return &o.model.path; }),
+      ValueRow(
+          G::kModelFile, "-m,--model", "FILE",
+          "the model, a GGUF file, or `pebble`: the small reasoner inside the program; without "
+          "it, the one that `ebb pull` fetched, and for `ebb eval --task pebble` pebble",
+          [](CliOptions& o) { return &o.model.path; }),
       FlagRow(
           G::kModel, "--dequantize", "hold the weights as F32, for studies of exactness",
           [](CliOptions& o) { return &o.model.weights; }, WeightMode::kDequantize),

@@ -13,6 +13,7 @@
 #include "ebb/session_file.h"
 #include "src/cli/default_model.h"
 #include "src/cli/exit_code.h"
+#include "src/cli/pebble_model.h"
 
 namespace ebb::cli {
 namespace {
@@ -52,7 +53,9 @@ void Arm(int signal, void (*handler)(int)) {
 
 Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
   ModelOptions model = options.model;
-  if (model.path.empty()) {
+  if (model.path == kPebbleName) {
+    EBB_ASSIGN_OR_RETURN(model.path, PebbleModelPath());
+  } else if (model.path.empty()) {
     model.path = DefaultModelPath();
     std::error_code error;
     if (model.path.empty() || !std::filesystem::exists(model.path, error)) {

@@ -164,14 +164,12 @@ TEST_F(TokenTextTest, OnlyTheEndTokenEndsGeneration) {
   EXPECT_EQ(ends, std::vector<Token>{2});
 }
 
-TEST(DefaultModelTokenizer, AgreesWithLibllama) {
-  const std::string path = DefaultModelPath();
-  if (path.empty()) GTEST_SKIP() << kNoDefaultModel;
+void ExpectAgreesWithLibllama(const std::string& path, const std::vector<std::string>& texts) {
   const auto model = Model::Load({.path = path});
   ASSERT_TRUE(model.ok()) << model.status().ToString();
   const auto peer = LoadPeer(path);
   ASSERT_NE(peer, nullptr);
-  for (const std::string& text : Texts()) {
+  for (const std::string& text : texts) {
     for (const AddBos add_bos : {AddBos::kNo, AddBos::kAsModelSays}) {
       for (const Specials specials : {Specials::kAsText, Specials::kParse}) {
         const auto tokens = (*model)->Tokenize(text, add_bos, specials);
@@ -181,9 +179,25 @@ TEST(DefaultModelTokenizer, AgreesWithLibllama) {
       }
     }
   }
+}
+
+TEST(DefaultModelTokenizer, AgreesWithLibllama) {
+  const std::string path = DefaultModelPath();
+  if (path.empty()) GTEST_SKIP() << kNoDefaultModel;
+  ExpectAgreesWithLibllama(path, Texts());
   // "<|im_start|>" is one token only when it is asked for.
+  const auto model = Model::Load({.path = path});
   EXPECT_EQ((*model)->Tokenize("<|im_start|>", AddBos::kNo, Specials::kParse)->size(), 1u);
   EXPECT_GT((*model)->Tokenize("<|im_start|>", AddBos::kNo, Specials::kAsText)->size(), 1u);
+}
+
+TEST(PebbleTokenizer, AgreesWithLibllama) {
+  std::vector<std::string> texts = Texts();
+  texts.emplace_back(
+      "<|start|>Question: First Ada gets three. Second Ben gets Ada plus four last. What does Ben "
+      "have?<think> First Ada gets three. Ada three. Well, is this right?</think> The answer is "
+      "seven.<|end|>");
+  ExpectAgreesWithLibllama(EBB_SOURCE_DIR "/training/pebble/pebble.gguf", texts);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// Ada gets three. Ben gets Ada plus four. Cal gets Ben times Ada. What does Ada have?
+// First Ada gets three. Second Ben gets Ada plus four. Third Cal gets Ben times Ada last. What does
+// Ben have?
 //
 // The thought takes the definitions in their order, looks up each name on the right and computes:
-//   Ben gets Ada three plus four makes seven. Ben seven.
+//   Second Ben gets Ada plus four. Recall Ada three. three plus four makes seven. Ben seven.
 // What is asked for is any of the names.
-#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,31 +25,36 @@ struct Operand {
 
 struct Definition {
   std::string_view name;
-  Operand left;
+  Operand left = {};
   bool has_right = false;
   Operation operation = Operation::kPlus;
-  Operand right;
+  Operand right = {};
   int value = 0;
 };
 
-Operand RollOperand(const std::vector<Definition>& earlier, int percent_names, Dice* dice) {
-  if (earlier.empty() || !dice->Chance(percent_names)) return {-1, dice->Below(10)};
+Operand RollName(const std::vector<Definition>& earlier, Dice* dice) {
   const int chosen = dice->Below(static_cast<int>(earlier.size()));
   return {chosen, earlier[static_cast<size_t>(chosen)].value};
 }
 
 std::vector<Definition> RollDefinitions(Dice* dice) {
-  const int count = dice->Between(9, 32);
+  const int count = dice->Between(9, static_cast<int>(Ordinals().size()));
   std::vector<Definition> definitions;
   for (const std::string_view name : dice->Draw(Names(), count)) {
     Definition d = {.name = name};
     d.has_right = !definitions.empty() && !dice->Chance(10);
-    d.left = RollOperand(definitions, d.has_right ? 100 : 0, dice);
-    d.value = d.left.value;
     if (d.has_right) {
+      d.left = RollName(definitions, dice);
       d.operation = RollOperation(dice);
-      d.right = RollOperand(definitions, 55, dice);
+      d.right = {-1, dice->Below(10)};
+      if (dice->Chance(50)) {
+        const Operand other = RollName(definitions, dice);
+        if (other.definition != d.left.definition) d.right = other;
+      }
       d.value = Apply(d.operation, d.left.value, d.right.value);
+    } else {
+      d.left = {-1, dice->Below(10)};
+      d.value = d.left.value;
     }
     definitions.push_back(d);
   }
@@ -62,57 +67,55 @@ class Amounts {
       : definitions_(RollDefinitions(dice)), writer_(PebbleFamily::kAmounts, style) {}
 
   PebbleProblem Write(Dice* dice) {
-    for (const Definition& d : definitions_) Ask(d);
+    for (size_t i = 0; i < definitions_.size(); ++i) SayDefinition(i);
     const Definition& asked =
         definitions_[static_cast<size_t>(dice->Below(static_cast<int>(definitions_.size())))];
     writer_.Say("What does");
     writer_.Say(asked.name);
     writer_.Say("have ?");
     writer_.BeginThought();
-    for (const Definition& d : definitions_) Think(d);
-    writer_.Say("So");
+    for (size_t i = 0; i < definitions_.size(); ++i) Think(i);
+    writer_.Say("That is all .");
     writer_.Recall(asked.name, Number(asked.value));
-    writer_.Say(".");
     return std::move(writer_).Finish(Number(asked.value));
   }
 
  private:
+  [[nodiscard]] std::string_view NameOf(const Operand& operand) const {
+    return definitions_[static_cast<size_t>(operand.definition)].name;
+  }
   [[nodiscard]] std::string_view WordFor(const Operand& operand) const {
-    return operand.definition < 0 ? Number(operand.value)
-                                  : definitions_[static_cast<size_t>(operand.definition)].name;
+    return operand.definition < 0 ? Number(operand.value) : NameOf(operand);
   }
 
-  void Ask(const Definition& d) {
-    writer_.Say(d.name);
-    writer_.Say("gets");
-    writer_.Say(WordFor(d.left));
+  void SayDefinition(size_t i) {
+    const Definition& d = definitions_[i];
+    writer_.Say(Ordinals()[i]);
+    writer_.Repeat(d.name);
+    writer_.Repeat("gets");
+    writer_.Repeat(WordFor(d.left));
     if (d.has_right) {
-      writer_.Say(WordOf(d.operation));
-      writer_.Say(WordFor(d.right));
+      writer_.Repeat(WordOf(d.operation));
+      writer_.Repeat(WordFor(d.right));
     }
+    if (i + 1 == definitions_.size()) writer_.Repeat("last");
     writer_.Say(".");
   }
 
   void Fetch(const Operand& operand) {
-    if (operand.definition < 0)
-      writer_.Say(WordFor(operand), PebbleTokenKind::kCopied);
-    else
-      writer_.Recall(WordFor(operand), Number(operand.value));
+    if (operand.definition >= 0) writer_.Recall(NameOf(operand), Number(operand.value));
   }
 
-  void Think(const Definition& d) {
-    writer_.Say(d.name, PebbleTokenKind::kCopied);
-    writer_.Say("gets");
+  void Think(size_t i) {
+    SayDefinition(i);
+    const Definition& d = definitions_[i];
     Fetch(d.left);
     std::string check(Number(d.value));
     if (d.has_right) {
-      writer_.Say(WordOf(d.operation), PebbleTokenKind::kCopied);
       Fetch(d.right);
-      writer_.Say("makes");
-      writer_.Say(Number(d.value), PebbleTokenKind::kComputed);
+      writer_.Calculate(d.left.value, WordOf(d.operation), d.right.value, d.value);
       check = Equation(WordOf(d.operation), d.left.value, d.right.value, d.value);
     }
-    writer_.Say(".");
     writer_.State(d.name, Number(d.value));
     writer_.Say(".");
     SayFiller(d.value, check, &writer_);

@@ -1,7 +1,7 @@
-// Ada has ball. Ben has key. Cal has cup. In attic Ada and Ben swap. What does Ada have?
+// At first Ada ball, Ben key, Cal cup. First Ada and Ben swap last. What does Ada have?
 //
-// The thought looks up what the two hold now and states what they hold then:
-//   In attic Ada ball and Ben key swap. Ada key. Ben ball.
+// The thought looks up what the two have now and states what they have then:
+//   First Ada and Ben swap. Recall Ada ball. Recall Ben key. Ada key. Ben ball.
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,7 +17,6 @@ namespace ebb::pebble {
 namespace {
 
 struct Swap {
-  std::string_view room;
   size_t one = 0;
   size_t other = 0;
 };
@@ -34,66 +33,65 @@ class Swaps {
   Swaps(Style style, Dice* dice) : writer_(PebbleFamily::kSwaps, style) {
     const int num_names = dice->Between(4, 10);
     names_ = dice->Draw(Names(), num_names);
-    holds_ = dice->Draw(Objects(), num_names);
-    for (const std::string_view room : dice->Draw(Rooms(), dice->Between(9, 26))) {
+    has_ = dice->Draw(Objects(), num_names);
+    for (int left = dice->Between(9, static_cast<int>(Ordinals().size())); left > 0; --left) {
       const auto one = static_cast<size_t>(dice->Below(num_names));
       const auto apart = static_cast<size_t>(dice->Between(1, num_names - 1));
-      swaps_.push_back({.room = room, .one = one, .other = (one + apart) % names_.size()});
+      swaps_.push_back({.one = one, .other = (one + apart) % names_.size()});
     }
     asked_ = static_cast<size_t>(dice->Below(num_names));
   }
 
   PebbleProblem Write() {
+    writer_.Say("At first");
     for (size_t i = 0; i < names_.size(); ++i) {
-      writer_.Say(names_[i]);
-      writer_.Say("has");
-      writer_.Say(holds_[i]);
-      writer_.Say(".");
+      if (i > 0) writer_.Say(",");
+      writer_.State(names_[i], has_[i]);
     }
-    for (const Swap& s : swaps_) {
-      writer_.Say("In");
-      writer_.Say(s.room);
-      writer_.Say(names_[s.one]);
-      writer_.Say("and");
-      writer_.Say(names_[s.other]);
-      writer_.Say("swap .");
-    }
+    writer_.Say(".");
+    for (size_t i = 0; i < swaps_.size(); ++i) SaySwap(i);
     writer_.Say("What does");
     writer_.Say(names_[asked_]);
-    writer_.Say("hold ?");
+    writer_.Say("have ?");
     writer_.BeginThought();
-    for (size_t i = 0; i < names_.size(); ++i) Now(i);
-    for (const Swap& s : swaps_) Think(s);
-    writer_.Say("So");
-    writer_.Recall(names_[asked_], holds_[asked_]);
-    writer_.Say(".");
-    return std::move(writer_).Finish(holds_[asked_]);
+    for (size_t i = 0; i < swaps_.size(); ++i) Think(i);
+    writer_.Say("That is all .");
+    writer_.Recall(names_[asked_], has_[asked_]);
+    return std::move(writer_).Finish(has_[asked_]);
   }
 
  private:
-  void Now(size_t person) {
-    writer_.State(names_[person], holds_[person]);
+  void SaySwap(size_t i) {
+    writer_.Say(Ordinals()[i]);
+    writer_.Repeat(names_[swaps_[i].one]);
+    writer_.Repeat("and");
+    writer_.Repeat(names_[swaps_[i].other]);
+    writer_.Repeat("swap");
+    if (i + 1 == swaps_.size()) writer_.Repeat("last");
     writer_.Say(".");
   }
 
-  void Think(const Swap& s) {
-    writer_.Say("In");
-    writer_.Say(s.room, PebbleTokenKind::kCopied);
-    writer_.Recall(names_[s.one], holds_[s.one]);
-    writer_.Say("and");
-    writer_.Recall(names_[s.other], holds_[s.other]);
-    writer_.Say("swap .");
-    std::swap(holds_[s.one], holds_[s.other]);
+  void Now(size_t person) {
+    writer_.State(names_[person], has_[person]);
+    writer_.Say(".");
+  }
+
+  void Think(size_t i) {
+    SaySwap(i);
+    const Swap& s = swaps_[i];
+    writer_.Recall(names_[s.one], has_[s.one]);
+    writer_.Recall(names_[s.other], has_[s.other]);
+    std::swap(has_[s.one], has_[s.other]);
     Now(s.one);
     Now(s.other);
     std::string check(names_[s.one]);
-    for (const std::string_view word : {holds_[s.one], names_[s.other], holds_[s.other]})
+    for (const std::string_view word : {has_[s.one], names_[s.other], has_[s.other]})
       check.append(" ").append(word);
-    SayFiller(FillerOf(holds_[s.other]), check, &writer_);
+    SayFiller(FillerOf(has_[s.other]), check, &writer_);
   }
 
   std::vector<std::string_view> names_;
-  std::vector<std::string_view> holds_;  // [names], now
+  std::vector<std::string_view> has_;  // [names], now
   std::vector<Swap> swaps_;
   size_t asked_ = 0;
   Writer writer_;

@@ -29,19 +29,23 @@ constexpr std::array<std::string_view, 48> kRooms = {
     "mine",   "museum", "office",  "orchard", "palace", "park",   "porch",  "river",
     "school", "shed",   "shop",    "stable",  "studio", "temple", "tower",  "yard"};
 
+constexpr std::array<std::string_view, 20> kOrdinals = {
+    "First",     "Second",    "Third",       "Fourth",     "Fifth",      "Sixth",      "Seventh",
+    "Eighth",    "Ninth",     "Tenth",       "Eleventh",   "Twelfth",    "Thirteenth", "Fourteenth",
+    "Fifteenth", "Sixteenth", "Seventeenth", "Eighteenth", "Nineteenth", "Twentieth"};
+
 constexpr std::array<std::string_view, 12> kObjects = {
     "ball", "bell", "book", "coin", "cup", "drum", "fan", "hat", "key", "lamp", "ring", "rope"};
 
 constexpr std::string_view kOtherWords =
-    "gets plus minus times makes has finds loses adds and swap swaps In From take drop to is the "
-    "end "
-    "What does do have make hold Start in with So Now The answer Say again "
+    "gets plus minus times makes finds loses adds and swap From take drop stop to is the last "
+    "At first What does do have make Start with So Now The answer Say again Recall "
     "Briefly Check yes This Nothing Let My Yes Well Good Okay Fine Hmm Wait let me look at that "
-    "once more fine so go on next one did I "
-    "read question right think There no hurry a small slip here would spoil all comes after it "
-    "That looks It good be slow and sure done How far still Not keep calm going this was easy but "
-    "not every will then step by are we there yet nothing can wrong if stay careful my head clear "
-    "write down before forget where were yes of course same as thought well enough now";
+    "once more fine so go on next one did I read question right think There no hurry a small slip "
+    "here would spoil all comes after it That looks It good be slow and sure done How far still "
+    "Not keep calm going this was easy but not every will then step by can wrong my head clear "
+    "write down before forget where of course same as thought well enough now hard know said "
+    "say";
 
 struct Vocabulary {
   std::vector<std::string> texts;
@@ -67,6 +71,7 @@ Vocabulary Make() {
   for (const std::string_view word : kNumbers) AddWord(word, &v);
   for (const std::string_view word : kNames) AddWord(word, &v);
   for (const std::string_view word : kRooms) AddWord(word, &v);
+  for (const std::string_view word : kOrdinals) AddWord(word, &v);
   for (const std::string_view word : kObjects) AddWord(word, &v);
   for (std::string_view rest = kOtherWords; !rest.empty();) {
     const size_t space = rest.find(' ');
@@ -86,6 +91,7 @@ const Vocabulary& Get() {
 std::span<const std::string_view> Numbers() { return kNumbers; }
 std::span<const std::string_view> Names() { return kNames; }
 std::span<const std::string_view> Rooms() { return kRooms; }
+std::span<const std::string_view> Ordinals() { return kOrdinals; }
 std::span<const std::string_view> Objects() { return kObjects; }
 
 uint16_t TokenOf(std::string_view word) {

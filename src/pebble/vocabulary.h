@@ -11,6 +11,7 @@ namespace ebb::pebble {
 [[nodiscard]] std::span<const std::string_view> Numbers();  // "zero" .. "nine"
 [[nodiscard]] std::span<const std::string_view> Names();
 [[nodiscard]] std::span<const std::string_view> Rooms();
+[[nodiscard]] std::span<const std::string_view> Ordinals();  // "First" .. "Twentieth"
 [[nodiscard]] std::span<const std::string_view> Objects();
 
 // The token of a word (no space before it) or a punctuation mark. REQUIRES: it is in the

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "src/pebble/arithmetic.h"
 #include "src/pebble/vocabulary.h"
 
 namespace ebb::pebble {
@@ -29,6 +30,10 @@ void Writer::Say(std::string_view words) {
   Say(words, thinking_ ? PebbleTokenKind::kGrammar : PebbleTokenKind::kQuestion);
 }
 
+void Writer::Repeat(std::string_view words) {
+  Say(words, thinking_ ? PebbleTokenKind::kCopied : PebbleTokenKind::kQuestion);
+}
+
 void Writer::Muse(std::string_view words) {
   if (style_ == Style::kFull) Say(words, PebbleTokenKind::kFiller);
 }
@@ -40,25 +45,28 @@ void Writer::BeginThought() {
   thinking_ = true;
 }
 
-void Writer::Remember(std::string_view name) {
-  last_stated_[name] = static_cast<int>(problem_.tokens.size()) - 1;
-}
-
 void Writer::State(std::string_view name, std::string_view value) {
   Say(name);
   Say(value);
-  Remember(name);
+  last_stated_[name] = static_cast<int>(problem_.tokens.size()) - 1;
 }
 
-void Writer::Recall(std::string_view name, std::string_view value) {
-  Say(name, PebbleTokenKind::kCopied);
+void Writer::Recall(std::string_view name, std::string_view value, PebbleTokenKind name_kind) {
+  Say("Recall");
+  Say(name, name_kind);
   Say(value, PebbleTokenKind::kLookup);
-  const auto stated = last_stated_.find(name);
-  if (stated != last_stated_.end()) {
-    const int way = static_cast<int>(problem_.tokens.size()) - 1 - stated->second;
-    problem_.farthest_lookup = std::max(problem_.farthest_lookup, way);
-  }
-  Remember(name);
+  int& stated = last_stated_.at(name);
+  const int here = static_cast<int>(problem_.tokens.size()) - 1;
+  problem_.farthest_lookup = std::max(problem_.farthest_lookup, here - stated);
+  stated = here;
+  Say(".");
+}
+
+void Writer::Calculate(int a, std::string_view operation, int b, int result) {
+  for (const std::string_view word : {Number(a), operation, Number(b)}) Say(word);
+  Say("makes");
+  Say(Number(result), PebbleTokenKind::kComputed);
+  Say(".");
 }
 
 PebbleProblem Writer::Finish(std::string_view answer) && {

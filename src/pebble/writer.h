@@ -16,7 +16,8 @@ enum class Style {
 };
 
 // Writes a problem from its beginning to its end. A fact is a name and the word right after it:
-// " Ada seven"; stating it again, or anew with another value, moves the place it is looked up at.
+// "Ada seven"; stated anew with another value, the later one counts. What is looked up says so:
+// "Recall Ada seven", and can itself be looked up from then on.
 class Writer {
  public:
   Writer(PebbleFamily family, Style style);
@@ -24,24 +25,27 @@ class Writer {
   // Words and marks apart by single spaces: "Ada gets three ." All of them are of one kind.
   void Say(std::string_view words, PebbleTokenKind kind);
   void Say(std::string_view words);  // grammar, or of the question while that lasts
+  // A word that the question says and the thought repeats.
+  void Repeat(std::string_view words);
   // Of filler; nothing in a brief problem.
   void Muse(std::string_view words);
   // The question is over, the thought begins.
   void BeginThought();
-  // "NAME VALUE" where the thought has just found out the value, or copied it from the question.
+  // "NAME VALUE": what the question gives or the thought has just found out.
   void State(std::string_view name, std::string_view value);
-  // "NAME VALUE" from memory; the name is a copied word.
-  void Recall(std::string_view name, std::string_view value);
+  // "Recall NAME VALUE ." from memory; the name is a copied word unless another kind is given.
+  void Recall(std::string_view name, std::string_view value,
+              PebbleTokenKind name_kind = PebbleTokenKind::kCopied);
+  // "three plus four makes seven ."; the words before the result stand a few words back.
+  void Calculate(int a, std::string_view operation, int b, int result);
   // The thought ends and the answer is given.
   [[nodiscard]] PebbleProblem Finish(std::string_view answer) &&;
 
  private:
-  void Remember(std::string_view name);
-
   PebbleProblem problem_;
   Style style_;
   bool thinking_ = false;
-  // Where the thought last said a name with its value: index of the value's token.
+  // Where a name last stood with its value: index of the value's token.
   std::unordered_map<std::string_view, int> last_stated_;
 };
 

@@ -61,6 +61,19 @@ class EvalTest : public testing::Test {
   std::string task_ = model_.File("task.jsonl");
 };
 
+TEST_F(EvalTest, PebbleNeedsNoModelFile) {
+  const ProgramEnd end = RunEbb(
+      {.arguments = Words("eval --task pebble --problems 2 -n 8 --quiet --out " + Out("pebble")),
+       .environment = {{"XDG_CACHE_HOME", "/nonexistent"}}});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(ReadFile(Out("pebble") + "/grid.json"), HasSubstr("pebble"));
+  EXPECT_EQ(Lines(Out("pebble") + "/results.jsonl").size(), 2u);
+  // It is a model like any other.
+  const ProgramEnd run = RunEbb({.arguments = Words("run -m pebble -n 4 -p three"),
+                                 .environment = {{"XDG_CACHE_HOME", "/nonexistent"}}});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+}
+
 TEST_F(EvalTest, WritesALineForEveryAnswerAndARecordForEverySetting) {
   const ProgramEnd end = Eval("run", "--json");
   ASSERT_EQ(end.exit_code, 0) << end.err;

