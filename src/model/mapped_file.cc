@@ -46,6 +46,9 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   } else {
     address = mmap(nullptr, info.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (address == MAP_FAILED) status = SystemError(path, "cannot map");
+    // Once weights are copied in another order, a few rows of embeddings are all that is read here.
+    // Where the file lies in large pieces in the page cache, each would count as 2 MiB.
+    if (address != MAP_FAILED) madvise(address, info.st_size, MADV_NOHUGEPAGE);
   }
   close(fd);
   if (!status.ok()) return status;
