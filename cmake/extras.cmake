@@ -12,16 +12,14 @@ if(EBB_BUILD_EXAMPLES)
   ebb_add_programs(examples *.cc example ebb ebb_options)
 endif()
 if(EBB_BUILD_EXAMPLES AND EBB_BUILD_TESTS)
-  set(model ${CMAKE_BINARY_DIR}/examples.gguf)
-  add_dependencies(example_policy ebb_random_gguf)
-  add_test(NAME examples.Model COMMAND ebb_random_gguf ${model})
-  add_test(NAME examples.Generate COMMAND example_generate ${model})
-  add_test(NAME examples.Policy COMMAND example_policy ${model})
-  set_tests_properties(examples.Model PROPERTIES FIXTURES_SETUP example_model)
-  set_tests_properties(examples.Generate examples.Policy PROPERTIES
-    FIXTURES_REQUIRED example_model PASS_REGULAR_EXPRESSION "[1-9][0-9]* were evicted")
-  set_tests_properties(examples.Model examples.Generate examples.Policy PROPERTIES
-    LABELS unit TIMEOUT 300)
+  set(arguments ${EBB_ROOT}/training/pebble/pebble.gguf
+    "Question: First Ada gets three. Second last Ben gets Ada plus four. What does Ben have?<think>")
+  add_test(NAME examples.Generate COMMAND example_generate ${arguments})
+  add_test(NAME examples.Policy COMMAND example_policy ${arguments})
+  set_tests_properties(examples.Generate PROPERTIES PASS_REGULAR_EXPRESSION "tokens, [0-9.]+ a second")
+  set_tests_properties(examples.Policy PROPERTIES
+    PASS_REGULAR_EXPRESSION "[1-9][0-9]* were evicted")
+  set_tests_properties(examples.Generate examples.Policy PROPERTIES LABELS unit TIMEOUT 300)
 endif()
 
 if(EBB_BUILD_BENCHMARKS)

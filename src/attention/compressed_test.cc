@@ -338,7 +338,7 @@ TEST_P(CompressedTest, AQueryOfHugeOrTinyElementsKeepsItsPrecision) {
   for (const CompressedType type : kTypes) {
     const CompressedFormat format = {.type = type, .head_dim = 512};
     std::vector<float> key(512, 1.0f), value = RandomNormal(512, 1);
-    kernel_.rotate(key.data(), 512);  // all the same once rotated
+    if (IsRotated(type)) kernel_.rotate(key.data(), 512);  // all the same once rotated
     std::vector<std::byte> row(format.RowStride());
     kernel_.compress_row(format, key.data(), value.data(), row.data());
     std::vector<const std::byte*> rows(kChunkRows, row.data());

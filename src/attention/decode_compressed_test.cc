@@ -103,11 +103,11 @@ void Attend(const AttentionKernel& kernel, Step* step, int num_threads = 1) {
 // The query that compressed rows meet.
 std::vector<float> AsRounded(const CompressedFormat& format, const float* q) {
   std::vector<float> x(q, q + format.head_dim);
-  Rotate(x.data(), format.head_dim);
+  if (IsRotated(format.type)) Rotate(x.data(), format.head_dim);
   RoundedQuery rounded;
   RoundQuery(format.type, x.data(), format.head_dim, &rounded);
   for (int i = 0; i < format.head_dim; ++i) x[i] = static_cast<float>(rounded.n[i]) * rounded.scale;
-  Rotate(x.data(), format.head_dim);
+  if (IsRotated(format.type)) Rotate(x.data(), format.head_dim);
   return x;
 }
 

@@ -23,7 +23,9 @@ std::string Reads(const PolicyInfo& info) {
                                  .row_bytes = 1,
                                  .max_tokens = 1 << 16,
                                  .eviction_window = 1};
-  const Result<Policy> policy = MakePolicy({.name = std::string(info.name)}, context);
+  PolicySpec spec = {.name = std::string(info.name), .budget = {Budget::Unit::kRows, 1 << 12}};
+  const Result<PolicySpec> taken = OnlyWhatItTakes(spec);
+  const Result<Policy> policy = MakePolicy(taken.ok() ? *taken : spec, context);
   if (!policy.ok()) return "the attention of steps to come";
   SignalNeeds needs;
   if (policy->placement != nullptr && policy->placement->NeedsScores())
