@@ -249,11 +249,11 @@ struct PolicyExtension {
     uint64_t seed = 0;
     [[nodiscard]] int NumGroups() const { return shape.NumGroups(granularity); }
   };
-  std::function<std::unique_ptr<Scorer>(const Context&)> make_scorer;  // never null
+  std::function<std::unique_ptr<Scorer>(const Context&)> make_scorer;  // which never gives null
 };
 // Makes its name one that MakePolicy() knows, as a policy and as a scorer, until the process ends.
-// Not while another thread makes policies. Errors: a name that is empty, taken, or has other
-// characters than a-z, 0-9 and _.
+// Not while another thread makes policies. Errors: no make_scorer; a name that is empty, taken, or
+// has other characters than a-z, 0-9 and _.
 [[nodiscard]] Status RegisterPolicy(PolicyExtension extension);
 
 // The same without the budget, sinks, window and interval that its policy does not take, so that

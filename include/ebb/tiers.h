@@ -11,9 +11,9 @@
 
 namespace ebb {
 
-// The number formats of T2. Both are rotated by a Hadamard matrix before they are rounded.
-// kInt8Naive: int8 without the rotation that makes it accurate, as most prototypes have it; a control
-// for experiments.
+// The number formats of T2. int8 and int4 are rotated by a Hadamard matrix before they are rounded.
+// kInt8Naive: int8 without the rotation that makes it accurate, as most prototypes have it; a
+// control for experiments.
 enum class CompressedType : uint8_t { kInt8, kInt4, kInt8Naive };
 // "int8", "int4", "int8_naive"
 [[nodiscard]] std::string_view CompressedTypeName(CompressedType type);
@@ -40,9 +40,9 @@ struct TierSpec {
   EvictOf evict_of = EvictOf::kGenerated;
 };
 
-// "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "25%[:int8|int4]"; "10%";
-// "generated", "alive". InvalidArgument, naming what is expected, for anything else, which leaves
-// the spec as it was.
+// "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "25%[:int8|int4|int8_naive]";
+// "10%"; "generated", "alive". InvalidArgument, naming what is expected, for anything else, which
+// leaves the spec as it was.
 [[nodiscard]] Status ParseT0(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseT1(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseT2(std::string_view text, TierSpec* spec);

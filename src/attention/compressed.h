@@ -1,9 +1,9 @@
 // The rows of T2: what CompressedFormat::RowStride() bytes hold, and the arithmetic on one row.
 //
-// Keys and values are rotated by an orthonormal Hadamard matrix, which spreads outliers over all
-// elements, and then rounded to integers. A query rotated alike has the same logits, so only the
-// merged output is rotated back. A row is one record, with nothing outside it, so that it moves and
-// dies alone:
+// Keys and values (but for int8_naive) are rotated by an orthonormal Hadamard matrix, which spreads
+// outliers over all elements, and then rounded to integers. A query rotated alike has the same
+// logits, so only the merged output is rotated back. A row is one record, with nothing outside it,
+// so that it moves and dies alone:
 //
 //   int8  keys [head_dim], values [head_dim], each int8; key scale, value scale
 //   int8_naive  likewise, not rotated: a control

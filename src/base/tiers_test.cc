@@ -62,7 +62,7 @@ void ExpectRefused(Parser parse, std::initializer_list<Bad> cases, const char* e
   }
 }
 
-TEST(CompressedTypeName, NamesBothAndNoOther) {
+TEST(CompressedTypeName, NamesAllAndNoOther) {
   EXPECT_EQ(CompressedTypeName(CompressedType::kInt8), "int8");
   EXPECT_EQ(CompressedTypeName(CompressedType::kInt4), "int4");
   EXPECT_EQ(CompressedTypeName(CompressedType::kInt8Naive), "int8_naive");

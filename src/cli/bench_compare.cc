@@ -14,6 +14,7 @@
 #include "src/cli/bench_report.h"
 #include "src/cli/commands.h"
 #include "src/cli/default_model.h"
+#include "src/cli/pebble_model.h"
 #include "src/cli/progress.h"
 #include "src/cli/setup.h"
 
@@ -71,6 +72,9 @@ Result<Sides> FindSides(const CliOptions& options) {
                  .peer_folder = PeerFolder(options),
                  .work = {}};
   if (error) return IoError(fmt::format("/proc/self/exe: {}", error.message()));
+  if (options.model.path == kPebbleName) {
+    return InvalidArgument("the peer reads files, and pebble is inside this program: name a file");
+  }
   sides.work.model_path = options.model.path.empty() ? DefaultModelPath() : options.model.path;
   if (!std::filesystem::exists(sides.work.model_path, error)) {
     return NotFound(fmt::format("there is no model {}; run \"ebb pull\", or give one with -m FILE",

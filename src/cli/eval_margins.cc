@@ -1,6 +1,7 @@
 #include "src/cli/eval_margins.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,8 +25,8 @@ struct Series {
 std::string SeriesName(const Json& record) {
   std::string tiers = record.value("tiers", "");
   const size_t evict = tiers.find("evict=");
-  if (evict != std::string::npos) tiers.erase(evict, tiers.find(' ', evict) - evict);
-  while (tiers.ends_with(' ')) tiers.pop_back();
+  if (evict != std::string::npos) tiers.replace(evict, tiers.find(' ', evict) - evict, "evict");
+  if (tiers.ends_with(" evict")) tiers.erase(tiers.size() - std::string_view(" evict").size());
   std::string name = record.value("policy", "");
   for (const std::string& more : {tiers, record.value("options", "")}) {
     if (!more.empty()) name += ", " + more;

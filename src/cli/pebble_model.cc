@@ -18,7 +18,7 @@ Result<int> WriteToMemory(std::string_view bytes) {
   while (file >= 0 && !bytes.empty()) {
     const ssize_t count = write(file, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) break;
+    if (count <= 0) break;
     bytes.remove_prefix(static_cast<size_t>(count));
   }
   if (file >= 0 && bytes.empty()) return file;

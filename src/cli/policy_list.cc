@@ -26,7 +26,8 @@ std::string Reads(const PolicyInfo& info) {
   PolicySpec spec = {.name = std::string(info.name), .budget = {Budget::Unit::kRows, 1 << 12}};
   const Result<PolicySpec> taken = OnlyWhatItTakes(spec);
   const Result<Policy> policy = MakePolicy(taken.ok() ? *taken : spec, context);
-  if (!policy.ok()) return "the attention of steps to come";
+  if (info.scorer == "oracle") return "the attention of steps to come";
+  if (!policy.ok()) return fmt::format("what is not known: {}", policy.status().message());
   SignalNeeds needs;
   if (policy->placement != nullptr && policy->placement->NeedsScores())
     needs = policy->scorer->Needs();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <cstddef>
 #include <deque>
 #include <utility>
@@ -393,9 +392,11 @@ bool IsName(std::string_view name) {
 }  // namespace
 
 Status RegisterPolicy(PolicyExtension extension) {
-  assert(extension.make_scorer != nullptr);
   const auto is_taken = [&](const auto& row) { return row.info.name == extension.name; };
   Tables& all = AllTables();
+  if (extension.make_scorer == nullptr) {
+    return InvalidArgument(fmt::format("policy \"{}\": nothing makes its scorer", extension.name));
+  }
   if (!IsName(extension.name)) {
     return InvalidArgument(fmt::format(
         "policy \"{}\": a name has letters from a to z, digits and _ alone", extension.name));

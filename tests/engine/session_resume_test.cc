@@ -51,6 +51,10 @@ std::vector<Case> Cases() {
   add("t1_file", Tiered({.t0_share = 0.4, .t1 = T1Place::kFile}));
   add("t1_file_evict", Tiered({.t0_share = 0.3, .t1 = T1Place::kFile, .evict_share = 0.1}));
   add("t2_int8", Tiered({.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.4}, "h2o"));
+  add("t2_int8_naive", Tiered({.t0_share = 0.5,
+                               .t1 = T1Place::kHost,
+                               .t2_share = 0.4,
+                               .t2_type = CompressedType::kInt8Naive}));
   add("t2_int4", Tiered({.t0_share = 0.5,
                          .t1 = T1Place::kFile,
                          .t2_share = 0.5,
