@@ -21,7 +21,7 @@ def arguments():
     parser.add_argument("--problems", required=True, help="the program pebble_problems")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--stop-after", type=int, help="end at this step, to go on later")
     parser.add_argument("--batch-tokens", type=int, default=1 << 14)
     parser.add_argument("--muon-lr", type=float, default=0.02)
