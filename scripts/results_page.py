@@ -1,0 +1,306 @@
+"""docs/results.md from what scripts/results ran."""
+
+import json
+import textwrap
+
+RATIOS = (0, 3, 5, 7, 10, 15, 20, 50)
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def answers(folder):
+    """{setting: {problem: (answer, tokens)}}, settings in the order of the grid."""
+    table = {}
+    path = folder / "results.jsonl"
+    if not path.exists():
+        return table
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            table.setdefault(record["setting"], {})[record["problem"]] = (
+                record["extracted"], record["generated_tokens"])
+    return table
+
+
+def percent(record):
+    return (f"{100 * record['accuracy']:.1f} ({100 * record['ci_low']:.1f} to "
+            f"{100 * record['ci_high']:.1f})")
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]) + "\n"
+
+
+def fisher(a, b):
+    """Two-sided p of two (right, all): sums what is no likelier than the table at hand."""
+    from math import exp, lgamma
+
+    def log_choose(n, k):
+        return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+
+    right, n = a[0] + b[0], a[1] + b[1]
+
+    def log_p(k):
+        return log_choose(a[1], k) + log_choose(b[1], right - k) - log_choose(n, right)
+
+    here = log_p(a[0])
+    low, high = max(0, right - b[1]), min(right, a[1])
+    return min(1.0, sum(exp(log_p(k)) for k in range(low, high + 1) if log_p(k) <= here + 1e-7))
+
+
+def wrapped(block):
+    """Paragraphs and lists to the width of a page; tables and titles as they are."""
+    if block.startswith(("|", "#")):
+        return block
+    if not block.startswith("- "):
+        return textwrap.fill(block, 100, break_on_hyphens=False)
+    items = (" ".join(item.split()) for item in block.replace("\n- ", "\0- ").split("\0"))
+    return "\n".join(textwrap.fill(item, 100, subsequent_indent="  ", break_on_hyphens=False)
+                     for item in items)
+
+
+class Page:
+    def __init__(self, out, reads):
+        self.out = out
+        self.reads = reads
+        self.parts = []
+
+    def say(self, text):
+        self.parts += [wrapped(block) + "\n" for block in text.strip().split("\n\n")]
+
+    def summary(self, run):
+        return read(self.out / run / "summary.json")
+
+    def model(self):
+        full = self.summary("full")
+        if not full:
+            return
+        record = full[0]
+        self.say("## The model that is asked")
+        self.say(f"""pebble with its full cache is right on {record['correct']} of {record['n']}
+problems that no training saw: {percent(record)} %. An answer has {record['generated_tokens']:.0f}
+tokens in the mean.""")
+
+    def compressed(self):
+        if not self.summary("full") or not self.summary("compressed"):
+            return
+        records = self.summary("full") + self.summary("compressed")
+        full = answers(self.out / "full").get(0, {})
+        others = answers(self.out / "compressed")
+        rows = [[r["tiers"] or "full cache", f"{r['correct']}/{r['n']}", percent(r)]
+                for r in records]
+        for row, setting in zip(rows[1:], others):
+            same = sum(full.get(p) == a for p, a in others[setting].items())
+            row.append(f"{same} of {len(others[setting])}")
+        rows[0].append("-")
+        self.say("## The compressed tier\n\nEvery unprotected row in T2, the same problems:")
+        self.say(table(["setting", "right", "accuracy, % (95 %)", "same answer and length as full"],
+                       rows))
+
+    def shares(self):
+        full = answers(self.out / "full").get(0, {})
+        shares = answers(self.out / "shares")
+        if not full or not shares:
+            return
+        self.say("## Nothing evicted, T0 from 100 to 10 %")
+        num_other = sum(full.get(p) != a for of in shares.values() for p, a in of.items())
+        num = sum(len(of) for of in shares.values())
+        self.say(f"""{num} answers under {len(shares)} shares of T0, the rest exact in T1:
+{num_other} differ from the full cache's in answer or length.""")
+
+    def grid(self):
+        records = self.summary("grid")
+        if not records:
+            return
+        self.say("## The 3 x 3 grid of \"Not All Thoughts Need HBM\", Table 4")
+        by = {}
+        for r in records:
+            labels = dict(part.split("=") for part in r["tiers"].split())
+            by.setdefault(labels["evict"], {})[labels["t0"]] = r
+        shares = list(next(iter(by.values())))
+        rows = []
+        for ratio, of in by.items():
+            right = [of[s]["correct"] for s in shares]
+            rows.append([ratio, *(f"{of[s]['correct']}/{of[s]['n']}" for s in shares),
+                         max(right) - min(right)])
+        self.say(table(["evicted", *(f"T0 {s}" for s in shares), "spread"], rows))
+
+    def shape(self):
+        names = {"hierarchy": "hierarchy, T0 50 %", "eviction": "eviction, attention",
+                 "random": "eviction, random", "naive": "half in naive int8",
+                 "int8": "half in int8"}
+        runs = {name: self.summary(f"shape-{name}") for name in names}
+        if not all(runs.values()) or not self.summary("full"):
+            return
+        self.say("## The shape of \"Not All Thoughts Need HBM\": accuracy against the evict ratio")
+        self.say(f"""`--evict` of the rows ever unprotected, and of those still alive at each
+interval, which compounds. Accuracy in % on {runs['hierarchy'][0]['n']} problems. p is Fisher's
+against the full cache on the same problems, as in the paper; since the problems are the same, small
+losses are surer than it says, and of 80 such p some are small by chance.""")
+        for base in ("generated", "alive"):
+            rows = []
+            for ratio in RATIOS:
+                label = f"evict={ratio}%" + (" of alive" if base == "alive" else "")
+                row = [f"{ratio} %"]
+                for records in runs.values():
+                    r = next(r for r in records if f" {r['tiers']}".endswith(f" {label}"))
+                    p = fisher((r["correct"], r["n"]), self.full_right(r["n"]))
+                    row.append(f"{100 * r['accuracy']:.0f} (p {p:.2g})")
+                rows.append(row)
+            self.say(f"Of the rows {'ever generated' if base == 'generated' else 'still alive'}:")
+            self.say(table(["evicted", *names.values()], rows))
+
+    def sweeps(self):
+        for run, title, head in (
+                ("windows", "The window (\"Not All Thoughts Need HBM\", Table 15)", "window"),
+                ("intervals", "The interval (Table 16)", "interval")):
+            records = self.summary(run)
+            if not records:
+                continue
+            self.say(f"## {title}\n\nHierarchy, T0 50 %, 5 % evicted, {records[0]['n']} problems.")
+            rows = []
+            for r in records:
+                options = dict(part.split("=") for part in r["options"].split())
+                rows.append([options[head], f"{r['correct']}/{r['n']}", percent(r),
+                             f"{r['peak_tokens']:.0f}"])
+            self.say(table([head, "right", "accuracy, % (95 %)", "peak rows"], rows))
+        records = self.summary("alphas")
+        if records:
+            self.say("## LazyEviction's alpha")
+            budgets = sorted({r["budget"] for r in records})
+            by = {}
+            for r in records:
+                by.setdefault(r["policy"].split("=")[1], {})[r["budget"]] = r
+            self.say(table(["alpha", *budgets], [[alpha, *(percent(of[b]) for b in budgets)]
+                                                 for alpha, of in by.items()]))
+
+    def full_right(self, n):
+        """(right, all) of the full cache on those of the first n problems that it answered."""
+        right = count = 0
+        with open(self.out / "full/results.jsonl", encoding="utf-8") as lines:
+            for line in lines:
+                record = json.loads(line)
+                if record["problem"] < n:
+                    right += record["correct"]
+                    count += 1
+        return right, count
+
+    def policies(self):
+        records = self.summary("policies")
+        if not records:
+            return
+        budgets = sorted({r["budget"] for r in records if r["budget"]},
+                         key=lambda b: float(b.rstrip("%")))
+        by = {}
+        for r in records:
+            by.setdefault(r["policy"], {})[r["budget"]] = r
+        full = next((percent(of[""]) for of in by.values() if "" in of), "not measured")
+        self.say("## Policies at a share of the rows")
+        self.say(f"""Accuracy in % with its 95 % interval on {records[0]['n']} problems; the full cache:
+{full}. Window 16 and interval 16 where a policy takes them. A budget is a share of the unprotected rows
+so far, but for policies whose source counts otherwise (docs/cli.md); `quest` frees nothing and reads
+that share.""")
+        rows = [[policy, self.reads.get(policy, ""), *(percent(of[b]) if b in of else "-"
+                                                       for b in budgets)]
+                for policy, of in by.items() if "" not in of]
+        self.say(table(["policy", "reads", *budgets], rows))
+
+    def accuracy(self, run, policy=None, budget="", tiers=""):
+        """In %, of the first setting that is so; `tiers` is how its label ends."""
+        for r in self.summary(run):
+            if (policy is None or r["policy"] == policy) and r["budget"] == budget and (
+                    not tiers or f" {r['tiers']}".endswith(f" {tiers}")):
+                return 100 * r["accuracy"]
+        return float("nan")
+
+    def conclusions(self):
+        needed = ("full", "compressed", "grid", "shape-hierarchy", "shape-eviction", "shape-random",
+                  "policies")
+        if not all(self.summary(run) for run in needed):
+            return
+        full = self.accuracy("full")
+        int8, naive = (self.accuracy("compressed", tiers=f"t2=100%:{kind} evict=0%")
+                       for kind in ("int8", "int8_naive"))
+        same = answers(self.out / "shape-hierarchy") == answers(self.out / "shape-eviction")
+
+        def shape(run, ratio, base=""):
+            return f"{self.accuracy(f'shape-{run}', tiers=f'evict={ratio}%{base}'):.0f} %"
+
+        def at(policy, budget):
+            return f"{self.accuracy('policies', policy, budget):.0f} %"
+
+        self.say(f"""## What reproduces, on this model
+
+pebble is small, and its problems are made to need facts from far back: figures say which policy
+loses what a thought needs, not how a large model would fare.
+
+"Not All Thoughts Need HBM":
+
+- The answer does not depend on how much T0 holds: reproduced, exactly.
+- Little is lost at 3 % evicted ({shape('hierarchy', 3)} right) and most at 50 %
+  ({shape('hierarchy', 50)}): reproduced, where the ratio is of all rows ever generated. Taken literally
+  (of the rows alive at every interval) it compounds, and 3 % already leave
+  {shape('hierarchy', 3, ' of alive')}.
+- That the hierarchy beats eviction: only because it evicts less. At the same ratio both gave
+  {'the same answers, one by one' if same else 'different answers, which they should not'}: rows in T1
+  take part exactly, so what the hierarchy adds is memory.
+- That attention scores matter: up to 15 % evicted they do ({shape('eviction', 10)} against
+  {shape('random', 10)} with random scores at 10 %); at 50 % they are worse than chance
+  ({shape('eviction', 50)} against {shape('random', 50)}): sums over all steps favour old rows over
+  facts that nothing has asked for yet.
+- The collapse of an 8-bit tier (38 points there): not reproduced. All unprotected rows in int8 cost
+  {full - int8:.1f} points, in naive int8 {full - naive:.1f}.
+
+EpiKV: its score alone gives {at('epikv', '50%')} at half of the rows and {at('epikv', '75%')} at three
+quarters, added to attention (`attn_hs`) {at('attn_hs', '50%')} and {at('attn_hs', '75%')}, where
+cumulative attention alone gives {at('attention', '50%')} and {at('attention', '75%')}. Of what reads keys
+alone `lag_key` has {at('lag_key', '50%')} and {at('lag_key', '75%')}.
+
+LazyEviction: {at('lazy_eviction', '50%')} and {at('lazy_eviction', '75%')}, below `raas`
+({at('raas', '50%')}, {at('raas', '75%')}), whose time stamps it refines: not reproduced here. Policies
+that spare no prompt (H2O, TOVA, VATP, R-KV, LazyEviction, StreamingLLM) lose the question first, which a
+pebble thought reads to its last step.
+
+Quest reads a part and frees nothing: {at('quest', '25%')} at a quarter, {at('quest', '50%')} at half.
+""")
+
+    def fidelity(self):
+        records = read(self.out / "fidelity.json")
+        if not records:
+            return
+        failed = [r for r in records if "error" in r]
+        records = sorted((r for r in records if "error" not in r), key=lambda r: r["mean_kl"])
+        if not records:
+            return
+        first = records[0]
+        self.say("## Fidelity on SmolLM2-135M, a quarter of the rows")
+        self.say(f"""Teacher-forced on its own greedy text, {first['windows']} window of
+{first['window_tokens']} tokens: how far each policy's distributions are from the full cache's, best
+first. Intervals are over the tokens of this one text.""")
+        rows = []
+        for r in records:
+            low, high = r["intervals"]["mean_kl"]
+            rows.append([r["policy"], self.reads.get(r["policy"], ""),
+                         f"{r['mean_kl']:.3g} ({low:.3g} to {high:.3g})", f"{100 * r['top1']:.1f}"])
+        self.say(table(["policy", "reads", "mean KL (95 %)", "same likeliest token, %"], rows))
+        for r in failed:
+            self.say(f"Not measured: {r['policy']}: {r['error']}")
+
+    def text(self):
+        return "\n".join(self.parts)
+
+
+def write(out, path, reads):
+    """`reads`: what each policy reads, by name."""
+    page = Page(out, reads)
+    page.say("""# Results
+
+Written by `scripts/results` from runs of `ebb eval` and `ebb fidelity`; every figure follows from a
+seed and can be had again with that command.""")
+    for part in (page.model, page.conclusions, page.compressed, page.shares, page.grid, page.shape, page.policies,
+                 page.sweeps, page.fidelity):
+        part()
+    path.write_text(page.text(), encoding="utf-8")
