@@ -21,23 +21,32 @@ struct Series {
   std::vector<CostPoint> by_peak;
 };
 
+// Options are named where nothing else tells two settings apart.
+bool NeedsOptions(const Json& record, const Json& summary) {
+  return std::ranges::any_of(summary, [&](const Json& other) {
+    const auto same = [&](const char* key) {
+      return record.value(key, "") == other.value(key, "");
+    };
+    return same("policy") && same("budget") && same("tiers") && !same("options");
+  });
+}
+
 // "attention, t0=50%" of all evicted shares.
-std::string SeriesName(const Json& record) {
+std::string SeriesName(const Json& record, const Json& summary) {
   std::string tiers = record.value("tiers", "");
   const size_t evict = tiers.find("evict=");
   if (evict != std::string::npos) tiers.replace(evict, tiers.find(' ', evict) - evict, "evict");
   if (tiers.ends_with(" evict")) tiers.erase(tiers.size() - std::string_view(" evict").size());
   std::string name = record.value("policy", "");
-  for (const std::string& more : {tiers, record.value("options", "")}) {
-    if (!more.empty()) name += ", " + more;
-  }
+  if (!tiers.empty()) name += ", " + tiers;
+  if (NeedsOptions(record, summary)) name += ", " + record.value("options", "");
   return name;
 }
 
 std::vector<Series> SeriesOf(const Json& summary) {
   std::vector<Series> all;
   for (const Json& record : summary) {
-    const std::string name = SeriesName(record);
+    const std::string name = SeriesName(record, summary);
     auto found = std::ranges::find(all, name, &Series::name);
     if (found == all.end()) {
       all.push_back({.name = name, .policy = record.value("policy", "")});

@@ -53,6 +53,16 @@ TEST(FrontMargins, EvictedSharesOfTheSameTiersAreOneSeries) {
   EXPECT_EQ(margins[0]["series"], "attention, t0=50%");
 }
 
+TEST(FrontMargins, OptionsAreNamedWhereTheyAloneDiffer) {
+  Json records = {Record("h2o", "25%", 100, 0.5), Record("h2o", "50%", 200, 0.9),
+                  Record("h2o", "25%", 100, 0.1), Record("h2o", "50%", 200, 0.2)};
+  for (size_t i = 0; i < 4; ++i) records[i]["options"] = i < 2 ? "window=8" : "window=16";
+  const Json margins = FrontMargins(records);
+  ASSERT_EQ(margins.size(), 1u);
+  EXPECT_EQ(margins[0]["series"], "h2o, window=16");
+  EXPECT_EQ(margins[0]["over"], "h2o, window=8");
+}
+
 TEST(FrontMargins, OneSettingHasNoFront) {
   EXPECT_TRUE(FrontMargins({Record("full", "", 1, 1), Record("h2o", "25%", 1, 1)}).empty());
   EXPECT_EQ(MarginTable(Json::array()), "");
