@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "ebb/pareto.h"
+#include "src/cli/eval_names.h"
 
 namespace ebb::cli {
 namespace {
@@ -20,16 +21,6 @@ struct Series {
   std::vector<CostPoint> by_reads;
   std::vector<CostPoint> by_peak;
 };
-
-// Options are named where nothing else tells two settings apart.
-bool NeedsOptions(const Json& record, const Json& summary) {
-  return std::ranges::any_of(summary, [&](const Json& other) {
-    const auto same = [&](const char* key) {
-      return record.value(key, "") == other.value(key, "");
-    };
-    return same("policy") && same("budget") && same("tiers") && !same("options");
-  });
-}
 
 // "attention, t0=50%" of all evicted shares.
 std::string SeriesName(const Json& record, const Json& summary) {

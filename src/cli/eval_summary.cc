@@ -10,6 +10,7 @@
 #include "ebb/statistics.h"
 #include "src/cli/eval_files.h"
 #include "src/cli/eval_margins.h"
+#include "src/cli/eval_names.h"
 #include "src/cli/output.h"
 #include "src/cli/report_page.h"
 
@@ -147,15 +148,10 @@ Result<Json> RecordOf(const Group& group, const Group* full) {
   return record;
 }
 
-// Options are named where nothing else tells two settings apart.
 std::string NameOf(const Json& record, const Json& summary) {
-  const auto same_but_options = [&](const Json& other) {
-    const Key a = KeyOf(record), b = KeyOf(other);
-    return a.policy == b.policy && a.budget == b.budget && a.tiers == b.tiers;
-  };
   std::string name = record.value("policy", "");
   std::vector<const char*> keys = {"budget", "tiers"};
-  if (std::ranges::count_if(summary, same_but_options) > 1) keys.push_back("options");
+  if (NeedsOptions(record, summary)) keys.push_back("options");
   for (const char* key : keys) {
     const std::string text = record.value(key, "");
     if (!text.empty()) name += " " + text;
