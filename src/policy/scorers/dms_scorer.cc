@@ -14,26 +14,25 @@
 namespace ebb {
 namespace {
 
-class DmsScorer final : public RowScorer {
+// Beside the score stands the position.
+class DmsScorer final : public RowScorerWith<Position> {
  public:
   explicit DmsScorer(const ScorerContext& context)
-      : RowScorer(context),
-        num_groups_(context.NumGroups()),
+      : RowScorerWith(context),
         kv_heads_(context.shape.num_kv_heads),
-        streams_(context.StreamsPerGroup()),
-        positions_(context.NumGroups()) {}
+        streams_(context.StreamsPerGroup()) {}
 
   std::string Name() const override { return "dms"; }
   SignalNeeds Needs() const override { return {.eviction_logits = true}; }
 
   void Append(int group, std::span<const Position> positions) override {
-    RowScorer::Append(group, positions);
-    std::ranges::copy(positions, positions_.Append(group, positions.size()).begin());
+    RowScorerWith::Append(group, positions);
+    std::ranges::copy(positions, beside_[group].last(positions.size()).begin());
   }
 
   void Observe(int group, const GroupSignals&, const StepSignals& step) override {
     const std::span<float> scores = scores_[group];
-    const std::span<const Position> positions = positions_[group];
+    const std::span<const Position> positions = beside_[group];
     const size_t first_new = scores.size() - step.num_tokens;
     for (int token = 0; token < step.num_tokens; ++token) {
       const size_t before = first_new + token - 1;
@@ -41,27 +40,6 @@ class DmsScorer final : public RowScorer {
       if (token == 0 && (first_new == 0 || positions[before] != step.first_position - 1)) continue;
       scores[before] = 0.0f - MeanLogit(group, token, step);
     }
-  }
-
-  void Retain(int group, std::span<const uint32_t> kept) override {
-    RowScorer::Retain(group, kept);
-    positions_.Retain(group, kept);
-  }
-  void Expect(int group) const override {
-    RowScorer::Expect(group);
-    positions_.Expect(group);
-  }
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    return positions_.Save(to);
-  }
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    EBB_RETURN_IF_ERROR(positions_.Load(from));
-    for (int group = 0; group < num_groups_; ++group) {
-      if (positions_.num_rows(group) != scores_.num_rows(group)) from->Fail("scores without rows");
-    }
-    return from->status();
   }
 
  private:
@@ -74,10 +52,8 @@ class DmsScorer final : public RowScorer {
     return FiniteOr0(sum / static_cast<float>(streams_));
   }
 
-  const int num_groups_;
   const int kv_heads_;
   const int streams_;  // per group
-  RowValues<Position> positions_;
 };
 
 }  // namespace

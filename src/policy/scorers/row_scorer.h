@@ -29,6 +29,46 @@ class RowScorer : public Scorer {
   RowScores scores_;
 };
 
+// The same with one more number per row, `beside_`, which stands behind the scores in a saved
+// state.
+template <typename T>
+class RowScorerWith : public RowScorer {
+ public:
+  explicit RowScorerWith(const ScorerContext& context)
+      : RowScorer(context), beside_(context.NumGroups()), num_groups_(context.NumGroups()) {}
+
+  void Append(int group, std::span<const Position> positions) override {
+    RowScorer::Append(group, positions);
+    beside_.Append(group, positions.size());
+  }
+  void Retain(int group, std::span<const uint32_t> kept) override {
+    RowScorer::Retain(group, kept);
+    beside_.Retain(group, kept);
+  }
+  void Expect(int group) const override {
+    RowScorer::Expect(group);
+    beside_.Expect(group);
+  }
+  Status SaveState(StateWriter* to) const override {
+    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
+    return beside_.Save(to);
+  }
+  Status LoadState(StateReader* from) override {
+    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
+    EBB_RETURN_IF_ERROR(beside_.Load(from));
+    for (int group = 0; group < num_groups_; ++group) {
+      if (beside_.num_rows(group) != scores_.num_rows(group)) from->Fail("scores without rows");
+    }
+    return from->status();
+  }
+
+ protected:
+  RowValues<T> beside_;
+
+ private:
+  const int num_groups_;
+};
+
 // A list that was saved with as many numbers as there are.
 template <typename T>
 Status LoadList(StateReader* from, std::vector<T>* list) {

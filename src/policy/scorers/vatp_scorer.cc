@@ -9,26 +9,19 @@
 namespace ebb {
 namespace {
 
-class VatpScorer final : public RowScorer {
+// Beside the score stands the norm of the value.
+class VatpScorer final : public RowScorerWith<float> {
  public:
   explicit VatpScorer(const ScorerContext& context)
-      : RowScorer(context),
-        shape_(context.shape),
-        streams_(context.StreamsPerGroup()),
-        norms_(context.NumGroups()) {}
+      : RowScorerWith(context), shape_(context.shape), streams_(context.StreamsPerGroup()) {}
 
   std::string Name() const override { return "vatp"; }
   SignalNeeds Needs() const override {
     return {.mass = MassNeed::kSummed, .mass_in_prefill = true, .values = true};
   }
 
-  void Append(int group, std::span<const Position> positions) override {
-    RowScorer::Append(group, positions);
-    norms_.Append(group, positions.size());
-  }
-
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
-    const std::span<float> new_norms = norms_[group].last(step.num_tokens);
+    const std::span<float> new_norms = beside_[group].last(step.num_tokens);
     for (int token = 0; token < step.num_tokens; ++token) {
       float norm = 0;
       for (int s = 0; s < streams_; ++s) {
@@ -38,31 +31,13 @@ class VatpScorer final : public RowScorer {
     }
     if (signals.mass.empty()) return;
     for (int head = 0; head < signals.num_mass_heads; ++head) {
-      AddWeightedMass(MassOfHead(signals, head), norms_[group], scores_[group]);
+      AddWeightedMass(MassOfHead(signals, head), beside_[group], scores_[group]);
     }
-  }
-
-  void Retain(int group, std::span<const uint32_t> kept) override {
-    RowScorer::Retain(group, kept);
-    norms_.Retain(group, kept);
-  }
-  void Expect(int group) const override {
-    RowScorer::Expect(group);
-    norms_.Expect(group);
-  }
-  Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-    return norms_.Save(to);
-  }
-  Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-    return norms_.Load(from);
   }
 
  private:
   const ModelShape shape_;
   const int streams_;  // per group
-  RowScores norms_;    // of values
 };
 
 }  // namespace
