@@ -34,23 +34,6 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]) + "\n"
 
 
-def fisher(a, b):
-    """Two-sided p of two (right, all): sums what is no likelier than the table at hand."""
-    from math import exp, lgamma
-
-    def log_choose(n, k):
-        return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
-
-    right, n = a[0] + b[0], a[1] + b[1]
-
-    def log_p(k):
-        return log_choose(a[1], k) + log_choose(b[1], right - k) - log_choose(n, right)
-
-    here = log_p(a[0])
-    low, high = max(0, right - b[1]), min(right, a[1])
-    return min(1.0, sum(exp(log_p(k)) for k in range(low, high + 1) if log_p(k) <= here + 1e-7))
-
-
 def wrapped(block):
     """Paragraphs and lists to the width of a page; tables and titles as they are."""
     if block.startswith(("|", "#")):
@@ -133,7 +116,7 @@ tokens in the mean.""")
                  "random": "eviction, random", "naive": "half in naive int8",
                  "int8": "half in int8"}
         runs = {name: self.summary(f"shape-{name}") for name in names}
-        if not all(runs.values()) or not self.summary("full"):
+        if not all(runs.values()):
             return
         self.say("## The shape of \"Not All Thoughts Need HBM\": accuracy against the evict ratio")
         self.say(f"""`--evict` of the rows ever unprotected, and of those still alive at each
@@ -147,8 +130,7 @@ losses are surer than it says, and of 80 such p some are small by chance.""")
                 row = [f"{ratio} %"]
                 for records in runs.values():
                     r = next(r for r in records if f" {r['tiers']}".endswith(f" {label}"))
-                    p = fisher((r["correct"], r["n"]), self.full_right(r["n"]))
-                    row.append(f"{100 * r['accuracy']:.0f} (p {p:.2g})")
+                    row.append(f"{100 * r['accuracy']:.0f} (p {r['p_full']:.2g})")
                 rows.append(row)
             self.say(f"Of the rows {'ever generated' if base == 'generated' else 'still alive'}:")
             self.say(table(["evicted", *names.values()], rows))
@@ -176,17 +158,6 @@ losses are surer than it says, and of 80 such p some are small by chance.""")
                 by.setdefault(r["policy"].split("=")[1], {})[r["budget"]] = r
             self.say(table(["alpha", *budgets], [[alpha, *(percent(of[b]) for b in budgets)]
                                                  for alpha, of in by.items()]))
-
-    def full_right(self, n):
-        """(right, all) of the full cache on those of the first n problems that it answered."""
-        right = count = 0
-        with open(self.out / "full/results.jsonl", encoding="utf-8") as lines:
-            for line in lines:
-                record = json.loads(line)
-                if record["problem"] < n:
-                    right += record["correct"]
-                    count += 1
-        return right, count
 
     def policies(self):
         records = self.summary("policies")
