@@ -223,8 +223,9 @@ void DecodeAttention::FoldHost(int thread, int num_threads) {
 void DecodeAttention::FoldUnits(UnitRange range, int thread) {
   auto [u, end] = range;
   if (u >= end) return;
-  // Weights that nobody reads again stay in one place, in the first-level cache.
-  float* const own = POf(units_[u]);
+  // Weights that nobody reads again stay in one place, in the first-level cache: that of a unit
+  // whose own nobody reads.
+  float* own = nullptr;
   const std::byte* rows[2][kChunkRows];
   const RoundedQuery* rounded = nullptr;
   size_t rounded_query = kNoUnit;
@@ -234,6 +235,7 @@ void DecodeAttention::FoldUnits(UnitRange range, int thread) {
     const bool keeps_p = !queries_[unit.query].mass.per_query_head.empty();
     size_t next = u;  // whose rows are fetched ahead
     if (keeps_p) FetchMass(unit);
+    if (!keeps_p && own == nullptr) own = POf(unit);
     if (u + 2 < end) FetchSlots(units_[u + 2]);
     if (u + 1 < end) {
       LocateUnit(units_[u + 1], rows[(u + 1) % 2]);

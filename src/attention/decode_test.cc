@@ -132,6 +132,23 @@ TEST_P(DecodeTest, AgreesWithTheReferenceForEveryTypeAndHeadSize) {
   }
 }
 
+TEST_P(DecodeTest, MassIsItsOwnBesideQueriesThatWantNone) {
+  const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
+  const TestRows rows({.format = shape.format, .num_rows = {300, 300}});
+  const TestRows others({.format = shape.format, .num_rows = {200, 200}});
+  Step alone(shape, rows.views(), 3);
+  Attend(kernel_, &alone);
+  for (const int threads : {1, 2, 3}) {
+    for (const bool first : {true, false}) {
+      Step step(shape, rows.views(), 3), other(shape, others.views(), 4);
+      other.mass_of_head.clear();
+      Step* const both[] = {first ? &step : &other, first ? &other : &step};
+      Attend(kernel_, both, threads);
+      ExpectSameBits(alone, step, std::to_string(threads) + (first ? " first" : " second"));
+    }
+  }
+}
+
 TEST_P(DecodeTest, AgreesWithTheReferenceForEveryRatioOfHeads) {
   for (const int heads : {1, 2, 3, 4, 5, 7, 8, 16, 33}) {
     for (const int head_dim : {64, 112}) {
