@@ -279,8 +279,9 @@ void PrefillMass(const PrefillMassInput& in) {
   if (tile.rows->positions[in.begin] > tile.positions[tile.num_queries - 1]) return;
   const TileScratch s(in.scratch, tile.num_heads, tile.format.head_dim);
   LoadQueries(tile, s);
-  // shrink holds 1 / l, and 0 in the lanes that repeat the last query.
-  std::fill(s.m, s.m + s.width, 0.0f);
+  // shrink holds 1 / l. Lanes that repeat the last query add 0: whatever their logits are, they lie
+  // far below m.
+  std::fill(s.m, s.m + s.width, std::numeric_limits<float>::max());
   std::fill(s.shrink, s.shrink + s.width, 0.0f);
   for (int t = 0; t < tile.num_queries; ++t) {
     for (int g = 0; g < tile.num_heads; ++g) {
