@@ -70,12 +70,23 @@ const std::shared_ptr<const ebb::Model>& TinyModel() {
   return kModel;
 }
 
-constexpr int kNumKinds = 4;
+// Policies whose state has several parts, each of which may be of other rows than the cache.
+constexpr std::array<const char*, 7> kPolicies = {
+    "attention_mean",  "attention_recent", "attn_hs", "segment_hs",
+    "thinkv_original", "rkv",              "quest"};
+constexpr int kNumTiered = 4;
+constexpr int kNumKinds = kNumTiered + static_cast<int>(kPolicies.size());
 
 ebb::SessionOptions OptionsOf(int kind) {
   ebb::SessionOptions options;
   options.context = 64;
   ebb::PolicySpec& policy = options.policy;
+  if (kind >= kNumTiered) {
+    policy.name = kPolicies[static_cast<size_t>(kind - kNumTiered)];
+    policy.budget = *ebb::ParseBudget("24");
+    policy = *ebb::OnlyWhatItTakes(policy);
+    return options;
+  }
   policy.name = kind == 0 ? "full" : "h2o";
   if (kind == 1) policy.budget = *ebb::ParseBudget("16");
   if (kind < 2) return options;

@@ -3,7 +3,9 @@
 // hard byte caps.
 //
 // A request that cannot proceed returns an error and changes nothing: the session can still be
-// read, rolled back or stepped after rows went.
+// read, rolled back or stepped after rows went. Where a step was computed and only what its policy
+// decided then cannot be carried out (a full tier, a failing file, no memory), the error comes with
+// the token taken: next_position() tells the two apart.
 //
 // Thread safety: an engine and its sessions belong to one thread at a time. The session must not
 // outlive its engine.
@@ -98,7 +100,8 @@ class Engine {
 
   [[nodiscard]] Result<std::unique_ptr<Session>> OpenSession(const SessionOptions& options);
   // One decode step for several sessions in one batch: tokens[i] is appended to sessions[i].
-  // REQUIRES: distinct sessions of this engine. On error no session is changed.
+  // REQUIRES: distinct sessions of this engine. On error no session is changed, or each has taken
+  // its token: see the top.
   Status DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens);
 
   [[nodiscard]] const Model& model() const;
@@ -154,6 +157,9 @@ class Session {
   [[nodiscard]] int context() const;
   [[nodiscard]] const Policy& policy() const;
   [[nodiscard]] CacheAccounting accounting() const;
+  // Bytes of what the policy keeps about the rows: as many as it would put into a file, which it
+  // is asked for, so that this takes a pass over them. Unsupported when it cannot be saved.
+  [[nodiscard]] Result<size_t> CountPolicyBytes() const;
   [[nodiscard]] const StepReport& last_step() const;
   // What happened to each token; null when SessionOptions asked for none.
   [[nodiscard]] const Ledger* ledger() const;

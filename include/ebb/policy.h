@@ -10,7 +10,8 @@
 // Groups at a granularity are numbered layer-major: token: 0; layer: layer; head:
 // layer * num_kv_heads + kv_head.
 //
-// Thread safety: one object belongs to one sequence; all calls come from one thread at a time.
+// Thread safety: one object belongs to one sequence; all calls come from one thread at a time, but
+// for those that GroupsAreApart() allows beside each other.
 #ifndef EBB_POLICY_H_
 #define EBB_POLICY_H_
 
@@ -56,6 +57,12 @@ class Scorer {
   virtual void EndFirstPrefill() {}
   // One finite score per row of the group. The span lives until the next call on this object.
   [[nodiscard]] virtual std::span<const float> Scores(int group) = 0;
+  // Whether Observe(), Retain(), Scores() and Expect() for different groups touch nothing in common,
+  // so that several threads may make them at once, one for each group.
+  [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
+  // Whether it holds keys of different steps, as they stand after RoPE, against each other or
+  // against queries: such keys must not be rotated anew.
+  [[nodiscard]] virtual bool ComparesKeys() const { return false; }
   // A hint that the group is the next to be observed: where there are many, their numbers can be on
   // their way from memory meanwhile. Changes nothing.
   virtual void Expect(int group) const { static_cast<void>(group); }
@@ -118,6 +125,8 @@ class Placement {
   [[nodiscard]] virtual bool Due(const PlacementInput& input, size_t num_rows) const = 0;
   // Appends moves in ascending row order to `moves`; each row at most once.
   virtual void Place(const PlacementInput& input, std::vector<Move>* moves) = 0;
+  // As Scorer's, of Due() and Place().
+  [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
   // For placements whose rows go at positions of their own, which may lie within a prefill step:
   // appends the rows that only the first queries of a step are to see, before it begins.
   // next_position is behind the step. A step then has at most LongestStep() tokens, so that its own
@@ -149,6 +158,10 @@ class Selector {
   // to read; an empty list means all rows. Called by one thread, once per layer and decode step.
   virtual void Select(int layer, std::span<const float> q,
                       std::span<std::vector<uint32_t>> rows_per_kv_head) = 0;
+  // Of the group, that it knows of: held against the cache's when a sequence is resumed.
+  [[nodiscard]] virtual size_t NumRows(int group) const = 0;
+  // As Scorer's.
+  [[nodiscard]] virtual bool ComparesKeys() const { return false; }
   // As Scorer's.
   [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
   [[nodiscard]] virtual Status LoadState(StateReader* from);

@@ -24,6 +24,9 @@ concept StateNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
 class StateWriter {
  public:
+  enum class Keep { kBytes, kCount };  // kCount: only how many there are
+  explicit StateWriter(Keep keep = Keep::kBytes) : keep_(keep) {}
+
   template <StateNumber T>
   void Number(T value) {
     Append(&value, sizeof(value));
@@ -37,6 +40,8 @@ class StateWriter {
     Number<uint64_t>(text.size());
     Append(text.data(), text.size());
   }
+  [[nodiscard]] size_t num_bytes() const { return num_bytes_; }
+  // Empty where they are only counted.
   [[nodiscard]] std::span<const std::byte> bytes() const {
     return std::as_bytes(std::span(bytes_));
   }
@@ -45,9 +50,12 @@ class StateWriter {
  private:
   template <typename T>
   void Append(const T* values, size_t num_bytes) {
-    bytes_.append(reinterpret_cast<const char*>(values), num_bytes);
+    num_bytes_ += num_bytes;
+    if (keep_ == Keep::kBytes) bytes_.append(reinterpret_cast<const char*>(values), num_bytes);
   }
 
+  const Keep keep_;
+  size_t num_bytes_ = 0;
   std::string bytes_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace ebb {
 
@@ -19,11 +20,14 @@ void DecodeStates::Reserve(const AttentionShape& shape, int num_queries, size_t 
   const size_t states = new_queries * shape.num_q_heads * new_chunks;
   m.resize(states);
   l.resize(states);
-  o = hwy::AllocateAligned<float>(states * shape.format.head_dim);
-  p = hwy::AllocateAligned<float>(states * kChunkRows);
-  if (o == nullptr || p == nullptr) throw std::bad_alloc();
   weights.resize(new_threads * shape.num_q_heads * new_chunks);
   if (shape.compressed.head_dim > 0) rounded.resize(new_threads * shape.num_q_heads);
+  auto new_o = hwy::AllocateAligned<float>(states * shape.format.head_dim);
+  auto new_p = hwy::AllocateAligned<float>(states * kChunkRows);
+  // What there was must stay whole: a shorter step may still fit it.
+  if (new_o == nullptr || new_p == nullptr) throw std::bad_alloc();
+  o = std::move(new_o);
+  p = std::move(new_p);
   max_chunks = new_chunks;
   max_queries = new_queries;
   max_threads = new_threads;

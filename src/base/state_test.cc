@@ -42,6 +42,19 @@ TEST(State, AListLongerThanTheBytesTakesNoMemory) {
   EXPECT_EQ(reader.status().code(), StatusCode::kCorrupt);
 }
 
+TEST(State, BytesCanBeCountedAlone) {
+  StateWriter writer, count(StateWriter::Keep::kCount);
+  const std::vector<float> list = {1, 2, 3};
+  for (StateWriter* to : {&writer, &count}) {
+    to->Number<uint16_t>(7);
+    to->Numbers<float>(list);
+    to->Text("ebb");
+  }
+  EXPECT_EQ(count.num_bytes(), 2u + 8 + 12 + 8 + 3);
+  EXPECT_EQ(count.num_bytes(), writer.bytes().size());
+  EXPECT_TRUE(count.bytes().empty());
+}
+
 TEST(State, AfterTheEndAllIsZeroAndTheFirstReasonStays) {
   StateWriter writer;
   writer.Number<uint8_t>(7);

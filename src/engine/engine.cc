@@ -151,6 +151,13 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
                            "\" keeps every row, so rotating keys anew gains no room; choose a "
                            "policy that evicts");
   }
+  if (PolicyDriver::ComparesKeys(policy) &&
+      (options.past_context == PastContext::kReRotate ||
+       policy.key_turns == KeyTurns::kAfterEviction)) {
+    return InvalidArgument("policy \"" + policy.name +
+                           "\" compares keys of different steps, which rotating keys anew would "
+                           "tear apart; choose another policy");
+  }
   EBB_RETURN_IF_ERROR(CheckNeeds(PolicyDriver::Needs(policy), *impl_->model, context));
   if (options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(impl_->stores.Check(*options.policy.tiers));
@@ -180,6 +187,21 @@ Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const T
   return impl_->Step(StepKind::kDecode, parts, Impl::Outputs::kLast);
 }
 
+// A policy that ran out of memory half-way may know of other rows than the cache has.
+Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind) {
+  try {
+    EBB_ASSIGN_OR_RETURN(const int64_t evicted, session->driver.EndStep(session->Facts(kind)));
+    if (evicted > 0 && session->policy.key_turns == KeyTurns::kAfterEviction) {
+      EBB_RETURN_IF_ERROR(session->TurnKeys(0));
+    }
+    return evicted;
+  } catch (const std::bad_alloc&) {
+    session->broken =
+        ResourceExhausted("no memory for what the policy decided; this sequence cannot go on");
+    return session->broken;
+  }
+}
+
 void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, Status* status) {
   Session::Impl& session = *part.session;
   const auto start = Clock::now();
@@ -194,12 +216,8 @@ void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, S
   }
   session.kinds.resize(session.tokens.size(), token_kind);
   const MoveAccounting before = session.cache.moves();
-  const Result<int64_t> evicted = session.driver.EndStep(session.Facts(kind));
+  const Result<int64_t> evicted = Decide(&session, kind);
   if (!evicted.ok() && status->ok()) *status = evicted.status();
-  if (evicted.ok() && *evicted > 0 && session.policy.key_turns == KeyTurns::kAfterEviction) {
-    const Status turned = session.TurnKeys(0);
-    if (!turned.ok() && status->ok()) *status = turned;
-  }
   report.num_tokens = static_cast<int>(part.tokens.size());
   report.rows_evicted = evicted.ok() ? *evicted : 0;
   report.policy_seconds = SecondsSince(start);
@@ -211,6 +229,7 @@ void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, S
 // Everything that can fail comes before anything that the caller could see.
 Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs outputs) {
   for (const Part& part : parts) {
+    EBB_RETURN_IF_ERROR(part.session->broken);
     EBB_RETURN_IF_ERROR(part.session->CheckTokens(part.tokens));
     EBB_RETURN_IF_ERROR(part.session->CheckRoomAfterTurning(part.tokens.size()));
   }
@@ -268,17 +287,18 @@ Status Engine::Impl::Append(StepKind kind, std::span<const Part> parts, Outputs 
     Session::Impl& session = *part.session;
     const int num_tokens = static_cast<int>(part.tokens.size());
     session.rows_unread = 0;
-    session.signals.Begin(session.cache, kind, session.next(), num_tokens);
-    session.driver.BeginStep(session.next(), num_tokens);
+    // First: Undo() takes back what began for the sequences that stand here.
     work->sequences.push_back(
         {.cache = &session.cache,
          .signals = &session.signals,
          .selector = kind == StepKind::kDecode ? session.policy.selector.get() : nullptr,
-         .hides_rows = session.driver.HidesRows(),
          .rows_unread = &session.rows_unread,
          .first = session.next(),
          .num_tokens = num_tokens,
          .first_token = static_cast<int>(work->tokens.size())});
+    session.signals.Begin(session.cache, kind, session.next(), num_tokens);
+    session.driver.BeginStep(session.next(), num_tokens);
+    work->sequences.back().hides_rows = session.driver.HidesRows();
     for (int t = 0; t < num_tokens; ++t) {
       if (outputs == Outputs::kAll || t + 1 == num_tokens) {
         work->output_rows.push_back(static_cast<int32_t>(work->tokens.size()));

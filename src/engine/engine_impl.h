@@ -38,6 +38,8 @@ struct Engine::Impl {
   Status Append(StepKind kind, std::span<const Part> parts, Outputs outputs, StepWork* work);
   // A step of the device began then; nothing has moved since it ended.
   void ReportDevice(StepKind kind, const StepWork& work, double begin);
+  // What its policy decides about a step that was computed: the rows evicted.
+  static Result<int64_t> Decide(Session::Impl* session, StepKind kind);
   // A sequence's part in a step that was computed: its policy decides. The first error stays in
   // `status`.
   static void EndStep(StepKind kind, const Part& part, StepReport report, Status* status);
@@ -62,6 +64,7 @@ struct Session::Impl {
   Position first_generated = -1;  // -1: none yet
   int64_t decode_steps = 0;       // generated tokens that are still there
   bool first_prefill_over = false;
+  Status broken;  // why the sequence cannot go on
   StepReport report;
   int64_t rows_unread = 0;  // in the step under way; see StepReport
   std::vector<float> logits;  // [vocab_size], empty before the first step and after a roll-back

@@ -93,6 +93,13 @@ struct GraphRunner::Impl {
   AttentionScratch scratch;
   T1Mode t1_mode = T1Mode::kStream;  // of the last step
   std::list<StepGraph> graphs;       // most recently used first
+  // A graph of one node that does anything.
+  std::unique_ptr<ggml_context, GgmlDeleter> team_ctx;
+  ggml_cgraph* team_graph = nullptr;
+  const std::function<void(int, int)>* team_work = nullptr;  // while it runs
+
+  Status BuildTeam();
+  static void TeamNode(ggml_tensor* node, int thread, int num_threads, void* impl);
 
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   Status Build(const GraphShape& shape);
@@ -128,8 +135,35 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
   }
   ggml_backend_cpu_set_n_threads(impl->backend.get(), threads);
   ggml_backend_cpu_set_threadpool(impl->backend.get(), impl->threadpool.get());
+  EBB_RETURN_IF_ERROR(impl->BuildTeam());
   return std::unique_ptr<GraphRunner>(new GraphRunner(std::move(impl)));
 }
+
+void GraphRunner::Impl::TeamNode(ggml_tensor*, int thread, int num_threads, void* impl) {
+  (*static_cast<Impl*>(impl)->team_work)(thread, num_threads);
+}
+
+Status GraphRunner::Impl::BuildTeam() {
+  constexpr size_t kNodes = 8;
+  team_ctx.reset(ggml_init({.mem_size = kNodes * ggml_tensor_overhead() +
+                                        ggml_graph_overhead_custom(kNodes, false) + 4096,
+                            .mem_buffer = nullptr,
+                            .no_alloc = false}));
+  if (team_ctx == nullptr) return ResourceExhausted("no memory for a graph");
+  ggml_tensor* node = ggml_custom_4d(team_ctx.get(), GGML_TYPE_F32, 1, 1, 1, 1, nullptr, 0,
+                                     TeamNode, GGML_N_TASKS_MAX, this);
+  team_graph = ggml_new_graph_custom(team_ctx.get(), kNodes, false);
+  ggml_build_forward_expand(team_graph, node);
+  return OkStatus();
+}
+
+void GraphRunner::RunOnThreads(const std::function<void(int, int)>& work) {
+  if (impl_->threads == 1) return work(0, 1);
+  impl_->team_work = &work;
+  ggml_backend_graph_compute(impl_->backend.get(), impl_->team_graph);
+}
+
+int GraphRunner::threads() const { return impl_->threads; }
 
 Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
   const auto found = std::find_if(graphs.begin(), graphs.end(),
@@ -194,10 +228,17 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
     fold.queries.reserve(work.tokens.size());
     fold.attention.Reserve(static_cast<int>(work.tokens.size()), max_rows, threads);
   }
-  if (scratch.selected.size() < views) {
-    scratch.selected.resize(views);
-    scratch.selected_slots.resize(views);
-    scratch.selected_spans.resize(views);
+  scratch.selected.resize(std::max(scratch.selected.size(), views));
+  scratch.selected_slots.resize(std::max(scratch.selected_slots.size(), views));
+  scratch.selected_spans.resize(std::max(scratch.selected_spans.size(), views));
+  // Rows are selected inside the graph, where nothing may fail.
+  for (const SequenceStep& sequence : work.sequences) {
+    if (sequence.selector == nullptr) continue;
+    for (size_t i = 0; i < sequence.num_tokens * heads; ++i) {
+      const size_t at = sequence.first_token * heads + i;
+      scratch.selected[at].reserve(sequence.cache->max_rows());
+      scratch.selected_slots[at].reserve(sequence.cache->max_rows());
+    }
   }
 }
 

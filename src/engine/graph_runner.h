@@ -5,6 +5,7 @@
 #ifndef EBB_ENGINE_GRAPH_RUNNER_H_
 #define EBB_ENGINE_GRAPH_RUNNER_H_
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -34,6 +35,10 @@ class GraphRunner {
   Status Run(const StepWork& work, StepCosts* costs);
   // Turns the keys of a group's visible rows by so many RoPE positions, [rows].
   Status TurnKeys(SequenceCache* cache, int group, std::span<const Position> turns);
+  // Calls work(thread, num_threads) on every thread, once, and returns when all are done. REQUIRES:
+  // it throws nothing.
+  void RunOnThreads(const std::function<void(int thread, int num_threads)>& work);
+  [[nodiscard]] int threads() const;
   // Of the last step: how T1 was read, on a device with memory of its own.
   [[nodiscard]] T1Mode t1_mode() const;
   // What a device of such rates takes for a step that reads these sequences so.

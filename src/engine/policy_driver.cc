@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -14,13 +16,17 @@ namespace {
 // Copying per decode step: 8 MiB take about 0.4 ms at 20 GB/s, a few percent of one step in 64.
 constexpr size_t kCompactBytesPerStep = size_t{8} << 20;
 
+// Below, waking the threads takes longer than the work.
+constexpr int kGroupsWorthThreads = 16;
+
 // Half a page: what a placement keeps in reserve has room for them.
 constexpr size_t kExchangedRows = kRowsPerPage / 2;
 
 }  // namespace
 
 PolicyDriver::PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* signals,
-                           TierStores* stores, const SessionOptions* options, Ledger* ledger)
+                           TierStores* stores, const SessionOptions* options, Ledger* ledger,
+                           GraphRunner* runner)
     : policy_(policy),
       cache_(cache),
       signals_(signals),
@@ -28,7 +34,14 @@ PolicyDriver::PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* 
       options_(options),
       ledger_(ledger),
       scores_used_(policy->placement != nullptr && policy->placement->NeedsScores()),
-      delays_(scores_used_ && policy->placement->LongestStep() < kAnyStep) {}
+      delays_(scores_used_ && policy_->placement->LongestStep() < kAnyStep),
+      runner_(runner),
+      apart_(scores_used_ && policy->scorer->GroupsAreApart() &&
+             policy->placement->GroupsAreApart() && policy->selector == nullptr &&
+             ledger == nullptr && !options->on_signals && !cache->HasTiers() &&
+             cache->num_groups() >= kGroupsWorthThreads && runner->threads() > 1),
+      scratch_(apart_ ? runner->threads() : 1),
+      gone_(apart_ ? cache->num_groups() : 0) {}
 
 // Scores that no placement reads are not computed.
 SignalNeeds PolicyDriver::Needs(const Policy& policy) {
@@ -38,6 +51,12 @@ SignalNeeds PolicyDriver::Needs(const Policy& policy) {
   }
   if (policy.selector != nullptr) needs = Union(needs, policy.selector->Needs());
   return needs;
+}
+
+bool PolicyDriver::ComparesKeys(const Policy& policy) {
+  if (policy.selector != nullptr && policy.selector->ComparesKeys()) return true;
+  return policy.placement != nullptr && policy.placement->NeedsScores() &&
+         policy.scorer->ComparesKeys();
 }
 
 void PolicyDriver::BeginStep(Position first, int num_tokens) {
@@ -80,23 +99,15 @@ void PolicyDriver::ShowRows() {
 }
 
 Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
-  const int num_groups = cache_->num_groups();
-  const bool observe_scorer = scores_used_ && !policy_->scorer->Needs().Empty();
-  const bool observe_selector = policy_->selector != nullptr && !policy_->selector->Needs().Empty();
   if (ledger_ != nullptr) ledger_->Append(facts.next_position - ledger_->next_position());
   decided_.clear();
   num_evicted_ = 0;
   most_gone_ = 0;
   Status status;
-  for (int group = 0; group < num_groups && status.ok(); ++group) {
-    if (group + 1 < num_groups) Expect(facts, group + 1);
-    const GroupSignals signals = signals_->Group(group);
-    if (options_->on_signals) {
-      options_->on_signals(group, cache_->positions(group), signals, signals_->step());
-    }
-    if (observe_scorer) policy_->scorer->Observe(group, signals, signals_->step());
-    if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
-    if (policy_->placement != nullptr) status = Place(facts, group);
+  if (apart_) {
+    DecideOnThreads(facts);
+  } else {
+    status = DecideInTurn(facts);
   }
   ShowRows();
   // What was decided for the groups before one that failed has begun: its evicted rows are gone.
@@ -105,6 +116,71 @@ Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
   EBB_RETURN_IF_ERROR(moved);
   Compact(facts.step_kind, most_gone_);
   return static_cast<int64_t>(num_evicted_) * cache_->streams_per_group();
+}
+
+Status PolicyDriver::DecideInTurn(const PlacementInput& facts) {
+  const int num_groups = cache_->num_groups();
+  const bool observe_scorer = scores_used_ && !policy_->scorer->Needs().Empty();
+  const bool observe_selector = policy_->selector != nullptr && !policy_->selector->Needs().Empty();
+  Status status;
+  for (int group = 0; group < num_groups; ++group) {
+    if (group + 1 < num_groups) Expect(facts, group + 1);
+    const GroupSignals signals = signals_->Group(group);
+    if (options_->on_signals) {
+      options_->on_signals(group, cache_->positions(group), signals, signals_->step());
+    }
+    if (observe_scorer) policy_->scorer->Observe(group, signals, signals_->step());
+    if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
+    // Once one failed nothing is placed any more, but every scorer sees its step.
+    if (policy_->placement != nullptr && status.ok()) status = Place(facts, group);
+  }
+  return status;
+}
+
+// The scorer's lists lose their rows at once; the cache, whose pages are common to all groups,
+// follows on this thread.
+void PolicyDriver::DecideOnThreads(const PlacementInput& facts) {
+  std::atomic<bool> out_of_memory = false;
+  runner_->RunOnThreads([&](int thread, int num_threads) {
+    try {
+      const int num_groups = cache_->num_groups();
+      const int end = num_groups * (thread + 1) / num_threads;
+      for (int group = num_groups * thread / num_threads; group < end; ++group) {
+        if (group + 1 < end) Expect(facts, group + 1);
+        DecideApart(facts, group, &scratch_[thread]);
+      }
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    }
+  });
+  if (out_of_memory) throw std::bad_alloc();
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    const std::vector<uint32_t>& gone = gone_[group];
+    if (gone.empty()) continue;
+    num_evicted_ += gone.size();
+    most_gone_ = std::max(most_gone_, gone.size());
+    cache_->Remove(group, gone);
+  }
+}
+
+void PolicyDriver::DecideApart(PlacementInput facts, int group, Scratch* scratch) {
+  const GroupSignals signals = signals_->Group(group);
+  std::vector<uint32_t>& gone = gone_[group];
+  gone.clear();
+  if (!policy_->scorer->Needs().Empty()) {
+    policy_->scorer->Observe(group, signals, signals_->step());
+  }
+  facts.group = group;
+  facts.num_groups = cache_->num_groups();
+  facts.positions = cache_->positions(group);
+  if (!policy_->placement->Due(facts, facts.positions.size())) return;
+  facts.scores = policy_->scorer->Scores(group);
+  scratch->moves.clear();
+  policy_->placement->Place(facts, &scratch->moves);
+  for (const Move& move : scratch->moves) gone.push_back(move.row);
+  if (gone.empty()) return;
+  KeepAllBut(gone, facts.positions.size(), scratch);
+  policy_->scorer->Retain(group, scratch->kept);
 }
 
 // A step reads hundreds of megabytes, so that nothing of a group is in a cache any more.
@@ -127,11 +203,12 @@ Status PolicyDriver::Place(PlacementInput facts, int group) {
     facts.tiers = cache_->tiers(group);
     EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
   }
-  moves_.clear();
-  policy_->placement->Place(facts, &moves_);
+  std::vector<Move>& moves = scratch_.front().moves;
+  moves.clear();
+  policy_->placement->Place(facts, &moves);
   GroupDecision decision = {.group = group};
   removed_.clear();
-  for (const Move& move : moves_) {
+  for (const Move& move : moves) {
     // As positions, which the cache may no longer know once rows have gone.
     if (ledger_ != nullptr) decision.changes.push_back({facts.positions[move.row], move.to});
     if (move.to == Tier::kT3) {
@@ -199,28 +276,29 @@ void PolicyDriver::RemoveRows(int group) {
   const size_t num_rows = cache_->positions(group).size();
   cache_->Remove(group, removed_);
   if (!scores_used_ && policy_->selector == nullptr) return;
-  KeepAllBut(num_rows);
-  Retain(group, kept_);
+  KeepAllBut(removed_, num_rows, &scratch_.front());
+  Retain(group, scratch_.front().kept);
 }
 
 // Where each group of many loses one row, its list differs from the last one's in a few places.
-void PolicyDriver::KeepAllBut(size_t num_rows) {
-  const bool one = removed_.size() == 1;
-  if (one && only_gone_ && kept_.size() + 1 == num_rows) {
-    const auto [first, last] = std::minmax(removed_.front(), *only_gone_);
-    std::iota(kept_.begin() + first, kept_.begin() + last, first + (first == removed_.front()));
+void PolicyDriver::KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch) {
+  std::vector<uint32_t>& kept = scratch->kept;
+  const bool one = gone.size() == 1;
+  if (one && scratch->only_gone && kept.size() + 1 == num_rows) {
+    const auto [first, last] = std::minmax(gone.front(), *scratch->only_gone);
+    std::iota(kept.begin() + first, kept.begin() + last, first + (first == gone.front()));
   } else {
-    kept_.resize(num_rows - removed_.size());
+    kept.resize(num_rows - gone.size());
     uint32_t row = 0;
-    auto to = kept_.begin();
-    for (const uint32_t gone : removed_) {
-      std::iota(to, to + (gone - row), row);
-      to += gone - row;
-      row = gone + 1;
+    auto to = kept.begin();
+    for (const uint32_t index : gone) {
+      std::iota(to, to + (index - row), row);
+      to += index - row;
+      row = index + 1;
     }
-    std::iota(to, kept_.end(), row);
+    std::iota(to, kept.end(), row);
   }
-  only_gone_ = one ? std::optional(removed_.front()) : std::nullopt;
+  scratch->only_gone = one ? std::optional(gone.front()) : std::nullopt;
 }
 
 void PolicyDriver::Retain(int group, std::span<const uint32_t> kept) {
@@ -252,10 +330,11 @@ void PolicyDriver::TruncateTo(Position end) {
     const auto positions = cache_->positions(group);
     const size_t left =
         std::lower_bound(positions.begin(), positions.end(), end) - positions.begin();
-    kept_.resize(left);
-    std::iota(kept_.begin(), kept_.end(), 0);
-    only_gone_.reset();
-    Retain(group, kept_);
+    Scratch& scratch = scratch_.front();
+    scratch.kept.resize(left);
+    std::iota(scratch.kept.begin(), scratch.kept.end(), 0);
+    scratch.only_gone.reset();
+    Retain(group, scratch.kept);
   }
 }
 
@@ -287,7 +366,14 @@ Status PolicyDriver::LoadState(StateReader* from) {
     }
   }
   if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->LoadState(from));
-  if (policy_->selector != nullptr) EBB_RETURN_IF_ERROR(policy_->selector->LoadState(from));
+  if (policy_->selector != nullptr) {
+    EBB_RETURN_IF_ERROR(policy_->selector->LoadState(from));
+    for (int group = 0; group < cache_->num_groups(); ++group) {
+      if (policy_->selector->NumRows(group) != cache_->positions(group).size()) {
+        from->Fail("a selection among another number of rows");
+      }
+    }
+  }
   return from->status();
 }
 

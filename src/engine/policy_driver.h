@@ -11,6 +11,7 @@
 #include "ebb/ledger.h"
 #include "ebb/policy.h"
 #include "ebb/state.h"
+#include "src/engine/graph_runner.h"
 #include "src/engine/signal_buffers.h"
 #include "src/engine/tier_stores.h"
 #include "src/kv/sequence_cache.h"
@@ -21,10 +22,12 @@ class PolicyDriver {
  public:
   // REQUIRES: all outlive the driver. `ledger` may be null.
   PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores,
-               const SessionOptions* options, Ledger* ledger);
+               const SessionOptions* options, Ledger* ledger, GraphRunner* runner);
 
   // What the policy itself wants to see.
   static SignalNeeds Needs(const Policy& policy);
+  // Whether it compares keys, which then must stay as they are.
+  static bool ComparesKeys(const Policy& policy);
 
   // The step's rows are in the cache and will be computed.
   void BeginStep(Position first, int num_tokens);
@@ -52,13 +55,23 @@ class PolicyDriver {
     std::vector<RowMove> moves;           // between tiers
     std::vector<Ledger::Change> changes;  // empty without a ledger
   };
+  // What is needed to decide about a group; a thread's own.
+  struct Scratch {
+    std::vector<Move> moves;
+    std::vector<uint32_t> kept;
+    std::optional<uint32_t> only_gone;  // all that kept leaves out, where that is one row
+  };
+  static void KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch);
   void Expect(const PlacementInput& facts, int group) const;
+  // One group after another, or on all threads where they are apart.
+  [[nodiscard]] Status DecideInTurn(const PlacementInput& facts);
+  void DecideOnThreads(const PlacementInput& facts);
+  void DecideApart(PlacementInput facts, int group, Scratch* scratch);
   [[nodiscard]] Status Place(PlacementInput facts, int group);
   void HideRows(Position first, int num_tokens);
   void ShowRows();
   void Retain(int group, std::span<const uint32_t> kept);
   void RemoveRows(int group);
-  void KeepAllBut(size_t num_rows);
   Status MoveDecided();
   Status MoveAllOrInTurns();
   Status MoveInTurns(const GroupDecision& decision);
@@ -72,13 +85,14 @@ class PolicyDriver {
   Ledger* const ledger_;
   const bool scores_used_;
   const bool delays_;  // the placement has rows that expire
-  std::vector<Move> moves_;
-  std::vector<GroupDecision> decided_;  // in this step, as the next two
-  size_t num_evicted_ = 0;              // tokens, summed over the groups
-  size_t most_gone_ = 0;                // rows of one group that left their places
+  GraphRunner* const runner_;
+  const bool apart_;                         // several threads may decide, each about other groups
+  std::vector<Scratch> scratch_;             // [threads], or one
+  std::vector<std::vector<uint32_t>> gone_;  // [groups]: rows, in this step, where apart_
+  std::vector<GroupDecision> decided_;       // in this step, as the next two
+  size_t num_evicted_ = 0;                   // tokens, summed over the groups
+  size_t most_gone_ = 0;                     // rows of one group that left their places
   std::vector<uint32_t> removed_;
-  std::vector<uint32_t> kept_;
-  std::optional<uint32_t> only_gone_;  // all that kept_ leaves out, where that is one row
   std::vector<Position> positions_;
   std::vector<Expiry> expiring_;
   std::vector<int> hiding_;  // groups some of whose rows expire in this step

@@ -20,7 +20,8 @@ Session::Impl::Impl(Engine::Impl* engine_in, const SessionOptions& options_in, P
       ledger(options.ledger == SessionOptions::Record::kYes
                  ? std::make_unique<Ledger>(cache.num_groups(), cache.streams_per_group())
                  : nullptr),
-      driver(&policy, &cache, &signals, &engine->stores, &options, ledger.get()) {}
+      driver(&policy, &cache, &signals, &engine->stores, &options, ledger.get(),
+             engine->runner.get()) {}
 
 Status Session::Impl::CheckRoom(size_t num_tokens) const {
   const Position place = rope.Next(next());
@@ -149,6 +150,7 @@ Status Session::Decode(Token token) {
 
 Status Session::TruncateTo(Position end) {
   Impl& s = *impl_;
+  EBB_RETURN_IF_ERROR(s.broken);
   if (end < 0 || end > s.next()) {
     return InvalidArgument("cannot roll back to position " + std::to_string(end) +
                            ": the sequence has " + std::to_string(s.next()) + " tokens");
@@ -175,6 +177,11 @@ CacheAccounting Session::accounting() const {
   CacheAccounting sum = impl_->cache.accounting();
   if (impl_->ledger != nullptr) sum.ledger_bytes = impl_->ledger->memory_bytes();
   return sum;
+}
+Result<size_t> Session::CountPolicyBytes() const {
+  StateWriter count(StateWriter::Keep::kCount);
+  EBB_RETURN_IF_ERROR(impl_->driver.SaveState(&count));
+  return count.num_bytes();
 }
 const Ledger* Session::ledger() const { return impl_->ledger.get(); }
 const StepReport& Session::last_step() const { return impl_->report; }

@@ -182,6 +182,7 @@ Status WithPath(const std::string& path, const Status& status) {
 }
 
 Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
+  EBB_RETURN_IF_ERROR(s.broken);
   StateWriter made_with, sequence, tables, policy;
   SaveMadeWith(s, &made_with);
   s.SaveSequence(&sequence);

@@ -198,15 +198,15 @@ void SignalBuffers::Save(StateWriter* to) const {
 
 void SignalBuffers::Load(StateReader* from) {
   const size_t query = size_t(shape_.num_q_heads) * shape_.head_dim;
-  step_.num_recent = from->Number<int32_t>();
-  // Who watches asks for as many queries as it likes; the policy's own are the same.
-  const bool fits = step_.num_recent >= 0 && step_.num_recent <= needs_.num_recent_queries;
-  if (!fits) from->Fail("more recent queries than are kept");
-  for (int layer = 0; step_.num_recent > 0 && fits && layer < shape_.num_layers; ++layer) {
+  const auto num_saved = from->Number<int32_t>();
+  if (num_saved < 0) from->Fail("a negative number of recent queries");
+  // Somebody else may have watched more of them, or fewer.
+  step_.num_recent = std::clamp(num_saved, 0, needs_.num_recent_queries);
+  for (int layer = 0; num_saved > 0 && layer < shape_.num_layers; ++layer) {
     const auto of_layer = from->Numbers<float>();
-    if (of_layer.size() != size_t(step_.num_recent) * query) from->Fail("queries are missing");
+    if (of_layer.size() != size_t(num_saved) * query) from->Fail("queries are missing");
     if (!from->ok()) break;
-    std::ranges::copy(of_layer,
+    std::ranges::copy(std::span(of_layer).last(size_t(step_.num_recent) * query),
                       queries_.begin() + size_t(layer) * needs_.num_recent_queries * query);
   }
   if (!from->ok()) step_.num_recent = 0;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -117,6 +118,79 @@ TEST(PolicyState, AScorerThatIsCutShortIsRefused) {
       EXPECT_EQ(loaded.scorer->LoadState(&from).code(), StatusCode::kCorrupt)
           << info.name << " " << size;
     }
+  }
+}
+
+// A life of a number of tokens, and what was saved of it.
+StateWriter SavedAfter(const Policy& policy, int num_tokens) {
+  Lives lives(policy);
+  for (int i = 0; i < num_tokens; ++i) lives.Step(StepKind::kDecode, 1, {policy.scorer.get()});
+  StateWriter to;
+  EXPECT_TRUE(policy.scorer->SaveState(&to).ok());
+  return to;
+}
+
+// Where a list may begin: what stands there is no more than there are bytes.
+std::vector<size_t> ListBegins(const StateWriter& state) {
+  std::vector<size_t> begins;
+  for (size_t at = 8; at + 8 <= state.bytes().size(); at += 4) {
+    uint64_t length = 0;
+    std::memcpy(&length, state.bytes().data() + at, sizeof(length));
+    if (length > 0 && length < state.bytes().size()) begins.push_back(at);
+  }
+  return begins;
+}
+
+// The beginning of one state before the end of another one, with more rows: where the parts fit
+// together nobody can tell, but what they make must be scores that can be lived with.
+TEST(PolicyState, PartsOfDifferentStatesAreRefusedOrGoOnSafely) {
+  for (const ScorerInfo& info : BuiltinScorers()) {
+    const std::string name(info.name);
+    const auto make = [&] { return Make("attention", name, Granularity::kToken); };
+    const StateWriter few = SavedAfter(make(), 3), more = SavedAfter(make(), 5);
+    for (const size_t cut : ListBegins(few)) {
+      for (const size_t from : ListBegins(more)) {
+        std::string bytes = few.text().substr(0, cut) + more.text().substr(from);
+        const Policy loaded = make();
+        StateReader reader(std::as_bytes(std::span(bytes)), "the scorer");
+        if (!loaded.scorer->LoadState(&reader).ok() || !reader.End().ok()) continue;
+        const size_t num_rows = loaded.scorer->Scores(0).size();
+        if (num_rows == 0) continue;
+        std::vector<uint32_t> kept(num_rows - 1);
+        std::iota(kept.begin(), kept.end(), 1);
+        loaded.scorer->Retain(0, kept);
+        EXPECT_EQ(loaded.scorer->Scores(0).size(), num_rows - 1) << name;
+      }
+    }
+  }
+}
+
+TEST(PolicyState, StepsOfSegmentsThatDoNotExistAreRefused) {
+  const auto make = [] { return Make("attention", "thinkv_original", Granularity::kToken); };
+  const StateWriter saved = SavedAfter(make(), 140);
+  // The last list: a byte for each closed segment, of which a transition lowered the first.
+  std::string bytes = saved.text();
+  bytes.back() = 5;
+  StateReader five(std::as_bytes(std::span(bytes)), "the scorer");
+  EXPECT_TRUE(make().scorer->LoadState(&five).ok());
+  bytes.back() = 6;
+  StateReader six(std::as_bytes(std::span(bytes)), "the scorer");
+  EXPECT_EQ(make().scorer->LoadState(&six).code(), StatusCode::kCorrupt);
+}
+
+TEST(PolicyState, PagesOfNoSizeAreRefused) {
+  const Policy saved = Make("quest", "", Granularity::kToken);
+  const std::vector<Position> positions = {0, 1, 2};
+  saved.selector->Append(0, positions);
+  EXPECT_EQ(saved.selector->NumRows(0), 3u);
+  StateWriter to;
+  ASSERT_TRUE(saved.selector->SaveState(&to).ok());
+  for (const uint32_t rows : {0u, 3u, 16u, 17u}) {
+    std::string bytes = to.text();
+    std::memcpy(bytes.data() + 8, &rows, sizeof(rows));  // behind the number of pages
+    const Policy loaded = Make("quest", "", Granularity::kToken);
+    StateReader from(std::as_bytes(std::span(bytes)), "the selector");
+    EXPECT_EQ(loaded.selector->LoadState(&from).ok(), rows >= 1 && rows <= 16) << rows;
   }
 }
 

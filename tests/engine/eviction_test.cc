@@ -77,5 +77,19 @@ TEST(Eviction, AccountingAddsUp) {
   EXPECT_EQ(cache.num_tables, 1);
 }
 
+TEST(Eviction, PolicyBytesFollowTheRows) {
+  auto engine = MakeEngine();
+  auto full = Open(*engine), evicting = Open(*engine, SmallPolicy("h2o", "64"));
+  for (Session* session : {full.get(), evicting.get()}) {
+    ExpectOk(session->Prefill(SomeTokens(64)));
+    for (int i = 0; i < 36; ++i) ExpectOk(session->Decode(5));
+  }
+  EXPECT_LT(*full->CountPolicyBytes(), 64u);
+  // A float for each of the 64 rows of 4 groups, and lengths.
+  const size_t bytes = *evicting->CountPolicyBytes();
+  EXPECT_GE(bytes, size_t{64} * 4 * 4);
+  EXPECT_LE(bytes, size_t{64} * 4 * 4 + 128);
+}
+
 }  // namespace
 }  // namespace ebb

@@ -124,5 +124,44 @@ TEST(Failure, AnUnknownKernelNamesTheKnownOnes) {
   EXPECT_THAT(status.message(), HasSubstr("reference"));
 }
 
+// Runs out of memory when it decides for the third time.
+class Failing final : public Placement {
+ public:
+  std::string Name() const override { return "failing"; }
+  bool NeedsScores() const override { return false; }
+  bool Due(const PlacementInput&, size_t) const override { return true; }
+  void Place(const PlacementInput& input, std::vector<Move>* moves) override {
+    if (++calls_ == 3) throw std::bad_alloc();
+    if (input.positions.size() > 10) moves->push_back({.row = 0, .to = Tier::kT3});
+  }
+
+ private:
+  int calls_ = 0;
+};
+
+TEST(Failure, APolicyWithoutMemoryEndsItsSequenceAlone) {
+  auto engine = MakeEngine();
+  SessionOptions options;
+  options.make_policy = [](const PolicyContext& context) -> Result<Policy> {
+    EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy({.name = "full"}, context));
+    policy.placement = std::make_unique<Failing>();
+    return policy;
+  };
+  auto session = Open(*engine, options);
+  auto bystander = Open(*engine);
+  ExpectOk(session->Prefill(SomeTokens(20)));
+  ExpectOk(bystander->Prefill(SomeTokens(20)));
+  Session* const both[] = {session.get(), bystander.get()};
+  const Token tokens[] = {5, 6};
+  ExpectOk(engine->DecodeBatch(both, tokens));
+  EXPECT_EQ(engine->DecodeBatch(both, tokens).code(), StatusCode::kResourceExhausted);
+  // Both have taken the token; one cannot go on.
+  EXPECT_EQ(session->next_position(), 22);
+  EXPECT_EQ(bystander->next_position(), 22);
+  EXPECT_THAT(session->Decode(5).message(), HasSubstr("cannot go on"));
+  EXPECT_EQ(session->TruncateTo(3).code(), StatusCode::kResourceExhausted);
+  ExpectOk(bystander->Decode(5));
+}
+
 }  // namespace
 }  // namespace ebb

@@ -149,6 +149,19 @@ TEST(Rotation, APolicyThatKeepsEverythingIsRefused) {
               testing::HasSubstr("keeps every row"));
 }
 
+TEST(Rotation, APolicyThatComparesKeysIsRefused) {
+  auto engine = MakeEngine();
+  for (const char* policy : {"rkv", "redundancy", "combined", "thinkv_original", "lag_kv"}) {
+    SessionOptions options;
+    options.policy = {.name = policy, .budget = {Budget::Unit::kPercent, 50}};
+    ExpectOk(engine->OpenSession(options).status());
+    options.past_context = PastContext::kReRotate;
+    EXPECT_THAT(engine->OpenSession(options).status().message(),
+                testing::HasSubstr("compares keys"))
+        << policy;
+  }
+}
+
 TEST(Rotation, TooManySurvivorsEndTheContext) {
   auto engine = MakeEngine();
   SessionOptions options;

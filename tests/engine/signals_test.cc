@@ -63,6 +63,7 @@ class FixedRows final : public Selector {
     EXPECT_EQ(q.size(), size_t{6} * 64);
     for (auto& of_head : rows) of_head = rows_;
   }
+  [[nodiscard]] size_t NumRows(int) const override { return 0; }
 
  private:
   const std::vector<uint32_t> rows_;

@@ -97,6 +97,7 @@ class HeavyRecentPlacement final : public StatelessPlacement {
                        rule_.prefill == Prefill::kDense ? ",prefill=dense" : "");
   }
   bool NeedsScores() const override { return true; }
+  bool GroupsAreApart() const override { return true; }
 
   bool Due(const PlacementInput& input, size_t num_rows) const override {
     if (rule_.prefill == Prefill::kDense && input.step_kind == StepKind::kPrefill) return false;
@@ -112,7 +113,8 @@ class HeavyRecentPlacement final : public StatelessPlacement {
         std::lower_bound(positions.begin(), positions.end(), rule_.sinks) - positions.begin();
     const RowRange candidates = {std::min(sinks, positions.size() - split.recent),
                                  positions.size() - split.recent};
-    AppendEvictions(selection_.First(input.scores, {&candidates, 1},
+    thread_local RowSelection selection;
+    AppendEvictions(selection.First(input.scores, {&candidates, 1},
                                      positions.size() - split.recent - split.heavy),
                     moves);
   }
@@ -126,7 +128,6 @@ class HeavyRecentPlacement final : public StatelessPlacement {
   const Budget budget_;
   const Split fixed_;
   const Rule rule_;
-  RowSelection selection_;
 };
 
 Result<Split> SplitBudget(const PlacementOptions& options, const Rule& rule) {

@@ -62,7 +62,14 @@ class AttentionMeanScorer final : public RowScorer {
     EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
     EBB_RETURN_IF_ERROR(sums_.Load(from));
     EBB_RETURN_IF_ERROR(births_.Load(from));
-    return LoadList(from, &num_steps_);
+    EBB_RETURN_IF_ERROR(LoadList(from, &num_steps_));
+    for (int group = 0; group < static_cast<int>(num_steps_.size()); ++group) {
+      const size_t rows = scores_.num_rows(group);
+      if (sums_.num_rows(group) != rows || births_.num_rows(group) != rows) {
+        from->Fail("parts of scores of different lengths");
+      }
+    }
+    return from->status();
   }
 
  private:

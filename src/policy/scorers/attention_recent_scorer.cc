@@ -61,8 +61,13 @@ class AttentionRecentScorer final : public RowScorer {
     EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
     EBB_RETURN_IF_ERROR(ring_.Load(from));
     EBB_RETURN_IF_ERROR(LoadList(from, &num_steps_));
-    for (const int64_t steps : num_steps_) {
-      if (steps < 0) from->Fail("a negative number of steps");
+    for (int group = 0; group < static_cast<int>(num_steps_.size()); ++group) {
+      if (num_steps_[group] < 0) from->Fail("a negative number of steps");
+      for (int slot = 0; slot < last_; ++slot) {
+        if (ring_.num_rows(Slot(group, slot)) != scores_.num_rows(group)) {
+          from->Fail("steps of different numbers of rows");
+        }
+      }
     }
     return from->status();
   }

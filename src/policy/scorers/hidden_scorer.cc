@@ -107,7 +107,9 @@ class HiddenScorer final : public RowScorer {
 class AttnHsScorer final : public Scorer {
  public:
   explicit AttnHsScorer(const ScorerContext& context)
-      : scores_(context.NumGroups()), attention_(MakeAttentionScorer(context)) {
+      : num_groups_(context.NumGroups()),
+        scores_(context.NumGroups()),
+        attention_(MakeAttentionScorer(context)) {
     Bands bands = OneOfEach(context);
     bands.b_last = -1;
     bands.b_first = 0;
@@ -147,10 +149,19 @@ class AttnHsScorer final : public Scorer {
   Status LoadState(StateReader* from) override {
     EBB_RETURN_IF_ERROR(scores_.Load(from));
     EBB_RETURN_IF_ERROR(attention_->LoadState(from));
-    return hidden_->LoadState(from);
+    EBB_RETURN_IF_ERROR(hidden_->LoadState(from));
+    for (int group = 0; group < num_groups_; ++group) {
+      for (Scorer* part : {attention_.get(), hidden_.get()}) {
+        if (part->Scores(group).size() != scores_.num_rows(group)) {
+          from->Fail("parts of scores of different lengths");
+        }
+      }
+    }
+    return from->status();
   }
 
  private:
+  const int num_groups_;
   RowScores scores_;
   std::string name_;
   std::unique_ptr<Scorer> attention_, hidden_;

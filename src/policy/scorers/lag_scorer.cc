@@ -94,6 +94,8 @@ class LagScorer final : public RowScorer {
   }
   SignalNeeds Needs() const override { return {.keys = true, .values = of_ == Of::kKeysAndValues}; }
 
+  bool ComparesKeys() const override { return true; }
+
   void Observe(int group, const GroupSignals&, const StepSignals& step) override {
     const std::span<float> scores = scores_[group].last(step.num_tokens);
     for (int token = 0; token < step.num_tokens; ++token) {

@@ -96,6 +96,7 @@ class LazyEvictionScorer final : public RowScorer {
     return fmt::format("lazy_eviction:alpha={:g},heads={},h1={},h2={}", alpha_, heads_word_,
                        h1_word_, h2_word_);
   }
+  bool GroupsAreApart() const override { return heads_word_ != "kv"; }
   SignalNeeds Needs() const override {
     return {.mass = heads_word_ == "kv" ? MassNeed::kSummed : MassNeed::kPerQueryHead};
   }
@@ -109,14 +110,16 @@ class LazyEvictionScorer final : public RowScorer {
   }
 
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
-    if (step.kind != StepKind::kDecode) return;
-    if (num_steps_[group] == kMaxStep) Rebase(group);
-    const auto now = static_cast<uint16_t>(++num_steps_[group]);
+    const bool is_decode = step.kind == StepKind::kDecode;
+    if (is_decode && num_steps_[group] == kMaxStep) Rebase(group);
+    // Rows are born just before their first step, given ones too.
+    const auto born = static_cast<uint16_t>(num_steps_[group]);
     const size_t num_new = std::min<size_t>(signals.num_new_rows, scores_.num_rows(group));
     for (int head = 0; head < heads_; ++head) {
-      std::ranges::fill(stamps_[group * heads_ + head].last(num_new),
-                        static_cast<uint16_t>(now - 1));
+      std::ranges::fill(stamps_[group * heads_ + head].last(num_new), born);
     }
+    if (!is_decode) return;
+    const auto now = static_cast<uint16_t>(++num_steps_[group]);
     if (!ShowsDecodeMass(signals, step)) return;
     if (heads_word_ == "kv") {
       const float threshold = alpha_ * static_cast<float>(query_heads_per_group_) *

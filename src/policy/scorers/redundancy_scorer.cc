@@ -39,6 +39,8 @@ class RedundancyScorer final : public RowScorer {
         even_shares_(context.NumGroups()),
         norm_sums_(context.NumGroups()),
         num_tokens_(context.NumGroups()),
+        num_neighbours_(context.NumGroups()),
+        next_(context.NumGroups()),
         last_keys_(size_t(shape_.num_layers) * shape_.num_kv_heads * neighbours_ *
                    shape_.head_dim) {}
 
@@ -53,6 +55,8 @@ class RedundancyScorer final : public RowScorer {
             .values = signals_ == Signals::kAttentionAndValues};
   }
 
+  bool ComparesKeys() const override { return true; }
+
   void Append(int group, std::span<const Position> positions) override {
     RowScorer::Append(group, positions);
     sums_.Append(group, positions.size());
@@ -61,6 +65,8 @@ class RedundancyScorer final : public RowScorer {
   }
 
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+    if (step.first_position != next_[group]) num_neighbours_[group] = 0;
+    next_[group] = step.first_position + step.num_tokens;
     for (int token = 0; token < step.num_tokens; ++token) ObserveToken(group, step, token);
     if (!ShowsDecodeMass(signals, step)) return;
     AddMeanMass(signals, query_heads_per_group_, sums_[group]);
@@ -97,9 +103,11 @@ class RedundancyScorer final : public RowScorer {
     EBB_RETURN_IF_ERROR(sums_.Save(to));
     EBB_RETURN_IF_ERROR(similarities_.Save(to));
     EBB_RETURN_IF_ERROR(norms_.Save(to));
-    for (const auto* list : {&even_shares_, &norm_sums_, &num_tokens_, &last_keys_}) {
+    for (const auto* list :
+         {&even_shares_, &norm_sums_, &num_tokens_, &num_neighbours_, &last_keys_}) {
       to->Numbers<float>(*list);
     }
+    to->Numbers<Position>(next_);
     return OkStatus();
   }
 
@@ -108,13 +116,15 @@ class RedundancyScorer final : public RowScorer {
     EBB_RETURN_IF_ERROR(sums_.Load(from));
     EBB_RETURN_IF_ERROR(similarities_.Load(from));
     EBB_RETURN_IF_ERROR(norms_.Load(from));
-    for (auto* list : {&even_shares_, &norm_sums_, &num_tokens_, &last_keys_}) {
+    for (auto* list : {&even_shares_, &norm_sums_, &num_tokens_, &num_neighbours_, &last_keys_}) {
       EBB_RETURN_IF_ERROR(LoadList(from, list));
     }
+    EBB_RETURN_IF_ERROR(LoadList(from, &next_));
     for (int group = 0; group < static_cast<int>(num_tokens_.size()); ++group) {
       const size_t rows = scores_.num_rows(group);
       if (sums_.num_rows(group) != rows || similarities_.num_rows(group) != rows ||
-          norms_.num_rows(group) != rows || !(num_tokens_[group] >= 0)) {
+          norms_.num_rows(group) != rows || !(num_tokens_[group] >= 0) ||
+          !(num_neighbours_[group] >= 0)) {
         from->Fail("parts of scores of different lengths");
       }
     }
@@ -124,7 +134,7 @@ class RedundancyScorer final : public RowScorer {
  private:
   void ObserveToken(int group, const StepSignals& step, int token) {
     const size_t back = step.num_tokens - token;
-    const auto seen = static_cast<size_t>(num_tokens_[group]);
+    const auto seen = static_cast<size_t>(num_neighbours_[group]);
     float similarity = 0;
     float norm = 0;
     for (int s = 0; s < streams_; ++s) {
@@ -135,6 +145,7 @@ class RedundancyScorer final : public RowScorer {
       }
     }
     num_tokens_[group] += 1;
+    num_neighbours_[group] += 1;
     const auto streams = static_cast<float>(streams_);
     similarities_[group].last(back).front() = similarity / streams;
     norms_[group].last(back).front() = norm / streams;
@@ -166,6 +177,9 @@ class RedundancyScorer final : public RowScorer {
   const float weight_;
   RowScores sums_, similarities_, norms_;
   std::vector<float> even_shares_, norm_sums_, num_tokens_;  // [num_groups], counts up to 2^24
+  // [num_groups]: tokens whose keys were met since the last roll-back, and the position after them.
+  std::vector<float> num_neighbours_;
+  std::vector<Position> next_;
   std::vector<float> last_keys_;  // [layers, kv heads, neighbours, head_dim], of length 1
 };
 

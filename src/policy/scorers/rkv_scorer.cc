@@ -71,6 +71,8 @@ class RkvScorer final : public RowScorer {
     return {.num_recent_queries = static_cast<int>(kWindow), .keys = true};
   }
 
+  bool ComparesKeys() const override { return true; }
+
   void Append(int group, std::span<const Position> positions) override {
     RowScorer::Append(group, positions);
     for (float& serial : serials_.Append(group, positions.size())) {

@@ -31,11 +31,16 @@ void SegmentScorer::Observe(int group, const GroupSignals& signals, const StepSi
   }
   if (ShowsDecodeMass(signals, step)) {
     AddMeanMass(signals, query_heads_per_group_, attention_[group]);
+    // Heads of a layer with a NaN have no mass at all.
     float density = 0;
+    int num_heads = 0;
     for (int head = 0; head < signals.num_mass_heads; ++head) {
-      density += Density(MassOfHead(signals, head));
+      const std::span<const float> mass = MassOfHead(signals, head);
+      if (std::ranges::none_of(mass, [](float m) { return m > 0; })) continue;
+      density += Density(mass);
+      ++num_heads;
     }
-    segments.AddSignal(density / static_cast<float>(signals.num_mass_heads));
+    segments.AddSignal(density / static_cast<float>(std::max(1, num_heads)));
   }
   const int first_new = segments.num_closed();
   if (segments.CloseIfFull()) ChooseRows(group, first_new);
@@ -53,7 +58,8 @@ std::span<const float> SegmentScorer::Scores(int group) {
   const std::span<const float> ranks = Ranks(group);
   const std::span<const float> rooms = rooms_[group];
   for (size_t i = 0; i < scores.size(); ++i) {
-    scores[i] = std::min(Squashed(ranks[i]), kBelow1) + rooms[i] - 1.0f;
+    const float rank = std::min(Squashed(ranks[i]), kBelow1);
+    scores[i] = rooms[i] > 0 ? rank : rank - 1.0f;
   }
   return scores;
 }

@@ -41,6 +41,7 @@ class ThinkvOriginalScorer final : public SegmentScorer {
     return fmt::format("thinkv_original:tau={},layer={}", tau_, layer_);
   }
   SignalNeeds Needs() const override { return Union(SegmentScorer::Needs(), {.keys = true}); }
+  bool ComparesKeys() const override { return true; }
   void Append(int group, std::span<const Position> positions) override {
     SegmentScorer::Append(group, positions);
     keys_.Append(group, positions.size());
@@ -69,6 +70,9 @@ class ThinkvOriginalScorer final : public SegmentScorer {
       if (keys_.num_rows(group) != scores_.num_rows(group)) from->Fail("keys of other rows");
       if (rungs_[group].size() > static_cast<size_t>(segments(group).num_closed())) {
         from->Fail("steps of segments that are not there");
+      }
+      if (std::ranges::any_of(rungs_[group], [](uint8_t rung) { return rung > std::size(kLadder); })) {
+        from->Fail("a segment below the last step");
       }
     }
     return from->status();

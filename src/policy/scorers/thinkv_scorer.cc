@@ -89,7 +89,9 @@ class ThinkvScorer : public SegmentScorer {
 class SegmentHsScorer final : public ThinkvScorer {
  public:
   explicit SegmentHsScorer(const ScorerContext& context)
-      : ThinkvScorer(context, "segment_hs"), hidden_(MakeEpikvScorer(context)) {}
+      : ThinkvScorer(context, "segment_hs"),
+        num_groups_(context.NumGroups()),
+        hidden_(MakeEpikvScorer(context)) {}
 
   std::string Name() const override {
     return fmt::format("{},{}", ThinkvScorer::Name(), hidden_->Name());
@@ -113,7 +115,11 @@ class SegmentHsScorer final : public ThinkvScorer {
   }
   Status LoadState(StateReader* from) override {
     EBB_RETURN_IF_ERROR(ThinkvScorer::LoadState(from));
-    return hidden_->LoadState(from);
+    EBB_RETURN_IF_ERROR(hidden_->LoadState(from));
+    for (int group = 0; group < num_groups_; ++group) {
+      if (hidden_->Scores(group).size() != rooms(group).size()) from->Fail("ranks of other rows");
+    }
+    return from->status();
   }
 
  protected:
@@ -121,6 +127,7 @@ class SegmentHsScorer final : public ThinkvScorer {
   float Squashed(float rank) const override { return 1.0f / (1.0f + std::exp(-rank)); }
 
  private:
+  const int num_groups_;
   const std::unique_ptr<Scorer> hidden_;
 };
 

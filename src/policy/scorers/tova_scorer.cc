@@ -15,6 +15,7 @@ class TovaScorer final : public RowScorer {
       : RowScorer(context), query_heads_per_group_(context.QueryHeadsPerGroup()) {}
 
   std::string Name() const override { return "tova"; }
+  bool GroupsAreApart() const override { return true; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
 
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {

@@ -16,6 +16,7 @@ class VatpScorer final : public RowScorerWith<float> {
       : RowScorerWith(context), shape_(context.shape), streams_(context.StreamsPerGroup()) {}
 
   std::string Name() const override { return "vatp"; }
+  bool GroupsAreApart() const override { return true; }
   SignalNeeds Needs() const override {
     return {.mass = MassNeed::kSummed, .mass_in_prefill = true, .values = true};
   }

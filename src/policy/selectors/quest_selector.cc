@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "src/policy/placements.h"
 #include "src/policy/scorers/row_scorer.h"
@@ -92,6 +93,11 @@ class QuestSelector final : public Selector {
     }
   }
 
+  size_t NumRows(int group) const override {
+    return std::accumulate(page_rows_[group].begin(), page_rows_[group].end(), size_t{0});
+  }
+  bool ComparesKeys() const override { return true; }
+
   Status SaveState(StateWriter* to) const override {
     for (const auto& pages : page_rows_) to->Numbers<uint32_t>(pages);
     for (const auto& bounds : bounds_) to->Numbers<float>(bounds);
@@ -99,7 +105,12 @@ class QuestSelector final : public Selector {
   }
 
   Status LoadState(StateReader* from) override {
-    for (auto& pages : page_rows_) pages = from->Numbers<uint32_t>();
+    for (auto& pages : page_rows_) {
+      pages = from->Numbers<uint32_t>();
+      for (const uint32_t of_page : pages) {
+        if (of_page < 1 || of_page > static_cast<uint32_t>(page_)) from->Fail("a page of no size");
+      }
+    }
     for (size_t stream = 0; stream < bounds_.size(); ++stream) {
       bounds_[stream] = from->Numbers<float>();
       const size_t num_pages = page_rows_[stream / streams_].size();
@@ -113,6 +124,10 @@ class QuestSelector final : public Selector {
  private:
   void AddPage(int group) {
     page_rows_[group].push_back(0);
+    // Select() runs where nothing may fail.
+    const size_t num_pages = page_rows_[group].size();
+    if (order_.capacity() < num_pages) order_.reserve(2 * num_pages);
+    if (chosen_.capacity() < num_pages) chosen_.reserve(2 * num_pages);
     const auto dim = static_cast<size_t>(shape_.head_dim);
     for (int s = 0; s < streams_; ++s) {
       std::vector<float>& bounds = bounds_[group * streams_ + s];
@@ -150,8 +165,7 @@ class QuestSelector final : public Selector {
 
   void SelectRows(int stream, std::span<const float> q, int kv_head, std::vector<uint32_t>* rows) {
     const std::vector<uint32_t>& pages = page_rows_[stream / streams_];
-    size_t num_rows = 0;
-    for (const uint32_t of_page : pages) num_rows += of_page;
+    const size_t num_rows = NumRows(stream / streams_);
     const size_t num_chosen = std::max(kFewestPages, RowsAllowed(budget_, num_rows) / page_);
     if (pages.size() <= num_chosen) return;
     chosen_.assign(pages.size(), 0);
