@@ -103,6 +103,13 @@ struct SequenceCache::Impl {
   Status ReserveFilePages(const SharedTable& shared, size_t pages_per_stream);
   void ReleaseFilePages();
   Status SettleFile();
+  // T1 pages that may be edited together: of one stream at most, and of all.
+  struct EditSize {
+    size_t most_pages = 0, all_pages = 0;
+  };
+  void AddEdits(const SharedTable& shared, size_t new_pages, EditSize* size) const;
+  // Memory for such edits, before tables change. REQUIRES: HasFile().
+  Status ReserveEdits(const EditSize& size);
   // See sequence_edits.cc.
   using StreamEdit = std::function<void(const TableEdit&, const Stream&)>;
   Status EditRows(std::span<const TableEdit> tables);

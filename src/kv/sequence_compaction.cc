@@ -35,8 +35,10 @@ bool HasPagesToSpare(const TokenTable& table, Tier place) {
 std::span<const Tier> SequenceCache::Impl::TiersToCompact() {
   static constexpr std::array<Tier, 2> kBoth = {Tier::kT0, Tier::kT1};
   const auto spares = [](const auto& shared) { return HasPagesToSpare(shared->full, Tier::kT1); };
-  if (!HasFile() || !std::ranges::any_of(tables, spares) || SettleFile().ok()) return kBoth;
-  return std::span(kBoth).first(1);
+  if (!HasFile() || !std::ranges::any_of(tables, spares)) return kBoth;
+  EditSize size;
+  for (const auto& shared : tables) AddEdits(*shared, 0, &size);
+  return SettleFile().ok() && ReserveEdits(size).ok() ? kBoth : std::span(kBoth).first(1);
 }
 
 void SequenceCache::Impl::MoveRowsWithin(const TableEdit& table, const Stream& stream,

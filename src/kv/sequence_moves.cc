@@ -254,10 +254,26 @@ Status SequenceCache::Impl::ReserveMoves(std::span<const TableMoves> all) {
   if (stores.t2 != nullptr) EBB_RETURN_IF_ERROR(stores.t2->Reserve(t2_pages));
   if (stores.t1 != nullptr) return stores.t1->Reserve(t1_pages);
   if (!HasFile()) return OkStatus();
+  EditSize size;
+  for (const auto& [shared, plan] : all) AddEdits(*shared, NewT1Pages(*shared, plan), &size);
+  EBB_RETURN_IF_ERROR(ReserveEdits(size));
   for (const auto& [shared, plan] : all) {
     EBB_RETURN_IF_ERROR(ReserveFilePages(*shared, NewT1Pages(*shared, plan)));
   }
   return OkStatus();
+}
+
+void SequenceCache::Impl::AddEdits(const SharedTable& shared, size_t new_pages,
+                                   EditSize* size) const {
+  const size_t pages = shared.full.num_pages(Tier::kT1) + new_pages;
+  size->most_pages = std::max(size->most_pages, pages);
+  size->all_pages += pages * NumStreams(shared);
+}
+
+Status SequenceCache::Impl::ReserveEdits(const EditSize& size) {
+  if (size.all_pages == 0) return OkStatus();
+  const size_t page_bytes = format.PageBytes();
+  return edits->Reserve(size.most_pages * page_bytes, size.all_pages * page_bytes);
 }
 
 MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,

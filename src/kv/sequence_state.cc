@@ -56,7 +56,10 @@ void SaveMoves(const MoveAccounting& moves, StateWriter* to) {
   to->Number<int64_t>(moves.rows_up);
   to->Number<uint64_t>(moves.bytes_down);
   to->Number<uint64_t>(moves.bytes_up);
+  to->Number<int64_t>(moves.rows_compressed);
   to->Number<double>(moves.seconds);
+  to->Number<double>(moves.seconds_down);
+  to->Number<double>(moves.seconds_up);
 }
 
 MoveAccounting LoadMoves(StateReader* from) {
@@ -65,7 +68,10 @@ MoveAccounting LoadMoves(StateReader* from) {
   moves.rows_up = from->Number<int64_t>();
   moves.bytes_down = from->Number<uint64_t>();
   moves.bytes_up = from->Number<uint64_t>();
+  moves.rows_compressed = from->Number<int64_t>();
   moves.seconds = from->Number<double>();
+  moves.seconds_down = from->Number<double>();
+  moves.seconds_up = from->Number<double>();
   return moves;
 }
 

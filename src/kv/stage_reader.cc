@@ -1,5 +1,7 @@
 #include "src/kv/stage_reader.h"
 
+#include <new>
+
 namespace ebb {
 
 Status FileStageReader::Grow(int buffer, size_t num_bytes) {
@@ -9,12 +11,17 @@ Status FileStageReader::Grow(int buffer, size_t num_bytes) {
 }
 
 Status FileStageReader::Start(int buffer, int, std::span<const StagedPage> pages) {
-  std::vector<PageIo> requests;
-  for (const StagedPage& page : pages) {
-    requests.push_back({.page = page.file_page, .memory = *page.address});
+  // Within a step nothing may be thrown.
+  try {
+    requests_.clear();
+    for (const StagedPage& page : pages) {
+      requests_.push_back({.page = page.file_page, .memory = *page.address});
+    }
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("no memory for the list of pages to read");
   }
-  EBB_RETURN_IF_ERROR(edits_->WaitFor(requests));
-  EBB_ASSIGN_OR_RETURN(tickets_[buffer], file_->StartRead(requests));
+  EBB_RETURN_IF_ERROR(edits_->WaitFor(requests_));
+  EBB_ASSIGN_OR_RETURN(tickets_[buffer], file_->StartRead(requests_));
   return OkStatus();
 }
 

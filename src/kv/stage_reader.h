@@ -67,6 +67,7 @@ class FileStageReader final : public StageReader {
   T1Edits* const edits_;
   std::array<IoMemory, kStageBuffers> memory_;
   std::array<std::optional<PageFile::Ticket>, kStageBuffers> tickets_;
+  std::vector<PageIo> requests_;
 };
 
 // Pages of the host's memory, into a device's: a layer in one copy.

@@ -21,8 +21,27 @@ bool Names(std::span<const PageIo> ascending, uint32_t page) {
 
 T1Edits::~T1Edits() {
   for (const Buffer& buffer : buffers_) {
+    if (buffer.reading.has_value()) (void)file_->Wait(*buffer.reading);
     if (buffer.writing.has_value()) (void)file_->Wait(*buffer.writing);
   }
+}
+
+Status T1Edits::Reserve(size_t largest_bytes, size_t all_bytes) {
+  if (IsLong(largest_bytes)) {
+    const auto fits = [&](const Buffer& b) { return b.memory.size() >= largest_bytes; };
+    if (std::ranges::any_of(buffers_, fits)) return OkStatus();
+    EBB_RETURN_IF_ERROR(SettleAll());
+    for (Buffer& buffer : buffers_) buffer.memory = IoMemory();
+    EBB_ASSIGN_OR_RETURN(buffers_[0].memory, IoMemory::Map(largest_bytes));
+    return OkStatus();
+  }
+  const size_t num_bytes = std::min(all_bytes, max_bytes_ / 2);
+  for (Buffer& buffer : buffers_) {
+    if (buffer.memory.size() >= num_bytes) continue;
+    EBB_RETURN_IF_ERROR(Settle(&buffer));
+    EBB_ASSIGN_OR_RETURN(buffer.memory, IoMemory::Map(num_bytes));
+  }
+  return OkStatus();
 }
 
 std::vector<T1Edits::Batch> T1Edits::Divide(std::span<const Unit> units) const {
@@ -73,7 +92,11 @@ Status T1Edits::Start(std::span<const Unit> units, size_t num_bytes, Buffer* buf
   EBB_RETURN_IF_ERROR(Settle(buffer));
   if (IsLong(num_bytes)) {
     EBB_RETURN_IF_ERROR(SettleAll());
-    for (Buffer& other : buffers_) other.memory = IoMemory();
+    for (Buffer& other : buffers_) {
+      if (&other == buffer) continue;
+      if (other.memory.size() >= num_bytes) std::swap(buffer->memory, other.memory);
+      other.memory = IoMemory();
+    }
   }
   if (buffer->memory.size() < num_bytes) {
     buffer->memory = IoMemory();

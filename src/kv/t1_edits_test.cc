@@ -63,6 +63,26 @@ class T1EditsTest : public testing::Test {
   T1Edits edits_{file_.get(), kMaxBytes};
 };
 
+TEST_F(T1EditsTest, WhatWasReservedIsTakenByNoRun) {
+  const std::vector<size_t> sizes = {3, 30, 1, 20};
+  ExpectOk(edits_.Reserve(30 * kPageBytes, 54 * kPageBytes));
+  const size_t reserved = edits_.memory_bytes();
+  EXPECT_EQ(reserved, kMaxBytes);
+  ExpectOk(Run(Units(sizes, Access::kWrite), 1000));
+  EXPECT_EQ(edits_.memory_bytes(), reserved);
+  ExpectOk(Run(Units(sizes, Access::kRead), 1000));
+  // A long unit has one buffer, wherever it comes in the order.
+  const std::vector<size_t> with_long = {5, 40, 2};
+  ExpectOk(edits_.Reserve(40 * kPageBytes, 47 * kPageBytes));
+  EXPECT_EQ(edits_.memory_bytes(), size_t{4} << 20);  // whole huge pages of 2 MiB
+  ExpectOk(Run(Units(with_long, Access::kReadAndWrite), 2000));
+  ExpectOk(Run(Units(with_long, Access::kRead), 2000));
+  // Little needs little.
+  T1Edits small(file_.get(), kMaxBytes);
+  ExpectOk(small.Reserve(2 * kPageBytes, 3 * kPageBytes));
+  EXPECT_EQ(small.memory_bytes(), size_t{2} * (2 << 20));
+}
+
 TEST_F(T1EditsTest, UnitsOfAnySizeAreEditedInOrderAndReadBackAsTheyWereWritten) {
   const std::vector<size_t> sizes = {3, 0, 30, 1, 32, 20, 12, 33, 2, 40, 27};
   ExpectOk(Run(Units(sizes, Access::kWrite), 1000));
