@@ -41,6 +41,8 @@ struct FitRequest {
   int sinks = 4;
   int window = 128;
   int interval = 64;
+  // At which rows are chosen: groups that lose different rows have a table each.
+  Granularity granularity = Granularity::kToken;
 };
 
 struct FitBytes {

@@ -17,6 +17,16 @@ uint64_t DiskBytes(const CliOptions& options) {
   return bytes.ok() ? *bytes : 0;
 }
 
+// The policy's own. A windowed one has that of its base.
+Granularity GranularityOf(std::string_view policy) {
+  constexpr std::string_view kWindowed = "windowed:";
+  if (policy.starts_with(kWindowed)) policy.remove_prefix(kWindowed.size());
+  for (const PolicyInfo& info : BuiltinPolicies()) {
+    if (info.name == policy) return info.granularity;
+  }
+  return Granularity::kToken;
+}
+
 std::string MiB(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
 
 }  // namespace
@@ -39,6 +49,7 @@ FitQuestion FitQuestionFor(const Model& model, const CliOptions& options, int pr
   request.sinks = policy.sinks.value_or(request.sinks);
   request.window = policy.window.value_or(request.window);
   request.interval = policy.interval.value_or(request.interval);
+  request.granularity = policy.granularity.value_or(GranularityOf(policy.name));
   return question;
 }
 

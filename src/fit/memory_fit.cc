@@ -160,8 +160,12 @@ uint64_t TableBytes(const ModelShape& shape, const FitRequest& request, const Ti
   uint64_t per_row = 8;
   if (rows.t2 > 0) per_row += 12;
   if (request.tiers.has_value()) per_row += 8;  // scores and kinds
+  // Mass too, which a table of all shares; without tiers all groups keep the same rows.
+  const uint64_t tables =
+      request.tiers.has_value() ? shape.NumGroups(request.granularity) : uint64_t{1};
+  if (tables > 1) per_row += 4;
   const uint64_t per_page = rows.t1 > 0 ? 12 : 8;
-  const uint64_t bytes = all * per_row * 5 / 4 +
+  const uint64_t bytes = tables * all * per_row * 5 / 4 +
                          DivideUp(all, kRowsPerPage) * streams * per_page * 4 / 3 +
                          streams * kPerStream;
   return bytes * request.requests;
@@ -172,8 +176,8 @@ uint64_t StagingBytes(const ModelShape& shape, const FitRequest& request, size_t
   if (t1_rows == 0) return 0;
   const uint64_t layer = uint64_t{1} * DivideUp(t1_rows, kRowsPerPage) * shape.num_kv_heads *
                          FormatOf(shape, request.kv_type).PageBytes();
-  return 2 * RoundUp(layer, kExtentBytes) * request.requests +
-         std::min<uint64_t>(kT1EditBytes, layer * shape.num_layers);
+  const uint64_t edits = std::min<uint64_t>(kT1EditBytes, layer * shape.num_layers);
+  return (2 * RoundUp(layer, kExtentBytes) + edits) * request.requests;
 }
 
 }  // namespace

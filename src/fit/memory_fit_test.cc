@@ -69,6 +69,25 @@ TEST(MemoryFit, AFileIsWholeSegmentsOfEveryLayer) {
   EXPECT_EQ(SegmentBytes(65, 30, 16384), 60 * kMiB);
 }
 
+TEST(MemoryFit, GroupsThatChooseForThemselvesHaveTablesOfTheirOwn) {
+  FitRequest request = {.context = 8000, .tiers = TierSpec{.t0_share = 0.5}};
+  const FitBytes shared = Fit(request);
+  request.granularity = Granularity::kHead;
+  const FitBytes own = Fit(request);
+  // Slots, positions, scores and mass of 90 groups: at least 16 bytes a row.
+  EXPECT_GE(own.tables, uint64_t{90} * 8000 * 16);
+  EXPECT_LT(shared.tables, own.tables / 20);
+  request.tiers.reset();
+  EXPECT_EQ(Fit(request).tables, Fit({.context = 8000}).tables);
+}
+
+TEST(MemoryFit, EverySequenceEditsItsOwnFile) {
+  FitRequest request = {.context = 8000, .tiers = TierSpec{.t0_share = 0.5, .t1 = T1Place::kFile}};
+  const FitBytes one = Fit(request);
+  request.requests = 5;
+  EXPECT_EQ(Fit(request).staging, 5 * one.staging);
+}
+
 TEST(MemoryFit, SharesFollowTheDecisions) {
   // 1,500 tokens, one of them given: the last decision is after 1 + 23 * 64 = 1,473. Of those 1,340
   // are unprotected (less 1, 4 and 128), floor(0.3 * 1,340) = 402 of them in T0.

@@ -120,18 +120,22 @@ std::vector<FitSetting> SettingsByGentleness() {
 
 Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,
                                    const FitLimits& limits) {
-  uint64_t least = std::numeric_limits<uint64_t>::max();
+  constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
+  uint64_t least = kNone;
+  Status refused;
   FitRequest candidate = request;
   for (FitSetting& setting : SettingsByGentleness()) {
     candidate.tiers = setting.tiers;
     const Result<FitBytes> bytes = FitRequestInto(model, candidate);
     if (!bytes.ok()) {
       if (bytes.status().code() == StatusCode::kInvalidArgument) return bytes.status();
+      refused = bytes.status();
       continue;
     }
     if (CheckFit(*bytes, limits).ok()) return std::move(setting);
     if (bytes->t1_disk <= limits.disk_bytes) least = std::min(least, bytes->Memory());
   }
+  if (least == kNone && !refused.ok()) return refused;
   constexpr uint64_t kMiB = 1 << 20;
   return ResourceExhausted(
       fmt::format("no setting of the tiers fits {} tokens into {} MiB; the smallest takes {} MiB, "

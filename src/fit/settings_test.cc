@@ -48,6 +48,14 @@ TEST(FitSettings, WhatFitsNowhereIsRefusedWithTheLeastMemory) {
   EXPECT_THAT(message, HasSubstr("100 of them before any row"));
 }
 
+TEST(FitSettings, WhatIsRefusedEverywhereSaysWhy) {
+  const auto setting =
+      GentlestSetting(SmolLm2(), {.context = 8000, .kv_cap_bytes = 1}, {.memory_bytes = 1 << 30});
+  ASSERT_FALSE(setting.ok());
+  EXPECT_THAT(setting.status().message(), HasSubstr("cap"));
+  EXPECT_THAT(setting.status().message(), testing::Not(HasSubstr("MiB,")));
+}
+
 TEST(FitSettings, EverySettingIsWrittenAsItIsTyped) {
   for (const FitSetting& setting : SettingsByGentleness()) {
     if (!setting.tiers.has_value()) continue;
