@@ -62,9 +62,10 @@ struct PebbleProblem {
 // trainer: the same lookups in less than half of the tokens.
 [[nodiscard]] PebbleProblem MakeBriefPebbleProblem(uint64_t seed, uint64_t number);
 
-// Facts and sentences, said again in random order: no puzzle, but practice for the trainer, which
-// teaches looking up before the puzzles do. `family` has no meaning in it.
-[[nodiscard]] PebbleProblem MakePebbleDrill(uint64_t seed, uint64_t number);
+// Facts, or facts and sentences, said again in random order: no puzzle, but practice for the
+// trainer, which teaches looking up before the puzzles do. `family` has no meaning in it.
+enum class PebbleDrill { kFacts, kSentences };
+[[nodiscard]] PebbleProblem MakePebbleDrill(PebbleDrill kind, uint64_t seed, uint64_t number);
 
 // Texts of the tokens, by token. The first 256 are the single bytes; then come control tokens, then
 // words, each with the space before it.

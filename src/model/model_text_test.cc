@@ -194,7 +194,7 @@ TEST(DefaultModelTokenizer, AgreesWithLibllama) {
 TEST(PebbleTokenizer, AgreesWithLibllama) {
   std::vector<std::string> texts = Texts();
   texts.emplace_back(
-      "<|start|>Question: First Ada gets three. Second Ben gets Ada plus four last. What does Ben "
+      "<|start|>Question: First Ada gets three. Second last Ben gets Ada plus four. What does Ben "
       "have?<think> First Ada gets three. Ada three. Well, is this right?</think> The answer is "
       "seven.<|end|>");
   ExpectAgreesWithLibllama(EBB_SOURCE_DIR "/training/pebble/pebble.gguf", texts);

@@ -1,4 +1,4 @@
-// First Ada gets three. Second Ben gets Ada plus four. Third Cal gets Ben times Ada last. What does
+// First Ada gets three. Second Ben gets Ada plus four. Third last Cal gets Ben times Ada. What does
 // Ben have?
 //
 // The thought takes the definitions in their order, looks up each name on the right and computes:
@@ -91,6 +91,7 @@ class Amounts {
   void SayDefinition(size_t i) {
     const Definition& d = definitions_[i];
     writer_.Say(Ordinals()[i]);
+    if (i + 1 == definitions_.size()) writer_.Repeat("last");
     writer_.Repeat(d.name);
     writer_.Repeat("gets");
     writer_.Repeat(WordFor(d.left));
@@ -98,7 +99,6 @@ class Amounts {
       writer_.Repeat(WordOf(d.operation));
       writer_.Repeat(WordFor(d.right));
     }
-    if (i + 1 == definitions_.size()) writer_.Repeat("last");
     writer_.Say(".");
   }
 

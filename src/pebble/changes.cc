@@ -1,4 +1,4 @@
-// At first Ada three, Ben five. First Ada finds two. Second Ben adds Ada last. What does Ben have?
+// At first Ada three, Ben five. First Ada finds two. Second last Ben adds Ada. What does Ben have?
 //
 // Things happen in the order in which they are told. The thought looks up what each person has now,
 // which is the latest of its statements:
@@ -66,10 +66,10 @@ class Changes {
   void SayEvent(size_t i) {
     const Event& e = events_[i];
     writer_.Say(Ordinals()[i]);
+    if (i + 1 == events_.size()) writer_.Repeat("last");
     writer_.Repeat(names_[e.person]);
     writer_.Repeat(e.verb);
     writer_.Repeat(e.has_other ? names_[e.other] : Number(e.amount));
-    if (i + 1 == events_.size()) writer_.Repeat("last");
     writer_.Say(".");
   }
 

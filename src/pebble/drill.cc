@@ -1,9 +1,12 @@
-// At first Ada three, Ben five. Third Ben adds Ada. First Eli loses two. Say again?
+// At first Ada three, Ben five. Third last Ben adds Ada. First Eli loses two. Say again?
 //
 // The thought says facts and sentences again, in random order: nothing but looking up. Which comes
 // next nobody can foretell, so that the words which tell it count as words of the question.
-//   Recall Ben five. Third Ben adds Ada. Recall Ada three.
+//   Recall Ben five. Third last Ben adds Ada. Recall Ada three.
+// Drills of facts alone are short: where a name stands beside its value and nowhere else, among few
+// others, looking up is learnt first.
 #include <array>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +21,7 @@ namespace {
 struct Sentence {
   std::string_view ordinal;
   std::array<std::string_view, 5> words = {};
+  bool is_last = false;
 };
 
 // From 2 on; small ones more often, since looking up among few is learnt first.
@@ -46,6 +50,7 @@ Sentence RollSentence(std::string_view ordinal, Dice* dice) {
 
 void Say(const Sentence& sentence, Writer* writer) {
   writer->Say(sentence.ordinal, PebbleTokenKind::kQuestion);
+  if (sentence.is_last) writer->Repeat("last");
   for (const std::string_view word : sentence.words)
     if (!word.empty()) writer->Repeat(word);
   writer->Say(".");
@@ -53,16 +58,23 @@ void Say(const Sentence& sentence, Writer* writer) {
 
 }  // namespace
 
-PebbleProblem MakeDrill(Dice* dice) {
+PebbleProblem MakeDrill(PebbleDrill kind, Dice* dice) {
   Writer writer(PebbleFamily::kAmounts, Style::kFull);
-  const std::vector<std::string_view> names = dice->Draw(Names(), RollCount(30, dice));
+  const auto all = dice->Chance(50) ? Names() : Rooms();
+  const bool is_short = kind == PebbleDrill::kFacts;
+  const int num_facts = is_short ? dice->Between(2, 8) : RollCount(30, dice);
+  const std::vector<std::string_view> names = dice->Draw(all, num_facts);
   const bool are_objects = dice->Chance(25);
   std::vector<std::string_view> values;
   for (size_t i = 0; i < names.size(); ++i)
     values.push_back(dice->Pick(are_objects ? Objects() : Numbers()));
   std::vector<Sentence> sentences;
-  for (const std::string_view ordinal : dice->Draw(Ordinals(), RollCount(20, dice)))
-    sentences.push_back(RollSentence(ordinal, dice));
+  if (!is_short) {
+    for (const std::string_view ordinal : dice->Draw(Ordinals(), RollCount(20, dice)))
+      sentences.push_back(RollSentence(ordinal, dice));
+    const auto last = static_cast<size_t>(dice->Below(static_cast<int>(sentences.size())));
+    sentences[last].is_last = true;
+  }
   writer.Say("At first");
   for (size_t i = 0; i < names.size(); ++i) {
     if (i > 0) writer.Say(",");
@@ -73,8 +85,8 @@ PebbleProblem MakeDrill(Dice* dice) {
   writer.Say("Say again ?");
   writer.BeginThought();
   size_t asked = 0;
-  for (int left = dice->Between(30, 70); left > 0; --left) {
-    if (dice->Chance(30)) {
+  for (int left = is_short ? dice->Between(12, 20) : dice->Between(30, 70); left > 0; --left) {
+    if (!sentences.empty() && dice->Chance(30)) {
       Say(dice->Pick(std::span<const Sentence>(sentences)), &writer);
     } else {
       asked = static_cast<size_t>(dice->Below(static_cast<int>(names.size())));

@@ -12,7 +12,7 @@ namespace ebb::pebble {
 [[nodiscard]] PebbleProblem MakeWalk(Style style, Dice* dice);
 [[nodiscard]] PebbleProblem MakeChanges(Style style, Dice* dice);
 [[nodiscard]] PebbleProblem MakeSwaps(Style style, Dice* dice);
-[[nodiscard]] PebbleProblem MakeDrill(Dice* dice);
+[[nodiscard]] PebbleProblem MakeDrill(PebbleDrill kind, Dice* dice);
 
 }  // namespace ebb::pebble
 

@@ -71,9 +71,9 @@ PebbleProblem MakeBriefPebbleProblem(uint64_t seed, uint64_t number) {
   return Make(pebble::Style::kBrief, &dice);
 }
 
-PebbleProblem MakePebbleDrill(uint64_t seed, uint64_t number) {
+PebbleProblem MakePebbleDrill(PebbleDrill kind, uint64_t seed, uint64_t number) {
   pebble::Dice dice(seed, number);
-  return pebble::MakeDrill(&dice);
+  return pebble::MakeDrill(kind, &dice);
 }
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// At first Ada ball, Ben key, Cal cup. First Ada and Ben swap last. What does Ada have?
+// At first Ada ball, Ben key, Cal cup. First last Ada and Ben swap. What does Ada have?
 //
 // The thought looks up what the two have now and states what they have then:
 //   First Ada and Ben swap. Recall Ada ball. Recall Ben key. Ada key. Ben ball.
@@ -63,11 +63,11 @@ class Swaps {
  private:
   void SaySwap(size_t i) {
     writer_.Say(Ordinals()[i]);
+    if (i + 1 == swaps_.size()) writer_.Repeat("last");
     writer_.Repeat(names_[swaps_[i].one]);
     writer_.Repeat("and");
     writer_.Repeat(names_[swaps_[i].other]);
     writer_.Repeat("swap");
-    if (i + 1 == swaps_.size()) writer_.Repeat("last");
     writer_.Say(".");
   }
 

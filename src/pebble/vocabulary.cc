@@ -38,8 +38,8 @@ constexpr std::array<std::string_view, 12> kObjects = {
     "ball", "bell", "book", "coin", "cup", "drum", "fan", "hat", "key", "lamp", "ring", "rope"};
 
 constexpr std::string_view kOtherWords =
-    "gets plus minus times makes finds loses adds and swap From take drop stop to is the last "
-    "At first What does do have make Start with So Now The answer Say again Recall "
+    "gets plus minus times makes finds loses adds and swap take drop to is the last "
+    "At first What does do have make Start with So The answer Say again Recall "
     "Briefly Check yes This Nothing Let My Yes Well Good Okay Fine Hmm Wait let me look at that "
     "once more fine so go on next one did I read question right think There no hurry a small slip "
     "here would spoil all comes after it That looks It good be slow and sure done How far still "

@@ -1,4 +1,4 @@
-// Start with hall three. Second attic to barn drop one last. First hall to attic take two. What do
+// Start with hall three. Second last attic to barn drop one. First hall to attic take two. What do
 // hall and barn make?
 //
 // The steps stand in any order in the question. The thought takes them in turn and notes what it
@@ -62,12 +62,12 @@ class Walk {
  private:
   void SayStep(size_t i) {
     writer_.Say(Ordinals()[i]);
+    if (i + 1 == steps_.size()) writer_.Repeat("last");
     writer_.Repeat(rooms_[i]);
     writer_.Repeat("to");
     writer_.Repeat(rooms_[i + 1]);
     writer_.Repeat(steps_[i].is_take ? "take" : "drop");
     writer_.Repeat(Number(steps_[i].amount));
-    if (i + 1 == steps_.size()) writer_.Repeat("last");
     writer_.Say(".");
   }
 

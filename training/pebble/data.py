@@ -9,7 +9,7 @@ import threading
 import numpy as np
 
 # Lengths that batches are padded to: few, since each is compiled apart.
-LENGTHS = (256, 384, 512, 768, 1024, 1280, 1536)
+LENGTHS = (128, 256, 384, 512, 768, 1024, 1280, 1536)
 BLOCK = 256  # problems that one process makes at a time
 # Seeds with this bit are for training: no evaluation uses them.
 TRAINING_SEED = 1 << 63
@@ -34,11 +34,12 @@ def vocabulary(program):
 class Stream:
     """Blocks of problems in a fixed order, made by several processes."""
 
-    def __init__(self, program, seed, first_block, num_processes, drill_percent, brief_percent):
+    def __init__(self, program, seed, first_block, num_processes, shares):
+        """shares: percent of drills of facts, of drills with sentences, of brief problems."""
         self.processes = [
             subprocess.Popen(
                 [program, "stream", str(seed), str(first_block + i), str(num_processes), str(BLOCK),
-                 str(drill_percent), str(brief_percent)], stdout=subprocess.PIPE)
+                 *map(str, shares)], stdout=subprocess.PIPE)
             for i in range(num_processes)]
         self.next_block = first_block
         self.turn = 0

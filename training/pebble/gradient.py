@@ -191,7 +191,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     model = load(args.model)
-    stream = data.Stream(args.problems, 0, 0, 1, 0, 0)
+    stream = data.Stream(args.problems, 0, 0, 1, (0, 0, 0))
     problems = stream.block()[:args.count]
     stream.close()
     settings = [("full", 1.0)] + [(s, b) for b in (0.9, 0.7, 0.5) for s in ("attention", "gradient")]

@@ -3,10 +3,11 @@
 //   pebble_problems vocabulary                        the tokens, as JSON
 //   pebble_problems text SEED FIRST COUNT             problems to read
 //   pebble_problems statistics SEED FIRST COUNT       lengths, families, distances
-//   pebble_problems stream SEED FIRST STRIDE BLOCK DRILL_PERCENT BRIEF_PERCENT
+//   pebble_problems stream SEED FIRST STRIDE BLOCK FACTS_PERCENT DRILL_PERCENT BRIEF_PERCENT
 //     endless blocks of BLOCK problems: those from FIRST * BLOCK, (FIRST + STRIDE) * BLOCK, ...
 //     A problem is 4 int32 (tokens, question tokens, family, farthest lookup), then its tokens as
-//     uint16, then a byte per token: its kind. So many of the problems are drills, so many brief.
+//     uint16, then a byte per token: its kind. So many of the problems are drills of facts, drills
+//     with sentences, brief.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -83,19 +84,29 @@ void Append(const T* values, size_t count, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(values), count * sizeof(T));
 }
 
-PebbleProblem Mix(uint64_t seed, uint64_t number, uint64_t drill_percent, uint64_t brief_percent) {
-  const uint64_t share = number * 61 % 100;  // spreads each kind evenly
-  if (share < drill_percent) return ebb::MakePebbleDrill(seed, number);
-  if (share < drill_percent + brief_percent) return ebb::MakeBriefPebbleProblem(seed, number);
+// Of a hundred problems; the others are whole ones.
+struct Shares {
+  uint64_t facts = 0, drills = 0, brief = 0;
+};
+
+PebbleProblem Mix(uint64_t seed, uint64_t number, const Shares& shares) {
+  uint64_t share = number * 61 % 100;  // spreads each kind evenly
+  if (share < shares.facts) {
+    return ebb::MakePebbleDrill(ebb::PebbleDrill::kFacts, seed, number);
+  }
+  share -= shares.facts;
+  if (share < shares.drills) {
+    return ebb::MakePebbleDrill(ebb::PebbleDrill::kSentences, seed, number);
+  }
+  if (share - shares.drills < shares.brief) return ebb::MakeBriefPebbleProblem(seed, number);
   return ebb::MakePebbleProblem(seed, number);
 }
 
-int Stream(uint64_t seed, uint64_t first, uint64_t stride, uint64_t block, uint64_t drill_percent,
-           uint64_t brief_percent) {
+int Stream(uint64_t seed, uint64_t first, uint64_t stride, uint64_t block, const Shares& shares) {
   for (uint64_t b = first;; b += stride) {
     std::string bytes;
     for (uint64_t i = b * block; i < (b + 1) * block; ++i) {
-      const PebbleProblem p = Mix(seed, i, drill_percent, brief_percent);
+      const PebbleProblem p = Mix(seed, i, shares);
       const std::array<int32_t, 4> head = {static_cast<int32_t>(p.tokens.size()),
                                            p.num_question_tokens, static_cast<int32_t>(p.family),
                                            p.farthest_lookup};
@@ -111,7 +122,7 @@ int Stream(uint64_t seed, uint64_t first, uint64_t stride, uint64_t block, uint6
 int Usage() {
   std::fputs(
       "usage: pebble_problems vocabulary | text SEED FIRST COUNT | statistics SEED FIRST "
-      "COUNT | stream SEED FIRST STRIDE BLOCK DRILL_PERCENT BRIEF_PERCENT\n",
+      "COUNT | stream SEED FIRST STRIDE BLOCK FACTS_PERCENT DRILL_PERCENT BRIEF_PERCENT\n",
       stderr);
   return 2;
 }
@@ -131,7 +142,8 @@ int main(int argc, char** argv) {
     return WriteText(numbers[0], numbers[1], numbers[2]);
   if (command == "statistics" && numbers.size() == 3 && numbers[2] > 0)
     return WriteStatistics(numbers[0], numbers[1], numbers[2]);
-  if (command == "stream" && numbers.size() == 6 && numbers[2] > 0 && numbers[3] > 0)
-    return Stream(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5]);
+  if (command == "stream" && numbers.size() == 7 && numbers[2] > 0 && numbers[3] > 0)
+    return Stream(numbers[0], numbers[1], numbers[2], numbers[3],
+                  {.facts = numbers[4], .drills = numbers[5], .brief = numbers[6]});
   return Usage();
 }

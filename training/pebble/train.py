@@ -21,7 +21,7 @@ def arguments():
     parser.add_argument("--problems", required=True, help="the program pebble_problems")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=3600)
     parser.add_argument("--stop-after", type=int, help="end at this step, to go on later")
     parser.add_argument("--batch-tokens", type=int, default=1 << 14)
     parser.add_argument("--muon-lr", type=float, default=0.02)
@@ -29,7 +29,8 @@ def arguments():
     parser.add_argument("--weight-decay", type=float, default=0.01)
     parser.add_argument("--decay-share", type=float, default=0.5, help="of the steps, at the end")
     parser.add_argument("--warmup", type=int, default=100)
-    parser.add_argument("--drill-percent", type=int, default=5)
+    parser.add_argument("--facts-percent", type=int, default=0)
+    parser.add_argument("--drill-percent", type=int, default=0)
     parser.add_argument("--brief-percent", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--check-every", type=int, default=250)
@@ -82,8 +83,8 @@ class Check:
     """Problems that no training saw. Where every token of thought and answer is the likeliest one,
     greedy decoding writes exactly this text; so counting those needs no decoding."""
 
-    def __init__(self, args, device, drill_percent=0, brief_percent=0):
-        stream = data.Stream(args.problems, 0, 0, 1, drill_percent, brief_percent)
+    def __init__(self, args, device, shares=(0, 0, 0)):
+        stream = data.Stream(args.problems, 0, 0, 1, shares)
         problems = []
         while len(problems) < args.check_problems:
             problems += stream.block()
@@ -151,12 +152,14 @@ class Trainer:
         if args.resume and self.checkpoint.exists():
             waiting, first_block = self._load()
         stream = data.Stream(args.problems, data.TRAINING_SEED + args.seed, first_block,
-                             args.processes, args.drill_percent, args.brief_percent)
+                             args.processes,
+                             (args.facts_percent, args.drill_percent, args.brief_percent))
         self.stream = stream
         self.batches = data.Prefetch(data.Batches(stream, args.batch_tokens, waiting))
         self.model.compile_blocks()
-        self.checks = {"drills": Check(args, self.device, drill_percent=100),
-                       "brief": Check(args, self.device, brief_percent=100),
+        self.checks = {"facts": Check(args, self.device, (100, 0, 0)),
+                       "drills": Check(args, self.device, (0, 100, 0)),
+                       "brief": Check(args, self.device, (0, 0, 100)),
                        "problems": Check(args, self.device)}
 
     def _load(self):
