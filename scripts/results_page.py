@@ -238,6 +238,42 @@ pebble thought reads to its last step.
 Quest reads a part and frees nothing: {at('quest', '25%')} at a quarter, {at('quest', '50%')} at half.
 """)
 
+    def importance(self):
+        r = read(self.out / "importance" / "importance.json")
+        if not r:
+            return
+        by_name = {c["signal"]: c for c in r["signals"]}
+
+        def cell(name, key="within"):
+            value = by_name[name][key]
+            return "-" if value is None else f"{value:+.3f}"
+
+        layers = [n.removesuffix(" raw") for n in by_name
+                  if n.startswith("hidden_") and n.endswith(" raw")]
+        families = [*layers, "key_variance", "key_variance_before_rope", "value_variance",
+                    "entropy"]
+        scorers = [n for n in by_name if " " not in n]
+        self.say("## Which tokens matter")
+        self.say(f"""Labels by occlusion ("EpiKV", App. C), 32 tokens every 16, {r['labelled']} of
+{r['problems']} thoughts ({r['wrong']} answered wrongly, {r['not repeated']} not the same again from the
+boundary on, which is "That is all."): {100 * r['important_share']:.1f} % of the tokens matter to the
+answer. Spearman's correlation with the labels, mean over the thoughts; thoughts are what is independent,
+so 95 % of a correlation of 0 lie within +-{r['half_width']:.2f}.""")
+        self.say("Signals of the model, raw and smoothed (Table 10, Fig. 5 there):")
+        rows = [[f"`{name}`"] + [cell(f"{name} {how}") for how in ("raw", "exponential", "rolling")]
+                + [cell(f"{name} rolling", "pooled"), cell(f"{name} rolling", "trend")]
+                for name in families]
+        self.say(table(["signal", "raw", "exponential", "rolling", "rolling, pooled",
+                        "with the position"], rows))
+        rows = sorted(([f"`{name}`", cell(name), cell(name, "pooled"), cell(name, "trend")]
+                       for name in scorers), key=lambda row: row[1] == "-" or -float(row[1]))
+        self.say("Scorers, as their scores stand at the boundary, best first:")
+        self.say(table(["scorer", "within thoughts", "pooled", "with the position"], rows))
+        bands = [f"layers {b[0]} to {b[1]}" if b else "none" for b in (r["band_a"], r["band_b"])]
+        self.say(f"""Bands of EpiKV chosen from these labels: positive {bands[0]}, negative
+{bands[1]}. Share of tokens that matter, by sixteenths of the thought: """
+                 + ", ".join(f"{100 * x:.0f}" for x in r["important_by_place"]) + " %.")
+
     def fidelity(self):
         records = read(self.out / "fidelity.json")
         if not records:
@@ -247,16 +283,21 @@ Quest reads a part and frees nothing: {at('quest', '25%')} at a quarter, {at('qu
         if not records:
             return
         first = records[0]
-        self.say("## Fidelity on SmolLM2-135M, a quarter of the rows")
+        self.say("## Fidelity on SmolLM2-135M at equal bytes")
         self.say(f"""Teacher-forced on its own greedy text, {first['windows']} window of
-{first['window_tokens']} tokens: how far each policy's distributions are from the full cache's, best
-first. Intervals are over the tokens of this one text.""")
+{first['window_tokens']} tokens, each policy with 7,200 KiB for its rows, what it protects included (320
+rows of each kv head): how far its distributions are from the full cache's, best first. Intervals are over
+the tokens of this one text. Pages: what the rows took of memory, mean over the steps; a page of 64 rows
+may be half empty, and policies that decide every 64 steps grow between decisions. State: what the policy
+keeps for itself. Quest frees nothing: it reads as many rows.""")
         rows = []
         for r in records:
             low, high = r["intervals"]["mean_kl"]
             rows.append([r["policy"], self.reads.get(r["policy"], ""),
-                         f"{r['mean_kl']:.3g} ({low:.3g} to {high:.3g})", f"{100 * r['top1']:.1f}"])
-        self.say(table(["policy", "reads", "mean KL (95 %)", "same likeliest token, %"], rows))
+                         f"{r['mean_kl']:.3g} ({low:.3g} to {high:.3g})", f"{100 * r['top1']:.1f}",
+                         f"{r['kv_bytes'] / 2**20:.1f}", f"{r['policy_bytes'] / 2**20:.2f}"])
+        self.say(table(["policy", "reads", "mean KL (95 %)", "same likeliest token, %",
+                        "pages, MiB", "state, MiB"], rows))
         for r in failed:
             self.say(f"Not measured: {r['policy']}: {r['error']}")
 
@@ -272,6 +313,6 @@ def write(out, path, reads):
 Written by `scripts/results` from runs of `ebb eval` and `ebb fidelity`; every figure follows from a
 seed and can be had again with that command.""")
     for part in (page.model, page.conclusions, page.compressed, page.shares, page.grid, page.shape, page.policies,
-                 page.sweeps, page.fidelity):
+                 page.sweeps, page.importance, page.fidelity):
         part()
     path.write_text(page.text(), encoding="utf-8")

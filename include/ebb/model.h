@@ -76,6 +76,8 @@ class Model {
   enum class ControlTokens { kHide, kShow };
   [[nodiscard]] std::string TokenText(Token token, ControlTokens control) const;
   [[nodiscard]] bool EndsGeneration(Token token) const;
+  // The token that stands for nothing: the file's own padding, else the end of a text, else 0.
+  [[nodiscard]] Token PaddingToken() const;
 
   // Applies the file's own Jinja template. Errors: the template's own, with its message.
   enum class Thinking { kModelDefault, kOff };

@@ -137,6 +137,8 @@ Status Report(const CliOptions& options, const BenchSession& bench, int64_t dept
   const Team& team = teams.front();
   const Spread speed = SpreadOf(team.tokens_per_s);
   const ArenaAccounting arena = bench.engine->arena_accounting();
+  const uint64_t resident = ResidentBytes();
+  EBB_ASSIGN_OR_RETURN(const size_t policy_bytes, bench.sessions[0]->CountPolicyBytes());
   Json record = {{"bench", "decode"},
                  {"depth", depth},
                  {"tokens_per_s", ToJson(speed)},
@@ -150,7 +152,9 @@ Status Report(const CliOptions& options, const BenchSession& bench, int64_t dept
                  {"rows_kept", RowsKept(team)},
                  {"kv_bytes", arena.reserved_bytes},
                  {"kv_used_bytes", arena.used_bytes},
-                 {"rss_bytes", ResidentBytes()},
+                 {"table_bytes", bench.sessions[0]->accounting().table_bytes},
+                 {"policy_bytes", policy_bytes},
+                 {"rss_bytes", resident},
                  {"peak_rss_bytes", PeakResidentBytes()},
                  {"others_share", others_share}};
   AddEngineFields(options, *bench.engine, *bench.sessions[0], &record);

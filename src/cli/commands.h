@@ -26,6 +26,7 @@ ExitCode RunBenchCompare(const CliOptions& options);    // bench_compare.cc
 ExitCode RunProfile(const CliOptions& options);         // profile.cc
 ExitCode RunEval(const CliOptions& options);            // eval.cc
 ExitCode RunReport(const CliOptions& options);          // report.cc
+ExitCode RunImportance(const CliOptions& options);      // importance.cc
 ExitCode RunFit(const CliOptions& options);             // fit.cc
 ExitCode RunDocs(const CliOptions& options);            // docs.cc: prints docs/cli.md
 

@@ -16,7 +16,6 @@
 #include "src/cli/eval_grid.h"
 #include "src/cli/eval_summary.h"
 #include "src/cli/eval_task.h"
-#include "src/cli/pebble_model.h"
 #include "src/cli/progress.h"
 #include "src/cli/setup.h"
 
@@ -159,7 +158,7 @@ class Evaluation {
       return InvalidArgument(fmt::format("--shard {} has no problems: there are {} in all",
                                          eval_.shard, problems_.size()));
     }
-    EBB_ASSIGN_OR_RETURN(model_, OpenEvalModel());
+    EBB_ASSIGN_OR_RETURN(model_, OpenTaskModel(options_));
     // A policy or a budget that is refused is refused before anything is written.
     for (const EvalSetting& setting : settings_) {
       EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(model_, setting.engine));
@@ -171,14 +170,6 @@ class Evaluation {
     }
     manifest_ = Manifest(options_, *model_, problems_, settings_);
     return OkStatus();
-  }
-
-  // Pebble's problems are for pebble, unless another model is named.
-  [[nodiscard]] Result<std::shared_ptr<const Model>> OpenEvalModel() const {
-    CliOptions options = options_;
-    if (options.model.path.empty() && eval_.task == "pebble")
-      options.model.path = std::string(kPebbleName);
-    return OpenModel(options);
   }
 
   Status OpenFiles() {

@@ -8,10 +8,10 @@ namespace ebb::cli {
 void AppendEvalOptionRows(std::vector<OptionRow>* table) {
   using G = OptionGroup;
   const std::vector<OptionRow> rows = {
-      ValueRow(G::kEval, "--task", "pebble|FILE.jsonl[:FORMAT]",
+      ValueRow(G::kTask, "--task", "pebble|FILE.jsonl[:FORMAT]",
                "what is asked: pebble's own problems, or a file of questions and answers",
                [](CliOptions& o) { return &o.eval.task; }),
-      ValueRow(G::kEval, "--problems", "N", "how many of them, from the first; 0: all of the file",
+      ValueRow(G::kTask, "--problems", "N", "how many of them, from the first; 0: all of the file",
                [](CliOptions& o) { return &o.eval.problems; }, {.min = 0}),
       ValueRow(G::kEval, "--policies", "NAME,...",
                "policies to compare, each with its parameters: full,h2o:heavy=64,streaming; with "
@@ -31,18 +31,18 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
       ValueRow(G::kEval, "--top-p", "X",
                "sample among the likeliest that together have probability X",
                [](CliOptions& o) { return &o.eval.top_p; }, {.min = 0, .max = 1}),
-      ValueRow(G::kEval, "-n,--tokens", "N", "most tokens of an answer; 0: the task's own limit",
+      ValueRow(G::kTask, "-n,--tokens", "N", "most tokens of an answer; 0: the task's own limit",
                [](CliOptions& o) { return &o.eval.max_tokens; }, {.min = 0}),
-      ValueRow(G::kEval, "--prompt-preset", "NAME",
+      ValueRow(G::kTask, "--prompt-preset", "NAME",
                "how questions of a file are put, and how long answers may be: plain, or as a paper "
                "did: hierarchy, epikv, dms, lazy_eviction",
                [](CliOptions& o) { return &o.eval.prompt; }),
       ChoiceRow<PromptStyle>(
-          G::kEval, "--prompt-style",
+          G::kTask, "--prompt-style",
           "ask through the model's chat template, or give the question as raw text",
           [](CliOptions& o) { return &o.eval.prompt_style; },
           {{"chat", PromptStyle::kChat}, {"raw", PromptStyle::kRaw}}),
-      ValueRow(G::kEval, "--out", "FOLDER", "where results, summary and report are written",
+      ValueRow(G::kTask, "--out", "FOLDER", "where the results are written",
                [](CliOptions& o) { return &o.eval.out; }),
       FlagRow(
           G::kEval, "--resume", "go on with the run that this folder holds",
@@ -50,7 +50,7 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
       ValueRow(G::kEval, "--shard", "I/N",
                "run the I-th of N parts of the problems, from 0; `ebb report` puts them together",
                [](CliOptions& o) { return &o.eval.shard; }),
-      ValueRow(G::kEval, "--workers", "N",
+      ValueRow(G::kTask, "--workers", "N",
                "problems at a time, a thread each; 0: as many as there are cores",
                [](CliOptions& o) { return &o.eval.workers; }, {.min = 0, .max = 512}),
       ValueRow(G::kReport, "FOLDER", "FOLDER", "folders that `ebb eval` wrote, in any order",

@@ -1,4 +1,4 @@
-// Options of `ebb eval` and `ebb report`, with their rows of the option table.
+// Options of `ebb eval` and `ebb report`, and those about a task, with their rows of the option table.
 #ifndef EBB_CLI_EVAL_OPTIONS_H_
 #define EBB_CLI_EVAL_OPTIONS_H_
 
@@ -32,7 +32,7 @@ struct EvalInput {
   std::vector<std::string> folders;  // of `ebb report`
 };
 
-// Appends the rows of the groups kEval and kReport.
+// Appends the rows of the groups kTask, kEval and kReport.
 void AppendEvalOptionRows(std::vector<OptionRow>* table);
 
 }  // namespace ebb::cli

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "ebb/eval_task.h"
+#include "src/cli/pebble_model.h"
+#include "src/cli/setup.h"
 
 namespace ebb::cli {
 namespace {
@@ -37,6 +39,13 @@ Result<std::vector<EvalQuestion>> ReadTask(const EvalInput& eval, uint64_t seed)
   for (size_t i = 0; i < count; ++i)
     questions.push_back(AsQuestion(task.problems[i], preset->Of(task.format), preset->rules));
   return questions;
+}
+
+Result<std::shared_ptr<const Model>> OpenTaskModel(const CliOptions& options) {
+  if (!options.model.path.empty() || options.eval.task != "pebble") return OpenModel(options);
+  CliOptions with_pebble = options;
+  with_pebble.model.path = std::string(kPebbleName);
+  return OpenModel(with_pebble);
 }
 
 }  // namespace ebb::cli

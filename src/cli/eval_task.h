@@ -1,18 +1,23 @@
-// What `ebb eval --task` names.
+// What --task names.
 #ifndef EBB_CLI_EVAL_TASK_H_
 #define EBB_CLI_EVAL_TASK_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "ebb/eval.h"
+#include "ebb/model.h"
 #include "ebb/status.h"
-#include "src/cli/eval_options.h"
+#include "src/cli/options.h"
 
 namespace ebb::cli {
 
 // The problems, as many as were asked for. Errors: an unknown task; those of the file.
 [[nodiscard]] Result<std::vector<EvalQuestion>> ReadTask(const EvalInput& eval, uint64_t seed);
+
+// Opens the model that the options name; pebble's problems are for pebble, unless another is named.
+[[nodiscard]] Result<std::shared_ptr<const Model>> OpenTaskModel(const CliOptions& options);
 
 }  // namespace ebb::cli
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -137,6 +138,8 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
                  {"tokens", report.tokens},
                  {"perplexity", report.perplexity.value},
                  {"perplexity_full", report.perplexity_full.value},
+                 {"kv_bytes", std::llround(report.kv_bytes)},
+                 {"policy_bytes", report.policy_bytes},
                  {"intervals",
                   {{"mean_kl", IntervalJson(report.mean_kl)},
                    {"top1", IntervalJson(report.top1)},

@@ -244,7 +244,9 @@ std::string_view OptionGroupTitle(OptionGroup group) {
       return "Fidelity";
     case G::kProfile:
       return "Profile";
+    case G::kTask:
     case G::kEval:
+    case G::kImportance:
     case G::kReport:
       return "Evaluation";
     case G::kBenchCompare:
@@ -276,6 +278,7 @@ const std::vector<OptionRow>& OptionTable() {
     AppendTierOptionRows(&all);
     AppendProfileOptionRows(&all);
     AppendEvalOptionRows(&all);
+    AppendImportanceOptionRows(&all);
     AppendFitOptionRows(&all);
     AppendBenchOptionRows(&all);
     return all;

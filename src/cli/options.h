@@ -21,6 +21,7 @@
 #include "src/cli/bench_options.h"
 #include "src/cli/eval_options.h"
 #include "src/cli/fit_options.h"
+#include "src/cli/importance_options.h"
 #include "src/cli/profile_options.h"
 
 namespace ebb::cli {
@@ -60,6 +61,7 @@ struct CliOptions {
   FitInput fit;
   ProfileInput profile;
   EvalInput eval;
+  ImportanceInput importance;
 };
 
 // A heading in --help and docs/cli.md. A command names the groups that it takes.
@@ -82,7 +84,9 @@ enum class OptionGroup {
   kFidelity,    // of ebb fidelity alone
   kMemory,      // --memory
   kProfile,     // of ebb profile alone
+  kTask,        // --task, --problems, --out, ...
   kEval,        // of ebb eval alone
+  kImportance,  // of ebb importance alone
   kReport,      // of ebb report alone
   kFit,         // of ebb fit alone: --prompt-tokens, --requests, --paper
   // Of the measurements that take them:

@@ -52,6 +52,7 @@ class Profile {
   std::vector<TurnInput> inputs_;
   std::unique_ptr<Engine> engine_;
   std::vector<ProfiledRun> runs_;
+  int groups_per_layer_ = 0;  // 0: one group is all layers
   std::vector<Transfer> transfers_;
   std::string transfers_skipped_;  // why there are none
   Json record_;
@@ -137,6 +138,8 @@ Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
   recorder.Ask(&session_options);
   EBB_ASSIGN_OR_RETURN(const auto session, OpenSession(*engine_, session_options));
   recorder.Bind(*session);
+  const ModelShape& shape = engine_->model().shape();
+  groups_per_layer_ = shape.NumGroups(session->policy().granularity) / shape.num_layers;
   if (index == 0) {
     const Policy& policy = session->policy();
     record_["scorer"] = policy.scorer->Name();
@@ -223,6 +226,7 @@ Status Profile::Write() {
                         {"position", PositionFigure(runs_)},
                         {"overlap", OverlapFigure(runs_)},
                         {"recurrence", RecurrenceFigure(runs_)},
+                        {"retained", RetainedFigure(runs_, groups_per_layer_)},
                         {"tiers", TierFigure(runs_)},
                         {"cost", CostFigure(runs_)},
                         {"transfers", TransferFigure(transfers_, runs_)}};

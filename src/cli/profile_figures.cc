@@ -238,6 +238,30 @@ Json TierFigure(std::span<const ProfiledRun> runs) {
   return figure;
 }
 
+Json RetainedFigure(std::span<const ProfiledRun> runs, int groups_per_layer) {
+  const size_t num_groups = runs.empty() ? 0 : runs.front().retained.size();
+  Json by_group = Json::array();
+  for (size_t group = 0; group < num_groups; ++group) {
+    double sum = 0;
+    for (const ProfiledRun& run : runs) sum += run.retained[group];
+    by_group.push_back(sum / static_cast<double>(runs.size()));
+  }
+  // Of all rows ever there, those that are alive; the ratio as the paper has it.
+  Bins compression(MostSteps(runs));
+  for (const ProfiledRun& run : runs) {
+    for (size_t i = 0; i < run.steps.size(); ++i) {
+      const auto& rows = run.steps[i].rows;
+      const auto gone = static_cast<double>(rows[static_cast<size_t>(Tier::kT3)]);
+      const double all = std::accumulate(rows.begin(), rows.end(), 0.0);
+      compression.Add(i, all > gone ? all / (all - gone) : 1.0);
+    }
+  }
+  return {{"groups_per_layer", groups_per_layer},
+          {"share", by_group},
+          {"step", compression.Begins()},
+          {"compression", compression.Averages()}};
+}
+
 Json CostFigure(std::span<const ProfiledRun> runs) {
   Json parts, over_steps;
   double total = 0;

@@ -118,6 +118,21 @@ TEST(RecurrenceFigureTest, WithoutADecodeStepThereIsNone) {
   EXPECT_TRUE(figure["percentile_80"].is_null());
 }
 
+TEST(RetainedFigureTest, GroupsAreMeansOverTheRuns) {
+  ProfiledRun one = RunOf({1}, 2), other = RunOf({1}, 2);
+  one.retained = {1.0, 0.5};
+  other.retained = {0.5, 0.5};
+  one.steps[0].rows = {10, 0, 0, 0};
+  one.steps[1].rows = {3, 1, 1, 5};
+  other.steps[0].rows = {10, 0, 0, 0};
+  other.steps[1].rows = {10, 0, 0, 30};
+  const std::vector<ProfiledRun> runs = {one, other};
+  const ProfileJson figure = RetainedFigure(runs, 1);
+  EXPECT_EQ(figure["share"].dump(), "[0.75,0.5]");
+  EXPECT_EQ(figure["compression"].dump(), "[1.0,3.0]");
+  EXPECT_EQ(RetainedFigure({}, 0)["share"].dump(), "[]");
+}
+
 TEST(TierFigureTest, TheLongestRunIsShownToItsLastStep) {
   ProfiledRun run = RunOf({1}, 300);
   for (int i = 0; i < 300; ++i) run.steps[i].rows = {i, 0, 0, 2 * i};

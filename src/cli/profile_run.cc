@@ -27,6 +27,7 @@ void RunRecorder::Ask(SessionOptions* options) {
 
 void RunRecorder::OnSignals(int group, std::span<const Position> positions,
                             const GroupSignals& signals, const StepSignals& step) {
+  num_groups_ = std::max(num_groups_, group + 1);
   if (step.kind != StepKind::kDecode || positions.empty()) return;
   const size_t num_positions = static_cast<size_t>(step.first_position) + step.num_tokens;
   if (group == 0) {
@@ -91,6 +92,10 @@ void RunRecorder::Finish() {
   run_.tokens.assign(session_->tokens().begin(), session_->tokens().end());
   run_.importance.resize(run_.tokens.size());
   run_.intervals = recurrence_.intervals();
+  for (int group = 0; group < num_groups_; ++group) {
+    const auto alive = static_cast<double>(session_->visible_positions(group).size());
+    run_.retained.push_back(alive / std::max(1.0, static_cast<double>(run_.tokens.size())));
+  }
 }
 
 void RunRecorder::EndStep(double seconds_since_begin) {

@@ -49,6 +49,7 @@ struct ProfiledRun {
   std::vector<int> intervals;       // by position: RecurrenceTracker::intervals()
   std::vector<ProfiledStep> steps;  // of decoding
   CacheAccounting cache;            // at the end
+  std::vector<double> retained;     // at the end: of each group, the share of tokens that are alive
   std::vector<Token> tokens;
 };
 
@@ -87,6 +88,7 @@ class RunRecorder {
   size_t num_important_ = 0;
   double overlap_ = -1;
   RecurrenceTracker recurrence_;
+  int num_groups_ = 0;  // that were seen
   double observer_seconds_ = 0;  // of this step, to be left out
   Clock::time_point begin_;      // of the step under way
 };

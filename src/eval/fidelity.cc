@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 #include "ebb/foresight.h"
@@ -78,9 +79,22 @@ Status Foresee(Engine& engine, std::span<const Token> window, const FidelityOpti
   return OkStatus();
 }
 
+size_t PageBytes(const Session& session) {
+  const CacheAccounting cache = session.accounting();
+  return std::accumulate(cache.tiers.begin(), cache.tiers.end(), size_t{0},
+                         [](size_t sum, const TierAccounting& t) { return sum + t.page_bytes; });
+}
+
+// What the settings of all windows took.
+struct BytesTaken {
+  int64_t steps = 0;
+  double pages = 0;  // summed over the steps
+  size_t policy = 0;
+};
+
 // One window, both sessions fresh.
 Status MeasureWindow(Engine& engine, std::span<const Token> window, const FidelityOptions& options,
-                     int64_t steps_before, FidelitySums* sums, ForgettingCosts* costs) {
+                     BytesTaken* taken, FidelitySums* sums, ForgettingCosts* costs) {
   ReplayedAttention replay;
   SessionOptions setting_options = options.setting;
   setting_options.foresight = &replay;
@@ -117,10 +131,14 @@ Status MeasureWindow(Engine& engine, std::span<const Token> window, const Fideli
     std::optional<Token> next;
     if (i + 1 < window.size()) next = window[i + 1];
     sums->Add(CompareLogits(full_logits, setting->logits(), next));
-    const auto steps = static_cast<int64_t>(i - prompt.size() + 1);
-    if (options.progress) options.progress(steps_before + steps);
+    taken->pages += static_cast<double>(PageBytes(*setting));
+    ++taken->steps;
+    if (options.progress) options.progress(taken->steps);
   }
   sums->EndWindow();
+  // A policy of a program's own may not tell.
+  const Result<size_t> policy_bytes = setting->CountPolicyBytes();
+  if (policy_bytes.ok()) taken->policy = std::max(taken->policy, *policy_bytes);
   return OkStatus();
 }
 
@@ -154,13 +172,14 @@ Result<FidelityReport> MeasureFidelity(Engine& engine, std::span<const std::vect
   const ModelShape& shape = engine.model().shape();
   ForgettingCosts costs(shape.num_layers, shape.num_q_heads);
   const bool forgets = options.forgetting == FidelityOptions::Forgetting::kMeasure;
-  int64_t steps = 0;
+  BytesTaken taken;
   for (const std::vector<Token>& window : windows) {
     EBB_RETURN_IF_ERROR(
-        MeasureWindow(engine, window, options, steps, &sums, forgets ? &costs : nullptr));
-    steps += static_cast<int64_t>(window.size()) - options.prompt_tokens;
+        MeasureWindow(engine, window, options, &taken, &sums, forgets ? &costs : nullptr));
   }
   FidelityReport report = sums.Report(options);
+  report.kv_bytes = taken.pages / static_cast<double>(std::max<int64_t>(1, taken.steps));
+  report.policy_bytes = taken.policy;
   if (forgets) report.forgetting = costs.Report();
   return report;
 }

@@ -73,4 +73,12 @@ bool Model::EndsGeneration(Token token) const {
   return llama_vocab_is_eog(VocabOf(*loaded_), token);
 }
 
+Token Model::PaddingToken() const {
+  const llama_vocab* vocab = VocabOf(*loaded_);
+  for (const Token token : {llama_vocab_pad(vocab), llama_vocab_eos(vocab)}) {
+    if (token != LLAMA_TOKEN_NULL) return token;
+  }
+  return 0;
+}
+
 }  // namespace ebb

@@ -61,6 +61,19 @@ class EvalTest : public testing::Test {
   std::string task_ = model_.File("task.jsonl");
 };
 
+TEST_F(EvalTest, EveryGridOfThePapersOpens) {
+  int num_grids = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(EBB_SOURCE_DIR "/grids")) {
+    if (entry.path().extension() != ".json") continue;
+    ++num_grids;
+    const ProgramEnd end =
+        RunEbb("eval --task pebble --problems 1 -n 1 --quiet --grid " + entry.path().string() +
+               " --out " + Out(entry.path().stem().string()));
+    EXPECT_EQ(end.exit_code, 0) << entry.path() << end.err;
+  }
+  EXPECT_GE(num_grids, 15);
+}
+
 TEST_F(EvalTest, PebbleNeedsNoModelFile) {
   const ProgramEnd end = RunEbb(
       {.arguments = Words("eval --task pebble --problems 2 -n 8 --quiet --out " + Out("pebble")),
