@@ -84,6 +84,8 @@ ebb::SessionOptions OptionsOf(int kind) {
   if (kind >= kNumTiered) {
     policy.name = kPolicies[static_cast<size_t>(kind - kNumTiered)];
     policy.budget = *ebb::ParseBudget("24");
+    policy.sinks = 2;
+    policy.window = 8;
     policy = *ebb::OnlyWhatItTakes(policy);
     return options;
   }

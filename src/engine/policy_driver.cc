@@ -16,8 +16,8 @@ namespace {
 // Copying per decode step: 8 MiB take about 0.4 ms at 20 GB/s, a few percent of one step in 64.
 constexpr size_t kCompactBytesPerStep = size_t{8} << 20;
 
-// Below, waking the threads takes longer than the work.
-constexpr int kGroupsWorthThreads = 16;
+// Below, calling the threads takes longer than the work.
+constexpr int kGroupsWorthThreads = 4;
 
 // Half a page: what a placement keeps in reserve has room for them.
 constexpr size_t kExchangedRows = kRowsPerPage / 2;
