@@ -71,9 +71,9 @@ const std::shared_ptr<const ebb::Model>& TinyModel() {
 }
 
 // Policies whose state has several parts, each of which may be of other rows than the cache.
-constexpr std::array<const char*, 7> kPolicies = {
-    "attention_mean",  "attention_recent", "attn_hs", "segment_hs",
-    "thinkv_original", "rkv",              "quest"};
+constexpr std::array<const char*, 7> kPolicies = {"attention_mean", "attention_recent", "attn_hs",
+                                                  "segment_hs",     "thinkv_original",  "rkv",
+                                                  "quest"};
 constexpr int kNumTiered = 4;
 constexpr int kNumKinds = kNumTiered + static_cast<int>(kPolicies.size());
 

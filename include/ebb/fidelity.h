@@ -64,8 +64,9 @@ struct FidelityReport {
   Estimate top1 = {};  // share of steps in which both hold the same token likeliest
   Estimate perplexity = {};
   Estimate perplexity_full = {};
-  // What the setting takes: the pages of its rows in all tiers, mean over the decode steps; and what
-  // its policy keeps beside them (Session::CountPolicyBytes()), at most at the end of a window.
+  // What the setting takes: the pages of its rows in all tiers, mean over the decode steps; and
+  // what its policy keeps beside them (Session::CountPolicyBytes()), at most at the end of a
+  // window.
   double kv_bytes = 0;
   size_t policy_bytes = 0;
   std::optional<ForgettingReport> forgetting = {};  // where it was asked for

@@ -57,8 +57,8 @@ class Scorer {
   virtual void EndFirstPrefill() {}
   // One finite score per row of the group. The span lives until the next call on this object.
   [[nodiscard]] virtual std::span<const float> Scores(int group) = 0;
-  // Whether Observe(), Retain(), Scores() and Expect() for different groups touch nothing in common,
-  // so that several threads may make them at once, one for each group.
+  // Whether Observe(), Retain(), Scores() and Expect() for different groups touch nothing in
+  // common, so that several threads may make them at once, one for each group.
   [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
   // Whether it holds keys of different steps, as they stand after RoPE, against each other or
   // against queries: such keys must not be rotated anew.

@@ -1,5 +1,6 @@
-// The kernels of fold-inl.h, merge-inl.h, compressed-inl.h and prefill-inl.h, compiled once per instruction set,
-// and their choice. Left out: instruction sets that would run the same code as a listed neighbour.
+// The kernels of fold-inl.h, merge-inl.h, compressed-inl.h and prefill-inl.h, compiled once per
+// instruction set, and their choice. Left out: instruction sets that would run the same code as a
+// listed neighbour.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/attention/cpu.cc"  // NOLINT(build/include)

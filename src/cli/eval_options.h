@@ -1,4 +1,5 @@
-// Options of `ebb eval` and `ebb report`, and those about a task, with their rows of the option table.
+// Options of `ebb eval` and `ebb report`, and those about a task, with their rows of the option
+// table.
 #ifndef EBB_CLI_EVAL_OPTIONS_H_
 #define EBB_CLI_EVAL_OPTIONS_H_
 
@@ -22,7 +23,7 @@ struct EvalInput {
   std::string shard = "0/1";    // --shard
   bool resume = false;
   int samples = 1;
-  int workers = 0;  // 0: as many as there are cores
+  int workers = 0;               // 0: as many as there are cores
   std::string prompt = "plain";  // --prompt-preset
   PromptStyle prompt_style = PromptStyle::kChat;
   // Greedy unless asked otherwise.

@@ -16,10 +16,10 @@
 #include "src/cli/fit_memory.h"
 #include "src/cli/profile_figures.h"
 #include "src/cli/profile_prompts.h"
-#include "src/cli/report_page.h"
 #include "src/cli/profile_run.h"
 #include "src/cli/profile_transfers.h"
 #include "src/cli/progress.h"
+#include "src/cli/report_page.h"
 #include "src/cli/setup.h"
 #include "src/cli/turn.h"
 

@@ -22,8 +22,8 @@ using ProfileJson = nlohmann::ordered_json;
 [[nodiscard]] ProfileJson OverlapFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson RecurrenceFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson CostFigure(std::span<const ProfiledRun> runs);
-// What stays, by group and by length ("Inference-Time Hyper-Scaling", Fig. 6). `groups_per_layer`: 0
-// where one group is all layers.
+// What stays, by group and by length ("Inference-Time Hyper-Scaling", Fig. 6). `groups_per_layer`:
+// 0 where one group is all layers.
 [[nodiscard]] ProfileJson RetainedFigure(std::span<const ProfiledRun> runs, int groups_per_layer);
 // Of the longest.
 [[nodiscard]] ProfileJson TierFigure(std::span<const ProfiledRun> runs);

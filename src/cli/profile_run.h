@@ -88,7 +88,7 @@ class RunRecorder {
   size_t num_important_ = 0;
   double overlap_ = -1;
   RecurrenceTracker recurrence_;
-  int num_groups_ = 0;  // that were seen
+  int num_groups_ = 0;           // that were seen
   double observer_seconds_ = 0;  // of this step, to be left out
   Clock::time_point begin_;      // of the step under way
 };

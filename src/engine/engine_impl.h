@@ -66,7 +66,7 @@ struct Session::Impl {
   bool first_prefill_over = false;
   Status broken;  // why the sequence cannot go on
   StepReport report;
-  int64_t rows_unread = 0;  // in the step under way; see StepReport
+  int64_t rows_unread = 0;    // in the step under way; see StepReport
   std::vector<float> logits;  // [vocab_size], empty before the first step and after a roll-back
   uint64_t logits_hash = 0;   // of all that were shown so far
 

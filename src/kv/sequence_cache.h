@@ -76,8 +76,8 @@ class SequenceCache {
   // kVisibleForEver takes that back.
   void SetLastVisible(int group, uint32_t index, Position last);
   // Moves rows out of sparse pages into holes of others while that frees whole pages, copying at
-  // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change. Pages of
-  // T1's file stay as they are while rows that were moved there cannot be written.
+  // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change. Pages
+  // of T1's file stay as they are while rows that were moved there cannot be written.
   size_t Compact(size_t max_bytes);
 
   // The rows of T0 and T1. Those of a T1 that is staged have an address from StageLayer() on, until

@@ -11,6 +11,7 @@
 #include <functional>
 #include <random>
 
+#include "ebb/state.h"
 #include "tests/engine/session_fixture.h"
 
 namespace ebb {
@@ -270,6 +271,53 @@ TEST_F(SessionRefusal, NoSpaceLeavesTheOldFile) {
   EXPECT_EQ(ReadFileBytes(path_), good_);
   EXPECT_FALSE(std::filesystem::exists(path_ + ".part"));
   ExpectOk(ResumeOwn(path_, Options()).status());
+}
+
+// Counts its rows, and comes back with `off` too many.
+class Counting final : public Selector {
+ public:
+  explicit Counting(size_t off) : off_(off) {}
+  [[nodiscard]] std::string Name() const override { return "counting"; }
+  [[nodiscard]] SignalNeeds Needs() const override { return {}; }
+  void Append(int, std::span<const Position> positions) override { rows_ += positions.size(); }
+  void Observe(int, const GroupSignals&, const StepSignals&) override {}
+  void Retain(int, std::span<const uint32_t> kept) override { rows_ = kept.size(); }
+  void Select(int, std::span<const float>, std::span<std::vector<uint32_t>>) override {}
+  [[nodiscard]] size_t NumRows(int) const override { return rows_; }
+  [[nodiscard]] Status SaveState(StateWriter* to) const override {
+    to->Number<uint64_t>(rows_);
+    return OkStatus();
+  }
+  [[nodiscard]] Status LoadState(StateReader* from) override {
+    rows_ = from->Number<uint64_t>() + off_;
+    return from->status();
+  }
+
+ private:
+  const size_t off_;
+  size_t rows_ = 0;
+};
+
+TEST(SessionRefusalOfSelectors, OneThatKnowsOtherRowsThanTheCache) {
+  TempFolder folder;
+  const std::string path = folder.File("session");
+  const auto options_with = [](size_t off) {
+    SessionOptions options;
+    options.make_policy = [off](const PolicyContext& context) -> Result<Policy> {
+      EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy({.name = "full"}, context));
+      policy.selector = std::make_unique<Counting>(off);
+      return policy;
+    };
+    return options;
+  };
+  OwnSession own = OpenOwn(options_with(0));
+  ExpectOk(own.session->Prefill(SomeTokens(6)));
+  ExpectOk(own.session->Decode(5));
+  ExpectOk(SaveSession(*own.session, path, ""));
+  ExpectOk(ResumeOwn(path, options_with(0)).status());
+  const Status refused = ResumeOwn(path, options_with(1)).status();
+  EXPECT_EQ(refused.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(refused.message(), HasSubstr("another number of rows"));
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ class HeavyRecentPlacement final : public StatelessPlacement {
                                  positions.size() - split.recent};
     thread_local RowSelection selection;
     AppendEvictions(selection.First(input.scores, {&candidates, 1},
-                                     positions.size() - split.recent - split.heavy),
+                                    positions.size() - split.recent - split.heavy),
                     moves);
   }
 

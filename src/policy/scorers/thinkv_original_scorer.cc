@@ -71,7 +71,8 @@ class ThinkvOriginalScorer final : public SegmentScorer {
       if (rungs_[group].size() > static_cast<size_t>(segments(group).num_closed())) {
         from->Fail("steps of segments that are not there");
       }
-      if (std::ranges::any_of(rungs_[group], [](uint8_t rung) { return rung > std::size(kLadder); })) {
+      if (std::ranges::any_of(rungs_[group],
+                              [](uint8_t rung) { return rung > std::size(kLadder); })) {
         from->Fail("a segment below the last step");
       }
     }
