@@ -88,6 +88,13 @@ std::string PolicyOf(const Bands& bands) {
                      bands.a->last, bands.b->first, bands.b->last);
 }
 
+// Thoughts in which something matters and something does not: of those correlations are told.
+int64_t ToldThoughts(const std::vector<SignalCorrelation>& all) {
+  int64_t most = 0;
+  for (const SignalCorrelation& c : all) most = std::max(most, c.thoughts);
+  return most;
+}
+
 class Importance {
  public:
   explicit Importance(const CliOptions& options) : options_(options), eval_(options.eval) {}
@@ -163,7 +170,7 @@ class Importance {
     record["stride"] = options_.importance.stride;
     record["boundary"] = options_.importance.boundary;
     record["important_share"] = study_.ImportantShare();
-    record["half_width"] = Number(FisherZHalfWidth(study_.num_thoughts()));
+    record["half_width"] = Number(FisherZHalfWidth(ToldThoughts(all)));
     record["band_a"] = BandJson(bands.a);
     record["band_b"] = BandJson(bands.b);
     record["important_by_place"] = Numbers(study_.ImportanceTrend());
@@ -190,9 +197,10 @@ class Importance {
     const std::vector<SignalCorrelation> all = study_.Correlations();
     if (all.empty()) return text;
     text += fmt::format(
-        "rank correlation with importance; within: mean over thoughts, +- {:.2f} (Fisher's z)\n"
+        "rank correlation with importance; within: mean over the {} thoughts in which not all is "
+        "alike, +- {:.2f} (Fisher's z)\n"
         "{:<34}{:>8}{:>8}{:>8}   trend: with the position\n",
-        FisherZHalfWidth(study_.num_thoughts()), "", "within", "pooled", "trend");
+        ToldThoughts(all), FisherZHalfWidth(ToldThoughts(all)), "", "within", "pooled", "trend");
     for (const SignalCorrelation& c : all) {
       text += fmt::format("{:<34}{:>8.3f}{:>8.3f}{:>8.3f}\n", c.name, c.within, c.pooled, c.trend);
     }

@@ -108,6 +108,9 @@ Result<ChatPrompt> RenderChat(const llama_model* model, const std::string& sourc
 
 Result<ChatPrompt> Model::FormatChat(std::span<const ChatMessage> messages,
                                      Thinking thinking) const {
+  // The common library tells templates the time by localtime(), which is one for all threads.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   return RenderChat(loaded_->vocab_model.get(), "", messages, thinking);
 }
 
