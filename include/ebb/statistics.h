@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "ebb/status.h"
 
@@ -38,6 +39,9 @@ inline constexpr double kUsualConfidence = 0.95;
 // That interval around r, in r.
 [[nodiscard]] Interval FisherZInterval(double r, int64_t samples,
                                        double confidence = kUsualConfidence);
+
+// Ranks from 1; equal values share the mean of theirs.
+[[nodiscard]] std::vector<double> Ranks(std::span<const double> values);
 
 // Spearman's rank correlation; equal values share the mean of their ranks. NaN for fewer than two
 // pairs, where one side is constant, or where a value is NaN. REQUIRES a.size() == b.size().

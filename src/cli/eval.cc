@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "src/cli/bench_report.h"
@@ -120,9 +119,7 @@ class Evaluation {
     evaluation.sampling.temperature = eval_.temperature;
     evaluation.sampling.top_p = eval_.top_p;
     evaluation.prompt_style = eval_.prompt_style;
-    evaluation.workers = eval_.workers > 0
-                             ? eval_.workers
-                             : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    evaluation.workers = NumWorkers(eval_);
     evaluation.first_unit = results_->lines().size();
     evaluation.shard = shard_.index;
     evaluation.num_shards = shard_.count;
@@ -151,9 +148,6 @@ class Evaluation {
     EBB_ASSIGN_OR_RETURN(shard_, ParseShard(eval_.shard));
     EBB_ASSIGN_OR_RETURN(settings_, MakeGrid(options_));
     EBB_ASSIGN_OR_RETURN(problems_, ReadTask(eval_, options_.seed));
-    if (eval_.max_tokens > 0) {
-      for (EvalQuestion& problem : problems_) problem.max_tokens = eval_.max_tokens;
-    }
     if (shard_.index >= problems_.size()) {
       return InvalidArgument(fmt::format("--shard {} has no problems: there are {} in all",
                                          eval_.shard, problems_.size()));

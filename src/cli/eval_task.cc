@@ -1,6 +1,7 @@
 #include "src/cli/eval_task.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "ebb/eval_task.h"
@@ -22,9 +23,7 @@ EvalQuestion AsQuestion(const EvalProblem& problem, const TaskPrompt& prompt, An
           }};
 }
 
-}  // namespace
-
-Result<std::vector<EvalQuestion>> ReadTask(const EvalInput& eval, uint64_t seed) {
+Result<std::vector<EvalQuestion>> ReadProblems(const EvalInput& eval, uint64_t seed) {
   if (eval.task == "pebble") {
     if (eval.problems == 0) return InvalidArgument("--problems 0: pebble's list has no end");
     return PebbleProblems(seed, eval.problems);
@@ -39,6 +38,21 @@ Result<std::vector<EvalQuestion>> ReadTask(const EvalInput& eval, uint64_t seed)
   for (size_t i = 0; i < count; ++i)
     questions.push_back(AsQuestion(task.problems[i], preset->Of(task.format), preset->rules));
   return questions;
+}
+
+}  // namespace
+
+Result<std::vector<EvalQuestion>> ReadTask(const EvalInput& eval, uint64_t seed) {
+  EBB_ASSIGN_OR_RETURN(std::vector<EvalQuestion> problems, ReadProblems(eval, seed));
+  if (eval.max_tokens > 0) {
+    for (EvalQuestion& problem : problems) problem.max_tokens = eval.max_tokens;
+  }
+  return problems;
+}
+
+int NumWorkers(const EvalInput& eval) {
+  if (eval.workers > 0) return eval.workers;
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 Result<std::shared_ptr<const Model>> OpenTaskModel(const CliOptions& options) {

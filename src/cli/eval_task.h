@@ -13,8 +13,12 @@
 
 namespace ebb::cli {
 
-// The problems, as many as were asked for. Errors: an unknown task; those of the file.
+// The problems, as many as were asked for, with answers as long as was asked for. Errors: an
+// unknown task; those of the file.
 [[nodiscard]] Result<std::vector<EvalQuestion>> ReadTask(const EvalInput& eval, uint64_t seed);
+
+// As many as were asked for, or as there are cores.
+[[nodiscard]] int NumWorkers(const EvalInput& eval);
 
 // Opens the model that the options name; pebble's problems are for pebble, unless another is named.
 [[nodiscard]] Result<std::shared_ptr<const Model>> OpenTaskModel(const CliOptions& options);

@@ -9,7 +9,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "ebb/statistics.h"
@@ -109,13 +108,8 @@ class Importance {
                        .prompt_style = eval_.prompt_style,
                        .cancel = InstallInterruptHandler()};
     study.engine = options_.engine;
-    study.workers = eval_.workers > 0
-                        ? eval_.workers
-                        : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    study.workers = NumWorkers(eval_);
     EBB_ASSIGN_OR_RETURN(problems_, ReadTask(eval_, options_.seed));
-    if (eval_.max_tokens > 0) {
-      for (EvalQuestion& problem : problems_) problem.max_tokens = eval_.max_tokens;
-    }
     EBB_ASSIGN_OR_RETURN(model_, OpenTaskModel(options_));
     EBB_RETURN_IF_ERROR(OpenFile());
     {

@@ -151,8 +151,7 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
                            "\" keeps every row, so rotating keys anew gains no room; choose a "
                            "policy that evicts");
   }
-  if (PolicyDriver::ComparesKeys(policy) && (options.past_context == PastContext::kReRotate ||
-                                             policy.key_turns == KeyTurns::kAfterEviction)) {
+  if (PolicyDriver::ComparesKeys(policy) && TurnsKeys(options, policy)) {
     return InvalidArgument("policy \"" + policy.name +
                            "\" compares keys of different steps, which rotating keys anew would "
                            "tear apart; choose another policy");

@@ -46,6 +46,12 @@ struct Engine::Impl {
   void Undo(std::span<const Part> parts, const StepWork& work);
 };
 
+// Whether keys are ever rotated anew.
+[[nodiscard]] inline bool TurnsKeys(const SessionOptions& options, const Policy& policy) {
+  return options.past_context == PastContext::kReRotate ||
+         policy.key_turns == KeyTurns::kAfterEviction;
+}
+
 struct Session::Impl {
   Impl(Engine::Impl* engine_in, const SessionOptions& options_in, Policy policy_in, int context_in);
 

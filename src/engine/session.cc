@@ -40,10 +40,7 @@ Status Session::Impl::CheckRoomAfterTurning(size_t num_tokens) const {
                            std::to_string(num_tokens) + " more tokens asked for");
 }
 
-bool Session::Impl::TurnsKeys() const {
-  return options.past_context == PastContext::kReRotate ||
-         policy.key_turns == KeyTurns::kAfterEviction;
-}
+bool Session::Impl::TurnsKeys() const { return ebb::TurnsKeys(options, policy); }
 
 // Turning the new rows too, which nobody has written yet, does no harm and keeps the order simple:
 // what can fail for lack of memory comes before.

@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <map>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "ebb/eval.h"
+#include "src/eval/in_order.h"
+#include "src/eval/question_prompt.h"
 
 namespace ebb {
 namespace {
@@ -36,62 +35,6 @@ class Units {
   size_t shard_;
   size_t num_shards_;
   size_t per_setting_;
-};
-
-// Hands answers on in the order of their units, whatever order they come in.
-class InOrder {
- public:
-  InOrder(size_t first, const std::function<Status(const EvalAnswer&)>& sink)
-      : next_(first), sink_(sink) {}
-
-  // A worker that is far ahead of the others waits, so that little is lost by a kill.
-  void WaitForTurn(size_t unit) {
-    std::unique_lock lock(mutex_);
-    turn_.wait(lock, [&] { return stopped_ || unit < next_ + kMostAhead; });
-  }
-
-  void Put(size_t unit, EvalAnswer answer) {
-    const std::lock_guard lock(mutex_);
-    waiting_.emplace(unit, std::move(answer));
-    while (!stopped_ && !waiting_.empty() && waiting_.begin()->first == next_) {
-      const Status status = sink_(waiting_.begin()->second);
-      waiting_.erase(waiting_.begin());
-      ++next_;
-      if (!status.ok()) StopLocked(status);
-    }
-    turn_.notify_all();
-  }
-
-  void Stop(const Status& why) {
-    const std::lock_guard lock(mutex_);
-    StopLocked(why);
-  }
-
-  [[nodiscard]] bool stopped() {
-    const std::lock_guard lock(mutex_);
-    return stopped_;
-  }
-  [[nodiscard]] Status status() {
-    const std::lock_guard lock(mutex_);
-    return status_;
-  }
-
- private:
-  static constexpr size_t kMostAhead = 64;
-
-  void StopLocked(const Status& why) {
-    if (!stopped_) status_ = why;
-    stopped_ = true;
-    turn_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable turn_;
-  size_t next_;                           // guarded by mutex_, as all below
-  std::map<size_t, EvalAnswer> waiting_;  // by unit
-  bool stopped_ = false;
-  Status status_;
-  const std::function<Status(const EvalAnswer&)>& sink_;
 };
 
 // Follows one answer: what it reads, what it takes, whether it runs in circles.
@@ -176,7 +119,8 @@ class Worker {
     const EvalQuestion& problem = problems_[unit.problem];
     const EvalSetting& setting = settings_[unit.setting];
     EBB_RETURN_IF_ERROR(OpenEngine(unit.setting));
-    EBB_ASSIGN_OR_RETURN(const ChatPrompt prompt, PromptFor(problem));
+    EBB_ASSIGN_OR_RETURN(const ChatPrompt prompt,
+                         PromptFor(*model_, problem, options_.prompt_style));
     EBB_ASSIGN_OR_RETURN(
         const std::vector<Token> tokens,
         model_->Tokenize(prompt.text, Model::AddBos::kAsModelSays, Model::Specials::kParse));
@@ -213,12 +157,6 @@ class Worker {
     EBB_ASSIGN_OR_RETURN(engine_, Engine::Create(model_, options));
     engine_setting_ = setting;
     return OkStatus();
-  }
-
-  Result<ChatPrompt> PromptFor(const EvalQuestion& problem) {
-    if (options_.prompt_style == PromptStyle::kRaw) return ChatPrompt{.text = problem.question};
-    const ChatMessage message = {.role = "user", .content = problem.question};
-    return model_->FormatChat({&message, 1}, Model::Thinking::kModelDefault);
   }
 
   Status Write(const EvalQuestion& problem, const ChatPrompt& prompt, Session* session,
@@ -280,7 +218,7 @@ Status RunEvaluation(std::shared_ptr<const Model> model, std::span<const EvalQue
   const Units units(problems.size(), options.shard, options.num_shards);
   const size_t num_units =
       NumUnits(settings.size(), problems.size(), options.shard, options.num_shards);
-  InOrder answers(options.first_unit, options.on_answer);
+  InOrder<EvalAnswer> answers(options.first_unit, options.on_answer);
   std::atomic<size_t> next_unit = options.first_unit;
   const auto work = [&] {
     Worker worker(model, problems, settings, options);

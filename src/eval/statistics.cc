@@ -26,21 +26,6 @@ Status CheckConfidence(double confidence) {
       fmt::format("expected a confidence between 0 and 1, found {}", confidence));
 }
 
-// Ranks from 1; equal values share the mean of theirs.
-std::vector<double> Ranks(std::span<const double> values) {
-  std::vector<size_t> order(values.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
-  std::vector<double> ranks(values.size());
-  for (size_t begin = 0; begin < order.size();) {
-    size_t end = begin + 1;
-    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
-    const double rank = (static_cast<double>(begin + end) + 1) / 2;
-    for (; begin < end; ++begin) ranks[order[begin]] = rank;
-  }
-  return ranks;
-}
-
 // Of ranks, whose mean is (n + 1) / 2.
 double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b) {
   const double mean = (static_cast<double>(a.size()) + 1) / 2;
@@ -57,6 +42,20 @@ double RankCorrelation(const std::vector<double>& a, const std::vector<double>& 
 }
 
 }  // namespace
+
+std::vector<double> Ranks(std::span<const double> values) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
+  std::vector<double> ranks(values.size());
+  for (size_t begin = 0; begin < order.size();) {
+    size_t end = begin + 1;
+    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
+    const double rank = (static_cast<double>(begin + end) + 1) / 2;
+    for (; begin < end; ++begin) ranks[order[begin]] = rank;
+  }
+  return ranks;
+}
 
 Result<Interval> ClopperPearson(Count count, double confidence) {
   EBB_RETURN_IF_ERROR(CheckCount(count));

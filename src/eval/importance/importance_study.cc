@@ -16,22 +16,20 @@ constexpr size_t kRollingTokens = 64;
 
 size_t BinOf(size_t index, size_t count) { return index * ImportanceStudy::kTrendBins / count; }
 
-// 0 to 1; equal values share the mean of their ranks.
+// Ranks from 0 to 1.
 std::vector<double> RelativeRanks(std::span<const double> values) {
-  std::vector<size_t> order(values.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(order, {}, [&](size_t i) { return values[i]; });
-  std::vector<double> ranks(values.size());
-  for (size_t begin = 0; begin < order.size();) {
-    size_t end = begin + 1;
-    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
-    const double rank = static_cast<double>(begin + end - 1) / 2;
-    for (size_t i = begin; i < end; ++i) {
-      ranks[order[i]] = rank / std::max(1.0, static_cast<double>(values.size()) - 1);
-    }
-    begin = end;
+  std::vector<double> ranks = Ranks(values);
+  for (double& rank : ranks) {
+    rank = (rank - 1) / std::max(1.0, static_cast<double>(values.size()) - 1);
   }
   return ranks;
+}
+
+std::vector<double> MeansOf(std::vector<double> sums, const std::vector<int64_t>& counts) {
+  for (size_t bin = 0; bin < sums.size(); ++bin) {
+    sums[bin] /= std::max(1.0, static_cast<double>(counts[bin]));
+  }
+  return sums;
 }
 
 }  // namespace
@@ -144,22 +142,12 @@ std::vector<SignalCorrelation> ImportanceStudy::Correlations() const {
 
 std::vector<std::vector<double>> ImportanceStudy::Trends() const {
   std::vector<std::vector<double>> trends;
-  for (const Sums& sums : signals_) {
-    std::vector<double> trend = sums.by_bin;
-    for (size_t bin = 0; bin < trend.size(); ++bin) {
-      trend[bin] /= std::max(1.0, static_cast<double>(tokens_by_bin_[bin]));
-    }
-    trends.push_back(std::move(trend));
-  }
+  for (const Sums& sums : signals_) trends.push_back(MeansOf(sums.by_bin, tokens_by_bin_));
   return trends;
 }
 
 std::vector<double> ImportanceStudy::ImportanceTrend() const {
-  std::vector<double> trend = label_by_bin_;
-  for (size_t bin = 0; bin < trend.size(); ++bin) {
-    trend[bin] /= std::max(1.0, static_cast<double>(tokens_by_bin_[bin]));
-  }
-  return trend;
+  return MeansOf(label_by_bin_, tokens_by_bin_);
 }
 
 }  // namespace ebb

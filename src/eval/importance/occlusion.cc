@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ebb/importance.h"
+#include "src/eval/question_prompt.h"
 
 namespace ebb {
 namespace {
@@ -92,12 +93,7 @@ class Labeller {
  private:
   Status Open() {
     const Model& model = engine_->model();
-    prompt_.text = problem_.question;
-    if (options_.prompt_style == PromptStyle::kChat) {
-      const ChatMessage message = {.role = "user", .content = problem_.question};
-      EBB_ASSIGN_OR_RETURN(prompt_,
-                           model.FormatChat({&message, 1}, Model::Thinking::kModelDefault));
-    }
+    EBB_ASSIGN_OR_RETURN(prompt_, PromptFor(model, problem_, options_.prompt_style));
     EBB_ASSIGN_OR_RETURN(prompt_tokens_, model.Tokenize(prompt_.text, Model::AddBos::kAsModelSays,
                                                         Model::Specials::kParse));
     EBB_ASSIGN_OR_RETURN(session_, engine_->OpenSession({}));
