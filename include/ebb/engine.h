@@ -25,6 +25,7 @@
 #include "ebb/accounting.h"
 #include "ebb/device.h"
 #include "ebb/ledger.h"
+#include "ebb/lossless.h"
 #include "ebb/model.h"
 #include "ebb/policy.h"
 #include "ebb/status.h"
@@ -75,6 +76,9 @@ struct SessionOptions {
   std::function<void(int group, std::span<const Position> positions, const GroupSignals& signals,
                      const StepSignals& step)>
       on_signals;
+  // The policy, with its tiers or its budget, only drafts; T1, or memory where there is none, keeps
+  // every row. See lossless.h. Refused: keys that are rotated anew; batches of several sessions.
+  std::optional<LosslessOptions> lossless;
   enum class Record { kNo, kYes };
   Record ledger = Record::kNo;      // see Session::ledger()
   Record step_costs = Record::kNo;  // see StepReport::costs
@@ -140,8 +144,9 @@ class Session {
 
   // Reads given tokens (a prompt, a user turn). On error the tokens of finished chunks stay.
   Status Prefill(std::span<const Token> tokens, const PrefillOptions& options = {});
-  // Appends one generated token and computes the logits after it.
-  Status Decode(Token token);
+  // Appends one generated token and computes the logits after it. A lossless session may go ahead
+  // with guesses of what comes then; without them each step reads all rows.
+  Status Decode(Token token, const Guess& guess = nullptr);
   // Forgets every token at `end` and later. Removed rows are not revived. logits() is empty until
   // the next step.
   Status TruncateTo(Position end);
@@ -161,6 +166,9 @@ class Session {
   // is asked for, so that this takes a pass over them. Unsupported when it cannot be saved.
   [[nodiscard]] Result<size_t> CountPolicyBytes() const;
   [[nodiscard]] const StepReport& last_step() const;
+  // Null unless the session is lossless. Then accounting() counts the rows of every token in T1,
+  // visible_positions() and the ledger tell what is drafted with, drafted tokens among it.
+  [[nodiscard]] const LosslessReport* lossless_report() const;
   // What happened to each token; null when SessionOptions asked for none.
   [[nodiscard]] const Ledger* ledger() const;
   // The signals of the last step (extra_signals and the policy's).

@@ -46,18 +46,20 @@ class Sampler {
 
   // kFree leaves the grammar aside: thoughts are free, the answer obeys it.
   enum class Constraint { kGrammar, kFree };
-  // logits: [vocab_size]. Accepts what it returns. Errors: the logits hold no number; the grammar
-  // admits no token.
-  [[nodiscard]] Result<Token> Sample(std::span<const float> logits,
+  // The token for `position`, from logits [vocab_size]; accepts what it returns. Randomness is a
+  // function of the seed, the position and the token alone. Errors, after which nothing was
+  // accepted: the logits hold no number; the grammar admits no token.
+  [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position,
                                      Constraint constraint = Constraint::kGrammar);
   // A token that was forced rather than sampled: repetition counts it, the grammar does not.
   void Accept(Token token);
 
-  // What its choices so far have left in it: the tokens, and how many random numbers it drew.
+  // One that stands where this one does, and goes its own way.
+  [[nodiscard]] std::unique_ptr<Sampler> Clone() const;
+  // The tokens that it saw.
   void SaveState(StateWriter* to) const;
-  // Into a new sampler: repetition and the grammar see the tokens again, and with the seed that was
-  // saved, random numbers go on where they were. Errors: Corrupt; InvalidArgument (tokens that the
-  // grammar does not admit).
+  // Into a new sampler: repetition and the grammar see the tokens again. Errors: Corrupt;
+  // InvalidArgument (tokens that the grammar does not admit).
   Status LoadState(StateReader* from);
   [[nodiscard]] const Model& model() const;
 

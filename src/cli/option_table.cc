@@ -276,6 +276,7 @@ const std::vector<OptionRow>& OptionTable() {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     AppendTierOptionRows(&all);
+    AppendLosslessOptionRows(&all);
     AppendProfileOptionRows(&all);
     AppendEvalOptionRows(&all);
     AppendImportanceOptionRows(&all);

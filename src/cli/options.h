@@ -26,6 +26,13 @@
 
 namespace ebb::cli {
 
+// --lossless and what goes with it.
+struct LosslessInput {
+  bool wanted = false;
+  LosslessOptions options;
+  std::string option_given;  // one that needs --lossless; empty: none
+};
+
 enum class Thoughts { kShow, kDim, kHide };
 
 struct CliOptions {
@@ -48,7 +55,9 @@ struct CliOptions {
   int thinking_budget = -1;
   Thoughts thoughts = Thoughts::kShow;
 
-  bool t1_given = false;      // --t1
+  bool t1_given = false;          // --t1
+  bool tiers_place_rows = false;  // another option of the tiers
+  LosslessInput lossless;
   std::string timeline_file;  // --timeline
   bool live = false;
 
@@ -118,6 +127,12 @@ struct OptionRow {
 void AppendTierOptionRows(std::vector<OptionRow>* table);
 // After all options were read: T1 lies where the device has it, unless it was told.
 void PlaceT1(CliOptions* options);
+void AppendLosslessOptionRows(std::vector<OptionRow>* table);
+// After all options were read, before PlaceT1(): what the session and the engine are told. Errors:
+// options that go with --lossless alone.
+[[nodiscard]] Status SettleLossless(CliOptions* options);
+// The policy that drafts where none was asked for.
+void ChooseDraft(CliOptions* options);
 // Every option there is, in the order in which help shows them.
 [[nodiscard]] const std::vector<OptionRow>& OptionTable();
 

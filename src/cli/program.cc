@@ -154,7 +154,11 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   }
   options.sampling.seed = options.seed;
   options.session.policy.seed = options.seed;
+  if (const Status status = SettleLossless(&options); !status.ok()) return Fail(status);
   PlaceT1(&options);
+  // There every policy drafts.
+  const bool has_policy_list = std::ranges::count(command.groups, OptionGroup::kEval) > 0;
+  if (!has_policy_list) ChooseDraft(&options);
   if (options.list_policies) return ListPolicies();
   return command.run(options);
 }

@@ -55,7 +55,7 @@ nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
   const CacheAccounting cache = setup.session->accounting();
   const ArenaAccounting arena = setup.engine->arena_accounting();
-  const nlohmann::ordered_json record = {
+  nlohmann::ordered_json record = {
       {"prompt_tokens", figures.prompt_tokens},
       {"generated_tokens", figures.result.generated_tokens},
       {"thought_tokens", figures.result.thought_tokens},
@@ -84,6 +84,15 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
       {"attention", setup.engine->attention_name()},
       {"logits_hash", fmt::format("{:016x}", setup.session->logits_hash())},
   };
+  if (const LosslessReport* lossless = setup.session->lossless_report(); lossless != nullptr) {
+    const auto tokens = static_cast<double>(figures.result.decode_steps);
+    record["drafted"] = lossless->drafted;
+    record["accepted"] = lossless->accepted;
+    record["verify_steps"] = lossless->verify_steps;
+    record["bytes_read_per_token"] = Rate(static_cast<double>(lossless->bytes_read), tokens);
+    record["draft_s"] = lossless->draft_seconds;
+    record["verify_s"] = lossless->verify_seconds;
+  }
   return record.dump();
 }
 
@@ -103,6 +112,10 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
                       setup.session->policy().name, RowsKept(cache), cache.rows_evicted,
                       Bytes(static_cast<double>(arena.used_bytes)),
                       Bytes(static_cast<double>(arena.reserved_bytes)));
+  if (const LosslessReport* lossless = setup.session->lossless_report(); lossless != nullptr) {
+    text += fmt::format("[lossless: {} of {} drafted tokens accepted, {} verifying steps]\n",
+                        lossless->accepted, lossless->drafted, lossless->verify_steps);
+  }
   return text;
 }
 

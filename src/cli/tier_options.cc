@@ -8,15 +8,17 @@ namespace {
 // uses.
 template <typename Parse>
 OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
+  const bool places_rows = name != "--t1";
   return {OptionGroup::kPolicy,
           std::move(name),
           std::move(value),
           std::move(help),
-          [parse](std::string_view text, CliOptions* options) {
+          [parse, places_rows](std::string_view text, CliOptions* options) {
             TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
             EBB_RETURN_IF_ERROR(parse(text, &spec));
             options->session.policy.tiers = spec;
             options->engine.tiers = spec;
+            options->tiers_place_rows = options->tiers_place_rows || places_rows;
             return OkStatus();
           },
           nullptr};
@@ -67,7 +69,7 @@ void PlaceT1(CliOptions* options) {
   if (options->t1_given || !tiers.has_value()) return;
   if (options->engine.device.kind == DeviceKind::kCpu) return;
   tiers->t1 = T1Place::kHost;
-  options->session.policy.tiers = tiers;
+  if (options->session.policy.tiers.has_value()) options->session.policy.tiers = tiers;
 }
 
 void AppendTierOptionRows(std::vector<OptionRow>* table) {

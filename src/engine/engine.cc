@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
-#include <new>
 #include <string>
 #include <thread>
 
@@ -9,12 +7,6 @@
 
 namespace ebb {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // EBB_ATTENTION forces a kernel; see attention.h.
 Result<const AttentionKernel*> ChooseKernel(EngineOptions::Attention wanted) {
@@ -68,21 +60,6 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
                            std::to_string(context));
   }
   return OkStatus();
-}
-
-bool WantsCosts(const Session::Impl& session) {
-  return session.options.step_costs == SessionOptions::Record::kYes;
-}
-
-MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
-  return {.rows_down = now.rows_down - before.rows_down,
-          .rows_up = now.rows_up - before.rows_up,
-          .bytes_down = now.bytes_down - before.bytes_down,
-          .bytes_up = now.bytes_up - before.bytes_up,
-          .rows_compressed = now.rows_compressed - before.rows_compressed,
-          .seconds = now.seconds - before.seconds,
-          .seconds_down = now.seconds_down - before.seconds_down,
-          .seconds_up = now.seconds_up - before.seconds_up};
 }
 
 Status CheckTiers(const Policy& policy, PastContext past_context) {
@@ -143,9 +120,11 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
       .foresight = options.foresight,
       .eviction_window = impl_->model->eviction_window(),
   };
-  EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy
-                                          ? options.make_policy(policy_context)
-                                          : MakePolicy(options.policy, policy_context));
+  const CacheUse use = options.lossless.has_value() ? CacheUse::kDraft : CacheUse::kSession;
+  PolicySpec spec = options.policy;
+  if (use == CacheUse::kDraft) spec = Lossless::DraftSpec(std::move(spec));
+  EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy ? options.make_policy(policy_context)
+                                                          : MakePolicy(spec, policy_context));
   if (options.past_context == PastContext::kReRotate && policy.placement == nullptr) {
     return InvalidArgument("policy \"" + policy.name +
                            "\" keeps every row, so rotating keys anew gains no room; choose a "
@@ -158,10 +137,14 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
   }
   EBB_RETURN_IF_ERROR(CheckNeeds(PolicyDriver::Needs(policy), *impl_->model, context));
   if (options.policy.tiers.has_value()) {
-    EBB_RETURN_IF_ERROR(impl_->stores.Check(*options.policy.tiers));
+    EBB_RETURN_IF_ERROR(impl_->stores.Check(*options.policy.tiers, use));
     EBB_RETURN_IF_ERROR(CheckTiers(policy, options.past_context));
   }
-  auto session = std::make_unique<Session::Impl>(impl_.get(), options, std::move(policy), context);
+  auto session = std::make_unique<Session::Impl>(impl_.get(), options, std::move(policy), context,
+                                                 impl_->stores.caches(use));
+  if (options.lossless.has_value()) {
+    EBB_ASSIGN_OR_RETURN(session->lossless, Lossless::Create(*options.lossless, session.get()));
+  }
   return std::unique_ptr<Session>(new Session(std::move(session)));
 }
 
@@ -176,158 +159,16 @@ Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const T
     if (session->engine != impl_.get()) {
       return InvalidArgument("a batch holds a session of another engine");
     }
+    if (session->lossless != nullptr) {
+      return InvalidArgument("a batch holds a lossless session, which steps by itself");
+    }
     const auto same = [&](const Impl::Part& part) { return part.session == session; };
     if (std::any_of(parts.begin(), parts.end(), same)) {
       return InvalidArgument("a batch holds one session twice");
     }
-    parts.push_back({session, tokens.subspan(i, 1)});
+    parts.push_back({.session = session, .tokens = tokens.subspan(i, 1)});
   }
-  return impl_->Step(StepKind::kDecode, parts, Impl::Outputs::kLast);
-}
-
-// A policy that ran out of memory half-way may know of other rows than the cache has.
-Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind) {
-  try {
-    EBB_ASSIGN_OR_RETURN(const int64_t evicted, session->driver.EndStep(session->Facts(kind)));
-    if (evicted > 0 && session->policy.key_turns == KeyTurns::kAfterEviction) {
-      EBB_RETURN_IF_ERROR(session->TurnKeys(0));
-    }
-    return evicted;
-  } catch (const std::bad_alloc&) {
-    session->broken =
-        ResourceExhausted("no memory for what the policy decided; this sequence cannot go on");
-    return session->broken;
-  }
-}
-
-void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, Status* status) {
-  Session::Impl& session = *part.session;
-  const auto start = Clock::now();
-  session.tokens.insert(session.tokens.end(), part.tokens.begin(), part.tokens.end());
-  const TokenKind token_kind =
-      kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven;
-  if (kind == StepKind::kDecode) {
-    if (session.first_generated < 0) {
-      session.first_generated = session.next() - static_cast<Position>(part.tokens.size());
-    }
-    ++session.decode_steps;
-  }
-  session.kinds.resize(session.tokens.size(), token_kind);
-  const MoveAccounting before = session.cache.moves();
-  const Result<int64_t> evicted = Decide(&session, kind);
-  if (!evicted.ok() && status->ok()) *status = evicted.status();
-  report.num_tokens = static_cast<int>(part.tokens.size());
-  report.rows_evicted = evicted.ok() ? *evicted : 0;
-  report.policy_seconds = SecondsSince(start);
-  report.moves = Since(before, session.cache.moves());
-  report.mass_computed = session.signals.wants_mass();
-  session.report = report;
-}
-
-// Everything that can fail comes before anything that the caller could see.
-Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs outputs) {
-  for (const Part& part : parts) {
-    EBB_RETURN_IF_ERROR(part.session->broken);
-    EBB_RETURN_IF_ERROR(part.session->CheckTokens(part.tokens));
-    EBB_RETURN_IF_ERROR(part.session->CheckRoomAfterTurning(part.tokens.size()));
-  }
-  StepWork work;
-  StepCosts costs;
-  std::vector<double> waited;
-  bool wants_costs = false;
-  for (const Part& part : parts) {
-    waited.push_back(part.session->cache.stage_wait_seconds());
-    wants_costs = wants_costs || WantsCosts(*part.session);
-  }
-  Status status;
-  const auto start = Clock::now();
-  const double device_begin = stores.device()->Seconds();
-  try {
-    status = Append(kind, parts, outputs, &work);
-    if (status.ok()) status = runner->Run(work, wants_costs ? &costs : nullptr);
-  } catch (const std::bad_alloc&) {
-    status = ResourceExhausted("no memory for a step of " + std::to_string(work.tokens.size()) +
-                               " tokens");
-  }
-  if (!status.ok()) {
-    Undo(parts, work);
-    return status;
-  }
-  const double compute_seconds = SecondsSince(start);
-  ReportDevice(kind, work, device_begin);
-  // What a policy could not move ends its own request; the others go on.
-  Status moved;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    Session::Impl& session = *parts[i].session;
-    StepReport report = {.kind = kind, .compute_seconds = compute_seconds};
-    report.rows_unread = session.rows_unread;
-    report.io_wait_seconds = session.cache.stage_wait_seconds() - waited[i];
-    if (WantsCosts(session)) report.costs = costs;
-    EndStep(kind, parts[i], report, &moved);
-    if (outputs == Outputs::kLast) session.ShowLogits(runner->logits(i));
-  }
-  return moved;
-}
-
-// Rows for the new tokens, and what the step's nodes need to know of them.
-Status Engine::Impl::Append(StepKind kind, std::span<const Part> parts, Outputs outputs,
-                            StepWork* work) {
-  for (const Part& part : parts) {
-    Session::Impl& session = *part.session;
-    session.tokens.reserve(session.tokens.size() + part.tokens.size());
-    session.kinds.reserve(session.tokens.size() + part.tokens.size());
-    EBB_RETURN_IF_ERROR(session.cache.Append(session.next(), static_cast<int>(part.tokens.size())));
-  }
-  for (const Part& part : parts) {
-    EBB_RETURN_IF_ERROR(part.session->TurnKeysIfFull(part.tokens.size()));
-  }
-  for (const Part& part : parts) {
-    Session::Impl& session = *part.session;
-    const int num_tokens = static_cast<int>(part.tokens.size());
-    session.rows_unread = 0;
-    // First: Undo() takes back what began for the sequences that stand here.
-    work->sequences.push_back(
-        {.cache = &session.cache,
-         .signals = &session.signals,
-         .selector = kind == StepKind::kDecode ? session.policy.selector.get() : nullptr,
-         .rows_unread = &session.rows_unread,
-         .first = session.next(),
-         .num_tokens = num_tokens,
-         .first_token = static_cast<int>(work->tokens.size())});
-    session.signals.Begin(session.cache, kind, session.next(), num_tokens);
-    session.driver.BeginStep(session.next(), num_tokens);
-    work->sequences.back().hides_rows = session.driver.HidesRows();
-    for (int t = 0; t < num_tokens; ++t) {
-      if (outputs == Outputs::kAll || t + 1 == num_tokens) {
-        work->output_rows.push_back(static_cast<int32_t>(work->tokens.size()));
-      }
-      work->tokens.push_back(part.tokens[t]);
-      work->rope_positions.push_back(session.rope.Next(session.next() + t));
-    }
-  }
-  return OkStatus();
-}
-
-void Engine::Impl::ReportDevice(StepKind kind, const StepWork& work, double begin) {
-  const Device& device = *stores.device();
-  if (device.one_memory() || kind != StepKind::kDecode) return;
-  device_report.t1_mode = runner->t1_mode();
-  ++device_report.decode_steps;
-  device_report.decode_seconds += device.Seconds() - begin;
-  device_report.critical_path_seconds +=
-      runner->CriticalPathSeconds(RatesOf(options.device), work.sequences);
-}
-
-// Takes back what Append() did, as far as it came.
-void Engine::Impl::Undo(std::span<const Part> parts, const StepWork& work) {
-  for (size_t i = 0; i < parts.size(); ++i) {
-    Session::Impl& session = *parts[i].session;
-    // Its history of queries moved up when the step began.
-    if (i < work.sequences.size()) session.signals.Forget();
-    session.driver.TruncateTo(session.next());
-    session.cache.TruncateTo(session.next());
-    session.rope.TruncateTo(session.cache, session.next());
-  }
+  return impl_->StepAndShow(StepKind::kDecode, parts);
 }
 
 const Model& Engine::model() const { return *impl_->model; }

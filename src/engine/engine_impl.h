@@ -11,6 +11,7 @@
 #include "ebb/state.h"
 #include "src/attention/attention.h"
 #include "src/engine/graph_runner.h"
+#include "src/engine/lossless.h"
 #include "src/engine/policy_driver.h"
 #include "src/engine/rope_positions.h"
 #include "src/engine/signal_buffers.h"
@@ -28,13 +29,22 @@ struct Engine::Impl {
   std::unique_ptr<GraphRunner> runner;
   DeviceReport device_report;
 
-  // One step of one or several sessions; tokens[i] are the new ones of sessions[i].
+  // One step of one or several sequences, each with new tokens of its own.
   struct Part {
     Session::Impl* session = nullptr;
     std::span<const Token> tokens;
+    // Where `session` is the store of a lossless one: its drafting sequence, which takes the same
+    // tokens, with the rows and signals that this step computes.
+    Session::Impl* draft = nullptr;
+    // The same, which has the tokens: their rows are written anew.
+    Session::Impl* rewritten = nullptr;
+    bool tokens_apart = false;  // see StepWork
   };
   enum class Outputs { kLast, kAll };
+  // The logits are the runner's. On error see the top of engine.h.
   Status Step(StepKind kind, std::span<const Part> parts, Outputs outputs);
+  // A step whose sessions show the logits of their last tokens.
+  Status StepAndShow(StepKind kind, std::span<const Part> parts);
   Status Append(StepKind kind, std::span<const Part> parts, Outputs outputs, StepWork* work);
   // A step of the device began then; nothing has moved since it ended.
   void ReportDevice(StepKind kind, const StepWork& work, double begin);
@@ -44,6 +54,10 @@ struct Engine::Impl {
   // `status`.
   static void EndStep(StepKind kind, const Part& part, StepReport report, Status* status);
   void Undo(std::span<const Part> parts, const StepWork& work);
+
+ private:
+  Status AppendRows(Session::Impl* session, size_t num_tokens);
+  static void BeginPart(StepKind kind, const Part& part, SequenceStep* step);
 };
 
 // Whether keys are ever rotated anew.
@@ -53,7 +67,8 @@ struct Engine::Impl {
 }
 
 struct Session::Impl {
-  Impl(Engine::Impl* engine_in, const SessionOptions& options_in, Policy policy_in, int context_in);
+  Impl(Engine::Impl* engine_in, const SessionOptions& options_in, Policy policy_in, int context_in,
+       const CacheStores& stores);
 
   Engine::Impl* const engine;
   const SessionOptions options;
@@ -75,11 +90,21 @@ struct Session::Impl {
   int64_t rows_unread = 0;    // in the step under way; see StepReport
   std::vector<float> logits;  // [vocab_size], empty before the first step and after a roll-back
   uint64_t logits_hash = 0;   // of all that were shown so far
+  // Null unless the session is lossless. Then this sequence, which drafts, may be ahead of what the
+  // caller has asked for.
+  std::unique_ptr<Lossless> lossless;
 
   // To and from a file.
   void SaveSequence(StateWriter* to) const;
   [[nodiscard]] Status LoadSequence(StateReader* from);
 
+  // As Session's; the logits stay.
+  void TruncateTo(Position end);
+  // As many as the caller knows of.
+  [[nodiscard]] size_t num_asked_for() const {
+    return tokens.size() - (lossless == nullptr ? 0 : lossless->num_ahead());
+  }
+  // Of the sequence itself.
   [[nodiscard]] Position next() const { return static_cast<Position>(tokens.size()); }
   // ResourceExhausted when the context has no place for so many tokens more.
   Status CheckRoom(size_t num_tokens) const;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/engine/engine_impl.h"
-#include "src/engine/text_stream.h"
+#include "src/engine/token_choice.h"
 
 namespace ebb {
 namespace {
@@ -20,14 +22,10 @@ class Generation {
   Generation(Session& session, Sampler& sampler, const GenerateOptions& options)
       : session_(session),
         model_(sampler.model()),
-        sampler_(sampler),
         options_(options),
-        stream_(
-            {.stops = options.stops,
-             .thinking_start = options.thinking_start,
-             .thinking_end = options.thinking_end,
-             .opens_in_thinking = options.opens_in_thinking,
-             .sink = [this](std::string_view text, TextPart part) { return Pass(text, part); }}),
+        max_tokens_(options.max_tokens < 0 ? std::numeric_limits<int>::max() : options.max_tokens),
+        choice_(options, &sampler,
+                [this](std::string_view text, TextPart part) { return Pass(text, part); }),
         num_shown_before_(options.so_far.text_bytes) {}
 
   GenerateResult Run();
@@ -37,15 +35,14 @@ class Generation {
   // Brings the answer so far into the stream, and its last token into the session.
   [[nodiscard]] Status GoOn();
   [[nodiscard]] Status CheckSoFar() const;
-  void SeeForced(Token token);
   // Text that was not shown before.
   bool Pass(std::string_view text, TextPart part);
   // One token: chosen, shown, appended. False when the generation has ended.
   bool Step();
-  [[nodiscard]] Result<Token> NextToken();
-  bool Show(Token token);
+  bool EndWhereShown(TextStream::State state);
   bool Append(Token token);
-  void ForceEndOfThought();
+  // Tokens that will probably be appended behind those that were, as far as the answer goes on.
+  [[nodiscard]] Guess Guesses() const;
   bool End(FinishReason reason) {
     result_.finish_reason = reason;
     return false;
@@ -54,18 +51,12 @@ class Generation {
 
   Session& session_;
   const Model& model_;
-  Sampler& sampler_;
   const GenerateOptions& options_;
-  TextStream stream_;
-  std::vector<Token> end_tokens_;  // masked; empty unless OnEnd::kIgnore
-  std::vector<Token> closing_;     // the tokens of thinking_end
-  std::vector<Token> forced_;      // still to come, last first
-  bool budget_spent_ = false;
+  const int max_tokens_;
+  TokenChoice choice_;
   size_t num_shown_before_ = 0;    // bytes that the stream brings once more
-  int thought_tokens_ = 0;         // of the whole answer
   int thought_tokens_before_ = 0;  // of the answer so far
   bool ended_ = false;             // within the answer so far
-  std::vector<float> masked_logits_;
   GenerateResult result_;
 };
 
@@ -74,15 +65,7 @@ Status Generation::Prepare() {
     return InvalidArgument(
         "expected a session that stands after a prompt, found one without logits");
   }
-  if (options_.on_end == GenerateOptions::OnEnd::kIgnore) {
-    for (Token token = 0; token < model_.shape().vocab_size; ++token) {
-      if (model_.EndsGeneration(token)) end_tokens_.push_back(token);
-    }
-  }
-  if (options_.thinking_budget >= 0 && !options_.thinking_end.empty()) {
-    EBB_ASSIGN_OR_RETURN(closing_, model_.Tokenize(options_.thinking_end, Model::AddBos::kNo,
-                                                   Model::Specials::kParse));
-  }
+  EBB_RETURN_IF_ERROR(choice_.Prepare());
   result_.answer.begin = session_.next_position();
   return options_.so_far.tokens.empty() ? OkStatus() : GoOn();
 }
@@ -108,27 +91,16 @@ Status Generation::GoOn() {
   const AnswerSoFar& so_far = options_.so_far;
   result_.answer.begin = so_far.begin;
   for (const Token token : so_far.tokens) {
-    ForceEndOfThought();
-    SeeForced(token);
-    ended_ = !Show(token);
-    if (!stream_.in_thought()) forced_.clear();
+    ended_ = !EndWhereShown(choice_.ShowAgain(token));
     if (ended_) break;
   }
   result_.answer.tokens = so_far.tokens;
-  thought_tokens_before_ = thought_tokens_;
+  thought_tokens_before_ = choice_.thought_tokens();
   if (ended_) return OkStatus();
   const size_t end = so_far.begin + so_far.tokens.size();
   if (session_.tokens().size() < end) return session_.Decode(so_far.tokens.back());
   if (!session_.logits().empty()) return OkStatus();
   return InvalidArgument("expected a session that stands after its answer, found no logits");
-}
-
-// The budget may have been larger then: what the answer has of the tag is not forced again, the
-// rest is.
-void Generation::SeeForced(Token token) {
-  if (forced_.empty()) return;
-  if (forced_.back() != token) forced_.assign(closing_.rbegin(), closing_.rend());
-  if (forced_.back() == token) forced_.pop_back();
 }
 
 bool Generation::Pass(std::string_view text, TextPart part) {
@@ -142,18 +114,19 @@ GenerateResult Generation::Run() {
   if (Status status = Prepare(); !status.ok()) {
     EndOn(status);
     if (!options_.so_far.tokens.empty()) result_.answer = options_.so_far;
-    result_.text = stream_.text();
+    result_.text = choice_.stream().text();
     return std::move(result_);
   }
   while (!ended_ && Step()) {
   }
   // A stop string, or a sink that wants no more, has already settled what is shown.
   const bool settled = result_.finish_reason == FinishReason::kStopString;
-  if (!settled && stream_.Finish() == TextStream::State::kRefused) End(FinishReason::kCancelled);
-  result_.text = stream_.text();
+  if (!settled && choice_.stream().Finish() == TextStream::State::kRefused)
+    End(FinishReason::kCancelled);
+  result_.text = choice_.stream().text();
   // A stop string may have begun in what was shown.
   result_.answer.text_bytes = std::max(options_.so_far.text_bytes, result_.text.size());
-  result_.thought_tokens = thought_tokens_ - thought_tokens_before_;
+  result_.thought_tokens = choice_.thought_tokens() - thought_tokens_before_;
   return std::move(result_);
 }
 
@@ -161,12 +134,9 @@ bool Generation::Step() {
   if (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) {
     return End(FinishReason::kCancelled);
   }
-  const int max_tokens =
-      options_.max_tokens < 0 ? std::numeric_limits<int>::max() : options_.max_tokens;
-  if (result_.generated_tokens >= max_tokens) return End(FinishReason::kLength);
-  ForceEndOfThought();
+  if (result_.generated_tokens >= max_tokens_) return End(FinishReason::kLength);
   const Clock::time_point start = Clock::now();
-  Result<Token> token = NextToken();
+  const Result<Token> token = choice_.Next(session_.logits(), session_.next_position());
   // The first token comes from the prompt's logits: it belongs to no decode step.
   if (result_.decode_steps > 0) {
     result_.seconds += std::chrono::duration<double>(Clock::now() - start).count();
@@ -176,44 +146,12 @@ bool Generation::Step() {
   ++result_.generated_tokens;
   result_.answer.tokens.push_back(*token);
   if (options_.on_token) options_.on_token(*token);
-  if (!Show(*token)) return false;
-  if (result_.generated_tokens >= max_tokens) return End(FinishReason::kLength);
+  if (!EndWhereShown(choice_.Show(*token))) return false;
+  if (result_.generated_tokens >= max_tokens_) return End(FinishReason::kLength);
   return Append(*token);
 }
 
-void Generation::ForceEndOfThought() {
-  if (closing_.empty() || budget_spent_ || !stream_.in_thought() ||
-      thought_tokens_ < options_.thinking_budget) {
-    return;
-  }
-  budget_spent_ = true;
-  forced_.assign(closing_.rbegin(), closing_.rend());
-}
-
-Result<Token> Generation::NextToken() {
-  if (!forced_.empty()) {
-    const Token token = forced_.back();
-    forced_.pop_back();
-    sampler_.Accept(token);
-    return token;
-  }
-  std::span<const float> logits = session_.logits();
-  if (!end_tokens_.empty()) {
-    masked_logits_.assign(logits.begin(), logits.end());
-    for (const Token token : end_tokens_) {
-      masked_logits_[token] = -std::numeric_limits<float>::infinity();
-    }
-    logits = masked_logits_;
-  }
-  return sampler_.Sample(
-      logits, stream_.in_thought() ? Sampler::Constraint::kFree : Sampler::Constraint::kGrammar);
-}
-
-bool Generation::Show(Token token) {
-  const bool was_thought = stream_.in_thought();
-  const TextStream::State state =
-      stream_.Push(ShownText(model_, token, options_.thinking_start, options_.thinking_end));
-  if (was_thought && stream_.in_thought() && !budget_spent_) ++thought_tokens_;
+bool Generation::EndWhereShown(TextStream::State state) {
   switch (state) {
     case TextStream::State::kOpen:
       return true;
@@ -227,11 +165,30 @@ bool Generation::Show(Token token) {
 
 bool Generation::Append(Token token) {
   const Clock::time_point start = Clock::now();
-  const Status status = session_.Decode(token);
+  const Status status = session_.Decode(token, Guesses());
   if (!status.ok()) return EndOn(status);
   result_.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   ++result_.decode_steps;
   return true;
+}
+
+Guess Generation::Guesses() const {
+  if (session_.lossless_report() == nullptr) return nullptr;
+  // The last token of a full answer is not appended.
+  int left = max_tokens_ - result_.generated_tokens - 1;
+  auto choice = std::make_shared<std::optional<TokenChoice>>();
+  Position position = session_.next_position() + 1;
+  return [this, left, choice, position](std::span<const float> logits) mutable {
+    if (left-- <= 0) return std::optional<Token>();
+    if (!choice->has_value()) *choice = choice_.Clone();
+    const Result<Token> token = (*choice)->Next(logits, position++);
+    if (!token.ok() || model_.EndsGeneration(*token) ||
+        (*choice)->Show(*token) != TextStream::State::kOpen) {
+      left = 0;
+      return std::optional<Token>();
+    }
+    return std::optional<Token>(*token);
+  };
 }
 
 bool Generation::EndOn(const Status& error) {

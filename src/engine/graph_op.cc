@@ -71,35 +71,57 @@ void AttentionOp::BeginLayer(const Layer& layer, int thread) const {
   for (const SequenceStep& sequence : work_->sequences) sequence.cache->ReleaseLayer(layer.index);
 }
 
+void AttentionOp::StoreRow(const Layer& layer, const SequenceCache::RowAddress& row, int token,
+                           int kv_head) const {
+  const PageFormat& format = scratch_->shape.format;
+  scratch_->kernel.store_row(format.type, HeadOf(layer.k, token, kv_head), row.key,
+                             format.head_dim);
+  scratch_->kernel.store_row(format.type, HeadOf(layer.v, token, kv_head), row.value,
+                             format.head_dim);
+}
+
 void AttentionOp::StoreToken(const Layer& layer, const SequenceStep& sequence, int token,
                              int kv_head) const {
-  const int group = sequence.cache->GroupOf(layer.index, kv_head);
-  const size_t rows = sequence.cache->num_full_rows(group);
-  const auto row = sequence.cache->Row(layer.index, kv_head,
-                                       static_cast<uint32_t>(rows - sequence.num_tokens + token));
-  const PageFormat& format = scratch_->shape.format;
+  SequenceCache& cache = *sequence.cache;
+  const size_t rows = cache.num_full_rows(cache.GroupOf(layer.index, kv_head));
   const int at = sequence.first_token + token;
-  const float* key = HeadOf(layer.k, at, kv_head);
-  const float* value = HeadOf(layer.v, at, kv_head);
-  scratch_->kernel.store_row(format.type, key, row.key, format.head_dim);
-  scratch_->kernel.store_row(format.type, value, row.value, format.head_dim);
-  const auto copy = [&](const float* from, float* to) {
-    if (to != nullptr) std::memcpy(to, from, sizeof(float) * format.head_dim);
+  StoreRow(
+      layer,
+      cache.Row(layer.index, kv_head, static_cast<uint32_t>(rows - sequence.num_tokens + token)),
+      at, kv_head);
+  CopyRowSignals(layer, sequence, token, kv_head, sequence.signals);
+  const RowEcho& echo = sequence.echo;
+  if (echo.cache == nullptr) return;
+  const auto positions = echo.cache->View(layer.index, kv_head).positions;
+  const auto found = std::ranges::lower_bound(positions, sequence.first + token);
+  if (found != positions.end() && *found == sequence.first + token) {
+    const auto index = static_cast<uint32_t>(found - positions.begin());
+    StoreRow(layer, echo.cache->Row(layer.index, kv_head, index), at, kv_head);
+  }
+  if (echo.signals != nullptr) CopyRowSignals(layer, sequence, token, kv_head, echo.signals);
+}
+
+void AttentionOp::CopyRowSignals(const Layer& layer, const SequenceStep& sequence, int token,
+                                 int kv_head, SignalBuffers* signals) const {
+  const int at = sequence.first_token + token;
+  const auto copy = [&](const ggml_tensor* from, float* to) {
+    if (to == nullptr) return;
+    std::memcpy(to, HeadOf(from, at, kv_head), sizeof(float) * scratch_->shape.format.head_dim);
   };
-  SignalBuffers& signals = *sequence.signals;
-  copy(key, signals.Keys(layer.index, token, kv_head));
-  copy(value, signals.Values(layer.index, token, kv_head));
+  copy(layer.k, signals->Keys(layer.index, token, kv_head));
+  copy(layer.v, signals->Values(layer.index, token, kv_head));
   if (layer.k_before_rope != nullptr) {
-    copy(HeadOf(layer.k_before_rope, at, kv_head),
-         signals.KeysBeforeRope(layer.index, token, kv_head));
+    copy(layer.k_before_rope, signals->KeysBeforeRope(layer.index, token, kv_head));
   }
 }
 
 void AttentionOp::CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const {
-  float* to = sequence.signals->Query(layer.index, token);
-  if (to == nullptr) return;
   const size_t floats = size_t(layer.q->ne[0]) * layer.q->ne[1];
-  std::memcpy(to, HeadOf(layer.q, sequence.first_token + token, 0), floats * sizeof(float));
+  for (SignalBuffers* signals : {sequence.signals, sequence.echo.signals}) {
+    float* to = signals == nullptr ? nullptr : signals->Query(layer.index, token);
+    if (to == nullptr) continue;
+    std::memcpy(to, HeadOf(layer.q, sequence.first_token + token, 0), floats * sizeof(float));
+  }
 }
 
 void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* userdata) {

@@ -16,8 +16,9 @@
 namespace ebb {
 namespace {
 
-// Graphs kept at once: decode, a full prefill chunk, the remainder of a prompt, a batch.
-constexpr size_t kMaxGraphs = 4;
+// Graphs kept at once: decode, a full prefill chunk, the remainder of a prompt, a batch, verifying
+// steps of a few lengths.
+constexpr size_t kMaxGraphs = 8;
 
 struct GraphShape {
   DecoderGraphOptions options;
@@ -28,7 +29,8 @@ struct GraphShape {
            options.num_outputs == other.options.num_outputs &&
            options.hidden_layers == other.options.hidden_layers &&
            options.keys_before_rope == other.options.keys_before_rope &&
-           options.eviction_logits == other.options.eviction_logits && way == other.way;
+           options.eviction_logits == other.options.eviction_logits &&
+           options.tokens_apart == other.options.tokens_apart && way == other.way;
   }
 };
 
@@ -65,17 +67,19 @@ GraphShape ShapeOf(const StepWork& work) {
   for (const SequenceStep& sequence : work.sequences) {
     // Only a fold reads compressed rows.
     const bool tiles = sequence.num_tokens > kMaxFoldTokens || sequence.hides_rows;
-    if (tiles && !sequence.cache->HasCompressedRows()) {
+    if (tiles && !work.tokens_apart && !sequence.cache->HasCompressedRows()) {
       shape.way =
           sequence.signals->wants_mass() ? AttentionWay::kPrefillWithMass : AttentionWay::kPrefill;
     }
     needs = Union(needs, sequence.signals->needs());
+    if (sequence.echo.signals != nullptr) needs = Union(needs, sequence.echo.signals->needs());
   }
   shape.options = {.num_tokens = static_cast<int>(work.tokens.size()),
                    .num_outputs = static_cast<int>(work.output_rows.size()),
                    .hidden_layers = needs.hidden_layers,
                    .keys_before_rope = needs.keys_before_rope,
-                   .eviction_logits = needs.eviction_logits};
+                   .eviction_logits = needs.eviction_logits,
+                   .tokens_apart = work.tokens_apart && work.tokens.size() > 1};
   return shape;
 }
 
@@ -106,8 +110,11 @@ struct GraphRunner::Impl {
   void Reserve(const StepWork& work, AttentionWay way);
   Status BeginStaging(const StepWork& work, AttentionWay way);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
-  void CopyHidden(const StepWork& work, const StepGraph& graph);
-  void CopyEvictionLogits(const StepWork& work, const StepGraph& graph);
+  // Of a sequence's tokens.
+  static void CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
+                         SignalBuffers* signals);
+  void CopyEvictionLogits(const SequenceStep& sequence, const StepGraph& graph,
+                          SignalBuffers* signals) const;
   Status TurnStream(SequenceCache* cache, int layer, int kv_head, std::span<const Position> turns);
 };
 
@@ -242,31 +249,29 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
   }
 }
 
-void GraphRunner::Impl::CopyHidden(const StepWork& work, const StepGraph& graph) {
+void GraphRunner::Impl::CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
+                                   SignalBuffers* signals) {
   const std::vector<int>& layers = graph.shape.options.hidden_layers;
-  for (const SequenceStep& sequence : work.sequences) {
-    const std::vector<int>& wanted = sequence.signals->needs().hidden_layers;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      const auto at = std::find(layers.begin(), layers.end(), wanted[i]) - layers.begin();
-      const ggml_tensor* hidden = graph.graph.hidden[at];
-      std::memcpy(sequence.signals->Hidden(i),
-                  static_cast<const char*>(hidden->data) + sequence.first_token * hidden->nb[1],
-                  sequence.num_tokens * hidden->nb[1]);
-    }
+  const std::vector<int>& wanted = signals->needs().hidden_layers;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto at = std::find(layers.begin(), layers.end(), wanted[i]) - layers.begin();
+    const ggml_tensor* hidden = graph.graph.hidden[at];
+    std::memcpy(signals->Hidden(i),
+                static_cast<const char*>(hidden->data) + sequence.first_token * hidden->nb[1],
+                sequence.num_tokens * hidden->nb[1]);
   }
 }
 
-void GraphRunner::Impl::CopyEvictionLogits(const StepWork& work, const StepGraph& graph) {
+void GraphRunner::Impl::CopyEvictionLogits(const SequenceStep& sequence, const StepGraph& graph,
+                                           SignalBuffers* signals) const {
+  if (!signals->needs().eviction_logits) return;
   const Hyperparameters& h = model.hparams;
-  for (const SequenceStep& sequence : work.sequences) {
-    if (!sequence.signals->needs().eviction_logits) continue;
-    for (int layer = 0; layer < h.num_layers; ++layer) {
-      const auto* channels = static_cast<const float*>(graph.graph.eviction_channels[layer]->data) +
-                             size_t(sequence.first_token) * h.num_kv_heads;
-      const std::span<float> logits = sequence.signals->EvictionLogits(layer);
-      for (size_t i = 0; i < logits.size(); ++i) {
-        logits[i] = h.eviction_scale * channels[i] - h.eviction_offset;
-      }
+  for (int layer = 0; layer < h.num_layers; ++layer) {
+    const auto* channels = static_cast<const float*>(graph.graph.eviction_channels[layer]->data) +
+                           size_t(sequence.first_token) * h.num_kv_heads;
+    const std::span<float> logits = signals->EvictionLogits(layer);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      logits[i] = h.eviction_scale * channels[i] - h.eviction_offset;
     }
   }
 }
@@ -321,8 +326,13 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   if (status != GGML_STATUS_SUCCESS) {
     return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
   }
-  impl_->CopyHidden(work, *graph);
-  impl_->CopyEvictionLogits(work, *graph);
+  for (const SequenceStep& sequence : work.sequences) {
+    for (SignalBuffers* signals : {sequence.signals, sequence.echo.signals}) {
+      if (signals == nullptr) continue;
+      Impl::CopyHidden(sequence, *graph, signals);
+      impl_->CopyEvictionLogits(sequence, *graph, signals);
+    }
+  }
   return OkStatus();
 }
 

@@ -7,14 +7,32 @@
 #include "src/engine/graph_op.h"
 
 namespace ebb {
+namespace {
+
+// What the drafting sequence evicted lies in the store. The store's newest rows, which are on their
+// way to T1, count as staging.
+void AddStore(const CacheAccounting& store, CacheAccounting* sum) {
+  constexpr auto kT0 = static_cast<size_t>(Tier::kT0), kT1 = static_cast<size_t>(Tier::kT1);
+  sum->tiers[kT1] = store.tiers[kT1];
+  sum->staging_bytes += store.staging_bytes + store.tiers[kT0].page_bytes;
+  sum->table_bytes += store.table_bytes;
+  sum->num_tables += store.num_tables;
+  sum->rows_evicted = 0;
+  sum->moves.rows_down += store.moves.rows_down;
+  sum->moves.bytes_down += store.moves.bytes_down;
+  sum->moves.seconds += store.moves.seconds;
+  sum->moves.seconds_down += store.moves.seconds_down;
+}
+
+}  // namespace
 
 Session::Impl::Impl(Engine::Impl* engine_in, const SessionOptions& options_in, Policy policy_in,
-                    int context_in)
+                    int context_in, const CacheStores& stores)
     : engine(engine_in),
       options(options_in),
       context(context_in),
       policy(std::move(policy_in)),
-      cache(engine->model->shape(), engine->format, policy.granularity, engine->stores.caches()),
+      cache(engine->model->shape(), engine->format, policy.granularity, stores),
       signals(engine->model->shape(), policy.granularity,
               Union(PolicyDriver::Needs(policy), options.extra_signals)),
       ledger(options.ledger == SessionOptions::Record::kYes
@@ -68,8 +86,9 @@ size_t Session::Impl::PrefillChunk(size_t num_tokens) const {
   }
   // What exceeds T0's cap waits for a placement that brings rows to other tiers.
   if (cache.HasTiers()) chunk = std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
-  // Compressed rows are read one query at a time.
-  if (cache.HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
+  // Compressed rows are read one query at a time; where another sequence computes, not at all.
+  if (lossless == nullptr && cache.HasCompressedRows())
+    chunk = std::min<size_t>(chunk, kMaxFoldTokens);
   if (!TurnsKeys()) return chunk;
   const auto used = static_cast<size_t>(rope.Next(next()));
   const size_t total = context;
@@ -109,6 +128,7 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   Impl& s = *impl_;
   if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
   EBB_RETURN_IF_ERROR(s.CheckTokens(tokens));
+  if (s.lossless != nullptr) s.lossless->DropAhead();
   // A text that cannot fit as a whole is refused as a whole.
   if (!s.TurnsKeys()) {
     EBB_RETURN_IF_ERROR(s.CheckRoom(tokens.size()));
@@ -119,11 +139,19 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
     if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
     const auto part = tokens.subspan(done, s.PrefillChunk(tokens.size() - done));
     const Position first = s.next();
-    const Engine::Impl::Part step = {&s, part};
-    EBB_RETURN_IF_ERROR(s.engine->Step(StepKind::kPrefill, {&step, 1}, outputs));
+    Engine::Impl::Part step = {.session = &s, .tokens = part};
+    if (s.lossless != nullptr) {
+      step.session = &s.lossless->store();
+      step.draft = &s;
+    }
+    const Status status = s.engine->Step(StepKind::kPrefill, {&step, 1}, outputs);
+    if (s.next() == first) return status;
+    const GraphRunner& runner = *s.engine->runner;
+    if (!options.on_logits) s.ShowLogits(runner.logits(0));
+    EBB_RETURN_IF_ERROR(status);
     if (options.on_logits) {
       for (size_t t = 0; t < part.size(); ++t) {
-        s.ShowLogits(s.engine->runner->logits(t));
+        s.ShowLogits(runner.logits(t));
         options.on_logits(first + static_cast<Position>(t), s.logits);
       }
     }
@@ -140,40 +168,57 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   return OkStatus();
 }
 
-Status Session::Decode(Token token) {
-  const Engine::Impl::Part step = {impl_.get(), {&token, 1}};
-  return impl_->engine->Step(StepKind::kDecode, {&step, 1}, Engine::Impl::Outputs::kLast);
+Status Session::Decode(Token token, const Guess& guess) {
+  if (impl_->lossless != nullptr) return impl_->lossless->Decode(token, guess);
+  const Engine::Impl::Part step = {.session = impl_.get(), .tokens = {&token, 1}};
+  return impl_->engine->StepAndShow(StepKind::kDecode, {&step, 1});
+}
+
+void Session::Impl::TruncateTo(Position end) {
+  signals.Forget();
+  driver.TruncateTo(end);
+  cache.TruncateTo(end);
+  rope.TruncateTo(cache, end);
+  tokens.resize(end);
+  kinds.resize(end);
+  if (first_generated >= end) first_generated = -1;
+  decode_steps = std::count(kinds.begin(), kinds.end(), TokenKind::kGenerated);
 }
 
 Status Session::TruncateTo(Position end) {
   Impl& s = *impl_;
   EBB_RETURN_IF_ERROR(s.broken);
-  if (end < 0 || end > s.next()) {
+  if (end < 0 || end > next_position()) {
     return InvalidArgument("cannot roll back to position " + std::to_string(end) +
-                           ": the sequence has " + std::to_string(s.next()) + " tokens");
+                           ": the sequence has " + std::to_string(next_position()) + " tokens");
   }
-  s.signals.Forget();
-  s.driver.TruncateTo(end);
-  s.cache.TruncateTo(end);
-  s.rope.TruncateTo(s.cache, end);
-  s.tokens.resize(end);
-  s.kinds.resize(end);
-  if (s.first_generated >= end) s.first_generated = -1;
-  s.decode_steps = std::count(s.kinds.begin(), s.kinds.end(), TokenKind::kGenerated);
+  if (s.lossless != nullptr) {
+    EBB_RETURN_IF_ERROR(s.lossless->store().broken);
+    s.lossless->DropAhead();
+    s.lossless->TruncateTo(end);
+  } else {
+    s.TruncateTo(end);
+  }
   s.logits.clear();
   return OkStatus();
 }
 
 std::span<const float> Session::logits() const { return impl_->logits; }
 uint64_t Session::logits_hash() const { return impl_->logits_hash; }
-Position Session::next_position() const { return impl_->next(); }
-std::span<const Token> Session::tokens() const { return impl_->tokens; }
+Position Session::next_position() const { return static_cast<Position>(impl_->num_asked_for()); }
+std::span<const Token> Session::tokens() const {
+  return std::span(impl_->tokens).first(impl_->num_asked_for());
+}
 int Session::context() const { return impl_->context; }
 const Policy& Session::policy() const { return impl_->policy; }
 CacheAccounting Session::accounting() const {
   CacheAccounting sum = impl_->cache.accounting();
+  if (impl_->lossless != nullptr) AddStore(impl_->lossless->store().cache.accounting(), &sum);
   if (impl_->ledger != nullptr) sum.ledger_bytes = impl_->ledger->memory_bytes();
   return sum;
+}
+const LosslessReport* Session::lossless_report() const {
+  return impl_->lossless == nullptr ? nullptr : &impl_->lossless->report();
 }
 Result<size_t> Session::CountPolicyBytes() const {
   StateWriter count(StateWriter::Keep::kCount);

@@ -41,7 +41,8 @@ void SignalBuffers::Begin(const SequenceCache& cache, StepKind kind, Position fi
       needs_.mass != MassNeed::kNone && (kind == StepKind::kDecode || needs_.mass_in_prefill);
   if (needs_.Empty()) return;
   for (size_t group = 0; group < group_rows_.size(); ++group) {
-    group_rows_[group] = static_cast<int>(cache.positions(static_cast<int>(group)).size());
+    const int of_cache = cache.num_groups() == 1 ? 0 : static_cast<int>(group);
+    group_rows_[group] = static_cast<int>(cache.positions(of_cache).size());
     group_new_rows_[group] = num_tokens;
   }
   if (wants_mass_) BeginMass();
@@ -124,6 +125,20 @@ void SignalBuffers::BeginQueries(int num_tokens) {
     step_.recent_queries.push_back({of_layer, size_t(now) * query});
   }
   step_.num_recent = now;
+}
+
+void SignalBuffers::TakeMass(const SignalBuffers& all, const SequenceCache& cache) {
+  if (!wants_mass_) return;
+  for (size_t group = 0; group < group_rows_.size(); ++group) {
+    const auto positions = cache.positions(static_cast<int>(group));
+    for (int head = 0; head < mass_heads_; ++head) {
+      const float* from =
+          all.mass_.data() + all.group_begin_[group] + size_t(head) * all.group_rows_[group];
+      float* to = mass_.data() + group_begin_[group] + size_t(head) * group_rows_[group];
+      for (size_t row = 0; row < positions.size(); ++row) to[row] = from[positions[row]];
+    }
+  }
+  std::copy_n(all.not_finite_.get(), shape_.num_layers, not_finite_.get());
 }
 
 MassTarget SignalBuffers::Mass(int layer) {

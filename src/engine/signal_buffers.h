@@ -24,11 +24,16 @@ class SignalBuffers {
  public:
   SignalBuffers(const ModelShape& shape, Granularity granularity, const SignalNeeds& needs);
 
-  // A step of `num_tokens` tokens, whose rows `cache` holds already.
+  // A step of `num_tokens` tokens, whose rows `cache` holds already. It has these groups, or one
+  // for all of them.
   void Begin(const SequenceCache& cache, StepKind kind, Position first, int num_tokens);
   [[nodiscard]] const SignalNeeds& needs() const { return needs_; }
   // Whether this step's mass is wanted.
   [[nodiscard]] bool wants_mass() const { return wants_mass_; }
+
+  // The mass that `all` has of these rows, where `all` has a row for each position from 0 on.
+  // REQUIRES: both saw the step, and wanted its mass alike.
+  void TakeMass(const SignalBuffers& all, const SequenceCache& cache);
 
   // For the nodes of a layer. Empty or null when not wanted.
   [[nodiscard]] MassTarget Mass(int layer);

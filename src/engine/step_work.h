@@ -13,6 +13,13 @@
 
 namespace ebb {
 
+// Another cache that takes the step's rows too, where it has their positions; null: none. Its rows
+// lie in T0, and stand at the same places as far as RoPE is concerned.
+struct RowEcho {
+  SequenceCache* cache = nullptr;
+  SignalBuffers* signals = nullptr;  // take all but mass; null: rows only
+};
+
 // Consecutive tokens of one sequence; their rows are appended to the cache already.
 struct SequenceStep {
   SequenceCache* cache = nullptr;
@@ -23,6 +30,7 @@ struct SequenceStep {
   Position first = 0;
   int num_tokens = 0;
   int first_token = 0;  // index in StepWork::tokens
+  RowEcho echo;
 };
 
 struct StepWork {
@@ -30,6 +38,7 @@ struct StepWork {
   std::vector<Token> tokens;
   std::vector<Position> rope_positions;  // [tokens]
   std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
+  bool tokens_apart = false;  // each token goes through the arithmetic of a decode step of its own
 };
 
 }  // namespace ebb

@@ -40,6 +40,18 @@ TextStream::TextStream(Options options) : options_(std::move(options)), part_(Pa
   part_ = options_.opens_in_thinking ? Part::kThought : Part::kUndecided;
 }
 
+TextStream TextStream::WithoutSink() const {
+  TextStream copy({.stops = options_.stops,
+                   .thinking_start = options_.thinking_start,
+                   .thinking_end = options_.thinking_end,
+                   .opens_in_thinking = options_.opens_in_thinking,
+                   .sink = nullptr});
+  copy.pending_ = pending_;
+  copy.part_ = part_;
+  copy.state_ = state_;
+  return copy;
+}
+
 TextStream::State TextStream::Push(std::string_view bytes) {
   pending_ += bytes;
   size_t stop = std::string::npos;

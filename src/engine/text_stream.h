@@ -35,6 +35,9 @@ class TextStream {
   // No more bytes will come: passes on what was held back, except half a character.
   State Finish();
 
+  // One that stands where this one does; its text begins anew and goes nowhere.
+  [[nodiscard]] TextStream WithoutSink() const;
+
   [[nodiscard]] bool in_thought() const { return part_ == Part::kThought; }
   // All that was passed on, or would have been if there were a sink.
   [[nodiscard]] const std::string& text() const { return text_; }

@@ -43,6 +43,8 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
   Device* const device = stores.device();
   EBB_ASSIGN_OR_RETURN(stores.t0_,
                        MakeArena(format.PageBytes(), t0_cap, device, MemoryKind::kDevice));
+  EBB_ASSIGN_OR_RETURN(stores.newest_,
+                       MakeArena(format.PageBytes(), 0, device, MemoryKind::kDevice));
   stores.caches_.t0 = stores.t0_.get();
   stores.caches_.kernel = &kernel;
   if (!options.tiers.has_value()) return stores;
@@ -93,9 +95,23 @@ Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
   return OkStatus();
 }
 
-Status TierStores::Check(const TierSpec& wanted) const {
+CacheStores TierStores::caches(CacheUse use) const {
+  CacheStores caches = caches_;
+  if (use == CacheUse::kDraft) {
+    caches.t1 = nullptr;
+    caches.t1_file = nullptr;
+  } else if (use == CacheUse::kStore) {
+    caches.t0 = newest_.get();
+    caches.t2 = nullptr;
+    caches.compressed = {};
+  }
+  return caches;
+}
+
+Status TierStores::Check(const TierSpec& wanted, CacheUse use) const {
   if (!spec_.has_value()) return InvalidArgument("the engine was made without tiers");
-  if (wanted.t1 != spec_->t1) return InvalidArgument("T1 lies elsewhere in this engine");
+  if (use == CacheUse::kSession && wanted.t1 != spec_->t1)
+    return InvalidArgument("T1 lies elsewhere in this engine");
   if (wanted.t2_share > 0 && (t2_ == nullptr || wanted.t2_type != spec_->t2_type)) {
     return InvalidArgument("the engine was made without a T2 of this format");
   }
@@ -103,7 +119,7 @@ Status TierStores::Check(const TierSpec& wanted) const {
 }
 
 size_t TierStores::Compact(size_t max_bytes) {
-  size_t most = t0_->Compact(max_bytes);
+  size_t most = std::max(t0_->Compact(max_bytes), newest_->Compact(max_bytes));
   if (t1_ != nullptr) most = std::max(most, t1_->Compact(max_bytes));
   if (t2_ != nullptr) most = std::max(most, t2_->Compact(max_bytes));
   return most;

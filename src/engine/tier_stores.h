@@ -17,6 +17,9 @@
 
 namespace ebb {
 
+// What a cache holds: a session's rows, those that a lossless one drafts with, or all of its rows.
+enum class CacheUse { kSession, kDraft, kStore };
+
 class TierStores {
  public:
   static Result<TierStores> Create(const EngineOptions& options, const PageFormat& format,
@@ -29,9 +32,11 @@ class TierStores {
 
   // What a session's cache may use.
   [[nodiscard]] const CacheStores& caches() const { return caches_; }
+  // A draft has no T1, a store no T2; a store's newest rows are not under T0's cap.
+  [[nodiscard]] CacheStores caches(CacheUse use) const;
   [[nodiscard]] Arena* t0() const { return t0_.get(); }
   // Whether a session may ask for this: InvalidArgument when the engine was not made for it.
-  [[nodiscard]] Status Check(const TierSpec& wanted) const;
+  [[nodiscard]] Status Check(const TierSpec& wanted, CacheUse use) const;
   // Gives sparse extents back to the system, copying at most `max_bytes` in each tier. Returns the
   // most bytes that were copied in one.
   size_t Compact(size_t max_bytes);
@@ -45,6 +50,7 @@ class TierStores {
   std::unique_ptr<SimDevice> sim_;       // null: one memory
   std::unique_ptr<RowCarrier> carrier_;  // null: the same
   std::unique_ptr<Arena> t0_;
+  std::unique_ptr<Arena> newest_;      // of stores
   std::unique_ptr<Arena> t1_;          // null: T1 is a file, or there is none
   std::unique_ptr<PageFile> t1_file_;  // null: T1 is memory, or there is none
   std::unique_ptr<Arena> t2_;          // null: no T2

@@ -34,6 +34,7 @@ class DecoderGraphBuilder {
 
   ggml_tensor* Input(int64_t size, const char* name);
   ggml_tensor* Norm(ggml_tensor* x, ggml_tensor* weight);
+  ggml_tensor* Product(ggml_tensor* weight, ggml_tensor* x);
   ggml_tensor* Rope(ggml_tensor* heads, ggml_tensor* factors);
   // Views of some heads of x: [head_dim * heads, T], or [head_dim, heads, T].
   ggml_tensor* SplitHeads(ggml_tensor* x, int first_head, int num_heads);
@@ -72,6 +73,14 @@ ggml_tensor* DecoderGraphBuilder::Norm(ggml_tensor* x, ggml_tensor* weight) {
   return ggml_mul(ctx_, ggml_rms_norm(ctx_, x, h_.norm_epsilon), weight);
 }
 
+// ggml multiplies plane by plane: one of a single column takes the kernels of a single column.
+ggml_tensor* DecoderGraphBuilder::Product(ggml_tensor* weight, ggml_tensor* x) {
+  if (!options_.tokens_apart) return ggml_mul_mat(ctx_, weight, x);
+  ggml_tensor* planes = ggml_reshape_3d(ctx_, x, x->ne[0], 1, x->ne[1]);
+  ggml_tensor* y = ggml_mul_mat(ctx_, weight, planes);
+  return ggml_reshape_2d(ctx_, y, y->ne[0], y->ne[2]);
+}
+
 ggml_tensor* DecoderGraphBuilder::Rope(ggml_tensor* heads, ggml_tensor* factors) {
   return ggml_rope_ext(ctx_, heads, result_.positions, factors, h_.rope_dims, h_.rope_mode,
                        h_.rope_original_context, h_.rope_base, h_.rope_frequency_scale,
@@ -92,7 +101,7 @@ ggml_tensor* DecoderGraphBuilder::SelectHeads(ggml_tensor* x, int first_head, in
 
 ggml_tensor* DecoderGraphBuilder::Project(ggml_tensor* weight, ggml_tensor* bias,
                                           int64_t bias_offset, ggml_tensor* x) {
-  ggml_tensor* y = ggml_mul_mat(ctx_, weight, x);
+  ggml_tensor* y = Product(weight, x);
   if (bias == nullptr) return y;
   return ggml_add(ctx_, y, ggml_view_1d(ctx_, bias, weight->ne[1], bias_offset * sizeof(float)));
 }
@@ -172,11 +181,11 @@ ggml_tensor* DecoderGraphBuilder::Attention(const LayerWeights& layer, int layer
 
 ggml_tensor* DecoderGraphBuilder::FeedForward(const LayerWeights& layer, ggml_tensor* x) {
   x = Norm(x, layer.ffn_norm);
-  ggml_tensor* gated = layer.ffn_gate_up != nullptr
-                           ? ggml_swiglu(ctx_, ggml_mul_mat(ctx_, layer.ffn_gate_up, x))
-                           : ggml_swiglu_split(ctx_, ggml_mul_mat(ctx_, layer.ffn_gate, x),
-                                               ggml_mul_mat(ctx_, layer.ffn_up, x));
-  return ggml_mul_mat(ctx_, layer.ffn_down, gated);
+  ggml_tensor* gated =
+      layer.ffn_gate_up != nullptr
+          ? ggml_swiglu(ctx_, Product(layer.ffn_gate_up, x))
+          : ggml_swiglu_split(ctx_, Product(layer.ffn_gate, x), Product(layer.ffn_up, x));
+  return Product(layer.ffn_down, gated);
 }
 
 void DecoderGraphBuilder::KeepHidden(int layer_index, ggml_tensor* x) {
@@ -207,27 +216,26 @@ DecoderGraph DecoderGraphBuilder::Build() {
   result_.hidden.resize(options_.hidden_layers.size());
 
   const int last = h_.num_layers - 1;
-  // Past the last attention only the outputs matter, unless somebody watches that layer.
-  const bool rows_taken_early = !KeepsHidden(last);
   ggml_tensor* x = ggml_get_rows(ctx_, model_.token_embedding, result_.tokens);
   for (int i = 0; i <= last; ++i) {
     const LayerWeights& layer = model_.layers[i];
     ggml_tensor* attended = Attention(layer, i, x);
-    if (i == last && rows_taken_early) {
-      if (options_.num_outputs == 0) {
-        ggml_build_forward_expand(result_.graph, attended);
-        return result_;
-      }
-      attended = OutputRows(attended);
-      x = OutputRows(x);
+    const auto rest = [&](ggml_tensor* rows, ggml_tensor* attended_rows) {
+      rows = ggml_add(ctx_, Project(layer.wo, layer.bo, 0, attended_rows), rows);
+      return ggml_add(ctx_, FeedForward(layer, rows), rows);
+    };
+    // Past the last attention only the outputs matter. Who watches that layer pays for the other
+    // tokens apart, so that watching does not change how logits are rounded.
+    const bool leaves_tokens_out = i == last && options_.num_outputs < options_.num_tokens;
+    if (leaves_tokens_out && KeepsHidden(i)) KeepHidden(i, rest(x, attended));
+    if (i == last && options_.num_outputs == 0) {
+      ggml_build_forward_expand(result_.graph, attended);
+      return result_;
     }
-    x = ggml_add(ctx_, Project(layer.wo, layer.bo, 0, attended), x);
-    x = ggml_add(ctx_, FeedForward(layer, x), x);
-    KeepHidden(i, x);
+    x = i == last ? rest(OutputRows(x), OutputRows(attended)) : rest(x, attended);
+    if (!leaves_tokens_out) KeepHidden(i, x);
   }
-  if (options_.num_outputs == 0) return result_;
-  if (!rows_taken_early) x = OutputRows(x);
-  result_.logits = ggml_mul_mat(ctx_, model_.output, Norm(x, model_.output_norm));
+  result_.logits = Product(model_.output, Norm(x, model_.output_norm));
   ggml_set_output(result_.logits);
   ggml_build_forward_expand(result_.graph, result_.logits);
   return result_;

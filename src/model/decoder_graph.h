@@ -30,6 +30,9 @@ struct DecoderGraphOptions {
   std::vector<int> hidden_layers;  // blocks whose output is kept, [embed_dim, T] each
   bool keys_before_rope = false;
   bool eviction_logits = false;  // of a model that marks rows
+  // Products take the tokens one by one, each with the arithmetic of T = 1, so that results do not
+  // depend on T.
+  bool tokens_apart = false;
 };
 
 struct DecoderGraph {

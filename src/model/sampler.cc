@@ -1,6 +1,7 @@
-// Sampling: libllama's samplers in its own order, and its rule for grammars: sample first, check
-// the one token, and only when it is refused sample again among those that the grammar admits.
-// (common_sampler does the same but needs a llama_context, which ebb has not.)
+// Sampling: libllama's samplers in its own order, but for the last one, which draws
+// (gumbel_draw.h), and its rule for grammars: sample first, check the one token, and only when it
+// is refused sample again among those that the grammar admits. (common_sampler does the same but
+// needs a llama_context, which ebb has not.)
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <llama.h>
 
 #include "ebb/generate.h"
+#include "src/model/gumbel_draw.h"
 #include "src/model/llama_runtime.h"
 #include "src/model/loaded_model.h"
 
@@ -27,12 +29,6 @@ struct SamplerDeleter {
   void operator()(llama_sampler* sampler) const { llama_sampler_free(sampler); }
 };
 using SamplerPtr = std::unique_ptr<llama_sampler, SamplerDeleter>;
-
-// Equal to libllama's seed where that has room for it; never the value that means "random" there.
-uint32_t FoldSeed(uint64_t seed) {
-  const auto folded = static_cast<uint32_t>(seed ^ (seed >> 32));
-  return folded == LLAMA_DEFAULT_SEED ? 0 : folded;
-}
 
 Status CheckRange(const char* name, double value, double min, double max) {
   if (value >= min && value <= max) return OkStatus();  // false for NaN
@@ -80,8 +76,12 @@ SamplerPtr MakeChain(const llama_vocab* vocab, const SamplingOptions& options) {
   add(llama_sampler_init_top_p(options.top_p, 1));
   add(llama_sampler_init_min_p(options.min_p, 1));
   add(llama_sampler_init_temp(options.temperature));
-  add(llama_sampler_init_dist(FoldSeed(options.seed)));
+  add(NewGumbelDraw(options.seed));
   return chain;
+}
+
+llama_sampler* LastOf(llama_sampler* chain) {
+  return llama_sampler_chain_get(chain, llama_sampler_chain_n(chain) - 1);
 }
 
 // Where in the grammar it fails, libllama itself writes to stderr.
@@ -102,16 +102,13 @@ Result<SamplerPtr> MakeGrammar(const llama_vocab* vocab, const std::string& gram
 enum class Seen : uint8_t {
   kByChain = 0,       // forced, or sampled while the grammar was left aside
   kByGrammarToo = 1,  // sampled under it
-  kNothing = 2,       // numbers were drawn and nothing was chosen
 };
 
 struct Sampler::Impl {
   const Model* model = nullptr;
   SamplerPtr chain;
-  llama_sampler* draws_lots = nullptr;  // the chain's last; null: greedy
-  uint64_t seed = 0;
-  uint64_t num_draws = 0;
-  std::vector<Token> tokens;                 // of the history; 0 where nothing was chosen
+  llama_sampler* draw = nullptr;             // the chain's last; null: greedy
+  std::vector<Token> tokens;                 // of the history
   std::vector<Seen> seen;                    // [tokens]
   SamplerPtr grammar;                        // null: none
   std::vector<llama_token_data> candidates;  // [vocab_size]
@@ -132,7 +129,6 @@ struct Sampler::Impl {
     return false;
   }
   [[nodiscard]] Token Choose(llama_token_data_array array) {
-    if (draws_lots != nullptr) ++num_draws;
     llama_sampler_apply(chain.get(), &array);
     return array.data[array.selected].id;
   }
@@ -142,7 +138,8 @@ struct Sampler::Impl {
     llama_sampler_apply(grammar.get(), &array);
     return one.logit != kNever;
   }
-  Result<Token> Sample(std::span<const float> logits, Constraint constraint) {
+  Result<Token> Sample(std::span<const float> logits, Position position, Constraint constraint) {
+    if (draw != nullptr) SetDrawPosition(draw, position);
     const llama_token_data_array all = Candidates(logits);
     if (!AnyPossible(all)) return Corrupt("the logits of the step hold no number");
     Token token = Choose(all);
@@ -160,18 +157,8 @@ struct Sampler::Impl {
     tokens.push_back(token);
     seen.push_back(how);
   }
-  // libllama does not show its generator: it draws as often again, one number a call, from one
-  // candidate.
-  void DrawAgain(uint64_t count) {
-    for (; draws_lots != nullptr && count > 0; --count) {
-      llama_token_data one = {0, 1.0F, 0.0F};
-      llama_token_data_array array = {&one, 1, -1, false};
-      llama_sampler_apply(draws_lots, &array);
-      ++num_draws;
-    }
-  }
   Status SeeAgain(Token token, Seen how) {
-    if (how != Seen::kNothing) llama_sampler_accept(chain.get(), token);
+    llama_sampler_accept(chain.get(), token);
     if (how != Seen::kByGrammarToo || grammar == nullptr) return OkStatus();
     if (!Admits(token)) return InvalidArgument("the grammar does not admit the answer so far");
     llama_sampler_accept(grammar.get(), token);
@@ -189,11 +176,7 @@ Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
   std::unique_ptr<Sampler> sampler(new Sampler());
   sampler->impl_->model = &model;
   sampler->impl_->chain = MakeChain(vocab, options);
-  sampler->impl_->seed = options.seed;
-  if (options.temperature > 0) {
-    llama_sampler* chain = sampler->impl_->chain.get();
-    sampler->impl_->draws_lots = llama_sampler_chain_get(chain, llama_sampler_chain_n(chain) - 1);
-  }
+  if (options.temperature > 0) sampler->impl_->draw = LastOf(sampler->impl_->chain.get());
   sampler->impl_->candidates.resize(llama_vocab_n_tokens(vocab));
   if (!options.grammar.empty()) {
     EBB_ASSIGN_OR_RETURN(sampler->impl_->grammar, MakeGrammar(vocab, options.grammar));
@@ -201,13 +184,24 @@ Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
   return sampler;
 }
 
-Result<Token> Sampler::Sample(std::span<const float> logits, Constraint constraint) {
+std::unique_ptr<Sampler> Sampler::Clone() const {
+  std::unique_ptr<Sampler> clone(new Sampler());
+  Impl& impl = *clone->impl_;
+  impl.model = impl_->model;
+  impl.chain.reset(llama_sampler_clone(impl_->chain.get()));
+  if (impl_->draw != nullptr) impl.draw = LastOf(impl.chain.get());
+  impl.tokens = impl_->tokens;
+  impl.seen = impl_->seen;
+  if (impl_->grammar != nullptr) impl.grammar.reset(llama_sampler_clone(impl_->grammar.get()));
+  impl.candidates.resize(impl_->candidates.size());
+  return clone;
+}
+
+Result<Token> Sampler::Sample(std::span<const float> logits, Position position,
+                              Constraint constraint) {
   try {
-    Result<Token> token = impl_->Sample(logits, constraint);
-    if (!token.ok()) {
-      impl_->Remember(0, Seen::kNothing);
-      return token;
-    }
+    const Result<Token> token = impl_->Sample(logits, position, constraint);
+    if (!token.ok()) return token;
     llama_sampler_accept(impl_->chain.get(), *token);
     const bool by_grammar = impl_->grammar != nullptr && constraint == Constraint::kGrammar;
     impl_->Remember(*token, by_grammar ? Seen::kByGrammarToo : Seen::kByChain);
@@ -225,23 +219,16 @@ void Sampler::Accept(Token token) {
 void Sampler::SaveState(StateWriter* to) const {
   std::vector<uint8_t> seen;
   for (const Seen how : impl_->seen) seen.push_back(static_cast<uint8_t>(how));
-  to->Number<uint64_t>(impl_->seed);
-  to->Number<uint64_t>(impl_->num_draws);
   to->Numbers<Token>(impl_->tokens);
   to->Numbers<uint8_t>(seen);
 }
 
 Status Sampler::LoadState(StateReader* from) {
-  const auto seed = from->Number<uint64_t>();
-  const auto num_draws = from->Number<uint64_t>();
   const auto tokens = from->Numbers<Token>();
   const auto seen = from->Numbers<uint8_t>();
-  // A token is chosen twice where the grammar refuses the first choice.
-  if (seen.size() != tokens.size() || num_draws > 2 * tokens.size()) {
-    from->Fail("a sampler that chose more often than it answered");
-  }
+  if (seen.size() != tokens.size()) from->Fail("a sampler with tokens that nobody saw");
   for (size_t i = 0; i < seen.size() && from->ok(); ++i) {
-    if (seen[i] > static_cast<uint8_t>(Seen::kNothing)) from->Fail("a token seen by nobody");
+    if (seen[i] > static_cast<uint8_t>(Seen::kByGrammarToo)) from->Fail("a token seen by nobody");
     if (tokens[i] < 0 || tokens[i] >= impl_->model->shape().vocab_size) {
       from->Fail(fmt::format("token {} is not in the vocabulary", tokens[i]));
     }
@@ -252,7 +239,6 @@ Status Sampler::LoadState(StateReader* from) {
       EBB_RETURN_IF_ERROR(impl_->SeeAgain(tokens[i], static_cast<Seen>(seen[i])));
       impl_->Remember(tokens[i], static_cast<Seen>(seen[i]));
     }
-    if (seed == impl_->seed) impl_->DrawAgain(num_draws);
   } catch (const std::exception& error) {
     return Internal(fmt::format("the sampler failed: {}", error.what()));
   }

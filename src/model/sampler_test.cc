@@ -1,14 +1,17 @@
 #include <gtest/gtest.h>
 #include <llama.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ebb/generate.h"
+#include "src/model/gumbel_draw.h"
 #include "src/model/loaded_model.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"
@@ -53,7 +56,7 @@ class SamplerTest : public testing::Test {
   static std::vector<Token> Draw(Sampler& sampler, int count) {
     std::vector<Token> tokens;
     for (int i = 0; i < count; ++i) {
-      const Result<Token> token = sampler.Sample(RandomLogits(i));
+      const Result<Token> token = sampler.Sample(RandomLogits(i), i);
       EXPECT_TRUE(token.ok()) << token.status().ToString();
       tokens.push_back(token.ok() ? *token : -1);
     }
@@ -65,7 +68,7 @@ class SamplerTest : public testing::Test {
     const std::vector<float> flat(VocabSize());
     std::string text;
     for (int i = 0; i < 100; ++i) {
-      const Result<Token> token = sampler->Sample(flat);
+      const Result<Token> token = sampler->Sample(flat, i);
       EXPECT_TRUE(token.ok()) << token.status().ToString();
       if (!token.ok() || model_->EndsGeneration(*token)) return text;
       text += model_->TokenText(*token, Model::ControlTokens::kHide);
@@ -82,12 +85,12 @@ TEST_F(SamplerTest, GreedyTakesTheLikeliestAndOfTiesTheLowest) {
   const auto sampler = Make({.temperature = 0});
   std::vector<float> logits = RandomLogits(1);
   logits[37] = logits[91] = 50;
-  const Result<Token> token = sampler->Sample(logits);
+  const Result<Token> token = sampler->Sample(logits, 0);
   ASSERT_TRUE(token.ok());
   EXPECT_EQ(*token, 37);
 }
 
-TEST_F(SamplerTest, DrawsWhatTheSamplersOfLibllamaDrawInItsOrder) {
+TEST_F(SamplerTest, DrawsAmongWhatTheSamplersOfLibllamaLeaveInItsOrder) {
   const SamplingOptions options = {.temperature = 0.9F,
                                    .top_k = 50,
                                    .top_p = 0.9F,
@@ -101,8 +104,7 @@ TEST_F(SamplerTest, DrawsWhatTheSamplersOfLibllamaDrawInItsOrder) {
   for (llama_sampler* one :
        {llama_sampler_init_penalties(static_cast<int>(VocabSize()), 16, 1.3F, 0.2F, 0.1F),
         llama_sampler_init_top_k(50), llama_sampler_init_top_p(0.9F, 1),
-        llama_sampler_init_min_p(0.02F, 1), llama_sampler_init_temp(0.9F),
-        llama_sampler_init_dist(42)}) {
+        llama_sampler_init_min_p(0.02F, 1), llama_sampler_init_temp(0.9F)}) {
     llama_sampler_chain_add(chain, one);
   }
   std::vector<Token> expected;
@@ -112,11 +114,74 @@ TEST_F(SamplerTest, DrawsWhatTheSamplersOfLibllamaDrawInItsOrder) {
     for (size_t j = 0; j < data.size(); ++j) data[j] = {static_cast<Token>(j), logits[j], 0};
     llama_token_data_array array = {data.data(), data.size(), -1, false};
     llama_sampler_apply(chain, &array);
-    expected.push_back(array.data[array.selected].id);
+    const auto noisy = [&](const llama_token_data& one) {
+      return one.logit + GumbelNoise(42, i, one.id);
+    };
+    expected.push_back(std::ranges::max_element(std::span(array.data, array.size), {}, noisy)->id);
     llama_sampler_accept(chain, expected.back());
   }
   llama_sampler_free(chain);
   EXPECT_EQ(Draw(*Make(options), 100), expected);
+}
+
+// 20,000 draws of five tokens: chi-square with 4 degrees of freedom exceeds 18.5 once in a
+// thousand.
+TEST_F(SamplerTest, DrawsAreOfTheSoftmax) {
+  const std::vector<double> share = {0.4, 0.3, 0.2, 0.08, 0.02};
+  std::vector<float> logits(VocabSize(), -kInfinity);
+  for (size_t i = 0; i < share.size(); ++i) logits[10 * i] = static_cast<float>(std::log(share[i]));
+  const auto sampler = Make({.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .seed = 5});
+  constexpr int kDraws = 20000;
+  std::vector<int> drawn(share.size());
+  for (int i = 0; i < kDraws; ++i) {
+    const Result<Token> token = sampler->Sample(logits, i);
+    ASSERT_TRUE(token.ok() && *token % 10 == 0 && *token <= 40);
+    ++drawn[*token / 10];
+  }
+  double chi_square = 0;
+  for (size_t i = 0; i < share.size(); ++i) {
+    chi_square += std::pow(drawn[i] - kDraws * share[i], 2) / (kDraws * share[i]);
+  }
+  EXPECT_LT(chi_square, 18.5);
+}
+
+TEST_F(SamplerTest, ADrawDependsOnThePositionAlone) {
+  const auto forwards = Make({.temperature = 2, .seed = 9});
+  const auto backwards = Make({.temperature = 2, .seed = 9});
+  std::vector<Token> expected, drawn(50);
+  for (int i = 0; i < 50; ++i) expected.push_back(*forwards->Sample(RandomLogits(i), 100 + i));
+  for (int i = 49; i >= 0; --i) drawn[i] = *backwards->Sample(RandomLogits(i), 100 + i);
+  EXPECT_EQ(drawn, expected);
+  EXPECT_NE(Draw(*Make({.temperature = 2, .seed = 9}), 50), expected);
+}
+
+// Noise that differed by more than the logits do would make every small difference another token.
+TEST_F(SamplerTest, NearlyTheSameLogitsDrawTheSame) {
+  const auto one = Make({.temperature = 1, .seed = 3});
+  const auto other = Make({.temperature = 1, .seed = 3});
+  int same = 0;
+  for (int i = 0; i < 200; ++i) {
+    std::vector<float> logits = RandomLogits(i);
+    const Token token = *one->Sample(logits, i);
+    for (size_t j = 0; j < logits.size(); ++j) logits[j] += j % 2 == 0 ? 1e-4F : -1e-4F;
+    same += *other->Sample(logits, i) == token ? 1 : 0;
+  }
+  EXPECT_GE(same, 198);
+}
+
+TEST_F(SamplerTest, ACloneGoesOnFromWhereItWasMade) {
+  const SamplingOptions options = {
+      .temperature = 1, .repeat_penalty = 2, .seed = 11, .grammar = "root ::= \"hello, \" [a-z]+"};
+  const auto sampler = Make(options);
+  const auto draw = [&](Sampler& from, int begin, int end) {
+    std::vector<Token> tokens;
+    for (int i = begin; i < end; ++i) tokens.push_back(*from.Sample(RandomLogits(i), i));
+    return tokens;
+  };
+  (void)draw(*sampler, 0, 9);
+  const auto clone = sampler->Clone();
+  const auto of_clone = draw(*clone, 9, 30);
+  EXPECT_EQ(draw(*sampler, 9, 30), of_clone);
 }
 
 TEST_F(SamplerTest, TheSameSeedDrawsTheSame) {
@@ -142,7 +207,7 @@ TEST_F(SamplerTest, ForcedTokensCountAsRepetition) {
   logits[5] = 10;
   logits[6] = 8;
   sampler->Accept(5);
-  const Result<Token> token = sampler->Sample(logits);
+  const Result<Token> token = sampler->Sample(logits, 0);
   ASSERT_TRUE(token.ok());
   EXPECT_EQ(*token, 6);
 }
@@ -154,7 +219,7 @@ TEST_F(SamplerTest, NeverTakesWhatIsNoNumber) {
   for (const float temperature : {0.0F, 1.0F}) {
     const auto sampler = Make({.temperature = temperature});
     for (int i = 0; i < 20; ++i) {
-      const Result<Token> token = sampler->Sample(logits);
+      const Result<Token> token = sampler->Sample(logits, i);
       ASSERT_TRUE(token.ok());
       EXPECT_EQ(*token % 3, 2);
     }
@@ -164,7 +229,7 @@ TEST_F(SamplerTest, NeverTakesWhatIsNoNumber) {
 TEST_F(SamplerTest, LogitsWithoutANumberAreAnError) {
   for (const float value : {kNan, kInfinity, -kInfinity}) {
     const auto sampler = Make({});
-    const Result<Token> token = sampler->Sample(std::vector<float>(VocabSize(), value));
+    const Result<Token> token = sampler->Sample(std::vector<float>(VocabSize(), value), 0);
     EXPECT_EQ(token.status().code(), StatusCode::kCorrupt);
     EXPECT_EQ(token.status().message(), "the logits of the step hold no number");
   }
@@ -179,10 +244,10 @@ TEST_F(SamplerTest, TheGrammarIsLeftAsideWhenFree) {
   const auto sampler = Make({.temperature = 0, .grammar = "root ::= \"a\""});
   std::vector<float> logits(VocabSize());
   logits[200] = 1;
-  const Result<Token> free = sampler->Sample(logits, Constraint::kFree);
+  const Result<Token> free = sampler->Sample(logits, 0, Constraint::kFree);
   ASSERT_TRUE(free.ok());
   EXPECT_EQ(*free, 200);
-  const Result<Token> bound = sampler->Sample(logits);
+  const Result<Token> bound = sampler->Sample(logits, 0);
   ASSERT_TRUE(bound.ok());
   EXPECT_EQ(model_->TokenText(*bound, Model::ControlTokens::kHide), "a");
 }
@@ -193,8 +258,8 @@ TEST_F(SamplerTest, AGrammarWithoutAWayOnIsAnError) {
   for (Token token = 0; token < static_cast<Token>(VocabSize()); ++token) {
     if (model_->EndsGeneration(token)) logits[token] = -kInfinity;
   }
-  ASSERT_TRUE(sampler->Sample(logits).ok());
-  const Result<Token> token = sampler->Sample(logits);
+  ASSERT_TRUE(sampler->Sample(logits, 0).ok());
+  const Result<Token> token = sampler->Sample(logits, 0);
   EXPECT_EQ(token.status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(token.status().message(), "the grammar admits no further token");
 }

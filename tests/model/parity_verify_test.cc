@@ -100,7 +100,7 @@ class DefaultModelParityTest : public testing::Test {
     auto sampler = Sampler::Create(*model, {.temperature = 1, .seed = 17});
     EXPECT_TRUE((*session)->Prefill(*tokens).ok());
     while (tokens->size() < kNumTokens) {
-      const auto token = (*sampler)->Sample((*session)->logits());
+      const auto token = (*sampler)->Sample((*session)->logits(), (*session)->next_position());
       EXPECT_TRUE(token.ok()) << token.status().ToString();
       if (!token.ok() || !(*session)->Decode(*token).ok()) return {};
       tokens->push_back(*token);

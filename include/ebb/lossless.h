@@ -1,0 +1,53 @@
+// Lossless generation: the visible set of the session's policy drafts a few tokens, one step over
+// every row that ever was verifies them, so that the text is that of the full cache. What the
+// policy evicts is missing from the drafts alone.
+#ifndef EBB_LOSSLESS_H_
+#define EBB_LOSSLESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "ebb/status.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+// The most tokens of a verifying step.
+inline constexpr int kMostDrafted = 64;
+
+struct LosslessOptions {
+  // kExact: each token of a verifying step goes through the arithmetic of a decode step, so that
+  // logits are the full cache's bit for bit. kFast: matrix products take all tokens at once; logits
+  // are the full cache's up to the rounding of that, which with quantised weights is about a logit.
+  enum class Verify : uint8_t { kExact, kFast };
+  Verify verify = Verify::kExact;
+  // Tokens of a verifying step; with 1 nothing is drafted. Between the two it is the number that
+  // pays best by what steps took and how many drafted tokens were right. From draft_min 2 on,
+  // drafting goes on where it does not pay.
+  int draft_min = 1;
+  int draft_max = kMostDrafted;
+};
+
+// "exact", "fast"
+[[nodiscard]] std::string_view VerifyName(LosslessOptions::Verify verify);
+[[nodiscard]] Result<LosslessOptions::Verify> ParseVerify(std::string_view name);
+
+// The next token of a draft, from the draft's logits [vocab_size] after the tokens so far; nothing:
+// the draft ends. What it answers changes how fast a text comes, never the text.
+using Guess = std::function<std::optional<Token>(std::span<const float> logits)>;
+
+struct LosslessReport {
+  int64_t drafted = 0;       // tokens that were guessed and verified
+  int64_t accepted = 0;      // of them, those that became part of the text
+  int64_t verify_steps = 0;  // steps over all rows, those of a single token among them
+  uint64_t bytes_read = 0;   // of T1, by them
+  double draft_seconds = 0;
+  double verify_seconds = 0;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_LOSSLESS_H_

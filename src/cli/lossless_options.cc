@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include "src/cli/option_values.h"
+#include "src/cli/options.h"
+
+namespace ebb::cli {
+namespace {
+
+constexpr OptionGroup kGroup = OptionGroup::kPolicy;
+
+// What a draft sees unless something else is asked for: agrees with the full cache on 995 tokens of
+// 1,000 (SmolLM2's own stories, docs/lossless.md).
+constexpr int kSinks = 20;
+constexpr int kWindow = 512;
+
+LosslessOptions& LosslessOf(CliOptions& options) { return options.lossless.options; }
+
+Status ReadVerify(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(LosslessOf(*options).verify, ParseVerify(text));
+  options->lossless.option_given = "--verify";
+  return OkStatus();
+}
+
+// NAME[:KEY=VALUE,...], where keys that are options of every policy need no option of their own.
+Status ReadDraft(std::string_view text, CliOptions* options) {
+  PolicySpec& policy = options->session.policy;
+  EBB_RETURN_IF_ERROR(ParsePolicy(text, &policy));
+  const auto take = [&](const std::string& key, const auto& read) -> Status {
+    const auto found = policy.params.find(key);
+    if (found == policy.params.end()) return OkStatus();
+    const std::string value = found->second;
+    policy.params.erase(found);
+    const Status status = read(value);
+    return status.ok() ? status
+                       : Status(status.code(), fmt::format("{}: {}", key, status.message()));
+  };
+  for (auto [key, number] : {std::pair("sinks", &policy.sinks), std::pair("window", &policy.window),
+                             std::pair("interval", &policy.interval)}) {
+    EBB_RETURN_IF_ERROR(take(key, [&, to = number](const std::string& value) {
+      return ParseValue(value, {.min = 0}, to);
+    }));
+  }
+  EBB_RETURN_IF_ERROR(take("budget", [&](const std::string& value) -> Status {
+    EBB_ASSIGN_OR_RETURN(policy.budget, ParseBudget(value));
+    return OkStatus();
+  }));
+  options->lossless.option_given = "--draft";
+  return OkStatus();
+}
+
+OptionRow LengthRow(std::string name, std::string help, int LosslessOptions::*member) {
+  return {kGroup,
+          name,
+          "K",
+          std::move(help),
+          [name, member](std::string_view text, CliOptions* options) {
+            options->lossless.option_given = name;
+            return ParseValue(text, {.min = 1, .max = kMostDrafted},
+                              &(LosslessOf(*options).*member));
+          },
+          [member](CliOptions options) { return ShowValue(LosslessOf(options).*member); }};
+}
+
+}  // namespace
+
+void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
+  const std::vector<OptionRow> rows = {
+      FlagRow(
+          kGroup, "--lossless",
+          "the policy only drafts: every row stays in T1, steps over all of them verify several "
+          "drafted tokens at once, and the text is the full cache's",
+          [](CliOptions& o) { return &o.lossless.wanted; }, true),
+      {kGroup, "--verify", "exact|fast",
+       "how a lossless generation verifies: bit for bit, or up to the rounding of products that "
+       "take several tokens at once (default: exact)",
+       ReadVerify, nullptr},
+      {kGroup, "--draft", "POLICY[:KEY=VALUE,...]",
+       "the policy of a lossless generation; budget, sinks, window and interval may stand among "
+       "its keys (default: streaming:sinks=20,window=512, or what the tiers are told)",
+       ReadDraft, nullptr},
+      LengthRow("--draft-max", "most tokens of a verifying step", &LosslessOptions::draft_max),
+      LengthRow("--draft-min",
+                "fewest; from 2 on drafting goes on where reading all rows for each token is "
+                "faster",
+                &LosslessOptions::draft_min),
+  };
+  table->insert(table->end(), rows.begin(), rows.end());
+}
+
+Status SettleLossless(CliOptions* options) {
+  LosslessInput& lossless = options->lossless;
+  if (!lossless.wanted) {
+    if (lossless.option_given.empty()) return OkStatus();
+    return InvalidArgument(fmt::format("{} goes with --lossless", lossless.option_given));
+  }
+  options->session.lossless = lossless.options;
+  // Rows lie in T1 unless it was declined; what else is asked of the tiers is the draft's.
+  if (!options->engine.tiers.has_value()) options->engine.tiers = TierSpec();
+  if (!options->tiers_place_rows) options->session.policy.tiers.reset();
+  return OkStatus();
+}
+
+void ChooseDraft(CliOptions* options) {
+  PolicySpec& policy = options->session.policy;
+  if (!options->session.lossless.has_value() || policy.tiers.has_value()) return;
+  if (policy.name != "full" || policy.budget.unit != Budget::Unit::kNone) return;
+  policy.name = "streaming";
+  if (!policy.sinks.has_value()) policy.sinks = kSinks;
+  if (!policy.window.has_value()) policy.window = kWindow;
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,205 @@
+#include "src/engine/lossless.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "src/engine/engine_impl.h"
+#include "src/engine/store_placement.h"
+
+namespace ebb {
+namespace {
+
+// An eviction of caps alone: the least share that is one.
+constexpr double kOnlyWhatCapsLeaveOut = 1e-9;
+
+SignalNeeds OnlyMass(const SignalNeeds& needs) {
+  return {.mass = needs.mass, .mass_in_prefill = needs.mass_in_prefill};
+}
+
+Status CheckOptions(const LosslessOptions& options) {
+  if (options.draft_min >= 1 && options.draft_min <= options.draft_max &&
+      options.draft_max <= kMostDrafted) {
+    return OkStatus();
+  }
+  return InvalidArgument(
+      fmt::format("drafts of {} to {} tokens; expected 1 to {}, the smaller number first",
+                  options.draft_min, options.draft_max, kMostDrafted));
+}
+
+}  // namespace
+
+PolicySpec Lossless::DraftSpec(PolicySpec spec) {
+  if (!spec.tiers.has_value()) return spec;
+  TierSpec& tiers = *spec.tiers;
+  const double in_t2 = (1 - tiers.evict_share) * tiers.t2_share;
+  const double in_t0 = tiers.t0_cap_bytes > 0
+                           ? (1 - tiers.evict_share) * (1 - tiers.t2_share)
+                           : (1 - tiers.evict_share) * (1 - tiers.t2_share) * tiers.t0_share;
+  tiers.evict_share = 1 - in_t0 - in_t2;
+  tiers.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
+  if (tiers.t0_cap_bytes > 0) {
+    tiers.evict_share = std::max(tiers.evict_share, kOnlyWhatCapsLeaveOut);
+  }
+  tiers.t1 = T1Place::kNone;
+  tiers.t1_cap_bytes = 0;
+  return spec;
+}
+
+Lossless::Lossless(const LosslessOptions& options, Session::Impl* draft,
+                   std::unique_ptr<Session::Impl> store)
+    : options_(options),
+      draft_(draft),
+      store_(std::move(store)),
+      store_signals_(draft->engine->model->shape(), draft->policy.granularity,
+                     OnlyMass(draft->signals.needs())),
+      length_(options.draft_min, options.draft_max) {}
+
+Lossless::~Lossless() = default;
+
+Result<std::unique_ptr<Lossless>> Lossless::Create(const LosslessOptions& options,
+                                                   Session::Impl* draft) {
+  EBB_RETURN_IF_ERROR(CheckOptions(options));
+  if (draft->TurnsKeys()) {
+    return InvalidArgument("policy \"" + draft->policy.name +
+                           "\" rotates keys anew: a draft's keys stay where the full cache has "
+                           "them; choose another policy");
+  }
+  Engine::Impl& engine = *draft->engine;
+  const CacheStores stores = engine.stores.caches(CacheUse::kStore);
+  EBB_ASSIGN_OR_RETURN(Policy policy,
+                       MakePolicy({.name = "full"}, {.shape = engine.model->shape()}));
+  if (stores.t1 != nullptr || stores.t1_file != nullptr) policy.placement = MakeStorePlacement();
+  auto store = std::make_unique<Session::Impl>(&engine, SessionOptions(), std::move(policy),
+                                               draft->context, stores);
+  return std::unique_ptr<Lossless>(new Lossless(options, draft, std::move(store)));
+}
+
+double Lossless::Now() const {
+  const Device& device = *draft_->engine->stores.device();
+  if (!device.one_memory()) return device.Seconds();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+int Lossless::Limit() const {
+  int most = 1;
+  while (most < options_.draft_max && draft_->CheckRoom(most + 1).ok()) ++most;
+  return most;
+}
+
+void Lossless::TruncateTo(Position end) {
+  draft_->TruncateTo(end);
+  store_->TruncateTo(end);
+}
+
+void Lossless::DropAhead() {
+  if (num_ahead() > 0) TruncateTo(store_->next() - static_cast<Position>(num_ahead()));
+  ahead_.clear();
+  next_ahead_ = 0;
+}
+
+void Lossless::CountComparison(bool right) {
+  if (right) {
+    ++report_.accepted;
+    if (num_ahead() == 0) length_.Compared(static_cast<int>(ahead_.size()), true);
+  } else {
+    length_.Compared(static_cast<int>(next_ahead_) + 1, false);
+  }
+}
+
+void Lossless::CountVerifying(double seconds) {
+  ++report_.verify_steps;
+  report_.verify_seconds += seconds;
+  const CacheAccounting cache = store_->cache.accounting();
+  report_.bytes_read += cache.tiers[static_cast<size_t>(Tier::kT1)].page_bytes;
+}
+
+Status Lossless::Decode(Token token, const Guess& guess) {
+  EBB_RETURN_IF_ERROR(draft_->CheckTokens({&token, 1}));
+  if (num_ahead() > 0) {
+    const bool right = ahead_[next_ahead_] == token;
+    if (right) {
+      const size_t vocab_size = draft_->engine->model->shape().vocab_size;
+      draft_->ShowLogits(std::span(ahead_logits_).subspan(next_ahead_ * vocab_size, vocab_size));
+      ++next_ahead_;
+    }
+    CountComparison(right);
+    if (right) return OkStatus();
+    DropAhead();
+  }
+  const int num_tokens = guess ? length_.Next(Limit()) : 1;
+  return num_tokens == 1 ? DecodePlainly(token) : Run(token, guess, num_tokens);
+}
+
+Status Lossless::DecodePlainly(Token token) {
+  const double begin = Now();
+  const Position before = store_->next();
+  const Engine::Impl::Part part = {.session = store_.get(), .tokens = {&token, 1}, .draft = draft_};
+  const Status status =
+      draft_->engine->Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kLast);
+  if (store_->next() == before) return status;
+  draft_->ShowLogits(draft_->engine->runner->logits(0));
+  const double seconds = Now() - begin;
+  length_.PlainStep(seconds);
+  CountVerifying(seconds);
+  return status;
+}
+
+Status Lossless::Run(Token token, const Guess& guess, int num_tokens) {
+  const Position begin = store_->next();
+  const double drafted_from = Now();
+  run_.assign(1, token);
+  Status status = Draft(guess, num_tokens);
+  const double verified_from = Now();
+  if (status.ok()) status = Verify();
+  if (!status.ok()) {
+    // What could not be drafted or verified has not happened.
+    if (draft_->next() > begin) draft_->TruncateTo(begin);
+    if (store_->next() > begin) store_->TruncateTo(begin);
+    return status;
+  }
+  const double end = Now();
+  length_.DraftedStep(static_cast<int>(run_.size()), verified_from - drafted_from,
+                      end - verified_from);
+  report_.draft_seconds += verified_from - drafted_from;
+  report_.drafted += static_cast<int64_t>(run_.size()) - 1;
+  CountVerifying(end - verified_from);
+  return OkStatus();
+}
+
+Status Lossless::Draft(const Guess& guess, int num_tokens) {
+  Engine::Impl& engine = *draft_->engine;
+  for (;;) {
+    const Engine::Impl::Part part = {.session = draft_, .tokens = std::span(run_).last(1)};
+    EBB_RETURN_IF_ERROR(engine.Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kLast));
+    if (static_cast<int>(run_.size()) == num_tokens) return OkStatus();
+    const std::optional<Token> next = guess(engine.runner->logits(0));
+    if (!next.has_value() || !draft_->CheckTokens({&*next, 1}).ok()) return OkStatus();
+    run_.push_back(*next);
+  }
+}
+
+Status Lossless::Verify() {
+  Engine::Impl& engine = *draft_->engine;
+  const Engine::Impl::Part part = {
+      .session = store_.get(),
+      .tokens = run_,
+      .rewritten = draft_,
+      .tokens_apart = options_.verify == LosslessOptions::Verify::kExact};
+  const size_t vocab_size = engine.model->shape().vocab_size;
+  ahead_.assign(run_.begin() + 1, run_.end());
+  ahead_logits_.resize(ahead_.size() * vocab_size);
+  next_ahead_ = ahead_.size();
+  EBB_RETURN_IF_ERROR(engine.Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kAll));
+  for (size_t i = 0; i < ahead_.size(); ++i) {
+    std::ranges::copy(engine.runner->logits(i + 1), ahead_logits_.begin() + i * vocab_size);
+  }
+  next_ahead_ = 0;
+  draft_->ShowLogits(engine.runner->logits(0));
+  return OkStatus();
+}
+
+}  // namespace ebb

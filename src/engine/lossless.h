@@ -1,0 +1,78 @@
+// The insides of a lossless session: beside the sequence that drafts, the session's own, a second
+// one, the store, holds every row in full precision and verifies.
+//
+// A run: the token that was chosen, then guesses, are decoded on the drafting sequence, one step
+// each; one step of the store takes them all, and writes their rows over the drafted ones. Then the
+// store's logits after each of them stand ready: as long as the tokens that the caller chooses are
+// those guessed, Decode() computes nothing; at the first other one both sequences roll back to it.
+//
+// Where a step is not drafted, and in prompts, the store computes and the drafting sequence takes
+// its rows and signals (Part::draft in engine_impl.h).
+#ifndef EBB_ENGINE_LOSSLESS_H_
+#define EBB_ENGINE_LOSSLESS_H_
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "ebb/lossless.h"
+#include "src/engine/draft_length.h"
+#include "src/engine/signal_buffers.h"
+
+namespace ebb {
+
+class Lossless {
+ public:
+  // The policy of the drafting sequence for what the user said of a whole session: what the
+  // hierarchy would have in T1 and T3 is not drafted with.
+  static PolicySpec DraftSpec(PolicySpec spec);
+  // For the session that `draft` is of. Errors: options out of range, a policy that turns keys.
+  static Result<std::unique_ptr<Lossless>> Create(const LosslessOptions& options,
+                                                  Session::Impl* draft);
+  ~Lossless();
+
+  // As Session::Decode().
+  Status Decode(Token token, const Guess& guess);
+  // Gives up what was verified and not yet asked for: both sequences end where the caller is.
+  void DropAhead();
+  // REQUIRES: nothing is ahead.
+  void TruncateTo(Position end);
+  [[nodiscard]] size_t num_ahead() const { return ahead_.size() - next_ahead_; }
+  [[nodiscard]] Session::Impl& store() { return *store_; }
+  [[nodiscard]] const Session::Impl& store() const { return *store_; }
+  // What of the store's steps the drafting sequence wants to see.
+  [[nodiscard]] SignalBuffers* store_signals() { return &store_signals_; }
+  [[nodiscard]] const LosslessReport& report() const { return report_; }
+
+ private:
+  Lossless(const LosslessOptions& options, Session::Impl* draft,
+           std::unique_ptr<Session::Impl> store);
+  // How many tokens a run may have: up to what the contexts hold.
+  [[nodiscard]] int Limit() const;
+  Status DecodePlainly(Token token);
+  Status Run(Token token, const Guess& guess, int num_tokens);
+  // Decodes run_.front() and then guesses, which it adds, on the drafting sequence.
+  Status Draft(const Guess& guess, int num_tokens);
+  Status Verify();
+  void CountComparison(bool right);
+  void CountVerifying(double seconds);
+  [[nodiscard]] double Now() const;
+
+  const LosslessOptions options_;
+  Session::Impl* const draft_;
+  const std::unique_ptr<Session::Impl> store_;
+  SignalBuffers store_signals_;
+  DraftLength length_;
+  LosslessReport report_;
+  std::vector<Token> run_;
+  // The guesses of the last run that were verified, and the logits after each of them: [guesses,
+  // vocab_size]. Those before next_ahead_ have been asked for.
+  std::vector<Token> ahead_;
+  std::vector<float> ahead_logits_;
+  size_t next_ahead_ = 0;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ENGINE_LOSSLESS_H_

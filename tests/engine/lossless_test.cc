@@ -1,0 +1,279 @@
+// Lossless sessions: whatever drafts, however often it is wrong, the bits are the full cache's.
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ebb/generate.h"
+#include "src/engine/engine_impl.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kPromptTokens = 40;
+
+struct Place {
+  std::string name;
+  T1Place t1 = T1Place::kNone;
+  DeviceSpec device = {};
+};
+
+struct Draft {
+  std::string name;
+  PolicySpec policy;
+  bool in_tiers = false;  // policy.tiers, with the T1 of the place
+};
+
+EngineOptions EngineAt(const Place& place, const Draft& draft, int threads = 1) {
+  EngineOptions options = {.threads = threads, .device = place.device};
+  options.tiers = draft.in_tiers ? *draft.policy.tiers : TierSpec();
+  options.tiers->t1 = place.t1;
+  return options;
+}
+
+SessionOptions SessionWith(const Draft& draft, const LosslessOptions& lossless = {}) {
+  return {.policy = draft.policy, .lossless = lossless};
+}
+
+std::vector<Draft> Drafts() {
+  std::vector<Draft> drafts = {
+      {"streaming", {.name = "streaming", .sinks = 4, .window = 12}},
+      {"attention", SmallPolicy("attention", "10%")},
+      {"attentionByHead", SmallPolicy("attention", "25%")},
+      {"h2o", SmallPolicy("h2o", "24")},
+      {"tova", SmallPolicy("tova", "24")},
+      {"rkv", {.name = "rkv", .budget = *ParseBudget("48")}},
+      {"epikv", SmallPolicy("epikv", "10%")},
+      {"quest", {.name = "quest", .params = {{"page", "8"}}, .budget = *ParseBudget("24")}},
+      {"full", {.name = "full"}},
+  };
+  drafts[2].policy.granularity = Granularity::kHead;
+  Draft tiers = {.name = "tiers", .policy = SmallPolicy("attention", "10%"), .in_tiers = true};
+  tiers.policy.budget = {};
+  tiers.policy.tiers = TierSpec{.t0_share = 0.2, .evict_share = 0.1};
+  drafts.push_back(tiers);
+  tiers.name = "int4";
+  tiers.policy.tiers = TierSpec{.t0_share = 1, .t2_share = 1, .t2_type = CompressedType::kInt4};
+  drafts.push_back(tiers);
+  return drafts;
+}
+
+// Guesses the tokens that a test is going to append, each right with a probability.
+class Oracle {
+ public:
+  Oracle(std::span<const Token> to_come, double right, uint32_t seed)
+      : to_come_(to_come), right_(right), random_(seed) {}
+  [[nodiscard]] Guess From(size_t next) {
+    return [this, next](std::span<const float>) mutable -> std::optional<Token> {
+      if (next >= to_come_.size()) return std::nullopt;
+      const Token token = to_come_[next++];
+      if (std::uniform_real_distribution<>()(random_) < right_) return token;
+      return (token + 1) % SmallModel()->shape().vocab_size;
+    };
+  }
+
+ private:
+  std::span<const Token> to_come_;
+  double right_;
+  std::mt19937 random_;
+};
+
+void ExpectSame(const Session& full, const Session& lossless) {
+  ASSERT_EQ(lossless.next_position(), full.next_position());
+  ASSERT_TRUE(std::ranges::equal(lossless.tokens(), full.tokens()));
+  ASSERT_EQ(lossless.logits_hash(), full.logits_hash()) << full.next_position();
+}
+
+class LosslessAt : public testing::TestWithParam<std::tuple<Place, Draft>> {
+ protected:
+  [[nodiscard]] static const Place& place() { return std::get<0>(GetParam()); }
+  [[nodiscard]] static const Draft& draft() { return std::get<1>(GetParam()); }
+  void SetUp() override {
+    const auto engine = Engine::Create(SmallModel(), EngineAt(place(), draft()));
+    if (engine.status().code() == StatusCode::kUnsupported) {
+      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+    }
+  }
+};
+
+// Decoding, reading and rolling back in random order; guesses of which one in eight is wrong.
+TEST_P(LosslessAt, EveryStepHasTheBitsOfTheFullCache) {
+  auto full_engine = MakeEngine();
+  auto full = Open(*full_engine);
+  auto engine = MakeEngine(EngineAt(place(), draft()));
+  auto lossless = Open(*engine, SessionWith(draft(), {.draft_min = 2, .draft_max = 9}));
+  std::mt19937 random(5);
+  const auto both = [&](const auto& act) {
+    for (Session* session : {full.get(), lossless.get()}) ExpectOk(act(*session));
+  };
+  both([](Session& s) { return s.Prefill(SomeTokens(kPromptTokens)); });
+  for (int round = 0; round < 6; ++round) {
+    const std::vector<Token> text = SomeTokens(60, round);
+    Oracle oracle(text, 0.87, round);
+    for (size_t i = 0; i < text.size(); ++i) {
+      ExpectOk(full->Decode(text[i]));
+      ExpectOk(lossless->Decode(text[i], i % 13 == 0 ? nullptr : oracle.From(i + 1)));
+      ASSERT_NO_FATAL_FAILURE(ExpectSame(*full, *lossless));
+    }
+    if (round % 2 == 0) {
+      const auto back = static_cast<Position>(random() % 90);
+      both([&](Session& s) { return s.TruncateTo(s.next_position() - back); });
+    }
+    if (round % 3 != 1) {
+      const std::vector<Token> more = SomeTokens(1 + random() % 70, 50 + round);
+      both([&](Session& s) { return s.Prefill(more); });
+    }
+    if (full->logits().empty()) both([](Session& s) { return s.Decode(1); });
+  }
+  const LosslessReport& report = *lossless->lossless_report();
+  EXPECT_GT(report.drafted, 100);
+  EXPECT_GT(report.accepted, report.drafted / 2);
+  EXPECT_LT(report.accepted, report.drafted);
+  EXPECT_EQ(lossless->accounting().rows_evicted, 0);
+  lossless.reset();
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    EXPECT_EQ(engine->arena_accounting(tier).used_bytes, 0U);
+  }
+}
+
+// What the guesses are is the draft's own affair here.
+TEST_P(LosslessAt, GeneratesTheTextOfTheFullCache) {
+  for (const float temperature : {0.0F, 0.8F}) {
+    const auto generate = [&](Session& session) {
+      ExpectOk(session.Prefill(SomeTokens(kPromptTokens, 2)));
+      auto sampler = Sampler::Create(
+          *SmallModel(), {.temperature = temperature, .repeat_penalty = 1.1F, .seed = 4});
+      EXPECT_TRUE(sampler.ok());
+      return Generate(session, **sampler,
+                      {.max_tokens = 150, .on_end = GenerateOptions::OnEnd::kIgnore});
+    };
+    auto full_engine = MakeEngine();
+    auto full = Open(*full_engine);
+    auto engine = MakeEngine(EngineAt(place(), draft()));
+    auto lossless = Open(*engine, SessionWith(draft(), {.draft_min = 2, .draft_max = 7}));
+    const GenerateResult expected = generate(*full);
+    const GenerateResult result = generate(*lossless);
+    EXPECT_EQ(result.answer.tokens, expected.answer.tokens);
+    EXPECT_EQ(result.text, expected.text);
+    EXPECT_EQ(result.finish_reason, FinishReason::kLength);
+    ExpectSame(*full, *lossless);
+    EXPECT_GT(lossless->lossless_report()->drafted, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    PlacesAndDrafts, LosslessAt,
+    testing::Combine(testing::Values(Place{"Memory"}, Place{"Host", T1Place::kHost},
+                                     Place{"File", T1Place::kFile},
+                                     Place{"Device",
+                                           T1Place::kHost,
+                                           {.kind = DeviceKind::kSim, .memory_bytes = 64 << 20}}),
+                     testing::ValuesIn(Drafts())),
+    [](const auto& info) { return std::get<0>(info.param).name + std::get<1>(info.param).name; });
+
+const Draft& Streaming() {
+  static const Draft kDraft = Drafts().front();
+  return kDraft;
+}
+const Place kHost = {"Host", T1Place::kHost};
+
+// Few tokens: more threads than cores spin for one another.
+TEST(Lossless, ThreadsChangeNothing) {
+  const std::vector<Token> text = SomeTokens(24, 3);
+  const auto hash = [&](int threads) {
+    auto engine = MakeEngine(EngineAt(kHost, Streaming(), threads));
+    auto session = Open(*engine, SessionWith(Streaming(), {.draft_min = 5}));
+    ExpectOk(session->Prefill(SomeTokens(90)));
+    Oracle oracle(text, 0.8, 1);
+    for (size_t i = 0; i < text.size(); ++i) {
+      ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
+    }
+    return session->logits_hash();
+  };
+  const uint64_t one = hash(1);
+  EXPECT_EQ(hash(2), one);
+  EXPECT_EQ(hash(3), one);
+}
+
+TEST(Lossless, FastIsTheFullCacheUpToRounding) {
+  auto full_engine = MakeEngine({.threads = 1, .kv_type = RowType::kF32});
+  auto full = Open(*full_engine);
+  EngineOptions options = EngineAt(kHost, Streaming());
+  options.kv_type = RowType::kF32;
+  auto engine = MakeEngine(options);
+  auto lossless =
+      Open(*engine,
+           SessionWith(Streaming(), {.verify = LosslessOptions::Verify::kFast, .draft_min = 12}));
+  const std::vector<Token> text = SomeTokens(120, 8);
+  Oracle oracle(text, 1, 1);
+  for (Session* session : {full.get(), lossless.get()}) {
+    ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    ExpectOk(full->Decode(text[i]));
+    ExpectOk(lossless->Decode(text[i], oracle.From(i + 1)));
+    ASSERT_LT(LargestDifference(Logits(*full), Logits(*lossless)), 1e-3) << i;
+  }
+  EXPECT_EQ(lossless->lossless_report()->accepted, lossless->lossless_report()->drafted);
+}
+
+TEST(Lossless, SessionsSideBySideAreWhatTheyAreAlone) {
+  const std::vector<Token> text = SomeTokens(100, 3);
+  auto full_engine = MakeEngine();
+  auto full = Open(*full_engine);
+  auto engine = MakeEngine(EngineAt(kHost, Streaming()));
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int i = 0; i < 3; ++i) {
+    sessions.push_back(Open(*engine, SessionWith(Streaming(), {.draft_min = i + 2})));
+    ExpectOk(sessions[i]->Prefill(SomeTokens(kPromptTokens)));
+  }
+  ExpectOk(full->Prefill(SomeTokens(kPromptTokens)));
+  Oracle oracle(text, 0.8, 1);
+  for (size_t i = 0; i < text.size(); ++i) {
+    ExpectOk(full->Decode(text[i]));
+    for (auto& session : sessions) {
+      ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
+      ASSERT_NO_FATAL_FAILURE(ExpectSame(*full, *session));
+    }
+  }
+}
+
+TEST(Lossless, TheContextsEndIsReachedToken) {
+  auto engine = MakeEngine(EngineAt(kHost, Streaming()));
+  SessionOptions options = SessionWith(Streaming(), {.draft_min = 8});
+  options.context = 64;
+  auto session = Open(*engine, options);
+  const std::vector<Token> text = SomeTokens(40, 3);
+  Oracle oracle(text, 1, 1);
+  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  for (int i = 0; i < 24; ++i) ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
+  EXPECT_EQ(session->Decode(1).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(session->next_position(), 64);
+}
+
+TEST(Lossless, WhatItCannotDoIsRefused) {
+  auto engine = MakeEngine(EngineAt(kHost, Streaming()));
+  const auto refusal = [&](const SessionOptions& options) {
+    const Status status = engine->OpenSession(options).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+    return status.message();
+  };
+  const Draft turning = {"turning", {.name = "streaming_rerotated", .sinks = 4, .window = 12}};
+  EXPECT_TRUE(refusal(SessionWith(turning)).find("rotates keys anew") != std::string::npos);
+  SessionOptions past = SessionWith(Streaming());
+  past.past_context = PastContext::kReRotate;
+  (void)refusal(past);
+  for (const auto& [min, max] : {std::pair(0, 4), {5, 4}, {1, kMostDrafted + 1}}) {
+    (void)refusal(SessionWith(Streaming(), {.draft_min = min, .draft_max = max}));
+  }
+  auto session = Open(*engine, SessionWith(Streaming()));
+  auto other = Open(*engine, SessionWith(Streaming()));
+  Session* const batch[] = {session.get(), other.get()};
+  const Token tokens[] = {1, 2};
+  EXPECT_EQ(engine->DecodeBatch(batch, tokens).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace ebb
