@@ -113,6 +113,18 @@ std::vector<OptionRow> MeasurementRows() {
       ValueRow(G::kBenchGenerate, "--sequences", "N",
                "sequences that each step takes one token of, in one batch",
                [](CliOptions& o) { return &o.bench.sequences; }, {.min = 1, .max = 256}),
+      ValueRow(G::kBenchLossless, "--tokens", "N", "tokens of a turn",
+               [](CliOptions& o) { return &o.bench.tokens; }, {.min = 2}),
+      {G::kBenchLossless, "--accept", "SHARE",
+       "feed random tokens, of which guesses know this share, instead of the model's own text",
+       [](std::string_view text, CliOptions* options) {
+         options->bench.accept = 0;
+         return ParseValue(text, {.min = 0, .max = 1}, &*options->bench.accept);
+       },
+       nullptr},
+      ValueRow(G::kBenchLossless, "--t0-share", "X",
+               "share of the rows in T0 of the tiers that are read for every token",
+               [](CliOptions& o) { return &o.bench.t0_share; }, {.min = 0, .max = 1}),
       ValueRow(G::kBenchPrompt, "--prompt", "N", "tokens of the prompt that is read",
                [](CliOptions& o) { return &o.bench.prompt_tokens; }, {.min = 1}),
       ValueRow(G::kBenchAttention, "--depth", "N", "tokens in the cache",

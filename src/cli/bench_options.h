@@ -28,6 +28,9 @@ struct BenchOptions {
   int tokens = 48;
   int generate = 0;
   int sequences = 1;
+  // lossless
+  std::optional<double> accept;  // unset: the model's own text, with its own guesses
+  double t0_share = 0.2;
   // prefill
   int prompt_tokens = 512;
   // attention

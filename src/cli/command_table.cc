@@ -51,6 +51,11 @@ std::span<const Command> CommandTable() {
       {"bench prefill", "tokens per second of reading a prompt",
        WithModel({G::kBenchPrompt, G::kBenchDepth, G::kBench, G::kPolicy, G::kQuiet, G::kJson}),
        RunBenchPrefill},
+      {"bench lossless",
+       "a lossless generation against the full cache in memory, and against reading T1 for every "
+       "token",
+       WithModel({G::kBenchDepth, G::kBenchLossless, G::kBench, G::kPolicy, G::kQuiet, G::kJson}),
+       RunBenchLossless},
       {"bench attention",
        "read rate of attention, and its share of what the memory can do",
        {G::kBenchAttention, G::kBench, G::kModelFile, G::kThreads, G::kSeed, G::kKvType, G::kQuiet,

@@ -19,6 +19,7 @@ ExitCode RunChat(const CliOptions& options);            // chat.cc
 ExitCode RunPull(const CliOptions& options);            // pull.cc
 ExitCode RunFidelity(const CliOptions& options);        // fidelity.cc
 ExitCode RunBenchDecode(const CliOptions& options);     // bench_decode.cc
+ExitCode RunBenchLossless(const CliOptions& options);   // bench_lossless.cc
 ExitCode RunBenchPrefill(const CliOptions& options);    // bench_prefill.cc
 ExitCode RunBenchAttention(const CliOptions& options);  // bench_attention.cc
 ExitCode RunBenchMemory(const CliOptions& options);     // bench_memory.cc

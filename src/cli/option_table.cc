@@ -254,6 +254,7 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kBenchDecode:
     case G::kBenchGenerate:
     case G::kBenchPrompt:
+    case G::kBenchLossless:
     case G::kBenchAttention:
     case G::kBenchMemory:
     case G::kBench:

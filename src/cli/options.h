@@ -104,6 +104,7 @@ enum class OptionGroup {
   kBenchDecode,     // --no-mass, --tokens
   kBenchGenerate,   // --generate, --sequences
   kBenchPrompt,     // --prompt
+  kBenchLossless,   // --tokens, --accept, --t0-share
   kBenchAttention,  // --depth, --keep, --compressed
   kBenchMemory,     // --bytes
   kBench,           // --repetitions

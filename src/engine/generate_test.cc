@@ -1,4 +1,6 @@
-// Generation over a small model with random weights. A grammar makes it say what a test needs.
+// Generation over a small model with random weights. A grammar makes it say what a test needs. All
+// of it holds for lossless sessions too, whose drafts stop strings, grammars and budgets cut
+// through.
 #include "ebb/generate.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +19,9 @@ namespace {
 
 using OnEnd = GenerateOptions::OnEnd;
 
-class GenerateTest : public testing::Test {
+enum class Kept { kByPolicy, kLossless };
+
+class GenerateTest : public testing::TestWithParam<Kept> {
  protected:
   static void SetUpTestSuite() {
     const TempFolder folder;
@@ -30,8 +34,14 @@ class GenerateTest : public testing::Test {
   }
   static void TearDownTestSuite() { model_.reset(); }
 
-  void Open(const SessionOptions& options = {}, EngineOptions engine_options = {}) {
+  void Open(SessionOptions options = {}, EngineOptions engine_options = {}) {
     session_.reset();
+    if (GetParam() == Kept::kLossless) {
+      options.lossless = LosslessOptions{.draft_min = 3, .draft_max = 5};
+      if (options.policy.name == "full") {
+        options.policy = {.name = "streaming", .sinks = 2, .window = 6};
+      }
+    }
     engine_options.threads = 1;
     Result<std::unique_ptr<Engine>> engine = Engine::Create(model_, engine_options);
     ASSERT_TRUE(engine.ok()) << engine.status().ToString();
@@ -71,7 +81,7 @@ class GenerateTest : public testing::Test {
 
 std::shared_ptr<const Model> GenerateTest::model_;
 
-TEST_F(GenerateTest, EndsAtTheEndTokenWhichIsNotCounted) {
+TEST_P(GenerateTest, EndsAtTheEndTokenWhichIsNotCounted) {
   std::vector<Token> tokens;
   GenerateOptions options;
   options.on_token = [&](Token token) { tokens.push_back(token); };
@@ -85,7 +95,7 @@ TEST_F(GenerateTest, EndsAtTheEndTokenWhichIsNotCounted) {
   EXPECT_EQ(joined, "one two");
 }
 
-TEST_F(GenerateTest, EndsAtItsLengthWithoutAStepForTheLastToken) {
+TEST_P(GenerateTest, EndsAtItsLengthWithoutAStepForTheLastToken) {
   for (const int length : {0, 1, 7}) {
     GenerateOptions options;
     options.max_tokens = length;
@@ -98,7 +108,7 @@ TEST_F(GenerateTest, EndsAtItsLengthWithoutAStepForTheLastToken) {
   }
 }
 
-TEST_F(GenerateTest, GreedyTextIsThatOfTheLikeliestTokensOneByOne) {
+TEST_P(GenerateTest, GreedyTextIsThatOfTheLikeliestTokensOneByOne) {
   GenerateOptions options;
   options.max_tokens = 20;
   options.on_end = OnEnd::kIgnore;
@@ -118,7 +128,7 @@ TEST_F(GenerateTest, GreedyTextIsThatOfTheLikeliestTokensOneByOne) {
   }
 }
 
-TEST_F(GenerateTest, IgnoringTheEndNeverTakesAnEndToken) {
+TEST_P(GenerateTest, IgnoringTheEndNeverTakesAnEndToken) {
   GenerateOptions options;
   options.max_tokens = 200;
   options.on_end = OnEnd::kIgnore;
@@ -126,7 +136,7 @@ TEST_F(GenerateTest, IgnoringTheEndNeverTakesAnEndToken) {
   EXPECT_EQ(Run(options).finish_reason, FinishReason::kLength);
 }
 
-TEST_F(GenerateTest, AStopStringEndsTheTextBeforeIt) {
+TEST_P(GenerateTest, AStopStringEndsTheTextBeforeIt) {
   GenerateOptions options;
   options.stops = {"never", "two th"};
   const GenerateResult result = Say("one two three", options);
@@ -134,7 +144,7 @@ TEST_F(GenerateTest, AStopStringEndsTheTextBeforeIt) {
   EXPECT_EQ(result.text, "one ");
 }
 
-TEST_F(GenerateTest, TextComesInWholeCharacters) {
+TEST_P(GenerateTest, TextComesInWholeCharacters) {
   std::vector<std::string> pieces;
   GenerateOptions options;
   options.on_text = [&](std::string_view text, TextPart part) {
@@ -146,7 +156,7 @@ TEST_F(GenerateTest, TextComesInWholeCharacters) {
   EXPECT_EQ(pieces, (std::vector<std::string>{"é", "€", "😀"}));
 }
 
-TEST_F(GenerateTest, TellsThoughtFromAnswer) {
+TEST_P(GenerateTest, TellsThoughtFromAnswer) {
   GenerateOptions options;
   options.thinking_start = "<think>";
   options.thinking_end = "</think>";
@@ -163,7 +173,7 @@ TEST_F(GenerateTest, TellsThoughtFromAnswer) {
   EXPECT_EQ(result.thought_tokens, 0);
 }
 
-TEST_F(GenerateTest, ForcesTheEndOfAThoughtThatHasSpentItsBudget) {
+TEST_P(GenerateTest, ForcesTheEndOfAThoughtThatHasSpentItsBudget) {
   for (const int budget : {0, 1, 9}) {
     GenerateOptions options;
     options.thinking_start = "<think>";
@@ -184,7 +194,7 @@ TEST_F(GenerateTest, ForcesTheEndOfAThoughtThatHasSpentItsBudget) {
   }
 }
 
-TEST_F(GenerateTest, AThoughtWithoutABudgetIsNotForced) {
+TEST_P(GenerateTest, AThoughtWithoutABudgetIsNotForced) {
   GenerateOptions options;
   options.thinking_start = "<think>";
   options.thinking_end = "</think>";
@@ -195,7 +205,7 @@ TEST_F(GenerateTest, AThoughtWithoutABudgetIsNotForced) {
   EXPECT_EQ(result.thought_tokens, 50);
 }
 
-TEST_F(GenerateTest, TagsMayBeControlTokens) {
+TEST_P(GenerateTest, TagsMayBeControlTokens) {
   GenerateOptions options;
   options.thinking_start = "<|im_start|>";
   options.thinking_end = "<unk>";
@@ -206,7 +216,7 @@ TEST_F(GenerateTest, TagsMayBeControlTokens) {
   EXPECT_TRUE(result.text.ends_with("<unk>yes")) << result.text;
 }
 
-TEST_F(GenerateTest, StopsWhenCancelled) {
+TEST_P(GenerateTest, StopsWhenCancelled) {
   std::atomic<bool> cancel{false};
   GenerateOptions options;
   options.on_end = OnEnd::kIgnore;
@@ -220,7 +230,7 @@ TEST_F(GenerateTest, StopsWhenCancelled) {
   EXPECT_EQ(result.generated_tokens, 3);
 }
 
-TEST_F(GenerateTest, StopsWhenTheTextIsNotWanted) {
+TEST_P(GenerateTest, StopsWhenTheTextIsNotWanted) {
   GenerateOptions options;
   options.on_text = [](std::string_view, TextPart) { return false; };
   const GenerateResult result = Say("one two", options);
@@ -228,7 +238,7 @@ TEST_F(GenerateTest, StopsWhenTheTextIsNotWanted) {
   EXPECT_LT(result.generated_tokens, 7);
 }
 
-TEST_F(GenerateTest, RefusedAtTheVeryEndIsCancelledToo) {
+TEST_P(GenerateTest, RefusedAtTheVeryEndIsCancelledToo) {
   GenerateOptions options;
   options.stops = {"xyz"};
   options.on_text = [](std::string_view text, TextPart) { return text != "x"; };
@@ -236,7 +246,7 @@ TEST_F(GenerateTest, RefusedAtTheVeryEndIsCancelledToo) {
   EXPECT_EQ(Say("x", options).finish_reason, FinishReason::kCancelled);
 }
 
-TEST_F(GenerateTest, EndsWhereTheContextEnds) {
+TEST_P(GenerateTest, EndsWhereTheContextEnds) {
   Open({.context = 16});
   Read("hello");
   const int read = session_->next_position();
@@ -250,8 +260,8 @@ TEST_F(GenerateTest, EndsWhereTheContextEnds) {
   EXPECT_EQ(session_->next_position(), 16);
 }
 
-TEST_F(GenerateTest, EndsWhereTheCapOnMemoryIsReachedAndLeavesTheSessionUsable) {
-  Open({}, {.kv_type = RowType::kF32, .kv_cap_bytes = uint64_t{2} << 20});
+TEST_P(GenerateTest, EndsWhereTheCapOnMemoryIsReachedAndLeavesTheSessionUsable) {
+  Open({}, {.kv_type = RowType::kF32, .kv_cap_bytes = uint64_t{4} << 20});
   Read(std::string(900, '.'));
   GenerateOptions options;
   options.on_end = OnEnd::kIgnore;
@@ -265,14 +275,14 @@ TEST_F(GenerateTest, EndsWhereTheCapOnMemoryIsReachedAndLeavesTheSessionUsable) 
   EXPECT_TRUE(session_->Decode(10).ok());
 }
 
-TEST_F(GenerateTest, ASessionWithoutLogitsIsAnError) {
+TEST_P(GenerateTest, ASessionWithoutLogitsIsAnError) {
   Open();
   const GenerateResult result = Continue({});
   EXPECT_EQ(result.finish_reason, FinishReason::kError);
   EXPECT_EQ(result.error.code(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(GenerateTest, AGrammarWithoutAWayOnIsAnError) {
+TEST_P(GenerateTest, AGrammarWithoutAWayOnIsAnError) {
   GenerateOptions options;
   options.on_end = OnEnd::kIgnore;
   const GenerateResult result = Say("one", options);
@@ -281,7 +291,7 @@ TEST_F(GenerateTest, AGrammarWithoutAWayOnIsAnError) {
   EXPECT_EQ(result.text, "one");
 }
 
-TEST_F(GenerateTest, ContinuesWhereAnEarlierGenerationEnded) {
+TEST_P(GenerateTest, ContinuesWhereAnEarlierGenerationEnded) {
   GenerateOptions whole;
   whole.max_tokens = 20;
   whole.on_end = OnEnd::kIgnore;
@@ -308,6 +318,11 @@ TEST(FinishReasonTest, EveryReasonHasAName) {
   };
   for (const auto& [reason, name] : names) EXPECT_EQ(FinishReasonName(reason), name);
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, GenerateTest, testing::Values(Kept::kByPolicy, Kept::kLossless),
+                         [](const auto& info) {
+                           return info.param == Kept::kLossless ? "Lossless" : "ByPolicy";
+                         });
 
 }  // namespace
 }  // namespace ebb

@@ -90,6 +90,19 @@ int Lossless::Limit() const {
   return most;
 }
 
+Status Lossless::Resume() {
+  const auto positions = store_->cache.positions(0);
+  for (size_t i = 0; i < std::max(positions.size(), draft_->tokens.size()); ++i) {
+    if (i < positions.size() && positions[i] == static_cast<Position>(i)) continue;
+    return Corrupt(fmt::format("the store lacks the row of token {}", i));
+  }
+  store_->tokens = draft_->tokens;
+  store_->kinds = draft_->kinds;
+  store_->first_generated = draft_->first_generated;
+  store_->decode_steps = draft_->decode_steps;
+  return OkStatus();
+}
+
 void Lossless::TruncateTo(Position end) {
   draft_->TruncateTo(end);
   store_->TruncateTo(end);
@@ -131,7 +144,12 @@ Status Lossless::Decode(Token token, const Guess& guess) {
     DropAhead();
   }
   const int num_tokens = guess ? length_.Next(Limit()) : 1;
-  return num_tokens == 1 ? DecodePlainly(token) : Run(token, guess, num_tokens);
+  if (num_tokens > 1) {
+    const Status status = Run(token, guess, num_tokens);
+    // A single token may still have room.
+    if (status.code() != StatusCode::kResourceExhausted) return status;
+  }
+  return DecodePlainly(token);
 }
 
 Status Lossless::DecodePlainly(Token token) {

@@ -34,6 +34,9 @@ class Lossless {
 
   // As Session::Decode().
   Status Decode(Token token, const Guess& guess);
+  // Both caches and the drafting sequence's tokens came out of a file. Corrupt when the store has
+  // not a row for every token.
+  Status Resume();
   // Gives up what was verified and not yet asked for: both sequences end where the caller is.
   void DropAhead();
   // REQUIRES: nothing is ahead.

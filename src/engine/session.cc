@@ -9,12 +9,19 @@
 namespace ebb {
 namespace {
 
-// What the drafting sequence evicted lies in the store. The store's newest rows, which are on their
-// way to T1, count as staging.
-void AddStore(const CacheAccounting& store, CacheAccounting* sum) {
+// What the drafting sequence evicted lies in the store. Where that has a T1, its newest rows, which
+// are on their way there, count as staging.
+void AddStore(const CacheAccounting& store, bool has_t1, CacheAccounting* sum) {
   constexpr auto kT0 = static_cast<size_t>(Tier::kT0), kT1 = static_cast<size_t>(Tier::kT1);
   sum->tiers[kT1] = store.tiers[kT1];
-  sum->staging_bytes += store.staging_bytes + store.tiers[kT0].page_bytes;
+  sum->staging_bytes += store.staging_bytes;
+  if (has_t1) {
+    sum->staging_bytes += store.tiers[kT0].page_bytes;
+  } else {
+    sum->tiers[kT0].rows += store.tiers[kT0].rows;
+    sum->tiers[kT0].row_bytes += store.tiers[kT0].row_bytes;
+    sum->tiers[kT0].page_bytes += store.tiers[kT0].page_bytes;
+  }
   sum->table_bytes += store.table_bytes;
   sum->num_tables += store.num_tables;
   sum->rows_evicted = 0;
@@ -213,7 +220,10 @@ int Session::context() const { return impl_->context; }
 const Policy& Session::policy() const { return impl_->policy; }
 CacheAccounting Session::accounting() const {
   CacheAccounting sum = impl_->cache.accounting();
-  if (impl_->lossless != nullptr) AddStore(impl_->lossless->store().cache.accounting(), &sum);
+  if (impl_->lossless != nullptr) {
+    const SequenceCache& store = impl_->lossless->store().cache;
+    AddStore(store.accounting(), store.HasTiers(), &sum);
+  }
   if (impl_->ledger != nullptr) sum.ledger_bytes = impl_->ledger->memory_bytes();
   return sum;
 }

@@ -29,7 +29,7 @@ struct Header {
   uint64_t file_bytes = 0;
   uint64_t checksum = 0;  // of all that stands before it
 };
-static_assert(sizeof(Header) == 88);
+static_assert(sizeof(Header) == 96);
 
 // The seed is the place, so that blocks that trade places are noticed.
 uint64_t ChecksumOf(std::span<const std::byte> bytes, uint64_t offset) {
@@ -76,6 +76,8 @@ const char* SessionSectionName(SessionSection section) {
       return "sequence";
     case SessionSection::kTables:
       return "token tables";
+    case SessionSection::kStoreTables:
+      return "store's token tables";
     case SessionSection::kPolicy:
       return "policy's state";
     case SessionSection::kExtra:
@@ -238,8 +240,10 @@ Status SessionFileReader::ReadPage(const std::string& name, std::span<std::byte>
   return OkStatus();
 }
 
-Status SessionFileReader::CheckPages(uint64_t num_pages, uint64_t page_bytes) const {
-  if (num_pages == sizes_.num_pages && page_bytes == sizes_.page_bytes) return OkStatus();
+Status SessionFileReader::CheckPages(uint64_t num_pages, uint64_t page_bytes, bool all) const {
+  const bool fits = num_pages <= sizes_.num_pages && page_bytes <= sizes_.page_bytes;
+  const bool equal = num_pages == sizes_.num_pages && page_bytes == sizes_.page_bytes;
+  if (all ? equal : fits) return OkStatus();
   return Corrupt(fmt::format("its pages: expected {} of {} bytes by its tables, found {} of {}",
                              num_pages, page_bytes, sizes_.num_pages, sizes_.page_bytes));
 }

@@ -17,12 +17,12 @@
 
 namespace ebb {
 
-inline constexpr uint32_t kSessionFileVersion = 1;
+inline constexpr uint32_t kSessionFileVersion = 2;
 inline constexpr size_t kSessionBlockBytes = size_t{64} << 10;
 
 // In the order of the file.
-enum class SessionSection { kMadeWith, kSequence, kTables, kPolicy, kExtra };
-inline constexpr int kNumSessionSections = 5;
+enum class SessionSection { kMadeWith, kSequence, kTables, kStoreTables, kPolicy, kExtra };
+inline constexpr int kNumSessionSections = 6;
 [[nodiscard]] const char* SessionSectionName(SessionSection section);
 
 using SessionSections = std::array<std::span<const std::byte>, kNumSessionSections>;
@@ -61,8 +61,8 @@ class SessionFileReader {
   Result<std::vector<std::byte>> ReadSection(SessionSection section);
   // The next page. `name` is for messages. Corrupt when it is not what was written.
   Status ReadPage(const std::string& name, std::span<std::byte> rows);
-  // Corrupt unless the pages come to that.
-  Status CheckPages(uint64_t num_pages, uint64_t page_bytes) const;
+  // Corrupt unless the pages come to that, or, where others follow, to no less.
+  Status CheckPages(uint64_t num_pages, uint64_t page_bytes, bool all) const;
 
  private:
   SessionFileReader() = default;

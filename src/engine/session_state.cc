@@ -23,9 +23,8 @@ std::string RopeText(const Hyperparameters& h) {
                      h.yarn_attn_factor, h.yarn_beta_fast, h.yarn_beta_slow);
 }
 
-std::string T1Text(const std::optional<TierSpec>& tiers) {
-  if (!tiers.has_value()) return "no tiers";
-  switch (tiers->t1) {
+std::string PlaceText(T1Place place) {
+  switch (place) {
     case T1Place::kNone:
       return "none";
     case T1Place::kHost:
@@ -34,6 +33,17 @@ std::string T1Text(const std::optional<TierSpec>& tiers) {
       return "file";
   }
   return "";
+}
+
+std::string T1Text(const std::optional<TierSpec>& tiers) {
+  return tiers.has_value() ? PlaceText(tiers->t1) : "no tiers";
+}
+
+// Which rows are kept, and where those that a policy does not.
+std::string KeptRowsText(const Session::Impl& s) {
+  if (s.lossless == nullptr) return "those of the policy";
+  const std::optional<TierSpec>& tiers = s.engine->options.tiers;
+  return "all, T1: " + PlaceText(tiers.has_value() ? tiers->t1 : T1Place::kNone);
 }
 
 // What a session that resumes another one must have in common with it, in the order in which it is
@@ -51,6 +61,7 @@ MadeWith MadeWithOf(const Session::Impl& s) {
       {"selector", policy.selector == nullptr ? "none" : policy.selector->Name()},
       {"granularity", std::string(GranularityName(policy.granularity))},
       {"T1", T1Text(s.options.policy.tiers)},
+      {"choice of kept rows", KeptRowsText(s)},
   };
 }
 
@@ -161,20 +172,34 @@ Status Load(SessionFileReader* file, Session::Impl* s) {
   };
   EBB_RETURN_IF_ERROR(
       load(SessionSection::kSequence, [&](StateReader* from) { return s->LoadSequence(from); }));
-  const auto check = [&](const StatePages& pages) {
-    return file->CheckPages(pages.num_pages, pages.num_bytes);
+  StatePages pages;
+  const auto load_tables = [&](SessionSection section, bool last, SequenceCache* cache) {
+    const auto check = [&](const StatePages& more) {
+      pages.num_pages += more.num_pages;
+      pages.num_bytes += more.num_bytes;
+      return file->CheckPages(pages.num_pages, pages.num_bytes, last);
+    };
+    return load(section, [&](StateReader* from) {
+      return SequenceState::LoadTables(s->next(), check, from, cache);
+    });
   };
-  EBB_RETURN_IF_ERROR(load(SessionSection::kTables, [&](StateReader* from) {
-    return SequenceState::LoadTables(s->next(), check, from, &s->cache);
-  }));
+  const bool has_store = s->lossless != nullptr;
+  EBB_RETURN_IF_ERROR(load_tables(SessionSection::kTables, !has_store, &s->cache));
+  if (has_store) {
+    SequenceCache* const store = &s->lossless->store().cache;
+    EBB_RETURN_IF_ERROR(load_tables(SessionSection::kStoreTables, true, store));
+    EBB_RETURN_IF_ERROR(s->lossless->Resume());
+  }
   EBB_RETURN_IF_ERROR(load(SessionSection::kPolicy, [&](StateReader* from) -> Status {
     s->signals.Load(from);
     s->driver.BeginLedger(s->next());
     return s->driver.LoadState(from);
   }));
-  return SequenceState::LoadPages(&s->cache, [&](const StatePage& page, auto rows) {
+  const auto read = [&](const StatePage& page, auto rows) {
     return file->ReadPage(page.ToString(), rows);
-  });
+  };
+  EBB_RETURN_IF_ERROR(SequenceState::LoadPages(&s->cache, read));
+  return has_store ? SequenceState::LoadPages(&s->lossless->store().cache, read) : OkStatus();
 }
 
 Status WithPath(const std::string& path, const Status& status) {
@@ -183,18 +208,27 @@ Status WithPath(const std::string& path, const Status& status) {
 
 Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
   EBB_RETURN_IF_ERROR(s.broken);
-  StateWriter made_with, sequence, tables, policy;
+  if (s.lossless != nullptr) s.lossless->DropAhead();
+  StateWriter made_with, sequence, tables, store_tables, policy;
   SaveMadeWith(s, &made_with);
   s.SaveSequence(&sequence);
-  EBB_ASSIGN_OR_RETURN(const StatePages pages, SequenceState::SaveTables(s.cache, &tables));
+  EBB_ASSIGN_OR_RETURN(StatePages pages, SequenceState::SaveTables(s.cache, &tables));
+  SequenceCache* const store = s.lossless == nullptr ? nullptr : &s.lossless->store().cache;
+  if (store != nullptr) {
+    EBB_ASSIGN_OR_RETURN(const StatePages more, SequenceState::SaveTables(*store, &store_tables));
+    pages.num_pages += more.num_pages;
+    pages.num_bytes += more.num_bytes;
+  }
   s.signals.Save(&policy);
   EBB_RETURN_IF_ERROR(s.driver.SaveState(&policy));
-  const SessionSections sections = {made_with.bytes(), sequence.bytes(), tables.bytes(),
-                                    policy.bytes(), std::as_bytes(std::span(extra))};
+  const SessionSections sections = {made_with.bytes(), sequence.bytes(),
+                                    tables.bytes(),    store_tables.bytes(),
+                                    policy.bytes(),    std::as_bytes(std::span(extra))};
   EBB_ASSIGN_OR_RETURN(SessionFileWriter file,
                        SessionFileWriter::Create(path, sections, pages.num_pages, pages.num_bytes));
-  EBB_RETURN_IF_ERROR(SequenceState::SavePages(
-      &s.cache, [&](const StatePage&, auto rows) { return file.WritePage(rows); }));
+  const auto write = [&](const StatePage&, auto rows) { return file.WritePage(rows); };
+  EBB_RETURN_IF_ERROR(SequenceState::SavePages(&s.cache, write));
+  if (store != nullptr) EBB_RETURN_IF_ERROR(SequenceState::SavePages(store, write));
   return file.Commit();
 }
 

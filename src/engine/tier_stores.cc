@@ -101,7 +101,9 @@ CacheStores TierStores::caches(CacheUse use) const {
     caches.t1 = nullptr;
     caches.t1_file = nullptr;
   } else if (use == CacheUse::kStore) {
-    caches.t0 = newest_.get();
+    // Rows that have nowhere else to go are under the cap.
+    const bool has_t1 = t1_ != nullptr || t1_file_ != nullptr;
+    if (has_t1) caches.t0 = newest_.get();
     caches.t2 = nullptr;
     caches.compressed = {};
   }

@@ -32,7 +32,7 @@ class TierStores {
 
   // What a session's cache may use.
   [[nodiscard]] const CacheStores& caches() const { return caches_; }
-  // A draft has no T1, a store no T2; a store's newest rows are not under T0's cap.
+  // A draft has no T1, a store no T2; a store's rows on their way to T1 are not under T0's cap.
   [[nodiscard]] CacheStores caches(CacheUse use) const;
   [[nodiscard]] Arena* t0() const { return t0_.get(); }
   // Whether a session may ask for this: InvalidArgument when the engine was not made for it.

@@ -1,0 +1,182 @@
+// Lossless sessions in files, in the middle of what was drafted ahead, and with a T1 that fails.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/engine/engine_impl.h"
+#include "tests/engine/session_fixture.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kPromptTokens = 40;
+
+const std::vector<Token>& Text() {
+  static const std::vector<Token> kText = SomeTokens(300, 6);
+  return kText;
+}
+
+// What is going to come, with a wrong guess every tenth time.
+Guess From(size_t next) {
+  return [next](std::span<const float>) mutable -> std::optional<Token> {
+    if (next >= Text().size()) return std::nullopt;
+    const Token token = Text()[next++];
+    return next % 10 == 0 ? (token + 1) % SmallModel()->shape().vocab_size : token;
+  };
+}
+
+void Decode(Session& session, int from, int to) {
+  for (int i = from; i < to; ++i) ExpectOk(session.Decode(Text()[i], From(i + 1)));
+}
+
+struct Case {
+  std::string name;
+  PolicySpec policy;
+  TierSpec tiers;  // of the engine
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases = {
+      {"memory", {.name = "streaming", .sinks = 4, .window = 12}, {.t1 = T1Place::kNone}},
+      {"host", SmallPolicy("h2o", "24"), {.t1 = T1Place::kHost}},
+      {"file", SmallPolicy("attention", "20%"), {.t1 = T1Place::kFile}},
+      {"int4",
+       SmallPolicy("full", ""),
+       {.t0_share = 0.5, .t1 = T1Place::kFile, .t2_share = 0.8, .t2_type = CompressedType::kInt4}},
+  };
+  cases.back().policy = {.name = "attention", .window = 8, .interval = 8, .tiers = cases[3].tiers};
+  return cases;
+}
+
+class LosslessSession : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = GetParam().tiers});
+    if (engine.status().code() == StatusCode::kUnsupported) {
+      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+    }
+  }
+  [[nodiscard]] static SessionOptions Options() {
+    return {.policy = GetParam().policy, .lossless = LosslessOptions{.draft_min = 7}};
+  }
+  [[nodiscard]] static OwnSession OpenNew() {
+    OwnSession own = {.engine = MakeEngine({.threads = 1, .tiers = GetParam().tiers})};
+    own.session = Open(*own.engine, Options());
+    return own;
+  }
+  [[nodiscard]] Result<OwnSession> Resume(const SessionOptions& options) const {
+    OwnSession own = {.engine = MakeEngine({.threads = 1, .tiers = GetParam().tiers})};
+    EBB_ASSIGN_OR_RETURN(ResumedSession resumed, ResumeSession(*own.engine, path_, options));
+    own.session = std::move(resumed.session);
+    return own;
+  }
+  [[nodiscard]] Result<OwnSession> Resume() const { return Resume(Options()); }
+
+  TempFolder folder_;
+  const std::string path_ = folder_.File("session");
+};
+
+TEST_P(LosslessSession, GoesOnWithTheBitsOfTheFullCache) {
+  auto full_engine = MakeEngine();
+  auto full = Open(*full_engine);
+  OwnSession own = OpenNew();
+  for (Session* session : {full.get(), own.session.get()}) {
+    ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  }
+  int at = 0;
+  bool saved_ahead = false;
+  for (const int next : {2, 61, 64, 65, 65, 137}) {
+    Decode(*full, at, next);
+    Decode(*own.session, at, next);
+    at = next;
+    saved_ahead = saved_ahead || own.session->impl().lossless->num_ahead() > 0;
+    ExpectOk(SaveSession(*own.session, path_, ""));
+    EXPECT_EQ(own.session->logits_hash(), full->logits_hash());
+    auto resumed = Resume();
+    ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+    EXPECT_EQ(resumed->session->logits_hash(), full->logits_hash());
+    EXPECT_EQ(Logits(*resumed->session), Logits(*full));
+    EXPECT_TRUE(std::ranges::equal(resumed->session->tokens(), full->tokens()));
+    // The one that was saved goes on as well.
+    if (next == 64) {
+      Decode(*own.session, at, at + 9);
+      ExpectOk(own.session->TruncateTo(own.session->next_position() - 9));
+    }
+    own.session.reset();
+    own = *std::move(resumed);
+  }
+  EXPECT_TRUE(saved_ahead);
+  Decode(*full, at, 200);
+  Decode(*own.session, at, 200);
+  EXPECT_EQ(own.session->logits_hash(), full->logits_hash());
+  EXPECT_GT(own.session->lossless_report()->accepted, 20);
+}
+
+TEST_P(LosslessSession, IsToldFromOneThatForgets) {
+  OwnSession own = OpenNew();
+  ExpectOk(own.session->Prefill(SomeTokens(kPromptTokens)));
+  Decode(*own.session, 0, 80);
+  ExpectOk(SaveSession(*own.session, path_, ""));
+  SessionOptions forgetting = Options();
+  forgetting.lossless.reset();
+  const Status status = Resume(forgetting).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+}
+
+// Everything is under a checksum: a lie in the store's tables must be made anew.
+TEST_P(LosslessSession, AStoreThatLacksARowIsCorrupt) {
+  OwnSession own = OpenNew();
+  ExpectOk(own.session->Prefill(SomeTokens(kPromptTokens)));
+  Decode(*own.session, 0, 80);
+  ExpectOk(SaveSession(*own.session, path_, ""));
+  own.session->impl().lossless->DropAhead();
+  const uint32_t lost[] = {17};
+  own.session->impl().lossless->store().cache.Remove(0, lost);
+  ExpectOk(SaveSession(*own.session, path_, ""));
+  const Status status = Resume().status();
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_NE(status.message().find("the store lacks the row of token 17"), std::string::npos)
+      << status.message();
+}
+
+INSTANTIATE_TEST_SUITE_P(Places, LosslessSession, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+// A copy to the device that fails in a verifying step ends the request and loses nothing.
+TEST(LosslessFaults, AFailedReadOfT1LeavesTheSessionAsItWas) {
+  EngineOptions options = {.threads = 1,
+                           .tiers = TierSpec{.t1 = T1Place::kHost},
+                           .device = {.kind = DeviceKind::kSim, .memory_bytes = 64 << 20}};
+  auto engine = MakeEngine(options);
+  auto full_engine = MakeEngine();
+  auto full = Open(*full_engine);
+  auto session = Open(*engine, {.policy = {.name = "streaming", .sinks = 4, .window = 12},
+                                .lossless = LosslessOptions{.draft_min = 7}});
+  for (Session* one : {full.get(), session.get()}) {
+    ExpectOk(one->Prefill(SomeTokens(200)));
+    for (int i = 0; i < 10; ++i) ExpectOk(one->Decode(Text()[i]));
+  }
+  SimDevice* device = engine->impl().stores.sim();
+  for (int fails_at = 1; fails_at <= 2; ++fails_at) {
+    int copies = 0;
+    device->SetFaults([&](const DeviceRequest& request) -> DeviceFault {
+      const bool fails = request.call == DeviceRequest::Call::kCopy && ++copies == fails_at;
+      return {.kind = fails ? DeviceFault::Kind::kFails : DeviceFault::Kind::kNone};
+    });
+    const Status status = session->Decode(Text()[10], From(11));
+    device->SetFaults({});
+    EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
+    EXPECT_EQ(session->next_position(), full->next_position());
+    EXPECT_EQ(session->logits_hash(), full->logits_hash());
+  }
+  for (int i = 10; i < 60; ++i) {
+    ExpectOk(full->Decode(Text()[i]));
+    ExpectOk(session->Decode(Text()[i], From(i + 1)));
+  }
+  EXPECT_EQ(Logits(*session), Logits(*full));
+}
+
+}  // namespace
+}  // namespace ebb
