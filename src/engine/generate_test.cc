@@ -261,8 +261,8 @@ TEST_P(GenerateTest, EndsWhereTheContextEnds) {
 }
 
 TEST_P(GenerateTest, EndsWhereTheCapOnMemoryIsReachedAndLeavesTheSessionUsable) {
-  Open({}, {.kv_type = RowType::kF32, .kv_cap_bytes = uint64_t{4} << 20});
-  Read(std::string(900, '.'));
+  Open({}, {.kv_type = RowType::kF32, .kv_cap_bytes = uint64_t{2} << 20});
+  Read(std::string(450, '.'));
   GenerateOptions options;
   options.on_end = OnEnd::kIgnore;
   const GenerateResult result = Continue(options);
@@ -270,8 +270,8 @@ TEST_P(GenerateTest, EndsWhereTheCapOnMemoryIsReachedAndLeavesTheSessionUsable) 
   EXPECT_EQ(result.error.code(), StatusCode::kResourceExhausted);
   const Position end = session_->next_position();
   EXPECT_LT(end, session_->context());
-  EXPECT_EQ(result.decode_steps, end - 900);
-  ASSERT_TRUE(session_->TruncateTo(900).ok());
+  EXPECT_EQ(result.decode_steps, end - 450);
+  ASSERT_TRUE(session_->TruncateTo(450).ok());
   EXPECT_TRUE(session_->Decode(10).ok());
 }
 
