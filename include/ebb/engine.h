@@ -169,6 +169,8 @@ class Session {
   // Null unless the session is lossless. Then accounting() counts the rows of every token in T1,
   // visible_positions() and the ledger tell what is drafted with, drafted tokens among it.
   [[nodiscard]] const LosslessReport* lossless_report() const;
+  // The guesses that the tokens to come will be compared with; mostly none.
+  [[nodiscard]] std::span<const Token> drafted() const;
   // What happened to each token; null when SessionOptions asked for none.
   [[nodiscard]] const Ledger* ledger() const;
   // The signals of the last step (extra_signals and the policy's).

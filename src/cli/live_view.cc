@@ -142,12 +142,26 @@ void LiveView::Note(std::string sentence) { notes_.push_back(std::move(sentence)
 // The token that was chosen last is not in the cache yet.
 std::string LiveView::StyleOf(Position position, TextPart part) const {
   const Ledger& ledger = *session_.ledger();
-  const Tier tier = position < ledger.next_position() ? ledger.CommonTier(position) : Tier::kT0;
+  Tier tier = position < ledger.next_position() ? ledger.CommonTier(position) : Tier::kT0;
+  // What the draft has dropped.
+  if (session_.lossless_report() != nullptr && tier == Tier::kT3) tier = Tier::kT1;
   std::string style(TierStyle(tier));
   if (part == TextPart::kThought && thoughts_ == Thoughts::kDim) {
     style = style.empty() ? "2" : "2;" + style;
   }
   return style;
+}
+
+// Guesses that may still turn out to be wrong: beside the text, never in it.
+std::string LiveView::DraftedLine(int columns) const {
+  constexpr std::string_view kTitle = "drafted: ";
+  LiveText drafted;
+  drafted.SetWidth(std::max(columns - static_cast<int>(kTitle.size()), 1));
+  for (const Token token : session_.drafted()) {
+    drafted.Append(model_.TokenText(token, Model::ControlTokens::kHide), 0, TextPart::kAnswer);
+  }
+  const auto style = [](Position, TextPart) { return std::string("2;3"); };
+  return Styled(kTitle, "2") + drafted.Line(0, style);
 }
 
 double LiveView::Rate() const {
@@ -162,6 +176,9 @@ std::vector<std::string> LiveView::StatusLines(int columns) const {
   const std::vector<std::string> figures = {
       fmt::format("{} tokens", session_.next_position()), fmt::format("{:.1f} tokens/s", Rate()),
       "moved down " + MiB(moves.bytes_down), "up " + MiB(moves.bytes_up)};
+  if (session_.lossless_report() != nullptr) {
+    lines.insert(lines.begin(), DraftedLine(columns));
+  }
   for (const auto& parts : {figures, notes_}) {
     for (std::string& line : FillLines(parts, columns)) lines.push_back(std::move(line));
   }

@@ -54,6 +54,7 @@ class LiveView {
   };
   void Draw();
   [[nodiscard]] std::string StyleOf(Position position, TextPart part) const;
+  [[nodiscard]] std::string DraftedLine(int columns) const;
   [[nodiscard]] double Rate() const;
   [[nodiscard]] std::vector<std::string> StatusLines(int columns) const;
 

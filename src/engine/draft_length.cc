@@ -11,6 +11,10 @@ constexpr int kLengths[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
 // What is tried first, and again where drafting did not pay.
 constexpr int kTrial = 4;
+// Tried second, and twice the best length every so often: two lengths tell what one more token
+// costs.
+constexpr int kSecondTrial = 16;
+constexpr int kRunsBetweenTrials = 32;
 // A trial costs a few steps: where it does not pay, this often bounds the loss to a few percent.
 constexpr int kFirstWait = 32;
 constexpr int kLongestWait = 512;
@@ -26,7 +30,7 @@ void DraftLength::Mean::Add(double value, double times) {
 DraftLength::DraftLength(int min, int max)
     : min_(min),
       max_(max),
-      right_{.memory = 64},
+      right_{.memory = 160},
       plain_seconds_{.memory = 16},
       draft_seconds_{.memory = 64},
       tokens_{.memory = 16},
@@ -35,15 +39,9 @@ DraftLength::DraftLength(int min, int max)
       products_{.memory = 16},
       wait_(kFirstWait) {}
 
-// The line through the last steps; where they were all of one length, proportional to it by half.
 double DraftLength::VerifySeconds(int num_tokens) const {
-  const double k = tokens_.value(), t = seconds_.value();
-  const double variance = squares_.value() - k * k;
-  double slope = t / k / 2;
-  if (variance > 0.05 * k * k) {
-    slope = std::clamp((products_.value() - k * t) / variance, 0.0, t / k);
-  }
-  return std::max(t + slope * (num_tokens - k), t * 0.05);
+  const double seconds = seconds_.value();
+  return std::max(seconds + slope_ * (num_tokens - tokens_.value()), seconds * 0.05);
 }
 
 double DraftLength::TokensPerSecond(int num_tokens) const {
@@ -61,12 +59,17 @@ int DraftLength::Next(int limit) {
   // Both ways are measured before they are compared.
   if (least == 1 && plain_seconds_.empty()) return 1;
   if (draft_seconds_.empty()) return trial;
+  if (runs_ == 1) return std::clamp(kSecondTrial, least, most);
   int best = least;
   for (const int length : kLengths) {
     if (length < least || length > most) continue;
     if (TokensPerSecond(length) > TokensPerSecond(best)) best = length;
   }
-  if (best > 1 || plain_steps_ < wait_) return best;
+  if (best > 1) {
+    const bool tries = runs_ % kRunsBetweenTrials == 0;
+    return tries ? std::clamp(best < most ? 2 * best : best / 2, least, most) : best;
+  }
+  if (plain_steps_ < wait_) return best;
   wait_ = std::min(2 * wait_, kLongestWait);
   return trial;
 }
@@ -84,6 +87,13 @@ void DraftLength::DraftedStep(int num_tokens, double draft_seconds, double verif
   seconds_.Add(verify_seconds);
   squares_.Add(double(num_tokens) * num_tokens);
   products_.Add(num_tokens * verify_seconds);
+  ++runs_;
+  const double mean = tokens_.value();
+  const double variance = squares_.value() - mean * mean;
+  // Where all were of nearly one length the slope stays as it was.
+  if (variance < 0.02 * mean * mean) return;
+  const double most = seconds_.value() / mean;
+  slope_ = std::clamp((products_.value() - mean * seconds_.value()) / variance, 0.0, most);
 }
 
 void DraftLength::Compared(int num_guesses, bool last_was_right) {

@@ -39,6 +39,8 @@ class DraftLength {
   Mean plain_seconds_;                          // of a step
   Mean draft_seconds_;                          // of a token
   Mean tokens_, seconds_, squares_, products_;  // of verifying steps, for the line through them
+  double slope_ = 0;                            // of that line, in seconds a token
+  int runs_ = 0;                                // verifying steps so far
   int plain_steps_ = 0;                         // since the last draft
   int wait_ = 0;                                // plain steps before a draft is tried again
 };

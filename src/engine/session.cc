@@ -230,6 +230,9 @@ CacheAccounting Session::accounting() const {
 const LosslessReport* Session::lossless_report() const {
   return impl_->lossless == nullptr ? nullptr : &impl_->lossless->report();
 }
+std::span<const Token> Session::drafted() const {
+  return std::span(impl_->tokens).subspan(impl_->num_asked_for());
+}
 Result<size_t> Session::CountPolicyBytes() const {
   StateWriter count(StateWriter::Keep::kCount);
   EBB_RETURN_IF_ERROR(impl_->driver.SaveState(&count));

@@ -1,0 +1,113 @@
+#include "src/engine/draft_length.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace ebb {
+namespace {
+
+// A machine on which steps take so many seconds; guesses are right with a probability.
+struct Machine {
+  double draft = 0.006;
+  double verify = 0.03;        // of the first token
+  double verify_more = 0.003;  // of each other one
+  double right = 0.95;
+  double plain = 0.03;
+};
+
+struct Outcome {
+  double seconds = 0;
+  int tokens = 0;
+  int last_length = 0;
+  [[nodiscard]] double Rate() const { return tokens / seconds; }
+};
+
+Outcome Generate(const Machine& machine, DraftLength* length, int num_tokens) {
+  std::mt19937 random(3);
+  Outcome outcome;
+  while (outcome.tokens < num_tokens) {
+    const int k = length->Next(64);
+    outcome.last_length = k;
+    if (k == 1) {
+      length->PlainStep(machine.plain);
+      outcome.seconds += machine.plain;
+      ++outcome.tokens;
+      continue;
+    }
+    const double draft = k * machine.draft;
+    const double verify = machine.verify + (k - 1) * machine.verify_more;
+    length->DraftedStep(k, draft, verify);
+    outcome.seconds += draft + verify;
+    int accepted = 0;
+    while (accepted < k - 1 && std::bernoulli_distribution(machine.right)(random)) ++accepted;
+    const bool all = accepted == k - 1;
+    length->Compared(all ? accepted : accepted + 1, all);
+    outcome.tokens += 1 + accepted;
+  }
+  return outcome;
+}
+
+double RateAtLength(Machine machine, int k) {
+  DraftLength length(k, k);
+  return Generate(machine, &length, 20000).Rate();
+}
+
+TEST(DraftLengthTest, ComesNearTheBestLength) {
+  for (const double right : {0.7, 0.9, 0.98, 0.999}) {
+    for (const double verify_more : {0.0005, 0.003, 0.009}) {
+      Machine machine;
+      machine.right = right;
+      machine.verify_more = verify_more;
+      double best = 0;
+      for (const int k : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
+        best = std::max(best, RateAtLength(machine, k));
+      }
+      DraftLength length(1, 64);
+      (void)Generate(machine, &length, 500);
+      const double rate = Generate(machine, &length, 20000).Rate();
+      EXPECT_GT(rate, 0.93 * std::max(best, 1 / machine.plain)) << right << ", " << verify_more;
+    }
+  }
+}
+
+TEST(DraftLengthTest, WhereDraftingDoesNotPayItIsRarelyTried) {
+  Machine machine;
+  machine.plain = 0.007;  // reading all rows costs nothing
+  for (const double right : {0.1, 0.5, 0.9}) {
+    machine.right = right;
+    DraftLength length(1, 64);
+    EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.95 / machine.plain) << right;
+  }
+}
+
+TEST(DraftLengthTest, FollowsAChange) {
+  Machine machine;
+  DraftLength length(1, 64);
+  machine.right = 0.3;
+  const int before = Generate(machine, &length, 1000).last_length;
+  machine.right = 0.999;
+  EXPECT_GT(Generate(machine, &length, 3000).last_length, 2 * before);
+  machine.plain = 0.003;
+  machine.right = 0.1;
+  (void)Generate(machine, &length, 1000);
+  EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.9 / machine.plain);
+}
+
+TEST(DraftLengthTest, StaysWithinItsBounds) {
+  DraftLength fixed(5, 5);
+  EXPECT_EQ(fixed.Next(64), 5);
+  EXPECT_EQ(fixed.Next(3), 3);
+  EXPECT_EQ(fixed.Next(1), 1);
+  DraftLength bounded(3, 9);
+  Machine machine;
+  machine.right = 0.01;
+  EXPECT_GE(Generate(machine, &bounded, 300).last_length, 3);
+  machine.right = 1;
+  EXPECT_LE(Generate(machine, &bounded, 3000).last_length, 9);
+  DraftLength single(1, 1);
+  EXPECT_EQ(single.Next(64), 1);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,114 @@
+// What the drafting sequence of a lossless session is given: exact rows, and the signals of steps
+// that it did not compute.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "src/engine/engine_impl.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+SessionOptions Lossless(const PolicySpec& policy, const LosslessOptions& options) {
+  return {.policy = policy, .lossless = options};
+}
+
+Guess Knowing(std::span<const Token> text, size_t next) {
+  return [text, next](std::span<const float>) mutable -> std::optional<Token> {
+    return next < text.size() ? std::optional(text[next++]) : std::nullopt;
+  };
+}
+
+// Bytes of the row at a position.
+std::vector<std::byte> RowAt(SequenceCache& cache, int layer, int head, Position position) {
+  const auto positions = cache.View(layer, head).positions;
+  const auto found = std::ranges::find(positions, position);
+  if (found == positions.end()) return {};
+  const auto row = cache.Row(layer, head, static_cast<uint32_t>(found - positions.begin()));
+  const size_t bytes = cache.format().RowStride();
+  std::vector<std::byte> both(row.key, row.key + bytes);
+  both.insert(both.end(), row.value, row.value + bytes);
+  return both;
+}
+
+TEST(LosslessDraft, HasTheRowsOfTheFullCacheOnceTheyAreVerified) {
+  const std::vector<Token> text = SomeTokens(64, 3);
+  auto engine = MakeEngine();
+  auto session = Open(*engine, Lossless({.name = "streaming", .sinks = 2, .window = 20},
+                                        {.draft_min = 8, .draft_max = 8}));
+  ExpectOk(session->Prefill(SomeTokens(40)));
+  for (size_t i = 0; i < text.size(); ++i) ExpectOk(session->Decode(text[i], Knowing(text, i + 1)));
+  EXPECT_GT(session->lossless_report()->accepted, 40);
+  SequenceCache& draft = session->impl().cache;
+  SequenceCache& store = session->impl().lossless->store().cache;
+  for (int layer = 0; layer < SmallModel()->shape().num_layers; ++layer) {
+    for (int head = 0; head < SmallModel()->shape().num_kv_heads; ++head) {
+      for (const Position position : draft.positions(0)) {
+        EXPECT_EQ(RowAt(draft, layer, head, position), RowAt(store, layer, head, position))
+            << "layer " << layer << ", head " << head << ", position " << position;
+      }
+    }
+  }
+}
+
+// By position, what a step showed of the first and the last group.
+struct Shown {
+  std::map<Position, float> mass[2];
+  std::vector<float> keys;
+  std::vector<float> queries;
+};
+
+std::vector<Shown> ShownBy(bool lossless, Granularity granularity) {
+  std::vector<Shown> steps;
+  auto engine = MakeEngine();
+  SessionOptions options;
+  if (lossless) {
+    options =
+        Lossless({.name = "streaming", .sinks = 2, .window = 20}, {.draft_min = 1, .draft_max = 1});
+  }
+  options.policy.granularity = granularity;
+  options.extra_signals = {.mass = MassNeed::kSummed, .num_recent_queries = 3, .keys = true};
+  const int last = SmallModel()->shape().NumGroups(granularity) - 1;
+  options.on_signals = [&](int group, std::span<const Position> positions,
+                           const GroupSignals& signals, const StepSignals& step) {
+    if (group == 0) {
+      steps.push_back({.mass = {},
+                       .keys = {step.keys[1].begin(), step.keys[1].end()},
+                       .queries = {step.recent_queries[1].begin(), step.recent_queries[1].end()}});
+    }
+    for (const int which : {0, 1}) {
+      if (group != (which == 0 ? 0 : last) || signals.mass.empty()) continue;
+      for (size_t row = 0; row < positions.size(); ++row) {
+        steps.back().mass[which][positions[row]] = signals.mass[row];
+      }
+    }
+  };
+  auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(SomeTokens(40)));
+  for (const Token token : SomeTokens(30, 3)) ExpectOk(session->Decode(token));
+  return steps;
+}
+
+TEST(LosslessDraft, SeesTheSignalsOfStepsThatTheStoreComputed) {
+  for (const Granularity granularity : {Granularity::kToken, Granularity::kHead}) {
+    const std::vector<Shown> full = ShownBy(false, granularity);
+    const std::vector<Shown> lossless = ShownBy(true, granularity);
+    ASSERT_EQ(lossless.size(), full.size());
+    for (size_t step = 0; step < full.size(); ++step) {
+      EXPECT_EQ(lossless[step].keys, full[step].keys) << step;
+      EXPECT_EQ(lossless[step].queries, full[step].queries) << step;
+      for (const int which : {0, 1}) {
+        for (const auto& [position, mass] : lossless[step].mass[which]) {
+          EXPECT_EQ(mass, full[step].mass[which].at(position)) << step << ", " << position;
+        }
+      }
+    }
+    EXPECT_EQ(lossless.back().mass[1].size(), 23U);
+  }
+}
+
+}  // namespace
+}  // namespace ebb
