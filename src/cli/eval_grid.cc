@@ -138,8 +138,9 @@ std::string TiersLabel(const PolicySpec& policy) {
 }
 
 // "window=16 interval=16": what tells settings of the same policy, budget and tiers apart.
-std::string OptionsLabel(const PolicySpec& policy) {
+std::string OptionsLabel(const PolicySpec& policy, const std::optional<LosslessOptions>& lossless) {
   std::string label;
+  if (lossless.has_value()) label = fmt::format("lossless={}", VerifyName(lossless->verify));
   const Json options = PolicyOptions(policy);
   for (const auto& [key, value] : options.items()) {
     if (key == "budget" || policy.params.contains(key)) continue;
@@ -170,7 +171,7 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   return EvalSetting{.policy = policy,
                      .budget = takes_budget ? budget : "",
                      .tiers = TiersLabel(spec),
-                     .options = OptionsLabel(spec),
+                     .options = OptionsLabel(spec, options.session.lossless),
                      .seed = seed,
                      .engine = options.engine,
                      .session = options.session};

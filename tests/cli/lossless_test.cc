@@ -1,0 +1,128 @@
+// --lossless and what goes with it, as a user gives it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/cli/program.h"
+#include "tests/cli/tiny_model.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class LosslessTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = std::make_unique<TinyModel>(); }
+  static void TearDownTestSuite() { model_.reset(); }
+
+  static ProgramEnd Run(const std::string& arguments) {
+    return RunEbb(
+        "run --raw --temp 0.8 --seed 5 --threads 1 -n 150 --ignore-eos --json -p tide -m " +
+        model_->path() + " " + arguments);
+  }
+  static json Record(const ProgramEnd& end) {
+    json record = json::parse(LastLine(end.err), nullptr, false);
+    EXPECT_TRUE(record.is_object()) << end.err;
+    return record;
+  }
+  static void ExpectRefused(const std::string& arguments, const std::string& why) {
+    const ProgramEnd end = Run(arguments);
+    EXPECT_NE(end.exit_code, 0) << arguments;
+    EXPECT_THAT(end.err, HasSubstr(why)) << arguments;
+  }
+
+  static std::unique_ptr<TinyModel> model_;
+};
+
+std::unique_ptr<TinyModel> LosslessTest::model_;
+
+TEST_F(LosslessTest, SaysWhatTheFullCacheSaysWhateverDrafts) {
+  const ProgramEnd full = Run("");
+  ASSERT_EQ(full.exit_code, 0) << full.err;
+  const json expected = Record(full);
+  EXPECT_FALSE(expected.contains("drafted"));
+  for (const std::string draft :
+       {"--t1 host", "--t1 none --draft streaming:sinks=2,window=9",
+        "--t1 host --policy h2o --budget 12", "--t1 host --t0 20% --window 8 --interval 8",
+        "--t1 host --t0 50% --t2 50%:int4 --window 8",
+        "--device sim --draft attention:budget=10%,window=8,interval=8"}) {
+    const ProgramEnd end = Run("--lossless --draft-min 4 " + draft);
+    EXPECT_EQ(end.out, full.out) << draft;
+    const json record = Record(end);
+    EXPECT_EQ(record["logits_hash"], expected["logits_hash"]) << draft;
+    EXPECT_GT(record["drafted"], 0) << draft;
+    EXPECT_LE(record["accepted"], record["drafted"]) << draft;
+    EXPECT_GT(record["verify_steps"], 0) << draft;
+    EXPECT_TRUE(record.contains("bytes_read_per_token")) << draft;
+    EXPECT_EQ(record["rows_evicted"], 0) << draft;
+  }
+}
+
+TEST_F(LosslessTest, ReadsT1OncePerVerifyingStep) {
+  const json each = Record(Run("--lossless --t1 host --draft full --draft-max 1"));
+  const json few = Record(Run("--lossless --t1 host --draft full --draft-min 8"));
+  EXPECT_EQ(each["drafted"], 0);
+  EXPECT_GT(few["accepted"], 100);
+  EXPECT_LT(few["bytes_read_per_token"].get<double>(),
+            each["bytes_read_per_token"].get<double>() / 4);
+}
+
+TEST_F(LosslessTest, ASessionGoesOn) {
+  const std::string file = model_->File("lossless");
+  std::filesystem::remove(file);
+  const json whole = Record(Run("-n 60"));
+  const std::string options =
+      " --lossless --t1 host --draft streaming:sinks=2,window=9 --session " + file;
+  ASSERT_EQ(Run("-n 30" + options).exit_code, 0);
+  const ProgramEnd rest =
+      RunEbb("run --raw --temp 0.8 --seed 5 --threads 1 -n 30 --ignore-eos --json -m " +
+             model_->path() + options);
+  EXPECT_EQ(Record(rest)["logits_hash"], whole["logits_hash"]) << rest.err;
+  // A session that keeps every row is not one that forgets.
+  const ProgramEnd other = RunEbb("run --raw --threads 1 -n 30 -m " + model_->path() +
+                                  " --policy streaming --sinks 2 --window 9 --session " + file);
+  EXPECT_NE(other.exit_code, 0);
+  EXPECT_THAT(other.err, HasSubstr("a session of another"));
+}
+
+TEST_F(LosslessTest, IsMeasured) {
+  const ProgramEnd end = RunEbb(
+      "bench lossless --lossless --t1 host --depth 64 --tokens 16 --repetitions 2 --json "
+      "--threads 1 --draft streaming:sinks=2,window=16 -m " +
+      model_->path());
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json record = json::parse(end.out);
+  EXPECT_TRUE(record["same_bits"].get<bool>());
+  EXPECT_TRUE(record["same_tokens"].get<bool>());
+  for (const char* of : {"tokens_per_s", "full", "tiers", "ratio_full", "ratio_tiers"}) {
+    EXPECT_GT(record[of]["median"], 0) << of;
+  }
+  const ProgramEnd told = RunEbb(
+      "bench lossless --lossless --t1 host --depth 64 --tokens 32 --repetitions 2 --json "
+      "--threads 1 --accept 1 --draft-min 8 -m " +
+      model_->path());
+  EXPECT_EQ(json::parse(told.out)["accepted"], json::parse(told.out)["drafted"]) << told.err;
+}
+
+TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
+  ExpectRefused("--verify fast", "--verify goes with --lossless");
+  ExpectRefused("--draft h2o", "--draft goes with --lossless");
+  ExpectRefused("--lossless --verify twice", "expected exact or fast");
+  ExpectRefused("--lossless --draft nonsense", "nonsense");
+  ExpectRefused("--lossless --draft streaming:window=many", "window");
+  ExpectRefused("--lossless --draft h2o:budget=some", "budget");
+  ExpectRefused("--lossless --draft-min 9 --draft-max 8", "the smaller number first");
+  ExpectRefused("--lossless --draft-max 65", "64");
+  ExpectRefused("--lossless --draft streaming_rerotated", "rotates keys anew");
+  const ProgramEnd end = RunEbb("bench lossless -m " + model_->path());
+  EXPECT_THAT(end.err, HasSubstr("--lossless is missing"));
+}
+
+}  // namespace
+}  // namespace ebb
