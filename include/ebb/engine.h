@@ -87,6 +87,7 @@ struct SessionOptions {
 // What steps cost on a device with memory of its own, by its clock.
 struct DeviceReport {
   std::string_view name;             // "cpu", "sim"
+  double seconds = 0;                // of its clock; 0 on the cpu, which has none
   T1Mode t1_mode = T1Mode::kStream;  // of the last step: kStream or kCompute
   int64_t decode_steps = 0;
   double decode_seconds = 0;  // of them, without moves

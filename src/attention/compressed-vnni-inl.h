@@ -19,11 +19,10 @@
 #include "src/attention/compressed.h"
 #include "src/attention/vnni-inl.h"
 
+#if HWY_TARGET == HWY_AVX3
 HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
-
-#if HWY_TARGET == HWY_AVX3
 
 // A weight is scale * (256 * high + low). 2^16 less what rounding may add.
 inline constexpr float kLargestWeight = 65528;
@@ -203,10 +202,9 @@ HWY_INLINE void VnniValues(const CompressedFoldInput& in, const ChunkScales& sca
   }
 }
 
-#endif  // HWY_TARGET == HWY_AVX3
-
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb
 HWY_AFTER_NAMESPACE();
+#endif  // HWY_TARGET == HWY_AVX3
 
 #endif  // EBB_ATTENTION_COMPRESSED_VNNI_INL_H_

@@ -12,7 +12,6 @@
 #include "hwy/highway.h"
 #include "src/attention/rows-inl.h"
 
-HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
@@ -28,7 +27,14 @@ inline constexpr int kVectorBytes = 4 * kLanes;
 // How products of integers are summed: kVnni only where the processor has AVX-512 VNNI.
 enum class Dots { kPortable, kVnni };
 
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb
+
 #if HWY_TARGET == HWY_AVX3
+HWY_BEFORE_NAMESPACE();
+namespace ebb {
+namespace HWY_NAMESPACE {
+
 // Written out, since no set of instructions that Highway 1.0.3 compiles for has them.
 
 // sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1].
@@ -41,10 +47,10 @@ HWY_INLINE VecI AddQuads(VecI sum, hn::Vec<U8> a, hn::Vec<hn::RebindToSigned<U8>
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
 }
-#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb
 HWY_AFTER_NAMESPACE();
+#endif  // HWY_TARGET == HWY_AVX3
 
 #endif  // EBB_ATTENTION_VNNI_INL_H_

@@ -4,18 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <optional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ebb/benchmark.h"
-#include "ebb/generate.h"
 #include "src/cli/bench_report.h"
-#include "src/cli/bench_session.h"
 #include "src/cli/commands.h"
+#include "src/cli/lossless_contestant.h"
 #include "src/cli/progress.h"
 #include "src/cli/setup.h"
 
@@ -23,129 +18,6 @@ namespace ebb::cli {
 namespace {
 
 constexpr std::string_view kBeginning = "Once upon a time";
-
-// One that generates: alone in its engine, since engines keep their arenas' peaks.
-struct Contestant {
-  std::unique_ptr<Engine> engine;
-  std::unique_ptr<Session> session;
-  std::unique_ptr<Sampler> sampler;
-  std::vector<double> tokens_per_s = {};  // by turn
-};
-
-Result<Contestant> Enter(const std::shared_ptr<const Model>& model, const CliOptions& options,
-                         const EngineOptions& engine, const SessionOptions& session) {
-  Contestant contestant;
-  EBB_ASSIGN_OR_RETURN(contestant.engine, Engine::Create(model, engine));
-  EBB_ASSIGN_OR_RETURN(contestant.session, OpenSession(*contestant.engine, session));
-  EBB_ASSIGN_OR_RETURN(contestant.sampler, Sampler::Create(*model, options.sampling));
-  return contestant;
-}
-
-// A part of the model's own text. The last token of each turn is chosen anew in the next one.
-Result<std::vector<Token>> Write(int num_tokens, const std::atomic<bool>* cancel,
-                                 Contestant* contestant) {
-  GenerateResult result = Generate(
-      *contestant->session, *contestant->sampler,
-      {.max_tokens = num_tokens, .on_end = GenerateOptions::OnEnd::kIgnore, .cancel = cancel});
-  EBB_RETURN_IF_ERROR(result.error);
-  if (result.finish_reason == FinishReason::kCancelled) return Cancelled("interrupted");
-  contestant->tokens_per_s.push_back(result.decode_steps / result.seconds);
-  return std::move(result.answer.tokens);
-}
-
-// Given tokens, of whose successors guesses know so many.
-class Teacher {
- public:
-  Teacher(double known, int vocab_size, uint64_t seed)
-      : known_(known), text_(vocab_size, seed), random_(seed), vocab_size_(vocab_size) {}
-
-  void NextTurn(int num_tokens) { turn_ = text_.Next(static_cast<size_t>(num_tokens)); }
-  void SetTurn(std::vector<Token> tokens) { turn_ = std::move(tokens); }
-  Status Dictate(const std::atomic<bool>* cancel, Contestant* contestant, size_t from = 0) {
-    const auto start = std::chrono::steady_clock::now();
-    for (size_t i = from; i < turn_.size(); ++i) {
-      if (*cancel) return Cancelled("interrupted");
-      EBB_RETURN_IF_ERROR(contestant->session->Decode(turn_[i], From(i + 1)));
-    }
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    contestant->tokens_per_s.push_back(static_cast<double>(turn_.size()) / seconds.count());
-    return OkStatus();
-  }
-
- private:
-  Guess From(size_t next) {
-    return [this, next](std::span<const float>) mutable -> std::optional<Token> {
-      if (next >= turn_.size()) return std::nullopt;
-      const Token token = turn_[next++];
-      if (std::uniform_real_distribution<>()(random_) < known_) return token;
-      return (token + 1) % vocab_size_;
-    };
-  }
-
-  double known_;
-  RandomTokens text_;
-  std::mt19937_64 random_;
-  int vocab_size_;
-  std::vector<Token> turn_;
-};
-
-// The full cache, the tiers without drafting and the lossless session.
-struct Contest3 {
-  Contestant full, tiers, lossless;
-  [[nodiscard]] std::array<Contestant*, 3> all() { return {&full, &tiers, &lossless}; }
-};
-
-Result<Contest3> MakeContest(const std::shared_ptr<const Model>& model, const CliOptions& options) {
-  Contest3 contest;
-  SessionOptions plain = options.session;
-  plain.lossless.reset();
-  plain.policy = {};
-  EngineOptions in_memory = options.engine;
-  in_memory.tiers.reset();
-  EBB_ASSIGN_OR_RETURN(contest.full, Enter(model, options, in_memory, plain));
-  EBB_ASSIGN_OR_RETURN(contest.lossless, Enter(model, options, options.engine, options.session));
-  // All of T1 in both: what lies in T0 would have to be taken from it for the drafts.
-  EngineOptions in_tiers = options.engine;
-  in_tiers.tiers = TierSpec{.t0_share = options.bench.t0_share,
-                            .t1 = options.engine.tiers->t1,
-                            .t1_path = options.engine.tiers->t1_path};
-  plain.policy.tiers = in_tiers.tiers;
-  EBB_ASSIGN_OR_RETURN(contest.tiers, Enter(model, options, in_tiers, plain));
-  return contest;
-}
-
-// Brings all of them to `depth`, as generated tokens: given ones are protected in tiers.
-Status Fill(int depth, const CliOptions& options, const std::atomic<bool>* cancel,
-            Contest3* contest) {
-  const Model& model = contest->full.engine->model();
-  EBB_ASSIGN_OR_RETURN(
-      const std::vector<Token> beginning,
-      model.Tokenize(kBeginning, Model::AddBos::kAsModelSays, Model::Specials::kAsText));
-  PrefillOptions prefill;
-  prefill.cancel = cancel;
-  for (Contestant* contestant : contest->all()) {
-    EBB_RETURN_IF_ERROR(contestant->session->Prefill(beginning, prefill));
-  }
-  const int missing = depth - static_cast<int>(beginning.size());
-  if (missing <= 0) return OkStatus();
-  Teacher teacher(1, model.shape().vocab_size, options.seed);
-  if (options.bench.accept.has_value()) {
-    teacher.NextTurn(missing);
-  } else {
-    EBB_ASSIGN_OR_RETURN(std::vector<Token> written, Write(missing, cancel, &contest->full));
-    teacher.SetTurn(std::move(written));
-  }
-  const auto display = options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
-  ProgressBar bar("writing the text before", "contestants", 3, display);
-  int64_t done = 0;
-  for (Contestant* contestant : contest->all()) {
-    const size_t there = contestant->session->next_position() - beginning.size();
-    EBB_RETURN_IF_ERROR(teacher.Dictate(cancel, contestant, there));
-    contestant->tokens_per_s.clear();
-    bar.Update(++done);
-  }
-  return OkStatus();
-}
 
 LosslessReport Since(const LosslessReport& before, const LosslessReport& now) {
   return {.drafted = now.drafted - before.drafted,
@@ -164,83 +36,166 @@ std::vector<double> Ratios(const Contestant& of, const Contestant& to) {
   return ratios;
 }
 
-Status Report(const CliOptions& options, const Contest3& contest, int depth,
-              const LosslessReport& lossless, double others_share) {
+class Bench {
+ public:
+  Bench(const CliOptions& options, std::shared_ptr<const Model> model)
+      : options_(options),
+        model_(std::move(model)),
+        cancel_(InstallInterruptHandler()),
+        text_before_(1, model_->shape().vocab_size, options.seed),
+        teacher_(options.bench.accept.value_or(1), model_->shape().vocab_size, options.seed + 1) {}
+
+  Status Begin();
+  // Brings all to `depth`, as generated tokens: given ones are protected in tiers.
+  Status Fill(int depth);
+  Status Measure(int depth);
+
+ private:
+  Status EnterTiers();
+  Status Follow(Contestant* contestant);
+  Status Report(int depth, const LosslessReport& lossless, double others_share) const;
+
+  const CliOptions& options_;
+  std::shared_ptr<const Model> model_;
+  const std::atomic<bool>* cancel_;
+  Teacher text_before_, teacher_;
+  std::vector<Token> beginning_;
+  Contestant full_, lossless_, tiers_;
+};
+
+Status Bench::Begin() {
+  const BenchOptions& o = options_.bench;
+  SessionOptions plain = options_.session;
+  plain.lossless.reset();
+  plain.policy = {};
+  EngineOptions in_memory = options_.engine;
+  in_memory.tiers.reset();
+  EBB_ASSIGN_OR_RETURN(full_, Enter(model_, options_, in_memory, plain));
+  EBB_ASSIGN_OR_RETURN(lossless_, Enter(model_, options_, options_.engine, options_.session));
+  const int64_t longest = o.depths.back() + int64_t{o.tokens} * o.repetitions;
+  if (longest > full_.session->context()) {
+    return InvalidArgument(
+        fmt::format("the measurement needs {} tokens, the context has {}; choose a smaller depth",
+                    longest, full_.session->context()));
+  }
+  EBB_ASSIGN_OR_RETURN(beginning_, model_->Tokenize(kBeginning, Model::AddBos::kAsModelSays,
+                                                    Model::Specials::kAsText));
+  EBB_RETURN_IF_ERROR(full_.session->Prefill(beginning_));
+  return lossless_.session->Prefill(beginning_);
+}
+
+// With as much of T0 as the lossless session took so far, and all else in T1: what is lossless lies
+// in both.
+Status Bench::EnterTiers() {
+  SessionOptions session = options_.session;
+  EngineOptions engine = options_.engine;
+  engine.tiers = TierSpec{.t0_cap_bytes = lossless_.PeakOfT0(),
+                          .t1 = options_.engine.tiers->t1,
+                          .t1_path = options_.engine.tiers->t1_path};
+  session.lossless.reset();
+  session.policy = {.tiers = engine.tiers};
+  EBB_ASSIGN_OR_RETURN(tiers_, Enter(model_, options_, engine, session));
+  return tiers_.session->Prefill(beginning_);
+}
+
+Status Bench::Follow(Contestant* contestant) {
+  text_before_.Take(full_.session->tokens().subspan(contestant->session->next_position()));
+  return text_before_.Dictate(cancel_, contestant);
+}
+
+Status Bench::Fill(int depth) {
+  const auto display = options_.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
+  ProgressBar bar(fmt::format("writing the text before {}", depth), "contestants", 3, display);
+  const int missing = depth - full_.session->next_position();
+  if (missing > 0 && options_.bench.accept.has_value()) {
+    text_before_.Invent(missing);
+    EBB_RETURN_IF_ERROR(text_before_.Dictate(cancel_, &full_));
+  } else if (missing > 0) {
+    EBB_RETURN_IF_ERROR(full_.Write(missing + 1, cancel_));
+  }
+  bar.Update(1);
+  EBB_RETURN_IF_ERROR(Follow(&lossless_));
+  bar.Update(2);
+  if (tiers_.engine == nullptr) EBB_RETURN_IF_ERROR(EnterTiers());
+  EBB_RETURN_IF_ERROR(Follow(&tiers_));
+  bar.Update(3);
+  return OkStatus();
+}
+
+Status Bench::Measure(int depth) {
+  const std::array<Contestant*, 3> all = {&full_, &tiers_, &lossless_};
+  for (Contestant* contestant : all) contestant->tokens_per_s.clear();
+  const LosslessReport before = *lossless_.session->lossless_report();
+  const MachineWatch watch;
+  for (int turn = 0; turn < options_.bench.repetitions; ++turn) {
+    teacher_.Invent(options_.bench.tokens);
+    for (Contestant* contestant : all) {
+      EBB_RETURN_IF_ERROR(options_.bench.accept.has_value()
+                              ? teacher_.Dictate(cancel_, contestant)
+                              : contestant->Write(options_.bench.tokens, cancel_));
+    }
+  }
+  const double others = watch.OthersShare();
+  WarnOfOthers(others);
+  return Report(depth, Since(before, *lossless_.session->lossless_report()), others);
+}
+
+Status Bench::Report(int depth, const LosslessReport& lossless, double others_share) const {
   const auto speed = [](const Contestant& of) { return SpreadOf(of.tokens_per_s); };
-  const Spread to_full = SpreadOf(Ratios(contest.lossless, contest.full));
-  const Spread to_tiers = SpreadOf(Ratios(contest.lossless, contest.tiers));
-  const auto turns = static_cast<double>(contest.full.tokens_per_s.size());
-  const auto tokens = turns * options.bench.tokens;
-  const auto resident = [](const Contestant& of) {
-    return of.engine->arena_accounting(Tier::kT0).peak_bytes;
-  };
+  const Spread to_full = SpreadOf(Ratios(lossless_, full_));
+  const Spread to_tiers = SpreadOf(Ratios(lossless_, tiers_));
+  const auto tokens = double(options_.bench.repetitions) * options_.bench.tokens;
+  const std::string_view verify = VerifyName(options_.session.lossless->verify);
   Json record = {
       {"bench", "lossless"},
       {"depth", depth},
-      {"tokens", options.bench.tokens},
-      {"repetitions", options.bench.repetitions},
-      {"verify", VerifyName(options.session.lossless->verify)},
-      {"tokens_per_s", ToJson(speed(contest.lossless))},
-      {"full", ToJson(speed(contest.full))},
-      {"tiers", ToJson(speed(contest.tiers))},
+      {"tokens", options_.bench.tokens},
+      {"repetitions", options_.bench.repetitions},
+      {"verify", verify},
+      {"tokens_per_s", ToJson(speed(lossless_))},
+      {"full", ToJson(speed(full_))},
+      {"tiers", ToJson(speed(tiers_))},
       {"ratio_full", ToJson(to_full)},
       {"ratio_tiers", ToJson(to_tiers)},
-      {"same_bits", contest.lossless.session->logits_hash() == contest.full.session->logits_hash()},
-      {"same_tokens",
-       std::ranges::equal(contest.lossless.session->tokens(), contest.full.session->tokens())},
+      {"same_bits", lossless_.session->logits_hash() == full_.session->logits_hash()},
+      {"same_tokens", std::ranges::equal(lossless_.session->tokens(), full_.session->tokens())},
       {"drafted", lossless.drafted},
       {"accepted", lossless.accepted},
       {"verify_steps", lossless.verify_steps},
       {"bytes_read_per_token", static_cast<double>(lossless.bytes_read) / tokens},
       {"draft_s", lossless.draft_seconds},
       {"verify_s", lossless.verify_seconds},
-      {"t0_peak_bytes", resident(contest.lossless)},
-      {"full_peak_bytes", resident(contest.full)},
+      {"t0_peak_bytes", lossless_.PeakOfT0()},
+      {"staging_bytes", lossless_.session->accounting().staging_bytes},
+      {"tiers_t0_peak_bytes", tiers_.PeakOfT0()},
+      {"full_peak_bytes", full_.PeakOfT0()},
       {"others_share", others_share}};
-  AddEngineFields(options, *contest.lossless.engine, *contest.lossless.session, &record);
+  AddEngineFields(options_, *lossless_.engine, *lossless_.session, &record);
   const std::string text = fmt::format(
       "lossless ({}) from depth {}: {} tokens/s; {:.2f} ({:.2f} - {:.2f}) of the full cache in "
       "memory, {:.2f} ({:.2f} - {:.2f}) of tiers read for every token; {} of {} guesses right",
-      VerifyName(options.session.lossless->verify), depth, ToText(speed(contest.lossless)),
-      to_full.median, to_full.min, to_full.max, to_tiers.median, to_tiers.min, to_tiers.max,
-      lossless.accepted, lossless.drafted);
-  return WriteRecord(options, record, text);
+      verify, depth, ToText(speed(lossless_)), to_full.median, to_full.min, to_full.max,
+      to_tiers.median, to_tiers.min, to_tiers.max, lossless.accepted, lossless.drafted);
+  return WriteRecord(options_, record, text);
 }
 
-Status Run(const CliOptions& given) {
-  CliOptions options = given;
+Status Run(const CliOptions& options) {
   if (!options.session.lossless.has_value()) {
     return InvalidArgument("bench lossless: --lossless is missing");
   }
-  const BenchOptions& o = options.bench;
-  const std::atomic<bool>* cancel = InstallInterruptHandler();
-  EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
-  const int depth = o.depths.front();
-  EBB_ASSIGN_OR_RETURN(Contest3 contest, MakeContest(model, options));
-  const int64_t longest = depth + int64_t{o.tokens} * o.repetitions;
-  if (longest > contest.full.session->context()) {
-    return InvalidArgument(
-        fmt::format("the measurement needs {} tokens, the context has {}; choose a smaller depth",
-                    longest, contest.full.session->context()));
+  if (options.engine.tiers->t1 == T1Place::kNone) {
+    return InvalidArgument("bench lossless: compares with reading T1; --t1 none has none");
   }
-  EBB_RETURN_IF_ERROR(Fill(depth, options, cancel, &contest));
-  Teacher teacher(o.accept.value_or(1), model->shape().vocab_size, options.seed + 1);
-  const LosslessReport before = *contest.lossless.session->lossless_report();
-  const MachineWatch watch;
-  for (int turn = 0; turn < o.repetitions; ++turn) {
-    teacher.NextTurn(o.tokens);
-    for (Contestant* contestant : contest.all()) {
-      if (o.accept.has_value()) {
-        EBB_RETURN_IF_ERROR(teacher.Dictate(cancel, contestant));
-      } else {
-        EBB_RETURN_IF_ERROR(Write(o.tokens, cancel, contestant).status());
-      }
-    }
+  EBB_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, OpenModel(options));
+  CliOptions ordered = options;
+  std::ranges::sort(ordered.bench.depths);
+  Bench bench(ordered, std::move(model));
+  EBB_RETURN_IF_ERROR(bench.Begin());
+  for (const int depth : ordered.bench.depths) {
+    EBB_RETURN_IF_ERROR(bench.Fill(depth));
+    EBB_RETURN_IF_ERROR(bench.Measure(depth));
   }
-  const double others = watch.OthersShare();
-  WarnOfOthers(others);
-  return Report(options, contest, depth,
-                Since(before, *contest.lossless.session->lossless_report()), others);
+  return OkStatus();
 }
 
 }  // namespace

@@ -122,9 +122,6 @@ std::vector<OptionRow> MeasurementRows() {
          return ParseValue(text, {.min = 0, .max = 1}, &*options->bench.accept);
        },
        nullptr},
-      ValueRow(G::kBenchLossless, "--t0-share", "X",
-               "share of the rows in T0 of the tiers that are read for every token",
-               [](CliOptions& o) { return &o.bench.t0_share; }, {.min = 0, .max = 1}),
       ValueRow(G::kBenchPrompt, "--prompt", "N", "tokens of the prompt that is read",
                [](CliOptions& o) { return &o.bench.prompt_tokens; }, {.min = 1}),
       ValueRow(G::kBenchAttention, "--depth", "N", "tokens in the cache",

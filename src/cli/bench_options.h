@@ -30,7 +30,6 @@ struct BenchOptions {
   int sequences = 1;
   // lossless
   std::optional<double> accept;  // unset: the model's own text, with its own guesses
-  double t0_share = 0.2;
   // prefill
   int prompt_tokens = 512;
   // attention

@@ -39,9 +39,9 @@ T1Mode DeviceUse::Choose(std::span<const SequenceStep> sequences,
              : T1Mode::kStream;
 }
 
-void DeviceUse::LaunchRest(int layer) const {
+void DeviceUse::LaunchRest(int layer, int num_passes) const {
   device_->Launch(DeviceQueue::kCompute,
-                  {.what = "rest of the layer", .layer = layer, .num_layers = 1});
+                  {.what = "rest of the layer", .layer = layer, .num_layers = num_passes});
 }
 
 // The queries go to the host and the states come back while the device attends to its own rows.

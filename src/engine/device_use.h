@@ -36,8 +36,9 @@ class DeviceUse {
   [[nodiscard]] static LayerBytes BytesOf(std::span<const SequenceStep> sequences,
                                           const AttentionShape& shape, int layer);
 
-  // The rest of a layer, that comes before its attention. By thread 0, as the next.
-  void LaunchRest(int layer) const;
+  // The rest of a layer, that comes before its attention, with its weights read so often. By thread
+  // 0, as the next.
+  void LaunchRest(int layer, int num_passes) const;
   // Attention of a layer whose pages are staged or read in place.
   void LaunchAttention(std::span<const SequenceStep> sequences, const AttentionShape& shape,
                        int layer) const;

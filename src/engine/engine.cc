@@ -176,7 +176,12 @@ const EngineOptions& Engine::options() const { return impl_->options; }
 
 ArenaAccounting Engine::arena_accounting(Tier tier) const { return impl_->stores.accounting(tier); }
 
-DeviceReport Engine::device_report() const { return impl_->device_report; }
+DeviceReport Engine::device_report() const {
+  DeviceReport report = impl_->device_report;
+  const Device& device = *impl_->stores.device();
+  if (!device.one_memory()) report.seconds = device.Seconds();
+  return report;
+}
 
 std::string Engine::TimelineJson() const {
   const SimDevice* sim = impl_->stores.sim();

@@ -186,7 +186,7 @@ void Engine::Impl::ReportDevice(StepKind kind, const StepWork& work, double begi
   ++device_report.decode_steps;
   device_report.decode_seconds += device.Seconds() - begin;
   device_report.critical_path_seconds +=
-      runner->CriticalPathSeconds(RatesOf(options.device), work.sequences);
+      runner->CriticalPathSeconds(RatesOf(options.device), work);
 }
 
 // Takes back what Append() did, as far as it came.

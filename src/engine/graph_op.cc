@@ -62,7 +62,7 @@ void AttentionOp::SetWork(const StepWork* work) {
 void AttentionOp::BeginLayer(const Layer& layer, int thread) const {
   const DeviceUse& device = scratch_->device;
   const bool announces = thread == 0 && !device.one_memory();
-  if (announces) device.LaunchRest(layer.index);
+  if (announces) device.LaunchRest(layer.index, work_->NumPasses());
   for (const SequenceStep& sequence : work_->sequences) {
     sequence.cache->StageLayer(layer.index, thread);
   }

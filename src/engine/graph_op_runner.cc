@@ -393,11 +393,11 @@ Status GraphRunner::TurnKeys(SequenceCache* cache, int group, std::span<const Po
 
 T1Mode GraphRunner::t1_mode() const { return impl_->t1_mode; }
 
-double GraphRunner::CriticalPathSeconds(const DeviceRates& rates,
-                                        std::span<const SequenceStep> sequences) const {
+double GraphRunner::CriticalPathSeconds(DeviceRates rates, const StepWork& work) const {
+  rates.layer_seconds *= work.NumPasses();
   double seconds = 0;
   for (int layer = 0; layer < impl_->model.hparams.num_layers; ++layer) {
-    const LayerBytes bytes = DeviceUse::BytesOf(sequences, impl_->scratch.shape, layer);
+    const LayerBytes bytes = DeviceUse::BytesOf(work.sequences, impl_->scratch.shape, layer);
     seconds += impl_->t1_mode == T1Mode::kCompute ? ComputeSeconds(rates, bytes, 1)
                                                   : StreamSeconds(rates, bytes, 1);
   }

@@ -41,9 +41,8 @@ class GraphRunner {
   [[nodiscard]] int threads() const;
   // Of the last step: how T1 was read, on a device with memory of its own.
   [[nodiscard]] T1Mode t1_mode() const;
-  // What a device of such rates takes for a step that reads these sequences so.
-  [[nodiscard]] double CriticalPathSeconds(const DeviceRates& rates,
-                                           std::span<const SequenceStep> sequences) const;
+  // What a device of such rates takes for this step.
+  [[nodiscard]] double CriticalPathSeconds(DeviceRates rates, const StepWork& work) const;
   // Of the last step: [vocab_size] for output_rows[i]. Valid until the next Run().
   [[nodiscard]] std::span<const float> logits(size_t i) const;
 

@@ -39,6 +39,9 @@ struct StepWork {
   std::vector<Position> rope_positions;  // [tokens]
   std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
   bool tokens_apart = false;  // each token goes through the arithmetic of a decode step of its own
+
+  // How often the weights are read.
+  [[nodiscard]] int NumPasses() const { return tokens_apart ? static_cast<int>(tokens.size()) : 1; }
 };
 
 }  // namespace ebb
