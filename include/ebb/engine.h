@@ -167,7 +167,8 @@ class Session {
   // is asked for, so that this takes a pass over them. Unsupported when it cannot be saved.
   [[nodiscard]] Result<size_t> CountPolicyBytes() const;
   [[nodiscard]] const StepReport& last_step() const;
-  // Null unless the session is lossless. Then accounting() counts the rows of every token in T1,
+  // Null unless the session is lossless. Then accounting() counts the draft's rows and, in T1, those
+  // of every token; the newest of these are in memory until they make whole pages: staging.
   // visible_positions() and the ledger tell what is drafted with, drafted tokens among it.
   [[nodiscard]] const LosslessReport* lossless_report() const;
   // The guesses that the tokens to come will be compared with; mostly none.

@@ -44,6 +44,7 @@ struct LosslessReport {
   int64_t accepted = 0;      // of them, those that became part of the text
   int64_t verify_steps = 0;  // steps over all rows, those of a single token among them
   uint64_t bytes_read = 0;   // of T1, by them
+  int64_t rows_read = 0;     // by drafting and verifying steps, of all layers and kv heads
   double draft_seconds = 0;
   double verify_seconds = 0;
 };

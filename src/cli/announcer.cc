@@ -17,6 +17,7 @@ std::string Announcer::CauseOf(std::string_view option) const {
 }
 
 void Announcer::Look(const StepReport& step, const Say& say) {
+  if (options_->session.lossless.has_value()) return;  // nothing is lost, and T1 is read as meant
   const PolicySpec& policy = options_->session.policy;
   if (!said_t2_ && step.moves.rows_compressed > 0 && policy.tiers.has_value()) {
     said_t2_ = true;

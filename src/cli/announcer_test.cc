@@ -62,6 +62,13 @@ TEST_F(AnnouncerTest, TheFirstEvictedRowIsAnnouncedOnceWithTheOptionThatDidIt) {
   EXPECT_THAT(Look(Evicted()), IsEmpty());
 }
 
+TEST_F(AnnouncerTest, ADraftLosesNothing) {
+  options_.session.lossless = LosslessOptions();
+  options_.session.policy.tiers = TierSpec{.evict_share = 0.1};
+  EXPECT_THAT(Look(Evicted()), IsEmpty());
+  EXPECT_THAT(Look(Compressed()), IsEmpty());
+}
+
 TEST_F(AnnouncerTest, WithoutAShareItIsTheCapsThatEvict) {
   options_.session.policy.tiers = TierSpec{.t0_cap_bytes = 1 << 20, .t1_cap_bytes = 1 << 20};
   EXPECT_THAT(Look(Evicted()), ElementsAre(HasSubstr("(the caps of --t0 and --t1)")));

@@ -46,12 +46,13 @@ class Bench {
         teacher_(options.bench.accept.value_or(1), model_->shape().vocab_size, options.seed + 1) {}
 
   Status Begin();
-  // Brings all to `depth`, as generated tokens: given ones are protected in tiers.
+  // Brings all to `depth`: by a prompt where tokens are invented, else by the model's own text.
   Status Fill(int depth);
   Status Measure(int depth);
 
  private:
   Status EnterTiers();
+  Status Write(int num_tokens);
   Status Follow(Contestant* contestant);
   Status Report(int depth, const LosslessReport& lossless, double others_share) const;
 
@@ -98,21 +99,24 @@ Status Bench::EnterTiers() {
   return tiers_.session->Prefill(beginning_);
 }
 
+Status Bench::Write(int num_tokens) {
+  if (num_tokens <= 0) return OkStatus();
+  if (!options_.bench.accept.has_value()) return full_.Write(num_tokens + 1, cancel_);
+  text_before_.Invent(num_tokens);
+  return full_.session->Prefill(text_before_.turn(), {.cancel = cancel_});
+}
+
+// To where the full cache is.
 Status Bench::Follow(Contestant* contestant) {
   text_before_.Take(full_.session->tokens().subspan(contestant->session->next_position()));
-  return text_before_.Dictate(cancel_, contestant);
+  if (!options_.bench.accept.has_value()) return text_before_.Dictate(cancel_, contestant);
+  return contestant->session->Prefill(text_before_.turn(), {.cancel = cancel_});
 }
 
 Status Bench::Fill(int depth) {
   const auto display = options_.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
   ProgressBar bar(fmt::format("writing the text before {}", depth), "contestants", 3, display);
-  const int missing = depth - full_.session->next_position();
-  if (missing > 0 && options_.bench.accept.has_value()) {
-    text_before_.Invent(missing);
-    EBB_RETURN_IF_ERROR(text_before_.Dictate(cancel_, &full_));
-  } else if (missing > 0) {
-    EBB_RETURN_IF_ERROR(full_.Write(missing + 1, cancel_));
-  }
+  EBB_RETURN_IF_ERROR(Write(depth - full_.session->next_position()));
   bar.Update(1);
   EBB_RETURN_IF_ERROR(Follow(&lossless_));
   bar.Update(2);

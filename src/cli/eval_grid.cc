@@ -100,7 +100,8 @@ Status ReadGridFile(const std::string& file, Grid* grid) {
 
 const OptionRow* FindOption(std::string_view name) {
   for (const OptionRow& row : OptionTable()) {
-    if (row.group == OptionGroup::kPolicy && row.names == name) return &row;
+    if (row.group != OptionGroup::kPolicy && row.group != OptionGroup::kLossless) continue;
+    if (row.names == name) return &row;
   }
   return nullptr;
 }
@@ -140,7 +141,9 @@ std::string TiersLabel(const PolicySpec& policy) {
 // "window=16 interval=16": what tells settings of the same policy, budget and tiers apart.
 std::string OptionsLabel(const PolicySpec& policy, const std::optional<LosslessOptions>& lossless) {
   std::string label;
-  if (lossless.has_value()) label = fmt::format("lossless={}", VerifyName(lossless->verify));
+  if (lossless.has_value()) {
+    label = fmt::format("lossless={} drafts={}", VerifyName(lossless->verify), lossless->draft_max);
+  }
   const Json options = PolicyOptions(policy);
   for (const auto& [key, value] : options.items()) {
     if (key == "budget" || policy.params.contains(key)) continue;
@@ -156,6 +159,12 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   PolicySpec& spec = options.session.policy;
   EBB_RETURN_IF_ERROR(ParsePolicy(policy, &spec));
   EBB_RETURN_IF_ERROR(ApplySetting(given, &options));
+  if (options.lossless.draft_given) {
+    return InvalidArgument(
+        "--draft: every policy of an evaluation drafts; name them by --policies");
+  }
+  EBB_RETURN_IF_ERROR(SettleLossless(&options));
+  EBB_RETURN_IF_ERROR(FixDraftLength(&options));
   PlaceT1(&options);
   if (!budget.empty()) {
     EBB_ASSIGN_OR_RETURN(spec.budget, ParseBudget(budget));
@@ -213,11 +222,16 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
 }
 
 Json SettingJson(const EvalSetting& setting) {
-  return {{"policy", setting.policy},
-          {"budget", setting.budget},
-          {"tiers", setting.tiers},
-          {"seed", setting.seed},
-          {"options", PolicyOptions(setting.session.policy)}};
+  Json json = {{"policy", setting.policy},
+               {"budget", setting.budget},
+               {"tiers", setting.tiers},
+               {"seed", setting.seed},
+               {"options", PolicyOptions(setting.session.policy)}};
+  if (const auto& lossless = setting.session.lossless; lossless.has_value()) {
+    json["lossless"] = VerifyName(lossless->verify);
+    json["drafts"] = lossless->draft_max;
+  }
+  return json;
 }
 
 }  // namespace ebb::cli

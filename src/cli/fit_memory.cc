@@ -59,6 +59,10 @@ Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options)
     return InvalidArgument("--memory says what one memory holds; with --device, cap the tiers");
   }
   PolicySpec& policy = options->session.policy;
+  if (options->session.lossless.has_value()) {
+    return InvalidArgument(
+        "--memory does not know what --lossless keeps beside T0; give caps by --t0 and --t1");
+  }
   if (policy.budget.unit != Budget::Unit::kNone) {
     return InvalidArgument("--memory and --budget both say how much stays; give one");
   }

@@ -43,7 +43,8 @@ class Teacher {
 
   void Invent(int num_tokens) { turn_ = text_.Next(static_cast<size_t>(num_tokens)); }
   void Take(std::span<const Token> tokens) { turn_.assign(tokens.begin(), tokens.end()); }
-  // A turn of the tokens there are.
+  [[nodiscard]] std::span<const Token> turn() const { return turn_; }
+  // Gives them, one by one.
   Status Dictate(const std::atomic<bool>* cancel, Contestant* contestant);
 
  private:

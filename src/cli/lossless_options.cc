@@ -6,12 +6,15 @@
 namespace ebb::cli {
 namespace {
 
-constexpr OptionGroup kGroup = OptionGroup::kPolicy;
+constexpr OptionGroup kGroup = OptionGroup::kLossless;
 
 // What a draft sees unless something else is asked for: agrees with the full cache on 995 tokens of
 // 1,000 (SmolLM2's own stories, docs/lossless.md).
 constexpr int kSinks = 20;
 constexpr int kWindow = 512;
+
+// Where results must repeat: what pays between drafts that fail and drafts that hold.
+constexpr int kFixedLength = 8;
 
 LosslessOptions& LosslessOf(CliOptions& options) { return options.lossless.options; }
 
@@ -45,6 +48,7 @@ Status ReadDraft(std::string_view text, CliOptions* options) {
     return OkStatus();
   }));
   options->lossless.option_given = "--draft";
+  options->lossless.draft_given = true;
   return OkStatus();
 }
 
@@ -55,6 +59,7 @@ OptionRow LengthRow(std::string name, std::string help, int LosslessOptions::*me
           std::move(help),
           [name, member](std::string_view text, CliOptions* options) {
             options->lossless.option_given = name;
+            options->lossless.length_given = true;
             return ParseValue(text, {.min = 1, .max = kMostDrafted},
                               &(LosslessOf(*options).*member));
           },
@@ -102,11 +107,23 @@ Status SettleLossless(CliOptions* options) {
 
 void ChooseDraft(CliOptions* options) {
   PolicySpec& policy = options->session.policy;
-  if (!options->session.lossless.has_value() || policy.tiers.has_value()) return;
+  if (!options->session.lossless.has_value() || options->lossless.draft_given) return;
+  if (policy.tiers.has_value()) return;
   if (policy.name != "full" || policy.budget.unit != Budget::Unit::kNone) return;
   policy.name = "streaming";
   if (!policy.sinks.has_value()) policy.sinks = kSinks;
   if (!policy.window.has_value()) policy.window = kWindow;
+}
+
+Status FixDraftLength(CliOptions* options) {
+  std::optional<LosslessOptions>& lossless = options->session.lossless;
+  if (!lossless.has_value()) return OkStatus();
+  if (!options->lossless.length_given) lossless->draft_min = lossless->draft_max = kFixedLength;
+  if (lossless->draft_min == lossless->draft_max) return OkStatus();
+  return InvalidArgument(
+      "a length of drafts that follows the clock gives results that do not repeat; give "
+      "--draft-min "
+      "and --draft-max the same number");
 }
 
 }  // namespace ebb::cli

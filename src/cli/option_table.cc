@@ -226,6 +226,8 @@ std::string_view OptionGroupTitle(OptionGroup group) {
       return "Machine and cache";
     case G::kPolicy:
       return "Policy";
+    case G::kLossless:
+      return "Lossless";
     case G::kPrompt:
       return "Prompt";
     case G::kSystem:

@@ -31,6 +31,8 @@ struct LosslessInput {
   bool wanted = false;
   LosslessOptions options;
   std::string option_given;  // one that needs --lossless; empty: none
+  bool draft_given = false;
+  bool length_given = false;
 };
 
 enum class Thoughts { kShow, kDim, kHide };
@@ -82,6 +84,7 @@ enum class OptionGroup {
   kModel,       // --dequantize, --rope-*
   kGeneration,  // -n, --temp, ... --grammar
   kPolicy,      // --policy, --scorer, --budget, ... --list-policies
+  kLossless,    // --lossless, --verify, --draft, --draft-min, --draft-max
   kThreads,     // --threads
   kSeed,        // --seed
   kContext,     // --context, --past-context, --kv-cap
@@ -104,7 +107,7 @@ enum class OptionGroup {
   kBenchDecode,     // --no-mass, --tokens
   kBenchGenerate,   // --generate, --sequences
   kBenchPrompt,     // --prompt
-  kBenchLossless,   // --tokens, --accept, --t0-share
+  kBenchLossless,   // --tokens, --accept
   kBenchAttention,  // --depth, --keep, --compressed
   kBenchMemory,     // --bytes
   kBench,           // --repetitions
@@ -134,6 +137,8 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table);
 [[nodiscard]] Status SettleLossless(CliOptions* options);
 // The policy that drafts where none was asked for.
 void ChooseDraft(CliOptions* options);
+// Where results must repeat: as many tokens in every draft. Errors: a length that varies.
+[[nodiscard]] Status FixDraftLength(CliOptions* options);
 // Every option there is, in the order in which help shows them.
 [[nodiscard]] const std::vector<OptionRow>& OptionTable();
 

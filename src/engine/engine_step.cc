@@ -81,14 +81,14 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
   StepCosts costs;
   std::vector<double> waited;
   bool wants_costs = false;
-  for (const Part& part : parts) {
-    waited.push_back(part.session->cache.stage_wait_seconds());
-    wants_costs = wants_costs || WantsCosts(*part.session);
-  }
   Status status;
   const auto start = Clock::now();
   const double device_begin = stores.device()->Seconds();
   try {
+    for (const Part& part : parts) {
+      waited.push_back(part.session->cache.stage_wait_seconds());
+      wants_costs = wants_costs || WantsCosts(*part.session);
+    }
     status = Append(kind, parts, outputs, &work);
     if (status.ok()) status = runner->Run(work, wants_costs ? &costs : nullptr);
   } catch (const std::bad_alloc&) {
@@ -112,7 +112,9 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
     EndStep(kind, parts[i], report, &moved);
     if (Session::Impl* const draft = parts[i].draft; draft != nullptr) {
       draft->signals.TakeMass(*draft->lossless->store_signals(), draft->cache);
-      EndStep(kind, {.session = draft, .tokens = parts[i].tokens}, report, &moved);
+      Status of_draft;
+      EndStep(kind, {.session = draft, .tokens = parts[i].tokens}, report, &of_draft);
+      if (!of_draft.ok() && moved.ok()) moved = OfDraft(of_draft);
     }
   }
   return moved;
@@ -185,8 +187,7 @@ void Engine::Impl::ReportDevice(StepKind kind, const StepWork& work, double begi
   device_report.t1_mode = runner->t1_mode();
   ++device_report.decode_steps;
   device_report.decode_seconds += device.Seconds() - begin;
-  device_report.critical_path_seconds +=
-      runner->CriticalPathSeconds(RatesOf(options.device), work);
+  device_report.critical_path_seconds += runner->CriticalPathSeconds(RatesOf(options.device), work);
 }
 
 // Takes back what Append() did, as far as it came.

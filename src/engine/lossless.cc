@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,13 @@ constexpr double kOnlyWhatCapsLeaveOut = 1e-9;
 
 SignalNeeds OnlyMass(const SignalNeeds& needs) {
   return {.mass = needs.mass, .mass_in_prefill = needs.mass_in_prefill};
+}
+
+// By the last step of `session`.
+int64_t RowsRead(const Session::Impl& session) {
+  int64_t rows = session.report.rows_evicted - session.report.rows_unread;
+  for (const TierAccounting& tier : session.cache.accounting().tiers) rows += tier.rows;
+  return rows;
 }
 
 Status CheckOptions(const LosslessOptions& options) {
@@ -39,7 +47,9 @@ PolicySpec Lossless::DraftSpec(PolicySpec spec) {
   const double in_t0 = tiers.t0_cap_bytes > 0
                            ? (1 - tiers.evict_share) * (1 - tiers.t2_share)
                            : (1 - tiers.evict_share) * (1 - tiers.t2_share) * tiers.t0_share;
-  tiers.evict_share = 1 - in_t0 - in_t2;
+  tiers.evict_share = std::max(1 - in_t0 - in_t2, 0.0);
+  // Of the rows alive, what lies in T1 would go anew at each interval.
+  tiers.evict_of = EvictOf::kGenerated;
   tiers.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
   if (tiers.t0_cap_bytes > 0) {
     tiers.evict_share = std::max(tiers.evict_share, kOnlyWhatCapsLeaveOut);
@@ -47,6 +57,11 @@ PolicySpec Lossless::DraftSpec(PolicySpec spec) {
   tiers.t1 = T1Place::kNone;
   tiers.t1_cap_bytes = 0;
   return spec;
+}
+
+Status OfDraft(const Status& status) {
+  return Status(status.code(),
+                fmt::format("the draft, which has T0 and T2 alone: {}", status.message()));
 }
 
 Lossless::Lossless(const LosslessOptions& options, Session::Impl* draft,
@@ -64,11 +79,20 @@ Result<std::unique_ptr<Lossless>> Lossless::Create(const LosslessOptions& option
                                                    Session::Impl* draft) {
   EBB_RETURN_IF_ERROR(CheckOptions(options));
   if (draft->TurnsKeys()) {
-    return InvalidArgument("policy \"" + draft->policy.name +
-                           "\" rotates keys anew: a draft's keys stay where the full cache has "
-                           "them; choose another policy");
+    return InvalidArgument(
+        fmt::format("{} rotates keys anew: a draft's keys stay where the full cache has them",
+                    draft->options.past_context == PastContext::kReRotate
+                        ? std::string("what goes on past the context")
+                        : fmt::format("policy \"{}\"", draft->policy.name)));
   }
   Engine::Impl& engine = *draft->engine;
+  const bool merges_t1 =
+      !engine.stores.device()->one_memory() &&
+      (engine.options.t1_mode == T1Mode::kCompute || engine.options.allow_inexact);
+  if (options.verify == LosslessOptions::Verify::kExact && merges_t1) {
+    return InvalidArgument(
+        "attending to T1 where it lies is exact up to rounding only; verify fast, or stream T1");
+  }
   const CacheStores stores = engine.stores.caches(CacheUse::kStore);
   EBB_ASSIGN_OR_RETURN(Policy policy,
                        MakePolicy({.name = "full"}, {.shape = engine.model->shape()}));
@@ -123,11 +147,15 @@ void Lossless::CountComparison(bool right) {
   }
 }
 
-void Lossless::CountVerifying(double seconds) {
+void Lossless::CountVerifying(double seconds, uint64_t bytes_in_t1) {
   ++report_.verify_steps;
   report_.verify_seconds += seconds;
-  const CacheAccounting cache = store_->cache.accounting();
-  report_.bytes_read += cache.tiers[static_cast<size_t>(Tier::kT1)].page_bytes;
+  report_.bytes_read += bytes_in_t1;
+  report_.rows_read += RowsRead(*store_);
+}
+
+uint64_t Lossless::BytesInT1() const {
+  return store_->cache.accounting().tiers[static_cast<size_t>(Tier::kT1)].page_bytes;
 }
 
 Status Lossless::Decode(Token token, const Guess& guess) {
@@ -143,18 +171,23 @@ Status Lossless::Decode(Token token, const Guess& guess) {
     if (right) return OkStatus();
     DropAhead();
   }
-  const int num_tokens = guess ? length_.Next(Limit()) : 1;
-  if (num_tokens > 1) {
-    const Status status = Run(token, guess, num_tokens);
-    // A single token may still have room.
-    if (status.code() != StatusCode::kResourceExhausted) return status;
+  if (without_drafts_ > 0) {
+    --without_drafts_;
+    return DecodePlainly(token);
   }
+  const int num_tokens = guess ? length_.Next(Limit()) : 1;
+  if (num_tokens == 1) return DecodePlainly(token);
+  const Status status = Run(token, guess, num_tokens);
+  if (status.code() != StatusCode::kResourceExhausted) return status;
+  // A single token may still have room, but not soon a run.
+  without_drafts_ = kMostDrafted;
   return DecodePlainly(token);
 }
 
 Status Lossless::DecodePlainly(Token token) {
   const double begin = Now();
   const Position before = store_->next();
+  const uint64_t bytes_in_t1 = BytesInT1();
   const Engine::Impl::Part part = {.session = store_.get(), .tokens = {&token, 1}, .draft = draft_};
   const Status status =
       draft_->engine->Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kLast);
@@ -162,19 +195,28 @@ Status Lossless::DecodePlainly(Token token) {
   draft_->ShowLogits(draft_->engine->runner->logits(0));
   const double seconds = Now() - begin;
   length_.PlainStep(seconds);
-  CountVerifying(seconds);
+  CountVerifying(seconds, bytes_in_t1);
   return status;
 }
 
 Status Lossless::Run(Token token, const Guess& guess, int num_tokens) {
   const Position begin = store_->next();
+  const uint64_t bytes_in_t1 = BytesInT1();
   const double drafted_from = Now();
-  run_.assign(1, token);
-  Status status = Draft(guess, num_tokens);
-  const double verified_from = Now();
-  if (status.ok()) status = Verify();
+  double verified_from = drafted_from;
+  Status status;
+  try {
+    run_.assign(1, token);
+    status = Draft(guess, num_tokens);
+    verified_from = Now();
+    if (status.ok()) status = Verify();
+  } catch (const std::bad_alloc&) {
+    status = ResourceExhausted(fmt::format("no memory for a run of {} tokens", num_tokens));
+  }
   if (!status.ok()) {
     // What could not be drafted or verified has not happened.
+    ahead_.clear();
+    next_ahead_ = 0;
     if (draft_->next() > begin) draft_->TruncateTo(begin);
     if (store_->next() > begin) store_->TruncateTo(begin);
     return status;
@@ -184,7 +226,7 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens) {
                       end - verified_from);
   report_.draft_seconds += verified_from - drafted_from;
   report_.drafted += static_cast<int64_t>(run_.size()) - 1;
-  CountVerifying(end - verified_from);
+  CountVerifying(end - verified_from, bytes_in_t1);
   return OkStatus();
 }
 
@@ -193,6 +235,7 @@ Status Lossless::Draft(const Guess& guess, int num_tokens) {
   for (;;) {
     const Engine::Impl::Part part = {.session = draft_, .tokens = std::span(run_).last(1)};
     EBB_RETURN_IF_ERROR(engine.Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kLast));
+    report_.rows_read += RowsRead(*draft_);
     if (static_cast<int>(run_.size()) == num_tokens) return OkStatus();
     const std::optional<Token> next = guess(engine.runner->logits(0));
     if (!next.has_value() || !draft_->CheckTokens({&*next, 1}).ok()) return OkStatus();
@@ -208,15 +251,15 @@ Status Lossless::Verify() {
       .rewritten = draft_,
       .tokens_apart = options_.verify == LosslessOptions::Verify::kExact};
   const size_t vocab_size = engine.model->shape().vocab_size;
-  ahead_.assign(run_.begin() + 1, run_.end());
-  ahead_logits_.resize(ahead_.size() * vocab_size);
-  next_ahead_ = ahead_.size();
+  const std::span<const Token> guesses = std::span(run_).subspan(1);
+  ahead_logits_.resize(guesses.size() * vocab_size);
   EBB_RETURN_IF_ERROR(engine.Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kAll));
-  for (size_t i = 0; i < ahead_.size(); ++i) {
+  for (size_t i = 0; i < guesses.size(); ++i) {
     std::ranges::copy(engine.runner->logits(i + 1), ahead_logits_.begin() + i * vocab_size);
   }
-  next_ahead_ = 0;
   draft_->ShowLogits(engine.runner->logits(0));
+  next_ahead_ = 0;
+  ahead_.assign(guesses.begin(), guesses.end());
   return OkStatus();
 }
 

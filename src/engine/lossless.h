@@ -22,6 +22,9 @@
 
 namespace ebb {
 
+// What the drafting sequence could not do, as its user is to read it.
+[[nodiscard]] Status OfDraft(const Status& status);
+
 class Lossless {
  public:
   // The policy of the drafting sequence for what the user said of a whole session: what the
@@ -59,7 +62,8 @@ class Lossless {
   Status Draft(const Guess& guess, int num_tokens);
   Status Verify();
   void CountComparison(bool right);
-  void CountVerifying(double seconds);
+  void CountVerifying(double seconds, uint64_t bytes_in_t1);
+  [[nodiscard]] uint64_t BytesInT1() const;
   [[nodiscard]] double Now() const;
 
   const LosslessOptions options_;
@@ -68,6 +72,7 @@ class Lossless {
   SignalBuffers store_signals_;
   DraftLength length_;
   LosslessReport report_;
+  int without_drafts_ = 0;  // steps to come, since a cap had no room for a run
   std::vector<Token> run_;
   // The guesses of the last run that were verified, and the logits after each of them: [guesses,
   // vocab_size]. Those before next_ahead_ have been asked for.

@@ -88,7 +88,8 @@ Status Session::Impl::TurnKeys(size_t num_tokens) {
 
 size_t Session::Impl::PrefillChunk(size_t num_tokens) const {
   auto chunk = std::min<size_t>(num_tokens, engine->options.prefill_chunk);
-  if (policy.placement != nullptr) {
+  // A draft hides nothing from the sequence that computes.
+  if (policy.placement != nullptr && lossless == nullptr) {
     chunk = std::min<size_t>(chunk, policy.placement->LongestStep());
   }
   // What exceeds T0's cap waits for a placement that brings rows to other tiers.
@@ -163,7 +164,8 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
       }
     }
     if (s.policy.placement != nullptr) {
-      EBB_RETURN_IF_ERROR(s.policy.placement->Check(s.Facts(StepKind::kPrefill)));
+      const Status fits = s.policy.placement->Check(s.Facts(StepKind::kPrefill));
+      if (!fits.ok()) return s.lossless == nullptr ? fits : OfDraft(fits);
     }
     done += part.size();
     if (options.progress) options.progress(done);

@@ -19,15 +19,16 @@ class StorePlacement final : public StatelessPlacement {
   std::string Name() const override { return "store"; }
   bool NeedsScores() const override { return false; }
   bool Due(const PlacementInput& input, size_t) const override {
-    return EndOfT1(input.next_position) > end_of_t1_;
+    return EndOfT1(input.next_position) != settled_;
   }
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
-    end_of_t1_ = EndOfT1(input.next_position);
+    const Position end = EndOfT1(input.next_position);
     for (size_t row = 0; row < input.positions.size(); ++row) {
-      if (input.positions[row] >= end_of_t1_) break;
+      if (input.positions[row] >= end) break;
       if (input.tiers[row] == Tier::kT1) continue;
       moves->push_back({.row = static_cast<uint32_t>(row), .to = Tier::kT1});
     }
+    if (moves->empty()) settled_ = end;
   }
 
  private:
@@ -36,9 +37,8 @@ class StorePlacement final : public StatelessPlacement {
     return std::max(next - kNewest, 0) / kPage * kPage;
   }
 
-  // A hint, which a roll-back leaves too high for a while and a file too low: what is to move is
-  // read off the tiers.
-  Position end_of_t1_ = 0;
+  // The end of T1 when all before it was found there: moves can fail, and are asked for again.
+  Position settled_ = 0;
 };
 
 }  // namespace

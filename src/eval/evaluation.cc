@@ -62,7 +62,9 @@ class Watch {
     if (decode_steps > counted_steps_) CountStep();
     answer->peak_kv_bytes = peak_bytes_;
     answer->peak_tokens = static_cast<double>(peak_rows_) / heads_;
-    answer->kv_reads = static_cast<double>(rows_read_) / heads_;
+    const LosslessReport* const lossless = session_.lossless_report();
+    answer->kv_reads =
+        static_cast<double>(lossless == nullptr ? rows_read_ : lossless->rows_read) / heads_;
     answer->rows_evicted = session_.accounting().rows_evicted;
   }
 

@@ -279,5 +279,35 @@ TEST_F(EvalTest, AFileThatIsNotThereIsNamed) {
   EXPECT_THAT(end.err, HasSubstr("nowhere.jsonl"));
 }
 
+// Lossless answers are the full cache's, and repeat to the last byte, counts of drafts among them.
+TEST_F(EvalTest, LosslessSettingsAnswerAsTheFullCacheDoes) {
+  const std::string grid = model_.File("lossless.json");
+  std::ofstream(grid) << R"({"policies": ["streaming"], "settings": [{},
+      {"lossless": true, "t1": "none"}, {"lossless": true, "t1": "none", "verify": "fast"}]})";
+  const std::string common = "eval -n 24 --temp 0.8 --quiet --threads 1 -m " + model_.path() +
+                             " --task " + task_ + ":gsm8k --sinks 2 --window 4 ";
+  for (const char* out : {"one", "other"}) {
+    const ProgramEnd end = RunEbb(common + "--grid " + grid + " --out " + Out(out));
+    ASSERT_EQ(end.exit_code, 0) << end.err;
+  }
+  ExpectSame("one", "other");
+  ASSERT_EQ(RunEbb(common + "--policies full --out " + Out("full")).exit_code, 0);
+  std::vector<std::vector<json>> answers(3);
+  for (const json& line : Lines(Out("one") + "/results.jsonl")) {
+    answers[line["setting"]].push_back({line["extracted"], line["generated_tokens"]});
+  }
+  std::vector<json> full;
+  for (const json& line : Lines(Out("full") + "/results.jsonl")) {
+    full.push_back({line["extracted"], line["generated_tokens"]});
+  }
+  EXPECT_EQ(answers[1], full);
+  EXPECT_NE(answers[0], full);
+  EXPECT_EQ(answers[2].size(), full.size());
+  const ProgramEnd named = RunEbb(common + "--lossless --draft h2o --out " + Out("named"));
+  EXPECT_THAT(named.err, HasSubstr("name them by --policies"));
+  const ProgramEnd varying = RunEbb(common + "--lossless --draft-min 2 --out " + Out("varying"));
+  EXPECT_THAT(varying.err, HasSubstr("the same number"));
+}
+
 }  // namespace
 }  // namespace ebb

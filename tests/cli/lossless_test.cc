@@ -120,6 +120,8 @@ TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--lossless --draft-min 9 --draft-max 8", "the smaller number first");
   ExpectRefused("--lossless --draft-max 65", "64");
   ExpectRefused("--lossless --draft streaming_rerotated", "rotates keys anew");
+  ExpectRefused("--lossless --memory 1GiB", "--memory does not know");
+  ExpectRefused("--lossless --device sim --t1-mode compute", "up to rounding only");
   const ProgramEnd end = RunEbb("bench lossless -m " + model_->path());
   EXPECT_THAT(end.err, HasSubstr("--lossless is missing"));
 }

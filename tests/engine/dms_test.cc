@@ -212,6 +212,28 @@ TEST(Dms, AModelThatMarksNothingIsRefused) {
 }
 
 // The scorer ranks rows of the hierarchy as any other does.
+// The store reads the prompt in the full cache's chunks, however short the window.
+TEST(Dms, DraftsForTheBitsOfTheFullCache) {
+  const std::vector<Token> text = SomeTokens(80, 3);
+  auto full_engine = MarkingEngine({.threads = 1});
+  auto full = Open(*full_engine, PolicySpec{});
+  auto engine = MarkingEngine({.threads = 1, .tiers = TierSpec{.t1 = T1Place::kHost}});
+  auto lossless =
+      Open(*engine, SessionOptions{.policy = kDms, .lossless = LosslessOptions{.draft_min = 6}});
+  for (Session* session : {full.get(), lossless.get()}) ExpectOk(session->Prefill(SomeTokens(150)));
+  EXPECT_LT(lossless->visible_positions(0).size(), 150);
+  for (size_t i = 0; i < text.size(); ++i) {
+    size_t next = i + 1;
+    const Guess guess = [&](std::span<const float>) -> std::optional<Token> {
+      return next < text.size() ? std::optional(text[next++]) : std::nullopt;
+    };
+    ExpectOk(full->Decode(text[i]));
+    ExpectOk(lossless->Decode(text[i], guess));
+    ASSERT_EQ(lossless->logits_hash(), full->logits_hash()) << i;
+  }
+  EXPECT_GT(lossless->lossless_report()->accepted, 60);
+}
+
 TEST(Dms, DrivesTheHierarchy) {
   const TierSpec tiers = {.t1 = T1Place::kHost, .t2_share = 0.25, .evict_share = 0.25};
   auto engine = MarkingEngine({.threads = 1, .tiers = tiers});

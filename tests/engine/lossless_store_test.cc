@@ -1,0 +1,112 @@
+// What a lossless session keeps and what it may take: its store under T1's cap and after
+// roll-backs, and what the tiers that a user asks for leave to the draft.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/attention/rows.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kPage = static_cast<int>(kRowsPerPage);
+constexpr size_t kKvStreams = 2 * 2;  // layers, kv heads
+
+EngineOptions OnHost(uint64_t t1_cap_bytes = 0) {
+  return {.threads = 1, .tiers = TierSpec{.t1 = T1Place::kHost, .t1_cap_bytes = t1_cap_bytes}};
+}
+
+SessionOptions Drafting(PolicySpec policy, int draft_min) {
+  return {.policy = std::move(policy), .lossless = LosslessOptions{.draft_min = draft_min}};
+}
+
+const PolicySpec kStreaming = {.name = "streaming", .sinks = 4, .window = 12};
+
+// The tokens that a test appends, known beforehand.
+Guess Knowing(std::span<const Token> text, size_t next) {
+  return [text, next](std::span<const float>) mutable -> std::optional<Token> {
+    return next < text.size() ? std::optional(text[next++]) : std::nullopt;
+  };
+}
+
+TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
+  auto probe_engine = MakeEngine(OnHost());
+  auto probe = Open(*probe_engine, Drafting(kStreaming, 1));
+  ExpectOk(probe->Prefill(SomeTokens(6 * kPage)));
+  const size_t bytes_of_a_token =
+      probe_engine->arena_accounting(Tier::kT1).used_bytes / (5 * kPage);
+  ASSERT_GT(bytes_of_a_token, 0U);
+  constexpr size_t kCap = size_t{2} << 20;  // the least that there is
+  const auto tokens_of_cap = static_cast<int>(kCap / bytes_of_a_token);
+  const std::vector<Token> text = SomeTokens(8 * kPage, 3);
+  for (const int draft_min : {1, 8}) {
+    auto engine = MakeEngine(OnHost(kCap));
+    auto session = Open(*engine, Drafting(kStreaming, draft_min));
+    ExpectOk(session->Prefill(SomeTokens(tokens_of_cap - 3 * kPage)));
+    Status status;
+    for (size_t i = 0; i < text.size() && status.ok(); ++i) {
+      status = session->Decode(text[i], Knowing(text, i + 1));
+    }
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << draft_min;
+    EXPECT_LE(engine->arena_accounting(Tier::kT1).reserved_bytes, kCap);
+    EXPECT_LE(session->next_position(), tokens_of_cap + 3 * kPage) << draft_min;
+    // No room comes of asking again.
+    EXPECT_EQ(session->Decode(1).code(), StatusCode::kResourceExhausted);
+  }
+}
+
+TEST(LosslessStore, IsInT1AgainAfterARollBack) {
+  auto engine = MakeEngine(OnHost());
+  auto session = Open(*engine, Drafting(kStreaming, 4));
+  ExpectOk(session->Prefill(SomeTokens(15 * kPage)));
+  ExpectOk(session->TruncateTo(100));
+  ExpectOk(session->Prefill(SomeTokens(8 * kPage, 2)));
+  ExpectOk(session->Decode(1));
+  const int64_t rows = session->accounting().tiers[static_cast<int>(Tier::kT1)].rows;
+  EXPECT_GE(rows, (session->next_position() - 2 * kPage) * static_cast<int64_t>(kKvStreams));
+  EXPECT_LE(rows, session->next_position() * static_cast<int64_t>(kKvStreams));
+}
+
+TEST(LosslessStore, EveryShareOfT2IsADraft) {
+  for (int percent = 1; percent < 100; ++percent) {
+    EngineOptions options = OnHost();
+    options.tiers->t0_share = 1;
+    options.tiers->t2_share = percent / 100.0;
+    auto engine = MakeEngine(options);
+    auto session = Open(*engine, Drafting({.name = "attention", .tiers = options.tiers}, 1));
+    EXPECT_NE(session, nullptr) << percent;
+  }
+}
+
+// Rows of T1 are missing from drafts once, not anew at each interval.
+TEST(LosslessStore, AShareOfTheRowsAliveIsDraftedWithAsOfThoseGenerated) {
+  std::vector<size_t> rows;
+  for (const EvictOf of : {EvictOf::kGenerated, EvictOf::kAlive}) {
+    EngineOptions options = OnHost();
+    options.tiers->t0_share = 0.5;
+    options.tiers->evict_of = of;
+    auto engine = MakeEngine(options);
+    PolicySpec policy = SmallPolicy("attention", "10%");
+    policy.budget = {};
+    policy.tiers = options.tiers;
+    auto session = Open(*engine, Drafting(policy, 1));
+    ExpectOk(session->Prefill(SomeTokens(20)));
+    for (const Token token : SomeTokens(200, 4)) ExpectOk(session->Decode(token));
+    rows.push_back(session->visible_positions(0).size());
+  }
+  EXPECT_EQ(rows[0], rows[1]);
+  EXPECT_GT(rows[0], 90U);
+}
+
+// Its parts say whose failure it was.
+TEST(LosslessStore, WhatADraftHasNoRoomForIsToldAsTheDrafts) {
+  auto engine = MakeEngine(OnHost());
+  auto session = Open(*engine, Drafting(SmallPolicy("attention", "20"), 4));
+  const Status status = session->Prefill(SomeTokens(90));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("the draft"), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace ebb
