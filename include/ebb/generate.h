@@ -51,6 +51,10 @@ class Sampler {
   // accepted: the logits hold no number; the grammar admits no token.
   [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position,
                                      Constraint constraint = Constraint::kGrammar);
+  // How far the last token that Sample() returned was ahead of the next best candidate: the
+  // difference of their logits / temperature + noise (greedy: of their logits); infinity where it
+  // was the only one left.
+  [[nodiscard]] double margin() const;
   // A token that was forced rather than sampled: repetition counts it, the grammar does not.
   void Accept(Token token);
 

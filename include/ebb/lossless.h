@@ -24,9 +24,9 @@ struct LosslessOptions {
   // are the full cache's up to the rounding of that, which with quantised weights is about a logit.
   enum class Verify : uint8_t { kExact, kFast };
   Verify verify = Verify::kExact;
-  // Tokens of a verifying step; with 1 nothing is drafted. Between the two it is the number that
-  // pays best by what steps took and how many drafted tokens were right. From draft_min 2 on,
-  // drafting goes on where it does not pay.
+  // Tokens of a verifying step; with 1 nothing is drafted. Between the two a draft goes on while a
+  // further guess pays, by what steps took and how many guesses like it were right. From draft_min
+  // 2 on, drafting goes on where it does not pay.
   int draft_min = 1;
   int draft_max = kMostDrafted;
 };
@@ -35,9 +35,18 @@ struct LosslessOptions {
 [[nodiscard]] std::string_view VerifyName(LosslessOptions::Verify verify);
 [[nodiscard]] Result<LosslessOptions::Verify> ParseVerify(std::string_view name);
 
+struct Guessed {
+  Token token = 0;
+  // How far it was ahead of the next best one, as Sampler::margin(); below 0: unknown.
+  double margin = -1;
+
+  Guessed(Token token_in, double margin_in = -1)  // NOLINT(google-explicit-constructor)
+      : token(token_in), margin(margin_in) {}
+};
+
 // The next token of a draft, from the draft's logits [vocab_size] after the tokens so far; nothing:
 // the draft ends. What it answers changes how fast a text comes, never the text.
-using Guess = std::function<std::optional<Token>(std::span<const float> logits)>;
+using Guess = std::function<std::optional<Guessed>(std::span<const float> logits)>;
 
 struct LosslessReport {
   int64_t drafted = 0;       // tokens that were guessed and verified
@@ -47,6 +56,7 @@ struct LosslessReport {
   int64_t rows_read = 0;     // by drafting and verifying steps, of all layers and kv heads
   double draft_seconds = 0;
   double verify_seconds = 0;
+  double wait_seconds = 0;  // of verify_seconds, for T1's file
 };
 
 }  // namespace ebb

@@ -25,7 +25,8 @@ LosslessReport Since(const LosslessReport& before, const LosslessReport& now) {
           .verify_steps = now.verify_steps - before.verify_steps,
           .bytes_read = now.bytes_read - before.bytes_read,
           .draft_seconds = now.draft_seconds - before.draft_seconds,
-          .verify_seconds = now.verify_seconds - before.verify_seconds};
+          .verify_seconds = now.verify_seconds - before.verify_seconds,
+          .wait_seconds = now.wait_seconds - before.wait_seconds};
 }
 
 std::vector<double> Ratios(const Contestant& of, const Contestant& to) {
@@ -169,6 +170,7 @@ Status Bench::Report(int depth, const LosslessReport& lossless, double others_sh
       {"bytes_read_per_token", static_cast<double>(lossless.bytes_read) / tokens},
       {"draft_s", lossless.draft_seconds},
       {"verify_s", lossless.verify_seconds},
+      {"wait_s", lossless.wait_seconds},
       {"t0_peak_bytes", lossless_.PeakOfT0()},
       {"staging_bytes", lossless_.session->accounting().staging_bytes},
       {"tiers_t0_peak_bytes", tiers_.PeakOfT0()},

@@ -2,6 +2,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/engine/benchmark_memory.cc"  // NOLINT(build/include)
 #include "src/engine/benchmark_memory.h"
+
+#include <numeric>
+
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -25,7 +28,10 @@ uint64_t ReadBytes(const std::byte* from, size_t bytes) {
     sum3 = hn::Add(sum3, hn::Load(d, data + i + 3 * lanes));
   }
   for (; i < num; i += lanes) sum0 = hn::Add(sum0, hn::Load(d, data + i));
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
+  // The intrinsic for a sum of lanes adds numbers with a sign, which must not overflow.
+  HWY_ALIGN uint64_t sums[8];
+  hn::Store(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)), d, sums);
+  return std::accumulate(sums, sums + lanes, uint64_t{0});
 }
 
 const char* ReadKernelName() { return hwy::TargetName(HWY_TARGET); }

@@ -6,18 +6,17 @@
 namespace ebb {
 namespace {
 
-// Few, since a graph is kept for each; about a third apart, which costs a few percent at most.
-constexpr int kLengths[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
-
-// What is tried first, and again where drafting did not pay.
-constexpr int kTrial = 4;
-// Tried second, and twice the best length every so often: two lengths tell what one more token
-// costs.
-constexpr int kSecondTrial = 16;
-constexpr int kRunsBetweenTrials = 32;
+// The first two runs: two lengths tell what one more token costs.
+constexpr int kTrials[] = {4, 16};
 // A trial costs a few steps: where it does not pay, this often bounds the loss to a few percent.
 constexpr int kFirstWait = 32;
 constexpr int kLongestWait = 512;
+
+// Classes of margins by their upper ends, each twice the one before; unknown margins come last. A
+// few guesses' worth of what is expected of each stands for what nobody has seen yet.
+constexpr double kSmallestMargin = 0.05;
+constexpr double kExpected[] = {0.6, 0.65, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.9};
+constexpr double kExpectedWeight = 3;
 
 }  // namespace
 
@@ -30,48 +29,62 @@ void DraftLength::Mean::Add(double value, double times) {
 DraftLength::DraftLength(int min, int max)
     : min_(min),
       max_(max),
-      right_{.memory = 160},
       plain_seconds_{.memory = 16},
       draft_seconds_{.memory = 64},
+      run_tokens_{.memory = 48},
+      run_seconds_{.memory = 48},
       tokens_{.memory = 16},
       seconds_{.memory = 16},
       squares_{.memory = 16},
       products_{.memory = 16},
-      wait_(kFirstWait) {}
-
-double DraftLength::VerifySeconds(int num_tokens) const {
-  const double seconds = seconds_.value();
-  return std::max(seconds + slope_ * (num_tokens - tokens_.value()), seconds * 0.05);
+      wait_(kFirstWait) {
+  static_assert(std::size(kExpected) == kMargins);
+  for (int i = 0; i < kMargins; ++i) {
+    right_[i].memory = 160;
+    right_[i].Add(kExpected[i], kExpectedWeight);
+  }
 }
 
-double DraftLength::TokensPerSecond(int num_tokens) const {
-  if (num_tokens == 1) return plain_seconds_.empty() ? 0 : 1 / plain_seconds_.value();
-  const double right = std::clamp(right_.empty() ? 0.9 : right_.value(), 0.01, 0.999);
-  const double tokens = (1 - std::pow(right, num_tokens)) / (1 - right);
-  return tokens / (num_tokens * draft_seconds_.value() + VerifySeconds(num_tokens));
+int DraftLength::MarginClass(double margin) {
+  if (!(margin >= 0)) return kMargins - 1;
+  int i = 0;
+  for (double end = kSmallestMargin; i < kMargins - 2 && margin >= end; end *= 2) ++i;
+  return i;
 }
 
-int DraftLength::Next(int limit) {
+// Against one token for every step over all rows.
+bool DraftLength::Pays() const {
+  return plain_seconds_.empty() || TokensPerSecond() * plain_seconds_.value() > 1;
+}
+
+int DraftLength::Begin(int limit) {
+  margins_.clear();
+  all_right_ = 1;
   const int most = std::min(max_, limit);
-  const int least = std::min(min_, most);
-  if (least == most) return most;
-  const int trial = std::clamp(kTrial, least, most);
+  least_ = std::min(min_, most);
+  if (least_ == most) return most;
   // Both ways are measured before they are compared.
-  if (least == 1 && plain_seconds_.empty()) return 1;
-  if (draft_seconds_.empty()) return trial;
-  if (runs_ == 1) return std::clamp(kSecondTrial, least, most);
-  int best = least;
-  for (const int length : kLengths) {
-    if (length < least || length > most) continue;
-    if (TokensPerSecond(length) > TokensPerSecond(best)) best = length;
+  if (least_ == 1 && plain_seconds_.empty()) return 1;
+  if (runs_ < static_cast<int>(std::size(kTrials))) {
+    least_ = std::clamp(kTrials[runs_], least_, most);
+    return least_;
   }
-  if (best > 1) {
-    const bool tries = runs_ % kRunsBetweenTrials == 0;
-    return tries ? std::clamp(best < most ? 2 * best : best / 2, least, most) : best;
-  }
-  if (plain_steps_ < wait_) return best;
+  if (least_ > 1 || run_tokens_.empty() || Pays()) return most;
+  if (plain_steps_ < wait_) return 1;
   wait_ = std::min(2 * wait_, kLongestWait);
-  return trial;
+  return most;
+}
+
+bool DraftLength::Takes(double margin) {
+  const int margin_class = MarginClass(margin);
+  all_right_ *= right_[margin_class].value();
+  const int num_tokens = static_cast<int>(margins_.size()) + 2;  // with the first and this one
+  if (num_tokens > least_ && !run_tokens_.empty()) {
+    const double seconds = draft_seconds_.value() + slope_;
+    if (all_right_ < TokensPerSecond() * seconds) return false;
+  }
+  margins_.push_back(margin_class);
+  return true;
 }
 
 void DraftLength::PlainStep(double seconds) {
@@ -83,11 +96,17 @@ void DraftLength::DraftedStep(int num_tokens, double draft_seconds, double verif
   if (plain_steps_ < kFirstWait) wait_ = kFirstWait;
   plain_steps_ = 0;
   draft_seconds_.Add(draft_seconds / num_tokens, num_tokens);
+  last_seconds_ = draft_seconds + verify_seconds;
+  ++runs_;
+  LearnSlope(num_tokens, verify_seconds);
+  if (num_tokens == 1) Compared(0, false);
+}
+
+void DraftLength::LearnSlope(int num_tokens, double verify_seconds) {
   tokens_.Add(num_tokens);
   seconds_.Add(verify_seconds);
   squares_.Add(double(num_tokens) * num_tokens);
   products_.Add(num_tokens * verify_seconds);
-  ++runs_;
   const double mean = tokens_.value();
   const double variance = squares_.value() - mean * mean;
   // Where all were of nearly one length the slope stays as it was.
@@ -96,10 +115,11 @@ void DraftLength::DraftedStep(int num_tokens, double draft_seconds, double verif
   slope_ = std::clamp((products_.value() - mean * seconds_.value()) / variance, 0.0, most);
 }
 
-void DraftLength::Compared(int num_guesses, bool last_was_right) {
-  if (num_guesses == 0) return;
-  const double right = last_was_right ? num_guesses : num_guesses - 1;
-  right_.Add(right / num_guesses, num_guesses);
+void DraftLength::Compared(int num_right, bool next_was_wrong) {
+  const auto seen = std::min(margins_.size(), size_t(num_right) + (next_was_wrong ? 1 : 0));
+  for (size_t i = 0; i < seen; ++i) right_[margins_[i]].Add(i < size_t(num_right) ? 1 : 0);
+  run_tokens_.Add(1 + num_right);
+  run_seconds_.Add(last_seconds_);
 }
 
 }  // namespace ebb

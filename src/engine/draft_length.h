@@ -1,31 +1,38 @@
-// How many tokens the next verifying step should have: the number that brings most tokens a second,
-// by what the last steps took and how many guesses were right.
+// How far a draft goes before it is verified: as far as a further guess is worth its time, by what
+// the last steps took and how often guesses like it were right.
 //
-// With k tokens, of which the first is certain and each other right with probability a if all
-// before it are, a step brings (1 - a^k) / (1 - a) tokens and takes k draft steps and a verifying
-// step, whose time is taken as linear in k. One token alone is not drafted.
+// A guess that is right with probability p, behind others that all are with probability P, brings
+// P * p tokens and takes a draft step and its share of the verifying step. It is taken while that
+// is more than what runs bring in the same time on average. How likely a guess is right is told by
+// its margin, the lead of the token that was guessed over the next one: where the draft nearly drew
+// another token, the full cache often does.
 #ifndef EBB_ENGINE_DRAFT_LENGTH_H_
 #define EBB_ENGINE_DRAFT_LENGTH_H_
+
+#include <array>
+#include <vector>
 
 namespace ebb {
 
 class DraftLength {
  public:
-  // REQUIRES: 1 <= min <= max.
+  // Tokens of a verifying step. REQUIRES: 1 <= min <= max.
   DraftLength(int min, int max);
 
-  // At most `limit` (>= 1), which goes before the minimum.
-  [[nodiscard]] int Next(int limit);
+  // Begins a run: the most tokens that its step may have, at most `limit` (>= 1), which goes before
+  // the minimum. 1: it is not drafted.
+  [[nodiscard]] int Begin(int limit);
+  // Whether the run takes a further guess, with the margin that Guessed has. REQUIRES: fewer than
+  // Begin() said.
+  [[nodiscard]] bool Takes(double margin);
   // A step of one token that nobody drafted.
   void PlainStep(double seconds);
   void DraftedStep(int num_tokens, double draft_seconds, double verify_seconds);
-  // Of the guesses of a step that were compared, all but perhaps the last were right.
-  void Compared(int num_guesses, bool last_was_right);
+  // So many of the run's guesses were right; the one behind them, if it was compared, was not.
+  // Not told of a run that was given up.
+  void Compared(int num_right, bool next_was_wrong);
 
  private:
-  [[nodiscard]] double TokensPerSecond(int num_tokens) const;
-  [[nodiscard]] double VerifySeconds(int num_tokens) const;
-
   // A mean in which what lies `memory` values back weighs 1/e.
   struct Mean {
     double memory = 0, sum = 0, weight = 0;
@@ -33,16 +40,30 @@ class DraftLength {
     [[nodiscard]] double value() const { return sum / weight; }
     [[nodiscard]] bool empty() const { return weight == 0; }
   };
+  static constexpr int kMargins = 10;
+
+  [[nodiscard]] static int MarginClass(double margin);
+  [[nodiscard]] double TokensPerSecond() const {
+    return run_tokens_.value() / run_seconds_.value();
+  }
+  [[nodiscard]] bool Pays() const;
+  void LearnSlope(int num_tokens, double verify_seconds);
 
   const int min_, max_;
-  Mean right_;                                  // share of guesses
+  std::array<Mean, kMargins> right_;            // share of guesses, by margin
   Mean plain_seconds_;                          // of a step
   Mean draft_seconds_;                          // of a token
+  Mean run_tokens_, run_seconds_;               // of drafted steps, with their drafts
   Mean tokens_, seconds_, squares_, products_;  // of verifying steps, for the line through them
   double slope_ = 0;                            // of that line, in seconds a token
   int runs_ = 0;                                // verifying steps so far
   int plain_steps_ = 0;                         // since the last draft
   int wait_ = 0;                                // plain steps before a draft is tried again
+  // Of the run:
+  int least_ = 1;
+  double all_right_ = 1;      // probability that its guesses are
+  std::vector<int> margins_;  // their classes
+  double last_seconds_ = 0;   // of the last one
 };
 
 }  // namespace ebb

@@ -14,6 +14,7 @@ struct Machine {
   double verify_more = 0.003;  // of each other one
   double right = 0.95;
   double plain = 0.03;
+  double risky = 0;  // share of guesses of a small margin, half of which are right
 };
 
 struct Outcome {
@@ -25,25 +26,34 @@ struct Outcome {
 
 Outcome Generate(const Machine& machine, DraftLength* length, int num_tokens) {
   std::mt19937 random(3);
+  const auto with = [&](double probability) {
+    return std::bernoulli_distribution(probability)(random);
+  };
   Outcome outcome;
   while (outcome.tokens < num_tokens) {
-    const int k = length->Next(64);
-    outcome.last_length = k;
-    if (k == 1) {
+    const int most = length->Begin(64);
+    outcome.last_length = 1;
+    if (most == 1) {
       length->PlainStep(machine.plain);
       outcome.seconds += machine.plain;
       ++outcome.tokens;
       continue;
     }
+    int k = 1, num_right = 0;
+    for (bool all_right = true; k < most; ++k) {
+      const bool risky = with(machine.risky);
+      const double margin = machine.risky == 0 ? -1 : risky ? 0.2 : 5;
+      if (!length->Takes(margin)) break;
+      all_right = all_right && with(risky ? 0.5 : machine.right);
+      if (all_right) ++num_right;
+    }
+    outcome.last_length = k;
     const double draft = k * machine.draft;
     const double verify = machine.verify + (k - 1) * machine.verify_more;
     length->DraftedStep(k, draft, verify);
     outcome.seconds += draft + verify;
-    int accepted = 0;
-    while (accepted < k - 1 && std::bernoulli_distribution(machine.right)(random)) ++accepted;
-    const bool all = accepted == k - 1;
-    length->Compared(all ? accepted : accepted + 1, all);
-    outcome.tokens += 1 + accepted;
+    if (k > 1) length->Compared(num_right, num_right < k - 1);
+    outcome.tokens += 1 + num_right;
   }
   return outcome;
 }
@@ -53,22 +63,37 @@ double RateAtLength(Machine machine, int k) {
   return Generate(machine, &length, 20000).Rate();
 }
 
+// Of those that do not look at margins.
+double BestRate(const Machine& machine) {
+  double best = 0;
+  for (const int k : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
+    best = std::max(best, RateAtLength(machine, k));
+  }
+  return best;
+}
+
 TEST(DraftLengthTest, ComesNearTheBestLength) {
   for (const double right : {0.7, 0.9, 0.98, 0.999}) {
     for (const double verify_more : {0.0005, 0.003, 0.009}) {
       Machine machine;
       machine.right = right;
       machine.verify_more = verify_more;
-      double best = 0;
-      for (const int k : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
-        best = std::max(best, RateAtLength(machine, k));
-      }
       DraftLength length(1, 64);
       (void)Generate(machine, &length, 500);
       const double rate = Generate(machine, &length, 20000).Rate();
-      EXPECT_GT(rate, 0.93 * std::max(best, 1 / machine.plain)) << right << ", " << verify_more;
+      EXPECT_GT(rate, 0.93 * std::max(BestRate(machine), 1 / machine.plain))
+          << right << ", " << verify_more;
     }
   }
+}
+
+TEST(DraftLengthTest, StopsBeforeGuessesThatAreOftenWrong) {
+  Machine machine;
+  machine.right = 0.998;
+  machine.risky = 0.08;
+  DraftLength length(1, 64);
+  (void)Generate(machine, &length, 1000);
+  EXPECT_GT(Generate(machine, &length, 20000).Rate(), 1.1 * BestRate(machine));
 }
 
 TEST(DraftLengthTest, WhereDraftingDoesNotPayItIsRarelyTried) {
@@ -96,9 +121,9 @@ TEST(DraftLengthTest, FollowsAChange) {
 
 TEST(DraftLengthTest, StaysWithinItsBounds) {
   DraftLength fixed(5, 5);
-  EXPECT_EQ(fixed.Next(64), 5);
-  EXPECT_EQ(fixed.Next(3), 3);
-  EXPECT_EQ(fixed.Next(1), 1);
+  EXPECT_EQ(fixed.Begin(64), 5);
+  EXPECT_EQ(fixed.Begin(3), 3);
+  EXPECT_EQ(fixed.Begin(1), 1);
   DraftLength bounded(3, 9);
   Machine machine;
   machine.right = 0.01;
@@ -106,7 +131,7 @@ TEST(DraftLengthTest, StaysWithinItsBounds) {
   machine.right = 1;
   EXPECT_LE(Generate(machine, &bounded, 3000).last_length, 9);
   DraftLength single(1, 1);
-  EXPECT_EQ(single.Next(64), 1);
+  EXPECT_EQ(single.Begin(64), 1);
 }
 
 }  // namespace

@@ -179,15 +179,15 @@ Guess Generation::Guesses() const {
   auto choice = std::make_shared<std::optional<TokenChoice>>();
   Position position = session_.next_position() + 1;
   return [this, left, choice, position](std::span<const float> logits) mutable {
-    if (left-- <= 0) return std::optional<Token>();
+    if (left-- <= 0) return std::optional<Guessed>();
     if (!choice->has_value()) *choice = choice_.Clone();
     const Result<Token> token = (*choice)->Next(logits, position++);
     if (!token.ok() || model_.EndsGeneration(*token) ||
         (*choice)->Show(*token) != TextStream::State::kOpen) {
       left = 0;
-      return std::optional<Token>();
+      return std::optional<Guessed>();
     }
-    return std::optional<Token>(*token);
+    return std::optional<Guessed>({*token, (*choice)->margin()});
   };
 }
 

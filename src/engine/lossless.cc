@@ -139,23 +139,22 @@ void Lossless::DropAhead() {
 }
 
 void Lossless::CountComparison(bool right) {
-  if (right) {
-    ++report_.accepted;
-    if (num_ahead() == 0) length_.Compared(static_cast<int>(ahead_.size()), true);
-  } else {
-    length_.Compared(static_cast<int>(next_ahead_) + 1, false);
-  }
+  if (right) ++report_.accepted;
+  // The last of a run, or the one that ends it.
+  if (!right || num_ahead() == 0) length_.Compared(static_cast<int>(next_ahead_), !right);
 }
 
-void Lossless::CountVerifying(double seconds, uint64_t bytes_in_t1) {
+Lossless::T1Use Lossless::UseOfT1() const {
+  return {.bytes = store_->cache.accounting().tiers[static_cast<size_t>(Tier::kT1)].page_bytes,
+          .wait_seconds = store_->cache.stage_wait_seconds()};
+}
+
+void Lossless::CountVerifying(double seconds, const T1Use& before) {
   ++report_.verify_steps;
   report_.verify_seconds += seconds;
-  report_.bytes_read += bytes_in_t1;
+  report_.wait_seconds += store_->cache.stage_wait_seconds() - before.wait_seconds;
+  report_.bytes_read += before.bytes;
   report_.rows_read += RowsRead(*store_);
-}
-
-uint64_t Lossless::BytesInT1() const {
-  return store_->cache.accounting().tiers[static_cast<size_t>(Tier::kT1)].page_bytes;
 }
 
 Status Lossless::Decode(Token token, const Guess& guess) {
@@ -175,7 +174,7 @@ Status Lossless::Decode(Token token, const Guess& guess) {
     --without_drafts_;
     return DecodePlainly(token);
   }
-  const int num_tokens = guess ? length_.Next(Limit()) : 1;
+  const int num_tokens = guess ? length_.Begin(Limit()) : 1;
   if (num_tokens == 1) return DecodePlainly(token);
   const Status status = Run(token, guess, num_tokens);
   if (status.code() != StatusCode::kResourceExhausted) return status;
@@ -187,7 +186,7 @@ Status Lossless::Decode(Token token, const Guess& guess) {
 Status Lossless::DecodePlainly(Token token) {
   const double begin = Now();
   const Position before = store_->next();
-  const uint64_t bytes_in_t1 = BytesInT1();
+  const T1Use t1 = UseOfT1();
   const Engine::Impl::Part part = {.session = store_.get(), .tokens = {&token, 1}, .draft = draft_};
   const Status status =
       draft_->engine->Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kLast);
@@ -195,13 +194,13 @@ Status Lossless::DecodePlainly(Token token) {
   draft_->ShowLogits(draft_->engine->runner->logits(0));
   const double seconds = Now() - begin;
   length_.PlainStep(seconds);
-  CountVerifying(seconds, bytes_in_t1);
+  CountVerifying(seconds, t1);
   return status;
 }
 
 Status Lossless::Run(Token token, const Guess& guess, int num_tokens) {
   const Position begin = store_->next();
-  const uint64_t bytes_in_t1 = BytesInT1();
+  const T1Use t1 = UseOfT1();
   const double drafted_from = Now();
   double verified_from = drafted_from;
   Status status;
@@ -226,7 +225,7 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens) {
                       end - verified_from);
   report_.draft_seconds += verified_from - drafted_from;
   report_.drafted += static_cast<int64_t>(run_.size()) - 1;
-  CountVerifying(end - verified_from, bytes_in_t1);
+  CountVerifying(end - verified_from, t1);
   return OkStatus();
 }
 
@@ -237,9 +236,10 @@ Status Lossless::Draft(const Guess& guess, int num_tokens) {
     EBB_RETURN_IF_ERROR(engine.Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kLast));
     report_.rows_read += RowsRead(*draft_);
     if (static_cast<int>(run_.size()) == num_tokens) return OkStatus();
-    const std::optional<Token> next = guess(engine.runner->logits(0));
-    if (!next.has_value() || !draft_->CheckTokens({&*next, 1}).ok()) return OkStatus();
-    run_.push_back(*next);
+    const std::optional<Guessed> next = guess(engine.runner->logits(0));
+    if (!next.has_value() || !draft_->CheckTokens({&next->token, 1}).ok()) return OkStatus();
+    if (!length_.Takes(next->margin)) return OkStatus();
+    run_.push_back(next->token);
   }
 }
 

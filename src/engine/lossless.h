@@ -62,8 +62,13 @@ class Lossless {
   Status Draft(const Guess& guess, int num_tokens);
   Status Verify();
   void CountComparison(bool right);
-  void CountVerifying(double seconds, uint64_t bytes_in_t1);
-  [[nodiscard]] uint64_t BytesInT1() const;
+  // T1 before a verifying step.
+  struct T1Use {
+    uint64_t bytes = 0;
+    double wait_seconds = 0;
+  };
+  [[nodiscard]] T1Use UseOfT1() const;
+  void CountVerifying(double seconds, const T1Use& before);
   [[nodiscard]] double Now() const;
 
   const LosslessOptions options_;

@@ -58,8 +58,10 @@ Result<Token> TokenChoice::Next(std::span<const float> logits, Position position
     const Token token = forced_.back();
     forced_.pop_back();
     sampler_->Accept(token);
+    was_forced_ = true;
     return token;
   }
+  was_forced_ = false;
   if (!end_tokens_.empty()) {
     masked_logits_.assign(logits.begin(), logits.end());
     for (const Token token : end_tokens_) {
@@ -70,6 +72,10 @@ Result<Token> TokenChoice::Next(std::span<const float> logits, Position position
   return sampler_->Sample(
       logits, position,
       stream_.in_thought() ? Sampler::Constraint::kFree : Sampler::Constraint::kGrammar);
+}
+
+double TokenChoice::margin() const {
+  return was_forced_ ? std::numeric_limits<double>::infinity() : sampler_->margin();
 }
 
 TextStream::State TokenChoice::Show(Token token) {

@@ -25,6 +25,8 @@ class TokenChoice {
 
   // The token for `position`, from logits [vocab_size].
   [[nodiscard]] Result<Token> Next(std::span<const float> logits, Position position);
+  // Of the last token that Next() chose, as Sampler::margin(); infinity for one that was forced.
+  [[nodiscard]] double margin() const;
   // Adds its text.
   TextStream::State Show(Token token);
   // Adds a token of an answer so far, that was chosen before.
@@ -46,7 +48,8 @@ class TokenChoice {
   std::vector<Token> closing_;     // the tokens of thinking_end
   std::vector<Token> forced_;      // still to come, last first
   bool budget_spent_ = false;
-  int thought_tokens_ = 0;  // of the whole answer
+  int thought_tokens_ = 0;   // of the whole answer
+  bool was_forced_ = false;  // the last token
   std::vector<float> masked_logits_;
 };
 

@@ -150,7 +150,7 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
     return plan.sink.size() + plan.compress.size() > plan.num_leave_t0;
   };
   if (std::ranges::any_of(all, from_t1)) EBB_RETURN_IF_ERROR(SettleFile());
-  const AttentionKernel& kernel = *stores.kernel;
+  const AttentionKernel* const kernel = stores.kernel;  // null where there is no T2
   const int head_dim = format.head_dim;
   std::vector<float> key(head_dim), value(head_dim);
   std::vector<TableEdit> tables;
@@ -164,10 +164,10 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
     table.edit = [&, to = SlotsAt(shared->compressed, plan.compress)](
                      const Stream& stream, std::span<const RowAddress> rows) {
       for (size_t i = 0; i < rows.size(); ++i) {
-        kernel.load_row(format.type, rows[i].key, key.data(), head_dim);
-        kernel.load_row(format.type, rows[i].value, value.data(), head_dim);
-        kernel.compress_row(stores.compressed, key.data(), value.data(),
-                            CompressedAt(stream, to[i]));
+        kernel->load_row(format.type, rows[i].key, key.data(), head_dim);
+        kernel->load_row(format.type, rows[i].value, value.data(), head_dim);
+        kernel->compress_row(stores.compressed, key.data(), value.data(),
+                             CompressedAt(stream, to[i]));
       }
     };
     tables.push_back(std::move(table));
@@ -188,7 +188,7 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
 Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place) {
   if (NumRows(all, rows) == 0) return OkStatus();
   if (place == Tier::kT1) EBB_RETURN_IF_ERROR(SettleFile());
-  const AttentionKernel& kernel = *stores.kernel;
+  const AttentionKernel* const kernel = stores.kernel;  // null where there is no T2
   std::vector<float> key(format.head_dim), value(format.head_dim);
   std::vector<TableEdit> tables;
   for (const auto& [shared, plan] : all) {
@@ -203,10 +203,10 @@ Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows r
     table.edit = [&, from = SlotsAt(shared->compressed, positions)](
                      const Stream& stream, std::span<const RowAddress> to) {
       for (size_t i = 0; i < to.size(); ++i) {
-        kernel.decompress_row(stores.compressed, CompressedAt(stream, from[i]), key.data(),
-                              value.data());
-        kernel.store_row(format.type, key.data(), to[i].key, format.head_dim);
-        kernel.store_row(format.type, value.data(), to[i].value, format.head_dim);
+        kernel->decompress_row(stores.compressed, CompressedAt(stream, from[i]), key.data(),
+                               value.data());
+        kernel->store_row(format.type, key.data(), to[i].key, format.head_dim);
+        kernel->store_row(format.type, value.data(), to[i].value, format.head_dim);
       }
     };
     tables.push_back(std::move(table));

@@ -3,6 +3,7 @@
 #include <llama.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -13,6 +14,7 @@ namespace {
 struct Draw {
   uint64_t seed = 0;
   Position position = 0;
+  double margin = 0;  // of the last draw
 };
 
 Draw* DrawOf(const llama_sampler* sampler) { return static_cast<Draw*>(sampler->ctx); }
@@ -20,9 +22,9 @@ Draw* DrawOf(const llama_sampler* sampler) { return static_cast<Draw*>(sampler->
 const char* Name(const llama_sampler*) { return "gumbel"; }
 
 void Apply(llama_sampler* sampler, llama_token_data_array* candidates) {
-  const Draw& draw = *DrawOf(sampler);
+  Draw& draw = *DrawOf(sampler);
   constexpr double kNever = -std::numeric_limits<double>::infinity();
-  double most = kNever;
+  double most = kNever, second = kNever;
   Token most_token = 0;
   candidates->selected = 0;
   for (size_t i = 0; i < candidates->size; ++i) {
@@ -30,11 +32,16 @@ void Apply(llama_sampler* sampler, llama_token_data_array* candidates) {
     if (std::isinf(one.logit)) continue;  // excluded
     const double value = one.logit + GumbelNoise(draw.seed, draw.position, one.id);
     // Candidates come in any order.
-    if (value < most || (value == most && one.id > most_token)) continue;
+    if (value < most || (value == most && one.id > most_token)) {
+      second = std::max(second, value);
+      continue;
+    }
+    second = std::max(second, most);
     most = value;
     most_token = one.id;
     candidates->selected = static_cast<int64_t>(i);
   }
+  draw.margin = most - second;
 }
 
 void Free(llama_sampler* sampler) { delete DrawOf(sampler); }
@@ -67,6 +74,7 @@ llama_sampler* Clone(const llama_sampler* sampler) { return New(*DrawOf(sampler)
 llama_sampler* NewGumbelDraw(uint64_t seed) { return New({.seed = seed}); }
 
 void SetDrawPosition(llama_sampler* draw, Position position) { DrawOf(draw)->position = position; }
+double DrawMargin(const llama_sampler* draw) { return DrawOf(draw)->margin; }
 
 double GumbelNoise(uint64_t seed, Position position, Token token) {
   const int32_t place[] = {position, token};

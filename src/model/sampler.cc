@@ -112,6 +112,7 @@ struct Sampler::Impl {
   std::vector<Seen> seen;                    // [tokens]
   SamplerPtr grammar;                        // null: none
   std::vector<llama_token_data> candidates;  // [vocab_size]
+  int64_t chosen = 0;                        // index in candidates, by a greedy chain
 
   // What is no number never wins: comparing it would break the sorting samplers.
   [[nodiscard]] llama_token_data_array Candidates(std::span<const float> logits) {
@@ -130,7 +131,17 @@ struct Sampler::Impl {
   }
   [[nodiscard]] Token Choose(llama_token_data_array array) {
     llama_sampler_apply(chain.get(), &array);
+    chosen = array.selected;
     return array.data[array.selected].id;
+  }
+  // Greedy chains leave all candidates where they were.
+  [[nodiscard]] double Margin() const {
+    if (draw != nullptr) return DrawMargin(draw);
+    float second = kNever;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (static_cast<int64_t>(i) != chosen) second = std::max(second, candidates[i].logit);
+    }
+    return double{candidates[chosen].logit} - second;
   }
   [[nodiscard]] bool Admits(Token token) const {
     llama_token_data one = {token, 1.0F, 0.0F};
@@ -196,6 +207,8 @@ std::unique_ptr<Sampler> Sampler::Clone() const {
   impl.candidates.resize(impl_->candidates.size());
   return clone;
 }
+
+double Sampler::margin() const { return impl_->Margin(); }
 
 Result<Token> Sampler::Sample(std::span<const float> logits, Position position,
                               Constraint constraint) {
