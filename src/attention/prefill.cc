@@ -1,8 +1,25 @@
 #include "src/attention/prefill.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace ebb {
+
+namespace {
+
+// Fewer tiles than this are cut into parts of at least so many rows, and into no more parts.
+constexpr size_t kFewTiles = 16;
+constexpr uint32_t kPartRows = 1024;
+constexpr uint32_t kMaxParts = 8;
+
+RowsView Between(const RowsView& rows, uint32_t begin, uint32_t end) {
+  RowsView part = rows;
+  part.slots = rows.slots.subspan(begin, end - begin);
+  part.positions = rows.positions.subspan(begin, end - begin);
+  return part;
+}
+
+}  // namespace
 
 PrefillAttention::PrefillAttention(const AttentionKernel& kernel, const AttentionShape& shape)
     : kernel_(kernel),
@@ -10,19 +27,56 @@ PrefillAttention::PrefillAttention(const AttentionKernel& kernel, const Attentio
       tile_tokens_(kernel.query_tile(shape.QueryHeadsPerKvHead())) {}
 
 void PrefillAttention::Reserve(int num_tokens, int num_threads) {
-  scratch_floats_ =
-      kernel_.prefill_scratch_floats(shape_.QueryHeadsPerKvHead(), shape_.format.head_dim);
+  const int heads = shape_.QueryHeadsPerKvHead();
+  scratch_floats_ = kernel_.prefill_scratch_floats(heads, shape_.format.head_dim);
   scratch_.resize(scratch_floats_ * num_threads);
   m_.resize(size_t(num_tokens) * shape_.num_q_heads);
   l_.resize(size_t(num_tokens) * shape_.num_q_heads);
+  const size_t tiles = size_t(NumTiles(num_tokens)) * shape_.num_kv_heads;
+  const size_t in_parts = tiles < kFewTiles ? tiles * kMaxParts : 0;
+  const size_t num_units = std::max(tiles, in_parts);
+  units_.reserve(num_units);
+  if (parts_done_.size() < num_units) parts_done_ = std::vector<std::atomic<int>>(num_units);
+  part_o_.resize(in_parts * tile_tokens_ * heads * shape_.format.head_dim);
+  part_m_.resize(in_parts * tile_tokens_ * heads);
+  part_l_.resize(in_parts * tile_tokens_ * heads);
 }
 
 void PrefillAttention::Plan(const PrefillQueries& queries) {
   queries_ = queries;
-  num_tiles_ = static_cast<int>((queries.positions.size() + tile_tokens_ - 1) / tile_tokens_);
+  num_tiles_ = NumTiles(static_cast<int>(queries.positions.size()));
+  const bool few = size_t(num_tiles_) * shape_.num_kv_heads < kFewTiles;
+  units_.clear();
+  // Late tiles see the most rows: they go first, so that threads end together.
+  for (int tile = num_tiles_ - 1; tile >= 0; --tile) {
+    for (int h = 0; h < shape_.num_kv_heads; ++h) PlanTile(h, tile, few);
+  }
   finite_ = true;
   next_unit_ = 0;
   next_mass_unit_ = 0;
+}
+
+// Each query sees a row of each part: none is hidden, and the last part is longer than the step.
+void PrefillAttention::PlanTile(int kv_head, int tile, bool in_parts) {
+  const RowsView& rows = queries_.rows[kv_head];
+  const auto num_rows = static_cast<uint32_t>(rows.size());
+  uint32_t parts = 1;
+  if (in_parts && rows.last_visible.empty()) {
+    const auto old =
+        num_rows - static_cast<uint32_t>(std::min(rows.size(), queries_.positions.size()));
+    parts = std::clamp<uint32_t>(old / kPartRows, 1, kMaxParts);
+  }
+  const uint32_t part_rows =
+      std::max<uint32_t>(num_rows / parts / kPrefillChunkRows, 1) * kPrefillChunkRows;
+  parts_done_[units_.size()] = 0;
+  for (uint32_t part = 0; part < parts; ++part) {
+    units_.push_back({.kv_head = kv_head,
+                      .tile = tile,
+                      .part = static_cast<int>(part),
+                      .num_parts = static_cast<int>(parts),
+                      .begin = part * part_rows,
+                      .end = part + 1 == parts ? num_rows : (part + 1) * part_rows});
+  }
 }
 
 PrefillInput PrefillAttention::Tile(int kv_head, int tile) const {
@@ -45,25 +99,67 @@ PrefillInput PrefillAttention::Tile(int kv_head, int tile) const {
   };
 }
 
-void PrefillAttention::Run(int thread) {
+PrefillOutput PrefillAttention::OutputOf(const Unit& unit) {
   const int heads = shape_.QueryHeadsPerKvHead();
+  const size_t first = size_t(unit.tile) * tile_tokens_;
+  const size_t state = (unit.kv_head * queries_.positions.size() + first) * heads;
   const bool keep_states = !queries_.mass.per_query_head.empty();
-  const int num_units = num_tiles_ * shape_.num_kv_heads;
-  for (int unit = next_unit_++; unit < num_units; unit = next_unit_++) {
-    // Late tiles see the most rows: they go first, so that threads end together.
-    const int tile = num_tiles_ - 1 - unit / shape_.num_kv_heads;
-    const int kv_head = unit % shape_.num_kv_heads;
-    const PrefillInput in = Tile(kv_head, tile);
-    const size_t first = size_t(tile) * tile_tokens_;
-    const size_t state = (kv_head * queries_.positions.size() + first) * heads;
-    const PrefillOutput out = {
-        .o = queries_.out + (first * shape_.num_q_heads + kv_head * heads) * shape_.format.head_dim,
-        .o_token_stride = size_t(shape_.num_q_heads) * shape_.format.head_dim,
-        .m = keep_states ? m_.data() + state : nullptr,
-        .l = keep_states ? l_.data() + state : nullptr,
-        .scratch = std::span(scratch_).subspan(thread * scratch_floats_, scratch_floats_),
-    };
+  return {.o = queries_.out +
+               (first * shape_.num_q_heads + unit.kv_head * heads) * shape_.format.head_dim,
+          .o_token_stride = size_t(shape_.num_q_heads) * shape_.format.head_dim,
+          .m = keep_states ? m_.data() + state : nullptr,
+          .l = keep_states ? l_.data() + state : nullptr};
+}
+
+PrefillOutput PrefillAttention::PartOf(size_t unit) {
+  const size_t token_floats = size_t(shape_.QueryHeadsPerKvHead()) * shape_.format.head_dim;
+  const size_t states = unit * tile_tokens_ * shape_.QueryHeadsPerKvHead();
+  return {.o = part_o_.data() + unit * tile_tokens_ * token_floats,
+          .o_token_stride = token_floats,
+          .m = part_m_.data() + states,
+          .l = part_l_.data() + states};
+}
+
+void PrefillAttention::Run(int thread) {
+  for (size_t i = next_unit_++; i < units_.size(); i = next_unit_++) {
+    const Unit& unit = units_[i];
+    PrefillInput in = Tile(unit.kv_head, unit.tile);
+    const RowsView rows = Between(*in.rows, unit.begin, unit.end);
+    const bool whole = unit.num_parts == 1;
+    if (!whole) in.rows = &rows;
+    PrefillOutput out = whole ? OutputOf(unit) : PartOf(i);
+    out.scratch = std::span(scratch_).subspan(thread * scratch_floats_, scratch_floats_);
     if (!kernel_.prefill(in, out)) finite_ = false;
+    if (!whole && ++parts_done_[i - unit.part] == unit.num_parts) MergeParts(i - unit.part);
+  }
+}
+
+void PrefillAttention::MergeParts(size_t first) {
+  const Unit& unit = units_[first];
+  const int heads = shape_.QueryHeadsPerKvHead();
+  const int head_dim = shape_.format.head_dim;
+  const PrefillOutput to = OutputOf(unit);
+  const int num_queries = Tile(unit.kv_head, unit.tile).num_queries;
+  for (int t = 0; t < num_queries; ++t) {
+    for (int g = 0; g < heads; ++g) {
+      const int state = t * heads + g;
+      float m = PartOf(first).m[state];
+      for (int p = 1; p < unit.num_parts; ++p) m = std::max(m, PartOf(first + p).m[state]);
+      float* const o = to.o + t * to.o_token_stride + size_t(g) * head_dim;
+      std::fill(o, o + head_dim, 0.0F);
+      float l = 0;
+      for (int p = 0; p < unit.num_parts; ++p) {
+        const PrefillOutput part = PartOf(first + p);
+        const float weight = part.l[state] * std::exp(part.m[state] - m);
+        const float* from = part.o + t * part.o_token_stride + size_t(g) * head_dim;
+        for (int c = 0; c < head_dim; ++c) o[c] += weight * from[c];
+        l += weight;
+      }
+      for (int c = 0; c < head_dim; ++c) o[c] /= l;
+      if (to.m == nullptr) continue;
+      to.m[state] = m;
+      to.l[state] = l;
+    }
   }
 }
 

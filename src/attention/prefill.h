@@ -1,8 +1,10 @@
 // Attention of several consecutive tokens of one sequence in one layer, split over threads.
 //
-// Units are (kv head, tile of queries), taken by whichever thread is free; mass, where asked for,
-// is a second pass whose units are (kv head, chunk of rows), each summing over all tiles in order.
-// So the result does not depend on the number of threads.
+// Units are (kv head, tile of queries), taken by whichever thread is free. Where these are few, as
+// for the few tokens that a verifying step has, the rows are cut into parts by their number alone,
+// and whoever ends the last part of a tile merges them in order. Mass, where asked for, is a second
+// pass whose units are (kv head, chunk of rows), each summing over all tiles in order. So the
+// result does not depend on the number of threads.
 #ifndef EBB_ATTENTION_PREFILL_H_
 #define EBB_ATTENTION_PREFILL_H_
 
@@ -39,7 +41,25 @@ class PrefillAttention {
   void Mass(int thread);
 
  private:
+  // Rows [begin, end) of a kv head under a tile of queries. The parts of a tile follow each other.
+  struct Unit {
+    int kv_head = 0;
+    int tile = 0;
+    int part = 0;
+    int num_parts = 1;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+  };
+  [[nodiscard]] int NumTiles(int num_tokens) const {
+    return (num_tokens + tile_tokens_ - 1) / tile_tokens_;
+  }
+  void PlanTile(int kv_head, int tile, bool in_parts);
   [[nodiscard]] PrefillInput Tile(int kv_head, int tile) const;
+  // Where the result of a unit's tile goes, and that of a part until it is merged.
+  [[nodiscard]] PrefillOutput OutputOf(const Unit& unit);
+  [[nodiscard]] PrefillOutput PartOf(size_t unit);
+  // Of the tile whose first unit this is.
+  void MergeParts(size_t first);
   void MassUnit(int kv_head, uint32_t begin, std::span<float> scratch);
 
   const AttentionKernel& kernel_;
@@ -47,8 +67,12 @@ class PrefillAttention {
   const int tile_tokens_;
   PrefillQueries queries_;
   int num_tiles_ = 0;
-  std::atomic<bool> finite_ = true;  // all outputs so far
-  std::atomic<int> next_unit_ = 0;
+  std::vector<Unit> units_;
+  std::vector<std::atomic<int>> parts_done_;  // [units]: of the tile whose first unit it is
+  std::vector<float> part_o_;           // [units in parts, tile tokens, heads per kv, head_dim]
+  std::vector<float> part_m_, part_l_;  // [units in parts, tile tokens, heads per kv]
+  std::atomic<bool> finite_ = true;     // all outputs so far
+  std::atomic<size_t> next_unit_ = 0;
   std::atomic<int> next_mass_unit_ = 0;
   size_t scratch_floats_ = 0;   // per thread
   std::vector<float> scratch_;  // [threads, scratch_floats]

@@ -219,6 +219,33 @@ TEST_P(PrefillTest, IsTheSameBitForBitForAnyNumberOfThreadsAndAnyPlace) {
   }
 }
 
+// Few tokens over many rows, which are cut into parts.
+TEST_P(PrefillTest, AgreesWithTheReferenceInParts) {
+  for (const int before : {2047, 2048, 3100}) {
+    for (const int tokens : {1, 9, 40}) {
+      ExpectReference(ShapeOf(RowType::kF16, 64, 3, 3), before, tokens);
+    }
+  }
+  ExpectReference(ShapeOf(RowType::kF16, 80, 1, 1), 9500, 5);
+}
+
+TEST_P(PrefillTest, PartsAreTheSameBitForBitForAnyNumberOfThreads) {
+  const AttentionShape shape = ShapeOf(RowType::kF16, 64, 3, 3);
+  const TestRows rows({.format = shape.format, .num_rows = {2500, 5000, 90}});
+  const std::vector<float> q = Queries(shape, 20);
+  const std::vector<Position> last = Range(4980, 5000);
+  Chunk one(shape, rows.views(), last, q);
+  Attend(kernel_, &one);
+  for (const int num_threads : {1, 2, 3}) {
+    for (int round = 0; round < 5; ++round) {
+      Chunk several(shape, rows.views(), last, q);
+      Attend(kernel_, &several, num_threads);
+      ASSERT_EQ(several.out, one.out) << num_threads << " threads";
+      ASSERT_EQ(several.mass, one.mass) << num_threads << " threads";
+    }
+  }
+}
+
 TEST_P(PrefillTest, HeadsThatShareATargetSumTheirMassInIt) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   const TestRows rows({.format = shape.format, .num_rows = {150, 150}});

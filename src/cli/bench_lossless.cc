@@ -1,5 +1,5 @@
-// A lossless generation against the same one from a full cache in memory, and against the same T1
-// read for every token: the three take turns with one text.
+// A lossless generation against one from a full cache in memory, and against the same T1 read for
+// every token. The three take turns, each with what it writes itself, or with one given text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,7 +74,14 @@ Status Bench::Begin() {
   in_memory.tiers.reset();
   EBB_ASSIGN_OR_RETURN(full_, Enter(model_, options_, in_memory, plain));
   EBB_ASSIGN_OR_RETURN(lossless_, Enter(model_, options_, options_.engine, options_.session));
-  const int64_t longest = o.depths.back() + int64_t{o.tokens} * o.repetitions;
+  const int64_t measured = int64_t{o.tokens} * o.repetitions;
+  for (size_t i = 1; i < o.depths.size(); ++i) {
+    if (o.depths[i - 1] + measured <= o.depths[i]) continue;
+    return InvalidArgument(fmt::format(
+        "measuring {} tokens from depth {} on goes beyond depth {}; choose depths further apart",
+        measured, o.depths[i - 1], o.depths[i]));
+  }
+  const int64_t longest = o.depths.back() + measured;
   if (longest > full_.session->context()) {
     return InvalidArgument(
         fmt::format("the measurement needs {} tokens, the context has {}; choose a smaller depth",
@@ -109,7 +116,9 @@ Status Bench::Write(int num_tokens) {
 
 // To where the full cache is.
 Status Bench::Follow(Contestant* contestant) {
-  text_before_.Take(full_.session->tokens().subspan(contestant->session->next_position()));
+  const Position there = contestant->session->next_position();
+  if (there == full_.session->next_position()) return OkStatus();
+  text_before_.Take(full_.session->tokens().subspan(there));
   if (!options_.bench.accept.has_value()) return text_before_.Dictate(cancel_, contestant);
   return contestant->session->Prefill(text_before_.turn(), {.cancel = cancel_});
 }
@@ -149,7 +158,9 @@ Status Bench::Report(int depth, const LosslessReport& lossless, double others_sh
   const auto speed = [](const Contestant& of) { return SpreadOf(of.tokens_per_s); };
   const Spread to_full = SpreadOf(Ratios(lossless_, full_));
   const Spread to_tiers = SpreadOf(Ratios(lossless_, tiers_));
-  const auto tokens = double(options_.bench.repetitions) * options_.bench.tokens;
+  // The last token of a text is not decoded.
+  const int steps = options_.bench.tokens - (options_.bench.accept.has_value() ? 0 : 1);
+  const auto tokens = double(options_.bench.repetitions) * steps;
   const std::string_view verify = VerifyName(options_.session.lossless->verify);
   Json record = {
       {"bench", "lossless"},

@@ -115,6 +115,11 @@ Status ApplySetting(const Json& setting, CliOptions* options) {
           fmt::format("\"{}\" is no option of a setting; see the options of "
                       "policies in \"ebb eval --help\"",
                       key));
+    if (row->value.empty()) {
+      if (!value.is_boolean())
+        return InvalidArgument(fmt::format("{}: expected true or false", key));
+      if (!value.get<bool>()) continue;
+    }
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     const Status status = row->parse(row->value.empty() ? "" : text, options);
     if (!status.ok()) return InvalidArgument(fmt::format("{}: {}", key, status.message()));

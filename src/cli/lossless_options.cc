@@ -13,7 +13,7 @@ constexpr OptionGroup kGroup = OptionGroup::kLossless;
 constexpr int kSinks = 20;
 constexpr int kWindow = 512;
 
-// Where results must repeat: what pays between drafts that fail and drafts that hold.
+// Tokens of a verifying step where results must repeat: small enough for drafts that often fail.
 constexpr int kFixedLength = 8;
 
 LosslessOptions& LosslessOf(CliOptions& options) { return options.lossless.options; }

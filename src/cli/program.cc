@@ -154,11 +154,13 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   }
   options.sampling.seed = options.seed;
   options.session.policy.seed = options.seed;
-  if (const Status status = SettleLossless(&options); !status.ok()) return Fail(status);
+  // An evaluation does this for each of its settings, and each of its policies drafts.
+  const bool has_settings = std::ranges::count(command.groups, OptionGroup::kEval) > 0;
+  if (!has_settings) {
+    if (const Status status = SettleLossless(&options); !status.ok()) return Fail(status);
+  }
   PlaceT1(&options);
-  // There every policy drafts.
-  const bool has_policy_list = std::ranges::count(command.groups, OptionGroup::kEval) > 0;
-  if (!has_policy_list) ChooseDraft(&options);
+  if (!has_settings) ChooseDraft(&options);
   if (options.list_policies) return ListPolicies();
   return command.run(options);
 }

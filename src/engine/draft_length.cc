@@ -11,6 +11,11 @@ constexpr int kTrials[] = {4, 16};
 // A trial costs a few steps: where it does not pay, this often bounds the loss to a few percent.
 constexpr int kFirstWait = 32;
 constexpr int kLongestWait = 512;
+// After a wait the mean over runs weighs as many runs as this, so that a few decide.
+constexpr double kWeightAfterWait = 2;
+
+constexpr int kRunsBetweenTooMany = 16;
+constexpr int kTokensBetweenPlain = 512;
 
 // Classes of margins by their upper ends, each twice the one before; unknown margins come last. A
 // few guesses' worth of what is expected of each stands for what nobody has seen yet.
@@ -24,6 +29,12 @@ void DraftLength::Mean::Add(double value, double times) {
   const double kept = std::exp(-times / memory);
   sum = sum * kept + value * times;
   weight = weight * kept + times;
+}
+
+void DraftLength::Mean::WeighAtMost(double most) {
+  if (weight <= most) return;
+  sum *= most / weight;
+  weight = most;
 }
 
 DraftLength::DraftLength(int min, int max)
@@ -60,6 +71,7 @@ bool DraftLength::Pays() const {
 int DraftLength::Begin(int limit) {
   margins_.clear();
   all_right_ = 1;
+  one_too_many_ = runs_ % kRunsBetweenTooMany == 0;
   const int most = std::min(max_, limit);
   least_ = std::min(min_, most);
   if (least_ == most) return most;
@@ -69,9 +81,13 @@ int DraftLength::Begin(int limit) {
     least_ = std::clamp(kTrials[runs_], least_, most);
     return least_;
   }
-  if (least_ > 1 || run_tokens_.empty() || Pays()) return most;
+  if (least_ > 1 || run_tokens_.empty()) return most;
+  if (Pays()) return tokens_since_plain_ < kTokensBetweenPlain ? most : 1;
   if (plain_steps_ < wait_) return 1;
   wait_ = std::min(2 * wait_, kLongestWait);
+  run_tokens_.WeighAtMost(kWeightAfterWait);
+  run_seconds_.WeighAtMost(kWeightAfterWait);
+  one_too_many_ = true;
   return most;
 }
 
@@ -81,14 +97,19 @@ bool DraftLength::Takes(double margin) {
   const int num_tokens = static_cast<int>(margins_.size()) + 2;  // with the first and this one
   if (num_tokens > least_ && !run_tokens_.empty()) {
     const double seconds = draft_seconds_.value() + slope_;
-    if (all_right_ < TokensPerSecond() * seconds) return false;
+    const bool is_worth_it = all_right_ >= TokensPerSecond() * seconds;
+    if (!is_worth_it && !one_too_many_) return false;
+    one_too_many_ = is_worth_it && one_too_many_;
   }
   margins_.push_back(margin_class);
   return true;
 }
 
+// The first one also makes buffers.
 void DraftLength::PlainStep(double seconds) {
-  plain_seconds_.Add(seconds);
+  if (warm_) plain_seconds_.Add(seconds);
+  warm_ = true;
+  tokens_since_plain_ = 0;
   ++plain_steps_;
 }
 
@@ -118,6 +139,7 @@ void DraftLength::LearnSlope(int num_tokens, double verify_seconds) {
 void DraftLength::Compared(int num_right, bool next_was_wrong) {
   const auto seen = std::min(margins_.size(), size_t(num_right) + (next_was_wrong ? 1 : 0));
   for (size_t i = 0; i < seen; ++i) right_[margins_[i]].Add(i < size_t(num_right) ? 1 : 0);
+  tokens_since_plain_ += 1 + num_right;
   run_tokens_.Add(1 + num_right);
   run_seconds_.Add(last_seconds_);
 }

@@ -1,11 +1,15 @@
 // How far a draft goes before it is verified: as far as a further guess is worth its time, by what
 // the last steps took and how often guesses like it were right.
 //
-// A guess that is right with probability p, behind others that all are with probability P, brings
-// P * p tokens and takes a draft step and its share of the verifying step. It is taken while that
-// is more than what runs bring in the same time on average. How likely a guess is right is told by
-// its margin, the lead of the token that was guessed over the next one: where the draft nearly drew
+// If all guesses before it are right with probability P, a guess that is right with probability p
+// adds P * p tokens on average, and costs a draft step and its share of the verifying step. It is
+// taken while it adds more than runs bring in the same time. How likely a guess is right is told by
+// its margin, the lead of the token that was guessed over the next one: where the draft nearly took
 // another token, the full cache often does.
+//
+// Every few runs a guess too many is taken, so that kinds of guesses that are refused are still
+// learnt about, and a token is decoded without a draft, so that the comparison with that stays
+// true.
 #ifndef EBB_ENGINE_DRAFT_LENGTH_H_
 #define EBB_ENGINE_DRAFT_LENGTH_H_
 
@@ -19,7 +23,7 @@ class DraftLength {
   // Tokens of a verifying step. REQUIRES: 1 <= min <= max.
   DraftLength(int min, int max);
 
-  // Begins a run: the most tokens that its step may have, at most `limit` (>= 1), which goes before
+  // Begins a run: the most tokens that its step may have, at most `limit` (>= 1), which overrides
   // the minimum. 1: it is not drafted.
   [[nodiscard]] int Begin(int limit);
   // Whether the run takes a further guess, with the margin that Guessed has. REQUIRES: fewer than
@@ -37,6 +41,7 @@ class DraftLength {
   struct Mean {
     double memory = 0, sum = 0, weight = 0;
     void Add(double value, double times = 1);
+    void WeighAtMost(double most);
     [[nodiscard]] double value() const { return sum / weight; }
     [[nodiscard]] bool empty() const { return weight == 0; }
   };
@@ -57,13 +62,16 @@ class DraftLength {
   Mean tokens_, seconds_, squares_, products_;  // of verifying steps, for the line through them
   double slope_ = 0;                            // of that line, in seconds a token
   int runs_ = 0;                                // verifying steps so far
+  bool warm_ = false;                           // a first plain step was seen, and left out
+  int tokens_since_plain_ = 0;                  // of drafted steps
   int plain_steps_ = 0;                         // since the last draft
   int wait_ = 0;                                // plain steps before a draft is tried again
   // Of the run:
   int least_ = 1;
-  double all_right_ = 1;      // probability that its guesses are
-  std::vector<int> margins_;  // their classes
-  double last_seconds_ = 0;   // of the last one
+  bool one_too_many_ = false;  // is to be taken
+  double all_right_ = 1;       // probability that its guesses are
+  std::vector<int> margins_;   // their classes
+  double last_seconds_ = 0;    // of the last one
 };
 
 }  // namespace ebb

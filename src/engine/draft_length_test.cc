@@ -119,6 +119,27 @@ TEST(DraftLengthTest, FollowsAChange) {
   EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.9 / machine.plain);
 }
 
+// Guesses that were always wrong are not given up for good.
+TEST(DraftLengthTest, ComesBackToDrafts) {
+  Machine machine;
+  machine.right = 0.05;
+  DraftLength length(1, 64);
+  (void)Generate(machine, &length, 1000);
+  machine.right = 0.99;
+  (void)Generate(machine, &length, 3000);
+  EXPECT_GT(Generate(machine, &length, 3000).Rate(), 1.5 / machine.plain);
+}
+
+TEST(DraftLengthTest, AFirstStepThatIsSlowDeceivesNobody) {
+  Machine machine;
+  machine.right = 0.3;
+  machine.plain = 0.007;
+  DraftLength length(1, 64);
+  ASSERT_EQ(length.Begin(64), 1);
+  length.PlainStep(1);
+  EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.9 / machine.plain);
+}
+
 TEST(DraftLengthTest, StaysWithinItsBounds) {
   DraftLength fixed(5, 5);
   EXPECT_EQ(fixed.Begin(64), 5);

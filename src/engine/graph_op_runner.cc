@@ -17,8 +17,10 @@ namespace ebb {
 namespace {
 
 // Graphs kept at once: decode, a full prefill chunk, the remainder of a prompt, a batch, verifying
-// steps of a few lengths.
+// steps of some lengths. Building one costs little beside a step of several tokens.
 constexpr size_t kMaxGraphs = 8;
+// Of the compute buffers of all but the last two used.
+constexpr size_t kMaxGraphBytes = size_t{16} << 20;
 
 struct GraphShape {
   DecoderGraphOptions options;
@@ -107,6 +109,7 @@ struct GraphRunner::Impl {
 
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   Status Build(const GraphShape& shape);
+  void DropOldBuffers();
   void Reserve(const StepWork& work, AttentionWay way);
   Status BeginStaging(const StepWork& work, AttentionWay way);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
@@ -181,7 +184,20 @@ Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
   }
   if (graphs.size() == kMaxGraphs) graphs.pop_back();
   EBB_RETURN_IF_ERROR(Build(shape));
+  DropOldBuffers();
   return &graphs.front();
+}
+
+void GraphRunner::Impl::DropOldBuffers() {
+  if (graphs.size() <= 2) return;
+  size_t bytes = 0;
+  auto graph = std::next(graphs.begin(), 2);
+  while (graph != graphs.end()) {
+    bytes += ggml_gallocr_get_buffer_size(graph->buffers.get(), 0);
+    if (bytes > kMaxGraphBytes) break;
+    ++graph;
+  }
+  graphs.erase(graph, graphs.end());
 }
 
 Status GraphRunner::Impl::Build(const GraphShape& shape) {

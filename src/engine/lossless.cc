@@ -252,6 +252,8 @@ Status Lossless::Verify() {
       .tokens_apart = options_.verify == LosslessOptions::Verify::kExact};
   const size_t vocab_size = engine.model->shape().vocab_size;
   const std::span<const Token> guesses = std::span(run_).subspan(1);
+  ahead_.assign(guesses.begin(), guesses.end());
+  next_ahead_ = ahead_.size();
   ahead_logits_.resize(guesses.size() * vocab_size);
   EBB_RETURN_IF_ERROR(engine.Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kAll));
   for (size_t i = 0; i < guesses.size(); ++i) {
@@ -259,7 +261,6 @@ Status Lossless::Verify() {
   }
   draft_->ShowLogits(engine.runner->logits(0));
   next_ahead_ = 0;
-  ahead_.assign(guesses.begin(), guesses.end());
   return OkStatus();
 }
 

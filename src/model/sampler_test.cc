@@ -124,6 +124,32 @@ TEST_F(SamplerTest, DrawsAmongWhatTheSamplersOfLibllamaLeaveInItsOrder) {
   EXPECT_EQ(Draw(*Make(options), 100), expected);
 }
 
+TEST_F(SamplerTest, TheMarginIsTheLeadOverTheNextBest) {
+  std::vector<float> logits(VocabSize(), -kInfinity);
+  logits[3] = 1;
+  logits[7] = 4;
+  logits[9] = 2.5F;
+  const auto greedy = Make({.temperature = 0});
+  EXPECT_EQ(*greedy->Sample(logits, 0), 7);
+  EXPECT_FLOAT_EQ(static_cast<float>(greedy->margin()), 1.5F);
+  const SamplingOptions options = {
+      .temperature = 0.5F, .top_k = 0, .top_p = 1, .min_p = 0, .seed = 9};
+  const auto sampled = Make(options);
+  for (Position position = 0; position < 50; ++position) {
+    EXPECT_TRUE(sampled->Sample(logits, position).ok());
+    std::vector<double> values;
+    for (const Token token : {3, 7, 9}) {
+      values.push_back(double{logits[token]} / 0.5 + GumbelNoise(9, position, token));
+    }
+    std::ranges::sort(values);
+    EXPECT_NEAR(sampled->margin(), values[2] - values[1], 1e-5) << position;
+  }
+  std::vector<float> one(VocabSize(), -kInfinity);
+  one[5] = 1;
+  EXPECT_EQ(*sampled->Sample(one, 0), 5);
+  EXPECT_EQ(sampled->margin(), std::numeric_limits<double>::infinity());
+}
+
 // 20,000 draws of five tokens: chi-square with 4 degrees of freedom exceeds 18.5 once in a
 // thousand.
 TEST_F(SamplerTest, DrawsAreOfTheSoftmax) {

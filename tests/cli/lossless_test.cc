@@ -108,6 +108,10 @@ TEST_F(LosslessTest, IsMeasured) {
       "--threads 1 --accept 1 --draft-min 8 -m " +
       model_->path());
   EXPECT_EQ(json::parse(told.out)["accepted"], json::parse(told.out)["drafted"]) << told.err;
+  EXPECT_GT(json::parse(told.out)["drafted"], 0);
+  const ProgramEnd close =
+      RunEbb("bench lossless --lossless --t1 host --depths 64,80 --tokens 32 -m " + model_->path());
+  EXPECT_THAT(close.err, HasSubstr("depths further apart"));
 }
 
 TEST_F(LosslessTest, RefusesWhatMakesNoSense) {

@@ -211,7 +211,6 @@ TEST(Dms, AModelThatMarksNothingIsRefused) {
   EXPECT_THAT(engine->OpenSession(options).status().message(), HasSubstr("marks no rows"));
 }
 
-// The scorer ranks rows of the hierarchy as any other does.
 // The store reads the prompt in the full cache's chunks, however short the window.
 TEST(Dms, DraftsForTheBitsOfTheFullCache) {
   const std::vector<Token> text = SomeTokens(80, 3);
@@ -234,6 +233,7 @@ TEST(Dms, DraftsForTheBitsOfTheFullCache) {
   EXPECT_GT(lossless->lossless_report()->accepted, 60);
 }
 
+// The scorer ranks rows of the hierarchy as any other does.
 TEST(Dms, DrivesTheHierarchy) {
   const TierSpec tiers = {.t1 = T1Place::kHost, .t2_share = 0.25, .evict_share = 0.25};
   auto engine = MarkingEngine({.threads = 1, .tiers = tiers});

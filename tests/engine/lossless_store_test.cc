@@ -51,6 +51,10 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << draft_min;
     EXPECT_LE(engine->arena_accounting(Tier::kT1).reserved_bytes, kCap);
     EXPECT_LE(session->next_position(), tokens_of_cap + 3 * kPage) << draft_min;
+    EXPECT_GE(session->next_position(), tokens_of_cap - kPage) << draft_min;
+    if (draft_min > 1) {
+      EXPECT_GT(session->lossless_report()->drafted, 0);
+    }
     // No room comes of asking again.
     EXPECT_EQ(session->Decode(1).code(), StatusCode::kResourceExhausted);
   }
