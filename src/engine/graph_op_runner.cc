@@ -19,8 +19,6 @@ namespace {
 // Graphs kept at once: decode, a full prefill chunk, the remainder of a prompt, a batch, verifying
 // steps of some lengths. Building one costs little beside a step of several tokens.
 constexpr size_t kMaxGraphs = 8;
-// Of the compute buffers of all but the last two used.
-constexpr size_t kMaxGraphBytes = size_t{16} << 20;
 
 struct GraphShape {
   DecoderGraphOptions options;
@@ -47,9 +45,18 @@ struct StepGraph {
   GraphShape shape;
   std::unique_ptr<AttentionOp> op;
   std::unique_ptr<ggml_context, GgmlDeleter> ctx;
-  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
   DecoderGraph graph;
 };
+
+// As if nothing had been allocated for them; what views the weights stays.
+void TakeFromBuffers(ggml_context* tensors) {
+  for (ggml_tensor* tensor = ggml_get_first_tensor(tensors); tensor != nullptr;
+       tensor = ggml_get_next_tensor(tensors, tensor)) {
+    if (tensor->view_src != nullptr && tensor->view_src->data != nullptr) continue;
+    tensor->buffer = nullptr;
+    tensor->data = nullptr;
+  }
+}
 
 double WaitSeconds(const StepWork& work) {
   double seconds = 0;
@@ -99,6 +106,9 @@ struct GraphRunner::Impl {
   AttentionScratch scratch;
   T1Mode t1_mode = T1Mode::kStream;  // of the last step
   std::list<StepGraph> graphs;       // most recently used first
+  // All graphs share these: as large as the largest needs, and touched anew by none.
+  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
+  const StepGraph* in_buffers = nullptr;  // whose tensors lie there
   // A graph of one node that does anything.
   std::unique_ptr<ggml_context, GgmlDeleter> team_ctx;
   ggml_cgraph* team_graph = nullptr;
@@ -109,7 +119,7 @@ struct GraphRunner::Impl {
 
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   Status Build(const GraphShape& shape);
-  void DropOldBuffers();
+  Status PutIntoBuffers(StepGraph* graph);
   void Reserve(const StepWork& work, AttentionWay way);
   Status BeginStaging(const StepWork& work, AttentionWay way);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
@@ -145,6 +155,8 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
   }
   ggml_backend_cpu_set_n_threads(impl->backend.get(), threads);
   ggml_backend_cpu_set_threadpool(impl->backend.get(), impl->threadpool.get());
+  impl->buffers.reset(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
+  if (impl->buffers == nullptr) return ResourceExhausted("no memory for compute buffers");
   EBB_RETURN_IF_ERROR(impl->BuildTeam());
   return std::unique_ptr<GraphRunner>(new GraphRunner(std::move(impl)));
 }
@@ -180,24 +192,26 @@ Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
                                   [&](const StepGraph& graph) { return graph.shape == shape; });
   if (found != graphs.end()) {
     graphs.splice(graphs.begin(), graphs, found);
-    return &graphs.front();
+  } else {
+    EBB_RETURN_IF_ERROR(Build(shape));
   }
-  if (graphs.size() == kMaxGraphs) graphs.pop_back();
-  EBB_RETURN_IF_ERROR(Build(shape));
-  DropOldBuffers();
-  return &graphs.front();
+  StepGraph* graph = &graphs.front();
+  if (in_buffers != graph) EBB_RETURN_IF_ERROR(PutIntoBuffers(graph));
+  return graph;
 }
 
-void GraphRunner::Impl::DropOldBuffers() {
-  if (graphs.size() <= 2) return;
-  size_t bytes = 0;
-  auto graph = std::next(graphs.begin(), 2);
-  while (graph != graphs.end()) {
-    bytes += ggml_gallocr_get_buffer_size(graph->buffers.get(), 0);
-    if (bytes > kMaxGraphBytes) break;
-    ++graph;
+// Planned anew each time: ggml would take another graph's plan where the sizes allow it.
+Status GraphRunner::Impl::PutIntoBuffers(StepGraph* graph) {
+  in_buffers = nullptr;
+  TakeFromBuffers(graph->ctx.get());
+  ggml_cgraph* nodes = graph->graph.graph;
+  if (!ggml_gallocr_reserve(buffers.get(), nodes) ||
+      !ggml_gallocr_alloc_graph(buffers.get(), nodes)) {
+    return ResourceExhausted("no memory for the compute buffers of a step of " +
+                             std::to_string(graph->shape.options.num_tokens) + " tokens");
   }
-  graphs.erase(graph, graphs.end());
+  in_buffers = graph;
+  return OkStatus();
 }
 
 Status GraphRunner::Impl::Build(const GraphShape& shape) {
@@ -214,13 +228,11 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
        .no_alloc = true}));
   if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   graph.graph = BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op);
-  graph.buffers.reset(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
-  if (graph.buffers == nullptr ||
-      !ggml_gallocr_alloc_graph(graph.buffers.get(), graph.graph.graph)) {
-    return ResourceExhausted("no memory for the compute buffers of a step of " +
-                             std::to_string(shape.options.num_tokens) + " tokens");
-  }
   graphs.push_front(std::move(graph));
+  if (graphs.size() > kMaxGraphs) {
+    if (in_buffers == &graphs.back()) in_buffers = nullptr;
+    graphs.pop_back();
+  }
   return OkStatus();
 }
 
