@@ -25,7 +25,7 @@ namespace ebb {
 
 // Up to so many tokens of a sequence are attended to one query at a time, with the very arithmetic
 // of a decode step; more go in tiles, which pay from about that number on.
-inline constexpr int kMaxFoldTokens = 8;
+inline constexpr int kMaxFoldTokens = 12;
 
 enum class AttentionWay { kDecode, kFold, kPrefill, kPrefillWithMass };
 
