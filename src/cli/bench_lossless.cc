@@ -47,14 +47,16 @@ class Bench {
         teacher_(options.bench.accept.value_or(1), model_->shape().vocab_size, options.seed + 1) {}
 
   Status Begin();
-  // Brings all to `depth`: by a prompt where tokens are invented, else by the model's own text.
+  // Brings all to `depth`: by a prompt where tokens are invented, else by the model's own text,
+  // which a lossless session writes itself, so that it knows by then how good its guesses are.
   Status Fill(int depth);
   Status Measure(int depth);
 
  private:
   Status EnterTiers();
-  Status Write(int num_tokens);
-  Status Follow(Contestant* contestant);
+  Status Write(Contestant* contestant, int depth);
+  // What the full cache has, or is the first to read.
+  Status Read(Contestant* contestant, int depth);
   Status Report(int depth, const LosslessReport& lossless, double others_share) const;
 
   const CliOptions& options_;
@@ -107,31 +109,33 @@ Status Bench::EnterTiers() {
   return tiers_.session->Prefill(beginning_);
 }
 
-Status Bench::Write(int num_tokens) {
-  if (num_tokens <= 0) return OkStatus();
-  if (!options_.bench.accept.has_value()) return full_.Write(num_tokens + 1, cancel_);
-  text_before_.Invent(num_tokens);
-  return full_.session->Prefill(text_before_.turn(), {.cancel = cancel_});
+Status Bench::Write(Contestant* contestant, int depth) {
+  const int num_tokens = depth - static_cast<int>(contestant->session->next_position());
+  // The last token of a text is not decoded.
+  return num_tokens > 0 ? contestant->Write(num_tokens + 1, cancel_) : OkStatus();
 }
 
-// To where the full cache is.
-Status Bench::Follow(Contestant* contestant) {
+Status Bench::Read(Contestant* contestant, int depth) {
   const Position there = contestant->session->next_position();
-  if (there == full_.session->next_position()) return OkStatus();
-  text_before_.Take(full_.session->tokens().subspan(there));
-  if (!options_.bench.accept.has_value()) return text_before_.Dictate(cancel_, contestant);
+  if (depth <= there) return OkStatus();
+  if (full_.session->next_position() < depth) {
+    text_before_.Invent(depth - there);
+  } else {
+    text_before_.Take(full_.session->tokens().subspan(there, depth - there));
+  }
   return contestant->session->Prefill(text_before_.turn(), {.cancel = cancel_});
 }
 
 Status Bench::Fill(int depth) {
   const auto display = options_.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
   ProgressBar bar(fmt::format("writing the text before {}", depth), "contestants", 3, display);
-  EBB_RETURN_IF_ERROR(Write(depth - full_.session->next_position()));
+  const bool invents = options_.bench.accept.has_value();
+  EBB_RETURN_IF_ERROR(invents ? Read(&full_, depth) : Write(&full_, depth));
   bar.Update(1);
-  EBB_RETURN_IF_ERROR(Follow(&lossless_));
+  EBB_RETURN_IF_ERROR(invents ? Read(&lossless_, depth) : Write(&lossless_, depth));
   bar.Update(2);
   if (tiers_.engine == nullptr) EBB_RETURN_IF_ERROR(EnterTiers());
-  EBB_RETURN_IF_ERROR(Follow(&tiers_));
+  EBB_RETURN_IF_ERROR(Read(&tiers_, depth));
   bar.Update(3);
   return OkStatus();
 }
