@@ -20,6 +20,11 @@ namespace {
 // steps of some lengths. Building one costs little beside a step of several tokens.
 constexpr size_t kMaxGraphs = 8;
 
+// How long threads look out for the next step before they sleep, in ggml's measure: a few
+// milliseconds. By its default it is a good part of a second, in which they take the cores from
+// whatever else is to run, such as a second engine.
+constexpr uint32_t kPoll = 1;
+
 struct GraphShape {
   DecoderGraphOptions options;
   AttentionWay way = AttentionWay::kFold;
@@ -149,6 +154,7 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
   auto impl = std::make_unique<Impl>(loaded, kernel, shape, device, threads);
   impl->backend.reset(ggml_backend_cpu_init());
   ggml_threadpool_params params = ggml_threadpool_params_default(threads);
+  params.poll = kPoll;
   impl->threadpool.reset(ggml_threadpool_new(&params));
   if (impl->backend == nullptr || impl->threadpool == nullptr) {
     return ResourceExhausted("ggml could not start " + std::to_string(threads) + " threads");
