@@ -1,10 +1,8 @@
 #include "src/attention/prefill.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace ebb {
-
 namespace {
 
 // Fewer tiles than this are cut into parts of at least so many rows, and into no more parts.
@@ -12,6 +10,7 @@ constexpr size_t kFewTiles = 16;
 constexpr uint32_t kPartRows = 1024;
 constexpr uint32_t kMaxParts = 8;
 
+// REQUIRES: all of them, or nothing hides any.
 RowsView Between(const RowsView& rows, uint32_t begin, uint32_t end) {
   RowsView part = rows;
   part.slots = rows.slots.subspan(begin, end - begin);
@@ -125,8 +124,8 @@ void PrefillAttention::Run(int thread) {
     const Unit& unit = units_[i];
     PrefillInput in = Tile(unit.kv_head, unit.tile);
     const RowsView rows = Between(*in.rows, unit.begin, unit.end);
+    in.rows = &rows;
     const bool whole = unit.num_parts == 1;
-    if (!whole) in.rows = &rows;
     PrefillOutput out = whole ? OutputOf(unit) : PartOf(i);
     out.scratch = std::span(scratch_).subspan(thread * scratch_floats_, scratch_floats_);
     if (!kernel_.prefill(in, out)) finite_ = false;
@@ -140,26 +139,28 @@ void PrefillAttention::MergeParts(size_t first) {
   const int head_dim = shape_.format.head_dim;
   const PrefillOutput to = OutputOf(unit);
   const int num_queries = Tile(unit.kv_head, unit.tile).num_queries;
-  for (int t = 0; t < num_queries; ++t) {
-    for (int g = 0; g < heads; ++g) {
-      const int state = t * heads + g;
-      float m = PartOf(first).m[state];
-      for (int p = 1; p < unit.num_parts; ++p) m = std::max(m, PartOf(first + p).m[state]);
-      float* const o = to.o + t * to.o_token_stride + size_t(g) * head_dim;
-      std::fill(o, o + head_dim, 0.0F);
-      float l = 0;
-      for (int p = 0; p < unit.num_parts; ++p) {
-        const PrefillOutput part = PartOf(first + p);
-        const float weight = part.l[state] * std::exp(part.m[state] - m);
-        const float* from = part.o + t * part.o_token_stride + size_t(g) * head_dim;
-        for (int c = 0; c < head_dim; ++c) o[c] += weight * from[c];
-        l += weight;
-      }
-      for (int c = 0; c < head_dim; ++c) o[c] /= l;
-      if (to.m == nullptr) continue;
-      to.m[state] = m;
-      to.l[state] = l;
+  float m[kMaxParts], l[kMaxParts], weights[kMaxParts];
+  for (int state = 0; state < num_queries * heads; ++state) {
+    for (int p = 0; p < unit.num_parts; ++p) {
+      m[p] = PartOf(first + p).m[state];
+      l[p] = PartOf(first + p).l[state];
     }
+    const MergeInput parts = {.m = m,
+                              .l = l,
+                              .o = PartOf(first).o + size_t(state) * head_dim,
+                              .o_stride = size_t(tile_tokens_) * heads * head_dim,
+                              .num_chunks = unit.num_parts,
+                              .head_dim = head_dim};
+    if (!kernel_.chunk_weights(parts, weights)) finite_ = false;
+    if (to.m != nullptr) {
+      const auto top = std::max_element(m, m + unit.num_parts) - m;
+      to.m[state] = m[top];
+      to.l[state] = 1 / weights[top];
+    }
+    // Unlike chunks, parts are divided by their l already.
+    for (int p = 0; p < unit.num_parts; ++p) weights[p] *= l[p];
+    const size_t token = state / heads, head = state % heads;
+    kernel_.merge(parts, weights, to.o + token * to.o_token_stride + head * head_dim);
   }
 }
 
