@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/cli/bench_report.h"
+#include "src/cli/bench_session.h"
 #include "src/cli/commands.h"
 #include "src/cli/lossless_contestant.h"
 #include "src/cli/progress.h"
@@ -43,7 +44,7 @@ class Bench {
       : options_(options),
         model_(std::move(model)),
         cancel_(InstallInterruptHandler()),
-        text_before_(1, model_->shape().vocab_size, options.seed),
+        invented_(model_->shape().vocab_size, options.seed),
         teacher_(options.bench.accept.value_or(1), model_->shape().vocab_size, options.seed + 1) {}
 
   Status Begin();
@@ -55,14 +56,15 @@ class Bench {
  private:
   Status EnterTiers();
   Status Write(Contestant* contestant, int depth);
-  // What the full cache has, or is the first to read.
+  // Invented tokens, by the full cache; by the others what it has.
   Status Read(Contestant* contestant, int depth);
   Status Report(int depth, const LosslessReport& lossless, double others_share) const;
 
   const CliOptions& options_;
   std::shared_ptr<const Model> model_;
   const std::atomic<bool>* cancel_;
-  Teacher text_before_, teacher_;
+  RandomTokens invented_;
+  Teacher teacher_;
   std::vector<Token> beginning_;
   Contestant full_, lossless_, tiers_;
 };
@@ -118,12 +120,14 @@ Status Bench::Write(Contestant* contestant, int depth) {
 Status Bench::Read(Contestant* contestant, int depth) {
   const Position there = contestant->session->next_position();
   if (depth <= there) return OkStatus();
-  if (full_.session->next_position() < depth) {
-    text_before_.Invent(depth - there);
+  std::vector<Token> text;
+  if (contestant == &full_) {
+    text = invented_.Next(depth - there);
   } else {
-    text_before_.Take(full_.session->tokens().subspan(there, depth - there));
+    const auto of_full = full_.session->tokens().subspan(there, depth - there);
+    text.assign(of_full.begin(), of_full.end());
   }
-  return contestant->session->Prefill(text_before_.turn(), {.cancel = cancel_});
+  return contestant->session->Prefill(text, {.cancel = cancel_});
 }
 
 Status Bench::Fill(int depth) {

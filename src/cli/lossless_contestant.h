@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <random>
-#include <span>
 #include <vector>
 
 #include "ebb/engine.h"
@@ -42,8 +41,6 @@ class Teacher {
       : known_(known), text_(vocab_size, seed), random_(seed), vocab_size_(vocab_size) {}
 
   void Invent(int num_tokens) { turn_ = text_.Next(static_cast<size_t>(num_tokens)); }
-  void Take(std::span<const Token> tokens) { turn_.assign(tokens.begin(), tokens.end()); }
-  [[nodiscard]] std::span<const Token> turn() const { return turn_; }
   // Gives them, one by one.
   Status Dictate(const std::atomic<bool>* cancel, Contestant* contestant);
 
