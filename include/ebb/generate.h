@@ -102,6 +102,7 @@ struct GenerateOptions {
   // belong to the thought. Returning false ends the generation (kCancelled), e.g. when stdout is
   // closed.
   std::function<bool(std::string_view text, TextPart part)> on_text;
+  // While the session's logits() are those that the token was chosen from.
   std::function<void(Token token)> on_token;
 };
 

@@ -16,10 +16,11 @@ namespace {
 
 class Chat {
  public:
-  Chat(const CliOptions& options, Setup* setup, Conversation talk)
+  Chat(const CliOptions& options, LogprobsFile* logprobs, Setup* setup, Conversation talk)
       : options_(options),
         setup_(*setup),
         announcer_(options),
+        logprobs_(*logprobs),
         output_(options.thoughts, TextOutput::LineEnd::kAlways),
         talk_(std::move(talk)) {}
 
@@ -40,6 +41,7 @@ class Chat {
   const CliOptions& options_;
   Setup& setup_;
   Announcer announcer_;
+  LogprobsFile& logprobs_;
   TextOutput output_;
   LineReader reader_;
   Conversation talk_;
@@ -101,7 +103,8 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
                                .cancel = InstallInterruptHandler(),
                                .start = std::chrono::steady_clock::now(),
                                .seed = SeedOfTurn(options_, talk_),
-                               .announcer = &announcer_};
+                               .announcer = &announcer_,
+                               .logprobs = &logprobs_};
   last_ = TakeTurn(context, *input, setup_, &output_);
   last_code_ = ReportEnd(last_->result);
   if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) return TakeBack(*input);
@@ -128,6 +131,8 @@ std::optional<ExitCode> Chat::TakeBack(const TurnInput& input) {
 
 ExitCode RunChat(const CliOptions& options) {
   (void)InstallInterruptHandler();
+  LogprobsFile logprobs(options);
+  if (const Status status = logprobs.Open(); !status.ok()) return Fail(status);
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
   CliOptions fitted = options;
@@ -139,7 +144,7 @@ ExitCode RunChat(const CliOptions& options) {
   // A grammar that is refused is refused before anything is typed.
   const auto sampler = Sampler::Create(**model, options.sampling);
   if (!sampler.ok()) return Fail(sampler.status());
-  return Chat(fitted, &*setup, *std::move(talk)).Run();
+  return Chat(fitted, &logprobs, &*setup, *std::move(talk)).Run();
 }
 
 }  // namespace ebb::cli

@@ -20,11 +20,11 @@ std::span<const Command> CommandTable() {
   static const std::vector<Command> table = {
       {"run", "answer one prompt",
        WithModel({G::kPrompt, G::kSystem, G::kSession, G::kGeneration, G::kPolicy, G::kLossless,
-                  G::kMemory, G::kDisplay, G::kQuiet, G::kJson, G::kTimeline}),
+                  G::kMemory, G::kDisplay, G::kQuiet, G::kJson, G::kLogprobs, G::kTimeline}),
        RunRun},
       {"chat", "talk in turns; /exit, /reset and /stats are commands",
        WithModel({G::kSystem, G::kSession, G::kGeneration, G::kPolicy, G::kLossless, G::kMemory,
-                  G::kDisplay, G::kQuiet}),
+                  G::kDisplay, G::kQuiet, G::kLogprobs}),
        RunChat},
       {"pull", "fetch the default model, SmolLM2-135M-Instruct", {G::kQuiet}, RunPull},
       {"fit", "tell what a model, a context and tiers take, and what fits",

@@ -50,6 +50,12 @@ Status ReadSessionFile(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
+Status ReadLogprobsFile(std::string_view text, CliOptions* options) {
+  if (text.empty()) return InvalidArgument("expected a file, found an empty name");
+  options->logprobs_file = text;
+  return OkStatus();
+}
+
 Status ReadGranularity(std::string_view text, CliOptions* options) {
   EBB_ASSIGN_OR_RETURN(options->session.policy.granularity, ParseGranularity(text));
   return OkStatus();
@@ -208,6 +214,13 @@ std::vector<OptionRow> DisplayRows() {
       FlagRow(
           G::kJson, "--json", "write results as JSON, one object a line",
           [](CliOptions& o) { return &o.json; }, true),
+      ParsedRow(G::kLogprobs, "--logprobs", "FILE",
+                "write a line of JSON for each generated token: its logarithmic probability by the "
+                "model alone, before temperature, penalties and grammar",
+                ReadLogprobsFile),
+      ValueRow(G::kLogprobs, "--top-logprobs", "N",
+               "in the file of --logprobs, beside each token the N likeliest of its place",
+               [](CliOptions& o) { return &o.top_logprobs; }, {.min = 0}),
   };
 }
 
@@ -238,6 +251,7 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kDisplay:
     case G::kQuiet:
     case G::kJson:
+    case G::kLogprobs:
     case G::kTimeline:
       return "Output";
     case G::kFit:

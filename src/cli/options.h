@@ -61,6 +61,8 @@ struct CliOptions {
   bool tiers_place_rows = false;  // another option of the tiers
   LosslessInput lossless;
   std::string timeline_file;  // --timeline
+  std::string logprobs_file;  // --logprobs
+  int top_logprobs = 0;       // --top-logprobs
   bool live = false;
 
   bool list_policies = false;
@@ -92,6 +94,7 @@ enum class OptionGroup {
   kDisplay,     // --thoughts, --live
   kQuiet,       // --quiet
   kJson,        // --json
+  kLogprobs,    // --logprobs, --top-logprobs
   kTimeline,    // --timeline
   kFidelity,    // of ebb fidelity alone
   kMemory,      // --memory

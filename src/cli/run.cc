@@ -85,14 +85,17 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
 ExitCode RunRun(const CliOptions& given) {
   CliOptions options = given;
   if (IsLive(options)) options.session.ledger = SessionOptions::Record::kYes;
+  LogprobsFile logprobs(options);
   const TurnContext context = {.options = &options,
                                .cancel = InstallInterruptHandler(),
                                .start = std::chrono::steady_clock::now(),
-                               .seed = options.sampling.seed};
+                               .seed = options.sampling.seed,
+                               .logprobs = &logprobs};
   if (options.raw && !options.system.empty()) {
     return Fail(InvalidArgument("--system: a raw prompt has no system message"));
   }
   if (const Status status = CheckTimeline(options); !status.ok()) return Fail(status);
+  if (const Status status = logprobs.Open(); !status.ok()) return Fail(status);
   const Result<std::string> text = ReadPromptText(options);
   if (!text.ok()) return Fail(text.status());
   const auto model = OpenModel(options);

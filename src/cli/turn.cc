@@ -209,6 +209,7 @@ RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Se
       figures.time_to_first_token_seconds = SecondsSince(context.start);
     }
     look();
+    context.logprobs->Add(*setup.model, setup.session->logits(), token);
     display.AddToken(token, input.prompt);
   };
   generate.on_text = [&](std::string_view text, TextPart part) {
@@ -217,9 +218,10 @@ RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Se
   figures.result = Generate(*setup.session, **sampler, generate);
   figures.sampler = StateOf(**sampler);
   // To the generation it was a sink that wanted no more; to the user it is a failure.
-  if (const Status shown = display.Finish(*setup.session); !shown.ok()) {
+  for (const Status& written : {display.Finish(*setup.session), context.logprobs->Finish()}) {
+    if (written.ok()) continue;
     figures.result.finish_reason = FinishReason::kError;
-    figures.result.error = shown;
+    figures.result.error = written;
   }
   return figures;
 }

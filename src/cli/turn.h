@@ -15,6 +15,7 @@
 #include "ebb/model.h"
 #include "src/cli/announcer.h"
 #include "src/cli/exit_code.h"
+#include "src/cli/logprobs_file.h"
 #include "src/cli/output.h"
 #include "src/cli/setup.h"
 #include "src/cli/summary.h"
@@ -55,6 +56,7 @@ struct TurnContext {
   std::chrono::steady_clock::time_point start;  // for the time to the first token
   uint64_t seed = 0;                            // of this turn
   Announcer* announcer = nullptr;               // of the session
+  LogprobsFile* logprobs = nullptr;
 };
 
 // Keeps what the session's tokens and input.tokens begin with in common and forgets the rest:

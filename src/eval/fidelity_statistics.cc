@@ -6,20 +6,12 @@
 #include <limits>
 #include <random>
 
+#include "ebb/logprobs.h"
+
 namespace ebb {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// log(sum(exp(logits))), without overflow; NaN where there is one, or no finite logit.
-double LogSumExp(std::span<const float> logits) {
-  double largest = -std::numeric_limits<double>::infinity();
-  for (const float logit : logits) largest = std::max(largest, double{logit});
-  if (!std::isfinite(largest)) return kNan;
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - largest);
-  return largest + std::log(sum);
-}
 
 // The statistics that have intervals, in the order of FidelityReport.
 constexpr int kNumStatistics = 4;

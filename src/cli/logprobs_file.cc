@@ -1,0 +1,50 @@
+#include "src/cli/logprobs_file.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ebb/logprobs.h"
+
+namespace ebb::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json RecordOf(const Model& model, const TokenLogprob& token) {
+  return {{"token", token.token},
+          {"text", model.TokenText(token.token, Model::ControlTokens::kShow)},
+          {"logprob", token.logprob}};
+}
+
+}  // namespace
+
+Status LogprobsFile::Open() {
+  if (path_.empty()) {
+    if (num_top_ == 0) return OkStatus();
+    return InvalidArgument("--top-logprobs: they have nowhere to go; add --logprobs FILE");
+  }
+  file_.open(path_, std::ios::binary);
+  return Finish();
+}
+
+void LogprobsFile::Add(const Model& model, std::span<const float> logits, Token token) {
+  if (path_.empty()) return;
+  const Logprobs logprobs = LogprobsOf(logits, token, num_top_);
+  Json record = RecordOf(model, logprobs.chosen);
+  if (num_top_ > 0) {
+    Json top = Json::array();
+    for (const TokenLogprob& likely : logprobs.top) top.push_back(RecordOf(model, likely));
+    record["top"] = std::move(top);
+  }
+  // A token may be half a character.
+  file_ << record.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+Status LogprobsFile::Finish() {
+  if (path_.empty()) return OkStatus();
+  file_.flush();
+  return file_ ? OkStatus() : IoError(fmt::format("cannot write {}", path_));
+}
+
+}  // namespace ebb::cli
