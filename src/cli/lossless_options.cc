@@ -98,6 +98,9 @@ Status SettleLossless(CliOptions* options) {
     if (lossless.option_given.empty()) return OkStatus();
     return InvalidArgument(fmt::format("{} goes with --lossless", lossless.option_given));
   }
+  if (lossless.draft_given && options->policy_given) {
+    return InvalidArgument("--policy and --draft both name the policy that drafts; give one");
+  }
   options->session.lossless = lossless.options;
   // Rows lie in T1 unless it was declined; what else is asked of the tiers is the draft's.
   if (!options->engine.tiers.has_value()) options->engine.tiers = TierSpec();
@@ -122,8 +125,7 @@ Status FixDraftLength(CliOptions* options) {
   if (lossless->draft_min == lossless->draft_max) return OkStatus();
   return InvalidArgument(
       "a length of drafts that follows the clock gives results that do not repeat; give "
-      "--draft-min "
-      "and --draft-max the same number");
+      "--draft-min and --draft-max the same number");
 }
 
 }  // namespace ebb::cli

@@ -67,6 +67,7 @@ Status ReadKvCap(std::string_view text, CliOptions* options) {
 }
 
 Status ReadPolicy(std::string_view text, CliOptions* options) {
+  options->policy_given = true;
   return ParsePolicy(text, &options->session.policy);
 }
 

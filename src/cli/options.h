@@ -57,6 +57,7 @@ struct CliOptions {
   int thinking_budget = -1;
   Thoughts thoughts = Thoughts::kShow;
 
+  bool policy_given = false;      // --policy
   bool t1_given = false;          // --t1
   bool tiers_place_rows = false;  // another option of the tiers
   LosslessInput lossless;

@@ -118,6 +118,7 @@ TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--verify fast", "--verify goes with --lossless");
   ExpectRefused("--draft h2o", "--draft goes with --lossless");
   ExpectRefused("--lossless --verify twice", "expected exact or fast");
+  ExpectRefused("--lossless --policy tova --draft h2o", "give one");
   ExpectRefused("--lossless --draft nonsense", "nonsense");
   ExpectRefused("--lossless --draft streaming:window=many", "window");
   ExpectRefused("--lossless --draft h2o:budget=some", "budget");
