@@ -98,10 +98,12 @@ std::vector<Group> GroupResults(const std::vector<Json>& results) {
   return groups;
 }
 
+bool IsFullCache(const Key& key) {
+  return key.policy == "full" && key.budget.empty() && key.tiers.empty();
+}
+
 const Group* FullCache(const std::vector<Group>& groups) {
-  const auto found = std::ranges::find_if(groups, [](const Group& g) {
-    return g.key.policy == "full" && g.key.budget.empty() && g.key.tiers.empty();
-  });
+  const auto found = std::ranges::find_if(groups, IsFullCache, &Group::key);
   return found == groups.end() ? nullptr : &*found;
 }
 
@@ -172,18 +174,31 @@ Result<Json> Summarize(const std::vector<Json>& results) {
 }
 
 void AddTimes(const std::vector<Json>& results, const std::vector<Json>& times, Json* summary) {
-  std::map<Key, std::pair<double, int64_t>> seconds;
+  struct Spent {
+    double seconds = 0, tokens = 0, answers = 0;
+    [[nodiscard]] Json TokensPerSecond() const {
+      return seconds > 0 ? Json(tokens / seconds) : Json();
+    }
+  };
+  std::map<Key, Spent> spent;
   const size_t count = std::min(results.size(), times.size());
   for (size_t i = 0; i < count; ++i) {
-    auto& [sum, n] = seconds[KeyOf(results[i])];
-    sum += times[i].value("seconds", 0.0);
-    ++n;
+    Spent& of_setting = spent[KeyOf(results[i])];
+    of_setting.seconds += times[i].value("seconds", 0.0);
+    of_setting.tokens += results[i].value("generated_tokens", 0.0);
+    ++of_setting.answers;
   }
+  const auto full =
+      std::ranges::find_if(*summary, [](const Json& record) { return IsFullCache(KeyOf(record)); });
+  const Json of_full = full == summary->end() ? Json() : spent[KeyOf(*full)].TokensPerSecond();
   for (Json& record : *summary) {
-    const auto found = seconds.find(KeyOf(record));
-    record["seconds"] = found == seconds.end()
-                            ? Json()
-                            : Json(found->second.first / static_cast<double>(found->second.second));
+    const Spent& of_setting = spent[KeyOf(record)];
+    const Json rate = of_setting.TokensPerSecond();
+    const bool compares = rate.is_number() && rate > 0 && of_full.is_number();
+    record["seconds"] =
+        of_setting.answers > 0 ? Json(of_setting.seconds / of_setting.answers) : Json();
+    record["tokens_per_s"] = rate;
+    record["overhead"] = compares ? Json(of_full.get<double>() / rate.get<double>() - 1) : Json();
   }
 }
 

@@ -64,5 +64,36 @@ TEST(Summarize, OneSampleHasNeither) {
   EXPECT_DOUBLE_EQ(summary->front()["accuracy"].get<double>(), 0.5);
 }
 
+TEST(AddTimes, TellsRatesAndWhatASettingTakesMoreThanTheFullCache) {
+  std::vector<Json> results = {Answer(0, 1, "7", true), Answer(1, 1, "8", true),
+                               Answer(0, 1, "7", true), Answer(0, 1, "7", true)};
+  results[2]["policy"] = "h2o";
+  results[3]["policy"] = "tova";
+  for (Json& result : results) result["generated_tokens"] = 100;
+  // The last answer's time was not kept.
+  const std::vector<Json> times = {{{"seconds", 1.0}}, {{"seconds", 3.0}}, {{"seconds", 2.5}}};
+  Json summary = *Summarize(results);
+  AddTimes(results, times, &summary);
+  ASSERT_EQ(summary.size(), 3u);
+  EXPECT_DOUBLE_EQ(summary[0]["seconds"].get<double>(), 2);
+  EXPECT_DOUBLE_EQ(summary[0]["tokens_per_s"].get<double>(), 50);
+  EXPECT_DOUBLE_EQ(summary[0]["overhead"].get<double>(), 0);
+  EXPECT_DOUBLE_EQ(summary[1]["tokens_per_s"].get<double>(), 40);
+  EXPECT_DOUBLE_EQ(summary[1]["overhead"].get<double>(), 0.25);
+  for (const char* name : {"seconds", "tokens_per_s", "overhead"}) {
+    EXPECT_TRUE(summary[2][name].is_null()) << name;
+  }
+}
+
+TEST(AddTimes, ComparesWithNothingWhereTheFullCacheIsNotThere) {
+  std::vector<Json> results = {Answer(0, 1, "7", true)};
+  results[0]["policy"] = "h2o";
+  results[0]["generated_tokens"] = 100;
+  Json summary = *Summarize(results);
+  AddTimes(results, {{{"seconds", 1.0}}}, &summary);
+  EXPECT_DOUBLE_EQ(summary[0]["tokens_per_s"].get<double>(), 100);
+  EXPECT_TRUE(summary[0]["overhead"].is_null());
+}
+
 }  // namespace
 }  // namespace ebb::cli

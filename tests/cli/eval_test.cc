@@ -108,7 +108,11 @@ TEST_F(EvalTest, WritesALineForEveryAnswerAndARecordForEverySetting) {
   EXPECT_EQ(summary[2]["ci_low"], 0);
   // What is printed knows the times too.
   json printed = json::parse(end.out);
-  for (json& record : printed) EXPECT_EQ(record.erase("seconds"), 1u);
+  for (json& record : printed) {
+    for (const char* name : {"seconds", "tokens_per_s", "overhead"}) {
+      EXPECT_EQ(record.erase(name), 1u) << name;
+    }
+  }
   EXPECT_EQ(printed, summary);
   const std::string page = ReadFile(Out("run") + "/report.html");
   EXPECT_THAT(page, HasSubstr("\"policy\":\"streaming\""));
