@@ -69,6 +69,9 @@ struct EvalTaskSource {
 [[nodiscard]] Result<EvalTask> ParseEvalTask(std::string_view content,
                                              const EvalTaskSource& source);
 
+// Of all that makes them what they are, to tell tasks apart.
+[[nodiscard]] uint64_t Fingerprint(std::span<const EvalProblem> problems);
+
 // How a paper asked. What it leaves open is ours, and said so in `description`.
 struct TaskPrompt {
   std::string_view text;  // "{problem}" stands for EvalProblem::Text()

@@ -273,6 +273,10 @@ struct PolicyExtension {
 // one set of options goes with many policies. Errors: unknown policy or scorer.
 [[nodiscard]] Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec);
 
+// Whether spec.seed decides anything. Registered policies may use theirs. Errors: unknown policy or
+// scorer.
+[[nodiscard]] Result<bool> DrawsLots(const PolicySpec& spec);
+
 // Errors: unknown policy, scorer or parameter (the message lists the valid ones), values out of
 // range, a budget in rows or bytes that is smaller than sinks + window, a scorer that looks ahead
 // without a foresight, one that reads marks of a model that sets none.

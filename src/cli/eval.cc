@@ -13,6 +13,7 @@
 #include "src/cli/commands.h"
 #include "src/cli/eval_files.h"
 #include "src/cli/eval_grid.h"
+#include "src/cli/eval_lines.h"
 #include "src/cli/eval_summary.h"
 #include "src/cli/eval_task.h"
 #include "src/cli/progress.h"
@@ -40,16 +41,23 @@ Result<Shard> ParseShard(std::string_view text) {
 }
 
 // All that decides what the results are, but for the machine.
-Json Manifest(const CliOptions& options, const Model& model,
-              const std::vector<EvalQuestion>& problems, const std::vector<EvalSetting>& settings) {
+Json Manifest(const CliOptions& options, const Model& model, const Task& task,
+              const std::vector<EvalSetting>& settings) {
   const EvalInput& eval = options.eval;
-  Json manifest = {{"format", 1},
+  const bool re_rotates = options.session.past_context == PastContext::kReRotate;
+  Json manifest = {{"format", 2},
                    {"task", eval.task},
-                   {"problems", problems.size()},
+                   {"problems", task.questions.size()},
+                   {"task_fingerprint", fmt::format("{:016x}", task.fingerprint)},
                    {"seed", options.seed},
                    {"model", model.description()},
                    {"model_fingerprint", model.fingerprint()},
                    {"weights", options.model.weights == WeightMode::kDequantize ? "f32" : "file"},
+                   {"rope_scaling", static_cast<int>(options.model.rope_scaling)},
+                   {"rope_factor", options.model.rope_factor},
+                   {"context", options.session.context},
+                   {"past_context", re_rotates ? "rerotate" : "refuse"},
+                   {"kv_cap_bytes", options.engine.kv_cap_bytes},
                    {"kv_type", RowTypeName(options.engine.kv_type)},
                    {"prompt_preset", eval.prompt},
                    {"prompt_style", eval.prompt_style == PromptStyle::kChat ? "chat" : "raw"},
@@ -82,28 +90,21 @@ Status ClaimFolder(const EvalInput& eval, const Json& manifest) {
   return OkStatus();
 }
 
-Json ResultLine(const EvalAnswer& answer, const EvalSetting& setting, const EvalQuestion& problem) {
-  Json line = {{"setting", answer.setting},
-               {"problem", answer.problem},
-               {"id", problem.id},
-               {"policy", setting.policy},
-               {"budget", setting.budget},
-               {"tiers", setting.tiers},
-               {"options", setting.options},
-               {"seed", setting.seed},
-               {"correct", answer.judgement.verdict == Verdict::kRight},
-               {"outcome", VerdictName(answer.judgement.verdict)},
-               {"extracted", answer.judgement.extraction.answer},
-               {"rule", ExtractionRuleName(answer.judgement.extraction.rule)},
-               {"prompt_tokens", answer.prompt_tokens},
-               {"generated_tokens", answer.generated_tokens},
-               {"finish_reason", answer.finish_reason},
-               {"peak_kv_bytes", answer.peak_kv_bytes},
-               {"peak_tokens", answer.peak_tokens},
-               {"kv_reads", answer.kv_reads},
-               {"rows_evicted", answer.rows_evicted}};
-  if (!answer.error.empty()) line["error"] = answer.error;
-  return line;
+// The lines that are there are the first answers to this run's own grid.
+Status CheckResumed(const std::vector<Json>& lines, size_t num_problems, const Shard& shard,
+                    const std::string& path) {
+  size_t i = 0;
+  for (size_t setting = 0; i < lines.size(); ++setting) {
+    for (size_t problem = shard.index; problem < num_problems && i < lines.size();
+         problem += shard.count, ++i) {
+      if (lines[i]["setting"] == setting && lines[i]["problem"] == problem) continue;
+      return Corrupt(fmt::format(
+          "{}, line {}: expected the answer to problem {} of setting {}; what `ebb report` put "
+          "together with gaps cannot be gone on with",
+          path, i + 1, problem, setting));
+    }
+  }
+  return OkStatus();
 }
 
 class Evaluation {
@@ -147,7 +148,8 @@ class Evaluation {
     }
     EBB_ASSIGN_OR_RETURN(shard_, ParseShard(eval_.shard));
     EBB_ASSIGN_OR_RETURN(settings_, MakeGrid(options_));
-    EBB_ASSIGN_OR_RETURN(problems_, ReadTask(eval_, options_.seed));
+    EBB_ASSIGN_OR_RETURN(Task task, ReadTask(eval_, options_.seed));
+    problems_ = task.questions;
     if (shard_.index >= problems_.size()) {
       return InvalidArgument(fmt::format("--shard {} has no problems: there are {} in all",
                                          eval_.shard, problems_.size()));
@@ -162,13 +164,19 @@ class Evaluation {
                                                setting.budget.empty() ? "" : " at ", setting.budget,
                                                opened.message()));
     }
-    manifest_ = Manifest(options_, *model_, problems_, settings_);
+    manifest_ = Manifest(options_, *model_, task, settings_);
     return OkStatus();
   }
 
   Status OpenFiles() {
-    EBB_ASSIGN_OR_RETURN(results_, LineFile::Open(fmt::format("{}/{}", eval_.out, kResultsFile)));
-    EBB_ASSIGN_OR_RETURN(times_, LineFile::Open(fmt::format("{}/{}", eval_.out, kTimesFile)));
+    const std::string path = fmt::format("{}/{}", eval_.out, kResultsFile);
+    const std::string times_path = fmt::format("{}/{}", eval_.out, kTimesFile);
+    EBB_ASSIGN_OR_RETURN(results_, LineFile::Open(path));
+    EBB_ASSIGN_OR_RETURN(times_, LineFile::Open(times_path));
+    EBB_RETURN_IF_ERROR(
+        CheckResultLines(results_->lines(), {settings_.size(), problems_.size()}, path));
+    EBB_RETURN_IF_ERROR(CheckResumed(results_->lines(), problems_.size(), shard_, path));
+    EBB_RETURN_IF_ERROR(CheckTimeLines(times_->lines(), times_path));
     // A kill may come between the two lines of an answer.
     const size_t done = std::min(results_->lines().size(), times_->lines().size());
     EBB_RETURN_IF_ERROR(results_->Truncate(done));
@@ -178,8 +186,7 @@ class Evaluation {
   Status Keep(const EvalAnswer& answer) {
     EBB_RETURN_IF_ERROR(
         results_->Append(ResultLine(answer, settings_[answer.setting], problems_[answer.problem])));
-    return times_->Append(
-        {{"setting", answer.setting}, {"problem", answer.problem}, {"seconds", answer.seconds}});
+    return times_->Append(TimeLine(answer));
   }
 
   const CliOptions& options_;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -70,6 +71,9 @@ Result<std::unique_ptr<LineFile>> LineFile::Open(const std::string& path) {
   if (opened->file_ < 0) return Failed("open", path);
   if (!std::filesystem::is_regular_file(path)) {
     return InvalidArgument(fmt::format("{} is no regular file", path));
+  }
+  if (flock(opened->file_, LOCK_EX | LOCK_NB) != 0) {
+    return InvalidArgument(fmt::format("another process writes {}", path));
   }
   EBB_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
   EBB_ASSIGN_OR_RETURN(ParsedLines parsed, Parse(text, path));

@@ -23,8 +23,8 @@ inline constexpr std::string_view kTimesFile = "times.jsonl";
 // disk without half a line.
 class LineFile {
  public:
-  // Keeps the whole lines that are there. Errors: IoError; Corrupt (a whole line that is no JSON,
-  // with its number).
+  // Keeps the whole lines that are there, and other processes out. Errors: IoError; Corrupt (a
+  // whole line that is no JSON, with its number); InvalidArgument (another process has it open).
   static Result<std::unique_ptr<LineFile>> Open(const std::string& path);
   ~LineFile();
   LineFile(const LineFile&) = delete;

@@ -8,18 +8,25 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "src/cli/bench_report.h"
 
 namespace ebb::cli {
 namespace {
 
+std::string_view WithoutBlanks(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  const size_t end = text.find_last_not_of(' ') + 1;
+  return text.substr(begin, end - std::min(begin, end));
+}
+
 // "a,b:x=1,c" at the commas that no parameter list holds: "x=1" belongs to what stands before it.
 std::vector<std::string> SplitList(std::string_view text) {
   std::vector<std::string> parts;
   while (!text.empty()) {
     const size_t comma = text.find(',');
-    const std::string_view part = text.substr(0, comma);
+    const std::string_view part = WithoutBlanks(text.substr(0, comma));
     const bool is_parameter = !parts.empty() && part.find('=') != std::string_view::npos &&
                               part.find(':') == std::string_view::npos;
     if (is_parameter)
@@ -98,7 +105,13 @@ Status ReadGridFile(const std::string& file, Grid* grid) {
   return ReadSettings(json, file, &grid->settings);
 }
 
+// Policies and budgets are lists of their own, which name the results.
+bool IsListed(std::string_view name) {
+  return name == "--policy" || name == "--budget" || name == "--list-policies";
+}
+
 const OptionRow* FindOption(std::string_view name) {
+  if (IsListed(name)) return nullptr;
   for (const OptionRow& row : OptionTable()) {
     if (row.group != OptionGroup::kPolicy && row.group != OptionGroup::kLossless) continue;
     if (row.names == name) return &row;
@@ -112,8 +125,8 @@ Status ApplySetting(const Json& setting, CliOptions* options) {
     const OptionRow* row = FindOption("--" + key);
     if (row == nullptr)
       return InvalidArgument(
-          fmt::format("\"{}\" is no option of a setting; see the options of "
-                      "policies in \"ebb eval --help\"",
+          fmt::format("\"{}\" is no option of a setting; \"policies\" and \"budgets\" are lists "
+                      "beside \"settings\", the others are in \"ebb eval --help\"",
                       key));
     if (row->value.empty()) {
       if (!value.is_boolean())
@@ -129,9 +142,7 @@ Status ApplySetting(const Json& setting, CliOptions* options) {
 
 // "t0=50% evict=5%": what places rows, without what leaves results as they are but T0's share,
 // which experiments vary to show just that.
-std::string TiersLabel(const PolicySpec& policy) {
-  if (!policy.tiers.has_value()) return "";
-  const TierSpec& tiers = *policy.tiers;
+std::string TiersLabel(const TierSpec& tiers) {
   std::string label = tiers.t0_cap_bytes > 0 ? fmt::format("t0={}B", tiers.t0_cap_bytes)
                                              : fmt::format("t0={:g}%", tiers.t0_share * 100);
   if (tiers.t1_cap_bytes > 0) label += fmt::format(" t1={}B", tiers.t1_cap_bytes);
@@ -143,12 +154,29 @@ std::string TiersLabel(const PolicySpec& policy) {
   return label;
 }
 
+std::string LosslessLabel(const LosslessOptions& lossless) {
+  return fmt::format("lossless={} drafts={}", VerifyName(lossless.verify), lossless.draft_max);
+}
+
+// Of a device that may round otherwise than the processor; empty: none.
+std::string InexactLabel(const EngineOptions& engine) {
+  if (engine.device.kind == DeviceKind::kCpu) return "";
+  if (engine.t1_mode == T1Mode::kCompute) return "t1-mode=compute";
+  return engine.allow_inexact ? "allow-inexact" : "";
+}
+
+// What becomes of rows beside the policy, in one line; empty: nothing.
+std::string PlacesLabel(const EvalSetting& setting) {
+  std::vector<std::string> labels = {InexactLabel(setting.engine)};
+  if (const auto& tiers = setting.session.policy.tiers) labels.push_back(TiersLabel(*tiers));
+  if (const auto& lossless = setting.session.lossless) labels.push_back(LosslessLabel(*lossless));
+  std::erase(labels, "");
+  return fmt::format("{}", fmt::join(labels, " "));
+}
+
 // "window=16 interval=16": what tells settings of the same policy, budget and tiers apart.
-std::string OptionsLabel(const PolicySpec& policy, const std::optional<LosslessOptions>& lossless) {
+std::string OptionsLabel(const PolicySpec& policy) {
   std::string label;
-  if (lossless.has_value()) {
-    label = fmt::format("lossless={} drafts={}", VerifyName(lossless->verify), lossless->draft_max);
-  }
   const Json options = PolicyOptions(policy);
   for (const auto& [key, value] : options.items()) {
     if (key == "budget" || policy.params.contains(key)) continue;
@@ -182,13 +210,24 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   EBB_ASSIGN_OR_RETURN(spec, OnlyWhatItTakes(std::move(spec)));
   spec.seed = seed;
   const bool takes_budget = spec.budget.unit != Budget::Unit::kNone;
-  return EvalSetting{.policy = policy,
-                     .budget = takes_budget ? budget : "",
-                     .tiers = TiersLabel(spec),
-                     .options = OptionsLabel(spec, options.session.lossless),
-                     .seed = seed,
-                     .engine = options.engine,
-                     .session = options.session};
+  EvalSetting setting = {.policy = policy,
+                         .budget = takes_budget ? FormatBudget(spec.budget) : "",
+                         .options = OptionsLabel(spec),
+                         .seed = seed,
+                         .engine = options.engine,
+                         .session = options.session};
+  setting.tiers = PlacesLabel(setting);
+  return setting;
+}
+
+// Where nothing draws lots, more seeds give the same answers again.
+Result<std::vector<uint64_t>> SeedsFor(const CliOptions& options, const std::string& policy,
+                                       const std::vector<uint64_t>& seeds) {
+  PolicySpec spec = options.session.policy;
+  EBB_RETURN_IF_ERROR(ParsePolicy(policy, &spec));
+  EBB_ASSIGN_OR_RETURN(const bool draws, DrawsLots(spec));
+  const bool repeats = !draws && options.eval.temperature == 0 && !seeds.empty();
+  return repeats ? std::vector(1, seeds.front()) : seeds;
 }
 
 // Settings that differ in what a policy does not take are one.
@@ -203,6 +242,9 @@ void AddIfNew(EvalSetting setting, std::vector<EvalSetting>* settings) {
 
 Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
   const EvalInput& input = options.eval;
+  if (options.policy_given || options.session.policy.budget.unit != Budget::Unit::kNone) {
+    return InvalidArgument("an evaluation takes lists: --policies and --budgets");
+  }
   Grid grid = {.policies = SplitList(input.policies), .budgets = SplitList(input.budgets)};
   for (int i = 0; i < input.samples; ++i)
     grid.seeds.push_back(options.seed + static_cast<uint64_t>(i));
@@ -215,7 +257,8 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
   for (const Json& given : grid.settings) {
     for (const std::string& policy : grid.policies) {
       for (const std::string& budget : grid.budgets) {
-        for (const uint64_t seed : grid.seeds) {
+        EBB_ASSIGN_OR_RETURN(const auto seeds, SeedsFor(options, policy, grid.seeds));
+        for (const uint64_t seed : seeds) {
           EBB_ASSIGN_OR_RETURN(EvalSetting setting,
                                MakeSetting(options, policy, budget, seed, given));
           AddIfNew(std::move(setting), &settings);
@@ -227,16 +270,11 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
 }
 
 Json SettingJson(const EvalSetting& setting) {
-  Json json = {{"policy", setting.policy},
-               {"budget", setting.budget},
-               {"tiers", setting.tiers},
-               {"seed", setting.seed},
-               {"options", PolicyOptions(setting.session.policy)}};
-  if (const auto& lossless = setting.session.lossless; lossless.has_value()) {
-    json["lossless"] = VerifyName(lossless->verify);
-    json["drafts"] = lossless->draft_max;
-  }
-  return json;
+  return {{"policy", setting.policy},
+          {"budget", setting.budget},
+          {"tiers", setting.tiers},
+          {"seed", setting.seed},
+          {"options", PolicyOptions(setting.session.policy)}};
 }
 
 }  // namespace ebb::cli

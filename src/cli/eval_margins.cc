@@ -44,6 +44,7 @@ std::vector<Series> SeriesOf(const Json& summary) {
       found = all.end() - 1;
     }
     const double accuracy = record.value("accuracy", 0.0);
+    if (record["kv_reads"].is_null()) continue;  // no answer began
     found->by_reads.push_back({record.value("kv_reads", 0.0), accuracy});
     found->by_peak.push_back({record.value("peak_tokens", 0.0), accuracy});
   }

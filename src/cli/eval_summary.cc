@@ -38,6 +38,7 @@ struct Counts {
   int64_t truncated = 0;
   int64_t loops = 0;
   int64_t errors = 0;
+  int64_t begun = 0;  // had a row: a refused request cost nothing
   double generated_tokens = 0;
   double peak_tokens = 0;
   double peak_kv_bytes = 0;
@@ -61,9 +62,17 @@ struct Counts {
     peak_tokens += line.value("peak_tokens", 0.0);
     peak_kv_bytes += line.value("peak_kv_bytes", 0.0);
     kv_reads += line.value("kv_reads", 0.0);
-    const std::string extracted = line.value("extracted", "");
+    begun += line.value("peak_tokens", 0.0) > 0 ? 1 : 0;
+    const bool correct = line.value("correct", false);
+    std::string extracted = line.value("extracted", "");
+    // However it was written: all right answers are the same one.
+    if (correct) extracted = right_answer.try_emplace(problem, extracted).first->second;
     if (!extracted.empty()) ++votes[problem][extracted];
-    if (line.value("correct", false)) right_answer[problem] = extracted;
+  }
+
+  // Mean over the answers that began; null: none did.
+  [[nodiscard]] Json Cost(double sum) const {
+    return begun > 0 ? Json(sum / static_cast<double>(begun)) : Json();
   }
 
   // Problems whose most frequent answer is right; ties go to the answer that sorts first.
@@ -114,7 +123,6 @@ double Share(int64_t part, int64_t all) {
 Result<Json> RecordOf(const Group& group, const Group* full) {
   const Counts& c = group.counts;
   EBB_ASSIGN_OR_RETURN(const Interval interval, ClopperPearson({c.right, c.n}));
-  const auto n = static_cast<double>(std::max<int64_t>(c.n, 1));
   Json record = {{"policy", group.key.policy},
                  {"budget", group.key.budget},
                  {"tiers", group.key.tiers},
@@ -131,10 +139,10 @@ Result<Json> RecordOf(const Group& group, const Group* full) {
                  {"truncated", c.truncated},
                  {"loops", c.loops},
                  {"errors", c.errors},
-                 {"generated_tokens", c.generated_tokens / n},
-                 {"peak_tokens", c.peak_tokens / n},
-                 {"peak_kv_bytes", c.peak_kv_bytes / n},
-                 {"kv_reads", c.kv_reads / n}};
+                 {"generated_tokens", c.Cost(c.generated_tokens)},
+                 {"peak_tokens", c.Cost(c.peak_tokens)},
+                 {"peak_kv_bytes", c.Cost(c.peak_kv_bytes)},
+                 {"kv_reads", c.Cost(c.kv_reads)}};
   if (full != nullptr) {
     const Counts& f = full->counts;
     if (f.right > 0) record["retention"] = Share(c.right, c.n) / Share(f.right, f.n);
@@ -213,14 +221,15 @@ std::string SummaryTable(const Json& summary) {
   };
   for (const Json& r : summary) {
     table += fmt::format(
-        "| {} | {}/{} | {:.1f} % ({:.1f} - {:.1f}) | {} | {} | {:.0f} | {:.0f} | {} | {} | {} | {} "
+        "| {} | {}/{} | {:.1f} % ({:.1f} - {:.1f}) | {} | {} | {} | {} | {} | {} | {} | {} "
         "|\n",
         NameOf(r, summary), r["correct"].get<int64_t>(), r["n"].get<int64_t>(),
         r["accuracy"].get<double>() * 100, r["ci_low"].get<double>() * 100,
         r["ci_high"].get<double>() * 100, optional(r["retention"], "{:.2f}"),
-        optional(r["p_full"], "{:.2g}"), r["generated_tokens"].get<double>(),
-        r["peak_tokens"].get<double>(), r["no_answer"].get<int64_t>() + r["empty"].get<int64_t>(),
-        r["truncated"].get<int64_t>(), r["loops"].get<int64_t>(), r["errors"].get<int64_t>());
+        optional(r["p_full"], "{:.2g}"), optional(r["generated_tokens"], "{:.0f}"),
+        optional(r["peak_tokens"], "{:.0f}"),
+        r["no_answer"].get<int64_t>() + r["empty"].get<int64_t>(), r["truncated"].get<int64_t>(),
+        r["loops"].get<int64_t>(), r["errors"].get<int64_t>());
   }
   return table;
 }

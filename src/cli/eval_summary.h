@@ -18,9 +18,9 @@ namespace ebb::cli {
 [[nodiscard]] Result<nlohmann::ordered_json> Summarize(
     const std::vector<nlohmann::ordered_json>& results);
 
-// Of the same answers, null where no times were kept: seconds an answer, as the mean of each setting;
-// tokens_per_s that it generated, prompts read in the same time; overhead, by how much longer than
-// the full cache it took for a token (0.1: 10 %), null without that setting.
+// Of the same answers, null where no times were kept: seconds an answer, as the mean of each
+// setting; tokens_per_s that it generated, prompts read in the same time; overhead, by how much
+// longer than the full cache it took for a token (0.1: 10 %), null without that setting.
 void AddTimes(const std::vector<nlohmann::ordered_json>& results,
               const std::vector<nlohmann::ordered_json>& times, nlohmann::ordered_json* summary);
 

@@ -47,6 +47,32 @@ TEST(Summarize, CountsMajorityAndAnyRightAnswerOverSamples) {
   EXPECT_DOUBLE_EQ(record["pass_all"].get<double>(), 3.0 / 4);  // all but problem 2
 }
 
+TEST(Summarize, RightAnswersAreOneHoweverTheyAreWritten) {
+  const std::vector<Json> samples = {Answer(0, 1, "1/2", true), Answer(0, 2, "7", false),
+                                     Answer(0, 3, "0.5", true), Answer(0, 4, "7", false),
+                                     Answer(0, 5, "0.50", true)};
+  const Result<Json> summary = Summarize(samples);
+  ASSERT_TRUE(summary.ok());
+  EXPECT_DOUBLE_EQ(summary->front()["majority"].get<double>(), 1);
+}
+
+TEST(Summarize, WhatWasRefusedCostsNothing) {
+  std::vector<Json> answers = {Answer(0, 1, "7", true), Answer(1, 1, "", false),
+                               Answer(2, 1, "", false)};
+  answers[2]["policy"] = "h2o";
+  answers[0].update({{"peak_tokens", 144.0}, {"kv_reads", 9.0}, {"generated_tokens", 60}});
+  for (size_t i : {1, 2}) answers[i].update({{"peak_tokens", 0.0}, {"error", "no room"}});
+  const Result<Json> summary = Summarize(answers);
+  ASSERT_TRUE(summary.ok());
+  const Json& record = summary->front();
+  EXPECT_EQ(record["n"], 2);
+  EXPECT_EQ(record["errors"], 1);
+  EXPECT_EQ(record["peak_tokens"], 144.0);
+  EXPECT_EQ(record["generated_tokens"], 60.0);
+  EXPECT_TRUE((*summary)[1]["peak_tokens"].is_null());
+  EXPECT_NE(SummaryTable(*summary).find("| 144 |"), std::string::npos);
+}
+
 TEST(Summarize, NoAnswerHasNoVote) {
   // Two of three samples say nothing: the one answer is the majority.
   const Result<Json> summary =

@@ -1,6 +1,7 @@
 #include "src/cli/eval_task.h"
 
 #include <algorithm>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -23,31 +24,39 @@ EvalQuestion AsQuestion(const EvalProblem& problem, const TaskPrompt& prompt, An
           }};
 }
 
-Result<std::vector<EvalQuestion>> ReadProblems(const EvalInput& eval, uint64_t seed) {
-  if (eval.task == "pebble") {
-    if (eval.problems == 0) return InvalidArgument("--problems 0: pebble's list has no end");
-    return PebbleProblems(seed, eval.problems);
+Result<Task> ReadPebble(const EvalInput& eval, uint64_t seed) {
+  if (eval.problems == 0) return InvalidArgument("--problems 0: pebble's list has no end");
+  if (eval.prompt != EvalInput().prompt) {
+    return InvalidArgument("--prompt-preset: pebble's problems are put in one way only");
   }
+  return Task{.questions = PebbleProblems(seed, eval.problems)};
+}
+
+Result<Task> ReadFileTask(const EvalInput& eval, uint64_t seed) {
   EBB_ASSIGN_OR_RETURN(EvalTaskSource source, ParseEvalTaskSource(eval.task));
   source.shuffle_seed = seed;
-  EBB_ASSIGN_OR_RETURN(const EvalTask task, ReadEvalTask(source));
+  EBB_ASSIGN_OR_RETURN(const EvalTask file, ReadEvalTask(source));
   EBB_ASSIGN_OR_RETURN(const PromptPreset* preset, FindPromptPreset(eval.prompt));
-  size_t count = task.problems.size();
-  if (eval.problems > 0) count = std::min(count, static_cast<size_t>(eval.problems));
-  std::vector<EvalQuestion> questions;
-  for (size_t i = 0; i < count; ++i)
-    questions.push_back(AsQuestion(task.problems[i], preset->Of(task.format), preset->rules));
-  return questions;
+  std::span<const EvalProblem> problems = file.problems;
+  if (eval.problems > 0) {
+    problems = problems.first(std::min(problems.size(), static_cast<size_t>(eval.problems)));
+  }
+  Task task = {.fingerprint = Fingerprint(problems)};
+  for (const EvalProblem& problem : problems) {
+    task.questions.push_back(AsQuestion(problem, preset->Of(file.format), preset->rules));
+  }
+  return task;
 }
 
 }  // namespace
 
-Result<std::vector<EvalQuestion>> ReadTask(const EvalInput& eval, uint64_t seed) {
-  EBB_ASSIGN_OR_RETURN(std::vector<EvalQuestion> problems, ReadProblems(eval, seed));
+Result<Task> ReadTask(const EvalInput& eval, uint64_t seed) {
+  EBB_ASSIGN_OR_RETURN(Task task,
+                       eval.task == "pebble" ? ReadPebble(eval, seed) : ReadFileTask(eval, seed));
   if (eval.max_tokens > 0) {
-    for (EvalQuestion& problem : problems) problem.max_tokens = eval.max_tokens;
+    for (EvalQuestion& question : task.questions) question.max_tokens = eval.max_tokens;
   }
-  return problems;
+  return task;
 }
 
 int NumWorkers(const EvalInput& eval) {

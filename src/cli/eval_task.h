@@ -13,9 +13,13 @@
 
 namespace ebb::cli {
 
+struct Task {
+  std::vector<EvalQuestion> questions;
+  uint64_t fingerprint = 0;  // of a file's problems; those of pebble follow from the seed
+};
 // The problems, as many as were asked for, with answers as long as was asked for. Errors: an
-// unknown task; those of the file.
-[[nodiscard]] Result<std::vector<EvalQuestion>> ReadTask(const EvalInput& eval, uint64_t seed);
+// unknown task or preset; those of the file.
+[[nodiscard]] Result<Task> ReadTask(const EvalInput& eval, uint64_t seed);
 
 // As many as were asked for, or as there are cores.
 [[nodiscard]] int NumWorkers(const EvalInput& eval);

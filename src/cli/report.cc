@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <tuple>
@@ -10,6 +11,7 @@
 #include "src/cli/bench_report.h"
 #include "src/cli/commands.h"
 #include "src/cli/eval_files.h"
+#include "src/cli/eval_lines.h"
 #include "src/cli/eval_summary.h"
 
 namespace ebb::cli {
@@ -29,8 +31,11 @@ Result<Run> ReadRun(const std::string& folder) {
   Run run = {.folder = folder};
   const auto path = [&](std::string_view name) { return fmt::format("{}/{}", folder, name); };
   EBB_ASSIGN_OR_RETURN(run.manifest, ReadJson(path(kGridFile)));
+  EBB_ASSIGN_OR_RETURN(const GridSize size, SizeOfGrid(run.manifest, path(kGridFile)));
   EBB_ASSIGN_OR_RETURN(run.results, ReadLines(path(kResultsFile)));
+  EBB_RETURN_IF_ERROR(CheckResultLines(run.results, size, path(kResultsFile)));
   EBB_ASSIGN_OR_RETURN(run.times, ReadLines(path(kTimesFile)));
+  EBB_RETURN_IF_ERROR(CheckTimeLines(run.times, path(kTimesFile)));
   run.times.resize(std::min(run.times.size(), run.results.size()));
   run.results.resize(run.times.size());
   return run;
@@ -65,21 +70,16 @@ struct Answer {
   Json time;
 };
 
-Status Collect(Run* run, Json* settings, std::vector<Answer>* answers) {
+void Collect(Run* run, Json* settings, std::vector<Answer>* answers) {
   const std::vector<size_t> places = PlacesOf(run->manifest["settings"], settings);
   for (size_t i = 0; i < run->results.size(); ++i) {
     Json& result = run->results[i];
-    const auto setting = result.value("setting", places.size());
-    if (setting >= places.size() || !result.contains("problem")) {
-      return Corrupt(fmt::format("{}/{}, line {}: no answer to this run's grid", run->folder,
-                                 kResultsFile, i + 1));
-    }
-    result["setting"] = places[setting];
-    run->times[i]["setting"] = places[setting];
-    answers->push_back({places[setting], result["problem"].get<size_t>(), std::move(result),
-                        std::move(run->times[i])});
+    const size_t place = places[result["setting"].get<size_t>()];
+    result["setting"] = place;
+    run->times[i]["setting"] = place;
+    const auto problem = result["problem"].get<size_t>();
+    answers->push_back({place, problem, std::move(result), std::move(run->times[i])});
   }
-  return OkStatus();
 }
 
 Status WriteLines(const std::string& path, const std::vector<Json>& lines) {
@@ -104,7 +104,7 @@ Status Merge(const CliOptions& options) {
       first = run;
     }
     EBB_RETURN_IF_ERROR(SameTask(first, run));
-    EBB_RETURN_IF_ERROR(Collect(&run, &settings, &answers));
+    Collect(&run, &settings, &answers);
   }
   manifest["shard"] = "0/1";
   manifest["settings"] = settings;
@@ -121,6 +121,11 @@ Status Merge(const CliOptions& options) {
     if (is_again) continue;
     results.push_back(std::move(answers[i].result));
     times.push_back(std::move(answers[i].time));
+  }
+  const size_t num_asked = settings.size() * manifest["problems"].get<size_t>();
+  if (results.size() < num_asked && !options.quiet) {
+    fmt::print(stderr, "{} of {} answers are missing: of shards, or of runs that did not end\n",
+               num_asked - results.size(), num_asked);
   }
   std::error_code error;
   std::filesystem::create_directories(eval.out, error);

@@ -233,6 +233,11 @@ Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec) {
   return spec;
 }
 
+Result<bool> DrawsLots(const PolicySpec& spec) {
+  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec));
+  return asked.scorer->draws_lots || asked.scorer->extension != nullptr;
+}
+
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
   EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec));
   EBB_RETURN_IF_ERROR(CheckNeed(asked, context));

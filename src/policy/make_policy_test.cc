@@ -4,6 +4,7 @@
 #include "ebb/policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/policy/policy_table.h"
 #include "src/policy/scorers.h"
 #include "tests/support/policy_harness.h"
 
@@ -66,7 +67,7 @@ constexpr const char* kPolicyNames[] = {
 // Another test of this process may have registered one of its own.
 std::string ValidPolicies() {
   std::string names;
-  for (const PolicyInfo& info : BuiltinPolicies()) names += std::string(info.name) + ", ";
+  for (const PolicyRow& row : PolicyTable()) names += std::string(row.info.name) + ", ";
   return names + "windowed:NAME";
 }
 
@@ -544,6 +545,16 @@ TEST(OnlyWhatItTakesTest, DropsWhatThePolicyWouldRefuse) {
   EXPECT_EQ(OnlyWhatItTakes(spec)->window, 4);
   spec.name = "nonsense";
   EXPECT_EQ(OnlyWhatItTakes(spec).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(DrawsLotsTest, OnlyWhatIsRandomDoes) {
+  EXPECT_TRUE(*DrawsLots({.name = "random"}));
+  EXPECT_TRUE(*DrawsLots({.name = "attention", .scorer = "random"}));
+  EXPECT_TRUE(*DrawsLots({.name = "windowed:random"}));
+  for (const char* name : {"full", "h2o", "attention", "lazy_eviction", "quest"}) {
+    EXPECT_FALSE(*DrawsLots({.name = name})) << name;
+  }
+  EXPECT_FALSE(DrawsLots({.name = "nonsense"}).ok());
 }
 
 }  // namespace

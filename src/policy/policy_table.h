@@ -41,6 +41,7 @@ struct ScorerRow {
   ScorerInfo info;
   ScorerFactory make;  // null: the extension makes it
   ScorerNeed need = ScorerNeed::kNothing;
+  bool draws_lots = false;  // its seed matters
   const PolicyExtension* extension = nullptr;
 };
 

@@ -1,65 +1,16 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/resource.h>
-
+// What `ebb eval` asks and writes.
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tests/cli/program.h"
-#include "tests/cli/tiny_model.h"
+#include "tests/cli/eval_fixture.h"
 
 namespace ebb {
 namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
-}
-
-std::vector<json> Lines(const std::string& path) {
-  std::vector<json> lines;
-  std::istringstream text(ReadFile(path));
-  for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line));
-  return lines;
-}
-
-class EvalTest : public testing::Test {
- protected:
-  EvalTest() {
-    std::ofstream file(task_);
-    for (int i = 0; i < 6; ++i) {
-      file << json{{"question", "What is " + std::to_string(i) + " + 1?"},
-                   {"answer", "One more.\n#### " + std::to_string(i + 1)}}
-                  .dump()
-           << "\n";
-    }
-  }
-
-  [[nodiscard]] std::string Out(const std::string& name) const { return model_.File(name); }
-  ProgramEnd Eval(const std::string& out, const std::string& more = "") {
-    return RunEbb("eval -n 24 --quiet -m " + model_.path() + " --task " + task_ +
-                  ":gsm8k --policies full,streaming,random --budgets 50% --sinks 2 --window 4 "
-                  "--out " +
-                  Out(out) + " " + more);
-  }
-  // Byte for byte; times apart.
-  void ExpectSame(const std::string& one, const std::string& other) {
-    for (const char* name : {"/results.jsonl", "/summary.json", "/summary.md", "/grid.json"})
-      EXPECT_EQ(ReadFile(Out(one) + name), ReadFile(Out(other) + name)) << name;
-  }
-
-  TinyModel model_;
-  std::string task_ = model_.File("task.jsonl");
-};
 
 TEST_F(EvalTest, EveryGridOfThePapersOpens) {
   int num_grids = 0;
@@ -119,95 +70,6 @@ TEST_F(EvalTest, WritesALineForEveryAnswerAndARecordForEverySetting) {
   EXPECT_THAT(page, testing::Not(HasSubstr("@EBB_")));
 }
 
-TEST_F(EvalTest, IsTheSameHoweverManyWorkAndWhereverItWasKilled) {
-  ASSERT_EQ(Eval("one", "--workers 1").exit_code, 0);
-  ASSERT_EQ(Eval("three", "--workers 3").exit_code, 0);
-  ExpectSame("one", "three");
-  const std::string results = ReadFile(Out("one") + "/results.jsonl");
-  for (const size_t bytes : {size_t{0}, results.size() / 3, results.size() - 1}) {
-    std::filesystem::resize_file(Out("three") + "/results.jsonl", bytes);
-    const ProgramEnd end = Eval("three", "--resume");
-    ASSERT_EQ(end.exit_code, 0) << end.err;
-    ExpectSame("one", "three");
-  }
-  std::filesystem::resize_file(Out("three") + "/times.jsonl", 100);
-  ASSERT_EQ(Eval("three", "--resume").exit_code, 0);
-  ExpectSame("one", "three");
-  EXPECT_EQ(Lines(Out("three") + "/times.jsonl").size(), 18u);
-}
-
-TEST_F(EvalTest, ShardsAreMergedToTheSameBytes) {
-  ASSERT_EQ(Eval("whole").exit_code, 0);
-  std::string folders;
-  for (const int shard : {3, 0, 2, 1}) {
-    const std::string name = "shard" + std::to_string(shard);
-    ASSERT_EQ(Eval(name, "--shard " + std::to_string(shard) + "/4").exit_code, 0);
-    folders += " " + Out(name);
-  }
-  const ProgramEnd end = RunEbb("report --out " + Out("merged") + folders);
-  ASSERT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.out, HasSubstr("| streaming 50% |"));
-  ExpectSame("whole", "merged");
-}
-
-TEST_F(EvalTest, AFolderHoldsOneRun) {
-  ASSERT_EQ(Eval("run").exit_code, 0);
-  const std::string results = ReadFile(Out("run") + "/results.jsonl");
-  ProgramEnd end = Eval("run");
-  EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("--resume"));
-  end = Eval("run", "--resume --seed 3");
-  EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("\"seed\" differs"));
-  EXPECT_EQ(ReadFile(Out("run") + "/results.jsonl"), results);
-}
-
-TEST_F(EvalTest, ReportRefusesAnswersToOtherQuestions) {
-  ASSERT_EQ(Eval("one", "--problems 2").exit_code, 0);
-  ASSERT_EQ(Eval("other", "--problems 3").exit_code, 0);
-  const ProgramEnd end = RunEbb("report --out " + Out("m") + " " + Out("one") + " " + Out("other"));
-  EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("\"problems\" differs"));
-  EXPECT_EQ(RunEbb("report --out " + Out("m") + " " + Out("nowhere")).exit_code, 1);
-  EXPECT_EQ(RunEbb("report --out " + Out("m")).exit_code, 2);
-}
-
-TEST_F(EvalTest, DamagedResultsAreToldByLine) {
-  ASSERT_EQ(Eval("run").exit_code, 0);
-  std::string results = ReadFile(Out("run") + "/results.jsonl");
-  results[results.find('\n') + 1] = 'x';
-  std::ofstream(Out("run") + "/results.jsonl") << results;
-  const ProgramEnd end = Eval("run", "--resume");
-  EXPECT_EQ(end.exit_code, 1);
-  EXPECT_THAT(end.err, HasSubstr("line 2"));
-  EXPECT_EQ(ReadFile(Out("run") + "/results.jsonl"), results);
-}
-
-TEST_F(EvalTest, AFullDiskLosesNothingThatWasWritten) {
-  ASSERT_EQ(Eval("whole").exit_code, 0);
-  rlimit before = {};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit limit = {.rlim_cur = 2500, .rlim_max = before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &limit);  // the program's too
-  const ProgramEnd end = Eval("cut");
-  setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_EQ(end.exit_code, 1);
-  EXPECT_THAT(end.err, HasSubstr("cannot write"));
-  const size_t kept = Lines(Out("cut") + "/results.jsonl").size();
-  EXPECT_GT(kept, 2u);
-  EXPECT_LT(kept, 18u);
-  ASSERT_EQ(Eval("cut", "--resume").exit_code, 0);
-  ExpectSame("whole", "cut");
-}
-
-TEST_F(EvalTest, ResultsMustBeAFile) {
-  std::filesystem::create_directories(Out("run"));
-  std::filesystem::create_symlink("/dev/zero", Out("run") + "/results.jsonl");
-  const ProgramEnd end = Eval("run");
-  EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("no regular file"));
-}
-
 TEST_F(EvalTest, AGridFileNamesSettings) {
   const std::string grid = model_.File("grid.json");
   std::ofstream(grid) << R"({"policies": ["attention"], "seeds": [1, 2],
@@ -226,6 +88,41 @@ TEST_F(EvalTest, AGridFileNamesSettings) {
   const json summary = json::parse(ReadFile(Out("grid") + "/summary.json"));
   EXPECT_EQ(summary[0]["samples"], 2);
   EXPECT_TRUE(summary[0].contains("majority"));
+}
+
+TEST_F(EvalTest, WhatComesOutTheSameIsRunOnce) {
+  const std::string grid = model_.File("seeds.json");
+  std::ofstream(grid) << R"({"policies": ["full", "random"], "seeds": [1, 2]})";
+  const std::string common =
+      "eval -n 8 --quiet -m " + model_.path() + " --task " + task_ + ":gsm8k --window 2 ";
+  ASSERT_EQ(RunEbb(common + "--budgets 50% --out " + Out("seeds") + " --grid " + grid).exit_code,
+            0);
+  json summary = json::parse(ReadFile(Out("seeds") + "/summary.json"));
+  ASSERT_EQ(summary.size(), 2u);
+  EXPECT_EQ(summary[0]["n"], 6);   // greedy, and nothing draws lots
+  EXPECT_EQ(summary[1]["n"], 12);  // of rows
+  ProgramRun run = {.arguments = Words(common + "--out " + Out("budgets"))};
+  run.arguments.insert(run.arguments.end(),
+                       {"--policies", "streaming , full", "--budgets", "50.0%, 50%"});
+  const ProgramEnd end = RunEbb(run);
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  summary = json::parse(ReadFile(Out("budgets") + "/summary.json"));
+  ASSERT_EQ(summary.size(), 2u);
+  EXPECT_EQ(summary[0]["budget"], "50%");
+  EXPECT_EQ(summary[1]["policy"], "full");
+}
+
+TEST_F(EvalTest, WhatMayRoundOtherwiseIsASettingOfItsOwn) {
+  const std::string grid = model_.File("inexact.json");
+  std::ofstream(grid) << R"({"policies": ["attention"], "settings": [{"t0": "50%"},
+    {"t0": "50%", "device": "sim"}, {"t0": "50%", "device": "sim", "t1-mode": "compute"}]})";
+  const ProgramEnd end =
+      RunEbb("eval -n 8 --quiet --sinks 1 --window 2 --interval 4 -m " + model_.path() +
+             " --task " + task_ + ":gsm8k --out " + Out("inexact") + " --grid " + grid);
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json summary = json::parse(ReadFile(Out("inexact") + "/summary.json"));
+  ASSERT_EQ(summary.size(), 2u);
+  EXPECT_EQ(summary[1]["tiers"], "t1-mode=compute t0=50% evict=0%");
 }
 
 TEST_F(EvalTest, SettingsThatDifferInOneOptionAreCountedApart) {
@@ -262,6 +159,10 @@ TEST_F(EvalTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   refuses(task + "--samples 3", "--temp");
   refuses(task + "--t0 50% --policies attention --budgets 50%", "--evict");
   refuses("--task pebble --problems 0", "no end");
+  refuses("--task pebble --prompt-preset dms", "one way only");
+  refuses(task + "--prompt-preset nonsense", "nonsense");
+  refuses(task + "--policy h2o", "--policies");
+  refuses(task + "--policies h2o --budget 25%", "--budgets");
   refuses("--task " + task_ + ":nonsense", "nonsense");
   for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
            {"[", "no JSON"},
@@ -270,6 +171,8 @@ TEST_F(EvalTest, BadInputIsRefusedBeforeAnythingIsWritten) {
            {R"({"policies": "full"})", "list of texts"},
            {R"({"seeds": [-1]})", "numbers from 0"},
            {R"({"settings": [{"colour": "red"}]})", "colour"},
+           {R"({"settings": [{"policy": "random"}]})", "lists beside"},
+           {R"({"settings": [{"budget": "5%"}]})", "lists beside"},
            {R"({"settings": [{"t0": "much"}]})", "t0"}}) {
     std::ofstream(grid) << text;
     refuses(task + "--grid " + grid, words);
@@ -304,6 +207,7 @@ TEST_F(EvalTest, LosslessSettingsAnswerAsTheFullCacheDoes) {
   for (const json& line : Lines(Out("full") + "/results.jsonl")) {
     full.push_back({line["extracted"], line["generated_tokens"]});
   }
+  EXPECT_EQ(Lines(Out("one") + "/results.jsonl")[6]["tiers"], "lossless=exact drafts=8");
   EXPECT_EQ(answers[1], full);
   EXPECT_NE(answers[0], full);
   EXPECT_EQ(answers[2].size(), full.size());

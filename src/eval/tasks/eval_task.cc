@@ -1,5 +1,7 @@
 #include "ebb/eval_task.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -55,6 +57,20 @@ Result<TaskFormat> FindTaskFormat(std::string_view name) {
   }
   return InvalidArgument(fmt::format("there is no task format \"{}\"; there are {}", name,
                                      fmt::join(kFormatNames, ", ")));
+}
+
+uint64_t Fingerprint(std::span<const EvalProblem> problems) {
+  uint64_t hash = 0;
+  const auto add = [&](std::string_view text) {
+    hash = XXH3_64bits_withSeed(text.data(), text.size(), hash);
+  };
+  for (const EvalProblem& problem : problems) {
+    add(problem.id);
+    add(problem.question);
+    add(problem.reference);
+    for (const std::string& option : problem.options) add(option);
+  }
+  return hash;
 }
 
 std::string EvalProblem::Text() const {

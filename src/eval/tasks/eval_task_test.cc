@@ -288,5 +288,22 @@ TEST(PromptPreset, AsksAsThePapersDid) {
   EXPECT_EQ((*FindPromptPreset("epikv"))->rules, AnswerRules::kBoxedOnly);
 }
 
+TEST(EvalTask, FingerprintsTellProblemsApart) {
+  const std::vector<EvalProblem> problems = {{.id = "1", .question = "a", .reference = "2"},
+                                             {.id = "2", .question = "b", .reference = "3"}};
+  const uint64_t print = Fingerprint(problems);
+  EXPECT_EQ(Fingerprint(problems), print);
+  EXPECT_NE(Fingerprint(std::span(problems).first(1)), print);
+  for (std::string EvalProblem::*member :
+       {&EvalProblem::id, &EvalProblem::question, &EvalProblem::reference}) {
+    std::vector<EvalProblem> others = problems;
+    others[1].*member += "x";
+    EXPECT_NE(Fingerprint(others), print);
+  }
+  std::vector<EvalProblem> others = problems;
+  others[0].options = {"x"};
+  EXPECT_NE(Fingerprint(others), print);
+}
+
 }  // namespace
 }  // namespace ebb

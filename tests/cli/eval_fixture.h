@@ -1,0 +1,64 @@
+// A small task, and `ebb eval` over it.
+#ifndef EBB_TESTS_CLI_EVAL_FIXTURE_H_
+#define EBB_TESTS_CLI_EVAL_FIXTURE_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+#include "tests/cli/tiny_model.h"
+
+namespace ebb {
+
+inline std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+inline std::vector<nlohmann::json> Lines(const std::string& path) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(ReadFile(path));
+  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+class EvalTest : public testing::Test {
+ protected:
+  EvalTest() {
+    std::ofstream file(task_);
+    for (int i = 0; i < 6; ++i) {
+      file << nlohmann::json{{"question", "What is " + std::to_string(i) + " + 1?"},
+                             {"answer", "One more.\n#### " + std::to_string(i + 1)}}
+                  .dump()
+           << "\n";
+    }
+  }
+
+  [[nodiscard]] std::string Out(const std::string& name) const { return model_.File(name); }
+  ProgramEnd Eval(const std::string& out, const std::string& more = "") {
+    return RunEbb("eval -n 24 --quiet -m " + model_.path() + " --task " + task_ +
+                  ":gsm8k --policies full,streaming,random --budgets 50% --sinks 2 --window 4 "
+                  "--out " +
+                  Out(out) + " " + more);
+  }
+  // Byte for byte; times apart.
+  void ExpectSame(const std::string& one, const std::string& other) {
+    for (const char* name : {"/results.jsonl", "/summary.json", "/summary.md", "/grid.json"})
+      EXPECT_EQ(ReadFile(Out(one) + name), ReadFile(Out(other) + name)) << name;
+  }
+
+  TinyModel model_;
+  std::string task_ = model_.File("task.jsonl");
+};
+
+}  // namespace ebb
+
+#endif  // EBB_TESTS_CLI_EVAL_FIXTURE_H_

@@ -1,0 +1,170 @@
+// The folder of an evaluation: killed and taken up again, in shards, damaged, on a full disk.
+#include <sys/file.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/cli/eval_fixture.h"
+
+namespace ebb {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+TEST_F(EvalTest, IsTheSameHoweverManyWorkAndWhereverItWasKilled) {
+  ASSERT_EQ(Eval("one", "--workers 1").exit_code, 0);
+  ASSERT_EQ(Eval("three", "--workers 3").exit_code, 0);
+  ExpectSame("one", "three");
+  const std::string results = ReadFile(Out("one") + "/results.jsonl");
+  for (const size_t bytes : {size_t{0}, results.size() / 3, results.size() - 1}) {
+    std::filesystem::resize_file(Out("three") + "/results.jsonl", bytes);
+    const ProgramEnd end = Eval("three", "--resume");
+    ASSERT_EQ(end.exit_code, 0) << end.err;
+    ExpectSame("one", "three");
+  }
+  std::filesystem::resize_file(Out("three") + "/times.jsonl", 100);
+  ASSERT_EQ(Eval("three", "--resume").exit_code, 0);
+  ExpectSame("one", "three");
+  EXPECT_EQ(Lines(Out("three") + "/times.jsonl").size(), 18u);
+}
+
+TEST_F(EvalTest, ShardsAreMergedToTheSameBytes) {
+  ASSERT_EQ(Eval("whole").exit_code, 0);
+  std::string folders;
+  for (const int shard : {3, 0, 2, 1}) {
+    const std::string name = "shard" + std::to_string(shard);
+    ASSERT_EQ(Eval(name, "--shard " + std::to_string(shard) + "/4").exit_code, 0);
+    folders += " " + Out(name);
+  }
+  const ProgramEnd end = RunEbb("report --out " + Out("merged") + folders);
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("| streaming 50% |"));
+  ExpectSame("whole", "merged");
+}
+
+TEST_F(EvalTest, AFolderHoldsOneRun) {
+  ASSERT_EQ(Eval("run").exit_code, 0);
+  const std::string results = ReadFile(Out("run") + "/results.jsonl");
+  ProgramEnd end = Eval("run");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--resume"));
+  end = Eval("run", "--resume --seed 3");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("\"seed\" differs"));
+  EXPECT_EQ(ReadFile(Out("run") + "/results.jsonl"), results);
+}
+
+TEST_F(EvalTest, ReportRefusesAnswersToOtherQuestions) {
+  ASSERT_EQ(Eval("one", "--problems 2").exit_code, 0);
+  ASSERT_EQ(Eval("other", "--problems 3").exit_code, 0);
+  const ProgramEnd end = RunEbb("report --out " + Out("m") + " " + Out("one") + " " + Out("other"));
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("\"problems\" differs"));
+  EXPECT_EQ(RunEbb("report --out " + Out("m") + " " + Out("nowhere")).exit_code, 1);
+  EXPECT_EQ(RunEbb("report --out " + Out("m")).exit_code, 2);
+}
+
+TEST_F(EvalTest, DamagedResultsAreToldByLine) {
+  ASSERT_EQ(Eval("run").exit_code, 0);
+  std::string results = ReadFile(Out("run") + "/results.jsonl");
+  results[results.find('\n') + 1] = 'x';
+  std::ofstream(Out("run") + "/results.jsonl") << results;
+  const ProgramEnd end = Eval("run", "--resume");
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("line 2"));
+  EXPECT_EQ(ReadFile(Out("run") + "/results.jsonl"), results);
+}
+
+TEST_F(EvalTest, AFullDiskLosesNothingThatWasWritten) {
+  ASSERT_EQ(Eval("whole").exit_code, 0);
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit = {.rlim_cur = 2500, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);  // the program's too
+  const ProgramEnd end = Eval("cut");
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("cannot write"));
+  const size_t kept = Lines(Out("cut") + "/results.jsonl").size();
+  EXPECT_GT(kept, 2u);
+  EXPECT_LT(kept, 18u);
+  ASSERT_EQ(Eval("cut", "--resume").exit_code, 0);
+  ExpectSame("whole", "cut");
+}
+
+TEST_F(EvalTest, ResultsMustBeAFile) {
+  std::filesystem::create_directories(Out("run"));
+  std::filesystem::create_symlink("/dev/zero", Out("run") + "/results.jsonl");
+  const ProgramEnd end = Eval("run");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("no regular file"));
+}
+
+TEST_F(EvalTest, OnlyTheSameRunIsTakenUpAgain) {
+  ASSERT_EQ(Eval("run").exit_code, 0);
+  const auto refuses = [&](const std::string& more, const std::string& words) {
+    const ProgramEnd end = Eval("run", "--resume " + more);
+    EXPECT_EQ(end.exit_code, 2) << more;
+    EXPECT_THAT(end.err, HasSubstr(words)) << more;
+  };
+  refuses("--context 200", "\"context\" differs");
+  refuses("--rope-scaling linear --rope-factor 4", "\"rope_scaling\" differs");
+  refuses("--kv-cap 64MiB", "\"kv_cap_bytes\" differs");
+  std::string task = ReadFile(task_);
+  task.replace(task.find("#### 2"), 6, "#### 3");
+  std::ofstream(task_) << task;
+  refuses("", "\"task_fingerprint\" differs");
+}
+
+TEST_F(EvalTest, WhatIsTakenUpAgainAreAnswersToItsGrid) {
+  ASSERT_EQ(Eval("run").exit_code, 0);
+  const std::string path = Out("run") + "/results.jsonl";
+  const std::string results = ReadFile(path);
+  const auto refuses = [&](const std::string& changed, const std::string& words) {
+    std::ofstream(path) << changed;
+    for (const ProgramEnd& end :
+         {Eval("run", "--resume"), RunEbb("report --out " + Out("m") + " " + Out("run"))}) {
+      EXPECT_EQ(end.exit_code, 1) << words;
+      EXPECT_THAT(end.err, HasSubstr(words));
+    }
+    EXPECT_EQ(ReadFile(path), changed);
+  };
+  const std::string first = results.substr(0, results.find('\n') + 1);
+  refuses(first + R"({"setting":0,"problem":5})" + "\n", "line 2: \"policy\" is missing");
+  std::string changed = first;
+  changed.replace(changed.find("\"problem\":0"), 11, "\"problem\":9");
+  refuses(changed, "line 1: no answer to this run's grid");
+  changed = first;
+  changed.replace(changed.find("\"kv_reads\":"), 12, "\"kv_reads\":\"x\",\"o\":");
+  refuses(changed, "line 1: \"kv_reads\"");
+  // A gap.
+  std::ofstream(path) << results.substr(first.size());
+  EXPECT_THAT(Eval("run", "--resume").err, HasSubstr("line 1: expected the answer to problem 0"));
+}
+
+TEST_F(EvalTest, AReportSaysWhatIsMissing) {
+  ASSERT_EQ(Eval("whole").exit_code, 0);
+  EXPECT_EQ(RunEbb("report --out " + Out("all") + " " + Out("whole")).err, "");
+  ASSERT_EQ(Eval("half", "--shard 0/2").exit_code, 0);
+  const ProgramEnd end = RunEbb("report --out " + Out("some") + " " + Out("half"));
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_THAT(end.err, HasSubstr("9 of 18 answers are missing"));
+  EXPECT_EQ(Eval("some", "--resume").exit_code, 1);
+}
+
+TEST_F(EvalTest, TwoProcessesDoNotShareAFolder) {
+  ASSERT_EQ(Eval("run").exit_code, 0);
+  const std::string path = Out("run") + "/results.jsonl";
+  std::FILE* const file = std::fopen(path.c_str(), "r+");
+  ASSERT_EQ(flock(fileno(file), LOCK_EX), 0);
+  const ProgramEnd end = Eval("run", "--resume");
+  std::fclose(file);
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("another process writes"));
+  EXPECT_EQ(Eval("run", "--resume").exit_code, 0);
+}
+
+}  // namespace
+}  // namespace ebb
