@@ -80,10 +80,10 @@ Json BandJson(const std::optional<LayerBand>& band) {
   return band ? Json{band->first, band->last} : Json();
 }
 
-// "epikv:a_first=1,a_last=2,b_first=3,b_last=3"; empty where one of the bands is missing.
+// "band_adaptive:a_first=1,a_last=2,b_first=3,b_last=3"; empty where one of the bands is missing.
 std::string PolicyOf(const Bands& bands) {
   if (!bands.a || !bands.b) return "";
-  return fmt::format("epikv:a_first={},a_last={},b_first={},b_last={}", bands.a->first,
+  return fmt::format("band_adaptive:a_first={},a_last={},b_first={},b_last={}", bands.a->first,
                      bands.a->last, bands.b->first, bands.b->last);
 }
 
@@ -109,7 +109,8 @@ class Importance {
                        .cancel = InstallInterruptHandler()};
     study.engine = options_.engine;
     study.workers = NumWorkers(eval_);
-    EBB_ASSIGN_OR_RETURN(problems_, ReadTask(eval_, options_.seed));
+    EBB_ASSIGN_OR_RETURN(Task task, ReadTask(eval_, options_.seed));
+    problems_ = std::move(task.questions);
     EBB_ASSIGN_OR_RETURN(model_, OpenTaskModel(options_));
     EBB_RETURN_IF_ERROR(OpenFile());
     {
