@@ -155,7 +155,8 @@ class Session {
   // After the last token: [vocab_size]. Valid until the next step or roll-back of this session;
   // empty before the first.
   [[nodiscard]] std::span<const float> logits() const;
-  // A hash over all bits of all logits that logits() has shown, in order.
+  // A hash over all bits of the logits after each prompt and each decode step, in order; of a prompt
+  // that was read with on_logits, after each of its tokens.
   [[nodiscard]] uint64_t logits_hash() const;
 
   [[nodiscard]] Position next_position() const;

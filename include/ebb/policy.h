@@ -90,6 +90,7 @@ struct PlacementInput {
   Position next_position = 0;                // tokens so far
   int64_t decode_steps = 0;                  // decode steps so far, this one included
   StepKind step_kind = StepKind::kDecode;
+  size_t tokens_to_come = 0;  // in the prompt's next step; 0 at its end and in decode
 };
 
 struct Move {

@@ -50,6 +50,8 @@ struct Engine::Impl {
   void ReportDevice(StepKind kind, const StepWork& work, double begin);
   // What its policy decides about a step that was computed: the rows evicted.
   static Result<int64_t> Decide(Session::Impl* session, StepKind kind);
+  // Rows leave T0 for the next tokens of a prompt.
+  static Status MakeRoom(Session::Impl* session);
   // A sequence's part in a step that was computed: its policy decides. The first error stays in
   // `status`.
   static void EndStep(StepKind kind, const Part& part, StepReport report, Status* status);
@@ -85,7 +87,8 @@ struct Session::Impl {
   Position first_generated = -1;  // -1: none yet
   int64_t decode_steps = 0;       // generated tokens that are still there
   bool first_prefill_over = false;
-  Status broken;  // why the sequence cannot go on
+  size_t tokens_to_come = 0;  // see PlacementInput
+  Status broken;              // why the sequence cannot go on
   StepReport report;
   int64_t rows_unread = 0;    // in the step under way; see StepReport
   std::vector<float> logits;  // [vocab_size], empty before the first step and after a roll-back
@@ -115,10 +118,13 @@ struct Session::Impl {
   // Rotates keys anew when that is needed. The rows of the new tokens are in the cache already.
   Status TurnKeysIfFull(size_t num_tokens);
   Status TurnKeys(size_t num_tokens);
-  // How many of so many tokens one prefill step may take.
-  [[nodiscard]] size_t PrefillChunk(size_t num_tokens) const;
+  // How many of so many tokens one prefill step may take, were T0 empty.
+  [[nodiscard]] size_t LargestChunk(size_t num_tokens) const;
+  // How many it takes; rows leave T0 for them where it has too little room.
+  [[nodiscard]] Result<size_t> PrefillChunk(size_t num_tokens);
   Status CheckTokens(std::span<const Token> new_tokens) const;
   void ShowLogits(std::span<const float> of_last_token);
+  void HashLogits();
   [[nodiscard]] PlacementInput Facts(StepKind kind) const;
 };
 

@@ -46,6 +46,16 @@ Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind) {
   }
 }
 
+Status Engine::Impl::MakeRoom(Session::Impl* session) {
+  try {
+    return session->driver.MakeRoom(session->Facts(StepKind::kPrefill));
+  } catch (const std::bad_alloc&) {
+    session->broken =
+        ResourceExhausted("no memory for moving rows out of T0; this sequence cannot go on");
+    return session->broken;
+  }
+}
+
 void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, Status* status) {
   Session::Impl& session = *part.session;
   const auto start = Clock::now();

@@ -118,6 +118,17 @@ Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
   return static_cast<int64_t>(num_evicted_) * cache_->streams_per_group();
 }
 
+Status PolicyDriver::MakeRoom(const PlacementInput& facts) {
+  if (policy_->placement == nullptr) return OkStatus();
+  decided_.clear();
+  Status status;
+  for (int group = 0; group < cache_->num_groups() && status.ok(); ++group) {
+    status = Place(facts, group);
+  }
+  const Status moved = MoveDecided();
+  return status.ok() ? moved : status;
+}
+
 Status PolicyDriver::DecideInTurn(const PlacementInput& facts) {
   const int num_groups = cache_->num_groups();
   const bool observe_scorer = scores_used_ && !policy_->scorer->Needs().Empty();

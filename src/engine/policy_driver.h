@@ -36,6 +36,8 @@ class PolicyDriver {
   // Scores, places, removes, moves and compacts. Returns the rows evicted, (layer, kv head, token)
   // triples. Fails when a tier has no room for what the policy moves there, or its file fails.
   Result<int64_t> EndStep(const PlacementInput& facts);
+  // Between steps: places rows by the scores that they have.
+  [[nodiscard]] Status MakeRoom(const PlacementInput& facts);
   // The step's rows were taken out of the cache again, or the sequence was rolled back.
   void TruncateTo(Position end);
   void EndFirstPrefill();

@@ -86,14 +86,12 @@ Status Session::Impl::TurnKeys(size_t num_tokens) {
   return OkStatus();
 }
 
-size_t Session::Impl::PrefillChunk(size_t num_tokens) const {
+size_t Session::Impl::LargestChunk(size_t num_tokens) const {
   auto chunk = std::min<size_t>(num_tokens, engine->options.prefill_chunk);
   // A draft hides nothing from the sequence that computes.
   if (policy.placement != nullptr && lossless == nullptr) {
     chunk = std::min<size_t>(chunk, policy.placement->LongestStep());
   }
-  // What exceeds T0's cap waits for a placement that brings rows to other tiers.
-  if (cache.HasTiers()) chunk = std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
   // Compressed rows are read one query at a time; where another sequence computes, not at all.
   if (lossless == nullptr && cache.HasCompressedRows())
     chunk = std::min<size_t>(chunk, kMaxFoldTokens);
@@ -103,6 +101,17 @@ size_t Session::Impl::PrefillChunk(size_t num_tokens) const {
   const size_t room =
       std::max(total - std::min(total, used), total - std::min(total, cache.max_rows()));
   return room == 0 ? chunk : std::min(chunk, room);
+}
+
+Result<size_t> Session::Impl::PrefillChunk(size_t num_tokens) {
+  const size_t chunk = LargestChunk(num_tokens);
+  if (!cache.HasTiers()) return chunk;
+  if (cache.RoomForTokens() < chunk && !tokens.empty()) {
+    tokens_to_come = chunk;
+    EBB_RETURN_IF_ERROR(engine->MakeRoom(this));
+  }
+  // What still exceeds T0's cap waits for the next step.
+  return std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
 }
 
 Status Session::Impl::CheckTokens(std::span<const Token> new_tokens) const {
@@ -118,6 +127,10 @@ Status Session::Impl::CheckTokens(std::span<const Token> new_tokens) const {
 
 void Session::Impl::ShowLogits(std::span<const float> of_last_token) {
   logits.assign(of_last_token.begin(), of_last_token.end());
+  HashLogits();
+}
+
+void Session::Impl::HashLogits() {
   logits_hash = XXH3_64bits_withSeed(logits.data(), logits.size() * sizeof(float), logits_hash);
 }
 
@@ -126,7 +139,8 @@ PlacementInput Session::Impl::Facts(StepKind kind) const {
           .first_generated = first_generated < 0 ? next() : first_generated,
           .next_position = next(),
           .decode_steps = decode_steps,
-          .step_kind = kind};
+          .step_kind = kind,
+          .tokens_to_come = kind == StepKind::kPrefill ? tokens_to_come : 0};
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -145,7 +159,10 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
       options.on_logits ? Engine::Impl::Outputs::kAll : Engine::Impl::Outputs::kLast;
   for (size_t done = 0; done < tokens.size();) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
-    const auto part = tokens.subspan(done, s.PrefillChunk(tokens.size() - done));
+    const size_t left = tokens.size() - done;
+    EBB_ASSIGN_OR_RETURN(const size_t chunk, s.PrefillChunk(left));
+    const auto part = tokens.subspan(done, chunk);
+    s.tokens_to_come = left > chunk ? s.LargestChunk(left - chunk) : 0;
     const Position first = s.next();
     Engine::Impl::Part step = {.session = &s, .tokens = part};
     if (s.lossless != nullptr) {
@@ -155,7 +172,7 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
     const Status status = s.engine->Step(StepKind::kPrefill, {&step, 1}, outputs);
     if (s.next() == first) return status;
     const GraphRunner& runner = *s.engine->runner;
-    if (!options.on_logits) s.ShowLogits(runner.logits(0));
+    if (!options.on_logits) s.logits.assign(runner.logits(0).begin(), runner.logits(0).end());
     EBB_RETURN_IF_ERROR(status);
     if (options.on_logits) {
       for (size_t t = 0; t < part.size(); ++t) {
@@ -170,6 +187,8 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
     done += part.size();
     if (options.progress) options.progress(done);
   }
+  // How a prompt was cut into steps is nobody's business.
+  if (!options.on_logits) s.HashLogits();
   if (!s.first_prefill_over) {
     s.first_prefill_over = true;
     s.driver.EndFirstPrefill();

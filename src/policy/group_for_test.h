@@ -57,6 +57,7 @@ struct Group {
     tiers.erase(tiers.begin() + row);
   }
 
+  size_t tokens_to_come = 0;
   [[nodiscard]] PlacementInput Input(StepKind kind = StepKind::kDecode) const {
     return {.positions = positions,
             .tiers = tiers,
@@ -64,7 +65,8 @@ struct Group {
             .kinds = kinds,
             .next_position = static_cast<Position>(kinds.size()),
             .decode_steps = decode_steps,
-            .step_kind = kind};
+            .step_kind = kind,
+            .tokens_to_come = tokens_to_come};
   }
 
   // Carries the moves out and returns where each row came to lie, the evicted included. Fails when

@@ -97,6 +97,28 @@ TEST(TierCaps, APromptLongerThanT0IsReadAsTheFullCacheReadsIt) {
   EXPECT_GT(session->accounting().tiers[1].rows, 800 * 16);
 }
 
+// Three prompts, the second and third of which find T0 full: read in the steps of the full cache,
+// they give its bits.
+TEST(TierCaps, PromptsLongerThanT0sRoomHaveTheFullCachesBits) {
+  const TierSpec tiers = {.t0_cap_bytes = 3 * kT0Bytes};  // 768 rows
+  const std::vector<Token> text = Text(2000);
+  const auto hash_of = [&](const TierSpec& spec) {
+    auto engine = EngineOf(spec);
+    auto session = Open(*engine, PolicyOf(spec));
+    const std::span<const Token> all(text);
+    for (const auto& [begin, count] : {std::pair(0, 1100), {1100, 300}, {1400, 600}}) {
+      ExpectOk(session->Prefill(all.subspan(begin, count)));
+      for (int i = 0; i < 20; ++i) ExpectOk(session->Decode(text[i]));
+    }
+    if (spec.t0_cap_bytes > 0) {
+      EXPECT_LE(engine->arena_accounting(Tier::kT0).peak_bytes, spec.t0_cap_bytes);
+      EXPECT_GT(session->accounting().tiers[1].rows, 1200 * 16);
+    }
+    return session->logits_hash();
+  };
+  EXPECT_EQ(hash_of(tiers), hash_of({.t0_share = 1}));
+}
+
 TEST(TierCaps, APromptThatNoTierHoldsIsRefusedWithTheFigures) {
   const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1_cap_bytes = kT1Bytes};
   auto engine = EngineOf(tiers);

@@ -88,6 +88,26 @@ TEST(HierarchyCaps, APromptLargerThanT0SettlesInPrefillAndLeavesT2Alone) {
       MakeHierarchy({.t0_share = 0}, 0, 2, 64)->Due(group.Input(StepKind::kPrefill), 1'000'000));
 }
 
+TEST(HierarchyCaps, APromptsNextStepFindsRoomInT0) {
+  // 128 rows after a decision, and an interval and a page more in between.
+  const auto placement = MakeHierarchy({.t0_cap_bytes = 4 * kPageBytes}, 0, 2, 64);
+  Group group;
+  for (int i = 0; i < 128; ++i) group.Append(TokenKind::kGiven, 0);
+  group.tokens_to_come = 64;
+  EXPECT_FALSE(placement->Due(group.Input(StepKind::kPrefill), 128));
+  group.tokens_to_come = 65;
+  EXPECT_TRUE(placement->Due(group.Input(StepKind::kPrefill), 128));
+  group.tokens_to_come = 100;
+  group.Place(placement.get(), StepKind::kPrefill);
+  EXPECT_EQ(group.CountIn(Tier::kT0), 128u + 64 - 100);
+  group.tokens_to_come = 512;
+  group.Place(placement.get(), StepKind::kPrefill);
+  EXPECT_EQ(group.CountIn(Tier::kT0), 0u);
+  group.tokens_to_come = 0;
+  group.Place(placement.get(), StepKind::kPrefill);
+  EXPECT_EQ(group.CountIn(Tier::kT0), 128u);
+}
+
 TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   // 64 + 128 rows.
   const TierSpec caps = {

@@ -16,8 +16,9 @@
 // it can; of protected rows the oldest go to T1 first. A cap is shared evenly by the groups. Of
 // each, one interval of rows, new ones or some on their way, and one page of each stream, which is
 // rarely full, are kept in reserve, and between intervals each prefill chunk that crosses T0's is
-// settled anew among T0 and T1. Rows that T1's cap does not hold stay in T0. Nothing goes because
-// of a cap: what the caps cannot hold is refused by Check().
+// settled anew among T0 and T1: rows make room for the next chunk as a whole, so that a prompt is
+// read as the full cache reads it. Rows that T1's cap does not hold stay in T0. Nothing goes
+// because of a cap: what the caps cannot hold is refused by Check().
 //
 // It decides from its input alone, so that a roll-back needs no code.
 #include <fmt/format.h>
@@ -143,7 +144,7 @@ class HierarchyPlacement final : public StatelessPlacement {
   }
 
   bool Due(const PlacementInput& input, size_t num_rows) const override {
-    if (input.step_kind == StepKind::kPrefill) return num_rows > t0_rows_;
+    if (input.step_kind == StepKind::kPrefill) return num_rows > RowsInT0(input);
     return OnInterval(input, interval_);
   }
 
@@ -204,8 +205,14 @@ class HierarchyPlacement final : public StatelessPlacement {
       plan.num_t2 = FloorShare(spec_.t2_share, num_alive - plan.num_evict);
     }
     plan.num_full = CountRows(rows->candidates) - plan.num_evict - plan.num_t2;
-    SplitFullPrecision(&plan);
+    SplitFullPrecision(RowsInT0(input), &plan);
     return plan;
+  }
+
+  // What T0 holds beside what is to come.
+  [[nodiscard]] size_t RowsInT0(const PlacementInput& input) const {
+    if (t0_rows_ == kNoCap) return kNoCap;
+    return Less(t0_rows_, Less(input.tokens_to_come, static_cast<size_t>(interval_)));
   }
 
   [[nodiscard]] bool EvictsWhatCapsLeaveOut() const {
@@ -219,9 +226,9 @@ class HierarchyPlacement final : public StatelessPlacement {
   }
 
   // T0's cap binds before T1's: a plan that keeps to neither was refused.
-  void SplitFullPrecision(Plan* plan) const {
-    plan->num_protected_t1 = std::min(Less(plan->num_protected, t0_rows_), t1_rows_);
-    const size_t t0_room = Less(t0_rows_, plan->num_protected);
+  void SplitFullPrecision(size_t t0_rows, Plan* plan) const {
+    plan->num_protected_t1 = std::min(Less(plan->num_protected, t0_rows), t1_rows_);
+    const size_t t0_room = Less(t0_rows, plan->num_protected);
     const size_t t1_room = t1_rows_ - plan->num_protected_t1;
     const size_t wanted_in_t0 =
         t0_rows_ == kNoCap ? FloorShare(spec_.t0_share, plan->num_full) : t0_room;
