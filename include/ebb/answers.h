@@ -3,13 +3,16 @@
 // What is searched is the text after the last "</think>", or all of it where nothing follows that.
 // Rules are tried in the order of ExtractionRule; within a rule the last place counts, since models
 // correct themselves. The cascade is that of 000, App. F: "####", "the answer is X", \boxed{X}, the
-// last standalone number. 002 takes the boxed answer alone.
+// last standalone number. 002 takes the boxed answer alone. A "####" line is an answer where a
+// value alone stands on it, or begins it and nothing is written after it; else it is a heading.
+// Formulas side by side, "\boxed{5} or \boxed{6}", are one answer.
 //
 // Two answers are the same when they denote the same thing: 3/4, 0.75, \frac34, 75\%; "1,234" and
 // "1234 dollars"; 2\sqrt{2} and \sqrt{8}; (a+b)^2 and a^2+2ab+b^2, tried at several numbers; x=5
-// and 5; sets and lists in any order, tuples, intervals and matrices in theirs. Numbers may differ
-// by 1e-5 (000), relatively where the reference is below 1; integers by nothing. A percent is the
-// number before the sign, or a hundredth of it. Units are not compared.
+// and 5, and x+y=5 or 2+3=5 as answers to 5; x<2 or x>3 and the union of the intervals; sets and
+// lists in any order, tuples, intervals and matrices in theirs. Numbers may differ by 1e-5 (000),
+// relatively where the reference is below 1; integers by nothing. A percent is the number before
+// the sign, or a hundredth of it. Units are not compared, but AM and PM are.
 //
 // Any bytes are accepted: work is linear in the text, and answers of more than kMaxAnswerBytes are
 // compared as text.

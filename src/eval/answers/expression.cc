@@ -4,98 +4,25 @@
 //   factor  = primary { "!" } [ "^" {sign} argument ]
 #include "src/eval/answers/expression.h"
 
-#include <charconv>
+#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <limits>
-#include <numbers>
 #include <string>
 #include <string_view>
-#include <system_error>
+#include <vector>
 
 #include "src/eval/answers/text.h"
+#include "src/eval/answers/values.h"
 
 namespace ebb {
 namespace {
 
-using Value = std::complex<double>;
 using MaybeValue = std::optional<Value>;
 
 constexpr int kMaxDepth = 64;
 
-// In [0.5, 2.5) or its negative: far from where powers overflow and differences vanish.
-Value ValueOfName(std::string_view name, int point) {
-  if (name == "pi") return std::numbers::pi;
-  if (name == "e") return std::numbers::e;
-  if (name == "i") return {0, 1};
-  uint64_t hash = 0xcbf29ce484222325u + static_cast<uint64_t>(point);  // FNV-1a
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
-  hash ^= hash >> 31;
-  const double magnitude = 0.5 + 2 * static_cast<double>(hash >> 11) * 0x1p-53;
-  return (hash & 1) != 0 ? -magnitude : magnitude;
-}
-
 bool IsInteger(const MathToken& token) {
   return token.kind == MathTokenKind::kNumber &&
-         token.text.find_first_not_of("0123456789") == std::string::npos;
-}
-
-double ValueOfNumber(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  // Out of range, which is not finite for our purposes.
-  return error == std::errc() ? value : std::numeric_limits<double>::infinity();
-}
-
-// Of whole numbers from 0 to 170.
-MaybeValue Factorial(Value value) {
-  if (value.imag() != 0 || value.real() < 0 || value.real() > 170 ||
-      value.real() != std::floor(value.real())) {
-    return {};
-  }
-  return std::round(std::tgamma(value.real() + 1));
-}
-
-MaybeValue Binomial(Value n, Value k) {
-  if (n.imag() != 0 || k.imag() != 0 || n.real() > 1000 || k.real() < 0 || k.real() > n.real() ||
-      k.real() != std::floor(k.real()) || n.real() != std::floor(n.real())) {
-    return {};
-  }
-  double product = 1;
-  for (double i = 1; i <= k.real(); ++i) product *= (n.real() - k.real() + i) / i;
-  return product;
-}
-
-Value Power(Value base, Value exponent) {
-  // Repeated multiplication keeps whole powers of real numbers exact.
-  if (exponent.imag() == 0 && std::abs(exponent.real()) <= 64 &&
-      exponent.real() == std::floor(exponent.real())) {
-    Value power = 1;
-    for (double i = 0; i < std::abs(exponent.real()); ++i) power *= base;
-    return exponent.real() < 0 ? 1.0 / power : power;
-  }
-  if (base.imag() == 0 && exponent.imag() == 0 && base.real() >= 0) {
-    return std::pow(base.real(), exponent.real());
-  }
-  return std::pow(base, exponent);
-}
-
-MaybeValue Apply(std::string_view function, Value x) {
-  if (function == "sin") return std::sin(x);
-  if (function == "cos") return std::cos(x);
-  if (function == "tan") return std::tan(x);
-  if (function == "cot") return 1.0 / std::tan(x);
-  if (function == "sec") return 1.0 / std::cos(x);
-  if (function == "csc") return 1.0 / std::sin(x);
-  if (function == "arcsin") return std::asin(x);
-  if (function == "arccos") return std::acos(x);
-  if (function == "arctan") return std::atan(x);
-  if (function == "ln") return std::log(x);
-  if (function == "log") return std::log10(x);
-  if (function == "exp") return std::exp(x);
-  return {};
+         std::all_of(token.text.begin(), token.text.end(), IsDigit);
 }
 
 class Parser {
@@ -105,7 +32,7 @@ class Parser {
   MaybeValue Run() {
     const MaybeValue value = Sum();
     if (!value || at_ != tokens_.size()) return {};
-    if (!std::isfinite(value->real()) || !std::isfinite(value->imag())) return {};
+    if (!std::isfinite(value->number.real()) || !std::isfinite(value->number.imag())) return {};
     return value;
   }
 
@@ -133,14 +60,14 @@ class Parser {
     return at_ < tokens_.size() && tokens_[at_].kind == kind;
   }
 
-  // -1 for an odd number of minus signs.
-  double Signs() {
-    double sign = 1;
+  // Whether an odd number of minus signs was taken.
+  bool TakeSigns() {
+    bool negative = false;
     for (;;) {
       if (Take("-")) {
-        sign = -sign;
+        negative = !negative;
       } else if (!Take("+")) {
-        return sign;
+        return negative;
       }
     }
   }
@@ -148,14 +75,14 @@ class Parser {
   MaybeValue Sum() {
     const Depth depth(&depth_);
     if (depth_ > kMaxDepth) return {};
-    double sign = Signs();
-    Value sum = 0;
+    bool negative = TakeSigns();
+    Value sum = {0.0, 0};
     for (;;) {
       const MaybeValue term = Product();
       if (!term) return {};
-      sum += sign * *term;
+      sum = sum + (negative ? -*term : *term);
       if (!Next("+") && !Next("-")) return sum;
-      sign = Signs();
+      negative = TakeSigns();
     }
   }
 
@@ -175,15 +102,15 @@ class Parser {
       const bool divides = Next("/");
       MaybeValue factor;
       if (Take("*") || Take("/")) {
-        const double sign = Signs();
+        const bool negative = TakeSigns();
         factor = Factor();
-        if (factor) *factor *= sign;
+        if (factor && negative) factor = -*factor;
       } else if (FactorFollows()) {
         factor = Factor();
       } else {
         return product;
       }
-      if (!factor || (divides && *factor == 0.0)) return {};
+      if (!factor || (divides && factor->number == 0.0)) return {};
       product = divides ? *product / *factor : *product * *factor;
     }
     return {};
@@ -195,10 +122,10 @@ class Parser {
     MaybeValue value = Primary();
     while (value && Take("!")) value = Factorial(*value);
     if (!value || !Take("^")) return value;
-    const double sign = Signs();
+    const bool negative = TakeSigns();
     const MaybeValue exponent = Argument();
     if (!exponent) return {};
-    return Power(*value, sign * *exponent);
+    return Power(*value, negative ? -*exponent : *exponent);
   }
 
   MaybeValue Primary() {
@@ -211,7 +138,7 @@ class Parser {
     if (Take("[")) return Until("]");
     if (Take("|")) {
       const MaybeValue value = Until("|");
-      if (value) return std::abs(*value);
+      if (value) return Value{std::abs(value->number)};
     }
     return {};
   }
@@ -224,14 +151,14 @@ class Parser {
   // 3, and the mixed numbers 1\frac{4}{5} and 1 4/5.
   MaybeValue Number() {
     const MathToken& token = tokens_[at_++];
-    const double whole = ValueOfNumber(token.text);
+    const Value whole = ValueOfNumber(token.text);
     // A number with a base, 52_8, is no number like the others.
     if (Next("_")) return {};
     if (!IsInteger(token)) return whole;
     if (at_ + 2 < tokens_.size() && IsInteger(tokens_[at_]) && tokens_[at_ + 1].Is("/") &&
         IsInteger(tokens_[at_ + 2])) {
-      const double above = ValueOfNumber(tokens_[at_].text);
-      const double below = ValueOfNumber(tokens_[at_ + 2].text);
+      const Value above = ValueOfNumber(tokens_[at_].text);
+      const Value below = ValueOfNumber(tokens_[at_ + 2].text);
       at_ += 3;
       return whole + above / below;
     }
@@ -279,9 +206,9 @@ class Parser {
       const MaybeValue below = above ? Argument() : MaybeValue();
       if (!below) return {};
       if (name == "binom") return Binomial(*above, *below);
-      return *below == 0.0 ? MaybeValue() : *above / *below;
+      return below->number == 0.0 ? MaybeValue() : *above / *below;
     }
-    if (name == "sqrt") return Root();
+    if (name == "sqrt") return RadicalOf();
     return Named(name);
   }
 
@@ -294,18 +221,12 @@ class Parser {
     return Primary();
   }
 
-  MaybeValue Root() {
-    MaybeValue degree = 2.0;
+  MaybeValue RadicalOf() {
+    MaybeValue degree = Value{2.0};
     if (Take("[")) degree = Until("]");
     const MaybeValue radicand = degree ? Argument() : MaybeValue();
-    if (!radicand || *degree == 0.0) return {};
-    if (*degree == 2.0) return std::sqrt(*radicand);
-    // The real root, where there is one.
-    const double n = degree->real();
-    if (radicand->imag() == 0 && radicand->real() < 0 && std::fmod(n, 2) == 1) {
-      return -std::pow(-radicand->real(), 1 / n);
-    }
-    return Power(*radicand, 1.0 / *degree);
+    if (!radicand || degree->number == 0.0) return {};
+    return Root(*degree, *radicand);
   }
 
   // sin x, \sin^2 x, \log_2 8, f(x): the argument is a group, or a product of plain factors.
@@ -323,7 +244,11 @@ class Parser {
       x = more ? *x * *more : MaybeValue();
     }
     if (!x) return {};
-    MaybeValue value = base && name == "log" ? std::log(*x) / std::log(*base) : Apply(name, *x);
+    if (exponent && exponent->number == -1.0) {
+      if (const MaybeValue inverse = ApplyInverse(name, *x)) return inverse;
+    }
+    MaybeValue value = Apply(name, *x);
+    if (base && name == "log") value = Value{std::log(x->number) / std::log(base->number)};
     if (value && exponent) value = Power(*value, *exponent);
     return value;
   }
@@ -336,6 +261,18 @@ class Parser {
 
 }  // namespace
 
-MaybeValue Evaluate(MathTokens tokens, int point) { return Parser(tokens, point).Run(); }
+MaybeValue Evaluate(MathTokens tokens, int point) {
+  const auto is_letters = [](const MathToken& t) { return t.kind == MathTokenKind::kLetters; };
+  if (std::none_of(tokens.begin(), tokens.end(), is_letters)) return Parser(tokens, point).Run();
+  std::vector<MathToken> factors;
+  for (const MathToken& token : tokens) {
+    if (!is_letters(token)) {
+      factors.push_back(token);
+      continue;
+    }
+    for (const char c : token.text) factors.push_back({MathTokenKind::kName, std::string(1, c)});
+  }
+  return Parser(factors, point).Run();
+}
 
 }  // namespace ebb

@@ -2,19 +2,20 @@
 #ifndef EBB_EVAL_ANSWERS_EXPRESSION_H_
 #define EBB_EVAL_ANSWERS_EXPRESSION_H_
 
-#include <complex>
 #include <optional>
 
 #include "src/eval/answers/math_tokens.h"
+#include "src/eval/answers/values.h"
 
 namespace ebb {
 
 // Expressions that agree at these many points are taken to be the same.
 inline constexpr int kNumPoints = 4;
 
-// Variables take numbers that follow from their names and `point`, of either sign. Empty: the
+// Variables take numbers that follow from their names and `point`, of either sign; letters
+// in a row are their product. Empty: the
 // tokens are no expression, too deep (64), or without a finite value there.
-[[nodiscard]] std::optional<std::complex<double>> Evaluate(MathTokens tokens, int point);
+[[nodiscard]] std::optional<Value> Evaluate(MathTokens tokens, int point);
 
 }  // namespace ebb
 

@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "ebb/answers.h"
+#include "src/eval/answers/boxed.h"
 #include "src/eval/answers/equality.h"
 #include "src/eval/answers/formula.h"
+#include "src/eval/answers/hashes.h"
+#include "src/eval/answers/math_tokens.h"
 #include "src/eval/answers/numbers.h"
 #include "src/eval/answers/options.h"
 #include "src/eval/answers/phrases.h"
@@ -44,6 +47,36 @@ Extraction Found(ExtractionRule rule, std::string_view answer) {
   return {rule, std::string(answer)};
 }
 
+// Formulas that are one answer; "1/2 or 0.5" is said twice.
+std::string Joined(const std::vector<std::string_view>& formulas) {
+  constexpr size_t kMaxFormulas = 64;
+  if (formulas.empty()) return {};
+  std::string answer;
+  for (const std::string_view formula : formulas) {
+    if (formulas.size() > kMaxFormulas) break;
+    if (formula.data() == formulas.back().data() || SameMath(formula, formulas.back())) continue;
+    answer += std::string(formula) + ", ";
+  }
+  return answer + std::string(formulas.back());
+}
+
+// What is boxed last; formulas may be boxed one by one: "\boxed{5}, \boxed{6}".
+std::string BoxedAnswer(std::string_view text, AnswerKind kind) {
+  return kind == AnswerKind::kMath ? Joined(LastBoxes(text)) : std::string(LastBoxed(text));
+}
+
+// The end of "seven hundred", where "seven" ends at `end`.
+size_t ScaleEnd(std::string_view text, size_t end) {
+  constexpr size_t kMaxLetters = 9;
+  size_t scale = end;
+  while (scale < end + 2 && scale < text.size() && (text[scale] == ' ' || text[scale] == '-')) {
+    ++scale;
+  }
+  const size_t begin = scale;
+  while (scale < begin + kMaxLetters && scale < text.size() && IsLetter(text[scale])) ++scale;
+  return ScaleOfWord(LowerCase(text.substr(begin, scale - begin))).empty() ? end : scale;
+}
+
 // "seven" of "the seven apples".
 std::string_view FirstWord(std::string_view text) {
   for (;;) {
@@ -59,13 +92,37 @@ std::string_view FirstWord(std::string_view text) {
     }
     const std::string_view word = text.substr(0, end);
     const std::string lower = LowerCase(word.substr(0, 4));
-    if (word.empty() || (lower != "the" && lower != "a" && lower != "an")) return word;
+    if (word.empty() || (lower != "the" && lower != "a" && lower != "an")) {
+      return text.substr(0, ScaleEnd(text, end));
+    }
     text.remove_prefix(end);
   }
 }
 
+// Whether nothing is reckoned and no other clause begins: "18 dollars for 3 days".
+bool EndsClause(std::string_view behind_number) {
+  return behind_number.find_first_of("=+*/,<-") == std::string_view::npos &&
+         behind_number.find(" so ") == std::string_view::npos &&
+         behind_number.find(" and ") == std::string_view::npos;
+}
+
+// The number that directly follows the last "is" or "equals", and ends its clause.
+std::string_view NumberOfVerb(std::string_view sentence) {
+  for (const std::string_view verb : {" is ", " equals "}) {
+    const size_t at = sentence.rfind(verb);
+    if (at == std::string_view::npos) continue;
+    const std::string_view behind = sentence.substr(at + verb.size());
+    const std::string_view number = LeadingNumber(behind);
+    if (number.empty()) continue;
+    if (EndsClause(behind.substr(static_cast<size_t>(number.end() - behind.begin())))) {
+      return number;
+    }
+  }
+  return {};
+}
+
 // The number that a sentence gives: what stands behind its last "=", else the one it begins with,
-// else its last one.
+// else that of its verb, else its last one.
 std::string_view NumberOf(std::string_view sentence) {
   const size_t equals = sentence.rfind('=');
   if (equals != std::string_view::npos) {
@@ -75,14 +132,31 @@ std::string_view NumberOf(std::string_view sentence) {
     const bool last = !value.empty() && std::none_of(value.end(), behind.end(), IsDigit);
     if (last) return value;
   }
-  const std::string_view leading = LeadingNumber(sentence);
-  if (!leading.empty()) return leading;
+  for (const std::string_view number : {LeadingNumber(sentence), NumberOfVerb(sentence)}) {
+    if (!number.empty()) return number;
+  }
   const std::vector<std::string_view> numbers = StandaloneNumbers(sentence);
   return numbers.empty() ? std::string_view() : numbers.back();
 }
 
+// The mathematics that a phrase gives; empty: none.
+std::string MathOfPhrase(const AnswerPhrase& phrase) {
+  // The box must begin in the sentence, and may end behind it.
+  if (phrase.sentence.find("\\boxed") != std::string_view::npos) {
+    const std::string boxed = BoxedAnswer(phrase.rest, AnswerKind::kMath);
+    if (!boxed.empty()) return boxed;
+  }
+  const std::string formulas = Joined(LeadingFormulas(phrase.rest));
+  if (!formulas.empty()) {
+    const std::string boxed = BoxedAnswer(formulas, AnswerKind::kMath);
+    return boxed.empty() ? formulas : boxed;
+  }
+  return LooksLikeMath(phrase.sentence) ? std::string(phrase.sentence) : std::string();
+}
+
 // The answer of this kind that a phrase gives; empty: none.
 std::string AnswerOfPhrase(const AnswerPhrase& phrase, const AnswerFormat& format) {
+  if (format.kind == AnswerKind::kMath) return MathOfPhrase(phrase);
   std::string_view sentence = phrase.sentence;
   // The box must begin in the sentence, and may end behind it.
   if (sentence.find("\\boxed") != std::string_view::npos) {
@@ -95,27 +169,19 @@ std::string AnswerOfPhrase(const AnswerPhrase& phrase, const AnswerFormat& forma
       if (!formula.empty() && HasNumericValue(formula)) return std::string(formula);
       return std::string(NumberOf(sentence));
     }
-    case AnswerKind::kMath: {
-      const std::string_view formula =
-          LeadingFormula(sentence.data() == phrase.sentence.data() ? phrase.rest : sentence);
-      if (!formula.empty()) {
-        const std::string_view boxed = LastBoxed(formula);
-        return std::string(boxed.empty() ? formula : boxed);
-      }
-      return sentence.data() != phrase.sentence.data() || LooksLikeMath(sentence)
-                 ? std::string(sentence)
-                 : std::string();
-    }
     case AnswerKind::kOption:
       return OptionOf(sentence, format.options);
     case AnswerKind::kWord:
       return std::string(FirstWord(sentence));
+    case AnswerKind::kMath:
+      break;
   }
   return {};
 }
 
 Extraction FromPhrases(std::string_view text, const AnswerFormat& format) {
-  const std::vector<AnswerPhrase> phrases = AnswerPhrases(text);
+  const std::vector<AnswerPhrase> phrases =
+      format.kind == AnswerKind::kOption ? OptionPhrases(text) : AnswerPhrases(text);
   for (auto phrase = phrases.rbegin(); phrase != phrases.rend(); ++phrase) {
     const std::string answer = AnswerOfPhrase(*phrase, format);
     if (!answer.empty()) return Found(ExtractionRule::kPhrase, answer);
@@ -126,32 +192,11 @@ Extraction FromPhrases(std::string_view text, const AnswerFormat& format) {
 }
 
 Extraction FromHashes(std::string_view text, const AnswerFormat& format) {
-  constexpr std::string_view kHashes = "####";
-  size_t limit = text.size();
-  for (size_t at = text.rfind(kHashes); at != std::string_view::npos;
-       at = at == 0 ? std::string_view::npos : text.rfind(kHashes, at - 1)) {
-    std::string_view line = text.substr(at, limit - at);
-    limit = at;
-    line.remove_prefix(std::min(line.find_first_not_of('#'), line.size()));
-    line = Trim(line.substr(0, line.find('\n')));
-    std::string_view answer;
-    if (format.kind == AnswerKind::kMath) {
-      if (BeginsLikeMath(line)) answer = line;
-    } else if (format.kind == AnswerKind::kNumber) {
-      answer = LeadingNumber(line);
-      // "#### 1. Let us begin" is a heading.
-      if (!answer.empty()) {
-        std::string_view rest = line.substr(static_cast<size_t>(answer.end() - line.begin()));
-        if ((rest.starts_with('.') || rest.starts_with(')')) && rest.size() > 1) answer = {};
-      }
-    }
-    if (!answer.empty()) return Found(ExtractionRule::kHashes, answer);
-  }
-  return {};
+  return Found(ExtractionRule::kHashes, HashedAnswer(text, format));
 }
 
 Extraction FromBox(std::string_view text, const AnswerFormat& format) {
-  const std::string_view boxed = LastBoxed(text);
+  const std::string boxed = BoxedAnswer(text, format.kind);
   if (format.kind == AnswerKind::kOption && !boxed.empty()) {
     return Found(ExtractionRule::kBoxed, OptionOf(boxed, format.options));
   }

@@ -78,7 +78,7 @@ constexpr MathName kCommands[] = {
     {"cr", kSymbol, "\\\\"},
     {"circ", kSymbol, "degree"},
     {"degree", kSymbol, "degree"},
-    {"approx", kSymbol, "="},
+    {"approx", kSymbol, "approx"},
     {"equiv", kSymbol, "="},
     {"text", kSymbol, "text"},
     {"mbox", kSymbol, "text"},
@@ -155,7 +155,7 @@ constexpr MathName kUnicode[] = {
     {"π", kName, "pi"},       {"∞", kName, "infinity"}, {"√", kFunction, "sqrt"},
     {"°", kSymbol, "degree"}, {"≤", kSymbol, "<="},     {"≥", kSymbol, ">="},
     {"≠", kSymbol, "!="},     {"∈", kSymbol, "in"},     {"∪", kSymbol, "cup"},
-    {"∩", kSymbol, "cap"},    {"±", kSymbol, "pm"},     {"≈", kSymbol, "="},
+    {"∩", kSymbol, "cap"},    {"±", kSymbol, "pm"},     {"≈", kSymbol, "approx"},
     {"²", kSymbol, "^2"},     {"³", kSymbol, "^3"},     {"θ", kName, "theta"},
     {"∅", kName, "emptyset"}, {"€", kOther, ""},        {"£", kOther, ""},
     {"¥", kOther, ""},        {"\u00a0", kOther, ""},   {"\u2009", kOther, ""},
@@ -188,6 +188,14 @@ const MathName* Find(std::span<const MathName> names, std::string_view name) {
 const MathName* FindCommand(std::string_view name) { return Find(kCommands, name); }
 const MathName* FindWord(std::string_view name) { return Find(kWords, name); }
 const MathName* FindUnicode(std::string_view character) { return Find(kUnicode, character); }
+
+std::string_view ScaleOfWord(std::string_view lower_case_word) {
+  if (lower_case_word == "hundred") return "100";
+  if (lower_case_word == "thousand") return "1000";
+  if (lower_case_word == "million") return "1000000";
+  if (lower_case_word == "billion") return "1000000000";
+  return lower_case_word == "trillion" ? "1000000000000" : "";
+}
 
 bool IsUnitWord(std::string_view lower_case_word) {
   return std::find(std::begin(kUnits), std::end(kUnits), lower_case_word) != std::end(kUnits);

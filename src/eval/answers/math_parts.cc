@@ -22,9 +22,13 @@ bool IsWordToken(const MathToken& token) {
          (token.in_text && token.kind == MathTokenKind::kName);
 }
 
+bool IsHalfOfDay(const MathToken& token) {
+  return token.kind == MathTokenKind::kWord && (token.text == "am" || token.text == "pm");
+}
+
 bool IsUnit(const MathToken& token) {
-  return token.in_text ? IsWordToken(token)
-                       : token.kind == MathTokenKind::kWord && IsUnitWord(token.text);
+  if (token.in_text) return IsWordToken(token);
+  return token.kind == MathTokenKind::kWord && (IsUnitWord(token.text) || IsHalfOfDay(token));
 }
 
 // The tokens of "^2" or "^{2}" at the end, 0 for none.
@@ -53,6 +57,8 @@ std::vector<MathTokens> SplitAt(MathTokens tokens,
   return parts;
 }
 
+bool IsList(MathTokens tokens) { return SplitAt(tokens, {",", ";"}).size() > 1; }
+
 bool IsEnclosed(MathTokens tokens) {
   if (tokens.size() < 2 || DepthChange(tokens.front()) != 1) return false;
   int depth = 0;
@@ -79,6 +85,11 @@ MathTokens WithoutGroups(MathTokens tokens) {
   return tokens.subspan(around, tokens.size() - 2 * around);
 }
 
+bool NameOtherHalves(MathTokens a, MathTokens b) {
+  return !a.empty() && !b.empty() && IsHalfOfDay(a.back()) && IsHalfOfDay(b.back()) &&
+         a.back().text != b.back().text;
+}
+
 MathTokens WithoutUnit(MathTokens tokens) {
   const size_t power = TrailingPower(tokens);
   MathTokens rest = tokens.first(tokens.size() - power);
@@ -90,50 +101,6 @@ MathTokens WithoutUnit(MathTokens tokens) {
   // Words alone are an answer, not a unit.
   if (std::all_of(rest.begin(), rest.end(), IsWordToken)) return tokens;
   return rest;
-}
-
-MathTokens WithoutName(MathTokens tokens) {
-  const std::vector<MathTokens> sides = SplitAt(tokens, {"=", "in"});
-  if (sides.size() < 2 || sides.back().empty()) return tokens;
-  const MathTokens name = sides.front();
-  const bool is_name = !name.empty() && name.size() <= 8 &&
-                       std::all_of(name.begin(), name.end(), [](const MathToken& token) {
-                         return token.kind == MathTokenKind::kName ||
-                                token.kind == MathTokenKind::kWord || token.Is("(") ||
-                                token.Is(")") || token.Is("_") || token.Is("{") || token.Is("}");
-                       });
-  return is_name ? sides.back() : tokens;
-}
-
-std::vector<MathToken> AsInterval(MathTokens tokens) {
-  const std::vector<MathTokens> parts = SplitAt(tokens, {"<", ">", "<=", ">="});
-  if (parts.size() < 2 || parts.size() > 3) return {};
-  const auto is_name = [](MathTokens part) {
-    return part.size() == 1 && part[0].kind == MathTokenKind::kName;
-  };
-  const size_t name = is_name(parts[0]) ? 0 : 1;
-  if (!is_name(parts[name]) || (name == 0 && parts.size() == 3)) return {};
-  std::vector<MathToken> low = {{MathTokenKind::kSymbol, "("},
-                                {MathTokenKind::kSymbol, "-"},
-                                {MathTokenKind::kName, "infinity"}};
-  std::vector<MathToken> high = {{MathTokenKind::kName, "infinity"}, {MathTokenKind::kSymbol, ")"}};
-  const std::string& first = tokens[parts[0].size()].text;
-  const std::string& last = tokens[tokens.size() - parts.back().size() - 1].text;
-  // 5 < x > 3 bounds one end twice.
-  if (first[0] != last[0]) return {};
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i == name) continue;
-    const std::string& relation = i < name ? first : last;
-    const bool below = (i < name) == relation.starts_with('<');
-    const bool closed = relation.ends_with('=');
-    std::vector<MathToken>& end = below ? low : high;
-    end.assign(parts[i].begin(), parts[i].end());
-    const std::string_view bracket = below ? (closed ? "[" : "(") : (closed ? "]" : ")");
-    end.insert(below ? end.begin() : end.end(), {MathTokenKind::kSymbol, std::string(bracket)});
-  }
-  low.push_back({MathTokenKind::kSymbol, ","});
-  low.insert(low.end(), high.begin(), high.end());
-  return low;
 }
 
 std::vector<std::vector<MathToken>> ReadingsOfSigns(MathTokens tokens) {

@@ -1,4 +1,4 @@
-// Tokens taken apart: lists, brackets, matrices, sides of an equation, units.
+// Tokens taken apart: lists, brackets, matrices, units.
 #ifndef EBB_EVAL_ANSWERS_MATH_PARTS_H_
 #define EBB_EVAL_ANSWERS_MATH_PARTS_H_
 
@@ -14,6 +14,9 @@ namespace ebb {
 [[nodiscard]] std::vector<MathTokens> SplitAt(MathTokens tokens,
                                               std::initializer_list<std::string_view> symbols);
 
+// Whether commas or semicolons stand outside all brackets; "and" and "or" are commas.
+[[nodiscard]] bool IsList(MathTokens tokens);
+
 // Whether the first token opens a bracket that the last one closes. Any bracket closes any other,
 // as intervals need: (3,4].
 [[nodiscard]] bool IsEnclosed(MathTokens tokens);
@@ -23,12 +26,8 @@ namespace ebb {
 
 // Without a unit at the end: "5 cm", "15\mbox{ cm}^2", "3 eggs" in \text. Never all of the tokens.
 [[nodiscard]] MathTokens WithoutUnit(MathTokens tokens);
-
-// What follows "x =", "f(x) =" or "x \in"; the tokens themselves where no such name stands before.
-[[nodiscard]] MathTokens WithoutName(MathTokens tokens);
-
-// "x > 5" as (5, infinity), "1 \le x < 2" as [1, 2); empty: the tokens bound no single name.
-[[nodiscard]] std::vector<MathToken> AsInterval(MathTokens tokens);
+// 6 AM and 6 PM: they count as units, but for this.
+[[nodiscard]] bool NameOtherHalves(MathTokens a, MathTokens b);
 
 // Both readings of plus-or-minus; the tokens themselves without one.
 [[nodiscard]] std::vector<std::vector<MathToken>> ReadingsOfSigns(MathTokens tokens);

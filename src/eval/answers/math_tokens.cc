@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/eval/answers/math_names.h"
+#include "src/eval/answers/math_rewrites.h"
 #include "src/eval/answers/text.h"
 
 namespace ebb {
@@ -76,11 +77,7 @@ class Tokenizer {
         number += text_.substr(at_ + separator, 3);
       }
     }
-    if (at_ + 1 < text_.size() && text_[at_] == '.' && IsDigit(text_[at_ + 1])) {
-      digits = DigitsAt(at_ + 1);
-      number += text_.substr(at_, digits + 1);
-      at_ += digits + 1;
-    }
+    ReadDecimals(&number);
     const std::string_view rest = text_.substr(at_);
     if (rest.size() >= 2 && (rest[0] == 'e' || rest[0] == 'E')) {
       const size_t sign = rest[1] == '-' || rest[1] == '+' ? 1 : 0;
@@ -93,21 +90,64 @@ class Tokenizer {
     Emit(Kind::kNumber, number);
   }
 
+  void ReadDecimals(std::string* number) {
+    if (at_ + 1 >= text_.size() || text_[at_] != '.') return;
+    const size_t digits = DigitsAt(at_ + 1);
+    const auto [repeated, length] = RepetendAt(at_ + 1 + digits);
+    if (digits == 0 && repeated.empty()) return;
+    *number += text_.substr(at_, digits + 1);
+    at_ += digits + 1 + length;
+    // More than a double holds.
+    const size_t wanted = number->size() + 24;
+    while (!repeated.empty() && number->size() < wanted) *number += repeated;
+  }
+
+  // The digits under a bar that begins at `at`, and the length of all of it: "\overline{3}".
+  [[nodiscard]] std::pair<std::string_view, size_t> RepetendAt(size_t at) const {
+    for (const std::string_view bar : {"\\overline{", "\\bar{"}) {
+      if (!text_.substr(std::min(at, text_.size())).starts_with(bar)) continue;
+      const size_t digits = DigitsAt(at + bar.size());
+      const size_t end = at + bar.size() + digits;
+      if (digits > 0 && end < text_.size() && text_[end] == '}') {
+        return {text_.substr(at + bar.size(), digits), end + 1 - at};
+      }
+    }
+    return {};
+  }
+
+  // "6 PM" and "6\text{ p.m.}".
+  bool TakeHalfOfDay(std::string_view word) {
+    const bool after_number = !tokens_.empty() && tokens_.back().kind == Kind::kNumber;
+    if (text_depth_ == 0 && !after_number) return false;
+    const std::string dotted = LowerCase(text_.substr(at_, 4));
+    const bool is_dotted = dotted == "a.m." || dotted == "p.m.";
+    if (!is_dotted && word != "am" && word != "pm") return false;
+    Emit(Kind::kWord, word[0] == 'a' ? "am" : "pm");
+    at_ += is_dotted ? 4 : 2;
+    return true;
+  }
+
   void ReadLetters() {
     size_t end = at_;
     while (end < text_.size() && IsLetter(text_[end])) ++end;
     const std::string_view run = text_.substr(at_, end - at_);
-    at_ = end;
     const std::string word = LowerCase(run);
+    if (TakeHalfOfDay(word)) return;
+    at_ = end;
     if (const MathName* name = FindWord(word)) {
-      Emit(name->kind, name->text);
+      // ", and" is one comma.
+      const bool repeats = !tokens_.empty() && name->text == "," && tokens_.back().Is(",");
+      if (!repeats) Emit(name->kind, name->text);
+    } else if (const std::string_view scale = ScaleOfWord(word);
+               !scale.empty() && !tokens_.empty() && tokens_.back().kind == Kind::kNumber) {
+      Emit(Kind::kSymbol, "*");
+      Emit(Kind::kNumber, scale);
     } else if (run.size() == 1) {
       Emit(Kind::kName, run);
     } else if (text_depth_ > 0 || run.size() > 4 || IsUnitWord(word)) {
       Emit(Kind::kWord, word);
     } else if (run.size() > 2) {
-      // A word, or a product of variables: the same on both sides either way.
-      Emit(Kind::kName, word);
+      Emit(Kind::kLetters, run);
     } else {
       for (const char letter : run) Emit(Kind::kName, {&letter, 1});
     }
@@ -201,7 +241,12 @@ class Tokenizer {
     constexpr std::array<std::string_view, 5> kMatrices = {"pmatrix", "bmatrix", "matrix",
                                                            "smallmatrix", "array"};
     const bool matrix = std::find(kMatrices.begin(), kMatrices.end(), name) != kMatrices.end();
-    Emit(matrix ? Kind::kSymbol : Kind::kOther, command);
+    // A determinant is no matrix: its name counts.
+    if (matrix) {
+      Emit(Kind::kSymbol, command);
+    } else {
+      Emit(Kind::kOther, std::string(command) + " " + std::string(name));
+    }
     if (name != "array" || command != "begin" || at_ >= text_.size() || text_[at_] != '{') return;
     const size_t columns = text_.find('}', at_);
     if (columns != std::string_view::npos) at_ = columns + 1;
@@ -217,52 +262,14 @@ class Tokenizer {
   std::vector<MathToken> tokens_;
 };
 
-// Degrees change nothing: ^\circ, ^{\circ}, °.
-void DropDegrees(std::vector<MathToken>* tokens) {
-  std::vector<MathToken> kept;
-  kept.reserve(tokens->size());
-  for (size_t i = 0; i < tokens->size(); ++i) {
-    if (!(*tokens)[i].Is("degree")) {
-      kept.push_back(std::move((*tokens)[i]));
-      continue;
-    }
-    if (!kept.empty() && kept.back().Is("{") && i + 1 < tokens->size() &&
-        (*tokens)[i + 1].Is("}")) {
-      kept.pop_back();
-      ++i;
-    }
-    if (!kept.empty() && kept.back().Is("^")) kept.pop_back();
-  }
-  *tokens = std::move(kept);
-}
-
-// \frac12 and \frac1{10}: an argument without braces is one digit.
-void SplitFractionDigits(std::vector<MathToken>* tokens) {
-  for (size_t i = 0; i + 1 < tokens->size(); ++i) {
-    const MathToken number = (*tokens)[i + 1];
-    if ((*tokens)[i].kind != MathTokenKind::kFunction || (*tokens)[i].text != "frac" ||
-        number.kind != MathTokenKind::kNumber || number.text.size() < 2 ||
-        !std::all_of(number.text.begin(), number.text.end(), IsDigit)) {
-      continue;
-    }
-    (*tokens)[i + 1].text = number.text.substr(0, 1);
-    const auto place = tokens->begin() + static_cast<ptrdiff_t>(i) + 2;
-    MathToken second = {MathTokenKind::kNumber, number.text.substr(1, 1), number.in_text};
-    if (number.text.size() == 2) {
-      tokens->insert(place, std::move(second));
-    } else {
-      MathToken rest = {MathTokenKind::kNumber, number.text.substr(2), number.in_text};
-      tokens->insert(place, {std::move(second), std::move(rest)});
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<MathToken> TokenizeMath(std::string_view text) {
   std::vector<MathToken> tokens = Tokenizer(Trim(text)).Run();
   DropDegrees(&tokens);
+  DropOrdinalEnds(&tokens);
   SplitFractionDigits(&tokens);
+  NameEmptySets(&tokens);
   // The end of a sentence is no part of the answer.
   while (!tokens.empty() && (tokens.back().Is(",") || tokens.back().Is(";") ||
                              tokens.back().Is(":") || tokens.back().text == ".")) {

@@ -1,5 +1,6 @@
 // LaTeX, and what people write instead of it, as tokens without anything that only changes looks:
-// spaces, \left and \right, $, degrees, currency, thousands separators, variants of \frac.
+// spaces, \left and \right, $, degrees, currency, thousands separators, variants of \frac, the end
+// of an ordinal. "2 million" is a product, 0.\overline{3} is written out.
 #ifndef EBB_EVAL_ANSWERS_MATH_TOKENS_H_
 #define EBB_EVAL_ANSWERS_MATH_TOKENS_H_
 
@@ -13,7 +14,8 @@ namespace ebb {
 
 enum class MathTokenKind : uint8_t {
   kNumber,    // "1234.5": digits with at most one point, perhaps an exponent "e-3"
-  kName,      // a variable or a constant: "x", "pi", "infinity", "xyz"
+  kName,      // a variable or a constant: "x", "pi", "infinity"
+  kLetters,   // three or four in a row: a word, or a product of variables
   kWord,      // of a text: "east", lower case
   kFunction,  // "frac", "sqrt", "sin", ...
   kSymbol,    // "+", "{" of a group, "\\{" of a set, "\\\\" between rows, "<=", "pm", "begin", ...
@@ -38,6 +40,8 @@ using MathTokens = std::span<const MathToken>;
 [[nodiscard]] std::string CanonicalText(MathTokens tokens);
 
 [[nodiscard]] bool IsUnitWord(std::string_view lower_case_word);
+// The digits of 1000 for "thousand"; empty: the word is none of its kind.
+[[nodiscard]] std::string_view ScaleOfWord(std::string_view lower_case_word);
 
 }  // namespace ebb
 

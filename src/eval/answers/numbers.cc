@@ -38,11 +38,68 @@ size_t SkipExponent(std::string_view text, size_t end) {
   return exponent_end > digits ? exponent_end : end;
 }
 
+size_t SkipSpaces(std::string_view text, size_t at) {
+  while (CharAt(text, at) == ' ') ++at;
+  return at;
+}
+
+// "^3", "^{-3}".
+size_t SkipPower(std::string_view text, size_t end) {
+  if (CharAt(text, end) != '^') return end;
+  const bool group = CharAt(text, end + 1) == '{';
+  size_t at = end + (group ? 2 : 1);
+  if (CharAt(text, at) == '-') ++at;
+  const size_t digits_end = DigitsEnd(text, at);
+  if (digits_end == at || (group && CharAt(text, digits_end) != '}')) return end;
+  return group ? digits_end + 1 : digits_end;
+}
+
+// " \times 10^3".
+size_t SkipPowerOfTen(std::string_view text, size_t end) {
+  const size_t at = SkipSpaces(text, end);
+  for (const std::string_view times : {"\\times", "\\cdot", "×", "·", "*"}) {
+    if (!text.substr(at).starts_with(times)) continue;
+    const size_t ten = SkipSpaces(text, at + times.size());
+    if (!text.substr(ten).starts_with("10^")) return end;
+    const size_t power = SkipPower(text, ten + 2);
+    return power > ten + 2 ? power : end;
+  }
+  return end;
+}
+
+// "/4" of 3/4, " 3/4" of 1 3/4. A whole part is short.
+size_t SkipFraction(std::string_view text, size_t begin, size_t end) {
+  if (CharAt(text, end) == '/' && IsDigit(CharAt(text, end + 1))) return DigitsEnd(text, end + 1);
+  const size_t above = end + 1;
+  const size_t slash = DigitsEnd(text, above);
+  constexpr size_t kMaxDigits = 4;
+  if (CharAt(text, end) != ' ' || slash == above || slash > above + kMaxDigits ||
+      CharAt(text, slash) != '/' || end - begin > kMaxDigits || DigitsEnd(text, begin) != end) {
+    return end;
+  }
+  const size_t below = DigitsEnd(text, slash + 1);
+  return below > slash + 1 ? below : end;
+}
+
+// " million".
+size_t SkipScale(std::string_view text, size_t end) {
+  const size_t begin = SkipSpaces(text, end);
+  size_t word_end = begin;
+  constexpr size_t kMaxLetters = 9;
+  while (word_end < begin + kMaxLetters && IsLetter(CharAt(text, word_end))) ++word_end;
+  const bool scale = begin > end && !IsAlphanumeric(CharAt(text, word_end)) &&
+                     !ScaleOfWord(LowerCase(text.substr(begin, word_end - begin))).empty();
+  return scale ? word_end : end;
+}
+
 bool EndsName(char c) { return IsAlphanumeric(c) || c == '_' || c == '^'; }
 
 // Units may follow without a space: 5kg.
 bool StandsAlone(std::string_view text, size_t begin, size_t end) {
   if (begin > 0 && (EndsName(text[begin - 1]) || text[begin - 1] == '.')) return false;
+  // 3:30
+  if (CharAt(text, end) == ':' && IsDigit(CharAt(text, end + 1))) return false;
+  if (begin > 1 && text[begin - 1] == ':' && IsDigit(text[begin - 2])) return false;
   if (CharAt(text, end) == '_' || CharAt(text, end) == '^' || IsDigit(CharAt(text, end))) {
     return false;
   }
@@ -82,7 +139,9 @@ std::string_view UnsignedNumberAt(std::string_view text, size_t at) {
   if (CharAt(text, end) == '.' && IsDigit(CharAt(text, end + 1))) end = DigitsEnd(text, end + 1);
   if (end == at) return {};
   end = SkipExponent(text, end);
-  if (CharAt(text, end) == '/' && IsDigit(CharAt(text, end + 1))) end = DigitsEnd(text, end + 1);
+  end = SkipPowerOfTen(text, end);
+  end = SkipFraction(text, at, end);
+  end = SkipScale(text, end);
   const std::string_view rest = text.substr(end);
   if (rest.starts_with('%')) {
     end += 1;
@@ -110,11 +169,12 @@ std::string_view LeadingNumber(std::string_view text) {
                          CharAt(text, digits) == ' ')) {
     ++digits;
   }
-  const std::string_view number = UnsignedNumberAt(text, digits);
-  if (number.empty() || !StandsAlone(text, digits, digits + number.size())) {
-    return {};
-  }
-  return text.substr(at, digits + number.size() - at);
+  const size_t plain_end = digits + UnsignedNumberAt(text, digits).size();
+  if (plain_end == digits) return {};
+  size_t end = SkipPower(text, plain_end);
+  if (CharAt(text, end) == ':' && IsDigit(CharAt(text, end + 1))) end = DigitsEnd(text, end + 1);
+  if (!StandsAlone(text, digits, end)) return {};
+  return text.substr(at, end - at);
 }
 
 std::vector<std::string_view> StandaloneNumbers(std::string_view text) {

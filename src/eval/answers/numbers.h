@@ -9,13 +9,15 @@
 namespace ebb {
 
 // The number that begins at `at`, without its sign: digits with thousands separators and decimals,
-// an exponent, a fraction 3/4, a percent sign. Empty: none does.
+// an exponent or "\times 10^3", a fraction 3/4 or 1 3/4, "million", a percent sign. Empty: none
+// does.
 [[nodiscard]] std::string_view UnsignedNumberAt(std::string_view text, size_t at);
 
-// The number that stands alone and begins the text: its sign, a currency and $ may come first.
+// The number that stands alone and begins the text: its sign, a currency and $ may come first. Also
+// a power, 2^10, and a time, 3:30, which is not the number 3.
 [[nodiscard]] std::string_view LeadingNumber(std::string_view text);
 
-// Those of no name or index (v7, 3D, x_2, 2^10), in their order, with their signs.
+// Those of no name or index or time (v7, 3D, x_2, 2^10, 3:30), in their order, with their signs.
 [[nodiscard]] std::vector<std::string_view> StandaloneNumbers(std::string_view text);
 
 }  // namespace ebb

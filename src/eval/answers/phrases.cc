@@ -89,30 +89,70 @@ bool SaysNothing(std::string_view sentence) {
   return std::find(kFirstWords.begin(), kFirstWords.end(), first) != kFirstWords.end();
 }
 
-}  // namespace
+struct Place {
+  size_t begin;  // of the word
+  size_t end;    // of the phrase
+};
 
-std::vector<AnswerPhrase> AnswerPhrases(std::string_view text) {
+void AddAnswers(std::string_view lower, std::vector<Place>* places) {
   constexpr std::string_view kAnswer = "answer";
-  const std::string lower = LowerCase(text);
-  std::vector<size_t> begins;  // of the word
-  std::vector<size_t> ends;    // of the phrase
-  for (size_t at = lower.find(kAnswer); at != std::string::npos;
+  for (size_t at = lower.find(kAnswer); at != std::string_view::npos;
        at = lower.find(kAnswer, at + kAnswer.size())) {
     const size_t end = PhraseEnd(lower, at + kAnswer.size());
-    if (end == std::string_view::npos) continue;
-    begins.push_back(at);
-    ends.push_back(end);
+    if (end != std::string_view::npos) places->push_back({at, end});
   }
+}
+
+// "The wrong option is B" says nothing.
+void AddChoices(std::string_view lower, std::vector<Place>* places) {
+  constexpr std::array<std::string_view, 9> kPraise = {"best",     "correct",  "right",
+                                                       "answer",   "likely",   "appropriate",
+                                                       "accurate", "suitable", "final"};
+  for (const std::string_view word : {"option", "choice"}) {
+    for (size_t at = lower.find(word); at != std::string_view::npos;
+         at = lower.find(word, at + word.size())) {
+      const size_t end = PhraseEnd(lower, at + word.size());
+      if (end == std::string_view::npos || lower[end - 1] == '=') continue;
+      const size_t length = std::min<size_t>(at, 16);
+      std::string_view before = SkipMarkup(lower.substr(at - length, length));
+      before = before.substr(before.find_last_of(" \n*") + 1);
+      const bool praised = std::find(kPraise.begin(), kPraise.end(), before) != kPraise.end();
+      if (praised) places->push_back({at, end});
+    }
+  }
+}
+
+// REQUIRES: `places` are in their order.
+std::vector<AnswerPhrase> PhrasesAt(std::string_view text, std::span<const Place> places) {
   std::vector<AnswerPhrase> phrases;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    const size_t limit = i + 1 < begins.size() ? begins[i + 1] : text.size();
-    if (ends[i] >= limit) continue;
-    const std::string_view rest = SkipFillers(text.substr(ends[i], limit - ends[i]));
+  for (size_t i = 0; i < places.size(); ++i) {
+    const size_t limit = i + 1 < places.size() ? places[i + 1].begin : text.size();
+    if (places[i].end >= limit) continue;
+    const std::string_view rest = SkipFillers(text.substr(places[i].end, limit - places[i].end));
     const std::string_view sentence = SkipMarkup(rest.substr(0, SentenceEnd(rest)));
     if (sentence.empty() || SaysNothing(sentence)) continue;
     phrases.push_back({sentence, rest});
   }
   return phrases;
+}
+
+}  // namespace
+
+std::vector<AnswerPhrase> AnswerPhrases(std::string_view text) {
+  const std::string lower = LowerCase(text);
+  std::vector<Place> places;
+  AddAnswers(lower, &places);
+  return PhrasesAt(text, places);
+}
+
+std::vector<AnswerPhrase> OptionPhrases(std::string_view text) {
+  const std::string lower = LowerCase(text);
+  std::vector<Place> places;
+  AddAnswers(lower, &places);
+  AddChoices(lower, &places);
+  std::sort(places.begin(), places.end(),
+            [](const Place& a, const Place& b) { return a.begin < b.begin; });
+  return PhrasesAt(text, places);
 }
 
 bool IsRefusal(std::string_view answer) {

@@ -16,6 +16,8 @@ struct AnswerPhrase {
   std::string_view rest;  // to the next phrase: a formula may be longer than a line
 };
 [[nodiscard]] std::vector<AnswerPhrase> AnswerPhrases(std::string_view text);
+// Also what follows "the best option is" and "the correct choice is".
+[[nodiscard]] std::vector<AnswerPhrase> OptionPhrases(std::string_view text);
 
 // Whether the end of the text, from the beginning of the sentence around `at`, declines to answer.
 [[nodiscard]] bool IsRefusedFrom(std::string_view text, size_t at);
