@@ -26,8 +26,8 @@ struct Series {
 std::string SeriesName(const Json& record, const Json& summary) {
   std::string tiers = record.value("tiers", "");
   const size_t evict = tiers.find("evict=");
-  if (evict != std::string::npos) tiers.replace(evict, tiers.find(' ', evict) - evict, "evict");
-  if (tiers.ends_with(" evict")) tiers.erase(tiers.size() - std::string_view(" evict").size());
+  if (evict != std::string::npos) tiers.erase(evict, tiers.find(' ', evict) - evict);
+  while (tiers.ends_with(' ')) tiers.pop_back();
   std::string name = record.value("policy", "");
   if (!tiers.empty()) name += ", " + tiers;
   if (NeedsOptions(record, summary)) name += ", " + record.value("options", "");
