@@ -211,13 +211,29 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   spec.seed = seed;
   const bool takes_budget = spec.budget.unit != Budget::Unit::kNone;
   EvalSetting setting = {.policy = policy,
-                         .budget = takes_budget ? FormatBudget(spec.budget) : "",
+                         .budget = takes_budget ? budget : "",
                          .options = OptionsLabel(spec),
                          .seed = seed,
                          .engine = options.engine,
                          .session = options.session};
   setting.tiers = PlacesLabel(setting);
   return setting;
+}
+
+// Without those that say the same as one before: "25%, 25.0%".
+Result<std::vector<std::string>> Distinct(const std::vector<std::string>& budgets) {
+  std::vector<std::string> texts, formatted;
+  for (const std::string& text : budgets) {
+    std::string same;  // however it is written
+    if (!text.empty()) {
+      EBB_ASSIGN_OR_RETURN(const Budget budget, ParseBudget(text));
+      same = FormatBudget(budget);
+    }
+    if (std::ranges::find(formatted, same) != formatted.end()) continue;
+    texts.push_back(text);
+    formatted.push_back(std::move(same));
+  }
+  return texts;
 }
 
 // Where nothing draws lots, more seeds give the same answers again.
@@ -252,6 +268,7 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
   const bool has_tiers = options.session.policy.tiers.has_value();
   if (grid.policies.empty()) grid.policies = {has_tiers ? "attention" : "full"};
   if (grid.budgets.empty()) grid.budgets = {""};
+  EBB_ASSIGN_OR_RETURN(grid.budgets, Distinct(grid.budgets));
   if (grid.settings.empty()) grid.settings = {Json::object()};
   std::vector<EvalSetting> settings;
   for (const Json& given : grid.settings) {

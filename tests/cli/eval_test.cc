@@ -103,7 +103,7 @@ TEST_F(EvalTest, WhatComesOutTheSameIsRunOnce) {
   EXPECT_EQ(summary[1]["n"], 12);  // of rows
   ProgramRun run = {.arguments = Words(common + "--out " + Out("budgets"))};
   run.arguments.insert(run.arguments.end(),
-                       {"--policies", "streaming , full", "--budgets", "50.0%, 50%"});
+                       {"--policies", "streaming , full", "--budgets", "50%, 50.0%"});
   const ProgramEnd end = RunEbb(run);
   ASSERT_EQ(end.exit_code, 0) << end.err;
   summary = json::parse(ReadFile(Out("budgets") + "/summary.json"));
