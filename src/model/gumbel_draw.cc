@@ -36,7 +36,7 @@ void Apply(llama_sampler* sampler, llama_token_data_array* candidates) {
       second = std::max(second, value);
       continue;
     }
-    second = std::max(second, most);
+    second = most;
     most = value;
     most_token = one.id;
     candidates->selected = static_cast<int64_t>(i);

@@ -64,12 +64,30 @@ TEST(LosslessStore, IsInT1AgainAfterARollBack) {
   auto engine = MakeEngine(OnHost());
   auto session = Open(*engine, Drafting(kStreaming, 4));
   ExpectOk(session->Prefill(SomeTokens(15 * kPage)));
+  ExpectOk(session->Decode(1));  // finds all in T1
   ExpectOk(session->TruncateTo(100));
   ExpectOk(session->Prefill(SomeTokens(8 * kPage, 2)));
   ExpectOk(session->Decode(1));
   const int64_t rows = session->accounting().tiers[static_cast<int>(Tier::kT1)].rows;
   EXPECT_GE(rows, (session->next_position() - 2 * kPage) * static_cast<int64_t>(kKvStreams));
   EXPECT_LE(rows, session->next_position() * static_cast<int64_t>(kKvStreams));
+}
+
+TEST(LosslessStore, WhatT1HadNoRoomForGoesThereOnceItHas) {
+  auto engine = MakeEngine(OnHost(size_t{2} << 20));
+  auto large = Open(*engine, Drafting(kStreaming, 1));
+  Status status;
+  for (int i = 0; i < 100 && status.ok(); ++i) status = large->Prefill(SomeTokens(kPage));
+  ASSERT_EQ(status.code(), StatusCode::kResourceExhausted);
+  auto session = Open(*engine, Drafting(kStreaming, 1));
+  EXPECT_EQ(session->Prefill(SomeTokens(6 * kPage)).code(), StatusCode::kResourceExhausted);
+  const auto rows_in_t1 = [&] {
+    return session->accounting().tiers[static_cast<int>(Tier::kT1)].rows;
+  };
+  EXPECT_LE(rows_in_t1(), kPage * static_cast<int64_t>(kKvStreams));  // a page still had room
+  large.reset();
+  ExpectOk(session->Decode(1));
+  EXPECT_GE(rows_in_t1(), 4 * kPage * static_cast<int64_t>(kKvStreams));
 }
 
 TEST(LosslessStore, EveryShareOfT2IsADraft) {

@@ -103,7 +103,7 @@ TEST_P(LosslessAt, EveryStepHasTheBitsOfTheFullCache) {
   auto full_engine = MakeEngine();
   auto full = Open(*full_engine);
   auto engine = MakeEngine(EngineAt(place(), draft()));
-  auto lossless = Open(*engine, SessionWith(draft(), {.draft_min = 2, .draft_max = 9}));
+  auto lossless = Open(*engine, SessionWith(draft(), {.draft_min = 2, .draft_max = 20}));
   std::mt19937 random(5);
   const auto both = [&](const auto& act) {
     for (Session* session : {full.get(), lossless.get()}) ExpectOk(act(*session));
