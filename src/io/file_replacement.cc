@@ -155,7 +155,8 @@ Status FileReplacement::Commit() {
   }
   part_.clear();
   const int folder = open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return Error("sync", folder_, errno);
+  // The new file is there; a folder that may not be read cannot be synced.
+  if (folder < 0) return errno == EACCES ? OkStatus() : Error("sync", folder_, errno);
   const Status synced = Sync(folder, folder_);
   close(folder);
   return synced;
