@@ -40,7 +40,9 @@ class Session;
 struct EngineOptions {
   int threads = 0;  // 0: as many as there are cores
   RowType kv_type = RowType::kF16;
-  uint64_t kv_cap_bytes = 0;  // hard cap on memory for rows, of all sessions; 0: none
+  // Hard cap on memory for rows, of all sessions, without tiers, which have caps of their own; 0:
+  // none.
+  uint64_t kv_cap_bytes = 0;
   // The tiers besides T0 that sessions may use: where T1 lies, the caps, T2's format. Their caps
   // are of all sessions together. None: T0 alone.
   std::optional<TierSpec> tiers;
@@ -155,8 +157,8 @@ class Session {
   // After the last token: [vocab_size]. Valid until the next step or roll-back of this session;
   // empty before the first.
   [[nodiscard]] std::span<const float> logits() const;
-  // A hash over all bits of the logits after each prompt and each decode step, in order; of a prompt
-  // that was read with on_logits, after each of its tokens.
+  // A hash over all bits of the logits after each prompt and each decode step, in order; of a
+  // prompt that was read with on_logits, after each of its tokens.
   [[nodiscard]] uint64_t logits_hash() const;
 
   [[nodiscard]] Position next_position() const;
@@ -168,8 +170,8 @@ class Session {
   // is asked for, so that this takes a pass over them. Unsupported when it cannot be saved.
   [[nodiscard]] Result<size_t> CountPolicyBytes() const;
   [[nodiscard]] const StepReport& last_step() const;
-  // Null unless the session is lossless. Then accounting() counts the draft's rows and, in T1, those
-  // of every token; the newest of these are in memory until they make whole pages: staging.
+  // Null unless the session is lossless. Then accounting() counts the draft's rows and, in T1,
+  // those of every token; the newest of these are in memory until they make whole pages: staging.
   // visible_positions() and the ledger tell what is drafted with, drafted tokens among it.
   [[nodiscard]] const LosslessReport* lossless_report() const;
   // The guesses that the tokens to come will be compared with; mostly none.

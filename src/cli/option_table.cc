@@ -113,8 +113,10 @@ std::vector<OptionRow> MachineRows() {
           G::kKvType, "--kv-type", "number format of cached rows",
           [](CliOptions& o) { return &o.engine.kv_type; },
           {{"f16", RowType::kF16}, {"bf16", RowType::kBf16}, {"f32", RowType::kF32}}),
-      ParsedRow(G::kContext, "--kv-cap", "SIZE",
-                "hard cap on the memory of cached rows, such as 512MiB", ReadKvCap),
+      ParsedRow(
+          G::kContext, "--kv-cap", "SIZE",
+          "hard cap on the memory of cached rows, such as 512MiB; tiers take caps by --t0 and --t1",
+          ReadKvCap),
   };
 }
 

@@ -33,9 +33,10 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
   TierStores stores;
   stores.spec_ = options.tiers;
   uint64_t t0_cap = options.kv_cap_bytes;
-  if (options.tiers.has_value() && options.tiers->t0_cap_bytes > 0) {
+  if (options.tiers.has_value()) {
     if (t0_cap > 0) {
-      return InvalidArgument("a cap on the cache and a cap on T0 are the same thing; give one");
+      return InvalidArgument(
+          "a cap on the cache goes without tiers, which take caps of their own: T0 and T1");
     }
     t0_cap = options.tiers->t0_cap_bytes;
   }
