@@ -167,8 +167,12 @@ Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
   if (run.result.finish_reason == FinishReason::kCancelled) return Cancelled("interrupted");
   if (run.result.finish_reason == FinishReason::kError) return run.result.error;
   recorder.Finish();
+  const FinishReason reason = run.result.finish_reason;
+  const Status limit = reason == FinishReason::kCap || reason == FinishReason::kContext
+                           ? run.result.error
+                           : OkStatus();
   runs_.push_back(std::move(run));
-  return OkStatus();
+  return limit;
 }
 
 Status Profile::Transfers() {

@@ -135,6 +135,15 @@ TEST_F(ProfileTest, WhatWasMeasuredBeforeAPromptFailedIsWritten) {
   EXPECT_TRUE(std::filesystem::exists(page));
 }
 
+TEST_F(ProfileTest, WhatEndsByALimitSaysSoAndIsWritten) {
+  const ProgramEnd end = Profile("-n 100 -p tide --raw --ignore-eos --json --quiet --context 40");
+  EXPECT_EQ(end.exit_code, 3);
+  EXPECT_THAT(end.err, HasSubstr("context"));
+  const json record = Record(end);
+  EXPECT_EQ(record["runs"][0]["finish_reason"], "context");
+  EXPECT_THAT(record["ended_early"].get<std::string>(), HasSubstr("context"));
+}
+
 TEST_F(ProfileTest, AReportThatCannotBeWrittenDoesNotCostTheRecord) {
   const ProgramEnd end = Profile("-n 5 -p tide --json --html /dev/full");
   EXPECT_EQ(end.exit_code, 1);
