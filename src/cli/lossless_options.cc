@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/cli/option_values.h"
 #include "src/cli/options.h"
 
@@ -24,13 +26,20 @@ Status ReadVerify(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
+// Whether the key is the policy's own: h2o's sinks are not those of --sinks.
+bool HasParameter(const std::string& policy, const std::string& key) {
+  const auto found = std::ranges::find(BuiltinPolicies(), policy, &PolicyInfo::name);
+  return found != BuiltinPolicies().end() &&
+         fmt::format(",{}", found->params).find(fmt::format(",{}=", key)) != std::string::npos;
+}
+
 // NAME[:KEY=VALUE,...], where keys that are options of every policy need no option of their own.
 Status ReadDraft(std::string_view text, CliOptions* options) {
   PolicySpec& policy = options->session.policy;
   EBB_RETURN_IF_ERROR(ParsePolicy(text, &policy));
   const auto take = [&](const std::string& key, const auto& read) -> Status {
     const auto found = policy.params.find(key);
-    if (found == policy.params.end()) return OkStatus();
+    if (found == policy.params.end() || HasParameter(policy.name, key)) return OkStatus();
     const std::string value = found->second;
     policy.params.erase(found);
     const Status status = read(value);

@@ -12,7 +12,11 @@ double DecodeRate(const GenerateResult& result) {
   return Rate(result.decode_steps, result.seconds);
 }
 
-int64_t RowsKept(const CacheAccounting& cache) {
+// A lossless session keeps every row, and some of them twice.
+int64_t RowsKept(const Session& session, const ModelShape& shape, const CacheAccounting& cache) {
+  if (session.lossless_report() != nullptr) {
+    return static_cast<int64_t>(session.tokens().size()) * shape.num_layers * shape.num_kv_heads;
+  }
   int64_t rows = 0;
   for (const TierAccounting& tier : cache.tiers) rows += tier.rows;
   return rows;
@@ -64,7 +68,7 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
       {"prompt_tokens_per_s", Rate(figures.prompt_tokens, figures.prompt_seconds)},
       {"time_to_first_token_s", figures.time_to_first_token_seconds},
       {"policy", setup.session->policy().name},
-      {"rows_kept", RowsKept(cache)},
+      {"rows_kept", RowsKept(*setup.session, setup.model->shape(), cache)},
       {"rows_evicted", cache.rows_evicted},
       {"kv_bytes", arena.reserved_bytes},
       {"kv_used_bytes", arena.used_bytes},
@@ -109,7 +113,8 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   text += fmt::format("{} generated at {:.1f}/s, ended by: {}]\n", result.generated_tokens,
                       DecodeRate(result), FinishReasonName(result.finish_reason));
   text += fmt::format("[cache: policy {}, {} rows kept, {} evicted, {} in use of {} reserved]\n",
-                      setup.session->policy().name, RowsKept(cache), cache.rows_evicted,
+                      setup.session->policy().name,
+                      RowsKept(*setup.session, setup.model->shape(), cache), cache.rows_evicted,
                       Bytes(static_cast<double>(arena.used_bytes)),
                       Bytes(static_cast<double>(arena.reserved_bytes)));
   if (const LosslessReport* lossless = setup.session->lossless_report(); lossless != nullptr) {

@@ -61,7 +61,14 @@ TEST_F(LosslessTest, SaysWhatTheFullCacheSaysWhateverDrafts) {
     EXPECT_GT(record["verify_steps"], 0) << draft;
     EXPECT_TRUE(record.contains("bytes_read_per_token")) << draft;
     EXPECT_EQ(record["rows_evicted"], 0) << draft;
+    EXPECT_EQ(record["rows_kept"], expected["rows_kept"]) << draft;
   }
+}
+
+TEST_F(LosslessTest, ADraftsKeysAreItsPolicysOwnWhereItHasThem) {
+  const json full = Record(Run(""));
+  const json record = Record(Run("--lossless --t1 host --draft h2o:budget=40,sinks=2"));
+  EXPECT_EQ(record["logits_hash"], full["logits_hash"]);
 }
 
 TEST_F(LosslessTest, ReadsT1OncePerVerifyingStep) {
