@@ -132,7 +132,7 @@ std::optional<ExitCode> Chat::TakeBack(const TurnInput& input) {
 ExitCode RunChat(const CliOptions& options) {
   (void)InstallInterruptHandler();
   LogprobsFile logprobs(options);
-  if (const Status status = logprobs.Open(); !status.ok()) return Fail(status);
+  if (const Status status = logprobs.Check(); !status.ok()) return Fail(status);
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
   CliOptions fitted = options;

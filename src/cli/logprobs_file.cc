@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "ebb/logprobs.h"
@@ -19,17 +21,23 @@ Json RecordOf(const Model& model, const TokenLogprob& token) {
 
 }  // namespace
 
-Status LogprobsFile::Open() {
+Status LogprobsFile::Check() {
   if (path_.empty()) {
     if (num_top_ == 0) return OkStatus();
     return InvalidArgument("--top-logprobs: they have nowhere to go; add --logprobs FILE");
   }
-  file_.open(path_, std::ios::binary);
+  errno = 0;
+  file_.open(path_, std::ios::binary | std::ios::app);
   return Finish();
 }
 
 void LogprobsFile::Add(const Model& model, std::span<const float> logits, Token token) {
   if (path_.empty()) return;
+  if (!begun_) {
+    file_.close();
+    file_.open(path_, std::ios::binary);
+    begun_ = true;
+  }
   const Logprobs logprobs = LogprobsOf(logits, token, num_top_);
   Json record = RecordOf(model, logprobs.chosen);
   if (num_top_ > 0) {
@@ -44,7 +52,9 @@ void LogprobsFile::Add(const Model& model, std::span<const float> logits, Token 
 Status LogprobsFile::Finish() {
   if (path_.empty()) return OkStatus();
   file_.flush();
-  return file_ ? OkStatus() : IoError(fmt::format("cannot write {}", path_));
+  if (file_) return OkStatus();
+  const std::string why = errno != 0 ? fmt::format(": {}", std::strerror(errno)) : "";
+  return IoError(fmt::format("cannot write {}{}", path_, why));
 }
 
 }  // namespace ebb::cli

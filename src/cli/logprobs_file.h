@@ -19,9 +19,11 @@ class LogprobsFile {
   explicit LogprobsFile(const CliOptions& options)
       : path_(options.logprobs_file), num_top_(options.top_logprobs) {}
 
-  // Empties it, before the long run. Errors: IoError; InvalidArgument (--top-logprobs alone).
-  Status Open();
-  // logits: [vocab_size], those that the token was chosen from.
+  // Whether it can be written, before the long run. Errors: IoError; InvalidArgument
+  // (--top-logprobs alone).
+  Status Check();
+  // What was there before goes with the first one. logits: [vocab_size], those that the token was
+  // chosen from.
   void Add(const Model& model, std::span<const float> logits, Token token);
   // Errors: IoError, when a line is not there.
   Status Finish();
@@ -30,6 +32,7 @@ class LogprobsFile {
   const std::string path_;
   const int num_top_;
   std::ofstream file_;
+  bool begun_ = false;
 };
 
 }  // namespace ebb::cli

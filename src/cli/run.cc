@@ -95,7 +95,7 @@ ExitCode RunRun(const CliOptions& given) {
     return Fail(InvalidArgument("--system: a raw prompt has no system message"));
   }
   if (const Status status = CheckTimeline(options); !status.ok()) return Fail(status);
-  if (const Status status = logprobs.Open(); !status.ok()) return Fail(status);
+  if (const Status status = logprobs.Check(); !status.ok()) return Fail(status);
   const Result<std::string> text = ReadPromptText(options);
   if (!text.ok()) return Fail(text.status());
   const auto model = OpenModel(options);

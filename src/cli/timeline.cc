@@ -8,8 +8,8 @@
 namespace ebb::cli {
 namespace {
 
-Status Write(const std::string& path, std::string_view text) {
-  std::ofstream file(path, std::ios::binary);
+Status Write(const std::string& path, std::string_view text, std::ios::openmode mode) {
+  std::ofstream file(path, std::ios::binary | mode);
   file << text << std::flush;
   return file ? OkStatus() : IoError(fmt::format("cannot write {}", path));
 }
@@ -21,12 +21,12 @@ Status CheckTimeline(const CliOptions& options) {
   if (options.engine.device.kind == DeviceKind::kCpu) {
     return InvalidArgument("--timeline: only a simulated device keeps one; add --device sim");
   }
-  return Write(options.timeline_file, "");
+  return Write(options.timeline_file, "", std::ios::app);
 }
 
 Status WriteTimeline(const CliOptions& options, const Engine& engine) {
   if (options.timeline_file.empty()) return OkStatus();
-  return Write(options.timeline_file, engine.TimelineJson());
+  return Write(options.timeline_file, engine.TimelineJson(), std::ios::trunc);
 }
 
 }  // namespace ebb::cli

@@ -119,6 +119,13 @@ TEST_F(LogprobsFileTest, AFileThatCannotBeWrittenIsAnError) {
   EXPECT_EQ(full.exit_code, 1);
   EXPECT_EQ(full.out, Run("--temp 0 -n 3 -p tide").out);
   EXPECT_THAT(full.err, HasSubstr("cannot write /dev/full"));
+  // What fails before the first token leaves what is there.
+  const std::string kept = model_->File("kept");
+  std::ofstream(kept) << "keep";
+  EXPECT_NE(Run("-n 3 -p tide --t0 50 --logprobs " + kept).exit_code, 0);
+  EXPECT_EQ(Text(kept), "keep");
+  ASSERT_EQ(Run("-n 3 -p tide --logprobs " + kept).exit_code, 0);
+  EXPECT_EQ(Lines(kept).size(), 3U);
   const ProgramEnd alone = Run("-n 3 -p tide --top-logprobs 3");
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_THAT(alone.err, HasSubstr("add --logprobs FILE"));
