@@ -129,6 +129,7 @@ TEST_F(SamplerTest, TheMarginIsTheLeadOverTheNextBest) {
   logits[3] = 1;
   logits[7] = 4;
   logits[9] = 2.5F;
+  logits[11] = 0.5F;  // the last one is neither
   const auto greedy = Make({.temperature = 0});
   EXPECT_EQ(*greedy->Sample(logits, 0), 7);
   EXPECT_FLOAT_EQ(static_cast<float>(greedy->margin()), 1.5F);
@@ -138,11 +139,11 @@ TEST_F(SamplerTest, TheMarginIsTheLeadOverTheNextBest) {
   for (Position position = 0; position < 50; ++position) {
     EXPECT_TRUE(sampled->Sample(logits, position).ok());
     std::vector<double> values;
-    for (const Token token : {3, 7, 9}) {
+    for (const Token token : {3, 7, 9, 11}) {
       values.push_back(double{logits[token]} / 0.5 + GumbelNoise(9, position, token));
     }
     std::ranges::sort(values);
-    EXPECT_NEAR(sampled->margin(), values[2] - values[1], 1e-5) << position;
+    EXPECT_NEAR(sampled->margin(), values[3] - values[2], 1e-5) << position;
   }
   std::vector<float> one(VocabSize(), -kInfinity);
   one[5] = 1;
