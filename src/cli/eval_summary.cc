@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 // What makes answers one setting: seeds do not tell them apart.
 struct Key {
   std::string policy, budget, tiers, options;
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): none there
 };
 
 Key KeyOf(const Json& line) {
