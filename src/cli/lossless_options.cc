@@ -61,7 +61,7 @@ Status ReadDraft(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
-OptionRow LengthRow(std::string name, std::string help, int LosslessOptions::*member) {
+OptionRow LengthRow(const std::string& name, std::string help, int LosslessOptions::*member) {
   return {kGroup,
           name,
           "K",

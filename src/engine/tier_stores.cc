@@ -9,13 +9,16 @@
 namespace ebb {
 namespace {
 
-Result<std::unique_ptr<Arena>> MakeArena(size_t page_bytes, uint64_t cap_bytes, Device* device,
-                                         MemoryKind memory) {
+// Errors say whose arena it is.
+Result<std::unique_ptr<Arena>> MakeArena(std::string_view name, size_t page_bytes,
+                                         uint64_t cap_bytes, Device* device, MemoryKind memory) {
   constexpr uint64_t kNoCap = std::numeric_limits<int64_t>::max();
-  return Arena::Create({.page_bytes = page_bytes,
-                        .cap_bytes = cap_bytes == 0 ? kNoCap : cap_bytes,
-                        .device = device,
-                        .memory = memory});
+  auto arena = Arena::Create({.page_bytes = page_bytes,
+                              .cap_bytes = cap_bytes == 0 ? kNoCap : cap_bytes,
+                              .device = device,
+                              .memory = memory});
+  if (arena.ok()) return arena;
+  return Status(arena.status().code(), fmt::format("{}: {}", name, arena.status().message()));
 }
 
 ArenaAccounting Accounting(const Arena& arena) {
@@ -43,9 +46,10 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
   EBB_RETURN_IF_ERROR(stores.CreateDevice(options));
   Device* const device = stores.device();
   EBB_ASSIGN_OR_RETURN(stores.t0_,
-                       MakeArena(format.PageBytes(), t0_cap, device, MemoryKind::kDevice));
-  EBB_ASSIGN_OR_RETURN(stores.newest_,
-                       MakeArena(format.PageBytes(), 0, device, MemoryKind::kDevice));
+                       MakeArena(options.tiers.has_value() ? "T0" : "the cache", format.PageBytes(),
+                                 t0_cap, device, MemoryKind::kDevice));
+  EBB_ASSIGN_OR_RETURN(stores.newest_, MakeArena("the newest rows", format.PageBytes(), 0, device,
+                                                 MemoryKind::kDevice));
   stores.caches_.t0 = stores.t0_.get();
   stores.caches_.kernel = &kernel;
   if (!options.tiers.has_value()) return stores;
@@ -54,8 +58,8 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
   EBB_RETURN_IF_ERROR(stores.CreateT1(tiers, format));
   if (tiers.t2_share > 0) {
     stores.caches_.compressed = {.type = tiers.t2_type, .head_dim = format.head_dim};
-    EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena(stores.caches_.compressed.PageBytes(), 0, device,
-                                               MemoryKind::kDevice));
+    EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena("T2", stores.caches_.compressed.PageBytes(), 0,
+                                               device, MemoryKind::kDevice));
     stores.caches_.t2 = stores.t2_.get();
   }
   return stores;
@@ -68,6 +72,10 @@ Status TierStores::CreateDevice(const EngineOptions& options) {
         "T1 mode compute: host and device have one memory here, so T1 is attended to where it "
         "lies in any case; it needs a device with memory of its own (sim)");
   }
+  if (options.device.memory_bytes < kExtentBytes) {
+    return InvalidArgument(fmt::format("a device with a memory of {} bytes: T0 takes at least {}",
+                                       options.device.memory_bytes, kExtentBytes));
+  }
   EBB_ASSIGN_OR_RETURN(sim_, SimDevice::Create(options.device));
   if (options.keep_timeline) sim_->KeepTimeline();
   carrier_ = std::make_unique<RowCarrier>(sim_.get());
@@ -78,8 +86,8 @@ Status TierStores::CreateDevice(const EngineOptions& options) {
 
 Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
   if (tiers.t1 == T1Place::kHost) {
-    EBB_ASSIGN_OR_RETURN(
-        t1_, MakeArena(format.PageBytes(), tiers.t1_cap_bytes, device(), MemoryKind::kPinned));
+    EBB_ASSIGN_OR_RETURN(t1_, MakeArena("T1", format.PageBytes(), tiers.t1_cap_bytes, device(),
+                                        MemoryKind::kPinned));
     caches_.t1 = t1_.get();
   } else if (tiers.t1 == T1Place::kFile) {
     if (!device()->one_memory()) {

@@ -201,8 +201,8 @@ Result<std::unique_ptr<Arena>> Arena::Create(const ArenaOptions& options) {
                     kExtentBytes, options.page_bytes));
   }
   if (options.cap_bytes < kExtentBytes) {
-    return InvalidArgument(fmt::format("the cap of the cache must be at least {} bytes; got {}",
-                                       kExtentBytes, options.cap_bytes));
+    return InvalidArgument(
+        fmt::format("a cap must be at least {} bytes; got {}", kExtentBytes, options.cap_bytes));
   }
   std::unique_ptr<Arena> arena(new Arena);
   arena->impl_->options = options;
