@@ -236,16 +236,6 @@ Result<std::vector<std::string>> Distinct(const std::vector<std::string>& budget
   return texts;
 }
 
-// Where nothing draws lots, more seeds give the same answers again.
-Result<std::vector<uint64_t>> SeedsFor(const CliOptions& options, const std::string& policy,
-                                       const std::vector<uint64_t>& seeds) {
-  PolicySpec spec = options.session.policy;
-  EBB_RETURN_IF_ERROR(ParsePolicy(policy, &spec));
-  EBB_ASSIGN_OR_RETURN(const bool draws, DrawsLots(spec));
-  const bool repeats = !draws && options.eval.temperature == 0 && !seeds.empty();
-  return repeats ? std::vector(1, seeds.front()) : seeds;
-}
-
 // Settings that differ in what a policy does not take are one.
 void AddIfNew(EvalSetting setting, std::vector<EvalSetting>* settings) {
   const Json json = SettingJson(setting);
@@ -274,11 +264,13 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
   for (const Json& given : grid.settings) {
     for (const std::string& policy : grid.policies) {
       for (const std::string& budget : grid.budgets) {
-        EBB_ASSIGN_OR_RETURN(const auto seeds, SeedsFor(options, policy, grid.seeds));
-        for (const uint64_t seed : seeds) {
+        for (const uint64_t seed : grid.seeds) {
           EBB_ASSIGN_OR_RETURN(EvalSetting setting,
                                MakeSetting(options, policy, budget, seed, given));
+          EBB_ASSIGN_OR_RETURN(const bool draws, DrawsLots(setting.session.policy));
           AddIfNew(std::move(setting), &settings);
+          // More seeds would give the same answers again.
+          if (!draws && input.temperature == 0) break;
         }
       }
     }

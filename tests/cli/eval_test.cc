@@ -101,6 +101,13 @@ TEST_F(EvalTest, WhatComesOutTheSameIsRunOnce) {
   ASSERT_EQ(summary.size(), 2u);
   EXPECT_EQ(summary[0]["n"], 6);   // greedy, and nothing draws lots
   EXPECT_EQ(summary[1]["n"], 12);  // of rows
+  // A setting may bring the scorer that does.
+  std::ofstream(grid) << R"({"policies": ["attention"], "seeds": [1, 2],
+    "settings": [{"scorer": "random", "t0": "50%", "evict": "20%"}]})";
+  ASSERT_EQ(RunEbb(common + "--interval 4 --out " + Out("lots") + " --grid " + grid).exit_code, 0);
+  summary = json::parse(ReadFile(Out("lots") + "/summary.json"));
+  ASSERT_EQ(summary.size(), 1u);
+  EXPECT_EQ(summary[0]["n"], 12);
   ProgramRun run = {.arguments = Words(common + "--out " + Out("budgets"))};
   run.arguments.insert(run.arguments.end(),
                        {"--policies", "streaming , full", "--budgets", "50%, 50.0%"});
