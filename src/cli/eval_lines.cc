@@ -1,6 +1,7 @@
 #include "src/cli/eval_lines.h"
 
 #include <array>
+#include <span>
 #include <string_view>
 
 #include <fmt/format.h>

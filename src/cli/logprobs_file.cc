@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ebb/logprobs.h"
+#include "src/cli/output.h"
 
 namespace ebb::cli {
 namespace {
@@ -22,22 +23,15 @@ Json RecordOf(const Model& model, const TokenLogprob& token) {
 }  // namespace
 
 Status LogprobsFile::Check() {
-  if (path_.empty()) {
-    if (num_top_ == 0) return OkStatus();
+  if (path_.empty() && num_top_ > 0) {
     return InvalidArgument("--top-logprobs: they have nowhere to go; add --logprobs FILE");
   }
-  errno = 0;
-  file_.open(path_, std::ios::binary | std::ios::app);
-  return Finish();
+  return CheckWritable(path_);
 }
 
 void LogprobsFile::Add(const Model& model, std::span<const float> logits, Token token) {
   if (path_.empty()) return;
-  if (!begun_) {
-    file_.close();
-    file_.open(path_, std::ios::binary);
-    begun_ = true;
-  }
+  if (!file_.is_open()) file_.open(path_, std::ios::binary);
   const Logprobs logprobs = LogprobsOf(logits, token, num_top_);
   Json record = RecordOf(model, logprobs.chosen);
   if (num_top_ > 0) {

@@ -32,7 +32,6 @@ class LogprobsFile {
   const std::string path_;
   const int num_top_;
   std::ofstream file_;
-  bool begun_ = false;
 };
 
 }  // namespace ebb::cli

@@ -43,17 +43,19 @@ Status ReadBudget(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
-// An unset variable of the shell is no session to keep.
-Status ReadSessionFile(std::string_view text, CliOptions* options) {
+// An unset variable of the shell is no file.
+Status ReadFileName(std::string_view text, std::string* file) {
   if (text.empty()) return InvalidArgument("expected a file, found an empty name");
-  options->session_file = text;
+  *file = text;
   return OkStatus();
 }
 
+Status ReadSessionFile(std::string_view text, CliOptions* options) {
+  return ReadFileName(text, &options->session_file);
+}
+
 Status ReadLogprobsFile(std::string_view text, CliOptions* options) {
-  if (text.empty()) return InvalidArgument("expected a file, found an empty name");
-  options->logprobs_file = text;
-  return OkStatus();
+  return ReadFileName(text, &options->logprobs_file);
 }
 
 Status ReadGranularity(std::string_view text, CliOptions* options) {

@@ -3,12 +3,24 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 namespace ebb::cli {
+
+Status CheckWritable(const std::string& path) {
+  if (path.empty()) return OkStatus();
+  std::error_code error;
+  const bool is_new = !std::filesystem::exists(path, error);
+  const bool writable = std::ofstream(path, std::ios::app).good();
+  if (writable && is_new) std::filesystem::remove(path, error);
+  return writable ? OkStatus() : IoError(fmt::format("cannot write {}", path));
+}
 
 TextOutput::TextOutput(Thoughts thoughts, LineEnd line_end)
     : thoughts_(thoughts), line_end_(line_end), terminal_(isatty(STDOUT_FILENO) != 0) {}

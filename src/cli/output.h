@@ -2,6 +2,7 @@
 #ifndef EBB_CLI_OUTPUT_H_
 #define EBB_CLI_OUTPUT_H_
 
+#include <string>
 #include <string_view>
 
 #include "ebb/generate.h"
@@ -12,6 +13,11 @@ namespace ebb::cli {
 
 // All of it, at once. Errors: stdout cannot be written, or nobody reads it.
 [[nodiscard]] Status WriteToStdout(std::string_view bytes);
+
+// Before a long run: whether the file that it ends in can be written. What is there stays for now,
+// and where there is nothing, there is nothing. An empty path: no file is asked for. Errors:
+// IoError.
+[[nodiscard]] Status CheckWritable(const std::string& path);
 
 class TextOutput {
  public:

@@ -14,6 +14,7 @@
 #include "src/cli/bench_report.h"
 #include "src/cli/commands.h"
 #include "src/cli/fit_memory.h"
+#include "src/cli/output.h"
 #include "src/cli/profile_figures.h"
 #include "src/cli/profile_prompts.h"
 #include "src/cli/profile_run.h"
@@ -62,18 +63,7 @@ ProgressBar::Display DisplayFor(const CliOptions& options) {
   return options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
 }
 
-// Before hours of work: whether what they end in can be written. An older report stays for now, and
-// where there is none, there is none.
-Status CheckWritable(const std::string& path) {
-  if (path.empty()) return OkStatus();
-  std::error_code error;
-  const bool is_new = !std::filesystem::exists(path, error);
-  const bool writable = std::ofstream(path, std::ios::app).good();
-  if (writable && is_new) std::filesystem::remove(path, error);
-  return writable ? OkStatus() : IoError(fmt::format("cannot write {}", path));
-}
-
-// Before hours of work, too.
+// Before hours of work.
 Status CheckLength(const CliOptions& options, const Model& model, size_t index, size_t tokens) {
   const int context =
       options.session.context > 0 ? options.session.context : model.shape().trained_context;
@@ -167,10 +157,7 @@ Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
   if (run.result.finish_reason == FinishReason::kCancelled) return Cancelled("interrupted");
   if (run.result.finish_reason == FinishReason::kError) return run.result.error;
   recorder.Finish();
-  const FinishReason reason = run.result.finish_reason;
-  const Status limit = reason == FinishReason::kCap || reason == FinishReason::kContext
-                           ? run.result.error
-                           : OkStatus();
+  const Status limit = run.result.error;  // the context's or a cap's, if any
   runs_.push_back(std::move(run));
   return limit;
 }
