@@ -99,6 +99,7 @@ Result<std::unique_ptr<Lossless>> Lossless::Create(const LosslessOptions& option
   if (stores.t1 != nullptr || stores.t1_file != nullptr) policy.placement = MakeStorePlacement();
   auto store = std::make_unique<Session::Impl>(&engine, SessionOptions(), std::move(policy),
                                                draft->context, stores);
+  store->cache.BorrowFrom(draft->cache);
   return std::unique_ptr<Lossless>(new Lossless(options, draft, std::move(store)));
 }
 
@@ -144,16 +145,11 @@ void Lossless::CountComparison(bool right) {
   if (!right || num_ahead() == 0) length_.Compared(static_cast<int>(next_ahead_), !right);
 }
 
-Lossless::T1Use Lossless::UseOfT1() const {
-  return {.bytes = store_->cache.accounting().tiers[static_cast<size_t>(Tier::kT1)].page_bytes,
-          .wait_seconds = store_->cache.stage_wait_seconds()};
-}
-
-void Lossless::CountVerifying(double seconds, const T1Use& before) {
+void Lossless::CountVerifying(double seconds, double waited_before) {
   ++report_.verify_steps;
   report_.verify_seconds += seconds;
-  report_.wait_seconds += store_->cache.stage_wait_seconds() - before.wait_seconds;
-  report_.bytes_read += before.bytes;
+  report_.wait_seconds += store_->cache.stage_wait_seconds() - waited_before;
+  report_.bytes_read += store_->cache.t1_bytes_read();
   report_.rows_read += RowsRead(*store_);
 }
 
@@ -186,7 +182,7 @@ Status Lossless::Decode(Token token, const Guess& guess) {
 Status Lossless::DecodePlainly(Token token) {
   const double begin = Now();
   const Position before = store_->next();
-  const T1Use t1 = UseOfT1();
+  const double waited = store_->cache.stage_wait_seconds();
   const Engine::Impl::Part part = {.session = store_.get(), .tokens = {&token, 1}, .draft = draft_};
   const Status status =
       draft_->engine->Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kLast);
@@ -194,13 +190,13 @@ Status Lossless::DecodePlainly(Token token) {
   draft_->ShowLogits(draft_->engine->runner->logits(0));
   const double seconds = Now() - begin;
   length_.PlainStep(seconds);
-  CountVerifying(seconds, t1);
+  CountVerifying(seconds, waited);
   return status;
 }
 
 Status Lossless::Run(Token token, const Guess& guess, int num_tokens) {
   const Position begin = store_->next();
-  const T1Use t1 = UseOfT1();
+  const double waited = store_->cache.stage_wait_seconds();
   const double drafted_from = Now();
   double verified_from = drafted_from;
   Status status;
@@ -225,7 +221,7 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens) {
                       end - verified_from);
   report_.draft_seconds += verified_from - drafted_from;
   report_.drafted += static_cast<int64_t>(run_.size()) - 1;
-  CountVerifying(end - verified_from, t1);
+  CountVerifying(end - verified_from, waited);
   return OkStatus();
 }
 

@@ -62,13 +62,7 @@ class Lossless {
   Status Draft(const Guess& guess, int num_tokens);
   Status Verify();
   void CountComparison(bool right);
-  // T1 before a verifying step.
-  struct T1Use {
-    uint64_t bytes = 0;
-    double wait_seconds = 0;
-  };
-  [[nodiscard]] T1Use UseOfT1() const;
-  void CountVerifying(double seconds, const T1Use& before);
+  void CountVerifying(double seconds, double waited_before);
   [[nodiscard]] double Now() const;
 
   const LosslessOptions options_;

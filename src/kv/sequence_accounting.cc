@@ -45,7 +45,7 @@ CacheAccounting SequenceCache::accounting() const {
   sum.table_bytes = sizeof(Impl) + BytesOf(c.tables) + BytesOf(c.table_of_group) +
                     BytesOf(c.streams) + BytesOf(c.added) + BytesOf(c.freed) +
                     BytesOf(c.freed_in_file) + BytesOf(c.full_index) + BytesOf(c.compressed_index) +
-                    BytesOf(c.tiers);
+                    BytesOf(c.tiers) + c.lent.table_bytes() + BytesOf(c.pages_with_lent);
   const auto add = [&](Tier tier, size_t rows, size_t pages, size_t row_bytes, size_t page_bytes) {
     TierAccounting& of_tier = sum.tiers[static_cast<int>(tier)];
     of_tier.rows += static_cast<int64_t>(rows);
@@ -70,6 +70,7 @@ CacheAccounting SequenceCache::accounting() const {
     sum.table_bytes += BytesOf(stream.pages) + BytesOf(stream.file_pages) +
                        BytesOf(stream.host_pages) + BytesOf(stream.compressed_pages);
   }
+  for (const auto& pages : c.pages_with_lent) sum.table_bytes += BytesOf(pages);
   if (c.edits != nullptr) sum.staging_bytes = c.edits->memory_bytes();
   if (c.stage != nullptr) sum.staging_bytes += c.stage->memory_bytes();
   sum.rows_evicted = c.rows_evicted;

@@ -301,10 +301,12 @@ void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {
 }
 
 RowsView SequenceCache::View(int layer, int kv_head) const {
-  const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
+  const size_t index = impl_->StreamIndex(layer, kv_head);
+  const Stream& stream = impl_->streams[index];
   const TokenTable& full = stream.table->full;
-  return {.pages = stream.pages.data(),
-          .slots = full.slots(),
+  const bool lent = impl_->reads_lent;
+  return {.pages = lent ? impl_->pages_with_lent[index].data() : stream.pages.data(),
+          .slots = lent ? impl_->lent.slots() : full.slots(),
           .positions = full.positions(),
           .last_visible = full.last_visible()};
 }

@@ -106,7 +106,16 @@ class SequenceCache {
   };
   [[nodiscard]] PlacedRows RowsIn(Tier place, int layer, int kv_head) const;
   [[nodiscard]] size_t NumRowsInT1(int layer, int kv_head) const;
+  // Without those that the last step found with its lender.
   [[nodiscard]] size_t NumPagesInT1(int layer, int kv_head) const;
+  // From now on staged steps read pages of T1 whose rows all lie in the lender's T0 there. Only
+  // while every group of either cache has the same rows, and the lender has no T2, from which rows
+  // come back changed.
+  // REQUIRES: the lender has the same shape and format, outlives this cache, and has the same in a
+  // row as this cache's T1 has in the row of that position.
+  void BorrowFrom(const SequenceCache& lender);
+  // Of T1 in the last step, wherever T1 lies.
+  [[nodiscard]] size_t t1_bytes_read() const;
 
   // Where key and value of row `index` of View() lie, for writing; [head_dim] elements each.
   struct RowAddress {

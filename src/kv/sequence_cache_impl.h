@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "src/kv/lent_rows.h"
 #include "src/kv/sequence_cache.h"
 #include "src/kv/shared_table.h"
 #include "src/kv/t1_edits.h"
@@ -41,6 +42,12 @@ struct SequenceCache::Impl {
   std::unique_ptr<T1Edits> edits;  // null: T1 is no file
   std::unique_ptr<T1Stage> stage;  // null: T1 is read where it lies, or there is none
   bool in_place = false;           // this step leaves the rows of T1 where they are
+  const Impl* lender = nullptr;    // see BorrowFrom()
+  LentRows lent;                   // to the last step
+  bool reads_lent = false;         // a step is under way to which rows are lent
+  // Then: the pages of each stream, and behind them the lender's.
+  std::vector<std::vector<std::byte*>> pages_with_lent;
+  size_t t1_bytes_read = 0;
   // Work space.
   std::vector<TablePage> added, freed;
   std::vector<uint32_t> freed_in_file;  // pages of T1's file
@@ -144,6 +151,7 @@ struct SequenceCache::Impl {
   [[nodiscard]] Status CheckSound();
   [[nodiscard]] Status CheckStream(const Stream& stream) const;
   [[nodiscard]] std::byte* CompressedAt(const Stream& stream, uint32_t slot) const;
+  void FindLentRows();
   [[nodiscard]] std::vector<T1Stage::Pages> PagesToStage();
 };
 

@@ -5,18 +5,39 @@
 
 namespace ebb {
 
+void SequenceCache::Impl::FindLentRows() {
+  const bool may_lend = lender != nullptr && lender->stores.t2 == nullptr &&
+                        lender->tables.size() == 1 && tables.size() == 1;
+  lent.Find(tables.front()->full, may_lend ? &lender->tables.front()->full : nullptr);
+  reads_lent = !lent.empty();
+  if (!reads_lent) return;
+  const size_t own = tables.front()->full.page_end();
+  const size_t lenders = lender->tables.front()->full.page_end();
+  pages_with_lent.resize(streams.size());
+  for (size_t i = 0; i < streams.size(); ++i) {
+    std::vector<std::byte*>& pages = pages_with_lent[i];
+    pages.resize(own + lenders);
+    std::copy_n(streams[i].pages.begin(), own, pages.begin());
+    std::copy_n(lender->streams[i].pages.begin(), lenders, pages.begin() + own);
+  }
+}
+
 std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
   std::vector<T1Stage::Pages> layers(shape.num_layers);
   bool any = false;
-  for (Stream& stream : streams) {
+  t1_bytes_read = 0;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    Stream& stream = streams[i];
     const TokenTable& full = stream.table->full;
     if (full.num_pages(Tier::kT1) == 0) continue;
-    any = true;
+    std::vector<std::byte*>& pages = reads_lent ? pages_with_lent[i] : stream.pages;
     for (size_t page = 0; page < full.page_end(); ++page) {
-      if (!full.HasPage(page) || full.PlaceOf(page) != Tier::kT1) continue;
+      if (!full.HasPage(page) || full.PlaceOf(page) != Tier::kT1 || lent.HasPage(page)) continue;
+      any = true;
+      t1_bytes_read += format.PageBytes();
       layers[LayerOf(stream)].push_back({.file_page = HasFile() ? stream.file_pages[page] : 0,
                                          .host_page = HasFile() ? nullptr : stream.host_pages[page],
-                                         .address = &stream.pages[page]});
+                                         .address = &pages[page]});
     }
   }
   if (!any) layers.clear();
@@ -31,12 +52,21 @@ std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
 Status SequenceCache::BeginStaging(T1Reading reading) {
   Impl& c = *impl_;
   c.in_place = reading == T1Reading::kInPlace && c.IsRemote();
-  if (c.in_place) {
-    for (const auto& shared : c.tables) shared->Place();
+  if (c.in_place || c.stage == nullptr) {
+    c.lent.Find(c.tables.front()->full, nullptr);
+    c.t1_bytes_read = 0;
+    for (const auto& shared : c.tables) {
+      if (c.in_place) shared->Place();
+      c.t1_bytes_read +=
+          shared->full.num_pages(Tier::kT1) * c.NumStreams(*shared) * c.format.PageBytes();
+    }
     return OkStatus();
   }
-  return c.stage == nullptr ? OkStatus() : c.stage->Begin(c.PagesToStage());
+  c.FindLentRows();
+  return c.stage->Begin(c.PagesToStage());
 }
+
+void SequenceCache::BorrowFrom(const SequenceCache& lender) { impl_->lender = lender.impl_.get(); }
 
 void SequenceCache::StageLayer(int layer, int thread) {
   if (impl_->stage != nullptr && !impl_->in_place) impl_->stage->StageLayer(layer, thread);
@@ -48,6 +78,7 @@ void SequenceCache::ReleaseLayer(int layer) {
 
 Status SequenceCache::EndStaging() {
   Impl& c = *impl_;
+  c.reads_lent = false;
   if (c.stage == nullptr || c.in_place) return OkStatus();
   const Status status = c.stage->End();
   if (c.edits == nullptr) return status;
@@ -73,7 +104,11 @@ size_t SequenceCache::NumRowsInT1(int layer, int kv_head) const {
 }
 
 size_t SequenceCache::NumPagesInT1(int layer, int kv_head) const {
-  return impl_->streams[impl_->StreamIndex(layer, kv_head)].table->full.num_pages(Tier::kT1);
+  const size_t pages =
+      impl_->streams[impl_->StreamIndex(layer, kv_head)].table->full.num_pages(Tier::kT1);
+  return pages - std::min(pages, impl_->lent.num_pages());
 }
+
+size_t SequenceCache::t1_bytes_read() const { return impl_->t1_bytes_read; }
 
 }  // namespace ebb

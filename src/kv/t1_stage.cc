@@ -19,6 +19,7 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
     // A quarter more: a generation asks for another page now and then.
     EBB_RETURN_IF_ERROR(reader_->Grow(i, sizes[i] + sizes[i] / 4));
   }
+  if (ahead_ && !ReadsTheSameAhead(layers)) Forget();
   layers_ = std::move(layers);
   error_ = OkStatus();
   staged_ = -1;
@@ -31,6 +32,17 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
   }
   ahead_ = false;
   return OkStatus();
+}
+
+bool T1Stage::ReadsTheSameAhead(const std::vector<Pages>& layers) const {
+  const auto same = [](const StagedPage& a, const StagedPage& b) {
+    return a.file_page == b.file_page && a.host_page == b.host_page;
+  };
+  if (layers.size() != layers_.size()) return false;
+  for (int layer = 0; layer < std::min(kAhead, num_layers()); ++layer) {
+    if (!std::ranges::equal(layers[layer], layers_[layer], same)) return false;
+  }
+  return true;
 }
 
 void T1Stage::Place(int layer) {

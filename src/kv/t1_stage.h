@@ -48,6 +48,7 @@ class T1Stage {
 
  private:
   static constexpr int kAhead = kStageBuffers - 1;  // layers
+  [[nodiscard]] bool ReadsTheSameAhead(const std::vector<Pages>& layers) const;
   void Place(int layer);
   void Start(int layer);
   [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }

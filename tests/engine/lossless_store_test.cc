@@ -2,6 +2,7 @@
 // roll-backs, and what the tiers that a user asks for leave to the draft.
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/attention/rows.h"
@@ -119,6 +120,57 @@ TEST(LosslessStore, AShareOfTheRowsAliveIsDraftedWithAsOfThoseGenerated) {
   }
   EXPECT_EQ(rows[0], rows[1]);
   EXPECT_GT(rows[0], 90U);
+}
+
+// Pages whose rows all lie in the draft's T0 are read there.
+TEST(LosslessStore, WhatTheDraftHasInT0IsNotReadFromT1) {
+  const std::vector<Token> prompt = SomeTokens(20 * kPage);
+  const std::vector<Token> text = SomeTokens(3 * kPage, 5);
+  auto full_engine = MakeEngine();
+  auto full = Open(*full_engine);
+  ExpectOk(full->Prefill(prompt));
+  for (const Token token : text) ExpectOk(full->Decode(token));
+  const DeviceSpec sim = {.kind = DeviceKind::kSim};
+  for (const auto& [t1, device] :
+       {std::pair(T1Place::kFile, DeviceSpec()), std::pair(T1Place::kHost, sim)}) {
+    std::vector<double> pages;  // of a step, in each stream
+    for (const int window : {kPage / 2, 11 * kPage}) {
+      const EngineOptions options = {.threads = 1, .tiers = TierSpec{.t1 = t1}, .device = device};
+      const auto probe = Engine::Create(SmallModel(), options);
+      if (probe.status().code() == StatusCode::kUnsupported) GTEST_SKIP();
+      auto engine = MakeEngine(options);
+      auto session =
+          Open(*engine, Drafting({.name = "streaming", .sinks = 4, .window = window}, 4));
+      ExpectOk(session->Prefill(prompt));
+      for (size_t i = 0; i < text.size(); ++i) {
+        ExpectOk(session->Decode(text[i], Knowing(text, i + 1)));
+      }
+      EXPECT_EQ(session->logits_hash(), full->logits_hash()) << window;
+      const LosslessReport& report = *session->lossless_report();
+      const auto page_bytes = static_cast<double>(session->accounting().tiers[1].page_bytes) /
+                              static_cast<double>(session->accounting().tiers[1].rows) * kPage;
+      pages.push_back(static_cast<double>(report.bytes_read) /
+                      static_cast<double>(report.verify_steps) / page_bytes / kKvStreams);
+    }
+    // The newest rows are the store's own.
+    EXPECT_GT(pages[0], 18) << static_cast<int>(t1);
+    EXPECT_LT(pages[1], pages[0] - 8) << static_cast<int>(t1);
+    EXPECT_GT(pages[1], pages[0] - 11) << static_cast<int>(t1);
+  }
+}
+
+// Rows that rise from T2 are not what they were.
+TEST(LosslessStore, WhatADraftWithT2HasInT0IsReadFromT1) {
+  TierSpec tiers = {.t0_share = 0.9, .t1 = T1Place::kFile, .t2_share = 0.5};
+  auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = tiers});
+  if (engine.status().code() == StatusCode::kUnsupported) GTEST_SKIP();
+  ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+  auto session = Open(**engine, Drafting({.name = "attention", .tiers = tiers}, 1));
+  ExpectOk(session->Prefill(SomeTokens(6 * kPage)));
+  const uint64_t before = session->lossless_report()->bytes_read;
+  ExpectOk(session->Decode(1));
+  EXPECT_EQ(session->lossless_report()->bytes_read - before,
+            session->accounting().tiers[static_cast<int>(Tier::kT1)].page_bytes);
 }
 
 // Its parts say whose failure it was.

@@ -1,0 +1,39 @@
+#include "src/kv/lent_rows.h"
+
+namespace ebb {
+
+void LentRows::Find(const TokenTable& own, const TokenTable* lender) {
+  num_pages_ = 0;
+  if (lender == nullptr || own.num_rows(Tier::kT1) == 0) return;
+  const auto positions = own.positions();
+  const auto slots = own.slots();
+  const auto page_end = static_cast<uint32_t>(own.page_end());
+  slots_.assign(slots.begin(), slots.end());
+  lent_.assign(page_end, 0);
+  for (size_t page = 0; page < page_end; ++page) {
+    if (own.HasPage(page) && own.PlaceOf(page) == Tier::kT1) lent_[page] = ~own.UsedRows(page);
+  }
+  size_t i = 0;
+  for (size_t j = 0; j < lender->num_rows(); ++j) {
+    while (i < positions.size() && positions[i] < lender->positions()[j]) ++i;
+    if (i == positions.size()) break;
+    const uint32_t page = slots[i] / kRowsPerPage;
+    const uint32_t from = lender->slots()[j];
+    if (positions[i] != lender->positions()[j] || own.PlaceOf(page) != Tier::kT1 ||
+        lender->PlaceOf(from / kRowsPerPage) != Tier::kT0) {
+      continue;
+    }
+    slots_[i] = page_end * kRowsPerPage + from;
+    lent_[page] |= uint64_t{1} << slots[i] % kRowsPerPage;
+    if (lent_[page] == kWhole) ++num_pages_;
+  }
+  for (size_t row = 0; row < slots.size(); ++row) {
+    if (!HasPage(slots[row] / kRowsPerPage)) slots_[row] = slots[row];
+  }
+}
+
+size_t LentRows::table_bytes() const {
+  return slots_.capacity() * sizeof(slots_[0]) + lent_.capacity() * sizeof(lent_[0]);
+}
+
+}  // namespace ebb
