@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -107,6 +108,16 @@ Status CheckResumed(const std::vector<Json>& lines, size_t num_problems, const S
   return OkStatus();
 }
 
+// Some answers may end in an error and be counted as wrong; figures of nothing else are none.
+Status CheckThatAnyAnswered(std::span<const Json> lines) {
+  if (lines.empty()) return OkStatus();
+  for (const Json& line : lines) {
+    if (!line.contains("error")) return OkStatus();
+  }
+  return ResourceExhausted(fmt::format("all {} answers ended in an error; the first: {}",
+                                       lines.size(), lines[0]["error"].get<std::string>()));
+}
+
 class Evaluation {
  public:
   explicit Evaluation(const CliOptions& options) : options_(options), eval_(options.eval) {}
@@ -137,7 +148,9 @@ class Evaluation {
       };
       EBB_RETURN_IF_ERROR(RunEvaluation(model_, problems_, settings_, evaluation));
     }
-    return WriteSummaries(eval_.out, manifest_, results_->lines(), times_->lines(), options_);
+    EBB_RETURN_IF_ERROR(
+        WriteSummaries(eval_.out, manifest_, results_->lines(), times_->lines(), options_));
+    return CheckThatAnyAnswered(results_->lines());
   }
 
  private:

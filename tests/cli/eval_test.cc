@@ -186,6 +186,15 @@ TEST_F(EvalTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   }
 }
 
+TEST_F(EvalTest, ErrorsAloneAreNoResult) {
+  const ProgramEnd end = Eval("errors", "--context 8");
+  EXPECT_EQ(end.exit_code, 3);
+  EXPECT_THAT(end.err, HasSubstr("all 18 answers ended in an error; the first: "));
+  const auto lines = Lines(Out("errors") + "/results.jsonl");
+  EXPECT_EQ(lines.size(), 18U);
+  EXPECT_TRUE(lines[0].contains("error"));
+}
+
 TEST_F(EvalTest, AFileThatIsNotThereIsNamed) {
   const ProgramEnd end =
       RunEbb("eval --quiet -m " + model_.path() + " --task nowhere.jsonl:gsm8k --out " + Out("x"));
