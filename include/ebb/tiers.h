@@ -38,6 +38,9 @@ struct TierSpec {
   // r. Where it is not 0 and both T0 and T1 have a cap, what they do not hold goes too.
   double evict_share = 0;
   EvictOf evict_of = EvictOf::kGenerated;
+  // Of a draft, whose rows are kept elsewhere: then protected rows may go too, the oldest first but
+  // for the first few of all.
+  bool protected_may_go = false;
 };
 
 // "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "25%[:int8|int4|int8_naive]";

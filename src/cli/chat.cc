@@ -118,6 +118,7 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
 // turns stays, so that a shorter one finds the room that there was.
 std::optional<ExitCode> Chat::TakeBack(const TurnInput& input) {
   talk_.messages.pop_back();
+  --talk_.num_turns;
   Session& session = *setup_.session;
   const auto kept = static_cast<Position>(input.tokens.size() - last_->prompt_tokens);
   if (session.next_position() > kept) {

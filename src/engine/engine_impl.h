@@ -3,6 +3,7 @@
 #define EBB_ENGINE_ENGINE_IMPL_H_
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,8 +51,10 @@ struct Engine::Impl {
   void ReportDevice(StepKind kind, const StepWork& work, double begin);
   // What its policy decides about a step that was computed: the rows evicted.
   static Result<int64_t> Decide(Session::Impl* session, StepKind kind);
-  // Rows leave T0 for the next tokens of a prompt.
-  static Status MakeRoom(Session::Impl* session);
+  // Between steps, by the scores that there are, as behind a step of that kind.
+  static Status Place(Session::Impl* session, StepKind kind);
+  // What could not be done behind the last step.
+  static Status MakeUpFor(Session::Impl* session);
   // A sequence's part in a step that was computed: its policy decides. The first error stays in
   // `status`.
   static void EndStep(StepKind kind, const Part& part, StepReport report, Status* status);
@@ -89,6 +92,9 @@ struct Session::Impl {
   bool first_prefill_over = false;
   size_t tokens_to_come = 0;  // see PlacementInput
   Status broken;              // why the sequence cannot go on
+  // A tier had no room for what was decided behind the last step, of this kind: it is decided
+  // again before the next one.
+  std::optional<StepKind> owed;
   StepReport report;
   int64_t rows_unread = 0;    // in the step under way; see StepReport
   std::vector<float> logits;  // [vocab_size], empty before the first step and after a roll-back

@@ -46,14 +46,21 @@ Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind) {
   }
 }
 
-Status Engine::Impl::MakeRoom(Session::Impl* session) {
+Status Engine::Impl::Place(Session::Impl* session, StepKind kind) {
   try {
-    return session->driver.MakeRoom(session->Facts(StepKind::kPrefill));
+    return session->driver.Place(session->Facts(kind));
   } catch (const std::bad_alloc&) {
     session->broken =
-        ResourceExhausted("no memory for moving rows out of T0; this sequence cannot go on");
+        ResourceExhausted("no memory for moving rows between tiers; this sequence cannot go on");
     return session->broken;
   }
+}
+
+Status Engine::Impl::MakeUpFor(Session::Impl* session) {
+  if (!session->owed.has_value()) return OkStatus();
+  EBB_RETURN_IF_ERROR(Place(session, *session->owed));
+  session->owed.reset();
+  return OkStatus();
 }
 
 void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, Status* status) {
@@ -70,7 +77,10 @@ void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, S
   session.kinds.resize(session.tokens.size(), token_kind);
   const MoveAccounting before = session.cache.moves();
   const Result<int64_t> evicted = Decide(&session, kind);
-  if (!evicted.ok() && status->ok()) *status = evicted.status();
+  if (!evicted.ok()) {
+    session.owed = kind;
+    if (status->ok()) *status = evicted.status();
+  }
   report.num_tokens = static_cast<int>(part.tokens.size());
   report.rows_evicted = evicted.ok() ? *evicted : 0;
   report.policy_seconds = SecondsSince(start);
@@ -86,6 +96,12 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
     if (part.draft != nullptr) EBB_RETURN_IF_ERROR(part.draft->broken);
     EBB_RETURN_IF_ERROR(part.session->CheckTokens(part.tokens));
     EBB_RETURN_IF_ERROR(part.session->CheckRoomAfterTurning(part.tokens.size()));
+  }
+  for (const Part& part : parts) {
+    EBB_RETURN_IF_ERROR(MakeUpFor(part.session));
+    if (part.draft == nullptr) continue;
+    const Status of_draft = MakeUpFor(part.draft);
+    if (!of_draft.ok()) return OfDraft(of_draft);
   }
   StepWork work;
   StepCosts costs;

@@ -53,6 +53,7 @@ PolicySpec Lossless::DraftSpec(PolicySpec spec) {
   tiers.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
   if (tiers.t0_cap_bytes > 0) {
     tiers.evict_share = std::max(tiers.evict_share, kOnlyWhatCapsLeaveOut);
+    tiers.protected_may_go = true;
   }
   tiers.t1 = T1Place::kNone;
   tiers.t1_cap_bytes = 0;

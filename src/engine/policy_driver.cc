@@ -38,10 +38,12 @@ PolicyDriver::PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* 
       runner_(runner),
       apart_(scores_used_ && policy->scorer->GroupsAreApart() &&
              policy->placement->GroupsAreApart() && policy->selector == nullptr &&
-             ledger == nullptr && !options->on_signals && !cache->HasTiers() &&
+             ledger == nullptr && !options->on_signals && !HasTiers() &&
              cache->num_groups() >= kGroupsWorthThreads && runner->threads() > 1),
       scratch_(apart_ ? runner->threads() : 1),
       gone_(apart_ ? cache->num_groups() : 0) {}
+
+bool PolicyDriver::HasTiers() const { return cache_->HasTiers() || stores_->has_tiers(); }
 
 // Scores that no placement reads are not computed.
 SignalNeeds PolicyDriver::Needs(const Policy& policy) {
@@ -118,12 +120,12 @@ Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
   return static_cast<int64_t>(num_evicted_) * cache_->streams_per_group();
 }
 
-Status PolicyDriver::MakeRoom(const PlacementInput& facts) {
+Status PolicyDriver::Place(const PlacementInput& facts) {
   if (policy_->placement == nullptr) return OkStatus();
   decided_.clear();
   Status status;
   for (int group = 0; group < cache_->num_groups() && status.ok(); ++group) {
-    status = Place(facts, group);
+    status = PlaceGroup(facts, group);
   }
   const Status moved = MoveDecided();
   return status.ok() ? moved : status;
@@ -143,7 +145,7 @@ Status PolicyDriver::DecideInTurn(const PlacementInput& facts) {
     if (observe_scorer) policy_->scorer->Observe(group, signals, signals_->step());
     if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
     // Once one failed nothing is placed any more, but every scorer sees its step.
-    if (policy_->placement != nullptr && status.ok()) status = Place(facts, group);
+    if (policy_->placement != nullptr && status.ok()) status = PlaceGroup(facts, group);
   }
   return status;
 }
@@ -204,13 +206,13 @@ void PolicyDriver::Expect(const PlacementInput& facts, int group) const {
   }
 }
 
-Status PolicyDriver::Place(PlacementInput facts, int group) {
+Status PolicyDriver::PlaceGroup(PlacementInput facts, int group) {
   facts.group = group;
   facts.num_groups = cache_->num_groups();
   facts.positions = cache_->positions(group);
   if (!policy_->placement->Due(facts, facts.positions.size())) return OkStatus();
   if (scores_used_) facts.scores = policy_->scorer->Scores(group);
-  if (cache_->HasTiers()) {
+  if (HasTiers()) {
     facts.tiers = cache_->tiers(group);
     EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
   }

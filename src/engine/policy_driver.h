@@ -36,8 +36,10 @@ class PolicyDriver {
   // Scores, places, removes, moves and compacts. Returns the rows evicted, (layer, kv head, token)
   // triples. Fails when a tier has no room for what the policy moves there, or its file fails.
   Result<int64_t> EndStep(const PlacementInput& facts);
+  // Whether caps may bind: a T0 alone may have one.
+  [[nodiscard]] bool HasTiers() const;
   // Between steps: places rows by the scores that they have.
-  [[nodiscard]] Status MakeRoom(const PlacementInput& facts);
+  [[nodiscard]] Status Place(const PlacementInput& facts);
   // The step's rows were taken out of the cache again, or the sequence was rolled back.
   void TruncateTo(Position end);
   void EndFirstPrefill();
@@ -69,7 +71,7 @@ class PolicyDriver {
   [[nodiscard]] Status DecideInTurn(const PlacementInput& facts);
   void DecideOnThreads(const PlacementInput& facts);
   void DecideApart(PlacementInput facts, int group, Scratch* scratch);
-  [[nodiscard]] Status Place(PlacementInput facts, int group);
+  [[nodiscard]] Status PlaceGroup(PlacementInput facts, int group);
   void HideRows(Position first, int num_tokens);
   void ShowRows();
   void Retain(int group, std::span<const uint32_t> kept);

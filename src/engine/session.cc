@@ -105,10 +105,10 @@ size_t Session::Impl::LargestChunk(size_t num_tokens) const {
 
 Result<size_t> Session::Impl::PrefillChunk(size_t num_tokens) {
   const size_t chunk = LargestChunk(num_tokens);
-  if (!cache.HasTiers()) return chunk;
+  if (!driver.HasTiers()) return chunk;
   if (cache.RoomForTokens() < chunk && !tokens.empty()) {
     tokens_to_come = chunk;
-    EBB_RETURN_IF_ERROR(engine->MakeRoom(this));
+    EBB_RETURN_IF_ERROR(engine->Place(this, StepKind::kPrefill));
   }
   // What still exceeds T0's cap waits for the next step.
   return std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
@@ -203,6 +203,7 @@ Status Session::Decode(Token token, const Guess& guess) {
 }
 
 void Session::Impl::TruncateTo(Position end) {
+  if (end < next()) owed.reset();
   signals.Forget();
   driver.TruncateTo(end);
   cache.TruncateTo(end);

@@ -79,5 +79,38 @@ TEST(SessionCaps, ATierWithoutRoomIsToldAndGivesEverythingBack) {
   ExpectOk(other->Prefill(RandomTokens(kModelOptions, 100, 3)));
 }
 
+// A cap that ends a generation ends it again when the session is resumed, at the same token.
+TEST(SessionCaps, ADecisionThatACapRefusedIsRefusedAgain) {
+  const TempFolder folder;
+  const std::string model = folder.File("caps.gguf");
+  const std::string path = folder.File("session");
+  ExpectOk(WriteRandomGguf(kModelOptions, model));
+  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kNone, .t2_share = 0.4};
+  SessionOptions options;
+  options.policy = {.name = "attention"};
+  options.policy.tiers = tiers;
+  options.policy.window = 16;
+  options.policy.interval = 8;
+  auto engine = EngineOf(model, tiers);
+  auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(RandomTokens(kModelOptions, 100, 3)));
+  Status status;
+  while (status.ok()) status = session->Decode(5);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  const Position end = session->next_position();
+  ExpectOk(SaveSession(*session, path));
+  auto fresh = EngineOf(model, tiers);
+  auto resumed = ResumeSession(*fresh, path, options);
+  ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+  for (Session* of : {session.get(), resumed->session.get()}) {
+    EXPECT_EQ(of->Decode(5).message(), status.message());
+    EXPECT_EQ(of->next_position(), end);
+    EXPECT_EQ(of->Prefill(RandomTokens(kModelOptions, 3, 3)).message(), status.message());
+    // Behind a roll-back nothing is owed.
+    ExpectOk(of->TruncateTo(end - 20));
+    ExpectOk(of->Decode(5));
+  }
+}
+
 }  // namespace
 }  // namespace ebb

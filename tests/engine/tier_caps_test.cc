@@ -154,5 +154,87 @@ TEST(TierCaps, AGenerationUnderCapsRunsOnInFlatMemory) {
   EXPECT_LE(engine->arena_accounting(Tier::kT1).peak_bytes, kT1Bytes);
 }
 
+// Turns whose prompts do not fit into what the draft has. They are read as the full cache reads
+// them, so that nothing rounds otherwise.
+TEST(TierCaps, PromptsLargerThanADraftLeaveTheTextTheFullCaches) {
+  const TierSpec tiers = {.t0_cap_bytes = 3 * kT0Bytes, .t1 = T1Place::kHost};
+  const auto think = [&](const TierSpec& of_engine, const SessionOptions& options) {
+    auto engine = EngineOf(of_engine);
+    auto session = Open(*engine, options);
+    for (const size_t num_tokens : {900, 300, 700}) {
+      ExpectOk(session->Prefill(Text(num_tokens)));
+      const std::vector<Token> answer = Text(150);
+      for (size_t i = 0; i < answer.size(); ++i) {
+        size_t next = i + 1;
+        ExpectOk(session->Decode(answer[i], [&](std::span<const float>) -> std::optional<Guessed> {
+          if (next == answer.size()) return std::nullopt;
+          return next % 7 == 0 ? Guessed(1) : Guessed(answer[next++]);
+        }));
+      }
+    }
+    const LosslessReport* report = session->lossless_report();
+    EXPECT_TRUE(report == nullptr || report->accepted > 100);
+    if (report != nullptr) {
+      EXPECT_LE(engine->arena_accounting(Tier::kT0).peak_bytes, tiers.t0_cap_bytes);
+    }
+    return session->logits_hash();
+  };
+  const uint64_t full = think({}, {});
+  for (const char* policy : {"attention", "streaming"}) {
+    EXPECT_EQ(think(tiers, {.policy = PolicyOf(tiers, policy),
+                            .lossless = LosslessOptions{.draft_min = 4}}),
+              full)
+        << policy;
+  }
+}
+
+// What may go makes room for the next prompt, with and without a T1.
+TEST(TierCaps, WhereRowsMayGoALongAnswerLeavesRoomForTheNextPrompt) {
+  for (const T1Place t1 : {T1Place::kHost, T1Place::kNone}) {
+    TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = t1, .evict_share = 0.1};
+    if (t1 == T1Place::kHost) tiers.t1_cap_bytes = kT0Bytes;
+    auto engine = EngineOf(tiers);
+    auto session = Open(*engine, PolicyOf(tiers));
+    for (const size_t num_tokens : {20, 1, 70, 60}) {
+      ExpectOk(session->Prefill(Text(num_tokens)));
+      for (int i = 0; i < 700; ++i) ExpectOk(session->Decode(static_cast<Token>(5 + i % 50)));
+      ASSERT_FALSE(HasFailure()) << num_tokens;
+    }
+    EXPECT_GT(session->accounting().rows_evicted, 1000 * 16);
+    EXPECT_LE(engine->arena_accounting(Tier::kT0).peak_bytes, kT0Bytes);
+  }
+}
+
+TEST(TierCaps, WithoutT1ACapIsToldWithTheFiguresToo) {
+  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kNone};
+  auto engine = EngineOf(tiers);
+  auto session = Open(*engine, PolicyOf(tiers));
+  ExpectOk(session->Prefill(Text(20)));
+  Status status;
+  while (status.ok()) status = session->Decode(5);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
+  EXPECT_NEAR(session->next_position(), 256 - 72, 8);
+}
+
+// Rows of T2 that are protected after a roll-back stay there until the next decision about T2.
+TEST(TierCaps, ARollBackAndAPromptLeaveT2AsItIsWithoutACap) {
+  const auto hash_of = [&](const TierSpec& tiers) {
+    auto engine = EngineOf(tiers);
+    auto session = Open(*engine, PolicyOf(tiers));
+    ExpectOk(session->Prefill(Text(600)));
+    for (int i = 0; i < 100; ++i) ExpectOk(session->Decode(static_cast<Token>(5 + i % 50)));
+    ExpectOk(session->TruncateTo(640));
+    const int64_t in_t2 = session->accounting().tiers[2].rows;
+    EXPECT_GT(in_t2, 0);
+    ExpectOk(session->Prefill(Text(50)));
+    EXPECT_EQ(session->accounting().tiers[2].rows, in_t2);
+    for (int i = 0; i < 30; ++i) ExpectOk(session->Decode(static_cast<Token>(7 + i)));
+    return session->logits_hash();
+  };
+  const uint64_t without = hash_of({.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.5});
+  EXPECT_EQ(hash_of({.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kHost, .t2_share = 0.5}), without);
+}
+
 }  // namespace
 }  // namespace ebb

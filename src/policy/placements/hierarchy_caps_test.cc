@@ -108,6 +108,28 @@ TEST(HierarchyCaps, APromptsNextStepFindsRoomInT0) {
   EXPECT_EQ(group.CountIn(Tier::kT0), 128u);
 }
 
+TEST(HierarchyCaps, OfADraftWhatT0DoesNotHoldGoesTheFirstAndTheNewestStay) {
+  // 128 rows after a decision, and an interval and a page more in between.
+  const TierSpec spec = {.t0_cap_bytes = 4 * kPageBytes,
+                         .t1 = T1Place::kNone,
+                         .evict_share = 1e-9,
+                         .protected_may_go = true};
+  const auto placement = MakeHierarchy(spec, 0, 2, 64);
+  Group group;
+  for (int i = 0; i < 100; ++i) group.Append(TokenKind::kGiven, 0);
+  for (int i = 0; i < 28; ++i) group.Append(TokenKind::kGenerated, static_cast<float>(i));
+  EXPECT_EQ(Text(group.Place(placement.get())), std::string(128, '0'));
+  for (int i = 0; i < 20; ++i) group.Append(TokenKind::kGiven, 0);
+  EXPECT_TRUE(placement->Check(group.Input(StepKind::kPrefill)).ok());
+  // The generated ones with the lowest scores.
+  EXPECT_EQ(Text(group.Place(placement.get(), StepKind::kPrefill)),
+            std::string(100, '0') + std::string(20, '3') + std::string(28, '0'));
+  group.tokens_to_come = 160;  // 128 + 64 - 160 rows may stay
+  EXPECT_EQ(Text(group.Place(placement.get(), StepKind::kPrefill)),
+            "0000" + std::string(88, '3') + std::string(8, '0') + std::string(8, '3') +
+                std::string(20, '0'));
+}
+
 TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   // 64 + 128 rows.
   const TierSpec caps = {
@@ -131,8 +153,9 @@ TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   TierSpec evicting = caps;
   evicting.evict_share = 1;
   EXPECT_TRUE(MakeHierarchy(evicting, 4, 100, 64)->Check(group.Input()).ok());
-  // Prefill neither compresses nor evicts.
-  EXPECT_FALSE(MakeHierarchy(evicting, 4, 100, 64)->Check(group.Input(StepKind::kPrefill)).ok());
+  // Prefill evicts too, but does not compress.
+  EXPECT_TRUE(MakeHierarchy(evicting, 4, 100, 64)->Check(group.Input(StepKind::kPrefill)).ok());
+  EXPECT_FALSE(MakeHierarchy(with_t2, 4, 100, 64)->Check(group.Input(StepKind::kPrefill)).ok());
   TierSpec unbounded = caps;
   unbounded.t1_cap_bytes = 0;
   EXPECT_TRUE(MakeHierarchy(unbounded, 4, 100, 64)->Check(group.Input()).ok());

@@ -17,8 +17,10 @@
 // each, one interval of rows, new ones or some on their way, and one page of each stream, which is
 // rarely full, are kept in reserve, and between intervals each prefill chunk that crosses T0's is
 // settled anew among T0 and T1: rows make room for the next chunk as a whole, so that a prompt is
-// read as the full cache reads it. Rows that T1's cap does not hold stay in T0. Nothing goes
-// because of a cap: what the caps cannot hold is refused by Check().
+// read as the full cache reads it. Rows that T1's cap does not hold stay in T0. Where something is
+// evicted at all and both have a cap, T3 takes the lowest scores that they leave out, in prefill
+// too, and of a draft at last protected rows, but for the first few of the sequence. Otherwise
+// nothing goes because of a cap: what the caps cannot hold is refused by Check().
 //
 // It decides from its input alone, so that a roll-back needs no code.
 #include <fmt/format.h>
@@ -137,7 +139,7 @@ class HierarchyPlacement final : public StatelessPlacement {
   bool NeedsScores() const override { return true; }
 
   Status Check(const PlacementInput& input) const override {
-    if (t0_rows_ == kNoCap || t1_rows_ == kNoCap) return OkStatus();
+    if (t0_rows_ == kNoCap || t1_rows_ == kNoCap || spec_.protected_may_go) return OkStatus();
     Rows rows;
     const Plan plan = MakePlan(input, &rows);
     return CheckCaps(plan.num_protected, plan.num_full);
@@ -151,9 +153,15 @@ class HierarchyPlacement final : public StatelessPlacement {
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     const size_t num_rows = input.positions.size();
     const Plan plan = MakePlan(input, &rows_);
-    targets_.assign(num_rows, Tier::kT0);
+    const bool reads = input.step_kind == StepKind::kPrefill;
+    targets_.resize(num_rows);
+    for (size_t i = 0; i < num_rows; ++i) {
+      const bool in_t2 = reads && !input.tiers.empty() && input.tiers[i] == Tier::kT2;
+      targets_[i] = in_t2 ? Tier::kT2 : Tier::kT0;
+    }
     MarkUnprotected(input, plan);
-    MarkOldestProtected(plan.num_protected_t1);
+    MarkOldestProtected(0, plan.num_protected_t1, Tier::kT1);
+    MarkOldestProtected(kPaperSinks, plan.num_protected_evict, Tier::kT3);
     for (size_t i = 0; i < num_rows; ++i) {
       const Tier now = input.tiers.empty() ? Tier::kT0 : input.tiers[i];
       if (targets_[i] == now) continue;
@@ -172,6 +180,7 @@ class HierarchyPlacement final : public StatelessPlacement {
   struct Plan {
     size_t num_protected = 0;
     size_t num_protected_t1 = 0;
+    size_t num_protected_evict = 0;
     size_t num_evict = 0;  // of the candidates, here and below
     size_t num_t2 = 0;
     size_t num_full = 0;  // in T0 and T1
@@ -200,12 +209,24 @@ class HierarchyPlacement final : public StatelessPlacement {
                                                  : input.positions.size() - num_alive;
     if (input.step_kind == StepKind::kPrefill) {
       LeaveOutT2(input.tiers, &rows->candidates);
+      const size_t num_rows = CountRows(rows->candidates);
+      // After a roll-back some that are protected now may lie there too.
+      const auto in_t2 = static_cast<size_t>(std::ranges::count(input.tiers, Tier::kT2));
+      plan.num_protected -= in_t2 - (num_alive - num_rows);
+      if (EvictsWhatCapsLeaveOut()) {
+        plan.num_evict =
+            std::min(num_rows, Less(plan.num_protected + num_rows, RowsInT0(input) + t1_rows_));
+      }
     } else {
       plan.num_evict = NumToEvict(spec_, num_ever, num_alive, RoomLeft(plan.num_protected));
       plan.num_t2 = FloorShare(spec_.t2_share, num_alive - plan.num_evict);
     }
     plan.num_full = CountRows(rows->candidates) - plan.num_evict - plan.num_t2;
     SplitFullPrecision(RowsInT0(input), &plan);
+    if (spec_.protected_may_go) {
+      const size_t may_go = Less(plan.num_protected, static_cast<size_t>(kPaperSinks));
+      plan.num_protected_evict = std::min(may_go, Less(plan.num_protected, RowsInT0(input)));
+    }
     return plan;
   }
 
@@ -261,15 +282,18 @@ class HierarchyPlacement final : public StatelessPlacement {
     for (size_t i = ends[2]; i < cut.size(); ++i) targets_[cut[i]] = Tier::kT0;
   }
 
-  void MarkOldestProtected(size_t num_rows) {
+  // Behind so many of them.
+  void MarkOldestProtected(size_t first, size_t num_rows, Tier tier) {
+    if (num_rows == 0) return;
     auto unprotected = rows_.alive.begin();
-    for (size_t i = 0; num_rows > 0 && i < targets_.size();) {
+    size_t seen = 0;
+    for (size_t i = 0; seen < first + num_rows && i < targets_.size();) {
       if (unprotected != rows_.alive.end() && i == unprotected->begin) {
         i = (unprotected++)->end;
         continue;
       }
-      targets_[i++] = Tier::kT1;
-      --num_rows;
+      if (targets_[i] != Tier::kT2 && seen++ >= first) targets_[i] = tier;
+      ++i;
     }
   }
 
