@@ -137,10 +137,17 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
   return text;
 }
 
+// What `ebb run` refuses is refused here.
+Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& options) {
+  EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(std::move(model), options.engine));
+  return OpenSession(*engine, options.session).status();
+}
+
 Status Run(const CliOptions& options) {
   if (options.fit.paper) return PrintPaper(options);
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
   FitQuestion question = FitQuestionFor(*model, options, options.fit.prompt_tokens);
+  EBB_RETURN_IF_ERROR(CheckThatItRuns(model, options));
   question.request.requests = options.fit.requests;
   EBB_ASSIGN_OR_RETURN(const Machine machine, MeasureMachine(options));
   std::vector<FitSetting> settings;

@@ -43,7 +43,9 @@ PolicyDriver::PolicyDriver(Policy* policy, SequenceCache* cache, SignalBuffers* 
       scratch_(apart_ ? runner->threads() : 1),
       gone_(apart_ ? cache->num_groups() : 0) {}
 
-bool PolicyDriver::HasTiers() const { return cache_->HasTiers() || stores_->has_tiers(); }
+bool PolicyDriver::HasTiers() const {
+  return cache_->HasTiers() || options_->policy.tiers.has_value();
+}
 
 // Scores that no placement reads are not computed.
 SignalNeeds PolicyDriver::Needs(const Policy& policy) {

@@ -35,7 +35,6 @@ class TierStores {
   // A draft has no T1, a store no T2; a store's rows on their way to T1 are not under T0's cap.
   [[nodiscard]] CacheStores caches(CacheUse use) const;
   [[nodiscard]] Arena* t0() const { return t0_.get(); }
-  [[nodiscard]] bool has_tiers() const { return spec_.has_value(); }
   // Whether a session may ask for this: InvalidArgument when the engine was not made for it.
   [[nodiscard]] Status Check(const TierSpec& wanted, CacheUse use) const;
   // Gives sparse extents back to the system, copying at most `max_bytes` in each tier. Returns the

@@ -90,6 +90,25 @@ TEST_F(FitTest, NothingThatFitsIsALimit) {
   EXPECT_THAT(end.err, HasSubstr("no setting of the tiers fits 200 tokens into 1 MiB"));
 }
 
+TEST_F(FitTest, WhatRunRefusesIsRefused) {
+  const struct {
+    std::string arguments;
+    std::string message;
+  } cases[] = {{"--t0 50", "T0 of 50 bytes is too small"},
+               {"--device sim --t1 file", "T1 in a file: the device sim has memory of its own"},
+               {"--device sim:memory=1MiB", "a device with a memory of 1048576 bytes"},
+               {"--context 100000", "100000"}};
+  for (const auto& [arguments, message] : cases) {
+    const ProgramEnd fit = Fit(arguments);
+    const ProgramEnd run = Run("-n 1 -m " + model_->path() + " " + arguments);
+    EXPECT_NE(fit.exit_code, 0) << arguments;
+    EXPECT_EQ(fit.exit_code, run.exit_code) << arguments;
+    EXPECT_THAT(fit.err, HasSubstr(message));
+    EXPECT_THAT(run.err, HasSubstr(message));
+    EXPECT_EQ(fit.out, "");
+  }
+}
+
 TEST_F(FitTest, MoreRequestsTakeMore) {
   const json one = Record("--context 250")["settings"][0];
   const json ten = Record("--context 250 --requests 60")["settings"][0];
