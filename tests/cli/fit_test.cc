@@ -94,7 +94,7 @@ TEST_F(FitTest, WhatRunRefusesIsRefused) {
   const struct {
     std::string arguments;
     std::string message;
-  } cases[] = {{"--t0 50", "T0 of 50 bytes is too small"},
+  } cases[] = {{"--t0 50", "T0: a cap must be at least 2097152 bytes; got 50"},
                {"--device sim --t1 file", "T1 in a file: the device sim has memory of its own"},
                {"--device sim:memory=1MiB", "a device with a memory of 1048576 bytes"},
                {"--context 100000", "100000"}};
