@@ -5,7 +5,8 @@
 // A request that cannot proceed returns an error and changes nothing: the session can still be
 // read, rolled back or stepped after rows went. Where a step was computed and only what its policy
 // decided then cannot be carried out (a full tier, a failing file, no memory), the error comes with
-// the token taken: next_position() tells the two apart. It is tried again before the next step.
+// the token taken: next_position() tells the two apart. Where the caps of tiers refused it, they
+// refuse the next step too.
 //
 // Thread safety: an engine and its sessions belong to one thread at a time. The session must not
 // outlive its engine.

@@ -53,8 +53,8 @@ struct Engine::Impl {
   static Result<int64_t> Decide(Session::Impl* session, StepKind kind);
   // Between steps, by the scores that there are, as behind a step of that kind.
   static Status Place(Session::Impl* session, StepKind kind);
-  // What could not be done behind the last step.
-  static Status MakeUpFor(Session::Impl* session);
+  // What the caps refused behind the last step, if they still do.
+  static Status CheckRefused(Session::Impl* session);
   // A sequence's part in a step that was computed: its policy decides. The first error stays in
   // `status`.
   static void EndStep(StepKind kind, const Part& part, StepReport report, Status* status);
@@ -92,9 +92,9 @@ struct Session::Impl {
   bool first_prefill_over = false;
   size_t tokens_to_come = 0;  // see PlacementInput
   Status broken;              // why the sequence cannot go on
-  // A tier had no room for what was decided behind the last step, of this kind: it is decided
-  // again before the next one.
-  std::optional<StepKind> owed;
+  // What was decided behind the last step, of this kind, could not be done: where that is for the
+  // caps, the next step is refused too.
+  std::optional<StepKind> refused;
   StepReport report;
   int64_t rows_unread = 0;    // in the step under way; see StepReport
   std::vector<float> logits;  // [vocab_size], empty before the first step and after a roll-back
@@ -124,6 +124,8 @@ struct Session::Impl {
   // Rotates keys anew when that is needed. The rows of the new tokens are in the cache already.
   Status TurnKeysIfFull(size_t num_tokens);
   Status TurnKeys(size_t num_tokens);
+  // Whether the policy has room for what it must keep of so many tokens more.
+  [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
   // How many of so many tokens one prefill step may take, were T0 empty.
   [[nodiscard]] size_t LargestChunk(size_t num_tokens) const;
   // How many it takes; rows leave T0 for them where it has too little room.

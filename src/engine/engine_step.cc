@@ -56,10 +56,10 @@ Status Engine::Impl::Place(Session::Impl* session, StepKind kind) {
   }
 }
 
-Status Engine::Impl::MakeUpFor(Session::Impl* session) {
-  if (!session->owed.has_value()) return OkStatus();
-  EBB_RETURN_IF_ERROR(Place(session, *session->owed));
-  session->owed.reset();
+Status Engine::Impl::CheckRefused(Session::Impl* session) {
+  if (!session->refused.has_value()) return OkStatus();
+  EBB_RETURN_IF_ERROR(session->driver.Check(session->Facts(*session->refused)));
+  session->refused.reset();
   return OkStatus();
 }
 
@@ -78,7 +78,7 @@ void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, S
   const MoveAccounting before = session.cache.moves();
   const Result<int64_t> evicted = Decide(&session, kind);
   if (!evicted.ok()) {
-    session.owed = kind;
+    session.refused = kind;
     if (status->ok()) *status = evicted.status();
   }
   report.num_tokens = static_cast<int>(part.tokens.size());
@@ -97,11 +97,13 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
     EBB_RETURN_IF_ERROR(part.session->CheckTokens(part.tokens));
     EBB_RETURN_IF_ERROR(part.session->CheckRoomAfterTurning(part.tokens.size()));
   }
-  for (const Part& part : parts) {
-    EBB_RETURN_IF_ERROR(MakeUpFor(part.session));
-    if (part.draft == nullptr) continue;
-    const Status of_draft = MakeUpFor(part.draft);
-    if (!of_draft.ok()) return OfDraft(of_draft);
+  // In a batch the others go on.
+  if (parts.size() == 1) {
+    EBB_RETURN_IF_ERROR(CheckRefused(parts.front().session));
+    if (Session::Impl* const draft = parts.front().draft; draft != nullptr) {
+      const Status of_draft = CheckRefused(draft);
+      if (!of_draft.ok()) return OfDraft(of_draft);
+    }
   }
   StepWork work;
   StepCosts costs;

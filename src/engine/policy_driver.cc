@@ -122,6 +122,18 @@ Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
   return static_cast<int64_t>(num_evicted_) * cache_->streams_per_group();
 }
 
+Status PolicyDriver::Check(PlacementInput facts) {
+  if (policy_->placement == nullptr || !HasTiers()) return OkStatus();
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    facts.group = group;
+    facts.num_groups = cache_->num_groups();
+    facts.positions = cache_->positions(group);
+    facts.tiers = cache_->tiers(group);
+    EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
+  }
+  return OkStatus();
+}
+
 Status PolicyDriver::Place(const PlacementInput& facts) {
   if (policy_->placement == nullptr) return OkStatus();
   decided_.clear();

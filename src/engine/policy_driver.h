@@ -38,6 +38,8 @@ class PolicyDriver {
   Result<int64_t> EndStep(const PlacementInput& facts);
   // Whether caps may bind: a T0 alone may have one.
   [[nodiscard]] bool HasTiers() const;
+  // Whether the caps hold what is decided now.
+  [[nodiscard]] Status Check(PlacementInput facts);
   // Between steps: places rows by the scores that they have.
   [[nodiscard]] Status Place(const PlacementInput& facts);
   // The step's rows were taken out of the cache again, or the sequence was rolled back.

@@ -1,7 +1,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <new>
 #include <string>
+#include <vector>
 
 #include "src/engine/engine_impl.h"
 #include "src/engine/graph_op.h"
@@ -103,6 +105,20 @@ size_t Session::Impl::LargestChunk(size_t num_tokens) const {
   return room == 0 ? chunk : std::min(chunk, room);
 }
 
+Status Session::Impl::CheckPrompt(size_t num_tokens) const try {
+  if (policy.placement == nullptr) return OkStatus();
+  std::vector<TokenKind> all = kinds;
+  all.resize(all.size() + num_tokens, TokenKind::kGiven);
+  PlacementInput facts = Facts(StepKind::kPrefill);
+  facts.kinds = all;
+  facts.next_position += static_cast<Position>(num_tokens);
+  if (first_generated < 0) facts.first_generated = facts.next_position;
+  const Status fits = policy.placement->Check(facts);
+  return fits.ok() || lossless == nullptr ? fits : OfDraft(fits);
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for a prompt of " + std::to_string(num_tokens) + " tokens");
+}
+
 Result<size_t> Session::Impl::PrefillChunk(size_t num_tokens) {
   const size_t chunk = LargestChunk(num_tokens);
   if (!driver.HasTiers()) return chunk;
@@ -155,6 +171,7 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   if (!s.TurnsKeys()) {
     EBB_RETURN_IF_ERROR(s.CheckRoom(tokens.size()));
   }
+  EBB_RETURN_IF_ERROR(s.CheckPrompt(tokens.size()));
   const auto outputs =
       options.on_logits ? Engine::Impl::Outputs::kAll : Engine::Impl::Outputs::kLast;
   for (size_t done = 0; done < tokens.size();) {
@@ -180,10 +197,6 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
         options.on_logits(first + static_cast<Position>(t), s.logits);
       }
     }
-    if (s.policy.placement != nullptr) {
-      const Status fits = s.policy.placement->Check(s.Facts(StepKind::kPrefill));
-      if (!fits.ok()) return s.lossless == nullptr ? fits : OfDraft(fits);
-    }
     done += part.size();
     if (options.progress) options.progress(done);
   }
@@ -203,7 +216,7 @@ Status Session::Decode(Token token, const Guess& guess) {
 }
 
 void Session::Impl::TruncateTo(Position end) {
-  if (end < next()) owed.reset();
+  if (end < next()) refused.reset();
   signals.Forget();
   driver.TruncateTo(end);
   cache.TruncateTo(end);

@@ -257,7 +257,7 @@ Result<ResumedSession> Resume(Engine& engine, const std::string& path,
 void Session::Impl::SaveSequence(StateWriter* to) const {
   to->Number<uint64_t>(logits_hash);
   to->Number<uint8_t>(first_prefill_over ? 1 : 0);
-  to->Number<uint8_t>(owed.has_value() ? 1 + static_cast<uint8_t>(*owed) : 0);
+  to->Number<uint8_t>(refused.has_value() ? 1 + static_cast<uint8_t>(*refused) : 0);
   to->Numbers<Token>(tokens);
   std::vector<uint8_t> kinds_as_bytes;
   for (const TokenKind kind : kinds) kinds_as_bytes.push_back(static_cast<uint8_t>(kind));
@@ -269,9 +269,9 @@ void Session::Impl::SaveSequence(StateWriter* to) const {
 Status Session::Impl::LoadSequence(StateReader* from) {
   logits_hash = from->Number<uint64_t>();
   first_prefill_over = from->Number<uint8_t>() != 0;
-  const auto owed_kind = from->Number<uint8_t>();
-  if (owed_kind > 2) from->Fail(fmt::format("a step of kind {}", owed_kind));
-  if (owed_kind > 0) owed = static_cast<StepKind>(owed_kind - 1);
+  const auto refused_kind = from->Number<uint8_t>();
+  if (refused_kind > 2) from->Fail(fmt::format("a step of kind {}", refused_kind));
+  if (refused_kind > 0) refused = static_cast<StepKind>(refused_kind - 1);
   tokens = from->Numbers<Token>();
   const auto kinds_as_bytes = from->Numbers<uint8_t>();
   logits = from->Numbers<float>();

@@ -9,8 +9,7 @@ void SequenceCache::Impl::FindLentRows() {
   const bool may_lend = lender != nullptr && lender->stores.t2 == nullptr &&
                         lender->tables.size() == 1 && tables.size() == 1;
   lent.Find(tables.front()->full, may_lend ? &lender->tables.front()->full : nullptr);
-  reads_lent = !lent.empty();
-  if (!reads_lent) return;
+  if (lent.empty()) return;
   const size_t own = tables.front()->full.page_end();
   const size_t lenders = lender->tables.front()->full.page_end();
   pages_with_lent.resize(streams.size());
@@ -20,6 +19,7 @@ void SequenceCache::Impl::FindLentRows() {
     std::copy_n(streams[i].pages.begin(), own, pages.begin());
     std::copy_n(lender->streams[i].pages.begin(), lenders, pages.begin() + own);
   }
+  reads_lent = true;
 }
 
 std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
@@ -51,6 +51,7 @@ std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
 
 Status SequenceCache::BeginStaging(T1Reading reading) {
   Impl& c = *impl_;
+  c.reads_lent = false;
   c.in_place = reading == T1Reading::kInPlace && c.IsRemote();
   if (c.in_place || c.stage == nullptr) {
     c.lent.Find(c.tables.front()->full, nullptr);
@@ -63,7 +64,9 @@ Status SequenceCache::BeginStaging(T1Reading reading) {
     return OkStatus();
   }
   c.FindLentRows();
-  return c.stage->Begin(c.PagesToStage());
+  const Status status = c.stage->Begin(c.PagesToStage());
+  if (!status.ok()) c.reads_lent = false;
+  return status;
 }
 
 void SequenceCache::BorrowFrom(const SequenceCache& lender) { impl_->lender = lender.impl_.get(); }
@@ -82,7 +85,7 @@ Status SequenceCache::EndStaging() {
   if (c.stage == nullptr || c.in_place) return OkStatus();
   const Status status = c.stage->End();
   if (c.edits == nullptr) return status;
-  // A step has read all pages, so what is still written are pages without rows, if any.
+  // A step has read all pages but those that were lent, and took longer than their writes.
   const Status written = c.edits->Settle();
   const double waited = c.edits->TakeWaitSeconds();
   c.moved.seconds += waited;

@@ -205,6 +205,25 @@ TEST(TierCaps, WhereRowsMayGoALongAnswerLeavesRoomForTheNextPrompt) {
   }
 }
 
+TEST(TierCaps, APromptThatIsRefusedTakesNoRowsAway) {
+  const TierSpec tiers = {.t0_cap_bytes = kT0Bytes,
+                          .t1 = T1Place::kHost,
+                          .t1_cap_bytes = kT0Bytes,
+                          .evict_share = 0.01};
+  auto engine = EngineOf(tiers);
+  auto session = Open(*engine, PolicyOf(tiers));
+  ExpectOk(session->Prefill(Text(100)));
+  for (int i = 0; i < 100; ++i) ExpectOk(session->Decode(static_cast<Token>(5 + i % 50)));
+  const int64_t evicted = session->accounting().rows_evicted;
+  const Status status = session->Prefill(Text(700));
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
+  EXPECT_EQ(session->accounting().rows_evicted, evicted);
+  EXPECT_EQ(session->next_position(), 200);
+  ExpectOk(session->Prefill(Text(50)));
+  ExpectOk(session->Decode(5));
+}
+
 TEST(TierCaps, WithoutT1ACapIsToldWithTheFiguresToo) {
   const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kNone};
   auto engine = EngineOf(tiers);
