@@ -51,8 +51,8 @@ struct Engine::Impl {
   void ReportDevice(StepKind kind, const StepWork& work, double begin);
   // What its policy decides about a step that was computed: the rows evicted.
   static Result<int64_t> Decide(Session::Impl* session, StepKind kind);
-  // Between steps, by the scores that there are, as behind a step of that kind.
-  static Status Place(Session::Impl* session, StepKind kind);
+  // Rows leave T0 for the next tokens of a prompt.
+  static Status MakeRoom(Session::Impl* session);
   // What the caps refused behind the last step, if they still do.
   static Status CheckRefused(Session::Impl* session);
   // A sequence's part in a step that was computed: its policy decides. The first error stays in

@@ -46,12 +46,12 @@ Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind) {
   }
 }
 
-Status Engine::Impl::Place(Session::Impl* session, StepKind kind) {
+Status Engine::Impl::MakeRoom(Session::Impl* session) {
   try {
-    return session->driver.Place(session->Facts(kind));
+    return session->driver.MakeRoom(session->Facts(StepKind::kPrefill));
   } catch (const std::bad_alloc&) {
     session->broken =
-        ResourceExhausted("no memory for moving rows between tiers; this sequence cannot go on");
+        ResourceExhausted("no memory for moving rows out of T0; this sequence cannot go on");
     return session->broken;
   }
 }

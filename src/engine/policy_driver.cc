@@ -122,24 +122,28 @@ Result<int64_t> PolicyDriver::EndStep(const PlacementInput& facts) {
   return static_cast<int64_t>(num_evicted_) * cache_->streams_per_group();
 }
 
+void PolicyDriver::TurnTo(int group, PlacementInput* facts) const {
+  facts->group = group;
+  facts->num_groups = cache_->num_groups();
+  facts->positions = cache_->positions(group);
+}
+
 Status PolicyDriver::Check(PlacementInput facts) {
   if (policy_->placement == nullptr || !HasTiers()) return OkStatus();
   for (int group = 0; group < cache_->num_groups(); ++group) {
-    facts.group = group;
-    facts.num_groups = cache_->num_groups();
-    facts.positions = cache_->positions(group);
+    TurnTo(group, &facts);
     facts.tiers = cache_->tiers(group);
     EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
   }
   return OkStatus();
 }
 
-Status PolicyDriver::Place(const PlacementInput& facts) {
+Status PolicyDriver::MakeRoom(const PlacementInput& facts) {
   if (policy_->placement == nullptr) return OkStatus();
   decided_.clear();
   Status status;
   for (int group = 0; group < cache_->num_groups() && status.ok(); ++group) {
-    status = PlaceGroup(facts, group);
+    status = Place(facts, group);
   }
   const Status moved = MoveDecided();
   return status.ok() ? moved : status;
@@ -159,7 +163,7 @@ Status PolicyDriver::DecideInTurn(const PlacementInput& facts) {
     if (observe_scorer) policy_->scorer->Observe(group, signals, signals_->step());
     if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
     // Once one failed nothing is placed any more, but every scorer sees its step.
-    if (policy_->placement != nullptr && status.ok()) status = PlaceGroup(facts, group);
+    if (policy_->placement != nullptr && status.ok()) status = Place(facts, group);
   }
   return status;
 }
@@ -197,9 +201,7 @@ void PolicyDriver::DecideApart(PlacementInput facts, int group, Scratch* scratch
   if (!policy_->scorer->Needs().Empty()) {
     policy_->scorer->Observe(group, signals, signals_->step());
   }
-  facts.group = group;
-  facts.num_groups = cache_->num_groups();
-  facts.positions = cache_->positions(group);
+  TurnTo(group, &facts);
   if (!policy_->placement->Due(facts, facts.positions.size())) return;
   facts.scores = policy_->scorer->Scores(group);
   scratch->moves.clear();
@@ -220,10 +222,8 @@ void PolicyDriver::Expect(const PlacementInput& facts, int group) const {
   }
 }
 
-Status PolicyDriver::PlaceGroup(PlacementInput facts, int group) {
-  facts.group = group;
-  facts.num_groups = cache_->num_groups();
-  facts.positions = cache_->positions(group);
+Status PolicyDriver::Place(PlacementInput facts, int group) {
+  TurnTo(group, &facts);
   if (!policy_->placement->Due(facts, facts.positions.size())) return OkStatus();
   if (scores_used_) facts.scores = policy_->scorer->Scores(group);
   if (HasTiers()) {

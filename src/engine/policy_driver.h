@@ -41,7 +41,7 @@ class PolicyDriver {
   // Whether the caps hold what is decided now.
   [[nodiscard]] Status Check(PlacementInput facts);
   // Between steps: places rows by the scores that they have.
-  [[nodiscard]] Status Place(const PlacementInput& facts);
+  [[nodiscard]] Status MakeRoom(const PlacementInput& facts);
   // The step's rows were taken out of the cache again, or the sequence was rolled back.
   void TruncateTo(Position end);
   void EndFirstPrefill();
@@ -73,7 +73,9 @@ class PolicyDriver {
   [[nodiscard]] Status DecideInTurn(const PlacementInput& facts);
   void DecideOnThreads(const PlacementInput& facts);
   void DecideApart(PlacementInput facts, int group, Scratch* scratch);
-  [[nodiscard]] Status PlaceGroup(PlacementInput facts, int group);
+  // What a placement knows of one group, but for its scores and tiers.
+  void TurnTo(int group, PlacementInput* facts) const;
+  [[nodiscard]] Status Place(PlacementInput facts, int group);
   void HideRows(Position first, int num_tokens);
   void ShowRows();
   void Retain(int group, std::span<const uint32_t> kept);

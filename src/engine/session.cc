@@ -124,7 +124,7 @@ Result<size_t> Session::Impl::PrefillChunk(size_t num_tokens) {
   if (!driver.HasTiers()) return chunk;
   if (cache.RoomForTokens() < chunk && !tokens.empty()) {
     tokens_to_come = chunk;
-    EBB_RETURN_IF_ERROR(engine->Place(this, StepKind::kPrefill));
+    EBB_RETURN_IF_ERROR(engine->MakeRoom(this));
   }
   // What still exceeds T0's cap waits for the next step.
   return std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));

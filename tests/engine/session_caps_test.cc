@@ -22,6 +22,15 @@ std::unique_ptr<Engine> EngineOf(const std::string& path, const TierSpec& tiers)
   return *std::move(engine);
 }
 
+SessionOptions OptionsOf(const TierSpec& tiers) {
+  SessionOptions options;
+  options.policy = {.name = "attention"};
+  options.policy.tiers = tiers;
+  options.policy.window = 16;
+  options.policy.interval = 8;
+  return options;
+}
+
 TEST(SessionCaps, ACacheLargerThanT0IsResumedUnderItsCap) {
   const TempFolder folder;
   const std::string model = folder.File("caps.gguf");
@@ -29,11 +38,7 @@ TEST(SessionCaps, ACacheLargerThanT0IsResumedUnderItsCap) {
   ExpectOk(WriteRandomGguf(kModelOptions, model));
   for (const T1Place place : {T1Place::kHost, T1Place::kFile}) {
     const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = place, .t2_share = 0.2};
-    SessionOptions options;
-    options.policy = {.name = "attention"};
-    options.policy.tiers = tiers;
-    options.policy.window = 16;
-    options.policy.interval = 8;
+    const SessionOptions options = OptionsOf(tiers);
     auto engine = EngineOf(model, tiers);
     auto session = Open(*engine, options);
     ExpectOk(session->Prefill(RandomTokens(kModelOptions, 1200, 3)));
@@ -86,11 +91,7 @@ TEST(SessionCaps, ADecisionThatACapRefusedIsRefusedAgain) {
   const std::string path = folder.File("session");
   ExpectOk(WriteRandomGguf(kModelOptions, model));
   const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kNone, .t2_share = 0.4};
-  SessionOptions options;
-  options.policy = {.name = "attention"};
-  options.policy.tiers = tiers;
-  options.policy.window = 16;
-  options.policy.interval = 8;
+  const SessionOptions options = OptionsOf(tiers);
   auto engine = EngineOf(model, tiers);
   auto session = Open(*engine, options);
   ExpectOk(session->Prefill(RandomTokens(kModelOptions, 100, 3)));
