@@ -14,7 +14,8 @@ namespace ebb {
 namespace {
 
 // Chunks of a kv head that follow one another before those of the next head: memory is read in long
-// runs, and the kv heads' parts of a thread still cover the same rows.
+// runs, and the kv heads' parts of a thread still cover the same rows. Further tokens of a sequence
+// find the block in the second-level cache.
 constexpr int kBlockChunks = 8;
 
 // In a cache line; as many slots are.
@@ -102,29 +103,30 @@ void DecodeAttention::PlanUnit(const Unit& unit) {
                          (full ? end - begin : CostOfCompressed(end - begin)));
 }
 
-void DecodeAttention::PlanUnits(int query, Kind kind) {
+void DecodeAttention::PlanUnits(int begin, int end, Kind kind) {
   const int kv_heads = shape_.num_kv_heads;
   int most_chunks = 0;
-  for (int h = 0; h < kv_heads; ++h) {
-    most_chunks = std::max(most_chunks, NumChunks(query, h, kind));
+  for (int query = begin; query < end; ++query) {
+    for (int h = 0; h < kv_heads; ++h) {
+      most_chunks = std::max(most_chunks, NumChunks(query, h, kind));
+    }
   }
   for (int block = 0; block < most_chunks; block += kBlockChunks) {
     for (int h = 0; h < kv_heads; ++h) {
-      const int end = std::min(block + kBlockChunks, NumChunks(query, h, kind));
-      for (int chunk = block; chunk < end; ++chunk) {
-        PlanUnit({.query = static_cast<uint32_t>(query),
-                  .chunk = static_cast<uint32_t>(chunk),
-                  .kv_head = static_cast<uint16_t>(h),
-                  .kind = kind});
+      for (int query = begin; query < end; ++query) {
+        const int end_chunk = std::min(block + kBlockChunks, NumChunks(query, h, kind));
+        for (int chunk = block; chunk < end_chunk; ++chunk) {
+          PlanUnit({.query = static_cast<uint32_t>(query),
+                    .chunk = static_cast<uint32_t>(chunk),
+                    .kv_head = static_cast<uint16_t>(h),
+                    .kind = kind});
+        }
       }
     }
   }
 }
 
-void DecodeAttention::PlanQuery(int query) {
-  last_units_.resize(last_units_.size() + shape_.num_kv_heads, kNoUnit);
-  PlanUnits(query, Kind::kFull);
-  PlanUnits(query, Kind::kCompressed);
+void DecodeAttention::PlanHeads(int query) {
   for (int h = 0; h < shape_.num_kv_heads; ++h) {
     planned_.push_back(HeadToPlan(queries_[query], h));
     const size_t blocks = (planned_.back().targets_end + kChunkRows - 1) / kChunkRows;
@@ -135,14 +137,18 @@ void DecodeAttention::PlanQuery(int query) {
 void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
   queries_ = queries;
   if (PlanFits(queries)) return;
+  const int num_queries = static_cast<int>(queries.size());
   units_.clear();
   planned_.clear();
-  last_units_.clear();
+  last_units_.assign(queries.size() * shape_.num_kv_heads, kNoUnit);
   rows_before_.assign(1, 0);
   num_mass_blocks_ = 0;
-  for (size_t i = 0; i < queries.size(); ++i) PlanQuery(static_cast<int>(i));
+  for (int query = 0; query < num_queries; ++query) PlanHeads(query);
+  PlanUnits(0, num_queries, Kind::kFull);
+  // One query after another: a thread holds one in its rounded form.
+  for (int query = 0; query < num_queries; ++query) PlanUnits(query, query + 1, Kind::kCompressed);
   first_host_unit_ = units_.size();
-  for (size_t i = 0; i < queries.size(); ++i) PlanUnits(static_cast<int>(i), Kind::kHost);
+  PlanUnits(0, num_queries, Kind::kHost);
 }
 
 // The units of a thread: consecutive ones, with its share of the rows.

@@ -99,8 +99,9 @@ class DecodeAttention {
   [[nodiscard]] static PlannedHead HeadToPlan(const DecodeQuery& query, int kv_head);
   [[nodiscard]] static std::span<const uint32_t> Selected(const DecodeQuery& query, int kv_head,
                                                           Kind kind);
-  void PlanQuery(int query);
-  void PlanUnits(int query, Kind kind);
+  void PlanHeads(int query);
+  // Of the queries [begin, end).
+  void PlanUnits(int begin, int end, Kind kind);
   void PlanUnit(const Unit& unit);
   [[nodiscard]] std::pair<uint32_t, uint32_t> RowsOf(const Unit& unit) const;
   void LocateUnit(const Unit& unit, ChunkRows rows) const;

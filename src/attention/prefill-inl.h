@@ -1,6 +1,6 @@
 // Prefill attention: a tile of queries over all rows, as two small matrix products per chunk.
-// Lanes are query tokens, so that softmax needs no horizontal step and keys no transposition; a
-// vector is one head of kLanes tokens, or further tokens where few heads share a kv head.
+// Lanes are queries, so that softmax needs no horizontal step and keys no transposition: a head's
+// tokens side by side, then the next head's. A tile of few tokens has few vectors.
 // Included once per instruction set by cpu.cc.
 #if defined(EBB_ATTENTION_PREFILL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_PREFILL_INL_H_
@@ -27,10 +27,12 @@ inline constexpr int kMaxVecs = 3;
 // Far below any logit: exp(-inf - kNoMax) is 0 where exp(-inf - -inf) would be NaN.
 inline constexpr float kNoMax = -1e30f;
 
-// Vectors of tokens per head: few heads are widened to about three vectors.
-HWY_INLINE int TokenVecs(int num_heads) { return num_heads >= 3 ? 1 : num_heads == 2 ? 2 : 3; }
+// About three vectors of queries or more: few heads take further tokens.
+int QueryTile(int num_heads) { return (num_heads >= 3 ? 1 : num_heads == 2 ? 2 : 3) * kLanes; }
 
-int QueryTile(int num_heads) { return TokenVecs(num_heads) * kLanes; }
+HWY_INLINE int NumVecs(int num_heads, int num_queries) {
+  return (num_heads * num_queries + kLanes - 1) / kLanes;
+}
 
 // Where a tile's scratch lies. width = vectors * kLanes.
 struct TileScratch {
@@ -46,8 +48,9 @@ struct TileScratch {
   float* shrink;    // [width]
   float* position;  // [width]: of the lane's token, exact below 2^24
 
-  HWY_INLINE TileScratch(std::span<float> scratch, int num_heads, int head_dim) {
-    num_vecs = num_heads * TokenVecs(num_heads);
+  HWY_INLINE TileScratch(std::span<float> scratch, const PrefillInput& in) {
+    const int head_dim = in.format.head_dim;
+    num_vecs = NumVecs(in.num_heads, in.num_queries);
     width = num_vecs * kLanes;
     float* at = scratch.data();
     const auto take = [&](size_t n) {
@@ -68,28 +71,24 @@ struct TileScratch {
 };
 
 size_t PrefillScratchFloats(int num_heads, int head_dim) {
-  const size_t width = size_t(num_heads) * TokenVecs(num_heads) * kLanes;
+  const size_t width = size_t(NumVecs(num_heads, QueryTile(num_heads))) * kLanes;
   return 2 * size_t(head_dim) * width + 2 * size_t(kPrefillChunkRows) * head_dim +
          kPrefillChunkRows * width + 4 * width;
 }
 
 // The lane of token t and head g.
-HWY_INLINE int LaneOf(int t, int g, int num_heads) {
-  return (t / kLanes * num_heads + g) * kLanes + t % kLanes;
-}
+HWY_INLINE int LaneOf(const PrefillInput& in, int t, int g) { return g * in.num_queries + t; }
 
 HWY_INLINE void LoadQueries(const PrefillInput& in, const TileScratch& s) {
   const int head_dim = in.format.head_dim;
-  const int tile = TokenVecs(in.num_heads) * kLanes;
-  for (int t = 0; t < tile; ++t) {
+  const int used = in.num_heads * in.num_queries;
+  for (int lane = 0; lane < s.width; ++lane) {
     // Lanes past the last query repeat it; their results are not used.
-    const int from = std::min(t, in.num_queries - 1);
-    for (int g = 0; g < in.num_heads; ++g) {
-      const int lane = LaneOf(t, g, in.num_heads);
-      const float* q = in.q + from * in.q_token_stride + g * in.q_head_stride;
-      for (int c = 0; c < head_dim; ++c) s.q[size_t(c) * s.width + lane] = q[c] * in.scale;
-      s.position[lane] = static_cast<float>(in.positions[from]);
-    }
+    const int query = std::min(lane, used - 1);
+    const int t = query % in.num_queries, g = query / in.num_queries;
+    const float* q = in.q + t * in.q_token_stride + g * in.q_head_stride;
+    for (int c = 0; c < head_dim; ++c) s.q[size_t(c) * s.width + lane] = q[c] * in.scale;
+    s.position[lane] = static_cast<float>(in.positions[t]);
   }
 }
 
@@ -235,7 +234,7 @@ HWY_INLINE bool StoreTile(const PrefillInput& in, const PrefillOutput& out, cons
   float faults = 0;  // NaN once there was one: 0 * infinity is NaN too
   for (int t = 0; t < in.num_queries; ++t) {
     for (int g = 0; g < in.num_heads; ++g) {
-      const int lane = LaneOf(t, g, in.num_heads);
+      const int lane = LaneOf(in, t, g);
       const float inverse = 1.0f / s.l[lane];
       float* to = out.o + t * out.o_token_stride + g * in.format.head_dim;
       for (int c = 0; c < in.format.head_dim; ++c) {
@@ -252,7 +251,7 @@ HWY_INLINE bool StoreTile(const PrefillInput& in, const PrefillOutput& out, cons
 
 bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
   const int head_dim = in.format.head_dim;
-  const TileScratch s(out.scratch, in.num_heads, head_dim);
+  const TileScratch s(out.scratch, in);
   LoadQueries(in, s);
   std::fill(s.m, s.m + s.width, kNoMax);
   std::fill(s.l, s.l + s.width, 0.0f);
@@ -273,11 +272,24 @@ bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
   return StoreTile(in, out, s);
 }
 
+// The sum of values[begin, begin + n), where whole vectors around them can be read.
+HWY_INLINE float SumOfLanesFrom(const float* values, int begin, int n) {
+  const F32 d;
+  VecF sum = hn::Zero(d);
+  for (int v = begin / kLanes * kLanes; v < begin + n; v += kLanes) {
+    const VecF lane = hn::Iota(d, static_cast<float>(v));
+    const auto is_inside = hn::And(hn::Ge(lane, hn::Set(d, static_cast<float>(begin))),
+                                   hn::Lt(lane, hn::Set(d, static_cast<float>(begin + n))));
+    sum = hn::Add(sum, hn::IfThenElseZero(is_inside, hn::LoadU(d, values + v)));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
 void PrefillMass(const PrefillMassInput& in) {
   const F32 d;
   const PrefillInput& tile = in.tile;
   if (tile.rows->positions[in.begin] > tile.positions[tile.num_queries - 1]) return;
-  const TileScratch s(in.scratch, tile.num_heads, tile.format.head_dim);
+  const TileScratch s(in.scratch, tile);
   LoadQueries(tile, s);
   // shrink holds 1 / l. Lanes that repeat the last query add 0: whatever their logits are, they lie
   // far below m.
@@ -285,24 +297,21 @@ void PrefillMass(const PrefillMassInput& in) {
   std::fill(s.shrink, s.shrink + s.width, 0.0f);
   for (int t = 0; t < tile.num_queries; ++t) {
     for (int g = 0; g < tile.num_heads; ++g) {
-      const int lane = LaneOf(t, g, tile.num_heads);
+      const int lane = LaneOf(tile, t, g);
       s.m[lane] = in.m[t * tile.num_heads + g];
       s.shrink[lane] = 1.0f / in.l[t * tile.num_heads + g];
     }
   }
   const int n = static_cast<int>(in.end - in.begin);
   TileLogits(tile, in.begin, n, s);
-  const int token_vecs = TokenVecs(tile.num_heads);
   for (int r = 0; r < n; ++r) {
+    float* p = s.logits + size_t(r) * s.width;
+    for (int v = 0; v < s.width; v += kLanes) {
+      const VecF shown = ExpOfNonPositive(hn::Sub(hn::LoadU(d, p + v), hn::LoadU(d, s.m + v)));
+      hn::StoreU(hn::Mul(shown, hn::LoadU(d, s.shrink + v)), d, p + v);
+    }
     for (int g = 0; g < tile.num_heads; ++g) {
-      VecF sum = hn::Zero(d);
-      for (int block = 0; block < token_vecs; ++block) {
-        const int v = (block * tile.num_heads + g) * kLanes;
-        const VecF logit = hn::LoadU(d, s.logits + size_t(r) * s.width + v);
-        const VecF p = ExpOfNonPositive(hn::Sub(logit, hn::LoadU(d, s.m + v)));
-        sum = hn::MulAdd(p, hn::LoadU(d, s.shrink + v), sum);
-      }
-      in.mass[g][in.begin + r] += hn::GetLane(hn::SumOfLanes(d, sum));
+      in.mass[g][in.begin + r] += SumOfLanesFrom(p, LaneOf(tile, 0, g), tile.num_queries);
     }
   }
 }
