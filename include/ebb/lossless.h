@@ -29,6 +29,10 @@ struct LosslessOptions {
   // 2 on, drafting goes on where it does not pay.
   int draft_min = 1;
   int draft_max = kMostDrafted;
+  // Where the last tokens stood before in the text, what followed them there is guessed without a
+  // draft step, while that brings more tokens a second than drafts do. Not where draft_min is
+  // draft_max.
+  bool looks_up = true;
 };
 
 // "exact", "fast"
@@ -49,8 +53,10 @@ struct Guessed {
 using Guess = std::function<std::optional<Guessed>(std::span<const float> logits)>;
 
 struct LosslessReport {
-  int64_t drafted = 0;       // tokens that were guessed and verified
-  int64_t accepted = 0;      // of them, those that became part of the text
+  int64_t drafted = 0;    // tokens that were guessed and verified
+  int64_t accepted = 0;   // of them, those that became part of the text
+  int64_t looked_up = 0;  // of `drafted`, those that were found in the text
+  int64_t accepted_looked_up = 0;
   int64_t verify_steps = 0;  // steps over all rows, those of a single token among them
   uint64_t bytes_read = 0;   // of T1, by them
   int64_t rows_read = 0;     // by drafting and verifying steps, of all layers and kv heads

@@ -88,7 +88,8 @@ struct PlacementInput {
   Position first_generated = 0;              // position of the first generated token; next_position
                                              // while there is none
   Position next_position = 0;                // tokens so far
-  int64_t decode_steps = 0;                  // decode steps so far, this one included
+  int64_t decode_steps = 0;                  // generated tokens so far, the step's included
+  int new_tokens = 1;  // of this step: in decode one, but for guesses that were looked up
   StepKind step_kind = StepKind::kDecode;
   size_t tokens_to_come = 0;  // in the prompt's next step; 0 at its end and in decode
 };

@@ -23,6 +23,8 @@ constexpr std::string_view kBeginning = "Once upon a time";
 LosslessReport Since(const LosslessReport& before, const LosslessReport& now) {
   return {.drafted = now.drafted - before.drafted,
           .accepted = now.accepted - before.accepted,
+          .looked_up = now.looked_up - before.looked_up,
+          .accepted_looked_up = now.accepted_looked_up - before.accepted_looked_up,
           .verify_steps = now.verify_steps - before.verify_steps,
           .bytes_read = now.bytes_read - before.bytes_read,
           .draft_seconds = now.draft_seconds - before.draft_seconds,
@@ -77,7 +79,10 @@ Status Bench::Begin() {
   EngineOptions in_memory = options_.engine;
   in_memory.tiers.reset();
   EBB_ASSIGN_OR_RETURN(full_, Enter(model_, options_, in_memory, plain));
-  EBB_ASSIGN_OR_RETURN(lossless_, Enter(model_, options_, options_.engine, options_.session));
+  SessionOptions lossless = options_.session;
+  // How often guesses are right is given there.
+  if (o.accept.has_value()) lossless.lossless->looks_up = false;
+  EBB_ASSIGN_OR_RETURN(lossless_, Enter(model_, options_, options_.engine, lossless));
   const int64_t measured = int64_t{o.tokens} * o.repetitions;
   for (size_t i = 1; i < o.depths.size(); ++i) {
     if (o.depths[i - 1] + measured <= o.depths[i]) continue;
@@ -185,6 +190,8 @@ Status Bench::Report(int depth, const LosslessReport& lossless, double others_sh
       {"same_tokens", std::ranges::equal(lossless_.session->tokens(), full_.session->tokens())},
       {"drafted", lossless.drafted},
       {"accepted", lossless.accepted},
+      {"looked_up", lossless.looked_up},
+      {"accepted_looked_up", lossless.accepted_looked_up},
       {"verify_steps", lossless.verify_steps},
       {"bytes_read_per_token", static_cast<double>(lossless.bytes_read) / tokens},
       {"draft_s", lossless.draft_seconds},
@@ -198,9 +205,11 @@ Status Bench::Report(int depth, const LosslessReport& lossless, double others_sh
   AddEngineFields(options_, *lossless_.engine, *lossless_.session, &record);
   const std::string text = fmt::format(
       "lossless ({}) from depth {}: {} tokens/s; {:.2f} ({:.2f} - {:.2f}) of the full cache in "
-      "memory, {:.2f} ({:.2f} - {:.2f}) of tiers read for every token; {} of {} guesses right",
+      "memory, {:.2f} ({:.2f} - {:.2f}) of tiers read for every token; {} of {} guesses right, {} "
+      "of them looked up",
       verify, depth, ToText(speed(lossless_)), to_full.median, to_full.min, to_full.max,
-      to_tiers.median, to_tiers.min, to_tiers.max, lossless.accepted, lossless.drafted);
+      to_tiers.median, to_tiers.min, to_tiers.max, lossless.accepted, lossless.drafted,
+      lossless.accepted_looked_up);
   return WriteRecord(options_, record, text);
 }
 

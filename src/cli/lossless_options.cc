@@ -97,6 +97,14 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
                 "fewest; from 2 on drafting goes on where reading all rows for each token is "
                 "faster",
                 &LosslessOptions::draft_min),
+      {kGroup, "--no-draft-lookup", "",
+       "let the draft alone guess, although the text had the same words before",
+       [](std::string_view, CliOptions* options) {
+         LosslessOf(*options).looks_up = false;
+         options->lossless.option_given = "--no-draft-lookup";
+         return OkStatus();
+       },
+       nullptr},
   };
   table->insert(table->end(), rows.begin(), rows.end());
 }

@@ -87,7 +87,7 @@ enum class OptionGroup {
   kModel,       // --dequantize, --rope-*
   kGeneration,  // -n, --temp, ... --grammar
   kPolicy,      // --policy, --scorer, --budget, ... --list-policies
-  kLossless,    // --lossless, --verify, --draft, --draft-min, --draft-max
+  kLossless,    // --lossless, --verify, --draft, --draft-min, --draft-max, --no-draft-lookup
   kThreads,     // --threads
   kSeed,        // --seed
   kContext,     // --context, --past-context, --kv-cap

@@ -92,6 +92,8 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
     const auto tokens = static_cast<double>(figures.result.decode_steps);
     record["drafted"] = lossless->drafted;
     record["accepted"] = lossless->accepted;
+    record["looked_up"] = lossless->looked_up;
+    record["accepted_looked_up"] = lossless->accepted_looked_up;
     record["verify_steps"] = lossless->verify_steps;
     record["bytes_read_per_token"] = Rate(static_cast<double>(lossless->bytes_read), tokens);
     record["draft_s"] = lossless->draft_seconds;
@@ -118,8 +120,10 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
                       Bytes(static_cast<double>(arena.used_bytes)),
                       Bytes(static_cast<double>(arena.reserved_bytes)));
   if (const LosslessReport* lossless = setup.session->lossless_report(); lossless != nullptr) {
-    text += fmt::format("[lossless: {} of {} drafted tokens accepted, {} verifying steps]\n",
-                        lossless->accepted, lossless->drafted, lossless->verify_steps);
+    text += fmt::format(
+        "[lossless: {} of {} drafted tokens accepted, {} of them looked up; {} verifying steps]\n",
+        lossless->accepted, lossless->drafted, lossless->accepted_looked_up,
+        lossless->verify_steps);
   }
   return text;
 }

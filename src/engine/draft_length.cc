@@ -1,7 +1,7 @@
 #include "src/engine/draft_length.h"
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 
 namespace ebb {
 namespace {
@@ -24,18 +24,6 @@ constexpr double kExpected[] = {0.6, 0.65, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.99
 constexpr double kExpectedWeight = 3;
 
 }  // namespace
-
-void DraftLength::Mean::Add(double value, double times) {
-  const double kept = std::exp(-times / memory);
-  sum = sum * kept + value * times;
-  weight = weight * kept + times;
-}
-
-void DraftLength::Mean::WeighAtMost(double most) {
-  if (weight <= most) return;
-  sum *= most / weight;
-  weight = most;
-}
 
 DraftLength::DraftLength(int min, int max)
     : min_(min),
@@ -121,6 +109,24 @@ void DraftLength::DraftedStep(int num_tokens, double draft_seconds, double verif
   ++runs_;
   LearnSlope(num_tokens, verify_seconds);
   if (num_tokens == 1) Compared(0, false);
+}
+
+void DraftLength::LookedUpStep(int num_tokens, double verify_seconds) {
+  LearnSlope(num_tokens, verify_seconds);
+}
+
+bool DraftLength::KnowsSteps() const {
+  return runs_ >= static_cast<int>(std::size(kTrials)) && !run_tokens_.empty();
+}
+
+double DraftLength::Rate() const {
+  const double drafted = TokensPerSecond();
+  if (min_ > 1 || plain_seconds_.empty()) return drafted;
+  return std::max(drafted, 1 / plain_seconds_.value());
+}
+
+double DraftLength::VerifySeconds(int num_tokens) const {
+  return seconds_.value() + slope_ * (num_tokens - tokens_.value());
 }
 
 void DraftLength::LearnSlope(int num_tokens, double verify_seconds) {

@@ -16,6 +16,8 @@
 #include <array>
 #include <vector>
 
+#include "src/engine/running_mean.h"
+
 namespace ebb {
 
 class DraftLength {
@@ -32,19 +34,20 @@ class DraftLength {
   // A step of one token that nobody drafted.
   void PlainStep(double seconds);
   void DraftedStep(int num_tokens, double draft_seconds, double verify_seconds);
+  // A verifying step of tokens that were not drafted but looked up.
+  void LookedUpStep(int num_tokens, double verify_seconds);
+  // Whether both of the following are known.
+  [[nodiscard]] bool KnowsSteps() const;
+  // Tokens a second, the better of drafts and, unless the minimum rules them out, steps of one
+  // token.
+  [[nodiscard]] double Rate() const;
+  // What a verifying step of so many tokens is expected to take.
+  [[nodiscard]] double VerifySeconds(int num_tokens) const;
   // So many of the run's guesses were right; the one behind them, if it was compared, was not.
   // Not told of a run that was given up.
   void Compared(int num_right, bool next_was_wrong);
 
  private:
-  // A mean in which what lies `memory` values back weighs 1/e.
-  struct Mean {
-    double memory = 0, sum = 0, weight = 0;
-    void Add(double value, double times = 1);
-    void WeighAtMost(double most);
-    [[nodiscard]] double value() const { return sum / weight; }
-    [[nodiscard]] bool empty() const { return weight == 0; }
-  };
   static constexpr int kMargins = 10;
 
   [[nodiscard]] static int MarginClass(double margin);
@@ -55,17 +58,18 @@ class DraftLength {
   void LearnSlope(int num_tokens, double verify_seconds);
 
   const int min_, max_;
-  std::array<Mean, kMargins> right_;            // share of guesses, by margin
-  Mean plain_seconds_;                          // of a step
-  Mean draft_seconds_;                          // of a token
-  Mean run_tokens_, run_seconds_;               // of drafted steps, with their drafts
-  Mean tokens_, seconds_, squares_, products_;  // of verifying steps, for the line through them
-  double slope_ = 0;                            // of that line, in seconds a token
-  int runs_ = 0;                                // verifying steps so far
-  bool warm_ = false;                           // a first plain step was seen, and left out
-  int tokens_since_plain_ = 0;                  // of drafted steps
-  int plain_steps_ = 0;                         // since the last draft
-  int wait_ = 0;                                // plain steps before a draft is tried again
+  std::array<RunningMean, kMargins> right_;  // share of guesses, by margin
+  RunningMean plain_seconds_;                // of a step
+  RunningMean draft_seconds_;                // of a token
+  RunningMean run_tokens_, run_seconds_;     // of drafted steps, with their drafts
+  // Of verifying steps, for the line through them.
+  RunningMean tokens_, seconds_, squares_, products_;
+  double slope_ = 0;            // of that line, in seconds a token
+  int runs_ = 0;                // verifying steps so far
+  bool warm_ = false;           // a first plain step was seen, and left out
+  int tokens_since_plain_ = 0;  // of drafted steps
+  int plain_steps_ = 0;         // since the last draft
+  int wait_ = 0;                // plain steps before a draft is tried again
   // Of the run:
   int least_ = 1;
   bool one_too_many_ = false;  // is to be taken

@@ -50,7 +50,7 @@ struct Engine::Impl {
   // A step of the device began then; nothing has moved since it ended.
   void ReportDevice(StepKind kind, const StepWork& work, double begin);
   // What its policy decides about a step that was computed: the rows evicted.
-  static Result<int64_t> Decide(Session::Impl* session, StepKind kind);
+  static Result<int64_t> Decide(Session::Impl* session, StepKind kind, int new_tokens);
   // Rows leave T0 for the next tokens of a prompt.
   static Status MakeRoom(Session::Impl* session);
   // What the caps refused behind the last step, if they still do.
@@ -133,7 +133,8 @@ struct Session::Impl {
   Status CheckTokens(std::span<const Token> new_tokens) const;
   void ShowLogits(std::span<const float> of_last_token);
   void HashLogits();
-  [[nodiscard]] PlacementInput Facts(StepKind kind) const;
+  // Behind a step of so many tokens.
+  [[nodiscard]] PlacementInput Facts(StepKind kind, int new_tokens = 1) const;
 };
 
 }  // namespace ebb

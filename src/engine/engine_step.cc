@@ -32,9 +32,10 @@ MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
 }  // namespace
 
 // A policy that ran out of memory half-way may know of other rows than the cache has.
-Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind) {
+Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind, int new_tokens) {
   try {
-    EBB_ASSIGN_OR_RETURN(const int64_t evicted, session->driver.EndStep(session->Facts(kind)));
+    EBB_ASSIGN_OR_RETURN(const int64_t evicted,
+                         session->driver.EndStep(session->Facts(kind, new_tokens)));
     if (evicted > 0 && session->policy.key_turns == KeyTurns::kAfterEviction) {
       EBB_RETURN_IF_ERROR(session->TurnKeys(0));
     }
@@ -69,19 +70,19 @@ void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, S
   session.tokens.insert(session.tokens.end(), part.tokens.begin(), part.tokens.end());
   const TokenKind token_kind =
       kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven;
+  const auto num_tokens = static_cast<int>(part.tokens.size());
   if (kind == StepKind::kDecode) {
-    const auto num_tokens = static_cast<Position>(part.tokens.size());
     if (session.first_generated < 0) session.first_generated = session.next() - num_tokens;
     session.decode_steps += num_tokens;
   }
   session.kinds.resize(session.tokens.size(), token_kind);
   const MoveAccounting before = session.cache.moves();
-  const Result<int64_t> evicted = Decide(&session, kind);
+  const Result<int64_t> evicted = Decide(&session, kind, num_tokens);
   if (!evicted.ok()) {
     session.refused = kind;
     if (status->ok()) *status = evicted.status();
   }
-  report.num_tokens = static_cast<int>(part.tokens.size());
+  report.num_tokens = num_tokens;
   report.rows_evicted = evicted.ok() ? *evicted : 0;
   report.policy_seconds = SecondsSince(start);
   report.moves = Since(before, session.cache.moves());

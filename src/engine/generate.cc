@@ -165,7 +165,9 @@ bool Generation::EndWhereShown(TextStream::State state) {
 
 bool Generation::Append(Token token) {
   const Clock::time_point start = Clock::now();
-  const Status status = session_.Decode(token, Guesses());
+  // The last token of a full answer is not appended.
+  const int most_guesses = max_tokens_ - result_.generated_tokens - 1;
+  const Status status = session_.Decode(token, Guesses(), most_guesses);
   if (!status.ok()) return EndOn(status);
   result_.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   ++result_.decode_steps;
@@ -174,17 +176,15 @@ bool Generation::Append(Token token) {
 
 Guess Generation::Guesses() const {
   if (session_.lossless_report() == nullptr) return nullptr;
-  // The last token of a full answer is not appended.
-  int left = max_tokens_ - result_.generated_tokens - 1;
   auto choice = std::make_shared<std::optional<TokenChoice>>();
   Position position = session_.next_position() + 1;
-  return [this, left, choice, position](std::span<const float> logits) mutable {
-    if (left-- <= 0) return std::optional<Guessed>();
+  return [this, ended = false, choice, position](std::span<const float> logits) mutable {
+    if (ended) return std::optional<Guessed>();
     if (!choice->has_value()) *choice = choice_.Clone();
     const Result<Token> token = (*choice)->Next(logits, position++);
     if (!token.ok() || model_.EndsGeneration(*token) ||
         (*choice)->Show(*token) != TextStream::State::kOpen) {
-      left = 0;
+      ended = true;
       return std::optional<Guessed>();
     }
     return std::optional<Guessed>({*token, (*choice)->margin()});

@@ -110,10 +110,39 @@ double Lossless::Now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-int Lossless::Limit() const {
+int Lossless::Limit(int most_guesses) const {
+  const int longest = std::min(options_.draft_max, 1 + std::max(most_guesses, 0));
   int most = 1;
-  while (most < options_.draft_max && draft_->CheckRoom(most + 1).ok()) ++most;
+  while (most < longest && draft_->CheckRoom(most + 1).ok()) ++most;
   return most;
+}
+
+// What a prompt brought, or a file, comes first.
+void Lossless::SeeText(Token token) {
+  const auto known = std::span(draft_->tokens).first(draft_->num_asked_for());
+  lookup_.TruncateTo(known.size());  // behind a step that failed
+  for (size_t i = lookup_.size(); i < known.size(); ++i) lookup_.Append(known[i]);
+  lookup_.Append(token);
+}
+
+int Lossless::NumLookedUp(int limit) const {
+  if (!options_.looks_up || options_.draft_min == options_.draft_max || !length_.KnowsSteps()) {
+    return 0;
+  }
+  size_t most = limit - 1;
+  if (const Placement* placement = draft_->policy.placement.get(); placement != nullptr) {
+    most = std::min<size_t>(most, placement->LongestStep() - 1);
+  }
+  if (draft_->driver.HasTiers()) {
+    most = std::min(most, std::max<size_t>(draft_->cache.RoomForTokens(), 1) - 1);
+  }
+  const Model& model = *draft_->engine->model;
+  for (size_t i = 0; i < most && lookup_.match() > 0; ++i) {
+    if (model.EndsGeneration(lookup_.Next(i))) most = i;
+  }
+  const size_t num_guesses = lookup_.NumWorthIt(
+      most, length_.Rate(), [this](int num_tokens) { return length_.VerifySeconds(num_tokens); });
+  return 1 + static_cast<int>(num_guesses) < options_.draft_min ? 0 : static_cast<int>(num_guesses);
 }
 
 Status Lossless::Resume() {
@@ -130,18 +159,27 @@ Status Lossless::Resume() {
 }
 
 void Lossless::TruncateTo(Position end) {
+  lookup_.TruncateTo(end);
+  RollBack(end);
+}
+
+void Lossless::RollBack(Position end) {
   draft_->TruncateTo(end);
   store_->TruncateTo(end);
 }
 
 void Lossless::DropAhead() {
-  if (num_ahead() > 0) TruncateTo(store_->next() - static_cast<Position>(num_ahead()));
+  if (num_ahead() > 0) RollBack(store_->next() - static_cast<Position>(num_ahead()));
   ahead_.clear();
   next_ahead_ = 0;
 }
 
 void Lossless::CountComparison(bool right) {
   if (right) ++report_.accepted;
+  if (is_looked_up_) {
+    if (right) ++report_.accepted_looked_up;
+    return;
+  }
   // The last of a run, or the one that ends it.
   if (!right || num_ahead() == 0) length_.Compared(static_cast<int>(next_ahead_), !right);
 }
@@ -154,8 +192,9 @@ void Lossless::CountVerifying(double seconds, double waited_before) {
   report_.rows_read += RowsRead(*store_);
 }
 
-Status Lossless::Decode(Token token, const Guess& guess) {
+Status Lossless::Decode(Token token, const Guess& guess, int most_guesses) {
   EBB_RETURN_IF_ERROR(draft_->CheckTokens({&token, 1}));
+  SeeText(token);
   if (num_ahead() > 0) {
     const bool right = ahead_[next_ahead_] == token;
     if (right) {
@@ -171,9 +210,11 @@ Status Lossless::Decode(Token token, const Guess& guess) {
     --without_drafts_;
     return DecodePlainly(token);
   }
-  const int num_tokens = guess ? length_.Begin(Limit()) : 1;
+  const int limit = guess ? Limit(most_guesses) : 1;
+  const int num_looked_up = NumLookedUp(limit);
+  const int num_tokens = num_looked_up > 0 ? 1 + num_looked_up : length_.Begin(limit);
   if (num_tokens == 1) return DecodePlainly(token);
-  const Status status = Run(token, guess, num_tokens);
+  const Status status = Run(token, guess, num_tokens, num_looked_up);
   if (status.code() != StatusCode::kResourceExhausted) return status;
   // A single token may still have room, but not soon a run.
   without_drafts_ = kMostDrafted;
@@ -195,7 +236,7 @@ Status Lossless::DecodePlainly(Token token) {
   return status;
 }
 
-Status Lossless::Run(Token token, const Guess& guess, int num_tokens) {
+Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_looked_up) {
   const Position begin = store_->next();
   const double waited = store_->cache.stage_wait_seconds();
   const double drafted_from = Now();
@@ -203,7 +244,9 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens) {
   Status status;
   try {
     run_.assign(1, token);
-    status = Draft(guess, num_tokens);
+    is_looked_up_ = num_looked_up > 0;
+    for (int i = 0; i < num_looked_up; ++i) run_.push_back(lookup_.Next(i));
+    if (!is_looked_up_) status = Draft(guess, num_tokens);
     verified_from = Now();
     if (status.ok()) status = Verify();
   } catch (const std::bad_alloc&) {
@@ -218,10 +261,15 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens) {
     return status;
   }
   const double end = Now();
-  length_.DraftedStep(static_cast<int>(run_.size()), verified_from - drafted_from,
-                      end - verified_from);
+  const auto run_tokens = static_cast<int>(run_.size());
+  if (is_looked_up_) {
+    length_.LookedUpStep(run_tokens, end - verified_from);
+  } else {
+    length_.DraftedStep(run_tokens, verified_from - drafted_from, end - verified_from);
+  }
   report_.draft_seconds += verified_from - drafted_from;
-  report_.drafted += static_cast<int64_t>(run_.size()) - 1;
+  report_.drafted += run_tokens - 1;
+  report_.looked_up += num_looked_up;
   CountVerifying(end - verified_from, waited);
   return OkStatus();
 }
@@ -245,7 +293,8 @@ Status Lossless::Verify() {
   const Engine::Impl::Part part = {
       .session = store_.get(),
       .tokens = run_,
-      .rewritten = draft_,
+      .draft = is_looked_up_ ? draft_ : nullptr,
+      .rewritten = is_looked_up_ ? nullptr : draft_,
       .tokens_apart = options_.verify == LosslessOptions::Verify::kExact};
   const size_t vocab_size = engine.model->shape().vocab_size;
   const std::span<const Token> guesses = std::span(run_).subspan(1);

@@ -6,6 +6,9 @@
 // store's logits after each of them stand ready: as long as the tokens that the caller chooses are
 // those guessed, Decode() computes nothing; at the first other one both sequences roll back to it.
 //
+// Guesses may also come from the text itself (text_lookup.h): then the store computes them at once,
+// and the drafting sequence takes their rows and signals.
+//
 // Where a step is not drafted, and in prompts, the store computes and the drafting sequence takes
 // its rows and signals (Part::draft in engine_impl.h).
 #ifndef EBB_ENGINE_LOSSLESS_H_
@@ -19,6 +22,7 @@
 #include "ebb/lossless.h"
 #include "src/engine/draft_length.h"
 #include "src/engine/signal_buffers.h"
+#include "src/engine/text_lookup.h"
 
 namespace ebb {
 
@@ -36,7 +40,7 @@ class Lossless {
   ~Lossless();
 
   // As Session::Decode().
-  Status Decode(Token token, const Guess& guess);
+  Status Decode(Token token, const Guess& guess, int most_guesses);
   // Both caches and the drafting sequence's tokens came out of a file. Corrupt when the store has
   // not a row for every token.
   Status Resume();
@@ -55,9 +59,16 @@ class Lossless {
   Lossless(const LosslessOptions& options, Session::Impl* draft,
            std::unique_ptr<Session::Impl> store);
   // How many tokens a run may have: up to what the contexts hold.
-  [[nodiscard]] int Limit() const;
+  [[nodiscard]] int Limit(int most_guesses) const;
+  // The text up to here, this token included, is what is looked up in.
+  void SeeText(Token token);
+  // How many guesses of the text's own are worth a run.
+  [[nodiscard]] int NumLookedUp(int limit) const;
+  // Both sequences; the text to look up in stays.
+  void RollBack(Position end);
   Status DecodePlainly(Token token);
-  Status Run(Token token, const Guess& guess, int num_tokens);
+  // With so many guesses of the text's own, or those of the draft if there are none.
+  Status Run(Token token, const Guess& guess, int num_tokens, int num_looked_up);
   // Decodes run_.front() and then guesses, which it adds, on the drafting sequence.
   Status Draft(const Guess& guess, int num_tokens);
   Status Verify();
@@ -70,8 +81,10 @@ class Lossless {
   const std::unique_ptr<Session::Impl> store_;
   SignalBuffers store_signals_;
   DraftLength length_;
+  TextLookup lookup_;
   LosslessReport report_;
-  int without_drafts_ = 0;  // steps to come, since a cap had no room for a run
+  int without_drafts_ = 0;     // steps to come, since a cap had no room for a run
+  bool is_looked_up_ = false;  // the last run
   std::vector<Token> run_;
   // The guesses of the last run that were verified, and the logits after each of them: [guesses,
   // vocab_size]. Those before next_ahead_ have been asked for.

@@ -150,11 +150,12 @@ void Session::Impl::HashLogits() {
   logits_hash = XXH3_64bits_withSeed(logits.data(), logits.size() * sizeof(float), logits_hash);
 }
 
-PlacementInput Session::Impl::Facts(StepKind kind) const {
+PlacementInput Session::Impl::Facts(StepKind kind, int new_tokens) const {
   return {.kinds = kinds,
           .first_generated = first_generated < 0 ? next() : first_generated,
           .next_position = next(),
           .decode_steps = decode_steps,
+          .new_tokens = new_tokens,
           .step_kind = kind,
           .tokens_to_come = kind == StepKind::kPrefill ? tokens_to_come : 0};
 }
@@ -209,8 +210,8 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   return OkStatus();
 }
 
-Status Session::Decode(Token token, const Guess& guess) {
-  if (impl_->lossless != nullptr) return impl_->lossless->Decode(token, guess);
+Status Session::Decode(Token token, const Guess& guess, int most_guesses) {
+  if (impl_->lossless != nullptr) return impl_->lossless->Decode(token, guess, most_guesses);
   const Engine::Impl::Part step = {.session = impl_.get(), .tokens = {&token, 1}};
   return impl_->engine->StepAndShow(StepKind::kDecode, {&step, 1});
 }

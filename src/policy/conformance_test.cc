@@ -400,6 +400,24 @@ TEST_P(PolicyConformance, KeepsToTheBudgetAfterEveryDecision) {
   }
 }
 
+TEST_P(PolicyConformance, DecodeStepsMayHaveSeveralTokens) {
+  PolicyHarness harness = Make();
+  std::mt19937 random(7);
+  ASSERT_TRUE(harness.Prefill(40).ok());
+  for (int step = 1; step <= 30; ++step) {
+    const size_t before = harness.evictions().size();
+    ASSERT_TRUE(harness.DecodeAtOnce(static_cast<int>(1 + random() % 64)).ok());
+    for (size_t e = before; e < harness.evictions().size(); ++e) {
+      ASSERT_FALSE(IsProtected(harness.kinds(), harness.evictions()[e].position)) << step;
+    }
+    const size_t most = MostRows(harness) + kLongestInterval - 1;
+    for (int group = 0; group < harness.num_groups(); ++group) {
+      ASSERT_LE(harness.positions(group).size(), most) << "step " << step;
+    }
+  }
+  ExpectConsistent(&harness);
+}
+
 TEST_P(PolicyConformance, APromptOverTheBudgetIsCutOrRefused) {
   PolicyHarness harness = Make();
   const Status status = harness.Prefill(600);

@@ -36,7 +36,8 @@ Status NeedsBudget(const PlacementOptions& options) {
 }
 
 bool OnInterval(const PlacementInput& input, int interval) {
-  return input.step_kind == StepKind::kPrefill || input.decode_steps % interval == 0;
+  if (input.step_kind == StepKind::kPrefill) return true;
+  return input.decode_steps / interval > (input.decode_steps - input.new_tokens) / interval;
 }
 
 void AppendEvictions(std::span<const uint32_t> rows, std::vector<Move>* moves) {

@@ -74,7 +74,8 @@ Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions& optio
 [[nodiscard]] std::string BudgetKeyValue(const Budget& budget);
 // InvalidArgument, naming the policy, when there is none.
 [[nodiscard]] Status NeedsBudget(const PlacementOptions& options);
-// Whether a decision falls on this step: on each prefill chunk, on each `interval`-th decode step.
+// Whether a decision falls on this step: on each prefill chunk, on the step of each `interval`-th
+// generated token.
 [[nodiscard]] bool OnInterval(const PlacementInput& input, int interval);
 
 void AppendEvictions(std::span<const uint32_t> rows, std::vector<Move>* moves);

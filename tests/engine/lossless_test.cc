@@ -138,6 +138,41 @@ TEST_P(LosslessAt, EveryStepHasTheBitsOfTheFullCache) {
   }
 }
 
+// A text that goes on as it went before, but for one token in fourteen, with roll-backs; guesses of
+// the draft are mostly wrong.
+TEST_P(LosslessAt, WhatIsLookedUpHasTheBitsOfTheFullCache) {
+  auto full_engine = MakeEngine();
+  auto full = Open(*full_engine);
+  auto engine = MakeEngine(EngineAt(place(), draft()));
+  auto lossless = Open(*engine, SessionWith(draft(), {.draft_min = 2, .draft_max = 40}));
+  std::vector<Token> text = SomeTokens(70, 9);
+  for (Session* session : {full.get(), lossless.get()}) {
+    ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  }
+  std::mt19937 random(11);
+  for (int round = 0; round < 5; ++round) {
+    Oracle oracle(text, 0.3, round);
+    for (size_t i = 0; i < text.size(); ++i) {
+      ExpectOk(full->Decode(text[i]));
+      ExpectOk(lossless->Decode(text[i], oracle.From(i + 1), 50));
+      ASSERT_NO_FATAL_FAILURE(ExpectSame(*full, *lossless));
+    }
+    if (round % 2 == 1) {
+      const auto back = static_cast<Position>(random() % 80);
+      for (Session* session : {full.get(), lossless.get()}) {
+        ExpectOk(session->TruncateTo(session->next_position() - back));
+      }
+    }
+    for (Token& token : text) {
+      if (random() % 14 == 0) token = (token + 1) % SmallModel()->shape().vocab_size;
+    }
+  }
+  const LosslessReport& report = *lossless->lossless_report();
+  EXPECT_GT(report.accepted_looked_up, 50);
+  EXPECT_LT(report.accepted_looked_up, report.looked_up);
+  EXPECT_LE(report.looked_up, report.drafted);
+}
+
 // What the guesses are is the draft's own affair here.
 TEST_P(LosslessAt, GeneratesTheTextOfTheFullCache) {
   for (const float temperature : {0.0F, 0.8F}) {
@@ -217,6 +252,46 @@ TEST(Lossless, FastIsTheFullCacheUpToRounding) {
     ASSERT_LT(LargestDifference(Logits(*full), Logits(*lossless)), 1e-3) << i;
   }
   EXPECT_EQ(lossless->lossless_report()->accepted, lossless->lossless_report()->drafted);
+}
+
+TEST(Lossless, NothingIsLookedUpWhereThatIsNotWanted) {
+  const auto looked_up = [](const LosslessOptions& options, int most_guesses) {
+    auto engine = MakeEngine(EngineAt(kHost, Streaming()));
+    auto session = Open(*engine, SessionWith(Streaming(), options));
+    const std::vector<Token> text = SomeTokens(50, 3);
+    ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+    Oracle oracle(text, 0, 1);
+    for (int round = 0; round < 4; ++round) {
+      for (size_t i = 0; i < text.size(); ++i) {
+        ExpectOk(session->Decode(text[i], oracle.From(i + 1), most_guesses));
+      }
+    }
+    return session->lossless_report()->looked_up;
+  };
+  EXPECT_GT(looked_up({.draft_min = 2}, kMostDrafted), 0);
+  EXPECT_EQ(looked_up({.draft_min = 2, .looks_up = false}, kMostDrafted), 0);
+  EXPECT_EQ(looked_up({.draft_min = 8, .draft_max = 8}, kMostDrafted), 0);
+  EXPECT_EQ(looked_up({.draft_min = 2}, 0), 0);
+}
+
+TEST(Lossless, WhatWasRolledBackIsNotLookedUp) {
+  auto engine = MakeEngine(EngineAt(kHost, Streaming()));
+  auto session = Open(*engine, SessionWith(Streaming(), {.draft_min = 2}));
+  const std::vector<Token> first = SomeTokens(80, 3), second = SomeTokens(60, 4);
+  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  const auto decode = [&](const std::vector<Token>& text) {
+    Oracle oracle(text, 0, 1);
+    const int64_t before = session->lossless_report()->accepted_looked_up;
+    for (size_t i = 0; i < text.size(); ++i) ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
+    return session->lossless_report()->accepted_looked_up - before;
+  };
+  (void)decode(first);
+  EXPECT_GT(decode(first), 20);
+  ExpectOk(session->TruncateTo(kPromptTokens));
+  ExpectOk(session->Prefill(second));
+  EXPECT_GT(decode(second), 20);
+  ExpectOk(session->TruncateTo(kPromptTokens));
+  EXPECT_EQ(decode(first), 0);
 }
 
 TEST(Lossless, SessionsSideBySideAreWhatTheyAreAlone) {

@@ -144,12 +144,15 @@ Status PolicyHarness::Decode(int num_steps) {
   return OkStatus();
 }
 
+Status PolicyHarness::DecodeAtOnce(int num_tokens) { return Step(StepKind::kDecode, num_tokens); }
+
 Status PolicyHarness::Step(StepKind kind, int num_tokens) {
   const Position first = static_cast<Position>(kinds_.size());
   std::vector<Position> appended(num_tokens);
   for (int i = 0; i < num_tokens; ++i) appended[i] = first + i;
   step_kind_ = kind;
-  num_decode_steps_ += kind == StepKind::kDecode ? 1 : 0;
+  new_tokens_ = num_tokens;
+  num_generated_ += kind == StepKind::kDecode ? num_tokens : 0;
   kinds_.insert(kinds_.end(), num_tokens,
                 kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven);
   for (int group = 0; group < num_groups(); ++group) {
@@ -184,7 +187,8 @@ PlacementInput PolicyHarness::Input(int group) {
                           .kinds = kinds_,
                           .first_generated = static_cast<Position>(generated - kinds_.begin()),
                           .next_position = static_cast<Position>(kinds_.size()),
-                          .decode_steps = num_decode_steps_,
+                          .decode_steps = num_generated_,
+                          .new_tokens = new_tokens_,
                           .step_kind = step_kind_};
   if (policy_.placement && policy_.placement->NeedsScores()) input.scores = Scores(group);
   return input;

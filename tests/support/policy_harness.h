@@ -85,6 +85,8 @@ class PolicyHarness {
   // Internal when a placement's moves break its contract; they are not carried out then. Asks
   // Check() before each decision, too.
   Status Decode(int num_steps);
+  // One decode step of several tokens, as lossless generation has.
+  Status DecodeAtOnce(int num_tokens);
   void TruncateTo(Position end);
   // As if somebody else had removed these rows, ascending.
   void Remove(int group, std::span<const uint32_t> rows);
@@ -113,7 +115,8 @@ class PolicyHarness {
   std::vector<TokenKind> kinds_;
   StepKind step_kind_ = StepKind::kPrefill;
   int64_t num_steps_ = 0;
-  int64_t num_decode_steps_ = 0;
+  int64_t num_generated_ = 0;
+  int new_tokens_ = 0;  // of the last step
   std::vector<Eviction> evictions_;
 };
 

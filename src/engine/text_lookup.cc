@@ -1,0 +1,100 @@
+#include "src/engine/text_lookup.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace ebb {
+namespace {
+
+// By the length of the match, 3, 4 to 7, 8 to 15, ...: what is expected, and how many guesses'
+// worth.
+constexpr double kExpected[] = {0.4, 0.6, 0.8, 0.9, 0.95, 0.98};
+constexpr double kExpectedWeight = 8;
+
+}  // namespace
+
+TextLookup::TextLookup() {
+  static_assert(std::size(kExpected) == kKinds);
+  for (int i = 0; i < kKinds; ++i) {
+    right_[i].memory = 160;
+    right_[i].Add(kExpected[i], kExpectedWeight);
+  }
+}
+
+int TextLookup::KindOf(size_t match) {
+  const int octave = static_cast<int>(std::bit_width(match)) - std::bit_width(kShortestMatch);
+  return std::clamp(octave, 0, kKinds - 1);
+}
+
+uint64_t TextLookup::KeyAt(size_t size) const {
+  uint64_t key = 0;
+  if (size < kShortestMatch) return key;
+  for (size_t i = size - kShortestMatch; i < size; ++i) {
+    key = (key ^ static_cast<uint32_t>(text_[i])) * 0x9e3779b97f4a7c15;
+    key ^= key >> 32;
+  }
+  return key;
+}
+
+void TextLookup::Append(Token token) {
+  const bool right = match_ > 0 && text_[from_] == token;
+  if (match_ > 0) right_[KindOf(match_)].Add(right ? 1 : 0);
+  text_.push_back(token);
+  if (right) {
+    ++match_;
+    ++from_;
+  } else {
+    Find();
+  }
+  if (text_.size() >= kShortestMatch) {
+    last_end_[KeyAt(text_.size())] = static_cast<uint32_t>(text_.size());
+  }
+}
+
+// REQUIRES: what stands last is not in last_end_ yet.
+void TextLookup::Find() {
+  match_ = 0;
+  const auto found = last_end_.find(KeyAt(text_.size()));
+  if (text_.size() < kShortestMatch || found == last_end_.end()) return;
+  from_ = found->second;
+  const size_t end = text_.size();
+  while (match_ < from_ && text_[from_ - 1 - match_] == text_[end - 1 - match_]) ++match_;
+  // Other tokens may have the same key.
+  if (match_ < kShortestMatch) match_ = 0;
+}
+
+void TextLookup::TruncateTo(size_t size) {
+  if (size >= text_.size()) return;
+  std::vector<Token> kept(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(size));
+  text_.clear();
+  last_end_.clear();
+  match_ = 0;
+  const auto learnt = right_;
+  for (const Token token : kept) Append(token);
+  right_ = learnt;
+}
+
+Token TextLookup::Next(size_t i) const {
+  const size_t period = text_.size() - from_;
+  return text_[from_ + i % period];
+}
+
+double TextLookup::ProbabilityOfNext(size_t i) const { return right_[KindOf(match_ + i)].value(); }
+
+size_t TextLookup::NumWorthIt(size_t most, double rate,
+                              const std::function<double(int num_tokens)>& seconds) const {
+  if (match_ == 0) return 0;
+  size_t best = 0;
+  double all_right = 1, tokens = 1;
+  for (size_t i = 0; i < most; ++i) {
+    all_right *= ProbabilityOfNext(i);
+    tokens += all_right;
+    const double of_these = tokens / seconds(static_cast<int>(i) + 2);
+    if (of_these <= rate) continue;
+    rate = of_these;
+    best = i + 1;
+  }
+  return best;
+}
+
+}  // namespace ebb
