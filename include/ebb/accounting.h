@@ -35,7 +35,7 @@ struct CacheAccounting {
   std::array<TierAccounting, kNumTiers> tiers;
   MoveAccounting moves;
   int64_t rows_evicted = 0;  // ever; a roll-back evicts nothing
-  size_t table_bytes = 0;    // slots, positions, free lists, page tables
+  size_t table_bytes = 0;    // slots, positions, free lists, page tables, text to look up in
   size_t staging_bytes = 0;  // memory into which T1 is staged or edited
   size_t ledger_bytes = 0;   // of the ledger, where one was asked for
   int64_t num_tables = 0;    // token tables; 1 while all groups agree

@@ -149,7 +149,8 @@ class Session {
   // Reads given tokens (a prompt, a user turn). On error the tokens of finished chunks stay.
   Status Prefill(std::span<const Token> tokens, const PrefillOptions& options = {});
   // Appends one generated token and computes the logits after it. A lossless session may go ahead
-  // with guesses of what comes then, at most so many; without them each step reads all rows.
+  // with guesses of what comes then, at most so many, its own among them; without `guess` there are
+  // none, and each step reads all rows.
   Status Decode(Token token, const Guess& guess = nullptr, int most_guesses = kMostDrafted);
   // Forgets every token at `end` and later. Removed rows are not revived. logits() is empty until
   // the next step.

@@ -89,7 +89,9 @@ struct PlacementInput {
                                              // while there is none
   Position next_position = 0;                // tokens so far
   int64_t decode_steps = 0;                  // generated tokens so far, the step's included
-  int new_tokens = 1;  // of this step: in decode one, but for guesses that were looked up
+  // Of this step: in decode one, but for guesses that were looked up, with which a step may go past
+  // a multiple of an interval without ending on it.
+  int new_tokens = 1;
   StepKind step_kind = StepKind::kDecode;
   size_t tokens_to_come = 0;  // in the prompt's next step; 0 at its end and in decode
 };
@@ -129,7 +131,7 @@ class Placement {
   virtual void Place(const PlacementInput& input, std::vector<Move>* moves) = 0;
   // As Scorer's, of Due() and Place().
   [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
-  // For placements whose rows go at positions of their own, which may lie within a prefill step:
+  // For placements whose rows go at positions of their own, which may lie within a step:
   // appends the rows that only the first queries of a step are to see, before it begins.
   // next_position is behind the step. A step then has at most LongestStep() tokens, so that its own
   // rows are seen by all of it; rows that Place() does not evict behind it are visible again.

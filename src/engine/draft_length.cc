@@ -126,7 +126,8 @@ double DraftLength::Rate() const {
 }
 
 double DraftLength::VerifySeconds(int num_tokens) const {
-  return seconds_.value() + slope_ * (num_tokens - tokens_.value());
+  const double slope = std::min(slope_, seconds_.value() / tokens_.value());
+  return seconds_.value() + slope * (num_tokens - tokens_.value());
 }
 
 void DraftLength::LearnSlope(int num_tokens, double verify_seconds) {

@@ -41,7 +41,7 @@ class DraftLength {
   // Tokens a second, the better of drafts and, unless the minimum rules them out, steps of one
   // token.
   [[nodiscard]] double Rate() const;
-  // What a verifying step of so many tokens is expected to take.
+  // What a verifying step of so many tokens is expected to take: above 0.
   [[nodiscard]] double VerifySeconds(int num_tokens) const;
   // So many of the run's guesses were right; the one behind them, if it was compared, was not.
   // Not told of a run that was given up.

@@ -14,6 +14,9 @@
 namespace ebb {
 namespace {
 
+// So often the draft guesses although the text would: what drafts bring is then known still.
+constexpr int kLookedUpBetweenDrafts = 512;
+
 // An eviction of caps alone: the least share that is one.
 constexpr double kOnlyWhatCapsLeaveOut = 1e-9;
 
@@ -72,7 +75,9 @@ Lossless::Lossless(const LosslessOptions& options, Session::Impl* draft,
       store_(std::move(store)),
       store_signals_(draft->engine->model->shape(), draft->policy.granularity,
                      OnlyMass(draft->signals.needs())),
-      length_(options.draft_min, options.draft_max) {}
+      length_(options.draft_min, options.draft_max) {
+  if (options.looks_up && options.draft_min < options.draft_max) lookup_.emplace();
+}
 
 Lossless::~Lossless() = default;
 
@@ -111,36 +116,45 @@ double Lossless::Now() const {
 }
 
 int Lossless::Limit(int most_guesses) const {
-  const int longest = std::min(options_.draft_max, 1 + std::max(most_guesses, 0));
+  const int longest = 1 + std::clamp(most_guesses, 0, options_.draft_max - 1);
   int most = 1;
   while (most < longest && draft_->CheckRoom(most + 1).ok()) ++most;
   return most;
 }
 
 // What a prompt brought, or a file, comes first.
-void Lossless::SeeText(Token token) {
+void Lossless::SeeText(Token token) try {
+  if (!lookup_.has_value()) return;
   const auto known = std::span(draft_->tokens).first(draft_->num_asked_for());
-  lookup_.TruncateTo(known.size());  // behind a step that failed
-  for (size_t i = lookup_.size(); i < known.size(); ++i) lookup_.Append(known[i]);
-  lookup_.Append(token);
+  for (size_t i = lookup_->size(); i < known.size(); ++i) lookup_->Append(known[i]);
+  lookup_->Append(token);
+} catch (const std::bad_alloc&) {
+  lookup_.reset();
+}
+
+void Lossless::ForgetText(Position end) try {
+  if (lookup_.has_value()) lookup_->TruncateTo(end);
+} catch (const std::bad_alloc&) {
+  lookup_.reset();
 }
 
 int Lossless::NumLookedUp(int limit) const {
-  if (!options_.looks_up || options_.draft_min == options_.draft_max || !length_.KnowsSteps()) {
-    return 0;
-  }
+  if (!lookup_.has_value() || !length_.KnowsSteps()) return 0;
+  if (looked_up_since_draft_ >= kLookedUpBetweenDrafts) return 0;
   size_t most = limit - 1;
   if (const Placement* placement = draft_->policy.placement.get(); placement != nullptr) {
     most = std::min<size_t>(most, placement->LongestStep() - 1);
   }
   if (draft_->driver.HasTiers()) {
-    most = std::min(most, std::max<size_t>(draft_->cache.RoomForTokens(), 1) - 1);
+    // Without T1 the store's rows lie in T0 too.
+    const size_t room = draft_->cache.RoomForTokens() / (store_->cache.HasTiers() ? 1 : 2);
+    most = std::min(most, std::max<size_t>(room, 1) - 1);
   }
   const Model& model = *draft_->engine->model;
-  for (size_t i = 0; i < most && lookup_.match() > 0; ++i) {
-    if (model.EndsGeneration(lookup_.Next(i))) most = i;
+  for (size_t i = 0; i < most && lookup_->match() > 0; ++i) {
+    if (model.EndsGeneration(lookup_->Next(i))) most = i;
   }
-  const size_t num_guesses = lookup_.NumWorthIt(
+  const size_t num_guesses = lookup_->NumWorthIt(
       most, length_.Rate(), [this](int num_tokens) { return length_.VerifySeconds(num_tokens); });
   return 1 + static_cast<int>(num_guesses) < options_.draft_min ? 0 : static_cast<int>(num_guesses);
 }
@@ -159,25 +173,22 @@ Status Lossless::Resume() {
 }
 
 void Lossless::TruncateTo(Position end) {
-  lookup_.TruncateTo(end);
-  RollBack(end);
-}
-
-void Lossless::RollBack(Position end) {
   draft_->TruncateTo(end);
   store_->TruncateTo(end);
+  ForgetText(end);
 }
 
 void Lossless::DropAhead() {
-  if (num_ahead() > 0) RollBack(store_->next() - static_cast<Position>(num_ahead()));
+  if (num_ahead() > 0) TruncateTo(store_->next() - static_cast<Position>(num_ahead()));
   ahead_.clear();
   next_ahead_ = 0;
+  ForgetText(store_->next());  // what a step that failed was to add
 }
 
 void Lossless::CountComparison(bool right) {
   if (right) ++report_.accepted;
   if (is_looked_up_) {
-    if (right) ++report_.accepted_looked_up;
+    if (right) ++report_.accepted_looked_up, ++looked_up_since_draft_;
     return;
   }
   // The last of a run, or the one that ends it.
@@ -194,18 +205,19 @@ void Lossless::CountVerifying(double seconds, double waited_before) {
 
 Status Lossless::Decode(Token token, const Guess& guess, int most_guesses) {
   EBB_RETURN_IF_ERROR(draft_->CheckTokens({&token, 1}));
-  SeeText(token);
   if (num_ahead() > 0) {
     const bool right = ahead_[next_ahead_] == token;
     if (right) {
+      SeeText(token);
       const size_t vocab_size = draft_->engine->model->shape().vocab_size;
       draft_->ShowLogits(std::span(ahead_logits_).subspan(next_ahead_ * vocab_size, vocab_size));
       ++next_ahead_;
     }
     CountComparison(right);
     if (right) return OkStatus();
-    DropAhead();
   }
+  DropAhead();
+  SeeText(token);
   if (without_drafts_ > 0) {
     --without_drafts_;
     return DecodePlainly(token);
@@ -231,6 +243,7 @@ Status Lossless::DecodePlainly(Token token) {
   if (store_->next() == before) return status;
   draft_->ShowLogits(draft_->engine->runner->logits(0));
   const double seconds = Now() - begin;
+  looked_up_since_draft_ = 0;
   length_.PlainStep(seconds);
   CountVerifying(seconds, waited);
   return status;
@@ -245,7 +258,7 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
   try {
     run_.assign(1, token);
     is_looked_up_ = num_looked_up > 0;
-    for (int i = 0; i < num_looked_up; ++i) run_.push_back(lookup_.Next(i));
+    for (int i = 0; i < num_looked_up; ++i) run_.push_back(lookup_->Next(i));
     if (!is_looked_up_) status = Draft(guess, num_tokens);
     verified_from = Now();
     if (status.ok()) status = Verify();
@@ -265,6 +278,7 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
   if (is_looked_up_) {
     length_.LookedUpStep(run_tokens, end - verified_from);
   } else {
+    looked_up_since_draft_ = 0;
     length_.DraftedStep(run_tokens, verified_from - drafted_from, end - verified_from);
   }
   report_.draft_seconds += verified_from - drafted_from;

@@ -15,6 +15,7 @@
 #define EBB_ENGINE_LOSSLESS_H_
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -54,6 +55,10 @@ class Lossless {
   // What of the store's steps the drafting sequence wants to see.
   [[nodiscard]] SignalBuffers* store_signals() { return &store_signals_; }
   [[nodiscard]] const LosslessReport& report() const { return report_; }
+  // Of the text that is looked up in.
+  [[nodiscard]] size_t lookup_bytes() const {
+    return lookup_.has_value() ? lookup_->memory_bytes() : 0;
+  }
 
  private:
   Lossless(const LosslessOptions& options, Session::Impl* draft,
@@ -62,10 +67,9 @@ class Lossless {
   [[nodiscard]] int Limit(int most_guesses) const;
   // The text up to here, this token included, is what is looked up in.
   void SeeText(Token token);
+  void ForgetText(Position end);
   // How many guesses of the text's own are worth a run.
   [[nodiscard]] int NumLookedUp(int limit) const;
-  // Both sequences; the text to look up in stays.
-  void RollBack(Position end);
   Status DecodePlainly(Token token);
   // With so many guesses of the text's own, or those of the draft if there are none.
   Status Run(Token token, const Guess& guess, int num_tokens, int num_looked_up);
@@ -81,7 +85,8 @@ class Lossless {
   const std::unique_ptr<Session::Impl> store_;
   SignalBuffers store_signals_;
   DraftLength length_;
-  TextLookup lookup_;
+  std::optional<TextLookup> lookup_;  // empty: unwanted, or there was no memory for it
+  int looked_up_since_draft_ = 0;     // tokens that became part of the text
   LosslessReport report_;
   int without_drafts_ = 0;     // steps to come, since a cap had no room for a run
   bool is_looked_up_ = false;  // the last run

@@ -259,6 +259,7 @@ CacheAccounting Session::accounting() const {
   if (impl_->lossless != nullptr) {
     const SequenceCache& store = impl_->lossless->store().cache;
     AddStore(store.accounting(), store.HasTiers(), &sum);
+    sum.table_bytes += impl_->lossless->lookup_bytes();
   }
   if (impl_->ledger != nullptr) sum.ledger_bytes = impl_->ledger->memory_bytes();
   return sum;

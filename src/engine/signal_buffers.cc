@@ -129,6 +129,7 @@ void SignalBuffers::BeginQueries(int num_tokens) {
 
 void SignalBuffers::TakeMass(const SignalBuffers& all, const SequenceCache& cache) {
   if (!wants_mass_) return;
+  const auto queries = static_cast<size_t>(step_.num_tokens);
   for (size_t group = 0; group < group_rows_.size(); ++group) {
     const auto positions = cache.positions(static_cast<int>(group));
     for (int head = 0; head < mass_heads_; ++head) {
@@ -136,6 +137,12 @@ void SignalBuffers::TakeMass(const SignalBuffers& all, const SequenceCache& cach
           all.mass_.data() + all.group_begin_[group] + size_t(head) * all.group_rows_[group];
       float* to = mass_.data() + group_begin_[group] + size_t(head) * group_rows_[group];
       for (size_t row = 0; row < positions.size(); ++row) to[row] = from[positions[row]];
+      if (step_.kind != StepKind::kDecode) continue;
+      // A row of the step itself is seen from its own query on.
+      for (size_t row = 0; row < positions.size(); ++row) {
+        const size_t left = positions.size() - row;
+        to[row] /= static_cast<float>(std::min(left, queries));
+      }
     }
   }
   std::copy_n(all.not_finite_.get(), shape_.num_layers, not_finite_.get());

@@ -31,7 +31,9 @@ class SignalBuffers {
   // Whether this step's mass is wanted.
   [[nodiscard]] bool wants_mass() const { return wants_mass_; }
 
-  // The mass that `all` has of these rows, where `all` has a row for each position from 0 on.
+  // The mass that `all` has of these rows, where `all` has a row for each position from 0 on. Of a
+  // decode step of several tokens it is the mean over the queries that see a row, as a scorer knows
+  // it from steps of one.
   // REQUIRES: both saw the step, and wanted its mass alike.
   void TakeMass(const SignalBuffers& all, const SequenceCache& cache);
 

@@ -11,6 +11,9 @@ namespace {
 constexpr double kExpected[] = {0.4, 0.6, 0.8, 0.9, 0.95, 0.98};
 constexpr double kExpectedWeight = 8;
 
+constexpr size_t kFewestSlots = 1024;
+constexpr uint64_t kScatter = 0x9e3779b97f4a7c15;
+
 }  // namespace
 
 TextLookup::TextLookup() {
@@ -26,14 +29,34 @@ int TextLookup::KindOf(size_t match) {
   return std::clamp(octave, 0, kKinds - 1);
 }
 
-uint64_t TextLookup::KeyAt(size_t size) const {
+bool TextLookup::SameBefore(size_t end, size_t other) const {
+  const auto last = [&](size_t at) { return text_.begin() + static_cast<ptrdiff_t>(at); };
+  return std::equal(last(end - kShortestMatch), last(end), last(other - kShortestMatch));
+}
+
+size_t TextLookup::SlotOf(size_t end) const {
   uint64_t key = 0;
-  if (size < kShortestMatch) return key;
-  for (size_t i = size - kShortestMatch; i < size; ++i) {
-    key = (key ^ static_cast<uint32_t>(text_[i])) * 0x9e3779b97f4a7c15;
+  for (size_t i = end - kShortestMatch; i < end; ++i) {
+    key = (key ^ static_cast<uint32_t>(text_[i])) * kScatter;
     key ^= key >> 32;
   }
-  return key;
+  const size_t mask = last_end_.size() - 1;
+  size_t slot = key & mask;
+  while (last_end_[slot] != 0 && !SameBefore(last_end_[slot], end)) slot = (slot + 1) & mask;
+  return slot;
+}
+
+// REQUIRES: no further end is there.
+void TextLookup::Remember(size_t end) {
+  if (end < kShortestMatch) return;
+  if (2 * (num_ends_ + 1) > last_end_.size()) {
+    last_end_.assign(std::max(kFewestSlots, 2 * last_end_.size()), 0);
+    num_ends_ = 0;
+    for (size_t before = kShortestMatch; before < end; ++before) Remember(before);
+  }
+  uint32_t& last = last_end_[SlotOf(end)];
+  if (last == 0) ++num_ends_;
+  last = static_cast<uint32_t>(end);
 }
 
 void TextLookup::Append(Token token) {
@@ -46,21 +69,16 @@ void TextLookup::Append(Token token) {
   } else {
     Find();
   }
-  if (text_.size() >= kShortestMatch) {
-    last_end_[KeyAt(text_.size())] = static_cast<uint32_t>(text_.size());
-  }
+  Remember(text_.size());
 }
 
 // REQUIRES: what stands last is not in last_end_ yet.
 void TextLookup::Find() {
   match_ = 0;
-  const auto found = last_end_.find(KeyAt(text_.size()));
-  if (text_.size() < kShortestMatch || found == last_end_.end()) return;
-  from_ = found->second;
   const size_t end = text_.size();
+  if (end < kShortestMatch || last_end_.empty()) return;
+  from_ = last_end_[SlotOf(end)];
   while (match_ < from_ && text_[from_ - 1 - match_] == text_[end - 1 - match_]) ++match_;
-  // Other tokens may have the same key.
-  if (match_ < kShortestMatch) match_ = 0;
 }
 
 void TextLookup::TruncateTo(size_t size) {
@@ -68,6 +86,7 @@ void TextLookup::TruncateTo(size_t size) {
   std::vector<Token> kept(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(size));
   text_.clear();
   last_end_.clear();
+  num_ends_ = 0;
   match_ = 0;
   const auto learnt = right_;
   for (const Token token : kept) Append(token);

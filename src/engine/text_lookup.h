@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <unordered_map>
 #include <vector>
 
 #include "ebb/types.h"
@@ -28,6 +27,9 @@ class TextLookup {
   void Append(Token token);
   void TruncateTo(size_t size);
   [[nodiscard]] size_t size() const { return text_.size(); }
+  [[nodiscard]] size_t memory_bytes() const {
+    return text_.capacity() * sizeof(Token) + last_end_.capacity() * sizeof(uint32_t);
+  }
 
   // How many of the last tokens stood before, side by side with a guess at the next one. 0: there
   // is none.
@@ -44,13 +46,18 @@ class TextLookup {
 
  private:
   static constexpr int kKinds = 6;
-  // Of the `size` first tokens' last few; 0 where there are fewer.
-  [[nodiscard]] uint64_t KeyAt(size_t size) const;
   [[nodiscard]] static int KindOf(size_t match);
+  // Whether the same few tokens lie before both.
+  [[nodiscard]] bool SameBefore(size_t end, size_t other) const;
+  // Where the end of the few tokens before `end` stands, or is to stand.
+  [[nodiscard]] size_t SlotOf(size_t end) const;
+  void Remember(size_t end);
   void Find();
 
   std::vector<Token> text_;
-  std::unordered_map<uint64_t, uint32_t> last_end_;  // by KeyAt(): the last such size so far
+  // A hash table of the few tokens before each place in the text: the last such place; 0: none.
+  std::vector<uint32_t> last_end_;
+  size_t num_ends_ = 0;  // in it
   size_t match_ = 0;
   size_t from_ = 0;                        // where the next token is looked up
   std::array<RunningMean, kKinds> right_;  // share of guesses, by the length of their match

@@ -1,6 +1,7 @@
 #include "src/policy/scorers/segment_scorer.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace ebb {
 namespace {
@@ -26,24 +27,28 @@ void SegmentScorer::Append(int group, std::span<const Position> positions) {
 
 void SegmentScorer::Observe(int group, const GroupSignals& signals, const StepSignals& step) {
   Segments& segments = segments_[group];
-  for (float& id : ids_[group].last(step.num_tokens)) {
-    id = static_cast<float>(segments.Take(step.kind));
-  }
+  std::optional<float> density;
   if (ShowsDecodeMass(signals, step)) {
     AddMeanMass(signals, query_heads_per_group_, attention_[group]);
     // Heads of a layer with a NaN have no mass at all.
-    float density = 0;
+    float sum = 0;
     int num_heads = 0;
     for (int head = 0; head < signals.num_mass_heads; ++head) {
       const std::span<const float> mass = MassOfHead(signals, head);
       if (std::ranges::none_of(mass, [](float m) { return m > 0; })) continue;
-      density += Density(mass);
+      sum += Density(mass);
       ++num_heads;
     }
-    segments.AddSignal(density / static_cast<float>(std::max(1, num_heads)));
+    density = sum / static_cast<float>(std::max(1, num_heads));
   }
   const int first_new = segments.num_closed();
-  if (segments.CloseIfFull()) ChooseRows(group, first_new);
+  bool closed = false;
+  for (float& id : ids_[group].last(step.num_tokens)) {
+    id = static_cast<float>(segments.Take(step.kind));
+    if (density.has_value()) segments.AddSignal(*density);
+    closed = segments.CloseIfFull() || closed;
+  }
+  if (closed) ChooseRows(group, first_new);
 }
 
 void SegmentScorer::Retain(int group, std::span<const uint32_t> kept) {
