@@ -253,7 +253,7 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
   const Position begin = store_->next();
   const double waited = store_->cache.stage_wait_seconds();
   const double drafted_from = Now();
-  double verified_from = drafted_from;
+  double verified_from = 0;
   Status status;
   try {
     run_.assign(1, token);

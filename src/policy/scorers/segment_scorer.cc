@@ -71,7 +71,7 @@ std::span<const float> SegmentScorer::Scores(int group) {
 
 RowRange SegmentScorer::RowsOf(int group, int segment) const {
   const std::span<const float> ids = ids_[group];
-  const auto [begin, end] = std::ranges::equal_range(ids, static_cast<float>(segment));
+  const auto [begin, end] = std::equal_range(ids.begin(), ids.end(), static_cast<float>(segment));
   return {static_cast<size_t>(begin - ids.begin()), static_cast<size_t>(end - ids.begin())};
 }
 
