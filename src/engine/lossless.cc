@@ -139,7 +139,7 @@ void Lossless::ForgetText(Position end) try {
 }
 
 int Lossless::NumLookedUp(int limit) const {
-  if (!lookup_.has_value() || !length_.KnowsSteps()) return 0;
+  if (!lookup_.has_value() || lookup_->match() == 0 || !length_.KnowsSteps()) return 0;
   if (looked_up_since_draft_ >= kLookedUpBetweenDrafts) return 0;
   size_t most = limit - 1;
   if (const Placement* placement = draft_->policy.placement.get(); placement != nullptr) {
@@ -151,7 +151,7 @@ int Lossless::NumLookedUp(int limit) const {
     most = std::min(most, std::max<size_t>(room, 1) - 1);
   }
   const Model& model = *draft_->engine->model;
-  for (size_t i = 0; i < most && lookup_->match() > 0; ++i) {
+  for (size_t i = 0; i < most; ++i) {
     if (model.EndsGeneration(lookup_->Next(i))) most = i;
   }
   const size_t num_guesses = lookup_->NumWorthIt(

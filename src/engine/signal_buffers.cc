@@ -137,7 +137,7 @@ void SignalBuffers::TakeMass(const SignalBuffers& all, const SequenceCache& cach
           all.mass_.data() + all.group_begin_[group] + size_t(head) * all.group_rows_[group];
       float* to = mass_.data() + group_begin_[group] + size_t(head) * group_rows_[group];
       for (size_t row = 0; row < positions.size(); ++row) to[row] = from[positions[row]];
-      if (step_.kind != StepKind::kDecode) continue;
+      if (step_.kind != StepKind::kDecode || queries == 1) continue;
       // A row of the step itself is seen from its own query on.
       for (size_t row = 0; row < positions.size(); ++row) {
         const size_t left = positions.size() - row;

@@ -1,5 +1,7 @@
 #include "src/engine/text_lookup.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -12,7 +14,6 @@ constexpr double kExpected[] = {0.4, 0.6, 0.8, 0.9, 0.95, 0.98};
 constexpr double kExpectedWeight = 8;
 
 constexpr size_t kFewestSlots = 1024;
-constexpr uint64_t kScatter = 0x9e3779b97f4a7c15;
 
 }  // namespace
 
@@ -35,13 +36,9 @@ bool TextLookup::SameBefore(size_t end, size_t other) const {
 }
 
 size_t TextLookup::SlotOf(size_t end) const {
-  uint64_t key = 0;
-  for (size_t i = end - kShortestMatch; i < end; ++i) {
-    key = (key ^ static_cast<uint32_t>(text_[i])) * kScatter;
-    key ^= key >> 32;
-  }
+  const Token* const first = text_.data() + end - kShortestMatch;
   const size_t mask = last_end_.size() - 1;
-  size_t slot = key & mask;
+  size_t slot = XXH3_64bits(first, kShortestMatch * sizeof(Token)) & mask;
   while (last_end_[slot] != 0 && !SameBefore(last_end_[slot], end)) slot = (slot + 1) & mask;
   return slot;
 }
