@@ -181,6 +181,8 @@ Status Bench::Report(int depth, const LosslessReport& lossless, double others_sh
       {"tokens", options_.bench.tokens},
       {"repetitions", options_.bench.repetitions},
       {"verify", verify},
+      {"temperature", options_.sampling.temperature},
+      {"repeat_penalty", options_.sampling.repeat_penalty},
       {"tokens_per_s", ToJson(speed(lossless_))},
       {"full", ToJson(speed(full_))},
       {"tiers", ToJson(speed(tiers_))},

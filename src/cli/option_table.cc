@@ -173,17 +173,17 @@ std::vector<OptionRow> GenerationRows() {
       ValueRow(G::kGeneration, "-n,--tokens", "N",
                "largest number of tokens to generate; -1: until something else ends it",
                [](CliOptions& o) { return &o.max_tokens; }, {.min = -1}),
-      ValueRow(G::kGeneration, "--temp", "X", "temperature; 0 always takes the likeliest token",
+      ValueRow(G::kSampling, "--temp", "X", "temperature; 0 always takes the likeliest token",
                [](CliOptions& o) { return &o.sampling.temperature; }, {.min = 0, .max = 100}),
-      ValueRow(G::kGeneration, "--top-k", "N", "sample among the N likeliest; 0: all",
+      ValueRow(G::kSampling, "--top-k", "N", "sample among the N likeliest; 0: all",
                [](CliOptions& o) { return &o.sampling.top_k; }, {.min = 0}),
-      ValueRow(G::kGeneration, "--top-p", "X",
+      ValueRow(G::kSampling, "--top-p", "X",
                "sample among the likeliest that together have probability X",
                [](CliOptions& o) { return &o.sampling.top_p; }, {.min = 0, .max = 1}),
-      ValueRow(G::kGeneration, "--min-p", "X",
+      ValueRow(G::kSampling, "--min-p", "X",
                "sample among those at least X times as likely as the likeliest",
                [](CliOptions& o) { return &o.sampling.min_p; }, {.min = 0, .max = 1}),
-      ValueRow(G::kGeneration, "--repeat-penalty", "X",
+      ValueRow(G::kSampling, "--repeat-penalty", "X",
                "divide the logits of the last 64 tokens by X; 1: off",
                [](CliOptions& o) { return &o.sampling.repeat_penalty; }, {.min = 0.01, .max = 100}),
       ParsedRow(G::kGeneration, "--grammar", "FILE|TEXT",
@@ -252,6 +252,7 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kSession:
       return "Conversation";
     case G::kGeneration:
+    case G::kSampling:
       return "Generation";
     case G::kDisplay:
     case G::kQuiet:

@@ -85,7 +85,8 @@ enum class OptionGroup {
   kSession,     // --session
   kModelFile,   // -m
   kModel,       // --dequantize, --rope-*
-  kGeneration,  // -n, --temp, ... --grammar
+  kGeneration,  // -n, --grammar, --stop, ...
+  kSampling,    // --temp, --top-k, --top-p, --min-p, --repeat-penalty
   kPolicy,      // --policy, --scorer, --budget, ... --list-policies
   kLossless,    // --lossless, --verify, --draft, --draft-min, --draft-max, --no-draft-lookup
   kThreads,     // --threads

@@ -101,10 +101,12 @@ TEST_F(LosslessTest, ASessionGoesOn) {
 TEST_F(LosslessTest, IsMeasured) {
   const ProgramEnd end = RunEbb(
       "bench lossless --lossless --t1 host --depth 64 --tokens 16 --repetitions 2 --json "
-      "--threads 1 --draft streaming:sinks=2,window=16 -m " +
+      "--threads 1 --draft streaming:sinks=2,window=16 --temp 0.5 --repeat-penalty 1.25 -m " +
       model_->path());
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json record = json::parse(end.out);
+  EXPECT_EQ(record["temperature"], 0.5);
+  EXPECT_EQ(record["repeat_penalty"], 1.25);
   EXPECT_TRUE(record["same_bits"].get<bool>());
   EXPECT_TRUE(record["same_tokens"].get<bool>());
   for (const char* of : {"tokens_per_s", "full", "tiers", "ratio_full", "ratio_tiers"}) {
