@@ -179,10 +179,14 @@ void Lossless::TruncateTo(Position end) {
 }
 
 void Lossless::DropAhead() {
-  if (num_ahead() > 0) TruncateTo(store_->next() - static_cast<Position>(num_ahead()));
+  const Position end = store_->next() - static_cast<Position>(num_ahead());
+  if (num_ahead() > 0) {
+    draft_->TruncateTo(end);
+    store_->TruncateTo(end);
+  }
   ahead_.clear();
   next_ahead_ = 0;
-  ForgetText(store_->next());  // what a step that failed was to add
+  ForgetText(end);  // what a step that failed was to add, too
 }
 
 void Lossless::CountComparison(bool right) {

@@ -72,8 +72,8 @@ class SequenceCache {
   Status Move(int group, std::span<const RowMove> rows);
   // Removes every row at `end` and later, in all groups. Never revives removed rows.
   void TruncateTo(Position end);
-  // For rows that prefill may hide from later queries: the last position that sees row `index`;
-  // kVisibleForEver takes that back.
+  // For rows that a step of several tokens hides from its later ones: the last position that sees
+  // row `index`; kVisibleForEver takes that back.
   void SetLastVisible(int group, uint32_t index, Position last);
   // Moves rows out of sparse pages into holes of others while that frees whole pages, copying at
   // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change. Pages

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "src/engine/engine_impl.h"
@@ -108,6 +109,85 @@ TEST(LosslessDraft, SeesTheSignalsOfStepsThatTheStoreComputed) {
     }
     EXPECT_EQ(lossless.back().mass[1].size(), 23U);
   }
+}
+
+// What a step showed of its tokens, and of the mass that its queries gave the rows.
+struct Step {
+  Position first = 0;
+  int num_tokens = 0;
+  std::map<std::string, std::vector<float>> of_tokens;
+  std::vector<float> queries;
+  std::map<Position, float> mass;
+};
+
+// Of the decode steps of a text that repeats itself.
+std::vector<Step> StepsOfRepetitions(const SessionOptions& session_options) {
+  std::vector<Step> steps;
+  SessionOptions options = session_options;
+  options.extra_signals = {.mass = MassNeed::kSummed,
+                           .num_recent_queries = 3,
+                           .hidden_layers = {1},
+                           .keys = true,
+                           .keys_before_rope = true,
+                           .values = true};
+  options.on_signals = [&](int group, std::span<const Position> positions,
+                           const GroupSignals& signals, const StepSignals& step) {
+    if (group != 0 || step.kind == StepKind::kPrefill) return;
+    const auto all = [](std::span<const float> of) { return std::vector(of.begin(), of.end()); };
+    steps.push_back({.first = step.first_position,
+                     .num_tokens = step.num_tokens,
+                     .of_tokens = {{"keys", all(step.keys[1])},
+                                   {"keys before rope", all(step.keys_before_rope[1])},
+                                   {"values", all(step.values[1])},
+                                   {"hidden", all(step.hidden[0])}},
+                     .queries = all(step.recent_queries[1]),
+                     .mass = {}});
+    for (size_t row = 0; row < positions.size(); ++row) {
+      steps.back().mass[positions[row]] = signals.mass[row];
+    }
+  };
+  auto engine = MakeEngine();
+  auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(SomeTokens(40)));
+  std::vector<Token> text;
+  for (int round = 0; round < 6; ++round) {
+    for (const Token token : SomeTokens(30, 3)) text.push_back(token);
+  }
+  for (size_t i = 0; i < text.size(); ++i) ExpectOk(session->Decode(text[i], Knowing(text, i + 1)));
+  return steps;
+}
+
+TEST(LosslessDraft, SeesOfALookedUpStepWhatStepsOfOneTokenShow) {
+  const std::vector<Step> full = StepsOfRepetitions({});
+  const std::vector<Step> lossless = StepsOfRepetitions(
+      Lossless({.name = "streaming", .sinks = 2, .window = 20}, {.draft_min = 2}));
+  int looked_up = 0;
+  for (const Step& step : lossless) {
+    if (step.num_tokens == 1) continue;  // of the draft itself, which has other logits
+    looked_up += step.num_tokens;
+    const auto singles = std::span(full).subspan(step.first - full.front().first, step.num_tokens);
+    for (const auto& [name, values] : step.of_tokens) {
+      std::vector<float> expected;
+      for (const Step& single : singles) {
+        const std::vector<float>& of_one = single.of_tokens.at(name);
+        expected.insert(expected.end(), of_one.begin(), of_one.end());
+      }
+      EXPECT_EQ(values, expected) << name << " from " << step.first;
+    }
+    EXPECT_EQ(step.queries, singles.back().queries) << step.first;
+    for (const auto& [position, mass] : step.mass) {
+      float sum = 0;
+      int seen_by = 0;
+      for (const Step& single : singles) {
+        const auto found = single.mass.find(position);
+        if (found == single.mass.end()) continue;
+        sum += found->second;
+        ++seen_by;
+      }
+      EXPECT_NEAR(mass, sum / static_cast<float>(seen_by), 1e-5) << step.first << ", " << position;
+    }
+  }
+  EXPECT_GT(looked_up, 30);
 }
 
 }  // namespace
