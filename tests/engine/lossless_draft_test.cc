@@ -164,6 +164,7 @@ TEST(LosslessDraft, SeesOfALookedUpStepWhatStepsOfOneTokenShow) {
   int looked_up = 0;
   for (const Step& step : lossless) {
     if (step.num_tokens == 1) continue;  // of the draft itself, which has other logits
+    if (step.first + step.num_tokens > full.back().first + 1) continue;  // beyond the text
     looked_up += step.num_tokens;
     const auto singles = std::span(full).subspan(step.first - full.front().first, step.num_tokens);
     for (const auto& [name, values] : step.of_tokens) {
@@ -174,7 +175,10 @@ TEST(LosslessDraft, SeesOfALookedUpStepWhatStepsOfOneTokenShow) {
       }
       EXPECT_EQ(values, expected) << name << " from " << step.first;
     }
-    EXPECT_EQ(step.queries, singles.back().queries) << step.first;
+    // A shorter step leaves some of the draft's own.
+    if (step.num_tokens >= 3) {
+      EXPECT_EQ(step.queries, singles.back().queries) << step.first;
+    }
     for (const auto& [position, mass] : step.mass) {
       float sum = 0;
       int seen_by = 0;
