@@ -113,18 +113,55 @@ void DecodeAttention::PlanUnits(int begin, int end, Kind kind) {
     }
   }
   for (int block = 0; block < most_chunks; block += kBlockChunks) {
-    for (int h = 0; h < kv_heads; ++h) {
-      for (int query = begin; query < end; ++query) {
-        const int end_chunk = std::min(block + kBlockChunks, NumChunks(query, h, kind));
-        for (int chunk = block; chunk < end_chunk; ++chunk) {
-          PlanUnit({.query = static_cast<uint32_t>(query),
-                    .chunk = static_cast<uint32_t>(chunk),
-                    .kv_head = static_cast<uint16_t>(h),
-                    .kind = kind});
-        }
+    for (int h = 0; h < kv_heads; ++h) PlanBlock(begin, end, h, block, kind);
+  }
+}
+
+void DecodeAttention::PlanBlock(int begin, int end, int kv_head, int block, Kind kind) {
+  for (int first = begin, next = begin; first < end; first = next) {
+    while (next < end && next - first < MostTogether() && ShareRows(first, next, kv_head, kind)) {
+      ++next;
+    }
+    for (int chunk = block; chunk < block + kBlockChunks; ++chunk) {
+      for (int query = first; query < next; ++query) {
+        if (chunk >= NumChunks(query, kv_head, kind)) continue;
+        PlanUnit({.query = static_cast<uint32_t>(query),
+                  .chunk = static_cast<uint32_t>(chunk),
+                  .kv_head = static_cast<uint16_t>(kv_head),
+                  .kind = kind});
       }
     }
   }
+}
+
+int DecodeAttention::MostTogether() const {
+  return std::max(FoldedTogether::kMostHeads / shape_.QueryHeadsPerKvHead(), 1);
+}
+
+bool DecodeAttention::ShareRows(int query, int other, int kv_head, Kind kind) const {
+  if (query == other) return true;
+  if (kind == Kind::kCompressed) return false;
+  const auto view = [&](int of) -> const RowsView& {
+    const DecodeQuery& q = queries_[of];
+    return (kind == Kind::kFull ? q.rows : q.host_rows)[kv_head];
+  };
+  // A list that is empty may lie anywhere.
+  return !view(query).slots.empty() && view(query).slots.data() == view(other).slots.data() &&
+         view(query).pages == view(other).pages;
+}
+
+size_t DecodeAttention::NumTogether(size_t first, size_t end) const {
+  const Unit& unit = units_[first];
+  const size_t most = std::min<size_t>(end - first, MostTogether());
+  for (size_t n = 1; n < most; ++n) {
+    const Unit& other = units_[first + n];
+    const bool same = other.kind == unit.kind && other.kv_head == unit.kv_head &&
+                      other.chunk == unit.chunk && RowsOf(other) == RowsOf(unit) &&
+                      ShareRows(static_cast<int>(unit.query), static_cast<int>(other.query),
+                                unit.kv_head, unit.kind);
+    if (!same) return n;
+  }
+  return most;
 }
 
 void DecodeAttention::PlanHeads(int query) {
@@ -233,27 +270,72 @@ void DecodeAttention::FoldUnits(UnitRange range, int thread) {
   // Weights that nobody reads again stay in one place, in the first-level cache: that of a unit
   // whose own nobody reads.
   float* own = nullptr;
-  const std::byte* rows[2][kChunkRows];
+  const std::byte* located[2][kChunkRows];
+  ChunkRows rows = located[0], next_rows = located[1];
   const RoundedQuery* rounded = nullptr;
   size_t rounded_query = kNoUnit;
-  LocateUnit(units_[u], rows[u % 2]);
-  for (; u < end; ++u) {
+  const size_t floats = FoldedTogether::NumFloats(shape_.format.head_dim);
+  const FoldedTogether together(states_->together.get() + thread * floats, shape_.format.head_dim);
+  LocateUnit(units_[u], rows);
+  for (size_t next = u; u < end; u = next, std::swap(rows, next_rows)) {
     const Unit& unit = units_[u];
     const bool keeps_p = !queries_[unit.query].mass.per_query_head.empty();
-    size_t next = u;  // whose rows are fetched ahead
+    const size_t num_units = NumTogether(u, end);
+    next = u + num_units;
+    bool fetches_next = false;
     if (keeps_p) FetchMass(unit);
     if (!keeps_p && own == nullptr) own = POf(unit);
-    if (u + 2 < end) FetchSlots(units_[u + 2]);
-    if (u + 1 < end) {
-      LocateUnit(units_[u + 1], rows[(u + 1) % 2]);
-      if (keeps_p) FetchP(units_[u + 1]);
-      if (units_[u + 1].kind == unit.kind) next = u + 1;
+    if (next + 1 < end) FetchSlots(units_[next + 1]);
+    if (next < end) {
+      LocateUnit(units_[next], next_rows);
+      if (keeps_p) FetchP(units_[next]);
+      fetches_next = units_[next].kind == unit.kind;
     }
     if (unit.kind == Kind::kCompressed && rounded_query != unit.query) {
       rounded = RoundQueries(static_cast<int>(unit.query), thread);
       rounded_query = unit.query;
     }
-    FoldUnit(unit, rows[u % 2], rows[next % 2], rounded, keeps_p ? POf(unit) : own);
+    const ChunkRows fetched = fetches_next ? next_rows : rows;
+    if (num_units > 1) {
+      FoldTogether(std::span(units_).subspan(u, num_units), rows, fetched, together);
+    } else {
+      FoldUnit(unit, rows, fetched, rounded, keeps_p ? POf(unit) : own);
+    }
+  }
+}
+
+void DecodeAttention::FoldTogether(std::span<const Unit> units, ChunkRows rows, ChunkRows next_rows,
+                                   const FoldedTogether& together) {
+  const size_t heads = shape_.QueryHeadsPerKvHead();
+  const size_t dim = shape_.format.head_dim;
+  const Unit& first = units.front();
+  const size_t first_q = first.kv_head * heads * dim;
+  for (size_t i = 0; i < units.size(); ++i) {
+    std::copy_n(queries_[units[i].query].q + first_q, heads * dim, together.q + i * heads * dim);
+  }
+  const auto [begin, end] = RowsOf(first);
+  kernel_.fold({.format = shape_.format,
+                .keys = rows.data(),
+                .num_rows = static_cast<int>(end - begin),
+                .next_keys = next_rows.data(),
+                .q = together.q,
+                .num_heads = static_cast<int>(units.size() * heads),
+                .scale = shape_.scale},
+               {.m = together.m,
+                .l = together.l,
+                .head_stride = 1,
+                .o = together.o,
+                .p = together.p,
+                .p_stride = kChunkRows});
+  for (size_t i = 0; i < units.size(); ++i) {
+    const FoldOutput out = OutputOf(units[i], POf(units[i]));
+    for (size_t head = 0; head < heads; ++head) {
+      out.m[head * out.head_stride] = together.m[i * heads + head];
+      out.l[head * out.head_stride] = together.l[i * heads + head];
+    }
+    std::copy_n(together.o + i * heads * dim, heads * dim, out.o);
+    if (queries_[units[i].query].mass.per_query_head.empty()) continue;
+    std::copy_n(together.p + i * heads * kChunkRows, heads * kChunkRows, out.p);
   }
 }
 
@@ -287,24 +369,29 @@ void DecodeAttention::LocateUnit(const Unit& unit, ChunkRows rows) const {
   }
 }
 
+// Where the unit's states go, and its weights to `p`.
+FoldOutput DecodeAttention::OutputOf(const Unit& unit, float* p) {
+  const int heads = shape_.QueryHeadsPerKvHead();
+  const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;
+  const size_t chunk = ChunkOf(unit);
+  const size_t state = first_head * states_->max_chunks + chunk;
+  const size_t first_o = first_head * states_->max_chunks + chunk * heads;
+  return {.m = states_->m.data() + state,
+          .l = states_->l.data() + state,
+          .head_stride = states_->max_chunks,
+          .o = states_->o.get() + first_o * shape_.format.head_dim,
+          .p = p,
+          .p_stride = kChunkRows};
+}
+
 void DecodeAttention::FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
                                const RoundedQuery* rounded, float* p) {
   const int heads = shape_.QueryHeadsPerKvHead();
   const size_t dim = shape_.format.head_dim;
-  const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;
-  const size_t chunk = ChunkOf(unit);
   const auto [begin, end] = RowsOf(unit);
   const auto num_rows = static_cast<int>(end - begin);
   const size_t first_q = unit.kv_head * heads;
-  const size_t state = first_head * states_->max_chunks + chunk;
-  const FoldOutput out = {
-      .m = states_->m.data() + state,
-      .l = states_->l.data() + state,
-      .head_stride = states_->max_chunks,
-      .o = states_->o.get() + (first_head * states_->max_chunks + chunk * heads) * dim,
-      .p = p,
-      .p_stride = kChunkRows,
-  };
+  const FoldOutput out = OutputOf(unit, p);
   if (unit.kind != Kind::kCompressed) {
     kernel_.fold({.format = shape_.format,
                   .keys = rows.data(),

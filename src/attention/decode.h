@@ -3,7 +3,9 @@
 // Plan() sets up the work; Fold() and Merge() run it, each called by every thread with a barrier
 // between them. Neither allocates once Reserve() made room. Units of work are (query, kv head,
 // chunk of rows), so the result does not depend on the number of threads. They are ordered so that
-// a thread mostly adds up the mass of rows that it folded itself, from its own caches. The chunks
+// a thread mostly adds up the mass of rows that it folded itself, from its own caches. Queries that
+// see the same chunk, as tokens of one sequence do, are folded together where a kv head has few
+// query heads, with the bits of each alone: a row that is read serves several of them. The chunks
 // of a kv head's compressed rows follow those of its full rows. Where a device attends, rows that
 // lie on its host are a list of their own, folded there, whose states merge with the others.
 #ifndef EBB_ATTENTION_DECODE_H_
@@ -102,13 +104,24 @@ class DecodeAttention {
   void PlanHeads(int query);
   // Of the queries [begin, end).
   void PlanUnits(int begin, int end, Kind kind);
+  // Of a kv head's block of chunks.
+  void PlanBlock(int begin, int end, int kv_head, int block, Kind kind);
   void PlanUnit(const Unit& unit);
   [[nodiscard]] std::pair<uint32_t, uint32_t> RowsOf(const Unit& unit) const;
   void LocateUnit(const Unit& unit, ChunkRows rows) const;
   void FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_rows, const RoundedQuery* rounded,
                 float* p);
+  // Whether two queries see the same rows, but for the last ones.
+  [[nodiscard]] bool ShareRows(int query, int other, int kv_head, Kind kind) const;
+  // Queries that may be folded together.
+  [[nodiscard]] int MostTogether() const;
+  // How many units from `first` on, of those before `end`, are folded together.
+  [[nodiscard]] size_t NumTogether(size_t first, size_t end) const;
+  void FoldTogether(std::span<const Unit> units, ChunkRows rows, ChunkRows next_rows,
+                    const FoldedTogether& together);
   [[nodiscard]] int ChunkOf(const Unit& unit) const;  // among all of the kv head
   [[nodiscard]] float* POf(const Unit& unit);
+  [[nodiscard]] FoldOutput OutputOf(const Unit& unit, float* p);
   void FetchP(const Unit& unit);
   void FetchMass(const Unit& unit) const;
   void FetchSlots(const Unit& unit) const;

@@ -6,6 +6,13 @@
 
 namespace ebb {
 
+FoldedTogether::FoldedTogether(float* floats, int head_dim)
+    : q(floats),
+      o(q + kMostHeads * size_t(head_dim)),
+      p(o + kMostHeads * size_t(head_dim)),
+      m(p + kMostHeads * kChunkRows),
+      l(m + kMostHeads) {}
+
 void DecodeStates::Reserve(const AttentionShape& shape, int num_queries, size_t max_rows,
                            int num_threads) {
   // Rows of all kinds may each end within a chunk.
@@ -22,10 +29,13 @@ void DecodeStates::Reserve(const AttentionShape& shape, int num_queries, size_t 
   l.resize(states);
   weights.resize(new_threads * shape.num_q_heads * new_chunks);
   if (shape.compressed.head_dim > 0) rounded.resize(new_threads * shape.num_q_heads);
+  auto new_together =
+      hwy::AllocateAligned<float>(new_threads * FoldedTogether::NumFloats(shape.format.head_dim));
   auto new_o = hwy::AllocateAligned<float>(states * shape.format.head_dim);
   auto new_p = hwy::AllocateAligned<float>(states * kChunkRows);
   // What there was must stay whole: a shorter step may still fit it.
-  if (new_o == nullptr || new_p == nullptr) throw std::bad_alloc();
+  if (new_o == nullptr || new_p == nullptr || new_together == nullptr) throw std::bad_alloc();
+  together = std::move(new_together);
   o = std::move(new_o);
   p = std::move(new_p);
   max_chunks = new_chunks;

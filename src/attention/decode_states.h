@@ -26,6 +26,27 @@ struct DecodeStates {
   hwy::AlignedFreeUniquePtr<float[]> p;  // the same with kChunkRows for head_dim
   std::vector<float> weights;            // [threads, q heads, max_chunks]: each thread's own
   std::vector<RoundedQuery> rounded;     // [threads, q heads]: the same; of one query
+  // [threads]: the same, FoldedTogether::NumFloats() each.
+  hwy::AlignedFreeUniquePtr<float[]> together;
+};
+
+// Heads of several queries that are folded as if they were one query's.
+struct FoldedTogether {
+  // As many as one pass of the kernel over the rows takes.
+  static constexpr int kMostHeads = 4;
+  [[nodiscard]] static size_t NumFloats(int head_dim) {
+    return kMostHeads * (2 * size_t(head_dim) + kChunkRows) + kStates;
+  }
+  FoldedTogether(float* floats, int head_dim);
+
+  float* q;  // [kMostHeads, head_dim]
+  float* o;  // the same
+  float* p;  // [kMostHeads, kChunkRows]
+  float* m;  // [kMostHeads]
+  float* l;  // the same
+
+ private:
+  static constexpr size_t kStates = 16;  // m, l, and up to the end of a cache line
 };
 
 }  // namespace ebb

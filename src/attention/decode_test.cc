@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -218,6 +219,44 @@ TEST_P(DecodeTest, QueriesOfABatchAreTheSameBitForBitAsEachAlone) {
     Step alone(shape, rows[i]->views(), i + 1);
     Attend(kernel_, &alone);
     ExpectSameBits(alone, in_batch[i], "query " + std::to_string(i));
+  }
+}
+
+// As the tokens of a verifying step are, beside another sequence's: each sees one row more.
+TEST_P(DecodeTest, TokensOfASequenceAreTheSameBitForBitAsEachAlone) {
+  constexpr size_t kTokens = 7;
+  for (const int heads : {1, 2, 3, 5}) {
+    const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, heads);
+    const TestRows rows({.format = shape.format, .num_rows = {1216, 131}, .seed = 1});
+    const TestRows others({.format = shape.format, .num_rows = {1210, 200}, .seed = 2});
+    std::vector<std::vector<RowsView>> views;
+    for (size_t token = 0; token < kTokens; ++token) {
+      views.emplace_back(rows.views().begin(), rows.views().end());
+      for (RowsView& view : views.back()) {
+        view.slots = view.slots.first(view.slots.size() - (kTokens - 1 - token));
+        view.positions = view.positions.first(view.slots.size());
+      }
+    }
+    views.emplace_back(others.views().begin(), others.views().end());
+    for (const int threads : {1, 2, 3}) {
+      for (const bool wants_mass : {true, false}) {
+        std::vector<std::unique_ptr<Step>> steps;
+        std::vector<Step*> batch;
+        for (uint32_t i = 0; i < views.size(); ++i) {
+          steps.push_back(std::make_unique<Step>(shape, views[i], i));
+          if (!wants_mass) steps.back()->mass_of_head.clear();
+          batch.push_back(steps.back().get());
+        }
+        Attend(kernel_, batch, threads);
+        for (uint32_t i = 0; i < views.size(); ++i) {
+          Step alone(shape, views[i], i);
+          if (!wants_mass) alone.mass_of_head.clear();
+          Attend(kernel_, &alone);
+          ExpectSameBits(alone, *steps[i],
+                         std::to_string(heads) + " heads, query " + std::to_string(i));
+        }
+      }
+    }
   }
 }
 

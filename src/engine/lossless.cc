@@ -181,8 +181,7 @@ void Lossless::TruncateTo(Position end) {
 void Lossless::DropAhead() {
   const Position end = store_->next() - static_cast<Position>(num_ahead());
   if (num_ahead() > 0) {
-    draft_->TruncateTo(end);
-    store_->TruncateTo(end);
+    for (Session::Impl* const session : {draft_, store_.get()}) session->TruncateTo(end);
   }
   ahead_.clear();
   next_ahead_ = 0;
