@@ -33,6 +33,9 @@ struct MoveAccounting {
 // One sequence.
 struct CacheAccounting {
   std::array<TierAccounting, kNumTiers> tiers;
+  // Of a lossless session with a T1: the newest verified rows, on their way there. Their pages are
+  // part of staging_bytes, not of T0, which is the draft's.
+  TierAccounting newest;
   MoveAccounting moves;
   int64_t rows_evicted = 0;  // ever; a roll-back evicts nothing
   size_t table_bytes = 0;    // slots, positions, free lists, page tables, text to look up in

@@ -14,23 +14,12 @@
 #include "src/cli/lossless_contestant.h"
 #include "src/cli/progress.h"
 #include "src/cli/setup.h"
+#include "src/cli/summary.h"
 
 namespace ebb::cli {
 namespace {
 
 constexpr std::string_view kBeginning = "Once upon a time";
-
-LosslessReport Since(const LosslessReport& before, const LosslessReport& now) {
-  return {.drafted = now.drafted - before.drafted,
-          .accepted = now.accepted - before.accepted,
-          .looked_up = now.looked_up - before.looked_up,
-          .accepted_looked_up = now.accepted_looked_up - before.accepted_looked_up,
-          .verify_steps = now.verify_steps - before.verify_steps,
-          .bytes_read = now.bytes_read - before.bytes_read,
-          .draft_seconds = now.draft_seconds - before.draft_seconds,
-          .verify_seconds = now.verify_seconds - before.verify_seconds,
-          .wait_seconds = now.wait_seconds - before.wait_seconds};
-}
 
 std::vector<double> Ratios(const Contestant& of, const Contestant& to) {
   std::vector<double> ratios;

@@ -56,6 +56,19 @@ nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
 
 }  // namespace
 
+LosslessReport Since(const LosslessReport& before, const LosslessReport& now) {
+  return {.drafted = now.drafted - before.drafted,
+          .accepted = now.accepted - before.accepted,
+          .looked_up = now.looked_up - before.looked_up,
+          .accepted_looked_up = now.accepted_looked_up - before.accepted_looked_up,
+          .verify_steps = now.verify_steps - before.verify_steps,
+          .bytes_read = now.bytes_read - before.bytes_read,
+          .rows_read = now.rows_read - before.rows_read,
+          .draft_seconds = now.draft_seconds - before.draft_seconds,
+          .verify_seconds = now.verify_seconds - before.verify_seconds,
+          .wait_seconds = now.wait_seconds - before.wait_seconds};
+}
+
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
   const CacheAccounting cache = setup.session->accounting();
   const ArenaAccounting arena = setup.engine->arena_accounting();
@@ -88,16 +101,17 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
       {"attention", setup.engine->attention_name()},
       {"logits_hash", fmt::format("{:016x}", setup.session->logits_hash())},
   };
-  if (const LosslessReport* lossless = setup.session->lossless_report(); lossless != nullptr) {
+  if (setup.session->lossless_report() != nullptr) {
+    const LosslessReport& lossless = figures.lossless;
     const auto tokens = static_cast<double>(figures.result.decode_steps);
-    record["drafted"] = lossless->drafted;
-    record["accepted"] = lossless->accepted;
-    record["looked_up"] = lossless->looked_up;
-    record["accepted_looked_up"] = lossless->accepted_looked_up;
-    record["verify_steps"] = lossless->verify_steps;
-    record["bytes_read_per_token"] = Rate(static_cast<double>(lossless->bytes_read), tokens);
-    record["draft_s"] = lossless->draft_seconds;
-    record["verify_s"] = lossless->verify_seconds;
+    record["drafted"] = lossless.drafted;
+    record["accepted"] = lossless.accepted;
+    record["looked_up"] = lossless.looked_up;
+    record["accepted_looked_up"] = lossless.accepted_looked_up;
+    record["verify_steps"] = lossless.verify_steps;
+    record["bytes_read_per_token"] = Rate(static_cast<double>(lossless.bytes_read), tokens);
+    record["draft_s"] = lossless.draft_seconds;
+    record["verify_s"] = lossless.verify_seconds;
   }
   return record.dump();
 }
@@ -119,11 +133,11 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
                       RowsKept(*setup.session, setup.model->shape(), cache), cache.rows_evicted,
                       Bytes(static_cast<double>(arena.used_bytes)),
                       Bytes(static_cast<double>(arena.reserved_bytes)));
-  if (const LosslessReport* lossless = setup.session->lossless_report(); lossless != nullptr) {
+  if (setup.session->lossless_report() != nullptr) {
+    const LosslessReport& lossless = figures.lossless;
     text += fmt::format(
         "[lossless: {} of {} drafted tokens accepted, {} of them looked up; {} verifying steps]\n",
-        lossless->accepted, lossless->drafted, lossless->accepted_looked_up,
-        lossless->verify_steps);
+        lossless.accepted, lossless.drafted, lossless.accepted_looked_up, lossless.verify_steps);
   }
   return text;
 }

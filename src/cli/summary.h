@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ebb/generate.h"
+#include "ebb/lossless.h"
 #include "src/cli/setup.h"
 
 namespace ebb::cli {
@@ -14,8 +15,12 @@ struct RunFigures {
   double prompt_seconds = 0;               // of reading them
   double time_to_first_token_seconds = 0;  // from the start of the command, loading included
   GenerateResult result;
-  std::string sampler = {};  // Sampler::SaveState() at the end; empty: there was none
+  LosslessReport lossless = {};  // of this generation, where the session is lossless
+  std::string sampler = {};      // Sampler::SaveState() at the end; empty: there was none
 };
+
+// What was done between two reports of a session.
+[[nodiscard]] LosslessReport Since(const LosslessReport& before, const LosslessReport& now);
 
 // One line of JSON, without the newline.
 [[nodiscard]] std::string JsonSummary(const RunFigures& figures, const Setup& setup);

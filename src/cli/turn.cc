@@ -215,7 +215,10 @@ RunFigures TakeTurn(const TurnContext& context, const TurnInput& input, const Se
   generate.on_text = [&](std::string_view text, TextPart part) {
     return display.Write(text, part);
   };
+  const LosslessReport* const lossless = setup.session->lossless_report();
+  const LosslessReport before = lossless == nullptr ? LosslessReport() : *lossless;
   figures.result = Generate(*setup.session, **sampler, generate);
+  if (lossless != nullptr) figures.lossless = Since(before, *lossless);
   figures.sampler = StateOf(**sampler);
   // To the generation it was a sink that wanted no more; to the user it is a failure.
   for (const Status& written : {display.Finish(*setup.session), context.logprobs->Finish()}) {

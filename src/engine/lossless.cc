@@ -100,9 +100,15 @@ Result<std::unique_ptr<Lossless>> Lossless::Create(const LosslessOptions& option
         "attending to T1 where it lies is exact up to rounding only; verify fast, or stream T1");
   }
   const CacheStores stores = engine.stores.caches(CacheUse::kStore);
+  const bool has_t1 = stores.t1 != nullptr || stores.t1_file != nullptr;
+  const std::optional<TierSpec>& tiers = engine.options.tiers;
+  if (!has_t1 && tiers.has_value() && tiers->t0_cap_bytes > 0) {
+    return InvalidArgument(
+        "a cap on T0 is the draft's, and without a T1 what verifies it lies in T0 too; give a T1");
+  }
   EBB_ASSIGN_OR_RETURN(Policy policy,
                        MakePolicy({.name = "full"}, {.shape = engine.model->shape()}));
-  if (stores.t1 != nullptr || stores.t1_file != nullptr) policy.placement = MakeStorePlacement();
+  if (has_t1) policy.placement = MakeStorePlacement();
   auto store = std::make_unique<Session::Impl>(&engine, SessionOptions(), std::move(policy),
                                                draft->context, stores);
   store->cache.BorrowFrom(draft->cache);
@@ -146,9 +152,7 @@ int Lossless::NumLookedUp(int limit) const {
     most = std::min<size_t>(most, placement->LongestStep() - 1);
   }
   if (draft_->driver.HasTiers()) {
-    // Without T1 the store's rows lie in T0 too.
-    const size_t room = draft_->cache.RoomForTokens() / (store_->cache.HasTiers() ? 1 : 2);
-    most = std::min(most, std::max<size_t>(room, 1) - 1);
+    most = std::min(most, std::max<size_t>(draft_->cache.RoomForTokens(), 1) - 1);
   }
   const Model& model = *draft_->engine->model;
   for (size_t i = 0; i < most; ++i) {

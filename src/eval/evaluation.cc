@@ -75,8 +75,8 @@ class Watch {
  private:
   int64_t NotePeak() {
     const CacheAccounting accounting = session_.accounting();
-    int64_t rows = 0;
-    size_t bytes = 0;
+    int64_t rows = accounting.newest.rows;
+    size_t bytes = accounting.newest.page_bytes;
     for (const TierAccounting& tier : accounting.tiers) {
       rows += tier.rows;
       bytes += tier.page_bytes;
@@ -90,7 +90,11 @@ class Watch {
     ++counted_steps_;
     const int64_t alive_after = NotePeak();
     const StepReport& step = session_.last_step();
-    const int64_t visible = alive_after + step.rows_evicted;
+    // A token that was verified ahead takes no step, and leaves the last one's report.
+    const LosslessReport* const lossless = session_.lossless_report();
+    const bool took_step = lossless == nullptr || lossless->verify_steps != verify_steps_;
+    if (lossless != nullptr) verify_steps_ = lossless->verify_steps;
+    const int64_t visible = alive_after + (took_step ? step.rows_evicted : 0);
     rows_read_ += visible - step.rows_unread;
     peak_rows_ = std::max(peak_rows_, visible);
   }
@@ -101,6 +105,7 @@ class Watch {
   double heads_ = 1;
   std::vector<Token> tokens_;
   int counted_steps_ = 0;
+  int64_t verify_steps_ = 0;  // so far, of a lossless session
   bool looping_ = false;
   size_t peak_bytes_ = 0;
   int64_t peak_rows_ = 0;

@@ -19,7 +19,6 @@ void SequenceCache::Impl::FindLentRows() {
     std::copy_n(streams[i].pages.begin(), own, pages.begin());
     std::copy_n(lender->streams[i].pages.begin(), lenders, pages.begin() + own);
   }
-  reads_lent = true;
 }
 
 std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
@@ -30,7 +29,7 @@ std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
     Stream& stream = streams[i];
     const TokenTable& full = stream.table->full;
     if (full.num_pages(Tier::kT1) == 0) continue;
-    std::vector<std::byte*>& pages = reads_lent ? pages_with_lent[i] : stream.pages;
+    std::vector<std::byte*>& pages = lent.empty() ? stream.pages : pages_with_lent[i];
     for (size_t page = 0; page < full.page_end(); ++page) {
       if (!full.HasPage(page) || full.PlaceOf(page) != Tier::kT1 || lent.HasPage(page)) continue;
       any = true;
@@ -65,7 +64,7 @@ Status SequenceCache::BeginStaging(T1Reading reading) {
   }
   c.FindLentRows();
   const Status status = c.stage->Begin(c.PagesToStage());
-  if (!status.ok()) c.reads_lent = false;
+  c.reads_lent = status.ok() && !c.lent.empty();
   return status;
 }
 

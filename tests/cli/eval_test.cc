@@ -227,6 +227,18 @@ TEST_F(EvalTest, LosslessSettingsAnswerAsTheFullCacheDoes) {
   EXPECT_EQ(answers[1], full);
   EXPECT_NE(answers[0], full);
   EXPECT_EQ(answers[2].size(), full.size());
+  // Every row lies in the store, and the window's once more in the draft.
+  ASSERT_EQ(
+      RunEbb(common + "--policies streaming --lossless --t1 host --out " + Out("host")).exit_code,
+      0);
+  const auto of_full = Lines(Out("full") + "/results.jsonl");
+  const auto of_host = Lines(Out("host") + "/results.jsonl");
+  ASSERT_EQ(of_host.size(), of_full.size());
+  for (size_t i = 0; i < of_full.size(); ++i) {
+    EXPECT_GE(of_host[i]["peak_tokens"], of_full[i]["peak_tokens"].get<double>() + 6) << i;
+    EXPECT_LE(of_host[i]["peak_tokens"], of_full[i]["peak_tokens"].get<double>() + 6 + 2 * 8) << i;
+    EXPECT_GT(of_host[i]["peak_kv_bytes"], of_full[i]["peak_kv_bytes"]) << i;
+  }
   const ProgramEnd named = RunEbb(common + "--lossless --draft h2o --out " + Out("named"));
   EXPECT_THAT(named.err, HasSubstr("name them by --policies"));
   const ProgramEnd varying = RunEbb(common + "--lossless --draft-min 2 --out " + Out("varying"));

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "tests/cli/program.h"
@@ -123,6 +125,25 @@ TEST_F(LosslessTest, IsMeasured) {
   EXPECT_THAT(close.err, HasSubstr("depths further apart"));
 }
 
+// Figures of /stats are a turn's, in all of their lines.
+TEST_F(LosslessTest, AChatCountsEachTurnByItself) {
+  const ProgramEnd end = RunEbb(
+      {.arguments = Words("chat --temp 0 --threads 1 --ignore-eos -n 20 --lossless --t1 host "
+                          "--draft-min 4 --draft full -m " +
+                          model_->path()),
+       .input = "one\n/stats\ntwo\n/stats\nthree\n/stats\n"});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  std::istringstream lines(end.err);
+  int turns = 0;
+  for (std::string line; std::getline(lines, line);) {
+    int accepted = 0;
+    if (std::sscanf(line.c_str(), "[lossless: %d of", &accepted) != 1) continue;
+    ++turns;
+    EXPECT_LT(accepted, 20) << line;
+  }
+  EXPECT_EQ(turns, 3) << end.err;
+}
+
 TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--verify fast", "--verify goes with --lossless");
   ExpectRefused("--draft h2o", "--draft goes with --lossless");
@@ -136,6 +157,7 @@ TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--lossless --draft streaming_rerotated", "rotates keys anew");
   ExpectRefused("--lossless --memory 1GiB", "--memory does not know");
   ExpectRefused("--lossless --device sim --t1-mode compute", "up to rounding only");
+  ExpectRefused("--lossless --t1 none --t0 2MiB", "without a T1 what verifies it lies in T0 too");
   const ProgramEnd end = RunEbb("bench lossless -m " + model_->path());
   EXPECT_THAT(end.err, HasSubstr("--lossless is missing"));
 }
