@@ -64,7 +64,8 @@ class Model {
   // A model may mark rows itself (Dynamic Memory Sparsification): a marked row may go once it is so
   // many tokens old. 0: this one marks none. See docs/formats.md.
   [[nodiscard]] int eviction_window() const;
-  // SHA-256-free identity of the file: a hash of its metadata and tensor table.
+  // Identity of the file: a hash of its metadata, its tensor table and a few elements of every
+  // tensor.
   [[nodiscard]] uint64_t fingerprint() const;
 
   enum class Specials { kAsText, kParse };  // whether "<|im_start|>" in the text is one token

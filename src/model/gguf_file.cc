@@ -142,8 +142,17 @@ const GgufTensor* GgufFile::FindTensor(std::string_view name) const {
 }
 
 uint64_t GgufFile::Fingerprint() const {
+  constexpr size_t kSample = 64;  // bytes, at three places of a tensor
   const size_t size = std::min(gguf_get_data_offset(context_.get()), mapping_.bytes().size());
-  return XXH3_64bits(mapping_.bytes().data(), size);
+  uint64_t hash = XXH3_64bits(mapping_.bytes().data(), size);
+  for (const GgufTensor& tensor : tensors_) {
+    const size_t most = std::min(kSample, tensor.data.size());
+    const size_t last = tensor.data.size() - most;
+    for (const size_t at : {size_t{0}, last / 2, last}) {
+      hash = XXH3_64bits_withSeed(tensor.data.data() + at, most, hash);
+    }
+  }
+  return hash;
 }
 
 }  // namespace ebb

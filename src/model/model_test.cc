@@ -106,6 +106,17 @@ TEST_F(ModelTest, TheFingerprintFollowsTheMetadata) {
   EXPECT_NE((*first)->fingerprint(), (*other)->fingerprint());
 }
 
+TEST_F(ModelTest, TheFingerprintFollowsTheWeights) {
+  RandomGgufOptions options = SmallOptions();
+  Write(options);
+  const auto first = Model::Load({.path = path_});
+  ++options.seed;
+  Write(options);
+  const auto other = Model::Load({.path = path_});
+  ASSERT_TRUE(first.ok() && other.ok());
+  EXPECT_NE((*first)->fingerprint(), (*other)->fingerprint());
+}
+
 TEST_F(ModelTest, AsksNoTerminalToObeyTheNameInTheFile) {
   Write(SmallOptions());
   Edit([](GgufEdit& file) {
