@@ -44,7 +44,11 @@ void PrefillAttention::Reserve(int num_tokens, int num_threads) {
 void PrefillAttention::Plan(const PrefillQueries& queries) {
   queries_ = queries;
   num_tiles_ = NumTiles(static_cast<int>(queries.positions.size()));
-  const bool few = size_t(num_tiles_) * shape_.num_kv_heads < kFewTiles;
+  if (queries_.chunk_tokens == 0) {
+    queries_.chunk_first = queries.positions.front();
+    queries_.chunk_tokens = static_cast<int>(queries.positions.size());
+  }
+  const bool few = size_t(NumTiles(queries_.chunk_tokens)) * shape_.num_kv_heads < kFewTiles;
   units_.clear();
   // Late tiles see the most rows: they go first, so that threads end together.
   for (int tile = num_tiles_ - 1; tile >= 0; --tile) {
@@ -59,14 +63,14 @@ void PrefillAttention::Plan(const PrefillQueries& queries) {
 void PrefillAttention::PlanTile(int kv_head, int tile, bool in_parts) {
   const RowsView& rows = queries_.rows[kv_head];
   const auto num_rows = static_cast<uint32_t>(rows.size());
-  uint32_t parts = 1;
+  uint32_t parts = 1, part_rows = num_rows;
   if (in_parts && rows.last_visible.empty()) {
-    const auto old =
-        num_rows - static_cast<uint32_t>(std::min(rows.size(), queries_.positions.size()));
+    const auto old = static_cast<uint32_t>(
+        std::ranges::lower_bound(rows.positions, queries_.chunk_first) - rows.positions.begin());
     parts = std::clamp<uint32_t>(old / kPartRows, 1, kMaxParts);
+    const uint32_t all = old + static_cast<uint32_t>(queries_.chunk_tokens);
+    part_rows = std::max<uint32_t>(all / parts / kPrefillChunkRows, 1) * kPrefillChunkRows;
   }
-  const uint32_t part_rows =
-      std::max<uint32_t>(num_rows / parts / kPrefillChunkRows, 1) * kPrefillChunkRows;
   parts_done_[units_.size()] = 0;
   for (uint32_t part = 0; part < parts; ++part) {
     units_.push_back({.kv_head = kv_head,

@@ -21,10 +21,14 @@ namespace ebb {
 struct PrefillQueries {
   std::span<const RowsView> rows;       // [num_kv_heads], the new tokens' rows included
   std::span<const Position> positions;  // [num_tokens], ascending
-  const float* q = nullptr;             // [num_tokens, num_q_heads, head_dim]
-  size_t q_token_stride = 0;            // floats from a token's q to the next; 0: no gap
-  float* out = nullptr;                 // [num_tokens, num_q_heads, head_dim]
-  MassTarget mass;                      // summed over the tokens
+  // The tokens that would go together where there was room, these among them: how the rows are cut
+  // follows them. 0: these.
+  Position chunk_first = 0;
+  int chunk_tokens = 0;
+  const float* q = nullptr;   // [num_tokens, num_q_heads, head_dim]
+  size_t q_token_stride = 0;  // floats from a token's q to the next; 0: no gap
+  float* out = nullptr;       // [num_tokens, num_q_heads, head_dim]
+  MassTarget mass;            // summed over the tokens
 };
 
 class PrefillAttention {

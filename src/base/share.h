@@ -21,10 +21,16 @@ namespace ebb {
 // The most rows of which no more than `room` stay in full precision once T2 has its share.
 [[nodiscard]] inline size_t MostAlive(double t2_share, size_t room) {
   if (t2_share >= 1) return std::numeric_limits<size_t>::max();
-  auto most = static_cast<size_t>(static_cast<double>(room) / (1 - t2_share));
-  while (most - FloorShare(t2_share, most) > room) --most;
-  while (most + 1 - FloorShare(t2_share, most + 1) <= room) ++most;
-  return most;
+  // Beyond any context, and small enough to count in doubles.
+  constexpr size_t kMost = size_t{1} << 40;
+  const auto fits = [&](size_t rows) { return rows - FloorShare(t2_share, rows) <= room; };
+  if (fits(kMost)) return kMost;
+  size_t low = 0, high = kMost;  // the one fits, the other does not
+  while (high - low > 1) {
+    const size_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
 }
 
 // Of `num_alive` unprotected rows, of `num_ever` that there ever were: the share that was asked for

@@ -40,6 +40,9 @@ struct Engine::Impl {
     // The same, which has the tokens: their rows are written anew.
     Session::Impl* rewritten = nullptr;
     bool tokens_apart = false;  // see StepWork
+    // Of a prompt: see SequenceStep; 0: the tokens are the chunk.
+    Position chunk_first = 0;
+    size_t chunk_tokens = 0;
   };
   enum class Outputs { kLast, kAll };
   // The logits are the runner's. On error see the top of engine.h.
@@ -129,7 +132,7 @@ struct Session::Impl {
   // How many of so many tokens one prefill step may take, were T0 empty.
   [[nodiscard]] size_t LargestChunk(size_t num_tokens) const;
   // How many it takes; rows leave T0 for them where it has too little room.
-  [[nodiscard]] Result<size_t> PrefillChunk(size_t num_tokens);
+  [[nodiscard]] Result<size_t> PieceOf(size_t chunk);
   Status CheckTokens(std::span<const Token> new_tokens) const;
   void ShowLogits(std::span<const float> of_last_token);
   void HashLogits();

@@ -180,7 +180,13 @@ Status Engine::Impl::Append(StepKind kind, std::span<const Part> parts, Outputs 
     // First: Undo() takes back what began for the sequences that stand here.
     work->sequences.push_back({.first = session.next(),
                                .num_tokens = num_tokens,
+                               .chunk_first = session.next(),
+                               .chunk_tokens = num_tokens,
                                .first_token = static_cast<int>(work->tokens.size())});
+    if (part.chunk_tokens > 0) {
+      work->sequences.back().chunk_first = part.chunk_first;
+      work->sequences.back().chunk_tokens = static_cast<int>(part.chunk_tokens);
+    }
     BeginPart(kind, part, &work->sequences.back());
     for (int t = 0; t < num_tokens; ++t) {
       if (outputs == Outputs::kAll || t + 1 == num_tokens) {

@@ -252,6 +252,8 @@ void AttentionOp::PlanPrefill(const Layer& layer) {
   const auto positions = s.prefill_rows[0].positions;
   s.prefill.Plan({.rows = {s.prefill_rows.data(), size_t(kv_heads)},
                   .positions = positions.last(sequence.num_tokens),
+                  .chunk_first = sequence.chunk_first,
+                  .chunk_tokens = sequence.chunk_tokens,
                   .q = HeadOf(layer.q, 0, 0),
                   .q_token_stride = layer.q->nb[2] / sizeof(float),
                   .out = static_cast<float*>(layer.out->data),

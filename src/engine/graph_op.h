@@ -23,8 +23,8 @@
 
 namespace ebb {
 
-// Up to so many tokens of a sequence are attended to one query at a time, with the very arithmetic
-// of a decode step; more go in tiles, which pay from about that number on.
+// Up to so many tokens of a sequence are folded, each with the very arithmetic of a decode step;
+// more go in tiles, which pay from about that number on.
 inline constexpr int kMaxFoldTokens = 12;
 
 enum class AttentionWay { kDecode, kFold, kPrefill, kPrefillWithMass };

@@ -80,7 +80,7 @@ GraphShape ShapeOf(const StepWork& work) {
   }
   for (const SequenceStep& sequence : work.sequences) {
     // Only a fold reads compressed rows.
-    const bool tiles = sequence.num_tokens > kMaxFoldTokens || sequence.hides_rows;
+    const bool tiles = sequence.chunk_tokens > kMaxFoldTokens || sequence.hides_rows;
     if (tiles && !work.tokens_apart && !sequence.cache->HasCompressedRows()) {
       shape.way =
           sequence.signals->wants_mass() ? AttentionWay::kPrefillWithMass : AttentionWay::kPrefill;

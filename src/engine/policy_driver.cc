@@ -138,6 +138,27 @@ Status PolicyDriver::Check(PlacementInput facts) {
   return OkStatus();
 }
 
+Status PolicyDriver::CheckPrompt(PlacementInput facts, size_t num_tokens) const {
+  const Position first = facts.next_position - static_cast<Position>(num_tokens);
+  std::vector<Position> positions;
+  std::vector<Tier> tiers;
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    const auto now = cache_->positions(group);
+    positions.assign(now.begin(), now.end());
+    positions.resize(now.size() + num_tokens);
+    std::iota(positions.end() - num_tokens, positions.end(), first);
+    const auto tiers_now = cache_->tiers(group);
+    tiers.assign(tiers_now.begin(), tiers_now.end());
+    tiers.resize(positions.size(), Tier::kT0);
+    facts.group = group;
+    facts.num_groups = cache_->num_groups();
+    facts.positions = positions;
+    facts.tiers = tiers;
+    EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
+  }
+  return OkStatus();
+}
+
 Status PolicyDriver::MakeRoom(const PlacementInput& facts) {
   if (policy_->placement == nullptr) return OkStatus();
   decided_.clear();

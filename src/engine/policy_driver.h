@@ -40,6 +40,8 @@ class PolicyDriver {
   [[nodiscard]] bool HasTiers() const;
   // Whether the caps hold what is decided now.
   [[nodiscard]] Status Check(PlacementInput facts);
+  // The same once `num_tokens` of a prompt, which `facts` count already, have their rows.
+  [[nodiscard]] Status CheckPrompt(PlacementInput facts, size_t num_tokens) const;
   // Between steps: places rows by the scores that they have.
   [[nodiscard]] Status MakeRoom(const PlacementInput& facts);
   // The step's rows were taken out of the cache again, or the sequence was rolled back.

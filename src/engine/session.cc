@@ -18,6 +18,7 @@ void AddStore(const CacheAccounting& store, bool has_t1, CacheAccounting* sum) {
   sum->tiers[kT1] = store.tiers[kT1];
   sum->staging_bytes += store.staging_bytes;
   if (has_t1) {
+    sum->newest = store.tiers[kT0];
     sum->staging_bytes += store.tiers[kT0].page_bytes;
   } else {
     sum->tiers[kT0].rows += store.tiers[kT0].rows;
@@ -113,21 +114,25 @@ Status Session::Impl::CheckPrompt(size_t num_tokens) const try {
   facts.kinds = all;
   facts.next_position += static_cast<Position>(num_tokens);
   if (first_generated < 0) facts.first_generated = facts.next_position;
-  const Status fits = policy.placement->Check(facts);
+  facts.tokens_to_come = 0;
+  const bool needs_room = driver.HasTiers() && cache.RoomForTokens() < num_tokens;
+  const Status fits =
+      needs_room ? driver.CheckPrompt(facts, num_tokens) : policy.placement->Check(facts);
   return fits.ok() || lossless == nullptr ? fits : OfDraft(fits);
 } catch (const std::bad_alloc&) {
   return ResourceExhausted("no memory for a prompt of " + std::to_string(num_tokens) + " tokens");
 }
 
-Result<size_t> Session::Impl::PrefillChunk(size_t num_tokens) {
-  const size_t chunk = LargestChunk(num_tokens);
+Result<size_t> Session::Impl::PieceOf(size_t chunk) {
   if (!driver.HasTiers()) return chunk;
   if (cache.RoomForTokens() < chunk && !tokens.empty()) {
     tokens_to_come = chunk;
     EBB_RETURN_IF_ERROR(engine->MakeRoom(this));
   }
-  // What still exceeds T0's cap waits for the next step.
-  return std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
+  // What still exceeds T0's cap waits for the next step; a single token would be multiplied by other
+  // kernels than several are.
+  const size_t piece = std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
+  return piece + 1 == chunk && piece > 2 ? piece - 1 : piece;
 }
 
 Status Session::Impl::CheckTokens(std::span<const Token> new_tokens) const {
@@ -175,14 +180,26 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   EBB_RETURN_IF_ERROR(s.CheckPrompt(tokens.size()));
   const auto outputs =
       options.on_logits ? Engine::Impl::Outputs::kAll : Engine::Impl::Outputs::kLast;
+  Position chunk_first = s.next();
+  size_t chunk_end = 0;  // of tokens
   for (size_t done = 0; done < tokens.size();) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
-    const size_t left = tokens.size() - done;
-    EBB_ASSIGN_OR_RETURN(const size_t chunk, s.PrefillChunk(left));
-    const auto part = tokens.subspan(done, chunk);
-    s.tokens_to_come = left > chunk ? s.LargestChunk(left - chunk) : 0;
     const Position first = s.next();
-    Engine::Impl::Part step = {.session = &s, .tokens = part};
+    if (done == chunk_end) {
+      chunk_first = first;
+      chunk_end = done + s.LargestChunk(tokens.size() - done);
+    }
+    EBB_ASSIGN_OR_RETURN(const size_t piece, s.PieceOf(chunk_end - done));
+    const auto part = tokens.subspan(done, piece);
+    s.tokens_to_come = chunk_end - done - piece;
+    if (s.tokens_to_come == 0 && chunk_end < tokens.size()) {
+      s.tokens_to_come = s.LargestChunk(tokens.size() - chunk_end);
+    }
+    Engine::Impl::Part step = {
+        .session = &s,
+        .tokens = part,
+        .chunk_first = chunk_first,
+        .chunk_tokens = static_cast<size_t>(first - chunk_first) + (chunk_end - done)};
     if (s.lossless != nullptr) {
       step.session = &s.lossless->store();
       step.draft = &s;

@@ -29,6 +29,10 @@ struct SequenceStep {
   int64_t* rows_unread = nullptr;  // counts those that the selector leaves out
   Position first = 0;
   int num_tokens = 0;
+  // Of a prompt: the chunk that these tokens are a piece of, where T0 has no room for all of it.
+  // How attention goes about it follows the chunk, so that a cap changes no bit.
+  Position chunk_first = 0;
+  int chunk_tokens = 0;
   int first_token = 0;  // index in StepWork::tokens
   RowEcho echo;
 };

@@ -212,5 +212,17 @@ TEST(HierarchyCaps, WhereRowsMayGoTheCapsSayHowMany) {
   }
 }
 
+TEST(HierarchyCaps, AShareThatLeavesNearlyNothingIsCountedAtOnce) {
+  for (const double t2_share : {0.0, 0.3, 0.999, 1 - 1e-12, 1.0}) {
+    for (const size_t room : {0, 1, 100, 5000}) {
+      const size_t most = MostAlive(t2_share, room);
+      if (most >= size_t{1} << 40) continue;  // as good as any
+      EXPECT_LT(t2_share, 1);
+      EXPECT_LE(most - FloorShare(t2_share, most), room) << t2_share;
+      EXPECT_GT(most + 1 - FloorShare(t2_share, most + 1), room) << t2_share;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ebb

@@ -59,9 +59,14 @@ struct Store {
 
   [[nodiscard]] uint64_t PageBytes() const { return uint64_t{row_bytes} * kPageRows; }
 
+  // An arena's extents hold whole pages.
+  [[nodiscard]] uint64_t PagesInExtent() const {
+    return std::max<uint64_t>(kExtentBytes / PageBytes(), 1);
+  }
+
   // The rows of each stream that full pages hold.
   [[nodiscard]] size_t RowsIn(CapOf cap, uint64_t bytes) const {
-    uint64_t pages = bytes / kExtentBytes * kExtentBytes / PageBytes() / num_layers;
+    uint64_t pages = bytes / kExtentBytes * PagesInExtent() / num_layers;
     if (cap == CapOf::kFile) {
       pages = bytes / (PageBytes() * kSegmentPages) / num_layers * kSegmentPages;
     }
@@ -71,8 +76,8 @@ struct Store {
   // The least bytes that hold so many pages of each stream.
   [[nodiscard]] uint64_t BytesFor(CapOf cap, size_t num_pages) const {
     if (cap == CapOf::kMemory) {
-      const uint64_t bytes = PageBytes() * num_pages * num_layers * num_kv_heads;
-      return (bytes + kExtentBytes - 1) / kExtentBytes * kExtentBytes;
+      const uint64_t pages = uint64_t{num_pages} * num_layers * num_kv_heads;
+      return (pages + PagesInExtent() - 1) / PagesInExtent() * kExtentBytes;
     }
     const size_t segments = (num_pages * num_kv_heads + kSegmentPages - 1) / kSegmentPages;
     return PageBytes() * kSegmentPages * segments * num_layers;
