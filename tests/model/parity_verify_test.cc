@@ -91,13 +91,14 @@ class DefaultModelParityTest : public testing::Test {
     ASSERT_TRUE(wide->Save(wide_path_).ok());
   }
   // Text as the model writes it: a prompt and what it makes of it, sampled.
-  static std::vector<Token> SampledText(const std::shared_ptr<const Model>& model) {
+  static std::vector<Token> SampledText(const std::shared_ptr<const Model>& model,
+                                        uint64_t seed = 17) {
     auto tokens = model->Tokenize("The tide comes in twice a day, and each time the harbour",
                                   Model::AddBos::kAsModelSays, Model::Specials::kAsText);
     EXPECT_TRUE(tokens.ok()) << tokens.status().ToString();
     auto engine = Engine::Create(model, {.threads = kThreads});
     auto session = (*engine)->OpenSession({});
-    auto sampler = Sampler::Create(*model, {.temperature = 1, .seed = 17});
+    auto sampler = Sampler::Create(*model, {.temperature = 1, .seed = seed});
     EXPECT_TRUE((*session)->Prefill(*tokens).ok());
     while (tokens->size() < kNumTokens) {
       const auto token = (*sampler)->Sample((*session)->logits(), (*session)->next_position());
@@ -129,16 +130,28 @@ TEST_F(DefaultModelParityTest, WithF32WeightsAThousandTokensHaveTheLogitsOfLibll
   EXPECT_GT(f16_rows, f32_rows);
 }
 
+// What quantised activations make of differences in the last bit varies from text to text by a
+// tenth: several of them.
 TEST_F(DefaultModelParityTest, AsStoredItIsNoFurtherFromLibllamaThanLibllamaFromItself) {
   const auto model = Load({.path = path_});
   ASSERT_NE(model, nullptr);
-  const std::vector<Token> tokens = SampledText(model);
-  const std::vector<float> plain = Libllamas({.path = path_, .kv_type = RowType::kF16}, tokens);
-  const std::vector<float> flash = Libllamas(
-      {.path = path_, .kv_type = RowType::kF16, .flash_attention = FlashAttention::kOn}, tokens);
   const int vocab_size = model->shape().vocab_size;
-  const double own = MeanKl(plain, flash, vocab_size);
-  const double ours = MeanKl(plain, Ours(model, tokens, RowType::kF16), vocab_size);
+  const auto libllamas = [&](const std::vector<Token>& tokens, FlashAttention flash_attention) {
+    return Libllamas({.path = path_, .kv_type = RowType::kF16, .flash_attention = flash_attention},
+                     tokens);
+  };
+  double own = 0, ours = 0;
+  constexpr int kTexts = 4;
+  for (int text = 0; text < kTexts; ++text) {
+    const std::vector<Token> tokens = SampledText(model, 17 + text);
+    const std::vector<float> plain = libllamas(tokens, FlashAttention::kOff);
+    const double own_here = MeanKl(plain, libllamas(tokens, FlashAttention::kOn), vocab_size);
+    const double ours_here = MeanKl(plain, Ours(model, tokens, RowType::kF16), vocab_size);
+    RecordProperty("mean_kl_of_text_" + std::to_string(text),
+                   std::to_string(ours_here) + ", libllama " + std::to_string(own_here));
+    own += own_here / kTexts;
+    ours += ours_here / kTexts;
+  }
   RecordProperty("mean_kl_of_libllama", std::to_string(own));
   RecordProperty("mean_kl_of_ebb", std::to_string(ours));
   EXPECT_GT(own, 0);
