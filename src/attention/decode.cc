@@ -277,11 +277,11 @@ void DecodeAttention::FoldUnits(UnitRange range, int thread) {
   const size_t floats = FoldedTogether::NumFloats(shape_.format.head_dim);
   const FoldedTogether together(states_->together.get() + thread * floats, shape_.format.head_dim);
   LocateUnit(units_[u], rows);
-  for (size_t next = u; u < end; u = next, std::swap(rows, next_rows)) {
+  for (size_t num_units = 0; u < end; u += num_units, std::swap(rows, next_rows)) {
     const Unit& unit = units_[u];
     const bool keeps_p = !queries_[unit.query].mass.per_query_head.empty();
-    const size_t num_units = NumTogether(u, end);
-    next = u + num_units;
+    num_units = NumTogether(u, end);
+    const size_t next = u + num_units;
     bool fetches_next = false;
     if (keeps_p) FetchMass(unit);
     if (!keeps_p && own == nullptr) own = POf(unit);

@@ -129,8 +129,8 @@ Result<size_t> Session::Impl::PieceOf(size_t chunk) {
     tokens_to_come = chunk;
     EBB_RETURN_IF_ERROR(engine->MakeRoom(this));
   }
-  // What still exceeds T0's cap waits for the next step; a single token would be multiplied by other
-  // kernels than several are.
+  // What still exceeds T0's cap waits for the next step; a single token would be multiplied by
+  // other kernels than several are.
   const size_t piece = std::min(chunk, std::max<size_t>(cache.RoomForTokens(), 1));
   return piece + 1 == chunk && piece > 2 ? piece - 1 : piece;
 }
