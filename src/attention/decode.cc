@@ -313,14 +313,7 @@ void DecodeAttention::FoldTogether(std::span<const Unit> units, ChunkRows rows, 
   for (size_t i = 0; i < units.size(); ++i) {
     std::copy_n(queries_[units[i].query].q + first_q, heads * dim, together.q + i * heads * dim);
   }
-  const auto [begin, end] = RowsOf(first);
-  kernel_.fold({.format = shape_.format,
-                .keys = rows.data(),
-                .num_rows = static_cast<int>(end - begin),
-                .next_keys = next_rows.data(),
-                .q = together.q,
-                .num_heads = static_cast<int>(units.size() * heads),
-                .scale = shape_.scale},
+  kernel_.fold(FullRows(first, rows, next_rows, together.q, units.size() * heads),
                {.m = together.m,
                 .l = together.l,
                 .head_stride = 1,
@@ -369,6 +362,19 @@ void DecodeAttention::LocateUnit(const Unit& unit, ChunkRows rows) const {
   }
 }
 
+// The rows of a unit that are not compressed, for queries [num_heads, head_dim].
+FoldInput DecodeAttention::FullRows(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
+                                    const float* q, size_t num_heads) const {
+  const auto [begin, end] = RowsOf(unit);
+  return {.format = shape_.format,
+          .keys = rows.data(),
+          .num_rows = static_cast<int>(end - begin),
+          .next_keys = next_rows.data(),
+          .q = q,
+          .num_heads = static_cast<int>(num_heads),
+          .scale = shape_.scale};
+}
+
 // Where the unit's states go, and its weights to `p`.
 FoldOutput DecodeAttention::OutputOf(const Unit& unit, float* p) {
   const int heads = shape_.QueryHeadsPerKvHead();
@@ -393,13 +399,7 @@ void DecodeAttention::FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_
   const size_t first_q = unit.kv_head * heads;
   const FoldOutput out = OutputOf(unit, p);
   if (unit.kind != Kind::kCompressed) {
-    kernel_.fold({.format = shape_.format,
-                  .keys = rows.data(),
-                  .num_rows = num_rows,
-                  .next_keys = next_rows.data(),
-                  .q = queries_[unit.query].q + first_q * dim,
-                  .num_heads = heads,
-                  .scale = shape_.scale},
+    kernel_.fold(FullRows(unit, rows, next_rows, queries_[unit.query].q + first_q * dim, heads),
                  out);
   } else {
     kernel_.fold_compressed({.format = shape_.compressed,

@@ -122,6 +122,8 @@ class DecodeAttention {
   [[nodiscard]] int ChunkOf(const Unit& unit) const;  // among all of the kv head
   [[nodiscard]] float* POf(const Unit& unit);
   [[nodiscard]] FoldOutput OutputOf(const Unit& unit, float* p);
+  [[nodiscard]] FoldInput FullRows(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
+                                   const float* q, size_t num_heads) const;
   void FetchP(const Unit& unit);
   void FetchMass(const Unit& unit) const;
   void FetchSlots(const Unit& unit) const;

@@ -128,30 +128,20 @@ void PolicyDriver::TurnTo(int group, PlacementInput* facts) const {
   facts->positions = cache_->positions(group);
 }
 
-Status PolicyDriver::Check(PlacementInput facts) {
+Status PolicyDriver::Check(PlacementInput facts, size_t num_to_come) const {
   if (policy_->placement == nullptr || !HasTiers()) return OkStatus();
-  for (int group = 0; group < cache_->num_groups(); ++group) {
-    TurnTo(group, &facts);
-    facts.tiers = cache_->tiers(group);
-    EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
-  }
-  return OkStatus();
-}
-
-Status PolicyDriver::CheckPrompt(PlacementInput facts, size_t num_tokens) const {
-  const Position first = facts.next_position - static_cast<Position>(num_tokens);
+  const Position first = facts.next_position - static_cast<Position>(num_to_come);
   std::vector<Position> positions;
   std::vector<Tier> tiers;
   for (int group = 0; group < cache_->num_groups(); ++group) {
     const auto now = cache_->positions(group);
     positions.assign(now.begin(), now.end());
-    positions.resize(now.size() + num_tokens);
-    std::iota(positions.end() - num_tokens, positions.end(), first);
+    positions.resize(now.size() + num_to_come);
+    std::iota(positions.end() - num_to_come, positions.end(), first);
     const auto tiers_now = cache_->tiers(group);
     tiers.assign(tiers_now.begin(), tiers_now.end());
     tiers.resize(positions.size(), Tier::kT0);
-    facts.group = group;
-    facts.num_groups = cache_->num_groups();
+    TurnTo(group, &facts);
     facts.positions = positions;
     facts.tiers = tiers;
     EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));

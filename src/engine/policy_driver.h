@@ -38,10 +38,9 @@ class PolicyDriver {
   Result<int64_t> EndStep(const PlacementInput& facts);
   // Whether caps may bind: a T0 alone may have one.
   [[nodiscard]] bool HasTiers() const;
-  // Whether the caps hold what is decided now.
-  [[nodiscard]] Status Check(PlacementInput facts);
-  // The same once `num_tokens` of a prompt, which `facts` count already, have their rows.
-  [[nodiscard]] Status CheckPrompt(PlacementInput facts, size_t num_tokens) const;
+  // Whether the caps hold what is decided once the last `num_to_come` tokens that `facts` count,
+  // of a prompt, have their rows.
+  [[nodiscard]] Status Check(PlacementInput facts, size_t num_to_come = 0) const;
   // Between steps: places rows by the scores that they have.
   [[nodiscard]] Status MakeRoom(const PlacementInput& facts);
   // The step's rows were taken out of the cache again, or the sequence was rolled back.

@@ -116,8 +116,7 @@ Status Session::Impl::CheckPrompt(size_t num_tokens) const try {
   if (first_generated < 0) facts.first_generated = facts.next_position;
   facts.tokens_to_come = 0;
   const bool needs_room = driver.HasTiers() && cache.RoomForTokens() < num_tokens;
-  const Status fits =
-      needs_room ? driver.CheckPrompt(facts, num_tokens) : policy.placement->Check(facts);
+  const Status fits = needs_room ? driver.Check(facts, num_tokens) : policy.placement->Check(facts);
   return fits.ok() || lossless == nullptr ? fits : OfDraft(fits);
 } catch (const std::bad_alloc&) {
   return ResourceExhausted("no memory for a prompt of " + std::to_string(num_tokens) + " tokens");
@@ -180,13 +179,12 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   EBB_RETURN_IF_ERROR(s.CheckPrompt(tokens.size()));
   const auto outputs =
       options.on_logits ? Engine::Impl::Outputs::kAll : Engine::Impl::Outputs::kLast;
-  Position chunk_first = s.next();
-  size_t chunk_end = 0;  // of tokens
+  size_t chunk_begin = 0, chunk_end = 0;
   for (size_t done = 0; done < tokens.size();) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
     const Position first = s.next();
     if (done == chunk_end) {
-      chunk_first = first;
+      chunk_begin = done;
       chunk_end = done + s.LargestChunk(tokens.size() - done);
     }
     EBB_ASSIGN_OR_RETURN(const size_t piece, s.PieceOf(chunk_end - done));
@@ -195,11 +193,10 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
     if (s.tokens_to_come == 0 && chunk_end < tokens.size()) {
       s.tokens_to_come = s.LargestChunk(tokens.size() - chunk_end);
     }
-    Engine::Impl::Part step = {
-        .session = &s,
-        .tokens = part,
-        .chunk_first = chunk_first,
-        .chunk_tokens = static_cast<size_t>(first - chunk_first) + (chunk_end - done)};
+    Engine::Impl::Part step = {.session = &s,
+                               .tokens = part,
+                               .chunk_first = first - static_cast<Position>(done - chunk_begin),
+                               .chunk_tokens = chunk_end - chunk_begin};
     if (s.lossless != nullptr) {
       step.session = &s.lossless->store();
       step.draft = &s;

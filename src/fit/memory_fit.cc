@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "src/attention/rows.h"
+#include "src/base/page_store.h"
 #include "src/base/share.h"
 #include "src/io/segment_table.h"
 #include "src/kv/arena.h"
@@ -27,14 +28,13 @@ PageFormat FormatOf(const ModelShape& shape, RowType type) {
 
 // The rows of each stream that a cap holds between two decisions.
 size_t CapInRows(uint64_t cap_bytes, T1Place place, const ModelShape& shape, RowType type) {
-  const size_t page_bytes = FormatOf(shape, type).PageBytes();
-  uint64_t pages_per_layer = cap_bytes / kExtentBytes * (kExtentBytes / page_bytes) /
-                             static_cast<uint64_t>(shape.num_layers);
-  if (place == T1Place::kFile) {
-    pages_per_layer = cap_bytes / (uint64_t{page_bytes} * kPagesPerSegment) /
-                      static_cast<uint64_t>(shape.num_layers) * kPagesPerSegment;
-  }
-  return static_cast<size_t>(pages_per_layer) / shape.num_kv_heads * kRowsPerPage;
+  const PageStore store = {.page_bytes = FormatOf(shape, type).PageBytes(),
+                           .rows_per_page = kRowsPerPage,
+                           .extent_bytes = kExtentBytes,
+                           .pages_per_segment = kPagesPerSegment,
+                           .num_layers = static_cast<size_t>(shape.num_layers),
+                           .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)};
+  return store.RowsIn(place == T1Place::kFile ? CapOf::kFile : CapOf::kMemory, cap_bytes);
 }
 
 // The decisions of the hierarchy's placement, as counts.

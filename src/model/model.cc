@@ -71,7 +71,6 @@ Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* 
   EBB_RETURN_IF_ERROR(file.Read("general.name", GgufFile::Need::kOptional, &model->name));
   model->name = Presentable(std::move(model->name));
   model->shape = ShapeOf(model->hparams);
-  model->fingerprint = file.Fingerprint();
   return OkStatus();
 }
 
@@ -84,6 +83,7 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, LoadedModel*
   // The tokenizer keeps one core busy about as long as reading the weights keeps another.
   std::future<Result<VocabModel>> vocabulary =
       std::async([&file]() { return LoadVocabulary(file); });
+  model->fingerprint = file.Fingerprint();  // of pages that are on their way
   model->buffers = std::make_unique<WeightBuffers>();
   const Status loaded = loader.Load(model->buffers.get());
   Result<VocabModel> vocab_model = vocabulary.get();

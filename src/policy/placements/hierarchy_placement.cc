@@ -30,6 +30,7 @@
 #include <limits>
 #include <optional>
 
+#include "src/base/page_store.h"
 #include "src/base/share.h"
 #include "src/policy/placements.h"
 #include "src/policy/protection.h"
@@ -47,42 +48,6 @@ constexpr size_t kSegmentPages = 64;
 constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
 
 std::string Percent(double share) { return fmt::format("{:.6g}%", 100 * share); }
-
-enum class CapOf { kMemory, kFile };
-
-// What a cap in bytes comes to. An even share of the bytes is a share of the groups' streams too,
-// so the number of groups cancels out.
-struct Store {
-  size_t row_bytes = 0;
-  size_t num_layers = 0;
-  size_t num_kv_heads = 0;
-
-  [[nodiscard]] uint64_t PageBytes() const { return uint64_t{row_bytes} * kPageRows; }
-
-  // An arena's extents hold whole pages.
-  [[nodiscard]] uint64_t PagesInExtent() const {
-    return std::max<uint64_t>(kExtentBytes / PageBytes(), 1);
-  }
-
-  // The rows of each stream that full pages hold.
-  [[nodiscard]] size_t RowsIn(CapOf cap, uint64_t bytes) const {
-    uint64_t pages = bytes / kExtentBytes * PagesInExtent() / num_layers;
-    if (cap == CapOf::kFile) {
-      pages = bytes / (PageBytes() * kSegmentPages) / num_layers * kSegmentPages;
-    }
-    return static_cast<size_t>(pages / num_kv_heads) * kPageRows;
-  }
-
-  // The least bytes that hold so many pages of each stream.
-  [[nodiscard]] uint64_t BytesFor(CapOf cap, size_t num_pages) const {
-    if (cap == CapOf::kMemory) {
-      const uint64_t pages = uint64_t{num_pages} * num_layers * num_kv_heads;
-      return (pages + PagesInExtent() - 1) / PagesInExtent() * kExtentBytes;
-    }
-    const size_t segments = (num_pages * num_kv_heads + kSegmentPages - 1) / kSegmentPages;
-    return PageBytes() * kSegmentPages * segments * num_layers;
-  }
-};
 
 size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
 
@@ -104,7 +69,12 @@ class HierarchyPlacement final : public StatelessPlacement {
  public:
   explicit HierarchyPlacement(const PlacementOptions& options)
       : spec_(options.tiers),
-        store_{options.row_bytes, options.num_layers, options.num_kv_heads},
+        store_{.page_bytes = uint64_t{options.row_bytes} * kPageRows,
+               .rows_per_page = kPageRows,
+               .extent_bytes = kExtentBytes,
+               .pages_per_segment = kSegmentPages,
+               .num_layers = options.num_layers,
+               .num_kv_heads = options.num_kv_heads},
         sinks_(options.sinks.value_or(kPaperSinks)),
         window_(options.window.value_or(kPaperWindow)),
         interval_(options.interval.value_or(kPaperInterval)),
@@ -303,7 +273,7 @@ class HierarchyPlacement final : public StatelessPlacement {
   }
 
   const TierSpec spec_;
-  const Store store_;
+  const PageStore store_;
   const int sinks_;
   const int window_;
   const int interval_;
