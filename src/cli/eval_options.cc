@@ -58,6 +58,9 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
       ValueRow(G::kReport, "--out", "FOLDER",
                "where the merged results, summary and report are written",
                [](CliOptions& o) { return &o.eval.out; }),
+      ValueRow(G::kReport, "--against", "SETTING",
+               "test every setting against this one too (Fisher's p), called as in the table",
+               [](CliOptions& o) { return &o.eval.against; }),
   };
   table->insert(table->end(), rows.begin(), rows.end());
 }

@@ -31,6 +31,7 @@ struct EvalInput {
   float top_p = 0.95f;
   int max_tokens = 0;                // 0: the task's own
   std::vector<std::string> folders;  // of `ebb report`
+  std::string against;               // of `ebb report`: a setting
 };
 
 // Appends the rows of the groups kTask, kEval and kReport.

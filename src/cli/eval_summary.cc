@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
@@ -120,6 +121,13 @@ double Share(int64_t part, int64_t all) {
   return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
 }
 
+// Of the mean of n answers that are right or not (DMS, Table 4); null for fewer than two.
+Json StandardError(int64_t right, int64_t n) {
+  if (n < 2) return Json();
+  const double share = Share(right, n);
+  return std::sqrt(share * (1 - share) / static_cast<double>(n - 1));
+}
+
 Result<Json> RecordOf(const Group& group, const Group* full) {
   const Counts& c = group.counts;
   EBB_ASSIGN_OR_RETURN(const Interval interval, ClopperPearson({c.right, c.n}));
@@ -132,6 +140,7 @@ Result<Json> RecordOf(const Group& group, const Group* full) {
                  {"accuracy", Share(c.right, c.n)},
                  {"ci_low", interval.low},
                  {"ci_high", interval.high},
+                 {"standard_error", StandardError(c.right, c.n)},
                  {"retention", nullptr},
                  {"p_full", nullptr},
                  {"empty", c.empty},
@@ -181,6 +190,30 @@ Result<Json> Summarize(const std::vector<Json>& results) {
   return summary;
 }
 
+Status AddAgainst(const std::string& name, Json* summary) {
+  std::string names;
+  const Json* against = nullptr;
+  for (const Json& record : *summary) {
+    const std::string here = NameOf(record, *summary);
+    if (here == name) against = &record;
+    names += (names.empty() ? "" : ", ") + here;
+  }
+  if (against == nullptr) {
+    return InvalidArgument(
+        fmt::format("--against \"{}\": no setting is called so; there are {}", name, names));
+  }
+  const auto count = [](const Json& record) {
+    return Count{record["correct"].get<int64_t>(), record["n"].get<int64_t>()};
+  };
+  const Count of_that = count(*against);
+  for (Json& record : *summary) {
+    EBB_ASSIGN_OR_RETURN(const double p, FisherExactTwoSided(count(record), of_that));
+    record["against"] = name;
+    record["p_against"] = p;
+  }
+  return OkStatus();
+}
+
 void AddTimes(const std::vector<Json>& results, const std::vector<Json>& times, Json* summary) {
   struct Spent {
     double seconds = 0, tokens = 0, answers = 0;
@@ -211,23 +244,26 @@ void AddTimes(const std::vector<Json>& results, const std::vector<Json>& times, 
 }
 
 std::string SummaryTable(const Json& summary) {
-  std::string table =
-      "| setting | right | accuracy (95 %) | retention | p | tokens | peak rows | no answer | cut "
-      "| "
-      "loops | errors |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
+  const bool compares = !summary.empty() && summary.front().contains("against");
+  std::string table = fmt::format(
+      "| setting | right | accuracy (95 %) | retention | p | {}tokens | peak rows | no answer | "
+      "cut "
+      "| loops | errors |\n|---|---|---|---|---|---|{}---|---|---|---|---|\n",
+      compares ? fmt::format("p against {} | ", summary.front().value("against", "")) : "",
+      compares ? "---|" : "");
   const auto optional = [](const Json& value, const char* format) {
     return value.is_null() ? std::string("-")
                            : fmt::format(fmt::runtime(format), value.get<double>());
   };
   for (const Json& r : summary) {
     table += fmt::format(
-        "| {} | {}/{} | {:.1f} % ({:.1f} - {:.1f}) | {} | {} | {} | {} | {} | {} | {} | {} "
-        "|\n",
+        "| {} | {}/{} | {:.1f} % ({:.1f} - {:.1f}) | {} | {} | {}{} | {} | {} | {} | {} | {} |\n",
         NameOf(r, summary), r["correct"].get<int64_t>(), r["n"].get<int64_t>(),
         r["accuracy"].get<double>() * 100, r["ci_low"].get<double>() * 100,
         r["ci_high"].get<double>() * 100, optional(r["retention"], "{:.2f}"),
-        optional(r["p_full"], "{:.2g}"), optional(r["generated_tokens"], "{:.0f}"),
-        optional(r["peak_tokens"], "{:.0f}"),
+        optional(r["p_full"], "{:.2g}"),
+        compares ? fmt::format("{:.2g} | ", r["p_against"].get<double>()) : "",
+        optional(r["generated_tokens"], "{:.0f}"), optional(r["peak_tokens"], "{:.0f}"),
         r["no_answer"].get<int64_t>() + r["empty"].get<int64_t>(), r["truncated"].get<int64_t>(),
         r["loops"].get<int64_t>(), r["errors"].get<int64_t>());
   }
@@ -238,6 +274,8 @@ Status WriteSummaries(const std::string& folder, const Json& manifest,
                       const std::vector<Json>& results, const std::vector<Json>& times,
                       const CliOptions& options) {
   EBB_ASSIGN_OR_RETURN(Json summary, Summarize(results));
+  const std::string& against = options.eval.against;
+  if (!against.empty()) EBB_RETURN_IF_ERROR(AddAgainst(against, &summary));
   EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.json", summary.dump(2) + "\n"));
   const Json margins = FrontMargins(summary);
   std::string table = SummaryTable(summary);

@@ -13,10 +13,14 @@
 namespace ebb::cli {
 
 // A record per setting, seeds put together, in the order of the answers: policy, budget, tiers, n,
-// correct, accuracy and its exact 95 % interval, retention and Fisher's p against the setting
-// "full" where there is one, how answers failed, and what they cost.
+// correct, accuracy, its exact 95 % interval and its standard error, retention and Fisher's p
+// against the setting "full" where there is one, how answers failed, and what they cost.
 [[nodiscard]] Result<nlohmann::ordered_json> Summarize(
     const std::vector<nlohmann::ordered_json>& results);
+
+// Fisher's p against the setting that SummaryTable calls `name`, to every record: against,
+// p_against. InvalidArgument names the settings where none is called so.
+[[nodiscard]] Status AddAgainst(const std::string& name, nlohmann::ordered_json* summary);
 
 // Of the same answers, null where no times were kept: seconds an answer, as the mean of each
 // setting; tokens_per_s that it generated, prompts read in the same time; overhead, by how much

@@ -90,6 +90,48 @@ TEST(Summarize, OneSampleHasNeither) {
   EXPECT_DOUBLE_EQ(summary->front()["accuracy"].get<double>(), 0.5);
 }
 
+std::vector<Json> TwoSettings() {
+  std::vector<Json> answers = Samples();
+  for (Json line : Samples()) {
+    line["policy"] = "h2o";
+    line["budget"] = "25%";
+    line["correct"] = true;
+    answers.push_back(line);
+  }
+  return answers;
+}
+
+// By the hypergeometric distribution, in whole numbers: 4 of 12 right against 12 of 12.
+TEST(AddAgainst, TestsEverySettingAgainstTheOneThatIsNamed) {
+  Result<Json> summary = Summarize(TwoSettings());
+  ASSERT_TRUE(summary.ok());
+  ASSERT_TRUE(AddAgainst("h2o 25%", &*summary).ok());
+  EXPECT_EQ((*summary)[0]["against"], "h2o 25%");
+  EXPECT_NEAR((*summary)[0]["p_against"].get<double>(), 0.0013460761879122358, 1e-12);
+  EXPECT_EQ((*summary)[1]["p_against"], 1);
+  const std::string table = SummaryTable(*summary);
+  EXPECT_NE(table.find("| p | p against h2o 25% | tokens |"), std::string::npos) << table;
+  EXPECT_NE(table.find("| 0.0013 | - |"), std::string::npos) << table;
+}
+
+TEST(AddAgainst, ASettingThatIsNotThereIsRefusedWithThoseThatAre) {
+  Result<Json> summary = Summarize(TwoSettings());
+  ASSERT_TRUE(summary.ok());
+  const Status status = AddAgainst("h2o", &*summary);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("full, h2o 25%"), std::string::npos) << status.message();
+  EXPECT_FALSE(summary->front().contains("p_against"));
+}
+
+TEST(Summarize, TheStandardErrorIsOfTheMean) {
+  const Result<Json> summary = Summarize(Samples());
+  ASSERT_TRUE(summary.ok());
+  EXPECT_NEAR(summary->front()["standard_error"].get<double>(), 0.14213381090374029, 1e-12);
+  const Result<Json> one = Summarize({Answer(0, 1, "7", true)});
+  ASSERT_TRUE(one.ok());
+  EXPECT_TRUE(one->front()["standard_error"].is_null());
+}
+
 TEST(AddTimes, TellsRatesAndWhatASettingTakesMoreThanTheFullCache) {
   std::vector<Json> results = {Answer(0, 1, "7", true), Answer(1, 1, "8", true),
                                Answer(0, 1, "7", true), Answer(0, 1, "7", true)};

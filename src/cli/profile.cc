@@ -216,6 +216,7 @@ Status Profile::Write() {
   record_["figures"] = {{"importance", ImportanceFigure(runs_)},
                         {"position", PositionFigure(runs_)},
                         {"overlap", OverlapFigure(runs_)},
+                        {"top_half", TopHalfFigure(runs_)},
                         {"recurrence", RecurrenceFigure(runs_)},
                         {"retained", RetainedFigure(runs_, groups_per_layer_)},
                         {"tiers", TierFigure(runs_)},

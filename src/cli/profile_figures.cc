@@ -192,6 +192,21 @@ Json OverlapFigure(std::span<const ProfiledRun> runs) {
   return figure;
 }
 
+Json TopHalfFigure(std::span<const ProfiledRun> runs) {
+  Json distances = Json::array(), shares = Json::array();
+  for (int i = 0; i < TopHalfHistory::kDistances; ++i) {
+    TopHalfHistory::Kept all;
+    for (const ProfiledRun& run : runs) {
+      all.steps += run.top_half[i].steps;
+      all.shares += run.top_half[i].shares;
+    }
+    if (all.steps == 0) break;
+    distances.push_back(1 << i);
+    shares.push_back(all.shares / static_cast<double>(all.steps));
+  }
+  return {{"distance", distances}, {"share", shares}};
+}
+
 // The 80th percentile is what "LazyEviction" takes as its window (Appendix C).
 Json RecurrenceFigure(std::span<const ProfiledRun> runs) {
   constexpr double kPercentile = 0.8;

@@ -20,6 +20,7 @@ using ProfileJson = nlohmann::ordered_json;
 [[nodiscard]] ProfileJson ImportanceFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson PositionFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson OverlapFigure(std::span<const ProfiledRun> runs);
+[[nodiscard]] ProfileJson TopHalfFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson RecurrenceFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson CostFigure(std::span<const ProfiledRun> runs);
 // What stays, by group and by length ("Inference-Time Hyper-Scaling", Fig. 6). `groups_per_layer`:

@@ -93,6 +93,16 @@ TEST(OverlapFigureTest, StepsWithoutOneBeforeAreLeftOut) {
   EXPECT_EQ(figure["mean"], 0.75);
 }
 
+TEST(TopHalfFigureTest, StepsOfAllRunsCountAlike) {
+  std::vector<ProfiledRun> runs = {RunOf({1, 1}), RunOf({1, 1})};
+  runs[0].top_half[0] = {.steps = 3, .shares = 3};
+  runs[1].top_half[0] = {.steps = 1, .shares = 0};
+  runs[1].top_half[1] = {.steps = 2, .shares = 0.5};
+  const ProfileJson figure = TopHalfFigure(runs);
+  EXPECT_EQ(figure["distance"], ProfileJson({1, 2}));
+  EXPECT_EQ(figure["share"], ProfileJson({0.75, 0.25}));
+}
+
 TEST(OverlapFigureTest, WithoutTwoStepsThereIsNoMean) {
   const std::vector<ProfiledRun> runs = {RunOf({1, 1}, 1)};
   EXPECT_TRUE(OverlapFigure(runs)["mean"].is_null());

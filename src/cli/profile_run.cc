@@ -53,6 +53,7 @@ void RunRecorder::EndSignals() {
   overlap_ = -1;
   if (!(sum > 0) || !std::isfinite(sum)) return;
   recurrence_.Observe(mass_, sum);
+  top_half_.Observe(mass_);
   run_.importance.resize(mass_.size());
   for (const Position p : rows_) run_.importance[p] += mass_[p] / sum;
   const auto count = static_cast<size_t>(std::ceil(kImportantShare * rows_.size()));
@@ -92,6 +93,7 @@ void RunRecorder::Finish() {
   run_.tokens.assign(session_->tokens().begin(), session_->tokens().end());
   run_.importance.resize(run_.tokens.size());
   run_.intervals = recurrence_.intervals();
+  run_.top_half = top_half_.kept();
   for (int group = 0; group < num_groups_; ++group) {
     const auto alive = static_cast<double>(session_->visible_positions(group).size());
     run_.retained.push_back(alive / std::max(1.0, static_cast<double>(run_.tokens.size())));

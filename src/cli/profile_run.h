@@ -12,6 +12,7 @@
 #include "ebb/generate.h"
 #include "ebb/ledger.h"
 #include "src/cli/recurrence.h"
+#include "src/cli/top_half.h"
 
 namespace ebb::cli {
 
@@ -44,9 +45,10 @@ struct ProfiledStep {
 struct ProfiledRun {
   int prompt_tokens = 0;
   GenerateResult result;
-  std::vector<double> importance;   // by position: attention over all decode steps; sums to their
-                                    // number
-  std::vector<int> intervals;       // by position: RecurrenceTracker::intervals()
+  std::vector<double> importance;  // by position: attention over all decode steps; sums to their
+                                   // number
+  std::vector<int> intervals;      // by position: RecurrenceTracker::intervals()
+  std::array<TopHalfHistory::Kept, TopHalfHistory::kDistances> top_half = {};
   std::vector<ProfiledStep> steps;  // of decoding
   CacheAccounting cache;            // at the end
   std::vector<double> retained;     // at the end: of each group, the share of tokens that are alive
@@ -88,6 +90,7 @@ class RunRecorder {
   size_t num_important_ = 0;
   double overlap_ = -1;
   RecurrenceTracker recurrence_;
+  TopHalfHistory top_half_;
   int num_groups_ = 0;           // that were seen
   double observer_seconds_ = 0;  // of this step, to be left out
   Clock::time_point begin_;      // of the step under way

@@ -44,6 +44,18 @@ TEST_F(EvalTest, ShardsAreMergedToTheSameBytes) {
   ExpectSame("whole", "merged");
 }
 
+TEST_F(EvalTest, ReportTestsSettingsAgainstOneOfThem) {
+  ASSERT_EQ(Eval("run").exit_code, 0);
+  const std::string report = "report --out " + Out("m") + " " + Out("run") + " --against ";
+  const ProgramEnd end = RunEbb(report + "full");
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("| p against full |"));
+  EXPECT_THAT(ReadFile(Out("m") + "/report.html"), HasSubstr("\"p_against\":1.0"));
+  const ProgramEnd wrong = RunEbb(report + "nobody");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("no setting is called so; there are "));
+}
+
 TEST_F(EvalTest, AFolderHoldsOneRun) {
   ASSERT_EQ(Eval("run").exit_code, 0);
   const std::string results = ReadFile(Out("run") + "/results.jsonl");

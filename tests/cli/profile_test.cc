@@ -49,6 +49,11 @@ TEST_F(ProfileTest, TheRecordHoldsEveryFigure) {
   EXPECT_GT(figures["importance"]["top_20_percent"]["mean"].get<double>(), 0.2);
   EXPECT_LT(figures["importance"]["bottom_50_percent"]["mean"].get<double>(), 0.5);
   EXPECT_GT(figures["overlap"]["mean"].get<double>(), 0);
+  EXPECT_EQ(figures["top_half"]["distance"], json({1, 2, 4, 8, 16, 32}));  // of 59 steps
+  for (const json& share : figures["top_half"]["share"]) {
+    EXPECT_GT(share.get<double>(), 0);
+    EXPECT_LE(share.get<double>(), 1);
+  }
   // The last token of the answer is in no row.
   const int rows = (record["runs"][0]["prompt_tokens"].get<int>() + 59) * 4;
   int counted = 0;
