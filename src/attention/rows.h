@@ -11,11 +11,9 @@
 
 #include "ebb/tiers.h"
 #include "ebb/types.h"
+#include "src/base/page_units.h"
 
 namespace ebb {
-
-// Rows in a page. A slot s lies in page s / kRowsPerPage at row s % kRowsPerPage.
-inline constexpr int kRowsPerPage = 64;
 
 // The last-visible position of a row that nothing hides.
 inline constexpr Position kVisibleForEver = std::numeric_limits<Position>::max();

@@ -6,42 +6,40 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/page_units.h"
+
 namespace ebb {
 
 enum class CapOf { kMemory, kFile };
 
-// The pages of all streams, one of each layer and kv head. Memory is mapped by extents, which hold
-// whole pages; a file grows by segments, each of which belongs to one layer. An even share of the
-// bytes is a share of the groups' streams too, so the number of groups cancels out.
+// The pages of all streams, one of each layer and kv head. An even share of the bytes is a share of
+// the groups' streams too, so the number of groups cancels out.
 struct PageStore {
   uint64_t page_bytes = 0;
-  size_t rows_per_page = 0;
-  uint64_t extent_bytes = 0;
-  size_t pages_per_segment = 0;
   size_t num_layers = 0;
   size_t num_kv_heads = 0;
 
   [[nodiscard]] uint64_t PagesInExtent() const {
-    return std::max<uint64_t>(extent_bytes / page_bytes, 1);
+    return std::max<uint64_t>(kExtentBytes / page_bytes, 1);
   }
 
   // The rows of each stream that full pages hold.
   [[nodiscard]] size_t RowsIn(CapOf cap, uint64_t bytes) const {
-    uint64_t pages = bytes / extent_bytes * PagesInExtent() / num_layers;
+    uint64_t pages = bytes / kExtentBytes * PagesInExtent() / num_layers;
     if (cap == CapOf::kFile) {
-      pages = bytes / (page_bytes * pages_per_segment) / num_layers * pages_per_segment;
+      pages = bytes / (page_bytes * kPagesPerSegment) / num_layers * kPagesPerSegment;
     }
-    return static_cast<size_t>(pages / num_kv_heads) * rows_per_page;
+    return static_cast<size_t>(pages / num_kv_heads) * kRowsPerPage;
   }
 
   // The least bytes that hold so many pages of each stream.
   [[nodiscard]] uint64_t BytesFor(CapOf cap, size_t num_pages) const {
     if (cap == CapOf::kMemory) {
       const uint64_t pages = uint64_t{num_pages} * num_layers * num_kv_heads;
-      return (pages + PagesInExtent() - 1) / PagesInExtent() * extent_bytes;
+      return (pages + PagesInExtent() - 1) / PagesInExtent() * kExtentBytes;
     }
-    const size_t segments = (num_pages * num_kv_heads + pages_per_segment - 1) / pages_per_segment;
-    return page_bytes * pages_per_segment * segments * num_layers;
+    const size_t segments = (num_pages * num_kv_heads + kPagesPerSegment - 1) / kPagesPerSegment;
+    return page_bytes * kPagesPerSegment * segments * num_layers;
   }
 };
 

@@ -29,9 +29,6 @@ PageFormat FormatOf(const ModelShape& shape, RowType type) {
 // The rows of each stream that a cap holds between two decisions.
 size_t CapInRows(uint64_t cap_bytes, T1Place place, const ModelShape& shape, RowType type) {
   const PageStore store = {.page_bytes = FormatOf(shape, type).PageBytes(),
-                           .rows_per_page = kRowsPerPage,
-                           .extent_bytes = kExtentBytes,
-                           .pages_per_segment = kPagesPerSegment,
                            .num_layers = static_cast<size_t>(shape.num_layers),
                            .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)};
   return store.RowsIn(place == T1Place::kFile ? CapOf::kFile : CapOf::kMemory, cap_bytes);

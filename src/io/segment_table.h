@@ -11,9 +11,9 @@
 #include <optional>
 #include <vector>
 
-namespace ebb {
+#include "src/base/page_units.h"
 
-inline constexpr uint32_t kPagesPerSegment = 64;
+namespace ebb {
 
 class SegmentTable {
  public:

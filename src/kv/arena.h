@@ -17,11 +17,12 @@
 #include <memory>
 
 #include "ebb/status.h"
+#include "src/base/page_units.h"
 #include "src/device/device.h"
 
 namespace ebb {
 
-inline constexpr size_t kExtentBytes = kDeviceMemoryStep;
+static_assert(kExtentBytes % kDeviceMemoryStep == 0);
 
 struct ArenaOptions {
   size_t page_bytes = 0;          // a multiple of 64, at most kExtentBytes

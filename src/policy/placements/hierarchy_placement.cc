@@ -39,12 +39,6 @@
 namespace ebb {
 namespace {
 
-// Of the store: the rows of a page, in each stream; the bytes of memory that are mapped at once;
-// the pages of a segment of a file, which belongs to one layer.
-constexpr size_t kPageRows = 64;
-constexpr uint64_t kExtentBytes = uint64_t{2} << 20;
-constexpr size_t kSegmentPages = 64;
-
 constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
 
 std::string Percent(double share) { return fmt::format("{:.6g}%", 100 * share); }
@@ -69,16 +63,13 @@ class HierarchyPlacement final : public StatelessPlacement {
  public:
   explicit HierarchyPlacement(const PlacementOptions& options)
       : spec_(options.tiers),
-        store_{.page_bytes = uint64_t{options.row_bytes} * kPageRows,
-               .rows_per_page = kPageRows,
-               .extent_bytes = kExtentBytes,
-               .pages_per_segment = kSegmentPages,
+        store_{.page_bytes = uint64_t{options.row_bytes} * kRowsPerPage,
                .num_layers = options.num_layers,
                .num_kv_heads = options.num_kv_heads},
         sinks_(options.sinks.value_or(kPaperSinks)),
         window_(options.window.value_or(kPaperWindow)),
         interval_(options.interval.value_or(kPaperInterval)),
-        reserve_rows_(static_cast<size_t>(interval_) + kPageRows) {
+        reserve_rows_(static_cast<size_t>(interval_) + kRowsPerPage) {
     if (spec_.t0_cap_bytes > 0) {
       t0_rows_ = Less(store_.RowsIn(CapOf::kMemory, spec_.t0_cap_bytes), reserve_rows_);
     }
@@ -168,8 +159,8 @@ class HierarchyPlacement final : public StatelessPlacement {
     return InvalidArgument(fmt::format(
         "{} of {} bytes is too small: an interval of {} rows and a page of {} are kept in reserve, "
         "so it needs {}",
-        tier, cap_bytes, interval_, kPageRows,
-        store_.BytesFor(cap, reserve_rows_ / kPageRows + 1)));
+        tier, cap_bytes, interval_, kRowsPerPage,
+        store_.BytesFor(cap, reserve_rows_ / kRowsPerPage + 1)));
   }
 
   Plan MakePlan(const PlacementInput& input, Rows* rows) const {
