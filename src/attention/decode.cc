@@ -13,30 +13,10 @@
 namespace ebb {
 namespace {
 
-// Chunks of a kv head that follow one another before those of the next head: memory is read in long
-// runs, and the kv heads' parts of a thread still cover the same rows. Further tokens of a sequence
-// find the block in the second-level cache. Under a budget of 1,024 rows, which lie in any order, a
-// thread has whole heads then, and so all rows of a page: half as many (8) read a tenth slower.
-constexpr int kBlockChunks = 16;
-
 // In a cache line; as many slots are.
 constexpr int kFloatsPerLine = 16;
 
-constexpr size_t kNoUnit = std::numeric_limits<size_t>::max();
-
-// A compressed row costs 5/8 of a full one.
-constexpr uint64_t CostOfCompressed(uint64_t rows) { return (rows * 5 + 7) / 8; }
-
-// That of a kv head in a list per kv head, or in none.
-template <typename T>
-T OfHead(std::span<const T> list, int kv_head) {
-  return list.empty() ? T() : list[kv_head];
-}
-
-// The element of the targets behind those of all rows of a kv head.
-size_t TargetsEnd(std::span<const uint32_t> selected, size_t num_rows) {
-  return selected.empty() ? num_rows : selected.back() + size_t{1};
-}
+constexpr uint32_t kNoQuery = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
@@ -71,69 +51,6 @@ int DecodeAttention::NumChunks(int query, int kv_head, Kind kind) const {
   return static_cast<int>((NumRows(query, kv_head, kind) + kChunkRows - 1) / kChunkRows);
 }
 
-// Layers mostly have the same numbers of rows: then the units stay as they are.
-bool DecodeAttention::PlanFits(std::span<const DecodeQuery> queries) const {
-  const size_t heads = shape_.num_kv_heads;
-  if (planned_.size() != queries.size() * heads) return false;
-  for (size_t i = 0; i < planned_.size(); ++i) {
-    if (planned_[i] != HeadToPlan(queries[i / heads], static_cast<int>(i % heads))) return false;
-  }
-  return true;
-}
-
-DecodeAttention::PlannedHead DecodeAttention::HeadToPlan(const DecodeQuery& query, int kv_head) {
-  const size_t rows = query.rows[kv_head].size();
-  const size_t host = OfHead(query.host_rows, kv_head).size();
-  const size_t compressed = OfHead(query.compressed, kv_head).size();
-  return {.rows = rows,
-          .host = host,
-          .compressed = compressed,
-          .targets_end =
-              std::max({TargetsEnd(OfHead(query.selected, kv_head), rows),
-                        TargetsEnd(OfHead(query.host_selected, kv_head), host),
-                        TargetsEnd(OfHead(query.compressed_selected, kv_head), compressed)})};
-}
-
-void DecodeAttention::PlanUnit(const Unit& unit) {
-  const auto [begin, end] = RowsOf(unit);
-  const bool full = unit.kind != Kind::kCompressed;
-  if (unit.kind == Kind::kFull)
-    last_units_[size_t{unit.query} * shape_.num_kv_heads + unit.kv_head] = units_.size();
-  units_.push_back(unit);
-  rows_before_.push_back(rows_before_.back() +
-                         (full ? end - begin : CostOfCompressed(end - begin)));
-}
-
-void DecodeAttention::PlanUnits(int begin, int end, Kind kind) {
-  const int kv_heads = shape_.num_kv_heads;
-  int most_chunks = 0;
-  for (int query = begin; query < end; ++query) {
-    for (int h = 0; h < kv_heads; ++h) {
-      most_chunks = std::max(most_chunks, NumChunks(query, h, kind));
-    }
-  }
-  for (int block = 0; block < most_chunks; block += kBlockChunks) {
-    for (int h = 0; h < kv_heads; ++h) PlanBlock(begin, end, h, block, kind);
-  }
-}
-
-void DecodeAttention::PlanBlock(int begin, int end, int kv_head, int block, Kind kind) {
-  for (int first = begin, next = begin; first < end; first = next) {
-    while (next < end && next - first < MostTogether() && ShareRows(first, next, kv_head, kind)) {
-      ++next;
-    }
-    for (int chunk = block; chunk < block + kBlockChunks; ++chunk) {
-      for (int query = first; query < next; ++query) {
-        if (chunk >= NumChunks(query, kv_head, kind)) continue;
-        PlanUnit({.query = static_cast<uint32_t>(query),
-                  .chunk = static_cast<uint32_t>(chunk),
-                  .kv_head = static_cast<uint16_t>(kv_head),
-                  .kind = kind});
-      }
-    }
-  }
-}
-
 int DecodeAttention::MostTogether() const {
   return std::max(FoldedTogether::kMostHeads / shape_.QueryHeadsPerKvHead(), 1);
 }
@@ -162,50 +79,6 @@ size_t DecodeAttention::NumTogether(size_t first, size_t end) const {
     if (!same) return n;
   }
   return most;
-}
-
-void DecodeAttention::PlanHeads(int query) {
-  for (int h = 0; h < shape_.num_kv_heads; ++h) {
-    planned_.push_back(HeadToPlan(queries_[query], h));
-    const size_t blocks = (planned_.back().targets_end + kChunkRows - 1) / kChunkRows;
-    num_mass_blocks_ = std::max(num_mass_blocks_, blocks);
-  }
-}
-
-void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
-  queries_ = queries;
-  if (PlanFits(queries)) return;
-  const int num_queries = static_cast<int>(queries.size());
-  units_.clear();
-  planned_.clear();
-  last_units_.assign(queries.size() * shape_.num_kv_heads, kNoUnit);
-  rows_before_.assign(1, 0);
-  num_mass_blocks_ = 0;
-  for (int query = 0; query < num_queries; ++query) PlanHeads(query);
-  PlanUnits(0, num_queries, Kind::kFull);
-  // One query after another: a thread holds one in its rounded form.
-  for (int query = 0; query < num_queries; ++query) PlanUnits(query, query + 1, Kind::kCompressed);
-  first_host_unit_ = units_.size();
-  PlanUnits(0, num_queries, Kind::kHost);
-}
-
-// The units of a thread: consecutive ones, with its share of the rows.
-DecodeAttention::UnitRange DecodeAttention::UnitsOf(UnitRange range, int thread,
-                                                    int num_threads) const {
-  const auto begin = rows_before_.begin() + range.first;
-  const auto end = rows_before_.begin() + range.second;
-  const auto first_unit = [&](int i) -> size_t {
-    if (i == num_threads) return range.second;
-    const uint64_t rows = *begin + Share(*end - *begin, i, num_threads);
-    return std::lower_bound(begin, end, rows) - rows_before_.begin();
-  };
-  return {first_unit(thread), first_unit(thread + 1)};
-}
-
-bool DecodeAttention::FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const {
-  const auto [begin, end] = UnitsOf(DeviceUnits(), thread, num_threads);
-  const size_t last = last_units_[size_t(query) * shape_.num_kv_heads + kv_head];
-  return begin <= last && last < end;
 }
 
 int DecodeAttention::ChunkOf(const Unit& unit) const {
@@ -273,7 +146,7 @@ void DecodeAttention::FoldUnits(UnitRange range, int thread) {
   const std::byte* located[2][kChunkRows];
   ChunkRows rows = located[0], next_rows = located[1];
   const RoundedQuery* rounded = nullptr;
-  size_t rounded_query = kNoUnit;
+  uint32_t rounded_query = kNoQuery;
   const size_t floats = FoldedTogether::NumFloats(shape_.format.head_dim);
   const FoldedTogether together(states_->together.get() + thread * floats, shape_.format.head_dim);
   LocateUnit(units_[u], rows);

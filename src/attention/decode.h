@@ -98,6 +98,11 @@ class DecodeAttention {
   [[nodiscard]] UnitRange HostUnits() const { return {first_host_unit_, units_.size()}; }
   void FoldUnits(UnitRange range, int thread);
   [[nodiscard]] bool PlanFits(std::span<const DecodeQuery> queries) const;
+  // That of a kv head in a list per kv head, or in none.
+  template <typename T>
+  [[nodiscard]] static T OfHead(std::span<const T> list, int kv_head) {
+    return list.empty() ? T() : list[kv_head];
+  }
   [[nodiscard]] static PlannedHead HeadToPlan(const DecodeQuery& query, int kv_head);
   [[nodiscard]] static std::span<const uint32_t> Selected(const DecodeQuery& query, int kv_head,
                                                           Kind kind);
