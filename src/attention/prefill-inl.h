@@ -12,10 +12,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "src/attention/attention.h"
 #include "src/attention/exp-inl.h"
 #include "src/attention/rows-inl.h"
+#include "src/base/fetch_ahead.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb {
@@ -39,8 +41,7 @@ struct TileScratch {
   int num_vecs;
   int width;
   float* q;         // [head_dim, width], transposed and scaled
-  float* keys;      // [kPrefillChunkRows, head_dim]
-  float* values;    // [kPrefillChunkRows, head_dim]
+  float* rows;      // [kPrefillChunkRows, head_dim]: a chunk's keys, then its values
   float* logits;    // [kPrefillChunkRows, width]
   float* o;         // [head_dim, width]
   float* m;         // [width]
@@ -59,8 +60,7 @@ struct TileScratch {
       return taken;
     };
     q = take(size_t(head_dim) * width);
-    keys = take(size_t(kPrefillChunkRows) * head_dim);
-    values = take(size_t(kPrefillChunkRows) * head_dim);
+    rows = take(size_t(kPrefillChunkRows) * head_dim);
     logits = take(size_t(kPrefillChunkRows) * width);
     o = take(size_t(head_dim) * width);
     m = take(width);
@@ -72,7 +72,7 @@ struct TileScratch {
 
 size_t PrefillScratchFloats(int num_heads, int head_dim) {
   const size_t width = size_t(NumVecs(num_heads, QueryTile(num_heads))) * kLanes;
-  return 2 * size_t(head_dim) * width + 2 * size_t(kPrefillChunkRows) * head_dim +
+  return 2 * size_t(head_dim) * width + size_t(kPrefillChunkRows) * head_dim +
          kPrefillChunkRows * width + 4 * width;
 }
 
@@ -92,23 +92,51 @@ HWY_INLINE void LoadQueries(const PrefillInput& in, const TileScratch& s) {
   }
 }
 
-enum class Widen { kKeys, kValues };
+// The keys or the values of some rows.
+struct HalfRows {
+  uint32_t begin;
+  int num_rows;
+  size_t offset;  // in a page, behind the key
+};
 
-HWY_INLINE void WidenRows(const PrefillInput& in, uint32_t begin, int num_rows, Widen what,
-                          float* to) {
+HWY_INLINE HalfRows KeysOf(uint32_t begin, int num_rows) { return {begin, num_rows, 0}; }
+HWY_INLINE HalfRows ValuesOf(const PrefillInput& in, uint32_t begin, int num_rows) {
+  return {begin, num_rows, in.format.ValueOffset()};
+}
+
+HWY_INLINE const std::byte* RowOf(const PrefillInput& in, HalfRows rows, int r) {
+  return KeyRow(*in.rows, in.rows->slots[rows.begin + r], in.format.RowStride()) + rows.offset;
+}
+
+// As floats.
+HWY_INLINE void WidenRows(const PrefillInput& in, HalfRows rows, float* to) {
   const F32 d;
   const int head_dim = in.format.head_dim;
-  const size_t stride = in.format.RowStride();
-  const size_t offset = what == Widen::kValues ? in.format.ValueOffset() : 0;
   WithRowType(in.format.type, [&](auto row) HWY_ATTR {
-    for (int r = 0; r < num_rows; ++r) {
-      const std::byte* from = KeyRow(*in.rows, in.rows->slots[begin + r], stride) + offset;
+    for (int r = 0; r < rows.num_rows; ++r) {
+      const std::byte* from = RowOf(in, rows, r);
       for (int c = 0; c < head_dim; c += kLanes) {
         hn::StoreU(decltype(row)::Load(from, c), d, to + size_t(r) * head_dim + c);
       }
     }
   });
 }
+
+// Rows that are widened next: they come from memory while products are worked out, a few at a time,
+// as more of them than the processor waits for at once would hold it up.
+struct RowsAhead {
+  const PrefillInput* in;
+  HalfRows rows;
+
+  // Part [begin, end) of `all`.
+  HWY_INLINE void Fetch(int begin, int end, int all) const {
+    const int last = std::min(rows.num_rows, end * kPrefillChunkRows / all);
+    for (int r = begin * kPrefillChunkRows / all; r < last; ++r) {
+      const std::byte* row = RowOf(*in, rows, r);
+      for (size_t i = 0; i < in->format.RowStride(); i += kCacheLineBytes) hwy::Prefetch(row + i);
+    }
+  }
+};
 
 // c[i][v] += sum over k of a[i * a_row + k * a_step] * b[k][v], i < kRows: the product of both
 // passes.
@@ -142,9 +170,11 @@ HWY_INLINE void MicroKernel(int depth, const float* a, size_t a_row, size_t a_st
 
 template <int kVecs>
 HWY_NOINLINE void MultiplyVecs(int rows, int depth, const float* a, size_t a_row, size_t a_step,
-                               const float* b, size_t b_row, float* c, size_t c_row) {
+                               const float* b, size_t b_row, float* c, size_t c_row,
+                               const RowsAhead& ahead) {
   int i = 0;
   for (; i + kBlock <= rows; i += kBlock) {
+    ahead.Fetch(i, i + kBlock, rows);
     MicroKernel<kBlock, kVecs>(depth, a + i * a_row, a_row, a_step, b, b_row, c + i * c_row, c_row);
   }
   for (; i < rows; ++i) {
@@ -154,28 +184,30 @@ HWY_NOINLINE void MultiplyVecs(int rows, int depth, const float* a, size_t a_row
 
 // c[rows, width] += a * b[depth, width], in blocks of nearly equal numbers of vectors.
 HWY_INLINE void Multiply(int num_vecs, int rows, int depth, const float* a, size_t a_row,
-                         size_t a_step, const float* b, float* c) {
+                         size_t a_step, const float* b, float* c, RowsAhead ahead) {
   const size_t width = size_t(num_vecs) * kLanes;
   const int blocks = (num_vecs + kMaxVecs - 1) / kMaxVecs;
   for (int block = 0, first = 0; block < blocks; ++block) {
     const int n = (num_vecs - first) / (blocks - block);
     const float* right = b + first * kLanes;
     float* to = c + first * kLanes;
-    if (n == 1) MultiplyVecs<1>(rows, depth, a, a_row, a_step, right, width, to, width);
-    if (n == 2) MultiplyVecs<2>(rows, depth, a, a_row, a_step, right, width, to, width);
-    if (n == 3) MultiplyVecs<3>(rows, depth, a, a_row, a_step, right, width, to, width);
+    if (n == 1) MultiplyVecs<1>(rows, depth, a, a_row, a_step, right, width, to, width, ahead);
+    if (n == 2) MultiplyVecs<2>(rows, depth, a, a_row, a_step, right, width, to, width, ahead);
+    if (n == 3) MultiplyVecs<3>(rows, depth, a, a_row, a_step, right, width, to, width, ahead);
     first += n;
+    ahead.rows.num_rows = 0;
   }
 }
 
 // logits[r][lane] of the rows [begin, begin + num_rows), -inf where the lane's token does not see
-// the row.
-HWY_INLINE void TileLogits(const PrefillInput& in, uint32_t begin, int num_rows,
+// the row. `next` are widened next.
+HWY_INLINE void TileLogits(const PrefillInput& in, uint32_t begin, int num_rows, HalfRows next,
                            const TileScratch& s) {
   const F32 d;
-  WidenRows(in, begin, num_rows, Widen::kKeys, s.keys);
+  WidenRows(in, KeysOf(begin, num_rows), s.rows);
   std::fill(s.logits, s.logits + size_t(num_rows) * s.width, 0.0f);
-  Multiply(s.num_vecs, num_rows, in.format.head_dim, s.keys, in.format.head_dim, 1, s.q, s.logits);
+  Multiply(s.num_vecs, num_rows, in.format.head_dim, s.rows, in.format.head_dim, 1, s.q, s.logits,
+           {&in, next});
 
   const RowsView& rows = *in.rows;
   const bool all_seen =
@@ -261,13 +293,18 @@ bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
   const uint32_t num_rows = static_cast<uint32_t>(in.rows->size());
   for (uint32_t begin = 0; begin < num_rows; begin += kPrefillChunkRows) {
     if (in.rows->positions[begin] > last_query) break;
-    const int n = static_cast<int>(std::min<uint32_t>(kPrefillChunkRows, num_rows - begin));
-    TileLogits(in, begin, n, s);
+    const auto rows_from = [&](uint32_t first) {
+      return static_cast<int>(std::min<uint32_t>(kPrefillChunkRows, num_rows - first));
+    };
+    const int n = rows_from(begin);
+    const HalfRows values = ValuesOf(in, begin, n);
+    TileLogits(in, begin, n, values, s);
     TileSoftmax(n, s);
     ShrinkOutput(head_dim, s);
-    WidenRows(in, begin, n, Widen::kValues, s.values);
+    WidenRows(in, values, s.rows);
     // o[c][lane] += values[r][c] * p[r][lane]
-    Multiply(s.num_vecs, head_dim, n, s.values, 1, head_dim, s.logits, s.o);
+    Multiply(s.num_vecs, head_dim, n, s.rows, 1, head_dim, s.logits, s.o,
+             {&in, KeysOf(begin + n, rows_from(begin + n))});
   }
   return StoreTile(in, out, s);
 }
@@ -303,7 +340,7 @@ void PrefillMass(const PrefillMassInput& in) {
     }
   }
   const int n = static_cast<int>(in.end - in.begin);
-  TileLogits(tile, in.begin, n, s);
+  TileLogits(tile, in.begin, n, KeysOf(in.end, 0), s);
   for (int r = 0; r < n; ++r) {
     float* p = s.logits + size_t(r) * s.width;
     for (int v = 0; v < s.width; v += kLanes) {
