@@ -10,6 +10,7 @@
 #include "ggml.h"
 #include "src/engine/graph_op.h"
 #include "src/engine/graph_op_costs.h"
+#include "src/engine/graph_op_turns.h"
 #include "src/engine/graph_runner.h"
 #include "src/model/loaded_model.h"
 
@@ -133,7 +134,6 @@ struct GraphRunner::Impl {
                          SignalBuffers* signals);
   void CopyEvictionLogits(const SequenceStep& sequence, const StepGraph& graph,
                           SignalBuffers* signals) const;
-  Status TurnStream(SequenceCache* cache, int layer, int kv_head, std::span<const Position> turns);
 };
 
 GraphRunner::GraphRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -370,56 +370,16 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   return OkStatus();
 }
 
-// RoPE turns compose: turning by b a key that stands at a gives the key at a + b, also with scaled
-// frequencies. YaRN multiplies by a constant too, which is there already and is divided out.
-Status GraphRunner::Impl::TurnStream(SequenceCache* cache, int layer, int kv_head,
-                                     std::span<const Position> turns) {
-  const Hyperparameters& h = model.hparams;
-  const int64_t rows = turns.size();
-  const size_t keys_bytes = sizeof(float) * h.head_dim * rows;
-  // Everything lives in the context: keys, the result, positions and the graph.
-  std::unique_ptr<ggml_context, GgmlDeleter> ctx(
-      ggml_init({.mem_size = 2 * keys_bytes + sizeof(Position) * rows + 8 * ggml_tensor_overhead() +
-                             ggml_graph_overhead_custom(8, false) + 4096,
-                 .mem_buffer = nullptr,
-                 .no_alloc = false}));
-  if (ctx == nullptr) return ResourceExhausted("no memory to rotate keys anew");
-  ggml_tensor* keys = ggml_new_tensor_3d(ctx.get(), GGML_TYPE_F32, h.head_dim, 1, rows);
-  ggml_tensor* by = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_I32, rows);
-  std::memcpy(by->data, turns.data(), turns.size_bytes());
-  const auto key_at = [&](int64_t row) {
-    return static_cast<float*>(keys->data) + row * h.head_dim;
-  };
-  const PageFormat& format = scratch.shape.format;
-  const DeviceCall call(scratch.device.device());
-  for (int64_t row = 0; row < rows; ++row) {
-    scratch.kernel.load_row(format.type, cache->Row(layer, kv_head, row).key, key_at(row),
-                            h.head_dim);
-  }
-  const float magnitude =
-      h.yarn_ext_factor == 0 ? 1.0f : 1.0f + 0.1f * std::log(1.0f / h.rope_frequency_scale);
-  ggml_tensor* turned = ggml_rope_ext_inplace(
-      ctx.get(), keys, by, model.layers[layer].rope_factors, h.rope_dims, h.rope_mode,
-      h.rope_original_context, h.rope_base, h.rope_frequency_scale, h.yarn_ext_factor,
-      1.0f / magnitude, h.yarn_beta_fast, h.yarn_beta_slow);
-  ggml_cgraph* graph = ggml_new_graph_custom(ctx.get(), 8, false);
-  ggml_build_forward_expand(graph, turned);
-  const ggml_status status = ggml_backend_graph_compute(backend.get(), graph);
-  if (status != GGML_STATUS_SUCCESS) {
-    return Internal(std::string("ggml failed to rotate keys: ") + ggml_status_to_string(status));
-  }
-  for (int64_t row = 0; row < rows; ++row) {
-    scratch.kernel.store_row(format.type, key_at(row), cache->Row(layer, kv_head, row).key,
-                             h.head_dim);
-  }
-  return OkStatus();
-}
-
 Status GraphRunner::TurnKeys(SequenceCache* cache, int group, std::span<const Position> turns) {
+  const DeviceCall call(impl_->scratch.device.device());
   for (int layer = 0; layer < impl_->model.hparams.num_layers; ++layer) {
     for (int h = 0; h < impl_->model.hparams.num_kv_heads; ++h) {
       if (cache->GroupOf(layer, h) != group) continue;
-      EBB_RETURN_IF_ERROR(impl_->TurnStream(cache, layer, h, turns));
+      EBB_RETURN_IF_ERROR(TurnKeysOfStream({.model = impl_->model,
+                                            .kernel = impl_->scratch.kernel,
+                                            .type = impl_->scratch.shape.format.type,
+                                            .backend = impl_->backend.get()},
+                                           cache, layer, h, turns));
     }
   }
   return OkStatus();
