@@ -1,6 +1,8 @@
 #include "src/policy/score_loops.h"
 
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE
@@ -12,6 +14,12 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// Highest power first.
+inline constexpr float kLog2[] = {0.0204903465f, -0.0960662514f, 0.21558854f, -0.339247763f,
+                                  0.477705926f,  -0.721162736f,  1.44269323f};
+inline constexpr float kLeastMass = 1e-30f;
+inline constexpr size_t kSums = 16;
 
 using F32 = hn::ScalableTag<float>;
 using VecF = hn::Vec<F32>;
@@ -52,6 +60,46 @@ float LowestOf(const float* scores, size_t num_rows) {
   return hn::GetLane(hn::MinOfLanes(d, lowest));
 }
 
+// -x log2 x of the lanes that are probabilities, else 0. The polynomial is log2(1 + u) / u on
+// [0, 1]; no product is fused with a sum.
+template <typename D>
+HWY_INLINE hn::Vec<D> EntropyTerms(D d, hn::Vec<D> mass) {
+  const hn::RebindToSigned<D> di;
+  const auto counts = hn::And(hn::Gt(mass, hn::Set(d, kLeastMass)), hn::Lt(mass, hn::Set(d, 2.0f)));
+  const auto x = hn::IfThenElse(counts, mass, hn::Set(d, 1.0f));
+  const auto bits = hn::BitCast(di, x);
+  const auto exponent = hn::ConvertTo(d, hn::Sub(hn::ShiftRight<23>(bits), hn::Set(di, 127)));
+  const auto mantissa = hn::Or(hn::And(bits, hn::Set(di, 0x007fffff)), hn::Set(di, 0x3f800000));
+  const auto u = hn::Sub(hn::BitCast(d, mantissa), hn::Set(d, 1.0f));
+  auto p = hn::Set(d, kLog2[0]);
+  for (size_t i = 1; i < std::size(kLog2); ++i) p = hn::Add(hn::Mul(p, u), hn::Set(d, kLog2[i]));
+  return hn::Neg(hn::Mul(x, hn::Add(exponent, hn::Mul(p, u))));
+}
+
+// kSums sums side by side, whatever a vector holds.
+float EntropyOf(const float* mass, size_t num_rows) {
+  const hn::CappedTag<float, kSums> d;
+  constexpr size_t kVectors = kSums / hn::MaxLanes(d);
+  float sums[kSums] = {};
+  hn::Vec<decltype(d)> sum[kVectors];
+  for (auto& of_vector : sum) of_vector = hn::Zero(d);
+  size_t i = 0;
+  for (; i + kSums <= num_rows; i += kSums) {
+    for (size_t v = 0; v < kVectors; ++v) {
+      const auto received = hn::LoadU(d, mass + i + v * hn::Lanes(d));
+      sum[v] = hn::Add(sum[v], EntropyTerms(d, received));
+    }
+  }
+  for (size_t v = 0; v < kVectors; ++v) hn::StoreU(sum[v], d, sums + v * hn::Lanes(d));
+  const hn::CappedTag<float, 1> one;
+  for (; i < num_rows; ++i) {
+    sums[i % kSums] += hn::GetLane(EntropyTerms(one, hn::Set(one, mass[i])));
+  }
+  float bits = 0;
+  for (const float of_lane : sums) bits += of_lane;
+  return bits;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb
 HWY_AFTER_NAMESPACE();
@@ -65,6 +113,7 @@ namespace {
 
 HWY_EXPORT(AddMassTo);
 HWY_EXPORT(AddWeightedMassTo);
+HWY_EXPORT(EntropyOf);
 HWY_EXPORT(LowestOf);
 
 }  // namespace
@@ -79,6 +128,10 @@ void AddWeightedMass(std::span<const float> mass, std::span<const float> weights
   assert(mass.size() == scores.size() && weights.size() == scores.size());
   HWY_DYNAMIC_DISPATCH(AddWeightedMassTo)
   (mass.data(), weights.data(), scores.size(), scores.data());
+}
+
+float EntropyBits(std::span<const float> mass) {
+  return HWY_DYNAMIC_DISPATCH(EntropyOf)(mass.data(), mass.size());
 }
 
 float LowestScore(std::span<const float> scores) {

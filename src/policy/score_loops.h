@@ -14,6 +14,10 @@ void AddMass(std::span<const float> mass, float weight, std::span<float> scores)
 void AddWeightedMass(std::span<const float> mass, std::span<const float> weights,
                      std::span<float> scores);
 
+// The entropy of the mass in bits; what is no probability above 1e-30 adds nothing. Right to 2e-6
+// of each term.
+[[nodiscard]] float EntropyBits(std::span<const float> mass);
+
 // The lowest score but NaN; infinity when there is none.
 [[nodiscard]] float LowestScore(std::span<const float> scores);
 

@@ -45,6 +45,30 @@ TEST(AddMass, CountsWhatIsNotFiniteAsZeroAtEveryPlace) {
   }
 }
 
+TEST(EntropyBits, IsThatOfTheProbabilitiesAtEveryLength) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> exponent(-28, 0);
+  for (size_t num_rows = 0; num_rows < kMostRows; ++num_rows) {
+    std::vector<float> mass(num_rows);
+    double expected = 0;
+    for (float& x : mass) {
+      x = std::pow(10.0f, exponent(random));
+      expected -= double{x} * std::log2(double{x});
+    }
+    EXPECT_NEAR(EntropyBits(mass), expected, 4e-6 * (1 + expected)) << num_rows;
+  }
+}
+
+TEST(EntropyBits, WhatIsNoProbabilityAddsNothingAtEveryPlace) {
+  for (size_t at = 0; at < kMostRows; ++at) {
+    for (const float bad : {kNan, kInfinity, -kInfinity, -0.5f, 0.0f, 1e-31f, 2.0f}) {
+      std::vector<float> mass(kMostRows, 0.5f);
+      mass[at] = bad;
+      EXPECT_NEAR(EntropyBits(mass), 0.5 * (kMostRows - 1), 1e-4) << bad;
+    }
+  }
+}
+
 TEST(LowestScore, FindsItAtEveryPlaceOfEveryLength) {
   for (size_t num_rows = 1; num_rows < kMostRows; ++num_rows) {
     for (size_t at = 0; at < num_rows; ++at) {

@@ -9,9 +9,9 @@
 // heads (R/E/T by entropy). At head granularity a segment is typed head by head.
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 
+#include "src/policy/score_loops.h"
 #include "src/policy/scorers/segment_scorer.h"
 
 namespace ebb {
@@ -19,43 +19,11 @@ namespace {
 
 constexpr int kDefaultTau = 128;
 constexpr int kDefaultBudgets[] = {64, 32, 8};  // by Thought
-constexpr size_t kLanes = 8;
-constexpr float kLeast = 1e-30f;  // mass below it adds nothing
-
-// log2 of a positive normal number, right to 2e-6; flat arithmetic, so that loops over it are
-// vectorised, which std::log's are not. The polynomial is log2(1 + u) / u on [0, 1].
-float FastLog2(float x) {
-  const auto bits = std::bit_cast<int32_t>(x);
-  const auto exponent = static_cast<float>((bits >> 23) - 127);
-  const float u = std::bit_cast<float>((bits & 0x007fffff) | 0x3f800000) - 1.0f;
-  float p = 0.0204903465f;
-  p = p * u - 0.0960662514f;
-  p = p * u + 0.21558854f;
-  p = p * u - 0.339247763f;
-  p = p * u + 0.477705926f;
-  p = p * u - 0.721162736f;
-  p = p * u + 1.44269323f;
-  return exponent + p * u;
-}
-
-float EntropyTerm(float mass) {
-  const float x = mass > kLeast && mass < 2.0f ? mass : 1.0f;  // what is no probability adds 0
-  return -x * FastLog2(x);
-}
 
 // From 0, one row has it all, to 1, all have the same.
 float NormalisedEntropy(std::span<const float> mass) {
   if (mass.size() < 2) return 0;
-  float lanes[kLanes] = {};
-  const float* from = mass.data();
-  size_t i = 0;
-  for (; i + kLanes <= mass.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += EntropyTerm(from[i + lane]);
-  }
-  for (; i < mass.size(); ++i) lanes[0] += EntropyTerm(from[i]);
-  float bits = 0;
-  for (const float lane : lanes) bits += lane;
-  return bits / std::log2(static_cast<float>(mass.size()));
+  return EntropyBits(mass) / std::log2(static_cast<float>(mass.size()));
 }
 
 class ThinkvScorer : public SegmentScorer {
