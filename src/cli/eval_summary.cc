@@ -214,6 +214,12 @@ Status AddAgainst(const std::string& name, Json* summary) {
   return OkStatus();
 }
 
+Status CheckAgainst(const std::vector<Json>& results, const CliOptions& options) {
+  if (options.eval.against.empty()) return OkStatus();
+  EBB_ASSIGN_OR_RETURN(Json summary, Summarize(results));
+  return AddAgainst(options.eval.against, &summary);
+}
+
 void AddTimes(const std::vector<Json>& results, const std::vector<Json>& times, Json* summary) {
   struct Spent {
     double seconds = 0, tokens = 0, answers = 0;

@@ -28,6 +28,10 @@ namespace ebb::cli {
 void AddTimes(const std::vector<nlohmann::ordered_json>& results,
               const std::vector<nlohmann::ordered_json>& times, nlohmann::ordered_json* summary);
 
+// Of `ebb report --against`: an error of AddAgainst for these answers, before anything is written.
+[[nodiscard]] Status CheckAgainst(const std::vector<nlohmann::ordered_json>& results,
+                                  const CliOptions& options);
+
 [[nodiscard]] std::string SummaryTable(const nlohmann::ordered_json& summary);
 
 // Writes the three files into `folder`, and the table, or with --json the summary, to stdout.

@@ -127,6 +127,7 @@ Status Merge(const CliOptions& options) {
     fmt::print(stderr, "{} of {} answers are missing: of shards, or of runs that did not end\n",
                num_asked - results.size(), num_asked);
   }
+  EBB_RETURN_IF_ERROR(CheckAgainst(results, options));
   std::error_code error;
   std::filesystem::create_directories(eval.out, error);
   if (error) return IoError(fmt::format("cannot make {}: {}", eval.out, error.message()));

@@ -71,6 +71,7 @@ Status TurnKeysOfStream(const KeyTurner& by, SequenceCache* cache, int layer, in
   const int head_dim = by.model.hparams.head_dim;
   const auto num_rows = static_cast<int64_t>(turns.size());
   const std::vector<TurnedRows> parts = PartsOf(turns);
+  if (parts.empty()) return OkStatus();
   const size_t tensors = 2 + 3 * parts.size();
   // Everything lives in the context: keys, turns and the graph.
   const std::unique_ptr<ggml_context, GgmlDeleter> ctx(

@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "hwy/targets.h"
+
 namespace ebb {
 namespace {
 
@@ -56,6 +58,24 @@ TEST(EntropyBits, IsThatOfTheProbabilitiesAtEveryLength) {
       expected -= double{x} * std::log2(double{x});
     }
     EXPECT_NEAR(EntropyBits(mass), expected, 4e-6 * (1 + expected)) << num_rows;
+  }
+}
+
+// On each instruction set that this machine has.
+TEST(EntropyBits, HasTheSameBitsInEveryInstructionSet) {
+  std::mt19937 random(2);
+  std::uniform_real_distribution<float> number(0, 0.01f);
+  for (const size_t num_rows : {1, 7, 16, 33, 69, 4099}) {
+    std::vector<float> mass(num_rows);
+    for (float& x : mass) x = number(random);
+    const float expected = EntropyBits(mass);
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      hwy::SetSupportedTargetsForTest(target);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+      EXPECT_EQ(EntropyBits(mass), expected) << hwy::TargetName(target) << " " << num_rows;
+      hwy::SetSupportedTargetsForTest(0);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    }
   }
 }
 

@@ -51,9 +51,11 @@ TEST_F(EvalTest, ReportTestsSettingsAgainstOneOfThem) {
   ASSERT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.out, HasSubstr("| p against full |"));
   EXPECT_THAT(ReadFile(Out("m") + "/report.html"), HasSubstr("\"p_against\":1.0"));
-  const ProgramEnd wrong = RunEbb(report + "nobody");
+  const ProgramEnd wrong =
+      RunEbb("report --out " + Out("none") + " " + Out("run") + " --against nobody");
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("no setting is called so; there are "));
+  EXPECT_FALSE(std::filesystem::exists(Out("none")));
 }
 
 TEST_F(EvalTest, AFolderHoldsOneRun) {
