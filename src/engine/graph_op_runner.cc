@@ -11,6 +11,7 @@
 #include "src/engine/graph_op_costs.h"
 #include "src/engine/graph_op_turns.h"
 #include "src/engine/graph_runner.h"
+#include "src/model/ggml_deleter.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {
@@ -37,13 +38,6 @@ struct GraphShape {
            options.eviction_logits == other.options.eviction_logits &&
            options.tokens_apart == other.options.tokens_apart && way == other.way;
   }
-};
-
-struct GgmlDeleter {
-  void operator()(ggml_context* p) const { ggml_free(p); }
-  void operator()(ggml_gallocr* p) const { ggml_gallocr_free(p); }
-  void operator()(ggml_backend* p) const { ggml_backend_free(p); }
-  void operator()(ggml_threadpool* p) const { ggml_threadpool_free(p); }
 };
 
 struct StepGraph {

@@ -8,16 +8,13 @@
 #include <vector>
 
 #include "ggml.h"
+#include "src/model/ggml_deleter.h"
 
 namespace ebb {
 namespace {
 
 // From so many rows on that turn alike, they are a node of their own.
 constexpr int64_t kLongRun = 32;
-
-struct GgmlDeleter {
-  void operator()(ggml_context* p) const { ggml_free(p); }
-};
 
 // Neighbouring rows that turn; by the same amount, or each by its own.
 struct TurnedRows {

@@ -11,6 +11,7 @@
 #include "ggml.h"
 #include "src/kv/arena.h"
 #include "src/kv/cache_stores.h"
+#include "src/model/ggml_deleter.h"
 
 namespace ebb {
 namespace {
@@ -21,7 +22,7 @@ constexpr int kRopeDims = 32;  // the rest of a head stays as it is
 // One layer of one kv head, with keys of any numbers.
 class KeyTurns : public testing::TestWithParam<int> {
  protected:
-  KeyTurns() : backend_(ggml_backend_cpu_init(), ggml_backend_free) {
+  KeyTurns() : backend_(ggml_backend_cpu_init()) {
     auto arena = Arena::Create({.page_bytes = format_.PageBytes(), .cap_bytes = kExtentBytes});
     EXPECT_TRUE(arena.ok());
     arena_ = *std::move(arena);
@@ -79,7 +80,7 @@ class KeyTurns : public testing::TestWithParam<int> {
   }
 
   const PageFormat format_ = {.type = RowType::kF32, .head_dim = kHeadDim};
-  std::unique_ptr<ggml_backend, void (*)(ggml_backend_t)> backend_;
+  std::unique_ptr<ggml_backend, GgmlDeleter> backend_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<SequenceCache> cache_;
   LoadedModel model_;

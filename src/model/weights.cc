@@ -94,9 +94,9 @@ ggml_backend_buffer_type_t WeightLoader::RepackType(ggml_type type, int64_t colu
                                                     int64_t rows) const {
   for (ggml_backend_buffer_type_t buffer_type : repack_types_) {
     // As libllama asks: a product with a weight in an empty buffer of that type.
-    const std::unique_ptr<ggml_context, WeightBuffers::Free> context(ggml_init(
+    const std::unique_ptr<ggml_context, GgmlDeleter> context(ggml_init(
         {.mem_size = 8 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-    const std::unique_ptr<ggml_backend_buffer, WeightBuffers::Free> buffer(
+    const std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer(
         ggml_backend_buft_alloc_buffer(buffer_type, 0));
     ggml_tensor* weight = ggml_new_tensor_2d(context.get(), type, columns, rows);
     ggml_tensor* input = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, columns, 512);

@@ -17,6 +17,7 @@
 
 #include "ebb/model.h"
 #include "ebb/status.h"
+#include "src/model/ggml_deleter.h"
 #include "src/model/gguf_file.h"
 #include "src/model/mapped_file.h"
 
@@ -24,13 +25,9 @@ namespace ebb {
 
 // Owns every byte of the weights and the ggml objects that describe them.
 struct WeightBuffers {
-  struct Free {
-    void operator()(ggml_context* context) const { ggml_free(context); }
-    void operator()(ggml_backend_buffer* buffer) const { ggml_backend_buffer_free(buffer); }
-  };
   std::optional<MappedFile> mapping;
-  std::unique_ptr<ggml_context, Free> context;
-  std::vector<std::unique_ptr<ggml_backend_buffer, Free>> buffers;
+  std::unique_ptr<ggml_context, GgmlDeleter> context;
+  std::vector<std::unique_ptr<ggml_backend_buffer, GgmlDeleter>> buffers;
 };
 
 // Declares weights, checking them against the file, then loads all of them at once. Declared
@@ -99,7 +96,7 @@ class WeightLoader {
 
   const GgufFile& file_;
   WeightMode mode_;
-  std::unique_ptr<ggml_context, WeightBuffers::Free> context_;
+  std::unique_ptr<ggml_context, GgmlDeleter> context_;
   std::vector<ggml_backend_buffer_type_t> repack_types_;
   bool use_huge_pages_ = false;  // for all matrices that are multiplied
   std::vector<Weight> weights_;
