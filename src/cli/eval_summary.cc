@@ -214,12 +214,6 @@ Status AddAgainst(const std::string& name, Json* summary) {
   return OkStatus();
 }
 
-Status CheckAgainst(const std::vector<Json>& results, const CliOptions& options) {
-  if (options.eval.against.empty()) return OkStatus();
-  EBB_ASSIGN_OR_RETURN(Json summary, Summarize(results));
-  return AddAgainst(options.eval.against, &summary);
-}
-
 void AddTimes(const std::vector<Json>& results, const std::vector<Json>& times, Json* summary) {
   struct Spent {
     double seconds = 0, tokens = 0, answers = 0;
@@ -252,9 +246,8 @@ void AddTimes(const std::vector<Json>& results, const std::vector<Json>& times, 
 std::string SummaryTable(const Json& summary) {
   const bool compares = !summary.empty() && summary.front().contains("against");
   std::string table = fmt::format(
-      "| setting | right | accuracy (95 %) | retention | p | {}tokens | peak rows | no answer | "
-      "cut "
-      "| loops | errors |\n|---|---|---|---|---|---|{}---|---|---|---|---|\n",
+      "| setting | right | accuracy (95 %) | retention | p | {}tokens | peak rows | "
+      "no answer | cut | loops | errors |\n|---|---|---|---|---|---|{}---|---|---|---|---|\n",
       compares ? fmt::format("p against {} | ", summary.front().value("against", "")) : "",
       compares ? "---|" : "");
   const auto optional = [](const Json& value, const char* format) {
@@ -276,12 +269,9 @@ std::string SummaryTable(const Json& summary) {
   return table;
 }
 
-Status WriteSummaries(const std::string& folder, const Json& manifest,
+Status WriteSummaries(const std::string& folder, const Json& manifest, Json summary,
                       const std::vector<Json>& results, const std::vector<Json>& times,
                       const CliOptions& options) {
-  EBB_ASSIGN_OR_RETURN(Json summary, Summarize(results));
-  const std::string& against = options.eval.against;
-  if (!against.empty()) EBB_RETURN_IF_ERROR(AddAgainst(against, &summary));
   EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.json", summary.dump(2) + "\n"));
   const Json margins = FrontMargins(summary);
   std::string table = SummaryTable(summary);

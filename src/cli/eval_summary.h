@@ -28,16 +28,13 @@ namespace ebb::cli {
 void AddTimes(const std::vector<nlohmann::ordered_json>& results,
               const std::vector<nlohmann::ordered_json>& times, nlohmann::ordered_json* summary);
 
-// Of `ebb report --against`: an error of AddAgainst for these answers, before anything is written.
-[[nodiscard]] Status CheckAgainst(const std::vector<nlohmann::ordered_json>& results,
-                                  const CliOptions& options);
-
 [[nodiscard]] std::string SummaryTable(const nlohmann::ordered_json& summary);
 
-// Writes the three files into `folder`, and the table, or with --json the summary, to stdout.
-// summary.json knows no times, so that the same run gives the same bytes.
+// Writes the three files of a summary of `results` into `folder`, and the table, or with --json the
+// summary, to stdout. summary.json knows no times, so that the same run gives the same bytes.
 [[nodiscard]] Status WriteSummaries(const std::string& folder,
                                     const nlohmann::ordered_json& manifest,
+                                    nlohmann::ordered_json summary,
                                     const std::vector<nlohmann::ordered_json>& results,
                                     const std::vector<nlohmann::ordered_json>& times,
                                     const CliOptions& options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 namespace ebb::cli {
 namespace {
@@ -32,7 +33,6 @@ void RunRecorder::OnSignals(int group, std::span<const Position> positions,
   const size_t num_positions = static_cast<size_t>(step.first_position) + step.num_tokens;
   if (group == 0) {
     mass_.assign(num_positions, 0);
-    rows_.clear();
   }
   if (signals.num_mass_heads > 0) {
     // Asked-for mass may be finer where the policy wants it so.
@@ -45,34 +45,27 @@ void RunRecorder::OnSignals(int group, std::span<const Position> positions,
 
 // Averaged over layers and heads, what the rows of a step get sums to 1 (000, 2.1).
 void RunRecorder::EndSignals() {
-  double sum = 0;
-  for (size_t p = 0; p < mass_.size(); ++p) {
-    sum += mass_[p];
-    if (mass_[p] > 0) rows_.push_back(static_cast<Position>(p));
-  }
+  const double sum = std::accumulate(mass_.begin(), mass_.end(), 0.0);
   overlap_ = -1;
   if (!(sum > 0) || !std::isfinite(sum)) return;
   recurrence_.Observe(mass_, sum);
   top_half_.Observe(mass_);
   run_.importance.resize(mass_.size());
-  for (const Position p : rows_) run_.importance[p] += mass_[p] / sum;
-  const auto count = static_cast<size_t>(std::ceil(kImportantShare * rows_.size()));
-  std::nth_element(rows_.begin(), rows_.begin() + (count - 1), rows_.end(),
-                   [&](Position a, Position b) {
-                     return mass_[a] > mass_[b] || (mass_[a] == mass_[b] && a < b);
-                   });
+  for (size_t p = 0; p < mass_.size(); ++p) run_.importance[p] += mass_[p] / sum;
   important_now_.assign(mass_.size(), 0);
+  const std::vector<int32_t> most = MostImportant(mass_, kImportantShare);
   size_t common = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const auto p = static_cast<size_t>(rows_[i]);
+  for (const auto row : most) {
+    const auto p = static_cast<size_t>(row);
     important_now_[p] = 1;
     common += p < important_.size() && important_[p] != 0;
   }
   if (num_important_ > 0) {
-    overlap_ = static_cast<double>(common) / static_cast<double>(std::min(count, num_important_));
+    overlap_ =
+        static_cast<double>(common) / static_cast<double>(std::min(most.size(), num_important_));
   }
   important_.swap(important_now_);
-  num_important_ = count;
+  num_important_ = most.size();
 }
 
 void RunRecorder::OnToken() {

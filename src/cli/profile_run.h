@@ -84,7 +84,6 @@ class RunRecorder {
   const Session* session_ = nullptr;
   ProfiledRun run_;
   std::vector<double> mass_;            // by position, of this step
-  std::vector<Position> rows_;          // that have mass in this step, in any group; ascending
   std::vector<uint8_t> important_;      // by position, of the step before
   std::vector<uint8_t> important_now_;  // by position
   size_t num_important_ = 0;

@@ -127,7 +127,8 @@ Status Merge(const CliOptions& options) {
     fmt::print(stderr, "{} of {} answers are missing: of shards, or of runs that did not end\n",
                num_asked - results.size(), num_asked);
   }
-  EBB_RETURN_IF_ERROR(CheckAgainst(results, options));
+  EBB_ASSIGN_OR_RETURN(Json summary, Summarize(results));
+  if (!eval.against.empty()) EBB_RETURN_IF_ERROR(AddAgainst(eval.against, &summary));
   std::error_code error;
   std::filesystem::create_directories(eval.out, error);
   if (error) return IoError(fmt::format("cannot make {}: {}", eval.out, error.message()));
@@ -135,7 +136,7 @@ Status Merge(const CliOptions& options) {
   EBB_RETURN_IF_ERROR(WriteFile(path(kGridFile), manifest.dump(2) + "\n"));
   EBB_RETURN_IF_ERROR(WriteLines(path(kResultsFile), results));
   EBB_RETURN_IF_ERROR(WriteLines(path(kTimesFile), times));
-  return WriteSummaries(eval.out, manifest, results, times, options);
+  return WriteSummaries(eval.out, manifest, summary, results, times, options);
 }
 
 }  // namespace

@@ -81,8 +81,7 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           ParseT0),
       TierRow("--t1", "none|host|file[:FOLDER][,SIZE]",
               "capacity memory, exact: where it lies, and its hard cap; without one T0 holds all "
-              "rows in "
-              "full precision, whatever its share (default: file; host beside a device)",
+              "rows in full precision, whatever its share (default: file; host beside a device)",
               ParseT1),
       TierRow("--t2", "PERCENT[:int8|int4|int8_naive]",
               "compressed memory: a share of the unprotected rows that stay; int8_naive rounds as "

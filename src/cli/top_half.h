@@ -11,6 +11,10 @@
 
 namespace ebb::cli {
 
+// The positions of so large a share of the tokens with any attention (rounded up) that got most of
+// it; of equals the earlier. In any order.
+[[nodiscard]] std::vector<int32_t> MostImportant(std::span<const double> mass, double share);
+
 class TopHalfHistory {
  public:
   static constexpr int kDistances = 11;  // 1, 2, 4 ... 1024 decode steps
@@ -29,7 +33,6 @@ class TopHalfHistory {
 
  private:
   std::deque<std::vector<bool>> steps_;  // the last ones' top halves, by position; the newest last
-  std::vector<int32_t> rows_;            // scratch
   std::array<Kept, kDistances> kept_ = {};
 };
 
