@@ -60,6 +60,7 @@ class PropertyTest {
     CheckEverything();
     EXPECT_GT(num_refused_, 5) << "the cap was hardly ever reached";
     EXPECT_GT(arena_->stats().bytes_compacted, 0u);
+    EXPECT_GT(bytes_sorted_, 0u);
     for (Case& c : cases_) c.cache.reset();
     EXPECT_EQ(arena_->stats().used_bytes, 0u);
     EXPECT_EQ(arena_->stats().reserved_bytes, 0u);
@@ -103,6 +104,8 @@ class PropertyTest {
     } else if (dice < 850) {
       const size_t budget = Below(2) == 0 ? SIZE_MAX : Below(kFormat.PageBytes());
       EXPECT_LE(c->cache->Compact(budget), budget);
+    } else if (dice < 860) {
+      bytes_sorted_ += c->cache->Sort(SIZE_MAX);
     } else if (dice < 900) {
       const size_t budget = Below(2) == 0 ? SIZE_MAX : Below(kExtentBytes);
       EXPECT_LE(arena_->Compact(budget), budget);
@@ -317,6 +320,7 @@ class PropertyTest {
   std::unique_ptr<Arena> arena_, t1_;
   std::array<Case, 4> cases_;
   int num_refused_ = 0;
+  size_t bytes_sorted_ = 0;
 };
 
 TEST(SequenceCachePropertyTest, AHundredThousandRandomOperationsAgreeWithANaiveModel) {

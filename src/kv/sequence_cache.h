@@ -1,6 +1,7 @@
 // The cache of one sequence: for every (layer, kv head) a stream of pages, for every group a token
 // table that says which slots hold which positions. Rows carry their position through RoPE, so a
-// slot's place means nothing: freed slots are used again, half-empty pages are compacted away.
+// slot's place means nothing: freed slots are used again, half-empty pages are compacted away. But
+// memory is read faster in its own order, so rows are put in order now and then.
 //
 // A page lies in T0, in T1 (memory or a file) or, in another format, in T2. Rows of T0 and T1 form
 // one visible list in order of position, so which of the two a row lies in changes nothing that is
@@ -79,6 +80,11 @@ class SequenceCache {
   // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change. Pages
   // of T1's file stay as they are while rows that were moved there cannot be written.
   size_t Compact(size_t max_bytes);
+  // Puts the rows of tables in order of position where many of them are not, so that who reads the
+  // visible list reads memory from its beginning to its end. Only where all full rows lie in T0 and
+  // in the one memory. Copies no more once it copied `max_bytes`, and returns how many it did; only
+  // the slots of rows change.
+  size_t Sort(size_t max_bytes);
 
   // The rows of T0 and T1. Those of a T1 that is staged have an address from StageLayer() on, until
   // the next layer but one is staged.

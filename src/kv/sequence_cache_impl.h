@@ -36,6 +36,7 @@ struct SequenceCache::Impl {
   std::vector<std::unique_ptr<SharedTable>> tables;  // in order of their creation
   std::vector<SharedTable*> table_of_group;          // [num_groups]
   size_t next_compacted = 0;  // the table that Compact() begins with, so that none starves
+  size_t next_sorted = 0;     // the same of Sort()
   int64_t rows_evicted = 0;
   MoveAccounting moved;
   Status broken;                   // why rows were lost: a move that stopped half-way
@@ -127,6 +128,8 @@ struct SequenceCache::Impl {
   void FreePagesOf(std::span<const TableEdit> tables);
   void MoveRowsWithin(const TableEdit& table, const Stream& stream, Tier place) const;
   [[nodiscard]] std::span<const Tier> TiersToCompact();
+  // Returns the bytes copied.
+  size_t SortTable(SharedTable* shared);
   // Adds what the table has to move for that, at most as many bytes as are left.
   void PlanCompaction(SharedTable* shared, Tier place, size_t max_bytes, size_t* num_bytes,
                       std::vector<TableEdit>* tables);

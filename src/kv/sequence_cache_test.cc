@@ -1,5 +1,6 @@
 #include "src/kv/sequence_cache.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -286,6 +287,51 @@ TEST(SequenceCacheTest, CompactingWithASmallBudgetServesTheTablesInTurn) {
     }
     EXPECT_EQ(pages.size(), 9u) << "of 10, in stream " << stream;
   }
+}
+
+// Drops a row of every group and appends one, as a policy under a budget does.
+void ReplaceRows(const Fixture& f, int num_steps) {
+  for (int step = 0; step < num_steps; ++step) {
+    for (int group = 0; group < f.cache->num_groups(); ++group) {
+      const auto num_rows = static_cast<uint32_t>(f.cache->positions(group).size());
+      f.cache->Remove(group, std::vector<uint32_t>{(step * 37u + group) % num_rows});
+    }
+    ASSERT_TRUE(f.cache->Append(1000 + step, 1).ok());
+  }
+}
+
+TEST(SequenceCacheTest, SortingPutsMemoryInOrderOfPosition) {
+  for (const Granularity granularity :
+       {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
+    const Fixture f(granularity);
+    ASSERT_TRUE(f.cache->Append(0, 300).ok());
+    ReplaceRows(f, 200);
+    f.WriteAll();
+    EXPECT_FALSE(std::ranges::is_sorted(f.cache->View(0, 0).slots));
+    EXPECT_GT(f.cache->Sort(SIZE_MAX), 0u);
+    for (int stream = 0; stream < kStreams; ++stream) {
+      EXPECT_TRUE(
+          std::ranges::is_sorted(f.cache->View(stream / kKvHeads, stream % kKvHeads).slots));
+    }
+    f.ExpectEveryRowHoldsItsOwn();
+    EXPECT_TRUE(f.cache->Validate().ok());
+    EXPECT_EQ(f.cache->Sort(SIZE_MAX), 0u);
+  }
+}
+
+TEST(SequenceCacheTest, SortingWaitsUntilItIsWorthItAndThenServesTheTablesInTurn) {
+  const Fixture f(Granularity::kHead);
+  ASSERT_TRUE(f.cache->Append(0, 300).ok());
+  ReplaceRows(f, 20);
+  EXPECT_EQ(f.cache->Sort(SIZE_MAX), 0u);
+  for (int step = 20; step < 100; ++step) {
+    for (int group = 0; group < kStreams; ++group) {
+      f.cache->Remove(group, std::vector<uint32_t>{static_cast<uint32_t>(step * 2)});
+    }
+    ASSERT_TRUE(f.cache->Append(1000 + step, 1).ok());
+  }
+  for (int call = 0; call < kStreams; ++call) EXPECT_GT(f.cache->Sort(1), 0u);
+  EXPECT_EQ(f.cache->Sort(1), 0u);
 }
 
 TEST(SequenceCacheTest, AccountingIsExact) {

@@ -10,7 +10,6 @@
 #include <array>
 #include <bit>
 #include <cassert>
-#include <numeric>
 
 #include "src/base/fetch_ahead.h"
 
@@ -19,7 +18,6 @@ namespace {
 
 static_assert(kRowsPerPage == 64, "a page's slots are the bits of a word");
 constexpr uint64_t kFull = ~uint64_t{0};
-constexpr uint32_t kNoSlot = ~uint32_t{0};
 
 template <typename T>
 void EraseAt(TableArray<T>* array, std::span<const uint32_t> removed) {
@@ -104,6 +102,10 @@ uint32_t TokenTable::TakeSlot(Tier place, std::vector<TablePage>* added) {
   return static_cast<uint32_t>(page * kRowsPerPage) + row;
 }
 
+void TokenTable::CountStray(size_t row) {
+  if (row > 0 && slots_[row] != slots_[row - 1] + 1) ++num_strays_;
+}
+
 void TokenTable::Append(Position first, size_t num_rows, std::vector<TablePage>* added) {
   assert(positions_.empty() || first > positions_.back());
   ReserveRows(num_rows);
@@ -111,6 +113,7 @@ void TokenTable::Append(Position first, size_t num_rows, std::vector<TablePage>*
   for (size_t i = 0; i < num_rows; ++i) {
     slots_.push_back(TakeSlot(Tier::kT0, added));
     positions_.push_back(first + static_cast<Position>(i));
+    CountStray(slots_.size() - 1);
   }
 }
 
@@ -143,7 +146,9 @@ void TokenTable::Insert(std::span<const Position> positions, Tier place,
   }
   // In order of position, so that neighbours lie together.
   for (size_t row = from; row < total; ++row) {
-    if (slots_[row] == kNoSlot) slots_[row] = TakeSlot(place, added);
+    if (slots_[row] != kNoSlot) continue;
+    slots_[row] = TakeSlot(place, added);
+    CountStray(row);
   }
 }
 
@@ -155,6 +160,7 @@ void TokenTable::Relocate(std::span<const uint32_t> rows, Tier place, std::vecto
     assert(place_[slots_[row] / kRowsPerPage] != place);
     const SlotMove move = {.from = slots_[row], .to = TakeSlot(place, added)};
     slots_[row] = move.to;
+    CountStray(row);
     moves->push_back(move);
   }
   // A slot that another row of the same call takes must not be freed yet.
@@ -230,50 +236,6 @@ void TokenTable::TruncateTo(Position end, std::vector<TablePage>* freed) {
   positions_.resize(num_left);
   if (!last_visible_.empty()) last_visible_.resize(num_left);
   ShrinkArrays();
-}
-
-void TokenTable::Compact(Tier place, size_t max_rows, std::vector<SlotMove>* moves,
-                         std::vector<TablePage>* freed) {
-  assert(moves->empty());
-  size_t& num_pages = num_pages_[Index(place)];
-  const size_t num_needed = (num_rows(place) + kRowsPerPage - 1) / kRowsPerPage;
-  if (num_pages == num_needed) return;
-  std::vector<uint32_t> pages;  // present, the sparsest first; among equals the last one
-  pages.reserve(num_pages);
-  for (size_t page = used_.size(); page-- > 0;) {
-    if (used_[page] != 0 && place_[page] == place) pages.push_back(static_cast<uint32_t>(page));
-  }
-  std::stable_sort(pages.begin(), pages.end(), [this](uint32_t a, uint32_t b) {
-    return std::popcount(used_[a]) < std::popcount(used_[b]);
-  });
-  // The fullest pages have room for the rest: draining the others takes the fewest moves.
-  const size_t num_drained = num_pages - num_needed;
-  size_t into = pages.size() - 1;
-  for (size_t i = 0; i < num_drained; ++i) {
-    const uint32_t page = pages[i];
-    if (moves->size() + std::popcount(used_[page]) > max_rows) break;
-    for (uint64_t rows = used_[page]; rows != 0; rows &= rows - 1) {
-      while (used_[pages[into]] == kFull) --into;
-      const int hole = std::countr_one(used_[pages[into]]);
-      used_[pages[into]] |= uint64_t{1} << hole;
-      moves->push_back({page * kRowsPerPage + std::countr_zero(rows),
-                        pages[into] * kRowsPerPage + static_cast<uint32_t>(hole)});
-    }
-    used_[page] = 0;
-    --num_pages;
-    freed->push_back({page, place});
-  }
-  RenameSlots(*moves);
-  for (const uint32_t page : pages) SetOpen(page, used_[page] != 0 && used_[page] != kFull);
-  ShrinkArrays();
-}
-
-void TokenTable::RenameSlots(std::span<const SlotMove> moves) {
-  if (moves.empty()) return;
-  std::vector<uint32_t> renamed(used_.size() * kRowsPerPage);  // by old slot
-  std::iota(renamed.begin(), renamed.end(), 0);
-  for (const SlotMove& move : moves) renamed[move.from] = move.to;
-  for (uint32_t& slot : slots_) slot = renamed[slot];
 }
 
 void TokenTable::SetLastVisible(uint32_t index, Position last) {

@@ -30,6 +30,9 @@ struct TablePage {
   bool operator==(const TablePage&) const = default;
 };
 
+// In place of a slot: none. Of a row that moves: a place beside the table.
+inline constexpr uint32_t kNoSlot = ~uint32_t{0};
+
 struct SlotMove {
   uint32_t from = 0;
   uint32_t to = 0;
@@ -74,6 +77,11 @@ class TokenTable {
   // most `max_rows` moves in all. The owner copies the rows before it frees the pages.
   void Compact(Tier place, size_t max_rows, std::vector<SlotMove>* moves,
                std::vector<TablePage>* freed);
+  // Gives the rows their slots in order of position. Appends the moves in an order in which one can
+  // follow another: at most one row at a time waits in kNoSlot. REQUIRES: no rows in T1.
+  void Sort(std::vector<SlotMove>* moves);
+  // At most so many rows, since Sort(), took a slot that does not follow that of the row before.
+  [[nodiscard]] size_t num_strays() const { return num_strays_; }
 
   void SetLastVisible(uint32_t index, Position last);
 
@@ -109,6 +117,7 @@ class TokenTable {
   void SetOpen(size_t page, bool open);
   uint32_t TakeSlot(Tier place, std::vector<TablePage>* added);
   size_t AddPage(Tier place, std::vector<TablePage>* added);
+  void CountStray(size_t row);
   void FreeSlot(uint32_t slot, std::vector<TablePage>* freed);
   void FreeRow(uint32_t index, std::vector<TablePage>* freed);
   void ShrinkArrays();
@@ -124,6 +133,7 @@ class TokenTable {
   std::array<size_t, 2> num_pages_ = {};  // present, by place
   std::array<size_t, 2> num_rows_ = {};   // by place
   size_t num_hidden_later_ = 0;           // entries of last_visible_ other than kVisibleForEver
+  size_t num_strays_ = 0;
 };
 
 }  // namespace ebb

@@ -285,5 +285,69 @@ TEST_F(TokenTableTest, RandomUseAgreesWithAMapFromPositionToWhatItsSlotHolds) {
   }
 }
 
+// What the moves make of memory in which every slot holds the position that it says.
+std::map<uint32_t, Position> Moved(std::map<uint32_t, Position> memory,
+                                   const std::vector<SlotMove>& moves) {
+  for (const SlotMove& move : moves) memory[move.to] = memory.at(move.from);
+  memory.erase(kNoSlot);
+  return memory;
+}
+
+std::map<uint32_t, Position> RowsBySlot(const TokenTable& table) {
+  std::map<uint32_t, Position> rows;
+  for (size_t i = 0; i < table.num_rows(); ++i) rows[table.slots()[i]] = table.positions()[i];
+  return rows;
+}
+
+TEST_F(TokenTableTest, SortingPutsRowsInOrderOfPositionInTheSlotsThatTheyHave) {
+  std::mt19937 random(1);
+  Append(0, 150);
+  for (Position next = 150; next < 400; ++next) {
+    Remove({static_cast<uint32_t>(random() % table_.num_rows())});
+    if (next % 10 != 0) Append(next, 1);
+  }
+  const auto before = RowsBySlot(table_);
+  const std::vector<Position> positions(table_.positions().begin(), table_.positions().end());
+  ASSERT_GT(table_.num_strays(), 64u);
+  table_.Sort(&moves_);
+  EXPECT_TRUE(std::ranges::is_sorted(table_.slots()));
+  EXPECT_THAT(table_.positions(), ::testing::ElementsAreArray(positions));
+  EXPECT_EQ(Moved(before, moves_), RowsBySlot(table_));
+  EXPECT_EQ(table_.num_strays(), 0u);
+  std::vector<uint32_t> slots_before;
+  for (const auto& [slot, position] : before) slots_before.push_back(slot);
+  EXPECT_THAT(table_.slots(), ::testing::ElementsAreArray(slots_before));
+}
+
+TEST_F(TokenTableTest, SortingMovesNoRowOfATableInOrder) {
+  Append(0, 100);
+  Remove({0, 5, 77});
+  table_.Sort(&moves_);
+  EXPECT_THAT(moves_, IsEmpty());
+}
+
+TEST_F(TokenTableTest, OneRowAtATimeWaitsBesideTheTable) {
+  Append(0, 10);
+  Remove({1, 3, 5, 7});
+  Append(10, 4);  // in slots 1, 3, 5 and 7
+  table_.Sort(&moves_);
+  int num_waiting = 0;
+  for (const SlotMove& move : moves_) {
+    num_waiting += (move.to == kNoSlot ? 1 : 0) - (move.from == kNoSlot ? 1 : 0);
+    EXPECT_GE(num_waiting, 0);
+    EXPECT_LE(num_waiting, 1);
+  }
+  EXPECT_EQ(num_waiting, 0);
+}
+
+TEST_F(TokenTableTest, StraysAreRowsWhoseSlotDoesNotFollow) {
+  Append(0, 128);
+  EXPECT_EQ(table_.num_strays(), 0u);
+  Remove({3, 4, 100});
+  EXPECT_EQ(table_.num_strays(), 0u);
+  Append(128, 4);  // in slots 3, 4, 100 and 128
+  EXPECT_EQ(table_.num_strays(), 3u);
+}
+
 }  // namespace
 }  // namespace ebb

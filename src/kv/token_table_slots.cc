@@ -1,0 +1,91 @@
+// Rows that change their slots within a place: out of sparse pages, or into order.
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <numeric>
+#include <utility>
+
+#include "src/kv/token_table.h"
+
+namespace ebb {
+namespace {
+
+constexpr uint64_t kFull = ~uint64_t{0};
+
+}  // namespace
+
+void TokenTable::Compact(Tier place, size_t max_rows, std::vector<SlotMove>* moves,
+                         std::vector<TablePage>* freed) {
+  assert(moves->empty());
+  size_t& num_pages = num_pages_[Index(place)];
+  const size_t num_needed = (num_rows(place) + kRowsPerPage - 1) / kRowsPerPage;
+  if (num_pages == num_needed) return;
+  std::vector<uint32_t> pages;  // present, the sparsest first; among equals the last one
+  pages.reserve(num_pages);
+  for (size_t page = used_.size(); page-- > 0;) {
+    if (used_[page] != 0 && place_[page] == place) pages.push_back(static_cast<uint32_t>(page));
+  }
+  std::stable_sort(pages.begin(), pages.end(), [this](uint32_t a, uint32_t b) {
+    return std::popcount(used_[a]) < std::popcount(used_[b]);
+  });
+  // The fullest pages have room for the rest: draining the others takes the fewest moves.
+  const size_t num_drained = num_pages - num_needed;
+  size_t into = pages.size() - 1;
+  for (size_t i = 0; i < num_drained; ++i) {
+    const uint32_t page = pages[i];
+    if (moves->size() + std::popcount(used_[page]) > max_rows) break;
+    for (uint64_t rows = used_[page]; rows != 0; rows &= rows - 1) {
+      while (used_[pages[into]] == kFull) --into;
+      const int hole = std::countr_one(used_[pages[into]]);
+      used_[pages[into]] |= uint64_t{1} << hole;
+      moves->push_back({page * kRowsPerPage + std::countr_zero(rows),
+                        pages[into] * kRowsPerPage + static_cast<uint32_t>(hole)});
+    }
+    used_[page] = 0;
+    --num_pages;
+    freed->push_back({page, place});
+  }
+  RenameSlots(*moves);
+  num_strays_ += moves->size();
+  for (const uint32_t page : pages) SetOpen(page, used_[page] != 0 && used_[page] != kFull);
+  ShrinkArrays();
+}
+
+void TokenTable::RenameSlots(std::span<const SlotMove> moves) {
+  if (moves.empty()) return;
+  std::vector<uint32_t> renamed(used_.size() * kRowsPerPage);  // by old slot
+  std::iota(renamed.begin(), renamed.end(), 0);
+  for (const SlotMove& move : moves) renamed[move.from] = move.to;
+  for (uint32_t& slot : slots_) slot = renamed[slot];
+}
+
+// A slot's row comes from another slot, that one's from a third, and so on until a row is wanted
+// that is gone: the first one, which waited beside the table.
+void TokenTable::Sort(std::vector<SlotMove>* moves) {
+  assert(num_pages(Tier::kT1) == 0);
+  // First all memory, then changes. A ring of two rows takes three moves.
+  std::vector<uint32_t> source(used_.size() * kRowsPerPage);  // by slot: where its row lies now
+  moves->reserve(moves->size() + slots_.size() * 3 / 2);
+  num_strays_ = 0;
+  std::iota(source.begin(), source.end(), 0);
+  auto slot = slots_.begin();
+  for (size_t page = 0; page < used_.size(); ++page) {
+    for (uint64_t rows = used_[page]; rows != 0; rows &= rows - 1) {
+      const auto to = static_cast<uint32_t>(page * kRowsPerPage) + std::countr_zero(rows);
+      source[to] = std::exchange(*slot++, to);
+    }
+  }
+  for (uint32_t first = 0; first < source.size(); ++first) {
+    if (source[first] == first) continue;
+    moves->push_back({first, kNoSlot});
+    uint32_t hole = first;
+    while (source[hole] != first) {
+      moves->push_back({source[hole], hole});
+      hole = std::exchange(source[hole], hole);
+    }
+    moves->push_back({kNoSlot, hole});
+    source[hole] = hole;
+  }
+}
+
+}  // namespace ebb
