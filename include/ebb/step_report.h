@@ -25,7 +25,7 @@ struct StepReport {
   int64_t rows_evicted = 0;    // by the placement, after this step
   int64_t rows_unread = 0;     // visible, but left out by a selector
   double compute_seconds = 0;  // the graph
-  double policy_seconds = 0;   // observe, place, move, remove, compact
+  double policy_seconds = 0;   // observe, place, move, remove, compact, sort
   double io_wait_seconds = 0;  // of compute_seconds: nothing to do until T1's file was read
   MoveAccounting moves;        // by the placement, after this step
   bool mass_computed = false;

@@ -81,9 +81,9 @@ class SequenceCache {
   // of T1's file stay as they are while rows that were moved there cannot be written.
   size_t Compact(size_t max_bytes);
   // Puts the rows of tables in order of position where many of them are not, so that who reads the
-  // visible list reads memory from its beginning to its end. Only where all full rows lie in T0 and
-  // in the one memory. Copies no more once it copied `max_bytes`, and returns how many it did; only
-  // the slots of rows change.
+  // visible list reads each page in order. Only where all full rows lie in T0 and in the one
+  // memory. Begins no other table once it copied `max_bytes`; a table's rows are put in order in
+  // all its streams at once. Returns the bytes copied; only the slots of rows change.
   size_t Sort(size_t max_bytes);
 
   // The rows of T0 and T1. Those of a T1 that is staged have an address from StageLayer() on, until

@@ -1,6 +1,6 @@
 // The insides of a SequenceCache, shared by its source files: sequence_cache.cc changes which rows
-// there are, sequence_moves.cc where they lie, sequence_edits.cc what is in them, t1_stage.cc
-// brings rows of T1 for a step.
+// there are, sequence_moves.cc where they lie, sequence_compaction.cc and sequence_sorting.cc where
+// within a tier, sequence_edits.cc what is in them, t1_stage.cc brings rows of T1 for a step.
 //
 // Invariants, besides those of the header: every group stands in the list of exactly one table;
 // stream.pages[p] of a T0 page, and of a T1 page in the one memory, is null exactly when the table

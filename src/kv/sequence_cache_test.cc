@@ -319,19 +319,53 @@ TEST(SequenceCacheTest, SortingPutsMemoryInOrderOfPosition) {
   }
 }
 
-TEST(SequenceCacheTest, SortingWaitsUntilItIsWorthItAndThenServesTheTablesInTurn) {
-  const Fixture f(Granularity::kHead);
-  ASSERT_TRUE(f.cache->Append(0, 300).ok());
-  ReplaceRows(f, 20);
-  EXPECT_EQ(f.cache->Sort(SIZE_MAX), 0u);
-  for (int step = 20; step < 100; ++step) {
-    for (int group = 0; group < kStreams; ++group) {
-      f.cache->Remove(group, std::vector<uint32_t>{static_cast<uint32_t>(step * 2)});
+// Appends rows to tables whose lowest slots are free, so that each lies before the row before it.
+void LetStray(const Fixture& f, Position first, int num_rows) {
+  for (int i = 0; i < num_rows; ++i) {
+    for (int group = 0; group < f.cache->num_groups(); ++group) {
+      const auto all = f.cache->positions(group).size();
+      f.cache->Remove(group, std::vector<uint32_t>{static_cast<uint32_t>(all) - 40 - 2 * i});
     }
-    ASSERT_TRUE(f.cache->Append(1000 + step, 1).ok());
+    ASSERT_TRUE(f.cache->Append(first + i, 1).ok());
   }
-  for (int call = 0; call < kStreams; ++call) EXPECT_GT(f.cache->Sort(1), 0u);
-  EXPECT_EQ(f.cache->Sort(1), 0u);
+}
+
+TEST(SequenceCacheTest, SortingWaitsForAPageOfStraysOrOneRowInSixteen) {
+  for (const int num_rows : {640, 3200}) {
+    const Fixture f(Granularity::kToken);
+    ASSERT_TRUE(f.cache->Append(0, num_rows).ok());
+    const int worth = std::max(64, num_rows / 16);
+    LetStray(f, num_rows, worth - 20);
+    EXPECT_EQ(f.cache->Sort(SIZE_MAX), 0u) << num_rows;
+    LetStray(f, 2 * num_rows, worth + 20);
+    EXPECT_GT(f.cache->Sort(SIZE_MAX), 0u) << num_rows;
+  }
+}
+
+TEST(SequenceCacheTest, StraysThatWentDoNotCount) {
+  const Fixture f(Granularity::kToken);
+  ASSERT_TRUE(f.cache->Append(0, 640).ok());
+  LetStray(f, 640, 100);
+  f.cache->TruncateTo(640);
+  EXPECT_EQ(f.cache->Sort(SIZE_MAX), 0u);
+}
+
+TEST(SequenceCacheTest, SortingWithASmallBudgetServesTheTablesInTurn) {
+  const Fixture f(Granularity::kHead);
+  ASSERT_TRUE(f.cache->Append(0, 640).ok());
+  const auto is_sorted = [&](int stream) {
+    return std::ranges::is_sorted(f.cache->View(stream / kKvHeads, stream % kKvHeads).slots);
+  };
+  std::set<int> sorted;
+  for (int call = 0; call < kStreams; ++call) {
+    LetStray(f, 640 + call * 100, 100);
+    EXPECT_GT(f.cache->Sort(1), 0u);
+    for (int stream = 0; stream < kStreams; ++stream) {
+      if (!is_sorted(stream)) continue;
+      EXPECT_TRUE(sorted.insert(stream).second) << "again, in call " << call;
+    }
+    EXPECT_EQ(sorted.size(), call + 1u);
+  }
 }
 
 TEST(SequenceCacheTest, AccountingIsExact) {

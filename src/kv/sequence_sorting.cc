@@ -2,8 +2,10 @@
 // old one's slot, so that in the end neighbours lie anywhere; attention reads them in order of
 // position, and memory that is not read in its own order comes half as fast where it is slow.
 #include <algorithm>
+#include <new>
 #include <vector>
 
+#include "src/base/fetch_ahead.h"
 #include "src/kv/sequence_cache_impl.h"
 
 namespace ebb {
@@ -14,13 +16,11 @@ constexpr size_t kRowsPerStray = 16;
 // Rows wanted soon, one after another from anywhere.
 constexpr size_t kRowsAhead = 8;
 
-bool IsWorthSorting(const TokenTable& table) {
-  return table.num_pages(Tier::kT1) == 0 &&
-         table.num_strays() >= std::max<size_t>(kRowsPerPage, table.num_rows() / kRowsPerStray);
-}
-
-void FetchAhead(const std::byte* row, size_t num_bytes) {
-  for (size_t at = 0; at < num_bytes; at += 64) __builtin_prefetch(row + at);
+// Rows are counted only after enough of them came to stray all.
+bool IsWorthSorting(TokenTable* table) {
+  const size_t least = std::max<size_t>(kRowsPerPage, table->num_rows() / kRowsPerStray);
+  return table->num_pages(Tier::kT1) == 0 && table->num_placed() >= least &&
+         table->CountStrays() >= least;
 }
 
 }  // namespace
@@ -33,14 +33,14 @@ size_t SequenceCache::Impl::SortTable(SharedTable* shared) {
   for (const int group : shared->groups) {
     for (const Stream& stream : StreamsOf(group)) {
       const auto at = [&](uint32_t slot) {
-        return slot == kNoSlot ? RowAddress{beside.data(), beside.data() + stride}
+        return slot == kBeside ? RowAddress{beside.data(), beside.data() + stride}
                                : RowAt(stream, slot);
       };
       for (size_t i = 0; i < moves.size(); ++i) {
         if (i + kRowsAhead < moves.size()) {
           const RowAddress soon = at(moves[i + kRowsAhead].from);
-          FetchAhead(soon.key, stride);
-          FetchAhead(soon.value, stride);
+          FetchAhead(std::span(soon.key, stride));
+          FetchAhead(std::span(soon.value, stride));
         }
         CopyRow(at(moves[i].from), at(moves[i].to));
       }
@@ -57,8 +57,12 @@ size_t SequenceCache::Sort(size_t max_bytes) {
   const size_t first = c.next_sorted;
   for (size_t i = first; i < first + num_tables && num_bytes < max_bytes; ++i) {
     SharedTable* shared = c.tables[i % num_tables].get();
-    if (!IsWorthSorting(shared->full)) continue;
-    num_bytes += c.SortTable(shared);
+    if (!IsWorthSorting(&shared->full)) continue;
+    try {
+      num_bytes += c.SortTable(shared);
+    } catch (const std::bad_alloc&) {
+      return num_bytes;  // rows out of order are slower, and nothing else
+    }
     c.next_sorted = (i + 1) % num_tables;
   }
   return num_bytes;

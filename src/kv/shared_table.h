@@ -19,8 +19,8 @@ struct SharedTable {
   std::vector<int> groups;  // ascending
   // All rows in order of position, and which of them the rows of either table are; empty while T2
   // is.
-  TableArray<Position> positions;
-  TableArray<uint32_t> full_rows, compressed_rows;
+  MappedArray<Position> positions;
+  MappedArray<uint32_t> full_rows, compressed_rows;
   // The full rows of T0 and of T1 apart, for a step that attends to either where it lies.
   struct Placed {
     std::vector<uint32_t> slots;

@@ -37,6 +37,7 @@ class TiersPropertyTest {
     EXPECT_GT(num_refused_appends_, 0);
     EXPECT_GT(num_refused_moves_, 0);
     EXPECT_GT(num_moves_, num_operations / 20);
+    EXPECT_EQ(bytes_sorted_ > 0, tiers_.sim == nullptr);
     for (auto& sequence : sequences_) sequence.reset();
     tiers_.ExpectEmpty();
   }
@@ -77,7 +78,7 @@ class TiersPropertyTest {
     } else if (dice < 965) {
       s->ExpectBytes();
     } else if (dice < 980) {
-      s->cache().Sort(SIZE_MAX);
+      bytes_sorted_ += s->cache().Sort(SIZE_MAX);
     } else if (dice < 995) {
       const Status status = s->Reload();
       EXPECT_TRUE(status.ok()) << status.ToString();
@@ -167,6 +168,7 @@ class TiersPropertyTest {
   int num_refused_appends_ = 0;
   int num_refused_moves_ = 0;
   int num_moves_ = 0;
+  size_t bytes_sorted_ = 0;
 };
 
 // Of about 500 pages in T0, 200 in T1 or, in memory, 500 and 800 in T2.

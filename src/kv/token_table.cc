@@ -18,9 +18,10 @@ namespace {
 
 static_assert(kRowsPerPage == 64, "a page's slots are the bits of a word");
 constexpr uint64_t kFull = ~uint64_t{0};
+constexpr uint32_t kNoSlot = ~uint32_t{0};
 
 template <typename T>
-void EraseAt(TableArray<T>* array, std::span<const uint32_t> removed) {
+void EraseAt(MappedArray<T>* array, std::span<const uint32_t> removed) {
   if (array->empty()) return;
   auto out = array->begin() + removed.front();
   for (size_t i = 0; i < removed.size(); ++i) {
@@ -32,14 +33,14 @@ void EraseAt(TableArray<T>* array, std::span<const uint32_t> removed) {
 }
 
 template <typename T>
-void KeepOnly(TableArray<T>* array, std::span<const uint32_t> kept) {
+void KeepOnly(MappedArray<T>* array, std::span<const uint32_t> kept) {
   if (array->empty()) return;
   for (size_t i = 0; i < kept.size(); ++i) (*array)[i] = (*array)[kept[i]];
   array->resize(kept.size());
 }
 
 template <typename T>
-size_t BytesOf(const TableArray<T>& array) {
+size_t BytesOf(const MappedArray<T>& array) {
   return array.capacity() * sizeof(T);
 }
 
@@ -98,12 +99,9 @@ uint32_t TokenTable::TakeSlot(Tier place, std::vector<TablePage>* added) {
   const int row = std::countr_one(used_[page]);
   used_[page] |= uint64_t{1} << row;
   ++num_rows_[Index(place)];
+  ++num_placed_;
   if (used_[page] == kFull) SetOpen(page, false);
   return static_cast<uint32_t>(page * kRowsPerPage) + row;
-}
-
-void TokenTable::CountStray(size_t row) {
-  if (row > 0 && slots_[row] != slots_[row - 1] + 1) ++num_strays_;
 }
 
 void TokenTable::Append(Position first, size_t num_rows, std::vector<TablePage>* added) {
@@ -113,7 +111,6 @@ void TokenTable::Append(Position first, size_t num_rows, std::vector<TablePage>*
   for (size_t i = 0; i < num_rows; ++i) {
     slots_.push_back(TakeSlot(Tier::kT0, added));
     positions_.push_back(first + static_cast<Position>(i));
-    CountStray(slots_.size() - 1);
   }
 }
 
@@ -146,9 +143,7 @@ void TokenTable::Insert(std::span<const Position> positions, Tier place,
   }
   // In order of position, so that neighbours lie together.
   for (size_t row = from; row < total; ++row) {
-    if (slots_[row] != kNoSlot) continue;
-    slots_[row] = TakeSlot(place, added);
-    CountStray(row);
+    if (slots_[row] == kNoSlot) slots_[row] = TakeSlot(place, added);
   }
 }
 
@@ -160,7 +155,6 @@ void TokenTable::Relocate(std::span<const uint32_t> rows, Tier place, std::vecto
     assert(place_[slots_[row] / kRowsPerPage] != place);
     const SlotMove move = {.from = slots_[row], .to = TakeSlot(place, added)};
     slots_[row] = move.to;
-    CountStray(row);
     moves->push_back(move);
   }
   // A slot that another row of the same call takes must not be freed yet.

@@ -19,7 +19,7 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 #include "src/attention/rows.h"
-#include "src/kv/table_array.h"
+#include "src/base/mapped_array.h"
 
 namespace ebb {
 
@@ -30,8 +30,8 @@ struct TablePage {
   bool operator==(const TablePage&) const = default;
 };
 
-// In place of a slot: none. Of a row that moves: a place beside the table.
-inline constexpr uint32_t kNoSlot = ~uint32_t{0};
+// Of a row that moves: a place beside the table.
+inline constexpr uint32_t kBeside = ~uint32_t{0};
 
 struct SlotMove {
   uint32_t from = 0;
@@ -77,11 +77,14 @@ class TokenTable {
   // most `max_rows` moves in all. The owner copies the rows before it frees the pages.
   void Compact(Tier place, size_t max_rows, std::vector<SlotMove>* moves,
                std::vector<TablePage>* freed);
+  // Rows that took a slot since CountStrays(), which counts the rows whose slot is none of the few
+  // behind that of the row before; O(rows).
+  [[nodiscard]] size_t num_placed() const { return num_placed_; }
+  size_t CountStrays();
   // Gives the rows their slots in order of position. Appends the moves in an order in which one can
-  // follow another: at most one row at a time waits in kNoSlot. REQUIRES: no rows in T1.
+  // follow another: at most one row at a time waits in kBeside. Throws before it changes anything.
+  // REQUIRES: no rows in T1.
   void Sort(std::vector<SlotMove>* moves);
-  // At most so many rows, since Sort(), took a slot that does not follow that of the row before.
-  [[nodiscard]] size_t num_strays() const { return num_strays_; }
 
   void SetLastVisible(uint32_t index, Position last);
 
@@ -117,23 +120,22 @@ class TokenTable {
   void SetOpen(size_t page, bool open);
   uint32_t TakeSlot(Tier place, std::vector<TablePage>* added);
   size_t AddPage(Tier place, std::vector<TablePage>* added);
-  void CountStray(size_t row);
   void FreeSlot(uint32_t slot, std::vector<TablePage>* freed);
   void FreeRow(uint32_t index, std::vector<TablePage>* freed);
   void ShrinkArrays();
   void RenameSlots(std::span<const SlotMove> moves);
 
-  TableArray<uint32_t> slots_;         // [num_rows], in order of position
-  TableArray<Position> positions_;     // [num_rows], strictly ascending
-  TableArray<Position> last_visible_;  // [num_rows], or empty
-  TableArray<uint64_t> used_;          // [page_end]; bit r of page p: slot 64 p + r holds a row
-  TableArray<Tier> place_;             // [page_end]: kT0 or kT1
+  MappedArray<uint32_t> slots_;         // [num_rows], in order of position
+  MappedArray<Position> positions_;     // [num_rows], strictly ascending
+  MappedArray<Position> last_visible_;  // [num_rows], or empty
+  MappedArray<uint64_t> used_;          // [page_end]; bit r of page p: slot 64 p + r holds a row
+  MappedArray<Tier> place_;             // [page_end]: kT0 or kT1
   // By place, bit p: page p is present there and has a free slot.
-  std::array<TableArray<uint64_t>, 2> open_;
+  std::array<MappedArray<uint64_t>, 2> open_;
   std::array<size_t, 2> num_pages_ = {};  // present, by place
   std::array<size_t, 2> num_rows_ = {};   // by place
   size_t num_hidden_later_ = 0;           // entries of last_visible_ other than kVisibleForEver
-  size_t num_strays_ = 0;
+  size_t num_placed_ = 0;                 // see num_placed()
 };
 
 }  // namespace ebb

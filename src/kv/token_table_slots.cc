@@ -11,6 +11,8 @@ namespace ebb {
 namespace {
 
 constexpr uint64_t kFull = ~uint64_t{0};
+// Memory that is read on, past rows that went, is still read in its order.
+constexpr uint32_t kNearSlots = 8;
 
 }  // namespace
 
@@ -46,7 +48,7 @@ void TokenTable::Compact(Tier place, size_t max_rows, std::vector<SlotMove>* mov
     freed->push_back({page, place});
   }
   RenameSlots(*moves);
-  num_strays_ += moves->size();
+  num_placed_ += moves->size();
   for (const uint32_t page : pages) SetOpen(page, used_[page] != 0 && used_[page] != kFull);
   ShrinkArrays();
 }
@@ -59,6 +61,16 @@ void TokenTable::RenameSlots(std::span<const SlotMove> moves) {
   for (uint32_t& slot : slots_) slot = renamed[slot];
 }
 
+size_t TokenTable::CountStrays() {
+  num_placed_ = 0;
+  size_t strays = 0;
+  for (size_t i = 1; i < slots_.size(); ++i) {
+    // A lower slot wraps around.
+    strays += slots_[i] - slots_[i - 1] - 1 >= kNearSlots ? 1 : 0;
+  }
+  return strays;
+}
+
 // A slot's row comes from another slot, that one's from a third, and so on until a row is wanted
 // that is gone: the first one, which waited beside the table.
 void TokenTable::Sort(std::vector<SlotMove>* moves) {
@@ -66,7 +78,6 @@ void TokenTable::Sort(std::vector<SlotMove>* moves) {
   // First all memory, then changes. A ring of two rows takes three moves.
   std::vector<uint32_t> source(used_.size() * kRowsPerPage);  // by slot: where its row lies now
   moves->reserve(moves->size() + slots_.size() * 3 / 2);
-  num_strays_ = 0;
   std::iota(source.begin(), source.end(), 0);
   auto slot = slots_.begin();
   for (size_t page = 0; page < used_.size(); ++page) {
@@ -77,13 +88,13 @@ void TokenTable::Sort(std::vector<SlotMove>* moves) {
   }
   for (uint32_t first = 0; first < source.size(); ++first) {
     if (source[first] == first) continue;
-    moves->push_back({first, kNoSlot});
+    moves->push_back({first, kBeside});
     uint32_t hole = first;
     while (source[hole] != first) {
       moves->push_back({source[hole], hole});
       hole = std::exchange(source[hole], hole);
     }
-    moves->push_back({kNoSlot, hole});
+    moves->push_back({kBeside, hole});
     source[hole] = hole;
   }
 }

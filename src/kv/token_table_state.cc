@@ -84,8 +84,8 @@ Status TokenTable::Restore(const TokenTableState& state, std::vector<TablePage>*
   for (const uint32_t row : order) {
     slots_.push_back(slots[row]);
     positions_.push_back(state.positions[row]);
-    CountStray(slots_.size() - 1);
   }
+  num_placed_ = slots_.size();
   for (auto& open : open_) open.resize((state.pages.size() + 63) / 64);
   for (size_t page = 0; page < state.pages.size(); ++page) {
     const TokenTableState::Page& from = state.pages[page];

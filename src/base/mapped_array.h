@@ -1,7 +1,7 @@
-// A vector for the big arrays of token tables. What is at least a system page long is mapped by
-// itself, so that a table that shrinks gives memory back: the C heap keeps such holes for ever.
-#ifndef EBB_KV_TABLE_ARRAY_H_
-#define EBB_KV_TABLE_ARRAY_H_
+// A vector for what there is per row of a cache. What is at least a system page long is mapped by
+// itself, so that an array that shrinks gives memory back: the C heap keeps such holes for ever.
+#ifndef EBB_BASE_MAPPED_ARRAY_H_
+#define EBB_BASE_MAPPED_ARRAY_H_
 
 #include <sys/mman.h>
 
@@ -13,13 +13,13 @@
 namespace ebb {
 
 template <typename T>
-struct TableAllocator {
+struct MappedAllocator {
   using value_type = T;
   static constexpr size_t kMappedBytes = 4096;
 
-  TableAllocator() = default;
+  MappedAllocator() = default;
   template <typename U>
-  TableAllocator(const TableAllocator<U>&) {}  // NOLINT: implicit, as allocators must be
+  MappedAllocator(const MappedAllocator<U>&) {}  // NOLINT: implicit, as allocators must be
 
   T* allocate(size_t num) {
     const size_t num_bytes = num * sizeof(T);
@@ -38,18 +38,18 @@ struct TableAllocator {
     }
   }
   template <typename U>
-  bool operator==(const TableAllocator<U>&) const {
+  bool operator==(const MappedAllocator<U>&) const {
     return true;
   }
 };
 
 template <typename T>
-using TableArray = std::vector<T, TableAllocator<T>>;
+using MappedArray = std::vector<T, MappedAllocator<T>>;
 
 // Room for `num` elements: a quarter more, in whole system pages where they are mapped.
 template <typename T>
-size_t TableCapacity(size_t num) {
-  constexpr size_t kPerSystemPage = TableAllocator<T>::kMappedBytes / sizeof(T);
+size_t MappedCapacity(size_t num) {
+  constexpr size_t kPerSystemPage = MappedAllocator<T>::kMappedBytes / sizeof(T);
   const size_t wanted = num + num / 4;
   if (wanted < kPerSystemPage) return std::max<size_t>(wanted, 16);
   return (wanted + kPerSystemPage - 1) / kPerSystemPage * kPerSystemPage;
@@ -57,18 +57,18 @@ size_t TableCapacity(size_t num) {
 
 // Makes room for `num` elements. Amortised O(1) an element.
 template <typename T>
-void GrowTo(TableArray<T>* array, size_t num) {
-  if (num > array->capacity()) array->reserve(TableCapacity<T>(num));
+void GrowTo(MappedArray<T>* array, size_t num) {
+  if (num > array->capacity()) array->reserve(MappedCapacity<T>(num));
 }
 
 // Gives capacity back once less than half of it is used; while there is no memory for the smaller
 // copy, the array stays as it is.
 template <typename T>
-void ShrinkToContents(TableArray<T>* array) {
-  const size_t capacity = TableCapacity<T>(array->size());
+void ShrinkToContents(MappedArray<T>* array) {
+  const size_t capacity = MappedCapacity<T>(array->size());
   if (array->capacity() <= 2 * capacity) return;
   try {
-    TableArray<T> smaller;
+    MappedArray<T> smaller;
     smaller.reserve(capacity);
     smaller.assign(array->begin(), array->end());
     array->swap(smaller);
@@ -79,4 +79,4 @@ void ShrinkToContents(TableArray<T>* array) {
 
 }  // namespace ebb
 
-#endif  // EBB_KV_TABLE_ARRAY_H_
+#endif  // EBB_BASE_MAPPED_ARRAY_H_
