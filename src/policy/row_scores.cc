@@ -9,10 +9,6 @@
 namespace ebb {
 namespace {
 
-// Memory goes back when a group shrinks to a fraction of what it was; below this it may stay.
-constexpr size_t kSmallCapacity = 1024;
-constexpr size_t kShrinkRatio = 4;
-
 // The first i with kept[i] != i. kept[i] - i never falls, so it can be found by halving.
 size_t FirstGap(std::span<const uint32_t> kept) {
   size_t low = 0;
@@ -35,14 +31,15 @@ RowValues<T>::RowValues(int num_groups, size_t width) : width_(width), groups_(n
 
 template <typename T>
 std::span<T> RowValues<T>::Append(int group, size_t num_rows) {
-  std::vector<T>& rows = groups_[group];
+  MappedArray<T>& rows = groups_[group];
+  GrowTo(&rows, rows.size() + num_rows * width_);
   rows.resize(rows.size() + num_rows * width_);
   return std::span(rows).last(num_rows * width_);
 }
 
 template <typename T>
 void RowValues<T>::Retain(int group, std::span<const uint32_t> kept) {
-  std::vector<T>& rows = groups_[group];
+  MappedArray<T>& rows = groups_[group];
   assert(kept.empty() || kept.back() < num_rows(group));
   const size_t gap = FirstGap(kept);
   if (width_ > 1) {
@@ -55,14 +52,12 @@ void RowValues<T>::Retain(int group, std::span<const uint32_t> kept) {
     for (size_t i = gap; i < kept.size(); ++i) rows[i] = rows[kept[i]];
   }
   rows.resize(kept.size() * width_);
-  if (rows.capacity() > kSmallCapacity && rows.capacity() / kShrinkRatio > rows.size()) {
-    rows.shrink_to_fit();
-  }
+  ShrinkToContents(&rows);
 }
 
 template <typename T>
 void RowValues<T>::SetAllToZero() {
-  for (std::vector<T>& rows : groups_) std::fill(rows.begin(), rows.end(), T{});
+  for (MappedArray<T>& rows : groups_) std::fill(rows.begin(), rows.end(), T{});
 }
 
 template <typename T>
@@ -83,15 +78,18 @@ void RowValues<T>::Expect(int group) const {
 template <typename T>
 Status RowValues<T>::Save(StateWriter* to) const {
   to->Number<uint64_t>(groups_.size());
-  for (const std::vector<T>& rows : groups_) to->Numbers<T>(rows);
+  for (const MappedArray<T>& rows : groups_) to->Numbers<T>(rows);
   return OkStatus();
 }
 
 template <typename T>
 Status RowValues<T>::Load(StateReader* from) {
   if (from->Number<uint64_t>() != groups_.size()) from->Fail("scores of another number of groups");
-  for (std::vector<T>& rows : groups_) {
-    rows = from->Numbers<T>();
+  for (MappedArray<T>& rows : groups_) {
+    const std::vector<T> loaded = from->Numbers<T>();
+    rows.clear();
+    GrowTo(&rows, loaded.size());
+    rows.assign(loaded.begin(), loaded.end());
     if (rows.size() % width_ != 0) from->Fail("a row that is not whole");
   }
   return from->status();

@@ -9,6 +9,7 @@
 
 #include "ebb/state.h"
 #include "ebb/status.h"
+#include "src/base/mapped_array.h"
 
 namespace ebb {
 
@@ -34,7 +35,7 @@ class RowValues {
 
  private:
   const size_t width_;
-  std::vector<std::vector<T>> groups_;  // [num_groups][num_rows, width]
+  std::vector<MappedArray<T>> groups_;  // [num_groups][num_rows, width]
 };
 
 using RowScores = RowValues<float>;
