@@ -226,6 +226,10 @@ struct PolicySpec {
 // name.
 [[nodiscard]] Status ParsePolicy(std::string_view text, PolicySpec* spec);
 
+// Calls work(0) to work(num_parts - 1), some at once on the threads of the step; what they touch
+// must be apart, and they must not throw. For scorers whose groups are not apart.
+using RunParts = std::function<void(int num_parts, const std::function<void(int part)>& work)>;
+
 // What a policy may know of the cache that it is made for.
 struct PolicyContext {
   ModelShape shape;
@@ -234,6 +238,7 @@ struct PolicyContext {
   // What a replay of the tokens to come has told; null: nothing. Outlives the policy.
   const Foresight* foresight = nullptr;
   int eviction_window = 0;  // Model::eviction_window()
+  RunParts run_parts = {};  // empty: on the calling thread
 };
 
 struct PolicyInfo {

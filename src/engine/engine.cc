@@ -82,6 +82,15 @@ Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
   return DeviceUse(device, use);
 }
 
+// Part after part by each of the step's threads in turn.
+RunParts PartsOnThreads(GraphRunner* runner) {
+  return [runner](int num_parts, const std::function<void(int)>& work) {
+    runner->RunOnThreads([&](int thread, int num_threads) {
+      for (int part = thread; part < num_parts; part += num_threads) work(part);
+    });
+  };
+}
+
 }  // namespace
 
 Engine::Engine() : impl_(std::make_unique<Impl>()) {}
@@ -119,6 +128,7 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
       .max_tokens = context,
       .foresight = options.foresight,
       .eviction_window = impl_->model->eviction_window(),
+      .run_parts = PartsOnThreads(impl_->runner.get()),
   };
   const CacheUse use = options.lossless.has_value() ? CacheUse::kDraft : CacheUse::kSession;
   PolicySpec spec = options.policy;

@@ -263,7 +263,8 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
                                         .granularity = policy.granularity,
                                         .seed = spec.seed,
                                         .params = options.params,
-                                        .foresight = context.foresight});
+                                        .foresight = context.foresight,
+                                        .run_parts = context.run_parts});
   }
   return policy;
 }

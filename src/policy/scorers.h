@@ -17,6 +17,7 @@ struct ScorerContext {
   uint64_t seed = 0;
   Params params = {};
   const Foresight* foresight = nullptr;  // not null for those that look ahead
+  RunParts run_parts = {};               // as PolicyContext's
 
   [[nodiscard]] int NumGroups() const { return shape.NumGroups(granularity); }
   // Query heads of one layer that belong to one group.

@@ -87,13 +87,14 @@ inline std::span<const float> MassOfHead(const GroupSignals& signals, int head) 
   return signals.mass.subspan(head * num_rows, num_rows);
 }
 
-// Adds the mean of the mass over the layers that count and their query heads. REQUIRES: some count.
-inline void AddMeanMass(const GroupSignals& signals, int query_heads_per_layer,
-                        std::span<float> to) {
+// Adds the mean of the mass over the layers that count and their query heads, of the rows from
+// `first_row` on that `to` has numbers for. REQUIRES: some count.
+inline void AddMeanMass(const GroupSignals& signals, int query_heads_per_layer, std::span<float> to,
+                        size_t first_row = 0) {
   const float weight = 1.0f / (static_cast<float>(signals.num_layers_counted) *
                                static_cast<float>(query_heads_per_layer));
   for (int head = 0; head < signals.num_mass_heads; ++head) {
-    AddMass(MassOfHead(signals, head), weight, to);
+    AddMass(MassOfHead(signals, head).subspan(first_row, to.size()), weight, to);
   }
 }
 

@@ -8,11 +8,16 @@ namespace {
 
 constexpr float kBelow1 = 0.99999f;
 
+// Heads in one part of the work, and mass that is worth calling threads for.
+constexpr int kHeadsPerPart = 16;
+constexpr size_t kFloatsWorthThreads = size_t{1} << 16;
+
 }  // namespace
 
 SegmentScorer::SegmentScorer(const ScorerContext& context, int tau)
     : RowScorer(context),
       query_heads_per_group_(context.QueryHeadsPerGroup()),
+      run_parts_(context.run_parts),
       attention_(context.NumGroups()),
       ids_(context.NumGroups()),
       rooms_(context.NumGroups()),
@@ -25,21 +30,46 @@ void SegmentScorer::Append(int group, std::span<const Position> positions) {
   std::ranges::fill(rooms_.Append(group, positions.size()), 1.0f);
 }
 
+// Of all query heads of a model: megabytes of a long thought. A part takes the densities of some
+// heads, and of all heads the mass of some rows; each row adds up its heads in their order.
+float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
+  const int num_heads = signals.num_mass_heads;
+  densities_.resize(num_heads);
+  const std::span<float> attention = attention_[group];
+  const int num_parts = (num_heads + kHeadsPerPart - 1) / kHeadsPerPart;
+  const auto share = [&](size_t total, int part) { return total * part / num_parts; };
+  const auto take = [&](int part) {
+    const size_t first_row = share(attention.size(), part);
+    const size_t num_rows = share(attention.size(), part + 1) - first_row;
+    AddMeanMass(signals, query_heads_per_group_, attention.subspan(first_row, num_rows), first_row);
+    const size_t end = share(num_heads, part + 1);
+    for (size_t head = share(num_heads, part); head < end; ++head) {
+      const std::span<const float> mass = MassOfHead(signals, static_cast<int>(head));
+      // Heads of a layer with a NaN have no mass at all.
+      const bool none = std::ranges::none_of(mass, [](float m) { return m > 0; });
+      densities_[head] = none ? -1.0f : Density(mass);
+    }
+  };
+  if (run_parts_ && signals.mass.size() >= kFloatsWorthThreads) {
+    run_parts_(num_parts, take);
+  } else {
+    for (int part = 0; part < num_parts; ++part) take(part);
+  }
+  float sum = 0;
+  int num_with_mass = 0;
+  for (const float density : densities_) {
+    if (density < 0) continue;
+    sum += density;
+    ++num_with_mass;
+  }
+  return sum / static_cast<float>(std::max(1, num_with_mass));
+}
+
 void SegmentScorer::Observe(int group, const GroupSignals& signals, const StepSignals& step) {
   Segments& segments = segments_[group];
   std::optional<float> density;
   if (ShowsDecodeMass(signals, step)) {
-    AddMeanMass(signals, query_heads_per_group_, attention_[group]);
-    // Heads of a layer with a NaN have no mass at all.
-    float sum = 0;
-    int num_heads = 0;
-    for (int head = 0; head < signals.num_mass_heads; ++head) {
-      const std::span<const float> mass = MassOfHead(signals, head);
-      if (std::ranges::none_of(mass, [](float m) { return m > 0; })) continue;
-      sum += Density(mass);
-      ++num_heads;
-    }
-    density = sum / static_cast<float>(std::max(1, num_heads));
+    density = TakeMass(group, signals);
   }
   const int first_new = segments.num_closed();
   bool closed = false;

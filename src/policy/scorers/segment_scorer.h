@@ -28,7 +28,8 @@ class SegmentScorer : public RowScorer {
   Status LoadState(StateReader* from) override;
 
  protected:
-  // How many of the rows of one query head's attention matter, from 0 to 1.
+  // How many of the rows of one query head's attention matter, from 0 to 1. Called by several
+  // threads at once.
   [[nodiscard]] virtual float Density(std::span<const float> mass) const = 0;
   // Segments were closed: those up to segments(group).num_closed(), from `first_new` on just now.
   virtual void ChooseRows(int group, int first_new) = 0;
@@ -45,7 +46,12 @@ class SegmentScorer : public RowScorer {
   [[nodiscard]] std::span<float> rooms(int group) { return rooms_[group]; }  // 1, or 0: no room
 
  private:
+  // Adds to the attention of the rows; returns the mean density over the heads that have mass.
+  float TakeMass(int group, const GroupSignals& signals);
+
   const int query_heads_per_group_;  // of one layer
+  const RunParts run_parts_;
+  std::vector<float> densities_;  // by query head of the step; below 0: no mass
   RowScores attention_, ids_, rooms_;
   std::vector<Segments> segments_;  // [num_groups]
   RowSelection selection_;

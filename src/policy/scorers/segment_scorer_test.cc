@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <numeric>
+#include <random>
 #include <vector>
 
 #include "ebb/policy.h"
@@ -59,6 +61,71 @@ TEST(SegmentScorer, ALayerThatIsLeftOutChangesNoSegment) {
       EXPECT_THAT(ScoresWithout(policy, segment),
                   testing::Pointwise(testing::FloatNear(1e-5f), all))
           << policy << " " << segment;
+    }
+  }
+}
+
+constexpr ModelShape kWideShape = {
+    .num_layers = 12, .num_q_heads = 3, .num_kv_heads = 1, .head_dim = 4, .embed_dim = 4};
+
+struct WideThought {
+  std::vector<float> scores;
+  std::vector<double> attention;  // cumulative, mean over layers and heads
+};
+
+// 40 tokens that follow a prompt of 2,000, with attention that differs by head.
+WideThought ThinkWide(const char* policy_name, const RunParts& run_parts) {
+  constexpr int kPrompt = 2000, kTokens = 40, kHeads = 36;
+  const PolicySpec spec = {.name = policy_name,
+                           .params = {{"tau", "4"}},
+                           .budget = {Budget::Unit::kPercent, 50},
+                           .granularity = Granularity::kToken};
+  auto policy = MakePolicy(spec, {.shape = kWideShape, .max_tokens = 4096, .run_parts = run_parts});
+  EXPECT_TRUE(policy.ok()) << policy.status().ToString();
+  Scorer& scorer = *policy->scorer;
+  std::vector<Position> prompt(kPrompt);
+  std::iota(prompt.begin(), prompt.end(), 0);
+  scorer.Append(0, prompt);
+  const std::vector<float> key(4 * kPrompt, 1.0f);
+  const std::vector<std::span<const float>> keys(kWideShape.num_layers, key);
+  scorer.Observe(0, {.num_rows = kPrompt, .num_new_rows = kPrompt},
+                 {.kind = StepKind::kPrefill, .num_tokens = kPrompt, .keys = keys});
+  std::mt19937 random(1);
+  std::vector<double> attention(kPrompt + kTokens);
+  for (Position position = kPrompt; position < kPrompt + kTokens; ++position) {
+    scorer.Append(0, {&position, 1});
+    const auto rows = static_cast<size_t>(position) + 1;
+    std::vector<float> mass(kHeads * rows);
+    for (float& m : mass) m = static_cast<float>(random() % 1000) / static_cast<float>(500 * rows);
+    std::fill_n(mass.begin() + 5 * rows, rows, 0.0f);  // a head without any
+    for (size_t i = 0; i < mass.size(); ++i) attention[i % rows] += mass[i] / double{kHeads};
+    scorer.Observe(0,
+                   {.mass = mass,
+                    .num_mass_heads = kHeads,
+                    .num_rows = position + 1,
+                    .num_new_rows = 1,
+                    .num_layers_counted = 12},
+                   {.first_position = position, .num_tokens = 1, .keys = keys});
+  }
+  const auto scores = scorer.Scores(0);
+  return {{scores.begin(), scores.end()}, attention};
+}
+
+TEST(SegmentScorer, PartsInAnyOrderGiveTheSameBits) {
+  for (const char* policy : {"thinkv", "thinkv_original"}) {
+    int num_calls = 0;
+    const RunParts backwards = [&](int num_parts, const std::function<void(int)>& work) {
+      EXPECT_GT(num_parts, 1);
+      for (int part = num_parts - 1; part >= 0; --part) work(part);
+      ++num_calls;
+    };
+    const WideThought thought = ThinkWide(policy, backwards);
+    EXPECT_EQ(num_calls, 40);
+    EXPECT_EQ(thought.scores, ThinkWide(policy, {}).scores) << policy;
+    for (size_t row = 0; row < thought.scores.size(); ++row) {
+      const double rank = thought.attention[row] / (1 + thought.attention[row]);
+      const float score = thought.scores[row];
+      EXPECT_NEAR(score < 0 ? score + 1 : score, rank, 1e-5) << policy << " row " << row;
     }
   }
 }
