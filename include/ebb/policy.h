@@ -227,7 +227,8 @@ struct PolicySpec {
 [[nodiscard]] Status ParsePolicy(std::string_view text, PolicySpec* spec);
 
 // Calls work(0) to work(num_parts - 1), some at once on the threads of the step; what they touch
-// must be apart, and they must not throw. For scorers whose groups are not apart.
+// must be apart, and they must not throw. Only within Observe(), Scores() and Retain() of a scorer
+// whose groups are not apart, never within `work`; valid while the engine lives.
 using RunParts = std::function<void(int num_parts, const std::function<void(int part)>& work)>;
 
 // What a policy may know of the cache that it is made for.

@@ -12,10 +12,26 @@
 
 namespace ebb {
 
+// Beside an address sanitizer all comes from the heap, where it sees what lies outside.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kMapsArrays = false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+inline constexpr bool kMapsArrays = false;
+#else
+inline constexpr bool kMapsArrays = true;
+#endif
+#else
+inline constexpr bool kMapsArrays = true;
+#endif
+
 template <typename T>
 struct MappedAllocator {
   using value_type = T;
   static constexpr size_t kMappedBytes = 4096;
+  static constexpr bool IsMapped(size_t num_bytes) {
+    return kMapsArrays && num_bytes >= kMappedBytes;
+  }
 
   MappedAllocator() = default;
   template <typename U>
@@ -23,7 +39,7 @@ struct MappedAllocator {
 
   T* allocate(size_t num) {
     const size_t num_bytes = num * sizeof(T);
-    if (num_bytes < kMappedBytes) return static_cast<T*>(::operator new(num_bytes));
+    if (!IsMapped(num_bytes)) return static_cast<T*>(::operator new(num_bytes));
     void* mapped =
         mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) throw std::bad_alloc();
@@ -31,7 +47,7 @@ struct MappedAllocator {
   }
   void deallocate(T* data, size_t num) {
     const size_t num_bytes = num * sizeof(T);
-    if (num_bytes < kMappedBytes) {
+    if (!IsMapped(num_bytes)) {
       ::operator delete(data);
     } else {
       munmap(data, num_bytes);

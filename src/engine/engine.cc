@@ -82,7 +82,7 @@ Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
   return DeviceUse(device, use);
 }
 
-// Part after part by each of the step's threads in turn.
+// Thread t of n takes the parts t, t + n, t + 2n ...
 RunParts PartsOnThreads(GraphRunner* runner) {
   return [runner](int num_parts, const std::function<void(int)>& work) {
     runner->RunOnThreads([&](int thread, int num_threads) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <list>
 #include <string>
@@ -180,8 +181,10 @@ Status GraphRunner::Impl::BuildTeam() {
 
 void GraphRunner::RunOnThreads(const std::function<void(int, int)>& work) {
   if (impl_->threads == 1) return work(0, 1);
+  assert(impl_->team_work == nullptr && "the team is at work");
   impl_->team_work = &work;
   ggml_backend_graph_compute(impl_->backend.get(), impl_->team_graph);
+  impl_->team_work = nullptr;
 }
 
 int GraphRunner::threads() const { return impl_->threads; }

@@ -16,7 +16,8 @@ constexpr size_t kRowsPerStray = 16;
 // Rows wanted soon, one after another from anywhere.
 constexpr size_t kRowsAhead = 8;
 
-// Rows are counted only after enough of them came to stray all.
+// Rows are counted only once so many took new slots that it would be worth it if all of them
+// strayed.
 bool IsWorthSorting(TokenTable* table) {
   const size_t least = std::max<size_t>(kRowsPerPage, table->num_rows() / kRowsPerStray);
   return table->num_pages(Tier::kT1) == 0 && table->num_placed() >= least &&

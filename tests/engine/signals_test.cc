@@ -95,6 +95,31 @@ double Sum(const std::vector<float>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
+// Counts how often each part of its work was done.
+class Divided final : public Scorer {
+ public:
+  static constexpr int kParts = 17;
+  explicit Divided(RunParts run_parts) : done(kParts), run_parts_(std::move(run_parts)) {}
+  [[nodiscard]] std::string Name() const override { return "divided"; }
+  [[nodiscard]] SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
+  void Append(int, std::span<const Position> positions) override { rows_ += positions.size(); }
+  void Observe(int, const GroupSignals&, const StepSignals&) override {
+    run_parts_(kParts, [this](int part) { ++done[part]; });
+  }
+  void Retain(int, std::span<const uint32_t> kept) override { rows_ = kept.size(); }
+  [[nodiscard]] std::span<const float> Scores(int) override {
+    scores_.assign(rows_, 0.0f);
+    return scores_;
+  }
+
+  std::vector<int> done;  // by part
+
+ private:
+  const RunParts run_parts_;
+  size_t rows_ = 0;
+  std::vector<float> scores_;
+};
+
 constexpr int kLayers = 2, kQHeads = 6, kKvHeads = 2, kPrompt = 200;
 
 TEST(Signals, MassOfADecodeStepSumsToTheQueryHeadsOfTheGroup) {
@@ -112,6 +137,27 @@ TEST(Signals, MassOfADecodeStepSumsToTheQueryHeadsOfTheGroup) {
       }
       EXPECT_EQ(watched.recorder->layers_counted, granularity == Granularity::kToken ? kLayers : 1);
     }
+  }
+}
+
+TEST(Signals, EveryPartOfAScorersWorkIsDoneOnce) {
+  for (const int threads : {1, 2, 3}) {
+    auto engine = MakeEngine({.threads = threads});
+    Divided* scorer = nullptr;
+    SessionOptions options;
+    options.make_policy = [&](const PolicyContext& context) -> Result<Policy> {
+      auto divided = std::make_unique<Divided>(context.run_parts);
+      scorer = divided.get();
+      Policy policy = {.name = "divided"};
+      policy.scorer = std::move(divided);
+      policy.placement = std::make_unique<Still>();
+      return policy;
+    };
+    auto session = Open(*engine, options);
+    ExpectOk(session->Prefill(SomeTokens(kPrompt)));
+    const int before = scorer->done.front();
+    for (int step = 0; step < 5; ++step) ExpectOk(session->Decode(5));
+    EXPECT_EQ(scorer->done, std::vector<int>(Divided::kParts, before + 5)) << threads;
   }
 }
 

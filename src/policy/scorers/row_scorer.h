@@ -2,6 +2,7 @@
 #ifndef EBB_POLICY_SCORERS_ROW_SCORER_H_
 #define EBB_POLICY_SCORERS_ROW_SCORER_H_
 
+#include <cassert>
 #include <span>
 #include <vector>
 
@@ -87,15 +88,22 @@ inline std::span<const float> MassOfHead(const GroupSignals& signals, int head) 
   return signals.mass.subspan(head * num_rows, num_rows);
 }
 
-// Adds the mean of the mass over the layers that count and their query heads, of the rows from
-// `first_row` on that `to` has numbers for. REQUIRES: some count.
-inline void AddMeanMass(const GroupSignals& signals, int query_heads_per_layer, std::span<float> to,
-                        size_t first_row = 0) {
+// As AddMeanMass(), of the rows from `first_row` on that `to` has numbers for.
+inline void AddMeanMassOfRows(const GroupSignals& signals, int query_heads_per_layer,
+                              size_t first_row, std::span<float> to) {
+  assert(first_row + to.size() <= static_cast<size_t>(signals.num_rows));
   const float weight = 1.0f / (static_cast<float>(signals.num_layers_counted) *
                                static_cast<float>(query_heads_per_layer));
   for (int head = 0; head < signals.num_mass_heads; ++head) {
     AddMass(MassOfHead(signals, head).subspan(first_row, to.size()), weight, to);
   }
+}
+
+// Adds the mean of the mass over the layers that count and their query heads. REQUIRES: some count.
+inline void AddMeanMass(const GroupSignals& signals, int query_heads_per_layer,
+                        std::span<float> to) {
+  assert(to.size() == static_cast<size_t>(signals.num_rows));
+  AddMeanMassOfRows(signals, query_heads_per_layer, 0, to);
 }
 
 // One array of mass: the sum over the heads where there are several.

@@ -1,12 +1,15 @@
 #include "src/policy/scorers/segment_scorer.h"
 
 #include <algorithm>
+#include <cassert>
+#include <functional>
 #include <optional>
 
 namespace ebb {
 namespace {
 
 constexpr float kBelow1 = 0.99999f;
+constexpr float kNoMass = -1.0f;  // in place of a head's density
 
 // Heads in one part of the work, and mass that is worth calling threads for.
 constexpr int kHeadsPerPart = 16;
@@ -36,29 +39,31 @@ float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
   const int num_heads = signals.num_mass_heads;
   densities_.resize(num_heads);
   const std::span<float> attention = attention_[group];
+  assert(attention.size() == static_cast<size_t>(signals.num_rows));
   const int num_parts = (num_heads + kHeadsPerPart - 1) / kHeadsPerPart;
   const auto share = [&](size_t total, int part) { return total * part / num_parts; };
   const auto take = [&](int part) {
     const size_t first_row = share(attention.size(), part);
     const size_t num_rows = share(attention.size(), part + 1) - first_row;
-    AddMeanMass(signals, query_heads_per_group_, attention.subspan(first_row, num_rows), first_row);
+    AddMeanMassOfRows(signals, query_heads_per_group_, first_row,
+                      attention.subspan(first_row, num_rows));
     const size_t end = share(num_heads, part + 1);
     for (size_t head = share(num_heads, part); head < end; ++head) {
       const std::span<const float> mass = MassOfHead(signals, static_cast<int>(head));
       // Heads of a layer with a NaN have no mass at all.
       const bool none = std::ranges::none_of(mass, [](float m) { return m > 0; });
-      densities_[head] = none ? -1.0f : Density(mass);
+      densities_[head] = none ? kNoMass : Density(mass);
     }
   };
-  if (run_parts_ && signals.mass.size() >= kFloatsWorthThreads) {
-    run_parts_(num_parts, take);
+  if (run_parts_ && num_parts > 1 && signals.mass.size() >= kFloatsWorthThreads) {
+    run_parts_(num_parts, std::ref(take));
   } else {
     for (int part = 0; part < num_parts; ++part) take(part);
   }
   float sum = 0;
   int num_with_mass = 0;
   for (const float density : densities_) {
-    if (density < 0) continue;
+    if (density == kNoMass) continue;
     sum += density;
     ++num_with_mass;
   }

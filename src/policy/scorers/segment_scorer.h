@@ -51,7 +51,7 @@ class SegmentScorer : public RowScorer {
 
   const int query_heads_per_group_;  // of one layer
   const RunParts run_parts_;
-  std::vector<float> densities_;  // by query head of the step; below 0: no mass
+  std::vector<float> densities_;  // by query head of the step
   RowScores attention_, ids_, rooms_;
   std::vector<Segments> segments_;  // [num_groups]
   RowSelection selection_;

@@ -16,8 +16,8 @@ constexpr int kTau = 4;
 constexpr int kSegments = 9;
 
 // The scores after some segments, each with attention of a spread of its own. Both layers see the
-// same, but for one that is left out for a NaN during a segment.
-std::vector<float> ScoresWithout(const char* policy_name, int left_out_segment) {
+// same, but for one that is left out for a NaN during a segment, and so do all heads of a layer.
+std::vector<float> ScoresWithout(const char* policy_name, int left_out_segment, int heads = 1) {
   PolicySpec spec = {.name = policy_name,
                      .params = {{"tau", "4"}},
                      .budget = {Budget::Unit::kPercent, 50},
@@ -25,7 +25,9 @@ std::vector<float> ScoresWithout(const char* policy_name, int left_out_segment) 
   if (spec.name == "thinkv") {
     spec.params.insert({{"reasoning", "3"}, {"execution", "2"}, {"transition", "1"}});
   }
-  auto policy = MakePolicy(spec, {.shape = kShape, .max_tokens = 512});
+  ModelShape shape = kShape;
+  shape.num_q_heads = heads;
+  auto policy = MakePolicy(spec, {.shape = shape, .max_tokens = 512});
   EXPECT_TRUE(policy.ok()) << policy.status().ToString();
   Scorer& scorer = *policy->scorer;
   for (int token = 0; token < kSegments * kTau; ++token) {
@@ -36,15 +38,14 @@ std::vector<float> ScoresWithout(const char* policy_name, int left_out_segment) 
     const auto rows = static_cast<size_t>(token) + 1;
     // The first so many rows share what there is.
     const size_t reached = std::min<size_t>(rows, 1 + segment % 3 * 3);
-    std::vector<float> mass(2 * rows, 0.0f);
-    for (size_t row = 0; row < reached; ++row) {
-      mass[row] = 1.0f / static_cast<float>(reached);
-      if (!one_layer) mass[rows + row] = mass[row];
+    std::vector<float> mass(2 * heads * rows, 0.0f);
+    for (int head = 0; head < (one_layer ? heads : 2 * heads); ++head) {
+      std::fill_n(mass.begin() + head * rows, reached, 1.0f / static_cast<float>(reached));
     }
     const std::vector<float> key = {1, 2, 3, static_cast<float>(token % 5)};
     scorer.Observe(0,
                    {.mass = mass,
-                    .num_mass_heads = 2,
+                    .num_mass_heads = 2 * heads,
                     .num_rows = token + 1,
                     .num_new_rows = 1,
                     .num_layers_counted = one_layer ? 1 : 2},
@@ -62,6 +63,14 @@ TEST(SegmentScorer, ALayerThatIsLeftOutChangesNoSegment) {
                   testing::Pointwise(testing::FloatNear(1e-5f), all))
           << policy << " " << segment;
     }
+  }
+}
+
+TEST(SegmentScorer, ManyHeadsThatSeeTheSameAreAsOne) {
+  for (const char* policy : {"thinkv", "thinkv_original"}) {
+    const std::vector<float> one = ScoresWithout(policy, 2);
+    EXPECT_THAT(ScoresWithout(policy, 2, 25), testing::Pointwise(testing::FloatNear(1e-5f), one))
+        << policy;
   }
 }
 
