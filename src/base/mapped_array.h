@@ -10,27 +10,17 @@
 #include <new>
 #include <vector>
 
-namespace ebb {
+#include "src/base/sanitizers.h"
 
-// Beside an address sanitizer all comes from the heap, where it sees what lies outside.
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kMapsArrays = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-inline constexpr bool kMapsArrays = false;
-#else
-inline constexpr bool kMapsArrays = true;
-#endif
-#else
-inline constexpr bool kMapsArrays = true;
-#endif
+namespace ebb {
 
 template <typename T>
 struct MappedAllocator {
   using value_type = T;
   static constexpr size_t kMappedBytes = 4096;
+  // An address sanitizer sees what lies outside of an array on the heap alone.
   static constexpr bool IsMapped(size_t num_bytes) {
-    return kMapsArrays && num_bytes >= kMappedBytes;
+    return !kAddressSanitizer && num_bytes >= kMappedBytes;
   }
 
   MappedAllocator() = default;

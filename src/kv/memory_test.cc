@@ -10,15 +10,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/base/sanitizers.h"
 #include "src/kv/sequence_cache.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define EBB_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define EBB_TEST_SANITIZED 1
-#endif
-#endif
 
 namespace ebb {
 namespace {
@@ -71,9 +64,7 @@ void WriteNewRows(SequenceCache* cache, uint32_t begin, uint32_t end) {
 }
 
 TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
-#ifdef EBB_TEST_SANITIZED
-  GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
-#endif
+  if (kShadowMemory) GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
   auto arena = Arena::Create({.page_bytes = kFormat.PageBytes(), .cap_bytes = size_t{1} << 30});
   ASSERT_TRUE(arena.ok());
   const size_t base_bytes = Measure().resident_bytes;
@@ -116,9 +107,7 @@ TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
 }
 
 TEST(MemoryTest, ResidentMemoryStaysFlatWhileEveryTokenReplacesOne) {
-#ifdef EBB_TEST_SANITIZED
-  GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
-#endif
+  if (kShadowMemory) GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
   auto arena = Arena::Create({.page_bytes = kFormat.PageBytes(), .cap_bytes = size_t{1} << 30});
   ASSERT_TRUE(arena.ok());
   SequenceCache cache(kShape, kFormat, Granularity::kHead, {.t0 = arena->get()});

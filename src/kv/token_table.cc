@@ -17,7 +17,6 @@ namespace ebb {
 namespace {
 
 static_assert(kRowsPerPage == 64, "a page's slots are the bits of a word");
-constexpr uint64_t kFull = ~uint64_t{0};
 constexpr uint32_t kNoSlot = ~uint32_t{0};
 
 template <typename T>

@@ -115,6 +115,7 @@ class TokenTable {
   [[nodiscard]] Status Validate() const;
 
  private:
+  static constexpr uint64_t kFull = ~uint64_t{0};  // of used_: a page without a free slot
   static size_t Index(Tier place) { return static_cast<size_t>(place); }
   [[nodiscard]] bool IsOpen(size_t page) const;
   void SetOpen(size_t page, bool open);

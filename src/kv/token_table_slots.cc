@@ -10,7 +10,6 @@
 namespace ebb {
 namespace {
 
-constexpr uint64_t kFull = ~uint64_t{0};
 // Memory that is read on, past rows that went, is still read in its order.
 constexpr uint32_t kNearSlots = 8;
 

@@ -11,8 +11,6 @@
 namespace ebb {
 namespace {
 
-constexpr uint64_t kFull = ~uint64_t{0};
-
 Status CheckPages(const TokenTableState& state) {
   size_t num_rows = 0;
   for (const TokenTableState::Page& page : state.pages) {

@@ -1,0 +1,32 @@
+// Which sanitizers the program was built with: g++ says so by a macro, clang by a feature.
+#ifndef EBB_BASE_SANITIZERS_H_
+#define EBB_BASE_SANITIZERS_H_
+
+namespace ebb {
+
+#if defined(__has_feature)
+#define EBB_HAS_FEATURE(feature) __has_feature(feature)
+#else
+#define EBB_HAS_FEATURE(feature) 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || EBB_HAS_FEATURE(address_sanitizer)
+inline constexpr bool kAddressSanitizer = true;
+#else
+inline constexpr bool kAddressSanitizer = false;
+#endif
+
+#if defined(__SANITIZE_THREAD__) || EBB_HAS_FEATURE(thread_sanitizer)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
+#undef EBB_HAS_FEATURE
+
+// Memory seen from outside is then mostly the sanitizer's own.
+inline constexpr bool kShadowMemory = kAddressSanitizer || kThreadSanitizer;
+
+}  // namespace ebb
+
+#endif  // EBB_BASE_SANITIZERS_H_
