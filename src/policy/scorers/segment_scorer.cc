@@ -19,34 +19,27 @@ constexpr size_t kFloatsWorthThreads = size_t{1} << 16;
 
 SegmentScorer::SegmentScorer(const ScorerContext& context, int tau)
     : RowScorer(context),
-      query_heads_per_group_(context.QueryHeadsPerGroup()),
       run_parts_(context.run_parts),
-      attention_(context.NumGroups()),
       ids_(context.NumGroups()),
       rooms_(context.NumGroups()),
       segments_(context.NumGroups(), Segments(tau)) {}
 
 void SegmentScorer::Append(int group, std::span<const Position> positions) {
   RowScorer::Append(group, positions);
-  attention_.Append(group, positions.size());
   ids_.Append(group, positions.size());
   std::ranges::fill(rooms_.Append(group, positions.size()), 1.0f);
 }
 
 // Of all query heads of a model: megabytes of a long thought. A part takes the densities of some
-// heads, and of all heads the mass of some rows; each row adds up its heads in their order.
+// heads, and of all heads the mass of some rows.
 float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
   const int num_heads = signals.num_mass_heads;
   densities_.resize(num_heads);
-  const std::span<float> attention = attention_[group];
-  assert(attention.size() == static_cast<size_t>(signals.num_rows));
+  const auto num_rows = static_cast<size_t>(signals.num_rows);
   const int num_parts = (num_heads + kHeadsPerPart - 1) / kHeadsPerPart;
   const auto share = [&](size_t total, int part) { return total * part / num_parts; };
   const auto take = [&](int part) {
-    const size_t first_row = share(attention.size(), part);
-    const size_t num_rows = share(attention.size(), part + 1) - first_row;
-    AddMeanMassOfRows(signals, query_heads_per_group_, first_row,
-                      attention.subspan(first_row, num_rows));
+    TakeMassOfRows(group, signals, {share(num_rows, part), share(num_rows, part + 1)});
     const size_t end = share(num_heads, part + 1);
     for (size_t head = share(num_heads, part); head < end; ++head) {
       const std::span<const float> mass = MassOfHead(signals, static_cast<int>(head));
@@ -88,7 +81,6 @@ void SegmentScorer::Observe(int group, const GroupSignals& signals, const StepSi
 
 void SegmentScorer::Retain(int group, std::span<const uint32_t> kept) {
   RowScorer::Retain(group, kept);
-  attention_.Retain(group, kept);
   ids_.Retain(group, kept);
   rooms_.Retain(group, kept);
 }
@@ -120,7 +112,6 @@ void SegmentScorer::KeepHighest(int group, const RowRange& rows, size_t count) {
 
 Status SegmentScorer::SaveState(StateWriter* to) const {
   EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));
-  EBB_RETURN_IF_ERROR(attention_.Save(to));
   EBB_RETURN_IF_ERROR(ids_.Save(to));
   EBB_RETURN_IF_ERROR(rooms_.Save(to));
   for (const Segments& segments : segments_) segments.Save(to);
@@ -129,16 +120,51 @@ Status SegmentScorer::SaveState(StateWriter* to) const {
 
 Status SegmentScorer::LoadState(StateReader* from) {
   EBB_RETURN_IF_ERROR(RowScorer::LoadState(from));
-  EBB_RETURN_IF_ERROR(attention_.Load(from));
   EBB_RETURN_IF_ERROR(ids_.Load(from));
   EBB_RETURN_IF_ERROR(rooms_.Load(from));
   for (Segments& segments : segments_) EBB_RETURN_IF_ERROR(segments.Load(from));
-  for (int group = 0; group < static_cast<int>(segments_.size()); ++group) {
+  for (int group = 0; group < NumGroups(); ++group) {
     const size_t rows = scores_.num_rows(group);
-    if (attention_.num_rows(group) != rows || ids_.num_rows(group) != rows ||
-        rooms_.num_rows(group) != rows || !std::ranges::is_sorted(ids_[group])) {
+    if (ids_.num_rows(group) != rows || rooms_.num_rows(group) != rows ||
+        !std::ranges::is_sorted(ids_[group])) {
       from->Fail("segments of another number of rows");
     }
+  }
+  return from->status();
+}
+
+AttentionSegmentScorer::AttentionSegmentScorer(const ScorerContext& context, int tau)
+    : SegmentScorer(context, tau),
+      query_heads_per_group_(context.QueryHeadsPerGroup()),
+      attention_(context.NumGroups()) {}
+
+void AttentionSegmentScorer::Append(int group, std::span<const Position> positions) {
+  SegmentScorer::Append(group, positions);
+  attention_.Append(group, positions.size());
+}
+
+void AttentionSegmentScorer::Retain(int group, std::span<const uint32_t> kept) {
+  SegmentScorer::Retain(group, kept);
+  attention_.Retain(group, kept);
+}
+
+// Each row adds up its heads in their order, whichever part it is of.
+void AttentionSegmentScorer::TakeMassOfRows(int group, const GroupSignals& signals, RowRange rows) {
+  assert(attention_.num_rows(group) == static_cast<size_t>(signals.num_rows));
+  AddMeanMassOfRows(signals, query_heads_per_group_, rows.begin,
+                    attention_[group].subspan(rows.begin, rows.end - rows.begin));
+}
+
+Status AttentionSegmentScorer::SaveState(StateWriter* to) const {
+  EBB_RETURN_IF_ERROR(SegmentScorer::SaveState(to));
+  return attention_.Save(to);
+}
+
+Status AttentionSegmentScorer::LoadState(StateReader* from) {
+  EBB_RETURN_IF_ERROR(SegmentScorer::LoadState(from));
+  EBB_RETURN_IF_ERROR(attention_.Load(from));
+  for (int group = 0; group < NumGroups(); ++group) {
+    if (attention_.num_rows(group) != scores_.num_rows(group)) from->Fail("attention without rows");
   }
   return from->status();
 }

@@ -1,6 +1,6 @@
 // What the scorers that cut a thought into segments share: which segment a row is of, whether its
 // segment's budget has room for it, and a rank within [0, 1). A row that has no room scores its
-// rank - 1, below 0.
+// rank - 1, below 0. Beside that, the rank that most of them have: cumulative attention.
 #ifndef EBB_POLICY_SCORERS_SEGMENT_SCORER_H_
 #define EBB_POLICY_SCORERS_SEGMENT_SCORER_H_
 
@@ -22,7 +22,6 @@ class SegmentScorer : public RowScorer {
   void Append(int group, std::span<const Position> positions) override;
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override;
   void Retain(int group, std::span<const uint32_t> kept) override;
-  void EndFirstPrefill() override { attention_.SetAllToZero(); }
   std::span<const float> Scores(int group) override;
   Status SaveState(StateWriter* to) const override;
   Status LoadState(StateReader* from) override;
@@ -33,11 +32,15 @@ class SegmentScorer : public RowScorer {
   [[nodiscard]] virtual float Density(std::span<const float> mass) const = 0;
   // Segments were closed: those up to segments(group).num_closed(), from `first_new` on just now.
   virtual void ChooseRows(int group, int first_new) = 0;
-  // A finite number; the higher, the longer it is kept. Cumulative attention, unless overridden.
-  [[nodiscard]] virtual std::span<const float> Ranks(int group) { return attention_[group]; }
+  // What the heads of a step gave these rows. Called by several threads at once, each with rows of
+  // its own.
+  virtual void TakeMassOfRows(int /*group*/, const GroupSignals& /*signals*/, RowRange /*rows*/) {}
+  // A finite number; the higher, the longer it is kept.
+  [[nodiscard]] virtual std::span<const float> Ranks(int group) = 0;
   // A rank within [0, 1), ascending with it.
   [[nodiscard]] virtual float Squashed(float rank) const { return rank / (1.0f + rank); }
 
+  [[nodiscard]] int NumGroups() const { return static_cast<int>(segments_.size()); }
   [[nodiscard]] const Segments& segments(int group) const { return segments_[group]; }
   // The rows of a segment that are alive.
   [[nodiscard]] RowRange RowsOf(int group, int segment) const;
@@ -46,15 +49,33 @@ class SegmentScorer : public RowScorer {
   [[nodiscard]] std::span<float> rooms(int group) { return rooms_[group]; }  // 1, or 0: no room
 
  private:
-  // Adds to the attention of the rows; returns the mean density over the heads that have mass.
+  // Returns the mean density over the heads that have mass.
   float TakeMass(int group, const GroupSignals& signals);
 
-  const int query_heads_per_group_;  // of one layer
   const RunParts run_parts_;
   std::vector<float> densities_;  // by query head of the step
-  RowScores attention_, ids_, rooms_;
+  RowScores ids_, rooms_;
   std::vector<Segments> segments_;  // [num_groups]
   RowSelection selection_;
+};
+
+class AttentionSegmentScorer : public SegmentScorer {
+ public:
+  AttentionSegmentScorer(const ScorerContext& context, int tau);
+
+  void Append(int group, std::span<const Position> positions) override;
+  void Retain(int group, std::span<const uint32_t> kept) override;
+  void EndFirstPrefill() override { attention_.SetAllToZero(); }
+  Status SaveState(StateWriter* to) const override;
+  Status LoadState(StateReader* from) override;
+
+ protected:
+  void TakeMassOfRows(int group, const GroupSignals& signals, RowRange rows) override;
+  [[nodiscard]] std::span<const float> Ranks(int group) override { return attention_[group]; }
+
+ private:
+  const int query_heads_per_group_;  // of one layer
+  RowScores attention_;
 };
 
 }  // namespace ebb

@@ -26,10 +26,10 @@ constexpr int kRounds = 4;
 constexpr float kSparse = 0.01f;
 constexpr float kNearer = 0.999f;  // of a squared distance
 
-class ThinkvOriginalScorer final : public SegmentScorer {
+class ThinkvOriginalScorer final : public AttentionSegmentScorer {
  public:
   explicit ThinkvOriginalScorer(const ScorerContext& context)
-      : SegmentScorer(context, context.params.Int("tau", kDefaultTau)),
+      : AttentionSegmentScorer(context, context.params.Int("tau", kDefaultTau)),
         shape_(context.shape),
         tau_(context.params.Int("tau", kDefaultTau)),
         layer_(std::min(context.params.Int("layer", shape_.num_layers / 2), shape_.num_layers - 1)),
@@ -40,30 +40,32 @@ class ThinkvOriginalScorer final : public SegmentScorer {
   std::string Name() const override {
     return fmt::format("thinkv_original:tau={},layer={}", tau_, layer_);
   }
-  SignalNeeds Needs() const override { return Union(SegmentScorer::Needs(), {.keys = true}); }
+  SignalNeeds Needs() const override {
+    return Union(AttentionSegmentScorer::Needs(), {.keys = true});
+  }
   bool ComparesKeys() const override { return true; }
   void Append(int group, std::span<const Position> positions) override {
-    SegmentScorer::Append(group, positions);
+    AttentionSegmentScorer::Append(group, positions);
     keys_.Append(group, positions.size());
   }
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
     for (int token = 0; token < step.num_tokens; ++token) {
       keys_.Store(group, step.num_tokens - token, step.keys[layer_].subspan(token * dim_, dim_));
     }
-    SegmentScorer::Observe(group, signals, step);
+    AttentionSegmentScorer::Observe(group, signals, step);
   }
   void Retain(int group, std::span<const uint32_t> kept) override {
-    SegmentScorer::Retain(group, kept);
+    AttentionSegmentScorer::Retain(group, kept);
     keys_.Retain(group, kept);
   }
   Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(SegmentScorer::SaveState(to));
+    EBB_RETURN_IF_ERROR(AttentionSegmentScorer::SaveState(to));
     EBB_RETURN_IF_ERROR(keys_.Save(to));
     for (const auto& rungs : rungs_) to->Numbers<uint8_t>(rungs);
     return OkStatus();
   }
   Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(SegmentScorer::LoadState(from));
+    EBB_RETURN_IF_ERROR(AttentionSegmentScorer::LoadState(from));
     EBB_RETURN_IF_ERROR(keys_.Load(from, static_cast<int>(rungs_.size())));
     for (int group = 0; group < static_cast<int>(rungs_.size()); ++group) {
       rungs_[group] = from->Numbers<uint8_t>();

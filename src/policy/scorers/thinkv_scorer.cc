@@ -26,10 +26,12 @@ float NormalisedEntropy(std::span<const float> mass) {
   return EntropyBits(mass) / std::log2(static_cast<float>(mass.size()));
 }
 
-class ThinkvScorer : public SegmentScorer {
+// Segments typed by entropy, with a budget for each type; `Base` ranks the rows of a segment.
+template <typename Base>
+class EntropySegmentScorer : public Base {
  public:
-  ThinkvScorer(const ScorerContext& context, std::string_view name)
-      : SegmentScorer(context, context.params.Int("tau", kDefaultTau)),
+  EntropySegmentScorer(const ScorerContext& context, std::string_view name)
+      : Base(context, context.params.Int("tau", kDefaultTau)),
         budgets_{context.params.Int("reasoning", kDefaultBudgets[0]),
                  context.params.Int("execution", kDefaultBudgets[1]),
                  context.params.Int("transition", kDefaultBudgets[2])},
@@ -43,9 +45,10 @@ class ThinkvScorer : public SegmentScorer {
   float Density(std::span<const float> mass) const override { return NormalisedEntropy(mass); }
 
   void ChooseRows(int group, int first_new) override {
-    for (int segment = first_new; segment < segments(group).num_closed(); ++segment) {
-      const auto type = static_cast<size_t>(segments(group).TypeOf(segment));
-      KeepHighest(group, RowsOf(group, segment), budgets_[type]);
+    const Segments& segments = this->segments(group);
+    for (int segment = first_new; segment < segments.num_closed(); ++segment) {
+      const auto type = static_cast<size_t>(segments.TypeOf(segment));
+      this->KeepHighest(group, this->RowsOf(group, segment), budgets_[type]);
     }
   }
 
@@ -54,37 +57,37 @@ class ThinkvScorer : public SegmentScorer {
   const std::string name_;
 };
 
-class SegmentHsScorer final : public ThinkvScorer {
+using ThinkvScorer = EntropySegmentScorer<AttentionSegmentScorer>;
+
+class SegmentHsScorer final : public EntropySegmentScorer<SegmentScorer> {
  public:
   explicit SegmentHsScorer(const ScorerContext& context)
-      : ThinkvScorer(context, "segment_hs"),
-        num_groups_(context.NumGroups()),
-        hidden_(MakeEpikvScorer(context)) {}
+      : EntropySegmentScorer(context, "segment_hs"), hidden_(MakeEpikvScorer(context)) {}
 
   std::string Name() const override {
-    return fmt::format("{},{}", ThinkvScorer::Name(), hidden_->Name());
+    return fmt::format("{},{}", EntropySegmentScorer::Name(), hidden_->Name());
   }
-  SignalNeeds Needs() const override { return Union(ThinkvScorer::Needs(), hidden_->Needs()); }
+  SignalNeeds Needs() const override { return Union(SegmentScorer::Needs(), hidden_->Needs()); }
   void Append(int group, std::span<const Position> positions) override {
-    ThinkvScorer::Append(group, positions);
+    SegmentScorer::Append(group, positions);
     hidden_->Append(group, positions);
   }
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
     hidden_->Observe(group, signals, step);
-    ThinkvScorer::Observe(group, signals, step);
+    SegmentScorer::Observe(group, signals, step);
   }
   void Retain(int group, std::span<const uint32_t> kept) override {
-    ThinkvScorer::Retain(group, kept);
+    SegmentScorer::Retain(group, kept);
     hidden_->Retain(group, kept);
   }
   Status SaveState(StateWriter* to) const override {
-    EBB_RETURN_IF_ERROR(ThinkvScorer::SaveState(to));
+    EBB_RETURN_IF_ERROR(SegmentScorer::SaveState(to));
     return hidden_->SaveState(to);
   }
   Status LoadState(StateReader* from) override {
-    EBB_RETURN_IF_ERROR(ThinkvScorer::LoadState(from));
+    EBB_RETURN_IF_ERROR(SegmentScorer::LoadState(from));
     EBB_RETURN_IF_ERROR(hidden_->LoadState(from));
-    for (int group = 0; group < num_groups_; ++group) {
+    for (int group = 0; group < NumGroups(); ++group) {
       if (hidden_->Scores(group).size() != rooms(group).size()) from->Fail("ranks of other rows");
     }
     return from->status();
@@ -95,7 +98,6 @@ class SegmentHsScorer final : public ThinkvScorer {
   float Squashed(float rank) const override { return 1.0f / (1.0f + std::exp(-rank)); }
 
  private:
-  const int num_groups_;
   const std::unique_ptr<Scorer> hidden_;
 };
 
