@@ -183,28 +183,34 @@ Status PolicyDriver::DecideInTurn(const PlacementInput& facts) {
   return status;
 }
 
-// The scorer's lists lose their rows at once; the cache, whose pages are common to all groups,
-// follows on this thread.
+// Pages are common to all groups: they are freed on this thread, and tables that groups still share
+// part there.
 void PolicyDriver::DecideOnThreads(const PlacementInput& facts) {
   std::atomic<bool> out_of_memory = false;
   runner_->RunOnThreads([&](int thread, int num_threads) {
+    Scratch& scratch = scratch_[thread];
+    scratch.removal = {};
+    scratch.most_gone = 0;
     try {
       const int num_groups = cache_->num_groups();
       const int end = num_groups * (thread + 1) / num_threads;
       for (int group = num_groups * thread / num_threads; group < end; ++group) {
         if (group + 1 < end) Expect(facts, group + 1);
-        DecideApart(facts, group, &scratch_[thread]);
+        DecideApart(facts, group, &scratch);
       }
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
     }
   });
+  for (const Scratch& scratch : scratch_) {
+    cache_->EndRemoval(scratch.removal);
+    num_evicted_ += scratch.removal.num_rows;
+    most_gone_ = std::max(most_gone_, scratch.most_gone);
+  }
   if (out_of_memory) throw std::bad_alloc();
   for (int group = 0; group < cache_->num_groups(); ++group) {
     const std::vector<uint32_t>& gone = gone_[group];
-    if (gone.empty()) continue;
     num_evicted_ += gone.size();
-    most_gone_ = std::max(most_gone_, gone.size());
     cache_->Remove(group, gone);
   }
 }
@@ -225,6 +231,8 @@ void PolicyDriver::DecideApart(PlacementInput facts, int group, Scratch* scratch
   if (gone.empty()) return;
   KeepAllBut(gone, facts.positions.size(), scratch);
   policy_->scorer->Retain(group, scratch->kept);
+  scratch->most_gone = std::max(scratch->most_gone, gone.size());
+  if (cache_->BeginRemoval(group, gone, &scratch->removal)) gone.clear();
 }
 
 // A step reads hundreds of megabytes, so that nothing of a group is in a cache any more.

@@ -67,6 +67,8 @@ class PolicyDriver {
     std::vector<Move> moves;
     std::vector<uint32_t> kept;
     std::optional<uint32_t> only_gone;  // all that kept leaves out, where that is one row
+    SequenceCache::Removal removal;     // in this step, where apart_, as the next
+    size_t most_gone = 0;               // rows of one group
   };
   static void KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch);
   void Expect(const PlacementInput& facts, int group) const;
@@ -97,7 +99,7 @@ class PolicyDriver {
   GraphRunner* const runner_;
   const bool apart_;                         // several threads may decide, each about other groups
   std::vector<Scratch> scratch_;             // [threads], or one
-  std::vector<std::vector<uint32_t>> gone_;  // [groups]: rows, in this step, where apart_
+  std::vector<std::vector<uint32_t>> gone_;  // [groups]: rows that one thread is to remove
   std::vector<GroupDecision> decided_;       // in this step, as the next two
   size_t num_evicted_ = 0;                   // tokens, summed over the groups
   size_t most_gone_ = 0;                     // rows of one group that left their places

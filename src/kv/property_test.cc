@@ -61,6 +61,7 @@ class PropertyTest {
     EXPECT_GT(num_refused_, 5) << "the cap was hardly ever reached";
     EXPECT_GT(arena_->stats().bytes_compacted, 0u);
     EXPECT_GT(bytes_sorted_, 0u);
+    EXPECT_GT(num_freed_in_parts_, 0u);
     for (Case& c : cases_) c.cache.reset();
     EXPECT_EQ(arena_->stats().used_bytes, 0u);
     EXPECT_EQ(arena_->stats().reserved_bytes, 0u);
@@ -157,8 +158,15 @@ class PropertyTest {
     c->next += num_tokens;
   }
 
+  // At once, or in two parts where the group can.
   void Remove(Case* c, int group, const std::vector<uint32_t>& removed) {
-    c->cache->Remove(group, removed);
+    SequenceCache::Removal removal;
+    if (Below(2) == 0 && c->cache->BeginRemoval(group, removed, &removal)) {
+      c->cache->EndRemoval(removal);
+      num_freed_in_parts_ += removal.pages.size();
+    } else {
+      c->cache->Remove(group, removed);
+    }
     EraseFromModel(c, group, removed);
   }
 
@@ -321,6 +329,7 @@ class PropertyTest {
   std::array<Case, 4> cases_;
   int num_refused_ = 0;
   size_t bytes_sorted_ = 0;
+  size_t num_freed_in_parts_ = 0;
 };
 
 TEST(SequenceCachePropertyTest, AHundredThousandRandomOperationsAgreeWithANaiveModel) {

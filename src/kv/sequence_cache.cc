@@ -272,6 +272,31 @@ void SequenceCache::Remove(int group, std::span<const uint32_t> removed) {
   c.rows_evicted += static_cast<int64_t>(removed.size()) * c.streams_per_group;
 }
 
+bool SequenceCache::BeginRemoval(int group, std::span<const uint32_t> removed, Removal* removal) {
+  SharedTable* shared = impl_->table_of_group[group];
+  if (shared->groups.size() != 1 || shared->compressed.num_rows() != 0 ||
+      shared->full.num_pages(Tier::kT1) != 0) {
+    return false;
+  }
+  // First all memory, then changes.
+  const size_t most_pages = std::min(removed.size(), shared->full.num_pages());
+  std::vector<TablePage> pages;
+  pages.reserve(most_pages);
+  removal->pages.reserve(removal->pages.size() + most_pages);
+  shared->full.Remove(removed, &pages);
+  for (const TablePage& page : pages) removal->pages.emplace_back(group, page.index);
+  removal->num_rows += removed.size();
+  return true;
+}
+
+void SequenceCache::EndRemoval(const Removal& removal) {
+  Impl& c = *impl_;
+  for (const auto& [group, page] : removal.pages) {
+    for (Stream& stream : c.StreamsOf(group)) c.stores.t0->Free(&stream.pages[page]);
+  }
+  c.rows_evicted += static_cast<int64_t>(removal.num_rows) * c.streams_per_group;
+}
+
 // The arrays of this group, and of the next one what says where its arrays are.
 void SequenceCache::ExpectRemoval(int group) const {
   const auto& tables = impl_->table_of_group;

@@ -15,8 +15,9 @@
 // streams of its groups; (4) pages * kRowsPerPage = visible + free slots; (5) a position is in one
 // of the two lists at most.
 //
-// Thread safety: none for changes, which happen between steps; views may be read by many threads
-// during a step, and row writes to distinct (layer, kv head) may run in parallel.
+// Thread safety: none for changes, which happen between steps, but as BeginRemoval() says; views
+// may be read by many threads during a step, and row writes to distinct (layer, kv head) may run in
+// parallel.
 #ifndef EBB_KV_SEQUENCE_CACHE_H_
 #define EBB_KV_SEQUENCE_CACHE_H_
 
@@ -24,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ebb/accounting.h"
@@ -59,6 +61,16 @@ class SequenceCache {
   void Retain(int group, std::span<const uint32_t> kept);
   // Removes the rows at these ascending indices. Cheap when few.
   void Remove(int group, std::span<const uint32_t> removed);
+  // Rows that left their tables, whose pages are still to be freed.
+  struct Removal {
+    size_t num_rows = 0;
+    std::vector<std::pair<int, uint32_t>> pages;  // without rows: group, index
+  };
+  // Remove() in two parts. Several threads may begin at once, each with groups and a Removal of its
+  // own; before anything else, every Removal is ended on one thread. Returns false, and has changed
+  // nothing, for a group that shares its table or has rows elsewhere than in T0.
+  [[nodiscard]] bool BeginRemoval(int group, std::span<const uint32_t> removed, Removal* removal);
+  void EndRemoval(const Removal& removal);
   // A hint that rows of `group` are removed soon, and then those of the groups behind it.
   void ExpectRemoval(int group) const;
   // Brings these rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make

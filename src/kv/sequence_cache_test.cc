@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <thread>
 #include <vector>
@@ -421,6 +422,48 @@ TEST(SequenceCacheTest, ThreadsWriteAndReadDistinctStreamsAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   f.ExpectEveryRowHoldsItsOwn();
+}
+
+// Pages go, others stay: 150 of 300 rows, among them all of the first two pages.
+TEST(SequenceCacheTest, ThreadsRemoveRowsOfDistinctGroupsAtOnce) {
+  const Fixture f(Granularity::kHead);
+  ASSERT_TRUE(f.cache->Append(0, 301).ok());
+  for (int group = 0; group < kStreams; ++group) {
+    f.cache->Remove(group, std::vector<uint32_t>{300});
+  }
+  f.WriteAll();
+  std::vector<uint32_t> removed(2 * kRowsPerPage);
+  std::iota(removed.begin(), removed.end(), 0);
+  while (removed.size() < 150) removed.push_back(static_cast<uint32_t>(removed.size() + 50));
+  std::vector<SequenceCache::Removal> removals(2);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      for (int group = t * kStreams / 2; group < (t + 1) * kStreams / 2; ++group) {
+        EXPECT_TRUE(f.cache->BeginRemoval(group, removed, &removals[t]));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const SequenceCache::Removal& removal : removals) f.cache->EndRemoval(removal);
+  EXPECT_EQ(f.arena->stats().num_pages, kStreams * 3u);
+  EXPECT_EQ(f.cache->accounting().rows_evicted, kStreams * 151);
+  EXPECT_EQ(f.cache->positions(5).size(), 150u);
+  EXPECT_EQ(f.cache->positions(5).front(), Position{2 * kRowsPerPage});
+  f.ExpectEveryRowHoldsItsOwn();
+}
+
+TEST(SequenceCacheTest, ARemovalInPartsLeavesSharedTablesAlone) {
+  const Fixture f(Granularity::kHead);
+  ASSERT_TRUE(f.cache->Append(0, 100).ok());
+  f.cache->Remove(3, std::vector<uint32_t>{10});
+  SequenceCache::Removal removal;
+  EXPECT_FALSE(f.cache->BeginRemoval(2, std::vector<uint32_t>{10}, &removal));
+  EXPECT_TRUE(f.cache->BeginRemoval(3, std::vector<uint32_t>{10}, &removal));
+  f.cache->EndRemoval(removal);
+  EXPECT_EQ(f.cache->positions(2).size(), 100u);
+  EXPECT_EQ(f.cache->positions(3).size(), 98u);
+  EXPECT_EQ(f.cache->accounting().rows_evicted, 2);
 }
 
 TEST(SequenceCacheTest, SequencesShareAnArenaWithoutTouchingEachOther) {

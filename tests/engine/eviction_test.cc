@@ -18,9 +18,11 @@ TEST_P(Eviction, AttendsToTheSurvivorsLikeTheReference) {
   const std::vector<Token> tokens = SomeTokens(130);
   ExpectOk(session->Prefill(std::span(tokens).first(30)));
   ExpectOk(reference->Prefill(std::span(tokens).first(30)));
+  int64_t evicted = session->accounting().rows_evicted;
   for (size_t i = 30; i < tokens.size(); ++i) {
     ExpectOk(session->Decode(tokens[i]));
     ExpectOk(reference->Decode(tokens[i]));
+    evicted += session->last_step().rows_evicted;
     ASSERT_LT(LargestDifference(Logits(*reference), Logits(*session)), 1e-3) << i;
     for (int group = 0; group < SmallModel()->shape().NumGroups(session->policy().granularity);
          ++group) {
@@ -29,7 +31,8 @@ TEST_P(Eviction, AttendsToTheSurvivorsLikeTheReference) {
       ASSERT_TRUE(std::equal(expected.begin(), expected.end(), actual.begin(), actual.end()));
     }
   }
-  EXPECT_GT(session->accounting().rows_evicted, 0);
+  EXPECT_GT(evicted, 0);
+  EXPECT_EQ(session->accounting().rows_evicted, evicted);
   EXPECT_LT(session->accounting().tiers[0].rows, 130 * 4);
 }
 
