@@ -187,24 +187,22 @@ Status PolicyDriver::DecideInTurn(const PlacementInput& facts) {
 // part there.
 void PolicyDriver::DecideOnThreads(const PlacementInput& facts) {
   std::atomic<bool> out_of_memory = false;
+  for (Scratch& scratch : scratch_) scratch.most_gone = 0;
   runner_->RunOnThreads([&](int thread, int num_threads) {
-    Scratch& scratch = scratch_[thread];
-    scratch.removal = {};
-    scratch.most_gone = 0;
     try {
       const int num_groups = cache_->num_groups();
       const int end = num_groups * (thread + 1) / num_threads;
       for (int group = num_groups * thread / num_threads; group < end; ++group) {
         if (group + 1 < end) Expect(facts, group + 1);
-        DecideApart(facts, group, &scratch);
+        DecideApart(facts, group, &scratch_[thread]);
       }
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
     }
   });
-  for (const Scratch& scratch : scratch_) {
-    cache_->EndRemoval(scratch.removal);
+  for (Scratch& scratch : scratch_) {
     num_evicted_ += scratch.removal.num_rows;
+    cache_->EndRemoval(&scratch.removal);
     most_gone_ = std::max(most_gone_, scratch.most_gone);
   }
   if (out_of_memory) throw std::bad_alloc();

@@ -11,6 +11,7 @@
 #include "ebb/ledger.h"
 #include "ebb/policy.h"
 #include "ebb/state.h"
+#include "src/base/fetch_ahead.h"
 #include "src/engine/graph_runner.h"
 #include "src/engine/signal_buffers.h"
 #include "src/engine/tier_stores.h"
@@ -63,7 +64,7 @@ class PolicyDriver {
     std::vector<Ledger::Change> changes;  // empty without a ledger
   };
   // What is needed to decide about a group; a thread's own.
-  struct Scratch {
+  struct alignas(kCacheLineBytes) Scratch {
     std::vector<Move> moves;
     std::vector<uint32_t> kept;
     std::optional<uint32_t> only_gone;  // all that kept leaves out, where that is one row

@@ -162,8 +162,8 @@ class PropertyTest {
   void Remove(Case* c, int group, const std::vector<uint32_t>& removed) {
     SequenceCache::Removal removal;
     if (Below(2) == 0 && c->cache->BeginRemoval(group, removed, &removal)) {
-      c->cache->EndRemoval(removal);
       num_freed_in_parts_ += removal.pages.size();
+      c->cache->EndRemoval(&removal);
     } else {
       c->cache->Remove(group, removed);
     }

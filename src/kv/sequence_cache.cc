@@ -40,6 +40,11 @@ void Grow(std::vector<std::byte*>* pages, size_t page_end, const ArenaOfPage& ar
   pages->swap(grown);
 }
 
+// That can lose their last row with these.
+size_t MostPages(const TokenTable& table, std::span<const uint32_t> rows) {
+  return std::min(rows.size(), table.num_pages());
+}
+
 // Reserve() vouched for it.
 void MustAllocate(Arena* arena, std::byte** slot) {
   if (!arena->Allocate(slot).ok()) std::abort();
@@ -238,6 +243,9 @@ void SequenceCache::Impl::Divide(const SharedTable& shared, std::span<const uint
 void SequenceCache::Impl::RemoveFrom(SharedTable* shared, std::span<const uint32_t> full_rows,
                                      std::span<const uint32_t> compressed_rows) {
   freed.clear();
+  // First all memory, then changes.
+  freed.reserve(
+      std::max(MostPages(shared->full, full_rows), MostPages(shared->compressed, compressed_rows)));
   shared->full.Remove(full_rows, &freed);
   FreePages(shared);
   FreeInFile();
@@ -279,22 +287,26 @@ bool SequenceCache::BeginRemoval(int group, std::span<const uint32_t> removed, R
     return false;
   }
   // First all memory, then changes.
-  const size_t most_pages = std::min(removed.size(), shared->full.num_pages());
-  std::vector<TablePage> pages;
-  pages.reserve(most_pages);
-  removal->pages.reserve(removal->pages.size() + most_pages);
-  shared->full.Remove(removed, &pages);
-  for (const TablePage& page : pages) removal->pages.emplace_back(group, page.index);
+  const size_t most_pages = MostPages(shared->full, removed);
+  removal->of_group.clear();
+  removal->of_group.reserve(most_pages);
+  const size_t num_pages = removal->pages.size();
+  removal->pages.resize(num_pages + most_pages);
+  shared->full.Remove(removed, &removal->of_group);
+  removal->pages.resize(num_pages);
+  for (const TablePage& page : removal->of_group) removal->pages.emplace_back(group, page.index);
   removal->num_rows += removed.size();
   return true;
 }
 
-void SequenceCache::EndRemoval(const Removal& removal) {
+void SequenceCache::EndRemoval(Removal* removal) {
   Impl& c = *impl_;
-  for (const auto& [group, page] : removal.pages) {
+  for (const auto& [group, page] : removal->pages) {
     for (Stream& stream : c.StreamsOf(group)) c.stores.t0->Free(&stream.pages[page]);
   }
-  c.rows_evicted += static_cast<int64_t>(removal.num_rows) * c.streams_per_group;
+  c.rows_evicted += static_cast<int64_t>(removal->num_rows) * c.streams_per_group;
+  removal->pages.clear();
+  removal->num_rows = 0;
 }
 
 // The arrays of this group, and of the next one what says where its arrays are.

@@ -35,6 +35,7 @@
 #include "src/kv/arena.h"
 #include "src/kv/cache_stores.h"
 #include "src/kv/row_move.h"
+#include "src/kv/token_table.h"
 
 namespace ebb {
 
@@ -65,12 +66,14 @@ class SequenceCache {
   struct Removal {
     size_t num_rows = 0;
     std::vector<std::pair<int, uint32_t>> pages;  // without rows: group, index
+    std::vector<TablePage> of_group;              // work space
   };
   // Remove() in two parts. Several threads may begin at once, each with groups and a Removal of its
-  // own; before anything else, every Removal is ended on one thread. Returns false, and has changed
-  // nothing, for a group that shares its table or has rows elsewhere than in T0.
+  // own; before anything else is called, every Removal is ended on one thread, which empties it.
+  // Adds to `removal`. Returns false, and has changed nothing, for a group that shares its table or
+  // has rows elsewhere than in T0; so it has when it throws std::bad_alloc.
   [[nodiscard]] bool BeginRemoval(int group, std::span<const uint32_t> removed, Removal* removal);
-  void EndRemoval(const Removal& removal);
+  void EndRemoval(Removal* removal);
   // A hint that rows of `group` are removed soon, and then those of the groups behind it.
   void ExpectRemoval(int group) const;
   // Brings these rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make

@@ -7,7 +7,8 @@
 // lacks page p, and the arena knows the address of that element as the page's owner. A T1 page
 // elsewhere has an address there only while it is staged or edited: in the file it has its number
 // in stream.file_pages[p], beyond the device its owned address in stream.host_pages[p]. What
-// `edits` still writes is read, freed and saved only once it has been written.
+// `edits` still writes is read, freed and saved only once it has been written. Between
+// BeginRemoval() and EndRemoval() a page may have an address though its table lacks it.
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 

@@ -445,7 +445,7 @@ TEST(SequenceCacheTest, ThreadsRemoveRowsOfDistinctGroupsAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const SequenceCache::Removal& removal : removals) f.cache->EndRemoval(removal);
+  for (SequenceCache::Removal& removal : removals) f.cache->EndRemoval(&removal);
   EXPECT_EQ(f.arena->stats().num_pages, kStreams * 3u);
   EXPECT_EQ(f.cache->accounting().rows_evicted, kStreams * 151);
   EXPECT_EQ(f.cache->positions(5).size(), 150u);
@@ -460,7 +460,8 @@ TEST(SequenceCacheTest, ARemovalInPartsLeavesSharedTablesAlone) {
   SequenceCache::Removal removal;
   EXPECT_FALSE(f.cache->BeginRemoval(2, std::vector<uint32_t>{10}, &removal));
   EXPECT_TRUE(f.cache->BeginRemoval(3, std::vector<uint32_t>{10}, &removal));
-  f.cache->EndRemoval(removal);
+  f.cache->EndRemoval(&removal);
+  f.cache->EndRemoval(&removal);  // is empty
   EXPECT_EQ(f.cache->positions(2).size(), 100u);
   EXPECT_EQ(f.cache->positions(3).size(), 98u);
   EXPECT_EQ(f.cache->accounting().rows_evicted, 2);

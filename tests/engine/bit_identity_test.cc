@@ -35,9 +35,9 @@ class BitIdentity : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(BitIdentity, OneTwoAndThreeThreadsGiveTheSameLogits) {
-  const uint64_t one = HashAlone({.threads = 1}, policy(), 20);
-  EXPECT_EQ(one, HashAlone({.threads = 2}, policy(), 20));
-  EXPECT_EQ(one, HashAlone({.threads = 3}, policy(), 20));
+  const uint64_t one = HashAlone({.threads = 1}, policy(), kDecodeTokens);
+  EXPECT_EQ(one, HashAlone({.threads = 2}, policy(), kDecodeTokens));
+  EXPECT_EQ(one, HashAlone({.threads = 3}, policy(), kDecodeTokens));
 }
 
 TEST_P(BitIdentity, TheHashTellsTextsApart) {

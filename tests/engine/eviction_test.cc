@@ -67,6 +67,26 @@ TEST(Eviction, KeepsMemoryFlatUnderABudgetInRows) {
   EXPECT_LE(largest, size_t{4} * 2 * 64 * 64 * 2 * 2);
 }
 
+// The second text loses rows by whole pages, of tables that each group has for itself.
+TEST(Eviction, FreesThePagesThatThreadsEmptied) {
+  uint64_t hash = 0;
+  for (const int threads : {1, 2, 3}) {
+    auto engine = MakeEngine({.threads = threads});
+    auto session = Open(*engine, SmallPolicy("h2o", "64"));
+    ExpectOk(session->Prefill(SomeTokens(150)));
+    ExpectOk(session->Decode(5));
+    ExpectOk(session->Prefill(SomeTokens(300, 2)));
+    ExpectOk(session->Decode(6));
+    EXPECT_EQ(session->accounting().num_tables, 4);
+    EXPECT_EQ(session->accounting().tiers[0].rows, 64 * 4);
+    EXPECT_EQ(session->accounting().rows_evicted, (452 - 64) * 4);
+    EXPECT_LE(session->accounting().tiers[0].page_bytes, size_t{4} * 2 * 64 * 64 * 2 * 2);
+    EXPECT_EQ(engine->arena_accounting().used_bytes, session->accounting().tiers[0].page_bytes);
+    if (threads == 1) hash = session->logits_hash();
+    EXPECT_EQ(session->logits_hash(), hash) << threads;
+  }
+}
+
 TEST(Eviction, AccountingAddsUp) {
   auto engine = MakeEngine();
   auto session = Open(*engine);

@@ -163,5 +163,44 @@ TEST(Failure, APolicyWithoutMemoryEndsItsSequenceAlone) {
   ExpectOk(bystander->Decode(5));
 }
 
+// Behind a prompt of 150 tokens: parts the tables of the groups, then empties their first pages,
+// but for one that has no memory for that.
+class FailingApart final : public Placement {
+ public:
+  std::string Name() const override { return "failing_apart"; }
+  bool NeedsScores() const override { return true; }
+  bool GroupsAreApart() const override { return true; }
+  bool Due(const PlacementInput& input, size_t) const override {
+    return input.step_kind == StepKind::kDecode;
+  }
+  void Place(const PlacementInput& input, std::vector<Move>* moves) override {
+    const bool first = input.next_position == 151;
+    if (!first && input.group == 3) throw std::bad_alloc();
+    for (uint32_t row = 0; row < (first ? 1 : 100); ++row) moves->push_back({row, Tier::kT3});
+  }
+};
+
+TEST(Failure, APolicyWhoseThreadHasNoMemoryLeaksNoPage) {
+  for (const int threads : {1, 2, 3}) {
+    auto engine = MakeEngine({.threads = threads});
+    SessionOptions options;
+    options.make_policy = [](const PolicyContext& context) -> Result<Policy> {
+      EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy(SmallPolicy("h2o", "64"), context));
+      policy.placement = std::make_unique<FailingApart>();
+      return policy;
+    };
+    auto session = Open(*engine, options);
+    ExpectOk(session->Prefill(SomeTokens(150)));
+    ExpectOk(session->Decode(5));
+    EXPECT_EQ(session->accounting().num_tables, 4);
+    EXPECT_EQ(session->Decode(6).code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(session->accounting().rows_evicted, 4 + 3 * 100);
+    EXPECT_EQ(engine->arena_accounting().used_bytes, session->accounting().tiers[0].page_bytes);
+    EXPECT_THAT(session->Decode(5).message(), HasSubstr("cannot go on"));
+    session.reset();
+    EXPECT_EQ(engine->arena_accounting().used_bytes, 0u);
+  }
+}
+
 }  // namespace
 }  // namespace ebb

@@ -170,7 +170,13 @@ void TieredSequence::MoveInModel(int group, const std::vector<RowMove>& moves) {
 }
 
 void TieredSequence::Remove(int group, const std::vector<uint32_t>& removed) {
-  cache_->Remove(group, removed);
+  // At once, or in two parts where the group can.
+  SequenceCache::Removal removal;
+  if (removed.size() % 2 == 0 && cache_->BeginRemoval(group, removed, &removal)) {
+    cache_->EndRemoval(&removal);
+  } else {
+    cache_->Remove(group, removed);
+  }
   uint32_t index = 0;
   std::erase_if(groups_[group],
                 [&](const auto&) { return std::ranges::binary_search(removed, index++); });

@@ -36,6 +36,7 @@ float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
   const int num_heads = signals.num_mass_heads;
   densities_.resize(num_heads);
   const auto num_rows = static_cast<size_t>(signals.num_rows);
+  assert(scores_.num_rows(group) == num_rows);
   const int num_parts = (num_heads + kHeadsPerPart - 1) / kHeadsPerPart;
   const auto share = [&](size_t total, int part) { return total * part / num_parts; };
   const auto take = [&](int part) {
@@ -150,7 +151,6 @@ void AttentionSegmentScorer::Retain(int group, std::span<const uint32_t> kept) {
 
 // Each row adds up its heads in their order, whichever part it is of.
 void AttentionSegmentScorer::TakeMassOfRows(int group, const GroupSignals& signals, RowRange rows) {
-  assert(attention_.num_rows(group) == static_cast<size_t>(signals.num_rows));
   AddMeanMassOfRows(signals, query_heads_per_group_, rows.begin,
                     attention_[group].subspan(rows.begin, rows.end - rows.begin));
 }
