@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include "ebb/status.h"
@@ -20,10 +21,20 @@ void OccupyStandardStreams() {
   }
 }
 
+// Long arrays are mapped by themselves, so that they return to the system. By itself glibc puts
+// arrays into its heap once one as long was freed, and there they leave holes.
+void MapLongArrays() {
+#ifdef M_MMAP_THRESHOLD
+  (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  (void)mallopt(M_TRIM_THRESHOLD, 4 << 20);
+#endif
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   OccupyStandardStreams();
+  MapLongArrays();
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const int code = static_cast<int>(ebb::cli::RunProgram(arguments));
