@@ -24,7 +24,7 @@ struct StepReport {
   int num_tokens = 0;
   int64_t rows_evicted = 0;    // by the placement, after this step
   int64_t rows_unread = 0;     // visible, but left out by a selector
-  double compute_seconds = 0;  // the graph
+  double compute_seconds = 0;  // the graph; a verifying step's logits come later
   double policy_seconds = 0;   // observe, place, move, remove, compact, sort
   double io_wait_seconds = 0;  // of compute_seconds: nothing to do until T1's file was read
   MoveAccounting moves;        // by the placement, after this step

@@ -30,6 +30,7 @@ DraftLength::DraftLength(int min, int max)
       max_(max),
       plain_seconds_{.memory = 16},
       draft_seconds_{.memory = 64},
+      logits_seconds_{.memory = 64},
       run_tokens_{.memory = 48},
       run_seconds_{.memory = 48},
       tokens_{.memory = 16},
@@ -84,7 +85,8 @@ bool DraftLength::Takes(double margin) {
   all_right_ *= right_[margin_class].value();
   const int num_tokens = static_cast<int>(margins_.size()) + 2;  // with the first and this one
   if (num_tokens > least_ && !run_tokens_.empty()) {
-    const double seconds = draft_seconds_.value() + slope_;
+    const double logits = logits_seconds_.empty() ? 0 : logits_seconds_.value();
+    const double seconds = draft_seconds_.value() + slope_ + all_right_ * logits;
     const bool is_worth_it = all_right_ >= TokensPerSecond() * seconds;
     if (!is_worth_it && !one_too_many_) return false;
     one_too_many_ = is_worth_it && one_too_many_;
@@ -108,11 +110,15 @@ void DraftLength::DraftedStep(int num_tokens, double draft_seconds, double verif
   last_seconds_ = draft_seconds + verify_seconds;
   ++runs_;
   LearnSlope(num_tokens, verify_seconds);
-  if (num_tokens == 1) Compared(0, false);
 }
 
 void DraftLength::LookedUpStep(int num_tokens, double verify_seconds) {
   LearnSlope(num_tokens, verify_seconds);
+}
+
+void DraftLength::LogitsStep(int num_tokens, double seconds) {
+  logits_seconds_.Add(seconds / num_tokens, num_tokens);
+  last_seconds_ += seconds;
 }
 
 bool DraftLength::KnowsSteps() const {
@@ -125,9 +131,10 @@ double DraftLength::Rate() const {
   return std::max(drafted, 1 / plain_seconds_.value());
 }
 
-double DraftLength::VerifySeconds(int num_tokens) const {
+double DraftLength::VerifySeconds(int num_tokens, double num_taken) const {
   const double slope = std::min(slope_, seconds_.value() / tokens_.value());
-  return seconds_.value() + slope * (num_tokens - tokens_.value());
+  const double logits = logits_seconds_.empty() ? 0 : logits_seconds_.value();
+  return seconds_.value() + slope * (num_tokens - tokens_.value()) + num_taken * logits;
 }
 
 void DraftLength::LearnSlope(int num_tokens, double verify_seconds) {

@@ -36,13 +36,16 @@ class DraftLength {
   void DraftedStep(int num_tokens, double draft_seconds, double verify_seconds);
   // A verifying step of tokens that were not drafted but looked up.
   void LookedUpStep(int num_tokens, double verify_seconds);
+  // Logits after so many tokens of the last step, which are computed when one of them is asked for.
+  void LogitsStep(int num_tokens, double seconds);
   // Whether both of the following are known.
   [[nodiscard]] bool KnowsSteps() const;
   // Tokens a second, the better of drafts and, unless the minimum rules them out, steps of one
   // token.
   [[nodiscard]] double Rate() const;
-  // What a verifying step of so many tokens is expected to take: above 0.
-  [[nodiscard]] double VerifySeconds(int num_tokens) const;
+  // What a verifying step of so many tokens is expected to take, with the logits after `num_taken`
+  // of them: above 0.
+  [[nodiscard]] double VerifySeconds(int num_tokens, double num_taken) const;
   // So many of the run's guesses were right; the one behind them, if it was compared, was not.
   // Not told of a run that was given up.
   void Compared(int num_right, bool next_was_wrong);
@@ -61,6 +64,7 @@ class DraftLength {
   std::array<RunningMean, kMargins> right_;  // share of guesses, by margin
   RunningMean plain_seconds_;                // of a step
   RunningMean draft_seconds_;                // of a token
+  RunningMean logits_seconds_;               // of a token
   RunningMean run_tokens_, run_seconds_;     // of drafted steps, with their drafts
   // Of verifying steps, for the line through them.
   RunningMean tokens_, seconds_, squares_, products_;
@@ -75,7 +79,7 @@ class DraftLength {
   bool one_too_many_ = false;  // is to be taken
   double all_right_ = 1;       // probability that its guesses are
   std::vector<int> margins_;   // their classes
-  double last_seconds_ = 0;    // of the last one
+  double last_seconds_ = 0;    // of the last one, with the logits that were asked for
 };
 
 }  // namespace ebb

@@ -14,7 +14,8 @@ struct Machine {
   double verify_more = 0.003;  // of each other one
   double right = 0.95;
   double plain = 0.03;
-  double risky = 0;  // share of guesses of a small margin, half of which are right
+  double logits = 0;  // of a token whose guess was right, beside the verifying step
+  double risky = 0;   // share of guesses of a small margin, half of which are right
 };
 
 struct Outcome {
@@ -51,8 +52,10 @@ Outcome Generate(const Machine& machine, DraftLength* length, int num_tokens) {
     const double draft = k * machine.draft;
     const double verify = machine.verify + (k - 1) * machine.verify_more;
     length->DraftedStep(k, draft, verify);
-    outcome.seconds += draft + verify;
-    if (k > 1) length->Compared(num_right, num_right < k - 1);
+    const double logits = (1 + num_right) * machine.logits;
+    if (machine.logits > 0) length->LogitsStep(1 + num_right, logits);
+    outcome.seconds += draft + verify + logits;
+    length->Compared(num_right, num_right < k - 1);
     outcome.tokens += 1 + num_right;
   }
   return outcome;
@@ -104,6 +107,17 @@ TEST(DraftLengthTest, WhereDraftingDoesNotPayItIsRarelyTried) {
     DraftLength length(1, 64);
     EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.95 / machine.plain) << right;
   }
+}
+
+TEST(DraftLengthTest, LogitsThatComeLaterCountToo) {
+  Machine machine;
+  machine.plain = 0.007;
+  machine.draft = machine.verify = machine.verify_more = 0.001;
+  machine.logits = 0.006;
+  DraftLength length(1, 64);
+  (void)Generate(machine, &length, 500);
+  EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.95 / machine.plain);
+  EXPECT_NEAR(length.VerifySeconds(16, 10), 0.001 * 16 + 0.006 * 10, 0.002);
 }
 
 TEST(DraftLengthTest, FollowsAChange) {

@@ -44,8 +44,9 @@ struct Engine::Impl {
     Position chunk_first = 0;
     size_t chunk_tokens = 0;
   };
-  enum class Outputs { kLast, kAll };
-  // The logits are the runner's. On error see the top of engine.h.
+  // Logits of the last tokens or of all, or what logits of all are computed from later.
+  enum class Outputs { kLast, kAll, kLater };
+  // They are the runner's. On error see the top of engine.h.
   Status Step(StepKind kind, std::span<const Part> parts, Outputs outputs);
   // A step whose sessions show the logits of their last tokens.
   Status StepAndShow(StepKind kind, std::span<const Part> parts);

@@ -166,6 +166,7 @@ Status Engine::Impl::AppendRows(Session::Impl* session, size_t num_tokens) {
 // Rows for the new tokens, and what the step's nodes need to know of them.
 Status Engine::Impl::Append(StepKind kind, std::span<const Part> parts, Outputs outputs,
                             StepWork* work) {
+  work->logits_later = outputs == Outputs::kLater;
   for (const Part& part : parts) {
     EBB_RETURN_IF_ERROR(AppendRows(part.session, part.tokens.size()));
     if (part.draft != nullptr) EBB_RETURN_IF_ERROR(AppendRows(part.draft, part.tokens.size()));
@@ -189,7 +190,7 @@ Status Engine::Impl::Append(StepKind kind, std::span<const Part> parts, Outputs 
     }
     BeginPart(kind, part, &work->sequences.back());
     for (int t = 0; t < num_tokens; ++t) {
-      if (outputs == Outputs::kAll || t + 1 == num_tokens) {
+      if (outputs != Outputs::kLast || t + 1 == num_tokens) {
         work->output_rows.push_back(static_cast<int32_t>(work->tokens.size()));
       }
       work->tokens.push_back(part.tokens[t]);

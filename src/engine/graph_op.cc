@@ -1,7 +1,7 @@
 // Invariants: (1) rows are stored before they are read: by the thread that folds them (kDecode), or
 // in a node before; (2) only thread 0 plans, and a barrier lies between that and the plan's use;
-// (3) thread 0 plans layer i + 1 while other threads merge layer i, so the two use scratch of their
-// own, and layer i + 2 is planned into that of layer i only after the barrier behind.
+// (3) thread 0 plans the next fold while other threads merge one, so the two use scratch of their
+// own, and the one behind is planned into the first's only after the barrier between.
 #include "src/engine/graph_op.h"
 
 #include <algorithm>
@@ -14,6 +14,11 @@
 namespace ebb {
 namespace {
 
+// What a fold leaves for its merge is as many states as it has tokens and chunks of rows.
+constexpr int kTokensPerFold = 8;
+
+static_assert(2 + 2 * AttentionOp::kMostFolds <= kMaxAttentionNodesPerLayer);
+
 // Row of token `token`, head `head` of a [head_dim, heads, tokens] tensor.
 float* HeadOf(const ggml_tensor* t, int token, int head) {
   return reinterpret_cast<float*>(static_cast<char*>(t->data) + token * t->nb[2] + head * t->nb[1]);
@@ -25,38 +30,61 @@ AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay
     : scratch_(scratch), way_(way), layers_(num_layers) {}
 AttentionOp::~AttentionOp() = default;
 
+int AttentionOp::NumFolds(AttentionWay way, int num_tokens) {
+  if (way != AttentionWay::kFold) return 1;
+  return std::clamp((num_tokens + kTokensPerFold - 1) / kTokensPerFold, 1, kMostFolds);
+}
+
 ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int index, ggml_tensor* q,
                                  ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) {
   Layer& layer = layers_[index];
   layer = {.op = this, .index = index, .q = q, .k = k, .v = v, .k_before_rope = k_before_rope};
   const auto node = [&](std::array<int64_t, 2> size, std::initializer_list<ggml_tensor*> sources,
-                        ggml_custom_op_t run) {
+                        ggml_custom_op_t run, void* userdata) {
     std::vector<ggml_tensor*> args(sources);
     std::erase(args, nullptr);
     return ggml_custom_4d(ctx, GGML_TYPE_F32, size[0], size[1], 1, 1, args.data(),
-                          static_cast<int>(args.size()), run, GGML_N_TASKS_MAX, &layer);
+                          static_cast<int>(args.size()), run, GGML_N_TASKS_MAX, userdata);
   };
   const std::array<int64_t, 2> marker = {1, 1};
   const std::array<int64_t, 2> result = {q->ne[0] * q->ne[1], q->ne[2]};
-  if (way_ == AttentionWay::kDecode) {
-    layer.out = node(result, {node(marker, {q, k, v, k_before_rope}, FoldNode), q}, MergeNode);
-  } else if (way_ == AttentionWay::kFold) {
-    ggml_tensor* stored = node(marker, {q, k, v, k_before_rope}, StoreNode);
-    layer.out = node(result, {node(marker, {stored, q}, FoldNode)}, MergeNode);
-  } else {
-    ggml_tensor* stored = node(marker, {q, k, v, k_before_rope}, StoreNode);
-    layer.out = node(result, {stored, q}, PrefillNode);
+  const int num_tokens = static_cast<int>(q->ne[2]);
+  const int num_folds = NumFolds(way_, num_tokens);
+  for (int i = 0; i < num_folds; ++i) {
+    layer.folds.push_back({.layer = &layer,
+                           .index = i,
+                           .begin = num_tokens * i / num_folds,
+                           .end = num_tokens * (i + 1) / num_folds});
   }
+  Layer::Fold* const first = layer.folds.data();
+  if (way_ == AttentionWay::kDecode) {
+    layer.out = node(result, {node(marker, {q, k, v, k_before_rope}, FoldNode, first), q},
+                     MergeNode, first);
+    return layer.out;
+  }
+  ggml_tensor* stored = node(marker, {q, k, v, k_before_rope}, StoreNode, &layer);
+  if (way_ == AttentionWay::kFold) {
+    layer.out = node(result, {node(marker, {stored, q}, FoldNode, first)}, MergeNode, first);
+    // The others write into what the first made, before anybody reads it.
+    ggml_tensor* merged = layer.out;
+    for (Layer::Fold& fold : std::span(layer.folds).subspan(1)) {
+      ggml_tensor* folded = node(marker, {merged, q}, FoldNode, &fold);
+      merged = node(marker, {folded, layer.out}, MergeNode, &fold);
+    }
+    ggml_build_forward_expand(graph, merged);
+    return layer.out;
+  }
+  layer.out = node(result, {stored, q}, PrefillNode, &layer);
   if (way_ == AttentionWay::kPrefillWithMass) {
     // The second pass of prefill reads the queries again.
-    ggml_build_forward_expand(graph, node(marker, {layer.out, q}, MassNodeRun));
+    ggml_build_forward_expand(graph, node(marker, {layer.out, q}, MassNodeRun, &layer));
   }
   return layer.out;
 }
 
 void AttentionOp::SetWork(const StepWork* work) {
   work_ = work;
-  if (way_ == AttentionWay::kDecode) PlanFold(layers_.front());
+  if (way_ == AttentionWay::kDecode) PlanFold(layers_.front().folds.front());
 }
 
 void AttentionOp::BeginLayer(const Layer& layer, int thread) const {
@@ -141,55 +169,62 @@ void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* use
   }
   if (thread != 0) return;
   if (op.way_ == AttentionWay::kFold) {
-    op.PlanFold(layer);
+    op.PlanFold(layer.folds.front());
   } else {
     op.PlanPrefill(layer);
   }
 }
 
 // One query per token; of several tokens of a sequence each sees the rows up to its own.
-void AttentionOp::PlanFold(const Layer& layer) {
-  AttentionScratch::LayerFold& s = FoldOf(layer);
-  const int kv_heads = scratch_->shape.num_kv_heads;
+void AttentionOp::PlanFold(const Layer::Fold& fold) {
+  AttentionScratch::FoldScratch& s = ScratchOf(fold);
   s.queries.clear();
   for (const SequenceStep& sequence : work_->sequences) {
-    for (int token = 0; token < sequence.num_tokens; ++token) {
-      const int at = sequence.first_token + token;
-      const size_t hidden = sequence.num_tokens - 1 - token;
-      RowsView* rows = s.rows.data() + size_t(at) * kv_heads;
-      for (int h = 0; h < kv_heads; ++h) {
-        rows[h] = sequence.cache->View(layer.index, h);
-        rows[h].slots = rows[h].slots.first(rows[h].slots.size() - hidden);
-        rows[h].positions = rows[h].positions.first(rows[h].slots.size());
-      }
-      s.queries.push_back(
-          {.rows = {rows, size_t(kv_heads)},
-           .selected = {},
-           .q = HeadOf(layer.q, at, 0),
-           .out = static_cast<float*>(layer.out->data) + size_t(at) * layer.out->ne[0],
-           .mass = sequence.signals->Mass(layer.index)});
-      if (sequence.selector != nullptr) SelectRows(layer, sequence, at);
-      if (sequence.cache->ReadsInPlace()) PlanInPlace(layer, sequence, at, hidden);
-      if (sequence.cache->HasCompressedRows()) PlanCompressed(layer, sequence, at);
-    }
+    const int begin = std::max(fold.begin, sequence.first_token);
+    const int end = std::min(fold.end, sequence.first_token + sequence.num_tokens);
+    for (int at = begin; at < end; ++at) PlanToken(fold, sequence, at);
   }
   s.attention.Plan(s.queries);
 }
 
+// `token`: of the step.
+void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequence, int token) {
+  AttentionScratch::FoldScratch& s = ScratchOf(fold);
+  const Layer& layer = *fold.layer;
+  const int kv_heads = scratch_->shape.num_kv_heads;
+  const size_t hidden = sequence.first_token + sequence.num_tokens - 1 - token;
+  RowsView* rows = s.rows.data() + size_t(token) * kv_heads;
+  for (int h = 0; h < kv_heads; ++h) {
+    rows[h] = sequence.cache->View(layer.index, h);
+    rows[h].slots = rows[h].slots.first(rows[h].slots.size() - hidden);
+    rows[h].positions = rows[h].positions.first(rows[h].slots.size());
+  }
+  s.queries.push_back(
+      {.rows = {rows, size_t(kv_heads)},
+       .selected = {},
+       .q = HeadOf(layer.q, token, 0),
+       .out = static_cast<float*>(layer.out->data) + size_t(token) * layer.out->ne[0],
+       .mass = sequence.signals->Mass(layer.index)});
+  if (sequence.selector != nullptr) SelectRows(fold, sequence, token);
+  if (sequence.cache->ReadsInPlace()) PlanInPlace(fold, sequence, token, hidden);
+  if (sequence.cache->HasCompressedRows()) PlanCompressed(fold, sequence, token);
+}
+
 // The newest rows, which may be hidden from this token, lie in T0.
-void AttentionOp::PlanInPlace(const Layer& layer, const SequenceStep& sequence, int token,
+void AttentionOp::PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
                               size_t hidden) const {
-  AttentionScratch::LayerFold& s = FoldOf(layer);
+  AttentionScratch::FoldScratch& s = ScratchOf(fold);
+  const int layer = fold.layer->index;
   const size_t kv_heads = scratch_->shape.num_kv_heads;
   const size_t first = token * kv_heads;
   for (size_t h = 0; h < kv_heads; ++h) {
     const int head = static_cast<int>(h);
-    auto in_t0 = sequence.cache->RowsIn(Tier::kT0, layer.index, head);
+    auto in_t0 = sequence.cache->RowsIn(Tier::kT0, layer, head);
     const size_t visible = in_t0.indices.size() - hidden;
     in_t0.view.slots = in_t0.view.slots.first(visible);
     s.rows[first + h] = in_t0.view;
     s.full_indices[first + h] = in_t0.indices.first(visible);
-    const auto in_t1 = sequence.cache->RowsIn(Tier::kT1, layer.index, head);
+    const auto in_t1 = sequence.cache->RowsIn(Tier::kT1, layer, head);
     s.host_rows[first + h] = in_t1.view;
     s.host_indices[first + h] = in_t1.indices;
   }
@@ -199,20 +234,21 @@ void AttentionOp::PlanInPlace(const Layer& layer, const SequenceStep& sequence, 
   query.host_selected = std::span(s.host_indices).subspan(first, kv_heads);
 }
 
-void AttentionOp::PlanCompressed(const Layer& layer, const SequenceStep& sequence,
+void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence,
                                  int token) const {
-  AttentionScratch::LayerFold& s = FoldOf(layer);
+  AttentionScratch::FoldScratch& s = ScratchOf(fold);
+  const int layer = fold.layer->index;
   const size_t kv_heads = scratch_->shape.num_kv_heads;
   const size_t first = token * kv_heads;
   for (size_t h = 0; h < kv_heads; ++h) {
     const int head = static_cast<int>(h);
-    s.compressed[first + h] = sequence.cache->Compressed(layer.index, head);
+    s.compressed[first + h] = sequence.cache->Compressed(layer, head);
     // Of the full rows the newest ones may be hidden from this token.
     if (!sequence.cache->ReadsInPlace()) {
-      const auto full = sequence.cache->FullRows(layer.index, head);
+      const auto full = sequence.cache->FullRows(layer, head);
       s.full_indices[first + h] = full.empty() ? full : full.first(s.rows[first + h].size());
     }
-    s.compressed_indices[first + h] = sequence.cache->CompressedRowIndices(layer.index, head);
+    s.compressed_indices[first + h] = sequence.cache->CompressedRowIndices(layer, head);
   }
   DecodeQuery& query = s.queries.back();
   query.compressed = std::span(s.compressed).subspan(first, kv_heads);
@@ -220,20 +256,20 @@ void AttentionOp::PlanCompressed(const Layer& layer, const SequenceStep& sequenc
   query.compressed_selected = std::span(s.compressed_indices).subspan(first, kv_heads);
 }
 
-void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, int token) {
+void AttentionOp::SelectRows(const Layer::Fold& fold, const SequenceStep& sequence, int token) {
   AttentionScratch& s = *scratch_;
   const size_t kv_heads = s.shape.num_kv_heads;
   const size_t q_floats = size_t(s.shape.num_q_heads) * s.shape.format.head_dim;
   const std::span rows(s.selected.data() + token * kv_heads, kv_heads);
   for (auto& list : rows) list.clear();
-  AttentionScratch::LayerFold& fold = FoldOf(layer);
-  DecodeQuery& query = fold.queries.back();
-  sequence.selector->Select(layer.index, {query.q, q_floats}, rows);
+  AttentionScratch::FoldScratch& to = ScratchOf(fold);
+  DecodeQuery& query = to.queries.back();
+  sequence.selector->Select(fold.layer->index, {query.q, q_floats}, rows);
   for (size_t h = 0; h < kv_heads; ++h) {
     const size_t at = token * kv_heads + h;
     s.selected_spans[at] = rows[h];
     if (rows[h].empty()) continue;
-    RowsView& view = fold.rows[at];
+    RowsView& view = to.rows[at];
     s.selected_slots[at].clear();
     for (const uint32_t row : rows[h]) s.selected_slots[at].push_back(view.slots[row]);
     *sequence.rows_unread += static_cast<int64_t>(view.slots.size() - rows[h].size());
@@ -262,7 +298,7 @@ void AttentionOp::PlanPrefill(const Layer& layer) {
 
 // One token per sequence: query i is the token of sequence i.
 void AttentionOp::StoreNewRows(const Layer& layer, int thread, int num_threads) const {
-  const DecodeAttention& attention = FoldOf(layer).attention;
+  const DecodeAttention& attention = ScratchOf(layer.folds.front()).attention;
   for (size_t i = 0; i < work_->sequences.size(); ++i) {
     for (int h = 0; h < scratch_->shape.num_kv_heads; ++h) {
       if (attention.FoldsLastChunk(static_cast<int>(i), h, thread, num_threads)) {
@@ -274,9 +310,10 @@ void AttentionOp::StoreNewRows(const Layer& layer, int thread, int num_threads) 
 }
 
 void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
-  const Layer& layer = *static_cast<Layer*>(userdata);
+  const Layer::Fold& fold = *static_cast<const Layer::Fold*>(userdata);
+  const Layer& layer = *fold.layer;
   const AttentionOp& op = *layer.op;
-  DecodeAttention& attention = op.FoldOf(layer).attention;
+  DecodeAttention& attention = op.ScratchOf(fold).attention;
   if (op.way_ == AttentionWay::kDecode) op.BeginLayer(layer, thread);
   {
     const DeviceCall call(op.scratch_->device.device());
@@ -287,12 +324,16 @@ void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* user
 }
 
 void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
-  const Layer& layer = *static_cast<Layer*>(userdata);
+  const Layer::Fold& fold = *static_cast<const Layer::Fold*>(userdata);
+  const Layer& layer = *fold.layer;
   AttentionOp& op = *layer.op;
-  op.FoldOf(layer).attention.Merge(thread, num_threads);
-  const size_t next = layer.index + 1;
-  if (op.way_ == AttentionWay::kDecode && thread == 0 && next < op.layers_.size()) {
-    op.PlanFold(op.layers_[next]);
+  op.ScratchOf(fold).attention.Merge(thread, num_threads);
+  if (thread != 0) return;
+  const size_t next_layer = layer.index + 1;
+  if (&fold != &layer.folds.back()) {
+    op.PlanFold(layer.folds[fold.index + 1]);
+  } else if (op.way_ == AttentionWay::kDecode && next_layer < op.layers_.size()) {
+    op.PlanFold(op.layers_[next_layer].folds.front());
   }
 }
 

@@ -3,7 +3,8 @@
 // - kDecode, one token per sequence: `fold` stores the new row by the thread that folds it, and
 //   folds; `merge` joins chunks, adds up mass and plans the next layer.
 // - kFold, a few tokens per sequence or selected rows: `store` writes the rows and plans, then
-//   `fold` and `merge`.
+//   `fold` and `merge`, once for every few tokens, so that what folding leaves for the merge stays
+//   small; a merge plans the next fold.
 // - kPrefill, many tokens of one sequence: `store`, `prefill` and, where wanted, `mass`.
 //
 // The nodes read the step's work through AttentionOp::SetWork(), so that a graph is built once and
@@ -11,6 +12,7 @@
 #ifndef EBB_ENGINE_GRAPH_OP_H_
 #define EBB_ENGINE_GRAPH_OP_H_
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -33,15 +35,11 @@ enum class AttentionWay { kDecode, kFold, kPrefill, kPrefillWithMass };
 struct AttentionScratch {
   AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in,
                    const DeviceUse& device_use)
-      : kernel(kernel_in),
-        shape(shape_in),
-        device(device_use),
-        folds{{kernel_in, shape_in, states}, {kernel_in, shape_in, states}},
-        prefill(kernel_in, shape_in) {}
+      : kernel(kernel_in), shape(shape_in), device(device_use), prefill(kernel_in, shape_in) {}
 
-  struct LayerFold {
-    LayerFold(const AttentionKernel& kernel, const AttentionShape& shape,
-              const std::shared_ptr<DecodeStates>& states)
+  struct FoldScratch {
+    FoldScratch(const AttentionKernel& kernel, const AttentionShape& shape,
+                const std::shared_ptr<DecodeStates>& states)
         : attention(kernel, shape, states) {}
     DecodeAttention attention;
     std::vector<RowsView> rows, host_rows;   // [tokens, kv heads]
@@ -55,7 +53,9 @@ struct AttentionScratch {
   const AttentionShape shape;
   const DeviceUse device;
   const std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>();
-  LayerFold folds[2];  // of even and of odd layers: one is planned while the other is merged
+  // One for each of a layer's folds, whose plan mostly fits the next layer too, or for even and odd
+  // layers: one is planned while another is merged.
+  std::deque<FoldScratch> folds;
   PrefillAttention prefill;
   std::vector<RowsView> prefill_rows;                 // [kv heads]
   std::vector<std::vector<uint32_t>> selected;        // [tokens * kv heads]: row indices
@@ -74,7 +74,9 @@ class AttentionOp final : public AttentionBuilder {
   // The step to run next. REQUIRES: it fits the graph's shape, whose tensors have memory; outlives
   // the run.
   void SetWork(const StepWork* work);
-  static constexpr int kNodesPerLayer = 4;
+  // How often a layer folds a step of so many tokens.
+  [[nodiscard]] static int NumFolds(AttentionWay way, int num_tokens);
+  static constexpr int kMostFolds = 8;
 
  private:
   struct Layer {
@@ -82,15 +84,22 @@ class AttentionOp final : public AttentionBuilder {
     int index = 0;
     ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr, *k_before_rope = nullptr;
     ggml_tensor* out = nullptr;
+    struct Fold {
+      const Layer* layer = nullptr;
+      int index = 0;
+      int begin = 0, end = 0;  // the step's tokens
+    };
+    std::vector<Fold> folds;
   };
   static void StoreNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
-  static void FoldNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
-  static void MergeNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
+  static void FoldNode(ggml_tensor* dst, int thread, int num_threads, void* fold);
+  static void MergeNode(ggml_tensor* dst, int thread, int num_threads, void* fold);
   static void PrefillNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
   static void MassNodeRun(ggml_tensor* dst, int thread, int num_threads, void* layer);
 
-  [[nodiscard]] AttentionScratch::LayerFold& FoldOf(const Layer& layer) const {
-    return scratch_->folds[layer.index % 2];
+  [[nodiscard]] AttentionScratch::FoldScratch& ScratchOf(const Layer::Fold& fold) const {
+    const bool is_only = fold.layer->folds.size() == 1;
+    return scratch_->folds[is_only ? fold.layer->index % 2 : fold.index];
   }
   // Announces the layer to the device and waits for its pages.
   void BeginLayer(const Layer& layer, int thread) const;
@@ -101,11 +110,12 @@ class AttentionOp final : public AttentionBuilder {
   void CopyRowSignals(const Layer& layer, const SequenceStep& sequence, int token, int kv_head,
                       SignalBuffers* signals) const;
   void CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const;
-  void PlanFold(const Layer& layer);
-  void PlanInPlace(const Layer& layer, const SequenceStep& sequence, int token,
+  void PlanFold(const Layer::Fold& fold);
+  void PlanToken(const Layer::Fold& fold, const SequenceStep& sequence, int token);
+  void PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
                    size_t hidden) const;
-  void PlanCompressed(const Layer& layer, const SequenceStep& sequence, int token) const;
-  void SelectRows(const Layer& layer, const SequenceStep& sequence, int token);
+  void PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
+  void SelectRows(const Layer::Fold& fold, const SequenceStep& sequence, int token);
   void PlanPrefill(const Layer& layer);
 
   AttentionScratch* const scratch_;

@@ -18,9 +18,9 @@
 namespace ebb {
 namespace {
 
-// Graphs kept at once: decode, a full prefill chunk, the remainder of a prompt, a batch, verifying
-// steps of some lengths. Building one costs little beside a step of several tokens.
-constexpr size_t kMaxGraphs = 8;
+// Graphs kept at once: decode, a full prefill chunk, the remainder of a prompt or a batch, a
+// verifying step. Building one costs little beside a step of several tokens.
+constexpr size_t kMaxGraphs = 4;
 
 // How long threads look out for the next step before they sleep, in ggml's measure: a few
 // milliseconds. By its default it is a good part of a second, in which they take the cores from
@@ -37,6 +37,7 @@ struct GraphShape {
            options.hidden_layers == other.options.hidden_layers &&
            options.keys_before_rope == other.options.keys_before_rope &&
            options.eviction_logits == other.options.eviction_logits &&
+           options.logits == other.options.logits &&
            options.tokens_apart == other.options.tokens_apart && way == other.way;
   }
 };
@@ -46,6 +47,12 @@ struct StepGraph {
   std::unique_ptr<AttentionOp> op;
   std::unique_ptr<ggml_context, GgmlDeleter> ctx;
   DecoderGraph graph;
+};
+
+struct LaterLogits {
+  bool tokens_apart = false;
+  std::unique_ptr<ggml_context, GgmlDeleter> ctx;
+  LogitsGraph graph;
 };
 
 // As if nothing had been allocated for them; what views the weights stays.
@@ -88,6 +95,7 @@ GraphShape ShapeOf(const StepWork& work) {
                    .hidden_layers = needs.hidden_layers,
                    .keys_before_rope = needs.keys_before_rope,
                    .eviction_logits = needs.eviction_logits,
+                   .logits = !work.logits_later,
                    .tokens_apart = work.tokens_apart && work.tokens.size() > 1};
   return shape;
 }
@@ -106,9 +114,12 @@ struct GraphRunner::Impl {
   AttentionScratch scratch;
   T1Mode t1_mode = T1Mode::kStream;  // of the last step
   std::list<StepGraph> graphs;       // most recently used first
+  LaterLogits later;
+  const ggml_tensor* logits = nullptr;  // those computed last
+  std::vector<float> outputs;           // of the last step that left its logits for later
   // All graphs share these: as large as the largest needs, and touched anew by none.
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
-  const StepGraph* in_buffers = nullptr;  // whose tensors lie there
+  const ggml_cgraph* in_buffers = nullptr;  // whose tensors lie there
   // A graph of one node that does anything.
   std::unique_ptr<ggml_context, GgmlDeleter> team_ctx;
   ggml_cgraph* team_graph = nullptr;
@@ -119,7 +130,8 @@ struct GraphRunner::Impl {
 
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   Status Build(const GraphShape& shape);
-  Status PutIntoBuffers(StepGraph* graph);
+  Status BuildLater(size_t num_tokens, bool tokens_apart);
+  Status PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph, int num_tokens);
   void Reserve(const StepWork& work, AttentionWay way);
   Status BeginStaging(const StepWork& work, AttentionWay way);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
@@ -198,19 +210,21 @@ Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
     EBB_RETURN_IF_ERROR(Build(shape));
   }
   StepGraph* graph = &graphs.front();
-  if (in_buffers != graph) EBB_RETURN_IF_ERROR(PutIntoBuffers(graph));
+  EBB_RETURN_IF_ERROR(
+      PutIntoBuffers(graph->ctx.get(), graph->graph.graph, graph->shape.options.num_tokens));
   return graph;
 }
 
 // Planned anew each time: ggml would take another graph's plan where the sizes allow it.
-Status GraphRunner::Impl::PutIntoBuffers(StepGraph* graph) {
+Status GraphRunner::Impl::PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph,
+                                         int num_tokens) {
+  if (in_buffers == graph) return OkStatus();
   in_buffers = nullptr;
-  TakeFromBuffers(graph->ctx.get());
-  ggml_cgraph* nodes = graph->graph.graph;
-  if (!ggml_gallocr_reserve(buffers.get(), nodes) ||
-      !ggml_gallocr_alloc_graph(buffers.get(), nodes)) {
+  TakeFromBuffers(tensors);
+  if (!ggml_gallocr_reserve(buffers.get(), graph) ||
+      !ggml_gallocr_alloc_graph(buffers.get(), graph)) {
     return ResourceExhausted("no memory for the compute buffers of a step of " +
-                             std::to_string(graph->shape.options.num_tokens) + " tokens");
+                             std::to_string(num_tokens) + " tokens");
   }
   in_buffers = graph;
   return OkStatus();
@@ -220,8 +234,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   StepGraph graph;
   graph.shape = shape;
   const int num_layers = model.hparams.num_layers;
-  const size_t nodes =
-      DecoderGraphMaxNodes(model) + size_t{AttentionOp::kNodesPerLayer} * num_layers;
+  const size_t nodes = DecoderGraphMaxNodes(model);
   graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way);
   // Twice the nodes: views and inputs are tensors too.
   graph.ctx.reset(ggml_init(
@@ -232,7 +245,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   graph.graph = BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op);
   graphs.push_front(std::move(graph));
   if (graphs.size() > kMaxGraphs) {
-    if (in_buffers == &graphs.back()) in_buffers = nullptr;
+    if (in_buffers == graphs.back().graph.graph) in_buffers = nullptr;
     graphs.pop_back();
   }
   return OkStatus();
@@ -250,7 +263,12 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
     max_rows = std::max(max_rows, sequence.cache->max_rows());
   }
   const size_t views = work.tokens.size() * heads;
-  for (AttentionScratch::LayerFold& fold : scratch.folds) {
+  const auto num_tokens = static_cast<int>(work.tokens.size());
+  const int num_folds = AttentionOp::NumFolds(way, num_tokens);
+  while (static_cast<int>(scratch.folds.size()) < std::max(num_folds, 2)) {
+    scratch.folds.emplace_back(scratch.kernel, scratch.shape, scratch.states);
+  }
+  for (AttentionScratch::FoldScratch& fold : scratch.folds) {
     fold.rows.resize(std::max(fold.rows.size(), views));
     if (!scratch.device.one_memory()) {
       fold.full_indices.resize(fold.rows.size());
@@ -263,7 +281,7 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
       fold.compressed_indices.resize(fold.rows.size());
     }
     fold.queries.reserve(work.tokens.size());
-    fold.attention.Reserve(static_cast<int>(work.tokens.size()), max_rows, threads);
+    fold.attention.Reserve((num_tokens + num_folds - 1) / num_folds, max_rows, threads);
   }
   scratch.selected.resize(std::max(scratch.selected.size(), views));
   scratch.selected_slots.resize(std::max(scratch.selected_slots.size(), views));
@@ -356,6 +374,11 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   if (status != GGML_STATUS_SUCCESS) {
     return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
   }
+  impl_->logits = graph->graph.logits;
+  if (const ggml_tensor* from = graph->graph.outputs; from != nullptr) {
+    const auto* floats = static_cast<const float*>(from->data);
+    impl_->outputs.assign(floats, floats + ggml_nelements(from));
+  }
   for (const SequenceStep& sequence : work.sequences) {
     for (SignalBuffers* signals : {sequence.signals, sequence.echo.signals}) {
       if (signals == nullptr) continue;
@@ -395,9 +418,45 @@ double GraphRunner::CriticalPathSeconds(DeviceRates rates, const StepWork& work)
 }
 
 std::span<const float> GraphRunner::logits(size_t i) const {
-  const ggml_tensor* logits = impl_->graphs.front().graph.logits;
-  const size_t vocab_size = logits->ne[0];
-  return {static_cast<const float*>(logits->data) + i * vocab_size, vocab_size};
+  const size_t vocab_size = impl_->logits->ne[0];
+  return {static_cast<const float*>(impl_->logits->data) + i * vocab_size, vocab_size};
+}
+
+std::span<const float> GraphRunner::outputs() const { return impl_->outputs; }
+size_t GraphRunner::OutputFloats() const { return impl_->model.output->ne[0]; }
+
+Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool tokens_apart) {
+  const ggml_tensor* had = later.graph.logits;
+  if (had != nullptr && later.tokens_apart == tokens_apart && size_t(had->ne[1]) == num_tokens) {
+    return OkStatus();
+  }
+  if (in_buffers == later.graph.graph) in_buffers = nullptr;
+  later = {.tokens_apart = tokens_apart, .ctx = nullptr, .graph = {}};
+  later.ctx.reset(ggml_init({.mem_size = kLogitsGraphMaxNodes * ggml_tensor_overhead() +
+                                         ggml_graph_overhead_custom(kLogitsGraphMaxNodes, false),
+                             .mem_buffer = nullptr,
+                             .no_alloc = true}));
+  if (later.ctx == nullptr) return ResourceExhausted("no memory for a graph");
+  later.graph =
+      BuildLogitsGraph(model, later.ctx.get(), static_cast<int>(num_tokens), tokens_apart);
+  return OkStatus();
+}
+
+Status GraphRunner::ComputeLogits(std::span<const float> outputs, bool tokens_apart) try {
+  const size_t num_tokens = outputs.size() / OutputFloats();
+  EBB_RETURN_IF_ERROR(impl_->BuildLater(num_tokens, tokens_apart));
+  const LogitsGraph& graph = impl_->later.graph;
+  EBB_RETURN_IF_ERROR(
+      impl_->PutIntoBuffers(impl_->later.ctx.get(), graph.graph, static_cast<int>(num_tokens)));
+  std::memcpy(graph.outputs->data, outputs.data(), outputs.size_bytes());
+  const ggml_status status = ggml_backend_graph_compute(impl_->backend.get(), graph.graph);
+  if (status != GGML_STATUS_SUCCESS) {
+    return Internal(std::string("ggml failed logits: ") + ggml_status_to_string(status));
+  }
+  impl_->logits = graph.logits;
+  return OkStatus();
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for logits");
 }
 
 }  // namespace ebb

@@ -43,8 +43,15 @@ class GraphRunner {
   [[nodiscard]] T1Mode t1_mode() const;
   // What a device of such rates takes for this step.
   [[nodiscard]] double CriticalPathSeconds(DeviceRates rates, const StepWork& work) const;
-  // Of the last step: [vocab_size] for output_rows[i]. Valid until the next Run().
+  // Of the last step: [vocab_size] for output_rows[i]. Valid until the next step or
+  // ComputeLogits().
   [[nodiscard]] std::span<const float> logits(size_t i) const;
+  // What later logits of the last step are computed from: [output_rows, OutputFloats()]. Valid
+  // until the next such step.
+  [[nodiscard]] std::span<const float> outputs() const;
+  [[nodiscard]] size_t OutputFloats() const;
+  // Then logits(i) are those of token i of `outputs`, which is outputs() or a copy of a part.
+  Status ComputeLogits(std::span<const float> outputs, bool tokens_apart);
 
  private:
   struct Impl;

@@ -20,6 +20,9 @@ constexpr int kLookedUpBetweenDrafts = 512;
 // An eviction of caps alone: the least share that is one.
 constexpr double kOnlyWhatCapsLeaveOut = 1e-9;
 
+// Several tokens take their logits with one pass over the weights, unless they go apart.
+size_t LogitsAtOnce(bool tokens_apart) { return tokens_apart ? 1 : 8; }
+
 SignalNeeds OnlyMass(const SignalNeeds& needs) {
   return {.mass = needs.mass, .mass_in_prefill = needs.mass_in_prefill};
 }
@@ -158,8 +161,10 @@ int Lossless::NumLookedUp(int limit) const {
   for (size_t i = 0; i < most; ++i) {
     if (model.EndsGeneration(lookup_->Next(i))) most = i;
   }
-  const size_t num_guesses = lookup_->NumWorthIt(
-      most, length_.Rate(), [this](int num_tokens) { return length_.VerifySeconds(num_tokens); });
+  const size_t num_guesses =
+      lookup_->NumWorthIt(most, length_.Rate(), [this](int num_tokens, double num_taken) {
+        return length_.VerifySeconds(num_tokens, num_taken);
+      });
   return 1 + static_cast<int>(num_guesses) < options_.draft_min ? 0 : static_cast<int>(num_guesses);
 }
 
@@ -210,15 +215,25 @@ void Lossless::CountVerifying(double seconds, double waited_before) {
   report_.rows_read += RowsRead(*store_);
 }
 
+void Lossless::CountLogits(double seconds) {
+  const size_t vocab_size = draft_->engine->model->shape().vocab_size;
+  length_.LogitsStep(static_cast<int>(logits_.size() / vocab_size), seconds);
+  report_.verify_seconds += seconds;
+}
+
 Status Lossless::Decode(Token token, const Guess& guess, int most_guesses) {
   EBB_RETURN_IF_ERROR(draft_->CheckTokens({&token, 1}));
   if (num_ahead() > 0) {
     const bool right = ahead_[next_ahead_] == token;
     if (right) {
+      if (!HasLogitsAfter(next_ahead_ + 1)) {
+        const double begin = Now();
+        EBB_RETURN_IF_ERROR(ComputeLogits(next_ahead_ + 1));
+        CountLogits(Now() - begin);
+      }
       SeeText(token);
-      const size_t vocab_size = draft_->engine->model->shape().vocab_size;
-      draft_->ShowLogits(std::span(ahead_logits_).subspan(next_ahead_ * vocab_size, vocab_size));
       ++next_ahead_;
+      draft_->ShowLogits(LogitsAfter(next_ahead_));
     }
     CountComparison(right);
     if (right) return OkStatus();
@@ -260,7 +275,7 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
   const Position begin = store_->next();
   const double waited = store_->cache.stage_wait_seconds();
   const double drafted_from = Now();
-  double verified_from = 0;
+  double verified_from = 0, verified = 0;
   Status status;
   try {
     run_.assign(1, token);
@@ -269,6 +284,8 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
     if (!is_looked_up_) status = Draft(guess, num_tokens);
     verified_from = Now();
     if (status.ok()) status = Verify();
+    verified = Now();
+    if (status.ok()) status = ComputeLogits(0);
   } catch (const std::bad_alloc&) {
     status = ResourceExhausted(fmt::format("no memory for a run of {} tokens", num_tokens));
   }
@@ -283,15 +300,20 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
   const double end = Now();
   const auto run_tokens = static_cast<int>(run_.size());
   if (is_looked_up_) {
-    length_.LookedUpStep(run_tokens, end - verified_from);
+    length_.LookedUpStep(run_tokens, verified - verified_from);
   } else {
     looked_up_since_draft_ = 0;
-    length_.DraftedStep(run_tokens, verified_from - drafted_from, end - verified_from);
+    length_.DraftedStep(run_tokens, verified_from - drafted_from, verified - verified_from);
   }
   report_.draft_seconds += verified_from - drafted_from;
   report_.drafted += run_tokens - 1;
   report_.looked_up += num_looked_up;
-  CountVerifying(end - verified_from, waited);
+  CountVerifying(verified - verified_from, waited);
+  CountLogits(end - verified);
+  ahead_.assign(run_.begin() + 1, run_.end());
+  next_ahead_ = 0;
+  draft_->ShowLogits(LogitsAfter(0));
+  if (!is_looked_up_ && ahead_.empty()) length_.Compared(0, /*next_was_wrong=*/false);
   return OkStatus();
 }
 
@@ -317,18 +339,41 @@ Status Lossless::Verify() {
       .draft = is_looked_up_ ? draft_ : nullptr,
       .rewritten = is_looked_up_ ? nullptr : draft_,
       .tokens_apart = options_.verify == LosslessOptions::Verify::kExact};
+  ahead_.reserve(run_.size());
   const size_t vocab_size = engine.model->shape().vocab_size;
-  const std::span<const Token> guesses = std::span(run_).subspan(1);
-  ahead_.assign(guesses.begin(), guesses.end());
-  next_ahead_ = ahead_.size();
-  ahead_logits_.resize(guesses.size() * vocab_size);
-  EBB_RETURN_IF_ERROR(engine.Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kAll));
-  for (size_t i = 0; i < guesses.size(); ++i) {
-    std::ranges::copy(engine.runner->logits(i + 1), ahead_logits_.begin() + i * vocab_size);
-  }
-  draft_->ShowLogits(engine.runner->logits(0));
-  next_ahead_ = 0;
+  logits_.reserve(LogitsAtOnce(part.tokens_apart) * vocab_size);
+  logits_.clear();
+  draft_->logits.reserve(vocab_size);
+  EBB_RETURN_IF_ERROR(engine.Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kLater));
+  const std::span<const float> outputs = engine.runner->outputs();
+  outputs_.assign(outputs.begin(), outputs.end());
   return OkStatus();
+}
+
+Status Lossless::ComputeLogits(size_t i) {
+  GraphRunner& runner = *draft_->engine->runner;
+  const bool tokens_apart = options_.verify == LosslessOptions::Verify::kExact;
+  const size_t count = std::min(run_.size() - i, LogitsAtOnce(tokens_apart));
+  const size_t floats = runner.OutputFloats();
+  EBB_RETURN_IF_ERROR(
+      runner.ComputeLogits(std::span(outputs_).subspan(i * floats, count * floats), tokens_apart));
+  logits_.clear();
+  for (size_t t = 0; t < count; ++t) {
+    const std::span<const float> logits = runner.logits(t);
+    logits_.insert(logits_.end(), logits.begin(), logits.end());
+  }
+  first_logits_ = i;
+  return OkStatus();
+}
+
+bool Lossless::HasLogitsAfter(size_t i) const {
+  return i >= first_logits_ &&
+         (i - first_logits_) * draft_->engine->model->shape().vocab_size < logits_.size();
+}
+
+std::span<const float> Lossless::LogitsAfter(size_t i) const {
+  const size_t vocab_size = draft_->engine->model->shape().vocab_size;
+  return std::span(logits_).subspan((i - first_logits_) * vocab_size, vocab_size);
 }
 
 }  // namespace ebb

@@ -2,9 +2,9 @@
 // one, the store, holds every row in full precision and verifies.
 //
 // A run: the token that was chosen, then guesses, are decoded on the drafting sequence, one step
-// each; one step of the store takes them all, and writes their rows over the drafted ones. Then the
-// store's logits after each of them stand ready: as long as the tokens that the caller chooses are
-// those guessed, Decode() computes nothing; at the first other one both sequences roll back to it.
+// each; one step of the store takes them all, and writes their rows over the drafted ones. Then as
+// long as the tokens that the caller chooses are those guessed, Decode() computes but the logits
+// behind them, a few tokens' at a time; at the first other one both sequences roll back to it.
 //
 // Guesses may also come from the text itself (text_lookup.h): then the store computes them at once,
 // and the drafting sequence takes their rows and signals.
@@ -76,8 +76,15 @@ class Lossless {
   // Decodes run_.front() and then guesses, which it adds, on the drafting sequence.
   Status Draft(const Guess& guess, int num_tokens);
   Status Verify();
+  // Those after token `i` of the run, and mostly after a few behind it.
+  Status ComputeLogits(size_t i);
+  // REQUIRES: they are at hand.
+  [[nodiscard]] std::span<const float> LogitsAfter(size_t i) const;
+  [[nodiscard]] bool HasLogitsAfter(size_t i) const;
   void CountComparison(bool right);
   void CountVerifying(double seconds, double waited_before);
+  // Of computing those at hand.
+  void CountLogits(double seconds);
   [[nodiscard]] double Now() const;
 
   const LosslessOptions options_;
@@ -91,11 +98,14 @@ class Lossless {
   int without_drafts_ = 0;     // steps to come, since a cap had no room for a run
   bool is_looked_up_ = false;  // the last run
   std::vector<Token> run_;
-  // The guesses of the last run that were verified, and the logits after each of them: [guesses,
-  // vocab_size]. Those before next_ahead_ have been asked for.
+  // The guesses of the last run that were verified. Those before next_ahead_ have been asked for.
   std::vector<Token> ahead_;
-  std::vector<float> ahead_logits_;
   size_t next_ahead_ = 0;
+  // What logits after each token of the run are computed from. All of them at once would take much
+  // room beside a small T0, and those behind a wrong guess nobody asks for.
+  std::vector<float> outputs_;  // [run, GraphRunner::OutputFloats()]
+  std::vector<float> logits_;   // [a few, vocab_size]
+  size_t first_logits_ = 0;     // the token of the run that the first of them come after
 };
 
 }  // namespace ebb

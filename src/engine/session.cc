@@ -205,13 +205,13 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
     if (s.next() == first) return status;
     const GraphRunner& runner = *s.engine->runner;
     if (!options.on_logits) s.logits.assign(runner.logits(0).begin(), runner.logits(0).end());
-    EBB_RETURN_IF_ERROR(status);
     if (options.on_logits) {
       for (size_t t = 0; t < part.size(); ++t) {
         s.ShowLogits(runner.logits(t));
         options.on_logits(first + static_cast<Position>(t), s.logits);
       }
     }
+    EBB_RETURN_IF_ERROR(status);
     done += part.size();
     if (options.progress) options.progress(done);
   }

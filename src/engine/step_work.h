@@ -42,6 +42,7 @@ struct StepWork {
   std::vector<Token> tokens;
   std::vector<Position> rope_positions;  // [tokens]
   std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
+  bool logits_later = false;  // they are computed afterwards, from GraphRunner::outputs()
   bool tokens_apart = false;  // each token goes through the arithmetic of a decode step of its own
 
   // How often the weights are read.

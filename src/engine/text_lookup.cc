@@ -97,15 +97,16 @@ Token TextLookup::Next(size_t i) const {
 
 double TextLookup::ProbabilityOfNext(size_t i) const { return right_[KindOf(match_ + i)].value(); }
 
-size_t TextLookup::NumWorthIt(size_t most, double rate,
-                              const std::function<double(int num_tokens)>& seconds) const {
+size_t TextLookup::NumWorthIt(
+    size_t most, double rate,
+    const std::function<double(int num_tokens, double num_taken)>& seconds) const {
   if (match_ == 0) return 0;
   size_t best = 0;
   double all_right = 1, tokens = 1;
   for (size_t i = 0; i < most; ++i) {
     all_right *= ProbabilityOfNext(i);
     tokens += all_right;
-    const double of_these = tokens / seconds(static_cast<int>(i) + 2);
+    const double of_these = tokens / seconds(static_cast<int>(i) + 2, tokens);
     if (of_these <= rate) continue;
     rate = of_these;
     best = i + 1;

@@ -40,9 +40,11 @@ class TextLookup {
   // How likely it is right, if those before it are.
   [[nodiscard]] double ProbabilityOfNext(size_t i) const;
   // Of the first `most` guesses, how many to verify: as many as bring the most tokens a second,
-  // where a step of n tokens takes seconds(n), or none if that is fewer than `rate`.
-  [[nodiscard]] size_t NumWorthIt(size_t most, double rate,
-                                  const std::function<double(int num_tokens)>& seconds) const;
+  // where a step takes seconds(its tokens, how many of them become part of the text on average), or
+  // none if that is fewer than `rate`.
+  [[nodiscard]] size_t NumWorthIt(
+      size_t most, double rate,
+      const std::function<double(int num_tokens, double num_taken)>& seconds) const;
 
  private:
   static constexpr int kKinds = 6;

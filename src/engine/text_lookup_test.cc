@@ -26,7 +26,7 @@ std::vector<Token> RandomText(size_t size, uint32_t seed, int num_tokens = 1000)
   return text;
 }
 
-double OneEach(int num_tokens) { return num_tokens; }
+double OneEach(int num_tokens, double) { return num_tokens; }
 
 TEST(TextLookupTest, FindsWhatFollowed) {
   TextLookup lookup;
@@ -120,15 +120,18 @@ TEST(TextLookupTest, TakesAsManyAsBringTheMostTokensASecond) {
   TextLookup lookup;
   const std::vector<Token> phrase = RandomText(50, 5);
   for (int i = 0; i < 8; ++i) Append(phrase, &lookup);
-  const auto fixed = [](int) { return 1.0; };
+  const auto fixed = [](int, double) { return 1.0; };
   EXPECT_EQ(lookup.NumWorthIt(20, 2, fixed), 20U);
   // Each token costs as much as the first: none is better than a step of one.
   EXPECT_EQ(lookup.NumWorthIt(20, 1, OneEach), 0U);
   // Beyond 8 tokens a step takes far longer.
-  const auto stairs = [](int num_tokens) { return num_tokens <= 8 ? 1.0 : 10.0; };
+  const auto stairs = [](int num_tokens, double) { return num_tokens <= 8 ? 1.0 : 10.0; };
   EXPECT_EQ(lookup.NumWorthIt(20, 1, stairs), 7U);
   EXPECT_EQ(lookup.NumWorthIt(20, 9, stairs), 0U);
   EXPECT_EQ(TextLookup().NumWorthIt(20, 0, fixed), 0U);
+  // What only the tokens of the text cost makes no run shorter.
+  const auto taken = [](int, double num_taken) { return 1 + num_taken; };
+  EXPECT_EQ(lookup.NumWorthIt(20, 0.5, taken), 20U);
 }
 
 }  // namespace

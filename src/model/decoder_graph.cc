@@ -9,9 +9,16 @@
 namespace ebb {
 namespace {
 
-// Room for what an AttentionBuilder adds, too.
-constexpr int kMaxNodesPerLayer = 64;
+constexpr int kMaxNodesPerLayer = 60 + kMaxAttentionNodesPerLayer;
 constexpr int kMaxNodesOutsideLayers = 32;
+
+// ggml multiplies plane by plane: one of a single column takes the kernels of a single column.
+ggml_tensor* Product(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x, bool tokens_apart) {
+  if (!tokens_apart) return ggml_mul_mat(ctx, weight, x);
+  ggml_tensor* planes = ggml_reshape_3d(ctx, x, x->ne[0], 1, x->ne[1]);
+  ggml_tensor* y = ggml_mul_mat(ctx, weight, planes);
+  return ggml_reshape_2d(ctx, y, y->ne[0], y->ne[2]);
+}
 
 class DecoderGraphBuilder {
  public:
@@ -34,7 +41,9 @@ class DecoderGraphBuilder {
 
   ggml_tensor* Input(int64_t size, const char* name);
   ggml_tensor* Norm(ggml_tensor* x, ggml_tensor* weight);
-  ggml_tensor* Product(ggml_tensor* weight, ggml_tensor* x);
+  ggml_tensor* Product(ggml_tensor* weight, ggml_tensor* x) {
+    return ebb::Product(ctx_, weight, x, options_.tokens_apart);
+  }
   ggml_tensor* Rope(ggml_tensor* heads, ggml_tensor* factors);
   // Views of some heads of x: [head_dim * heads, T], or [head_dim, heads, T].
   ggml_tensor* SplitHeads(ggml_tensor* x, int first_head, int num_heads);
@@ -71,14 +80,6 @@ ggml_tensor* DecoderGraphBuilder::Input(int64_t size, const char* name) {
 ggml_tensor* DecoderGraphBuilder::Norm(ggml_tensor* x, ggml_tensor* weight) {
   // ggml's CPU backend runs the two as one node.
   return ggml_mul(ctx_, ggml_rms_norm(ctx_, x, h_.norm_epsilon), weight);
-}
-
-// ggml multiplies plane by plane: one of a single column takes the kernels of a single column.
-ggml_tensor* DecoderGraphBuilder::Product(ggml_tensor* weight, ggml_tensor* x) {
-  if (!options_.tokens_apart) return ggml_mul_mat(ctx_, weight, x);
-  ggml_tensor* planes = ggml_reshape_3d(ctx_, x, x->ne[0], 1, x->ne[1]);
-  ggml_tensor* y = ggml_mul_mat(ctx_, weight, planes);
-  return ggml_reshape_2d(ctx_, y, y->ne[0], y->ne[2]);
 }
 
 ggml_tensor* DecoderGraphBuilder::Rope(ggml_tensor* heads, ggml_tensor* factors) {
@@ -235,9 +236,11 @@ DecoderGraph DecoderGraphBuilder::Build() {
     x = i == last ? rest(OutputRows(x), OutputRows(attended)) : rest(x, attended);
     if (!leaves_tokens_out) KeepHidden(i, x);
   }
-  result_.logits = Product(model_.output, Norm(x, model_.output_norm));
-  ggml_set_output(result_.logits);
-  ggml_build_forward_expand(result_.graph, result_.logits);
+  x = Norm(x, model_.output_norm);
+  ggml_tensor*& result = options_.logits ? result_.logits : result_.outputs;
+  result = options_.logits ? Product(model_.output, x) : x;
+  ggml_set_output(result);
+  ggml_build_forward_expand(result_.graph, result);
   return result_;
 }
 
@@ -250,6 +253,18 @@ DecoderGraph BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
 
 int DecoderGraphMaxNodes(const LoadedModel& model) {
   return model.hparams.num_layers * kMaxNodesPerLayer + kMaxNodesOutsideLayers;
+}
+
+LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx, int num_tokens,
+                             bool tokens_apart) {
+  LogitsGraph result;
+  result.graph = ggml_new_graph_custom(ctx, kLogitsGraphMaxNodes, false);
+  result.outputs = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, model.output->ne[0], num_tokens);
+  ggml_set_input(result.outputs);
+  result.logits = Product(ctx, model.output, result.outputs, tokens_apart);
+  ggml_set_output(result.logits);
+  ggml_build_forward_expand(result.graph, result.logits);
+  return result;
 }
 
 }  // namespace ebb

@@ -13,6 +13,9 @@ namespace ebb {
 
 struct LoadedModel;
 
+// The most that an AttentionBuilder may add.
+inline constexpr int kMaxAttentionNodesPerLayer = 24;
+
 class AttentionBuilder {
  public:
   virtual ~AttentionBuilder() = default;
@@ -30,6 +33,8 @@ struct DecoderGraphOptions {
   std::vector<int> hidden_layers;  // blocks whose output is kept, [embed_dim, T] each
   bool keys_before_rope = false;
   bool eviction_logits = false;  // of a model that marks rows
+  // Or else what they are computed from, by a graph of their own.
+  bool logits = true;
   // Products take the tokens one by one, each with the arithmetic of T = 1, so that results do not
   // depend on T.
   bool tokens_apart = false;
@@ -41,8 +46,9 @@ struct DecoderGraph {
   ggml_tensor* positions = nullptr;    // I32 [T], input
   ggml_tensor* output_rows = nullptr;  // I32 [num_outputs], input: indices into the T tokens;
                                        // null when num_outputs == T
-  ggml_tensor* logits = nullptr;       // F32 [vocab_size, num_outputs]; null when that is 0
-  std::vector<ggml_tensor*> hidden;    // as asked, marked as outputs
+  ggml_tensor* logits = nullptr;       // F32 [vocab_size, num_outputs]; null: none are wanted
+  ggml_tensor* outputs = nullptr;    // F32 [embed_dim, num_outputs]; null unless instead of logits
+  std::vector<ggml_tensor*> hidden;  // as asked, marked as outputs
   // By layer, where asked for: [1, num_kv_heads, T], marked as outputs: the channels that carry the
   // eviction logits (hyperparameters.h), as they are.
   std::vector<ggml_tensor*> eviction_channels;
@@ -54,6 +60,19 @@ struct DecoderGraph {
                                              AttentionBuilder& attention);
 // Upper bounds for the context that holds the graph.
 [[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model);
+
+// The logits of some tokens from what a decoder's graph left of them.
+struct LogitsGraph {
+  ggml_cgraph* graph = nullptr;
+  ggml_tensor* outputs = nullptr;  // F32 [embed_dim, T], input
+  ggml_tensor* logits = nullptr;   // F32 [vocab_size, T]
+};
+
+// Bit for bit those that the decoder's graph has of as many tokens, or of any number where they go
+// apart.
+[[nodiscard]] LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx,
+                                           int num_tokens, bool tokens_apart);
+inline constexpr int kLogitsGraphMaxNodes = 8;
 
 }  // namespace ebb
 

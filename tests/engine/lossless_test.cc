@@ -138,6 +138,28 @@ TEST_P(LosslessAt, EveryStepHasTheBitsOfTheFullCache) {
   }
 }
 
+// All tokens of a run are folded a few at a time, and so are their logits.
+TEST_P(LosslessAt, TheLongestRunsHaveTheBitsOfTheFullCache) {
+  auto full_engine = MakeEngine();
+  auto full = Open(*full_engine);
+  auto engine = MakeEngine(EngineAt(place(), draft()));
+  auto lossless =
+      Open(*engine, SessionWith(draft(), {.draft_min = kMostDrafted, .draft_max = kMostDrafted}));
+  for (Session* session : {full.get(), lossless.get()}) {
+    ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  }
+  const std::vector<Token> text = SomeTokens(3 * kMostDrafted, 21);
+  Oracle oracle(text, 0.995, 4);
+  for (size_t i = 0; i < text.size(); ++i) {
+    ExpectOk(full->Decode(text[i]));
+    ExpectOk(lossless->Decode(text[i], oracle.From(i + 1)));
+    ASSERT_NO_FATAL_FAILURE(ExpectSame(*full, *lossless));
+  }
+  const LosslessReport& report = *lossless->lossless_report();
+  EXPECT_GE(report.drafted, 2 * (kMostDrafted - 1));
+  EXPECT_GT(report.accepted, kMostDrafted);
+}
+
 // A text that goes on as it went before, but for one token in fourteen, with roll-backs; guesses of
 // the draft are mostly wrong.
 TEST_P(LosslessAt, WhatIsLookedUpHasTheBitsOfTheFullCache) {
@@ -219,7 +241,7 @@ TEST(Lossless, ThreadsChangeNothing) {
   const std::vector<Token> text = SomeTokens(24, 3);
   const auto hash = [&](int threads) {
     auto engine = MakeEngine(EngineAt(kHost, Streaming(), threads));
-    auto session = Open(*engine, SessionWith(Streaming(), {.draft_min = 5}));
+    auto session = Open(*engine, SessionWith(Streaming(), {.draft_min = 20}));
     ExpectOk(session->Prefill(SomeTokens(90)));
     Oracle oracle(text, 0.8, 1);
     for (size_t i = 0; i < text.size(); ++i) {
@@ -301,13 +323,18 @@ TEST(Lossless, SessionsSideBySideAreWhatTheyAreAlone) {
   auto engine = MakeEngine(EngineAt(kHost, Streaming()));
   std::vector<std::unique_ptr<Session>> sessions;
   for (int i = 0; i < 3; ++i) {
-    sessions.push_back(Open(*engine, SessionWith(Streaming(), {.draft_min = i + 2})));
+    sessions.push_back(Open(*engine, SessionWith(Streaming(), {.draft_min = 8 * i + 2})));
     ExpectOk(sessions[i]->Prefill(SomeTokens(kPromptTokens)));
   }
+  auto fast =
+      Open(*engine,
+           SessionWith(Streaming(), {.verify = LosslessOptions::Verify::kFast, .draft_min = 12}));
+  ExpectOk(fast->Prefill(SomeTokens(kPromptTokens)));
   ExpectOk(full->Prefill(SomeTokens(kPromptTokens)));
-  Oracle oracle(text, 0.8, 1);
+  Oracle oracle(text, 0.95, 1);
   for (size_t i = 0; i < text.size(); ++i) {
     ExpectOk(full->Decode(text[i]));
+    ExpectOk(fast->Decode(text[i], oracle.From(i + 1)));
     for (auto& session : sessions) {
       ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
       ASSERT_NO_FATAL_FAILURE(ExpectSame(*full, *session));
