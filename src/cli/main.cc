@@ -26,7 +26,7 @@ void OccupyStandardStreams() {
 void MapLongArrays() {
 #ifdef M_MMAP_THRESHOLD
   (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  (void)mallopt(M_TRIM_THRESHOLD, 4 << 20);
+  (void)mallopt(M_TRIM_THRESHOLD, 1 << 20);
 #endif
 }
 
