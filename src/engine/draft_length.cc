@@ -85,8 +85,7 @@ bool DraftLength::Takes(double margin) {
   all_right_ *= right_[margin_class].value();
   const int num_tokens = static_cast<int>(margins_.size()) + 2;  // with the first and this one
   if (num_tokens > least_ && !run_tokens_.empty()) {
-    const double logits = logits_seconds_.empty() ? 0 : logits_seconds_.value();
-    const double seconds = draft_seconds_.value() + slope_ + all_right_ * logits;
+    const double seconds = draft_seconds_.value() + slope_ + all_right_ * LogitsSeconds();
     const bool is_worth_it = all_right_ >= TokensPerSecond() * seconds;
     if (!is_worth_it && !one_too_many_) return false;
     one_too_many_ = is_worth_it && one_too_many_;
@@ -133,8 +132,7 @@ double DraftLength::Rate() const {
 
 double DraftLength::VerifySeconds(int num_tokens, double num_taken) const {
   const double slope = std::min(slope_, seconds_.value() / tokens_.value());
-  const double logits = logits_seconds_.empty() ? 0 : logits_seconds_.value();
-  return seconds_.value() + slope * (num_tokens - tokens_.value()) + num_taken * logits;
+  return seconds_.value() + slope * (num_tokens - tokens_.value()) + num_taken * LogitsSeconds();
 }
 
 void DraftLength::LearnSlope(int num_tokens, double verify_seconds) {

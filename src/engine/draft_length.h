@@ -57,6 +57,10 @@ class DraftLength {
   [[nodiscard]] double TokensPerSecond() const {
     return run_tokens_.value() / run_seconds_.value();
   }
+  // Of a token.
+  [[nodiscard]] double LogitsSeconds() const {
+    return logits_seconds_.empty() ? 0 : logits_seconds_.value();
+  }
   [[nodiscard]] bool Pays() const;
   void LearnSlope(int num_tokens, double verify_seconds);
 

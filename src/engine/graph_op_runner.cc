@@ -116,7 +116,6 @@ struct GraphRunner::Impl {
   std::list<StepGraph> graphs;       // most recently used first
   LaterLogits later;
   const ggml_tensor* logits = nullptr;  // those computed last
-  std::vector<float> outputs;           // of the last step that left its logits for later
   // All graphs share these: as large as the largest needs, and touched anew by none.
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
   const ggml_cgraph* in_buffers = nullptr;  // whose tensors lie there
@@ -375,10 +374,6 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
     return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
   }
   impl_->logits = graph->graph.logits;
-  if (const ggml_tensor* from = graph->graph.outputs; from != nullptr) {
-    const auto* floats = static_cast<const float*>(from->data);
-    impl_->outputs.assign(floats, floats + ggml_nelements(from));
-  }
   for (const SequenceStep& sequence : work.sequences) {
     for (SignalBuffers* signals : {sequence.signals, sequence.echo.signals}) {
       if (signals == nullptr) continue;
@@ -422,7 +417,10 @@ std::span<const float> GraphRunner::logits(size_t i) const {
   return {static_cast<const float*>(impl_->logits->data) + i * vocab_size, vocab_size};
 }
 
-std::span<const float> GraphRunner::outputs() const { return impl_->outputs; }
+std::span<const float> GraphRunner::outputs() const {
+  const ggml_tensor* outputs = impl_->graphs.front().graph.outputs;
+  return {static_cast<const float*>(outputs->data), static_cast<size_t>(ggml_nelements(outputs))};
+}
 size_t GraphRunner::OutputFloats() const { return impl_->model.output->ne[0]; }
 
 Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool tokens_apart) {

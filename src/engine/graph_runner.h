@@ -46,11 +46,11 @@ class GraphRunner {
   // Of the last step: [vocab_size] for output_rows[i]. Valid until the next step or
   // ComputeLogits().
   [[nodiscard]] std::span<const float> logits(size_t i) const;
-  // What later logits of the last step are computed from: [output_rows, OutputFloats()]. Valid
-  // until the next such step.
+  // What later logits of the last step are computed from: [output_rows, OutputFloats()]. Valid as
+  // logits() are. REQUIRES: the step left them for later.
   [[nodiscard]] std::span<const float> outputs() const;
   [[nodiscard]] size_t OutputFloats() const;
-  // Then logits(i) are those of token i of `outputs`, which is outputs() or a copy of a part.
+  // Then logits(i) are those of token i of `outputs`, a copy of some of outputs().
   Status ComputeLogits(std::span<const float> outputs, bool tokens_apart);
 
  private:
