@@ -227,8 +227,8 @@ struct DotCompressed<Rows, kDots, kDim, kHeads, kFetch, 0> {
     if (kFetch == Fetch::kAhead) {
       const size_t bytes = LayoutFor<Rows, kDim>(in).row_stride;
       const std::byte* next = in.next_rows[row];
-      for (size_t b = 0; b < bytes; b += 64) hwy::Prefetch(next + b);
-      hwy::Prefetch(next + bytes - 1);
+      for (size_t b = 0; b < bytes; b += 64) FetchLine(next + b);
+      FetchLine(next + bytes - 1);
     }
     HeadInts<kHeads> sum;
     EBB_UNROLL

@@ -1,9 +1,9 @@
 // Decode attention: folding a chunk of rows for all query heads of a kv head, merging chunks, mass.
 // Included once per instruction set by cpu.cc.
 //
-// A chunk of 64 rows of 64 f16 elements is 16 KiB of keys and values: it and the next one, which is
-// fetched meanwhile, stay in L1. Chunks twice as long push each other out (42 GB/s against 48 where
-// memory gives 50).
+// A chunk of 64 rows of 64 f16 elements is 16 KiB of keys and values; the next one is fetched
+// meanwhile. Chunks twice as long read at 42 GB/s against 48, where memory gave 50 and they were
+// fetched into L1.
 #if defined(EBB_ATTENTION_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_FOLD_INL_H_
 #undef EBB_ATTENTION_FOLD_INL_H_
@@ -46,13 +46,19 @@ HWY_INLINE Vec AddAcross(Vec a, Vec b) {
   }
 }
 
+// Into the second-level cache, where far more reads may be under way than in the first. On a Zen 4
+// whose memory others used too: 8,000 rows at 29 GB/s against 22, and steps of a decode that took
+// turns 8 - 12 % shorter. Fetching two chunks ahead, or both into the second and into the first
+// level, brought no more than 1 %.
+HWY_INLINE void FetchLine(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
+
 // Whether a pass fetches ahead its part of the next chunk: one of the passes over a row must.
 enum class Fetch { kNothing, kAhead };
 
 template <size_t kBytes>
 HWY_INLINE void FetchRow(const std::byte* row) {
   EBB_UNROLL
-  for (size_t b = 0; b < kBytes; b += 64) hwy::Prefetch(row + b);
+  for (size_t b = 0; b < kBytes; b += 64) FetchLine(row + b);
 }
 
 template <int kHeads>
@@ -245,7 +251,7 @@ void AnyKeyPasses(const FoldInput& in, const FoldOutput& out) {
     for (int r = 0; r < in.num_rows; ++r) {
       if (g == 0) {
         const std::byte* key = in.next_keys[r];
-        for (size_t b = 0; b < in.format.RowStride(); b += 64) hwy::Prefetch(key + b);
+        for (size_t b = 0; b < in.format.RowStride(); b += 64) FetchLine(key + b);
       }
       VecF sum = hn::Zero(d);
       for (int c = 0; c < in.format.head_dim; c += kLanes) {
