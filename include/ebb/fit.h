@@ -37,6 +37,9 @@ struct FitRequest {
   RowType kv_type = RowType::kF16;
   uint64_t kv_cap_bytes = 0;  // as EngineOptions
   int prefill_chunk = 512;
+  // As in a chat: the buffers of a prompt may be wanted while the cache is at its largest. Else
+  // they have gone back to the system then.
+  bool prompts_at_any_time = false;
   std::optional<TierSpec> tiers = {};  // none: the full cache
   int sinks = 4;
   int window = 128;

@@ -98,7 +98,7 @@ Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model, CliOptions* o
   }
   const int context =
       options->session.context > 0 ? options->session.context : model->shape().trained_context;
-  EBB_RETURN_IF_ERROR(FitIntoMemory(*model, context / 2, options));
+  EBB_RETURN_IF_ERROR(FitIntoMemory(*model, context / 2, options, PromptsCome::kAtAnyTime));
   EBB_ASSIGN_OR_RETURN(Setup setup, OpenSetup(std::move(model), *options));
   if (setup.resumed.has_value() && !options->quiet && !options->json) {
     fmt::print(stderr, "[session: {} tokens resumed from {}]\n", setup.session->next_position(),

@@ -92,7 +92,8 @@ FitQuestion FitQuestionFor(const Model& model, const CliOptions& options, int pr
   return question;
 }
 
-Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options) {
+Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options,
+                     PromptsCome prompts) {
   if (options->fit.memory_bytes == 0) return OkStatus();
   if (options->engine.device.kind != DeviceKind::kCpu) {
     return InvalidArgument("--memory says what one memory holds; with --device, cap the tiers");
@@ -105,7 +106,8 @@ Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options)
   if (policy.budget.unit != Budget::Unit::kNone) {
     return InvalidArgument("--memory and --budget both say how much stays; give one");
   }
-  const FitQuestion question = FitQuestionFor(model, *options, prompt_tokens);
+  FitQuestion question = FitQuestionFor(model, *options, prompt_tokens);
+  question.request.prompts_at_any_time = prompts == PromptsCome::kAtAnyTime;
   const FitLimits limits = {.memory_bytes = options->fit.memory_bytes,
                             .disk_bytes = DiskBytes(*options)};
   FitSetting setting = {.name = "as asked for", .tiers = policy.tiers};

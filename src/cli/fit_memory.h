@@ -19,10 +19,13 @@ struct FitQuestion {
 [[nodiscard]] FitQuestion FitQuestionFor(const Model& model, const CliOptions& options,
                                          int prompt_tokens);
 
+enum class PromptsCome { kFirst, kAtAnyTime };
+
 // Without --memory: nothing. With it and options of the tiers: checks that they fit. Else takes the
 // gentlest setting that fits, and says on stderr which. ResourceExhausted when nothing fits;
 // InvalidArgument beside --budget.
-[[nodiscard]] Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options);
+[[nodiscard]] Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options,
+                                   PromptsCome prompts = PromptsCome::kFirst);
 
 // The same for a prompt and what may be generated after it: the context that must fit is no longer.
 [[nodiscard]] Status FitGenerationIntoMemory(const Model& model, int prompt_tokens,

@@ -42,6 +42,7 @@ struct AttentionScratch {
                 const std::shared_ptr<DecodeStates>& states)
         : attention(kernel, shape, states) {}
     DecodeAttention attention;
+    // Of the fold's own tokens.
     std::vector<RowsView> rows, host_rows;   // [tokens, kv heads]
     std::vector<CompressedRows> compressed;  // [tokens, kv heads]
     // [tokens, kv heads]: where rows of each kind stand among all rows.

@@ -8,6 +8,7 @@
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
+#include "src/base/step_sizes.h"
 #include "src/engine/graph_op.h"
 #include "src/engine/graph_op_costs.h"
 #include "src/engine/graph_op_turns.h"
@@ -18,9 +19,9 @@
 namespace ebb {
 namespace {
 
-// Graphs kept at once: decode, a full prefill chunk, the remainder of a prompt or a batch, a
-// verifying step. Building one costs little beside a step of several tokens.
-constexpr size_t kMaxGraphs = 4;
+// Graphs kept at once, of about 1 MB each: decode, and a prompt's chunks or a verifying step.
+// Building one costs little beside a step of several tokens.
+constexpr size_t kMaxGraphs = 2;
 
 // How long threads look out for the next step before they sleep, in ggml's measure: a few
 // milliseconds. By its default it is a good part of a second, in which they take the cores from
@@ -116,8 +117,10 @@ struct GraphRunner::Impl {
   std::list<StepGraph> graphs;       // most recently used first
   LaterLogits later;
   const ggml_tensor* logits = nullptr;  // those computed last
-  // All graphs share these: as large as the largest needs, and touched anew by none.
+  // All graphs share these: as large as the largest needs, and touched anew by none. What a prompt
+  // needs goes back to the system behind it.
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
+  int tokens_in_buffers = 0;                // of the largest step that they were made for
   const ggml_cgraph* in_buffers = nullptr;  // whose tensors lie there
   // A graph of one node that does anything.
   std::unique_ptr<ggml_context, GgmlDeleter> team_ctx;
@@ -130,6 +133,7 @@ struct GraphRunner::Impl {
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   Status Build(const GraphShape& shape);
   Status BuildLater(size_t num_tokens, bool tokens_apart);
+  Status MakeBuffers();
   Status PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph, int num_tokens);
   void Reserve(const StepWork& work, AttentionWay way);
   Status BeginStaging(const StepWork& work, AttentionWay way);
@@ -166,8 +170,7 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
   }
   ggml_backend_cpu_set_n_threads(impl->backend.get(), threads);
   ggml_backend_cpu_set_threadpool(impl->backend.get(), impl->threadpool.get());
-  impl->buffers.reset(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
-  if (impl->buffers == nullptr) return ResourceExhausted("no memory for compute buffers");
+  EBB_RETURN_IF_ERROR(impl->MakeBuffers());
   EBB_RETURN_IF_ERROR(impl->BuildTeam());
   return std::unique_ptr<GraphRunner>(new GraphRunner(std::move(impl)));
 }
@@ -214,11 +217,24 @@ Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
   return graph;
 }
 
+Status GraphRunner::Impl::MakeBuffers() {
+  std::unique_ptr<ggml_gallocr, GgmlDeleter> empty(
+      ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
+  if (empty == nullptr) return ResourceExhausted("no memory for compute buffers");
+  buffers = std::move(empty);
+  tokens_in_buffers = 0;
+  return OkStatus();
+}
+
 // Planned anew each time: ggml would take another graph's plan where the sizes allow it.
 Status GraphRunner::Impl::PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph,
                                          int num_tokens) {
   if (in_buffers == graph) return OkStatus();
   in_buffers = nullptr;
+  if (tokens_in_buffers > kTokensInKeptBuffers && num_tokens <= kTokensInKeptBuffers) {
+    EBB_RETURN_IF_ERROR(MakeBuffers());
+  }
+  tokens_in_buffers = std::max(tokens_in_buffers, num_tokens);
   TakeFromBuffers(tensors);
   if (!ggml_gallocr_reserve(buffers.get(), graph) ||
       !ggml_gallocr_alloc_graph(buffers.get(), graph)) {
@@ -230,6 +246,10 @@ Status GraphRunner::Impl::PutIntoBuffers(ggml_context* tensors, ggml_cgraph* gra
 }
 
 Status GraphRunner::Impl::Build(const GraphShape& shape) {
+  if (graphs.size() == kMaxGraphs) {
+    if (in_buffers == graphs.back().graph.graph) in_buffers = nullptr;
+    graphs.pop_back();
+  }
   StepGraph graph;
   graph.shape = shape;
   const int num_layers = model.hparams.num_layers;
@@ -243,10 +263,6 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   graph.graph = BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op);
   graphs.push_front(std::move(graph));
-  if (graphs.size() > kMaxGraphs) {
-    if (in_buffers == graphs.back().graph.graph) in_buffers = nullptr;
-    graphs.pop_back();
-  }
   return OkStatus();
 }
 
@@ -261,14 +277,14 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
   for (const SequenceStep& sequence : work.sequences) {
     max_rows = std::max(max_rows, sequence.cache->max_rows());
   }
-  const size_t views = work.tokens.size() * heads;
   const auto num_tokens = static_cast<int>(work.tokens.size());
   const int num_folds = AttentionOp::NumFolds(way, num_tokens);
+  const int fold_tokens = (num_tokens + num_folds - 1) / num_folds;
   while (static_cast<int>(scratch.folds.size()) < std::max(num_folds, 2)) {
     scratch.folds.emplace_back(scratch.kernel, scratch.shape, scratch.states);
   }
   for (AttentionScratch::FoldScratch& fold : scratch.folds) {
-    fold.rows.resize(std::max(fold.rows.size(), views));
+    fold.rows.resize(std::max(fold.rows.size(), fold_tokens * heads));
     if (!scratch.device.one_memory()) {
       fold.full_indices.resize(fold.rows.size());
       fold.host_rows.resize(fold.rows.size());
@@ -279,9 +295,10 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
       fold.full_indices.resize(fold.rows.size());
       fold.compressed_indices.resize(fold.rows.size());
     }
-    fold.queries.reserve(work.tokens.size());
-    fold.attention.Reserve((num_tokens + num_folds - 1) / num_folds, max_rows, threads);
+    fold.queries.reserve(fold_tokens);
+    fold.attention.Reserve(fold_tokens, max_rows, threads);
   }
+  const size_t views = work.tokens.size() * heads;
   scratch.selected.resize(std::max(scratch.selected.size(), views));
   scratch.selected_slots.resize(std::max(scratch.selected_slots.size(), views));
   scratch.selected_spans.resize(std::max(scratch.selected_spans.size(), views));

@@ -9,6 +9,7 @@
 #include "src/attention/rows.h"
 #include "src/base/page_store.h"
 #include "src/base/share.h"
+#include "src/base/step_sizes.h"
 #include "src/io/segment_table.h"
 #include "src/kv/arena.h"
 #include "src/kv/sequence_cache.h"
@@ -124,12 +125,14 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
   return OkStatus();
 }
 
+int ChunkTokens(const FitRequest& request) {
+  return std::min({request.prompt_tokens, request.prefill_chunk, request.context});
+}
+
 // What a graph holds at once of a chunk of tokens, in floats: the residual stream and two copies of
 // it, and the widest layer's gate, up and product; then the logits of one token.
-uint64_t GraphBytes(const FitModel& model, const FitRequest& request) {
+uint64_t GraphBytes(const FitModel& model, const FitRequest& request, uint64_t tokens) {
   const ModelShape& shape = model.shape;
-  const uint64_t tokens = std::max(
-      std::min({request.prompt_tokens, request.prefill_chunk, request.context}), request.requests);
   const uint64_t attention =
       uint64_t{1} * shape.head_dim * (shape.num_q_heads + 2 * shape.num_kv_heads);
   const uint64_t floats =
@@ -138,6 +141,19 @@ uint64_t GraphBytes(const FitModel& model, const FitRequest& request) {
   constexpr uint64_t kNodesPerLayer = uint64_t{64} << 10;
   return (tokens * floats + uint64_t{1} * shape.vocab_size * request.requests) * sizeof(float) +
          kNodesPerLayer * shape.num_layers;
+}
+
+// In the widest step while the cache is at its largest: a prompt's buffers went back behind it, but
+// for what its products quantised.
+uint64_t LastGraphBytes(const FitModel& model, const FitRequest& request) {
+  const uint64_t chunk = ChunkTokens(request);
+  if (chunk <= kTokensInKeptBuffers || request.prompts_at_any_time) {
+    return GraphBytes(model, request, std::max<uint64_t>(chunk, request.requests));
+  }
+  const uint64_t widest = std::max(model.shape.embed_dim, model.feed_forward_dim);
+  constexpr uint64_t kQuantisedBlock = 32, kQuantisedBlockBytes = 36;  // ggml's Q8_1
+  return GraphBytes(model, request, request.requests) +
+         chunk * DivideUp(widest, kQuantisedBlock) * kQuantisedBlockBytes;
 }
 
 // Partial results of chunks of rows, of even and of odd layers, with their weights where attention
@@ -231,12 +247,20 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   bytes.t2 = ExtentBytes(pages(rows.peaks.t2) * streams, compressed.PageBytes());
   bytes.tables = TableBytes(shape, request, rows.last);
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
-  bytes.compute = GraphBytes(model, request) + AttentionBytes(shape, request, all_rows);
+  bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows);
   const uint64_t row_bytes = 2 * format.RowStride();
   const uint64_t of_t1 = rows.last.t1 * row_bytes * streams;
   bytes.rows_read_memory =
       (rows.last.t0 * row_bytes + rows.last.t2 * compressed.RowStride()) * streams + of_t1;
   bytes.rows_read_disk = file ? of_t1 : 0;
+  if (!request.prompts_at_any_time && ChunkTokens(request) > kTokensInKeptBuffers) {
+    // Behind a long prompt its buffers may have been more than what the generation adds.
+    FitRequest prompt = request;
+    prompt.context = std::min(request.prompt_tokens, request.context);
+    prompt.prompts_at_any_time = true;
+    EBB_ASSIGN_OR_RETURN(const FitBytes at_prompt, FitRequestInto(model, prompt));
+    bytes.compute += std::max(at_prompt.Memory(), bytes.Memory()) - bytes.Memory();
+  }
   return bytes;
 }
 

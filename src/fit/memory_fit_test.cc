@@ -54,6 +54,23 @@ TEST(MemoryFit, SeveralRequestsShareExtents) {
   EXPECT_EQ(Fit({.context = 1, .requests = 7}).t0, 5 * 2 * kMiB);  // 630 pages
 }
 
+TEST(MemoryFit, APromptsBuffersGoBackBehindIt) {
+  const auto memory = [](FitRequest request, bool at_any_time) {
+    request.prompts_at_any_time = at_any_time;
+    return Fit(request).Memory();
+  };
+  // 512 tokens of three layers of 1,536 floats, and more.
+  const FitRequest generates = {.context = 8000, .prompt_tokens = 1000};
+  EXPECT_GT(memory(generates, true), memory(generates, false) + 9 * kMiB);
+  const FitRequest reads = {.context = 1000, .prompt_tokens = 1000};
+  EXPECT_EQ(memory(reads, true), memory(reads, false));
+  const FitRequest little = {.context = 8000, .prompt_tokens = 64};
+  EXPECT_EQ(memory(little, true), memory(little, false));
+  // A little generation hides in what the prompt took.
+  const FitRequest adds = {.context = 1064, .prompt_tokens = 1000};
+  EXPECT_EQ(memory(adds, false), memory(reads, false));
+}
+
 TEST(MemoryFit, ExtentsCutNoPage) {
   EXPECT_EQ(ExtentBytes(0, 16384), 0u);
   EXPECT_EQ(ExtentBytes(128, 16384), 2 * kMiB);

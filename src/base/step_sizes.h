@@ -1,0 +1,15 @@
+// Sizes of steps that the engine and what foretells its memory must agree on.
+#ifndef EBB_BASE_STEP_SIZES_H_
+#define EBB_BASE_STEP_SIZES_H_
+
+#include "ebb/lossless.h"
+
+namespace ebb {
+
+// Decode steps and verifying steps, of at most so many tokens, take turns in the same compute
+// buffers. Those of a larger step go back to the system behind it.
+inline constexpr int kTokensInKeptBuffers = kMostDrafted;
+
+}  // namespace ebb
+
+#endif  // EBB_BASE_STEP_SIZES_H_

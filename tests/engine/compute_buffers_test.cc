@@ -1,0 +1,54 @@
+// What a step computes in: a prompt's buffers go back to the system behind it.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "src/base/sanitizers.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+// A wide layer: its products of 512 tokens alone take 32 MiB each.
+RandomGgufOptions WideModel() {
+  return {.num_layers = 2,
+          .embed_dim = 64,
+          .num_q_heads = 2,
+          .num_kv_heads = 2,
+          .head_dim = 32,
+          .feed_forward_dim = 16384,
+          .context = 1024};
+}
+
+uint64_t ResidentBytes() {
+  uint64_t mapped_pages = 0, resident_pages = 0;
+  std::ifstream("/proc/self/statm") >> mapped_pages >> resident_pages;
+  EXPECT_GT(resident_pages, 0u);
+  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(ComputeBuffers, OfAPromptGoBackBehindItAndComeAgain) {
+  if (kShadowMemory) GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
+  constexpr uint64_t kLayerBytes = uint64_t{32} << 20;
+  const TempFolder folder;
+  const std::string path = folder.File("wide.gguf");
+  ExpectOk(WriteRandomGguf(WideModel(), path));
+  const auto model = Model::Load({.path = path});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  const auto engine = Engine::Create(*model, {.threads = 1});
+  ASSERT_TRUE(engine.ok());
+  auto session = Open(**engine);
+  ExpectOk(session->Prefill(RandomTokens(WideModel(), 8, 1)));
+  ExpectOk(session->Decode(1));
+  const uint64_t before = ResidentBytes();
+  for (int turn = 0; turn < 2; ++turn) {
+    ExpectOk(session->Prefill(RandomTokens(WideModel(), 400, 2)));
+    EXPECT_GT(ResidentBytes(), before + kLayerBytes / 2) << turn;
+    ExpectOk(session->Decode(1));
+    EXPECT_LT(ResidentBytes(), before + kLayerBytes / 4) << turn;
+  }
+}
+
+}  // namespace
+}  // namespace ebb
