@@ -90,7 +90,7 @@ struct PlacementInput {
   Position next_position = 0;                // tokens so far
   int64_t decode_steps = 0;                  // generated tokens so far, the step's included
   // Of this step: in decode one, but for guesses that were looked up, with which a step may go past
-  // a multiple of an interval without ending on it.
+  // a multiple of an interval without ending on it; none where room is made between steps.
   int new_tokens = 1;
   StepKind step_kind = StepKind::kDecode;
   size_t tokens_to_come = 0;  // in the prompt's next step; 0 at its end and in decode

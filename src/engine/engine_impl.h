@@ -55,8 +55,8 @@ struct Engine::Impl {
   void ReportDevice(StepKind kind, const StepWork& work, double begin);
   // What its policy decides about a step that was computed: the rows evicted.
   static Result<int64_t> Decide(Session::Impl* session, StepKind kind, int new_tokens);
-  // Rows leave T0 for the next tokens of a prompt.
-  static Status MakeRoom(Session::Impl* session);
+  // Between steps: rows leave T0 for the tokens of the next one.
+  static Status MakeRoom(Session::Impl* session, StepKind next);
   // What the caps refused behind the last step, if they still do.
   static Status CheckRefused(Session::Impl* session);
   // A sequence's part in a step that was computed: its policy decides. The first error stays in

@@ -47,9 +47,9 @@ Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind, int 
   }
 }
 
-Status Engine::Impl::MakeRoom(Session::Impl* session) {
+Status Engine::Impl::MakeRoom(Session::Impl* session, StepKind next) {
   try {
-    return session->driver.MakeRoom(session->Facts(StepKind::kPrefill));
+    return session->driver.MakeRoom(session->Facts(next, /*new_tokens=*/0));
   } catch (const std::bad_alloc&) {
     session->broken =
         ResourceExhausted("no memory for moving rows out of T0; this sequence cannot go on");

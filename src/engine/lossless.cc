@@ -281,7 +281,10 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
     run_.assign(1, token);
     is_looked_up_ = num_looked_up > 0;
     for (int i = 0; i < num_looked_up; ++i) run_.push_back(lookup_->Next(i));
-    if (!is_looked_up_) status = Draft(guess, num_tokens);
+    // The rows of the run before this one are verified now: whole pages of them go to T1 before the
+    // run's own come, and are written while it is drafted.
+    status = Engine::Impl::MakeRoom(store_.get(), StepKind::kDecode);
+    if (status.ok() && !is_looked_up_) status = Draft(guess, num_tokens);
     verified_from = Now();
     if (status.ok()) status = Verify();
     verified = Now();

@@ -156,11 +156,13 @@ Status PolicyDriver::Check(PlacementInput facts, size_t num_to_come) const {
 Status PolicyDriver::MakeRoom(const PlacementInput& facts) {
   if (policy_->placement == nullptr) return OkStatus();
   decided_.clear();
+  most_gone_ = 0;
   Status status;
   for (int group = 0; group < cache_->num_groups() && status.ok(); ++group) {
     status = Place(facts, group);
   }
   const Status moved = MoveDecided();
+  Compact(facts.step_kind, most_gone_);
   return status.ok() ? moved : status;
 }
 

@@ -42,7 +42,7 @@ class PolicyDriver {
   // Whether the caps hold what is decided once the last `num_to_come` tokens that `facts` count,
   // of a prompt, have their rows.
   [[nodiscard]] Status Check(PlacementInput facts, size_t num_to_come = 0) const;
-  // Between steps: places rows by the scores that they have.
+  // Between steps: places rows by the scores that they have, and compacts.
   [[nodiscard]] Status MakeRoom(const PlacementInput& facts);
   // The step's rows were taken out of the cache again, or the sequence was rolled back.
   void TruncateTo(Position end);

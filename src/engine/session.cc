@@ -126,7 +126,7 @@ Result<size_t> Session::Impl::PieceOf(size_t chunk) {
   if (!driver.HasTiers()) return chunk;
   if (cache.RoomForTokens() < chunk && !tokens.empty()) {
     tokens_to_come = chunk;
-    EBB_RETURN_IF_ERROR(engine->MakeRoom(this));
+    EBB_RETURN_IF_ERROR(engine->MakeRoom(this, StepKind::kPrefill));
   }
   // What still exceeds T0's cap waits for the next step; a single token would be multiplied by
   // other kernels than several are.

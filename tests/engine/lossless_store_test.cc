@@ -1,5 +1,6 @@
 // What a lossless session keeps and what it may take: its store under T1's cap and after
 // roll-backs, and what the tiers that a user asks for leave to the draft.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,7 +37,7 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
   auto probe = Open(*probe_engine, Drafting(kStreaming, 1));
   ExpectOk(probe->Prefill(SomeTokens(6 * kPage)));
   const size_t bytes_of_a_token =
-      probe_engine->arena_accounting(Tier::kT1).used_bytes / (5 * kPage);
+      probe_engine->arena_accounting(Tier::kT1).used_bytes / (6 * kPage);
   ASSERT_GT(bytes_of_a_token, 0U);
   constexpr size_t kCap = size_t{2} << 20;  // the least that there is
   const auto tokens_of_cap = static_cast<int>(kCap / bytes_of_a_token);
@@ -59,6 +60,28 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
     // No room comes of asking again.
     EXPECT_EQ(session->Decode(1).code(), StatusCode::kResourceExhausted);
   }
+}
+
+// Before a run of a page's length comes to be verified, so that two pages at most hold both.
+TEST(LosslessStore, HasLessThanAPageOnItsWayToT1WhileARunIsDrafted) {
+  auto engine = MakeEngine(OnHost());
+  auto session = Open(
+      *engine, {.policy = kStreaming,
+                .lossless = LosslessOptions{.draft_min = kMostDrafted, .draft_max = kMostDrafted}});
+  ExpectOk(session->Prefill(SomeTokens(kPage + 7)));
+  const std::vector<Token> text = SomeTokens(6 * kPage, 3);
+  int64_t most_rows = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const Guess knowing = [&,
+                           next = i + 1](std::span<const float>) mutable -> std::optional<Token> {
+      most_rows = std::max(most_rows, session->accounting().newest.rows);
+      return next < text.size() ? std::optional(text[next++]) : std::nullopt;
+    };
+    ExpectOk(session->Decode(text[i], knowing));
+  }
+  EXPECT_GT(session->lossless_report()->accepted, 4 * kPage);
+  EXPECT_GT(most_rows, 0);
+  EXPECT_LT(most_rows, kPage * static_cast<int64_t>(kKvStreams));
 }
 
 TEST(LosslessStore, IsInT1AgainAfterARollBack) {
