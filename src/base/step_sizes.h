@@ -6,8 +6,8 @@
 
 namespace ebb {
 
-// Decode steps and verifying steps, of at most so many tokens, take turns in the same compute
-// buffers. Those of a larger step go back to the system behind it.
+// Steps of at most so many tokens, as of one sequence's decoding and verifying, take turns in the
+// same compute buffers. Those of a larger step go back to the system behind it.
 inline constexpr int kTokensInKeptBuffers = kMostDrafted;
 
 }  // namespace ebb

@@ -48,6 +48,7 @@ Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind, int 
 }
 
 Status Engine::Impl::MakeRoom(Session::Impl* session, StepKind next) {
+  EBB_RETURN_IF_ERROR(session->broken);
   try {
     return session->driver.MakeRoom(session->Facts(next, /*new_tokens=*/0));
   } catch (const std::bad_alloc&) {

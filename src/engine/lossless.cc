@@ -250,7 +250,7 @@ Status Lossless::Decode(Token token, const Guess& guess, int most_guesses) {
   if (num_tokens == 1) return DecodePlainly(token);
   const Status status = Run(token, guess, num_tokens, num_looked_up);
   if (status.code() != StatusCode::kResourceExhausted) return status;
-  // A single token may still have room, but not soon a run.
+  // In the draft's caps a single token may still have room, but not soon a run.
   without_drafts_ = kMostDrafted;
   return DecodePlainly(token);
 }
@@ -274,16 +274,17 @@ Status Lossless::DecodePlainly(Token token) {
 Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_looked_up) {
   const Position begin = store_->next();
   const double waited = store_->cache.stage_wait_seconds();
-  const double drafted_from = Now();
-  double verified_from = 0, verified = 0;
+  const double begun = Now();
+  double drafted_from = 0, verified_from = 0, verified = 0;
   Status status;
   try {
     run_.assign(1, token);
     is_looked_up_ = num_looked_up > 0;
     for (int i = 0; i < num_looked_up; ++i) run_.push_back(lookup_->Next(i));
     // The rows of the run before this one are verified now: whole pages of them go to T1 before the
-    // run's own come, and are written while it is drafted.
+    // run's own come, and are written while it is drafted, if it is.
     status = Engine::Impl::MakeRoom(store_.get(), StepKind::kDecode);
+    drafted_from = Now();
     if (status.ok() && !is_looked_up_) status = Draft(guess, num_tokens);
     verified_from = Now();
     if (status.ok()) status = Verify();
@@ -302,16 +303,18 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
   }
   const double end = Now();
   const auto run_tokens = static_cast<int>(run_.size());
+  // The store's rows move for verifying.
+  const double verify_seconds = drafted_from - begun + verified - verified_from;
   if (is_looked_up_) {
-    length_.LookedUpStep(run_tokens, verified - verified_from);
+    length_.LookedUpStep(run_tokens, verify_seconds);
   } else {
     looked_up_since_draft_ = 0;
-    length_.DraftedStep(run_tokens, verified_from - drafted_from, verified - verified_from);
+    length_.DraftedStep(run_tokens, verified_from - drafted_from, verify_seconds);
   }
   report_.draft_seconds += verified_from - drafted_from;
   report_.drafted += run_tokens - 1;
   report_.looked_up += num_looked_up;
-  CountVerifying(verified - verified_from, waited);
+  CountVerifying(verify_seconds, waited);
   CountLogits(end - verified);
   ahead_.assign(run_.begin() + 1, run_.end());
   next_ahead_ = 0;

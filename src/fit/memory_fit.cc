@@ -144,16 +144,16 @@ uint64_t GraphBytes(const FitModel& model, const FitRequest& request, uint64_t t
 }
 
 // In the widest step while the cache is at its largest: a prompt's buffers went back behind it, but
-// for what its products quantised.
+// for those in which its products converted what they multiply.
 uint64_t LastGraphBytes(const FitModel& model, const FitRequest& request) {
   const uint64_t chunk = ChunkTokens(request);
-  if (chunk <= kTokensInKeptBuffers || request.prompts_at_any_time) {
+  const bool kept = chunk <= kTokensInKeptBuffers || request.requests > kTokensInKeptBuffers;
+  if (kept || request.prompts_at_any_time) {
     return GraphBytes(model, request, std::max<uint64_t>(chunk, request.requests));
   }
   const uint64_t widest = std::max(model.shape.embed_dim, model.feed_forward_dim);
-  constexpr uint64_t kQuantisedBlock = 32, kQuantisedBlockBytes = 36;  // ggml's Q8_1
-  return GraphBytes(model, request, request.requests) +
-         chunk * DivideUp(widest, kQuantisedBlock) * kQuantisedBlockBytes;
+  constexpr uint64_t kMostBytes = 2;  // of a value: in F16, behind weights of that type
+  return GraphBytes(model, request, request.requests) + chunk * widest * kMostBytes;
 }
 
 // Partial results of chunks of rows, of even and of odd layers, with their weights where attention
@@ -254,9 +254,10 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
       (rows.last.t0 * row_bytes + rows.last.t2 * compressed.RowStride()) * streams + of_t1;
   bytes.rows_read_disk = file ? of_t1 : 0;
   if (!request.prompts_at_any_time && ChunkTokens(request) > kTokensInKeptBuffers) {
-    // Behind a long prompt its buffers may have been more than what the generation adds.
+    // Behind a long prompt its buffers may have been more than what the generation adds. They are
+    // still there when the first token's rows come.
     FitRequest prompt = request;
-    prompt.context = std::min(request.prompt_tokens, request.context);
+    prompt.context = std::min(request.prompt_tokens + 1, request.context);
     prompt.prompts_at_any_time = true;
     EBB_ASSIGN_OR_RETURN(const FitBytes at_prompt, FitRequestInto(model, prompt));
     bytes.compute += std::max(at_prompt.Memory(), bytes.Memory()) - bytes.Memory();

@@ -68,7 +68,10 @@ TEST(MemoryFit, APromptsBuffersGoBackBehindIt) {
   EXPECT_EQ(memory(little, true), memory(little, false));
   // A little generation hides in what the prompt took.
   const FitRequest adds = {.context = 1064, .prompt_tokens = 1000};
-  EXPECT_EQ(memory(adds, false), memory(reads, false));
+  EXPECT_EQ(memory(adds, false), memory({.context = 1001, .prompt_tokens = 1000}, true));
+  // A step of all of them keeps the buffers.
+  const FitRequest many = {.context = 8000, .prompt_tokens = 1000, .requests = 100};
+  EXPECT_EQ(memory(many, true), memory(many, false));
 }
 
 TEST(MemoryFit, ExtentsCutNoPage) {
