@@ -129,6 +129,12 @@ int ChunkTokens(const FitRequest& request) {
   return std::min({request.prompt_tokens, request.prefill_chunk, request.context});
 }
 
+// Whether a prompt's buffers have gone when the cache is at its largest.
+bool BuffersGoBack(const FitRequest& request) {
+  return !request.prompts_at_any_time && request.requests <= kTokensInKeptBuffers &&
+         ChunkTokens(request) > kTokensInKeptBuffers;
+}
+
 // What a graph holds at once of a chunk of tokens, in floats: the residual stream and two copies of
 // it, and the widest layer's gate, up and product; then the logits of one token.
 uint64_t GraphBytes(const FitModel& model, const FitRequest& request, uint64_t tokens) {
@@ -143,12 +149,11 @@ uint64_t GraphBytes(const FitModel& model, const FitRequest& request, uint64_t t
          kNodesPerLayer * shape.num_layers;
 }
 
-// In the widest step while the cache is at its largest: a prompt's buffers went back behind it, but
-// for those in which its products converted what they multiply.
+// In the widest step while the cache is at its largest. Of a prompt's buffers those stay in which
+// its products converted what they multiply.
 uint64_t LastGraphBytes(const FitModel& model, const FitRequest& request) {
   const uint64_t chunk = ChunkTokens(request);
-  const bool kept = chunk <= kTokensInKeptBuffers || request.requests > kTokensInKeptBuffers;
-  if (kept || request.prompts_at_any_time) {
+  if (!BuffersGoBack(request)) {
     return GraphBytes(model, request, std::max<uint64_t>(chunk, request.requests));
   }
   const uint64_t widest = std::max(model.shape.embed_dim, model.feed_forward_dim);
@@ -253,7 +258,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   bytes.rows_read_memory =
       (rows.last.t0 * row_bytes + rows.last.t2 * compressed.RowStride()) * streams + of_t1;
   bytes.rows_read_disk = file ? of_t1 : 0;
-  if (!request.prompts_at_any_time && ChunkTokens(request) > kTokensInKeptBuffers) {
+  if (BuffersGoBack(request)) {
     // Behind a long prompt its buffers may have been more than what the generation adds. They are
     // still there when the first token's rows come.
     FitRequest prompt = request;

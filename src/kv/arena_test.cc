@@ -1,9 +1,7 @@
 #include "src/kv/arena.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -14,6 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/process_memory.h"
 
 namespace ebb {
 namespace {
@@ -278,14 +277,6 @@ TEST(ArenaTest, RebindHandsAPageToAnotherSlot) {
   EXPECT_EQ(arena->stats().num_pages, kPagesPerExtent - 1);
 }
 
-size_t VirtualBytes() {
-  size_t num_pages = 0;
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  EXPECT_EQ(std::fscanf(file, "%zu", &num_pages), 1);
-  std::fclose(file);
-  return num_pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
-
 TEST(ArenaTest, AMappingThatTheSystemRefusesIsAnErrorAndChangesNothing) {
   auto arena = MakeArena(kPageBytes, size_t{1} << 40);
   Owners owners(arena.get());
@@ -293,7 +284,7 @@ TEST(ArenaTest, AMappingThatTheSystemRefusesIsAnErrorAndChangesNothing) {
   rlimit old_limit{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &old_limit), 0);
   rlimit limit = old_limit;
-  limit.rlim_cur = VirtualBytes() + (64 << 20);
+  limit.rlim_cur = MeasureProcess().virtual_bytes + (64 << 20);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
   const Status status = arena->Reserve(1024 * kPagesPerExtent);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &old_limit), 0);

@@ -1,8 +1,6 @@
 // What the system says about memory against what the accounting says.
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -12,24 +10,10 @@
 #include "gtest/gtest.h"
 #include "src/base/sanitizers.h"
 #include "src/kv/sequence_cache.h"
+#include "tests/support/process_memory.h"
 
 namespace ebb {
 namespace {
-
-struct ProcessMemory {
-  size_t virtual_bytes = 0;
-  size_t resident_bytes = 0;
-};
-
-ProcessMemory Measure() {
-  size_t virtual_pages = 0;
-  size_t resident_pages = 0;
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  EXPECT_EQ(std::fscanf(file, "%zu %zu", &virtual_pages, &resident_pages), 2);
-  std::fclose(file);
-  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return {virtual_pages * page_bytes, resident_pages * page_bytes};
-}
 
 size_t AccountedBytes(const Arena& arena, const SequenceCache& cache) {
   const ArenaStats stats = arena.stats();
@@ -37,7 +21,7 @@ size_t AccountedBytes(const Arena& arena, const SequenceCache& cache) {
 }
 
 void ExpectResident(size_t base_bytes, size_t accounted_bytes) {
-  const size_t resident_bytes = Measure().resident_bytes;
+  const size_t resident_bytes = MeasureProcess().resident_bytes;
   const double grown = static_cast<double>(resident_bytes) - static_cast<double>(base_bytes);
   const double accounted = static_cast<double>(accounted_bytes);
   EXPECT_NEAR(grown, accounted, 0.05 * accounted + (4 << 20));
@@ -67,7 +51,7 @@ TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
   if (kShadowMemory) GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
   auto arena = Arena::Create({.page_bytes = kFormat.PageBytes(), .cap_bytes = size_t{1} << 30});
   ASSERT_TRUE(arena.ok());
-  const size_t base_bytes = Measure().resident_bytes;
+  const size_t base_bytes = MeasureProcess().resident_bytes;
   auto cache = std::make_unique<SequenceCache>(kShape, kFormat, Granularity::kHead,
                                                CacheStores{.t0 = arena->get()});
 
@@ -124,11 +108,11 @@ TEST(MemoryTest, ResidentMemoryStaysFlatWhileEveryTokenReplacesOne) {
     (*arena)->Compact(4 << 20);
   };
   for (Position i = 0; i < 200; ++i) step(1024 + i);
-  const size_t resident_bytes = Measure().resident_bytes;
+  const size_t resident_bytes = MeasureProcess().resident_bytes;
   const size_t table_bytes = cache.accounting().table_bytes;
   for (Position i = 200; i < 2000; ++i) step(1024 + i);
-  EXPECT_NEAR(static_cast<double>(Measure().resident_bytes), static_cast<double>(resident_bytes),
-              4 << 20);
+  EXPECT_NEAR(static_cast<double>(MeasureProcess().resident_bytes),
+              static_cast<double>(resident_bytes), 4 << 20);
   EXPECT_LE(cache.accounting().table_bytes, table_bytes + (64 << 10));
   EXPECT_LE((*arena)->stats().peak_reserved_bytes, size_t{90 * 18} * kFormat.PageBytes());
 }
@@ -145,7 +129,7 @@ TEST(MemoryTest, TablesThatTheSystemRefusesAreAnErrorAndChangeNothing) {
   rlimit old_limit{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &old_limit), 0);
   rlimit limit = old_limit;
-  limit.rlim_cur = Measure().virtual_bytes + (120 << 20);
+  limit.rlim_cur = MeasureProcess().virtual_bytes + (120 << 20);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
   const Status status = cache.Append(10, 16 << 20);  // 64 MiB of rows, 160 MiB of tables
   ASSERT_EQ(setrlimit(RLIMIT_AS, &old_limit), 0);

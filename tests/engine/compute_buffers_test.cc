@@ -1,11 +1,9 @@
 // What a step computes in: a prompt's buffers go back to the system behind it.
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include "src/base/sanitizers.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/support/process_memory.h"
 
 namespace ebb {
 namespace {
@@ -21,13 +19,6 @@ RandomGgufOptions WideModel() {
           .context = 1024};
 }
 
-uint64_t ResidentBytes() {
-  uint64_t mapped_pages = 0, resident_pages = 0;
-  std::ifstream("/proc/self/statm") >> mapped_pages >> resident_pages;
-  EXPECT_GT(resident_pages, 0u);
-  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
 TEST(ComputeBuffers, OfAPromptGoBackBehindItAndComeAgain) {
   if (kShadowMemory) GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
   constexpr uint64_t kLayerBytes = uint64_t{32} << 20;
@@ -41,12 +32,12 @@ TEST(ComputeBuffers, OfAPromptGoBackBehindItAndComeAgain) {
   auto session = Open(**engine);
   ExpectOk(session->Prefill(RandomTokens(WideModel(), 8, 1)));
   ExpectOk(session->Decode(1));
-  const uint64_t before = ResidentBytes();
+  const uint64_t before = MeasureProcess().resident_bytes;
   for (int turn = 0; turn < 2; ++turn) {
     ExpectOk(session->Prefill(RandomTokens(WideModel(), 400, 2)));
-    EXPECT_GT(ResidentBytes(), before + kLayerBytes / 2) << turn;
+    EXPECT_GT(MeasureProcess().resident_bytes, before + kLayerBytes / 2) << turn;
     ExpectOk(session->Decode(1));
-    EXPECT_LT(ResidentBytes(), before + kLayerBytes / 4) << turn;
+    EXPECT_LT(MeasureProcess().resident_bytes, before + kLayerBytes / 4) << turn;
   }
 }
 

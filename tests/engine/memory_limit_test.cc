@@ -1,11 +1,9 @@
 // What the tiers are for: a sequence whose cache the system has no memory for.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/support/process_memory.h"
 
 namespace ebb {
 namespace {
@@ -24,20 +22,13 @@ RandomGgufOptions DeepModel() {
           .context = 8192};
 }
 
-uint64_t MappedBytes() {
-  uint64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  EXPECT_GT(pages, 0u);
-  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
 // The process may map so much more while this lives.
 class MemoryLimit {
  public:
   explicit MemoryLimit(uint64_t more_bytes) {
     EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
     rlimit limit = before_;
-    limit.rlim_cur = MappedBytes() + more_bytes;
+    limit.rlim_cur = MeasureProcess().virtual_bytes + more_bytes;
     EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
   }
   ~MemoryLimit() { EXPECT_EQ(setrlimit(RLIMIT_AS, &before_), 0); }
