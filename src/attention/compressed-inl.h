@@ -13,13 +13,25 @@
 #include "src/attention/attention.h"
 #include "src/attention/compressed-keys-inl.h"
 #include "src/attention/compressed-values-inl.h"
-#include "src/attention/compressed-vnni-inl.h"
+#include "src/attention/compressed-vnni-keys-inl.h"
+#include "src/attention/compressed-vnni-values-inl.h"
 #include "src/attention/compressed.h"
 #include "src/attention/fold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
+
+template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch>
+HWY_INLINE void KeyPassOf(const CompressedFoldInput& in, const RoundedQuery* queries,
+                          const ChunkScales& scales, float* logits, size_t stride) {
+  if constexpr (kDots == Dots::kVnni) {
+    if (in.format.head_dim % 64 == 0) {
+      return VnniKeyPass<Rows, kDim, kHeads, kFetch>(in, queries, scales, logits, stride);
+    }
+  }
+  CompressedKeyPass<Rows, kDots, kDim, kHeads, kFetch>(in, queries, scales, logits, stride);
+}
 
 template <class Rows, Dots kDots, int kDim>
 void FoldCompressedRows(const CompressedFoldInput& in, const FoldOutput& out) {
@@ -32,9 +44,9 @@ void FoldCompressedRows(const CompressedFoldInput& in, const FoldOutput& out) {
     float* o = out.o + head * in.format.head_dim;
     const RoundedQuery* q = in.queries + head;
     if (head == 0) {
-      CompressedKeyPass<Rows, kDots, kDim, kHeads, Fetch::kAhead>(in, q, scales, p, out.p_stride);
+      KeyPassOf<Rows, kDots, kDim, kHeads, Fetch::kAhead>(in, q, scales, p, out.p_stride);
     } else {
-      CompressedKeyPass<Rows, kDots, kDim, kHeads, Fetch::kNothing>(in, q, scales, p, out.p_stride);
+      KeyPassOf<Rows, kDots, kDim, kHeads, Fetch::kNothing>(in, q, scales, p, out.p_stride);
     }
     SoftmaxChunk<kHeads>(p, out.p_stride, in.num_rows, out.m + head * out.head_stride, l,
                          out.head_stride);

@@ -204,6 +204,13 @@ HWY_INLINE VecI AddIntsAcross(VecI a, VecI b) {
   }
 }
 
+template <class Rows, int kDim>
+HWY_INLINE void FetchCompressed(const CompressedFoldInput& in, const std::byte* row) {
+  const size_t bytes = LayoutFor<Rows, kDim>(in).row_stride;
+  for (size_t b = 0; b < bytes; b += 64) FetchLine(row + b);
+  FetchLine(row + bytes - 1);
+}
+
 // As DotRows, in integers.
 template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch, int kLevels>
 struct DotCompressed {
@@ -224,12 +231,7 @@ struct DotCompressed<Rows, kDots, kDim, kHeads, kFetch, 0> {
   static HWY_INLINE HeadInts<kHeads> Run(const CompressedFoldInput& in, int row,
                                          const RoundedQuery* queries) {
     const int dim = kDim != 0 ? kDim : in.format.head_dim;
-    if (kFetch == Fetch::kAhead) {
-      const size_t bytes = LayoutFor<Rows, kDim>(in).row_stride;
-      const std::byte* next = in.next_rows[row];
-      for (size_t b = 0; b < bytes; b += 64) FetchLine(next + b);
-      FetchLine(next + bytes - 1);
-    }
+    if (kFetch == Fetch::kAhead) FetchCompressed<Rows, kDim>(in, in.next_rows[row]);
     HeadInts<kHeads> sum;
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) sum.v[g] = hn::Zero(I32());
@@ -238,27 +240,34 @@ struct DotCompressed<Rows, kDots, kDim, kHeads, kFetch, 0> {
   }
 };
 
+// Of kLanes rows from `row`.
+template <class Rows>
+HWY_INLINE void StoreLogits(VecI dots, const RoundedQuery& query, float scale,
+                            const ChunkScales& scales, int row, float* logits) {
+  const F32 d;
+  const VecF high = scales.High(0, row), low = scales.Low(0, row);
+  const VecF query_scale = hn::Set(d, query.scale * scale);
+  const VecF dot = hn::ConvertTo(d, dots);
+  VecF logit;
+  if constexpr (Rows::kType == CompressedType::kInt8) {
+    logit = hn::Mul(dot, hn::Mul(low, query_scale));
+  } else {
+    const VecF query_sum = hn::Set(d, query.sum * scale);
+    logit = hn::MulAdd(dot, hn::Mul(high, query_scale), hn::Mul(low, query_sum));
+  }
+  hn::StoreU(logit, d, logits + row);
+}
+
 // logits[g][r] for kHeads heads; fetches the next chunk.
 template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch>
 HWY_NOINLINE void CompressedKeyPass(const CompressedFoldInput& in, const RoundedQuery* queries,
                                     const ChunkScales& scales, float* logits, size_t stride) {
-  const F32 d;
   using Dot = DotCompressed<Rows, kDots, kDim, kHeads, kFetch, kLaneLevels>;
   for (int r = 0; r < in.num_rows; r += kLanes) {
     const auto dots = Dot::Run(in, r, queries);
-    const VecF high = scales.High(0, r), low = scales.Low(0, r);
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) {
-      const VecF query_scale = hn::Set(d, queries[g].scale * in.scale);
-      const VecF dot = hn::ConvertTo(d, dots.v[g]);
-      VecF logit;
-      if constexpr (Rows::kType == CompressedType::kInt8) {
-        logit = hn::Mul(dot, hn::Mul(low, query_scale));
-      } else {
-        const VecF query_sum = hn::Set(d, queries[g].sum * in.scale);
-        logit = hn::MulAdd(dot, hn::Mul(high, query_scale), hn::Mul(low, query_sum));
-      }
-      hn::StoreU(logit, d, logits + g * stride + r);
+      StoreLogits<Rows>(dots.v[g], queries[g], in.scale, scales, r, logits + g * stride);
     }
   }
 }

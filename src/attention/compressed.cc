@@ -249,7 +249,14 @@ void RoundQuery(CompressedType type, const float* q, int head_dim, RoundedQuery*
   std::fill(to->n + head_dim, std::end(to->n), int16_t{0});
   to->scale = top / most + fault;
   to->sum = static_cast<float>(sum) * to->scale;
-  if (!int4) return;
+  to->sum_of_n = static_cast<int32_t>(sum);
+  if (!int4) {
+    for (int i = 0; i < head_dim; ++i) {
+      to->low[i] = static_cast<int8_t>(n[i]);
+      to->high[i] = static_cast<int8_t>((n[i] - to->low[i]) / 256);
+    }
+    return;
+  }
   for (int first = 0; first + kKeyGroup <= head_dim; first += kKeyGroup) {
     for (int i = 0; i < kKeyGroup / 2; ++i) {
       to->unpacked[first + 2 * i] = static_cast<int8_t>(n[first + i]);

@@ -47,6 +47,16 @@ HWY_INLINE VecI AddQuads(VecI sum, hn::Vec<U8> a, hn::Vec<hn::RebindToSigned<U8>
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
 }
+// The same four bytes at `b` for every sum.
+HWY_INLINE VecI AddQuadsOfAll(VecI sum, hn::Vec<U8> a, const int8_t* b) {
+  struct Quad {
+    int8_t bytes[4];
+  };
+  __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+          : "+v"(sum.raw)
+          : "v"(a.raw), "m"(*reinterpret_cast<const Quad*>(b)));
+  return sum;
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb

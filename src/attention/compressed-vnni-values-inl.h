@@ -1,11 +1,11 @@
 // The weighted values of a chunk of compressed rows as sums of integers, for head sizes that are a
 // multiple of 64: four rows are interleaved byte by byte and multiplied by four weights at once.
 // Included once per instruction set by cpu.cc.
-#if defined(EBB_ATTENTION_COMPRESSED_VNNI_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef EBB_ATTENTION_COMPRESSED_VNNI_INL_H_
-#undef EBB_ATTENTION_COMPRESSED_VNNI_INL_H_
+#if defined(EBB_ATTENTION_COMPRESSED_VNNI_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_ATTENTION_COMPRESSED_VNNI_VALUES_INL_H_
+#undef EBB_ATTENTION_COMPRESSED_VNNI_VALUES_INL_H_
 #else
-#define EBB_ATTENTION_COMPRESSED_VNNI_INL_H_
+#define EBB_ATTENTION_COMPRESSED_VNNI_VALUES_INL_H_
 #endif
 
 #include <cmath>
@@ -26,9 +26,12 @@ namespace HWY_NAMESPACE {
 
 // A weight is scale * (256 * high + low). 2^16 less what rounding may add.
 inline constexpr float kLargestWeight = 65528;
+struct WeightsOfFour {  // rows
+  uint8_t high[4], low[4];
+  uint8_t unused[8];  // so that a vector of weights is stored as one
+};
 struct ByteWeights {
-  HWY_ALIGN uint8_t high[kMaxValueBlocks][kMaxHeadBlock][kChunkRows];
-  HWY_ALIGN uint8_t low[kMaxValueBlocks][kMaxHeadBlock][kChunkRows];
+  alignas(64) WeightsOfFour rows[kMaxValueBlocks][kMaxHeadBlock][kChunkRows / 4];
   float scale[kMaxValueBlocks];
   float offset[kMaxValueBlocks][kMaxHeadBlock];  // what the minima add up to
 };
@@ -48,6 +51,9 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
   const float fault = hn::AllFalse(d, hn::IsNaN(faults)) ? 0.0f : std::nanf("");
   to->scale[block] = top / kLargestWeight + fault;
   const VecF inverse = hn::Set(d, top > 1e-30f ? kLargestWeight / top : 0.0f);
+  HWY_ALIGN static constexpr uint8_t kParts[16] = {1, 5, 9, 13, 0, 4, 8, 12,
+                                                   0, 0, 0, 0,  0, 0, 0, 0};
+  const auto parts = hn::LoadDup128(U8(), kParts);
   VecF offset[kHeads];
   EBB_UNROLL
   for (int g = 0; g < kHeads; ++g) offset[g] = hn::Zero(d);
@@ -57,10 +63,9 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
     for (int g = 0; g < kHeads; ++g) {
       const VecF weight = hn::LoadU(d, p + g * p_stride + r);
       // Not NearestInt(), which sees to numbers that are too large.
-      const __m512i n = _mm512_cvtps_epi32(hn::Mul(weight, scale).raw);
-      _mm_store_si128(reinterpret_cast<__m128i*>(to->high[block][g] + r),
-                      _mm512_cvtepi32_epi8(_mm512_srli_epi32(n, 8)));
-      _mm_store_si128(reinterpret_cast<__m128i*>(to->low[block][g] + r), _mm512_cvtepi32_epi8(n));
+      const hn::Vec<U32> n{_mm512_cvtps_epi32(hn::Mul(weight, scale).raw)};
+      hn::Store(hn::TableLookupBytes(hn::BitCast(U8(), n), parts), U8(),
+                reinterpret_cast<uint8_t*>(to->rows[block][g] + r / 4));
       if (Rows::kType == CompressedType::kInt4) {
         offset[g] = hn::MulAdd(weight, scales.Low(part, r), offset[g]);
       }
@@ -149,9 +154,9 @@ HWY_NOINLINE void QuadsPass(const CompressedFoldInput& in, size_t row_offset, in
       EBB_UNROLL
       for (int c = 0; c < 4; ++c) {
         const int b = block + Quads::Block(c);
-        high[g][c] =
-            AddQuads(high[g][c], four(weights.high[b][head + g] + r), hn::BitCast(d8, v[c]));
-        low[g][c] = AddQuads(low[g][c], four(weights.low[b][head + g] + r), hn::BitCast(d8, v[c]));
+        const WeightsOfFour& of_rows = weights.rows[b][head + g][r / 4];
+        high[g][c] = AddQuads(high[g][c], four(of_rows.high), hn::BitCast(d8, v[c]));
+        low[g][c] = AddQuads(low[g][c], four(of_rows.low), hn::BitCast(d8, v[c]));
       }
     }
   }
@@ -207,4 +212,4 @@ HWY_INLINE void VnniValues(const CompressedFoldInput& in, const ChunkScales& sca
 HWY_AFTER_NAMESPACE();
 #endif  // HWY_TARGET == HWY_AVX3
 
-#endif  // EBB_ATTENTION_COMPRESSED_VNNI_INL_H_
+#endif  // EBB_ATTENTION_COMPRESSED_VNNI_VALUES_INL_H_
