@@ -24,8 +24,8 @@
 //
 // Queries are integers too, so that their products with keys are summed exactly: of 16 bits for
 // int8 (less than half a percent of them unused, so that each is two signed bytes), an eighth of
-// what f16 leaves out (8 bits would double the error), of 8 bits for int4, which adds a fifteenth to
-// the error of its keys.
+// what f16 leaves out (8 bits would double the error), of 8 bits for int4, which adds a fifteenth
+// to the error of its keys.
 #ifndef EBB_ATTENTION_COMPRESSED_H_
 #define EBB_ATTENTION_COMPRESSED_H_
 

@@ -238,7 +238,8 @@ TEST(RoundQueryTest, LosesHalfAStepOfItsLargestElement) {
       EXPECT_EQ(rounded.n[80], 0);
       EXPECT_EQ(rounded.n[80 + 31], 0);
       if (IsInt8(type)) {
-        for (int i = 0; i < 80; ++i) EXPECT_EQ(256 * rounded.high[i] + rounded.low[i], rounded.n[i]);
+        for (int i = 0; i < 80; ++i)
+          EXPECT_EQ(256 * rounded.high[i] + rounded.low[i], rounded.n[i]);
         EXPECT_EQ(rounded.sum_of_n, std::accumulate(rounded.n, rounded.n + 80, 0));
         continue;
       }

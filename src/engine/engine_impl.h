@@ -125,9 +125,13 @@ struct Session::Impl {
   Status CheckRoomAfterTurning(size_t num_tokens) const;
   // Whether keys are ever rotated anew.
   [[nodiscard]] bool TurnsKeys() const;
-  // Rotates keys anew when that is needed. The rows of the new tokens are in the cache already.
+  // Rotates keys anew, to places from 0 on, when the context is full. The rows of the new tokens
+  // are in the cache already.
   Status TurnKeysIfFull(size_t num_tokens);
-  Status TurnKeys(size_t num_tokens);
+  // Rotates keys of old rows so that no places are free behind them; the newest stay as they are.
+  Status CloseGaps();
+  // So that they end before place `end`; the cache holds the rows of so many tokens.
+  Status TurnKeys(Position end, Position num_tokens);
   // Whether the policy has room for what it must keep of so many tokens more.
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
   // How many of so many tokens one prefill step may take, were T0 empty.

@@ -37,7 +37,7 @@ Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind, int 
     EBB_ASSIGN_OR_RETURN(const int64_t evicted,
                          session->driver.EndStep(session->Facts(kind, new_tokens)));
     if (evicted > 0 && session->policy.key_turns == KeyTurns::kAfterEviction) {
-      EBB_RETURN_IF_ERROR(session->TurnKeys(0));
+      EBB_RETURN_IF_ERROR(session->CloseGaps());
     }
     return evicted;
   } catch (const std::bad_alloc&) {

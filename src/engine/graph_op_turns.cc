@@ -66,9 +66,10 @@ ggml_tensor* TurnNode(ggml_context* ctx, const LoadedModel& model, int layer, Tu
 Status TurnKeysOfStream(const KeyTurner& by, SequenceCache* cache, int layer, int kv_head,
                         std::span<const Position> turns) try {
   const int head_dim = by.model.hparams.head_dim;
-  const auto num_rows = static_cast<int64_t>(turns.size());
   const std::vector<TurnedRows> parts = PartsOf(turns);
   if (parts.empty()) return OkStatus();
+  const int64_t first = parts.front().begin;
+  const int64_t num_rows = parts.back().end - first;
   const size_t tensors = 2 + 3 * parts.size();
   // Everything lives in the context: keys, turns and the graph.
   const std::unique_ptr<ggml_context, GgmlDeleter> ctx(
@@ -80,16 +81,17 @@ Status TurnKeysOfStream(const KeyTurner& by, SequenceCache* cache, int layer, in
   if (ctx == nullptr) return ResourceExhausted("no memory to rotate keys anew");
   ggml_tensor* keys = ggml_new_tensor_2d(ctx.get(), GGML_TYPE_F32, head_dim, num_rows);
   ggml_tensor* positions = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_I32, num_rows);
-  std::memcpy(positions->data, turns.data(), turns.size_bytes());
+  std::memcpy(positions->data, turns.data() + first, num_rows * sizeof(Position));
   ggml_cgraph* graph = ggml_new_graph_custom(ctx.get(), 2 * tensors, false);
   for (const TurnedRows& part : parts) {
-    ggml_build_forward_expand(graph, TurnNode(ctx.get(), by.model, layer, part, keys, positions));
+    const TurnedRows at = {part.begin - first, part.end - first, part.alike};
+    ggml_build_forward_expand(graph, TurnNode(ctx.get(), by.model, layer, at, keys, positions));
   }
   const auto for_each_key = [&](auto do_key) {
     for (const TurnedRows& part : parts) {
       for (int64_t row = part.begin; row < part.end; ++row) {
         do_key(cache->Row(layer, kv_head, row).key,
-               static_cast<float*>(keys->data) + row * head_dim);
+               static_cast<float*>(keys->data) + (row - first) * head_dim);
       }
     }
   };

@@ -19,28 +19,20 @@ Position RopePositions::Of(int group, Position position) const {
   return position - offset_;
 }
 
-void RopePositions::Turns(const SequenceCache& cache, int group,
+void RopePositions::Turns(const SequenceCache& cache, int group, Position end,
                           std::vector<Position>* turns) const {
   const auto positions = cache.positions(group);
-  turns->resize(positions.size());
-  for (size_t i = 0; i < positions.size(); ++i) {
-    const auto place = static_cast<Position>(cache.max_rows() - positions.size() + i);
-    (*turns)[i] = place - Of(group, positions[i]);
-  }
+  Position place = end - static_cast<Position>(positions.size());
+  turns->clear();
+  for (const Position position : positions) turns->push_back(place++ - Of(group, position));
 }
 
-void RopePositions::Turned(const SequenceCache& cache, int group) {
+void RopePositions::Turned(const SequenceCache& cache, int group, Position end) {
   placed_.resize(cache.num_groups());
   const auto positions = cache.positions(group);
+  Position place = end - static_cast<Position>(positions.size());
   placed_[group].clear();
-  for (size_t i = 0; i < positions.size(); ++i) {
-    const auto place = static_cast<Position>(cache.max_rows() - positions.size() + i);
-    placed_[group].push_back({positions[i], place});
-  }
-}
-
-void RopePositions::Continue(const SequenceCache& cache, Position next) {
-  offset_ = next - static_cast<Position>(cache.max_rows());
+  for (const Position position : positions) placed_[group].push_back({position, place++});
 }
 
 // Turned rows lie closer than their positions: what is left may end later than end - offset_.

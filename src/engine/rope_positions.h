@@ -1,9 +1,10 @@
 // Which RoPE position each row's key carries. It is the row's position in the sequence until keys
 // are rotated anew: then the surviving rows move to consecutive places that end together in every
-// group, and the sequence goes on right after them, so that it never leaves the context.
+// group, and the sequence goes on right after them.
 //
-// After StreamingLLM (section 3.2 there), which numbers positions within the cache; here keys are
-// stored rotated and turned only when the context is full, so a key is rounded once per turn.
+// After StreamingLLM (section 3.2 there), which numbers positions within the cache. Attention sees
+// only differences, so rows may close up to the newest ones, where few rows turn; from 0 on they
+// are numbered when the context is full. A key, which is stored rotated, is rounded once per turn.
 #ifndef EBB_ENGINE_ROPE_POSITIONS_H_
 #define EBB_ENGINE_ROPE_POSITIONS_H_
 
@@ -22,13 +23,14 @@ class RopePositions {
   [[nodiscard]] Position Next(Position position) const { return position - offset_; }
   // The place of a row that is in the cache, also of one that is just being removed.
   [[nodiscard]] Position Of(int group, Position position) const;
-  // How far each visible row of the group has to turn, [rows], so that all groups end at one place:
-  // the row with index i of n goes to max_rows - n + i. Follow with Turned(), group by group, and
-  // at last with Continue().
-  void Turns(const SequenceCache& cache, int group, std::vector<Position>* turns) const;
-  void Turned(const SequenceCache& cache, int group);
+  // How far each visible row of the group has to turn, [rows], so that all groups end before place
+  // `end`: the row with index i of n goes to end - n + i. Follow with Turned(), group by group, and
+  // at last with Continue(). REQUIRES: end >= cache.max_rows().
+  void Turns(const SequenceCache& cache, int group, Position end,
+             std::vector<Position>* turns) const;
+  void Turned(const SequenceCache& cache, int group, Position end);
   // All groups were turned; the cache holds the rows of `next` tokens.
-  void Continue(const SequenceCache& cache, Position next);
+  void Continue(Position end, Position next) { offset_ = next - end; }
   // The sequence was rolled back to `end`, rows are gone from the cache.
   void TruncateTo(const SequenceCache& cache, Position end);
   void Save(StateWriter* to) const;

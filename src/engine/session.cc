@@ -73,17 +73,21 @@ bool Session::Impl::TurnsKeys() const { return ebb::TurnsKeys(options, policy); 
 // Turning the new rows too, which nobody has written yet, does no harm and keeps the order simple:
 // what can fail for lack of memory comes before.
 Status Session::Impl::TurnKeysIfFull(size_t num_tokens) {
-  return CheckRoom(num_tokens).ok() ? OkStatus() : TurnKeys(num_tokens);
+  if (CheckRoom(num_tokens).ok()) return OkStatus();
+  return TurnKeys(static_cast<Position>(cache.max_rows()),
+                  next() + static_cast<Position>(num_tokens));
 }
 
-Status Session::Impl::TurnKeys(size_t num_tokens) {
+Status Session::Impl::CloseGaps() { return TurnKeys(rope.Next(next()), next()); }
+
+Status Session::Impl::TurnKeys(Position end, Position num_tokens) {
   std::vector<Position> turns;
   for (int group = 0; group < cache.num_groups(); ++group) {
-    rope.Turns(cache, group, &turns);
+    rope.Turns(cache, group, end, &turns);
     EBB_RETURN_IF_ERROR(engine->runner->TurnKeys(&cache, group, turns));
-    rope.Turned(cache, group);
+    rope.Turned(cache, group, end);
   }
-  rope.Continue(cache, next() + static_cast<Position>(num_tokens));
+  rope.Continue(end, num_tokens);
   // Queries of earlier steps stand at places that the keys have left.
   signals.Forget();
   return OkStatus();
