@@ -174,10 +174,11 @@ class Selector {
   Selector() = default;
 };
 
-// When keys are rotated anew, to their rank among the surviving rows.
+// When keys are rotated anew, so that the surviving rows stand at consecutive places.
 enum class KeyTurns {
-  kWhenFull,       // when the context is full, where the session allows it
-  kAfterEviction,  // whenever rows went (StreamingLLM, 3.2)
+  kWhenFull,       // when the context is full, where the session allows it; from place 0 on
+  kAfterEviction,  // whenever rows went (StreamingLLM, 3.2), up to the newest; when it is full, as
+                   // above
 };
 
 struct Policy {

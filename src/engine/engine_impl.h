@@ -11,6 +11,7 @@
 #include "ebb/engine.h"
 #include "ebb/state.h"
 #include "src/attention/attention.h"
+#include "src/engine/first_keys.h"
 #include "src/engine/graph_runner.h"
 #include "src/engine/lossless.h"
 #include "src/engine/policy_driver.h"
@@ -88,6 +89,7 @@ struct Session::Impl {
   std::unique_ptr<Ledger> ledger;  // null: not asked for
   PolicyDriver driver;
   RopePositions rope;
+  FirstKeys first_keys;
 
   std::vector<Token> tokens;
   std::vector<TokenKind> kinds;   // [tokens]
@@ -110,6 +112,7 @@ struct Session::Impl {
   // To and from a file.
   void SaveSequence(StateWriter* to) const;
   [[nodiscard]] Status LoadSequence(StateReader* from);
+  [[nodiscard]] Status CheckPlaces() const;
 
   // As Session's; the logits stay.
   void TruncateTo(Position end);
@@ -128,10 +131,12 @@ struct Session::Impl {
   // Rotates keys anew, to places from 0 on, when the context is full. The rows of the new tokens
   // are in the cache already.
   Status TurnKeysIfFull(size_t num_tokens);
-  // Rotates keys of old rows so that no places are free behind them; the newest stay as they are.
+  // Rotates keys of old rows so that no places are free behind them; of the longest group the
+  // newest stay as they are.
   Status CloseGaps();
-  // So that they end before place `end`; the cache holds the rows of so many tokens.
-  Status TurnKeys(Position end, Position num_tokens);
+  // So that they end before place `end`, the rows of so many new tokens too. The sequence is broken
+  // when it fails.
+  Status TurnKeys(Position end, size_t num_tokens);
   // Whether the policy has room for what it must keep of so many tokens more.
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
   // How many of so many tokens one prefill step may take, were T0 empty.

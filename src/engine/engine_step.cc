@@ -237,6 +237,7 @@ void Engine::Impl::Undo(std::span<const Part> parts, const StepWork& work) {
       session->driver.TruncateTo(session->next());
       session->cache.TruncateTo(session->next());
       session->rope.TruncateTo(session->cache, session->next());
+      session->first_keys.TruncateTo(session->next());
     }
   }
 }

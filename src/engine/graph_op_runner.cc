@@ -401,8 +401,12 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   return OkStatus();
 }
 
-Status GraphRunner::TurnKeys(SequenceCache* cache, int group, std::span<const Position> turns) {
+Status GraphRunner::TurnKeys(SequenceCache* cache, int group, const RopePositions& rope,
+                             Position end, Position next, FirstKeys* first_keys) {
   const DeviceCall call(impl_->scratch.device.device());
+  std::vector<Position> turns;
+  rope.Turns(*cache, group, end, &turns);
+  first_keys->PutBack(cache, group, rope, next, turns);
   for (int layer = 0; layer < impl_->model.hparams.num_layers; ++layer) {
     for (int h = 0; h < impl_->model.hparams.num_kv_heads; ++h) {
       if (cache->GroupOf(layer, h) != group) continue;

@@ -72,13 +72,13 @@ Status TurnKeysOfStream(const KeyTurner& by, SequenceCache* cache, int layer, in
   const int64_t num_rows = parts.back().end - first;
   const size_t tensors = 2 + 3 * parts.size();
   // Everything lives in the context: keys, turns and the graph.
+  const size_t num_bytes = (sizeof(float) * head_dim + sizeof(Position)) * num_rows +
+                           tensors * (ggml_tensor_overhead() + GGML_MEM_ALIGN) +
+                           ggml_graph_overhead_custom(2 * tensors, false) + 4096;
+  // ggml ends the program where it finds no memory itself.
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(num_bytes);
   const std::unique_ptr<ggml_context, GgmlDeleter> ctx(
-      ggml_init({.mem_size = (sizeof(float) * head_dim + sizeof(Position)) * num_rows +
-                             tensors * (ggml_tensor_overhead() + GGML_MEM_ALIGN) +
-                             ggml_graph_overhead_custom(2 * tensors, false) + 4096,
-                 .mem_buffer = nullptr,
-                 .no_alloc = false}));
-  if (ctx == nullptr) return ResourceExhausted("no memory to rotate keys anew");
+      ggml_init({.mem_size = num_bytes, .mem_buffer = memory.get(), .no_alloc = false}));
   ggml_tensor* keys = ggml_new_tensor_2d(ctx.get(), GGML_TYPE_F32, head_dim, num_rows);
   ggml_tensor* positions = ggml_new_tensor_1d(ctx.get(), GGML_TYPE_I32, num_rows);
   std::memcpy(positions->data, turns.data() + first, num_rows * sizeof(Position));

@@ -21,7 +21,7 @@ struct KeyTurner {
 };
 
 // Turns the key of each visible row of a stream by so many positions, [rows]. ResourceExhausted
-// before any of them turned; Internal when ggml fails.
+// before any key of the stream turned; Internal when ggml fails.
 [[nodiscard]] Status TurnKeysOfStream(const KeyTurner& by, SequenceCache* cache, int layer,
                                       int kv_head, std::span<const Position> turns);
 

@@ -14,6 +14,8 @@
 #include "ebb/step_report.h"
 #include "src/attention/attention.h"
 #include "src/engine/device_use.h"
+#include "src/engine/first_keys.h"
+#include "src/engine/rope_positions.h"
 #include "src/engine/step_work.h"
 
 namespace ebb {
@@ -33,8 +35,11 @@ class GraphRunner {
   // `costs`, unless null, tell where the time went. REQUIRES: one token per sequence, or one
   // sequence.
   Status Run(const StepWork& work, StepCosts* costs);
-  // Turns the keys of a group's visible rows by so many RoPE positions, [rows].
-  Status TurnKeys(SequenceCache* cache, int group, std::span<const Position> turns);
+  // Turns the keys of a group's visible rows so that they end before place `end`; those from
+  // position `next` on have none yet. What fails leaves some of them turned. May throw
+  // std::bad_alloc.
+  Status TurnKeys(SequenceCache* cache, int group, const RopePositions& rope, Position end,
+                  Position next, FirstKeys* first_keys);
   // Calls work(thread, num_threads) on every thread, once, and returns when all are done. REQUIRES:
   // it throws nothing.
   void RunOnThreads(const std::function<void(int thread, int num_threads)>& work);

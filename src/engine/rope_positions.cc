@@ -66,8 +66,8 @@ void RopePositions::Save(StateWriter* to) const {
 
 void RopePositions::Load(int num_groups, Position next, StateReader* from) {
   offset_ = from->Number<Position>();
-  // Below 0 where a roll-back left rows of a group that had been turned up to the end of a longer
-  // one.
+  // offset_ is below 0 where a roll-back left rows that had been turned up to newer ones, or to the
+  // end of a longer group.
   const int64_t next_place = int64_t{next} - offset_;
   if (next_place < 0 || next_place > std::numeric_limits<Position>::max()) {
     from->Fail("a turn past the end of the sequence");
@@ -77,6 +77,7 @@ void RopePositions::Load(int num_groups, Position next, StateReader* from) {
   if (num_placed != 0 && num_placed != static_cast<size_t>(num_groups)) {
     from->Fail("turned rows of another number of groups");
   }
+  if (num_placed == 0 && offset_ != 0) from->Fail("a turn of no rows");
   placed_.resize(from->ok() ? num_placed : 0);
   for (std::vector<Placed>& rows : placed_) {
     const auto positions = from->Numbers<Position>();

@@ -49,7 +49,8 @@ Session::Impl::Impl(Engine::Impl* engine_in, const SessionOptions& options_in, P
                  ? std::make_unique<Ledger>(cache.num_groups(), cache.streams_per_group())
                  : nullptr),
       driver(&policy, &cache, &signals, &engine->stores, &options, ledger.get(),
-             engine->runner.get()) {}
+             engine->runner.get()),
+      first_keys(engine->model->shape()) {}
 
 Status Session::Impl::CheckRoom(size_t num_tokens) const {
   const Position place = rope.Next(next());
@@ -60,8 +61,7 @@ Status Session::Impl::CheckRoom(size_t num_tokens) const {
 }
 
 Status Session::Impl::CheckRoomAfterTurning(size_t num_tokens) const {
-  const Status now = CheckRoom(num_tokens);
-  if (now.ok() || !TurnsKeys()) return now;
+  if (!TurnsKeys()) return CheckRoom(num_tokens);
   if (cache.max_rows() + num_tokens <= static_cast<size_t>(context)) return OkStatus();
   return ResourceExhausted("the context of " + std::to_string(context) + " tokens is full: " +
                            std::to_string(cache.max_rows()) + " rows survive, " +
@@ -70,24 +70,29 @@ Status Session::Impl::CheckRoomAfterTurning(size_t num_tokens) const {
 
 bool Session::Impl::TurnsKeys() const { return ebb::TurnsKeys(options, policy); }
 
-// Turning the new rows too, which nobody has written yet, does no harm and keeps the order simple:
-// what can fail for lack of memory comes before.
+// Turning the new rows too, which nobody has written yet, does no harm and keeps the order simple.
 Status Session::Impl::TurnKeysIfFull(size_t num_tokens) {
   if (CheckRoom(num_tokens).ok()) return OkStatus();
-  return TurnKeys(static_cast<Position>(cache.max_rows()),
-                  next() + static_cast<Position>(num_tokens));
+  return TurnKeys(static_cast<Position>(cache.max_rows()), num_tokens);
 }
 
-Status Session::Impl::CloseGaps() { return TurnKeys(rope.Next(next()), next()); }
+Status Session::Impl::CloseGaps() { return TurnKeys(rope.Next(next()), 0); }
 
-Status Session::Impl::TurnKeys(Position end, Position num_tokens) {
-  std::vector<Position> turns;
-  for (int group = 0; group < cache.num_groups(); ++group) {
-    rope.Turns(cache, group, end, &turns);
-    EBB_RETURN_IF_ERROR(engine->runner->TurnKeys(&cache, group, turns));
-    rope.Turned(cache, group, end);
+// What fails half-way leaves keys at places that nobody knows of.
+Status Session::Impl::TurnKeys(Position end, size_t num_tokens) {
+  try {
+    for (int group = 0; group < cache.num_groups() && broken.ok(); ++group) {
+      broken = engine->runner->TurnKeys(&cache, group, rope, end, next(), &first_keys);
+      if (broken.ok()) rope.Turned(cache, group, end);
+    }
+  } catch (const std::bad_alloc&) {
+    broken = ResourceExhausted("no memory to rotate keys anew");
   }
-  rope.Continue(end, num_tokens);
+  if (!broken.ok()) {
+    broken = Status(broken.code(), broken.message() + "; this sequence cannot go on");
+    return broken;
+  }
+  rope.Continue(end, next() + static_cast<Position>(num_tokens));
   // Queries of earlier steps stand at places that the keys have left.
   signals.Forget();
   return OkStatus();
@@ -240,6 +245,7 @@ void Session::Impl::TruncateTo(Position end) {
   driver.TruncateTo(end);
   cache.TruncateTo(end);
   rope.TruncateTo(cache, end);
+  first_keys.TruncateTo(end);
   tokens.resize(end);
   kinds.resize(end);
   if (first_generated >= end) first_generated = -1;

@@ -185,6 +185,7 @@ Status Load(SessionFileReader* file, Session::Impl* s) {
   };
   const bool has_store = s->lossless != nullptr;
   EBB_RETURN_IF_ERROR(load_tables(SessionSection::kTables, !has_store, &s->cache));
+  EBB_RETURN_IF_ERROR(s->CheckPlaces());
   if (has_store) {
     SequenceCache* const store = &s->lossless->store().cache;
     EBB_RETURN_IF_ERROR(load_tables(SessionSection::kStoreTables, true, store));
@@ -264,6 +265,7 @@ void Session::Impl::SaveSequence(StateWriter* to) const {
   to->Numbers<uint8_t>(kinds_as_bytes);
   to->Numbers<float>(logits);
   rope.Save(to);
+  first_keys.Save(to);
 }
 
 Status Session::Impl::LoadSequence(StateReader* from) {
@@ -292,12 +294,21 @@ Status Session::Impl::LoadSequence(StateReader* from) {
       generated == kinds.end() ? -1 : static_cast<Position>(generated - kinds.begin());
   decode_steps = std::ranges::count(kinds, TokenKind::kGenerated);
   rope.Load(cache.num_groups(), next(), from);
-  EBB_RETURN_IF_ERROR(from->status());
-  if (rope.Next(next()) <= context) return OkStatus();
+  first_keys.Load(cache, next(), from);
+  return from->status();
+}
+
+// Once the rows are known.
+Status Session::Impl::CheckPlaces() const {
+  const auto num_rows = static_cast<Position>(cache.max_rows());
+  if (rope.Next(next()) < num_rows) return Corrupt("more rows than places");
+  // Keys that may be rotated anew find room where rows do.
+  const Position needed = TurnsKeys() ? num_rows : rope.Next(next());
+  if (needed <= context) return OkStatus();
   return InvalidArgument(
       fmt::format("a session longer than the context: expected at most {} "
                   "tokens, found {}",
-                  context, rope.Next(next())));
+                  context, needed));
 }
 
 Status SaveSession(Session& session, const std::string& path, std::string_view extra) {

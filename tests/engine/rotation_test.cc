@@ -141,6 +141,66 @@ TEST(Rotation, KeysTurnedAfterEachEvictionNeedNoLongerContext) {
   EXPECT_EQ(session->next_position(), 400);
 }
 
+// The sinks turn 2,000 times here. Rounded each time, they would be off by ever more.
+TEST(Rotation, KeysThatTurnAgainAndAgainAreRoundedOnce) {
+  auto exact = MakeEngine({.threads = 1, .kv_type = RowType::kF32});
+  auto rounded = MakeEngine({.threads = 1, .kv_type = RowType::kBf16});
+  SessionOptions options;
+  options.policy = {.name = "streaming_rerotated",
+                    .budget = {Budget::Unit::kRows, 40},
+                    .sinks = 4,
+                    .interval = 1};
+  options.context = 512;
+  auto of_exact = Open(*exact, options);
+  auto of_rounded = Open(*rounded, options);
+  const std::vector<Token> tokens = SomeTokens(2000);
+  const auto difference = [&](size_t begin, size_t end) {
+    double sum = 0;
+    for (size_t i = begin; i < end; ++i) {
+      ExpectOk(of_exact->Decode(tokens[i]));
+      ExpectOk(of_rounded->Decode(tokens[i]));
+      sum += LargestDifference(Logits(*of_exact), Logits(*of_rounded));
+    }
+    return sum / static_cast<double>(end - begin);
+  };
+  (void)difference(0, 100);
+  const double early = difference(100, 400);
+  (void)difference(400, 1700);
+  EXPECT_LT(difference(1700, 2000), 1.3 * early);
+}
+
+// The context is full now and then: all keys turn, and the sinks from where they were first.
+TEST(Rotation, KeysTurnedAfterEachEvictionAreRightAcrossAFullContext) {
+  auto engine = MakeEngine({.threads = 1, .kv_type = RowType::kF32});
+  for (const Granularity granularity : {Granularity::kToken, Granularity::kHead}) {
+    SessionOptions options;
+    options.policy = {.name = "streaming_rerotated", .granularity = granularity};
+    options.policy.budget = {Budget::Unit::kRows, 40};
+    options.policy.sinks = 4;
+    options.policy.interval = 8;
+    auto wide = Open(*engine, options);
+    options.context = 64;
+    auto narrow = Open(*engine, options);
+    const std::vector<Token> tokens = SomeTokens(400);
+    const auto expect_same = [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) {
+        ExpectOk(wide->Decode(tokens[i]));
+        ExpectOk(narrow->Decode(tokens[i]));
+        ASSERT_LT(LargestDifference(Logits(*wide), Logits(*narrow)), 1e-3) << i;
+      }
+    };
+    expect_same(0, 250);
+    // Into the sinks, of which two are others then.
+    for (auto* session : {wide.get(), narrow.get()}) ExpectOk(session->TruncateTo(2));
+    std::vector<Token> others(tokens.rbegin(), tokens.rend());
+    for (size_t i = 0; i < 150; ++i) {
+      ExpectOk(wide->Decode(others[i]));
+      ExpectOk(narrow->Decode(others[i]));
+      ASSERT_LT(LargestDifference(Logits(*wide), Logits(*narrow)), 1e-3) << i;
+    }
+  }
+}
+
 TEST(Rotation, APolicyThatKeepsEverythingIsRefused) {
   auto engine = MakeEngine();
   SessionOptions options;

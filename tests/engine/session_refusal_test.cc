@@ -12,6 +12,7 @@
 #include <random>
 
 #include "ebb/state.h"
+#include "src/engine/engine_impl.h"
 #include "tests/engine/session_fixture.h"
 
 namespace ebb {
@@ -95,6 +96,18 @@ TEST_F(SessionRefusal, AnotherSeedOfAPolicyThatDrawsLotsIsAnotherScorer) {
               HasSubstr("another scorer: expected \"random:seed=9\", found \"random:seed=0\""));
 }
 
+TEST_F(SessionRefusal, PlacesThatDoNotFitTheRowsAreCorrupt) {
+  SessionOptions options;
+  options.policy = SmallPolicy("streaming_rerotated", "64");
+  OwnSession own = OpenOwn(options);
+  ExpectOk(own.session->Prefill(SomeTokens(60)));
+  own.session->impl().rope.Continue(/*end=*/10, own.session->next_position());
+  ExpectOk(SaveSession(*own.session, path_));
+  const Status status = ResumeOwn(path_, options).status();
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt) << status.ToString();
+  EXPECT_THAT(status.message(), HasSubstr("a turn of no rows"));
+}
+
 TEST_F(SessionRefusal, AnotherNumberFormatIsNamed) {
   auto engine =
       MakeEngine({.threads = 1, .kv_type = RowType::kBf16, .tiers = Options().policy.tiers});
@@ -141,7 +154,7 @@ TEST_F(SessionRefusal, AnotherVersionIsNamedWhateverFollows) {
   std::string bytes = good_;
   bytes[8] = 1;
   EXPECT_EQ(ResumeBytes(bytes).code(), StatusCode::kUnsupported);
-  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 4, found 1"));
+  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 5, found 1"));
   EXPECT_THAT(ResumeBytes(bytes.substr(0, 12)).message(), HasSubstr("another version"));
 }
 

@@ -190,6 +190,45 @@ TEST(SessionFile, KeysThatWereRotatedAnewGoOnBitForBit) {
   ExpectSame(*whole.session, *resumed->session);
 }
 
+TEST(SessionFile, SinksThatTurnWithTheirWindowGoOnBitForBit) {
+  const TempFolder folder;
+  SessionOptions options;
+  options.policy = SmallPolicy("streaming_rerotated", "64");
+  options.policy.interval = 8;
+  options.context = 256;
+  OwnSession whole = OpenOwn(options);
+  ExpectOk(whole.session->Prefill(std::span(Text()).first(kPromptTokens)));
+  Decode(*whole.session, 0, 120);
+  ExpectOk(SaveSession(*whole.session, folder.File("s")));
+  auto resumed = ResumeOwn(folder.File("s"), options);
+  ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+  for (Session* session : {whole.session.get(), resumed->session.get()}) {
+    Decode(*session, 120, 150);
+    ExpectOk(session->TruncateTo(2));
+    Decode(*session, 0, 100);
+  }
+  ExpectSame(*whole.session, *resumed->session);
+}
+
+TEST(SessionFile, KeysThatMayTurnFitAContextThatTheirRowsFit) {
+  const TempFolder folder;
+  SessionOptions options;
+  options.policy = SmallPolicy("streaming_rerotated", "64");
+  options.policy.interval = 8;
+  OwnSession own = OpenOwn(options);
+  ExpectOk(own.session->Prefill(std::span(Text()).first(kPromptTokens)));
+  Decode(*own.session, 0, 150);
+  ExpectOk(SaveSession(*own.session, folder.File("s")));
+  options.context = 80;
+  auto resumed = ResumeOwn(folder.File("s"), options);
+  ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+  Decode(*resumed->session, 150, kDecodeTokens);
+  options.context = 60;
+  const Status refused = ResumeOwn(folder.File("s"), options).status();
+  EXPECT_NE(refused.message().find("expected at most 60 tokens, found 70"), std::string::npos)
+      << refused.ToString();
+}
+
 // After a roll-back groups differ in length; the shorter ones are then turned up to the end of the
 // longest, past their positions. What a second roll-back leaves may be nothing else.
 TEST(SessionFile, RowsThatWereTurnedPastTheirPositionsComeBack) {

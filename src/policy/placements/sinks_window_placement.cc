@@ -8,8 +8,8 @@
 //
 // streaming_rerotated has its keys rotated anew after each decision, so that positions are those
 // within the cache, as in the published code, but for a number that all have in common: the sinks
-// are turned, up to the window, whose rows are turned only when the context is full. Each turn
-// rounds a key once, so it decides every 64 steps [ours; the code each step].
+// are turned, up to the window, whose rows are turned only when the context is full. It decides
+// every 64 steps [ours; the code each step].
 #include <fmt/format.h>
 
 #include <algorithm>
