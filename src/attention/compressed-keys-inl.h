@@ -50,21 +50,27 @@ HWY_INLINE hn::Vec<D> LoadFourths(D d, const std::byte* const* rows, size_t at) 
   }
 }
 
+// The elements of four vectors, one of each in turn: those of each 16 bytes' first, second, third
+// and last quarter.
+template <class D>
+HWY_INLINE void InterleaveFour(D d, const hn::Vec<D>* x, hn::Vec<D>* to) {
+  const hn::RepartitionToWide<D> wide;
+  const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, x[0], x[1]));
+  const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, x[0], x[1]));
+  const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, x[2], x[3]));
+  const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, x[2], x[3]));
+  to[0] = hn::BitCast(d, hn::InterleaveLower(wide, low01, low23));
+  to[1] = hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23));
+  to[2] = hn::BitCast(d, hn::InterleaveLower(wide, high01, high23));
+  to[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
+}
+
 // Four words at `at` of kLanes rows: word w of row i at lane i of to[w].
 HWY_INLINE void TransposeWords(const std::byte* const* rows, size_t at, hn::Vec<U32>* to) {
-  const U32 d;
-  const hn::Repartition<uint64_t, U32> d64;
   hn::Vec<U32> x[4];
   EBB_UNROLL
-  for (int i = 0; i < 4; ++i) x[i] = LoadFourths(d, rows + i, at);
-  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, x[0], x[1]));
-  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, x[0], x[1]));
-  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, x[2], x[3]));
-  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, x[2], x[3]));
-  to[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
-  to[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
-  to[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
-  to[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
+  for (int i = 0; i < 4; ++i) x[i] = LoadFourths(U32(), rows + i, at);
+  InterleaveFour(U32(), x, to);
 }
 
 // To whole vectors; the rest of `rows` is filled with the last one.

@@ -26,7 +26,6 @@ namespace HWY_NAMESPACE {
 HWY_INLINE void TransposeEightWords(const std::byte* const* rows, size_t at, hn::Vec<U32>* to) {
   const U32 d;
   const hn::Half<U32> dh;
-  const hn::Repartition<uint64_t, U32> d64;
   hn::Vec<U32> y[2][4];  // of eight rows each: words w of four, 4 + w of them, both of four more
   EBB_UNROLL
   for (int half = 0; half < 2; ++half) {
@@ -37,14 +36,7 @@ HWY_INLINE void TransposeEightWords(const std::byte* const* rows, size_t at, hn:
       x[i] = hn::Combine(d, hn::LoadU(dh, reinterpret_cast<const uint32_t*>(row[4] + at)),
                          hn::LoadU(dh, reinterpret_cast<const uint32_t*>(row[0] + at)));
     }
-    const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, x[0], x[1]));
-    const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, x[0], x[1]));
-    const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, x[2], x[3]));
-    const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, x[2], x[3]));
-    y[half][0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
-    y[half][1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
-    y[half][2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
-    y[half][3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
+    InterleaveFour(d, x, y[half]);
   }
   EBB_UNROLL
   for (int w = 0; w < 4; ++w) {

@@ -81,20 +81,12 @@ HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const
 // Lane i of the vectors: the bytes 4 * i to 4 * i + 3 of a 16th, each of four rows in turn.
 template <class D>
 HWY_INLINE void Interleave(D d, const std::byte* const* rows, size_t offset, hn::Vec<D>* v) {
-  const hn::Repartition<uint16_t, D> d16;
   hn::Vec<D> row[4];
   EBB_UNROLL
   for (int i = 0; i < 4; ++i) {
     row[i] = hn::LoadU(d, reinterpret_cast<const uint8_t*>(rows[i] + offset));
   }
-  const auto low01 = hn::BitCast(d16, hn::InterleaveLower(d, row[0], row[1]));
-  const auto high01 = hn::BitCast(d16, hn::InterleaveUpper(d, row[0], row[1]));
-  const auto low23 = hn::BitCast(d16, hn::InterleaveLower(d, row[2], row[3]));
-  const auto high23 = hn::BitCast(d16, hn::InterleaveUpper(d, row[2], row[3]));
-  v[0] = hn::BitCast(d, hn::InterleaveLower(d16, low01, low23));
-  v[1] = hn::BitCast(d, hn::InterleaveUpper(d16, low01, low23));
-  v[2] = hn::BitCast(d, hn::InterleaveLower(d16, high01, high23));
-  v[3] = hn::BitCast(d, hn::InterleaveUpper(d16, high01, high23));
+  InterleaveFour(d, row, v);
 }
 
 // 64 channels of four rows: four vectors of them, each of one block, and the channel from which

@@ -114,6 +114,8 @@ struct Session::Impl {
   [[nodiscard]] Status LoadSequence(StateReader* from);
   [[nodiscard]] Status CheckPlaces() const;
 
+  // Rows from position `end` on, and what is known of them.
+  void DropRows(Position end);
   // As Session's; the logits stay.
   void TruncateTo(Position end);
   // As many as the caller knows of.

@@ -234,10 +234,7 @@ void Engine::Impl::Undo(std::span<const Part> parts, const StepWork& work) {
       if (session == nullptr) continue;
       // Its history of queries moved up when the step began.
       if (i < work.sequences.size()) session->signals.Forget();
-      session->driver.TruncateTo(session->next());
-      session->cache.TruncateTo(session->next());
-      session->rope.TruncateTo(session->cache, session->next());
-      session->first_keys.TruncateTo(session->next());
+      session->DropRows(session->next());
     }
   }
 }

@@ -14,19 +14,11 @@ size_t BytesOfRow(const SequenceCache& cache) {
 
 }  // namespace
 
-template <class Visit>
-void FirstKeys::ForEachStream(const SequenceCache& cache, int group, const Visit& visit) const {
-  for (int layer = 0; layer < shape_.num_layers; ++layer) {
-    for (int h = 0; h < shape_.num_kv_heads; ++h) {
-      if (cache.GroupOf(layer, h) == group) visit(layer, h);
-    }
-  }
-}
-
 void FirstKeys::PutBack(SequenceCache* cache, int group, const RopePositions& rope, Position next,
                         std::span<Position> turns) {
   rows_.resize(cache->num_groups());
   const auto positions = cache->positions(group);
+  const auto streams = cache->StreamsOf(group);
   const size_t stride = cache->format().RowStride();
   const size_t num_turning = turns.size() - std::ranges::count(turns, 0);
   std::vector<Row> before = std::exchange(rows_[group], {});
@@ -40,12 +32,12 @@ void FirstKeys::PutBack(SequenceCache* cache, int group, const RopePositions& ro
     Row row = is_here ? std::move(*known) : Row{positions[i], place, {}};
     if (!is_here) row.keys.resize(BytesOfRow(*cache));
     std::byte* key = row.keys.data();
-    ForEachStream(*cache, group, [&](int layer, int h) {
-      std::byte* const stored = cache->Row(layer, h, i).key;
+    for (const auto [layer, kv_head] : streams) {
+      std::byte* const stored = cache->Row(layer, kv_head, i).key;
       if (!is_here) std::memcpy(key, stored, stride);
       if (is_here && turns[i] != 0) std::memcpy(stored, key, stride);
       key += stride;
-    });
+    }
     if (turns[i] != 0) turns[i] += place - row.place;
     rows_[group].push_back(std::move(row));
   }

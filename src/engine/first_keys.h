@@ -21,8 +21,6 @@ class FirstKeys {
  public:
   static constexpr size_t kMostRows = 64;  // of a group
 
-  explicit FirstKeys(const ModelShape& shape) : shape_(shape) {}
-
   // Of rows that are about to turn, [rows], from where `rope` has them: those whose first keys are
   // here get them back and turn from there; others are taken note of. The keys of rows from
   // position `next` on are not there yet. May throw std::bad_alloc.
@@ -40,11 +38,6 @@ class FirstKeys {
     Position place;
     std::vector<std::byte> keys;  // of each stream of the group, layer by layer
   };
-  // Calls visit(layer, kv_head) for each stream of a group.
-  template <class Visit>
-  void ForEachStream(const SequenceCache& cache, int group, const Visit& visit) const;
-
-  const ModelShape shape_;
   std::vector<std::vector<Row>> rows_;  // by group, ascending; empty: nothing was turned yet
 };
 

@@ -407,15 +407,12 @@ Status GraphRunner::TurnKeys(SequenceCache* cache, int group, const RopePosition
   std::vector<Position> turns;
   rope.Turns(*cache, group, end, &turns);
   first_keys->PutBack(cache, group, rope, next, turns);
-  for (int layer = 0; layer < impl_->model.hparams.num_layers; ++layer) {
-    for (int h = 0; h < impl_->model.hparams.num_kv_heads; ++h) {
-      if (cache->GroupOf(layer, h) != group) continue;
-      EBB_RETURN_IF_ERROR(TurnKeysOfStream({.model = impl_->model,
-                                            .kernel = impl_->scratch.kernel,
-                                            .type = impl_->scratch.shape.format.type,
-                                            .backend = impl_->backend.get()},
-                                           cache, layer, h, turns));
-    }
+  const KeyTurner by = {.model = impl_->model,
+                        .kernel = impl_->scratch.kernel,
+                        .type = impl_->scratch.shape.format.type,
+                        .backend = impl_->backend.get()};
+  for (const auto [layer, kv_head] : cache->StreamsOf(group)) {
+    EBB_RETURN_IF_ERROR(TurnKeysOfStream(by, cache, layer, kv_head, turns));
   }
   return OkStatus();
 }

@@ -49,8 +49,7 @@ Session::Impl::Impl(Engine::Impl* engine_in, const SessionOptions& options_in, P
                  ? std::make_unique<Ledger>(cache.num_groups(), cache.streams_per_group())
                  : nullptr),
       driver(&policy, &cache, &signals, &engine->stores, &options, ledger.get(),
-             engine->runner.get()),
-      first_keys(engine->model->shape()) {}
+             engine->runner.get()) {}
 
 Status Session::Impl::CheckRoom(size_t num_tokens) const {
   const Position place = rope.Next(next());
@@ -239,13 +238,17 @@ Status Session::Decode(Token token, const Guess& guess, int most_guesses) {
   return impl_->engine->StepAndShow(StepKind::kDecode, {&step, 1});
 }
 
-void Session::Impl::TruncateTo(Position end) {
-  if (end < next()) refused.reset();
-  signals.Forget();
+void Session::Impl::DropRows(Position end) {
   driver.TruncateTo(end);
   cache.TruncateTo(end);
   rope.TruncateTo(cache, end);
   first_keys.TruncateTo(end);
+}
+
+void Session::Impl::TruncateTo(Position end) {
+  if (end < next()) refused.reset();
+  signals.Forget();
+  DropRows(end);
   tokens.resize(end);
   kinds.resize(end);
   if (first_generated >= end) first_generated = -1;

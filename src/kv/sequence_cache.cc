@@ -402,6 +402,16 @@ int SequenceCache::GroupOf(int layer, int kv_head) const {
   return static_cast<int>(impl_->StreamIndex(layer, kv_head)) / impl_->streams_per_group;
 }
 
+std::vector<SequenceCache::StreamId> SequenceCache::StreamsOf(int group) const {
+  const int heads = impl_->shape.num_kv_heads;
+  const int first = group * impl_->streams_per_group;
+  std::vector<StreamId> streams;
+  for (int i = first; i < first + impl_->streams_per_group; ++i) {
+    streams.push_back({i / heads, i % heads});
+  }
+  return streams;
+}
+
 int SequenceCache::num_groups() const { return static_cast<int>(impl_->table_of_group.size()); }
 int SequenceCache::streams_per_group() const { return impl_->streams_per_group; }
 

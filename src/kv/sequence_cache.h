@@ -153,6 +153,11 @@ class SequenceCache {
   [[nodiscard]] bool HasTiers() const;           // may hold rows outside T0
   [[nodiscard]] bool HasCompressedRows() const;  // holds rows in T2
   [[nodiscard]] int GroupOf(int layer, int kv_head) const;
+  struct StreamId {
+    int layer, kv_head;
+  };
+  // Layer by layer and head by head.
+  [[nodiscard]] std::vector<StreamId> StreamsOf(int group) const;
   [[nodiscard]] int num_groups() const;
   [[nodiscard]] int streams_per_group() const;  // (layer, kv head) pairs that share its table
   [[nodiscard]] Granularity granularity() const;

@@ -1,4 +1,5 @@
 // A session that was saved and resumed goes on as if nothing had happened.
+#include <functional>
 #include <ostream>
 
 #include "tests/engine/session_fixture.h"
@@ -170,12 +171,10 @@ TEST(SessionFile, AnEmptySessionComesBack) {
   ExpectSame(*fresh.session, *resumed->session);
 }
 
-TEST(SessionFile, KeysThatWereRotatedAnewGoOnBitForBit) {
+// A session of 120 decoded tokens and the one that resumes it, behind what go_on does to each.
+void ExpectGoOnBitForBit(const SessionOptions& options,
+                         const std::function<void(Session&)>& go_on) {
   const TempFolder folder;
-  SessionOptions options;
-  options.policy = SmallPolicy("streaming", "64");
-  options.context = 96;
-  options.past_context = PastContext::kReRotate;
   OwnSession whole = OpenOwn(options);
   ExpectOk(whole.session->Prefill(std::span(Text()).first(kPromptTokens)));
   Decode(*whole.session, 0, 120);
@@ -184,30 +183,31 @@ TEST(SessionFile, KeysThatWereRotatedAnewGoOnBitForBit) {
   ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
   for (Session* session : {whole.session.get(), resumed->session.get()}) {
     Decode(*session, 120, 150);
-    ExpectOk(session->TruncateTo(kPromptTokens + 140));
-    Decode(*session, 140, kDecodeTokens);
+    go_on(*session);
   }
   ExpectSame(*whole.session, *resumed->session);
 }
 
+TEST(SessionFile, KeysThatWereRotatedAnewGoOnBitForBit) {
+  SessionOptions options;
+  options.policy = SmallPolicy("streaming", "64");
+  options.context = 96;
+  options.past_context = PastContext::kReRotate;
+  ExpectGoOnBitForBit(options, [](Session& session) {
+    ExpectOk(session.TruncateTo(kPromptTokens + 140));
+    Decode(session, 140, kDecodeTokens);
+  });
+}
+
 TEST(SessionFile, SinksThatTurnWithTheirWindowGoOnBitForBit) {
-  const TempFolder folder;
   SessionOptions options;
   options.policy = SmallPolicy("streaming_rerotated", "64");
   options.policy.interval = 8;
   options.context = 256;
-  OwnSession whole = OpenOwn(options);
-  ExpectOk(whole.session->Prefill(std::span(Text()).first(kPromptTokens)));
-  Decode(*whole.session, 0, 120);
-  ExpectOk(SaveSession(*whole.session, folder.File("s")));
-  auto resumed = ResumeOwn(folder.File("s"), options);
-  ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
-  for (Session* session : {whole.session.get(), resumed->session.get()}) {
-    Decode(*session, 120, 150);
-    ExpectOk(session->TruncateTo(2));
-    Decode(*session, 0, 100);
-  }
-  ExpectSame(*whole.session, *resumed->session);
+  ExpectGoOnBitForBit(options, [](Session& session) {
+    ExpectOk(session.TruncateTo(2));
+    Decode(session, 0, 100);
+  });
 }
 
 TEST(SessionFile, KeysThatMayTurnFitAContextThatTheirRowsFit) {
