@@ -25,12 +25,17 @@ namespace HWY_NAMESPACE {
 template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch>
 HWY_INLINE void KeyPassOf(const CompressedFoldInput& in, const RoundedQuery* queries,
                           const ChunkScales& scales, float* logits, size_t stride) {
-  if constexpr (kDots == Dots::kVnni) {
-    if (in.format.head_dim % 64 == 0) {
-      return VnniKeyPass<Rows, kDim, kHeads, kFetch>(in, queries, scales, logits, stride);
+  if constexpr (kDots == Dots::kVnni && kDim != 0) {
+    static_assert(kDim % 64 == 0);
+    VnniKeyPass<Rows, kDim, kHeads, kFetch>(in, queries, scales, logits, stride);
+  } else {
+    if constexpr (kDots == Dots::kVnni) {
+      if (in.format.head_dim % 64 == 0) {
+        return VnniKeyPass<Rows, kDim, kHeads, kFetch>(in, queries, scales, logits, stride);
+      }
     }
+    CompressedKeyPass<Rows, kDots, kDim, kHeads, kFetch>(in, queries, scales, logits, stride);
   }
-  CompressedKeyPass<Rows, kDots, kDim, kHeads, kFetch>(in, queries, scales, logits, stride);
 }
 
 template <class Rows, Dots kDots, int kDim>

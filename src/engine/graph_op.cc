@@ -193,7 +193,7 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
   const Layer& layer = *fold.layer;
   const int kv_heads = scratch_->shape.num_kv_heads;
   const size_t hidden = sequence.first_token + sequence.num_tokens - 1 - token;
-  RowsView* rows = s.rows.data() + size_t(token - fold.begin) * kv_heads;
+  RowsView* rows = s.rows.data() + fold.FirstRow(token, kv_heads);
   for (int h = 0; h < kv_heads; ++h) {
     rows[h] = sequence.cache->View(layer.index, h);
     rows[h].slots = rows[h].slots.first(rows[h].slots.size() - hidden);
@@ -216,7 +216,7 @@ void AttentionOp::PlanInPlace(const Layer::Fold& fold, const SequenceStep& seque
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
   const int layer = fold.layer->index;
   const size_t kv_heads = scratch_->shape.num_kv_heads;
-  const size_t first = (token - fold.begin) * kv_heads;
+  const size_t first = fold.FirstRow(token, kv_heads);
   for (size_t h = 0; h < kv_heads; ++h) {
     const int head = static_cast<int>(h);
     auto in_t0 = sequence.cache->RowsIn(Tier::kT0, layer, head);
@@ -239,7 +239,7 @@ void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& se
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
   const int layer = fold.layer->index;
   const size_t kv_heads = scratch_->shape.num_kv_heads;
-  const size_t first = (token - fold.begin) * kv_heads;
+  const size_t first = fold.FirstRow(token, kv_heads);
   for (size_t h = 0; h < kv_heads; ++h) {
     const int head = static_cast<int>(h);
     s.compressed[first + h] = sequence.cache->Compressed(layer, head);
@@ -269,7 +269,7 @@ void AttentionOp::SelectRows(const Layer::Fold& fold, const SequenceStep& sequen
     const size_t at = token * kv_heads + h;
     s.selected_spans[at] = rows[h];
     if (rows[h].empty()) continue;
-    RowsView& view = to.rows[at - fold.begin * kv_heads];
+    RowsView& view = to.rows[fold.FirstRow(token, kv_heads) + h];
     s.selected_slots[at].clear();
     for (const uint32_t row : rows[h]) s.selected_slots[at].push_back(view.slots[row]);
     *sequence.rows_unread += static_cast<int64_t>(view.slots.size() - rows[h].size());

@@ -89,6 +89,10 @@ class AttentionOp final : public AttentionBuilder {
       const Layer* layer = nullptr;
       int index = 0;
       int begin = 0, end = 0;  // the step's tokens
+      // Where a token's rows begin in lists of the fold's own tokens, [tokens, kv heads].
+      [[nodiscard]] size_t FirstRow(int token, size_t kv_heads) const {
+        return size_t(token - begin) * kv_heads;
+      }
     };
     std::vector<Fold> folds;
   };
