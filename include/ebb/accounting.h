@@ -38,7 +38,8 @@ struct CacheAccounting {
   TierAccounting newest;
   MoveAccounting moves;
   int64_t rows_evicted = 0;  // ever; a roll-back evicts nothing
-  size_t table_bytes = 0;    // slots, positions, free lists, page tables, text to look up in
+  // Slots, positions, free lists, page tables, text to look up in, first keys of rows that turn.
+  size_t table_bytes = 0;
   size_t staging_bytes = 0;  // memory into which T1 is staged or edited
   size_t ledger_bytes = 0;   // of the ledger, where one was asked for
   int64_t num_tables = 0;    // token tables; 1 while all groups agree

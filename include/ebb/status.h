@@ -61,7 +61,8 @@ class [[nodiscard]] Result {
   Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT: implicit
 
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
-  [[nodiscard]] Status status() const { return ok() ? Status() : std::get<1>(state_); }
+  [[nodiscard]] Status status() const& { return ok() ? Status() : std::get<1>(state_); }
+  [[nodiscard]] Status status() && { return ok() ? Status() : std::get<1>(std::move(state_)); }
 
   T& operator*() & noexcept { return std::get<0>(state_); }
   const T& operator*() const& noexcept { return std::get<0>(state_); }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -62,8 +63,8 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
   return OkStatus();
 }
 
-Status CheckTiers(const Policy& policy, PastContext past_context) {
-  if (past_context == PastContext::kReRotate) {
+Status CheckTiers(const Policy& policy, const SessionOptions& options) {
+  if (TurnsKeys(options, policy)) {
     return InvalidArgument("keys in the tiers below T0 cannot be rotated anew");
   }
   if (policy.selector != nullptr) {
@@ -148,17 +149,18 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
   EBB_RETURN_IF_ERROR(CheckNeeds(PolicyDriver::Needs(policy), *impl_->model, context));
   if (options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(impl_->stores.Check(*options.policy.tiers, use));
-    EBB_RETURN_IF_ERROR(CheckTiers(policy, options.past_context));
+    EBB_RETURN_IF_ERROR(CheckTiers(policy, options));
   }
   auto session = std::make_unique<Session::Impl>(impl_.get(), options, std::move(policy), context,
                                                  impl_->stores.caches(use));
+  session->logits.reserve(shape.vocab_size);  // where they are shown, the token is there already
   if (options.lossless.has_value()) {
     EBB_ASSIGN_OR_RETURN(session->lossless, Lossless::Create(*options.lossless, session.get()));
   }
   return std::unique_ptr<Session>(new Session(std::move(session)));
 }
 
-Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens) {
+Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens) try {
   if (sessions.size() != tokens.size() || sessions.empty()) {
     return InvalidArgument("a batch of " + std::to_string(sessions.size()) + " sessions and " +
                            std::to_string(tokens.size()) + " tokens; expected one for each");
@@ -179,6 +181,8 @@ Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const T
     parts.push_back({.session = session, .tokens = tokens.subspan(i, 1)});
   }
   return impl_->StepAndShow(StepKind::kDecode, parts);
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for a batch");
 }
 
 const Model& Engine::model() const { return *impl_->model; }

@@ -49,6 +49,7 @@ struct Engine::Impl {
   enum class Outputs { kLast, kAll, kLater };
   // They are the runner's. On error see the top of engine.h.
   Status Step(StepKind kind, std::span<const Part> parts, Outputs outputs);
+  static Status CheckParts(std::span<const Part> parts);
   // A step whose sessions show the logits of their last tokens.
   Status StepAndShow(StepKind kind, std::span<const Part> parts);
   Status Append(StepKind kind, std::span<const Part> parts, Outputs outputs, StepWork* work);
@@ -124,7 +125,9 @@ struct Session::Impl {
   }
   // Of the sequence itself.
   [[nodiscard]] Position next() const { return static_cast<Position>(tokens.size()); }
-  // ResourceExhausted when the context has no place for so many tokens more.
+  // Whether the context has places for so many tokens more.
+  [[nodiscard]] bool HasRoom(size_t num_tokens) const;
+  // ResourceExhausted where it has not.
   Status CheckRoom(size_t num_tokens) const;
   // The same where keys may be rotated anew.
   Status CheckRoomAfterTurning(size_t num_tokens) const;

@@ -78,10 +78,9 @@ void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, S
   }
   session.kinds.resize(session.tokens.size(), token_kind);
   const MoveAccounting before = session.cache.moves();
-  const Result<int64_t> evicted = Decide(&session, kind, num_tokens);
+  Result<int64_t> evicted = Decide(&session, kind, num_tokens);
   if (!evicted.ok()) {
     session.refused = kind;
-    if (status->ok()) *status = evicted.status();
   }
   report.num_tokens = num_tokens;
   report.rows_evicted = evicted.ok() ? *evicted : 0;
@@ -89,10 +88,11 @@ void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, S
   report.moves = Since(before, session.cache.moves());
   report.mass_computed = session.signals.wants_mass();
   session.report = report;
+  if (!evicted.ok() && status->ok()) *status = std::move(evicted).status();
 }
 
-// Everything that can fail comes before anything that the caller could see.
-Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs outputs) {
+// Why the step cannot be taken, before anything is changed.
+Status Engine::Impl::CheckParts(std::span<const Part> parts) try {
   for (const Part& part : parts) {
     EBB_RETURN_IF_ERROR(part.session->broken);
     if (part.draft != nullptr) EBB_RETURN_IF_ERROR(part.draft->broken);
@@ -107,10 +107,18 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
       if (!of_draft.ok()) return OfDraft(of_draft);
     }
   }
+  return OkStatus();
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for this step");
+}
+
+// Everything that can fail comes before anything that the caller could see.
+Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs outputs) {
+  EBB_RETURN_IF_ERROR(CheckParts(parts));
   StepWork work;
   StepCosts costs;
   std::vector<double> waited;
-  bool wants_costs = false;
+  bool wants_costs = false, out_of_memory = false;
   Status status;
   const auto start = Clock::now();
   const double device_begin = stores.device()->Seconds();
@@ -122,12 +130,11 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
     status = Append(kind, parts, outputs, &work);
     if (status.ok()) status = runner->Run(work, wants_costs ? &costs : nullptr);
   } catch (const std::bad_alloc&) {
-    status = ResourceExhausted("no memory for a step of " + std::to_string(work.tokens.size()) +
-                               " tokens");
+    out_of_memory = true;
   }
-  if (!status.ok()) {
+  if (out_of_memory || !status.ok()) {
     Undo(parts, work);
-    return status;
+    return out_of_memory ? ResourceExhausted("no memory for this step") : status;
   }
   const double compute_seconds = SecondsSince(start);
   ReportDevice(kind, work, device_begin);
@@ -159,8 +166,9 @@ Status Engine::Impl::StepAndShow(StepKind kind, std::span<const Part> parts) {
 }
 
 Status Engine::Impl::AppendRows(Session::Impl* session, size_t num_tokens) {
-  session->tokens.reserve(session->tokens.size() + num_tokens);
-  session->kinds.reserve(session->tokens.size() + num_tokens);
+  const size_t length = session->tokens.size() + num_tokens;
+  if (length > session->tokens.capacity()) session->tokens.reserve(length + length / 2);
+  if (length > session->kinds.capacity()) session->kinds.reserve(length + length / 2);
   return session->cache.Append(session->next(), static_cast<int>(num_tokens));
 }
 

@@ -49,6 +49,15 @@ void FirstKeys::TruncateTo(Position end) {
   }
 }
 
+size_t FirstKeys::memory_bytes() const {
+  size_t bytes = rows_.capacity() * sizeof(rows_[0]);
+  for (const std::vector<Row>& rows : rows_) {
+    bytes += rows.capacity() * sizeof(Row);
+    for (const Row& row : rows) bytes += row.keys.capacity();
+  }
+  return bytes;
+}
+
 void FirstKeys::Save(StateWriter* to) const {
   to->Number<uint64_t>(rows_.size());
   for (const std::vector<Row>& rows : rows_) {

@@ -28,6 +28,7 @@ class FirstKeys {
                std::span<Position> turns);
   // The sequence was rolled back to `end`.
   void TruncateTo(Position end);
+  [[nodiscard]] size_t memory_bytes() const;
   void Save(StateWriter* to) const;
   // Of a sequence of `next` tokens.
   void Load(const SequenceCache& cache, Position next, StateReader* from);

@@ -197,7 +197,7 @@ bool Generation::EndOn(const Status& error) {
     case StatusCode::kCancelled:
       return End(FinishReason::kCancelled);
     case StatusCode::kResourceExhausted: {
-      const bool context_full = !session_.impl().CheckRoom(1).ok();
+      const bool context_full = !session_.impl().HasRoom(1);
       return End(context_full ? FinishReason::kContext : FinishReason::kCap);
     }
     default:

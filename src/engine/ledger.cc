@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 
 namespace ebb {
 namespace {
@@ -23,6 +24,18 @@ void PutNumber(uint64_t number, std::vector<uint8_t>* log) {
 
 void PutHead(uint64_t payload, RecordKind kind, std::vector<uint8_t>* log) {
   PutNumber(payload << kKindBits | kind, log);
+}
+
+// A record, or nothing of it where memory runs out: one that is cut off could not be read.
+template <typename Put>
+void PutRecord(std::vector<uint8_t>* log, const Put& put) {
+  const size_t before = log->size();
+  try {
+    put();
+  } catch (const std::bad_alloc&) {
+    log->resize(before);
+    throw;
+  }
 }
 
 uint64_t TakeNumber(std::span<const uint8_t>* log) {
@@ -102,7 +115,7 @@ void Ledger::ReserveTokens(size_t num_tokens) {
 }
 
 void Ledger::Append(int num_tokens) {
-  PutHead(static_cast<uint64_t>(num_tokens), kAppend, &log_);
+  PutRecord(&log_, [&] { PutHead(static_cast<uint64_t>(num_tokens), kAppend, &log_); });
   ++num_steps_;
   ++num_changes_;
   next_ += num_tokens;
@@ -115,14 +128,20 @@ void Ledger::Move(int group, std::span<const Change> changes) {
   const auto changes_tier = [&](const Change& c) { return tiers[c.position] != c.to; };
   const auto count = std::ranges::count_if(changes, changes_tier);
   if (count == 0) return;
-  PutHead(static_cast<uint64_t>(group), kMove, &log_);
-  PutNumber(static_cast<uint64_t>(count), &log_);
-  Position last = 0;
+  PutRecord(&log_, [&] {
+    PutHead(static_cast<uint64_t>(group), kMove, &log_);
+    PutNumber(static_cast<uint64_t>(count), &log_);
+    Position last = 0;
+    for (const Change& change : changes) {
+      if (!changes_tier(change)) continue;
+      const auto distance = static_cast<uint64_t>(change.position - last);
+      PutNumber(distance << kKindBits | Index(change.to), &log_);
+      last = change.position;
+    }
+  });
   for (const Change& change : changes) {
     Tier& tier = tiers[change.position];
     if (tier == change.to) continue;
-    PutNumber(static_cast<uint64_t>(change.position - last) << kKindBits | Index(change.to), &log_);
-    last = change.position;
     rows_[Index(tier)] -= rows_per_token_;
     rows_[Index(change.to)] += rows_per_token_;
     tier = change.to;
@@ -145,7 +164,7 @@ void Ledger::Reconcile(int group, std::span<const Position> positions,
 
 void Ledger::TruncateTo(Position end) {
   if (end >= next_) return;
-  PutHead(static_cast<uint64_t>(end), kForget, &log_);
+  PutRecord(&log_, [&] { PutHead(static_cast<uint64_t>(end), kForget, &log_); });
   for (std::vector<Tier>& tiers : tiers_) {
     for (Position p = end; p < next_; ++p) rows_[Index(tiers[p])] -= rows_per_token_;
     tiers.resize(end);

@@ -127,7 +127,7 @@ double Lossless::Now() const {
 int Lossless::Limit(int most_guesses) const {
   const int longest = 1 + std::clamp(most_guesses, 0, options_.draft_max - 1);
   int most = 1;
-  while (most < longest && draft_->CheckRoom(most + 1).ok()) ++most;
+  while (most < longest && draft_->HasRoom(most + 1)) ++most;
   return most;
 }
 
@@ -349,7 +349,6 @@ Status Lossless::Verify() {
   const size_t vocab_size = engine.model->shape().vocab_size;
   logits_.reserve(LogitsAtOnce(part.tokens_apart) * vocab_size);
   logits_.clear();
-  draft_->logits.reserve(vocab_size);
   EBB_RETURN_IF_ERROR(engine.Step(StepKind::kDecode, {&part, 1}, Engine::Impl::Outputs::kLater));
   const std::span<const float> outputs = engine.runner->outputs();
   outputs_.assign(outputs.begin(), outputs.end());

@@ -51,12 +51,15 @@ Session::Impl::Impl(Engine::Impl* engine_in, const SessionOptions& options_in, P
       driver(&policy, &cache, &signals, &engine->stores, &options, ledger.get(),
              engine->runner.get()) {}
 
+bool Session::Impl::HasRoom(size_t num_tokens) const {
+  return rope.Next(next()) + num_tokens <= static_cast<size_t>(context);
+}
+
 Status Session::Impl::CheckRoom(size_t num_tokens) const {
-  const Position place = rope.Next(next());
-  if (place + num_tokens <= static_cast<size_t>(context)) return OkStatus();
+  if (HasRoom(num_tokens)) return OkStatus();
   return ResourceExhausted("the context of " + std::to_string(context) +
-                           " tokens is full: " + std::to_string(place) + " are taken, " +
-                           std::to_string(num_tokens) + " more asked for");
+                           " tokens is full: " + std::to_string(rope.Next(next())) +
+                           " are taken, " + std::to_string(num_tokens) + " more asked for");
 }
 
 Status Session::Impl::CheckRoomAfterTurning(size_t num_tokens) const {
@@ -71,7 +74,7 @@ bool Session::Impl::TurnsKeys() const { return ebb::TurnsKeys(options, policy); 
 
 // Turning the new rows too, which nobody has written yet, does no harm and keeps the order simple.
 Status Session::Impl::TurnKeysIfFull(size_t num_tokens) {
-  if (CheckRoom(num_tokens).ok()) return OkStatus();
+  if (HasRoom(num_tokens)) return OkStatus();
   return TurnKeys(static_cast<Position>(cache.max_rows()), num_tokens);
 }
 
@@ -177,6 +180,8 @@ Session::~Session() = default;
 
 Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& options) {
   Impl& s = *impl_;
+  EBB_RETURN_IF_ERROR(s.broken);
+  if (s.lossless != nullptr) EBB_RETURN_IF_ERROR(s.lossless->store().broken);
   if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
   EBB_RETURN_IF_ERROR(s.CheckTokens(tokens));
   if (s.lossless != nullptr) s.lossless->DropAhead();
@@ -238,11 +243,14 @@ Status Session::Decode(Token token, const Guess& guess, int most_guesses) {
   return impl_->engine->StepAndShow(StepKind::kDecode, {&step, 1});
 }
 
-void Session::Impl::DropRows(Position end) {
+void Session::Impl::DropRows(Position end) try {
+  if (!broken.ok()) return;
   driver.TruncateTo(end);
   cache.TruncateTo(end);
   rope.TruncateTo(cache, end);
   first_keys.TruncateTo(end);
+} catch (const std::bad_alloc&) {
+  broken = ResourceExhausted("no memory to roll back; this sequence cannot go on");
 }
 
 void Session::Impl::TruncateTo(Position end) {
@@ -270,7 +278,8 @@ Status Session::TruncateTo(Position end) {
     s.TruncateTo(end);
   }
   s.logits.clear();
-  return OkStatus();
+  if (s.lossless != nullptr) EBB_RETURN_IF_ERROR(s.lossless->store().broken);
+  return s.broken;
 }
 
 std::span<const float> Session::logits() const { return impl_->logits; }
@@ -283,6 +292,7 @@ int Session::context() const { return impl_->context; }
 const Policy& Session::policy() const { return impl_->policy; }
 CacheAccounting Session::accounting() const {
   CacheAccounting sum = impl_->cache.accounting();
+  sum.table_bytes += impl_->first_keys.memory_bytes();
   if (impl_->lossless != nullptr) {
     const SequenceCache& store = impl_->lossless->store().cache;
     AddStore(store.accounting(), store.HasTiers(), &sum);

@@ -212,6 +212,8 @@ Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
   if (s.lossless != nullptr) {
     EBB_RETURN_IF_ERROR(s.lossless->store().broken);
     s.lossless->DropAhead();
+    EBB_RETURN_IF_ERROR(s.lossless->store().broken);
+    EBB_RETURN_IF_ERROR(s.broken);
   }
   StateWriter made_with, sequence, tables, store_tables, policy;
   SaveMadeWith(s, &made_with);

@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "src/io/page_batch.h"
@@ -315,7 +316,13 @@ void PageFile::Free(std::span<const uint32_t> pages) {
   for (const uint32_t page : pages) {
     assert(f.segments.IsOwned(page));
     assert(f.pages[page].num_readers == 0 && !f.pages[page].is_written_to);
-    if (const auto segment = f.segments.Free(page); segment.has_value()) empty.push_back(*segment);
+    const std::optional<uint32_t> segment = f.segments.Free(page);
+    if (!segment.has_value()) continue;
+    try {
+      empty.push_back(*segment);
+    } catch (const std::bad_alloc&) {
+      f.Release(*segment, 1);
+    }
   }
   std::sort(empty.begin(), empty.end());
   for (size_t first = 0, end = 0; first < empty.size(); first = end) {

@@ -90,10 +90,15 @@ struct Arena::Impl {
   }
   [[nodiscard]] Extent* Sparsest() const { return buckets[std::countr_zero(buckets_in_use)]; }
 
-  [[nodiscard]] Extent* ExtentOf(std::byte* page) const {
+  // Null: none of this arena.
+  [[nodiscard]] Extent* FindExtent(std::byte* page) const {
     const auto it = extents.find(page - (reinterpret_cast<uintptr_t>(page) & (kExtentBytes - 1)));
-    assert(it != extents.end() && "the page belongs to another arena, or to nobody");
-    return it->second.get();
+    return it == extents.end() ? nullptr : it->second.get();
+  }
+  [[nodiscard]] Extent* ExtentOf(std::byte* page) const {
+    Extent* extent = FindExtent(page);
+    assert(extent != nullptr && "the page belongs to another arena, or to nobody");
+    return extent;
   }
 
   [[nodiscard]] uint32_t PageIndex(const Extent& extent, const std::byte* page) const {
@@ -250,6 +255,13 @@ void Arena::Free(std::byte** slot) {
   a.Drop(extent, page);
   a.Link(extent);
   if (extent->num_used == 0) a.TrimEmpty(a.num_pages == 0 ? 0 : 1);
+}
+
+bool Arena::Owns(std::byte* const* slot) const {
+  const Extent* extent = impl_->FindExtent(*slot);
+  if (extent == nullptr) return false;
+  const uint32_t page = impl_->PageIndex(*extent, *slot);
+  return page < impl_->pages_per_extent && extent->owners[page] == slot;
 }
 
 void Arena::Rebind(std::byte** old_slot, std::byte** new_slot) {

@@ -55,6 +55,8 @@ class Arena {
   Status Allocate(std::byte** slot);
   // Takes back the page at *slot and sets *slot to null.
   void Free(std::byte** slot);
+  // Whether *slot is a page of this arena that belongs to slot. Of any address.
+  [[nodiscard]] bool Owns(std::byte* const* slot) const;
   // The page at *old_slot belongs to new_slot from now on; *old_slot becomes null.
   void Rebind(std::byte** old_slot, std::byte** new_slot);
   // Unmaps empty extents, and moves pages from the sparsest extents into holes of the others while

@@ -18,8 +18,10 @@ namespace ebb {
 SharedTable* SequenceCache::Impl::Own(int group) {
   SharedTable* shared = table_of_group[group];
   if (shared->groups.size() == 1) return shared;
-  tables.push_back(std::make_unique<SharedTable>(*shared));
-  tables.back()->groups = {group};
+  // First all memory, then changes.
+  auto own = std::make_unique<SharedTable>(*shared);
+  tables.push_back(std::move(own));
+  tables.back()->groups.assign(1, group);
   std::erase(shared->groups, group);
   table_of_group[group] = tables.back().get();
   for (Stream& stream : StreamsOf(group)) stream.table = tables.back().get();
@@ -52,16 +54,22 @@ void MustAllocate(Arena* arena, std::byte** slot) {
 
 }  // namespace
 
-void SequenceCache::Impl::GrowPages(Stream* stream) {
+void SequenceCache::Impl::GrowPages(Stream* stream, size_t new_pages) {
   const TokenTable& full = stream->table->full;
   const bool remote = IsRemote();
+  const size_t page_end = full.page_end() + new_pages;
+  if (remote) {
+    Grow(&stream->host_pages, std::max(page_end, stream->pages.size()),
+         [&](size_t) { return stores.t1; });
+  }
+  if (HasFile() && page_end > stream->file_pages.size()) {
+    stream->file_pages.resize(std::max(page_end, 2 * stream->pages.size()), kNoFilePage);
+  }
   const auto in_t0 = [&](size_t page) { return full.PlaceOf(page) == Tier::kT0; };
-  Grow(&stream->pages, full.page_end(), [&](size_t page) {
+  Grow(&stream->pages, page_end, [&](size_t page) {
     Arena* t1 = remote ? nullptr : stores.t1;
     return in_t0(page) ? stores.t0 : t1;
   });
-  if (remote) Grow(&stream->host_pages, stream->pages.size(), [&](size_t) { return stores.t1; });
-  if (HasFile()) stream->file_pages.resize(stream->pages.size());
   Grow(&stream->compressed_pages, stream->table->compressed.page_end(),
        [&](size_t) { return stores.t2; });
 }
@@ -70,7 +78,7 @@ void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
   if (added.empty()) return;
   for (const int group : shared->groups) {
     for (Stream& stream : StreamsOf(group)) {
-      GrowPages(&stream);
+      GrowPages(&stream, 0);
       for (const TablePage& page : added) {
         if (page.place == Tier::kT0) {
           MustAllocate(stores.t0, &stream.pages[page.index]);
@@ -95,7 +103,10 @@ void SequenceCache::Impl::FreePages(SharedTable* shared) {
           stores.t0->Free(&stream.pages[page.index]);
         } else {
           if (!HasFile()) stores.t1->Free(T1Owner(&stream, page.index));
-          if (HasFile()) freed_in_file.push_back(stream.file_pages[page.index]);
+          if (HasFile()) {
+            freed_in_file.push_back(stream.file_pages[page.index]);
+            stream.file_pages[page.index] = kNoFilePage;
+          }
           stream.pages[page.index] = nullptr;
         }
       }
@@ -113,7 +124,7 @@ void SequenceCache::Impl::FreeInFile() {
 void SequenceCache::Impl::AllocateCompressed(SharedTable* shared) {
   for (const int group : shared->groups) {
     for (Stream& stream : StreamsOf(group)) {
-      GrowPages(&stream);
+      GrowPages(&stream, 0);
       for (const TablePage& page : added) {
         MustAllocate(stores.t2, &stream.compressed_pages[page.index]);
       }
@@ -159,21 +170,38 @@ SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
       std::make_unique<T1Stage>(std::make_unique<FileStageReader>(stores.t1_file, c.edits.get()));
 }
 
+// What a stream has, whatever its table says, which a change may have left half-way.
+void SequenceCache::Impl::FreeAll(Stream* stream) {
+  const auto free_in = [](Arena* arena, std::vector<std::byte*>* pages) {
+    if (arena == nullptr) return;
+    for (std::byte*& page : *pages) {
+      if (page != nullptr && arena->Owns(&page)) arena->Free(&page);
+    }
+  };
+  free_in(stores.t0, &stream->pages);
+  free_in(stores.t1, IsRemote() ? &stream->host_pages : &stream->pages);
+  free_in(stores.t2, &stream->compressed_pages);
+  if (!HasFile()) return;
+  std::erase(stream->file_pages, kNoFilePage);
+  for (const uint32_t page : stream->file_pages) edits->Forget(page);
+  stores.t1_file->Free(stream->file_pages);
+}
+
 SequenceCache::~SequenceCache() {
   Impl& c = *impl_;
   c.stage.reset();
-  for (const auto& shared : c.tables) {
-    c.freed.clear();
-    shared->full.TruncateTo(0, &c.freed);
-    c.FreePages(shared.get());
-    c.freed.clear();
-    shared->compressed.TruncateTo(0, &c.freed);
-    c.FreeCompressed(shared.get());
-  }
+  for (Stream& stream : c.streams) c.FreeAll(&stream);
   c.FreeInFile();
+  if (c.HasFile()) c.ReleaseFilePages();
+}
+
+Status SequenceCache::Impl::Lost(Status status) {
+  if (status.ok()) return status;
+  return {status.code(), status.message() + "; this sequence cannot go on"};
 }
 
 Status SequenceCache::Impl::CheckSound() {
+  if (torn) return Lost(ResourceExhausted("memory ran out while rows moved"));
   EBB_RETURN_IF_ERROR(broken);
   return edits == nullptr ? OkStatus() : edits->Check();
 }
@@ -198,6 +226,12 @@ Status SequenceCache::Append(Position first, int num_tokens) {
   try {
     for (const auto& shared : c.tables) {
       shared->full.ReserveRows(num_tokens);
+      if (const size_t new_pages = shared->full.PagesNeeded(num_tokens); new_pages > 0) {
+        c.added.reserve(new_pages);
+        for (const int group : shared->groups) {
+          for (Stream& stream : c.StreamsOf(group)) c.GrowPages(&stream, new_pages);
+        }
+      }
       if (shared->compressed.num_rows() == 0) continue;
       GrowTo(&shared->positions, shared->positions.size() + num_tokens);
       GrowTo(&shared->full_rows, shared->full_rows.size() + num_tokens);
@@ -244,6 +278,10 @@ void SequenceCache::Impl::RemoveFrom(SharedTable* shared, std::span<const uint32
                                      std::span<const uint32_t> compressed_rows) {
   freed.clear();
   // First all memory, then changes.
+  if (HasFile()) {
+    const size_t most_pages = std::min(full_rows.size(), shared->full.num_pages(Tier::kT1));
+    freed_in_file.reserve(most_pages * NumStreams(*shared));
+  }
   freed.reserve(
       std::max(MostPages(shared->full, full_rows), MostPages(shared->compressed, compressed_rows)));
   shared->full.Remove(full_rows, &freed);
@@ -319,6 +357,17 @@ void SequenceCache::ExpectRemoval(int group) const {
 
 void SequenceCache::TruncateTo(Position end) {
   Impl& c = *impl_;
+  if (c.torn) return;
+  // First all memory, then changes.
+  size_t most_in_file = 0;
+  for (const auto& shared : c.tables) {
+    const auto positions = shared->AllPositions();
+    const size_t num_gone = positions.end() - std::ranges::lower_bound(positions, end);
+    c.freed.reserve(std::min(num_gone, shared->full.num_pages() + shared->compressed.num_pages()));
+    if (!c.HasFile()) continue;
+    most_in_file += std::min(num_gone, shared->full.num_pages(Tier::kT1)) * c.NumStreams(*shared);
+  }
+  c.freed_in_file.reserve(most_in_file);
   for (const auto& shared : c.tables) {
     const auto positions = shared->AllPositions();
     if (positions.empty() || positions.back() < end) continue;

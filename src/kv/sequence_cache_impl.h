@@ -8,7 +8,8 @@
 // elsewhere has an address there only while it is staged or edited: in the file it has its number
 // in stream.file_pages[p], beyond the device its owned address in stream.host_pages[p]. What
 // `edits` still writes is read, freed and saved only once it has been written. Between
-// BeginRemoval() and EndRemoval() a page may have an address though its table lacks it.
+// BeginRemoval() and EndRemoval() a page may have an address though its table lacks it. Where a
+// change was torn, streams may have other pages than their tables: what each has is freed at last.
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 
@@ -41,6 +42,7 @@ struct SequenceCache::Impl {
   int64_t rows_evicted = 0;
   MoveAccounting moved;
   Status broken;                   // why rows were lost: a move that stopped half-way
+  bool torn = false;               // it ran out of memory: tables and pages do not agree
   std::unique_ptr<T1Edits> edits;  // null: T1 is no file
   std::unique_ptr<T1Stage> stage;  // null: T1 is read where it lies, or there is none
   bool in_place = false;           // this step leaves the rows of T1 where they are
@@ -91,12 +93,14 @@ struct SequenceCache::Impl {
 
   // The group's table, for itself alone.
   SharedTable* Own(int group);
-  void GrowPages(Stream* stream);
+  // Room in the stream's lists for its table's pages and so many more.
+  void GrowPages(Stream* stream, size_t new_pages);
   // For pages of the full table that joined or left it, in `added` and `freed`.
   void AllocatePages(SharedTable* shared);
   void FreePages(SharedTable* shared);
   // Follows after FreePages() of all tables that lose pages.
   void FreeInFile();
+  void FreeAll(Stream* stream);
   // The same for the compressed table.
   void AllocateCompressed(SharedTable* shared);
   void FreeCompressed(SharedTable* shared);
@@ -135,6 +139,7 @@ struct SequenceCache::Impl {
   void PlanCompaction(SharedTable* shared, Tier place, size_t max_bytes, size_t* num_bytes,
                       std::vector<TableEdit>* tables);
   Status CompactTables(std::span<const TableEdit> tables, Tier place);
+  void CompactAll(size_t max_bytes, size_t* num_bytes);
 
   using PlannedRows = std::vector<Position> MovePlan::*;
   [[nodiscard]] MovePlan PlanMoves(const SharedTable& shared, std::span<const RowMove> wanted);
@@ -153,6 +158,8 @@ struct SequenceCache::Impl {
   void Account(std::span<const TableMoves> all, PlannedRows rows);
   // Why the rows are not all there, or not to be had now.
   [[nodiscard]] Status CheckSound();
+  // What stopped a move of rows half-way ends the sequence.
+  [[nodiscard]] static Status Lost(Status status);
   [[nodiscard]] Status CheckStream(const Stream& stream) const;
   [[nodiscard]] std::byte* CompressedAt(const Stream& stream, uint32_t slot) const;
   void FindLentRows();

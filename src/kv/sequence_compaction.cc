@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "src/kv/sequence_cache_impl.h"
@@ -95,27 +96,35 @@ void SequenceCache::Impl::CompactCompressed(SharedTable* shared, size_t max_byte
   *num_bytes += moves.size() * bytes_per_move;
 }
 
+void SequenceCache::Impl::CompactAll(size_t max_bytes, size_t* num_bytes) {
+  const std::span<const Tier> places = TiersToCompact();
+  std::array<std::vector<TableEdit>, 2> edited;  // by place
+  const size_t first = next_compacted;
+  for (size_t i = first; i < first + tables.size() && *num_bytes < max_bytes; ++i) {
+    SharedTable* shared = tables[i % tables.size()].get();
+    const size_t before = *num_bytes;
+    for (const Tier place : places) {
+      PlanCompaction(shared, place, max_bytes, num_bytes, &edited[static_cast<size_t>(place)]);
+    }
+    CompactCompressed(shared, max_bytes, num_bytes);
+    if (*num_bytes > before) next_compacted = (i + 1) % tables.size();
+  }
+  for (const Tier place : places) {
+    broken = Lost(CompactTables(edited[static_cast<size_t>(place)], place));
+    if (!broken.ok()) return;
+  }
+}
+
 size_t SequenceCache::Compact(size_t max_bytes) {
   Impl& c = *impl_;
   size_t num_bytes = 0;
   // Whoever appends next is told why.
   if (!c.CheckSound().ok()) return 0;
-  const std::span<const Tier> places = c.TiersToCompact();
-  std::array<std::vector<TableEdit>, 2> tables;  // by place
-  const size_t num_tables = c.tables.size();
-  const size_t first = c.next_compacted;
-  for (size_t i = first; i < first + num_tables && num_bytes < max_bytes; ++i) {
-    SharedTable* shared = c.tables[i % num_tables].get();
-    const size_t before = num_bytes;
-    for (const Tier place : places) {
-      c.PlanCompaction(shared, place, max_bytes, &num_bytes, &tables[static_cast<size_t>(place)]);
-    }
-    c.CompactCompressed(shared, max_bytes, &num_bytes);
-    if (num_bytes > before) c.next_compacted = (i + 1) % num_tables;
-  }
-  for (const Tier place : places) {
-    const Status status = c.CompactTables(tables[static_cast<size_t>(place)], place);
-    if (!status.ok()) c.broken = status;
+  try {
+    c.CompactAll(max_bytes, &num_bytes);
+  } catch (const std::bad_alloc&) {
+    c.torn = true;
+    throw;
   }
   return num_bytes;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "src/attention/attention.h"
@@ -132,7 +133,7 @@ Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRow
     };
     tables.push_back(std::move(table));
   }
-  broken = EditRows(tables);
+  broken = Lost(EditRows(tables));
   // The tables have let go of these pages, whether their rows arrived or not.
   FreePagesOf(tables);
   if (broken.ok()) Account(all, rows);
@@ -172,7 +173,7 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
     };
     tables.push_back(std::move(table));
   }
-  broken = EditRows(tables);
+  broken = Lost(EditRows(tables));
   for (const auto& [shared, plan] : all) {
     if (plan.compress.empty()) continue;
     if (broken.ok()) {
@@ -211,7 +212,7 @@ Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows r
     };
     tables.push_back(std::move(table));
   }
-  broken = EditRows(tables);
+  broken = Lost(EditRows(tables));
   for (const auto& [shared, plan] : all) {
     const std::vector<Position>& positions = plan.*rows;
     if (positions.empty()) continue;
@@ -326,7 +327,6 @@ void SequenceCache::Impl::EndPromises() {
 }
 
 Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
-  EBB_RETURN_IF_ERROR(ReserveMoves(all));
   if (stage != nullptr) stage->Forget();
   const Device& device = *stores.device;
   const double begin = device.Seconds();
@@ -365,9 +365,22 @@ Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
   Impl& c = *impl_;
   EBB_RETURN_IF_ERROR(c.CheckSound());
   const double start = c.stores.device->Seconds();
-  const std::vector<TableMoves> all = c.PlanAll(wanted);
-  if (all.empty()) return OkStatus();
-  const Status status = c.MoveAll(all);
+  std::vector<TableMoves> all;
+  Status status;
+  try {
+    all = c.PlanAll(wanted);
+    if (all.empty()) return OkStatus();
+    status = c.ReserveMoves(all);
+  } catch (const std::bad_alloc&) {
+    status = ResourceExhausted("no memory to plan where rows go");
+  }
+  try {
+    if (status.ok()) status = c.MoveAll(all);
+  } catch (const std::bad_alloc&) {
+    c.torn = true;
+    c.EndPromises();
+    throw;
+  }
   c.EndPromises();
   c.moved.seconds += c.stores.device->Seconds() - start;
   return status;

@@ -6,7 +6,7 @@
 namespace ebb {
 
 void SequenceCache::Impl::FindLentRows() {
-  const bool may_lend = lender != nullptr && lender->stores.t2 == nullptr &&
+  const bool may_lend = lender != nullptr && !lender->torn && lender->stores.t2 == nullptr &&
                         lender->tables.size() == 1 && tables.size() == 1;
   lent.Find(tables.front()->full, may_lend ? &lender->tables.front()->full : nullptr);
   if (lent.empty()) return;

@@ -177,7 +177,7 @@ struct SequenceState::Tables {
         for (Stream& stream : c.StreamsOf(group)) {
           stream.table = shared;
           stream.pages.resize(table.full.pages.size());
-          if (c.HasFile()) stream.file_pages.resize(stream.pages.size());
+          if (c.HasFile()) stream.file_pages.resize(stream.pages.size(), kNoFilePage);
           stream.compressed_pages.resize(table.compressed.pages.size());
         }
       }
@@ -207,9 +207,14 @@ struct SequenceState::Tables {
 
   Status Load() {
     Status status = Reserve();
-    if (status.ok()) Divide();
-    for (size_t i = 0; i < saved.size() && status.ok(); ++i) {
-      status = Fill(saved[i], c.tables[i].get());
+    try {
+      if (status.ok()) Divide();
+      for (size_t i = 0; i < saved.size() && status.ok(); ++i) {
+        status = Fill(saved[i], c.tables[i].get());
+      }
+    } catch (const std::bad_alloc&) {
+      c.EndPromises();
+      throw;
     }
     c.EndPromises();
     return status;

@@ -38,6 +38,9 @@ struct SharedTable {
   void Place();
 };
 
+// In Stream::file_pages, where a stream has no page.
+inline constexpr uint32_t kNoFilePage = ~uint32_t{0};
+
 // The memory of one (layer, kv head).
 struct Stream {
   const SharedTable* table = nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 namespace ebb {
@@ -66,14 +67,22 @@ Status T1Edits::Run(std::span<const Unit> units, const std::function<void(size_t
     return Start(units.subspan(batch.first, batch.end - batch.first), batch.num_bytes,
                  &buffers_[num_started++ % buffers_.size()]);
   };
-  for (size_t i = 0; i < batches.size() && status.ok(); ++i) {
-    if (num_started == i) status = start_next();
-    const bool has_next = i + 1 < batches.size();
-    if (status.ok() && has_next && !IsLong(batches[i].num_bytes) &&
-        !IsLong(batches[i + 1].num_bytes)) {
-      status = start_next();
+  const auto run_all = [&] {
+    for (size_t i = 0; i < batches.size() && status.ok(); ++i) {
+      if (num_started == i) status = start_next();
+      const bool has_next = i + 1 < batches.size();
+      if (status.ok() && has_next && !IsLong(batches[i].num_bytes) &&
+          !IsLong(batches[i + 1].num_bytes)) {
+        status = start_next();
+      }
+      if (status.ok()) status = Finish(batches[i], edit, &buffers_[i % buffers_.size()]);
     }
-    if (status.ok()) status = Finish(batches[i], edit, &buffers_[i % buffers_.size()]);
+  };
+  bool out_of_memory = false;
+  try {
+    run_all();
+  } catch (const std::bad_alloc&) {
+    out_of_memory = true;
   }
   for (Buffer& buffer : buffers_) {
     if (buffer.reading.has_value()) (void)file_->Wait(*buffer.reading);
@@ -84,7 +93,7 @@ Status T1Edits::Run(std::span<const Unit> units, const std::function<void(size_t
   for (const Unit& unit : units) {
     for (const Page& page : unit) *page.address = nullptr;
   }
-  return status;
+  return out_of_memory ? ResourceExhausted("no memory to edit rows of T1") : status;
 }
 
 // In the file's order, so that neighbours there are neighbours in memory too.

@@ -127,6 +127,11 @@ TEST(Rotation, KeysTurnedAfterEachEvictionHaveThePlacesOfTheCache) {
     largest = std::max<float>(largest, LargestDifference(Logits(*rerotated), Logits(*in_place)));
   }
   EXPECT_GT(largest, 0.1);
+  // The first keys of the sinks are accounted for.
+  const ModelShape& shape = engine->model().shape();
+  const size_t keys = size_t(4) * shape.num_layers * shape.num_kv_heads * shape.head_dim;
+  EXPECT_GE(rerotated->accounting().table_bytes,
+            in_place->accounting().table_bytes + keys * sizeof(float));
 }
 
 TEST(Rotation, KeysTurnedAfterEachEvictionNeedNoLongerContext) {

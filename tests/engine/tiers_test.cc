@@ -1,4 +1,6 @@
 // The hierarchy at work: exact where it promises to be, wherever rows lie; hard caps; faults.
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -9,6 +11,8 @@
 
 namespace ebb {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr int kPromptTokens = 40;
 constexpr int kDecodeTokens = 220;
@@ -285,6 +289,21 @@ class ByPosition final : public Placement {
     }
   }
 };
+
+TEST(Tiers, APolicyThatTurnsKeysIsRefused) {
+  Setting setting = {.tiers = {.t1 = T1Place::kHost}};
+  const auto engine = EngineOf(setting);
+  SessionOptions options;
+  options.policy.tiers = setting.tiers;
+  options.make_policy = [](const PolicyContext& context) -> Result<Policy> {
+    EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy({.name = "full"}, context));
+    policy.key_turns = KeyTurns::kAfterEviction;
+    return policy;
+  };
+  const Status status = engine->OpenSession(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("cannot be rotated anew"));
+}
 
 TEST(Tiers, RowsGoWhereTheyWereSentThoughOthersWereEvicted) {
   Setting setting = {.tiers = {.t1 = T1Place::kHost, .t2_share = 0.5}};

@@ -1,0 +1,176 @@
+// Memory that runs out in the middle of a step, wherever the step asks for some: the step either
+// leaves nothing behind, so that it can be taken again, or ends the sequence; never wrong numbers.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace {
+
+// Of this thread, until one fails; below 0: none does.
+thread_local int64_t allocations_left = -1;
+
+}  // namespace
+
+// Not inlined: the compiler would take the parts of it for a mismatched pair.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
+  void* const memory = std::malloc(std::max<size_t>(bytes, 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr size_t kPromptTokens = 40;
+constexpr size_t kFirst = 54;     // of the steps in which an allocation fails
+constexpr size_t kReading = 63;   // reads some tokens at once
+constexpr size_t kRollBack = 66;  // goes back by a few
+constexpr size_t kLast = 72;      // behind them all
+
+struct Setting {
+  std::string name;
+  EngineOptions engine;
+  SessionOptions session;
+};
+
+std::vector<Setting> Settings() {
+  const EngineOptions one_thread = {.threads = 1};
+  std::vector<Setting> settings = {
+      {"Full", one_thread, {}},
+      {"H2o", one_thread, {.policy = SmallPolicy("h2o", "48")}},
+      {"Lazy", one_thread, {.policy = SmallPolicy("lazy_eviction", "48")}},
+      {"Quest", one_thread, {.policy = {.name = "quest", .params = {{"page", "8"}}}}},
+      {"SinksTurn", one_thread, {.policy = SmallPolicy("streaming_rerotated", "40")}},
+      {"AllKeysTurn", one_thread, {.policy = SmallPolicy("streaming", "40")}},
+  };
+  settings[2].session.policy.interval = 8;
+  settings[3].session.policy.budget = *ParseBudget("24");
+  settings[4].session.policy.interval = 8;
+  settings[5].session.policy.interval = 8;
+  settings[5].session.context = 64;
+  settings[5].session.past_context = PastContext::kReRotate;
+
+  Setting tiers = {"Tiers", one_thread, {.policy = SmallPolicy("attention", "25%")}};
+  tiers.session.policy.budget = {};
+  tiers.engine.tiers = TierSpec{.t0_share = 0.3, .t2_share = 0.3, .evict_share = 0.1};
+  tiers.session.policy.tiers = tiers.engine.tiers;
+  settings.push_back(tiers);
+  tiers.name = "TiersOnHost";
+  tiers.engine.tiers->t1 = tiers.session.policy.tiers->t1 = T1Place::kHost;
+  tiers.session.policy.granularity = Granularity::kHead;
+  tiers.session.ledger = SessionOptions::Record::kYes;
+  settings.push_back(tiers);
+
+  Setting lossless = {"Lossless", one_thread, {}};
+  lossless.engine.tiers = TierSpec();
+  lossless.session.policy = {.name = "streaming", .sinks = 4, .window = 12};
+  lossless.session.lossless = LosslessOptions{.draft_min = 6, .draft_max = 6};
+  settings.push_back(lossless);
+  return settings;
+}
+
+class AllocationFailure : public testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    auto engine = Engine::Create(SmallModel(), GetParam().engine);
+    if (engine.status().code() == StatusCode::kUnsupported) {
+      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+    }
+    ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+    engine_ = *std::move(engine);
+  }
+  // Behind the last step that has all the memory it asks for.
+  [[nodiscard]] std::unique_ptr<Session> Begin() const {
+    auto session = Open(*engine_, GetParam().session);
+    ExpectOk(session->Prefill(std::span(text_).first(kPromptTokens)));
+    for (size_t i = kPromptTokens; i < kFirst; ++i) ExpectOk(Decode(*session, i));
+    return session;
+  }
+  // What one was to read, the rest of it.
+  [[nodiscard]] Status Act(Session& session, size_t i, Position end) const {
+    if (i == kRollBack) return session.TruncateTo(end);
+    if (i != kReading) return Decode(session, i);
+    return session.Prefill(std::span(text_).last(end - session.next_position()));
+  }
+  // Its guesses are right but for one in five.
+  [[nodiscard]] Status Decode(Session& session, size_t i) const {
+    if (!GetParam().session.lossless.has_value()) return session.Decode(text_[i]);
+    return session.Decode(text_[i], [this, i](std::span<const float>) mutable {
+      ++i;
+      return std::optional<Token>(i % 5 == 0 ? 3 : text_[i]);
+    });
+  }
+  [[nodiscard]] static Position EndOf(const Session& session, size_t i) {
+    const Position now = session.next_position();
+    if (i == kRollBack) return now - 7;
+    return now + (i == kReading ? 20 : 1);
+  }
+
+  std::unique_ptr<Engine> engine_;
+  const std::vector<Token> text_ = SomeTokens(kLast + 8);
+};
+
+TEST_P(AllocationFailure, LeavesTheSequenceAsItWasOrEndsIt) {
+  std::vector<std::vector<float>> expected;
+  std::vector<Position> ends;
+  const auto undisturbed = Begin();
+  for (size_t i = kFirst; i < kLast; ++i) {
+    ends.push_back(EndOf(*undisturbed, i));
+    ExpectOk(Act(*undisturbed, i, ends.back()));
+    ASSERT_EQ(undisturbed->next_position(), ends.back());
+    expected.push_back(Logits(*undisturbed));
+  }
+  int64_t num_taken_again = 0;
+  for (int64_t allocation = 0;; ++allocation) {
+    SCOPED_TRACE(allocation);
+    const auto session = Begin();
+    int64_t left = allocation;
+    bool has_ended = false;
+    for (size_t i = kFirst; i < kLast && !has_ended; ++i) {
+      const Position end = ends[i - kFirst];
+      allocations_left = left;
+      Status status = Act(*session, i, end);
+      left = std::exchange(allocations_left, -1);
+      if (!status.ok()) {
+        ASSERT_EQ(left, -1) << status.ToString();
+        ASSERT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+        // A policy that fails behind a step does not undo it.
+        if (i != kRollBack && session->next_position() == end) continue;
+        status = Act(*session, i, end);
+        has_ended = !status.ok();
+        if (!has_ended) ++num_taken_again;
+      }
+      if (has_ended) {
+        EXPECT_THAT(status.message(), HasSubstr("cannot go on"));
+        EXPECT_FALSE(session->Decode(text_[i]).ok());
+      } else {
+        ASSERT_EQ(session->next_position(), end);
+        ASSERT_EQ(Logits(*session), expected[i - kFirst]) << i;
+      }
+    }
+    if (session->ledger() != nullptr) session->ledger()->ForEach([](const LedgerEvent&) {});
+    if (left >= 0) break;  // no step asks for so much
+  }
+  EXPECT_GT(num_taken_again, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, AllocationFailure, testing::ValuesIn(Settings()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace ebb
