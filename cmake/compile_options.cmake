@@ -29,3 +29,5 @@ if(EBB_COVERAGE)
   target_compile_options(ebb_options INTERFACE --coverage)
   target_link_options(ebb_options INTERFACE --coverage)
 endif()
+# Of the program around the library and of tests, which wait for the library: a third less to compile.
+set(EBB_QUICKLY_COMPILED $<$<CONFIG:Release>:-O1>)
