@@ -94,7 +94,6 @@ ebb_glob(sources "_test\\.cc$|/main\\.cc$" src/cli/*.cc)
 add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${eval_page}
   ${pebble_model} ${EBB_EMPTY_SOURCE})
 target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
-target_compile_options(ebb_cli_parts PRIVATE ${EBB_QUICKLY_COMPILED})
 target_link_libraries(ebb_cli_parts PUBLIC
   ebb ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
   PkgConfig::libedit Threads::Threads)

@@ -11,7 +11,7 @@ target_compile_definitions(ebb_test_support PUBLIC
   EBB_BINARY_PATH="${EBB_BINARY}" EBB_SOURCE_DIR="${EBB_ROOT}")
 target_link_libraries(ebb_test_support PUBLIC ebb ebb_internal GTest::gmock GTest::gtest)
 # Writes models with random weights, for corpora and by hand.
-add_executable(ebb_random_gguf EXCLUDE_FROM_ALL ${EBB_ROOT}/tests/tools/random_gguf.cc)
+add_executable(ebb_random_gguf ${EBB_ROOT}/tests/tools/random_gguf.cc)
 target_link_libraries(ebb_random_gguf PRIVATE ebb_test_support)
 # What T2 is held against (docs/performance.md).
 add_executable(ebb_llama_cache_fidelity EXCLUDE_FROM_ALL
