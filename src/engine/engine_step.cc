@@ -34,15 +34,17 @@ MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
 // A policy that ran out of memory half-way may know of other rows than the cache has.
 Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind, int new_tokens) {
   try {
-    EBB_ASSIGN_OR_RETURN(const int64_t evicted,
-                         session->driver.EndStep(session->Facts(kind, new_tokens)));
-    if (evicted > 0 && session->policy.key_turns == KeyTurns::kAfterEviction) {
+    Result<int64_t> evicted = session->driver.EndStep(session->Facts(kind, new_tokens));
+    if (!evicted.ok()) {
+      session->broken = session->cache.CheckWhole();
+      return evicted;
+    }
+    if (*evicted > 0 && session->policy.key_turns == KeyTurns::kAfterEviction) {
       EBB_RETURN_IF_ERROR(session->CloseGaps());
     }
     return evicted;
   } catch (const std::bad_alloc&) {
-    session->broken =
-        ResourceExhausted("no memory for what the policy decided; this sequence cannot go on");
+    session->EndWithoutMemory("for what the policy decided");
     return session->broken;
   }
 }
@@ -50,10 +52,11 @@ Result<int64_t> Engine::Impl::Decide(Session::Impl* session, StepKind kind, int 
 Status Engine::Impl::MakeRoom(Session::Impl* session, StepKind next) {
   EBB_RETURN_IF_ERROR(session->broken);
   try {
-    return session->driver.MakeRoom(session->Facts(next, /*new_tokens=*/0));
+    Status status = session->driver.MakeRoom(session->Facts(next, /*new_tokens=*/0));
+    if (!status.ok()) session->broken = session->cache.CheckWhole();
+    return status;
   } catch (const std::bad_alloc&) {
-    session->broken =
-        ResourceExhausted("no memory for moving rows out of T0; this sequence cannot go on");
+    session->EndWithoutMemory("for moving rows out of T0");
     return session->broken;
   }
 }

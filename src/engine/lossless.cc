@@ -276,6 +276,7 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
   const double waited = store_->cache.stage_wait_seconds();
   const double begun = Now();
   double drafted_from = 0, verified_from = 0, verified = 0;
+  bool out_of_memory = false;
   Status status;
   try {
     run_.assign(1, token);
@@ -291,15 +292,16 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
     verified = Now();
     if (status.ok()) status = ComputeLogits(0);
   } catch (const std::bad_alloc&) {
-    status = ResourceExhausted(fmt::format("no memory for a run of {} tokens", num_tokens));
+    out_of_memory = true;
   }
-  if (!status.ok()) {
+  if (out_of_memory || !status.ok()) {
     // What could not be drafted or verified has not happened.
     ahead_.clear();
     next_ahead_ = 0;
     if (draft_->next() > begin) draft_->TruncateTo(begin);
     if (store_->next() > begin) store_->TruncateTo(begin);
-    return status;
+    if (!out_of_memory) return status;
+    return ResourceExhausted(fmt::format("no memory for a run of {} tokens", num_tokens));
   }
   const double end = Now();
   const auto run_tokens = static_cast<int>(run_.size());

@@ -87,13 +87,13 @@ Status Session::Impl::TurnKeys(Position end, size_t num_tokens) {
       broken = engine->runner->TurnKeys(&cache, group, rope, end, next(), &first_keys);
       if (broken.ok()) rope.Turned(cache, group, end);
     }
+    if (!broken.ok()) {
+      broken = Status(broken.code(), broken.message() + "; this sequence cannot go on");
+    }
   } catch (const std::bad_alloc&) {
-    broken = ResourceExhausted("no memory to rotate keys anew");
+    EndWithoutMemory("to rotate keys anew");
   }
-  if (!broken.ok()) {
-    broken = Status(broken.code(), broken.message() + "; this sequence cannot go on");
-    return broken;
-  }
+  EBB_RETURN_IF_ERROR(broken);
   rope.Continue(end, next() + static_cast<Position>(num_tokens));
   // Queries of earlier steps stand at places that the keys have left.
   signals.Forget();
@@ -184,7 +184,11 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   if (s.lossless != nullptr) EBB_RETURN_IF_ERROR(s.lossless->store().broken);
   if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
   EBB_RETURN_IF_ERROR(s.CheckTokens(tokens));
-  if (s.lossless != nullptr) s.lossless->DropAhead();
+  if (s.lossless != nullptr) {
+    s.lossless->DropAhead();
+    EBB_RETURN_IF_ERROR(s.lossless->store().broken);
+    EBB_RETURN_IF_ERROR(s.broken);
+  }
   // A text that cannot fit as a whole is refused as a whole.
   if (!s.TurnsKeys()) {
     EBB_RETURN_IF_ERROR(s.CheckRoom(tokens.size()));
@@ -250,7 +254,13 @@ void Session::Impl::DropRows(Position end) try {
   rope.TruncateTo(cache, end);
   first_keys.TruncateTo(end);
 } catch (const std::bad_alloc&) {
-  broken = ResourceExhausted("no memory to roll back; this sequence cannot go on");
+  EndWithoutMemory("to roll back");
+}
+
+void Session::Impl::EndWithoutMemory(const char* purpose) {
+  // Whether or not there is memory to say more.
+  broken = Status(StatusCode::kResourceExhausted, "no memory");
+  broken = ResourceExhausted(std::string("no memory ") + purpose + "; this sequence cannot go on");
 }
 
 void Session::Impl::TruncateTo(Position end) {

@@ -280,6 +280,7 @@ Status Session::Impl::LoadSequence(StateReader* from) {
   const auto kinds_as_bytes = from->Numbers<uint8_t>();
   logits = from->Numbers<float>();
   const size_t vocab_size = engine->model->shape().vocab_size;
+  logits.reserve(vocab_size);  // as OpenSession() does
   if (!CheckTokens(tokens).ok()) from->Fail(CheckTokens(tokens).message());
   if (tokens.size() > std::numeric_limits<Position>::max() ||
       kinds_as_bytes.size() != tokens.size()) {

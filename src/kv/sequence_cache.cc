@@ -200,9 +200,14 @@ Status SequenceCache::Impl::Lost(Status status) {
   return {status.code(), status.message() + "; this sequence cannot go on"};
 }
 
+Status SequenceCache::Impl::CheckWhole() const {
+  return torn ? Lost(ResourceExhausted("memory ran out while rows moved")) : broken;
+}
+
+Status SequenceCache::CheckWhole() const { return impl_->CheckWhole(); }
+
 Status SequenceCache::Impl::CheckSound() {
-  if (torn) return Lost(ResourceExhausted("memory ran out while rows moved"));
-  EBB_RETURN_IF_ERROR(broken);
+  EBB_RETURN_IF_ERROR(CheckWhole());
   return edits == nullptr ? OkStatus() : edits->Check();
 }
 

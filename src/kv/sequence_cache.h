@@ -54,6 +54,8 @@ class SequenceCache {
   // are unspecified until written. Fails, and changes nothing, when the arena has no room
   // (ResourceExhausted) or `first` is not greater than every visible position (InvalidArgument).
   Status Append(Position first, int num_tokens);
+  // Why rows were lost for good, if any were: a move that stopped half-way.
+  [[nodiscard]] Status CheckWhole() const;
   // The tokens that T0's cap leaves room for, while nobody else takes it; a little less where the
   // groups differ.
   [[nodiscard]] size_t RoomForTokens() const;

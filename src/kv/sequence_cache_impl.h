@@ -156,7 +156,8 @@ struct SequenceCache::Impl {
   Status Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place);
   [[nodiscard]] size_t NumRows(std::span<const TableMoves> all, PlannedRows rows) const;
   void Account(std::span<const TableMoves> all, PlannedRows rows);
-  // Why the rows are not all there, or not to be had now.
+  // Why the rows are not all there; CheckSound(): or not to be had now.
+  [[nodiscard]] Status CheckWhole() const;
   [[nodiscard]] Status CheckSound();
   // What stopped a move of rows half-way ends the sequence.
   [[nodiscard]] static Status Lost(Status status);

@@ -223,7 +223,7 @@ struct SequenceState::Tables {
 
 Result<StatePages> SequenceState::SaveTables(const SequenceCache& cache, StateWriter* tables) {
   SequenceCache::Impl& c = *cache.impl_;
-  EBB_RETURN_IF_ERROR(c.broken);
+  EBB_RETURN_IF_ERROR(c.CheckWhole());
   // Reading pages would wait too, but a disk that fails is told before a file is begun.
   if (c.edits != nullptr) EBB_RETURN_IF_ERROR(c.edits->Settle());
   tables->Number<int64_t>(c.rows_evicted);

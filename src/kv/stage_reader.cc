@@ -39,7 +39,7 @@ Status DeviceStageReader::Grow(int buffer, size_t num_bytes) {
   return OkStatus();
 }
 
-Status DeviceStageReader::Start(int buffer, int layer, std::span<const StagedPage> pages) {
+Status DeviceStageReader::Start(int buffer, int layer, std::span<const StagedPage> pages) try {
   parts_.clear();
   for (const StagedPage& page : pages) {
     parts_.push_back({.from = page.host_page, .to = *page.address, .num_bytes = page_bytes_});
@@ -49,6 +49,8 @@ Status DeviceStageReader::Start(int buffer, int layer, std::span<const StagedPag
       DeviceQueue::kToDevice,
       {.what = "T1 pages", .layer = layer, .num_bytes = pages.size() * page_bytes_}, parts_);
   return OkStatus();
+} catch (const std::bad_alloc&) {  // within a step nothing may be thrown
+  return ResourceExhausted("no memory for the list of pages to copy");
 }
 
 Status DeviceStageReader::Wait(int buffer) {

@@ -87,11 +87,13 @@ Status T1Edits::Run(std::span<const Unit> units, const std::function<void(size_t
   for (Buffer& buffer : buffers_) {
     if (buffer.reading.has_value()) (void)file_->Wait(*buffer.reading);
     buffer.reading.reset();
-    // A long buffer would stay for ever; one that the disk refused is all that has its pages.
-    if (IsLong(buffer.memory.size()) && Settle(&buffer).ok()) buffer.memory = IoMemory();
   }
   for (const Unit& unit : units) {
     for (const Page& page : unit) *page.address = nullptr;
+  }
+  for (Buffer& buffer : buffers_) {
+    // A long buffer would stay for ever; one that the disk refused is all that has its pages.
+    if (IsLong(buffer.memory.size()) && Settle(&buffer).ok()) buffer.memory = IoMemory();
   }
   return out_of_memory ? ResourceExhausted("no memory to edit rows of T1") : status;
 }
