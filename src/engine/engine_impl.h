@@ -117,6 +117,8 @@ struct Session::Impl {
 
   // Rows from position `end` on, and what is known of them.
   void DropRows(Position end);
+  // Why it cannot go on, or the sequence that verifies it.
+  [[nodiscard]] Status CheckUnbroken() const;
   // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
   void EndWithoutMemory(const char* purpose);
   // As Session's; the logits stay.

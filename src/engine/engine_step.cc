@@ -29,6 +29,8 @@ MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
           .seconds_up = now.seconds_up - before.seconds_up};
 }
 
+Status NoMemory() { return ResourceExhausted("no memory for this step"); }
+
 }  // namespace
 
 // A policy that ran out of memory half-way may know of other rows than the cache has.
@@ -112,7 +114,7 @@ Status Engine::Impl::CheckParts(std::span<const Part> parts) try {
   }
   return OkStatus();
 } catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for this step");
+  return NoMemory();
 }
 
 // Everything that can fail comes before anything that the caller could see.
@@ -137,7 +139,7 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
   }
   if (out_of_memory || !status.ok()) {
     Undo(parts, work);
-    return out_of_memory ? ResourceExhausted("no memory for this step") : status;
+    return out_of_memory ? NoMemory() : status;
   }
   const double compute_seconds = SecondsSince(start);
   ReportDevice(kind, work, device_begin);

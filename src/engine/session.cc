@@ -180,14 +180,12 @@ Session::~Session() = default;
 
 Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& options) {
   Impl& s = *impl_;
-  EBB_RETURN_IF_ERROR(s.broken);
-  if (s.lossless != nullptr) EBB_RETURN_IF_ERROR(s.lossless->store().broken);
+  EBB_RETURN_IF_ERROR(s.CheckUnbroken());
   if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
   EBB_RETURN_IF_ERROR(s.CheckTokens(tokens));
   if (s.lossless != nullptr) {
     s.lossless->DropAhead();
-    EBB_RETURN_IF_ERROR(s.lossless->store().broken);
-    EBB_RETURN_IF_ERROR(s.broken);
+    EBB_RETURN_IF_ERROR(s.CheckUnbroken());
   }
   // A text that cannot fit as a whole is refused as a whole.
   if (!s.TurnsKeys()) {
@@ -247,6 +245,10 @@ Status Session::Decode(Token token, const Guess& guess, int most_guesses) {
   return impl_->engine->StepAndShow(StepKind::kDecode, {&step, 1});
 }
 
+Status Session::Impl::CheckUnbroken() const {
+  return broken.ok() && lossless != nullptr ? lossless->store().broken : broken;
+}
+
 void Session::Impl::DropRows(Position end) try {
   if (!broken.ok()) return;
   driver.TruncateTo(end);
@@ -275,21 +277,19 @@ void Session::Impl::TruncateTo(Position end) {
 
 Status Session::TruncateTo(Position end) {
   Impl& s = *impl_;
-  EBB_RETURN_IF_ERROR(s.broken);
+  EBB_RETURN_IF_ERROR(s.CheckUnbroken());
   if (end < 0 || end > next_position()) {
     return InvalidArgument("cannot roll back to position " + std::to_string(end) +
                            ": the sequence has " + std::to_string(next_position()) + " tokens");
   }
   if (s.lossless != nullptr) {
-    EBB_RETURN_IF_ERROR(s.lossless->store().broken);
     s.lossless->DropAhead();
     s.lossless->TruncateTo(end);
   } else {
     s.TruncateTo(end);
   }
   s.logits.clear();
-  if (s.lossless != nullptr) EBB_RETURN_IF_ERROR(s.lossless->store().broken);
-  return s.broken;
+  return s.CheckUnbroken();
 }
 
 std::span<const float> Session::logits() const { return impl_->logits; }

@@ -208,12 +208,10 @@ Status WithPath(const std::string& path, const Status& status) {
 }
 
 Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
-  EBB_RETURN_IF_ERROR(s.broken);
+  EBB_RETURN_IF_ERROR(s.CheckUnbroken());
   if (s.lossless != nullptr) {
-    EBB_RETURN_IF_ERROR(s.lossless->store().broken);
     s.lossless->DropAhead();
-    EBB_RETURN_IF_ERROR(s.lossless->store().broken);
-    EBB_RETURN_IF_ERROR(s.broken);
+    EBB_RETURN_IF_ERROR(s.CheckUnbroken());
   }
   StateWriter made_with, sequence, tables, store_tables, policy;
   SaveMadeWith(s, &made_with);
