@@ -158,10 +158,12 @@ class Selector {
   virtual void Append(int group, std::span<const Position> positions) = 0;
   virtual void Observe(int group, const GroupSignals& signals, const StepSignals& step) = 0;
   virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
-  // q: [num_q_heads, head_dim], after RoPE. Fills, per kv head, the ascending indices of the rows
-  // to read; an empty list means all rows. Called by one thread, once per layer and decode step.
-  virtual void Select(int layer, std::span<const float> q,
-                      std::span<std::vector<uint32_t>> rows_per_kv_head) = 0;
+  // Adds to `rows`, which is empty and has room for all, the ascending indices of the rows that a
+  // token reads in this kv head; if it adds none, all are read. q: [query heads of the kv head,
+  // head_dim], after RoPE. Different kv heads' calls may come from several threads at once. Must
+  // not throw.
+  virtual void Select(int layer, int kv_head, std::span<const float> q,
+                      std::vector<uint32_t>* rows) = 0;
   // Of the group, that it knows of: held against the cache's when a sequence is resumed.
   [[nodiscard]] virtual size_t NumRows(int group) const = 0;
   // As Scorer's.
@@ -249,7 +251,8 @@ struct PolicyInfo {
   std::string_view source;       // paper and equation, or published code
   std::string_view params;       // "heavy=N,recent=N", beside its scorer's; empty: none
   Granularity granularity;
-  std::string_view scorer;  // its own scorer
+  std::string_view scorer;           // its own scorer
+  std::string_view percent_of = {};  // what a budget in percent is a share of; empty: takes none
 };
 [[nodiscard]] std::span<const PolicyInfo> BuiltinPolicies();
 

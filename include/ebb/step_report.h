@@ -27,6 +27,7 @@ struct StepReport {
   double compute_seconds = 0;  // the graph; a verifying step's logits come later
   double policy_seconds = 0;   // observe, place, move, remove, compact, sort
   double io_wait_seconds = 0;  // of compute_seconds: nothing to do until T1's file was read
+  double select_seconds = 0;   // of compute_seconds: selectors chose what to read
   MoveAccounting moves;        // by the placement, after this step
   bool mass_computed = false;
   std::optional<StepCosts> costs;  // when they were asked for

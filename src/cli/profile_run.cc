@@ -104,8 +104,10 @@ void RunRecorder::EndStep(double seconds_since_begin) {
   t.io_wait = report.io_wait_seconds;
   t.other =
       std::max(0.0, report.compute_seconds - t.embedding - t.matmul - t.attention - t.io_wait);
+  t.attention = std::max(0.0, t.attention - report.select_seconds);
   t.moves = report.moves.seconds;
-  t.policy = std::max(0.0, report.policy_seconds - t.moves - observer_seconds_);
+  t.policy =
+      std::max(0.0, report.policy_seconds + report.select_seconds - t.moves - observer_seconds_);
   t.sampling = std::max(0.0, seconds_since_begin - report.compute_seconds - report.policy_seconds);
   for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2, Tier::kT3}) {
     step.rows[static_cast<size_t>(tier)] = session_->ledger()->rows(tier);

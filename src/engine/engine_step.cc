@@ -149,6 +149,7 @@ Status Engine::Impl::Step(StepKind kind, std::span<const Part> parts, Outputs ou
     Session::Impl& session = *parts[i].session;
     StepReport report = {.kind = kind, .compute_seconds = compute_seconds};
     report.rows_unread = session.rows_unread;
+    report.select_seconds = runner->select_seconds();
     report.io_wait_seconds = session.cache.stage_wait_seconds() - waited[i];
     if (WantsCosts(session)) report.costs = costs;
     EndStep(kind, parts[i], report, &moved);

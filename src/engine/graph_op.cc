@@ -17,7 +17,7 @@ namespace {
 // What a fold leaves for its merge is as many states as it has tokens and chunks of rows.
 constexpr int kTokensPerFold = 8;
 
-static_assert(2 + 2 * AttentionOp::kMostFolds <= kMaxAttentionNodesPerLayer);
+static_assert(3 + 2 * AttentionOp::kMostFolds <= kMaxAttentionNodesPerLayer);
 
 // Row of token `token`, head `head` of a [head_dim, heads, tokens] tensor.
 float* HeadOf(const ggml_tensor* t, int token, int head) {
@@ -26,8 +26,10 @@ float* HeadOf(const ggml_tensor* t, int token, int head) {
 
 }  // namespace
 
-AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way)
-    : scratch_(scratch), way_(way), layers_(num_layers) {}
+AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way, bool selects)
+    : scratch_(scratch), way_(way), selects_(selects), layers_(num_layers) {
+  assert(!selects || way == AttentionWay::kFold);
+}
 AttentionOp::~AttentionOp() = default;
 
 int AttentionOp::NumFolds(AttentionWay way, int num_tokens) {
@@ -62,7 +64,8 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int inde
                      MergeNode, first);
     return layer.out;
   }
-  ggml_tensor* stored = node(marker, {q, k, v, k_before_rope}, StoreNode, &layer);
+  ggml_tensor* selected = selects_ ? node(marker, {q}, SelectNode, &layer) : nullptr;
+  ggml_tensor* stored = node(marker, {q, k, v, k_before_rope, selected}, StoreNode, &layer);
   if (way_ == AttentionWay::kFold) {
     layer.out = node(result, {node(marker, {stored, q}, FoldNode, first)}, MergeNode, first);
     // The others write into what the first made, before anybody reads it.
@@ -152,10 +155,33 @@ void AttentionOp::CopySignals(const Layer& layer, const SequenceStep& sequence, 
   }
 }
 
-void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+// A kv head of a sequence is one thread's: its selector says no more of threads.
+void AttentionOp::SelectNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
   op.BeginLayer(layer, thread);
+  if (thread == 0) op.select_begin_ = std::chrono::steady_clock::now();
+  int unit = 0;
+  for (const SequenceStep& sequence : op.work_->sequences) {
+    if (sequence.selector == nullptr) continue;
+    assert(sequence.num_tokens == 1);
+    for (int h = 0; h < op.scratch_->shape.num_kv_heads; ++h) {
+      if (unit++ % num_threads == thread) {
+        op.SelectRows(layer, sequence, sequence.first_token, h);
+      }
+    }
+  }
+}
+
+void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+  const Layer& layer = *static_cast<const Layer*>(userdata);
+  AttentionOp& op = *layer.op;
+  if (!op.selects_) {
+    op.BeginLayer(layer, thread);
+  } else if (thread == 0) {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - op.select_begin_;
+    op.scratch_->select_seconds += took.count();
+  }
   const DeviceCall call(op.scratch_->device.device());
   const int kv_heads = op.scratch_->shape.num_kv_heads;
   int unit = 0;
@@ -205,7 +231,7 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
        .q = HeadOf(layer.q, token, 0),
        .out = static_cast<float*>(layer.out->data) + size_t(token) * layer.out->ne[0],
        .mass = sequence.signals->Mass(layer.index)});
-  if (sequence.selector != nullptr) SelectRows(fold, sequence, token);
+  if (sequence.selector != nullptr) PlanSelected(fold, sequence, token);
   if (sequence.cache->ReadsInPlace()) PlanInPlace(fold, sequence, token, hidden);
   if (sequence.cache->HasCompressedRows()) PlanCompressed(fold, sequence, token);
 }
@@ -256,27 +282,38 @@ void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& se
   query.compressed_selected = std::span(s.compressed_indices).subspan(first, kv_heads);
 }
 
-void AttentionOp::SelectRows(const Layer::Fold& fold, const SequenceStep& sequence, int token) {
+// What a kv head's rows are left to, by one thread.
+void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, int token,
+                             int kv_head) const {
+  AttentionScratch& s = *scratch_;
+  const int per_kv = s.shape.num_q_heads / s.shape.num_kv_heads;
+  const size_t at = size_t(token) * s.shape.num_kv_heads + kv_head;
+  std::vector<uint32_t>& rows = s.selected[at];
+  rows.clear();
+  sequence.selector->Select(
+      layer.index, kv_head,
+      {HeadOf(layer.q, token, kv_head * per_kv), size_t(per_kv) * s.shape.format.head_dim}, &rows);
+  const auto slots = sequence.cache->View(layer.index, kv_head).slots;
+  std::vector<uint32_t>& chosen = s.selected_slots[at];
+  chosen.resize(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) chosen[i] = slots[rows[i]];
+}
+
+void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence,
+                               int token) const {
   AttentionScratch& s = *scratch_;
   const size_t kv_heads = s.shape.num_kv_heads;
-  const size_t q_floats = size_t(s.shape.num_q_heads) * s.shape.format.head_dim;
-  const std::span rows(s.selected.data() + token * kv_heads, kv_heads);
-  for (auto& list : rows) list.clear();
   AttentionScratch::FoldScratch& to = ScratchOf(fold);
-  DecodeQuery& query = to.queries.back();
-  sequence.selector->Select(fold.layer->index, {query.q, q_floats}, rows);
   for (size_t h = 0; h < kv_heads; ++h) {
     const size_t at = token * kv_heads + h;
-    s.selected_spans[at] = rows[h];
-    if (rows[h].empty()) continue;
+    s.selected_spans[at] = s.selected[at];
+    if (s.selected[at].empty()) continue;
     RowsView& view = to.rows[fold.FirstRow(token, kv_heads) + h];
-    s.selected_slots[at].clear();
-    for (const uint32_t row : rows[h]) s.selected_slots[at].push_back(view.slots[row]);
-    *sequence.rows_unread += static_cast<int64_t>(view.slots.size() - rows[h].size());
+    *sequence.rows_unread += static_cast<int64_t>(view.slots.size() - s.selected[at].size());
     view.slots = s.selected_slots[at];
     view.positions = {};
   }
-  query.selected = std::span(s.selected_spans).subspan(token * kv_heads, kv_heads);
+  to.queries.back().selected = std::span(s.selected_spans).subspan(token * kv_heads, kv_heads);
 }
 
 void AttentionOp::PlanPrefill(const Layer& layer) {

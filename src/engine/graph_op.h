@@ -2,9 +2,9 @@
 // every node costs one. Per layer:
 // - kDecode, one token per sequence: `fold` stores the new row by the thread that folds it, and
 //   folds; `merge` joins chunks, adds up mass and plans the next layer.
-// - kFold, a few tokens per sequence or selected rows: `store` writes the rows and plans, then
-//   `fold` and `merge`, once for every few tokens, so that what folding leaves for the merge stays
-//   small; a merge plans the next fold.
+// - kFold, a few tokens per sequence or selected rows: where rows are selected, `select` chooses
+//   them; `store` writes the rows and plans, then `fold` and `merge`, once for every few tokens, so
+//   that what folding leaves for the merge stays small; a merge plans the next fold.
 // - kPrefill, many tokens of one sequence: `store`, `prefill` and, where wanted, `mass`.
 //
 // The nodes read the step's work through AttentionOp::SetWork(), so that a graph is built once and
@@ -12,6 +12,7 @@
 #ifndef EBB_ENGINE_GRAPH_OP_H_
 #define EBB_ENGINE_GRAPH_OP_H_
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -62,12 +63,14 @@ struct AttentionScratch {
   std::vector<std::vector<uint32_t>> selected;        // [tokens * kv heads]: row indices
   std::vector<std::vector<uint32_t>> selected_slots;  // the same rows' slots
   std::vector<std::span<const uint32_t>> selected_spans;
+  double select_seconds = 0;  // of the step so far
 };
 
 // The attention nodes of one graph. Must live as long as the graph.
 class AttentionOp final : public AttentionBuilder {
  public:
-  AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way);
+  // selects: some sequence has a selector. REQUIRES: then the way is kFold.
+  AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way, bool selects);
   ~AttentionOp() override;
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
@@ -96,6 +99,7 @@ class AttentionOp final : public AttentionBuilder {
     };
     std::vector<Fold> folds;
   };
+  static void SelectNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
   static void StoreNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
   static void FoldNode(ggml_tensor* dst, int thread, int num_threads, void* fold);
   static void MergeNode(ggml_tensor* dst, int thread, int num_threads, void* fold);
@@ -120,12 +124,15 @@ class AttentionOp final : public AttentionBuilder {
   void PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
                    size_t hidden) const;
   void PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
-  void SelectRows(const Layer::Fold& fold, const SequenceStep& sequence, int token);
+  void SelectRows(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
+  void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   void PlanPrefill(const Layer& layer);
 
   AttentionScratch* const scratch_;
   const AttentionWay way_;
+  const bool selects_;
   const StepWork* work_ = nullptr;
+  std::chrono::steady_clock::time_point select_begin_;  // of this layer
   std::vector<Layer> layers_;
 };
 

@@ -31,6 +31,7 @@ constexpr uint32_t kPoll = 1;
 struct GraphShape {
   DecoderGraphOptions options;
   AttentionWay way = AttentionWay::kFold;
+  bool selects = false;
 
   [[nodiscard]] bool operator==(const GraphShape& other) const {
     return options.num_tokens == other.options.num_tokens &&
@@ -39,7 +40,8 @@ struct GraphShape {
            options.keys_before_rope == other.options.keys_before_rope &&
            options.eviction_logits == other.options.eviction_logits &&
            options.logits == other.options.logits &&
-           options.tokens_apart == other.options.tokens_apart && way == other.way;
+           options.tokens_apart == other.options.tokens_apart && way == other.way &&
+           selects == other.selects;
   }
 };
 
@@ -80,6 +82,7 @@ GraphShape ShapeOf(const StepWork& work) {
   shape.way = AttentionWay::kDecode;
   for (const SequenceStep& sequence : work.sequences) {
     if (sequence.num_tokens > 1 || sequence.selector != nullptr) shape.way = AttentionWay::kFold;
+    if (sequence.selector != nullptr) shape.selects = true;
   }
   for (const SequenceStep& sequence : work.sequences) {
     // Only a fold reads compressed rows.
@@ -91,6 +94,7 @@ GraphShape ShapeOf(const StepWork& work) {
     needs = Union(needs, sequence.signals->needs());
     if (sequence.echo.signals != nullptr) needs = Union(needs, sequence.echo.signals->needs());
   }
+  shape.selects = shape.selects && shape.way == AttentionWay::kFold;
   shape.options = {.num_tokens = static_cast<int>(work.tokens.size()),
                    .num_outputs = static_cast<int>(work.output_rows.size()),
                    .hidden_layers = needs.hidden_layers,
@@ -254,7 +258,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   graph.shape = shape;
   const int num_layers = model.hparams.num_layers;
   const size_t nodes = DecoderGraphMaxNodes(model);
-  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way);
+  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way, shape.selects);
   // Twice the nodes: views and inputs are tensors too.
   graph.ctx.reset(ggml_init(
       {.mem_size = 2 * nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false),
@@ -378,6 +382,7 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   set(graph->graph.positions, work.rope_positions);
   set(graph->graph.output_rows, work.output_rows);
   EBB_RETURN_IF_ERROR(impl_->BeginStaging(work, shape.way));
+  impl_->scratch.select_seconds = 0;
   graph->op->SetWork(&work);
   const ggml_status status = impl_->Compute(work, graph->graph.graph, costs);
   Status staged;
@@ -418,6 +423,7 @@ Status GraphRunner::TurnKeys(SequenceCache* cache, int group, const RopePosition
 }
 
 T1Mode GraphRunner::t1_mode() const { return impl_->t1_mode; }
+double GraphRunner::select_seconds() const { return impl_->scratch.select_seconds; }
 
 double GraphRunner::CriticalPathSeconds(DeviceRates rates, const StepWork& work) const {
   rates.layer_seconds *= work.NumPasses();

@@ -46,6 +46,8 @@ class GraphRunner {
   [[nodiscard]] int threads() const;
   // Of the last step: how T1 was read, on a device with memory of its own.
   [[nodiscard]] T1Mode t1_mode() const;
+  // Of the last step: how long rows were selected.
+  [[nodiscard]] double select_seconds() const;
   // What a device of such rates takes for this step.
   [[nodiscard]] double CriticalPathSeconds(DeviceRates rates, const StepWork& work) const;
   // Of the last step: [vocab_size] for output_rows[i]. Valid until the next step or

@@ -24,7 +24,7 @@ struct RowEcho {
 struct SequenceStep {
   SequenceCache* cache = nullptr;
   SignalBuffers* signals = nullptr;
-  Selector* selector = nullptr;    // null: read every visible row
+  Selector* selector = nullptr;    // of a single token; null: read every visible row
   bool hides_rows = false;         // some rows are visible to its first tokens alone
   int64_t* rows_unread = nullptr;  // counts those that the selector leaves out
   Position first = 0;

@@ -1,13 +1,16 @@
 #include "src/policy/score_loops.h"
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/policy/score_loops.cc"  // NOLINT(build/include)
-#include "hwy/foreach_target.h"                         // IWYU pragma: keep
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,6 +23,8 @@ inline constexpr float kLog2[] = {0.0204903465f, -0.0960662514f, 0.21558854f, -0
                                   0.477705926f,  -0.721162736f,  1.44269323f};
 inline constexpr float kLeastMass = 1e-30f;
 inline constexpr size_t kSums = 16;
+// Ranges that are read from memory, page after page of a table of megabytes.
+inline constexpr size_t kBytesAhead = 4096, kLineBytes = 64;
 
 using F32 = hn::ScalableTag<float>;
 using VecF = hn::Vec<F32>;
@@ -100,6 +105,128 @@ float EntropyOf(const float* mass, size_t num_rows) {
   return bits;
 }
 
+// Of kSums numbers in vectors: i and i + 8, then i + 4, then the four that are left, in the same
+// order whatever a vector holds.
+template <class D, size_t kVectors>
+HWY_INLINE float SumOf([[maybe_unused]] D d, hn::Vec<D> (&sum)[kVectors]) {
+  float four[4];
+#if HWY_TARGET == HWY_SCALAR
+  for (size_t i = 0; i < 4; ++i) {
+    four[i] = hn::GetLane(hn::Add(hn::Add(sum[i], sum[i + 8]), hn::Add(sum[i + 4], sum[i + 12])));
+  }
+#else
+  for (size_t vectors = kVectors; vectors > 1; vectors /= 2) {
+    for (size_t v = 0; v < vectors / 2; ++v) sum[v] = hn::Add(sum[v], sum[v + vectors / 2]);
+  }
+  if constexpr (hn::MaxLanes(d) == 16) {
+    const hn::Half<D> half;
+    const hn::Half<hn::Half<D>> quarter;
+    const auto eight = hn::Add(hn::LowerHalf(half, sum[0]), hn::UpperHalf(half, sum[0]));
+    hn::StoreU(hn::Add(hn::LowerHalf(quarter, eight), hn::UpperHalf(quarter, eight)), quarter,
+               four);
+  } else if constexpr (hn::MaxLanes(d) == 8) {
+    const hn::Half<D> half;
+    hn::StoreU(hn::Add(hn::LowerHalf(half, sum[0]), hn::UpperHalf(half, sum[0])), half, four);
+  } else {
+    hn::StoreU(sum[0], d, four);
+  }
+#endif
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+// The bounds of a page for kQueries queries at once, which read it one time.
+template <size_t kQueries>
+HWY_INLINE void BoundsOfPage(const float* q, const float* low, size_t dim, float* bounds,
+                             size_t stride) {
+  const hn::CappedTag<float, kSums> d;
+  constexpr size_t kVectors = kSums / hn::MaxLanes(d);
+  static_assert(kVectors * hn::MaxLanes(d) == kSums, "vectors of a known size");
+  const float* high = low + dim;
+  hn::Vec<decltype(d)> sums[kQueries][kVectors];
+  for (auto& of_query : sums) {
+    for (auto& sum : of_query) sum = hn::Zero(d);
+  }
+  size_t c = 0;
+  for (; c + kSums <= dim; c += kSums) {
+    for (size_t v = 0; v < kVectors; ++v) {
+      const size_t at = c + v * hn::Lanes(d);
+      const auto lowest = hn::LoadU(d, low + at), highest = hn::LoadU(d, high + at);
+      for (size_t i = 0; i < kQueries; ++i) {
+        const auto x = hn::LoadU(d, q + i * dim + at);
+        sums[i][v] = hn::Add(sums[i][v], hn::Max(hn::Mul(x, lowest), hn::Mul(x, highest)));
+      }
+    }
+  }
+  for (size_t i = 0; i < kQueries; ++i) {
+    float bound = SumOf(d, sums[i]);
+    for (size_t rest = c; rest < dim; ++rest) {
+      bound += HWY_MAX(q[i * dim + rest] * low[rest], q[i * dim + rest] * high[rest]);
+    }
+    bounds[i * stride] = bound;
+  }
+}
+
+template <size_t kQueries>
+void BoundsOfQueries(const float* q, size_t dim, const float* ranges, size_t num_pages,
+                     float* bounds) {
+  const size_t floats = 2 * dim, ahead = kBytesAhead / sizeof(float);
+  for (size_t page = 0; page < num_pages; ++page) {
+    const float* range = ranges + page * floats;
+    for (size_t i = 0; i < floats; i += kLineBytes / sizeof(float))
+      hwy::Prefetch(range + ahead + i);
+    BoundsOfPage<kQueries>(q, range, dim, bounds + page, num_pages);
+  }
+  const F32 d;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= kQueries * num_pages; i += hn::Lanes(d)) {
+    const VecF bound = hn::LoadU(d, bounds + i);
+    hn::StoreU(hn::IfThenElseZero(hn::IsFinite(bound), bound), d, bounds + i);
+  }
+  for (; i < kQueries * num_pages; ++i) bounds[i] = std::isfinite(bounds[i]) ? bounds[i] : 0;
+}
+
+void BoundsTo(const float* q, size_t num_queries, size_t dim, const float* ranges, size_t num_pages,
+              float* bounds) {
+  for (; num_queries >= 4; num_queries -= 4, q += 4 * dim, bounds += 4 * num_pages) {
+    BoundsOfQueries<4>(q, dim, ranges, num_pages, bounds);
+  }
+  if (num_queries == 3) BoundsOfQueries<3>(q, dim, ranges, num_pages, bounds);
+  if (num_queries == 2) BoundsOfQueries<2>(q, dim, ranges, num_pages, bounds);
+  if (num_queries == 1) BoundsOfQueries<1>(q, dim, ranges, num_pages, bounds);
+}
+
+size_t CountReaching(const float* scores, size_t num_scores, float least) {
+  const F32 d;
+  const VecF bar = hn::Set(d, least);
+  size_t count = 0, i = 0;
+  for (; i + hn::Lanes(d) <= num_scores; i += hn::Lanes(d)) {
+    count += hn::CountTrue(d, hn::Ge(hn::LoadU(d, scores + i), bar));
+  }
+  for (; i < num_scores; ++i) count += scores[i] >= least ? 1 : 0;
+  return count;
+}
+
+// Floats in their order, as integers.
+int32_t RankOf(float score) {
+  const auto bits = std::bit_cast<int32_t>(score);
+  return bits >= 0 ? bits : bits ^ 0x7fffffff;
+}
+float ScoreOf(int32_t rank) { return std::bit_cast<float>(rank >= 0 ? rank : rank ^ 0x7fffffff); }
+
+// Halves the ranks between what all reach and what too few do.
+float HighestReached(const float* scores, size_t num_scores, size_t count) {
+  int64_t reached = RankOf(-std::numeric_limits<float>::infinity());
+  int64_t missed = int64_t{RankOf(std::numeric_limits<float>::infinity())} + 1;
+  while (missed - reached > 1) {
+    const int64_t middle = (reached + missed) >> 1;
+    const size_t reaching =
+        CountReaching(scores, num_scores, ScoreOf(static_cast<int32_t>(middle)));
+    if (reaching == count) return ScoreOf(static_cast<int32_t>(middle));
+    (reaching > count ? reached : missed) = middle;
+  }
+  return ScoreOf(static_cast<int32_t>(reached));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb
 HWY_AFTER_NAMESPACE();
@@ -115,6 +242,8 @@ HWY_EXPORT(AddMassTo);
 HWY_EXPORT(AddWeightedMassTo);
 HWY_EXPORT(EntropyOf);
 HWY_EXPORT(LowestOf);
+HWY_EXPORT(BoundsTo);
+HWY_EXPORT(HighestReached);
 
 }  // namespace
 
@@ -136,6 +265,19 @@ float EntropyBits(std::span<const float> mass) {
 
 float LowestScore(std::span<const float> scores) {
   return HWY_DYNAMIC_DISPATCH(LowestOf)(scores.data(), scores.size());
+}
+
+void BoundProducts(std::span<const float> q, size_t dim, std::span<const float> ranges,
+                   std::span<float> bounds) {
+  const size_t num_queries = q.size() / dim, num_pages = ranges.size() / (2 * dim);
+  assert(bounds.size() == num_queries * num_pages);
+  HWY_DYNAMIC_DISPATCH(BoundsTo)
+  (q.data(), num_queries, dim, ranges.data(), num_pages, bounds.data());
+}
+
+float HighestReachedBy(std::span<const float> scores, size_t count) {
+  assert(count > 0 && count <= scores.size());
+  return HWY_DYNAMIC_DISPATCH(HighestReached)(scores.data(), scores.size(), count);
 }
 
 }  // namespace ebb

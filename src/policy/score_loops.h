@@ -3,6 +3,7 @@
 #ifndef EBB_POLICY_SCORE_LOOPS_H_
 #define EBB_POLICY_SCORE_LOOPS_H_
 
+#include <cstddef>
 #include <span>
 
 namespace ebb {
@@ -20,6 +21,16 @@ void AddWeightedMass(std::span<const float> mass, std::span<const float> weights
 
 // The lowest score but NaN; infinity when there is none.
 [[nodiscard]] float LowestScore(std::span<const float> scores);
+
+// What a query's product with any key of a page is at most: the sum over channels of max(q low,
+// q high); 0 where that is not finite. q: [queries, dim]; ranges: [pages, 2, dim], the lowest and
+// highest numbers of each channel; bounds: [queries, pages].
+void BoundProducts(std::span<const float> q, size_t dim, std::span<const float> ranges,
+                   std::span<float> bounds);
+
+// The highest number that at least `count` of the scores reach, or a higher one that just as many
+// reach. REQUIRES: 0 < count <= as many as there are; none is NaN.
+[[nodiscard]] float HighestReachedBy(std::span<const float> scores, size_t count);
 
 }  // namespace ebb
 

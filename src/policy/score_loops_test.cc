@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -107,6 +109,92 @@ TEST(LowestScore, PassesOverNan) {
     scores[at] = 7;
     EXPECT_EQ(LowestScore(scores), 7);
   }
+}
+
+double BoundOf(std::span<const float> q, const float* low, const float* high) {
+  double bound = 0;
+  for (size_t c = 0; c < q.size(); ++c) {
+    bound += std::max(double{q[c]} * low[c], double{q[c]} * high[c]);
+  }
+  return bound;
+}
+
+TEST(BoundProducts, AreThoseOfEveryQueryAndPageAtEverySize) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> number;
+  for (const size_t dim : {1, 8, 15, 16, 64, 80, 128}) {
+    for (size_t num_queries = 1; num_queries <= 9; ++num_queries) {
+      constexpr size_t kPages = 5;
+      std::vector<float> q(num_queries * dim), ranges(kPages * 2 * dim),
+          bounds(num_queries * kPages, -7);
+      for (float& x : q) x = number(random);
+      for (float& x : ranges) x = number(random);
+      BoundProducts(q, dim, ranges, bounds);
+      for (size_t i = 0; i < bounds.size(); ++i) {
+        const float* low = ranges.data() + i % kPages * 2 * dim;
+        const double expected =
+            BoundOf(std::span(q).subspan(i / kPages * dim, dim), low, low + dim);
+        ASSERT_NEAR(bounds[i], expected, 1e-5 * static_cast<double>(dim)) << dim << " " << i;
+      }
+    }
+  }
+}
+
+TEST(BoundProducts, HaveTheSameBitsInEveryInstructionSet) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> number;
+  for (const size_t dim : {64, 100}) {
+    std::vector<float> q(3 * dim), ranges(7 * 2 * dim), expected(3 * 7);
+    for (float& x : q) x = number(random);
+    for (float& x : ranges) x = number(random);
+    BoundProducts(q, dim, ranges, expected);
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      hwy::SetSupportedTargetsForTest(target);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+      std::vector<float> bounds(expected.size());
+      BoundProducts(q, dim, ranges, bounds);
+      EXPECT_EQ(bounds, expected) << hwy::TargetName(target) << " " << dim;
+      hwy::SetSupportedTargetsForTest(0);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    }
+  }
+}
+
+TEST(BoundProducts, WhatIsNotFiniteIsZero) {
+  for (const float bad : {kNan, kInfinity, -kInfinity}) {
+    std::vector<float> q(2 * 32, 1.0f), bounds(2 * 2);
+    const std::vector<float> ranges(2 * 2 * 32, 1.0f);
+    q[5] = bad;
+    BoundProducts(q, 32, ranges, bounds);
+    EXPECT_THAT(bounds, ElementsAre(0, 0, 32, 32));
+  }
+}
+
+TEST(HighestReachedBy, IsReachedByJustAsManyWhereNoneAreEqual) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> number;
+  for (size_t num_scores = 1; num_scores < kMostRows; ++num_scores) {
+    std::vector<float> scores(num_scores);
+    for (float& x : scores) x = number(random);
+    std::vector<float> sorted = scores;
+    std::ranges::sort(sorted, std::greater<>());
+    for (size_t count = 1; count <= num_scores; ++count) {
+      const float least = HighestReachedBy(scores, count);
+      ASSERT_LE(least, sorted[count - 1]);
+      if (count < num_scores) {
+        ASSERT_GT(least, sorted[count]);
+      }
+    }
+  }
+}
+
+TEST(HighestReachedBy, OfEqualScoresIsThatScore) {
+  const std::vector<float> scores = {-3, 2, 2, -3, 2, -0.0f, 0.0f, kInfinity, -kInfinity};
+  EXPECT_EQ(HighestReachedBy(scores, 2), 2);
+  EXPECT_EQ(HighestReachedBy(scores, 3), 2);
+  EXPECT_EQ(HighestReachedBy(scores, 5), 0);
+  EXPECT_EQ(HighestReachedBy(scores, 7), -3);
+  EXPECT_EQ(HighestReachedBy(scores, 9), -kInfinity);
 }
 
 TEST(LowestScore, OfNothingIsInfinite) { EXPECT_EQ(LowestScore({}), kInfinity); }

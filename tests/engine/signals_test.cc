@@ -59,9 +59,9 @@ class FixedRows final : public Selector {
   void Append(int, std::span<const Position>) override {}
   void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int, std::span<const uint32_t>) override {}
-  void Select(int, std::span<const float> q, std::span<std::vector<uint32_t>> rows) override {
-    EXPECT_EQ(q.size(), size_t{6} * 64);
-    for (auto& of_head : rows) of_head = rows_;
+  void Select(int, int, std::span<const float> q, std::vector<uint32_t>* rows) override {
+    EXPECT_EQ(q.size(), size_t{3} * 64);
+    *rows = rows_;
   }
   [[nodiscard]] size_t NumRows(int) const override { return 0; }
 

@@ -56,8 +56,11 @@ class QuestTest : public ::testing::TestWithParam<Granularity> {
   }
 
   std::vector<std::vector<uint32_t>> Select(int layer, std::span<const float> q) {
-    std::vector<std::vector<uint32_t>> rows(kShape.num_kv_heads, {7, 7});
-    selector_->Select(layer, q, rows);
+    std::vector<std::vector<uint32_t>> rows(kShape.num_kv_heads);
+    const size_t floats = q.size() / kShape.num_kv_heads;
+    for (int h = 0; h < kShape.num_kv_heads; ++h) {
+      selector_->Select(layer, h, q.subspan(h * floats, floats), &rows[h]);
+    }
     return rows;
   }
 
