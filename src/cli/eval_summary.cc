@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "ebb/answers.h"
+#include "ebb/policy.h"
 #include "ebb/statistics.h"
 #include "src/cli/eval_files.h"
 #include "src/cli/eval_margins.h"
@@ -25,6 +27,20 @@ struct Key {
   std::string policy, budget, tiers, options;
   auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): none there
 };
+
+// What a budget in percent is a share of; null: it is none, or that is not known.
+Json BaseOf(const Key& key) {
+  if (!key.budget.ends_with('%')) return Json();
+  std::string_view name = key.policy;
+  if (constexpr std::string_view kWindowed = "windowed:"; name.starts_with(kWindowed)) {
+    name.remove_prefix(kWindowed.size());
+  }
+  name = name.substr(0, name.find_first_of(":+"));
+  for (const PolicyInfo& info : BuiltinPolicies()) {
+    if (info.name == name && !info.percent_of.empty()) return Json(info.percent_of);
+  }
+  return Json();
+}
 
 Key KeyOf(const Json& line) {
   return {line.value("policy", ""), line.value("budget", ""), line.value("tiers", ""),
@@ -65,10 +81,28 @@ struct Counts {
     kv_reads += line.value("kv_reads", 0.0);
     begun += line.value("peak_tokens", 0.0) > 0 ? 1 : 0;
     const bool correct = line.value("correct", false);
-    std::string extracted = line.value("extracted", "");
+    const std::string extracted = line.value("extracted", "");
     // However it was written: all right answers are the same one.
-    if (correct) extracted = right_answer.try_emplace(problem, extracted).first->second;
-    if (!extracted.empty()) ++votes[problem][extracted];
+    if (correct) {
+      ++votes[problem][right_answer.try_emplace(problem, extracted).first->second];
+    } else if (!extracted.empty()) {
+      ++VotesForWrong(problem, extracted);
+    }
+  }
+
+  // Wrong ones are the same where they are the same mathematically: 1/2 and 0.5.
+  int& VotesForWrong(int64_t problem, const std::string& extracted) {
+    auto& all = votes[problem];
+    const auto right = right_answer.find(problem);
+    for (auto& [answer, count] : all) {
+      const bool is_right = right != right_answer.end() && right->second == answer;
+      if (is_right) continue;
+      if (SameAnswer(extracted, answer, AnswerKind::kMath) &&
+          SameAnswer(answer, extracted, AnswerKind::kMath)) {
+        return count;
+      }
+    }
+    return all[extracted];
   }
 
   // Mean over the answers that began; null: none did.
@@ -133,6 +167,7 @@ Result<Json> RecordOf(const Group& group, const Group* full) {
   EBB_ASSIGN_OR_RETURN(const Interval interval, ClopperPearson({c.right, c.n}));
   Json record = {{"policy", group.key.policy},
                  {"budget", group.key.budget},
+                 {"budget_of", BaseOf(group.key)},
                  {"tiers", group.key.tiers},
                  {"options", group.key.options},
                  {"n", c.n},

@@ -56,6 +56,35 @@ TEST(Summarize, RightAnswersAreOneHoweverTheyAreWritten) {
   EXPECT_DOUBLE_EQ(summary->front()["majority"].get<double>(), 1);
 }
 
+TEST(Summarize, WrongAnswersAreOneWhereTheyAreTheSameNumber) {
+  const std::vector<Json> samples = {
+      Answer(0, 1, "3", true),     Answer(0, 2, "\\frac{1}{2}", false),
+      Answer(0, 3, "3", true),     Answer(0, 4, "0.5", false),
+      Answer(0, 5, "1/2", false),  Answer(1, 1, "3", true),
+      Answer(1, 2, "0.5", false),  Answer(1, 3, "3", true),
+      Answer(1, 4, "0.25", false), Answer(1, 5, "x", false)};
+  const Result<Json> summary = Summarize(samples);
+  ASSERT_TRUE(summary.ok());
+  EXPECT_DOUBLE_EQ(summary->front()["majority"].get<double>(), 0.5);  // problem 1 alone
+}
+
+TEST(Summarize, NamesWhatABudgetInPercentIsAShareOf) {
+  const auto base_of = [](const std::string& policy, const std::string& budget) {
+    Json answer = Answer(0, 1, "3", true);
+    answer["policy"] = policy;
+    answer["budget"] = budget;
+    return Summarize({answer})->front()["budget_of"];
+  };
+  EXPECT_EQ(base_of("attention", "50%"), "the rows ever unprotected");
+  EXPECT_EQ(base_of("raas:alpha=0.1", "50%"), "the rows ever unprotected");
+  EXPECT_EQ(base_of("streaming", "50%"), "all rows but the sinks");
+  EXPECT_EQ(base_of("windowed:h2o:w=4", "50%"), "all rows, the prompt's too");
+  EXPECT_EQ(base_of("tova+scorer=random", "50%"), "all rows, the prompt's too");
+  EXPECT_TRUE(base_of("attention", "64").is_null());
+  EXPECT_TRUE(base_of("of_my_own", "50%").is_null());
+  EXPECT_TRUE(base_of("full", "").is_null());
+}
+
 TEST(Summarize, WhatWasRefusedCostsNothing) {
   std::vector<Json> answers = {Answer(0, 1, "7", true), Answer(1, 1, "", false),
                                Answer(2, 1, "", false)};

@@ -55,6 +55,9 @@ ExitCode ListPolicies() {
                GranularityName(policy.granularity), policy.scorer.empty() ? "none" : policy.scorer,
                policy.params.empty() ? "none" : policy.params);
     fmt::print("  {:<19} reads {}\n", "", Reads(policy));
+    if (!policy.percent_of.empty()) {
+      fmt::print("  {:<19} a budget in percent is of {}\n", "", policy.percent_of);
+    }
     fmt::print("  {:<19} source: {}\n", "", policy.source);
   }
   fmt::print("  {:<19} any of them, decided every W steps: --interval, or parameter w=P (64)\n",

@@ -372,7 +372,21 @@ constexpr std::array<Info, n> InfosOf(const std::array<Row, n>& rows) {
   return infos;
 }
 
-constexpr auto kPolicyInfos = InfosOf<PolicyInfo>(kPolicies);
+// Follows from how its placement counts, which shows in the options that it takes.
+constexpr std::string_view PercentBase(unsigned options) {
+  if ((options & kBudgetOption) == 0) return {};
+  if ((options & kBeyondOption) != 0) return "the rows ever unprotected";
+  if ((options & kBudgetSetsWindow) != 0) return "all rows but the sinks";
+  return "all rows, the prompt's too";
+}
+
+constexpr auto kPolicyInfos = [] {
+  auto infos = InfosOf<PolicyInfo>(kPolicies);
+  for (size_t i = 0; i < infos.size(); ++i) {
+    infos[i].percent_of = PercentBase(kPolicies[i].options);
+  }
+  return infos;
+}();
 constexpr auto kScorerInfos = InfosOf<ScorerInfo>(kScorers);
 
 struct Tables {
