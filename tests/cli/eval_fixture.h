@@ -43,11 +43,13 @@ class EvalTest : public testing::Test {
   }
 
   [[nodiscard]] std::string Out(const std::string& name) const { return model_.File(name); }
+  [[nodiscard]] std::string Arguments(const std::string& out, const std::string& more) const {
+    return "eval -n 24 --quiet -m " + model_.path() + " --task " + task_ +
+           ":gsm8k --policies full,streaming,random --budgets 50% --sinks 2 --window 4 --out " +
+           Out(out) + " " + more;
+  }
   ProgramEnd Eval(const std::string& out, const std::string& more = "") {
-    return RunEbb("eval -n 24 --quiet -m " + model_.path() + " --task " + task_ +
-                  ":gsm8k --policies full,streaming,random --budgets 50% --sinks 2 --window 4 "
-                  "--out " +
-                  Out(out) + " " + more);
+    return RunEbb(Arguments(out, more));
   }
   // Byte for byte; times apart.
   void ExpectSame(const std::string& one, const std::string& other) {

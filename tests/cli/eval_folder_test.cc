@@ -1,7 +1,10 @@
 // The folder of an evaluation: killed and taken up again, in shards, damaged, on a full disk.
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -28,6 +31,30 @@ TEST_F(EvalTest, IsTheSameHoweverManyWorkAndWhereverItWasKilled) {
   ASSERT_EQ(Eval("three", "--resume").exit_code, 0);
   ExpectSame("one", "three");
   EXPECT_EQ(Lines(Out("three") + "/times.jsonl").size(), 18u);
+}
+
+// By SIGKILL, wherever it is: loading, answering, writing the summary.
+TEST_F(EvalTest, AKillAtAnyMomentLosesNothing) {
+  ASSERT_EQ(Eval("whole").exit_code, 0);
+  constexpr int kKilled = 128 + SIGKILL;
+  int num_killed = 0;
+  for (int i = 0; i < 40; ++i) {
+    const std::string out = "killed" + std::to_string(i / 20);
+    const std::string resume = std::filesystem::exists(Out(out)) ? "--resume" : "";
+    const std::string seconds = "0." + std::to_string(100 + i % 20 * 12);
+    const int status = std::system(("timeout -s KILL " + seconds + " " EBB_BINARY_PATH " " +
+                                    Arguments(out, resume) + " > /dev/null 2> " + Out("err"))
+                                       .c_str());
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_THAT(WEXITSTATUS(status), testing::AnyOf(0, kKilled)) << ReadFile(Out("err"));
+    num_killed += WEXITSTATUS(status) == kKilled ? 1 : 0;
+  }
+  EXPECT_GT(num_killed, 0);
+  for (const char* out : {"killed0", "killed1"}) {
+    const ProgramEnd end = Eval(out, std::filesystem::exists(Out(out)) ? "--resume" : "");
+    ASSERT_EQ(end.exit_code, 0) << end.err;
+    ExpectSame("whole", out);
+  }
 }
 
 TEST_F(EvalTest, ShardsAreMergedToTheSameBytes) {
