@@ -6,9 +6,10 @@ usage: gradient.py --problems PROGRAM --model pebble.gguf [--count N] [--out FIL
 
 The rule of eviction is ebb's `attention`: token granularity; the prompt, 4 tokens behind it and the
 last 16 stay; every 16 steps all but the budget's share of the rows ever unprotected go, the lowest
-scores first. Scores are summed over decode steps, layers and heads; a step's own row has no gradient
-yet. [ours: the paper does not say whether gradients are summed over steps] The full cache is run with
-gradients, so that its time per step is theirs.
+scores first. Scores are summed over decode steps and layers, attention over heads too; of
+gradients the heads of a layer share one norm, and a step's own row has none yet. The loss is that of
+the likeliest token. [ours: the paper says nothing of sums, nor whose loss it is] The full cache is
+run with gradients, so that its time per step is theirs.
 """
 
 import argparse
@@ -70,7 +71,6 @@ class Thinker:
         self.unprotected_ever = 0
         self.attention = torch.zeros(0)
         self.gradient = torch.zeros(0)
-        self.weights = []
         with torch.no_grad():
             self.token = int(self.step(torch.tensor(question)).argmax())
         # Scores begin behind the prompt (Algorithm 1).
@@ -189,13 +189,22 @@ def main():
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--out", type=pathlib.Path)
     args = parser.parse_args()
+    if args.count < 1:
+        parser.error(f"--count {args.count}; expected 1 or more")
+    if not pathlib.Path(args.problems).is_file():
+        parser.error(f"--problems {args.problems}: there is no such program")
     torch.set_num_threads(1)
-    model = load(args.model)
+    try:
+        model = load(args.model)
+    except (OSError, ValueError, KeyError) as error:
+        parser.error(f"--model {args.model}: not a model that export.py wrote ({error!r})")
     stream = data.Stream(args.problems, 0, 0, 1, (0, 0, 0))
     problems = stream.block()[:args.count]
     stream.close()
+    if len(problems) < args.count:
+        parser.error(f"--count {args.count}: a block has {len(problems)} problems")
+    out = open(args.out, "w", encoding="utf-8") if args.out else None
     settings = [("full", 1.0)] + [(s, b) for b in (0.9, 0.7, 0.5) for s in ("attention", "gradient")]
-    records = []
     for score, share in settings:
         began = time.monotonic()
         results = [answer(model, problem, score, share) for problem in problems]
@@ -207,10 +216,11 @@ def main():
             record["spearman_mean"] = float(np.nanmean(rhos))
             record["spearman_deviation"] = float(np.nanstd(rhos))
             record["spearman"] = rhos
-        records.append(record)
         print(json.dumps({k: v for k, v in record.items() if k != "spearman"}), flush=True)
-    if args.out:
-        args.out.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+        if out:
+            print(json.dumps(record), file=out, flush=True)
+    if out:
+        out.close()
 
 
 if __name__ == "__main__":
