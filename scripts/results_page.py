@@ -320,7 +320,7 @@ here is what it found last, so `recency` ({cell('recency')}) is ahead of all tha
             return
         first = records[0]
         self.say("## Fidelity on SmolLM2-135M at equal bytes")
-        self.say(f"""Teacher-forced on its own greedy text, {first['windows']} windows of
+        self.say(f"""Teacher-forced on its own greedy text, {first['windows']} window of
 {first['window_tokens']} tokens, each policy with 7,200 KiB for its rows, what it protects included (320
 rows of each kv head): how far its distributions are from the full cache's, best first. Intervals are over
 the tokens of this text. Pages: what the rows took of memory, mean over the steps; a page of 64 rows

@@ -23,6 +23,8 @@ inline constexpr float kLog2[] = {0.0204903465f, -0.0960662514f, 0.21558854f, -0
                                   0.477705926f,  -0.721162736f,  1.44269323f};
 inline constexpr float kLeastMass = 1e-30f;
 inline constexpr size_t kSums = 16;
+// By what exponents of f16 are further off those of f32.
+inline constexpr float kF16Step = 0x1p112f;
 // Ranges that are read from memory, page after page of a table of megabytes.
 inline constexpr size_t kBytesAhead = 4096, kLineBytes = 64;
 
@@ -134,14 +136,30 @@ HWY_INLINE float SumOf([[maybe_unused]] D d, hn::Vec<D> (&sum)[kVectors]) {
   return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
+// Of numbers in f16 that are finite.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadF16(D d, const uint16_t* from) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
+#else
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::PromoteTo(du, hn::LoadU(d16, from));
+  const auto magnitude = hn::BitCast(d, hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7fffu))));
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000u)));
+  return hn::Or(hn::Mul(magnitude, hn::Set(d, kF16Step)), hn::BitCast(d, sign));
+#endif
+}
+
 // The bounds of a page for kQueries queries at once, which read it one time.
 template <size_t kQueries>
-HWY_INLINE void BoundsOfPage(const float* q, const float* low, size_t dim, float* bounds,
+HWY_INLINE void BoundsOfPage(const float* q, const uint16_t* low, size_t dim, float* bounds,
                              size_t stride) {
   const hn::CappedTag<float, kSums> d;
   constexpr size_t kVectors = kSums / hn::MaxLanes(d);
   static_assert(kVectors * hn::MaxLanes(d) == kSums, "vectors of a known size");
-  const float* high = low + dim;
+  const uint16_t* high = low + dim;
   hn::Vec<decltype(d)> sums[kQueries][kVectors];
   for (auto& of_query : sums) {
     for (auto& sum : of_query) sum = hn::Zero(d);
@@ -150,7 +168,7 @@ HWY_INLINE void BoundsOfPage(const float* q, const float* low, size_t dim, float
   for (; c + kSums <= dim; c += kSums) {
     for (size_t v = 0; v < kVectors; ++v) {
       const size_t at = c + v * hn::Lanes(d);
-      const auto lowest = hn::LoadU(d, low + at), highest = hn::LoadU(d, high + at);
+      const auto lowest = LoadF16(d, low + at), highest = LoadF16(d, high + at);
       for (size_t i = 0; i < kQueries; ++i) {
         const auto x = hn::LoadU(d, q + i * dim + at);
         sums[i][v] = hn::Add(sums[i][v], hn::Max(hn::Mul(x, lowest), hn::Mul(x, highest)));
@@ -160,20 +178,24 @@ HWY_INLINE void BoundsOfPage(const float* q, const float* low, size_t dim, float
   for (size_t i = 0; i < kQueries; ++i) {
     float bound = SumOf(d, sums[i]);
     for (size_t rest = c; rest < dim; ++rest) {
-      bound += HWY_MAX(q[i * dim + rest] * low[rest], q[i * dim + rest] * high[rest]);
+      const hn::CappedTag<float, 1> one;
+      const float x = q[i * dim + rest];
+      bound += HWY_MAX(x * hn::GetLane(LoadF16(one, low + rest)),
+                       x * hn::GetLane(LoadF16(one, high + rest)));
     }
     bounds[i * stride] = bound;
   }
 }
 
 template <size_t kQueries>
-void BoundsOfQueries(const float* q, size_t dim, const float* ranges, size_t num_pages,
+void BoundsOfQueries(const float* q, size_t dim, const uint16_t* ranges, size_t num_pages,
                      float* bounds) {
-  const size_t floats = 2 * dim, ahead = kBytesAhead / sizeof(float);
+  const size_t numbers = 2 * dim, ahead = kBytesAhead / sizeof(uint16_t);
   for (size_t page = 0; page < num_pages; ++page) {
-    const float* range = ranges + page * floats;
-    for (size_t i = 0; i < floats; i += kLineBytes / sizeof(float))
+    const uint16_t* range = ranges + page * numbers;
+    for (size_t i = 0; i < numbers; i += kLineBytes / sizeof(uint16_t)) {
       hwy::Prefetch(range + ahead + i);
+    }
     BoundsOfPage<kQueries>(q, range, dim, bounds + page, num_pages);
   }
   const F32 d;
@@ -185,8 +207,8 @@ void BoundsOfQueries(const float* q, size_t dim, const float* ranges, size_t num
   for (; i < kQueries * num_pages; ++i) bounds[i] = std::isfinite(bounds[i]) ? bounds[i] : 0;
 }
 
-void BoundsTo(const float* q, size_t num_queries, size_t dim, const float* ranges, size_t num_pages,
-              float* bounds) {
+void BoundsTo(const float* q, size_t num_queries, size_t dim, const uint16_t* ranges,
+              size_t num_pages, float* bounds) {
   for (; num_queries >= 4; num_queries -= 4, q += 4 * dim, bounds += 4 * num_pages) {
     BoundsOfQueries<4>(q, dim, ranges, num_pages, bounds);
   }
@@ -233,10 +255,31 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
+#include <algorithm>
 #include <cassert>
 
 namespace ebb {
 namespace {
+
+constexpr float kLargestF16 = 65504;
+
+// To the nearest, of two to the even one.
+uint16_t F16Of(float x) {
+  if (x != x) return 0;
+  const uint32_t sign = std::bit_cast<uint32_t>(x) >> 31 << 15;
+  const float magnitude = std::min(std::abs(x), kLargestF16);
+  uint32_t bits = std::bit_cast<uint32_t>(magnitude);
+  if (magnitude < 0x1p-14f) {
+    // The last place of 0.5 is that of f16's subnormal numbers.
+    bits = std::bit_cast<uint32_t>(magnitude + 0.5f) - std::bit_cast<uint32_t>(0.5f);
+  } else {
+    bits = (bits + 0xfff + (bits >> 13 & 1) - (112u << 23)) >> 13;
+  }
+  return static_cast<uint16_t>(sign | bits);
+}
+
+// Numbers in f16 in their order.
+int RankOfF16(uint16_t x) { return (x & 0x8000) != 0 ? -(x & 0x7fff) : x; }
 
 HWY_EXPORT(AddMassTo);
 HWY_EXPORT(AddWeightedMassTo);
@@ -267,7 +310,24 @@ float LowestScore(std::span<const float> scores) {
   return HWY_DYNAMIC_DISPATCH(LowestOf)(scores.data(), scores.size());
 }
 
-void BoundProducts(std::span<const float> q, size_t dim, std::span<const float> ranges,
+void BeginRange(std::span<uint16_t> range) {
+  const size_t dim = range.size() / 2;
+  std::fill_n(range.begin(), dim, F16Of(kLargestF16));
+  std::fill_n(range.begin() + dim, dim, F16Of(-kLargestF16));
+}
+
+void WidenRange(std::span<const float> key, std::span<uint16_t> range) {
+  assert(range.size() == 2 * key.size());
+  for (size_t c = 0; c < key.size(); ++c) {
+    const uint16_t x = F16Of(key[c]);
+    uint16_t& low = range[c];
+    uint16_t& high = range[key.size() + c];
+    if (RankOfF16(x) < RankOfF16(low)) low = x;
+    if (RankOfF16(x) > RankOfF16(high)) high = x;
+  }
+}
+
+void BoundProducts(std::span<const float> q, size_t dim, std::span<const uint16_t> ranges,
                    std::span<float> bounds) {
   const size_t num_queries = q.size() / dim, num_pages = ranges.size() / (2 * dim);
   assert(bounds.size() == num_queries * num_pages);

@@ -111,10 +111,37 @@ TEST(LowestScore, PassesOverNan) {
   }
 }
 
-double BoundOf(std::span<const float> q, const float* low, const float* high) {
+// Two of them.
+struct Keys {
+  std::vector<float> one, other;
+};
+
+// Exact in f16.
+Keys RandomKeys(size_t dim, std::mt19937* random) {
+  std::normal_distribution<float> number;
+  Keys keys = {std::vector<float>(dim), std::vector<float>(dim)};
+  for (float& x : keys.one) x = std::round(256 * number(*random)) / 256;
+  for (float& x : keys.other) x = std::round(256 * number(*random)) / 256;
+  return keys;
+}
+
+std::vector<uint16_t> RangesOf(const std::vector<Keys>& pages) {
+  std::vector<uint16_t> ranges;
+  for (const Keys& keys : pages) {
+    const size_t numbers = 2 * keys.one.size();
+    ranges.resize(ranges.size() + numbers);
+    const std::span range = std::span(ranges).last(numbers);
+    BeginRange(range);
+    WidenRange(keys.one, range);
+    WidenRange(keys.other, range);
+  }
+  return ranges;
+}
+
+double BoundOf(std::span<const float> q, const Keys& keys) {
   double bound = 0;
   for (size_t c = 0; c < q.size(); ++c) {
-    bound += std::max(double{q[c]} * low[c], double{q[c]} * high[c]);
+    bound += std::max(double{q[c]} * keys.one[c], double{q[c]} * keys.other[c]);
   }
   return bound;
 }
@@ -125,15 +152,14 @@ TEST(BoundProducts, AreThoseOfEveryQueryAndPageAtEverySize) {
   for (const size_t dim : {1, 8, 15, 16, 64, 80, 128}) {
     for (size_t num_queries = 1; num_queries <= 9; ++num_queries) {
       constexpr size_t kPages = 5;
-      std::vector<float> q(num_queries * dim), ranges(kPages * 2 * dim),
-          bounds(num_queries * kPages, -7);
+      std::vector<float> q(num_queries * dim), bounds(num_queries * kPages, -7);
+      std::vector<Keys> pages;
       for (float& x : q) x = number(random);
-      for (float& x : ranges) x = number(random);
-      BoundProducts(q, dim, ranges, bounds);
+      for (size_t page = 0; page < kPages; ++page) pages.push_back(RandomKeys(dim, &random));
+      BoundProducts(q, dim, RangesOf(pages), bounds);
       for (size_t i = 0; i < bounds.size(); ++i) {
-        const float* low = ranges.data() + i % kPages * 2 * dim;
         const double expected =
-            BoundOf(std::span(q).subspan(i / kPages * dim, dim), low, low + dim);
+            BoundOf(std::span(q).subspan(i / kPages * dim, dim), pages[i % kPages]);
         ASSERT_NEAR(bounds[i], expected, 1e-5 * static_cast<double>(dim)) << dim << " " << i;
       }
     }
@@ -144,9 +170,12 @@ TEST(BoundProducts, HaveTheSameBitsInEveryInstructionSet) {
   std::mt19937 random(4);
   std::normal_distribution<float> number;
   for (const size_t dim : {64, 100}) {
-    std::vector<float> q(3 * dim), ranges(7 * 2 * dim), expected(3 * 7);
+    std::vector<float> q(3 * dim), expected(3 * 7);
+    std::vector<Keys> pages;
     for (float& x : q) x = number(random);
-    for (float& x : ranges) x = number(random);
+    while (pages.size() < 7) pages.push_back(RandomKeys(dim, &random));
+    pages[3].one[5] = 3e-7f;  // subnormal
+    const std::vector<uint16_t> ranges = RangesOf(pages);
     BoundProducts(q, dim, ranges, expected);
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       hwy::SetSupportedTargetsForTest(target);
@@ -163,11 +192,33 @@ TEST(BoundProducts, HaveTheSameBitsInEveryInstructionSet) {
 TEST(BoundProducts, WhatIsNotFiniteIsZero) {
   for (const float bad : {kNan, kInfinity, -kInfinity}) {
     std::vector<float> q(2 * 32, 1.0f), bounds(2 * 2);
-    const std::vector<float> ranges(2 * 2 * 32, 1.0f);
+    const std::vector<float> ones(32, 1.0f);
+    const std::vector<uint16_t> ranges = RangesOf({{ones, ones}, {ones, ones}});
     q[5] = bad;
     BoundProducts(q, 32, ranges, bounds);
     EXPECT_THAT(bounds, ElementsAre(0, 0, 32, 32));
   }
+}
+
+TEST(Ranges, RoundToF16) {
+  const auto bound = [](float key, float q) {
+    std::vector<float> bounds(1);
+    const std::vector<float> of_q = {q};
+    BoundProducts(of_q, 1, RangesOf({{{key}, {key}}}), bounds);
+    return bounds[0];
+  };
+  for (const float sign : {1.0f, -1.0f}) {
+    EXPECT_EQ(bound(sign * 1.0f, 1), sign);
+    EXPECT_EQ(bound(sign * (1 + 0x1p-11f), 1), sign);                    // a tie, to the even one
+    EXPECT_EQ(bound(sign * (1 + 0x1.8p-10f), 1), sign * (1 + 0x1p-9f));  // the other way
+    EXPECT_EQ(bound(sign * (1 + 0x1.1p-11f), 1), sign * (1 + 0x1p-10f));
+    EXPECT_EQ(bound(sign * 0x1p-14f, 1), sign * 0x1p-14f);
+    EXPECT_EQ(bound(sign * 0x1.8p-24f, 1), sign * 0x1p-23f);  // subnormal
+    EXPECT_EQ(bound(sign * 2047.9f, 1), sign * 2048);
+    EXPECT_EQ(bound(sign * 1e9f, 1), sign * 65504);
+    EXPECT_EQ(bound(sign * kInfinity, 1), sign * 65504);
+  }
+  EXPECT_EQ(bound(kNan, 3), 0);
 }
 
 TEST(HighestReachedBy, IsReachedByJustAsManyWhereNoneAreEqual) {

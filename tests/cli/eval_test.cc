@@ -202,7 +202,8 @@ TEST_F(EvalTest, AFileThatIsNotThereIsNamed) {
   EXPECT_THAT(end.err, HasSubstr("nowhere.jsonl"));
 }
 
-// Lossless answers are the full cache's, and repeat to the last byte, counts of drafts among them.
+// Lossless answers are the full cache's, and repeat to the last byte, counts of rows read among
+// them.
 TEST_F(EvalTest, LosslessSettingsAnswerAsTheFullCacheDoes) {
   const std::string grid = model_.File("lossless.json");
   std::ofstream(grid) << R"({"policies": ["streaming"], "settings": [{},

@@ -239,19 +239,21 @@ const Place kHost = {"Host", T1Place::kHost};
 // Few tokens: more threads than cores spin for one another.
 TEST(Lossless, ThreadsChangeNothing) {
   const std::vector<Token> text = SomeTokens(24, 3);
-  const auto hash = [&](int threads) {
-    auto engine = MakeEngine(EngineAt(kHost, Streaming(), threads));
+  const auto hash = [&](const Place& place, int threads) {
+    auto engine = MakeEngine(EngineAt(place, Streaming(), threads));
     auto session = Open(*engine, SessionWith(Streaming(), {.draft_min = 20}));
-    ExpectOk(session->Prefill(SomeTokens(90)));
+    ExpectOk(session->Prefill(SomeTokens(250)));
     Oracle oracle(text, 0.8, 1);
     for (size_t i = 0; i < text.size(); ++i) {
       ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
     }
     return session->logits_hash();
   };
-  const uint64_t one = hash(1);
-  EXPECT_EQ(hash(2), one);
-  EXPECT_EQ(hash(3), one);
+  const uint64_t one = hash(kHost, 1);
+  for (const Place& place : {kHost, Place{"File", T1Place::kFile}}) {
+    EXPECT_EQ(hash(place, 2), one) << place.name;
+    EXPECT_EQ(hash(place, 3), one) << place.name;
+  }
 }
 
 TEST(Lossless, FastIsTheFullCacheUpToRounding) {

@@ -8,13 +8,13 @@
 // The newest page counts among the chosen ones, as in the published kernels: the key of the token
 // at hand is not known when rows are chosen. (The published evaluation ranks it like any other; the
 // least of three pages is from there.)
-// [ours: Without a budget it is 1,024 rows, the code's; a percentage is of the
-// rows so far. page=N is the page size; 003 takes max(16, 2 CR). When rows go,
-// the bounds of their page stay as they are, so that they remain bounds.]
+// [ours: lowest and highest keys are kept in f16, the published models' type. Without a budget it
+// is 1,024 rows, the code's; a percentage is of the rows so far. page=N is the page size; 003 takes
+// max(16, 2 CR). When rows go, the bounds of their page stay as they are, so that they remain
+// bounds.]
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "src/policy/placements.h"
@@ -48,7 +48,7 @@ class QuestSelector final : public Selector {
                     : context.budget),
         page_(context.params.Int("page", kDefaultPage)),
         page_rows_(num_groups_),
-        bounds_(shape_.num_layers * shape_.num_kv_heads),
+        ranges_(shape_.num_layers * shape_.num_kv_heads),
         work_(shape_.num_kv_heads) {}
 
   std::string Name() const override {
@@ -107,7 +107,7 @@ class QuestSelector final : public Selector {
     std::vector<float>& bounds = work_[kv_head].bounds;
     const size_t num_ranked = pages.size() - 1, dim = shape_.head_dim;
     bounds.resize(q.size() / dim * num_ranked);
-    BoundProducts(q, dim, std::span(bounds_[stream]).first(num_ranked * 2 * dim), bounds);
+    BoundProducts(q, dim, std::span(ranges_[stream]).first(num_ranked * 2 * dim), bounds);
     for (size_t begin = 0; begin < bounds.size(); begin += num_ranked) {
       Choose(std::span(bounds).subspan(begin, num_ranked), num_chosen - 1, chosen);
     }
@@ -126,7 +126,7 @@ class QuestSelector final : public Selector {
 
   Status SaveState(StateWriter* to) const override {
     for (const auto& pages : page_rows_) to->Numbers<uint32_t>(pages);
-    for (const auto& bounds : bounds_) to->Numbers<float>(bounds);
+    for (const auto& ranges : ranges_) to->Numbers<uint16_t>(ranges);
     return OkStatus();
   }
 
@@ -137,10 +137,10 @@ class QuestSelector final : public Selector {
         if (of_page < 1 || of_page > static_cast<uint32_t>(page_)) from->Fail("a page of no size");
       }
     }
-    for (size_t stream = 0; stream < bounds_.size(); ++stream) {
-      bounds_[stream] = from->Numbers<float>();
+    for (size_t stream = 0; stream < ranges_.size(); ++stream) {
+      ranges_[stream] = from->Numbers<uint16_t>();
       const size_t num_pages = page_rows_[stream / streams_].size();
-      if (bounds_[stream].size() != num_pages * 2 * shape_.head_dim) {
+      if (ranges_[stream].size() != num_pages * PageNumbers()) {
         from->Fail("bounds of another number of pages");
       }
     }
@@ -157,36 +157,32 @@ class QuestSelector final : public Selector {
       work.chosen.reserve(2 * num_pages);
       work.bounds.reserve(2 * num_pages * shape_.QueryHeadsPerKvHead());
     }
-    const auto dim = static_cast<size_t>(shape_.head_dim);
     for (int s = 0; s < streams_; ++s) {
-      std::vector<float>& bounds = bounds_[group * streams_ + s];
-      bounds.insert(bounds.end(), dim, std::numeric_limits<float>::max());
-      bounds.insert(bounds.end(), dim, std::numeric_limits<float>::lowest());
+      std::vector<uint16_t>& ranges = ranges_[group * streams_ + s];
+      ranges.resize(ranges.size() + PageNumbers());
+      BeginRange(std::span(ranges).last(PageNumbers()));
     }
   }
 
+  [[nodiscard]] size_t PageNumbers() const { return 2 * static_cast<size_t>(shape_.head_dim); }
+
   void Widen(int stream, size_t page, std::span<const float> key) {
-    float* low = bounds_[stream].data() + page * 2 * key.size();
-    float* high = low + key.size();
-    for (size_t c = 0; c < key.size(); ++c) {
-      low[c] = std::min(low[c], FiniteOr0(key[c]));
-      high[c] = std::max(high[c], FiniteOr0(key[c]));
-    }
+    WidenRange(key, std::span(ranges_[stream]).subspan(page * PageNumbers(), PageNumbers()));
   }
 
   void DropEmptyPages(int group, std::vector<uint32_t> left) {
-    const size_t floats = 2 * static_cast<size_t>(shape_.head_dim);
+    const size_t numbers = PageNumbers();
     for (int s = 0; s < streams_; ++s) {
-      std::vector<float>& bounds = bounds_[group * streams_ + s];
+      std::vector<uint16_t>& ranges = ranges_[group * streams_ + s];
       size_t to = 0;
       for (size_t page = 0; page < left.size(); ++page) {
         if (left[page] == 0) continue;
         if (to != page) {
-          std::copy_n(bounds.begin() + page * floats, floats, bounds.begin() + to * floats);
+          std::copy_n(ranges.begin() + page * numbers, numbers, ranges.begin() + to * numbers);
         }
         ++to;
       }
-      bounds.resize(to * floats);
+      ranges.resize(to * numbers);
     }
     std::erase(left, 0u);
     page_rows_[group] = std::move(left);
@@ -214,7 +210,7 @@ class QuestSelector final : public Selector {
   const Budget budget_;
   const int page_;                                // rows
   std::vector<std::vector<uint32_t>> page_rows_;  // [num_groups][pages], rows that are there
-  std::vector<std::vector<float>> bounds_;        // [streams][pages, 2, head_dim]: lowest, highest
+  std::vector<std::vector<uint16_t>> ranges_;     // [streams][pages, 2, head_dim], f16
   std::vector<Work> work_;                        // [kv heads]
 };
 

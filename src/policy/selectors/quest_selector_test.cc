@@ -36,7 +36,7 @@ class QuestTest : public ::testing::TestWithParam<Granularity> {
     std::vector<std::vector<float>> keys(kShape.num_layers);
     for (auto& of_layer : keys) {
       of_layer.resize(num_tokens * kKeyFloats);
-      for (float& x : of_layer) x = normal_(random_);
+      for (float& x : of_layer) x = std::round(256 * normal_(random_)) / 256;  // exact in f16
       step.keys.push_back(of_layer);
     }
     std::vector<Position> positions(num_tokens);

@@ -11,6 +11,7 @@ head, the highest bound first; "dense" where the layer is read in full without a
 import pathlib
 import types
 
+import numpy as np
 import torch
 
 from checkout import load, stand_in, watched
@@ -115,7 +116,7 @@ def select(project, which, budget, page, prompt, steps, seed):
         for layer in range(sequence.LAYERS):
             query = torch.tensor([sequence.query(layer, q, rows - 1).tolist()
                                   for q in range(sequence.Q_HEADS)])
-            keys = torch.tensor([[sequence.key(layer, h, p).tolist() for p in range(rows)]
+            keys = torch.tensor([[sequence.key(layer, h, p).astype(np.float16).tolist() for p in range(rows)]
                                  for h in range(sequence.KV_HEADS)])
             pages = choose(layer, query, keys)
             layers.append("dense" if pages is None else pages)
