@@ -136,6 +136,7 @@ class QuestSelector final : public Selector {
       for (const uint32_t of_page : pages) {
         if (of_page < 1 || of_page > static_cast<uint32_t>(page_)) from->Fail("a page of no size");
       }
+      MakeRoomToSelect(pages.size());
     }
     for (size_t stream = 0; stream < ranges_.size(); ++stream) {
       ranges_[stream] = from->Numbers<uint16_t>();
@@ -148,15 +149,18 @@ class QuestSelector final : public Selector {
   }
 
  private:
-  void AddPage(int group) {
-    page_rows_[group].push_back(0);
-    // Select() runs where nothing may fail.
-    const size_t num_pages = page_rows_[group].size();
+  // Select() runs where nothing may fail.
+  void MakeRoomToSelect(size_t num_pages) {
     for (Work& work : work_) {
       if (work.chosen.capacity() >= num_pages) continue;
-      work.chosen.reserve(2 * num_pages);
       work.bounds.reserve(2 * num_pages * shape_.QueryHeadsPerKvHead());
+      work.chosen.reserve(2 * num_pages);  // last: it tells whether there is room
     }
+  }
+
+  void AddPage(int group) {
+    page_rows_[group].push_back(0);
+    MakeRoomToSelect(page_rows_[group].size());
     for (int s = 0; s < streams_; ++s) {
       std::vector<uint16_t>& ranges = ranges_[group * streams_ + s];
       ranges.resize(ranges.size() + PageNumbers());
