@@ -179,7 +179,7 @@ losses are surer than it says, and of 80 such p some are small by chance.""")
         full = next((percent(of[""]) for of in by.values() if "" in of), "not measured")
         self.say("## Policies at a share of the rows")
         self.say(f"""Accuracy in % with its 95 % interval on {records[0]['n']} problems; the full cache:
-{full}. Window 16 and interval 16 where a policy takes them. What a budget is a share of differs from
+{full}. Window 16 and interval 16 where a policy takes them, so that `windowed:NAME` decides as NAME does. What a budget is a share of differs from
 source to source, and is named. `quest` frees nothing: a query head reads that share of the pages, a kv head
 the union of what its query heads read, and the first two of the four layers everything.""")
         rows = [[policy, self.reads.get(policy.removeprefix("windowed:"), ""),
