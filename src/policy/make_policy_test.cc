@@ -506,7 +506,7 @@ TEST(MakePolicy, PoliciesThatDoMoreThanEvictSaySo) {
   const Policy quest = Make({.name = "quest", .budget = Percent(25)});
   EXPECT_EQ(quest.placement, nullptr);
   ASSERT_NE(quest.selector, nullptr);
-  EXPECT_EQ(quest.selector->Name(), "quest:percent=25,page=16");
+  EXPECT_EQ(quest.selector->Name(), "quest:percent=25,page=16,keys=f16");
   EXPECT_EQ(Make({.name = "streaming"}).key_turns, KeyTurns::kWhenFull);
   EXPECT_EQ(Make({.name = "streaming_rerotated"}).key_turns, KeyTurns::kAfterEviction);
   EXPECT_EQ(Make({.name = "streaming_rerotated", .tiers = TierSpec()}).key_turns,

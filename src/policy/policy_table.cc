@@ -430,7 +430,8 @@ Status RegisterPolicy(PolicyExtension extension) {
                                    .source = "this program",
                                    .params = "",
                                    .granularity = kept.granularity,
-                                   .scorer = kept.name},
+                                   .scorer = kept.name,
+                                   .percent_of = PercentBase(kProtectedBudget | kBeyondOption)},
                           .options = kProtectedBudget | kBeyondOption,
                           .make_placement = MakeBudgetPlacement});
   return OkStatus();

@@ -27,9 +27,9 @@ void AddWeightedMass(std::span<const float> mass, std::span<const float> weights
 // themselves: [2, dim]. Numbers beyond f16 count as its largest, NaN as 0.
 void BeginRange(std::span<uint16_t> range);
 void WidenRange(std::span<const float> key, std::span<uint16_t> range);
-// What a query's product with any of a page's keys is at most: the sum over channels of max(q low,
-// q high); 0 where that is not finite. q: [queries, dim]; ranges: [pages, 2, dim]; bounds:
-// [queries, pages].
+// What a query's product with any of a page's keys is at most, were those keys in f16: the sum over
+// channels of max(q low, q high); 0 where that is not finite. q: [queries, dim]; ranges: [pages, 2,
+// dim]; bounds: [queries, pages].
 void BoundProducts(std::span<const float> q, size_t dim, std::span<const uint16_t> ranges,
                    std::span<float> bounds);
 

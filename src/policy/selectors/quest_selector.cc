@@ -52,7 +52,7 @@ class QuestSelector final : public Selector {
         work_(shape_.num_kv_heads) {}
 
   std::string Name() const override {
-    return fmt::format("quest:{},page={}", BudgetKeyValue(budget_), page_);
+    return fmt::format("quest:{},page={},keys=f16", BudgetKeyValue(budget_), page_);
   }
   SignalNeeds Needs() const override { return {.keys = true}; }
 
@@ -143,6 +143,9 @@ class QuestSelector final : public Selector {
       const size_t num_pages = page_rows_[stream / streams_].size();
       if (ranges_[stream].size() != num_pages * PageNumbers()) {
         from->Fail("bounds of another number of pages");
+      }
+      if (std::ranges::any_of(ranges_[stream], [](uint16_t x) { return (x & 0x7c00) == 0x7c00; })) {
+        from->Fail("bounds that are not finite");
       }
     }
     return from->status();

@@ -202,7 +202,7 @@ TEST_P(QuestTest, ComesBackFromAFile) {
 
 TEST(QuestSelector, NamesItsRuleAndNeedsKeys) {
   const auto selector = MakeQuestSelector({.shape = kShape});
-  EXPECT_EQ(selector->Name(), "quest:rows=1024,page=16");
+  EXPECT_EQ(selector->Name(), "quest:rows=1024,page=16,keys=f16");
   EXPECT_TRUE(selector->Needs().keys);
   EXPECT_EQ(selector->Needs().mass, MassNeed::kNone);
 }
