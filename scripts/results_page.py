@@ -215,8 +215,9 @@ the union of what its query heads read, and the first two of the four layers eve
         def both(policy):
             return f"{at(policy, '50%')} and {at(policy, '75%')}"
 
-        def read(policy, budget):
-            reads = {(r["policy"], r["budget"]): r["kv_reads"] for r in self.summary("policies")}
+        reads = {(r["policy"], r["budget"]): r["kv_reads"] for r in self.summary("policies")}
+
+        def share_read(policy, budget):
             return f"{100 * reads[policy, budget] / reads['full', '']:.0f} %"
 
         self.say(f"""## What reproduces, on this model
@@ -262,7 +263,7 @@ that spare no prompt (H2O, TOVA, VATP, R-KV, LazyEviction, StreamingLLM) lose th
 pebble thought reads to its last step.
 
 Quest frees nothing: {at('quest', '12%')} right with 12 % of the pages for each query head, which are
-{read('quest', '12%')} of the full cache's reads, {at('quest', '25%')} with 25 %, {read('quest', '25%')} of the
+{share_read('quest', '12%')} of the full cache's reads, {at('quest', '25%')} with 25 %, {share_read('quest', '25%')} of the
 reads.
 """)
 

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "ebb/answers.h"
-#include "ebb/policy.h"
 #include "ebb/statistics.h"
 #include "src/cli/eval_files.h"
 #include "src/cli/eval_margins.h"
 #include "src/cli/eval_names.h"
 #include "src/cli/output.h"
+#include "src/cli/policy_list.h"
 #include "src/cli/report_page.h"
 
 namespace ebb::cli {
@@ -31,15 +31,8 @@ struct Key {
 // What a budget in percent is a share of; null: it is none, or that is not known.
 Json BaseOf(const Key& key) {
   if (!key.budget.ends_with('%')) return Json();
-  std::string_view name = key.policy;
-  if (constexpr std::string_view kWindowed = "windowed:"; name.starts_with(kWindowed)) {
-    name.remove_prefix(kWindowed.size());
-  }
-  name = name.substr(0, name.find_first_of(":+"));
-  for (const PolicyInfo& info : BuiltinPolicies()) {
-    if (info.name == name && !info.percent_of.empty()) return Json(info.percent_of);
-  }
-  return Json();
+  const PolicyInfo* info = FindBuiltinPolicy(key.policy);
+  return info == nullptr || info->percent_of.empty() ? Json() : Json(info->percent_of);
 }
 
 Key KeyOf(const Json& line) {
@@ -95,8 +88,7 @@ struct Counts {
     auto& all = votes[problem];
     const auto right = right_answer.find(problem);
     for (auto& [answer, count] : all) {
-      const bool is_right = right != right_answer.end() && right->second == answer;
-      if (is_right) continue;
+      if (right != right_answer.end() && right->second == answer) continue;
       if (SameAnswer(extracted, answer, AnswerKind::kMath) &&
           SameAnswer(answer, extracted, AnswerKind::kMath)) {
         return count;

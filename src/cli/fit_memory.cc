@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/cli/bench_report.h"
+#include "src/cli/policy_list.h"
 
 namespace ebb::cli {
 namespace {
@@ -60,12 +61,8 @@ uint64_t DiskBytes(const CliOptions& options) {
 
 // The policy's own. A windowed one has that of its base.
 Granularity GranularityOf(std::string_view policy) {
-  constexpr std::string_view kWindowed = "windowed:";
-  if (policy.starts_with(kWindowed)) policy.remove_prefix(kWindowed.size());
-  for (const PolicyInfo& info : BuiltinPolicies()) {
-    if (info.name == policy) return info.granularity;
-  }
-  return Granularity::kToken;
+  const PolicyInfo* info = FindBuiltinPolicy(policy);
+  return info == nullptr ? Granularity::kToken : info->granularity;
 }
 
 std::string MiB(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }

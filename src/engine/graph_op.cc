@@ -167,7 +167,7 @@ void AttentionOp::SelectNode(ggml_tensor*, int thread, int num_threads, void* us
     assert(sequence.num_tokens == 1);
     for (int h = 0; h < op.scratch_->shape.num_kv_heads; ++h) {
       if (unit++ % num_threads == thread) {
-        op.SelectRows(layer, sequence, sequence.first_token, h);
+        op.SelectRows(layer, sequence, h);
       }
     }
   }
@@ -282,10 +282,9 @@ void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& se
   query.compressed_selected = std::span(s.compressed_indices).subspan(first, kv_heads);
 }
 
-// What a kv head's rows are left to, by one thread.
-void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, int token,
-                             int kv_head) const {
+void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const {
   AttentionScratch& s = *scratch_;
+  const int token = sequence.first_token;
   const int per_kv = s.shape.num_q_heads / s.shape.num_kv_heads;
   const size_t at = size_t(token) * s.shape.num_kv_heads + kv_head;
   std::vector<uint32_t>& rows = s.selected[at];

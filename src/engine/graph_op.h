@@ -124,7 +124,7 @@ class AttentionOp final : public AttentionBuilder {
   void PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
                    size_t hidden) const;
   void PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
-  void SelectRows(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
+  void SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   void PlanPrefill(const Layer& layer);
 
