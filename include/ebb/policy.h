@@ -15,6 +15,7 @@
 #ifndef EBB_POLICY_H_
 #define EBB_POLICY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -36,6 +37,13 @@ namespace ebb {
 class Foresight;  // ebb/foresight.h
 class StateReader;
 class StateWriter;
+
+// The rows from `begin` up to, but not including, `end`.
+struct RowRange {
+  size_t begin = 0;
+  size_t end = 0;
+  bool operator==(const RowRange&) const = default;
+};
 
 // Turns signals into a number per row; a higher score is kept longer.
 class Scorer {
@@ -158,12 +166,17 @@ class Selector {
   virtual void Append(int group, std::span<const Position> positions) = 0;
   virtual void Observe(int group, const GroupSignals& signals, const StepSignals& step) = 0;
   virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
-  // Adds to `rows`, which is empty and has room for all, the ascending indices of the rows that a
-  // token reads in this kv head; if it adds none, all are read. q: [query heads of the kv head,
-  // head_dim], after RoPE. Different kv heads' calls may come from several threads at once. Must
-  // not throw.
+  // What Select() needs and several threads can share: called once with each part, 0 to num_parts -
+  // 1, before Select() of this kv head, with the same q. Calls of different parts, and of kv heads
+  // beside Select() of others, may come from several threads at once. Must not throw.
+  virtual void Rank(int /*layer*/, int /*kv_head*/, std::span<const float> /*q*/, int /*part*/,
+                    int /*num_parts*/) {}
+  // Sets `rows`, which has room for a range for every second row and holds anything, to what a
+  // token reads in this kv head: ascending ranges with rows between them; none where all are read.
+  // q: [query heads of the kv head, head_dim], after RoPE. Different kv heads' calls may come from
+  // several threads at once. Must not throw.
   virtual void Select(int layer, int kv_head, std::span<const float> q,
-                      std::vector<uint32_t>* rows) = 0;
+                      std::vector<RowRange>* rows) = 0;
   // Of the group, that it knows of: held against the cache's when a sequence is resumed.
   [[nodiscard]] virtual size_t NumRows(int group) const = 0;
   // As Scorer's.

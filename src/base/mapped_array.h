@@ -18,6 +18,7 @@ template <typename T>
 struct MappedAllocator {
   using value_type = T;
   static constexpr size_t kMappedBytes = 4096;
+  static constexpr size_t kHugeBytes = size_t{4} << 20;
   // An address sanitizer sees what lies outside of an array on the heap alone.
   static constexpr bool IsMapped(size_t num_bytes) {
     return !kAddressSanitizer && num_bytes >= kMappedBytes;
@@ -33,6 +34,8 @@ struct MappedAllocator {
     void* mapped =
         mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) throw std::bad_alloc();
+    // A wish: nothing but speed depends on it.
+    if (num_bytes >= kHugeBytes) madvise(mapped, num_bytes, MADV_HUGEPAGE);
     return static_cast<T*>(mapped);
   }
   void deallocate(T* data, size_t num) {

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <cstring>
+#include <numeric>
 
 #include "ggml.h"
 
@@ -155,20 +157,26 @@ void AttentionOp::CopySignals(const Layer& layer, const SequenceStep& sequence, 
   }
 }
 
-// A kv head of a sequence is one thread's: its selector says no more of threads.
+// Each thread ranks its part of every kv head; the last one that comes to a head selects. They
+// begin with different heads, so that it is not the same thread for all.
 void AttentionOp::SelectNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
   op.BeginLayer(layer, thread);
   if (thread == 0) op.select_begin_ = std::chrono::steady_clock::now();
-  int unit = 0;
+  const int kv_heads = op.scratch_->shape.num_kv_heads;
   for (const SequenceStep& sequence : op.work_->sequences) {
     if (sequence.selector == nullptr) continue;
     assert(sequence.num_tokens == 1);
-    for (int h = 0; h < op.scratch_->shape.num_kv_heads; ++h) {
-      if (unit++ % num_threads == thread) {
-        op.SelectRows(layer, sequence, h);
-      }
+    for (int i = 0; i < kv_heads; ++i) {
+      const int h = (i + thread * kv_heads / num_threads) % kv_heads;
+      const auto q = op.QueriesOf(layer, sequence.first_token, h);
+      sequence.selector->Rank(layer.index, h, q, thread, num_threads);
+      AttentionScratch::Selected& selected = op.SelectedOf(sequence, h);
+      const std::atomic_ref<int> ranked(selected.parts_ranked);
+      if (ranked.fetch_add(1, std::memory_order_acq_rel) + 1 < num_threads) continue;
+      ranked.store(0, std::memory_order_relaxed);
+      op.SelectRows(layer, sequence, h);
     }
   }
 }
@@ -176,11 +184,17 @@ void AttentionOp::SelectNode(ggml_tensor*, int thread, int num_threads, void* us
 void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
-  if (!op.selects_) {
+  if (op.selects_) {
+    for (const SequenceStep& sequence : op.work_->sequences) {
+      if (sequence.selector != nullptr) op.LocateSelected(layer, sequence, thread, num_threads);
+    }
+    if (thread == 0) {
+      const std::chrono::duration<double> took =
+          std::chrono::steady_clock::now() - op.select_begin_;
+      op.scratch_->select_seconds += took.count();
+    }
+  } else {
     op.BeginLayer(layer, thread);
-  } else if (thread == 0) {
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - op.select_begin_;
-    op.scratch_->select_seconds += took.count();
   }
   const DeviceCall call(op.scratch_->device.device());
   const int kv_heads = op.scratch_->shape.num_kv_heads;
@@ -282,20 +296,50 @@ void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& se
   query.compressed_selected = std::span(s.compressed_indices).subspan(first, kv_heads);
 }
 
+std::span<const float> AttentionOp::QueriesOf(const Layer& layer, int token, int kv_head) const {
+  const size_t per_kv = scratch_->shape.num_q_heads / scratch_->shape.num_kv_heads;
+  return {HeadOf(layer.q, token, static_cast<int>(kv_head * per_kv)),
+          per_kv * scratch_->shape.format.head_dim};
+}
+
+AttentionScratch::Selected& AttentionOp::SelectedOf(const SequenceStep& sequence,
+                                                    int kv_head) const {
+  return scratch_->selected[size_t(sequence.first_token) * scratch_->shape.num_kv_heads + kv_head];
+}
+
 void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const {
-  AttentionScratch& s = *scratch_;
-  const int token = sequence.first_token;
-  const int per_kv = s.shape.num_q_heads / s.shape.num_kv_heads;
-  const size_t at = size_t(token) * s.shape.num_kv_heads + kv_head;
-  std::vector<uint32_t>& rows = s.selected[at];
-  rows.clear();
-  sequence.selector->Select(
-      layer.index, kv_head,
-      {HeadOf(layer.q, token, kv_head * per_kv), size_t(per_kv) * s.shape.format.head_dim}, &rows);
-  const auto slots = sequence.cache->View(layer.index, kv_head).slots;
-  std::vector<uint32_t>& chosen = s.selected_slots[at];
-  chosen.resize(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) chosen[i] = slots[rows[i]];
+  AttentionScratch::Selected& selected = SelectedOf(sequence, kv_head);
+  sequence.selector->Select(layer.index, kv_head, QueriesOf(layer, sequence.first_token, kv_head),
+                            &selected.ranges);
+  if (selected.ranges.empty()) return;
+  size_t num_rows = 0;
+  for (const RowRange& range : selected.ranges) num_rows += range.end - range.begin;
+  selected.slots.resize(num_rows);
+  selected.rows.resize(sequence.signals->wants_mass() ? num_rows : 0);
+}
+
+// Each thread has its part of every kv head's list.
+void AttentionOp::LocateSelected(const Layer& layer, const SequenceStep& sequence, int thread,
+                                 int num_threads) const {
+  for (int h = 0; h < scratch_->shape.num_kv_heads; ++h) {
+    AttentionScratch::Selected& selected = SelectedOf(sequence, h);
+    const auto slots = sequence.cache->View(layer.index, h).slots;
+    const size_t begin = selected.slots.size() * thread / num_threads;
+    const size_t end = selected.slots.size() * (thread + 1) / num_threads;
+    size_t at = 0;  // of the next range
+    for (const RowRange& range : selected.ranges) {
+      const size_t from = std::max(begin, at), to = std::min(end, at + range.end - range.begin);
+      if (from < to) {
+        const size_t row = range.begin + (from - at);
+        std::copy_n(slots.data() + row, to - from, selected.slots.data() + from);
+        if (!selected.rows.empty()) {
+          std::iota(selected.rows.data() + from, selected.rows.data() + to,
+                    static_cast<uint32_t>(row));
+        }
+      }
+      at += range.end - range.begin;
+    }
+  }
 }
 
 void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence,
@@ -305,11 +349,13 @@ void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequ
   AttentionScratch::FoldScratch& to = ScratchOf(fold);
   for (size_t h = 0; h < kv_heads; ++h) {
     const size_t at = token * kv_heads + h;
-    s.selected_spans[at] = s.selected[at];
-    if (s.selected[at].empty()) continue;
+    const AttentionScratch::Selected& selected = s.selected[at];
+    s.selected_spans[at] = {};
+    if (selected.ranges.empty()) continue;
+    s.selected_spans[at] = selected.rows;
     RowsView& view = to.rows[fold.FirstRow(token, kv_heads) + h];
-    *sequence.rows_unread += static_cast<int64_t>(view.slots.size() - s.selected[at].size());
-    view.slots = s.selected_slots[at];
+    *sequence.rows_unread += static_cast<int64_t>(view.slots.size() - selected.slots.size());
+    view.slots = selected.slots;
     view.positions = {};
   }
   to.queries.back().selected = std::span(s.selected_spans).subspan(token * kv_heads, kv_heads);

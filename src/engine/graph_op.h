@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "ebb/policy.h"
 #include "src/attention/attention.h"
 #include "src/attention/decode.h"
 #include "src/attention/prefill.h"
@@ -59,11 +60,17 @@ struct AttentionScratch {
   // layers: one is planned while another is merged.
   std::deque<FoldScratch> folds;
   PrefillAttention prefill;
-  std::vector<RowsView> prefill_rows;                 // [kv heads]
-  std::vector<std::vector<uint32_t>> selected;        // [tokens * kv heads]: row indices
-  std::vector<std::vector<uint32_t>> selected_slots;  // the same rows' slots
-  std::vector<std::span<const uint32_t>> selected_spans;
-  double select_seconds = 0;  // of the step so far
+  std::vector<RowsView> prefill_rows;  // [kv heads]
+  // What a selector chose of a token's kv head; no ranges: all rows.
+  struct Selected {
+    std::vector<RowRange> ranges;
+    std::vector<uint32_t> slots;  // of their rows
+    std::vector<uint32_t> rows;   // their indices, where mass is wanted
+    int parts_ranked = 0;         // of this layer so far
+  };
+  std::vector<Selected> selected;                         // [tokens * kv heads]
+  std::vector<std::span<const uint32_t>> selected_spans;  // of `rows`
+  double select_seconds = 0;                              // of the step so far
 };
 
 // The attention nodes of one graph. Must live as long as the graph.
@@ -124,7 +131,13 @@ class AttentionOp final : public AttentionBuilder {
   void PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
                    size_t hidden) const;
   void PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
+  // [query heads of the kv head, head_dim]
+  [[nodiscard]] std::span<const float> QueriesOf(const Layer& layer, int token, int kv_head) const;
+  [[nodiscard]] AttentionScratch::Selected& SelectedOf(const SequenceStep& sequence,
+                                                       int kv_head) const;
   void SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const;
+  void LocateSelected(const Layer& layer, const SequenceStep& sequence, int thread,
+                      int num_threads) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   void PlanPrefill(const Layer& layer);
 

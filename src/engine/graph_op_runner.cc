@@ -304,15 +304,17 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
   }
   const size_t views = work.tokens.size() * heads;
   scratch.selected.resize(std::max(scratch.selected.size(), views));
-  scratch.selected_slots.resize(std::max(scratch.selected_slots.size(), views));
   scratch.selected_spans.resize(std::max(scratch.selected_spans.size(), views));
   // Rows are selected inside the graph, where nothing may fail.
   for (const SequenceStep& sequence : work.sequences) {
     if (sequence.selector == nullptr) continue;
     for (size_t i = 0; i < sequence.num_tokens * heads; ++i) {
-      const size_t at = sequence.first_token * heads + i;
-      scratch.selected[at].reserve(sequence.cache->max_rows());
-      scratch.selected_slots[at].reserve(sequence.cache->max_rows());
+      AttentionScratch::Selected& selected = scratch.selected[sequence.first_token * heads + i];
+      const size_t max_rows = sequence.cache->max_rows();
+      selected.ranges.reserve((max_rows + 1) / 2);
+      selected.slots.reserve(max_rows);
+      selected.rows.reserve(max_rows);
+      selected.parts_ranked = 0;
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "ebb/policy.h"
 #include "gtest/gtest.h"
 #include "src/policy/golden_signals_for_test.h"
+#include "src/policy/selectors/row_list_for_test.h"
 
 namespace ebb {
 namespace {
@@ -64,10 +65,11 @@ class Cache {
 
   // With the query of the newest token.
   std::vector<uint32_t> Select(int layer, int kv_head) {
-    std::vector<uint32_t> rows;
-    rows.reserve(num_rows_);
-    selector().Select(layer, kv_head, Query(seed_, layer, kv_head, num_rows_ - 1), &rows);
-    return rows;
+    const auto q = Query(seed_, layer, kv_head, num_rows_ - 1);
+    selector().Rank(layer, kv_head, q, 0, 1);
+    std::vector<RowRange> ranges;
+    selector().Select(layer, kv_head, q, &ranges);
+    return RowList(ranges);
   }
 
   [[nodiscard]] int num_rows() const { return num_rows_; }

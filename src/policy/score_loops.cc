@@ -9,8 +9,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/policy/score_loops.cc"  // NOLINT(build/include)
-#include "hwy/cache_control.h"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/foreach_target.h"                         // IWYU pragma: keep
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,10 +22,6 @@ inline constexpr float kLog2[] = {0.0204903465f, -0.0960662514f, 0.21558854f, -0
                                   0.477705926f,  -0.721162736f,  1.44269323f};
 inline constexpr float kLeastMass = 1e-30f;
 inline constexpr size_t kSums = 16;
-// By what exponents of f16 are further off those of f32.
-inline constexpr float kF16Step = 0x1p112f;
-// Ranges that are read from memory, page after page of a table of megabytes.
-inline constexpr size_t kBytesAhead = 4096, kLineBytes = 64;
 
 using F32 = hn::ScalableTag<float>;
 using VecF = hn::Vec<F32>;
@@ -107,116 +102,6 @@ float EntropyOf(const float* mass, size_t num_rows) {
   return bits;
 }
 
-// Of kSums numbers in vectors: i and i + 8, then i + 4, then the four that are left, in the same
-// order whatever a vector holds.
-template <class D, size_t kVectors>
-HWY_INLINE float SumOf([[maybe_unused]] D d, hn::Vec<D> (&sum)[kVectors]) {
-  float four[4];
-#if HWY_TARGET == HWY_SCALAR
-  for (size_t i = 0; i < 4; ++i) {
-    four[i] = hn::GetLane(hn::Add(hn::Add(sum[i], sum[i + 8]), hn::Add(sum[i + 4], sum[i + 12])));
-  }
-#else
-  for (size_t vectors = kVectors; vectors > 1; vectors /= 2) {
-    for (size_t v = 0; v < vectors / 2; ++v) sum[v] = hn::Add(sum[v], sum[v + vectors / 2]);
-  }
-  if constexpr (hn::MaxLanes(d) == 16) {
-    const hn::Half<D> half;
-    const hn::Half<hn::Half<D>> quarter;
-    const auto eight = hn::Add(hn::LowerHalf(half, sum[0]), hn::UpperHalf(half, sum[0]));
-    hn::StoreU(hn::Add(hn::LowerHalf(quarter, eight), hn::UpperHalf(quarter, eight)), quarter,
-               four);
-  } else if constexpr (hn::MaxLanes(d) == 8) {
-    const hn::Half<D> half;
-    hn::StoreU(hn::Add(hn::LowerHalf(half, sum[0]), hn::UpperHalf(half, sum[0])), half, four);
-  } else {
-    hn::StoreU(sum[0], d, four);
-  }
-#endif
-  return (four[0] + four[2]) + (four[1] + four[3]);
-}
-
-// Of numbers in f16 that are finite.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadF16(D d, const uint16_t* from) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  const hn::Rebind<hwy::float16_t, D> d16;
-  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
-#else
-  const hn::Rebind<uint16_t, D> d16;
-  const hn::RebindToUnsigned<D> du;
-  const auto bits = hn::PromoteTo(du, hn::LoadU(d16, from));
-  const auto magnitude = hn::BitCast(d, hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7fffu))));
-  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000u)));
-  return hn::Or(hn::Mul(magnitude, hn::Set(d, kF16Step)), hn::BitCast(d, sign));
-#endif
-}
-
-// The bounds of a page for kQueries queries at once, which read it one time.
-template <size_t kQueries>
-HWY_INLINE void BoundsOfPage(const float* q, const uint16_t* low, size_t dim, float* bounds,
-                             size_t stride) {
-  const hn::CappedTag<float, kSums> d;
-  constexpr size_t kVectors = kSums / hn::MaxLanes(d);
-  static_assert(kVectors * hn::MaxLanes(d) == kSums, "vectors of a known size");
-  const uint16_t* high = low + dim;
-  hn::Vec<decltype(d)> sums[kQueries][kVectors];
-  for (auto& of_query : sums) {
-    for (auto& sum : of_query) sum = hn::Zero(d);
-  }
-  size_t c = 0;
-  for (; c + kSums <= dim; c += kSums) {
-    for (size_t v = 0; v < kVectors; ++v) {
-      const size_t at = c + v * hn::Lanes(d);
-      const auto lowest = LoadF16(d, low + at), highest = LoadF16(d, high + at);
-      for (size_t i = 0; i < kQueries; ++i) {
-        const auto x = hn::LoadU(d, q + i * dim + at);
-        sums[i][v] = hn::Add(sums[i][v], hn::Max(hn::Mul(x, lowest), hn::Mul(x, highest)));
-      }
-    }
-  }
-  for (size_t i = 0; i < kQueries; ++i) {
-    float bound = SumOf(d, sums[i]);
-    for (size_t rest = c; rest < dim; ++rest) {
-      const hn::CappedTag<float, 1> one;
-      const float x = q[i * dim + rest];
-      bound += HWY_MAX(x * hn::GetLane(LoadF16(one, low + rest)),
-                       x * hn::GetLane(LoadF16(one, high + rest)));
-    }
-    bounds[i * stride] = bound;
-  }
-}
-
-template <size_t kQueries>
-void BoundsOfQueries(const float* q, size_t dim, const uint16_t* ranges, size_t num_pages,
-                     float* bounds) {
-  const size_t numbers = 2 * dim, ahead = kBytesAhead / sizeof(uint16_t);
-  for (size_t page = 0; page < num_pages; ++page) {
-    const uint16_t* range = ranges + page * numbers;
-    for (size_t i = 0; i < numbers; i += kLineBytes / sizeof(uint16_t)) {
-      hwy::Prefetch(range + ahead + i);
-    }
-    BoundsOfPage<kQueries>(q, range, dim, bounds + page, num_pages);
-  }
-  const F32 d;
-  size_t i = 0;
-  for (; i + hn::Lanes(d) <= kQueries * num_pages; i += hn::Lanes(d)) {
-    const VecF bound = hn::LoadU(d, bounds + i);
-    hn::StoreU(hn::IfThenElseZero(hn::IsFinite(bound), bound), d, bounds + i);
-  }
-  for (; i < kQueries * num_pages; ++i) bounds[i] = std::isfinite(bounds[i]) ? bounds[i] : 0;
-}
-
-void BoundsTo(const float* q, size_t num_queries, size_t dim, const uint16_t* ranges,
-              size_t num_pages, float* bounds) {
-  for (; num_queries >= 4; num_queries -= 4, q += 4 * dim, bounds += 4 * num_pages) {
-    BoundsOfQueries<4>(q, dim, ranges, num_pages, bounds);
-  }
-  if (num_queries == 3) BoundsOfQueries<3>(q, dim, ranges, num_pages, bounds);
-  if (num_queries == 2) BoundsOfQueries<2>(q, dim, ranges, num_pages, bounds);
-  if (num_queries == 1) BoundsOfQueries<1>(q, dim, ranges, num_pages, bounds);
-}
-
 size_t CountReaching(const float* scores, size_t num_scores, float least) {
   const F32 d;
   const VecF bar = hn::Set(d, least);
@@ -235,18 +120,67 @@ int32_t RankOf(float score) {
 }
 float ScoreOf(int32_t rank) { return std::bit_cast<float>(rank >= 0 ? rank : rank ^ 0x7fffffff); }
 
-// Halves the ranks between what all reach and what too few do.
-float HighestReached(const float* scores, size_t num_scores, size_t count) {
-  int64_t reached = RankOf(-std::numeric_limits<float>::infinity());
-  int64_t missed = int64_t{RankOf(std::numeric_limits<float>::infinity())} + 1;
-  while (missed - reached > 1) {
+struct Reached {
+  float score;
+  size_t by;  // how many
+};
+
+// The highest score that at least `count` reach, or a number that just as many do. Halves the ranks
+// between what all reach and what too few do.
+Reached HighestReached(const float* scores, size_t num_scores, size_t count) {
+  const F32 d;
+  VecF lowest = hn::Set(d, std::numeric_limits<float>::infinity()), highest = hn::Neg(lowest);
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= num_scores; i += hn::Lanes(d)) {
+    lowest = hn::Min(lowest, hn::LoadU(d, scores + i));
+    highest = hn::Max(highest, hn::LoadU(d, scores + i));
+  }
+  for (; i < num_scores; ++i) {
+    lowest = hn::Min(lowest, hn::Set(d, scores[i]));
+    highest = hn::Max(highest, hn::Set(d, scores[i]));
+  }
+  int64_t reached = RankOf(hn::GetLane(hn::MinOfLanes(d, lowest)));
+  int64_t missed = int64_t{RankOf(hn::GetLane(hn::MaxOfLanes(d, highest)))} + 1;
+  size_t by = num_scores;
+  while (by > count && missed - reached > 1) {
     const int64_t middle = (reached + missed) >> 1;
     const size_t reaching =
         CountReaching(scores, num_scores, ScoreOf(static_cast<int32_t>(middle)));
-    if (reaching == count) return ScoreOf(static_cast<int32_t>(middle));
-    (reaching > count ? reached : missed) = middle;
+    if (reaching >= count) by = reaching;
+    (reaching >= count ? reached : missed) = middle;
   }
-  return ScoreOf(static_cast<int32_t>(reached));
+  return {ScoreOf(static_cast<int32_t>(reached)), by};
+}
+
+void MarkReaching(const float* scores, size_t num_scores, float least, uint8_t* marks) {
+  const F32 d;
+  const hn::RebindToSigned<F32> di;
+  const hn::Rebind<uint8_t, F32> d8;
+  const VecF bar = hn::Set(d, least);
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= num_scores; i += hn::Lanes(d)) {
+    const auto reaches = hn::RebindMask(di, hn::Ge(hn::LoadU(d, scores + i), bar));
+    const auto ones = hn::DemoteTo(d8, hn::IfThenElseZero(reaches, hn::Set(di, 1)));
+    hn::StoreU(hn::Or(hn::LoadU(d8, marks + i), ones), d8, marks + i);
+  }
+  for (; i < num_scores; ++i) marks[i] |= scores[i] >= least ? 1 : 0;
+}
+
+void MarkHighestOf(const float* scores, size_t num_scores, size_t count, uint8_t* marks) {
+  const Reached reached = HighestReached(scores, num_scores, count);
+  if (reached.by == count) {
+    MarkReaching(scores, num_scores, reached.score, marks);
+    return;
+  }
+  // Both zeros are equal, whatever their ranks.
+  const float above = ScoreOf(reached.score == 0 ? 1 : RankOf(reached.score) + 1);
+  MarkReaching(scores, num_scores, above, marks);
+  size_t num_left = count - CountReaching(scores, num_scores, above);
+  for (size_t i = 0; num_left > 0; ++i) {
+    if (scores[i] != reached.score) continue;
+    marks[i] = 1;
+    --num_left;
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -261,32 +195,11 @@ HWY_AFTER_NAMESPACE();
 namespace ebb {
 namespace {
 
-constexpr float kLargestF16 = 65504;
-
-// To the nearest, of two to the even one.
-uint16_t F16Of(float x) {
-  if (x != x) return 0;
-  const uint32_t sign = std::bit_cast<uint32_t>(x) >> 31 << 15;
-  const float magnitude = std::min(std::abs(x), kLargestF16);
-  uint32_t bits = std::bit_cast<uint32_t>(magnitude);
-  if (magnitude < 0x1p-14f) {
-    // The last place of 0.5 is that of f16's subnormal numbers.
-    bits = std::bit_cast<uint32_t>(magnitude + 0.5f) - std::bit_cast<uint32_t>(0.5f);
-  } else {
-    bits = (bits + 0xfff + (bits >> 13 & 1) - (112u << 23)) >> 13;
-  }
-  return static_cast<uint16_t>(sign | bits);
-}
-
-// Numbers in f16 in their order.
-int RankOfF16(uint16_t x) { return (x & 0x8000) != 0 ? -(x & 0x7fff) : x; }
-
 HWY_EXPORT(AddMassTo);
 HWY_EXPORT(AddWeightedMassTo);
 HWY_EXPORT(EntropyOf);
 HWY_EXPORT(LowestOf);
-HWY_EXPORT(BoundsTo);
-HWY_EXPORT(HighestReached);
+HWY_EXPORT(MarkHighestOf);
 
 }  // namespace
 
@@ -310,34 +223,10 @@ float LowestScore(std::span<const float> scores) {
   return HWY_DYNAMIC_DISPATCH(LowestOf)(scores.data(), scores.size());
 }
 
-void BeginRange(std::span<uint16_t> range) {
-  const size_t dim = range.size() / 2;
-  std::fill_n(range.begin(), dim, F16Of(kLargestF16));
-  std::fill_n(range.begin() + dim, dim, F16Of(-kLargestF16));
-}
-
-void WidenRange(std::span<const float> key, std::span<uint16_t> range) {
-  assert(range.size() == 2 * key.size());
-  for (size_t c = 0; c < key.size(); ++c) {
-    const uint16_t x = F16Of(key[c]);
-    uint16_t& low = range[c];
-    uint16_t& high = range[key.size() + c];
-    if (RankOfF16(x) < RankOfF16(low)) low = x;
-    if (RankOfF16(x) > RankOfF16(high)) high = x;
-  }
-}
-
-void BoundProducts(std::span<const float> q, size_t dim, std::span<const uint16_t> ranges,
-                   std::span<float> bounds) {
-  const size_t num_queries = q.size() / dim, num_pages = ranges.size() / (2 * dim);
-  assert(bounds.size() == num_queries * num_pages);
-  HWY_DYNAMIC_DISPATCH(BoundsTo)
-  (q.data(), num_queries, dim, ranges.data(), num_pages, bounds.data());
-}
-
-float HighestReachedBy(std::span<const float> scores, size_t count) {
-  assert(count > 0 && count <= scores.size());
-  return HWY_DYNAMIC_DISPATCH(HighestReached)(scores.data(), scores.size(), count);
+void MarkHighest(std::span<const float> scores, size_t count, std::span<uint8_t> marks) {
+  assert(count <= scores.size() && marks.size() == scores.size());
+  if (count == 0) return;
+  HWY_DYNAMIC_DISPATCH(MarkHighestOf)(scores.data(), scores.size(), count, marks.data());
 }
 
 }  // namespace ebb

@@ -23,19 +23,9 @@ void AddWeightedMass(std::span<const float> mass, std::span<const float> weights
 // The lowest score but NaN; infinity when there is none.
 [[nodiscard]] float LowestScore(std::span<const float> scores);
 
-// The lowest and highest numbers of each channel of some keys, in f16, as keys are mostly kept
-// themselves: [2, dim]. Numbers beyond f16 count as its largest, NaN as 0.
-void BeginRange(std::span<uint16_t> range);
-void WidenRange(std::span<const float> key, std::span<uint16_t> range);
-// What a query's product with any of a page's keys is at most, were those keys in f16: the sum over
-// channels of max(q low, q high); 0 where that is not finite. q: [queries, dim]; ranges: [pages, 2,
-// dim]; bounds: [queries, pages].
-void BoundProducts(std::span<const float> q, size_t dim, std::span<const uint16_t> ranges,
-                   std::span<float> bounds);
-
-// The highest number that at least `count` of the scores reach, or a higher one that just as many
-// reach. REQUIRES: 0 < count <= as many as there are; none is NaN.
-[[nodiscard]] float HighestReachedBy(std::span<const float> scores, size_t count);
+// Marks the `count` highest scores, of equal ones the first, with 1; other marks stay as they are.
+// REQUIRES: 0 <= count <= as many as there are; as many of one as of the other; none is NaN.
+void MarkHighest(std::span<const float> scores, size_t count, std::span<uint8_t> marks);
 
 }  // namespace ebb
 

@@ -111,141 +111,59 @@ TEST(LowestScore, PassesOverNan) {
   }
 }
 
-// Two of them.
-struct Keys {
-  std::vector<float> one, other;
-};
-
-// Exact in f16.
-Keys RandomKeys(size_t dim, std::mt19937* random) {
-  std::normal_distribution<float> number;
-  Keys keys = {std::vector<float>(dim), std::vector<float>(dim)};
-  for (float& x : keys.one) x = std::round(256 * number(*random)) / 256;
-  for (float& x : keys.other) x = std::round(256 * number(*random)) / 256;
-  return keys;
+std::vector<uint8_t> MarksOfHighest(std::span<const float> scores, size_t count) {
+  std::vector<uint8_t> marks(scores.size(), 0);
+  MarkHighest(scores, count, marks);
+  return marks;
 }
 
-std::vector<uint16_t> RangesOf(const std::vector<Keys>& pages) {
-  std::vector<uint16_t> ranges;
-  for (const Keys& keys : pages) {
-    const size_t numbers = 2 * keys.one.size();
-    ranges.resize(ranges.size() + numbers);
-    const std::span range = std::span(ranges).last(numbers);
-    BeginRange(range);
-    WidenRange(keys.one, range);
-    WidenRange(keys.other, range);
-  }
-  return ranges;
-}
-
-double BoundOf(std::span<const float> q, const Keys& keys) {
-  double bound = 0;
-  for (size_t c = 0; c < q.size(); ++c) {
-    bound += std::max(double{q[c]} * keys.one[c], double{q[c]} * keys.other[c]);
-  }
-  return bound;
-}
-
-TEST(BoundProducts, AreThoseOfEveryQueryAndPageAtEverySize) {
-  std::mt19937 random(3);
-  std::normal_distribution<float> number;
-  for (const size_t dim : {1, 8, 15, 16, 64, 80, 128}) {
-    for (size_t num_queries = 1; num_queries <= 9; ++num_queries) {
-      constexpr size_t kPages = 5;
-      std::vector<float> q(num_queries * dim), bounds(num_queries * kPages, -7);
-      std::vector<Keys> pages;
-      for (float& x : q) x = number(random);
-      for (size_t page = 0; page < kPages; ++page) pages.push_back(RandomKeys(dim, &random));
-      BoundProducts(q, dim, RangesOf(pages), bounds);
-      for (size_t i = 0; i < bounds.size(); ++i) {
-        const double expected =
-            BoundOf(std::span(q).subspan(i / kPages * dim, dim), pages[i % kPages]);
-        ASSERT_NEAR(bounds[i], expected, 1e-5 * static_cast<double>(dim)) << dim << " " << i;
-      }
-    }
-  }
-}
-
-TEST(BoundProducts, HaveTheSameBitsInEveryInstructionSet) {
-  std::mt19937 random(4);
-  std::normal_distribution<float> number;
-  for (const size_t dim : {64, 100}) {
-    std::vector<float> q(3 * dim), expected(3 * 7);
-    std::vector<Keys> pages;
-    for (float& x : q) x = number(random);
-    while (pages.size() < 7) pages.push_back(RandomKeys(dim, &random));
-    pages[3].one[5] = 3e-7f;  // subnormal
-    const std::vector<uint16_t> ranges = RangesOf(pages);
-    BoundProducts(q, dim, ranges, expected);
-    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-      hwy::SetSupportedTargetsForTest(target);
-      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-      std::vector<float> bounds(expected.size());
-      BoundProducts(q, dim, ranges, bounds);
-      EXPECT_EQ(bounds, expected) << hwy::TargetName(target) << " " << dim;
-      hwy::SetSupportedTargetsForTest(0);
-      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    }
-  }
-}
-
-TEST(BoundProducts, WhatIsNotFiniteIsZero) {
-  for (const float bad : {kNan, kInfinity, -kInfinity}) {
-    std::vector<float> q(2 * 32, 1.0f), bounds(2 * 2);
-    const std::vector<float> ones(32, 1.0f);
-    const std::vector<uint16_t> ranges = RangesOf({{ones, ones}, {ones, ones}});
-    q[5] = bad;
-    BoundProducts(q, 32, ranges, bounds);
-    EXPECT_THAT(bounds, ElementsAre(0, 0, 32, 32));
-  }
-}
-
-TEST(Ranges, RoundToF16) {
-  const auto bound = [](float key, float q) {
-    std::vector<float> bounds(1);
-    const std::vector<float> of_q = {q};
-    BoundProducts(of_q, 1, RangesOf({{{key}, {key}}}), bounds);
-    return bounds[0];
-  };
-  for (const float sign : {1.0f, -1.0f}) {
-    EXPECT_EQ(bound(sign * 1.0f, 1), sign);
-    EXPECT_EQ(bound(sign * (1 + 0x1p-11f), 1), sign);                    // a tie, to the even one
-    EXPECT_EQ(bound(sign * (1 + 0x1.8p-10f), 1), sign * (1 + 0x1p-9f));  // the other way
-    EXPECT_EQ(bound(sign * (1 + 0x1.1p-11f), 1), sign * (1 + 0x1p-10f));
-    EXPECT_EQ(bound(sign * 0x1p-14f, 1), sign * 0x1p-14f);
-    EXPECT_EQ(bound(sign * 0x1.8p-24f, 1), sign * 0x1p-23f);  // subnormal
-    EXPECT_EQ(bound(sign * 2047.9f, 1), sign * 2048);
-    EXPECT_EQ(bound(sign * 1e9f, 1), sign * 65504);
-    EXPECT_EQ(bound(sign * kInfinity, 1), sign * 65504);
-  }
-  EXPECT_EQ(bound(kNan, 3), 0);
-}
-
-TEST(HighestReachedBy, IsReachedByJustAsManyWhereNoneAreEqual) {
+TEST(MarkHighest, MarksAsManyAsAreAskedForWhereNoneAreEqual) {
   std::mt19937 random(5);
   std::normal_distribution<float> number;
-  for (size_t num_scores = 1; num_scores < kMostRows; ++num_scores) {
+  for (size_t num_scores = 0; num_scores < kMostRows; ++num_scores) {
     std::vector<float> scores(num_scores);
     for (float& x : scores) x = number(random);
     std::vector<float> sorted = scores;
     std::ranges::sort(sorted, std::greater<>());
-    for (size_t count = 1; count <= num_scores; ++count) {
-      const float least = HighestReachedBy(scores, count);
-      ASSERT_LE(least, sorted[count - 1]);
-      if (count < num_scores) {
-        ASSERT_GT(least, sorted[count]);
+    for (size_t count = 0; count <= num_scores; ++count) {
+      const auto marks = MarksOfHighest(scores, count);
+      for (size_t i = 0; i < num_scores; ++i) {
+        ASSERT_EQ(marks[i], count > 0 && scores[i] >= sorted[count - 1] ? 1 : 0) << i;
       }
     }
   }
 }
 
-TEST(HighestReachedBy, OfEqualScoresIsThatScore) {
+TEST(MarkHighest, OfEqualScoresTheFirst) {
   const std::vector<float> scores = {-3, 2, 2, -3, 2, -0.0f, 0.0f, kInfinity, -kInfinity};
-  EXPECT_EQ(HighestReachedBy(scores, 2), 2);
-  EXPECT_EQ(HighestReachedBy(scores, 3), 2);
-  EXPECT_EQ(HighestReachedBy(scores, 5), 0);
-  EXPECT_EQ(HighestReachedBy(scores, 7), -3);
-  EXPECT_EQ(HighestReachedBy(scores, 9), -kInfinity);
+  EXPECT_THAT(MarksOfHighest(scores, 1), ElementsAre(0, 0, 0, 0, 0, 0, 0, 1, 0));
+  EXPECT_THAT(MarksOfHighest(scores, 2), ElementsAre(0, 1, 0, 0, 0, 0, 0, 1, 0));
+  EXPECT_THAT(MarksOfHighest(scores, 3), ElementsAre(0, 1, 1, 0, 0, 0, 0, 1, 0));
+  EXPECT_THAT(MarksOfHighest(scores, 4), ElementsAre(0, 1, 1, 0, 1, 0, 0, 1, 0));
+  EXPECT_THAT(MarksOfHighest(scores, 5), ElementsAre(0, 1, 1, 0, 1, 1, 0, 1, 0));
+  EXPECT_THAT(MarksOfHighest(scores, 7), ElementsAre(1, 1, 1, 0, 1, 1, 1, 1, 0));
+  EXPECT_THAT(MarksOfHighest(scores, 9), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1));
+  const std::vector<float> same(40, kInfinity);
+  const auto marks = MarksOfHighest(same, 39);
+  EXPECT_EQ(std::accumulate(marks.begin(), marks.end(), 0), 39);
+  EXPECT_EQ(marks.back(), 0);
+}
+
+TEST(MarkHighest, LeavesOtherMarksAsTheyAreInEveryInstructionSet) {
+  std::vector<float> scores(45);
+  std::iota(scores.begin(), scores.end(), -20.0f);
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    std::vector<uint8_t> marks(45, 0);
+    marks[3] = 1;
+    MarkHighest(scores, 7, marks);
+    for (size_t i = 0; i < marks.size(); ++i) {
+      EXPECT_EQ(marks[i], i == 3 || i >= 38 ? 1 : 0) << hwy::TargetName(target) << " " << i;
+    }
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
 }
 
 TEST(LowestScore, OfNothingIsInfinite) { EXPECT_EQ(LowestScore({}), kInfinity); }

@@ -11,14 +11,9 @@
 #include <span>
 #include <vector>
 
-namespace ebb {
+#include "ebb/policy.h"
 
-// Rows begin, begin + 1, ... end - 1 of a group.
-struct RowRange {
-  size_t begin = 0;
-  size_t end = 0;
-  bool operator==(const RowRange&) const = default;
-};
+namespace ebb {
 
 [[nodiscard]] size_t CountRows(std::span<const RowRange> ranges);
 

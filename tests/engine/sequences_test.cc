@@ -80,42 +80,6 @@ TEST(Sequences, ABatchAgreesWithSingleSteps) {
   }
 }
 
-// More of them than are folded at once.
-TEST(Sequences, ABatchThatSelectsRowsAgreesWithSingleSteps) {
-  constexpr int kMany = 19;
-  RandomGgufOptions shape = SmallModelOptions();
-  shape.num_layers = 4;  // Quest reads the first two in full
-  const TempFolder folder;
-  ExpectOk(WriteRandomGguf(shape, folder.File("deep.gguf")));
-  const auto model = Model::Load({.path = folder.File("deep.gguf")});
-  ExpectOk(model.status());
-  auto engine = *Engine::Create(*model, {.threads = 2, .kv_type = RowType::kF32});
-  PolicySpec quest = {.name = "quest"};
-  quest.budget = {Budget::Unit::kRows, 32};
-  std::vector<std::unique_ptr<Session>> batched, single;
-  std::vector<Session*> batch;
-  for (int i = 0; i < kMany; ++i) {
-    const std::vector<Token> prompt = SomeTokens(60 + 7 * i, i);
-    for (auto* sessions : {&batched, &single}) {
-      sessions->push_back(i % 3 == 0 ? Open(*engine) : Open(*engine, quest));
-      ExpectOk(sessions->back()->Prefill(prompt));
-    }
-    batch.push_back(batched.back().get());
-  }
-  int64_t rows_unread = 0;
-  for (int step = 0; step < 8; ++step) {
-    const std::vector<Token> tokens = SomeTokens(kMany, 500 + step);
-    ExpectOk(engine->DecodeBatch(batch, tokens));
-    for (int i = 0; i < kMany; ++i) {
-      ExpectOk(single[i]->Decode(tokens[i]));
-      EXPECT_LT(LargestDifference(Logits(*single[i]), Logits(*batched[i])), 1e-3) << i << step;
-      EXPECT_EQ(single[i]->last_step().rows_unread, batched[i]->last_step().rows_unread) << i;
-      rows_unread += batched[i]->last_step().rows_unread;
-    }
-  }
-  EXPECT_GT(rows_unread, 0);
-}
-
 TEST(Sequences, ABatchRefusesStrangersAndTwins) {
   auto engine = MakeEngine();
   auto other_engine = MakeEngine();

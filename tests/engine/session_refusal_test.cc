@@ -296,7 +296,7 @@ class Counting final : public Selector {
   void Append(int, std::span<const Position> positions) override { rows_ += positions.size(); }
   void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int, std::span<const uint32_t> kept) override { rows_ = kept.size(); }
-  void Select(int, int, std::span<const float>, std::vector<uint32_t>*) override {}
+  void Select(int, int, std::span<const float>, std::vector<RowRange>*) override {}
   [[nodiscard]] size_t NumRows(int) const override { return rows_; }
   [[nodiscard]] Status SaveState(StateWriter* to) const override {
     to->Number<uint64_t>(rows_);

@@ -53,20 +53,20 @@ class Still final : public Placement {
 // Reads the rows of a fixed list, in every layer.
 class FixedRows final : public Selector {
  public:
-  explicit FixedRows(std::vector<uint32_t> rows) : rows_(std::move(rows)) {}
+  explicit FixedRows(std::vector<RowRange> rows) : rows_(std::move(rows)) {}
   [[nodiscard]] std::string Name() const override { return "fixed"; }
   [[nodiscard]] SignalNeeds Needs() const override { return {}; }
   void Append(int, std::span<const Position>) override {}
   void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int, std::span<const uint32_t>) override {}
-  void Select(int, int, std::span<const float> q, std::vector<uint32_t>* rows) override {
+  void Select(int, int, std::span<const float> q, std::vector<RowRange>* rows) override {
     EXPECT_EQ(q.size(), size_t{3} * 64);
     *rows = rows_;
   }
   [[nodiscard]] size_t NumRows(int) const override { return 0; }
 
  private:
-  const std::vector<uint32_t> rows_;
+  const std::vector<RowRange> rows_;
 };
 
 struct Watched {
@@ -75,7 +75,7 @@ struct Watched {
 };
 
 Watched Watch(Engine& engine, Granularity granularity, const SignalNeeds& needs,
-              std::vector<uint32_t> selected = {}) {
+              std::vector<RowRange> selected = {}) {
   Watched watched;
   SessionOptions options;
   options.make_policy = [&](const PolicyContext&) -> Result<Policy> {
@@ -267,9 +267,8 @@ TEST(Signals, ThatCannotBeAreRefused) {
 
 TEST(Selection, OfEveryRowChangesNoBit) {
   auto engine = MakeEngine({.threads = 2});
-  std::vector<uint32_t> all(kPrompt + 1);
-  std::iota(all.begin(), all.end(), 0);
-  Watched selected = Watch(*engine, Granularity::kToken, {.mass = MassNeed::kSummed}, all);
+  Watched selected =
+      Watch(*engine, Granularity::kToken, {.mass = MassNeed::kSummed}, {{0, kPrompt + 1}});
   Watched plain = Watch(*engine, Granularity::kToken, {.mass = MassNeed::kSummed});
   for (Watched* watched : {&selected, &plain}) {
     ExpectOk(watched->session->Prefill(SomeTokens(kPrompt)));
@@ -277,7 +276,7 @@ TEST(Selection, OfEveryRowChangesNoBit) {
   }
   EXPECT_EQ(Logits(*selected.session), Logits(*plain.session));
   // The mass of selected rows is summed over heads before it is scattered.
-  for (size_t row = 0; row < all.size(); ++row) {
+  for (size_t row = 0; row < kPrompt + 1; ++row) {
     EXPECT_NEAR(selected.recorder->masses[0][row], plain.recorder->masses[0][row], 1e-5);
   }
 }
@@ -285,9 +284,7 @@ TEST(Selection, OfEveryRowChangesNoBit) {
 // The plan of a batch that mixes both must not serve a later step of one alone.
 TEST(Selection, InABatchLeavesLaterStepsAlone) {
   auto engine = MakeEngine({.threads = 2});
-  std::vector<uint32_t> chosen(kPrompt / 2);
-  std::iota(chosen.begin(), chosen.end(), 0);
-  Watched selected = Watch(*engine, Granularity::kToken, {}, chosen);
+  Watched selected = Watch(*engine, Granularity::kToken, {}, {{0, kPrompt / 2}});
   SessionOptions options;
   options.policy = {.name = "streaming", .budget = {Budget::Unit::kRows, 100}};
   auto batched = Open(*engine, options);
@@ -309,8 +306,8 @@ TEST(Selection, InABatchLeavesLaterStepsAlone) {
 
 TEST(Selection, ReadsTheChosenRowsOnlyAndFreesNothing) {
   auto engine = MakeEngine({.threads = 2});
-  std::vector<uint32_t> chosen;
-  for (uint32_t row = 0; row <= kPrompt; row += 3) chosen.push_back(row);
+  std::vector<RowRange> chosen;
+  for (size_t row = 0; row <= kPrompt; row += 3) chosen.push_back({row, row + 1});
   Watched selected = Watch(*engine, Granularity::kToken, {.mass = MassNeed::kSummed}, chosen);
   ExpectOk(selected.session->Prefill(SomeTokens(kPrompt)));
   ExpectOk(selected.session->Decode(5));

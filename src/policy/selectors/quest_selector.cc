@@ -22,6 +22,7 @@
 #include "src/policy/scorers/row_scorer.h"
 #include "src/policy/scorers/streams.h"
 #include "src/policy/selectors.h"
+#include "src/policy/selectors/key_ranges.h"
 
 namespace ebb {
 namespace {
@@ -34,8 +35,8 @@ constexpr int kDenseLayers = 2;
 class QuestSelector final : public Selector {
   // Of one kv head's choice.
   struct Work {
-    std::vector<uint8_t> chosen;  // [pages]
-    std::vector<float> bounds;    // [queries, pages but the newest]
+    std::vector<uint8_t> chosen;  // [pages + 1]; behind the newest stands 0
+    std::vector<float> bounds;    // room for any layer's
   };
 
  public:
@@ -48,7 +49,8 @@ class QuestSelector final : public Selector {
                     : context.budget),
         page_(context.params.Int("page", kDefaultPage)),
         page_rows_(num_groups_),
-        ranges_(shape_.num_layers * shape_.num_kv_heads),
+        num_rows_(num_groups_, 0),
+        ranges_(shape_.num_layers * shape_.num_kv_heads, shape_.head_dim),
         work_(shape_.num_kv_heads) {}
 
   std::string Name() const override {
@@ -58,6 +60,7 @@ class QuestSelector final : public Selector {
 
   void Append(int group, std::span<const Position> positions) override {
     std::vector<uint32_t>& pages = page_rows_[group];
+    num_rows_[group] += positions.size();
     size_t left = positions.size();
     while (left > 0) {
       if (pages.empty() || pages.back() == static_cast<uint32_t>(page_)) AddPage(group);
@@ -76,7 +79,7 @@ class QuestSelector final : public Selector {
       while (in_page == 0) in_page = pages[--page];
       for (int s = 0; s < streams_; ++s) {
         const int stream = group * streams_ + s;
-        Widen(stream, page, VectorOf(step.keys, shape_, stream, token));
+        ranges_.Widen(stream, page, VectorOf(step.keys, shape_, stream, token));
       }
     }
   }
@@ -90,125 +93,124 @@ class QuestSelector final : public Selector {
       while (row >= end) end += pages[++page];
       ++left[page];
     }
-    DropEmptyPages(group, std::move(left));
+    for (int s = 0; s < streams_; ++s) ranges_.Retain(group * streams_ + s, left);
+    std::erase(left, 0u);
+    pages = std::move(left);
+    num_rows_[group] = kept.size();
   }
 
-  void Select(int layer, int kv_head, std::span<const float> q,
-              std::vector<uint32_t>* rows) override {
-    if (layer < kDenseLayers) return;
-    const int stream = layer * shape_.num_kv_heads + kv_head;
-    const std::vector<uint32_t>& pages = page_rows_[stream / streams_];
-    const size_t num_rows = NumRows(stream / streams_);
-    const size_t num_chosen = std::max(kFewestPages, RowsAllowed(budget_, num_rows) / page_);
-    if (pages.size() <= num_chosen) return;
+  void Rank(int layer, int kv_head, std::span<const float> q, int part, int num_parts) override {
+    if (NumChosen(layer, kv_head) == 0) return;
+    ranges_.Bounds(StreamOf(layer, kv_head), q, part, num_parts, BoundsOf(layer, kv_head));
+  }
+
+  void Select(int layer, int kv_head, std::span<const float>,
+              std::vector<RowRange>* rows) override {
+    const size_t num_chosen = NumChosen(layer, kv_head);
+    if (num_chosen == 0) {
+      rows->clear();
+      return;
+    }
+    const std::vector<uint32_t>& pages = PagesOf(layer, kv_head);
     std::vector<uint8_t>& chosen = work_[kv_head].chosen;
-    chosen.assign(pages.size(), 0);
-    chosen.back() = 1;
-    std::vector<float>& bounds = work_[kv_head].bounds;
-    const size_t num_ranked = pages.size() - 1, dim = shape_.head_dim;
-    bounds.resize(q.size() / dim * num_ranked);
-    BoundProducts(q, dim, std::span(ranges_[stream]).first(num_ranked * 2 * dim), bounds);
-    for (size_t begin = 0; begin < bounds.size(); begin += num_ranked) {
-      Choose(std::span(bounds).subspan(begin, num_ranked), num_chosen - 1, chosen);
+    chosen.assign(pages.size() + 1, 0);
+    chosen[pages.size() - 1] = 1;
+    const std::span<const float> bounds = BoundsOf(layer, kv_head);
+    const size_t num_ranked = pages.size() - 1;
+    const size_t stride = ranges_.BoundsStride(StreamOf(layer, kv_head));
+    for (size_t begin = 0; begin < bounds.size(); begin += stride) {
+      // Of equal bounds the older page is read.
+      MarkHighest(bounds.subspan(begin, num_ranked), num_chosen - 1,
+                  std::span(chosen).first(num_ranked));
     }
-    uint32_t first = 0;
-    for (size_t page = 0; page < pages.size(); first += pages[page++]) {
-      if (chosen[page] == 0) continue;
-      rows->resize(rows->size() + pages[page]);
-      std::iota(rows->end() - pages[page], rows->end(), first);
-    }
+    WriteRanges(pages, chosen, rows);
   }
 
-  size_t NumRows(int group) const override {
-    return std::accumulate(page_rows_[group].begin(), page_rows_[group].end(), size_t{0});
-  }
+  size_t NumRows(int group) const override { return num_rows_[group]; }
   bool ComparesKeys() const override { return true; }
 
   Status SaveState(StateWriter* to) const override {
     for (const auto& pages : page_rows_) to->Numbers<uint32_t>(pages);
-    for (const auto& ranges : ranges_) to->Numbers<uint16_t>(ranges);
+    for (int stream = 0; stream < num_groups_ * streams_; ++stream) {
+      to->Numbers<uint16_t>(ranges_.Numbers(stream));
+    }
     return OkStatus();
   }
 
   Status LoadState(StateReader* from) override {
-    for (auto& pages : page_rows_) {
+    for (int group = 0; group < num_groups_; ++group) {
+      std::vector<uint32_t>& pages = page_rows_[group];
       pages = from->Numbers<uint32_t>();
+      num_rows_[group] = std::accumulate(pages.begin(), pages.end(), size_t{0});
       for (const uint32_t of_page : pages) {
         if (of_page < 1 || of_page > static_cast<uint32_t>(page_)) from->Fail("a page of no size");
       }
       MakeRoomToSelect(pages.size());
     }
-    for (size_t stream = 0; stream < ranges_.size(); ++stream) {
-      ranges_[stream] = from->Numbers<uint16_t>();
+    for (int stream = 0; stream < num_groups_ * streams_; ++stream) {
+      const std::vector<uint16_t> numbers = from->Numbers<uint16_t>();
       const size_t num_pages = page_rows_[stream / streams_].size();
-      if (ranges_[stream].size() != num_pages * PageNumbers()) {
+      if (numbers.size() != num_pages * 2 * shape_.head_dim) {
         from->Fail("bounds of another number of pages");
-      }
-      if (std::ranges::any_of(ranges_[stream], [](uint16_t x) { return (x & 0x7c00) == 0x7c00; })) {
+      } else if (std::ranges::any_of(numbers, [](uint16_t x) { return (x & 0x7c00) == 0x7c00; })) {
         from->Fail("bounds that are not finite");
+      } else {
+        ranges_.SetNumbers(stream, numbers);
       }
     }
     return from->status();
   }
 
  private:
-  // Select() runs where nothing may fail.
+  [[nodiscard]] int StreamOf(int layer, int kv_head) const {
+    return layer * shape_.num_kv_heads + kv_head;
+  }
+  [[nodiscard]] const std::vector<uint32_t>& PagesOf(int layer, int kv_head) const {
+    return page_rows_[StreamOf(layer, kv_head) / streams_];
+  }
+  // [queries, KeyRanges::BoundsStride()]
+  std::span<float> BoundsOf(int layer, int kv_head) {
+    const size_t stride = ranges_.BoundsStride(StreamOf(layer, kv_head));
+    return std::span(work_[kv_head].bounds).first(shape_.QueryHeadsPerKvHead() * stride);
+  }
+
+  // Pages for a query head, the newest among them; 0: all are read.
+  [[nodiscard]] size_t NumChosen(int layer, int kv_head) const {
+    if (layer < kDenseLayers) return 0;
+    const size_t num_rows = NumRows(StreamOf(layer, kv_head) / streams_);
+    const size_t num_chosen = std::max(kFewestPages, RowsAllowed(budget_, num_rows) / page_);
+    return num_chosen < PagesOf(layer, kv_head).size() ? num_chosen : 0;
+  }
+
+  // Rank() and Select() run where nothing may fail.
   void MakeRoomToSelect(size_t num_pages) {
     for (Work& work : work_) {
-      if (work.chosen.capacity() >= num_pages) continue;
-      work.bounds.reserve(2 * num_pages * shape_.QueryHeadsPerKvHead());
-      work.chosen.reserve(2 * num_pages);  // last: it tells whether there is room
+      if (work.chosen.capacity() > num_pages) continue;
+      work.bounds.resize((2 * num_pages + KeyRanges::kBlock) * shape_.QueryHeadsPerKvHead());
+      work.chosen.reserve(2 * num_pages + 1);  // last: it tells whether there is room
     }
   }
 
   void AddPage(int group) {
     page_rows_[group].push_back(0);
     MakeRoomToSelect(page_rows_[group].size());
-    for (int s = 0; s < streams_; ++s) {
-      std::vector<uint16_t>& ranges = ranges_[group * streams_ + s];
-      ranges.resize(ranges.size() + PageNumbers());
-      BeginRange(std::span(ranges).last(PageNumbers()));
-    }
+    for (int s = 0; s < streams_; ++s) ranges_.AddPage(group * streams_ + s);
   }
 
-  [[nodiscard]] size_t PageNumbers() const { return 2 * static_cast<size_t>(shape_.head_dim); }
-
-  void Widen(int stream, size_t page, std::span<const float> key) {
-    WidenRange(key, std::span(ranges_[stream]).subspan(page * PageNumbers(), PageNumbers()));
-  }
-
-  void DropEmptyPages(int group, std::vector<uint32_t> left) {
-    const size_t numbers = PageNumbers();
-    for (int s = 0; s < streams_; ++s) {
-      std::vector<uint16_t>& ranges = ranges_[group * streams_ + s];
-      size_t to = 0;
-      for (size_t page = 0; page < left.size(); ++page) {
-        if (left[page] == 0) continue;
-        if (to != page) {
-          std::copy_n(ranges.begin() + page * numbers, numbers, ranges.begin() + to * numbers);
-        }
-        ++to;
-      }
-      ranges.resize(to * numbers);
+  // Without a branch for each page: which are chosen cannot be foreseen. A range is written at each
+  // of its pages, and at pages that are not chosen, and counts when its last page is passed.
+  static void WriteRanges(std::span<const uint32_t> pages, std::span<const uint8_t> chosen,
+                          std::vector<RowRange>* rows) {
+    rows->resize((pages.size() + 1) / 2);
+    RowRange* range = rows->data();
+    size_t begin = 0, end = 0;
+    for (size_t page = 0; page < pages.size(); ++page) {
+      end += pages[page];
+      *range = {begin, end};
+      range += chosen[page] > chosen[page + 1] ? 1 : 0;
+      begin = chosen[page] != 0 ? begin : end;
     }
-    std::erase(left, 0u);
-    page_rows_[group] = std::move(left);
-  }
-
-  // Of equal bounds the older page is read.
-  static void Choose(std::span<const float> bounds, size_t count, std::span<uint8_t> chosen) {
-    const float least = HighestReachedBy(bounds, count);
-    size_t num_left = count;
-    for (size_t page = 0; page < bounds.size(); ++page) {
-      const bool is_above = bounds[page] > least;
-      chosen[page] |= is_above ? 1 : 0;
-      num_left -= is_above ? 1 : 0;
-    }
-    for (size_t page = 0; num_left > 0; ++page) {
-      if (bounds[page] != least) continue;
-      chosen[page] = 1;
-      --num_left;
-    }
+    rows->resize(range - rows->data());
   }
 
   const ModelShape shape_;
@@ -217,7 +219,8 @@ class QuestSelector final : public Selector {
   const Budget budget_;
   const int page_;                                // rows
   std::vector<std::vector<uint32_t>> page_rows_;  // [num_groups][pages], rows that are there
-  std::vector<std::vector<uint16_t>> ranges_;     // [streams][pages, 2, head_dim], f16
+  std::vector<size_t> num_rows_;                  // [num_groups]: their sums
+  KeyRanges ranges_;                              // of each stream
   std::vector<Work> work_;                        // [kv heads]
 };
 

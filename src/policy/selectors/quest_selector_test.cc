@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/policy/selectors.h"
+#include "src/policy/selectors/row_list_for_test.h"
 
 namespace ebb {
 namespace {
@@ -59,7 +60,12 @@ class QuestTest : public ::testing::TestWithParam<Granularity> {
     std::vector<std::vector<uint32_t>> rows(kShape.num_kv_heads);
     const size_t floats = q.size() / kShape.num_kv_heads;
     for (int h = 0; h < kShape.num_kv_heads; ++h) {
-      selector_->Select(layer, h, q.subspan(h * floats, floats), &rows[h]);
+      const auto of_head = q.subspan(h * floats, floats);
+      constexpr int kParts = 3;
+      for (int part = 0; part < kParts; ++part) selector_->Rank(layer, h, of_head, part, kParts);
+      std::vector<RowRange> ranges;
+      selector_->Select(layer, h, of_head, &ranges);
+      rows[h] = RowList(ranges);
     }
     return rows;
   }

@@ -1,0 +1,260 @@
+#include "src/policy/selectors/key_ranges.h"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/policy/selectors/key_ranges.cc"  // NOLINT(build/include)
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr size_t kPages = KeyRanges::kBlock;
+inline constexpr size_t kMostChannels = KeyRanges::kMostChannels;
+// By what exponents of f16 are further off those of f32.
+inline constexpr float kF16Step = 0x1p112f;
+
+// Of numbers in f16 that are finite.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadF16(D d, const uint16_t* from) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
+#else
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::PromoteTo(du, hn::LoadU(d16, from));
+  const auto magnitude = hn::BitCast(d, hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7fffu))));
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000u)));
+  return hn::Or(hn::Mul(magnitude, hn::Set(d, kF16Step)), hn::BitCast(d, sign));
+#endif
+}
+
+// The higher of a channel's two products is the highest number's where the query is positive. A
+// product and a sum, each rounded: where they are fused the result would be another. Ranges come
+// from memory, block after block of a table of megabytes: meanwhile `next` is fetched.
+template <size_t kQueries>
+HWY_INLINE void BoundsOfBlock(const float* q, const int32_t* signs, size_t dim,
+                              const uint16_t* block, const uint16_t* next, float* bounds,
+                              size_t stride) {
+  const hn::CappedTag<float, kPages> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  for (size_t page = 0; page < kPages; page += hn::Lanes(d)) {
+    hn::Vec<decltype(d)> sums[kQueries];
+    for (auto& sum : sums) sum = hn::Zero(d);
+    const uint16_t* range = block + page;
+    for (size_t c = 0; c < dim; ++c, range += 2 * kPages) {
+      if (page == 0) hwy::Prefetch(next + c * 2 * kPages);
+      const auto lowest = LoadF16(d, range), highest = LoadF16(d, range + kPages);
+      for (size_t i = 0; i < kQueries; ++i) {
+        const auto is_negative = hn::BitCast(d, hn::Set(di, signs[i * dim + c]));
+        const auto extreme = hn::Or(hn::And(is_negative, lowest), hn::AndNot(is_negative, highest));
+        sums[i] = hn::Add(sums[i], hn::Mul(hn::Set(d, q[i * dim + c]), extreme));
+      }
+    }
+    for (size_t i = 0; i < kQueries; ++i) {
+      const auto bound = hn::IfThenElseZero(hn::IsFinite(sums[i]), sums[i]);
+      hn::StoreU(bound, d, bounds + i * stride + page);
+    }
+  }
+}
+
+template <size_t kQueries>
+void BoundsOfQueries(const float* q, size_t dim, const uint16_t* blocks, size_t num_blocks,
+                     const uint16_t* next, float* bounds, size_t stride) {
+  // All ones where a query is negative: read from memory, they cost no arithmetic for each block.
+  HWY_ALIGN int32_t signs[kQueries * kMostChannels];
+  for (size_t i = 0; i < kQueries * dim; ++i) signs[i] = std::bit_cast<int32_t>(q[i]) >> 31;
+  for (size_t i = 0; i < num_blocks; ++i) {
+    const uint16_t* block = blocks + i * dim * 2 * kPages;
+    BoundsOfBlock<kQueries>(q, signs, dim, block,
+                            i + 1 < num_blocks ? block + dim * 2 * kPages : next,
+                            bounds + i * kPages, stride);
+  }
+}
+
+// `next`: what is read behind the blocks.
+void BoundsTo(const float* q, size_t num_queries, size_t dim, const uint16_t* blocks,
+              size_t num_blocks, const uint16_t* next, float* bounds, size_t stride) {
+  const auto first = [&]<size_t kQueries>(std::integral_constant<size_t, kQueries>) {
+    const bool is_last = kQueries == num_queries;
+    BoundsOfQueries<kQueries>(q, dim, blocks, num_blocks, is_last ? next : blocks, bounds, stride);
+  };
+  for (; num_queries >= 4; num_queries -= 4, q += 4 * dim, bounds += 4 * stride) {
+    first(std::integral_constant<size_t, 4>());
+  }
+  if (num_queries == 3) first(std::integral_constant<size_t, 3>());
+  if (num_queries == 2) first(std::integral_constant<size_t, 2>());
+  if (num_queries == 1) first(std::integral_constant<size_t, 1>());
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <new>
+#include <utility>
+
+namespace ebb {
+namespace {
+
+constexpr float kLargestF16 = 65504;
+
+// To the nearest, of two to the even one.
+uint16_t F16Of(float x) {
+  if (x != x) return 0;
+  const uint32_t sign = std::bit_cast<uint32_t>(x) >> 31 << 15;
+  const float magnitude = std::min(std::abs(x), kLargestF16);
+  uint32_t bits = std::bit_cast<uint32_t>(magnitude);
+  if (magnitude < 0x1p-14f) {
+    // The last place of 0.5 is that of f16's subnormal numbers.
+    bits = std::bit_cast<uint32_t>(magnitude + 0.5f) - std::bit_cast<uint32_t>(0.5f);
+  } else {
+    bits = (bits + 0xfff + (bits >> 13 & 1) - (112u << 23)) >> 13;
+  }
+  return static_cast<uint16_t>(sign | bits);
+}
+
+// Numbers in f16 in their order.
+int RankOfF16(uint16_t x) { return (x & 0x8000) != 0 ? -(x & 0x7fff) : x; }
+
+// A quarter more than is needed.
+size_t RoomFor(size_t num_blocks) { return num_blocks + (num_blocks + 3) / 4; }
+
+HWY_EXPORT(BoundsTo);
+
+}  // namespace
+
+void KeyRanges::AddPage(int stream) {
+  size_t& num_pages = num_pages_[stream];
+  const std::span<uint16_t> newest = Newest(stream);
+  if (num_pages > 0) {
+    const size_t block = (num_pages - 1) / kBlock;
+    if (block >= room_) MoveTo(RoomFor(block + 1));
+    Put(stream, num_pages - 1, newest);
+  }
+  ++num_pages;
+  std::ranges::fill(newest.first(dim_), F16Of(kLargestF16));
+  std::ranges::fill(newest.last(dim_), F16Of(-kLargestF16));
+}
+
+void KeyRanges::MoveTo(size_t room) {
+  MappedArray<uint16_t> blocks(num_pages_.size() * room * BlockNumbers());
+  for (size_t stream = 0; stream < num_pages_.size(); ++stream) {
+    std::copy_n(blocks_.data() + stream * room_ * BlockNumbers(),
+                NumBlocks(static_cast<int>(stream)) * BlockNumbers(),
+                blocks.data() + stream * room * BlockNumbers());
+  }
+  blocks_ = std::move(blocks);
+  room_ = room;
+}
+
+void KeyRanges::Widen(int stream, size_t page, std::span<const float> key) {
+  assert(page < num_pages_[stream] && key.size() == dim_);
+  const bool is_newest = page + 1 == num_pages_[stream];
+  uint16_t* low = is_newest ? Newest(stream).data() : blocks_.data() + At(stream, page);
+  uint16_t* high = low + (is_newest ? dim_ : kBlock);
+  const size_t stride = is_newest ? 1 : 2 * kBlock;
+  for (const float number : key) {
+    const uint16_t x = F16Of(number);
+    if (RankOfF16(x) < RankOfF16(*low)) *low = x;
+    if (RankOfF16(x) > RankOfF16(*high)) *high = x;
+    low += stride;
+    high += stride;
+  }
+}
+
+void KeyRanges::Retain(int stream, std::span<const uint32_t> left) {
+  assert(left.size() == num_pages_[stream]);
+  size_t num_left = 0;
+  for (size_t page = 0; page < left.size(); ++page) {
+    if (left[page] == 0) continue;
+    if (num_left != page) {
+      Get(stream, page, range_);
+      Put(stream, num_left, range_);
+    }
+    ++num_left;
+  }
+  if (num_left == left.size()) return;
+  if (num_left > 0) {
+    Get(stream, num_left - 1, range_);
+    std::ranges::copy(range_, Newest(stream).begin());
+  }
+  num_pages_[stream] = num_left;
+  size_t num_blocks = 0;
+  for (size_t s = 0; s < num_pages_.size(); ++s) {
+    num_blocks = std::max(num_blocks, NumBlocks(static_cast<int>(s)));
+  }
+  if (room_ <= 2 * RoomFor(num_blocks)) return;
+  try {
+    MoveTo(RoomFor(num_blocks));
+  } catch (const std::bad_alloc&) {
+    return;  // what there is will do
+  }
+}
+
+void KeyRanges::Bounds(int stream, std::span<const float> q, int part, int num_parts,
+                       std::span<float> bounds) const {
+  assert(bounds.size() == q.size() / dim_ * BoundsStride(stream));
+  const size_t begin = NumBlocks(stream) * part / num_parts;
+  const size_t end = NumBlocks(stream) * (part + 1) / num_parts;
+  if (begin == end) return;
+  const int next = (stream + 1) % static_cast<int>(num_pages_.size());
+  HWY_DYNAMIC_DISPATCH(BoundsTo)
+  (q.data(), q.size() / dim_, dim_, blocks_.data() + AtBlock(stream, begin), end - begin,
+   blocks_.data() + AtBlock(next, begin), bounds.data() + begin * kBlock, BoundsStride(stream));
+}
+
+std::vector<uint16_t> KeyRanges::Numbers(int stream) const {
+  std::vector<uint16_t> numbers(num_pages_[stream] * RangeNumbers());
+  for (size_t page = 0; page < num_pages_[stream]; ++page) {
+    Get(stream, page, std::span(numbers).subspan(page * RangeNumbers(), RangeNumbers()));
+  }
+  return numbers;
+}
+
+void KeyRanges::SetNumbers(int stream, std::span<const uint16_t> numbers) {
+  assert(numbers.size() % RangeNumbers() == 0);
+  num_pages_[stream] = 0;
+  for (size_t begin = 0; begin < numbers.size(); begin += RangeNumbers()) {
+    AddPage(stream);
+    std::ranges::copy(numbers.subspan(begin, RangeNumbers()), Newest(stream).begin());
+  }
+}
+
+void KeyRanges::Get(int stream, size_t page, std::span<uint16_t> range) const {
+  if (page + 1 == num_pages_[stream]) {
+    std::ranges::copy(std::span(newest_).subspan(stream * RangeNumbers(), RangeNumbers()),
+                      range.begin());
+    return;
+  }
+  const uint16_t* from = blocks_.data() + At(stream, page);
+  for (size_t c = 0; c < dim_; ++c, from += 2 * kBlock) {
+    range[c] = from[0];
+    range[dim_ + c] = from[kBlock];
+  }
+}
+
+void KeyRanges::Put(int stream, size_t page, std::span<const uint16_t> range) {
+  uint16_t* to = blocks_.data() + At(stream, page);
+  for (size_t c = 0; c < dim_; ++c, to += 2 * kBlock) {
+    to[0] = range[c];
+    to[kBlock] = range[dim_ + c];
+  }
+}
+
+}  // namespace ebb
+
+#endif  // HWY_ONCE

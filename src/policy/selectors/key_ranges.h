@@ -1,0 +1,87 @@
+// The lowest and highest number of each channel of keys, page by page, in f16, as keys are mostly
+// kept themselves: what bounds a query's product with any key of a page (Quest, Tang et al., 2024).
+// Of several streams, which are kv heads of layers. The pages of a block stand side by side in each
+// channel, so that a query is held against sixteen at once and nothing is left to add up across
+// them.
+#ifndef EBB_POLICY_SELECTORS_KEY_RANGES_H_
+#define EBB_POLICY_SELECTORS_KEY_RANGES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/base/mapped_array.h"
+
+namespace ebb {
+
+class KeyRanges {
+ public:
+  static constexpr size_t kBlock = 16;  // pages
+  static constexpr size_t kMostChannels = 1024;
+
+  // REQUIRES: num_streams >= 1, 1 <= dim <= kMostChannels.
+  KeyRanges(int num_streams, int dim)
+      : dim_(dim),
+        num_pages_(num_streams, 0),
+        newest_(num_streams * RangeNumbers()),
+        range_(RangeNumbers()) {}
+
+  [[nodiscard]] size_t num_pages(int stream) const { return num_pages_[stream]; }
+  void AddPage(int stream);
+  // Numbers beyond f16 count as its largest, NaN as 0. key: [dim].
+  void Widen(int stream, size_t page, std::span<const float> key);
+  // Page i stays where left[i] is not 0. REQUIRES: as many as the stream has pages.
+  void Retain(int stream, std::span<const uint32_t> left);
+
+  // What a query's product with any of a page's keys is at most, were those keys in f16: the sum
+  // over channels of max(q low, q high); 0 where that is not finite. Of all pages but the newest.
+  // Bit for bit the same in each instruction set. q: [queries, dim]; bounds: [queries,
+  // BoundsStride()], of which the first num_pages() - 1 count. Writes one part of num_parts, for
+  // each of which a thread may call at once.
+  void Bounds(int stream, std::span<const float> q, int part, int num_parts,
+              std::span<float> bounds) const;
+  // A multiple of kBlock, less than num_pages() + kBlock.
+  [[nodiscard]] size_t BoundsStride(int stream) const { return NumBlocks(stream) * kBlock; }
+
+  // [pages, 2, dim]
+  [[nodiscard]] std::vector<uint16_t> Numbers(int stream) const;
+  // REQUIRES: whole pages of finite numbers.
+  void SetNumbers(int stream, std::span<const uint16_t> numbers);
+
+  // Of all pages but the newest ones.
+  [[nodiscard]] size_t CapacityBytes() const { return blocks_.capacity() * sizeof(uint16_t); }
+
+ private:
+  [[nodiscard]] size_t RangeNumbers() const { return 2 * dim_; }
+  [[nodiscard]] size_t BlockNumbers() const { return RangeNumbers() * kBlock; }
+  [[nodiscard]] size_t NumBlocks(int stream) const {
+    return num_pages_[stream] == 0 ? 0 : (num_pages_[stream] - 1 + kBlock - 1) / kBlock;
+  }
+  [[nodiscard]] size_t AtBlock(int stream, size_t block) const {
+    return (stream * room_ + block) * BlockNumbers();
+  }
+  // Of a page but the newest: where its channel 0 has its lowest number. A channel's highest is
+  // kBlock numbers further, the next channel twice as far.
+  [[nodiscard]] size_t At(int stream, size_t page) const {
+    return AtBlock(stream, page / kBlock) + page % kBlock;
+  }
+  void MoveTo(size_t room);
+  [[nodiscard]] std::span<uint16_t> Newest(int stream) {
+    return std::span(newest_).subspan(stream * RangeNumbers(), RangeNumbers());
+  }
+  // range: [2, dim]
+  void Get(int stream, size_t page, std::span<uint16_t> range) const;
+  void Put(int stream, size_t page, std::span<const uint16_t> range);
+
+  size_t dim_;
+  std::vector<size_t> num_pages_;  // [streams]
+  size_t room_ = 0;                // blocks of a stream
+  MappedArray<uint16_t> blocks_;   // [streams, room_, dim, 2, kBlock]: the pages but the newest
+  std::vector<uint16_t> newest_;   // [streams, 2, dim]: by itself, since every step widens it
+  std::vector<uint16_t> range_;    // [2, dim], on its way
+};
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_SELECTORS_KEY_RANGES_H_

@@ -1,0 +1,100 @@
+// A step whose selector reads a part of the rows, on a model deep enough for one: Quest reads the
+// first two layers in full.
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kPromptTokens = 300;
+constexpr int kDecodeTokens = 60;
+
+const std::shared_ptr<const Model>& DeepModel() {
+  static const std::shared_ptr<const Model> kModel = [] {
+    RandomGgufOptions shape = SmallModelOptions();
+    shape.num_layers = 4;
+    const TempFolder folder;
+    ExpectOk(WriteRandomGguf(shape, folder.File("deep.gguf")));
+    auto model = Model::Load({.path = folder.File("deep.gguf")});
+    ExpectOk(model.status());
+    return *model;
+  }();
+  return kModel;
+}
+
+std::unique_ptr<Engine> DeepEngine(const EngineOptions& options) {
+  auto engine = Engine::Create(DeepModel(), options);
+  ExpectOk(engine.status());
+  return *std::move(engine);
+}
+
+PolicySpec Quest(int rows) {
+  PolicySpec quest = {.name = "quest"};
+  quest.budget = {Budget::Unit::kRows, static_cast<double>(rows)};
+  return quest;
+}
+
+struct Outcome {
+  uint64_t logits_hash = 0;
+  int64_t rows_unread = 0;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome Decode(int threads, const PolicySpec& policy) {
+  auto engine = DeepEngine({.threads = threads});
+  auto session = Open(*engine, policy);
+  const std::vector<Token> text = SomeTokens(kPromptTokens + kDecodeTokens);
+  ExpectOk(session->Prefill(std::span(text).first(kPromptTokens)));
+  Outcome outcome;
+  for (int i = kPromptTokens; i < kPromptTokens + kDecodeTokens; ++i) {
+    ExpectOk(session->Decode(text[i]));
+    outcome.rows_unread += session->last_step().rows_unread;
+  }
+  outcome.logits_hash = session->logits_hash();
+  return outcome;
+}
+
+TEST(Selector, AnyNumberOfThreadsChoosesTheSameRows) {
+  const Outcome one = Decode(1, Quest(64));
+  EXPECT_GT(one.rows_unread, 0);
+  EXPECT_EQ(one, Decode(2, Quest(64)));
+  EXPECT_EQ(one, Decode(3, Quest(64)));
+  EXPECT_EQ(one, Decode(5, Quest(64)));  // more than there are blocks of pages
+}
+
+TEST(Selector, WhereAllRowsFitTheLogitsAreThoseOfTheFullCache) {
+  const Outcome all = Decode(2, Quest(4096));
+  EXPECT_EQ(all.rows_unread, 0);
+  EXPECT_EQ(all.logits_hash, Decode(2, {.name = "full"}).logits_hash);
+  EXPECT_NE(all.logits_hash, Decode(2, Quest(64)).logits_hash);
+}
+
+// More of them than are folded at once.
+TEST(Selector, ABatchAgreesWithSingleSteps) {
+  constexpr int kMany = 19;
+  auto engine = DeepEngine({.threads = 2, .kv_type = RowType::kF32});
+  std::vector<std::unique_ptr<Session>> batched, single;
+  std::vector<Session*> batch;
+  for (int i = 0; i < kMany; ++i) {
+    const std::vector<Token> prompt = SomeTokens(60 + 7 * i, i);
+    for (auto* sessions : {&batched, &single}) {
+      sessions->push_back(i % 3 == 0 ? Open(*engine) : Open(*engine, Quest(32)));
+      ExpectOk(sessions->back()->Prefill(prompt));
+    }
+    batch.push_back(batched.back().get());
+  }
+  int64_t rows_unread = 0;
+  for (int step = 0; step < 8; ++step) {
+    const std::vector<Token> tokens = SomeTokens(kMany, 500 + step);
+    ExpectOk(engine->DecodeBatch(batch, tokens));
+    for (int i = 0; i < kMany; ++i) {
+      ExpectOk(single[i]->Decode(tokens[i]));
+      EXPECT_LT(LargestDifference(Logits(*single[i]), Logits(*batched[i])), 1e-3) << i << step;
+      EXPECT_EQ(single[i]->last_step().rows_unread, batched[i]->last_step().rows_unread) << i;
+      rows_unread += batched[i]->last_step().rows_unread;
+    }
+  }
+  EXPECT_GT(rows_unread, 0);
+}
+
+}  // namespace
+}  // namespace ebb
