@@ -171,8 +171,8 @@ class Selector {
   // beside Select() of others, may come from several threads at once. Must not throw.
   virtual void Rank(int /*layer*/, int /*kv_head*/, std::span<const float> /*q*/, int /*part*/,
                     int /*num_parts*/) {}
-  // Sets `rows`, which has room for a range for every second row and holds anything, to what a
-  // token reads in this kv head: ascending ranges with rows between them; none where all are read.
+  // Adds to `rows`, which is empty and has room for a range for every second row, what a token
+  // reads in this kv head: ascending ranges with rows between them; if it adds none, all are read.
   // q: [query heads of the kv head, head_dim], after RoPE. Different kv heads' calls may come from
   // several threads at once. Must not throw.
   virtual void Select(int layer, int kv_head, std::span<const float> q,

@@ -34,7 +34,7 @@ struct MappedAllocator {
     void* mapped =
         mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) throw std::bad_alloc();
-    // A wish: nothing but speed depends on it.
+    // A wish, for speed: what is reserved becomes resident in larger steps then.
     if (num_bytes >= kHugeBytes) madvise(mapped, num_bytes, MADV_HUGEPAGE);
     return static_cast<T*>(mapped);
   }

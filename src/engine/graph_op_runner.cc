@@ -105,6 +105,12 @@ GraphShape ShapeOf(const StepWork& work) {
   return shape;
 }
 
+// A row comes at each step: for several.
+template <typename T>
+void ReserveMore(std::vector<T>* vector, size_t num) {
+  if (vector->capacity() < num) vector->reserve(num + num / 4);
+}
+
 }  // namespace
 
 struct GraphRunner::Impl {
@@ -311,9 +317,9 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
     for (size_t i = 0; i < sequence.num_tokens * heads; ++i) {
       AttentionScratch::Selected& selected = scratch.selected[sequence.first_token * heads + i];
       const size_t max_rows = sequence.cache->max_rows();
-      selected.ranges.reserve((max_rows + 1) / 2);
-      selected.slots.reserve(max_rows);
-      selected.rows.reserve(max_rows);
+      ReserveMore(&selected.ranges, (max_rows + 1) / 2);
+      ReserveMore(&selected.slots, max_rows);
+      if (sequence.signals->wants_mass()) ReserveMore(&selected.rows, max_rows);
       selected.parts_ranked = 0;
     }
   }

@@ -137,12 +137,16 @@ HWY_EXPORT(BoundsTo);
 
 }  // namespace
 
+void KeyRanges::MakeRoom(size_t num_pages) {
+  const size_t num_blocks = NumBlocksOf(num_pages);
+  if (num_blocks > room_) MoveTo(RoomFor(num_blocks));
+}
+
 void KeyRanges::AddPage(int stream) {
   size_t& num_pages = num_pages_[stream];
   const std::span<uint16_t> newest = Newest(stream);
   if (num_pages > 0) {
-    const size_t block = (num_pages - 1) / kBlock;
-    if (block >= room_) MoveTo(RoomFor(block + 1));
+    MakeRoom(num_pages + 1);
     Put(stream, num_pages - 1, newest);
   }
   ++num_pages;
@@ -227,6 +231,7 @@ std::vector<uint16_t> KeyRanges::Numbers(int stream) const {
 
 void KeyRanges::SetNumbers(int stream, std::span<const uint16_t> numbers) {
   assert(numbers.size() % RangeNumbers() == 0);
+  MakeRoom(numbers.size() / RangeNumbers());
   num_pages_[stream] = 0;
   for (size_t begin = 0; begin < numbers.size(); begin += RangeNumbers()) {
     AddPage(stream);

@@ -28,6 +28,8 @@ class KeyRanges {
         range_(RangeNumbers()) {}
 
   [[nodiscard]] size_t num_pages(int stream) const { return num_pages_[stream]; }
+  // For so many in each stream: nothing fails until there are more.
+  void MakeRoom(size_t num_pages);
   void AddPage(int stream);
   // Numbers beyond f16 count as its largest, NaN as 0. key: [dim].
   void Widen(int stream, size_t page, std::span<const float> key);
@@ -55,9 +57,11 @@ class KeyRanges {
  private:
   [[nodiscard]] size_t RangeNumbers() const { return 2 * dim_; }
   [[nodiscard]] size_t BlockNumbers() const { return RangeNumbers() * kBlock; }
-  [[nodiscard]] size_t NumBlocks(int stream) const {
-    return num_pages_[stream] == 0 ? 0 : (num_pages_[stream] - 1 + kBlock - 1) / kBlock;
+  // Which all pages but the newest need.
+  [[nodiscard]] static size_t NumBlocksOf(size_t num_pages) {
+    return num_pages == 0 ? 0 : (num_pages - 1 + kBlock - 1) / kBlock;
   }
+  [[nodiscard]] size_t NumBlocks(int stream) const { return NumBlocksOf(num_pages_[stream]); }
   [[nodiscard]] size_t AtBlock(int stream, size_t block) const {
     return (stream * room_ + block) * BlockNumbers();
   }

@@ -196,6 +196,16 @@ TEST(KeyRanges, ComeBackFromTheirNumbers) {
 }
 
 // A page's range takes four bytes a channel.
+TEST(KeyRanges, TakeNoMemoryUpToTheRoomThatWasMade) {
+  KeyRanges ranges(kStreams, 8);
+  ranges.MakeRoom(1000);
+  const size_t bytes = ranges.CapacityBytes();
+  for (int page = 0; page < 1000; ++page) {
+    for (int stream = 0; stream < kStreams; ++stream) ranges.AddPage(stream);
+  }
+  EXPECT_EQ(ranges.CapacityBytes(), bytes);
+}
+
 TEST(KeyRanges, GiveMemoryBack) {
   constexpr int kDim = 64, kPages = 4000, kMostBytes = kStreams * kPages * kDim * 4;
   KeyRanges ranges(kStreams, kDim);

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
 
 #include "src/policy/placements.h"
@@ -107,10 +108,7 @@ class QuestSelector final : public Selector {
   void Select(int layer, int kv_head, std::span<const float>,
               std::vector<RowRange>* rows) override {
     const size_t num_chosen = NumChosen(layer, kv_head);
-    if (num_chosen == 0) {
-      rows->clear();
-      return;
-    }
+    if (num_chosen == 0) return;
     const std::vector<uint32_t>& pages = PagesOf(layer, kv_head);
     std::vector<uint8_t>& chosen = work_[kv_head].chosen;
     chosen.assign(pages.size() + 1, 0);
@@ -184,16 +182,21 @@ class QuestSelector final : public Selector {
 
   // Rank() and Select() run where nothing may fail.
   void MakeRoomToSelect(size_t num_pages) {
+    const size_t num_bounds = num_pages + KeyRanges::kBlock;
     for (Work& work : work_) {
-      if (work.chosen.capacity() > num_pages) continue;
-      work.bounds.resize((2 * num_pages + KeyRanges::kBlock) * shape_.QueryHeadsPerKvHead());
-      work.chosen.reserve(2 * num_pages + 1);  // last: it tells whether there is room
+      if (work.bounds.size() >= num_bounds * shape_.QueryHeadsPerKvHead()) continue;
+      work.chosen.reserve(2 * num_bounds);
+      // Last: it tells whether there is room.
+      work.bounds.resize(2 * num_bounds * shape_.QueryHeadsPerKvHead());
     }
   }
 
+  // Takes all memory before it changes anything.
   void AddPage(int group) {
+    const size_t num_pages = page_rows_[group].size() + 1;
+    MakeRoomToSelect(num_pages);
+    ranges_.MakeRoom(num_pages);
     page_rows_[group].push_back(0);
-    MakeRoomToSelect(page_rows_[group].size());
     for (int s = 0; s < streams_; ++s) ranges_.AddPage(group * streams_ + s);
   }
 
@@ -201,6 +204,7 @@ class QuestSelector final : public Selector {
   // of its pages, and at pages that are not chosen, and counts when its last page is passed.
   static void WriteRanges(std::span<const uint32_t> pages, std::span<const uint8_t> chosen,
                           std::vector<RowRange>* rows) {
+    assert(chosen[pages.size() - 1] != 0);  // or a range would be written behind the others' room
     rows->resize((pages.size() + 1) / 2);
     RowRange* range = rows->data();
     size_t begin = 0, end = 0;

@@ -63,8 +63,12 @@ class QuestTest : public ::testing::TestWithParam<Granularity> {
       const auto of_head = q.subspan(h * floats, floats);
       constexpr int kParts = 3;
       for (int part = 0; part < kParts; ++part) selector_->Rank(layer, h, of_head, part, kParts);
+      // The room that there is inside a step.
       std::vector<RowRange> ranges;
+      ranges.reserve((keys_.size() + 1) / 2);
+      const RowRange* const at = ranges.data();
       selector_->Select(layer, h, of_head, &ranges);
+      EXPECT_EQ(ranges.data(), at);
       rows[h] = RowList(ranges);
     }
     return rows;
@@ -154,6 +158,23 @@ TEST_P(QuestTest, AtLeastThreePagesAreReadAndAShareIsOfTheRowsSoFar) {
   EXPECT_EQ(Select(3, q)[0], Expected(3, 0, q, 5));
   Step(80);
   EXPECT_EQ(Select(3, q)[0], Expected(3, 0, q, 10));
+}
+
+// With pages of a row ranges are as many as they can be.
+TEST_P(QuestTest, PagesOfAnySizeAreRead) {
+  for (const int page : {1, 2, 5, 64}) {
+    for (const int percent : {12, 50, 90}) {
+      Make({Budget::Unit::kPercent, static_cast<double>(percent)}, page);
+      keys_.clear();
+      for (int i = 0; i < 40; ++i) {
+        Step(1 + 7 * page * (i == 0 ? 1 : 0));
+        const std::vector<float> q = Query();
+        const size_t num_read = std::max<size_t>(3, (keys_.size() * percent + 99) / 100 / page);
+        if (num_read >= (keys_.size() + page - 1) / page) continue;
+        ASSERT_EQ(Select(2, q)[1], Expected(2, 1, q, num_read)) << page << " " << percent;
+      }
+    }
+  }
 }
 
 TEST_P(QuestTest, ARollBackTakesTheNewestPagesAway) {
