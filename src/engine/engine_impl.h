@@ -61,6 +61,8 @@ struct Engine::Impl {
   static Status MakeRoom(Session::Impl* session, StepKind next);
   // What the caps refused behind the last step, if they still do.
   static Status CheckRefused(Session::Impl* session);
+  // The same of a lossless session's store, whose rows are moved, or refused again.
+  static Status MoveRefused(Session::Impl* store);
   // A sequence's part in a step that was computed: its policy decides. The first error stays in
   // `status`.
   static void EndStep(StepKind kind, const Part& part, StepReport report, Status* status);

@@ -70,6 +70,13 @@ Status Engine::Impl::CheckRefused(Session::Impl* session) {
   return OkStatus();
 }
 
+Status Engine::Impl::MoveRefused(Session::Impl* store) {
+  if (!store->refused.has_value()) return OkStatus();
+  EBB_RETURN_IF_ERROR(MakeRoom(store, *store->refused));
+  store->refused.reset();
+  return OkStatus();
+}
+
 void Engine::Impl::EndStep(StepKind kind, const Part& part, StepReport report, Status* status) {
   Session::Impl& session = *part.session;
   const auto start = Clock::now();
@@ -105,14 +112,12 @@ Status Engine::Impl::CheckParts(std::span<const Part> parts) try {
     EBB_RETURN_IF_ERROR(part.session->CheckRoomAfterTurning(part.tokens.size()));
   }
   // In a batch the others go on.
-  if (parts.size() == 1) {
-    EBB_RETURN_IF_ERROR(CheckRefused(parts.front().session));
-    if (Session::Impl* const draft = parts.front().draft; draft != nullptr) {
-      const Status of_draft = CheckRefused(draft);
-      if (!of_draft.ok()) return OfDraft(of_draft);
-    }
-  }
-  return OkStatus();
+  if (parts.size() != 1) return OkStatus();
+  const Part& part = parts.front();
+  if (part.draft == nullptr) return CheckRefused(part.session);
+  EBB_RETURN_IF_ERROR(MoveRefused(part.session));
+  const Status of_draft = CheckRefused(part.draft);
+  return of_draft.ok() ? OkStatus() : OfDraft(of_draft);
 } catch (const std::bad_alloc&) {
   return NoMemory();
 }

@@ -57,8 +57,13 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
     if (draft_min > 1) {
       EXPECT_GT(session->lossless_report()->drafted, 0);
     }
-    // No room comes of asking again.
-    EXPECT_EQ(session->Decode(1).code(), StatusCode::kResourceExhausted);
+    // No room comes of asking again, and nothing grows.
+    const Position end = session->next_position();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(session->Decode(1).code(), StatusCode::kResourceExhausted);
+      EXPECT_EQ(session->Prefill(SomeTokens(kPage)).code(), StatusCode::kResourceExhausted);
+    }
+    EXPECT_EQ(session->next_position(), end) << draft_min;
   }
 }
 
