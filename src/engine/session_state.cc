@@ -43,7 +43,8 @@ std::string T1Text(const std::optional<TierSpec>& tiers) {
 std::string KeptRowsText(const Session::Impl& s) {
   if (s.lossless == nullptr) return "those of the policy";
   const std::optional<TierSpec>& tiers = s.engine->options.tiers;
-  return "all, T1: " + PlaceText(tiers.has_value() ? tiers->t1 : T1Place::kNone);
+  return fmt::format("all, verify: {}, T1: {}", VerifyName(s.options.lossless->verify),
+                     PlaceText(tiers.has_value() ? tiers->t1 : T1Place::kNone));
 }
 
 // What a session that resumes another one must have in common with it, in the order in which it is

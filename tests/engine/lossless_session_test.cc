@@ -1,15 +1,23 @@
 // Lossless sessions in files, in the middle of what was drafted ahead, and with a T1 that fails.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "src/engine/engine_impl.h"
 #include "tests/engine/session_fixture.h"
 
 namespace ebb {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr int kPromptTokens = 40;
 
@@ -123,6 +131,13 @@ TEST_P(LosslessSession, IsToldFromOneThatForgets) {
   forgetting.lossless.reset();
   const Status status = Resume(forgetting).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+  // Nor are rows of steps that round otherwise those of an exact text.
+  SessionOptions fast = Options();
+  fast.lossless->verify = LosslessOptions::Verify::kFast;
+  const Status of_fast = Resume(fast).status();
+  EXPECT_EQ(of_fast.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(of_fast.message(), HasSubstr("expected \"all, verify: fast"));
+  EXPECT_THAT(of_fast.message(), HasSubstr("found \"all, verify: exact"));
 }
 
 // Everything is under a checksum: a lie in the store's tables must be made anew.
@@ -176,6 +191,65 @@ TEST(LosslessFaults, AFailedReadOfT1LeavesTheSessionAsItWas) {
     ExpectOk(session->Decode(Text()[i], From(i + 1)));
   }
   EXPECT_EQ(Logits(*session), Logits(*full));
+}
+
+// The file of an engine's T1, which has no name any more: the one file without a name that this
+// process has open.
+class T1File {
+ public:
+  T1File() {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      struct stat info = {};
+      if (stat(entry.path().c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink > 0) {
+        continue;
+      }
+      EXPECT_EQ(fd_, -1) << "two files without a name";
+      fd_ = open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
+      bytes_.resize(info.st_size);
+    }
+    EXPECT_GE(fd_, 0);
+    EXPECT_EQ(pread(fd_, bytes_.data(), bytes_.size(), 0), static_cast<ssize_t>(bytes_.size()));
+  }
+  ~T1File() { close(fd_); }
+  void Lose() const { EXPECT_EQ(ftruncate(fd_, 0), 0); }
+  void Restore() const {
+    EXPECT_EQ(pwrite(fd_, bytes_.data(), bytes_.size(), 0), static_cast<ssize_t>(bytes_.size()));
+  }
+
+ private:
+  int fd_ = -1;
+  std::string bytes_;
+};
+
+// As above, of a T1 in a file.
+TEST(LosslessFaults, AT1FileThatCannotBeReadLeavesTheSessionAsItWas) {
+  const auto engine =
+      Engine::Create(SmallModel(), {.threads = 2, .tiers = TierSpec{.t1 = T1Place::kFile}});
+  if (engine.status().code() == StatusCode::kUnsupported) GTEST_SKIP() << engine.status().message();
+  auto full_engine = MakeEngine({.threads = 2});
+  auto full = Open(*full_engine);
+  auto session = Open(**engine, {.policy = {.name = "streaming", .sinks = 4, .window = 12},
+                                 .lossless = LosslessOptions{.draft_min = 7}});
+  for (Session* one : {full.get(), session.get()}) {
+    ExpectOk(one->Prefill(SomeTokens(200)));
+    for (int i = 0; i < 10; ++i) ExpectOk(one->Decode(Text()[i]));
+  }
+  ASSERT_GT(session->accounting().tiers[static_cast<int>(Tier::kT1)].rows, 0);
+  const T1File file;
+  file.Lose();
+  for (const Guess& guess : {Guess(), From(11), From(11)}) {
+    const Status status = session->Decode(Text()[10], guess);
+    EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
+    EXPECT_EQ(session->next_position(), full->next_position());
+    EXPECT_EQ(session->logits_hash(), full->logits_hash());
+  }
+  file.Restore();
+  for (int i = 10; i < 80; ++i) {
+    ExpectOk(full->Decode(Text()[i]));
+    ExpectOk(session->Decode(Text()[i], From(i + 1)));
+  }
+  EXPECT_EQ(session->logits_hash(), full->logits_hash());
+  EXPECT_GT(session->lossless_report()->accepted, 20);
 }
 
 }  // namespace
