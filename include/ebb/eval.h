@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "ebb/answers.h"
 #include "ebb/engine.h"
 #include "ebb/generate.h"
+#include "ebb/lossless.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
 
@@ -60,8 +62,10 @@ struct EvalAnswer {
   double peak_tokens = 0;     // rows alive, at most; mean over layers and kv heads
   double kv_reads = 0;        // rows attended to in decode steps, summed; the same mean
   int64_t rows_evicted = 0;   // (layer, kv head, token) triples
-  double seconds = 0;         // prefill included
-  std::string text;           // what the model wrote
+  int decode_steps = 0;       // tokens that were decoded: the last may not be
+  std::optional<LosslessReport> lossless;  // of a lossless setting
+  double seconds = 0;                      // prefill included
+  std::string text;                        // what the model wrote
 };
 
 enum class PromptStyle { kChat, kRaw };

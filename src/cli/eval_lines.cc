@@ -1,5 +1,6 @@
 #include "src/cli/eval_lines.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
@@ -77,6 +78,14 @@ Json ResultLine(const EvalAnswer& answer, const EvalSetting& setting, const Eval
                {"peak_tokens", answer.peak_tokens},
                {"kv_reads", answer.kv_reads},
                {"rows_evicted", answer.rows_evicted}};
+  if (answer.lossless.has_value()) {
+    const LosslessReport& lossless = *answer.lossless;
+    line["drafted"] = lossless.drafted;
+    line["accepted"] = lossless.accepted;
+    line["verify_steps"] = lossless.verify_steps;
+    line["bytes_read_per_token"] =
+        static_cast<double>(lossless.bytes_read) / std::max(answer.decode_steps, 1);
+  }
   if (!answer.error.empty()) line["error"] = answer.error;
   return line;
 }

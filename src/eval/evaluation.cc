@@ -66,6 +66,8 @@ class Watch {
     answer->kv_reads =
         static_cast<double>(lossless == nullptr ? rows_read_ : lossless->rows_read) / heads_;
     answer->rows_evicted = session_.accounting().rows_evicted;
+    answer->decode_steps = decode_steps;
+    if (lossless != nullptr) answer->lossless = *lossless;
   }
 
   [[nodiscard]] bool looping() const { return looping_; }

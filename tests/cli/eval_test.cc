@@ -239,6 +239,16 @@ TEST_F(EvalTest, LosslessSettingsAnswerAsTheFullCacheDoes) {
     EXPECT_GE(of_host[i]["peak_tokens"], of_full[i]["peak_tokens"].get<double>() + 6) << i;
     EXPECT_LE(of_host[i]["peak_tokens"], of_full[i]["peak_tokens"].get<double>() + 6 + 2 * 8) << i;
     EXPECT_GT(of_host[i]["peak_kv_bytes"], of_full[i]["peak_kv_bytes"]) << i;
+    // A verifying step brings one token and those of its draft that were right.
+    EXPECT_FALSE(of_full[i].contains("drafted"));
+    const int tokens = of_host[i]["generated_tokens"];
+    const int accepted = of_host[i]["accepted"];
+    const int decoded = accepted + of_host[i]["verify_steps"].get<int>();
+    EXPECT_GE(decoded, tokens - 1) << i;
+    EXPECT_LE(decoded, tokens) << i;
+    EXPECT_GT(of_host[i]["drafted"], 0) << i;
+    EXPECT_LE(accepted, of_host[i]["drafted"]) << i;
+    EXPECT_GE(of_host[i]["bytes_read_per_token"], 0) << i;
   }
   const ProgramEnd named = RunEbb(common + "--lossless --draft h2o --out " + Out("named"));
   EXPECT_THAT(named.err, HasSubstr("name them by --policies"));
