@@ -3,8 +3,9 @@
 // - kDecode, one token per sequence: `fold` stores the new row by the thread that folds it, and
 //   folds; `merge` joins chunks, adds up mass and plans the next layer.
 // - kFold, a few tokens per sequence or selected rows: where rows are selected, `select` chooses
-//   them; `store` locates those, writes the new rows and plans, then `fold` and `merge`, once for every few tokens, so
-//   that what folding leaves for the merge stays small; a merge plans the next fold.
+//   them; `store` locates those, writes the new rows and plans, then `fold` and `merge`, once for
+//   every few tokens, so that what folding leaves for the merge stays small; a merge plans the next
+//   fold.
 // - kPrefill, many tokens of one sequence: `store`, `prefill` and, where wanted, `mass`.
 //
 // The nodes read the step's work through AttentionOp::SetWork(), so that a graph is built once and
