@@ -27,8 +27,9 @@ float* HeadOf(const ggml_tensor* t, int token, int head) {
   return reinterpret_cast<float*>(static_cast<char*>(t->data) + token * t->nb[2] + head * t->nb[1]);
 }
 
-// By vectors: the C library copies long runs by `rep movsb`, which takes four times as long on a
-// Zen 4 where the two places lie unluckily within their pages.
+// By vectors: the C library copies long runs by `rep movsb`, which is known to be slow on a Zen 4
+// where the two places lie unluckily within their pages. What it saves here is not shown: a
+// selection took 0.93 ms in one run, 0.95 and 1.15 in two with the library's.
 void CopySlots(const uint32_t* from, size_t num, uint32_t* to) {
   constexpr size_t kTogether = 16;
   for (; num >= kTogether; num -= kTogether, from += kTogether, to += kTogether) {

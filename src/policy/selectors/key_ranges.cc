@@ -241,8 +241,7 @@ void KeyRanges::SetNumbers(int stream, std::span<const uint16_t> numbers) {
 
 void KeyRanges::Get(int stream, size_t page, std::span<uint16_t> range) const {
   if (page + 1 == num_pages_[stream]) {
-    std::ranges::copy(std::span(newest_).subspan(stream * RangeNumbers(), RangeNumbers()),
-                      range.begin());
+    std::ranges::copy(Newest(stream), range.begin());
     return;
   }
   const uint16_t* from = blocks_.data() + At(stream, page);

@@ -74,6 +74,9 @@ class KeyRanges {
   [[nodiscard]] std::span<uint16_t> Newest(int stream) {
     return std::span(newest_).subspan(stream * RangeNumbers(), RangeNumbers());
   }
+  [[nodiscard]] std::span<const uint16_t> Newest(int stream) const {
+    return std::span(newest_).subspan(stream * RangeNumbers(), RangeNumbers());
+  }
   // range: [2, dim]
   void Get(int stream, size_t page, std::span<uint16_t> range) const;
   void Put(int stream, size_t page, std::span<const uint16_t> range);
