@@ -38,13 +38,6 @@ class Foresight;  // ebb/foresight.h
 class StateReader;
 class StateWriter;
 
-// The rows from `begin` up to, but not including, `end`.
-struct RowRange {
-  size_t begin = 0;
-  size_t end = 0;
-  bool operator==(const RowRange&) const = default;
-};
-
 // Turns signals into a number per row; a higher score is kept longer.
 class Scorer {
  public:

@@ -15,6 +15,13 @@ using Token = int32_t;
 // The index of a token in its sequence, from 0; also its RoPE position.
 using Position = int32_t;
 
+// The rows from `begin` up to, but not including, `end`.
+struct RowRange {
+  size_t begin = 0;
+  size_t end = 0;
+  bool operator==(const RowRange&) const = default;
+};
+
 // The number format of full-precision rows.
 enum class RowType { kF16, kBf16, kF32 };
 

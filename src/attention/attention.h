@@ -39,8 +39,9 @@ struct AttentionShape {
   [[nodiscard]] int QueryHeadsPerKvHead() const { return num_q_heads / num_kv_heads; }
 };
 
-// Where the keys of the visible rows [begin, end), at most kChunkRows, lie; the rest of `keys` is
-// filled with the last of them. REQUIRES: begin < end.
+// Where the keys of the rows that are read, of them [begin, end), at most kChunkRows, lie; the rest
+// of `keys` is filled with the last of them. REQUIRES: begin < end; where rows are chosen, `begin`
+// is that of a chunk.
 void LocateKeys(const RowsView& rows, const PageFormat& format, uint32_t begin, uint32_t end,
                 std::span<const std::byte*, kChunkRows> keys);
 

@@ -64,7 +64,8 @@ bool DecodeAttention::ShareRows(int query, int other, int kv_head, Kind kind) co
   };
   // A list that is empty may lie anywhere.
   return !view(query).slots.empty() && view(query).slots.data() == view(other).slots.data() &&
-         view(query).pages == view(other).pages;
+         view(query).pages == view(other).pages &&
+         view(query).chosen.ranges.data() == view(other).chosen.ranges.data();
 }
 
 size_t DecodeAttention::NumTogether(size_t first, size_t end) const {
@@ -119,14 +120,20 @@ void DecodeAttention::FetchMass(const Unit& unit) const {
   }
 }
 
-// The slots of a table that this kv head shares with no other come from memory.
+// The slots of a table that this kv head shares with no other come from memory. Of chosen rows most
+// lie in the range that a chunk begins in.
 void DecodeAttention::FetchSlots(const Unit& unit) const {
   const DecodeQuery& of = queries_[unit.query];
   const auto [begin, end] = RowsOf(unit);
-  const auto& lists = unit.kind == Kind::kHost ? of.host_rows : of.rows;
-  const auto& slots = unit.kind == Kind::kCompressed ? of.compressed[unit.kv_head].slots
-                                                     : lists[unit.kv_head].slots;
-  for (uint32_t r = begin; r < end; r += kFloatsPerLine) hwy::Prefetch(slots.data() + r);
+  const uint32_t* slots = nullptr;
+  if (unit.kind == Kind::kCompressed) {
+    slots = of.compressed[unit.kv_head].slots.data() + begin;
+  } else {
+    const RowsView& rows = (unit.kind == Kind::kHost ? of.host_rows : of.rows)[unit.kv_head];
+    const bool all = rows.chosen.ranges.empty();
+    slots = rows.slots.data() + (all ? begin : rows.chosen.chunks[unit.chunk].row);
+  }
+  for (uint32_t r = 0; r < end - begin; r += kFloatsPerLine) hwy::Prefetch(slots + r);
 }
 
 void DecodeAttention::Fold(int thread, int num_threads) {

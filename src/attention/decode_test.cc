@@ -393,6 +393,65 @@ TEST_P(DecodeTest, MassOfSelectedRowsGoesToTheirOwnIndices) {
   }
 }
 
+// Ranges of one row, of many and of all; chunks begin in the middle of some.
+TEST_P(DecodeTest, ChosenRowsAreTheSameBitForBitAsAListOfThem) {
+  const AttentionShape shape = ShapeOf(RowType::kF16, 64, 4, 3);
+  const TestRows rows({.format = shape.format, .num_rows = {600, 600, 600, 600}});
+  const std::vector<RowRange> ranges[4] = {
+      {{3, 4}}, {{0, 64}, {80, 96}, {99, 100}, {101, 170}, {300, 470}}, {{5, 600}}, {}};
+  std::vector<RowsView> chosen(rows.views().begin(), rows.views().end()), listed = chosen;
+  std::vector<uint32_t> index[4], slots[4];
+  std::vector<ChosenRows::Start> chunks[4];
+  std::vector<std::span<const uint32_t>> selected(4);
+  for (size_t h = 0; h < 3; ++h) {
+    for (const RowRange& range : ranges[h]) {
+      for (size_t r = range.begin; r < range.end; ++r) {
+        index[h].push_back(static_cast<uint32_t>(r));
+        slots[h].push_back(listed[h].slots[r]);
+      }
+    }
+    listed[h].slots = slots[h];
+    selected[h] = index[h];
+    const size_t num_rows = CutIntoChunks(ranges[h], &chunks[h]);
+    ASSERT_EQ(num_rows, index[h].size());
+    ASSERT_EQ(chunks[h].size(), (num_rows + kChunkRows - 1) / kChunkRows);
+    chosen[h].chosen = {.ranges = ranges[h], .chunks = chunks[h], .num_rows = num_rows};
+  }
+  for (const bool wants_mass : {true, false}) {
+    Step list(shape, listed, 3);
+    list.selected = selected;
+    if (!wants_mass) list.mass_of_head.clear();
+    Attend(kernel_, &list);
+    for (const int num_threads : {1, 2, 3, 5}) {
+      Step step(shape, chosen, 3);
+      step.selected = selected;
+      if (!wants_mass) step.mass_of_head.clear();
+      Attend(kernel_, &step, num_threads);
+      ExpectSameBits(list, step, std::to_string(num_threads) + " threads");
+    }
+  }
+}
+
+// What is chosen tells queries of the same rows apart.
+TEST_P(DecodeTest, QueriesThatChoseOtherRowsAreNotFoldedTogether) {
+  const AttentionShape shape = ShapeOf(RowType::kF16, 64, 1, 1);
+  const TestRows rows({.format = shape.format, .num_rows = {300}});
+  const std::vector<RowRange> ranges[2] = {{{0, 100}}, {{200, 300}}};
+  std::vector<ChosenRows::Start> chunks[2];
+  std::vector<RowsView> views[2];
+  for (size_t i = 0; i < 2; ++i) {
+    views[i].assign(rows.views().begin(), rows.views().end());
+    views[i][0].chosen = {.ranges = ranges[i], .chunks = {}, .num_rows = 100};
+    CutIntoChunks(ranges[i], &chunks[i]);
+    views[i][0].chosen.chunks = chunks[i];
+  }
+  Step first(shape, views[0], 1), second(shape, views[1], 2), alone(shape, views[1], 2);
+  Step* const both[] = {&first, &second};
+  Attend(kernel_, both, 1);
+  Attend(kernel_, &alone);
+  ExpectSameBits(alone, second, "the second");
+}
+
 // As when a step verifies several tokens of a sequence.
 TEST_P(DecodeTest, QueriesThatShareATargetAreTheSameBitForBitForAnyNumberOfThreads) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);

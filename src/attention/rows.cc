@@ -1,6 +1,7 @@
 #include "src/attention/rows.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "src/attention/attention.h"
 #include "src/attention/compressed.h"
@@ -20,7 +21,7 @@ bool IsRun(const uint32_t* slots) {
 }
 
 void Locate(const std::byte* const* pages, const uint32_t* slots, uint32_t num_rows, size_t stride,
-            std::span<const std::byte*, kChunkRows> rows) {
+            const std::byte** rows) {
   const auto row_of = [&](uint32_t slot) {
     return pages[slot / kRowsPerPage] + slot % kRowsPerPage * stride;
   };
@@ -35,19 +36,58 @@ void Locate(const std::byte* const* pages, const uint32_t* slots, uint32_t num_r
       for (; r < block_end; ++r) rows[r] = row_of(slots[r]);
     }
   }
+}
+
+void FillUp(std::span<const std::byte*, kChunkRows> rows, uint32_t num_rows) {
   std::fill(rows.begin() + num_rows, rows.end(), rows[num_rows - 1]);
+}
+
+// Of the chosen rows, so many from the chunk on that begins with `begin`.
+void LocateChosen(const RowsView& rows, uint32_t begin, uint32_t num_rows, size_t stride,
+                  const std::byte** keys) {
+  assert(begin % kChunkRows == 0);
+  const auto [range, row] = rows.chosen.chunks[begin / kChunkRows];
+  const RowRange* of = &rows.chosen.ranges[range];
+  for (size_t first = row;; first = (++of)->begin) {
+    const uint32_t num = std::min<size_t>(of->end - first, num_rows);
+    Locate(rows.pages, rows.slots.data() + first, num, stride, keys);
+    keys += num;
+    num_rows -= num;
+    if (num_rows == 0) return;
+  }
 }
 
 }  // namespace
 
+size_t CutIntoChunks(std::span<const RowRange> ranges, std::vector<ChosenRows::Start>* chunks) {
+  chunks->clear();
+  size_t num_rows = 0;
+  for (const RowRange& range : ranges) {
+    const size_t next = num_rows + range.end - range.begin;
+    for (size_t begin = chunks->size() * kChunkRows; begin < next; begin += kChunkRows) {
+      chunks->push_back({.range = static_cast<uint32_t>(&range - ranges.data()),
+                         .row = static_cast<uint32_t>(range.begin + begin - num_rows)});
+    }
+    num_rows = next;
+  }
+  return num_rows;
+}
+
 void LocateKeys(const RowsView& rows, const PageFormat& format, uint32_t begin, uint32_t end,
                 std::span<const std::byte*, kChunkRows> keys) {
-  Locate(rows.pages, rows.slots.data() + begin, end - begin, format.RowStride(), keys);
+  const size_t stride = format.RowStride();
+  if (rows.chosen.ranges.empty()) {
+    Locate(rows.pages, rows.slots.data() + begin, end - begin, stride, keys.data());
+  } else {
+    LocateChosen(rows, begin, end - begin, stride, keys.data());
+  }
+  FillUp(keys, end - begin);
 }
 
 void LocateCompressed(const CompressedRows& rows, const CompressedFormat& format, uint32_t begin,
                       uint32_t end, std::span<const std::byte*, kChunkRows> addresses) {
-  Locate(rows.pages, rows.slots.data() + begin, end - begin, format.RowStride(), addresses);
+  Locate(rows.pages, rows.slots.data() + begin, end - begin, format.RowStride(), addresses.data());
+  FillUp(addresses, end - begin);
 }
 
 }  // namespace ebb

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include "ebb/tiers.h"
 #include "ebb/types.h"
@@ -30,14 +31,33 @@ struct PageFormat {
   [[nodiscard]] size_t PageBytes() const { return 2 * ValueOffset(); }
 };
 
+// Those of a view's rows that are read, and where each chunk of them begins.
+struct ChosenRows {
+  struct Start {
+    uint32_t range;
+    uint32_t row;  // of the view, in that range
+  };
+  std::span<const RowRange> ranges;  // ascending, apart from each other, none empty
+  std::span<const Start> chunks;     // [chunks], from CutIntoChunks()
+  size_t num_rows = 0;               // in all ranges
+};
+
+// Puts where every chunk of the ranges' rows begins into `chunks`, and returns how many rows there
+// are. Allocates nothing where `chunks` has room.
+size_t CutIntoChunks(std::span<const RowRange> ranges, std::vector<ChosenRows::Start>* chunks);
+
 // The visible rows of one (layer, kv head), in order of position. All spans outlive the step.
 struct RowsView {
   const std::byte* const* pages = nullptr;  // [num_pages], 64-byte aligned; null: no visible row
-  std::span<const uint32_t> slots;          // [num_rows]
-  std::span<const Position> positions;      // [num_rows], ascending
-  std::span<const Position> last_visible;   // [num_rows], or empty: visible for ever
+  std::span<const uint32_t> slots;          // [rows]
+  std::span<const Position> positions;      // [rows], ascending
+  std::span<const Position> last_visible;   // [rows], or empty: visible for ever
+  ChosenRows chosen;                        // in decode; without a range: all rows
 
-  [[nodiscard]] size_t size() const { return slots.size(); }
+  // Of the rows that are read.
+  [[nodiscard]] size_t size() const {
+    return chosen.ranges.empty() ? slots.size() : chosen.num_rows;
+  }
 };
 
 // A page of T2 holds whole rows, one after another: row r begins at page + r * RowStride(). What is

@@ -12,7 +12,6 @@
 #include <numeric>
 
 #include "ggml.h"
-#include "src/policy/selection.h"
 
 namespace ebb {
 namespace {
@@ -25,17 +24,6 @@ static_assert(3 + 2 * AttentionOp::kMostFolds <= kMaxAttentionNodesPerLayer);
 // Row of token `token`, head `head` of a [head_dim, heads, tokens] tensor.
 float* HeadOf(const ggml_tensor* t, int token, int head) {
   return reinterpret_cast<float*>(static_cast<char*>(t->data) + token * t->nb[2] + head * t->nb[1]);
-}
-
-// By vectors: the C library copies long runs by `rep movsb`, which is known to be slow on a Zen 4
-// where the two places lie unluckily within their pages. What it saves here is not shown: a
-// selection took 0.93 ms in one run, 0.95 and 1.15 in two with the library's.
-void CopySlots(const uint32_t* from, size_t num, uint32_t* to) {
-  constexpr size_t kTogether = 16;
-  for (; num >= kTogether; num -= kTogether, from += kTogether, to += kTogether) {
-    std::memcpy(to, from, kTogether * sizeof(uint32_t));
-  }
-  std::copy_n(from, num, to);
 }
 
 }  // namespace
@@ -198,7 +186,8 @@ void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* use
   AttentionOp& op = *layer.op;
   if (op.selects_) {
     for (const SequenceStep& sequence : op.work_->sequences) {
-      if (sequence.selector != nullptr) op.LocateSelected(layer, sequence, thread, num_threads);
+      if (sequence.selector == nullptr || !sequence.signals->wants_mass()) continue;
+      op.ListSelected(sequence, thread, num_threads);
     }
     if (thread == 0) {
       const std::chrono::duration<double> took =
@@ -324,31 +313,24 @@ void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, i
   selected.ranges.clear();
   sequence.selector->Select(layer.index, kv_head, QueriesOf(layer, sequence.first_token, kv_head),
                             &selected.ranges);
-  const size_t num_rows = CountRows(selected.ranges);
-  selected.slots.resize(num_rows);
-  selected.rows.resize(sequence.signals->wants_mass() ? num_rows : 0);
+  selected.num_rows = CutIntoChunks(selected.ranges, &selected.chunks);
+  selected.rows.resize(sequence.signals->wants_mass() ? selected.num_rows : 0);
 }
 
-// Each thread has its part of every kv head's list; thread 0 has the last one, since the plan that
-// it makes next reads where a list ends.
-void AttentionOp::LocateSelected(const Layer& layer, const SequenceStep& sequence, int thread,
-                                 int num_threads) const {
+// Where mass is wanted. Each thread has its part of every kv head's list; thread 0 has the last
+// one, since the plan that it makes next reads where a list ends.
+void AttentionOp::ListSelected(const SequenceStep& sequence, int thread, int num_threads) const {
   for (int h = 0; h < scratch_->shape.num_kv_heads; ++h) {
     AttentionScratch::Selected& selected = SelectedOf(sequence, h);
-    const auto slots = sequence.cache->View(layer.index, h).slots;
     const int part = num_threads - 1 - thread;
-    const size_t begin = selected.slots.size() * part / num_threads;
-    const size_t end = selected.slots.size() * (part + 1) / num_threads;
+    const size_t begin = selected.rows.size() * part / num_threads;
+    const size_t end = selected.rows.size() * (part + 1) / num_threads;
     size_t at = 0;  // of the next range
     for (const RowRange& range : selected.ranges) {
       const size_t from = std::max(begin, at), to = std::min(end, at + range.end - range.begin);
       if (from < to) {
-        const size_t row = range.begin + (from - at);
-        CopySlots(slots.data() + row, to - from, selected.slots.data() + from);
-        if (!selected.rows.empty()) {
-          std::iota(selected.rows.data() + from, selected.rows.data() + to,
-                    static_cast<uint32_t>(row));
-        }
+        std::iota(selected.rows.data() + from, selected.rows.data() + to,
+                  static_cast<uint32_t>(range.begin + (from - at)));
       }
       at += range.end - range.begin;
     }
@@ -367,9 +349,9 @@ void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequ
     if (selected.ranges.empty()) continue;
     s.selected_spans[at] = selected.rows;
     RowsView& view = to.rows[fold.FirstRow(token, kv_heads) + h];
-    *sequence.rows_unread += static_cast<int64_t>(view.slots.size() - selected.slots.size());
-    view.slots = selected.slots;
-    view.positions = {};
+    *sequence.rows_unread += static_cast<int64_t>(view.slots.size() - selected.num_rows);
+    view.chosen = {
+        .ranges = selected.ranges, .chunks = selected.chunks, .num_rows = selected.num_rows};
   }
   to.queries.back().selected = std::span(s.selected_spans).subspan(token * kv_heads, kv_heads);
 }

@@ -3,9 +3,9 @@
 // - kDecode, one token per sequence: `fold` stores the new row by the thread that folds it, and
 //   folds; `merge` joins chunks, adds up mass and plans the next layer.
 // - kFold, a few tokens per sequence or selected rows: where rows are selected, `select` chooses
-//   them; `store` locates those, writes the new rows and plans, then `fold` and `merge`, once for
-//   every few tokens, so that what folding leaves for the merge stays small; a merge plans the next
-//   fold.
+//   them; `store` lists those where mass is wanted, writes the new rows and plans, then `fold` and
+//   `merge`, once for every few tokens, so that what folding leaves for the merge stays small; a
+//   merge plans the next fold.
 // - kPrefill, many tokens of one sequence: `store`, `prefill` and, where wanted, `mass`.
 //
 // The nodes read the step's work through AttentionOp::SetWork(), so that a graph is built once and
@@ -65,9 +65,10 @@ struct AttentionScratch {
   // What a selector chose of a token's kv head; no ranges: all rows.
   struct Selected {
     std::vector<RowRange> ranges;
-    std::vector<uint32_t> slots;  // of their rows
-    std::vector<uint32_t> rows;   // their indices, where mass is wanted
-    int parts_ranked = 0;         // of this layer so far
+    std::vector<ChosenRows::Start> chunks;
+    size_t num_rows = 0;         // in the ranges
+    std::vector<uint32_t> rows;  // all of them, where mass is wanted
+    int parts_ranked = 0;        // of this layer so far
   };
   std::vector<Selected> selected;                         // [tokens * kv heads]
   std::vector<std::span<const uint32_t>> selected_spans;  // of `rows`
@@ -137,8 +138,7 @@ class AttentionOp final : public AttentionBuilder {
   [[nodiscard]] AttentionScratch::Selected& SelectedOf(const SequenceStep& sequence,
                                                        int kv_head) const;
   void SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const;
-  void LocateSelected(const Layer& layer, const SequenceStep& sequence, int thread,
-                      int num_threads) const;
+  void ListSelected(const SequenceStep& sequence, int thread, int num_threads) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   void PlanPrefill(const Layer& layer);
 

@@ -318,7 +318,7 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
       AttentionScratch::Selected& selected = scratch.selected[sequence.first_token * heads + i];
       const size_t max_rows = sequence.cache->max_rows();
       ReserveMore(&selected.ranges, (max_rows + 1) / 2);
-      ReserveMore(&selected.slots, max_rows);
+      ReserveMore(&selected.chunks, max_rows / kChunkRows + 1);
       if (sequence.signals->wants_mass()) ReserveMore(&selected.rows, max_rows);
       selected.parts_ranked = 0;
     }
