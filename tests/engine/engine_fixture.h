@@ -25,16 +25,28 @@ inline RandomGgufOptions SmallModelOptions() {
           .context = 2048};
 }
 
+inline std::shared_ptr<const Model> RandomModel(const RandomGgufOptions& shape) {
+  const TempFolder folder;
+  const std::string path = folder.File("random.gguf");
+  const Status written = WriteRandomGguf(shape, path);
+  EXPECT_TRUE(written.ok()) << written.ToString();
+  auto model = Model::Load({.path = path});
+  EXPECT_TRUE(model.ok()) << model.status().ToString();
+  return *model;
+}
+
 // The same model for all tests of a program: it is written and loaded once.
 inline std::shared_ptr<const Model> SmallModel() {
+  static const std::shared_ptr<const Model> kModel = RandomModel(SmallModelOptions());
+  return kModel;
+}
+
+// Of four layers: 2 KiB of rows a token in f16, and so 4 MiB in its context.
+inline std::shared_ptr<const Model> DeepModel() {
   static const std::shared_ptr<const Model> kModel = [] {
-    const TempFolder folder;
-    const std::string path = folder.File("small.gguf");
-    const Status written = WriteRandomGguf(SmallModelOptions(), path);
-    EXPECT_TRUE(written.ok()) << written.ToString();
-    auto model = Model::Load({.path = path});
-    EXPECT_TRUE(model.ok()) << model.status().ToString();
-    return *model;
+    RandomGgufOptions shape = SmallModelOptions();
+    shape.num_layers = 4;
+    return RandomModel(shape);
   }();
   return kModel;
 }
@@ -43,10 +55,14 @@ inline std::vector<Token> SomeTokens(size_t count, uint64_t seed = 7) {
   return RandomTokens(SmallModelOptions(), count, seed);
 }
 
-inline std::unique_ptr<Engine> MakeEngine(const EngineOptions& options = {.threads = 1}) {
-  auto engine = Engine::Create(SmallModel(), options);
+inline std::unique_ptr<Engine> MakeEngineOf(const std::shared_ptr<const Model>& model,
+                                            const EngineOptions& options = {.threads = 1}) {
+  auto engine = Engine::Create(model, options);
   EXPECT_TRUE(engine.ok()) << engine.status().ToString();
   return *std::move(engine);
+}
+inline std::unique_ptr<Engine> MakeEngine(const EngineOptions& options = {.threads = 1}) {
+  return MakeEngineOf(SmallModel(), options);
 }
 
 // "attention" with a short window, so that small tests evict.

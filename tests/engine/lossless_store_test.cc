@@ -1,5 +1,7 @@
 // What a lossless session keeps and what it may take: its store under T1's cap and after
 // roll-backs, and what the tiers that a user asks for leave to the draft.
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -32,8 +34,9 @@ Guess Knowing(std::span<const Token> text, size_t next) {
   };
 }
 
+// Its cap is half of what the model's context would take.
 TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
-  auto probe_engine = MakeEngine(OnHost());
+  auto probe_engine = MakeEngineOf(DeepModel(), OnHost());
   auto probe = Open(*probe_engine, Drafting(kStreaming, 1));
   ExpectOk(probe->Prefill(SomeTokens(6 * kPage)));
   const size_t bytes_of_a_token =
@@ -41,9 +44,10 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
   ASSERT_GT(bytes_of_a_token, 0U);
   constexpr size_t kCap = size_t{2} << 20;  // the least that there is
   const auto tokens_of_cap = static_cast<int>(kCap / bytes_of_a_token);
+  ASSERT_LT(tokens_of_cap + 8 * kPage, DeepModel()->shape().trained_context);
   const std::vector<Token> text = SomeTokens(8 * kPage, 3);
   for (const int draft_min : {1, 8}) {
-    auto engine = MakeEngine(OnHost(kCap));
+    auto engine = MakeEngineOf(DeepModel(), OnHost(kCap));
     auto session = Open(*engine, Drafting(kStreaming, draft_min));
     ExpectOk(session->Prefill(SomeTokens(tokens_of_cap - 3 * kPage)));
     Status status;
@@ -51,6 +55,7 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
       status = session->Decode(text[i], Knowing(text, i + 1));
     }
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << draft_min;
+    EXPECT_THAT(status.message(), testing::HasSubstr("cap of 2097152 bytes")) << draft_min;
     EXPECT_LE(engine->arena_accounting(Tier::kT1).reserved_bytes, kCap);
     EXPECT_LE(session->next_position(), tokens_of_cap + 3 * kPage) << draft_min;
     EXPECT_GE(session->next_position(), tokens_of_cap - kPage) << draft_min;

@@ -12,7 +12,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 // 8 KiB a token, in many layers, as two of them lie in memory when T1 is a file: 40 MiB.
 constexpr int kTokens = 5000;
 
-RandomGgufOptions DeepModel() {
+RandomGgufOptions SixteenLayers() {
   return {.num_layers = 16,
           .embed_dim = 64,
           .num_q_heads = 2,
@@ -42,7 +42,7 @@ class MemoryLimit {
 TEST(MemoryLimit, ASequenceFitsWithTiersWhereTheFullCacheDoesNot) {
   const TempFolder folder;
   const std::string path = folder.File("deep.gguf");
-  ExpectOk(WriteRandomGguf(DeepModel(), path));
+  ExpectOk(WriteRandomGguf(SixteenLayers(), path));
   const auto model = Model::Load({.path = path});
   ASSERT_TRUE(model.ok()) << model.status().ToString();
   const TierSpec tiers = {.t0_cap_bytes = 8 * kMiB};
@@ -50,7 +50,7 @@ TEST(MemoryLimit, ASequenceFitsWithTiersWhereTheFullCacheDoesNot) {
   const auto tiered = Engine::Create(*model, {.threads = 1, .tiers = tiers, .prefill_chunk = 64});
   if (tiered.status().code() == StatusCode::kUnsupported) GTEST_SKIP() << "no direct reads";
   ASSERT_TRUE(full.ok() && tiered.ok());
-  const std::vector<Token> text = RandomTokens(DeepModel(), kTokens, 1);
+  const std::vector<Token> text = RandomTokens(SixteenLayers(), kTokens, 1);
   // The graphs' buffers are made in the first steps, before the limit.
   const auto warm_up = [&](const PolicySpec& policy, Engine& engine) {
     auto session = Open(engine, policy);

@@ -6,26 +6,7 @@ namespace ebb {
 namespace {
 
 constexpr int kPromptTokens = 300;
-constexpr int kDecodeTokens = 60;
-
-const std::shared_ptr<const Model>& DeepModel() {
-  static const std::shared_ptr<const Model> kModel = [] {
-    RandomGgufOptions shape = SmallModelOptions();
-    shape.num_layers = 4;
-    const TempFolder folder;
-    ExpectOk(WriteRandomGguf(shape, folder.File("deep.gguf")));
-    auto model = Model::Load({.path = folder.File("deep.gguf")});
-    ExpectOk(model.status());
-    return *model;
-  }();
-  return kModel;
-}
-
-std::unique_ptr<Engine> DeepEngine(const EngineOptions& options) {
-  auto engine = Engine::Create(DeepModel(), options);
-  ExpectOk(engine.status());
-  return *std::move(engine);
-}
+constexpr int kDecodeTokens = 20;  // more than a page; threads that outnumber cores are slow
 
 PolicySpec Quest(int rows) {
   PolicySpec quest = {.name = "quest"};
@@ -40,7 +21,7 @@ struct Outcome {
 };
 
 Outcome Decode(int threads, const PolicySpec& policy) {
-  auto engine = DeepEngine({.threads = threads});
+  auto engine = MakeEngineOf(DeepModel(), {.threads = threads});
   auto session = Open(*engine, policy);
   const std::vector<Token> text = SomeTokens(kPromptTokens + kDecodeTokens);
   ExpectOk(session->Prefill(std::span(text).first(kPromptTokens)));
@@ -71,7 +52,7 @@ TEST(Selector, WhereAllRowsFitTheLogitsAreThoseOfTheFullCache) {
 // More of them than are folded at once.
 TEST(Selector, ABatchAgreesWithSingleSteps) {
   constexpr int kMany = 19;
-  auto engine = DeepEngine({.threads = 2, .kv_type = RowType::kF32});
+  auto engine = MakeEngineOf(DeepModel(), {.threads = 2, .kv_type = RowType::kF32});
   std::vector<std::unique_ptr<Session>> batched, single;
   std::vector<Session*> batch;
   for (int i = 0; i < kMany; ++i) {
