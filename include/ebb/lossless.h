@@ -24,10 +24,11 @@ struct LosslessOptions {
   // are the full cache's up to the rounding of that, which with quantised weights is about a logit.
   enum class Verify : uint8_t { kExact, kFast };
   Verify verify = Verify::kExact;
-  // Tokens of a verifying step; with 1 nothing is drafted. Between the two a draft goes on while a
-  // further guess pays, by what steps took and how many guesses like it were right. From draft_min
-  // 2 on, drafting goes on where it does not pay.
-  int draft_min = 1;
+  // Tokens of a verifying step, guesses and the one before them; at most 1: nothing is drafted.
+  // Between the two a draft goes on while a further guess pays, by what steps took and how many
+  // guesses like it were right. With draft_min 0 all rows are read for every token where drafting
+  // does not pay; from 1 on there is a guess in every step that has room for one.
+  int draft_min = 0;
   int draft_max = kMostDrafted;
   // Where the last tokens stood before in the text, what followed them there is guessed without a
   // draft step, while that brings more tokens a second than drafts do. Not where draft_min is

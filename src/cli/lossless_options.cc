@@ -61,15 +61,16 @@ Status ReadDraft(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
-OptionRow LengthRow(const std::string& name, std::string help, int LosslessOptions::*member) {
+OptionRow LengthRow(const std::string& name, double least, std::string help,
+                    int LosslessOptions::*member) {
   return {kGroup,
           name,
           "K",
           std::move(help),
-          [name, member](std::string_view text, CliOptions* options) {
+          [name, least, member](std::string_view text, CliOptions* options) {
             options->lossless.option_given = name;
             options->lossless.length_given = true;
-            return ParseValue(text, {.min = 1, .max = kMostDrafted},
+            return ParseValue(text, {.min = least, .max = kMostDrafted},
                               &(LosslessOf(*options).*member));
           },
           [member](CliOptions options) { return ShowValue(LosslessOf(options).*member); }};
@@ -92,9 +93,10 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
        "the policy of a lossless generation; budget, sinks, window and interval may stand among "
        "its keys (default: streaming:sinks=20,window=512, or what the tiers are told)",
        ReadDraft, nullptr},
-      LengthRow("--draft-max", "most tokens of a verifying step", &LosslessOptions::draft_max),
-      LengthRow("--draft-min",
-                "fewest; from 2 on drafting goes on where reading all rows for each token is "
+      LengthRow("--draft-max", 1, "most tokens of a verifying step; 1: nothing is drafted",
+                &LosslessOptions::draft_max),
+      LengthRow("--draft-min", 0,
+                "fewest; from 1 on drafting goes on where reading all rows for each token is "
                 "faster",
                 &LosslessOptions::draft_min),
       {kGroup, "--no-draft-lookup", "",

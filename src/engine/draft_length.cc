@@ -26,7 +26,8 @@ constexpr double kExpectedWeight = 3;
 }  // namespace
 
 DraftLength::DraftLength(int min, int max)
-    : min_(min),
+    : drafts_always_(min > 0),
+      min_(drafts_always_ ? std::max(min, 2) : 1),
       max_(max),
       plain_seconds_{.memory = 16},
       draft_seconds_{.memory = 64},
@@ -65,12 +66,12 @@ int DraftLength::Begin(int limit) {
   least_ = std::min(min_, most);
   if (least_ == most) return most;
   // Both ways are measured before they are compared.
-  if (least_ == 1 && plain_seconds_.empty()) return 1;
+  if (!drafts_always_ && plain_seconds_.empty()) return 1;
   if (runs_ < static_cast<int>(std::size(kTrials))) {
     least_ = std::clamp(kTrials[runs_], least_, most);
     return least_;
   }
-  if (least_ > 1 || run_tokens_.empty()) return most;
+  if (drafts_always_ || run_tokens_.empty()) return most;
   if (Pays()) return tokens_since_plain_ < kTokensBetweenPlain ? most : 1;
   if (plain_steps_ < wait_) return 1;
   wait_ = std::min(2 * wait_, kLongestWait);
@@ -126,7 +127,7 @@ bool DraftLength::KnowsSteps() const {
 
 double DraftLength::Rate() const {
   const double drafted = TokensPerSecond();
-  if (min_ > 1 || plain_seconds_.empty()) return drafted;
+  if (drafts_always_ || plain_seconds_.empty()) return drafted;
   return std::max(drafted, 1 / plain_seconds_.value());
 }
 

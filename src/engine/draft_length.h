@@ -22,7 +22,8 @@ namespace ebb {
 
 class DraftLength {
  public:
-  // Tokens of a verifying step. REQUIRES: 1 <= min <= max.
+  // Tokens of a verifying step. With min 0 those that do not pay are not drafted; from 1 on every
+  // one is that may have a guess. REQUIRES: 0 <= min <= max, 1 <= max.
   DraftLength(int min, int max);
 
   // Begins a run: the most tokens that its step may have, at most `limit` (>= 1), which overrides
@@ -40,8 +41,7 @@ class DraftLength {
   void LogitsStep(int num_tokens, double seconds);
   // Whether both of the following are known.
   [[nodiscard]] bool KnowsSteps() const;
-  // Tokens a second, the better of drafts and, unless the minimum rules them out, steps of one
-  // token.
+  // Tokens a second, the better of drafts and, unless every step is drafted, those of one token.
   [[nodiscard]] double Rate() const;
   // What a verifying step of so many tokens is expected to take, with the logits after `num_taken`
   // of them: above 0.
@@ -64,6 +64,7 @@ class DraftLength {
   [[nodiscard]] bool Pays() const;
   void LearnSlope(int num_tokens, double verify_seconds);
 
+  const bool drafts_always_;
   const int min_, max_;
   std::array<RunningMean, kMargins> right_;  // share of guesses, by margin
   RunningMean plain_seconds_;                // of a step

@@ -81,7 +81,7 @@ TEST(DraftLengthTest, ComesNearTheBestLength) {
       Machine machine;
       machine.right = right;
       machine.verify_more = verify_more;
-      DraftLength length(1, 64);
+      DraftLength length(0, 64);
       (void)Generate(machine, &length, 500);
       const double rate = Generate(machine, &length, 20000).Rate();
       EXPECT_GT(rate, 0.93 * std::max(BestRate(machine), 1 / machine.plain))
@@ -94,7 +94,7 @@ TEST(DraftLengthTest, StopsBeforeGuessesThatAreOftenWrong) {
   Machine machine;
   machine.right = 0.998;
   machine.risky = 0.08;
-  DraftLength length(1, 64);
+  DraftLength length(0, 64);
   (void)Generate(machine, &length, 1000);
   EXPECT_GT(Generate(machine, &length, 20000).Rate(), 1.1 * BestRate(machine));
 }
@@ -104,9 +104,22 @@ TEST(DraftLengthTest, WhereDraftingDoesNotPayItIsRarelyTried) {
   machine.plain = 0.007;  // reading all rows costs nothing
   for (const double right : {0.1, 0.5, 0.9}) {
     machine.right = right;
-    DraftLength length(1, 64);
+    DraftLength length(0, 64);
     EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.95 / machine.plain) << right;
   }
+}
+
+// Nor is a step without one ever measured.
+TEST(DraftLengthTest, FromAMinimumOfOneEveryStepHasAGuess) {
+  Machine machine;
+  machine.plain = 0.007;
+  machine.right = 0.1;
+  DraftLength length(1, 64);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_GE(length.Begin(2), 2) << i;
+    EXPECT_GE(Generate(machine, &length, 2).last_length, 2) << i;
+  }
+  EXPECT_EQ(length.Begin(1), 1);
 }
 
 TEST(DraftLengthTest, LogitsThatComeLaterCountToo) {
@@ -114,7 +127,7 @@ TEST(DraftLengthTest, LogitsThatComeLaterCountToo) {
   machine.plain = 0.007;
   machine.draft = machine.verify = machine.verify_more = 0.001;
   machine.logits = 0.006;
-  DraftLength length(1, 64);
+  DraftLength length(0, 64);
   (void)Generate(machine, &length, 500);
   EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.95 / machine.plain);
   EXPECT_NEAR(length.VerifySeconds(16, 10), 0.001 * 16 + 0.006 * 10, 0.002);
@@ -122,7 +135,7 @@ TEST(DraftLengthTest, LogitsThatComeLaterCountToo) {
 
 TEST(DraftLengthTest, FollowsAChange) {
   Machine machine;
-  DraftLength length(1, 64);
+  DraftLength length(0, 64);
   machine.right = 0.3;
   const int before = Generate(machine, &length, 1000).last_length;
   machine.right = 0.999;
@@ -137,7 +150,7 @@ TEST(DraftLengthTest, FollowsAChange) {
 TEST(DraftLengthTest, ComesBackToDrafts) {
   Machine machine;
   machine.right = 0.05;
-  DraftLength length(1, 64);
+  DraftLength length(0, 64);
   (void)Generate(machine, &length, 1000);
   machine.right = 0.99;
   (void)Generate(machine, &length, 3000);
@@ -148,7 +161,7 @@ TEST(DraftLengthTest, AFirstStepThatIsSlowDeceivesNobody) {
   Machine machine;
   machine.right = 0.3;
   machine.plain = 0.007;
-  DraftLength length(1, 64);
+  DraftLength length(0, 64);
   ASSERT_EQ(length.Begin(64), 1);
   length.PlainStep(1);
   EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.9 / machine.plain);

@@ -35,13 +35,14 @@ int64_t RowsRead(const Session::Impl& session) {
 }
 
 Status CheckOptions(const LosslessOptions& options) {
-  if (options.draft_min >= 1 && options.draft_min <= options.draft_max &&
+  if (options.draft_min >= 0 && options.draft_max >= 1 && options.draft_min <= options.draft_max &&
       options.draft_max <= kMostDrafted) {
     return OkStatus();
   }
-  return InvalidArgument(
-      fmt::format("drafts of {} to {} tokens; expected 1 to {}, the smaller number first",
-                  options.draft_min, options.draft_max, kMostDrafted));
+  return InvalidArgument(fmt::format(
+      "verifying steps of at least {} and at most {} tokens; expected 0 to {}, the smaller number "
+      "first, and room for one",
+      options.draft_min, options.draft_max, kMostDrafted));
 }
 
 }  // namespace

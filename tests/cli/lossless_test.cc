@@ -125,6 +125,23 @@ TEST_F(LosslessTest, IsMeasured) {
   EXPECT_THAT(close.err, HasSubstr("depths further apart"));
 }
 
+TEST_F(LosslessTest, AChatSaysWhatTheFullCacheSays) {
+  const auto chat = [](const std::string& more) {
+    return RunEbb(
+        {.arguments = Words("chat --temp 0.8 --seed 3 --threads 1 --ignore-eos -n 25 -m " +
+                            model_->path() + " " + more),
+         .input = "one\ntwo\n/reset\nthree\nfour\n"});
+  };
+  const ProgramEnd full = chat("");
+  ASSERT_EQ(full.exit_code, 0) << full.err;
+  EXPECT_GT(full.out.size(), 60U);
+  for (const std::string draft :
+       {"--t1 host --draft streaming:sinks=2,window=9 --draft-min 4", "--t1 host --draft-min 20",
+        "--t1 none --draft h2o:budget=40,sinks=2 --draft-min 8 --draft-max 8"}) {
+    EXPECT_EQ(chat("--lossless " + draft).out, full.out) << draft;
+  }
+}
+
 // Figures of /stats are a turn's, in all of their lines.
 TEST_F(LosslessTest, AChatCountsEachTurnByItself) {
   const ProgramEnd end = RunEbb(
@@ -154,6 +171,8 @@ TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--lossless --draft h2o:budget=some", "budget");
   ExpectRefused("--lossless --draft-min 9 --draft-max 8", "the smaller number first");
   ExpectRefused("--lossless --draft-max 65", "64");
+  ExpectRefused("--lossless --draft-min 0 --draft-max 0", "--draft-max");
+  ExpectRefused("--lossless --draft-min -1", "--draft-min");
   ExpectRefused("--lossless --draft streaming_rerotated", "rotates keys anew");
   ExpectRefused("--lossless --memory 1GiB", "--memory does not know");
   ExpectRefused("--lossless --device sim --t1-mode compute", "up to rounding only");

@@ -18,6 +18,7 @@
 
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
+#include "tests/support/random_gguf.h"
 
 namespace ebb {
 namespace {
@@ -240,6 +241,30 @@ TEST_F(LiveTest, AScreenOfOneLineIsEnough) {
   const ProgramEnd end = RunOnTerminal(Live("-n 30 --quiet" + std::string(kTiers)), {},
                                        {.size = {.ws_row = 1, .ws_col = 1}});
   EXPECT_EQ(end.exit_code, 0) << end.out;
+}
+
+// Beside the text, which shows verified words alone. The text is long enough for many frames.
+TEST_F(LiveTest, WhatIsDraftedIsShownOnALineOfItsOwn) {
+  const std::string path = model_.File("long.gguf");
+  ASSERT_TRUE(WriteRandomGguf({}, path).ok());
+  std::vector<std::string> arguments = Words(
+      "run --raw --live --quiet --ignore-eos --threads 1 -p tide -n 1500 --lossless --t1 host "
+      "--draft "
+      "full --draft-min 16 --draft-max 16 --no-draft-lookup -m " +
+      path + " --grammar");
+  arguments.emplace_back(R"(root ::= (("ebb" | "flow" | "tide" | "moon" | "shore") " ")+)");
+  const ProgramEnd end = RunOnTerminal(arguments, {}, {.size = {.ws_row = 60, .ws_col = 100}});
+  EXPECT_EQ(end.exit_code, 0) << end.out;
+  const std::string text = WithoutEscapes(AfterTheScreen(end.out));
+  const std::string shown = WithoutEscapes(end.out);
+  const std::regex drafted("drafted: ([a-z ]{3,})");
+  int found = 0;
+  for (std::sregex_iterator it(shown.begin(), shown.end(), drafted), none; it != none; ++it) {
+    EXPECT_THAT(text, HasSubstr((*it)[1].str()));
+    ++found;
+  }
+  EXPECT_GT(found, 0) << shown;
+  EXPECT_THAT(RunOnTerminal(Live("-n 20 --quiet")).out, Not(HasSubstr("drafted: ")));
 }
 
 TEST_F(LiveTest, AConversationIsShownTurnByTurn) {

@@ -111,6 +111,67 @@ TEST(LosslessDraft, SeesTheSignalsOfStepsThatTheStoreComputed) {
   }
 }
 
+// Guesses of which one in six is wrong take the draft back again and again: its ledger and its
+// scores are then those of the rows that it has, and each score is the mass that its row was shown.
+TEST(LosslessDraft, ScoresAndLedgerGoBackWithIt) {
+  const int vocab_size = SmallModel()->shape().vocab_size;
+  const TierSpec tiers = {.t0_share = 1, .t1 = T1Place::kHost, .t2_share = 0.4, .evict_share = 0.3};
+  SessionOptions options =
+      Lossless({.name = "attention", .window = 16, .interval = 8, .tiers = tiers},
+               {.draft_min = 5, .draft_max = 24});
+  options.ledger = SessionOptions::Record::kYes;
+  std::map<Position, double> mass;  // of a row, for each query head, by decode steps
+  options.on_signals = [&](int, std::span<const Position> positions, const GroupSignals& signals,
+                           const StepSignals& step) {
+    mass.erase(mass.lower_bound(step.first_position), mass.end());
+    for (size_t row = 0; row < positions.size(); ++row) {
+      double& sum = mass[positions[row]];
+      if (step.kind == StepKind::kDecode) sum += signals.mass[row];
+    }
+  };
+  auto engine = MakeEngine({.threads = 1, .tiers = tiers});
+  auto session = Open(*engine, options);
+  Session::Impl& draft = session->impl();
+  ExpectOk(session->Prefill(SomeTokens(40)));
+  std::vector<Token> text;  // of which the last part is looked up
+  for (const uint64_t seed : {3, 4, 5, 3}) {
+    for (const Token token : SomeTokens(60, seed)) text.push_back(token);
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    const Guess guess = [&, next = i + 1](std::span<const float>) mutable -> std::optional<Token> {
+      if (next >= text.size()) return std::nullopt;
+      const Token token = text[next++];
+      return next % 6 == 0 ? (token + 1) % vocab_size : token;
+    };
+    ExpectOk(session->Decode(text[i], guess));
+    if (i == 150) ExpectOk(session->TruncateTo(session->next_position() - 33));
+
+    const std::span<const Position> positions = draft.cache.positions(0);
+    const std::span<const float> scores = draft.policy.scorer->Scores(0);
+    ASSERT_EQ(scores.size(), positions.size()) << i;
+    for (size_t row = 0; row < scores.size(); ++row) {
+      const double shown = mass.at(positions[row]) / SmallModelOptions().num_layers /
+                           SmallModelOptions().num_q_heads;
+      ASSERT_NEAR(scores[row], shown, 1e-4) << i << ", position " << positions[row];
+    }
+    const Ledger& ledger = *session->ledger();
+    ASSERT_EQ(ledger.next_position(), draft.next()) << i;
+    std::vector<Tier> expected(draft.next(), Tier::kT3);
+    for (size_t row = 0; row < positions.size(); ++row) {
+      expected[positions[row]] = draft.cache.tiers(0)[row];
+    }
+    ASSERT_TRUE(std::ranges::equal(ledger.tiers(0), expected)) << i;
+  }
+  const auto by_step = session->ledger()->RowsByStep();
+  for (const Tier tier : {Tier::kT0, Tier::kT2, Tier::kT3}) {
+    EXPECT_GT(session->ledger()->rows(tier), 0);
+    EXPECT_EQ(by_step.back()[static_cast<size_t>(tier)], session->ledger()->rows(tier));
+  }
+  const LosslessReport& report = *session->lossless_report();
+  EXPECT_GT(report.accepted, 100);
+  EXPECT_LT(report.accepted, report.drafted - 20);
+}
+
 // What a step showed of its tokens, and of the mass that its queries gave the rows.
 struct Step {
   Position first = 0;

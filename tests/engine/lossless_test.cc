@@ -278,6 +278,39 @@ TEST(Lossless, FastIsTheFullCacheUpToRounding) {
   EXPECT_EQ(lossless->lossless_report()->accepted, lossless->lossless_report()->drafted);
 }
 
+// Whatever that costs.
+TEST(Lossless, FromAMinimumOfOneEveryStepHasAGuess) {
+  for (const double right : {0.0, 0.5}) {
+    auto engine = MakeEngine(EngineAt(kHost, Streaming()));
+    auto session = Open(*engine, SessionWith(Streaming(), {.draft_min = 1, .looks_up = false}));
+    ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+    const std::vector<Token> text = SomeTokens(200, 3);
+    Oracle oracle(text, right, 1);
+    for (size_t i = 0; i < text.size(); ++i) {
+      const LosslessReport before = *session->lossless_report();
+      ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
+      const LosslessReport& after = *session->lossless_report();
+      if (i + 1 == text.size() || after.verify_steps == before.verify_steps) continue;
+      ASSERT_GT(after.drafted, before.drafted) << i;
+    }
+  }
+}
+
+TEST(Lossless, TellsWhatIsDraftedAndNothingElse) {
+  auto engine = MakeEngine(EngineAt(kHost, Streaming()));
+  auto session = Open(*engine, SessionWith(Streaming(), {.draft_min = 7, .draft_max = 7}));
+  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  EXPECT_TRUE(session->drafted().empty());
+  const std::vector<Token> text = SomeTokens(50, 3);
+  Oracle oracle(text, 1, 1);
+  for (size_t i = 0; i < text.size(); ++i) {
+    ExpectOk(session->Decode(text[i], oracle.From(i + 1)));
+    const size_t to_come = std::min(6 - i % 7, text.size() - 1 - i);
+    ASSERT_TRUE(std::ranges::equal(session->drafted(), std::span(text).subspan(i + 1, to_come)))
+        << i;
+  }
+}
+
 TEST(Lossless, NothingIsLookedUpWhereThatIsNotWanted) {
   const auto looked_up = [](const LosslessOptions& options, int most_guesses) {
     auto engine = MakeEngine(EngineAt(kHost, Streaming()));
@@ -369,7 +402,7 @@ TEST(Lossless, WhatItCannotDoIsRefused) {
   SessionOptions past = SessionWith(Streaming());
   past.past_context = PastContext::kReRotate;
   (void)refusal(past);
-  for (const auto& [min, max] : {std::pair(0, 4), {5, 4}, {1, kMostDrafted + 1}}) {
+  for (const auto& [min, max] : {std::pair(-1, 4), {0, 0}, {5, 4}, {1, kMostDrafted + 1}}) {
     (void)refusal(SessionWith(Streaming(), {.draft_min = min, .draft_max = max}));
   }
   auto session = Open(*engine, SessionWith(Streaming()));
