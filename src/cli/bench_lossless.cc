@@ -163,13 +163,15 @@ Status Bench::Report(int depth, const LosslessReport& lossless, double others_sh
   // The last token of a text is not decoded.
   const int steps = options_.bench.tokens - (options_.bench.accept.has_value() ? 0 : 1);
   const auto tokens = double(options_.bench.repetitions) * steps;
-  const std::string_view verify = VerifyName(options_.session.lossless->verify);
+  const LosslessOptions& lossless_options = *options_.session.lossless;
+  const std::string_view verify = VerifyName(lossless_options.verify);
   Json record = {
       {"bench", "lossless"},
       {"depth", depth},
       {"tokens", options_.bench.tokens},
       {"repetitions", options_.bench.repetitions},
       {"verify", verify},
+      {"looks_up", lossless_options.looks_up},
       {"temperature", options_.sampling.temperature},
       {"repeat_penalty", options_.sampling.repeat_penalty},
       {"tokens_per_s", ToJson(speed(lossless_))},
