@@ -12,9 +12,9 @@
 #include "src/cli/bench_session.h"
 #include "src/cli/commands.h"
 #include "src/cli/lossless_contestant.h"
+#include "src/cli/lossless_record.h"
 #include "src/cli/progress.h"
 #include "src/cli/setup.h"
-#include "src/cli/summary.h"
 
 namespace ebb::cli {
 namespace {
@@ -181,20 +181,12 @@ Status Bench::Report(int depth, const LosslessReport& lossless, double others_sh
       {"ratio_tiers", ToJson(to_tiers)},
       {"same_bits", lossless_.session->logits_hash() == full_.session->logits_hash()},
       {"same_tokens", std::ranges::equal(lossless_.session->tokens(), full_.session->tokens())},
-      {"drafted", lossless.drafted},
-      {"accepted", lossless.accepted},
-      {"looked_up", lossless.looked_up},
-      {"accepted_looked_up", lossless.accepted_looked_up},
-      {"verify_steps", lossless.verify_steps},
-      {"bytes_read_per_token", static_cast<double>(lossless.bytes_read) / tokens},
-      {"draft_s", lossless.draft_seconds},
-      {"verify_s", lossless.verify_seconds},
-      {"wait_s", lossless.wait_seconds},
       {"t0_peak_bytes", lossless_.PeakOfT0()},
       {"staging_bytes", lossless_.session->accounting().staging_bytes},
       {"tiers_t0_peak_bytes", tiers_.PeakOfT0()},
       {"full_peak_bytes", full_.PeakOfT0()},
       {"others_share", others_share}};
+  AddLosslessFigures(lossless, tokens, &record);
   AddEngineFields(options_, *lossless_.engine, *lossless_.session, &record);
   const std::string text = fmt::format(
       "lossless ({}) from depth {}: {} tokens/s; {:.2f} ({:.2f} - {:.2f}) of the full cache in "

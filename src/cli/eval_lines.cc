@@ -1,11 +1,12 @@
 #include "src/cli/eval_lines.h"
 
-#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include "src/cli/lossless_record.h"
 
 namespace ebb::cli {
 namespace {
@@ -79,12 +80,7 @@ Json ResultLine(const EvalAnswer& answer, const EvalSetting& setting, const Eval
                {"kv_reads", answer.kv_reads},
                {"rows_evicted", answer.rows_evicted}};
   if (answer.lossless.has_value()) {
-    const LosslessReport& lossless = *answer.lossless;
-    line["drafted"] = lossless.drafted;
-    line["accepted"] = lossless.accepted;
-    line["verify_steps"] = lossless.verify_steps;
-    line["bytes_read_per_token"] =
-        static_cast<double>(lossless.bytes_read) / std::max(answer.decode_steps, 1);
+    AddLosslessCounts(*answer.lossless, answer.decode_steps, &line);
   }
   if (!answer.error.empty()) line["error"] = answer.error;
   return line;

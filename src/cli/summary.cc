@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "src/cli/lossless_record.h"
+
 namespace ebb::cli {
 namespace {
 
@@ -56,19 +58,6 @@ nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
 
 }  // namespace
 
-LosslessReport Since(const LosslessReport& before, const LosslessReport& now) {
-  return {.drafted = now.drafted - before.drafted,
-          .accepted = now.accepted - before.accepted,
-          .looked_up = now.looked_up - before.looked_up,
-          .accepted_looked_up = now.accepted_looked_up - before.accepted_looked_up,
-          .verify_steps = now.verify_steps - before.verify_steps,
-          .bytes_read = now.bytes_read - before.bytes_read,
-          .rows_read = now.rows_read - before.rows_read,
-          .draft_seconds = now.draft_seconds - before.draft_seconds,
-          .verify_seconds = now.verify_seconds - before.verify_seconds,
-          .wait_seconds = now.wait_seconds - before.wait_seconds};
-}
-
 std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
   const CacheAccounting cache = setup.session->accounting();
   const ArenaAccounting arena = setup.engine->arena_accounting();
@@ -102,16 +91,7 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
       {"logits_hash", fmt::format("{:016x}", setup.session->logits_hash())},
   };
   if (setup.session->lossless_report() != nullptr) {
-    const LosslessReport& lossless = figures.lossless;
-    const auto tokens = static_cast<double>(figures.result.decode_steps);
-    record["drafted"] = lossless.drafted;
-    record["accepted"] = lossless.accepted;
-    record["looked_up"] = lossless.looked_up;
-    record["accepted_looked_up"] = lossless.accepted_looked_up;
-    record["verify_steps"] = lossless.verify_steps;
-    record["bytes_read_per_token"] = Rate(static_cast<double>(lossless.bytes_read), tokens);
-    record["draft_s"] = lossless.draft_seconds;
-    record["verify_s"] = lossless.verify_seconds;
+    AddLosslessFigures(figures.lossless, figures.result.decode_steps, &record);
   }
   return record.dump();
 }

@@ -19,9 +19,6 @@ struct RunFigures {
   std::string sampler = {};      // Sampler::SaveState() at the end; empty: there was none
 };
 
-// What was done between two reports of a session.
-[[nodiscard]] LosslessReport Since(const LosslessReport& before, const LosslessReport& now);
-
 // One line of JSON, without the newline.
 [[nodiscard]] std::string JsonSummary(const RunFigures& figures, const Setup& setup);
 // A few lines for people, each ending in a newline.

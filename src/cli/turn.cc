@@ -11,6 +11,7 @@
 
 #include "ebb/state.h"
 #include "src/cli/live_view.h"
+#include "src/cli/lossless_record.h"
 #include "src/cli/progress.h"
 
 namespace ebb::cli {

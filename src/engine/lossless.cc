@@ -21,7 +21,7 @@ constexpr int kLookedUpBetweenDrafts = 512;
 constexpr double kOnlyWhatCapsLeaveOut = 1e-9;
 
 // Several tokens take their logits with one pass over the weights, unless they go apart.
-size_t LogitsAtOnce(bool tokens_apart) { return tokens_apart ? 1 : 8; }
+size_t LogitsAtOnce(bool tokens_apart) { return tokens_apart ? 1 : 4; }
 
 SignalNeeds OnlyMass(const SignalNeeds& needs) {
   return {.mass = needs.mass, .mass_in_prefill = needs.mass_in_prefill};
