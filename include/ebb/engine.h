@@ -80,7 +80,7 @@ struct SessionOptions {
                      const StepSignals& step)>
       on_signals;
   // The policy, with its tiers or its budget, only drafts; T1, or memory where there is none, keeps
-  // every row. See lossless.h. Refused: keys that are rotated anew; batches of several sessions.
+  // every row. See lossless.h. Refused: keys that are rotated anew; DecodeBatch().
   std::optional<LosslessOptions> lossless;
   enum class Record { kNo, kYes };
   Record ledger = Record::kNo;      // see Session::ledger()

@@ -192,7 +192,7 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   PolicySpec& spec = options.session.policy;
   EBB_RETURN_IF_ERROR(ParsePolicy(policy, &spec));
   EBB_RETURN_IF_ERROR(ApplySetting(given, &options));
-  if (options.lossless.draft_given) {
+  if (options.lossless.draft.has_value()) {
     return InvalidArgument(
         "--draft: every policy of an evaluation drafts; name them by --policies");
   }

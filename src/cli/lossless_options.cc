@@ -35,7 +35,7 @@ bool HasParameter(const std::string& policy, const std::string& key) {
 
 // NAME[:KEY=VALUE,...], where keys that are options of every policy need no option of their own.
 Status ReadDraft(std::string_view text, CliOptions* options) {
-  PolicySpec& policy = options->session.policy;
+  PolicySpec policy;
   EBB_RETURN_IF_ERROR(ParsePolicy(text, &policy));
   const auto take = [&](const std::string& key, const auto& read) -> Status {
     const auto found = policy.params.find(key);
@@ -57,8 +57,17 @@ Status ReadDraft(std::string_view text, CliOptions* options) {
     return OkStatus();
   }));
   options->lossless.option_given = "--draft";
-  options->lossless.draft_given = true;
+  options->lossless.draft = std::move(policy);
   return OkStatus();
+}
+
+void TakeDraft(const PolicySpec& draft, PolicySpec* policy) {
+  policy->name = draft.name;
+  policy->params = draft.params;
+  if (draft.sinks.has_value()) policy->sinks = draft.sinks;
+  if (draft.window.has_value()) policy->window = draft.window;
+  if (draft.interval.has_value()) policy->interval = draft.interval;
+  if (draft.budget.unit != Budget::Unit::kNone) policy->budget = draft.budget;
 }
 
 OptionRow LengthRow(const std::string& name, double least, std::string help,
@@ -117,8 +126,11 @@ Status SettleLossless(CliOptions* options) {
     if (lossless.option_given.empty()) return OkStatus();
     return InvalidArgument(fmt::format("{} goes with --lossless", lossless.option_given));
   }
-  if (lossless.draft_given && options->policy_given) {
-    return InvalidArgument("--policy and --draft both name the policy that drafts; give one");
+  if (lossless.draft.has_value()) {
+    if (options->policy_given) {
+      return InvalidArgument("--policy and --draft both name the policy that drafts; give one");
+    }
+    TakeDraft(*lossless.draft, &options->session.policy);
   }
   options->session.lossless = lossless.options;
   // Rows lie in T1 unless it was declined; what else is asked of the tiers is the draft's.
@@ -129,8 +141,8 @@ Status SettleLossless(CliOptions* options) {
 
 void ChooseDraft(CliOptions* options) {
   PolicySpec& policy = options->session.policy;
-  if (!options->session.lossless.has_value() || options->lossless.draft_given) return;
-  if (policy.tiers.has_value()) return;
+  if (!options->session.lossless.has_value() || policy.tiers.has_value()) return;
+  if (options->lossless.draft.has_value() || options->policy_given) return;
   if (policy.name != "full" || policy.budget.unit != Budget::Unit::kNone) return;
   policy.name = "streaming";
   if (!policy.sinks.has_value()) policy.sinks = kSinks;

@@ -189,7 +189,10 @@ Status Engine::Impl::Append(StepKind kind, std::span<const Part> parts, Outputs 
   work->logits_later = outputs == Outputs::kLater;
   for (const Part& part : parts) {
     EBB_RETURN_IF_ERROR(AppendRows(part.session, part.tokens.size()));
-    if (part.draft != nullptr) EBB_RETURN_IF_ERROR(AppendRows(part.draft, part.tokens.size()));
+    if (part.draft != nullptr) {
+      const Status of_draft = AppendRows(part.draft, part.tokens.size());
+      if (!of_draft.ok()) return OfDraft(of_draft);
+    }
     work->tokens_apart = work->tokens_apart || part.tokens_apart;
   }
   for (const Part& part : parts) {

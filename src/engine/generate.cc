@@ -43,6 +43,9 @@ class Generation {
   bool Append(Token token);
   // Tokens that will probably be appended behind those that were, as far as the answer goes on.
   [[nodiscard]] Guess Guesses() const;
+  [[nodiscard]] bool IsCancelled() const {
+    return options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed);
+  }
   bool End(FinishReason reason) {
     result_.finish_reason = reason;
     return false;
@@ -131,9 +134,7 @@ GenerateResult Generation::Run() {
 }
 
 bool Generation::Step() {
-  if (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) {
-    return End(FinishReason::kCancelled);
-  }
+  if (IsCancelled()) return End(FinishReason::kCancelled);
   if (result_.generated_tokens >= max_tokens_) return End(FinishReason::kLength);
   const Clock::time_point start = Clock::now();
   const Result<Token> token = choice_.Next(session_.logits(), session_.next_position());
@@ -179,7 +180,7 @@ Guess Generation::Guesses() const {
   auto choice = std::make_shared<std::optional<TokenChoice>>();
   Position position = session_.next_position() + 1;
   return [this, ended = false, choice, position](std::span<const float> logits) mutable {
-    if (ended) return std::optional<Guessed>();
+    if (ended || IsCancelled()) return std::optional<Guessed>();
     if (!choice->has_value()) *choice = choice_.Clone();
     const Result<Token> token = (*choice)->Next(logits, position++);
     if (!token.ok() || model_.EndsGeneration(*token) ||

@@ -14,7 +14,8 @@
 namespace ebb {
 namespace {
 
-// So often the draft guesses although the text would: what drafts bring is then known still.
+// After so many right guesses of the text's own one step is drafted, or plain, all the same: what
+// such steps bring is then known still.
 constexpr int kLookedUpBetweenDrafts = 512;
 
 // An eviction of caps alone: the least share that is one.
@@ -277,7 +278,6 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
   const double waited = store_->cache.stage_wait_seconds();
   const double begun = Now();
   double drafted_from = 0, verified_from = 0, verified = 0;
-  bool out_of_memory = false;
   Status status;
   try {
     run_.assign(1, token);
@@ -293,16 +293,15 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
     verified = Now();
     if (status.ok()) status = ComputeLogits(0);
   } catch (const std::bad_alloc&) {
-    out_of_memory = true;
-  }
-  if (out_of_memory || !status.ok()) {
-    // What could not be drafted or verified has not happened.
-    ahead_.clear();
-    next_ahead_ = 0;
-    if (draft_->next() > begin) draft_->TruncateTo(begin);
-    if (store_->next() > begin) store_->TruncateTo(begin);
-    if (!out_of_memory) return status;
+    EndRunAt(begin);
     return ResourceExhausted(fmt::format("no memory for a run of {} tokens", num_tokens));
+  } catch (...) {  // of a caller's guess, or of what it does with signals
+    EndRunAt(begin);
+    throw;
+  }
+  if (!status.ok()) {
+    EndRunAt(begin);
+    return status;
   }
   const double end = Now();
   const auto run_tokens = static_cast<int>(run_.size());
@@ -324,6 +323,14 @@ Status Lossless::Run(Token token, const Guess& guess, int num_tokens, int num_lo
   draft_->ShowLogits(LogitsAfter(0));
   if (!is_looked_up_ && ahead_.empty()) length_.Compared(0, /*next_was_wrong=*/false);
   return OkStatus();
+}
+
+// What could not be drafted or verified has not happened.
+void Lossless::EndRunAt(Position begin) {
+  ahead_.clear();
+  next_ahead_ = 0;
+  if (draft_->next() > begin) draft_->TruncateTo(begin);
+  if (store_->next() > begin) store_->TruncateTo(begin);
 }
 
 Status Lossless::Draft(const Guess& guess, int num_tokens) {

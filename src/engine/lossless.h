@@ -73,6 +73,7 @@ class Lossless {
   Status DecodePlainly(Token token);
   // With so many guesses of the text's own, or those of the draft if there are none.
   Status Run(Token token, const Guess& guess, int num_tokens, int num_looked_up);
+  void EndRunAt(Position begin);
   // Decodes run_.front() and then guesses, which it adds, on the drafting sequence.
   Status Draft(const Guess& guess, int num_tokens);
   Status Verify();

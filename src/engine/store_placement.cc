@@ -13,8 +13,10 @@ class StorePlacement final : public StatelessPlacement {
  public:
   std::string Name() const override { return "store"; }
   bool NeedsScores() const override { return false; }
+  // Steps of decoding find that rows were taken back, for they pass each page's end. A chunk of a
+  // prompt may end where the last one did, with other rows before it.
   bool Due(const PlacementInput& input, size_t) const override {
-    return EndOfT1(input) != settled_;
+    return input.step_kind == StepKind::kPrefill || EndOfT1(input) != settled_;
   }
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     const Position end = EndOfT1(input);

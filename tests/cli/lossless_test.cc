@@ -73,6 +73,22 @@ TEST_F(LosslessTest, ADraftsKeysAreItsPolicysOwnWhereItHasThem) {
   EXPECT_EQ(record["logits_hash"], full["logits_hash"]);
 }
 
+TEST_F(LosslessTest, DraftsWithThePolicyThatIsNamedLast) {
+  const std::string options = "--lossless --t1 host --no-draft-lookup --draft-min 8 --draft-max 8 ";
+  const json full = Record(Run(options + "--draft full"));
+  EXPECT_EQ(full["policy"], "full");
+  for (const char* draft : {"--policy full", "--draft streaming:sinks=2,window=9 --draft full",
+                            "--draft streaming:budget=30 --draft full"}) {
+    const json record = Record(Run(options + draft));
+    EXPECT_EQ(record["policy"], "full") << draft;
+    EXPECT_EQ(record["accepted"], full["accepted"]) << draft;
+  }
+  const json both = Record(
+      Run(options + "--draft streaming:sinks=2,window=9 --draft streaming:sinks=2,window=30"));
+  const json last = Record(Run(options + "--draft streaming:sinks=2,window=30"));
+  EXPECT_EQ(both["accepted"], last["accepted"]);
+}
+
 TEST_F(LosslessTest, ReadsT1OncePerVerifyingStep) {
   const json each = Record(Run("--lossless --t1 host --draft full --draft-max 1"));
   const json few = Record(Run("--lossless --t1 host --draft full --draft-min 8"));

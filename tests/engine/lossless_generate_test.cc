@@ -1,5 +1,7 @@
 // What ends answers and turns of a lossless session falls where the full cache's falls, and leaves
 // the bits of the full cache behind, wherever in a run of drafted tokens it comes.
+#include <atomic>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,6 +62,7 @@ struct Talk {
   std::vector<GenerateResult> turns;
   std::vector<uint64_t> hashes;
   int ended_ahead = 0;  // turns that ended before tokens that were drafted and verified
+  LosslessReport report;
 };
 
 Talk TalkIn(const EngineOptions& engine_options, const SessionOptions& options) {
@@ -77,13 +80,16 @@ Talk TalkIn(const EngineOptions& engine_options, const SessionOptions& options) 
     talk.hashes.push_back(session->logits_hash());
     talk.ended_ahead += session->drafted().empty() ? 0 : 1;
   }
+  if (const LosslessReport* report = session->lossless_report()) talk.report = *report;
   return talk;
 }
 
 TEST_P(LosslessGenerate, TurnsEndAsTheFullCachesWithItsBits) {
   const Talk full = TalkIn({.threads = 1}, {});
   EXPECT_EQ(full.turns.front().finish_reason, GetParam().ends_by);
+  EXPECT_GE(full.turns.front().thought_tokens, GetParam().options.thinking_budget);
   int ended_ahead = 0;
+  int64_t accepted = 0, rejected = 0;
   for (const auto& [draft_min, draft_max] : {std::pair(2, 5), {8, 8}, {20, 64}}) {
     const Talk lossless =
         TalkIn({.threads = 1, .tiers = TierSpec{.t1 = T1Place::kHost}},
@@ -100,11 +106,45 @@ TEST_P(LosslessGenerate, TurnsEndAsTheFullCachesWithItsBits) {
       EXPECT_EQ(lossless.hashes[turn], full.hashes[turn]) << turn << ", " << draft_max;
     }
     ended_ahead += lossless.ended_ahead;
+    accepted += lossless.report.accepted;
+    rejected += lossless.report.drafted - lossless.report.accepted;
   }
+  EXPECT_GT(accepted, 0);
+  EXPECT_GT(rejected, 0);
   // A grammar tells the draft where it ends, a length too.
   if (GetParam().ends_by == FinishReason::kStopString) {
     EXPECT_GT(ended_ahead, 0);
   }
+}
+
+// In the middle of a run: it is verified as far as it is drafted, and nothing of it is shown.
+TEST(LosslessCancel, EndsADraft) {
+  auto full_engine = MakeEngine({.threads = 1});
+  auto full = Open(*full_engine);
+  auto engine = MakeEngine({.threads = 1, .tiers = TierSpec{.t1 = T1Place::kHost}});
+  std::atomic<bool> cancel = false;
+  int steps_after = 0;
+  SessionOptions options = {.policy = {.name = "streaming", .sinks = 4, .window = 30},
+                            .lossless = LosslessOptions{.draft_min = 40, .looks_up = false}};
+  options.extra_signals = {.num_recent_queries = 1};
+  options.on_signals = [&](int group, std::span<const Position>, const GroupSignals&,
+                           const StepSignals& step) {
+    if (group != 0 || step.kind == StepKind::kPrefill) return;
+    if (cancel) ++steps_after;
+    if (step.first_position >= kPromptTokens + 20) cancel = true;
+  };
+  auto session = Open(*engine, options);
+  for (Session* one : {full.get(), session.get()}) {
+    ExpectOk(one->Prefill(SomeTokens(kPromptTokens)));
+  }
+  auto sampler = *Sampler::Create(*SmallModel(), {.seed = 3});
+  const GenerateResult result =
+      Generate(*session, *sampler,
+               {.max_tokens = 120, .on_end = GenerateOptions::OnEnd::kIgnore, .cancel = &cancel});
+  EXPECT_EQ(result.finish_reason, FinishReason::kCancelled);
+  EXPECT_LE(steps_after, 0);
+  for (const Token token : result.answer.tokens) ExpectOk(full->Decode(token));
+  EXPECT_EQ(session->logits_hash(), full->logits_hash());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ends, LosslessGenerate, testing::ValuesIn(Cases()),

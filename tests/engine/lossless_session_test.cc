@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -159,6 +162,33 @@ TEST_P(LosslessSession, AStoreThatLacksARowIsCorrupt) {
 INSTANTIATE_TEST_SUITE_P(Places, LosslessSession, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
+// What a caller's guess throws passes through, and leaves both sequences where they were.
+TEST(LosslessFaults, AGuessThatThrowsLeavesTheSessionAsItWas) {
+  auto engine = MakeEngine({.threads = 1, .tiers = TierSpec{.t1 = T1Place::kHost}});
+  auto full_engine = MakeEngine();
+  auto full = Open(*full_engine);
+  auto session = Open(*engine, {.policy = {.name = "streaming", .sinks = 4, .window = 12},
+                                .lossless = LosslessOptions{.draft_min = 7}});
+  for (Session* one : {full.get(), session.get()}) {
+    ExpectOk(one->Prefill(SomeTokens(200)));
+    for (int i = 0; i < 10; ++i) ExpectOk(one->Decode(Text()[i]));
+  }
+  for (int right = 0; right < 3; ++right) {
+    const Guess throws = [&, guess = From(11),
+                          left = right](std::span<const float> logits) mutable {
+      if (left-- == 0) throw std::runtime_error("no guess");
+      return guess(logits);
+    };
+    EXPECT_THROW((void)session->Decode(Text()[10], throws), std::runtime_error);
+    EXPECT_EQ(session->next_position(), full->next_position());
+    EXPECT_EQ(session->impl().lossless->store().next(), full->next_position());
+    EXPECT_EQ(session->logits_hash(), full->logits_hash());
+  }
+  Decode(*full, 10, 60);
+  Decode(*session, 10, 60);
+  EXPECT_EQ(session->logits_hash(), full->logits_hash());
+}
+
 // A copy to the device that fails in a verifying step ends the request and loses nothing.
 TEST(LosslessFaults, AFailedReadOfT1LeavesTheSessionAsItWas) {
   EngineOptions options = {.threads = 1,
@@ -193,21 +223,33 @@ TEST(LosslessFaults, AFailedReadOfT1LeavesTheSessionAsItWas) {
   EXPECT_EQ(Logits(*session), Logits(*full));
 }
 
-// The file of an engine's T1, which has no name any more: the one file without a name that this
-// process has open.
+// The files without a name that this process has open, each by its device and number there.
+using FileNumber = std::pair<dev_t, ino_t>;
+std::map<FileNumber, std::filesystem::path> FilesWithoutName() {
+  std::map<FileNumber, std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    struct stat info = {};
+    if (stat(entry.path().c_str(), &info) != 0) continue;
+    if (S_ISREG(info.st_mode) && info.st_nlink == 0) {
+      files[{info.st_dev, info.st_ino}] = entry.path();
+    }
+  }
+  return files;
+}
+
+// The file of an engine's T1, which has no name any more: the one that was not there before.
 class T1File {
  public:
-  T1File() {
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      struct stat info = {};
-      if (stat(entry.path().c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink > 0) {
-        continue;
-      }
+  explicit T1File(const std::map<FileNumber, std::filesystem::path>& before) {
+    for (const auto& [number, path] : FilesWithoutName()) {
+      if (before.contains(number)) continue;
       EXPECT_EQ(fd_, -1) << "two files without a name";
-      fd_ = open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
-      bytes_.resize(info.st_size);
+      fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
     }
     EXPECT_GE(fd_, 0);
+    struct stat info = {};
+    EXPECT_EQ(fstat(fd_, &info), 0);
+    bytes_.resize(info.st_size);
     EXPECT_EQ(pread(fd_, bytes_.data(), bytes_.size(), 0), static_cast<ssize_t>(bytes_.size()));
   }
   ~T1File() { close(fd_); }
@@ -223,6 +265,7 @@ class T1File {
 
 // As above, of a T1 in a file.
 TEST(LosslessFaults, AT1FileThatCannotBeReadLeavesTheSessionAsItWas) {
+  const auto before = FilesWithoutName();
   const auto engine =
       Engine::Create(SmallModel(), {.threads = 2, .tiers = TierSpec{.t1 = T1Place::kFile}});
   if (engine.status().code() == StatusCode::kUnsupported) GTEST_SKIP() << engine.status().message();
@@ -235,7 +278,7 @@ TEST(LosslessFaults, AT1FileThatCannotBeReadLeavesTheSessionAsItWas) {
     for (int i = 0; i < 10; ++i) ExpectOk(one->Decode(Text()[i]));
   }
   ASSERT_GT(session->accounting().tiers[static_cast<int>(Tier::kT1)].rows, 0);
-  const T1File file;
+  const T1File file(before);
   file.Lose();
   for (const Guess& guess : {Guess(), From(11), From(11)}) {
     const Status status = session->Decode(Text()[10], guess);

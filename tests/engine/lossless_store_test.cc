@@ -91,16 +91,20 @@ TEST(LosslessStore, HasLessThanAPageOnItsWayToT1WhileARunIsDrafted) {
 }
 
 TEST(LosslessStore, IsInT1AgainAfterARollBack) {
-  auto engine = MakeEngine(OnHost());
-  auto session = Open(*engine, Drafting(kStreaming, 4));
-  ExpectOk(session->Prefill(SomeTokens(15 * kPage)));
-  ExpectOk(session->Decode(1));  // finds all in T1
-  ExpectOk(session->TruncateTo(100));
-  ExpectOk(session->Prefill(SomeTokens(8 * kPage, 2)));
-  ExpectOk(session->Decode(1));
-  const int64_t rows = session->accounting().tiers[static_cast<int>(Tier::kT1)].rows;
-  EXPECT_GE(rows, (session->next_position() - 2 * kPage) * static_cast<int64_t>(kKvStreams));
-  EXPECT_LE(rows, session->next_position() * static_cast<int64_t>(kKvStreams));
+  constexpr int kBefore = 15 * kPage, kLeft = 100;
+  // The second ends where the rows before the roll-back ended.
+  for (const int num_tokens : {8 * kPage, kBefore - kLeft}) {
+    auto engine = MakeEngine(OnHost());
+    auto session = Open(*engine, Drafting(kStreaming, 4));
+    ExpectOk(session->Prefill(SomeTokens(kBefore)));
+    ExpectOk(session->Decode(1));  // finds all in T1
+    ExpectOk(session->TruncateTo(kLeft));
+    ExpectOk(session->Prefill(SomeTokens(num_tokens, 2)));
+    ExpectOk(session->Decode(1));
+    const int64_t rows = session->accounting().tiers[static_cast<int>(Tier::kT1)].rows;
+    EXPECT_GE(rows, (session->next_position() - 2 * kPage) * static_cast<int64_t>(kKvStreams));
+    EXPECT_LE(rows, session->next_position() * static_cast<int64_t>(kKvStreams));
+  }
 }
 
 // Of 32 streams, so that an extent has 256 tokens: guesses that are wrong take rows back over its
