@@ -116,6 +116,8 @@ class Engine {
   [[nodiscard]] const EngineOptions& options() const;  // threads resolved
   // Of T0, T1 or T2; a T1 in a file counts the file's bytes.
   [[nodiscard]] ArenaAccounting arena_accounting(Tier tier = Tier::kT0) const;
+  // Of the newest verified rows of lossless sessions with a T1 (CacheAccounting::newest).
+  [[nodiscard]] ArenaAccounting newest_accounting() const;
   [[nodiscard]] DeviceReport device_report() const;
   // What the device did when, as a Chrome trace; empty when no timeline is kept.
   [[nodiscard]] std::string TimelineJson() const;

@@ -77,6 +77,8 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
       {"kv_peak_bytes", arena.peak_bytes},
       {"kv_table_bytes", cache.table_bytes},
       {"kv_staging_bytes", cache.staging_bytes},
+      {"kv_staging_peak_bytes", cache.staging_bytes - cache.newest.page_bytes +
+                                    setup.engine->newest_accounting().peak_bytes},
       {"tiers", TierRecords(cache, *setup.engine)},
       {"moves",
        {{"bytes_down", cache.moves.bytes_down},

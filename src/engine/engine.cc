@@ -190,6 +190,8 @@ const EngineOptions& Engine::options() const { return impl_->options; }
 
 ArenaAccounting Engine::arena_accounting(Tier tier) const { return impl_->stores.accounting(tier); }
 
+ArenaAccounting Engine::newest_accounting() const { return impl_->stores.newest_accounting(); }
+
 DeviceReport Engine::device_report() const {
   DeviceReport report = impl_->device_report;
   const Device& device = *impl_->stores.device();

@@ -136,6 +136,8 @@ size_t TierStores::Compact(size_t max_bytes) {
   return most;
 }
 
+ArenaAccounting TierStores::newest_accounting() const { return Accounting(*newest_); }
+
 ArenaAccounting TierStores::accounting(Tier tier) const {
   if (tier == Tier::kT0) return Accounting(*t0_);
   if (tier == Tier::kT1 && t1_ != nullptr) return Accounting(*t1_);

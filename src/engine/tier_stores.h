@@ -41,6 +41,7 @@ class TierStores {
   // most bytes that were copied in one.
   size_t Compact(size_t max_bytes);
   [[nodiscard]] ArenaAccounting accounting(Tier tier) const;
+  [[nodiscard]] ArenaAccounting newest_accounting() const;  // of stores with a T1
 
  private:
   Status CreateDevice(const EngineOptions& options);
