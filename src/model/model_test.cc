@@ -89,7 +89,8 @@ TEST_F(ModelTest, WeightBytesAreThoseOfTheMatricesAndGrowWhenWidened) {
   const auto widened = Model::Load({.path = path_, .weights = WeightMode::kDequantize});
   ASSERT_TRUE(stored.ok() && widened.ok());
   EXPECT_GE((*stored)->weight_bytes(), elements * 34 / 32);
-  EXPECT_LE((*stored)->weight_bytes(), elements * 34 / 32 + slack);
+  // A layout of ggml's own may add 4 bytes to a block.
+  EXPECT_LE((*stored)->weight_bytes(), elements * 38 / 32 + slack);
   EXPECT_GE((*widened)->weight_bytes(), elements * 4);
   EXPECT_LE((*widened)->weight_bytes(), elements * 4 + slack);
   EXPECT_EQ((*widened)->description(), "Random, llama, F32");

@@ -299,8 +299,8 @@ Status WeightLoader::LoadMapped(WeightBuffers* buffers) {
     if (weight.place != Place::kMapped) continue;
     const std::byte* data = weight.parts.front().source->data.data();
     ggml_backend_tensor_alloc(buffer, weight.tensor, const_cast<std::byte*>(data));
-    weight_bytes_ += ggml_nbytes(weight.tensor);
     if (weight.use == Use::kMatmul) {
+      weight_bytes_ += ggml_nbytes(weight.tensor);
       file_.mapping().Populate({data, ggml_nbytes(weight.tensor)});
     }
   }

@@ -66,7 +66,8 @@ class WeightLoader {
   // Reads, repacks and widens. The tensors have data afterwards, as long as the buffers live;
   // `buffers` still lacks the mapping, which the file holds.
   Status Load(WeightBuffers* buffers);
-  // As held in memory.
+  // As held in memory: of a table in the mapped file whose rows are looked up there is next to
+  // nothing.
   [[nodiscard]] uint64_t weight_bytes() const { return weight_bytes_; }
 
  private:

@@ -63,8 +63,8 @@ class WeightsTest : public testing::Test {
   static std::string Bytes(const ggml_tensor* tensor) {
     return {static_cast<const char*>(tensor->data), ggml_nbytes(tensor)};
   }
-  // Whether ggml has a layout of its own for Q4_0 on this processor.
-  static bool RepacksQ4() {
+  // The buffer of ggml's own layout for Q4_0 on this processor; empty: it has none.
+  static std::string BufferOfQ4() {
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     const std::string features = [&] {
       std::string all;
@@ -75,9 +75,12 @@ class WeightsTest : public testing::Test {
       }
       return all;
     }();
-    return features.find("REPACK") != std::string::npos &&
-           (features.find("AVX2") != std::string::npos ||
-            features.find("DOTPROD") != std::string::npos);
+    const auto has = [&](const char* feature) {
+      return features.find(feature) != std::string::npos;
+    };
+    if (has("AMX_INT8")) return "AMX";
+    if (has("REPACK") && (has("AVX2") || has("DOTPROD"))) return "CPU_REPACK";
+    return "";
   }
 
   RandomGgufOptions options_;
@@ -196,18 +199,20 @@ TEST_F(WeightsTest, MatricesOfAModelThatOutgrowsTheTlbAreCopiedToHugePages) {
 }
 
 TEST_F(WeightsTest, ProductsTakeTheLayoutThatGgmlPrefers) {
-  if (!RepacksQ4()) GTEST_SKIP() << "ggml has no layout of its own for Q4_0 on this processor";
+  const std::string expected = BufferOfQ4();
+  if (expected.empty()) GTEST_SKIP() << "ggml has no layout of its own for Q4_0 on this processor";
   options_.weight_type = "q4_0";
+  options_.num_tokens = 288;  // AMX takes multiples of 32
   const LoadedModel& model = Load();
   const auto buffer_name = [](const ggml_tensor* tensor) {
     return std::string(ggml_backend_buffer_name(tensor->buffer));
   };
-  EXPECT_EQ(buffer_name(model.layers[0].wqkv), "CPU_REPACK");
-  EXPECT_EQ(buffer_name(model.layers[0].ffn_gate_up), "CPU_REPACK");
-  EXPECT_EQ(buffer_name(model.layers[1].ffn_down), "CPU_REPACK");
+  EXPECT_EQ(buffer_name(model.layers[0].wqkv), expected);
+  EXPECT_EQ(buffer_name(model.layers[0].ffn_gate_up), expected);
+  EXPECT_EQ(buffer_name(model.layers[1].ffn_down), expected);
   // Rows are looked up in the embeddings: they stay as they are, and the output is a second copy.
   EXPECT_TRUE(IsMapped(model.token_embedding));
-  EXPECT_EQ(buffer_name(model.output), "CPU_REPACK");
+  EXPECT_EQ(buffer_name(model.output), expected);
 }
 
 }  // namespace
