@@ -79,7 +79,7 @@ Status MeasureOnce(const CliOptions& options, BenchSession* bench, Team* team) {
   team->mass = team->sessions[0]->last_step().mass_computed;
   if (team->sessions.size() == 1) {
     EBB_RETURN_IF_ERROR(
-        team->file.After(team->tokens_per_s.back(), *bench->engine, *team->sessions[0]));
+        team->file.After(steps, team->tokens_per_s.back(), *bench->engine, *team->sessions[0]));
   }
   if (!CanRollBack(*team->sessions[0])) return OkStatus();
   for (Session* session : team->sessions) EBB_RETURN_IF_ERROR(session->TruncateTo(depth));

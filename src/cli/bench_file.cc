@@ -11,7 +11,8 @@ constexpr size_t kRequestBytes = size_t{1} << 20;
 
 }  // namespace
 
-Status FileSpeed::After(double tokens_per_s, const Engine& engine, const Session& session) {
+Status FileSpeed::After(int steps, double tokens_per_s, const Engine& engine,
+                        const Session& session) {
   const auto& tiers = engine.options().tiers;
   if (!tiers.has_value() || tiers->t1 != T1Place::kFile) return OkStatus();
   const TierAccounting t1 = session.accounting().tiers[static_cast<int>(Tier::kT1)];
@@ -29,10 +30,14 @@ Status FileSpeed::After(double tokens_per_s, const Engine& engine, const Session
                               .request_bytes = kRequestBytes,
                               .under_way = static_cast<int>(layer_bytes / kRequestBytes) + 1}));
   }
-  EBB_ASSIGN_OR_RETURN(const double raw, raw_->ReadOnce());
+  double seconds_per_gb = 0;
+  for (int step = 0; step < steps; ++step) {
+    EBB_ASSIGN_OR_RETURN(const double gb_s, raw_->ReadOnce());
+    seconds_per_gb += 1 / (gb_s * steps);
+  }
   gb_s_.push_back(static_cast<double>(t1.page_bytes) * tokens_per_s * 1e-9);
-  raw_gb_s_.push_back(raw);
-  shares_.push_back(gb_s_.back() / raw);
+  raw_gb_s_.push_back(1 / seconds_per_gb);
+  shares_.push_back(gb_s_.back() / raw_gb_s_.back());
   return OkStatus();
 }
 

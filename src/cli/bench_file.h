@@ -16,9 +16,11 @@ namespace ebb::cli {
 
 class FileSpeed {
  public:
-  // After a repetition of decode steps at this rate: reads as many bytes as a step did, as many
-  // requests at a time. Nothing happens where no T1 is in a file.
-  [[nodiscard]] Status After(double tokens_per_s, const Engine& engine, const Session& session);
+  // After a repetition of so many decode steps at this rate: reads as many bytes as they did, as
+  // many requests at a time, so that a disk which slows down behind a burst slows down for both.
+  // Nothing happens where no T1 is in a file.
+  [[nodiscard]] Status After(int steps, double tokens_per_s, const Engine& engine,
+                             const Session& session);
   // {} when there was nothing to measure.
   [[nodiscard]] Json Record() const;
   [[nodiscard]] std::string Text() const;  // the same for people
