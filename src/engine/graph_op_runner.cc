@@ -263,7 +263,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   StepGraph graph;
   graph.shape = shape;
   const int num_layers = model.hparams.num_layers;
-  const size_t nodes = DecoderGraphMaxNodes(model);
+  const size_t nodes = DecoderGraphMaxNodes(model, shape.options);
   graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way, shape.selects);
   // Twice the nodes: views and inputs are tensors too.
   graph.ctx.reset(ggml_init(
@@ -462,10 +462,11 @@ Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool tokens_apart) {
   }
   if (in_buffers == later.graph.graph) in_buffers = nullptr;
   later = {.tokens_apart = tokens_apart, .ctx = nullptr, .graph = {}};
-  later.ctx.reset(ggml_init({.mem_size = kLogitsGraphMaxNodes * ggml_tensor_overhead() +
-                                         ggml_graph_overhead_custom(kLogitsGraphMaxNodes, false),
-                             .mem_buffer = nullptr,
-                             .no_alloc = true}));
+  const size_t nodes = LogitsGraphMaxNodes(model, static_cast<int>(num_tokens), tokens_apart);
+  later.ctx.reset(ggml_init(
+      {.mem_size = 2 * nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false),
+       .mem_buffer = nullptr,
+       .no_alloc = true}));
   if (later.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   later.graph =
       BuildLogitsGraph(model, later.ctx.get(), static_cast<int>(num_tokens), tokens_apart);

@@ -58,8 +58,10 @@ struct DecoderGraph {
 [[nodiscard]] DecoderGraph BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
                                              const DecoderGraphOptions& options,
                                              AttentionBuilder& attention);
-// Upper bounds for the context that holds the graph.
-[[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model);
+// Upper bounds for the context that holds the graph: of nodes that compute, and as many that are
+// views or inputs.
+[[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model,
+                                       const DecoderGraphOptions& options);
 
 // The logits of some tokens from what a decoder's graph left of them.
 struct LogitsGraph {
@@ -72,7 +74,7 @@ struct LogitsGraph {
 // apart.
 [[nodiscard]] LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx,
                                            int num_tokens, bool tokens_apart);
-inline constexpr int kLogitsGraphMaxNodes = 8;
+[[nodiscard]] int LogitsGraphMaxNodes(const LoadedModel& model, int num_tokens, bool tokens_apart);
 
 }  // namespace ebb
 

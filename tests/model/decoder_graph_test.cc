@@ -64,6 +64,34 @@ TEST_F(DecoderGraphTest, WithoutOutputsEveryLayerStillMakesItsKeys) {
   EXPECT_LT(none.num_nodes, all.num_nodes);
 }
 
+// In every layout that ggml has for the weights of this processor.
+TEST_F(DecoderGraphTest, TokensApartHaveTheBitsOfTheirOwn) {
+  for (const std::string type : {"f32", "f16", "q4_0", "q4_1", "q8_0"}) {
+    RandomGgufOptions options;
+    options.weight_type = type;
+    Load(options);
+    const GraphRun together = RunGraph(*model_, tokens_, {.tokens_apart = true});
+    ASSERT_EQ(together.logits.size(), tokens_.size() * options_.num_tokens) << type;
+    const std::vector<float>& keys = together.keys_before_rope.front();
+    const size_t width = keys.size() / tokens_.size();
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      const GraphRun alone = RunGraph(*model_, {&tokens_[i], 1});
+      const std::vector<float> of_token(keys.begin() + i * width, keys.begin() + (i + 1) * width);
+      EXPECT_EQ(of_token, alone.keys_before_rope.front()) << type << ", token " << i;
+    }
+    // The first token attends to itself alone; the last one's logits come through every product.
+    EXPECT_EQ(Row(together.logits, 0), RunGraph(*model_, {tokens_.data(), 1}).logits) << type;
+    const GraphRun usual = RunGraph(*model_, tokens_);
+    const double norm = std::sqrt(
+        std::inner_product(usual.logits.begin(), usual.logits.end(), usual.logits.begin(), 0.0));
+    double distance = 0;
+    for (size_t i = 0; i < usual.logits.size(); ++i) {
+      distance += std::pow(together.logits[i] - usual.logits[i], 2);
+    }
+    EXPECT_LT(std::sqrt(distance), 0.05 * norm) << type;
+  }
+}
+
 TEST_F(DecoderGraphTest, WatchingHiddenStatesChangesNoLogit) {
   Load({.num_layers = 3});
   const std::vector<int> last = {11};

@@ -90,12 +90,6 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
                   const GraphRunOptions& options) {
   const LoadedModel& loaded = model.loaded();
   const auto num_tokens = static_cast<int>(tokens.size());
-  const int max_nodes = DecoderGraphMaxNodes(loaded);
-  const std::unique_ptr<ggml_context, Free> ctx(
-      ggml_init({.mem_size = 2 * max_nodes * ggml_tensor_overhead() +
-                             ggml_graph_overhead_custom(max_nodes, false),
-                 .mem_buffer = nullptr,
-                 .no_alloc = true}));
   DecoderGraphOptions graph_options;
   graph_options.num_tokens = num_tokens;
   graph_options.num_outputs =
@@ -104,6 +98,13 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
   graph_options.hidden_layers = options.hidden_layers;
   graph_options.keys_before_rope = true;
   graph_options.eviction_logits = options.eviction_logits;
+  graph_options.tokens_apart = options.tokens_apart;
+  const int max_nodes = DecoderGraphMaxNodes(loaded, graph_options);
+  const std::unique_ptr<ggml_context, Free> ctx(
+      ggml_init({.mem_size = 2 * max_nodes * ggml_tensor_overhead() +
+                             ggml_graph_overhead_custom(max_nodes, false),
+                 .mem_buffer = nullptr,
+                 .no_alloc = true}));
   NativeAttention attention(model.shape());
   const DecoderGraph graph = BuildDecoderGraph(loaded, ctx.get(), graph_options, attention);
 

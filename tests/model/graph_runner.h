@@ -17,6 +17,7 @@ struct GraphRunOptions {
   Outputs outputs = Outputs::kSome;
   std::vector<int> hidden_layers;
   bool eviction_logits = false;
+  bool tokens_apart = false;
 };
 
 struct GraphRun {
