@@ -9,9 +9,10 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
   // A step that began and was given up has reads under way.
   if (!ahead_) Forget();
   std::array<size_t, kStageBuffers> sizes = {};
-  for (size_t layer = 0; layer < layers.size(); ++layer) {
-    size_t& size = sizes[layer % kStageBuffers];
-    size = std::max(size, layers[layer].size() * reader_->page_bytes());
+  // Behind the last layer comes the first one again.
+  for (size_t i = 0; !layers.empty() && i <= layers.size(); ++i) {
+    size_t& size = sizes[BufferOf(static_cast<int>(i))];
+    size = std::max(size, layers[i % layers.size()].size() * reader_->page_bytes());
   }
   for (int i = 0; i < kStageBuffers; ++i) {
     if (sizes[i] <= reader_->memory_bytes(i)) continue;
@@ -23,12 +24,11 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
   layers_ = std::move(layers);
   error_ = OkStatus();
   staged_ = -1;
-  for (int layer = 0; layer < std::min(kAhead, num_layers()); ++layer) {
-    if (ahead_) {
-      Place(layer);
-    } else {
-      Start(layer);
-    }
+  if (layers_.empty()) return OkStatus();
+  if (ahead_) {
+    Place(0, BufferOf(0));
+  } else {
+    error_ = Start(0, BufferOf(0));
   }
   ahead_ = false;
   return OkStatus();
@@ -38,26 +38,21 @@ bool T1Stage::ReadsTheSameAhead(const std::vector<Pages>& layers) const {
   const auto same = [](const StagedPage& a, const StagedPage& b) {
     return a.file_page == b.file_page && a.host_page == b.host_page;
   };
-  if (layers.size() != layers_.size()) return false;
-  for (int layer = 0; layer < std::min(kAhead, num_layers()); ++layer) {
-    if (!std::ranges::equal(layers[layer], layers_[layer], same)) return false;
-  }
-  return true;
+  return !layers.empty() && std::ranges::equal(layers.front(), layers_.front(), same);
 }
 
-void T1Stage::Place(int layer) {
-  std::byte* to = reader_->memory(BufferOf(layer));
+void T1Stage::Place(int layer, int buffer) {
+  std::byte* to = reader_->memory(buffer);
   for (const StagedPage& page : layers_[layer]) {
     *page.address = to;
     to += reader_->page_bytes();
   }
 }
 
-void T1Stage::Start(int layer) {
-  Place(layer);
-  if (layers_[layer].empty()) return;
-  const Status status = reader_->Start(BufferOf(layer), layer, layers_[layer]);
-  if (error_.ok()) error_ = status;
+Status T1Stage::Start(int layer, int buffer) {
+  Place(layer, buffer);
+  if (layers_[layer].empty()) return OkStatus();
+  return reader_->Start(buffer, layer, layers_[layer]);
 }
 
 void T1Stage::StageLayer(int layer, int thread) {
@@ -72,8 +67,14 @@ void T1Stage::StageLayer(int layer, int thread) {
   const Status status = reader_->Wait(BufferOf(layer));
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (error_.ok()) error_ = status;
-  // Its buffer was that of the layer before this one, which nobody reads any more.
-  if (layer + kAhead < num_layers()) Start(layer + kAhead);
+  // The next buffer was that of the layer before this one, which nobody reads any more.
+  const int next = layer + 1;
+  if (next < num_layers()) {
+    const Status started = Start(next, BufferOf(next));
+    if (error_.ok()) error_ = started;
+  } else {
+    ahead_status_ = Start(0, BufferOf(next));
+  }
   staged_ = layer;
   staged_.notify_all();
 }
@@ -85,12 +86,10 @@ void T1Stage::ReleaseLayer(int layer) {
 Status T1Stage::End() {
   if (layers_.empty()) return OkStatus();
   if (error_.ok() && staged_ + 1 == num_layers()) {
-    // Nobody reads any buffer any more.
-    for (int layer = 0; layer < std::min(kAhead, num_layers()); ++layer) Start(layer);
-    ahead_ = true;
-    if (error_.ok()) return OkStatus();
-    // The next step tries again, and says so if it fails again.
-    Forget();
+    first_buffer_ = BufferOf(num_layers());
+    ahead_ = ahead_status_.ok();
+    // Where it failed the next step tries again, and says so if it fails again.
+    if (!ahead_) Forget();
     return OkStatus();
   }
   Forget();

@@ -33,8 +33,8 @@ class T1Stage {
   void StageLayer(int layer, int thread);
   // The layer's attention was launched: nothing later reads its pages.
   void ReleaseLayer(int layer);
-  // The first error of the step. Begins to read the first layers of the next step, which mostly
-  // have the same pages.
+  // The first error of the step. While its last layer was attended to, the first one of the next
+  // step, which mostly has the same pages, was on its way.
   Status End();
   // The pages change: what was read ahead is stale.
   void Forget();
@@ -47,17 +47,18 @@ class T1Stage {
   }
 
  private:
-  static constexpr int kAhead = kStageBuffers - 1;  // layers
   [[nodiscard]] bool ReadsTheSameAhead(const std::vector<Pages>& layers) const;
-  void Place(int layer);
-  void Start(int layer);
+  void Place(int layer, int buffer);
+  Status Start(int layer, int buffer);
   [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }
-  [[nodiscard]] static int BufferOf(int layer) { return layer % kStageBuffers; }
+  [[nodiscard]] int BufferOf(int layer) const { return (first_buffer_ + layer) % kStageBuffers; }
 
   const std::unique_ptr<StageReader> reader_;
   std::vector<Pages> layers_;
+  int first_buffer_ = 0;          // of layer 0
   std::atomic<int> staged_ = -1;  // the last layer whose pages are there
-  bool ahead_ = false;            // the first layers of the next step are being read
+  Status ahead_status_;           // of beginning with the next step's
+  bool ahead_ = false;            // the first layer of the next step is being read
   double wait_seconds_ = 0;
   Status error_;
 };
