@@ -19,8 +19,9 @@
 namespace ebb {
 namespace {
 
-// Graphs kept at once, of about 1 MB each: a generation's, and a verifying step's or those that
-// read a prompt. Building one costs little beside a step of several tokens.
+// Graphs kept at once, of about 1 MB each (tens where AMX takes tokens apart): a generation's, and
+// a verifying step's or those that read a prompt. Building one costs little beside a step of
+// several tokens.
 constexpr size_t kMaxGraphs = 2;
 
 // How long threads look out for the next step before they sleep, in ggml's measure: a few

@@ -9,8 +9,8 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
   // A step that began and was given up has reads under way.
   if (!ahead_) Forget();
   std::array<size_t, kStageBuffers> sizes = {};
-  // Behind the last layer comes the first one again.
-  for (size_t i = 0; !layers.empty() && i <= layers.size(); ++i) {
+  // Behind the last layer comes the first one again, in the other buffer if their number is odd.
+  for (size_t i = 0; i < kStageBuffers * layers.size(); ++i) {
     size_t& size = sizes[BufferOf(static_cast<int>(i))];
     size = std::max(size, layers[i % layers.size()].size() * reader_->page_bytes());
   }
@@ -72,7 +72,7 @@ void T1Stage::StageLayer(int layer, int thread) {
   if (next < num_layers()) {
     const Status started = Start(next, BufferOf(next));
     if (error_.ok()) error_ = started;
-  } else {
+  } else if (next > 1) {  // a single layer's pages stay where they are
     ahead_status_ = Start(0, BufferOf(next));
   }
   staged_ = layer;
@@ -86,6 +86,7 @@ void T1Stage::ReleaseLayer(int layer) {
 Status T1Stage::End() {
   if (layers_.empty()) return OkStatus();
   if (error_.ok() && staged_ + 1 == num_layers()) {
+    if (num_layers() == 1) return OkStatus();
     first_buffer_ = BufferOf(num_layers());
     ahead_ = ahead_status_.ok();
     // Where it failed the next step tries again, and says so if it fails again.

@@ -33,8 +33,8 @@ class T1Stage {
   void StageLayer(int layer, int thread);
   // The layer's attention was launched: nothing later reads its pages.
   void ReleaseLayer(int layer);
-  // The first error of the step. While its last layer was attended to, the first one of the next
-  // step, which mostly has the same pages, was on its way.
+  // The first error of the step. Since its last layer's attention the first one of the next step,
+  // which mostly has the same pages, is on its way, but of a model of one layer.
   Status End();
   // The pages change: what was read ahead is stale.
   void Forget();

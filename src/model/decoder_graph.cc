@@ -55,7 +55,7 @@ ggml_tensor* Product(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x, boo
                                   : ProductOfColumns(ctx, weight, x);
 }
 
-// Of one product over tokens apart.
+// Of one product over tokens apart: ggml counts views too.
 int MaxNodesOfColumns(const LoadedModel& model, int num_tokens) {
   const auto multiplies_planes = [](const ggml_tensor* weight) {
     return weight == nullptr || MultipliesPlanes(weight);
@@ -68,7 +68,7 @@ int MaxNodesOfColumns(const LoadedModel& model, int num_tokens) {
                          layer.ffn_gate_up, layer.ffn_gate, layer.ffn_up, layer.ffn_down},
                      multiplies_planes);
   }
-  return all ? 0 : 2 * num_tokens;
+  return all ? 0 : 3 * num_tokens;
 }
 
 class DecoderGraphBuilder {

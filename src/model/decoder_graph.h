@@ -58,8 +58,7 @@ struct DecoderGraph {
 [[nodiscard]] DecoderGraph BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
                                              const DecoderGraphOptions& options,
                                              AttentionBuilder& attention);
-// Upper bounds for the context that holds the graph: of nodes that compute, and as many that are
-// views or inputs.
+// Upper bounds for the context that holds the graph.
 [[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model,
                                        const DecoderGraphOptions& options);
 

@@ -79,7 +79,7 @@ TEST_F(DecoderGraphTest, TokensApartHaveTheBitsOfTheirOwn) {
       const std::vector<float> of_token(keys.begin() + i * width, keys.begin() + (i + 1) * width);
       EXPECT_EQ(of_token, alone.keys_before_rope.front()) << type << ", token " << i;
     }
-    // The first token attends to itself alone; the last one's logits come through every product.
+    // The first token attends to itself alone; all logits come through every product.
     EXPECT_EQ(Row(together.logits, 0), RunGraph(*model_, {tokens_.data(), 1}).logits) << type;
     const GraphRun usual = RunGraph(*model_, tokens_);
     const double norm = std::sqrt(
@@ -90,6 +90,19 @@ TEST_F(DecoderGraphTest, TokensApartHaveTheBitsOfTheirOwn) {
     }
     EXPECT_LT(std::sqrt(distance), 0.05 * norm) << type;
   }
+}
+
+// In many layers, whose values are of a type of their own and so not joined with the rest.
+TEST_F(DecoderGraphTest, ManyTokensApartFindRoomForTheirNodes) {
+  Load({.num_layers = 40,
+        .embed_dim = 64,
+        .head_dim = 16,
+        .feed_forward_dim = 64,
+        .weight_type = "q4_0",
+        .value_type = "q8_0"});
+  tokens_ = RandomTokens(options_, 64, 5);
+  const GraphRun apart = RunGraph(*model_, tokens_, {.tokens_apart = true});
+  EXPECT_EQ(apart.logits.size(), tokens_.size() * options_.num_tokens);
 }
 
 TEST_F(DecoderGraphTest, WatchingHiddenStatesChangesNoLogit) {

@@ -1,0 +1,136 @@
+#include "src/kv/t1_stage.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace ebb {
+namespace {
+
+// Pages are their number, which arrives when it is waited for; a buffer that is being read is
+// rubbish.
+class SlowReader final : public StageReader {
+ public:
+  [[nodiscard]] size_t page_bytes() const override { return sizeof(uint32_t); }
+  Status Grow(int buffer, size_t num_bytes) override {
+    memory_[buffer].assign(num_bytes, kRubbish);
+    return OkStatus();
+  }
+  [[nodiscard]] std::byte* memory(int buffer) const override {
+    return const_cast<std::byte*>(memory_[buffer].data());
+  }
+  [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
+  Status Start(int buffer, int, std::span<const StagedPage> pages) override {
+    ++num_started;
+    EXPECT_LE(pages.size() * page_bytes(), memory_[buffer].size());
+    std::ranges::fill(memory_[buffer], kRubbish);
+    if (next_status_.ok()) under_way_[buffer].assign(pages.begin(), pages.end());
+    return next_status_;
+  }
+  Status Wait(int buffer) override {
+    std::byte* to = memory(buffer);
+    for (const StagedPage& page : under_way_[buffer]) {
+      std::memcpy(to, &page.file_page, sizeof(page.file_page));
+      to += page_bytes();
+    }
+    under_way_[buffer].clear();
+    return OkStatus();
+  }
+  void Release(int) override {}
+  void Drop(int buffer) override { under_way_[buffer].clear(); }
+  void SetStatus(Status status) { next_status_ = std::move(status); }
+
+  int num_started = 0;
+
+ private:
+  static constexpr std::byte kRubbish{0xff};
+  std::array<std::vector<std::byte>, kStageBuffers> memory_;
+  std::array<std::vector<StagedPage>, kStageBuffers> under_way_;
+  Status next_status_;
+};
+
+class T1StageTest : public testing::TestWithParam<int> {  // layers
+ protected:
+  // Layer i has i % 2 + 1 pages, numbered from `first`.
+  std::vector<T1Stage::Pages> Layers(uint32_t first) {
+    std::vector<T1Stage::Pages> layers(GetParam());
+    for (int layer = 0; layer < GetParam(); ++layer) {
+      for (uint32_t i = 0; i <= static_cast<uint32_t>(layer % 2); ++i) {
+        const uint32_t page = first + 10 * layer + i;
+        layers[layer].push_back({.file_page = page, .address = &addresses_[page]});
+      }
+    }
+    return layers;
+  }
+  void ReadStep(uint32_t first) {
+    const std::vector<T1Stage::Pages> layers = Layers(first);
+    ASSERT_TRUE(stage_.Begin(layers).ok());
+    for (int layer = 0; layer < GetParam(); ++layer) {
+      stage_.StageLayer(layer, 0);
+      for (const StagedPage& page : layers[layer]) {
+        uint32_t found = 0;
+        std::memcpy(&found, *page.address, sizeof(found));
+        EXPECT_EQ(found, page.file_page) << "layer " << layer;
+      }
+      stage_.ReleaseLayer(layer);
+    }
+  }
+
+  std::map<uint32_t, std::byte*> addresses_;  // by page
+  SlowReader* const reader_ = new SlowReader;
+  T1Stage stage_{std::unique_ptr<StageReader>(reader_)};
+};
+
+TEST_P(T1StageTest, EveryLayersPagesAreThereWhenItIsAttendedTo) {
+  for (int step = 0; step < 5; ++step) {
+    ReadStep(0);
+    EXPECT_TRUE(stage_.End().ok());
+  }
+  // Each step but the first found its first layer on its way, and began with that of the sixth.
+  EXPECT_EQ(reader_->num_started, 5 * GetParam() + (GetParam() > 1 ? 1 : 0));
+}
+
+TEST_P(T1StageTest, PagesThatChangedAreReadAgain) {
+  for (uint32_t step = 0; step < 5; ++step) {
+    ReadStep(1000 * (step / 2));
+    EXPECT_TRUE(stage_.End().ok());
+    if (step == 3) stage_.Forget();
+  }
+}
+
+TEST_P(T1StageTest, AStepThatIsGivenUpLeavesNothingToTheNext) {
+  ReadStep(0);
+  ReadStep(1000);
+  EXPECT_TRUE(stage_.End().ok());
+  ReadStep(1000);
+}
+
+TEST_P(T1StageTest, AReadAheadThatFailsIsTriedAgainByTheNextStep) {
+  for (const bool fails_again : {false, true}) {
+    ASSERT_TRUE(stage_.Begin(Layers(0)).ok());
+    for (int layer = 0; layer < GetParam(); ++layer) {
+      stage_.StageLayer(layer, 0);
+      if (layer + 2 == GetParam()) reader_->SetStatus(ResourceExhausted("no more"));
+    }
+    EXPECT_TRUE(stage_.End().ok());
+    reader_->SetStatus(fails_again ? ResourceExhausted("no more") : OkStatus());
+    if (!fails_again) {
+      ReadStep(0);
+      EXPECT_TRUE(stage_.End().ok());
+      stage_.Forget();
+    }
+  }
+  ASSERT_TRUE(stage_.Begin(Layers(0)).ok());
+  stage_.StageLayer(0, 0);
+  EXPECT_FALSE(stage_.End().ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, T1StageTest, testing::Values(1, 2, 3, 4));
+
+}  // namespace
+}  // namespace ebb
