@@ -25,6 +25,7 @@ struct FitModel {
   ModelShape shape;
   int feed_forward_dim = 0;
   uint64_t weight_bytes = 0;   // as held in memory
+  uint64_t lookup_bytes = 0;   // of a table in the mapped file, of which tokens bring pieces in
   uint64_t program_bytes = 0;  // resident besides: the program, the tokenizer; measured
 };
 // program_bytes is left at 0.

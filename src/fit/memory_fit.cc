@@ -198,6 +198,13 @@ uint64_t StagingBytes(const ModelShape& shape, const FitRequest& request, size_t
   return (2 * RoundUp(layer, kExtentBytes) + edits) * request.requests;
 }
 
+// Each given token may bring in a piece of the table, which the system maps so much of at once;
+// what is generated mostly says the same words again.
+uint64_t LookedUpBytes(const FitModel& model, const FitRequest& request) {
+  constexpr uint64_t kFaultAround = 64 << 10;
+  return std::min(model.lookup_bytes, kFaultAround * request.prompt_tokens * request.requests);
+}
+
 }  // namespace
 
 uint64_t ExtentBytes(uint64_t num_pages, size_t page_bytes) {
@@ -226,7 +233,8 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   const uint64_t streams = uint64_t{1} * shape.num_layers * shape.num_kv_heads * request.requests;
   const auto pages = [](size_t num_rows) { return uint64_t{DivideUp(num_rows, kRowsPerPage)}; };
 
-  FitBytes bytes = {.weights = model.weight_bytes, .program = model.program_bytes};
+  FitBytes bytes = {.weights = model.weight_bytes + LookedUpBytes(model, request),
+                    .program = model.program_bytes};
   // Rows leave holes behind, which compaction fills in the steps that follow: a page more.
   const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || tiers.evict_share > 0;
   bytes.t0 =

@@ -48,6 +48,18 @@ TEST(MemoryFit, TheFullCacheIsWholePagesInWholeExtents) {
   EXPECT_EQ(bytes.Memory(), 130 * kMiB + bytes.t0 + bytes.tables + bytes.compute);
 }
 
+TEST(MemoryFit, GivenTokensBringInPiecesOfTheMappedTable) {
+  FitModel model = SmolLm2();
+  model.lookup_bytes = 16 * kMiB;
+  const auto weights = [&](int prompt_tokens) {
+    const auto bytes = FitRequestInto(model, {.context = 2000, .prompt_tokens = prompt_tokens});
+    return bytes.ok() ? bytes->weights : 0;
+  };
+  EXPECT_EQ(weights(0), 100 * kMiB);
+  EXPECT_EQ(weights(16), 101 * kMiB);
+  EXPECT_EQ(weights(2000), 116 * kMiB);
+}
+
 TEST(MemoryFit, SeveralRequestsShareExtents) {
   // 1 token each: 2 * 90 pages in 2 extents rather than in 2 of their own that are half empty.
   EXPECT_EQ(Fit({.context = 1, .requests = 2}).t0, 2 * 2 * kMiB);

@@ -6,7 +6,8 @@ namespace ebb {
 FitModel FitModelOf(const Model& model) {
   return {.shape = model.shape(),
           .feed_forward_dim = model.loaded().hparams.feed_forward_dim,
-          .weight_bytes = model.weight_bytes()};
+          .weight_bytes = model.weight_bytes(),
+          .lookup_bytes = model.loaded().lookup_bytes};
 }
 
 }  // namespace ebb

@@ -75,7 +75,8 @@ struct LoadedModel {
   std::string type_name;  // most frequent weight type, "Q4_1"
   Hyperparameters hparams;
   ModelShape shape;
-  uint64_t weight_bytes = 0;
+  uint64_t weight_bytes = 0;  // as WeightLoader counts
+  uint64_t lookup_bytes = 0;
   uint64_t fingerprint = 0;
 
   ggml_tensor* token_embedding = nullptr;  // [embed_dim, vocab_size]

@@ -91,6 +91,7 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, LoadedModel*
   FillKeptChannels(*model);
   EBB_ASSIGN_OR_RETURN(model->vocab_model, std::move(vocab_model));
   model->weight_bytes = loader.weight_bytes();
+  model->lookup_bytes = loader.lookup_bytes();
   return OkStatus();
 }
 

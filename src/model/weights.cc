@@ -299,10 +299,9 @@ Status WeightLoader::LoadMapped(WeightBuffers* buffers) {
     if (weight.place != Place::kMapped) continue;
     const std::byte* data = weight.parts.front().source->data.data();
     ggml_backend_tensor_alloc(buffer, weight.tensor, const_cast<std::byte*>(data));
-    if (weight.use == Use::kMatmul) {
-      weight_bytes_ += ggml_nbytes(weight.tensor);
-      file_.mapping().Populate({data, ggml_nbytes(weight.tensor)});
-    }
+    const size_t num_bytes = ggml_nbytes(weight.tensor);
+    (weight.use == Use::kMatmul ? weight_bytes_ : lookup_bytes_) += num_bytes;
+    if (weight.use == Use::kMatmul) file_.mapping().Populate({data, num_bytes});
   }
   return OkStatus();
 }

@@ -66,9 +66,10 @@ class WeightLoader {
   // Reads, repacks and widens. The tensors have data afterwards, as long as the buffers live;
   // `buffers` still lacks the mapping, which the file holds.
   Status Load(WeightBuffers* buffers);
-  // As held in memory: of a table in the mapped file whose rows are looked up there is next to
-  // nothing.
+  // As held in memory, but for tables in the mapped file whose rows are looked up.
   [[nodiscard]] uint64_t weight_bytes() const { return weight_bytes_; }
+  // Of those tables.
+  [[nodiscard]] uint64_t lookup_bytes() const { return lookup_bytes_; }
 
  private:
   enum class Place { kMapped, kOwned, kRepacked };
@@ -103,6 +104,7 @@ class WeightLoader {
   std::vector<Weight> weights_;
   std::unordered_set<std::string_view> declared_;
   uint64_t weight_bytes_ = 0;
+  uint64_t lookup_bytes_ = 0;
 };
 
 }  // namespace ebb
