@@ -29,6 +29,16 @@ constexpr size_t kMaxGraphs = 2;
 // whatever else is to run, such as a second engine.
 constexpr uint32_t kPoll = 1;
 
+// For the tensors of a graph; null when there is no memory.
+std::unique_ptr<ggml_context, GgmlDeleter> MakeGraphContext(size_t max_nodes) {
+  // Twice the nodes: views and inputs are tensors too.
+  return std::unique_ptr<ggml_context, GgmlDeleter>(
+      ggml_init({.mem_size = 2 * max_nodes * ggml_tensor_overhead() +
+                             ggml_graph_overhead_custom(max_nodes, false),
+                 .mem_buffer = nullptr,
+                 .no_alloc = true}));
+}
+
 struct GraphShape {
   DecoderGraphOptions options;
   AttentionWay way = AttentionWay::kFold;
@@ -264,13 +274,8 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   StepGraph graph;
   graph.shape = shape;
   const int num_layers = model.hparams.num_layers;
-  const size_t nodes = DecoderGraphMaxNodes(model, shape.options);
   graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way, shape.selects);
-  // Twice the nodes: views and inputs are tensors too.
-  graph.ctx.reset(ggml_init(
-      {.mem_size = 2 * nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false),
-       .mem_buffer = nullptr,
-       .no_alloc = true}));
+  graph.ctx = MakeGraphContext(DecoderGraphMaxNodes(model, shape.options));
   if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   graph.graph = BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op);
   graphs.push_front(std::move(graph));
@@ -463,11 +468,8 @@ Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool tokens_apart) {
   }
   if (in_buffers == later.graph.graph) in_buffers = nullptr;
   later = {.tokens_apart = tokens_apart, .ctx = nullptr, .graph = {}};
-  const size_t nodes = LogitsGraphMaxNodes(model, static_cast<int>(num_tokens), tokens_apart);
-  later.ctx.reset(ggml_init(
-      {.mem_size = 2 * nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false),
-       .mem_buffer = nullptr,
-       .no_alloc = true}));
+  later.ctx =
+      MakeGraphContext(LogitsGraphMaxNodes(model, static_cast<int>(num_tokens), tokens_apart));
   if (later.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   later.graph =
       BuildLogitsGraph(model, later.ctx.get(), static_cast<int>(num_tokens), tokens_apart);
