@@ -20,9 +20,9 @@ constexpr int kMaxNodesOutsideLayers = 32;
 constexpr int kMaxProducts = 7;
 
 // ggml's products with weights in its layout for AMX write planes to wrong places: the offset of a
-// plane in bytes is added to a pointer to floats.
+// plane in bytes is added to a pointer to floats. True of a weight that there is not.
 bool MultipliesPlanes(const ggml_tensor* weight) {
-  if (weight->buffer == nullptr) return true;
+  if (weight == nullptr || weight->buffer == nullptr) return true;
   return std::string_view(ggml_backend_buffer_name(weight->buffer)) != "AMX";
 }
 
@@ -57,16 +57,13 @@ ggml_tensor* Product(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x, boo
 
 // Of one product over tokens apart: ggml counts views too.
 int MaxNodesOfColumns(const LoadedModel& model, int num_tokens) {
-  const auto multiplies_planes = [](const ggml_tensor* weight) {
-    return weight == nullptr || MultipliesPlanes(weight);
-  };
-  bool all = multiplies_planes(model.output);
+  bool all = MultipliesPlanes(model.output);
   for (const LayerWeights& layer : model.layers) {
     all = all && std::ranges::all_of(
                      std::initializer_list<const ggml_tensor*>{
                          layer.wqkv, layer.wqk, layer.wq, layer.wk, layer.wv, layer.wo,
                          layer.ffn_gate_up, layer.ffn_gate, layer.ffn_up, layer.ffn_down},
-                     multiplies_planes);
+                     MultipliesPlanes);
   }
   return all ? 0 : 3 * num_tokens;
 }
