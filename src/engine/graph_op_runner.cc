@@ -19,9 +19,8 @@
 namespace ebb {
 namespace {
 
-// Graphs kept at once, of about 1 MB each (tens where AMX takes tokens apart): a generation's, and
-// a verifying step's or those that read a prompt. Building one costs little beside a step of
-// several tokens.
+// Graphs kept at once, of about 1 MB each: a generation's, and a verifying step's or those that
+// read a prompt. Building one costs little beside a step of several tokens.
 constexpr size_t kMaxGraphs = 2;
 
 // How long threads look out for the next step before they sleep, in ggml's measure: a few
@@ -275,7 +274,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   graph.shape = shape;
   const int num_layers = model.hparams.num_layers;
   graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way, shape.selects);
-  graph.ctx = MakeGraphContext(DecoderGraphMaxNodes(model, shape.options));
+  graph.ctx = MakeGraphContext(DecoderGraphMaxNodes(model));
   if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   graph.graph = BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op);
   graphs.push_front(std::move(graph));
@@ -468,8 +467,7 @@ Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool tokens_apart) {
   }
   if (in_buffers == later.graph.graph) in_buffers = nullptr;
   later = {.tokens_apart = tokens_apart, .ctx = nullptr, .graph = {}};
-  later.ctx =
-      MakeGraphContext(LogitsGraphMaxNodes(model, static_cast<int>(num_tokens), tokens_apart));
+  later.ctx = MakeGraphContext(kLogitsGraphMaxNodes);
   if (later.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   later.graph =
       BuildLogitsGraph(model, later.ctx.get(), static_cast<int>(num_tokens), tokens_apart);

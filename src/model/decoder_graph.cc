@@ -1,12 +1,8 @@
 #include "src/model/decoder_graph.h"
 
-#include <ggml-backend.h>
 #include <ggml.h>
 
 #include <algorithm>
-#include <initializer_list>
-#include <string_view>
-#include <vector>
 
 #include "src/model/loaded_model.h"
 
@@ -16,56 +12,12 @@ namespace {
 constexpr int kMaxNodesPerLayer = 60 + kMaxAttentionNodesPerLayer;
 constexpr int kMaxNodesOutsideLayers = 32;
 
-// Of a layer, where none are joined.
-constexpr int kMaxProducts = 7;
-
-// ggml's products with weights in its layout for AMX write planes to wrong places: the offset of a
-// plane in bytes is added to a pointer to floats. True of a weight that there is not.
-bool MultipliesPlanes(const ggml_tensor* weight) {
-  if (weight == nullptr || weight->buffer == nullptr) return true;
-  return std::string_view(ggml_backend_buffer_name(weight->buffer)) != "AMX";
-}
-
 // ggml multiplies plane by plane: one of a single column takes the kernels of a single column.
-ggml_tensor* ProductOfPlanes(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x) {
+ggml_tensor* Product(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x, bool tokens_apart) {
+  if (!tokens_apart) return ggml_mul_mat(ctx, weight, x);
   ggml_tensor* planes = ggml_reshape_3d(ctx, x, x->ne[0], 1, x->ne[1]);
   ggml_tensor* y = ggml_mul_mat(ctx, weight, planes);
   return ggml_reshape_2d(ctx, y, y->ne[0], y->ne[2]);
-}
-
-// Neighbours are put together until one is left.
-ggml_tensor* ProductOfColumns(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x) {
-  std::vector<ggml_tensor*> parts(x->ne[1]);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    parts[i] = ggml_mul_mat(ctx, weight, ggml_view_1d(ctx, x, x->ne[0], i * x->nb[1]));
-  }
-  while (parts.size() > 1) {
-    for (size_t i = 0; i < parts.size() / 2; ++i) {
-      parts[i] = ggml_concat(ctx, parts[2 * i], parts[2 * i + 1], 1);
-    }
-    if (parts.size() % 2 == 1) parts[parts.size() / 2] = parts.back();
-    parts.resize((parts.size() + 1) / 2);
-  }
-  return parts.front();
-}
-
-ggml_tensor* Product(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x, bool tokens_apart) {
-  if (!tokens_apart || x->ne[1] == 1) return ggml_mul_mat(ctx, weight, x);
-  return MultipliesPlanes(weight) ? ProductOfPlanes(ctx, weight, x)
-                                  : ProductOfColumns(ctx, weight, x);
-}
-
-// Of one product over tokens apart: ggml counts views too.
-int MaxNodesOfColumns(const LoadedModel& model, int num_tokens) {
-  bool all = MultipliesPlanes(model.output);
-  for (const LayerWeights& layer : model.layers) {
-    all = all && std::ranges::all_of(
-                     std::initializer_list<const ggml_tensor*>{
-                         layer.wqkv, layer.wqk, layer.wq, layer.wk, layer.wv, layer.wo,
-                         layer.ffn_gate_up, layer.ffn_gate, layer.ffn_up, layer.ffn_down},
-                     MultipliesPlanes);
-  }
-  return all ? 0 : 3 * num_tokens;
 }
 
 class DecoderGraphBuilder {
@@ -256,7 +208,7 @@ ggml_tensor* DecoderGraphBuilder::OutputRows(ggml_tensor* x) {
 }
 
 DecoderGraph DecoderGraphBuilder::Build() {
-  result_.graph = ggml_new_graph_custom(ctx_, DecoderGraphMaxNodes(model_, options_), false);
+  result_.graph = ggml_new_graph_custom(ctx_, DecoderGraphMaxNodes(model_), false);
   result_.tokens = Input(num_tokens_, "tokens");
   result_.positions = Input(num_tokens_, "positions");
   if (options_.num_outputs > 0 && options_.num_outputs < options_.num_tokens) {
@@ -299,22 +251,14 @@ DecoderGraph BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
   return DecoderGraphBuilder(model, ctx, options, attention).Build();
 }
 
-int DecoderGraphMaxNodes(const LoadedModel& model, const DecoderGraphOptions& options) {
-  const int apart = options.tokens_apart ? MaxNodesOfColumns(model, options.num_tokens) : 0;
-  return model.hparams.num_layers * (kMaxNodesPerLayer + kMaxProducts * apart) +
-         kMaxNodesOutsideLayers + apart;
-}
-
-int LogitsGraphMaxNodes(const LoadedModel& model, int num_tokens, bool tokens_apart) {
-  constexpr int kNodes = 8;
-  return kNodes + (tokens_apart ? MaxNodesOfColumns(model, num_tokens) : 0);
+int DecoderGraphMaxNodes(const LoadedModel& model) {
+  return model.hparams.num_layers * kMaxNodesPerLayer + kMaxNodesOutsideLayers;
 }
 
 LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx, int num_tokens,
                              bool tokens_apart) {
   LogitsGraph result;
-  result.graph =
-      ggml_new_graph_custom(ctx, LogitsGraphMaxNodes(model, num_tokens, tokens_apart), false);
+  result.graph = ggml_new_graph_custom(ctx, kLogitsGraphMaxNodes, false);
   result.outputs = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, model.output->ne[0], num_tokens);
   ggml_set_input(result.outputs);
   result.logits = Product(ctx, model.output, result.outputs, tokens_apart);

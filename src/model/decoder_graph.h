@@ -59,8 +59,7 @@ struct DecoderGraph {
                                              const DecoderGraphOptions& options,
                                              AttentionBuilder& attention);
 // Upper bounds for the context that holds the graph.
-[[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model,
-                                       const DecoderGraphOptions& options);
+[[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model);
 
 // The logits of some tokens from what a decoder's graph left of them.
 struct LogitsGraph {
@@ -73,7 +72,7 @@ struct LogitsGraph {
 // apart.
 [[nodiscard]] LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx,
                                            int num_tokens, bool tokens_apart);
-[[nodiscard]] int LogitsGraphMaxNodes(const LoadedModel& model, int num_tokens, bool tokens_apart);
+inline constexpr int kLogitsGraphMaxNodes = 8;
 
 }  // namespace ebb
 

@@ -47,6 +47,15 @@ bool CanMultiply(ggml_type type) {
 
 ggml_backend_dev_t CpuDevice() { return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU); }
 
+// What a step needs that multiplies each token apart.
+bool MultipliesPlanes([[maybe_unused]] ggml_backend_buffer_type_t type) {
+#ifdef EBB_AMX_MULTIPLIES_PLANES
+  return true;
+#else
+  return std::string_view(ggml_backend_buft_name(type)) != "AMX";
+#endif
+}
+
 // The layouts beside the plain one that ggml has for this processor.
 std::vector<ggml_backend_buffer_type_t> ExtraBufferTypes() {
   using GetExtraBufts = ggml_backend_buffer_type_t* (*)(ggml_backend_dev_t);
@@ -55,7 +64,7 @@ std::vector<ggml_backend_buffer_type_t> ExtraBufferTypes() {
   std::vector<ggml_backend_buffer_type_t> types;
   if (get == nullptr) return types;
   for (auto* type = get(CpuDevice()); type != nullptr && *type != nullptr; ++type) {
-    types.push_back(*type);
+    if (MultipliesPlanes(*type)) types.push_back(*type);
   }
   return types;
 }
