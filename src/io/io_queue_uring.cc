@@ -33,8 +33,9 @@ class UringQueue final : public IoQueue {
         io_uring_prep_writev(entry, fd_, request.parts.data(), num_parts, request.offset);
       }
       io_uring_sqe_set_data64(entry, request.tag);
+      // One by one: the disk begins with the first while the kernel pins the next one's pages.
+      Submit();
     }
-    Submit();
   }
 
   size_t Take(Until until, std::span<IoCompletion> ended) override {
