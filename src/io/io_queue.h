@@ -1,5 +1,6 @@
-// Requests to read and write one file, many of them under way at once. A queue never burns a core:
-// starting hands requests to the system (or to threads that wait for it), taking sleeps there.
+// Requests to read and write one file, many of them under way at once. Starting hands requests
+// to the system (or to threads that wait for it); taking sleeps there, but that it may look out for
+// the end of a few requests for a millisecond before.
 //
 // Thread safety: one thread starts and takes.
 #ifndef EBB_IO_IO_QUEUE_H_

@@ -1,8 +1,8 @@
 // Pages of one size in a private file: what a tier on disk is made of. Pages of one layer lie
 // together in segments of 64, so that reading a layer is a few long reads. Reads and writes go past
 // the page cache, are asynchronous and are told apart by tickets: start, compute, wait. Starting
-// hands requests to the kernel (or to threads that wait there) and waiting sleeps; nothing here
-// burns a core. At most `queue_depth` requests of at most 1 MiB (one page, if that is longer) are
+// hands requests to the kernel (or to threads that wait there); waiting sleeps, as taking from an
+// IoQueue does. At most `queue_depth` requests of at most 1 MiB (one page, if that is longer) are
 // under way; what exceeds that is started by later calls.
 //
 // From Start...() until Wait() returns, the memory belongs to the file, and a page that is written
