@@ -51,7 +51,7 @@ class UringQueue final : public IoQueue {
         num_under_way_ -= num_ended;
         return num_ended;
       }
-      if (Clock::now() < sleeps_from) {
+      if (io_uring_sq_ready(&ring_) == 0 && Clock::now() < sleeps_from) {
         hwy::Pause();
         continue;
       }

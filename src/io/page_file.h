@@ -52,7 +52,7 @@ struct PageFileStats {
   size_t bytes_read = 0;  // that reached memory, by reads that succeeded or not
   size_t bytes_written = 0;
   double read_seconds = 0;  // while reads were under way, as far as calls could see
-  double wait_seconds = 0;  // asleep in Wait()
+  double wait_seconds = 0;  // of waiting in Wait()
   size_t file_bytes = 0;    // of disk space that segments hold
   size_t peak_file_bytes = 0;
   size_t num_pages = 0;    // owned
