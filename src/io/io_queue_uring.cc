@@ -42,8 +42,8 @@ class UringQueue final : public IoQueue {
   }
 
   size_t Take(Until until, std::span<IoCompletion> ended) override {
-    const bool looks_out = until == Until::kOne && num_under_way_ <= kFew;
-    const auto sleeps_from = Clock::now() + (looks_out ? kLookOut : Clock::duration(0));
+    const auto sleeps_from =
+        Clock::now() + (num_under_way_ <= kFew ? kLookOut : Clock::duration(0));
     for (;;) {
       const size_t num_ended = Peek(ended);
       if (num_ended > 0 || until == Until::kNow) {

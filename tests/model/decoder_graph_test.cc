@@ -92,6 +92,19 @@ TEST_F(DecoderGraphTest, TokensApartHaveTheBitsOfTheirOwn) {
   }
 }
 
+// In many layers, whose values are of a type of their own and so not joined with the rest.
+TEST_F(DecoderGraphTest, ManyTokensApartFindRoomForTheirNodes) {
+  Load({.num_layers = 40,
+        .embed_dim = 64,
+        .head_dim = 16,
+        .feed_forward_dim = 64,
+        .weight_type = "q4_0",
+        .value_type = "q8_0"});
+  tokens_ = RandomTokens(options_, 64, 5);
+  const GraphRun apart = RunGraph(*model_, tokens_, {.tokens_apart = true});
+  EXPECT_EQ(apart.logits.size(), tokens_.size() * options_.num_tokens);
+}
+
 TEST_F(DecoderGraphTest, WatchingHiddenStatesChangesNoLogit) {
   Load({.num_layers = 3});
   const std::vector<int> last = {11};
