@@ -94,10 +94,15 @@ void AttentionOp::SetWork(const StepWork* work) {
 
 void AttentionOp::BeginLayer(const Layer& layer, int thread) const {
   const DeviceUse& device = scratch_->device;
+  // A device hears of the layer's pages behind what goes before them.
   const bool announces = thread == 0 && !device.one_memory();
   if (announces) device.LaunchRest(layer.index, work_->NumPasses());
   for (const SequenceStep& sequence : work_->sequences) {
-    sequence.cache->StageLayer(layer.index, thread);
+    if (announces || device.one_memory()) {
+      sequence.cache->StageLayer(layer.index);
+    } else {
+      sequence.cache->AwaitLayer(layer.index);
+    }
   }
   if (!announces) return;
   device.LaunchAttention(work_->sequences, scratch_->shape, layer.index);
@@ -409,7 +414,12 @@ void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* use
   const size_t next_layer = layer.index + 1;
   if (&fold != &layer.folds.back()) {
     op.PlanFold(layer.folds[fold.index + 1]);
-  } else if (op.way_ == AttentionWay::kDecode && next_layer < op.layers_.size()) {
+    return;
+  }
+  if (op.scratch_->device.one_memory()) {
+    for (const SequenceStep& sequence : op.work_->sequences) sequence.cache->EndLayer(layer.index);
+  }
+  if (op.way_ == AttentionWay::kDecode && next_layer < op.layers_.size()) {
     op.PlanFold(op.layers_[next_layer].folds.front());
   }
 }

@@ -104,7 +104,7 @@ class SequenceCache {
   size_t Sort(size_t max_bytes);
 
   // The rows of T0 and T1. Those of a T1 that is staged have an address from StageLayer() on, until
-  // the next layer but one is staged.
+  // EndLayer(), or until the next layer but one is staged.
   [[nodiscard]] RowsView View(int layer, int kv_head) const;
   [[nodiscard]] CompressedRows Compressed(int layer, int kv_head) const;
   // Among all rows of the stream, those of View() and those of Compressed(); both empty while T2
@@ -113,14 +113,18 @@ class SequenceCache {
   [[nodiscard]] std::span<const uint32_t> CompressedRowIndices(int layer, int kv_head) const;
 
   // Reading a T1 in a file, or beyond the device, layer after layer, a layer ahead. BeginStaging()
-  // before a step makes room and starts; StageLayer() is called by every thread before it reads the
-  // layer's rows, and returns once they are there; ReleaseLayer() by thread 0 when what reads them
-  // was launched; EndStaging() tells whether all reads went well.
+  // before a step makes room and starts; every thread calls StageLayer() before it reads the
+  // layer's rows, and they are there behind it, or AwaitLayer() where another thread must be the
+  // one that stages them; ReleaseLayer() is called once, when what reads them was launched,
+  // EndLayer(), which need not be called, once every thread has read them; EndStaging() tells
+  // whether all reads went well.
   // Rows beyond the device may also be left where they are: then RowsIn() tells them apart.
   enum class T1Reading { kStaged, kInPlace };
   Status BeginStaging(T1Reading reading = T1Reading::kStaged);
-  void StageLayer(int layer, int thread);
+  void StageLayer(int layer);
+  void AwaitLayer(int layer);
   void ReleaseLayer(int layer);
+  void EndLayer(int layer);
   Status EndStaging();
   [[nodiscard]] bool ReadsInPlace() const;  // in this step
   struct PlacedRows {

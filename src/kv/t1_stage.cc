@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace ebb {
 
 Status T1Stage::Begin(std::vector<Pages> layers) {
   // A step that began and was given up has reads under way.
-  if (!ahead_) Forget();
+  if (num_ahead_ == 0) Forget();
   std::array<size_t, kStageBuffers> sizes = {};
   // Behind the last layer comes the first one again, in the other buffer if their number is odd.
   for (size_t i = 0; i < kStageBuffers * layers.size(); ++i) {
@@ -20,17 +21,14 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
     // A quarter more: a generation asks for another page now and then.
     EBB_RETURN_IF_ERROR(reader_->Grow(i, sizes[i] + sizes[i] / 4));
   }
-  if (ahead_ && !ReadsTheSameAhead(layers)) Forget();
+  if (!ReadsTheSameAhead(layers)) Forget();
   layers_ = std::move(layers);
-  error_ = OkStatus();
+  error_ = ahead_error_ = OkStatus();
   staged_ = -1;
+  num_begun_ = std::exchange(num_ahead_, 0);
   if (layers_.empty()) return OkStatus();
-  if (ahead_) {
-    Place(0, BufferOf(0));
-  } else {
-    error_ = Start(0, BufferOf(0));
-  }
-  ahead_ = false;
+  for (int i = 0; i < num_begun_; ++i) Place(i, BufferOf(i));
+  if (num_begun_ == 0) StartNext();
   return OkStatus();
 }
 
@@ -38,7 +36,11 @@ bool T1Stage::ReadsTheSameAhead(const std::vector<Pages>& layers) const {
   const auto same = [](const StagedPage& a, const StagedPage& b) {
     return a.file_page == b.file_page && a.host_page == b.host_page;
   };
-  return !layers.empty() && std::ranges::equal(layers.front(), layers_.front(), same);
+  if (layers.size() != layers_.size()) return false;
+  for (int i = 0; i < num_ahead_; ++i) {
+    if (!std::ranges::equal(layers[i], layers_[i], same)) return false;
+  }
+  return true;
 }
 
 void T1Stage::Place(int layer, int buffer) {
@@ -49,32 +51,34 @@ void T1Stage::Place(int layer, int buffer) {
   }
 }
 
-Status T1Stage::Start(int layer, int buffer) {
-  Place(layer, buffer);
-  if (layers_[layer].empty()) return OkStatus();
-  return reader_->Start(buffer, layer, layers_[layer]);
+void T1Stage::StartNext() {
+  const int at = num_begun_++;
+  const int layer = at % num_layers();
+  Place(layer, BufferOf(at));
+  if (layers_[layer].empty()) return;
+  Status& status = at < num_layers() ? error_ : ahead_error_;
+  const Status started = reader_->Start(BufferOf(at), layer, layers_[layer]);
+  if (status.ok()) status = started;
 }
 
-void T1Stage::StageLayer(int layer, int thread) {
+void T1Stage::AwaitLayer(int layer) {
   if (layers_.empty()) return;
-  if (thread != 0) {
-    for (int staged = staged_; staged < layer; staged = staged_) staged_.wait(staged);
-    return;
-  }
+  for (int staged = staged_; staged < layer; staged = staged_) staged_.wait(staged);
+}
+
+void T1Stage::StageLayer(int layer) {
+  if (layers_.empty()) return;
+  const std::lock_guard lock(reads_);
+  if (staged_ >= layer) return;
   // A virtual disk may tell of its requests only when it has done all that it knows of: one that
   // joins before this layer's have ended would keep the layer waiting.
   const auto start = std::chrono::steady_clock::now();
   const Status status = reader_->Wait(BufferOf(layer));
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (error_.ok()) error_ = status;
-  // The next buffer was that of the layer before this one, which nobody reads any more.
-  const int next = layer + 1;
-  if (next < num_layers()) {
-    const Status started = Start(next, BufferOf(next));
-    if (error_.ok()) error_ = started;
-  } else if (next > 1) {  // a single layer's pages stay where they are
-    ahead_status_ = Start(0, BufferOf(next));
-  }
+  // The next buffer was that of the layer before this one, which nobody reads any more. A single
+  // layer's pages stay where they are.
+  if (num_begun_ == layer + 1 && num_layers() > 1) StartNext();
   staged_ = layer;
   staged_.notify_all();
 }
@@ -83,23 +87,27 @@ void T1Stage::ReleaseLayer(int layer) {
   if (!layers_.empty()) reader_->Release(BufferOf(layer));
 }
 
+void T1Stage::EndLayer(int layer) {
+  if (layer + 1 == num_layers() && num_begun_ == num_layers() + 1) StartNext();
+}
+
 Status T1Stage::End() {
   if (layers_.empty()) return OkStatus();
-  if (error_.ok() && staged_ + 1 == num_layers()) {
-    if (num_layers() == 1) return OkStatus();
-    first_buffer_ = BufferOf(num_layers());
-    ahead_ = ahead_status_.ok();
-    // Where it failed the next step tries again, and says so if it fails again.
-    if (!ahead_) Forget();
-    return OkStatus();
+  if (!error_.ok() || staged_ + 1 != num_layers()) {
+    Forget();
+    return error_;
   }
-  Forget();
-  return error_;
+  staged_ = -1;
+  first_buffer_ = BufferOf(num_layers());
+  num_ahead_ = num_begun_ - num_layers();
+  // Where reading ahead failed the next step tries again, and says so if it fails again.
+  if (!ahead_error_.ok()) Forget();
+  return OkStatus();
 }
 
 void T1Stage::Forget() {
   for (int i = 0; i < kStageBuffers; ++i) reader_->Drop(i);
-  ahead_ = false;
+  num_ahead_ = 0;
 }
 
 }  // namespace ebb

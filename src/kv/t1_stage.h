@@ -1,15 +1,18 @@
 // Brings the T1 pages of a sequence, from their file or from the host's memory, to where a step
-// reads them, ahead of the layers: while a layer is attended to, the next one is on its way. Two
+// reads them, ahead of the layers: while a layer is attended to, the next one is on its way, and
+// behind the last layer the first two of the next step, which mostly has the same pages. Two
 // layers' pages are staged at a time; a third one of a file's, on the machine of
 // docs/performance.md, gained nothing.
 //
-// Thread safety: StageLayer() is called by every thread of a step; thread 0 reads, the others sleep
-// until it has. ReleaseLayer() is thread 0's too. Everything else happens between steps.
+// Thread safety: StageLayer() and AwaitLayer() are called by every thread of a step. ReleaseLayer()
+// and EndLayer() are called by one thread at a time, and not beside StageLayer(). Everything else
+// happens between steps.
 #ifndef EBB_KV_T1_STAGE_H_
 #define EBB_KV_T1_STAGE_H_
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -30,15 +33,22 @@ class T1Stage {
   // A step over layers whose pages are these; ResourceExhausted when there is no memory for
   // them. What was read ahead for it already is kept.
   Status Begin(std::vector<Pages> layers);
-  void StageLayer(int layer, int thread);
+  // The layer's pages are there behind it. Whoever comes first reads them, the others sleep until
+  // that is done.
+  void StageLayer(int layer);
+  // Sleeps until StageLayer() has been called, by another thread.
+  void AwaitLayer(int layer);
   // The layer's attention was launched: nothing later reads its pages.
   void ReleaseLayer(int layer);
-  // The first error of the step. Since its last layer's attention the first one of the next step,
-  // which mostly has the same pages, is on its way, but of a model of one layer.
+  // Every thread has read the layer's pages. Behind the last one, whose buffer is free now, what
+  // is left of the step (logits, sampling) may take longer than reading a layer. It need not be
+  // called.
+  void EndLayer(int layer);
+  // The first error of the step.
   Status End();
   // The pages change: what was read ahead is stale.
   void Forget();
-  // How long thread 0 waited for layers, ever.
+  // How long whoever staged layers waited for their pages, ever.
   [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
   [[nodiscard]] size_t memory_bytes() const {
     size_t bytes = 0;
@@ -49,18 +59,22 @@ class T1Stage {
  private:
   [[nodiscard]] bool ReadsTheSameAhead(const std::vector<Pages>& layers) const;
   void Place(int layer, int buffer);
-  Status Start(int layer, int buffer);
+  // Of the step's layers, and behind them the next step's.
+  void StartNext();
   [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }
+  // Of the next step's layers too, as if they followed.
   [[nodiscard]] int BufferOf(int layer) const { return (first_buffer_ + layer) % kStageBuffers; }
 
   const std::unique_ptr<StageReader> reader_;
+  std::mutex reads_;  // held by who stages a layer
   std::vector<Pages> layers_;
   int first_buffer_ = 0;          // of layer 0
   std::atomic<int> staged_ = -1;  // the last layer whose pages are there
-  Status ahead_status_;           // of beginning with the next step's
-  bool ahead_ = false;            // the first layer of the next step is being read
+  int num_begun_ = 0;             // layers of the step whose pages are there or on their way
+  int num_ahead_ = 0;             // the same of the next step
   double wait_seconds_ = 0;
   Status error_;
+  Status ahead_error_;  // of reading for the next step
 };
 
 }  // namespace ebb

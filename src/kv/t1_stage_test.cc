@@ -67,17 +67,18 @@ class T1StageTest : public testing::TestWithParam<int> {  // layers
     }
     return layers;
   }
-  void ReadStep(uint32_t first) {
+  void ReadStep(uint32_t first, bool ends_layers = true) {
     const std::vector<T1Stage::Pages> layers = Layers(first);
     ASSERT_TRUE(stage_.Begin(layers).ok());
     for (int layer = 0; layer < GetParam(); ++layer) {
-      stage_.StageLayer(layer, 0);
+      stage_.StageLayer(layer);
       for (const StagedPage& page : layers[layer]) {
         uint32_t found = 0;
         std::memcpy(&found, *page.address, sizeof(found));
         EXPECT_EQ(found, page.file_page) << "layer " << layer;
       }
       stage_.ReleaseLayer(layer);
+      if (ends_layers) stage_.EndLayer(layer);
     }
   }
 
@@ -87,12 +88,45 @@ class T1StageTest : public testing::TestWithParam<int> {  // layers
 };
 
 TEST_P(T1StageTest, EveryLayersPagesAreThereWhenItIsAttendedTo) {
-  for (int step = 0; step < 5; ++step) {
-    ReadStep(0);
+  for (const bool ends_layers : {false, true}) {
+    reader_->num_started = 0;
+    for (int step = 0; step < 5; ++step) {
+      ReadStep(0, ends_layers);
+      EXPECT_TRUE(stage_.End().ok());
+    }
+    // Each step but the first found the first layers on their way, and began with those of the
+    // sixth.
+    const int ahead = GetParam() == 1 ? 0 : ends_layers ? 2 : 1;
+    EXPECT_EQ(reader_->num_started, 5 * GetParam() + ahead);
+    stage_.Forget();
+  }
+}
+
+TEST_P(T1StageTest, OfLayersReadAheadTheSecondMayHaveChangedAlone) {
+  std::vector<T1Stage::Pages> layers = Layers(0);
+  for (uint32_t step = 0; step < 5; ++step) {
+    const uint32_t page = 500 + step;
+    layers.back() = {{.file_page = page, .address = &addresses_[page]}};
+    ASSERT_TRUE(stage_.Begin(layers).ok());
+    for (int layer = 0; layer < GetParam(); ++layer) {
+      stage_.StageLayer(layer);
+      for (const StagedPage& staged : layers[layer]) {
+        uint32_t found = 0;
+        std::memcpy(&found, *staged.address, sizeof(found));
+        EXPECT_EQ(found, staged.file_page) << "step " << step << ", layer " << layer;
+      }
+      stage_.EndLayer(layer);
+    }
     EXPECT_TRUE(stage_.End().ok());
   }
-  // Each step but the first found its first layer on its way, and began with that of the sixth.
-  EXPECT_EQ(reader_->num_started, 5 * GetParam() + (GetParam() > 1 ? 1 : 0));
+}
+
+TEST_P(T1StageTest, AStepThatWasEndedTwiceLeavesNothingToTheNext) {
+  for (int step = 0; step < 3; ++step) {
+    ReadStep(0);
+    EXPECT_TRUE(stage_.End().ok());
+    EXPECT_TRUE(stage_.End().ok());
+  }
 }
 
 TEST_P(T1StageTest, PagesThatChangedAreReadAgain) {
@@ -114,7 +148,7 @@ TEST_P(T1StageTest, AReadAheadThatFailsIsTriedAgainByTheNextStep) {
   for (const bool fails_again : {false, true}) {
     ASSERT_TRUE(stage_.Begin(Layers(0)).ok());
     for (int layer = 0; layer < GetParam(); ++layer) {
-      stage_.StageLayer(layer, 0);
+      stage_.StageLayer(layer);
       if (layer + 2 == GetParam()) reader_->SetStatus(ResourceExhausted("no more"));
     }
     EXPECT_TRUE(stage_.End().ok());
@@ -126,7 +160,7 @@ TEST_P(T1StageTest, AReadAheadThatFailsIsTriedAgainByTheNextStep) {
     }
   }
   ASSERT_TRUE(stage_.Begin(Layers(0)).ok());
-  stage_.StageLayer(0, 0);
+  stage_.StageLayer(0);
   EXPECT_FALSE(stage_.End().ok());
 }
 

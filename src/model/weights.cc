@@ -49,7 +49,7 @@ ggml_backend_dev_t CpuDevice() { return ggml_backend_dev_by_type(GGML_BACKEND_DE
 
 // What a step needs that multiplies each token apart.
 bool MultipliesPlanes([[maybe_unused]] ggml_backend_buffer_type_t type) {
-#ifdef EBB_AMX_MULTIPLIES_PLANES
+#ifdef EBB_GGML_IS_PATCHED
   return true;
 #else
   return std::string_view(ggml_backend_buft_name(type)) != "AMX";

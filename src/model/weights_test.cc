@@ -78,7 +78,7 @@ class WeightsTest : public testing::Test {
     const auto has = [&](const char* feature) {
       return features.find(feature) != std::string::npos;
     };
-#ifdef EBB_AMX_MULTIPLIES_PLANES
+#ifdef EBB_GGML_IS_PATCHED
     if (has("AMX_INT8")) return "AMX";
 #endif
     if (has("REPACK") && (has("AVX2") || has("DOTPROD"))) return "CPU_REPACK";
