@@ -30,7 +30,7 @@ struct Spread {
 [[nodiscard]] Spread SpreadOf(std::span<const double> values);
 
 struct MemoryBenchmarkOptions {
-  int threads = 0;                   // 0: as many as there are cores
+  int threads = 0;                   // 0: AvailableProcessors().threads
   size_t bytes = size_t{512} << 20;  // read in each pass; far more than the caches hold
   int repetitions = 5;
 };
@@ -52,7 +52,7 @@ struct AttentionBenchmarkOptions {
   double keep = 1.0;  // share of them that stays, drawn at random: the others' slots are holes
   // The same rows in T2 too, measured in turns with the full ones.
   std::optional<CompressedType> compressed = {};
-  int threads = 0;  // 0: as many as there are cores
+  int threads = 0;  // 0: AvailableProcessors().threads
   int repetitions = 5;
   int steps = 20;  // decode steps' attention per repetition
   uint64_t seed = 0;

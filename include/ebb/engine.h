@@ -39,7 +39,7 @@ namespace ebb {
 class Session;
 
 struct EngineOptions {
-  int threads = 0;  // 0: as many as there are cores
+  int threads = 0;  // 0: AvailableProcessors().threads, see ebb/processors.h
   RowType kv_type = RowType::kF16;
   // Hard cap on memory for rows, of all sessions, without tiers, which have caps of their own; 0:
   // none.

@@ -5,15 +5,15 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "ebb/benchmark.h"
+#include "ebb/processors.h"
 #include "src/cli/bench_peer.h"
 #include "src/cli/bench_report.h"
 #include "src/cli/commands.h"
-#include "src/cli/default_model.h"
+#include "src/cli/known_models.h"
 #include "src/cli/pebble_model.h"
 #include "src/cli/progress.h"
 #include "src/cli/setup.h"
@@ -75,13 +75,13 @@ Result<Sides> FindSides(const CliOptions& options) {
   if (options.model.path == kPebbleName) {
     return InvalidArgument("the peer reads files, and pebble is inside this program: name a file");
   }
-  sides.work.model_path = options.model.path.empty() ? DefaultModelPath() : options.model.path;
+  EBB_ASSIGN_OR_RETURN(sides.work.model_path, FindModelFile(options.model.path));
   if (!std::filesystem::exists(sides.work.model_path, error)) {
     return NotFound(fmt::format("there is no model {}; run \"ebb pull\", or give one with -m FILE",
                                 sides.work.model_path));
   }
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  sides.work.threads = options.engine.threads > 0 ? options.engine.threads : cores;
+  sides.work.threads =
+      options.engine.threads > 0 ? options.engine.threads : AvailableProcessors().threads;
   sides.work.kv_type = options.engine.kv_type;
   sides.work.prompt_tokens = options.bench.prompt_tokens;
   sides.work.tokens = options.bench.tokens;

@@ -8,8 +8,12 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <set>
 #include <sstream>
-#include <thread>
+#include <string>
+#include <vector>
+
+#include "ebb/processors.h"
 
 namespace ebb::cli {
 namespace {
@@ -29,15 +33,21 @@ double OwnSeconds() {
   return seconds;
 }
 
-// Time that all cores together were busy since the system started, for whomever; time that the
+// Time that these cpus together were busy since the system started, with any process; time that the
 // hypervisor took away counts.
-double BusySeconds() {
+double BusySeconds(const std::vector<int>& cpus) {
+  std::set<std::string> names;
+  for (const int cpu : cpus) names.insert("cpu" + std::to_string(cpu));
   std::ifstream file("/proc/stat");
-  std::string cpu;
-  double user = 0, nice = 0, system = 0, idle = 0, io_wait = 0, irq = 0, soft_irq = 0, steal = 0;
-  file >> cpu >> user >> nice >> system >> idle >> io_wait >> irq >> soft_irq >> steal;
-  const double busy = user + nice + system + irq + soft_irq + steal;
-  return busy / static_cast<double>(sysconf(_SC_CLK_TCK));
+  double ticks = 0;
+  for (std::string line; std::getline(file, line) && line.starts_with("cpu");) {
+    std::istringstream words(line);
+    std::string name;
+    double user = 0, nice = 0, system = 0, idle = 0, io_wait = 0, irq = 0, soft_irq = 0, steal = 0;
+    words >> name >> user >> nice >> system >> idle >> io_wait >> irq >> soft_irq >> steal;
+    if (names.contains(name)) ticks += user + nice + system + irq + soft_irq + steal;
+  }
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 double UptimeSeconds() {
@@ -77,7 +87,11 @@ std::string MachineName() {
       break;
     }
   }
-  return fmt::format("{}, {} cores", name, std::thread::hardware_concurrency());
+  const Processors processors = AvailableProcessors();
+  std::string text =
+      fmt::format("{}, {} core{}", name, processors.cores, processors.cores == 1 ? "" : "s");
+  if (processors.quota > 0) text += fmt::format(", quota {:.3g}", processors.quota);
+  return text;
 }
 
 uint64_t ResidentBytes() {
@@ -88,12 +102,14 @@ uint64_t ResidentBytes() {
 }
 
 MachineWatch::MachineWatch()
-    : busy_seconds_(BusySeconds()), own_seconds_(OwnSeconds()), uptime_seconds_(UptimeSeconds()) {}
+    : cpus_(AllowedCpus()),
+      busy_seconds_(BusySeconds(cpus_)),
+      own_seconds_(OwnSeconds()),
+      uptime_seconds_(UptimeSeconds()) {}
 
 double MachineWatch::OthersShare() const {
-  const double others = (BusySeconds() - busy_seconds_) - (OwnSeconds() - own_seconds_);
-  const double all =
-      (UptimeSeconds() - uptime_seconds_) * std::max(1u, std::thread::hardware_concurrency());
+  const double others = (BusySeconds(cpus_) - busy_seconds_) - (OwnSeconds() - own_seconds_);
+  const double all = (UptimeSeconds() - uptime_seconds_) * static_cast<double>(cpus_.size());
   return all > 0 ? std::clamp(others / all, 0.0, 1.0) : 0;
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -24,20 +25,22 @@ using Json = nlohmann::ordered_json;
 // "44.1 (43.0 - 45.2)"
 [[nodiscard]] std::string ToText(const Spread& spread);
 
-// "AMD EPYC, 2 cores".
+// "AMD EPYC, 2 cores", and where a control group limits the processor time ", quota 1.5". Cores
+// outside the affinity mask are not counted.
 [[nodiscard]] std::string MachineName();
 // Resident now.
 [[nodiscard]] uint64_t ResidentBytes();
 
-// How busy other processes kept the machine while something was measured: with a core taken away,
-// threads that wait for each other spin, and figures mean nothing.
+// How busy other processes kept the cpus of the affinity mask while something was measured: figures
+// of threads that had to wait for a core mean nothing.
 class MachineWatch {
  public:
   MachineWatch();
-  // Of the time of all cores since the start; 0 where the system does not tell.
+  // Their share of these cpus' time since the start; 0 where the system does not tell.
   [[nodiscard]] double OthersShare() const;
 
  private:
+  std::vector<int> cpus_;
   double busy_seconds_;
   double own_seconds_;
   double uptime_seconds_;

@@ -51,7 +51,8 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
                "run the I-th of N parts of the problems, from 0; `ebb report` puts them together",
                [](CliOptions& o) { return &o.eval.shard; }),
       ValueRow(G::kTask, "--workers", "N",
-               "problems at a time, a thread each; 0: as many as there are cores",
+               "problems at a time, a thread each; 0: one per core of the affinity mask, at most "
+               "the cgroup's quota",
                [](CliOptions& o) { return &o.eval.workers; }, {.min = 0, .max = 512}),
       ValueRow(G::kReport, "FOLDER", "FOLDER", "folders that `ebb eval` wrote, in any order",
                [](CliOptions& o) { return &o.eval.folders; }),

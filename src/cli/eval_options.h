@@ -23,7 +23,7 @@ struct EvalInput {
   std::string shard = "0/1";    // --shard
   bool resume = false;
   int samples = 1;
-  int workers = 0;               // 0: as many as there are cores
+  int workers = 0;               // 0: AvailableProcessors().threads
   std::string prompt = "plain";  // --prompt-preset
   PromptStyle prompt_style = PromptStyle::kChat;
   // Greedy unless asked otherwise.

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "ebb/eval_task.h"
+#include "ebb/processors.h"
 #include "src/cli/pebble_model.h"
 #include "src/cli/setup.h"
 
@@ -60,8 +60,7 @@ Result<Task> ReadTask(const EvalInput& eval, uint64_t seed) {
 }
 
 int NumWorkers(const EvalInput& eval) {
-  if (eval.workers > 0) return eval.workers;
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return eval.workers > 0 ? eval.workers : AvailableProcessors().threads;
 }
 
 Result<std::shared_ptr<const Model>> OpenTaskModel(const CliOptions& options) {

@@ -2,12 +2,13 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "ebb/processors.h"
 
 namespace ebb {
 
@@ -24,10 +25,7 @@ void SpinBarrier::Wait() {
   }
 }
 
-int ResolveThreads(int threads) {
-  if (threads > 0) return threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int ResolveThreads(int threads) { return threads > 0 ? threads : AvailableProcessors().threads; }
 
 Status RunTeam(int threads, const std::function<void(int thread)>& run) {
   enum { kWaiting, kGo, kGiveUp };

@@ -2,12 +2,14 @@
 #include <cstdlib>
 #include <new>
 #include <string>
-#include <thread>
 
+#include "ebb/processors.h"
 #include "src/engine/engine_impl.h"
 
 namespace ebb {
 namespace {
+
+constexpr int kMaxThreads = 512;  // ggml's own limit
 
 // EBB_ATTENTION forces a kernel; see attention.h.
 Result<const AttentionKernel*> ChooseKernel(EngineOptions::Attention wanted) {
@@ -18,7 +20,6 @@ Result<const AttentionKernel*> ChooseKernel(EngineOptions::Attention wanted) {
 }
 
 Status CheckOptions(const EngineOptions& options) {
-  constexpr int kMaxThreads = 512;
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return InvalidArgument("threads: " + std::to_string(options.threads) + "; expected 0 to " +
                            std::to_string(kMaxThreads));
@@ -104,7 +105,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   Impl& impl = *engine->impl_;
   impl.options = options;
   if (impl.options.threads == 0) {
-    impl.options.threads = std::max(1u, std::thread::hardware_concurrency());
+    impl.options.threads = std::min(AvailableProcessors().threads, kMaxThreads);
   }
   EBB_ASSIGN_OR_RETURN(impl.kernel, ChooseKernel(options.attention));
   impl.format = {.type = options.kv_type, .head_dim = model->shape().head_dim};

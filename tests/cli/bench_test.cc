@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ebb/processors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/cli/subprocess.h"
@@ -235,6 +236,27 @@ TEST_F(BenchTest, MemoryReportsBandwidth) {
   EXPECT_GT(record.at("read_gb_s").get<double>(), 0);
   EXPECT_GT(record.at("copy_gb_s").get<double>(), 0);
   ExpectMachine(record);
+}
+
+TEST_F(BenchTest, ThreadsAreAsManyAsTheAffinityMaskHasCoresUnlessToldOtherwise) {
+  const auto on_one_cpu = [](const std::string& arguments) {
+    std::vector<std::string> program = {"taskset", "-c", std::to_string(AllowedCpus().front())};
+    for (const std::string& argument : Arguments(arguments + " --json --quiet")) {
+      program.push_back(argument);
+    }
+    const Outcome outcome = Run(program);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+    return outcome.records.empty() ? json::object() : outcome.records.front();
+  };
+  const std::string memory = "bench memory --bytes 4MiB --repetitions 1";
+  const std::string decode = "bench decode --depths 0 --tokens 2 --repetitions 1 -m " + Model();
+  for (const std::string& bench : {memory, decode}) {
+    const json record = on_one_cpu(bench);
+    ExpectMachine(record);
+    EXPECT_THAT(record.at("machine").get<std::string>(), HasSubstr(", 1 core")) << bench;
+    EXPECT_EQ(on_one_cpu(bench + " --threads 2").at("threads"), 2) << bench;
+    EXPECT_EQ(Record(bench).at("threads"), AvailableProcessors().threads) << bench;
+  }
 }
 
 TEST_F(BenchTest, MemoryTakesWhatOtherMeasurementsTakeAndListsWhatHasAnEffect) {

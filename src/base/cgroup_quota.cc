@@ -1,0 +1,182 @@
+// Formats: cgroups(7), proc_pid_mountinfo(5), Documentation/admin-guide/cgroup-v2.rst and
+// Documentation/scheduler/sched-bwc.rst of Linux.
+#include "src/base/cgroup_quota.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace ebb {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Version { kV1, kV2 };
+
+struct Mount {
+  std::string group;  // the group that the mount point shows: "/", in a container often its own
+  fs::path point;
+};
+
+fs::path Under(const std::string& root, const fs::path& path) {
+  return fs::path(root) / path.relative_path();
+}
+
+std::vector<std::string> Words(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+bool HasCpuController(const std::string& comma_separated) {
+  std::istringstream stream(comma_separated);
+  for (std::string name; std::getline(stream, name, ',');) {
+    if (name == "cpu") return true;
+  }
+  return false;
+}
+
+// mountinfo writes blanks, tabs, newlines and backslashes as a backslash and three octal digits.
+std::string Unescaped(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    int code = 0;
+    const char* digits = text.data() + i + 1;
+    if (text[i] == '\\' && text.size() - i > 3 &&
+        std::from_chars(digits, digits + 3, code, 8).ptr == digits + 3) {
+      plain += static_cast<char>(code);
+      i += 3;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
+// "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:7 - cgroup cgroup rw,cpu": the fourth word is
+// the group, the fifth the mount point. Any number of optional words stands before the dash.
+std::optional<Mount> ParseMount(const std::string& line, Version version) {
+  const std::vector<std::string> words = Words(line);
+  const auto dash = std::ranges::find(words, "-");
+  if (dash - words.begin() < 6 || words.end() - dash < 4) return std::nullopt;
+  const std::string &type = dash[1], &options = dash[3];
+  const bool wanted =
+      version == Version::kV2 ? type == "cgroup2" : type == "cgroup" && HasCpuController(options);
+  if (!wanted) return std::nullopt;
+  return Mount{.group = Unescaped(words[3]), .point = Unescaped(words[4])};
+}
+
+std::vector<Mount> ReadMounts(const std::string& root, Version version) {
+  std::ifstream file(Under(root, "proc/self/mountinfo"));
+  std::vector<Mount> mounts;
+  for (std::string line; std::getline(file, line);) {
+    if (std::optional<Mount> mount = ParseMount(line, version)) mounts.push_back(*mount);
+  }
+  return mounts;
+}
+
+// The process's own group: "0::/a/b" in version 2, "4:cpu,cpuacct:/a/b" in version 1. A path may
+// hold colons.
+std::optional<std::string> ReadGroup(const std::string& root, Version version) {
+  std::ifstream file(Under(root, "proc/self/cgroup"));
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool wanted =
+        version == Version::kV2 ? line.starts_with("0::") : HasCpuController(controllers);
+    if (wanted) return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+// The folders of `group` and of the groups above it that the mount shows, the mount point first.
+// Empty when it does not show the group.
+std::vector<fs::path> FoldersOf(const std::string& root, const Mount& mount,
+                                const std::string& group) {
+  const fs::path below = fs::path(group).lexically_relative(mount.group);
+  if (below.empty() || *below.begin() == "..") return {};
+  fs::path folder = Under(root, mount.point);
+  std::vector<fs::path> folders = {folder};
+  for (const fs::path& name : below) {
+    if (name != ".") folders.push_back(folder /= name);
+  }
+  std::error_code error;
+  return fs::is_directory(folder, error) ? folders : std::vector<fs::path>();
+}
+
+std::optional<double> PositiveNumber(const std::string& text) {
+  int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end || number <= 0) return std::nullopt;
+  return static_cast<double>(number);
+}
+
+// The words of the file's first line; none when it cannot be read.
+std::vector<std::string> ReadWords(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return Words(line);
+}
+
+// Quota and period, in microseconds. Without a limit version 2 has "max" for the quota and version
+// 1 has -1.
+std::vector<std::string> ReadLimit(const fs::path& folder, Version version) {
+  if (version == Version::kV2) return ReadWords(folder / "cpu.max");
+  std::vector<std::string> limit = ReadWords(folder / "cpu.cfs_quota_us");
+  for (std::string& word : ReadWords(folder / "cpu.cfs_period_us")) {
+    limit.push_back(std::move(word));
+  }
+  return limit;
+}
+
+std::optional<double> QuotaOf(const fs::path& folder, Version version) {
+  const std::vector<std::string> limit = ReadLimit(folder, version);
+  if (limit.size() != 2) return std::nullopt;
+  const std::optional<double> quota = PositiveNumber(limit[0]), period = PositiveNumber(limit[1]);
+  if (!quota.has_value() || !period.has_value()) return std::nullopt;
+  return *quota / *period;
+}
+
+// All folders in which a limit of this process may stand.
+std::vector<fs::path> LimitingFolders(const std::string& root, Version version) {
+  const std::vector<Mount> mounts = ReadMounts(root, version);
+  const std::optional<std::string> group = ReadGroup(root, version);
+  if (mounts.empty() || !group.has_value()) return {};
+  std::vector<fs::path> folders;
+  for (const Mount& mount : mounts) {
+    const std::vector<fs::path> more = FoldersOf(root, mount, *group);
+    folders.insert(folders.end(), more.begin(), more.end());
+  }
+  // A container may see its own group at the mount point and its path as it is outside. Further
+  // mounts may show the groups of others.
+  if (folders.empty()) folders.push_back(Under(root, mounts.front().point));
+  return folders;
+}
+
+}  // namespace
+
+double CgroupQuota(const std::string& root) {
+  double smallest = 0;
+  for (const Version version : {Version::kV1, Version::kV2}) {
+    for (const fs::path& folder : LimitingFolders(root, version)) {
+      const std::optional<double> quota = QuotaOf(folder, version);
+      if (quota.has_value() && (smallest == 0 || *quota < smallest)) smallest = *quota;
+    }
+  }
+  return smallest;
+}
+
+}  // namespace ebb

@@ -1,0 +1,19 @@
+// How much processor time Linux's control groups allow this process.
+#ifndef EBB_BASE_CGROUP_QUOTA_H_
+#define EBB_BASE_CGROUP_QUOTA_H_
+
+#include <string>
+
+namespace ebb {
+
+// The smallest CPU quota of the process's own control group and of all groups above it that are
+// mounted, in processors: 1.5 is 1.5 s of processor time a second. 0: no limit, or none that can be
+// read. Both versions of control groups are asked, since a system may mount the two side by side
+// and either may have the `cpu` controller.
+//
+// `root` is the folder in which /proc and the mount points are looked for: "/", but for tests.
+[[nodiscard]] double CgroupQuota(const std::string& root);
+
+}  // namespace ebb
+
+#endif  // EBB_BASE_CGROUP_QUOTA_H_

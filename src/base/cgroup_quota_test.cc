@@ -1,0 +1,186 @@
+#include "src/base/cgroup_quota.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb {
+namespace {
+
+constexpr char kV2Mount[] =
+    "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 master:2 - cgroup2 cgroup2 rw,nsdelegate\n";
+constexpr char kV1Mount[] =
+    "25 24 0:22 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
+    "33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
+
+// A system of files below a folder.
+class CgroupQuotaTest : public ::testing::Test {
+ protected:
+  void Write(const std::string& path, const std::string& text) const {
+    const std::filesystem::path file = folder_.File(path);
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  // What /proc/self tells about the process.
+  void WriteProcess(const std::string& groups, const std::string& mounts) const {
+    Write("proc/self/cgroup", groups);
+    Write("proc/self/mountinfo",
+          "22 27 0:21 / /proc rw,relatime - proc proc rw\n27 1 254:0 / / rw - ext4 /dev/vda rw\n" +
+              mounts);
+  }
+  // A group of version 1, by its folder.
+  void WriteV1(const std::string& folder, const std::string& quota,
+               const std::string& period) const {
+    Write(folder + "/cpu.cfs_quota_us", quota + "\n");
+    Write(folder + "/cpu.cfs_period_us", period + "\n");
+  }
+  [[nodiscard]] double Quota() const { return CgroupQuota(folder_.File("")); }
+
+  TempFolder folder_;
+};
+
+TEST_F(CgroupQuotaTest, ASystemWithoutControlGroupsHasNone) {
+  EXPECT_EQ(Quota(), 0);
+  WriteProcess("", "");
+  EXPECT_EQ(Quota(), 0);
+}
+
+TEST_F(CgroupQuotaTest, IsReadFromTheOwnGroupInVersion2) {
+  WriteProcess("0::/user.slice/job\n", kV2Mount);
+  Write("sys/fs/cgroup/user.slice/job/cpu.max", "150000 100000\n");
+  EXPECT_EQ(Quota(), 1.5);
+}
+
+TEST_F(CgroupQuotaTest, IsReadFromTheOwnGroupInVersion1) {
+  WriteProcess("5:cpuset:/elsewhere\n4:cpu,cpuacct:/job\n1:name=systemd:/other\n", kV1Mount);
+  WriteV1("sys/fs/cgroup/cpu,cpuacct/job", "20000", "40000");
+  EXPECT_EQ(Quota(), 0.5);
+}
+
+TEST_F(CgroupQuotaTest, TheTightestOfTheGroupsAboveCounts) {
+  const std::string top = "sys/fs/cgroup";
+  WriteProcess("0::/a/b/c\n", kV2Mount);
+  Write(top + "/a/b/c/cpu.max", "300000 100000\n");
+  Write(top + "/a/b/cpu.max", "50000 20000\n");
+  Write(top + "/a/cpu.max", "max 100000\n");
+  EXPECT_EQ(Quota(), 2.5);
+  Write(top + "/cpu.max", "200000 100000\n");
+  EXPECT_EQ(Quota(), 2);
+  Write(top + "/a/beside/cpu.max", "10000 100000\n");
+  EXPECT_EQ(Quota(), 2) << "a group beside the own one does not count";
+}
+
+TEST_F(CgroupQuotaTest, TheTightestOfTheGroupsAboveCountsInVersion1) {
+  const std::string top = "sys/fs/cgroup/cpu,cpuacct";
+  WriteProcess("4:cpu,cpuacct:/a/b\n", kV1Mount);
+  WriteV1(top, "-1", "100000");
+  WriteV1(top + "/a", "100000", "100000");
+  WriteV1(top + "/a/b", "400000", "100000");
+  EXPECT_EQ(Quota(), 1);
+}
+
+TEST_F(CgroupQuotaTest, BothVersionsAreAskedWhereBothAreMounted) {
+  WriteProcess("4:cpu,cpuacct:/job\n0::/job\n",
+               std::string(kV1Mount) +
+                   "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n");
+  Write("sys/fs/cgroup/unified/job/cgroup.procs", "");
+  WriteV1("sys/fs/cgroup/cpu,cpuacct/job", "250000", "100000");
+  EXPECT_EQ(Quota(), 2.5);
+  Write("sys/fs/cgroup/unified/job/cpu.max", "120000 100000\n");
+  EXPECT_EQ(Quota(), 1.2);
+}
+
+// Without a namespace for control groups a container sees its path as it is outside, and the mount
+// shows its own group.
+TEST_F(CgroupQuotaTest, AContainersMountShowsItsOwnGroup) {
+  WriteProcess("0::/docker/abc/inner\n",
+               "30 24 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
+  Write("sys/fs/cgroup/cpu.max", "300000 100000\n");
+  Write("sys/fs/cgroup/inner/cpu.max", "400000 100000\n");
+  EXPECT_EQ(Quota(), 3);
+  Write("sys/fs/cgroup/inner/cpu.max", "100000 100000\n");
+  EXPECT_EQ(Quota(), 1);
+}
+
+TEST_F(CgroupQuotaTest, AContainersMountShowsItsOwnGroupInVersion1) {
+  WriteProcess("4:cpu:/docker/abc\n",
+               "33 31 0:30 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n");
+  WriteV1("sys/fs/cgroup/cpu", "75000", "50000");
+  EXPECT_EQ(Quota(), 1.5);
+}
+
+TEST_F(CgroupQuotaTest, APathThatTheMountDoesNotShowMeansTheMountPoint) {
+  Write("sys/fs/cgroup/cpu.max", "200000 100000\n");
+  for (const char* group : {"/not/there", "/docker/abcd", "/../beside", "/job (deleted)"}) {
+    WriteProcess(std::string("0::") + group + "\n", kV2Mount);
+    EXPECT_EQ(Quota(), 2) << group;
+    WriteProcess(std::string("0::") + group + "\n",
+                 "30 24 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
+    EXPECT_EQ(Quota(), 2) << group;
+  }
+  WriteProcess("0::/\n", "30 24 0:26 /../.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
+  EXPECT_EQ(Quota(), 2);
+}
+
+TEST_F(CgroupQuotaTest, AMountOfAnotherGroupDoesNotCountBesideOnesOwn) {
+  WriteProcess("0::/job\n",
+               "29 24 0:26 /other /mnt/other ro - cgroup2 cgroup rw\n" + std::string(kV2Mount));
+  Write("sys/fs/cgroup/job/cpu.max", "200000 100000\n");
+  Write("mnt/other/cpu.max", "10000 100000\n");
+  EXPECT_EQ(Quota(), 2);
+}
+
+TEST_F(CgroupQuotaTest, PathsMayHoldBlanksAndColons) {
+  WriteProcess("0::/a job: mine\n",
+               "30 24 0:26 / /sys/fs/control\\040groups rw - cgroup2 cgroup2 rw\n");
+  Write("sys/fs/control groups/a job: mine/cpu.max", "200000 100000\n");
+  EXPECT_EQ(Quota(), 2);
+}
+
+TEST_F(CgroupQuotaTest, NoLimitAndNonsenseInVersion2MeanNone) {
+  WriteProcess("0::/job\n", kV2Mount);
+  for (const char* text : {"max 100000\n", "", "\n", "100000\n", "100000 0\n", "0 100000\n",
+                           "-1 100000\n", "100000 100000 3\n", "1e5 100000\n", "100000us 100000\n",
+                           "many few\n", "100000 -100000\n", "99999999999999999999999 100000\n"}) {
+    Write("sys/fs/cgroup/job/cpu.max", text);
+    EXPECT_EQ(Quota(), 0) << text;
+  }
+}
+
+TEST_F(CgroupQuotaTest, NoLimitAndNonsenseInVersion1MeanNone) {
+  WriteProcess("4:cpu:/\n", kV1Mount);
+  const std::string top = "sys/fs/cgroup/cpu,cpuacct";
+  for (const char* quota : {"-1", "0", "", "max", "1 2"}) {
+    WriteV1(top, quota, "100000");
+    EXPECT_EQ(Quota(), 0) << quota;
+  }
+  for (const char* period : {"-1", "0", "", "x"}) {
+    WriteV1(top, "100000", period);
+    EXPECT_EQ(Quota(), 0) << period;
+  }
+  std::filesystem::remove(folder_.File(top + "/cpu.cfs_period_us"));
+  EXPECT_EQ(Quota(), 0);
+}
+
+TEST_F(CgroupQuotaTest, MalformedListsOfGroupsAndMountsMeanNone) {
+  Write("sys/fs/cgroup/cpu.max", "200000 100000\n");
+  WriteProcess("0::/\n", kV2Mount);
+  ASSERT_EQ(Quota(), 2);
+  for (const char* groups : {"", "\n", "0:\n", "0\n", "::\n", "4:memory:/\n"}) {
+    WriteProcess(groups, kV2Mount);
+    EXPECT_EQ(Quota(), 0) << groups;
+  }
+  for (const char* mounts :
+       {"\n", "30 24 0:26 / /sys/fs/cgroup\n", "30 24 - cgroup2 cgroup2 rw\n",
+        "30 24 0:26 / /sys/fs/cgroup rw - cgroup2\n", "30 24 0:26 / /sys/fs/cgroup rw -\n",
+        "30 24 0:26 / /sys/fs/cgroup rw cgroup2 cgroup2 rw\n"}) {
+    WriteProcess("0::/\n", mounts);
+    EXPECT_EQ(Quota(), 0) << mounts;
+  }
+}
+
+}  // namespace
+}  // namespace ebb
