@@ -27,7 +27,11 @@ std::span<const Command> CommandTable() {
        WithModel({G::kSystem, G::kSession, G::kGeneration, G::kSampling, G::kPolicy, G::kLossless,
                   G::kMemory, G::kDisplay, G::kQuiet, G::kLogprobs}),
        RunChat},
-      {"pull", "fetch the default model, SmolLM2-135M-Instruct", {G::kQuiet}, RunPull},
+      {"pull",
+       "fetch models by name, or the default one, SmolLM2-135M-Instruct; resumes what was "
+       "interrupted",
+       {G::kPull, G::kQuiet, G::kJson},
+       RunPull},
       {"fit", "tell what a model, a context and tiers take, and what fits",
        WithModel({G::kFit, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}), RunFit},
       {"profile", "tell what attention looks at, what the tiers hold and where the time goes",

@@ -76,9 +76,10 @@ Status ReadPolicy(std::string_view text, CliOptions* options) {
 std::vector<OptionRow> ModelRows() {
   return {
       ValueRow(
-          G::kModelFile, "-m,--model", "FILE",
-          "the model, a GGUF file, or `pebble`: the small reasoner inside the program; without "
-          "it, the one that `ebb pull` fetched, and for `ebb eval --task pebble` pebble",
+          G::kModelFile, "-m,--model", "FILE|NAME",
+          "the model: a GGUF file, a name that `ebb pull --list` shows (a file of that name is "
+          "./NAME), or `pebble`, the small reasoner inside the program; without it, the one that "
+          "`ebb pull` fetched, and for `ebb eval --task pebble` pebble",
           [](CliOptions& o) { return &o.model.path; }),
       FlagRow(
           G::kModel, "--dequantize", "hold the weights as F32, for studies of exactness",
@@ -98,7 +99,8 @@ std::vector<OptionRow> ModelRows() {
 
 std::vector<OptionRow> MachineRows() {
   return {
-      ValueRow(G::kThreads, "--threads", "N", "compute threads; 0: as many as there are cores",
+      ValueRow(G::kThreads, "--threads", "N",
+               "compute threads; 0: one per core of the affinity mask, at most the cgroup's quota",
                [](CliOptions& o) { return &o.engine.threads; }, {.min = 0, .max = 512}),
       ValueRow(G::kSeed, "--seed", "S", "seed of sampling and of policies that draw lots",
                [](CliOptions& o) { return &o.seed; }),
@@ -260,6 +262,8 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kLogprobs:
     case G::kTimeline:
       return "Output";
+    case G::kPull:
+      return "Pull";
     case G::kFit:
       return "Fit";
     case G::kFidelity:
@@ -304,6 +308,7 @@ const std::vector<OptionRow>& OptionTable() {
     AppendEvalOptionRows(&all);
     AppendImportanceOptionRows(&all);
     AppendFitOptionRows(&all);
+    AppendPullOptionRows(&all);
     AppendBenchOptionRows(&all);
     return all;
   }();

@@ -23,6 +23,7 @@
 #include "src/cli/fit_options.h"
 #include "src/cli/importance_options.h"
 #include "src/cli/profile_options.h"
+#include "src/cli/pull_options.h"
 
 namespace ebb::cli {
 
@@ -38,7 +39,8 @@ struct LosslessInput {
 enum class Thoughts { kShow, kDim, kHide };
 
 struct CliOptions {
-  // model.path is empty when -m was not given; see OpenModel() in setup.h.
+  // model.path is what -m says, a file or a name; empty when -m was not given. See OpenModel() in
+  // setup.h.
   ModelOptions model;
   EngineOptions engine;
   SessionOptions session;  // policy included
@@ -76,6 +78,7 @@ struct CliOptions {
   ProfileInput profile;
   EvalInput eval;
   ImportanceInput importance;
+  PullInput pull;
 };
 
 // A heading in --help and docs/cli.md. A command names the groups that it takes.
@@ -105,6 +108,7 @@ enum class OptionGroup {
   kEval,        // of ebb eval alone
   kImportance,  // of ebb importance alone
   kReport,      // of ebb report alone
+  kPull,        // of ebb pull alone: NAME, --list
   kFit,         // of ebb fit alone: --prompt-tokens, --requests, --paper
   // Of the measurements that take them:
   kBenchCompare,    // --what, --rounds, --peer, ...

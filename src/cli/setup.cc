@@ -3,7 +3,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,8 +10,8 @@
 #include <unistd.h>
 
 #include "ebb/session_file.h"
-#include "src/cli/default_model.h"
 #include "src/cli/exit_code.h"
+#include "src/cli/known_models.h"
 #include "src/cli/pebble_model.h"
 
 namespace ebb::cli {
@@ -55,12 +54,8 @@ Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
   ModelOptions model = options.model;
   if (model.path == kPebbleName) {
     EBB_ASSIGN_OR_RETURN(model.path, PebbleModelPath());
-  } else if (model.path.empty()) {
-    model.path = DefaultModelPath();
-    std::error_code error;
-    if (model.path.empty() || !std::filesystem::exists(model.path, error)) {
-      return NotFound("there is no default model yet; run \"ebb pull\", or give one with -m FILE");
-    }
+  } else {
+    EBB_ASSIGN_OR_RETURN(model.path, FindModelFile(model.path));
   }
   return Model::Load(model);
 }

@@ -15,8 +15,7 @@
 
 namespace ebb::cli {
 
-// Loads -m, or the default model. Errors: those of Model::Load; kNotFound with the advice to run
-// "ebb pull" when the default model is wanted and absent.
+// Loads -m, or the default model. Errors: those of Model::Load and of FindModelFile().
 [[nodiscard]] Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options);
 
 // Opens a session of these options. Errors: those of Engine::OpenSession(); kInvalidArgument for a

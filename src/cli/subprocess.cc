@@ -36,6 +36,10 @@ class SpawnActions {
         posix_spawn_file_actions_adddup2(&actions_, write_end, STDOUT_FILENO);
         posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
         break;
+      case ProcessOutput::kKeepBoth:
+        posix_spawn_file_actions_adddup2(&actions_, write_end, STDOUT_FILENO);
+        posix_spawn_file_actions_adddup2(&actions_, write_end, STDERR_FILENO);
+        break;
       case ProcessOutput::kDiscard:
         posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
         posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);

@@ -12,7 +12,7 @@ namespace ebb::cli {
 
 struct ProcessResult {
   int exit_code = 0;   // 128 + the signal when one ended it
-  std::string output;  // what it wrote to stdout, when that was kept
+  std::string output;  // what it wrote, when that was kept
   double seconds = 0;  // from its start to its end
   // The largest resident size it had; at least that of this process, which it was forked from.
   uint64_t peak_resident_bytes = 0;
@@ -22,6 +22,7 @@ enum class ProcessOutput {
   kToStderr,   // its stdout is joined with our stderr: progress, messages
   kKeep,       // its stdout is returned
   kKeepAlone,  // the same, and its stderr is dropped
+  kKeepBoth,   // its stdout and stderr are returned together
   kDiscard,    // both its stdout and its stderr are dropped
 };
 

@@ -25,5 +25,11 @@ TEST(RunProcessTest, AnInterruptBetweenTwoProgramsStopsTheSecondBeforeItStarts) 
   std::signal(SIGTERM, SIG_DFL);
 }
 
+TEST(RunProcessTest, KeepsBothOutputs) {
+  const auto result = RunProcess({"sh", "-c", "echo out; echo err >&2"}, ProcessOutput::kKeepBoth);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->output, "out\nerr\n");
+}
+
 }  // namespace
 }  // namespace ebb::cli
