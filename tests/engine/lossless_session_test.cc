@@ -263,13 +263,14 @@ class T1File {
   std::string bytes_;
 };
 
-// As above, of a T1 in a file.
+// The model has more layers than the two that are read ahead for the next step, which may have been
+// read before the file was lost.
 TEST(LosslessFaults, AT1FileThatCannotBeReadLeavesTheSessionAsItWas) {
   const auto before = FilesWithoutName();
   const auto engine =
-      Engine::Create(SmallModel(), {.threads = 2, .tiers = TierSpec{.t1 = T1Place::kFile}});
+      Engine::Create(DeepModel(), {.threads = 2, .tiers = TierSpec{.t1 = T1Place::kFile}});
   if (engine.status().code() == StatusCode::kUnsupported) GTEST_SKIP() << engine.status().message();
-  auto full_engine = MakeEngine({.threads = 2});
+  auto full_engine = MakeEngineOf(DeepModel(), {.threads = 2});
   auto full = Open(*full_engine);
   auto session = Open(**engine, {.policy = {.name = "streaming", .sinks = 4, .window = 12},
                                  .lossless = LosslessOptions{.draft_min = 7}});
