@@ -79,9 +79,12 @@ endfunction()
 
 file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE ${EBB_ROOT}
   ${EBB_ROOT}/src/* ${EBB_ROOT}/tests/*)
+get_property(has_team GLOBAL PROPERTY EBB_GGML_HAS_TEAM)
 foreach(folder IN LISTS folders)
   cmake_path(GET folder FILENAME name)
   if(NOT IS_DIRECTORY ${EBB_ROOT}/${folder} OR folder STREQUAL tests/support)
+    continue()
+  elseif(folder STREQUAL tests/ggml AND NOT has_team)
     continue()
   elseif(folder STREQUAL src/cli)
     ebb_add_test_folder(ebb_cli_tests cli ${folder} ebb_cli_parts)

@@ -1,7 +1,7 @@
 // One decode step's attention in one layer, for several queries, split over threads.
 //
-// Plan() sets up the work; Fold() and Merge() run it, each called by every thread with a barrier
-// between them. Neither allocates once Reserve() made room. Units of work are (query, kv head,
+// Plan() sets up the work; Fold() and Merge() run it, each called once for every `thread` of
+// num_threads, by any thread; Merge() when all calls of Fold() have returned. Neither allocates once Reserve() made room. Units of work are (query, kv head,
 // chunk of rows), so the result does not depend on the number of threads. They are ordered so that
 // a thread mostly adds up the mass of rows that it folded itself, from its own caches. Queries that
 // see the same chunk, as tokens of one sequence do, are folded together where a kv head has few

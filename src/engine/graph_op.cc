@@ -1,7 +1,8 @@
-// Invariants: (1) rows are stored before they are read: by the thread that folds them (kDecode), or
-// in a node before; (2) only thread 0 plans, and a barrier lies between that and the plan's use;
-// (3) thread 0 plans the next fold while other threads merge one, so the two use scratch of their
-// own, and the one behind is planned into the first's only after the barrier between.
+// `thread` is the number of a node's part, which any thread of the system may compute.
+// Invariants: (1) rows are stored before they are read: by the part that folds them (kDecode), or
+// in a node before; (2) only part 0 plans, and its node ends before the plan is used; (3) part 0
+// plans the next fold while other parts merge one, so the two use scratch of their own, and the one
+// behind is planned into the first's only in the next node.
 #include "src/engine/graph_op.h"
 
 #include <algorithm>

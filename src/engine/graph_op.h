@@ -1,6 +1,6 @@
-// Attention as nodes of ggml's graph; ggml's barrier between nodes is the only synchronisation, and
-// every node costs one. Per layer:
-// - kDecode, one token per sequence: `fold` stores the new row by the thread that folds it, and
+// Attention as nodes of ggml's graph. A node begins when the one before it has ended, which is the
+// only synchronisation, and costs its time at every node. Per layer:
+// - kDecode, one token per sequence: `fold` stores the new row in the part that folds it, and
 //   folds; `merge` joins chunks, adds up mass and plans the next layer.
 // - kFold, a few tokens per sequence or selected rows: where rows are selected, `select` chooses
 //   them; `store` lists those where mass is wanted, writes the new rows and plans, then `fold` and

@@ -11,7 +11,7 @@
 // Reads are fastest into IoMemory with the pages in the order of their numbers: neighbours in the
 // file that are neighbours in memory are one piece for the disk (bench/io_bench.cc).
 //
-// Thread safety: none; one thread allocates, starts and waits.
+// Thread safety: one caller at a time.
 #ifndef EBB_IO_PAGE_FILE_H_
 #define EBB_IO_PAGE_FILE_H_
 

@@ -66,7 +66,7 @@ class T1Stage {
   [[nodiscard]] int BufferOf(int layer) const { return (first_buffer_ + layer) % kStageBuffers; }
 
   const std::unique_ptr<StageReader> reader_;
-  std::mutex reads_;  // held by who stages a layer
+  std::mutex reads_;  // held while a layer is staged: guards num_begun_, error_ and the reader
   std::vector<Pages> layers_;
   int first_buffer_ = 0;          // of layer 0
   std::atomic<int> staged_ = -1;  // the last layer whose pages are there

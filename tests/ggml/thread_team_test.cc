@@ -1,3 +1,4 @@
+#include <ggml-backend.h>
 #include <ggml-cpu.h>
 #include <ggml.h>
 #include <gtest/gtest.h>
@@ -6,8 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iostream>
 #include <memory>
 #include <random>
 #include <string>
@@ -141,6 +144,19 @@ TEST(ThreadTeam, PoolsEndWhateverTheirThreadsDo) {
   EXPECT_EQ(watch.failures, 0);
 }
 
+TEST(ThreadTeam, PausedPoolsAndPoolsOfOneGraphComputeToo) {
+  Watch watch;
+  const ChainOfNodes chain(30, Watch::Run, &watch);
+  const Pool pool = NewPool(2);
+  for (int i = 0; i < 30; ++i) {
+    if (i % 3 == 0) ggml_threadpool_pause(pool.get());
+    if (i % 6 == 0) ggml_threadpool_resume(pool.get());
+    ASSERT_EQ(Compute(chain.graph(), i % 2 == 0 ? pool.get() : nullptr, 2), GGML_STATUS_SUCCESS);
+    watch.begun_before += 30;
+  }
+  EXPECT_EQ(watch.failures, 0);
+}
+
 TEST(ThreadTeam, AGraphEndsWhereTheCallbackSaysSo) {
   const Pool pool = NewPool(2);
   for (int last = 1; last < 10; ++last) {
@@ -190,7 +206,6 @@ struct Counts {
   }
 };
 
-#ifdef EBB_GGML_IS_PATCHED
 TEST(ThreadTeam, AThreadThatIsAwayHoldsUpNobody) {
   constexpr int kNodes = 50;
   const Pool pool = NewPool(2);
@@ -219,27 +234,59 @@ TEST(ThreadTeam, AThreadThatIsAwayHoldsUpNobody) {
   EXPECT_GT(counts.on_others, 0);
   ASSERT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
 }
-#endif
 
 // --- Bits ------------------------------------------------------------------------------------------
+
+// The layouts that ggml has for this processor beside the plain one, which is the null pointer.
+std::vector<ggml_backend_buffer_type_t> Layouts() {
+  using GetExtra = ggml_backend_buffer_type_t* (*)(ggml_backend_dev_t);
+  ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+  const auto get = reinterpret_cast<GetExtra>(ggml_backend_reg_get_proc_address(
+      ggml_backend_dev_backend_reg(cpu), "ggml_backend_dev_get_extra_bufts"));
+  std::vector<ggml_backend_buffer_type_t> layouts = {nullptr};
+  if (get == nullptr) return layouts;
+  for (auto* layout = get(cpu); layout != nullptr && *layout != nullptr; ++layout) {
+    layouts.push_back(*layout);
+  }
+  return layouts;
+}
 
 // Products of a type's weights with inputs of several shapes, and nodes that have barriers inside.
 class ProductGraph {
  public:
-  explicit ProductGraph(ggml_type type)
+  // The layout: null where ggml does not have the type in it.
+  static std::unique_ptr<ProductGraph> Create(ggml_type type, ggml_backend_buffer_type_t layout) {
+    auto graph = std::make_unique<ProductGraph>(type, layout);
+    if (layout == nullptr) return graph;
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    for (const ggml_tensor* product : graph->products_) {
+      if (!ggml_backend_dev_supports_op(cpu, product)) return nullptr;
+    }
+    graph->MoveWeight();
+    return graph;
+  }
+
+  explicit ProductGraph(ggml_type type, ggml_backend_buffer_type_t layout)
       : context_(ggml_init(
             {.mem_size = size_t{64} << 20, .mem_buffer = nullptr, .no_alloc = false})),
         graph_(ggml_new_graph(context_.get())) {
     constexpr int64_t kColumns = 512, kRows = 96;
-    ggml_tensor* weight = ggml_new_tensor_2d(context_.get(), type, kColumns, kRows);
+    weight_ = ggml_new_tensor_2d(context_.get(), type, kColumns, kRows);
     const std::vector<float> values = Values(kColumns * kRows);
-    ggml_quantize_chunk(type, values.data(), weight->data, 0, kRows, kColumns, nullptr);
+    ggml_quantize_chunk(type, values.data(), weight_->data, 0, kRows, kColumns, nullptr);
+    if (layout != nullptr) {
+      buffer_.reset(ggml_backend_buft_alloc_buffer(
+          layout, ggml_backend_buft_get_alloc_size(layout, weight_)));
+      weight_->buffer = buffer_.get();
+    }
     for (const auto& [columns, planes] : {std::pair{1, 1}, {1, 5}, {2, 1}, {9, 3}, {40, 1}}) {
       ggml_tensor* x =
           ggml_new_tensor_3d(context_.get(), GGML_TYPE_F32, kColumns, columns, planes);
       const std::vector<float> inputs = Values(ggml_nelements(x));
       std::memcpy(x->data, inputs.data(), ggml_nbytes(x));
-      ggml_tensor* y = ggml_mul_mat(context_.get(), weight, ggml_rms_norm(context_.get(), x, 1e-5f));
+      ggml_tensor* y =
+          ggml_mul_mat(context_.get(), weight_, ggml_rms_norm(context_.get(), x, 1e-5f));
+      products_.push_back(y);
       y = ggml_add(context_.get(), y, ggml_diag_mask_inf(context_.get(), y, 1));
       results_.push_back(y);
       ggml_build_forward_expand(graph_, y);
@@ -257,6 +304,18 @@ class ProductGraph {
   }
 
  private:
+  void MoveWeight() {
+    const std::vector<std::byte> plain(static_cast<std::byte*>(weight_->data),
+                                       static_cast<std::byte*>(weight_->data) +
+                                           ggml_nbytes(weight_));
+    weight_->buffer = nullptr;
+    weight_->data = nullptr;
+    ASSERT_EQ(ggml_backend_tensor_alloc(buffer_.get(), weight_,
+                                        ggml_backend_buffer_get_base(buffer_.get())),
+              GGML_STATUS_SUCCESS);
+    ggml_backend_tensor_set(weight_, plain.data(), 0, plain.size());
+  }
+
   static std::vector<float> Values(int64_t num) {
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
@@ -266,25 +325,33 @@ class ProductGraph {
   }
 
   Context context_;
+  std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer_;  // the weight's, unless it is plain
   ggml_cgraph* graph_;
-  std::vector<ggml_tensor*> results_;
+  ggml_tensor* weight_ = nullptr;
+  std::vector<ggml_tensor*> products_, results_;
 };
 
 TEST(ThreadTeam, ProductsHaveTheBitsOfOneThread) {
+  int in_layouts = 0;
   for (const ggml_type type : {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q4_0,
                                GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K}) {
-    ProductGraph graph(type);
-    const Pool one = NewPool(1);
-    const std::vector<float> expected = graph.Run(one.get(), 1);
-    for (const int threads : {2, 3, 5}) {
-      const Pool pool = NewPool(threads);
-      for (int i = 0; i < 5; ++i) {
-        const std::vector<float> found = graph.Run(pool.get(), threads);
-        ASSERT_EQ(std::memcmp(found.data(), expected.data(), expected.size() * sizeof(float)), 0)
-            << ggml_type_name(type) << ", " << threads << " threads";
+    for (ggml_backend_buffer_type_t layout : Layouts()) {
+      const auto graph = ProductGraph::Create(type, layout);
+      if (graph == nullptr) continue;
+      in_layouts += layout != nullptr ? 1 : 0;
+      const Pool one = NewPool(1);
+      const std::vector<float> expected = graph->Run(one.get(), 1);
+      for (const int threads : {2, 3, 5}) {
+        const Pool pool = NewPool(threads);
+        for (int i = 0; i < 5; ++i) {
+          const std::vector<float> found = graph->Run(pool.get(), threads);
+          ASSERT_EQ(std::memcmp(found.data(), expected.data(), expected.size() * sizeof(float)), 0)
+              << ggml_type_name(type) << ", " << threads << " threads";
+        }
       }
     }
   }
+  std::cout << in_layouts << " types in layouts beside the plain one\n";
 }
 
 }  // namespace

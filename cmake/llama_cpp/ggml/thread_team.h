@@ -3,17 +3,21 @@
 // A step is a node of the graph, or one of the two stages of a product (its input is quantised, then
 // rows are multiplied). It has as many parts as the graph has threads; part i is what ggml calls
 // thread i of n, so which thread computes it changes no bit. A thread takes the part that bears its
-// own number, then what nobody has begun. Who ends the last part publishes the next step. There is no
-// barrier: a thread that lost its processor between two parts holds up nobody, and finds the step of
-// the moment when it comes back. Steps that are shorter than it takes to share them are computed by
-// whoever would publish them. A node with barriers of its own inside (TEAM_TOGETHER) needs a thread
-// for each part: none is taken by another.
+// own number first, then any that nobody has begun. The thread that ends the last part publishes the next
+// step. There is no barrier: a thread that lost its processor between two parts holds up nobody, and
+// joins the step that is current when it runs again. A small node is computed by the thread that would
+// publish it, since sharing takes longer. A node with barriers inside (TEAM_TOGETHER) needs a thread for
+// each part: no thread takes another's.
+//
+// A part may wait for another part of its step, if that one has the lower number (a layer's pages are
+// announced by part 0, src/engine/graph_op.cc): the thread of that number takes it before any other.
 //
 // Invariants: (1) The word `step` holds the step's number, which only grows, and the number of its
 // parts. (2) A part is claimed by raising its slot to the step's number, which one thread can do. (3) A
 // step is over when all of its parts are done, all slots raised: so nobody claims a part of a step that
 // is over, and between a claim and the end of its part the step, the graph and `at` stay as they are.
-// (4) `at` is written by who publishes: by one thread at a time, and by nobody else.
+// (4) `at` belongs to the thread that publishes, one at a time; while a step is computed nobody
+// writes it but for `fused`, which part 0 does.
 #ifndef EBB_THREAD_TEAM_H
 #define EBB_THREAD_TEAM_H
 
@@ -21,11 +25,11 @@
 #error "threads sleep on the low half of a word, which is its first half on little-endian processors"
 #endif
 
-// How long it looks for the next graph, times the pool's polling level.
+// How long a thread looks for the next graph before it sleeps, for each level of the pool's polling.
 #define TEAM_LOOK_NS_PER_POLL 200000
-// How often it looks before it takes the part of a thread that may be on its way: about 1 us.
-#define TEAM_LOOKS_BEFORE_TAKING 16
-// So many elements are computed sooner than shared.
+// How often a thread reads `step` before it takes the part of another, which may be about to: 1 us.
+#define TEAM_LOOKS_BEFORE_TAKING (GIVE_WAY_LOOKS / 2)
+// A node of at most so many elements is computed by one thread.
 #define TEAM_SMALL 4096
 
 // step: its number (bits 0-46), TEAM_OWN_PARTS, its parts (bits 48-62; none: there is nothing to take),
@@ -36,7 +40,7 @@
 #define TEAM_END           (1ULL << 63)
 
 struct team_slot {
-    GGML_CACHE_ALIGN atomic_ullong claimed;  // number of the last step in which this part was
+    GGML_CACHE_ALIGN atomic_ullong claimed;  // number of the last step whose part was claimed here
 };
 
 struct ggml_thread_team {
@@ -49,15 +53,15 @@ struct ggml_thread_team {
         unsigned long long number;         // of the last step
         int node;                          // its node
         int stage;
-        int fused;                         // nodes behind it that it computes too
+        int fused;                         // nodes behind it that are computed with it
     } at;
     struct team_slot slots[];              // [threads of the pool]
 };
 
 enum team_way { TEAM_ALONE, TEAM_PARTS_OF_ANY, TEAM_STAGES, TEAM_TOGETHER };
 
-// Raises a word to a number; false: somebody else did, or raised it further.
-static bool team_raise(atomic_ullong * word, unsigned long long number, memory_order order) {
+// Raises a word to a number; false: it was there already, or further.
+static bool team_raise_to(atomic_ullong * word, unsigned long long number, memory_order order) {
     unsigned long long had = atomic_load_explicit(word, memory_order_relaxed);
     while (had < number) {
         if (atomic_compare_exchange_weak_explicit(word, &had, number, order, memory_order_relaxed)) { return true; }
@@ -67,9 +71,7 @@ static bool team_raise(atomic_ullong * word, unsigned long long number, memory_o
 
 static bool team_is_small(const struct ggml_tensor * tensor) { return ggml_nelements(tensor) <= TEAM_SMALL; }
 
-static enum team_way team_way_of_product(const struct ggml_tensor * node, bool use_ref) {
-    const int stages = use_ref ? -1 : ggml_cpu_extra_has_stages(node);
-    if (stages >= 0) { return stages == 1 ? TEAM_STAGES : TEAM_TOGETHER; }
+static enum team_way team_way_of_product(const struct ggml_tensor * node) {
     if (ggml_get_op_params_i32(node, 1) == GGML_HINT_SRC0_IS_HADAMARD) { return TEAM_TOGETHER; }
     // Several planes of several columns may be one product after another, with barriers between.
     const struct ggml_tensor * src1 = node->src[1];
@@ -77,11 +79,13 @@ static enum team_way team_way_of_product(const struct ggml_tensor * node, bool u
     return planes ? TEAM_TOGETHER : TEAM_STAGES;
 }
 
-// What is not named may have barriers inside.
-static enum team_way team_way(const struct ggml_tensor * node, bool use_ref) {
+// An operation that is not listed may have barriers inside, and so may what an extra buffer type does.
+static enum team_way team_way(const struct ggml_tensor * node) {
+    const int stages = ggml_cpu_extra_has_stages(node);
+    if (stages >= 0) { return stages == 1 ? TEAM_STAGES : TEAM_TOGETHER; }
     switch (node->op) {
         case GGML_OP_MUL_MAT:
-            return team_way_of_product(node, use_ref);
+            return team_way_of_product(node);
         case GGML_OP_CUSTOM:
             return TEAM_PARTS_OF_ANY;
         case GGML_OP_ADD:
@@ -129,7 +133,7 @@ static void team_set_step(struct ggml_thread_team * team, unsigned long long par
     const unsigned long long number = team->at.number;
     // From here on `at` is another's, unless there are no parts.
     atomic_store_explicit(&team->step, parts_and_kind | number, memory_order_seq_cst);
-    // Who sleeps on an older step was woken by another.
+    // The thread that published the step before wakes who sleeps on an older one.
     if (atomic_load_explicit(&team->asleep, memory_order_seq_cst) + 1 >= number) { give_way_wake(&team->step); }
 }
 
@@ -154,7 +158,7 @@ static bool team_begin_node(struct ggml_threadpool * tp) {
     struct ggml_thread_team * team = tp->team;
     const struct ggml_tensor * node = tp->cgraph->nodes[team->at.node];
     team->at.stage = GGML_STAGE_ALL;
-    switch (team_way(node, tp->cplan->use_ref)) {
+    switch (team_way(node)) {
         case TEAM_ALONE:
             team_compute_part(tp, 0, 1);
             return true;
@@ -180,8 +184,8 @@ static bool team_begin_node(struct ggml_threadpool * tp) {
     return false;
 }
 
-// What the abort callback says behind a node.
-static bool team_goes_on(struct ggml_threadpool * tp) {
+// Asks the abort callback, when a node is computed.
+static bool team_is_to_go_on(struct ggml_threadpool * tp) {
     if (tp->cplan->abort_callback == NULL || !tp->cplan->abort_callback(tp->cplan->abort_callback_data)) {
         return true;
     }
@@ -194,7 +198,7 @@ static void team_begin_from(struct ggml_threadpool * tp) {
     struct ggml_thread_team * team = tp->team;
     while ((team->at.node = team_next_node(tp->cgraph, team->at.node)) < tp->cgraph->n_nodes) {
         if (!team_begin_node(tp)) { return; }
-        if (!team_goes_on(tp)) { break; }
+        if (!team_is_to_go_on(tp)) { break; }
         team->at.node += 1 + team->at.fused;
     }
     team_set_step(team, TEAM_END);
@@ -208,7 +212,7 @@ static void team_end_step(struct ggml_threadpool * tp) {
         team_publish(tp, false);
         return;
     }
-    if (team_goes_on(tp)) {
+    if (team_is_to_go_on(tp)) {
         team->at.node += 1 + team->at.fused;
     } else {
         team->at.node = tp->cgraph->n_nodes;
@@ -220,7 +224,7 @@ static void team_end_step(struct ggml_threadpool * tp) {
 static int team_claim(struct ggml_thread_team * team, unsigned long long step, int first, int how_many) {
     for (int i = 0; i < how_many; ++i) {
         const int part = (first + i) % TEAM_PARTS(step);
-        if (team_raise(&team->slots[part].claimed, TEAM_NUMBER(step), memory_order_acq_rel)) { return part; }
+        if (team_raise_to(&team->slots[part].claimed, TEAM_NUMBER(step), memory_order_acq_rel)) { return part; }
     }
     return -1;
 }
@@ -240,7 +244,7 @@ static void team_wait(struct ggml_thread_team * team, unsigned long long step) {
         const int64_t now = give_way_now_ns();
         if (end == 0) { end = now + GIVE_WAY_LOOK_NS; }
         if (now < end) { continue; }
-        team_raise(&team->asleep, TEAM_NUMBER(step), memory_order_seq_cst);
+        team_raise_to(&team->asleep, TEAM_NUMBER(step), memory_order_seq_cst);
         give_way_sleep(&team->step, (uint32_t) step);
     }
 }
@@ -272,6 +276,11 @@ static void team_help(struct ggml_threadpool * tp, int thread) {
 
 static void team_compute_graph(struct ggml_threadpool * tp, int n_threads) {
     struct ggml_thread_team * team = tp->team;
+    if (tp->pause) {
+        ggml_thread_apply_priority(tp->prio);
+        if (ggml_thread_cpumask_is_valid(tp->workers[0].cpumask)) { ggml_thread_apply_affinity(tp->workers[0].cpumask); }
+        tp->pause = false;
+    }
     atomic_store_explicit(&tp->n_graph, n_threads, memory_order_relaxed);  // ggml_barrier() reads it
     atomic_store_explicit(&team->n_threads, n_threads, memory_order_relaxed);
     team->at.node = 0;
