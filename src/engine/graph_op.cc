@@ -95,15 +95,10 @@ void AttentionOp::SetWork(const StepWork* work) {
 
 void AttentionOp::BeginLayer(const Layer& layer, int thread) const {
   const DeviceUse& device = scratch_->device;
-  // A device hears of the layer's pages behind what goes before them.
   const bool announces = thread == 0 && !device.one_memory();
   if (announces) device.LaunchRest(layer.index, work_->NumPasses());
   for (const SequenceStep& sequence : work_->sequences) {
-    if (announces || device.one_memory()) {
-      sequence.cache->StageLayer(layer.index);
-    } else {
-      sequence.cache->AwaitLayer(layer.index);
-    }
+    sequence.cache->StageLayer(layer.index, thread);
   }
   if (!announces) return;
   device.LaunchAttention(work_->sequences, scratch_->shape, layer.index);

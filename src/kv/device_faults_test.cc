@@ -15,7 +15,7 @@ void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToStrin
 Status Stage(SequenceCache& cache) {
   EBB_RETURN_IF_ERROR(cache.BeginStaging());
   for (int layer = 0; layer < kTiersShape.num_layers; ++layer) {
-    cache.StageLayer(layer);
+    cache.StageLayer(layer, 0);
     cache.ReleaseLayer(layer);
   }
   return cache.EndStaging();

@@ -113,16 +113,14 @@ class SequenceCache {
   [[nodiscard]] std::span<const uint32_t> CompressedRowIndices(int layer, int kv_head) const;
 
   // Reading a T1 in a file, or beyond the device, layer after layer, a layer ahead. BeginStaging()
-  // before a step makes room and starts; every thread calls StageLayer() before it reads the
-  // layer's rows, and they are there behind it, or AwaitLayer() where another thread must be the
-  // one that stages them; ReleaseLayer() is called once, when what reads them was launched,
-  // EndLayer(), which need not be called, once every thread has read them; EndStaging() tells
-  // whether all reads went well.
+  // before a step makes room and starts; StageLayer() is called for every part of the layer's
+  // attention before it reads the layer's rows, and returns once they are there; ReleaseLayer() by
+  // part 0 when what reads them was launched, EndLayer(), which need not be called, once all parts
+  // have read them; EndStaging() tells whether all reads went well.
   // Rows beyond the device may also be left where they are: then RowsIn() tells them apart.
   enum class T1Reading { kStaged, kInPlace };
   Status BeginStaging(T1Reading reading = T1Reading::kStaged);
-  void StageLayer(int layer);
-  void AwaitLayer(int layer);
+  void StageLayer(int layer, int part);
   void ReleaseLayer(int layer);
   void EndLayer(int layer);
   Status EndStaging();

@@ -70,12 +70,8 @@ Status SequenceCache::BeginStaging(T1Reading reading) {
 
 void SequenceCache::BorrowFrom(const SequenceCache& lender) { impl_->lender = lender.impl_.get(); }
 
-void SequenceCache::StageLayer(int layer) {
-  if (impl_->stage != nullptr && !impl_->in_place) impl_->stage->StageLayer(layer);
-}
-
-void SequenceCache::AwaitLayer(int layer) {
-  if (impl_->stage != nullptr && !impl_->in_place) impl_->stage->AwaitLayer(layer);
+void SequenceCache::StageLayer(int layer, int part) {
+  if (impl_->stage != nullptr && !impl_->in_place) impl_->stage->StageLayer(layer, part);
 }
 
 void SequenceCache::ReleaseLayer(int layer) {

@@ -61,15 +61,12 @@ void T1Stage::StartNext() {
   if (status.ok()) status = started;
 }
 
-void T1Stage::AwaitLayer(int layer) {
+void T1Stage::StageLayer(int layer, int part) {
   if (layers_.empty()) return;
-  for (int staged = staged_; staged < layer; staged = staged_) staged_.wait(staged);
-}
-
-void T1Stage::StageLayer(int layer) {
-  if (layers_.empty()) return;
-  const std::lock_guard lock(reads_);
-  if (staged_ >= layer) return;
+  if (part != 0) {
+    for (int staged = staged_; staged < layer; staged = staged_) staged_.wait(staged);
+    return;
+  }
   // A virtual disk may tell of its requests only when it has done all that it knows of: one that
   // joins before this layer's have ended would keep the layer waiting.
   const auto start = std::chrono::steady_clock::now();

@@ -4,15 +4,15 @@
 // layers' pages are staged at a time; a third one of a file's, on the machine of
 // docs/performance.md, gained nothing.
 //
-// Thread safety: StageLayer() and AwaitLayer() are called by every thread of a step. ReleaseLayer()
-// and EndLayer() are called by one thread at a time, and not beside StageLayer(). Everything else
-// happens between steps.
+// Thread safety: StageLayer() is called for every part of a step; part 0 reads, the others sleep
+// until it has. (Whoever comes first might read instead. It brought nothing beside a busy neighbour,
+// where the kernel tells of a read's end only when the thread that began it runs.) ReleaseLayer() and
+// EndLayer() are part 0's too. Everything else happens between steps.
 #ifndef EBB_KV_T1_STAGE_H_
 #define EBB_KV_T1_STAGE_H_
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -33,11 +33,7 @@ class T1Stage {
   // A step over layers whose pages are these; ResourceExhausted when there is no memory for
   // them. What was read ahead for it already is kept.
   Status Begin(std::vector<Pages> layers);
-  // The layer's pages are there behind it. Whoever comes first reads them, the others sleep until
-  // that is done.
-  void StageLayer(int layer);
-  // Sleeps until StageLayer() has been called, by another thread.
-  void AwaitLayer(int layer);
+  void StageLayer(int layer, int part);
   // The layer's attention was launched: nothing later reads its pages.
   void ReleaseLayer(int layer);
   // Every thread has read the layer's pages. Behind the last one, whose buffer is free now, what
@@ -48,7 +44,7 @@ class T1Stage {
   Status End();
   // The pages change: what was read ahead is stale.
   void Forget();
-  // How long whoever staged layers waited for their pages, ever.
+  // How long part 0 waited for layers, ever.
   [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
   [[nodiscard]] size_t memory_bytes() const {
     size_t bytes = 0;
@@ -66,7 +62,6 @@ class T1Stage {
   [[nodiscard]] int BufferOf(int layer) const { return (first_buffer_ + layer) % kStageBuffers; }
 
   const std::unique_ptr<StageReader> reader_;
-  std::mutex reads_;  // held while a layer is staged: guards num_begun_, error_ and the reader
   std::vector<Pages> layers_;
   int first_buffer_ = 0;          // of layer 0
   std::atomic<int> staged_ = -1;  // the last layer whose pages are there

@@ -71,7 +71,7 @@ class T1StageTest : public testing::TestWithParam<int> {  // layers
     const std::vector<T1Stage::Pages> layers = Layers(first);
     ASSERT_TRUE(stage_.Begin(layers).ok());
     for (int layer = 0; layer < GetParam(); ++layer) {
-      stage_.StageLayer(layer);
+      stage_.StageLayer(layer, 0);
       for (const StagedPage& page : layers[layer]) {
         uint32_t found = 0;
         std::memcpy(&found, *page.address, sizeof(found));
@@ -109,7 +109,7 @@ TEST_P(T1StageTest, OfLayersReadAheadTheSecondMayHaveChangedAlone) {
     layers.back() = {{.file_page = page, .address = &addresses_[page]}};
     ASSERT_TRUE(stage_.Begin(layers).ok());
     for (int layer = 0; layer < GetParam(); ++layer) {
-      stage_.StageLayer(layer);
+      stage_.StageLayer(layer, 0);
       for (const StagedPage& staged : layers[layer]) {
         uint32_t found = 0;
         std::memcpy(&found, *staged.address, sizeof(found));
@@ -148,7 +148,7 @@ TEST_P(T1StageTest, AReadAheadThatFailsIsTriedAgainByTheNextStep) {
   for (const bool fails_again : {false, true}) {
     ASSERT_TRUE(stage_.Begin(Layers(0)).ok());
     for (int layer = 0; layer < GetParam(); ++layer) {
-      stage_.StageLayer(layer);
+      stage_.StageLayer(layer, 0);
       if (layer + 2 == GetParam()) reader_->SetStatus(ResourceExhausted("no more"));
     }
     EXPECT_TRUE(stage_.End().ok());
@@ -160,7 +160,7 @@ TEST_P(T1StageTest, AReadAheadThatFailsIsTriedAgainByTheNextStep) {
     }
   }
   ASSERT_TRUE(stage_.Begin(Layers(0)).ok());
-  stage_.StageLayer(0);
+  stage_.StageLayer(0, 0);
   EXPECT_FALSE(stage_.End().ok());
 }
 

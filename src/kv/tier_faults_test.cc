@@ -76,7 +76,7 @@ class TierFaultsTest : public testing::Test {
 
 Status Stage(SequenceCache& cache) {
   EBB_RETURN_IF_ERROR(cache.BeginStaging());
-  for (int layer = 0; layer < kTiersShape.num_layers; ++layer) cache.StageLayer(layer);
+  for (int layer = 0; layer < kTiersShape.num_layers; ++layer) cache.StageLayer(layer, 0);
   return cache.EndStaging();
 }
 
@@ -106,7 +106,7 @@ TEST_F(TierFaultsTest, AFailedReadAheadIsSaidByTheStepThatNeedsIt) {
 TEST_F(TierFaultsTest, AStepThatBeganAndWasGivenUpHarmsNoLaterOne) {
   ExpectOk(victim_->cache().BeginStaging());
   ExpectOk(victim_->cache().BeginStaging());
-  victim_->cache().StageLayer(0);
+  victim_->cache().StageLayer(0, 0);
   ExpectOk(victim_->Append(5));
   victim_->ExpectBytes();
   ExpectOk(victim_->cache().BeginStaging());

@@ -284,7 +284,7 @@ void TieredSequence::ExpectBytes() const {
     const int layer = stream / kTiersShape.num_kv_heads;
     const int head = stream % kTiersShape.num_kv_heads;
     if (head == 0) {
-      cache_->StageLayer(layer);
+      cache_->StageLayer(layer, 0);
       cache_->ReleaseLayer(layer);
     }
     const int group = cache_->GroupOf(layer, head);
