@@ -1,13 +1,14 @@
 // One decode step's attention in one layer, for several queries, split over threads.
 //
 // Plan() sets up the work; Fold() and Merge() run it, each called once for every `thread` of
-// num_threads, by any thread; Merge() when all calls of Fold() have returned. Neither allocates once Reserve() made room. Units of work are (query, kv head,
-// chunk of rows), so the result does not depend on the number of threads. They are ordered so that
-// a thread mostly adds up the mass of rows that it folded itself, from its own caches. Queries that
-// see the same chunk, as tokens of one sequence do, are folded together where a kv head has few
-// query heads, with the bits of each alone: a row that is read serves several of them. The chunks
-// of a kv head's compressed rows follow those of its full rows. Where a device attends, rows that
-// lie on its host are a list of their own, folded there, whose states merge with the others.
+// num_threads, by any thread; Merge() when all calls of Fold() have returned. Neither allocates
+// once Reserve() made room. Units of work are (query, kv head, chunk of rows), so the result does
+// not depend on the number of threads. They are ordered so that a thread mostly adds up the mass of
+// rows that it folded itself, from its own caches. Queries that see the same chunk, as tokens of
+// one sequence do, are folded together where a kv head has few query heads, with the bits of each
+// alone: a row that is read serves several of them. The chunks of a kv head's compressed rows
+// follow those of its full rows. Where a device attends, rows that lie on its host are a list of
+// their own, folded there, whose states merge with the others.
 #ifndef EBB_ATTENTION_DECODE_H_
 #define EBB_ATTENTION_DECODE_H_
 

@@ -31,7 +31,7 @@ namespace ebb::cli {
 struct LosslessInput {
   bool wanted = false;
   LosslessOptions options;
-  std::string option_given;  // one that needs --lossless; empty: none
+  std::string option_given;         // one that needs --lossless; empty: none
   std::optional<PolicySpec> draft;  // what --draft names; its other members are not set
   bool length_given = false;
 };

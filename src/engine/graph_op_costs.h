@@ -1,6 +1,6 @@
 // Divides the time of a graph among its parts. ggml asks after every node whether to go on, on one
-// thread at a time: the time between two such questions is that of a node. (An installed ggml asks on
-// thread 0, which counts waiting for the other threads with the node behind.)
+// thread at a time: the time between two such questions is that of a node. (An installed ggml asks
+// on thread 0, which counts waiting for the other threads with the node behind.)
 #ifndef EBB_ENGINE_GRAPH_OP_COSTS_H_
 #define EBB_ENGINE_GRAPH_OP_COSTS_H_
 

@@ -23,9 +23,9 @@ namespace {
 // read a prompt. Building one costs little beside a step of several tokens.
 constexpr size_t kMaxGraphs = 2;
 
-// How long threads look for the next graph before they sleep, in ggml's measure: 0.2 ms, a few where
-// ggml is not patched. What lies between two steps is mostly shorter; every longer look takes the
-// cores from whatever else is to run.
+// How long threads look for the next graph before they sleep, in ggml's measure: 0.2 ms, a few
+// where ggml is not patched. What lies between two steps is mostly shorter; every longer look takes
+// the cores from whatever else is to run.
 constexpr uint32_t kPoll = 1;
 
 // For the tensors of a graph; null when there is no memory.

@@ -2,8 +2,8 @@
 // to the system (or to threads that wait for it); taking sleeps there, but that it may look out for
 // the end of a few requests for a millisecond before.
 //
-// Thread safety: one caller at a time. The kernel may tell of an end only when the thread that started
-// the request runs.
+// Thread safety: one caller at a time. The kernel may tell of an end only when the thread that
+// started the request runs.
 #ifndef EBB_IO_IO_QUEUE_H_
 #define EBB_IO_IO_QUEUE_H_
 

@@ -5,9 +5,9 @@
 // docs/performance.md, gained nothing.
 //
 // Thread safety: StageLayer() is called for every part of a step; part 0 reads, the others sleep
-// until it has. (Whoever comes first might read instead. It brought nothing beside a busy neighbour,
-// where the kernel tells of a read's end only when the thread that began it runs.) ReleaseLayer() and
-// EndLayer() are part 0's too. Everything else happens between steps.
+// until it has. (Whoever comes first might read instead. It brought nothing beside a busy
+// neighbour, where the kernel tells of a read's end only when the thread that began it runs.)
+// ReleaseLayer() and EndLayer() are part 0's too. Everything else happens between steps.
 #ifndef EBB_KV_T1_STAGE_H_
 #define EBB_KV_T1_STAGE_H_
 

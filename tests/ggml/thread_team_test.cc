@@ -72,8 +72,9 @@ class ChainOfNodes {
   ggml_cgraph* graph_;
 };
 
-// Holds each node to what a graph promises: its parts are computed once each, and only when all parts
-// of the node before are done. Some parts take a while, or sleep for longer than anybody looks.
+// Holds each node to what a graph promises: its parts are computed once each, and only when all
+// parts of the node before are done. Some parts take a while, or sleep for longer than anybody
+// looks.
 struct Watch {
   static constexpr int kMostThreads = 8;
 
@@ -91,7 +92,8 @@ struct Watch {
     thread_local std::mt19937 random(std::random_device{}());
     const uint32_t draw = random() % 4096;
     if (draw == 0) std::this_thread::sleep_for(std::chrono::microseconds(80));
-    const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(draw < 99 ? 999 : 0);
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::nanoseconds(draw < 99 ? 999 : 0);
     while (std::chrono::steady_clock::now() < end) {
     }
     parts_done[part].fetch_add(1);
@@ -178,7 +180,8 @@ TEST(ThreadTeam, AGraphEndsWhereTheCallbackSaysSo) {
   }
 }
 
-// --- A thread that is away -------------------------------------------------------------------------
+// --- A thread that is away
+// -------------------------------------------------------------------------
 
 std::atomic<pthread_t> other_thread;
 std::atomic<bool> is_away, may_return;
@@ -235,7 +238,8 @@ TEST(ThreadTeam, AThreadThatIsAwayHoldsUpNobody) {
   ASSERT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
-// --- Bits ------------------------------------------------------------------------------------------
+// --- Bits
+// ------------------------------------------------------------------------------------------
 
 // The layouts that ggml has for this processor beside the plain one, which is the null pointer.
 std::vector<ggml_backend_buffer_type_t> Layouts() {
@@ -267,8 +271,8 @@ class ProductGraph {
   }
 
   explicit ProductGraph(ggml_type type, ggml_backend_buffer_type_t layout)
-      : context_(ggml_init(
-            {.mem_size = size_t{64} << 20, .mem_buffer = nullptr, .no_alloc = false})),
+      : context_(
+            ggml_init({.mem_size = size_t{64} << 20, .mem_buffer = nullptr, .no_alloc = false})),
         graph_(ggml_new_graph(context_.get())) {
     constexpr int64_t kColumns = 512, kRows = 96;
     weight_ = ggml_new_tensor_2d(context_.get(), type, kColumns, kRows);
@@ -279,13 +283,15 @@ class ProductGraph {
           layout, ggml_backend_buft_get_alloc_size(layout, weight_)));
       weight_->buffer = buffer_.get();
     }
+    ggml_tensor* norm = ggml_new_tensor_1d(context_.get(), GGML_TYPE_F32, kColumns);
+    std::memcpy(norm->data, values.data(), ggml_nbytes(norm));
     for (const auto& [columns, planes] : {std::pair{1, 1}, {1, 5}, {2, 1}, {9, 3}, {40, 1}}) {
-      ggml_tensor* x =
-          ggml_new_tensor_3d(context_.get(), GGML_TYPE_F32, kColumns, columns, planes);
+      ggml_tensor* x = ggml_new_tensor_3d(context_.get(), GGML_TYPE_F32, kColumns, columns, planes);
       const std::vector<float> inputs = Values(ggml_nelements(x));
       std::memcpy(x->data, inputs.data(), ggml_nbytes(x));
-      ggml_tensor* y =
-          ggml_mul_mat(context_.get(), weight_, ggml_rms_norm(context_.get(), x, 1e-5f));
+      // ggml computes the norm and its weight as one node.
+      x = ggml_mul(context_.get(), ggml_rms_norm(context_.get(), x, 1e-5f), norm);
+      ggml_tensor* y = ggml_mul_mat(context_.get(), weight_, x);
       products_.push_back(y);
       y = ggml_add(context_.get(), y, ggml_diag_mask_inf(context_.get(), y, 1));
       results_.push_back(y);
@@ -305,9 +311,9 @@ class ProductGraph {
 
  private:
   void MoveWeight() {
-    const std::vector<std::byte> plain(static_cast<std::byte*>(weight_->data),
-                                       static_cast<std::byte*>(weight_->data) +
-                                           ggml_nbytes(weight_));
+    const std::vector<std::byte> plain(
+        static_cast<std::byte*>(weight_->data),
+        static_cast<std::byte*>(weight_->data) + ggml_nbytes(weight_));
     weight_->buffer = nullptr;
     weight_->data = nullptr;
     ASSERT_EQ(ggml_backend_tensor_alloc(buffer_.get(), weight_,

@@ -278,7 +278,9 @@ static void team_compute_graph(struct ggml_threadpool * tp, int n_threads) {
     struct ggml_thread_team * team = tp->team;
     if (tp->pause) {
         ggml_thread_apply_priority(tp->prio);
-        if (ggml_thread_cpumask_is_valid(tp->workers[0].cpumask)) { ggml_thread_apply_affinity(tp->workers[0].cpumask); }
+        if (ggml_thread_cpumask_is_valid(tp->workers[0].cpumask)) {
+            ggml_thread_apply_affinity(tp->workers[0].cpumask);
+        }
         tp->pause = false;
     }
     atomic_store_explicit(&tp->n_graph, n_threads, memory_order_relaxed);  // ggml_barrier() reads it
