@@ -55,10 +55,10 @@ class T1Stage {
  private:
   [[nodiscard]] bool ReadsTheSameAhead(const std::vector<Pages>& layers) const;
   void Place(int layer, int buffer);
-  // Of the step's layers, and behind them the next step's.
+  // Begins to read the next layer; behind the step's last one, the next step's layers.
   void StartNext();
   [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }
-  // Of the next step's layers too, as if they followed.
+  // The buffer of a layer; the next step's layers count on from the step's last one.
   [[nodiscard]] int BufferOf(int layer) const { return (first_buffer_ + layer) % kStageBuffers; }
 
   const std::unique_ptr<StageReader> reader_;
@@ -66,7 +66,7 @@ class T1Stage {
   int first_buffer_ = 0;          // of layer 0
   std::atomic<int> staged_ = -1;  // the last layer whose pages are there
   int num_begun_ = 0;             // layers of the step whose pages are there or on their way
-  int num_ahead_ = 0;             // the same of the next step
+  int num_ahead_ = 0;             // layers of the next step that are there or on their way
   double wait_seconds_ = 0;
   Status error_;
   Status ahead_error_;  // of reading for the next step
