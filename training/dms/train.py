@@ -1,0 +1,257 @@
+"""Retrofits a model with Dynamic Memory Sparsification (003, 3). See README.md.
+
+Phases, in this order: fade (query layout), retrofit (CR rises), settle (CR stays, the learning rate
+falls to 0). Goes on with what --out holds; the same options give the same bits, stopped or not.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import time
+
+import torch
+
+import losses
+import texts
+from check import check
+from decoder import Decoder
+from dmc import MergingDecoder
+from marks import (ADAPTER, QUERY, Marks, compression_at, fade_factor, logistic_noise,
+                   target_share)
+
+
+def arguments(args=None):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    add = parser.add_argument
+    add("--model", required=True, help="GGUF; also the teacher")
+    add("--out", required=True, type=pathlib.Path)
+    add("--problems", help="the program pebble_problems: train on its problems")
+    add("--tokens", help="a file of token ids (.u16, .u32) to train on instead")
+    add("--length", type=int, default=2048, help="of stretches of --tokens")
+    add("--longest", type=int, help="leave out longer problems")
+    add("--method", choices=("dms", "dmc"), default="dms")
+    add("--layout", choices=(QUERY, ADAPTER), default=QUERY)
+    add("--train", choices=("all", "queries", "adapter"), default="all", help="which weights")
+    add("--window", type=int, default=16)
+    add("--immediate", action="store_true", help="shift = window: a row goes as it is decided on")
+    add("--cr", type=float, default=4.0)
+    add("--steps-per-cr", type=int, default=100)
+    add("--fade", type=int, default=0, help="steps before the retrofit")
+    add("--settle", type=int, default=0, help="steps behind it")
+    add("--hold", action="store_true", help="settle at a constant rate, for comparison")
+    add("--start", type=pathlib.Path, help="settle from this checkpoint (cr-K.pt) of another run")
+    add("--batch-tokens", type=int, default=4096)
+    add("--lr", type=float, default=1e-3)
+    add("--aux", type=float, help="weight of the auxiliary loss; layers times kv heads unless given")
+    add("--kl", choices=("forward", "reverse"), default="forward")
+    add("--loss", choices=("distillation", "lm"), default="distillation")
+    add("--tau", type=float, default=0.1)
+    add("--seed", type=int, default=1)
+    add("--check-every", type=int, default=50)
+    add("--check-problems", type=int, default=64)
+    add("--stop-after", type=int, help="end at this step, to go on later")
+    return parser.parse_args(args)
+
+
+# What may differ between a run and its continuation.
+FREE = ("out", "stop_after", "check_every", "check_problems", "problems")
+
+
+def settings_of(args):
+    return {name: str(value) if isinstance(value, pathlib.Path) else value
+            for name, value in vars(args).items() if name not in FREE}
+
+
+def save(path, **content):
+    """The old file or the new one, never half of one."""
+    beside = path.with_suffix(".new")
+    torch.save(content, beside)
+    os.replace(beside, path)
+
+
+def seeded_trainable(model, which):
+    """Names of the weights to train, each once."""
+    names = list(model.weights)
+    if which == "adapter":
+        return [n for n in names if ".attn_dms_alpha" in n]
+    if which == "queries":
+        return [n for n in names if ".attn_q." in n or ".attn_dms_alpha" in n]
+    return [n for n in names if n != "rope_freqs.weight"]
+
+
+class Trainer:
+    def __init__(self, args):
+        self.args = args
+        if args.train == "adapter" and args.layout != ADAPTER:
+            raise ValueError("--train adapter: expected --layout adapter")
+        torch.set_flush_denormal(True)
+        torch.set_float32_matmul_precision("high")
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.teacher = Decoder.load(args.model, self.device)
+        if self.teacher.marks is not None:
+            raise ValueError(f"{args.model} marks rows already")
+        self.student = self._make_student()
+        shape = self.student.shape
+        self.aux = shape.num_layers * shape.num_kv_heads if args.aux is None else args.aux
+        self.trained = {name: self.student.weights[name].requires_grad_()
+                        for name in seeded_trainable(self.student, args.train)}
+        self.optimizer = torch.optim.AdamW(self.trained.values(), args.lr, betas=(0.9, 0.95),
+                                           weight_decay=0.0)
+        self.step, self.tokens_seen, self.first_settled = 0, 0, None
+        self.checkpoint = args.out / "checkpoint.pt"
+        state = self._load()
+        # A step decides the noise, so a run that starts from another's checkpoint counts on from it.
+        self.ramp = round((args.cr - 1) * args.steps_per_cr)
+        self.first_settled = (self.start_step if args.start else args.fade + self.ramp)
+        self.last_step = self.first_settled + args.settle
+        self.stream = self._open_stream(state)
+        self.check_batches = None
+        if args.problems:
+            self.check_batches = texts.check_batches(
+                texts.check_problems(args.problems, 0, args.check_problems), args.batch_tokens)
+
+    def _make_student(self):
+        args = self.args
+        if args.method == "dmc":
+            if args.layout != QUERY or args.fade:
+                raise ValueError("--method dmc: expected no --layout and no --fade")
+            return MergingDecoder(self.teacher.shape, self.teacher.weights).with_merges()
+        student = self.teacher.with_marks(
+            Marks(layout=args.layout, window=args.window,
+                  shift=args.window if args.immediate else 1))
+        if args.layout == QUERY and not args.fade:
+            student.clear_mark_rows()
+        return student
+
+    def _fades(self):
+        return self.args.method == "dms" and self.args.layout == QUERY
+
+    def _open_stream(self, state):
+        args = self.args
+        if (args.tokens is None) == (args.problems is None):
+            raise ValueError("expected --problems or --tokens, one of them")
+        if args.tokens:
+            return texts.TokenFile(args.tokens, args.seed, args.batch_tokens, args.length, state)
+        return texts.PebbleTexts(args.problems, args.seed, args.batch_tokens, args.longest, state)
+
+    def _load(self):
+        """State of the stream of texts, or None where the run begins."""
+        args = self.args
+        path = self.checkpoint if self.checkpoint.exists() else args.start
+        self.start_step = 0
+        if args.start:
+            self.start_step = torch.load(args.start, map_location="cpu", weights_only=False)["step"]
+        if path is None:
+            return None
+        loaded = torch.load(path, map_location=self.device, weights_only=False)
+        if path == self.checkpoint:
+            here, there = settings_of(args), loaded["settings"]
+            for name in here:
+                if here[name] != there.get(name):
+                    raise ValueError(f"{path} was made with --{name.replace('_', '-')} "
+                                     f"{there.get(name)}, not {here[name]}")
+        with torch.no_grad():
+            for name, weight in self.student.weights.items():
+                weight.copy_(loaded["weights"][name])
+        self.optimizer.load_state_dict(loaded["optimizer"])
+        self.step, self.tokens_seen = loaded["step"], loaded["tokens_seen"]
+        print(f"going on from step {self.step} of {path}", flush=True)
+        return loaded["stream"]
+
+    def _save(self, path):
+        save(path, settings=settings_of(self.args), step=self.step, tokens_seen=self.tokens_seen,
+             weights={n: w.detach() for n, w in self.student.weights.items()},
+             optimizer=self.optimizer.state_dict(), stream=self.stream.state(),
+             marks=self.student.marks and dataclasses.asdict(self.student.marks),
+             cr=self.compression())
+
+    def compression(self):
+        if self.args.start or self.step >= self.first_settled:
+            return self.args.cr
+        return compression_at(max(0, self.step - self.args.fade), self.args.steps_per_cr,
+                              self.args.cr)
+
+    def _rate(self):
+        if self.step < self.first_settled or self.args.hold:
+            return self.args.lr
+        return self.args.lr * (self.last_step - self.step) / self.args.settle
+
+    def _loss(self, batch):
+        student, shape = self.student, self.student.shape
+        factor = fade_factor(self.step, self.args.fade) if self._fades() else 0.0
+        decisions = None
+        if self.step >= self.args.fade:
+            noise = logistic_noise((shape.num_layers, len(batch.tokens), shape.num_kv_heads,
+                                    batch.tokens.shape[1]), self.args.seed, self.step)
+            decisions = student.soft_decisions(batch.lengths, noise.to(self.device),
+                                               self.args.tau)
+        states = student.states(batch.tokens, decisions, factor)[batch.counted]
+        if self.args.loss == "lm":
+            next_tokens = batch.tokens.roll(-1, 1)[batch.counted]
+            main = losses.language_model(states, student.head, next_tokens)
+        else:
+            with torch.no_grad():
+                taught = self.teacher.states(batch.tokens)[batch.counted]
+            main = losses.distillation(states, student.head, taught, self.teacher.head,
+                                       self.args.kl == "reverse")
+        if decisions is None:
+            return main, main.detach(), 0.0
+        shares = decisions.shares()
+        aux = losses.too_few_marks(shares, target_share(self.compression()))
+        return main + self.aux * aux, main.detach(), float(shares.detach().mean())
+
+    def _train_step(self):
+        batch = self.stream.next().to(self.device)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate()
+        loss, main, share = self._loss(batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.trained.values(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens_seen += int(batch.lengths.sum())
+        if self.step == self.args.fade and self._fades():
+            self.student.clear_mark_rows()
+        return float(main), share
+
+    def _report(self, lines, began):
+        line = dict(step=self.step, cr=round(self.compression(), 4), tokens=self.tokens_seen,
+                    loss=sum(m for m, _ in lines) / len(lines),
+                    marked=round(lines[-1][1], 4),
+                    seconds_per_step=round((time.monotonic() - began) / len(lines), 3))
+        if self.check_batches:
+            line["check"] = check(self.student, self.check_batches)
+        print(json.dumps(line), flush=True)
+        with open(self.args.out / "curve.jsonl", "a", encoding="utf-8") as curve:
+            curve.write(json.dumps(line) + "\n")
+
+    def run(self):
+        args = self.args
+        stop = min(args.stop_after or self.last_step, self.last_step)
+        whole = {args.fade + args.steps_per_cr * (k - 1): k for k in range(2, int(args.cr) + 1)}
+        lines, began = [], time.monotonic()
+        while self.step < stop:
+            lines.append(self._train_step())
+            if not args.start and self.step in whole and self.step <= self.first_settled:
+                self._save(args.out / f"cr-{whole[self.step]}.pt")
+            if self.step % args.check_every == 0 or self.step == stop:
+                self._report(lines, began)
+                self._save(self.checkpoint)
+                lines, began = [], time.monotonic()
+        if self.step == self.last_step:
+            self._save(args.out / "model.pt")
+        self.stream.close()
+
+
+def main():
+    args = arguments()
+    args.out.mkdir(parents=True, exist_ok=True)
+    Trainer(args).run()
+
+
+if __name__ == "__main__":
+    main()
