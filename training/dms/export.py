@@ -8,7 +8,6 @@ writes what the adapter adds alone, for `ebb --adapter`.
 """
 
 import argparse
-import os
 import pathlib
 
 import gguf
@@ -16,10 +15,8 @@ import numpy as np
 import torch
 
 from decoder import Decoder
-from marks import ADAPTER, Marks
-
-TYPES = {"f16": gguf.GGMLQuantizationType.F16, "q8_0": gguf.GGMLQuantizationType.Q8_0,
-         "f32": gguf.GGMLQuantizationType.F32}
+from gguf_writing import TYPES, add_marks, add_tensor, finish, whole_or_nothing
+from model_marks import ADAPTER, Marks
 
 
 def copy_metadata(reader, writer, leave_out=()):
@@ -29,32 +26,6 @@ def copy_metadata(reader, writer, leave_out=()):
         kind = field.types[0]
         sub_kind = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
         writer.add_key_value(name, field.contents(), kind, sub_type=sub_kind)
-
-
-def add_marks(writer, family, marks, compression):
-    prefix = f"{family}.attention.dms."
-    writer.add_string(prefix + "layout", marks.layout)
-    writer.add_uint32(prefix + "window", marks.window)
-    writer.add_float32(prefix + "alpha_scale", marks.scale)
-    writer.add_float32(prefix + "alpha_offset", marks.offset)
-    writer.add_uint32(prefix + "shift", marks.shift)
-    writer.add_float32(prefix + "cr", compression)
-
-
-def add_tensor(writer, name, values, matrix_type):
-    """Vectors stay in F32, as everywhere in GGUF; so do matrices that no block fits into."""
-    if values.ndim < 2:
-        matrix_type = gguf.GGMLQuantizationType.F32
-    elif matrix_type == gguf.GGMLQuantizationType.Q8_0 and values.shape[-1] % 32 != 0:
-        matrix_type = gguf.GGMLQuantizationType.F16
-    writer.add_tensor(name, gguf.quants.quantize(values, matrix_type), raw_dtype=matrix_type)
-
-
-def finish(writer):
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def export(source, checkpoint, out, matrix_type, name=None, adapter=False):
@@ -68,27 +39,26 @@ def export(source, checkpoint, out, matrix_type, name=None, adapter=False):
     before = {n: w.numpy() for n, w in Decoder.load(source).weights.items()}
     changed = [n for n, w in weights.items()
                if n not in before or not np.array_equal(w, before[n])]
-    beside = f"{out}.new"
-    writer = gguf.GGUFWriter(beside, family)
-    if adapter:
-        extra = [n for n in changed if n in before]
-        if extra:
-            raise ValueError(f"--adapter: training changed {extra[0]} too")
-        writer.add_type("adapter")
-        if name:
-            writer.add_name(name)
-    else:
-        copy_metadata(reader, writer, leave_out=("general.name",) if name else ())
-        if name:
-            writer.add_name(name)
-        for tensor in reader.tensors:
-            if tensor.name not in changed:
-                writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    add_marks(writer, family, marks, checkpoint["cr"])
-    for tensor_name in changed:
-        add_tensor(writer, tensor_name, weights[tensor_name], matrix_type)
-    finish(writer)
-    os.replace(beside, out)
+    with whole_or_nothing(out) as beside:
+        writer = gguf.GGUFWriter(beside, family)
+        if adapter:
+            extra = [n for n in changed if n in before]
+            if extra:
+                raise ValueError(f"--adapter: training changed {extra[0]} too")
+            writer.add_type("adapter")
+            if name:
+                writer.add_name(name)
+        else:
+            copy_metadata(reader, writer, leave_out=("general.name",) if name else ())
+            if name:
+                writer.add_name(name)
+            for tensor in reader.tensors:
+                if tensor.name not in changed:
+                    writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+        add_marks(writer, family, marks, checkpoint["cr"])
+        for tensor_name in changed:
+            add_tensor(writer, tensor_name, weights[tensor_name], matrix_type)
+        finish(writer)
     return changed
 
 

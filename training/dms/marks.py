@@ -4,36 +4,13 @@ Shapes: logits [batch, kv heads, tokens] of one layer, in float32. The logit of 
 on the row of token t: above 0 it is evicted once a query is more than the window away (003, 3.1).
 """
 
-import dataclasses
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
-QUERY = "query_last_channel"
-ADAPTER = "adapter"
-
-
-@dataclasses.dataclass(frozen=True)
-class Marks:
-    """What a model file says of its marks (docs/formats.md, "Models that mark rows")."""
-    layout: str = QUERY
-    window: int = 16
-    scale: float = 100.0
-    offset: float = 5.0
-    shift: int = 1
-
-    def __post_init__(self):
-        if self.layout not in (QUERY, ADAPTER):
-            raise ValueError(f"layout {self.layout!r}: expected {QUERY!r} or {ADAPTER!r}")
-        if self.window < 1:
-            raise ValueError(f"window {self.window}: expected at least 1")
-        if not 0 <= self.shift <= self.window:
-            raise ValueError(f"shift {self.shift}: expected 0 to the window, {self.window}")
-
-    def logits(self, channels):
-        """channels: [batch, kv heads, tokens]."""
-        return channels.float() * self.scale - self.offset
+from model_marks import ADAPTER, QUERY, Marks  # re-exported
 
 
 def target_share(compression):
@@ -52,10 +29,10 @@ def fade_factor(step, num_steps):
 
 
 def logistic_noise(shape, seed, step):
-    """log u - log(1 - u) in float32: a function of seed and step alone."""
-    generator = torch.Generator().manual_seed((seed << 32) + step)
-    u = torch.rand(shape, generator=generator, dtype=torch.float64)
-    return (u.clamp(1e-12, 1 - 1e-12)).logit().float()
+    """log u - log(1 - u), the difference of two Gumbel variables, in float32: a function of seed and
+    step alone."""
+    draw = np.random.default_rng((seed, step))
+    return torch.from_numpy(draw.logistic(size=shape).astype(np.float32))
 
 
 def move(values, shift, lengths):

@@ -13,7 +13,8 @@ import sys
 import numpy as np
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "pebble"))
+# Behind this folder: both have modules of other names that are alike.
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "pebble"))
 import data as pebble_data  # noqa: E402
 
 
@@ -41,11 +42,14 @@ class PebbleTexts:
 
     def __init__(self, program, seed, batch_tokens, longest=None, state=None):
         """longest: longer texts are left out."""
-        self.longest = longest
+        waiting = None
+        if state:
+            waiting = {n: [pebble_data.Problem(*p) for p in some]
+                       for n, some in state["waiting"].items()}
         self.batches = pebble_data.Batches(
             pebble_data.Stream(program, pebble_data.TRAINING_SEED + seed,
                                state["next_block"] if state else 0, 1, (0, 0, 0)),
-            batch_tokens, state["waiting"] if state else None)
+            batch_tokens, waiting)
         if state:
             self.batches.ready = list(state["ready"])
         if longest is not None:
