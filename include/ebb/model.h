@@ -1,4 +1,5 @@
-// A model: the weights, the tokenizer and the chat template of one GGUF file.
+// A model: the weights, the tokenizer and the chat template of one GGUF file, and of an adapter's
+// where there is one.
 //
 // Thread safety: immutable after Load(); any number of threads and engines may share one.
 #ifndef EBB_MODEL_H_
@@ -26,6 +27,7 @@ enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };
 
 struct ModelOptions {
   std::string path;
+  std::string adapter = {};  // a file that makes the model mark rows (docs/formats.md); empty: none
   WeightMode weights = WeightMode::kAsStored;
   RopeScaling rope_scaling = RopeScaling::kFromFile;
   float rope_factor = 0;  // > 1: context is this many times the trained one; needed by
@@ -50,7 +52,8 @@ struct ChatPrompt {
 class Model {
  public:
   // Errors: kNotFound, kIo; kCorrupt (truncated file, tensor out of bounds, wrong shape);
-  // kUnsupported (the message lists the families that are supported).
+  // kUnsupported (the message lists the families that are supported; an adapter of another kind);
+  // kInvalidArgument (rope scaling; an adapter of another family, or for a model that marks rows).
   static Result<std::shared_ptr<const Model>> Load(const ModelOptions& options);
   ~Model();
   Model(const Model&) = delete;
@@ -58,14 +61,20 @@ class Model {
 
   [[nodiscard]] const ModelShape& shape() const;
   [[nodiscard]] std::string_view family() const;  // "llama", "qwen2", "qwen3"
-  [[nodiscard]] std::string description() const;  // "SmolLM2 135M Instruct, llama, Q4_1"
-  [[nodiscard]] uint64_t weight_bytes() const;    // as held in memory
-  [[nodiscard]] float attention_scale() const;    // of products of queries and keys
+  // "SmolLM2 135M Instruct, llama, Q4_1"; with an adapter ", adapter NAME" behind it.
+  [[nodiscard]] std::string description() const;
+  [[nodiscard]] uint64_t weight_bytes() const;  // as held in memory
+  [[nodiscard]] float attention_scale() const;  // of products of queries and keys
   // A model may mark rows itself (Dynamic Memory Sparsification): a marked row may go once it is so
   // many tokens old. 0: this one marks none. See docs/formats.md.
   [[nodiscard]] int eviction_window() const;
-  // Identity of the file: a hash of its metadata, its tensor table and a few elements of every
-  // tensor.
+  // The eviction logit of token t + shift decides on the row of token t. 0 to eviction_window().
+  [[nodiscard]] int eviction_shift() const;
+  // How many times fewer rows its marks were trained for (attention.dms.cr); 0: the file does not
+  // say.
+  [[nodiscard]] float trained_compression() const;
+  // Identity of the files: a hash of their metadata, their tensor tables and a few elements of
+  // every tensor.
   [[nodiscard]] uint64_t fingerprint() const;
 
   enum class Specials { kAsText, kParse };  // whether "<|im_start|>" in the text is one token

@@ -134,8 +134,9 @@ class Placement {
   [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
   // For placements whose rows go at positions of their own, which may lie within a step:
   // appends the rows that only the first queries of a step are to see, before it begins.
-  // next_position is behind the step. A step then has at most LongestStep() tokens, so that its own
-  // rows are seen by all of it; rows that Place() does not evict behind it are visible again.
+  // next_position is behind the step. A step then has at most LongestStep() tokens, so that all
+  // rows that expire within it are known before it; rows that Place() does not evict behind it are
+  // visible again.
   // REQUIRES: NeedsScores().
   virtual void FindExpiring(const PlacementInput&, std::vector<Expiry>*) const {}
   [[nodiscard]] virtual int LongestStep() const { return kAnyStep; }
@@ -248,6 +249,7 @@ struct PolicyContext {
   // What a replay of the tokens to come has told; null: nothing. Outlives the policy.
   const Foresight* foresight = nullptr;
   int eviction_window = 0;  // Model::eviction_window()
+  int eviction_shift = 1;   // Model::eviction_shift()
   RunParts run_parts = {};  // empty: on the calling thread
 };
 

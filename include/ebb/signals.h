@@ -60,7 +60,8 @@ struct StepSignals {
   std::vector<std::span<const float>> keys = {};  // by layer: [num_tokens, kv heads, head_dim]
   std::vector<std::span<const float>> keys_before_rope = {};  // the same
   std::vector<std::span<const float>> values = {};            // the same
-  // By layer: [num_tokens, kv heads]. Above 0: the row of the token before may go.
+  // By layer: [num_tokens, kv heads]. Above 0: the row of the token that is
+  // Model::eviction_shift() tokens before may go.
   std::vector<std::span<const float>> eviction_logits = {};
   // By layer: [num_recent, query heads, head_dim], oldest first; num_recent grows to what was
   // asked.

@@ -130,6 +130,7 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
       .max_tokens = context,
       .foresight = options.foresight,
       .eviction_window = impl_->model->eviction_window(),
+      .eviction_shift = impl_->model->eviction_shift(),
       .run_parts = PartsOnThreads(impl_->runner.get()),
   };
   const CacheUse use = options.lossless.has_value() ? CacheUse::kDraft : CacheUse::kSession;

@@ -73,6 +73,17 @@ std::function<void(GgufEdit&)> Marks(const std::function<void(GgufEdit&)>& edit)
     edit(file);
   };
 }
+// A model that does so by tensors of its own.
+std::function<void(GgufEdit&)> MarksByTensors(const std::function<void(GgufEdit&)>& edit) {
+  return [=](GgufEdit& file) {
+    SetString("llama.attention.dms.layout", "adapter")(file);
+    for (const std::string layer : {"blk.0.", "blk.1."}) {
+      file.Add(layer + "attn_dms_alpha_norm.weight", GGML_TYPE_F32, 64, 1);
+      file.Add(layer + "attn_dms_alpha.weight", GGML_TYPE_F32, 64, 2);
+    }
+    edit(file);
+  };
+}
 
 std::vector<BadFile> BadMetadata() {
   const auto corrupt = StatusCode::kCorrupt;
@@ -128,10 +139,23 @@ std::vector<BadFile> BadMetadata() {
        "original_context_length is 0"},
       {"experts", SetU32("llama.expert_count", 8), unsupported, "mixtures of experts"},
       {"marks_elsewhere", SetString("llama.attention.dms.layout", "projection"), unsupported,
-       "\"projection\"; supported is query_last_channel"},
+       "\"projection\"; supported are query_last_channel and adapter"},
       {"marks_no_string", SetU32("llama.attention.dms.layout", 1), corrupt, "expected str"},
       {"marks_without_window", Marks(SetU32("llama.attention.dms.window", 0)), corrupt,
        "dms.window is 0"},
+      {"marks_behind_the_window", Marks(SetU32("llama.attention.dms.shift", 513)), corrupt,
+       "dms.shift is 513; expected 0 to the window, 512"},
+      {"marks_behind_a_window_of_its_own", Marks([](GgufEdit& file) {
+         SetU32("llama.attention.dms.window", 16)(file);
+         SetU32("llama.attention.dms.shift", 17)(file);
+       }),
+       corrupt, "dms.shift is 17; expected 0 to the window, 16"},
+      {"marks_shifted_by_no_integer", Marks(SetString("llama.attention.dms.shift", "1")), corrupt,
+       "dms.shift is of type str, expected u32"},
+      {"marks_that_make_more_rows", Marks(SetF32("llama.attention.dms.cr", 0.5f)), corrupt,
+       "dms.cr is 0.5; expected 1 or more"},
+      {"marks_of_a_compression_in_words", Marks(SetString("llama.attention.dms.cr", "4")), corrupt,
+       "dms.cr is of type str, expected f32"},
       {"marks_with_zero_scale", Marks(SetF32("llama.attention.dms.alpha_scale", 0)), corrupt,
        "alpha_scale is 0"},
       {"marks_with_nan_offset", Marks(SetF32("llama.attention.dms.alpha_offset", nan)), corrupt,
@@ -218,6 +242,24 @@ std::vector<BadFile> BadTensors() {
        "has shape [64], expected [32, 1]"},
       {"tensor_of_another_family", AddTensor("blk.0.attn_q_norm.weight", GGML_TYPE_F32, 16, 1),
        unsupported, "blk.0.attn_q_norm.weight, which models of its family do not have"},
+      {"no_norm_of_marks",
+       MarksByTensors([](GgufEdit& file) { file.Remove("blk.1.attn_dms_alpha_norm.weight"); }),
+       corrupt, "lacks tensor blk.1.attn_dms_alpha_norm.weight"},
+      {"no_matrix_of_marks",
+       MarksByTensors([](GgufEdit& file) { file.Remove("blk.0.attn_dms_alpha.weight"); }), corrupt,
+       "lacks tensor blk.0.attn_dms_alpha.weight"},
+      {"short_norm_of_marks",
+       MarksByTensors(ReplaceTensor("blk.0.attn_dms_alpha_norm.weight", GGML_TYPE_F32, 32, 1)),
+       corrupt, "blk.0.attn_dms_alpha_norm.weight has shape [32], expected [64, 1]"},
+      {"marks_of_every_query_head",
+       MarksByTensors(ReplaceTensor("blk.1.attn_dms_alpha.weight", GGML_TYPE_F32, 64, 4)), corrupt,
+       "blk.1.attn_dms_alpha.weight has shape [64, 4], expected [64, 2]"},
+      {"integer_marks",
+       MarksByTensors(ReplaceTensor("blk.1.attn_dms_alpha.weight", GGML_TYPE_I32, 64, 2)),
+       unsupported, "of type i32, which no product takes"},
+      {"tensors_of_marks_without_their_layout",
+       AddTensor("blk.0.attn_dms_alpha.weight", GGML_TYPE_F32, 64, 2), unsupported,
+       "blk.0.attn_dms_alpha.weight, which models of its family do not have"},
       {"layer_too_many", AddTensor("blk.2.attn_norm.weight", GGML_TYPE_F32, 64, 1), unsupported,
        "blk.2.attn_norm.weight"},
   };

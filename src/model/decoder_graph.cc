@@ -53,7 +53,11 @@ class DecoderGraphBuilder {
   // RoPE; channels that carry eviction logits take no part, neither in it nor behind it.
   ggml_tensor* Turn(const LayerWeights& layer, ggml_tensor* heads);
   ggml_tensor* WithoutLogits(ggml_tensor* heads);
-  void KeepEvictionChannels(ggml_tensor* q);
+  void KeepEvictionChannels(ggml_tensor* channels);
+  // q: query heads before RoPE, others may follow.
+  void KeepQueryChannels(ggml_tensor* q);
+  // x: what comes into the layer.
+  void KeepAdapterChannels(const LayerWeights& layer, ggml_tensor* x);
   ggml_tensor* NormHeads(const LayerWeights& layer, ggml_tensor* heads, int first_head);
   ggml_tensor* Attention(const LayerWeights& layer, int layer_index, ggml_tensor* x);
   ggml_tensor* FeedForward(const LayerWeights& layer, ggml_tensor* x);
@@ -127,16 +131,23 @@ ggml_tensor* DecoderGraphBuilder::Turn(const LayerWeights& layer, ggml_tensor* h
   return WithoutLogits(Rope(WithoutLogits(heads), layer.rope_factors));
 }
 
-// q: query heads before RoPE, others may follow.
-void DecoderGraphBuilder::KeepEvictionChannels(ggml_tensor* q) {
-  if (!options_.eviction_logits) return;
-  const int heads_per_group = h_.num_q_heads / h_.num_kv_heads;
-  ggml_tensor* channels = ggml_cont(
-      ctx_, ggml_view_3d(ctx_, q, 1, h_.num_kv_heads, num_tokens_, heads_per_group * q->nb[1],
-                         q->nb[2], (h_.head_dim - 1) * sizeof(float)));
+void DecoderGraphBuilder::KeepEvictionChannels(ggml_tensor* channels) {
   ggml_set_output(channels);
   ggml_build_forward_expand(result_.graph, channels);
   result_.eviction_channels.push_back(channels);
+}
+
+void DecoderGraphBuilder::KeepQueryChannels(ggml_tensor* q) {
+  if (!options_.eviction_logits || model_.kept_channels == nullptr) return;
+  const int heads_per_group = h_.num_q_heads / h_.num_kv_heads;
+  KeepEvictionChannels(ggml_cont(
+      ctx_, ggml_view_3d(ctx_, q, 1, h_.num_kv_heads, num_tokens_, heads_per_group * q->nb[1],
+                         q->nb[2], (h_.head_dim - 1) * sizeof(float))));
+}
+
+void DecoderGraphBuilder::KeepAdapterChannels(const LayerWeights& layer, ggml_tensor* x) {
+  if (!options_.eviction_logits || layer.alpha == nullptr) return;
+  KeepEvictionChannels(Product(layer.alpha, Norm(x, layer.alpha_norm)));
 }
 
 DecoderGraphBuilder::Heads DecoderGraphBuilder::ProjectHeads(const LayerWeights& layer,
@@ -159,13 +170,13 @@ DecoderGraphBuilder::Heads DecoderGraphBuilder::ProjectHeads(const LayerWeights&
     heads.k = SplitHeads(Project(layer.wk, layer.bqkv, k_offset, x), 0, num_kv);
     heads.k_before_rope = NormHeads(layer, heads.k, num_q);
     heads.q = NormHeads(layer, heads.q, 0);
-    KeepEvictionChannels(heads.q);
+    KeepQueryChannels(heads.q);
     heads.q = Turn(layer, heads.q);
     heads.k = Rope(heads.k_before_rope, layer.rope_factors);
     return heads;
   }
   ggml_tensor* qk = NormHeads(layer, SplitHeads(joined, 0, num_q + num_kv), 0);
-  KeepEvictionChannels(qk);
+  KeepQueryChannels(qk);
   heads.k_before_rope = SelectHeads(qk, num_q, num_kv);
   ggml_tensor* turned = Turn(layer, qk);
   heads.q = SelectHeads(turned, 0, num_q);
@@ -175,6 +186,7 @@ DecoderGraphBuilder::Heads DecoderGraphBuilder::ProjectHeads(const LayerWeights&
 
 ggml_tensor* DecoderGraphBuilder::Attention(const LayerWeights& layer, int layer_index,
                                             ggml_tensor* x) {
+  KeepAdapterChannels(layer, x);
   const Heads heads = ProjectHeads(layer, Norm(x, layer.attn_norm));
   return attention_.Attend(ctx_, result_.graph, layer_index, heads.q, heads.k, heads.v,
                            options_.keys_before_rope ? heads.k_before_rope : nullptr);

@@ -49,8 +49,8 @@ struct DecoderGraph {
   ggml_tensor* logits = nullptr;       // F32 [vocab_size, num_outputs]; null: none are wanted
   ggml_tensor* outputs = nullptr;    // F32 [embed_dim, num_outputs]; null unless instead of logits
   std::vector<ggml_tensor*> hidden;  // as asked, marked as outputs
-  // By layer, where asked for: [1, num_kv_heads, T], marked as outputs: the channels that carry the
-  // eviction logits (hyperparameters.h), as they are.
+  // By layer, where asked for: num_kv_heads x T numbers, marked as outputs: what the eviction
+  // logits are made of (c in hyperparameters.h).
   std::vector<ggml_tensor*> eviction_channels;
 };
 

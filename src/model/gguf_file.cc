@@ -136,6 +136,20 @@ Status GgufFile::ReadStrings(std::string_view key, std::vector<std::string_view>
   return OkStatus();
 }
 
+Result<std::string> GgufFile::ReadName() const {
+  constexpr size_t kMaxNameBytes = 96;
+  std::string name;
+  EBB_RETURN_IF_ERROR(Read("general.name", Need::kOptional, &name));
+  if (name.size() > kMaxNameBytes) {
+    size_t end = kMaxNameBytes;
+    while (end > 0 && (name[end] & 0xc0) == 0x80) --end;  // not inside a UTF-8 character
+    name.resize(end);
+  }
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return name.empty() ? "unnamed" : name;
+}
+
 const GgufTensor* GgufFile::FindTensor(std::string_view name) const {
   const auto it = tensor_index_.find(name);
   return it == tensor_index_.end() ? nullptr : &tensors_[it->second];

@@ -47,6 +47,9 @@ class GgufFile {
   // The strings of an array; Corrupt when it is missing or holds something else.
   Status ReadStrings(std::string_view key, std::vector<std::string_view>* values) const;
 
+  // general.name, made fit for terminals and logs: no control characters, no page of text.
+  [[nodiscard]] Result<std::string> ReadName() const;
+
   // Null when there is no such tensor.
   [[nodiscard]] const GgufTensor* FindTensor(std::string_view name) const;
   [[nodiscard]] std::span<const GgufTensor> tensors() const { return tensors_; }

@@ -102,14 +102,33 @@ Status ReadHeads(const FamilyKeys& keys, Hyperparameters* hparams) {
   return OkStatus();
 }
 
-// The logits are part of what the model computes: one that has them elsewhere cannot be run.
-Status ReadEvictionMarks(const FamilyKeys& keys, Hyperparameters* h) {
+// For people alone; a whole number may be written as one.
+Status ReadTrainedCompression(const FamilyKeys& keys, Hyperparameters* h) {
+  constexpr std::string_view kKey = "attention.dms.cr";
+  const Status as_number = keys.Read(kKey, Need::kOptional, &h->trained_compression);
+  if (!as_number.ok()) {
+    uint32_t whole = 0;
+    if (!keys.Read(kKey, Need::kOptional, &whole).ok()) return as_number;
+    h->trained_compression = static_cast<float>(whole);
+  }
+  // 0: it does not say.
+  const float compression = h->trained_compression;
+  if (compression == 0 || (std::isfinite(compression) && compression >= 1)) return OkStatus();
+  return Corrupt(fmt::format("{} is {}; expected 1 or more", keys.Name(kKey), compression));
+}
+
+Status ReadMarks(const FamilyKeys& keys, Hyperparameters* h) {
   std::string layout;
   EBB_RETURN_IF_ERROR(keys.Read("attention.dms.layout", Need::kOptional, &layout));
   if (layout.empty()) return OkStatus();
-  if (layout != kEvictionLayout) {
-    return Unsupported(fmt::format("{} is \"{}\"; supported is {}",
-                                   keys.Name("attention.dms.layout"), layout, kEvictionLayout));
+  if (layout == "query_last_channel") {
+    h->eviction_layout = EvictionLayout::kQueryLastChannel;
+  } else if (layout == "adapter") {
+    h->eviction_layout = EvictionLayout::kAdapter;
+  } else {
+    // The logits are part of what the model computes: one that has them elsewhere cannot be run.
+    return Unsupported(fmt::format("{} is \"{}\"; supported are query_last_channel and adapter",
+                                   keys.Name("attention.dms.layout"), layout));
   }
   // Those of the released models.
   h->eviction_window = 512;
@@ -117,10 +136,18 @@ Status ReadEvictionMarks(const FamilyKeys& keys, Hyperparameters* h) {
   h->eviction_offset = 5;
   EBB_RETURN_IF_ERROR(
       keys.ReadSize("attention.dms.window", Need::kOptional, kMaxContext, &h->eviction_window));
+  auto shift = static_cast<uint32_t>(h->eviction_shift);
+  EBB_RETURN_IF_ERROR(keys.Read("attention.dms.shift", Need::kOptional, &shift));
+  if (shift > static_cast<uint32_t>(h->eviction_window)) {
+    return Corrupt(fmt::format("{} is {}; expected 0 to the window, {}",
+                               keys.Name("attention.dms.shift"), shift, h->eviction_window));
+  }
+  h->eviction_shift = static_cast<int>(shift);
   EBB_RETURN_IF_ERROR(
       keys.ReadPositive("attention.dms.alpha_scale", Need::kOptional, &h->eviction_scale));
   EBB_RETURN_IF_ERROR(
       keys.Read("attention.dms.alpha_offset", Need::kOptional, &h->eviction_offset));
+  EBB_RETURN_IF_ERROR(ReadTrainedCompression(keys, h));
   if (!std::isfinite(h->eviction_offset)) {
     return Corrupt(fmt::format("{} is {}; expected a number",
                                keys.Name("attention.dms.alpha_offset"), h->eviction_offset));
@@ -196,6 +223,11 @@ void ApplyRopeScaling(const RopeScalingChoice& choice, Hyperparameters* h) {
 
 }  // namespace
 
+Status ReadEvictionMarks(const GgufFile& file, const ModelFamily& family,
+                         Hyperparameters* hparams) {
+  return ReadMarks(FamilyKeys(file, family), hparams);
+}
+
 Result<Hyperparameters> ReadHyperparameters(const GgufFile& file, const ModelFamily& family,
                                             const ModelOptions& options) {
   const FamilyKeys keys(file, family);
@@ -210,7 +242,7 @@ Result<Hyperparameters> ReadHyperparameters(const GgufFile& file, const ModelFam
   EBB_RETURN_IF_ERROR(
       keys.ReadPositive("attention.layer_norm_rms_epsilon", Need::kRequired, &h.norm_epsilon));
   EBB_RETURN_IF_ERROR(ReadHeads(keys, &h));
-  EBB_RETURN_IF_ERROR(ReadEvictionMarks(keys, &h));
+  EBB_RETURN_IF_ERROR(ReadMarks(keys, &h));
 
   h.rope_mode = family.rope_mode;
   h.rope_base = 10000;

@@ -11,10 +11,18 @@
 namespace ebb {
 
 // Models trained with Dynamic Memory Sparsification ("Inference-Time Hyper-Scaling", 003) mark rows
-// of each kv head: in the released layout the last channel of the first query head of each group
-// carries the eviction logit, before RoPE, as scale * q - offset. The logit of a token speaks of
-// the token before; that channel takes no part in attention.
-inline constexpr char kEvictionLayout[] = "query_last_channel";
+// of each kv head by an eviction logit, scale * c - offset. Where c comes from is the layout:
+//   query_last_channel  the last channel of the first query head of each group, before RoPE, which
+//                       takes no part in attention: the released models
+//   adapter             a product with what comes into the layer, behind an RMS norm of its own:
+//                       what NVIDIA's public trainer writes; the rest of the model knows nothing
+//                       of it
+// The logit of token t + shift decides on the row of token t.
+//
+// Reads them, of a model's file or an adapter's; without a layout there are none. Errors: Corrupt;
+// Unsupported (another layout).
+[[nodiscard]] Status ReadEvictionMarks(const GgufFile& file, const ModelFamily& family,
+                                       Hyperparameters* hparams);
 
 // Everything but vocab_size, which the tokenizer and the embedding table settle. Errors: Corrupt
 // (missing key, wrong type, sizes that do not fit each other or that no model has); Unsupported;

@@ -15,7 +15,7 @@ namespace {
 using Piece = WeightLoader::Piece;
 using Use = WeightLoader::Use;
 
-constexpr size_t kMaxDeclarationsPerLayer = 16;
+constexpr size_t kMaxDeclarationsPerLayer = 18;
 
 // Declares the weights of one layer.
 class LayerLayout {
@@ -139,14 +139,34 @@ Status DeclareWeights(const GgufFile& file, WeightLoader& loader, LoadedModel* m
   const bool tied = file.FindTensor("output.weight") == nullptr;
   EBB_ASSIGN_OR_RETURN(model->output, loader.Matrix(tied ? "token_embd.weight" : "output.weight",
                                                     h.embed_dim, h.vocab_size, Use::kMatmul));
-  if (h.eviction_window > 0) {
+  if (h.eviction_layout == EvictionLayout::kQueryLastChannel) {
     model->kept_channels = loader.Zeros(h.head_dim, h.num_q_heads + h.num_kv_heads);
   }
   model->layers.resize(h.num_layers);
   for (int i = 0; i < h.num_layers; ++i) {
     EBB_RETURN_IF_ERROR(LayerLayout(file, loader, *model, i).Declare(&model->layers[i]));
   }
+  if (h.eviction_layout == EvictionLayout::kAdapter) {
+    EBB_RETURN_IF_ERROR(DeclareMarks(loader, model));
+  }
   return loader.CheckAllDeclared();
+}
+
+std::array<std::string, 2> MarkTensorNames(int layer) {
+  return {fmt::format("blk.{}.attn_dms_alpha_norm.weight", layer),
+          fmt::format("blk.{}.attn_dms_alpha.weight", layer)};
+}
+
+Status DeclareMarks(WeightLoader& loader, LoadedModel* model) {
+  const Hyperparameters& h = model->hparams;
+  for (int i = 0; i < h.num_layers; ++i) {
+    const auto [norm, matrix] = MarkTensorNames(i);
+    LayerWeights& layer = model->layers[i];
+    EBB_ASSIGN_OR_RETURN(layer.alpha_norm, loader.Vector(norm, h.embed_dim));
+    EBB_ASSIGN_OR_RETURN(layer.alpha,
+                         loader.Matrix(matrix, h.embed_dim, h.num_kv_heads, Use::kMatmul));
+  }
+  return OkStatus();
 }
 
 void FillKeptChannels(const LoadedModel& model) {

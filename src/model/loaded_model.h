@@ -18,6 +18,9 @@ namespace ebb {
 
 struct ModelFamily;  // src/model/family.h: one row of the table of families
 
+// Where a model's eviction logits come from: see hyperparameters.h.
+enum class EvictionLayout { kNone, kQueryLastChannel, kAdapter };
+
 struct Hyperparameters {
   int num_layers = 0;
   int embed_dim = 0;
@@ -40,7 +43,10 @@ struct Hyperparameters {
   float yarn_beta_slow = 1;
   int rope_original_context = 0;
   // Of a model that marks rows: see hyperparameters.h.
-  int eviction_window = 0;  // tokens; 0: it marks none
+  EvictionLayout eviction_layout = EvictionLayout::kNone;
+  int eviction_window = 0;        // tokens; 0: it marks none
+  int eviction_shift = 1;         // tokens; at most the window
+  float trained_compression = 0;  // 0: not said
   float eviction_scale = 1;
   float eviction_offset = 0;
 };
@@ -62,6 +68,9 @@ struct LayerWeights {
   ggml_tensor* ffn_gate_up = nullptr;        // [embed_dim, 2 * feed_forward_dim]; else:
   ggml_tensor *ffn_gate = nullptr, *ffn_up = nullptr;  // [embed_dim, feed_forward_dim]
   ggml_tensor* ffn_down = nullptr;                     // [feed_forward_dim, embed_dim]
+  // What EvictionLayout::kAdapter reads.
+  ggml_tensor* alpha_norm = nullptr;  // [embed_dim]
+  ggml_tensor* alpha = nullptr;       // [embed_dim, kv heads]
 };
 
 struct WeightBuffers;  // src/model/weights.h
@@ -71,8 +80,9 @@ struct LlamaModelDeleter {
 
 struct LoadedModel {
   const ModelFamily* family = nullptr;
-  std::string name;       // general.name
-  std::string type_name;  // most frequent weight type, "Q4_1"
+  std::string name;          // general.name
+  std::string adapter_name;  // of the adapter's file; empty: there is none
+  std::string type_name;     // most frequent weight type, "Q4_1"
   Hyperparameters hparams;
   ModelShape shape;
   uint64_t weight_bytes = 0;  // as WeightLoader counts
@@ -83,11 +93,12 @@ struct LoadedModel {
   ggml_tensor* output_norm = nullptr;
   ggml_tensor* output = nullptr;  // token_embedding when tied
   // [head_dim, q heads + kv heads]: 0 for the channels that carry eviction logits, 1 for the
-  // others. Null where the model marks no rows.
+  // others. Null where no channel does.
   ggml_tensor* kept_channels = nullptr;
   std::vector<LayerWeights> layers;
 
   std::unique_ptr<WeightBuffers> buffers;
+  std::unique_ptr<WeightBuffers> adapter_buffers;               // null: there is no adapter
   std::unique_ptr<llama_model, LlamaModelDeleter> vocab_model;  // vocab_only: tokenizer, template
 
   LoadedModel();

@@ -9,6 +9,7 @@
 #include <future>
 #include <utility>
 
+#include "src/model/adapter.h"
 #include "src/model/family.h"
 #include "src/model/gguf_file.h"
 #include "src/model/hyperparameters.h"
@@ -33,19 +34,6 @@ std::string MainTypeName(const GgufFile& file) {
   return name;
 }
 
-// A name in a file goes to terminals and logs: no control characters, no page of text.
-std::string Presentable(std::string name) {
-  constexpr size_t kMaxNameBytes = 96;
-  if (name.size() > kMaxNameBytes) {
-    size_t end = kMaxNameBytes;
-    while (end > 0 && (name[end] & 0xc0) == 0x80) --end;  // not inside a UTF-8 character
-    name.resize(end);
-  }
-  std::replace_if(
-      name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return name.empty() ? "unnamed" : name;
-}
-
 ModelShape ShapeOf(const Hyperparameters& h) {
   return {.num_layers = h.num_layers,
           .num_q_heads = h.num_q_heads,
@@ -68,16 +56,14 @@ Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* 
   }
   EBB_ASSIGN_OR_RETURN(model->hparams, ReadHyperparameters(file, *model->family, options));
   EBB_ASSIGN_OR_RETURN(model->hparams.vocab_size, CountTokens(file));
-  EBB_RETURN_IF_ERROR(file.Read("general.name", GgufFile::Need::kOptional, &model->name));
-  model->name = Presentable(std::move(model->name));
+  EBB_ASSIGN_OR_RETURN(model->name, file.ReadName());
   model->shape = ShapeOf(model->hparams);
   return OkStatus();
 }
 
-Status LoadParts(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
-  EBB_RETURN_IF_ERROR(Describe(file, options, model));
-  WeightLoader loader(file, options.weights, MaxDeclarations(model->hparams));
-  EBB_RETURN_IF_ERROR(DeclareWeights(file, loader, model));
+// What was declared, and the tokenizer.
+Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader& loader,
+                 LoadedModel* model) {
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
   file.mapping().Prefetch();
   // The tokenizer keeps one core busy about as long as reading the weights keeps another.
@@ -95,6 +81,11 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, LoadedModel*
   return OkStatus();
 }
 
+Status InFile(const std::string& path, const Status& status) {
+  if (status.ok()) return status;
+  return Status(status.code(), fmt::format("{}: {}", path, status.message()));
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel() = default;
@@ -106,9 +97,15 @@ Model::~Model() = default;
 Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
   EBB_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(options.path));
   auto loaded = std::make_unique<LoadedModel>();
-  if (Status status = LoadParts(file, options, loaded.get()); !status.ok()) {
-    return Status(status.code(), fmt::format("{}: {}", options.path, status.message()));
+  EBB_RETURN_IF_ERROR(InFile(options.path, Describe(file, options, loaded.get())));
+  WeightLoader loader(file, options.weights, MaxDeclarations(loaded->hparams));
+  EBB_RETURN_IF_ERROR(InFile(options.path, DeclareWeights(file, loader, loaded.get())));
+  std::unique_ptr<Adapter> adapter;
+  if (!options.adapter.empty()) {
+    EBB_ASSIGN_OR_RETURN(adapter, Adapter::Declare(options.adapter, options.weights, loaded.get()));
   }
+  EBB_RETURN_IF_ERROR(InFile(options.path, LoadParts(file, options, loader, loaded.get())));
+  if (adapter != nullptr) EBB_RETURN_IF_ERROR(adapter->Load(loaded.get()));
   loaded->buffers->mapping = GgufFile::TakeMapping(std::move(file));
   return std::shared_ptr<const Model>(new Model(std::move(loaded)));
 }
@@ -116,11 +113,15 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
 const ModelShape& Model::shape() const { return loaded_->shape; }
 std::string_view Model::family() const { return loaded_->family->name; }
 std::string Model::description() const {
-  return fmt::format("{}, {}, {}", loaded_->name, loaded_->family->name, loaded_->type_name);
+  const std::string& adapter = loaded_->adapter_name;
+  return fmt::format("{}, {}, {}{}", loaded_->name, loaded_->family->name, loaded_->type_name,
+                     adapter.empty() ? "" : ", adapter " + adapter);
 }
 uint64_t Model::weight_bytes() const { return loaded_->weight_bytes; }
 float Model::attention_scale() const { return loaded_->hparams.attention_scale; }
 int Model::eviction_window() const { return loaded_->hparams.eviction_window; }
+int Model::eviction_shift() const { return loaded_->hparams.eviction_shift; }
+float Model::trained_compression() const { return loaded_->hparams.trained_compression; }
 uint64_t Model::fingerprint() const { return loaded_->fingerprint; }
 
 }  // namespace ebb

@@ -255,5 +255,17 @@ TEST_F(ModelTest, TensorsThatAreNotAlignedForKernelsAreRefused) {
   EXPECT_THAT(status.message(), HasSubstr("align"));
 }
 
+TEST_F(ModelTest, SaysWhatItsMarksWereTrainedFor) {
+  RandomGgufOptions options = SmallOptions();
+  options.eviction_window = 8;
+  Write(options);
+  EXPECT_EQ((*Model::Load({.path = path_}))->trained_compression(), 0) << "the file does not say";
+  static constexpr char kKey[] = "llama.attention.dms.cr";
+  Edit([](GgufEdit& file) { gguf_set_val_f32(file.metadata(), kKey, 2.5f); });
+  EXPECT_EQ((*Model::Load({.path = path_}))->trained_compression(), 2.5f);
+  Edit([](GgufEdit& file) { gguf_set_val_u32(file.metadata(), kKey, 4); });
+  EXPECT_EQ((*Model::Load({.path = path_}))->trained_compression(), 4);
+}
+
 }  // namespace
 }  // namespace ebb

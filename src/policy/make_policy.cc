@@ -135,6 +135,7 @@ Result<PlacementOptions> ReadOptions(const Asked& asked, const PolicySpec& spec,
                               .window = spec.window,
                               .interval = spec.interval,
                               .eviction_window = context.eviction_window,
+                              .eviction_shift = context.eviction_shift,
                               .tiers = spec.tiers.value_or(TierSpec()),
                               .row_bytes = context.row_bytes,
                               .num_layers = static_cast<size_t>(context.shape.num_layers),
@@ -264,6 +265,7 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
                                         .seed = spec.seed,
                                         .params = options.params,
                                         .foresight = context.foresight,
+                                        .eviction_shift = context.eviction_shift,
                                         .run_parts = context.run_parts});
   }
   return policy;

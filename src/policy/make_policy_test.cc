@@ -386,8 +386,14 @@ TEST(MakePolicy, AModelThatMarksRowsSetsTheWindowUnlessTheUserDoes) {
   EXPECT_EQ(placement({.name = "dms"}), "delayed:window=512");
   EXPECT_EQ(placement({.name = "dms", .window = 16}), "delayed:window=16");
   EXPECT_EQ(ErrorOf({.name = "dms", .window = 0}),
-            "policy \"dms\": --window 0: a row is marked by the token behind it, so it stays for 1 "
-            "token at least");
+            "policy \"dms\": --window 0: expected 1 or more");
+  PolicyContext shifted = kContext;
+  shifted.eviction_shift = 5;
+  EXPECT_TRUE(MakePolicy({.name = "dms", .window = 5}, shifted).ok());
+  EXPECT_EQ(MakePolicy({.name = "dms", .window = 4}, shifted).status().message(),
+            "policy \"dms\": --window 4: expected 5 or more: in this model the token that marks a "
+            "row is 5 tokens behind it (attention.dms.shift)");
+  EXPECT_EQ(MakePolicy({.name = "dms"}, shifted)->scorer->Name(), "dms:shift=5");
   EXPECT_EQ(ErrorOf({.name = "dms", .budget = Rows(64)}),
             "policy \"dms\" takes no --budget; it takes --scorer, --granularity, --window");
   PolicyContext unmarked = kContext;

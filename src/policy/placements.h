@@ -36,6 +36,7 @@ struct PlacementOptions {
   std::optional<int> interval = {};  // decode steps
   Params params = {};
   int eviction_window = 0;  // of the model; 0: it marks no rows
+  int eviction_shift = 1;   // of the model that marks rows: by how many tokens marks come later
   TierSpec tiers = {};      // of the hierarchy alone, as what follows
   size_t row_bytes = 0;     // in full precision
   size_t num_layers = 0;

@@ -360,7 +360,7 @@ constexpr std::array kScorers = {
               MakeSegmentHsScorer},
     ScorerRow{
         {.name = "dms",
-         .description = "the eviction logit of the token behind, negated; of models with one"},
+         .description = "the eviction logit that decides on the row, negated; of models with one"},
         MakeDmsScorer,
         ScorerNeed::kMarks},
 };

@@ -17,6 +17,7 @@ struct ScorerContext {
   uint64_t seed = 0;
   Params params = {};
   const Foresight* foresight = nullptr;  // not null for those that look ahead
+  int eviction_shift = 1;                // as PolicyContext's
   RunParts run_parts = {};               // as PolicyContext's
 
   [[nodiscard]] int NumGroups() const { return shape.NumGroups(granularity); }

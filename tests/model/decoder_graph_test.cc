@@ -1,6 +1,7 @@
 // What a decoder graph can be asked for beside all logits.
 #include "src/model/decoder_graph.h"
 
+#include <ggml.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "ebb/model.h"
+#include "src/model/loaded_model.h"
 #include "tests/model/graph_runner.h"
 #include "tests/support/model_variants.h"
 #include "tests/support/random_gguf.h"
@@ -193,6 +195,69 @@ TEST_F(DecoderGraphTest, TheChannelOfTheEvictionLogitIsShownAndTakenOut) {
       }
     }
   }
+}
+
+// What comes into the layer, behind the norm of its own, times the matrix: computed here from the
+// output of the layer before, in double precision.
+TEST_F(DecoderGraphTest, AnAdapterReadsWhatComesIntoTheLayer) {
+  for (ModelVariant variant : ModelVariants()) {
+    SCOPED_TRACE(variant.name);
+    const RandomGgufOptions plain_options = variant.options;
+    variant.options.eviction_window = 64;
+    variant.options.marks = RandomGgufOptions::Marks::kAdapter;
+    Load(variant.options);
+    const GraphRun run =
+        RunGraph(*model_, tokens_, {.hidden_layers = {0, 1}, .eviction_logits = true});
+    ASSERT_EQ(run.eviction_channels.size(), 3u);
+    const size_t width = options_.embed_dim, kv_heads = options_.num_kv_heads;
+    for (size_t layer = 1; layer < 3; ++layer) {
+      const LayerWeights& weights = model_->loaded().layers[layer];
+      const auto* norm = static_cast<const float*>(weights.alpha_norm->data);
+      const auto* matrix = static_cast<const float*>(weights.alpha->data);
+      for (size_t token = 0; token < tokens_.size(); ++token) {
+        const float* x = run.hidden[layer - 1].data() + token * width;
+        const double mean_square = std::inner_product(x, x + width, x, 0.0) / width;
+        const double shrink = 1 / std::sqrt(mean_square + model_->loaded().hparams.norm_epsilon);
+        for (size_t head = 0; head < kv_heads; ++head) {
+          double expected = 0;
+          for (size_t i = 0; i < width; ++i) {
+            expected += x[i] * shrink * norm[i] * matrix[head * width + i];
+          }
+          EXPECT_NEAR(run.eviction_channels[layer][token * kv_heads + head], expected, 1e-4);
+        }
+      }
+    }
+    // No channel of the queries is taken out, and nothing else changes by a bit.
+    Load(plain_options);
+    const GraphRun plain = RunGraph(*model_, tokens_, {.hidden_layers = {0, 1}});
+    EXPECT_EQ(run.queries, plain.queries);
+    EXPECT_EQ(run.keys, plain.keys);
+    EXPECT_EQ(run.logits, plain.logits);
+  }
+}
+
+TEST_F(DecoderGraphTest, AnAdapterTakesTokensApartToo) {
+  RandomGgufOptions options;
+  options.eviction_window = 64;
+  options.marks = RandomGgufOptions::Marks::kAdapter;
+  Load(options);
+  const GraphRun apart =
+      RunGraph(*model_, tokens_, {.eviction_logits = true, .tokens_apart = true});
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const GraphRun alone = RunGraph(*model_, {&tokens_[i], 1}, {.eviction_logits = true});
+    for (size_t head = 0; head < 2; ++head) {
+      EXPECT_EQ(apart.eviction_channels[0][2 * i + head], alone.eviction_channels[0][head]);
+    }
+  }
+}
+
+TEST_F(DecoderGraphTest, AnAdapterThatNobodyAsksTakesNoNode) {
+  Load({});
+  const int plain = RunGraph(*model_, tokens_).num_nodes;
+  Load({.eviction_window = 64, .marks = RandomGgufOptions::Marks::kAdapter});
+  EXPECT_EQ(RunGraph(*model_, tokens_).num_nodes, plain);
+  EXPECT_EQ(RunGraph(*model_, tokens_, {.eviction_logits = true}).num_nodes - plain, 2 * 3)
+      << "a layer adds a norm, its factors and a product";
 }
 
 TEST_F(DecoderGraphTest, EvictionLogitsThatNobodyAsksForTakeNoNode) {

@@ -114,16 +114,21 @@ Status CheckOptions(const RandomGgufOptions& o) {
 class RandomGguf {
  public:
   explicit RandomGguf(const RandomGgufOptions& options)
-      : o_(options), random_(options.seed), gguf_(gguf_init_empty()) {
-    const size_t num_tensors = 8 + 16 * static_cast<size_t>(options.num_layers);
+      : o_(options),
+        random_(options.seed),
+        random_marks_(options.seed + 1000),
+        gguf_(gguf_init_empty()) {
+    const size_t num_tensors = 8 + 18 * static_cast<size_t>(options.num_layers);
     ggml_.reset(ggml_init({.mem_size = num_tensors * ggml_tensor_overhead(),
                            .mem_buffer = nullptr,
                            .no_alloc = true}));
   }
 
   void AddMetadata();
+  void AddAdapterMetadata();
   void AddTokenizer();
   void AddTensors();
+  void AddMarks();
   [[nodiscard]] bool WriteTo(const std::string& path) const {
     return gguf_write_to_file(gguf_.get(), path.c_str(), /*only_meta=*/false);
   }
@@ -144,6 +149,7 @@ class RandomGguf {
     gguf_set_val_f32(gguf_.get(), Key(key).c_str(), value);
   }
   void AddRopeMetadata();
+  void AddMarksMetadata(std::string_view layout);
   void AddLayer(int layer);
   void AddRopeFactors();
   void AddVector(const std::string& name, int64_t size, float mean, float deviation);
@@ -153,9 +159,12 @@ class RandomGguf {
   void AddTensor(const std::string& name, ggml_type type, int64_t columns, int64_t rows,
                  const std::vector<float>& values);
   std::vector<float> Normal(int64_t size, float mean, float deviation);
+  static std::vector<float> Normal(int64_t size, float mean, float deviation,
+                                   std::mt19937_64* random);
 
   const RandomGgufOptions& o_;
   std::mt19937_64 random_;
+  std::mt19937_64 random_marks_;  // what draws from it changes no other tensor
   std::unique_ptr<gguf_context, Free> gguf_;
   std::unique_ptr<ggml_context, Free> ggml_;
   std::vector<std::vector<std::byte>> data_;
@@ -175,12 +184,24 @@ void RandomGguf::AddMetadata() {
   SetSize("rope.dimension_count", o_.head_dim);
   SetNumber("attention.layer_norm_rms_epsilon", 1e-5f);
   AddRopeMetadata();
-  if (o_.eviction_window > 0) {
-    gguf_set_val_str(gguf_.get(), Key("attention.dms.layout").c_str(), "query_last_channel");
-    SetSize("attention.dms.window", o_.eviction_window);
-    SetNumber("attention.dms.alpha_scale", 20);
-    SetNumber("attention.dms.alpha_offset", 2.5f);
-  }
+  if (o_.eviction_window == 0) return;
+  AddMarksMetadata(o_.marks == RandomGgufOptions::Marks::kAdapter ? "adapter"
+                                                                  : "query_last_channel");
+}
+
+void RandomGguf::AddAdapterMetadata() {
+  gguf_set_val_str(gguf_.get(), "general.type", "adapter");
+  gguf_set_val_str(gguf_.get(), "general.architecture", o_.family.c_str());
+  gguf_set_val_str(gguf_.get(), "general.name", "Marks");
+  AddMarksMetadata("adapter");
+}
+
+void RandomGguf::AddMarksMetadata(std::string_view layout) {
+  gguf_set_val_str(gguf_.get(), Key("attention.dms.layout").c_str(), std::string(layout).c_str());
+  SetSize("attention.dms.window", o_.eviction_window);
+  if (o_.eviction_shift != 1) SetSize("attention.dms.shift", o_.eviction_shift);
+  SetNumber("attention.dms.alpha_scale", 20);
+  SetNumber("attention.dms.alpha_offset", 2.5f);
 }
 
 void RandomGguf::AddRopeMetadata() {
@@ -234,11 +255,16 @@ void RandomGguf::AddTokenizer() {
   gguf_set_val_str(gguf_.get(), "tokenizer.chat_template", kChatTemplate);
 }
 
-std::vector<float> RandomGguf::Normal(int64_t size, float mean, float deviation) {
+std::vector<float> RandomGguf::Normal(int64_t size, float mean, float deviation,
+                                      std::mt19937_64* random) {
   std::normal_distribution<float> distribution(mean, deviation);
   std::vector<float> values(size);
-  for (float& value : values) value = distribution(random_);
+  for (float& value : values) value = distribution(*random);
   return values;
+}
+
+std::vector<float> RandomGguf::Normal(int64_t size, float mean, float deviation) {
+  return Normal(size, mean, deviation, &random_);
 }
 
 void RandomGguf::AddTensor(const std::string& name, ggml_type type, int64_t columns, int64_t rows,
@@ -308,6 +334,18 @@ void RandomGguf::AddLayer(int layer) {
   }
 }
 
+void RandomGguf::AddMarks() {
+  // The deviation that AddLayer() gives to the channels of queries.
+  const float deviation = 1.5f / std::sqrt(static_cast<float>(o_.embed_dim));
+  for (int layer = 0; layer < o_.num_layers; ++layer) {
+    const std::string name = fmt::format("blk.{}.attn_dms_alpha", layer);
+    AddTensor(name + "_norm.weight", GGML_TYPE_F32, o_.embed_dim, 1,
+              Normal(o_.embed_dim, 1, 0.1f, &random_marks_));
+    AddTensor(name + ".weight", GGML_TYPE_F32, o_.embed_dim, o_.num_kv_heads,
+              Normal(int64_t{o_.embed_dim} * o_.num_kv_heads, 0, deviation, &random_marks_));
+  }
+}
+
 void RandomGguf::AddTensors() {
   AddMatrix("token_embd.weight", o_.embed_dim, o_.num_tokens, 2, o_.weight_type);
   if (o_.rope == RandomGgufOptions::Rope::kLlama3) AddRopeFactors();
@@ -316,6 +354,7 @@ void RandomGguf::AddTensors() {
   if (o_.embeddings == RandomGgufOptions::Embeddings::kUntied) {
     AddMatrix("output.weight", o_.embed_dim, o_.num_tokens, 2, o_.weight_type);
   }
+  if (o_.eviction_window > 0 && o_.marks == RandomGgufOptions::Marks::kAdapter) AddMarks();
 }
 
 }  // namespace
@@ -327,6 +366,13 @@ Status WriteRandomGguf(const RandomGgufOptions& options, const std::string& path
   model.AddTokenizer();
   model.AddTensors();
   return model.WriteTo(path) ? OkStatus() : IoError(fmt::format("cannot write {}", path));
+}
+
+Status WriteRandomAdapter(const RandomGgufOptions& options, const std::string& path) {
+  RandomGguf adapter(options);
+  adapter.AddAdapterMetadata();
+  adapter.AddMarks();
+  return adapter.WriteTo(path) ? OkStatus() : IoError(fmt::format("cannot write {}", path));
 }
 
 }  // namespace ebb

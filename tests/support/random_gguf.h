@@ -42,12 +42,20 @@ struct RandomGgufOptions {
   Tokenizer tokenizer = Tokenizer::kBytePair;
   // Above 0: the model marks rows (docs/formats.md), somewhat less than half of them.
   int eviction_window = 0;  // tokens
+  int eviction_shift = 1;   // tokens
+  // kQueryChannel: in a channel of the queries. kAdapter: by tensors of its own, beside which all
+  // others are those of a model that marks nothing.
+  enum class Marks { kQueryChannel, kAdapter };
+  Marks marks = Marks::kQueryChannel;
   uint64_t seed = 1;
 };
 
 // Errors: InvalidArgument for what cannot be built (unknown weight type, rows that its blocks do
 // not divide, too few tokens); IoError.
 Status WriteRandomGguf(const RandomGgufOptions& options, const std::string& path);
+// The adapter's file that makes of the model with these options, but for eviction_window = 0, the
+// one with Marks::kAdapter. REQUIRES: eviction_window > 0.
+Status WriteRandomAdapter(const RandomGgufOptions& options, const std::string& path);
 
 }  // namespace ebb
 

@@ -50,6 +50,7 @@ std::map<std::string, std::function<bool(const std::string&)>> Setters(Options* 
   number("num_tokens", &o->num_tokens);
   number("context", &o->context);
   number("eviction_window", &o->eviction_window);
+  number("eviction_shift", &o->eviction_shift);
   number("rope_base", &o->rope_base);
   number("rope_factor", &o->rope_factor);
   number("seed", &o->seed);
@@ -65,6 +66,9 @@ std::map<std::string, std::function<bool(const std::string&)>> Setters(Options* 
                                               {"linear", Options::Rope::kLinear},
                                               {"yarn", Options::Rope::kYarn},
                                               {"llama3", Options::Rope::kLlama3}});
+  choice("marks", &o->marks,
+         std::map<std::string, Options::Marks>{{"query_channel", Options::Marks::kQueryChannel},
+                                               {"adapter", Options::Marks::kAdapter}});
   choice("tokenizer", &o->tokenizer,
          std::map<std::string, Options::Tokenizer>{{"byte_pair", Options::Tokenizer::kBytePair},
                                                    {"unigram", Options::Tokenizer::kUnigram},

@@ -4,8 +4,11 @@
 // the prefill steps: where a row goes in the midst of one, the later queries of the step do not see
 // it. The model decides how much goes: there is no budget, and rows that are not marked stay.
 //
-// A step has at most `window` tokens, so that rows which it brings itself are seen by all of it:
-// all that it must hide is known when it begins.
+// The eviction logit of token t + shift decides on the row of token t. The last query of a step of
+// n tokens from `first` on, first + n - 1, must not see marked rows before first + n - 1 - window.
+// Their logits, up to that of token first + n - 2 - window + shift, are there when the step begins
+// if n is at most window - shift + 1: so long may a step be, and all that it must hide is known.
+// The rows that it brings itself are then seen by all of it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +21,7 @@ namespace {
 
 class DelayedPlacement final : public StatelessPlacement {
  public:
-  explicit DelayedPlacement(int window) : window_(window) {}
+  DelayedPlacement(int window, int shift) : window_(window), shift_(shift) {}
 
   std::string Name() const override { return fmt::format("delayed:window={}", window_); }
   bool NeedsScores() const override { return true; }
@@ -35,7 +38,7 @@ class DelayedPlacement final : public StatelessPlacement {
     }
   }
 
-  int LongestStep() const override { return window_; }
+  int LongestStep() const override { return window_ - shift_ + 1; }
   void FindExpiring(const PlacementInput& input, std::vector<Expiry>* expiring) const override {
     const size_t num_old = NumUnseenBy(input.next_position - 1, input);
     for (uint32_t row = 0; row < num_old; ++row) {
@@ -52,6 +55,7 @@ class DelayedPlacement final : public StatelessPlacement {
   }
 
   const int window_;  // tokens
+  const int shift_;   // tokens
 };
 
 }  // namespace
@@ -60,11 +64,16 @@ Result<std::unique_ptr<Placement>> MakeDelayedPlacement(const PlacementOptions& 
   const int window = options.window.value_or(options.eviction_window);
   if (window < 1) {
     return InvalidArgument(
-        fmt::format("policy \"{}\": --window {}: a row is marked by the token behind it, so it "
-                    "stays for 1 token at least",
-                    options.policy, window));
+        fmt::format("policy \"{}\": --window {}: expected 1 or more", options.policy, window));
   }
-  return std::unique_ptr<Placement>(std::make_unique<DelayedPlacement>(window));
+  if (window < options.eviction_shift) {
+    return InvalidArgument(
+        fmt::format("policy \"{}\": --window {}: expected {} or more: in this model the token that "
+                    "marks a row is {} tokens behind it (attention.dms.shift)",
+                    options.policy, window, options.eviction_shift, options.eviction_shift));
+  }
+  return std::unique_ptr<Placement>(
+      std::make_unique<DelayedPlacement>(window, options.eviction_shift));
 }
 
 }  // namespace ebb

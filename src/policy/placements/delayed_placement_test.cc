@@ -12,8 +12,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::unique_ptr<Placement> Make(int window) {
-  auto made = MakeDelayedPlacement({.policy = "dms", .eviction_window = window});
+std::unique_ptr<Placement> Make(int window, int shift = 1) {
+  auto made =
+      MakeDelayedPlacement({.policy = "dms", .eviction_window = window, .eviction_shift = shift});
   EXPECT_TRUE(made.ok()) << made.status().ToString();
   return *std::move(made);
 }
@@ -77,14 +78,24 @@ TEST(DelayedPlacement, ARowExpiresWithinTheStepWhoseLastQueriesAreFurther) {
   }
 }
 
+TEST(DelayedPlacement, AStepIsSoShortThatAllItsDecisionsAreThereBefore) {
+  EXPECT_EQ(Make(9, 0)->LongestStep(), 10);
+  EXPECT_EQ(Make(9, 1)->LongestStep(), 9);
+  EXPECT_EQ(Make(9, 5)->LongestStep(), 5);
+  EXPECT_EQ(Make(9, 9)->LongestStep(), 1);
+}
+
 // Which rows each query sees, asked of the two ways: token by token, and in steps.
-TEST(DelayedPlacement, StepsOfAnySizeShowEachQueryTheSameRows) {
+class DelayedPlacementSteps : public ::testing::TestWithParam<int> {};
+
+TEST_P(DelayedPlacementSteps, OfAnySizeShowEachQueryTheSameRows) {
   constexpr int kTokens = 200, kWindow = 9;
+  const int shift = GetParam();
   std::mt19937 random(3);
   std::vector<float> marks(kTokens);
   for (float& mark : marks) mark = random() % 2 == 0 ? -1.0f : 1.0f;
   const auto seen = [&](int chunk) {
-    const auto placement = Make(kWindow);
+    const auto placement = Make(kWindow, shift);
     std::vector<std::vector<Position>> by_query;
     Group group;
     while (group.next_position < kTokens) {
@@ -106,9 +117,9 @@ TEST(DelayedPlacement, StepsOfAnySizeShowEachQueryTheSameRows) {
         }
         by_query.push_back(visible);
       }
-      // All but the last are decided on now.
-      for (size_t row = 0; row + 1 < group.positions.size(); ++row) {
-        group.scores[row] = marks[group.positions[row]];
+      for (size_t row = 0; row < group.positions.size(); ++row) {
+        const bool decided = group.positions[row] + shift < group.next_position;
+        if (decided) group.scores[row] = marks[group.positions[row]];
       }
       for (const Position gone : Evicted(placement.get(), group)) {
         const auto row = std::ranges::find(group.positions, gone) - group.positions.begin();
@@ -126,8 +137,11 @@ TEST(DelayedPlacement, StepsOfAnySizeShowEachQueryTheSameRows) {
     }
     ASSERT_EQ(one_by_one[query], expected) << query;
   }
-  for (const int chunk : {2, 5, 8, 9}) EXPECT_EQ(seen(chunk), one_by_one) << chunk;
+  const int longest = Make(kWindow, shift)->LongestStep();
+  for (int chunk = 2; chunk <= longest; ++chunk) EXPECT_EQ(seen(chunk), one_by_one) << chunk;
+  EXPECT_NE(seen(longest + 1), one_by_one) << "a longer step shows rows that are over";
 }
+INSTANTIATE_TEST_SUITE_P(Shifts, DelayedPlacementSteps, ::testing::Values(0, 1, 5, 9));
 
 }  // namespace
 }  // namespace ebb

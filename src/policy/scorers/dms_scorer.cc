@@ -1,11 +1,15 @@
 // Dynamic Memory Sparsification ("Inference-Time Hyper-Scaling", 003, 3.1, and its published code):
-// the model itself marks rows. The eviction logit alpha that is computed with token t + 1 decides
-// on the row of token t of that (layer, kv head), so
-//   s_t = -alpha_{t+1}
-// which is below 0 where the row is marked; 0 until token t + 1 is there. At layer and token
-// granularity alpha is the mean over the group's (layer, kv head) pairs [ours: the source decides
-// per head].
+// the model itself marks rows. The eviction logit alpha that is computed with token t + shift
+// decides on the row of token t of that (layer, kv head), so
+//   s_t = -alpha_{t + shift}
+// which is below 0 where the row is marked; 0 until token t + shift is there. The model says its
+// shift: 1 for the released ones; 0 where a token decides on its own row; as long as the window
+// where rows go at once when they are marked (003, 5.3). At layer and token granularity alpha is
+// the mean over the group's (layer, kv head) pairs [ours: the source decides per head].
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdint>
 
 #include "src/policy/row_scores.h"
 #include "src/policy/scorers/row_scorer.h"
@@ -20,29 +24,48 @@ class DmsScorer final : public RowScorerWith<Position> {
   explicit DmsScorer(const ScorerContext& context)
       : RowScorerWith(context),
         kv_heads_(context.shape.num_kv_heads),
-        streams_(context.StreamsPerGroup()) {}
+        streams_(context.StreamsPerGroup()),
+        shift_(context.eviction_shift) {}
 
-  std::string Name() const override { return "dms"; }
+  std::string Name() const override {
+    return shift_ == 1 ? "dms" : fmt::format("dms:shift={}", shift_);
+  }
   SignalNeeds Needs() const override { return {.eviction_logits = true}; }
 
   void Append(int group, std::span<const Position> positions) override {
     RowScorerWith::Append(group, positions);
+    if (positions.empty()) return;
     std::ranges::copy(positions, beside_[group].last(positions.size()).begin());
+    // After a roll-back the tokens that decided on the last rows are gone; others follow.
+    const size_t undecided = FirstRowFrom(group, positions.front() - shift_);
+    std::ranges::fill(scores_[group].subspan(undecided), 0.0f);
   }
 
   void Observe(int group, const GroupSignals&, const StepSignals& step) override {
     const std::span<float> scores = scores_[group];
     const std::span<const Position> positions = beside_[group];
-    const size_t first_new = scores.size() - step.num_tokens;
-    for (int token = 0; token < step.num_tokens; ++token) {
-      const size_t before = first_new + token - 1;
-      // The row before the step's own may be gone.
-      if (token == 0 && (first_new == 0 || positions[before] != step.first_position - 1)) continue;
-      scores[before] = 0.0f - MeanLogit(group, token, step);
+    const Position first = step.first_position - shift_;
+    // Rows that a roll-back or another placement took leave gaps.
+    for (size_t row = FirstRowFrom(group, first); row < scores.size(); ++row) {
+      const int64_t token = int64_t{positions[row]} - first;
+      // Below 0 in a made-up state alone, whose positions may be in any order.
+      if (token < 0 || token >= step.num_tokens) break;
+      scores[row] = 0.0f - MeanLogit(group, static_cast<int>(token), step);
     }
   }
 
  private:
+  // The first row at this position or behind it, looked for among no more rows than there are
+  // positions from there on: a search through all of them would wait for memory.
+  [[nodiscard]] size_t FirstRowFrom(int group, Position position) {
+    const std::span<const Position> positions = beside_[group];
+    if (positions.empty()) return 0;
+    const int64_t most = int64_t{positions.back()} - position + 1;
+    const auto size = static_cast<int64_t>(positions.size());
+    const auto begin = positions.begin() + (size - std::clamp<int64_t>(most, 0, size));
+    return std::lower_bound(begin, positions.end(), position) - positions.begin();
+  }
+
   // What is no number marks nothing.
   [[nodiscard]] float MeanLogit(int group, int token, const StepSignals& step) const {
     float sum = 0;
@@ -54,6 +77,7 @@ class DmsScorer final : public RowScorerWith<Position> {
 
   const int kv_heads_;
   const int streams_;  // per group
+  const int shift_;    // tokens
 };
 
 }  // namespace

@@ -27,9 +27,23 @@ struct Step {
   }
 };
 
+std::unique_ptr<Scorer> MakeWith(int shift) {
+  return MakeDmsScorer(
+      {.shape = kShape, .granularity = Granularity::kHead, .eviction_shift = shift});
+}
+
+// A step in which group 0 shows these logits.
+Step StepOf(Position first, const std::vector<float>& logits) {
+  Step step = {first, {{}, {}}};
+  for (const float logit : logits) {
+    step.logits[0].insert(step.logits[0].end(), {logit, 7});
+    step.logits[1].insert(step.logits[1].end(), {7, 7});
+  }
+  return step;
+}
+
 TEST(DmsScorer, ALogitDecidesOnTheTokenBefore) {
-  const std::unique_ptr<Scorer> scorer =
-      MakeDmsScorer({.shape = kShape, .granularity = Granularity::kHead});
+  const std::unique_ptr<Scorer> scorer = MakeWith(1);
   EXPECT_EQ(scorer->Name(), "dms");
   EXPECT_TRUE(scorer->Needs().eviction_logits);
   const Step prompt = {0, {{9, 9, 9, 9, 9, 9}, {9, 4, 9, -5, 9, 6}}};
@@ -58,6 +72,39 @@ TEST(DmsScorer, ARowThatIsGoneLeavesItsNeighbourAlone) {
   scorer->Retain(0, std::vector<uint32_t>{0, 1});
   Step{3, {{8, 0}, {0, 0}}}.Show(scorer.get(), 0);
   EXPECT_THAT(scorer->Scores(0), ElementsAre(-5, -6, 0));
+}
+
+TEST(DmsScorer, ALogitDecidesOnTheTokenThatTheShiftNames) {
+  const auto own = MakeWith(0), third = MakeWith(3);
+  EXPECT_EQ(own->Name(), "dms:shift=0");
+  EXPECT_EQ(third->Name(), "dms:shift=3");
+  const Step steps[] = {StepOf(0, {1, 2}), StepOf(2, {3}), StepOf(3, {4, -5})};
+  for (const Step& step : steps) {
+    for (Scorer* scorer : {own.get(), third.get()}) step.Show(scorer, 0);
+  }
+  EXPECT_THAT(own->Scores(0), ElementsAre(-1, -2, -3, -4, 5));
+  EXPECT_THAT(third->Scores(0), ElementsAre(-4, 5, 0, 0, 0));
+}
+
+TEST(DmsScorer, RowsThatAreGoneInTheMidstShiftNoLogit) {
+  const auto scorer = MakeWith(3);
+  StepOf(0, {1, 2, 3, 4, 5}).Show(scorer.get(), 0);
+  scorer->Retain(0, std::vector<uint32_t>{0, 2, 4});  // tokens 0, 2 and 4
+  StepOf(5, {6}).Show(scorer.get(), 0);
+  StepOf(6, {7, 8}).Show(scorer.get(), 0);
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(-4, -6, -8, 0, 0, 0));
+}
+
+// Tokens 3 and 4 decided on 1 and 2 and were taken back: they are decided on anew.
+TEST(DmsScorer, ARollBackTakesTheDecisionsOfItsTokensBack) {
+  const auto scorer = MakeWith(2);
+  StepOf(0, {1, 2, 3, 4, 5}).Show(scorer.get(), 0);
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(-3, -4, -5, 0, 0));
+  scorer->Retain(0, std::vector<uint32_t>{0, 1, 2});
+  StepOf(3, {8}).Show(scorer.get(), 0);
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(-3, -8, 0, 0));
+  StepOf(4, {9}).Show(scorer.get(), 0);
+  EXPECT_THAT(scorer->Scores(0), ElementsAre(-3, -8, -9, 0, 0));
 }
 
 // After a roll-back another token follows, and decides anew.
