@@ -86,13 +86,17 @@ endfunction()
 ebb_embed(kChartLibrary ${EBB_CHART_JS} chart_library)
 ebb_embed(kProfilePage ${EBB_ROOT}/src/cli/profile_page.html profile_page)
 ebb_embed(kEvalPage ${EBB_ROOT}/src/cli/eval_page.html eval_page)
+ebb_embed(kFrontsPage ${EBB_ROOT}/src/cli/fronts_page.html fronts_page)
 # The small reasoner, which `ebb eval` asks where no other model is named.
 ebb_embed(kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_model)
+# The same, trained to mark rows.
+ebb_embed(kPebbleDmsModel ${EBB_ROOT}/training/dms/pebble-dms.gguf pebble_dms_model)
+ebb_embed(kPebbleDms8Model ${EBB_ROOT}/training/dms/pebble-dms-8.gguf pebble_dms_8_model)
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" src/cli/*.cc)
-add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${eval_page}
-  ${pebble_model} ${EBB_EMPTY_SOURCE})
+add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${eval_page} ${fronts_page}
+  ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
 target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
 target_link_libraries(ebb_cli_parts PUBLIC
   ebb ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash

@@ -12,9 +12,9 @@
 #include "ebb/processors.h"
 #include "src/cli/bench_peer.h"
 #include "src/cli/bench_report.h"
+#include "src/cli/built_in_models.h"
 #include "src/cli/commands.h"
 #include "src/cli/known_models.h"
-#include "src/cli/pebble_model.h"
 #include "src/cli/progress.h"
 #include "src/cli/setup.h"
 
@@ -72,8 +72,9 @@ Result<Sides> FindSides(const CliOptions& options) {
                  .peer_folder = PeerFolder(options),
                  .work = {}};
   if (error) return IoError(fmt::format("/proc/self/exe: {}", error.message()));
-  if (options.model.path == kPebbleName) {
-    return InvalidArgument("the peer reads files, and pebble is inside this program: name a file");
+  if (IsBuiltInModel(options.model.path)) {
+    return InvalidArgument(fmt::format(
+        "the peer reads files, and {} is inside this program: name a file", options.model.path));
   }
   EBB_ASSIGN_OR_RETURN(sides.work.model_path, FindModelFile(options.model.path));
   if (!std::filesystem::exists(sides.work.model_path, error)) {

@@ -6,7 +6,7 @@
 
 #include "ebb/eval_task.h"
 #include "ebb/processors.h"
-#include "src/cli/pebble_model.h"
+#include "src/cli/built_in_models.h"
 #include "src/cli/setup.h"
 
 namespace ebb::cli {

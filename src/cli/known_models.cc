@@ -171,7 +171,8 @@ Result<std::string> FindModelFile(const std::string& given) {
   if (model == nullptr) {
     if (LooksLikeAFile(given) || std::filesystem::exists(given, error)) return given;
     return NotFound(
-        fmt::format("-m {}: expected a GGUF file, pebble, or a model that \"ebb pull\" knows ({}); "
+        fmt::format("-m {}: expected a GGUF file, pebble, pebble-dms, pebble-dms-8, or a model "
+                    "that \"ebb pull\" knows ({}); "
                     "found no file of that name",
                     given, KnownModelNames()));
   }

@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "src/cli/pebble_model.h"
+#include "src/cli/built_in_models.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb::cli {
@@ -31,7 +31,7 @@ bool IsSha256(std::string_view text) {
 }
 
 TEST(KnownModelsTest, NamesAndFilesAreUniqueAndNoNameLooksLikeAFile) {
-  std::set<std::string_view> names = {kPebbleName};
+  std::set<std::string_view> names(kBuiltInModels.begin(), kBuiltInModels.end());
   std::set<std::string_view> files;
   for (const KnownModel& model : KnownModels()) {
     EXPECT_TRUE(names.insert(model.name).second) << model.name;

@@ -50,6 +50,10 @@ Status ReadFileName(std::string_view text, std::string* file) {
   return OkStatus();
 }
 
+Status ReadAdapterFile(std::string_view text, CliOptions* options) {
+  return ReadFileName(text, &options->model.adapter);
+}
+
 Status ReadSessionFile(std::string_view text, CliOptions* options) {
   return ReadFileName(text, &options->session_file);
 }
@@ -78,9 +82,13 @@ std::vector<OptionRow> ModelRows() {
       ValueRow(
           G::kModelFile, "-m,--model", "FILE|NAME",
           "the model: a GGUF file, a name that `ebb pull --list` shows (a file of that name is "
-          "./NAME), or `pebble`, the small reasoner inside the program; without it, the one that "
-          "`ebb pull` fetched, and for `ebb eval --task pebble` pebble",
+          "./NAME), or a small reasoner inside the program: `pebble`, or `pebble-dms` and "
+          "`pebble-dms-8`, which mark rows that can go; without it, the one that `ebb pull` "
+          "fetched, and for `ebb eval --task pebble` pebble",
           [](CliOptions& o) { return &o.model.path; }),
+      {G::kModel, "--adapter", "FILE",
+       "a GGUF file that makes the model mark rows, for --policy dms (docs/formats.md)",
+       ReadAdapterFile, [](const CliOptions& o) { return o.model.adapter; }},
       FlagRow(
           G::kModel, "--dequantize", "hold the weights as F32, for studies of exactness",
           [](CliOptions& o) { return &o.model.weights; }, WeightMode::kDequantize),

@@ -87,7 +87,7 @@ enum class OptionGroup {
   kSystem,      // --system
   kSession,     // --session
   kModelFile,   // -m
-  kModel,       // --dequantize, --rope-*
+  kModel,       // --adapter, --dequantize, --rope-*
   kGeneration,  // -n, --grammar, --stop, ...
   kSampling,    // --temp, --top-k, --top-p, --min-p, --repeat-penalty
   kPolicy,      // --policy, --scorer, --budget, ... --list-policies

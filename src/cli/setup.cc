@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "ebb/session_file.h"
+#include "src/cli/built_in_models.h"
 #include "src/cli/exit_code.h"
 #include "src/cli/known_models.h"
-#include "src/cli/pebble_model.h"
 
 namespace ebb::cli {
 namespace {
@@ -52,8 +52,8 @@ void Arm(int signal, void (*handler)(int)) {
 
 Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
   ModelOptions model = options.model;
-  if (model.path == kPebbleName) {
-    EBB_ASSIGN_OR_RETURN(model.path, PebbleModelPath());
+  if (IsBuiltInModel(model.path)) {
+    EBB_ASSIGN_OR_RETURN(model.path, BuiltInModelPath(model.path));
   } else {
     EBB_ASSIGN_OR_RETURN(model.path, FindModelFile(model.path));
   }

@@ -12,16 +12,20 @@ import texts
 from decoder import Decoder
 from marks import visible_rows
 
+LENGTHS = (128, 256, 384, 512, 768, 1024)
+
 
 @torch.no_grad()
 def check(model, batches):
     """Shares and ratios over texts:
     right: texts of which every counted token is the likeliest, which greedy decoding would write;
     compression_by_peak, _by_reads: rows of the full cache to rows left, mean over layers and heads;
-    marked: share of rows that are marked; by_head: share of rows kept, [layers][kv heads]."""
+    marked: share of rows that are marked; by_head: share of rows kept, [layers][kv heads];
+    by_length: rows of the full cache to rows left once so many tokens were read."""
     right = num_texts = peak = full_peak = 0
     reads = full_reads = marked = rows = 0.0
     by_head = None
+    by_length = {length: [0.0, 0.0] for length in LENGTHS}
     for batch in batches:
         decisions = None if model.window is None else model.hard_decisions(batch.lengths)
         likeliest = model.logits(batch.tokens, decisions).argmax(-1)
@@ -39,6 +43,11 @@ def check(model, batches):
         reads += float(visible.float().mean((0, 2)).sum())
         marked += float(evicted.float().mean((0, 2)).sum())
         rows += float(batch.lengths.sum())
+        for length, sums in by_length.items():
+            there = batch.lengths >= length
+            if there.any():
+                sums[0] += length * int(there.sum())
+                sums[1] += float(visible[..., length - 1].float().mean((0, 2))[there].sum())
         kept = (within[:, None] & ~evicted).sum((1, 3))
         by_head = kept if by_head is None else by_head + kept
     result = dict(right=round(right / num_texts, 4))
@@ -46,6 +55,8 @@ def check(model, batches):
         result.update(compression_by_peak=round(full_peak / peak, 3),
                       compression_by_reads=round(full_reads / reads, 3),
                       marked=round(marked / rows, 4),
+                      by_length={n: round(full / left, 3)
+                                 for n, (full, left) in by_length.items() if left},
                       by_head=[[round(float(x) / rows, 4) for x in heads] for heads in by_head])
     return result
 

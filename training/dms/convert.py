@@ -31,7 +31,8 @@ FAMILIES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2,
 FILE_TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16,
               "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
 ALPHA_NAME = re.compile(r"model\.layers\.(\d+)\.self_attn\.dms_proj_alpha(_norm)?\.weight")
-MAX_F16 = 65504.0
+MAX_F16, MAX_F32 = 65504.0, float(np.finfo(np.float32).max)
+MAX_SIZE, MAX_LAYERS = 1 << 30, 512  # limits of ebb, src/model/hyperparameters.cc
 VALUES_AT_A_TIME = 1 << 22
 
 
@@ -55,8 +56,9 @@ class Model:
     biased: bool  # the products of attention have biases
 
 
-def number(values, names, path, kind=float, above=0):
-    """The first of `names` in `values`, a finite number above `above`."""
+def number(values, names, path, kind=float, above=0, most=None):
+    """The first of `names` in `values`, a finite number above `above` that a GGUF file can hold."""
+    most = most or (MAX_SIZE if kind is int else MAX_F32)
     for name in names:
         value = values.get(name)
         if value is None:
@@ -67,8 +69,19 @@ def number(values, names, path, kind=float, above=0):
             wanted = "a whole number" if kind is int else "a number"
             limit = "" if above == -math.inf else f" above {above}"
             raise BadCheckpoint(f"{path}: {name} is {value!r}, expected {wanted}{limit}")
+        if abs(value) > most:
+            raise BadCheckpoint(f"{path}: {name} is {value!r}, expected at most {most}")
         return kind(value)
     raise BadCheckpoint(f"{path} lacks {' or '.join(names)}")
+
+
+def optional(config, name, kind, path):
+    """An optional list or object; an empty one where config.json has none."""
+    value = config.get(name)
+    if value is not None and not isinstance(value, kind):
+        wanted = "an object" if kind is dict else "a list"
+        raise BadCheckpoint(f"{path}: {name} is {value!r}, expected {wanted}")
+    return value or kind()
 
 
 def refuse_what_ebb_lacks(config, family, path):
@@ -76,19 +89,20 @@ def refuse_what_ebb_lacks(config, family, path):
               "use_sliding_window": False, "quantization_config": None}
     if family == "qwen3":
         wanted["attention_bias"] = False
-    given = {**config, **(config.get("rope_parameters") or {})}
+    given = {**config, **optional(config, "rope_parameters", dict, path)}
     for name, value in wanted.items():
         if given.get(name, value) not in (value, None):
             raise BadCheckpoint(f"{path}: {name} is {given[name]!r}; ebb runs {value!r} alone")
-    others = set(config.get("layer_types") or []) - {"full_attention"}
-    if others:
-        raise BadCheckpoint(f"{path}: layer_types has {', '.join(sorted(others))}; ebb runs "
-                            "full_attention alone")
+    for layer_type in optional(config, "layer_types", list, path):
+        if layer_type != "full_attention":
+            raise BadCheckpoint(f"{path}: layer_types has {layer_type}; ebb runs full_attention "
+                                "alone")
 
 
 def read_rope(config, family, path):
     """Base and scaling. Transformers 5 has both in rope_parameters."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = (optional(config, "rope_parameters", dict, path)
+            or optional(config, "rope_scaling", dict, path))
     base = number({**config, **rope}, ("rope_theta",), path)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
@@ -97,10 +111,10 @@ def read_rope(config, family, path):
     if family == "llama":
         known["llama3"] = ("factor", "original_max_position_embeddings", "low_freq_factor",
                            "high_freq_factor")
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         raise BadCheckpoint(f"{path}: RoPE is scaled by {kind!r}; for {family} ebb runs "
                             f"{', '.join(['default', *known])}")
-    scaling = {name: number(rope, (name,), path) for name in known[kind]}
+    scaling = {name: number(rope, (name,), path, most=MAX_SIZE) for name in known[kind]}
     if scaling["factor"] < 1:
         raise BadCheckpoint(f"{path}: RoPE's factor is {scaling['factor']}, expected 1 or more")
     # ggml has YaRN with these alone.
@@ -113,13 +127,13 @@ def read_rope(config, family, path):
 
 def read_model(config, path):
     family = config.get("model_type")
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise BadCheckpoint(f"{path}: model_type is {family!r}, expected one of "
                             f"{', '.join(FAMILIES)}")
     refuse_what_ebb_lacks(config, family, path)
 
-    def size(name):
-        return number(config, (name,), path, int)
+    def size(name, most=MAX_SIZE):
+        return number(config, (name,), path, int, most=most)
 
     rope_base, rope = read_rope(config, family, path)
     q_heads, kv_heads = size("num_attention_heads"), size("num_key_value_heads")
@@ -128,7 +142,7 @@ def read_model(config, path):
     if q_heads % kv_heads or head_size % 2:
         raise BadCheckpoint(f"{path}: {q_heads} query heads of {head_size} channels cannot share "
                             f"{kv_heads} kv heads")
-    return Model(family=family, num_layers=size("num_hidden_layers"), width=width,
+    return Model(family=family, num_layers=size("num_hidden_layers", MAX_LAYERS), width=width,
                  ff_width=size("intermediate_size"), num_q_heads=q_heads, num_kv_heads=kv_heads,
                  head_size=head_size, num_words=size("vocab_size"),
                  context=size("max_position_embeddings"),
@@ -180,8 +194,11 @@ def read_origin(folder, config, shift=None, compression=None):
     separate, per = values.get("dms_separate_alpha"), values.get("dms_alpha_per", "head")
     if per not in ("head", "layer"):
         raise BadCheckpoint(f"{path}: dms_alpha_per is {per!r}, expected 'head' or 'layer'")
-    # Model-Optimizer's trainer leaves its default in dms_cr, whatever it trained for.
-    says_compression = separate is None and any(values.get(n) for n in ("dms_cr", "target_cr"))
+    # Model-Optimizer's trainer leaves its default in dms_cr, whatever it trained for. The log that
+    # FastDMS leaves a folder above says where training ended, not how far a checkpoint-* had come.
+    on_the_way = path.parent != folder and folder.absolute().name.startswith("checkpoint-")
+    says_compression = (separate is None and not on_the_way
+                        and any(values.get(n) for n in ("dms_cr", "target_cr")))
     if compression is None and says_compression:
         compression = number(values, ("dms_cr", "target_cr"), path)
     try:
@@ -203,7 +220,8 @@ class Entry:
 
 
 def layer_shapes(model):
-    """Those of one layer of the base model. Matrices that ebb multiplies as one stand together."""
+    """The tensors of one layer of the base model. Matrices that ebb multiplies as one stand
+    together."""
     q_rows, kv_rows = (n * model.head_size for n in (model.num_q_heads, model.num_kv_heads))
     shapes = {"attn_norm.weight": (model.width,), "attn_q.weight": (q_rows, model.width),
               "attn_k.weight": (kv_rows, model.width), "attn_v.weight": (kv_rows, model.width)}
@@ -273,8 +291,8 @@ def row_order(name, model, origin):
 
 
 def rope_divisors(model):
-    """Of each of RoPE's frequencies, as Llama 3 scales them: none for those that turn
-    high_freq_factor times in the context that the model was first trained with."""
+    """Llama 3's scaling divides each of RoPE's frequencies by one of these: by 1 those that turn
+    at least high_freq_factor times in the context that the model was first trained with."""
     channels = np.arange(0, model.head_size, 2) / model.head_size
     turns = (model.rope["original_max_position_embeddings"] * model.rope_base ** -channels
              / (2 * np.pi))
@@ -310,7 +328,7 @@ def plan(tensors, model, origin, matrix_type, adapter_only):
 # The file.
 
 def encode(entry):
-    """Its bytes, made from few rows at a time: an embedding in float32 takes gigabytes."""
+    """The tensor's bytes, made from few rows at a time: an embedding in float32 takes gigabytes."""
     if isinstance(entry.source, np.ndarray):
         return entry.source
     shape = entry.source.shape
@@ -406,6 +424,8 @@ def main():
                         "on row t (NVIDIA's code: 1, FastDMS: 0)")
     parser.add_argument("--cr", type=float, metavar="N", help="what the model was trained for")
     args = parser.parse_args()
+    if args.cr is not None and not 1 <= args.cr < math.inf:
+        parser.error(f"--cr {args.cr:g}: expected 1 or more")
     try:
         marks, num_tensors = convert(args.folder, args.out, args.type, args.adapter_only, args.name,
                                      args.tokenizer, args.pre, args.shift, args.cr)

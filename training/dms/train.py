@@ -44,7 +44,7 @@ def arguments(args=None):
     add("--hold", action="store_true", help="settle at a constant rate, for comparison")
     add("--start", type=pathlib.Path, help="settle from this checkpoint (cr-K.pt) of another run")
     add("--batch-tokens", type=int, default=4096)
-    add("--lr", type=float, default=1e-3)
+    add("--lr", type=float, default=5e-4)
     add("--aux", type=float, help="weight of the auxiliary loss; layers times kv heads unless given")
     add("--kl", choices=("forward", "reverse"), default="forward")
     add("--loss", choices=("distillation", "lm"), default="distillation")

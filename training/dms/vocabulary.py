@@ -50,7 +50,7 @@ def cut_name(tokenizer, path):
 
 
 def _type(added):
-    """Of an added token. Qwen and others do not mark all of their control tokens as special."""
+    """An added token's kind. Qwen and others do not mark all of their control tokens as special."""
     text = added["content"]
     if added.get("special") or (text.startswith("<|") and text.endswith("|>")):
         return gguf.TokenType.CONTROL

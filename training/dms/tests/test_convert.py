@@ -151,6 +151,13 @@ class Layouts(Case):
         np.testing.assert_array_equal(written.tensors["blk.0.attn_q.weight"][HEAD_SIZE - 1],
                                       theirs[HEAD_SIZE - 1])
 
+    def test_a_checkpoint_on_the_way_has_not_the_compression_of_the_end(self):
+        checkpoint = Folder(self.folder / "run" / "checkpoint-cr2-step2200", LLAMA)
+        (checkpoint.path.parent / "training_log.json").write_text(json.dumps(TRAINING_LOG))
+        marks = self.convert(checkpoint).marks()
+        self.assertEqual((marks["window"], marks.get("cr")), (256, None))
+        self.assertEqual(self.convert(checkpoint, compression=2.5).marks()["cr"], 2.5)
+
     def test_fast_dms_metadata_beside_the_weights(self):
         checkpoint = self.checkpoint(QWEN)
         checkpoint.write("dms_metadata.json", {"window_size": 128, "alpha_scale": 50.0,
@@ -241,7 +248,13 @@ class Rope(Case):
                 ({**RELEASED, "rope_scaling": {"rope_type": "longrope", "factor": 2}},
                  "scaled by 'longrope'; for qwen3 ebb runs default, linear, yarn$"),
                 ({**RELEASED, "rope_scaling": LLAMA["rope_scaling"]}, "scaled by 'llama3'"),
+                ({**RELEASED, "rope_scaling": {"type": ["yarn"]}}, r"scaled by \['yarn'\]"),
+                ({**RELEASED, "rope_scaling": "yarn"},
+                 "rope_scaling is 'yarn', expected an object"),
+                ({**RELEASED, "rope_parameters": [3]}, r"rope_parameters is \[3\], expected an o"),
                 ({**RELEASED, "rope_scaling": {"type": "linear"}}, "lacks factor"),
+                ({**RELEASED, "rope_scaling": {"type": "linear", "factor": 2.0 ** 31}},
+                 "factor is 2147483648.0, expected at most 1073741824"),
                 ({**RELEASED, "rope_scaling": {"type": "linear", "factor": 0.5}},
                  "factor is 0.5, expected 1 or more"),
                 ({**RELEASED, "rope_scaling": {"type": "yarn", "factor": 2, "beta_fast": 64,
@@ -329,6 +342,13 @@ class Vocabulary(Case):
         self.assertEqual(keys["tokenizer.ggml.add_bos_token"], False)
         self.assertEqual(keys["tokenizer.chat_template"], "{{ messages }}")
 
+    def test_the_chat_template_may_be_a_file_of_its_own(self):
+        checkpoint = self.checkpoint(OPTIMIZER)
+        checkpoint.write("tokenizer_config.json", {"eos_token": "<|im_end|>"})
+        (checkpoint.path / "chat_template.jinja").write_text("{{ bos_token }}")
+        self.assertEqual(self.convert(checkpoint).keys["tokenizer.chat_template"],
+                         "{{ bos_token }}")
+
     def test_the_rules_have_names(self):
         to_bytes = {"type": "ByteLevel", "add_prefix_space": False}
         for pre_tokenizer, name in (
@@ -397,6 +417,7 @@ class Configs(Case):
         self.assert_config_refused("model_type is 'mamba', expected one of llama, qwen2, qwen3",
                                    model_type="mamba")
         self.assert_config_refused("model_type is None", without=["model_type"])
+        self.assert_config_refused(r"model_type is \['qwen3'\]", model_type=["qwen3"])
 
     def test_of_what_ebb_does_not_run(self):
         for name, value in (("hidden_act", "gelu"), ("attention_bias", True),
@@ -404,7 +425,8 @@ class Configs(Case):
                             ("quantization_config", {"quant_method": "fp8"}), ("mlp_bias", True)):
             self.assert_config_refused(f"{name} is .*; ebb runs", **{name: value})
         self.assert_config_refused("layer_types has sliding_attention",
-                                   layer_types=["sliding_attention", "full_attention"])
+                                   layer_types=["full_attention", "sliding_attention"])
+        self.assert_config_refused("layer_types is 1, expected a list", layer_types=1)
 
     def test_sizes(self):
         for name in ("hidden_size", "num_hidden_layers", "rms_norm_eps", "rope_theta",
@@ -414,6 +436,10 @@ class Configs(Case):
                             ("rms_norm_eps", float("nan")), ("vocab_size", True)):
             self.assert_config_refused(f"{name} is .*, expected a (whole )?number above 0",
                                        **{name: value})
+        for name, value in (("num_hidden_layers", 513), ("max_position_embeddings", 1 << 31),
+                            ("dms_window_size", 1 << 31), ("rms_norm_eps", 1e39),
+                            ("dms_initial_alpha_offset", -1e39)):
+            self.assert_config_refused(f"{name} is .*, expected at most", **{name: value})
         self.assert_config_refused("4 query heads of 16 channels cannot share 3 kv heads",
                                    num_key_value_heads=3)
         self.assert_config_refused("heads of 15 channels", head_dim=15)
@@ -561,6 +587,12 @@ class Program(Case):
         self.assertEqual(ran.returncode, 1)
         self.assertRegex(ran.stderr, "^convert.py: .*00001-of-00002.safetensors is missing\n$")
         self.assertEqual(self.out.read_text(), "as it was")
+
+    def test_refuses_a_compression_below_1(self):
+        for value in ("0.5", "nan", "inf"):
+            ran = self.run_it(self.folder, "--out", self.out, "--cr", value)
+            self.assertEqual(ran.returncode, 2)
+            self.assertRegex(ran.stderr, f"--cr {value}: expected 1 or more\n$")
 
     def test_says_where_it_cannot_write(self):
         ran = self.run_it(self.checkpoint(RELEASED).path, "--out", self.folder / "no" / "file")

@@ -1,0 +1,218 @@
+"""Writes docs/dms-results.md from the figures that experiments leaves.
+
+usage: results_page.py [--figures FOLDER] [--out FILE]
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+HEAD = """# What retrofits did
+
+Dynamic Memory Sparsification ("Inference-Time Hyper-Scaling with KV Cache Compression") on pebble, the
+small reasoner that the program carries: models that learn which of their rows can go
+([how to train one](user/dms.md)). Written by `training/dms/results_page.py` from what
+`training/dms/retrofit --experiments` leaves; every figure follows from a seed. Settings were chosen on
+problems of seed 0; figures are of seed 77, which no training and no choice saw. Accuracies are in %
+with exact 95 % intervals; p is McNemar's on the same problems, two-sided.
+
+CR is the compression that was trained for, 1 / (1 - share of rows marked). What is reported beside it was
+counted by `ebb eval`: rows at the peak, rows read, and bytes of pages, each as the full cache's over the
+policy's, prompt and window included. A retrofit here has steps of 4,096 tokens, AdamW at 5e-4, window 16
+and 60 steps a unit of compression unless something else is said; to settle is to hold the compression
+while the rate falls to 0, for 150 steps.
+"""
+
+
+def percent(summary):
+    low, high = 100 * summary["ci_low"], 100 * summary["ci_high"]
+    return f"{100 * summary['accuracy']:.1f} ({low:.1f} to {high:.1f})"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]) + "\n"
+
+
+def p_value(test):
+    return f"{test['p']:.2g} ({test['only_a']} : {test['only_b']})"
+
+
+def retrofit_row(name, figures):
+    full, dms = figures["settings"]
+    ratio = figures["compression"]
+    return (name, f"{dms['correct']}/{dms['n']}", percent(dms), percent(full),
+            f"{ratio['peak']:.2f}", f"{ratio['reads']:.2f}", f"{ratio['pages']:.2f}",
+            f"{dms['peak_tokens']:.0f}", p_value(figures["dms_against_pebble"]))
+
+
+RETROFIT_HEAD = ("model", "right", "`dms`, % (95 %)", "`full` of the same file", "peak rows, times fewer",
+                 "reads", "bytes of pages", "peak rows", "p against pebble's full cache (only dms : only pebble)")
+
+
+def section_a_b(figures):
+    rows = []
+    if "B" in figures:
+        rows += [retrofit_row(f"CR {cr}", figures["B"][str(cr)]) for cr in (2, 3)]
+    if "A" in figures:
+        rows.append(retrofit_row("CR 4, `pebble-dms`", figures["A"]))
+    if "B" in figures:
+        rows += [retrofit_row("CR 6", figures["B"]["6"]),
+                 retrofit_row("CR 8, `pebble-dms-8`", figures["B"]["8"])]
+    base = next(iter(figures.get(name) for name in "AB" if name in figures))
+    base = base["pebble"] if "pebble" in base else base["8"]["pebble"]
+    return ("## Right answers by compression (A, B)\n\n"
+            f"pebble itself with its full cache: {percent(base[0])} %.\n\n"
+            + table(RETROFIT_HEAD, rows))
+
+
+def section_c(figures):
+    text = ("## Against policies that need no training, at the same peak rows (C)\n\n"
+            "Each policy on pebble had as many rows as the retrofitted model had at its peak, rounded up "
+            "(`--budget ROWS --window 16 --interval 16`), on 200 problems. Between two decisions a policy may "
+            "hold up to 16 rows more, in its favour.\n\n")
+    by_cr = {cr: f for cr, f in figures.items() if cr != "quest"}
+    names = sorted({n for f in by_cr.values() for n in f["settings"]} - {"dms"},
+                   key=lambda n: -max((f["settings"].get(n) or {"accuracy": -1})["accuracy"]
+                                      for f in by_cr.values()))
+    rows = []
+    for name in ["dms", *names]:
+        row = [f"`{name}`"]
+        for figure in by_cr.values():
+            some = figure["settings"].get(name)
+            row += [percent(some), f"{some['peak_tokens']:.0f}"] if some else ["takes no rows", "-"]
+        rows.append(row)
+    head = ["policy"]
+    for figure in by_cr.values():
+        head += [f"{figure['budget']} rows: right, %", "peak rows"]
+    text += table(head, rows)
+    if "quest" in figures:
+        rows = [(f"`quest` {s['budget']}", percent(s), f"{s['kv_reads'] / 1000:.0f}",
+                 f"{s['peak_tokens']:.0f}") for s in figures["quest"]]
+        rows += [(f"`dms`, CR {cr}", percent(f["settings"]["dms"]),
+                  f"{f['settings']['dms']['kv_reads'] / 1000:.0f}",
+                  f"{f['settings']['dms']['peak_tokens']:.0f}") for cr, f in by_cr.items()]
+        text += "\nQuest frees nothing, and is held against DMS by what it reads:\n\n"
+        text += table(("setting", "right, %", "reads, thousand rows", "peak rows"), rows)
+    return text
+
+
+def section_d(figures):
+    text = ("## Delayed against immediate eviction (D)\n\n"
+            "50 steps a unit to CR 3, settled for 50 steps at CR 2 and 75 at CR 3; three seeds of training, 200 "
+            "problems each: answers right in %, mean of the seeds (each).\n\n")
+    rows = []
+    for window in (4, 16, 64):
+        for cr in (2, 3):
+            row = [window, cr]
+            for way in ("delayed", "immediate"):
+                some = [f for f in figures
+                        if (f["window"], f["cr"], f["way"]) == (window, cr, way)]
+                scores = [100 * f["eval"]["accuracy"] for f in some]
+                row.append(f"{statistics.mean(scores):.1f} ("
+                           + ", ".join(f"{s:.1f}" for s in scores) + ")")
+                row.append(f"{statistics.mean(f['eval']['peak_tokens'] for f in some):.0f}")
+            rows.append(row)
+    return text + table(("window", "CR", "delayed", "peak rows", "immediate", "peak rows"), rows)
+
+
+def section_e(figures):
+    text = ("## Data: DMS against DMC (E)\n\n"
+            "Both to CR 4 at the named steps a unit, then settled for as many steps. Whole thoughts right, every "
+            "token teacher-forced, of 64 problems (of seed 0): rows of DMC merge, which ebb does not do.\n\n")
+    rows = [(f["method"].upper(), f["steps_per_cr"], f"{f['tokens'] / 1000:.0f}",
+             f"{100 * f['check']['right']:.0f}", f"{f['check']['compression_by_peak']:.2f}")
+            for f in figures]
+    return text + table(("method", "steps a unit", "thousand tokens", "whole thoughts right, %",
+                         "peak rows, times fewer"), rows)
+
+
+def section_f(figures):
+    text = ("## Losses and settling (F)\n\n"
+            "25 steps a unit to CR 4, then 75 steps; three seeds. Whole thoughts right in %, teacher-forced, of 200 "
+            "problems: mean (each), and peak rows, times fewer.\n\n")
+    rows = []
+    for variant in dict.fromkeys(f["variant"] for f in figures):
+        some = [f["check"] for f in figures if f["variant"] == variant]
+        scores = [100 * c["right"] for c in some]
+        rows.append((variant, f"{statistics.mean(scores):.1f} (" +
+                     ", ".join(f"{s:.1f}" for s in scores) + ")",
+                     ", ".join(f"{c['compression_by_peak']:.2f}" for c in some)))
+    return text + table(("variant", "whole thoughts right", "peak rows, times fewer"), rows)
+
+
+def section_g(figures):
+    text = ("## Which rows stay (G)\n\nShare of rows that are not marked, in %, by layer and kv head; and the full "
+            "cache's rows over those left, by how many tokens were read:\n\n")
+    rows = []
+    for cr, check in figures.items():
+        rows.append([f"CR {cr}"] + [", ".join(f"{100 * share:.1f}" for share in layer)
+                                    for layer in check["by_head"]])
+    text += table(["model", *(f"layer {i}" for i in range(len(rows[0]) - 1))], rows) + "\n"
+    lengths = next(iter(figures.values()))["by_length"]
+    rows = [[f"CR {cr}", *(f"{ratio:.2f}" for ratio in check["by_length"].values())]
+            for cr, check in figures.items()]
+    return text + table(["model", *(f"{n} tokens" for n in lengths)], rows)
+
+
+def section_h(figures):
+    text = ("## Longer than what was trained on (H)\n\nRetrofits to CR 4 on texts of at most 768 tokens, and on all; "
+            "1,000 problems, `dms`, by the tokens of question and answer together.\n\n")
+    lengths = ("to 768", "769 to 1024", "above")
+    rows = []
+    for name, label in zip(figures, ("at most 768", "all")):
+        row = [label]
+        for length in lengths:
+            right, total = figures[name]["by_length"][length]
+            row.append(f"{right}/{total} ({100 * right / total:.1f} %)")
+        rows.append(row + [f"{figures[name]['settings'][-1]['peak_tokens']:.0f}"])
+    return text + table(("trained on texts of", *lengths, "peak rows"), rows)
+
+
+def section_i(figures):
+    text = ("## How much has to move (I)\n\nCR 2, 150 steps of settling, 200 problems: an adapter beside the frozen "
+            "model, the query matrices alone, all weights.\n\n")
+    return text + table(RETROFIT_HEAD, [retrofit_row(name, f) for name, f in figures.items()])
+
+
+def section_m(figures):
+    text = ("## Marks and the types of weights (M)\n\nShare of the marks that turn when matrices of `pebble-dms` are "
+            "rounded from F32, of " f"{figures['F32']['marks']:,} marks on 100 texts, and whole thoughts right, "
+            "teacher-forced.\n\n")
+    rows = [("F32", "0", "-", f"{100 * figures['F32']['all']['right']:.0f}")]
+    for kind, some in figures.items():
+        if kind != "F32":
+            rows.append((kind, f"{100 * some['all']['flipped']:.3f}",
+                         f"{100 * some['attn_q alone']['flipped']:.3f}",
+                         f"{100 * some['all']['right']:.0f}"))
+    return text + table(("type", "turned, %: all matrices", "attn_q alone", "right, %: all"), rows)
+
+
+SECTIONS = {"C": section_c, "D": section_d, "E": section_e, "F": section_f, "G": section_g,
+            "H": section_h, "I": section_i, "M": section_m}
+
+
+def page(folder):
+    figures = {path.stem: json.loads(path.read_text(encoding="utf-8"))
+               for path in folder.glob("*.json")}
+    parts = [HEAD]
+    if "A" in figures or "B" in figures:
+        parts.append(section_a_b(figures))
+    parts += [section(figures[name]) for name, section in SECTIONS.items() if name in figures]
+    return "\n".join(parts)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--figures", type=pathlib.Path, default=ROOT / "build/dms/figures")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/dms-results.md")
+    args = parser.parse_args()
+    args.out.write_text(page(args.figures), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
