@@ -5,7 +5,7 @@ usage: golden.py --model FILE.gguf --problems PROGRAM --out FILE.json [--count N
 The texts are read as they stand, in float32 on the file's weights, with the decisions of inference.
 Of each text: its tokens; of each (layer, kv head) the bits logit > 0, token t being bit 7 - t % 8 of
 byte t / 8, in hexadecimal; the logits within NEAR of zero as [layer, kv head, token]; the rows that
-the last query sees; the likeliest next token at each place.
+are left for the query behind the text; the likeliest next token at each place.
 """
 
 import argparse
@@ -17,7 +17,6 @@ import torch
 
 import texts
 from decoder import Decoder
-from marks import visible_rows
 
 SEED = 77
 NEAR = 0.02
@@ -29,11 +28,12 @@ def golden(model, tokens):
     decisions = model.hard_decisions(lengths)
     likeliest = model.logits(torch.tensor(tokens)[None], decisions)[0].argmax(-1)
     logits = torch.stack(decisions.logits)[:, 0]  # [layers, kv heads, tokens]
-    visible = visible_rows(torch.stack(decisions.evicted)[:, 0], model.window)
+    evicted = torch.stack(decisions.evicted)[:, 0]
+    young = len(tokens) - torch.arange(len(tokens)) <= model.window
     bits = np.packbits((logits > 0).numpy(), axis=-1)
     return dict(tokens=tokens, bits=[[head.tobytes().hex() for head in layer] for layer in bits],
                 near=(logits.abs() <= NEAR).nonzero().tolist(),
-                visible=visible[..., -1].tolist(), likeliest=likeliest.tolist())
+                visible=(~evicted | young).sum(-1).tolist(), likeliest=likeliest.tolist())
 
 
 def main():
