@@ -6,13 +6,14 @@ SOURCES = $(shell git ls-files '*.cc' '*.h')
 CTEST := ctest --output-on-failure -j $(JOBS)
 QUESTION := Why does the tide ebb and flow? Answer in two sentences.
 
-.PHONY: help bootstrap build all model demo test verify mutants peer asan tsan fuzz coverage \
-        bench format lint clean
+.PHONY: help bootstrap build all model demo test test-training verify mutants peer asan tsan \
+        fuzz coverage bench format lint clean
 
 help:
 	@echo "make demo      build, fetch the default model, answer a question"
 	@echo "make test      build everything and run the tests"
 	@echo "make build     build the program: $(EBB)"
+	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
 	@echo "make verify    the checks that are too long for make test"
 	@echo "make mutants   break the code on purpose, line by line: the tests must notice"
 	@echo "make peer      build llama.cpp's own tools, to measure against: build/peer/bin"
@@ -36,6 +37,9 @@ demo: model
 
 test: all model
 	cd build/release && $(CTEST) -LE verify
+
+test-training: bootstrap
+	training/dms/retrofit --test
 
 verify: all model peer
 	cd build/release && ctest --output-on-failure -L verify

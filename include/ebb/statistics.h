@@ -1,4 +1,5 @@
-// Statistics of evaluations: how sure an accuracy is, whether two differ, whether two orders agree.
+// Statistics of evaluations: how sure an accuracy is, whether two differ, whether two orders agree,
+// what would come of other problems.
 //
 // Thread safety: free functions without state.
 #ifndef EBB_STATISTICS_H_
@@ -46,6 +47,40 @@ inline constexpr double kUsualConfidence = 0.95;
 // Spearman's rank correlation; equal values share the mean of their ranks. NaN for fewer than two
 // pairs, where one side is constant, or where a value is NaN. REQUIRES a.size() == b.size().
 [[nodiscard]] double SpearmanCorrelation(std::span<const double> a, std::span<const double> b);
+
+// Ends of the middle `confidence` of the values, linear between neighbours. NaNs are left out; NaN
+// where nothing is left.
+[[nodiscard]] Interval Percentiles(std::vector<double> values,
+                                   double confidence = kUsualConfidence);
+
+// The bootstrap over problems. Several answers to one problem are no independent observations, so
+// problems are drawn, each with all of its answers.
+struct BootstrapOptions {
+  int resamples = 1000;
+  uint64_t seed = 1;
+  double confidence = kUsualConfidence;
+};
+
+// How often each problem is drawn, [resamples][problems]: as many draws as problems, with
+// replacement. Equal for an equal number of problems and equal options, so that what is computed
+// apart is compared on the same draws.
+[[nodiscard]] std::vector<std::vector<double>> DrawProblems(size_t num_problems,
+                                                            const BootstrapOptions& options);
+
+// What is observed of answers, summed up by problem.
+struct ProblemSums {
+  std::vector<double> sums;    // [problems]
+  std::vector<double> counts;  // [problems] observations
+
+  // Over all observations; those of problem i count weights[i] times. NaN where there are none.
+  // Exact up to one rounding where sums are whole numbers. REQUIRES: a weight for each problem.
+  [[nodiscard]] double Mean(std::span<const double> weights) const;
+  // Every problem once.
+  [[nodiscard]] double Mean() const;
+};
+
+// The interval of that mean.
+[[nodiscard]] Interval BootstrapMean(const ProblemSums& sums, const BootstrapOptions& options = {});
 
 }  // namespace ebb
 

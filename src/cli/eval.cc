@@ -15,6 +15,7 @@
 #include "src/cli/eval_files.h"
 #include "src/cli/eval_grid.h"
 #include "src/cli/eval_lines.h"
+#include "src/cli/eval_runs.h"
 #include "src/cli/eval_summary.h"
 #include "src/cli/eval_task.h"
 #include "src/cli/progress.h"
@@ -41,6 +42,13 @@ Result<Shard> ParseShard(std::string_view text) {
   return shard;
 }
 
+// In tokens: what --tokens 0 comes to.
+int LongestAnswer(const Task& task) {
+  int most = 0;
+  for (const EvalQuestion& question : task.questions) most = std::max(most, question.max_tokens);
+  return most;
+}
+
 // All that decides what the results are, but for the machine.
 Json Manifest(const CliOptions& options, const Model& model, const Task& task,
               const std::vector<EvalSetting>& settings) {
@@ -53,6 +61,9 @@ Json Manifest(const CliOptions& options, const Model& model, const Task& task,
                    {"seed", options.seed},
                    {"model", model.description()},
                    {"model_fingerprint", model.fingerprint()},
+                   {"model_compression", model.trained_compression()},
+                   {"model_window", model.eviction_window()},
+                   {"model_shift", model.eviction_shift()},
                    {"weights", options.model.weights == WeightMode::kDequantize ? "f32" : "file"},
                    {"rope_scaling", static_cast<int>(options.model.rope_scaling)},
                    {"rope_factor", options.model.rope_factor},
@@ -63,8 +74,11 @@ Json Manifest(const CliOptions& options, const Model& model, const Task& task,
                    {"prompt_preset", eval.prompt},
                    {"prompt_style", eval.prompt_style == PromptStyle::kChat ? "chat" : "raw"},
                    {"temperature", eval.temperature},
+                   {"top_k", eval.top_k},
                    {"top_p", eval.top_p},
+                   {"min_p", eval.min_p},
                    {"tokens", eval.max_tokens},
+                   {"answer_tokens", LongestAnswer(task)},
                    {"shard", eval.shard},
                    {"settings", Json::array()}};
   for (const EvalSetting& setting : settings) manifest["settings"].push_back(SettingJson(setting));
@@ -82,13 +96,11 @@ Status ClaimFolder(const EvalInput& eval, const Json& manifest) {
     return InvalidArgument(fmt::format(
         "{} holds a run already; go on with it by --resume, or choose another --out", eval.out));
   }
-  EBB_ASSIGN_OR_RETURN(const Json there, ReadJson(path));
-  for (const auto& [key, value] : manifest.items()) {
-    if (there.value(key, Json()) == value) continue;
-    return InvalidArgument(fmt::format(
-        "{} holds another run: its \"{}\" differs; choose another --out", eval.out, key));
-  }
-  return OkStatus();
+  EBB_ASSIGN_OR_RETURN(const Json there, ReadManifest(path));
+  const std::string key = DifferingKey(manifest, there);
+  if (key.empty()) return OkStatus();
+  return InvalidArgument(
+      fmt::format("{} holds another run: its \"{}\" differs; choose another --out", eval.out, key));
 }
 
 // The lines that are there are the first answers to this run's own grid.
@@ -129,7 +141,9 @@ class Evaluation {
     EBB_RETURN_IF_ERROR(OpenFiles());
     EvaluationOptions evaluation;
     evaluation.sampling.temperature = eval_.temperature;
+    evaluation.sampling.top_k = eval_.top_k;
     evaluation.sampling.top_p = eval_.top_p;
+    evaluation.sampling.min_p = eval_.min_p;
     evaluation.prompt_style = eval_.prompt_style;
     evaluation.workers = NumWorkers(eval_);
     evaluation.first_unit = results_->lines().size();

@@ -24,10 +24,7 @@ struct Series {
 
 // "attention, t0=50%" of all evicted shares.
 std::string SeriesName(const Json& record, const Json& summary) {
-  std::string tiers = record.value("tiers", "");
-  const size_t evict = tiers.find("evict=");
-  if (evict != std::string::npos) tiers.erase(evict, tiers.find(' ', evict) - evict);
-  while (tiers.ends_with(' ')) tiers.pop_back();
+  const std::string tiers = SplitTiers(record.value("tiers", "")).series;
   std::string name = record.value("policy", "");
   if (!tiers.empty()) name += ", " + tiers;
   if (NeedsOptions(record, summary)) name += ", " + record.value("options", "");

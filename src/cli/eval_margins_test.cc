@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/cli/eval_names.h"
+
 namespace ebb::cli {
 namespace {
 
@@ -51,6 +53,19 @@ TEST(FrontMargins, EvictedSharesOfTheSameTiersAreOneSeries) {
   const Json margins = FrontMargins(records);
   ASSERT_EQ(margins.size(), 1u);
   EXPECT_EQ(margins[0]["series"], "attention, t0=50%");
+}
+
+TEST(SplitTiers, TakesTheEvictedShareOut) {
+  const auto split = [](const char* tiers) {
+    const TierNames names = SplitTiers(tiers);
+    return names.series + "|" + names.evicted;
+  };
+  EXPECT_EQ(split("t0=50% evict=5% of alive"), "t0=50% of alive|evict=5%");
+  EXPECT_EQ(split("t0=50% evict=5%"), "t0=50%|evict=5%");
+  EXPECT_EQ(split("evict=5% of alive"), "of alive|evict=5%");
+  EXPECT_EQ(split("evict=5%"), "|evict=5%");
+  EXPECT_EQ(split("lossless=exact drafts=8"), "lossless=exact drafts=8|");
+  EXPECT_EQ(split(""), "|");
 }
 
 TEST(FrontMargins, OptionsAreNamedWhereTheyAloneDiffer) {

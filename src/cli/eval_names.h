@@ -2,6 +2,8 @@
 #ifndef EBB_CLI_EVAL_NAMES_H_
 #define EBB_CLI_EVAL_NAMES_H_
 
+#include <string>
+
 #include <nlohmann/json.hpp>
 
 namespace ebb::cli {
@@ -10,6 +12,14 @@ namespace ebb::cli {
 // they part of a name.
 [[nodiscard]] bool NeedsOptions(const nlohmann::ordered_json& record,
                                 const nlohmann::ordered_json& summary);
+
+// "t0=50% evict=5% of alive" as "t0=50% of alive" and "evict=5%": settings that differ in the
+// evicted share alone are one series.
+struct TierNames {
+  std::string series;
+  std::string evicted;  // empty: no tiers
+};
+[[nodiscard]] TierNames SplitTiers(const std::string& tiers);
 
 }  // namespace ebb::cli
 

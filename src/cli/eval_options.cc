@@ -28,9 +28,15 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
                [](CliOptions& o) { return &o.eval.samples; }, {.min = 1, .max = 1024}),
       ValueRow(G::kEval, "--temp", "X", "temperature; 0 always takes the likeliest token",
                [](CliOptions& o) { return &o.eval.temperature; }, {.min = 0, .max = 100}),
+      ValueRow(G::kEval, "--top-k", "N", "sample among the N likeliest; 0: all",
+               [](CliOptions& o) { return &o.eval.top_k; }, {.min = 0}),
       ValueRow(G::kEval, "--top-p", "X",
                "sample among the likeliest that together have probability X",
                [](CliOptions& o) { return &o.eval.top_p; }, {.min = 0, .max = 1}),
+      ValueRow(G::kEval, "--min-p", "X",
+               "sample among those at least X times as likely as the likeliest; papers sample with "
+               "--top-k 0 --top-p 1 --min-p 0",
+               [](CliOptions& o) { return &o.eval.min_p; }, {.min = 0, .max = 1}),
       ValueRow(G::kTask, "-n,--tokens", "N", "most tokens of an answer; 0: the task's own limit",
                [](CliOptions& o) { return &o.eval.max_tokens; }, {.min = 0}),
       ValueRow(G::kTask, "--prompt-preset", "NAME",
@@ -62,6 +68,11 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
       ValueRow(G::kReport, "--against", "SETTING",
                "test every setting against this one too (Fisher's p), called as in the table",
                [](CliOptions& o) { return &o.eval.against; }),
+      FlagRow(
+          G::kReport, "--fronts",
+          "compare the folders' fronts instead: runs of the same problems whose models, limits of "
+          "tokens, samples and settings may differ",
+          [](CliOptions& o) { return &o.eval.fronts; }, true),
   };
   table->insert(table->end(), rows.begin(), rows.end());
 }

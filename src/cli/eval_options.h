@@ -28,10 +28,13 @@ struct EvalInput {
   PromptStyle prompt_style = PromptStyle::kChat;
   // Greedy unless asked otherwise.
   float temperature = 0;
+  int top_k = 40;
   float top_p = 0.95f;
+  float min_p = 0.05f;
   int max_tokens = 0;                // 0: the task's own
   std::vector<std::string> folders;  // of `ebb report`
   std::string against;               // of `ebb report`: a setting
+  bool fronts = false;               // of `ebb report`
 };
 
 // Appends the rows of the groups kTask, kEval and kReport.

@@ -8,11 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "ebb/answers.h"
 #include "ebb/statistics.h"
 #include "src/cli/eval_files.h"
 #include "src/cli/eval_margins.h"
 #include "src/cli/eval_names.h"
+#include "src/cli/eval_votes.h"
 #include "src/cli/output.h"
 #include "src/cli/policy_list.h"
 #include "src/cli/report_page.h"
@@ -53,9 +53,7 @@ struct Counts {
   double peak_tokens = 0;
   double peak_kv_bytes = 0;
   double kv_reads = 0;
-  // By problem: answers and how often each came; whether any was right.
-  std::map<int64_t, std::map<std::string, int>> votes;
-  std::map<int64_t, std::string> right_answer;
+  std::map<int64_t, Votes> votes;  // by problem
 
   void Add(const Json& line) {
     const std::string outcome = line.value("outcome", "");
@@ -73,28 +71,7 @@ struct Counts {
     peak_kv_bytes += line.value("peak_kv_bytes", 0.0);
     kv_reads += line.value("kv_reads", 0.0);
     begun += line.value("peak_tokens", 0.0) > 0 ? 1 : 0;
-    const bool correct = line.value("correct", false);
-    const std::string extracted = line.value("extracted", "");
-    // However it was written: all right answers are the same one.
-    if (correct) {
-      ++votes[problem][right_answer.try_emplace(problem, extracted).first->second];
-    } else if (!extracted.empty()) {
-      ++VotesForWrong(problem, extracted);
-    }
-  }
-
-  // Wrong ones are the same where they are the same mathematically: 1/2 and 0.5.
-  int& VotesForWrong(int64_t problem, const std::string& extracted) {
-    auto& all = votes[problem];
-    const auto right = right_answer.find(problem);
-    for (auto& [answer, count] : all) {
-      if (right != right_answer.end() && right->second == answer) continue;
-      if (SameAnswer(extracted, answer, AnswerKind::kMath) &&
-          SameAnswer(answer, extracted, AnswerKind::kMath)) {
-        return count;
-      }
-    }
-    return all[extracted];
+    votes[problem].Add(line.value("correct", false), line.value("extracted", ""));
   }
 
   // Mean over the answers that began; null: none did.
@@ -102,16 +79,11 @@ struct Counts {
     return begun > 0 ? Json(sum / static_cast<double>(begun)) : Json();
   }
 
-  // Problems whose most frequent answer is right; ties go to the answer that sorts first.
   [[nodiscard]] int64_t RightByMajority() const {
-    int64_t count = 0;
-    for (const auto& [problem, answer] : right_answer) {
-      const auto& all = votes.at(problem);
-      const auto most = std::max_element(
-          all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-      count += most->first == answer ? 1 : 0;
-    }
-    return count;
+    return std::ranges::count_if(votes, [](const auto& of) { return of.second.MajorityIsRight(); });
+  }
+  [[nodiscard]] int64_t RightByAny() const {
+    return std::ranges::count_if(votes, [](const auto& of) { return of.second.AnyIsRight(); });
   }
 };
 
@@ -189,7 +161,7 @@ Result<Json> RecordOf(const Group& group, const Group* full) {
     const int64_t problems = c.n / samples;
     record["samples"] = samples;
     record["majority"] = Share(c.RightByMajority(), problems);
-    record["pass_all"] = Share(static_cast<int64_t>(c.right_answer.size()), problems);
+    record["pass_all"] = Share(c.RightByAny(), problems);
   }
   return record;
 }

@@ -7,6 +7,7 @@ namespace ebb::cli {
 // Made by the build out of files; see cmake/targets.cmake.
 extern const std::string_view kProfilePage;
 extern const std::string_view kEvalPage;
+extern const std::string_view kFrontsPage;
 extern const std::string_view kChartLibrary;
 
 namespace {
@@ -39,5 +40,7 @@ std::string EvalPage(const nlohmann::ordered_json& manifest, const nlohmann::ord
                      const nlohmann::ordered_json& margins) {
   return Page(kEvalPage, {{"run", manifest}, {"settings", summary}, {"margins", margins}});
 }
+
+std::string FrontsPage(const nlohmann::ordered_json& fronts) { return Page(kFrontsPage, fronts); }
 
 }  // namespace ebb::cli

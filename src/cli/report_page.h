@@ -17,6 +17,9 @@ namespace ebb::cli {
                                    const nlohmann::ordered_json& summary,
                                    const nlohmann::ordered_json& margins);
 
+// The report of `ebb report --fronts`: what CompareFronts() gave (eval_fronts.h).
+[[nodiscard]] std::string FrontsPage(const nlohmann::ordered_json& fronts);
+
 }  // namespace ebb::cli
 
 #endif  // EBB_CLI_REPORT_PAGE_H_

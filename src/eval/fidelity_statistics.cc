@@ -116,19 +116,4 @@ FidelityReport FidelitySums::Report(const FidelityOptions& options) const {
           .perplexity_full = estimate(3)};
 }
 
-Interval Percentiles(std::vector<double> values, double confidence) {
-  // A draw of blocks without a single target has no perplexity.
-  std::erase_if(values, [](double value) { return std::isnan(value); });
-  if (values.empty()) return {.low = kNan, .high = kNan};
-  std::ranges::sort(values);
-  const auto at = [&](double share) {
-    const double place = share * static_cast<double>(values.size() - 1);
-    const auto below = static_cast<size_t>(place);
-    const size_t above = std::min(below + 1, values.size() - 1);
-    return std::lerp(values[below], values[above], place - static_cast<double>(below));
-  };
-  const double tail = (1 - confidence) / 2;
-  return {.low = at(tail), .high = at(1 - tail)};
-}
-
 }  // namespace ebb

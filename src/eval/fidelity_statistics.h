@@ -60,9 +60,6 @@ class FidelitySums {
   int windows_ = 0;
 };
 
-// Ends of the middle `confidence` of the values, linear between neighbours; NaN for none.
-[[nodiscard]] Interval Percentiles(std::vector<double> values, double confidence);
-
 }  // namespace ebb
 
 #endif  // EBB_EVAL_FIDELITY_STATISTICS_H_

@@ -189,11 +189,5 @@ TEST(FidelitySumsTest, BlocksEndWithTheWindow) {
   EXPECT_EQ(report.mean_kl.interval.high, 1);
 }
 
-TEST(PercentilesTest, InterpolatesBetweenNeighbours) {
-  const Interval interval = Percentiles({4, 0, 1, 3, 2}, 0.9);
-  EXPECT_NEAR(interval.low, 0.2, 1e-12);
-  EXPECT_NEAR(interval.high, 3.8, 1e-12);
-}
-
 }  // namespace
 }  // namespace ebb

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <vector>
 
 #include <fmt/format.h>
@@ -119,6 +120,47 @@ double SpearmanCorrelation(std::span<const double> a, std::span<const double> b)
     return std::numeric_limits<double>::quiet_NaN();
   }
   return RankCorrelation(Ranks(a), Ranks(b));
+}
+
+Interval Percentiles(std::vector<double> values, double confidence) {
+  std::erase_if(values, [](double value) { return std::isnan(value); });
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  if (values.empty()) return {.low = kNan, .high = kNan};
+  std::ranges::sort(values);
+  const auto at = [&](double share) {
+    const double place = share * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<size_t>(place);
+    const size_t above = std::min(below + 1, values.size() - 1);
+    return std::lerp(values[below], values[above], place - static_cast<double>(below));
+  };
+  const double tail = (1 - confidence) / 2;
+  return {.low = at(tail), .high = at(1 - tail)};
+}
+
+std::vector<std::vector<double>> DrawProblems(size_t num_problems,
+                                              const BootstrapOptions& options) {
+  std::mt19937_64 random(options.seed);
+  std::vector<std::vector<double>> draws(static_cast<size_t>(options.resamples),
+                                         std::vector<double>(num_problems));
+  for (std::vector<double>& times : draws) {
+    for (size_t i = 0; i < num_problems; ++i) ++times[random() % num_problems];
+  }
+  return draws;
+}
+
+double ProblemSums::Mean(std::span<const double> weights) const {
+  const double sum = std::inner_product(sums.begin(), sums.end(), weights.begin(), 0.0);
+  return sum / std::inner_product(counts.begin(), counts.end(), weights.begin(), 0.0);
+}
+
+double ProblemSums::Mean() const { return Mean(std::vector<double>(sums.size(), 1.0)); }
+
+Interval BootstrapMean(const ProblemSums& sums, const BootstrapOptions& options) {
+  std::vector<double> means;
+  for (const auto& times : DrawProblems(sums.sums.size(), options)) {
+    means.push_back(sums.Mean(times));
+  }
+  return Percentiles(std::move(means), options.confidence);
 }
 
 }  // namespace ebb

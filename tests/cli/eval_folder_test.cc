@@ -156,10 +156,30 @@ TEST_F(EvalTest, OnlyTheSameRunIsTakenUpAgain) {
   refuses("--context 200", "\"context\" differs");
   refuses("--rope-scaling linear --rope-factor 4", "\"rope_scaling\" differs");
   refuses("--kv-cap 64MiB", "\"kv_cap_bytes\" differs");
+  refuses("--top-k 0", "\"top_k\" differs");
+  refuses("--top-p 1", "\"top_p\" differs");
+  refuses("--min-p 0", "\"min_p\" differs");
   std::string task = ReadFile(task_);
   task.replace(task.find("#### 2"), 6, "#### 3");
   std::ofstream(task_) << task;
   refuses("", "\"task_fingerprint\" differs");
+}
+
+// Its grid lacks what could not be chosen then, or what its model's fingerprint tells.
+TEST_F(EvalTest, ARunOfAnOlderVersionIsTakenUpAgain) {
+  ASSERT_EQ(Eval("run").exit_code, 0);
+  auto grid = nlohmann::ordered_json::parse(ReadFile(Out("run") + "/grid.json"));
+  for (const char* key :
+       {"top_k", "min_p", "model_compression", "model_window", "model_shift", "answer_tokens"}) {
+    EXPECT_EQ(grid.erase(key), 1u) << key;
+  }
+  std::ofstream(Out("run") + "/grid.json") << grid;
+  std::filesystem::resize_file(Out("run") + "/results.jsonl", 100);
+  const ProgramEnd end = Eval("run", "--resume");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  const ProgramEnd other = Eval("run", "--resume --min-p 0");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("\"min_p\" differs"));
 }
 
 TEST_F(EvalTest, WhatIsTakenUpAgainAreAnswersToItsGrid) {

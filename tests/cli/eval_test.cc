@@ -70,6 +70,35 @@ TEST_F(EvalTest, WritesALineForEveryAnswerAndARecordForEverySetting) {
   EXPECT_THAT(page, testing::Not(HasSubstr("@EBB_")));
 }
 
+TEST_F(EvalTest, SamplesAmongAllTokensWhereItIsAskedTo) {
+  const std::string all = "--temp 4 --top-k 0 --top-p 1 --min-p 0";
+  ASSERT_EQ(Eval("cut", "--temp 4").exit_code, 0);
+  ASSERT_EQ(Eval("all", all).exit_code, 0);
+  ASSERT_EQ(Eval("one", "--temp 4 --top-k 1").exit_code, 0);
+  ASSERT_EQ(Eval("likely", "--temp 4 --top-k 0 --top-p 1 --min-p 1").exit_code, 0);
+  ASSERT_EQ(Eval("greedy").exit_code, 0);
+  // Whether an answer is cut tells texts apart well enough: those of a model of random weights hold
+  // no answers.
+  const auto lengths = [&](const std::string& out) {
+    std::vector<json> all_lengths;
+    for (const json& line : Lines(Out(out) + "/results.jsonl")) {
+      all_lengths.push_back({line["generated_tokens"], line["extracted"], line["peak_tokens"]});
+    }
+    return all_lengths;
+  };
+  EXPECT_NE(lengths("cut"), lengths("all"));
+  EXPECT_EQ(lengths("one"), lengths("greedy"));
+  EXPECT_EQ(lengths("likely"), lengths("greedy"));
+  const json asked = json::parse(ReadFile(Out("all") + "/grid.json"));
+  EXPECT_EQ(asked["top_k"], 0);
+  EXPECT_EQ(asked["top_p"], 1);
+  EXPECT_EQ(asked["min_p"], 0);
+  const json usual = json::parse(ReadFile(Out("greedy") + "/grid.json"));
+  EXPECT_EQ(usual["top_k"], 40);
+  EXPECT_EQ(usual["min_p"], 0.05f);
+  EXPECT_THAT(ReadFile(Out("all") + "/report.html"), HasSubstr("\"top_k\":0"));
+}
+
 TEST_F(EvalTest, AGridFileNamesSettings) {
   const std::string grid = model_.File("grid.json");
   std::ofstream(grid) << R"({"policies": ["attention"], "seeds": [1, 2],
@@ -164,6 +193,11 @@ TEST_F(EvalTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   refuses(task + "--shard 4/4", "--shard");
   refuses(task + "--shard 1", "--shard");
   refuses(task + "--samples 3", "--temp");
+  refuses(task + "--top-k -1", "--top-k: expected ");
+  refuses(task + "--top-k many", "found \"many\"");
+  refuses(task + "--top-p 1.5", "--top-p: expected ");
+  refuses(task + "--min-p 1.5", "--min-p: expected ");
+  refuses(task + "--min-p -0.1", "--min-p: expected ");
   refuses(task + "--t0 50% --policies attention --budgets 50%", "--evict");
   refuses("--task pebble --problems 0", "no end");
   refuses("--task pebble --prompt-preset dms", "one way only");
