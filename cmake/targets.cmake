@@ -89,7 +89,7 @@ ebb_embed(kEvalPage ${EBB_ROOT}/src/cli/eval_page.html eval_page)
 ebb_embed(kFrontsPage ${EBB_ROOT}/src/cli/fronts_page.html fronts_page)
 # The small reasoner, which `ebb eval` asks where no other model is named.
 ebb_embed(kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_model)
-# The same, trained to mark rows.
+# Retrofits of it, which mark rows.
 ebb_embed(kPebbleDmsModel ${EBB_ROOT}/training/dms/pebble-dms.gguf pebble_dms_model)
 ebb_embed(kPebbleDms8Model ${EBB_ROOT}/training/dms/pebble-dms-8.gguf pebble_dms_8_model)
 

@@ -218,7 +218,7 @@ to mark three quarters and seven eighths of its rows ([dms-results.md](dms-resul
 
         def said(run):
             full, dms = self.summary(run)
-            return (f"{100 * dms['accuracy']:.0f} % right with {full['peak_tokens'] / dms['peak_tokens']:.1f} times "
+            return (f"{100 * dms['accuracy']:.1f} % right with {full['peak_tokens'] / dms['peak_tokens']:.1f} times "
                     f"fewer rows at the peak and {full['kv_reads'] / dms['kv_reads']:.1f} times fewer read")
 
         return f""""Inference-Time Hyper-Scaling" (DMS): that a short retrofit lets a model say which rows can go

@@ -30,6 +30,17 @@ constexpr std::array kResultFields = {
     Field{"kv_reads", Kind::kNumber},
 };
 constexpr std::array kTimeFields = {Field{"seconds", Kind::kNumber}};
+// What a report reads of a grid; older ones lack some.
+constexpr std::array kGridFields = {
+    Field{"task", Kind::kText},
+    Field{"model", Kind::kText},
+    Field{"model_fingerprint", Kind::kIndex},
+    Field{"model_compression", Kind::kNumber},
+    Field{"model_window", Kind::kNumber},
+    Field{"model_shift", Kind::kNumber},
+    Field{"tokens", Kind::kNumber},
+    Field{"answer_tokens", Kind::kNumber},
+};
 
 bool Is(const Json& value, Kind kind) {
   switch (kind) {
@@ -95,6 +106,10 @@ Result<GridSize> SizeOfGrid(const Json& manifest, const std::string& path) {
                        manifest["settings"].is_array() && manifest.contains("problems") &&
                        manifest["problems"].is_number_unsigned();
   if (!is_grid) return Corrupt(fmt::format("{} is no grid of an evaluation", path));
+  for (const Field& field : kGridFields) {
+    if (!manifest.contains(field.name) || Is(manifest[field.name], field.kind)) continue;
+    return Corrupt(fmt::format("{}: \"{}\" is no such value", path, field.name));
+  }
   return GridSize{manifest["settings"].size(), manifest["problems"].get<size_t>()};
 }
 

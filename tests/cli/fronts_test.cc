@@ -111,6 +111,11 @@ TEST_F(Fronts, AreOfTheSameProblems) {
   std::filesystem::resize_file(Out("one") + "/results.jsonl",
                                std::filesystem::file_size(Out("one") + "/results.jsonl") - 1);
   refuses(Out("one"), "1 of 8 answers are missing; end the run by --resume");
+  // A grid that somebody wrote into.
+  json grid = json::parse(ReadFile(Out("other") + "/grid.json"));
+  grid["model"] = 5;
+  std::ofstream(Out("other") + "/grid.json") << grid.dump();
+  EXPECT_THAT(Report(Out("other")).err, HasSubstr("grid.json: \"model\" is no such value"));
 }
 
 }  // namespace
