@@ -113,6 +113,8 @@ def section_c(figures):
     for figure in by_cr.values():
         head += [f"{figure['budget']} rows: right, %", "peak rows"]
     text += table(head, rows)
+    if "8" not in figures:
+        text += "\nThe rows of CR 8, and Quest by its reads, were not run yet.\n"
     if "quest" in figures:
         rows = [(f"`quest` {s['budget']}", percent(s), f"{s['kv_reads'] / 1000:.0f}",
                  f"{s['peak_tokens']:.0f}") for s in figures["quest"]]
