@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from attention import attend
-from marks import ADAPTER, QUERY, HardDecisions, Marks, SoftDecisions
+from marks import HardDecisions, SoftDecisions
+from model_marks import ADAPTER, QUERY, Marks
 
 # How RoPE pairs channels: neighbours, or channel i with i + half.
 PAIRS_NEIGHBOURS = {"llama": True, "qwen2": False, "qwen3": False}

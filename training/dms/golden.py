@@ -10,13 +10,13 @@ are left for the query behind the text; the likeliest next token at each place.
 
 import argparse
 import json
-import os
 
 import numpy as np
 import torch
 
 import texts
 from decoder import Decoder
+from gguf_writing import whole_or_nothing
 
 SEED = 77
 NEAR = 0.02
@@ -48,11 +48,10 @@ def main():
     problems = texts.check_problems(args.problems, SEED, args.count)
     content = dict(window=model.marks.window, near=NEAR,
                    texts=[golden(model, p.tokens.tolist()) for p in problems])
-    with open(args.out + ".new", "w", encoding="utf-8") as out:
+    with whole_or_nothing(args.out) as beside, open(beside, "w", encoding="utf-8") as out:
         # A line for each text.
         out.write(json.dumps(content, separators=(",", ":")).replace('{"tokens"', '\n{"tokens"'))
         out.write("\n")
-    os.replace(args.out + ".new", args.out)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Losses of a retrofit. States are what the last norm gives, [tokens, width]."""
 
-import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 

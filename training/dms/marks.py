@@ -10,8 +10,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from model_marks import ADAPTER, QUERY, Marks  # re-exported
-
 
 def target_share(compression):
     """a* = 1 - 1/CR, the share of rows to evict (003, 3.2)."""
@@ -88,7 +86,7 @@ def visible_rows(evicted, window):
     num_tokens = evicted.shape[-1]
     kept = (~evicted).to(torch.int32).cumsum(-1)
     places = torch.arange(num_tokens, device=evicted.device)
-    # Of rows further back only what is kept; of the window all.
+    # Every row of the window is seen; of those further back, only what is kept.
     far = places - window - 1
     far_kept = torch.where(far >= 0, kept.index_select(-1, far.clamp(min=0)), 0)
     return far_kept + torch.minimum(places, torch.full_like(places, window)) + 1

@@ -28,13 +28,15 @@ class Batch:
         return Batch(self.tokens.to(device), self.lengths.to(device), self.counted.to(device))
 
 
-def pebble_batch(problems, length):
-    tokens, kinds = pebble_data.pad(problems, length)
-    # Nobody can foretell a question.
+def pebble_batch(tokens, kinds):
+    """Padded problems and their kinds, [texts, tokens] each. Nobody can foretell a question, and padding is of its
+    kind: a text ends with its last token of another."""
+    answered = kinds != pebble_data.KINDS.index("question")
     counted = np.zeros(kinds.shape, bool)
-    counted[:, :-1] = kinds[:, 1:] != pebble_data.KINDS.index("question")
+    counted[:, :-1] = answered[:, 1:]
     return Batch(torch.from_numpy(tokens.astype(np.int64)),
-                 torch.tensor([len(p.tokens) for p in problems]), torch.from_numpy(counted))
+                 torch.from_numpy(kinds.shape[1] - answered[:, ::-1].argmax(1)),
+                 torch.from_numpy(counted))
 
 
 class PebbleTexts:
@@ -58,14 +60,7 @@ class PebbleTexts:
                                                  if len(p.tokens) <= longest]
 
     def next(self):
-        tokens, kinds = self.batches.next()
-        # Kind 0 is a question's or padding: a text ends with its last token of another kind.
-        answered = kinds != pebble_data.KINDS.index("question")
-        lengths = kinds.shape[1] - answered[:, ::-1].argmax(1)
-        counted = np.zeros(kinds.shape, bool)
-        counted[:, :-1] = answered[:, 1:]
-        return Batch(torch.from_numpy(tokens.astype(np.int64)), torch.from_numpy(lengths),
-                     torch.from_numpy(counted))
+        return pebble_batch(*self.batches.next())
 
     def state(self):
         return dict(next_block=self.batches.stream.next_block,
@@ -147,6 +142,6 @@ def check_batches(problems, batch_tokens):
     for length in pebble_data.LENGTHS:
         fitting = [p for p in problems if pebble_data.padded_length(p) == length]
         size = max(1, batch_tokens // length)
-        batches += [pebble_batch(fitting[i:i + size], length)
+        batches += [pebble_batch(*pebble_data.pad(fitting[i:i + size], length))
                     for i in range(0, len(fitting), size)]
     return batches

@@ -8,12 +8,12 @@ than ebb does, the ids are still a text of the model.
 """
 
 import argparse
-import os
 
 import gguf
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from gguf_writing import whole_or_nothing
 from vocabulary import LLAMA_WORDS, QWEN_WORDS
 
 # How text is split before merging, by the name in the file.
@@ -62,7 +62,7 @@ def main():
     if made.get_vocab_size() > np.iinfo(kind).max + 1:
         parser.error(f"--out {args.out}: {made.get_vocab_size()} tokens need .u32")
     written = 0
-    with open(args.out + ".new", "wb") as out:
+    with whole_or_nothing(args.out) as beside, open(beside, "wb") as out:
         for path in args.files:
             with open(path, encoding="utf-8", errors="replace") as text:
                 ids = made.encode(text.read(), add_special_tokens=False).ids + [end]
@@ -72,7 +72,6 @@ def main():
             written += len(ids)
             if args.limit and written >= args.limit:
                 break
-    os.replace(args.out + ".new", args.out)
     print(f"wrote {args.out}: {written} tokens")
 
 

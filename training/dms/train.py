@@ -7,7 +7,6 @@ falls to 0). Goes on with what --out holds; the same options give the same bits,
 import argparse
 import dataclasses
 import json
-import os
 import pathlib
 import time
 
@@ -18,8 +17,9 @@ import texts
 from check import check
 from decoder import Decoder
 from dmc import MergingDecoder
-from marks import (ADAPTER, QUERY, Marks, compression_at, fade_factor, logistic_noise,
-                   target_share)
+from gguf_writing import whole_or_nothing
+from marks import compression_at, fade_factor, logistic_noise, target_share
+from model_marks import ADAPTER, QUERY, Marks
 
 
 def arguments(args=None):
@@ -66,13 +66,11 @@ def settings_of(args):
 
 
 def save(path, **content):
-    """The old file or the new one, never half of one."""
-    beside = path.with_suffix(".new")
-    torch.save(content, beside)
-    os.replace(beside, path)
+    with whole_or_nothing(path) as beside:
+        torch.save(content, beside)
 
 
-def seeded_trainable(model, which):
+def trainable_names(model, which):
     """Names of the weights to train, each once."""
     names = list(model.weights)
     if which == "adapter":
@@ -97,15 +95,15 @@ class Trainer:
         shape = self.student.shape
         self.aux = shape.num_layers * shape.num_kv_heads if args.aux is None else args.aux
         self.trained = {name: self.student.weights[name].requires_grad_()
-                        for name in seeded_trainable(self.student, args.train)}
+                        for name in trainable_names(self.student, args.train)}
         self.optimizer = torch.optim.AdamW(self.trained.values(), args.lr, betas=(0.9, 0.95),
                                            weight_decay=0.0)
-        self.step, self.tokens_seen, self.first_settled = 0, 0, None
+        self.step, self.tokens_seen = 0, 0
         self.checkpoint = args.out / "checkpoint.pt"
         state = self._load()
         # A step decides the noise, so a run that starts from another's checkpoint counts on from it.
-        self.ramp = round((args.cr - 1) * args.steps_per_cr)
-        self.first_settled = (self.start_step if args.start else args.fade + self.ramp)
+        ramp = round((args.cr - 1) * args.steps_per_cr)
+        self.first_settled = self.start_step if args.start else args.fade + ramp
         self.last_step = self.first_settled + args.settle
         self.stream = self._open_stream(state)
         self.check_batches = None

@@ -17,7 +17,7 @@ BASE = {"attention_bias": False, "attention_dropout": 0.0, "head_dim": HEAD_SIZE
         "use_cache": True, "vocab_size": NUM_WORDS}
 QWEN = {**BASE, "model_type": "qwen3", "max_window_layers": LAYERS, "sliding_window": None,
         "use_sliding_window": False, "layer_types": ["full_attention"] * LAYERS}
-# As in nvidia/Qwen3-8B-DMS-8x.
+# The keys of nvidia/Qwen3-8B-DMS-8x.
 RELEASED = {**QWEN, "auto_map": {"AutoConfig": "configuration_qwen3_dms.Qwen3Config",
                                  "AutoModelForCausalLM": "modeling_qwen3_dms.Qwen3ForCausalLM"},
             "dms_alpha_scale": 100.0, "dms_cr": 8, "dms_initial_alpha_offset": 5.0,

@@ -27,8 +27,9 @@ import texts  # noqa: E402
 import train  # noqa: E402
 from check import check  # noqa: E402
 from decoder import Decoder  # noqa: E402
-from marks import (ADAPTER, QUERY, HardDecisions, Marks, SoftDecisions, compression_at,  # noqa: E402
-                   fade_factor, logistic_noise, move, target_share, visible_rows)
+from marks import (HardDecisions, SoftDecisions, compression_at, fade_factor,  # noqa: E402
+                   logistic_noise, move, target_share, visible_rows)
+from model_marks import ADAPTER, QUERY, Marks  # noqa: E402
 
 PEBBLE = str(HERE.parent.parent / "pebble" / "pebble.gguf")
 
