@@ -8,8 +8,8 @@
 // the token taken: next_position() tells the two apart. Where the caps of tiers refused it, they
 // refuse the next step too.
 //
-// Thread safety: an engine and its sessions belong to one thread at a time. The session must not
-// outlive its engine.
+// Thread safety: an engine and its sessions belong to one thread at a time. A session keeps what it
+// needs of its engine, which may go before it.
 #ifndef EBB_ENGINE_H_
 #define EBB_ENGINE_H_
 
@@ -37,6 +37,8 @@
 namespace ebb {
 
 class Session;
+struct EngineCore;
+struct Insides;
 
 struct EngineOptions {
   int threads = 0;  // 0: AvailableProcessors().threads, see ebb/processors.h
@@ -124,12 +126,10 @@ class Engine {
   // Which attention kernel runs: "reference", "cpu:AVX3_ZEN4", ...
   [[nodiscard]] std::string attention_name() const;
 
-  struct Impl;
-  Impl& impl() { return *impl_; }
-
  private:
+  friend struct Insides;
   Engine();
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<EngineCore> core_;
 };
 
 struct PrefillOptions {
@@ -188,10 +188,10 @@ class Session {
   [[nodiscard]] std::span<const Position> visible_positions(int group) const;
 
   struct Impl;
-  Impl& impl() { return *impl_; }
 
  private:
   friend class Engine;
+  friend struct Insides;
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -1,5 +1,5 @@
-// Generation: a sampler over a session's logits, and the loop that feeds tokens back until
-// something ends it.
+// Generation: a sampler over a session's logits, step by step or as the loop that feeds tokens back
+// until something ends it.
 #ifndef EBB_GENERATE_H_
 #define EBB_GENERATE_H_
 
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -122,7 +123,45 @@ struct GenerateResult {
   AnswerSoFar answer;
 };
 
-// Continues a session whose logits() stand after the prompt, or after an answer so far.
+// A generation that is taken token by token: Generate() is the loop around it, and whoever steps
+// many sessions in one batch has a loop of their own:
+//
+//   while (std::optional<Token> token = generation->Next()) {
+//     generation->Appended(session.Decode(*token));  // or a step of several sessions
+//   }
+//   GenerateResult result = generation->End();
+//
+// Thread safety: that of its session.
+class Generation {
+ public:
+  // Of a session whose logits() stand after the prompt, or after an answer so far, whose last token
+  // is appended where it is missing. Both outlive the generation. What is wrong with either, or
+  // with the options, ends the generation with kError.
+  Generation(Session* session, Sampler* sampler, GenerateOptions options);
+  ~Generation();
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  // Chooses a token, shows its text, and returns it to be appended to the session; nothing where
+  // the generation has ended. REQUIRES: Appended() was called for the token before.
+  [[nodiscard]] std::optional<Token> Next();
+  // What became of the token that Next() returned; an error ends the generation. `seconds` count as
+  // the decode step's.
+  void Appended(const Status& status, double seconds = 0);
+  // Ends it, if nothing else has: kCancelled. What the stream held back is shown.
+  [[nodiscard]] GenerateResult End();
+
+  // For Session::Decode() of a lossless session: what this generation would probably append next,
+  // and how many tokens it has room for. Null for others.
+  [[nodiscard]] Guess Guesses() const;
+  [[nodiscard]] int most_guesses() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Continues the session until the generation ends.
 [[nodiscard]] GenerateResult Generate(Session& session, Sampler& sampler,
                                       const GenerateOptions& options);
 

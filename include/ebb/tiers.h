@@ -21,6 +21,8 @@ enum class CompressedType : uint8_t { kInt8, kInt4, kInt8Naive };
 
 // Where T1 lies.
 enum class T1Place { kNone, kHost, kFile };
+// "none", "host", "file"
+[[nodiscard]] std::string_view T1PlaceName(T1Place place);
 
 // What the evicted share is a share of: the rows that were ever unprotected, or, as Algorithm 1 has
 // it, those that are still alive at each interval, which compounds.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -13,6 +14,10 @@
 
 namespace ebb {
 namespace {
+
+using NamedPlace = std::pair<std::string_view, T1Place>;
+constexpr std::array<NamedPlace, 3> kT1Places = {
+    {{"none", T1Place::kNone}, {"host", T1Place::kHost}, {"file", T1Place::kFile}}};
 
 constexpr std::array<std::pair<std::string_view, CompressedType>, 3> kCompressedTypes = {
     {{"int8", CompressedType::kInt8},
@@ -39,6 +44,10 @@ std::optional<double> ParseShare(std::string_view text) {
 constexpr std::string_view kNotAShare = "not a share from 0% to 100%";
 
 }  // namespace
+
+std::string_view T1PlaceName(T1Place place) {
+  return std::ranges::find(kT1Places, place, &NamedPlace::second)->first;
+}
 
 std::string_view CompressedTypeName(CompressedType type) {
   for (const auto& [name, value] : kCompressedTypes) {
@@ -87,14 +96,9 @@ Status ParseT1(std::string_view text, TierSpec* spec) {
   const bool has_path = colon != std::string_view::npos;
   const std::string_view path = has_path ? place.substr(colon + 1) : std::string_view();
 
-  T1Place where = T1Place::kNone;
-  if (name == "host") {
-    where = T1Place::kHost;
-  } else if (name == "file") {
-    where = T1Place::kFile;
-  } else if (name != "none") {
-    return refuse("not a place");
-  }
+  const auto* const found = std::ranges::find(kT1Places, name, &NamedPlace::first);
+  if (found == kT1Places.end()) return refuse("not a place");
+  const T1Place where = found->second;
   if (has_path && where != T1Place::kFile) return refuse("only a file has a path");
   if (has_path && path.empty()) return refuse("the path is empty");
   if (cap_bytes > 0 && where == T1Place::kNone) return refuse("what is none has no size");

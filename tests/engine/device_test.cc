@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ebb/session_file.h"
-#include "src/engine/engine_impl.h"
+#include "src/session/session_impl.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace ebb {
@@ -98,7 +98,7 @@ TEST(ComputeModeTest, MassOfEveryRowIsThatOfStreaming) {
     Read(*session);
     Decode(*session, 0, 100);
     ASSERT_GT(RowsIn(*session, Tier::kT1), 0);
-    auto& signals = session->impl().signals;
+    auto& signals = Insides::SequenceOf(*session).signals();
     const GroupSignals group = signals.Group(0);
     masses[mode].assign(group.mass.begin(), group.mass.end());
   }
@@ -288,7 +288,7 @@ TEST(DeviceSession, IsSavedAndResumedThereAndOnOneMemory) {
     wanted.policy = PolicyOf(options);
     auto resumed = ResumeSession(*other, path, wanted);
     ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
-    ExpectOk(resumed->session->impl().cache.Validate());
+    ExpectOk(Insides::SequenceOf(*resumed->session).cache().Validate());
     Decode(*resumed->session, 100, 160);
     EXPECT_EQ(resumed->session->logits_hash(), session->logits_hash());
   }
@@ -301,7 +301,7 @@ TEST(DeviceMemoryDeathTest, ARowOfT0IsOutOfTheHostsReach) {
   auto engine = MakeEngine(options);
   auto session = Open(*engine, PolicyOf(options));
   Read(*session);
-  const std::byte* key = session->impl().cache.Row(0, 0, 0).key;
+  const std::byte* key = Insides::SequenceOf(*session).cache().Row(0, 0, 0).key;
   EXPECT_DEATH({ *static_cast<const volatile std::byte*>(key); }, "");
 }
 
@@ -317,7 +317,7 @@ TEST(DeviceFaults, AStepWhoseCopyFailsChangesNothing) {
     Read(*s);
     Decode(*s, 0, 100);
   }
-  SimDevice* device = engine->impl().stores.sim();
+  SimDevice* device = Insides::Of(*engine).stores.sim();
   int failed = 0;
   device->SetFaults([&](const DeviceRequest& request) -> DeviceFault {
     const bool fails = request.call == DeviceRequest::Call::kCopy && ++failed > 0;
@@ -345,7 +345,7 @@ TEST(DeviceFaults, AMoveThatFailsEndsItsOwnRequestAlone) {
     Read(*s);
     Decode(*s, 0, 100);
   }
-  SimDevice* device = engine->impl().stores.sim();
+  SimDevice* device = Insides::Of(*engine).stores.sim();
   device->SetFaults([](const DeviceRequest& request) -> DeviceFault {
     const bool fails =
         request.call == DeviceRequest::Call::kCopy && request.queue == DeviceQueue::kToHost;

@@ -3,7 +3,7 @@
 #include <random>
 #include <tuple>
 
-#include "src/engine/engine_impl.h"
+#include "src/session/session_impl.h"
 #include "tests/engine/session_fixture.h"
 #include "tests/support/temp_folder.h"
 
@@ -59,7 +59,7 @@ SessionOptions Moves(Granularity granularity) {
 
 void ExpectAgrees(Session& session) {
   const Ledger& ledger = *session.ledger();
-  SequenceCache& cache = session.impl().cache;
+  SequenceCache& cache = Insides::SequenceOf(session).cache();
   ASSERT_EQ(ledger.next_position(), session.next_position());
   for (int group = 0; group < cache.num_groups(); ++group) {
     std::vector<Tier> expected(session.next_position(), Tier::kT3);

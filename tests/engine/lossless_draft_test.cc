@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "src/engine/engine_impl.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/lossless_insides.h"
 
 namespace ebb {
 namespace {
@@ -43,8 +43,8 @@ TEST(LosslessDraft, HasTheRowsOfTheFullCacheOnceTheyAreVerified) {
   ExpectOk(session->Prefill(SomeTokens(40)));
   for (size_t i = 0; i < text.size(); ++i) ExpectOk(session->Decode(text[i], Knowing(text, i + 1)));
   EXPECT_GT(session->lossless_report()->accepted, 40);
-  SequenceCache& draft = session->impl().cache;
-  SequenceCache& store = session->impl().lossless->store().cache;
+  SequenceCache& draft = Insides::SequenceOf(*session).cache();
+  SequenceCache& store = LosslessOf(*session).store().cache();
   for (int layer = 0; layer < SmallModel()->shape().num_layers; ++layer) {
     for (int head = 0; head < SmallModel()->shape().num_kv_heads; ++head) {
       for (const Position position : draft.positions(0)) {
@@ -131,7 +131,7 @@ TEST(LosslessDraft, ScoresAndLedgerGoBackWithIt) {
   };
   auto engine = MakeEngine({.threads = 1, .tiers = tiers});
   auto session = Open(*engine, options);
-  Session::Impl& draft = session->impl();
+  Sequence& draft = Insides::SequenceOf(*session);
   ExpectOk(session->Prefill(SomeTokens(40)));
   std::vector<Token> text;  // of which the last part is looked up
   for (const uint64_t seed : {3, 4, 5, 3}) {
@@ -146,8 +146,8 @@ TEST(LosslessDraft, ScoresAndLedgerGoBackWithIt) {
     ExpectOk(session->Decode(text[i], guess));
     if (i == 150) ExpectOk(session->TruncateTo(session->next_position() - 33));
 
-    const std::span<const Position> positions = draft.cache.positions(0);
-    const std::span<const float> scores = draft.policy.scorer->Scores(0);
+    const std::span<const Position> positions = draft.cache().positions(0);
+    const std::span<const float> scores = draft.policy().scorer->Scores(0);
     ASSERT_EQ(scores.size(), positions.size()) << i;
     for (size_t row = 0; row < scores.size(); ++row) {
       const double shown = mass.at(positions[row]) / SmallModelOptions().num_layers /
@@ -158,7 +158,7 @@ TEST(LosslessDraft, ScoresAndLedgerGoBackWithIt) {
     ASSERT_EQ(ledger.next_position(), draft.next()) << i;
     std::vector<Tier> expected(draft.next(), Tier::kT3);
     for (size_t row = 0; row < positions.size(); ++row) {
-      expected[positions[row]] = draft.cache.tiers(0)[row];
+      expected[positions[row]] = draft.cache().tiers(0)[row];
     }
     ASSERT_TRUE(std::ranges::equal(ledger.tiers(0), expected)) << i;
   }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "src/engine/engine_impl.h"
+#include "tests/engine/lossless_insides.h"
 #include "tests/engine/session_fixture.h"
 
 namespace ebb {
@@ -102,7 +102,7 @@ TEST_P(LosslessSession, GoesOnWithTheBitsOfTheFullCache) {
     Decode(*full, at, next);
     Decode(*own.session, at, next);
     at = next;
-    saved_ahead = saved_ahead || own.session->impl().lossless->num_ahead() > 0;
+    saved_ahead = saved_ahead || LosslessOf(*own.session).num_ahead() > 0;
     ExpectOk(SaveSession(*own.session, path_, ""));
     EXPECT_EQ(own.session->logits_hash(), full->logits_hash());
     auto resumed = Resume();
@@ -149,9 +149,9 @@ TEST_P(LosslessSession, AStoreThatLacksARowIsCorrupt) {
   ExpectOk(own.session->Prefill(SomeTokens(kPromptTokens)));
   Decode(*own.session, 0, 80);
   ExpectOk(SaveSession(*own.session, path_, ""));
-  own.session->impl().lossless->DropAhead();
+  LosslessOf(*own.session).DropAhead();
   const uint32_t lost[] = {17};
-  own.session->impl().lossless->store().cache.Remove(0, lost);
+  LosslessOf(*own.session).store().cache().Remove(0, lost);
   ExpectOk(SaveSession(*own.session, path_, ""));
   const Status status = Resume().status();
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
@@ -181,7 +181,7 @@ TEST(LosslessFaults, AGuessThatThrowsLeavesTheSessionAsItWas) {
     };
     EXPECT_THROW((void)session->Decode(Text()[10], throws), std::runtime_error);
     EXPECT_EQ(session->next_position(), full->next_position());
-    EXPECT_EQ(session->impl().lossless->store().next(), full->next_position());
+    EXPECT_EQ(LosslessOf(*session).store().next(), full->next_position());
     EXPECT_EQ(session->logits_hash(), full->logits_hash());
   }
   Decode(*full, 10, 60);
@@ -203,7 +203,7 @@ TEST(LosslessFaults, AFailedReadOfT1LeavesTheSessionAsItWas) {
     ExpectOk(one->Prefill(SomeTokens(200)));
     for (int i = 0; i < 10; ++i) ExpectOk(one->Decode(Text()[i]));
   }
-  SimDevice* device = engine->impl().stores.sim();
+  SimDevice* device = Insides::Of(*engine).stores.sim();
   for (int fails_at = 1; fails_at <= 2; ++fails_at) {
     int copies = 0;
     device->SetFaults([&](const DeviceRequest& request) -> DeviceFault {

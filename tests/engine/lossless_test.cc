@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "ebb/generate.h"
-#include "src/engine/engine_impl.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace ebb {

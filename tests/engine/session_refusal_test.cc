@@ -12,7 +12,7 @@
 #include <random>
 
 #include "ebb/state.h"
-#include "src/engine/engine_impl.h"
+#include "src/session/session_impl.h"
 #include "tests/engine/session_fixture.h"
 
 namespace ebb {
@@ -101,7 +101,7 @@ TEST_F(SessionRefusal, PlacesThatDoNotFitTheRowsAreCorrupt) {
   options.policy = SmallPolicy("streaming_rerotated", "64");
   OwnSession own = OpenOwn(options);
   ExpectOk(own.session->Prefill(SomeTokens(60)));
-  own.session->impl().rope.Continue(/*end=*/10, own.session->next_position());
+  Insides::SequenceOf(*own.session).rope().Continue(/*end=*/10, own.session->next_position());
   ExpectOk(SaveSession(*own.session, path_));
   const Status status = ResumeOwn(path_, options).status();
   EXPECT_EQ(status.code(), StatusCode::kCorrupt) << status.ToString();

@@ -5,7 +5,7 @@
 #include <string>
 #include <tuple>
 
-#include "src/engine/engine_impl.h"
+#include "src/session/session_impl.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/logits.h"
 
@@ -319,7 +319,7 @@ TEST(Tiers, RowsGoWhereTheyWereSentThoughOthersWereEvicted) {
   Read(*session);
   for (int step = 0; step < 20; ++step) {
     Decode(*session, step, step + 1);
-    SequenceCache& cache = session->impl().cache;
+    SequenceCache& cache = Insides::SequenceOf(*session).cache();
     const auto positions = cache.positions(0);
     const auto tiers = cache.tiers(0);
     ASSERT_EQ(positions.front(), step + 1);

@@ -15,8 +15,8 @@
 #include "ebb/engine.h"
 #include "ebb/fidelity.h"
 #include "ebb/model.h"
-#include "src/engine/engine_impl.h"
 #include "src/eval/fidelity_statistics.h"
+#include "src/session/session_impl.h"
 #include "tests/tools/study_text.h"
 #include "tests/tools/t2_formats.h"
 
@@ -40,7 +40,7 @@ struct Setting {
   FidelitySums sums{FidelityOptions().block_tokens};
 
   [[nodiscard]] std::span<float> Row(int layer, int head, Position at, bool is_key) const {
-    SequenceCache& cache = session->impl().cache;
+    SequenceCache& cache = Insides::SequenceOf(*session).cache();
     const auto row = cache.Row(layer, head, static_cast<uint32_t>(at));
     auto* floats = reinterpret_cast<float*>(is_key ? row.key : row.value);
     return {floats, static_cast<size_t>(cache.format().head_dim)};

@@ -1,0 +1,263 @@
+#include "ebb/generate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/generate/token_choice.h"
+#include "src/session/session_impl.h"
+
+namespace ebb {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+struct Generation::Impl {
+  Impl(Session* session_in, Sampler* sampler, GenerateOptions options_in)
+      : session(*session_in),
+        model(sampler->model()),
+        options(std::move(options_in)),
+        max_tokens(options.max_tokens < 0 ? std::numeric_limits<int>::max() : options.max_tokens),
+        choice(options, sampler,
+               [this](std::string_view text, TextPart part) { return Pass(text, part); }),
+        num_shown_before(options.so_far.text_bytes) {}
+
+  [[nodiscard]] Status Prepare();
+  // Brings the answer so far into the stream, and its last token into the session.
+  [[nodiscard]] Status GoOn();
+  [[nodiscard]] Status CheckSoFar() const;
+  // Text that was not shown before.
+  bool Pass(std::string_view text, TextPart part);
+  // Ends the generation where that is what the stream says.
+  void Heed(TextStream::State state);
+  [[nodiscard]] bool IsCancelled() const {
+    return options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool IsFull() const { return result.generated_tokens >= max_tokens; }
+  void EndBecause(FinishReason reason) {
+    ended = true;
+    result.finish_reason = reason;
+  }
+  void EndOn(const Status& error);
+
+  Session& session;
+  const Model& model;
+  const GenerateOptions options;
+  const int max_tokens;
+  TokenChoice choice;
+  size_t num_shown_before = 0;    // bytes that the stream brings once more
+  int thought_tokens_before = 0;  // of the answer so far
+  bool ended = false;
+  bool could_not_begin = false;
+  double choice_seconds = 0;  // of the token that is to be appended
+  GenerateResult result;
+};
+
+Status Generation::Impl::Prepare() {
+  if (session.logits().empty() && options.so_far.tokens.empty()) {
+    return InvalidArgument(
+        "expected a session that stands after a prompt, found one without logits");
+  }
+  EBB_RETURN_IF_ERROR(choice.Prepare());
+  result.answer.begin = session.next_position();
+  return options.so_far.tokens.empty() ? OkStatus() : GoOn();
+}
+
+Status Generation::Impl::CheckSoFar() const {
+  const AnswerSoFar& so_far = options.so_far;
+  const std::span<const Token> tokens = session.tokens();
+  const auto begin = static_cast<size_t>(std::max(so_far.begin, 0));
+  const size_t num_there = tokens.size() - std::min(begin, tokens.size());
+  const size_t num_tokens = so_far.tokens.size();
+  const Token last = so_far.tokens.back();
+  const bool fits = last >= 0 && last < model.shape().vocab_size && begin <= tokens.size() &&
+                    num_there <= num_tokens && num_there + 1 >= num_tokens;
+  if (fits &&
+      std::ranges::equal(tokens.subspan(begin), std::span(so_far.tokens).first(num_there))) {
+    return OkStatus();
+  }
+  return InvalidArgument("expected a session that ends with the answer so far, found another one");
+}
+
+Status Generation::Impl::GoOn() {
+  EBB_RETURN_IF_ERROR(CheckSoFar());
+  const AnswerSoFar& so_far = options.so_far;
+  result.answer.begin = so_far.begin;
+  for (const Token token : so_far.tokens) {
+    Heed(choice.ShowAgain(token));
+    if (ended) break;
+  }
+  result.answer.tokens = so_far.tokens;
+  thought_tokens_before = choice.thought_tokens();
+  if (ended) return OkStatus();
+  const size_t end = so_far.begin + so_far.tokens.size();
+  if (session.tokens().size() < end) return session.Decode(so_far.tokens.back());
+  if (!session.logits().empty()) return OkStatus();
+  return InvalidArgument("expected a session that stands after its answer, found no logits");
+}
+
+bool Generation::Impl::Pass(std::string_view text, TextPart part) {
+  const size_t shown = std::min(num_shown_before, text.size());
+  num_shown_before -= shown;
+  text.remove_prefix(shown);
+  return text.empty() || !options.on_text || options.on_text(text, part);
+}
+
+void Generation::Impl::Heed(TextStream::State state) {
+  switch (state) {
+    case TextStream::State::kOpen:
+      return;
+    case TextStream::State::kStopString:
+      return EndBecause(FinishReason::kStopString);
+    case TextStream::State::kRefused:
+      return EndBecause(FinishReason::kCancelled);
+  }
+}
+
+void Generation::Impl::EndOn(const Status& error) {
+  result.error = error;
+  switch (error.code()) {
+    case StatusCode::kCancelled:
+      return EndBecause(FinishReason::kCancelled);
+    case StatusCode::kResourceExhausted: {
+      const bool context_full = !Insides::SequenceOf(session).HasRoom(1);
+      return EndBecause(context_full ? FinishReason::kContext : FinishReason::kCap);
+    }
+    default:
+      return EndBecause(FinishReason::kError);
+  }
+}
+
+Generation::Generation(Session* session, Sampler* sampler, GenerateOptions options)
+    : impl_(std::make_unique<Impl>(session, sampler, std::move(options))) {
+  const Status status = impl_->Prepare();
+  if (status.ok()) return;
+  impl_->could_not_begin = true;
+  impl_->EndOn(status);
+}
+Generation::~Generation() = default;
+
+std::optional<Token> Generation::Next() {
+  Impl& g = *impl_;
+  if (!g.ended && g.IsCancelled()) g.EndBecause(FinishReason::kCancelled);
+  if (!g.ended && g.IsFull()) g.EndBecause(FinishReason::kLength);
+  if (g.ended) return std::nullopt;
+  const Clock::time_point start = Clock::now();
+  const Result<Token> token = g.choice.Next(g.session.logits(), g.session.next_position());
+  // The first token comes from the prompt's logits: it belongs to no decode step.
+  if (g.result.decode_steps > 0) g.result.seconds += SecondsSince(start);
+  if (!token.ok()) {
+    g.EndOn(token.status());
+    return std::nullopt;
+  }
+  if (g.model.EndsGeneration(*token)) {
+    g.EndBecause(FinishReason::kStop);
+    return std::nullopt;
+  }
+  ++g.result.generated_tokens;
+  g.result.answer.tokens.push_back(*token);
+  if (g.options.on_token) g.options.on_token(*token);
+  g.Heed(g.choice.Show(*token));
+  // The last token of a full answer is not appended.
+  if (!g.ended && g.IsFull()) g.EndBecause(FinishReason::kLength);
+  return g.ended ? std::nullopt : std::optional(*token);
+}
+
+void Generation::Appended(const Status& status, double seconds) {
+  if (!status.ok()) return impl_->EndOn(status);
+  impl_->result.seconds += seconds;
+  ++impl_->result.decode_steps;
+}
+
+GenerateResult Generation::End() {
+  Impl& g = *impl_;
+  if (g.could_not_begin) {
+    if (!g.options.so_far.tokens.empty()) g.result.answer = g.options.so_far;
+    g.result.text = g.choice.stream().text();
+    return std::move(g.result);
+  }
+  if (!g.ended) g.EndBecause(FinishReason::kCancelled);
+  // A stop string, or a sink that wants no more, has already settled what is shown.
+  const bool settled = g.result.finish_reason == FinishReason::kStopString;
+  if (!settled && g.choice.stream().Finish() == TextStream::State::kRefused) {
+    g.EndBecause(FinishReason::kCancelled);
+  }
+  g.result.text = g.choice.stream().text();
+  // A stop string may have begun in what was shown.
+  g.result.answer.text_bytes = std::max(g.options.so_far.text_bytes, g.result.text.size());
+  g.result.thought_tokens = g.choice.thought_tokens() - g.thought_tokens_before;
+  return std::move(g.result);
+}
+
+int Generation::most_guesses() const {
+  return impl_->max_tokens - impl_->result.generated_tokens - 1;
+}
+
+Guess Generation::Guesses() const {
+  const Impl* const g = impl_.get();
+  if (g->session.lossless_report() == nullptr) return nullptr;
+  auto choice = std::make_shared<std::optional<TokenChoice>>();
+  Position position = g->session.next_position() + 1;
+  return [g, ended = false, choice, position](std::span<const float> logits) mutable {
+    if (ended || g->IsCancelled()) return std::optional<Guessed>();
+    if (!choice->has_value()) *choice = g->choice.Clone();
+    const Result<Token> token = (*choice)->Next(logits, position++);
+    if (!token.ok() || g->model.EndsGeneration(*token) ||
+        (*choice)->Show(*token) != TextStream::State::kOpen) {
+      ended = true;
+      return std::optional<Guessed>();
+    }
+    return std::optional<Guessed>({*token, (*choice)->margin()});
+  };
+}
+
+std::string_view FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kStopString:
+      return "stop_string";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kContext:
+      return "context";
+    case FinishReason::kCap:
+      return "cap";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "";
+}
+
+std::string ShownText(const Model& model, Token token, std::string_view thinking_start,
+                      std::string_view thinking_end) {
+  std::string text = model.TokenText(token, Model::ControlTokens::kHide);
+  if (!text.empty() || thinking_end.empty()) return text;
+  std::string shown = model.TokenText(token, Model::ControlTokens::kShow);
+  return shown == thinking_start || shown == thinking_end ? shown : text;
+}
+
+GenerateResult Generate(Session& session, Sampler& sampler, const GenerateOptions& options) {
+  Generation generation(&session, &sampler, options);
+  while (const std::optional<Token> token = generation.Next()) {
+    const Clock::time_point start = Clock::now();
+    const Status status = session.Decode(*token, generation.Guesses(), generation.most_guesses());
+    generation.Appended(status, SecondsSince(start));
+  }
+  return generation.End();
+}
+
+}  // namespace ebb

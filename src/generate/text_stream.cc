@@ -1,0 +1,124 @@
+// Invariants: (1) text_ + pending_ are all bytes pushed so far, less a found stop string and what
+// follows it; (2) pending_ holds no whole stop string between calls.
+#include "src/generate/text_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ebb {
+namespace {
+
+// The longest suffix of `text` that begins `word` without being all of it.
+size_t PrefixAtEnd(std::string_view text, std::string_view word) {
+  if (word.empty()) return 0;
+  for (size_t size = std::min(text.size(), word.size() - 1); size > 0; --size) {
+    if (text.ends_with(word.substr(0, size))) return size;
+  }
+  return 0;
+}
+
+size_t Utf8Length(unsigned char lead) {
+  if (lead >= 0xF0 && lead <= 0xF4) return 4;
+  if (lead >= 0xE0) return lead <= 0xEF ? 3 : 1;
+  return lead >= 0xC2 ? 2 : 1;
+}
+
+}  // namespace
+
+size_t IncompleteUtf8Suffix(std::string_view text) {
+  for (size_t size = 1; size <= std::min<size_t>(text.size(), 3); ++size) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - size]);
+    const bool continues = (byte & 0xC0) == 0x80;
+    if (!continues) return Utf8Length(byte) > size ? size : 0;
+  }
+  return 0;
+}
+
+TextStream::TextStream(Options options) : options_(std::move(options)), part_(Part::kAnswer) {
+  std::erase(options_.stops, "");
+  if (options_.thinking_start.empty() || options_.thinking_end.empty()) return;
+  part_ = options_.opens_in_thinking ? Part::kThought : Part::kUndecided;
+}
+
+TextStream TextStream::WithoutSink() const {
+  TextStream copy({.stops = options_.stops,
+                   .thinking_start = options_.thinking_start,
+                   .thinking_end = options_.thinking_end,
+                   .opens_in_thinking = options_.opens_in_thinking,
+                   .sink = nullptr});
+  copy.pending_ = pending_;
+  copy.part_ = part_;
+  copy.state_ = state_;
+  return copy;
+}
+
+TextStream::State TextStream::Push(std::string_view bytes) {
+  pending_ += bytes;
+  size_t stop = std::string::npos;
+  for (const std::string& word : options_.stops) stop = std::min(stop, pending_.find(word));
+  if (stop == std::string::npos) {
+    Advance(Hold::kWhatMayChange);
+    return state_;
+  }
+  pending_.resize(stop);
+  Advance(Hold::kHalfCharacters);
+  if (state_ == State::kOpen) state_ = State::kStopString;
+  return state_;
+}
+
+TextStream::State TextStream::Finish() {
+  if (state_ == State::kOpen) Advance(Hold::kHalfCharacters);
+  return state_;
+}
+
+void TextStream::Advance(Hold hold) {
+  if (part_ == Part::kUndecided && !DecideStart(hold)) return;
+  if (part_ == Part::kThought) {
+    const size_t end = pending_.find(options_.thinking_end);
+    if (end == std::string::npos) {
+      Emit(pending_.size() - HeldBytes(hold), TextPart::kThought);
+      return;
+    }
+    part_ = Part::kAnswer;
+    Emit(end + options_.thinking_end.size(), TextPart::kThought);
+  }
+  Emit(pending_.size() - HeldBytes(hold), TextPart::kAnswer);
+}
+
+bool TextStream::DecideStart(Hold hold) {
+  const std::string_view tag = options_.thinking_start;
+  const size_t space = std::min(pending_.find_first_not_of(" \t\r\n"), pending_.size());
+  const std::string_view pending = pending_;
+  const std::string_view rest = pending.substr(space);
+  if (rest.starts_with(tag)) {
+    part_ = Part::kThought;
+    Emit(space + tag.size(), TextPart::kThought);
+    return true;
+  }
+  if (hold == Hold::kWhatMayChange && tag.starts_with(rest)) return false;
+  part_ = Part::kAnswer;
+  return true;
+}
+
+size_t TextStream::HeldBytes(Hold hold) const {
+  size_t held = IncompleteUtf8Suffix(pending_);
+  if (hold == Hold::kHalfCharacters) return held;
+  for (const std::string& word : options_.stops) {
+    held = std::max(held, PrefixAtEnd(pending_, word));
+  }
+  if (part_ == Part::kThought) {
+    held = std::max(held, PrefixAtEnd(pending_, options_.thinking_end));
+  }
+  return held;
+}
+
+void TextStream::Emit(size_t size, TextPart part) {
+  if (size == 0 || state_ == State::kRefused) return;
+  const std::string_view pending = pending_;
+  const std::string_view piece = pending.substr(0, size);
+  text_ += piece;
+  if (options_.sink && !options_.sink(piece, part)) state_ = State::kRefused;
+  pending_.erase(0, size);
+}
+
+}  // namespace ebb

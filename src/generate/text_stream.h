@@ -1,0 +1,66 @@
+// Turns the bytes of sampled tokens into text that can be shown: whole UTF-8 characters, nothing
+// of a stop string, thoughts told from the answer. What may still become a stop string or a tag is
+// held back until that is decided.
+#ifndef EBB_GENERATE_TEXT_STREAM_H_
+#define EBB_GENERATE_TEXT_STREAM_H_
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/generate.h"
+
+namespace ebb {
+
+class TextStream {
+ public:
+  struct Options {
+    std::vector<std::string> stops;  // empty strings are ignored
+    // Both or none. Only an answer that begins with the start tag has a thought.
+    std::string thinking_start;
+    std::string thinking_end;
+    bool opens_in_thinking = false;
+    std::function<bool(std::string_view text, TextPart part)> sink;  // may be null
+  };
+  explicit TextStream(Options options);
+
+  enum class State {
+    kOpen,
+    kStopString,  // one was found; the text before it has been passed on
+    kRefused,     // the sink returned false
+  };
+  // REQUIRES: the state is kOpen.
+  State Push(std::string_view bytes);
+  // No more bytes will come: passes on what was held back, except half a character.
+  State Finish();
+
+  // One that stands where this one does; its text begins anew and goes nowhere.
+  [[nodiscard]] TextStream WithoutSink() const;
+
+  [[nodiscard]] bool in_thought() const { return part_ == Part::kThought; }
+  // All that was passed on, or would have been if there were a sink.
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  enum class Part { kUndecided, kThought, kAnswer };
+  enum class Hold { kWhatMayChange, kHalfCharacters };
+  void Advance(Hold hold);
+  // Decides whether the pending bytes begin with a thought. False: it takes more bytes to tell.
+  bool DecideStart(Hold hold);
+  [[nodiscard]] size_t HeldBytes(Hold hold) const;
+  void Emit(size_t size, TextPart part);
+
+  Options options_;
+  std::string pending_;  // not passed on yet
+  std::string text_;
+  Part part_;
+  State state_ = State::kOpen;
+};
+
+// The number of bytes at the end of `text` that begin a UTF-8 character without completing it.
+[[nodiscard]] size_t IncompleteUtf8Suffix(std::string_view text);
+
+}  // namespace ebb
+
+#endif  // EBB_GENERATE_TEXT_STREAM_H_

@@ -1,0 +1,155 @@
+#include "src/generate/text_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ebb {
+namespace {
+
+using State = TextStream::State;
+
+// What a sink saw, parts joined.
+struct Seen {
+  std::string thought;
+  std::string answer;
+  std::vector<std::string> pieces;
+};
+
+struct Case {
+  std::string name;
+  TextStream::Options options;
+  std::string input;
+  std::string thought;
+  std::string answer;
+  State state = State::kOpen;
+};
+
+TextStream::Options Stops(std::vector<std::string> stops) { return {.stops = std::move(stops)}; }
+
+TextStream::Options Tags(std::vector<std::string> stops = {}) {
+  return {.stops = std::move(stops), .thinking_start = "<think>", .thinking_end = "</think>"};
+}
+
+TextStream::Options InThought(std::vector<std::string> stops = {}) {
+  TextStream::Options options = Tags(std::move(stops));
+  options.opens_in_thinking = true;
+  return options;
+}
+
+std::vector<Case> Cases() {
+  return {
+      {"Plain", {}, "one two", "", "one two"},
+      {"Empty", Tags({"x"}), "", "", ""},
+      {"StopString", Stops({"END"}), "one END two", "", "one ", State::kStopString},
+      {"StopAtStart", Stops({"END"}), "END two", "", "", State::kStopString},
+      {"EarliestStopWins", Stops({"two", "on"}), "one two", "", "", State::kStopString},
+      {"StopThatOnlyBegins", Stops({"END"}), "one EN", "", "one EN"},
+      {"StopThatRepeats", Stops({"aab"}), "aaaab", "", "aa", State::kStopString},
+      {"EmptyStopIsIgnored", Stops({""}), "one", "", "one"},
+      {"StopOfManyBytes", Stops({"€"}), "5 € 6", "", "5 ", State::kStopString},
+      {"Characters", {}, "aé€😀z", "", "aé€😀z"},
+      {"HalfCharacterAtTheEnd", {}, "a\xe2\x82", "", "a"},
+      {"InvalidBytesPass", {}, "a\xff\xc0z", "", "a\xff\xc0z"},
+      {"NoThought", Tags(), "answer <think>x</think>", "", "answer <think>x</think>"},
+      {"Thought", Tags(), "<think>a b</think>c", "<think>a b</think>", "c"},
+      {"BlanksBeforeThought", Tags(), "\n <think>a</think>c", "\n <think>a</think>", "c"},
+      {"TagThatOnlyBegins", Tags(), "<thin", "", "<thin"},
+      {"TagThatTurnsOut", Tags(), "<thing>", "", "<thing>"},
+      {"OpensInThought", InThought(), "a</think>b", "a</think>", "b"},
+      {"ThoughtThatNeverEnds", InThought(), "a</thin", "a</thin", ""},
+      {"StartTagInThought", InThought(), "<think>a</think>b", "<think>a</think>", "b"},
+      {"OnlyOneThought", InThought(), "a</think>b</think>c", "a</think>", "b</think>c"},
+      {"StopInThought", InThought({"b"}), "ab</think>c", "a", "", State::kStopString},
+      {"StopInsideTag", InThought({"think"}), "ab</think>c", "ab</", "", State::kStopString},
+      {"StopAfterThought", InThought({"d"}), "ab</think>cd", "ab</think>", "c", State::kStopString},
+      {"NoEndTag", {.thinking_start = "<think>"}, "<think>a", "", "<think>a"},
+  };
+}
+
+class TextStreamTest : public testing::TestWithParam<Case> {};
+
+// Pushes `input` in pieces of `size` bytes.
+std::pair<State, Seen> Feed(TextStream::Options options, const std::string& input, size_t size) {
+  Seen seen;
+  options.sink = [&seen](std::string_view text, TextPart part) {
+    (part == TextPart::kThought ? seen.thought : seen.answer) += text;
+    seen.pieces.emplace_back(text);
+    return true;
+  };
+  TextStream stream(options);
+  State state = State::kOpen;
+  for (size_t i = 0; i < input.size() && state == State::kOpen; i += size) {
+    state = stream.Push(std::string_view(input).substr(i, size));
+  }
+  if (state == State::kOpen) state = stream.Finish();
+  EXPECT_EQ(stream.text(), seen.thought + seen.answer);
+  return {state, seen};
+}
+
+TEST_P(TextStreamTest, ShowsTheSameHoweverBytesArrive) {
+  const Case& c = GetParam();
+  for (size_t size = 1; size <= c.input.size() + 1; ++size) {
+    const auto [state, seen] = Feed(c.options, c.input, size);
+    EXPECT_EQ(state, c.state) << "pieces of " << size;
+    EXPECT_EQ(seen.thought, c.thought) << "pieces of " << size;
+    EXPECT_EQ(seen.answer, c.answer) << "pieces of " << size;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TextStreamTest, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(TextStreamPieces, NeverSplitCharacters) {
+  const auto [state, seen] = Feed({}, "aé€😀z", 1);
+  EXPECT_EQ(seen.pieces, (std::vector<std::string>{"a", "é", "€", "😀", "z"}));
+}
+
+TEST(TextStreamPieces, ArePassedOnAsSoonAsTheyAreCertain) {
+  std::string seen;
+  TextStream::Options options = Stops({"abc"});
+  options.sink = [&seen](std::string_view text, TextPart) {
+    seen += text;
+    return true;
+  };
+  TextStream stream(options);
+  EXPECT_EQ(stream.Push("xa"), State::kOpen);
+  EXPECT_EQ(seen, "x");
+  EXPECT_EQ(stream.Push("b"), State::kOpen);
+  EXPECT_EQ(seen, "x");
+  EXPECT_EQ(stream.Push("x"), State::kOpen);
+  EXPECT_EQ(seen, "xabx");
+}
+
+TEST(TextStreamSink, IsNotCalledAgainAfterItRefused) {
+  int calls = 0;
+  TextStream::Options options = InThought();
+  options.sink = [&calls](std::string_view, TextPart) {
+    ++calls;
+    return false;
+  };
+  TextStream stream(options);
+  EXPECT_EQ(stream.Push("a</think>b"), State::kRefused);
+  EXPECT_EQ(stream.Finish(), State::kRefused);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(IncompleteUtf8SuffixTest, CountsTheBytesOfAnUnfinishedCharacter) {
+  const std::vector<std::pair<std::string, size_t>> cases = {
+      {"", 0},         {"a", 0},
+      {"\xc3", 1},     {"\xc3\xa9", 0},
+      {"\xe2\x82", 2}, {"\xe2", 1},
+      {"\xf0\x9f", 2}, {"\xf0\x9f\x98", 3},
+      {"😀", 0},        {"\x80", 0},
+      {"\xff", 0},     {"\xc0", 0},
+      {"\xf5", 0},     {"a\x80\x80\x80\x80", 0},
+  };
+  for (const auto& [text, size] : cases) {
+    EXPECT_EQ(IncompleteUtf8Suffix(text), size) << testing::PrintToString(text);
+  }
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,105 @@
+#include "src/generate/token_choice.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace ebb {
+
+TokenChoice::TokenChoice(const GenerateOptions& options, Sampler* sampler,
+                         std::function<bool(std::string_view text, TextPart part)> sink)
+    : options_(&options),
+      model_(&sampler->model()),
+      sampler_(sampler),
+      stream_({.stops = options.stops,
+               .thinking_start = options.thinking_start,
+               .thinking_end = options.thinking_end,
+               .opens_in_thinking = options.opens_in_thinking,
+               .sink = std::move(sink)}) {}
+
+Status TokenChoice::Prepare() {
+  if (options_->on_end == GenerateOptions::OnEnd::kIgnore) {
+    for (Token token = 0; token < model_->shape().vocab_size; ++token) {
+      if (model_->EndsGeneration(token)) end_tokens_.push_back(token);
+    }
+  }
+  if (options_->thinking_budget >= 0 && !options_->thinking_end.empty()) {
+    EBB_ASSIGN_OR_RETURN(closing_, model_->Tokenize(options_->thinking_end, Model::AddBos::kNo,
+                                                    Model::Specials::kParse));
+  }
+  return OkStatus();
+}
+
+TokenChoice TokenChoice::Clone() const {
+  std::unique_ptr<Sampler> sampler = sampler_->Clone();
+  TokenChoice clone(*options_, sampler.get(), nullptr);
+  clone.own_sampler_ = std::move(sampler);
+  clone.stream_ = stream_.WithoutSink();
+  clone.end_tokens_ = end_tokens_;
+  clone.closing_ = closing_;
+  clone.forced_ = forced_;
+  clone.budget_spent_ = budget_spent_;
+  clone.thought_tokens_ = thought_tokens_;
+  return clone;
+}
+
+void TokenChoice::ForceEndOfThought() {
+  if (closing_.empty() || budget_spent_ || !stream_.in_thought() ||
+      thought_tokens_ < options_->thinking_budget) {
+    return;
+  }
+  budget_spent_ = true;
+  forced_.assign(closing_.rbegin(), closing_.rend());
+}
+
+Result<Token> TokenChoice::Next(std::span<const float> logits, Position position) {
+  ForceEndOfThought();
+  if (!forced_.empty()) {
+    const Token token = forced_.back();
+    forced_.pop_back();
+    sampler_->Accept(token);
+    was_forced_ = true;
+    return token;
+  }
+  was_forced_ = false;
+  if (!end_tokens_.empty()) {
+    masked_logits_.assign(logits.begin(), logits.end());
+    for (const Token token : end_tokens_) {
+      masked_logits_[token] = -std::numeric_limits<float>::infinity();
+    }
+    logits = masked_logits_;
+  }
+  return sampler_->Sample(
+      logits, position,
+      stream_.in_thought() ? Sampler::Constraint::kFree : Sampler::Constraint::kGrammar);
+}
+
+double TokenChoice::margin() const {
+  return was_forced_ ? std::numeric_limits<double>::infinity() : sampler_->margin();
+}
+
+TextStream::State TokenChoice::Show(Token token) {
+  const bool was_thought = stream_.in_thought();
+  const TextStream::State state =
+      stream_.Push(ShownText(*model_, token, options_->thinking_start, options_->thinking_end));
+  if (was_thought && stream_.in_thought() && !budget_spent_) ++thought_tokens_;
+  return state;
+}
+
+TextStream::State TokenChoice::ShowAgain(Token token) {
+  ForceEndOfThought();
+  SeeForced(token);
+  const TextStream::State state = Show(token);
+  if (!stream_.in_thought()) forced_.clear();
+  return state;
+}
+
+// The budget may have been larger then: what the answer has of the tag is not forced again, the
+// rest is.
+void TokenChoice::SeeForced(Token token) {
+  if (forced_.empty()) return;
+  if (forced_.back() != token) forced_.assign(closing_.rbegin(), closing_.rend());
+  if (forced_.back() == token) forced_.pop_back();
+}
+
+}  // namespace ebb

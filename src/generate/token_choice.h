@@ -1,0 +1,58 @@
+// Which token comes next in an answer, and what it does to the text: sampling, the end of a thought
+// that is forced when its budget is spent, tags and stop strings. It does not know where logits
+// come from: a copy of it can guess ahead.
+#ifndef EBB_GENERATE_TOKEN_CHOICE_H_
+#define EBB_GENERATE_TOKEN_CHOICE_H_
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ebb/generate.h"
+#include "src/generate/text_stream.h"
+
+namespace ebb {
+
+class TokenChoice {
+ public:
+  // The options and the sampler outlive it. `sink` takes the text; see TextStream.
+  TokenChoice(const GenerateOptions& options, Sampler* sampler,
+              std::function<bool(std::string_view text, TextPart part)> sink);
+  // REQUIRED before any other call.
+  Status Prepare();
+  // One that stands where this one does, with a sampler of its own and without a sink.
+  [[nodiscard]] TokenChoice Clone() const;
+
+  // The token for `position`, from logits [vocab_size].
+  [[nodiscard]] Result<Token> Next(std::span<const float> logits, Position position);
+  // Of the last token that Next() chose, as Sampler::margin(); infinity for one that was forced.
+  [[nodiscard]] double margin() const;
+  // Adds its text.
+  TextStream::State Show(Token token);
+  // Adds a token of an answer so far, that was chosen before.
+  TextStream::State ShowAgain(Token token);
+
+  [[nodiscard]] TextStream& stream() { return stream_; }
+  [[nodiscard]] int thought_tokens() const { return thought_tokens_; }
+
+ private:
+  void ForceEndOfThought();
+  void SeeForced(Token token);
+
+  const GenerateOptions* options_;
+  const Model* model_;
+  std::unique_ptr<Sampler> own_sampler_;  // of a clone
+  Sampler* sampler_;
+  TextStream stream_;
+  std::vector<Token> end_tokens_;  // masked; empty unless OnEnd::kIgnore
+  std::vector<Token> closing_;     // the tokens of thinking_end
+  std::vector<Token> forced_;      // still to come, last first
+  bool budget_spent_ = false;
+  int thought_tokens_ = 0;   // of the whole answer
+  bool was_forced_ = false;  // the last token
+  std::vector<float> masked_logits_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_GENERATE_TOKEN_CHOICE_H_

@@ -1,0 +1,160 @@
+#include "src/lossless/draft_length.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace ebb {
+namespace {
+
+// The first two runs: two lengths tell what one more token costs.
+constexpr int kTrials[] = {4, 16};
+// A trial costs a few steps: where it does not pay, this often bounds the loss to a few percent.
+constexpr int kFirstWait = 32;
+constexpr int kLongestWait = 512;
+// After a wait the mean over runs weighs as many runs as this, so that a few decide.
+constexpr double kWeightAfterWait = 2;
+
+constexpr int kRunsBetweenTooMany = 16;
+constexpr int kTokensBetweenPlain = 512;
+
+// Classes of margins by their upper ends, each twice the one before; unknown margins come last. A
+// few guesses' worth of what is expected of each stands for what nobody has seen yet.
+constexpr double kSmallestMargin = 0.05;
+constexpr double kExpected[] = {0.6, 0.65, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.9};
+constexpr double kExpectedWeight = 3;
+
+}  // namespace
+
+DraftLength::DraftLength(int min, int max)
+    : drafts_always_(min > 0),
+      min_(drafts_always_ ? std::max(min, 2) : 1),
+      max_(max),
+      plain_seconds_{.memory = 16},
+      draft_seconds_{.memory = 64},
+      logits_seconds_{.memory = 64},
+      run_tokens_{.memory = 48},
+      run_seconds_{.memory = 48},
+      tokens_{.memory = 16},
+      seconds_{.memory = 16},
+      squares_{.memory = 16},
+      products_{.memory = 16},
+      wait_(kFirstWait) {
+  static_assert(std::size(kExpected) == kMargins);
+  for (int i = 0; i < kMargins; ++i) {
+    right_[i].memory = 160;
+    right_[i].Add(kExpected[i], kExpectedWeight);
+  }
+}
+
+int DraftLength::MarginClass(double margin) {
+  if (!(margin >= 0)) return kMargins - 1;
+  int i = 0;
+  for (double end = kSmallestMargin; i < kMargins - 2 && margin >= end; end *= 2) ++i;
+  return i;
+}
+
+// Against one token for every step over all rows.
+bool DraftLength::Pays() const {
+  return plain_seconds_.empty() || TokensPerSecond() * plain_seconds_.value() > 1;
+}
+
+int DraftLength::Begin(int limit) {
+  margins_.clear();
+  all_right_ = 1;
+  one_too_many_ = runs_ % kRunsBetweenTooMany == 0;
+  const int most = std::min(max_, limit);
+  least_ = std::min(min_, most);
+  if (least_ == most) return most;
+  // Both ways are measured before they are compared.
+  if (!drafts_always_ && plain_seconds_.empty()) return 1;
+  if (runs_ < static_cast<int>(std::size(kTrials))) {
+    least_ = std::clamp(kTrials[runs_], least_, most);
+    return least_;
+  }
+  if (drafts_always_ || run_tokens_.empty()) return most;
+  if (Pays()) return tokens_since_plain_ < kTokensBetweenPlain ? most : 1;
+  if (plain_steps_ < wait_) return 1;
+  wait_ = std::min(2 * wait_, kLongestWait);
+  run_tokens_.WeighAtMost(kWeightAfterWait);
+  run_seconds_.WeighAtMost(kWeightAfterWait);
+  one_too_many_ = true;
+  return most;
+}
+
+bool DraftLength::Takes(double margin) {
+  const int margin_class = MarginClass(margin);
+  all_right_ *= right_[margin_class].value();
+  const int num_tokens = static_cast<int>(margins_.size()) + 2;  // with the first and this one
+  if (num_tokens > least_ && !run_tokens_.empty()) {
+    const double seconds = draft_seconds_.value() + slope_ + all_right_ * LogitsSeconds();
+    const bool is_worth_it = all_right_ >= TokensPerSecond() * seconds;
+    if (!is_worth_it && !one_too_many_) return false;
+    one_too_many_ = is_worth_it && one_too_many_;
+  }
+  margins_.push_back(margin_class);
+  return true;
+}
+
+// The first one also makes buffers.
+void DraftLength::PlainStep(double seconds) {
+  if (warm_) plain_seconds_.Add(seconds);
+  warm_ = true;
+  tokens_since_plain_ = 0;
+  ++plain_steps_;
+}
+
+void DraftLength::DraftedStep(int num_tokens, double draft_seconds, double verify_seconds) {
+  if (plain_steps_ < kFirstWait) wait_ = kFirstWait;
+  plain_steps_ = 0;
+  draft_seconds_.Add(draft_seconds / num_tokens, num_tokens);
+  last_seconds_ = draft_seconds + verify_seconds;
+  ++runs_;
+  LearnSlope(num_tokens, verify_seconds);
+}
+
+void DraftLength::LookedUpStep(int num_tokens, double verify_seconds) {
+  LearnSlope(num_tokens, verify_seconds);
+}
+
+void DraftLength::LogitsStep(int num_tokens, double seconds) {
+  logits_seconds_.Add(seconds / num_tokens, num_tokens);
+  last_seconds_ += seconds;
+}
+
+bool DraftLength::KnowsSteps() const {
+  return runs_ >= static_cast<int>(std::size(kTrials)) && !run_tokens_.empty();
+}
+
+double DraftLength::Rate() const {
+  const double drafted = TokensPerSecond();
+  if (drafts_always_ || plain_seconds_.empty()) return drafted;
+  return std::max(drafted, 1 / plain_seconds_.value());
+}
+
+double DraftLength::VerifySeconds(int num_tokens, double num_taken) const {
+  const double slope = std::min(slope_, seconds_.value() / tokens_.value());
+  return seconds_.value() + slope * (num_tokens - tokens_.value()) + num_taken * LogitsSeconds();
+}
+
+void DraftLength::LearnSlope(int num_tokens, double verify_seconds) {
+  tokens_.Add(num_tokens);
+  seconds_.Add(verify_seconds);
+  squares_.Add(double(num_tokens) * num_tokens);
+  products_.Add(num_tokens * verify_seconds);
+  const double mean = tokens_.value();
+  const double variance = squares_.value() - mean * mean;
+  // Where all were of nearly one length the slope stays as it was.
+  if (variance < 0.02 * mean * mean) return;
+  const double most = seconds_.value() / mean;
+  slope_ = std::clamp((products_.value() - mean * seconds_.value()) / variance, 0.0, most);
+}
+
+void DraftLength::Compared(int num_right, bool next_was_wrong) {
+  const auto seen = std::min(margins_.size(), size_t(num_right) + (next_was_wrong ? 1 : 0));
+  for (size_t i = 0; i < seen; ++i) right_[margins_[i]].Add(i < size_t(num_right) ? 1 : 0);
+  tokens_since_plain_ += 1 + num_right;
+  run_tokens_.Add(1 + num_right);
+  run_seconds_.Add(last_seconds_);
+}
+
+}  // namespace ebb

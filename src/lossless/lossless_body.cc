@@ -1,0 +1,466 @@
+#include "src/lossless/lossless_body.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "src/lossless/store_placement.h"
+
+namespace ebb {
+namespace {
+
+// After so many right guesses of the text's own one step is drafted, or plain, all the same: what
+// such steps bring is then known still.
+constexpr int kLookedUpBetweenDrafts = 512;
+
+// An eviction of caps alone: the least share that is one.
+constexpr double kOnlyWhatCapsLeaveOut = 1e-9;
+
+// Several tokens take their logits with one pass over the weights, unless they go apart.
+size_t LogitsAtOnce(bool tokens_apart) { return tokens_apart ? 1 : 4; }
+
+SignalNeeds OnlyMass(const SignalNeeds& needs) {
+  return {.mass = needs.mass, .mass_in_prefill = needs.mass_in_prefill};
+}
+
+// By the last step of `sequence`.
+int64_t RowsRead(const Sequence& sequence) {
+  int64_t rows = sequence.report().rows_evicted - sequence.report().rows_unread;
+  for (const TierAccounting& tier : sequence.cache().accounting().tiers) rows += tier.rows;
+  return rows;
+}
+
+constexpr std::string_view kDraftName = "the draft, which has T0 and T2 alone";
+
+Status CheckOptions(const LosslessOptions& options) {
+  if (options.draft_min >= 0 && options.draft_max >= 1 && options.draft_min <= options.draft_max &&
+      options.draft_max <= kMostDrafted) {
+    return OkStatus();
+  }
+  return InvalidArgument(fmt::format(
+      "verifying steps of at least {} and at most {} tokens; expected 0 to {}, the smaller number "
+      "first, and room for one",
+      options.draft_min, options.draft_max, kMostDrafted));
+}
+
+bool HasT1(const CacheStores& stores) { return stores.t1 != nullptr || stores.t1_file != nullptr; }
+
+Status CheckDraft(const Sequence& draft) {
+  if (!draft.RotatesKeys()) return OkStatus();
+  return InvalidArgument(
+      fmt::format("{} rotates keys anew: a draft's keys stay where the full cache has them",
+                  draft.options().past_context == PastContext::kReRotate
+                      ? std::string("what goes on past the context")
+                      : fmt::format("policy \"{}\"", draft.policy().name)));
+}
+
+// Whether its tiers and its device can verify.
+Status CheckEngine(const EngineCore& core, const LosslessOptions& options) {
+  const bool merges_t1 = !core.stores.device()->one_memory() &&
+                         (core.options.t1_mode == T1Mode::kCompute || core.options.allow_inexact);
+  if (options.verify == LosslessOptions::Verify::kExact && merges_t1) {
+    return InvalidArgument(
+        "attending to T1 where it lies is exact up to rounding only; verify fast, or stream T1");
+  }
+  const std::optional<TierSpec>& tiers = core.options.tiers;
+  if (!HasT1(core.stores.caches(CacheUse::kStore)) && tiers.has_value() &&
+      tiers->t0_cap_bytes > 0) {
+    return InvalidArgument(
+        "a cap on T0 is the draft's, and without a T1 what verifies it lies in T0 too; give a T1");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+PolicySpec DraftSpec(PolicySpec spec) {
+  if (!spec.tiers.has_value()) return spec;
+  TierSpec& tiers = *spec.tiers;
+  const double in_t2 = (1 - tiers.evict_share) * tiers.t2_share;
+  const double in_t0 = tiers.t0_cap_bytes > 0
+                           ? (1 - tiers.evict_share) * (1 - tiers.t2_share)
+                           : (1 - tiers.evict_share) * (1 - tiers.t2_share) * tiers.t0_share;
+  tiers.evict_share = std::max(1 - in_t0 - in_t2, 0.0);
+  // Of the rows alive, what lies in T1 would go anew at each interval.
+  tiers.evict_of = EvictOf::kGenerated;
+  tiers.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
+  if (tiers.t0_cap_bytes > 0) {
+    tiers.evict_share = std::max(tiers.evict_share, kOnlyWhatCapsLeaveOut);
+    tiers.protected_may_go = true;
+  }
+  tiers.t1 = T1Place::kNone;
+  tiers.t1_cap_bytes = 0;
+  return spec;
+}
+
+LosslessBody::LosslessBody(const LosslessOptions& options, std::unique_ptr<Sequence> draft,
+                           std::unique_ptr<Sequence> store)
+    : options_(options),
+      draft_(std::move(draft)),
+      store_(std::move(store)),
+      draft_takes_step_{draft_.get(), Follower::Takes::kStep, kDraftName},
+      draft_takes_rows_{draft_.get(), Follower::Takes::kRows, kDraftName},
+      store_signals_(core().model->shape(), draft_->policy().granularity,
+                     OnlyMass(draft_->signals().needs())),
+      length_(options.draft_min, options.draft_max) {
+  if (options.looks_up && options.draft_min < options.draft_max) lookup_.emplace();
+}
+
+Result<std::unique_ptr<LosslessBody>> LosslessBody::Create(const LosslessOptions& options,
+                                                           std::unique_ptr<Sequence> draft) {
+  EBB_RETURN_IF_ERROR(CheckOptions(options));
+  EBB_RETURN_IF_ERROR(CheckDraft(*draft));
+  const EngineCore& core = *draft->core();
+  EBB_RETURN_IF_ERROR(CheckEngine(core, options));
+  const CacheStores stores = core.stores.caches(CacheUse::kStore);
+  EBB_ASSIGN_OR_RETURN(Policy policy, MakePolicy({.name = "full"}, {.shape = core.model->shape()}));
+  if (HasT1(stores)) policy.placement = MakeStorePlacement();
+  auto store = std::make_unique<Sequence>(draft->core(),
+                                          SequenceOptions{.context = draft->options().context},
+                                          std::move(policy), stores);
+  store->cache().BorrowFrom(draft->cache());
+  return std::unique_ptr<LosslessBody>(
+      new LosslessBody(options, std::move(draft), std::move(store)));
+}
+
+Status LosslessBody::CheckUnbroken() const {
+  EBB_RETURN_IF_ERROR(draft_->health().CheckUnbroken());
+  return store_->health().CheckUnbroken();
+}
+
+Status LosslessBody::CheckPrompt(size_t num_tokens) {
+  return OfFollower(kDraftName, draft_->CheckPrompt(num_tokens));
+}
+
+size_t LosslessBody::LargestChunk(size_t num_tokens) { return store_->LargestChunk(num_tokens); }
+
+StepEntry LosslessBody::FollowedEntry() {
+  return {
+      .sequence = store_.get(), .followers = {&draft_takes_step_, 1}, .signals = &store_signals_};
+}
+
+Result<StepEntry> LosslessBody::PromptEntry() {
+  EBB_RETURN_IF_ERROR(store_->MoveRefused());
+  StepEntry entry = FollowedEntry();
+  entry.kind = StepKind::kPrefill;
+  return entry;
+}
+
+Result<StepEntry> LosslessBody::BatchEntry() {
+  return InvalidArgument("a batch holds a lossless session, which steps by itself");
+}
+
+// What the draft evicted lies in the store. Where that has a T1, its newest rows, which are on
+// their way there, count as staging.
+CacheAccounting LosslessBody::accounting() {
+  constexpr auto kT0 = static_cast<size_t>(Tier::kT0), kT1 = static_cast<size_t>(Tier::kT1);
+  CacheAccounting sum = draft_->accounting();
+  const CacheAccounting store = store_->cache().accounting();
+  sum.tiers[kT1] = store.tiers[kT1];
+  sum.staging_bytes += store.staging_bytes;
+  if (store_->cache().HasTiers()) {
+    sum.newest = store.tiers[kT0];
+    sum.staging_bytes += store.tiers[kT0].page_bytes;
+  } else {
+    sum.tiers[kT0].rows += store.tiers[kT0].rows;
+    sum.tiers[kT0].row_bytes += store.tiers[kT0].row_bytes;
+    sum.tiers[kT0].page_bytes += store.tiers[kT0].page_bytes;
+  }
+  sum.table_bytes += store.table_bytes;
+  if (lookup_.has_value()) sum.table_bytes += lookup_->memory_bytes();
+  sum.num_tables += store.num_tables;
+  sum.rows_evicted = 0;
+  sum.moves.rows_down += store.moves.rows_down;
+  sum.moves.bytes_down += store.moves.bytes_down;
+  sum.moves.seconds += store.moves.seconds;
+  sum.moves.seconds_down += store.moves.seconds_down;
+  return sum;
+}
+
+std::string LosslessBody::KeptRows() const {
+  const std::optional<TierSpec>& tiers = core().options.tiers;
+  return fmt::format("all, verify: {}, T1: {}", VerifyName(options_.verify),
+                     T1PlaceName(tiers.has_value() ? tiers->t1 : T1Place::kNone));
+}
+
+std::vector<SequenceCache*> LosslessBody::caches() { return {&draft_->cache(), &store_->cache()}; }
+
+double LosslessBody::Now() const {
+  const Device& device = *core().stores.device();
+  if (!device.one_memory()) return device.Seconds();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+int LosslessBody::Limit(int most_guesses) const {
+  const int longest = 1 + std::clamp(most_guesses, 0, options_.draft_max - 1);
+  int most = 1;
+  while (most < longest && draft_->HasRoom(most + 1)) ++most;
+  return most;
+}
+
+// What a prompt brought, or a file, comes first.
+void LosslessBody::SeeText(Token token) try {
+  if (!lookup_.has_value()) return;
+  const auto known = draft_->tokens().first(draft_->tokens().size() - num_ahead());
+  for (size_t i = lookup_->size(); i < known.size(); ++i) lookup_->Append(known[i]);
+  lookup_->Append(token);
+} catch (const std::bad_alloc&) {
+  lookup_.reset();
+}
+
+void LosslessBody::ForgetText(Position end) try {
+  if (lookup_.has_value()) lookup_->TruncateTo(end);
+} catch (const std::bad_alloc&) {
+  lookup_.reset();
+}
+
+int LosslessBody::NumLookedUp(int limit) const {
+  if (!lookup_.has_value() || lookup_->match() == 0 || !length_.KnowsSteps()) return 0;
+  if (looked_up_since_draft_ >= kLookedUpBetweenDrafts) return 0;
+  size_t most = limit - 1;
+  if (const Placement* placement = draft_->policy().placement.get(); placement != nullptr) {
+    most = std::min<size_t>(most, placement->LongestStep() - 1);
+  }
+  if (draft_->settler().HasTiers()) {
+    most = std::min(most, std::max<size_t>(draft_->cache().RoomForTokens(), 1) - 1);
+  }
+  const Model& model = *core().model;
+  for (size_t i = 0; i < most; ++i) {
+    if (model.EndsGeneration(lookup_->Next(i))) most = i;
+  }
+  const size_t num_guesses =
+      lookup_->NumWorthIt(most, length_.Rate(), [this](int num_tokens, double num_taken) {
+        return length_.VerifySeconds(num_tokens, num_taken);
+      });
+  return 1 + static_cast<int>(num_guesses) < options_.draft_min ? 0 : static_cast<int>(num_guesses);
+}
+
+Status LosslessBody::Resume() {
+  const auto positions = store_->cache().positions(0);
+  for (size_t i = 0; i < std::max(positions.size(), draft_->tokens().size()); ++i) {
+    if (i < positions.size() && positions[i] == static_cast<Position>(i)) continue;
+    return Corrupt(fmt::format("the store lacks the row of token {}", i));
+  }
+  store_->TakeTokensOf(*draft_);
+  return OkStatus();
+}
+
+void LosslessBody::TruncateTo(Position end) {
+  draft_->TruncateTo(end);
+  store_->TruncateTo(end);
+  ForgetText(end);
+}
+
+void LosslessBody::DropAhead() {
+  const Position end = store_->next() - static_cast<Position>(num_ahead());
+  if (num_ahead() > 0) {
+    for (Sequence* const one : {draft_.get(), store_.get()}) one->TruncateTo(end);
+  }
+  ahead_.clear();
+  next_ahead_ = 0;
+  ForgetText(end);  // what a step that failed was to add, too
+}
+
+void LosslessBody::CountComparison(bool right) {
+  if (right) ++report_.accepted;
+  if (is_looked_up_) {
+    if (right) ++report_.accepted_looked_up, ++looked_up_since_draft_;
+    return;
+  }
+  // The last of a run, or the one that ends it.
+  if (!right || num_ahead() == 0) length_.Compared(static_cast<int>(next_ahead_), !right);
+}
+
+void LosslessBody::CountVerifying(double seconds, double waited_before) {
+  ++report_.verify_steps;
+  report_.verify_seconds += seconds;
+  report_.wait_seconds += store_->cache().stage_wait_seconds() - waited_before;
+  report_.bytes_read += store_->cache().t1_bytes_read();
+  report_.rows_read += RowsRead(*store_);
+}
+
+void LosslessBody::CountLogits(double seconds) {
+  const size_t vocab_size = core().model->shape().vocab_size;
+  length_.LogitsStep(static_cast<int>(logits_.size() / vocab_size), seconds);
+  report_.verify_seconds += seconds;
+}
+
+Status LosslessBody::Decode(Token token, const Guess& guess, int most_guesses,
+                            ShownLogits* logits) {
+  EBB_RETURN_IF_ERROR(draft_->CheckTokens({&token, 1}));
+  if (num_ahead() > 0) {
+    const bool right = ahead_[next_ahead_] == token;
+    if (right) {
+      if (!HasLogitsAfter(next_ahead_ + 1)) {
+        const double begin = Now();
+        EBB_RETURN_IF_ERROR(ComputeLogits(next_ahead_ + 1));
+        CountLogits(Now() - begin);
+      }
+      SeeText(token);
+      ++next_ahead_;
+      logits->Show(LogitsAfter(next_ahead_));
+    }
+    CountComparison(right);
+    if (right) return OkStatus();
+  }
+  DropAhead();
+  SeeText(token);
+  if (without_drafts_ > 0) {
+    --without_drafts_;
+    return DecodePlainly(token, logits);
+  }
+  const int limit = guess ? Limit(most_guesses) : 1;
+  const int num_looked_up = NumLookedUp(limit);
+  const int num_tokens = num_looked_up > 0 ? 1 + num_looked_up : length_.Begin(limit);
+  if (num_tokens == 1) return DecodePlainly(token, logits);
+  const Status status = Run(token, guess, num_tokens, num_looked_up, logits);
+  if (status.code() != StatusCode::kResourceExhausted) return status;
+  // In the draft's caps a single token may still have room, but not soon a run.
+  without_drafts_ = kMostDrafted;
+  return DecodePlainly(token, logits);
+}
+
+Status LosslessBody::DecodePlainly(Token token, ShownLogits* logits) {
+  const double begin = Now();
+  const double waited = store_->cache().stage_wait_seconds();
+  EBB_RETURN_IF_ERROR(store_->MoveRefused());
+  StepEntry entry = FollowedEntry();
+  entry.tokens = {&token, 1};
+  const StepResult result = RunStep(&core(), {.entries = {&entry, 1}});
+  if (!result.taken()) return result.status();
+  logits->Show(result.logits(0));
+  const double seconds = Now() - begin;
+  looked_up_since_draft_ = 0;
+  length_.PlainStep(seconds);
+  CountVerifying(seconds, waited);
+  return result.status();
+}
+
+Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int num_looked_up,
+                         ShownLogits* logits) {
+  const Position begin = store_->next();
+  const double waited = store_->cache().stage_wait_seconds();
+  const double begun = Now();
+  double drafted_from = 0, verified_from = 0, verified = 0;
+  Status status;
+  try {
+    run_.assign(1, token);
+    is_looked_up_ = num_looked_up > 0;
+    for (int i = 0; i < num_looked_up; ++i) run_.push_back(lookup_->Next(i));
+    // The rows of the run before this one are verified now: whole pages of them go to T1 before the
+    // run's own come, and are written while it is drafted, if it is.
+    status = store_->MakeRoom(StepKind::kDecode);
+    drafted_from = Now();
+    if (status.ok() && !is_looked_up_) status = Draft(guess, num_tokens);
+    verified_from = Now();
+    if (status.ok()) status = Verify();
+    verified = Now();
+    if (status.ok()) status = ComputeLogits(0);
+  } catch (const std::bad_alloc&) {
+    EndRunAt(begin);
+    return ResourceExhausted(fmt::format("no memory for a run of {} tokens", num_tokens));
+  } catch (...) {  // of a caller's guess, or of what it does with signals
+    EndRunAt(begin);
+    throw;
+  }
+  if (!status.ok()) {
+    EndRunAt(begin);
+    return status;
+  }
+  const double end = Now();
+  const auto run_tokens = static_cast<int>(run_.size());
+  // The store's rows move for verifying.
+  const double verify_seconds = drafted_from - begun + verified - verified_from;
+  if (is_looked_up_) {
+    length_.LookedUpStep(run_tokens, verify_seconds);
+  } else {
+    looked_up_since_draft_ = 0;
+    length_.DraftedStep(run_tokens, verified_from - drafted_from, verify_seconds);
+  }
+  report_.draft_seconds += verified_from - drafted_from;
+  report_.drafted += run_tokens - 1;
+  report_.looked_up += num_looked_up;
+  CountVerifying(verify_seconds, waited);
+  CountLogits(end - verified);
+  ahead_.assign(run_.begin() + 1, run_.end());
+  next_ahead_ = 0;
+  logits->Show(LogitsAfter(0));
+  if (!is_looked_up_ && ahead_.empty()) length_.Compared(0, /*next_was_wrong=*/false);
+  return OkStatus();
+}
+
+// What could not be drafted or verified has not happened.
+void LosslessBody::EndRunAt(Position begin) {
+  ahead_.clear();
+  next_ahead_ = 0;
+  if (draft_->next() > begin) draft_->TruncateTo(begin);
+  if (store_->next() > begin) store_->TruncateTo(begin);
+}
+
+Status LosslessBody::Draft(const Guess& guess, int num_tokens) {
+  for (;;) {
+    const StepEntry entry = {.sequence = draft_.get(), .tokens = std::span(run_).last(1)};
+    const StepResult result = RunStep(&core(), {.entries = {&entry, 1}});
+    EBB_RETURN_IF_ERROR(result.status());
+    report_.rows_read += RowsRead(*draft_);
+    if (static_cast<int>(run_.size()) == num_tokens) return OkStatus();
+    const std::optional<Guessed> next = guess(result.logits(0));
+    if (!next.has_value() || !draft_->CheckTokens({&next->token, 1}).ok()) return OkStatus();
+    if (!length_.Takes(next->margin)) return OkStatus();
+    run_.push_back(next->token);
+  }
+}
+
+Status LosslessBody::Verify() {
+  const bool tokens_apart = options_.verify == LosslessOptions::Verify::kExact;
+  EBB_RETURN_IF_ERROR(store_->MoveRefused());
+  StepEntry entry = FollowedEntry();
+  if (!is_looked_up_) {
+    entry.followers = {&draft_takes_rows_, 1};
+    entry.signals = nullptr;
+  }
+  entry.tokens = run_;
+  entry.logits = StepEntry::Logits::kAll;
+  ahead_.reserve(run_.size());
+  const size_t vocab_size = core().model->shape().vocab_size;
+  logits_.reserve(LogitsAtOnce(tokens_apart) * vocab_size);
+  logits_.clear();
+  const StepResult result = RunStep(
+      &core(), {.entries = {&entry, 1}, .logits_later = true, .tokens_apart = tokens_apart});
+  EBB_RETURN_IF_ERROR(result.status());
+  const std::span<const float> outputs = core().runner->outputs();
+  outputs_.assign(outputs.begin(), outputs.end());
+  return OkStatus();
+}
+
+Status LosslessBody::ComputeLogits(size_t i) {
+  GraphRunner& runner = *core().runner;
+  const bool tokens_apart = options_.verify == LosslessOptions::Verify::kExact;
+  const size_t count = std::min(run_.size() - i, LogitsAtOnce(tokens_apart));
+  const size_t floats = runner.OutputFloats();
+  EBB_RETURN_IF_ERROR(
+      runner.ComputeLogits(std::span(outputs_).subspan(i * floats, count * floats), tokens_apart));
+  logits_.clear();
+  for (size_t t = 0; t < count; ++t) {
+    const std::span<const float> logits = runner.logits(t);
+    logits_.insert(logits_.end(), logits.begin(), logits.end());
+  }
+  first_logits_ = i;
+  return OkStatus();
+}
+
+bool LosslessBody::HasLogitsAfter(size_t i) const {
+  return i >= first_logits_ &&
+         (i - first_logits_) * core().model->shape().vocab_size < logits_.size();
+}
+
+std::span<const float> LosslessBody::LogitsAfter(size_t i) const {
+  const size_t vocab_size = core().model->shape().vocab_size;
+  return std::span(logits_).subspan((i - first_logits_) * vocab_size, vocab_size);
+}
+
+}  // namespace ebb

@@ -1,0 +1,115 @@
+// A lossless session: beside the sequence that drafts, which the session shows, a second one, the
+// store, holds every row in full precision and verifies.
+//
+// A run: the token that was chosen, then guesses, are decoded on the draft, one step each; one step
+// of the store takes them all, and the draft's rows are written anew by it. As long as the tokens
+// that the caller chooses are those guessed, Decode() computes only the logits behind them, a few
+// tokens' at a time; at the first other one both sequences roll back to it.
+//
+// Guesses may also come from the text itself (text_lookup.h): then the store computes them at once,
+// and the draft follows.
+//
+// Where a step is not drafted, and in prompts, the store computes and the draft follows (Follower
+// in src/sequence/step.h).
+#ifndef EBB_LOSSLESS_LOSSLESS_BODY_H_
+#define EBB_LOSSLESS_LOSSLESS_BODY_H_
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/lossless.h"
+#include "ebb/policy.h"
+#include "src/lossless/draft_length.h"
+#include "src/lossless/text_lookup.h"
+#include "src/sequence/session_body.h"
+#include "src/step/signal_buffers.h"
+
+namespace ebb {
+
+// The policy of the draft for what the user said of a whole session: what the hierarchy would have
+// in T1 and T3 is not drafted with.
+[[nodiscard]] PolicySpec DraftSpec(PolicySpec spec);
+
+class LosslessBody final : public SessionBody {
+ public:
+  // Errors: options out of range, a policy that rotates keys anew, tiers that cannot verify.
+  static Result<std::unique_ptr<LosslessBody>> Create(const LosslessOptions& options,
+                                                      std::unique_ptr<Sequence> draft);
+
+  Sequence& sequence() override { return *draft_; }
+  [[nodiscard]] Sequence& store() { return *store_; }
+  [[nodiscard]] Status CheckUnbroken() const override;
+  [[nodiscard]] size_t num_ahead() const override { return ahead_.size() - next_ahead_; }
+  void DropAhead() override;
+  [[nodiscard]] Status CheckPrompt(size_t num_tokens) override;
+  [[nodiscard]] size_t LargestChunk(size_t num_tokens) override;
+  [[nodiscard]] Result<StepEntry> PromptEntry() override;
+  Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) override;
+  [[nodiscard]] Result<StepEntry> BatchEntry() override;
+  void TruncateTo(Position end) override;
+  [[nodiscard]] CacheAccounting accounting() override;
+  [[nodiscard]] const LosslessReport* lossless_report() const override { return &report_; }
+  [[nodiscard]] std::string KeptRows() const override;
+  [[nodiscard]] std::vector<SequenceCache*> caches() override;
+  // Corrupt when the store has not a row for every token.
+  [[nodiscard]] Status Resume() override;
+
+ private:
+  LosslessBody(const LosslessOptions& options, std::unique_ptr<Sequence> draft,
+               std::unique_ptr<Sequence> store);
+  // The store computes, the draft takes the step.
+  [[nodiscard]] StepEntry FollowedEntry();
+  [[nodiscard]] EngineCore& core() const { return *draft_->core(); }
+  // How many tokens a run may have: up to what the contexts hold.
+  [[nodiscard]] int Limit(int most_guesses) const;
+  // The text up to here, this token included, is what is looked up in.
+  void SeeText(Token token);
+  void ForgetText(Position end);
+  // How many guesses of the text's own are worth a run.
+  [[nodiscard]] int NumLookedUp(int limit) const;
+  Status DecodePlainly(Token token, ShownLogits* logits);
+  // With so many guesses of the text's own, or those of the draft if there are none.
+  Status Run(Token token, const Guess& guess, int num_tokens, int num_looked_up,
+             ShownLogits* logits);
+  void EndRunAt(Position begin);
+  // Decodes run_.front() and then guesses, which it adds, on the draft.
+  Status Draft(const Guess& guess, int num_tokens);
+  Status Verify();
+  // Those after token `i` of the run, and mostly after a few behind it.
+  Status ComputeLogits(size_t i);
+  // REQUIRES: they are at hand.
+  [[nodiscard]] std::span<const float> LogitsAfter(size_t i) const;
+  [[nodiscard]] bool HasLogitsAfter(size_t i) const;
+  void CountComparison(bool right);
+  void CountVerifying(double seconds, double waited_before);
+  // Of computing those at hand.
+  void CountLogits(double seconds);
+  [[nodiscard]] double Now() const;
+
+  const LosslessOptions options_;
+  const std::unique_ptr<Sequence> draft_, store_;
+  const Follower draft_takes_step_, draft_takes_rows_;
+  SignalBuffers store_signals_;  // those of the store's steps that the draft wants to see
+  DraftLength length_;
+  std::optional<TextLookup> lookup_;  // empty: unwanted, or there was no memory for it
+  int looked_up_since_draft_ = 0;     // tokens that became part of the text
+  LosslessReport report_;
+  int without_drafts_ = 0;     // steps to come, since a cap had no room for a run
+  bool is_looked_up_ = false;  // the last run
+  std::vector<Token> run_;
+  // The guesses of the last run that were verified. Those before next_ahead_ have been asked for.
+  std::vector<Token> ahead_;
+  size_t next_ahead_ = 0;
+  // What logits after each token of the run are computed from. All of them at once would take much
+  // room beside a small T0, and those behind a wrong guess nobody asks for.
+  std::vector<float> outputs_;  // [run, GraphRunner::OutputFloats()]
+  std::vector<float> logits_;   // [a few, vocab_size]
+  size_t first_logits_ = 0;     // the token of the run that the first of them come after
+};
+
+}  // namespace ebb
+
+#endif  // EBB_LOSSLESS_LOSSLESS_BODY_H_

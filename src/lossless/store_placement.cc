@@ -1,0 +1,47 @@
+#include "src/lossless/store_placement.h"
+
+#include <string>
+#include <vector>
+
+#include "src/attention/rows.h"
+#include "src/policy/placements.h"
+
+namespace ebb {
+namespace {
+
+class StorePlacement final : public StatelessPlacement {
+ public:
+  std::string Name() const override { return "store"; }
+  bool NeedsScores() const override { return false; }
+  // Steps of decoding find that rows were taken back, for they pass each page's end. A chunk of a
+  // prompt may end where the last one did, with other rows before it.
+  bool Due(const PlacementInput& input, size_t) const override {
+    return input.step_kind == StepKind::kPrefill || EndOfT1(input) != settled_;
+  }
+  void Place(const PlacementInput& input, std::vector<Move>* moves) override {
+    const Position end = EndOfT1(input);
+    for (size_t row = 0; row < input.positions.size(); ++row) {
+      if (input.positions[row] >= end) break;
+      if (input.tiers[row] == Tier::kT1) continue;
+      moves->push_back({.row = static_cast<uint32_t>(row), .to = Tier::kT1});
+    }
+    if (moves->empty()) settled_ = end;
+  }
+
+ private:
+  // What a verifying step brought may still be rolled back, and stays in memory.
+  static Position EndOfT1(const PlacementInput& input) {
+    constexpr auto kPage = static_cast<Position>(kRowsPerPage);
+    const Position unverified = input.step_kind == StepKind::kDecode ? input.new_tokens : 0;
+    return (input.next_position - unverified) / kPage * kPage;
+  }
+
+  // The end of T1 when all before it was found there: moves can fail, and are asked for again.
+  Position settled_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Placement> MakeStorePlacement() { return std::make_unique<StorePlacement>(); }
+
+}  // namespace ebb

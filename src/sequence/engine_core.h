@@ -1,0 +1,27 @@
+// What the sequences of an engine share: the model, the memory and files behind the tiers, the
+// graphs and their threads. It lives as long as the engine or any of its sessions.
+#ifndef EBB_SEQUENCE_ENGINE_CORE_H_
+#define EBB_SEQUENCE_ENGINE_CORE_H_
+
+#include <memory>
+
+#include "ebb/engine.h"
+#include "src/attention/attention.h"
+#include "src/sequence/tier_stores.h"
+#include "src/step/graph_runner.h"
+
+namespace ebb {
+
+struct EngineCore {
+  std::shared_ptr<const Model> model;
+  EngineOptions options;  // threads resolved
+  const AttentionKernel* kernel = nullptr;
+  PageFormat format;
+  TierStores stores;
+  std::unique_ptr<GraphRunner> runner;
+  DeviceReport device_report;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_SEQUENCE_ENGINE_CORE_H_

@@ -1,0 +1,41 @@
+#include <utility>
+
+#include "src/sequence/session_body.h"
+
+namespace ebb {
+namespace {
+
+class PlainBody final : public SessionBody {
+ public:
+  explicit PlainBody(std::unique_ptr<Sequence> sequence) : sequence_(std::move(sequence)) {}
+
+  Sequence& sequence() override { return *sequence_; }
+  Status CheckUnbroken() const override { return sequence_->health().CheckUnbroken(); }
+  Status CheckPrompt(size_t num_tokens) override { return sequence_->CheckPrompt(num_tokens); }
+  size_t LargestChunk(size_t num_tokens) override { return sequence_->LargestChunk(num_tokens); }
+  Result<StepEntry> PromptEntry() override {
+    return StepEntry{.sequence = sequence_.get(), .kind = StepKind::kPrefill};
+  }
+  Status Decode(Token token, const Guess&, int, ShownLogits* logits) override {
+    const StepEntry entry = {.sequence = sequence_.get(), .tokens = {&token, 1}};
+    const StepResult result = RunStep(sequence_->core().get(), {.entries = {&entry, 1}});
+    if (result.taken()) logits->Show(result.logits(0));
+    return result.status();
+  }
+  Result<StepEntry> BatchEntry() override { return StepEntry{.sequence = sequence_.get()}; }
+  void TruncateTo(Position end) override { sequence_->TruncateTo(end); }
+  CacheAccounting accounting() override { return sequence_->accounting(); }
+  std::string KeptRows() const override { return "those of the policy"; }
+  std::vector<SequenceCache*> caches() override { return {&sequence_->cache()}; }
+
+ private:
+  const std::unique_ptr<Sequence> sequence_;
+};
+
+}  // namespace
+
+std::unique_ptr<SessionBody> MakePlainBody(std::unique_ptr<Sequence> sequence) {
+  return std::make_unique<PlainBody>(std::move(sequence));
+}
+
+}  // namespace ebb

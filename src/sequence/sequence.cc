@@ -1,0 +1,316 @@
+#include "src/sequence/sequence.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "src/step/attention_nodes.h"
+
+namespace ebb {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
+  return {.rows_down = now.rows_down - before.rows_down,
+          .rows_up = now.rows_up - before.rows_up,
+          .bytes_down = now.bytes_down - before.bytes_down,
+          .bytes_up = now.bytes_up - before.bytes_up,
+          .rows_compressed = now.rows_compressed - before.rows_compressed,
+          .seconds = now.seconds - before.seconds,
+          .seconds_down = now.seconds_down - before.seconds_down,
+          .seconds_up = now.seconds_up - before.seconds_up};
+}
+
+std::unique_ptr<Ledger> MakeLedger(const SequenceOptions& options, const SequenceCache& cache) {
+  if (!options.keeps_ledger) return nullptr;
+  return std::make_unique<Ledger>(cache.num_groups(), cache.streams_per_group());
+}
+
+}  // namespace
+
+bool RotatesKeys(PastContext past_context, const Policy& policy) {
+  return past_context == PastContext::kReRotate || policy.key_turns == KeyTurns::kAfterEviction;
+}
+
+Sequence::Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Policy policy,
+                   const CacheStores& stores)
+    : core_(std::move(core)),
+      options_(std::move(options)),
+      policy_(std::move(policy)),
+      cache_(core_->model->shape(), core_->format, policy_.granularity, stores),
+      signals_(core_->model->shape(), policy_.granularity,
+               Union(StepSettler::Needs(policy_), options_.extra_signals)),
+      ledger_(MakeLedger(options_, cache_)),
+      settler_(&policy_, &cache_, &signals_, &core_->stores, &options_, ledger_.get(),
+               core_->runner.get()) {}
+
+CacheAccounting Sequence::accounting() const {
+  CacheAccounting sum = cache_.accounting();
+  sum.table_bytes += first_keys_.memory_bytes();
+  if (ledger_ != nullptr) sum.ledger_bytes = ledger_->memory_bytes();
+  return sum;
+}
+
+bool Sequence::HasRoom(size_t num_tokens) const {
+  return rope_.Next(next()) + num_tokens <= static_cast<size_t>(options_.context);
+}
+
+Status Sequence::CheckRoom(size_t num_tokens) const {
+  if (HasRoom(num_tokens)) return OkStatus();
+  return ResourceExhausted("the context of " + std::to_string(options_.context) +
+                           " tokens is full: " + std::to_string(rope_.Next(next())) +
+                           " are taken, " + std::to_string(num_tokens) + " more asked for");
+}
+
+Status Sequence::CheckRoomAfterRotation(size_t num_tokens) const {
+  if (!RotatesKeys()) return CheckRoom(num_tokens);
+  if (cache_.max_rows() + num_tokens <= static_cast<size_t>(options_.context)) return OkStatus();
+  return ResourceExhausted("the context of " + std::to_string(options_.context) +
+                           " tokens is full: " + std::to_string(cache_.max_rows()) +
+                           " rows survive, " + std::to_string(num_tokens) +
+                           " more tokens asked for");
+}
+
+bool Sequence::RotatesKeys() const { return ebb::RotatesKeys(options_.past_context, policy_); }
+
+// Rotating the new rows too, which nobody has written yet, does no harm and keeps the order simple.
+Status Sequence::MakePlaces(size_t num_tokens) {
+  if (HasRoom(num_tokens)) return OkStatus();
+  return RotateKeys(static_cast<Position>(cache_.max_rows()), num_tokens);
+}
+
+Status Sequence::CloseGaps() { return RotateKeys(rope_.Next(next()), 0); }
+
+// What fails half-way leaves keys at places that nobody knows of.
+Status Sequence::RotateKeys(Position end, size_t num_tokens) {
+  try {
+    Status status;
+    for (int group = 0; group < cache_.num_groups() && status.ok(); ++group) {
+      status = core_->runner->RotateKeys(&cache_, group, rope_, end, next(), &first_keys_);
+      if (status.ok()) rope_.Turned(cache_, group, end);
+    }
+    if (!status.ok()) {
+      health_.Break(Status(status.code(), status.message() + "; this sequence cannot go on"));
+    }
+  } catch (const std::bad_alloc&) {
+    BreakWithoutMemory("to rotate keys anew");
+  }
+  EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
+  rope_.Continue(end, next() + static_cast<Position>(num_tokens));
+  // Queries of earlier steps stand at places that the keys have left.
+  signals_.Forget();
+  return OkStatus();
+}
+
+Status Sequence::CheckTokens(std::span<const Token> tokens) const {
+  const int vocab_size = core_->model->shape().vocab_size;
+  for (const Token token : tokens) {
+    if (token < 0 || token >= vocab_size) {
+      return InvalidArgument("token " + std::to_string(token) + " is not in the vocabulary of " +
+                             std::to_string(vocab_size));
+    }
+  }
+  return OkStatus();
+}
+
+Status Sequence::CheckPrompt(size_t num_tokens) const try {
+  if (policy_.placement == nullptr) return OkStatus();
+  std::vector<TokenKind> all = kinds_;
+  all.resize(all.size() + num_tokens, TokenKind::kGiven);
+  PlacementInput facts = Facts(StepKind::kPrefill);
+  facts.kinds = all;
+  facts.next_position += static_cast<Position>(num_tokens);
+  if (first_generated_ < 0) facts.first_generated = facts.next_position;
+  facts.tokens_to_come = 0;
+  const bool needs_room = settler_.HasTiers() && cache_.RoomForTokens() < num_tokens;
+  return needs_room ? settler_.Check(facts, num_tokens) : policy_.placement->Check(facts);
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for a prompt of " + std::to_string(num_tokens) + " tokens");
+}
+
+size_t Sequence::LargestChunk(size_t num_tokens) const {
+  auto chunk = std::min<size_t>(num_tokens, core_->options.prefill_chunk);
+  if (policy_.placement != nullptr) {
+    chunk = std::min<size_t>(chunk, policy_.placement->LongestStep());
+  }
+  // Compressed rows are read one query at a time.
+  if (cache_.HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
+  if (!RotatesKeys()) return chunk;
+  const auto used = static_cast<size_t>(rope_.Next(next()));
+  const size_t total = options_.context;
+  const size_t room =
+      std::max(total - std::min(total, used), total - std::min(total, cache_.max_rows()));
+  return room == 0 ? chunk : std::min(chunk, room);
+}
+
+Result<size_t> Sequence::PieceOf(size_t chunk) {
+  if (!settler_.HasTiers()) return chunk;
+  if (cache_.RoomForTokens() < chunk && !tokens_.empty()) {
+    tokens_to_come_ = chunk;
+    EBB_RETURN_IF_ERROR(MakeRoom(StepKind::kPrefill));
+  }
+  // What still exceeds T0's cap waits for the next step; a single token would be multiplied by
+  // other kernels than several are.
+  const size_t piece = std::min(chunk, std::max<size_t>(cache_.RoomForTokens(), 1));
+  return piece + 1 == chunk && piece > 2 ? piece - 1 : piece;
+}
+
+void Sequence::EndPrompt() {
+  if (first_prompt_over_) return;
+  first_prompt_over_ = true;
+  settler_.EndFirstPrefill();
+}
+
+Status Sequence::MakeRoom(StepKind next) {
+  EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
+  try {
+    Status status = settler_.MakeRoom(Facts(next, /*new_tokens=*/0));
+    if (!status.ok()) health_.Break(cache_.CheckWhole());
+    return status;
+  } catch (const std::bad_alloc&) {
+    BreakWithoutMemory("for moving rows out of T0");
+    return health_.CheckUnbroken();
+  }
+}
+
+Status Sequence::CheckRefused() {
+  if (!health_.refused().has_value()) return OkStatus();
+  EBB_RETURN_IF_ERROR(settler_.Check(Facts(*health_.refused())));
+  health_.EndRefusal();
+  return OkStatus();
+}
+
+Status Sequence::MoveRefused() {
+  if (!health_.refused().has_value()) return OkStatus();
+  EBB_RETURN_IF_ERROR(MakeRoom(*health_.refused()));
+  health_.EndRefusal();
+  return OkStatus();
+}
+
+void Sequence::TruncateTo(Position end) {
+  if (end < next()) health_.EndRefusal();
+  signals_.Forget();
+  DropRows(end);
+  tokens_.resize(end);
+  kinds_.resize(end);
+  if (first_generated_ >= end) first_generated_ = -1;
+  decode_steps_ = std::count(kinds_.begin(), kinds_.end(), TokenKind::kGenerated);
+}
+
+void Sequence::DropRows(Position end) try {
+  if (!health_.CheckUnbroken().ok()) return;
+  settler_.TruncateTo(end);
+  cache_.TruncateTo(end);
+  rope_.TruncateTo(cache_, end);
+  first_keys_.TruncateTo(end);
+} catch (const std::bad_alloc&) {
+  BreakWithoutMemory("to roll back");
+}
+
+void Sequence::TakeTokensOf(const Sequence& other) {
+  tokens_ = other.tokens_;
+  kinds_ = other.kinds_;
+  first_generated_ = other.first_generated_;
+  decode_steps_ = other.decode_steps_;
+}
+
+void Sequence::BreakWithoutMemory(const char* purpose) {
+  // Whether or not there is memory to say more.
+  health_.Break(Status(StatusCode::kResourceExhausted, "no memory"));
+  health_.Break(
+      ResourceExhausted(std::string("no memory ") + purpose + "; this sequence cannot go on"));
+}
+
+PlacementInput Sequence::Facts(StepKind kind, int new_tokens) const {
+  return {.kinds = kinds_,
+          .first_generated = first_generated_ < 0 ? next() : first_generated_,
+          .next_position = next(),
+          .decode_steps = decode_steps_,
+          .new_tokens = new_tokens,
+          .step_kind = kind,
+          .tokens_to_come = kind == StepKind::kPrefill ? tokens_to_come_ : 0};
+}
+
+Status Sequence::CheckStep(std::span<const Token> tokens) const {
+  EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
+  EBB_RETURN_IF_ERROR(CheckTokens(tokens));
+  return CheckRoomAfterRotation(tokens.size());
+}
+
+Status Sequence::AppendRows(size_t num_tokens) {
+  const size_t length = tokens_.size() + num_tokens;
+  if (length > tokens_.capacity()) tokens_.reserve(length + length / 2);
+  if (length > kinds_.capacity()) kinds_.reserve(length + length / 2);
+  return cache_.Append(next(), static_cast<int>(num_tokens));
+}
+
+void Sequence::BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals) {
+  rows_unread_ = 0;
+  signals->Begin(cache_, kind, next(), num_tokens);
+  settler_.BeginStep(next(), num_tokens);
+}
+
+void Sequence::Describe(StepKind kind, SequenceStep* step) {
+  step->cache = &cache_;
+  step->selector = kind == StepKind::kDecode ? policy_.selector.get() : nullptr;
+  step->rows_unread = &rows_unread_;
+  step->hides_rows = settler_.HidesRows();
+}
+
+// A policy that ran out of memory half-way may know of other rows than the cache has.
+Result<int64_t> Sequence::Decide(StepKind kind, int new_tokens) {
+  try {
+    Result<int64_t> evicted = settler_.EndStep(Facts(kind, new_tokens));
+    if (!evicted.ok()) {
+      health_.Break(cache_.CheckWhole());
+      return evicted;
+    }
+    if (*evicted > 0 && policy_.key_turns == KeyTurns::kAfterEviction) {
+      EBB_RETURN_IF_ERROR(CloseGaps());
+    }
+    return evicted;
+  } catch (const std::bad_alloc&) {
+    BreakWithoutMemory("for what the policy decided");
+    return health_.CheckUnbroken();
+  }
+}
+
+Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepReport report) {
+  const auto start = Clock::now();
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  const TokenKind token_kind =
+      kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven;
+  const auto num_tokens = static_cast<int>(tokens.size());
+  if (kind == StepKind::kDecode) {
+    if (first_generated_ < 0) first_generated_ = next() - num_tokens;
+    decode_steps_ += num_tokens;
+  }
+  kinds_.resize(tokens_.size(), token_kind);
+  const MoveAccounting before = cache_.moves();
+  Result<int64_t> evicted = Decide(kind, num_tokens);
+  if (!evicted.ok()) health_.Refuse(kind);
+  report.kind = kind;
+  report.num_tokens = num_tokens;
+  report.rows_evicted = evicted.ok() ? *evicted : 0;
+  report.rows_unread = rows_unread_;
+  report.policy_seconds = SecondsSince(start);
+  report.moves = Since(before, cache_.moves());
+  report.mass_computed = signals_.wants_mass();
+  report_ = report;
+  return evicted.ok() ? OkStatus() : std::move(evicted).status();
+}
+
+void Sequence::UndoStep(bool has_begun) {
+  // Its history of queries moved up when the step began.
+  if (has_begun) signals_.Forget();
+  DropRows(next());
+}
+
+}  // namespace ebb

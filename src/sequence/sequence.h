@@ -1,0 +1,156 @@
+// One sequence of tokens: its rows, what its policy knows of them, and where its keys stand. It
+// takes part in steps (step.h), which call the functions under "A step" in the order in which they
+// stand there.
+//
+// Invariants between steps:
+// - tokens() and kinds() are as long as the cache has positions; evicted rows leave gaps.
+// - the scorer's and selector's rows are those of the cache, group by group.
+// - no row is hidden from any query.
+#ifndef EBB_SEQUENCE_SEQUENCE_H_
+#define EBB_SEQUENCE_SEQUENCE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "ebb/ledger.h"
+#include "ebb/policy.h"
+#include "ebb/state.h"
+#include "ebb/step_report.h"
+#include "src/kv/sequence_cache.h"
+#include "src/sequence/engine_core.h"
+#include "src/sequence/sequence_health.h"
+#include "src/sequence/sequence_options.h"
+#include "src/sequence/step_settler.h"
+#include "src/step/first_keys.h"
+#include "src/step/rope_positions.h"
+#include "src/step/signal_buffers.h"
+
+namespace ebb {
+
+class Sequence {
+ public:
+  Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Policy policy,
+           const CacheStores& stores);
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+
+  [[nodiscard]] const std::shared_ptr<EngineCore>& core() const { return core_; }
+  [[nodiscard]] const SequenceOptions& options() const { return options_; }
+  [[nodiscard]] const Policy& policy() const { return policy_; }
+  [[nodiscard]] SequenceCache& cache() { return cache_; }
+  [[nodiscard]] const SequenceCache& cache() const { return cache_; }
+  [[nodiscard]] SignalBuffers& signals() { return signals_; }
+  [[nodiscard]] const SignalBuffers& signals() const { return signals_; }
+  [[nodiscard]] StepSettler& settler() { return settler_; }
+  [[nodiscard]] const StepSettler& settler() const { return settler_; }
+  [[nodiscard]] RopePositions& rope() { return rope_; }
+  [[nodiscard]] const Ledger* ledger() const { return ledger_.get(); }
+  [[nodiscard]] const StepReport& report() const { return report_; }
+  [[nodiscard]] const SequenceHealth& health() const { return health_; }
+  [[nodiscard]] std::span<const Token> tokens() const { return tokens_; }
+  // The position of the token to come.
+  [[nodiscard]] Position next() const { return static_cast<Position>(tokens_.size()); }
+  [[nodiscard]] CacheAccounting accounting() const;
+
+  // Whether the context has places for so many tokens more.
+  [[nodiscard]] bool HasRoom(size_t num_tokens) const;
+  [[nodiscard]] Status CheckRoom(size_t num_tokens) const;
+  // Whether keys are ever rotated anew.
+  [[nodiscard]] bool RotatesKeys() const;
+  [[nodiscard]] Status CheckTokens(std::span<const Token> tokens) const;
+  // Whether the policy and the tiers have room for a prompt of so many tokens.
+  [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
+  // How many of so many tokens of a prompt one step may take, were T0 empty.
+  [[nodiscard]] size_t LargestChunk(size_t num_tokens) const;
+  // How many of them a step takes now; rows leave T0 for them where it has too little room.
+  [[nodiscard]] Result<size_t> PieceOf(size_t chunk);
+  // Tokens of a prompt that come behind the step's own; see PlacementInput.
+  void ExpectTokens(size_t num_tokens) { tokens_to_come_ = num_tokens; }
+  // The first prompt was read.
+  void EndPrompt();
+
+  // Between steps: rows leave T0 for the tokens of the next one.
+  Status MakeRoom(StepKind next);
+  // ResourceExhausted while what the caps refused behind the last step is still refused.
+  Status CheckRefused();
+  // Tries anew to move what was refused.
+  Status MoveRefused();
+  // Forgets tokens from position `end` on, and what the signals know. A sequence that runs out of
+  // memory meanwhile is broken. REQUIRES: 0 <= end <= next().
+  void TruncateTo(Position end);
+  // The tokens of a sequence whose rows this one has.
+  void TakeTokensOf(const Sequence& other);
+
+  // A step.
+  // Whether it can take these tokens; nothing has changed.
+  [[nodiscard]] Status CheckStep(std::span<const Token> tokens) const;
+  Status AppendRows(size_t num_tokens);
+  // Where the context has no places left, keys are rotated anew, to places from 0 on.
+  Status MakePlaces(size_t num_tokens);
+  // Signals and policy take notice. `signals`: where those of the step go.
+  void BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals);
+  // What the step's nodes need to know beyond its tokens.
+  void Describe(StepKind kind, SequenceStep* step);
+  // The rows are computed: the tokens become part of the sequence, and the policy decides. The
+  // error is what could not be carried out of that.
+  Status EndStep(StepKind kind, std::span<const Token> tokens, StepReport report);
+  // Takes back AppendRows(), and BeginStep() where it has begun.
+  void UndoStep(bool has_begun);
+
+  // Into a file and from it: a session puts its logits between the two parts. Errors: Corrupt.
+  void SaveTokens(StateWriter* to) const;
+  void SavePlaces(StateWriter* to) const;
+  [[nodiscard]] Status SavePolicy(StateWriter* to) const;
+  [[nodiscard]] Status LoadTokens(StateReader* from);
+  [[nodiscard]] Status LoadPlaces(StateReader* from);
+  [[nodiscard]] Status LoadPolicy(StateReader* from);
+  // Once the rows are known: whether they have places. InvalidArgument: the context is too short.
+  [[nodiscard]] Status CheckPlaces() const;
+
+ private:
+  Status CheckRoomAfterRotation(size_t num_tokens) const;
+  // Rotates keys of old rows so that no places are free behind them; of the longest group the
+  // newest stay as they are.
+  Status CloseGaps();
+  // So that they end before place `end`, the rows of so many new tokens too. The sequence is broken
+  // when it fails.
+  Status RotateKeys(Position end, size_t num_tokens);
+  // Rows from position `end` on, and what is known of them.
+  void DropRows(Position end);
+  // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
+  void BreakWithoutMemory(const char* purpose);
+  [[nodiscard]] PlacementInput Facts(StepKind kind, int new_tokens = 1) const;
+  Result<int64_t> Decide(StepKind kind, int new_tokens);
+
+  const std::shared_ptr<EngineCore> core_;
+  const SequenceOptions options_;
+  Policy policy_;
+  SequenceCache cache_;
+  SignalBuffers signals_;
+  const std::unique_ptr<Ledger> ledger_;  // null: not asked for
+  StepSettler settler_;
+  RopePositions rope_;
+  FirstKeys first_keys_;
+
+  std::vector<Token> tokens_;
+  std::vector<TokenKind> kinds_;   // [tokens]
+  Position first_generated_ = -1;  // -1: none yet
+  int64_t decode_steps_ = 0;       // generated tokens that are still there
+  bool first_prompt_over_ = false;
+  size_t tokens_to_come_ = 0;
+  SequenceHealth health_;
+  StepReport report_;
+  int64_t rows_unread_ = 0;  // in the step under way; see StepReport
+};
+
+// Whether keys are ever rotated anew.
+[[nodiscard]] bool RotatesKeys(PastContext past_context, const Policy& policy);
+
+}  // namespace ebb
+
+#endif  // EBB_SEQUENCE_SEQUENCE_H_

@@ -1,0 +1,78 @@
+// The part of a session's file that a sequence fills; see docs/formats.md.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "src/sequence/sequence.h"
+
+namespace ebb {
+
+void Sequence::SaveTokens(StateWriter* to) const {
+  to->Number<uint8_t>(first_prompt_over_ ? 1 : 0);
+  const std::optional<StepKind> refused = health_.refused();
+  to->Number<uint8_t>(refused.has_value() ? 1 + static_cast<uint8_t>(*refused) : 0);
+  to->Numbers<Token>(tokens_);
+  std::vector<uint8_t> kinds_as_bytes;
+  for (const TokenKind kind : kinds_) kinds_as_bytes.push_back(static_cast<uint8_t>(kind));
+  to->Numbers<uint8_t>(kinds_as_bytes);
+}
+
+void Sequence::SavePlaces(StateWriter* to) const {
+  rope_.Save(to);
+  first_keys_.Save(to);
+}
+
+Status Sequence::SavePolicy(StateWriter* to) const {
+  signals_.Save(to);
+  return settler_.SaveState(to);
+}
+
+Status Sequence::LoadTokens(StateReader* from) {
+  first_prompt_over_ = from->Number<uint8_t>() != 0;
+  const auto refused_kind = from->Number<uint8_t>();
+  if (refused_kind > 2) from->Fail(fmt::format("a step of kind {}", refused_kind));
+  if (refused_kind > 0) health_.Refuse(static_cast<StepKind>(refused_kind - 1));
+  tokens_ = from->Numbers<Token>();
+  const auto kinds_as_bytes = from->Numbers<uint8_t>();
+  if (!CheckTokens(tokens_).ok()) from->Fail(CheckTokens(tokens_).message());
+  if (tokens_.size() > std::numeric_limits<Position>::max() ||
+      kinds_as_bytes.size() != tokens_.size()) {
+    from->Fail("as many kinds as tokens were expected");
+  }
+  for (const uint8_t kind : kinds_as_bytes) {
+    if (kind > 1) from->Fail(fmt::format("a token of kind {}", kind));
+    kinds_.push_back(static_cast<TokenKind>(kind));
+  }
+  EBB_RETURN_IF_ERROR(from->status());
+  const auto generated = std::ranges::find(kinds_, TokenKind::kGenerated);
+  first_generated_ =
+      generated == kinds_.end() ? -1 : static_cast<Position>(generated - kinds_.begin());
+  decode_steps_ = std::ranges::count(kinds_, TokenKind::kGenerated);
+  return OkStatus();
+}
+
+Status Sequence::LoadPlaces(StateReader* from) {
+  rope_.Load(cache_.num_groups(), next(), from);
+  first_keys_.Load(cache_, next(), from);
+  return from->status();
+}
+
+Status Sequence::LoadPolicy(StateReader* from) {
+  signals_.Load(from);
+  settler_.BeginLedger(next());
+  return settler_.LoadState(from);
+}
+
+Status Sequence::CheckPlaces() const {
+  const auto num_rows = static_cast<Position>(cache_.max_rows());
+  if (rope_.Next(next()) < num_rows) return Corrupt("more rows than places");
+  // Keys that may be rotated anew find room where rows do.
+  const Position needed = RotatesKeys() ? num_rows : rope_.Next(next());
+  if (needed <= options_.context) return OkStatus();
+  return InvalidArgument(
+      fmt::format("a session longer than the context: expected at most {} tokens, found {}",
+                  options_.context, needed));
+}
+
+}  // namespace ebb

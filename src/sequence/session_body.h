@@ -1,0 +1,61 @@
+// What stands behind a session: one sequence, or several of which the session shows one
+// (src/lossless). Everything that depends on how many there are is here.
+#ifndef EBB_SEQUENCE_SESSION_BODY_H_
+#define EBB_SEQUENCE_SESSION_BODY_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/accounting.h"
+#include "ebb/lossless.h"
+#include "ebb/status.h"
+#include "ebb/types.h"
+#include "src/sequence/sequence.h"
+#include "src/sequence/shown_logits.h"
+#include "src/sequence/step.h"
+
+namespace ebb {
+
+class SessionBody {
+ public:
+  virtual ~SessionBody() = default;
+
+  // The sequence whose policy, signals, ledger and rows the session shows.
+  [[nodiscard]] virtual Sequence& sequence() = 0;
+  // Why no step can be taken any more.
+  [[nodiscard]] virtual Status CheckUnbroken() const = 0;
+  // Tokens at the end of sequence() that the caller has not asked for yet.
+  [[nodiscard]] virtual size_t num_ahead() const { return 0; }
+  // Gives them up.
+  virtual void DropAhead() {}
+
+  // Of a prompt: whether policy and tiers have room for it, how many tokens a step may take, and
+  // what takes them, apart from the tokens.
+  [[nodiscard]] virtual Status CheckPrompt(size_t num_tokens) = 0;
+  [[nodiscard]] virtual size_t LargestChunk(size_t num_tokens) = 0;
+  [[nodiscard]] virtual Result<StepEntry> PromptEntry() = 0;
+
+  // As Session::Decode().
+  virtual Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) = 0;
+  // What takes a decode step of a batch; InvalidArgument where it steps by itself.
+  [[nodiscard]] virtual Result<StepEntry> BatchEntry() = 0;
+  // REQUIRES: nothing is ahead.
+  virtual void TruncateTo(Position end) = 0;
+
+  [[nodiscard]] virtual CacheAccounting accounting() = 0;
+  [[nodiscard]] virtual const LosslessReport* lossless_report() const { return nullptr; }
+  // What a session file holds: which rows, in words, and the caches, sequence()'s first.
+  [[nodiscard]] virtual std::string KeptRows() const = 0;
+  [[nodiscard]] virtual std::vector<SequenceCache*> caches() = 0;
+  // The caches and sequence()'s tokens came out of a file. Corrupt where they do not fit.
+  [[nodiscard]] virtual Status Resume() { return OkStatus(); }
+};
+
+// Of one sequence.
+[[nodiscard]] std::unique_ptr<SessionBody> MakePlainBody(std::unique_ptr<Sequence> sequence);
+
+}  // namespace ebb
+
+#endif  // EBB_SEQUENCE_SESSION_BODY_H_

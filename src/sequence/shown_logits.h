@@ -1,0 +1,26 @@
+// The logits that a session shows, and the hash over all that it has shown.
+#ifndef EBB_SEQUENCE_SHOWN_LOGITS_H_
+#define EBB_SEQUENCE_SHOWN_LOGITS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ebb {
+
+struct ShownLogits {
+  std::vector<float> values;  // [vocab_size]; empty before the first step and after a roll-back
+  uint64_t hash = 0;
+
+  void Set(std::span<const float> of_token) { values.assign(of_token.begin(), of_token.end()); }
+  void AddToHash();
+  // Both, in this order.
+  void Show(std::span<const float> of_token) {
+    Set(of_token);
+    AddToHash();
+  }
+};
+
+}  // namespace ebb
+
+#endif  // EBB_SEQUENCE_SHOWN_LOGITS_H_

@@ -1,0 +1,84 @@
+// One step of one or several sequences, from tokens to logits and what their policies decide
+// behind it.
+//
+// Order of a step: check, append rows, compute, settle. All that can fail before the settling
+// changes nothing that a caller could see; a placement that could not be carried out is an error
+// of a step that was taken.
+#ifndef EBB_SEQUENCE_STEP_H_
+#define EBB_SEQUENCE_STEP_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ebb/status.h"
+#include "ebb/types.h"
+#include "src/sequence/engine_core.h"
+#include "src/sequence/sequence.h"
+
+namespace ebb {
+
+// A sequence that takes the rows which another one computes. Both are at the same position, and its
+// keys stand at the same places. Rows are stored in its T0.
+struct Follower {
+  Sequence* sequence = nullptr;
+  // kRows: it has the tokens, and their rows are written anew. kStep: it takes the tokens too, and
+  // its policy decides by the signals of the step, its mass being that of its own rows.
+  enum class Takes { kRows, kStep };
+  Takes takes = Takes::kStep;
+  std::string_view name;  // in errors: "the draft ..."
+};
+
+// Consecutive tokens of one sequence.
+struct StepEntry {
+  Sequence* sequence = nullptr;
+  StepKind kind = StepKind::kDecode;
+  std::span<const Token> tokens;
+  // Whose logits are wanted: the last token's or each one's.
+  enum class Logits { kLast, kAll };
+  Logits logits = Logits::kLast;
+  std::span<const Follower> followers;
+  // Where the step's signals go; null: to the sequence's own. REQUIRED for followers that take the
+  // step; these need no others of it than mass.
+  SignalBuffers* signals = nullptr;
+  // Of a prompt: see SequenceStep; 0: the tokens are the chunk.
+  Position chunk_first = 0;
+  size_t chunk_tokens = 0;
+};
+
+struct StepPlan {
+  // Distinct sequences of one engine.
+  std::span<const StepEntry> entries;
+  // No logits now: GraphRunner::outputs() hold what they are computed from. For all entries.
+  bool logits_later = false;
+  bool tokens_apart = false;  // see StepWork
+};
+
+class StepResult {
+ public:
+  // Whether the sequences have taken their tokens; then logits are there, whatever status() says.
+  [[nodiscard]] bool taken() const { return taken_; }
+  [[nodiscard]] const Status& status() const { return status_; }
+  // [vocab_size], of the entry's last token or of each. Valid until the engine's next step.
+  [[nodiscard]] std::span<const float> logits(size_t entry, size_t token = 0) const {
+    return runner_->logits(first_output_[entry] + token);
+  }
+
+ private:
+  friend class StepRun;
+  const GraphRunner* runner_ = nullptr;
+  bool taken_ = false;
+  Status status_;
+  std::vector<size_t> first_output_;  // [entries]
+};
+
+// Takes the step. On an error either no sequence has changed, or each has taken its tokens.
+[[nodiscard]] StepResult RunStep(EngineCore* core, const StepPlan& plan);
+
+// An error of a follower, in its name.
+[[nodiscard]] Status OfFollower(std::string_view name, const Status& status);
+
+}  // namespace ebb
+
+#endif  // EBB_SEQUENCE_STEP_H_

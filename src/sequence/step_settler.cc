@@ -1,0 +1,428 @@
+#include "src/sequence/step_settler.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <limits>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "src/base/fetch_ahead.h"
+
+namespace ebb {
+namespace {
+
+// Copying per decode step: 8 MiB take about 0.4 ms at 20 GB/s, a few percent of one step in 64.
+constexpr size_t kCompactBytesPerStep = size_t{8} << 20;
+// After it no other table is put in order in a step: 90 tables of 1,024 rows take a dozen steps, of
+// the 64 after which they are out of order again.
+constexpr size_t kSortBytesPerStep = size_t{2} << 20;
+
+// Below, calling the threads takes longer than the work.
+constexpr int kGroupsWorthThreads = 4;
+
+// Half a page: what a placement keeps in reserve has room for them.
+constexpr size_t kExchangedRows = kRowsPerPage / 2;
+
+}  // namespace
+
+StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals,
+                         TierStores* stores, const SequenceOptions* options, Ledger* ledger,
+                         GraphRunner* runner)
+    : policy_(policy),
+      cache_(cache),
+      signals_(signals),
+      stores_(stores),
+      options_(options),
+      ledger_(ledger),
+      scores_used_(policy->placement != nullptr && policy->placement->NeedsScores()),
+      delays_(scores_used_ && policy_->placement->LongestStep() < kAnyStep),
+      runner_(runner),
+      apart_(scores_used_ && policy->scorer->GroupsAreApart() &&
+             policy->placement->GroupsAreApart() && policy->selector == nullptr &&
+             ledger == nullptr && !options->on_signals && !HasTiers() &&
+             cache->num_groups() >= kGroupsWorthThreads && runner->threads() > 1),
+      scratch_(apart_ ? runner->threads() : 1),
+      gone_(apart_ ? cache->num_groups() : 0) {}
+
+bool StepSettler::HasTiers() const { return cache_->HasTiers() || options_->tiers.has_value(); }
+
+// Scores that no placement reads are not computed.
+SignalNeeds StepSettler::Needs(const Policy& policy) {
+  SignalNeeds needs;
+  if (policy.placement != nullptr && policy.placement->NeedsScores()) {
+    needs = policy.scorer->Needs();
+  }
+  if (policy.selector != nullptr) needs = Union(needs, policy.selector->Needs());
+  return needs;
+}
+
+bool StepSettler::ComparesKeys(const Policy& policy) {
+  if (policy.selector != nullptr && policy.selector->ComparesKeys()) return true;
+  return policy.placement != nullptr && policy.placement->NeedsScores() &&
+         policy.scorer->ComparesKeys();
+}
+
+void StepSettler::BeginStep(Position first, int num_tokens) {
+  if (ledger_ != nullptr) ledger_->ReserveTokens(num_tokens);
+  if (!scores_used_ && policy_->selector == nullptr) return;
+  positions_.resize(num_tokens);
+  std::iota(positions_.begin(), positions_.end(), first);
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    if (scores_used_) policy_->scorer->Append(group, positions_);
+    if (policy_->selector != nullptr) policy_->selector->Append(group, positions_);
+  }
+  if (num_tokens > 1 && delays_) HideRows(first, num_tokens);
+}
+
+void StepSettler::HideRows(Position first, int num_tokens) {
+  hiding_.reserve(cache_->num_groups());
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    expiring_.clear();
+    policy_->placement->FindExpiring({.group = group,
+                                      .num_groups = cache_->num_groups(),
+                                      .positions = cache_->positions(group),
+                                      .scores = policy_->scorer->Scores(group),
+                                      .next_position = first + num_tokens,
+                                      .step_kind = StepKind::kPrefill},
+                                     &expiring_);
+    for (const Expiry& row : expiring_) cache_->SetLastVisible(group, row.row, row.last_visible);
+    if (!expiring_.empty()) hiding_.push_back(group);
+  }
+}
+
+// Between steps none is hidden: those that were have gone.
+void StepSettler::ShowRows() {
+  for (const int group : hiding_) {
+    const auto num_rows = static_cast<uint32_t>(cache_->positions(group).size());
+    for (uint32_t row = 0; row < num_rows; ++row) {
+      cache_->SetLastVisible(group, row, kVisibleForEver);
+    }
+  }
+  hiding_.clear();
+}
+
+Result<int64_t> StepSettler::EndStep(const PlacementInput& facts) {
+  if (ledger_ != nullptr) ledger_->Append(facts.next_position - ledger_->next_position());
+  decided_.clear();
+  num_evicted_ = 0;
+  most_gone_ = 0;
+  Status status;
+  if (apart_) {
+    DecideOnThreads(facts);
+  } else {
+    status = DecideInTurn(facts);
+  }
+  ShowRows();
+  // What was decided for the groups before one that failed has begun: its evicted rows are gone.
+  const Status moved = MoveDecided();
+  EBB_RETURN_IF_ERROR(status);
+  EBB_RETURN_IF_ERROR(moved);
+  Compact(facts.step_kind, most_gone_);
+  cache_->Sort(kSortBytesPerStep);
+  return static_cast<int64_t>(num_evicted_) * cache_->streams_per_group();
+}
+
+void StepSettler::TurnTo(int group, PlacementInput* facts) const {
+  facts->group = group;
+  facts->num_groups = cache_->num_groups();
+  facts->positions = cache_->positions(group);
+}
+
+Status StepSettler::Check(PlacementInput facts, size_t num_to_come) const {
+  if (policy_->placement == nullptr || !HasTiers()) return OkStatus();
+  const Position first = facts.next_position - static_cast<Position>(num_to_come);
+  std::vector<Position> positions;
+  std::vector<Tier> tiers;
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    const auto now = cache_->positions(group);
+    positions.assign(now.begin(), now.end());
+    positions.resize(now.size() + num_to_come);
+    std::iota(positions.end() - num_to_come, positions.end(), first);
+    const auto tiers_now = cache_->tiers(group);
+    tiers.assign(tiers_now.begin(), tiers_now.end());
+    tiers.resize(positions.size(), Tier::kT0);
+    TurnTo(group, &facts);
+    facts.positions = positions;
+    facts.tiers = tiers;
+    EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
+  }
+  return OkStatus();
+}
+
+Status StepSettler::MakeRoom(const PlacementInput& facts) {
+  if (policy_->placement == nullptr) return OkStatus();
+  decided_.clear();
+  most_gone_ = 0;
+  Status status;
+  for (int group = 0; group < cache_->num_groups() && status.ok(); ++group) {
+    status = Place(facts, group);
+  }
+  const Status moved = MoveDecided();
+  Compact(facts.step_kind, most_gone_);
+  return status.ok() ? moved : status;
+}
+
+Status StepSettler::DecideInTurn(const PlacementInput& facts) {
+  const int num_groups = cache_->num_groups();
+  const bool observe_scorer = scores_used_ && !policy_->scorer->Needs().Empty();
+  const bool observe_selector = policy_->selector != nullptr && !policy_->selector->Needs().Empty();
+  Status status;
+  for (int group = 0; group < num_groups; ++group) {
+    if (group + 1 < num_groups) Expect(facts, group + 1);
+    const GroupSignals signals = signals_->Group(group);
+    if (options_->on_signals) {
+      options_->on_signals(group, cache_->positions(group), signals, signals_->step());
+    }
+    if (observe_scorer) policy_->scorer->Observe(group, signals, signals_->step());
+    if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
+    // Once one failed nothing is placed any more, but every scorer sees its step.
+    if (policy_->placement != nullptr && status.ok()) status = Place(facts, group);
+  }
+  return status;
+}
+
+// Pages are common to all groups: they are freed on this thread, and tables that groups still share
+// part there.
+void StepSettler::DecideOnThreads(const PlacementInput& facts) {
+  std::atomic<bool> out_of_memory = false;
+  for (Scratch& scratch : scratch_) scratch.most_gone = 0;
+  runner_->RunOnThreads([&](int thread, int num_threads) {
+    try {
+      const int num_groups = cache_->num_groups();
+      const int end = num_groups * (thread + 1) / num_threads;
+      for (int group = num_groups * thread / num_threads; group < end; ++group) {
+        if (group + 1 < end) Expect(facts, group + 1);
+        DecideApart(facts, group, &scratch_[thread]);
+      }
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    }
+  });
+  for (Scratch& scratch : scratch_) {
+    num_evicted_ += scratch.removal.num_rows;
+    cache_->EndRemoval(&scratch.removal);
+    most_gone_ = std::max(most_gone_, scratch.most_gone);
+  }
+  if (out_of_memory) throw std::bad_alloc();
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    const std::vector<uint32_t>& gone = gone_[group];
+    num_evicted_ += gone.size();
+    cache_->Remove(group, gone);
+  }
+}
+
+void StepSettler::DecideApart(PlacementInput facts, int group, Scratch* scratch) {
+  const GroupSignals signals = signals_->Group(group);
+  std::vector<uint32_t>& gone = gone_[group];
+  gone.clear();
+  if (!policy_->scorer->Needs().Empty()) {
+    policy_->scorer->Observe(group, signals, signals_->step());
+  }
+  TurnTo(group, &facts);
+  if (!policy_->placement->Due(facts, facts.positions.size())) return;
+  facts.scores = policy_->scorer->Scores(group);
+  scratch->moves.clear();
+  policy_->placement->Place(facts, &scratch->moves);
+  for (const Move& move : scratch->moves) gone.push_back(move.row);
+  if (gone.empty()) return;
+  KeepAllBut(gone, facts.positions.size(), scratch);
+  policy_->scorer->Retain(group, scratch->kept);
+  scratch->most_gone = std::max(scratch->most_gone, gone.size());
+  if (cache_->BeginRemoval(group, gone, &scratch->removal)) gone.clear();
+}
+
+// A step reads hundreds of megabytes, so that nothing of a group is in a cache any more.
+void StepSettler::Expect(const PlacementInput& facts, int group) const {
+  if (!scores_used_) return;
+  FetchAhead(signals_->Group(group).mass);
+  policy_->scorer->Expect(group);
+  if (policy_->placement->Due(facts, cache_->positions(group).size())) {
+    cache_->ExpectRemoval(group);
+  }
+}
+
+Status StepSettler::Place(PlacementInput facts, int group) {
+  TurnTo(group, &facts);
+  if (!policy_->placement->Due(facts, facts.positions.size())) return OkStatus();
+  if (scores_used_) facts.scores = policy_->scorer->Scores(group);
+  if (HasTiers()) {
+    facts.tiers = cache_->tiers(group);
+    EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
+  }
+  std::vector<Move>& moves = scratch_.front().moves;
+  moves.clear();
+  policy_->placement->Place(facts, &moves);
+  GroupDecision decision = {.group = group};
+  removed_.clear();
+  for (const Move& move : moves) {
+    // As positions, which the cache may no longer know once rows have gone.
+    if (ledger_ != nullptr) decision.changes.push_back({facts.positions[move.row], move.to});
+    if (move.to == Tier::kT3) {
+      removed_.push_back(move.row);
+    } else {
+      // As rows are counted once the evicted ones, which lie before it, are gone.
+      decision.moves.push_back({move.row - static_cast<uint32_t>(removed_.size()), move.to});
+    }
+  }
+  num_evicted_ += removed_.size();
+  most_gone_ = std::max(most_gone_, removed_.size() + decision.moves.size());
+  if (!removed_.empty()) RemoveRows(group);
+  // Policies without tiers decide for every group at every step, and move nothing.
+  if (!decision.moves.empty() || ledger_ != nullptr) decided_.push_back(std::move(decision));
+  return OkStatus();
+}
+
+Status StepSettler::MoveDecided() {
+  if (decided_.empty()) return OkStatus();
+  const Status status = MoveAllOrInTurns();
+  if (ledger_ == nullptr) return status;
+  for (const GroupDecision& decision : decided_) {
+    const int group = decision.group;
+    if (status.ok()) {
+      ledger_->Move(group, decision.changes);
+    } else {
+      ledger_->Reconcile(group, cache_->positions(group), cache_->tiers(group));
+    }
+  }
+  return status;
+}
+
+// All groups at once, so that T1's file has all its pages to read and write together; where there
+// is no room for that, one after another.
+Status StepSettler::MoveAllOrInTurns() {
+  std::vector<GroupMoves> all;
+  for (const GroupDecision& decision : decided_) all.push_back({decision.group, decision.moves});
+  const Status at_once = cache_->Move(all);
+  if (at_once.code() != StatusCode::kResourceExhausted) return at_once;
+  for (const GroupDecision& decision : decided_) EBB_RETURN_IF_ERROR(MoveInTurns(decision));
+  return OkStatus();
+}
+
+// Where two full tiers exchange rows, room for all of a group at once is too much to ask.
+Status StepSettler::MoveInTurns(const GroupDecision& decision) {
+  const int group = decision.group;
+  const Status at_once = cache_->Move(group, decision.moves);
+  if (at_once.code() != StatusCode::kResourceExhausted) return at_once;
+  std::array<std::vector<RowMove>, 3> by_tier;
+  for (const RowMove& move : decision.moves) by_tier[static_cast<size_t>(move.to)].push_back(move);
+  // T2 gives room to both others.
+  EBB_RETURN_IF_ERROR(cache_->Move(group, by_tier[2]));
+  const std::span<const RowMove> up = by_tier[0], down = by_tier[1];
+  for (size_t done = 0; done < std::max(up.size(), down.size()); done += kExchangedRows) {
+    for (const auto& rows : {down, up}) {
+      if (done >= rows.size()) continue;
+      const auto some = rows.subspan(done, std::min(kExchangedRows, rows.size() - done));
+      EBB_RETURN_IF_ERROR(cache_->Move(group, some));
+    }
+  }
+  return OkStatus();
+}
+
+void StepSettler::RemoveRows(int group) {
+  const size_t num_rows = cache_->positions(group).size();
+  cache_->Remove(group, removed_);
+  if (!scores_used_ && policy_->selector == nullptr) return;
+  KeepAllBut(removed_, num_rows, &scratch_.front());
+  Retain(group, scratch_.front().kept);
+}
+
+// Where each group of many loses one row, its list differs from the last one's in a few places.
+void StepSettler::KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch) {
+  std::vector<uint32_t>& kept = scratch->kept;
+  const bool one = gone.size() == 1;
+  if (one && scratch->only_gone && kept.size() + 1 == num_rows) {
+    const auto [first, last] = std::minmax(gone.front(), *scratch->only_gone);
+    std::iota(kept.begin() + first, kept.begin() + last, first + (first == gone.front()));
+  } else {
+    kept.resize(num_rows - gone.size());
+    uint32_t row = 0;
+    auto to = kept.begin();
+    for (const uint32_t index : gone) {
+      std::iota(to, to + (index - row), row);
+      to += index - row;
+      row = index + 1;
+    }
+    std::iota(to, kept.end(), row);
+  }
+  scratch->only_gone = one ? std::optional(gone.front()) : std::nullopt;
+}
+
+void StepSettler::Retain(int group, std::span<const uint32_t> kept) {
+  if (scores_used_) policy_->scorer->Retain(group, kept);
+  if (policy_->selector != nullptr) policy_->selector->Retain(group, kept);
+}
+
+// Waits until a page's worth of rows went, so that a policy that drops a row per step does not give
+// back and take a page at each of them.
+void StepSettler::Compact(StepKind kind, size_t gone_per_group) {
+  holes_ += gone_per_group;
+  if (holes_ < kRowsPerPage) return;
+  // A page of a table that all streams share is drained as a whole or not at all.
+  const size_t streams = size_t(cache_->num_groups()) * cache_->streams_per_group();
+  const size_t per_step = std::max(kCompactBytesPerStep, cache_->format().PageBytes() * streams);
+  const size_t max_bytes =
+      kind == StepKind::kPrefill ? std::numeric_limits<size_t>::max() : per_step;
+  const size_t in_tables = cache_->Compact(max_bytes);
+  const size_t in_arena = stores_->Compact(max_bytes);
+  // What did not fit into this step's bytes goes on in the next.
+  if (std::max(in_tables, in_arena) < max_bytes / 2) holes_ = 0;
+}
+
+void StepSettler::TruncateTo(Position end) {
+  ShowRows();
+  if (ledger_ != nullptr) ledger_->TruncateTo(end);
+  if (!scores_used_ && policy_->selector == nullptr) return;
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    const auto positions = cache_->positions(group);
+    const size_t left =
+        std::lower_bound(positions.begin(), positions.end(), end) - positions.begin();
+    Scratch& scratch = scratch_.front();
+    scratch.kept.resize(left);
+    std::iota(scratch.kept.begin(), scratch.kept.end(), 0);
+    scratch.only_gone.reset();
+    Retain(group, scratch.kept);
+  }
+}
+
+void StepSettler::BeginLedger(Position next_position) {
+  if (ledger_ == nullptr) return;
+  ledger_->Append(next_position);
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    ledger_->Reconcile(group, cache_->positions(group), cache_->tiers(group));
+  }
+}
+
+void StepSettler::EndFirstPrefill() { policy_->scorer->EndFirstPrefill(); }
+
+Status StepSettler::SaveState(StateWriter* to) const {
+  to->Number<uint64_t>(holes_);
+  if (scores_used_) EBB_RETURN_IF_ERROR(policy_->scorer->SaveState(to));
+  if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->SaveState(to));
+  return policy_->selector != nullptr ? policy_->selector->SaveState(to) : OkStatus();
+}
+
+Status StepSettler::LoadState(StateReader* from) {
+  holes_ = from->Number<uint64_t>();
+  if (scores_used_) {
+    EBB_RETURN_IF_ERROR(policy_->scorer->LoadState(from));
+    for (int group = 0; group < cache_->num_groups(); ++group) {
+      if (policy_->scorer->Scores(group).size() != cache_->positions(group).size()) {
+        from->Fail("scores of another number of rows");
+      }
+    }
+  }
+  if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->LoadState(from));
+  if (policy_->selector != nullptr) {
+    EBB_RETURN_IF_ERROR(policy_->selector->LoadState(from));
+    for (int group = 0; group < cache_->num_groups(); ++group) {
+      if (policy_->selector->NumRows(group) != cache_->positions(group).size()) {
+        from->Fail("a selection among another number of rows");
+      }
+    }
+  }
+  return from->status();
+}
+
+}  // namespace ebb

@@ -1,0 +1,117 @@
+// What happens behind a computed step: the policy's events go to it, its decisions to the cache,
+// and rows and memory are put in order. The only place that knows both policies and caches.
+#ifndef EBB_SEQUENCE_STEP_SETTLER_H_
+#define EBB_SEQUENCE_STEP_SETTLER_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ebb/ledger.h"
+#include "ebb/policy.h"
+#include "ebb/state.h"
+#include "src/base/fetch_ahead.h"
+#include "src/kv/sequence_cache.h"
+#include "src/sequence/sequence_options.h"
+#include "src/sequence/tier_stores.h"
+#include "src/step/graph_runner.h"
+#include "src/step/signal_buffers.h"
+
+namespace ebb {
+
+class StepSettler {
+ public:
+  // REQUIRES: all outlive the driver. `ledger` may be null.
+  StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores,
+              const SequenceOptions* options, Ledger* ledger, GraphRunner* runner);
+
+  // What the policy itself wants to see.
+  static SignalNeeds Needs(const Policy& policy);
+  // Whether it compares keys, which then must stay as they are.
+  static bool ComparesKeys(const Policy& policy);
+
+  // The step's rows are in the cache and will be computed.
+  void BeginStep(Position first, int num_tokens);
+  // Whether some rows are visible to the first tokens of this step alone.
+  [[nodiscard]] bool HidesRows() const { return !hiding_.empty(); }
+  // Scores, places, removes, moves and compacts. Returns the rows evicted, (layer, kv head, token)
+  // triples. Fails when a tier has no room for what the policy moves there, or its file fails.
+  Result<int64_t> EndStep(const PlacementInput& facts);
+  // Whether caps may bind: a T0 alone may have one.
+  [[nodiscard]] bool HasTiers() const;
+  // Whether the caps hold what is decided once the last `num_to_come` tokens that `facts` count,
+  // of a prompt, have their rows.
+  [[nodiscard]] Status Check(PlacementInput facts, size_t num_to_come = 0) const;
+  // Between steps: places rows by the scores that they have, and compacts.
+  [[nodiscard]] Status MakeRoom(const PlacementInput& facts);
+  // The step's rows were taken out of the cache again, or the sequence was rolled back.
+  void TruncateTo(Position end);
+  void EndFirstPrefill();
+  // The cache was resumed with so many tokens behind it: the ledger knows where their rows are, not
+  // how they came there.
+  void BeginLedger(Position next_position);
+
+  [[nodiscard]] Status SaveState(StateWriter* to) const;
+  // The cache's rows are there already. Corrupt when scores do not fit them.
+  [[nodiscard]] Status LoadState(StateReader* from);
+
+ private:
+  // What the placement wants of a group. Rows that it evicts go at once, the others wait in
+  // decided_.
+  struct GroupDecision {
+    int group = 0;
+    std::vector<RowMove> moves;           // between tiers
+    std::vector<Ledger::Change> changes;  // empty without a ledger
+  };
+  // What is needed to decide about a group; a thread's own.
+  struct alignas(kCacheLineBytes) Scratch {
+    std::vector<Move> moves;
+    std::vector<uint32_t> kept;
+    std::optional<uint32_t> only_gone;  // all that kept leaves out, where that is one row
+    SequenceCache::Removal removal;     // in this step, where apart_, as the next
+    size_t most_gone = 0;               // rows of one group
+  };
+  static void KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch);
+  void Expect(const PlacementInput& facts, int group) const;
+  // One group after another, or on all threads where they are apart.
+  [[nodiscard]] Status DecideInTurn(const PlacementInput& facts);
+  void DecideOnThreads(const PlacementInput& facts);
+  void DecideApart(PlacementInput facts, int group, Scratch* scratch);
+  // What a placement knows of one group, but for its scores and tiers.
+  void TurnTo(int group, PlacementInput* facts) const;
+  [[nodiscard]] Status Place(PlacementInput facts, int group);
+  void HideRows(Position first, int num_tokens);
+  void ShowRows();
+  void Retain(int group, std::span<const uint32_t> kept);
+  void RemoveRows(int group);
+  Status MoveDecided();
+  Status MoveAllOrInTurns();
+  Status MoveInTurns(const GroupDecision& decision);
+  void Compact(StepKind kind, size_t gone_per_group);
+
+  Policy* const policy_;
+  SequenceCache* const cache_;
+  SignalBuffers* const signals_;
+  TierStores* const stores_;
+  const SequenceOptions* const options_;
+  Ledger* const ledger_;
+  const bool scores_used_;
+  const bool delays_;  // the placement has rows that expire
+  GraphRunner* const runner_;
+  const bool apart_;                         // several threads may decide, each about other groups
+  std::vector<Scratch> scratch_;             // [threads], or one
+  std::vector<std::vector<uint32_t>> gone_;  // [groups]: rows that one thread is to remove
+  std::vector<GroupDecision> decided_;       // in this step, as the next two
+  size_t num_evicted_ = 0;                   // tokens, summed over the groups
+  size_t most_gone_ = 0;                     // rows of one group that left their places
+  std::vector<uint32_t> removed_;
+  std::vector<Position> positions_;
+  std::vector<Expiry> expiring_;
+  std::vector<int> hiding_;  // groups some of whose rows expire in this step
+  size_t holes_ = 0;         // rows that left their places, per group, since the last compaction
+};
+
+}  // namespace ebb
+
+#endif  // EBB_SEQUENCE_STEP_SETTLER_H_

@@ -1,0 +1,153 @@
+#include "src/sequence/tier_stores.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace ebb {
+namespace {
+
+// Errors say whose arena it is.
+Result<std::unique_ptr<Arena>> MakeArena(std::string_view name, size_t page_bytes,
+                                         uint64_t cap_bytes, Device* device, MemoryKind memory) {
+  constexpr uint64_t kNoCap = std::numeric_limits<int64_t>::max();
+  auto arena = Arena::Create({.page_bytes = page_bytes,
+                              .cap_bytes = cap_bytes == 0 ? kNoCap : cap_bytes,
+                              .device = device,
+                              .memory = memory});
+  if (arena.ok()) return arena;
+  return Status(arena.status().code(), fmt::format("{}: {}", name, arena.status().message()));
+}
+
+ArenaAccounting Accounting(const Arena& arena) {
+  const ArenaStats stats = arena.stats();
+  return {.reserved_bytes = stats.reserved_bytes,
+          .used_bytes = stats.used_bytes,
+          .peak_bytes = stats.peak_reserved_bytes,
+          .cap_bytes = arena.cap_bytes()};
+}
+
+}  // namespace
+
+Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFormat& format,
+                                      const AttentionKernel& kernel) {
+  TierStores stores;
+  stores.spec_ = options.tiers;
+  uint64_t t0_cap = options.kv_cap_bytes;
+  if (options.tiers.has_value()) {
+    if (t0_cap > 0) {
+      return InvalidArgument(
+          "a cap on the cache goes without tiers, which take caps of their own: T0 and T1");
+    }
+    t0_cap = options.tiers->t0_cap_bytes;
+  }
+  EBB_RETURN_IF_ERROR(stores.CreateDevice(options));
+  Device* const device = stores.device();
+  EBB_ASSIGN_OR_RETURN(stores.t0_,
+                       MakeArena(options.tiers.has_value() ? "T0" : "the cache", format.PageBytes(),
+                                 t0_cap, device, MemoryKind::kDevice));
+  EBB_ASSIGN_OR_RETURN(stores.newest_, MakeArena("the newest rows", format.PageBytes(), 0, device,
+                                                 MemoryKind::kDevice));
+  stores.caches_.t0 = stores.t0_.get();
+  stores.caches_.kernel = &kernel;
+  if (!options.tiers.has_value()) return stores;
+
+  const TierSpec& tiers = *options.tiers;
+  EBB_RETURN_IF_ERROR(stores.CreateT1(tiers, format));
+  if (tiers.t2_share > 0) {
+    stores.caches_.compressed = {.type = tiers.t2_type, .head_dim = format.head_dim};
+    EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena("T2", stores.caches_.compressed.PageBytes(), 0,
+                                               device, MemoryKind::kDevice));
+    stores.caches_.t2 = stores.t2_.get();
+  }
+  return stores;
+}
+
+Status TierStores::CreateDevice(const EngineOptions& options) {
+  if (options.device.kind == DeviceKind::kCpu) {
+    if (options.t1_mode != T1Mode::kCompute) return OkStatus();
+    return InvalidArgument(
+        "T1 mode compute: host and device have one memory here, so T1 is attended to where it "
+        "lies in any case; it needs a device with memory of its own (sim)");
+  }
+  if (options.device.memory_bytes < kExtentBytes) {
+    return InvalidArgument(fmt::format("a device with a memory of {} bytes: T0 takes at least {}",
+                                       options.device.memory_bytes, kExtentBytes));
+  }
+  EBB_ASSIGN_OR_RETURN(sim_, SimDevice::Create(options.device));
+  if (options.keep_timeline) sim_->KeepTimeline();
+  carrier_ = std::make_unique<RowCarrier>(sim_.get());
+  caches_.device = sim_.get();
+  caches_.carrier = carrier_.get();
+  return OkStatus();
+}
+
+Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
+  if (tiers.t1 == T1Place::kHost) {
+    EBB_ASSIGN_OR_RETURN(t1_, MakeArena("T1", format.PageBytes(), tiers.t1_cap_bytes, device(),
+                                        MemoryKind::kPinned));
+    caches_.t1 = t1_.get();
+  } else if (tiers.t1 == T1Place::kFile) {
+    if (!device()->one_memory()) {
+      return Unsupported(fmt::format(
+          "T1 in a file: the device {} has memory of its own, beside which T1 lies in the host's "
+          "memory (host) or nowhere (none)",
+          device()->name()));
+    }
+    EBB_ASSIGN_OR_RETURN(t1_file_, PageFile::Create({.folder = tiers.t1_path,
+                                                     .page_bytes = format.PageBytes(),
+                                                     .cap_bytes = tiers.t1_cap_bytes}));
+    caches_.t1_file = t1_file_.get();
+  }
+  return OkStatus();
+}
+
+CacheStores TierStores::caches(CacheUse use) const {
+  CacheStores caches = caches_;
+  if (use == CacheUse::kDraft) {
+    caches.t1 = nullptr;
+    caches.t1_file = nullptr;
+  } else if (use == CacheUse::kStore) {
+    // Rows that have nowhere else to go are under the cap.
+    const bool has_t1 = t1_ != nullptr || t1_file_ != nullptr;
+    if (has_t1) caches.t0 = newest_.get();
+    caches.t2 = nullptr;
+    caches.compressed = {};
+  }
+  return caches;
+}
+
+Status TierStores::Check(const TierSpec& wanted, CacheUse use) const {
+  if (!spec_.has_value()) return InvalidArgument("the engine was made without tiers");
+  if (use == CacheUse::kSession && wanted.t1 != spec_->t1)
+    return InvalidArgument("T1 lies elsewhere in this engine");
+  if (wanted.t2_share > 0 && (t2_ == nullptr || wanted.t2_type != spec_->t2_type)) {
+    return InvalidArgument("the engine was made without a T2 of this format");
+  }
+  return OkStatus();
+}
+
+size_t TierStores::Compact(size_t max_bytes) {
+  size_t most = std::max(t0_->Compact(max_bytes), newest_->Compact(max_bytes));
+  if (t1_ != nullptr) most = std::max(most, t1_->Compact(max_bytes));
+  if (t2_ != nullptr) most = std::max(most, t2_->Compact(max_bytes));
+  return most;
+}
+
+ArenaAccounting TierStores::newest_accounting() const { return Accounting(*newest_); }
+
+ArenaAccounting TierStores::accounting(Tier tier) const {
+  if (tier == Tier::kT0) return Accounting(*t0_);
+  if (tier == Tier::kT1 && t1_ != nullptr) return Accounting(*t1_);
+  if (tier == Tier::kT2 && t2_ != nullptr) return Accounting(*t2_);
+  if (tier != Tier::kT1 || t1_file_ == nullptr) return {};
+  const PageFileStats stats = t1_file_->stats();
+  return {.reserved_bytes = stats.file_bytes,
+          .used_bytes = stats.num_pages * t1_file_->page_bytes(),
+          .peak_bytes = stats.peak_file_bytes,
+          .cap_bytes = spec_->t1_cap_bytes};
+}
+
+}  // namespace ebb

@@ -1,0 +1,63 @@
+// The memory and files behind the tiers of an engine, shared by its sessions.
+#ifndef EBB_SEQUENCE_TIER_STORES_H_
+#define EBB_SEQUENCE_TIER_STORES_H_
+
+#include <memory>
+#include <optional>
+
+#include "ebb/accounting.h"
+#include "ebb/engine.h"
+#include "ebb/status.h"
+#include "src/attention/attention.h"
+#include "src/device/sim_device.h"
+#include "src/io/page_file.h"
+#include "src/kv/arena.h"
+#include "src/kv/row_carrier.h"
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+
+// What a cache holds: a session's rows, those that a lossless one drafts with, or all of its rows.
+enum class CacheUse { kSession, kDraft, kStore };
+
+class TierStores {
+ public:
+  static Result<TierStores> Create(const EngineOptions& options, const PageFormat& format,
+                                   const AttentionKernel& kernel);
+
+  [[nodiscard]] Device* device() const { return caches_.device; }
+  [[nodiscard]] SimDevice* sim() const {
+    return sim_.get();
+  }  // null: the device is no simulated one
+
+  // What a session's cache may use.
+  [[nodiscard]] const CacheStores& caches() const { return caches_; }
+  // A draft has no T1, a store no T2; a store's rows on their way to T1 are not under T0's cap.
+  [[nodiscard]] CacheStores caches(CacheUse use) const;
+  [[nodiscard]] Arena* t0() const { return t0_.get(); }
+  // Whether a session may ask for this: InvalidArgument when the engine was not made for it.
+  [[nodiscard]] Status Check(const TierSpec& wanted, CacheUse use) const;
+  // Gives sparse extents back to the system, copying at most `max_bytes` in each tier. Returns the
+  // most bytes that were copied in one.
+  size_t Compact(size_t max_bytes);
+  [[nodiscard]] ArenaAccounting accounting(Tier tier) const;
+  [[nodiscard]] ArenaAccounting newest_accounting() const;  // of stores with a T1
+
+ private:
+  Status CreateDevice(const EngineOptions& options);
+  Status CreateT1(const TierSpec& tiers, const PageFormat& format);
+
+  std::optional<TierSpec> spec_;
+  std::unique_ptr<SimDevice> sim_;       // null: one memory
+  std::unique_ptr<RowCarrier> carrier_;  // null: the same
+  std::unique_ptr<Arena> t0_;
+  std::unique_ptr<Arena> newest_;      // of stores
+  std::unique_ptr<Arena> t1_;          // null: T1 is a file, or there is none
+  std::unique_ptr<PageFile> t1_file_;  // null: T1 is memory, or there is none
+  std::unique_ptr<Arena> t2_;          // null: no T2
+  CacheStores caches_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_SEQUENCE_TIER_STORES_H_

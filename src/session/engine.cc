@@ -1,0 +1,247 @@
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ebb/processors.h"
+#include "src/lossless/lossless_body.h"
+#include "src/session/session_impl.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kMaxThreads = 512;  // ggml's own limit
+
+// EBB_ATTENTION forces a kernel; see attention.h.
+Result<const AttentionKernel*> ChooseKernel(EngineOptions::Attention wanted) {
+  if (const char* forced = std::getenv("EBB_ATTENTION"); forced != nullptr && *forced != '\0') {
+    return AttentionByName(forced);
+  }
+  return wanted == EngineOptions::Attention::kReference ? &ReferenceAttention() : &CpuAttention();
+}
+
+Status CheckOptions(const EngineOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return InvalidArgument("threads: " + std::to_string(options.threads) + "; expected 0 to " +
+                           std::to_string(kMaxThreads));
+  }
+  if (options.prefill_chunk < 1) {
+    return InvalidArgument("prefill chunk: " + std::to_string(options.prefill_chunk) +
+                           "; expected at least 1 token");
+  }
+  return OkStatus();
+}
+
+Status CheckContext(const Model& model, int context, PastContext past_context) {
+  const int trained = model.shape().trained_context;
+  if (context >= 1 && context <= trained) return OkStatus();
+  const std::string way_out =
+      past_context == PastContext::kRefuse
+          ? "ask for rope scaling, or for keys to be rotated anew past it"
+          : "with keys rotated anew a sequence may be of any length in a context up to that";
+  return InvalidArgument("context of " + std::to_string(context) +
+                         " tokens: " + model.description() + " was trained for " +
+                         std::to_string(trained) + "; " + way_out);
+}
+
+Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
+  const ModelShape& shape = model.shape();
+  if (needs.eviction_logits && model.eviction_window() == 0) {
+    return InvalidArgument("eviction logits asked for; " + model.description() +
+                           " marks no rows: it was not trained to");
+  }
+  for (const int layer : needs.hidden_layers) {
+    if (layer < 0 || layer >= shape.num_layers) {
+      return InvalidArgument("hidden state of layer " + std::to_string(layer) +
+                             " asked for; the model has layers 0 to " +
+                             std::to_string(shape.num_layers - 1));
+    }
+  }
+  if (needs.num_recent_queries < 0 || needs.num_recent_queries > context) {
+    return InvalidArgument(std::to_string(needs.num_recent_queries) +
+                           " recent queries asked for; expected 0 to the context, " +
+                           std::to_string(context));
+  }
+  return OkStatus();
+}
+
+Status CheckTiers(const Policy& policy, const SessionOptions& options) {
+  if (RotatesKeys(options.past_context, policy)) {
+    return InvalidArgument("keys in the tiers below T0 cannot be rotated anew");
+  }
+  if (policy.selector != nullptr) {
+    return InvalidArgument("policy \"" + policy.name +
+                           "\" chooses rows within a step, which works in T0 alone");
+  }
+  return OkStatus();
+}
+
+Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
+  if (device->one_memory()) return DeviceUse();
+  DeviceUse::Options use = {.t1_mode = options.t1_mode, .allow_inexact = options.allow_inexact};
+  if (options.t1_mode == T1Mode::kAuto && options.allow_inexact) {
+    EBB_ASSIGN_OR_RETURN(use.rates, MeasureRates(device));
+  }
+  return DeviceUse(device, use);
+}
+
+// Thread t of n takes the parts t, t + n, t + 2n ...
+RunParts PartsOnThreads(GraphRunner* runner) {
+  return [runner](int num_parts, const std::function<void(int)>& work) {
+    runner->RunOnThreads([&](int thread, int num_threads) {
+      for (int part = thread; part < num_parts; part += num_threads) work(part);
+    });
+  };
+}
+
+}  // namespace
+
+Engine::Engine() : core_(std::make_shared<EngineCore>()) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> model,
+                                               const EngineOptions& options) {
+  EBB_RETURN_IF_ERROR(CheckOptions(options));
+  std::unique_ptr<Engine> engine(new Engine());
+  EngineCore& core = *engine->core_;
+  core.options = options;
+  if (core.options.threads == 0) {
+    core.options.threads = std::min(AvailableProcessors().threads, kMaxThreads);
+  }
+  EBB_ASSIGN_OR_RETURN(core.kernel, ChooseKernel(options.attention));
+  core.format = {.type = options.kv_type, .head_dim = model->shape().head_dim};
+  EBB_ASSIGN_OR_RETURN(core.stores, TierStores::Create(options, core.format, *core.kernel));
+  EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(options, core.stores.device()));
+  EBB_ASSIGN_OR_RETURN(core.runner, GraphRunner::Create(*model, *core.kernel, options.kv_type,
+                                                        core.stores.caches().compressed, device,
+                                                        core.options.threads));
+  core.device_report.name = core.stores.device()->name();
+  core.model = std::move(model);
+  return engine;
+}
+
+namespace {
+
+PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& options, int context) {
+  return {.shape = core.model->shape(),
+          .row_bytes = 2 * core.format.RowStride(),
+          .max_tokens = context,
+          .foresight = options.foresight,
+          .eviction_window = core.model->eviction_window(),
+          .eviction_shift = core.model->eviction_shift(),
+          .run_parts = PartsOnThreads(core.runner.get())};
+}
+
+Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOptions& options,
+                   int context) {
+  if (options.past_context == PastContext::kReRotate && policy.placement == nullptr) {
+    return InvalidArgument("policy \"" + policy.name +
+                           "\" keeps every row, so rotating keys anew gains no room; choose a "
+                           "policy that evicts");
+  }
+  if (StepSettler::ComparesKeys(policy) && RotatesKeys(options.past_context, policy)) {
+    return InvalidArgument("policy \"" + policy.name +
+                           "\" compares keys of different steps, which rotating keys anew would "
+                           "tear apart; choose another policy");
+  }
+  return CheckNeeds(StepSettler::Needs(policy), *core.model, context);
+}
+
+SequenceOptions SequenceOptionsOf(const SessionOptions& options, int context) {
+  return {.context = context,
+          .past_context = options.past_context,
+          .tiers = options.policy.tiers,
+          .extra_signals = options.extra_signals,
+          .on_signals = options.on_signals,
+          .keeps_ledger = options.ledger == SessionOptions::Record::kYes,
+          .reports_costs = options.step_costs == SessionOptions::Record::kYes};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) {
+  const EngineCore& core = *core_;
+  const ModelShape& shape = core.model->shape();
+  const int context = options.context == 0 ? shape.trained_context : options.context;
+  EBB_RETURN_IF_ERROR(CheckContext(*core.model, context, options.past_context));
+  EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, *core.model, context));
+  const PolicyContext policy_context = PolicyContextOf(core, options, context);
+  const CacheUse use = options.lossless.has_value() ? CacheUse::kDraft : CacheUse::kSession;
+  PolicySpec spec = options.policy;
+  if (use == CacheUse::kDraft) spec = DraftSpec(std::move(spec));
+  EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy ? options.make_policy(policy_context)
+                                                          : MakePolicy(spec, policy_context));
+  EBB_RETURN_IF_ERROR(CheckPolicy(core, policy, options, context));
+  if (options.policy.tiers.has_value()) {
+    EBB_RETURN_IF_ERROR(core.stores.Check(*options.policy.tiers, use));
+    EBB_RETURN_IF_ERROR(CheckTiers(policy, options));
+  }
+  auto sequence = std::make_unique<Sequence>(core_, SequenceOptionsOf(options, context),
+                                             std::move(policy), core.stores.caches(use));
+  auto impl = std::make_unique<Session::Impl>();
+  impl->core = core_;
+  impl->logits.values.reserve(
+      shape.vocab_size);  // where they are shown, the token is there already
+  if (options.lossless.has_value()) {
+    EBB_ASSIGN_OR_RETURN(impl->body, LosslessBody::Create(*options.lossless, std::move(sequence)));
+  } else {
+    impl->body = MakePlainBody(std::move(sequence));
+  }
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens) try {
+  if (sessions.size() != tokens.size() || sessions.empty()) {
+    return InvalidArgument("a batch of " + std::to_string(sessions.size()) + " sessions and " +
+                           std::to_string(tokens.size()) + " tokens; expected one for each");
+  }
+  std::vector<StepEntry> entries;
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    Session::Impl& session = *sessions[i]->impl_;
+    if (session.core != core_) {
+      return InvalidArgument("a batch holds a session of another engine");
+    }
+    if (std::find(sessions.begin(), sessions.begin() + i, sessions[i]) != sessions.begin() + i) {
+      return InvalidArgument("a batch holds one session twice");
+    }
+    EBB_ASSIGN_OR_RETURN(StepEntry entry, session.body->BatchEntry());
+    entry.tokens = tokens.subspan(i, 1);
+    entries.push_back(entry);
+  }
+  const StepResult result = RunStep(core_.get(), {.entries = entries});
+  if (!result.taken()) return result.status();
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    sessions[i]->impl_->logits.Show(result.logits(i));
+  }
+  return result.status();
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for a batch");
+}
+
+const Model& Engine::model() const { return *core_->model; }
+const EngineOptions& Engine::options() const { return core_->options; }
+
+ArenaAccounting Engine::arena_accounting(Tier tier) const { return core_->stores.accounting(tier); }
+
+ArenaAccounting Engine::newest_accounting() const { return core_->stores.newest_accounting(); }
+
+DeviceReport Engine::device_report() const {
+  DeviceReport report = core_->device_report;
+  const Device& device = *core_->stores.device();
+  if (!device.one_memory()) report.seconds = device.Seconds();
+  return report;
+}
+
+std::string Engine::TimelineJson() const {
+  const SimDevice* sim = core_->stores.sim();
+  return sim == nullptr || !core_->options.keep_timeline ? "" : TraceJson(sim->timeline());
+}
+
+std::string Engine::attention_name() const {
+  const std::string name(core_->kernel->name);
+  return core_->kernel->name == ReferenceAttention().name ? name : "cpu:" + name;
+}
+
+}  // namespace ebb

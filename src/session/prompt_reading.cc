@@ -1,0 +1,38 @@
+#include "src/session/prompt_reading.h"
+
+namespace ebb {
+
+Result<PromptReading> PromptReading::Begin(SessionBody* body, std::span<const Token> tokens) {
+  EBB_RETURN_IF_ERROR(body->CheckUnbroken());
+  if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
+  EBB_RETURN_IF_ERROR(body->sequence().CheckTokens(tokens));
+  body->DropAhead();
+  EBB_RETURN_IF_ERROR(body->CheckUnbroken());
+  // A text that cannot fit as a whole is refused as a whole.
+  if (!body->sequence().RotatesKeys()) {
+    EBB_RETURN_IF_ERROR(body->sequence().CheckRoom(tokens.size()));
+  }
+  EBB_RETURN_IF_ERROR(body->CheckPrompt(tokens.size()));
+  return PromptReading(body, tokens);
+}
+
+Result<StepEntry> PromptReading::Next() {
+  Sequence& sequence = body_->sequence();
+  if (num_read_ == chunk_end_) {
+    chunk_begin_ = num_read_;
+    chunk_end_ = num_read_ + body_->LargestChunk(tokens_.size() - num_read_);
+  }
+  EBB_ASSIGN_OR_RETURN(const size_t piece, sequence.PieceOf(chunk_end_ - num_read_));
+  size_t to_come = chunk_end_ - num_read_ - piece;
+  if (to_come == 0 && chunk_end_ < tokens_.size()) {
+    to_come = body_->LargestChunk(tokens_.size() - chunk_end_);
+  }
+  sequence.ExpectTokens(to_come);
+  EBB_ASSIGN_OR_RETURN(StepEntry entry, body_->PromptEntry());
+  entry.tokens = tokens_.subspan(num_read_, piece);
+  entry.chunk_first = sequence.next() - static_cast<Position>(num_read_ - chunk_begin_);
+  entry.chunk_tokens = chunk_end_ - chunk_begin_;
+  return entry;
+}
+
+}  // namespace ebb

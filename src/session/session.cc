@@ -1,0 +1,85 @@
+#include <string>
+#include <utility>
+
+#include "src/session/prompt_reading.h"
+#include "src/session/session_impl.h"
+
+namespace ebb {
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& options) {
+  SessionBody& body = *impl_->body;
+  ShownLogits& shown = impl_->logits;
+  EBB_ASSIGN_OR_RETURN(PromptReading reading, PromptReading::Begin(&body, tokens));
+  while (!reading.done()) {
+    if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
+    const Position first = body.sequence().next();
+    EBB_ASSIGN_OR_RETURN(StepEntry entry, reading.Next());
+    if (options.on_logits) entry.logits = StepEntry::Logits::kAll;
+    const StepResult result = RunStep(impl_->core.get(), {.entries = {&entry, 1}});
+    if (!result.taken()) return result.status();
+    reading.Took(entry);
+    if (!options.on_logits) shown.Set(result.logits(0));
+    if (options.on_logits) {
+      for (size_t t = 0; t < entry.tokens.size(); ++t) {
+        shown.Show(result.logits(0, t));
+        options.on_logits(first + static_cast<Position>(t), shown.values);
+      }
+    }
+    EBB_RETURN_IF_ERROR(result.status());
+    if (options.progress) options.progress(reading.num_read());
+  }
+  // The hash does not tell how a prompt was cut into steps.
+  if (!options.on_logits) shown.AddToHash();
+  reading.End();
+  return OkStatus();
+}
+
+Status Session::Decode(Token token, const Guess& guess, int most_guesses) {
+  return impl_->body->Decode(token, guess, most_guesses, &impl_->logits);
+}
+
+Status Session::TruncateTo(Position end) {
+  SessionBody& body = *impl_->body;
+  EBB_RETURN_IF_ERROR(body.CheckUnbroken());
+  if (end < 0 || end > next_position()) {
+    return InvalidArgument("cannot roll back to position " + std::to_string(end) +
+                           ": the sequence has " + std::to_string(next_position()) + " tokens");
+  }
+  body.DropAhead();
+  body.TruncateTo(end);
+  impl_->logits.values.clear();
+  return body.CheckUnbroken();
+}
+
+std::span<const float> Session::logits() const { return impl_->logits.values; }
+uint64_t Session::logits_hash() const { return impl_->logits.hash; }
+Position Session::next_position() const { return static_cast<Position>(tokens().size()); }
+std::span<const Token> Session::tokens() const {
+  const std::span<const Token> all = impl_->body->sequence().tokens();
+  return all.first(all.size() - impl_->body->num_ahead());
+}
+std::span<const Token> Session::drafted() const {
+  return impl_->body->sequence().tokens().last(impl_->body->num_ahead());
+}
+int Session::context() const { return impl_->body->sequence().options().context; }
+const Policy& Session::policy() const { return impl_->body->sequence().policy(); }
+CacheAccounting Session::accounting() const { return impl_->body->accounting(); }
+const LosslessReport* Session::lossless_report() const { return impl_->body->lossless_report(); }
+Result<size_t> Session::CountPolicyBytes() const {
+  StateWriter count(StateWriter::Keep::kCount);
+  EBB_RETURN_IF_ERROR(impl_->body->sequence().settler().SaveState(&count));
+  return count.num_bytes();
+}
+const Ledger* Session::ledger() const { return impl_->body->sequence().ledger(); }
+const StepReport& Session::last_step() const { return impl_->body->sequence().report(); }
+const StepSignals& Session::last_signals() const {
+  return impl_->body->sequence().signals().step();
+}
+std::span<const Position> Session::visible_positions(int group) const {
+  return impl_->body->sequence().cache().positions(group);
+}
+
+}  // namespace ebb

@@ -1,0 +1,28 @@
+// The insides of Engine and Session, for the files of this folder, session files and tests.
+#ifndef EBB_SESSION_SESSION_IMPL_H_
+#define EBB_SESSION_SESSION_IMPL_H_
+
+#include <memory>
+
+#include "ebb/engine.h"
+#include "src/sequence/engine_core.h"
+#include "src/sequence/session_body.h"
+#include "src/sequence/shown_logits.h"
+
+namespace ebb {
+
+struct Session::Impl {
+  std::shared_ptr<EngineCore> core;
+  std::unique_ptr<SessionBody> body;
+  ShownLogits logits;
+};
+
+struct Insides {
+  static EngineCore& Of(Engine& engine) { return *engine.core_; }
+  static Session::Impl& Of(Session& session) { return *session.impl_; }
+  static Sequence& SequenceOf(Session& session) { return Of(session).body->sequence(); }
+};
+
+}  // namespace ebb
+
+#endif  // EBB_SESSION_SESSION_IMPL_H_

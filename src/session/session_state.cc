@@ -1,0 +1,294 @@
+// What a session file holds. The frame is session_file.h's, the cache's part sequence_state.h's.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "ebb/session_file.h"
+#include "src/kv/sequence_state.h"
+#include "src/model/loaded_model.h"
+#include "src/session/session_file.h"
+#include "src/session/session_impl.h"
+
+namespace ebb {
+namespace {
+
+using MadeWith = std::vector<std::pair<std::string, std::string>>;
+
+std::string RopeText(const Hyperparameters& h) {
+  return fmt::format("base {}, scale {}, of {} tokens, yarn {} {} {} {}", h.rope_base,
+                     h.rope_frequency_scale, h.rope_original_context, h.yarn_ext_factor,
+                     h.yarn_attn_factor, h.yarn_beta_fast, h.yarn_beta_slow);
+}
+
+std::string T1Text(const std::optional<TierSpec>& tiers) {
+  return tiers.has_value() ? std::string(T1PlaceName(tiers->t1)) : "no tiers";
+}
+
+// What a session that resumes another one must have in common with it, in the order in which it is
+// compared.
+MadeWith MadeWithOf(const Session::Impl& s) {
+  const Model& model = *s.core->model;
+  const Sequence& sequence = s.body->sequence();
+  const Policy& policy = sequence.policy();
+  return {
+      {"model", fmt::format("{}, fingerprint {:016x}", model.description(), model.fingerprint())},
+      {"rope scaling", RopeText(model.loaded().hparams)},
+      {"number format of rows", std::string(RowTypeName(s.core->options.kv_type))},
+      {"policy", policy.name},
+      {"scorer", policy.scorer->Name()},
+      {"placement", policy.placement == nullptr ? "none" : policy.placement->Name()},
+      {"selector", policy.selector == nullptr ? "none" : policy.selector->Name()},
+      {"granularity", std::string(GranularityName(policy.granularity))},
+      {"T1", T1Text(sequence.options().tiers)},
+      {"choice of kept rows", s.body->KeptRows()},
+  };
+}
+
+void SaveTiers(const std::optional<TierSpec>& tiers, StateWriter* to) {
+  to->Number<uint8_t>(tiers.has_value() ? 1 : 0);
+  const TierSpec spec = tiers.value_or(TierSpec());
+  to->Number<double>(spec.t0_share);
+  to->Number<uint64_t>(spec.t0_cap_bytes);
+  to->Number<uint8_t>(static_cast<uint8_t>(spec.t1));
+  to->Number<uint64_t>(spec.t1_cap_bytes);
+  to->Number<double>(spec.t2_share);
+  to->Number<uint8_t>(static_cast<uint8_t>(spec.t2_type));
+  to->Number<double>(spec.evict_share);
+  to->Number<uint8_t>(static_cast<uint8_t>(spec.evict_of));
+}
+
+template <typename Enum>
+Enum LoadEnum(Enum last, StateReader* from) {
+  const auto value = from->Number<uint8_t>();
+  if (value <= static_cast<uint8_t>(last)) return static_cast<Enum>(value);
+  from->Fail(fmt::format("a choice of {}", value));
+  return last;
+}
+
+double LoadShare(StateReader* from) {
+  const auto share = from->Number<double>();
+  if (share >= 0 && share <= 1) return share;
+  from->Fail(fmt::format("a share of {}", share));
+  return 0;
+}
+
+std::optional<TierSpec> LoadTiers(StateReader* from) {
+  const bool has_tiers = from->Number<uint8_t>() != 0;
+  TierSpec spec;
+  spec.t0_share = LoadShare(from);
+  spec.t0_cap_bytes = from->Number<uint64_t>();
+  spec.t1 = LoadEnum(T1Place::kFile, from);
+  spec.t1_cap_bytes = from->Number<uint64_t>();
+  spec.t2_share = LoadShare(from);
+  spec.t2_type = LoadEnum(CompressedType::kInt8Naive, from);
+  spec.evict_share = LoadShare(from);
+  spec.evict_of = LoadEnum(EvictOf::kAlive, from);
+  return has_tiers ? std::optional(spec) : std::nullopt;
+}
+
+void SaveMadeWith(const Session::Impl& s, StateWriter* to) {
+  const MadeWith made_with = MadeWithOf(s);
+  to->Number<uint64_t>(made_with.size());
+  for (const auto& [name, value] : made_with) {
+    to->Text(name);
+    to->Text(value);
+  }
+  SaveTiers(s.body->sequence().options().tiers, to);
+}
+
+struct Description {
+  MadeWith made_with;
+  std::optional<TierSpec> tiers;
+};
+
+Result<Description> LoadDescription(SessionFileReader* file) {
+  EBB_ASSIGN_OR_RETURN(const auto bytes, file->ReadSection(SessionSection::kMadeWith));
+  StateReader from(bytes, SessionSectionName(SessionSection::kMadeWith));
+  Description description;
+  const size_t count = from.Length(2 * sizeof(uint64_t));
+  for (size_t i = 0; i < count && from.ok(); ++i) {
+    std::string name = from.Text();
+    std::string value = from.Text();
+    description.made_with.emplace_back(std::move(name), std::move(value));
+  }
+  description.tiers = LoadTiers(&from);
+  EBB_RETURN_IF_ERROR(from.End());
+  return description;
+}
+
+// All that a user must ask for to have the file's policy; empty for what stands before it.
+std::string PolicyOf(const MadeWith& found, size_t differs) {
+  const auto first = std::ranges::find(found, "policy", &MadeWith::value_type::first);
+  if (differs < static_cast<size_t>(first - found.begin())) return "";
+  std::string text = "; the file was made with";
+  for (auto it = first; it != found.end(); ++it) {
+    text += fmt::format("{} {} {}", it == first ? "" : ",", it->first, it->second);
+  }
+  return text;
+}
+
+Status CheckMadeWith(const MadeWith& found, const MadeWith& expected) {
+  for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
+    if (found[i].first != expected[i].first) break;
+    if (found[i].second == expected[i].second) continue;
+    return InvalidArgument(fmt::format("a session of another {}: expected \"{}\", found \"{}\"{}",
+                                       found[i].first, expected[i].second, found[i].second,
+                                       PolicyOf(found, i)));
+  }
+  const auto name = [](const auto& one) { return one.first; };
+  if (std::ranges::equal(found, expected, {}, name, name)) return OkStatus();
+  return Corrupt("the description names other things than this version writes");
+}
+
+void SaveSequence(const Session::Impl& s, StateWriter* to) {
+  const Sequence& sequence = s.body->sequence();
+  to->Number<uint64_t>(s.logits.hash);
+  sequence.SaveTokens(to);
+  to->Numbers<float>(s.logits.values);
+  sequence.SavePlaces(to);
+}
+
+Status LoadSequence(StateReader* from, Session::Impl* s) {
+  Sequence& sequence = s->body->sequence();
+  s->logits.hash = from->Number<uint64_t>();
+  EBB_RETURN_IF_ERROR(sequence.LoadTokens(from));
+  s->logits.values = from->Numbers<float>();
+  const size_t vocab_size = s->core->model->shape().vocab_size;
+  s->logits.values.reserve(vocab_size);  // as OpenSession() does
+  if (!s->logits.values.empty() && s->logits.values.size() != vocab_size) {
+    from->Fail("logits of another vocabulary");
+  }
+  EBB_RETURN_IF_ERROR(from->status());
+  return sequence.LoadPlaces(from);
+}
+
+// Sections by the order of SessionBody::caches().
+constexpr std::array kTableSections = {SessionSection::kTables, SessionSection::kStoreTables};
+
+Status LoadSection(SessionFileReader* file, SessionSection section,
+                   const std::function<Status(StateReader*)>& load) {
+  EBB_ASSIGN_OR_RETURN(const auto bytes, file->ReadSection(section));
+  StateReader from(bytes, SessionSectionName(section));
+  EBB_RETURN_IF_ERROR(load(&from));
+  return from.End();
+}
+
+Status LoadTables(SessionFileReader* file, Session::Impl* s) {
+  const std::vector<SequenceCache*> caches = s->body->caches();
+  StatePages pages;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const auto check = [&](const StatePages& more) {
+      pages.num_pages += more.num_pages;
+      pages.num_bytes += more.num_bytes;
+      return file->CheckPages(pages.num_pages, pages.num_bytes, i + 1 == caches.size());
+    };
+    EBB_RETURN_IF_ERROR(LoadSection(file, kTableSections[i], [&](StateReader* from) {
+      return SequenceState::LoadTables(s->body->sequence().next(), check, from, caches[i]);
+    }));
+    if (i == 0) EBB_RETURN_IF_ERROR(s->body->sequence().CheckPlaces());
+  }
+  return s->body->Resume();
+}
+
+Status Load(SessionFileReader* file, Session::Impl* s) {
+  EBB_ASSIGN_OR_RETURN(const Description description, LoadDescription(file));
+  EBB_RETURN_IF_ERROR(CheckMadeWith(description.made_with, MadeWithOf(*s)));
+  EBB_RETURN_IF_ERROR(LoadSection(file, SessionSection::kSequence,
+                                  [&](StateReader* from) { return LoadSequence(from, s); }));
+  EBB_RETURN_IF_ERROR(LoadTables(file, s));
+  EBB_RETURN_IF_ERROR(LoadSection(file, SessionSection::kPolicy, [&](StateReader* from) {
+    return s->body->sequence().LoadPolicy(from);
+  }));
+  const auto read = [&](const StatePage& page, auto rows) {
+    return file->ReadPage(page.ToString(), rows);
+  };
+  for (SequenceCache* const cache : s->body->caches()) {
+    EBB_RETURN_IF_ERROR(SequenceState::LoadPages(cache, read));
+  }
+  return OkStatus();
+}
+
+Status WithPath(const std::string& path, const Status& status) {
+  return Status(status.code(), fmt::format("{}: {}", path, status.message()));
+}
+
+Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
+  EBB_RETURN_IF_ERROR(s.body->CheckUnbroken());
+  s.body->DropAhead();
+  EBB_RETURN_IF_ERROR(s.body->CheckUnbroken());
+  StateWriter made_with, sequence, policy;
+  SaveMadeWith(s, &made_with);
+  SaveSequence(s, &sequence);
+  const std::vector<SequenceCache*> caches = s.body->caches();
+  std::array<StateWriter, kTableSections.size()> tables;
+  StatePages pages;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    EBB_ASSIGN_OR_RETURN(const StatePages more, SequenceState::SaveTables(*caches[i], &tables[i]));
+    pages.num_pages += more.num_pages;
+    pages.num_bytes += more.num_bytes;
+  }
+  EBB_RETURN_IF_ERROR(s.body->sequence().SavePolicy(&policy));
+  const SessionSections sections = {made_with.bytes(), sequence.bytes(),
+                                    tables[0].bytes(), tables[1].bytes(),
+                                    policy.bytes(),    std::as_bytes(std::span(extra))};
+  EBB_ASSIGN_OR_RETURN(SessionFileWriter file,
+                       SessionFileWriter::Create(path, sections, pages.num_pages, pages.num_bytes));
+  const auto write = [&](const StatePage&, auto rows) { return file.WritePage(rows); };
+  for (SequenceCache* const cache : caches) {
+    EBB_RETURN_IF_ERROR(SequenceState::SavePages(cache, write));
+  }
+  return file.Commit();
+}
+
+Result<ResumedSession> Resume(Engine& engine, const std::string& path,
+                              const SessionOptions& options) {
+  auto file = SessionFileReader::Open(path);
+  if (!file.ok()) return WithPath(path, file.status());
+  ResumedSession resumed;
+  EBB_ASSIGN_OR_RETURN(resumed.session, engine.OpenSession(options));
+  if (const Status status = Load(&*file, &Insides::Of(*resumed.session)); !status.ok()) {
+    return WithPath(path, status);
+  }
+  const auto extra = file->ReadSection(SessionSection::kExtra);
+  if (!extra.ok()) return WithPath(path, extra.status());
+  resumed.extra.resize(extra->size());
+  std::ranges::copy(std::as_bytes(std::span(*extra)),
+                    std::as_writable_bytes(std::span(resumed.extra)).begin());
+  return resumed;
+}
+
+}  // namespace
+
+Status SaveSession(Session& session, const std::string& path, std::string_view extra) {
+  try {
+    return Save(Insides::Of(session), path, extra);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(fmt::format("no memory to save the session to {}", path));
+  }
+}
+
+Status CheckSessionPlace(const std::string& path) { return FileReplacement::Create(path).status(); }
+
+Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
+                                     const SessionOptions& options) {
+  try {
+    return Resume(engine, path, options);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(fmt::format("no memory to resume the session of {}", path));
+  }
+}
+
+Result<SessionFileInfo> ReadSessionInfo(const std::string& path) {
+  auto file = SessionFileReader::Open(path);
+  if (!file.ok()) return WithPath(path, file.status());
+  Result<Description> description = LoadDescription(&*file);
+  if (!description.ok()) return WithPath(path, description.status());
+  return SessionFileInfo{.tiers = description->tiers};
+}
+
+}  // namespace ebb

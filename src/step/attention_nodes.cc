@@ -1,0 +1,435 @@
+// `thread` is the number of a node's part, which any thread of the system may compute.
+// Invariants: (1) rows are stored before they are read: by the part that folds them (kDecode), or
+// in a node before; (2) only part 0 plans, and its node ends before the plan is used; (3) part 0
+// plans the next fold while other parts merge one, so the two use scratch of their own, and the one
+// behind is planned into the first's only in the next node.
+#include "src/step/attention_nodes.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <cstring>
+#include <numeric>
+
+#include "ggml.h"
+
+namespace ebb {
+namespace {
+
+// What a fold leaves for its merge is as many states as it has tokens and chunks of rows.
+constexpr int kTokensPerFold = 8;
+
+static_assert(3 + 2 * AttentionOp::kMostFolds <= kMaxAttentionNodesPerLayer);
+
+// Row of token `token`, head `head` of a [head_dim, heads, tokens] tensor.
+float* HeadOf(const ggml_tensor* t, int token, int head) {
+  return reinterpret_cast<float*>(static_cast<char*>(t->data) + token * t->nb[2] + head * t->nb[1]);
+}
+
+}  // namespace
+
+AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way, bool selects)
+    : scratch_(scratch), way_(way), selects_(selects), layers_(num_layers) {
+  assert(!selects || way == AttentionWay::kFold);
+}
+AttentionOp::~AttentionOp() = default;
+
+int AttentionOp::NumFolds(AttentionWay way, int num_tokens) {
+  if (way != AttentionWay::kFold) return 1;
+  return std::clamp((num_tokens + kTokensPerFold - 1) / kTokensPerFold, 1, kMostFolds);
+}
+
+ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int index, ggml_tensor* q,
+                                 ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) {
+  Layer& layer = layers_[index];
+  layer = {.op = this, .index = index, .q = q, .k = k, .v = v, .k_before_rope = k_before_rope};
+  const auto node = [&](std::array<int64_t, 2> size, std::initializer_list<ggml_tensor*> sources,
+                        ggml_custom_op_t run, void* userdata) {
+    std::vector<ggml_tensor*> args(sources);
+    std::erase(args, nullptr);
+    return ggml_custom_4d(ctx, GGML_TYPE_F32, size[0], size[1], 1, 1, args.data(),
+                          static_cast<int>(args.size()), run, GGML_N_TASKS_MAX, userdata);
+  };
+  const std::array<int64_t, 2> marker = {1, 1};
+  const std::array<int64_t, 2> result = {q->ne[0] * q->ne[1], q->ne[2]};
+  const int num_tokens = static_cast<int>(q->ne[2]);
+  const int num_folds = NumFolds(way_, num_tokens);
+  for (int i = 0; i < num_folds; ++i) {
+    layer.folds.push_back({.layer = &layer,
+                           .index = i,
+                           .begin = num_tokens * i / num_folds,
+                           .end = num_tokens * (i + 1) / num_folds});
+  }
+  Layer::Fold* const first = layer.folds.data();
+  if (way_ == AttentionWay::kDecode) {
+    layer.out = node(result, {node(marker, {q, k, v, k_before_rope}, FoldNode, first), q},
+                     MergeNode, first);
+    return layer.out;
+  }
+  ggml_tensor* selected = selects_ ? node(marker, {q}, SelectNode, &layer) : nullptr;
+  ggml_tensor* stored = node(marker, {q, k, v, k_before_rope, selected}, StoreNode, &layer);
+  if (way_ == AttentionWay::kFold) {
+    layer.out = node(result, {node(marker, {stored, q}, FoldNode, first)}, MergeNode, first);
+    // The others write into what the first made, before anybody reads it.
+    ggml_tensor* merged = layer.out;
+    for (Layer::Fold& fold : std::span(layer.folds).subspan(1)) {
+      ggml_tensor* folded = node(marker, {merged, q}, FoldNode, &fold);
+      merged = node(marker, {folded, layer.out}, MergeNode, &fold);
+    }
+    ggml_build_forward_expand(graph, merged);
+    return layer.out;
+  }
+  layer.out = node(result, {stored, q}, PrefillNode, &layer);
+  if (way_ == AttentionWay::kPrefillWithMass) {
+    // The second pass of prefill reads the queries again.
+    ggml_build_forward_expand(graph, node(marker, {layer.out, q}, MassNodeRun, &layer));
+  }
+  return layer.out;
+}
+
+void AttentionOp::SetWork(const StepWork* work) {
+  work_ = work;
+  if (way_ == AttentionWay::kDecode) PlanFold(layers_.front().folds.front());
+}
+
+void AttentionOp::BeginLayer(const Layer& layer, int thread) const {
+  const DeviceUse& device = scratch_->device;
+  const bool announces = thread == 0 && !device.one_memory();
+  if (announces) device.LaunchRest(layer.index, work_->NumPasses());
+  for (const SequenceStep& sequence : work_->sequences) {
+    sequence.cache->StageLayer(layer.index, thread);
+  }
+  if (!announces) return;
+  device.LaunchAttention(work_->sequences, scratch_->shape, layer.index);
+  for (const SequenceStep& sequence : work_->sequences) sequence.cache->ReleaseLayer(layer.index);
+}
+
+void AttentionOp::StoreRow(const Layer& layer, const SequenceCache::RowAddress& row, int token,
+                           int kv_head) const {
+  const PageFormat& format = scratch_->shape.format;
+  scratch_->kernel.store_row(format.type, HeadOf(layer.k, token, kv_head), row.key,
+                             format.head_dim);
+  scratch_->kernel.store_row(format.type, HeadOf(layer.v, token, kv_head), row.value,
+                             format.head_dim);
+}
+
+void AttentionOp::StoreToken(const Layer& layer, const SequenceStep& sequence, int token,
+                             int kv_head) const {
+  SequenceCache& cache = *sequence.cache;
+  const size_t rows = cache.num_full_rows(cache.GroupOf(layer.index, kv_head));
+  const int at = sequence.first_token + token;
+  StoreRow(
+      layer,
+      cache.Row(layer.index, kv_head, static_cast<uint32_t>(rows - sequence.num_tokens + token)),
+      at, kv_head);
+  for (const RowFollower& follower : sequence.followers) {
+    const auto positions = follower.cache->View(layer.index, kv_head).positions;
+    const auto found = std::ranges::lower_bound(positions, sequence.first + token);
+    if (found != positions.end() && *found == sequence.first + token) {
+      const auto index = static_cast<uint32_t>(found - positions.begin());
+      StoreRow(layer, follower.cache->Row(layer.index, kv_head, index), at, kv_head);
+    }
+  }
+  sequence.ForEachSignals(
+      [&](SignalBuffers* signals) { CopyRowSignals(layer, sequence, token, kv_head, signals); });
+}
+
+void AttentionOp::CopyRowSignals(const Layer& layer, const SequenceStep& sequence, int token,
+                                 int kv_head, SignalBuffers* signals) const {
+  const int at = sequence.first_token + token;
+  const auto copy = [&](const ggml_tensor* from, float* to) {
+    if (to == nullptr) return;
+    std::memcpy(to, HeadOf(from, at, kv_head), sizeof(float) * scratch_->shape.format.head_dim);
+  };
+  copy(layer.k, signals->Keys(layer.index, token, kv_head));
+  copy(layer.v, signals->Values(layer.index, token, kv_head));
+  if (layer.k_before_rope != nullptr) {
+    copy(layer.k_before_rope, signals->KeysBeforeRope(layer.index, token, kv_head));
+  }
+}
+
+void AttentionOp::CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const {
+  const size_t floats = size_t(layer.q->ne[0]) * layer.q->ne[1];
+  sequence.ForEachSignals([&](SignalBuffers* signals) {
+    float* const to = signals->Query(layer.index, token);
+    if (to == nullptr) return;
+    std::memcpy(to, HeadOf(layer.q, sequence.first_token + token, 0), floats * sizeof(float));
+  });
+}
+
+// Each thread ranks its part of every kv head; the last one that comes to a head selects. They
+// begin with different heads, so that it is not the same thread for all.
+void AttentionOp::SelectNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+  const Layer& layer = *static_cast<const Layer*>(userdata);
+  AttentionOp& op = *layer.op;
+  op.BeginLayer(layer, thread);
+  if (thread == 0) op.select_begin_ = std::chrono::steady_clock::now();
+  const int kv_heads = op.scratch_->shape.num_kv_heads;
+  for (const SequenceStep& sequence : op.work_->sequences) {
+    if (sequence.selector == nullptr) continue;
+    assert(sequence.num_tokens == 1);
+    for (int i = 0; i < kv_heads; ++i) {
+      const int h = (i + thread * kv_heads / num_threads) % kv_heads;
+      const auto q = op.QueriesOf(layer, sequence.first_token, h);
+      sequence.selector->Rank(layer.index, h, q, thread, num_threads);
+      AttentionScratch::Selected& selected = op.SelectedOf(sequence, h);
+      const std::atomic_ref<int> ranked(selected.parts_ranked);
+      if (ranked.fetch_add(1, std::memory_order_acq_rel) + 1 < num_threads) continue;
+      ranked.store(0, std::memory_order_relaxed);
+      op.SelectRows(layer, sequence, h);
+    }
+  }
+}
+
+void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+  const Layer& layer = *static_cast<const Layer*>(userdata);
+  AttentionOp& op = *layer.op;
+  if (op.selects_) {
+    for (const SequenceStep& sequence : op.work_->sequences) {
+      if (sequence.selector == nullptr || !sequence.signals->wants_mass()) continue;
+      op.ListSelected(sequence, thread, num_threads);
+    }
+    if (thread == 0) {
+      const std::chrono::duration<double> took =
+          std::chrono::steady_clock::now() - op.select_begin_;
+      op.scratch_->select_seconds += took.count();
+    }
+  } else {
+    op.BeginLayer(layer, thread);
+  }
+  const DeviceCall call(op.scratch_->device.device());
+  const int kv_heads = op.scratch_->shape.num_kv_heads;
+  int unit = 0;
+  for (const SequenceStep& sequence : op.work_->sequences) {
+    for (int token = 0; token < sequence.num_tokens; ++token) {
+      for (int h = 0; h < kv_heads; ++h) {
+        if (unit++ % num_threads == thread) op.StoreToken(layer, sequence, token, h);
+      }
+      if (thread == 0) op.CopySignals(layer, sequence, token);
+    }
+  }
+  if (thread != 0) return;
+  if (op.way_ == AttentionWay::kFold) {
+    op.PlanFold(layer.folds.front());
+  } else {
+    op.PlanPrefill(layer);
+  }
+}
+
+// One query per token; of several tokens of a sequence each sees the rows up to its own.
+void AttentionOp::PlanFold(const Layer::Fold& fold) {
+  AttentionScratch::FoldScratch& s = ScratchOf(fold);
+  s.queries.clear();
+  for (const SequenceStep& sequence : work_->sequences) {
+    const int begin = std::max(fold.begin, sequence.first_token);
+    const int end = std::min(fold.end, sequence.first_token + sequence.num_tokens);
+    for (int at = begin; at < end; ++at) PlanToken(fold, sequence, at);
+  }
+  s.attention.Plan(s.queries);
+}
+
+// `token`: of the step.
+void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequence, int token) {
+  AttentionScratch::FoldScratch& s = ScratchOf(fold);
+  const Layer& layer = *fold.layer;
+  const int kv_heads = scratch_->shape.num_kv_heads;
+  const size_t hidden = sequence.first_token + sequence.num_tokens - 1 - token;
+  RowsView* rows = s.rows.data() + fold.FirstRow(token, kv_heads);
+  for (int h = 0; h < kv_heads; ++h) {
+    rows[h] = sequence.cache->View(layer.index, h);
+    rows[h].slots = rows[h].slots.first(rows[h].slots.size() - hidden);
+    rows[h].positions = rows[h].positions.first(rows[h].slots.size());
+  }
+  s.queries.push_back(
+      {.rows = {rows, size_t(kv_heads)},
+       .selected = {},
+       .q = HeadOf(layer.q, token, 0),
+       .out = static_cast<float*>(layer.out->data) + size_t(token) * layer.out->ne[0],
+       .mass = sequence.signals->Mass(layer.index)});
+  if (sequence.selector != nullptr) PlanSelected(fold, sequence, token);
+  if (sequence.cache->ReadsInPlace()) PlanInPlace(fold, sequence, token, hidden);
+  if (sequence.cache->HasCompressedRows()) PlanCompressed(fold, sequence, token);
+}
+
+// The newest rows, which may be hidden from this token, lie in T0.
+void AttentionOp::PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
+                              size_t hidden) const {
+  AttentionScratch::FoldScratch& s = ScratchOf(fold);
+  const int layer = fold.layer->index;
+  const size_t kv_heads = scratch_->shape.num_kv_heads;
+  const size_t first = fold.FirstRow(token, kv_heads);
+  for (size_t h = 0; h < kv_heads; ++h) {
+    const int head = static_cast<int>(h);
+    auto in_t0 = sequence.cache->RowsIn(Tier::kT0, layer, head);
+    const size_t visible = in_t0.indices.size() - hidden;
+    in_t0.view.slots = in_t0.view.slots.first(visible);
+    s.rows[first + h] = in_t0.view;
+    s.full_indices[first + h] = in_t0.indices.first(visible);
+    const auto in_t1 = sequence.cache->RowsIn(Tier::kT1, layer, head);
+    s.host_rows[first + h] = in_t1.view;
+    s.host_indices[first + h] = in_t1.indices;
+  }
+  DecodeQuery& query = s.queries.back();
+  query.selected = std::span(s.full_indices).subspan(first, kv_heads);
+  query.host_rows = std::span(s.host_rows).subspan(first, kv_heads);
+  query.host_selected = std::span(s.host_indices).subspan(first, kv_heads);
+}
+
+void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence,
+                                 int token) const {
+  AttentionScratch::FoldScratch& s = ScratchOf(fold);
+  const int layer = fold.layer->index;
+  const size_t kv_heads = scratch_->shape.num_kv_heads;
+  const size_t first = fold.FirstRow(token, kv_heads);
+  for (size_t h = 0; h < kv_heads; ++h) {
+    const int head = static_cast<int>(h);
+    s.compressed[first + h] = sequence.cache->Compressed(layer, head);
+    // Of the full rows the newest ones may be hidden from this token.
+    if (!sequence.cache->ReadsInPlace()) {
+      const auto full = sequence.cache->FullRows(layer, head);
+      s.full_indices[first + h] = full.empty() ? full : full.first(s.rows[first + h].size());
+    }
+    s.compressed_indices[first + h] = sequence.cache->CompressedRowIndices(layer, head);
+  }
+  DecodeQuery& query = s.queries.back();
+  query.compressed = std::span(s.compressed).subspan(first, kv_heads);
+  query.selected = std::span(s.full_indices).subspan(first, kv_heads);
+  query.compressed_selected = std::span(s.compressed_indices).subspan(first, kv_heads);
+}
+
+std::span<const float> AttentionOp::QueriesOf(const Layer& layer, int token, int kv_head) const {
+  const size_t per_kv = scratch_->shape.num_q_heads / scratch_->shape.num_kv_heads;
+  return {HeadOf(layer.q, token, static_cast<int>(kv_head * per_kv)),
+          per_kv * scratch_->shape.format.head_dim};
+}
+
+AttentionScratch::Selected& AttentionOp::SelectedOf(const SequenceStep& sequence,
+                                                    int kv_head) const {
+  return scratch_->selected[size_t(sequence.first_token) * scratch_->shape.num_kv_heads + kv_head];
+}
+
+void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const {
+  AttentionScratch::Selected& selected = SelectedOf(sequence, kv_head);
+  selected.ranges.clear();
+  sequence.selector->Select(layer.index, kv_head, QueriesOf(layer, sequence.first_token, kv_head),
+                            &selected.ranges);
+  selected.num_rows = CutIntoChunks(selected.ranges, &selected.chunks);
+  selected.rows.resize(sequence.signals->wants_mass() ? selected.num_rows : 0);
+}
+
+// Where mass is wanted. Each thread has its part of every kv head's list; thread 0 has the last
+// one, since the plan that it makes next reads where a list ends.
+void AttentionOp::ListSelected(const SequenceStep& sequence, int thread, int num_threads) const {
+  for (int h = 0; h < scratch_->shape.num_kv_heads; ++h) {
+    AttentionScratch::Selected& selected = SelectedOf(sequence, h);
+    const int part = num_threads - 1 - thread;
+    const size_t begin = selected.rows.size() * part / num_threads;
+    const size_t end = selected.rows.size() * (part + 1) / num_threads;
+    size_t at = 0;  // of the next range
+    for (const RowRange& range : selected.ranges) {
+      const size_t from = std::max(begin, at), to = std::min(end, at + range.end - range.begin);
+      if (from < to) {
+        std::iota(selected.rows.data() + from, selected.rows.data() + to,
+                  static_cast<uint32_t>(range.begin + (from - at)));
+      }
+      at += range.end - range.begin;
+    }
+  }
+}
+
+void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence,
+                               int token) const {
+  AttentionScratch& s = *scratch_;
+  const size_t kv_heads = s.shape.num_kv_heads;
+  AttentionScratch::FoldScratch& to = ScratchOf(fold);
+  for (size_t h = 0; h < kv_heads; ++h) {
+    const size_t at = token * kv_heads + h;
+    const AttentionScratch::Selected& selected = s.selected[at];
+    s.selected_spans[at] = {};
+    if (selected.ranges.empty()) continue;
+    s.selected_spans[at] = selected.rows;
+    RowsView& view = to.rows[fold.FirstRow(token, kv_heads) + h];
+    *sequence.rows_unread += static_cast<int64_t>(view.slots.size() - selected.num_rows);
+    view.chosen = {
+        .ranges = selected.ranges, .chunks = selected.chunks, .num_rows = selected.num_rows};
+  }
+  to.queries.back().selected = std::span(s.selected_spans).subspan(token * kv_heads, kv_heads);
+}
+
+void AttentionOp::PlanPrefill(const Layer& layer) {
+  AttentionScratch& s = *scratch_;
+  const SequenceStep& sequence = work_->sequences.front();
+  const int kv_heads = s.shape.num_kv_heads;
+  for (int h = 0; h < kv_heads; ++h) s.prefill_rows[h] = sequence.cache->View(layer.index, h);
+  // A query's position, in the order of the rows' own: the last rows are the step's tokens.
+  const auto positions = s.prefill_rows[0].positions;
+  s.prefill.Plan({.rows = {s.prefill_rows.data(), size_t(kv_heads)},
+                  .positions = positions.last(sequence.num_tokens),
+                  .chunk_first = sequence.chunk_first,
+                  .chunk_tokens = sequence.chunk_tokens,
+                  .q = HeadOf(layer.q, 0, 0),
+                  .q_token_stride = layer.q->nb[2] / sizeof(float),
+                  .out = static_cast<float*>(layer.out->data),
+                  .mass = sequence.signals->Mass(layer.index)});
+}
+
+// One token per sequence: query i is the token of sequence i.
+void AttentionOp::StoreNewRows(const Layer& layer, int thread, int num_threads) const {
+  const DecodeAttention& attention = ScratchOf(layer.folds.front()).attention;
+  for (size_t i = 0; i < work_->sequences.size(); ++i) {
+    for (int h = 0; h < scratch_->shape.num_kv_heads; ++h) {
+      if (attention.FoldsLastChunk(static_cast<int>(i), h, thread, num_threads)) {
+        StoreToken(layer, work_->sequences[i], 0, h);
+      }
+    }
+    if (thread == 0) CopySignals(layer, work_->sequences[i], 0);
+  }
+}
+
+void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+  const Layer::Fold& fold = *static_cast<const Layer::Fold*>(userdata);
+  const Layer& layer = *fold.layer;
+  const AttentionOp& op = *layer.op;
+  DecodeAttention& attention = op.ScratchOf(fold).attention;
+  if (op.way_ == AttentionWay::kDecode) op.BeginLayer(layer, thread);
+  {
+    const DeviceCall call(op.scratch_->device.device());
+    if (op.way_ == AttentionWay::kDecode) op.StoreNewRows(layer, thread, num_threads);
+    attention.Fold(thread, num_threads);
+  }
+  attention.FoldHost(thread, num_threads);
+}
+
+void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+  const Layer::Fold& fold = *static_cast<const Layer::Fold*>(userdata);
+  const Layer& layer = *fold.layer;
+  AttentionOp& op = *layer.op;
+  op.ScratchOf(fold).attention.Merge(thread, num_threads);
+  if (thread != 0) return;
+  const size_t next_layer = layer.index + 1;
+  if (&fold != &layer.folds.back()) {
+    op.PlanFold(layer.folds[fold.index + 1]);
+    return;
+  }
+  if (op.scratch_->device.one_memory()) {
+    for (const SequenceStep& sequence : op.work_->sequences) sequence.cache->EndLayer(layer.index);
+  }
+  if (op.way_ == AttentionWay::kDecode && next_layer < op.layers_.size()) {
+    op.PlanFold(op.layers_[next_layer].folds.front());
+  }
+}
+
+void AttentionOp::PrefillNode(ggml_tensor*, int thread, int, void* layer) {
+  AttentionScratch& scratch = *static_cast<Layer*>(layer)->op->scratch_;
+  const DeviceCall call(scratch.device.device());
+  scratch.prefill.Run(thread);
+}
+
+void AttentionOp::MassNodeRun(ggml_tensor*, int thread, int, void* layer) {
+  AttentionScratch& scratch = *static_cast<Layer*>(layer)->op->scratch_;
+  const DeviceCall call(scratch.device.device());
+  scratch.prefill.Mass(thread);
+}
+
+}  // namespace ebb

@@ -1,0 +1,155 @@
+// Attention as nodes of ggml's graph. A node begins when the one before it has ended, which is the
+// only synchronisation, and costs its time at every node. Per layer:
+// - kDecode, one token per sequence: `fold` stores the new row in the part that folds it, and
+//   folds; `merge` joins chunks, adds up mass and plans the next layer.
+// - kFold, a few tokens per sequence or selected rows: where rows are selected, `select` chooses
+//   them; `store` lists those where mass is wanted, writes the new rows and plans, then `fold` and
+//   `merge`, once for every few tokens, so that what folding leaves for the merge stays small; a
+//   merge plans the next fold.
+// - kPrefill, many tokens of one sequence: `store`, `prefill` and, where wanted, `mass`.
+//
+// The nodes read the step's work through AttentionOp::SetWork(), so that a graph is built once and
+// used for every step of its shape.
+#ifndef EBB_STEP_ATTENTION_NODES_H_
+#define EBB_STEP_ATTENTION_NODES_H_
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "ebb/policy.h"
+#include "src/attention/attention.h"
+#include "src/attention/decode.h"
+#include "src/attention/prefill.h"
+#include "src/model/decoder_graph.h"
+#include "src/step/device_use.h"
+#include "src/step/step_work.h"
+
+namespace ebb {
+
+// Up to so many tokens of a sequence are folded, each with the very arithmetic of a decode step;
+// more go in tiles, which pay from about that number on.
+inline constexpr int kMaxFoldTokens = 12;
+
+enum class AttentionWay { kDecode, kFold, kPrefill, kPrefillWithMass };
+
+// What all layers and graphs of an engine share. One step runs at a time.
+struct AttentionScratch {
+  AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in,
+                   const DeviceUse& device_use)
+      : kernel(kernel_in), shape(shape_in), device(device_use), prefill(kernel_in, shape_in) {}
+
+  struct FoldScratch {
+    FoldScratch(const AttentionKernel& kernel, const AttentionShape& shape,
+                const std::shared_ptr<DecodeStates>& states)
+        : attention(kernel, shape, states) {}
+    DecodeAttention attention;
+    // Of the fold's own tokens.
+    std::vector<RowsView> rows, host_rows;   // [tokens, kv heads]
+    std::vector<CompressedRows> compressed;  // [tokens, kv heads]
+    // [tokens, kv heads]: where rows of each kind stand among all rows.
+    std::vector<std::span<const uint32_t>> full_indices, host_indices, compressed_indices;
+    std::vector<DecodeQuery> queries;  // [tokens]
+  };
+
+  const AttentionKernel& kernel;
+  const AttentionShape shape;
+  const DeviceUse device;
+  const std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>();
+  // One for each of a layer's folds, whose plan mostly fits the next layer too, or for even and odd
+  // layers: one is planned while another is merged.
+  std::deque<FoldScratch> folds;
+  PrefillAttention prefill;
+  std::vector<RowsView> prefill_rows;  // [kv heads]
+  // What a selector chose of a token's kv head; no ranges: all rows.
+  struct Selected {
+    std::vector<RowRange> ranges;
+    std::vector<ChosenRows::Start> chunks;
+    size_t num_rows = 0;         // in the ranges
+    std::vector<uint32_t> rows;  // all of them, where mass is wanted
+    int parts_ranked = 0;        // of this layer so far
+  };
+  std::vector<Selected> selected;                         // [tokens * kv heads]
+  std::vector<std::span<const uint32_t>> selected_spans;  // of `rows`
+  double select_seconds = 0;                              // of the step so far
+};
+
+// The attention nodes of one graph. Must live as long as the graph.
+class AttentionOp final : public AttentionBuilder {
+ public:
+  // selects: some sequence has a selector. REQUIRES: then the way is kFold.
+  AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way, bool selects);
+  ~AttentionOp() override;
+
+  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
+                      ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) override;
+  // The step to run next. REQUIRES: it fits the graph's shape, whose tensors have memory; outlives
+  // the run.
+  void SetWork(const StepWork* work);
+  // How often a layer folds a step of so many tokens.
+  [[nodiscard]] static int NumFolds(AttentionWay way, int num_tokens);
+  static constexpr int kMostFolds = 8;
+
+ private:
+  struct Layer {
+    AttentionOp* op = nullptr;
+    int index = 0;
+    ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr, *k_before_rope = nullptr;
+    ggml_tensor* out = nullptr;
+    struct Fold {
+      const Layer* layer = nullptr;
+      int index = 0;
+      int begin = 0, end = 0;  // the step's tokens
+      // Where a token's rows begin in lists of the fold's own tokens, [tokens, kv heads].
+      [[nodiscard]] size_t FirstRow(int token, size_t kv_heads) const {
+        return size_t(token - begin) * kv_heads;
+      }
+    };
+    std::vector<Fold> folds;
+  };
+  static void SelectNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
+  static void StoreNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
+  static void FoldNode(ggml_tensor* dst, int thread, int num_threads, void* fold);
+  static void MergeNode(ggml_tensor* dst, int thread, int num_threads, void* fold);
+  static void PrefillNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
+  static void MassNodeRun(ggml_tensor* dst, int thread, int num_threads, void* layer);
+
+  [[nodiscard]] AttentionScratch::FoldScratch& ScratchOf(const Layer::Fold& fold) const {
+    const bool is_only = fold.layer->folds.size() == 1;
+    return scratch_->folds[is_only ? fold.layer->index % 2 : fold.index];
+  }
+  // Announces the layer to the device and waits for its pages.
+  void BeginLayer(const Layer& layer, int thread) const;
+  void StoreNewRows(const Layer& layer, int thread, int num_threads) const;
+  void StoreToken(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
+  void StoreRow(const Layer& layer, const SequenceCache::RowAddress& row, int token,
+                int kv_head) const;
+  void CopyRowSignals(const Layer& layer, const SequenceStep& sequence, int token, int kv_head,
+                      SignalBuffers* signals) const;
+  void CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const;
+  void PlanFold(const Layer::Fold& fold);
+  void PlanToken(const Layer::Fold& fold, const SequenceStep& sequence, int token);
+  void PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
+                   size_t hidden) const;
+  void PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
+  // [query heads of the kv head, head_dim]
+  [[nodiscard]] std::span<const float> QueriesOf(const Layer& layer, int token, int kv_head) const;
+  [[nodiscard]] AttentionScratch::Selected& SelectedOf(const SequenceStep& sequence,
+                                                       int kv_head) const;
+  void SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const;
+  void ListSelected(const SequenceStep& sequence, int thread, int num_threads) const;
+  void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
+  void PlanPrefill(const Layer& layer);
+
+  AttentionScratch* const scratch_;
+  const AttentionWay way_;
+  const bool selects_;
+  const StepWork* work_ = nullptr;
+  std::chrono::steady_clock::time_point select_begin_;  // of this layer
+  std::vector<Layer> layers_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_ATTENTION_NODES_H_

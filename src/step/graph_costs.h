@@ -1,0 +1,39 @@
+// Divides the time of a graph among its parts. ggml asks after every node whether to go on, on one
+// thread at a time: the time between two such questions is that of a node. (An installed ggml asks
+// on thread 0, which counts waiting for the other threads with the node behind.)
+#ifndef EBB_STEP_GRAPH_COSTS_H_
+#define EBB_STEP_GRAPH_COSTS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "ebb/step_report.h"
+#include "ggml.h"
+
+namespace ebb {
+
+class GraphCosts {
+ public:
+  // To be made, and Begin() called, right before the graph is computed.
+  explicit GraphCosts(const ggml_cgraph* graph);
+  void Begin();
+  // For ggml_backend_cpu_set_abort_callback(), with this object; never asks to stop.
+  static bool NodeDone(void* costs);
+  // To be called right after the graph. `io_wait_seconds` lie within attention and are left out.
+  [[nodiscard]] StepCosts End(double io_wait_seconds) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Part : uint8_t { kEmbedding, kMatmul, kAttention, kOther };
+
+  // By question. ggml computes a norm and the product behind it as one node, unless it is told not
+  // to; how many questions came tells which.
+  std::vector<Part> parts_, parts_fused_;
+  std::vector<Clock::time_point> done_;
+  Clock::time_point start_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_GRAPH_COSTS_H_

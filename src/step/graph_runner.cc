@@ -1,0 +1,493 @@
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <list>
+#include <string>
+
+#include "ggml-alloc.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "ggml.h"
+#include "src/base/step_sizes.h"
+#include "src/model/ggml_deleter.h"
+#include "src/model/loaded_model.h"
+#include "src/step/attention_nodes.h"
+#include "src/step/graph_costs.h"
+#include "src/step/graph_runner.h"
+#include "src/step/key_rotation.h"
+
+namespace ebb {
+namespace {
+
+// Graphs kept at once, of about 1 MB each: a generation's, and a verifying step's or those that
+// read a prompt. Building one costs little beside a step of several tokens.
+constexpr size_t kMaxGraphs = 2;
+
+// How long threads look for the next graph before they sleep, in ggml's measure: 0.2 ms, a few
+// where ggml is not patched. What lies between two steps is mostly shorter; every longer look takes
+// the cores from whatever else is to run.
+constexpr uint32_t kPoll = 1;
+
+// For the tensors of a graph; null when there is no memory.
+std::unique_ptr<ggml_context, GgmlDeleter> MakeGraphContext(size_t max_nodes) {
+  // Twice the nodes: views and inputs are tensors too.
+  return std::unique_ptr<ggml_context, GgmlDeleter>(
+      ggml_init({.mem_size = 2 * max_nodes * ggml_tensor_overhead() +
+                             ggml_graph_overhead_custom(max_nodes, false),
+                 .mem_buffer = nullptr,
+                 .no_alloc = true}));
+}
+
+struct GraphShape {
+  DecoderGraphOptions options;
+  AttentionWay way = AttentionWay::kFold;
+  bool selects = false;
+
+  [[nodiscard]] bool operator==(const GraphShape& other) const {
+    return options.num_tokens == other.options.num_tokens &&
+           options.num_outputs == other.options.num_outputs &&
+           options.hidden_layers == other.options.hidden_layers &&
+           options.keys_before_rope == other.options.keys_before_rope &&
+           options.eviction_logits == other.options.eviction_logits &&
+           options.logits == other.options.logits &&
+           options.tokens_apart == other.options.tokens_apart && way == other.way &&
+           selects == other.selects;
+  }
+};
+
+struct StepGraph {
+  GraphShape shape;
+  std::unique_ptr<AttentionOp> op;
+  std::unique_ptr<ggml_context, GgmlDeleter> ctx;
+  DecoderGraph graph;
+};
+
+struct LaterLogits {
+  bool tokens_apart = false;
+  std::unique_ptr<ggml_context, GgmlDeleter> ctx;
+  LogitsGraph graph;
+};
+
+// As if nothing had been allocated for them; what views the weights stays.
+void TakeFromBuffers(ggml_context* tensors) {
+  for (ggml_tensor* tensor = ggml_get_first_tensor(tensors); tensor != nullptr;
+       tensor = ggml_get_next_tensor(tensors, tensor)) {
+    if (tensor->view_src != nullptr && tensor->view_src->data != nullptr) continue;
+    tensor->buffer = nullptr;
+    tensor->data = nullptr;
+  }
+}
+
+double WaitSeconds(const StepWork& work) {
+  double seconds = 0;
+  for (const SequenceStep& sequence : work.sequences) {
+    seconds += sequence.cache->stage_wait_seconds();
+  }
+  return seconds;
+}
+
+GraphShape ShapeOf(const StepWork& work) {
+  SignalNeeds needs;
+  GraphShape shape;
+  shape.way = AttentionWay::kDecode;
+  for (const SequenceStep& sequence : work.sequences) {
+    if (sequence.num_tokens > 1 || sequence.selector != nullptr) shape.way = AttentionWay::kFold;
+    if (sequence.selector != nullptr) shape.selects = true;
+  }
+  for (const SequenceStep& sequence : work.sequences) {
+    // Only a fold reads compressed rows.
+    const bool tiles = sequence.chunk_tokens > kMaxFoldTokens || sequence.hides_rows;
+    if (tiles && !work.tokens_apart && !sequence.cache->HasCompressedRows()) {
+      shape.way =
+          sequence.signals->wants_mass() ? AttentionWay::kPrefillWithMass : AttentionWay::kPrefill;
+    }
+    sequence.ForEachSignals(
+        [&](const SignalBuffers* signals) { needs = Union(needs, signals->needs()); });
+  }
+  shape.selects = shape.selects && shape.way == AttentionWay::kFold;
+  shape.options = {.num_tokens = static_cast<int>(work.tokens.size()),
+                   .num_outputs = static_cast<int>(work.output_rows.size()),
+                   .hidden_layers = needs.hidden_layers,
+                   .keys_before_rope = needs.keys_before_rope,
+                   .eviction_logits = needs.eviction_logits,
+                   .logits = !work.logits_later,
+                   .tokens_apart = work.tokens_apart && work.tokens.size() > 1};
+  return shape;
+}
+
+// A row comes at each step: for several.
+template <typename T>
+void ReserveMore(std::vector<T>* vector, size_t num) {
+  if (vector->capacity() < num) vector->reserve(num + num / 4);
+}
+
+}  // namespace
+
+struct GraphRunner::Impl {
+  Impl(const LoadedModel& model_in, const AttentionKernel& kernel, const AttentionShape& shape,
+       const DeviceUse& device, int threads_in)
+      : model(model_in), threads(threads_in), scratch(kernel, shape, device) {}
+
+  const LoadedModel& model;
+  const int threads;
+  std::unique_ptr<ggml_threadpool, GgmlDeleter> threadpool;
+  std::unique_ptr<ggml_backend, GgmlDeleter> backend;
+  AttentionScratch scratch;
+  T1Mode t1_mode = T1Mode::kStream;  // of the last step
+  std::list<StepGraph> graphs;       // most recently used first
+  LaterLogits later;
+  const ggml_tensor* logits = nullptr;  // those computed last
+  // All graphs share these: as large as the largest needs, and touched anew by none. What a prompt
+  // needs goes back to the system behind it.
+  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
+  int tokens_in_buffers = 0;                // of the largest step that they were made for
+  const ggml_cgraph* in_buffers = nullptr;  // whose tensors lie there
+  // A graph of one node that does anything.
+  std::unique_ptr<ggml_context, GgmlDeleter> team_ctx;
+  ggml_cgraph* team_graph = nullptr;
+  const std::function<void(int, int)>* team_work = nullptr;  // while it runs
+
+  Status BuildTeam();
+  static void TeamNode(ggml_tensor* node, int thread, int num_threads, void* impl);
+
+  Result<StepGraph*> GraphFor(const GraphShape& shape);
+  Status Build(const GraphShape& shape);
+  Status BuildLater(size_t num_tokens, bool tokens_apart);
+  Status MakeBuffers();
+  Status PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph, int num_tokens);
+  void Reserve(const StepWork& work, AttentionWay way);
+  Status BeginStaging(const StepWork& work, AttentionWay way);
+  ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
+  // Of a sequence's tokens.
+  static void CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
+                         SignalBuffers* signals);
+  void CopyEvictionLogits(const SequenceStep& sequence, const StepGraph& graph,
+                          SignalBuffers* signals) const;
+};
+
+GraphRunner::GraphRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+GraphRunner::~GraphRunner() = default;
+
+Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
+                                                         const AttentionKernel& kernel,
+                                                         RowType kv_type,
+                                                         const CompressedFormat& compressed,
+                                                         const DeviceUse& device, int threads) {
+  const LoadedModel& loaded = model.loaded();
+  const AttentionShape shape = {.num_q_heads = loaded.hparams.num_q_heads,
+                                .num_kv_heads = loaded.hparams.num_kv_heads,
+                                .scale = loaded.hparams.attention_scale,
+                                .format = {.type = kv_type, .head_dim = loaded.hparams.head_dim},
+                                .compressed = compressed};
+  EBB_RETURN_IF_ERROR(CheckAttentionShape(shape));
+  auto impl = std::make_unique<Impl>(loaded, kernel, shape, device, threads);
+  impl->backend.reset(ggml_backend_cpu_init());
+  ggml_threadpool_params params = ggml_threadpool_params_default(threads);
+  params.poll = kPoll;
+  impl->threadpool.reset(ggml_threadpool_new(&params));
+  if (impl->backend == nullptr || impl->threadpool == nullptr) {
+    return ResourceExhausted("ggml could not start " + std::to_string(threads) + " threads");
+  }
+  ggml_backend_cpu_set_n_threads(impl->backend.get(), threads);
+  ggml_backend_cpu_set_threadpool(impl->backend.get(), impl->threadpool.get());
+  EBB_RETURN_IF_ERROR(impl->MakeBuffers());
+  EBB_RETURN_IF_ERROR(impl->BuildTeam());
+  return std::unique_ptr<GraphRunner>(new GraphRunner(std::move(impl)));
+}
+
+void GraphRunner::Impl::TeamNode(ggml_tensor*, int thread, int num_threads, void* impl) {
+  (*static_cast<Impl*>(impl)->team_work)(thread, num_threads);
+}
+
+Status GraphRunner::Impl::BuildTeam() {
+  constexpr size_t kNodes = 8;
+  team_ctx.reset(ggml_init({.mem_size = kNodes * ggml_tensor_overhead() +
+                                        ggml_graph_overhead_custom(kNodes, false) + 4096,
+                            .mem_buffer = nullptr,
+                            .no_alloc = false}));
+  if (team_ctx == nullptr) return ResourceExhausted("no memory for a graph");
+  ggml_tensor* node = ggml_custom_4d(team_ctx.get(), GGML_TYPE_F32, 1, 1, 1, 1, nullptr, 0,
+                                     TeamNode, GGML_N_TASKS_MAX, this);
+  team_graph = ggml_new_graph_custom(team_ctx.get(), kNodes, false);
+  ggml_build_forward_expand(team_graph, node);
+  return OkStatus();
+}
+
+void GraphRunner::RunOnThreads(const std::function<void(int, int)>& work) {
+  if (impl_->threads == 1) return work(0, 1);
+  assert(impl_->team_work == nullptr && "the team is at work");
+  impl_->team_work = &work;
+  ggml_backend_graph_compute(impl_->backend.get(), impl_->team_graph);
+  impl_->team_work = nullptr;
+}
+
+int GraphRunner::threads() const { return impl_->threads; }
+
+Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
+  const auto found = std::find_if(graphs.begin(), graphs.end(),
+                                  [&](const StepGraph& graph) { return graph.shape == shape; });
+  if (found != graphs.end()) {
+    graphs.splice(graphs.begin(), graphs, found);
+  } else {
+    EBB_RETURN_IF_ERROR(Build(shape));
+  }
+  StepGraph* graph = &graphs.front();
+  EBB_RETURN_IF_ERROR(
+      PutIntoBuffers(graph->ctx.get(), graph->graph.graph, graph->shape.options.num_tokens));
+  return graph;
+}
+
+Status GraphRunner::Impl::MakeBuffers() {
+  std::unique_ptr<ggml_gallocr, GgmlDeleter> empty(
+      ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
+  if (empty == nullptr) return ResourceExhausted("no memory for compute buffers");
+  buffers = std::move(empty);
+  tokens_in_buffers = 0;
+  return OkStatus();
+}
+
+// Planned anew each time: ggml would take another graph's plan where the sizes allow it.
+Status GraphRunner::Impl::PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph,
+                                         int num_tokens) {
+  if (in_buffers == graph) return OkStatus();
+  in_buffers = nullptr;
+  if (tokens_in_buffers > kTokensInKeptBuffers && num_tokens <= kTokensInKeptBuffers) {
+    EBB_RETURN_IF_ERROR(MakeBuffers());
+  }
+  tokens_in_buffers = std::max(tokens_in_buffers, num_tokens);
+  TakeFromBuffers(tensors);
+  if (!ggml_gallocr_reserve(buffers.get(), graph) ||
+      !ggml_gallocr_alloc_graph(buffers.get(), graph)) {
+    return ResourceExhausted("no memory for the compute buffers of a step of " +
+                             std::to_string(num_tokens) + " tokens");
+  }
+  in_buffers = graph;
+  return OkStatus();
+}
+
+Status GraphRunner::Impl::Build(const GraphShape& shape) {
+  if (graphs.size() == kMaxGraphs) {
+    if (in_buffers == graphs.back().graph.graph) in_buffers = nullptr;
+    graphs.pop_back();
+  }
+  StepGraph graph;
+  graph.shape = shape;
+  const int num_layers = model.hparams.num_layers;
+  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way, shape.selects);
+  graph.ctx = MakeGraphContext(DecoderGraphMaxNodes(model));
+  if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
+  graph.graph = BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op);
+  graphs.push_front(std::move(graph));
+  return OkStatus();
+}
+
+void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
+  const size_t heads = scratch.shape.num_kv_heads;
+  if (way == AttentionWay::kPrefill || way == AttentionWay::kPrefillWithMass) {
+    scratch.prefill_rows.resize(heads);
+    scratch.prefill.Reserve(static_cast<int>(work.tokens.size()), threads);
+    return;
+  }
+  size_t max_rows = 0;
+  for (const SequenceStep& sequence : work.sequences) {
+    max_rows = std::max(max_rows, sequence.cache->max_rows());
+  }
+  const auto num_tokens = static_cast<int>(work.tokens.size());
+  const int num_folds = AttentionOp::NumFolds(way, num_tokens);
+  const int fold_tokens = (num_tokens + num_folds - 1) / num_folds;
+  while (static_cast<int>(scratch.folds.size()) < std::max(num_folds, 2)) {
+    scratch.folds.emplace_back(scratch.kernel, scratch.shape, scratch.states);
+  }
+  for (AttentionScratch::FoldScratch& fold : scratch.folds) {
+    fold.rows.resize(std::max(fold.rows.size(), fold_tokens * heads));
+    if (!scratch.device.one_memory()) {
+      fold.full_indices.resize(fold.rows.size());
+      fold.host_rows.resize(fold.rows.size());
+      fold.host_indices.resize(fold.rows.size());
+    }
+    if (scratch.shape.compressed.head_dim > 0) {
+      fold.compressed.resize(fold.rows.size());
+      fold.full_indices.resize(fold.rows.size());
+      fold.compressed_indices.resize(fold.rows.size());
+    }
+    fold.queries.reserve(fold_tokens);
+    fold.attention.Reserve(fold_tokens, max_rows, threads);
+  }
+  const size_t views = work.tokens.size() * heads;
+  scratch.selected.resize(std::max(scratch.selected.size(), views));
+  scratch.selected_spans.resize(std::max(scratch.selected_spans.size(), views));
+  // Rows are selected inside the graph, where nothing may fail.
+  for (const SequenceStep& sequence : work.sequences) {
+    if (sequence.selector == nullptr) continue;
+    for (size_t i = 0; i < sequence.num_tokens * heads; ++i) {
+      AttentionScratch::Selected& selected = scratch.selected[sequence.first_token * heads + i];
+      const size_t max_rows = sequence.cache->max_rows();
+      ReserveMore(&selected.ranges, (max_rows + 1) / 2);
+      ReserveMore(&selected.chunks, max_rows / kChunkRows + 1);
+      if (sequence.signals->wants_mass()) ReserveMore(&selected.rows, max_rows);
+      selected.parts_ranked = 0;
+    }
+  }
+}
+
+void GraphRunner::Impl::CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
+                                   SignalBuffers* signals) {
+  const std::vector<int>& layers = graph.shape.options.hidden_layers;
+  const std::vector<int>& wanted = signals->needs().hidden_layers;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto at = std::find(layers.begin(), layers.end(), wanted[i]) - layers.begin();
+    const ggml_tensor* hidden = graph.graph.hidden[at];
+    std::memcpy(signals->Hidden(i),
+                static_cast<const char*>(hidden->data) + sequence.first_token * hidden->nb[1],
+                sequence.num_tokens * hidden->nb[1]);
+  }
+}
+
+void GraphRunner::Impl::CopyEvictionLogits(const SequenceStep& sequence, const StepGraph& graph,
+                                           SignalBuffers* signals) const {
+  if (!signals->needs().eviction_logits) return;
+  const Hyperparameters& h = model.hparams;
+  for (int layer = 0; layer < h.num_layers; ++layer) {
+    const auto* channels = static_cast<const float*>(graph.graph.eviction_channels[layer]->data) +
+                           size_t(sequence.first_token) * h.num_kv_heads;
+    const std::span<float> logits = signals->EvictionLogits(layer);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      logits[i] = h.eviction_scale * channels[i] - h.eviction_offset;
+    }
+  }
+}
+
+// Prefill in tiles reads rows in one place: it streams them.
+Status GraphRunner::Impl::BeginStaging(const StepWork& work, AttentionWay way) {
+  t1_mode = T1Mode::kStream;
+  if (!scratch.device.one_memory() &&
+      (way == AttentionWay::kDecode || way == AttentionWay::kFold)) {
+    t1_mode = scratch.device.Choose(work.sequences, scratch.shape);
+  }
+  using Reading = SequenceCache::T1Reading;
+  const Reading reading = t1_mode == T1Mode::kCompute ? Reading::kInPlace : Reading::kStaged;
+  for (const SequenceStep& sequence : work.sequences) {
+    EBB_RETURN_IF_ERROR(sequence.cache->BeginStaging(reading));
+  }
+  return OkStatus();
+}
+
+ggml_status GraphRunner::Impl::Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs) {
+  if (costs == nullptr) return ggml_backend_graph_compute(backend.get(), graph);
+  GraphCosts measured(graph);
+  const double waited = WaitSeconds(work);
+  ggml_backend_cpu_set_abort_callback(backend.get(), GraphCosts::NodeDone, &measured);
+  measured.Begin();
+  const ggml_status status = ggml_backend_graph_compute(backend.get(), graph);
+  *costs = measured.End(WaitSeconds(work) - waited);
+  ggml_backend_cpu_set_abort_callback(backend.get(), nullptr, nullptr);
+  return status;
+}
+
+Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
+  const GraphShape shape = ShapeOf(work);
+  impl_->Reserve(work, shape.way);
+  EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
+  const auto set = [](ggml_tensor* to, const auto& from) {
+    if (to != nullptr) std::memcpy(to->data, from.data(), ggml_nbytes(to));
+  };
+  set(graph->graph.tokens, work.tokens);
+  set(graph->graph.positions, work.rope_positions);
+  set(graph->graph.output_rows, work.output_rows);
+  EBB_RETURN_IF_ERROR(impl_->BeginStaging(work, shape.way));
+  impl_->scratch.select_seconds = 0;
+  graph->op->SetWork(&work);
+  const ggml_status status = impl_->Compute(work, graph->graph.graph, costs);
+  Status staged;
+  for (const SequenceStep& sequence : work.sequences) {
+    const Status of_sequence = sequence.cache->EndStaging();
+    if (staged.ok()) staged = of_sequence;
+  }
+  EBB_RETURN_IF_ERROR(staged);
+  EBB_RETURN_IF_ERROR(impl_->scratch.device.EndStep());
+  if (status != GGML_STATUS_SUCCESS) {
+    return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
+  }
+  impl_->logits = graph->graph.logits;
+  for (const SequenceStep& sequence : work.sequences) {
+    sequence.ForEachSignals([&](SignalBuffers* signals) {
+      Impl::CopyHidden(sequence, *graph, signals);
+      impl_->CopyEvictionLogits(sequence, *graph, signals);
+    });
+  }
+  return OkStatus();
+}
+
+Status GraphRunner::RotateKeys(SequenceCache* cache, int group, const RopePositions& rope,
+                               Position end, Position next, FirstKeys* first_keys) {
+  const DeviceCall call(impl_->scratch.device.device());
+  std::vector<Position> turns;
+  rope.Turns(*cache, group, end, &turns);
+  first_keys->PutBack(cache, group, rope, next, turns);
+  const KeyRotator by = {.model = impl_->model,
+                         .kernel = impl_->scratch.kernel,
+                         .type = impl_->scratch.shape.format.type,
+                         .backend = impl_->backend.get()};
+  for (const auto [layer, kv_head] : cache->StreamsOf(group)) {
+    EBB_RETURN_IF_ERROR(RotateKeysOfStream(by, cache, layer, kv_head, turns));
+  }
+  return OkStatus();
+}
+
+T1Mode GraphRunner::t1_mode() const { return impl_->t1_mode; }
+double GraphRunner::select_seconds() const { return impl_->scratch.select_seconds; }
+
+double GraphRunner::CriticalPathSeconds(DeviceRates rates, const StepWork& work) const {
+  rates.layer_seconds *= work.NumPasses();
+  double seconds = 0;
+  for (int layer = 0; layer < impl_->model.hparams.num_layers; ++layer) {
+    const LayerBytes bytes = DeviceUse::BytesOf(work.sequences, impl_->scratch.shape, layer);
+    seconds += impl_->t1_mode == T1Mode::kCompute ? ComputeSeconds(rates, bytes, 1)
+                                                  : StreamSeconds(rates, bytes, 1);
+  }
+  return seconds;
+}
+
+std::span<const float> GraphRunner::logits(size_t i) const {
+  const size_t vocab_size = impl_->logits->ne[0];
+  return {static_cast<const float*>(impl_->logits->data) + i * vocab_size, vocab_size};
+}
+
+std::span<const float> GraphRunner::outputs() const {
+  const ggml_tensor* outputs = impl_->graphs.front().graph.outputs;
+  return {static_cast<const float*>(outputs->data), static_cast<size_t>(ggml_nelements(outputs))};
+}
+size_t GraphRunner::OutputFloats() const { return impl_->model.output->ne[0]; }
+
+Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool tokens_apart) {
+  const ggml_tensor* had = later.graph.logits;
+  if (had != nullptr && later.tokens_apart == tokens_apart && size_t(had->ne[1]) == num_tokens) {
+    return OkStatus();
+  }
+  if (in_buffers == later.graph.graph) in_buffers = nullptr;
+  later = {.tokens_apart = tokens_apart, .ctx = nullptr, .graph = {}};
+  later.ctx = MakeGraphContext(kLogitsGraphMaxNodes);
+  if (later.ctx == nullptr) return ResourceExhausted("no memory for a graph");
+  later.graph =
+      BuildLogitsGraph(model, later.ctx.get(), static_cast<int>(num_tokens), tokens_apart);
+  return OkStatus();
+}
+
+Status GraphRunner::ComputeLogits(std::span<const float> outputs, bool tokens_apart) try {
+  const size_t num_tokens = outputs.size() / OutputFloats();
+  EBB_RETURN_IF_ERROR(impl_->BuildLater(num_tokens, tokens_apart));
+  const LogitsGraph& graph = impl_->later.graph;
+  EBB_RETURN_IF_ERROR(
+      impl_->PutIntoBuffers(impl_->later.ctx.get(), graph.graph, static_cast<int>(num_tokens)));
+  std::memcpy(graph.outputs->data, outputs.data(), outputs.size_bytes());
+  const ggml_status status = ggml_backend_graph_compute(impl_->backend.get(), graph.graph);
+  if (status != GGML_STATUS_SUCCESS) {
+    return Internal(std::string("ggml failed logits: ") + ggml_status_to_string(status));
+  }
+  impl_->logits = graph.logits;
+  return OkStatus();
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for logits");
+}
+
+}  // namespace ebb

@@ -1,0 +1,71 @@
+// Runs steps on ggml: one graph per step shape, built when first needed and kept while it is used,
+// with the threads and the compute buffers of an engine.
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_STEP_GRAPH_RUNNER_H_
+#define EBB_STEP_GRAPH_RUNNER_H_
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "ebb/model.h"
+#include "ebb/status.h"
+#include "ebb/step_report.h"
+#include "src/attention/attention.h"
+#include "src/step/device_use.h"
+#include "src/step/first_keys.h"
+#include "src/step/rope_positions.h"
+#include "src/step/step_work.h"
+
+namespace ebb {
+
+class GraphRunner {
+ public:
+  // compressed.head_dim 0: no row is compressed. REQUIRES: the model outlives the runner.
+  static Result<std::unique_ptr<GraphRunner>> Create(const Model& model,
+                                                     const AttentionKernel& kernel, RowType kv_type,
+                                                     const CompressedFormat& compressed,
+                                                     const DeviceUse& device, int threads);
+  ~GraphRunner();
+  GraphRunner(const GraphRunner&) = delete;
+  GraphRunner& operator=(const GraphRunner&) = delete;
+
+  // Computes the step: rows are stored, signals filled. Errors: compute buffers do not fit memory.
+  // `costs`, unless null, tell where the time went. REQUIRES: one token per sequence, or one
+  // sequence.
+  Status Run(const StepWork& work, StepCosts* costs);
+  // Rotates the keys of a group's visible rows anew so that they end before place `end`; those from
+  // position `next` on have none yet. What fails leaves some of them turned. May throw
+  // std::bad_alloc.
+  Status RotateKeys(SequenceCache* cache, int group, const RopePositions& rope, Position end,
+                    Position next, FirstKeys* first_keys);
+  // Calls work(thread, num_threads) on every thread, once, and returns when all are done. REQUIRES:
+  // it throws nothing.
+  void RunOnThreads(const std::function<void(int thread, int num_threads)>& work);
+  [[nodiscard]] int threads() const;
+  // Of the last step: how T1 was read, on a device with memory of its own.
+  [[nodiscard]] T1Mode t1_mode() const;
+  // Of the last step: how long rows were selected.
+  [[nodiscard]] double select_seconds() const;
+  // What a device of such rates takes for this step.
+  [[nodiscard]] double CriticalPathSeconds(DeviceRates rates, const StepWork& work) const;
+  // Of the last step: [vocab_size] for output_rows[i]. Valid until the next step or
+  // ComputeLogits().
+  [[nodiscard]] std::span<const float> logits(size_t i) const;
+  // What later logits of the last step are computed from: [output_rows, OutputFloats()]. Valid as
+  // logits() are. REQUIRES: the step left them for later.
+  [[nodiscard]] std::span<const float> outputs() const;
+  [[nodiscard]] size_t OutputFloats() const;
+  // Then logits(i) are those of token i of `outputs`, a copy of some of outputs().
+  Status ComputeLogits(std::span<const float> outputs, bool tokens_apart);
+
+ private:
+  struct Impl;
+  explicit GraphRunner(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_GRAPH_RUNNER_H_

@@ -1,0 +1,88 @@
+// The memory behind a sequence's signals: what its policy and observers declared, nothing else.
+// Begin() lays the arrays out for a step, the graph's nodes fill them, Group() and step() show
+// them.
+//
+// Thread safety: between Begin() and the end of the step, nodes write distinct parts from several
+// threads; everything else happens between steps.
+#ifndef EBB_STEP_SIGNAL_BUFFERS_H_
+#define EBB_STEP_SIGNAL_BUFFERS_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ebb/signals.h"
+#include "ebb/state.h"
+#include "ebb/types.h"
+#include "src/attention/decode.h"
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+
+class SignalBuffers {
+ public:
+  SignalBuffers(const ModelShape& shape, Granularity granularity, const SignalNeeds& needs);
+
+  // A step of `num_tokens` tokens, whose rows `cache` holds already. It has these groups, or one
+  // for all of them.
+  void Begin(const SequenceCache& cache, StepKind kind, Position first, int num_tokens);
+  [[nodiscard]] const SignalNeeds& needs() const { return needs_; }
+  // Whether this step's mass is wanted.
+  [[nodiscard]] bool wants_mass() const { return wants_mass_; }
+
+  // The mass that `all` has of these rows, where `all` has a row for each position from 0 on. Of a
+  // decode step of several tokens it is the mean over the queries that see a row, as a scorer knows
+  // it from steps of one.
+  // REQUIRES: both saw the step, and wanted its mass alike.
+  void TakeMass(const SignalBuffers& all, const SequenceCache& cache);
+
+  // For the nodes of a layer. Empty or null when not wanted.
+  [[nodiscard]] MassTarget Mass(int layer);
+  [[nodiscard]] float* Keys(int layer, int token, int kv_head);
+  [[nodiscard]] float* KeysBeforeRope(int layer, int token, int kv_head);
+  [[nodiscard]] float* Values(int layer, int token, int kv_head);
+  // Makes room for the last tokens' queries of a layer and returns where token `token` of the step
+  // goes, [num_q_heads, head_dim]; null when it is not among the last.
+  [[nodiscard]] float* Query(int layer, int token);
+  [[nodiscard]] float* Hidden(size_t index);  // [num_tokens, embed_dim], of hidden_layers[index]
+  // [num_tokens, num_kv_heads]
+  [[nodiscard]] std::span<float> EvictionLogits(int layer);
+
+  [[nodiscard]] const StepSignals& step() const { return step_; }
+  [[nodiscard]] GroupSignals Group(int group) const;
+  // The sequence was rolled back: the history of queries no longer fits.
+  void Forget();
+  // That history, all that outlives a step.
+  void Save(StateWriter* to) const;
+  void Load(StateReader* from);
+
+ private:
+  [[nodiscard]] int MassArray(int layer, int q_head) const;
+  void BeginMass();
+  void BeginCopies(int num_tokens);
+  void BeginQueries(int num_tokens);
+
+  const ModelShape shape_;
+  const Granularity granularity_;
+  const SignalNeeds needs_;
+  StepSignals step_;
+  bool wants_mass_ = false;
+
+  int mass_heads_ = 0;                  // arrays per group
+  std::vector<float> mass_;             // group after group, [mass_heads, rows of the group]
+  std::vector<size_t> group_begin_;     // [groups + 1], into mass_
+  std::vector<int> group_rows_;         // [groups]
+  std::vector<int> group_new_rows_;     // [groups]
+  std::vector<float*> mass_targets_;    // [layers, query heads]
+  std::unique_ptr<bool[]> not_finite_;  // [layers]
+
+  std::vector<float> keys_, keys_before_rope_, values_;  // [layers, tokens, kv heads, head_dim]
+  std::vector<float> queries_;          // [layers, num_recent_queries, query heads, head_dim]
+  std::vector<float> hidden_;           // [hidden layers, tokens, embed_dim]
+  std::vector<float> eviction_logits_;  // [layers, tokens, kv heads]
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_SIGNAL_BUFFERS_H_

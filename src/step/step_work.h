@@ -1,0 +1,65 @@
+// What one step has to compute, as plain data: which tokens of which sequences, and where their
+// signals go. Made by a step, read by the graph's nodes.
+#ifndef EBB_STEP_STEP_WORK_H_
+#define EBB_STEP_STEP_WORK_H_
+
+#include <span>
+#include <vector>
+
+#include "ebb/policy.h"
+#include "ebb/signals.h"
+#include "ebb/types.h"
+#include "src/kv/sequence_cache.h"
+#include "src/step/signal_buffers.h"
+
+namespace ebb {
+
+// Another cache that takes the step's rows too, where it has their positions. Its rows lie in T0,
+// and stand at the same places as far as RoPE is concerned.
+struct RowFollower {
+  SequenceCache* cache = nullptr;
+  SignalBuffers* signals = nullptr;  // take all but mass; null: rows only
+};
+
+// Consecutive tokens of one sequence; their rows are appended to the cache already.
+struct SequenceStep {
+  SequenceCache* cache = nullptr;
+  SignalBuffers* signals = nullptr;
+  Selector* selector = nullptr;    // of a single token; null: read every visible row
+  bool hides_rows = false;         // some rows are visible to its first tokens alone
+  int64_t* rows_unread = nullptr;  // counts those that the selector leaves out
+  Position first = 0;
+  int num_tokens = 0;
+  // Of a prompt: the chunk that these tokens are a piece of, where T0 has no room for all of it.
+  // How attention goes about it follows the chunk, so that a cap changes no bit.
+  Position chunk_first = 0;
+  int chunk_tokens = 0;
+  int first_token = 0;                     // index in StepWork::tokens
+  std::span<const RowFollower> followers;  // of StepWork::followers
+
+  // Those of the sequence and of its followers.
+  template <typename Visitor>
+  void ForEachSignals(const Visitor& visit) const {
+    visit(signals);
+    for (const RowFollower& follower : followers) {
+      if (follower.signals != nullptr) visit(follower.signals);
+    }
+  }
+};
+
+struct StepWork {
+  std::vector<SequenceStep> sequences;
+  std::vector<RowFollower> followers;
+  std::vector<Token> tokens;
+  std::vector<Position> rope_positions;  // [tokens]
+  std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
+  bool logits_later = false;  // they are computed afterwards, from GraphRunner::outputs()
+  bool tokens_apart = false;  // each token goes through the arithmetic of a decode step of its own
+
+  // How often the weights are read.
+  [[nodiscard]] int NumPasses() const { return tokens_apart ? static_cast<int>(tokens.size()) : 1; }
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_STEP_WORK_H_
