@@ -82,7 +82,7 @@ struct SessionOptions {
                      const StepSignals& step)>
       on_signals;
   // The policy, with its tiers or its budget, only drafts; T1, or memory where there is none, keeps
-  // every row. See lossless.h. Refused: keys that are rotated anew; DecodeBatch().
+  // every row. See lossless.h. In a batch nothing is drafted. Refused: keys that are rotated anew.
   std::optional<LosslessOptions> lossless;
   enum class Record { kNo, kYes };
   Record ledger = Record::kNo;      // see Session::ledger()
@@ -100,6 +100,15 @@ struct DeviceReport {
   double critical_path_seconds = 0;
 };
 
+// A session's part in a step of several; see Engine::Step().
+struct SessionStep {
+  Session* session = nullptr;
+  // A generated token; nothing: the session reads on in the prompt of Session::BeginPrompt().
+  std::optional<Token> token;
+  size_t most_prompt_tokens = 512;  // at least 2 are read, where there are so many
+  Status status;                    // what became of it
+};
+
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> Create(std::shared_ptr<const Model> model,
@@ -109,9 +118,13 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   [[nodiscard]] Result<std::unique_ptr<Session>> OpenSession(const SessionOptions& options);
-  // One decode step for several sessions in one batch: tokens[i] is appended to sessions[i].
-  // REQUIRES: distinct sessions of this engine. On error no session is changed, or each has taken
-  // its token: see the top.
+  // One step of distinct sessions of this engine in one batch, generated tokens and pieces of
+  // prompts in any mix. Each session gets the bits of stepping alone where matrix products give a
+  // token the same bits whatever stands beside it: with weights in Q4_1 and F32; with others it is
+  // up to rounding. On error no session is changed, or each has taken its part (see the top), and
+  // `status` of the parts says whose error it is, where it is one part's.
+  Status Step(std::span<SessionStep> parts);
+  // The same of generated tokens alone: tokens[i] is appended to sessions[i].
   Status DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens);
 
   [[nodiscard]] const Model& model() const;
@@ -150,6 +163,12 @@ class Session {
 
   // Reads given tokens (a prompt, a user turn). On error the tokens of finished chunks stay.
   Status Prefill(std::span<const Token> tokens, const PrefillOptions& options = {});
+  // A prompt that Engine::Step() reads piece by piece, between other sessions' steps, with the bits
+  // of Prefill(). Until prompt_left() is 0 the session takes no other tokens, and logits() are those
+  // behind the last piece; a roll-back gives the rest up, and a file does not hold it. Errors, after
+  // which nothing has changed, are those of Prefill().
+  Status BeginPrompt(std::vector<Token> tokens);
+  [[nodiscard]] size_t prompt_left() const;  // tokens that are still to be read
   // Appends one generated token and computes the logits after it. A lossless session may go ahead
   // with guesses of what comes then, at most so many, its own among them; without `guess` there are
   // none, and each step reads all rows.

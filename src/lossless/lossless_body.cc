@@ -150,10 +150,6 @@ Result<StepEntry> LosslessBody::PromptEntry() {
   return entry;
 }
 
-Result<StepEntry> LosslessBody::BatchEntry() {
-  return InvalidArgument("a batch holds a lossless session, which steps by itself");
-}
-
 // What the draft evicted lies in the store. Where that has a T1, its newest rows, which are on
 // their way there, count as staging.
 CacheAccounting LosslessBody::accounting() {
@@ -289,8 +285,7 @@ void LosslessBody::CountLogits(double seconds) {
   report_.verify_seconds += seconds;
 }
 
-Status LosslessBody::Decode(Token token, const Guess& guess, int most_guesses,
-                            ShownLogits* logits) {
+Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
   EBB_RETURN_IF_ERROR(draft_->CheckTokens({&token, 1}));
   if (num_ahead() > 0) {
     const bool right = ahead_[next_ahead_] == token;
@@ -305,10 +300,31 @@ Status LosslessBody::Decode(Token token, const Guess& guess, int most_guesses,
       logits->Show(LogitsAfter(next_ahead_));
     }
     CountComparison(right);
-    if (right) return OkStatus();
+    if (right) return true;
   }
   DropAhead();
   SeeText(token);
+  return false;
+}
+
+// What such a step takes is the batch's: it tells nothing about the length of drafts.
+Result<std::optional<StepEntry>> LosslessBody::BeginDecode(Token token, ShownLogits* logits) {
+  EBB_ASSIGN_OR_RETURN(const bool was_ahead, TakeAhead(token, logits));
+  if (was_ahead) return std::optional<StepEntry>();
+  EBB_RETURN_IF_ERROR(store_->MoveRefused());
+  waited_before_batch_ = store_->cache().stage_wait_seconds();
+  return std::optional(FollowedEntry());
+}
+
+void LosslessBody::EndDecode() {
+  looked_up_since_draft_ = 0;
+  CountVerifying(0, waited_before_batch_);
+}
+
+Status LosslessBody::Decode(Token token, const Guess& guess, int most_guesses,
+                            ShownLogits* logits) {
+  EBB_ASSIGN_OR_RETURN(const bool was_ahead, TakeAhead(token, logits));
+  if (was_ahead) return OkStatus();
   if (without_drafts_ > 0) {
     --without_drafts_;
     return DecodePlainly(token, logits);

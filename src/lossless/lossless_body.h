@@ -48,7 +48,9 @@ class LosslessBody final : public SessionBody {
   [[nodiscard]] size_t LargestChunk(size_t num_tokens) override;
   [[nodiscard]] Result<StepEntry> PromptEntry() override;
   Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) override;
-  [[nodiscard]] Result<StepEntry> BatchEntry() override;
+  [[nodiscard]] Result<std::optional<StepEntry>> BeginDecode(Token token,
+                                                             ShownLogits* logits) override;
+  void EndDecode() override;
   void TruncateTo(Position end) override;
   [[nodiscard]] CacheAccounting accounting() override;
   [[nodiscard]] const LosslessReport* lossless_report() const override { return &report_; }
@@ -70,6 +72,9 @@ class LosslessBody final : public SessionBody {
   void ForgetText(Position end);
   // How many guesses of the text's own are worth a run.
   [[nodiscard]] int NumLookedUp(int limit) const;
+  // Whether it was guessed and verified; then it shows the logits behind it. Otherwise what is
+  // ahead is given up.
+  [[nodiscard]] Result<bool> TakeAhead(Token token, ShownLogits* logits);
   Status DecodePlainly(Token token, ShownLogits* logits);
   // With so many guesses of the text's own, or those of the draft if there are none.
   Status Run(Token token, const Guess& guess, int num_tokens, int num_looked_up,
@@ -97,6 +102,7 @@ class LosslessBody final : public SessionBody {
   std::optional<TextLookup> lookup_;  // empty: unwanted, or there was no memory for it
   int looked_up_since_draft_ = 0;     // tokens that became part of the text
   LosslessReport report_;
+  double waited_before_batch_ = 0;
   int without_drafts_ = 0;     // steps to come, since a cap had no room for a run
   bool is_looked_up_ = false;  // the last run
   std::vector<Token> run_;

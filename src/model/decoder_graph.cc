@@ -12,9 +12,19 @@ namespace {
 constexpr int kMaxNodesPerLayer = 60 + kMaxAttentionNodesPerLayer;
 constexpr int kMaxNodesOutsideLayers = 32;
 
+// Whether a column of a product has the same bits whatever stands beside it, by the patch of ggml
+// (cmake/llama_cpp/ggml): then there is no need to keep columns apart.
+bool IsOneForAllColumns([[maybe_unused]] const ggml_tensor& weight) {
+#if defined(EBB_GGML_IS_PATCHED) && defined(__x86_64__)
+  return weight.type == GGML_TYPE_F32;
+#else
+  return false;
+#endif
+}
+
 // ggml multiplies plane by plane: one of a single column takes the kernels of a single column.
 ggml_tensor* Product(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x, bool tokens_apart) {
-  if (!tokens_apart) return ggml_mul_mat(ctx, weight, x);
+  if (!tokens_apart || IsOneForAllColumns(*weight)) return ggml_mul_mat(ctx, weight, x);
   ggml_tensor* planes = ggml_reshape_3d(ctx, x, x->ne[0], 1, x->ne[1]);
   ggml_tensor* y = ggml_mul_mat(ctx, weight, planes);
   return ggml_reshape_2d(ctx, y, y->ne[0], y->ne[2]);

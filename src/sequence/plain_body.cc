@@ -22,7 +22,9 @@ class PlainBody final : public SessionBody {
     if (result.taken()) logits->Show(result.logits(0));
     return result.status();
   }
-  Result<StepEntry> BatchEntry() override { return StepEntry{.sequence = sequence_.get()}; }
+  Result<std::optional<StepEntry>> BeginDecode(Token, ShownLogits*) override {
+    return std::optional(StepEntry{.sequence = sequence_.get()});
+  }
   void TruncateTo(Position end) override { sequence_->TruncateTo(end); }
   CacheAccounting accounting() override { return sequence_->accounting(); }
   std::string KeptRows() const override { return "those of the policy"; }

@@ -4,6 +4,7 @@
 #define EBB_SEQUENCE_SESSION_BODY_H_
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,8 +40,11 @@ class SessionBody {
 
   // As Session::Decode().
   virtual Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) = 0;
-  // What takes a decode step of a batch; InvalidArgument where it steps by itself.
-  [[nodiscard]] virtual Result<StepEntry> BatchEntry() = 0;
+  // A decode step in a batch: what takes it, apart from the token; nothing, where the logits behind
+  // the token were at hand, and are shown now. Then, where the step was taken, EndDecode().
+  [[nodiscard]] virtual Result<std::optional<StepEntry>> BeginDecode(Token token,
+                                                                     ShownLogits* logits) = 0;
+  virtual void EndDecode() {}
   // REQUIRES: nothing is ahead.
   virtual void TruncateTo(Position end) = 0;
 

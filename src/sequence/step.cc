@@ -5,6 +5,8 @@
 #include <chrono>
 #include <new>
 
+#include "src/step/attention_nodes.h"
+
 namespace ebb {
 namespace {
 
@@ -29,12 +31,17 @@ class StepRun {
   StepResult Take();
 
  private:
-  [[nodiscard]] Status Check() const;
+  Status Check();
+  [[nodiscard]] static Status CheckEntry(const StepEntry& entry);
+  static Status AppendRows(const StepEntry& entry);
+  // What `work` says of each entry, up to the first error.
+  template <typename Work>
+  Status ForEachEntry(const Work& work);
   Status Compute();
   // Rows for the new tokens, and what the step's nodes need to know of them.
   Status Append();
   void Begin(const StepEntry& entry);
-  void AddTokens(const StepEntry& entry);
+  void AddTokens(size_t entry);
   void Follow(const StepEntry& entry, SequenceStep* step);
   // Takes back what Append() did, as far as it came.
   void Undo();
@@ -73,13 +80,27 @@ StepResult StepRun::Take() {
   return std::move(result_);
 }
 
-Status StepRun::Check() const try {
-  for (const StepEntry& entry : plan_.entries) {
-    EBB_RETURN_IF_ERROR(entry.sequence->CheckStep(entry.tokens));
-    for (const Follower& follower : entry.followers) {
-      EBB_RETURN_IF_ERROR(follower.sequence->health().CheckUnbroken());
-    }
+template <typename Work>
+Status StepRun::ForEachEntry(const Work& work) {
+  for (size_t i = 0; i < plan_.entries.size(); ++i) {
+    const Status status = work(plan_.entries[i]);
+    if (!status.ok()) return result_.entry_status_[i] = status;
   }
+  return OkStatus();
+}
+
+Status StepRun::CheckEntry(const StepEntry& entry) {
+  EBB_RETURN_IF_ERROR(entry.sequence->CheckStep(entry.tokens));
+  for (const Follower& follower : entry.followers) {
+    EBB_RETURN_IF_ERROR(follower.sequence->health().CheckUnbroken());
+  }
+  return OkStatus();
+}
+
+Status StepRun::Check() try {
+  result_.entry_status_.resize(plan_.entries.size());
+  result_.first_output_.resize(plan_.entries.size());
+  EBB_RETURN_IF_ERROR(ForEachEntry(CheckEntry));
   // In a batch the others go on.
   if (plan_.entries.size() != 1) return OkStatus();
   const StepEntry& entry = plan_.entries.front();
@@ -102,27 +123,32 @@ Status StepRun::Compute() {
   return core_.runner->Run(work_, wants_costs_ ? &costs_ : nullptr);
 }
 
+Status StepRun::AppendRows(const StepEntry& entry) {
+  EBB_RETURN_IF_ERROR(entry.sequence->AppendRows(entry.tokens.size()));
+  for (const Follower& follower : entry.followers) {
+    if (!TakesStep(follower)) continue;
+    EBB_RETURN_IF_ERROR(
+        OfFollower(follower.name, follower.sequence->AppendRows(entry.tokens.size())));
+  }
+  return OkStatus();
+}
+
 Status StepRun::Append() {
   work_.logits_later = plan_.logits_later;
   work_.tokens_apart = plan_.tokens_apart;
+  EBB_RETURN_IF_ERROR(ForEachEntry(AppendRows));
+  EBB_RETURN_IF_ERROR(ForEachEntry(
+      [](const StepEntry& entry) { return entry.sequence->MakePlaces(entry.tokens.size()); }));
   size_t num_followers = 0;
-  for (const StepEntry& entry : plan_.entries) {
-    EBB_RETURN_IF_ERROR(entry.sequence->AppendRows(entry.tokens.size()));
-    for (const Follower& follower : entry.followers) {
-      if (!TakesStep(follower)) continue;
-      EBB_RETURN_IF_ERROR(
-          OfFollower(follower.name, follower.sequence->AppendRows(entry.tokens.size())));
-    }
-    num_followers += entry.followers.size();
-  }
-  for (const StepEntry& entry : plan_.entries) {
-    EBB_RETURN_IF_ERROR(entry.sequence->MakePlaces(entry.tokens.size()));
-  }
+  for (const StepEntry& entry : plan_.entries) num_followers += entry.followers.size();
   work_.followers.reserve(num_followers);  // spans of it stay where they are
-  result_.first_output_.reserve(plan_.entries.size());
-  for (const StepEntry& entry : plan_.entries) {
-    Begin(entry);
-    AddTokens(entry);
+  for (const StepEntry& entry : plan_.entries) Begin(entry);
+  // The runner wants those of sequences in tiles last.
+  for (const bool in_tiles : {false, true}) {
+    for (size_t i = 0; i < plan_.entries.size(); ++i) {
+      if (work_.sequences[i].in_tiles == in_tiles) AddTokens(i);
+    }
+    if (!in_tiles) work_.num_fold_tokens = static_cast<int>(work_.tokens.size());
   }
   return OkStatus();
 }
@@ -131,11 +157,8 @@ void StepRun::Begin(const StepEntry& entry) {
   const int num_tokens = static_cast<int>(entry.tokens.size());
   const Position first = entry.sequence->next();
   // First: Undo() takes back what began for the sequences that stand here.
-  work_.sequences.push_back({.first = first,
-                             .num_tokens = num_tokens,
-                             .chunk_first = first,
-                             .chunk_tokens = num_tokens,
-                             .first_token = static_cast<int>(work_.tokens.size())});
+  work_.sequences.push_back(
+      {.first = first, .num_tokens = num_tokens, .chunk_first = first, .chunk_tokens = num_tokens});
   SequenceStep& step = work_.sequences.back();
   if (entry.chunk_tokens > 0) {
     step.chunk_first = entry.chunk_first;
@@ -144,6 +167,7 @@ void StepRun::Begin(const StepEntry& entry) {
   step.signals = entry.signals != nullptr ? entry.signals : &entry.sequence->signals();
   entry.sequence->BeginStep(entry.kind, num_tokens, step.signals);
   entry.sequence->Describe(entry.kind, &step);
+  step.in_tiles = GoesInTiles(step, plan_.tokens_apart);
   Follow(entry, &step);
 }
 
@@ -160,8 +184,10 @@ void StepRun::Follow(const StepEntry& entry, SequenceStep* step) {
   step->followers = std::span(work_.followers).subspan(begin);
 }
 
-void StepRun::AddTokens(const StepEntry& entry) {
-  result_.first_output_.push_back(work_.output_rows.size());
+void StepRun::AddTokens(size_t index) {
+  const StepEntry& entry = plan_.entries[index];
+  work_.sequences[index].first_token = static_cast<int>(work_.tokens.size());
+  result_.first_output_[index] = work_.output_rows.size();
   const size_t num_tokens = entry.tokens.size();
   for (size_t t = 0; t < num_tokens; ++t) {
     if (entry.logits == StepEntry::Logits::kAll || t + 1 == num_tokens) {
@@ -201,22 +227,23 @@ void StepRun::ReportDevice(double begin) {
 // What a policy could not move ends its own request; the others go on.
 Status StepRun::Settle(double compute_seconds) {
   Status first_error;
-  const auto note = [&](const Status& status) {
-    if (first_error.ok()) first_error = status;
-  };
   for (size_t i = 0; i < plan_.entries.size(); ++i) {
     const StepEntry& entry = plan_.entries[i];
+    Status& of_entry = result_.entry_status_[i];
     StepReport report = {.compute_seconds = compute_seconds};
     report.select_seconds = core_.runner->select_seconds();
     report.io_wait_seconds = entry.sequence->cache().stage_wait_seconds() - waited_[i];
     if (entry.sequence->options().reports_costs) report.costs = costs_;
-    note(entry.sequence->EndStep(entry.kind, entry.tokens, report));
+    of_entry = entry.sequence->EndStep(entry.kind, entry.tokens, report);
     for (const Follower& follower : entry.followers) {
       if (!TakesStep(follower)) continue;
       Sequence& sequence = *follower.sequence;
       sequence.signals().TakeMass(*entry.signals, sequence.cache());
-      note(OfFollower(follower.name, sequence.EndStep(entry.kind, entry.tokens, report)));
+      const Status of_follower =
+          OfFollower(follower.name, sequence.EndStep(entry.kind, entry.tokens, report));
+      if (of_entry.ok()) of_entry = of_follower;
     }
+    if (first_error.ok()) first_error = of_entry;
   }
   return first_error;
 }

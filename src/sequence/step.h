@@ -60,6 +60,11 @@ class StepResult {
   // Whether the sequences have taken their tokens; then logits are there, whatever status() says.
   [[nodiscard]] bool taken() const { return taken_; }
   [[nodiscard]] const Status& status() const { return status_; }
+  // Of one entry: that of its policy behind a step that was taken, or the reason why none was,
+  // where it is this entry's.
+  [[nodiscard]] Status entry_status(size_t entry) const {
+    return entry < entry_status_.size() ? entry_status_[entry] : OkStatus();
+  }
   // [vocab_size], of the entry's last token or of each. Valid until the engine's next step.
   [[nodiscard]] std::span<const float> logits(size_t entry, size_t token = 0) const {
     return runner_->logits(first_output_[entry] + token);
@@ -71,6 +76,7 @@ class StepResult {
   bool taken_ = false;
   Status status_;
   std::vector<size_t> first_output_;  // [entries]
+  std::vector<Status> entry_status_;  // [entries]
 };
 
 // Takes the step. On an error either no sequence has changed, or each has taken its tokens.

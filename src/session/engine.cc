@@ -192,34 +192,6 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
-Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens) try {
-  if (sessions.size() != tokens.size() || sessions.empty()) {
-    return InvalidArgument("a batch of " + std::to_string(sessions.size()) + " sessions and " +
-                           std::to_string(tokens.size()) + " tokens; expected one for each");
-  }
-  std::vector<StepEntry> entries;
-  for (size_t i = 0; i < sessions.size(); ++i) {
-    Session::Impl& session = *sessions[i]->impl_;
-    if (session.core != core_) {
-      return InvalidArgument("a batch holds a session of another engine");
-    }
-    if (std::find(sessions.begin(), sessions.begin() + i, sessions[i]) != sessions.begin() + i) {
-      return InvalidArgument("a batch holds one session twice");
-    }
-    EBB_ASSIGN_OR_RETURN(StepEntry entry, session.body->BatchEntry());
-    entry.tokens = tokens.subspan(i, 1);
-    entries.push_back(entry);
-  }
-  const StepResult result = RunStep(core_.get(), {.entries = entries});
-  if (!result.taken()) return result.status();
-  for (size_t i = 0; i < sessions.size(); ++i) {
-    sessions[i]->impl_->logits.Show(result.logits(i));
-  }
-  return result.status();
-} catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for a batch");
-}
-
 const Model& Engine::model() const { return *core_->model; }
 const EngineOptions& Engine::options() const { return core_->options; }
 

@@ -1,5 +1,7 @@
 #include "src/session/prompt_reading.h"
 
+#include <algorithm>
+
 namespace ebb {
 
 Result<PromptReading> PromptReading::Begin(SessionBody* body, std::span<const Token> tokens) {
@@ -16,14 +18,26 @@ Result<PromptReading> PromptReading::Begin(SessionBody* body, std::span<const To
   return PromptReading(body, tokens);
 }
 
-Result<StepEntry> PromptReading::Next() {
+namespace {
+
+// Of `left` tokens of a chunk, so that neither this piece nor what it leaves is a single one.
+size_t AtMost(size_t piece, size_t most, size_t left) {
+  piece = std::min(piece, std::max<size_t>(most, 2));
+  return piece + 1 == left && piece > 2 ? piece - 1 : piece;
+}
+
+}  // namespace
+
+Result<StepEntry> PromptReading::Next(size_t most_tokens) {
   Sequence& sequence = body_->sequence();
   if (num_read_ == chunk_end_) {
     chunk_begin_ = num_read_;
     chunk_end_ = num_read_ + body_->LargestChunk(tokens_.size() - num_read_);
   }
-  EBB_ASSIGN_OR_RETURN(const size_t piece, sequence.PieceOf(chunk_end_ - num_read_));
-  size_t to_come = chunk_end_ - num_read_ - piece;
+  const size_t left = chunk_end_ - num_read_;
+  EBB_ASSIGN_OR_RETURN(size_t piece, sequence.PieceOf(left));
+  piece = AtMost(piece, most_tokens, left);
+  size_t to_come = left - piece;
   if (to_come == 0 && chunk_end_ < tokens_.size()) {
     to_come = body_->LargestChunk(tokens_.size() - chunk_end_);
   }

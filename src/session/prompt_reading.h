@@ -5,6 +5,7 @@
 #define EBB_SESSION_PROMPT_READING_H_
 
 #include <cstddef>
+#include <limits>
 #include <span>
 
 #include "ebb/status.h"
@@ -23,8 +24,9 @@ class PromptReading {
 
   [[nodiscard]] bool done() const { return num_read_ == tokens_.size(); }
   [[nodiscard]] size_t num_read() const { return num_read_; }
-  // What the next step takes. REQUIRES: not done.
-  [[nodiscard]] Result<StepEntry> Next();
+  // What the next step takes: at most so many tokens, but never a single one where two are left to
+  // read, since it would be multiplied by other kernels than several are. REQUIRES: not done.
+  [[nodiscard]] Result<StepEntry> Next(size_t most_tokens = std::numeric_limits<size_t>::max());
   // The step was taken.
   void Took(const StepEntry& entry) { num_read_ += entry.tokens.size(); }
   // All of it was read.

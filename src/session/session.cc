@@ -9,7 +9,29 @@ namespace ebb {
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 
+Status Session::Impl::CheckNoPrompt() const {
+  if (!prompt.has_value()) return OkStatus();
+  const size_t left = prompt->tokens.size() - prompt->reading.num_read();
+  return InvalidArgument("the session is reading a prompt, of which " + std::to_string(left) +
+                         " tokens are left");
+}
+
+Status Session::BeginPrompt(std::vector<Token> tokens) {
+  EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
+  // A vector that is moved keeps its elements where they are.
+  EBB_ASSIGN_OR_RETURN(const PromptReading reading,
+                       PromptReading::Begin(impl_->body.get(), tokens));
+  impl_->prompt.emplace(PendingPrompt{std::move(tokens), reading});
+  return OkStatus();
+}
+
+size_t Session::prompt_left() const {
+  const std::optional<PendingPrompt>& prompt = impl_->prompt;
+  return prompt.has_value() ? prompt->tokens.size() - prompt->reading.num_read() : 0;
+}
+
 Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& options) {
+  EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
   SessionBody& body = *impl_->body;
   ShownLogits& shown = impl_->logits;
   EBB_ASSIGN_OR_RETURN(PromptReading reading, PromptReading::Begin(&body, tokens));
@@ -38,6 +60,7 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
 }
 
 Status Session::Decode(Token token, const Guess& guess, int most_guesses) {
+  EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
   return impl_->body->Decode(token, guess, most_guesses, &impl_->logits);
 }
 
@@ -48,6 +71,7 @@ Status Session::TruncateTo(Position end) {
     return InvalidArgument("cannot roll back to position " + std::to_string(end) +
                            ": the sequence has " + std::to_string(next_position()) + " tokens");
   }
+  impl_->prompt.reset();
   body.DropAhead();
   body.TruncateTo(end);
   impl_->logits.values.clear();

@@ -3,18 +3,31 @@
 #define EBB_SESSION_SESSION_IMPL_H_
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "ebb/engine.h"
 #include "src/sequence/engine_core.h"
 #include "src/sequence/session_body.h"
 #include "src/sequence/shown_logits.h"
+#include "src/session/prompt_reading.h"
 
 namespace ebb {
+
+// A prompt that is read between other sessions' steps.
+struct PendingPrompt {
+  std::vector<Token> tokens;
+  PromptReading reading;  // of `tokens`
+};
 
 struct Session::Impl {
   std::shared_ptr<EngineCore> core;
   std::unique_ptr<SessionBody> body;
   ShownLogits logits;
+  std::optional<PendingPrompt> prompt;
+
+  // InvalidArgument while a prompt is being read.
+  [[nodiscard]] Status CheckNoPrompt() const;
 };
 
 struct Insides {

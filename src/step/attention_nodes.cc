@@ -1,5 +1,5 @@
 // `thread` is the number of a node's part, which any thread of the system may compute.
-// Invariants: (1) rows are stored before they are read: by the part that folds them (kDecode), or
+// Invariants: (1) rows are stored before they are read: by the part that folds them, or
 // in a node before; (2) only part 0 plans, and its node ends before the plan is used; (3) part 0
 // plans the next fold while other parts merge one, so the two use scratch of their own, and the one
 // behind is planned into the first's only in the next node.
@@ -29,16 +29,32 @@ float* HeadOf(const ggml_tensor* t, int token, int head) {
 
 }  // namespace
 
-AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way, bool selects)
-    : scratch_(scratch), way_(way), selects_(selects), layers_(num_layers) {
-  assert(!selects || way == AttentionWay::kFold);
+// Only a fold reads compressed rows.
+bool GoesInTiles(const SequenceStep& sequence, bool tokens_apart) {
+  return (sequence.chunk_tokens > kMaxFoldTokens || sequence.hides_rows) && !tokens_apart &&
+         !sequence.cache->HasCompressedRows();
 }
-AttentionOp::~AttentionOp() = default;
 
-int AttentionOp::NumFolds(AttentionWay way, int num_tokens) {
-  if (way != AttentionWay::kFold) return 1;
-  return std::clamp((num_tokens + kTokensPerFold - 1) / kTokensPerFold, 1, kMostFolds);
+AttentionWay AttentionWay::Of(const StepWork& work) {
+  AttentionWay way = {.stores_in_fold = true};
+  for (const SequenceStep& sequence : work.sequences) {
+    if (sequence.in_tiles) {
+      way.has_tiles = true;
+      way.tiles_have_mass = way.tiles_have_mass || sequence.signals->wants_mass();
+      continue;
+    }
+    way.selects = way.selects || sequence.selector != nullptr;
+    if (sequence.num_tokens > 1) way.stores_in_fold = false;
+  }
+  way.stores_in_fold = way.stores_in_fold && !way.has_tiles && !way.selects;
+  way.num_folds = (work.num_fold_tokens + kTokensPerFold - 1) / kTokensPerFold;
+  way.num_folds = std::min(way.num_folds, way.stores_in_fold ? 1 : AttentionOp::kMostFolds);
+  return way;
 }
+
+AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionWay& way)
+    : scratch_(scratch), way_(way), layers_(num_layers) {}
+AttentionOp::~AttentionOp() = default;
 
 ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int index, ggml_tensor* q,
                                  ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) {
@@ -53,44 +69,44 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int inde
   };
   const std::array<int64_t, 2> marker = {1, 1};
   const std::array<int64_t, 2> result = {q->ne[0] * q->ne[1], q->ne[2]};
-  const int num_tokens = static_cast<int>(q->ne[2]);
-  const int num_folds = NumFolds(way_, num_tokens);
-  for (int i = 0; i < num_folds; ++i) {
-    layer.folds.push_back({.layer = &layer,
-                           .index = i,
-                           .begin = num_tokens * i / num_folds,
-                           .end = num_tokens * (i + 1) / num_folds});
-  }
+  for (int i = 0; i < way_.num_folds; ++i) layer.folds.push_back({.layer = &layer, .index = i});
   Layer::Fold* const first = layer.folds.data();
-  if (way_ == AttentionWay::kDecode) {
+  if (way_.stores_in_fold) {
     layer.out = node(result, {node(marker, {q, k, v, k_before_rope}, FoldNode, first), q},
                      MergeNode, first);
     return layer.out;
   }
-  ggml_tensor* selected = selects_ ? node(marker, {q}, SelectNode, &layer) : nullptr;
+  ggml_tensor* selected = way_.selects ? node(marker, {q}, SelectNode, &layer) : nullptr;
   ggml_tensor* stored = node(marker, {q, k, v, k_before_rope, selected}, StoreNode, &layer);
-  if (way_ == AttentionWay::kFold) {
-    layer.out = node(result, {node(marker, {stored, q}, FoldNode, first)}, MergeNode, first);
-    // The others write into what the first made, before anybody reads it.
-    ggml_tensor* merged = layer.out;
-    for (Layer::Fold& fold : std::span(layer.folds).subspan(1)) {
-      ggml_tensor* folded = node(marker, {merged, q}, FoldNode, &fold);
-      merged = node(marker, {folded, layer.out}, MergeNode, &fold);
-    }
-    ggml_build_forward_expand(graph, merged);
-    return layer.out;
+  // The first node that writes results makes their tensor; the others write into it, before anybody
+  // reads it.
+  ggml_tensor* last = stored;
+  for (Layer::Fold& fold : layer.folds) {
+    ggml_tensor* folded = node(marker, {last, q}, FoldNode, &fold);
+    last = layer.out == nullptr ? node(result, {folded}, MergeNode, &fold)
+                                : node(marker, {folded, layer.out}, MergeNode, &fold);
+    if (layer.out == nullptr) layer.out = last;
   }
-  layer.out = node(result, {stored, q}, PrefillNode, &layer);
-  if (way_ == AttentionWay::kPrefillWithMass) {
+  if (way_.has_tiles) {
+    last = layer.out == nullptr ? node(result, {last, q}, PrefillNode, &layer)
+                                : node(marker, {last, q, layer.out}, PrefillNode, &layer);
+    if (layer.out == nullptr) layer.out = last;
     // The second pass of prefill reads the queries again.
-    ggml_build_forward_expand(graph, node(marker, {layer.out, q}, MassNodeRun, &layer));
+    if (way_.tiles_have_mass) last = node(marker, {last, q}, MassNode, &layer);
   }
+  ggml_build_forward_expand(graph, last);
   return layer.out;
 }
 
 void AttentionOp::SetWork(const StepWork* work) {
   work_ = work;
-  if (way_ == AttentionWay::kDecode) PlanFold(layers_.front().folds.front());
+  if (way_.stores_in_fold) PlanFold(layers_.front().folds.front());
+}
+
+void AttentionOp::ClearFillers(const Layer& layer) const {
+  const size_t used = work_->tokens.size() * layer.out->ne[0];
+  float* const out = static_cast<float*>(layer.out->data);
+  std::fill(out + used, out + ggml_nelements(layer.out), 0.0f);
 }
 
 void AttentionOp::BeginLayer(const Layer& layer, int thread) const {
@@ -185,7 +201,7 @@ void AttentionOp::SelectNode(ggml_tensor*, int thread, int num_threads, void* us
 void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
-  if (op.selects_) {
+  if (op.way_.selects) {
     for (const SequenceStep& sequence : op.work_->sequences) {
       if (sequence.selector == nullptr || !sequence.signals->wants_mass()) continue;
       op.ListSelected(sequence, thread, num_threads);
@@ -210,20 +226,19 @@ void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* use
     }
   }
   if (thread != 0) return;
-  if (op.way_ == AttentionWay::kFold) {
-    op.PlanFold(layer.folds.front());
-  } else {
-    op.PlanPrefill(layer);
-  }
+  if (op.way_.num_folds > 0) op.PlanFold(layer.folds.front());
+  if (op.way_.has_tiles) op.PlanTiles(layer);
 }
 
 // One query per token; of several tokens of a sequence each sees the rows up to its own.
 void AttentionOp::PlanFold(const Layer::Fold& fold) {
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
   s.queries.clear();
+  const int fold_begin = fold.begin(), fold_end = fold.end();
   for (const SequenceStep& sequence : work_->sequences) {
-    const int begin = std::max(fold.begin, sequence.first_token);
-    const int end = std::min(fold.end, sequence.first_token + sequence.num_tokens);
+    if (sequence.in_tiles) continue;
+    const int begin = std::max(fold_begin, sequence.first_token);
+    const int end = std::min(fold_end, sequence.first_token + sequence.num_tokens);
     for (int at = begin; at < end; ++at) PlanToken(fold, sequence, at);
   }
   s.attention.Plan(s.queries);
@@ -357,21 +372,27 @@ void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequ
   to.queries.back().selected = std::span(s.selected_spans).subspan(token * kv_heads, kv_heads);
 }
 
-void AttentionOp::PlanPrefill(const Layer& layer) {
+void AttentionOp::PlanTiles(const Layer& layer) {
   AttentionScratch& s = *scratch_;
-  const SequenceStep& sequence = work_->sequences.front();
   const int kv_heads = s.shape.num_kv_heads;
-  for (int h = 0; h < kv_heads; ++h) s.prefill_rows[h] = sequence.cache->View(layer.index, h);
-  // A query's position, in the order of the rows' own: the last rows are the step's tokens.
-  const auto positions = s.prefill_rows[0].positions;
-  s.prefill.Plan({.rows = {s.prefill_rows.data(), size_t(kv_heads)},
-                  .positions = positions.last(sequence.num_tokens),
-                  .chunk_first = sequence.chunk_first,
-                  .chunk_tokens = sequence.chunk_tokens,
-                  .q = HeadOf(layer.q, 0, 0),
-                  .q_token_stride = layer.q->nb[2] / sizeof(float),
-                  .out = static_cast<float*>(layer.out->data),
-                  .mass = sequence.signals->Mass(layer.index)});
+  s.num_tiles = 0;
+  for (const SequenceStep& sequence : work_->sequences) {
+    if (!sequence.in_tiles) continue;
+    AttentionScratch::TileScratch& tile = s.tiles[s.num_tiles++];
+    tile.has_mass = sequence.signals->wants_mass();
+    for (int h = 0; h < kv_heads; ++h) tile.rows[h] = sequence.cache->View(layer.index, h);
+    // A query's position, in the order of the rows' own: the last rows are the step's tokens.
+    const auto positions = tile.rows[0].positions;
+    float* const out = static_cast<float*>(layer.out->data);
+    tile.attention.Plan({.rows = {tile.rows.data(), size_t(kv_heads)},
+                         .positions = positions.last(sequence.num_tokens),
+                         .chunk_first = sequence.chunk_first,
+                         .chunk_tokens = sequence.chunk_tokens,
+                         .q = HeadOf(layer.q, sequence.first_token, 0),
+                         .q_token_stride = layer.q->nb[2] / sizeof(float),
+                         .out = out + size_t(sequence.first_token) * layer.out->ne[0],
+                         .mass = sequence.signals->Mass(layer.index)});
+  }
 }
 
 // One token per sequence: query i is the token of sequence i.
@@ -392,10 +413,10 @@ void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* user
   const Layer& layer = *fold.layer;
   const AttentionOp& op = *layer.op;
   DecodeAttention& attention = op.ScratchOf(fold).attention;
-  if (op.way_ == AttentionWay::kDecode) op.BeginLayer(layer, thread);
+  if (op.way_.stores_in_fold) op.BeginLayer(layer, thread);
   {
     const DeviceCall call(op.scratch_->device.device());
-    if (op.way_ == AttentionWay::kDecode) op.StoreNewRows(layer, thread, num_threads);
+    if (op.way_.stores_in_fold) op.StoreNewRows(layer, thread, num_threads);
     attention.Fold(thread, num_threads);
   }
   attention.FoldHost(thread, num_threads);
@@ -407,29 +428,36 @@ void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* use
   AttentionOp& op = *layer.op;
   op.ScratchOf(fold).attention.Merge(thread, num_threads);
   if (thread != 0) return;
+  if (fold.index == 0) op.ClearFillers(layer);
   const size_t next_layer = layer.index + 1;
   if (&fold != &layer.folds.back()) {
     op.PlanFold(layer.folds[fold.index + 1]);
     return;
   }
   if (op.scratch_->device.one_memory()) {
-    for (const SequenceStep& sequence : op.work_->sequences) sequence.cache->EndLayer(layer.index);
+    for (const SequenceStep& sequence : op.work_->sequences) {
+      if (!sequence.in_tiles) sequence.cache->EndLayer(layer.index);
+    }
   }
-  if (op.way_ == AttentionWay::kDecode && next_layer < op.layers_.size()) {
+  if (op.way_.stores_in_fold && next_layer < op.layers_.size()) {
     op.PlanFold(op.layers_[next_layer].folds.front());
   }
 }
 
-void AttentionOp::PrefillNode(ggml_tensor*, int thread, int, void* layer) {
-  AttentionScratch& scratch = *static_cast<Layer*>(layer)->op->scratch_;
+void AttentionOp::PrefillNode(ggml_tensor*, int thread, int, void* userdata) {
+  const Layer& layer = *static_cast<const Layer*>(userdata);
+  AttentionScratch& scratch = *layer.op->scratch_;
   const DeviceCall call(scratch.device.device());
-  scratch.prefill.Run(thread);
+  if (thread == 0 && layer.folds.empty()) layer.op->ClearFillers(layer);
+  for (size_t i = 0; i < scratch.num_tiles; ++i) scratch.tiles[i].attention.Run(thread);
 }
 
-void AttentionOp::MassNodeRun(ggml_tensor*, int thread, int, void* layer) {
+void AttentionOp::MassNode(ggml_tensor*, int thread, int, void* layer) {
   AttentionScratch& scratch = *static_cast<Layer*>(layer)->op->scratch_;
   const DeviceCall call(scratch.device.device());
-  scratch.prefill.Mass(thread);
+  for (size_t i = 0; i < scratch.num_tiles; ++i) {
+    if (scratch.tiles[i].has_mass) scratch.tiles[i].attention.Mass(thread);
+  }
 }
 
 }  // namespace ebb

@@ -1,12 +1,12 @@
 // Attention as nodes of ggml's graph. A node begins when the one before it has ended, which is the
 // only synchronisation, and costs its time at every node. Per layer:
-// - kDecode, one token per sequence: `fold` stores the new row in the part that folds it, and
-//   folds; `merge` joins chunks, adds up mass and plans the next layer.
-// - kFold, a few tokens per sequence or selected rows: where rows are selected, `select` chooses
-//   them; `store` lists those where mass is wanted, writes the new rows and plans, then `fold` and
-//   `merge`, once for every few tokens, so that what folding leaves for the merge stays small; a
-//   merge plans the next fold.
-// - kPrefill, many tokens of one sequence: `store`, `prefill` and, where wanted, `mass`.
+// - One token of each sequence, which reads all rows: `fold` stores the new row in the part that
+//   folds it, and folds; `merge` joins chunks, adds up mass and plans the next layer.
+// - Otherwise: where rows are selected, `select` chooses them; `store` lists those where mass is
+//   wanted, writes the new rows and plans. The tokens of sequences that have a few are folded:
+//   `fold` and `merge`, once for every few tokens, so that what folding leaves for the merge stays
+//   small; a merge plans the next fold. Those of sequences that have many go in tiles: `prefill`
+//   and, where wanted, `mass`.
 //
 // The nodes read the step's work through AttentionOp::SetWork(), so that a graph is built once and
 // used for every step of its shape.
@@ -32,13 +32,26 @@ namespace ebb {
 // more go in tiles, which pay from about that number on.
 inline constexpr int kMaxFoldTokens = 12;
 
-enum class AttentionWay { kDecode, kFold, kPrefill, kPrefillWithMass };
+// Whether a sequence's tokens go in tiles. Of a prompt's chunk all pieces go alike.
+[[nodiscard]] bool GoesInTiles(const SequenceStep& sequence, bool tokens_apart);
+
+// The nodes that a step needs.
+struct AttentionWay {
+  bool stores_in_fold = false;  // one token of each sequence, which reads all rows
+  int num_folds = 0;            // per layer; 0: all tokens go in tiles
+  bool has_tiles = false;
+  bool tiles_have_mass = false;
+  bool selects = false;  // some folded sequence has a selector
+
+  [[nodiscard]] static AttentionWay Of(const StepWork& work);
+  [[nodiscard]] bool operator==(const AttentionWay&) const = default;
+};
 
 // What all layers and graphs of an engine share. One step runs at a time.
 struct AttentionScratch {
   AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in,
                    const DeviceUse& device_use)
-      : kernel(kernel_in), shape(shape_in), device(device_use), prefill(kernel_in, shape_in) {}
+      : kernel(kernel_in), shape(shape_in), device(device_use) {}
 
   struct FoldScratch {
     FoldScratch(const AttentionKernel& kernel, const AttentionShape& shape,
@@ -60,8 +73,16 @@ struct AttentionScratch {
   // One for each of a layer's folds, whose plan mostly fits the next layer too, or for even and odd
   // layers: one is planned while another is merged.
   std::deque<FoldScratch> folds;
-  PrefillAttention prefill;
-  std::vector<RowsView> prefill_rows;  // [kv heads]
+  struct TileScratch {
+    TileScratch(const AttentionKernel& kernel, const AttentionShape& shape)
+        : attention(kernel, shape) {}
+    PrefillAttention attention;
+    std::vector<RowsView> rows;  // [kv heads]
+    bool has_mass = false;
+  };
+  // One for each sequence of the step in tiles, in their order; there may be more.
+  std::deque<TileScratch> tiles;
+  size_t num_tiles = 0;  // of this step
   // What a selector chose of a token's kv head; no ranges: all rows.
   struct Selected {
     std::vector<RowRange> ranges;
@@ -78,8 +99,7 @@ struct AttentionScratch {
 // The attention nodes of one graph. Must live as long as the graph.
 class AttentionOp final : public AttentionBuilder {
  public:
-  // selects: some sequence has a selector. REQUIRES: then the way is kFold.
-  AttentionOp(AttentionScratch* scratch, int num_layers, AttentionWay way, bool selects);
+  AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionWay& way);
   ~AttentionOp() override;
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
@@ -87,8 +107,6 @@ class AttentionOp final : public AttentionBuilder {
   // The step to run next. REQUIRES: it fits the graph's shape, whose tensors have memory; outlives
   // the run.
   void SetWork(const StepWork* work);
-  // How often a layer folds a step of so many tokens.
-  [[nodiscard]] static int NumFolds(AttentionWay way, int num_tokens);
   static constexpr int kMostFolds = 8;
 
  private:
@@ -100,10 +118,12 @@ class AttentionOp final : public AttentionBuilder {
     struct Fold {
       const Layer* layer = nullptr;
       int index = 0;
-      int begin = 0, end = 0;  // the step's tokens
+      // The step's tokens.
+      [[nodiscard]] int begin() const { return layer->op->FoldBegin(index); }
+      [[nodiscard]] int end() const { return layer->op->FoldBegin(index + 1); }
       // Where a token's rows begin in lists of the fold's own tokens, [tokens, kv heads].
       [[nodiscard]] size_t FirstRow(int token, size_t kv_heads) const {
-        return size_t(token - begin) * kv_heads;
+        return size_t(token - begin()) * kv_heads;
       }
     };
     std::vector<Fold> folds;
@@ -113,12 +133,17 @@ class AttentionOp final : public AttentionBuilder {
   static void FoldNode(ggml_tensor* dst, int thread, int num_threads, void* fold);
   static void MergeNode(ggml_tensor* dst, int thread, int num_threads, void* fold);
   static void PrefillNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
-  static void MassNodeRun(ggml_tensor* dst, int thread, int num_threads, void* layer);
+  static void MassNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
 
   [[nodiscard]] AttentionScratch::FoldScratch& ScratchOf(const Layer::Fold& fold) const {
     const bool is_only = fold.layer->folds.size() == 1;
     return scratch_->folds[is_only ? fold.layer->index % 2 : fold.index];
   }
+  [[nodiscard]] int FoldBegin(int fold) const {
+    return work_->num_fold_tokens * fold / way_.num_folds;
+  }
+  // Nobody reads what comes out for tokens that only fill up the graph's, but it must be numbers.
+  void ClearFillers(const Layer& layer) const;
   // Announces the layer to the device and waits for its pages.
   void BeginLayer(const Layer& layer, int thread) const;
   void StoreNewRows(const Layer& layer, int thread, int num_threads) const;
@@ -140,11 +165,10 @@ class AttentionOp final : public AttentionBuilder {
   void SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const;
   void ListSelected(const SequenceStep& sequence, int thread, int num_threads) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
-  void PlanPrefill(const Layer& layer);
+  void PlanTiles(const Layer& layer);
 
   AttentionScratch* const scratch_;
   const AttentionWay way_;
-  const bool selects_;
   const StepWork* work_ = nullptr;
   std::chrono::steady_clock::time_point select_begin_;  // of this layer
   std::vector<Layer> layers_;

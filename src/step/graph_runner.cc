@@ -19,9 +19,11 @@
 namespace ebb {
 namespace {
 
-// Graphs kept at once, of about 1 MB each: a generation's, and a verifying step's or those that
-// read a prompt. Building one costs little beside a step of several tokens.
-constexpr size_t kMaxGraphs = 2;
+// Graphs kept at once, of about 1 MB each. Of steps of one sequence: a generation's, and a
+// verifying step's or those that read a prompt; building one costs little beside a step of several
+// tokens. Of steps of several sequences: for batches whose size changes with every step.
+constexpr size_t kMaxGraphsOfOne = 2;
+constexpr size_t kMaxGraphsOfSeveral = 16;
 
 // How long threads look for the next graph before they sleep, in ggml's measure: 0.2 ms, a few
 // where ggml is not patched. What lies between two steps is mostly shorter; every longer look takes
@@ -40,8 +42,8 @@ std::unique_ptr<ggml_context, GgmlDeleter> MakeGraphContext(size_t max_nodes) {
 
 struct GraphShape {
   DecoderGraphOptions options;
-  AttentionWay way = AttentionWay::kFold;
-  bool selects = false;
+  AttentionWay way;
+  bool is_of_several = false;  // sequences
 
   [[nodiscard]] bool operator==(const GraphShape& other) const {
     return options.num_tokens == other.options.num_tokens &&
@@ -51,7 +53,7 @@ struct GraphShape {
            options.eviction_logits == other.options.eviction_logits &&
            options.logits == other.options.logits &&
            options.tokens_apart == other.options.tokens_apart && way == other.way &&
-           selects == other.selects;
+           is_of_several == other.is_of_several;
   }
 };
 
@@ -86,33 +88,47 @@ double WaitSeconds(const StepWork& work) {
   return seconds;
 }
 
+// A graph for so many tokens takes fewer too: batches of similar sizes share one. One more token of
+// nine costs less than a graph that is built anew.
+int SizeOfGraph(size_t num_tokens) {
+  const int num = static_cast<int>(num_tokens);
+  int step = 1;
+  while (num > 8 * step && step < 32) step *= 2;
+  return (num + step - 1) / step * step;
+}
+
 GraphShape ShapeOf(const StepWork& work) {
+  GraphShape shape = {.way = AttentionWay::Of(work), .is_of_several = work.sequences.size() > 1};
   SignalNeeds needs;
-  GraphShape shape;
-  shape.way = AttentionWay::kDecode;
   for (const SequenceStep& sequence : work.sequences) {
-    if (sequence.num_tokens > 1 || sequence.selector != nullptr) shape.way = AttentionWay::kFold;
-    if (sequence.selector != nullptr) shape.selects = true;
-  }
-  for (const SequenceStep& sequence : work.sequences) {
-    // Only a fold reads compressed rows.
-    const bool tiles = sequence.chunk_tokens > kMaxFoldTokens || sequence.hides_rows;
-    if (tiles && !work.tokens_apart && !sequence.cache->HasCompressedRows()) {
-      shape.way =
-          sequence.signals->wants_mass() ? AttentionWay::kPrefillWithMass : AttentionWay::kPrefill;
-    }
     sequence.ForEachSignals(
         [&](const SignalBuffers* signals) { needs = Union(needs, signals->needs()); });
   }
-  shape.selects = shape.selects && shape.way == AttentionWay::kFold;
-  shape.options = {.num_tokens = static_cast<int>(work.tokens.size()),
-                   .num_outputs = static_cast<int>(work.output_rows.size()),
+  const auto size = [&](size_t num) {
+    return shape.is_of_several ? SizeOfGraph(num) : static_cast<int>(num);
+  };
+  const int num_tokens = size(work.tokens.size());
+  // As many outputs as tokens are those of all tokens, in their order.
+  const bool all = work.output_rows.size() == work.tokens.size();
+  const int num_outputs =
+      all ? num_tokens : std::min(size(work.output_rows.size()), num_tokens - 1);
+  shape.options = {.num_tokens = num_tokens,
+                   .num_outputs = num_outputs,
                    .hidden_layers = needs.hidden_layers,
                    .keys_before_rope = needs.keys_before_rope,
                    .eviction_logits = needs.eviction_logits,
                    .logits = !work.logits_later,
                    .tokens_apart = work.tokens_apart && work.tokens.size() > 1};
   return shape;
+}
+
+// The first elements; what the graph has beyond them is 0.
+template <typename T>
+void SetInput(ggml_tensor* to, const std::vector<T>& from) {
+  if (to == nullptr) return;
+  const size_t used = from.size() * sizeof(T);
+  std::memcpy(to->data, from.data(), used);
+  std::memset(static_cast<char*>(to->data) + used, 0, ggml_nbytes(to) - used);
 }
 
 // A row comes at each step: for several.
@@ -135,6 +151,7 @@ struct GraphRunner::Impl {
   AttentionScratch scratch;
   T1Mode t1_mode = T1Mode::kStream;  // of the last step
   std::list<StepGraph> graphs;       // most recently used first
+  int64_t num_graphs_built = 0;
   LaterLogits later;
   const ggml_tensor* logits = nullptr;  // those computed last
   // All graphs share these: as large as the largest needs, and touched anew by none. What a prompt
@@ -151,12 +168,15 @@ struct GraphRunner::Impl {
   static void TeamNode(ggml_tensor* node, int thread, int num_threads, void* impl);
 
   Result<StepGraph*> GraphFor(const GraphShape& shape);
+  void DropGraph(bool is_of_several);
   Status Build(const GraphShape& shape);
   Status BuildLater(size_t num_tokens, bool tokens_apart);
   Status MakeBuffers();
   Status PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph, int num_tokens);
-  void Reserve(const StepWork& work, AttentionWay way);
-  Status BeginStaging(const StepWork& work, AttentionWay way);
+  void Reserve(const StepWork& work, const AttentionWay& way);
+  void ReserveFolds(const StepWork& work, int num_folds);
+  void ReserveSelection(const StepWork& work);
+  Status BeginStaging(const StepWork& work, const AttentionWay& way);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
   // Of a sequence's tokens.
   static void CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
@@ -222,6 +242,7 @@ void GraphRunner::RunOnThreads(const std::function<void(int, int)>& work) {
 }
 
 int GraphRunner::threads() const { return impl_->threads; }
+int64_t GraphRunner::num_graphs_built() const { return impl_->num_graphs_built; }
 
 Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
   const auto found = std::find_if(graphs.begin(), graphs.end(),
@@ -265,36 +286,51 @@ Status GraphRunner::Impl::PutIntoBuffers(ggml_context* tensors, ggml_cgraph* gra
   return OkStatus();
 }
 
+// The one of its kind that was not used for longest makes room.
+void GraphRunner::Impl::DropGraph(bool is_of_several) {
+  const size_t most = is_of_several ? kMaxGraphsOfSeveral : kMaxGraphsOfOne;
+  const auto is_alike = [&](const StepGraph& graph) {
+    return graph.shape.is_of_several == is_of_several;
+  };
+  if (static_cast<size_t>(std::ranges::count_if(graphs, is_alike)) < most) return;
+  const auto last = std::find_if(graphs.rbegin(), graphs.rend(), is_alike);
+  if (in_buffers == last->graph.graph) in_buffers = nullptr;
+  graphs.erase(std::prev(last.base()));
+}
+
 Status GraphRunner::Impl::Build(const GraphShape& shape) {
-  if (graphs.size() == kMaxGraphs) {
-    if (in_buffers == graphs.back().graph.graph) in_buffers = nullptr;
-    graphs.pop_back();
-  }
+  DropGraph(shape.is_of_several);
   StepGraph graph;
   graph.shape = shape;
   const int num_layers = model.hparams.num_layers;
-  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way, shape.selects);
+  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way);
   graph.ctx = MakeGraphContext(DecoderGraphMaxNodes(model));
   if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   graph.graph = BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op);
   graphs.push_front(std::move(graph));
+  ++num_graphs_built;
   return OkStatus();
 }
 
-void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
-  const size_t heads = scratch.shape.num_kv_heads;
-  if (way == AttentionWay::kPrefill || way == AttentionWay::kPrefillWithMass) {
-    scratch.prefill_rows.resize(heads);
-    scratch.prefill.Reserve(static_cast<int>(work.tokens.size()), threads);
-    return;
+void GraphRunner::Impl::Reserve(const StepWork& work, const AttentionWay& way) {
+  size_t tile = 0;
+  for (const SequenceStep& sequence : work.sequences) {
+    if (!sequence.in_tiles) continue;
+    if (tile == scratch.tiles.size()) scratch.tiles.emplace_back(scratch.kernel, scratch.shape);
+    scratch.tiles[tile].rows.resize(scratch.shape.num_kv_heads);
+    scratch.tiles[tile++].attention.Reserve(sequence.num_tokens, threads);
   }
+  if (way.num_folds > 0) ReserveFolds(work, way.num_folds);
+  if (way.selects) ReserveSelection(work);
+}
+
+void GraphRunner::Impl::ReserveFolds(const StepWork& work, int num_folds) {
+  const size_t heads = scratch.shape.num_kv_heads;
   size_t max_rows = 0;
   for (const SequenceStep& sequence : work.sequences) {
-    max_rows = std::max(max_rows, sequence.cache->max_rows());
+    if (!sequence.in_tiles) max_rows = std::max(max_rows, sequence.cache->max_rows());
   }
-  const auto num_tokens = static_cast<int>(work.tokens.size());
-  const int num_folds = AttentionOp::NumFolds(way, num_tokens);
-  const int fold_tokens = (num_tokens + num_folds - 1) / num_folds;
+  const int fold_tokens = (work.num_fold_tokens + num_folds - 1) / num_folds;
   while (static_cast<int>(scratch.folds.size()) < std::max(num_folds, 2)) {
     scratch.folds.emplace_back(scratch.kernel, scratch.shape, scratch.states);
   }
@@ -313,10 +349,14 @@ void GraphRunner::Impl::Reserve(const StepWork& work, AttentionWay way) {
     fold.queries.reserve(fold_tokens);
     fold.attention.Reserve(fold_tokens, max_rows, threads);
   }
-  const size_t views = work.tokens.size() * heads;
+}
+
+// Rows are selected inside the graph, where nothing may fail.
+void GraphRunner::Impl::ReserveSelection(const StepWork& work) {
+  const size_t heads = scratch.shape.num_kv_heads;
+  const size_t views = work.num_fold_tokens * heads;
   scratch.selected.resize(std::max(scratch.selected.size(), views));
   scratch.selected_spans.resize(std::max(scratch.selected_spans.size(), views));
-  // Rows are selected inside the graph, where nothing may fail.
   for (const SequenceStep& sequence : work.sequences) {
     if (sequence.selector == nullptr) continue;
     for (size_t i = 0; i < sequence.num_tokens * heads; ++i) {
@@ -357,17 +397,17 @@ void GraphRunner::Impl::CopyEvictionLogits(const SequenceStep& sequence, const S
   }
 }
 
-// Prefill in tiles reads rows in one place: it streams them.
-Status GraphRunner::Impl::BeginStaging(const StepWork& work, AttentionWay way) {
+// Tiles read rows in one place: those of T1 are streamed.
+Status GraphRunner::Impl::BeginStaging(const StepWork& work, const AttentionWay& way) {
   t1_mode = T1Mode::kStream;
-  if (!scratch.device.one_memory() &&
-      (way == AttentionWay::kDecode || way == AttentionWay::kFold)) {
+  if (!scratch.device.one_memory() && way.num_folds > 0) {
     t1_mode = scratch.device.Choose(work.sequences, scratch.shape);
   }
   using Reading = SequenceCache::T1Reading;
-  const Reading reading = t1_mode == T1Mode::kCompute ? Reading::kInPlace : Reading::kStaged;
   for (const SequenceStep& sequence : work.sequences) {
-    EBB_RETURN_IF_ERROR(sequence.cache->BeginStaging(reading));
+    const bool in_place = t1_mode == T1Mode::kCompute && !sequence.in_tiles;
+    EBB_RETURN_IF_ERROR(
+        sequence.cache->BeginStaging(in_place ? Reading::kInPlace : Reading::kStaged));
   }
   return OkStatus();
 }
@@ -388,12 +428,9 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   const GraphShape shape = ShapeOf(work);
   impl_->Reserve(work, shape.way);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
-  const auto set = [](ggml_tensor* to, const auto& from) {
-    if (to != nullptr) std::memcpy(to->data, from.data(), ggml_nbytes(to));
-  };
-  set(graph->graph.tokens, work.tokens);
-  set(graph->graph.positions, work.rope_positions);
-  set(graph->graph.output_rows, work.output_rows);
+  SetInput(graph->graph.tokens, work.tokens);
+  SetInput(graph->graph.positions, work.rope_positions);
+  SetInput(graph->graph.output_rows, work.output_rows);
   EBB_RETURN_IF_ERROR(impl_->BeginStaging(work, shape.way));
   impl_->scratch.select_seconds = 0;
   graph->op->SetWork(&work);

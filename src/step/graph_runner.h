@@ -32,8 +32,8 @@ class GraphRunner {
   GraphRunner& operator=(const GraphRunner&) = delete;
 
   // Computes the step: rows are stored, signals filled. Errors: compute buffers do not fit memory.
-  // `costs`, unless null, tell where the time went. REQUIRES: one token per sequence, or one
-  // sequence.
+  // `costs`, unless null, tell where the time went. REQUIRES: where tokens go apart, or logits come
+  // later, one sequence.
   Status Run(const StepWork& work, StepCosts* costs);
   // Rotates the keys of a group's visible rows anew so that they end before place `end`; those from
   // position `next` on have none yet. What fails leaves some of them turned. May throw
@@ -44,6 +44,8 @@ class GraphRunner {
   // it throws nothing.
   void RunOnThreads(const std::function<void(int thread, int num_threads)>& work);
   [[nodiscard]] int threads() const;
+  // Steps whose shape is among the last ones' build none.
+  [[nodiscard]] int64_t num_graphs_built() const;
   // Of the last step: how T1 was read, on a device with memory of its own.
   [[nodiscard]] T1Mode t1_mode() const;
   // Of the last step: how long rows were selected.

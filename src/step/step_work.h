@@ -35,6 +35,7 @@ struct SequenceStep {
   Position chunk_first = 0;
   int chunk_tokens = 0;
   int first_token = 0;                     // index in StepWork::tokens
+  bool in_tiles = false;                   // see GoesInTiles() in attention_nodes.h
   std::span<const RowFollower> followers;  // of StepWork::followers
 
   // Those of the sequence and of its followers.
@@ -50,7 +51,8 @@ struct SequenceStep {
 struct StepWork {
   std::vector<SequenceStep> sequences;
   std::vector<RowFollower> followers;
-  std::vector<Token> tokens;
+  std::vector<Token> tokens;             // those of sequences in tiles come last
+  int num_fold_tokens = 0;               // those before
   std::vector<Position> rope_positions;  // [tokens]
   std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
   bool logits_later = false;  // they are computed afterwards, from GraphRunner::outputs()

@@ -404,11 +404,6 @@ TEST(Lossless, WhatItCannotDoIsRefused) {
   for (const auto& [min, max] : {std::pair(-1, 4), {0, 0}, {5, 4}, {1, kMostDrafted + 1}}) {
     (void)refusal(SessionWith(Streaming(), {.draft_min = min, .draft_max = max}));
   }
-  auto session = Open(*engine, SessionWith(Streaming()));
-  auto other = Open(*engine, SessionWith(Streaming()));
-  Session* const batch[] = {session.get(), other.get()};
-  const Token tokens[] = {1, 2};
-  EXPECT_EQ(engine->DecodeBatch(batch, tokens).code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,0 +1,111 @@
+// Steps of several sessions.
+#include <algorithm>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "src/session/session_impl.h"
+
+namespace ebb {
+namespace {
+
+// A part that takes a step, and where its results go.
+struct PlannedPart {
+  SessionStep* part = nullptr;
+  Session::Impl* session = nullptr;
+};
+
+Status CheckParts(const std::shared_ptr<EngineCore>& core, std::span<SessionStep> parts) {
+  if (parts.empty()) return InvalidArgument("a batch without sessions");
+  std::vector<const Session*> sessions;
+  for (SessionStep& part : parts) {
+    part.status = OkStatus();
+    if (Insides::Of(*part.session).core != core) {
+      return InvalidArgument("a batch holds a session of another engine");
+    }
+    sessions.push_back(part.session);
+  }
+  std::ranges::sort(sessions);
+  if (std::ranges::adjacent_find(sessions) != sessions.end()) {
+    return InvalidArgument("a batch holds one session twice");
+  }
+  return OkStatus();
+}
+
+// Nothing: the part needs no step.
+Result<std::optional<StepEntry>> EntryOf(const SessionStep& part, Session::Impl* session) {
+  if (part.token.has_value()) {
+    EBB_RETURN_IF_ERROR(session->CheckNoPrompt());
+    return session->body->BeginDecode(*part.token, &session->logits);
+  }
+  if (!session->prompt.has_value()) {
+    return InvalidArgument("a part of a batch has neither a token nor a prompt to read");
+  }
+  EBB_ASSIGN_OR_RETURN(const StepEntry entry,
+                       session->prompt->reading.Next(part.most_prompt_tokens));
+  return std::optional(entry);
+}
+
+void Show(const StepResult& result, size_t entry_index, const StepEntry& entry,
+          const PlannedPart& planned) {
+  Session::Impl& session = *planned.session;
+  planned.part->status = result.entry_status(entry_index);
+  const std::span<const float> logits = result.logits(entry_index);
+  if (planned.part->token.has_value()) {
+    session.logits.Show(logits);
+    return session.body->EndDecode();
+  }
+  PromptReading& reading = session.prompt->reading;
+  reading.Took(entry);
+  session.logits.Set(logits);
+  if (!reading.done()) return;
+  session.logits.AddToHash();
+  reading.End();
+  session.prompt.reset();
+}
+
+}  // namespace
+
+Status Engine::Step(std::span<SessionStep> parts) try {
+  EBB_RETURN_IF_ERROR(CheckParts(core_, parts));
+  std::vector<StepEntry> entries;
+  std::vector<PlannedPart> planned;
+  for (SessionStep& part : parts) {
+    Session::Impl& session = Insides::Of(*part.session);
+    Result<std::optional<StepEntry>> entry = EntryOf(part, &session);
+    if (!entry.ok()) return part.status = std::move(entry).status();
+    if (!entry->has_value()) continue;
+    entries.push_back(**entry);
+    if (part.token.has_value()) entries.back().tokens = {&*part.token, 1};
+    planned.push_back({&part, &session});
+  }
+  if (entries.empty()) return OkStatus();
+  const StepResult result = RunStep(core_.get(), {.entries = entries});
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (result.taken()) {
+      Show(result, i, entries[i], planned[i]);
+    } else {
+      planned[i].part->status = result.entry_status(i);
+    }
+  }
+  return result.status();
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for a batch");
+}
+
+Status Engine::DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens) try {
+  if (sessions.size() != tokens.size() || sessions.empty()) {
+    return InvalidArgument("a batch of " + std::to_string(sessions.size()) + " sessions and " +
+                           std::to_string(tokens.size()) + " tokens; expected one for each");
+  }
+  std::vector<SessionStep> parts(sessions.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].session = sessions[i];
+    parts[i].token = tokens[i];
+  }
+  return Step(parts);
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for a batch");
+}
+
+}  // namespace ebb

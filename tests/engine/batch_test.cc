@@ -1,0 +1,201 @@
+// Steps of several sessions: generated tokens and pieces of prompts in any mix.
+#include <random>
+
+#include "src/session/session_impl.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+constexpr size_t kPromptTokens = 4000;
+constexpr int kDecoders = 7;
+
+std::shared_ptr<const Model> ModelOf(const std::string& weight_type) {
+  RandomGgufOptions shape = SmallModelOptions();
+  shape.weight_type = weight_type;
+  shape.context = 8192;
+  return RandomModel(shape);
+}
+
+// What a session is to take, and what comes of it alone.
+struct Part {
+  SessionOptions options;
+  std::vector<Token> prompt;
+  std::vector<Token> generated;
+  uint64_t expected = 0;
+};
+
+void RunAlone(Engine& engine, Part* part) {
+  auto session = Open(engine, part->options);
+  ExpectOk(session->Prefill(part->prompt));
+  for (const Token token : part->generated) ExpectOk(session->Decode(token));
+  part->expected = session->logits_hash();
+}
+
+// A prompt in pieces of changing length beside decoding sessions of changing number.
+void ExpectMixedBits(const std::shared_ptr<const Model>& model, const EngineOptions& options,
+                     std::vector<Part> parts) {
+  auto engine = MakeEngineOf(model, options);
+  for (Part& part : parts) RunAlone(*engine, &part);
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (const Part& part : parts) sessions.push_back(Open(*engine, part.options));
+  for (size_t i = 1; i < parts.size(); ++i) ExpectOk(sessions[i]->Prefill(parts[i].prompt));
+  ExpectOk(sessions[0]->BeginPrompt(parts[0].prompt));
+  std::mt19937 random(5);
+  std::vector<size_t> next(parts.size(), 0);
+  int mixed_steps = 0;
+  for (int step = 0;; ++step) {
+    std::vector<SessionStep> batch;
+    if (sessions[0]->prompt_left() > 0) {
+      batch.push_back({.session = sessions[0].get(), .most_prompt_tokens = random() % 300});
+    }
+    const bool reads = !batch.empty();
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if ((i == 0 && reads) || next[i] == parts[i].generated.size()) continue;
+      if (reads && random() % 3 == 0) continue;
+      batch.push_back({.session = sessions[i].get(), .token = parts[i].generated[next[i]++]});
+    }
+    if (batch.empty()) break;
+    if (reads && batch.size() > 1) ++mixed_steps;
+    ExpectOk(engine->Step(batch));
+  }
+  EXPECT_GE(mixed_steps, 3);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_EQ(sessions[i]->logits_hash(), parts[i].expected) << i;
+  }
+}
+
+std::vector<Part> FullParts() {
+  std::vector<Part> parts;
+  for (int i = 0; i <= kDecoders; ++i) {
+    parts.push_back({.prompt = SomeTokens(i == 0 ? kPromptTokens : 20 + 37 * i, 50 + i),
+                     .generated = SomeTokens(i == 0 ? 10 : 40, 90 + i)});
+  }
+  return parts;
+}
+
+TEST(Batch, AMixedStepGivesEachSessionItsBitsWithF32) {
+  ExpectMixedBits(ModelOf("f32"), {.threads = 2}, FullParts());
+}
+
+TEST(Batch, AMixedStepGivesEachSessionItsBitsWithQ41) {
+  ExpectMixedBits(ModelOf("q4_1"), {.threads = 2}, FullParts());
+}
+
+TEST(Batch, PoliciesDecideInAMixedStepAsTheyDoAlone) {
+  std::vector<Part> parts;
+  const std::vector<PolicySpec> policies = {
+      SmallPolicy("attention", "1000"), SmallPolicy("h2o", "64"),
+      SmallPolicy("streaming", "64"),   SmallPolicy("tova", "64"),
+      SmallPolicy("quest", "48"),       SmallPolicy("attention", "25%")};
+  for (size_t i = 0; i < policies.size(); ++i) {
+    Part part = {.prompt = SomeTokens(i == 0 ? 900 : 150 + 20 * i, 50 + i),
+                 .generated = SomeTokens(30, 90 + i)};
+    part.options.policy = policies[i];
+    parts.push_back(part);
+  }
+  ExpectMixedBits(ModelOf("q4_1"), {.threads = 2}, parts);
+}
+
+TEST(Batch, TiersMoveRowsInAMixedStepAsTheyDoAlone) {
+  TierSpec tiers = {.t0_share = 0.3, .t1 = T1Place::kHost, .t2_share = 0.2, .evict_share = 0.1};
+  std::vector<Part> parts;
+  for (int i = 0; i < 4; ++i) {
+    Part part = {.prompt = SomeTokens(i == 0 ? 700 : 150, 50 + i),
+                 .generated = SomeTokens(60, 90 + i)};
+    part.options.policy = {.name = "attention", .window = 16, .interval = 8, .tiers = tiers};
+    parts.push_back(part);
+  }
+  ExpectMixedBits(ModelOf("q4_1"), {.threads = 2, .tiers = tiers}, parts);
+}
+
+TEST(Batch, ALosslessSessionDecodesBesideOthers) {
+  std::vector<Part> parts;
+  for (int i = 0; i < 3; ++i) {
+    Part part = {.prompt = SomeTokens(i == 0 ? 600 : 80, 50 + i),
+                 .generated = SomeTokens(30, 90 + i)};
+    part.options.policy = SmallPolicy("streaming", "32");
+    if (i < 2) part.options.lossless = LosslessOptions();
+    parts.push_back(part);
+  }
+  ExpectMixedBits(ModelOf("q4_1"), {.threads = 2}, parts);
+}
+
+TEST(Batch, ABatchThatChangesItsSizeBuildsNoGraphAfterItsFirstRounds) {
+  auto engine = MakeEngine();
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int i = 0; i < 12; ++i) {
+    sessions.push_back(Open(*engine));
+    ExpectOk(sessions.back()->Prefill(SomeTokens(10 + i)));
+  }
+  const GraphRunner& runner = *Insides::Of(*engine).runner;
+  const auto round = [&] {
+    for (size_t size = 2; size <= sessions.size(); ++size) {
+      std::vector<SessionStep> batch;
+      for (size_t i = 0; i < size; ++i) {
+        batch.push_back({.session = sessions[i].get(), .token = static_cast<Token>(5 + i)});
+      }
+      ExpectOk(engine->Step(batch));
+    }
+  };
+  const int64_t before = runner.num_graphs_built();
+  round();
+  const int64_t warm = runner.num_graphs_built();
+  EXPECT_GT(warm, before);
+  round();
+  round();
+  EXPECT_EQ(runner.num_graphs_built(), warm);
+}
+
+TEST(Batch, APromptInPiecesTakesNoOtherTokens) {
+  auto engine = MakeEngine();
+  auto session = Open(*engine);
+  const std::vector<Token> prompt = SomeTokens(40);
+  EXPECT_EQ(session->BeginPrompt({}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(session->prompt_left(), 0u);
+  SessionStep idle[] = {{.session = session.get()}};
+  EXPECT_EQ(engine->Step(idle).message(),
+            "a part of a batch has neither a token nor a prompt to read");
+  EXPECT_FALSE(idle[0].status.ok());
+  ExpectOk(session->BeginPrompt(prompt));
+  EXPECT_EQ(session->prompt_left(), 40u);
+  SessionStep piece[] = {{.session = session.get(), .most_prompt_tokens = 15}};
+  ExpectOk(engine->Step(piece));
+  EXPECT_EQ(session->prompt_left(), 25u);
+  EXPECT_EQ(session->next_position(), 15);
+  for (const Status& status :
+       {session->Decode(5), session->Prefill(prompt), session->BeginPrompt(prompt)}) {
+    EXPECT_EQ(status.message(), "the session is reading a prompt, of which 25 tokens are left");
+  }
+  ExpectOk(session->TruncateTo(10));
+  EXPECT_EQ(session->prompt_left(), 0u);
+  ExpectOk(session->Prefill(std::span(prompt).subspan(10)));
+  auto whole = Open(*engine);
+  ExpectOk(whole->Prefill(std::span(prompt).first(10)));
+  ExpectOk(whole->Prefill(std::span(prompt).subspan(10)));
+  ExpectOk(session->Decode(7));
+  ExpectOk(whole->Decode(7));
+  EXPECT_LT(LargestDifference(Logits(*whole), Logits(*session)), 1e-3);
+}
+
+TEST(Batch, OneSessionsErrorIsNamedAndNobodySteps) {
+  auto engine = MakeEngine();
+  auto fits = Open(*engine);
+  SessionOptions options;
+  options.context = 12;
+  auto full = Open(*engine, options);
+  ExpectOk(fits->Prefill(SomeTokens(12)));
+  ExpectOk(full->Prefill(SomeTokens(12)));
+  const std::vector<float> before = Logits(*fits);
+  SessionStep parts[] = {{.session = fits.get(), .token = 5}, {.session = full.get(), .token = 5}};
+  EXPECT_EQ(engine->Step(parts).code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(parts[0].status.ok());
+  EXPECT_EQ(parts[1].status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(fits->next_position(), 12);
+  EXPECT_EQ(Logits(*fits), before);
+  ExpectOk(engine->Step(std::span(parts).first(1)));
+  EXPECT_EQ(fits->next_position(), 13);
+}
+
+}  // namespace
+}  // namespace ebb
