@@ -56,6 +56,9 @@ struct EngineOptions {
   bool allow_inexact = false;
   bool keep_timeline = false;  // of a simulated device, for Engine::TimelineJson()
   int prefill_chunk = 512;     // tokens per prefill step
+  // How long a step that reads pieces of prompts keeps other sessions waiting, as far as the steps
+  // before it tell.
+  double max_stall_seconds = 0.2;
   enum class Attention { kCpu, kReference };
   Attention attention = Attention::kCpu;
 };
@@ -105,7 +108,9 @@ struct SessionStep {
   Session* session = nullptr;
   // A generated token; nothing: the session reads on in the prompt of Session::BeginPrompt().
   std::optional<Token> token;
-  size_t most_prompt_tokens = 512;  // at least 2 are read, where there are so many
+  // Of its prompt; at least 2 are read, where there are so many. 0: as many as keep the step within
+  // EngineOptions::max_stall_seconds, together with those of other prompts.
+  size_t most_prompt_tokens = 0;
   Status status;                    // what became of it
 };
 

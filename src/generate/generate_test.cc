@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -307,6 +308,72 @@ TEST_P(GenerateTest, ContinuesWhereAnEarlierGenerationEnded) {
   ASSERT_TRUE(session_->Decode(halves.back()).ok());
   (void)Continue(half);
   EXPECT_EQ(halves, all);
+}
+
+// Two sessions that step in one batch, each with a generation of its own.
+TEST_P(GenerateTest, StepByStepInABatchItIsTheLoopsText) {
+  const GenerateOptions options = {.max_tokens = 25, .on_end = OnEnd::kIgnore};
+  const GenerateResult expected = Run(options);
+  Open();
+  Read("hello");
+  SessionOptions other_options;
+  auto other = engine_->OpenSession(other_options);
+  ASSERT_TRUE(other.ok());
+  ASSERT_TRUE(
+      (*other)
+          ->Prefill(std::vector<Token>(session_->tokens().begin(), session_->tokens().end()))
+          .ok());
+  auto sampler = Sampler::Create(*model_, {.temperature = 0});
+  auto other_sampler = Sampler::Create(*model_, {.temperature = 0});
+  ASSERT_TRUE(sampler.ok() && other_sampler.ok());
+  Generation first(session_.get(), sampler->get(), options);
+  Generation second(other->get(), other_sampler->get(), options);
+  for (;;) {
+    const std::optional<Token> a = first.Next(), b = second.Next();
+    ASSERT_EQ(a.has_value(), b.has_value());
+    if (!a.has_value()) break;
+    SessionStep parts[] = {{.session = session_.get(), .token = a},
+                           {.session = other->get(), .token = b}};
+    const Status status = engine_->Step(parts);
+    first.Appended(status);
+    second.Appended(status);
+  }
+  for (const GenerateResult& result : {first.End(), second.End()}) {
+    EXPECT_EQ(result.text, expected.text);
+    EXPECT_EQ(result.finish_reason, FinishReason::kLength);
+    EXPECT_EQ(result.generated_tokens, 25);
+    EXPECT_EQ(result.decode_steps, 24);
+    EXPECT_EQ(result.answer.tokens, expected.answer.tokens);
+  }
+}
+
+TEST_P(GenerateTest, AStepThatFailsEndsTheGeneration) {
+  Open();
+  Read("hello");
+  auto sampler = Sampler::Create(*model_, {.temperature = 0});
+  ASSERT_TRUE(sampler.ok());
+  Generation generation(session_.get(), sampler->get(), {.on_end = OnEnd::kIgnore});
+  const std::optional<Token> token = generation.Next();
+  ASSERT_TRUE(token.has_value());
+  generation.Appended(Status(StatusCode::kIo, "the disk went"));
+  EXPECT_FALSE(generation.Next().has_value());
+  const GenerateResult result = generation.End();
+  EXPECT_EQ(result.finish_reason, FinishReason::kError);
+  EXPECT_EQ(result.error.message(), "the disk went");
+  EXPECT_EQ(result.answer.tokens, std::vector<Token>{*token});
+  EXPECT_EQ(result.decode_steps, 0);
+}
+
+TEST_P(GenerateTest, OneThatIsLeftIsCancelled) {
+  Open();
+  Read("hello");
+  auto sampler = Sampler::Create(*model_, {.temperature = 0});
+  ASSERT_TRUE(sampler.ok());
+  Generation generation(session_.get(), sampler->get(), {.on_end = OnEnd::kIgnore});
+  const std::optional<Token> token = generation.Next();
+  ASSERT_TRUE(token.has_value());
+  generation.Appended(session_->Decode(*token));
+  EXPECT_EQ(generation.End().finish_reason, FinishReason::kCancelled);
 }
 
 TEST(FinishReasonTest, EveryReasonHasAName) {

@@ -7,6 +7,7 @@
 
 #include "ebb/engine.h"
 #include "src/attention/attention.h"
+#include "src/sequence/prompt_pace.h"
 #include "src/sequence/tier_stores.h"
 #include "src/step/graph_runner.h"
 
@@ -20,6 +21,7 @@ struct EngineCore {
   TierStores stores;
   std::unique_ptr<GraphRunner> runner;
   DeviceReport device_report;
+  PromptPace prompt_pace;
 };
 
 }  // namespace ebb

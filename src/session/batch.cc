@@ -1,5 +1,6 @@
 // Steps of several sessions.
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <string>
 #include <vector>
@@ -32,8 +33,19 @@ Status CheckParts(const std::shared_ptr<EngineCore>& core, std::span<SessionStep
   return OkStatus();
 }
 
+// How many tokens of its prompt each part may read that leaves it to the engine.
+size_t PromptTokens(const PromptPace& pace, double max_stall_seconds,
+                    std::span<const SessionStep> parts) {
+  const auto reads = [](const SessionStep& part) {
+    return !part.token.has_value() && part.most_prompt_tokens == 0;
+  };
+  const auto num_reading = static_cast<size_t>(std::ranges::count_if(parts, reads));
+  return pace.TokensWithin(max_stall_seconds) / std::max<size_t>(num_reading, 1);
+}
+
 // Nothing: the part needs no step.
-Result<std::optional<StepEntry>> EntryOf(const SessionStep& part, Session::Impl* session) {
+Result<std::optional<StepEntry>> EntryOf(const SessionStep& part, size_t prompt_tokens,
+                                         Session::Impl* session) {
   if (part.token.has_value()) {
     EBB_RETURN_IF_ERROR(session->CheckNoPrompt());
     return session->body->BeginDecode(*part.token, &session->logits);
@@ -41,8 +53,8 @@ Result<std::optional<StepEntry>> EntryOf(const SessionStep& part, Session::Impl*
   if (!session->prompt.has_value()) {
     return InvalidArgument("a part of a batch has neither a token nor a prompt to read");
   }
-  EBB_ASSIGN_OR_RETURN(const StepEntry entry,
-                       session->prompt->reading.Next(part.most_prompt_tokens));
+  const size_t most = part.most_prompt_tokens > 0 ? part.most_prompt_tokens : prompt_tokens;
+  EBB_ASSIGN_OR_RETURN(const StepEntry entry, session->prompt->reading.Next(most));
   return std::optional(entry);
 }
 
@@ -68,11 +80,14 @@ void Show(const StepResult& result, size_t entry_index, const StepEntry& entry,
 
 Status Engine::Step(std::span<SessionStep> parts) try {
   EBB_RETURN_IF_ERROR(CheckParts(core_, parts));
+  const auto begin = std::chrono::steady_clock::now();
+  const size_t prompt_tokens =
+      PromptTokens(core_->prompt_pace, core_->options.max_stall_seconds, parts);
   std::vector<StepEntry> entries;
   std::vector<PlannedPart> planned;
   for (SessionStep& part : parts) {
     Session::Impl& session = Insides::Of(*part.session);
-    Result<std::optional<StepEntry>> entry = EntryOf(part, &session);
+    Result<std::optional<StepEntry>> entry = EntryOf(part, prompt_tokens, &session);
     if (!entry.ok()) return part.status = std::move(entry).status();
     if (!entry->has_value()) continue;
     entries.push_back(**entry);
@@ -81,13 +96,17 @@ Status Engine::Step(std::span<SessionStep> parts) try {
   }
   if (entries.empty()) return OkStatus();
   const StepResult result = RunStep(core_.get(), {.entries = entries});
+  size_t num_read = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].kind == StepKind::kPrefill) num_read += entries[i].tokens.size();
     if (result.taken()) {
       Show(result, i, entries[i], planned[i]);
     } else {
       planned[i].part->status = result.entry_status(i);
     }
   }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  if (result.taken()) core_->prompt_pace.Took(num_read, took.count());
   return result.status();
 } catch (const std::bad_alloc&) {
   return ResourceExhausted("no memory for a batch");

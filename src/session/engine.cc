@@ -31,6 +31,10 @@ Status CheckOptions(const EngineOptions& options) {
     return InvalidArgument("prefill chunk: " + std::to_string(options.prefill_chunk) +
                            "; expected at least 1 token");
   }
+  if (!(options.max_stall_seconds > 0)) {
+    return InvalidArgument("a stall of at most " + std::to_string(options.max_stall_seconds) +
+                           " s; expected a longer time");
+  }
   return OkStatus();
 }
 

@@ -178,6 +178,41 @@ TEST(Batch, APromptInPiecesTakesNoOtherTokens) {
   EXPECT_LT(LargestDifference(Logits(*whole), Logits(*session)), 1e-3);
 }
 
+TEST(Batch, AStepReadsAsManyTokensAsItsTimeAllows) {
+  for (const double seconds : {0.0, -1.0}) {
+    auto refused = Engine::Create(SmallModel(), {.threads = 1, .max_stall_seconds = seconds});
+    EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  }
+  auto engine = MakeEngine({.threads = 1, .max_stall_seconds = 1e-9});
+  auto session = Open(*engine);
+  ExpectOk(session->BeginPrompt(SomeTokens(100)));
+  SessionStep parts[] = {{.session = session.get()}};
+  ExpectOk(engine->Step(parts));  // nothing is known yet
+  EXPECT_EQ(session->next_position(), 32);
+  ExpectOk(engine->Step(parts));
+  EXPECT_EQ(session->next_position(), 34);
+  auto patient = MakeEngine({.threads = 1, .max_stall_seconds = 3600});
+  auto other = Open(*patient);
+  ExpectOk(other->BeginPrompt(SomeTokens(100)));
+  SessionStep others[] = {{.session = other.get()}};
+  ExpectOk(patient->Step(others));
+  ExpectOk(patient->Step(others));
+  EXPECT_EQ(other->prompt_left(), 0u);
+  EXPECT_FALSE(other->logits().empty());
+}
+
+TEST(Batch, ASessionOutlivesItsEngine) {
+  auto engine = MakeEngine();
+  auto session = Open(*engine), other = Open(*engine);
+  ExpectOk(session->Prefill(SomeTokens(20)));
+  ExpectOk(other->Prefill(SomeTokens(20)));
+  engine.reset();
+  ExpectOk(session->Decode(5));
+  other.reset();
+  ExpectOk(session->Decode(6));
+  EXPECT_EQ(session->next_position(), 22);
+}
+
 TEST(Batch, OneSessionsErrorIsNamedAndNobodySteps) {
   auto engine = MakeEngine();
   auto fits = Open(*engine);

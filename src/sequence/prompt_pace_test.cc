@@ -1,0 +1,36 @@
+#include "src/sequence/prompt_pace.h"
+
+#include <gtest/gtest.h>
+
+namespace ebb {
+namespace {
+
+TEST(PromptPace, BeginsSmallAndThenFollowsWhatStepsTook) {
+  PromptPace pace;
+  EXPECT_EQ(pace.TokensWithin(0.2), PromptPace::kFirst);
+  pace.Took(100, 0.1);
+  EXPECT_EQ(pace.TokensWithin(0.2), 200u);
+  EXPECT_EQ(pace.TokensWithin(0.0001), PromptPace::kFewest);
+  EXPECT_EQ(pace.TokensWithin(-1), PromptPace::kFewest);
+}
+
+TEST(PromptPace, ASlowStepCountsAtOnceAndAFastOneLittleByLittle) {
+  PromptPace pace;
+  pace.Took(100, 0.1);
+  pace.Took(100, 0.4);
+  EXPECT_EQ(pace.TokensWithin(0.2), 50u);
+  pace.Took(100, 0.1);
+  EXPECT_GT(pace.TokensWithin(0.2), 50u);
+  EXPECT_LT(pace.TokensWithin(0.2), 100u);
+  for (int i = 0; i < 50; ++i) pace.Took(100, 0.1);
+  EXPECT_GE(pace.TokensWithin(0.2), 199u);
+}
+
+TEST(PromptPace, ASingleTokenTellsNothing) {
+  PromptPace pace;
+  pace.Took(1, 10);
+  EXPECT_EQ(pace.TokensWithin(0.2), PromptPace::kFirst);
+}
+
+}  // namespace
+}  // namespace ebb
