@@ -16,6 +16,8 @@ struct TierAccounting {
   int64_t rows = 0;       // (layer, kv head, token) triples that are visible
   size_t row_bytes = 0;   // of those rows: rows * bytes of a key and a value
   size_t page_bytes = 0;  // of the pages that hold them, holes included
+  // Those of page_bytes that other sequences hold too: ArenaAccounting counts them once.
+  size_t shared_page_bytes = 0;
 };
 
 // Rows that changed their tier, evictions left out. Down is away from T0.
@@ -48,7 +50,7 @@ struct CacheAccounting {
 // An arena, shared by sequences.
 struct ArenaAccounting {
   size_t reserved_bytes = 0;  // mapped from the system now
-  size_t used_bytes = 0;      // in pages that some sequence owns
+  size_t used_bytes = 0;      // in pages that some sequence holds
   size_t peak_bytes = 0;      // largest reserved_bytes so far
   size_t cap_bytes = 0;
 };

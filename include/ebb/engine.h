@@ -111,7 +111,7 @@ struct SessionStep {
   // Of its prompt; at least 2 are read, where there are so many. 0: as many as keep the step within
   // EngineOptions::max_stall_seconds, together with those of other prompts.
   size_t most_prompt_tokens = 0;
-  Status status;                    // what became of it
+  Status status;  // what became of it
 };
 
 class Engine {
@@ -169,15 +169,33 @@ class Session {
   // Reads given tokens (a prompt, a user turn). On error the tokens of finished chunks stay.
   Status Prefill(std::span<const Token> tokens, const PrefillOptions& options = {});
   // A prompt that Engine::Step() reads piece by piece, between other sessions' steps, with the bits
-  // of Prefill(). Until prompt_left() is 0 the session takes no other tokens, and logits() are those
-  // behind the last piece; a roll-back gives the rest up, and a file does not hold it. Errors, after
-  // which nothing has changed, are those of Prefill().
+  // of Prefill(). Until prompt_left() is 0 the session takes no other tokens, and logits() are
+  // those behind the last piece; a roll-back gives the rest up, and a file does not hold it.
+  // Errors, after which nothing has changed, are those of Prefill().
   Status BeginPrompt(std::vector<Token> tokens);
   [[nodiscard]] size_t prompt_left() const;  // tokens that are still to be read
   // Appends one generated token and computes the logits after it. A lossless session may go ahead
   // with guesses of what comes then, at most so many, its own among them; without `guess` there are
   // none, and each step reads all rows.
   Status Decode(Token token, const Guess& guess = nullptr, int most_guesses = kMostDrafted);
+  // A session that stands where this one does and goes its own way: tokens, rows in all tiers, what
+  // the policy knows, logits and their hash. Both then give the bits that this one would have
+  // given. Pages that are nearly full are held by both until one of them lets their rows go, so
+  // that a fork takes little memory and time; of a lossless session guesses that nobody asked for
+  // are given up. Last_step(), last_signals() and lossless_report() start anew, and the ledger as
+  // for a session that a file resumed. SessionOptions are those of this session, its callbacks
+  // among them. Errors, after which this session goes on: InvalidArgument (a prompt is being read),
+  // Unsupported (a policy without SaveState()), ResourceExhausted.
+  [[nodiscard]] Result<std::unique_ptr<Session>> Fork();
+  // Between steps, the share of rows in full precision, of those that may leave T0, that stay in
+  // it; TierSpec::t0_share until then. Rows move at once and at each decision. Changes no bit.
+  // Errors: InvalidArgument (not from 0 to 1; a session without T1, with a cap on T0, or lossless);
+  // ResourceExhausted and IoError where rows could not move.
+  Status SetT0Share(double share);
+  // Moves all rows of T0 to T1 and gives their memory back. The session goes on at any time, bit
+  // for bit: rows come back with the policy's decisions, or at once with SetT0Share(). Errors:
+  // InvalidArgument (a session without T1, or lossless), ResourceExhausted, IoError.
+  Status Park();
   // Forgets every token at `end` and later. Removed rows are not revived. logits() is empty until
   // the next step.
   Status TruncateTo(Position end);

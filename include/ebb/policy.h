@@ -130,6 +130,10 @@ class Placement {
   [[nodiscard]] virtual bool Due(const PlacementInput& input, size_t num_rows) const = 0;
   // Appends moves in ascending row order to `moves`; each row at most once.
   virtual void Place(const PlacementInput& input, std::vector<Move>* moves) = 0;
+  // From now on T0 is to keep this share of the rows of T0 and T1 that may leave it. A prefill's
+  // Place() then divides them anew, and nothing else. False, and nothing changed, for a placement
+  // that has no such share.
+  [[nodiscard]] virtual bool SetT0Share(double /*share*/) { return false; }
   // As Scorer's, of Due() and Place().
   [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
   // For placements whose rows go at positions of their own, which may lie within a step:

@@ -32,6 +32,7 @@ double SecondsSince(Clock::time_point start) {
 struct PageState {
   uint64_t checksum = 0;  // of what was written, with verify_checksums
   uint32_t num_readers = 0;
+  uint32_t num_holders = 1;
   bool is_written_to = false;
   bool has_contents = false;
 };
@@ -310,11 +311,16 @@ Status PageFile::Allocate(int layer, size_t num_pages, std::vector<uint32_t>* pa
   return OkStatus();
 }
 
+void PageFile::Share(uint32_t page) { ++impl_->pages[page].num_holders; }
+
+uint32_t PageFile::num_holders(uint32_t page) const { return impl_->pages[page].num_holders; }
+
 void PageFile::Free(std::span<const uint32_t> pages) {
   Impl& f = *impl_;
   std::vector<uint32_t> empty;
   for (const uint32_t page : pages) {
     assert(f.segments.IsOwned(page));
+    if (--f.pages[page].num_holders > 0) continue;
     assert(f.pages[page].num_readers == 0 && !f.pages[page].is_written_to);
     const std::optional<uint32_t> segment = f.segments.Free(page);
     if (!segment.has_value()) continue;

@@ -78,9 +78,13 @@ class PageFile {
   // taken here. ResourceExhausted, and nothing changed, when the cap or the disk is reached.
   // REQUIRES: layer >= 0.
   Status Allocate(int layer, size_t num_pages, std::vector<uint32_t>* pages);
-  // Gives the pages back; segments whose last page goes give their space back to the disk, which
-  // may wait until what is under way ends. Neighbours go together in one call, which is faster than
-  // one after another. REQUIRES: owned, and not under way.
+  // One holder more: the page needs as many calls of Free().
+  void Share(uint32_t page);
+  [[nodiscard]] uint32_t num_holders(uint32_t page) const;
+  // Gives the pages back, those with several holders for one of them; segments whose last page goes
+  // give their space back to the disk, which may wait until what is under way ends. Neighbours go
+  // together in one call, which is faster than one after another. REQUIRES: owned, and not under
+  // way for this holder.
   void Free(std::span<const uint32_t> pages);
   void Free(uint32_t page) { Free({&page, 1}); }
 

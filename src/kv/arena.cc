@@ -1,6 +1,6 @@
 // Invariants: (1) an extent that is not full stands in the list of its bucket, a full one in none;
-// (2) num_free = extents * pages_per_extent - num_pages >= promised; (3) *owners[p] is the address
-// of page p for every owned page; (4) extents * kExtentBytes <= cap_bytes.
+// (2) num_free = extents * pages_per_extent - num_pages >= promised; (3) the record of every held
+// page has its address, and its extent has its id there; (4) extents * kExtentBytes <= cap_bytes.
 #include "src/kv/arena.h"
 
 #include <fmt/format.h>
@@ -30,7 +30,12 @@ struct Extent {
   Extent* prev = nullptr;
   Extent* next = nullptr;
   std::vector<uint32_t> free_pages;  // a stack, the lowest on top at first
-  std::vector<std::byte**> owners;   // [pages_per_extent]; null: free
+  std::vector<PageId> ids;           // [pages_per_extent]; kNoPage: free
+};
+
+struct PageRecord {
+  std::byte* address = nullptr;  // null: nobody holds a page of this id
+  uint32_t num_holders = 0;
 };
 
 }  // namespace
@@ -39,18 +44,24 @@ struct Arena::Impl {
   ArenaOptions options;
   uint32_t pages_per_extent = 0;
   std::unordered_map<const std::byte*, std::unique_ptr<Extent>> extents;  // by base
+  std::vector<PageRecord> records;                                        // by id
+  std::vector<PageId> free_ids;  // of records; has room for all of them
+  uint64_t generation = 0;
   // Extents that are not full, by how full they are: 0 empty, then 63 steps. Coarse steps keep
   // finding the fullest (and the sparsest) at one bit scan, whatever the page size.
   std::array<Extent*, kNumBuckets> buckets{};
   uint64_t buckets_in_use = 0;  // bit b: buckets[b] is not null
   size_t num_empty = 0;         // extents in bucket 0
-  size_t num_pages = 0;         // owned
-  size_t num_free = 0;          // pages of all extents that nobody owns
+  size_t num_pages = 0;         // held
+  size_t num_free = 0;          // pages of all extents that nobody holds
   size_t promised = 0;          // allocations that Reserve() vouched for
   size_t peak_reserved_bytes = 0;
   size_t bytes_compacted = 0;
 
-  [[nodiscard]] size_t max_extents() const { return options.cap_bytes / kExtentBytes; }
+  // Each page needs an id.
+  [[nodiscard]] size_t max_extents() const {
+    return std::min<size_t>(options.cap_bytes / kExtentBytes, kNoPage / pages_per_extent);
+  }
 
   [[nodiscard]] int BucketOf(uint32_t num_used) const {
     if (num_used == pages_per_extent) return kNoBucket;
@@ -90,17 +101,9 @@ struct Arena::Impl {
   }
   [[nodiscard]] Extent* Sparsest() const { return buckets[std::countr_zero(buckets_in_use)]; }
 
-  // Null: none of this arena.
-  [[nodiscard]] Extent* FindExtent(std::byte* page) const {
-    const auto it = extents.find(page - (reinterpret_cast<uintptr_t>(page) & (kExtentBytes - 1)));
-    return it == extents.end() ? nullptr : it->second.get();
-  }
   [[nodiscard]] Extent* ExtentOf(std::byte* page) const {
-    Extent* extent = FindExtent(page);
-    assert(extent != nullptr && "the page belongs to another arena, or to nobody");
-    return extent;
+    return extents.at(page - (reinterpret_cast<uintptr_t>(page) & (kExtentBytes - 1))).get();
   }
-
   [[nodiscard]] uint32_t PageIndex(const Extent& extent, const std::byte* page) const {
     return static_cast<uint32_t>(static_cast<size_t>(page - extent.base) / options.page_bytes);
   }
@@ -117,9 +120,10 @@ struct Arena::Impl {
     try {
       auto extent = std::make_unique<Extent>();
       extent->base = base;
-      extent->owners.resize(pages_per_extent);
+      extent->ids.assign(pages_per_extent, kNoPage);
       extent->free_pages.resize(pages_per_extent);
       std::iota(extent->free_pages.rbegin(), extent->free_pages.rend(), 0);
+      AddRecords((extents.size() + 1) * pages_per_extent);
       Link(extents.emplace(base, std::move(extent)).first->second.get());
     } catch (const std::bad_alloc&) {
       (void)FreeExtent(base);
@@ -127,6 +131,15 @@ struct Arena::Impl {
     }
     num_free += pages_per_extent;
     return OkStatus();
+  }
+
+  // Ids for so many pages in all.
+  void AddRecords(size_t num_records) {
+    if (num_records <= records.size()) return;
+    free_ids.reserve(num_records);
+    const size_t first = records.size();
+    records.resize(num_records);
+    for (size_t id = num_records; id-- > first;) free_ids.push_back(static_cast<PageId>(id));
   }
 
   [[nodiscard]] Status FreeExtent(std::byte* base) const {
@@ -151,23 +164,23 @@ struct Arena::Impl {
     }
   }
 
-  // A free page of the fullest extent, for `slot`.
-  void Take(std::byte** slot) {
+  // Gives the id a free page of the fullest extent.
+  void Take(PageId id) {
     Extent* extent = Fullest();
     const uint32_t page = extent->free_pages.back();
     extent->free_pages.pop_back();
-    extent->owners[page] = slot;
-    *slot = extent->base + page * options.page_bytes;
+    extent->ids[page] = id;
+    records[id].address = extent->base + page * options.page_bytes;
     ++extent->num_used;
     ++num_pages;
     --num_free;
     Link(extent);
   }
 
-  // Ends the ownership of page `page`. The caller links the extent anew.
+  // Takes the page of `extent` from its id. The caller links the extent anew.
   void Drop(Extent* extent, uint32_t page) {
-    *extent->owners[page] = nullptr;
-    extent->owners[page] = nullptr;
+    records[extent->ids[page]].address = nullptr;
+    extent->ids[page] = kNoPage;
     extent->free_pages.push_back(page);
     --extent->num_used;
     --num_pages;
@@ -179,14 +192,15 @@ struct Arena::Impl {
     const DeviceCall call(options.device);
     size_t num_moved = 0;
     for (uint32_t page = 0; page < pages_per_extent && num_moved < max_pages; ++page) {
-      std::byte** owner = extent->owners[page];
-      if (owner == nullptr) continue;
-      const std::byte* from = *owner;
+      const PageId id = extent->ids[page];
+      if (id == kNoPage) continue;
+      const std::byte* from = records[id].address;
       Drop(extent, page);
-      Take(owner);
-      std::memcpy(*owner, from, options.page_bytes);
+      Take(id);
+      std::memcpy(records[id].address, from, options.page_bytes);
       ++num_moved;
     }
+    if (num_moved > 0) ++generation;
     return num_moved;
   }
 };
@@ -194,7 +208,7 @@ struct Arena::Impl {
 Arena::Arena() : impl_(std::make_unique<Impl>()) {}
 
 Arena::~Arena() {
-  assert(impl_->num_pages == 0 && "pages are owned still");
+  assert(impl_->num_pages == 0 && "pages are held still");
   for (const auto& [base, extent] : impl_->extents) (void)impl_->FreeExtent(extent->base);
 }
 
@@ -239,38 +253,39 @@ Status Arena::Reserve(size_t num_pages) {
   return OkStatus();
 }
 
-Status Arena::Allocate(std::byte** slot) {
+Status Arena::Allocate(PageId* page) {
   Impl& a = *impl_;
   EBB_RETURN_IF_ERROR(Reserve(1));
-  a.Take(slot);
+  *page = a.free_ids.back();
+  a.free_ids.pop_back();
+  a.records[*page].num_holders = 1;
+  a.Take(*page);
   --a.promised;
   return OkStatus();
 }
 
-void Arena::Free(std::byte** slot) {
+void Arena::Share(PageId page) {
+  assert(impl_->records[page].num_holders > 0);
+  ++impl_->records[page].num_holders;
+}
+
+void Arena::Release(PageId page) {
   Impl& a = *impl_;
-  Extent* extent = a.ExtentOf(*slot);
-  const uint32_t page = a.PageIndex(*extent, *slot);
-  assert(extent->owners[page] == slot);
-  a.Drop(extent, page);
+  PageRecord& record = a.records[page];
+  assert(record.num_holders > 0);
+  if (--record.num_holders > 0) return;
+  Extent* extent = a.ExtentOf(record.address);
+  a.Drop(extent, a.PageIndex(*extent, record.address));
+  a.free_ids.push_back(page);
   a.Link(extent);
   if (extent->num_used == 0) a.TrimEmpty(a.num_pages == 0 ? 0 : 1);
 }
 
-bool Arena::Owns(std::byte* const* slot) const {
-  const Extent* extent = impl_->FindExtent(*slot);
-  if (extent == nullptr) return false;
-  const uint32_t page = impl_->PageIndex(*extent, *slot);
-  return page < impl_->pages_per_extent && extent->owners[page] == slot;
-}
+uint32_t Arena::num_holders(PageId page) const { return impl_->records[page].num_holders; }
 
-void Arena::Rebind(std::byte** old_slot, std::byte** new_slot) {
-  Extent* extent = impl_->ExtentOf(*old_slot);
-  std::byte**& owner = extent->owners[impl_->PageIndex(*extent, *old_slot)];
-  assert(owner == old_slot);
-  owner = new_slot;
-  *new_slot = std::exchange(*old_slot, nullptr);
-}
+std::byte* Arena::Address(PageId page) const { return impl_->records[page].address; }
+
+uint64_t Arena::generation() const { return impl_->generation; }
 
 size_t Arena::Compact(size_t max_bytes) {
   Impl& a = *impl_;
@@ -302,13 +317,15 @@ size_t Arena::Compact(size_t max_bytes) {
 ArenaStats Arena::stats() const {
   const Impl& a = *impl_;
   const size_t bytes_per_record =
-      sizeof(Extent) + a.pages_per_extent * (sizeof(uint32_t) + sizeof(std::byte**));
+      sizeof(Extent) + a.pages_per_extent * (sizeof(uint32_t) + sizeof(PageId));
   return {.reserved_bytes = a.extents.size() * kExtentBytes,
           .used_bytes = a.num_pages * a.options.page_bytes,
           .peak_reserved_bytes = a.peak_reserved_bytes,
           .num_pages = a.num_pages,
           .bytes_compacted = a.bytes_compacted,
-          .table_bytes = sizeof(Impl) + a.extents.size() * bytes_per_record};
+          .table_bytes = sizeof(Impl) + a.extents.size() * bytes_per_record +
+                         a.records.capacity() * sizeof(PageRecord) +
+                         a.free_ids.capacity() * sizeof(PageId)};
 }
 
 size_t Arena::page_bytes() const { return impl_->options.page_bytes; }
@@ -322,10 +339,12 @@ Status Arena::Validate() const {
   for (const auto& [base, extent] : a.extents) {
     uint32_t num_used = 0;
     for (uint32_t page = 0; page < a.pages_per_extent; ++page) {
-      if (extent->owners[page] == nullptr) continue;
+      const PageId id = extent->ids[page];
+      if (id == kNoPage) continue;
       ++num_used;
-      if (*extent->owners[page] != base + page * a.options.page_bytes) {
-        return Internal(fmt::format("the owner of page {} names another address", page));
+      if (a.records[id].address != base + page * a.options.page_bytes ||
+          a.records[id].num_holders == 0) {
+        return Internal(fmt::format("the record of page {} names another address, or nobody", id));
       }
     }
     if (num_used != extent->num_used || extent->bucket != a.BucketOf(num_used) ||
@@ -335,6 +354,10 @@ Status Arena::Validate() const {
     }
     num_pages += num_used;
     num_empty += num_used == 0 ? 1 : 0;
+  }
+  if (a.free_ids.size() + num_pages != a.records.size()) {
+    return Internal(fmt::format("{} of {} ids are free beside {} pages", a.free_ids.size(),
+                                a.records.size(), num_pages));
   }
   const size_t capacity = a.extents.size() * a.pages_per_extent;
   if (num_pages != a.num_pages || num_empty != a.num_empty || a.num_free != capacity - num_pages ||

@@ -1,12 +1,13 @@
 // Memory for pages. An arena maps 2 MiB extents (huge pages where the system gives them) of the
-// host's memory or of a device's, hands out
-// pages of one size that any sequence, layer and head may own, and unmaps an extent when its last
-// page goes. Compact() moves pages out of sparse extents so that freed memory really returns to the
-// system. The cap is hard: mapped bytes never exceed it. One empty extent may stay mapped while
-// pages are owned, so that a page that comes and goes costs no system calls; Compact() unmaps it.
+// host's memory or of a device's, hands out pages of one size that any sequence, layer and head may
+// hold, and unmaps an extent when its last page goes. Compact() moves pages out of sparse extents
+// so that freed memory really returns to the system. The cap is hard: mapped bytes never exceed it.
+// One empty extent may stay mapped while pages are held, so that a page that comes and goes costs
+// no system calls; Compact() unmaps it.
 //
-// A page that moves changes its address: the arena writes the new address into its owner's slot,
-// which must stay where it is while it owns the page (or be replaced by Rebind()).
+// A page has an id, which stays, and an address, which changes when the page moves: generation()
+// tells that some page has moved. Several may hold a page; it is freed when the last one releases
+// it.
 //
 // Thread safety: none; all calls come from the engine's thread, between steps.
 #ifndef EBB_KV_ARENA_H_
@@ -22,6 +23,10 @@
 
 namespace ebb {
 
+using PageId = uint32_t;
+// An arena has at most 2^31 - 1 pages, so that a bit is left to those who keep ids.
+inline constexpr PageId kNoPage = ~PageId{0} >> 1;
+
 static_assert(kExtentBytes % kDeviceMemoryStep == 0);
 
 struct ArenaOptions {
@@ -33,11 +38,11 @@ struct ArenaOptions {
 
 struct ArenaStats {
   size_t reserved_bytes = 0;  // mapped from the system
-  size_t used_bytes = 0;      // in pages that somebody owns
+  size_t used_bytes = 0;      // in pages that somebody holds
   size_t peak_reserved_bytes = 0;
-  size_t num_pages = 0;        // owned
+  size_t num_pages = 0;        // held by one or several
   size_t bytes_compacted = 0;  // copied by Compact() so far
-  size_t table_bytes = 0;      // of the arena's own records of pages and owners
+  size_t table_bytes = 0;      // of the arena's own records of pages
 };
 
 class Arena {
@@ -51,14 +56,17 @@ class Arena {
   // smaller promise given before is part of this one. ResourceExhausted, and nothing changed, when
   // the cap or the system does not allow it.
   Status Reserve(size_t num_pages);
-  // Writes the address of a page (contents unspecified) into *slot and remembers slot as its owner.
-  Status Allocate(std::byte** slot);
-  // Takes back the page at *slot and sets *slot to null.
-  void Free(std::byte** slot);
-  // Whether *slot is a page of this arena that belongs to slot. Of any address.
-  [[nodiscard]] bool Owns(std::byte* const* slot) const;
-  // The page at *old_slot belongs to new_slot from now on; *old_slot becomes null.
-  void Rebind(std::byte** old_slot, std::byte** new_slot);
+  // Takes a page, contents unspecified, with one holder.
+  Status Allocate(PageId* page);
+  // One holder more.
+  void Share(PageId page);
+  // One holder less; the last one frees the page.
+  void Release(PageId page);
+  [[nodiscard]] uint32_t num_holders(PageId page) const;
+  // Until generation() changes.
+  [[nodiscard]] std::byte* Address(PageId page) const;
+  // Grows whenever Compact() moves a page.
+  [[nodiscard]] uint64_t generation() const;
   // Unmaps empty extents, and moves pages from the sparsest extents into holes of the others while
   // whole extents can be freed so, copying at most `max_bytes`; the next call goes on where this
   // one had to stop. Ends the promise of Reserve(). Returns the bytes copied.
@@ -66,7 +74,7 @@ class Arena {
   [[nodiscard]] ArenaStats stats() const;
   [[nodiscard]] size_t page_bytes() const;
   [[nodiscard]] size_t cap_bytes() const;
-  // Internal when an owner's slot does not name its page or a count is wrong; for tests.
+  // Internal when a record does not name its page or a count is wrong; for tests.
   [[nodiscard]] Status Validate() const;
 
  private:

@@ -29,32 +29,34 @@ std::unique_ptr<Arena> MakeArena(size_t page_bytes, size_t num_extents) {
   return *std::move(arena);
 }
 
-// Owners of pages at stable addresses, which give back what they own at the end.
+// Holders of pages, which give them back at the end.
 class Owners {
  public:
   explicit Owners(Arena* arena) : arena_(arena) {}
   Owners(const Owners&) = delete;
   Owners& operator=(const Owners&) = delete;
   ~Owners() {
-    for (std::byte*& slot : slots_) {
-      if (slot != nullptr) arena_->Free(&slot);
+    for (const PageId page : pages_) {
+      if (page != kNoPage) arena_->Release(page);
     }
   }
 
   Status Add() {
-    slots_.push_back(nullptr);
-    return arena_->Allocate(&slots_.back());
+    pages_.push_back(kNoPage);
+    return arena_->Allocate(&pages_.back());
   }
   void AddMany(size_t num) {
     for (size_t i = 0; i < num; ++i) ASSERT_TRUE(Add().ok());
   }
-  void Free(size_t i) { arena_->Free(&slots_[i]); }
-  std::byte*& operator[](size_t i) { return slots_[i]; }
-  [[nodiscard]] size_t size() const { return slots_.size(); }
+  void Free(size_t i) { arena_->Release(std::exchange(pages_[i], kNoPage)); }
+  [[nodiscard]] bool Has(size_t i) const { return pages_[i] != kNoPage; }
+  [[nodiscard]] PageId Id(size_t i) const { return pages_[i]; }
+  [[nodiscard]] std::byte* operator[](size_t i) const { return arena_->Address(pages_[i]); }
+  [[nodiscard]] size_t size() const { return pages_.size(); }
 
-  void Write(size_t i) { std::memset(slots_[i], Pattern(i), arena_->page_bytes()); }
+  void Write(size_t i) { std::memset((*this)[i], Pattern(i), arena_->page_bytes()); }
   [[nodiscard]] bool HoldsWhatWasWritten(size_t i) const {
-    const std::byte* page = slots_[i];  // equal to itself one byte on: all bytes are the first
+    const std::byte* page = (*this)[i];  // equal to itself one byte on: all bytes are the first
     return page[0] == std::byte{Pattern(i)} &&
            std::memcmp(page, page + 1, arena_->page_bytes() - 1) == 0;
   }
@@ -63,7 +65,7 @@ class Owners {
   static unsigned char Pattern(size_t i) { return static_cast<unsigned char>(1 + i * 37 % 251); }
 
   Arena* arena_;
-  std::deque<std::byte*> slots_;
+  std::vector<PageId> pages_;
 };
 
 TEST(ArenaTest, CreateRefusesPageSizesThatDoNotFit) {
@@ -131,7 +133,7 @@ TEST(ArenaTest, TheCapIsHardAndReachingItChangesNothing) {
   EXPECT_TRUE(owners.Add().ok());
   const Status status = owners.Add();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(owners[owners.size() - 1], nullptr);
+  EXPECT_FALSE(owners.Has(owners.size() - 1));
   EXPECT_EQ(arena->stats().num_pages, 2 * kPagesPerExtent);
   EXPECT_EQ(arena->stats().reserved_bytes, 2 * kExtentBytes);
   EXPECT_TRUE(arena->Validate().ok());
@@ -226,7 +228,7 @@ TEST(ArenaTest, CompactFreesEveryExtentThatIsNotNeededAndKeepsContents) {
   const size_t needed = (num_pages + kPagesPerExtent - 1) / kPagesPerExtent;
   EXPECT_EQ(arena->stats().reserved_bytes, needed * kExtentBytes);
   for (size_t i = 0; i < owners.size(); ++i) {
-    if (owners[i] != nullptr) {
+    if (owners.Has(i)) {
       ASSERT_TRUE(owners.HoldsWhatWasWritten(i));
     }
   }
@@ -256,25 +258,43 @@ TEST(ArenaTest, CompactStaysWithinItsBudgetAndGoesOnLater) {
   for (size_t i = 0; i < owners.size(); i += 4) ASSERT_TRUE(owners.HoldsWhatWasWritten(i));
 }
 
-TEST(ArenaTest, RebindHandsAPageToAnotherSlot) {
+TEST(ArenaTest, APageGoesWithItsLastHolder) {
+  const auto arena = MakeArena(kPageBytes, 2);
+  Owners owners(arena.get());
+  owners.AddMany(2);
+  owners.Write(1);
+  arena->Share(owners.Id(1));
+  arena->Share(owners.Id(1));
+  EXPECT_EQ(arena->num_holders(owners.Id(1)), 3u);
+  EXPECT_EQ(arena->stats().num_pages, 2u);
+  arena->Release(owners.Id(1));
+  arena->Release(owners.Id(1));
+  EXPECT_EQ(arena->num_holders(owners.Id(1)), 1u);
+  EXPECT_EQ(arena->stats().num_pages, 2u);
+  EXPECT_TRUE(owners.HoldsWhatWasWritten(1));
+  owners.Free(1);
+  EXPECT_EQ(arena->stats().num_pages, 1u);
+  EXPECT_TRUE(arena->Validate().ok());
+}
+
+TEST(ArenaTest, APageThatMovesKeepsItsIdAndItsHolders) {
   const auto arena = MakeArena(kPageBytes, 2);
   Owners owners(arena.get());
   owners.AddMany(kPagesPerExtent + 1);
   const size_t last = kPagesPerExtent;
   owners.Write(last);
+  arena->Share(owners.Id(last));
   owners.Free(0);
-  {
-    Owners heirs(arena.get());
-    heirs.AddMany(1);
-    heirs.Free(0);
-    arena->Rebind(&owners[last], &heirs[0]);
-    EXPECT_EQ(owners[last], nullptr);
-    EXPECT_TRUE(arena->Validate().ok());
-    EXPECT_EQ(arena->Compact(SIZE_MAX), kPageBytes);
-    EXPECT_EQ(heirs[0][kPageBytes - 1], heirs[0][0]);
-    EXPECT_EQ(owners[last], nullptr);
-  }
-  EXPECT_EQ(arena->stats().num_pages, kPagesPerExtent - 1);
+  const std::byte* const before = owners[last];
+  const uint64_t generation = arena->generation();
+  EXPECT_EQ(arena->Compact(SIZE_MAX), kPageBytes);
+  EXPECT_GT(arena->generation(), generation);
+  EXPECT_NE(owners[last], before);
+  EXPECT_TRUE(owners.HoldsWhatWasWritten(last));
+  EXPECT_EQ(arena->num_holders(owners.Id(last)), 2u);
+  arena->Release(owners.Id(last));
+  EXPECT_EQ(arena->Compact(SIZE_MAX), 0u);
+  EXPECT_EQ(arena->generation(), generation + 1);
 }
 
 TEST(ArenaTest, AMappingThatTheSystemRefusesIsAnErrorAndChangesNothing) {

@@ -65,10 +65,11 @@ CacheAccounting SequenceCache::accounting() const {
           c.stores.compressed.PageBytes());
     }
     sum.table_bytes += TableBytes(*shared);
+    c.AddSharedBytes(*shared, &sum);
   }
   for (const Stream& stream : c.streams) {
-    sum.table_bytes += BytesOf(stream.pages) + BytesOf(stream.file_pages) +
-                       BytesOf(stream.host_pages) + BytesOf(stream.compressed_pages);
+    sum.table_bytes += BytesOf(stream.refs) + BytesOf(stream.pages) + BytesOf(stream.host_pages) +
+                       BytesOf(stream.compressed_ids) + BytesOf(stream.compressed_pages);
   }
   for (const auto& pages : c.pages_with_lent) sum.table_bytes += BytesOf(pages);
   if (c.edits != nullptr) sum.staging_bytes = c.edits->memory_bytes();
@@ -92,38 +93,54 @@ size_t SequenceCache::RoomForTokens() const {
   size_t free_slots = std::numeric_limits<size_t>::max();
   for (const auto& shared : c.tables) {
     const TokenTable& full = shared->full;
-    free_slots =
-        std::min(free_slots, full.num_pages(Tier::kT0) * kRowsPerPage - full.num_rows(Tier::kT0));
+    free_slots = std::min(free_slots, full.NumFreeSlots(Tier::kT0));
   }
   return free_slots + new_pages * kRowsPerPage;
 }
 
 Status SequenceCache::Impl::CheckStream(const Stream& stream) const {
   const SharedTable& shared = *stream.table;
-  if (stream.pages.size() < shared.full.page_end() ||
-      stream.compressed_pages.size() < shared.compressed.page_end()) {
+  if (stream.refs.size() < shared.full.page_end() || stream.pages.size() != stream.refs.size() ||
+      stream.compressed_ids.size() < shared.compressed.page_end() ||
+      stream.compressed_pages.size() != stream.compressed_ids.size()) {
     return Internal("a stream has too few pages");
   }
-  for (size_t page = 0; page < stream.pages.size(); ++page) {
+  for (size_t page = 0; page < stream.refs.size(); ++page) {
+    const PageRef ref = stream.refs[page];
     const bool present = shared.full.HasPage(page);
-    const bool in_t1 = present && shared.full.PlaceOf(page) == Tier::kT1;
-    const bool staged = in_t1 && (HasFile() || IsRemote());
-    if (!staged && (stream.pages[page] != nullptr) != present) {
+    if (ref.empty() == present || (present && ref.place() != shared.full.PlaceOf(page))) {
       return Internal(fmt::format("a stream and its table disagree on page {}", page));
     }
-    if (IsRemote() && (stream.host_pages[page] != nullptr) != in_t1) {
-      return Internal(fmt::format("a stream and its table disagree on page {} of T1", page));
+    if (!present) {
+      if (stream.pages[page] == nullptr) continue;
+      return Internal(fmt::format("page {} has an address although it is absent", page));
+    }
+    if (ref.place() == Tier::kT1 && HasFile()) continue;
+    const bool in_t1 = ref.place() == Tier::kT1;
+    const Arena* arena = in_t1 ? stores.t1 : stores.t0;
+    const auto& addresses = in_t1 && IsRemote() ? stream.host_pages : stream.pages;
+    if (addresses[page] != arena->Address(ref.id())) {
+      return Internal(fmt::format("page {} lies elsewhere than its address", page));
+    }
+    if (arena->num_holders(ref.id()) > 1 && !shared.full.IsSealed(page)) {
+      return Internal(fmt::format("page {} has several holders and is not sealed", page));
     }
   }
-  for (size_t page = 0; page < stream.compressed_pages.size(); ++page) {
-    if ((stream.compressed_pages[page] != nullptr) != shared.compressed.HasPage(page)) {
+  for (size_t page = 0; page < stream.compressed_ids.size(); ++page) {
+    const PageId id = stream.compressed_ids[page];
+    if ((id != kNoPage) != shared.compressed.HasPage(page) ||
+        stream.compressed_pages[page] != (id == kNoPage ? nullptr : stores.t2->Address(id))) {
       return Internal(fmt::format("a stream and its table disagree on page {} of T2", page));
+    }
+    if (id != kNoPage && stores.t2->num_holders(id) > 1 && !shared.compressed.IsSealed(page)) {
+      return Internal(fmt::format("page {} of T2 has several holders and is not sealed", page));
     }
   }
   return OkStatus();
 }
 
 Status SequenceCache::Validate() const {
+  impl_->Refresh();
   const Impl& c = *impl_;
   size_t num_groups = 0;
   for (size_t i = 0; i < c.tables.size(); ++i) {

@@ -30,16 +30,9 @@ SharedTable* SequenceCache::Impl::Own(int group) {
 
 namespace {
 
-// The new array of pages tells the arena where each page's owner is now.
-template <typename ArenaOfPage>
-void Grow(std::vector<std::byte*>* pages, size_t page_end, const ArenaOfPage& arena_of) {
-  if (page_end <= pages->size()) return;
-  std::vector<std::byte*> grown(std::max(page_end, 2 * pages->size()));
-  for (size_t page = 0; page < pages->size(); ++page) {
-    Arena* arena = (*pages)[page] == nullptr ? nullptr : arena_of(page);
-    if (arena != nullptr) arena->Rebind(&(*pages)[page], &grown[page]);
-  }
-  pages->swap(grown);
+template <typename T>
+void GrowList(std::vector<T>* list, size_t size) {
+  if (size > list->size()) list->resize(std::max(size, 2 * list->size()));
 }
 
 // That can lose their last row with these.
@@ -48,30 +41,86 @@ size_t MostPages(const TokenTable& table, std::span<const uint32_t> rows) {
 }
 
 // Reserve() vouched for it.
-void MustAllocate(Arena* arena, std::byte** slot) {
-  if (!arena->Allocate(slot).ok()) std::abort();
+PageId MustAllocate(Arena* arena) {
+  PageId page = kNoPage;
+  if (!arena->Allocate(&page).ok()) std::abort();
+  return page;
 }
 
 }  // namespace
 
 void SequenceCache::Impl::GrowPages(Stream* stream, size_t new_pages) {
-  const TokenTable& full = stream->table->full;
-  const bool remote = IsRemote();
-  const size_t page_end = full.page_end() + new_pages;
-  if (remote) {
-    Grow(&stream->host_pages, std::max(page_end, stream->pages.size()),
-         [&](size_t) { return stores.t1; });
+  GrowList(&stream->refs, stream->table->full.page_end() + new_pages);
+  GrowList(&stream->pages, stream->refs.size());
+  if (IsRemote()) GrowList(&stream->host_pages, stream->refs.size());
+  const size_t compressed = stream->table->compressed.page_end();
+  if (compressed > stream->compressed_ids.size()) {
+    stream->compressed_ids.resize(std::max(compressed, 2 * stream->compressed_ids.size()), kNoPage);
   }
-  if (HasFile() && page_end > stream->file_pages.size()) {
-    stream->file_pages.resize(std::max(page_end, 2 * stream->pages.size()), kNoFilePage);
+  GrowList(&stream->compressed_pages, stream->compressed_ids.size());
+}
+
+std::array<uint64_t, 3> SequenceCache::Impl::Generations() const {
+  const auto of = [](const Arena* arena) { return arena == nullptr ? 0 : arena->generation(); };
+  return {of(stores.t0), of(stores.t1), of(stores.t2)};
+}
+
+void SequenceCache::Impl::SetAddress(Stream* stream, size_t page) const {
+  const PageRef ref = stream->refs[page];
+  if (ref.place() == Tier::kT0) {
+    stream->pages[page] = stores.t0->Address(ref.id());
+  } else if (IsRemote()) {
+    stream->host_pages[page] = stores.t1->Address(ref.id());
+  } else if (!HasFile()) {
+    stream->pages[page] = stores.t1->Address(ref.id());
   }
-  const auto in_t0 = [&](size_t page) { return full.PlaceOf(page) == Tier::kT0; };
-  Grow(&stream->pages, page_end, [&](size_t page) {
-    Arena* t1 = remote ? nullptr : stores.t1;
-    return in_t0(page) ? stores.t0 : t1;
-  });
-  Grow(&stream->compressed_pages, stream->table->compressed.page_end(),
-       [&](size_t) { return stores.t2; });
+}
+
+void SequenceCache::Impl::FindPages() {
+  for (Stream& stream : streams) {
+    for (size_t page = 0; page < stream.refs.size(); ++page) {
+      if (!stream.refs[page].empty()) SetAddress(&stream, page);
+    }
+    for (size_t page = 0; page < stream.compressed_ids.size(); ++page) {
+      const PageId id = stream.compressed_ids[page];
+      if (id != kNoPage) stream.compressed_pages[page] = stores.t2->Address(id);
+    }
+  }
+  generations = Generations();
+}
+
+void SequenceCache::Impl::TakePage(Stream* stream, const TablePage& page) {
+  PageId id = kNoPage;
+  if (page.place == Tier::kT0) {
+    id = MustAllocate(stores.t0);
+  } else {
+    id = HasFile() ? TakeFilePage(LayerOf(*stream)) : MustAllocate(stores.t1);
+  }
+  stream->refs[page.index] = PageRef(page.place, id);
+  SetAddress(stream, page.index);
+}
+
+void SequenceCache::Impl::TakeCompressedPage(Stream* stream, size_t page) const {
+  stream->compressed_ids[page] = MustAllocate(stores.t2);
+  stream->compressed_pages[page] = stores.t2->Address(stream->compressed_ids[page]);
+}
+
+void SequenceCache::Impl::FreePage(Stream* stream, size_t page) {
+  const PageRef ref = std::exchange(stream->refs[page], PageRef());
+  stream->pages[page] = nullptr;
+  if (ref.place() == Tier::kT0) {
+    stores.t0->Release(ref.id());
+  } else if (HasFile()) {
+    FreeInFileLater(ref.id());
+  } else {
+    stores.t1->Release(ref.id());
+    if (IsRemote()) stream->host_pages[page] = nullptr;
+  }
+}
+
+void SequenceCache::Impl::FreeCompressedPage(Stream* stream, size_t page) const {
+  stores.t2->Release(std::exchange(stream->compressed_ids[page], kNoPage));
+  stream->compressed_pages[page] = nullptr;
 }
 
 void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
@@ -79,15 +128,7 @@ void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
   for (const int group : shared->groups) {
     for (Stream& stream : StreamsOf(group)) {
       GrowPages(&stream, 0);
-      for (const TablePage& page : added) {
-        if (page.place == Tier::kT0) {
-          MustAllocate(stores.t0, &stream.pages[page.index]);
-        } else if (!HasFile()) {
-          MustAllocate(stores.t1, T1Owner(&stream, page.index));
-        } else {
-          stream.file_pages[page.index] = TakeFilePage(LayerOf(stream));
-        }
-      }
+      for (const TablePage& page : added) TakePage(&stream, page);
     }
   }
 }
@@ -98,20 +139,17 @@ void SequenceCache::Impl::FreePages(SharedTable* shared) {
   if (stage != nullptr && std::ranges::any_of(freed, in_t1)) stage->Forget();
   for (const int group : shared->groups) {
     for (Stream& stream : StreamsOf(group)) {
-      for (const TablePage& page : freed) {
-        if (page.place == Tier::kT0) {
-          stores.t0->Free(&stream.pages[page.index]);
-        } else {
-          if (!HasFile()) stores.t1->Free(T1Owner(&stream, page.index));
-          if (HasFile()) {
-            freed_in_file.push_back(stream.file_pages[page.index]);
-            stream.file_pages[page.index] = kNoFilePage;
-          }
-          stream.pages[page.index] = nullptr;
-        }
-      }
+      for (const TablePage& page : freed) FreePage(&stream, page.index);
     }
   }
+}
+
+// Pages that go together go faster, but without memory for their list each goes alone.
+void SequenceCache::Impl::FreeInFileLater(PageId page) try {
+  freed_in_file.push_back(page);
+} catch (const std::bad_alloc&) {
+  edits->Forget(page);
+  stores.t1_file->Free(page);
 }
 
 void SequenceCache::Impl::FreeInFile() {
@@ -125,9 +163,7 @@ void SequenceCache::Impl::AllocateCompressed(SharedTable* shared) {
   for (const int group : shared->groups) {
     for (Stream& stream : StreamsOf(group)) {
       GrowPages(&stream, 0);
-      for (const TablePage& page : added) {
-        MustAllocate(stores.t2, &stream.compressed_pages[page.index]);
-      }
+      for (const TablePage& page : added) TakeCompressedPage(&stream, page.index);
     }
   }
 }
@@ -136,7 +172,7 @@ void SequenceCache::Impl::FreeCompressed(SharedTable* shared) {
   if (freed.empty()) return;
   for (const int group : shared->groups) {
     for (Stream& stream : StreamsOf(group)) {
-      for (const TablePage& page : freed) stores.t2->Free(&stream.compressed_pages[page.index]);
+      for (const TablePage& page : freed) FreeCompressedPage(&stream, page.index);
     }
   }
 }
@@ -172,26 +208,19 @@ SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
 
 // What a stream has, whatever its table says, which a change may have left half-way.
 void SequenceCache::Impl::FreeAll(Stream* stream) {
-  const auto free_in = [](Arena* arena, std::vector<std::byte*>* pages) {
-    if (arena == nullptr) return;
-    for (std::byte*& page : *pages) {
-      if (page != nullptr && arena->Owns(&page)) arena->Free(&page);
-    }
-  };
-  free_in(stores.t0, &stream->pages);
-  free_in(stores.t1, IsRemote() ? &stream->host_pages : &stream->pages);
-  free_in(stores.t2, &stream->compressed_pages);
-  if (!HasFile()) return;
-  std::erase(stream->file_pages, kNoFilePage);
-  for (const uint32_t page : stream->file_pages) edits->Forget(page);
-  stores.t1_file->Free(stream->file_pages);
+  for (size_t page = 0; page < stream->refs.size(); ++page) {
+    if (!stream->refs[page].empty()) FreePage(stream, page);
+  }
+  FreeInFile();
+  for (size_t page = 0; page < stream->compressed_ids.size(); ++page) {
+    if (stream->compressed_ids[page] != kNoPage) FreeCompressedPage(stream, page);
+  }
 }
 
 SequenceCache::~SequenceCache() {
   Impl& c = *impl_;
   c.stage.reset();
   for (Stream& stream : c.streams) c.FreeAll(&stream);
-  c.FreeInFile();
   if (c.HasFile()) c.ReleaseFilePages();
 }
 
@@ -214,6 +243,7 @@ Status SequenceCache::Impl::CheckSound() {
 Status SequenceCache::Append(Position first, int num_tokens) {
   Impl& c = *impl_;
   EBB_RETURN_IF_ERROR(c.CheckSound());
+  c.Refresh();
   if (num_tokens < 0 || first < 0 || first > std::numeric_limits<Position>::max() - num_tokens) {
     return InvalidArgument(
         fmt::format("cannot append {} tokens at position {}", num_tokens, first));
@@ -345,7 +375,7 @@ bool SequenceCache::BeginRemoval(int group, std::span<const uint32_t> removed, R
 void SequenceCache::EndRemoval(Removal* removal) {
   Impl& c = *impl_;
   for (const auto& [group, page] : removal->pages) {
-    for (Stream& stream : c.StreamsOf(group)) c.stores.t0->Free(&stream.pages[page]);
+    for (Stream& stream : c.StreamsOf(group)) c.FreePage(&stream, page);
   }
   c.rows_evicted += static_cast<int64_t>(removal->num_rows) * c.streams_per_group;
   removal->pages.clear();
@@ -392,6 +422,7 @@ void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {
 }
 
 RowsView SequenceCache::View(int layer, int kv_head) const {
+  impl_->Refresh();
   const size_t index = impl_->StreamIndex(layer, kv_head);
   const Stream& stream = impl_->streams[index];
   const TokenTable& full = stream.table->full;
@@ -403,6 +434,7 @@ RowsView SequenceCache::View(int layer, int kv_head) const {
 }
 
 CompressedRows SequenceCache::Compressed(int layer, int kv_head) const {
+  impl_->Refresh();
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
   return {.pages = stream.compressed_pages.data(), .slots = stream.table->compressed.slots()};
 }
@@ -418,6 +450,7 @@ std::span<const uint32_t> SequenceCache::CompressedRowIndices(int layer, int kv_
 SequenceCache::RowAddress SequenceCache::Row(int layer, int kv_head, uint32_t index) {
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
   assert(index < stream.table->full.num_rows());
+  impl_->Refresh();
   return impl_->RowAt(stream, stream.table->full.slots()[index]);
 }
 
@@ -440,10 +473,11 @@ std::span<const Tier> SequenceCache::tiers(int group) {
   return c.tiers;
 }
 
-bool SequenceCache::HasTiers() const {
-  const CacheStores& stores = impl_->stores;
-  return stores.t1 != nullptr || stores.t1_file != nullptr || stores.t2 != nullptr;
+bool SequenceCache::HasT1() const {
+  return impl_->stores.t1 != nullptr || impl_->stores.t1_file != nullptr;
 }
+
+bool SequenceCache::HasTiers() const { return HasT1() || impl_->stores.t2 != nullptr; }
 
 bool SequenceCache::HasCompressedRows() const {
   // Asked in every layer of a step: most caches have no T2 at all.

@@ -10,10 +10,13 @@
 // Groups of a granularity share one table until they differ; a table is copied when a removal
 // touches some of its groups only.
 //
+// Caches may hold pages together (ForkFrom()). Rows of such a page are read by all of them and
+// written by none; what one of them removes, the others keep.
+//
 // Invariants: (1) a table's visible list is strictly ascending in position; (2) a slot is in the
 // visible list of a table or in its free list, never both; (3) every page of a table exists in all
-// streams of its groups; (4) pages * kRowsPerPage = visible + free slots; (5) a position is in one
-// of the two lists at most.
+// streams of its groups; (4) pages * kRowsPerPage = visible + free slots, of which those of sealed
+// pages are not taken; (5) a position is in one of the two lists at most.
 //
 // Thread safety: none for changes, which happen between steps, but as BeginRemoval() says; views
 // may be read by many threads during a step, and row writes to distinct (layer, kv head) may run in
@@ -54,6 +57,16 @@ class SequenceCache {
   // are unspecified until written. Fails, and changes nothing, when the arena has no room
   // (ResourceExhausted) or `first` is not greater than every visible position (InvalidArgument).
   Status Append(Position first, int num_tokens);
+  // Takes the rows of `from`, in the same slots. Pages that are nearly full are shared from now on,
+  // until one of the two gives them up; the others are copied. Fails when a tier has no room or no
+  // memory (ResourceExhausted) or a file cannot be read or written; then `from` has all its rows,
+  // and this cache is only good for being destroyed. REQUIRES: this cache never had rows; shape,
+  // format, granularity and stores are those of `from`.
+  Status ForkFrom(SequenceCache* from);
+  // From now on no other cache holds pages of T0 of this one, so that what is in rows may change:
+  // copies those that are shared. Fails, and changes nothing, when T0 has no room
+  // (ResourceExhausted).
+  Status OwnPages();
   // Why rows were lost for good, if any were: a move that stopped half-way.
   [[nodiscard]] Status CheckWhole() const;
   // The tokens that T0's cap leaves room for, while nobody else takes it; a little less where the
@@ -154,6 +167,7 @@ class SequenceCache {
   // Of all rows; valid until the next call on the cache.
   [[nodiscard]] std::span<const Tier> tiers(int group);
   [[nodiscard]] size_t num_full_rows(int group) const;
+  [[nodiscard]] bool HasT1() const;
   [[nodiscard]] bool HasTiers() const;           // may hold rows outside T0
   [[nodiscard]] bool HasCompressedRows() const;  // holds rows in T2
   [[nodiscard]] int GroupOf(int layer, int kv_head) const;

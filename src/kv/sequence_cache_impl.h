@@ -1,18 +1,21 @@
 // The insides of a SequenceCache, shared by its source files: sequence_cache.cc changes which rows
 // there are, sequence_moves.cc where they lie, sequence_compaction.cc and sequence_sorting.cc where
-// within a tier, sequence_edits.cc what is in them, t1_stage.cc brings rows of T1 for a step.
+// within a tier, sequence_edits.cc what is in them, sequence_fork.cc shares them with another
+// cache, t1_stage.cc brings rows of T1 for a step.
 //
-// Invariants, besides those of the header: every group stands in the list of exactly one table;
-// stream.pages[p] of a T0 page, and of a T1 page in the one memory, is null exactly when the table
-// lacks page p, and the arena knows the address of that element as the page's owner. A T1 page
-// elsewhere has an address there only while it is staged or edited: in the file it has its number
-// in stream.file_pages[p], beyond the device its owned address in stream.host_pages[p]. What
-// `edits` still writes is read, freed and saved only once it has been written. Between
-// BeginRemoval() and EndRemoval() a page may have an address though its table lacks it. Where a
+// Invariants, besides those of the header: every group stands in the list of exactly one table; a
+// stream's list of ids has a page exactly where its table has one. stream.pages[p] of a T0 page,
+// and of a T1 page in the one memory, is that page's address, except that other caches' compaction
+// may have moved it: Refresh() comes before addresses are used. A T1 page elsewhere has an address
+// there only while it is staged or edited; beyond the device its own address is
+// stream.host_pages[p]. A page that another cache holds too is sealed in its table, and nobody
+// writes to it. What `edits` still writes is read, freed and saved only once it has been written.
+// Between BeginRemoval() and EndRemoval() a stream may hold a page that its table lacks. Where a
 // change was torn, streams may have other pages than their tables: what each has is freed at last.
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 
+#include <array>
 #include <cassert>
 #include <functional>
 #include <memory>
@@ -46,12 +49,14 @@ struct SequenceCache::Impl {
   std::unique_ptr<T1Edits> edits;  // null: T1 is no file
   std::unique_ptr<T1Stage> stage;  // null: T1 is read where it lies, or there is none
   bool in_place = false;           // this step leaves the rows of T1 where they are
-  const Impl* lender = nullptr;    // see BorrowFrom()
+  Impl* lender = nullptr;          // see BorrowFrom()
   LentRows lent;                   // to the last step
   bool reads_lent = false;         // a step is under way to which rows are lent
   // Then: the pages of each stream, and behind them the lender's.
   std::vector<std::vector<std::byte*>> pages_with_lent;
   size_t t1_bytes_read = 0;
+  // Those of the arenas of T0, T1 and T2 when addresses were looked up last.
+  std::array<uint64_t, 3> generations = {};
   // Work space.
   std::vector<TablePage> added, freed;
   std::vector<uint32_t> freed_in_file;  // pages of T1's file
@@ -79,10 +84,19 @@ struct SequenceCache::Impl {
   [[nodiscard]] bool IsRemote() const {
     return stores.t1 != nullptr && !stores.device->one_memory();
   }
-  // What the arena of T1 knows as the owner of a page.
-  [[nodiscard]] std::byte** T1Owner(Stream* stream, size_t page) const {
-    return IsRemote() ? &stream->host_pages[page] : &stream->pages[page];
+  // Looks up the addresses of pages anew where any has moved. Threads may read pages at once after
+  // a call for the step.
+  void Refresh() {
+    if (generations != Generations()) FindPages();
   }
+  [[nodiscard]] std::array<uint64_t, 3> Generations() const;
+  void FindPages();
+  void SetAddress(Stream* stream, size_t page) const;
+  // Takes, or gives back, one page of the stream, wherever it lies.
+  void TakePage(Stream* stream, const TablePage& page);
+  void TakeCompressedPage(Stream* stream, size_t page) const;
+  void FreePage(Stream* stream, size_t page);
+  void FreeCompressedPage(Stream* stream, size_t page) const;
   [[nodiscard]] RowAddress RowAt(std::byte* page, uint32_t slot) const {
     std::byte* key = page + slot % kRowsPerPage * format.RowStride();
     return {.key = key, .value = key + format.ValueOffset()};
@@ -98,6 +112,7 @@ struct SequenceCache::Impl {
   // For pages of the full table that joined or left it, in `added` and `freed`.
   void AllocatePages(SharedTable* shared);
   void FreePages(SharedTable* shared);
+  void FreeInFileLater(PageId page);
   // Follows after FreePages() of all tables that lose pages.
   void FreeInFile();
   void FreeAll(Stream* stream);
@@ -161,6 +176,20 @@ struct SequenceCache::Impl {
   [[nodiscard]] Status CheckSound();
   // What stopped a move of rows half-way ends the sequence.
   [[nodiscard]] static Status Lost(Status status);
+  // See sequence_fork.cc.
+  struct PageCopy {
+    PageId from, to;  // of T1's file
+  };
+  [[nodiscard]] uint32_t NumHolders(const Stream& stream, Tier tier, size_t page) const;
+  [[nodiscard]] size_t PageBytes(Tier tier) const;
+  void AddSharedBytes(const SharedTable& shared, CacheAccounting* sum) const;
+  void UnsealOwnPages();
+  Status Fork(Impl* from);
+  Status PrepareFork(Impl* from);
+  void SharePage(const Stream& other, Tier tier, size_t page, Stream* stream);
+  // A page of T1's file is still to be copied.
+  void CopyPage(const Stream& other, Tier tier, size_t page, Stream* stream);
+  Status CopyFilePages(std::span<const PageCopy> copies) const;
   [[nodiscard]] Status CheckStream(const Stream& stream) const;
   [[nodiscard]] std::byte* CompressedAt(const Stream& stream, uint32_t slot) const;
   void FindLentRows();

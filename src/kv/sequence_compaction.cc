@@ -26,7 +26,7 @@ std::vector<uint32_t> Union(std::span<const uint32_t> a, std::span<const uint32_
 }
 
 bool HasPagesToSpare(const TokenTable& table, Tier place) {
-  return table.num_pages(place) * kRowsPerPage >= table.num_rows(place) + kRowsPerPage;
+  return table.NumFreeSlots(place) >= kRowsPerPage;
 }
 
 }  // namespace
@@ -120,6 +120,8 @@ size_t SequenceCache::Compact(size_t max_bytes) {
   size_t num_bytes = 0;
   // Whoever appends next is told why.
   if (!c.CheckSound().ok()) return 0;
+  c.Refresh();
+  c.UnsealOwnPages();
   try {
     c.CompactAll(max_bytes, &num_bytes);
   } catch (const std::bad_alloc&) {

@@ -70,7 +70,7 @@ Status SequenceCache::Impl::EditStreams(std::span<const TableEdit> tables, const
         edited.emplace_back(&table, &stream);
         T1Edits::Unit& unit = units.emplace_back();
         for (const uint32_t page : pages) {
-          unit.push_back({.file_page = stream.file_pages[page],
+          unit.push_back({.file_page = stream.refs[page].id(),
                           .access = AccessTo(table.pages, page),
                           .address = &stream.pages[page]});
         }

@@ -239,10 +239,9 @@ Status SequenceCache::Impl::ReserveMoves(std::span<const TableMoves> all) {
           fmt::format("there is no tier {} to bring rows to", goes_to_t1 && !has_t1 ? "T1" : "T2"));
     }
     const size_t streams = NumStreams(*shared);
-    const size_t t0_rows =
-        full.num_rows(Tier::kT0) - plan.num_leave_t0 + plan.lift.size() + plan.raise_t0.size();
-    const size_t present = full.num_pages(Tier::kT0);
-    t0_pages += (std::max(PagesFor(t0_rows), present) - present) * streams;
+    const size_t t0_rows = plan.lift.size() + plan.raise_t0.size();
+    const size_t t0_slots = full.NumFreeSlots(Tier::kT0) + plan.num_leave_open_t0;
+    t0_pages += PagesFor(t0_rows - std::min(t0_rows, t0_slots)) * streams;
     t1_pages += NewT1Pages(*shared, plan) * streams;
     t2_pages += shared->compressed.PagesNeeded(plan.compress.size()) * streams;
     most_rows = std::max({most_rows, plan.sink.size(), plan.lift.size(), plan.compress.size(),
@@ -288,9 +287,11 @@ MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,
       if (move.to == Tier::kT1) plan.raise_t1.push_back(position);
       continue;
     }
-    const Tier from = shared.full.PlaceOf(shared.full.slots()[full_index[0]] / kRowsPerPage);
+    const uint32_t page = shared.full.slots()[full_index[0]] / kRowsPerPage;
+    const Tier from = shared.full.PlaceOf(page);
     if (move.to == from) continue;
     if (from == Tier::kT0) ++plan.num_leave_t0;
+    if (from == Tier::kT0 && !shared.full.IsSealed(page)) ++plan.num_leave_open_t0;
     if (move.to == Tier::kT0) plan.lift.push_back(position);
     if (move.to == Tier::kT1) plan.sink.push_back(position);
     if (move.to == Tier::kT2) plan.compress.push_back(position);
@@ -364,6 +365,7 @@ void SequenceCache::Impl::Account(std::span<const TableMoves> all, PlannedRows r
 Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
   Impl& c = *impl_;
   EBB_RETURN_IF_ERROR(c.CheckSound());
+  c.Refresh();
   const double start = c.stores.device->Seconds();
   std::vector<TableMoves> all;
   Status status;

@@ -20,8 +20,8 @@ constexpr size_t kRowsAhead = 8;
 // strayed.
 bool IsWorthSorting(TokenTable* table) {
   const size_t least = std::max<size_t>(kRowsPerPage, table->num_rows() / kRowsPerStray);
-  return table->num_pages(Tier::kT1) == 0 && table->num_placed() >= least &&
-         table->CountStrays() >= least;
+  return table->num_pages(Tier::kT1) == 0 && table->num_sealed() == 0 &&
+         table->num_placed() >= least && table->CountStrays() >= least;
 }
 
 }  // namespace
@@ -53,6 +53,7 @@ size_t SequenceCache::Impl::SortTable(SharedTable* shared) {
 size_t SequenceCache::Sort(size_t max_bytes) {
   Impl& c = *impl_;
   if (!c.stores.device->one_memory()) return 0;
+  c.Refresh();
   size_t num_bytes = 0;
   const size_t num_tables = c.tables.size();
   const size_t first = c.next_sorted;

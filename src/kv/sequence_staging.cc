@@ -6,6 +6,7 @@
 namespace ebb {
 
 void SequenceCache::Impl::FindLentRows() {
+  if (lender != nullptr) lender->Refresh();
   const bool may_lend = lender != nullptr && !lender->torn && lender->stores.t2 == nullptr &&
                         lender->tables.size() == 1 && tables.size() == 1;
   lent.Find(tables.front()->full, may_lend ? &lender->tables.front()->full : nullptr);
@@ -34,7 +35,7 @@ std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
       if (!full.HasPage(page) || full.PlaceOf(page) != Tier::kT1 || lent.HasPage(page)) continue;
       any = true;
       t1_bytes_read += format.PageBytes();
-      layers[LayerOf(stream)].push_back({.file_page = HasFile() ? stream.file_pages[page] : 0,
+      layers[LayerOf(stream)].push_back({.file_page = HasFile() ? stream.refs[page].id() : 0,
                                          .host_page = HasFile() ? nullptr : stream.host_pages[page],
                                          .address = &pages[page]});
     }
@@ -50,6 +51,7 @@ std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
 
 Status SequenceCache::BeginStaging(T1Reading reading) {
   Impl& c = *impl_;
+  c.Refresh();
   c.reads_lent = false;
   c.in_place = reading == T1Reading::kInPlace && c.IsRemote();
   if (c.in_place || c.stage == nullptr) {
@@ -99,6 +101,7 @@ Status SequenceCache::EndStaging() {
 bool SequenceCache::ReadsInPlace() const { return impl_->in_place; }
 
 SequenceCache::PlacedRows SequenceCache::RowsIn(Tier place, int layer, int kv_head) const {
+  impl_->Refresh();
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
   const SharedTable::Placed& placed = stream.table->placed[static_cast<size_t>(place)];
   const auto& pages = place == Tier::kT0 ? stream.pages : stream.host_pages;

@@ -176,9 +176,6 @@ struct SequenceState::Tables {
         c.table_of_group[group] = shared;
         for (Stream& stream : c.StreamsOf(group)) {
           stream.table = shared;
-          stream.pages.resize(table.full.pages.size());
-          if (c.HasFile()) stream.file_pages.resize(stream.pages.size(), kNoFilePage);
-          stream.compressed_pages.resize(table.compressed.pages.size());
         }
       }
     }

@@ -75,6 +75,7 @@ struct SequenceState::Pages {
   }
 
   Status Walk() {
+    c.Refresh();
     packed.resize(kRowsPerPage * std::max(RowBytes(Tier::kT0), RowBytes(Tier::kT2)));
     for (const auto& shared : c.tables) {
       for (const int group : shared->groups) {
@@ -118,7 +119,7 @@ struct SequenceState::Pages {
       const size_t end = std::min(first + at_once, some.pages.size());
       std::vector<PageIo> requests;
       for (size_t i = first; i < end; ++i) {
-        requests.push_back({.page = some.stream.file_pages[some.pages[i]],
+        requests.push_back({.page = some.stream.refs[some.pages[i]].id(),
                             .memory = memory.data() + (i - first) * page_bytes});
       }
       if (write != nullptr) EBB_RETURN_IF_ERROR(Transfer(&PageFile::StartRead, requests));

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "src/kv/arena.h"
 #include "src/kv/token_table.h"
 
 namespace ebb {
@@ -38,16 +39,28 @@ struct SharedTable {
   void Place();
 };
 
-// In Stream::file_pages, where a stream has no page.
-inline constexpr uint32_t kNoFilePage = ~uint32_t{0};
+// A page of T0 or T1 by its id: in T0's arena, in T1's, or in T1's file.
+class PageRef {
+ public:
+  PageRef() = default;
+  PageRef(Tier place, PageId id) : id_(id), in_t1_(place == Tier::kT1 ? 1 : 0) {}
+  [[nodiscard]] bool empty() const { return id_ == kNoPage; }
+  [[nodiscard]] PageId id() const { return id_; }
+  [[nodiscard]] Tier place() const { return in_t1_ != 0 ? Tier::kT1 : Tier::kT0; }
 
-// The memory of one (layer, kv head).
+ private:
+  uint32_t id_ : 31 = kNoPage;
+  uint32_t in_t1_ : 1 = 0;
+};
+
+// The memory of one (layer, kv head): what it holds by id, and where that is now.
 struct Stream {
   const SharedTable* table = nullptr;
-  std::vector<std::byte*> pages;             // [at least full.page_end()]
-  std::vector<uint32_t> file_pages;          // [as pages], where T1 is a file
-  std::vector<std::byte*> host_pages;        // [as pages], where the device cannot read T1
-  std::vector<std::byte*> compressed_pages;  // [at least compressed.page_end()]
+  std::vector<PageRef> refs;                 // [at least full.page_end()]
+  std::vector<std::byte*> pages;             // [as refs]; null: none, or in T1 and not staged
+  std::vector<std::byte*> host_pages;        // [as refs], where the device cannot read T1
+  std::vector<PageId> compressed_ids;        // [at least compressed.page_end()]
+  std::vector<std::byte*> compressed_pages;  // [as compressed_ids]
 };
 
 }  // namespace ebb

@@ -20,6 +20,7 @@ struct MovePlan {
   std::vector<Position> compress;            // to T2
   std::vector<Position> raise_t0, raise_t1;  // out of T2
   size_t num_leave_t0 = 0;                   // by sinking or by being compressed
+  size_t num_leave_open_t0 = 0;              // those of pages that are not sealed
 };
 
 // The moves of a table.

@@ -1,7 +1,7 @@
 // Invariants: (1) positions_ ascends strictly; (2) a slot's bit in used_ is set exactly when one
 // row has that slot; (3) used_[p] is 0 exactly when page p is absent, and the last one is not 0;
 // (4) last_visible_ is empty exactly when num_hidden_later_ is 0; (5) an open page's bit is set in
-// the array of its own place alone.
+// the array of its own place alone; (6) a sealed page is present and not open.
 #include "src/kv/token_table.h"
 
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ size_t BytesOf(const MappedArray<T>& array) {
 }  // namespace
 
 size_t TokenTable::PagesNeeded(size_t num_rows, Tier place) const {
-  const size_t num_free = num_pages(place) * kRowsPerPage - num_rows_[Index(place)];
+  const size_t num_free = NumFreeSlots(place);
   return num_rows <= num_free ? 0 : (num_rows - num_free + kRowsPerPage - 1) / kRowsPerPage;
 }
 
@@ -89,7 +89,7 @@ size_t TokenTable::AddPage(Tier place, std::vector<TablePage>* added) {
 uint32_t TokenTable::TakeSlot(Tier place, std::vector<TablePage>* added) {
   const auto& open = open_[Index(place)];
   size_t page = 0;
-  if (num_rows_[Index(place)] < num_pages(place) * kRowsPerPage) {
+  if (NumFreeSlots(place) > 0) {
     const auto word = std::find_if(open.begin(), open.end(), [](uint64_t w) { return w != 0; });
     page = static_cast<size_t>(word - open.begin()) * 64 + std::countr_zero(*word);
   } else {
@@ -166,8 +166,14 @@ void TokenTable::FreeSlot(uint32_t slot, std::vector<TablePage>* freed) {
   const size_t place = Index(place_[page]);
   used_[page] &= ~(uint64_t{1} << slot % kRowsPerPage);
   --num_rows_[place];
-  SetOpen(page, used_[page] != 0);
+  const bool sealed = IsSealed(page);
+  if (sealed) ++num_closed_[place];
+  SetOpen(page, used_[page] != 0 && !sealed);
   if (used_[page] != 0) return;
+  if (sealed) {
+    num_closed_[place] -= kRowsPerPage;
+    SetSealed(page, false);
+  }
   --num_pages_[place];
   freed->push_back({static_cast<uint32_t>(page), place_[page]});
 }
@@ -244,6 +250,32 @@ void TokenTable::SetLastVisible(uint32_t index, Position last) {
   if (num_hidden_later_ == 0) ShrinkArrays();
 }
 
+void TokenTable::ReserveSeals() { GrowTo(&sealed_, (used_.size() + 63) / 64); }
+
+void TokenTable::SetSealed(size_t page, bool sealed) {
+  const uint64_t bit = uint64_t{1} << page % 64;
+  uint64_t& word = sealed_[page / 64];
+  word = sealed ? word | bit : word & ~bit;
+  sealed ? ++num_sealed_ : --num_sealed_;
+  if (num_sealed_ == 0) sealed_.clear();
+}
+
+void TokenTable::Seal(size_t page) {
+  assert(HasPage(page));
+  if (IsSealed(page)) return;
+  if (sealed_.size() <= page / 64) sealed_.resize((used_.size() + 63) / 64);
+  SetSealed(page, true);
+  SetOpen(page, false);
+  num_closed_[Index(place_[page])] += kRowsPerPage - std::popcount(used_[page]);
+}
+
+void TokenTable::Unseal(size_t page) {
+  if (!IsSealed(page)) return;
+  SetSealed(page, false);
+  SetOpen(page, HasOpenSlot(page));
+  num_closed_[Index(place_[page])] -= kRowsPerPage - std::popcount(used_[page]);
+}
+
 void TokenTable::FetchAhead() const {
   ebb::FetchAhead<uint32_t>(slots_);
   ebb::FetchAhead<Position>(positions_);
@@ -254,7 +286,8 @@ void TokenTable::FetchAhead() const {
 
 size_t TokenTable::table_bytes() const {
   return sizeof(*this) + BytesOf(slots_) + BytesOf(positions_) + BytesOf(last_visible_) +
-         BytesOf(used_) + BytesOf(place_) + BytesOf(open_[0]) + BytesOf(open_[1]);
+         BytesOf(used_) + BytesOf(place_) + BytesOf(open_[0]) + BytesOf(open_[1]) +
+         BytesOf(sealed_);
 }
 
 Status TokenTable::Validate() const {
@@ -273,15 +306,25 @@ Status TokenTable::Validate() const {
   }
   std::array<size_t, 2> num_pages = {};
   std::array<size_t, 2> num_rows = {};
+  std::array<size_t, 2> num_closed = {};
+  size_t num_sealed = 0;
   for (size_t page = 0; page < used.size(); ++page) {
     const uint64_t bit = uint64_t{1} << page % 64;
     const bool elsewhere = (open_[1 - Index(place_[page])][page / 64] & bit) != 0;
-    if (used[page] != used_[page] || elsewhere ||
-        IsOpen(page) != (used[page] != 0 && used[page] != kFull)) {
+    if (used[page] != used_[page] || elsewhere || IsOpen(page) != HasOpenSlot(page) ||
+        (IsSealed(page) && used[page] == 0)) {
       return Internal(fmt::format("the free slots of page {} are wrong", page));
     }
     num_pages[Index(place_[page])] += used[page] != 0 ? 1 : 0;
     num_rows[Index(place_[page])] += std::popcount(used[page]);
+    if (!IsSealed(page)) continue;
+    ++num_sealed;
+    num_closed[Index(place_[page])] += kRowsPerPage - std::popcount(used[page]);
+  }
+  if (num_sealed != num_sealed_ || num_closed != num_closed_) {
+    return Internal(fmt::format("{} sealed pages have {} + {} free slots, {} with {} + {} counted",
+                                num_sealed, num_closed[0], num_closed[1], num_sealed_,
+                                num_closed_[0], num_closed_[1]));
   }
   if (num_pages != num_pages_ || num_rows != num_rows_) {
     return Internal(fmt::format("{} + {} pages hold {} + {} rows, {} + {} and {} + {} were counted",

@@ -6,6 +6,9 @@
 // as long as it is present. Functions report the indices that join or leave, for the owner to
 // allocate or free in every stream.
 //
+// A sealed page is one whose memory others may read too: its rows can go, but none comes into it or
+// moves within it, until it is unsealed.
+//
 // Thread safety: none for changes; reading alone may be done by many threads.
 #ifndef EBB_KV_TOKEN_TABLE_H_
 #define EBB_KV_TOKEN_TABLE_H_
@@ -73,8 +76,9 @@ class TokenTable {
   void Remove(std::span<const uint32_t> removed, std::vector<TablePage>* freed);
   // Removes every row at position `end` and later.
   void TruncateTo(Position end, std::vector<TablePage>* freed);
-  // Empties the sparsest pages of a place into holes of its others, as many as possible with at
-  // most `max_rows` moves in all. The owner copies the rows before it frees the pages.
+  // Empties the sparsest unsealed pages of a place into holes of its other unsealed ones, as many
+  // as possible with at most `max_rows` moves in all. The owner copies the rows before it frees the
+  // pages.
   void Compact(Tier place, size_t max_rows, std::vector<SlotMove>* moves,
                std::vector<TablePage>* freed);
   // Rows that took a slot since CountStrays(), which counts the rows whose slot is none of the few
@@ -83,10 +87,24 @@ class TokenTable {
   size_t CountStrays();
   // Gives the rows their slots in order of position. Appends the moves in an order in which one can
   // follow another: at most one row at a time waits in kBeside. Throws before it changes anything.
-  // REQUIRES: no rows in T1.
+  // REQUIRES: no rows in T1, no sealed page.
   void Sort(std::vector<SlotMove>* moves);
 
   void SetLastVisible(uint32_t index, Position last);
+
+  // Memory for Seal() of every page there is.
+  void ReserveSeals();
+  // REQUIRES: present.
+  void Seal(size_t page);
+  void Unseal(size_t page);
+  [[nodiscard]] bool IsSealed(size_t page) const {
+    return page / 64 < sealed_.size() && (sealed_[page / 64] >> page % 64 & 1) != 0;
+  }
+  [[nodiscard]] size_t num_sealed() const { return num_sealed_; }
+  // That new rows of a place can take without another page.
+  [[nodiscard]] size_t NumFreeSlots(Tier place) const {
+    return num_pages(place) * kRowsPerPage - num_rows(place) - num_closed_[Index(place)];
+  }
 
   [[nodiscard]] TokenTableState State() const;
   // Becomes that table, its pages numbered without gaps, and reports them. InvalidArgument, and
@@ -118,6 +136,11 @@ class TokenTable {
   static constexpr uint64_t kFull = ~uint64_t{0};  // of used_: a page without a free slot
   static size_t Index(Tier place) { return static_cast<size_t>(place); }
   [[nodiscard]] bool IsOpen(size_t page) const;
+  // Whether it should be.
+  [[nodiscard]] bool HasOpenSlot(size_t page) const {
+    return used_[page] != 0 && used_[page] != kFull && !IsSealed(page);
+  }
+  void SetSealed(size_t page, bool sealed);
   void SetOpen(size_t page, bool open);
   uint32_t TakeSlot(Tier place, std::vector<TablePage>* added);
   size_t AddPage(Tier place, std::vector<TablePage>* added);
@@ -131,12 +154,15 @@ class TokenTable {
   MappedArray<Position> last_visible_;  // [num_rows], or empty
   MappedArray<uint64_t> used_;          // [page_end]; bit r of page p: slot 64 p + r holds a row
   MappedArray<Tier> place_;             // [page_end]: kT0 or kT1
-  // By place, bit p: page p is present there and has a free slot.
+  MappedArray<uint64_t> sealed_;        // bit p: page p is sealed; empty while none is
+  // By place, bit p: page p is present there, not sealed, and has a free slot.
   std::array<MappedArray<uint64_t>, 2> open_;
-  std::array<size_t, 2> num_pages_ = {};  // present, by place
-  std::array<size_t, 2> num_rows_ = {};   // by place
-  size_t num_hidden_later_ = 0;           // entries of last_visible_ other than kVisibleForEver
-  size_t num_placed_ = 0;                 // see num_placed()
+  std::array<size_t, 2> num_pages_ = {};   // present, by place
+  std::array<size_t, 2> num_rows_ = {};    // by place
+  std::array<size_t, 2> num_closed_ = {};  // by place: free slots of sealed pages
+  size_t num_sealed_ = 0;                  // pages
+  size_t num_hidden_later_ = 0;            // entries of last_visible_ other than kVisibleForEver
+  size_t num_placed_ = 0;                  // see num_placed()
 };
 
 }  // namespace ebb

@@ -18,19 +18,18 @@ constexpr uint32_t kNearSlots = 8;
 void TokenTable::Compact(Tier place, size_t max_rows, std::vector<SlotMove>* moves,
                          std::vector<TablePage>* freed) {
   assert(moves->empty());
-  size_t& num_pages = num_pages_[Index(place)];
-  const size_t num_needed = (num_rows(place) + kRowsPerPage - 1) / kRowsPerPage;
-  if (num_pages == num_needed) return;
-  std::vector<uint32_t> pages;  // present, the sparsest first; among equals the last one
-  pages.reserve(num_pages);
+  if (NumFreeSlots(place) < kRowsPerPage) return;
+  const size_t num_drained = NumFreeSlots(place) / kRowsPerPage;
+  std::vector<uint32_t> pages;  // that may change, the sparsest first; among equals the last one
+  pages.reserve(num_pages(place));
   for (size_t page = used_.size(); page-- > 0;) {
-    if (used_[page] != 0 && place_[page] == place) pages.push_back(static_cast<uint32_t>(page));
+    if (used_[page] == 0 || place_[page] != place || IsSealed(page)) continue;
+    pages.push_back(static_cast<uint32_t>(page));
   }
   std::stable_sort(pages.begin(), pages.end(), [this](uint32_t a, uint32_t b) {
     return std::popcount(used_[a]) < std::popcount(used_[b]);
   });
   // The fullest pages have room for the rest: draining the others takes the fewest moves.
-  const size_t num_drained = num_pages - num_needed;
   size_t into = pages.size() - 1;
   for (size_t i = 0; i < num_drained; ++i) {
     const uint32_t page = pages[i];
@@ -43,7 +42,7 @@ void TokenTable::Compact(Tier place, size_t max_rows, std::vector<SlotMove>* mov
                         pages[into] * kRowsPerPage + static_cast<uint32_t>(hole)});
     }
     used_[page] = 0;
-    --num_pages;
+    --num_pages_[Index(place)];
     freed->push_back({page, place});
   }
   RenameSlots(*moves);
@@ -73,7 +72,7 @@ size_t TokenTable::CountStrays() {
 // A slot's row comes from another slot, that one's from a third, and so on until a row is wanted
 // that is gone: the first one, which waited beside the table.
 void TokenTable::Sort(std::vector<SlotMove>* moves) {
-  assert(num_pages(Tier::kT1) == 0);
+  assert(num_pages(Tier::kT1) == 0 && num_sealed_ == 0);
   // First all memory, then changes. A ring of two rows takes three moves.
   std::vector<uint32_t> source(used_.size() * kRowsPerPage);  // by slot: where its row lies now
   moves->reserve(moves->size() + slots_.size() * 3 / 2);

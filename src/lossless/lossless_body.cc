@@ -165,6 +165,7 @@ CacheAccounting LosslessBody::accounting() {
     sum.tiers[kT0].rows += store.tiers[kT0].rows;
     sum.tiers[kT0].row_bytes += store.tiers[kT0].row_bytes;
     sum.tiers[kT0].page_bytes += store.tiers[kT0].page_bytes;
+    sum.tiers[kT0].shared_page_bytes += store.tiers[kT0].shared_page_bytes;
   }
   sum.table_bytes += store.table_bytes;
   if (lookup_.has_value()) sum.table_bytes += lookup_->memory_bytes();
@@ -243,6 +244,21 @@ Status LosslessBody::Resume() {
   }
   store_->TakeTokensOf(*draft_);
   return OkStatus();
+}
+
+Status LosslessBody::SetT0Share(double /*share*/) {
+  return InvalidArgument("a lossless session drafts with what is in T0, so its share stays");
+}
+
+Status LosslessBody::Park() {
+  return InvalidArgument("a lossless session cannot be parked; save it to a file instead");
+}
+
+Status LosslessBody::ForkFrom(SessionBody* other) {
+  auto* const from = static_cast<LosslessBody*>(other);
+  EBB_RETURN_IF_ERROR(draft_->ForkFrom(from->draft_.get()));
+  EBB_RETURN_IF_ERROR(store_->cache().ForkFrom(&from->store_->cache()));
+  return Resume();
 }
 
 void LosslessBody::TruncateTo(Position end) {

@@ -52,6 +52,9 @@ class LosslessBody final : public SessionBody {
                                                              ShownLogits* logits) override;
   void EndDecode() override;
   void TruncateTo(Position end) override;
+  [[nodiscard]] Status SetT0Share(double share) override;
+  [[nodiscard]] Status Park() override;
+  [[nodiscard]] Status ForkFrom(SessionBody* other) override;
   [[nodiscard]] CacheAccounting accounting() override;
   [[nodiscard]] const LosslessReport* lossless_report() const override { return &report_; }
   [[nodiscard]] std::string KeptRows() const override;

@@ -26,6 +26,14 @@ class PlainBody final : public SessionBody {
     return std::optional(StepEntry{.sequence = sequence_.get()});
   }
   void TruncateTo(Position end) override { sequence_->TruncateTo(end); }
+  Status SetT0Share(double share) override { return sequence_->SetT0Share(share); }
+  Status Park() override {
+    if (sequence_->cache().HasT1()) return sequence_->Park();
+    return InvalidArgument("a session without T1 has no place to park its rows in");
+  }
+  Status ForkFrom(SessionBody* other) override {
+    return sequence_->ForkFrom(static_cast<PlainBody*>(other)->sequence_.get());
+  }
   CacheAccounting accounting() override { return sequence_->accounting(); }
   std::string KeptRows() const override { return "those of the policy"; }
   std::vector<SequenceCache*> caches() override { return {&sequence_->cache()}; }

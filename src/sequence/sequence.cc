@@ -90,6 +90,8 @@ Status Sequence::CloseGaps() { return RotateKeys(rope_.Next(next()), 0); }
 
 // What fails half-way leaves keys at places that nobody knows of.
 Status Sequence::RotateKeys(Position end, size_t num_tokens) {
+  // Other sequences read the keys of shared pages as they are.
+  EBB_RETURN_IF_ERROR(cache_.OwnPages());
   try {
     Status status;
     for (int group = 0; group < cache_.num_groups() && status.ok(); ++group) {
@@ -169,9 +171,28 @@ void Sequence::EndPrompt() {
 }
 
 Status Sequence::MakeRoom(StepKind next) {
+  return MoveRows([&] { return settler_.MakeRoom(Facts(next, /*new_tokens=*/0)); });
+}
+
+Status Sequence::SetT0Share(double share) {
+  EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
+  if (policy_.placement == nullptr || !policy_.placement->SetT0Share(share)) {
+    return InvalidArgument("policy \"" + policy_.name +
+                           "\" has no share of rows in T0 that could change: it needs tiers with a "
+                           "T1 and without a cap on T0");
+  }
+  t0_share_ = share;
+  return MoveRows([&] { return settler_.DivideAnew(Facts(StepKind::kDecode, /*new_tokens=*/0)); });
+}
+
+Status Sequence::Park() {
+  return MoveRows([&] { return settler_.Park(); });
+}
+
+Status Sequence::MoveRows(const std::function<Status()>& move) {
   EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
   try {
-    Status status = settler_.MakeRoom(Facts(next, /*new_tokens=*/0));
+    Status status = move();
     if (!status.ok()) health_.Break(cache_.CheckWhole());
     return status;
   } catch (const std::bad_alloc&) {

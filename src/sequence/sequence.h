@@ -76,6 +76,12 @@ class Sequence {
 
   // Between steps: rows leave T0 for the tokens of the next one.
   Status MakeRoom(StepKind next);
+  // As Session's. REQUIRES, for Park(): the cache has a T1.
+  Status SetT0Share(double share);
+  Status Park();
+  // Becomes a sequence that stands where `other` does, with the pages of its cache.
+  // REQUIRES: the same core and options, a policy of the same kind, and nothing in this sequence.
+  Status ForkFrom(Sequence* other);
   // ResourceExhausted while what the caps refused behind the last step is still refused.
   Status CheckRefused();
   // Tries anew to move what was refused.
@@ -125,6 +131,8 @@ class Sequence {
   // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
   void BreakWithoutMemory(const char* purpose);
   [[nodiscard]] PlacementInput Facts(StepKind kind, int new_tokens = 1) const;
+  // What moves rows between steps breaks the sequence where rows are lost.
+  Status MoveRows(const std::function<Status()>& move);
   Result<int64_t> Decide(StepKind kind, int new_tokens);
 
   const std::shared_ptr<EngineCore> core_;
@@ -143,6 +151,7 @@ class Sequence {
   int64_t decode_steps_ = 0;       // generated tokens that are still there
   bool first_prompt_over_ = false;
   size_t tokens_to_come_ = 0;
+  std::optional<double> t0_share_;  // since SetT0Share()
   SequenceHealth health_;
   StepReport report_;
   int64_t rows_unread_ = 0;  // in the step under way; see StepReport

@@ -64,6 +64,26 @@ Status Sequence::LoadPolicy(StateReader* from) {
   return settler_.LoadState(from);
 }
 
+Status Sequence::ForkFrom(Sequence* other) {
+  EBB_RETURN_IF_ERROR(other->health_.CheckUnbroken());
+  StateWriter tokens, places, policy;
+  other->SaveTokens(&tokens);
+  other->SavePlaces(&places);
+  EBB_RETURN_IF_ERROR(other->SavePolicy(&policy));
+  EBB_RETURN_IF_ERROR(cache_.ForkFrom(&other->cache_));
+  const auto load = [this](const StateWriter& state, auto part) {
+    StateReader from(state.bytes(), "fork");
+    EBB_RETURN_IF_ERROR((this->*part)(&from));
+    return from.End();
+  };
+  EBB_RETURN_IF_ERROR(load(tokens, &Sequence::LoadTokens));
+  EBB_RETURN_IF_ERROR(load(places, &Sequence::LoadPlaces));
+  EBB_RETURN_IF_ERROR(load(policy, &Sequence::LoadPolicy));
+  t0_share_ = other->t0_share_;
+  if (t0_share_.has_value()) (void)policy_.placement->SetT0Share(*t0_share_);
+  return OkStatus();
+}
+
 Status Sequence::CheckPlaces() const {
   const auto num_rows = static_cast<Position>(cache_.max_rows());
   if (rope_.Next(next()) < num_rows) return Corrupt("more rows than places");

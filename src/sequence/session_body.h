@@ -48,6 +48,13 @@ class SessionBody {
   // REQUIRES: nothing is ahead.
   virtual void TruncateTo(Position end) = 0;
 
+  // As Session's, but for what Session checks.
+  [[nodiscard]] virtual Status SetT0Share(double share) = 0;
+  [[nodiscard]] virtual Status Park() = 0;
+  // Becomes a body that stands where `other` does. REQUIRES: both were made alike, this one has no
+  // tokens, and nothing of the other is ahead.
+  [[nodiscard]] virtual Status ForkFrom(SessionBody* other) = 0;
+
   [[nodiscard]] virtual CacheAccounting accounting() = 0;
   [[nodiscard]] virtual const LosslessReport* lossless_report() const { return nullptr; }
   // What a session file holds: which rows, in words, and the caches, sequence()'s first.

@@ -164,6 +164,38 @@ Status StepSettler::MakeRoom(const PlacementInput& facts) {
   return status.ok() ? moved : status;
 }
 
+Status StepSettler::DivideAnew(PlacementInput facts) {
+  facts.step_kind = StepKind::kPrefill;
+  decided_.clear();
+  num_evicted_ = 0;
+  most_gone_ = 0;
+  Status status;
+  for (int group = 0; group < cache_->num_groups() && status.ok(); ++group) {
+    status = PlaceNow(facts, group);
+  }
+  const Status moved = MoveDecided();
+  CompactAll();
+  return status.ok() ? moved : status;
+}
+
+Status StepSettler::Park() {
+  decided_.clear();
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    GroupDecision decision = {.group = group};
+    const std::span<const Tier> tiers = cache_->tiers(group);
+    for (uint32_t row = 0; row < tiers.size(); ++row) {
+      if (tiers[row] != Tier::kT0) continue;
+      decision.moves.push_back({row, Tier::kT1});
+      if (ledger_ == nullptr) continue;
+      decision.changes.push_back({cache_->positions(group)[row], Tier::kT1});
+    }
+    decided_.push_back(std::move(decision));
+  }
+  const Status moved = MoveDecided();
+  CompactAll();
+  return moved;
+}
+
 Status StepSettler::DecideInTurn(const PlacementInput& facts) {
   const int num_groups = cache_->num_groups();
   const bool observe_scorer = scores_used_ && !policy_->scorer->Needs().Empty();
@@ -245,7 +277,12 @@ void StepSettler::Expect(const PlacementInput& facts, int group) const {
 
 Status StepSettler::Place(PlacementInput facts, int group) {
   TurnTo(group, &facts);
-  if (!policy_->placement->Due(facts, facts.positions.size())) return OkStatus();
+  return policy_->placement->Due(facts, facts.positions.size()) ? PlaceNow(facts, group)
+                                                                : OkStatus();
+}
+
+Status StepSettler::PlaceNow(PlacementInput facts, int group) {
+  TurnTo(group, &facts);
   if (scores_used_) facts.scores = policy_->scorer->Scores(group);
   if (HasTiers()) {
     facts.tiers = cache_->tiers(group);
@@ -368,6 +405,13 @@ void StepSettler::Compact(StepKind kind, size_t gone_per_group) {
   const size_t in_arena = stores_->Compact(max_bytes);
   // What did not fit into this step's bytes goes on in the next.
   if (std::max(in_tables, in_arena) < max_bytes / 2) holes_ = 0;
+}
+
+void StepSettler::CompactAll() {
+  constexpr size_t kAll = std::numeric_limits<size_t>::max();
+  cache_->Compact(kAll);
+  stores_->Compact(kAll);
+  holes_ = 0;
 }
 
 void StepSettler::TruncateTo(Position end) {

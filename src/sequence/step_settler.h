@@ -45,6 +45,10 @@ class StepSettler {
   [[nodiscard]] Status Check(PlacementInput facts, size_t num_to_come = 0) const;
   // Between steps: places rows by the scores that they have, and compacts.
   [[nodiscard]] Status MakeRoom(const PlacementInput& facts);
+  // Between steps: divides rows among T0 and T1 anew, by the scores that they have.
+  [[nodiscard]] Status DivideAnew(PlacementInput facts);
+  // Between steps: moves all rows of T0 to T1. REQUIRES: there is a T1.
+  [[nodiscard]] Status Park();
   // The step's rows were taken out of the cache again, or the sequence was rolled back.
   void TruncateTo(Position end);
   void EndFirstPrefill();
@@ -80,7 +84,9 @@ class StepSettler {
   void DecideApart(PlacementInput facts, int group, Scratch* scratch);
   // What a placement knows of one group, but for its scores and tiers.
   void TurnTo(int group, PlacementInput* facts) const;
+  // If that is due, or at any rate.
   [[nodiscard]] Status Place(PlacementInput facts, int group);
+  [[nodiscard]] Status PlaceNow(PlacementInput facts, int group);
   void HideRows(Position first, int num_tokens);
   void ShowRows();
   void Retain(int group, std::span<const uint32_t> kept);
@@ -89,6 +95,7 @@ class StepSettler {
   Status MoveAllOrInTurns();
   Status MoveInTurns(const GroupDecision& decision);
   void Compact(StepKind kind, size_t gone_per_group);
+  void CompactAll();
 
   Policy* const policy_;
   SequenceCache* const cache_;

@@ -166,7 +166,12 @@ SequenceOptions SequenceOptionsOf(const SessionOptions& options, int context) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) {
-  const EngineCore& core = *core_;
+  return Insides::Open(core_, options);
+}
+
+Result<std::unique_ptr<Session>> Insides::Open(std::shared_ptr<EngineCore> shared_core,
+                                               const SessionOptions& options) {
+  const EngineCore& core = *shared_core;
   const ModelShape& shape = core.model->shape();
   const int context = options.context == 0 ? shape.trained_context : options.context;
   EBB_RETURN_IF_ERROR(CheckContext(*core.model, context, options.past_context));
@@ -182,10 +187,11 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
     EBB_RETURN_IF_ERROR(core.stores.Check(*options.policy.tiers, use));
     EBB_RETURN_IF_ERROR(CheckTiers(policy, options));
   }
-  auto sequence = std::make_unique<Sequence>(core_, SequenceOptionsOf(options, context),
+  auto sequence = std::make_unique<Sequence>(shared_core, SequenceOptionsOf(options, context),
                                              std::move(policy), core.stores.caches(use));
   auto impl = std::make_unique<Session::Impl>();
-  impl->core = core_;
+  impl->core = std::move(shared_core);
+  impl->options = options;
   impl->logits.values.reserve(
       shape.vocab_size);  // where they are shown, the token is there already
   if (options.lossless.has_value()) {

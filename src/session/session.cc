@@ -1,3 +1,5 @@
+#include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -63,6 +65,30 @@ Status Session::Decode(Token token, const Guess& guess, int most_guesses) {
   EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
   return impl_->body->Decode(token, guess, most_guesses, &impl_->logits);
 }
+
+Result<std::unique_ptr<Session>> Session::Fork() try {
+  EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
+  SessionBody& body = *impl_->body;
+  EBB_RETURN_IF_ERROR(body.CheckUnbroken());
+  body.DropAhead();
+  EBB_RETURN_IF_ERROR(body.CheckUnbroken());
+  EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> fork, Insides::Open(impl_->core, impl_->options));
+  fork->impl_->logits.values = impl_->logits.values;
+  fork->impl_->logits.hash = impl_->logits.hash;
+  EBB_RETURN_IF_ERROR(fork->impl_->body->ForkFrom(&body));
+  return fork;
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory to fork a session");
+}
+
+Status Session::SetT0Share(double share) {
+  if (!(share >= 0 && share <= 1)) {
+    return InvalidArgument("a share of T0 of " + std::to_string(share) + "; expected 0 to 1");
+  }
+  return impl_->body->SetT0Share(share);
+}
+
+Status Session::Park() { return impl_->body->Park(); }
 
 Status Session::TruncateTo(Position end) {
   SessionBody& body = *impl_->body;

@@ -22,6 +22,7 @@ struct PendingPrompt {
 
 struct Session::Impl {
   std::shared_ptr<EngineCore> core;
+  SessionOptions options;  // that it was opened with
   std::unique_ptr<SessionBody> body;
   ShownLogits logits;
   std::optional<PendingPrompt> prompt;
@@ -33,6 +34,8 @@ struct Session::Impl {
 struct Insides {
   static EngineCore& Of(Engine& engine) { return *engine.core_; }
   static Session::Impl& Of(Session& session) { return *session.impl_; }
+  static Result<std::unique_ptr<Session>> Open(std::shared_ptr<EngineCore> core,
+                                               const SessionOptions& options);
   static Sequence& SequenceOf(Session& session) { return Of(session).body->sequence(); }
 };
 

@@ -63,6 +63,7 @@ class HierarchyPlacement final : public StatelessPlacement {
  public:
   explicit HierarchyPlacement(const PlacementOptions& options)
       : spec_(options.tiers),
+        t0_share_(spec_.t0_share),
         store_{.page_bytes = uint64_t{options.row_bytes} * kRowsPerPage,
                .num_layers = options.num_layers,
                .num_kv_heads = options.num_kv_heads},
@@ -103,6 +104,12 @@ class HierarchyPlacement final : public StatelessPlacement {
                        sinks_, window_, interval_);
   }
   bool NeedsScores() const override { return true; }
+
+  bool SetT0Share(double share) override {
+    if (spec_.t1 == T1Place::kNone || t0_rows_ != kNoCap) return false;
+    t0_share_ = share;
+    return true;
+  }
 
   Status Check(const PlacementInput& input) const override {
     if (t0_rows_ == kNoCap || t1_rows_ == kNoCap || spec_.protected_may_go) return OkStatus();
@@ -218,7 +225,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     const size_t t0_room = Less(t0_rows, plan->num_protected);
     const size_t t1_room = t1_rows_ - plan->num_protected_t1;
     const size_t wanted_in_t0 =
-        t0_rows_ == kNoCap ? FloorShare(spec_.t0_share, plan->num_full) : t0_room;
+        t0_rows_ == kNoCap ? FloorShare(t0_share_, plan->num_full) : t0_room;
     plan->num_t1 = std::min(Less(plan->num_full, wanted_in_t0), t1_room);
   }
 
@@ -263,7 +270,8 @@ class HierarchyPlacement final : public StatelessPlacement {
     }
   }
 
-  const TierSpec spec_;
+  const TierSpec spec_;  // as it was asked for
+  double t0_share_;
   const PageStore store_;
   const int sinks_;
   const int window_;
