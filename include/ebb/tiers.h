@@ -37,8 +37,9 @@ struct TierSpec {
   uint64_t t1_cap_bytes = 0;  // 0: none
   double t2_share = 0;        // of the unprotected rows that are not evicted
   CompressedType t2_type = CompressedType::kInt8;
-  // r. Where it is not 0 and both T0 and T1 have a cap, what they do not hold goes too.
-  double evict_share = 0;
+  double evict_share = 0;  // r
+  // Where both T0 and T1 have a cap, what they do not hold goes too; so it does where r is not 0.
+  bool evict_beyond_caps = false;
   EvictOf evict_of = EvictOf::kGenerated;
   // Of a draft, whose rows are kept elsewhere: then protected rows may go too, the oldest first but
   // for the first few of all.
@@ -46,8 +47,8 @@ struct TierSpec {
 };
 
 // "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "25%[:int8|int4|int8_naive]";
-// "10%"; "generated", "alive". InvalidArgument, naming what is expected, for anything else, which
-// leaves the spec as it was.
+// "10%" or "caps"; "generated", "alive". InvalidArgument, naming what is expected, for anything
+// else, which leaves the spec as it was.
 [[nodiscard]] Status ParseT0(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseT1(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseT2(std::string_view text, TierSpec* spec);

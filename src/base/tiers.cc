@@ -126,9 +126,14 @@ Status ParseT2(std::string_view text, TierSpec* spec) {
 }
 
 Status ParseEvict(std::string_view text, TierSpec* spec) {
-  const std::optional<double> share = ParseShare(text);
-  if (!share) return Malformed("evicted share", text, kNotAShare, "it as 10%");
+  const bool caps = text == "caps";
+  const std::optional<double> share = caps ? 0 : ParseShare(text);
+  if (!share) {
+    return Malformed("evicted share", text, kNotAShare,
+                     "it as 10%, or caps: what the caps on T0 and T1 leave out");
+  }
   spec->evict_share = *share;
+  spec->evict_beyond_caps = caps;
   return OkStatus();
 }
 

@@ -30,6 +30,7 @@ void ExpectSame(const TierSpec& a, const TierSpec& b) {
   EXPECT_EQ(a.t2_share, b.t2_share);
   EXPECT_EQ(a.t2_type, b.t2_type);
   EXPECT_EQ(a.evict_share, b.evict_share);
+  EXPECT_EQ(a.evict_beyond_caps, b.evict_beyond_caps);
   EXPECT_EQ(a.evict_of, b.evict_of);
 }
 
@@ -198,11 +199,13 @@ TEST(ParseEvict, ReadsAShareAndRefusesEverythingElse) {
   ExpectRead(ParseEvict, "10%", expected);
   expected.evict_share = 0;
   ExpectRead(ParseEvict, "0%", expected);
+  expected.evict_beyond_caps = true;
+  ExpectRead(ParseEvict, "caps", expected);
   const char* share = "not a share from 0% to 100%";
   ExpectRefused(
       ParseEvict,
       {{"", share}, {"10", share}, {"0.1", share}, {"-5%", share}, {"200%", share}, {"x", share}},
-      "write it as 10%");
+      "write it as 10%, or caps: what the caps on T0 and T1 leave out");
 }
 
 TEST(ParseEvictOf, ReadsBothMeaningsAndNoOther) {

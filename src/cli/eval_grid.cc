@@ -150,6 +150,7 @@ std::string TiersLabel(const TierSpec& tiers) {
     label += fmt::format(" t2={:g}%:{}", tiers.t2_share * 100, CompressedTypeName(tiers.t2_type));
   }
   label += fmt::format(" evict={:g}%", tiers.evict_share * 100);
+  if (tiers.evict_beyond_caps) label += " or caps";
   if (tiers.evict_of == EvictOf::kAlive) label += " of alive";
   return label;
 }

@@ -88,9 +88,9 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
               "prototypes do, a control (default: 0%)",
               ParseT2),
       TierRow(
-          "--evict", "PERCENT",
+          "--evict", "PERCENT|caps",
           "the share of the unprotected rows that goes, or more where T0 and T1 both have a cap "
-          "and do not hold the rest (default: 0%)",
+          "and do not hold the rest; caps: only what the caps do not hold (default: 0%)",
           ParseEvict),
       TierRow("--evict-of", "generated|alive",
               "what --evict is a share of: the rows ever unprotected, or at every interval those "

@@ -8,16 +8,14 @@
 
 #include "src/attention/rows.h"
 #include "src/base/page_store.h"
-#include "src/base/share.h"
 #include "src/base/step_sizes.h"
 #include "src/io/segment_table.h"
 #include "src/kv/arena.h"
 #include "src/kv/sequence_cache.h"
+#include "src/policy/tier_plan.h"
 
 namespace ebb {
 namespace {
-
-constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
 
 size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
 size_t DivideUp(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -27,37 +25,37 @@ PageFormat FormatOf(const ModelShape& shape, RowType type) {
   return {.type = type, .head_dim = shape.head_dim};
 }
 
-// The rows of each stream that a cap holds between two decisions.
-size_t CapInRows(uint64_t cap_bytes, T1Place place, const ModelShape& shape, RowType type) {
-  const PageStore store = {.page_bytes = FormatOf(shape, type).PageBytes(),
-                           .num_layers = static_cast<size_t>(shape.num_layers),
-                           .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)};
-  return store.RowsIn(place == T1Place::kFile ? CapOf::kFile : CapOf::kMemory, cap_bytes);
+PageStore PagesOf(const ModelShape& shape, RowType type) {
+  return {.page_bytes = FormatOf(shape, type).PageBytes(),
+          .num_layers = static_cast<size_t>(shape.num_layers),
+          .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)};
+}
+
+// An even share of the caps is each request's.
+TierSpec TiersOfOne(const FitRequest& request) {
+  TierSpec tiers = *request.tiers;
+  tiers.t0_cap_bytes /= request.requests;
+  tiers.t1_cap_bytes /= request.requests;
+  return tiers;
 }
 
 // The decisions of the hierarchy's placement, as counts.
 class Follower {
  public:
   Follower(const ModelShape& shape, const FitRequest& request)
-      : request_(request), tiers_(*request.tiers) {
-    const size_t reserve = static_cast<size_t>(request.interval) + kRowsPerPage;
-    const auto rows = [&](uint64_t cap, T1Place place) {
-      return Less(CapInRows(cap / request.requests, place, shape, request.kv_type), reserve);
-    };
-    if (tiers_.t0_cap_bytes > 0) t0_cap_ = rows(tiers_.t0_cap_bytes, T1Place::kHost);
-    if (tiers_.t1 == T1Place::kNone) {
-      t1_cap_ = 0;
-    } else if (tiers_.t1_cap_bytes > 0) {
-      t1_cap_ = rows(tiers_.t1_cap_bytes, tiers_.t1);
-    }
-  }
+      : request_(request),
+        planner_(TiersOfOne(request),
+                 CapsInRows(TiersOfOne(request), PagesOf(shape, request.kv_type),
+                            static_cast<size_t>(request.interval) + kRowsPerPage)) {}
 
   Result<RowsOverTime> Follow() {
     const size_t prompt = std::min(request_.prompt_tokens, request_.context);
     const size_t context = request_.context;
     RowsOverTime rows;
     rows.last.t0 = prompt;
-    if (prompt > t0_cap_) EBB_RETURN_IF_ERROR(Decide(prompt, StepKind::kPrefill, &rows.last));
+    if (prompt > planner_.caps().t0) {
+      EBB_RETURN_IF_ERROR(Decide(prompt, StepKind::kPrefill, &rows.last));
+    }
     rows.peaks = rows.last;
     for (size_t tokens = prompt; tokens < context;) {
       const size_t num_new = std::min<size_t>(request_.interval, context - tokens);
@@ -74,38 +72,27 @@ class Follower {
 
  private:
   Status Decide(size_t tokens, StepKind kind, TierRows* rows) {
-    const size_t given = request_.prompt_tokens;
-    const size_t ever = Less(tokens, given + request_.sinks + request_.window);
-    const size_t num_protected = tokens - ever;
-    size_t alive = ever - evicted_;
-    if (kind == StepKind::kDecode) {
-      std::optional<size_t> room;
-      if (t0_cap_ != kNoCap && t1_cap_ != kNoCap) room = Less(t0_cap_ + t1_cap_, num_protected);
-      const size_t evict = NumToEvict(tiers_, ever, alive, room);
-      evicted_ += evict;
-      alive -= evict;
-      rows->t2 = FloorShare(tiers_.t2_share, alive);
+    GroupRows group;
+    group.num_ever = Less(tokens, request_.prompt_tokens + request_.sinks + request_.window);
+    group.num_protected = tokens - group.num_ever;
+    group.num_alive = group.num_ever - evicted_;
+    const TierPlan plan = kind == StepKind::kDecode ? planner_.Decide(group)
+                                                    : planner_.Divide(group, planner_.caps().t0);
+    if (!planner_.Holds(group.num_protected, plan.num_full)) {
+      return ResourceExhausted(fmt::format(
+          "T0 holds {} rows of each kv head and T1 {}; after {} tokens {} must stay in "
+          "full precision",
+          planner_.caps().t0, planner_.caps().t1, tokens, group.num_protected + plan.num_full));
     }
-    const size_t full = alive - rows->t2;
-    if (t0_cap_ != kNoCap && t1_cap_ != kNoCap && num_protected + full > t0_cap_ + t1_cap_) {
-      return ResourceExhausted(
-          fmt::format("T0 holds {} rows of each kv head and T1 {}; after {} tokens {} must stay in "
-                      "full precision",
-                      t0_cap_, t1_cap_, tokens, num_protected + full));
-    }
-    const size_t protected_t1 = std::min(Less(num_protected, t0_cap_), t1_cap_);
-    const size_t wanted_in_t0 =
-        t0_cap_ == kNoCap ? FloorShare(tiers_.t0_share, full) : Less(t0_cap_, num_protected);
-    const size_t t1 = std::min(Less(full, wanted_in_t0), t1_cap_ - protected_t1);
-    rows->t1 = t1 + protected_t1;
-    rows->t0 = num_protected + full - rows->t1;
+    evicted_ += plan.num_evict;
+    rows->t2 = plan.num_t2;
+    rows->t1 = plan.num_t1 + plan.num_protected_t1;
+    rows->t0 = group.num_protected + plan.num_full - rows->t1;
     return OkStatus();
   }
 
   const FitRequest& request_;
-  const TierSpec& tiers_;
-  size_t t0_cap_ = kNoCap;
-  size_t t1_cap_ = kNoCap;
+  const TierPlanner planner_;
   size_t evicted_ = 0;
 };
 

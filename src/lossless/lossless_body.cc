@@ -17,9 +17,6 @@ namespace {
 // such steps bring is then known still.
 constexpr int kLookedUpBetweenDrafts = 512;
 
-// An eviction of caps alone: the least share that is one.
-constexpr double kOnlyWhatCapsLeaveOut = 1e-9;
-
 // Several tokens take their logits with one pass over the weights, unless they go apart.
 size_t LogitsAtOnce(bool tokens_apart) { return tokens_apart ? 1 : 4; }
 
@@ -89,7 +86,7 @@ PolicySpec DraftSpec(PolicySpec spec) {
   tiers.evict_of = EvictOf::kGenerated;
   tiers.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
   if (tiers.t0_cap_bytes > 0) {
-    tiers.evict_share = std::max(tiers.evict_share, kOnlyWhatCapsLeaveOut);
+    tiers.evict_beyond_caps = true;
     tiers.protected_may_go = true;
   }
   tiers.t1 = T1Place::kNone;

@@ -17,7 +17,7 @@
 
 namespace ebb {
 
-inline constexpr uint32_t kSessionFileVersion = 7;
+inline constexpr uint32_t kSessionFileVersion = 8;
 inline constexpr size_t kSessionBlockBytes = size_t{64} << 10;
 
 // In the order of the file.

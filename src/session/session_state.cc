@@ -60,6 +60,7 @@ void SaveTiers(const std::optional<TierSpec>& tiers, StateWriter* to) {
   to->Number<uint8_t>(static_cast<uint8_t>(spec.t2_type));
   to->Number<double>(spec.evict_share);
   to->Number<uint8_t>(static_cast<uint8_t>(spec.evict_of));
+  to->Number<uint8_t>(spec.evict_beyond_caps ? 1 : 0);
 }
 
 template <typename Enum>
@@ -88,6 +89,7 @@ std::optional<TierSpec> LoadTiers(StateReader* from) {
   spec.t2_type = LoadEnum(CompressedType::kInt8Naive, from);
   spec.evict_share = LoadShare(from);
   spec.evict_of = LoadEnum(EvictOf::kAlive, from);
+  spec.evict_beyond_caps = from->Number<uint8_t>() != 0;
   return has_tiers ? std::optional(spec) : std::nullopt;
 }
 

@@ -2,8 +2,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "src/base/share.h"
 #include "src/policy/group_for_test.h"
+#include "src/policy/tier_plan.h"
 
 namespace ebb {
 namespace {
@@ -112,7 +112,7 @@ TEST(HierarchyCaps, OfADraftWhatT0DoesNotHoldGoesTheFirstAndTheNewestStay) {
   // 128 rows after a decision, and an interval and a page more in between.
   const TierSpec spec = {.t0_cap_bytes = 4 * kPageBytes,
                          .t1 = T1Place::kNone,
-                         .evict_share = 1e-9,
+                         .evict_beyond_caps = true,
                          .protected_may_go = true};
   const auto placement = MakeHierarchy(spec, 0, 2, 64);
   Group group;
@@ -162,6 +162,22 @@ TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   unbounded = caps;
   unbounded.t0_cap_bytes = 0;
   EXPECT_TRUE(MakeHierarchy(unbounded, 4, 100, 64)->Check(group.Input()).ok());
+}
+
+TEST(HierarchyCaps, WhatCapsLeaveOutGoesAloneWhereThatIsAskedFor) {
+  TierSpec spec = {.t0_cap_bytes = 4 * kPageBytes, .t1 = T1Place::kNone, .evict_beyond_caps = true};
+  const auto placement = MakeHierarchy(spec, 4, 8, 64);
+  EXPECT_THAT(placement->Name(), HasSubstr("evict=0% of generated or caps"));
+  Group group;
+  for (int i = 0; i < 128; ++i) group.Append(TokenKind::kGenerated, static_cast<float>(i));
+  EXPECT_EQ(Text(group.Place(placement.get())), std::string(128, '0'));
+  for (int i = 0; i < 30; ++i) group.Append(TokenKind::kGenerated, static_cast<float>(128 + i));
+  EXPECT_EQ(Text(group.Place(placement.get())),
+            std::string(4, '0') + std::string(30, '3') + std::string(124, '0'));
+  spec.t0_cap_bytes = 0;
+  const auto uncapped = MakeHierarchyPlacement({.tiers = spec});
+  ASSERT_FALSE(uncapped.ok());
+  EXPECT_THAT(uncapped.status().message(), HasSubstr("where T0 has a cap"));
 }
 
 TEST(HierarchyCaps, RefusesAPromptWithoutPositionsByWhatIsProtected) {

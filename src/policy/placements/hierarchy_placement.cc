@@ -18,28 +18,26 @@
 // rarely full, are kept in reserve, and between intervals each prefill chunk that crosses T0's is
 // settled anew among T0 and T1: rows make room for the next chunk as a whole, so that a prompt is
 // read as the full cache reads it. Rows that T1's cap does not hold stay in T0. Where something is
-// evicted at all and both have a cap, T3 takes the lowest scores that they leave out, in prefill
-// too, and of a draft at last protected rows, but for the first few of the sequence. Otherwise
-// nothing goes because of a cap: what the caps cannot hold is refused by Check().
+// evicted at all, or what caps leave out (--evict caps), and both have a cap, T3 takes the lowest
+// scores that they leave out, in prefill too, and of a draft at last protected rows, but for the
+// first few of the sequence. Otherwise nothing goes because of a cap: what the caps cannot hold is
+// refused by Check().
 //
 // It decides from its input alone, so that a roll-back needs no code.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
 #include <optional>
 
 #include "src/base/page_store.h"
-#include "src/base/share.h"
 #include "src/policy/placements.h"
 #include "src/policy/protection.h"
 #include "src/policy/selection.h"
+#include "src/policy/tier_plan.h"
 
 namespace ebb {
 namespace {
-
-constexpr size_t kNoCap = std::numeric_limits<size_t>::max();
 
 std::string Percent(double share) { return fmt::format("{:.6g}%", 100 * share); }
 
@@ -63,28 +61,23 @@ class HierarchyPlacement final : public StatelessPlacement {
  public:
   explicit HierarchyPlacement(const PlacementOptions& options)
       : spec_(options.tiers),
-        t0_share_(spec_.t0_share),
         store_{.page_bytes = uint64_t{options.row_bytes} * kRowsPerPage,
                .num_layers = options.num_layers,
                .num_kv_heads = options.num_kv_heads},
         sinks_(options.sinks.value_or(kPaperSinks)),
         window_(options.window.value_or(kPaperWindow)),
         interval_(options.interval.value_or(kPaperInterval)),
-        reserve_rows_(static_cast<size_t>(interval_) + kRowsPerPage) {
-    if (spec_.t0_cap_bytes > 0) {
-      t0_rows_ = Less(store_.RowsIn(CapOf::kMemory, spec_.t0_cap_bytes), reserve_rows_);
-    }
-    if (spec_.t1 == T1Place::kNone) {
-      t1_rows_ = 0;
-    } else if (spec_.t1_cap_bytes > 0) {
-      t1_rows_ = Less(store_.RowsIn(T1Cap(), spec_.t1_cap_bytes), reserve_rows_);
-    }
-  }
+        reserve_rows_(static_cast<size_t>(interval_) + kRowsPerPage),
+        planner_(spec_, CapsInRows(spec_, store_, reserve_rows_)) {}
 
   // Only what can be known before the prompt is.
   Status CheckOptions() const {
-    if (t0_rows_ == 0) return TooSmall("T0", CapOf::kMemory, spec_.t0_cap_bytes);
-    if (t1_rows_ == 0 && spec_.t1 != T1Place::kNone) {
+    if (spec_.evict_beyond_caps && !caps().Bind()) {
+      return InvalidArgument(
+          "what the caps leave out can only go where T0 has a cap, and T1 has one or is none");
+    }
+    if (caps().t0 == 0) return TooSmall("T0", CapOf::kMemory, spec_.t0_cap_bytes);
+    if (caps().t1 == 0 && spec_.t1 != T1Place::kNone) {
       return TooSmall("T1", T1Cap(), spec_.t1_cap_bytes);
     }
     const size_t num_protected = static_cast<size_t>(sinks_) + static_cast<size_t>(window_);
@@ -98,24 +91,25 @@ class HierarchyPlacement final : public StatelessPlacement {
     std::string t1 = spec_.t1 == T1Place::kNone ? ",t1=none" : "";
     if (spec_.t1_cap_bytes > 0) t1 = fmt::format(",t1={} bytes", spec_.t1_cap_bytes);
     const std::string of = spec_.evict_of == EvictOf::kAlive ? "alive" : "generated";
-    return fmt::format("hierarchy(t0={}{},t2={}:{},evict={} of {},sinks={},window={},interval={})",
-                       t0, t1, Percent(spec_.t2_share), CompressedTypeName(spec_.t2_type),
-                       Percent(spec_.evict_share), EvictsWhatCapsLeaveOut() ? of + " or caps" : of,
-                       sinks_, window_, interval_);
+    return fmt::format(
+        "hierarchy(t0={}{},t2={}:{},evict={} of {},sinks={},window={},interval={})", t0, t1,
+        Percent(spec_.t2_share), CompressedTypeName(spec_.t2_type), Percent(spec_.evict_share),
+        planner_.EvictsBeyondCaps() ? of + " or caps" : of, sinks_, window_, interval_);
   }
   bool NeedsScores() const override { return true; }
 
   bool SetT0Share(double share) override {
-    if (spec_.t1 == T1Place::kNone || t0_rows_ != kNoCap) return false;
-    t0_share_ = share;
+    if (spec_.t1 == T1Place::kNone || caps().t0 != kNoRowCap) return false;
+    planner_.SetT0Share(share);
     return true;
   }
 
   Status Check(const PlacementInput& input) const override {
-    if (t0_rows_ == kNoCap || t1_rows_ == kNoCap || spec_.protected_may_go) return OkStatus();
+    if (!caps().Bind() || spec_.protected_may_go) return OkStatus();
     Rows rows;
-    const Plan plan = MakePlan(input, &rows);
-    return CheckCaps(plan.num_protected, plan.num_full);
+    GroupRows counts;
+    const TierPlan plan = MakePlan(input, &rows, &counts);
+    return CheckCaps(counts.num_protected, plan.num_full);
   }
 
   bool Due(const PlacementInput& input, size_t num_rows) const override {
@@ -125,7 +119,8 @@ class HierarchyPlacement final : public StatelessPlacement {
 
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     const size_t num_rows = input.positions.size();
-    const Plan plan = MakePlan(input, &rows_);
+    GroupRows counts;
+    const TierPlan plan = MakePlan(input, &rows_, &counts);
     const bool reads = input.step_kind == StepKind::kPrefill;
     targets_.resize(num_rows);
     for (size_t i = 0; i < num_rows; ++i) {
@@ -149,16 +144,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     std::vector<RowRange> candidates;  // of them, those that the decision is about
   };
 
-  // What a decision comes to, in rows of one group.
-  struct Plan {
-    size_t num_protected = 0;
-    size_t num_protected_t1 = 0;
-    size_t num_protected_evict = 0;
-    size_t num_evict = 0;  // of the candidates, here and below
-    size_t num_t2 = 0;
-    size_t num_full = 0;  // in T0 and T1
-    size_t num_t1 = 0;
-  };
+  [[nodiscard]] const TierCaps& caps() const { return planner_.caps(); }
 
   CapOf T1Cap() const { return spec_.t1 == T1Place::kFile ? CapOf::kFile : CapOf::kMemory; }
 
@@ -170,79 +156,44 @@ class HierarchyPlacement final : public StatelessPlacement {
         store_.BytesFor(cap, reserve_rows_ / kRowsPerPage + 1)));
   }
 
-  Plan MakePlan(const PlacementInput& input, Rows* rows) const {
+  TierPlan MakePlan(const PlacementInput& input, Rows* rows, GroupRows* counts) const {
     FindUnprotected(input.kinds, sinks_, window_, &rows->ever);
     FindRows(input.positions, rows->ever, &rows->alive);
     rows->candidates = rows->alive;
-    const size_t num_ever = CountPositions(rows->ever);
-    const size_t num_alive = CountRows(rows->alive);
-    Plan plan;
+    counts->num_ever = CountPositions(rows->ever);
+    counts->num_alive = CountRows(rows->alive);
     // Check() may come without positions: all that is protected is alive then.
-    plan.num_protected = input.positions.empty() ? input.kinds.size() - num_ever
-                                                 : input.positions.size() - num_alive;
-    if (input.step_kind == StepKind::kPrefill) {
-      LeaveOutT2(input.tiers, &rows->candidates);
-      const size_t num_rows = CountRows(rows->candidates);
-      // After a roll-back some that are protected now may lie there too.
-      const auto in_t2 = static_cast<size_t>(std::ranges::count(input.tiers, Tier::kT2));
-      plan.num_protected -= in_t2 - (num_alive - num_rows);
-      if (EvictsWhatCapsLeaveOut()) {
-        plan.num_evict =
-            std::min(num_rows, Less(plan.num_protected + num_rows, RowsInT0(input) + t1_rows_));
-      }
-    } else {
-      plan.num_evict = NumToEvict(spec_, num_ever, num_alive, RoomLeft(plan.num_protected));
-      plan.num_t2 = FloorShare(spec_.t2_share, num_alive - plan.num_evict);
-    }
-    plan.num_full = CountRows(rows->candidates) - plan.num_evict - plan.num_t2;
-    SplitFullPrecision(RowsInT0(input), &plan);
-    if (spec_.protected_may_go) {
-      const size_t may_go = Less(plan.num_protected, static_cast<size_t>(kPaperSinks));
-      plan.num_protected_evict = std::min(may_go, Less(plan.num_protected, RowsInT0(input)));
-    }
-    return plan;
+    counts->num_protected = input.positions.empty() ? input.kinds.size() - counts->num_ever
+                                                    : input.positions.size() - counts->num_alive;
+    if (input.step_kind == StepKind::kDecode) return planner_.Decide(*counts);
+    LeaveOutT2(input.tiers, &rows->candidates);
+    const size_t num_rows = CountRows(rows->candidates);
+    // After a roll-back some that are protected now may lie there too.
+    const auto in_t2 = static_cast<size_t>(std::ranges::count(input.tiers, Tier::kT2));
+    counts->num_protected -= in_t2 - (counts->num_alive - num_rows);
+    counts->num_alive = num_rows;
+    return planner_.Divide(*counts, RowsInT0(input));
   }
 
   // What T0 holds beside what is to come.
   [[nodiscard]] size_t RowsInT0(const PlacementInput& input) const {
-    if (t0_rows_ == kNoCap) return kNoCap;
-    return Less(t0_rows_, Less(input.tokens_to_come, static_cast<size_t>(interval_)));
-  }
-
-  [[nodiscard]] bool EvictsWhatCapsLeaveOut() const {
-    return spec_.evict_share > 0 && t0_rows_ != kNoCap && t1_rows_ != kNoCap;
-  }
-
-  // In full precision, beside what is protected; nothing where a tier has no cap.
-  std::optional<size_t> RoomLeft(size_t num_protected) const {
-    if (t0_rows_ == kNoCap || t1_rows_ == kNoCap) return std::nullopt;
-    return Less(t0_rows_ + t1_rows_, num_protected);
-  }
-
-  // T0's cap binds before T1's: a plan that keeps to neither was refused.
-  void SplitFullPrecision(size_t t0_rows, Plan* plan) const {
-    plan->num_protected_t1 = std::min(Less(plan->num_protected, t0_rows), t1_rows_);
-    const size_t t0_room = Less(t0_rows, plan->num_protected);
-    const size_t t1_room = t1_rows_ - plan->num_protected_t1;
-    const size_t wanted_in_t0 =
-        t0_rows_ == kNoCap ? FloorShare(t0_share_, plan->num_full) : t0_room;
-    plan->num_t1 = std::min(Less(plan->num_full, wanted_in_t0), t1_room);
+    if (caps().t0 == kNoRowCap) return kNoRowCap;
+    return Less(caps().t0, Less(input.tokens_to_come, static_cast<size_t>(interval_)));
   }
 
   Status CheckCaps(size_t num_protected, size_t num_others) const {
-    if (t0_rows_ == kNoCap || t1_rows_ == kNoCap) return OkStatus();
-    if (num_protected + num_others <= t0_rows_ + t1_rows_) return OkStatus();
+    if (planner_.Holds(num_protected, num_others)) return OkStatus();
     const std::string t1 = spec_.t1 == T1Place::kNone ? std::string("there is no T1")
                                                       : fmt::format("T1 of {} bytes {} likewise",
-                                                                    spec_.t1_cap_bytes, t1_rows_);
+                                                                    spec_.t1_cap_bytes, caps().t1);
     return ResourceExhausted(fmt::format(
         "T0 of {} bytes holds {} rows of each group and {} in reserve, {}; {} rows must stay in "
         "full precision ({} protected, {} others)",
-        spec_.t0_cap_bytes, t0_rows_, reserve_rows_, t1, num_protected + num_others, num_protected,
+        spec_.t0_cap_bytes, caps().t0, reserve_rows_, t1, num_protected + num_others, num_protected,
         num_others));
   }
 
-  void MarkUnprotected(const PlacementInput& input, const Plan& plan) {
+  void MarkUnprotected(const PlacementInput& input, const TierPlan& plan) {
     // In prefill, what is not among the candidates stays in T2.
     for (const RowRange& range : rows_.alive) {
       std::fill(targets_.begin() + range.begin, targets_.begin() + range.end, Tier::kT2);
@@ -271,15 +222,12 @@ class HierarchyPlacement final : public StatelessPlacement {
   }
 
   const TierSpec spec_;  // as it was asked for
-  double t0_share_;
   const PageStore store_;
   const int sinks_;
   const int window_;
   const int interval_;
   const size_t reserve_rows_;
-  // What the tiers may hold of a group after a decision, in rows.
-  size_t t0_rows_ = kNoCap;
-  size_t t1_rows_ = kNoCap;
+  TierPlanner planner_;
   Rows rows_;
   std::vector<Tier> targets_;  // [num_rows]
   RowSelection selection_;

@@ -1,0 +1,90 @@
+#include "src/policy/tier_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/policy/protection.h"
+
+namespace ebb {
+namespace {
+
+size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
+
+}  // namespace
+
+size_t FloorShare(double share, size_t num_rows) {
+  constexpr double kRounding = 1e-6;
+  return static_cast<size_t>(std::floor(share * static_cast<double>(num_rows) + kRounding));
+}
+
+size_t MostAlive(double t2_share, size_t room) {
+  if (t2_share >= 1) return std::numeric_limits<size_t>::max();
+  // Beyond any context, and small enough to count in doubles.
+  constexpr size_t kMost = size_t{1} << 40;
+  const auto fits = [&](size_t rows) { return rows - FloorShare(t2_share, rows) <= room; };
+  if (fits(kMost)) return kMost;
+  size_t low = 0, high = kMost;  // the one fits, the other does not
+  while (high - low > 1) {
+    const size_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+TierCaps CapsInRows(const TierSpec& spec, const PageStore& store, size_t reserve_rows) {
+  TierCaps caps;
+  if (spec.t0_cap_bytes > 0) {
+    caps.t0 = Less(store.RowsIn(CapOf::kMemory, spec.t0_cap_bytes), reserve_rows);
+  }
+  if (spec.t1 == T1Place::kNone) {
+    caps.t1 = 0;
+  } else if (spec.t1_cap_bytes > 0) {
+    const CapOf cap = spec.t1 == T1Place::kFile ? CapOf::kFile : CapOf::kMemory;
+    caps.t1 = Less(store.RowsIn(cap, spec.t1_cap_bytes), reserve_rows);
+  }
+  return caps;
+}
+
+// The share that was asked for or, where rows may go because of caps, what they do not hold.
+size_t TierPlanner::NumToEvict(const GroupRows& rows) const {
+  const size_t num_gone = rows.num_ever - rows.num_alive;
+  const size_t of_share = spec_.evict_of == EvictOf::kAlive
+                              ? FloorShare(spec_.evict_share, rows.num_alive)
+                              : Less(FloorShare(spec_.evict_share, rows.num_ever), num_gone);
+  if (!EvictsBeyondCaps()) return of_share;
+  const size_t room = Less(caps_.t0 + caps_.t1, rows.num_protected);
+  return std::max(of_share, Less(rows.num_alive, MostAlive(spec_.t2_share, room)));
+}
+
+// T0's cap binds before T1's: a plan that keeps to neither is refused elsewhere.
+void TierPlanner::Split(const GroupRows& rows, size_t t0_rows, TierPlan* plan) const {
+  plan->num_full = rows.num_alive - plan->num_evict - plan->num_t2;
+  plan->num_protected_t1 = std::min(Less(rows.num_protected, t0_rows), caps_.t1);
+  const size_t t1_room = caps_.t1 - plan->num_protected_t1;
+  const size_t wanted_in_t0 = caps_.t0 == kNoRowCap ? FloorShare(spec_.t0_share, plan->num_full)
+                                                    : Less(t0_rows, rows.num_protected);
+  plan->num_t1 = std::min(Less(plan->num_full, wanted_in_t0), t1_room);
+  if (!spec_.protected_may_go) return;
+  const size_t may_go = Less(rows.num_protected, static_cast<size_t>(kPaperSinks));
+  plan->num_protected_evict = std::min(may_go, Less(rows.num_protected, t0_rows));
+}
+
+TierPlan TierPlanner::Decide(const GroupRows& rows) const {
+  TierPlan plan;
+  plan.num_evict = NumToEvict(rows);
+  plan.num_t2 = FloorShare(spec_.t2_share, rows.num_alive - plan.num_evict);
+  Split(rows, caps_.t0, &plan);
+  return plan;
+}
+
+TierPlan TierPlanner::Divide(const GroupRows& rows, size_t t0_rows) const {
+  TierPlan plan;
+  if (EvictsBeyondCaps()) {
+    const size_t too_many = Less(rows.num_protected + rows.num_alive, t0_rows + caps_.t1);
+    plan.num_evict = std::min(rows.num_alive, too_many);
+  }
+  Split(rows, t0_rows, &plan);
+  return plan;
+}
+
+}  // namespace ebb

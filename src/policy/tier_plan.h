@@ -1,0 +1,85 @@
+// What a decision of the memory hierarchy comes to, in rows of one group: Algorithm 1 of "Not All
+// Thoughts Need HBM" with T2 put in, as pure counts. The placement
+// (placements/hierarchy_placement.cc) then says which rows they are; `ebb fit` follows the counts
+// alone.
+#ifndef EBB_POLICY_TIER_PLAN_H_
+#define EBB_POLICY_TIER_PLAN_H_
+
+#include <cstddef>
+#include <limits>
+
+#include "ebb/tiers.h"
+#include "src/base/page_store.h"
+
+namespace ebb {
+
+// 29 % of 100 rows are 29 rows, although 0.29 * 100 is a little less than 29.
+[[nodiscard]] size_t FloorShare(double share, size_t num_rows);
+
+// The most rows of which no more than `room` stay in full precision once T2 has its share.
+[[nodiscard]] size_t MostAlive(double t2_share, size_t room);
+
+inline constexpr size_t kNoRowCap = std::numeric_limits<size_t>::max();
+
+// What the tiers may hold of each group after a decision, in rows.
+struct TierCaps {
+  size_t t0 = kNoRowCap;
+  size_t t1 = kNoRowCap;  // 0: there is no T1
+
+  [[nodiscard]] bool Bind() const { return t0 != kNoRowCap && t1 != kNoRowCap; }
+};
+
+// The caps of `spec`, of which so many rows in each tier are kept in reserve.
+[[nodiscard]] TierCaps CapsInRows(const TierSpec& spec, const PageStore& store,
+                                  size_t reserve_rows);
+
+// One group before a decision.
+struct GroupRows {
+  size_t num_protected = 0;  // in full precision
+  size_t num_ever = 0;       // that were ever unprotected
+  size_t num_alive = 0;      // of them, those that the decision is about
+};
+
+struct TierPlan {
+  size_t num_protected_t1 = 0;
+  size_t num_protected_evict = 0;
+  // Of the rows that are alive and unprotected, lowest scores first.
+  size_t num_evict = 0;
+  size_t num_t2 = 0;
+  size_t num_full = 0;  // in T0 and T1
+  size_t num_t1 = 0;    // of them
+};
+
+class TierPlanner {
+ public:
+  TierPlanner(const TierSpec& spec, const TierCaps& caps) : spec_(spec), caps_(caps) {}
+
+  [[nodiscard]] const TierCaps& caps() const { return caps_; }
+  // Whether what two caps leave out goes, beside the share that was asked for.
+  [[nodiscard]] bool EvictsBeyondCaps() const {
+    return (spec_.evict_share > 0 || spec_.evict_beyond_caps) && caps_.Bind();
+  }
+  // Of full precision; see Placement::SetT0Share().
+  void SetT0Share(double share) { spec_.t0_share = share; }
+
+  // At an interval of decode.
+  [[nodiscard]] TierPlan Decide(const GroupRows& rows) const;
+  // Rows of full precision alone, among T0, of which `t0_rows` may be used, and T1; nothing goes
+  // but what the caps leave out.
+  [[nodiscard]] TierPlan Divide(const GroupRows& rows, size_t t0_rows) const;
+  // Whether the caps hold what must stay in full precision.
+  [[nodiscard]] bool Holds(size_t num_protected, size_t num_full) const {
+    return !caps_.Bind() || num_protected + num_full <= caps_.t0 + caps_.t1;
+  }
+
+ private:
+  [[nodiscard]] size_t NumToEvict(const GroupRows& rows) const;
+  void Split(const GroupRows& rows, size_t t0_rows, TierPlan* plan) const;
+
+  TierSpec spec_;
+  TierCaps caps_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_TIER_PLAN_H_
