@@ -1,6 +1,6 @@
-"""Marks that turn where weights are rounded to a smaller type.
+"""Marks that turn where weights are rounded to another type.
 
-usage: flips.py --model FILE.f32.gguf --problems PROGRAM [--seed N]
+usage: flips.py --model FILE.gguf --problems PROGRAM [--seed N]
 """
 
 import argparse
@@ -13,7 +13,7 @@ import texts
 from check import check
 from decoder import Decoder
 
-TYPES = ("F16", "BF16", "Q8_0", "Q5_1", "Q4_1", "Q4_0")
+TYPES = ("BF16", "Q8_0", "Q5_1", "Q4_1", "Q4_0")
 
 
 def rounded(model, kind, which):
@@ -41,11 +41,11 @@ def marked(model, batches):
 
 
 def by_type(path, program, seed, count=100):
-    """{type: {weights: flipped share of all marks, and what check.py says}}"""
+    """{type: {weights: flipped share of all marks, and what check.py says}}, "as it is" first."""
     model = Decoder.load(path)
     batches = texts.check_batches(texts.check_problems(program, seed, count), 4096)
     exact = marked(model, batches)
-    figures = {"F32": dict(marks=len(exact), marked=float(exact.float().mean()),
+    figures = {"as it is": dict(marks=len(exact), marked=float(exact.float().mean()),
                            all=dict(flipped=0.0, **check(model, batches)))}
     for kind in TYPES:
         figures[kind] = {}

@@ -1,11 +1,14 @@
 """Writes docs/dms-results.md from the figures that experiments leaves.
 
 usage: results_page.py [--figures FOLDER] [--out FILE]
+
+A section whose figures are not in FOLDER (training/dms/figures) stays as FILE has it.
 """
 
 import argparse
 import json
 import pathlib
+import re
 import statistics
 
 from paired import mcnemar
@@ -17,7 +20,7 @@ HEAD = """# What retrofits did
 Dynamic Memory Sparsification ("Inference-Time Hyper-Scaling with KV Cache Compression") on pebble, the
 small reasoner that the program carries: models that learn which of their rows can go
 ([how to train one](user/dms.md)). Written by `training/dms/results_page.py` from what
-`training/dms/retrofit --experiments` leaves; every figure follows from a seed. Settings were chosen on
+`training/dms/retrofit --experiments` leaves in training/dms/figures; every figure follows from a seed. Settings were chosen on
 problems of seed 0; figures are of seed 77, which no training and no choice saw. Accuracies are in %
 with exact 95 % intervals; p is McNemar's on the same problems, two-sided.
 
@@ -139,15 +142,6 @@ def seeds_of(figures):
     return "one seed of training" if number == 1 else f"{number} seeds of training"
 
 
-def delayed_against_immediate(figures, window, cr):
-    right = {way: {(f["seed"], p) for f in figures for p in f["right"]
-                   if (f["window"], f["cr"], f["way"]) == (window, cr, way)}
-             for way in ("delayed", "immediate")}
-    only_a = len(right["delayed"] - right["immediate"])
-    only_b = len(right["immediate"] - right["delayed"])
-    return dict(only_a=only_a, only_b=only_b, p=mcnemar(only_a, only_b))
-
-
 def section_d(figures):
     text = ("## Delayed against immediate eviction (D)\n\n"
             "50 steps a unit to CR 3, settled for 50 steps at CR 2 and 75 at CR 3; "
@@ -156,15 +150,15 @@ def section_d(figures):
     rows = []
     for window in (4, 16, 64):
         for cr in (2, 3):
+            some = [f for f in figures if (f["window"], f["cr"]) == (window, cr)]
             row = [window, cr]
             for way in ("delayed", "immediate"):
-                some = [f for f in figures
-                        if (f["window"], f["cr"], f["way"]) == (window, cr, way)]
-                scores = [100 * f["eval"]["accuracy"] for f in some]
+                scores = [100 * f[way]["accuracy"] for f in some]
                 row.append(f"{statistics.mean(scores):.1f} ("
                            + ", ".join(f"{s:.1f}" for s in scores) + ")")
-                row.append(f"{statistics.mean(f['eval']['peak_tokens'] for f in some):.0f}")
-            row.append(p_value(delayed_against_immediate(figures, window, cr)))
+                row.append(f"{statistics.mean(f[way]['peak_tokens'] for f in some):.0f}")
+            only = [sum(f[f"only_{way}"] for f in some) for way in ("delayed", "immediate")]
+            row.append(p_value(dict(only_a=only[0], only_b=only[1], p=mcnemar(*only))))
             rows.append(row)
     return text + table(("window", "CR", "delayed", "peak rows", "immediate", "peak rows",
                          "p (only delayed : only immediate)"), rows)
@@ -231,11 +225,11 @@ def section_i(figures):
 
 def section_m(figures):
     text = ("## Marks and the types of weights (M)\n\nShare of the marks that turn when matrices of `pebble-dms` are "
-            "rounded from F32, of " f"{figures['F32']['marks']:,} marks on 100 texts, and whole thoughts right, "
+            f"rounded from F16, of {figures['as it is']['marks']:,} marks on 100 texts, and whole thoughts right, "
             "teacher-forced.\n\n")
-    rows = [("F32", "0", "-", f"{100 * figures['F32']['all']['right']:.0f}")]
+    rows = [("F16", "0", "-", f"{100 * figures['as it is']['all']['right']:.0f}")]
     for kind, some in figures.items():
-        if kind != "F32":
+        if kind != "as it is":
             rows.append((kind, f"{100 * some['all']['flipped']:.3f}",
                          f"{100 * some['attn_q alone']['flipped']:.3f}",
                          f"{100 * some['all']['right']:.0f}"))
@@ -254,10 +248,10 @@ def margin_text(margin):
 
 def section_j(figures):
     text = ("## Hyper-scaling (J)\n\n"
-            "pebble gains nothing by more samples; one whose training ended early does. Of those that were tried, "
-            "in order, on 100 problems of seed 1 at temperature 1, the first whose single samples are right in 40 to "
+            "pebble gains nothing by more samples; one whose training ended early does. Of those that were tried "
+            "(the second stage of pebble's training until step 1,550, then a rate that falls to 0), in order, on 100 problems of seed 1 at temperature 1, the first whose single samples are right in 40 to "
             "75 % and whose majority of 16 is at least 8 points above that was taken, before any retrofit of it.\n\n")
-    text += table(("steps of training", "one sample right, %", "majority of 16, %", "taken"),
+    text += table(("steps of a falling rate", "one sample right, %", "majority of 16, %", "taken"),
                   [(g["steps"], f"{100 * g['one']:.1f}", f"{100 * g['majority']:.1f}",
                     "yes" if g["passes"] else "no") for g in figures["gates"]])
     if "points" not in figures:
@@ -286,36 +280,42 @@ TITLES = {"C": "policies without training at the same peak rows", "D": "delayed 
           "J": "hyper-scaling"}
 
 
-def section_missing(figures):
-    missing = [f"{name} ({title})" for name, title in TITLES.items() if name not in figures]
-    if not missing:
-        return ""
-    return ("## Not run yet\n\n`training/dms/retrofit --experiments` knows these too, and no figures of theirs are "
-            "here: " + "; ".join(missing) + ".\n")
-
-
-SECTIONS = {"C": section_c, "D": section_d, "E": section_e, "F": section_f, "G": section_g,
+SECTIONS = {"A": section_a_b, "C": section_c, "D": section_d, "E": section_e, "F": section_f, "G": section_g,
             "H": section_h, "I": section_i, "M": section_m, "J": section_j}
+LETTERS = re.compile(r"^## .*\(([A-Z]).*\)\n")
 
 
-def page(folder):
-    figures = {path.stem: json.loads(path.read_text(encoding="utf-8"))
-               for path in folder.glob("*.json")}
-    parts = [HEAD]
-    if "A" in figures or "B" in figures:
-        parts.append(section_a_b(figures))
-    parts += [section(figures[name]) for name, section in SECTIONS.items() if name in figures]
-    parts += [ENDING, section_missing(figures)]
-    return "\n".join(part for part in parts if part)
+def sections_of(page):
+    """{letter: section} of a page as it stands."""
+    parts = re.split(r"^(?=## )", page, flags=re.MULTILINE)
+    return {match[1]: part.rstrip("\n") + "\n" for part in parts if (match := LETTERS.match(part))}
+
+
+def page(figures, before):
+    """The page. A section whose figures are not at hand stays as `before` has it."""
+    sections = sections_of(before)
+    for name, section in SECTIONS.items():
+        if name in figures:
+            sections[name] = section(figures if name == "A" else figures[name])
+    missing = [f"{name} ({title})" for name, title in TITLES.items() if name not in sections]
+    parts = [HEAD, *(sections[name] for name in SECTIONS if name in sections), ENDING]
+    if missing:
+        parts.append("## Not run yet\n\n`training/dms/retrofit --experiments` knows these too, and no figures of "
+                     "theirs are here: " + "; ".join(missing) + ".\n")
+    return "\n".join(parts)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--figures", type=pathlib.Path, default=ROOT / "build/dms/figures")
+    parser.add_argument("--figures", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parent / "figures")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/dms-results.md")
     args = parser.parse_args()
-    args.out.write_text(page(args.figures), encoding="utf-8")
+    figures = {path.stem: json.loads(path.read_text(encoding="utf-8"))
+               for path in args.figures.glob("*.json")}
+    before = args.out.read_text(encoding="utf-8") if args.out.exists() else ""
+    args.out.write_text(page(figures, before), encoding="utf-8")
 
 
 if __name__ == "__main__":
