@@ -8,71 +8,16 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ebb/engine.h"
 #include "ebb/model.h"
-#include "ebb/state.h"
+#include "ebb/sampler.h"
 #include "ebb/status.h"
 
 namespace ebb {
-
-// Defaults are llama.cpp's. temperature 0 is greedy.
-struct SamplingOptions {
-  float temperature = 0.8f;
-  int top_k = 40;
-  float top_p = 0.95f;
-  float min_p = 0.05f;
-  float repeat_penalty = 1.0f;  // 1: off
-  int repeat_last_n = 64;
-  float presence_penalty = 0.0f;
-  float frequency_penalty = 0.0f;
-  uint64_t seed = 0;
-  std::string grammar;  // GBNF with a rule "root"; empty: none
-};
-
-// Thread safety: one sampler belongs to one thread at a time.
-class Sampler {
- public:
-  // Errors: a value out of range, a grammar that does not parse. The model must outlive the
-  // sampler.
-  static Result<std::unique_ptr<Sampler>> Create(const Model& model,
-                                                 const SamplingOptions& options);
-  ~Sampler();
-  Sampler(const Sampler&) = delete;
-  Sampler& operator=(const Sampler&) = delete;
-
-  // kFree leaves the grammar aside: thoughts are free, the answer obeys it.
-  enum class Constraint { kGrammar, kFree };
-  // The token for `position`, from logits [vocab_size]; accepts what it returns. Randomness is a
-  // function of the seed, the position and the token alone. Errors, after which nothing was
-  // accepted: the logits hold no number; the grammar admits no token.
-  [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position,
-                                     Constraint constraint = Constraint::kGrammar);
-  // How far the last token that Sample() returned was ahead of the next best candidate: the
-  // difference of their logits / temperature + noise (greedy: of their logits); infinity where it
-  // was the only one left.
-  [[nodiscard]] double margin() const;
-  // A token that was forced rather than sampled: repetition counts it, the grammar does not.
-  void Accept(Token token);
-
-  // One that stands where this one does, and goes its own way.
-  [[nodiscard]] std::unique_ptr<Sampler> Clone() const;
-  // The tokens that it saw.
-  void SaveState(StateWriter* to) const;
-  // Into a new sampler: repetition and the grammar see the tokens again. Errors: Corrupt;
-  // InvalidArgument (tokens that the grammar does not admit).
-  Status LoadState(StateReader* from);
-  [[nodiscard]] const Model& model() const;
-
- private:
-  Sampler();
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
 
 enum class FinishReason { kStop, kStopString, kLength, kContext, kCap, kCancelled, kError };
 [[nodiscard]] std::string_view FinishReasonName(FinishReason reason);

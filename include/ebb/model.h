@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/chat.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
 
@@ -32,21 +33,6 @@ struct ModelOptions {
   RopeScaling rope_scaling = RopeScaling::kFromFile;
   float rope_factor = 0;  // > 1: context is this many times the trained one; needed by
                           // kLinear and kYarn, refused otherwise
-};
-
-// One message of a conversation. role: "system", "user" or "assistant".
-struct ChatMessage {
-  std::string role;
-  std::string content;
-};
-
-// What a chat template made of a conversation.
-struct ChatPrompt {
-  std::string text;
-  std::string thinking_start;  // the tags between which the model thinks; empty: it does not
-  std::string thinking_end;
-  bool opens_in_thinking = false;  // the prompt ends inside a thought
-  std::vector<std::string> stops;  // further stop strings that the template asks for
 };
 
 class Model {
@@ -89,8 +75,12 @@ class Model {
   // The token that stands for nothing: the file's own padding, else the end of a text, else 0.
   [[nodiscard]] Token PaddingToken() const;
 
-  // Applies the file's own Jinja template. Errors: the template's own, with its message.
-  enum class Thinking { kModelDefault, kOff };
+  // Applies the file's own Jinja template, within limits of steps and bytes that grow with the
+  // request. Errors: kInvalidArgument (names the field of the request that is wrong); kUnsupported
+  // (names the field that the template cannot take, or says what the template itself raised, or
+  // that it goes beyond its limits); kCorrupt (the template does not parse).
+  using Thinking = ebb::Thinking;
+  [[nodiscard]] Result<ChatPrompt> FormatChat(const ChatRequest& request) const;
   [[nodiscard]] Result<ChatPrompt> FormatChat(std::span<const ChatMessage> messages,
                                               Thinking thinking) const;
 

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "ebb/generate.h"
+#include "ebb/sampler.h"
 #include "src/cli/eval_files.h"
 #include "src/cli/eval_lines.h"
 

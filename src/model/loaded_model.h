@@ -73,6 +73,7 @@ struct LayerWeights {
   ggml_tensor* alpha = nullptr;       // [embed_dim, kv heads]
 };
 
+class ModelChat;       // src/model/chat.h
 struct WeightBuffers;  // src/model/weights.h
 struct LlamaModelDeleter {
   void operator()(llama_model* model) const;
@@ -100,6 +101,8 @@ struct LoadedModel {
   std::unique_ptr<WeightBuffers> buffers;
   std::unique_ptr<WeightBuffers> adapter_buffers;               // null: there is no adapter
   std::unique_ptr<llama_model, LlamaModelDeleter> vocab_model;  // vocab_only: tokenizer, template
+
+  std::unique_ptr<ModelChat> chat;  // the template of vocab_model
 
   LoadedModel();
   ~LoadedModel();

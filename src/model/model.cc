@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/model/adapter.h"
+#include "src/model/chat.h"
 #include "src/model/family.h"
 #include "src/model/gguf_file.h"
 #include "src/model/hyperparameters.h"
@@ -76,6 +77,7 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader
   EBB_RETURN_IF_ERROR(loaded);
   FillKeptChannels(*model);
   EBB_ASSIGN_OR_RETURN(model->vocab_model, std::move(vocab_model));
+  model->chat = std::make_unique<ModelChat>(model->vocab_model.get());
   model->weight_bytes = loader.weight_bytes();
   model->lookup_bytes = loader.lookup_bytes();
   return OkStatus();

@@ -7,17 +7,18 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <map>
 #include <memory>
 #include <span>
-#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <fmt/format.h>
 #include <llama.h>
 
-#include "ebb/generate.h"
+#include "ebb/sampler.h"
+#include "src/model/grammar.h"
 #include "src/model/gumbel_draw.h"
-#include "src/model/llama_runtime.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {
@@ -25,18 +26,13 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-struct SamplerDeleter {
-  void operator()(llama_sampler* sampler) const { llama_sampler_free(sampler); }
-};
-using SamplerPtr = std::unique_ptr<llama_sampler, SamplerDeleter>;
-
 Status CheckRange(const char* name, double value, double min, double max) {
   if (value >= min && value <= max) return OkStatus();  // false for NaN
   return InvalidArgument(
       fmt::format("{}: expected a number from {} to {}, found {}", name, min, max, value));
 }
 
-Status Check(const SamplingOptions& options) {
+Status Check(const SamplingOptions& options, int vocab_size) {
   constexpr double kMax = 1e6;
   constexpr double kMaxInt = std::numeric_limits<int>::max();
   EBB_RETURN_IF_ERROR(CheckRange("temperature", options.temperature, 0, kMax));
@@ -46,7 +42,16 @@ Status Check(const SamplingOptions& options) {
   EBB_RETURN_IF_ERROR(CheckRange("repeat-penalty", options.repeat_penalty, 1e-3, kMax));
   EBB_RETURN_IF_ERROR(CheckRange("repeat-last-n", options.repeat_last_n, 0, kMaxInt));
   EBB_RETURN_IF_ERROR(CheckRange("presence-penalty", options.presence_penalty, -kMax, kMax));
-  return CheckRange("frequency-penalty", options.frequency_penalty, -kMax, kMax);
+  EBB_RETURN_IF_ERROR(CheckRange("frequency-penalty", options.frequency_penalty, -kMax, kMax));
+  constexpr double kMaxBias = 100;
+  for (const auto& [token, bias] : options.logit_bias) {
+    if (token < 0 || token >= vocab_size) {
+      return InvalidArgument(fmt::format("logit-bias: expected a token from 0 to {}, found {}",
+                                         vocab_size - 1, token));
+    }
+    EBB_RETURN_IF_ERROR(CheckRange("logit-bias", bias, -kMaxBias, kMaxBias));
+  }
+  return OkStatus();
 }
 
 SamplerPtr MakeChain(const llama_vocab* vocab, const SamplingOptions& options) {
@@ -63,10 +68,9 @@ SamplerPtr MakeChain(const llama_vocab* vocab, const SamplingOptions& options) {
   if (!bias.empty()) {
     add(llama_sampler_init_logit_bias(num_tokens, static_cast<int32_t>(bias.size()), bias.data()));
   }
-  if (options.repeat_penalty != 1 || options.frequency_penalty != 0 ||
-      options.presence_penalty != 0) {
-    add(llama_sampler_init_penalties(num_tokens, options.repeat_last_n, options.repeat_penalty,
-                                     options.frequency_penalty, options.presence_penalty));
+  if (options.repeat_penalty != 1) {
+    add(llama_sampler_init_penalties(num_tokens, options.repeat_last_n, options.repeat_penalty, 0,
+                                     0));
   }
   if (options.temperature == 0) {
     add(llama_sampler_init_greedy());
@@ -84,18 +88,6 @@ llama_sampler* LastOf(llama_sampler* chain) {
   return llama_sampler_chain_get(chain, llama_sampler_chain_n(chain) - 1);
 }
 
-// Where in the grammar it fails, libllama itself writes to stderr.
-Result<SamplerPtr> MakeGrammar(const llama_vocab* vocab, const std::string& grammar) {
-  const LlamaErrorScope errors;
-  try {
-    SamplerPtr sampler(llama_sampler_init_grammar(vocab, grammar.c_str(), "root"));
-    if (sampler != nullptr) return sampler;
-  } catch (const std::exception& error) {
-    return InvalidArgument(fmt::format("the grammar is refused: {}", error.what()));
-  }
-  return InvalidArgument(fmt::format("the grammar is refused: {}", errors.FirstError()));
-}
-
 }  // namespace
 
 // What a sampler saw, in order.
@@ -106,11 +98,15 @@ enum class Seen : uint8_t {
 
 struct Sampler::Impl {
   const Model* model = nullptr;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  std::map<Token, float> logit_bias;
   SamplerPtr chain;
   llama_sampler* draw = nullptr;             // the chain's last; null: greedy
   std::vector<Token> tokens;                 // of the history
   std::vector<Seen> seen;                    // [tokens]
-  SamplerPtr grammar;                        // null: none
+  std::unordered_map<Token, int> counts;     // of the tokens of the history
+  std::unique_ptr<Grammar> grammar;          // null: none
   std::vector<llama_token_data> candidates;  // [vocab_size]
   int64_t chosen = 0;                        // index in candidates, by a greedy chain
 
@@ -120,6 +116,15 @@ struct Sampler::Impl {
     for (size_t i = 0; i < count; ++i) {
       candidates[i] = {static_cast<llama_token>(i), std::isfinite(logits[i]) ? logits[i] : kNever,
                        0.0F};
+    }
+    for (const auto& [token, bias] : logit_bias) {
+      if (static_cast<size_t>(token) < count) candidates[token].logit += bias;
+    }
+    if (presence_penalty != 0 || frequency_penalty != 0) {
+      for (const auto& [token, times] : counts) {
+        if (static_cast<size_t>(token) >= count) continue;
+        candidates[token].logit -= presence_penalty + static_cast<float>(times) * frequency_penalty;
+      }
     }
     return {candidates.data(), count, -1, false};
   }
@@ -143,11 +148,19 @@ struct Sampler::Impl {
     }
     return double{candidates[chosen].logit} - second;
   }
-  [[nodiscard]] bool Admits(Token token) const {
-    llama_token_data one = {token, 1.0F, 0.0F};
-    llama_token_data_array array = {&one, 1, -1, false};
-    llama_sampler_apply(grammar.get(), &array);
-    return one.logit != kNever;
+  // A grammar that waits can refuse a token, yet not say which others it would: one after the
+  // other.
+  Result<Token> ChooseAdmitted(std::span<const float> logits, Token refused) {
+    std::vector<Token> all_refused = {refused};
+    while (true) {
+      llama_token_data_array admitted = Candidates(logits);
+      grammar->Bar(&admitted);
+      for (const Token token : all_refused) admitted.data[token].logit = kNever;
+      if (!AnyPossible(admitted)) return InvalidArgument("the grammar admits no further token");
+      const Token token = Choose(admitted);
+      if (!grammar->waits() || grammar->Admits(token)) return token;
+      all_refused.push_back(token);
+    }
   }
   Result<Token> Sample(std::span<const float> logits, Position position, Constraint constraint) {
     if (draw != nullptr) SetDrawPosition(draw, position);
@@ -155,24 +168,24 @@ struct Sampler::Impl {
     if (!AnyPossible(all)) return Corrupt("the logits of the step hold no number");
     Token token = Choose(all);
     if (grammar == nullptr || constraint == Constraint::kFree) return token;
-    if (!Admits(token)) {
-      llama_token_data_array admitted = Candidates(logits);
-      llama_sampler_apply(grammar.get(), &admitted);
-      if (!AnyPossible(admitted)) return InvalidArgument("the grammar admits no further token");
-      token = Choose(admitted);
+    if (!grammar->Admits(token)) {
+      EBB_ASSIGN_OR_RETURN(token, ChooseAdmitted(logits, token));
     }
-    llama_sampler_accept(grammar.get(), token);
+    grammar->Accept(token);
     return token;
   }
   void Remember(Token token, Seen how) {
     tokens.push_back(token);
     seen.push_back(how);
+    ++counts[token];
   }
   Status SeeAgain(Token token, Seen how) {
     llama_sampler_accept(chain.get(), token);
     if (how != Seen::kByGrammarToo || grammar == nullptr) return OkStatus();
-    if (!Admits(token)) return InvalidArgument("the grammar does not admit the answer so far");
-    llama_sampler_accept(grammar.get(), token);
+    if (!grammar->Admits(token)) {
+      return InvalidArgument("the grammar does not admit the answer so far");
+    }
+    grammar->Accept(token);
     return OkStatus();
   }
 };
@@ -182,15 +195,18 @@ Sampler::~Sampler() = default;
 
 Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
                                                  const SamplingOptions& options) {
-  EBB_RETURN_IF_ERROR(Check(options));
+  EBB_RETURN_IF_ERROR(Check(options, model.shape().vocab_size));
   const llama_vocab* vocab = llama_model_get_vocab(model.loaded().vocab_model.get());
   std::unique_ptr<Sampler> sampler(new Sampler());
   sampler->impl_->model = &model;
+  sampler->impl_->presence_penalty = options.presence_penalty;
+  sampler->impl_->frequency_penalty = options.frequency_penalty;
+  sampler->impl_->logit_bias = options.logit_bias;
   sampler->impl_->chain = MakeChain(vocab, options);
   if (options.temperature > 0) sampler->impl_->draw = LastOf(sampler->impl_->chain.get());
   sampler->impl_->candidates.resize(llama_vocab_n_tokens(vocab));
   if (!options.grammar.empty()) {
-    EBB_ASSIGN_OR_RETURN(sampler->impl_->grammar, MakeGrammar(vocab, options.grammar));
+    EBB_ASSIGN_OR_RETURN(sampler->impl_->grammar, Grammar::Create(model, options));
   }
   return sampler;
 }
@@ -199,11 +215,15 @@ std::unique_ptr<Sampler> Sampler::Clone() const {
   std::unique_ptr<Sampler> clone(new Sampler());
   Impl& impl = *clone->impl_;
   impl.model = impl_->model;
+  impl.presence_penalty = impl_->presence_penalty;
+  impl.frequency_penalty = impl_->frequency_penalty;
+  impl.logit_bias = impl_->logit_bias;
+  impl.counts = impl_->counts;
   impl.chain.reset(llama_sampler_clone(impl_->chain.get()));
   if (impl_->draw != nullptr) impl.draw = LastOf(impl.chain.get());
   impl.tokens = impl_->tokens;
   impl.seen = impl_->seen;
-  if (impl_->grammar != nullptr) impl.grammar.reset(llama_sampler_clone(impl_->grammar.get()));
+  if (impl_->grammar != nullptr) impl.grammar = impl_->grammar->Clone();
   impl.candidates.resize(impl_->candidates.size());
   return clone;
 }

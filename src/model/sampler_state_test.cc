@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/generate.h"
+#include "ebb/sampler.h"
 #include "ebb/state.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"
@@ -79,6 +79,40 @@ TEST_F(SamplerState, DrawsGoOn) {
 TEST_F(SamplerState, RepetitionsGoOn) {
   ExpectGoesOn({.temperature = 0, .repeat_penalty = 3, .presence_penalty = 2});
   ExpectGoesOn({.temperature = 1, .repeat_penalty = 3, .repeat_last_n = 5, .seed = 8});
+}
+
+TEST_F(SamplerState, CountsAndBiasesGoOn) {
+  ExpectGoesOn({.temperature = 0, .presence_penalty = 0.5F, .frequency_penalty = 0.5F});
+  ExpectGoesOn({.temperature = 1,
+                .presence_penalty = 1,
+                .frequency_penalty = 1,
+                .logit_bias = {{7, 3}, {9, -100}},
+                .seed = 8});
+}
+
+// A letter is likely within 40 tokens, and is not among the first few.
+TEST_F(SamplerState, ALazyGrammarGoesOn) {
+  using Kind = GrammarTrigger::Kind;
+  for (const GrammarTrigger& trigger : std::vector<GrammarTrigger>{
+           {.text = "never there"}, {.text = "e"}, {.kind = Kind::kPattern, .text = "[k-p]"}}) {
+    ExpectGoesOn({.temperature = 2,
+                  .seed = 4,
+                  .grammar = "root ::= [a-z] [^#]+",
+                  .grammar_triggers = {trigger}});
+  }
+}
+
+TEST_F(SamplerState, ACloneOfALazyGrammarGoesOn) {
+  const SamplingOptions options = {.temperature = 2,
+                                   .seed = 4,
+                                   .grammar = "root ::= \"e\" [a-z]+",
+                                   .grammar_triggers = {{.text = "e"}}};
+  for (int until = 1; until < 60; until += 7) {
+    const auto sampler = Make(options);
+    (void)Draw(*sampler, 0, until);
+    const auto clone = sampler->Clone();
+    EXPECT_EQ(Draw(*clone, until, 80), Draw(*sampler, until, 80));
+  }
 }
 
 TEST_F(SamplerState, TheGrammarGoesOn) {

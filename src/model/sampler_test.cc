@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/generate.h"
+#include "ebb/sampler.h"
 #include "src/model/gumbel_draw.h"
 #include "src/model/loaded_model.h"
 #include "tests/support/random_gguf.h"
@@ -97,12 +97,10 @@ TEST_F(SamplerTest, DrawsAmongWhatTheSamplersOfLibllamaLeaveInItsOrder) {
                                    .min_p = 0.02F,
                                    .repeat_penalty = 1.3F,
                                    .repeat_last_n = 16,
-                                   .presence_penalty = 0.1F,
-                                   .frequency_penalty = 0.2F,
                                    .seed = 42};
   llama_sampler* chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
   for (llama_sampler* one :
-       {llama_sampler_init_penalties(static_cast<int>(VocabSize()), 16, 1.3F, 0.2F, 0.1F),
+       {llama_sampler_init_penalties(static_cast<int>(VocabSize()), 16, 1.3F, 0, 0),
         llama_sampler_init_top_k(50), llama_sampler_init_top_p(0.9F, 1),
         llama_sampler_init_min_p(0.02F, 1), llama_sampler_init_temp(0.9F)}) {
     llama_sampler_chain_add(chain, one);
@@ -239,6 +237,159 @@ TEST_F(SamplerTest, ForcedTokensCountAsRepetition) {
   EXPECT_EQ(*token, 6);
 }
 
+TEST_F(SamplerTest, ABiasIsAddedBeforeAnythingElse) {
+  std::vector<float> logits(VocabSize(), 1);
+  logits[5] = 10;
+  logits[6] = 8;
+  logits[7] = 7.5F;
+  // A repeat penalty divides what the bias has left: 8 - 2 to 3, below 7.5 - 4 = 3.5.
+  const SamplingOptions options = {
+      .temperature = 0, .repeat_penalty = 2, .logit_bias = {{5, -100}, {6, -2}, {7, -4}}};
+  const auto sampler = Make(options);
+  EXPECT_EQ(*sampler->Sample(logits, 0), 6);
+  EXPECT_EQ(*sampler->Sample(logits, 1), 7);
+  EXPECT_EQ(*Make({.temperature = 0, .logit_bias = {{200, 100}}})->Sample(logits, 0), 200);
+  for (int i = 0; i < 100; ++i) {
+    const auto drawn = Make({.temperature = 2, .top_k = 0, .logit_bias = {{5, -100}}});
+    EXPECT_NE(*drawn->Sample(logits, i), 5);
+  }
+}
+
+TEST_F(SamplerTest, ABiasMakesNoNumberOutOfNone) {
+  std::vector<float> logits(VocabSize(), -kInfinity);
+  logits[3] = -200;
+  const auto sampler = Make({.temperature = 0, .logit_bias = {{9, 100}}});
+  EXPECT_EQ(*sampler->Sample(logits, 0), 3);
+}
+
+// n times: -(presence + n * frequency), of all tokens of the answer.
+TEST_F(SamplerTest, PresenceAndFrequencyCountAllOfTheAnswer) {
+  std::vector<float> logits(VocabSize(), 0);
+  logits[5] = 10;
+  logits[6] = 8.6F;
+  const auto first_other = [&](const SamplingOptions& options) {
+    const auto sampler = Make(options);
+    for (int i = 0; i < 300; ++i) {
+      if (*sampler->Sample(logits, i) != 5) return i;
+    }
+    return -1;
+  };
+  // 10 - n * 0.01 falls below 8.6 at n = 141, far behind any window.
+  EXPECT_EQ(first_other({.temperature = 0, .repeat_last_n = 4, .frequency_penalty = 0.01F}), 141);
+  EXPECT_EQ(first_other({.temperature = 0, .presence_penalty = 1.3F}), -1);
+  EXPECT_EQ(first_other({.temperature = 0, .presence_penalty = 1.5F}), 1);
+  EXPECT_EQ(first_other({.temperature = 0, .presence_penalty = 1, .frequency_penalty = 0.1F}), 5);
+  const auto sampler = Make({.temperature = 0, .presence_penalty = 2});
+  sampler->Accept(5);
+  for (int i = 0; i < 100; ++i) sampler->Accept(9);
+  EXPECT_EQ(*sampler->Sample(logits, 0), 6);
+}
+
+TEST_F(SamplerTest, ALazyGrammarHoldsFromItsTrigger) {
+  using Kind = GrammarTrigger::Kind;
+  const std::string grammar = "root ::= \"<go>\" \"x\" [0-9]";
+  const auto tokens = [&](const std::string& text) {
+    return *model_->Tokenize(text, Model::AddBos::kNo, Model::Specials::kParse);
+  };
+  const auto shown = [&](Token token) {
+    return model_->TokenText(token, Model::ControlTokens::kShow);
+  };
+  const Token first = tokens("<go>")[0];
+  const std::vector<GrammarTrigger> triggers = {
+      {.kind = Kind::kText, .text = "<go>"},
+      {.kind = Kind::kPattern, .text = "(<g)o>"},
+      {.kind = Kind::kToken, .token = first},
+  };
+  for (const GrammarTrigger& trigger : triggers) {
+    const auto sampler =
+        Make({.temperature = 0, .grammar = grammar, .grammar_triggers = {trigger}});
+    std::string text;
+    const std::vector<Token> wanted = tokens("abc <g <go x <go>yyyy");
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      std::vector<float> logits(VocabSize());
+      logits[wanted[i]] = 1;
+      const Result<Token> token = sampler->Sample(logits, static_cast<Position>(i));
+      ASSERT_TRUE(token.ok()) << token.status().ToString();
+      if (model_->EndsGeneration(*token)) break;
+      text += shown(*token);
+    }
+    if (trigger.kind == Kind::kToken) {
+      // From the first token of the tag on, wherever that is.
+      EXPECT_EQ(text.substr(0, 9), "abc <go>x") << text;
+      continue;
+    }
+    EXPECT_EQ(text.substr(0, text.size() - 1), "abc <g <go x <go>x");
+    EXPECT_TRUE(text.back() >= '0' && text.back() <= '9') << text;
+  }
+}
+
+TEST_F(SamplerTest, ATokenThatLeavesTheGrammarAtItsTriggerIsPassedOver) {
+  std::vector<Token> two;
+  for (Token token = 0; token < static_cast<Token>(VocabSize()) && two.empty(); ++token) {
+    const std::string text = model_->TokenText(token, Model::ControlTokens::kHide);
+    if (text.size() >= 2 && text[0] != text[1]) two = {token};
+  }
+  ASSERT_FALSE(two.empty());
+  const std::string text = model_->TokenText(two[0], Model::ControlTokens::kHide);
+  const std::string first(1, text[0]);
+  const auto sampler = Make({.temperature = 0,
+                             .grammar = "root ::= \"" + first + "\" [0-9]",
+                             .grammar_triggers = {{.text = first}}});
+  std::vector<float> logits(VocabSize());
+  logits[two[0]] = 2;
+  logits[200] = 1;
+  const Result<Token> token = sampler->Sample(logits, 0);
+  ASSERT_TRUE(token.ok()) << token.status().ToString();
+  EXPECT_EQ(*token, 200);
+}
+
+TEST_F(SamplerTest, AGrammarMayDescribeTextAheadOfTheAnswer) {
+  const auto sampler =
+      Make({.temperature = 0, .grammar = "root ::= \"<A>\\n\" \"yes\"", .grammar_prefix = "<A>\n"});
+  const std::vector<float> flat(VocabSize());
+  std::string text;
+  for (int i = 0; i < 10; ++i) {
+    const Result<Token> token = sampler->Sample(flat, i);
+    ASSERT_TRUE(token.ok());
+    if (model_->EndsGeneration(*token)) break;
+    text += model_->TokenText(*token, Model::ControlTokens::kHide);
+  }
+  EXPECT_EQ(text, "yes");
+}
+
+TEST_F(SamplerTest, RefusesTriggersAndPrefixesThatItCannotUse) {
+  const std::string grammar = "root ::= \"a\"";
+  using Kind = GrammarTrigger::Kind;
+  const auto refusal = [&](const GrammarTrigger& trigger) {
+    return Refusal({.grammar = grammar, .grammar_triggers = {{.text = "a"}, trigger}});
+  };
+  for (const auto& [status, message] : std::vector<std::pair<Status, std::string>>{
+           {refusal({.text = ""}), "grammar_triggers[1]: expected a text, found none"},
+           {refusal({.kind = Kind::kPattern, .text = "("}), "grammar_triggers[1]: "},
+           {refusal({.kind = Kind::kToken, .token = -1}),
+            "grammar_triggers[1]: token -1 is not in the vocabulary"},
+           {refusal({.kind = Kind::kToken, .token = 1 << 30}), "grammar_triggers[1]: token "},
+           {Refusal({.grammar = grammar, .grammar_prefix = "b"}),
+            "grammar_prefix: the grammar does not admit it"},
+           {Refusal(
+                {.grammar = grammar, .grammar_prefix = "a", .grammar_triggers = {{.text = "a"}}}),
+            "grammar_prefix: a grammar that waits for a trigger takes none"}}) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << message;
+    EXPECT_TRUE(status.message().starts_with(message)) << status.message();
+  }
+}
+
+TEST_F(SamplerTest, RefusesABiasOfNoToken) {
+  const auto size = static_cast<Token>(VocabSize());
+  for (const Token token : {-1, size, 1 << 30}) {
+    const Status status = Refusal({.logit_bias = {{token, 1.0F}}});
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), "logit-bias: expected a token from 0 to " +
+                                    std::to_string(size - 1) + ", found " + std::to_string(token));
+  }
+  EXPECT_TRUE(Refusal({.logit_bias = {{size - 1, -100.0F}}}).ok());
+}
+
 TEST_F(SamplerTest, NeverTakesWhatIsNoNumber) {
   std::vector<float> logits = RandomLogits(3);
   for (size_t i = 0; i < logits.size(); i += 3) logits[i] = kNan;
@@ -312,6 +463,18 @@ TEST_F(SamplerTest, RefusesValuesOutOfRangeByName) {
       {"repeat-last-n", [](SamplingOptions& o) { o.repeat_last_n = -1; }},
       {"presence-penalty", [](SamplingOptions& o) { o.presence_penalty = kInfinity; }},
       {"frequency-penalty", [](SamplingOptions& o) { o.frequency_penalty = kNan; }},
+      {"logit-bias",
+       [](SamplingOptions& o) {
+         o.logit_bias = {{3, 100.5F}};
+       }},
+      {"logit-bias",
+       [](SamplingOptions& o) {
+         o.logit_bias = {{3, -101}};
+       }},
+      {"logit-bias",
+       [](SamplingOptions& o) {
+         o.logit_bias = {{3, kNan}};
+       }},
   };
   for (const auto& [name, change] : cases) {
     SamplingOptions options;

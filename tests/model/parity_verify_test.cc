@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ebb/engine.h"
-#include "ebb/generate.h"
 #include "ebb/model.h"
+#include "ebb/sampler.h"
 #include "tests/support/default_model.h"
 #include "tests/support/engine_logits.h"
 #include "tests/support/gguf_edit.h"

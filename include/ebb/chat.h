@@ -1,0 +1,115 @@
+// Chat: a conversation and what is asked of the next answer, what a model's chat template makes of
+// both, and what an answer says.
+//
+//   EBB_ASSIGN_OR_RETURN(ChatPrompt prompt, model.FormatChat(request));
+//   // Generate from prompt.text, under the prompt's grammar, stops and thinking tags.
+//   EBB_ASSIGN_OR_RETURN(ChatAnswer answer, ParseAnswer(prompt, text, AnswerEnd::kComplete));
+#ifndef EBB_CHAT_H_
+#define EBB_CHAT_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/status.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+// A function that the assistant called.
+struct ToolCall {
+  std::string name;
+  std::string arguments;  // a JSON object as text
+  std::string id = {};    // empty: the model gave none
+
+  friend bool operator==(const ToolCall&, const ToolCall&) = default;
+};
+
+// One message of a conversation.
+struct ChatMessage {
+  std::string role;  // "system", "developer", "user", "assistant" or "tool"
+  std::string content;
+  std::string reasoning_content = {};     // the thought of an assistant's message
+  std::vector<ToolCall> tool_calls = {};  // of an assistant's message
+  std::string tool_call_id = {};          // of a tool's message: the call that it answers
+  std::string name = {};                  // of a tool's message: the function; may be empty
+};
+
+// A function that the assistant may call.
+struct Tool {
+  std::string name;  // letters, digits, '_' and '-', at most 64
+  std::string description = {};
+  std::string parameters = {};  // a JSON schema of an object as text; empty: no parameters
+};
+
+enum class ResponseFormat {
+  kText,
+  kJsonObject,  // any JSON object
+  kJsonSchema,  // JSON of ChatRequest::json_schema
+};
+
+// Whether the template is asked for thoughts. kModelDefault leaves it to the template.
+enum class Thinking { kModelDefault, kOff };
+
+struct ChatRequest {
+  std::vector<ChatMessage> messages;
+  std::vector<Tool> tools = {};
+  // "auto" (the model may call), "none", "required" (it calls at least one) or the name of the tool
+  // that it calls.
+  std::string tool_choice = "auto";
+  bool parallel_tool_calls = true;  // more than one call in an answer
+  // At most one of: tools that may be called, a response format, a grammar.
+  ResponseFormat response_format = ResponseFormat::kText;
+  std::string json_schema = {};  // for kJsonSchema
+  std::string grammar = {};      // GBNF with a rule "root"; empty: none
+  Thinking thinking = Thinking::kModelDefault;
+};
+
+// What makes a lazy grammar begin to hold: the answer contains a text, a match of a regular
+// expression (ECMAScript), or a token.
+struct GrammarTrigger {
+  enum class Kind { kText, kPattern, kToken };
+  Kind kind = Kind::kText;
+  std::string text = {};  // of kText and kPattern
+  Token token = 0;        // of kToken
+};
+
+struct AnswerFormat;  // src/model/chat.cc
+
+// What a chat template made of a request.
+struct ChatPrompt {
+  std::string text;
+  std::string thinking_start = {};  // the tags between which the model thinks; empty: it does not
+  std::string thinking_end = {};
+  bool opens_in_thinking = false;       // the prompt ends inside a thought
+  std::vector<std::string> stops = {};  // further stop strings that the template asks for
+  // What the answer obeys, for the SamplingOptions of the same names.
+  std::string grammar = {};  // empty: nothing
+  std::string grammar_prefix = {};
+  std::vector<GrammarTrigger> grammar_triggers = {};
+  // How ParseAnswer() reads the answer; null: all of it is content.
+  std::shared_ptr<const AnswerFormat> format = {};
+};
+
+// What an answer says.
+struct ChatAnswer {
+  std::string content;
+  std::vector<ToolCall> tool_calls = {};
+
+  friend bool operator==(const ChatAnswer&, const ChatAnswer&) = default;
+};
+
+// Whether more of an answer's text may come.
+enum class AnswerEnd { kPartial, kComplete };
+
+// Reads `text`, an answer without its thought. A partial answer gives what is certain: its content
+// is a prefix of the whole answer's, its last tool call may lack a part of its arguments.
+// Errors: kInvalidArgument (a complete text that is not in the format that the template asks for).
+// Thread safety: any number of threads may read with one prompt.
+[[nodiscard]] Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text,
+                                             AnswerEnd end);
+
+}  // namespace ebb
+
+#endif  // EBB_CHAT_H_

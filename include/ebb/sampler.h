@@ -1,0 +1,88 @@
+// Sampling: which token comes next, from the logits of a step.
+#ifndef EBB_SAMPLER_H_
+#define EBB_SAMPLER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/chat.h"
+#include "ebb/model.h"
+#include "ebb/state.h"
+#include "ebb/status.h"
+
+namespace ebb {
+
+// Defaults are llama.cpp's. temperature 0 is greedy. The logits of a step pass, in this order:
+// logit_bias; presence and frequency penalty; repeat penalty; top_k, top_p, min_p; temperature.
+struct SamplingOptions {
+  float temperature = 0.8f;
+  int top_k = 40;
+  float top_p = 0.95f;
+  float min_p = 0.05f;
+  // Divides a positive logit, and multiplies a negative one, of each token among the last
+  // repeat_last_n that the sampler saw. 1: off.
+  float repeat_penalty = 1.0f;
+  int repeat_last_n = 64;
+  // As OpenAI's interface defines them: a token that the sampler saw n > 0 times, in all of the
+  // answer and not in a window, loses presence_penalty + n * frequency_penalty.
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  // Added to the logits of tokens, from -100 (the token does not come in practice) to 100.
+  std::map<Token, float> logit_bias = {};
+  uint64_t seed = 0;
+  std::string grammar = {};  // GBNF with a rule "root"; empty: none
+  // Text that the grammar describes ahead of the answer, the end of a prompt for instance.
+  std::string grammar_prefix = {};
+  // A lazy grammar holds from the place where the first of these begins; the text before it is
+  // free. Empty: the grammar holds from the start. With a prefix: refused.
+  std::vector<GrammarTrigger> grammar_triggers = {};
+};
+
+// Thread safety: one sampler belongs to one thread at a time.
+class Sampler {
+ public:
+  // Errors: kInvalidArgument (a value out of range, a token outside the vocabulary, a grammar or a
+  // trigger that does not parse, a prefix that the grammar does not admit). The model must outlive
+  // the sampler.
+  static Result<std::unique_ptr<Sampler>> Create(const Model& model,
+                                                 const SamplingOptions& options);
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  // kFree leaves the grammar aside: thoughts are free, the answer obeys it.
+  enum class Constraint { kGrammar, kFree };
+  // The token for `position`, from logits [vocab_size]; accepts what it returns. Randomness is a
+  // function of the seed, the position and the token alone. Errors, after which nothing was
+  // accepted: the logits hold no number; the grammar admits no token.
+  [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position,
+                                     Constraint constraint = Constraint::kGrammar);
+  // How far the last token that Sample() returned was ahead of the next best candidate: the
+  // difference of their logits / temperature + noise (greedy: of their logits); infinity where it
+  // was the only one left.
+  [[nodiscard]] double margin() const;
+  // A token that was forced rather than sampled: repetition counts it, the grammar does not.
+  void Accept(Token token);
+
+  // One that stands where this one does, and goes its own way.
+  [[nodiscard]] std::unique_ptr<Sampler> Clone() const;
+  // The tokens that it saw.
+  void SaveState(StateWriter* to) const;
+  // Into a new sampler: repetition and the grammar see the tokens again. Errors: Corrupt;
+  // InvalidArgument (tokens that the grammar does not admit).
+  Status LoadState(StateReader* from);
+  [[nodiscard]] const Model& model() const;
+
+ private:
+  Sampler();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_SAMPLER_H_
