@@ -52,6 +52,7 @@ struct ArenaAccounting {
   size_t reserved_bytes = 0;  // mapped from the system now
   size_t used_bytes = 0;      // in pages that some sequence holds
   size_t peak_bytes = 0;      // largest reserved_bytes so far
+  size_t pledged_bytes = 0;   // of T0: kept for the floors of sessions that do not use it yet
   size_t cap_bytes = 0;
 };
 

@@ -87,6 +87,8 @@ struct SessionOptions {
   // The policy, with its tiers or its budget, only drafts; T1, or memory where there is none, keeps
   // every row. See lossless.h. In a batch nothing is drafted. Refused: keys that are rotated anew.
   std::optional<LosslessOptions> lossless;
+  // T0 that is kept for this session, as Session::SetT0Floor() keeps it; 0: none.
+  uint64_t t0_floor_bytes = 0;
   enum class Record { kNo, kYes };
   Record ledger = Record::kNo;      // see Session::ledger()
   Record step_costs = Record::kNo;  // see StepReport::costs
@@ -123,6 +125,14 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   [[nodiscard]] Result<std::unique_ptr<Session>> OpenSession(const SessionOptions& options);
+  // What a session of these options will take of each tier while it reads `prompt_tokens` and has
+  // at most `most_tokens` in all: the arithmetic of `ebb fit` (fit.h), so that it can be known
+  // before the session is opened. Policies of the caller's own, and those whose budget is no number
+  // of rows, are counted as if they kept every row. Errors: those of OpenSession() that the
+  // options alone cause; ResourceExhausted when the caps of its tiers do not hold it;
+  // InvalidArgument (numbers of tokens that no session of this context has).
+  [[nodiscard]] Result<TierNeeds> CountNeeds(const SessionOptions& options, int prompt_tokens,
+                                             int most_tokens) const;
   // One step of distinct sessions of this engine in one batch, generated tokens and pieces of
   // prompts in any mix. Each session gets the bits of stepping alone where matrix products give a
   // token the same bits whatever stands beside it: with weights in Q4_1 and F32; with others it is
@@ -192,6 +202,12 @@ class Session {
   // Errors: InvalidArgument (not from 0 to 1; a session without T1, with a cap on T0, or lossless);
   // ResourceExhausted and IoError where rows could not move.
   Status SetT0Share(double share);
+  // Keeps so many bytes of T0's pages for this session, those that it has among them: other
+  // sessions are refused what would leave it less. Needs and uses nothing without a cap on T0.
+  // Pages that a fork still holds count for nobody when this session lets them go. A fork keeps as
+  // many for itself. Of a lossless session, whose draft alone has a floor. Errors, after which the
+  // floor is as it was: ResourceExhausted (T0 has less left beside other floors).
+  Status SetT0Floor(uint64_t num_bytes);
   // Moves all rows of T0 to T1 and gives their memory back. The session goes on at any time, bit
   // for bit: rows come back with the policy's decisions, or at once with SetT0Share(). Errors:
   // InvalidArgument (a session without T1, or lossless), ResourceExhausted, IoError.

@@ -46,6 +46,16 @@ struct TierSpec {
   bool protected_may_go = false;
 };
 
+// What a sequence takes of each tier, in bytes of pages.
+struct TierNeeds {
+  // Held whatever share T0 is given: protected rows, and those that come between two decisions.
+  uint64_t t0_floor_bytes = 0;
+  // At the peak of each tier.
+  uint64_t t0_bytes = 0;
+  uint64_t t1_bytes = 0;
+  uint64_t t2_bytes = 0;
+};
+
 // "50%" or "512MiB"; "none", "host[,SIZE]", "file[:PATH][,SIZE]"; "25%[:int8|int4|int8_naive]";
 // "10%" or "caps"; "generated", "alive". InvalidArgument, naming what is expected, for anything
 // else, which leaves the spec as it was.

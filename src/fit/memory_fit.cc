@@ -12,12 +12,10 @@
 #include "src/io/segment_table.h"
 #include "src/kv/arena.h"
 #include "src/kv/sequence_cache.h"
-#include "src/policy/tier_plan.h"
 
 namespace ebb {
 namespace {
 
-size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
 size_t DivideUp(size_t a, size_t b) { return (a + b - 1) / b; }
 uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -38,63 +36,6 @@ TierSpec TiersOfOne(const FitRequest& request) {
   tiers.t1_cap_bytes /= request.requests;
   return tiers;
 }
-
-// The decisions of the hierarchy's placement, as counts.
-class Follower {
- public:
-  Follower(const ModelShape& shape, const FitRequest& request)
-      : request_(request),
-        planner_(TiersOfOne(request),
-                 CapsInRows(TiersOfOne(request), PagesOf(shape, request.kv_type),
-                            static_cast<size_t>(request.interval) + kRowsPerPage)) {}
-
-  Result<RowsOverTime> Follow() {
-    const size_t prompt = std::min(request_.prompt_tokens, request_.context);
-    const size_t context = request_.context;
-    RowsOverTime rows;
-    rows.last.t0 = prompt;
-    if (prompt > planner_.caps().t0) {
-      EBB_RETURN_IF_ERROR(Decide(prompt, StepKind::kPrefill, &rows.last));
-    }
-    rows.peaks = rows.last;
-    for (size_t tokens = prompt; tokens < context;) {
-      const size_t num_new = std::min<size_t>(request_.interval, context - tokens);
-      tokens += num_new;
-      rows.last.t0 += num_new;
-      rows.peaks.t0 = std::max(rows.peaks.t0, rows.last.t0);
-      if (num_new < static_cast<size_t>(request_.interval)) break;
-      EBB_RETURN_IF_ERROR(Decide(tokens, StepKind::kDecode, &rows.last));
-      rows.peaks.t1 = std::max(rows.peaks.t1, rows.last.t1);
-      rows.peaks.t2 = std::max(rows.peaks.t2, rows.last.t2);
-    }
-    return rows;
-  }
-
- private:
-  Status Decide(size_t tokens, StepKind kind, TierRows* rows) {
-    GroupRows group;
-    group.num_ever = Less(tokens, request_.prompt_tokens + request_.sinks + request_.window);
-    group.num_protected = tokens - group.num_ever;
-    group.num_alive = group.num_ever - evicted_;
-    const TierPlan plan = kind == StepKind::kDecode ? planner_.Decide(group)
-                                                    : planner_.Divide(group, planner_.caps().t0);
-    if (!planner_.Holds(group.num_protected, plan.num_full)) {
-      return ResourceExhausted(fmt::format(
-          "T0 holds {} rows of each kv head and T1 {}; after {} tokens {} must stay in "
-          "full precision",
-          planner_.caps().t0, planner_.caps().t1, tokens, group.num_protected + plan.num_full));
-    }
-    evicted_ += plan.num_evict;
-    rows->t2 = plan.num_t2;
-    rows->t1 = plan.num_t1 + plan.num_protected_t1;
-    rows->t0 = group.num_protected + plan.num_full - rows->t1;
-    return OkStatus();
-  }
-
-  const FitRequest& request_;
-  const TierPlanner planner_;
-  size_t evicted_ = 0;
-};
 
 Status CheckRequest(const FitModel& model, const FitRequest& request) {
   const ModelShape& shape = model.shape;
@@ -203,7 +144,15 @@ uint64_t SegmentBytes(uint64_t pages_per_layer, int num_layers, size_t page_byte
 }
 
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
-  if (request.tiers.has_value()) return Follower(shape, request).Follow();
+  if (request.tiers.has_value()) {
+    return ForecastRows({.tiers = TiersOfOne(request),
+                         .store = PagesOf(shape, request.kv_type),
+                         .prompt_tokens = static_cast<size_t>(request.prompt_tokens),
+                         .most_tokens = static_cast<size_t>(request.context),
+                         .sinks = request.sinks,
+                         .window = request.window,
+                         .interval = request.interval});
+  }
   RowsOverTime rows;
   rows.last.t0 = request.context;
   rows.peaks = rows.last;

@@ -1,5 +1,5 @@
-// How many rows the tiers hold of one sequence, by the counts of the hierarchy's placement
-// (src/policy/hierarchy_placement.cc), and the bytes of pages. Pure arithmetic.
+// How many rows the tiers hold of one sequence (src/policy/tier_forecast.h), and the bytes of pages.
+// Pure arithmetic.
 #ifndef EBB_FIT_MEMORY_FIT_H_
 #define EBB_FIT_MEMORY_FIT_H_
 
@@ -9,21 +9,11 @@
 #include "ebb/fit.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
+#include "src/policy/tier_forecast.h"
 
 namespace ebb {
 
-// Rows of each (layer, kv head) of one sequence.
-struct TierRows {
-  size_t t0 = 0;
-  size_t t1 = 0;
-  size_t t2 = 0;
-};
-struct RowsOverTime {
-  TierRows last;   // after the last token
-  TierRows peaks;  // of each tier by itself
-};
-// Follows the decisions from the prompt to the last token. ResourceExhausted when the caps do not
-// hold what must stay in full precision.
+// As ForecastRows(); without tiers all rows stay in T0.
 [[nodiscard]] Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request);
 
 // Of so many pages in 2 MiB extents, none of which cuts a page.

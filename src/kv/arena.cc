@@ -1,6 +1,7 @@
 // Invariants: (1) an extent that is not full stands in the list of its bucket, a full one in none;
 // (2) num_free = extents * pages_per_extent - num_pages >= promised; (3) the record of every held
-// page has its address, and its extent has its id there; (4) extents * kExtentBytes <= cap_bytes.
+// page has its address, and its extent has its id there; (4) extents * kExtentBytes <= cap_bytes;
+// (5) num_pledged is the sum of NumPledged() of all holders.
 #include "src/kv/arena.h"
 
 #include <fmt/format.h>
@@ -55,12 +56,20 @@ struct Arena::Impl {
   size_t num_pages = 0;         // held
   size_t num_free = 0;          // pages of all extents that nobody holds
   size_t promised = 0;          // allocations that Reserve() vouched for
+  size_t num_pledged = 0;       // pages that are kept for floors
   size_t peak_reserved_bytes = 0;
   size_t bytes_compacted = 0;
 
   // Each page needs an id.
   [[nodiscard]] size_t max_extents() const {
     return std::min<size_t>(options.cap_bytes / kExtentBytes, kNoPage / pages_per_extent);
+  }
+
+  // Pages that somebody with so many pledged ones may still take.
+  [[nodiscard]] size_t NumAvailable(size_t own_pledged) const {
+    const size_t taken = num_pages + num_pledged - own_pledged;
+    const size_t all = max_extents() * pages_per_extent;
+    return all > taken ? all - taken : 0;
   }
 
   [[nodiscard]] int BucketOf(uint32_t num_used) const {
@@ -177,6 +186,8 @@ struct Arena::Impl {
     Link(extent);
   }
 
+  void Count(PageHolder* holder, int change);
+
   // Takes the page of `extent` from its id. The caller links the extent anew.
   void Drop(Extent* extent, uint32_t page) {
     records[extent->ids[page]].address = nullptr;
@@ -229,8 +240,18 @@ Result<std::unique_ptr<Arena>> Arena::Create(const ArenaOptions& options) {
   return arena;
 }
 
-Status Arena::Reserve(size_t num_pages) {
+Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
   Impl& a = *impl_;
+  if (a.num_pledged > 0) {
+    const size_t available = a.NumAvailable(holder == nullptr ? 0 : holder->NumPledged());
+    if (num_pages > available) {
+      return ResourceExhausted(
+          fmt::format("the cache needs {} more pages of {} bytes, but {} of its cap of {} bytes "
+                      "are left beside "
+                      "what is kept for other sequences",
+                      num_pages, a.options.page_bytes, available, a.options.cap_bytes));
+    }
+  }
   const size_t wanted = std::max(num_pages, a.promised);
   const size_t missing = wanted > a.num_free ? wanted - a.num_free : 0;
   const size_t num_new = missing / a.pages_per_extent + (missing % a.pages_per_extent != 0 ? 1 : 0);
@@ -253,13 +274,35 @@ Status Arena::Reserve(size_t num_pages) {
   return OkStatus();
 }
 
-Status Arena::Allocate(PageId* page) {
+Status Arena::SetFloor(PageHolder* holder, size_t num_pages) {
   Impl& a = *impl_;
-  EBB_RETURN_IF_ERROR(Reserve(1));
+  const size_t pledged = num_pages > holder->num_pages ? num_pages - holder->num_pages : 0;
+  const size_t available = a.NumAvailable(holder->NumPledged());
+  if (pledged > available) {
+    return ResourceExhausted(fmt::format(
+        "a floor of {} pages of {} bytes needs {} more, but {} of the cap of {} bytes are left",
+        num_pages, a.options.page_bytes, pledged, available, a.options.cap_bytes));
+  }
+  a.num_pledged = a.num_pledged - holder->NumPledged() + pledged;
+  holder->floor = num_pages;
+  return OkStatus();
+}
+
+void Arena::Impl::Count(PageHolder* holder, int change) {
+  if (holder == nullptr) return;
+  num_pledged -= holder->NumPledged();
+  holder->num_pages += change;
+  num_pledged += holder->NumPledged();
+}
+
+Status Arena::Allocate(PageId* page, PageHolder* holder) {
+  Impl& a = *impl_;
+  EBB_RETURN_IF_ERROR(Reserve(1, holder));
   *page = a.free_ids.back();
   a.free_ids.pop_back();
   a.records[*page].num_holders = 1;
   a.Take(*page);
+  a.Count(holder, 1);
   --a.promised;
   return OkStatus();
 }
@@ -269,10 +312,11 @@ void Arena::Share(PageId page) {
   ++impl_->records[page].num_holders;
 }
 
-void Arena::Release(PageId page) {
+void Arena::Release(PageId page, PageHolder* holder) {
   Impl& a = *impl_;
   PageRecord& record = a.records[page];
   assert(record.num_holders > 0);
+  a.Count(holder, -1);
   if (--record.num_holders > 0) return;
   Extent* extent = a.ExtentOf(record.address);
   a.Drop(extent, a.PageIndex(*extent, record.address));
@@ -322,6 +366,7 @@ ArenaStats Arena::stats() const {
           .used_bytes = a.num_pages * a.options.page_bytes,
           .peak_reserved_bytes = a.peak_reserved_bytes,
           .num_pages = a.num_pages,
+          .pledged_bytes = a.num_pledged * a.options.page_bytes,
           .bytes_compacted = a.bytes_compacted,
           .table_bytes = sizeof(Impl) + a.extents.size() * bytes_per_record +
                          a.records.capacity() * sizeof(PageRecord) +

@@ -9,6 +9,9 @@
 // tells that some page has moved. Several may hold a page; it is freed when the last one releases
 // it.
 //
+// A holder may have a floor: pages under the cap that are kept for it until it has them. Only the
+// cap is divided so; memory is mapped when pages are taken.
+//
 // Thread safety: none; all calls come from the engine's thread, between steps.
 #ifndef EBB_KV_ARENA_H_
 #define EBB_KV_ARENA_H_
@@ -24,8 +27,8 @@
 namespace ebb {
 
 using PageId = uint32_t;
-// An arena has at most 2^31 - 1 pages, so that a bit is left to those who keep ids.
-inline constexpr PageId kNoPage = ~PageId{0} >> 1;
+// An arena has at most 2^30 - 1 pages, so that two bits are left to those who keep ids.
+inline constexpr PageId kNoPage = ~PageId{0} >> 2;
 
 static_assert(kExtentBytes % kDeviceMemoryStep == 0);
 
@@ -41,8 +44,17 @@ struct ArenaStats {
   size_t used_bytes = 0;      // in pages that somebody holds
   size_t peak_reserved_bytes = 0;
   size_t num_pages = 0;        // held by one or several
+  size_t pledged_bytes = 0;    // kept for floors, in pages that their holders do not have yet
   size_t bytes_compacted = 0;  // copied by Compact() so far
   size_t table_bytes = 0;      // of the arena's own records of pages
+};
+
+// One that takes pages of an arena, with a floor or without.
+struct PageHolder {
+  size_t floor = 0;      // pages that it can count on; see Arena::SetFloor()
+  size_t num_pages = 0;  // that were allocated for it, and that it has not released
+
+  [[nodiscard]] size_t NumPledged() const { return floor > num_pages ? floor - num_pages : 0; }
 };
 
 class Arena {
@@ -54,14 +66,21 @@ class Arena {
 
   // Makes sure that the next `num_pages` calls of Allocate() succeed, until Compact() is called; a
   // smaller promise given before is part of this one. ResourceExhausted, and nothing changed, when
-  // the cap or the system does not allow it.
-  Status Reserve(size_t num_pages);
+  // the cap, what is kept of it for others, or the system does not allow it. holder: whom the pages
+  // are for; null: nobody with a floor.
+  Status Reserve(size_t num_pages, const PageHolder* holder = nullptr);
   // Takes a page, contents unspecified, with one holder.
-  Status Allocate(PageId* page);
-  // One holder more.
+  Status Allocate(PageId* page, PageHolder* holder = nullptr);
+  // One holder more. Its own count leaves the page out: it was not allocated for it.
   void Share(PageId page);
-  // One holder less; the last one frees the page.
-  void Release(PageId page);
+  // One holder less; the last one frees the page. holder: for whom the page was allocated; null
+  // where that was nobody, or somebody else.
+  void Release(PageId page, PageHolder* holder = nullptr);
+  // Keeps room for so many pages of the holder's, those that it has among them, until it asks for
+  // another number: 0 when it goes. A page that others still hold when it releases it comes back to
+  // nobody's room. ResourceExhausted, and nothing changed, when what is neither taken nor kept for
+  // others is less.
+  Status SetFloor(PageHolder* holder, size_t num_pages);
   [[nodiscard]] uint32_t num_holders(PageId page) const;
   // Until generation() changes.
   [[nodiscard]] std::byte* Address(PageId page) const;

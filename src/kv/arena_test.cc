@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <array>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -28,6 +29,8 @@ std::unique_ptr<Arena> MakeArena(size_t page_bytes, size_t num_extents) {
   EXPECT_TRUE(arena.ok()) << arena.status().ToString();
   return *std::move(arena);
 }
+
+void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
 // Holders of pages, which give them back at the end.
 class Owners {
@@ -295,6 +298,99 @@ TEST(ArenaTest, APageThatMovesKeepsItsIdAndItsHolders) {
   arena->Release(owners.Id(last));
   EXPECT_EQ(arena->Compact(SIZE_MAX), 0u);
   EXPECT_EQ(arena->generation(), generation + 1);
+}
+
+TEST(ArenaTest, AFloorIsKeptWhileOthersTakeTheRest) {
+  const auto arena = MakeArena(kExtentBytes / 8, 2);  // 16 pages
+  PageHolder holder, other;
+  ExpectOk(arena->SetFloor(&holder, 6));
+  EXPECT_EQ(arena->stats().pledged_bytes, 6 * kExtentBytes / 8);
+  EXPECT_EQ(arena->stats().reserved_bytes, 0u);
+  std::vector<PageId> pages(10);
+  for (PageId& page : pages) ExpectOk(arena->Allocate(&page, &other));
+  PageId refused = kNoPage;
+  for (PageHolder* who : {&other, static_cast<PageHolder*>(nullptr)}) {
+    const Status status = arena->Allocate(&refused, who);
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(status.message(), HasSubstr("beside what is kept for other sequences"));
+  }
+  std::vector<PageId> own(6);
+  ExpectOk(arena->Reserve(6, &holder));
+  for (PageId& page : own) ExpectOk(arena->Allocate(&page, &holder));
+  EXPECT_EQ(arena->stats().pledged_bytes, 0u);
+  EXPECT_FALSE(arena->Allocate(&refused, &holder).ok());
+  // What it lets go is kept for it again.
+  arena->Release(own.back(), &holder);
+  own.pop_back();
+  EXPECT_FALSE(arena->Allocate(&refused, &other).ok());
+  ExpectOk(arena->SetFloor(&holder, 0));
+  ExpectOk(arena->Allocate(&refused, &other));
+  pages.push_back(refused);
+  for (const PageId page : pages) arena->Release(page, &other);
+  for (const PageId page : own) arena->Release(page, &holder);
+  ExpectOk(arena->Validate());
+}
+
+TEST(ArenaTest, AFloorThatTheCapDoesNotHoldIsRefusedAndChangesNothing) {
+  const auto arena = MakeArena(kExtentBytes / 8, 2);
+  PageHolder holder, other;
+  ExpectOk(arena->SetFloor(&holder, 10));
+  PageId page = kNoPage;
+  ExpectOk(arena->Allocate(&page, &other));
+  const Status refused = arena->SetFloor(&other, 8);
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("a floor of 8 pages"));
+  EXPECT_EQ(other.floor, 0u);
+  EXPECT_EQ(arena->SetFloor(&holder, 16).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(holder.floor, 10u);
+  EXPECT_EQ(arena->stats().pledged_bytes, 10 * kExtentBytes / 8);
+  // The page that it has is among those of its floor.
+  ExpectOk(arena->SetFloor(&other, 6));
+  arena->Release(page, &other);
+}
+
+TEST(ArenaTest, RandomHoldersGetTheirFloorsAlways) {
+  const auto arena = MakeArena(kExtentBytes / 8, 8);  // 64 pages
+  std::array<PageHolder, 5> holders;
+  std::array<std::vector<PageId>, 5> pages;
+  std::mt19937 random(5);
+  int num_refused = 0;
+  for (int step = 0; step < 20000; ++step) {
+    const size_t who = random() % holders.size();
+    PageHolder& holder = holders[who];
+    switch (random() % 8) {
+      case 0:
+        if (!arena->SetFloor(&holder, random() % 24).ok()) ++num_refused;
+        break;
+      case 1:
+      case 2:
+        if (pages[who].empty()) break;
+        arena->Release(pages[who].back(), &holder);
+        pages[who].pop_back();
+        break;
+      default: {
+        PageId page = kNoPage;
+        const bool is_kept = holder.num_pages < holder.floor;
+        const bool is_given = arena->Allocate(&page, &holder).ok();
+        ASSERT_TRUE(is_given || !is_kept) << step;
+        if (is_given) pages[who].push_back(page);
+        if (!is_given) ++num_refused;
+      }
+    }
+    size_t num_pledged = 0, num_pages = 0;
+    for (size_t i = 0; i < holders.size(); ++i) {
+      ASSERT_EQ(holders[i].num_pages, pages[i].size());
+      num_pledged += holders[i].NumPledged();
+      num_pages += pages[i].size();
+    }
+    ASSERT_EQ(arena->stats().pledged_bytes, num_pledged * kExtentBytes / 8);
+    ASSERT_LE(num_pages + num_pledged, 64u);
+    if (step % 40 == 0) arena->Compact(kExtentBytes);
+  }
+  EXPECT_GT(num_refused, 100);
+  for (size_t i = 0; i < holders.size(); ++i) {
+    for (const PageId page : pages[i]) arena->Release(page, &holders[i]);
+  }
 }
 
 TEST(ArenaTest, AMappingThatTheSystemRefusesIsAnErrorAndChangesNothing) {

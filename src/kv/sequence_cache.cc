@@ -41,9 +41,9 @@ size_t MostPages(const TokenTable& table, std::span<const uint32_t> rows) {
 }
 
 // Reserve() vouched for it.
-PageId MustAllocate(Arena* arena) {
+PageId MustAllocate(Arena* arena, PageHolder* holder = nullptr) {
   PageId page = kNoPage;
-  if (!arena->Allocate(&page).ok()) std::abort();
+  if (!arena->Allocate(&page, holder).ok()) std::abort();
   return page;
 }
 
@@ -92,7 +92,7 @@ void SequenceCache::Impl::FindPages() {
 void SequenceCache::Impl::TakePage(Stream* stream, const TablePage& page) {
   PageId id = kNoPage;
   if (page.place == Tier::kT0) {
-    id = MustAllocate(stores.t0);
+    id = MustAllocate(stores.t0, &in_t0);
   } else {
     id = HasFile() ? TakeFilePage(LayerOf(*stream)) : MustAllocate(stores.t1);
   }
@@ -109,7 +109,7 @@ void SequenceCache::Impl::FreePage(Stream* stream, size_t page) {
   const PageRef ref = std::exchange(stream->refs[page], PageRef());
   stream->pages[page] = nullptr;
   if (ref.place() == Tier::kT0) {
-    stores.t0->Release(ref.id());
+    stores.t0->Release(ref.id(), ref.is_borrowed() ? nullptr : &in_t0);
   } else if (HasFile()) {
     FreeInFileLater(ref.id());
   } else {
@@ -221,7 +221,14 @@ SequenceCache::~SequenceCache() {
   Impl& c = *impl_;
   c.stage.reset();
   for (Stream& stream : c.streams) c.FreeAll(&stream);
+  (void)c.stores.t0->SetFloor(&c.in_t0, 0);  // giving up never fails
   if (c.HasFile()) c.ReleaseFilePages();
+}
+
+Status SequenceCache::SetT0Floor(uint64_t num_bytes) {
+  Impl& c = *impl_;
+  const size_t page_bytes = c.format.PageBytes();
+  return c.stores.t0->SetFloor(&c.in_t0, num_bytes / page_bytes + (num_bytes % page_bytes > 0));
 }
 
 Status SequenceCache::Impl::Lost(Status status) {
@@ -257,7 +264,7 @@ Status SequenceCache::Append(Position first, int num_tokens) {
     }
     num_pages += shared->full.PagesNeeded(num_tokens) * c.NumStreams(*shared);
   }
-  EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(num_pages));
+  EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(num_pages, &c.in_t0));
   try {
     for (const auto& shared : c.tables) {
       shared->full.ReserveRows(num_tokens);

@@ -63,6 +63,8 @@ class SequenceCache {
   // and this cache is only good for being destroyed. REQUIRES: this cache never had rows; shape,
   // format, granularity and stores are those of `from`.
   Status ForkFrom(SequenceCache* from);
+  // Keeps pages of T0 for this cache; see Arena::SetFloor().
+  Status SetT0Floor(uint64_t num_bytes);
   // From now on no other cache holds pages of T0 of this one, so that what is in rows may change:
   // copies those that are shared. Fails, and changes nothing, when T0 has no room
   // (ResourceExhausted).

@@ -36,6 +36,7 @@ struct SequenceCache::Impl {
   PageFormat format;
   Granularity granularity;
   CacheStores stores;
+  PageHolder in_t0;  // this sequence
   int streams_per_group = 1;
   std::vector<Stream> streams;                       // [num_layers * num_kv_heads], layer-major
   std::vector<std::unique_ptr<SharedTable>> tables;  // in order of their creation

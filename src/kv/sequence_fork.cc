@@ -101,13 +101,13 @@ Status SequenceCache::OwnPages() {
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("no memory to copy pages that other sequences hold too");
   }
-  EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(copied.size()));
+  EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(copied.size(), &c.in_t0));
   const DeviceCall call(c.stores.device);
   for (const auto& [stream, page] : copied) {
-    const PageId before = stream->refs[page].id();
+    const PageRef before = stream->refs[page];
     c.TakePage(stream, {static_cast<uint32_t>(page), Tier::kT0});
-    std::memcpy(stream->pages[page], c.stores.t0->Address(before), c.format.PageBytes());
-    c.stores.t0->Release(before);
+    std::memcpy(stream->pages[page], c.stores.t0->Address(before.id()), c.format.PageBytes());
+    c.stores.t0->Release(before.id(), before.is_borrowed() ? nullptr : &c.in_t0);
   }
   for (const auto& [table, page] : unsealed) table->Unseal(page);
   return OkStatus();
@@ -143,7 +143,7 @@ Status SequenceCache::Impl::PrepareFork(Impl* from) {
     }
     if (HasFile()) EBB_RETURN_IF_ERROR(ReserveFilePages(*shared, of_table[1]));
   }
-  EBB_RETURN_IF_ERROR(stores.t0->Reserve(num_copies[0]));
+  EBB_RETURN_IF_ERROR(stores.t0->Reserve(num_copies[0], &in_t0));
   if (stores.t1 != nullptr) EBB_RETURN_IF_ERROR(stores.t1->Reserve(num_copies[1]));
   return stores.t2 != nullptr ? stores.t2->Reserve(num_copies[2]) : OkStatus();
 }
@@ -163,7 +163,7 @@ void SequenceCache::Impl::SharePage(const Stream& other, Tier tier, size_t page,
   } else {
     stores.t1->Share(id);
   }
-  stream->refs[page] = other.refs[page];
+  stream->refs[page] = other.refs[page].Borrowed();
   SetAddress(stream, page);
 }
 

@@ -250,7 +250,7 @@ Status SequenceCache::Impl::ReserveMoves(std::span<const TableMoves> all) {
   if (!stores.device->one_memory()) {
     EBB_RETURN_IF_ERROR(stores.carrier->Reserve(std::max(kT1EditBytes, most_rows * RowBytes())));
   }
-  EBB_RETURN_IF_ERROR(stores.t0->Reserve(t0_pages));
+  EBB_RETURN_IF_ERROR(stores.t0->Reserve(t0_pages, &in_t0));
   if (stores.t2 != nullptr) EBB_RETURN_IF_ERROR(stores.t2->Reserve(t2_pages));
   if (stores.t1 != nullptr) return stores.t1->Reserve(t1_pages);
   if (!HasFile()) return OkStatus();
@@ -339,7 +339,7 @@ Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
     const size_t num_rise = plan.lift.size() + plan.raise_t0.size();
     t0_pages += shared->full.PagesNeeded(num_rise) * NumStreams(*shared);
   }
-  EBB_RETURN_IF_ERROR(stores.t0->Reserve(t0_pages));
+  EBB_RETURN_IF_ERROR(stores.t0->Reserve(t0_pages, &in_t0));
   const double middle = device.Seconds();
   EBB_RETURN_IF_ERROR(Lift(all));
   moved.seconds_up += device.Seconds() - middle;

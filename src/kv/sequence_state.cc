@@ -160,7 +160,7 @@ struct SequenceState::Tables {
         num_pages[tier] += table.NumPages(Tier(tier)) * table.groups.size() * c.streams_per_group;
       }
     }
-    EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(num_pages[0]));
+    EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(num_pages[0], &c.in_t0));
     if (c.stores.t1 != nullptr) EBB_RETURN_IF_ERROR(c.stores.t1->Reserve(num_pages[1]));
     return c.stores.t2 != nullptr ? c.stores.t2->Reserve(num_pages[2]) : OkStatus();
   }

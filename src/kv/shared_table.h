@@ -39,7 +39,8 @@ struct SharedTable {
   void Place();
 };
 
-// A page of T0 or T1 by its id: in T0's arena, in T1's, or in T1's file.
+// A page of T0 or T1 by its id: in T0's arena, in T1's, or in T1's file. A borrowed one was
+// allocated for another sequence, which shared it.
 class PageRef {
  public:
   PageRef() = default;
@@ -47,10 +48,17 @@ class PageRef {
   [[nodiscard]] bool empty() const { return id_ == kNoPage; }
   [[nodiscard]] PageId id() const { return id_; }
   [[nodiscard]] Tier place() const { return in_t1_ != 0 ? Tier::kT1 : Tier::kT0; }
+  [[nodiscard]] bool is_borrowed() const { return is_borrowed_ != 0; }
+  [[nodiscard]] PageRef Borrowed() const {
+    PageRef ref = *this;
+    ref.is_borrowed_ = 1;
+    return ref;
+  }
 
  private:
-  uint32_t id_ : 31 = kNoPage;
+  uint32_t id_ : 30 = kNoPage;
   uint32_t in_t1_ : 1 = 0;
+  uint32_t is_borrowed_ : 1 = 0;
 };
 
 // The memory of one (layer, kv head): what it holds by id, and where that is now.

@@ -26,6 +26,7 @@ ArenaAccounting Accounting(const Arena& arena) {
   return {.reserved_bytes = stats.reserved_bytes,
           .used_bytes = stats.used_bytes,
           .peak_bytes = stats.peak_reserved_bytes,
+          .pledged_bytes = stats.pledged_bytes,
           .cap_bytes = arena.cap_bytes()};
 }
 

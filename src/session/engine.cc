@@ -169,15 +169,24 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
   return Insides::Open(core_, options);
 }
 
-Result<std::unique_ptr<Session>> Insides::Open(std::shared_ptr<EngineCore> shared_core,
-                                               const SessionOptions& options) {
-  const EngineCore& core = *shared_core;
-  const ModelShape& shape = core.model->shape();
-  const int context = options.context == 0 ? shape.trained_context : options.context;
+int Insides::ContextOf(const EngineCore& core, const SessionOptions& options) {
+  return options.context == 0 ? core.model->shape().trained_context : options.context;
+}
+
+namespace {
+
+CacheUse CacheUseOf(const SessionOptions& options) {
+  return options.lossless.has_value() ? CacheUse::kDraft : CacheUse::kSession;
+}
+
+}  // namespace
+
+Result<Policy> Insides::MakeSessionPolicy(const EngineCore& core, const SessionOptions& options) {
+  const int context = ContextOf(core, options);
   EBB_RETURN_IF_ERROR(CheckContext(*core.model, context, options.past_context));
   EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, *core.model, context));
   const PolicyContext policy_context = PolicyContextOf(core, options, context);
-  const CacheUse use = options.lossless.has_value() ? CacheUse::kDraft : CacheUse::kSession;
+  const CacheUse use = CacheUseOf(options);
   PolicySpec spec = options.policy;
   if (use == CacheUse::kDraft) spec = DraftSpec(std::move(spec));
   EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy ? options.make_policy(policy_context)
@@ -187,13 +196,22 @@ Result<std::unique_ptr<Session>> Insides::Open(std::shared_ptr<EngineCore> share
     EBB_RETURN_IF_ERROR(core.stores.Check(*options.policy.tiers, use));
     EBB_RETURN_IF_ERROR(CheckTiers(policy, options));
   }
-  auto sequence = std::make_unique<Sequence>(shared_core, SequenceOptionsOf(options, context),
-                                             std::move(policy), core.stores.caches(use));
+  return policy;
+}
+
+Result<std::unique_ptr<Session>> Insides::Open(std::shared_ptr<EngineCore> shared_core,
+                                               const SessionOptions& options) {
+  const EngineCore& core = *shared_core;
+  EBB_ASSIGN_OR_RETURN(Policy policy, MakeSessionPolicy(core, options));
+  auto sequence =
+      std::make_unique<Sequence>(shared_core, SequenceOptionsOf(options, ContextOf(core, options)),
+                                 std::move(policy), core.stores.caches(CacheUseOf(options)));
+  EBB_RETURN_IF_ERROR(sequence->cache().SetT0Floor(options.t0_floor_bytes));
   auto impl = std::make_unique<Session::Impl>();
-  impl->core = std::move(shared_core);
   impl->options = options;
-  impl->logits.values.reserve(
-      shape.vocab_size);  // where they are shown, the token is there already
+  // Where they are shown, the token is there already.
+  impl->logits.values.reserve(core.model->shape().vocab_size);
+  impl->core = std::move(shared_core);
   if (options.lossless.has_value()) {
     EBB_ASSIGN_OR_RETURN(impl->body, LosslessBody::Create(*options.lossless, std::move(sequence)));
   } else {

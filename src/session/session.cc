@@ -88,6 +88,12 @@ Status Session::SetT0Share(double share) {
   return impl_->body->SetT0Share(share);
 }
 
+Status Session::SetT0Floor(uint64_t num_bytes) {
+  EBB_RETURN_IF_ERROR(impl_->body->sequence().cache().SetT0Floor(num_bytes));
+  impl_->options.t0_floor_bytes = num_bytes;
+  return OkStatus();
+}
+
 Status Session::Park() { return impl_->body->Park(); }
 
 Status Session::TruncateTo(Position end) {

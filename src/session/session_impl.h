@@ -36,6 +36,10 @@ struct Insides {
   static Session::Impl& Of(Session& session) { return *session.impl_; }
   static Result<std::unique_ptr<Session>> Open(std::shared_ptr<EngineCore> core,
                                                const SessionOptions& options);
+  // The policy that a session of these options has; errors of the options.
+  static Result<Policy> MakeSessionPolicy(const EngineCore& core, const SessionOptions& options);
+  // The context in tokens.
+  static int ContextOf(const EngineCore& core, const SessionOptions& options);
   static Sequence& SequenceOf(Session& session) { return Of(session).body->sequence(); }
 };
 

@@ -1,0 +1,88 @@
+#include "src/policy/tier_forecast.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ebb/policy.h"
+#include "src/policy/tier_plan.h"
+
+namespace ebb {
+namespace {
+
+size_t Less(size_t a, size_t b) { return a > b ? a - b : 0; }
+
+TierCaps CapsOf(const ForecastRequest& request) {
+  return CapsInRows(request.tiers, request.store,
+                    static_cast<size_t>(request.interval) + kRowsPerPage);
+}
+
+// The decisions of the hierarchy's placement, as counts.
+class Forecast {
+ public:
+  explicit Forecast(const ForecastRequest& request)
+      : request_(request), planner_(request.tiers, CapsOf(request)) {}
+
+  Result<RowsOverTime> Follow() {
+    const size_t most = request_.most_tokens;
+    const size_t prompt = std::min(request_.prompt_tokens, most);
+    const auto interval = static_cast<size_t>(request_.interval);
+    RowsOverTime rows;
+    rows.last.t0 = prompt;
+    if (prompt > planner_.caps().t0) {
+      EBB_RETURN_IF_ERROR(Decide(prompt, StepKind::kPrefill, &rows.last));
+    }
+    rows.peaks = rows.last;
+    for (size_t tokens = prompt; tokens < most;) {
+      const size_t num_new = std::min(interval, most - tokens);
+      tokens += num_new;
+      rows.last.t0 += num_new;
+      rows.peaks.t0 = std::max(rows.peaks.t0, rows.last.t0);
+      if (num_new < interval) break;
+      EBB_RETURN_IF_ERROR(Decide(tokens, StepKind::kDecode, &rows.last));
+      rows.peaks.t1 = std::max(rows.peaks.t1, rows.last.t1);
+      rows.peaks.t2 = std::max(rows.peaks.t2, rows.last.t2);
+    }
+    return rows;
+  }
+
+ private:
+  Status Decide(size_t tokens, StepKind kind, TierRows* rows) {
+    GroupRows group;
+    group.num_ever = Less(tokens, request_.prompt_tokens + request_.sinks + request_.window);
+    group.num_protected = tokens - group.num_ever;
+    group.num_alive = group.num_ever - evicted_;
+    const TierPlan plan = kind == StepKind::kDecode ? planner_.Decide(group)
+                                                    : planner_.Divide(group, planner_.caps().t0);
+    if (!planner_.Holds(group.num_protected, plan.num_full)) {
+      return ResourceExhausted(fmt::format(
+          "T0 holds {} rows of each kv head and T1 {}; after {} tokens {} must stay in "
+          "full precision",
+          planner_.caps().t0, planner_.caps().t1, tokens, group.num_protected + plan.num_full));
+    }
+    evicted_ += plan.num_evict;
+    rows->t2 = plan.num_t2;
+    rows->t1 = plan.num_t1 + plan.num_protected_t1;
+    rows->t0 = group.num_protected + plan.num_full - rows->t1;
+    return OkStatus();
+  }
+
+  const ForecastRequest& request_;
+  const TierPlanner planner_;
+  size_t evicted_ = 0;
+};
+
+}  // namespace
+
+Result<RowsOverTime> ForecastRows(const ForecastRequest& request) {
+  return Forecast(request).Follow();
+}
+
+size_t FloorRows(const ForecastRequest& request) {
+  const size_t held = request.prompt_tokens + request.sinks + request.window + request.interval;
+  const size_t cap = CapsOf(request).t0;
+  const size_t most = cap == kNoRowCap ? kNoRowCap : cap + static_cast<size_t>(request.interval);
+  return std::min({held, request.most_tokens, most});
+}
+
+}  // namespace ebb

@@ -1,0 +1,48 @@
+// How many rows each tier will hold of one sequence, foretold by the counts of the hierarchy's
+// decisions (tier_plan.h). Pure arithmetic: what `ebb fit` and Engine::CountNeeds() count with.
+#ifndef EBB_POLICY_TIER_FORECAST_H_
+#define EBB_POLICY_TIER_FORECAST_H_
+
+#include <cstddef>
+
+#include "ebb/status.h"
+#include "ebb/tiers.h"
+#include "src/base/page_store.h"
+#include "src/policy/protection.h"
+
+namespace ebb {
+
+struct ForecastRequest {
+  TierSpec tiers;  // with the caps of this sequence
+  PageStore store;
+  size_t prompt_tokens = 0;  // given, which never leave full precision
+  size_t most_tokens = 0;    // the given ones among them
+  int sinks = kPaperSinks;
+  int window = kPaperWindow;
+  int interval = kPaperInterval;
+};
+
+// Rows of each (layer, kv head).
+struct TierRows {
+  size_t t0 = 0;
+  size_t t1 = 0;
+  size_t t2 = 0;
+};
+
+struct RowsOverTime {
+  TierRows last;   // after the last token
+  TierRows peaks;  // of each tier by itself
+};
+
+// Follows the decisions from the prompt to the last token. ResourceExhausted when the caps do not
+// hold what must stay in full precision.
+[[nodiscard]] Result<RowsOverTime> ForecastRows(const ForecastRequest& request);
+
+// Rows that T0 holds at least once the last token is there, whatever share of the others it is
+// given: protected rows, and those that come between two decisions. Under a cap on T0 at most what
+// the cap holds.
+[[nodiscard]] size_t FloorRows(const ForecastRequest& request);
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_TIER_FORECAST_H_

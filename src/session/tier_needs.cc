@@ -1,0 +1,132 @@
+// What a session will take of each tier, before it is opened.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "src/lossless/lossless_body.h"
+#include "src/policy/tier_forecast.h"
+#include "src/session/session_impl.h"
+
+namespace ebb {
+namespace {
+
+size_t PagesOf(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
+
+// Rows leave holes behind, which compaction fills in the steps that follow: a page more.
+size_t PagesWithHoles(size_t num_rows, size_t most_tokens) {
+  return std::min(PagesOf(num_rows) + 1, PagesOf(most_tokens));
+}
+
+class Counter {
+ public:
+  Counter(const EngineCore& core, const SessionOptions& options, size_t prompt_tokens,
+          size_t most_tokens)
+      : core_(core), options_(options), prompt_tokens_(prompt_tokens), most_tokens_(most_tokens) {}
+
+  Result<TierNeeds> Count() const {
+    if (!options_.lossless.has_value()) return CountOf(options_.policy);
+    EBB_ASSIGN_OR_RETURN(TierNeeds needs, CountOf(DraftSpec(options_.policy)));
+    // Every row is kept besides: in T1, or in T0 where there is none.
+    const std::optional<TierSpec>& tiers = core_.options.tiers;
+    const bool has_t1 = tiers.has_value() && tiers->t1 != T1Place::kNone;
+    const uint64_t all = BytesOf(PagesOf(most_tokens_), core_.format.PageBytes());
+    (has_t1 ? needs.t1_bytes : needs.t0_bytes) += all;
+    return needs;
+  }
+
+ private:
+  [[nodiscard]] uint64_t BytesOf(size_t pages_per_stream, size_t page_bytes) const {
+    const ModelShape& shape = core_.model->shape();
+    return uint64_t{pages_per_stream} * shape.num_layers * shape.num_kv_heads * page_bytes;
+  }
+
+  [[nodiscard]] Result<TierNeeds> CountOf(const PolicySpec& spec) const {
+    if (spec.tiers.has_value() && !options_.make_policy) return CountTiers(spec);
+    const uint64_t bytes =
+        BytesOf(PagesWithHoles(MostRows(spec), most_tokens_), core_.format.PageBytes());
+    return TierNeeds{.t0_floor_bytes = bytes, .t0_bytes = bytes};
+  }
+
+  [[nodiscard]] Result<TierNeeds> CountTiers(const PolicySpec& spec) const {
+    const ModelShape& shape = core_.model->shape();
+    const ForecastRequest request = {
+        .tiers = *spec.tiers,
+        .store = {.page_bytes = core_.format.PageBytes(),
+                  .num_layers = static_cast<size_t>(shape.num_layers),
+                  .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)},
+        .prompt_tokens = prompt_tokens_,
+        .most_tokens = most_tokens_,
+        .sinks = spec.sinks.value_or(kPaperSinks),
+        .window = spec.window.value_or(kPaperWindow),
+        .interval = spec.interval.value_or(kPaperInterval)};
+    EBB_ASSIGN_OR_RETURN(const RowsOverTime rows, ForecastRows(request));
+    const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || spec.tiers->evict_share > 0 ||
+                            spec.tiers->evict_beyond_caps;
+    const auto t0_pages = [&](size_t num_rows) {
+      return rows_leave ? PagesWithHoles(num_rows, most_tokens_) : PagesOf(num_rows);
+    };
+    const size_t page_bytes = core_.format.PageBytes();
+    const size_t floor_rows = std::min(FloorRows(request), rows.peaks.t0);
+    return TierNeeds{
+        .t0_floor_bytes = BytesOf(t0_pages(floor_rows), page_bytes),
+        .t0_bytes = BytesOf(t0_pages(rows.peaks.t0), page_bytes),
+        .t1_bytes = BytesOf(PagesOf(rows.peaks.t1), page_bytes),
+        .t2_bytes = BytesOf(PagesOf(rows.peaks.t2), core_.stores.caches().compressed.PageBytes())};
+  }
+
+  // Of each (layer, kv head), in T0 alone.
+  [[nodiscard]] size_t MostRows(const PolicySpec& spec) const {
+    const std::optional<size_t> budget = BudgetRows(spec);
+    if (!budget.has_value() || options_.make_policy) return most_tokens_;
+    const auto between_decisions = static_cast<size_t>(spec.interval.value_or(kPaperInterval));
+    return std::min(std::max(prompt_tokens_, *budget) + between_decisions, most_tokens_);
+  }
+
+  [[nodiscard]] std::optional<size_t> BudgetRows(const PolicySpec& spec) const {
+    const ModelShape& shape = core_.model->shape();
+    switch (spec.budget.unit) {
+      case Budget::Unit::kRows:
+        return static_cast<size_t>(spec.budget.value);
+      case Budget::Unit::kBytes:
+        return static_cast<size_t>(spec.budget.value / (2.0 * core_.format.RowStride() *
+                                                        shape.num_layers * shape.num_kv_heads));
+      case Budget::Unit::kBeyond:
+        return prompt_tokens_ + static_cast<size_t>(spec.sinks.value_or(kPaperSinks)) +
+               static_cast<size_t>(spec.window.value_or(kPaperWindow)) +
+               static_cast<size_t>(spec.budget.value);
+      case Budget::Unit::kCompression: {
+        const int of = spec.most_tokens.value_or(Insides::ContextOf(core_, options_));
+        return static_cast<size_t>(of / spec.budget.value);
+      }
+      case Budget::Unit::kNone:
+      case Budget::Unit::kPercent:
+        return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  const EngineCore& core_;
+  const SessionOptions& options_;
+  const size_t prompt_tokens_;
+  const size_t most_tokens_;
+};
+
+}  // namespace
+
+Result<TierNeeds> Engine::CountNeeds(const SessionOptions& options, int prompt_tokens,
+                                     int most_tokens) const {
+  EBB_RETURN_IF_ERROR(Insides::MakeSessionPolicy(*core_, options).status());
+  const int context = Insides::ContextOf(*core_, options);
+  const bool is_endless = options.past_context == PastContext::kReRotate;
+  if (prompt_tokens < 0 || most_tokens < prompt_tokens || (most_tokens > context && !is_endless)) {
+    return InvalidArgument(
+        fmt::format("{} tokens, {} of them given, of a session with a context of {}", most_tokens,
+                    prompt_tokens, context));
+  }
+  return Counter(*core_, options, static_cast<size_t>(prompt_tokens),
+                 static_cast<size_t>(most_tokens))
+      .Count();
+}
+
+}  // namespace ebb

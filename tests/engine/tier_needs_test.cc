@@ -1,0 +1,228 @@
+// What sessions will take of the tiers can be asked before they are opened, and T0 can be kept for
+// them.
+#include <ostream>
+
+#include "src/session/session_impl.h"
+#include "tests/engine/session_fixture.h"
+
+#include <gmock/gmock.h>
+
+namespace ebb {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kPromptTokens = 60;
+constexpr int kMostTokens = 900;
+
+PolicySpec Tiered(const TierSpec& tiers) {
+  PolicySpec policy = {.name = "attention"};
+  policy.tiers = tiers;
+  policy.window = 32;
+  policy.interval = 16;
+  return policy;
+}
+
+struct Case {
+  std::string name;
+  SessionOptions options;
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  const auto add = [&](std::string name, PolicySpec policy) {
+    Case one = {.name = std::move(name), .options = {}};
+    one.options.policy = std::move(policy);
+    cases.push_back(std::move(one));
+  };
+  constexpr uint64_t kCap = uint64_t{2} << 20;
+  add("full", {});
+  for (const char* name : {"streaming", "h2o", "attention", "rkv", "lazy_eviction", "epikv"}) {
+    add(name, {.name = name, .budget = *ParseBudget("200")});
+  }
+  add("beyond_the_prompt", {.name = "attention", .budget = *ParseBudget("+100")});
+  add("compression", {.name = "attention", .budget = *ParseBudget("1/8")});
+  add("percent", {.name = "attention", .budget = *ParseBudget("25%")});
+  add("t1_host", Tiered({.t0_share = 0.4, .t1 = T1Place::kHost}));
+  add("t1_file", Tiered({.t0_share = 0, .t1 = T1Place::kFile}));
+  add("t2", Tiered({.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.4}));
+  add("t1_none", Tiered({.t1 = T1Place::kNone, .t2_share = 0.6}));
+  add("evict", Tiered({.t0_share = 0.5, .t1 = T1Place::kHost, .evict_share = 0.3}));
+  add("caps", Tiered({.t0_cap_bytes = kCap, .t1 = T1Place::kHost}));
+  add("evict_caps",
+      Tiered({.t0_cap_bytes = kCap, .t1 = T1Place::kNone, .evict_beyond_caps = true}));
+  Case lossless = {.name = "lossless", .options = {}};
+  lossless.options.policy = {.name = "attention", .budget = *ParseBudget("200")};
+  lossless.options.lossless.emplace();
+  cases.push_back(lossless);
+  lossless.name = "lossless_t1";
+  lossless.options.policy = Tiered({.t0_share = 0.3, .t1 = T1Place::kHost, .evict_share = 0.1});
+  cases.push_back(lossless);
+  return cases;
+}
+
+struct Peaks {
+  size_t t0 = 0, t1 = 0, t2 = 0;
+};
+
+class TierNeedsTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
+  const SessionOptions& options = GetParam().options;
+  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const auto needs = engine->CountNeeds(options, kPromptTokens, kMostTokens);
+  ASSERT_TRUE(needs.ok()) << needs.status().ToString();
+  const auto session = Open(*engine, options);
+  Peaks peaks;
+  const auto look = [&] {
+    peaks.t0 = std::max(peaks.t0, engine->arena_accounting(Tier::kT0).used_bytes);
+    peaks.t1 = std::max(peaks.t1, engine->arena_accounting(Tier::kT1).used_bytes);
+    peaks.t2 = std::max(peaks.t2, engine->arena_accounting(Tier::kT2).used_bytes);
+  };
+  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  look();
+  for (const Token token : SomeTokens(kMostTokens - kPromptTokens, 3)) {
+    ExpectOk(session->Decode(token));
+    look();
+  }
+  EXPECT_LE(peaks.t0, needs->t0_bytes);
+  EXPECT_LE(peaks.t1, needs->t1_bytes);
+  EXPECT_LE(peaks.t2, needs->t2_bytes);
+  EXPECT_LE(needs->t0_floor_bytes, needs->t0_bytes);
+  // A page of each stream, of which the small model has four, in each tier.
+  const size_t page_bytes = Insides::SequenceOf(*session).cache().format().PageBytes();
+  if (options.policy.tiers.has_value() && !options.lossless.has_value()) {
+    EXPECT_GE(peaks.t0 + 4 * 2 * page_bytes, needs->t0_bytes);
+    EXPECT_GE(peaks.t1 + 4 * 2 * page_bytes, needs->t1_bytes);
+    EXPECT_GE(peaks.t2 + 4 * page_bytes, needs->t2_bytes);
+  }
+}
+
+TEST_P(TierNeedsTest, TheFloorHoldsWhatStaysWithTheLeastShareOfT0) {
+  const SessionOptions& options = GetParam().options;
+  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  for (const Token token : SomeTokens(300, 3)) ExpectOk(session->Decode(token));
+  if (!session->SetT0Share(0).ok()) return;  // nothing of it is elastic
+  const auto needs = engine->CountNeeds(options, kPromptTokens, kMostTokens);
+  ASSERT_TRUE(needs.ok()) << needs.status().ToString();
+  for (const Token token : SomeTokens(300, 4)) {
+    ExpectOk(session->Decode(token));
+    EXPECT_LE(engine->arena_accounting(Tier::kT0).used_bytes, needs->t0_floor_bytes);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, TierNeedsTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(TierNeedsRefusal, NumbersOfTokensThatNoSessionHas) {
+  const auto engine = MakeEngine();
+  for (const auto& [prompt, most] : {std::pair{-1, 5}, {6, 5}, {1, 1 << 20}}) {
+    const Status status = engine->CountNeeds({}, prompt, most).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << prompt << " " << most;
+    EXPECT_THAT(status.message(), HasSubstr("of a session with a context of 2048"));
+  }
+  SessionOptions endless;
+  endless.policy = {.name = "streaming", .budget = *ParseBudget("200")};
+  endless.past_context = PastContext::kReRotate;
+  EXPECT_TRUE(engine->CountNeeds(endless, 1, 1 << 20).ok());
+}
+
+TEST(TierNeedsRefusal, OptionsThatOpenNoSession) {
+  const auto engine = MakeEngine();
+  SessionOptions options;
+  options.policy.name = "nothing";
+  EXPECT_THAT(engine->CountNeeds(options, 1, 5).status().message(), HasSubstr("unknown policy"));
+  options.policy = Tiered({.t1 = T1Place::kHost});
+  EXPECT_EQ(engine->CountNeeds(options, 1, 5).status().message(),
+            engine->OpenSession(options).status().message());
+}
+
+TEST(TierNeedsRefusal, CapsThatHoldTooLittle) {
+  SessionOptions options;
+  options.policy = Tiered({.t0_cap_bytes = uint64_t{2} << 20, .t1 = T1Place::kNone});
+  const auto engine = MakeEngine(EngineOptionsFor(options));
+  EXPECT_EQ(engine->CountNeeds(options, 100, 2000).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(engine->CountNeeds(options, 100, 400).ok());
+}
+
+// T0 of 4 MiB, of which each session of kMostTokens takes about 1 MiB.
+class T0FloorTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kMiB = uint64_t{1} << 20;
+  void SetUp() override {
+    options_.policy = Tiered({.t0_share = 1, .t1 = T1Place::kHost});
+    EngineOptions engine = EngineOptionsFor(options_);
+    engine.tiers->t0_cap_bytes = 4 * kMiB;
+    engine_ = MakeEngine(engine);
+  }
+  // Until T0 has no room for more.
+  Status Fill(Session* session) {
+    EBB_RETURN_IF_ERROR(session->Prefill(SomeTokens(kPromptTokens)));
+    for (const Token token : SomeTokens(1800, 3)) EBB_RETURN_IF_ERROR(session->Decode(token));
+    return OkStatus();
+  }
+  SessionOptions options_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(T0FloorTest, IsThereHoweverMuchOthersTake) {
+  SessionOptions kept = options_;
+  kept.t0_floor_bytes = engine_->CountNeeds(options_, kPromptTokens, kMostTokens)->t0_bytes;
+  const auto session = Open(*engine_, kept);
+  EXPECT_EQ(engine_->arena_accounting().pledged_bytes, kept.t0_floor_bytes);
+  std::vector<std::unique_ptr<Session>> others;
+  Status full;
+  while (full.ok()) {
+    others.push_back(Open(*engine_, options_));
+    full = Fill(others.back().get());
+  }
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted) << full.ToString();
+  EXPECT_THAT(full.message(), HasSubstr("beside what is kept for other sequences"));
+  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  for (const Token token : SomeTokens(kMostTokens - kPromptTokens, 3)) {
+    ExpectOk(session->Decode(token));
+  }
+  // The others are as they were: one goes on once another gives room.
+  const auto before = others.back()->next_position();
+  others.erase(others.begin());
+  ExpectOk(others.back()->Decode(1));
+  EXPECT_EQ(others.back()->next_position(), before + 1);
+}
+
+TEST_F(T0FloorTest, WhatT0DoesNotHoldIsRefusedBeforeASessionOpens) {
+  SessionOptions kept = options_;
+  kept.t0_floor_bytes = 3 * kMiB;
+  auto first = engine_->OpenSession(kept);
+  ASSERT_TRUE(first.ok());
+  const Status refused = engine_->OpenSession(kept).status();
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("a floor of "));
+  EXPECT_EQ((*first)->Fork().status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ((*first)->SetT0Floor(5 * kMiB).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine_->arena_accounting().pledged_bytes, 3 * kMiB);
+  ExpectOk((*first)->SetT0Floor(kMiB));
+  EXPECT_TRUE(engine_->OpenSession(kept).ok());
+  *first = nullptr;
+  EXPECT_EQ(engine_->arena_accounting().pledged_bytes, 0u);
+}
+
+TEST_F(T0FloorTest, AForkHasAFloorOfItsOwn) {
+  SessionOptions kept = options_;
+  kept.t0_floor_bytes = kMiB;
+  auto session = Open(*engine_, kept);
+  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  const size_t pledged = engine_->arena_accounting().pledged_bytes;
+  auto fork = session->Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status().ToString();
+  EXPECT_GT(engine_->arena_accounting().pledged_bytes, pledged + kMiB / 2);
+  session = nullptr;
+  *fork = nullptr;
+  EXPECT_EQ(engine_->arena_accounting().pledged_bytes, 0u);
+  EXPECT_EQ(engine_->arena_accounting().used_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace ebb
