@@ -47,7 +47,7 @@ void WriteRows(SequenceCache* cache) {
     for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
       const auto num_rows = static_cast<uint32_t>(cache->View(layer, kv_head).size());
       for (uint32_t i = 0; i < num_rows; ++i) {
-        const SequenceCache::RowAddress row = cache->Row(layer, kv_head, i);
+        const RowAddress row = cache->Row(layer, kv_head, i);
         std::memset(row.key, static_cast<int>(i & 0xff), kFormat.RowStride());
         std::memset(row.value, static_cast<int>(i >> 8), kFormat.RowStride());
       }

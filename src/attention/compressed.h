@@ -12,7 +12,7 @@
 //
 // Scales and minima are bf16, 2 bytes. An int8 element is n * scale, |n| <= 127: 8.25 bits an
 // element at head size 64. An int4 element is minimum + n * scale; keys are finer than values since
-// errors in them cost far more (docs/design.md), which makes int4 5.75 bits an element at head
+// errors in them cost far more (docs/dev/tiers.md), which makes int4 5.75 bits an element at head
 // size 64, 5.6 at 128:
 //   - keys: n < 64, one scale a row. 64 elements take 48 bytes: the low nibbles of 32 bytes, the
 //     high ones, and 16 bytes of 2 bits (PlaceOfKey). What is left of head_dim takes a byte each.

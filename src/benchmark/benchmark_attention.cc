@@ -17,8 +17,8 @@
 #include "src/attention/decode.h"
 #include "src/benchmark/benchmark_memory.h"
 #include "src/benchmark/benchmark_team.h"
-#include "src/kv/arena.h"
 #include "src/kv/sequence_cache.h"
+#include "src/rows/arena.h"
 
 namespace ebb {
 namespace {

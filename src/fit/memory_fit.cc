@@ -10,8 +10,8 @@
 #include "src/base/page_store.h"
 #include "src/base/step_sizes.h"
 #include "src/io/segment_table.h"
-#include "src/kv/arena.h"
-#include "src/kv/sequence_cache.h"
+#include "src/rows/arena.h"
+#include "src/rows/tier_rows.h"
 
 namespace ebb {
 namespace {
@@ -99,7 +99,7 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
 
 // Slots and positions with a quarter to spare, and a page's address in each stream; with T2 the
 // merged order besides.
-uint64_t TableBytes(const ModelShape& shape, const FitRequest& request, const TierRows& rows) {
+uint64_t TableBytes(const ModelShape& shape, const FitRequest& request, const RowCounts& rows) {
   constexpr uint64_t kPerStream = 80;
   const uint64_t streams = uint64_t{1} * shape.num_layers * shape.num_kv_heads;
   const uint64_t all = rows.t0 + rows.t1 + rows.t2;
@@ -122,7 +122,7 @@ uint64_t StagingBytes(const ModelShape& shape, const FitRequest& request, size_t
   if (t1_rows == 0) return 0;
   const uint64_t layer = uint64_t{1} * DivideUp(t1_rows, kRowsPerPage) * shape.num_kv_heads *
                          FormatOf(shape, request.kv_type).PageBytes();
-  const uint64_t edits = std::min<uint64_t>(kT1EditBytes, layer * shape.num_layers);
+  const uint64_t edits = std::min<uint64_t>(kEditBytes, layer * shape.num_layers);
   return (2 * RoundUp(layer, kExtentBytes) + edits) * request.requests;
 }
 

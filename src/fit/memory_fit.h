@@ -1,5 +1,5 @@
-// How many rows the tiers hold of one sequence (src/policy/tier_forecast.h), and the bytes of pages.
-// Pure arithmetic.
+// How many rows the tiers hold of one sequence (src/policy/tier_forecast.h), and the bytes of
+// pages. Pure arithmetic.
 #ifndef EBB_FIT_MEMORY_FIT_H_
 #define EBB_FIT_MEMORY_FIT_H_
 

@@ -39,7 +39,7 @@ void WriteNewRows(SequenceCache* cache, uint32_t begin, uint32_t end) {
   for (int layer = 0; layer < kLayers; ++layer) {
     for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
       for (uint32_t i = begin; i < end; ++i) {
-        const SequenceCache::RowAddress row = cache->Row(layer, kv_head, i);
+        const RowAddress row = cache->Row(layer, kv_head, i);
         std::memset(row.key, static_cast<int>(i & 0x7f), kFormat.RowStride());
         std::memset(row.value, static_cast<int>(i >> 7), kFormat.RowStride());
       }
@@ -81,7 +81,7 @@ TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
   EXPECT_EQ((*arena)->stats().num_pages, kNeededPages);
   EXPECT_LE((*arena)->stats().reserved_bytes, (kNeededExtents + 1) * kExtentBytes);
   ExpectResident(base_bytes, AccountedBytes(**arena, *cache));
-  const SequenceCache::RowAddress row = cache->Row(29, 2, 999);
+  const RowAddress row = cache->Row(29, 2, 999);
   EXPECT_EQ(row.key[0], std::byte(kept[999] & 0x7f));
   EXPECT_EQ(row.value[127], std::byte(kept[999] >> 7));
 

@@ -44,8 +44,8 @@ CacheAccounting SequenceCache::accounting() const {
   sum.moves = c.moved;
   sum.table_bytes = sizeof(Impl) + BytesOf(c.tables) + BytesOf(c.table_of_group) +
                     BytesOf(c.streams) + BytesOf(c.added) + BytesOf(c.freed) +
-                    BytesOf(c.freed_in_file) + BytesOf(c.full_index) + BytesOf(c.compressed_index) +
-                    BytesOf(c.tiers) + c.lent.table_bytes() + BytesOf(c.pages_with_lent);
+                    BytesOf(c.full_index) + BytesOf(c.compressed_index) + BytesOf(c.tiers) +
+                    c.lent.table_bytes() + BytesOf(c.pages_with_lent);
   const auto add = [&](Tier tier, size_t rows, size_t pages, size_t row_bytes, size_t page_bytes) {
     TierAccounting& of_tier = sum.tiers[static_cast<int>(tier)];
     of_tier.rows += static_cast<int64_t>(rows);
@@ -61,19 +61,18 @@ CacheAccounting SequenceCache::accounting() const {
     }
     if (c.stores.t2 != nullptr) {
       add(Tier::kT2, shared->compressed.num_rows() * streams,
-          shared->compressed.num_pages() * streams, c.stores.compressed.RowStride(),
-          c.stores.compressed.PageBytes());
+          shared->compressed.num_pages() * streams, c.compressed.RowStride(),
+          c.compressed.PageBytes());
     }
     sum.table_bytes += TableBytes(*shared);
     c.AddSharedBytes(*shared, &sum);
   }
   for (const Stream& stream : c.streams) {
-    sum.table_bytes += BytesOf(stream.refs) + BytesOf(stream.pages) + BytesOf(stream.host_pages) +
-                       BytesOf(stream.compressed_ids) + BytesOf(stream.compressed_pages);
+    sum.table_bytes += BytesOf(stream.refs) + BytesOf(stream.pages) + BytesOf(stream.t1_pages) +
+                       BytesOf(stream.compressed_refs) + BytesOf(stream.compressed_pages);
   }
   for (const auto& pages : c.pages_with_lent) sum.table_bytes += BytesOf(pages);
-  if (c.edits != nullptr) sum.staging_bytes = c.edits->memory_bytes();
-  if (c.stage != nullptr) sum.staging_bytes += c.stage->memory_bytes();
+  if (c.stores.t1 != nullptr) sum.staging_bytes = c.stores.t1->buffer_bytes();
   sum.rows_evicted = c.rows_evicted;
   sum.num_tables = static_cast<int64_t>(c.tables.size());
   return sum;
@@ -87,9 +86,7 @@ double SequenceCache::stage_wait_seconds() const {
 
 size_t SequenceCache::RoomForTokens() const {
   const Impl& c = *impl_;
-  const Arena& arena = *c.stores.t0;
-  const size_t most_pages = arena.cap_bytes() / kExtentBytes * (kExtentBytes / arena.page_bytes());
-  const size_t new_pages = (most_pages - arena.stats().num_pages) / c.streams.size();
+  const size_t new_pages = c.stores.t0->NumAvailable() / c.streams.size();
   size_t free_slots = std::numeric_limits<size_t>::max();
   for (const auto& shared : c.tables) {
     const TokenTable& full = shared->full;
@@ -101,8 +98,8 @@ size_t SequenceCache::RoomForTokens() const {
 Status SequenceCache::Impl::CheckStream(const Stream& stream) const {
   const SharedTable& shared = *stream.table;
   if (stream.refs.size() < shared.full.page_end() || stream.pages.size() != stream.refs.size() ||
-      stream.compressed_ids.size() < shared.compressed.page_end() ||
-      stream.compressed_pages.size() != stream.compressed_ids.size()) {
+      stream.compressed_refs.size() < shared.compressed.page_end() ||
+      stream.compressed_pages.size() != stream.compressed_refs.size()) {
     return Internal("a stream has too few pages");
   }
   for (size_t page = 0; page < stream.refs.size(); ++page) {
@@ -115,24 +112,24 @@ Status SequenceCache::Impl::CheckStream(const Stream& stream) const {
       if (stream.pages[page] == nullptr) continue;
       return Internal(fmt::format("page {} has an address although it is absent", page));
     }
-    if (ref.place() == Tier::kT1 && HasFile()) continue;
-    const bool in_t1 = ref.place() == Tier::kT1;
-    const Arena* arena = in_t1 ? stores.t1 : stores.t0;
-    const auto& addresses = in_t1 && IsRemote() ? stream.host_pages : stream.pages;
-    if (addresses[page] != arena->Address(ref.id())) {
+    const TierPages& pages = *PagesOf(ref.place());
+    const bool is_staged = ref.place() == Tier::kT1 && stage != nullptr;
+    const auto& addresses = is_staged && HasT1Pages() ? stream.t1_pages : stream.pages;
+    const bool has_address = !is_staged || HasT1Pages();
+    if (has_address && addresses[page] != pages.Address(ref.id())) {
       return Internal(fmt::format("page {} lies elsewhere than its address", page));
     }
-    if (arena->num_holders(ref.id()) > 1 && !shared.full.IsSealed(page)) {
+    if (pages.num_holders(ref.id()) > 1 && !shared.full.IsSealed(page)) {
       return Internal(fmt::format("page {} has several holders and is not sealed", page));
     }
   }
-  for (size_t page = 0; page < stream.compressed_ids.size(); ++page) {
-    const PageId id = stream.compressed_ids[page];
-    if ((id != kNoPage) != shared.compressed.HasPage(page) ||
-        stream.compressed_pages[page] != (id == kNoPage ? nullptr : stores.t2->Address(id))) {
+  for (size_t page = 0; page < stream.compressed_refs.size(); ++page) {
+    const PageRef ref = stream.compressed_refs[page];
+    if (ref.empty() == shared.compressed.HasPage(page) ||
+        stream.compressed_pages[page] != (ref.empty() ? nullptr : stores.t2->Address(ref.id()))) {
       return Internal(fmt::format("a stream and its table disagree on page {} of T2", page));
     }
-    if (id != kNoPage && stores.t2->num_holders(id) > 1 && !shared.compressed.IsSealed(page)) {
+    if (!ref.empty() && stores.t2->num_holders(ref.id()) > 1 && !shared.compressed.IsSealed(page)) {
       return Internal(fmt::format("page {} of T2 has several holders and is not sealed", page));
     }
   }

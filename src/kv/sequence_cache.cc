@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
 #include <utility>
 
 #include "src/base/fetch_ahead.h"
-#include "src/io/page_file.h"
 #include "src/kv/sequence_cache_impl.h"
 
 namespace ebb {
@@ -40,39 +38,28 @@ size_t MostPages(const TokenTable& table, std::span<const uint32_t> rows) {
   return std::min(rows.size(), table.num_pages());
 }
 
-// Reserve() vouched for it.
-PageId MustAllocate(Arena* arena, PageHolder* holder = nullptr) {
-  PageId page = kNoPage;
-  if (!arena->Allocate(&page, holder).ok()) std::abort();
-  return page;
-}
-
 }  // namespace
 
 void SequenceCache::Impl::GrowPages(Stream* stream, size_t new_pages) {
   GrowList(&stream->refs, stream->table->full.page_end() + new_pages);
   GrowList(&stream->pages, stream->refs.size());
-  if (IsRemote()) GrowList(&stream->host_pages, stream->refs.size());
+  if (HasT1Pages()) GrowList(&stream->t1_pages, stream->refs.size());
   const size_t compressed = stream->table->compressed.page_end();
-  if (compressed > stream->compressed_ids.size()) {
-    stream->compressed_ids.resize(std::max(compressed, 2 * stream->compressed_ids.size()), kNoPage);
-  }
-  GrowList(&stream->compressed_pages, stream->compressed_ids.size());
+  GrowList(&stream->compressed_refs, compressed);
+  GrowList(&stream->compressed_pages, stream->compressed_refs.size());
 }
 
 std::array<uint64_t, 3> SequenceCache::Impl::Generations() const {
-  const auto of = [](const Arena* arena) { return arena == nullptr ? 0 : arena->generation(); };
-  return {of(stores.t0), of(stores.t1), of(stores.t2)};
+  const auto of = [](const TierPages* pages) { return pages == nullptr ? 0 : pages->generation(); };
+  return {of(stores.t0.get()), of(stores.t1.get()), of(stores.t2.get())};
 }
 
 void SequenceCache::Impl::SetAddress(Stream* stream, size_t page) const {
   const PageRef ref = stream->refs[page];
-  if (ref.place() == Tier::kT0) {
-    stream->pages[page] = stores.t0->Address(ref.id());
-  } else if (IsRemote()) {
-    stream->host_pages[page] = stores.t1->Address(ref.id());
-  } else if (!HasFile()) {
-    stream->pages[page] = stores.t1->Address(ref.id());
+  if (ref.place() == Tier::kT0 || stage == nullptr) {
+    stream->pages[page] = PagesOf(ref.place())->Address(ref.id());
+  } else if (stores.t1->MayStay()) {
+    stream->t1_pages[page] = stores.t1->Address(ref.id());
   }
 }
 
@@ -81,46 +68,58 @@ void SequenceCache::Impl::FindPages() {
     for (size_t page = 0; page < stream.refs.size(); ++page) {
       if (!stream.refs[page].empty()) SetAddress(&stream, page);
     }
-    for (size_t page = 0; page < stream.compressed_ids.size(); ++page) {
-      const PageId id = stream.compressed_ids[page];
-      if (id != kNoPage) stream.compressed_pages[page] = stores.t2->Address(id);
+    for (size_t page = 0; page < stream.compressed_refs.size(); ++page) {
+      const PageRef ref = stream.compressed_refs[page];
+      if (!ref.empty()) stream.compressed_pages[page] = stores.t2->Address(ref.id());
     }
   }
   generations = Generations();
 }
 
 void SequenceCache::Impl::TakePage(Stream* stream, const TablePage& page) {
-  PageId id = kNoPage;
-  if (page.place == Tier::kT0) {
-    id = MustAllocate(stores.t0, &in_t0);
-  } else {
-    id = HasFile() ? TakeFilePage(LayerOf(*stream)) : MustAllocate(stores.t1);
-  }
+  const PageId id = PagesOf(page.place)->Take(LayerOf(*stream));
   stream->refs[page.index] = PageRef(page.place, id);
   SetAddress(stream, page.index);
 }
 
 void SequenceCache::Impl::TakeCompressedPage(Stream* stream, size_t page) const {
-  stream->compressed_ids[page] = MustAllocate(stores.t2);
-  stream->compressed_pages[page] = stores.t2->Address(stream->compressed_ids[page]);
+  const PageId id = stores.t2->Take(LayerOf(*stream));
+  stream->compressed_refs[page] = PageRef(Tier::kT2, id);
+  stream->compressed_pages[page] = stores.t2->Address(id);
 }
 
 void SequenceCache::Impl::FreePage(Stream* stream, size_t page) {
   const PageRef ref = std::exchange(stream->refs[page], PageRef());
   stream->pages[page] = nullptr;
-  if (ref.place() == Tier::kT0) {
-    stores.t0->Release(ref.id(), ref.is_borrowed() ? nullptr : &in_t0);
-  } else if (HasFile()) {
-    FreeInFileLater(ref.id());
-  } else {
-    stores.t1->Release(ref.id());
-    if (IsRemote()) stream->host_pages[page] = nullptr;
-  }
+  if (HasT1Pages()) stream->t1_pages[page] = nullptr;
+  PagesOf(ref.place())->Release(ref);
 }
 
 void SequenceCache::Impl::FreeCompressedPage(Stream* stream, size_t page) const {
-  stores.t2->Release(std::exchange(stream->compressed_ids[page], kNoPage));
+  stores.t2->Release(std::exchange(stream->compressed_refs[page], PageRef()));
   stream->compressed_pages[page] = nullptr;
+}
+
+void SequenceCache::Impl::AddPages(const SharedTable& shared, Tier tier, size_t pages_per_stream,
+                                   PageCounts* counts) const {
+  std::vector<size_t>& of_layers = (*counts)[static_cast<size_t>(tier)];
+  of_layers.resize(shape.num_layers);
+  if (pages_per_stream == 0) return;
+  for (const int group : shared.groups) {
+    const size_t first = static_cast<size_t>(group) * streams_per_group;
+    for (int i = 0; i < streams_per_group; ++i) {
+      of_layers[LayerOf(streams[first + i])] += pages_per_stream;
+    }
+  }
+}
+
+Status SequenceCache::Impl::ReservePages(const PageCounts& counts) {
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    TierPages* const pages = PagesOf(tier);
+    if (pages == nullptr) continue;
+    EBB_RETURN_IF_ERROR(pages->Reserve(counts[static_cast<size_t>(tier)]));
+  }
+  return OkStatus();
 }
 
 void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
@@ -144,19 +143,8 @@ void SequenceCache::Impl::FreePages(SharedTable* shared) {
   }
 }
 
-// Pages that go together go faster, but without memory for their list each goes alone.
-void SequenceCache::Impl::FreeInFileLater(PageId page) try {
-  freed_in_file.push_back(page);
-} catch (const std::bad_alloc&) {
-  edits->Forget(page);
-  stores.t1_file->Free(page);
-}
-
-void SequenceCache::Impl::FreeInFile() {
-  if (freed_in_file.empty()) return;
-  for (const uint32_t page : freed_in_file) edits->Forget(page);
-  stores.t1_file->Free(freed_in_file);
-  freed_in_file.clear();
+void SequenceCache::Impl::EndFreePages() {
+  if (stores.t1 != nullptr) stores.t1->EndReleases();
 }
 
 void SequenceCache::Impl::AllocateCompressed(SharedTable* shared) {
@@ -180,13 +168,15 @@ void SequenceCache::Impl::FreeCompressed(SharedTable* shared) {
 SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
                              Granularity granularity, const CacheStores& stores)
     : impl_(std::make_unique<Impl>()) {
-  assert(stores.t0->page_bytes() == format.PageBytes());
-  assert(stores.t1 == nullptr || stores.t1_file == nullptr);
   Impl& c = *impl_;
   c.shape = shape;
   c.format = format;
   c.granularity = granularity;
-  c.stores = stores;
+  c.compressed = stores.compressed;
+  c.kernel = stores.kernel;
+  c.device = stores.device;
+  c.stores = OpenRowStores(stores, format, shape.num_layers);
+  if (c.stores.t1 != nullptr) c.stage = c.stores.t1->stage();
   const int num_groups = shape.NumGroups(granularity);
   c.streams.resize(static_cast<size_t>(shape.num_layers) * shape.num_kv_heads);
   c.streams_per_group = static_cast<int>(c.streams.size()) / num_groups;
@@ -195,15 +185,6 @@ SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
   for (int group = 0; group < num_groups; ++group) shared->groups.push_back(group);
   c.table_of_group.assign(num_groups, shared);
   for (Stream& stream : c.streams) stream.table = shared;
-  if (c.IsRemote()) {
-    c.stage = std::make_unique<T1Stage>(
-        std::make_unique<DeviceStageReader>(stores.device, format.PageBytes()));
-  }
-  if (!c.HasFile()) return;
-  c.file_reserve.resize(shape.num_layers);
-  c.edits = std::make_unique<T1Edits>(stores.t1_file, kT1EditBytes);
-  c.stage =
-      std::make_unique<T1Stage>(std::make_unique<FileStageReader>(stores.t1_file, c.edits.get()));
 }
 
 // What a stream has, whatever its table says, which a change may have left half-way.
@@ -211,24 +192,20 @@ void SequenceCache::Impl::FreeAll(Stream* stream) {
   for (size_t page = 0; page < stream->refs.size(); ++page) {
     if (!stream->refs[page].empty()) FreePage(stream, page);
   }
-  FreeInFile();
-  for (size_t page = 0; page < stream->compressed_ids.size(); ++page) {
-    if (stream->compressed_ids[page] != kNoPage) FreeCompressedPage(stream, page);
+  EndFreePages();
+  for (size_t page = 0; page < stream->compressed_refs.size(); ++page) {
+    if (!stream->compressed_refs[page].empty()) FreeCompressedPage(stream, page);
   }
 }
 
 SequenceCache::~SequenceCache() {
   Impl& c = *impl_;
-  c.stage.reset();
+  if (c.stage != nullptr) c.stage->Forget();
   for (Stream& stream : c.streams) c.FreeAll(&stream);
-  (void)c.stores.t0->SetFloor(&c.in_t0, 0);  // giving up never fails
-  if (c.HasFile()) c.ReleaseFilePages();
 }
 
 Status SequenceCache::SetT0Floor(uint64_t num_bytes) {
-  Impl& c = *impl_;
-  const size_t page_bytes = c.format.PageBytes();
-  return c.stores.t0->SetFloor(&c.in_t0, num_bytes / page_bytes + (num_bytes % page_bytes > 0));
+  return impl_->stores.t0->SetFloor(num_bytes);
 }
 
 Status SequenceCache::Impl::Lost(Status status) {
@@ -244,7 +221,7 @@ Status SequenceCache::CheckWhole() const { return impl_->CheckWhole(); }
 
 Status SequenceCache::Impl::CheckSound() {
   EBB_RETURN_IF_ERROR(CheckWhole());
-  return edits == nullptr ? OkStatus() : edits->Check();
+  return stores.t1 == nullptr ? OkStatus() : stores.t1->Check();
 }
 
 Status SequenceCache::Append(Position first, int num_tokens) {
@@ -264,7 +241,7 @@ Status SequenceCache::Append(Position first, int num_tokens) {
     }
     num_pages += shared->full.PagesNeeded(num_tokens) * c.NumStreams(*shared);
   }
-  EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(num_pages, &c.in_t0));
+  EBB_RETURN_IF_ERROR(c.stores.t0->ReservePages(num_pages));
   try {
     for (const auto& shared : c.tables) {
       shared->full.ReserveRows(num_tokens);
@@ -279,7 +256,7 @@ Status SequenceCache::Append(Position first, int num_tokens) {
       GrowTo(&shared->full_rows, shared->full_rows.size() + num_tokens);
     }
   } catch (const std::bad_alloc&) {
-    c.stores.t0->Compact(0);  // takes the promise of these pages back
+    c.stores.t0->EndPromises();
     return ResourceExhausted(
         fmt::format("no memory for the token tables of {} more tokens", num_tokens));
   }
@@ -320,15 +297,15 @@ void SequenceCache::Impl::RemoveFrom(SharedTable* shared, std::span<const uint32
                                      std::span<const uint32_t> compressed_rows) {
   freed.clear();
   // First all memory, then changes.
-  if (HasFile()) {
+  if (stores.t1 != nullptr) {
     const size_t most_pages = std::min(full_rows.size(), shared->full.num_pages(Tier::kT1));
-    freed_in_file.reserve(most_pages * NumStreams(*shared));
+    stores.t1->ExpectReleases(most_pages * NumStreams(*shared));
   }
   freed.reserve(
       std::max(MostPages(shared->full, full_rows), MostPages(shared->compressed, compressed_rows)));
   shared->full.Remove(full_rows, &freed);
   FreePages(shared);
-  FreeInFile();
+  EndFreePages();
   freed.clear();
   shared->compressed.Remove(compressed_rows, &freed);
   FreeCompressed(shared);
@@ -401,15 +378,14 @@ void SequenceCache::TruncateTo(Position end) {
   Impl& c = *impl_;
   if (c.torn) return;
   // First all memory, then changes.
-  size_t most_in_file = 0;
+  size_t most_in_t1 = 0;
   for (const auto& shared : c.tables) {
     const auto positions = shared->AllPositions();
     const size_t num_gone = positions.end() - std::ranges::lower_bound(positions, end);
     c.freed.reserve(std::min(num_gone, shared->full.num_pages() + shared->compressed.num_pages()));
-    if (!c.HasFile()) continue;
-    most_in_file += std::min(num_gone, shared->full.num_pages(Tier::kT1)) * c.NumStreams(*shared);
+    most_in_t1 += std::min(num_gone, shared->full.num_pages(Tier::kT1)) * c.NumStreams(*shared);
   }
-  c.freed_in_file.reserve(most_in_file);
+  if (c.stores.t1 != nullptr) c.stores.t1->ExpectReleases(most_in_t1);
   for (const auto& shared : c.tables) {
     const auto positions = shared->AllPositions();
     if (positions.empty() || positions.back() < end) continue;
@@ -421,7 +397,7 @@ void SequenceCache::TruncateTo(Position end) {
     c.FreeCompressed(shared.get());
     shared->MergePositions();
   }
-  c.FreeInFile();
+  c.EndFreePages();
 }
 
 void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {
@@ -454,7 +430,7 @@ std::span<const uint32_t> SequenceCache::CompressedRowIndices(int layer, int kv_
   return impl_->streams[impl_->StreamIndex(layer, kv_head)].table->compressed_rows;
 }
 
-SequenceCache::RowAddress SequenceCache::Row(int layer, int kv_head, uint32_t index) {
+RowAddress SequenceCache::Row(int layer, int kv_head, uint32_t index) {
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
   assert(index < stream.table->full.num_rows());
   impl_->Refresh();
@@ -480,9 +456,7 @@ std::span<const Tier> SequenceCache::tiers(int group) {
   return c.tiers;
 }
 
-bool SequenceCache::HasT1() const {
-  return impl_->stores.t1 != nullptr || impl_->stores.t1_file != nullptr;
-}
+bool SequenceCache::HasT1() const { return impl_->stores.t1 != nullptr; }
 
 bool SequenceCache::HasTiers() const { return HasT1() || impl_->stores.t2 != nullptr; }
 

@@ -35,15 +35,12 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 #include "src/attention/rows.h"
-#include "src/kv/arena.h"
-#include "src/kv/cache_stores.h"
 #include "src/kv/row_move.h"
 #include "src/kv/token_table.h"
+#include "src/rows/cache_stores.h"
+#include "src/rows/row_address.h"
 
 namespace ebb {
-
-// Pages of a T1 in a file that are in memory at once while they are edited.
-inline constexpr size_t kT1EditBytes = size_t{4} << 20;
 
 class SequenceCache {
  public:
@@ -110,7 +107,7 @@ class SequenceCache {
   void SetLastVisible(int group, uint32_t index, Position last);
   // Moves rows out of sparse pages into holes of others while that frees whole pages, copying at
   // most `max_bytes`. Returns the bytes copied. Only the slots of rows and the pages change. Pages
-  // of T1's file stay as they are while rows that were moved there cannot be written.
+  // of T1 stay as they are while rows that were moved there cannot be written.
   size_t Compact(size_t max_bytes);
   // Puts the rows of tables in order of position where many of them are not, so that who reads the
   // visible list reads each page in order. Only where all full rows lie in T0 and in the one
@@ -127,12 +124,12 @@ class SequenceCache {
   [[nodiscard]] std::span<const uint32_t> FullRows(int layer, int kv_head) const;
   [[nodiscard]] std::span<const uint32_t> CompressedRowIndices(int layer, int kv_head) const;
 
-  // Reading a T1 in a file, or beyond the device, layer after layer, a layer ahead. BeginStaging()
-  // before a step makes room and starts; StageLayer() is called for every part of the layer's
-  // attention before it reads the layer's rows, and returns once they are there; ReleaseLayer() by
-  // part 0 when what reads them was launched, EndLayer(), which need not be called, once all parts
-  // have read them; EndStaging() tells whether all reads went well.
-  // Rows beyond the device may also be left where they are: then RowsIn() tells them apart.
+  // Reading a T1 that is staged (src/rows/tier_rows.h) layer after layer, a layer ahead.
+  // BeginStaging() before a step makes room and starts; StageLayer() is called for every part of
+  // the layer's attention before it reads the layer's rows, and returns once they are there;
+  // ReleaseLayer() by part 0 when what reads them was launched, EndLayer(), which need not be
+  // called, once all parts have read them; EndStaging() tells whether all reads went well. Where T1
+  // allows it, its rows may also be left where they are: then RowsIn() tells them apart.
   enum class T1Reading { kStaged, kInPlace };
   Status BeginStaging(T1Reading reading = T1Reading::kStaged);
   void StageLayer(int layer, int part);
@@ -157,11 +154,7 @@ class SequenceCache {
   // Of T1 in the last step, wherever T1 lies.
   [[nodiscard]] size_t t1_bytes_read() const;
 
-  // Where key and value of row `index` of View() lie, for writing; [head_dim] elements each.
-  struct RowAddress {
-    std::byte* key;
-    std::byte* value;
-  };
+  // Where key and value of row `index` of View() lie, for writing.
   [[nodiscard]] RowAddress Row(int layer, int kv_head, uint32_t index);
 
   // Of all rows.

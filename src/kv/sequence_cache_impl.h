@@ -1,17 +1,17 @@
 // The insides of a SequenceCache, shared by its source files: sequence_cache.cc changes which rows
 // there are, sequence_moves.cc where they lie, sequence_compaction.cc and sequence_sorting.cc where
 // within a tier, sequence_edits.cc what is in them, sequence_fork.cc shares them with another
-// cache, t1_stage.cc brings rows of T1 for a step.
+// cache, sequence_staging.cc has rows of T1 brought for a step. Where a tier's rows lie is
+// src/rows' affair.
 //
 // Invariants, besides those of the header: every group stands in the list of exactly one table; a
 // stream's list of ids has a page exactly where its table has one. stream.pages[p] of a T0 page,
-// and of a T1 page in the one memory, is that page's address, except that other caches' compaction
-// may have moved it: Refresh() comes before addresses are used. A T1 page elsewhere has an address
-// there only while it is staged or edited; beyond the device its own address is
-// stream.host_pages[p]. A page that another cache holds too is sealed in its table, and nobody
-// writes to it. What `edits` still writes is read, freed and saved only once it has been written.
-// Between BeginRemoval() and EndRemoval() a stream may hold a page that its table lacks. Where a
-// change was torn, streams may have other pages than their tables: what each has is freed at last.
+// and of a T1 page where T1 is not staged, is that page's address, except that other caches'
+// compaction may have moved it: Refresh() comes before addresses are used. A T1 page that is staged
+// has an address there only meanwhile; its own, where it has one, is stream.t1_pages[p]. A page
+// that another cache holds too is sealed in its table, and nobody writes to it. Between
+// BeginRemoval() and EndRemoval() a stream may hold a page that its table lacks. Where a change was
+// torn, streams may have other pages than their tables: what each has is freed at last.
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 
@@ -22,12 +22,13 @@
 #include <span>
 #include <vector>
 
+#include "src/device/device.h"
 #include "src/kv/lent_rows.h"
 #include "src/kv/sequence_cache.h"
 #include "src/kv/shared_table.h"
-#include "src/kv/t1_edits.h"
-#include "src/kv/t1_stage.h"
 #include "src/kv/table_moves.h"
+#include "src/rows/row_stores.h"
+#include "src/rows/t1_stage.h"
 
 namespace ebb {
 
@@ -35,8 +36,10 @@ struct SequenceCache::Impl {
   ModelShape shape;
   PageFormat format;
   Granularity granularity;
-  CacheStores stores;
-  PageHolder in_t0;  // this sequence
+  CompressedFormat compressed;              // of T2
+  const AttentionKernel* kernel = nullptr;  // needed for T2
+  Device* device = nullptr;                 // may touch T0 and T2, and has the clock
+  RowStores stores;
   int streams_per_group = 1;
   std::vector<Stream> streams;                       // [num_layers * num_kv_heads], layer-major
   std::vector<std::unique_ptr<SharedTable>> tables;  // in order of their creation
@@ -45,14 +48,13 @@ struct SequenceCache::Impl {
   size_t next_sorted = 0;     // the same of Sort()
   int64_t rows_evicted = 0;
   MoveAccounting moved;
-  Status broken;                   // why rows were lost: a move that stopped half-way
-  bool torn = false;               // it ran out of memory: tables and pages do not agree
-  std::unique_ptr<T1Edits> edits;  // null: T1 is no file
-  std::unique_ptr<T1Stage> stage;  // null: T1 is read where it lies, or there is none
-  bool in_place = false;           // this step leaves the rows of T1 where they are
-  Impl* lender = nullptr;          // see BorrowFrom()
-  LentRows lent;                   // to the last step
-  bool reads_lent = false;         // a step is under way to which rows are lent
+  Status broken;             // why rows were lost: a move that stopped half-way
+  bool torn = false;         // it ran out of memory: tables and pages do not agree
+  T1Stage* stage = nullptr;  // null: T1 is attended to where it lies, or there is none
+  bool in_place = false;     // this step leaves the rows of T1 where they are
+  Impl* lender = nullptr;    // see BorrowFrom()
+  LentRows lent;             // to the last step
+  bool reads_lent = false;   // a step is under way to which rows are lent
   // Then: the pages of each stream, and behind them the lender's.
   std::vector<std::vector<std::byte*>> pages_with_lent;
   size_t t1_bytes_read = 0;
@@ -60,9 +62,7 @@ struct SequenceCache::Impl {
   std::array<uint64_t, 3> generations = {};
   // Work space.
   std::vector<TablePage> added, freed;
-  std::vector<uint32_t> freed_in_file;  // pages of T1's file
   std::vector<uint32_t> full_index, compressed_index;
-  std::vector<std::vector<uint32_t>> file_reserve;  // [layers]: file pages for AllocatePages()
   std::vector<Tier> tiers;
 
   [[nodiscard]] size_t StreamIndex(int layer, int kv_head) const {
@@ -80,10 +80,13 @@ struct SequenceCache::Impl {
     return static_cast<int>(&stream - streams.data()) / shape.num_kv_heads;
   }
   [[nodiscard]] size_t RowBytes() const { return 2 * format.RowStride(); }
-  [[nodiscard]] bool HasFile() const { return stores.t1_file != nullptr; }
-  // T1 lies in the host's memory, which the device cannot read.
-  [[nodiscard]] bool IsRemote() const {
-    return stores.t1 != nullptr && !stores.device->one_memory();
+  // Pages of T1 lie elsewhere than where a step attends to them.
+  [[nodiscard]] bool HasT1Pages() const { return stage != nullptr && stores.t1->MayStay(); }
+  // Null: there is no such tier.
+  [[nodiscard]] TierPages* PagesOf(Tier tier) const {
+    if (tier == Tier::kT0) return stores.t0.get();
+    if (tier == Tier::kT1) return stores.t1.get();
+    return stores.t2.get();
   }
   // Looks up the addresses of pages anew where any has moved. Threads may read pages at once after
   // a call for the step.
@@ -99,12 +102,18 @@ struct SequenceCache::Impl {
   void FreePage(Stream* stream, size_t page);
   void FreeCompressedPage(Stream* stream, size_t page) const;
   [[nodiscard]] RowAddress RowAt(std::byte* page, uint32_t slot) const {
-    std::byte* key = page + slot % kRowsPerPage * format.RowStride();
-    return {.key = key, .value = key + format.ValueOffset()};
+    return RowOfPage(page, slot, format);
   }
   [[nodiscard]] RowAddress RowAt(const Stream& stream, uint32_t slot) const {
     return RowAt(stream.pages[slot / kRowsPerPage], slot);
   }
+
+  // How many pages of each tier and layer will be taken.
+  using PageCounts = std::array<std::vector<size_t>, 3>;
+  void AddPages(const SharedTable& shared, Tier tier, size_t pages_per_stream,
+                PageCounts* counts) const;
+  // Makes sure that they can be taken, until EndPromises().
+  Status ReservePages(const PageCounts& counts);
 
   // The group's table, for itself alone.
   SharedTable* Own(int group);
@@ -113,9 +122,8 @@ struct SequenceCache::Impl {
   // For pages of the full table that joined or left it, in `added` and `freed`.
   void AllocatePages(SharedTable* shared);
   void FreePages(SharedTable* shared);
-  void FreeInFileLater(PageId page);
   // Follows after FreePages() of all tables that lose pages.
-  void FreeInFile();
+  void EndFreePages();
   void FreeAll(Stream* stream);
   // The same for the compressed table.
   void AllocateCompressed(SharedTable* shared);
@@ -124,37 +132,23 @@ struct SequenceCache::Impl {
                   std::span<const uint32_t> compressed_rows);
   // Indices among all rows to those in either table, in full_index and compressed_index.
   void Divide(const SharedTable& shared, std::span<const uint32_t> rows);
-  void CopyRow(const RowAddress& from, const RowAddress& to) const;
   void CompactCompressed(SharedTable* shared, size_t max_bytes, size_t* num_bytes);
 
-  // Takes T1 pages out of the file's reserve, which ReserveFilePages() filled.
-  [[nodiscard]] uint32_t TakeFilePage(int layer);
-  Status ReserveFilePages(const SharedTable& shared, size_t pages_per_stream);
-  void ReleaseFilePages();
-  Status SettleFile();
-  // T1 pages that may be edited together: of one stream at most, and of all.
-  struct EditSize {
-    size_t most_pages = 0, all_pages = 0;
-  };
-  void AddEdits(const SharedTable& shared, size_t new_pages, EditSize* size) const;
-  // Memory for such edits, before tables change. REQUIRES: HasFile().
-  Status ReserveEdits(const EditSize& size);
+  // Before tables change: what is still to be written for earlier moves, and fails later, would
+  // break the sequence.
+  Status SettleT1();
+  // The pages of T1 that the table has, and will have, may be edited.
+  void AddEdits(const SharedTable& shared, size_t new_pages, TierRows::EditSize* size) const;
   // See sequence_edits.cc.
-  using StreamEdit = std::function<void(const TableEdit&, const Stream&)>;
   Status EditRows(std::span<const TableEdit> tables);
-  Status EditStreams(std::span<const TableEdit> tables, const StreamEdit& edit);
-  Status CarryRows(const TableEdit& table);
-  Status CarryBatch(std::span<Stream* const> batch, const TableEdit& table,
-                    std::span<const uint32_t> carried);
   void FreePagesOf(std::span<const TableEdit> tables);
-  void MoveRowsWithin(const TableEdit& table, const Stream& stream, Tier place) const;
   [[nodiscard]] std::span<const Tier> TiersToCompact();
   // Returns the bytes copied.
   size_t SortTable(SharedTable* shared);
   // Adds what the table has to move for that, at most as many bytes as are left.
   void PlanCompaction(SharedTable* shared, Tier place, size_t max_bytes, size_t* num_bytes,
-                      std::vector<TableEdit>* tables);
-  Status CompactTables(std::span<const TableEdit> tables, Tier place);
+                      std::vector<TableMove>* tables);
+  Status CompactTables(std::span<const TableMove> tables, Tier place);
   void CompactAll(size_t max_bytes, size_t* num_bytes);
 
   using PlannedRows = std::vector<Position> MovePlan::*;
@@ -178,9 +172,7 @@ struct SequenceCache::Impl {
   // What stopped a move of rows half-way ends the sequence.
   [[nodiscard]] static Status Lost(Status status);
   // See sequence_fork.cc.
-  struct PageCopy {
-    PageId from, to;  // of T1's file
-  };
+  [[nodiscard]] PageId IdOf(const Stream& stream, Tier tier, size_t page) const;
   [[nodiscard]] uint32_t NumHolders(const Stream& stream, Tier tier, size_t page) const;
   [[nodiscard]] size_t PageBytes(Tier tier) const;
   void AddSharedBytes(const SharedTable& shared, CacheAccounting* sum) const;
@@ -188,9 +180,6 @@ struct SequenceCache::Impl {
   Status Fork(Impl* from);
   Status PrepareFork(Impl* from);
   void SharePage(const Stream& other, Tier tier, size_t page, Stream* stream);
-  // A page of T1's file is still to be copied.
-  void CopyPage(const Stream& other, Tier tier, size_t page, Stream* stream);
-  Status CopyFilePages(std::span<const PageCopy> copies) const;
   [[nodiscard]] Status CheckStream(const Stream& stream) const;
   [[nodiscard]] std::byte* CompressedAt(const Stream& stream, uint32_t slot) const;
   void FindLentRows();

@@ -57,7 +57,7 @@ struct Fixture {
 
   // Fills key and value of a row with bytes that name the stream and the position.
   void Write(int layer, int kv_head, uint32_t index) const {
-    const SequenceCache::RowAddress row = cache->Row(layer, kv_head, index);
+    const RowAddress row = cache->Row(layer, kv_head, index);
     const Position position = cache->positions(cache->GroupOf(layer, kv_head))[index];
     std::memset(row.key, Pattern(layer, kv_head, position), Format().RowStride());
     std::memset(row.value, Pattern(layer, kv_head, position) ^ 0xff, Format().RowStride());

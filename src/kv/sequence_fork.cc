@@ -2,12 +2,9 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
-#include <cstring>
 #include <new>
 #include <utility>
 
-#include "src/io/io_memory.h"
-#include "src/io/page_file.h"
 #include "src/kv/sequence_cache_impl.h"
 
 namespace ebb {
@@ -15,9 +12,6 @@ namespace {
 
 // The free slots of a page that is shared are lost to both until one of them lets it go.
 constexpr int kLeastRowsToShare = kRowsPerPage * 3 / 4;
-// Copies of a T1 in a file that are in memory at once.
-constexpr size_t kCopyBytes = size_t{4} << 20;
-
 const TokenTable& TableOf(const SharedTable& shared, Tier tier) {
   return tier == Tier::kT2 ? shared.compressed : shared.full;
 }
@@ -39,15 +33,16 @@ bool IsWorthSharing(const TokenTable& table, size_t page) {
 
 }  // namespace
 
+PageId SequenceCache::Impl::IdOf(const Stream& stream, Tier tier, size_t page) const {
+  return (tier == Tier::kT2 ? stream.compressed_refs : stream.refs)[page].id();
+}
+
 uint32_t SequenceCache::Impl::NumHolders(const Stream& stream, Tier tier, size_t page) const {
-  if (tier == Tier::kT2) return stores.t2->num_holders(stream.compressed_ids[page]);
-  const PageId id = stream.refs[page].id();
-  if (tier == Tier::kT0) return stores.t0->num_holders(id);
-  return HasFile() ? stores.t1_file->num_holders(id) : stores.t1->num_holders(id);
+  return PagesOf(tier)->num_holders(IdOf(stream, tier, page));
 }
 
 size_t SequenceCache::Impl::PageBytes(Tier tier) const {
-  return tier == Tier::kT2 ? stores.compressed.PageBytes() : format.PageBytes();
+  return tier == Tier::kT2 ? compressed.PageBytes() : format.PageBytes();
 }
 
 void SequenceCache::Impl::AddSharedBytes(const SharedTable& shared, CacheAccounting* sum) const {
@@ -101,13 +96,13 @@ Status SequenceCache::OwnPages() {
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("no memory to copy pages that other sequences hold too");
   }
-  EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(copied.size(), &c.in_t0));
-  const DeviceCall call(c.stores.device);
+  EBB_RETURN_IF_ERROR(c.stores.t0->ReservePages(copied.size()));
   for (const auto& [stream, page] : copied) {
     const PageRef before = stream->refs[page];
     c.TakePage(stream, {static_cast<uint32_t>(page), Tier::kT0});
-    std::memcpy(stream->pages[page], c.stores.t0->Address(before.id()), c.format.PageBytes());
-    c.stores.t0->Release(before.id(), before.is_borrowed() ? nullptr : &c.in_t0);
+    const TierPages::PageCopy copy = {.from = before.id(), .to = stream->refs[page].id()};
+    EBB_RETURN_IF_ERROR(c.stores.t0->Copy({&copy, 1}));
+    c.stores.t0->Release(before);
   }
   for (const auto& [table, page] : unsealed) table->Unseal(page);
   return OkStatus();
@@ -124,7 +119,7 @@ Status SequenceCache::Impl::PrepareFork(Impl* from) {
     copies.back()->compressed.ReserveSeals();
   }
   tables = std::move(copies);
-  std::array<size_t, 3> num_copies = {};
+  PageCounts num_copies;
   for (const auto& shared : tables) {
     for (const int group : shared->groups) {
       table_of_group[group] = shared.get();
@@ -133,78 +128,31 @@ Status SequenceCache::Impl::PrepareFork(Impl* from) {
         GrowPages(&stream, 0);
       }
     }
-    std::array<size_t, 3> of_table = {};
     for (const Tier tier : kTiersWithPages) {
+      size_t of_table = 0;
       ForEachPage(*shared, tier, [&](size_t page) {
-        if (!IsWorthSharing(TableOf(*shared, tier), page)) ++of_table[static_cast<size_t>(tier)];
+        if (!IsWorthSharing(TableOf(*shared, tier), page)) ++of_table;
       });
-      num_copies[static_cast<size_t>(tier)] +=
-          of_table[static_cast<size_t>(tier)] * NumStreams(*shared);
+      AddPages(*shared, tier, of_table, &num_copies);
     }
-    if (HasFile()) EBB_RETURN_IF_ERROR(ReserveFilePages(*shared, of_table[1]));
   }
-  EBB_RETURN_IF_ERROR(stores.t0->Reserve(num_copies[0], &in_t0));
-  if (stores.t1 != nullptr) EBB_RETURN_IF_ERROR(stores.t1->Reserve(num_copies[1]));
-  return stores.t2 != nullptr ? stores.t2->Reserve(num_copies[2]) : OkStatus();
+  return ReservePages(num_copies);
 }
 
 void SequenceCache::Impl::SharePage(const Stream& other, Tier tier, size_t page, Stream* stream) {
+  PagesOf(tier)->Share(IdOf(other, tier, page));
   if (tier == Tier::kT2) {
-    stream->compressed_ids[page] = other.compressed_ids[page];
+    stream->compressed_refs[page] = other.compressed_refs[page].Borrowed();
     stream->compressed_pages[page] = other.compressed_pages[page];
-    stores.t2->Share(other.compressed_ids[page]);
     return;
-  }
-  const PageId id = other.refs[page].id();
-  if (tier == Tier::kT0) {
-    stores.t0->Share(id);
-  } else if (HasFile()) {
-    stores.t1_file->Share(id);
-  } else {
-    stores.t1->Share(id);
   }
   stream->refs[page] = other.refs[page].Borrowed();
   SetAddress(stream, page);
 }
 
-void SequenceCache::Impl::CopyPage(const Stream& other, Tier tier, size_t page, Stream* stream) {
-  if (tier == Tier::kT2) {
-    TakeCompressedPage(stream, page);
-    std::memcpy(stream->compressed_pages[page], other.compressed_pages[page], PageBytes(tier));
-    return;
-  }
-  TakePage(stream, {static_cast<uint32_t>(page), tier});
-  const bool on_host = tier == Tier::kT1 && IsRemote();
-  if (tier == Tier::kT1 && HasFile()) return;
-  const auto& from = on_host ? other.host_pages : other.pages;
-  std::memcpy((on_host ? stream->host_pages : stream->pages)[page], from[page], PageBytes(tier));
-}
-
-Status SequenceCache::Impl::CopyFilePages(std::span<const PageCopy> copies) const {
-  if (copies.empty()) return OkStatus();
-  const size_t page_bytes = format.PageBytes();
-  const size_t at_once = std::clamp<size_t>(kCopyBytes / page_bytes, 1, copies.size());
-  EBB_ASSIGN_OR_RETURN(const IoMemory memory, IoMemory::Map(at_once * page_bytes));
-  PageFile& file = *stores.t1_file;
-  for (size_t first = 0; first < copies.size(); first += at_once) {
-    std::vector<PageIo> reads, writes;
-    for (const PageCopy& copy : copies.subspan(first, std::min(at_once, copies.size() - first))) {
-      std::byte* const at = memory.data() + reads.size() * page_bytes;
-      reads.push_back({.page = copy.from, .memory = at});
-      writes.push_back({.page = copy.to, .memory = at});
-    }
-    EBB_ASSIGN_OR_RETURN(const auto reading, file.StartRead(reads));
-    EBB_RETURN_IF_ERROR(file.Wait(reading));
-    EBB_ASSIGN_OR_RETURN(const auto writing, file.StartWrite(writes));
-    EBB_RETURN_IF_ERROR(file.Wait(writing));
-  }
-  return OkStatus();
-}
-
 Status SequenceCache::Impl::Fork(Impl* from) {
   EBB_RETURN_IF_ERROR(PrepareFork(from));
-  std::vector<PageCopy> in_file;
-  const DeviceCall call(stores.device);
+  std::array<std::vector<TierPages::PageCopy>, 3> copies;  // by tier
   for (size_t i = 0; i < tables.size(); ++i) {
     SharedTable* const shared = tables[i].get();
     for (const Tier tier : kTiersWithPages) {
@@ -221,9 +169,13 @@ Status SequenceCache::Impl::Fork(Impl* from) {
               SharePage(others[s], tier, page, &own[s]);
               continue;
             }
-            CopyPage(others[s], tier, page, &own[s]);
-            if (tier != Tier::kT1 || !HasFile()) continue;
-            in_file.push_back({others[s].refs[page].id(), own[s].refs[page].id()});
+            if (tier == Tier::kT2) {
+              TakeCompressedPage(&own[s], page);
+            } else {
+              TakePage(&own[s], {static_cast<uint32_t>(page), tier});
+            }
+            copies[static_cast<size_t>(tier)].push_back(
+                {.from = IdOf(others[s], tier, page), .to = IdOf(own[s], tier, page)});
           }
         }
         if (!shares) return;
@@ -234,7 +186,11 @@ Status SequenceCache::Impl::Fork(Impl* from) {
   }
   rows_evicted = from->rows_evicted;
   moved = from->moved;
-  return CopyFilePages(in_file);
+  for (const Tier tier : kTiersWithPages) {
+    const auto& of_tier = copies[static_cast<size_t>(tier)];
+    if (!of_tier.empty()) EBB_RETURN_IF_ERROR(PagesOf(tier)->Copy(of_tier));
+  }
+  return OkStatus();
 }
 
 Status SequenceCache::ForkFrom(SequenceCache* from) {
@@ -242,7 +198,7 @@ Status SequenceCache::ForkFrom(SequenceCache* from) {
   Impl& other = *from->impl_;
   assert(max_rows() == 0 && c.streams.size() == other.streams.size());
   EBB_RETURN_IF_ERROR(other.CheckSound());
-  EBB_RETURN_IF_ERROR(other.SettleFile());
+  EBB_RETURN_IF_ERROR(other.SettleT1());
   other.Refresh();
   c.Refresh();
   Status status;

@@ -7,21 +7,10 @@
 #include <utility>
 
 #include "src/attention/attention.h"
-#include "src/io/page_file.h"
-#include "src/kv/row_carrier.h"
 #include "src/kv/sequence_cache_impl.h"
 
 namespace ebb {
 namespace {
-
-// Ascending, each once.
-std::vector<uint32_t> PagesOf(std::vector<uint32_t> slots) {
-  std::vector<uint32_t>& pages = slots;
-  for (uint32_t& page : pages) page /= kRowsPerPage;
-  std::ranges::sort(pages);
-  pages.erase(std::ranges::unique(pages).begin(), pages.end());
-  return pages;
-}
 
 std::vector<uint32_t> Sources(std::span<const SlotMove> moves) {
   std::vector<uint32_t> slots;
@@ -33,18 +22,6 @@ std::vector<uint32_t> Targets(std::span<const SlotMove> moves) {
   std::vector<uint32_t> slots;
   for (const SlotMove& move : moves) slots.push_back(move.to);
   return slots;
-}
-
-std::vector<uint32_t> Without(std::vector<uint32_t> pages, std::span<const TablePage> added) {
-  std::erase_if(pages, [&](uint32_t page) {
-    return std::ranges::any_of(added, [&](const TablePage& a) { return a.index == page; });
-  });
-  return pages;
-}
-
-std::vector<uint32_t> InT1(std::vector<uint32_t> pages, const TokenTable& table) {
-  std::erase_if(pages, [&](uint32_t page) { return table.PlaceOf(page) != Tier::kT1; });
-  return pages;
 }
 
 // The indices of the rows at these ascending positions.
@@ -74,61 +51,33 @@ size_t NewT1Pages(const SharedTable& shared, const MovePlan& plan) {
 
 }  // namespace
 
-// Before tables change: a write of an earlier move that failed later would break the sequence.
-Status SequenceCache::Impl::SettleFile() { return edits == nullptr ? OkStatus() : edits->Settle(); }
-
-uint32_t SequenceCache::Impl::TakeFilePage(int layer) {
-  const uint32_t page = file_reserve[layer].back();
-  file_reserve[layer].pop_back();
-  return page;
-}
-
-Status SequenceCache::Impl::ReserveFilePages(const SharedTable& shared, size_t pages_per_stream) {
-  if (pages_per_stream == 0) return OkStatus();
-  for (const int group : shared.groups) {
-    for (const Stream& stream : StreamsOf(group)) {
-      const int layer = LayerOf(stream);
-      if (Status status = stores.t1_file->Allocate(layer, pages_per_stream, &file_reserve[layer]);
-          !status.ok()) {
-        ReleaseFilePages();
-        return status;
-      }
-    }
-  }
-  return OkStatus();
-}
-
-void SequenceCache::Impl::ReleaseFilePages() {
-  for (auto& of_layer : file_reserve) {
-    stores.t1_file->Free(of_layer);
-    of_layer.clear();
-  }
+Status SequenceCache::Impl::SettleT1() {
+  return stores.t1 == nullptr ? OkStatus() : stores.t1->Settle();
 }
 
 Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRows rows,
                                      Tier place) {
   const bool sinks = place == Tier::kT1;
   if (NumRows(all, rows) == 0) return OkStatus();
-  EBB_RETURN_IF_ERROR(SettleFile());
+  EBB_RETURN_IF_ERROR(SettleT1());
   std::vector<TableEdit> tables;
   for (const TableMoves& of_table : all) {
     const std::vector<Position>& positions = of_table.plan.*rows;
     if (positions.empty()) continue;
     TableEdit table = {.shared = of_table.shared};
     TokenTable& full = table.shared->full;
+    std::vector<SlotMove> moves;
     added.clear();
-    full.Relocate(RowsAt(full, positions), place, &table.moves, &added, &table.freed);
+    full.Relocate(RowsAt(full, positions), place, &moves, &added, &table.freed);
     AllocatePages(table.shared);
-    table.slots = sinks ? Targets(table.moves) : Sources(table.moves);
-    table.pages = {.reads = PagesOf(table.slots), .writes = {}};
-    if (sinks) {
-      table.pages = {.reads = Without(table.pages.reads, added), .writes = table.pages.reads};
-    }
-    table.edit = [this, sinks, in_t0 = sinks ? Sources(table.moves) : Targets(table.moves)](
+    // A T1 page that lost its last row is no page of the table any more, and is still to be read.
+    table.slots = sinks ? Targets(moves) : Sources(moves);
+    table.SetAllInT1(sinks ? TierRows::Access::kWrite : TierRows::Access::kRead, added);
+    table.edit = [this, sinks, in_t0 = sinks ? Sources(moves) : Targets(moves)](
                      const Stream& stream, std::span<const RowAddress> in_t1) {
       for (size_t i = 0; i < in_t1.size(); ++i) {
         const RowAddress other = RowAt(stream, in_t0[i]);
-        sinks ? CopyRow(other, in_t1[i]) : CopyRow(in_t1[i], other);
+        sinks ? CopyRow(other, in_t1[i], format) : CopyRow(in_t1[i], other, format);
       }
     };
     tables.push_back(std::move(table));
@@ -142,7 +91,7 @@ Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRow
 
 std::byte* SequenceCache::Impl::CompressedAt(const Stream& stream, uint32_t slot) const {
   return stream.compressed_pages[slot / kRowsPerPage] +
-         slot % kRowsPerPage * stores.compressed.RowStride();
+         slot % kRowsPerPage * compressed.RowStride();
 }
 
 Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
@@ -150,8 +99,7 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
     const MovePlan& plan = of_table.plan;
     return plan.sink.size() + plan.compress.size() > plan.num_leave_t0;
   };
-  if (std::ranges::any_of(all, from_t1)) EBB_RETURN_IF_ERROR(SettleFile());
-  const AttentionKernel* const kernel = stores.kernel;  // null where there is no T2
+  if (std::ranges::any_of(all, from_t1)) EBB_RETURN_IF_ERROR(SettleT1());
   const int head_dim = format.head_dim;
   std::vector<float> key(head_dim), value(head_dim);
   std::vector<TableEdit> tables;
@@ -161,14 +109,13 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
     shared->compressed.Insert(plan.compress, Tier::kT0, &added);
     AllocateCompressed(shared);
     TableEdit table = {.shared = shared, .slots = SlotsAt(shared->full, plan.compress)};
-    table.pages.reads = InT1(PagesOf(table.slots), shared->full);
+    table.FindRowsInT1(TierRows::Access::kRead, {});
     table.edit = [&, to = SlotsAt(shared->compressed, plan.compress)](
                      const Stream& stream, std::span<const RowAddress> rows) {
       for (size_t i = 0; i < rows.size(); ++i) {
         kernel->load_row(format.type, rows[i].key, key.data(), head_dim);
         kernel->load_row(format.type, rows[i].value, value.data(), head_dim);
-        kernel->compress_row(stores.compressed, key.data(), value.data(),
-                             CompressedAt(stream, to[i]));
+        kernel->compress_row(compressed, key.data(), value.data(), CompressedAt(stream, to[i]));
       }
     };
     tables.push_back(std::move(table));
@@ -188,8 +135,7 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
 
 Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place) {
   if (NumRows(all, rows) == 0) return OkStatus();
-  if (place == Tier::kT1) EBB_RETURN_IF_ERROR(SettleFile());
-  const AttentionKernel* const kernel = stores.kernel;  // null where there is no T2
+  if (place == Tier::kT1) EBB_RETURN_IF_ERROR(SettleT1());
   std::vector<float> key(format.head_dim), value(format.head_dim);
   std::vector<TableEdit> tables;
   for (const auto& [shared, plan] : all) {
@@ -199,13 +145,11 @@ Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows r
     shared->full.Insert(positions, place, &added);
     AllocatePages(shared);
     TableEdit table = {.shared = shared, .slots = SlotsAt(shared->full, positions)};
-    table.pages.writes = InT1(PagesOf(table.slots), shared->full);
-    table.pages.reads = Without(table.pages.writes, added);
+    table.FindRowsInT1(TierRows::Access::kWrite, added);
     table.edit = [&, from = SlotsAt(shared->compressed, positions)](
                      const Stream& stream, std::span<const RowAddress> to) {
       for (size_t i = 0; i < to.size(); ++i) {
-        kernel->decompress_row(stores.compressed, CompressedAt(stream, from[i]), key.data(),
-                               value.data());
+        kernel->decompress_row(compressed, CompressedAt(stream, from[i]), key.data(), value.data());
         kernel->store_row(format.type, key.data(), to[i].key, format.head_dim);
         kernel->store_row(format.type, value.data(), to[i].value, format.head_dim);
       }
@@ -229,8 +173,10 @@ Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows r
 // Room for the rows that come, before any goes. What leaves T0 makes room for what comes there: new
 // pages are only needed for what exceeds the present ones, since holes are filled first.
 Status SequenceCache::Impl::ReserveMoves(std::span<const TableMoves> all) {
-  const bool has_t1 = HasFile() || stores.t1 != nullptr;
-  size_t t0_pages = 0, t1_pages = 0, t2_pages = 0, most_rows = 0;
+  const bool has_t1 = stores.t1 != nullptr;
+  size_t t0_pages = 0;
+  PageCounts pages;
+  TierRows::EditSize edits;
   for (const auto& [shared, plan] : all) {
     const TokenTable& full = shared->full;
     const bool goes_to_t1 = !plan.sink.empty() || !plan.raise_t1.empty();
@@ -238,42 +184,25 @@ Status SequenceCache::Impl::ReserveMoves(std::span<const TableMoves> all) {
       return InvalidArgument(
           fmt::format("there is no tier {} to bring rows to", goes_to_t1 && !has_t1 ? "T1" : "T2"));
     }
-    const size_t streams = NumStreams(*shared);
     const size_t t0_rows = plan.lift.size() + plan.raise_t0.size();
     const size_t t0_slots = full.NumFreeSlots(Tier::kT0) + plan.num_leave_open_t0;
-    t0_pages += PagesFor(t0_rows - std::min(t0_rows, t0_slots)) * streams;
-    t1_pages += NewT1Pages(*shared, plan) * streams;
-    t2_pages += shared->compressed.PagesNeeded(plan.compress.size()) * streams;
-    most_rows = std::max({most_rows, plan.sink.size(), plan.lift.size(), plan.compress.size(),
-                          plan.raise_t1.size()});
+    t0_pages += PagesFor(t0_rows - std::min(t0_rows, t0_slots)) * NumStreams(*shared);
+    AddPages(*shared, Tier::kT1, NewT1Pages(*shared, plan), &pages);
+    AddPages(*shared, Tier::kT2, shared->compressed.PagesNeeded(plan.compress.size()), &pages);
+    AddEdits(*shared, NewT1Pages(*shared, plan), &edits);
+    edits.rows_of_stream = std::max({edits.rows_of_stream, plan.sink.size(), plan.lift.size(),
+                                     plan.compress.size(), plan.raise_t1.size()});
   }
-  if (!stores.device->one_memory()) {
-    EBB_RETURN_IF_ERROR(stores.carrier->Reserve(std::max(kT1EditBytes, most_rows * RowBytes())));
-  }
-  EBB_RETURN_IF_ERROR(stores.t0->Reserve(t0_pages, &in_t0));
-  if (stores.t2 != nullptr) EBB_RETURN_IF_ERROR(stores.t2->Reserve(t2_pages));
-  if (stores.t1 != nullptr) return stores.t1->Reserve(t1_pages);
-  if (!HasFile()) return OkStatus();
-  EditSize size;
-  for (const auto& [shared, plan] : all) AddEdits(*shared, NewT1Pages(*shared, plan), &size);
-  EBB_RETURN_IF_ERROR(ReserveEdits(size));
-  for (const auto& [shared, plan] : all) {
-    EBB_RETURN_IF_ERROR(ReserveFilePages(*shared, NewT1Pages(*shared, plan)));
-  }
-  return OkStatus();
+  EBB_RETURN_IF_ERROR(stores.t0->ReservePages(t0_pages));
+  if (has_t1) EBB_RETURN_IF_ERROR(stores.t1->ReserveEdits(edits));
+  return ReservePages(pages);
 }
 
 void SequenceCache::Impl::AddEdits(const SharedTable& shared, size_t new_pages,
-                                   EditSize* size) const {
+                                   TierRows::EditSize* size) const {
   const size_t pages = shared.full.num_pages(Tier::kT1) + new_pages;
-  size->most_pages = std::max(size->most_pages, pages);
-  size->all_pages += pages * NumStreams(shared);
-}
-
-Status SequenceCache::Impl::ReserveEdits(const EditSize& size) {
-  if (size.all_pages == 0) return OkStatus();
-  const size_t page_bytes = format.PageBytes();
-  return edits->Reserve(size.most_pages * page_bytes, size.all_pages * page_bytes);
+  size->pages_of_stream = std::max(size->pages_of_stream, pages);
+  size->pages += pages * NumStreams(shared);
 }
 
 MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,
@@ -321,28 +250,26 @@ Status SequenceCache::Impl::Lift(std::span<const TableMoves> all) {
 }
 
 void SequenceCache::Impl::EndPromises() {
-  ReleaseFilePages();
-  for (Arena* arena : {stores.t0, stores.t1, stores.t2}) {
-    if (arena != nullptr) arena->Compact(0);
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    if (PagesOf(tier) != nullptr) PagesOf(tier)->EndPromises();
   }
 }
 
 Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
   if (stage != nullptr) stage->Forget();
-  const Device& device = *stores.device;
-  const double begin = device.Seconds();
+  const double begin = device->Seconds();
   EBB_RETURN_IF_ERROR(Lower(all));
-  moved.seconds_down += device.Seconds() - begin;
+  moved.seconds_down += device->Seconds() - begin;
   // Pages that went may have gone back to the system.
   size_t t0_pages = 0;
   for (const auto& [shared, plan] : all) {
     const size_t num_rise = plan.lift.size() + plan.raise_t0.size();
     t0_pages += shared->full.PagesNeeded(num_rise) * NumStreams(*shared);
   }
-  EBB_RETURN_IF_ERROR(stores.t0->Reserve(t0_pages, &in_t0));
-  const double middle = device.Seconds();
+  EBB_RETURN_IF_ERROR(stores.t0->ReservePages(t0_pages));
+  const double middle = device->Seconds();
   EBB_RETURN_IF_ERROR(Lift(all));
-  moved.seconds_up += device.Seconds() - middle;
+  moved.seconds_up += device->Seconds() - middle;
   return OkStatus();
 }
 
@@ -366,7 +293,7 @@ Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
   Impl& c = *impl_;
   EBB_RETURN_IF_ERROR(c.CheckSound());
   c.Refresh();
-  const double start = c.stores.device->Seconds();
+  const double start = c.device->Seconds();
   std::vector<TableMoves> all;
   Status status;
   try {
@@ -384,7 +311,7 @@ Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
     throw;
   }
   c.EndPromises();
-  c.moved.seconds += c.stores.device->Seconds() - start;
+  c.moved.seconds += c.device->Seconds() - start;
   return status;
 }
 

@@ -43,7 +43,7 @@ size_t SequenceCache::Impl::SortTable(SharedTable* shared) {
           FetchAhead(std::span(soon.key, stride));
           FetchAhead(std::span(soon.value, stride));
         }
-        CopyRow(at(moves[i].from), at(moves[i].to));
+        CopyRow(at(moves[i].from), at(moves[i].to), format);
       }
     }
   }
@@ -52,7 +52,7 @@ size_t SequenceCache::Impl::SortTable(SharedTable* shared) {
 
 size_t SequenceCache::Sort(size_t max_bytes) {
   Impl& c = *impl_;
-  if (!c.stores.device->one_memory()) return 0;
+  if (!c.stores.t0->GainsByOrder()) return 0;
   c.Refresh();
   size_t num_bytes = 0;
   const size_t num_tables = c.tables.size();

@@ -35,17 +35,12 @@ std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
       if (!full.HasPage(page) || full.PlaceOf(page) != Tier::kT1 || lent.HasPage(page)) continue;
       any = true;
       t1_bytes_read += format.PageBytes();
-      layers[LayerOf(stream)].push_back({.file_page = HasFile() ? stream.refs[page].id() : 0,
-                                         .host_page = HasFile() ? nullptr : stream.host_pages[page],
-                                         .address = &pages[page]});
+      layers[LayerOf(stream)].push_back({.page = stream.refs[page].id(), .address = &pages[page]});
     }
   }
   if (!any) layers.clear();
-  // In the file's order, so that memory is filled from end to end by a few long reads. Pages of
-  // memory keep theirs, which does not change when an arena moves them.
-  if (HasFile()) {
-    for (T1Stage::Pages& pages : layers) std::ranges::sort(pages, {}, &StagedPage::file_page);
-  }
+  // In the order of a file, so that memory is filled from end to end by a few long reads.
+  for (T1Stage::Pages& pages : layers) std::ranges::sort(pages, {}, &StagedPage::page);
   return layers;
 }
 
@@ -53,7 +48,7 @@ Status SequenceCache::BeginStaging(T1Reading reading) {
   Impl& c = *impl_;
   c.Refresh();
   c.reads_lent = false;
-  c.in_place = reading == T1Reading::kInPlace && c.IsRemote();
+  c.in_place = reading == T1Reading::kInPlace && c.HasT1Pages();
   if (c.in_place || c.stage == nullptr) {
     c.lent.Find(c.tables.front()->full, nullptr);
     c.t1_bytes_read = 0;
@@ -89,10 +84,9 @@ Status SequenceCache::EndStaging() {
   c.reads_lent = false;
   if (c.stage == nullptr || c.in_place) return OkStatus();
   const Status status = c.stage->End();
-  if (c.edits == nullptr) return status;
   // A step has read all pages but those that were lent, and took longer than their writes.
-  const Status written = c.edits->Settle();
-  const double waited = c.edits->TakeWaitSeconds();
+  const Status written = c.stores.t1->Settle();
+  const double waited = c.stores.t1->TakeWaitSeconds();
   c.moved.seconds += waited;
   c.moved.seconds_down += waited;
   return status.ok() ? written : status;
@@ -104,7 +98,7 @@ SequenceCache::PlacedRows SequenceCache::RowsIn(Tier place, int layer, int kv_he
   impl_->Refresh();
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
   const SharedTable::Placed& placed = stream.table->placed[static_cast<size_t>(place)];
-  const auto& pages = place == Tier::kT0 ? stream.pages : stream.host_pages;
+  const auto& pages = place == Tier::kT0 ? stream.pages : stream.t1_pages;
   return {.view = {.pages = pages.data(), .slots = placed.slots}, .indices = placed.rows};
 }
 

@@ -135,7 +135,7 @@ struct SequenceState::Tables {
     for (const SavedTable& table : saved) {
       const size_t num_streams = table.groups.size() * c.streams_per_group;
       const size_t bytes = table.full.positions.size() * c.RowBytes() +
-                           table.compressed.positions.size() * c.stores.compressed.RowStride();
+                           table.compressed.positions.size() * c.compressed.RowStride();
       sum.num_pages += (table.full.pages.size() + table.compressed.pages.size()) * num_streams;
       sum.num_bytes += bytes * num_streams;
     }
@@ -144,8 +144,9 @@ struct SequenceState::Tables {
 
   Status CheckTiers() const {
     for (const SavedTable& table : saved) {
-      const bool has_t1 = c.HasFile() || c.stores.t1 != nullptr;
-      if (table.NumPages(Tier::kT1) > 0 && !has_t1) return Corrupt("rows lie in T1, which is none");
+      if (table.NumPages(Tier::kT1) > 0 && c.stores.t1 == nullptr) {
+        return Corrupt("rows lie in T1, which is none");
+      }
       if (table.NumPages(Tier::kT2) > 0 && c.stores.t2 == nullptr) {
         return Corrupt("rows lie in T2, which is none");
       }
@@ -153,16 +154,15 @@ struct SequenceState::Tables {
     return OkStatus();
   }
 
+  // REQUIRES: the tables were divided.
   Status Reserve() {
-    std::array<size_t, 3> num_pages = {};
-    for (const SavedTable& table : saved) {
-      for (size_t tier = 0; tier < num_pages.size(); ++tier) {
-        num_pages[tier] += table.NumPages(Tier(tier)) * table.groups.size() * c.streams_per_group;
+    SequenceCache::Impl::PageCounts counts;
+    for (size_t i = 0; i < saved.size(); ++i) {
+      for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+        c.AddPages(*c.tables[i], tier, saved[i].NumPages(tier), &counts);
       }
     }
-    EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(num_pages[0], &c.in_t0));
-    if (c.stores.t1 != nullptr) EBB_RETURN_IF_ERROR(c.stores.t1->Reserve(num_pages[1]));
-    return c.stores.t2 != nullptr ? c.stores.t2->Reserve(num_pages[2]) : OkStatus();
+    return c.ReservePages(counts);
   }
 
   // After which the tables are empty, and every group stands in its own.
@@ -183,7 +183,6 @@ struct SequenceState::Tables {
 
   // The table takes its rows and every stream its pages, or neither.
   Status Fill(const SavedTable& table, SharedTable* shared) {
-    if (c.HasFile()) EBB_RETURN_IF_ERROR(c.ReserveFilePages(*shared, table.NumPages(Tier::kT1)));
     c.added.clear();
     if (Status status = shared->full.Restore(table.full, &c.added); !status.ok()) {
       return Corrupt(status.message());
@@ -203,9 +202,10 @@ struct SequenceState::Tables {
   }
 
   Status Load() {
-    Status status = Reserve();
+    Status status;
     try {
-      if (status.ok()) Divide();
+      Divide();
+      status = Reserve();
       for (size_t i = 0; i < saved.size() && status.ok(); ++i) {
         status = Fill(saved[i], c.tables[i].get());
       }
@@ -222,7 +222,7 @@ Result<StatePages> SequenceState::SaveTables(const SequenceCache& cache, StateWr
   SequenceCache::Impl& c = *cache.impl_;
   EBB_RETURN_IF_ERROR(c.CheckWhole());
   // Reading pages would wait too, but a disk that fails is told before a file is begun.
-  if (c.edits != nullptr) EBB_RETURN_IF_ERROR(c.edits->Settle());
+  EBB_RETURN_IF_ERROR(c.SettleT1());
   tables->Number<int64_t>(c.rows_evicted);
   SaveMoves(c.moved, tables);
   tables->Number<uint64_t>(c.tables.size());

@@ -6,16 +6,11 @@
 #include <cstring>
 #include <vector>
 
-#include "src/io/io_memory.h"
-#include "src/io/page_file.h"
 #include "src/kv/sequence_cache_impl.h"
 #include "src/kv/sequence_state.h"
 
 namespace ebb {
 namespace {
-
-// Of a T1 in a file, that are in memory at once.
-constexpr size_t kBatchBytes = size_t{4} << 20;
 
 // The present pages of a tier.
 std::vector<uint32_t> PagesOf(const SharedTable& shared, Tier tier) {
@@ -43,7 +38,6 @@ struct SequenceState::Pages {
   const WriteStatePage* write = nullptr;
   const ReadStatePage* read = nullptr;
   std::vector<std::byte> packed = {};
-  IoMemory memory = {};  // of a T1 in a file
 
   // The pages of one tier of one stream.
   struct Some {
@@ -54,7 +48,7 @@ struct SequenceState::Pages {
   };
 
   [[nodiscard]] size_t RowBytes(Tier tier) const {
-    return tier == Tier::kT2 ? c.stores.compressed.RowStride() : c.RowBytes();
+    return tier == Tier::kT2 ? c.compressed.RowStride() : c.RowBytes();
   }
   [[nodiscard]] static uint64_t UsedRows(const Some& some, uint32_t page) {
     const TokenTable& table =
@@ -96,45 +90,15 @@ struct SequenceState::Pages {
   }
 
   Status Visit(const Some& some) {
-    if (some.first.tier == Tier::kT1 && c.HasFile()) return VisitFile(some);
-    for (size_t i = 0; i < some.pages.size(); ++i) {
-      EBB_RETURN_IF_ERROR(Copy(some, i, ListOf(some)[some.pages[i]]));
+    if (some.pages.empty()) return OkStatus();
+    std::vector<PageId> ids;
+    for (const uint32_t page : some.pages) {
+      ids.push_back(c.IdOf(some.stream, some.first.tier, page));
     }
-    return OkStatus();
-  }
-
-  [[nodiscard]] const std::vector<std::byte*>& ListOf(const Some& some) const {
-    if (some.first.tier == Tier::kT2) return some.stream.compressed_pages;
-    const bool beyond = some.first.tier == Tier::kT1 && c.IsRemote();
-    return beyond ? some.stream.host_pages : some.stream.pages;
-  }
-
-  Status VisitFile(const Some& some) {
-    const size_t page_bytes = c.format.PageBytes();
-    const size_t at_once = std::max<size_t>(kBatchBytes / page_bytes, 1);
-    if (!some.pages.empty() && memory.size() == 0) {
-      EBB_ASSIGN_OR_RETURN(memory, IoMemory::Map(at_once * page_bytes));
-    }
-    for (size_t first = 0; first < some.pages.size(); first += at_once) {
-      const size_t end = std::min(first + at_once, some.pages.size());
-      std::vector<PageIo> requests;
-      for (size_t i = first; i < end; ++i) {
-        requests.push_back({.page = some.stream.refs[some.pages[i]].id(),
-                            .memory = memory.data() + (i - first) * page_bytes});
-      }
-      if (write != nullptr) EBB_RETURN_IF_ERROR(Transfer(&PageFile::StartRead, requests));
-      for (size_t i = first; i < end; ++i) {
-        EBB_RETURN_IF_ERROR(Copy(some, i, requests[i - first].memory));
-      }
-      if (read != nullptr) EBB_RETURN_IF_ERROR(Transfer(&PageFile::StartWrite, requests));
-    }
-    return OkStatus();
-  }
-
-  template <typename Start>
-  Status Transfer(Start start, std::span<const PageIo> requests) const {
-    EBB_ASSIGN_OR_RETURN(const auto ticket, (c.stores.t1_file->*start)(requests));
-    return c.stores.t1_file->Wait(ticket);
+    const auto access = read != nullptr ? TierPages::Access::kWrite : TierPages::Access::kRead;
+    return c.PagesOf(some.first.tier)->Visit(ids, access, [&](size_t i, std::byte* memory) {
+      return Copy(some, i, memory);
+    });
   }
 
   // Between the page's place in memory and the file.
@@ -150,7 +114,6 @@ struct SequenceState::Pages {
   }
 
   void CopyRows(Tier tier, uint64_t used, std::byte* page, std::byte* at) const {
-    const DeviceCall call(c.stores.device);
     const auto copy = [&](std::byte* of_page, size_t num_bytes) {
       std::memcpy(read != nullptr ? of_page : at, read != nullptr ? at : of_page, num_bytes);
       at += num_bytes;
@@ -176,7 +139,7 @@ Status SequenceState::SavePages(SequenceCache* cache, const WriteStatePage& writ
   SequenceCache::Impl& c = *cache->impl_;
   // What was read ahead of the next step is read by it again.
   if (c.stage != nullptr) c.stage->Forget();
-  if (c.edits != nullptr) EBB_RETURN_IF_ERROR(c.edits->Settle());
+  EBB_RETURN_IF_ERROR(c.SettleT1());
   return Pages{.c = c, .write = &write}.Walk();
 }
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "src/kv/arena.h"
 #include "src/kv/token_table.h"
+#include "src/rows/page_ref.h"
 
 namespace ebb {
 
@@ -39,36 +39,15 @@ struct SharedTable {
   void Place();
 };
 
-// A page of T0 or T1 by its id: in T0's arena, in T1's, or in T1's file. A borrowed one was
-// allocated for another sequence, which shared it.
-class PageRef {
- public:
-  PageRef() = default;
-  PageRef(Tier place, PageId id) : id_(id), in_t1_(place == Tier::kT1 ? 1 : 0) {}
-  [[nodiscard]] bool empty() const { return id_ == kNoPage; }
-  [[nodiscard]] PageId id() const { return id_; }
-  [[nodiscard]] Tier place() const { return in_t1_ != 0 ? Tier::kT1 : Tier::kT0; }
-  [[nodiscard]] bool is_borrowed() const { return is_borrowed_ != 0; }
-  [[nodiscard]] PageRef Borrowed() const {
-    PageRef ref = *this;
-    ref.is_borrowed_ = 1;
-    return ref;
-  }
-
- private:
-  uint32_t id_ : 30 = kNoPage;
-  uint32_t in_t1_ : 1 = 0;
-  uint32_t is_borrowed_ : 1 = 0;
-};
-
 // The memory of one (layer, kv head): what it holds by id, and where that is now.
 struct Stream {
   const SharedTable* table = nullptr;
-  std::vector<PageRef> refs;                 // [at least full.page_end()]
-  std::vector<std::byte*> pages;             // [as refs]; null: none, or in T1 and not staged
-  std::vector<std::byte*> host_pages;        // [as refs], where the device cannot read T1
-  std::vector<PageId> compressed_ids;        // [at least compressed.page_end()]
-  std::vector<std::byte*> compressed_pages;  // [as compressed_ids]
+  std::vector<PageRef> refs;  // [at least full.page_end()]
+  // [as refs]: where a step attends to the page; null: none, or in T1 and not staged.
+  std::vector<std::byte*> pages;
+  std::vector<std::byte*> t1_pages;          // [as refs]: where pages of T1 lie that are staged
+  std::vector<PageRef> compressed_refs;      // [at least compressed.page_end()]
+  std::vector<std::byte*> compressed_pages;  // [as compressed_refs]
 };
 
 }  // namespace ebb

@@ -11,6 +11,7 @@
 #include "ebb/types.h"
 #include "src/kv/sequence_cache.h"
 #include "src/kv/shared_table.h"
+#include "src/rows/tier_rows.h"
 
 namespace ebb {
 
@@ -29,19 +30,28 @@ struct TableMoves {
   MovePlan plan;
 };
 
-// Of the rows of all streams of a table.
+// Reads or writes rows of all streams of a table.
 struct TableEdit {
-  using Edit = std::function<void(const Stream&, std::span<const SequenceCache::RowAddress>)>;
-  struct T1Pages {
-    std::vector<uint32_t> reads, writes;  // ascending
-  };
+  using Edit = std::function<void(const Stream&, std::span<const RowAddress>)>;
 
   SharedTable* shared = nullptr;
-  std::vector<SlotMove> moves;
-  std::vector<uint32_t> slots;   // of the rows that `edit` is given
-  T1Pages pages;                 // those of T1 whose rows are wanted, and those that change
-  Edit edit;                     // unused by a compaction, which moves rows within their stream
+  std::vector<uint32_t> slots;  // of the rows that `edit` is given
+  std::vector<uint32_t> in_t1;  // ascending: which of `slots` lie in T1
+  TierRows::Rows t1_rows;       // those
+  Edit edit;
   std::vector<TablePage> freed;  // by the edit, to be freed after it
+
+  // All of `slots`, or those that the table says, lie in T1, to be read or written there. added:
+  // pages that have no other rows.
+  void SetAllInT1(TierRows::Access access, std::span<const TablePage> added);
+  void FindRowsInT1(TierRows::Access access, std::span<const TablePage> added);
+};
+
+// Moves rows of all streams of a table within their tier.
+struct TableMove {
+  SharedTable* shared = nullptr;
+  std::vector<SlotMove> moves;
+  std::vector<TablePage> freed;  // by the moves, to be freed after them
 };
 
 }  // namespace ebb

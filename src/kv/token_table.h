@@ -23,6 +23,7 @@
 #include "ebb/types.h"
 #include "src/attention/rows.h"
 #include "src/base/mapped_array.h"
+#include "src/rows/page_ref.h"
 
 namespace ebb {
 
@@ -33,13 +34,8 @@ struct TablePage {
   bool operator==(const TablePage&) const = default;
 };
 
-// Of a row that moves: a place beside the table.
+// Where a row waits beside the table while others move: a slot of SlotMove.
 inline constexpr uint32_t kBeside = ~uint32_t{0};
-
-struct SlotMove {
-  uint32_t from = 0;
-  uint32_t to = 0;
-};
 
 // All that a table is, for a file: its present pages in order, and its rows in the order of their
 // slots.

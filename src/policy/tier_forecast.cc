@@ -47,7 +47,7 @@ class Forecast {
   }
 
  private:
-  Status Decide(size_t tokens, StepKind kind, TierRows* rows) {
+  Status Decide(size_t tokens, StepKind kind, RowCounts* rows) {
     GroupRows group;
     group.num_ever = Less(tokens, request_.prompt_tokens + request_.sinks + request_.window);
     group.num_protected = tokens - group.num_ever;

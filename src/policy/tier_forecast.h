@@ -23,15 +23,15 @@ struct ForecastRequest {
 };
 
 // Rows of each (layer, kv head).
-struct TierRows {
+struct RowCounts {
   size_t t0 = 0;
   size_t t1 = 0;
   size_t t2 = 0;
 };
 
 struct RowsOverTime {
-  TierRows last;   // after the last token
-  TierRows peaks;  // of each tier by itself
+  RowCounts last;   // after the last token
+  RowCounts peaks;  // of each tier by itself
 };
 
 // Follows the decisions from the prompt to the last token. ResourceExhausted when the caps do not

@@ -1,10 +1,11 @@
-// Whether a sequence can go on. What is allowed:
+// Whether a sequence can go on:
 //
-// | state    | read logits, tokens | roll back, save              | take a step |
-// |----------|---------------------|------------------------------|-----------------------------------|
-// | kSound   | yes                 | yes                          | yes | | kRefused | yes | yes;
-// fewer tokens: kSound    | where the caps no longer refuse   | | kBroken  | yes                 |
-// no                           | no                                |
+// - kSound: everything is allowed.
+// - kRefused: the caps of tiers refused what was decided behind the last step. Logits and tokens
+// can
+//   be read, and the sequence saved; a step is taken once the caps no longer refuse; a roll-back
+//   makes it sound.
+// - kBroken: rows were lost. Logits and tokens can be read, nothing else.
 #ifndef EBB_SEQUENCE_SEQUENCE_HEALTH_H_
 #define EBB_SEQUENCE_SEQUENCE_HEALTH_H_
 

@@ -11,9 +11,9 @@
 #include "src/attention/attention.h"
 #include "src/device/sim_device.h"
 #include "src/io/page_file.h"
-#include "src/kv/arena.h"
-#include "src/kv/row_carrier.h"
 #include "src/kv/sequence_cache.h"
+#include "src/rows/arena.h"
+#include "src/rows/row_carrier.h"
 
 namespace ebb {
 

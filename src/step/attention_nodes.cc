@@ -121,7 +121,7 @@ void AttentionOp::BeginLayer(const Layer& layer, int thread) const {
   for (const SequenceStep& sequence : work_->sequences) sequence.cache->ReleaseLayer(layer.index);
 }
 
-void AttentionOp::StoreRow(const Layer& layer, const SequenceCache::RowAddress& row, int token,
+void AttentionOp::StoreRow(const Layer& layer, const RowAddress& row, int token,
                            int kv_head) const {
   const PageFormat& format = scratch_->shape.format;
   scratch_->kernel.store_row(format.type, HeadOf(layer.k, token, kv_head), row.key,

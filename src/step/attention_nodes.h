@@ -148,8 +148,7 @@ class AttentionOp final : public AttentionBuilder {
   void BeginLayer(const Layer& layer, int thread) const;
   void StoreNewRows(const Layer& layer, int thread, int num_threads) const;
   void StoreToken(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
-  void StoreRow(const Layer& layer, const SequenceCache::RowAddress& row, int token,
-                int kv_head) const;
+  void StoreRow(const Layer& layer, const RowAddress& row, int token, int kv_head) const;
   void CopyRowSignals(const Layer& layer, const SequenceStep& sequence, int token, int kv_head,
                       SignalBuffers* signals) const;
   void CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const;

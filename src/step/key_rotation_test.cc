@@ -9,9 +9,9 @@
 
 #include "ggml-cpu.h"
 #include "ggml.h"
-#include "src/kv/arena.h"
-#include "src/kv/cache_stores.h"
 #include "src/model/ggml_deleter.h"
+#include "src/rows/arena.h"
+#include "src/rows/cache_stores.h"
 
 namespace ebb {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/attention/rows.h"
-#include "src/kv/arena.h"
+#include "src/rows/arena.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace ebb {

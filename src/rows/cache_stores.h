@@ -1,6 +1,6 @@
 // The memory and files that the caches of an engine share.
-#ifndef EBB_KV_CACHE_STORES_H_
-#define EBB_KV_CACHE_STORES_H_
+#ifndef EBB_ROWS_CACHE_STORES_H_
+#define EBB_ROWS_CACHE_STORES_H_
 
 #include "src/attention/rows.h"
 #include "src/device/device.h"
@@ -26,4 +26,4 @@ struct CacheStores {
 
 }  // namespace ebb
 
-#endif  // EBB_KV_CACHE_STORES_H_
+#endif  // EBB_ROWS_CACHE_STORES_H_

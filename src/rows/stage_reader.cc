@@ -1,4 +1,4 @@
-#include "src/kv/stage_reader.h"
+#include "src/rows/stage_reader.h"
 
 #include <new>
 
@@ -15,7 +15,7 @@ Status FileStageReader::Start(int buffer, int, std::span<const StagedPage> pages
   try {
     requests_.clear();
     for (const StagedPage& page : pages) {
-      requests_.push_back({.page = page.file_page, .memory = *page.address});
+      requests_.push_back({.page = page.page, .memory = *page.address});
     }
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("no memory for the list of pages to read");
@@ -42,12 +42,13 @@ Status DeviceStageReader::Grow(int buffer, size_t num_bytes) {
 Status DeviceStageReader::Start(int buffer, int layer, std::span<const StagedPage> pages) try {
   parts_.clear();
   for (const StagedPage& page : pages) {
-    parts_.push_back({.from = page.host_page, .to = *page.address, .num_bytes = page_bytes_});
+    parts_.push_back(
+        {.from = arena_->Address(page.page), .to = *page.address, .num_bytes = page_bytes()});
   }
   EBB_RETURN_IF_ERROR(device_->QueueWait(DeviceQueue::kToDevice, released_[buffer]));
   copied_[buffer] = device_->Copy(
       DeviceQueue::kToDevice,
-      {.what = "T1 pages", .layer = layer, .num_bytes = pages.size() * page_bytes_}, parts_);
+      {.what = "T1 pages", .layer = layer, .num_bytes = pages.size() * page_bytes()}, parts_);
   return OkStatus();
 } catch (const std::bad_alloc&) {  // within a step nothing may be thrown
   return ResourceExhausted("no memory for the list of pages to copy");

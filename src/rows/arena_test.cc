@@ -1,4 +1,4 @@
-#include "src/kv/arena.h"
+#include "src/rows/arena.h"
 
 #include <sys/resource.h>
 

@@ -1,4 +1,4 @@
-#include "src/kv/t1_stage.h"
+#include "src/rows/t1_stage.h"
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class SlowReader final : public StageReader {
   Status Wait(int buffer) override {
     std::byte* to = memory(buffer);
     for (const StagedPage& page : under_way_[buffer]) {
-      std::memcpy(to, &page.file_page, sizeof(page.file_page));
+      std::memcpy(to, &page.page, sizeof(page.page));
       to += page_bytes();
     }
     under_way_[buffer].clear();
@@ -62,7 +62,7 @@ class T1StageTest : public testing::TestWithParam<int> {  // layers
     for (int layer = 0; layer < GetParam(); ++layer) {
       for (uint32_t i = 0; i <= static_cast<uint32_t>(layer % 2); ++i) {
         const uint32_t page = first + 10 * layer + i;
-        layers[layer].push_back({.file_page = page, .address = &addresses_[page]});
+        layers[layer].push_back({.page = page, .address = &addresses_[page]});
       }
     }
     return layers;
@@ -75,7 +75,7 @@ class T1StageTest : public testing::TestWithParam<int> {  // layers
       for (const StagedPage& page : layers[layer]) {
         uint32_t found = 0;
         std::memcpy(&found, *page.address, sizeof(found));
-        EXPECT_EQ(found, page.file_page) << "layer " << layer;
+        EXPECT_EQ(found, page.page) << "layer " << layer;
       }
       stage_.ReleaseLayer(layer);
       if (ends_layers) stage_.EndLayer(layer);
@@ -106,14 +106,14 @@ TEST_P(T1StageTest, OfLayersReadAheadTheSecondMayHaveChangedAlone) {
   std::vector<T1Stage::Pages> layers = Layers(0);
   for (uint32_t step = 0; step < 5; ++step) {
     const uint32_t page = 500 + step;
-    layers.back() = {{.file_page = page, .address = &addresses_[page]}};
+    layers.back() = {{.page = page, .address = &addresses_[page]}};
     ASSERT_TRUE(stage_.Begin(layers).ok());
     for (int layer = 0; layer < GetParam(); ++layer) {
       stage_.StageLayer(layer, 0);
       for (const StagedPage& staged : layers[layer]) {
         uint32_t found = 0;
         std::memcpy(&found, *staged.address, sizeof(found));
-        EXPECT_EQ(found, staged.file_page) << "step " << step << ", layer " << layer;
+        EXPECT_EQ(found, staged.page) << "step " << step << ", layer " << layer;
       }
       stage_.EndLayer(layer);
     }

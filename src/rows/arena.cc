@@ -2,7 +2,7 @@
 // (2) num_free = extents * pages_per_extent - num_pages >= promised; (3) the record of every held
 // page has its address, and its extent has its id there; (4) extents * kExtentBytes <= cap_bytes;
 // (5) num_pledged is the sum of NumPledged() of all holders.
-#include "src/kv/arena.h"
+#include "src/rows/arena.h"
 
 #include <fmt/format.h>
 
@@ -356,6 +356,10 @@ size_t Arena::Compact(size_t max_bytes) {
   const size_t num_bytes = num_moved * a.options.page_bytes;
   a.bytes_compacted += num_bytes;
   return num_bytes;
+}
+
+size_t Arena::NumAvailable(const PageHolder& holder) const {
+  return impl_->NumAvailable(holder.NumPledged());
 }
 
 ArenaStats Arena::stats() const {

@@ -1,4 +1,4 @@
-#include "src/kv/t1_edits.h"
+#include "src/rows/t1_edits.h"
 
 #include <algorithm>
 #include <chrono>

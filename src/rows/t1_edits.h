@@ -6,8 +6,8 @@
 // file, or the buffer, tries again first and tells what the disk said.
 //
 // Thread safety: one caller at a time.
-#ifndef EBB_KV_T1_EDITS_H_
-#define EBB_KV_T1_EDITS_H_
+#ifndef EBB_ROWS_T1_EDITS_H_
+#define EBB_ROWS_T1_EDITS_H_
 
 #include <array>
 #include <cstddef>
@@ -91,4 +91,4 @@ class T1Edits {
 
 }  // namespace ebb
 
-#endif  // EBB_KV_T1_EDITS_H_
+#endif  // EBB_ROWS_T1_EDITS_H_

@@ -8,8 +8,8 @@
 // until it has. (Whoever comes first might read instead. It brought nothing beside a busy
 // neighbour, where the kernel tells of a read's end only when the thread that began it runs.)
 // ReleaseLayer() and EndLayer() are part 0's too. Everything else happens between steps.
-#ifndef EBB_KV_T1_STAGE_H_
-#define EBB_KV_T1_STAGE_H_
+#ifndef EBB_ROWS_T1_STAGE_H_
+#define EBB_ROWS_T1_STAGE_H_
 
 #include <atomic>
 #include <memory>
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "ebb/status.h"
-#include "src/kv/stage_reader.h"
+#include "src/rows/stage_reader.h"
 
 namespace ebb {
 
@@ -74,4 +74,4 @@ class T1Stage {
 
 }  // namespace ebb
 
-#endif  // EBB_KV_T1_STAGE_H_
+#endif  // EBB_ROWS_T1_STAGE_H_

@@ -1,4 +1,4 @@
-#include "src/kv/t1_stage.h"
+#include "src/rows/t1_stage.h"
 
 #include <algorithm>
 #include <chrono>
@@ -33,9 +33,7 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
 }
 
 bool T1Stage::ReadsTheSameAhead(const std::vector<Pages>& layers) const {
-  const auto same = [](const StagedPage& a, const StagedPage& b) {
-    return a.file_page == b.file_page && a.host_page == b.host_page;
-  };
+  const auto same = [](const StagedPage& a, const StagedPage& b) { return a.page == b.page; };
   if (layers.size() != layers_.size()) return false;
   for (int i = 0; i < num_ahead_; ++i) {
     if (!std::ranges::equal(layers[i], layers_[i], same)) return false;

@@ -13,8 +13,8 @@
 // cap is divided so; memory is mapped when pages are taken.
 //
 // Thread safety: none; all calls come from the engine's thread, between steps.
-#ifndef EBB_KV_ARENA_H_
-#define EBB_KV_ARENA_H_
+#ifndef EBB_ROWS_ARENA_H_
+#define EBB_ROWS_ARENA_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -90,6 +90,8 @@ class Arena {
   // whole extents can be freed so, copying at most `max_bytes`; the next call goes on where this
   // one had to stop. Ends the promise of Reserve(). Returns the bytes copied.
   size_t Compact(size_t max_bytes);
+  // Pages that the holder may still take, as far as the cap and other floors go.
+  [[nodiscard]] size_t NumAvailable(const PageHolder& holder) const;
   [[nodiscard]] ArenaStats stats() const;
   [[nodiscard]] size_t page_bytes() const;
   [[nodiscard]] size_t cap_bytes() const;
@@ -104,4 +106,4 @@ class Arena {
 
 }  // namespace ebb
 
-#endif  // EBB_KV_ARENA_H_
+#endif  // EBB_ROWS_ARENA_H_

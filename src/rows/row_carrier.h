@@ -2,8 +2,8 @@
 // packs and unpacks them on either side.
 //
 // Thread safety: one caller at a time, between steps.
-#ifndef EBB_KV_ROW_CARRIER_H_
-#define EBB_KV_ROW_CARRIER_H_
+#ifndef EBB_ROWS_ROW_CARRIER_H_
+#define EBB_ROWS_ROW_CARRIER_H_
 
 #include <cstddef>
 
@@ -35,4 +35,4 @@ class RowCarrier {
 
 }  // namespace ebb
 
-#endif  // EBB_KV_ROW_CARRIER_H_
+#endif  // EBB_ROWS_ROW_CARRIER_H_

@@ -1,4 +1,4 @@
-#include "src/kv/row_carrier.h"
+#include "src/rows/row_carrier.h"
 
 namespace ebb {
 

@@ -2,8 +2,8 @@
 // copies. A buffer holds the pages of one layer at a time.
 //
 // Thread safety: one caller at a time.
-#ifndef EBB_KV_STAGE_READER_H_
-#define EBB_KV_STAGE_READER_H_
+#ifndef EBB_ROWS_STAGE_READER_H_
+#define EBB_ROWS_STAGE_READER_H_
 
 #include <array>
 #include <cstddef>
@@ -17,14 +17,14 @@
 #include "src/device/device_block.h"
 #include "src/io/io_memory.h"
 #include "src/io/page_file.h"
-#include "src/kv/t1_edits.h"
+#include "src/rows/arena.h"
+#include "src/rows/t1_edits.h"
 
 namespace ebb {
 
-// A page of a layer: where it is kept, and where its address in the buffer is wanted.
+// A page of a layer: which one it is, and where its address in the buffer is wanted.
 struct StagedPage {
-  uint32_t file_page = 0;
-  const std::byte* host_page = nullptr;  // instead of a file's
+  PageId page = kNoPage;
   std::byte** address = nullptr;
 };
 
@@ -70,11 +70,11 @@ class FileStageReader final : public StageReader {
   std::vector<PageIo> requests_;
 };
 
-// Pages of the host's memory, into a device's: a layer in one copy.
+// Pages of an arena in the host's memory, into a device's: a layer in one copy.
 class DeviceStageReader final : public StageReader {
  public:
-  DeviceStageReader(Device* device, size_t page_bytes) : device_(device), page_bytes_(page_bytes) {}
-  [[nodiscard]] size_t page_bytes() const override { return page_bytes_; }
+  DeviceStageReader(Device* device, const Arena* arena) : device_(device), arena_(arena) {}
+  [[nodiscard]] size_t page_bytes() const override { return arena_->page_bytes(); }
   Status Grow(int buffer, size_t num_bytes) override;
   [[nodiscard]] std::byte* memory(int buffer) const override { return memory_[buffer].data(); }
   [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
@@ -85,7 +85,7 @@ class DeviceStageReader final : public StageReader {
 
  private:
   Device* const device_;
-  const size_t page_bytes_;
+  const Arena* const arena_;
   std::array<DeviceBlock, kStageBuffers> memory_;
   std::array<std::optional<DeviceEvent>, kStageBuffers> copied_;
   std::array<DeviceEvent, kStageBuffers> released_;  // the last that read the buffer
@@ -94,4 +94,4 @@ class DeviceStageReader final : public StageReader {
 
 }  // namespace ebb
 
-#endif  // EBB_KV_STAGE_READER_H_
+#endif  // EBB_ROWS_STAGE_READER_H_

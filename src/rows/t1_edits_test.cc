@@ -1,6 +1,6 @@
 // Pages of a file that are edited in batches, alone: which are read, in what order, in how much
 // memory.
-#include "src/kv/t1_edits.h"
+#include "src/rows/t1_edits.h"
 
 #include <algorithm>
 #include <cerrno>

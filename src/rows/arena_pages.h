@@ -1,0 +1,84 @@
+// Pages of a tier that lie in an arena.
+#ifndef EBB_ROWS_ARENA_PAGES_H_
+#define EBB_ROWS_ARENA_PAGES_H_
+
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+#include "src/device/device.h"
+#include "src/rows/tier_rows.h"
+
+namespace ebb {
+
+// Base: TierPages or TierRows.
+template <typename Base>
+class InArena : public Base {
+ public:
+  using Access = TierPages::Access;
+  using PageCopy = TierPages::PageCopy;
+
+  // device: that may touch the arena's memory. Both outlive this.
+  InArena(Arena* arena, Device* device) : arena_(arena), device_(device) {}
+  ~InArena() override { (void)arena_->SetFloor(&holder_, 0); }  // giving up never fails
+
+  Status Reserve(std::span<const size_t> pages_of_layers) override {
+    return ReservePages(std::accumulate(pages_of_layers.begin(), pages_of_layers.end(), size_t{0}));
+  }
+  // Of any layers.
+  Status ReservePages(size_t num_pages) { return arena_->Reserve(num_pages, &holder_); }
+  void EndPromises() override { arena_->Compact(0); }
+  PageId Take(int /*layer*/) override {
+    PageId page = kNoPage;
+    if (!arena_->Allocate(&page, &holder_).ok()) std::abort();  // Reserve() vouched for it
+    return page;
+  }
+  void Share(PageId page) override { arena_->Share(page); }
+  void Release(PageRef page) override {
+    arena_->Release(page.id(), page.is_borrowed() ? nullptr : &holder_);
+  }
+  void ExpectReleases(size_t /*num_pages*/) override {}
+  void EndReleases() override {}
+  [[nodiscard]] uint32_t num_holders(PageId page) const override {
+    return arena_->num_holders(page);
+  }
+  [[nodiscard]] std::byte* Address(PageId page) const override { return arena_->Address(page); }
+  [[nodiscard]] uint64_t generation() const override { return arena_->generation(); }
+
+  Status Visit(std::span<const PageId> pages, Access /*access*/,
+               const std::function<Status(size_t, std::byte*)>& visit) override {
+    for (size_t i = 0; i < pages.size(); ++i) {
+      const DeviceCall call(device_);
+      EBB_RETURN_IF_ERROR(visit(i, arena_->Address(pages[i])));
+    }
+    return OkStatus();
+  }
+  Status Copy(std::span<const PageCopy> pages) override {
+    const DeviceCall call(device_);
+    for (const PageCopy& copy : pages) {
+      std::memcpy(arena_->Address(copy.to), arena_->Address(copy.from), arena_->page_bytes());
+    }
+    return OkStatus();
+  }
+
+  // See Arena::SetFloor().
+  Status SetFloor(uint64_t num_bytes) {
+    const size_t page_bytes = arena_->page_bytes();
+    return arena_->SetFloor(&holder_, num_bytes / page_bytes + (num_bytes % page_bytes > 0));
+  }
+  // Pages that this sequence may still take.
+  [[nodiscard]] size_t NumAvailable() const { return arena_->NumAvailable(holder_); }
+
+ protected:
+  Arena* const arena_;
+  Device* const device_;
+
+ private:
+  PageHolder holder_;
+};
+
+using ArenaPages = InArena<TierPages>;
+
+}  // namespace ebb
+
+#endif  // EBB_ROWS_ARENA_PAGES_H_

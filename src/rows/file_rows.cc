@@ -1,0 +1,215 @@
+#include "src/rows/file_rows.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "src/io/io_memory.h"
+#include "src/rows/row_address.h"
+
+namespace ebb {
+namespace {
+
+// Pages that are copied, or visited, in memory at once.
+constexpr size_t kBatchBytes = size_t{4} << 20;
+
+std::vector<uint32_t> PagesOf(std::span<const uint32_t> slots) {
+  std::vector<uint32_t> pages(slots.begin(), slots.end());
+  for (uint32_t& page : pages) page /= kRowsPerPage;
+  std::ranges::sort(pages);
+  pages.erase(std::ranges::unique(pages).begin(), pages.end());
+  return pages;
+}
+
+std::vector<uint32_t> PagesOf(std::span<const SlotMove> moves, uint32_t SlotMove::*slot) {
+  std::vector<uint32_t> slots;
+  for (const SlotMove& move : moves) slots.push_back(move.*slot);
+  return PagesOf(slots);
+}
+
+// Pages of a stream that are edited together, and where each lies meanwhile.
+struct EditedPages {
+  std::vector<uint32_t> indices;  // of the stream's pages, ascending
+
+  [[nodiscard]] size_t IndexOf(uint32_t slot) const {
+    return std::ranges::lower_bound(indices, slot / kRowsPerPage) - indices.begin();
+  }
+};
+
+}  // namespace
+
+FileRows::FileRows(PageFile* file, const PageFormat& format, int num_layers)
+    : file_(file),
+      format_(format),
+      promised_(num_layers),
+      edits_(file, kEditBytes),
+      stage_(std::make_unique<FileStageReader>(file, &edits_)) {}
+
+FileRows::~FileRows() {
+  EndReleases();
+  EndPromises();
+}
+
+Status FileRows::Reserve(std::span<const size_t> pages_of_layers) {
+  for (size_t layer = 0; layer < pages_of_layers.size(); ++layer) {
+    std::vector<uint32_t>& promised = promised_[layer];
+    if (pages_of_layers[layer] <= promised.size()) continue;
+    const Status status = file_->Allocate(static_cast<int>(layer),
+                                          pages_of_layers[layer] - promised.size(), &promised);
+    if (!status.ok()) {
+      EndPromises();
+      return status;
+    }
+  }
+  return OkStatus();
+}
+
+void FileRows::EndPromises() {
+  for (auto& of_layer : promised_) {
+    file_->Free(of_layer);
+    of_layer.clear();
+  }
+}
+
+PageId FileRows::Take(int layer) {
+  const PageId page = promised_[layer].back();
+  promised_[layer].pop_back();
+  return page;
+}
+
+// Pages that go together go faster, but without memory for their list each goes alone.
+void FileRows::Release(PageRef page) try {
+  released_.push_back(page.id());
+} catch (const std::bad_alloc&) {
+  edits_.Forget(page.id());
+  file_->Free(page.id());
+}
+
+void FileRows::EndReleases() {
+  if (released_.empty()) return;
+  for (const uint32_t page : released_) edits_.Forget(page);
+  file_->Free(released_);
+  released_.clear();
+}
+
+Status FileRows::Read(std::span<const PageIo> pages) {
+  EBB_ASSIGN_OR_RETURN(const auto ticket, file_->StartRead(pages));
+  return file_->Wait(ticket);
+}
+
+Status FileRows::Write(std::span<const PageIo> pages) {
+  EBB_ASSIGN_OR_RETURN(const auto ticket, file_->StartWrite(pages));
+  return file_->Wait(ticket);
+}
+
+Status FileRows::Visit(std::span<const PageId> pages, Access access,
+                       const std::function<Status(size_t, std::byte*)>& visit) {
+  if (pages.empty()) return OkStatus();
+  const size_t page_bytes = format_.PageBytes();
+  const size_t at_once = std::clamp<size_t>(kBatchBytes / page_bytes, 1, pages.size());
+  EBB_ASSIGN_OR_RETURN(const IoMemory memory, IoMemory::Map(at_once * page_bytes));
+  for (size_t first = 0; first < pages.size(); first += at_once) {
+    const size_t end = std::min(first + at_once, pages.size());
+    std::vector<PageIo> requests;
+    for (size_t i = first; i < end; ++i) {
+      requests.push_back({.page = pages[i], .memory = memory.data() + (i - first) * page_bytes});
+    }
+    if (access == Access::kRead) EBB_RETURN_IF_ERROR(Read(requests));
+    for (size_t i = first; i < end; ++i) {
+      EBB_RETURN_IF_ERROR(visit(i, requests[i - first].memory));
+    }
+    if (access == Access::kWrite) EBB_RETURN_IF_ERROR(Write(requests));
+  }
+  return OkStatus();
+}
+
+Status FileRows::Copy(std::span<const PageCopy> pages) {
+  if (pages.empty()) return OkStatus();
+  const size_t page_bytes = format_.PageBytes();
+  const size_t at_once = std::clamp<size_t>(kBatchBytes / page_bytes, 1, pages.size());
+  EBB_ASSIGN_OR_RETURN(const IoMemory memory, IoMemory::Map(at_once * page_bytes));
+  for (size_t first = 0; first < pages.size(); first += at_once) {
+    std::vector<PageIo> reads, writes;
+    for (const PageCopy& copy : pages.subspan(first, std::min(at_once, pages.size() - first))) {
+      std::byte* const at = memory.data() + reads.size() * page_bytes;
+      reads.push_back({.page = copy.from, .memory = at});
+      writes.push_back({.page = copy.to, .memory = at});
+    }
+    EBB_RETURN_IF_ERROR(Read(reads));
+    EBB_RETURN_IF_ERROR(Write(writes));
+  }
+  return OkStatus();
+}
+
+Status FileRows::ReserveEdits(const EditSize& size) {
+  if (size.pages == 0) return OkStatus();
+  const size_t page_bytes = format_.PageBytes();
+  return edits_.Reserve(size.pages_of_stream * page_bytes, size.pages * page_bytes);
+}
+
+Status FileRows::EditRows(std::span<const Edit> edits, const EditFunction& edit) {
+  std::vector<EditedPages> edited;  // of the edits' rows, which neighbours mostly share
+  std::vector<size_t> edited_of;    // [edits]
+  size_t num_pages = 0;
+  for (size_t i = 0; i < edits.size(); ++i) {
+    if (i == 0 || edits[i].rows != edits[i - 1].rows) {
+      edited.push_back({.indices = PagesOf(edits[i].rows->slots)});
+    }
+    edited_of.push_back(edited.size() - 1);
+    num_pages += edited.back().indices.size();
+  }
+  std::vector<std::byte*> memory(num_pages);
+  std::vector<std::byte**> memory_of;  // [edits]
+  std::vector<T1Edits::Unit> units(edits.size());
+  std::byte** next = memory.data();
+  for (size_t i = 0; i < edits.size(); ++i) {
+    const Rows& rows = *edits[i].rows;
+    memory_of.push_back(next);
+    for (const uint32_t page : edited[edited_of[i]].indices) {
+      const bool is_fresh = std::ranges::binary_search(rows.fresh, page);
+      const auto access = rows.access == Access::kRead ? T1Edits::Access::kRead
+                          : is_fresh                   ? T1Edits::Access::kWrite
+                                                       : T1Edits::Access::kReadAndWrite;
+      units[i].push_back(
+          {.file_page = edits[i].pages[page].id(), .access = access, .address = next++});
+    }
+  }
+  std::vector<RowAddress> addresses;
+  return edits_.Run(units, [&](size_t i) {
+    addresses.clear();
+    for (const uint32_t slot : edits[i].rows->slots) {
+      std::byte* const page = memory_of[i][edited[edited_of[i]].IndexOf(slot)];
+      addresses.push_back(RowOfPage(page, slot, format_));
+    }
+    edit(i, addresses);
+  });
+}
+
+Status FileRows::MoveRows(std::span<const std::span<const SlotMove>> moves,
+                          std::span<const std::span<const PageRef>> pages) {
+  std::vector<T1Edits::Unit> units(moves.size());
+  std::vector<EditedPages> edited(moves.size());
+  std::vector<std::vector<std::byte*>> memory(moves.size());
+  for (size_t i = 0; i < moves.size(); ++i) {
+    const std::vector<uint32_t> written = PagesOf(moves[i], &SlotMove::to);
+    std::ranges::set_union(written, PagesOf(moves[i], &SlotMove::from),
+                           std::back_inserter(edited[i].indices));
+    memory[i].resize(edited[i].indices.size());
+    for (size_t k = 0; k < edited[i].indices.size(); ++k) {
+      const uint32_t page = edited[i].indices[k];
+      units[i].push_back({.file_page = pages[i][page].id(),
+                          .access = std::ranges::binary_search(written, page)
+                                        ? T1Edits::Access::kReadAndWrite
+                                        : T1Edits::Access::kRead,
+                          .address = &memory[i][k]});
+    }
+  }
+  return edits_.Run(units, [&](size_t i) {
+    const auto at = [&](uint32_t slot) {
+      return RowOfPage(memory[i][edited[i].IndexOf(slot)], slot, format_);
+    };
+    for (const SlotMove& move : moves[i]) CopyRow(at(move.from), at(move.to), format_);
+  });
+}
+
+}  // namespace ebb

@@ -1,0 +1,66 @@
+// Rows in a file: read and written by whole pages, between steps, a batch at a time (t1_edits.h),
+// and brought into memory layer by layer for a step (t1_stage.h).
+#ifndef EBB_ROWS_FILE_ROWS_H_
+#define EBB_ROWS_FILE_ROWS_H_
+
+#include <memory>
+#include <vector>
+
+#include "src/io/page_file.h"
+#include "src/rows/t1_edits.h"
+#include "src/rows/t1_stage.h"
+#include "src/rows/tier_rows.h"
+
+namespace ebb {
+
+class FileRows final : public TierRows {
+ public:
+  // The file outlives this.
+  FileRows(PageFile* file, const PageFormat& format, int num_layers);
+  ~FileRows() override;
+
+  Status Reserve(std::span<const size_t> pages_of_layers) override;
+  void EndPromises() override;
+  PageId Take(int layer) override;
+  void Share(PageId page) override { file_->Share(page); }
+  // A page that is still to be written, or under way, is waited for.
+  void Release(PageRef page) override;
+  void ExpectReleases(size_t num_pages) override { released_.reserve(num_pages); }
+  void EndReleases() override;
+  [[nodiscard]] uint32_t num_holders(PageId page) const override {
+    return file_->num_holders(page);
+  }
+  [[nodiscard]] std::byte* Address(PageId /*page*/) const override { return nullptr; }
+  [[nodiscard]] uint64_t generation() const override { return 0; }
+  Status Visit(std::span<const PageId> pages, Access access,
+               const std::function<Status(size_t, std::byte*)>& visit) override;
+  Status Copy(std::span<const PageCopy> pages) override;
+
+  Status ReserveEdits(const EditSize& size) override;
+  Status EditRows(std::span<const Edit> edits, const EditFunction& edit) override;
+  Status MoveRows(std::span<const std::span<const SlotMove>> moves,
+                  std::span<const std::span<const PageRef>> pages) override;
+  [[nodiscard]] Status Check() override { return edits_.Check(); }
+  Status Settle() override { return edits_.Settle(); }
+  [[nodiscard]] double TakeWaitSeconds() override { return edits_.TakeWaitSeconds(); }
+  [[nodiscard]] T1Stage* stage() override { return &stage_; }
+  [[nodiscard]] bool MayStay() const override { return false; }
+  [[nodiscard]] size_t buffer_bytes() const override {
+    return edits_.memory_bytes() + stage_.memory_bytes();
+  }
+
+ private:
+  Status Read(std::span<const PageIo> pages);
+  Status Write(std::span<const PageIo> pages);
+
+  PageFile* const file_;
+  const PageFormat format_;
+  std::vector<std::vector<uint32_t>> promised_;  // [layers]
+  std::vector<uint32_t> released_;
+  T1Edits edits_;
+  T1Stage stage_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ROWS_FILE_ROWS_H_

@@ -1,0 +1,27 @@
+#include "src/rows/memory_rows.h"
+
+#include "src/rows/row_address.h"
+
+namespace ebb {
+
+Status MemoryRows::EditRows(std::span<const Edit> edits, const EditFunction& edit) {
+  const DeviceCall call(device_);
+  std::vector<RowAddress> addresses;
+  for (size_t i = 0; i < edits.size(); ++i) {
+    addresses.clear();
+    for (const uint32_t slot : edits[i].rows->slots) {
+      addresses.push_back(AddressOf(slot, edits[i].pages, *arena_, format_));
+    }
+    edit(i, addresses);
+  }
+  return OkStatus();
+}
+
+Status MemoryRows::MoveRows(std::span<const std::span<const SlotMove>> moves,
+                            std::span<const std::span<const PageRef>> pages) {
+  const DeviceCall call(device_);
+  MoveInArena(moves, pages, *arena_, format_);
+  return OkStatus();
+}
+
+}  // namespace ebb

@@ -1,0 +1,42 @@
+// A page of one tier, as the sequence that holds it lists it, and the slots in its pages.
+#ifndef EBB_ROWS_PAGE_REF_H_
+#define EBB_ROWS_PAGE_REF_H_
+
+#include <cstdint>
+
+#include "ebb/types.h"
+#include "src/rows/arena.h"
+
+namespace ebb {
+
+// A page by its id in its tier. A borrowed one was allocated for another sequence, which shared it.
+class PageRef {
+ public:
+  PageRef() = default;
+  PageRef(Tier place, PageId id) : id_(id), in_t1_(place == Tier::kT1 ? 1 : 0) {}
+  [[nodiscard]] bool empty() const { return id_ == kNoPage; }
+  [[nodiscard]] PageId id() const { return id_; }
+  // kT0 or kT1; unspecified for a page of T2, which stands in a list of its own.
+  [[nodiscard]] Tier place() const { return in_t1_ != 0 ? Tier::kT1 : Tier::kT0; }
+  [[nodiscard]] bool is_borrowed() const { return is_borrowed_ != 0; }
+  [[nodiscard]] PageRef Borrowed() const {
+    PageRef ref = *this;
+    ref.is_borrowed_ = 1;
+    return ref;
+  }
+
+ private:
+  uint32_t id_ : 30 = kNoPage;
+  uint32_t in_t1_ : 1 = 0;
+  uint32_t is_borrowed_ : 1 = 0;
+};
+
+// A row that goes to another slot of its stream: row s % 64 of the page at s / 64 of its list.
+struct SlotMove {
+  uint32_t from = 0;
+  uint32_t to = 0;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ROWS_PAGE_REF_H_

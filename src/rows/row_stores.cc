@@ -1,0 +1,27 @@
+#include "src/rows/row_stores.h"
+
+#include <cassert>
+
+#include "src/rows/file_rows.h"
+#include "src/rows/remote_rows.h"
+
+namespace ebb {
+
+RowStores OpenRowStores(const CacheStores& stores, const PageFormat& format, int num_layers) {
+  assert(stores.t0->page_bytes() == format.PageBytes());
+  assert(stores.t1 == nullptr || stores.t1_file == nullptr);
+  RowStores rows;
+  Device* const device = stores.device;
+  rows.t0 = std::make_unique<MemoryRows>(stores.t0, device, format);
+  if (stores.t1_file != nullptr) {
+    rows.t1 = std::make_unique<FileRows>(stores.t1_file, format, num_layers);
+  } else if (stores.t1 != nullptr && device->one_memory()) {
+    rows.t1 = std::make_unique<MemoryRows>(stores.t1, device, format);
+  } else if (stores.t1 != nullptr) {
+    rows.t1 = std::make_unique<RemoteRows>(stores.t1, device, stores.carrier, format);
+  }
+  if (stores.t2 != nullptr) rows.t2 = std::make_unique<ArenaPages>(stores.t2, device);
+  return rows;
+}
+
+}  // namespace ebb

@@ -1,0 +1,77 @@
+// The rows of one sequence in a tier of full precision: what reads, writes and moves them between
+// steps, and brings them to where a step attends to them. The seam that a device fills.
+//
+// Rows are named by the slots of a stream: slot s is row s % 64 of the page that the stream lists
+// at s / 64.
+//
+// Thread safety: none; all calls come from the engine's thread, between steps.
+#ifndef EBB_ROWS_TIER_ROWS_H_
+#define EBB_ROWS_TIER_ROWS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/attention/rows.h"
+#include "src/rows/row_address.h"
+#include "src/rows/tier_pages.h"
+
+namespace ebb {
+
+class T1Stage;
+
+// Rows, or pages, that are in memory at once while they are edited.
+inline constexpr size_t kEditBytes = size_t{4} << 20;
+
+class TierRows : public TierPages {
+ public:
+  // The most that the edits to come touch, in pages of this tier.
+  struct EditSize {
+    size_t pages_of_stream = 0;
+    size_t pages = 0;  // of all streams
+    size_t rows_of_stream = 0;
+  };
+  // Takes the memory that EditRows() and MoveRows() need, so that they need not fail for lack of
+  // it. ResourceExhausted.
+  virtual Status ReserveEdits(const EditSize& size) = 0;
+
+  // Which rows of a stream an edit is about. Several streams may share it.
+  struct Rows {
+    std::vector<uint32_t> slots;
+    std::vector<uint32_t> fresh;  // ascending: pages of which nothing is wanted but these rows
+    Access access = Access::kRead;
+  };
+  struct Edit {
+    const Rows* rows = nullptr;
+    std::span<const PageRef> pages;  // of the stream
+  };
+  // Calls edit(i, addresses) for each edit, in order, addresses[k] being where the row of slots[k]
+  // can be read, or written, meanwhile. Errors, after which some edits were not called: those of a
+  // file or of a device. What was edited is written all the same.
+  using EditFunction = std::function<void(size_t i, std::span<const RowAddress> addresses)>;
+  virtual Status EditRows(std::span<const Edit> edits, const EditFunction& edit) = 0;
+
+  // Moves rows within streams: moves[i] within the stream of pages[i]. Errors as of EditRows().
+  virtual Status MoveRows(std::span<const std::span<const SlotMove>> moves,
+                          std::span<const std::span<const PageRef>> pages) = 0;
+
+  // Why what was edited has not arrived, after it was tried again. Check() does not wait for what
+  // is under way, Settle() does.
+  [[nodiscard]] virtual Status Check() = 0;
+  virtual Status Settle() = 0;
+  // How long Settle() and reads waited for that since this was asked last.
+  [[nodiscard]] virtual double TakeWaitSeconds() = 0;
+
+  // What brings the rows to where a step attends to them; null: it attends to them where they lie.
+  [[nodiscard]] virtual T1Stage* stage() = 0;
+  // Whether the host can attend to rows where they lie, beside a stage.
+  [[nodiscard]] virtual bool MayStay() const = 0;
+  [[nodiscard]] virtual size_t buffer_bytes() const = 0;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_ROWS_TIER_ROWS_H_
