@@ -42,15 +42,15 @@ def pebble_batch(tokens, kinds):
 class PebbleTexts:
     """Problems of pebble's generator, those of similar length together."""
 
-    def __init__(self, program, seed, batch_tokens, longest=None, state=None):
-        """longest: longer texts are left out."""
+    def __init__(self, program, seed, batch_tokens, longest=None, brief_percent=0, state=None):
+        """longest: longer texts are left out. brief_percent of them have thoughts without filler."""
         waiting = None
         if state:
             waiting = {n: [pebble_data.Problem(*p) for p in some]
                        for n, some in state["waiting"].items()}
         self.batches = pebble_data.Batches(
             pebble_data.Stream(program, pebble_data.TRAINING_SEED + seed,
-                               state["next_block"] if state else 0, 1, (0, 0, 0)),
+                               state["next_block"] if state else 0, 1, (0, 0, brief_percent)),
             batch_tokens, waiting)
         if state:
             self.batches.ready = list(state["ready"])
@@ -127,9 +127,9 @@ def equation(seed):
     return f"Solve for {name}: {side(left, first)} = {side(right, last)}", solution
 
 
-def check_problems(program, seed, count):
+def check_problems(program, seed, count, brief_percent=0):
     """The first problems of a seed that no training uses."""
-    stream = pebble_data.Stream(program, seed, 0, 1, (0, 0, 0))
+    stream = pebble_data.Stream(program, seed, 0, 1, (0, 0, brief_percent))
     problems = []
     while len(problems) < count:
         problems += stream.block()

@@ -32,6 +32,7 @@ def arguments(args=None):
     add("--tokens", help="a file of token ids (.u16, .u32) to train on instead")
     add("--length", type=int, default=2048, help="of stretches of --tokens")
     add("--longest", type=int, help="leave out longer problems")
+    add("--brief-percent", type=int, default=0, help="of the problems have thoughts without filler")
     add("--method", choices=("dms", "dmc"), default="dms")
     add("--layout", choices=(QUERY, ADAPTER), default=QUERY)
     add("--train", choices=("all", "queries", "adapter"), default="all", help="which weights")
@@ -109,7 +110,8 @@ class Trainer:
         self.check_batches = None
         if args.problems:
             self.check_batches = texts.check_batches(
-                texts.check_problems(args.problems, 0, args.check_problems), args.batch_tokens)
+                texts.check_problems(args.problems, 0, args.check_problems, args.brief_percent),
+                args.batch_tokens)
 
     def _make_student(self):
         args = self.args
@@ -133,7 +135,8 @@ class Trainer:
             raise ValueError("expected --problems or --tokens, one of them")
         if args.tokens:
             return texts.TokenFile(args.tokens, args.seed, args.batch_tokens, args.length, state)
-        return texts.PebbleTexts(args.problems, args.seed, args.batch_tokens, args.longest, state)
+        return texts.PebbleTexts(args.problems, args.seed, args.batch_tokens, args.longest,
+                                     args.brief_percent, state)
 
     def _load(self):
         """State of the stream of texts, or None where the run begins."""
