@@ -41,16 +41,18 @@ class PeakScorer final : public ebb::Scorer {
 };
 
 ebb::Status Run(const char* path, const char* prompt) {
+  const auto policies = std::make_shared<ebb::PolicyRegistry>();
   EBB_RETURN_IF_ERROR(
-      ebb::RegisterPolicy({.name = "attention_peak",
-                           .description = "rows that never received much attention in one step go",
-                           .granularity = ebb::Granularity::kLayer,
-                           .make_scorer = [](const ebb::PolicyExtension::Context& context) {
-                             return std::make_unique<PeakScorer>(context.NumGroups());
-                           }}));
+      policies->Add({.name = "attention_peak",
+                     .description = "rows that never received much attention in one step go",
+                     .granularity = ebb::Granularity::kLayer,
+                     .make_scorer = [](const ebb::PolicyExtension::Context& context) {
+                       return std::make_unique<PeakScorer>(context.NumGroups());
+                     }}));
 
   EBB_ASSIGN_OR_RETURN(auto model, ebb::Model::Load({.path = path}));
-  EBB_ASSIGN_OR_RETURN(auto engine, ebb::Engine::Create(model, {.threads = 2}));
+  EBB_ASSIGN_OR_RETURN(auto engine,
+                       ebb::Engine::Create(model, {.threads = 2, .policies = policies}));
   ebb::SessionOptions options;
   EBB_RETURN_IF_ERROR(ebb::ParsePolicy("attention_peak", &options.policy));
   EBB_ASSIGN_OR_RETURN(options.policy.budget, ebb::ParseBudget("25%"));

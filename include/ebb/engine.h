@@ -59,6 +59,8 @@ struct EngineOptions {
   // How long a step that reads pieces of prompts keeps other sessions waiting, as far as the steps
   // before it tell.
   double max_stall_seconds = 0.2;
+  // Whose policies sessions may ask for; null: the built-in ones.
+  std::shared_ptr<const PolicyRegistry> policies;
   enum class Attention { kCpu, kReference };
   Attention attention = Attention::kCpu;
 };

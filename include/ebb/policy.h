@@ -35,6 +35,7 @@
 namespace ebb {
 
 class Foresight;  // ebb/foresight.h
+class PolicyRegistry;
 class StateReader;
 class StateWriter;
 
@@ -252,9 +253,10 @@ struct PolicyContext {
   int max_tokens = 0;    // the context that the session was opened with
   // What a replay of the tokens to come has told; null: nothing. Outlives the policy.
   const Foresight* foresight = nullptr;
-  int eviction_window = 0;  // Model::eviction_window()
-  int eviction_shift = 1;   // Model::eviction_shift()
-  RunParts run_parts = {};  // empty: on the calling thread
+  int eviction_window = 0;                   // Model::eviction_window()
+  int eviction_shift = 1;                    // Model::eviction_shift()
+  RunParts run_parts = {};                   // empty: on the calling thread
+  const PolicyRegistry* registry = nullptr;  // whose names it may have; null: built-in ones
 };
 
 struct PolicyInfo {
@@ -290,18 +292,42 @@ struct PolicyExtension {
   };
   std::function<std::unique_ptr<Scorer>(const Context&)> make_scorer;  // which never gives null
 };
-// Makes its name one that MakePolicy() knows, as a policy and as a scorer, until the process ends.
-// Not while another thread makes policies. Errors: no make_scorer; a name that is empty, taken, or
-// has other characters than a-z, 0-9 and _.
-[[nodiscard]] Status RegisterPolicy(PolicyExtension extension);
 
-// The same without the budget, sinks, window and interval that its policy does not take, so that
-// one set of options goes with many policies. Errors: unknown policy or scorer.
-[[nodiscard]] Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec);
+// Policies by name: the built-in ones, and those that a program adds. EngineOptions::policies gives
+// one to an engine.
+//
+// Thread safety: a registry that is changed belongs to one thread; any number may read one that is
+// not, and engines of several threads share it so.
+class PolicyRegistry {
+ public:
+  PolicyRegistry();
+  ~PolicyRegistry();
+  PolicyRegistry(const PolicyRegistry&) = delete;
+  PolicyRegistry& operator=(const PolicyRegistry&) = delete;
 
-// Whether spec.seed decides anything. Registered policies may use theirs. Errors: unknown policy or
+  // Its name is one of a policy and of a scorer from now on. Errors: InvalidArgument (no
+  // make_scorer; a name that is empty, taken, or has other characters than a-z, 0-9 and _).
+  [[nodiscard]] Status Add(PolicyExtension extension);
+  // Takes that back. Sessions that have such a policy go on. Errors: NotFound (nobody added it).
+  [[nodiscard]] Status Remove(std::string_view name);
+
+  struct Tables;
+  [[nodiscard]] const Tables& tables() const { return *tables_; }
+
+ private:
+  std::unique_ptr<Tables> tables_;
+};
+
+// `spec` without the budget, sinks, window and interval that its policy does not take, so that one
+// set of options goes with many policies. registry: null: built-in policies. Errors: unknown policy
+// or scorer.
+[[nodiscard]] Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec,
+                                                 const PolicyRegistry* registry = nullptr);
+
+// Whether spec.seed decides anything. Added policies may use theirs. Errors: unknown policy or
 // scorer.
-[[nodiscard]] Result<bool> DrawsLots(const PolicySpec& spec);
+[[nodiscard]] Result<bool> DrawsLots(const PolicySpec& spec,
+                                     const PolicyRegistry* registry = nullptr);
 
 // Errors: unknown policy, scorer or parameter (the message lists the valid ones), values out of
 // range, a budget in rows or bytes that is smaller than sinks + window, a scorer that looks ahead

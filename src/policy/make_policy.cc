@@ -151,17 +151,18 @@ Result<PlacementOptions> ReadOptions(const Asked& asked, const PolicySpec& spec,
   return options;
 }
 
-Result<const PolicyRow*> FindBase(std::string_view name) {
-  auto found = FindRow(PolicyTable(), "policy", name);
+Result<const PolicyRow*> FindBase(const PolicyRegistry::Tables& tables, std::string_view name) {
+  auto found = FindRow(std::span<const PolicyRow>(tables.policies), "policy", name);
   if (found.ok()) return found;
   return InvalidArgument(fmt::format("{}, {}NAME", found.status().message(), kWindowed));
 }
 
 // With the hierarchy a policy keeps its scorer and granularity alone; the one that keeps every row
 // names none.
-Result<PolicyRow> FindPolicy(const PolicySpec& spec, std::string_view base) {
+Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicySpec& spec,
+                             std::string_view base) {
   const std::string_view name = spec.tiers && base == kEveryRowStays ? kOfTheHierarchy : base;
-  EBB_ASSIGN_OR_RETURN(const PolicyRow* found, FindBase(name));
+  EBB_ASSIGN_OR_RETURN(const PolicyRow* found, FindBase(tables, name));
   PolicyRow row = *found;
   if (!spec.tiers) return row;
   if (spec.budget.unit != Budget::Unit::kNone) {
@@ -182,19 +183,20 @@ Result<PolicyRow> FindPolicy(const PolicySpec& spec, std::string_view base) {
   return row;
 }
 
-Result<Asked> ReadSpec(const PolicySpec& spec) {
+Result<Asked> ReadSpec(const PolicySpec& spec, const PolicyRegistry* registry) {
+  const PolicyRegistry::Tables& tables = TablesOf(registry);
   std::string_view base = spec.name;
   const bool windowed = base.starts_with(kWindowed);
   if (windowed) base.remove_prefix(kWindowed.size());
   Asked asked;
-  EBB_ASSIGN_OR_RETURN(asked.row, FindPolicy(spec, base));
+  EBB_ASSIGN_OR_RETURN(asked.row, FindPolicy(tables, spec, base));
   asked.base = asked.row.info.name;
   if (windowed && (asked.row.options & kIntervalOption) == 0) {
     return InvalidArgument(
         fmt::format("policy \"{}\" takes no decisions that a window could gather", asked.base));
   }
   const bool own_scorer = spec.scorer.empty() || spec.scorer == asked.row.info.scorer;
-  EBB_ASSIGN_OR_RETURN(asked.scorer, FindRow(ScorerTable(), "scorer",
+  EBB_ASSIGN_OR_RETURN(asked.scorer, FindRow(std::span<const ScorerRow>(tables.scorers), "scorer",
                                              own_scorer ? asked.row.info.scorer : spec.scorer));
   asked.name = fmt::format("{}{}", windowed ? kWindowed : "", asked.base);
   if (!own_scorer) asked.name += fmt::format("+scorer={}", spec.scorer);
@@ -223,8 +225,8 @@ Status CheckNeed(const Asked& asked, const PolicyContext& context) {
 
 }  // namespace
 
-Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec) {
-  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec));
+Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec, const PolicyRegistry* registry) {
+  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec, registry));
   const auto takes = [&](PolicyOption option) { return (asked.row.options & option) != 0; };
   if (!takes(kBudgetOption) && !spec.tiers) spec.budget = {};
   if (!takes(kSinksOption)) spec.sinks.reset();
@@ -234,13 +236,13 @@ Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec) {
   return spec;
 }
 
-Result<bool> DrawsLots(const PolicySpec& spec) {
-  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec));
+Result<bool> DrawsLots(const PolicySpec& spec, const PolicyRegistry* registry) {
+  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec, registry));
   return asked.scorer->draws_lots || asked.scorer->extension != nullptr;
 }
 
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
-  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec));
+  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec, context.registry));
   EBB_RETURN_IF_ERROR(CheckNeed(asked, context));
   EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(asked, spec, context));
 

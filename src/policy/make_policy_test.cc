@@ -67,7 +67,8 @@ constexpr const char* kPolicyNames[] = {
 // Another test of this process may have registered one of its own.
 std::string ValidPolicies() {
   std::string names;
-  for (const PolicyRow& row : PolicyTable()) names += std::string(row.info.name) + ", ";
+  for (const PolicyRow& row : TablesOf(nullptr).policies)
+    names += std::string(row.info.name) + ", ";
   return names + "windowed:NAME";
 }
 
@@ -88,39 +89,78 @@ std::unique_ptr<Scorer> SomeScorer(const PolicyExtension::Context& context) {
       {.shape = context.shape, .granularity = context.granularity, .seed = context.seed});
 }
 
-TEST(RegisterPolicy, MakesItOneAmongTheOthers) {
-  ASSERT_TRUE(RegisterPolicy({.name = "of_my_own",
-                              .description = "a test's",
-                              .granularity = Granularity::kLayer,
-                              .make_scorer = SomeScorer})
+class PolicyRegistryTest : public ::testing::Test {
+ protected:
+  PolicyRegistryTest() { context_.registry = &registry_; }
+  PolicyRegistry registry_;
+  PolicyContext context_ = kContext;
+};
+
+TEST_F(PolicyRegistryTest, APolicyThatWasAddedIsOneAmongTheOthers) {
+  ASSERT_TRUE(registry_
+                  .Add({.name = "of_my_own",
+                        .description = "a test's",
+                        .granularity = Granularity::kLayer,
+                        .make_scorer = SomeScorer})
                   .ok());
   PolicySpec spec = {.name = "of_my_own", .budget = {Budget::Unit::kPercent, 25}, .window = 8};
-  Result<Policy> policy = MakePolicy(spec, kContext);
+  Result<Policy> policy = MakePolicy(spec, context_);
   ASSERT_TRUE(policy.ok()) << policy.status().message();
   EXPECT_EQ(policy->name, "of_my_own");
   EXPECT_EQ(policy->granularity, Granularity::kLayer);
   EXPECT_TRUE(policy->placement->NeedsScores());
+  EXPECT_TRUE(*DrawsLots(spec, &registry_));
+  EXPECT_EQ(OnlyWhatItTakes(spec, &registry_)->window, 8);
 
   spec = {.name = "windowed:h2o", .scorer = "of_my_own"};
-  EXPECT_TRUE(MakePolicy(spec, kContext).ok());
+  EXPECT_TRUE(MakePolicy(spec, context_).ok());
   spec = {.name = "of_my_own", .tiers = TierSpec{.evict_share = 0.1}};
-  EXPECT_TRUE(MakePolicy(spec, kContext).ok()) << "it drives the hierarchy too";
-  EXPECT_THAT(ErrorOf({.name = "nobodys"}), HasSubstr("of_my_own"));
+  EXPECT_TRUE(MakePolicy(spec, context_).ok()) << "it drives the hierarchy too";
+  EXPECT_THAT(MakePolicy({.name = "nobodys"}, context_).status().message(), HasSubstr("of_my_own"));
 }
 
-TEST(RegisterPolicy, RefusesNamesThatAreTakenOrNoNames) {
+TEST_F(PolicyRegistryTest, OthersDoNotKnowIt) {
+  ASSERT_TRUE(registry_.Add({.name = "of_my_own", .make_scorer = SomeScorer}).ok());
+  EXPECT_THAT(ErrorOf({.name = "of_my_own"}), HasSubstr("unknown policy \"of_my_own\""));
+  PolicyRegistry other;
+  EXPECT_TRUE(other.Add({.name = "of_my_own", .make_scorer = SomeScorer}).ok());
+}
+
+TEST_F(PolicyRegistryTest, APolicyCanBeTakenBackWhileOthersStay) {
+  for (const char* name : {"first", "second", "third"}) {
+    ASSERT_TRUE(registry_.Add({.name = name, .make_scorer = SomeScorer}).ok());
+  }
+  Result<Policy> made = MakePolicy({.name = "second"}, context_);
+  ASSERT_TRUE(made.ok());
+  ASSERT_TRUE(registry_.Remove("second").ok());
+  made->scorer->Append(0, std::vector<Position>{0});
+  EXPECT_EQ(made->scorer->Scores(0).size(), 1u) << "what was made goes on";
+  EXPECT_FALSE(MakePolicy({.name = "second"}, context_).ok());
+  EXPECT_FALSE(MakePolicy({.name = "h2o", .scorer = "second"}, context_).ok());
+  for (const char* name : {"first", "third", "h2o"}) {
+    EXPECT_TRUE(MakePolicy({.name = name}, context_).ok()) << name;
+  }
+  EXPECT_TRUE(registry_.Add({.name = "second", .make_scorer = SomeScorer}).ok());
+}
+
+TEST_F(PolicyRegistryTest, RefusesNamesThatAreTakenOrNoNames) {
   for (const char* name : {"h2o", "recency"}) {
-    const Status status = RegisterPolicy({.name = name, .make_scorer = SomeScorer});
+    const Status status = registry_.Add({.name = name, .make_scorer = SomeScorer});
     EXPECT_EQ(status.message(),
               "policy \"" + std::string(name) + "\": there is a policy or scorer of that name");
   }
   for (const char* name : {"", "two words", "a:b", "Upper"}) {
-    const Status status = RegisterPolicy({.name = name, .make_scorer = SomeScorer});
+    const Status status = registry_.Add({.name = name, .make_scorer = SomeScorer});
     EXPECT_EQ(status.message(), "policy \"" + std::string(name) +
                                     "\": a name has letters from a to z, digits and _ alone");
   }
-  const Status status = RegisterPolicy({.name = "without_scorer"});
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(registry_.Add({.name = "without_scorer"}).message(),
+            "policy \"without_scorer\": nothing makes its scorer");
+  for (const char* name : {"h2o", "nobodys"}) {
+    const Status status = registry_.Remove(name);
+    EXPECT_EQ(status.code(), StatusCode::kNotFound);
+    EXPECT_EQ(status.message(), "policy \"" + std::string(name) + "\": nobody added it");
+  }
 }
 
 TEST(BuiltinPolicies, AreNamedOnceAndDescribed) {

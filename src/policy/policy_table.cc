@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <deque>
 #include <utility>
 #include <vector>
 
@@ -389,16 +388,6 @@ constexpr auto kPolicyInfos = [] {
 }();
 constexpr auto kScorerInfos = InfosOf<ScorerInfo>(kScorers);
 
-struct Tables {
-  std::vector<PolicyRow> policies = {kPolicies.begin(), kPolicies.end()};
-  std::vector<ScorerRow> scorers = {kScorers.begin(), kScorers.end()};
-  std::deque<PolicyExtension> extensions;  // stay where they are: the rows point to them
-};
-Tables& AllTables() {
-  static Tables tables;
-  return tables;
-}
-
 bool IsName(std::string_view name) {
   return !name.empty() && std::ranges::all_of(name, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
@@ -407,9 +396,14 @@ bool IsName(std::string_view name) {
 
 }  // namespace
 
-Status RegisterPolicy(PolicyExtension extension) {
+PolicyRegistry::PolicyRegistry()
+    : tables_(std::make_unique<Tables>(Tables{.policies = {kPolicies.begin(), kPolicies.end()},
+                                              .scorers = {kScorers.begin(), kScorers.end()},
+                                              .extensions = {}})) {}
+PolicyRegistry::~PolicyRegistry() = default;
+
+Status PolicyRegistry::Add(PolicyExtension extension) {
   const auto is_taken = [&](const auto& row) { return row.info.name == extension.name; };
-  Tables& all = AllTables();
   if (extension.make_scorer == nullptr) {
     return InvalidArgument(fmt::format("policy \"{}\": nothing makes its scorer", extension.name));
   }
@@ -417,28 +411,45 @@ Status RegisterPolicy(PolicyExtension extension) {
     return InvalidArgument(fmt::format(
         "policy \"{}\": a name has letters from a to z, digits and _ alone", extension.name));
   }
-  if (std::ranges::any_of(all.policies, is_taken) || std::ranges::any_of(all.scorers, is_taken)) {
+  if (std::ranges::any_of(tables_->policies, is_taken) ||
+      std::ranges::any_of(tables_->scorers, is_taken)) {
     return InvalidArgument(
         fmt::format("policy \"{}\": there is a policy or scorer of that name", extension.name));
   }
-  const PolicyExtension& kept = all.extensions.emplace_back(std::move(extension));
-  all.scorers.push_back({.info = {.name = kept.name, .description = kept.description},
-                         .make = nullptr,
-                         .extension = &kept});
-  all.policies.push_back({.info = {.name = kept.name,
-                                   .description = kept.description,
-                                   .source = "this program",
-                                   .params = "",
-                                   .granularity = kept.granularity,
-                                   .scorer = kept.name,
-                                   .percent_of = PercentBase(kProtectedBudget | kBeyondOption)},
-                          .options = kProtectedBudget | kBeyondOption,
-                          .make_placement = MakeBudgetPlacement});
+  const PolicyExtension& kept = tables_->extensions.emplace_back(std::move(extension));
+  tables_->scorers.push_back({.info = {.name = kept.name, .description = kept.description},
+                              .make = nullptr,
+                              .extension = &kept});
+  tables_->policies.push_back(
+      {.info = {.name = kept.name,
+                .description = kept.description,
+                .source = "this program",
+                .params = "",
+                .granularity = kept.granularity,
+                .scorer = kept.name,
+                .percent_of = PercentBase(kProtectedBudget | kBeyondOption)},
+       .options = kProtectedBudget | kBeyondOption,
+       .make_placement = MakeBudgetPlacement});
   return OkStatus();
 }
 
-std::span<const PolicyRow> PolicyTable() { return AllTables().policies; }
-std::span<const ScorerRow> ScorerTable() { return AllTables().scorers; }
+Status PolicyRegistry::Remove(std::string_view name) {
+  const auto found = std::ranges::find(tables_->extensions, name, &PolicyExtension::name);
+  if (found == tables_->extensions.end()) {
+    return NotFound(fmt::format("policy \"{}\": nobody added it", name));
+  }
+  const auto is_its_own = [&](const auto& row) { return row.info.name == found->name; };
+  std::erase_if(tables_->policies, is_its_own);
+  std::erase_if(tables_->scorers, is_its_own);
+  tables_->extensions.erase(found);
+  return OkStatus();
+}
+
+const PolicyRegistry::Tables& TablesOf(const PolicyRegistry* registry) {
+  static const PolicyRegistry kBuiltin;
+  return (registry == nullptr ? kBuiltin : *registry).tables();
+}
+
 std::span<const PolicyInfo> BuiltinPolicies() { return kPolicyInfos; }
 std::span<const ScorerInfo> BuiltinScorers() { return kScorerInfos; }
 

@@ -2,7 +2,9 @@
 #ifndef EBB_POLICY_POLICY_TABLE_H_
 #define EBB_POLICY_POLICY_TABLE_H_
 
+#include <list>
 #include <span>
+#include <vector>
 
 #include "ebb/policy.h"
 #include "src/policy/placements.h"
@@ -45,9 +47,14 @@ struct ScorerRow {
   const PolicyExtension* extension = nullptr;
 };
 
-// The built-in ones, then those that were registered; rows move when one more is.
-[[nodiscard]] std::span<const PolicyRow> PolicyTable();
-[[nodiscard]] std::span<const ScorerRow> ScorerTable();
+// The built-in rows, then those that were added.
+struct PolicyRegistry::Tables {
+  std::vector<PolicyRow> policies;
+  std::vector<ScorerRow> scorers;
+  std::list<PolicyExtension> extensions;  // stay where they are: the rows point to them
+};
+// registry: null: built-in policies alone.
+[[nodiscard]] const PolicyRegistry::Tables& TablesOf(const PolicyRegistry* registry);
 
 }  // namespace ebb
 

@@ -135,7 +135,8 @@ PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& opti
           .foresight = options.foresight,
           .eviction_window = core.model->eviction_window(),
           .eviction_shift = core.model->eviction_shift(),
-          .run_parts = PartsOnThreads(core.runner.get())};
+          .run_parts = PartsOnThreads(core.runner.get()),
+          .registry = core.options.policies.get()};
 }
 
 Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOptions& options,
