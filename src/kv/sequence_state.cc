@@ -133,7 +133,7 @@ struct SequenceState::Tables {
   [[nodiscard]] StatePages Count() const {
     StatePages sum;
     for (const SavedTable& table : saved) {
-      const size_t num_streams = table.groups.size() * c.streams_per_group;
+      const size_t num_streams = c.NumStreams(table.groups);
       const size_t bytes = table.full.positions.size() * c.RowBytes() +
                            table.compressed.positions.size() * c.stores.compressed.RowStride();
       sum.num_pages += (table.full.pages.size() + table.compressed.pages.size()) * num_streams;
@@ -157,7 +157,7 @@ struct SequenceState::Tables {
     std::array<size_t, 3> num_pages = {};
     for (const SavedTable& table : saved) {
       for (size_t tier = 0; tier < num_pages.size(); ++tier) {
-        num_pages[tier] += table.NumPages(Tier(tier)) * table.groups.size() * c.streams_per_group;
+        num_pages[tier] += table.NumPages(Tier(tier)) * c.NumStreams(table.groups);
       }
     }
     EBB_RETURN_IF_ERROR(c.stores.t0->Reserve(num_pages[0]));
