@@ -19,7 +19,7 @@ void BM_LedgerInterval(benchmark::State& state) {
     down.push_back({p, Tier::kT1});
     up.push_back({p, Tier::kT0});
   }
-  Ledger ledger(num_groups, 90 / num_groups);
+  Ledger ledger(std::vector<int>(num_groups, 90 / num_groups));
   ledger.Append(kTokens);
   size_t bytes = 0;
   for (auto _ : state) {
@@ -42,7 +42,7 @@ BENCHMARK(BM_LedgerInterval)->Arg(1)->Arg(30)->Arg(90)->Iterations(200);
 
 void BM_LedgerCommonTier(benchmark::State& state) {
   const auto num_groups = static_cast<int>(state.range(0));
-  Ledger ledger(num_groups, 1);
+  Ledger ledger(std::vector<int>(num_groups, 1));
   ledger.Append(kTokens);
   Position position = 0;
   for (auto _ : state) {

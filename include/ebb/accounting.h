@@ -39,7 +39,8 @@ struct CacheAccounting {
   // part of staging_bytes, not of T0, which is the draft's.
   TierAccounting newest;
   MoveAccounting moves;
-  int64_t rows_evicted = 0;  // ever; a roll-back evicts nothing
+  int64_t rows_evicted =
+      0;  // ever, those that left a window among them; a roll-back evicts nothing
   // Slots, positions, free lists, page tables, text to look up in, first keys of rows that turn.
   size_t table_bytes = 0;
   size_t staging_bytes = 0;  // memory into which T1 is staged or edited

@@ -215,8 +215,10 @@ class Session {
   // InvalidArgument (a session without T1, or lossless), ResourceExhausted, IoError.
   Status Park();
   // Forgets every token at `end` and later. Removed rows are not revived. logits() is empty until
-  // the next step.
+  // the next step. Unsupported, and nothing forgotten, once the text is as long as the window of
+  // some layer, which has let rows go that would be seen again; all tokens can always be forgotten.
   Status TruncateTo(Position end);
+  [[nodiscard]] bool CanTruncateTo(Position end) const;
 
   // After the last token: [vocab_size]. Valid until the next step or roll-back of this session;
   // empty before the first.

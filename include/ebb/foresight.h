@@ -60,7 +60,7 @@ class ReplayedAttention final : public Foresight {
   void AddWeighted(double sign, int group, std::span<const Position> positions,
                    const GroupSignals& signals, const StepSignals& step);
 
-  int query_heads_per_layer_ = 1;          // of a group
+  std::vector<int> query_heads_;           // [groups]: of one layer
   std::vector<std::vector<double>> left_;  // [groups][positions]
 };
 

@@ -36,7 +36,8 @@ struct LedgerEvent {
 
 class Ledger {
  public:
-  Ledger(int num_groups, int rows_per_token);
+  // [groups]: the (layer, kv head) pairs of each.
+  explicit Ledger(std::vector<int> rows_per_token);
 
   // What is now.
   [[nodiscard]] int num_groups() const { return static_cast<int>(tiers_.size()); }
@@ -79,7 +80,8 @@ class Ledger {
  private:
   class Replay;
 
-  const int rows_per_token_;
+  const std::vector<int> rows_per_token_;  // [groups]
+  const int64_t rows_of_all_;              // their sum
   std::vector<uint8_t> log_;
   std::vector<std::vector<Tier>> tiers_;  // [groups][next_]
   RowsPerTier rows_ = {};

@@ -46,7 +46,7 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   [[nodiscard]] const ModelShape& shape() const;
-  [[nodiscard]] std::string_view family() const;  // "llama", "qwen2", "qwen3"
+  [[nodiscard]] std::string_view family() const;  // "llama", "qwen2", "qwen3", "gemma3", "deci"
   // "SmolLM2 135M Instruct, llama, Q4_1"; with an adapter ", adapter NAME" behind it.
   [[nodiscard]] std::string description() const;
   [[nodiscard]] uint64_t weight_bytes() const;  // as held in memory

@@ -7,8 +7,10 @@
 // Rows are named by their index in a group's visible list, which is sorted by position: row 0 is
 // the oldest surviving row. When rows go, Retain() tells which indices survive, in order.
 //
-// Groups at a granularity are numbered layer-major: token: 0; layer: layer; head:
-// layer * num_kv_heads + kv_head.
+// Groups at a granularity: token: one; layer: one for each layer; head: one for each (layer, kv
+// head) pair, numbered layer by layer. Layers may have different numbers of kv heads
+// (ModelShape::NumKvHeads()). Rows of layers with a sliding window go by themselves once no later
+// query sees them: Retain() tells of that as of any removal, before Place().
 //
 // Thread safety: one object belongs to one sequence; all calls come from one thread at a time, but
 // for those that GroupsAreApart() allows beside each other.

@@ -42,7 +42,7 @@ struct SignalNeeds {
 // What a step showed of one group.
 struct GroupSignals {
   // [num_mass_heads, num_rows]: kSummed 1 head; kPerKvHead, kPerQueryHead: the group's heads,
-  // layer-major. Empty when mass was not asked for, or not in this kind of step.
+  // layer by layer. Empty when mass was not asked for, or not in this kind of step.
   std::span<const float> mass = {};
   int num_mass_heads = 0;
   int num_rows = 0;      // rows of the group, the step's new ones included
@@ -57,10 +57,11 @@ struct StepSignals {
   StepKind kind = StepKind::kDecode;
   Position first_position = 0;  // of the step's new tokens
   int num_tokens = 0;
-  std::vector<std::span<const float>> keys = {};  // by layer: [num_tokens, kv heads, head_dim]
+  // By layer: [num_tokens, kv heads of the layer, head_dim].
+  std::vector<std::span<const float>> keys = {};
   std::vector<std::span<const float>> keys_before_rope = {};  // the same
   std::vector<std::span<const float>> values = {};            // the same
-  // By layer: [num_tokens, kv heads]. Above 0: the row of the token that is
+  // By layer: [num_tokens, kv heads of the layer]. Above 0: the row of the token that is
   // Model::eviction_shift() tokens before may go.
   std::vector<std::span<const float>> eviction_logits = {};
   // By layer: [num_recent, query heads, head_dim], oldest first; num_recent grows to what was

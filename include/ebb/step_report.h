@@ -22,7 +22,7 @@ struct StepCosts {
 struct StepReport {
   StepKind kind = StepKind::kDecode;
   int num_tokens = 0;
-  int64_t rows_evicted = 0;    // by the placement, after this step
+  int64_t rows_evicted = 0;    // by the placement, or by windows, after this step
   int64_t rows_unread = 0;     // visible, but left out by a selector
   double compute_seconds = 0;  // the graph; a verifying step's logits come later
   double policy_seconds = 0;   // observe, place, move, remove, compact, sort

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ebb/status.h"
 
@@ -47,30 +48,34 @@ enum class TokenKind : uint8_t { kGiven = 0, kGenerated = 1 };
 // "512MiB", "6GiB", "1000000", "2GB": bytes. Fails on anything else, on zero and on overflow.
 [[nodiscard]] Result<uint64_t> ParseBytes(std::string_view text);
 
-// The sizes of a model that the cache and the policies need to know.
+// The sizes of a model that the cache and the policies need to know. Layers may differ in their kv
+// heads and in their windows, in nothing else: query heads and head size are those of every layer.
 struct ModelShape {
   int num_layers = 0;
   int num_q_heads = 0;
-  int num_kv_heads = 0;
-  int head_dim = 0;   // of keys and of values, in elements
-  int embed_dim = 0;  // of the hidden state
+  int num_kv_heads = 0;  // of every layer; where kv_heads_by_layer differ, the most of any
+  int head_dim = 0;      // of keys and of values, in elements
+  int embed_dim = 0;     // of the hidden state
   int vocab_size = 0;
   int trained_context = 0;  // in tokens
+  // [num_layers], each a divisor of num_q_heads; empty: num_kv_heads in every layer.
+  std::vector<int> kv_heads_by_layer = {};
+  // Sliding windows in tokens, [num_layers]: the row of a token is seen by its own query and the
+  // window - 1 queries behind it; 0: by all behind it. Empty: no layer has a window.
+  std::vector<int> windows = {};
 
-  // Query heads that share one kv head.
-  [[nodiscard]] int QueryHeadsPerKvHead() const { return num_q_heads / num_kv_heads; }
-  // Groups at a granularity: 1, num_layers, or num_layers * num_kv_heads (layer-major).
-  [[nodiscard]] int NumGroups(Granularity granularity) const {
-    switch (granularity) {
-      case Granularity::kToken:
-        return 1;
-      case Granularity::kLayer:
-        return num_layers;
-      case Granularity::kHead:
-        return num_layers * num_kv_heads;
-    }
-    return 0;
+  [[nodiscard]] int NumKvHeads(int layer) const {
+    return kv_heads_by_layer.empty() ? num_kv_heads : kv_heads_by_layer[layer];
   }
+  [[nodiscard]] int Window(int layer) const { return windows.empty() ? 0 : windows[layer]; }
+  // The smallest window of any layer; 0: no layer has one.
+  [[nodiscard]] int SmallestWindow() const;
+  // Query heads that share one kv head.
+  [[nodiscard]] int QueryHeadsPerKvHead(int layer) const { return num_q_heads / NumKvHeads(layer); }
+  // (layer, kv head) pairs, which are numbered layer by layer.
+  [[nodiscard]] int NumStreams() const;
+  // Groups at a granularity: 1, num_layers, or one per (layer, kv head) pair.
+  [[nodiscard]] int NumGroups(Granularity granularity) const;
 };
 
 }  // namespace ebb

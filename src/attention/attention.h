@@ -95,6 +95,7 @@ struct MassInput {
 struct PrefillInput {
   PageFormat format;
   const RowsView* rows = nullptr;
+  int first_chunk_rows = kPrefillChunkRows;  // at most that; later chunks have as many
   const float* q = nullptr;  // token t, head g at q[t * q_token_stride + g * q_head_stride]
   size_t q_token_stride = 0;
   size_t q_head_stride = 0;

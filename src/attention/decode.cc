@@ -28,14 +28,17 @@ std::span<const uint32_t> DecodeAttention::Selected(const DecodeQuery& query, in
 
 DecodeAttention::DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape,
                                  std::shared_ptr<DecodeStates> states)
-    : kernel_(kernel), shape_(shape), states_(std::move(states)) {}
+    : kernel_(kernel),
+      shape_(shape),
+      most_kv_heads_(shape.num_kv_heads),
+      states_(std::move(states)) {}
 DecodeAttention::~DecodeAttention() = default;
 
 void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_threads) {
   states_->Reserve(shape_, num_queries, max_rows, num_threads);
-  const size_t kv_states = states_->max_queries * shape_.num_kv_heads * states_->max_chunks;
-  last_units_.reserve(states_->max_queries * shape_.num_kv_heads);
-  planned_.reserve(states_->max_queries * shape_.num_kv_heads);
+  const size_t kv_states = states_->max_queries * most_kv_heads_ * states_->max_chunks;
+  last_units_.reserve(states_->max_queries * most_kv_heads_);
+  planned_.reserve(states_->max_queries * most_kv_heads_);
   units_.reserve(kv_states);
   rows_before_.reserve(kv_states + 1);
 }

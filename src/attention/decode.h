@@ -52,7 +52,8 @@ struct DecodeQuery {
 
 class DecodeAttention {
  public:
-  // `states` may be shared with others that attend at other times.
+  // `shape` has the most kv heads of any layer; `states` may be shared with others that attend at
+  // other times.
   DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape,
                   std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>());
   ~DecodeAttention();
@@ -62,7 +63,8 @@ class DecodeAttention {
   // Makes room for a step in which no query has more than `max_rows` rows in a kv head, compressed
   // ones among them.
   void Reserve(int num_queries, size_t max_rows, int num_threads);
-  // The queries of a layer. REQUIRES: room reserved. Called by one thread before Fold().
+  // The queries of a layer, which have a view for each of its kv heads. REQUIRES: room reserved; as
+  // many kv heads for each query. Called by one thread before Fold().
   void Plan(std::span<const DecodeQuery> queries);
   void Fold(int thread, int num_threads);
   // Folds the host's rows: by each thread, before or after Fold().
@@ -144,7 +146,8 @@ class DecodeAttention {
   [[nodiscard]] int NumChunks(int query, int kv_head, Kind kind) const;
 
   const AttentionKernel& kernel_;
-  const AttentionShape shape_;
+  AttentionShape shape_;  // of the layer that was planned last
+  const size_t most_kv_heads_;
   const std::shared_ptr<DecodeStates> states_;
   std::span<const DecodeQuery> queries_;
   std::vector<Unit> units_;  // those of the host's rows behind all others

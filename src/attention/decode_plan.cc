@@ -98,7 +98,11 @@ void DecodeAttention::PlanHeads(int query) {
 
 void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
   queries_ = queries;
-  if (PlanFits(queries)) return;
+  const int kv_heads =
+      queries.empty() ? shape_.num_kv_heads : static_cast<int>(queries.front().rows.size());
+  const bool same_heads = kv_heads == shape_.num_kv_heads;
+  shape_.num_kv_heads = kv_heads;
+  if (same_heads && PlanFits(queries)) return;
   const int num_queries = static_cast<int>(queries.size());
   units_.clear();
   planned_.clear();

@@ -279,6 +279,33 @@ TEST_P(DecodeTest, SequencesAreNotFoldedAsTokensOfOneWere) {
   }
 }
 
+// Two queries of one kv head have as many lists of rows as one query of two.
+TEST_P(DecodeTest, OneOfThemServesLayersOfDifferentNumbersOfKvHeads) {
+  const AttentionShape two = ShapeOf(RowType::kF16, 64, 2, 1),
+                       one = ShapeOf(RowType::kF16, 64, 1, 2);
+  const TestRows of_two({.format = two.format, .num_rows = {300, 300}, .seed = 1});
+  const TestRows of_one({.format = one.format, .num_rows = {300}, .seed = 2});
+  DecodeAttention attention(kernel_, two);
+  attention.Reserve(2, 300, 1);
+  for (int round = 0; round < 2; ++round) {
+    Step wide(two, of_two.views(), 1), first(one, of_one.views(), 2),
+        second(one, of_one.views(), 3);
+    const DecodeQuery of_wide[] = {wide.Query()};
+    const DecodeQuery of_narrow[] = {first.Query(), second.Query()};
+    for (const std::span<const DecodeQuery> queries :
+         {std::span<const DecodeQuery>(of_wide), std::span<const DecodeQuery>(of_narrow)}) {
+      attention.Plan(queries);
+      attention.Fold(0, 1);
+      attention.Merge(0, 1);
+    }
+    Step wide_alone(two, of_two.views(), 1), second_alone(one, of_one.views(), 3);
+    Attend(kernel_, &wide_alone);
+    Attend(kernel_, &second_alone);
+    ExpectSameBits(wide, wide_alone, "two kv heads");
+    ExpectSameBits(second, second_alone, "one kv head");
+  }
+}
+
 TEST_P(DecodeTest, StateOfAnEarlierStepLeavesNoTrace) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 1, 3);
   const TestRows many({.format = shape.format, .num_rows = {400}, .seed = 5});

@@ -210,15 +210,15 @@ HWY_INLINE void TileLogits(const PrefillInput& in, uint32_t begin, int num_rows,
            {&in, next});
 
   const RowsView& rows = *in.rows;
-  const bool all_seen =
-      rows.last_visible.empty() && rows.positions[begin + num_rows - 1] <= in.positions[0];
+  const bool hides_some =
+      !rows.last_visible.empty() ||
+      (rows.window > 0 && in.positions[in.num_queries - 1] - rows.positions[begin] >= rows.window);
+  const bool all_seen = !hides_some && rows.positions[begin + num_rows - 1] <= in.positions[0];
   if (all_seen) return;
   const VecF hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
   for (int r = 0; r < num_rows; ++r) {
     const VecF first = hn::Set(d, static_cast<float>(rows.positions[begin + r]));
-    const float end = rows.last_visible.empty() ? std::numeric_limits<float>::max()
-                                                : static_cast<float>(rows.last_visible[begin + r]);
-    const VecF last = hn::Set(d, end);
+    const VecF last = hn::Set(d, static_cast<float>(rows.LastVisible(begin + r)));
     float* logits = s.logits + size_t(r) * s.width;
     for (int v = 0; v < s.width; v += kLanes) {
       const VecF at = hn::LoadU(d, s.position + v);
@@ -291,12 +291,13 @@ bool Prefill(const PrefillInput& in, const PrefillOutput& out) {
 
   const Position last_query = in.positions[in.num_queries - 1];
   const uint32_t num_rows = static_cast<uint32_t>(in.rows->size());
-  for (uint32_t begin = 0; begin < num_rows; begin += kPrefillChunkRows) {
+  const auto rows_from = [&](uint32_t first) {
+    const int chunk_rows = first == 0 ? in.first_chunk_rows : kPrefillChunkRows;
+    return static_cast<int>(std::min<uint32_t>(chunk_rows, num_rows - first));
+  };
+  for (uint32_t begin = 0, n = 0; begin < num_rows; begin += n) {
     if (in.rows->positions[begin] > last_query) break;
-    const auto rows_from = [&](uint32_t first) {
-      return static_cast<int>(std::min<uint32_t>(kPrefillChunkRows, num_rows - first));
-    };
-    const int n = rows_from(begin);
+    n = rows_from(begin);
     const HalfRows values = ValuesOf(in, begin, n);
     TileLogits(in, begin, n, values, s);
     TileSoftmax(n, s);

@@ -10,39 +10,58 @@ constexpr size_t kFewTiles = 16;
 constexpr uint32_t kPartRows = 1024;
 constexpr uint32_t kMaxParts = 8;
 
-// REQUIRES: all of them, or nothing hides any.
 RowsView Between(const RowsView& rows, uint32_t begin, uint32_t end) {
   RowsView part = rows;
   part.slots = rows.slots.subspan(begin, end - begin);
   part.positions = rows.positions.subspan(begin, end - begin);
+  if (!rows.last_visible.empty()) {
+    part.last_visible = rows.last_visible.subspan(begin, end - begin);
+  }
   return part;
+}
+
+// Rows before a window take no part, and the chunks of the others begin at positions that are
+// multiples of their size, as where nothing goes: so no bit depends on which rows have gone
+// already, or on how a prompt is cut into steps.
+int FirstChunkRows(const RowsView& rows) {
+  if (rows.window == 0) return kPrefillChunkRows;
+  return kPrefillChunkRows - rows.positions.front() % kPrefillChunkRows;
 }
 
 }  // namespace
 
 PrefillAttention::PrefillAttention(const AttentionKernel& kernel, const AttentionShape& shape)
-    : kernel_(kernel),
-      shape_(shape),
-      tile_tokens_(kernel.query_tile(shape.QueryHeadsPerKvHead())) {}
+    : kernel_(kernel), shape_(shape) {}
 
-void PrefillAttention::Reserve(int num_tokens, int num_threads) {
+void PrefillAttention::SetKvHeads(int num_kv_heads) {
+  shape_.num_kv_heads = num_kv_heads;
+  tile_tokens_ = kernel_.query_tile(shape_.QueryHeadsPerKvHead());
+}
+
+void PrefillAttention::Reserve(int num_kv_heads, int num_tokens, int num_threads) {
+  SetKvHeads(num_kv_heads);
+  const auto grow = [](std::vector<float>* floats, size_t size) {
+    if (floats->size() < size) floats->resize(size);
+  };
   const int heads = shape_.QueryHeadsPerKvHead();
-  scratch_floats_ = kernel_.prefill_scratch_floats(heads, shape_.format.head_dim);
-  scratch_.resize(scratch_floats_ * num_threads);
-  m_.resize(size_t(num_tokens) * shape_.num_q_heads);
-  l_.resize(size_t(num_tokens) * shape_.num_q_heads);
+  scratch_floats_ =
+      std::max(scratch_floats_, kernel_.prefill_scratch_floats(heads, shape_.format.head_dim));
+  grow(&scratch_, scratch_floats_ * num_threads);
+  grow(&m_, size_t(num_tokens) * shape_.num_q_heads);
+  grow(&l_, size_t(num_tokens) * shape_.num_q_heads);
   const size_t tiles = size_t(NumTiles(num_tokens)) * shape_.num_kv_heads;
   const size_t in_parts = tiles < kFewTiles ? tiles * kMaxParts : 0;
   const size_t num_units = std::max(tiles, in_parts);
   units_.reserve(num_units);
   if (parts_done_.size() < num_units) parts_done_ = std::vector<std::atomic<int>>(num_units);
-  part_o_.resize(in_parts * tile_tokens_ * heads * shape_.format.head_dim);
-  part_m_.resize(in_parts * tile_tokens_ * heads);
-  part_l_.resize(in_parts * tile_tokens_ * heads);
+  grow(&part_o_, in_parts * tile_tokens_ * heads * shape_.format.head_dim);
+  grow(&part_m_, in_parts * tile_tokens_ * heads);
+  grow(&part_l_, in_parts * tile_tokens_ * heads);
 }
 
 void PrefillAttention::Plan(const PrefillQueries& queries) {
   queries_ = queries;
+  SetKvHeads(static_cast<int>(queries.rows.size()));
   num_tiles_ = NumTiles(static_cast<int>(queries.positions.size()));
   if (queries_.chunk_tokens == 0) {
     queries_.chunk_first = queries.positions.front();
@@ -63,8 +82,13 @@ void PrefillAttention::Plan(const PrefillQueries& queries) {
 void PrefillAttention::PlanTile(int kv_head, int tile, bool in_parts) {
   const RowsView& rows = queries_.rows[kv_head];
   const auto num_rows = static_cast<uint32_t>(rows.size());
-  uint32_t parts = 1, part_rows = num_rows;
-  if (in_parts && rows.last_visible.empty()) {
+  uint32_t parts = 1, part_rows = num_rows, first = 0;
+  if (rows.window > 0) {
+    const Position first_query = queries_.positions[size_t(tile) * tile_tokens_];
+    first =
+        static_cast<uint32_t>(std::ranges::upper_bound(rows.positions, first_query - rows.window) -
+                              rows.positions.begin());
+  } else if (in_parts && rows.last_visible.empty()) {
     const auto old = static_cast<uint32_t>(
         std::ranges::lower_bound(rows.positions, queries_.chunk_first) - rows.positions.begin());
     parts = std::clamp<uint32_t>(old / kPartRows, 1, kMaxParts);
@@ -77,7 +101,7 @@ void PrefillAttention::PlanTile(int kv_head, int tile, bool in_parts) {
                       .tile = tile,
                       .part = static_cast<int>(part),
                       .num_parts = static_cast<int>(parts),
-                      .begin = part * part_rows,
+                      .begin = part == 0 ? first : part * part_rows,
                       .end = part + 1 == parts ? num_rows : (part + 1) * part_rows});
   }
 }
@@ -129,6 +153,7 @@ void PrefillAttention::Run(int thread) {
     PrefillInput in = Tile(unit.kv_head, unit.tile);
     const RowsView rows = Between(*in.rows, unit.begin, unit.end);
     in.rows = &rows;
+    in.first_chunk_rows = FirstChunkRows(rows);
     const bool whole = unit.num_parts == 1;
     PrefillOutput out = whole ? OutputOf(unit) : PartOf(i);
     out.scratch = std::span(scratch_).subspan(thread * scratch_floats_, scratch_floats_);

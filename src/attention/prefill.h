@@ -37,8 +37,10 @@ class PrefillAttention {
   PrefillAttention(const PrefillAttention&) = delete;
   PrefillAttention& operator=(const PrefillAttention&) = delete;
 
-  void Reserve(int num_tokens, int num_threads);
-  // REQUIRES: room reserved. Called by one thread before Run().
+  // For layers of so many kv heads; room that there is for others stays.
+  void Reserve(int num_kv_heads, int num_tokens, int num_threads);
+  // REQUIRES: room reserved for as many kv heads as there are views. Called by one thread before
+  // Run().
   void Plan(const PrefillQueries& queries);
   void Run(int thread);
   // After Run() of all threads, only where queries.mass has targets.
@@ -54,6 +56,7 @@ class PrefillAttention {
     uint32_t begin = 0;
     uint32_t end = 0;
   };
+  void SetKvHeads(int num_kv_heads);
   [[nodiscard]] int NumTiles(int num_tokens) const {
     return (num_tokens + tile_tokens_ - 1) / tile_tokens_;
   }
@@ -67,8 +70,8 @@ class PrefillAttention {
   void MassUnit(int kv_head, uint32_t begin, std::span<float> scratch);
 
   const AttentionKernel& kernel_;
-  const AttentionShape shape_;
-  const int tile_tokens_;
+  AttentionShape shape_;  // of the layer that was planned last
+  int tile_tokens_ = 0;   // in it
   PrefillQueries queries_;
   int num_tiles_ = 0;
   std::vector<Unit> units_;

@@ -45,7 +45,8 @@ struct Chunk {
 
 void Attend(const AttentionKernel& kernel, Chunk* chunk, int num_threads = 1) {
   PrefillAttention attention(kernel, chunk->shape);
-  attention.Reserve(static_cast<int>(chunk->positions.size()), num_threads);
+  attention.Reserve(chunk->shape.num_kv_heads, static_cast<int>(chunk->positions.size()),
+                    num_threads);
   attention.Plan(
       {.rows = chunk->rows,
        .positions = chunk->positions,
@@ -187,6 +188,82 @@ TEST_P(PrefillTest, ChunksOfAPromptAreTheSameBitForBitAsTheWhole) {
           chunk.Out(), whole.Out().subspan(begin * token_floats, (end - begin) * token_floats)))
           << "tokens " << begin << " to " << end;
     }
+  }
+}
+
+std::vector<RowsView> WithWindow(const TestRows& rows, int window, size_t begin, size_t end) {
+  std::vector<RowsView> views(rows.views().begin(), rows.views().end());
+  for (RowsView& view : views) {
+    view.window = window;
+    view.slots = view.slots.subspan(begin, end - begin);
+    view.positions = view.positions.subspan(begin, end - begin);
+  }
+  return views;
+}
+
+// A window is a last visible position of every row, whether or not rows have others besides.
+TEST_P(PrefillTest, AgreesWithTheReferenceUnderWindows) {
+  const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
+  for (const int window : {1, 5, 64, 100, 1000}) {
+    TestRows rows({.format = shape.format, .num_rows = {200, 200}});
+    const std::vector<float> q = Queries(shape, 90);
+    const std::vector<RowsView> views = WithWindow(rows, window, 0, 200);
+    Chunk chunk(shape, views, Range(110, 200), q);
+    ExpectReference(&chunk, "window " + std::to_string(window), 2);
+    std::vector<Position> last_visible;
+    for (int r = 0; r < 200; ++r) last_visible.push_back(r + window - 1);
+    const Expected want = Expect(shape, chunk.rows, q.data(), chunk.positions);
+    rows.SetLastVisible(last_visible);
+    const Expected same = Expect(shape, rows.views(), q.data(), chunk.positions);
+    ExpectNear(want.out, same.out, 0, "as last visible positions");
+  }
+}
+
+// Rows before a window may be there still or have gone, and a prompt may be cut anywhere.
+TEST_P(PrefillTest, UnderAWindowNoBitDependsOnRowsBeforeItOrOnHowAPromptIsCut) {
+  const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
+  const size_t token_floats = size_t(shape.num_q_heads) * shape.format.head_dim;
+  const TestRows all({.format = shape.format, .num_rows = {300, 300}});
+  const std::vector<float> q = Queries(shape, 300);
+  const int window = 70;
+  const std::vector<RowsView> views = WithWindow(all, window, 0, 300);
+  Chunk whole(shape, views, Range(0, 300), q);
+  ExpectReference(&whole, "the whole prompt");
+  for (const int size : {1, 7, 33, 64, 150}) {
+    for (int begin = 0; begin < 300; begin += size) {
+      const int end = std::min(begin + size, 300);
+      const auto gone = static_cast<size_t>(std::max(begin - window + 1, 0));
+      const auto part = std::span(q).subspan(begin * token_floats, (end - begin) * token_floats);
+      const std::vector<RowsView> left = WithWindow(all, window, gone, end);
+      Chunk chunk(shape, left, Range(begin, end), part);
+      Attend(kernel_, &chunk);
+      EXPECT_TRUE(std::ranges::equal(
+          chunk.Out(), whole.Out().subspan(begin * token_floats, (end - begin) * token_floats)))
+          << "tokens " << begin << " to " << end;
+    }
+  }
+}
+
+// Layers may have different numbers of kv heads, whose tiles have different numbers of tokens.
+TEST_P(PrefillTest, OneOfThemServesLayersOfDifferentNumbersOfKvHeads) {
+  const AttentionShape most = ShapeOf(RowType::kF16, 64, 4, 1);
+  PrefillAttention attention(kernel_, most);
+  for (const int kv_heads : {4, 1, 2}) attention.Reserve(kv_heads, 50, 2);
+  for (const int kv_heads : {1, 4, 2, 1}) {
+    const AttentionShape shape = ShapeOf(RowType::kF16, 64, kv_heads, 4 / kv_heads);
+    const TestRows rows({.format = shape.format, .num_rows = std::vector<size_t>(kv_heads, 120)});
+    Chunk chunk(shape, rows.views(), Range(70, 120), Queries(shape, 50));
+    attention.Plan({.rows = chunk.rows,
+                    .positions = chunk.positions,
+                    .q = chunk.q.data() + 1,
+                    .out = chunk.out.data() + 1,
+                    .mass = {.per_query_head = chunk.mass_of_head, .not_finite = nullptr}});
+    RunOnThreads(
+        2, [&](int thread) { attention.Run(thread); }, [&](int thread) { attention.Mass(thread); });
+    Chunk alone(shape, rows.views(), Range(70, 120), Queries(shape, 50));
+    Attend(kernel_, &alone);
+    EXPECT_TRUE(std::ranges::equal(chunk.Out(), alone.Out())) << kv_heads << " kv heads";
+    EXPECT_EQ(chunk.mass, alone.mass) << kv_heads << " kv heads";
   }
 }
 

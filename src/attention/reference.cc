@@ -148,8 +148,7 @@ void AddMass(const MassInput& in, float* mass) {
 }
 
 bool Sees(const RowsView& rows, size_t index, Position query) {
-  return rows.positions[index] <= query &&
-         (rows.last_visible.empty() || query <= rows.last_visible[index]);
+  return rows.positions[index] <= query && query <= rows.LastVisible(index);
 }
 
 int QueryTile(int) { return 16; }

@@ -4,6 +4,7 @@
 #ifndef EBB_ATTENTION_ROWS_H_
 #define EBB_ATTENTION_ROWS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -52,7 +53,14 @@ struct RowsView {
   std::span<const uint32_t> slots;          // [rows]
   std::span<const Position> positions;      // [rows], ascending
   std::span<const Position> last_visible;   // [rows], or empty: visible for ever
-  ChosenRows chosen;                        // in decode; without a range: all rows
+  int window = 0;     // in tokens: hidden from queries so far behind a row; 0: from none
+  ChosenRows chosen;  // in decode; without a range: all rows
+
+  // The last position from which row `row` is seen.
+  [[nodiscard]] Position LastVisible(size_t row) const {
+    const Position last = last_visible.empty() ? kVisibleForEver : last_visible[row];
+    return window == 0 ? last : std::min(last, positions[row] + (window - 1));
+  }
 
   // Of the rows that are read.
   [[nodiscard]] size_t size() const {

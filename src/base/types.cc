@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <numeric>
 
 namespace ebb {
 namespace {
@@ -89,6 +90,31 @@ Result<uint64_t> ParseBytes(std::string_view text) {
   }
   if (number == 0) return InvalidArgument(fmt::format("\"{}\": expected more than 0 bytes", text));
   return number * found->value;
+}
+
+int ModelShape::SmallestWindow() const {
+  int smallest = 0;
+  for (const int window : windows) {
+    if (window > 0 && (smallest == 0 || window < smallest)) smallest = window;
+  }
+  return smallest;
+}
+
+int ModelShape::NumStreams() const {
+  if (kv_heads_by_layer.empty()) return num_layers * num_kv_heads;
+  return std::accumulate(kv_heads_by_layer.begin(), kv_heads_by_layer.end(), 0);
+}
+
+int ModelShape::NumGroups(Granularity granularity) const {
+  switch (granularity) {
+    case Granularity::kToken:
+      return 1;
+    case Granularity::kLayer:
+      return num_layers;
+    case Granularity::kHead:
+      return NumStreams();
+  }
+  return 0;
 }
 
 }  // namespace ebb

@@ -87,7 +87,24 @@ TEST(ModelShape, CountsGroupsAtEveryGranularity) {
   EXPECT_EQ(shape.NumGroups(Granularity::kToken), 1);
   EXPECT_EQ(shape.NumGroups(Granularity::kLayer), 30);
   EXPECT_EQ(shape.NumGroups(Granularity::kHead), 90);
-  EXPECT_EQ(shape.QueryHeadsPerKvHead(), 3);
+  EXPECT_EQ(shape.QueryHeadsPerKvHead(29), 3);
+}
+
+TEST(ModelShape, LayersMayDifferInKvHeadsAndWindows) {
+  const ModelShape shape{.num_layers = 3,
+                         .num_q_heads = 4,
+                         .num_kv_heads = 4,
+                         .kv_heads_by_layer = {1, 4, 2},
+                         .windows = {32, 0, 16}};
+  EXPECT_EQ(shape.NumStreams(), 7);
+  EXPECT_EQ(shape.NumGroups(Granularity::kLayer), 3);
+  EXPECT_EQ(shape.NumGroups(Granularity::kHead), 7);
+  EXPECT_EQ(shape.QueryHeadsPerKvHead(0), 4);
+  EXPECT_EQ(shape.QueryHeadsPerKvHead(1), 1);
+  EXPECT_EQ(shape.Window(0), 32);
+  EXPECT_EQ(shape.Window(1), 0);
+  EXPECT_EQ(shape.SmallestWindow(), 16);
+  EXPECT_EQ(ModelShape{.num_layers = 3}.SmallestWindow(), 0);
 }
 
 }  // namespace

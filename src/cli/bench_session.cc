@@ -15,7 +15,10 @@ std::vector<Token> RandomTokens::Next(size_t count) {
   return tokens;
 }
 
-bool CanRollBack(const Session& session) { return session.policy().placement == nullptr; }
+bool CanRollBack(const Session& session) {
+  const Position last = session.next_position() - 1;
+  return session.policy().placement == nullptr && (last < 1 || session.CanTruncateTo(last));
+}
 
 Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass, BenchRival rival,
                                       int64_t longest) {

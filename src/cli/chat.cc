@@ -120,7 +120,8 @@ std::optional<ExitCode> Chat::TakeBack(const TurnInput& input) {
   talk_.messages.pop_back();
   --talk_.num_turns;
   Session& session = *setup_.session;
-  const auto kept = static_cast<Position>(input.tokens.size() - last_->prompt_tokens);
+  auto kept = static_cast<Position>(input.tokens.size() - last_->prompt_tokens);
+  if (!session.CanTruncateTo(kept)) kept = 0;
   if (session.next_position() > kept) {
     if (const Status status = session.TruncateTo(kept); !status.ok()) return Fail(status);
   }

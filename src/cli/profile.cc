@@ -129,6 +129,11 @@ Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
   EBB_ASSIGN_OR_RETURN(const auto session, OpenSession(*engine_, session_options));
   recorder.Bind(*session);
   const ModelShape& shape = engine_->model().shape();
+  if (!shape.kv_heads_by_layer.empty() && session->policy().granularity == Granularity::kHead) {
+    return Unsupported(
+        "a profile shows as many groups in each layer: not at granularity head where layers differ "
+        "in their kv heads");
+  }
   groups_per_layer_ = shape.NumGroups(session->policy().granularity) / shape.num_layers;
   if (index == 0) {
     const Policy& policy = session->policy();

@@ -17,7 +17,7 @@ double DecodeRate(const GenerateResult& result) {
 // A lossless session keeps every row, and some of them twice.
 int64_t RowsKept(const Session& session, const ModelShape& shape, const CacheAccounting& cache) {
   if (session.lossless_report() != nullptr) {
-    return static_cast<int64_t>(session.tokens().size()) * shape.num_layers * shape.num_kv_heads;
+    return static_cast<int64_t>(session.tokens().size()) * shape.NumStreams();
   }
   int64_t rows = 0;
   for (const TierAccounting& tier : cache.tiers) rows += tier.rows;

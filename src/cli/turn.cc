@@ -29,7 +29,9 @@ Result<std::span<const Token>> Unread(std::span<const Token> tokens, Session* se
   const std::span<const Token> known = session->tokens();
   const size_t most = std::min(known.size(), tokens.size() - 1);
   const auto differ = std::mismatch(known.begin(), known.begin() + most, tokens.begin());
-  const size_t common = differ.first - known.begin();
+  size_t common = differ.first - known.begin();
+  // Where rows are gone that the shorter text needs, all of it is read anew.
+  if (!session->CanTruncateTo(static_cast<Position>(common))) common = 0;
   if (common < known.size()) {
     EBB_RETURN_IF_ERROR(session->TruncateTo(static_cast<Position>(common)));
   }

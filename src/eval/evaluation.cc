@@ -43,7 +43,7 @@ class Watch {
   Watch(const ModelShape& shape, const Session& session, int longest_loop,
         const std::atomic<bool>* cancel)
       : session_(session), longest_loop_(longest_loop), cancel_(cancel) {
-    heads_ = static_cast<double>(shape.num_layers) * shape.num_kv_heads;
+    heads_ = static_cast<double>(shape.NumStreams());
     // The last chunk of the prompt was there as a whole before any of it went.
     const int64_t rows = NotePeak();
     peak_rows_ = std::max(peak_rows_, rows + session.last_step().rows_evicted);

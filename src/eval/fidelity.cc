@@ -101,6 +101,11 @@ Status MeasureWindow(Engine& engine, std::span<const Token> window, const Fideli
   if (costs != nullptr) {
     setting_options.extra_signals = Union(setting_options.extra_signals, ForgettingNeeds());
   }
+  if (costs != nullptr && engine.model().shape().SmallestWindow() > 0) {
+    return Unsupported(
+        "what forgetting costs is not measured in models with sliding windows, whose layers forget "
+        "by themselves");
+  }
   EBB_ASSIGN_OR_RETURN(const auto setting, engine.OpenSession(setting_options));
   if (costs != nullptr && setting->policy().key_turns == KeyTurns::kAfterEviction) {
     return KeysMove();

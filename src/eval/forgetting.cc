@@ -148,18 +148,29 @@ ForgettingShadow::ForgettingShadow(const Session& session, const Model& model,
       shape_(model.shape()),
       scale_(model.attention_scale()),
       costs_(costs),
-      keys_(static_cast<size_t>(shape_.num_layers) * shape_.num_kv_heads),
+      keys_(shape_.NumStreams()),
       values_(keys_.size()),
-      is_left_(shape_.NumGroups(session.policy().granularity)) {}
+      is_left_(shape_.NumGroups(session.policy().granularity)) {
+  const Granularity granularity = session.policy().granularity;
+  for (int layer = 0; layer < shape_.num_layers; ++layer) {
+    for (int head = 0; head < shape_.NumKvHeads(layer); ++head) {
+      const int stream = static_cast<int>(streams_.size());
+      const int group = granularity == Granularity::kToken   ? 0
+                        : granularity == Granularity::kLayer ? layer
+                                                             : stream;
+      streams_.push_back({layer, head, group});
+    }
+  }
+}
 
 void ForgettingShadow::AppendRows() {
   const StepSignals& step = session_.last_signals();
   const size_t dim = shape_.head_dim;
-  const size_t heads = shape_.num_kv_heads;
   for (size_t stream = 0; stream < keys_.size(); ++stream) {
-    const size_t layer = stream / heads;
+    const auto [layer, head, group] = streams_[stream];
+    const size_t heads = shape_.NumKvHeads(layer);
     for (int token = 0; token < step.num_tokens; ++token) {
-      const size_t at = (token * heads + stream % heads) * dim;
+      const size_t at = (token * heads + head) * dim;
       const auto key = step.keys[layer].subspan(at, dim);
       const auto value = step.values[layer].subspan(at, dim);
       keys_[stream].insert(keys_[stream].end(), key.begin(), key.end());
@@ -192,12 +203,12 @@ void ForgettingShadow::MeasureLayer(int layer) {
   const size_t dim = shape_.head_dim;
   // Whoever else watches may have asked for more of them, and they come oldest first.
   const auto queries = session_.last_signals().recent_queries[layer].last(shape_.num_q_heads * dim);
+  const auto first = std::ranges::find(streams_, layer, &Stream::layer) - streams_.begin();
   for (int head = 0; head < shape_.num_q_heads; ++head) {
-    const int stream = layer * shape_.num_kv_heads + head / shape_.QueryHeadsPerKvHead();
-    const size_t group = stream * is_left_.size() / keys_.size();
+    const size_t stream = first + head / shape_.QueryHeadsPerKvHead(layer);
     const ForgettingRows rows = {.keys = keys_[stream],
                                  .values = values_[stream],
-                                 .is_left = is_left_[group],
+                                 .is_left = is_left_[streams_[stream].group],
                                  .head_dim = shape_.head_dim};
     costs_->Add(layer, head, CostOfForgetting(queries.subspan(head * dim, dim), rows, scale_));
   }

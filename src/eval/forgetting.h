@@ -55,12 +55,20 @@ class ForgettingShadow {
   void AppendRows();
   void MeasureLayer(int layer);
 
+  // Whose keys and values stand in layers of different numbers of kv heads.
+  struct Stream {
+    int layer = 0;
+    int kv_head = 0;
+    int group = 0;
+  };
+
   const Session& session_;
   const ModelShape shape_;
   const double scale_;
   ForgettingCosts* const costs_;
   int num_rows_ = 0;
-  std::vector<std::vector<float>> keys_, values_;  // [layers * kv heads][num_rows, head_dim]
+  std::vector<Stream> streams_;                    // layer by layer
+  std::vector<std::vector<float>> keys_, values_;  // [streams][num_rows, head_dim]
   std::vector<std::vector<uint8_t>> is_left_;      // by group, [num_rows]
 };
 

@@ -26,7 +26,20 @@ PageFormat FormatOf(const ModelShape& shape, RowType type) {
 PageStore PagesOf(const ModelShape& shape, RowType type) {
   return {.page_bytes = FormatOf(shape, type).PageBytes(),
           .num_layers = static_cast<size_t>(shape.num_layers),
+          .num_streams = static_cast<size_t>(shape.NumStreams()),
           .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)};
+}
+
+// Rows of all streams where layers without a window have so many, and others no more than their
+// window and `beyond` rows. `unit`: rows that are counted together.
+uint64_t RowsOfStreams(const ModelShape& shape, size_t num_rows, size_t beyond, size_t unit) {
+  uint64_t sum = 0;
+  for (int layer = 0; layer < shape.num_layers; ++layer) {
+    const size_t window = shape.Window(layer);
+    const size_t rows = window == 0 ? num_rows : std::min(num_rows, window + beyond);
+    sum += uint64_t{DivideUp(rows, unit)} * unit * shape.NumKvHeads(layer);
+  }
+  return sum;
 }
 
 // An even share of the caps is each request's.
@@ -42,6 +55,11 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
   const bool shape_ok =
       shape.num_layers > 0 && shape.num_kv_heads > 0 && shape.num_q_heads > 0 && shape.head_dim > 0;
   if (!shape_ok) return InvalidArgument("the model's layers, heads and head size are not known");
+  if (shape.SmallestWindow() > 0 && request.tiers.has_value()) {
+    return Unsupported(
+        "what tiers take is not foretold for models with sliding windows, whose rows go from any "
+        "tier");
+  }
   if (FormatOf(shape, request.kv_type).PageBytes() > kExtentBytes) {
     return InvalidArgument(fmt::format("a head size of {} is too large", shape.head_dim));
   }
@@ -51,6 +69,16 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
                                        request.requests, request.context, request.prompt_tokens));
   }
   return OkStatus();
+}
+
+// The most rows of T0 in whole pages: at the end, or, where windows let rows go, in the last chunk
+// of the prompt. The pages of a window begin and end anywhere.
+uint64_t T0Rows(const ModelShape& shape, const FitRequest& request, size_t most_rows) {
+  const uint64_t at_end = RowsOfStreams(shape, most_rows, kRowsPerPage, kRowsPerPage);
+  if (shape.SmallestWindow() == 0) return at_end;
+  const size_t prompt = std::min(request.prompt_tokens, request.context);
+  const size_t chunk = std::min<size_t>(prompt, request.prefill_chunk);
+  return std::max(at_end, RowsOfStreams(shape, prompt, chunk + kRowsPerPage, kRowsPerPage));
 }
 
 int ChunkTokens(const FitRequest& request) {
@@ -101,7 +129,7 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
 // merged order besides.
 uint64_t TableBytes(const ModelShape& shape, const FitRequest& request, const RowCounts& rows) {
   constexpr uint64_t kPerStream = 80;
-  const uint64_t streams = uint64_t{1} * shape.num_layers * shape.num_kv_heads;
+  const auto streams = static_cast<uint64_t>(shape.NumStreams());
   const uint64_t all = rows.t0 + rows.t1 + rows.t2;
   uint64_t per_row = 8;
   if (rows.t2 > 0) per_row += 12;
@@ -166,15 +194,16 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   const TierSpec tiers = request.tiers.value_or(TierSpec());
   const PageFormat format = FormatOf(shape, request.kv_type);
   const CompressedFormat compressed = {.type = tiers.t2_type, .head_dim = shape.head_dim};
-  const uint64_t streams = uint64_t{1} * shape.num_layers * shape.num_kv_heads * request.requests;
+  const uint64_t streams = uint64_t{1} * shape.NumStreams() * request.requests;
   const auto pages = [](size_t num_rows) { return uint64_t{DivideUp(num_rows, kRowsPerPage)}; };
 
   FitBytes bytes = {.weights = model.weight_bytes + LookedUpBytes(model, request),
                     .program = model.program_bytes};
   // Rows leave holes behind, which compaction fills in the steps that follow: a page more.
   const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || tiers.evict_share > 0;
-  bytes.t0 =
-      ExtentBytes((pages(rows.peaks.t0) + (rows_leave ? 1 : 0)) * streams, format.PageBytes());
+  const uint64_t t0_rows = T0Rows(shape, request, rows.peaks.t0);
+  bytes.t0 = ExtentBytes(t0_rows / kRowsPerPage * request.requests + (rows_leave ? streams : 0),
+                         format.PageBytes());
   if (tiers.t0_cap_bytes > 0) {
     bytes.t0 = std::min(bytes.t0, tiers.t0_cap_bytes / kExtentBytes * kExtentBytes);
   }
@@ -199,8 +228,8 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   bytes.compute = LastGraphBytes(model, request) + AttentionBytes(shape, request, all_rows);
   const uint64_t row_bytes = 2 * format.RowStride();
   const uint64_t of_t1 = rows.last.t1 * row_bytes * streams;
-  bytes.rows_read_memory =
-      (rows.last.t0 * row_bytes + rows.last.t2 * compressed.RowStride()) * streams + of_t1;
+  const uint64_t of_t0 = RowsOfStreams(shape, rows.last.t0, 0, 1) * row_bytes * request.requests;
+  bytes.rows_read_memory = of_t0 + rows.last.t2 * compressed.RowStride() * streams + of_t1;
   bytes.rows_read_disk = file ? of_t1 : 0;
   if (BuffersGoBack(request)) {
     // Behind a long prompt its buffers may have been more than what the generation adds. They are

@@ -48,6 +48,36 @@ TEST(MemoryFit, TheFullCacheIsWholePagesInWholeExtents) {
   EXPECT_EQ(bytes.Memory(), 130 * kMiB + bytes.t0 + bytes.tables + bytes.compute);
 }
 
+TEST(MemoryFit, LayersOfFewerKvHeadsTakeFewerPages) {
+  FitModel model = SmolLm2();
+  model.shape.kv_heads_by_layer.assign(30, 1);
+  const auto bytes = FitRequestInto(model, {.context = 2000});
+  ASSERT_TRUE(bytes.ok());
+  // 32 pages of each of 30 streams: 960 pages, 7.5 extents.
+  EXPECT_EQ(bytes->t0, 8 * 2 * kMiB);
+  EXPECT_EQ(bytes->rows_read_memory, 2000u * 30 * 256);
+}
+
+TEST(MemoryFit, LayersWithWindowsHoldTheirWindowsAndAPromptsLastChunk) {
+  FitModel model = SmolLm2();
+  model.shape.windows.assign(30, 512);
+  for (int layer = 5; layer < 30; layer += 6) model.shape.windows[layer] = 0;
+  const auto fit = [&](const FitRequest& request) {
+    const auto bytes = FitRequestInto(model, request);
+    EXPECT_TRUE(bytes.ok()) << bytes.status().message();
+    return bytes.ok() ? *bytes : FitBytes();
+  };
+  // 5 layers of 125 pages and 25 of 9, of 3 kv heads each: 2,550 pages.
+  const FitBytes bytes = fit({.context = 8000});
+  EXPECT_EQ(bytes.t0, 20 * 2 * kMiB);
+  EXPECT_EQ(bytes.rows_read_memory, (5u * 8000 + 25 * 512) * 3 * 256);
+  // In the last chunk of a prompt as long as that, 25 of 17.
+  EXPECT_EQ(fit({.context = 8000, .prompt_tokens = 8000}).t0, 25 * 2 * kMiB);
+  const auto tiers = FitRequestInto(model, {.context = 8000, .tiers = TierSpec()});
+  EXPECT_EQ(tiers.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(tiers.status().message(), HasSubstr("not foretold for models with sliding windows"));
+}
+
 TEST(MemoryFit, GivenTokensBringInPiecesOfTheMappedTable) {
   FitModel model = SmolLm2();
   model.lookup_bytes = 16 * kMiB;

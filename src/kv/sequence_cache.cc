@@ -103,13 +103,10 @@ void SequenceCache::Impl::FreeCompressedPage(Stream* stream, size_t page) const 
 void SequenceCache::Impl::AddPages(const SharedTable& shared, Tier tier, size_t pages_per_stream,
                                    PageCounts* counts) const {
   std::vector<size_t>& of_layers = (*counts)[static_cast<size_t>(tier)];
-  of_layers.resize(shape.num_layers);
+  of_layers.resize(layout.num_layers());
   if (pages_per_stream == 0) return;
   for (const int group : shared.groups) {
-    const size_t first = static_cast<size_t>(group) * streams_per_group;
-    for (int i = 0; i < streams_per_group; ++i) {
-      of_layers[LayerOf(streams[first + i])] += pages_per_stream;
-    }
+    for (const Stream& stream : StreamsOf(group)) of_layers[LayerOf(stream)] += pages_per_stream;
   }
 }
 
@@ -165,21 +162,27 @@ void SequenceCache::Impl::FreeCompressed(SharedTable* shared) {
   }
 }
 
+SequenceCache::Impl::Impl(const ModelShape& shape, Granularity granularity_in)
+    : layout(shape, granularity_in), granularity(granularity_in), streams(layout.num_streams()) {
+  for (int group = 0; group < layout.num_groups(); ++group) {
+    const bool has_one_layer = granularity != Granularity::kToken || shape.num_layers == 1;
+    windows.push_back(has_one_layer ? shape.Window(layout.LayerOf(layout.FirstStreamOf(group)))
+                                    : 0);
+  }
+}
+
+// Groups of several layers have no windows: their rows would have to go layer by layer.
 SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
                              Granularity granularity, const CacheStores& stores)
-    : impl_(std::make_unique<Impl>()) {
+    : impl_(std::make_unique<Impl>(shape, granularity)) {
   Impl& c = *impl_;
-  c.shape = shape;
   c.format = format;
-  c.granularity = granularity;
   c.compressed = stores.compressed;
   c.kernel = stores.kernel;
   c.device = stores.device;
   c.stores = OpenRowStores(stores, format, shape.num_layers);
   if (c.stores.t1 != nullptr) c.stage = c.stores.t1->stage();
-  const int num_groups = shape.NumGroups(granularity);
-  c.streams.resize(static_cast<size_t>(shape.num_layers) * shape.num_kv_heads);
-  c.streams_per_group = static_cast<int>(c.streams.size()) / num_groups;
+  const int num_groups = c.layout.num_groups();
   c.tables.push_back(std::make_unique<SharedTable>());
   SharedTable* shared = c.tables.front().get();
   for (int group = 0; group < num_groups; ++group) shared->groups.push_back(group);
@@ -334,7 +337,7 @@ void SequenceCache::Remove(int group, std::span<const uint32_t> removed) {
   SharedTable* shared = c.Own(group);
   c.Divide(*shared, removed);
   c.RemoveFrom(shared, c.full_index, c.compressed_index);
-  c.rows_evicted += static_cast<int64_t>(removed.size()) * c.streams_per_group;
+  c.rows_evicted += static_cast<int64_t>(removed.size()) * c.layout.NumStreamsOf(group);
 }
 
 bool SequenceCache::BeginRemoval(int group, std::span<const uint32_t> removed, Removal* removal) {
@@ -352,7 +355,7 @@ bool SequenceCache::BeginRemoval(int group, std::span<const uint32_t> removed, R
   shared->full.Remove(removed, &removal->of_group);
   removal->pages.resize(num_pages);
   for (const TablePage& page : removal->of_group) removal->pages.emplace_back(group, page.index);
-  removal->num_rows += removed.size();
+  removal->num_rows += removed.size() * impl_->layout.NumStreamsOf(group);
   return true;
 }
 
@@ -361,7 +364,7 @@ void SequenceCache::EndRemoval(Removal* removal) {
   for (const auto& [group, page] : removal->pages) {
     for (Stream& stream : c.StreamsOf(group)) c.FreePage(&stream, page);
   }
-  c.rows_evicted += static_cast<int64_t>(removal->num_rows) * c.streams_per_group;
+  c.rows_evicted += static_cast<int64_t>(removal->num_rows);
   removal->pages.clear();
   removal->num_rows = 0;
 }
@@ -413,7 +416,8 @@ RowsView SequenceCache::View(int layer, int kv_head) const {
   return {.pages = lent ? impl_->pages_with_lent[index].data() : stream.pages.data(),
           .slots = lent ? impl_->lent.slots() : full.slots(),
           .positions = full.positions(),
-          .last_visible = full.last_visible()};
+          .last_visible = full.last_visible(),
+          .window = impl_->windows[impl_->layout.GroupOf(static_cast<int>(index))]};
 }
 
 CompressedRows SequenceCache::Compressed(int layer, int kv_head) const {
@@ -468,21 +472,24 @@ bool SequenceCache::HasCompressedRows() const {
 }
 
 int SequenceCache::GroupOf(int layer, int kv_head) const {
-  return static_cast<int>(impl_->StreamIndex(layer, kv_head)) / impl_->streams_per_group;
+  return impl_->layout.GroupOf(impl_->layout.StreamOf(layer, kv_head));
 }
 
 std::vector<SequenceCache::StreamId> SequenceCache::StreamsOf(int group) const {
-  const int heads = impl_->shape.num_kv_heads;
-  const int first = group * impl_->streams_per_group;
+  const AttentionLayout& layout = impl_->layout;
+  const int first = layout.FirstStreamOf(group);
   std::vector<StreamId> streams;
-  for (int i = first; i < first + impl_->streams_per_group; ++i) {
-    streams.push_back({i / heads, i % heads});
+  for (int i = first; i < first + layout.NumStreamsOf(group); ++i) {
+    streams.push_back({layout.LayerOf(i), layout.KvHeadOf(i)});
   }
   return streams;
 }
 
 int SequenceCache::num_groups() const { return static_cast<int>(impl_->table_of_group.size()); }
-int SequenceCache::streams_per_group() const { return impl_->streams_per_group; }
+int SequenceCache::num_streams() const { return impl_->layout.num_streams(); }
+int SequenceCache::NumStreamsOf(int group) const { return impl_->layout.NumStreamsOf(group); }
+int SequenceCache::NumKvHeads(int layer) const { return impl_->layout.NumKvHeads(layer); }
+int SequenceCache::WindowOf(int group) const { return impl_->windows[group]; }
 
 Granularity SequenceCache::granularity() const { return impl_->granularity; }
 

@@ -78,7 +78,7 @@ class SequenceCache {
   void Remove(int group, std::span<const uint32_t> removed);
   // Rows that left their tables, whose pages are still to be freed.
   struct Removal {
-    size_t num_rows = 0;
+    size_t num_rows = 0;                          // (layer, kv head, token) triples
     std::vector<std::pair<int, uint32_t>> pages;  // without rows: group, index
     std::vector<TablePage> of_group;              // work space
   };
@@ -172,7 +172,11 @@ class SequenceCache {
   // Layer by layer and head by head.
   [[nodiscard]] std::vector<StreamId> StreamsOf(int group) const;
   [[nodiscard]] int num_groups() const;
-  [[nodiscard]] int streams_per_group() const;  // (layer, kv head) pairs that share its table
+  [[nodiscard]] int num_streams() const;  // (layer, kv head) pairs
+  [[nodiscard]] int NumStreamsOf(int group) const;
+  [[nodiscard]] int NumKvHeads(int layer) const;
+  // In tokens: rows so far behind the next query are seen no more, and may be removed. 0: none.
+  [[nodiscard]] int WindowOf(int group) const;
   [[nodiscard]] Granularity granularity() const;
   [[nodiscard]] const PageFormat& format() const;
   // Largest visible list of any group; what the context and the work buffers must hold.

@@ -16,12 +16,12 @@
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 
 #include <array>
-#include <cassert>
 #include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "src/base/attention_layout.h"
 #include "src/device/device.h"
 #include "src/kv/lent_rows.h"
 #include "src/kv/sequence_cache.h"
@@ -33,15 +33,15 @@
 namespace ebb {
 
 struct SequenceCache::Impl {
-  ModelShape shape;
+  AttentionLayout layout;
+  std::vector<int> windows;  // [groups], in tokens; 0: none
   PageFormat format;
   Granularity granularity;
   CompressedFormat compressed;              // of T2
   const AttentionKernel* kernel = nullptr;  // needed for T2
   Device* device = nullptr;                 // may touch T0 and T2, and has the clock
   RowStores stores;
-  int streams_per_group = 1;
-  std::vector<Stream> streams;                       // [num_layers * num_kv_heads], layer-major
+  std::vector<Stream> streams;                       // [streams of the layout]
   std::vector<std::unique_ptr<SharedTable>> tables;  // in order of their creation
   std::vector<SharedTable*> table_of_group;          // [num_groups]
   size_t next_compacted = 0;  // the table that Compact() begins with, so that none starves
@@ -65,20 +65,29 @@ struct SequenceCache::Impl {
   std::vector<uint32_t> full_index, compressed_index;
   std::vector<Tier> tiers;
 
+  Impl(const ModelShape& shape, Granularity granularity_in);
+
   [[nodiscard]] size_t StreamIndex(int layer, int kv_head) const {
-    assert(layer >= 0 && layer < shape.num_layers && kv_head >= 0 && kv_head < shape.num_kv_heads);
-    return static_cast<size_t>(layer) * shape.num_kv_heads + kv_head;
+    return layout.StreamOf(layer, kv_head);
   }
   [[nodiscard]] std::span<Stream> StreamsOf(int group) {
-    return std::span(streams).subspan(static_cast<size_t>(group) * streams_per_group,
-                                      streams_per_group);
+    return std::span(streams).subspan(layout.FirstStreamOf(group), layout.NumStreamsOf(group));
+  }
+  [[nodiscard]] std::span<const Stream> StreamsOf(int group) const {
+    return std::span(streams).subspan(layout.FirstStreamOf(group), layout.NumStreamsOf(group));
+  }
+  [[nodiscard]] size_t NumStreams(std::span<const int> groups) const {
+    size_t num_streams = 0;
+    for (const int group : groups) num_streams += layout.NumStreamsOf(group);
+    return num_streams;
   }
   [[nodiscard]] size_t NumStreams(const SharedTable& shared) const {
-    return shared.groups.size() * streams_per_group;
+    return NumStreams(shared.groups);
   }
-  [[nodiscard]] int LayerOf(const Stream& stream) const {
-    return static_cast<int>(&stream - streams.data()) / shape.num_kv_heads;
+  [[nodiscard]] int IndexOf(const Stream& stream) const {
+    return static_cast<int>(&stream - streams.data());
   }
+  [[nodiscard]] int LayerOf(const Stream& stream) const { return layout.LayerOf(IndexOf(stream)); }
   [[nodiscard]] size_t RowBytes() const { return 2 * format.RowStride(); }
   // Pages of T1 lie elsewhere than where a step attends to them.
   [[nodiscard]] bool HasT1Pages() const { return stage != nullptr && stores.t1->MayStay(); }

@@ -51,8 +51,7 @@ void SequenceCache::Impl::AddSharedBytes(const SharedTable& shared, CacheAccount
     ForEachPage(shared, tier, [&](size_t page) {
       if (!TableOf(shared, tier).IsSealed(page)) return;
       for (const int group : shared.groups) {
-        for (int i = 0; i < streams_per_group; ++i) {
-          const Stream& stream = streams[static_cast<size_t>(group) * streams_per_group + i];
+        for (const Stream& stream : StreamsOf(group)) {
           if (NumHolders(stream, tier, page) == 1) continue;
           sum->tiers[static_cast<int>(tier)].shared_page_bytes += PageBytes(tier);
         }

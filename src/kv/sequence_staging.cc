@@ -23,7 +23,7 @@ void SequenceCache::Impl::FindLentRows() {
 }
 
 std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
-  std::vector<T1Stage::Pages> layers(shape.num_layers);
+  std::vector<T1Stage::Pages> layers(layout.num_layers());
   bool any = false;
   t1_bytes_read = 0;
   for (size_t i = 0; i < streams.size(); ++i) {

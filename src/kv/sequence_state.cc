@@ -133,7 +133,7 @@ struct SequenceState::Tables {
   [[nodiscard]] StatePages Count() const {
     StatePages sum;
     for (const SavedTable& table : saved) {
-      const size_t num_streams = table.groups.size() * c.streams_per_group;
+      const size_t num_streams = c.NumStreams(table.groups);
       const size_t bytes = table.full.positions.size() * c.RowBytes() +
                            table.compressed.positions.size() * c.compressed.RowStride();
       sum.num_pages += (table.full.pages.size() + table.compressed.pages.size()) * num_streams;

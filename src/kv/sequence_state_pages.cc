@@ -74,12 +74,12 @@ struct SequenceState::Pages {
     for (const auto& shared : c.tables) {
       for (const int group : shared->groups) {
         for (const Stream& stream : c.StreamsOf(group)) {
-          const auto index = static_cast<int>(&stream - c.streams.data());
+          const int index = c.IndexOf(stream);
           for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
             EBB_RETURN_IF_ERROR(Visit({.shared = *shared,
                                        .stream = stream,
-                                       .first = {.layer = index / c.shape.num_kv_heads,
-                                                 .kv_head = index % c.shape.num_kv_heads,
+                                       .first = {.layer = c.layout.LayerOf(index),
+                                                 .kv_head = c.layout.KvHeadOf(index),
                                                  .tier = tier},
                                        .pages = PagesOf(*shared, tier)}));
           }

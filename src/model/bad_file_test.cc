@@ -51,6 +51,11 @@ std::function<void(GgufEdit&)> SetStrings(const std::string& key, std::vector<co
     gguf_set_arr_str(file.metadata(), key.c_str(), values.data(), values.size());
   };
 }
+std::function<void(GgufEdit&)> SetNumbers(const std::string& key, std::vector<int32_t> values) {
+  return [=](GgufEdit& file) {
+    gguf_set_arr_data(file.metadata(), key.c_str(), GGUF_TYPE_INT32, values.data(), values.size());
+  };
+}
 std::function<void(GgufEdit&)> RemoveKey(const std::string& key) {
   return [=](GgufEdit& file) { gguf_remove_key(file.metadata(), key.c_str()); };
 }
@@ -115,6 +120,26 @@ std::vector<BadFile> BadMetadata() {
       {"zero_kv_heads", SetU32("llama.attention.head_count_kv", 0), corrupt, "head_count_kv is 0"},
       {"kv_heads_do_not_divide", SetU32("llama.attention.head_count_kv", 3), corrupt, "evenly"},
       {"more_kv_heads", SetU32("llama.attention.head_count_kv", 8), corrupt, "evenly"},
+      {"kv_heads_of_too_few_layers", SetNumbers("llama.attention.head_count_kv", {2}), corrupt,
+       "head_count_kv has 1 numbers for 2 layers"},
+      {"a_layer_without_attention", SetNumbers("llama.attention.head_count_kv", {2, 0}),
+       unsupported, "head_count_kv[1] is 0: layers without attention"},
+      {"a_layer_of_many_kv_heads", SetNumbers("llama.attention.head_count_kv", {2, 5000}), corrupt,
+       "head_count_kv[1] is 5000; expected 1 to"},
+      {"a_layer_of_negative_kv_heads", SetNumbers("llama.attention.head_count_kv", {2, -1}),
+       corrupt, "head_count_kv[1] is below 0"},
+      {"a_layers_kv_heads_do_not_divide", SetNumbers("llama.attention.head_count_kv", {2, 3}),
+       corrupt, "evenly"},
+      {"kv_heads_in_words", SetStrings("llama.attention.head_count_kv", {"2", "2"}), corrupt,
+       "an array of str, expected integers of 32 bits"},
+      {"layers_of_other_query_heads", SetNumbers("llama.attention.head_count", {4, 2}), unsupported,
+       "head_count differs between layers (4 and 2); only kv heads may differ"},
+      {"layers_of_other_width", SetNumbers("llama.feed_forward_length", {96, 64}), unsupported,
+       "feed_forward_length differs between layers"},
+      {"capped_scores", SetF32("llama.attn_logit_softcapping", 50), unsupported,
+       "attn_logit_softcapping is 50: capped logits are not supported"},
+      {"capped_logits", SetF32("llama.final_logit_softcapping", 30), unsupported,
+       "final_logit_softcapping is 30"},
       {"values_of_other_size", SetU32("llama.attention.value_length", 8), unsupported, "equal"},
       {"odd_heads",
        [](GgufEdit& file) {

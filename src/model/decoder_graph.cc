@@ -3,7 +3,9 @@
 #include <ggml.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "src/model/family.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {
@@ -54,22 +56,25 @@ class DecoderGraphBuilder {
   ggml_tensor* Product(ggml_tensor* weight, ggml_tensor* x) {
     return ebb::Product(ctx_, weight, x, options_.tokens_apart);
   }
-  ggml_tensor* Rope(ggml_tensor* heads, ggml_tensor* factors);
+  [[nodiscard]] const LayerWeights& Weights(int layer) const { return model_.layers[layer]; }
+  ggml_tensor* Rope(int layer, ggml_tensor* heads);
   // Views of some heads of x: [head_dim * heads, T], or [head_dim, heads, T].
   ggml_tensor* SplitHeads(ggml_tensor* x, int first_head, int num_heads);
   ggml_tensor* SelectHeads(ggml_tensor* x, int first_head, int num_heads);
   ggml_tensor* Project(ggml_tensor* weight, ggml_tensor* bias, int64_t bias_offset, ggml_tensor* x);
-  Heads ProjectHeads(const LayerWeights& layer, ggml_tensor* x);
+  Heads ProjectHeads(int layer_index, ggml_tensor* x);
   // RoPE; channels that carry eviction logits take no part, neither in it nor behind it.
-  ggml_tensor* Turn(const LayerWeights& layer, ggml_tensor* heads);
-  ggml_tensor* WithoutLogits(ggml_tensor* heads);
+  ggml_tensor* Turn(int layer, ggml_tensor* heads);
+  ggml_tensor* WithoutLogits(int layer, ggml_tensor* heads);
   void KeepEvictionChannels(ggml_tensor* channels);
   // q: query heads before RoPE, others may follow.
-  void KeepQueryChannels(ggml_tensor* q);
+  void KeepQueryChannels(int layer, ggml_tensor* q);
   // x: what comes into the layer.
   void KeepAdapterChannels(const LayerWeights& layer, ggml_tensor* x);
   ggml_tensor* NormHeads(const LayerWeights& layer, ggml_tensor* heads, int first_head);
-  ggml_tensor* Attention(const LayerWeights& layer, int layer_index, ggml_tensor* x);
+  ggml_tensor* Attention(int layer_index, ggml_tensor* x);
+  // The norm behind what is added to the hidden state, where the family has one.
+  ggml_tensor* PostNorm(ggml_tensor* x, ggml_tensor* weight);
   ggml_tensor* FeedForward(const LayerWeights& layer, ggml_tensor* x);
   ggml_tensor* OutputRows(ggml_tensor* x);
   [[nodiscard]] bool KeepsHidden(int layer_index) const;
@@ -96,11 +101,13 @@ ggml_tensor* DecoderGraphBuilder::Norm(ggml_tensor* x, ggml_tensor* weight) {
   return ggml_mul(ctx_, ggml_rms_norm(ctx_, x, h_.norm_epsilon), weight);
 }
 
-ggml_tensor* DecoderGraphBuilder::Rope(ggml_tensor* heads, ggml_tensor* factors) {
-  return ggml_rope_ext(ctx_, heads, result_.positions, factors, h_.rope_dims, h_.rope_mode,
-                       h_.rope_original_context, h_.rope_base, h_.rope_frequency_scale,
-                       h_.yarn_ext_factor, h_.yarn_attn_factor, h_.yarn_beta_fast,
-                       h_.yarn_beta_slow);
+ggml_tensor* DecoderGraphBuilder::Rope(int layer, ggml_tensor* heads) {
+  const bool in_window = !h_.windows.empty() && h_.windows[layer] > 0;
+  return ggml_rope_ext(ctx_, heads, result_.positions, Weights(layer).rope_factors, h_.rope_dims,
+                       h_.rope_mode, h_.rope_original_context,
+                       in_window ? h_.rope_base_in_windows : h_.rope_base,
+                       in_window ? 1.0f : h_.rope_frequency_scale, h_.yarn_ext_factor,
+                       h_.yarn_attn_factor, h_.yarn_beta_fast, h_.yarn_beta_slow);
 }
 
 ggml_tensor* DecoderGraphBuilder::SplitHeads(ggml_tensor* x, int first_head, int num_heads) {
@@ -129,16 +136,16 @@ ggml_tensor* DecoderGraphBuilder::NormHeads(const LayerWeights& layer, ggml_tens
   return Norm(heads, weight);
 }
 
-ggml_tensor* DecoderGraphBuilder::WithoutLogits(ggml_tensor* heads) {
-  if (model_.kept_channels == nullptr) return heads;
-  ggml_tensor* kept = ggml_view_2d(ctx_, model_.kept_channels, h_.head_dim, heads->ne[1],
-                                   model_.kept_channels->nb[1], 0);
+ggml_tensor* DecoderGraphBuilder::WithoutLogits(int layer, ggml_tensor* heads) {
+  ggml_tensor* const channels = Weights(layer).kept_channels;
+  if (channels == nullptr) return heads;
+  ggml_tensor* kept = ggml_view_2d(ctx_, channels, h_.head_dim, heads->ne[1], channels->nb[1], 0);
   return ggml_mul(ctx_, heads, kept);
 }
 
 // RoPE brings some of its partner back into the channel.
-ggml_tensor* DecoderGraphBuilder::Turn(const LayerWeights& layer, ggml_tensor* heads) {
-  return WithoutLogits(Rope(WithoutLogits(heads), layer.rope_factors));
+ggml_tensor* DecoderGraphBuilder::Turn(int layer, ggml_tensor* heads) {
+  return WithoutLogits(layer, Rope(layer, WithoutLogits(layer, heads)));
 }
 
 void DecoderGraphBuilder::KeepEvictionChannels(ggml_tensor* channels) {
@@ -147,12 +154,13 @@ void DecoderGraphBuilder::KeepEvictionChannels(ggml_tensor* channels) {
   result_.eviction_channels.push_back(channels);
 }
 
-void DecoderGraphBuilder::KeepQueryChannels(ggml_tensor* q) {
-  if (!options_.eviction_logits || model_.kept_channels == nullptr) return;
-  const int heads_per_group = h_.num_q_heads / h_.num_kv_heads;
-  KeepEvictionChannels(ggml_cont(
-      ctx_, ggml_view_3d(ctx_, q, 1, h_.num_kv_heads, num_tokens_, heads_per_group * q->nb[1],
-                         q->nb[2], (h_.head_dim - 1) * sizeof(float))));
+void DecoderGraphBuilder::KeepQueryChannels(int layer, ggml_tensor* q) {
+  if (!options_.eviction_logits || Weights(layer).kept_channels == nullptr) return;
+  const int kv_heads = h_.kv_heads[layer];
+  const int heads_per_group = h_.num_q_heads / kv_heads;
+  KeepEvictionChannels(
+      ggml_cont(ctx_, ggml_view_3d(ctx_, q, 1, kv_heads, num_tokens_, heads_per_group * q->nb[1],
+                                   q->nb[2], (h_.head_dim - 1) * sizeof(float))));
 }
 
 void DecoderGraphBuilder::KeepAdapterChannels(const LayerWeights& layer, ggml_tensor* x) {
@@ -160,10 +168,10 @@ void DecoderGraphBuilder::KeepAdapterChannels(const LayerWeights& layer, ggml_te
   KeepEvictionChannels(Product(layer.alpha, Norm(x, layer.alpha_norm)));
 }
 
-DecoderGraphBuilder::Heads DecoderGraphBuilder::ProjectHeads(const LayerWeights& layer,
-                                                             ggml_tensor* x) {
+DecoderGraphBuilder::Heads DecoderGraphBuilder::ProjectHeads(int layer_index, ggml_tensor* x) {
+  const LayerWeights& layer = Weights(layer_index);
   const int num_q = h_.num_q_heads;
-  const int num_kv = h_.num_kv_heads;
+  const int num_kv = h_.kv_heads[layer_index];
   const int64_t k_offset = int64_t{h_.head_dim} * num_q;
   const int64_t v_offset = int64_t{h_.head_dim} * (num_q + num_kv);
   Heads heads = {};
@@ -180,35 +188,45 @@ DecoderGraphBuilder::Heads DecoderGraphBuilder::ProjectHeads(const LayerWeights&
     heads.k = SplitHeads(Project(layer.wk, layer.bqkv, k_offset, x), 0, num_kv);
     heads.k_before_rope = NormHeads(layer, heads.k, num_q);
     heads.q = NormHeads(layer, heads.q, 0);
-    KeepQueryChannels(heads.q);
-    heads.q = Turn(layer, heads.q);
-    heads.k = Rope(heads.k_before_rope, layer.rope_factors);
+    KeepQueryChannels(layer_index, heads.q);
+    heads.q = Turn(layer_index, heads.q);
+    heads.k = Rope(layer_index, heads.k_before_rope);
     return heads;
   }
   ggml_tensor* qk = NormHeads(layer, SplitHeads(joined, 0, num_q + num_kv), 0);
-  KeepQueryChannels(qk);
+  KeepQueryChannels(layer_index, qk);
   heads.k_before_rope = SelectHeads(qk, num_q, num_kv);
-  ggml_tensor* turned = Turn(layer, qk);
+  ggml_tensor* turned = Turn(layer_index, qk);
   heads.q = SelectHeads(turned, 0, num_q);
   heads.k = SelectHeads(turned, num_q, num_kv);
   return heads;
 }
 
-ggml_tensor* DecoderGraphBuilder::Attention(const LayerWeights& layer, int layer_index,
-                                            ggml_tensor* x) {
+ggml_tensor* DecoderGraphBuilder::Attention(int layer_index, ggml_tensor* x) {
+  const LayerWeights& layer = Weights(layer_index);
   KeepAdapterChannels(layer, x);
-  const Heads heads = ProjectHeads(layer, Norm(x, layer.attn_norm));
+  const Heads heads = ProjectHeads(layer_index, Norm(x, layer.attn_norm));
   return attention_.Attend(ctx_, result_.graph, layer_index, heads.q, heads.k, heads.v,
                            options_.keys_before_rope ? heads.k_before_rope : nullptr);
 }
 
 ggml_tensor* DecoderGraphBuilder::FeedForward(const LayerWeights& layer, ggml_tensor* x) {
   x = Norm(x, layer.ffn_norm);
-  ggml_tensor* gated =
-      layer.ffn_gate_up != nullptr
-          ? ggml_swiglu(ctx_, Product(layer.ffn_gate_up, x))
-          : ggml_swiglu_split(ctx_, Product(layer.ffn_gate, x), Product(layer.ffn_up, x));
-  return Product(layer.ffn_down, gated);
+  const bool gelu = model_.family->gate == Gate::kGelu;
+  ggml_tensor* gated = nullptr;
+  if (layer.ffn_gate_up != nullptr) {
+    ggml_tensor* both = Product(layer.ffn_gate_up, x);
+    gated = gelu ? ggml_geglu(ctx_, both) : ggml_swiglu(ctx_, both);
+  } else {
+    ggml_tensor* gate = Product(layer.ffn_gate, x);
+    ggml_tensor* up = Product(layer.ffn_up, x);
+    gated = gelu ? ggml_geglu_split(ctx_, gate, up) : ggml_swiglu_split(ctx_, gate, up);
+  }
+  return PostNorm(Product(layer.ffn_down, gated), layer.post_ffn_norm);
+}
+
+ggml_tensor* DecoderGraphBuilder::PostNorm(ggml_tensor* x, ggml_tensor* weight) {
+  return weight == nullptr ? x : Norm(x, weight);
 }
 
 void DecoderGraphBuilder::KeepHidden(int layer_index, ggml_tensor* x) {
@@ -240,11 +258,15 @@ DecoderGraph DecoderGraphBuilder::Build() {
 
   const int last = h_.num_layers - 1;
   ggml_tensor* x = ggml_get_rows(ctx_, model_.token_embedding, result_.tokens);
+  if (model_.family->scales_embeddings) {
+    x = ggml_scale(ctx_, x, std::sqrt(static_cast<float>(h_.embed_dim)));
+  }
   for (int i = 0; i <= last; ++i) {
     const LayerWeights& layer = model_.layers[i];
-    ggml_tensor* attended = Attention(layer, i, x);
+    ggml_tensor* attended = Attention(i, x);
     const auto rest = [&](ggml_tensor* rows, ggml_tensor* attended_rows) {
-      rows = ggml_add(ctx_, Project(layer.wo, layer.bo, 0, attended_rows), rows);
+      ggml_tensor* projected = Project(layer.wo, layer.bo, 0, attended_rows);
+      rows = ggml_add(ctx_, PostNorm(projected, layer.post_attn_norm), rows);
       return ggml_add(ctx_, FeedForward(layer, rows), rows);
     };
     // Past the last attention only the outputs matter. Who watches that layer pays for the other

@@ -30,6 +30,22 @@ constexpr std::array kFamilies = {
                 .output_bias = kNever,
                 .qk_norm = kAlways,
                 .rope_factors = kNever},
+    ModelFamily{.name = "gemma3",
+                .description = "Gemma 3",
+                .rope_mode = GGML_ROPE_TYPE_NEOX,
+                .output_bias = kNever,
+                .qk_norm = kAlways,
+                .rope_factors = kNever,
+                .post_norms = kAlways,
+                .gate = Gate::kGelu,
+                .scales_embeddings = true,
+                .has_windows = true},
+    ModelFamily{.name = "deci",
+                .description = "DeciLM, whose layers differ in their kv heads",
+                .rope_mode = GGML_ROPE_TYPE_NORMAL,
+                .output_bias = kOptional,
+                .qk_norm = kNever,
+                .rope_factors = kOptional},
 };
 
 }  // namespace

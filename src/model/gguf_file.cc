@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "src/model/llama_runtime.h"
@@ -133,6 +134,34 @@ Status GgufFile::ReadStrings(std::string_view key, std::vector<std::string_view>
   const size_t size = gguf_get_arr_n(context_.get(), id);
   values->resize(size);
   for (size_t i = 0; i < size; ++i) (*values)[i] = gguf_get_arr_str(context_.get(), id, i);
+  return OkStatus();
+}
+
+bool GgufFile::IsArray(std::string_view key) const {
+  const int64_t id = gguf_find_key(context_.get(), std::string(key).c_str());
+  return id >= 0 && gguf_get_kv_type(context_.get(), id) == GGUF_TYPE_ARRAY;
+}
+
+Status GgufFile::ReadNumbers(std::string_view key, std::vector<uint32_t>* values) const {
+  if (!IsArray(key)) return Corrupt(fmt::format("the metadata has no array {}", key));
+  const int64_t id = gguf_find_key(context_.get(), std::string(key).c_str());
+  const gguf_type type = gguf_get_arr_type(context_.get(), id);
+  if (type != GGUF_TYPE_UINT32 && type != GGUF_TYPE_INT32 && type != GGUF_TYPE_BOOL) {
+    return Corrupt(fmt::format("{} is an array of {}, expected integers of 32 bits", key,
+                               gguf_type_name(type)));
+  }
+  const void* const data = gguf_get_arr_data(context_.get(), id);
+  values->resize(gguf_get_arr_n(context_.get(), id));
+  for (size_t i = 0; i < values->size(); ++i) {
+    if (type == GGUF_TYPE_BOOL) {
+      (*values)[i] = static_cast<const uint8_t*>(data)[i] != 0 ? 1 : 0;
+      continue;
+    }
+    std::memcpy(&(*values)[i], static_cast<const uint32_t*>(data) + i, sizeof(uint32_t));
+    if (type == GGUF_TYPE_INT32 && static_cast<int32_t>((*values)[i]) < 0) {
+      return Corrupt(fmt::format("{}[{}] is below 0", key, i));
+    }
+  }
   return OkStatus();
 }
 

@@ -47,6 +47,11 @@ class GgufFile {
   // The strings of an array; Corrupt when it is missing or holds something else.
   Status ReadStrings(std::string_view key, std::vector<std::string_view>* values) const;
 
+  [[nodiscard]] bool IsArray(std::string_view key) const;
+  // The numbers of an array of 32-bit integers or of bools; Corrupt when it is missing or holds
+  // something else, or a number below 0.
+  Status ReadNumbers(std::string_view key, std::vector<uint32_t>* values) const;
+
   // general.name, made fit for terminals and logs: no control characters, no page of text.
   [[nodiscard]] Result<std::string> ReadName() const;
 

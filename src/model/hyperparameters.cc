@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace ebb {
 namespace {
@@ -30,6 +32,10 @@ class FamilyKeys {
   Status Read(std::string_view key, Need need, T* value) const {
     return file_.Read(Name(key), need, value);
   }
+  [[nodiscard]] bool IsArray(std::string_view key) const { return file_.IsArray(Name(key)); }
+  Status ReadNumbers(std::string_view key, std::vector<uint32_t>* numbers) const {
+    return file_.ReadNumbers(Name(key), numbers);
+  }
   // An integer in [1, max]. *value is its default when the key is optional.
   Status ReadSize(std::string_view key, Need need, uint32_t max, int* value) const {
     auto size = static_cast<uint32_t>(*value);
@@ -39,6 +45,45 @@ class FamilyKeys {
     }
     *value = static_cast<int>(size);
     return OkStatus();
+  }
+  // A size for each layer in [1, max], of one number or of an array of them.
+  Status ReadSizes(std::string_view key, Need need, uint32_t max, std::vector<int>* sizes) const {
+    if (!IsArray(key)) {
+      int size = sizes->front();
+      EBB_RETURN_IF_ERROR(ReadSize(key, need, max, &size));
+      std::ranges::fill(*sizes, size);
+      return OkStatus();
+    }
+    std::vector<uint32_t> numbers;
+    EBB_RETURN_IF_ERROR(ReadNumbers(key, &numbers));
+    if (numbers.size() != sizes->size()) {
+      return Corrupt(
+          fmt::format("{} has {} numbers for {} layers", Name(key), numbers.size(), sizes->size()));
+    }
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (numbers[i] == 0) {
+        return Unsupported(
+            fmt::format("{}[{}] is 0: layers without attention or feed-forward are not supported",
+                        Name(key), i));
+      }
+      if (numbers[i] > max) {
+        return Corrupt(
+            fmt::format("{}[{}] is {}; expected 1 to {}", Name(key), i, numbers[i], max));
+      }
+      (*sizes)[i] = static_cast<int>(numbers[i]);
+    }
+    return OkStatus();
+  }
+  // The same, where all layers must have as many.
+  Status ReadCommonSize(std::string_view key, uint32_t max, int num_layers, int* size) const {
+    std::vector<int> sizes(num_layers, *size);
+    EBB_RETURN_IF_ERROR(ReadSizes(key, Need::kRequired, max, &sizes));
+    *size = sizes.front();
+    const auto other = std::ranges::find_if(sizes, [&](int s) { return s != *size; });
+    if (other == sizes.end()) return OkStatus();
+    return Unsupported(
+        fmt::format("{} differs between layers ({} and {}); only kv heads may differ", Name(key),
+                    *size, *other));
   }
   // A finite number above zero. *value is its default when the key is optional.
   Status ReadPositive(std::string_view key, Need need, float* value) const {
@@ -67,16 +112,61 @@ Status RefuseOtherArchitectures(const FamilyKeys& keys) {
   return OkStatus();
 }
 
-Status ReadHeads(const FamilyKeys& keys, Hyperparameters* hparams) {
+Status RefuseSoftCaps(const FamilyKeys& keys) {
+  for (const std::string_view key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    float cap = 0;
+    EBB_RETURN_IF_ERROR(keys.Read(key, Need::kOptional, &cap));
+    if (cap == 0) continue;
+    return Unsupported(
+        fmt::format("{} is {}: capped logits are not supported", keys.Name(key), cap));
+  }
+  return OkStatus();
+}
+
+// Which layers have the window: all but every `pattern`-th one, or those that an array marks.
+Status ReadWindows(const FamilyKeys& keys, const ModelFamily& family, Hyperparameters* h) {
+  constexpr std::string_view kWindow = "attention.sliding_window";
+  constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+  uint32_t window = 0;
+  if (family.has_windows) EBB_RETURN_IF_ERROR(keys.Read(kWindow, Need::kOptional, &window));
+  if (window == 0) return OkStatus();
+  if (window > kMaxContext) {
+    return Corrupt(
+        fmt::format("{} is {}; expected up to {}", keys.Name(kWindow), window, kMaxContext));
+  }
+  std::vector<uint32_t> has_window;
+  if (keys.IsArray(kPattern)) {
+    EBB_RETURN_IF_ERROR(keys.ReadNumbers(kPattern, &has_window));
+    if (has_window.size() != static_cast<size_t>(h->num_layers)) {
+      return Corrupt(fmt::format("{} has {} numbers for {} layers", keys.Name(kPattern),
+                                 has_window.size(), h->num_layers));
+    }
+  } else {
+    int pattern = 6;
+    EBB_RETURN_IF_ERROR(keys.ReadSize(kPattern, Need::kOptional, kMaxLayers, &pattern));
+    for (int i = 0; i < h->num_layers; ++i) has_window.push_back(i % pattern < pattern - 1);
+  }
+  for (const uint32_t has : has_window)
+    h->windows.push_back(has != 0 ? static_cast<int>(window) : 0);
+  h->rope_base_in_windows = 10000;
+  return keys.ReadPositive("rope.freq_base_swa", Need::kOptional, &h->rope_base_in_windows);
+}
+
+// Gemma 3 of 27 B, told by its layers as libllama does, divides by the width of the hidden state
+// per head, which is not the size of a head.
+constexpr int kLayersOfGemma27B = 62;
+
+Status ReadHeads(const FamilyKeys& keys, const ModelFamily& family, Hyperparameters* hparams) {
   Hyperparameters& h = *hparams;
   EBB_RETURN_IF_ERROR(
-      keys.ReadSize("attention.head_count", Need::kRequired, kMaxHeads, &h.num_q_heads));
-  h.num_kv_heads = h.num_q_heads;
+      keys.ReadCommonSize("attention.head_count", kMaxHeads, h.num_layers, &h.num_q_heads));
+  h.kv_heads.assign(h.num_layers, h.num_q_heads);
   EBB_RETURN_IF_ERROR(
-      keys.ReadSize("attention.head_count_kv", Need::kOptional, kMaxHeads, &h.num_kv_heads));
-  if (h.num_q_heads % h.num_kv_heads != 0) {
+      keys.ReadSizes("attention.head_count_kv", Need::kOptional, kMaxHeads, &h.kv_heads));
+  for (const int kv_heads : h.kv_heads) {
+    if (h.num_q_heads % kv_heads == 0) continue;
     return Corrupt(fmt::format("{} query heads cannot share {} key-value heads evenly",
-                               h.num_q_heads, h.num_kv_heads));
+                               h.num_q_heads, kv_heads));
   }
   h.head_dim = h.embed_dim / h.num_q_heads;
   int value_dim = h.head_dim;
@@ -98,7 +188,9 @@ Status ReadHeads(const FamilyKeys& keys, Hyperparameters* hparams) {
     return Unsupported(fmt::format("RoPE turns {} of {} elements; only all of them work",
                                    h.rope_dims, h.head_dim));
   }
-  h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.head_dim));
+  const bool by_width = family.has_windows && h.num_layers == kLayersOfGemma27B;
+  const int divisor = by_width ? h.embed_dim / h.num_q_heads : h.head_dim;
+  h.attention_scale = 1.0f / std::sqrt(static_cast<float>(divisor));
   return OkStatus();
 }
 
@@ -232,16 +324,19 @@ Result<Hyperparameters> ReadHyperparameters(const GgufFile& file, const ModelFam
                                             const ModelOptions& options) {
   const FamilyKeys keys(file, family);
   EBB_RETURN_IF_ERROR(RefuseOtherArchitectures(keys));
+  EBB_RETURN_IF_ERROR(RefuseSoftCaps(keys));
   Hyperparameters h;
   EBB_RETURN_IF_ERROR(keys.ReadSize("block_count", Need::kRequired, kMaxLayers, &h.num_layers));
   EBB_RETURN_IF_ERROR(keys.ReadSize("embedding_length", Need::kRequired, kMaxDim, &h.embed_dim));
+  h.feed_forward_dim = 1;
   EBB_RETURN_IF_ERROR(
-      keys.ReadSize("feed_forward_length", Need::kRequired, kMaxDim, &h.feed_forward_dim));
+      keys.ReadCommonSize("feed_forward_length", kMaxDim, h.num_layers, &h.feed_forward_dim));
   EBB_RETURN_IF_ERROR(
       keys.ReadSize("context_length", Need::kRequired, kMaxContext, &h.trained_context));
   EBB_RETURN_IF_ERROR(
       keys.ReadPositive("attention.layer_norm_rms_epsilon", Need::kRequired, &h.norm_epsilon));
-  EBB_RETURN_IF_ERROR(ReadHeads(keys, &h));
+  EBB_RETURN_IF_ERROR(ReadHeads(keys, family, &h));
+  EBB_RETURN_IF_ERROR(ReadWindows(keys, family, &h));
   EBB_RETURN_IF_ERROR(ReadMarks(keys, &h));
 
   h.rope_mode = family.rope_mode;
@@ -255,6 +350,9 @@ Result<Hyperparameters> ReadHyperparameters(const GgufFile& file, const ModelFam
   RopeScalingChoice scaling;
   EBB_RETURN_IF_ERROR(ReadRopeScaling(keys, &scaling));
   EBB_RETURN_IF_ERROR(OverrideRopeScaling(options, &scaling, &h));
+  if (scaling.kind == RopeScaling::kYarn && !h.windows.empty()) {
+    return Unsupported("rope scaling yarn is not supported for layers with sliding windows");
+  }
   ApplyRopeScaling(scaling, &h);
   return h;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,7 @@ namespace {
 using Piece = WeightLoader::Piece;
 using Use = WeightLoader::Use;
 
-constexpr size_t kMaxDeclarationsPerLayer = 18;
+constexpr size_t kMaxDeclarationsPerLayer = 21;
 
 // Declares the weights of one layer.
 class LayerLayout {
@@ -27,7 +28,7 @@ class LayerLayout {
         h_(model.hparams),
         layer_(layer),
         query_rows_(int64_t{h_.head_dim} * h_.num_q_heads),
-        kv_rows_(int64_t{h_.head_dim} * h_.num_kv_heads) {}
+        kv_rows_(int64_t{h_.head_dim} * h_.kv_heads[layer]) {}
 
   Status Declare(LayerWeights* weights) {
     weights_ = weights;
@@ -82,7 +83,8 @@ class LayerLayout {
     if (family_.output_bias == Presence::kOptional && Has(Name("attn_output.bias"))) {
       EBB_RETURN_IF_ERROR(Vector("attn_output.bias", h_.embed_dim, &weights_->bo));
     }
-    return OkStatus();
+    if (family_.post_norms != Presence::kAlways) return OkStatus();
+    return Vector("post_attention_norm.weight", h_.embed_dim, &weights_->post_attn_norm);
   }
 
   Status DeclareQkNorm() {
@@ -93,13 +95,16 @@ class LayerLayout {
       if (!Has(piece.name)) return Corrupt(fmt::format("the file lacks tensor {}", piece.name));
     }
     std::vector<Piece> pieces(h_.num_q_heads, q);
-    pieces.resize(pieces.size() + h_.num_kv_heads, k);
+    pieces.resize(pieces.size() + h_.kv_heads[layer_], k);
     EBB_ASSIGN_OR_RETURN(weights_->qk_norm, loader_.JoinedVector(pieces, h_.head_dim));
     return OkStatus();
   }
 
   Status DeclareFeedForward() {
     EBB_RETURN_IF_ERROR(Vector("ffn_norm.weight", h_.embed_dim, &weights_->ffn_norm));
+    if (family_.post_norms == Presence::kAlways) {
+      EBB_RETURN_IF_ERROR(Vector("post_ffw_norm.weight", h_.embed_dim, &weights_->post_ffn_norm));
+    }
     EBB_ASSIGN_OR_RETURN(
         weights_->ffn_gate_up,
         loader_.JoinedMatrix({{.name = Name("ffn_gate.weight"), .size = h_.feed_forward_dim},
@@ -139,12 +144,15 @@ Status DeclareWeights(const GgufFile& file, WeightLoader& loader, LoadedModel* m
   const bool tied = file.FindTensor("output.weight") == nullptr;
   EBB_ASSIGN_OR_RETURN(model->output, loader.Matrix(tied ? "token_embd.weight" : "output.weight",
                                                     h.embed_dim, h.vocab_size, Use::kMatmul));
-  if (h.eviction_layout == EvictionLayout::kQueryLastChannel) {
-    model->kept_channels = loader.Zeros(h.head_dim, h.num_q_heads + h.num_kv_heads);
-  }
   model->layers.resize(h.num_layers);
+  std::map<int, ggml_tensor*> kept_channels;  // by the number of kv heads
   for (int i = 0; i < h.num_layers; ++i) {
-    EBB_RETURN_IF_ERROR(LayerLayout(file, loader, *model, i).Declare(&model->layers[i]));
+    LayerWeights& layer = model->layers[i];
+    EBB_RETURN_IF_ERROR(LayerLayout(file, loader, *model, i).Declare(&layer));
+    if (h.eviction_layout != EvictionLayout::kQueryLastChannel) continue;
+    ggml_tensor*& kept = kept_channels[h.kv_heads[i]];
+    if (kept == nullptr) kept = loader.Zeros(h.head_dim, h.num_q_heads + h.kv_heads[i]);
+    layer.kept_channels = kept;
   }
   if (h.eviction_layout == EvictionLayout::kAdapter) {
     EBB_RETURN_IF_ERROR(DeclareMarks(loader, model));
@@ -164,19 +172,22 @@ Status DeclareMarks(WeightLoader& loader, LoadedModel* model) {
     LayerWeights& layer = model->layers[i];
     EBB_ASSIGN_OR_RETURN(layer.alpha_norm, loader.Vector(norm, h.embed_dim));
     EBB_ASSIGN_OR_RETURN(layer.alpha,
-                         loader.Matrix(matrix, h.embed_dim, h.num_kv_heads, Use::kMatmul));
+                         loader.Matrix(matrix, h.embed_dim, h.kv_heads[i], Use::kMatmul));
   }
   return OkStatus();
 }
 
 void FillKeptChannels(const LoadedModel& model) {
-  if (model.kept_channels == nullptr) return;
   const Hyperparameters& h = model.hparams;
-  auto* kept = static_cast<float*>(model.kept_channels->data);
-  std::fill_n(kept, ggml_nelements(model.kept_channels), 1.0f);
-  const int heads_per_group = h.num_q_heads / h.num_kv_heads;
-  for (int head = 0; head < h.num_q_heads; head += heads_per_group) {
-    kept[(head + 1) * h.head_dim - 1] = 0;
+  for (int i = 0; i < h.num_layers; ++i) {
+    ggml_tensor* const channels = model.layers[i].kept_channels;
+    if (channels == nullptr) return;
+    auto* kept = static_cast<float*>(channels->data);
+    std::fill_n(kept, ggml_nelements(channels), 1.0f);
+    const int heads_per_group = h.num_q_heads / h.kv_heads[i];
+    for (int head = 0; head < h.num_q_heads; head += heads_per_group) {
+      kept[(head + 1) * h.head_dim - 1] = 0;
+    }
   }
 }
 

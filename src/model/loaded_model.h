@@ -25,7 +25,8 @@ struct Hyperparameters {
   int num_layers = 0;
   int embed_dim = 0;
   int num_q_heads = 0;
-  int num_kv_heads = 0;
+  std::vector<int> kv_heads;  // [layers]
+  std::vector<int> windows;   // [layers], in tokens, 0: none; empty: none in any
   int head_dim = 0;
   int feed_forward_dim = 0;
   int vocab_size = 0;
@@ -42,6 +43,7 @@ struct Hyperparameters {
   float yarn_beta_fast = 32;
   float yarn_beta_slow = 1;
   int rope_original_context = 0;
+  float rope_base_in_windows = 0;  // of layers with a window, whose frequencies are not scaled
   // Of a model that marks rows: see hyperparameters.h.
   EvictionLayout eviction_layout = EvictionLayout::kNone;
   int eviction_window = 0;        // tokens; 0: it marks none
@@ -60,14 +62,19 @@ struct LayerWeights {
   ggml_tensor* wqkv = nullptr;  // [embed_dim, (q heads + 2 kv heads) * head_dim]
   ggml_tensor* wqk = nullptr;   // [embed_dim, (q heads + kv heads) * head_dim]
   ggml_tensor *wq = nullptr, *wk = nullptr, *wv = nullptr;
-  ggml_tensor* bqkv = nullptr;               // [(q heads + 2 kv heads) * head_dim]
-  ggml_tensor* qk_norm = nullptr;            // [head_dim, q heads + kv heads]: one copy per head
+  ggml_tensor* bqkv = nullptr;     // [(q heads + 2 kv heads) * head_dim]
+  ggml_tensor* qk_norm = nullptr;  // [head_dim, q heads + kv heads]: one copy per head
+  // [head_dim, q heads + kv heads]: 0 for the channels that carry eviction logits, 1 for the
+  // others. Null where no channel does. Layers of as many kv heads have one in common.
+  ggml_tensor* kept_channels = nullptr;
   ggml_tensor* rope_factors = nullptr;       // [head_dim / 2]
   ggml_tensor *wo = nullptr, *bo = nullptr;  // [head_dim * q heads, embed_dim], [embed_dim]
+  ggml_tensor* post_attn_norm = nullptr;     // [embed_dim]
   ggml_tensor* ffn_norm = nullptr;           // [embed_dim]
   ggml_tensor* ffn_gate_up = nullptr;        // [embed_dim, 2 * feed_forward_dim]; else:
   ggml_tensor *ffn_gate = nullptr, *ffn_up = nullptr;  // [embed_dim, feed_forward_dim]
   ggml_tensor* ffn_down = nullptr;                     // [feed_forward_dim, embed_dim]
+  ggml_tensor* post_ffn_norm = nullptr;                // [embed_dim]
   // What EvictionLayout::kAdapter reads.
   ggml_tensor* alpha_norm = nullptr;  // [embed_dim]
   ggml_tensor* alpha = nullptr;       // [embed_dim, kv heads]
@@ -93,9 +100,6 @@ struct LoadedModel {
   ggml_tensor* token_embedding = nullptr;  // [embed_dim, vocab_size]
   ggml_tensor* output_norm = nullptr;
   ggml_tensor* output = nullptr;  // token_embedding when tied
-  // [head_dim, q heads + kv heads]: 0 for the channels that carry eviction logits, 1 for the
-  // others. Null where no channel does.
-  ggml_tensor* kept_channels = nullptr;
   std::vector<LayerWeights> layers;
 
   std::unique_ptr<WeightBuffers> buffers;

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <functional>
 #include <future>
 #include <utility>
+#include <vector>
 
 #include "src/model/adapter.h"
 #include "src/model/chat.h"
@@ -35,14 +37,20 @@ std::string MainTypeName(const GgufFile& file) {
   return name;
 }
 
+bool AreAlike(const std::vector<int>& numbers) {
+  return std::ranges::adjacent_find(numbers, std::ranges::not_equal_to()) == numbers.end();
+}
+
 ModelShape ShapeOf(const Hyperparameters& h) {
   return {.num_layers = h.num_layers,
           .num_q_heads = h.num_q_heads,
-          .num_kv_heads = h.num_kv_heads,
+          .num_kv_heads = *std::ranges::max_element(h.kv_heads),
           .head_dim = h.head_dim,
           .embed_dim = h.embed_dim,
           .vocab_size = h.vocab_size,
-          .trained_context = h.trained_context};
+          .trained_context = h.trained_context,
+          .kv_heads_by_layer = AreAlike(h.kv_heads) ? std::vector<int>() : h.kv_heads,
+          .windows = h.windows};
 }
 
 // Everything that can be known without touching a weight.

@@ -80,6 +80,86 @@ TEST_F(ModelTest, TellsItsShapeFamilyAndType) {
   EXPECT_EQ((*model)->description(), "Random, qwen3, Q8_0");
 }
 
+TEST_F(ModelTest, LayersThatAreAlikeNeedNoLists) {
+  RandomGgufOptions options = SmallOptions();
+  options.kv_heads_by_layer = {2, 2};
+  Write(options);
+  const auto model = Model::Load({.path = path_});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  EXPECT_EQ((*model)->shape().num_kv_heads, 2);
+  EXPECT_TRUE((*model)->shape().kv_heads_by_layer.empty());
+  EXPECT_TRUE((*model)->shape().windows.empty());
+}
+
+TEST_F(ModelTest, LayersMayDifferInTheirKvHeads) {
+  RandomGgufOptions options = SmallOptions();
+  options.kv_heads_by_layer = {1, 4};
+  Write(options);
+  const auto model = Model::Load({.path = path_});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  EXPECT_EQ((*model)->shape().num_kv_heads, 4);
+  EXPECT_EQ((*model)->shape().kv_heads_by_layer, options.kv_heads_by_layer);
+}
+
+TEST_F(ModelTest, EveryLayerButEachSixthHasTheWindowUnlessTheFileSaysOtherwise) {
+  RandomGgufOptions options = SmallOptions();
+  options.family = "gemma3";
+  options.num_layers = 8;
+  const auto windows = [&] {
+    Write(options);
+    const auto model = Model::Load({.path = path_});
+    EXPECT_TRUE(model.ok()) << model.status().ToString();
+    return model.ok() ? (*model)->shape().windows : std::vector<int>();
+  };
+  EXPECT_EQ(windows(), std::vector<int>());
+  options.sliding_window = 32;
+  EXPECT_EQ(windows(), (std::vector<int>{32, 32, 32, 32, 32, 0, 32, 32}));
+  options.window_pattern = 3;
+  EXPECT_EQ(windows(), (std::vector<int>{32, 32, 0, 32, 32, 0, 32, 32}));
+  options.window_pattern = 0;
+  options.window_layers = {false, true, false, false, true, true, false, false};
+  EXPECT_EQ(windows(), (std::vector<int>{0, 32, 0, 0, 32, 32, 0, 0}));
+}
+
+TEST_F(ModelTest, WindowsThatNoModelHasAreRefused) {
+  RandomGgufOptions options = SmallOptions();
+  options.family = "gemma3";
+  options.sliding_window = 32;
+  const auto refusal = [&](const std::function<void(GgufEdit&)>& edit, StatusCode code) {
+    Write(options);
+    Edit(edit);
+    const Status status = Model::Load({.path = path_}).status();
+    EXPECT_EQ(status.code(), code) << status.ToString();
+    return status.message();
+  };
+  const auto set_u32 = [](const char* key, uint32_t value) {
+    return [=](GgufEdit& file) { gguf_set_val_u32(file.metadata(), key, value); };
+  };
+  const char* const pattern = "gemma3.attention.sliding_window_pattern";
+  EXPECT_THAT(refusal(set_u32("gemma3.attention.sliding_window", 2000000000), StatusCode::kCorrupt),
+              HasSubstr("sliding_window is 2000000000; expected up to"));
+  EXPECT_THAT(refusal(set_u32(pattern, 0), StatusCode::kCorrupt),
+              HasSubstr("sliding_window_pattern is 0"));
+  EXPECT_THAT(refusal(
+                  [&](GgufEdit& file) {
+                    const uint8_t layers[] = {1, 0, 1};
+                    gguf_set_arr_data(file.metadata(), pattern, GGUF_TYPE_BOOL, layers, 3);
+                  },
+                  StatusCode::kCorrupt),
+              HasSubstr("sliding_window_pattern has 3 numbers for 2 layers"));
+  EXPECT_THAT(refusal(
+                  [&](GgufEdit& file) {
+                    gguf_set_val_f32(file.metadata(), "gemma3.rope.freq_base_swa", 0);
+                  },
+                  StatusCode::kCorrupt),
+              HasSubstr("rope.freq_base_swa is 0"));
+  Write(options);
+  const Status yarn =
+      Model::Load({.path = path_, .rope_scaling = RopeScaling::kYarn, .rope_factor = 2}).status();
+  EXPECT_EQ(yarn.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(yarn.message(), HasSubstr("yarn is not supported for layers with sliding windows"));
+}
+
 TEST_F(ModelTest, WeightBytesAreThoseOfTheMatricesAndGrowWhenWidened) {
   RandomGgufOptions options = SmallOptions();
   options.weight_type = "q8_0";

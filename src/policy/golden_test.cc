@@ -79,7 +79,7 @@ class Signals {
     if (needs_.mass == MassNeed::kNone) return signals;
     if (step_.kind == StepKind::kPrefill && !needs_.mass_in_prefill) return signals;
     const int streams = kShape.num_layers * kShape.num_kv_heads / kShape.NumGroups(granularity_);
-    const int per_kv = kShape.QueryHeadsPerKvHead();
+    const int per_kv = kShape.QueryHeadsPerKvHead(0);
     const bool by_head = needs_.mass == MassNeed::kPerQueryHead;
     signals.num_mass_heads = by_head ? streams * per_kv : 1;
     signals.num_layers_counted = granularity_ == Granularity::kToken ? kShape.num_layers : 1;

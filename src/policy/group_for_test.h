@@ -26,6 +26,7 @@ inline std::unique_ptr<Placement> MakeHierarchy(const TierSpec& tiers, int sinks
                                                                     .tiers = tiers,
                                                                     .row_bytes = kRowBytes,
                                                                     .num_layers = 1,
+                                                                    .num_streams = 1,
                                                                     .num_kv_heads = 1});
   EXPECT_TRUE(made.ok()) << made.status().ToString();
   return *std::move(made);

@@ -18,8 +18,7 @@ constexpr int kWindowedInterval = 64;
 
 // In full precision, of all (layer, kv head) pairs together.
 size_t TokenBytes(const PolicyContext& context) {
-  return context.row_bytes * static_cast<size_t>(context.shape.num_layers) *
-         static_cast<size_t>(context.shape.num_kv_heads);
+  return context.row_bytes * static_cast<size_t>(context.shape.NumStreams());
 }
 
 template <typename Strings>
@@ -139,6 +138,7 @@ Result<PlacementOptions> ReadOptions(const Asked& asked, const PolicySpec& spec,
                               .tiers = spec.tiers.value_or(TierSpec()),
                               .row_bytes = context.row_bytes,
                               .num_layers = static_cast<size_t>(context.shape.num_layers),
+                              .num_streams = static_cast<size_t>(context.shape.NumStreams()),
                               .num_kv_heads = static_cast<size_t>(context.shape.num_kv_heads)};
   EBB_ASSIGN_OR_RETURN(options.params, ReadParams(asked.base, asked.params, spec.params));
   EBB_ASSIGN_OR_RETURN(options.budget, ResolveBudget(spec, context));
@@ -223,6 +223,14 @@ Status CheckNeed(const Asked& asked, const PolicyContext& context) {
                   asked.name, asked.scorer->info.name));
 }
 
+// A policy that keeps every row decides nothing, so that where layers have windows, whose rows go
+// layer by layer, it is one of each layer.
+Granularity GranularityOf(const Asked& asked, const PolicySpec& spec, const ModelShape& shape) {
+  if (spec.granularity) return *spec.granularity;
+  const bool keeps_all = asked.base == kEveryRowStays;
+  return keeps_all && shape.SmallestWindow() > 0 ? Granularity::kLayer : asked.row.info.granularity;
+}
+
 }  // namespace
 
 Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec, const PolicyRegistry* registry) {
@@ -248,7 +256,7 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
 
   Policy policy;
   policy.name = asked.name;
-  policy.granularity = spec.granularity.value_or(asked.row.info.granularity);
+  policy.granularity = GranularityOf(asked, spec, context.shape);
   policy.key_turns = asked.row.key_turns;
   policy.looks_ahead = asked.scorer->need == ScorerNeed::kForesight;
   EBB_ASSIGN_OR_RETURN(policy.placement, asked.row.make_placement(options));

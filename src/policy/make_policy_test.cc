@@ -192,6 +192,28 @@ struct Made {
   const char* placement;  // empty: none
 };
 
+TEST(MakePolicy, WhereLayersHaveWindowsTheFullCacheIsOneOfEachLayer) {
+  PolicyContext context = kContext;
+  EXPECT_EQ(MakePolicy({}, context)->granularity, Granularity::kToken);
+  context.shape.windows.assign(30, 0);
+  EXPECT_EQ(MakePolicy({}, context)->granularity, Granularity::kToken);
+  context.shape.windows[7] = 512;
+  EXPECT_EQ(MakePolicy({}, context)->granularity, Granularity::kLayer);
+  EXPECT_EQ(MakePolicy({.granularity = Granularity::kHead}, context)->granularity,
+            Granularity::kHead);
+  const PolicySpec attention = {.name = "attention", .budget = Rows(1000)};
+  EXPECT_EQ(MakePolicy(attention, context)->granularity, Granularity::kToken);
+}
+
+TEST(MakePolicy, BytesAreOfTheStreamsThatThereAre) {
+  PolicyContext context = kContext;
+  context.shape.kv_heads_by_layer.assign(30, 3);
+  context.shape.kv_heads_by_layer[0] = 1;
+  // 88 rows of 256 bytes a token.
+  const PolicySpec spec = {.name = "attention", .budget = Bytes(88 * 256 * 200)};
+  EXPECT_THAT(MakePolicy(spec, context)->placement->Name(), HasSubstr("rows=200"));
+}
+
 TEST(MakePolicy, FollowsTheTable) {
   const auto kToken = Granularity::kToken;
   const auto kHead = Granularity::kHead;

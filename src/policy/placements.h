@@ -40,7 +40,8 @@ struct PlacementOptions {
   TierSpec tiers = {};      // of the hierarchy alone, as what follows
   size_t row_bytes = 0;     // in full precision
   size_t num_layers = 0;
-  size_t num_kv_heads = 0;
+  size_t num_streams = 0;   // (layer, kv head) pairs
+  size_t num_kv_heads = 0;  // the most of any layer
 };
 
 using PlacementFactory = Result<std::unique_ptr<Placement>> (*)(const PlacementOptions&);

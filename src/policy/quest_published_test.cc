@@ -21,7 +21,7 @@ constexpr ModelShape kShape = kGoldenShape;
 
 // Of the kv head's query heads.
 std::vector<float> Query(uint64_t seed, uint64_t layer, uint64_t kv_head, uint64_t position) {
-  const uint64_t per_kv = kShape.QueryHeadsPerKvHead();
+  const uint64_t per_kv = kShape.QueryHeadsPerKvHead(0);
   std::vector<float> query;
   for (uint64_t head = kv_head * per_kv; head < (kv_head + 1) * per_kv; ++head) {
     for (int c = 0; c < kShape.head_dim; ++c) {
@@ -105,7 +105,7 @@ std::vector<uint32_t> RowsOf(const Json& heads, int kv_head, uint32_t num_rows,
                              uint32_t page_size) {
   const uint32_t num_pages = (num_rows + page_size - 1) / page_size;
   std::set<uint32_t> pages = {num_pages - 1};
-  const int per_kv = kShape.QueryHeadsPerKvHead();
+  const int per_kv = kShape.QueryHeadsPerKvHead(0);
   for (int head = kv_head * per_kv; head < (kv_head + 1) * per_kv; ++head) {
     auto chosen = heads[head].get<std::vector<uint32_t>>();
     if (chosen.size() == num_pages) return {};

@@ -2,13 +2,17 @@
 #include <cmath>
 
 #include "ebb/foresight.h"
+#include "src/base/attention_layout.h"
 
 namespace ebb {
 
 void ReplayedAttention::Begin(const ModelShape& shape, Granularity granularity) {
-  query_heads_per_layer_ =
-      granularity == Granularity::kHead ? shape.QueryHeadsPerKvHead() : shape.num_q_heads;
-  left_.assign(shape.NumGroups(granularity), {});
+  const AttentionLayout layout(shape, granularity);
+  query_heads_.clear();
+  for (int group = 0; group < layout.num_groups(); ++group) {
+    query_heads_.push_back(layout.QueryHeadsOf(group));
+  }
+  left_.assign(layout.num_groups(), {});
 }
 
 void ReplayedAttention::Add(int group, std::span<const Position> positions,
@@ -26,7 +30,7 @@ void ReplayedAttention::AddWeighted(double sign, int group, std::span<const Posi
                                     const GroupSignals& signals, const StepSignals& step) {
   if (step.kind != StepKind::kDecode || signals.mass.empty()) return;
   if (signals.num_layers_counted == 0 || positions.empty()) return;
-  const double weight = sign / (double(signals.num_layers_counted) * query_heads_per_layer_);
+  const double weight = sign / (double(signals.num_layers_counted) * query_heads_[group]);
   std::vector<double>& left = left_[group];
   left.resize(std::max(left.size(), static_cast<size_t>(positions.back()) + 1));
   for (int head = 0; head < signals.num_mass_heads; ++head) {

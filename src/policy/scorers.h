@@ -7,6 +7,7 @@
 
 #include "ebb/policy.h"
 #include "ebb/types.h"
+#include "src/base/attention_layout.h"
 #include "src/policy/params.h"
 
 namespace ebb {
@@ -21,19 +22,8 @@ struct ScorerContext {
   RunParts run_parts = {};               // as PolicyContext's
 
   [[nodiscard]] int NumGroups() const { return shape.NumGroups(granularity); }
-  // Query heads of one layer that belong to one group.
-  [[nodiscard]] int QueryHeadsPerGroup() const {
-    return granularity == Granularity::kHead ? shape.QueryHeadsPerKvHead() : shape.num_q_heads;
-  }
-  // (layer, kv head) pairs of a group: those with numbers group * StreamsPerGroup() and on, counted
-  // layer by layer.
-  [[nodiscard]] int StreamsPerGroup() const {
-    return shape.num_layers * shape.num_kv_heads / NumGroups();
-  }
-  // Query heads of all its layers that belong to one group.
-  [[nodiscard]] int MassHeadsPerGroup() const {
-    return StreamsPerGroup() * shape.QueryHeadsPerKvHead();
-  }
+  // The (layer, kv head) pairs and query heads of each group.
+  [[nodiscard]] AttentionLayout Layout() const { return AttentionLayout(shape, granularity); }
 };
 
 using ScorerFactory = std::unique_ptr<Scorer> (*)(const ScorerContext&);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cassert>
 #include <new>
+#include <numeric>
+#include <utility>
 
 namespace ebb {
 namespace {
@@ -104,8 +106,10 @@ class Ledger::Replay {
   Position next_ = 0;
 };
 
-Ledger::Ledger(int num_groups, int rows_per_token)
-    : rows_per_token_(rows_per_token), tiers_(num_groups) {}
+Ledger::Ledger(std::vector<int> rows_per_token)
+    : rows_per_token_(std::move(rows_per_token)),
+      rows_of_all_(std::accumulate(rows_per_token_.begin(), rows_per_token_.end(), int64_t{0})),
+      tiers_(rows_per_token_.size()) {}
 
 void Ledger::ReserveTokens(size_t num_tokens) {
   for (std::vector<Tier>& tiers : tiers_) {
@@ -120,7 +124,7 @@ void Ledger::Append(int num_tokens) {
   ++num_changes_;
   next_ += num_tokens;
   for (std::vector<Tier>& tiers : tiers_) tiers.resize(next_, Tier::kT0);
-  rows_[Index(Tier::kT0)] += int64_t{num_tokens} * num_groups() * rows_per_token_;
+  rows_[Index(Tier::kT0)] += num_tokens * rows_of_all_;
 }
 
 void Ledger::Move(int group, std::span<const Change> changes) {
@@ -142,8 +146,8 @@ void Ledger::Move(int group, std::span<const Change> changes) {
   for (const Change& change : changes) {
     Tier& tier = tiers[change.position];
     if (tier == change.to) continue;
-    rows_[Index(tier)] -= rows_per_token_;
-    rows_[Index(change.to)] += rows_per_token_;
+    rows_[Index(tier)] -= rows_per_token_[group];
+    rows_[Index(change.to)] += rows_per_token_[group];
     tier = change.to;
   }
   ++num_changes_;
@@ -165,8 +169,9 @@ void Ledger::Reconcile(int group, std::span<const Position> positions,
 void Ledger::TruncateTo(Position end) {
   if (end >= next_) return;
   PutRecord(&log_, [&] { PutHead(static_cast<uint64_t>(end), kForget, &log_); });
-  for (std::vector<Tier>& tiers : tiers_) {
-    for (Position p = end; p < next_; ++p) rows_[Index(tiers[p])] -= rows_per_token_;
+  for (size_t group = 0; group < tiers_.size(); ++group) {
+    std::vector<Tier>& tiers = tiers_[group];
+    for (Position p = end; p < next_; ++p) rows_[Index(tiers[p])] -= rows_per_token_[group];
     tiers.resize(end);
   }
   next_ = end;
@@ -209,7 +214,7 @@ std::vector<LedgerEvent> Ledger::History(int group, Position position) const {
 }
 
 std::vector<Ledger::RowsPerTier> Ledger::RowsByStep() const {
-  Ledger past(num_groups(), rows_per_token_);
+  Ledger past(rows_per_token_);
   std::vector<RowsPerTier> rows(num_steps_);
   Replay replay(*this);
   std::vector<LedgerEvent> events;

@@ -25,7 +25,7 @@ std::vector<LedgerEvent> Events(const Ledger& ledger) {
 }
 
 TEST(LedgerTest, BeginsEmpty) {
-  const Ledger ledger(2, 3);
+  const Ledger ledger(std::vector<int>(2, 3));
   EXPECT_EQ(ledger.next_position(), 0);
   EXPECT_EQ(ledger.num_steps(), 0);
   EXPECT_TRUE(ledger.tiers(1).empty());
@@ -34,7 +34,7 @@ TEST(LedgerTest, BeginsEmpty) {
 }
 
 TEST(LedgerTest, TellsWhatHappenedToATokenAndWhen) {
-  Ledger ledger(2, 3);
+  Ledger ledger(std::vector<int>(2, 3));
   ledger.Append(4);
   ledger.Append(1);
   ledger.Move(1, Changes({0, 2}, Tier::kT1));
@@ -54,7 +54,7 @@ TEST(LedgerTest, TellsWhatHappenedToATokenAndWhen) {
 }
 
 TEST(LedgerTest, AMoveToWhereATokenIsLeavesNoTrace) {
-  Ledger ledger(1, 1);
+  Ledger ledger(std::vector<int>(1, 1));
   ledger.Append(3);
   const uint64_t changes = ledger.num_changes();
   ledger.Move(0, Changes({0, 2}, Tier::kT0));
@@ -63,7 +63,7 @@ TEST(LedgerTest, AMoveToWhereATokenIsLeavesNoTrace) {
 }
 
 TEST(LedgerTest, ARollBackForgetsTokensAndTheirHistory) {
-  Ledger ledger(1, 2);
+  Ledger ledger(std::vector<int>(1, 2));
   ledger.Append(5);
   ledger.Move(0, Changes({1, 3}, Tier::kT2));
   ledger.TruncateTo(5);  // nothing to forget
@@ -79,7 +79,7 @@ TEST(LedgerTest, ARollBackForgetsTokensAndTheirHistory) {
 }
 
 TEST(LedgerTest, TheCommonTierIsThatOfMostGroupsAndTheFasterOfTwo) {
-  Ledger ledger(4, 1);
+  Ledger ledger(std::vector<int>(4, 1));
   ledger.Append(2);
   for (const int group : {0, 1}) ledger.Move(group, Changes({0}, Tier::kT1));
   EXPECT_EQ(ledger.CommonTier(0), Tier::kT0);
@@ -89,7 +89,7 @@ TEST(LedgerTest, TheCommonTierIsThatOfMostGroupsAndTheFasterOfTwo) {
 }
 
 TEST(LedgerTest, MovesThatFailedHalfWayAreReadOffTheRows) {
-  Ledger ledger(1, 1);
+  Ledger ledger(std::vector<int>(1, 1));
   ledger.Append(5);
   const std::vector<Position> left = {0, 2, 4};
   const std::vector<Tier> tiers = {Tier::kT1, Tier::kT0, Tier::kT2};
@@ -100,7 +100,7 @@ TEST(LedgerTest, MovesThatFailedHalfWayAreReadOffTheRows) {
 // Far apart positions, many groups and long prompts need numbers of several bytes.
 TEST(LedgerTest, WhatIsReadBackIsWhatWasWritten) {
   std::mt19937 random(5);
-  Ledger ledger(300, 1);
+  Ledger ledger(std::vector<int>(300, 1));
   std::vector<LedgerEvent> expected;
   int64_t step = -1;
   for (int i = 0; i < 200; ++i) {
@@ -125,7 +125,7 @@ TEST(LedgerTest, WhatIsReadBackIsWhatWasWritten) {
 }
 
 TEST(LedgerTest, AMoveTakesTwoBytesAtMostBesidesItsHead) {
-  Ledger ledger(1, 1);
+  Ledger ledger(std::vector<int>(1, 1));
   ledger.Append(8000);
   std::vector<Ledger::Change> changes;
   for (Position p = 0; p < 8000; ++p) changes.push_back({p, Tier::kT1});

@@ -30,7 +30,11 @@ MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
 
 std::unique_ptr<Ledger> MakeLedger(const SequenceOptions& options, const SequenceCache& cache) {
   if (!options.keeps_ledger) return nullptr;
-  return std::make_unique<Ledger>(cache.num_groups(), cache.streams_per_group());
+  std::vector<int> rows_per_token;
+  for (int group = 0; group < cache.num_groups(); ++group) {
+    rows_per_token.push_back(cache.NumStreamsOf(group));
+  }
+  return std::make_unique<Ledger>(std::move(rows_per_token));
 }
 
 }  // namespace
@@ -223,6 +227,17 @@ void Sequence::TruncateTo(Position end) {
   kinds_.resize(end);
   if (first_generated_ >= end) first_generated_ = -1;
   decode_steps_ = std::count(kinds_.begin(), kinds_.end(), TokenKind::kGenerated);
+}
+
+// Rows that left a window before position next() would be seen again from `end` on.
+Status Sequence::CheckTruncateTo(Position end) const {
+  const int window = core_->model->shape().SmallestWindow();
+  if (window == 0 || end == 0 || end == next() || next() < window) return OkStatus();
+  return Unsupported("cannot roll back from " + std::to_string(next()) + " tokens to " +
+                     std::to_string(end) + ": layers with a sliding window of " +
+                     std::to_string(window) +
+                     " tokens have let rows go that would be seen again; only all tokens can be "
+                     "forgotten");
 }
 
 void Sequence::DropRows(Position end) try {

@@ -86,8 +86,10 @@ class Sequence {
   Status CheckRefused();
   // Tries anew to move what was refused.
   Status MoveRefused();
+  // Unsupported where rows that are seen behind position `end` have left the window of a layer.
+  [[nodiscard]] Status CheckTruncateTo(Position end) const;
   // Forgets tokens from position `end` on, and what the signals know. A sequence that runs out of
-  // memory meanwhile is broken. REQUIRES: 0 <= end <= next().
+  // memory meanwhile is broken. REQUIRES: 0 <= end <= next(), CheckTruncateTo().
   void TruncateTo(Position end);
   // The tokens of a sequence whose rows this one has.
   void TakeTokensOf(const Sequence& other);

@@ -45,7 +45,7 @@ class SessionBody {
   [[nodiscard]] virtual Result<std::optional<StepEntry>> BeginDecode(Token token,
                                                                      ShownLogits* logits) = 0;
   virtual void EndDecode() {}
-  // REQUIRES: nothing is ahead.
+  // REQUIRES: nothing is ahead; sequence().CheckTruncateTo().
   virtual void TruncateTo(Position end) = 0;
 
   // As Session's, but for what Session checks.

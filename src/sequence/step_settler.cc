@@ -25,6 +25,13 @@ constexpr int kGroupsWorthThreads = 4;
 // Half a page: what a placement keeps in reserve has room for them.
 constexpr size_t kExchangedRows = kRowsPerPage / 2;
 
+bool HasWindows(const SequenceCache& cache) {
+  for (int group = 0; group < cache.num_groups(); ++group) {
+    if (cache.WindowOf(group) > 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals,
@@ -42,7 +49,8 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
       apart_(scores_used_ && policy->scorer->GroupsAreApart() &&
              policy->placement->GroupsAreApart() && policy->selector == nullptr &&
              ledger == nullptr && !options->on_signals && !HasTiers() &&
-             cache->num_groups() >= kGroupsWorthThreads && runner->threads() > 1),
+             cache->num_groups() >= kGroupsWorthThreads && runner->threads() > 1 &&
+             !HasWindows(*cache)),
       scratch_(apart_ ? runner->threads() : 1),
       gone_(apart_ ? cache->num_groups() : 0) {}
 
@@ -121,7 +129,7 @@ Result<int64_t> StepSettler::EndStep(const PlacementInput& facts) {
   EBB_RETURN_IF_ERROR(moved);
   Compact(facts.step_kind, most_gone_);
   cache_->Sort(kSortBytesPerStep);
-  return static_cast<int64_t>(num_evicted_) * cache_->streams_per_group();
+  return num_evicted_;
 }
 
 void StepSettler::TurnTo(int group, PlacementInput* facts) const {
@@ -209,10 +217,33 @@ Status StepSettler::DecideInTurn(const PlacementInput& facts) {
     }
     if (observe_scorer) policy_->scorer->Observe(group, signals, signals_->step());
     if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
+    Expire(facts.next_position, group);
     // Once one failed nothing is placed any more, but every scorer sees its step.
     if (policy_->placement != nullptr && status.ok()) status = Place(facts, group);
   }
   return status;
+}
+
+// Before the placement decides, which then sees what the next query does.
+void StepSettler::Expire(Position next, int group) {
+  const int window = cache_->WindowOf(group);
+  if (window == 0) return;
+  const std::span<const Position> positions = cache_->positions(group);
+  const auto num_gone =
+      static_cast<size_t>(std::ranges::upper_bound(positions, next - window) - positions.begin());
+  if (num_gone == 0) return;
+  removed_.resize(num_gone);
+  std::iota(removed_.begin(), removed_.end(), 0);
+  if (ledger_ != nullptr) {
+    std::vector<Ledger::Change> changes;
+    for (const Position position : positions.first(num_gone)) {
+      changes.push_back({position, Tier::kT3});
+    }
+    ledger_->Move(group, changes);
+  }
+  num_evicted_ += static_cast<int64_t>(num_gone) * cache_->NumStreamsOf(group);
+  most_gone_ = std::max(most_gone_, num_gone);
+  RemoveRows(group);
 }
 
 // Pages are common to all groups: they are freed on this thread, and tables that groups still share
@@ -233,14 +264,14 @@ void StepSettler::DecideOnThreads(const PlacementInput& facts) {
     }
   });
   for (Scratch& scratch : scratch_) {
-    num_evicted_ += scratch.removal.num_rows;
+    num_evicted_ += static_cast<int64_t>(scratch.removal.num_rows);
     cache_->EndRemoval(&scratch.removal);
     most_gone_ = std::max(most_gone_, scratch.most_gone);
   }
   if (out_of_memory) throw std::bad_alloc();
   for (int group = 0; group < cache_->num_groups(); ++group) {
     const std::vector<uint32_t>& gone = gone_[group];
-    num_evicted_ += gone.size();
+    num_evicted_ += static_cast<int64_t>(gone.size()) * cache_->NumStreamsOf(group);
     cache_->Remove(group, gone);
   }
 }
@@ -303,7 +334,7 @@ Status StepSettler::PlaceNow(PlacementInput facts, int group) {
       decision.moves.push_back({move.row - static_cast<uint32_t>(removed_.size()), move.to});
     }
   }
-  num_evicted_ += removed_.size();
+  num_evicted_ += static_cast<int64_t>(removed_.size()) * cache_->NumStreamsOf(group);
   most_gone_ = std::max(most_gone_, removed_.size() + decision.moves.size());
   if (!removed_.empty()) RemoveRows(group);
   // Policies without tiers decide for every group at every step, and move nothing.
@@ -397,8 +428,8 @@ void StepSettler::Compact(StepKind kind, size_t gone_per_group) {
   holes_ += gone_per_group;
   if (holes_ < kRowsPerPage) return;
   // A page of a table that all streams share is drained as a whole or not at all.
-  const size_t streams = size_t(cache_->num_groups()) * cache_->streams_per_group();
-  const size_t per_step = std::max(kCompactBytesPerStep, cache_->format().PageBytes() * streams);
+  const size_t per_step =
+      std::max(kCompactBytesPerStep, cache_->format().PageBytes() * cache_->num_streams());
   const size_t max_bytes =
       kind == StepKind::kPrefill ? std::numeric_limits<size_t>::max() : per_step;
   const size_t in_tables = cache_->Compact(max_bytes);

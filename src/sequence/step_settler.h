@@ -87,6 +87,8 @@ class StepSettler {
   // If that is due, or at any rate.
   [[nodiscard]] Status Place(PlacementInput facts, int group);
   [[nodiscard]] Status PlaceNow(PlacementInput facts, int group);
+  // Removes rows that the query at `next` and later ones do not see, in layers with a window.
+  void Expire(Position next, int group);
   void HideRows(Position first, int num_tokens);
   void ShowRows();
   void Retain(int group, std::span<const uint32_t> kept);
@@ -110,7 +112,7 @@ class StepSettler {
   std::vector<Scratch> scratch_;             // [threads], or one
   std::vector<std::vector<uint32_t>> gone_;  // [groups]: rows that one thread is to remove
   std::vector<GroupDecision> decided_;       // in this step, as the next two
-  size_t num_evicted_ = 0;                   // tokens, summed over the groups
+  int64_t num_evicted_ = 0;                  // rows, by the placement or by windows
   size_t most_gone_ = 0;                     // rows of one group that left their places
   std::vector<uint32_t> removed_;
   std::vector<Position> positions_;

@@ -139,6 +139,23 @@ PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& opti
           .registry = core.options.policies.get()};
 }
 
+// Rows of layers with a window go by themselves, layer by layer, and are not there any more when a
+// text is rolled back.
+Status CheckWindows(const ModelShape& shape, const Policy& policy, const SessionOptions& options) {
+  if (shape.SmallestWindow() == 0) return OkStatus();
+  if (options.lossless.has_value()) {
+    return Unsupported("lossless sessions are not supported by models with sliding windows");
+  }
+  if (RotatesKeys(options.past_context, policy)) {
+    return Unsupported("keys are not rotated anew in models with sliding windows");
+  }
+  if (policy.granularity != Granularity::kToken) return OkStatus();
+  return Unsupported(
+      "policy \"" + policy.name +
+      "\" decides about all layers together (granularity token), but this model's "
+      "sliding windows let rows go layer by layer; choose granularity layer or head");
+}
+
 Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOptions& options,
                    int context) {
   if (options.past_context == PastContext::kReRotate && policy.placement == nullptr) {
@@ -192,6 +209,7 @@ Result<Policy> Insides::MakeSessionPolicy(const EngineCore& core, const SessionO
   if (use == CacheUse::kDraft) spec = DraftSpec(std::move(spec));
   EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy ? options.make_policy(policy_context)
                                                           : MakePolicy(spec, policy_context));
+  EBB_RETURN_IF_ERROR(CheckWindows(shape, policy, options));
   EBB_RETURN_IF_ERROR(CheckPolicy(core, policy, options, context));
   if (options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(core.stores.Check(*options.policy.tiers, use));

@@ -103,11 +103,16 @@ Status Session::TruncateTo(Position end) {
     return InvalidArgument("cannot roll back to position " + std::to_string(end) +
                            ": the sequence has " + std::to_string(next_position()) + " tokens");
   }
-  impl_->prompt.reset();
   body.DropAhead();
+  EBB_RETURN_IF_ERROR(body.sequence().CheckTruncateTo(end));
+  impl_->prompt.reset();
   body.TruncateTo(end);
   impl_->logits.values.clear();
   return body.CheckUnbroken();
+}
+
+bool Session::CanTruncateTo(Position end) const {
+  return end >= 0 && end <= next_position() && impl_->body->sequence().CheckTruncateTo(end).ok();
 }
 
 std::span<const float> Session::logits() const { return impl_->logits.values; }

@@ -38,7 +38,16 @@ class Counter {
  private:
   [[nodiscard]] uint64_t BytesOf(size_t pages_per_stream, size_t page_bytes) const {
     const ModelShape& shape = core_.model->shape();
-    return uint64_t{pages_per_stream} * shape.num_layers * shape.num_kv_heads * page_bytes;
+    uint64_t num_pages = 0;
+    for (int layer = 0; layer < shape.num_layers; ++layer) {
+      // Behind a layer's window rows go with the step, a prompt's chunk at the most.
+      const size_t beyond = static_cast<size_t>(core_.options.prefill_chunk) + kRowsPerPage;
+      const size_t most = shape.Window(layer) == 0
+                              ? pages_per_stream
+                              : PagesOf(static_cast<size_t>(shape.Window(layer)) + beyond);
+      num_pages += uint64_t{std::min(pages_per_stream, most)} * shape.NumKvHeads(layer);
+    }
+    return num_pages * page_bytes;
   }
 
   [[nodiscard]] Result<TierNeeds> CountOf(const PolicySpec& spec) const {
@@ -54,6 +63,7 @@ class Counter {
         .tiers = *spec.tiers,
         .store = {.page_bytes = core_.format.PageBytes(),
                   .num_layers = static_cast<size_t>(shape.num_layers),
+                  .num_streams = static_cast<size_t>(shape.NumStreams()),
                   .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)},
         .prompt_tokens = prompt_tokens_,
         .most_tokens = most_tokens_,
@@ -89,8 +99,8 @@ class Counter {
       case Budget::Unit::kRows:
         return static_cast<size_t>(spec.budget.value);
       case Budget::Unit::kBytes:
-        return static_cast<size_t>(spec.budget.value / (2.0 * core_.format.RowStride() *
-                                                        shape.num_layers * shape.num_kv_heads));
+        return static_cast<size_t>(spec.budget.value /
+                                   (2.0 * core_.format.RowStride() * shape.NumStreams()));
       case Budget::Unit::kBeyond:
         return prompt_tokens_ + static_cast<size_t>(spec.sinks.value_or(kPaperSinks)) +
                static_cast<size_t>(spec.window.value_or(kPaperWindow)) +

@@ -59,7 +59,13 @@ AttentionOp::~AttentionOp() = default;
 ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int index, ggml_tensor* q,
                                  ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) {
   Layer& layer = layers_[index];
-  layer = {.op = this, .index = index, .q = q, .k = k, .v = v, .k_before_rope = k_before_rope};
+  layer = {.op = this,
+           .index = index,
+           .kv_heads = static_cast<int>(k->ne[1]),
+           .q = q,
+           .k = k,
+           .v = v,
+           .k_before_rope = k_before_rope};
   const auto node = [&](std::array<int64_t, 2> size, std::initializer_list<ggml_tensor*> sources,
                         ggml_custom_op_t run, void* userdata) {
     std::vector<ggml_tensor*> args(sources);
@@ -181,7 +187,7 @@ void AttentionOp::SelectNode(ggml_tensor*, int thread, int num_threads, void* us
   AttentionOp& op = *layer.op;
   op.BeginLayer(layer, thread);
   if (thread == 0) op.select_begin_ = std::chrono::steady_clock::now();
-  const int kv_heads = op.scratch_->shape.num_kv_heads;
+  const int kv_heads = layer.kv_heads;
   for (const SequenceStep& sequence : op.work_->sequences) {
     if (sequence.selector == nullptr) continue;
     assert(sequence.num_tokens == 1);
@@ -204,7 +210,7 @@ void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* use
   if (op.way_.selects) {
     for (const SequenceStep& sequence : op.work_->sequences) {
       if (sequence.selector == nullptr || !sequence.signals->wants_mass()) continue;
-      op.ListSelected(sequence, thread, num_threads);
+      op.ListSelected(layer, sequence, thread, num_threads);
     }
     if (thread == 0) {
       const std::chrono::duration<double> took =
@@ -215,11 +221,10 @@ void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* use
     op.BeginLayer(layer, thread);
   }
   const DeviceCall call(op.scratch_->device.device());
-  const int kv_heads = op.scratch_->shape.num_kv_heads;
   int unit = 0;
   for (const SequenceStep& sequence : op.work_->sequences) {
     for (int token = 0; token < sequence.num_tokens; ++token) {
-      for (int h = 0; h < kv_heads; ++h) {
+      for (int h = 0; h < layer.kv_heads; ++h) {
         if (unit++ % num_threads == thread) op.StoreToken(layer, sequence, token, h);
       }
       if (thread == 0) op.CopySignals(layer, sequence, token);
@@ -248,7 +253,7 @@ void AttentionOp::PlanFold(const Layer::Fold& fold) {
 void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequence, int token) {
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
   const Layer& layer = *fold.layer;
-  const int kv_heads = scratch_->shape.num_kv_heads;
+  const int kv_heads = layer.kv_heads;
   const size_t hidden = sequence.first_token + sequence.num_tokens - 1 - token;
   RowsView* rows = s.rows.data() + fold.FirstRow(token, kv_heads);
   for (int h = 0; h < kv_heads; ++h) {
@@ -263,27 +268,69 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
        .out = static_cast<float*>(layer.out->data) + size_t(token) * layer.out->ne[0],
        .mass = sequence.signals->Mass(layer.index)});
   if (sequence.selector != nullptr) PlanSelected(fold, sequence, token);
+  if (rows[0].window > 0) PlanWindow(fold, sequence, token);
   if (sequence.cache->ReadsInPlace()) PlanInPlace(fold, sequence, token, hidden);
   if (sequence.cache->HasCompressedRows()) PlanCompressed(fold, sequence, token);
 }
+
+// Between steps those rows go, so that there are some only before the later tokens of a step of
+// several. Rows are named by `numbers` then, for their mass.
+void AttentionOp::PlanWindow(const Layer::Fold& fold, const SequenceStep& sequence,
+                             int token) const {
+  AttentionScratch::FoldScratch& s = ScratchOf(fold);
+  const Position query = sequence.first + (token - sequence.first_token);
+  const size_t kv_heads = fold.layer->kv_heads;
+  const size_t first = fold.FirstRow(token, kv_heads);
+  bool any = false;
+  for (size_t h = 0; h < kv_heads; ++h) {
+    RowsView& rows = s.rows[first + h];
+    const size_t before =
+        std::ranges::upper_bound(rows.positions, query - rows.window) - rows.positions.begin();
+    any = any || before > 0;
+    rows.slots = rows.slots.subspan(before);
+    rows.positions = rows.positions.subspan(before);
+    s.full_indices[first + h] =
+        std::span<const uint32_t>(scratch_->numbers).subspan(before, rows.slots.size());
+  }
+  if (any) s.queries.back().selected = std::span(s.full_indices).subspan(first, kv_heads);
+}
+
+namespace {
+
+// The first of these rows, by their indices among all of the stream, that a query sees.
+size_t FirstInWindow(std::span<const uint32_t> rows, std::span<const Position> positions,
+                     Position query, int window) {
+  if (window == 0) return 0;
+  const auto position = [&](uint32_t row) { return positions[row]; };
+  return std::ranges::upper_bound(rows, query - window, {}, position) - rows.begin();
+}
+
+}  // namespace
 
 // The newest rows, which may be hidden from this token, lie in T0.
 void AttentionOp::PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
                               size_t hidden) const {
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
+  const SequenceCache& cache = *sequence.cache;
   const int layer = fold.layer->index;
-  const size_t kv_heads = scratch_->shape.num_kv_heads;
+  const size_t kv_heads = fold.layer->kv_heads;
   const size_t first = fold.FirstRow(token, kv_heads);
+  const Position query_at = sequence.first + (token - sequence.first_token);
   for (size_t h = 0; h < kv_heads; ++h) {
     const int head = static_cast<int>(h);
-    auto in_t0 = sequence.cache->RowsIn(Tier::kT0, layer, head);
-    const size_t visible = in_t0.indices.size() - hidden;
-    in_t0.view.slots = in_t0.view.slots.first(visible);
-    s.rows[first + h] = in_t0.view;
-    s.full_indices[first + h] = in_t0.indices.first(visible);
-    const auto in_t1 = sequence.cache->RowsIn(Tier::kT1, layer, head);
-    s.host_rows[first + h] = in_t1.view;
-    s.host_indices[first + h] = in_t1.indices;
+    const int group = cache.GroupOf(layer, head);
+    const auto take = [&](SequenceCache::PlacedRows rows, size_t end, RowsView* view,
+                          std::span<const uint32_t>* indices) {
+      const size_t begin = FirstInWindow(rows.indices.first(end), cache.positions(group), query_at,
+                                         cache.WindowOf(group));
+      rows.view.slots = rows.view.slots.subspan(begin, end - begin);
+      *view = rows.view;
+      *indices = rows.indices.subspan(begin, end - begin);
+    };
+    const auto in_t0 = cache.RowsIn(Tier::kT0, layer, head);
+    take(in_t0, in_t0.indices.size() - hidden, &s.rows[first + h], &s.full_indices[first + h]);
+    const auto in_t1 = cache.RowsIn(Tier::kT1, layer, head);
+    take(in_t1, in_t1.indices.size(), &s.host_rows[first + h], &s.host_indices[first + h]);
   }
   DecodeQuery& query = s.queries.back();
   query.selected = std::span(s.full_indices).subspan(first, kv_heads);
@@ -294,18 +341,31 @@ void AttentionOp::PlanInPlace(const Layer::Fold& fold, const SequenceStep& seque
 void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence,
                                  int token) const {
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
+  const SequenceCache& cache = *sequence.cache;
   const int layer = fold.layer->index;
-  const size_t kv_heads = scratch_->shape.num_kv_heads;
+  const size_t kv_heads = fold.layer->kv_heads;
   const size_t first = fold.FirstRow(token, kv_heads);
+  const Position query_at = sequence.first + (token - sequence.first_token);
   for (size_t h = 0; h < kv_heads; ++h) {
     const int head = static_cast<int>(h);
-    s.compressed[first + h] = sequence.cache->Compressed(layer, head);
+    const int group = cache.GroupOf(layer, head);
+    const int window = cache.WindowOf(group);
+    const auto first_seen = [&](std::span<const uint32_t> rows) {
+      return FirstInWindow(rows, cache.positions(group), query_at, window);
+    };
+    const auto all = cache.CompressedRowIndices(layer, head);
+    const size_t begin = first_seen(all);
+    s.compressed[first + h] = cache.Compressed(layer, head);
+    s.compressed[first + h].slots = s.compressed[first + h].slots.subspan(begin);
+    s.compressed_indices[first + h] = all.subspan(begin);
     // Of the full rows the newest ones may be hidden from this token.
-    if (!sequence.cache->ReadsInPlace()) {
-      const auto full = sequence.cache->FullRows(layer, head);
-      s.full_indices[first + h] = full.empty() ? full : full.first(s.rows[first + h].size());
+    if (cache.ReadsInPlace()) continue;
+    const auto full = cache.FullRows(layer, head);
+    if (!full.empty()) {
+      s.full_indices[first + h] = full.subspan(first_seen(full), s.rows[first + h].size());
+    } else if (window == 0) {
+      s.full_indices[first + h] = {};
     }
-    s.compressed_indices[first + h] = sequence.cache->CompressedRowIndices(layer, head);
   }
   DecodeQuery& query = s.queries.back();
   query.compressed = std::span(s.compressed).subspan(first, kv_heads);
@@ -314,14 +374,14 @@ void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& se
 }
 
 std::span<const float> AttentionOp::QueriesOf(const Layer& layer, int token, int kv_head) const {
-  const size_t per_kv = scratch_->shape.num_q_heads / scratch_->shape.num_kv_heads;
+  const size_t per_kv = scratch_->shape.num_q_heads / layer.kv_heads;
   return {HeadOf(layer.q, token, static_cast<int>(kv_head * per_kv)),
           per_kv * scratch_->shape.format.head_dim};
 }
 
 AttentionScratch::Selected& AttentionOp::SelectedOf(const SequenceStep& sequence,
                                                     int kv_head) const {
-  return scratch_->selected[size_t(sequence.first_token) * scratch_->shape.num_kv_heads + kv_head];
+  return scratch_->selected[FirstSelected(sequence.first_token) + kv_head];
 }
 
 void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const {
@@ -335,8 +395,9 @@ void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, i
 
 // Where mass is wanted. Each thread has its part of every kv head's list; thread 0 has the last
 // one, since the plan that it makes next reads where a list ends.
-void AttentionOp::ListSelected(const SequenceStep& sequence, int thread, int num_threads) const {
-  for (int h = 0; h < scratch_->shape.num_kv_heads; ++h) {
+void AttentionOp::ListSelected(const Layer& layer, const SequenceStep& sequence, int thread,
+                               int num_threads) const {
+  for (int h = 0; h < layer.kv_heads; ++h) {
     AttentionScratch::Selected& selected = SelectedOf(sequence, h);
     const int part = num_threads - 1 - thread;
     const size_t begin = selected.rows.size() * part / num_threads;
@@ -356,10 +417,11 @@ void AttentionOp::ListSelected(const SequenceStep& sequence, int thread, int num
 void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence,
                                int token) const {
   AttentionScratch& s = *scratch_;
-  const size_t kv_heads = s.shape.num_kv_heads;
+  const size_t kv_heads = fold.layer->kv_heads;
   AttentionScratch::FoldScratch& to = ScratchOf(fold);
+  const size_t first = FirstSelected(token);
   for (size_t h = 0; h < kv_heads; ++h) {
-    const size_t at = token * kv_heads + h;
+    const size_t at = first + h;
     const AttentionScratch::Selected& selected = s.selected[at];
     s.selected_spans[at] = {};
     if (selected.ranges.empty()) continue;
@@ -369,12 +431,12 @@ void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequ
     view.chosen = {
         .ranges = selected.ranges, .chunks = selected.chunks, .num_rows = selected.num_rows};
   }
-  to.queries.back().selected = std::span(s.selected_spans).subspan(token * kv_heads, kv_heads);
+  to.queries.back().selected = std::span(s.selected_spans).subspan(first, kv_heads);
 }
 
 void AttentionOp::PlanTiles(const Layer& layer) {
   AttentionScratch& s = *scratch_;
-  const int kv_heads = s.shape.num_kv_heads;
+  const int kv_heads = layer.kv_heads;
   s.num_tiles = 0;
   for (const SequenceStep& sequence : work_->sequences) {
     if (!sequence.in_tiles) continue;
@@ -399,7 +461,7 @@ void AttentionOp::PlanTiles(const Layer& layer) {
 void AttentionOp::StoreNewRows(const Layer& layer, int thread, int num_threads) const {
   const DecodeAttention& attention = ScratchOf(layer.folds.front()).attention;
   for (size_t i = 0; i < work_->sequences.size(); ++i) {
-    for (int h = 0; h < scratch_->shape.num_kv_heads; ++h) {
+    for (int h = 0; h < layer.kv_heads; ++h) {
       if (attention.FoldsLastChunk(static_cast<int>(i), h, thread, num_threads)) {
         StoreToken(layer, work_->sequences[i], 0, h);
       }

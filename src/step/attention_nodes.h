@@ -58,7 +58,7 @@ struct AttentionScratch {
                 const std::shared_ptr<DecodeStates>& states)
         : attention(kernel, shape, states) {}
     DecodeAttention attention;
-    // Of the fold's own tokens.
+    // Of the fold's own tokens; there may be room for more kv heads than a layer has.
     std::vector<RowsView> rows, host_rows;   // [tokens, kv heads]
     std::vector<CompressedRows> compressed;  // [tokens, kv heads]
     // [tokens, kv heads]: where rows of each kind stand among all rows.
@@ -77,7 +77,7 @@ struct AttentionScratch {
     TileScratch(const AttentionKernel& kernel, const AttentionShape& shape)
         : attention(kernel, shape) {}
     PrefillAttention attention;
-    std::vector<RowsView> rows;  // [kv heads]
+    std::vector<RowsView> rows;  // [kv heads], of the most of any layer
     bool has_mass = false;
   };
   // One for each sequence of the step in tiles, in their order; there may be more.
@@ -91,8 +91,9 @@ struct AttentionScratch {
     std::vector<uint32_t> rows;  // all of them, where mass is wanted
     int parts_ranked = 0;        // of this layer so far
   };
-  std::vector<Selected> selected;                         // [tokens * kv heads]
+  std::vector<Selected> selected;                         // [tokens, most kv heads]
   std::vector<std::span<const uint32_t>> selected_spans;  // of `rows`
+  std::vector<uint32_t> numbers;                          // [rows]: 0, 1, 2, ...
   double select_seconds = 0;                              // of the step so far
 };
 
@@ -113,6 +114,7 @@ class AttentionOp final : public AttentionBuilder {
   struct Layer {
     AttentionOp* op = nullptr;
     int index = 0;
+    int kv_heads = 0;
     ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr, *k_before_rope = nullptr;
     ggml_tensor* out = nullptr;
     struct Fold {
@@ -154,15 +156,22 @@ class AttentionOp final : public AttentionBuilder {
   void CopySignals(const Layer& layer, const SequenceStep& sequence, int token) const;
   void PlanFold(const Layer::Fold& fold);
   void PlanToken(const Layer::Fold& fold, const SequenceStep& sequence, int token);
+  // Leaves out rows before the token's window.
+  void PlanWindow(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   void PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
                    size_t hidden) const;
   void PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   // [query heads of the kv head, head_dim]
   [[nodiscard]] std::span<const float> QueriesOf(const Layer& layer, int token, int kv_head) const;
+  // Where a token's kv heads begin in `selected`.
+  [[nodiscard]] size_t FirstSelected(int token) const {
+    return size_t(token) * scratch_->shape.num_kv_heads;
+  }
   [[nodiscard]] AttentionScratch::Selected& SelectedOf(const SequenceStep& sequence,
                                                        int kv_head) const;
   void SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const;
-  void ListSelected(const SequenceStep& sequence, int thread, int num_threads) const;
+  void ListSelected(const Layer& layer, const SequenceStep& sequence, int thread,
+                    int num_threads) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   void PlanTiles(const Layer& layer);
 

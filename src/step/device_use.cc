@@ -9,7 +9,7 @@ LayerBytes DeviceUse::BytesOf(std::span<const SequenceStep> sequences, const Att
   for (const SequenceStep& sequence : sequences) {
     const SequenceCache& cache = *sequence.cache;
     bool any_in_t1 = false;
-    for (int head = 0; head < shape.num_kv_heads; ++head) {
+    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
       const size_t full = cache.View(layer, head).size();
       const size_t in_t1 = cache.NumRowsInT1(layer, head);
       bytes.t1_rows += in_t1 * row_bytes;

@@ -8,8 +8,9 @@
 namespace ebb {
 namespace {
 
-size_t BytesOfRow(const SequenceCache& cache) {
-  return cache.streams_per_group() * cache.format().RowStride();
+// Of a token in a group.
+size_t BytesOfRow(const SequenceCache& cache, int group) {
+  return cache.NumStreamsOf(group) * cache.format().RowStride();
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ void FirstKeys::PutBack(SequenceCache* cache, int group, const RopePositions& ro
     if (!is_here && (turns[i] == 0 || !fits)) continue;
     const Position place = rope.Of(group, positions[i]);
     Row row = is_here ? std::move(*known) : Row{positions[i], place, {}};
-    if (!is_here) row.keys.resize(BytesOfRow(*cache));
+    if (!is_here) row.keys.resize(BytesOfRow(*cache, group));
     std::byte* key = row.keys.data();
     for (const auto [layer, kv_head] : streams) {
       std::byte* const stored = cache->Row(layer, kv_head, i).key;
@@ -76,8 +77,8 @@ void FirstKeys::Load(const SequenceCache& cache, Position next, StateReader* fro
     from->Fail("first keys of another number of groups");
   }
   rows_.resize(from->ok() ? num_groups : 0);
-  const size_t row_bytes = BytesOfRow(cache);
   for (std::vector<Row>& rows : rows_) {
+    const size_t row_bytes = BytesOfRow(cache, static_cast<int>(&rows - rows_.data()));
     const size_t num_rows = from->Length(row_bytes);
     Position after = 0;
     for (size_t i = 0; i < num_rows && from->ok(); ++i) {

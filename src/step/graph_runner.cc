@@ -2,6 +2,8 @@
 #include <cassert>
 #include <cstring>
 #include <list>
+#include <numeric>
+#include <set>
 #include <string>
 
 #include "ggml-alloc.h"
@@ -142,9 +144,15 @@ void ReserveMore(std::vector<T>* vector, size_t num) {
 struct GraphRunner::Impl {
   Impl(const LoadedModel& model_in, const AttentionKernel& kernel, const AttentionShape& shape,
        const DeviceUse& device, int threads_in)
-      : model(model_in), threads(threads_in), scratch(kernel, shape, device) {}
+      : model(model_in),
+        kv_head_counts(model_in.hparams.kv_heads.begin(), model_in.hparams.kv_heads.end()),
+        has_windows(model_in.shape.SmallestWindow() > 0),
+        threads(threads_in),
+        scratch(kernel, shape, device) {}
 
   const LoadedModel& model;
+  const std::set<int> kv_head_counts;  // that layers have
+  const bool has_windows;
   const int threads;
   std::unique_ptr<ggml_threadpool, GgmlDeleter> threadpool;
   std::unique_ptr<ggml_backend, GgmlDeleter> backend;
@@ -195,7 +203,7 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
                                                          const DeviceUse& device, int threads) {
   const LoadedModel& loaded = model.loaded();
   const AttentionShape shape = {.num_q_heads = loaded.hparams.num_q_heads,
-                                .num_kv_heads = loaded.hparams.num_kv_heads,
+                                .num_kv_heads = loaded.shape.num_kv_heads,
                                 .scale = loaded.hparams.attention_scale,
                                 .format = {.type = kv_type, .head_dim = loaded.hparams.head_dim},
                                 .compressed = compressed};
@@ -318,7 +326,10 @@ void GraphRunner::Impl::Reserve(const StepWork& work, const AttentionWay& way) {
     if (!sequence.in_tiles) continue;
     if (tile == scratch.tiles.size()) scratch.tiles.emplace_back(scratch.kernel, scratch.shape);
     scratch.tiles[tile].rows.resize(scratch.shape.num_kv_heads);
-    scratch.tiles[tile++].attention.Reserve(sequence.num_tokens, threads);
+    for (const int heads : kv_head_counts) {
+      scratch.tiles[tile].attention.Reserve(heads, sequence.num_tokens, threads);
+    }
+    ++tile;
   }
   if (way.num_folds > 0) ReserveFolds(work, way.num_folds);
   if (way.selects) ReserveSelection(work);
@@ -334,8 +345,13 @@ void GraphRunner::Impl::ReserveFolds(const StepWork& work, int num_folds) {
   while (static_cast<int>(scratch.folds.size()) < std::max(num_folds, 2)) {
     scratch.folds.emplace_back(scratch.kernel, scratch.shape, scratch.states);
   }
+  if (has_windows && scratch.numbers.size() < max_rows) {
+    scratch.numbers.resize(max_rows + max_rows / 4);
+    std::iota(scratch.numbers.begin(), scratch.numbers.end(), 0);
+  }
   for (AttentionScratch::FoldScratch& fold : scratch.folds) {
     fold.rows.resize(std::max(fold.rows.size(), fold_tokens * heads));
+    if (has_windows) fold.full_indices.resize(fold.rows.size());
     if (!scratch.device.one_memory()) {
       fold.full_indices.resize(fold.rows.size());
       fold.host_rows.resize(fold.rows.size());
@@ -389,7 +405,7 @@ void GraphRunner::Impl::CopyEvictionLogits(const SequenceStep& sequence, const S
   const Hyperparameters& h = model.hparams;
   for (int layer = 0; layer < h.num_layers; ++layer) {
     const auto* channels = static_cast<const float*>(graph.graph.eviction_channels[layer]->data) +
-                           size_t(sequence.first_token) * h.num_kv_heads;
+                           size_t(sequence.first_token) * h.kv_heads[layer];
     const std::span<float> logits = signals->EvictionLogits(layer);
     for (size_t i = 0; i < logits.size(); ++i) {
       logits[i] = h.eviction_scale * channels[i] - h.eviction_offset;

@@ -7,20 +7,23 @@ namespace ebb {
 
 SignalBuffers::SignalBuffers(const ModelShape& shape, Granularity granularity,
                              const SignalNeeds& needs)
-    : shape_(shape), granularity_(granularity), needs_(needs) {
-  const int groups = shape.NumGroups(granularity);
-  switch (needs.mass) {
-    case MassNeed::kNone:
-      break;
-    case MassNeed::kSummed:
-      mass_heads_ = 1;
-      break;
-    case MassNeed::kPerKvHead:
-      mass_heads_ = shape.num_layers * shape.num_kv_heads / groups;
-      break;
-    case MassNeed::kPerQueryHead:
-      mass_heads_ = shape.num_layers * shape.num_q_heads / groups;
-      break;
+    : shape_(shape), layout_(shape, granularity), granularity_(granularity), needs_(needs) {
+  const int groups = layout_.num_groups();
+  for (int group = 0; group < groups; ++group) {
+    switch (needs.mass) {
+      case MassNeed::kNone:
+        mass_heads_.push_back(0);
+        break;
+      case MassNeed::kSummed:
+        mass_heads_.push_back(1);
+        break;
+      case MassNeed::kPerKvHead:
+        mass_heads_.push_back(layout_.NumStreamsOf(group));
+        break;
+      case MassNeed::kPerQueryHead:
+        mass_heads_.push_back(layout_.AllQueryHeadsOf(group));
+        break;
+    }
   }
   step_.hidden_layers = needs.hidden_layers;
   group_begin_.resize(groups + 1);
@@ -50,64 +53,69 @@ void SignalBuffers::Begin(const SequenceCache& cache, StepKind kind, Position fi
   BeginQueries(num_tokens);
 }
 
-// The array, counted over all groups, that takes the mass of a query head.
+// The array of its group that takes the mass of a query head.
 int SignalBuffers::MassArray(int layer, int q_head) const {
-  const int kv_head = q_head / shape_.QueryHeadsPerKvHead();
+  const int per_kv = layout_.QueryHeadsPerKvHead(layer);
+  const int stream = layout_.StreamOf(layer, q_head / per_kv);
   switch (needs_.mass) {
     case MassNeed::kNone:
-      return 0;
-    case MassNeed::kPerQueryHead:
-      return layer * shape_.num_q_heads + q_head;
-    case MassNeed::kPerKvHead:
-      return layer * shape_.num_kv_heads + kv_head;
     case MassNeed::kSummed:
+      return 0;
+    case MassNeed::kPerKvHead:
+      return stream - layout_.FirstStreamOf(layout_.GroupOf(stream));
+    case MassNeed::kPerQueryHead:
       break;
   }
   switch (granularity_) {
     case Granularity::kToken:
-      return 0;
+      return layer * shape_.num_q_heads + q_head;
     case Granularity::kLayer:
-      return layer;
+      return q_head;
     case Granularity::kHead:
-      return layer * shape_.num_kv_heads + kv_head;
+      return q_head % per_kv;
   }
   return 0;
 }
 
 void SignalBuffers::BeginMass() {
   for (size_t group = 0; group < group_rows_.size(); ++group) {
-    group_begin_[group + 1] = group_begin_[group] + size_t(mass_heads_) * group_rows_[group];
+    group_begin_[group + 1] = group_begin_[group] + size_t(mass_heads_[group]) * group_rows_[group];
   }
   mass_.assign(group_begin_.back(), 0.0f);
   for (int layer = 0; layer < shape_.num_layers; ++layer) {
     not_finite_[layer] = false;
     for (int head = 0; head < shape_.num_q_heads; ++head) {
-      const int array = MassArray(layer, head);
-      const int group = array / mass_heads_;
+      const int kv_head = head / layout_.QueryHeadsPerKvHead(layer);
+      const int group = layout_.GroupOf(layout_.StreamOf(layer, kv_head));
       mass_targets_[size_t(layer) * shape_.num_q_heads + head] =
-          mass_.data() + group_begin_[group] + size_t(array % mass_heads_) * group_rows_[group];
+          mass_.data() + group_begin_[group] + size_t(MassArray(layer, head)) * group_rows_[group];
     }
   }
 }
 
 void SignalBuffers::BeginCopies(int num_tokens) {
-  const size_t row = size_t(shape_.num_kv_heads) * shape_.head_dim * num_tokens;
-  const auto lay_out = [&](bool wanted, size_t floats, size_t count, std::vector<float>* data,
+  // By layer, of each kv head.
+  const auto lay_out = [&](bool wanted, size_t floats, std::vector<float>* data,
                            std::vector<std::span<const float>>* spans) {
     if (!wanted) return;
-    data->resize(floats * count);
+    data->resize(floats * num_tokens * layout_.num_streams());
     spans->clear();
-    for (size_t i = 0; i < count; ++i)
-      spans->push_back(std::span(*data).subspan(i * floats, floats));
+    for (int layer = 0; layer < shape_.num_layers; ++layer) {
+      spans->push_back(std::span(*data).subspan(
+          VectorAt(layer, 0, 0) * floats, size_t(num_tokens) * layout_.NumKvHeads(layer) * floats));
+    }
   };
-  const size_t layers = shape_.num_layers;
-  lay_out(needs_.keys, row, layers, &keys_, &step_.keys);
-  lay_out(needs_.keys_before_rope, row, layers, &keys_before_rope_, &step_.keys_before_rope);
-  lay_out(needs_.values, row, layers, &values_, &step_.values);
-  lay_out(!needs_.hidden_layers.empty(), size_t(num_tokens) * shape_.embed_dim,
-          needs_.hidden_layers.size(), &hidden_, &step_.hidden);
-  lay_out(needs_.eviction_logits, size_t(num_tokens) * shape_.num_kv_heads, layers,
-          &eviction_logits_, &step_.eviction_logits);
+  lay_out(needs_.keys, shape_.head_dim, &keys_, &step_.keys);
+  lay_out(needs_.keys_before_rope, shape_.head_dim, &keys_before_rope_, &step_.keys_before_rope);
+  lay_out(needs_.values, shape_.head_dim, &values_, &step_.values);
+  lay_out(needs_.eviction_logits, 1, &eviction_logits_, &step_.eviction_logits);
+  if (needs_.hidden_layers.empty()) return;
+  const size_t floats = size_t(num_tokens) * shape_.embed_dim;
+  hidden_.resize(floats * needs_.hidden_layers.size());
+  step_.hidden.clear();
+  for (size_t i = 0; i < needs_.hidden_layers.size(); ++i) {
+    step_.hidden.push_back(std::span(hidden_).subspan(i * floats, floats));
+  }
 }
 
 // The history moves up by the tokens of the step; nodes fill the end of it.
@@ -132,7 +140,7 @@ void SignalBuffers::TakeMass(const SignalBuffers& all, const SequenceCache& cach
   const auto queries = static_cast<size_t>(step_.num_tokens);
   for (size_t group = 0; group < group_rows_.size(); ++group) {
     const auto positions = cache.positions(static_cast<int>(group));
-    for (int head = 0; head < mass_heads_; ++head) {
+    for (int head = 0; head < mass_heads_[group]; ++head) {
       const float* from =
           all.mass_.data() + all.group_begin_[group] + size_t(head) * all.group_rows_[group];
       float* to = mass_.data() + group_begin_[group] + size_t(head) * group_rows_[group];
@@ -155,23 +163,19 @@ MassTarget SignalBuffers::Mass(int layer) {
           .not_finite = &not_finite_[layer]};
 }
 
-namespace {
-float* RowAt(std::vector<float>* data, const ModelShape& shape, int num_tokens, int layer,
-             int token, int kv_head) {
+float* SignalBuffers::RowAt(std::vector<float>* data, int layer, int token, int kv_head) const {
   if (data->empty()) return nullptr;
-  const size_t row = (size_t(layer) * num_tokens + token) * shape.num_kv_heads + kv_head;
-  return data->data() + row * shape.head_dim;
+  return data->data() + VectorAt(layer, token, kv_head) * shape_.head_dim;
 }
-}  // namespace
 
 float* SignalBuffers::Keys(int layer, int token, int kv_head) {
-  return RowAt(&keys_, shape_, step_.num_tokens, layer, token, kv_head);
+  return RowAt(&keys_, layer, token, kv_head);
 }
 float* SignalBuffers::KeysBeforeRope(int layer, int token, int kv_head) {
-  return RowAt(&keys_before_rope_, shape_, step_.num_tokens, layer, token, kv_head);
+  return RowAt(&keys_before_rope_, layer, token, kv_head);
 }
 float* SignalBuffers::Values(int layer, int token, int kv_head) {
-  return RowAt(&values_, shape_, step_.num_tokens, layer, token, kv_head);
+  return RowAt(&values_, layer, token, kv_head);
 }
 
 float* SignalBuffers::Query(int layer, int token) {
@@ -186,8 +190,8 @@ float* SignalBuffers::Hidden(size_t index) {
 }
 
 std::span<float> SignalBuffers::EvictionLogits(int layer) {
-  const size_t floats = size_t(step_.num_tokens) * shape_.num_kv_heads;
-  return std::span(eviction_logits_).subspan(layer * floats, floats);
+  const size_t floats = size_t(step_.num_tokens) * layout_.NumKvHeads(layer);
+  return std::span(eviction_logits_).subspan(VectorAt(layer, 0, 0), floats);
 }
 
 GroupSignals SignalBuffers::Group(int group) const {
@@ -195,11 +199,9 @@ GroupSignals SignalBuffers::Group(int group) const {
   if (!wants_mass_) return signals;
   signals.mass =
       std::span(mass_).subspan(group_begin_[group], group_begin_[group + 1] - group_begin_[group]);
-  signals.num_mass_heads = mass_heads_;
+  signals.num_mass_heads = mass_heads_[group];
   const int layers_per_group = granularity_ == Granularity::kToken ? shape_.num_layers : 1;
-  const int first_layer = granularity_ == Granularity::kToken   ? 0
-                          : granularity_ == Granularity::kLayer ? group
-                                                                : group / shape_.num_kv_heads;
+  const int first_layer = layout_.LayerOf(layout_.FirstStreamOf(group));
   for (int i = 0; i < layers_per_group; ++i) {
     signals.num_layers_counted += not_finite_[first_layer + i] ? 0 : 1;
   }

@@ -16,6 +16,7 @@
 #include "ebb/state.h"
 #include "ebb/types.h"
 #include "src/attention/decode.h"
+#include "src/base/attention_layout.h"
 #include "src/kv/sequence_cache.h"
 
 namespace ebb {
@@ -46,7 +47,7 @@ class SignalBuffers {
   // goes, [num_q_heads, head_dim]; null when it is not among the last.
   [[nodiscard]] float* Query(int layer, int token);
   [[nodiscard]] float* Hidden(size_t index);  // [num_tokens, embed_dim], of hidden_layers[index]
-  // [num_tokens, num_kv_heads]
+  // [num_tokens, kv heads of the layer]
   [[nodiscard]] std::span<float> EvictionLogits(int layer);
 
   [[nodiscard]] const StepSignals& step() const { return step_; }
@@ -63,13 +64,21 @@ class SignalBuffers {
   void BeginCopies(int num_tokens);
   void BeginQueries(int num_tokens);
 
+  // Where a token's vector of a kv head begins: [layers][tokens, kv heads of the layer].
+  [[nodiscard]] size_t VectorAt(int layer, int token, int kv_head) const {
+    return size_t(layout_.StreamOf(layer, 0)) * step_.num_tokens +
+           size_t(token) * layout_.NumKvHeads(layer) + kv_head;
+  }
+  float* RowAt(std::vector<float>* data, int layer, int token, int kv_head) const;
+
   const ModelShape shape_;
+  const AttentionLayout layout_;
   const Granularity granularity_;
   const SignalNeeds needs_;
   StepSignals step_;
   bool wants_mass_ = false;
 
-  int mass_heads_ = 0;                  // arrays per group
+  std::vector<int> mass_heads_;         // [groups]: arrays
   std::vector<float> mass_;             // group after group, [mass_heads, rows of the group]
   std::vector<size_t> group_begin_;     // [groups + 1], into mass_
   std::vector<int> group_rows_;         // [groups]
@@ -77,10 +86,10 @@ class SignalBuffers {
   std::vector<float*> mass_targets_;    // [layers, query heads]
   std::unique_ptr<bool[]> not_finite_;  // [layers]
 
-  std::vector<float> keys_, keys_before_rope_, values_;  // [layers, tokens, kv heads, head_dim]
+  std::vector<float> keys_, keys_before_rope_, values_;  // as VectorAt() says, [head_dim] each
   std::vector<float> queries_;          // [layers, num_recent_queries, query heads, head_dim]
   std::vector<float> hidden_;           // [hidden layers, tokens, embed_dim]
-  std::vector<float> eviction_logits_;  // [layers, tokens, kv heads]
+  std::vector<float> eviction_logits_;  // as VectorAt() says
 };
 
 }  // namespace ebb

@@ -57,11 +57,20 @@ class MarksRule {
  public:
   MarksRule(const ModelShape& shape, Granularity granularity, int window, int shift)
       : shape_(shape),
-        streams_(shape.num_layers * shape.num_kv_heads / shape.NumGroups(granularity)),
+        streams_(shape.NumGroups(granularity)),
         window_(window),
         shift_(shift),
-        logits_(shape.NumGroups(granularity)),
-        left_(logits_.size()) {}
+        logits_(streams_.size()),
+        left_(streams_.size()) {
+    for (int layer = 0, stream = 0; layer < shape.num_layers; ++layer) {
+      for (int head = 0; head < shape.NumKvHeads(layer); ++head, ++stream) {
+        const int group = granularity == Granularity::kToken   ? 0
+                          : granularity == Granularity::kLayer ? layer
+                                                               : stream;
+        streams_[group].emplace_back(layer, head);
+      }
+    }
+  }
 
   // After each step.
   void See(const StepSignals& step) {
@@ -95,19 +104,18 @@ class MarksRule {
   // In the order in which the policy adds them up.
   [[nodiscard]] float MeanLogit(int group, int token, const StepSignals& step) const {
     float sum = 0;
-    for (int s = group * streams_; s < (group + 1) * streams_; ++s) {
-      sum += step.eviction_logits[s / shape_.num_kv_heads]
-                                 [token * shape_.num_kv_heads + s % shape_.num_kv_heads];
+    for (const auto& [layer, head] : streams_[group]) {
+      sum += step.eviction_logits[layer][token * shape_.NumKvHeads(layer) + head];
     }
     return sum;
   }
 
   const ModelShape shape_;
-  const int streams_;                       // (layer, kv head) pairs of a group
-  const int window_;                        // tokens
-  const int shift_;                         // tokens
-  std::vector<std::vector<float>> logits_;  // [groups][tokens]
-  std::vector<std::set<Position>> left_;    // [groups]
+  std::vector<std::vector<std::pair<int, int>>> streams_;  // [groups]: (layer, kv head) pairs
+  const int window_;                                       // tokens
+  const int shift_;                                        // tokens
+  std::vector<std::vector<float>> logits_;                 // [groups][tokens]
+  std::vector<std::set<Position>> left_;                   // [groups]
 };
 
 }  // namespace ebb

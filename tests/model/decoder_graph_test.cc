@@ -169,12 +169,15 @@ TEST_F(DecoderGraphTest, TheChannelOfTheEvictionLogitIsShownAndTakenOut) {
     variant.options.eviction_window = 64;
     Load(variant.options);
     const GraphRun marking = RunGraph(*model_, tokens_, {.eviction_logits = true});
-    ASSERT_EQ(marking.eviction_channels.size(), 3u);
+    ASSERT_EQ(marking.eviction_channels.size(), size_t(options_.num_layers));
     ExpectNear(marking.keys[0], plain.keys[0]);
+    const ModelShape& shape = model_->shape();
     const int dim = options_.head_dim, heads = options_.num_q_heads;
-    const int heads_per_group = heads / options_.num_kv_heads;
-    const int partner = options_.family == "llama" ? dim - 2 : dim / 2 - 1;
-    const double frequency = std::pow(options_.rope_base, -(dim - 2.0) / dim);
+    const int kv_heads = shape.NumKvHeads(0), heads_per_group = heads / kv_heads;
+    const bool turns_neighbours = options_.family == "llama" || options_.family == "deci";
+    const int partner = turns_neighbours ? dim - 2 : dim / 2 - 1;
+    const double base = shape.Window(0) > 0 ? 10000 : options_.rope_base;
+    const double frequency = std::pow(base, -(dim - 2.0) / dim);
     for (size_t token = 0; token < tokens_.size(); ++token) {
       const double sine = std::sin(token * frequency), cosine = std::cos(token * frequency);
       for (int head = 0; head < heads; ++head) {
@@ -183,9 +186,8 @@ TEST_F(DecoderGraphTest, TheChannelOfTheEvictionLogitIsShownAndTakenOut) {
                                     plain.queries[0].begin() + at + dim);
         if (head % heads_per_group == 0) {
           const double turned = expected[partner], logit = expected[dim - 1];
-          EXPECT_NEAR(
-              marking.eviction_channels[0][token * options_.num_kv_heads + head / heads_per_group],
-              logit * cosine - turned * sine, 1e-4);
+          EXPECT_NEAR(marking.eviction_channels[0][token * kv_heads + head / heads_per_group],
+                      logit * cosine - turned * sine, 1e-4);
           expected[partner] = static_cast<float>(cosine * (turned * cosine + logit * sine));
           expected[dim - 1] = 0;
           EXPECT_EQ(marking.queries[0][at + dim - 1], 0);
@@ -208,9 +210,10 @@ TEST_F(DecoderGraphTest, AnAdapterReadsWhatComesIntoTheLayer) {
     Load(variant.options);
     const GraphRun run =
         RunGraph(*model_, tokens_, {.hidden_layers = {0, 1}, .eviction_logits = true});
-    ASSERT_EQ(run.eviction_channels.size(), 3u);
-    const size_t width = options_.embed_dim, kv_heads = options_.num_kv_heads;
-    for (size_t layer = 1; layer < 3; ++layer) {
+    ASSERT_EQ(run.eviction_channels.size(), size_t(options_.num_layers));
+    const size_t width = options_.embed_dim;
+    for (int layer = 1; layer < 3; ++layer) {
+      const size_t kv_heads = model_->shape().NumKvHeads(layer);
       const LayerWeights& weights = model_->loaded().layers[layer];
       const auto* norm = static_cast<const float*>(weights.alpha_norm->data);
       const auto* matrix = static_cast<const float*>(weights.alpha->data);

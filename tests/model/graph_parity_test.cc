@@ -61,6 +61,22 @@ TEST_P(GraphParityTest, LogitsAreThoseOfLibllama) {
 INSTANTIATE_TEST_SUITE_P(Variants, GraphParityTest, testing::ValuesIn(ModelVariants()),
                          [](const auto& info) { return info.param.name; });
 
+class ManyLayersParityTest : public GraphParity, public testing::Test {};
+
+// As many layers as Gemma 3 of 27 B has, whose attention is scaled by the width of the hidden state
+// per head (48 here) and not by the size of a head (32). So many layers amplify rounding.
+TEST_F(ManyLayersParityTest, GemmaOfSixtyTwoLayersScalesAttentionAsLibllamaDoes) {
+  Write({.family = "gemma3",
+         .num_layers = 62,
+         .embed_dim = 96,
+         .num_q_heads = 2,
+         .num_kv_heads = 1,
+         .sliding_window = 20,
+         .head_dim = 32,
+         .feed_forward_dim = 64});
+  ExpectEqual(Ours({.path = path_}), Libllamas({.path = path_}), 5 * kTolerance);
+}
+
 class WeightTypeParityTest : public GraphParity, public testing::TestWithParam<std::string> {};
 
 // The same products over the same integers: only attention's rounding may differ, which

@@ -6,6 +6,7 @@
 #include <ggml.h>
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
 
@@ -17,34 +18,40 @@ namespace {
 
 class NativeAttention : public AttentionBuilder {
  public:
-  explicit NativeAttention(const ModelShape& shape) : shape_(shape) {}
+  explicit NativeAttention(const Model& model)
+      : shape_(model.shape()), scale_(model.attention_scale()) {}
 
-  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int /*layer*/, ggml_tensor* q,
+  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
                       ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) override {
     const int64_t num_tokens = q->ne[2];
-    if (mask_ == nullptr) {
-      mask_ = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, num_tokens, num_tokens);
-      ggml_set_input(mask_);
+    ggml_tensor*& mask = masks_[shape_.Window(layer)];
+    if (mask == nullptr) {
+      mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, num_tokens, num_tokens);
+      ggml_set_input(mask);
     }
     keys_.push_back(Keep(ctx, graph, k));
     queries_.push_back(Keep(ctx, graph, q));
     keys_before_rope_.push_back(Keep(ctx, graph, k_before_rope));
     ggml_tensor* scores = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_permute(ctx, k, 0, 2, 1, 3)),
                                        ggml_permute(ctx, q, 0, 2, 1, 3));  // [T, T, q heads]
-    const float scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
-    scores = ggml_soft_max_ext(ctx, scores, mask_, scale, 0);
+    scores = ggml_soft_max_ext(ctx, scores, mask, scale_, 0);
     ggml_tensor* values = ggml_cont(ctx, ggml_permute(ctx, v, 1, 2, 0, 3));  // [T, head_dim, heads]
     ggml_tensor* attended = ggml_permute(ctx, ggml_mul_mat(ctx, values, scores), 0, 2, 1, 3);
     return ggml_cont_2d(ctx, attended, int64_t{shape_.head_dim} * shape_.num_q_heads, num_tokens);
   }
 
-  void SetMask() const {
-    const int64_t n = mask_->ne[0];
-    std::vector<float> mask(n * n, 0);
-    for (int64_t query = 0; query < n; ++query) {
-      for (int64_t key = query + 1; key < n; ++key) mask[query * n + key] = -INFINITY;
+  void SetMasks() const {
+    for (const auto& [window, tensor] : masks_) {
+      const int64_t n = tensor->ne[0];
+      std::vector<float> mask(n * n, 0);
+      for (int64_t query = 0; query < n; ++query) {
+        for (int64_t key = 0; key < n; ++key) {
+          const bool gone = window > 0 && query - key >= window;
+          if (key > query || gone) mask[query * n + key] = -INFINITY;
+        }
+      }
+      ggml_backend_tensor_set(tensor, mask.data(), 0, mask.size() * sizeof(float));
     }
-    ggml_backend_tensor_set(mask_, mask.data(), 0, mask.size() * sizeof(float));
   }
 
   [[nodiscard]] const std::vector<ggml_tensor*>& keys() const { return keys_; }
@@ -62,7 +69,8 @@ class NativeAttention : public AttentionBuilder {
   }
 
   const ModelShape& shape_;
-  ggml_tensor* mask_ = nullptr;  // [keys, queries]
+  const float scale_;
+  std::map<int, ggml_tensor*> masks_;  // by window: [keys, queries]
   std::vector<ggml_tensor*> keys_;
   std::vector<ggml_tensor*> keys_before_rope_;
   std::vector<ggml_tensor*> queries_;
@@ -105,7 +113,7 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
                              ggml_graph_overhead_custom(max_nodes, false),
                  .mem_buffer = nullptr,
                  .no_alloc = true}));
-  NativeAttention attention(model.shape());
+  NativeAttention attention(model);
   const DecoderGraph graph = BuildDecoderGraph(loaded, ctx.get(), graph_options, attention);
 
   const std::unique_ptr<ggml_backend, Free> backend(ggml_backend_cpu_init());
@@ -118,7 +126,7 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
   Set(graph.tokens, tokens);
   Set(graph.positions, positions);
   if (graph.output_rows != nullptr) Set(graph.output_rows, options.output_rows);
-  attention.SetMask();
+  attention.SetMasks();
   ggml_backend_graph_compute(backend.get(), graph.graph);
 
   GraphRun run;

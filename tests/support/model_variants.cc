@@ -45,8 +45,35 @@ std::vector<ModelVariant> ModelVariants() {
   ModelVariant apart =
       Make("llama_gqa2_head128_apart", "llama", {8, 4, 128}, Rope::kNone, tied, Biases::kQkv);
   apart.options.embed_dim = 544;  // so that the projections are too large to be joined
+  // Seven layers, so that one sees all tokens; and each way to say which do.
+  ModelVariant gemma = Make("gemma3_gqa4_head256_tied", "gemma3", {4, 1, 256}, Rope::kNone, tied);
+  gemma.options.num_layers = 7;
+  gemma.options.sliding_window = 24;
+  gemma.options.rope_base = 1e6f;
+  ModelVariant pattern =
+      Make("gemma3_gqa2_head64_linear", "gemma3", {4, 2, 64}, Rope::kLinear, untied);
+  pattern.options.sliding_window = 16;
+  pattern.options.window_pattern = 2;
+  ModelVariant listed =
+      Make("gemma3_gqa1_head80_biases", "gemma3", {3, 3, 80}, Rope::kNone, tied, Biases::kQkv);
+  listed.options.sliding_window = 33;
+  listed.options.window_layers = {false, true, true};
+  ModelVariant no_window =
+      Make("gemma3_gqa2_head96_no_window", "gemma3", {4, 2, 96}, Rope::kNone, tied);
+  ModelVariant deci = Make("deci_kv_heads_1_4_2_8", "deci", {8, 8, 64}, Rope::kNone, tied);
+  deci.options.num_layers = 4;
+  deci.options.kv_heads_by_layer = {1, 4, 2, 8};
+  ModelVariant deci_llama3 = Make("deci_kv_heads_3_1_1_llama3", "deci", {3, 3, 80}, Rope::kLlama3,
+                                  untied, Biases::kQkvAndOutput);
+  deci_llama3.options.kv_heads_by_layer = {3, 1, 1};
   return {
       apart,
+      gemma,
+      pattern,
+      listed,
+      no_window,
+      deci,
+      deci_llama3,
       Make("llama_gqa3_head64_tied", "llama", {9, 3, 64}, Rope::kNone, tied),
       Make("llama_gqa1_head80_untied", "llama", {4, 4, 80}, Rope::kNone, untied),
       Make("llama_gqa4_head128_llama3", "llama", {8, 2, 128}, Rope::kLlama3, untied),

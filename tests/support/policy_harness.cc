@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/base/attention_layout.h"
+
 namespace ebb {
 namespace {
 
@@ -23,13 +25,14 @@ float MadeUpSignals::Uniform(uint64_t a, uint64_t b) const {
   return static_cast<float>(hash >> 40) * 0x1p-24f;
 }
 
-void MadeUpSignals::Fill(size_t num_arrays, size_t length, uint64_t salt,
-                         std::vector<std::vector<float>>* data,
+void MadeUpSignals::Fill(size_t num_arrays, const std::function<size_t(size_t)>& length,
+                         uint64_t salt, std::vector<std::vector<float>>* data,
                          std::vector<std::span<const float>>* spans) {
-  data->assign(num_arrays, std::vector<float>(length));
+  data->assign(num_arrays, {});
   spans->clear();
   for (size_t i = 0; i < num_arrays; ++i) {
-    for (size_t j = 0; j < length; ++j) (*data)[i][j] = Uniform(salt + i, j) - 0.5f;
+    (*data)[i].resize(length(i));
+    for (size_t j = 0; j < (*data)[i].size(); ++j) (*data)[i][j] = Uniform(salt + i, j) - 0.5f;
     spans->push_back((*data)[i]);
   }
 }
@@ -41,15 +44,19 @@ const StepSignals& MadeUpSignals::Step(StepKind kind, Position first, int num_to
   step_.first_position = first;
   step_.num_tokens = num_tokens;
   const size_t layers = shape_.num_layers;
-  const size_t kv_size = static_cast<size_t>(num_tokens) * shape_.num_kv_heads * shape_.head_dim;
+  const auto kv_size = [&](size_t layer) {
+    return static_cast<size_t>(num_tokens) * shape_.NumKvHeads(static_cast<int>(layer)) *
+           shape_.head_dim;
+  };
   if (needs_.keys) Fill(layers, kv_size, 1000, &keys_, &step_.keys);
   if (needs_.keys_before_rope) {
     Fill(layers, kv_size, 2000, &keys_before_rope_, &step_.keys_before_rope);
   }
   if (needs_.values) Fill(layers, kv_size, 3000, &values_, &step_.values);
   if (needs_.eviction_logits) {
-    Fill(layers, static_cast<size_t>(num_tokens) * shape_.num_kv_heads, 6000, &eviction_logits_,
-         &step_.eviction_logits);
+    Fill(
+        layers, [&](size_t layer) { return kv_size(layer) / shape_.head_dim; }, 6000,
+        &eviction_logits_, &step_.eviction_logits);
     if (fault_ == Fault::kNanMass) eviction_logits_[0][0] = std::numeric_limits<float>::infinity();
     if (fault_ == Fault::kNanLayers) {
       eviction_logits_[0][0] = std::numeric_limits<float>::quiet_NaN();
@@ -57,13 +64,16 @@ const StepSignals& MadeUpSignals::Step(StepKind kind, Position first, int num_to
   }
   if (needs_.num_recent_queries > 0) {
     step_.num_recent = std::min(needs_.num_recent_queries, first + num_tokens);
-    Fill(layers, static_cast<size_t>(step_.num_recent) * shape_.num_q_heads * shape_.head_dim, 4000,
-         &queries_, &step_.recent_queries);
+    const size_t size =
+        static_cast<size_t>(step_.num_recent) * shape_.num_q_heads * shape_.head_dim;
+    Fill(
+        layers, [&](size_t) { return size; }, 4000, &queries_, &step_.recent_queries);
   }
   step_.hidden_layers = needs_.hidden_layers;
   if (!needs_.hidden_layers.empty()) {
-    Fill(needs_.hidden_layers.size(), static_cast<size_t>(num_tokens) * shape_.embed_dim, 5000,
-         &hidden_, &step_.hidden);
+    const size_t size = static_cast<size_t>(num_tokens) * shape_.embed_dim;
+    Fill(
+        needs_.hidden_layers.size(), [&](size_t) { return size; }, 5000, &hidden_, &step_.hidden);
   }
   return step_;
 }
@@ -77,25 +87,28 @@ GroupSignals MadeUpSignals::Group(int group, std::span<const Position> positions
   const bool all_layers = granularity_ == Granularity::kToken;
   const bool one_head = granularity_ == Granularity::kHead;
   const int num_layers = all_layers ? shape_.num_layers : 1;
-  const int first_layer = all_layers ? 0 : one_head ? group / shape_.num_kv_heads : group;
-  const int num_kv_heads = one_head ? 1 : shape_.num_kv_heads;
-  const int first_kv_head = one_head ? group % shape_.num_kv_heads : 0;
-  const int ratio = shape_.QueryHeadsPerKvHead();
-  const int heads_per_layer = needs_.mass == MassNeed::kSummed      ? 0
-                              : needs_.mass == MassNeed::kPerKvHead ? num_kv_heads
-                                                                    : num_kv_heads * ratio;
-  signals.num_mass_heads = std::max(1, heads_per_layer * num_layers);
+  const AttentionLayout layout(shape_, granularity_);
+  const int first_stream = layout.FirstStreamOf(group);
+  const int first_layer = layout.LayerOf(first_stream);
+  const int first_kv_head = one_head ? layout.KvHeadOf(first_stream) : 0;
+  signals.num_mass_heads = needs_.mass == MassNeed::kSummed      ? 1
+                           : needs_.mass == MassNeed::kPerKvHead ? layout.NumStreamsOf(group)
+                                                                 : layout.AllQueryHeadsOf(group);
   mass_.assign(static_cast<size_t>(signals.num_mass_heads) * num_rows, 0.0f);
-  for (int l = 0; l < num_layers; ++l) {
+  for (int l = 0, heads_before = 0; l < num_layers; ++l) {
     const int layer = first_layer + l;
+    const int num_kv_heads = one_head ? 1 : shape_.NumKvHeads(layer);
+    const int ratio = shape_.QueryHeadsPerKvHead(layer);
+    const int first_mass_head = heads_before;
+    heads_before += needs_.mass == MassNeed::kPerKvHead ? num_kv_heads : num_kv_heads * ratio;
     const bool nan_layer = fault_ == Fault::kNanLayers && Uniform(77, layer) < 0.3f;
     signals.num_layers_counted += nan_layer ? 0 : 1;
     if (nan_layer && needs_.mass == MassNeed::kSummed) continue;
     for (int q = 0; q < num_kv_heads * ratio; ++q) {
       const int head = first_kv_head * ratio + q;
       const int mass_head = needs_.mass == MassNeed::kSummed      ? 0
-                            : needs_.mass == MassNeed::kPerKvHead ? l * num_kv_heads + q / ratio
-                                                                  : l * num_kv_heads * ratio + q;
+                            : needs_.mass == MassNeed::kPerKvHead ? first_mass_head + q / ratio
+                                                                  : first_mass_head + q;
       float* mass = &mass_[static_cast<size_t>(mass_head) * num_rows];
       for (int i = 0; i < num_rows; ++i) {
         const float u = Uniform(static_cast<uint64_t>(layer) * 1000 + head + 1, positions[i]);

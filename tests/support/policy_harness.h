@@ -4,6 +4,7 @@
 #define EBB_TESTS_SUPPORT_POLICY_HARNESS_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -31,8 +32,8 @@ class MadeUpSignals {
 
  private:
   float Uniform(uint64_t a, uint64_t b) const;
-  void Fill(size_t num_arrays, size_t length, uint64_t salt, std::vector<std::vector<float>>* data,
-            std::vector<std::span<const float>>* spans);
+  void Fill(size_t num_arrays, const std::function<size_t(size_t array)>& length, uint64_t salt,
+            std::vector<std::vector<float>>* data, std::vector<std::span<const float>>* spans);
 
   const ModelShape shape_;
   const Granularity granularity_;

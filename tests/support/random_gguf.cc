@@ -118,7 +118,7 @@ class RandomGguf {
         random_(options.seed),
         random_marks_(options.seed + 1000),
         gguf_(gguf_init_empty()) {
-    const size_t num_tensors = 8 + 18 * static_cast<size_t>(options.num_layers);
+    const size_t num_tensors = 8 + 20 * static_cast<size_t>(options.num_layers);
     ggml_.reset(ggml_init({.mem_size = num_tensors * ggml_tensor_overhead(),
                            .mem_buffer = nullptr,
                            .no_alloc = true}));
@@ -148,6 +148,11 @@ class RandomGguf {
   void SetNumber(std::string_view key, float value) {
     gguf_set_val_f32(gguf_.get(), Key(key).c_str(), value);
   }
+  [[nodiscard]] int KvHeads(int layer) const {
+    return o_.kv_heads_by_layer.empty() ? o_.num_kv_heads : o_.kv_heads_by_layer[layer];
+  }
+  void AddKvHeadsMetadata();
+  void AddWindowMetadata();
   void AddRopeMetadata();
   void AddMarksMetadata(std::string_view layout);
   void AddLayer(int layer);
@@ -178,7 +183,8 @@ void RandomGguf::AddMetadata() {
   SetSize("block_count", o_.num_layers);
   SetSize("feed_forward_length", o_.feed_forward_dim);
   SetSize("attention.head_count", o_.num_q_heads);
-  SetSize("attention.head_count_kv", o_.num_kv_heads);
+  AddKvHeadsMetadata();
+  if (o_.sliding_window > 0) AddWindowMetadata();
   SetSize("attention.key_length", o_.head_dim);
   SetSize("attention.value_length", o_.head_dim);
   SetSize("rope.dimension_count", o_.head_dim);
@@ -187,6 +193,22 @@ void RandomGguf::AddMetadata() {
   if (o_.eviction_window == 0) return;
   AddMarksMetadata(o_.marks == RandomGgufOptions::Marks::kAdapter ? "adapter"
                                                                   : "query_last_channel");
+}
+
+void RandomGguf::AddKvHeadsMetadata() {
+  if (o_.kv_heads_by_layer.empty()) return SetSize("attention.head_count_kv", o_.num_kv_heads);
+  gguf_set_arr_data(gguf_.get(), Key("attention.head_count_kv").c_str(), GGUF_TYPE_INT32,
+                    o_.kv_heads_by_layer.data(), o_.kv_heads_by_layer.size());
+}
+
+void RandomGguf::AddWindowMetadata() {
+  SetSize("attention.sliding_window", o_.sliding_window);
+  constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+  if (o_.window_pattern > 0) SetSize(kPattern, o_.window_pattern);
+  if (o_.window_layers.empty()) return;
+  const std::vector<uint8_t> layers(o_.window_layers.begin(), o_.window_layers.end());
+  gguf_set_arr_data(gguf_.get(), Key(kPattern).c_str(), GGUF_TYPE_BOOL, layers.data(),
+                    layers.size());
 }
 
 void RandomGguf::AddAdapterMetadata() {
@@ -307,7 +329,7 @@ void RandomGguf::AddLayer(int layer) {
   using Biases = RandomGgufOptions::Biases;
   const auto name = [&](std::string_view part) { return fmt::format("blk.{}.{}", layer, part); };
   const int64_t query_dim = int64_t{o_.num_q_heads} * o_.head_dim;
-  const int64_t kv_dim = int64_t{o_.num_kv_heads} * o_.head_dim;
+  const int64_t kv_dim = int64_t{KvHeads(layer)} * o_.head_dim;
   const std::string& type = o_.weight_type;
   AddVector(name("attn_norm.weight"), o_.embed_dim, 1, 0.1f);
   // The order in which converters write them: neither q, k, v nor gate, up need be neighbours.
@@ -328,9 +350,13 @@ void RandomGguf::AddLayer(int layer) {
   if (o_.biases == Biases::kQkvAndOutput) {
     AddVector(name("attn_output.bias"), o_.embed_dim, 0, 0.2f);
   }
-  if (o_.family == "qwen3") {
+  if (o_.family == "qwen3" || o_.family == "gemma3") {
     AddVector(name("attn_q_norm.weight"), o_.head_dim, 1.5f, 0.3f);
     AddVector(name("attn_k_norm.weight"), o_.head_dim, 1.5f, 0.3f);
+  }
+  if (o_.family == "gemma3") {
+    AddVector(name("post_attention_norm.weight"), o_.embed_dim, 1, 0.1f);
+    AddVector(name("post_ffw_norm.weight"), o_.embed_dim, 1, 0.1f);
   }
 }
 
@@ -341,8 +367,8 @@ void RandomGguf::AddMarks() {
     const std::string name = fmt::format("blk.{}.attn_dms_alpha", layer);
     AddTensor(name + "_norm.weight", GGML_TYPE_F32, o_.embed_dim, 1,
               Normal(o_.embed_dim, 1, 0.1f, &random_marks_));
-    AddTensor(name + ".weight", GGML_TYPE_F32, o_.embed_dim, o_.num_kv_heads,
-              Normal(int64_t{o_.embed_dim} * o_.num_kv_heads, 0, deviation, &random_marks_));
+    AddTensor(name + ".weight", GGML_TYPE_F32, o_.embed_dim, KvHeads(layer),
+              Normal(int64_t{o_.embed_dim} * KvHeads(layer), 0, deviation, &random_marks_));
   }
 }
 

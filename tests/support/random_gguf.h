@@ -6,17 +6,24 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ebb/status.h"
 
 namespace ebb {
 
 struct RandomGgufOptions {
-  std::string family = "llama";  // "llama", "qwen2", "qwen3"
+  std::string family = "llama";  // "llama", "qwen2", "qwen3", "gemma3", "deci"
   int num_layers = 2;
   int embed_dim = 256;
   int num_q_heads = 4;
   int num_kv_heads = 2;
+  std::vector<int> kv_heads_by_layer = {};  // instead, [num_layers]
+  // Of "gemma3": tokens, 0: none; every so many layers without one; or for each layer whether it
+  // has one.
+  int sliding_window = 0;
+  int window_pattern = 0;  // 0: the file does not say
+  std::vector<bool> window_layers = {};
   int head_dim = 64;
   int feed_forward_dim = 512;
   int num_tokens = 384;  // of the tokenizer; see Tokenizer for the least

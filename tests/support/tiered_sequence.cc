@@ -180,7 +180,7 @@ void TieredSequence::Remove(int group, const std::vector<uint32_t>& removed) {
   uint32_t index = 0;
   std::erase_if(groups_[group],
                 [&](const auto&) { return std::ranges::binary_search(removed, index++); });
-  rows_evicted_ += static_cast<int64_t>(removed.size()) * cache_->streams_per_group();
+  rows_evicted_ += static_cast<int64_t>(removed.size()) * cache_->NumStreamsOf(0);
 }
 
 void TieredSequence::TruncateTo(Position end) {
@@ -232,7 +232,7 @@ void TieredSequence::ExpectLists() const {
     for (const auto& [position, row] : groups_[g]) {
       ASSERT_EQ(positions[i], position);
       ASSERT_EQ(tiers[i], row.tier) << "position " << position;
-      rows[static_cast<int>(row.tier)] += cache_->streams_per_group();
+      rows[static_cast<int>(row.tier)] += cache_->NumStreamsOf(0);
       ++i;
     }
   }
@@ -288,7 +288,7 @@ void TieredSequence::ExpectBytes() const {
       cache_->ReleaseLayer(layer);
     }
     const int group = cache_->GroupOf(layer, head);
-    ExpectStream(layer, head, groups_[group], stream % cache_->streams_per_group());
+    ExpectStream(layer, head, groups_[group], stream % cache_->NumStreamsOf(0));
   }
   const Status ended = cache_->EndStaging();
   ASSERT_TRUE(ended.ok()) << ended.ToString();

@@ -45,6 +45,8 @@ std::map<std::string, std::function<bool(const std::string&)>> Setters(Options* 
   number("embed_dim", &o->embed_dim);
   number("num_q_heads", &o->num_q_heads);
   number("num_kv_heads", &o->num_kv_heads);
+  number("sliding_window", &o->sliding_window);
+  number("window_pattern", &o->window_pattern);
   number("head_dim", &o->head_dim);
   number("feed_forward_dim", &o->feed_forward_dim);
   number("num_tokens", &o->num_tokens);

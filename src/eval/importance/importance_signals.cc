@@ -62,9 +62,9 @@ class RawSignals {
   void Observe(const GroupSignals& signals, const StepSignals& step) {
     for (int token = 0; token < step.num_tokens; ++token) {
       for (size_t layer = 0; layer < hidden_.size(); ++layer) TakeHidden(step, layer, token);
-      Push(MeanVariance(step.keys, token), &keys_);
-      Push(MeanVariance(step.keys_before_rope, token), &keys_before_rope_);
-      Push(MeanVariance(step.values, token), &values_);
+      Push(MeanVariance(step.keys, token, step.num_tokens), &keys_);
+      Push(MeanVariance(step.keys_before_rope, token, step.num_tokens), &keys_before_rope_);
+      Push(MeanVariance(step.values, token, step.num_tokens), &values_);
     }
     if (step.kind == StepKind::kDecode && signals.num_mass_heads > 0) {
       double sum = 0;
@@ -98,17 +98,19 @@ class RawSignals {
     last.assign(now.begin(), now.end());
   }
 
-  [[nodiscard]] double MeanVariance(const std::vector<std::span<const float>>& by_layer,
-                                    int token) const {
+  // Of one of `num_tokens` tokens.
+  [[nodiscard]] double MeanVariance(const std::vector<std::span<const float>>& by_layer, int token,
+                                    int num_tokens) const {
     const auto dim = static_cast<size_t>(shape_.head_dim);
     double sum = 0;
     for (const std::span<const float> of_layer : by_layer) {
-      for (int head = 0; head < shape_.num_kv_heads; ++head) {
-        const size_t vector = static_cast<size_t>(token) * shape_.num_kv_heads + head;
+      const size_t heads = of_layer.size() / dim / num_tokens;
+      for (size_t head = 0; head < heads; ++head) {
+        const size_t vector = static_cast<size_t>(token) * heads + head;
         sum += Variance(of_layer.subspan(vector * dim, dim));
       }
     }
-    return sum / (static_cast<double>(by_layer.size()) * shape_.num_kv_heads);
+    return sum / static_cast<double>(shape_.NumStreams());
   }
 
   static void Append(const std::string& name, const std::vector<double>& values,
@@ -175,6 +177,10 @@ class Bystanders {
 
 Result<std::vector<ThoughtSignal>> ReadSignals(Engine* engine, const ImportanceLabels& labels) {
   const ModelShape& shape = engine->model().shape();
+  if (shape.SmallestWindow() > 0) {
+    return Unsupported(
+        "signals of importance are of tokens that all layers see; this model has sliding windows");
+  }
   RawSignals raw(shape);
   Bystanders scorers;
   EBB_RETURN_IF_ERROR(scorers.Make(shape));

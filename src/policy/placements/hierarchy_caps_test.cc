@@ -57,6 +57,7 @@ TEST(HierarchyCaps, ACapOnAFileCountsWholeSegmentsOfEachLayer) {
        .tiers = {.t0_share = 0, .t1_cap_bytes = (uint64_t{4 * 3} * 64 << 20) - 1},
        .row_bytes = 16384,
        .num_layers = 4,
+       .num_streams = 12,
        .num_kv_heads = 3});
   Group group;
   for (int i = 0; i < 3000; ++i) group.Append(TokenKind::kGenerated, 0);

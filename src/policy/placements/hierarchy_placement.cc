@@ -63,6 +63,7 @@ class HierarchyPlacement final : public StatelessPlacement {
       : spec_(options.tiers),
         store_{.page_bytes = uint64_t{options.row_bytes} * kRowsPerPage,
                .num_layers = options.num_layers,
+               .num_streams = options.num_streams,
                .num_kv_heads = options.num_kv_heads},
         sinks_(options.sinks.value_or(kPaperSinks)),
         window_(options.window.value_or(kPaperWindow)),

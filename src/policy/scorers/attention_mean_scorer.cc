@@ -12,7 +12,7 @@ class AttentionMeanScorer final : public RowScorer {
  public:
   explicit AttentionMeanScorer(const ScorerContext& context)
       : RowScorer(context),
-        query_heads_per_group_(context.QueryHeadsPerGroup()),
+        layout_(context.Layout()),
         sums_(context.NumGroups()),
         births_(context.NumGroups()),
         num_steps_(context.NumGroups()) {}
@@ -29,7 +29,7 @@ class AttentionMeanScorer final : public RowScorer {
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (!ShowsDecodeMass(signals, step)) return;
     num_steps_[group] += 1;
-    AddMeanMass(signals, query_heads_per_group_, sums_[group]);
+    AddMeanMass(signals, layout_.QueryHeadsOf(group), sums_[group]);
   }
 
   void Retain(int group, std::span<const uint32_t> kept) override {
@@ -73,7 +73,7 @@ class AttentionMeanScorer final : public RowScorer {
   }
 
  private:
-  const int query_heads_per_group_;  // of one layer
+  const AttentionLayout layout_;
   RowScores sums_;
   RowScores births_;              // in steps that showed mass
   std::vector<float> num_steps_;  // [num_groups], exact up to 2^24

@@ -15,7 +15,7 @@ class AttentionRecentScorer final : public RowScorer {
  public:
   explicit AttentionRecentScorer(const ScorerContext& context)
       : RowScorer(context),
-        query_heads_per_group_(context.QueryHeadsPerGroup()),
+        layout_(context.Layout()),
         last_(context.params.Int("last", kDefaultLast)),
         ring_(context.NumGroups() * last_),
         num_steps_(context.NumGroups()) {}
@@ -32,7 +32,7 @@ class AttentionRecentScorer final : public RowScorer {
     if (!ShowsDecodeMass(signals, step)) return;
     const std::span<float> newest = ring_[Slot(group, static_cast<int>(num_steps_[group] % last_))];
     std::ranges::fill(newest, 0.0f);
-    AddMeanMass(signals, query_heads_per_group_, newest);
+    AddMeanMass(signals, layout_.QueryHeadsOf(group), newest);
     ++num_steps_[group];
   }
 
@@ -75,7 +75,7 @@ class AttentionRecentScorer final : public RowScorer {
  private:
   [[nodiscard]] int Slot(int group, int slot) const { return group * last_ + slot; }
 
-  const int query_heads_per_group_;  // of one layer
+  const AttentionLayout layout_;
   const int last_;
   RowScores ring_;                  // [num_groups, last]
   std::vector<int64_t> num_steps_;  // [num_groups]

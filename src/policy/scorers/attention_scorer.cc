@@ -11,21 +11,21 @@ namespace {
 class AttentionScorer final : public RowScorer {
  public:
   explicit AttentionScorer(const ScorerContext& context)
-      : RowScorer(context), query_heads_per_group_(context.QueryHeadsPerGroup()) {}
+      : RowScorer(context), layout_(context.Layout()) {}
 
   std::string Name() const override { return "attention"; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
 
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (ShowsDecodeMass(signals, step)) {
-      AddMeanMass(signals, query_heads_per_group_, scores_[group]);
+      AddMeanMass(signals, layout_.QueryHeadsOf(group), scores_[group]);
     }
   }
 
   void EndFirstPrefill() override { scores_.SetAllToZero(); }
 
  private:
-  const int query_heads_per_group_;  // of one layer
+  const AttentionLayout layout_;
 };
 
 }  // namespace

@@ -22,10 +22,7 @@ namespace {
 class DmsScorer final : public RowScorerWith<Position> {
  public:
   explicit DmsScorer(const ScorerContext& context)
-      : RowScorerWith(context),
-        kv_heads_(context.shape.num_kv_heads),
-        streams_(context.StreamsPerGroup()),
-        shift_(context.eviction_shift) {}
+      : RowScorerWith(context), layout_(context.Layout()), shift_(context.eviction_shift) {}
 
   std::string Name() const override {
     return shift_ == 1 ? "dms" : fmt::format("dms:shift={}", shift_);
@@ -69,15 +66,17 @@ class DmsScorer final : public RowScorerWith<Position> {
   // What is no number marks nothing.
   [[nodiscard]] float MeanLogit(int group, int token, const StepSignals& step) const {
     float sum = 0;
-    for (int s = group * streams_; s < (group + 1) * streams_; ++s) {
-      sum += step.eviction_logits[s / kv_heads_][token * kv_heads_ + s % kv_heads_];
+    const int first = layout_.FirstStreamOf(group), streams = layout_.NumStreamsOf(group);
+    for (int s = first; s < first + streams; ++s) {
+      const int layer = layout_.LayerOf(s);
+      const int at = token * layout_.NumKvHeads(layer) + layout_.KvHeadOf(s);
+      sum += step.eviction_logits[layer][at];
     }
-    return FiniteOr0(sum / static_cast<float>(streams_));
+    return FiniteOr0(sum / static_cast<float>(streams));
   }
 
-  const int kv_heads_;
-  const int streams_;  // per group
-  const int shift_;    // tokens
+  const AttentionLayout layout_;
+  const int shift_;  // tokens
 };
 
 }  // namespace

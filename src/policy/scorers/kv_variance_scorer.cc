@@ -28,8 +28,7 @@ class KvVarianceScorer final : public RowScorer {
   KvVarianceScorer(const ScorerContext& context, Of of)
       : RowScorer(context),
         of_(of),
-        shape_(context.shape),
-        streams_(context.StreamsPerGroup()),
+        layout_(context.Layout()),
         windows_(context.NumGroups()),
         next_(context.NumGroups()) {}
 
@@ -40,15 +39,16 @@ class KvVarianceScorer final : public RowScorer {
 
   void Observe(int group, const GroupSignals&, const StepSignals& step) override {
     const auto& vectors = of_ == Of::kKeys ? step.keys : step.values;
+    const int streams = layout_.NumStreamsOf(group), first = layout_.FirstStreamOf(group);
     const std::span<float> scores = scores_[group].last(step.num_tokens);
     if (step.first_position != next_[group]) windows_[group].Clear();
     next_[group] = step.first_position + step.num_tokens;
     for (int token = 0; token < step.num_tokens; ++token) {
       float sum = 0;
-      for (int s = 0; s < streams_; ++s) {
-        sum += Variance(VectorOf(vectors, shape_, group * streams_ + s, token));
+      for (int s = 0; s < streams; ++s) {
+        sum += Variance(VectorOf(vectors, layout_, first + s, token));
       }
-      windows_[group].Push(FiniteOr0(sum / static_cast<float>(streams_)));
+      windows_[group].Push(FiniteOr0(sum / static_cast<float>(streams)));
       scores[token] = windows_[group].Mean();
     }
   }
@@ -68,8 +68,7 @@ class KvVarianceScorer final : public RowScorer {
 
  private:
   const Of of_;
-  const ModelShape shape_;
-  const int streams_;             // per group
+  const AttentionLayout layout_;
   std::vector<Rolling> windows_;  // [num_groups]
   std::vector<Position> next_;    // [num_groups], the position that goes on with the window
 };

@@ -81,12 +81,13 @@ class LagScorer final : public RowScorer {
   LagScorer(const ScorerContext& context, Of of)
       : RowScorer(context),
         of_(of),
-        shape_(context.shape),
-        streams_(context.StreamsPerGroup()),
+        layout_(context.Layout()),
         chunk_(context.params.Int("chunk", kDefaultChunk)),
         num_tokens_(context.NumGroups()) {
-    const size_t channels = size_t(streams_) * shape_.head_dim;
-    ranges_.assign(size_t(context.NumGroups()) * Parts(), Ranges(channels));
+    for (int group = 0; group < context.NumGroups(); ++group) {
+      const size_t channels = size_t(layout_.NumStreamsOf(group)) * layout_.head_dim();
+      ranges_.resize(ranges_.size() + Parts(), Ranges(channels));
+    }
   }
 
   std::string Name() const override {
@@ -98,6 +99,7 @@ class LagScorer final : public RowScorer {
 
   void Observe(int group, const GroupSignals&, const StepSignals& step) override {
     const std::span<float> scores = scores_[group].last(step.num_tokens);
+    const int streams = layout_.NumStreamsOf(group), first = layout_.FirstStreamOf(group);
     for (int token = 0; token < step.num_tokens; ++token) {
       if (num_tokens_[group] > 0 && num_tokens_[group] % chunk_ == 0) {
         for (int part = 0; part < Parts(); ++part) RangesOf(group, part).BeginChunk();
@@ -105,13 +107,13 @@ class LagScorer final : public RowScorer {
       float sum = 0;
       for (int part = 0; part < Parts(); ++part) {
         const auto& vectors = part == 0 ? step.keys : step.values;
-        for (int s = 0; s < streams_; ++s) {
+        for (int s = 0; s < streams; ++s) {
           sum += RangesOf(group, part)
-                     .Meet(VectorOf(vectors, shape_, group * streams_ + s, token),
-                           size_t(s) * shape_.head_dim, num_tokens_[group] < chunk_);
+                     .Meet(VectorOf(vectors, layout_, first + s, token),
+                           size_t(s) * layout_.head_dim(), num_tokens_[group] < chunk_);
         }
       }
-      scores[token] = FiniteOr0(sum / static_cast<float>(streams_));
+      scores[token] = FiniteOr0(sum / static_cast<float>(streams));
       ++num_tokens_[group];
     }
   }
@@ -144,8 +146,7 @@ class LagScorer final : public RowScorer {
   Ranges& RangesOf(int group, int part) { return ranges_[size_t(group) * Parts() + part]; }
 
   const Of of_;
-  const ModelShape shape_;
-  const int streams_;                // per group
+  const AttentionLayout layout_;
   const int chunk_;                  // tokens
   std::vector<int64_t> num_tokens_;  // [num_groups], so far
   std::vector<Ranges> ranges_;       // [num_groups, parts]: of keys, of values

@@ -86,10 +86,10 @@ class LazyEvictionScorer final : public RowScorer {
         h1_(ParseForm(h1_word_)),
         h2_(ParseForm(h2_word_)),
         alpha_(context.params.Number("alpha", kDefaultAlpha)),
-        query_heads_per_group_(context.QueryHeadsPerGroup()),
-        heads_(heads_word_ == "kv" ? 1 : context.MassHeadsPerGroup()),
-        stamps_(context.NumGroups() * heads_),
-        intervals_(context.NumGroups() * heads_),
+        layout_(context.Layout()),
+        first_head_(FirstHeads(heads_word_ == "kv", layout_)),
+        stamps_(first_head_.back()),
+        intervals_(first_head_.back()),
         num_steps_(context.NumGroups()) {}
 
   std::string Name() const override {
@@ -103,9 +103,9 @@ class LazyEvictionScorer final : public RowScorer {
 
   void Append(int group, std::span<const Position> positions) override {
     RowScorer::Append(group, positions);
-    for (int head = 0; head < heads_; ++head) {
-      stamps_.Append(group * heads_ + head, positions.size());
-      intervals_.Append(group * heads_ + head, positions.size());
+    for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
+      stamps_.Append(head, positions.size());
+      intervals_.Append(head, positions.size());
     }
   }
 
@@ -115,39 +115,39 @@ class LazyEvictionScorer final : public RowScorer {
     // Rows are born just before their first step, given ones too.
     const auto born = static_cast<uint16_t>(num_steps_[group]);
     const size_t num_new = std::min<size_t>(signals.num_new_rows, scores_.num_rows(group));
-    for (int head = 0; head < heads_; ++head) {
-      std::ranges::fill(stamps_[group * heads_ + head].last(num_new), born);
+    for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
+      std::ranges::fill(stamps_[head].last(num_new), born);
     }
     if (!is_decode) return;
     const auto now = static_cast<uint16_t>(++num_steps_[group]);
     if (!ShowsDecodeMass(signals, step)) return;
     if (heads_word_ == "kv") {
-      const float threshold = alpha_ * static_cast<float>(query_heads_per_group_) *
+      const float threshold = alpha_ * static_cast<float>(layout_.QueryHeadsOf(group)) *
                               static_cast<float>(signals.num_layers_counted);
-      Stamp(group, SummedMass(signals, &summed_), threshold, now);
+      Stamp(first_head_[group], SummedMass(signals, &summed_), threshold, now);
       return;
     }
-    assert(signals.num_mass_heads == heads_);
-    for (int head = 0; head < heads_; ++head) {
-      Stamp(group * heads_ + head, MassOfHead(signals, head), alpha_, now);
+    assert(signals.num_mass_heads == NumHeads(group));
+    for (int head = 0; head < NumHeads(group); ++head) {
+      Stamp(first_head_[group] + head, MassOfHead(signals, head), alpha_, now);
     }
   }
 
   void Retain(int group, std::span<const uint32_t> kept) override {
     RowScorer::Retain(group, kept);
-    for (int head = 0; head < heads_; ++head) {
-      stamps_.Retain(group * heads_ + head, kept);
-      intervals_.Retain(group * heads_ + head, kept);
+    for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
+      stamps_.Retain(head, kept);
+      intervals_.Retain(head, kept);
     }
   }
 
   std::span<const float> Scores(int group) override {
     const std::span<float> scores = scores_[group];
     std::ranges::fill(scores, 0.0f);
-    const float weight = 1.0f / static_cast<float>(heads_);
-    for (int head = 0; head < heads_; ++head) {
-      const std::span<const uint16_t> stamps = stamps_[group * heads_ + head];
-      const std::span<const uint16_t> intervals = intervals_[group * heads_ + head];
+    const float weight = 1.0f / static_cast<float>(NumHeads(group));
+    for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
+      const std::span<const uint16_t> stamps = stamps_[head];
+      const std::span<const uint16_t> intervals = intervals_[head];
       for (size_t i = 0; i < scores.size(); ++i) {
         scores[i] += weight * Score(num_steps_[group] - stamps[i], intervals[i]);
       }
@@ -168,17 +168,28 @@ class LazyEvictionScorer final : public RowScorer {
     EBB_RETURN_IF_ERROR(stamps_.Load(from));
     EBB_RETURN_IF_ERROR(intervals_.Load(from));
     EBB_RETURN_IF_ERROR(LoadList(from, &num_steps_));
-    for (size_t i = 0; i < num_steps_.size() * heads_; ++i) {
-      const int head = static_cast<int>(i);
-      const size_t num_rows = scores_.num_rows(head / heads_);
-      if (stamps_.num_rows(head) != num_rows || intervals_.num_rows(head) != num_rows) {
-        from->Fail("timestamps of another number of rows");
+    for (int group = 0; group < static_cast<int>(num_steps_.size()); ++group) {
+      const size_t num_rows = scores_.num_rows(group);
+      for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
+        if (stamps_.num_rows(head) != num_rows || intervals_.num_rows(head) != num_rows) {
+          from->Fail("timestamps of another number of rows");
+        }
       }
     }
     return from->status();
   }
 
  private:
+  static std::vector<int> FirstHeads(bool one_per_group, const AttentionLayout& layout) {
+    std::vector<int> first = {0};
+    for (int group = 0; group < layout.num_groups(); ++group) {
+      first.push_back(first.back() + (one_per_group ? 1 : layout.AllQueryHeadsOf(group)));
+    }
+    return first;
+  }
+  [[nodiscard]] int NumHeads(int group) const {
+    return first_head_[group + 1] - first_head_[group];
+  }
   void Stamp(int head, std::span<const float> mass, float threshold, uint16_t now) {
     const std::span<uint16_t> stamps = stamps_[head];
     const std::span<uint16_t> intervals = intervals_[head];
@@ -199,8 +210,8 @@ class LazyEvictionScorer final : public RowScorer {
 
   void Rebase(int group) {
     num_steps_[group] -= kRebase;
-    for (int head = 0; head < heads_; ++head) {
-      for (uint16_t& stamp : stamps_[group * heads_ + head]) {
+    for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
+      for (uint16_t& stamp : stamps_[head]) {
         stamp = static_cast<uint16_t>(std::max<uint32_t>(stamp, kRebase) - kRebase);
       }
     }
@@ -209,12 +220,12 @@ class LazyEvictionScorer final : public RowScorer {
   const std::string heads_word_, h1_word_, h2_word_;
   const Form h1_, h2_;
   const float alpha_;
-  const int query_heads_per_group_;  // of one layer
-  const int heads_;                  // tracked per group
-  RowValues<uint16_t> stamps_;       // [num_groups, heads]
-  RowValues<uint16_t> intervals_;    // [num_groups, heads]
-  std::vector<uint32_t> num_steps_;  // [num_groups]
-  std::vector<float> summed_;        // [num_rows]
+  const AttentionLayout layout_;
+  const std::vector<int> first_head_;  // [num_groups + 1], among all that are tracked
+  RowValues<uint16_t> stamps_;         // [heads]
+  RowValues<uint16_t> intervals_;      // [heads]
+  std::vector<uint32_t> num_steps_;    // [num_groups]
+  std::vector<float> summed_;          // [num_rows]
 };
 
 }  // namespace

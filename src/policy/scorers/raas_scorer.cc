@@ -18,7 +18,7 @@ class RaasScorer final : public RowScorer {
  public:
   explicit RaasScorer(const ScorerContext& context)
       : RowScorer(context),
-        query_heads_per_group_(context.QueryHeadsPerGroup()),
+        layout_(context.Layout()),
         alpha_(context.params.Number("alpha", kDefaultAlpha)),
         num_steps_(context.NumGroups()) {}
 
@@ -32,7 +32,7 @@ class RaasScorer final : public RowScorer {
     std::ranges::fill(stamps.last(std::min<size_t>(signals.num_new_rows, stamps.size())), now);
     if (!ShowsDecodeMass(signals, step)) return;
     const std::span<const float> mass = SummedMass(signals, &summed_);
-    const float threshold = alpha_ * static_cast<float>(query_heads_per_group_) *
+    const float threshold = alpha_ * static_cast<float>(layout_.QueryHeadsOf(group)) *
                             static_cast<float>(signals.num_layers_counted);
     float* to = stamps.data();
     for (size_t i = 0; i < mass.size(); ++i) to[i] = mass[i] >= threshold ? now : to[i];
@@ -50,7 +50,7 @@ class RaasScorer final : public RowScorer {
   }
 
  private:
-  const int query_heads_per_group_;  // of one layer
+  const AttentionLayout layout_;
   const float alpha_;
   std::vector<float> num_steps_;  // [num_groups], exact up to 2^24
   std::vector<float> summed_;     // [num_rows]

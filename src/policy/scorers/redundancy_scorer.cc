@@ -28,9 +28,7 @@ class RedundancyScorer final : public RowScorer {
   RedundancyScorer(const ScorerContext& context, Signals signals)
       : RowScorer(context),
         signals_(signals),
-        shape_(context.shape),
-        query_heads_per_group_(context.QueryHeadsPerGroup()),
-        streams_(context.StreamsPerGroup()),
+        layout_(context.Layout()),
         neighbours_(context.params.Int("neighbours", kDefaultNeighbours)),
         weight_(context.params.Number("weight", kDefaultWeight)),
         sums_(context.NumGroups()),
@@ -41,8 +39,7 @@ class RedundancyScorer final : public RowScorer {
         num_tokens_(context.NumGroups()),
         num_neighbours_(context.NumGroups()),
         next_(context.NumGroups()),
-        last_keys_(size_t(shape_.num_layers) * shape_.num_kv_heads * neighbours_ *
-                   shape_.head_dim) {}
+        last_keys_(size_t(layout_.num_streams()) * neighbours_ * layout_.head_dim()) {}
 
   std::string Name() const override {
     return fmt::format("{}:weight={:g},neighbours={}",
@@ -69,7 +66,7 @@ class RedundancyScorer final : public RowScorer {
     next_[group] = step.first_position + step.num_tokens;
     for (int token = 0; token < step.num_tokens; ++token) ObserveToken(group, step, token);
     if (!ShowsDecodeMass(signals, step)) return;
-    AddMeanMass(signals, query_heads_per_group_, sums_[group]);
+    AddMeanMass(signals, layout_.QueryHeadsOf(group), sums_[group]);
     even_shares_[group] += 1.0f / static_cast<float>(signals.num_rows);
   }
 
@@ -137,16 +134,16 @@ class RedundancyScorer final : public RowScorer {
     const auto seen = static_cast<size_t>(num_neighbours_[group]);
     float similarity = 0;
     float norm = 0;
-    for (int s = 0; s < streams_; ++s) {
-      const int stream = group * streams_ + s;
-      similarity += MeetNeighbours(stream, VectorOf(step.keys, shape_, stream, token), seen);
+    const int first = layout_.FirstStreamOf(group), num_streams = layout_.NumStreamsOf(group);
+    for (int stream = first; stream < first + num_streams; ++stream) {
+      similarity += MeetNeighbours(stream, VectorOf(step.keys, layout_, stream, token), seen);
       if (signals_ == Signals::kAttentionAndValues) {
-        norm += L1Norm(VectorOf(step.values, shape_, stream, token));
+        norm += L1Norm(VectorOf(step.values, layout_, stream, token));
       }
     }
     num_tokens_[group] += 1;
     num_neighbours_[group] += 1;
-    const auto streams = static_cast<float>(streams_);
+    const auto streams = static_cast<float>(num_streams);
     similarities_[group].last(back).front() = similarity / streams;
     norms_[group].last(back).front() = norm / streams;
     norm_sums_[group] += norm / streams;
@@ -170,9 +167,7 @@ class RedundancyScorer final : public RowScorer {
   }
 
   const Signals signals_;
-  const ModelShape shape_;
-  const int query_heads_per_group_;  // of one layer
-  const int streams_;                // per group
+  const AttentionLayout layout_;
   const int neighbours_;
   const float weight_;
   RowScores sums_, similarities_, norms_;
@@ -180,7 +175,7 @@ class RedundancyScorer final : public RowScorer {
   // [num_groups]: tokens whose keys were met since the last roll-back, and the position after them.
   std::vector<float> num_neighbours_;
   std::vector<Position> next_;
-  std::vector<float> last_keys_;  // [layers, kv heads, neighbours, head_dim], of length 1
+  std::vector<float> last_keys_;  // [streams, neighbours, head_dim], of length 1
 };
 
 }  // namespace

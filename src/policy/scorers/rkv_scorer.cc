@@ -56,11 +56,10 @@ class RkvScorer final : public RowScorer {
  public:
   explicit RkvScorer(const ScorerContext& context)
       : RowScorer(context),
-        shape_(context.shape),
-        streams_(context.StreamsPerGroup()),
+        layout_(context.Layout()),
         lambda_(context.params.Number("lambda", kDefaultLambda)),
-        keys_(context.NumGroups() * streams_, shape_.head_dim),
-        similar_(context.NumGroups() * streams_),
+        keys_(layout_.num_streams(), layout_.head_dim()),
+        similar_(layout_.num_streams()),
         serials_(context.NumGroups()),
         next_serial_(context.NumGroups(), 1),
         searched_(context.NumGroups(), 0),
@@ -78,18 +77,17 @@ class RkvScorer final : public RowScorer {
     for (float& serial : serials_.Append(group, positions.size())) {
       serial = next_serial_[group]++;
     }
-    for (int s = 0; s < streams_; ++s) {
-      keys_.Append(group * streams_ + s, positions.size());
-      similar_.Append(group * streams_ + s, positions.size());
+    for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
+      keys_.Append(stream, positions.size());
+      similar_.Append(stream, positions.size());
     }
     stale_[group] = 0;
   }
 
   void Observe(int group, const GroupSignals&, const StepSignals& step) override {
-    for (int s = 0; s < streams_; ++s) {
-      const int stream = group * streams_ + s;
+    for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
       for (int token = 0; token < step.num_tokens; ++token) {
-        keys_.Store(stream, step.num_tokens - token, VectorOf(step.keys, shape_, stream, token));
+        keys_.Store(stream, step.num_tokens - token, VectorOf(step.keys, layout_, stream, token));
       }
     }
     queries_ = step.recent_queries;
@@ -102,9 +100,9 @@ class RkvScorer final : public RowScorer {
   void Retain(int group, std::span<const uint32_t> kept) override {
     RowScorer::Retain(group, kept);
     serials_.Retain(group, kept);
-    for (int s = 0; s < streams_; ++s) {
-      keys_.Retain(group * streams_ + s, kept);
-      similar_.Retain(group * streams_ + s, kept);
+    for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
+      keys_.Retain(stream, kept);
+      similar_.Retain(stream, kept);
     }
     stale_[group] = 0;
   }
@@ -130,11 +128,12 @@ class RkvScorer final : public RowScorer {
     EBB_RETURN_IF_ERROR(similar_.Load(from));
     EBB_RETURN_IF_ERROR(LoadList(from, &next_serial_));
     EBB_RETURN_IF_ERROR(LoadList(from, &searched_));
-    EBB_RETURN_IF_ERROR(keys_.Load(from, static_cast<int>(stale_.size()) * streams_));
-    for (int stream = 0; stream < static_cast<int>(stale_.size()) * streams_; ++stream) {
-      const size_t rows = scores_.num_rows(stream / streams_);
+    EBB_RETURN_IF_ERROR(keys_.Load(from, layout_.num_streams()));
+    for (int stream = 0; stream < layout_.num_streams(); ++stream) {
+      const int group = layout_.GroupOf(stream);
+      const size_t rows = scores_.num_rows(group);
       if (keys_.num_rows(stream) != rows || similar_.num_rows(stream) != rows ||
-          serials_.num_rows(stream / streams_) != rows) {
+          serials_.num_rows(group) != rows) {
         from->Fail("keys of another number of rows");
       }
     }
@@ -142,18 +141,22 @@ class RkvScorer final : public RowScorer {
   }
 
  private:
+  // The streams of a group are those from Begin(group) to Begin(group + 1).
+  [[nodiscard]] int Begin(int group) const { return layout_.FirstStreamOf(group); }
+
   void Score(int group) {
     const std::span<float> scores = scores_[group];
     const size_t num_scored = scores.size() - std::min(scores.size(), kWindow);
     std::ranges::fill(scores.first(num_scored), 0.0f);
     std::ranges::fill(scores.subspan(num_scored), 1.0f);
     if (num_scored == 0) return;
-    for (int s = 0; s < streams_; ++s) {
-      FindAttention(group * streams_ + s, num_scored);
-      FindRedundancy(group, group * streams_ + s, scores.size());
+    const auto num_streams = static_cast<float>(layout_.NumStreamsOf(group));
+    for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
+      FindAttention(stream, num_scored);
+      FindRedundancy(group, stream, scores.size());
       for (size_t i = 0; i < num_scored; ++i) {
         const float score = lambda_ * Pooled(i, num_scored) - (1 - lambda_) * redundancy_[i];
-        scores[i] += FiniteOr0(score) / static_cast<float>(streams_);
+        scores[i] += FiniteOr0(score) / num_streams;
       }
     }
     searched_[group] = serials_[group].back();
@@ -161,10 +164,10 @@ class RkvScorer final : public RowScorer {
 
   // Into attention_, before pooling.
   void FindAttention(int stream, size_t num_scored) {
-    const size_t dim = shape_.head_dim;
-    const size_t per_kv = shape_.QueryHeadsPerKvHead();
-    const size_t layer = stream / shape_.num_kv_heads;
-    const size_t first_head = stream % shape_.num_kv_heads * per_kv;
+    const size_t dim = layout_.head_dim();
+    const int layer = layout_.LayerOf(stream);
+    const size_t per_kv = layout_.QueryHeadsPerKvHead(layer);
+    const size_t first_head = layout_.KvHeadOf(stream) * per_kv;
     const size_t first_query = num_shown_ - num_queries_;
     logits_.resize(num_queries_ * num_scored);
     row_.resize(dim);
@@ -173,7 +176,7 @@ class RkvScorer final : public RowScorer {
       for (size_t q = 0; q < num_queries_; ++q) {
         float most = -std::numeric_limits<float>::infinity();
         for (size_t h = 0; h < per_kv; ++h) {
-          const size_t at = ((first_query + q) * shape_.num_q_heads + first_head + h) * dim;
+          const size_t at = ((first_query + q) * layout_.num_q_heads() + first_head + h) * dim;
           most = std::max(most, Dot(queries_[layer].data() + at, row_.data(), dim));
         }
         logits_[q * num_scored + i] = most;
@@ -194,7 +197,7 @@ class RkvScorer final : public RowScorer {
   }
 
   void FindRedundancy(int group, int stream, size_t num_rows) {
-    const size_t dim = shape_.head_dim;
+    const size_t dim = layout_.head_dim();
     const int16_t* units = keys_.units(stream);
     std::vector<int64_t>& sum = key_sum_;
     sum.assign(dim, 0);
@@ -217,7 +220,7 @@ class RkvScorer final : public RowScorer {
   }
 
   [[nodiscard]] float CosineOf(const int16_t* units, size_t i, size_t j) const {
-    const size_t dim = shape_.head_dim;
+    const size_t dim = layout_.head_dim();
     return StoredKeys::Cosine(DotOfUnits(units + i * dim, units + j * dim, dim));
   }
 
@@ -241,7 +244,7 @@ class RkvScorer final : public RowScorer {
 
   // The last of the rows below `end`, from `begin` and from 1 on, that is similar to row i; else 0.
   [[nodiscard]] size_t SearchDown(int stream, size_t i, size_t end, size_t begin) const {
-    const size_t dim = shape_.head_dim;
+    const size_t dim = layout_.head_dim();
     const int16_t* units = keys_.units(stream);
     const auto threshold = static_cast<int32_t>(kSimilar * StoredKeys::kOne * StoredKeys::kOne);
     for (size_t j = end; j-- > std::max<size_t>(begin, 1);) {
@@ -250,8 +253,7 @@ class RkvScorer final : public RowScorer {
     return 0;
   }
 
-  const ModelShape shape_;
-  const int streams_;  // per group
+  const AttentionLayout layout_;
   const float lambda_;
   StoredKeys keys_;                 // of each stream
   RowScores similar_;               // [streams], serial of the last similar row, 0: none

@@ -135,9 +135,7 @@ Status SegmentScorer::LoadState(StateReader* from) {
 }
 
 AttentionSegmentScorer::AttentionSegmentScorer(const ScorerContext& context, int tau)
-    : SegmentScorer(context, tau),
-      query_heads_per_group_(context.QueryHeadsPerGroup()),
-      attention_(context.NumGroups()) {}
+    : SegmentScorer(context, tau), layout_(context.Layout()), attention_(context.NumGroups()) {}
 
 void AttentionSegmentScorer::Append(int group, std::span<const Position> positions) {
   SegmentScorer::Append(group, positions);
@@ -151,7 +149,7 @@ void AttentionSegmentScorer::Retain(int group, std::span<const uint32_t> kept) {
 
 // Each row adds up its heads in their order, whichever part it is of.
 void AttentionSegmentScorer::TakeMassOfRows(int group, const GroupSignals& signals, RowRange rows) {
-  AddMeanMassOfRows(signals, query_heads_per_group_, rows.begin,
+  AddMeanMassOfRows(signals, layout_.QueryHeadsOf(group), rows.begin,
                     attention_[group].subspan(rows.begin, rows.end - rows.begin));
 }
 

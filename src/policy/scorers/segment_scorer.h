@@ -74,7 +74,7 @@ class AttentionSegmentScorer : public SegmentScorer {
   [[nodiscard]] std::span<const float> Ranks(int group) override { return attention_[group]; }
 
  private:
-  const int query_heads_per_group_;  // of one layer
+  const AttentionLayout layout_;
   RowScores attention_;
 };
 

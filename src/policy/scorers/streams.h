@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "ebb/signals.h"
-#include "ebb/types.h"
+#include "src/base/attention_layout.h"
 
 namespace ebb {
 
-// by_layer: StepSignals::keys or ::values, [num_tokens, kv heads, head_dim] each.
+// by_layer: StepSignals::keys or ::values, [num_tokens, kv heads of the layer, head_dim] each.
 inline std::span<const float> VectorOf(const std::vector<std::span<const float>>& by_layer,
-                                       const ModelShape& shape, int stream, int token) {
-  const size_t head_dim = shape.head_dim;
-  const size_t kv_heads = shape.num_kv_heads;
-  const size_t at = (token * kv_heads + stream % kv_heads) * head_dim;
-  return by_layer[stream / kv_heads].subspan(at, head_dim);
+                                       const AttentionLayout& layout, int stream, int token) {
+  const size_t head_dim = layout.head_dim();
+  const int layer = layout.LayerOf(stream);
+  const size_t row = size_t(token) * layout.NumKvHeads(layer) + layout.KvHeadOf(stream);
+  return by_layer[layer].subspan(row * head_dim, head_dim);
 }
 
 // What is not finite counts as 0.

@@ -33,7 +33,7 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
         shape_(context.shape),
         tau_(context.params.Int("tau", kDefaultTau)),
         layer_(std::min(context.params.Int("layer", shape_.num_layers / 2), shape_.num_layers - 1)),
-        dim_(size_t(shape_.num_kv_heads) * shape_.head_dim),
+        dim_(size_t(shape_.NumKvHeads(layer_)) * shape_.head_dim),
         keys_(context.NumGroups(), static_cast<int>(dim_)),
         rungs_(context.NumGroups()) {}
 

@@ -12,7 +12,7 @@ namespace {
 class TovaScorer final : public RowScorer {
  public:
   explicit TovaScorer(const ScorerContext& context)
-      : RowScorer(context), query_heads_per_group_(context.QueryHeadsPerGroup()) {}
+      : RowScorer(context), layout_(context.Layout()) {}
 
   std::string Name() const override { return "tova"; }
   bool GroupsAreApart() const override { return true; }
@@ -21,11 +21,11 @@ class TovaScorer final : public RowScorer {
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (!ShowsDecodeMass(signals, step)) return;
     std::ranges::fill(scores_[group], 0.0f);
-    AddMeanMass(signals, query_heads_per_group_, scores_[group]);
+    AddMeanMass(signals, layout_.QueryHeadsOf(group), scores_[group]);
   }
 
  private:
-  const int query_heads_per_group_;  // of one layer
+  const AttentionLayout layout_;
 };
 
 }  // namespace

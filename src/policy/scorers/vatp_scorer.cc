@@ -13,7 +13,7 @@ namespace {
 class VatpScorer final : public RowScorerWith<float> {
  public:
   explicit VatpScorer(const ScorerContext& context)
-      : RowScorerWith(context), shape_(context.shape), streams_(context.StreamsPerGroup()) {}
+      : RowScorerWith(context), layout_(context.Layout()) {}
 
   std::string Name() const override { return "vatp"; }
   bool GroupsAreApart() const override { return true; }
@@ -22,13 +22,14 @@ class VatpScorer final : public RowScorerWith<float> {
   }
 
   void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+    const int streams = layout_.NumStreamsOf(group), first = layout_.FirstStreamOf(group);
     const std::span<float> new_norms = beside_[group].last(step.num_tokens);
     for (int token = 0; token < step.num_tokens; ++token) {
       float norm = 0;
-      for (int s = 0; s < streams_; ++s) {
-        norm += L1Norm(VectorOf(step.values, shape_, group * streams_ + s, token));
+      for (int s = 0; s < streams; ++s) {
+        norm += L1Norm(VectorOf(step.values, layout_, first + s, token));
       }
-      new_norms[token] = norm / static_cast<float>(streams_);
+      new_norms[token] = norm / static_cast<float>(streams);
     }
     if (signals.mass.empty()) return;
     for (int head = 0; head < signals.num_mass_heads; ++head) {
@@ -37,8 +38,7 @@ class VatpScorer final : public RowScorerWith<float> {
   }
 
  private:
-  const ModelShape shape_;
-  const int streams_;  // per group
+  const AttentionLayout layout_;
 };
 
 }  // namespace

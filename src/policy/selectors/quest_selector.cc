@@ -42,17 +42,17 @@ class QuestSelector final : public Selector {
 
  public:
   explicit QuestSelector(const SelectorContext& context)
-      : shape_(context.shape),
-        num_groups_(shape_.NumGroups(context.granularity)),
-        streams_(shape_.num_layers * shape_.num_kv_heads / num_groups_),
+      : layout_(context.shape, context.granularity),
+        num_groups_(layout_.num_groups()),
         budget_(context.budget.unit == Budget::Unit::kNone
                     ? Budget{Budget::Unit::kRows, kDefaultBudget}
                     : context.budget),
         page_(context.params.Int("page", kDefaultPage)),
         page_rows_(num_groups_),
         num_rows_(num_groups_, 0),
-        ranges_(shape_.num_layers * shape_.num_kv_heads, shape_.head_dim),
-        work_(shape_.num_kv_heads) {}
+        ranges_(layout_.num_streams(), layout_.head_dim()),
+        work_(context.shape.num_kv_heads),
+        most_queries_(MostQueries(layout_)) {}
 
   std::string Name() const override {
     return fmt::format("quest:{},page={},keys=f16", BudgetKeyValue(budget_), page_);
@@ -78,9 +78,8 @@ class QuestSelector final : public Selector {
     size_t in_page = 0;
     for (int token = step.num_tokens; token-- > 0; --in_page) {
       while (in_page == 0) in_page = pages[--page];
-      for (int s = 0; s < streams_; ++s) {
-        const int stream = group * streams_ + s;
-        ranges_.Widen(stream, page, VectorOf(step.keys, shape_, stream, token));
+      for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
+        ranges_.Widen(stream, page, VectorOf(step.keys, layout_, stream, token));
       }
     }
   }
@@ -94,7 +93,9 @@ class QuestSelector final : public Selector {
       while (row >= end) end += pages[++page];
       ++left[page];
     }
-    for (int s = 0; s < streams_; ++s) ranges_.Retain(group * streams_ + s, left);
+    for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
+      ranges_.Retain(stream, left);
+    }
     std::erase(left, 0u);
     pages = std::move(left);
     num_rows_[group] = kept.size();
@@ -129,7 +130,7 @@ class QuestSelector final : public Selector {
 
   Status SaveState(StateWriter* to) const override {
     for (const auto& pages : page_rows_) to->Numbers<uint32_t>(pages);
-    for (int stream = 0; stream < num_groups_ * streams_; ++stream) {
+    for (int stream = 0; stream < layout_.num_streams(); ++stream) {
       to->Numbers<uint16_t>(ranges_.Numbers(stream));
     }
     return OkStatus();
@@ -145,10 +146,10 @@ class QuestSelector final : public Selector {
       }
       MakeRoomToSelect(pages.size());
     }
-    for (int stream = 0; stream < num_groups_ * streams_; ++stream) {
+    for (int stream = 0; stream < layout_.num_streams(); ++stream) {
       const std::vector<uint16_t> numbers = from->Numbers<uint16_t>();
-      const size_t num_pages = page_rows_[stream / streams_].size();
-      if (numbers.size() != num_pages * 2 * shape_.head_dim) {
+      const size_t num_pages = page_rows_[layout_.GroupOf(stream)].size();
+      if (numbers.size() != num_pages * 2 * layout_.head_dim()) {
         from->Fail("bounds of another number of pages");
       } else if (std::ranges::any_of(numbers, [](uint16_t x) { return (x & 0x7c00) == 0x7c00; })) {
         from->Fail("bounds that are not finite");
@@ -160,22 +161,34 @@ class QuestSelector final : public Selector {
   }
 
  private:
+  static size_t MostQueries(const AttentionLayout& layout) {
+    int most = 0;
+    for (int layer = 0; layer < layout.num_layers(); ++layer) {
+      most = std::max(most, layout.QueryHeadsPerKvHead(layer));
+    }
+    return most;
+  }
+  // The streams of a group are those from Begin(group) to Begin(group + 1).
+  [[nodiscard]] int Begin(int group) const { return layout_.FirstStreamOf(group); }
   [[nodiscard]] int StreamOf(int layer, int kv_head) const {
-    return layer * shape_.num_kv_heads + kv_head;
+    return layout_.StreamOf(layer, kv_head);
+  }
+  [[nodiscard]] int GroupOf(int layer, int kv_head) const {
+    return layout_.GroupOf(StreamOf(layer, kv_head));
   }
   [[nodiscard]] const std::vector<uint32_t>& PagesOf(int layer, int kv_head) const {
-    return page_rows_[StreamOf(layer, kv_head) / streams_];
+    return page_rows_[GroupOf(layer, kv_head)];
   }
   // [queries, KeyRanges::BoundsStride()]
   std::span<float> BoundsOf(int layer, int kv_head) {
     const size_t stride = ranges_.BoundsStride(StreamOf(layer, kv_head));
-    return std::span(work_[kv_head].bounds).first(shape_.QueryHeadsPerKvHead() * stride);
+    return std::span(work_[kv_head].bounds).first(layout_.QueryHeadsPerKvHead(layer) * stride);
   }
 
   // Pages for a query head, the newest among them; 0: all are read.
   [[nodiscard]] size_t NumChosen(int layer, int kv_head) const {
     if (layer < kDenseLayers) return 0;
-    const size_t num_rows = NumRows(StreamOf(layer, kv_head) / streams_);
+    const size_t num_rows = NumRows(GroupOf(layer, kv_head));
     const size_t num_chosen = std::max(kFewestPages, RowsAllowed(budget_, num_rows) / page_);
     return num_chosen < PagesOf(layer, kv_head).size() ? num_chosen : 0;
   }
@@ -184,10 +197,10 @@ class QuestSelector final : public Selector {
   void MakeRoomToSelect(size_t num_pages) {
     const size_t num_bounds = num_pages + KeyRanges::kBlock;
     for (Work& work : work_) {
-      if (work.bounds.size() >= num_bounds * shape_.QueryHeadsPerKvHead()) continue;
+      if (work.bounds.size() >= num_bounds * most_queries_) continue;
       work.chosen.reserve(2 * num_bounds);
       // Last: it tells whether there is room.
-      work.bounds.resize(2 * num_bounds * shape_.QueryHeadsPerKvHead());
+      work.bounds.resize(2 * num_bounds * most_queries_);
     }
   }
 
@@ -197,7 +210,7 @@ class QuestSelector final : public Selector {
     MakeRoomToSelect(num_pages);
     ranges_.MakeRoom(num_pages);
     page_rows_[group].push_back(0);
-    for (int s = 0; s < streams_; ++s) ranges_.AddPage(group * streams_ + s);
+    for (int stream = Begin(group); stream < Begin(group + 1); ++stream) ranges_.AddPage(stream);
   }
 
   // Without a branch for each page: which are chosen cannot be foreseen. A range is written at each
@@ -217,15 +230,15 @@ class QuestSelector final : public Selector {
     rows->resize(range - rows->data());
   }
 
-  const ModelShape shape_;
+  const AttentionLayout layout_;
   const int num_groups_;
-  const int streams_;  // per group
   const Budget budget_;
   const int page_;                                // rows
   std::vector<std::vector<uint32_t>> page_rows_;  // [num_groups][pages], rows that are there
   std::vector<size_t> num_rows_;                  // [num_groups]: their sums
   KeyRanges ranges_;                              // of each stream
-  std::vector<Work> work_;                        // [kv heads]
+  std::vector<Work> work_;                        // [the most kv heads of any layer]
+  const size_t most_queries_;                     // that share a kv head
 };
 
 }  // namespace

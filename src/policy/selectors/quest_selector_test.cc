@@ -85,7 +85,7 @@ class QuestTest : public ::testing::TestWithParam<Granularity> {
                                  size_t num_pages_read) {
     const size_t num_pages = (keys_.size() + page_ - 1) / page_;
     std::set<size_t> pages = {num_pages - 1};
-    const int ratio = kShape.QueryHeadsPerKvHead();
+    const int ratio = kShape.QueryHeadsPerKvHead(0);
     for (int head = kv_head * ratio; head < (kv_head + 1) * ratio; ++head) {
       std::vector<std::pair<double, size_t>> bounds;
       for (size_t page = 0; page + 1 < num_pages; ++page) {

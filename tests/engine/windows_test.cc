@@ -1,0 +1,410 @@
+// Layers with sliding windows: their rows go by themselves, from every tier and at every policy,
+// and no bit of what is computed depends on when.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+#include <ostream>
+
+#include "tests/engine/session_fixture.h"
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kWindow = 40;
+constexpr int kRowsInPage = 64;
+constexpr int kLayers = 4, kGlobal = 2, kKvHeads = 2;
+
+RandomGgufOptions WindowOptions(int eviction_window = 0) {
+  RandomGgufOptions options = {.family = "gemma3",
+                               .num_layers = kLayers,
+                               .embed_dim = 128,
+                               .num_q_heads = 4,
+                               .num_kv_heads = kKvHeads,
+                               .sliding_window = kWindow,
+                               .window_layers = {true, true, false, true},
+                               .head_dim = 64,
+                               .feed_forward_dim = 192,
+                               .context = 2048};
+  options.eviction_window = eviction_window;
+  return options;
+}
+
+std::shared_ptr<const Model> WindowModel() {
+  static const std::shared_ptr<const Model> kModel = RandomModel(WindowOptions());
+  return kModel;
+}
+
+std::unique_ptr<Engine> WindowEngine(const EngineOptions& options = {.threads = 1}) {
+  return MakeEngineOf(WindowModel(), options);
+}
+
+std::vector<Position> Range(Position begin, Position end) {
+  std::vector<Position> positions(std::max(end - begin, 0));
+  std::iota(positions.begin(), positions.end(), begin);
+  return positions;
+}
+
+std::vector<Position> Visible(const Session& session, int group) {
+  const auto positions = session.visible_positions(group);
+  return {positions.begin(), positions.end()};
+}
+
+int64_t AllRows(const CacheAccounting& cache) {
+  int64_t rows = 0;
+  for (const TierAccounting& tier : cache.tiers) rows += tier.rows;
+  return rows;
+}
+
+// Rows that the next query sees.
+void ExpectWindows(const Session& session) {
+  const Position next = session.next_position();
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const Position first = layer == kGlobal ? 0 : std::max(next - kWindow + 1, 0);
+    ASSERT_EQ(Visible(session, layer), Range(first, next)) << "layer " << layer << " at " << next;
+  }
+}
+
+TEST(Windows, ACacheHoldsTheRowsOfItsWindowsAndAPageMore) {
+  auto engine = WindowEngine({.threads = 1, .prefill_chunk = 64});
+  auto session = Open(*engine);
+  EXPECT_EQ(session->policy().granularity, Granularity::kLayer);
+  const std::vector<Token> tokens = SomeTokens(500);
+  ExpectOk(session->Prefill(std::span(tokens).first(300)));
+  ExpectWindows(*session);
+  for (size_t i = 300; i < tokens.size(); ++i) {
+    ExpectOk(session->Decode(tokens[i]));
+    ExpectWindows(*session);
+    const CacheAccounting cache = session->accounting();
+    const auto all = static_cast<int64_t>(i + 1);
+    ASSERT_EQ(cache.tiers[0].rows, (all + 3 * (kWindow - 1)) * kKvHeads);
+    ASSERT_EQ(cache.rows_evicted, 3 * (all - kWindow + 1) * kKvHeads);
+    const size_t page_bytes = size_t{kRowsInPage} * 2 * 64 * sizeof(uint16_t);
+    const int64_t pages = (all + kRowsInPage - 1) / kRowsInPage + 3 * 2;
+    ASSERT_LE(cache.tiers[0].page_bytes, pages * kKvHeads * page_bytes);
+    EXPECT_EQ(session->last_step().rows_evicted, 3 * kKvHeads);
+  }
+}
+
+// More than a few tokens at a time, whose products have the bits of one prompt.
+TEST(Windows, NoBitDependsOnTheChunksOfAPrompt) {
+  const std::vector<Token> tokens = SomeTokens(208 + 20);
+  const auto hash = [&](int chunk, int threads) {
+    auto engine = WindowEngine({.threads = threads, .prefill_chunk = chunk});
+    auto session = Open(*engine);
+    ExpectOk(session->Prefill(std::span(tokens).first(208)));
+    for (size_t i = 208; i < tokens.size(); ++i) ExpectOk(session->Decode(tokens[i]));
+    return session->logits_hash();
+  };
+  const uint64_t whole = hash(512, 1);
+  for (const int chunk : {208, 104, 52, 26, 16, 13}) EXPECT_EQ(hash(chunk, 2), whole) << chunk;
+}
+
+TEST(Windows, APromptInPiecesHasTheBitsOfOneThatIsReadAtOnce) {
+  const std::vector<Token> tokens = SomeTokens(230);
+  auto engine = WindowEngine();
+  auto whole = Open(*engine), pieces = Open(*engine);
+  ExpectOk(whole->Prefill(tokens));
+  ExpectOk(pieces->BeginPrompt(tokens));
+  while (pieces->prompt_left() > 0) {
+    SessionStep part = {.session = pieces.get(), .token = {}, .most_prompt_tokens = 31};
+    ExpectOk(engine->Step({&part, 1}));
+  }
+  EXPECT_EQ(pieces->logits_hash(), whole->logits_hash());
+  ExpectWindows(*pieces);
+}
+
+// A few tokens at a time are folded, each with a window of its own; many go in tiles.
+TEST(Windows, PrefillInStepsOfAnySizeIsDecodeTokenByToken) {
+  const std::vector<Token> tokens = SomeTokens(150);
+  for (const char* name : {"full", "h2o", "vatp"}) {
+    PolicySpec spec = {.name = name};
+    if (spec.name != "full") spec.budget = *ParseBudget("1000");
+    auto one_by_one_engine = WindowEngine({.threads = 1, .kv_type = RowType::kF32});
+    auto one_by_one = Open(*one_by_one_engine, spec);
+    ExpectOk(one_by_one->Prefill(std::span(tokens).first(1)));
+    for (size_t i = 1; i < tokens.size(); ++i) ExpectOk(one_by_one->Decode(tokens[i]));
+    for (const int chunk : {512, 60, 40, 39, 13, 12, 7, 2}) {
+      for (const auto attention :
+           {EngineOptions::Attention::kCpu, EngineOptions::Attention::kReference}) {
+        auto engine = WindowEngine({.threads = 1,
+                                    .kv_type = RowType::kF32,
+                                    .prefill_chunk = chunk,
+                                    .attention = attention});
+        auto session = Open(*engine, spec);
+        ExpectOk(session->Prefill(tokens));
+        EXPECT_LT(LargestDifference(Logits(*one_by_one), Logits(*session)), 1e-3)
+            << name << " " << chunk;
+      }
+    }
+  }
+}
+
+// Each query gives its rows one unit of mass in all, whichever of them its window hides.
+TEST(Windows, MassIsOfTheRowsThatAQuerySees) {
+  const std::vector<Token> tokens = SomeTokens(130);
+  for (const int chunk : {512, 50, 12, 5}) {
+    for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
+      auto engine = WindowEngine({.threads = 2, .prefill_chunk = chunk});
+      SessionOptions options;
+      options.policy = {.name = "full", .granularity = granularity};
+      options.extra_signals = {.mass = MassNeed::kPerQueryHead, .mass_in_prefill = true};
+      int64_t num_heads = 0;
+      options.on_signals = [&](int group, std::span<const Position> positions,
+                               const GroupSignals& signals, const StepSignals& step) {
+        ASSERT_EQ(signals.num_rows, static_cast<int>(positions.size()));
+        const int layer = granularity == Granularity::kLayer ? group : group / kKvHeads;
+        for (int head = 0; head < signals.num_mass_heads; ++head, ++num_heads) {
+          const auto mass = signals.mass.subspan(size_t(head) * positions.size(), positions.size());
+          const double sum = std::accumulate(mass.begin(), mass.end(), 0.0);
+          ASSERT_NEAR(sum, step.num_tokens, 1e-4 * step.num_tokens);
+          if (layer == kGlobal) continue;
+          for (size_t row = 0; row < positions.size(); ++row) {
+            if (positions[row] > step.first_position - kWindow) break;
+            ASSERT_EQ(mass[row], 0) << "row " << positions[row];
+          }
+        }
+      };
+      auto session = Open(*engine, options);
+      ExpectOk(session->Prefill(std::span(tokens).first(120)));
+      for (size_t i = 120; i < tokens.size(); ++i) ExpectOk(session->Decode(tokens[i]));
+      EXPECT_GE(num_heads, 4 * kLayers * 11);
+    }
+  }
+}
+
+struct Case {
+  std::string name;
+  PolicySpec policy;
+  DeviceSpec device = {};
+  bool is_exact = false;  // the bits of the full cache
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
+    const std::string at = "_" + std::string(GranularityName(granularity));
+    const auto add = [&](const std::string& name, PolicySpec policy, bool is_exact,
+                         const DeviceSpec& device = {}) {
+      policy.granularity = granularity;
+      cases.push_back({name + at, policy, device, is_exact});
+    };
+    const auto tiered = [&](const TierSpec& tiers) {
+      PolicySpec policy = {.name = "attention", .window = 8, .interval = 8};
+      policy.tiers = tiers;
+      return policy;
+    };
+    add("full", {.name = "full"}, true);
+    for (const char* name : {"h2o", "tova", "streaming", "rkv", "lazy_eviction", "quest", "vatp"}) {
+      add(name, {.name = name, .budget = *ParseBudget("70")}, false);
+    }
+    // These keep the prompt.
+    add("lag_kv", {.name = "lag_kv", .budget = *ParseBudget("+60"), .interval = 8}, false);
+    add("attention",
+        {.name = "attention", .budget = *ParseBudget("+60"), .window = 16, .interval = 8}, false);
+    const DeviceSpec sim = {.kind = DeviceKind::kSim};
+    add("t1_host", tiered({.t0_share = 0.4, .t1 = T1Place::kHost}), true);
+    add("t1_file", tiered({.t0_share = 0.3, .t1 = T1Place::kFile}), true);
+    add("t1_device", tiered({.t0_share = 0.3, .t1 = T1Place::kHost}), true, sim);
+    add("t1_evict", tiered({.t0_share = 0.4, .t1 = T1Place::kHost, .evict_share = 0.2}), false);
+    add("t2", tiered({.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.5}), false);
+    add("t2_file", tiered({.t0_share = 0.3, .t1 = T1Place::kFile, .t2_share = 0.4}), false);
+  }
+  return cases;
+}
+
+class WindowsAtAnyPolicy : public testing::TestWithParam<Case> {
+ protected:
+  [[nodiscard]] static SessionOptions Options() {
+    SessionOptions options;
+    options.policy = GetParam().policy;
+    return options;
+  }
+  [[nodiscard]] static Result<std::unique_ptr<Engine>> MakeIts() {
+    return Engine::Create(WindowModel(), {.threads = 2,
+                                          .tiers = GetParam().policy.tiers,
+                                          .device = GetParam().device,
+                                          .prefill_chunk = 64});
+  }
+  void SetUp() override {
+    const auto engine = MakeIts();
+    if (engine.status().code() == StatusCode::kUnsupported)
+      GTEST_SKIP() << engine.status().message();
+    ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+  }
+  static const std::vector<Token>& Text() {
+    static const std::vector<Token> kText = SomeTokens(130 + 150);
+    return kText;
+  }
+  static void Read(Session& session) { ExpectOk(session.Prefill(std::span(Text()).first(130))); }
+  static void Decode(Session& session, int from, int to) {
+    for (int i = from; i < to; ++i) ExpectOk(session.Decode(Text()[130 + i]));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, WindowsAtAnyPolicy, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(WindowsAtAnyPolicy, NoRowOutlivesItsWindowInAnyTier) {
+  auto engine = *MakeIts();
+  auto session = Open(*engine, Options());
+  const int groups = WindowModel()->shape().NumGroups(session->policy().granularity);
+  const auto check = [&] {
+    int64_t rows = 0;
+    for (int group = 0; group < groups; ++group) {
+      const std::vector<Position> visible = Visible(*session, group);
+      const int layer = group * kLayers / groups;
+      rows += static_cast<int64_t>(visible.size()) * kLayers * kKvHeads / groups;
+      if (layer == kGlobal || visible.empty()) continue;
+      ASSERT_GT(visible.front(), session->next_position() - kWindow) << "group " << group;
+    }
+    ASSERT_EQ(AllRows(session->accounting()), rows);
+  };
+  Read(*session);
+  check();
+  for (int i = 0; i < 150; ++i) {
+    Decode(*session, i, i + 1);
+    check();
+  }
+  EXPECT_TRUE(std::ranges::all_of(session->logits(), [](float x) { return std::isfinite(x); }));
+}
+
+TEST_P(WindowsAtAnyPolicy, TheBitsAreThoseOfTheFullCacheWhereNothingElseGoes) {
+  auto engine = *MakeIts();
+  auto session = Open(*engine, Options());
+  Read(*session);
+  Decode(*session, 0, 150);
+  static const uint64_t kFull = [] {
+    auto full_engine = WindowEngine({.threads = 1, .prefill_chunk = 64});
+    auto full = Open(*full_engine);
+    Read(*full);
+    Decode(*full, 0, 150);
+    return full->logits_hash();
+  }();
+  if (GetParam().is_exact) {
+    EXPECT_EQ(session->logits_hash(), kFull);
+  } else {
+    EXPECT_NE(session->logits_hash(), kFull);
+  }
+}
+
+TEST_P(WindowsAtAnyPolicy, ASavedOrForkedSessionGoesOnBitForBit) {
+  const TempFolder folder;
+  const std::string path = folder.File("session.ebb");
+  auto engine = *MakeIts();
+  auto session = Open(*engine, Options());
+  Read(*session);
+  Decode(*session, 0, 60);
+  ExpectOk(SaveSession(*session, path, ""));
+  auto fork = session->Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status().ToString();
+  auto other_engine = *MakeIts();
+  auto resumed = ResumeSession(*other_engine, path, Options());
+  ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+  for (Session* one : {session.get(), fork->get(), resumed->session.get()}) Decode(*one, 60, 150);
+  EXPECT_EQ((*fork)->logits_hash(), session->logits_hash());
+  EXPECT_EQ(resumed->session->logits_hash(), session->logits_hash());
+  EXPECT_EQ(AllRows(resumed->session->accounting()), AllRows(session->accounting()));
+}
+
+TEST(Windows, TheLedgerTellsWhenARowLeftItsWindow) {
+  auto engine = WindowEngine({.threads = 1, .prefill_chunk = 64});
+  SessionOptions options;
+  options.ledger = SessionOptions::Record::kYes;
+  auto session = Open(*engine, options);
+  const std::vector<Token> tokens = SomeTokens(110);
+  ExpectOk(session->Prefill(std::span(tokens).first(100)));
+  for (size_t i = 100; i < tokens.size(); ++i) ExpectOk(session->Decode(tokens[i]));
+  const Ledger& ledger = *session->ledger();
+  for (int layer = 0; layer < kLayers; ++layer) {
+    std::vector<Position> there;
+    for (Position p = 0; p < ledger.next_position(); ++p) {
+      if (ledger.tiers(layer)[p] != Tier::kT3) there.push_back(p);
+    }
+    EXPECT_EQ(there, Visible(*session, layer));
+  }
+  EXPECT_EQ(ledger.rows(Tier::kT3), session->accounting().rows_evicted);
+}
+
+// What a roll-back needs is there as long as no row has left a window.
+TEST(Windows, ATextOfAWindowsLengthIsNotRolledBackButForgotten) {
+  const std::vector<Token> tokens = SomeTokens(100);
+  auto engine = WindowEngine();
+  auto session = Open(*engine);
+  ExpectOk(session->Prefill(std::span(tokens).first(kWindow - 1)));
+  EXPECT_TRUE(session->CanTruncateTo(20));
+  ExpectOk(session->TruncateTo(20));
+  ExpectOk(session->Prefill(std::span(tokens).subspan(20, 40)));
+  const std::vector<float> before = Logits(*session);
+  EXPECT_FALSE(session->CanTruncateTo(59));
+  const Status refused = session->TruncateTo(59);
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(refused.message(), HasSubstr("cannot roll back from 60 tokens to 59"));
+  EXPECT_THAT(refused.message(), HasSubstr("a sliding window of 40 tokens"));
+  EXPECT_EQ(session->next_position(), 60);
+  EXPECT_EQ(Logits(*session), before);
+  ExpectOk(session->TruncateTo(60));
+  EXPECT_TRUE(session->CanTruncateTo(0));
+  EXPECT_FALSE(session->CanTruncateTo(-1));
+  EXPECT_FALSE(session->CanTruncateTo(61));
+  ExpectOk(session->TruncateTo(0));
+  EXPECT_EQ(session->accounting().tiers[0].rows, 0);
+  auto fresh = Open(*engine);
+  ExpectOk(session->Prefill(tokens));
+  ExpectOk(fresh->Prefill(tokens));
+  EXPECT_EQ(Logits(*session), Logits(*fresh));
+}
+
+TEST(Windows, MarkedRowsGoBesides) {
+  const std::shared_ptr<const Model> model = RandomModel(WindowOptions(/*eviction_window=*/24));
+  const std::vector<Token> tokens = SomeTokens(160);
+  std::vector<std::vector<Position>> of_steps;
+  for (const int chunk : {512, 13, 7}) {
+    auto engine =
+        MakeEngineOf(model, {.threads = 1, .kv_type = RowType::kF32, .prefill_chunk = chunk});
+    auto session = Open(*engine, PolicySpec{.name = "dms"});
+    ExpectOk(session->Prefill(std::span(tokens).first(120)));
+    for (size_t i = 120; i < tokens.size(); ++i) ExpectOk(session->Decode(tokens[i]));
+    std::vector<std::vector<Position>> visible;
+    for (int group = 0; group < kLayers * kKvHeads; ++group) {
+      visible.push_back(Visible(*session, group));
+      if (group / kKvHeads == kGlobal) continue;
+      EXPECT_GT(visible.back().front(), 160 - kWindow);
+      EXPECT_LT(visible.back().size(), size_t{kWindow - 1})
+          << "no row is marked in group " << group;
+    }
+    if (of_steps.empty()) of_steps = visible;
+    EXPECT_EQ(visible, of_steps) << chunk;
+  }
+}
+
+TEST(Windows, WhatCannotGoWithThemIsRefused) {
+  auto engine = WindowEngine();
+  const auto refusal = [&](const SessionOptions& options) {
+    const auto session = engine->OpenSession(options);
+    EXPECT_EQ(session.status().code(), StatusCode::kUnsupported);
+    return session.status().message();
+  };
+  SessionOptions options;
+  options.policy = {.name = "attention", .budget = *ParseBudget("200")};
+  EXPECT_THAT(refusal(options), HasSubstr("\"attention\" decides about all layers together"));
+  EXPECT_THAT(refusal(options), HasSubstr("choose granularity layer or head"));
+  options.policy.granularity = Granularity::kLayer;
+  EXPECT_TRUE(engine->OpenSession(options).ok());
+  options.past_context = PastContext::kReRotate;
+  EXPECT_THAT(refusal(options), HasSubstr("keys are not rotated anew in models with sliding"));
+  options.past_context = PastContext::kRefuse;
+  options.lossless.emplace();
+  EXPECT_THAT(refusal(options), HasSubstr("lossless sessions are not supported by models with"));
+  SessionOptions own;
+  own.make_policy = [](const PolicyContext& context) {
+    return MakePolicy({.name = "full", .granularity = Granularity::kToken}, context);
+  };
+  EXPECT_THAT(refusal(own), HasSubstr("granularity token"));
+}
+
+}  // namespace
+}  // namespace ebb
