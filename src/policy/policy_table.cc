@@ -440,6 +440,14 @@ Status RegisterPolicy(PolicyExtension extension) {
 std::span<const PolicyRow> PolicyTable() { return AllTables().policies; }
 std::span<const ScorerRow> ScorerTable() { return AllTables().scorers; }
 std::span<const PolicyInfo> BuiltinPolicies() { return kPolicyInfos; }
+
+const PolicyInfo* FindBuiltinPolicy(std::string_view name) {
+  constexpr std::string_view kWindowed = "windowed:";
+  if (name.starts_with(kWindowed)) name.remove_prefix(kWindowed.size());
+  name = name.substr(0, name.find_first_of(":+"));
+  const auto found = std::ranges::find(BuiltinPolicies(), name, &PolicyInfo::name);
+  return found == BuiltinPolicies().end() ? nullptr : &*found;
+}
 std::span<const ScorerInfo> BuiltinScorers() { return kScorerInfos; }
 
 }  // namespace ebb
