@@ -75,7 +75,7 @@ struct GrammarTrigger {
   Token token = 0;        // of kToken
 };
 
-struct AnswerFormat;  // src/model/chat.cc
+struct AnswerSyntax;  // src/model/chat.cc
 
 // What a chat template made of a request.
 struct ChatPrompt {
@@ -89,7 +89,7 @@ struct ChatPrompt {
   std::string grammar_prefix = {};
   std::vector<GrammarTrigger> grammar_triggers = {};
   // How ParseAnswer() reads the answer; null: all of it is content.
-  std::shared_ptr<const AnswerFormat> format = {};
+  std::shared_ptr<const AnswerSyntax> syntax = {};
 };
 
 // What an answer says.

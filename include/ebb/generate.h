@@ -65,8 +65,16 @@ struct GenerateResult {
   int decode_steps = 0;      // the last token of an answer that reached its length needs none
   double seconds = 0;        // of the decode steps, sampling included, callbacks left out
   std::string text;          // of the whole answer, thoughts included
+  size_t thought_bytes = 0;  // of text: its beginning, tags included, that is the thought
   AnswerSoFar answer;
 };
+
+// The result of a generation whose prompt could not be read; `num_tokens`: of all that the session
+// was to hold. An error kResourceExhausted is kContext where they exceed the session's context, and
+// kCap where they do not.
+// REQUIRES: !error.ok().
+[[nodiscard]] GenerateResult PromptFailed(const Status& error, size_t num_tokens,
+                                          const Session& session);
 
 // A generation that is taken token by token: Generate() is the loop around it, and whoever steps
 // many sessions in one batch has a loop of their own:

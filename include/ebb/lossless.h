@@ -65,6 +65,8 @@ struct LosslessReport {
   double verify_seconds = 0;
   double wait_seconds = 0;  // of verify_seconds, for T1's file
 };
+// What was done between two reports of a session.
+[[nodiscard]] LosslessReport Since(const LosslessReport& before, const LosslessReport& now);
 
 }  // namespace ebb
 

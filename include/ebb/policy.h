@@ -271,6 +271,9 @@ struct PolicyInfo {
   std::string_view percent_of = {};  // what a budget in percent is a share of; empty: takes none
 };
 [[nodiscard]] std::span<const PolicyInfo> BuiltinPolicies();
+// The policy of "h2o", or that "windowed:h2o:w=4+scorer=random" changes; null: no built-in policy
+// is called so.
+[[nodiscard]] const PolicyInfo* FindBuiltinPolicy(std::string_view name);
 
 struct ScorerInfo {
   std::string_view name;

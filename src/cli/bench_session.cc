@@ -38,7 +38,7 @@ Result<BenchSession> OpenBenchSession(const CliOptions& options, BenchMass mass,
   }
   const auto open = [&](const SessionOptions& session_options) -> Status {
     for (int i = 0; i < options.bench.sequences; ++i) {
-      EBB_ASSIGN_OR_RETURN(auto session, OpenSession(*bench.engine, session_options));
+      EBB_ASSIGN_OR_RETURN(auto session, bench.engine->OpenSession(session_options));
       if (longest > session->context() && options.session.past_context == PastContext::kRefuse) {
         return InvalidArgument(fmt::format(
             "the measurement needs {} tokens, the context has {}; choose a smaller depth", longest,

@@ -31,7 +31,7 @@ class Chat {
   // Nothing while the conversation goes on.
   std::optional<ExitCode> Take(const std::string& line);
   std::optional<ExitCode> Answer(const std::string& text);
-  std::optional<ExitCode> TakeBack(const TurnInput& input);
+  std::optional<ExitCode> TakeBack(const Turn& turn);
   void Save();
   // Of a conversation that ends by itself.
   [[nodiscard]] ExitCode EndCode() const {
@@ -57,7 +57,7 @@ Status Chat::Reset() {
   announcer_ = Announcer(options_);
   setup_.session.reset();  // its memory may be all there is under a cap
   setup_.resumed.reset();
-  EBB_ASSIGN_OR_RETURN(setup_.session, OpenSession(*setup_.engine, options_.session));
+  EBB_ASSIGN_OR_RETURN(setup_.session, setup_.engine->OpenSession(options_.session));
   const uint64_t num_turns = talk_.num_turns;
   EBB_ASSIGN_OR_RETURN(talk_, OpenConversation(setup_, options_, Conversation::Kind::kChat));
   talk_.num_turns = num_turns;
@@ -97,30 +97,28 @@ std::optional<ExitCode> Chat::Take(const std::string& line) {
 }
 
 std::optional<ExitCode> Chat::Answer(const std::string& text) {
-  const Result<TurnInput> input = BeginTurn(setup_, options_, text, &talk_);
-  if (!input.ok()) return Fail(input.status());
+  const Result<Turn> turn =
+      NextTurn(*setup_.model, options_, text, setup_.session->tokens(), &talk_);
+  if (!turn.ok()) return Fail(turn.status());
   const TurnContext context = {.options = &options_,
                                .cancel = InstallInterruptHandler(),
                                .start = std::chrono::steady_clock::now(),
-                               .seed = SeedOfTurn(options_, talk_),
                                .announcer = &announcer_,
                                .logprobs = &logprobs_};
-  last_ = TakeTurn(context, *input, setup_, &output_);
+  last_ = TakeTurn(context, *turn, setup_, &output_);
   last_code_ = ReportEnd(last_->result);
-  if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) return TakeBack(*input);
+  if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) return TakeBack(*turn);
   // Ctrl-C ends an answer, not the conversation.
-  EndTurn(*last_, *input, &talk_);
+  EndTurn(*turn, last_->result, last_->sampler, &talk_);
   Save();
   return last_code_ == ExitCode::kError ? std::optional(last_code_) : std::nullopt;
 }
 
 // A turn that outgrew the context, the cap or the policy's budget. What it shares with earlier
 // turns stays, so that a shorter one finds the room that there was.
-std::optional<ExitCode> Chat::TakeBack(const TurnInput& input) {
-  talk_.messages.pop_back();
-  --talk_.num_turns;
+std::optional<ExitCode> Chat::TakeBack(const Turn& turn) {
   Session& session = *setup_.session;
-  auto kept = static_cast<Position>(input.tokens.size() - last_->prompt_tokens);
+  auto kept = static_cast<Position>(turn.tokens.size() - last_->prompt_tokens);
   if (!session.CanTruncateTo(kept)) kept = 0;
   if (session.next_position() > kept) {
     if (const Status status = session.TruncateTo(kept); !status.ok()) return Fail(status);

@@ -186,7 +186,7 @@ class Evaluation {
     // A policy or a budget that is refused is refused before anything is written.
     for (const EvalSetting& setting : settings_) {
       EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(model_, setting.engine));
-      const Status opened = OpenSession(*engine, setting.session).status();
+      const Status opened = engine->OpenSession(setting.session).status();
       if (opened.ok()) continue;
       return Status(opened.code(), fmt::format("policy {}{}{}: {}", setting.policy,
                                                setting.budget.empty() ? "" : " at ", setting.budget,

@@ -199,7 +199,8 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   }
   EBB_RETURN_IF_ERROR(SettleLossless(&options));
   EBB_RETURN_IF_ERROR(FixDraftLength(&options));
-  PlaceT1(&options);
+  options.given.policy = true;
+  CompleteSetting(options.given, &options.engine, &options.session);
   if (!budget.empty()) {
     EBB_ASSIGN_OR_RETURN(spec.budget, ParseBudget(budget));
     if (spec.tiers.has_value()) {
@@ -249,7 +250,7 @@ void AddIfNew(EvalSetting setting, std::vector<EvalSetting>* settings) {
 
 Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
   const EvalInput& input = options.eval;
-  if (options.policy_given || options.session.policy.budget.unit != Budget::Unit::kNone) {
+  if (options.given.policy || options.session.policy.budget.unit != Budget::Unit::kNone) {
     return InvalidArgument("an evaluation takes lists: --policies and --budgets");
   }
   Grid grid = {.policies = SplitList(input.policies), .budgets = SplitList(input.budgets)};

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdio>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -34,8 +35,22 @@ ExitCode ExitCodeFor(const Status& status) {
   }
 }
 
+std::string InOptions(std::string message) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOptions = {{
+      {"memory_bytes", "--memory"},
+      {"policy.budget", "--budget"},
+      {"policy.scorer", "--scorer"},
+  }};
+  for (const auto& [field, option] : kOptions) {
+    for (size_t at = 0; (at = message.find(field, at)) != std::string::npos; at += option.size()) {
+      message.replace(at, field.size(), option);
+    }
+  }
+  return message;
+}
+
 ExitCode Fail(const Status& status) {
-  fmt::print(stderr, "ebb: {}\n", status.message());
+  fmt::print(stderr, "ebb: {}\n", InOptions(status.message()));
   return ExitCodeFor(status);
 }
 

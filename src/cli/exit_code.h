@@ -3,6 +3,7 @@
 #define EBB_CLI_EXIT_CODE_H_
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "ebb/status.h"
@@ -25,7 +26,10 @@ struct ExitCodeInfo {
 
 // kInvalidArgument: kUsage; kResourceExhausted: kLimit; kCancelled: kInterrupted; else kError.
 [[nodiscard]] ExitCode ExitCodeFor(const Status& status);
-// Writes "ebb: <message>" to stderr. REQUIRES: !status.ok().
+// Errors of the library name fields of its options, people give options: "memory_bytes" becomes
+// "--memory".
+[[nodiscard]] std::string InOptions(std::string message);
+// Writes "ebb: <message>", InOptions(), to stderr. REQUIRES: !status.ok().
 ExitCode Fail(const Status& status);
 
 }  // namespace ebb::cli

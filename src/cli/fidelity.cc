@@ -171,7 +171,7 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
 Result<CliOptions> Fitted(const Model& model, int prompt_tokens, const CliOptions& options) {
   CliOptions fitted = options;
   fitted.session.context = options.fidelity.window_tokens;
-  EBB_RETURN_IF_ERROR(FitIntoMemory(model, prompt_tokens, &fitted));
+  EBB_RETURN_IF_ERROR(FitIntoMemory(model, {.prompt_tokens = prompt_tokens}, &fitted));
   fitted.session.context = options.session.context;
   return fitted;
 }

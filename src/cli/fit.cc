@@ -9,9 +9,9 @@
 
 #include "ebb/benchmark.h"
 #include "ebb/fit.h"
+#include "ebb/memory_plan.h"
 #include "src/cli/bench_report.h"
 #include "src/cli/commands.h"
-#include "src/cli/fit_memory.h"
 #include "src/cli/fit_paper.h"
 #include "src/cli/setup.h"
 
@@ -22,6 +22,11 @@ struct Machine {
   FitLimits limits;
   FitSpeeds speeds;
   int threads = 0;
+};
+
+struct FitQuestion {
+  FitModel model;
+  FitRequest request;
 };
 
 struct Row {
@@ -140,13 +145,15 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
 // What `ebb run` refuses is refused here.
 Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& options) {
   EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(std::move(model), options.engine));
-  return OpenSession(*engine, options.session).status();
+  return engine->OpenSession(options.session).status();
 }
 
 Status Run(const CliOptions& options) {
   if (options.fit.paper) return PrintPaper(options);
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
-  FitQuestion question = FitQuestionFor(*model, options, options.fit.prompt_tokens);
+  FitQuestion question = {
+      .model = MeasureFitModel(*model),
+      .request = FitRequestOf(*model, options.engine, options.session, options.fit.prompt_tokens)};
   EBB_RETURN_IF_ERROR(CheckThatItRuns(model, options));
   question.request.requests = options.fit.requests;
   EBB_ASSIGN_OR_RETURN(const Machine machine, MeasureMachine(options));

@@ -2,32 +2,18 @@
 #ifndef EBB_CLI_FIT_MEMORY_H_
 #define EBB_CLI_FIT_MEMORY_H_
 
-#include <cstdint>
-
-#include "ebb/fit.h"
+#include "ebb/memory_plan.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
 #include "src/cli/options.h"
 
 namespace ebb::cli {
 
-// What the options ask of a model that was just loaded, whose resident size is measured here.
-struct FitQuestion {
-  FitModel model;
-  FitRequest request;
-};
-[[nodiscard]] FitQuestion FitQuestionFor(const Model& model, const CliOptions& options,
-                                         int prompt_tokens);
+// Without --memory: nothing. With it: PlanMemory() for a request whose memory_bytes are those of
+// --memory; the options take the tiers, and stderr tells which. Errors: those of PlanMemory().
+[[nodiscard]] Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* options);
 
-enum class PromptsCome { kFirst, kAtAnyTime };
-
-// Without --memory: nothing. With it and options of the tiers: checks that they fit. Else takes the
-// gentlest setting that fits, and says on stderr which. ResourceExhausted when nothing fits;
-// InvalidArgument beside --budget.
-[[nodiscard]] Status FitIntoMemory(const Model& model, int prompt_tokens, CliOptions* options,
-                                   PromptsCome prompts = PromptsCome::kFirst);
-
-// The same for a prompt and what may be generated after it: the context that must fit is no longer.
+// The same for a prompt and what -n lets follow.
 [[nodiscard]] Status FitGenerationIntoMemory(const Model& model, int prompt_tokens,
                                              CliOptions* options);
 

@@ -89,6 +89,13 @@ std::vector<std::string> FillLines(const std::vector<std::string>& parts, int co
   return lines;
 }
 
+std::span<const Token> GuessesBehind(const ChosenToken& last, std::span<const Token> drafted,
+                                     Position next_position) {
+  if (last.position < next_position) return drafted;
+  const bool is_right = !drafted.empty() && drafted.front() == last.token;
+  return is_right ? drafted.subspan(1) : std::span<const Token>();
+}
+
 LiveView::LiveView(const Session& session, const Model& model, Thoughts thoughts,
                    std::span<const Token> unread)
     : session_(session), model_(model), thoughts_(thoughts) {
@@ -107,6 +114,7 @@ LiveView::LiveView(const Session& session, const Model& model, Thoughts thoughts
 
 void LiveView::AddToken(Token token, const ChatPrompt& prompt) {
   const std::string text = ShownText(model_, token, prompt.thinking_start, prompt.thinking_end);
+  last_chosen_ = {.position = session_.next_position(), .token = token};
   coming_.push_back({session_.next_position(), text.size()});
   token_times_.push_back(Clock::now());
   if (token_times_.size() > kRateTokens) token_times_.pop_front();
@@ -114,6 +122,7 @@ void LiveView::AddToken(Token token, const ChatPrompt& prompt) {
 
 bool LiveView::Write(std::string_view text, TextPart part) {
   const bool hidden = part == TextPart::kThought && thoughts_ == Thoughts::kHide;
+  hides_ = hidden;
   if (hidden) trim_ = true;
   while (!text.empty()) {
     // A character within which an earlier answer was cut comes whole: longer than its new tokens.
@@ -152,13 +161,19 @@ std::string LiveView::StyleOf(Position position, TextPart part) const {
   return style;
 }
 
-// Guesses that may still turn out to be wrong: beside the text, never in it.
+// Guesses that may still turn out to be wrong: beside the text, never in it, and on one line
+// whatever they say.
 std::string LiveView::DraftedLine(int columns) const {
   constexpr std::string_view kTitle = "drafted: ";
+  if (hides_ || columns <= static_cast<int>(kTitle.size()))
+    return Cut(Styled(kTitle, "2"), columns);
   LiveText drafted;
-  drafted.SetWidth(std::max(columns - static_cast<int>(kTitle.size()), 1));
-  for (const Token token : session_.drafted()) {
-    drafted.Append(model_.TokenText(token, Model::ControlTokens::kHide), 0, TextPart::kAnswer);
+  drafted.SetWidth(columns - static_cast<int>(kTitle.size()));
+  for (const Token token :
+       GuessesBehind(last_chosen_, session_.drafted(), session_.next_position())) {
+    std::string text = model_.TokenText(token, Model::ControlTokens::kHide);
+    std::ranges::replace(text, '\n', ' ');
+    drafted.Append(text, 0, TextPart::kAnswer);
   }
   const auto style = [](Position, TextPart) { return std::string("2;3"); };
   return Styled(kTitle, "2") + drafted.Line(0, style);

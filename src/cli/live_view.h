@@ -28,6 +28,18 @@ namespace ebb::cli {
 [[nodiscard]] std::vector<std::string> FillLines(const std::vector<std::string>& parts,
                                                  int columns);
 
+// A token that was chosen, and where it stands.
+struct ChosenToken {
+  Position position = -1;  // -1: none was
+  Token token = 0;
+};
+// The guesses behind the last token that was chosen, of those that a session has `drafted` from
+// `next_position` on. It may not have read the token, which then is the first of them, or refutes
+// them all.
+[[nodiscard]] std::span<const Token> GuessesBehind(const ChosenToken& last,
+                                                   std::span<const Token> drafted,
+                                                   Position next_position);
+
 class LiveView {
  public:
   // `unread`: shown before as well, but not in the session yet; the last token of an answer that
@@ -63,6 +75,8 @@ class LiveView {
   const Thoughts thoughts_;
   LiveText text_;
   size_t answer_begin_ = 0;  // characters of text_ before the answer
+  ChosenToken last_chosen_;
+  bool hides_ = false;  // what comes is a thought that is not shown
   std::deque<TokenBytes> coming_;
   Position last_position_ = 0;                 // of the token whose text came last
   bool trim_ = false;                          // blanks between a hidden thought and the answer

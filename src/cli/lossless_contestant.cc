@@ -36,7 +36,7 @@ Result<Contestant> Enter(const std::shared_ptr<const Model>& model, const CliOpt
                          const EngineOptions& engine, const SessionOptions& session) {
   Contestant contestant;
   EBB_ASSIGN_OR_RETURN(contestant.engine, Engine::Create(model, engine));
-  EBB_ASSIGN_OR_RETURN(contestant.session, OpenSession(*contestant.engine, session));
+  EBB_ASSIGN_OR_RETURN(contestant.session, contestant.engine->OpenSession(session));
   EBB_ASSIGN_OR_RETURN(contestant.sampler, Sampler::Create(*model, options.sampling));
   return contestant;
 }

@@ -10,11 +10,6 @@ namespace {
 
 constexpr OptionGroup kGroup = OptionGroup::kLossless;
 
-// What a draft sees unless something else is asked for: agrees with the full cache on 995 tokens of
-// 1,000 (SmolLM2's own stories, docs/lossless.md).
-constexpr int kSinks = 20;
-constexpr int kWindow = 512;
-
 // Tokens of a verifying step where results must repeat: small enough for drafts that often fail.
 constexpr int kFixedLength = 8;
 
@@ -127,26 +122,14 @@ Status SettleLossless(CliOptions* options) {
     return InvalidArgument(fmt::format("{} goes with --lossless", lossless.option_given));
   }
   if (lossless.draft.has_value()) {
-    if (options->policy_given) {
+    if (options->given.policy) {
       return InvalidArgument("--policy and --draft both name the policy that drafts; give one");
     }
     TakeDraft(*lossless.draft, &options->session.policy);
   }
   options->session.lossless = lossless.options;
-  // Rows lie in T1 unless it was declined; what else is asked of the tiers is the draft's.
-  if (!options->engine.tiers.has_value()) options->engine.tiers = TierSpec();
-  if (!options->tiers_place_rows) options->session.policy.tiers.reset();
+  options->given.policy = options->given.policy || lossless.draft.has_value();
   return OkStatus();
-}
-
-void ChooseDraft(CliOptions* options) {
-  PolicySpec& policy = options->session.policy;
-  if (!options->session.lossless.has_value() || policy.tiers.has_value()) return;
-  if (options->lossless.draft.has_value() || options->policy_given) return;
-  if (policy.name != "full" || policy.budget.unit != Budget::Unit::kNone) return;
-  policy.name = "streaming";
-  if (!policy.sinks.has_value()) policy.sinks = kSinks;
-  if (!policy.window.has_value()) policy.window = kWindow;
 }
 
 Status FixDraftLength(CliOptions* options) {

@@ -8,9 +8,6 @@
 
 namespace ebb::cli {
 
-// What was done between two reports of a session.
-[[nodiscard]] LosslessReport Since(const LosslessReport& before, const LosslessReport& now);
-
 // What repeats from run to run where the length of drafts does; `tokens` were decoded.
 void AddLosslessCounts(const LosslessReport& report, double tokens, nlohmann::ordered_json* record);
 // With what was looked up and the seconds that it took.

@@ -73,7 +73,7 @@ Status ReadKvCap(std::string_view text, CliOptions* options) {
 }
 
 Status ReadPolicy(std::string_view text, CliOptions* options) {
-  options->policy_given = true;
+  options->given.policy = true;
   return ParsePolicy(text, &options->session.policy);
 }
 

@@ -17,6 +17,7 @@
 #include "ebb/engine.h"
 #include "ebb/generate.h"
 #include "ebb/model.h"
+#include "ebb/setting.h"
 #include "ebb/status.h"
 #include "src/cli/bench_options.h"
 #include "src/cli/eval_options.h"
@@ -59,9 +60,7 @@ struct CliOptions {
   int thinking_budget = -1;
   Thoughts thoughts = Thoughts::kShow;
 
-  bool policy_given = false;      // --policy
-  bool t1_given = false;          // --t1
-  bool tiers_place_rows = false;  // another option of the tiers
+  SettingGiven given;  // --policy or --draft; --t1; another option of the tiers
   LosslessInput lossless;
   std::string timeline_file;  // --timeline
   std::string logprobs_file;  // --logprobs
@@ -138,14 +137,10 @@ struct OptionRow {
 
 // What is asked of the tiers below T0, and of the device.
 void AppendTierOptionRows(std::vector<OptionRow>* table);
-// After all options were read: T1 lies where the device has it, unless it was told.
-void PlaceT1(CliOptions* options);
 void AppendLosslessOptionRows(std::vector<OptionRow>* table);
-// After all options were read, before PlaceT1(): what the session and the engine are told. Errors:
-// options that go with --lossless alone.
+// After all options were read, before CompleteSetting(): what the session is told of --lossless and
+// --draft. Errors: options that go with --lossless alone.
 [[nodiscard]] Status SettleLossless(CliOptions* options);
-// The policy that drafts where none was asked for.
-void ChooseDraft(CliOptions* options);
 // Where results must repeat: as many tokens in every draft. Errors: a length that varies.
 [[nodiscard]] Status FixDraftLength(CliOptions* options);
 // Every option there is, in the order in which help shows them.

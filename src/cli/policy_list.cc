@@ -1,6 +1,5 @@
 #include "src/cli/policy_list.h"
 
-#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -46,14 +45,6 @@ std::string Reads(const PolicyInfo& info) {
 }
 
 }  // namespace
-
-const PolicyInfo* FindBuiltinPolicy(std::string_view name) {
-  constexpr std::string_view kWindowed = "windowed:";
-  if (name.starts_with(kWindowed)) name.remove_prefix(kWindowed.size());
-  name = name.substr(0, name.find_first_of(":+"));
-  const auto found = std::ranges::find(BuiltinPolicies(), name, &PolicyInfo::name);
-  return found == BuiltinPolicies().end() ? nullptr : &*found;
-}
 
 ExitCode ListPolicies() {
   fmt::print("policies (--policy NAME[:KEY=VALUE,...]):\n");

@@ -50,7 +50,7 @@ class Profile {
   CliOptions options_;
   const std::atomic<bool>* const cancel_;
   std::shared_ptr<const Model> model_;
-  std::vector<TurnInput> inputs_;
+  std::vector<Turn> turns_;
   std::unique_ptr<Engine> engine_;
   std::vector<ProfiledRun> runs_;
   int groups_per_layer_ = 0;  // 0: one group is all layers
@@ -82,10 +82,10 @@ Status Profile::Run() {
   Status end;
   {
     const bool counts_tokens = options_.max_tokens > 0;
-    const auto prompts = static_cast<int64_t>(inputs_.size());
+    const auto prompts = static_cast<int64_t>(turns_.size());
     ProgressBar bar("profiling", counts_tokens ? "tokens" : "prompts",
                     counts_tokens ? prompts * options_.max_tokens : prompts, DisplayFor(options_));
-    for (size_t i = 0; i < inputs_.size() && end.ok(); ++i) end = ProfilePrompt(i, &bar);
+    for (size_t i = 0; i < turns_.size() && end.ok(); ++i) end = ProfilePrompt(i, &bar);
   }
   if (runs_.empty()) return end;
   // What was measured until then is not lost.
@@ -102,7 +102,7 @@ Status Profile::Run() {
 
 Status Profile::ProfilePrompt(size_t index, ProgressBar* bar) {
   const Status status = MeasurePrompt(index, bar);
-  if (status.ok() || status.code() == StatusCode::kCancelled || inputs_.size() == 1) return status;
+  if (status.ok() || status.code() == StatusCode::kCancelled || turns_.size() == 1) return status;
   return Status(status.code(), fmt::format("prompt {}: {}", index + 1, status.message()));
 }
 
@@ -111,10 +111,10 @@ Status Profile::Open() {
   EBB_ASSIGN_OR_RETURN(model_, OpenModel(options_));
   size_t longest = 0;
   for (const std::string& prompt : prompts) {
-    EBB_ASSIGN_OR_RETURN(TurnInput input, PromptInput(*model_, options_, prompt));
-    EBB_RETURN_IF_ERROR(CheckLength(options_, *model_, inputs_.size(), input.tokens.size()));
-    longest = std::max(longest, input.tokens.size());
-    inputs_.push_back(std::move(input));
+    EBB_ASSIGN_OR_RETURN(Turn turn, PromptTurn(*model_, options_, prompt));
+    EBB_RETURN_IF_ERROR(CheckLength(options_, *model_, turns_.size(), turn.tokens.size()));
+    longest = std::max(longest, turn.tokens.size());
+    turns_.push_back(std::move(turn));
   }
   EBB_RETURN_IF_ERROR(FitGenerationIntoMemory(*model_, static_cast<int>(longest), &options_));
   EBB_ASSIGN_OR_RETURN(engine_, Engine::Create(model_, options_.engine));
@@ -122,11 +122,11 @@ Status Profile::Open() {
 }
 
 Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
-  const TurnInput& input = inputs_[index];
+  const Turn& turn = turns_[index];
   RunRecorder recorder;
   SessionOptions session_options = options_.session;
   recorder.Ask(&session_options);
-  EBB_ASSIGN_OR_RETURN(const auto session, OpenSession(*engine_, session_options));
+  EBB_ASSIGN_OR_RETURN(const auto session, engine_->OpenSession(session_options));
   recorder.Bind(*session);
   const ModelShape& shape = engine_->model().shape();
   if (!shape.kv_heads_by_layer.empty() && session->policy().granularity == Granularity::kHead) {
@@ -146,8 +146,8 @@ Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
   EBB_ASSIGN_OR_RETURN(const auto sampler, Sampler::Create(*model_, sampling));
   PrefillOptions prefill;
   prefill.cancel = cancel_;
-  EBB_RETURN_IF_ERROR(session->Prefill(input.tokens, prefill));
-  GenerateOptions generate = GenerateOptionsFor(options_, input.prompt);
+  EBB_RETURN_IF_ERROR(session->Prefill(turn.tokens, prefill));
+  GenerateOptions generate = GenerateOptionsFor(options_, turn);
   generate.cancel = cancel_;
   const auto done = static_cast<int64_t>(index);
   int64_t tokens = 0;
@@ -157,7 +157,7 @@ Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
     recorder.OnToken();
   };
   ProfiledRun& run = recorder.run();
-  run.prompt_tokens = static_cast<int>(input.tokens.size());
+  run.prompt_tokens = static_cast<int>(turn.tokens.size());
   run.result = Generate(*session, *sampler, generate);
   if (run.result.finish_reason == FinishReason::kCancelled) return Cancelled("interrupted");
   if (run.result.finish_reason == FinishReason::kError) return run.result.error;

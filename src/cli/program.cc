@@ -158,9 +158,9 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   const bool has_settings = std::ranges::count(command.groups, OptionGroup::kEval) > 0;
   if (!has_settings) {
     if (const Status status = SettleLossless(&options); !status.ok()) return Fail(status);
+    CompleteSetting(options.given, &options.engine, &options.session);
   }
-  PlaceT1(&options);
-  if (!has_settings) ChooseDraft(&options);
+  options.engine.keep_timeline = !options.timeline_file.empty();
   if (options.list_policies) return ListPolicies();
   return command.run(options);
 }

@@ -33,15 +33,15 @@ ExitCode AnswerOnce(TurnContext context, const std::string& text,
   context.options = &options;
   Announcer announcer(options);
   context.announcer = &announcer;
-  const Result<TurnInput> input = PromptInput(*model, options, text);
-  if (!input.ok()) return Fail(input.status());
-  const auto prompt_tokens = static_cast<int>(input->tokens.size());
+  const Result<Turn> turn = PromptTurn(*model, options, text);
+  if (!turn.ok()) return Fail(turn.status());
+  const auto prompt_tokens = static_cast<int>(turn->tokens.size());
   const Status fits = FitGenerationIntoMemory(*model, prompt_tokens, &options);
   if (!fits.ok()) return Fail(fits);
   const Result<Setup> setup = OpenSetup(std::move(model), options);
   if (!setup.ok()) return Fail(setup.status());
   TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
-  const RunFigures figures = TakeTurn(context, *input, *setup, &output);
+  const RunFigures figures = TakeTurn(context, *turn, *setup, &output);
   const ExitCode code = ReportEnd(figures.result);
   return Report(code, options, figures, *setup);
 }
@@ -57,21 +57,21 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
   if (!setup.ok()) return Fail(setup.status());
   using Kind = Conversation::Kind;
   Result<Conversation> talk =
-      OpenConversation(*setup, options, options.raw ? Kind::kRaw : Kind::kChat);
+      OpenConversation(*setup, options, options.raw ? Kind::kText : Kind::kChat);
   if (!talk.ok()) return Fail(talk.status());
-  const Result<TurnInput> input = BeginTurn(*setup, options, text, &*talk);
-  if (!input.ok()) return Fail(input.status());
-  context.seed = SeedOfTurn(options, *talk);
+  const Result<Turn> turn =
+      NextTurn(*setup->model, options, text, setup->session->tokens(), &*talk);
+  if (!turn.ok()) return Fail(turn.status());
   TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
-  const RunFigures figures = TakeTurn(context, *input, *setup, &output);
+  const RunFigures figures = TakeTurn(context, *turn, *setup, &output);
   const ExitCode code = ReportEnd(figures.result);
   // What was never answered has not been said, but what Ctrl-C let be read of it need not be read
   // again. A text has no messages that would tell the two apart.
-  const size_t tokens_before = input->goes_on ? input->goes_on->so_far.tokens.size() : 0;
+  const size_t tokens_before = turn->goes_on ? turn->goes_on->so_far.tokens.size() : 0;
   const bool answered =
       figures.result.answer.tokens.size() > tokens_before || code == ExitCode::kOk;
   if (answered || (code == ExitCode::kInterrupted && talk->kind == Kind::kChat)) {
-    EndTurn(figures, *input, &*talk);
+    EndTurn(*turn, figures.result, figures.sampler, &*talk);
     if (const Status saved = SaveConversation(*talk, options, &*setup); !saved.ok()) {
       Fail(saved);
       return ExitCode::kError;
@@ -89,7 +89,6 @@ ExitCode RunRun(const CliOptions& given) {
   const TurnContext context = {.options = &options,
                                .cancel = InstallInterruptHandler(),
                                .start = std::chrono::steady_clock::now(),
-                               .seed = options.sampling.seed,
                                .logprobs = &logprobs};
   if (options.raw && !options.system.empty()) {
     return Fail(InvalidArgument("--system: a raw prompt has no system message"));

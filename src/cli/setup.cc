@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -60,19 +59,6 @@ Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
   return Model::Load(model);
 }
 
-Result<std::unique_ptr<Session>> OpenSession(Engine& engine, const SessionOptions& options) {
-  EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, engine.OpenSession(options));
-  const Placement* placement = session->policy().placement.get();
-  const bool asks_scores = placement != nullptr && placement->NeedsScores();
-  if (!options.policy.scorer.empty() && !asks_scores) {
-    return InvalidArgument(fmt::format(
-        "--scorer {}: policy \"{}\" asks for no scores, so a scorer would change nothing; choose a "
-        "policy that ranks rows, such as h2o or attention",
-        options.policy.scorer, options.policy.name));
-  }
-  return session;
-}
-
 Result<Setup> OpenSetup(const CliOptions& options) {
   EBB_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, OpenModel(options));
   return OpenSetup(std::move(model), options);
@@ -91,7 +77,7 @@ Result<Setup> OpenSetup(std::shared_ptr<const Model> model, const CliOptions& op
     }
     if (resumed.status().code() != StatusCode::kNotFound) return resumed.status();
   }
-  EBB_ASSIGN_OR_RETURN(setup.session, OpenSession(*setup.engine, options.session));
+  EBB_ASSIGN_OR_RETURN(setup.session, setup.engine->OpenSession(options.session));
   return setup;
 }
 

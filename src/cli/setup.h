@@ -18,11 +18,6 @@ namespace ebb::cli {
 // Loads -m, or the default model. Errors: those of Model::Load and of FindModelFile().
 [[nodiscard]] Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options);
 
-// Opens a session of these options. Errors: those of Engine::OpenSession(); kInvalidArgument for a
-// scorer that was chosen and that the policy would never ask.
-[[nodiscard]] Result<std::unique_ptr<Session>> OpenSession(Engine& engine,
-                                                           const SessionOptions& options);
-
 // With --session, and a file of that name, its session is resumed.
 struct Setup {
   std::shared_ptr<const Model> model;

@@ -4,8 +4,7 @@
 namespace ebb::cli {
 namespace {
 
-// A row whose text changes what is asked of the tiers. The engine makes the tiers that the session
-// uses.
+// A row whose text changes what is asked of the tiers, which are the engine's and the session's.
 template <typename Parse>
 OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
   const bool places_rows = name != "--t1";
@@ -18,16 +17,10 @@ OptionRow TierRow(std::string name, std::string value, std::string help, Parse p
             EBB_RETURN_IF_ERROR(parse(text, &spec));
             options->session.policy.tiers = spec;
             options->engine.tiers = spec;
-            options->tiers_place_rows = options->tiers_place_rows || places_rows;
+            (places_rows ? options->given.tiers : options->given.t1) = true;
             return OkStatus();
           },
           nullptr};
-}
-
-Status ReadT1(std::string_view text, CliOptions* options, const OptionRow& row) {
-  EBB_RETURN_IF_ERROR(row.parse(text, options));
-  options->t1_given = true;
-  return OkStatus();
 }
 
 Status ReadDevice(std::string_view text, CliOptions* options) {
@@ -63,17 +56,8 @@ std::vector<OptionRow> DeviceRows() {
 
 }  // namespace
 
-void PlaceT1(CliOptions* options) {
-  options->engine.keep_timeline = !options->timeline_file.empty();
-  std::optional<TierSpec>& tiers = options->engine.tiers;
-  if (options->t1_given || !tiers.has_value()) return;
-  if (options->engine.device.kind == DeviceKind::kCpu) return;
-  tiers->t1 = T1Place::kHost;
-  if (options->session.policy.tiers.has_value()) options->session.policy.tiers = tiers;
-}
-
 void AppendTierOptionRows(std::vector<OptionRow>* table) {
-  std::vector<OptionRow> rows = {
+  const std::vector<OptionRow> rows = {
       TierRow(
           "--t0", "PERCENT|SIZE",
           "fast memory: a share of the unprotected full-precision rows, or a hard cap; the tiers "
@@ -97,12 +81,6 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
               "still alive, which compounds (default: generated)",
               ParseEvictOf),
   };
-  for (OptionRow& row : rows) {
-    if (row.names != "--t1") continue;
-    row.parse = [plain = row](std::string_view text, CliOptions* options) {
-      return ReadT1(text, options, plain);
-    };
-  }
   table->insert(table->end(), rows.begin(), rows.end());
   const std::vector<OptionRow> device = DeviceRows();
   table->insert(table->end(), device.begin(), device.end());

@@ -185,6 +185,7 @@ GenerateResult Generation::End() {
   if (g.could_not_begin) {
     if (!g.options.so_far.tokens.empty()) g.result.answer = g.options.so_far;
     g.result.text = g.choice.stream().text();
+    g.result.thought_bytes = g.choice.stream().thought_bytes();
     return std::move(g.result);
   }
   if (!g.ended) g.EndBecause(FinishReason::kCancelled);
@@ -194,6 +195,7 @@ GenerateResult Generation::End() {
     g.EndBecause(FinishReason::kCancelled);
   }
   g.result.text = g.choice.stream().text();
+  g.result.thought_bytes = g.choice.stream().thought_bytes();
   // A stop string may have begun in what was shown.
   g.result.answer.text_bytes = std::max(g.options.so_far.text_bytes, g.result.text.size());
   g.result.thought_tokens = g.choice.thought_tokens() - g.thought_tokens_before;
@@ -240,6 +242,16 @@ std::string_view FinishReasonName(FinishReason reason) {
       return "error";
   }
   return "";
+}
+
+GenerateResult PromptFailed(const Status& error, size_t num_tokens, const Session& session) {
+  GenerateResult result = {.finish_reason = FinishReason::kError, .error = error};
+  if (error.code() == StatusCode::kCancelled) result.finish_reason = FinishReason::kCancelled;
+  if (error.code() == StatusCode::kResourceExhausted) {
+    const bool is_too_long = num_tokens > static_cast<size_t>(session.context());
+    result.finish_reason = is_too_long ? FinishReason::kContext : FinishReason::kCap;
+  }
+  return result;
 }
 
 std::string ShownText(const Model& model, Token token, std::string_view thinking_start,

@@ -117,6 +117,7 @@ void TextStream::Emit(size_t size, TextPart part) {
   const std::string_view pending = pending_;
   const std::string_view piece = pending.substr(0, size);
   text_ += piece;
+  if (part == TextPart::kThought) thought_bytes_ += piece.size();
   if (options_.sink && !options_.sink(piece, part)) state_ = State::kRefused;
   pending_.erase(0, size);
 }

@@ -41,6 +41,8 @@ class TextStream {
   [[nodiscard]] bool in_thought() const { return part_ == Part::kThought; }
   // All that was passed on, or would have been if there were a sink.
   [[nodiscard]] const std::string& text() const { return text_; }
+  // The bytes at the beginning of text() that belong to the thought.
+  [[nodiscard]] size_t thought_bytes() const { return thought_bytes_; }
 
  private:
   enum class Part { kUndecided, kThought, kAnswer };
@@ -54,6 +56,7 @@ class TextStream {
   Options options_;
   std::string pending_;  // not passed on yet
   std::string text_;
+  size_t thought_bytes_ = 0;
   Part part_;
   State state_ = State::kOpen;
 };

@@ -19,7 +19,7 @@
 
 namespace ebb {
 
-struct AnswerFormat {
+struct AnswerSyntax {
   common_chat_parser_params params;
 };
 
@@ -162,13 +162,13 @@ std::string AnswerPrefix(const common_chat_params& params, const ChatPrompt& pro
   return whole;
 }
 
-std::shared_ptr<const AnswerFormat> FormatFrom(const common_chat_params& params,
+std::shared_ptr<const AnswerSyntax> SyntaxFrom(const common_chat_params& params,
                                                const ChatPrompt& prompt) {
-  auto format = std::make_shared<AnswerFormat>();
-  format->params = common_chat_parser_params(params);
-  format->params.parser.load(params.parser);
-  format->params.generation_prompt = AnswerPrefix(params, prompt, format->params);
-  return format;
+  auto syntax = std::make_shared<AnswerSyntax>();
+  syntax->params = common_chat_parser_params(params);
+  syntax->params.parser.load(params.parser);
+  syntax->params.generation_prompt = AnswerPrefix(params, prompt, syntax->params);
+  return syntax;
 }
 
 GrammarTrigger TriggerFrom(const common_grammar_trigger& trigger) {
@@ -194,7 +194,7 @@ Status SetCallGrammar(const ChatRequest& request, const common_chat_params& para
       prompt->grammar_triggers.push_back(TriggerFrom(trigger));
     }
   } else if (!params.grammar.empty()) {
-    prompt->grammar_prefix = prompt->format->params.generation_prompt;
+    prompt->grammar_prefix = prompt->syntax->params.generation_prompt;
   }
   if (request.tool_choice != "auto" && prompt->grammar.empty()) {
     return Unsupported("tool_choice: the chat template does not tell how a call is required");
@@ -334,7 +334,7 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& request) const {
     alone.tools = {*named};
     EBB_ASSIGN_OR_RETURN(params, impl_->Apply(alone));
   }
-  prompt.format = FormatFrom(params, prompt);
+  prompt.syntax = SyntaxFrom(params, prompt);
   if (MayCall(request)) EBB_RETURN_IF_ERROR(SetCallGrammar(request, params, &prompt));
   if (request.response_format == ResponseFormat::kJsonObject) {
     EBB_ASSIGN_OR_RETURN(prompt.grammar, SchemaGrammar("response_format", R"({"type": "object"})"));
@@ -365,7 +365,7 @@ Result<ChatPrompt> Model::FormatChat(std::span<const ChatMessage> messages,
 }
 
 Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, AnswerEnd end) {
-  if (prompt.format == nullptr) return ChatAnswer{.content = std::string(text)};
+  if (prompt.syntax == nullptr) return ChatAnswer{.content = std::string(text)};
   if (IsTooDeep(text)) {
     return InvalidArgument(fmt::format(
         "expected an answer with brackets of at most {} levels, found more", kMaxAnswerDepth));
@@ -374,7 +374,7 @@ Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, 
   ChatAnswer answer;
   try {
     const common_chat_msg message =
-        common_chat_parse(std::string(text), end == AnswerEnd::kPartial, prompt.format->params);
+        common_chat_parse(std::string(text), end == AnswerEnd::kPartial, prompt.syntax->params);
     answer.content = message.content;
     for (const common_chat_tool_call& call : message.tool_calls) {
       answer.tool_calls.push_back({.name = call.name, .arguments = call.arguments, .id = call.id});

@@ -50,11 +50,11 @@ struct Asked {
 
 std::string OptionsOf(const Asked& asked) {
   const unsigned taken = asked.row.options;
-  std::vector<std::string> options = {"--scorer", "--granularity"};
-  if (taken & kBudgetOption) options.push_back("--budget");
-  if (taken & kSinksOption) options.push_back("--sinks");
-  if (taken & kWindowOption) options.push_back("--window");
-  if (taken & kIntervalOption) options.push_back("--interval");
+  std::vector<std::string> options = {"scorer", "granularity"};
+  if (taken & kBudgetOption) options.push_back("budget");
+  if (taken & kSinksOption) options.push_back("sinks");
+  if (taken & kWindowOption) options.push_back("window");
+  if (taken & kIntervalOption) options.push_back("interval");
   for (const std::string_view param : ParamNames(asked.params)) {
     options.push_back(fmt::format("{}=", param));
   }
@@ -112,7 +112,7 @@ Status CheckBudget(const Asked& asked, const Budget& budget) {
   if (budget.unit == Budget::Unit::kNone) return OkStatus();
   if ((asked.row.options & kBudgetOption) == 0) {
     return InvalidArgument(
-        fmt::format("policy \"{}\" takes no --budget; it takes {}", asked.base, OptionsOf(asked)));
+        fmt::format("policy \"{}\" takes no budget; it takes {}", asked.base, OptionsOf(asked)));
   }
   if (budget.unit == Budget::Unit::kBeyond && (asked.row.options & kBeyondOption) == 0) {
     return InvalidArgument(fmt::format(
@@ -125,9 +125,9 @@ Status CheckBudget(const Asked& asked, const Budget& budget) {
 Result<PlacementOptions> ReadOptions(const Asked& asked, const PolicySpec& spec,
                                      const PolicyContext& context) {
   EBB_RETURN_IF_ERROR(CheckBudget(asked, spec.budget));
-  EBB_RETURN_IF_ERROR(CheckOption(asked, kSinksOption, "--sinks", spec.sinks, 0));
-  EBB_RETURN_IF_ERROR(CheckOption(asked, kWindowOption, "--window", spec.window, 0));
-  EBB_RETURN_IF_ERROR(CheckOption(asked, kIntervalOption, "--interval", spec.interval, 1));
+  EBB_RETURN_IF_ERROR(CheckOption(asked, kSinksOption, "sinks", spec.sinks, 0));
+  EBB_RETURN_IF_ERROR(CheckOption(asked, kWindowOption, "window", spec.window, 0));
+  EBB_RETURN_IF_ERROR(CheckOption(asked, kIntervalOption, "interval", spec.interval, 1));
   PlacementOptions options = {.policy = asked.row.info.name,
                               .budget_text = FormatBudget(spec.budget),
                               .sinks = spec.sinks,
@@ -167,14 +167,12 @@ Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicyS
   if (!spec.tiers) return row;
   if (spec.budget.unit != Budget::Unit::kNone) {
     return InvalidArgument(
-        "--budget does not go with --t0, --t1, --t2 and --evict; --evict says how much goes");
+        "policy.budget: not together with tiers, which say themselves how much goes");
   }
   for (const std::string_view param : ParamNames(row.info.params)) {
     if (!spec.params.contains(std::string(param))) continue;
-    return InvalidArgument(
-        fmt::format("policy \"{}\": with --t0, --t1, --t2 and --evict it only names the scorer and "
-                    "takes no {}=",
-                    name, param));
+    return InvalidArgument(fmt::format(
+        "policy \"{}\": beside tiers it only names the scorer and takes no {}=", name, param));
   }
   row.options = kSinksOption | kWindowOption | kIntervalOption;
   row.info.params = "";

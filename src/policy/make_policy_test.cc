@@ -163,6 +163,19 @@ TEST_F(PolicyRegistryTest, RefusesNamesThatAreTakenOrNoNames) {
   }
 }
 
+TEST(BuiltinPolicies, AreFoundBehindWhatChangesThem) {
+  for (const char* name : {"h2o", "windowed:h2o", "windowed:h2o:w=4", "h2o+scorer=random",
+                           "windowed:h2o:w=4+scorer=random"}) {
+    const PolicyInfo* info = FindBuiltinPolicy(name);
+    ASSERT_NE(info, nullptr) << name;
+    EXPECT_EQ(info->name, "h2o");
+  }
+  for (const char* name : {"", "h20", "windowed:", "random+h2o"}) {
+    const PolicyInfo* info = FindBuiltinPolicy(name);
+    EXPECT_TRUE(info == nullptr || info->name != "h2o") << name;
+  }
+}
+
 TEST(BuiltinPolicies, AreNamedOnceAndDescribed) {
   std::set<std::string_view> names;
   for (const PolicyInfo& info : BuiltinPolicies()) {
@@ -345,15 +358,13 @@ TEST(MakePolicy, WithTiersThePolicyNamesScorerAndGranularityAlone) {
 
 TEST(MakePolicy, TiersExcludeABudgetAndParameters) {
   EXPECT_EQ(ErrorOf({.name = "attention", .budget = Percent(50), .tiers = TierSpec()}),
-            "--budget does not go with --t0, --t1, --t2 and --evict; --evict says how much goes");
-  EXPECT_EQ(
-      ErrorOf({.name = "h2o", .params = {{"heavy", "4"}}, .tiers = TierSpec()}),
-      "policy \"h2o\": with --t0, --t1, --t2 and --evict it only names the scorer and takes no "
-      "heavy=");
+            "policy.budget: not together with tiers, which say themselves how much goes");
+  EXPECT_EQ(ErrorOf({.name = "h2o", .params = {{"heavy", "4"}}, .tiers = TierSpec()}),
+            "policy \"h2o\": beside tiers it only names the scorer and takes no heavy=");
   EXPECT_EQ(ErrorOf({.name = "h20", .tiers = TierSpec()}),
             "unknown policy \"h20\"; valid: " + ValidPolicies());
-  EXPECT_EQ(ErrorOf({.interval = 0, .tiers = TierSpec()}), "--interval 0: expected 1 to 268435456");
-  EXPECT_EQ(ErrorOf({.sinks = -1, .tiers = TierSpec()}), "--sinks -1: expected 0 to 268435456");
+  EXPECT_EQ(ErrorOf({.interval = 0, .tiers = TierSpec()}), "interval 0: expected 1 to 268435456");
+  EXPECT_EQ(ErrorOf({.sinks = -1, .tiers = TierSpec()}), "sinks -1: expected 0 to 268435456");
 }
 
 TEST(MakePolicy, RefusesTiersThatMeanNothing) {
@@ -447,17 +458,16 @@ TEST(MakePolicy, AModelThatMarksRowsSetsTheWindowUnlessTheUserDoes) {
   const auto placement = [](const PolicySpec& spec) { return Make(spec).placement->Name(); };
   EXPECT_EQ(placement({.name = "dms"}), "delayed:window=512");
   EXPECT_EQ(placement({.name = "dms", .window = 16}), "delayed:window=16");
-  EXPECT_EQ(ErrorOf({.name = "dms", .window = 0}),
-            "policy \"dms\": --window 0: expected 1 or more");
+  EXPECT_EQ(ErrorOf({.name = "dms", .window = 0}), "policy \"dms\": window 0: expected 1 or more");
   PolicyContext shifted = kContext;
   shifted.eviction_shift = 5;
   EXPECT_TRUE(MakePolicy({.name = "dms", .window = 5}, shifted).ok());
   EXPECT_EQ(MakePolicy({.name = "dms", .window = 4}, shifted).status().message(),
-            "policy \"dms\": --window 4: expected 5 or more: in this model the token that marks a "
+            "policy \"dms\": window 4: expected 5 or more: in this model the token that marks a "
             "row is 5 tokens behind it (attention.dms.shift)");
   EXPECT_EQ(MakePolicy({.name = "dms"}, shifted)->scorer->Name(), "dms:shift=5");
   EXPECT_EQ(ErrorOf({.name = "dms", .budget = Rows(64)}),
-            "policy \"dms\" takes no --budget; it takes --scorer, --granularity, --window");
+            "policy \"dms\" takes no budget; it takes scorer, granularity, window");
   PolicyContext unmarked = kContext;
   unmarked.eviction_window = 0;
   const Status status = MakePolicy({.name = "dms"}, unmarked).status();
@@ -479,27 +489,26 @@ TEST(MakePolicy, UnknownNamesListTheValidOnes) {
 
 TEST(MakePolicy, RefusesOptionsThatThePolicyDoesNotTake) {
   EXPECT_EQ(ErrorOf({.budget = Rows(64)}),
-            "policy \"full\" takes no --budget; it takes --scorer, --granularity");
-  EXPECT_EQ(ErrorOf({.sinks = 4}),
-            "policy \"full\" takes no --sinks; it takes --scorer, --granularity");
+            "policy \"full\" takes no budget; it takes scorer, granularity");
+  EXPECT_EQ(ErrorOf({.sinks = 4}), "policy \"full\" takes no sinks; it takes scorer, granularity");
   EXPECT_EQ(ErrorOf({.interval = 4}),
-            "policy \"full\" takes no --interval; it takes --scorer, --granularity");
+            "policy \"full\" takes no interval; it takes scorer, granularity");
   EXPECT_EQ(ErrorOf({.name = "h2o", .window = 64}),
-            "policy \"h2o\" takes no --window; it takes --scorer, --granularity, --budget, "
-            "--interval, heavy=, recent=, sinks=, split=");
+            "policy \"h2o\" takes no window; it takes scorer, granularity, budget, "
+            "interval, heavy=, recent=, sinks=, split=");
 }
 
 TEST(MakePolicy, RefusesValuesOutOfRange) {
   const PolicySpec base = {.name = "attention", .budget = Rows(500)};
   PolicySpec spec = base;
   spec.sinks = -1;
-  EXPECT_EQ(ErrorOf(spec), "--sinks -1: expected 0 to 268435456");
+  EXPECT_EQ(ErrorOf(spec), "sinks -1: expected 0 to 268435456");
   spec = base;
   spec.window = 268435457;
-  EXPECT_EQ(ErrorOf(spec), "--window 268435457: expected 0 to 268435456");
+  EXPECT_EQ(ErrorOf(spec), "window 268435457: expected 0 to 268435456");
   spec = base;
   spec.interval = 0;
-  EXPECT_EQ(ErrorOf(spec), "--interval 0: expected 1 to 268435456");
+  EXPECT_EQ(ErrorOf(spec), "interval 0: expected 1 to 268435456");
   for (const char* text : {"-1", "x", "", "1.5", "5 ", "268435457", "99999999999"}) {
     EXPECT_EQ(ErrorOf({.name = "h2o", .params = {{"heavy", text}}}),
               std::string("policy \"h2o\": heavy=\"") + text + "\": expected 0 to 268435456");

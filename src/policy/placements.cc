@@ -31,8 +31,7 @@ std::string BudgetKeyValue(const Budget& budget) {
 Status NeedsBudget(const PlacementOptions& options) {
   if (options.budget.unit != Budget::Unit::kNone) return OkStatus();
   return InvalidArgument(fmt::format(
-      "policy \"{}\" needs a budget: --budget with rows (1024), percent (25%) or bytes (64MiB)",
-      options.policy));
+      "policy \"{}\" needs a budget: rows (1024), percent (25%) or bytes (64MiB)", options.policy));
 }
 
 bool OnInterval(const PlacementInput& input, int interval) {

@@ -451,6 +451,14 @@ const PolicyRegistry::Tables& TablesOf(const PolicyRegistry* registry) {
 }
 
 std::span<const PolicyInfo> BuiltinPolicies() { return kPolicyInfos; }
+
+const PolicyInfo* FindBuiltinPolicy(std::string_view name) {
+  constexpr std::string_view kWindowed = "windowed:";
+  if (name.starts_with(kWindowed)) name.remove_prefix(kWindowed.size());
+  name = name.substr(0, name.find_first_of(":+"));
+  const auto found = std::ranges::find(BuiltinPolicies(), name, &PolicyInfo::name);
+  return found == BuiltinPolicies().end() ? nullptr : &*found;
+}
 std::span<const ScorerInfo> BuiltinScorers() { return kScorerInfos; }
 
 }  // namespace ebb

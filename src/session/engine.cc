@@ -156,8 +156,19 @@ Status CheckWindows(const ModelShape& shape, const Policy& policy, const Session
       "sliding windows let rows go layer by layer; choose granularity layer or head");
 }
 
+// A scorer that was chosen and that nobody would ask.
+Status CheckScorer(const Policy& policy, const SessionOptions& options) {
+  const bool asks_scores = policy.placement != nullptr && policy.placement->NeedsScores();
+  if (options.make_policy || options.policy.scorer.empty() || asks_scores) return OkStatus();
+  return InvalidArgument("policy.scorer " + options.policy.scorer + ": policy \"" +
+                         options.policy.name +
+                         "\" asks for no scores, so a scorer would change nothing; choose a "
+                         "policy that ranks rows, such as h2o or attention");
+}
+
 Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOptions& options,
                    int context) {
+  EBB_RETURN_IF_ERROR(CheckScorer(policy, options));
   if (options.past_context == PastContext::kReRotate && policy.placement == nullptr) {
     return InvalidArgument("policy \"" + policy.name +
                            "\" keeps every row, so rotating keys anew gains no room; choose a "

@@ -191,7 +191,7 @@ TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--lossless --draft-min 0 --draft-max 0", "--draft-max");
   ExpectRefused("--lossless --draft-min -1", "--draft-min");
   ExpectRefused("--lossless --draft streaming_rerotated", "rotates keys anew");
-  ExpectRefused("--lossless --memory 1GiB", "--memory does not know");
+  ExpectRefused("--lossless --memory 1GiB", "--memory: what a lossless session keeps");
   ExpectRefused("--lossless --device sim --t1-mode compute", "up to rounding only");
   ExpectRefused("--lossless --t1 none --t0 2MiB", "without a T1 what verifies it lies in T0 too");
   const ProgramEnd end = RunEbb("bench lossless -m " + model_->path());

@@ -275,7 +275,7 @@ TEST(Dms, AWindowShorterThanTheShiftIsRefused) {
   options.policy = {.name = "dms", .window = 4};
   const Status refused = engine->OpenSession(options).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(refused.message(), HasSubstr("--window 4: expected 5 or more"));
+  EXPECT_THAT(refused.message(), HasSubstr("window 4: expected 5 or more"));
   options.policy.window = 5;
   ExpectOk(engine->OpenSession(options).status());
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <ostream>
 
+#include "ebb/prefix.h"
 #include "tests/engine/session_fixture.h"
 
 namespace ebb {
@@ -356,6 +357,43 @@ TEST(Windows, ATextOfAWindowsLengthIsNotRolledBackButForgotten) {
   ExpectOk(session->Prefill(tokens));
   ExpectOk(fresh->Prefill(tokens));
   EXPECT_EQ(Logits(*session), Logits(*fresh));
+}
+
+TEST(Windows, APromptThatDiffersBehindAWindowIsReadAnew) {
+  const auto engine = WindowEngine();
+  const auto session = Open(*engine);
+  const std::vector<Token> tokens = SomeTokens(3 * kWindow);
+  ExpectOk(session->Prefill(tokens));
+  std::vector<Token> longer = tokens;
+  longer.push_back(5);
+  EXPECT_EQ(CommonPrefix(*session, longer), tokens.size());
+  std::vector<Token> other = longer;
+  other[2 * kWindow] = (other[2 * kWindow] + 1) % 100;
+  EXPECT_EQ(CommonPrefix(*session, other), 0u);
+  const auto left = KeepPrefix(other, session.get());
+  ASSERT_TRUE(left.ok()) << left.status().ToString();
+  EXPECT_EQ(left->size(), other.size());
+  ExpectOk(session->Prefill(*left));
+  const auto fresh = Open(*engine);
+  ExpectOk(fresh->Prefill(other));
+  EXPECT_EQ(Logits(*session), Logits(*fresh));
+}
+
+TEST(Windows, WhatASessionWillTakeIsCountedLayerByLayer) {
+  const auto engine = WindowEngine({.threads = 1, .prefill_chunk = 64});
+  constexpr int kPrompt = 200, kMost = 1500;
+  const auto needs = engine->CountNeeds({}, kPrompt, kMost);
+  ASSERT_TRUE(needs.ok()) << needs.status().ToString();
+  const auto session = Open(*engine);
+  ExpectOk(session->Prefill(SomeTokens(kPrompt)));
+  size_t peak = engine->arena_accounting().used_bytes;
+  for (const Token token : SomeTokens(kMost - kPrompt, 2)) {
+    ExpectOk(session->Decode(token));
+    peak = std::max(peak, engine->arena_accounting().used_bytes);
+  }
+  EXPECT_LE(peak, needs->t0_bytes);
+  // Rows of windows take three pages of each stream at the most, the global layer's 24.
+  EXPECT_LE(needs->t0_bytes, 2 * peak);
 }
 
 TEST(Windows, MarkedRowsGoBesides) {

@@ -34,6 +34,10 @@ Result<GgufEdit> GgufEdit::Open(const std::string& path) {
   return edit;
 }
 
+void GgufEdit::SetText(const std::string& key, const std::string& value) {
+  gguf_set_val_str(metadata_.get(), key.c_str(), value.c_str());
+}
+
 ggml_tensor* GgufEdit::tensor(std::string_view name) const {
   for (ggml_tensor* tensor : tensors_) {
     if (name == ggml_get_name(tensor)) return tensor;

@@ -21,6 +21,8 @@ class GgufEdit {
 
   // For gguf_set_val_*() and gguf_remove_key().
   [[nodiscard]] gguf_context* metadata() const { return metadata_.get(); }
+  // "tokenizer.chat_template", say.
+  void SetText(const std::string& key, const std::string& value);
   // REQUIRES: there is one. Its sizes may be made smaller.
   [[nodiscard]] ggml_tensor* tensor(std::string_view name) const;
   void Remove(std::string_view name);

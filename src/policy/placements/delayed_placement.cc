@@ -64,11 +64,11 @@ Result<std::unique_ptr<Placement>> MakeDelayedPlacement(const PlacementOptions& 
   const int window = options.window.value_or(options.eviction_window);
   if (window < 1) {
     return InvalidArgument(
-        fmt::format("policy \"{}\": --window {}: expected 1 or more", options.policy, window));
+        fmt::format("policy \"{}\": window {}: expected 1 or more", options.policy, window));
   }
   if (window < options.eviction_shift) {
     return InvalidArgument(
-        fmt::format("policy \"{}\": --window {}: expected {} or more: in this model the token that "
+        fmt::format("policy \"{}\": window {}: expected {} or more: in this model the token that "
                     "marks a row is {} tokens behind it (attention.dms.shift)",
                     options.policy, window, options.eviction_shift, options.eviction_shift));
   }

@@ -187,7 +187,7 @@ TEST(HeavyRecentPlacement, RefusesBudgetsWithoutRoom) {
             "policy \"h2o\": 5 sinks do not fit into 4 heavy rows");
   for (const PlacementFactory make : {MakeTovaPlacement, MakeRkvPlacement, MakeLazyPlacement}) {
     EXPECT_EQ(error(make, {.policy = "p"}),
-              "policy \"p\" needs a budget: --budget with rows (1024), percent (25%) or bytes "
+              "policy \"p\" needs a budget: rows (1024), percent (25%) or bytes "
               "(64MiB)");
   }
 }

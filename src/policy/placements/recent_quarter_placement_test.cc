@@ -147,7 +147,7 @@ TEST(RecentQuarterPlacement, NamesItsRule) {
 
 TEST(RecentQuarterPlacement, RefusesWhatCannotHoldTheProtected) {
   EXPECT_EQ(MakeRecentQuarterPlacement(Options({})).status().message(),
-            "policy \"raas\" needs a budget: --budget with rows (1024), percent (25%) or bytes "
+            "policy \"raas\" needs a budget: rows (1024), percent (25%) or bytes "
             "(64MiB)");
   const std::vector<TokenKind> kinds = Kinds(50, 0);
   const auto small = *MakeRecentQuarterPlacement(Options(Rows(60)));

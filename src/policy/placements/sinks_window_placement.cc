@@ -68,9 +68,8 @@ Result<size_t> WindowOf(const PlacementOptions& options, int sinks) {
   }
   if (options.budget.unit == Budget::Unit::kPercent) {
     if (!options.window) return size_t{0};
-    return InvalidArgument(
-        fmt::format("policy \"{}\": a budget in percent sets the window, --window does not apply",
-                    options.policy));
+    return InvalidArgument(fmt::format(
+        "policy \"{}\": a budget in percent sets the window; give no window", options.policy));
   }
   const int64_t window = static_cast<int64_t>(RowsAllowed(options.budget, 0)) - sinks;
   if (window < 1) {

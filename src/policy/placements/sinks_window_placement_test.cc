@@ -112,7 +112,7 @@ TEST(SinksWindowPlacement, RefusesWhatContradictsTheBudget) {
       {Percent(10),
        {},
        7,
-       "policy \"streaming\": a budget in percent sets the window, --window does not apply"},
+       "policy \"streaming\": a budget in percent sets the window; give no window"},
       {{}, {}, 0, "policy \"streaming\": a window of 0 tokens hides the text"},
   };
   for (const Refusal& c : cases) {

@@ -1,0 +1,147 @@
+// A plan for the memory of this process, and a small model with random weights.
+#include "ebb/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "tests/support/random_gguf.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+class MemoryPlanTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const TempFolder folder;
+    const Status status = WriteRandomGguf({.context = 8192}, folder.File("model.gguf"));
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    model_ = *Model::Load({.path = folder.File("model.gguf")});
+  }
+  static void TearDownTestSuite() { model_.reset(); }
+
+  // What a whole context of the full cache takes.
+  static uint64_t FullBytes() {
+    const auto plan = PlanMemory(*model_, {.memory_bytes = uint64_t{64} << 30}, {}, {});
+    EXPECT_TRUE(plan.ok()) << plan.status().ToString();
+    return plan->bytes.Memory();
+  }
+  static void ExpectRefused(const EngineOptions& engine, const SessionOptions& session,
+                            const std::string& why) {
+    const auto plan = PlanMemory(*model_, {.memory_bytes = uint64_t{64} << 30}, engine, session);
+    ASSERT_FALSE(plan.ok()) << why;
+    EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(plan.status().message(), testing::StartsWith("memory_bytes: "));
+    EXPECT_THAT(plan.status().message(), HasSubstr(why));
+  }
+
+  static std::shared_ptr<const Model> model_;
+};
+
+std::shared_ptr<const Model> MemoryPlanTest::model_;
+
+TEST_F(MemoryPlanTest, TakesTheGentlestSettingThatFits) {
+  const uint64_t full = FullBytes();
+  const auto enough = PlanMemory(*model_, {.memory_bytes = full + kMiB}, {}, {});
+  ASSERT_TRUE(enough.ok()) << enough.status().ToString();
+  EXPECT_EQ(enough->setting.name, "full");
+  EXPECT_TRUE(enough->is_chosen);
+  EXPECT_FALSE(enough->setting.tiers.has_value());
+  EXPECT_EQ(enough->context, 8192);
+  const auto less = PlanMemory(*model_, {.memory_bytes = full - 2 * kMiB}, {}, {});
+  ASSERT_TRUE(less.ok()) << less.status().ToString();
+  ASSERT_TRUE(less->setting.tiers.has_value());
+  EXPECT_LE(less->bytes.Memory(), full - 2 * kMiB);
+  EXPECT_EQ(less->limits.memory_bytes, full - 2 * kMiB);
+}
+
+TEST_F(MemoryPlanTest, AShortGenerationTakesLess) {
+  const MemoryRequest request = {.memory_bytes = FullBytes() - 2 * kMiB};
+  MemoryRequest brief = request;
+  brief.prompt_tokens = 500;
+  brief.max_tokens = 100;
+  const auto plan = PlanMemory(*model_, brief, {}, {});
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->setting.name, "full");
+  EXPECT_EQ(plan->context, 600);
+  // No more than the context, however much may follow.
+  brief.max_tokens = 1 << 30;
+  brief.memory_bytes = uint64_t{64} << 30;
+  const auto whole = PlanMemory(*model_, brief, {}, {.context = 4000});
+  ASSERT_TRUE(whole.ok()) << whole.status().ToString();
+  EXPECT_EQ(whole->context, 4000);
+}
+
+TEST_F(MemoryPlanTest, TiersThatWereAskedForStayAndAreChecked) {
+  SessionOptions session;
+  session.policy.tiers = TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost};
+  const auto plan = PlanMemory(*model_, {.memory_bytes = uint64_t{64} << 30}, {}, session);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->setting.name, "as asked for");
+  EXPECT_FALSE(plan->is_chosen);
+  EXPECT_EQ(plan->setting.tiers->t1, T1Place::kHost);
+  EXPECT_GT(plan->bytes.t1_memory, 0U);
+  const auto small = PlanMemory(*model_, {.memory_bytes = kMiB}, {}, session);
+  ASSERT_FALSE(small.ok());
+  EXPECT_EQ(small.status().code(), StatusCode::kResourceExhausted);
+  const auto nothing = PlanMemory(*model_, {.memory_bytes = kMiB}, {}, {});
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(nothing.status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(MemoryPlanTest, PromptsAtAnyTimeTakeTheirBuffersBesideTheCache) {
+  MemoryRequest request = {.memory_bytes = uint64_t{64} << 30, .prompt_tokens = 4000};
+  const auto first = PlanMemory(*model_, request, {}, {});
+  request.prompts_at_any_time = true;
+  const auto any = PlanMemory(*model_, request, {}, {});
+  ASSERT_TRUE(first.ok() && any.ok());
+  EXPECT_GT(any->bytes.Memory(), first->bytes.Memory());
+}
+
+TEST_F(MemoryPlanTest, WhatSaysTooHowMuchStaysIsRefused) {
+  SessionOptions budget;
+  budget.policy = {.name = "h2o", .budget = {Budget::Unit::kPercent, 50}};
+  ExpectRefused({}, budget, "policy.budget says too how much stays");
+  SessionOptions lossless;
+  lossless.lossless.emplace();
+  ExpectRefused({}, lossless, "a lossless session");
+  EngineOptions device;
+  device.device.kind = DeviceKind::kSim;
+  ExpectRefused(device, {}, "beside a device");
+}
+
+TEST_F(MemoryPlanTest, OptionsBecomeTheRequestOfOneSequence) {
+  EngineOptions engine;
+  engine.kv_type = RowType::kF32;
+  engine.kv_cap_bytes = 5 * kMiB;
+  engine.prefill_chunk = 64;
+  SessionOptions session = {.context = 700};
+  session.policy = {.name = "windowed:h2o", .sinks = 3, .window = 40, .interval = 16};
+  const FitRequest request = FitRequestOf(*model_, engine, session, 9000);
+  EXPECT_EQ(request.context, 700);
+  EXPECT_EQ(request.prompt_tokens, 700);
+  EXPECT_EQ(request.kv_type, RowType::kF32);
+  EXPECT_EQ(request.kv_cap_bytes, 5 * kMiB);
+  EXPECT_EQ(request.prefill_chunk, 64);
+  EXPECT_EQ(request.sinks, 3);
+  EXPECT_EQ(request.window, 40);
+  EXPECT_EQ(request.interval, 16);
+  EXPECT_EQ(request.granularity, Granularity::kHead);
+  EXPECT_EQ(FitRequestOf(*model_, {}, {}, 0).granularity, Granularity::kToken);
+}
+
+TEST_F(MemoryPlanTest, TheProgramIsMeasuredInSteps) {
+  const FitModel measured = MeasureFitModel(*model_);
+  EXPECT_GE(measured.program_bytes, 14 * kMiB);
+  EXPECT_EQ(measured.weight_bytes, FitModelOf(*model_).weight_bytes);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,41 @@
+#include "ebb/prefix.h"
+
+#include <algorithm>
+
+namespace ebb {
+
+size_t CommonPrefix(const Session& session, std::span<const Token> prompt) {
+  if (prompt.empty()) return 0;
+  const std::span<const Token> known = session.tokens();
+  const size_t most = std::min(known.size(), prompt.size() - 1);
+  const auto differ = std::mismatch(known.begin(), known.begin() + most, prompt.begin());
+  const size_t common = differ.first - known.begin();
+  const bool can_keep = common == known.size() || session.CanTruncateTo(static_cast<Position>(common));
+  return can_keep ? common : 0;
+}
+
+std::optional<size_t> LongestPrefix(std::span<const Session* const> sessions,
+                                    std::span<const Token> prompt) {
+  std::optional<size_t> best;
+  size_t longest = 0;
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    const size_t common = CommonPrefix(*sessions[i], prompt);
+    const bool is_shorter =
+        best.has_value() && sessions[i]->next_position() < sessions[*best]->next_position();
+    if (common == 0 || common < longest || (common == longest && !is_shorter)) continue;
+    longest = common;
+    best = i;
+  }
+  return best;
+}
+
+Result<std::span<const Token>> KeepPrefix(std::span<const Token> prompt, Session* session) {
+  if (prompt.empty()) return InvalidArgument("prompt: expected at least one token, found none");
+  const size_t common = CommonPrefix(*session, prompt);
+  if (common < session->tokens().size() || session->prompt_left() > 0) {
+    EBB_RETURN_IF_ERROR(session->TruncateTo(static_cast<Position>(common)));
+  }
+  return prompt.subspan(common);
+}
+
+}  // namespace ebb
