@@ -18,9 +18,9 @@
 
 namespace ebb {
 
-// How many tokens at the beginning of `prompt` the session need not read again: 0 where it cannot be
-// rolled back to them (Session::CanTruncateTo()). At least one token of a prompt is always left to
-// be read, for its logits.
+// How many tokens at the beginning of `prompt` the session need not read again: 0 where it cannot
+// be rolled back to them (Session::CanTruncateTo()). At least one token of a prompt is always left
+// to be read, for its logits.
 [[nodiscard]] size_t CommonPrefix(const Session& session, std::span<const Token> prompt);
 
 // The session with the longest common prefix, as an index; of several the one that has the fewest

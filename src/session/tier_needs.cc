@@ -81,8 +81,13 @@ class Counter {
     return TierNeeds{
         .t0_floor_bytes = BytesOf(t0_pages(floor_rows), page_bytes),
         .t0_bytes = BytesOf(t0_pages(rows.peaks.t0), page_bytes),
-        .t1_bytes = BytesOf(PagesOf(rows.peaks.t1), page_bytes),
-        .t2_bytes = BytesOf(PagesOf(rows.peaks.t2), core_.stores.caches().compressed.PageBytes())};
+        .t1_bytes = BytesOf(BelowT0(rows.peaks.t1), page_bytes),
+        .t2_bytes = BytesOf(BelowT0(rows.peaks.t2), core_.stores.caches().compressed.PageBytes())};
+  }
+
+  // Pages of a tier from which rows rise again.
+  [[nodiscard]] size_t BelowT0(size_t num_rows) const {
+    return num_rows == 0 ? 0 : PagesWithHoles(num_rows, most_tokens_);
   }
 
   // Of each (layer, kv head), in T0 alone.
