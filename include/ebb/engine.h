@@ -103,7 +103,7 @@ struct DeviceReport {
   T1Mode t1_mode = T1Mode::kStream;  // of the last step: kStream or kCompute
   int64_t decode_steps = 0;
   double decode_seconds = 0;  // of them, without moves
-  // Of the same steps, computed from the device's parameters and the bytes that each layer read.
+  // What they would take, computed from the device's parameters and the bytes that each layer read.
   double critical_path_seconds = 0;
 };
 
@@ -112,8 +112,8 @@ struct SessionStep {
   Session* session = nullptr;
   // A generated token; nothing: the session reads on in the prompt of Session::BeginPrompt().
   std::optional<Token> token;
-  // Of its prompt; at least 2 are read, where there are so many. 0: as many as keep the step within
-  // EngineOptions::max_stall_seconds, together with those of other prompts.
+  // How many tokens of its prompt; at least 2 are read, where there are so many. 0: as many as keep
+  // the step within EngineOptions::max_stall_seconds, together with those of other prompts.
   size_t most_prompt_tokens = 0;
   Status status;  // what became of it
 };
@@ -141,14 +141,15 @@ class Engine {
   // up to rounding. On error no session is changed, or each has taken its part (see the top), and
   // `status` of the parts says whose error it is, where it is one part's.
   Status Step(std::span<SessionStep> parts);
-  // The same of generated tokens alone: tokens[i] is appended to sessions[i].
+  // Step() with generated tokens alone: tokens[i] is appended to sessions[i].
   Status DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens);
 
   [[nodiscard]] const Model& model() const;
   [[nodiscard]] const EngineOptions& options() const;  // threads resolved
-  // Of T0, T1 or T2; a T1 in a file counts the file's bytes.
+  // What T0, T1 or T2 takes; a T1 in a file counts the file's bytes.
   [[nodiscard]] ArenaAccounting arena_accounting(Tier tier = Tier::kT0) const;
-  // Of the newest verified rows of lossless sessions with a T1 (CacheAccounting::newest).
+  // What is taken by the newest verified rows of lossless sessions with a T1
+  // (CacheAccounting::newest).
   [[nodiscard]] ArenaAccounting newest_accounting() const;
   [[nodiscard]] DeviceReport device_report() const;
   // What the device did when, as a Chrome trace; empty when no timeline is kept.

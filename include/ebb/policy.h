@@ -93,8 +93,9 @@ struct PlacementInput {
                                              // while there is none
   Position next_position = 0;                // tokens so far
   int64_t decode_steps = 0;                  // generated tokens so far, the step's included
-  // Of this step: in decode one, but for guesses that were looked up, with which a step may go past
-  // a multiple of an interval without ending on it; none where room is made between steps.
+  // How many tokens this step had: in decode one, but for guesses that were looked up, with which a
+  // step may go past a multiple of an interval without ending on it; none where room is made
+  // between steps.
   int new_tokens = 1;
   StepKind step_kind = StepKind::kDecode;
   size_t tokens_to_come = 0;  // in the prompt's next step; 0 at its end and in decode
@@ -137,7 +138,7 @@ class Placement {
   // Place() then divides them anew, and nothing else. False, and nothing changed, for a placement
   // that has no such share.
   [[nodiscard]] virtual bool SetT0Share(double /*share*/) { return false; }
-  // As Scorer's, of Due() and Place().
+  // See Scorer; here of Due() and Place().
   [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
   // For placements whose rows go at positions of their own, which may lie within a step:
   // appends the rows that only the first queries of a step are to see, before it begins.
@@ -147,7 +148,7 @@ class Placement {
   // REQUIRES: NeedsScores().
   virtual void FindExpiring(const PlacementInput&, std::vector<Expiry>*) const {}
   [[nodiscard]] virtual int LongestStep() const { return kAnyStep; }
-  // As Scorer's.
+  // See Scorer.
   [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
   [[nodiscard]] virtual Status LoadState(StateReader* from);
 
@@ -178,11 +179,11 @@ class Selector {
   // several threads at once. Must not throw.
   virtual void Select(int layer, int kv_head, std::span<const float> q,
                       std::vector<RowRange>* rows) = 0;
-  // Of the group, that it knows of: held against the cache's when a sequence is resumed.
+  // How many rows of the group it knows of: held against the cache's when a sequence is resumed.
   [[nodiscard]] virtual size_t NumRows(int group) const = 0;
-  // As Scorer's.
+  // See Scorer.
   [[nodiscard]] virtual bool ComparesKeys() const { return false; }
-  // As Scorer's.
+  // See Scorer.
   [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
   [[nodiscard]] virtual Status LoadState(StateReader* from);
 

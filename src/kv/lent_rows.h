@@ -20,7 +20,7 @@ class LentRows {
   // Pages of `own` in T1 that need not be brought.
   [[nodiscard]] size_t num_pages() const { return num_pages_; }
   [[nodiscard]] bool HasPage(size_t page) const { return !empty() && lent_[page] == kWhole; }
-  // Of all rows of `own`, in pages that are its own and then the lender's.
+  // The slots of all rows of `own`, in pages that are its own and then the lender's.
   [[nodiscard]] std::span<const uint32_t> slots() const { return slots_; }
   [[nodiscard]] size_t table_bytes() const;
 

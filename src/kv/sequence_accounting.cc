@@ -114,8 +114,8 @@ Status SequenceCache::Impl::CheckStream(const Stream& stream) const {
     }
     const TierPages& pages = *PagesOf(ref.place());
     const bool is_staged = ref.place() == Tier::kT1 && stage != nullptr;
-    const auto& addresses = is_staged && HasT1Pages() ? stream.t1_pages : stream.pages;
-    const bool has_address = !is_staged || HasT1Pages();
+    const auto& addresses = is_staged && T1HasAddresses() ? stream.t1_pages : stream.pages;
+    const bool has_address = !is_staged || T1HasAddresses();
     if (has_address && addresses[page] != pages.Address(ref.id())) {
       return Internal(fmt::format("page {} lies elsewhere than its address", page));
     }

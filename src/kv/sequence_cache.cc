@@ -43,7 +43,7 @@ size_t MostPages(const TokenTable& table, std::span<const uint32_t> rows) {
 void SequenceCache::Impl::GrowPages(Stream* stream, size_t new_pages) {
   GrowList(&stream->refs, stream->table->full.page_end() + new_pages);
   GrowList(&stream->pages, stream->refs.size());
-  if (HasT1Pages()) GrowList(&stream->t1_pages, stream->refs.size());
+  if (T1HasAddresses()) GrowList(&stream->t1_pages, stream->refs.size());
   const size_t compressed = stream->table->compressed.page_end();
   GrowList(&stream->compressed_refs, compressed);
   GrowList(&stream->compressed_pages, stream->compressed_refs.size());
@@ -91,7 +91,7 @@ void SequenceCache::Impl::TakeCompressedPage(Stream* stream, size_t page) const 
 void SequenceCache::Impl::FreePage(Stream* stream, size_t page) {
   const PageRef ref = std::exchange(stream->refs[page], PageRef());
   stream->pages[page] = nullptr;
-  if (HasT1Pages()) stream->t1_pages[page] = nullptr;
+  if (T1HasAddresses()) stream->t1_pages[page] = nullptr;
   PagesOf(ref.place())->Release(ref);
 }
 

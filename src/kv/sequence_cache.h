@@ -16,7 +16,7 @@
 // Invariants: (1) a table's visible list is strictly ascending in position; (2) a slot is in the
 // visible list of a table or in its free list, never both; (3) every page of a table exists in all
 // streams of its groups; (4) pages * kRowsPerPage = visible + free slots, of which those of sealed
-// pages are not taken; (5) a position is in one of the two lists at most.
+// pages are not taken; (5) a position is in the full or in the compressed table, never in both.
 //
 // Thread safety: none for changes, which happen between steps, but as BeginRemoval() says; views
 // may be read by many threads during a step, and row writes to distinct (layer, kv head) may run in
@@ -151,15 +151,15 @@ class SequenceCache {
   // REQUIRES: the lender has the same shape and format, outlives this cache, and has the same in a
   // row as this cache's T1 has in the row of that position.
   void BorrowFrom(const SequenceCache& lender);
-  // Of T1 in the last step, wherever T1 lies.
+  // Bytes of T1 that the last step read, wherever T1 lies.
   [[nodiscard]] size_t t1_bytes_read() const;
 
   // Where key and value of row `index` of View() lie, for writing.
   [[nodiscard]] RowAddress Row(int layer, int kv_head, uint32_t index);
 
-  // Of all rows.
+  // The positions of all rows of the group, ascending.
   [[nodiscard]] std::span<const Position> positions(int group) const;
-  // Of all rows; valid until the next call on the cache.
+  // [rows of the group]; valid until the next call on the cache.
   [[nodiscard]] std::span<const Tier> tiers(int group);
   [[nodiscard]] size_t num_full_rows(int group) const;
   [[nodiscard]] bool HasT1() const;

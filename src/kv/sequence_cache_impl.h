@@ -89,16 +89,16 @@ struct SequenceCache::Impl {
   }
   [[nodiscard]] int LayerOf(const Stream& stream) const { return layout.LayerOf(IndexOf(stream)); }
   [[nodiscard]] size_t RowBytes() const { return 2 * format.RowStride(); }
-  // Pages of T1 lie elsewhere than where a step attends to them.
-  [[nodiscard]] bool HasT1Pages() const { return stage != nullptr && stores.t1->MayStay(); }
+  // T1's pages have addresses of their own, beside the staged copies.
+  [[nodiscard]] bool T1HasAddresses() const { return stage != nullptr && stores.t1->MayStay(); }
   // Null: there is no such tier.
   [[nodiscard]] TierPages* PagesOf(Tier tier) const {
     if (tier == Tier::kT0) return stores.t0.get();
     if (tier == Tier::kT1) return stores.t1.get();
     return stores.t2.get();
   }
-  // Looks up the addresses of pages anew where any has moved. Threads may read pages at once after
-  // a call for the step.
+  // Looks up the addresses of pages anew where any has moved. After one call in a step, threads may
+  // read addresses at once.
   void Refresh() {
     if (generations != Generations()) FindPages();
   }
@@ -134,7 +134,7 @@ struct SequenceCache::Impl {
   // Follows after FreePages() of all tables that lose pages.
   void EndFreePages();
   void FreeAll(Stream* stream);
-  // The same for the compressed table.
+  // For pages of the compressed table that joined or left it.
   void AllocateCompressed(SharedTable* shared);
   void FreeCompressed(SharedTable* shared);
   void RemoveFrom(SharedTable* shared, std::span<const uint32_t> full_rows,
@@ -165,7 +165,7 @@ struct SequenceCache::Impl {
   Status ReserveMoves(std::span<const TableMoves> all);
   [[nodiscard]] std::vector<TableMoves> PlanAll(std::span<const GroupMoves> wanted);
   Status MoveAll(std::span<const TableMoves> all);
-  // What leaves T0, then what comes to it.
+  // Lower(): T0 to T1, then T0 and T1 to T2. Lift(): T1 to T0, then T2 to T0 and T1.
   Status Lower(std::span<const TableMoves> all);
   Status Lift(std::span<const TableMoves> all);
   // Takes back what Reserve() promised and nobody needed.

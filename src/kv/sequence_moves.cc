@@ -44,7 +44,7 @@ std::vector<uint32_t> SlotsAt(const TokenTable& table, std::span<const Position>
 
 size_t PagesFor(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
 
-// Of each stream.
+// Pages of each stream.
 size_t NewT1Pages(const SharedTable& shared, const MovePlan& plan) {
   return shared.full.PagesNeeded(plan.sink.size(), Tier::kT1) + PagesFor(plan.raise_t1.size());
 }
@@ -312,6 +312,8 @@ Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
   }
   c.EndPromises();
   c.moved.seconds += c.device->Seconds() - start;
+  // Waiting for T1 is among these seconds.
+  if (c.stores.t1 != nullptr) (void)c.stores.t1->TakeWaitSeconds();
   return status;
 }
 

@@ -48,7 +48,7 @@ Status SequenceCache::BeginStaging(T1Reading reading) {
   Impl& c = *impl_;
   c.Refresh();
   c.reads_lent = false;
-  c.in_place = reading == T1Reading::kInPlace && c.HasT1Pages();
+  c.in_place = reading == T1Reading::kInPlace && c.T1HasAddresses();
   if (c.in_place || c.stage == nullptr) {
     c.lent.Find(c.tables.front()->full, nullptr);
     c.t1_bytes_read = 0;
@@ -84,7 +84,7 @@ Status SequenceCache::EndStaging() {
   c.reads_lent = false;
   if (c.stage == nullptr || c.in_place) return OkStatus();
   const Status status = c.stage->End();
-  // A step has read all pages but those that were lent, and took longer than their writes.
+  // Writes ended mostly during the step, so that this rarely waits.
   const Status written = c.stores.t1->Settle();
   const double waited = c.stores.t1->TakeWaitSeconds();
   c.moved.seconds += waited;

@@ -25,7 +25,7 @@ class InArena : public Base {
   Status Reserve(std::span<const size_t> pages_of_layers) override {
     return ReservePages(std::accumulate(pages_of_layers.begin(), pages_of_layers.end(), size_t{0}));
   }
-  // Of any layers.
+  // For pages of any layers.
   Status ReservePages(size_t num_pages) { return arena_->Reserve(num_pages, &holder_); }
   void EndPromises() override { arena_->Compact(0); }
   PageId Take(int /*layer*/) override {

@@ -1,7 +1,8 @@
 // The pages of one tier that one sequence holds. Where they lie is known to the implementations
 // alone: memory_rows.h, file_rows.h, remote_rows.h.
 //
-// Thread safety: none; all calls come from the engine's thread, between steps.
+// Thread safety: changes come from the engine's thread, between steps; Address() and generation()
+// may be read by several threads in one.
 #ifndef EBB_ROWS_TIER_PAGES_H_
 #define EBB_ROWS_TIER_PAGES_H_
 
@@ -23,8 +24,9 @@ class TierPages {
   TierPages(const TierPages&) = delete;
   TierPages& operator=(const TierPages&) = delete;
 
-  // Makes sure that so many calls of Take() of each layer succeed, until EndPromises(). Errors,
-  // after which nothing has changed: ResourceExhausted, IoError.
+  // Makes sure that so many calls of Take() of each layer succeed, until EndPromises(). One
+  // sequence at a time has promises in a memory: EndPromises() ends all that it gave. Errors, after
+  // which nothing has changed: ResourceExhausted, IoError.
   virtual Status Reserve(std::span<const size_t> pages_of_layers) = 0;
   // Takes back what was reserved and not taken.
   virtual void EndPromises() = 0;

@@ -1,10 +1,12 @@
 // The rows of one sequence in a tier of full precision: what reads, writes and moves them between
-// steps, and brings them to where a step attends to them. The seam that a device fills.
+// steps, and brings them to where a step attends to them. T1 is reached through it alone; the host
+// edits T0 and T2 by address, in a DeviceCall.
 //
 // Rows are named by the slots of a stream: slot s is row s % 64 of the page that the stream lists
 // at s / 64.
 //
-// Thread safety: none; all calls come from the engine's thread, between steps.
+// Thread safety: none; all calls come from the engine's thread, between steps, but for those on
+// stage().
 #ifndef EBB_ROWS_TIER_ROWS_H_
 #define EBB_ROWS_TIER_ROWS_H_
 

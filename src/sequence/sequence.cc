@@ -289,6 +289,7 @@ Status Sequence::AppendRows(size_t num_tokens) {
 
 void Sequence::BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals) {
   rows_unread_ = 0;
+  moves_before_ = cache_.moves();
   signals->Begin(cache_, kind, next(), num_tokens);
   settler_.BeginStep(next(), num_tokens);
 }
@@ -329,7 +330,6 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
     decode_steps_ += num_tokens;
   }
   kinds_.resize(tokens_.size(), token_kind);
-  const MoveAccounting before = cache_.moves();
   Result<int64_t> evicted = Decide(kind, num_tokens);
   if (!evicted.ok()) health_.Refuse(kind);
   report.kind = kind;
@@ -337,7 +337,7 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   report.rows_evicted = evicted.ok() ? *evicted : 0;
   report.rows_unread = rows_unread_;
   report.policy_seconds = SecondsSince(start);
-  report.moves = Since(before, cache_.moves());
+  report.moves = Since(moves_before_, cache_.moves());
   report.mass_computed = signals_.wants_mass();
   report_ = report;
   return evicted.ok() ? OkStatus() : std::move(evicted).status();

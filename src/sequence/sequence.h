@@ -3,7 +3,8 @@
 // stand there.
 //
 // Invariants between steps:
-// - tokens() and kinds() are as long as the cache has positions; evicted rows leave gaps.
+// - every token got a row in each group when it was read; the positions of the rows that are left
+//   are below tokens().size().
 // - the scorer's and selector's rows are those of the cache, group by group.
 // - no row is hidden from any query.
 #ifndef EBB_SEQUENCE_SEQUENCE_H_
@@ -76,7 +77,7 @@ class Sequence {
 
   // Between steps: rows leave T0 for the tokens of the next one.
   Status MakeRoom(StepKind next);
-  // As Session's. REQUIRES, for Park(): the cache has a T1.
+  // See Session. REQUIRES, for Park(): the cache has a T1.
   Status SetT0Share(double share);
   Status Park();
   // Becomes a sequence that stands where `other` does, with the pages of its cache.
@@ -156,7 +157,8 @@ class Sequence {
   std::optional<double> t0_share_;  // since SetT0Share()
   SequenceHealth health_;
   StepReport report_;
-  int64_t rows_unread_ = 0;  // in the step under way; see StepReport
+  int64_t rows_unread_ = 0;      // in the step under way; see StepReport
+  MoveAccounting moves_before_;  // the step under way
 };
 
 // Whether keys are ever rotated anew.

@@ -32,7 +32,7 @@ class SessionBody {
   // Gives them up.
   virtual void DropAhead() {}
 
-  // Of a prompt: whether policy and tiers have room for it, how many tokens a step may take, and
+  // Whether policy and tiers have room for a prompt, how many of its tokens a step may take, and
   // what takes them, apart from the tokens.
   [[nodiscard]] virtual Status CheckPrompt(size_t num_tokens) = 0;
   [[nodiscard]] virtual size_t LargestChunk(size_t num_tokens) = 0;
@@ -48,7 +48,7 @@ class SessionBody {
   // REQUIRES: nothing is ahead; sequence().CheckTruncateTo().
   virtual void TruncateTo(Position end) = 0;
 
-  // As Session's, but for what Session checks.
+  // See Session, which checks the arguments.
   [[nodiscard]] virtual Status SetT0Share(double share) = 0;
   [[nodiscard]] virtual Status Park() = 0;
   // Becomes a body that stands where `other` does. REQUIRES: both were made alike, this one has no
@@ -64,7 +64,7 @@ class SessionBody {
   [[nodiscard]] virtual Status Resume() { return OkStatus(); }
 };
 
-// Of one sequence.
+// A body with one sequence.
 [[nodiscard]] std::unique_ptr<SessionBody> MakePlainBody(std::unique_ptr<Sequence> sequence);
 
 }  // namespace ebb

@@ -101,7 +101,7 @@ Status StepRun::Check() try {
   result_.entry_status_.resize(plan_.entries.size());
   result_.first_output_.resize(plan_.entries.size());
   EBB_RETURN_IF_ERROR(ForEachEntry(CheckEntry));
-  // In a batch the others go on.
+  // In a batch a refused sequence takes its step, so that the others go on.
   if (plan_.entries.size() != 1) return OkStatus();
   const StepEntry& entry = plan_.entries.front();
   EBB_RETURN_IF_ERROR(entry.sequence->CheckRefused());
@@ -156,7 +156,7 @@ Status StepRun::Append() {
 void StepRun::Begin(const StepEntry& entry) {
   const int num_tokens = static_cast<int>(entry.tokens.size());
   const Position first = entry.sequence->next();
-  // First: Undo() takes back what began for the sequences that stand here.
+  // Pushed first: Undo() takes back BeginStep() for every sequence in this list.
   work_.sequences.push_back(
       {.first = first, .num_tokens = num_tokens, .chunk_first = first, .chunk_tokens = num_tokens});
   SequenceStep& step = work_.sequences.back();

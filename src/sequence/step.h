@@ -1,9 +1,10 @@
 // One step of one or several sequences, from tokens to logits and what their policies decide
 // behind it.
 //
-// Order of a step: check, append rows, compute, settle. All that can fail before the settling
-// changes nothing that a caller could see; a placement that could not be carried out is an error
-// of a step that was taken.
+// Order of a step: check, append rows, compute, settle. What fails before the settling leaves
+// tokens, rows and logits as they were; the history of recent queries is dropped then, and keys
+// that were rotated to make places stay rotated. A placement that could not be carried out is an
+// error of a step that was taken.
 #ifndef EBB_SEQUENCE_STEP_H_
 #define EBB_SEQUENCE_STEP_H_
 
@@ -42,7 +43,7 @@ struct StepEntry {
   // Where the step's signals go; null: to the sequence's own. REQUIRED for followers that take the
   // step; these need no others of it than mass.
   SignalBuffers* signals = nullptr;
-  // Of a prompt: see SequenceStep; 0: the tokens are the chunk.
+  // The chunk of a prompt that the tokens are a piece of; see SequenceStep. 0: they are the chunk.
   Position chunk_first = 0;
   size_t chunk_tokens = 0;
 };
@@ -60,8 +61,8 @@ class StepResult {
   // Whether the sequences have taken their tokens; then logits are there, whatever status() says.
   [[nodiscard]] bool taken() const { return taken_; }
   [[nodiscard]] const Status& status() const { return status_; }
-  // Of one entry: that of its policy behind a step that was taken, or the reason why none was,
-  // where it is this entry's.
+  // The entry's own error: its policy's after a step that was taken, or the reason why none was,
+  // where that is this entry's.
   [[nodiscard]] Status entry_status(size_t entry) const {
     return entry < entry_status_.size() ? entry_status_[entry] : OkStatus();
   }

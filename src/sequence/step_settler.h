@@ -22,7 +22,7 @@ namespace ebb {
 
 class StepSettler {
  public:
-  // REQUIRES: all outlive the driver. `ledger` may be null.
+  // REQUIRES: all outlive the settler. `ledger` may be null.
   StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* signals, TierStores* stores,
               const SequenceOptions* options, Ledger* ledger, GraphRunner* runner);
 

@@ -90,7 +90,7 @@ class Counter {
     return num_rows == 0 ? 0 : PagesWithHoles(num_rows, most_tokens_);
   }
 
-  // Of each (layer, kv head), in T0 alone.
+  // The most rows of each (layer, kv head), in T0 alone.
   [[nodiscard]] size_t MostRows(const PolicySpec& spec) const {
     const std::optional<size_t> budget = BudgetRows(spec);
     if (!budget.has_value() || options_.make_policy) return most_tokens_;

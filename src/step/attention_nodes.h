@@ -58,7 +58,7 @@ struct AttentionScratch {
                 const std::shared_ptr<DecodeStates>& states)
         : attention(kernel, shape, states) {}
     DecodeAttention attention;
-    // Of the fold's own tokens; there may be room for more kv heads than a layer has.
+    // For the fold's own tokens; there may be room for more kv heads than a layer has.
     std::vector<RowsView> rows, host_rows;   // [tokens, kv heads]
     std::vector<CompressedRows> compressed;  // [tokens, kv heads]
     // [tokens, kv heads]: where rows of each kind stand among all rows.

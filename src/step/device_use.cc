@@ -1,5 +1,7 @@
 #include "src/step/device_use.h"
 
+#include <algorithm>
+
 namespace ebb {
 
 LayerBytes DeviceUse::BytesOf(std::span<const SequenceStep> sequences, const AttentionShape& shape,
@@ -49,7 +51,8 @@ void DeviceUse::LaunchRest(int layer, int num_passes) const {
 void DeviceUse::LaunchAttention(std::span<const SequenceStep> sequences,
                                 const AttentionShape& shape, int layer) const {
   const LayerBytes bytes = BytesOf(sequences, shape, layer);
-  const bool in_place = sequences.front().cache->ReadsInPlace();
+  const bool in_place =
+      std::ranges::any_of(sequences, [](const SequenceStep& s) { return s.cache->ReadsInPlace(); });
   const auto launch = [&](DeviceQueue queue, std::string_view what, size_t num_bytes) {
     return device_->Launch(queue, {.what = what, .layer = layer, .num_bytes = num_bytes});
   };

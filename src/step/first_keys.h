@@ -30,7 +30,7 @@ class FirstKeys {
   void TruncateTo(Position end);
   [[nodiscard]] size_t memory_bytes() const;
   void Save(StateWriter* to) const;
-  // Of a sequence of `next` tokens.
+  // For a sequence of `next` tokens.
   void Load(const SequenceCache& cache, Position next, StateReader* from);
 
  private:

@@ -46,13 +46,13 @@ class GraphRunner {
   [[nodiscard]] int threads() const;
   // Steps whose shape is among the last ones' build none.
   [[nodiscard]] int64_t num_graphs_built() const;
-  // Of the last step: how T1 was read, on a device with memory of its own.
+  // How T1 was read in the last step, on a device with memory of its own.
   [[nodiscard]] T1Mode t1_mode() const;
-  // Of the last step: how long rows were selected.
+  // How long rows were selected in the last step.
   [[nodiscard]] double select_seconds() const;
   // What a device of such rates takes for this step.
   [[nodiscard]] double CriticalPathSeconds(DeviceRates rates, const StepWork& work) const;
-  // Of the last step: [vocab_size] for output_rows[i]. Valid until the next step or
+  // [vocab_size], of output_rows[i] of the last step. Valid until the next step or
   // ComputeLogits().
   [[nodiscard]] std::span<const float> logits(size_t i) const;
   // What later logits of the last step are computed from: [output_rows, OutputFloats()]. Valid as

@@ -34,7 +34,7 @@ class RopePositions {
   // The sequence was rolled back to `end`, rows are gone from the cache.
   void TruncateTo(const SequenceCache& cache, Position end);
   void Save(StateWriter* to) const;
-  // Of a sequence of `next` tokens.
+  // For a sequence of `next` tokens.
   void Load(int num_groups, Position next, StateReader* from);
 
  private:

@@ -30,7 +30,7 @@ struct SequenceStep {
   int64_t* rows_unread = nullptr;  // counts those that the selector leaves out
   Position first = 0;
   int num_tokens = 0;
-  // Of a prompt: the chunk that these tokens are a piece of, where T0 has no room for all of it.
+  // The chunk of a prompt that these tokens are a piece of, where T0 has no room for all of it.
   // How attention goes about it follows the chunk, so that a cap changes no bit.
   Position chunk_first = 0;
   int chunk_tokens = 0;
@@ -52,7 +52,7 @@ struct StepWork {
   std::vector<SequenceStep> sequences;
   std::vector<RowFollower> followers;
   std::vector<Token> tokens;             // those of sequences in tiles come last
-  int num_fold_tokens = 0;               // those before
+  int num_fold_tokens = 0;               // those of the other sequences, which come first
   std::vector<Position> rope_positions;  // [tokens]
   std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
   bool logits_later = false;  // they are computed afterwards, from GraphRunner::outputs()
