@@ -28,8 +28,9 @@ class MemoryPlanTest : public testing::Test {
   static void TearDownTestSuite() { model_.reset(); }
 
   // What a whole context of the full cache takes.
-  static uint64_t FullBytes() {
-    const auto plan = PlanMemory(*model_, {.memory_bytes = uint64_t{64} << 30}, {}, {});
+  static uint64_t FullBytes(int prompt_tokens = 0) {
+    const auto plan = PlanMemory(
+        *model_, {.memory_bytes = uint64_t{64} << 30, .prompt_tokens = prompt_tokens}, {}, {});
     EXPECT_TRUE(plan.ok()) << plan.status().ToString();
     return plan->bytes.Memory();
   }
@@ -63,9 +64,10 @@ TEST_F(MemoryPlanTest, TakesTheGentlestSettingThatFits) {
 }
 
 TEST_F(MemoryPlanTest, AShortGenerationTakesLess) {
-  const MemoryRequest request = {.memory_bytes = FullBytes() - 2 * kMiB};
-  MemoryRequest brief = request;
-  brief.prompt_tokens = 500;
+  MemoryRequest brief = {.memory_bytes = FullBytes(500) - 2 * kMiB, .prompt_tokens = 500};
+  const auto whole_context = PlanMemory(*model_, brief, {}, {});
+  ASSERT_TRUE(whole_context.ok()) << whole_context.status().ToString();
+  EXPECT_NE(whole_context->setting.name, "full");
   brief.max_tokens = 100;
   const auto plan = PlanMemory(*model_, brief, {}, {});
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
