@@ -130,15 +130,18 @@ TEST_F(PolicyRegistryTest, APolicyCanBeTakenBackWhileOthersStay) {
   for (const char* name : {"first", "second", "third"}) {
     ASSERT_TRUE(registry_.Add({.name = name, .make_scorer = SomeScorer}).ok());
   }
-  Result<Policy> made = MakePolicy({.name = "second"}, context_);
-  ASSERT_TRUE(made.ok());
+  constexpr Budget kQuarter = {Budget::Unit::kPercent, 25};
+  Result<Policy> made = MakePolicy({.name = "second", .budget = kQuarter}, context_);
+  ASSERT_TRUE(made.ok()) << made.status().ToString();
   ASSERT_TRUE(registry_.Remove("second").ok());
   made->scorer->Append(0, std::vector<Position>{0});
   EXPECT_EQ(made->scorer->Scores(0).size(), 1u) << "what was made goes on";
-  EXPECT_FALSE(MakePolicy({.name = "second"}, context_).ok());
-  EXPECT_FALSE(MakePolicy({.name = "h2o", .scorer = "second"}, context_).ok());
+  EXPECT_THAT(MakePolicy({.name = "second"}, context_).status().message(),
+              HasSubstr("unknown policy"));
+  EXPECT_THAT(MakePolicy({.name = "h2o", .scorer = "second"}, context_).status().message(),
+              HasSubstr("unknown scorer"));
   for (const char* name : {"first", "third", "h2o"}) {
-    EXPECT_TRUE(MakePolicy({.name = name}, context_).ok()) << name;
+    EXPECT_TRUE(MakePolicy({.name = name, .budget = kQuarter}, context_).ok()) << name;
   }
   EXPECT_TRUE(registry_.Add({.name = "second", .make_scorer = SomeScorer}).ok());
 }
