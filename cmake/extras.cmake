@@ -16,10 +16,15 @@ if(EBB_BUILD_EXAMPLES AND EBB_BUILD_TESTS)
     "Question: First Ada gets three. Second last Ben gets Ada plus four. What does Ben have?<think>")
   add_test(NAME examples.Generate COMMAND example_generate ${arguments})
   add_test(NAME examples.Policy COMMAND example_policy ${arguments})
+  add_test(NAME examples.Chat COMMAND example_chat ${EBB_ROOT}/training/pebble/pebble.gguf
+    "First Ada gets three. Second last Ben gets Ada plus four. What does Ben have?"
+    "First Ada gets five. Second last Ben gets Ada plus two. What does Ben have?")
   set_tests_properties(examples.Generate PROPERTIES PASS_REGULAR_EXPRESSION "tokens, [0-9.]+ a second")
   set_tests_properties(examples.Policy PROPERTIES
     PASS_REGULAR_EXPRESSION "[1-9][0-9]* were evicted")
-  set_tests_properties(examples.Generate examples.Policy PROPERTIES LABELS unit TIMEOUT 300)
+  set_tests_properties(examples.Chat PROPERTIES PASS_REGULAR_EXPRESSION "read, [1-9][0-9]* kept")
+  set_tests_properties(examples.Generate examples.Policy examples.Chat PROPERTIES
+    LABELS unit TIMEOUT 300)
 endif()
 
 if(EBB_BUILD_BENCHMARKS)

@@ -105,7 +105,7 @@ enum class AnswerEnd { kPartial, kComplete };
 
 // Reads `text`, an answer without its thought. A partial answer gives what is certain: its content
 // is a prefix of the whole answer's, its last tool call may lack a part of its arguments.
-// Errors: kInvalidArgument (a complete text that is not in the format that the template asks for).
+// Errors: kInvalidArgument (of tools that may be called: a text that is not in their format).
 // Thread safety: any number of threads may read with one prompt.
 [[nodiscard]] Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text,
                                              AnswerEnd end);

@@ -2,7 +2,8 @@
 // becomes. It knows messages and tokens; the session that reads them is the caller's.
 //
 //   Conversation talk = {.request = {.messages = {{"system", "Be brief."}}}};
-//   EBB_ASSIGN_OR_RETURN(const Turn turn, BeginTurn(model, talk, {{{"user", "Hello"}}}));
+//   const ChatMessage question = {"user", "Hello"};
+//   EBB_ASSIGN_OR_RETURN(const Turn turn, BeginTurn(model, talk, {&question, 1}));
 //   EBB_ASSIGN_OR_RETURN(const auto unread, KeepPrefix(turn.tokens, &session));  // ebb/prefix.h
 //   EBB_RETURN_IF_ERROR(session.Prefill(unread));
 //   EBB_ASSIGN_OR_RETURN(const auto sampler, SamplerFor(turn, model, sampling));
@@ -98,8 +99,7 @@ struct Turn {
 
 // An answer as an assistant's message for whoever asked: the thought, without its tags and without
 // blanks around it; what ParseAnswer() finds in the rest. Calls to which the model gave no id have
-// none. Errors: InvalidArgument (an answer that ended, but is not in the format that the template
-// asks for).
+// none. Errors: those of ParseAnswer().
 [[nodiscard]] Result<ChatMessage> AnswerMessage(const ChatPrompt& prompt,
                                                 const GenerateResult& result);
 

@@ -4,7 +4,8 @@
 //
 // A policy decides by what it has seen: rows that it evicted while the session read what is now
 // rolled back do not come back. A session that keeps every row, lossless ones among them, gives the
-// bits of one that reads the whole prompt anew, as far as the engine's products do (ebb/engine.h).
+// logits of one that reads the whole prompt anew, up to rounding: a few tokens that are read by
+// themselves take other kernels than many do.
 #ifndef EBB_PREFIX_H_
 #define EBB_PREFIX_H_
 

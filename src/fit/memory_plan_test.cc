@@ -16,12 +16,13 @@ namespace {
 using testing::HasSubstr;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr int kContext = 1 << 16;  // 64 MiB of rows
 
 class MemoryPlanTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     const TempFolder folder;
-    const Status status = WriteRandomGguf({.context = 8192}, folder.File("model.gguf"));
+    const Status status = WriteRandomGguf({.context = kContext}, folder.File("model.gguf"));
     ASSERT_TRUE(status.ok()) << status.ToString();
     model_ = *Model::Load({.path = folder.File("model.gguf")});
   }
@@ -55,16 +56,16 @@ TEST_F(MemoryPlanTest, TakesTheGentlestSettingThatFits) {
   EXPECT_EQ(enough->setting.name, "full");
   EXPECT_TRUE(enough->is_chosen);
   EXPECT_FALSE(enough->setting.tiers.has_value());
-  EXPECT_EQ(enough->context, 8192);
-  const auto less = PlanMemory(*model_, {.memory_bytes = full - 2 * kMiB}, {}, {});
+  EXPECT_EQ(enough->context, kContext);
+  const auto less = PlanMemory(*model_, {.memory_bytes = full - 16 * kMiB}, {}, {});
   ASSERT_TRUE(less.ok()) << less.status().ToString();
   ASSERT_TRUE(less->setting.tiers.has_value());
-  EXPECT_LE(less->bytes.Memory(), full - 2 * kMiB);
-  EXPECT_EQ(less->limits.memory_bytes, full - 2 * kMiB);
+  EXPECT_LE(less->bytes.Memory(), full - 16 * kMiB);
+  EXPECT_EQ(less->limits.memory_bytes, full - 16 * kMiB);
 }
 
 TEST_F(MemoryPlanTest, AShortGenerationTakesLess) {
-  MemoryRequest brief = {.memory_bytes = FullBytes(500) - 2 * kMiB, .prompt_tokens = 500};
+  MemoryRequest brief = {.memory_bytes = FullBytes(500) - 16 * kMiB, .prompt_tokens = 500};
   const auto whole_context = PlanMemory(*model_, brief, {}, {});
   ASSERT_TRUE(whole_context.ok()) << whole_context.status().ToString();
   EXPECT_NE(whole_context->setting.name, "full");

@@ -21,6 +21,7 @@ namespace ebb {
 
 struct AnswerSyntax {
   common_chat_parser_params params;
+  bool may_call = false;  // some of the answer may be calls
 };
 
 namespace {
@@ -163,8 +164,10 @@ std::string AnswerPrefix(const common_chat_params& params, const ChatPrompt& pro
 }
 
 std::shared_ptr<const AnswerSyntax> SyntaxFrom(const common_chat_params& params,
-                                               const ChatPrompt& prompt) {
+                                               const ChatPrompt& prompt,
+                                               const ChatRequest& request) {
   auto syntax = std::make_shared<AnswerSyntax>();
+  syntax->may_call = MayCall(request);
   syntax->params = common_chat_parser_params(params);
   syntax->params.parser.load(params.parser);
   syntax->params.generation_prompt = AnswerPrefix(params, prompt, syntax->params);
@@ -334,7 +337,7 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& request) const {
     alone.tools = {*named};
     EBB_ASSIGN_OR_RETURN(params, impl_->Apply(alone));
   }
-  prompt.syntax = SyntaxFrom(params, prompt);
+  prompt.syntax = SyntaxFrom(params, prompt, request);
   if (MayCall(request)) EBB_RETURN_IF_ERROR(SetCallGrammar(request, params, &prompt));
   if (request.response_format == ResponseFormat::kJsonObject) {
     EBB_ASSIGN_OR_RETURN(prompt.grammar, SchemaGrammar("response_format", R"({"type": "object"})"));
@@ -366,9 +369,14 @@ Result<ChatPrompt> Model::FormatChat(std::span<const ChatMessage> messages,
 
 Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, AnswerEnd end) {
   if (prompt.syntax == nullptr) return ChatAnswer{.content = std::string(text)};
+  // The analysis of a template may be wrong. Without calls there is nothing to tell apart.
+  const auto refuse = [&](std::string why) -> Result<ChatAnswer> {
+    if (!prompt.syntax->may_call) return ChatAnswer{.content = std::string(text)};
+    return InvalidArgument(std::move(why));
+  };
   if (IsTooDeep(text)) {
-    return InvalidArgument(fmt::format(
-        "expected an answer with brackets of at most {} levels, found more", kMaxAnswerDepth));
+    return refuse(fmt::format("expected an answer with brackets of at most {} levels, found more",
+                              kMaxAnswerDepth));
   }
   SilenceLog();
   ChatAnswer answer;
@@ -380,8 +388,7 @@ Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, 
       answer.tool_calls.push_back({.name = call.name, .arguments = call.arguments, .id = call.id});
     }
   } catch (const std::exception& error) {
-    return InvalidArgument(
-        fmt::format("the answer is not in the model's format: {}", error.what()));
+    return refuse(fmt::format("the answer is not in the model's format: {}", error.what()));
   }
   return answer;
 }

@@ -328,6 +328,20 @@ TEST(ChatPrompts, WithoutAFormatAllIsContent) {
   EXPECT_EQ(Read({}, " " + kCall), ChatAnswer{.content = " " + kCall});
 }
 
+// As pebble's is, of which the analysis makes a format that no answer has.
+TEST(ChatPrompts, WithoutToolsATextInNoFormatIsContent) {
+  const std::string source =
+      "{% for message in messages %}{% if message['role'] == 'user' %}Question: "
+      "{{ message['content'] | trim }}{% elif message['role'] == 'assistant' %}<think></think> "
+      "{{ message['content'] | trim }}<|end|>{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<think>{% endif %}";
+  const ChatPrompt prompt = Rendered(source, {.messages = {{"user", "How many?"}}});
+  for (const std::string& text : {std::string(" The answer Ben seven."), std::string(600, '[')}) {
+    EXPECT_EQ(Read(prompt, text), ChatAnswer{.content = text});
+    EXPECT_EQ(Read(prompt, text, AnswerEnd::kPartial), ChatAnswer{.content = text});
+  }
+}
+
 TEST(ChatPrompts, WhatIsNoAnswerIsRefused) {
   const ChatPrompt prompt = Rendered(kTools, Request());
   const std::string unknown = Replaced(kCall, "weather", "thunder");

@@ -49,7 +49,8 @@ TEST_F(PrefixTest, KeepsWhatBothBeginWithAndLeavesATokenToRead) {
     EXPECT_EQ(unread->data(), c.prompt.data() + c.common);
     EXPECT_EQ(session->next_position(), static_cast<Position>(c.common));
     ExpectOk(session->Prefill(*unread));
-    EXPECT_EQ(Logits(*session), Logits(*Reading(c.prompt)));
+    // A few tokens are read by other kernels than many.
+    EXPECT_LT(LargestDifference(Logits(*session), Logits(*Reading(c.prompt))), 1e-3);
   }
 }
 
