@@ -81,7 +81,7 @@ TEST_F(AdapterTest, MakesTheModelThatHoldsItsTensorsItself) {
   for (const Model* model : {whole->get(), joined->get()}) {
     EXPECT_EQ(model->eviction_window(), 64);
     EXPECT_EQ(model->eviction_shift(), 3);
-    EXPECT_EQ(model->loaded().kept_channels, nullptr) << "no channel is taken out";
+    EXPECT_EQ(model->loaded().layers[0].kept_channels, nullptr) << "no channel is taken out";
   }
   for (int i = 0; i < 2; ++i) {
     const LayerWeights& a = (*whole)->loaded().layers[i];
