@@ -231,6 +231,23 @@ TEST_F(ForgettingOfSessions, TheMassIsThatWhichAttentionOfTheFullCacheGivesTheRo
   }
 }
 
+TEST_F(ForgettingOfSessions, ModelsThatForgetByThemselvesAreRefused) {
+  const TempFolder folder;
+  const std::string path = folder.File("windows.gguf");
+  ASSERT_TRUE(
+      WriteRandomGguf({.family = "gemma3", .sliding_window = 16, .context = 256}, path).ok());
+  const auto engine = Engine::Create(*Model::Load({.path = path}), {.threads = 1});
+  ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+  FidelityOptions options;
+  const std::vector<std::vector<Token>> windows = {RandomTokens(gguf_, 60, 3)};
+  options.prompt_tokens = 16;
+  EXPECT_TRUE(MeasureFidelity(**engine, windows, options).ok());
+  options.forgetting = FidelityOptions::Forgetting::kMeasure;
+  const Status status = MeasureFidelity(**engine, windows, options).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), testing::HasSubstr("not measured in models with sliding windows"));
+}
+
 TEST_F(ForgettingOfSessions, KeysThatAreRotatedAnewAreRefused) {
   FidelityOptions options;
   options.setting.policy = {.name = "streaming"};

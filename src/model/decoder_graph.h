@@ -19,9 +19,9 @@ inline constexpr int kMaxAttentionNodesPerLayer = 24;
 class AttentionBuilder {
  public:
   virtual ~AttentionBuilder() = default;
-  // q: [head_dim, num_q_heads, T], k, v: [head_dim, num_kv_heads, T], all F32, q and k after RoPE,
-  // k_before_rope likewise (null unless DecoderGraphOptions asked for it); any of them may be a
-  // strided view with contiguous rows. Returns [head_dim * num_q_heads, T], F32.
+  // q: [head_dim, num_q_heads, T], k, v: [head_dim, kv heads of the layer, T], all F32, q and k
+  // after RoPE, k_before_rope likewise (null unless DecoderGraphOptions asked for it); any of them
+  // may be a strided view with contiguous rows. Returns [head_dim * num_q_heads, T], F32.
   virtual ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
                               ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) = 0;
 };
@@ -49,8 +49,8 @@ struct DecoderGraph {
   ggml_tensor* logits = nullptr;       // F32 [vocab_size, num_outputs]; null: none are wanted
   ggml_tensor* outputs = nullptr;    // F32 [embed_dim, num_outputs]; null unless instead of logits
   std::vector<ggml_tensor*> hidden;  // as asked, marked as outputs
-  // By layer, where asked for: num_kv_heads x T numbers, marked as outputs: what the eviction
-  // logits are made of (c in hyperparameters.h).
+  // By layer, where asked for: a number for each of its kv heads and T tokens, marked as outputs:
+  // what the eviction logits are made of (c in hyperparameters.h).
   std::vector<ggml_tensor*> eviction_channels;
 };
 

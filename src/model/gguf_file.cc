@@ -143,7 +143,6 @@ bool GgufFile::IsArray(std::string_view key) const {
 }
 
 Status GgufFile::ReadNumbers(std::string_view key, std::vector<uint32_t>* values) const {
-  if (!IsArray(key)) return Corrupt(fmt::format("the metadata has no array {}", key));
   const int64_t id = gguf_find_key(context_.get(), std::string(key).c_str());
   const gguf_type type = gguf_get_arr_type(context_.get(), id);
   if (type != GGUF_TYPE_UINT32 && type != GGUF_TYPE_INT32 && type != GGUF_TYPE_BOOL) {

@@ -48,8 +48,8 @@ class GgufFile {
   Status ReadStrings(std::string_view key, std::vector<std::string_view>* values) const;
 
   [[nodiscard]] bool IsArray(std::string_view key) const;
-  // The numbers of an array of 32-bit integers or of bools; Corrupt when it is missing or holds
-  // something else, or a number below 0.
+  // The numbers of an array of 32-bit integers or of bools; Corrupt when it holds something else,
+  // or a number below 0. REQUIRES: IsArray(key).
   Status ReadNumbers(std::string_view key, std::vector<uint32_t>* values) const;
 
   // general.name, made fit for terminals and logs: no control characters, no page of text.

@@ -99,6 +99,17 @@ TEST_F(ChatTest, AThoughtThatTheTemplateDropsIsForgottenAndTheRestReadAgain) {
   EXPECT_EQ(read[1], second.size() - kept);
 }
 
+TEST_F(ChatTest, WhereRowsHaveLeftAWindowAThoughtIsForgottenWithAllAndAllIsReadAnew) {
+  const ProgramEnd end = Talk(model_->windows_path(), "one\n/stats\none\n/stats\n",
+                              "--thinking-budget 20 --thoughts hide");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(end.out, "yes\nyes\n");
+  const std::vector<size_t> read = TokensRead(end.err);
+  ASSERT_EQ(read.size(), 2u) << end.err;
+  EXPECT_EQ(read[0], Tokens("[U]one[A]<think>\n").size());
+  EXPECT_EQ(read[1], Tokens("[U]one[A]yes<|im_end|>[U]one[A]<think>\n").size());
+}
+
 TEST_F(ChatTest, ResetForgetsTheConversation) {
   const ProgramEnd end = Talk(model_->path(), "one\n/stats\n/reset\n/stats\none\n/stats\n");
   const std::vector<size_t> read = TokensRead(end.err);

@@ -9,6 +9,7 @@
 
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
+#include "tests/support/random_gguf.h"
 
 namespace ebb {
 namespace {
@@ -65,6 +66,17 @@ TEST_F(ProfileTest, TheRecordHoldsEveryFigure) {
   // 1, 4, 16, 40 tokens to two tiers and back.
   EXPECT_EQ(figures["transfers"]["measured"].size(), 16u);
   EXPECT_GT(figures["transfers"]["in_runs"].size(), 0u);
+}
+
+TEST_F(ProfileTest, HeadsOfLayersThatDifferAreNotDrawnAsAGrid) {
+  const std::string path = model_.File("mixed.gguf");
+  ASSERT_TRUE(WriteRandomGguf({.kv_heads_by_layer = {1, 2}, .context = 256}, path).ok());
+  const std::string arguments =
+      "profile --raw --temp 0 --threads 1 --quiet --json -n 8 -p tide -m ";
+  EXPECT_EQ(RunEbb(arguments + path).exit_code, 0);
+  const ProgramEnd end = RunEbb(arguments + path + " --policy h2o --budget 30");
+  EXPECT_NE(end.exit_code, 0);
+  EXPECT_THAT(end.err, HasSubstr("not at granularity head where layers differ in their kv heads"));
 }
 
 TEST_F(ProfileTest, ProfilingChangesNothingThatIsGenerated) {

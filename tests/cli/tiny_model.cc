@@ -26,6 +26,15 @@ TinyModel::TinyModel() {
   gguf_set_val_str(edit->metadata(), "tokenizer.chat_template", kThinkingTemplate);
   status = edit->Save(thinking_path());
   EXPECT_TRUE(status.ok()) << status.ToString();
+  status = WriteRandomGguf(
+      {.family = "gemma3", .sliding_window = 16, .window_pattern = 2, .context = kContext},
+      windows_path());
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  edit = GgufEdit::Open(windows_path());
+  EXPECT_TRUE(edit.ok()) << edit.status().ToString();
+  gguf_set_val_str(edit->metadata(), "tokenizer.chat_template", kThinkingTemplate);
+  status = edit->Save(windows_path());
+  EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
 }  // namespace ebb

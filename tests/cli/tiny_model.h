@@ -17,6 +17,8 @@ class TinyModel {
   [[nodiscard]] std::string path() const { return folder_.File("tiny.gguf"); }
   // The same with a template that opens a thought, and drops those of earlier turns.
   [[nodiscard]] std::string thinking_path() const { return folder_.File("thinking.gguf"); }
+  // That template, and a layer with a sliding window of 16 tokens.
+  [[nodiscard]] std::string windows_path() const { return folder_.File("windows.gguf"); }
   [[nodiscard]] std::string File(const std::string& name) const { return folder_.File(name); }
 
  private:

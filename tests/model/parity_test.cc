@@ -44,6 +44,36 @@ TEST_P(ParityTest, LogitsAreThoseOfLibllama) {
   EXPECT_LE(LargestDifference(*ours, *theirs), kTolerance * deviation);
 }
 
+// Ten windows deep: prompts in chunks that are longer and shorter than a window, and decode steps,
+// where rows have gone.
+TEST(WindowParityTest, FarBehindTheWindowLogitsAreThoseOfLibllama) {
+  const RandomGgufOptions options = {.family = "gemma3",
+                                     .num_layers = 7,
+                                     .embed_dim = 128,
+                                     .sliding_window = 40,
+                                     .head_dim = 64,
+                                     .feed_forward_dim = 192,
+                                     .rope_base = 1e6f};
+  const TempFolder folder;
+  const std::string path = folder.File("model.gguf");
+  ASSERT_TRUE(WriteRandomGguf(options, path).ok());
+  const std::vector<Token> tokens = RandomTokens(options, 440, 12);
+  auto model = Model::Load({.path = path});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  auto runner = LibllamaRunner::Create({.path = path});
+  ASSERT_TRUE(runner.ok()) << runner.status().ToString();
+  const auto theirs = (*runner)->Append(tokens);
+  ASSERT_TRUE(theirs.ok()) << theirs.status().ToString();
+  for (const int chunk : {512, 64, 30, 7}) {
+    EngineLogitsOptions ours_options = {.num_prefill = 340};
+    ours_options.engine = {.threads = 2, .kv_type = RowType::kF32, .prefill_chunk = chunk};
+    const auto ours = EngineLogits(*model, tokens, ours_options);
+    ASSERT_TRUE(ours.ok()) << ours.status().ToString();
+    EXPECT_LE(LargestDifference(*ours, *theirs), 2 * kTolerance * StandardDeviation(*theirs))
+        << chunk;
+  }
+}
+
 // What training/pebble exports, over whole problems of its own: llama.cpp answers as ebb does.
 // Products with matrices in f16 round what they multiply: 0.2 to 0.7 % of the logits' deviation.
 TEST(PebbleParityTest, LogitsAreThoseOfLibllama) {

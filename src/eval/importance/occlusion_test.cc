@@ -10,6 +10,8 @@
 
 #include "ebb/importance.h"
 #include "ebb/model.h"
+#include "tests/support/random_gguf.h"
+#include "tests/support/temp_folder.h"
 
 namespace ebb {
 namespace {
@@ -125,6 +127,17 @@ TEST_F(Occlusion, ReadsEverySignalOfEveryToken) {
   for (size_t i = 0; i < 80; ++i) {
     EXPECT_NEAR(rolling->values[i], scorer->values[i], 1e-5 * scorer->values[i]);
   }
+}
+
+TEST(OcclusionOfWindows, SignalsAreOfTokensThatAllLayersSee) {
+  const TempFolder folder;
+  const std::string path = folder.File("windows.gguf");
+  ASSERT_TRUE(WriteRandomGguf({.family = "gemma3", .sliding_window = 16}, path).ok());
+  const auto engine = Engine::Create(*Model::Load({.path = path}), {.threads = 1});
+  ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+  const Status status = ReadSignals(engine->get(), {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), testing::HasSubstr("this model has sliding windows"));
 }
 
 TEST_F(Occlusion, TheSameWithSeveralAtATime) {
