@@ -34,7 +34,7 @@ class Rows {
     for (size_t page = 0; page < num_pages; ++page) {
       pages_.push_back(memory_.get() + page * page_bytes);
     }
-    std::iota(slots_.begin(), slots_.end(), 0u);
+    std::iota(slots_.begin(), slots_.end(), Slot());
     for (size_t i = 0; i < q_.size(); ++i) q_[i] = std::sin(static_cast<float>(i));
     for (size_t page = 0; page < num_pages; ++page) {
       if (page == 0) {
@@ -127,7 +127,7 @@ class Rows {
   const Format format_;
   hwy::AlignedFreeUniquePtr<std::byte[]> memory_;
   std::vector<const std::byte*> pages_;
-  std::vector<uint32_t> slots_;
+  std::vector<Slot> slots_;
   std::vector<float> q_ = std::vector<float>(kHeads * kDim);
   RoundedQuery rounded_[kHeads];
   float m_[kHeads], l_[kHeads];

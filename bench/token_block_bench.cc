@@ -33,7 +33,7 @@ class Step {
         positions_(kRows),
         q_(size_t(num_tokens) * shape_.num_q_heads * kDim),
         out_(q_.size()) {
-    std::iota(slots_.begin(), slots_.end(), 0u);
+    std::iota(slots_.begin(), slots_.end(), Slot());
     std::iota(positions_.begin(), positions_.end(), 0);
     for (size_t i = 0; i < q_.size(); ++i) q_[i] = std::sin(static_cast<float>(i));
     const size_t page_bytes = shape_.format.PageBytes();
@@ -100,7 +100,7 @@ class Step {
   const AttentionShape shape_;
   hwy::AlignedFreeUniquePtr<std::byte[]> memory_;
   std::vector<const std::byte*> pages_;
-  std::vector<uint32_t> slots_;
+  std::vector<Slot> slots_;
   std::vector<Position> positions_;
   std::vector<RowsView> views_;  // [tokens, kv heads]
   std::vector<float> q_, out_;   // [tokens, q heads, head_dim]

@@ -40,17 +40,16 @@ class TestCompressed {
   [[nodiscard]] std::span<const CompressedRows> views() const { return views_; }
   [[nodiscard]] std::byte* Row(size_t kv_head, size_t row) {
     Head& head = heads_[kv_head];
-    const uint32_t slot = head.slots[row];
-    const std::byte* page = head.pages[slot / kRowsPerPage];
-    return head.memory.get() + (page - head.memory.get()) +
-           slot % kRowsPerPage * format_.RowStride();
+    const Slot slot = head.slots[row];
+    const std::byte* page = head.pages[slot.page()];
+    return head.memory.get() + (page - head.memory.get()) + slot.row() * format_.RowStride();
   }
 
  private:
   struct Head {
     hwy::AlignedFreeUniquePtr<std::byte[]> memory;
     std::vector<const std::byte*> pages;
-    std::vector<uint32_t> slots;
+    std::vector<Slot> slots;
   };
 
   void Fill(const TestCompressedOptions& options, size_t h) {
@@ -65,7 +64,7 @@ class TestCompressed {
       head.pages.push_back(head.memory.get() + page * page_bytes);
     }
     head.slots.resize(num_slots);
-    std::iota(head.slots.begin(), head.slots.end(), 0u);
+    std::iota(head.slots.begin(), head.slots.end(), Slot());
     if (options.layout == Layout::kScattered) {
       std::mt19937 random(options.layout_seed * 977 + static_cast<uint32_t>(h));
       std::shuffle(head.pages.begin(), head.pages.end(), random);

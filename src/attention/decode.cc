@@ -128,7 +128,7 @@ void DecodeAttention::FetchMass(const Unit& unit) const {
 void DecodeAttention::FetchSlots(const Unit& unit) const {
   const DecodeQuery& of = queries_[unit.query];
   const auto [begin, end] = RowsOf(unit);
-  const uint32_t* slots = nullptr;
+  const Slot* slots = nullptr;
   if (unit.kind == Kind::kCompressed) {
     slots = of.compressed[unit.kv_head].slots.data() + begin;
   } else {

@@ -39,7 +39,8 @@ struct Sides {
       }
     }
   }
-  std::vector<std::vector<uint32_t>> slots[2], indices[2];
+  std::vector<std::vector<Slot>> slots[2];
+  std::vector<std::vector<uint32_t>> indices[2];
   std::vector<RowsView> views[2];
   std::vector<std::span<const uint32_t>> spans[2];
 };

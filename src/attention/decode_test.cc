@@ -386,7 +386,8 @@ TEST_P(DecodeTest, WithoutTargetsTheOutputIsTheSame) {
 TEST_P(DecodeTest, MassOfSelectedRowsGoesToTheirOwnIndices) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 4, 3);
   const TestRows rows({.format = shape.format, .num_rows = {600, 600, 600, 600}});
-  std::vector<uint32_t> index[4], slots[4];
+  std::vector<uint32_t> index[4];
+  std::vector<Slot> slots[4];
   std::vector<RowsView> views(rows.views().begin(), rows.views().end());
   std::vector<std::span<const uint32_t>> selected(4);
   for (uint32_t h = 0; h < 3; ++h) {
@@ -427,7 +428,8 @@ TEST_P(DecodeTest, ChosenRowsAreTheSameBitForBitAsAListOfThem) {
   const std::vector<RowRange> ranges[4] = {
       {{3, 4}}, {{0, 64}, {80, 96}, {99, 100}, {101, 170}, {300, 470}}, {{5, 600}}, {}};
   std::vector<RowsView> chosen(rows.views().begin(), rows.views().end()), listed = chosen;
-  std::vector<uint32_t> index[4], slots[4];
+  std::vector<uint32_t> index[4];
+  std::vector<Slot> slots[4];
   std::vector<ChosenRows::Start> chunks[4];
   std::vector<std::span<const uint32_t>> selected(4);
   for (size_t h = 0; h < 3; ++h) {

@@ -92,9 +92,8 @@ inline Expected Expect(const AttentionShape& shape, std::span<const RowsView> vi
                             .scratch = {},
                             .mass = targets.data()});
     for (size_t r = 0; r < rows.size(); ++r) {
-      const uint32_t slot = rows.slots[r];
-      const std::byte* key =
-          rows.pages[slot / kRowsPerPage] + slot % kRowsPerPage * shape.format.RowStride();
+      const Slot slot = rows.slots[r];
+      const std::byte* key = rows.pages[slot.page()] + slot.row() * shape.format.RowStride();
       reference.load_row(shape.format.type, key + shape.format.ValueOffset(), row.data(), dim);
       for (const float x : row) expected.max_value = std::max(expected.max_value, std::fabs(x));
       reference.load_row(shape.format.type, key, row.data(), dim);

@@ -75,8 +75,8 @@ void LoadRow(RowType type, const std::byte* from, float* to, int head_dim) {
 }
 
 const std::byte* KeyAt(const PageFormat& format, const RowsView& rows, size_t index) {
-  const uint32_t slot = rows.slots[index];
-  return rows.pages[slot / kRowsPerPage] + slot % kRowsPerPage * format.RowStride();
+  const Slot slot = rows.slots[index];
+  return rows.pages[slot.page()] + slot.row() * format.RowStride();
 }
 
 double Logit(const PageFormat& format, const std::byte* key, const float* q, float scale) {

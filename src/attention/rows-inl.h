@@ -127,8 +127,8 @@ HWY_INLINE void WithRowType(RowType type, const Body& body) {
   }
 }
 
-HWY_INLINE const std::byte* KeyRow(const RowsView& rows, uint32_t slot, size_t stride) {
-  return rows.pages[slot / kRowsPerPage] + slot % kRowsPerPage * stride;
+HWY_INLINE const std::byte* KeyRow(const RowsView& rows, Slot slot, size_t stride) {
+  return rows.pages[slot.page()] + slot.row() * stride;
 }
 
 void StoreRow(RowType type, const float* from, std::byte* to, int head_dim) {

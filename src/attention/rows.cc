@@ -14,17 +14,15 @@ namespace {
 constexpr uint32_t kRunRows = 16;
 static_assert(kRowsPerPage % kRunRows == 0);
 
-bool IsRun(const uint32_t* slots) {
+bool IsRun(const Slot* slots) {
   uint32_t differs = 0;
-  for (uint32_t r = 0; r < kRunRows; ++r) differs |= slots[r] ^ (slots[0] + r);
-  return differs == 0 && slots[0] % kRowsPerPage <= kRowsPerPage - kRunRows;
+  for (uint32_t r = 0; r < kRunRows; ++r) differs |= slots[r].value ^ (slots[0].value + r);
+  return differs == 0 && slots[0].row() <= kRowsPerPage - kRunRows;
 }
 
-void Locate(const std::byte* const* pages, const uint32_t* slots, uint32_t num_rows, size_t stride,
+void Locate(const std::byte* const* pages, const Slot* slots, uint32_t num_rows, size_t stride,
             const std::byte** rows) {
-  const auto row_of = [&](uint32_t slot) {
-    return pages[slot / kRowsPerPage] + slot % kRowsPerPage * stride;
-  };
+  const auto row_of = [&](Slot slot) { return pages[slot.page()] + slot.row() * stride; };
   uint32_t r = 0;
   while (r < num_rows) {
     if (r + kRunRows <= num_rows && IsRun(slots + r)) {

@@ -50,7 +50,7 @@ size_t CutIntoChunks(std::span<const RowRange> ranges, std::vector<ChosenRows::S
 // The visible rows of one (layer, kv head), in order of position. All spans outlive the step.
 struct RowsView {
   const std::byte* const* pages = nullptr;  // [num_pages], 64-byte aligned; null: no visible row
-  std::span<const uint32_t> slots;          // [rows]
+  std::span<const Slot> slots;              // [rows]
   std::span<const Position> positions;      // [rows], ascending
   std::span<const Position> last_visible;   // [rows], or empty: visible for ever
   int window = 0;     // in tokens: hidden from queries so far behind a row; 0: from none
@@ -81,7 +81,7 @@ struct CompressedFormat {
 // The compressed rows of one (layer, kv head), in order of position.
 struct CompressedRows {
   const std::byte* const* pages = nullptr;  // [num_pages], 64-byte aligned
-  std::span<const uint32_t> slots;          // [num_rows]
+  std::span<const Slot> slots;              // [num_rows]
 
   [[nodiscard]] size_t size() const { return slots.size(); }
 };

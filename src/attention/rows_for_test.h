@@ -59,9 +59,9 @@ class TestRows {
   [[nodiscard]] std::span<const RowsView> views() const { return views_; }
   [[nodiscard]] std::byte* Key(int kv_head, size_t row) {
     Head& head = heads_[kv_head];
-    const uint32_t slot = head.slots[row];
-    const std::byte* page = head.pages[slot / kRowsPerPage];
-    const size_t offset = page - head.memory.get() + slot % kRowsPerPage * format_.RowStride();
+    const Slot slot = head.slots[row];
+    const std::byte* page = head.pages[slot.page()];
+    const size_t offset = page - head.memory.get() + slot.row() * format_.RowStride();
     return head.memory.get() + offset;
   }
   [[nodiscard]] std::byte* Value(int kv_head, size_t row) {
@@ -86,7 +86,7 @@ class TestRows {
   struct Head {
     hwy::AlignedFreeUniquePtr<std::byte[]> memory;
     std::vector<const std::byte*> pages;
-    std::vector<uint32_t> slots;
+    std::vector<Slot> slots;
     std::vector<Position> positions;
   };
 
@@ -101,7 +101,7 @@ class TestRows {
       head.pages.push_back(head.memory.get() + page * format_.PageBytes());
     }
     head.slots.resize(num_slots);
-    std::iota(head.slots.begin(), head.slots.end(), 0u);
+    std::iota(head.slots.begin(), head.slots.end(), Slot());
     if (options.layout == Layout::kScattered) {
       std::mt19937 random(options.layout_seed * 977 + static_cast<uint32_t>(h));
       std::shuffle(head.pages.begin(), head.pages.end(), random);

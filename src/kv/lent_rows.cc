@@ -17,18 +17,18 @@ void LentRows::Find(const TokenTable& own, const TokenTable* lender) {
   for (size_t j = 0; j < lender->num_rows(); ++j) {
     while (i < positions.size() && positions[i] < lender->positions()[j]) ++i;
     if (i == positions.size()) break;
-    const uint32_t page = slots[i] / kRowsPerPage;
-    const uint32_t from = lender->slots()[j];
+    const uint32_t page = slots[i].page();
+    const Slot from = lender->slots()[j];
     if (positions[i] != lender->positions()[j] || own.PlaceOf(page) != Tier::kT1 ||
-        lender->PlaceOf(from / kRowsPerPage) != Tier::kT0) {
+        lender->PlaceOf(from.page()) != Tier::kT0) {
       continue;
     }
-    slots_[i] = page_end * kRowsPerPage + from;
-    lent_[page] |= uint64_t{1} << slots[i] % kRowsPerPage;
+    slots_[i] = Slot(page_end + from.page(), from.row());
+    lent_[page] |= uint64_t{1} << slots[i].row();
     if (lent_[page] == kWhole) ++num_pages_;
   }
   for (size_t row = 0; row < slots.size(); ++row) {
-    if (!HasPage(slots[row] / kRowsPerPage)) slots_[row] = slots[row];
+    if (!HasPage(slots[row].page())) slots_[row] = slots[row];
   }
 }
 

@@ -21,14 +21,14 @@ class LentRows {
   [[nodiscard]] size_t num_pages() const { return num_pages_; }
   [[nodiscard]] bool HasPage(size_t page) const { return !empty() && lent_[page] == kWhole; }
   // The slots of all rows of `own`, in pages that are its own and then the lender's.
-  [[nodiscard]] std::span<const uint32_t> slots() const { return slots_; }
+  [[nodiscard]] std::span<const Slot> slots() const { return slots_; }
   [[nodiscard]] size_t table_bytes() const;
 
  private:
   static constexpr uint64_t kWhole = ~uint64_t{0};
 
-  std::vector<uint32_t> slots_;  // [rows]
-  std::vector<uint64_t> lent_;   // [own pages]: bit r: row r is lent or not there
+  std::vector<Slot> slots_;     // [rows]
+  std::vector<uint64_t> lent_;  // [own pages]: bit r: row r is lent or not there
   size_t num_pages_ = 0;
 };
 

@@ -48,9 +48,10 @@ TEST(LentRows, AreThoseOfWholePagesOfT1) {
   EXPECT_GT(lent.table_bytes(), 4 * kPage * sizeof(uint32_t));
   for (uint32_t row = 0; row < 4 * kPage; ++row) {
     const bool is_lent = row >= 2 * kPage && row < 3 * kPage;
-    EXPECT_EQ(lent.slots()[row],
-              is_lent ? own.page_end() * kPage + lender.slots()[row - 60] : own.slots()[row]);
-    EXPECT_EQ(lent.HasPage(own.slots()[row] / kPage), is_lent);
+    EXPECT_EQ(lent.slots()[row].value, is_lent
+                                           ? own.page_end() * kPage + lender.slots()[row - 60].value
+                                           : own.slots()[row].value);
+    EXPECT_EQ(lent.HasPage(own.slots()[row].page()), is_lent);
   }
 }
 
@@ -77,7 +78,7 @@ TEST(LentRows, OfAPageWithHolesAreAllThatThereAre) {
   const TokenTable all = Rows(0, kPage);
   lent.Find(own, &all);
   EXPECT_EQ(lent.num_pages(), 1u);
-  EXPECT_EQ(lent.slots()[5], own.page_end() * kPage + 25);
+  EXPECT_EQ(lent.slots()[5].value, own.page_end() * kPage + 25);
 }
 
 TEST(LentRows, WhatTheLenderHasInT1IsNotLent) {
@@ -112,11 +113,11 @@ TEST(LentRows, OfRandomTablesAreWhatANaiveSearchFinds) {
     lent.Find(own, &lender);
     std::map<Position, uint32_t> theirs;
     for (size_t i = 0; i < lender.num_rows(); ++i) {
-      theirs[lender.positions()[i]] = lender.slots()[i];
+      theirs[lender.positions()[i]] = lender.slots()[i].value;
     }
     std::map<uint32_t, bool> whole;  // pages of T1
     for (size_t i = 0; i < own.num_rows(); ++i) {
-      const uint32_t page = own.slots()[i] / kPage;
+      const uint32_t page = own.slots()[i].page();
       if (own.PlaceOf(page) != Tier::kT1) continue;
       whole.try_emplace(page, true);
       whole[page] = whole[page] && theirs.contains(own.positions()[i]);
@@ -126,11 +127,11 @@ TEST(LentRows, OfRandomTablesAreWhatANaiveSearchFinds) {
     num_lent += pages;
     if (pages == 0) continue;
     for (size_t i = 0; i < own.num_rows(); ++i) {
-      const uint32_t page = own.slots()[i] / kPage;
+      const uint32_t page = own.slots()[i].page();
       const bool is_lent = whole.contains(page) && whole[page];
       ASSERT_EQ(lent.HasPage(page), is_lent) << round;
-      ASSERT_EQ(lent.slots()[i],
-                is_lent ? own.page_end() * kPage + theirs[own.positions()[i]] : own.slots()[i])
+      ASSERT_EQ(lent.slots()[i].value, is_lent ? own.page_end() * kPage + theirs[own.positions()[i]]
+                                               : own.slots()[i].value)
           << round;
     }
   }

@@ -316,8 +316,8 @@ class PropertyTest {
       size_t i = 0;
       for (const auto& [position, row] : c.groups[stream / c.StreamsPerGroup()]) {
         const std::vector<uint64_t> expected = Expected(row.seed, stream);
-        const std::byte* key = view.pages[view.slots[i] / kRowsPerPage] +
-                               view.slots[i] % kRowsPerPage * kFormat.RowStride();
+        const std::byte* key =
+            view.pages[view.slots[i].page()] + view.slots[i].row() * kFormat.RowStride();
         const auto* bytes = reinterpret_cast<const std::byte*>(expected.data());
         ASSERT_EQ(std::memcmp(key, bytes, kFormat.RowStride()), 0) << "key at " << position;
         ASSERT_EQ(std::memcmp(key + kFormat.ValueOffset(), bytes + kFormat.RowStride(),
@@ -332,7 +332,7 @@ class PropertyTest {
   static void CollectPages(const Case& c, std::set<const std::byte*>* pages) {
     for (int stream = 0; stream < kStreams; ++stream) {
       const RowsView view = c.cache->View(stream / kKvHeads, stream % kKvHeads);
-      for (const uint32_t slot : view.slots) pages->insert(view.pages[slot / kRowsPerPage]);
+      for (const Slot slot : view.slots) pages->insert(view.pages[slot.page()]);
     }
   }
 

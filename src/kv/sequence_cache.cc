@@ -455,7 +455,7 @@ std::span<const Tier> SequenceCache::tiers(int group) {
   c.tiers.assign(shared.num_rows(), Tier::kT2);
   for (size_t i = 0; i < shared.full.num_rows(); ++i) {
     const size_t row = shared.full_rows.empty() ? i : shared.full_rows[i];
-    c.tiers[row] = shared.full.PlaceOf(shared.full.slots()[i] / kRowsPerPage);
+    c.tiers[row] = shared.full.PlaceOf(shared.full.slots()[i].page());
   }
   return c.tiers;
 }

@@ -110,11 +110,11 @@ struct SequenceCache::Impl {
   void TakeCompressedPage(Stream* stream, size_t page) const;
   void FreePage(Stream* stream, size_t page);
   void FreeCompressedPage(Stream* stream, size_t page) const;
-  [[nodiscard]] RowAddress RowAt(std::byte* page, uint32_t slot) const {
+  [[nodiscard]] RowAddress RowAt(std::byte* page, Slot slot) const {
     return RowOfPage(page, slot, format);
   }
-  [[nodiscard]] RowAddress RowAt(const Stream& stream, uint32_t slot) const {
-    return RowAt(stream.pages[slot / kRowsPerPage], slot);
+  [[nodiscard]] RowAddress RowAt(const Stream& stream, Slot slot) const {
+    return RowAt(stream.pages[slot.page()], slot);
   }
 
   // How many pages of each tier and layer will be taken.
@@ -190,7 +190,7 @@ struct SequenceCache::Impl {
   Status PrepareFork(Impl* from);
   void SharePage(const Stream& other, Tier tier, size_t page, Stream* stream);
   [[nodiscard]] Status CheckStream(const Stream& stream) const;
-  [[nodiscard]] std::byte* CompressedAt(const Stream& stream, uint32_t slot) const;
+  [[nodiscard]] std::byte* CompressedAt(const Stream& stream, Slot slot) const;
   void FindLentRows();
   [[nodiscard]] std::vector<T1Stage::Pages> PagesToStage();
 };

@@ -68,8 +68,8 @@ struct Fixture {
   void ExpectEveryRowHoldsItsOwn() const {
     ForEachRow([this](int layer, int kv_head, uint32_t index) {
       const RowsView view = cache->View(layer, kv_head);
-      const std::byte* key = view.pages[view.slots[index] / kRowsPerPage] +
-                             view.slots[index] % kRowsPerPage * Format().RowStride();
+      const std::byte* key =
+          view.pages[view.slots[index].page()] + view.slots[index].row() * Format().RowStride();
       const int pattern = Pattern(layer, kv_head, view.positions[index]);
       for (size_t b = 0; b < Format().RowStride(); ++b) {
         ASSERT_EQ(key[b], std::byte(pattern));
@@ -283,8 +283,8 @@ TEST(SequenceCacheTest, CompactingWithASmallBudgetServesTheTablesInTurn) {
   for (int call = 0; call < kStreams; ++call) f.cache->Compact(kBudget);
   for (int stream = 0; stream < kStreams; ++stream) {
     std::set<uint32_t> pages;
-    for (const uint32_t slot : f.cache->View(stream / kKvHeads, stream % kKvHeads).slots) {
-      pages.insert(slot / kRowsPerPage);
+    for (const Slot slot : f.cache->View(stream / kKvHeads, stream % kKvHeads).slots) {
+      pages.insert(slot.page());
     }
     EXPECT_EQ(pages.size(), 9u) << "of 10, in stream " << stream;
   }

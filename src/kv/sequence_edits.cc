@@ -16,7 +16,7 @@ void TableEdit::SetAllInT1(TierRows::Access access, std::span<const TablePage> a
 
 void TableEdit::FindRowsInT1(TierRows::Access access, std::span<const TablePage> added) {
   for (uint32_t i = 0; i < slots.size(); ++i) {
-    if (shared->full.PlaceOf(slots[i] / kRowsPerPage) != Tier::kT1) continue;
+    if (shared->full.PlaceOf(slots[i].page()) != Tier::kT1) continue;
     in_t1.push_back(i);
     t1_rows.slots.push_back(slots[i]);
   }
@@ -49,7 +49,7 @@ Status SequenceCache::Impl::EditRows(std::span<const TableEdit> tables) {
           continue;
         }
         addresses.clear();
-        for (const uint32_t slot : table.slots) addresses.push_back(RowAt(stream, slot));
+        for (const Slot slot : table.slots) addresses.push_back(RowAt(stream, slot));
         const DeviceCall call(device);
         table.edit(stream, addresses);
       }

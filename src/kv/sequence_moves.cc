@@ -12,14 +12,14 @@
 namespace ebb {
 namespace {
 
-std::vector<uint32_t> Sources(std::span<const SlotMove> moves) {
-  std::vector<uint32_t> slots;
+std::vector<Slot> Sources(std::span<const SlotMove> moves) {
+  std::vector<Slot> slots;
   for (const SlotMove& move : moves) slots.push_back(move.from);
   return slots;
 }
 
-std::vector<uint32_t> Targets(std::span<const SlotMove> moves) {
-  std::vector<uint32_t> slots;
+std::vector<Slot> Targets(std::span<const SlotMove> moves) {
+  std::vector<Slot> slots;
   for (const SlotMove& move : moves) slots.push_back(move.to);
   return slots;
 }
@@ -36,9 +36,9 @@ std::vector<uint32_t> RowsAt(const TokenTable& table, std::span<const Position> 
   return rows;
 }
 
-std::vector<uint32_t> SlotsAt(const TokenTable& table, std::span<const Position> positions) {
-  std::vector<uint32_t> slots = RowsAt(table, positions);
-  for (uint32_t& slot : slots) slot = table.slots()[slot];
+std::vector<Slot> SlotsAt(const TokenTable& table, std::span<const Position> positions) {
+  std::vector<Slot> slots;
+  for (const uint32_t row : RowsAt(table, positions)) slots.push_back(table.slots()[row]);
   return slots;
 }
 
@@ -89,9 +89,8 @@ Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRow
   return broken;
 }
 
-std::byte* SequenceCache::Impl::CompressedAt(const Stream& stream, uint32_t slot) const {
-  return stream.compressed_pages[slot / kRowsPerPage] +
-         slot % kRowsPerPage * compressed.RowStride();
+std::byte* SequenceCache::Impl::CompressedAt(const Stream& stream, Slot slot) const {
+  return stream.compressed_pages[slot.page()] + slot.row() * compressed.RowStride();
 }
 
 Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
@@ -216,7 +215,7 @@ MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,
       if (move.to == Tier::kT1) plan.raise_t1.push_back(position);
       continue;
     }
-    const uint32_t page = shared.full.slots()[full_index[0]] / kRowsPerPage;
+    const uint32_t page = shared.full.slots()[full_index[0]].page();
     const Tier from = shared.full.PlaceOf(page);
     if (move.to == from) continue;
     if (from == Tier::kT0) ++plan.num_leave_t0;

@@ -33,7 +33,7 @@ size_t SequenceCache::Impl::SortTable(SharedTable* shared) {
   shared->full.Sort(&moves);
   for (const int group : shared->groups) {
     for (const Stream& stream : StreamsOf(group)) {
-      const auto at = [&](uint32_t slot) {
+      const auto at = [&](Slot slot) {
         return slot == kBeside ? RowAddress{beside.data(), beside.data() + stride}
                                : RowAt(stream, slot);
       };

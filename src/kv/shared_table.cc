@@ -31,7 +31,7 @@ void SharedTable::Place() {
   }
   const auto slots = full.slots();
   for (uint32_t i = 0; i < slots.size(); ++i) {
-    Placed& of_place = placed[static_cast<size_t>(full.PlaceOf(slots[i] / kRowsPerPage))];
+    Placed& of_place = placed[static_cast<size_t>(full.PlaceOf(slots[i].page()))];
     of_place.slots.push_back(slots[i]);
     of_place.rows.push_back(full_rows.empty() ? i : full_rows[i]);
   }

@@ -24,7 +24,7 @@ struct SharedTable {
   MappedArray<uint32_t> full_rows, compressed_rows;
   // The full rows of T0 and of T1 apart, for a step that attends to either where it lies.
   struct Placed {
-    std::vector<uint32_t> slots;
+    std::vector<Slot> slots;
     std::vector<uint32_t> rows;  // among all rows
   };
   std::array<Placed, 2> placed;

@@ -35,7 +35,7 @@ struct TableEdit {
   using Edit = std::function<void(const Stream&, std::span<const RowAddress>)>;
 
   SharedTable* shared = nullptr;
-  std::vector<uint32_t> slots;  // of the rows that `edit` is given
+  std::vector<Slot> slots;      // of the rows that `edit` is given
   std::vector<uint32_t> in_t1;  // ascending: which of `slots` lie in T1
   TierRows::Rows t1_rows;       // those
   Edit edit;

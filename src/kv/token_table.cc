@@ -17,7 +17,7 @@ namespace ebb {
 namespace {
 
 static_assert(kRowsPerPage == 64, "a page's slots are the bits of a word");
-constexpr uint32_t kNoSlot = ~uint32_t{0};
+constexpr Slot kNoSlot(~uint32_t{0});
 
 template <typename T>
 void EraseAt(MappedArray<T>* array, std::span<const uint32_t> removed) {
@@ -86,7 +86,7 @@ size_t TokenTable::AddPage(Tier place, std::vector<TablePage>* added) {
   return page;
 }
 
-uint32_t TokenTable::TakeSlot(Tier place, std::vector<TablePage>* added) {
+Slot TokenTable::TakeSlot(Tier place, std::vector<TablePage>* added) {
   const auto& open = open_[Index(place)];
   size_t page = 0;
   if (NumFreeSlots(place) > 0) {
@@ -100,7 +100,7 @@ uint32_t TokenTable::TakeSlot(Tier place, std::vector<TablePage>* added) {
   ++num_rows_[Index(place)];
   ++num_placed_;
   if (used_[page] == kFull) SetOpen(page, false);
-  return static_cast<uint32_t>(page * kRowsPerPage) + row;
+  return {static_cast<uint32_t>(page), static_cast<uint32_t>(row)};
 }
 
 void TokenTable::Append(Position first, size_t num_rows, std::vector<TablePage>* added) {
@@ -151,7 +151,7 @@ void TokenTable::Relocate(std::span<const uint32_t> rows, Tier place, std::vecto
   ReserveRows(rows.size());
   const size_t first = moves->size();
   for (const uint32_t row : rows) {
-    assert(place_[slots_[row] / kRowsPerPage] != place);
+    assert(place_[slots_[row].page()] != place);
     const SlotMove move = {.from = slots_[row], .to = TakeSlot(place, added)};
     slots_[row] = move.to;
     moves->push_back(move);
@@ -161,10 +161,10 @@ void TokenTable::Relocate(std::span<const uint32_t> rows, Tier place, std::vecto
   ShrinkArrays();
 }
 
-void TokenTable::FreeSlot(uint32_t slot, std::vector<TablePage>* freed) {
-  const size_t page = slot / kRowsPerPage;
+void TokenTable::FreeSlot(Slot slot, std::vector<TablePage>* freed) {
+  const size_t page = slot.page();
   const size_t place = Index(place_[page]);
-  used_[page] &= ~(uint64_t{1} << slot % kRowsPerPage);
+  used_[page] &= ~(uint64_t{1} << slot.row());
   --num_rows_[place];
   const bool sealed = IsSealed(page);
   if (sealed) ++num_closed_[place];
@@ -277,7 +277,7 @@ void TokenTable::Unseal(size_t page) {
 }
 
 void TokenTable::FetchAhead() const {
-  ebb::FetchAhead<uint32_t>(slots_);
+  ebb::FetchAhead<Slot>(slots_);
   ebb::FetchAhead<Position>(positions_);
   ebb::FetchAhead<uint64_t>(used_);
   ebb::FetchAhead<Tier>(place_);
@@ -297,10 +297,10 @@ Status TokenTable::Validate() const {
     if (i > 0 && positions_[i] <= positions_[i - 1]) {
       return Internal(fmt::format("position {} follows {}", positions_[i], positions_[i - 1]));
     }
-    const size_t page = slots_[i] / kRowsPerPage;
-    const uint64_t bit = uint64_t{1} << slots_[i] % kRowsPerPage;
+    const size_t page = slots_[i].page();
+    const uint64_t bit = uint64_t{1} << slots_[i].row();
     if (page >= used.size() || (used[page] & bit) != 0) {
-      return Internal(fmt::format("slot {} is out of range or taken twice", slots_[i]));
+      return Internal(fmt::format("slot {} is out of range or taken twice", slots_[i].value));
     }
     used[page] |= bit;
   }

@@ -35,7 +35,7 @@ struct TablePage {
 };
 
 // Where a row waits beside the table while others move: a slot of SlotMove.
-inline constexpr uint32_t kBeside = ~uint32_t{0};
+inline constexpr Slot kBeside(~uint32_t{0});
 
 // All that a table is, for a file: its present pages in order, and its rows in the order of their
 // slots.
@@ -118,7 +118,7 @@ class TokenTable {
   [[nodiscard]] uint64_t UsedRows(size_t page) const { return used_[page]; }
   // REQUIRES: present.
   [[nodiscard]] Tier PlaceOf(size_t page) const { return place_[page]; }
-  [[nodiscard]] std::span<const uint32_t> slots() const { return slots_; }
+  [[nodiscard]] std::span<const Slot> slots() const { return slots_; }
   [[nodiscard]] std::span<const Position> positions() const { return positions_; }
   // Empty while nothing hides any row.
   [[nodiscard]] std::span<const Position> last_visible() const { return last_visible_; }
@@ -138,14 +138,14 @@ class TokenTable {
   }
   void SetSealed(size_t page, bool sealed);
   void SetOpen(size_t page, bool open);
-  uint32_t TakeSlot(Tier place, std::vector<TablePage>* added);
+  Slot TakeSlot(Tier place, std::vector<TablePage>* added);
   size_t AddPage(Tier place, std::vector<TablePage>* added);
-  void FreeSlot(uint32_t slot, std::vector<TablePage>* freed);
+  void FreeSlot(Slot slot, std::vector<TablePage>* freed);
   void FreeRow(uint32_t index, std::vector<TablePage>* freed);
   void ShrinkArrays();
   void RenameSlots(std::span<const SlotMove> moves);
 
-  MappedArray<uint32_t> slots_;         // [num_rows], in order of position
+  MappedArray<Slot> slots_;             // [num_rows], in order of position
   MappedArray<Position> positions_;     // [num_rows], strictly ascending
   MappedArray<Position> last_visible_;  // [num_rows], or empty
   MappedArray<uint64_t> used_;          // [page_end]; bit r of page p: slot 64 p + r holds a row

@@ -38,8 +38,8 @@ void TokenTable::Compact(Tier place, size_t max_rows, std::vector<SlotMove>* mov
       while (used_[pages[into]] == kFull) --into;
       const int hole = std::countr_one(used_[pages[into]]);
       used_[pages[into]] |= uint64_t{1} << hole;
-      moves->push_back({page * kRowsPerPage + std::countr_zero(rows),
-                        pages[into] * kRowsPerPage + static_cast<uint32_t>(hole)});
+      moves->push_back({.from = {page, static_cast<uint32_t>(std::countr_zero(rows))},
+                        .to = {pages[into], static_cast<uint32_t>(hole)}});
     }
     used_[page] = 0;
     --num_pages_[Index(place)];
@@ -53,10 +53,10 @@ void TokenTable::Compact(Tier place, size_t max_rows, std::vector<SlotMove>* mov
 
 void TokenTable::RenameSlots(std::span<const SlotMove> moves) {
   if (moves.empty()) return;
-  std::vector<uint32_t> renamed(used_.size() * kRowsPerPage);  // by old slot
-  std::iota(renamed.begin(), renamed.end(), 0);
-  for (const SlotMove& move : moves) renamed[move.from] = move.to;
-  for (uint32_t& slot : slots_) slot = renamed[slot];
+  std::vector<Slot> renamed(used_.size() * kRowsPerPage);  // by old slot
+  std::iota(renamed.begin(), renamed.end(), Slot());
+  for (const SlotMove& move : moves) renamed[move.from.value] = move.to;
+  for (Slot& slot : slots_) slot = renamed[slot.value];
 }
 
 size_t TokenTable::CountStrays() {
@@ -64,7 +64,7 @@ size_t TokenTable::CountStrays() {
   size_t strays = 0;
   for (size_t i = 1; i < slots_.size(); ++i) {
     // A lower slot wraps around.
-    strays += slots_[i] - slots_[i - 1] - 1 >= kNearSlots ? 1 : 0;
+    strays += slots_[i].value - slots_[i - 1].value - 1 >= kNearSlots ? 1 : 0;
   }
   return strays;
 }
@@ -74,26 +74,26 @@ size_t TokenTable::CountStrays() {
 void TokenTable::Sort(std::vector<SlotMove>* moves) {
   assert(num_pages(Tier::kT1) == 0 && num_sealed_ == 0);
   // First all memory, then changes. A ring of two rows takes three moves.
-  std::vector<uint32_t> source(used_.size() * kRowsPerPage);  // by slot: where its row lies now
+  std::vector<Slot> source(used_.size() * kRowsPerPage);  // by slot: where its row lies now
   moves->reserve(moves->size() + slots_.size() * 3 / 2);
-  std::iota(source.begin(), source.end(), 0);
+  std::iota(source.begin(), source.end(), Slot());
   auto slot = slots_.begin();
   for (size_t page = 0; page < used_.size(); ++page) {
     for (uint64_t rows = used_[page]; rows != 0; rows &= rows - 1) {
-      const auto to = static_cast<uint32_t>(page * kRowsPerPage) + std::countr_zero(rows);
-      source[to] = std::exchange(*slot++, to);
+      const Slot to(static_cast<uint32_t>(page), static_cast<uint32_t>(std::countr_zero(rows)));
+      source[to.value] = std::exchange(*slot++, to);
     }
   }
-  for (uint32_t first = 0; first < source.size(); ++first) {
-    if (source[first] == first) continue;
+  for (Slot first; first.value < source.size(); ++first) {
+    if (source[first.value] == first) continue;
     moves->push_back({first, kBeside});
-    uint32_t hole = first;
-    while (source[hole] != first) {
-      moves->push_back({source[hole], hole});
-      hole = std::exchange(source[hole], hole);
+    Slot hole = first;
+    while (source[hole.value] != first) {
+      moves->push_back({source[hole.value], hole});
+      hole = std::exchange(source[hole.value], hole);
     }
     moves->push_back({kBeside, hole});
-    source[hole] = hole;
+    source[hole.value] = hole;
   }
 }
 

@@ -31,11 +31,12 @@ Status CheckPages(const TokenTableState& state) {
 }
 
 // The slots of the rows, page after page.
-std::vector<uint32_t> SlotsOf(std::span<const TokenTableState::Page> pages) {
-  std::vector<uint32_t> slots;
+std::vector<Slot> SlotsOf(std::span<const TokenTableState::Page> pages) {
+  std::vector<Slot> slots;
   for (size_t page = 0; page < pages.size(); ++page) {
     for (uint64_t rows = pages[page].used; rows != 0; rows &= rows - 1) {
-      slots.push_back(static_cast<uint32_t>(page * kRowsPerPage) + std::countr_zero(rows));
+      slots.emplace_back(static_cast<uint32_t>(page),
+                         static_cast<uint32_t>(std::countr_zero(rows)));
     }
   }
   return slots;
@@ -61,7 +62,7 @@ TokenTableState TokenTable::State() const {
 Status TokenTable::Restore(const TokenTableState& state, std::vector<TablePage>* added) {
   assert(slots_.empty() && used_.empty());
   EBB_RETURN_IF_ERROR(CheckPages(state));
-  const std::vector<uint32_t> slots = SlotsOf(state.pages);
+  const std::vector<Slot> slots = SlotsOf(state.pages);
   std::vector<uint32_t> order(slots.size());  // by position
   std::iota(order.begin(), order.end(), 0);
   std::ranges::sort(order, {}, [&](uint32_t row) { return state.positions[row]; });

@@ -25,7 +25,7 @@ TokenTable LivedTable(uint64_t seed) {
     }
     table.Remove(gone, &freed);
     for (uint32_t row = 0; row < table.num_rows(); ++row) {
-      const bool in_t0 = table.PlaceOf(table.slots()[row] / kRowsPerPage) == Tier::kT0;
+      const bool in_t0 = table.PlaceOf(table.slots()[row].page()) == Tier::kT0;
       if (in_t0 && random() % 3 == 0) sunk.push_back(row);
     }
     moves.clear();
@@ -44,8 +44,8 @@ void ExpectSame(const TokenTable& a, const TokenTable& b) {
     EXPECT_EQ(a.num_pages(place), b.num_pages(place));
   }
   for (size_t row = 0; row < a.num_rows(); ++row) {
-    EXPECT_EQ(a.slots()[row] % kRowsPerPage, b.slots()[row] % kRowsPerPage);
-    EXPECT_EQ(a.PlaceOf(a.slots()[row] / kRowsPerPage), b.PlaceOf(b.slots()[row] / kRowsPerPage));
+    EXPECT_EQ(a.slots()[row].row(), b.slots()[row].row());
+    EXPECT_EQ(a.PlaceOf(a.slots()[row].page()), b.PlaceOf(b.slots()[row].page()));
   }
 }
 

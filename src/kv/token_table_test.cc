@@ -26,6 +26,12 @@ std::vector<uint32_t> Indices(const std::vector<TablePage>& pages) {
   return indices;
 }
 
+std::vector<uint32_t> SlotsOf(const TokenTable& table) {
+  std::vector<uint32_t> slots;
+  for (const Slot slot : table.slots()) slots.push_back(slot.value);
+  return slots;
+}
+
 class TokenTableTest : public ::testing::Test {
  protected:
   ~TokenTableTest() override {
@@ -53,7 +59,7 @@ TEST_F(TokenTableTest, RowsThatFollowEachOtherTakeSlotsThatFollowEachOther) {
   EXPECT_THAT(Indices(added_), ElementsAre(0, 1));
   EXPECT_EQ(table_.num_pages(), 2u);
   for (uint32_t i = 0; i < 65; ++i) {
-    EXPECT_EQ(table_.slots()[i], i);
+    EXPECT_EQ(table_.slots()[i].value, i);
     EXPECT_EQ(table_.positions()[i], static_cast<Position>(i));
   }
   EXPECT_TRUE(table_.last_visible().empty());
@@ -74,7 +80,7 @@ TEST_F(TokenTableTest, FreedSlotsAreUsedBeforeNewPagesTheLowestFirst) {
   Remove({3, 70, 100});
   Append(200, 4);
   EXPECT_THAT(Indices(added_), ElementsAre(2));
-  const auto slots = table_.slots();
+  const std::vector<uint32_t> slots = SlotsOf(table_);
   EXPECT_THAT(std::vector(slots.end() - 4, slots.end()), ElementsAre(3, 70, 100, 128));
   EXPECT_EQ(table_.positions()[125], 200);
 }
@@ -84,7 +90,7 @@ TEST_F(TokenTableTest, RemoveTakesExactlyTheNamedRows) {
   table_.SetLastVisible(3, 90);
   Remove({0, 1, 4, 7});
   EXPECT_THAT(table_.positions(), ElementsAre(12, 13, 15, 16));
-  EXPECT_THAT(table_.slots(), ElementsAre(2, 3, 5, 6));
+  EXPECT_THAT(SlotsOf(table_), ElementsAre(2, 3, 5, 6));
   EXPECT_THAT(table_.last_visible(),
               ElementsAre(kVisibleForEver, 90, kVisibleForEver, kVisibleForEver));
   Remove({});
@@ -96,7 +102,7 @@ TEST_F(TokenTableTest, RetainKeepsExactlyTheNamedRows) {
   table_.SetLastVisible(5, 90);
   table_.Retain(std::vector<uint32_t>{2, 3, 5}, &freed_);
   EXPECT_THAT(table_.positions(), ElementsAre(12, 13, 15));
-  EXPECT_THAT(table_.slots(), ElementsAre(2, 3, 5));
+  EXPECT_THAT(SlotsOf(table_), ElementsAre(2, 3, 5));
   EXPECT_THAT(table_.last_visible(), ElementsAre(kVisibleForEver, kVisibleForEver, 90));
   EXPECT_THAT(freed_, IsEmpty());
   table_.Retain({}, &freed_);
@@ -112,7 +118,7 @@ TEST_F(TokenTableTest, APageWithoutRowsLeavesAndItsIndexIsUsedAgain) {
   EXPECT_EQ(table_.page_end(), 3u);
   Append(500, 65);
   EXPECT_THAT(Indices(added_), ElementsAre(1, 3));
-  EXPECT_EQ(table_.slots()[128], 64u);
+  EXPECT_EQ(table_.slots()[128].value, 64u);
 }
 
 TEST_F(TokenTableTest, TruncateRemovesThePositionAndWhatFollowsIt) {
@@ -156,12 +162,12 @@ TEST_F(TokenTableTest, CompactEmptiesTheSparsestPagesWithTheFewestMoves) {
   // 129 rows need three pages.
   EXPECT_THAT(Indices(freed_), ElementsAre(3));
   ASSERT_EQ(moves_.size(), 2u);
-  EXPECT_EQ(moves_[0].from, 200u);
-  EXPECT_EQ(moves_[0].to, 0u);
-  EXPECT_EQ(moves_[1].from, 255u);
-  EXPECT_EQ(moves_[1].to, 1u);
-  EXPECT_EQ(table_.slots()[127], 0u);
-  EXPECT_EQ(table_.slots()[128], 1u);
+  EXPECT_EQ(moves_[0].from.value, 200u);
+  EXPECT_EQ(moves_[0].to.value, 0u);
+  EXPECT_EQ(moves_[1].from.value, 255u);
+  EXPECT_EQ(moves_[1].to.value, 1u);
+  EXPECT_EQ(table_.slots()[127].value, 0u);
+  EXPECT_EQ(table_.slots()[128].value, 1u);
   EXPECT_EQ(table_.positions()[128], 255);
 }
 
@@ -189,7 +195,7 @@ TEST_F(TokenTableTest, RelocatedRowsKeepTheirPositionsAndLieTogether) {
   EXPECT_EQ(table_.num_pages(Tier::kT1), 2u);
   for (uint32_t row = 0; row < 130; ++row) {
     EXPECT_EQ(table_.positions()[row], static_cast<Position>(row));
-    const Tier place = table_.PlaceOf(table_.slots()[row] / kRowsPerPage);
+    const Tier place = table_.PlaceOf(table_.slots()[row].page());
     EXPECT_EQ(place, row % 2 == 0 ? Tier::kT1 : Tier::kT0) << row;
   }
   moves_.clear();
@@ -205,9 +211,9 @@ TEST_F(TokenTableTest, InsertedRowsStandInOrderOfPosition) {
   table_.Insert(std::vector<Position>{5, 11 + 2, 15, 30}, Tier::kT1, &added_);
   EXPECT_THAT(table_.positions(), ElementsAre(5, 10, 11, 12, 13, 15, 20, 21, 30));
   EXPECT_THAT(added_, ElementsAre(TablePage{1, Tier::kT1}));
-  EXPECT_THAT(table_.slots(), ElementsAre(64, 0, 1, 2, 65, 66, 3, 4, 67));
+  EXPECT_THAT(SlotsOf(table_), ElementsAre(64, 0, 1, 2, 65, 66, 3, 4, 67));
   Append(31, 1);
-  EXPECT_EQ(table_.slots().back(), 5u) << "a free slot of T1 is none of T0";
+  EXPECT_EQ(table_.slots().back().value, 5u) << "a free slot of T1 is none of T0";
 }
 
 TEST_F(TokenTableTest, CompactTouchesOnePlaceOnly) {
@@ -248,8 +254,8 @@ TEST_F(TokenTableTest, RandomUseAgreesWithAMapFromPositionToWhatItsSlotHolds) {
       const size_t num_rows = 1 + random() % 20;
       Append(next, num_rows);
       for (size_t i = table_.num_rows() - num_rows; i < table_.num_rows(); ++i) {
-        ASSERT_LT(table_.slots()[i], memory.size());
-        memory[table_.slots()[i]] = next;
+        ASSERT_LT(table_.slots()[i].value, memory.size());
+        memory[table_.slots()[i].value] = next;
         model[next] = next;
         ++next;
       }
@@ -265,7 +271,7 @@ TEST_F(TokenTableTest, RandomUseAgreesWithAMapFromPositionToWhatItsSlotHolds) {
     } else if (op == 8) {
       moves_.clear();
       table_.Compact(Tier::kT0, random() % 200, &moves_, &freed_);
-      for (const SlotMove& move : moves_) memory[move.to] = memory[move.from];
+      for (const SlotMove& move : moves_) memory[move.to.value] = memory[move.from.value];
     } else if (random() % 20 == 0) {
       next -= static_cast<Position>(random() % 50);
       next = std::max(next, 0);
@@ -276,7 +282,7 @@ TEST_F(TokenTableTest, RandomUseAgreesWithAMapFromPositionToWhatItsSlotHolds) {
     size_t i = 0;
     for (const auto& [position, writer] : model) {
       ASSERT_EQ(table_.positions()[i], position);
-      ASSERT_EQ(memory[table_.slots()[i]], writer);
+      ASSERT_EQ(memory[table_.slots()[i].value], writer);
       ++i;
     }
     if (step % 100 == 0) {
@@ -288,14 +294,14 @@ TEST_F(TokenTableTest, RandomUseAgreesWithAMapFromPositionToWhatItsSlotHolds) {
 // What the moves make of memory in which every slot holds the position that it says.
 std::map<uint32_t, Position> Moved(std::map<uint32_t, Position> memory,
                                    const std::vector<SlotMove>& moves) {
-  for (const SlotMove& move : moves) memory[move.to] = memory.at(move.from);
-  memory.erase(kBeside);
+  for (const SlotMove& move : moves) memory[move.to.value] = memory.at(move.from.value);
+  memory.erase(kBeside.value);
   return memory;
 }
 
 std::map<uint32_t, Position> RowsBySlot(const TokenTable& table) {
   std::map<uint32_t, Position> rows;
-  for (size_t i = 0; i < table.num_rows(); ++i) rows[table.slots()[i]] = table.positions()[i];
+  for (size_t i = 0; i < table.num_rows(); ++i) rows[table.slots()[i].value] = table.positions()[i];
   return rows;
 }
 
@@ -316,7 +322,7 @@ TEST_F(TokenTableTest, SortingPutsRowsInOrderOfPositionInTheSlotsThatTheyHave) {
   EXPECT_LT(table_.CountStrays(), 5u);  // what lies behind many holes
   std::vector<uint32_t> slots_before;
   for (const auto& [slot, position] : before) slots_before.push_back(slot);
-  EXPECT_THAT(table_.slots(), ::testing::ElementsAreArray(slots_before));
+  EXPECT_THAT(SlotsOf(table_), ::testing::ElementsAreArray(slots_before));
 }
 
 TEST_F(TokenTableTest, SortingMovesNoRowOfATableInOrder) {

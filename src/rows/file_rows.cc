@@ -13,16 +13,16 @@ namespace {
 // Pages that are copied, or visited, in memory at once.
 constexpr size_t kBatchBytes = size_t{4} << 20;
 
-std::vector<uint32_t> PagesOf(std::span<const uint32_t> slots) {
-  std::vector<uint32_t> pages(slots.begin(), slots.end());
-  for (uint32_t& page : pages) page /= kRowsPerPage;
+std::vector<uint32_t> PagesOf(std::span<const Slot> slots) {
+  std::vector<uint32_t> pages;
+  for (const Slot slot : slots) pages.push_back(slot.page());
   std::ranges::sort(pages);
   pages.erase(std::ranges::unique(pages).begin(), pages.end());
   return pages;
 }
 
-std::vector<uint32_t> PagesOf(std::span<const SlotMove> moves, uint32_t SlotMove::*slot) {
-  std::vector<uint32_t> slots;
+std::vector<uint32_t> PagesOf(std::span<const SlotMove> moves, Slot SlotMove::*slot) {
+  std::vector<Slot> slots;
   for (const SlotMove& move : moves) slots.push_back(move.*slot);
   return PagesOf(slots);
 }
@@ -31,8 +31,8 @@ std::vector<uint32_t> PagesOf(std::span<const SlotMove> moves, uint32_t SlotMove
 struct EditedPages {
   std::vector<uint32_t> indices;  // of the stream's pages, ascending
 
-  [[nodiscard]] size_t IndexOf(uint32_t slot) const {
-    return std::ranges::lower_bound(indices, slot / kRowsPerPage) - indices.begin();
+  [[nodiscard]] size_t IndexOf(Slot slot) const {
+    return std::ranges::lower_bound(indices, slot.page()) - indices.begin();
   }
 };
 
@@ -177,7 +177,7 @@ Status FileRows::EditRows(std::span<const Edit> edits, const EditFunction& edit)
   std::vector<RowAddress> addresses;
   return edits_.Run(units, [&](size_t i) {
     addresses.clear();
-    for (const uint32_t slot : edits[i].rows->slots) {
+    for (const Slot slot : edits[i].rows->slots) {
       std::byte* const page = memory_of[i][edited[edited_of[i]].IndexOf(slot)];
       addresses.push_back(RowOfPage(page, slot, format_));
     }
@@ -205,7 +205,7 @@ Status FileRows::MoveRows(std::span<const std::span<const SlotMove>> moves,
     }
   }
   return edits_.Run(units, [&](size_t i) {
-    const auto at = [&](uint32_t slot) {
+    const auto at = [&](Slot slot) {
       return RowOfPage(memory[i][edited[i].IndexOf(slot)], slot, format_);
     };
     for (const SlotMove& move : moves[i]) CopyRow(at(move.from), at(move.to), format_);

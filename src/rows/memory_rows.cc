@@ -9,7 +9,7 @@ Status MemoryRows::EditRows(std::span<const Edit> edits, const EditFunction& edi
   std::vector<RowAddress> addresses;
   for (size_t i = 0; i < edits.size(); ++i) {
     addresses.clear();
-    for (const uint32_t slot : edits[i].rows->slots) {
+    for (const Slot slot : edits[i].rows->slots) {
       addresses.push_back(AddressOf(slot, edits[i].pages, *arena_, format_));
     }
     edit(i, addresses);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ebb/types.h"
+#include "src/base/page_units.h"
 #include "src/rows/arena.h"
 
 namespace ebb {
@@ -31,10 +32,10 @@ class PageRef {
   uint32_t is_borrowed_ : 1 = 0;
 };
 
-// A row that goes to another slot of its stream: row s % 64 of the page at s / 64 of its list.
+// A row that goes to another slot of its stream.
 struct SlotMove {
-  uint32_t from = 0;
-  uint32_t to = 0;
+  Slot from;
+  Slot to;
 };
 
 }  // namespace ebb

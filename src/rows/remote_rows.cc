@@ -39,7 +39,7 @@ Status RemoteRows::EditRows(std::span<const Edit> edits, const EditFunction& edi
 
 // first: the number of the first of them.
 Status RemoteRows::EditBatch(std::span<const Edit> edits, size_t first, const EditFunction& edit) {
-  const std::vector<uint32_t>& slots = edits.front().rows->slots;
+  const std::vector<Slot>& slots = edits.front().rows->slots;
   const bool is_read = edits.front().rows->access == Access::kRead;
   const size_t num_bytes = edits.size() * slots.size() * RowBytes();
   const auto packed = [&](std::byte* memory, size_t i, size_t row) -> RowAddress {

@@ -19,9 +19,8 @@ struct RowAddress {
 };
 
 // slot: of the page, or of its stream.
-[[nodiscard]] inline RowAddress RowOfPage(std::byte* page, uint32_t slot,
-                                          const PageFormat& format) {
-  std::byte* key = page + slot % kRowsPerPage * format.RowStride();
+[[nodiscard]] inline RowAddress RowOfPage(std::byte* page, Slot slot, const PageFormat& format) {
+  std::byte* key = page + slot.row() * format.RowStride();
   return {.key = key, .value = key + format.ValueOffset()};
 }
 
@@ -31,9 +30,9 @@ inline void CopyRow(const RowAddress& from, const RowAddress& to, const PageForm
 }
 
 // pages: of the slot's stream, in `arena`.
-[[nodiscard]] inline RowAddress AddressOf(uint32_t slot, std::span<const PageRef> pages,
+[[nodiscard]] inline RowAddress AddressOf(Slot slot, std::span<const PageRef> pages,
                                           const Arena& arena, const PageFormat& format) {
-  return RowOfPage(arena.Address(pages[slot / kRowsPerPage].id()), slot, format);
+  return RowOfPage(arena.Address(pages[slot.page()].id()), slot, format);
 }
 
 // moves[i] within the stream of pages[i].

@@ -2,8 +2,7 @@
 // steps, and brings them to where a step attends to them. T1 is reached through it alone; the host
 // edits T0 and T2 by address, in a DeviceCall.
 //
-// Rows are named by the slots of a stream: slot s is row s % 64 of the page that the stream lists
-// at s / 64.
+// Rows are named by the slots of a stream: the row() of the page that the stream lists at page().
 //
 // Thread safety: none; all calls come from the engine's thread, between steps, but for those on
 // stage().
@@ -42,7 +41,7 @@ class TierRows : public TierPages {
 
   // Which rows of a stream an edit is about. Several streams may share it.
   struct Rows {
-    std::vector<uint32_t> slots;
+    std::vector<Slot> slots;
     std::vector<uint32_t> fresh;  // ascending: pages of which nothing is wanted but these rows
     Access access = Access::kRead;
   };

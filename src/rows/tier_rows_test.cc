@@ -20,6 +20,12 @@ void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToStrin
 constexpr int kLayers = 2;
 constexpr size_t kPagesOfStream = 3;
 
+std::vector<Slot> SlotsOf(const std::vector<uint32_t>& numbers) {
+  std::vector<Slot> slots;
+  for (const uint32_t number : numbers) slots.emplace_back(number);
+  return slots;
+}
+
 TiersOptions OptionsOf(const std::string& where) {
   if (where == "file") return {.t1 = T1Place::kFile};
   constexpr size_t kCapBytes = size_t{8} << 20;
@@ -68,7 +74,7 @@ class TierRowsTest : public ::testing::TestWithParam<std::string> {
   void Write(const std::vector<uint32_t>& slots, const std::vector<uint32_t>& numbers,
              const std::vector<uint32_t>& fresh) {
     const TierRows::Rows rows = {
-        .slots = slots, .fresh = fresh, .access = TierPages::Access::kWrite};
+        .slots = SlotsOf(slots), .fresh = fresh, .access = TierPages::Access::kWrite};
     const std::vector<TierRows::Edit> edits = {{.rows = &rows, .pages = streams_[0]},
                                                {.rows = &rows, .pages = streams_[1]}};
     ExpectOk(rows_->EditRows(edits, [&](size_t i, std::span<const RowAddress> addresses) {
@@ -82,7 +88,8 @@ class TierRowsTest : public ::testing::TestWithParam<std::string> {
   }
 
   void Expect(const std::vector<uint32_t>& slots, const std::vector<uint32_t>& numbers) {
-    const TierRows::Rows rows = {.slots = slots, .fresh = {}, .access = TierPages::Access::kRead};
+    const TierRows::Rows rows = {
+        .slots = SlotsOf(slots), .fresh = {}, .access = TierPages::Access::kRead};
     const std::vector<TierRows::Edit> edits = {{.rows = &rows, .pages = streams_[0]},
                                                {.rows = &rows, .pages = streams_[1]}};
     size_t num_seen = 0;
@@ -118,14 +125,15 @@ TEST_P(TierRowsTest, RowsMoveWithinAStream) {
     numbers.push_back(slot);
   }
   Write(slots, numbers, {0, 1, 2});
-  const std::vector<SlotMove> first = {{.from = 0, .to = 1}, {.from = 189, .to = 2}};
-  const std::vector<SlotMove> second = {{.from = 63, .to = 190}};
+  const std::vector<SlotMove> first = {{.from = Slot(0), .to = Slot(1)},
+                                       {.from = Slot(189), .to = Slot(2)}};
+  const std::vector<SlotMove> second = {{.from = Slot(63), .to = Slot(190)}};
   const std::vector<std::span<const SlotMove>> moves = {first, second};
   const std::vector<std::span<const PageRef>> pages = {streams_[0], streams_[1]};
   ExpectOk(rows_->MoveRows(moves, pages));
   ExpectOk(rows_->Settle());
   Expect({3, 66, 186}, {3, 66, 186});
-  const TierRows::Rows moved = {.slots = {1, 2, 190}, .fresh = {}, .access = {}};
+  const TierRows::Rows moved = {.slots = SlotsOf({1, 2, 190}), .fresh = {}, .access = {}};
   const std::vector<TierRows::Edit> edits = {{.rows = &moved, .pages = streams_[0]},
                                              {.rows = &moved, .pages = streams_[1]}};
   ExpectOk(rows_->EditRows(edits, [&](size_t i, std::span<const RowAddress> at) {

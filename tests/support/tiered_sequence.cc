@@ -260,16 +260,16 @@ void TieredSequence::ExpectStream(int layer, int head, const std::map<Position, 
   uint32_t index = 0;
   for (const auto& [position, row] : group) {
     if (row.tier == Tier::kT2) {
-      const uint32_t slot = compressed.slots[c];
+      const Slot slot = compressed.slots[c];
       ASSERT_EQ(compressed_rows[c++], index);
-      const std::byte* at = compressed.pages[slot / kRowsPerPage] +
-                            slot % kRowsPerPage * stores_.compressed.RowStride();
+      const std::byte* at =
+          compressed.pages[slot.page()] + slot.row() * stores_.compressed.RowStride();
       ASSERT_TRUE(Is(at, row.compressed[stream])) << "T2, position " << position;
     } else {
       ASSERT_TRUE(full_rows.empty() || full_rows[f] == index);
       ASSERT_EQ(full.positions[f], position);
-      const uint32_t slot = full.slots[f++];
-      const std::byte* at = full.pages[slot / kRowsPerPage] + slot % kRowsPerPage * kStride;
+      const Slot slot = full.slots[f++];
+      const std::byte* at = full.pages[slot.page()] + slot.row() * kStride;
       ASSERT_TRUE(Holds(at, row.full[stream]))
           << (row.tier == Tier::kT0 ? "T0" : "T1") << ", position " << position;
     }
