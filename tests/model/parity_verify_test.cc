@@ -66,7 +66,9 @@ TEST_P(VariantParityTest, AThousandTokensHaveTheLogitsOfLibllama) {
   const std::vector<float> theirs = Libllamas({.path = path}, tokens);
   const double deviation = StandardDeviation(theirs);
   EXPECT_GT(deviation, 0.5) << "the model is too dull to show a fault";
-  EXPECT_LE(LargestDifference(Ours(*model, tokens, RowType::kF32), theirs), kTolerance * deviation);
+  // ggml looks GELU up in a table of f16, in which a difference of rounding becomes one of 11 bits.
+  const double tolerance = GetParam().options.family == "gemma3" ? 3 * kTolerance : kTolerance;
+  EXPECT_LE(LargestDifference(Ours(*model, tokens, RowType::kF32), theirs), tolerance * deviation);
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, VariantParityTest, testing::ValuesIn(ModelVariants()),
