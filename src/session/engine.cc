@@ -220,7 +220,7 @@ Result<Policy> Insides::MakeSessionPolicy(const EngineCore& core, const SessionO
   if (use == CacheUse::kDraft) spec = DraftSpec(std::move(spec));
   EBB_ASSIGN_OR_RETURN(Policy policy, options.make_policy ? options.make_policy(policy_context)
                                                           : MakePolicy(spec, policy_context));
-  EBB_RETURN_IF_ERROR(CheckWindows(shape, policy, options));
+  EBB_RETURN_IF_ERROR(CheckWindows(core.model->shape(), policy, options));
   EBB_RETURN_IF_ERROR(CheckPolicy(core, policy, options, context));
   if (options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(core.stores.Check(*options.policy.tiers, use));
