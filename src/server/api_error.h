@@ -29,7 +29,7 @@ struct ApiError {
 // {"error": {...}}
 [[nodiscard]] Json ErrorJson(const ApiError& error);
 [[nodiscard]] HttpAnswer ErrorAnswer(const ApiError& error);
-// Of the library, whose messages begin with the field that is wrong, if any is.
+// An error of the library, whose message begins with the field that is wrong, if one is.
 [[nodiscard]] ApiError ErrorFrom(const Status& status);
 // 400 and a code; `param` may be empty.
 [[nodiscard]] ApiError Invalid(std::string message, std::string param,

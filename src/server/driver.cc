@@ -126,7 +126,7 @@ struct Driver::Impl {
   const Driver::Tell tell;
   const Clock::time_point origin = Clock::now();
 
-  // Of the thread.
+  // What follows belongs to the thread.
   std::vector<std::unique_ptr<Active>> actives;  // in order of arrival
   std::vector<JobUpdate> news;                   // of jobs that are over
   MachineState machine;

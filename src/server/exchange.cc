@@ -13,7 +13,7 @@ bool EndedByItself(const JobEnd& end) {
   return end.finish == FinishReason::kStop || end.finish == FinishReason::kStopString;
 }
 
-// Of OpenAI's reasons.
+// One of the reasons that OpenAI's interface has.
 const char* FinishName(const JobEnd& end, bool has_calls) {
   if (!EndedByItself(end)) return "length";
   return has_calls ? "tool_calls" : "stop";
@@ -265,7 +265,7 @@ Json Exchange::Whole() const {
     whole["choices"].push_back(std::move(json));
   }
   whole["usage"] = Usage();
-  // Of several choices, the last.
+  // There is one place for them, so that of several choices the last one is told.
   const Choice& last = choices_.back();
   whole["timings"] = TimingsJson(*last.end);
   whole["metrics"] = MetricsJson(*last.end);

@@ -25,7 +25,8 @@ class Histogram {
     ++counts_[i];
     sum_ += seconds;
   }
-  // Of those up to kBounds[i] and above the bound before; the last one: above all bounds.
+  // Element i counts values up to kBounds[i] and above the bound before; the last one counts those
+  // above all bounds.
   [[nodiscard]] const std::array<uint64_t, kBounds.size() + 1>& counts() const { return counts_; }
   [[nodiscard]] double sum() const { return sum_; }
 

@@ -51,7 +51,7 @@ struct CompletionRequest {
 
 [[nodiscard]] ApiResult<CompletionRequest> ReadRequest(Endpoint endpoint, const Json& body,
                                                        const RequestDefaults& defaults);
-// Of a body with messages, and tools or formats, for /apply-template too.
+// The chat in a body: messages, tools and formats. /apply-template needs no more.
 [[nodiscard]] ApiResult<ChatRequest> ReadChatRequest(const Json& body);
 
 // What is generated for a request: a job for each choice of each prompt, without their ids.

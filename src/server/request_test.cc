@@ -40,7 +40,7 @@ TEST(ReadRequest, FieldsOfSamplingAndLengthReachTheLibrary) {
       "max_completion_tokens": 7, "n": 2, "stop": ["a", "b"], "logit_bias": {"5": -100},
       "ignore_eos": true, "stream": true, "stream_options": {"include_usage": true},
       "thinking_budget_tokens": 9, "priority": -1, "logprobs": true, "top_logprobs": 3,
-      "ebb": {"logits_hash": true, "deadline_ms": 1500, "policy": "h2o:heavy=64,recent=64"}})");
+      "ebb": {"logits_hash": true, "deadline_ms": 1500, "policy": "h2o:heavy=64,recent=64"})");
   const SamplingOptions& sampling = request.sampling;
   EXPECT_EQ(sampling.temperature, 0.5f);
   EXPECT_EQ(sampling.top_p, 0.25f);

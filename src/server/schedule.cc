@@ -147,7 +147,7 @@ class Planner {
     return job.phase == Phase::kWaiting ? job.start_bytes
                                         : std::max(job.least_bytes, job.start_bytes);
   }
-  // Of one that runs; it may begin or go on with this plan.
+  // What a job holds at the least that runs, perhaps from this plan on.
   [[nodiscard]] static uint64_t LeastOf(const Entry& entry) {
     return entry.phase == entry.job->phase ? entry.job->least_bytes : NeededT0(entry);
   }
