@@ -2,7 +2,7 @@
 # name: adding a file needs no change here.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-# Headers alone: Boost.Math.
+# Headers alone: Boost.Math, and Asio and Beast for src/server.
 find_package(Boost 1.74 REQUIRED CONFIG)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -34,7 +34,7 @@ target_link_libraries(ebb_internal INTERFACE
 
 configure_file(${EBB_ROOT}/include/ebb/version.h.in ${CMAKE_BINARY_DIR}/generated/ebb/version.h)
 
-ebb_glob(sources "(_test|_fuzz)\\.cc$|/src/cli/" src/*.cc)
+ebb_glob(sources "(_test|_fuzz)\\.cc$|/src/(cli|server)/" src/*.cc)
 add_library(ebb STATIC ${sources} ${EBB_EMPTY_SOURCE})
 target_compile_features(ebb PUBLIC cxx_std_20)
 target_include_directories(ebb PUBLIC ${EBB_ROOT}/include ${CMAKE_BINARY_DIR}/generated)
@@ -93,13 +93,20 @@ ebb_embed(kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_model)
 ebb_embed(kPebbleDmsModel ${EBB_ROOT}/training/dms/pebble-dms.gguf pebble_dms_model)
 ebb_embed(kPebbleDms8Model ${EBB_ROOT}/training/dms/pebble-dms-8.gguf pebble_dms_8_model)
 
-# The program apart from main.cc, so that its tests link it. It sees include/ebb and itself.
+# The server: a front end that sees include/ebb and itself.
+ebb_glob(sources "_test\\.cc$" src/server/*.cc)
+add_library(ebb_server STATIC ${sources})
+target_include_directories(ebb_server PUBLIC ${EBB_ROOT})
+target_link_libraries(ebb_server PUBLIC
+  ebb ebb_options Boost::headers fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
+
+# The program apart from main.cc, so that its tests link it. It sees include/ebb, the server and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" src/cli/*.cc)
 add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${eval_page} ${fronts_page}
   ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
 target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
 target_link_libraries(ebb_cli_parts PUBLIC
-  ebb ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
+  ebb ebb_server ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
   PkgConfig::libedit Threads::Threads)
 
 set(EBB_BINARY ${CMAKE_BINARY_DIR}/bin/ebb)

@@ -36,10 +36,11 @@ ExitCode ExitCodeFor(const Status& status) {
 }
 
 std::string InOptions(std::string message) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOptions = {{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOptions = {{
       {"memory_bytes", "--memory"},
       {"policy.budget", "--budget"},
       {"policy.scorer", "--scorer"},
+      {"tiers.evict_beyond_caps", "--evict caps"},
   }};
   for (const auto& [field, option] : kOptions) {
     for (size_t at = 0; (at = message.find(field, at)) != std::string::npos; at += option.size()) {

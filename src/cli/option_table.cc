@@ -270,6 +270,8 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kLogprobs:
     case G::kTimeline:
       return "Output";
+    case G::kServe:
+      return "Server";
     case G::kPull:
       return "Pull";
     case G::kFit:
@@ -317,6 +319,7 @@ const std::vector<OptionRow>& OptionTable() {
     AppendImportanceOptionRows(&all);
     AppendFitOptionRows(&all);
     AppendPullOptionRows(&all);
+    AppendServeOptionRows(&all);
     AppendBenchOptionRows(&all);
     return all;
   }();

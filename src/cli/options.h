@@ -25,6 +25,7 @@
 #include "src/cli/importance_options.h"
 #include "src/cli/profile_options.h"
 #include "src/cli/pull_options.h"
+#include "src/cli/serve_options.h"
 
 namespace ebb::cli {
 
@@ -78,6 +79,7 @@ struct CliOptions {
   EvalInput eval;
   ImportanceInput importance;
   PullInput pull;
+  ServeInput serve;
 };
 
 // A heading in --help and docs/cli.md. A command names the groups that it takes.
@@ -107,6 +109,7 @@ enum class OptionGroup {
   kEval,        // of ebb eval alone
   kImportance,  // of ebb importance alone
   kReport,      // of ebb report alone
+  kServe,       // of ebb serve alone: --host, --port, ...
   kPull,        // of ebb pull alone: NAME, --list
   kFit,         // of ebb fit alone: --prompt-tokens, --requests, --paper
   // Of the measurements that take them:

@@ -1,0 +1,70 @@
+// Requests of OpenAI's interface: from the JSON of a body to what the library is asked for. What
+// has no effect here is named; what cannot be honoured, though it was to constrain the answer, is
+// refused; nothing is clamped.
+#ifndef EBB_SERVER_REQUEST_H_
+#define EBB_SERVER_REQUEST_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ebb/chat.h"
+#include "ebb/engine.h"
+#include "ebb/generate.h"
+#include "ebb/model.h"
+#include "ebb/sampler.h"
+#include "src/server/api_error.h"
+#include "src/server/job.h"
+
+namespace ebb::server {
+
+// What holds where a request says nothing.
+struct RequestDefaults {
+  std::string model_id;  // the one that a request may name
+  SamplingOptions sampling;
+  EngineOptions engine;    // whose tiers sessions have
+  SessionOptions session;  // of which ShareTiers() has seen the policy
+  GenerateOptions generate;
+};
+
+enum class Endpoint { kChat, kText };
+
+struct CompletionRequest {
+  Endpoint endpoint = Endpoint::kChat;
+  ChatRequest chat;                     // of kChat
+  std::vector<std::string> texts = {};  // of kText, one of both
+  std::vector<std::vector<Token>> prompts = {};
+  int num_choices = 1;  // of each prompt
+  SamplingOptions sampling;
+  GenerateOptions generate;
+  SessionOptions session;
+  bool streams = false;
+  bool includes_usage = false;
+  bool tells_hash = false;
+  std::optional<int> logprobs = {};  // the likeliest beside each token
+  int priority = 0;
+  std::optional<double> deadline_seconds = {};
+  std::vector<std::string> ignored = {};  // fields without effect
+};
+
+[[nodiscard]] ApiResult<CompletionRequest> ReadRequest(Endpoint endpoint, const Json& body,
+                                                       const RequestDefaults& defaults);
+// The chat in a body: messages, tools and formats. /apply-template needs no more.
+[[nodiscard]] ApiResult<ChatRequest> ReadChatRequest(const Json& body);
+
+// What is generated for a request: a job for each choice of each prompt, without their ids.
+struct Prepared {
+  std::vector<Job> jobs;
+  std::shared_ptr<const ChatPrompt> prompt;  // how the answers are read
+  size_t num_calls = 0;                      // of tools, in the conversation
+  bool may_call = false;
+};
+// Applies the template, tokenizes and makes samplers: may take a second. Errors: those of the
+// library; a prompt that leaves no room in the context.
+[[nodiscard]] ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request);
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_REQUEST_H_

@@ -1,0 +1,335 @@
+// Endpoints, answers and errors.
+#include <map>
+
+#include "tests/server/server_fixture.h"
+
+namespace ebb::server {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ApiTest : public ServerTest {
+ protected:
+  void SetUp() override { Start(); }
+  ClientAnswer Get(const std::string& path) { return Client(port()).Get(path); }
+  ClientAnswer Post(const std::string& path, const json& body) {
+    return Client(port()).Post(path, body);
+  }
+  ClientAnswer Chat(const json& body) { return Post("/v1/chat/completions", body); }
+};
+
+struct StreamedChoice {
+  std::string thought, other_thought, content, finish;
+  int num_chunks = 0;
+};
+
+// What a client makes of the chunks of a stream.
+std::map<int, StreamedChoice> Put(const std::vector<std::string>& events) {
+  std::map<int, StreamedChoice> choices;
+  for (const std::string& event : events) {
+    if (event == "[DONE]") continue;
+    const json chunk = json::parse(event);
+    EXPECT_EQ(chunk["object"], "chat.completion.chunk");
+    for (const json& choice : chunk["choices"]) {
+      StreamedChoice& to = choices[choice["index"]];
+      const json& delta = choice["delta"];
+      if (to.num_chunks++ == 0) {
+        EXPECT_EQ(delta["role"], "assistant");
+      }
+      to.thought += delta.value("reasoning_content", "");
+      to.other_thought += delta.value("reasoning", "");
+      to.content += delta.value("content", "");
+      if (!choice["finish_reason"].is_null()) to.finish = choice["finish_reason"];
+    }
+  }
+  return choices;
+}
+
+TEST_F(ApiTest, AnAnswerIsThatOfTheLibraryToTheBit) {
+  const Solo solo = RunAlone(1, {});
+  ASSERT_EQ(solo.result.finish_reason, FinishReason::kStop);
+  const ClientAnswer answer = Chat(ServerTest::Chat(1));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const json body = answer.json();
+  EXPECT_EQ(body["object"], "chat.completion");
+  EXPECT_EQ(body["model"], "pebble");
+  EXPECT_EQ(body["id"], answer.headers.at("x-request-id"));
+  const json& choice = body["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_EQ(choice["message"]["role"], "assistant");
+  EXPECT_EQ(choice["message"]["content"], solo.content);
+  EXPECT_EQ(choice["message"]["reasoning_content"], solo.thought);
+  EXPECT_EQ(choice["message"]["reasoning"], solo.thought);
+  EXPECT_EQ(body["ebb"]["logits_hash"], solo.hash);
+  const json& usage = body["usage"];
+  EXPECT_EQ(usage["completion_tokens"], solo.result.generated_tokens);
+  EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"], solo.result.thought_tokens);
+  EXPECT_EQ(usage["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_EQ(usage["total_tokens"].get<int>(),
+            usage["prompt_tokens"].get<int>() + solo.result.generated_tokens);
+  EXPECT_GT(body["timings"]["predicted_per_second"], 0.0);
+}
+
+TEST_F(ApiTest, AStreamSaysWhatAWholeAnswerSays) {
+  const json whole = Chat(ServerTest::Chat(2)).json();
+  const ClientAnswer answer =
+      Chat(ServerTest::Chat(2, {{"stream", true}, {"stream_options", {{"include_usage", true}}}}));
+  ASSERT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.headers.at("content-type"), HasSubstr("text/event-stream"));
+  const std::vector<std::string> events = answer.events();
+  ASSERT_GT(events.size(), 10u);
+  EXPECT_EQ(events.back(), "[DONE]");
+  EXPECT_THAT(answer.body, testing::Not(HasSubstr("id:")));
+  const StreamedChoice choice = Put(events)[0];
+  const json& message = whole["choices"][0]["message"];
+  EXPECT_EQ(choice.content, message["content"]);
+  EXPECT_EQ(choice.thought, message["reasoning_content"]);
+  EXPECT_EQ(choice.other_thought, choice.thought);
+  EXPECT_EQ(choice.finish, "stop");
+  const json usage = json::parse(events[events.size() - 2]);
+  EXPECT_EQ(usage["choices"].size(), 0u);
+  EXPECT_EQ(usage["usage"], whole["usage"]);
+  EXPECT_EQ(json::parse(events[events.size() - 3])["ebb"]["logits_hash"],
+            whole["ebb"]["logits_hash"]);
+}
+
+TEST_F(ApiTest, SeveralChoicesComeInOrderAndDifferBySeed) {
+  const json more = {{"n", 2}, {"temperature", 1}, {"max_tokens", 30}, {"seed", 5}};
+  const json both = Chat(ServerTest::Chat(3, more)).json();
+  ASSERT_EQ(both["choices"].size(), 2u);
+  EXPECT_EQ(both["choices"][1]["index"], 1);
+  EXPECT_EQ(both["usage"]["completion_tokens"], 60);
+  json second = ServerTest::Chat(3, more);
+  second["n"] = 1;
+  second["seed"] = 6;
+  const json alone = Chat(second).json();
+  EXPECT_EQ(alone["choices"][0]["message"], both["choices"][1]["message"]);
+  EXPECT_EQ(alone["usage"]["prompt_tokens"], both["usage"]["prompt_tokens"]);
+  json streamed = ServerTest::Chat(3, more);
+  streamed["stream"] = true;
+  auto choices = Put(Chat(streamed).events());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(choices[i].thought, both["choices"][i]["message"]["reasoning_content"]);
+    EXPECT_EQ(choices[i].finish, "length");
+  }
+}
+
+TEST_F(ApiTest, TextsAreContinuedAsTheyAre) {
+  const json body = {{"prompt", {"Question: First", "Question: Then"}}, {"max_tokens", 8}};
+  const ClientAnswer answer = Post("/v1/completions", body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const json whole = answer.json();
+  EXPECT_EQ(whole["object"], "text_completion");
+  ASSERT_EQ(whole["choices"].size(), 2u);
+  EXPECT_FALSE(whole["choices"][0]["text"].get<std::string>().empty());
+  EXPECT_EQ(whole["choices"][0]["finish_reason"], "length");
+  const json tokens =
+      Post("/tokenize", {{"content", "Question: First"}, {"add_special", true}}).json();
+  const ClientAnswer streamed =
+      Post("/v1/completions", {{"prompt", tokens["tokens"]}, {"max_tokens", 8}, {"stream", true}});
+  std::string text;
+  for (const std::string& event : streamed.events()) {
+    if (event != "[DONE]") text += json::parse(event)["choices"][0]["text"];
+  }
+  EXPECT_EQ(text, whole["choices"][0]["text"]);
+}
+
+TEST_F(ApiTest, LogprobsAreThoseOfTheModel) {
+  const json whole =
+      Chat(ServerTest::Chat(1, {{"logprobs", true}, {"top_logprobs", 2}, {"max_tokens", 5}}))
+          .json();
+  const json& content = whole["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 5u);
+  for (const json& token : content) {
+    // Greedy: the token is the likeliest.
+    EXPECT_EQ(token["logprob"], token["top_logprobs"][0]["logprob"]);
+    EXPECT_LE(token["top_logprobs"][1]["logprob"], token["logprob"]);
+    EXPECT_LE(token["logprob"], 0.0);
+    EXPECT_EQ(token["bytes"].size(), token["token"].get<std::string>().size());
+  }
+  const json text =
+      Post("/v1/completions", {{"prompt", "Question:"}, {"logprobs", 1}, {"max_tokens", 3}}).json();
+  EXPECT_EQ(text["choices"][0]["logprobs"]["tokens"].size(), 3u);
+  EXPECT_EQ(text["choices"][0]["logprobs"]["top_logprobs"][0].size(), 1u);
+}
+
+TEST_F(ApiTest, AGrammarHoldsForTheAnswer) {
+  const json whole = Chat(ServerTest::Chat(1, {{"grammar", "root ::= \"yes\" | \"no\""},
+                                               {"thinking_budget_tokens", 3}}))
+                         .json();
+  EXPECT_THAT(whole["choices"][0]["message"]["content"].get<std::string>(),
+              testing::AnyOf("yes", "no"));
+  EXPECT_EQ(whole["usage"]["completion_tokens_details"]["reasoning_tokens"], 3);
+  const json format = Chat(ServerTest::Chat(1, {{"response_format", {{"type", "json_object"}}},
+                                                {"thinking_budget_tokens", 0},
+                                                {"max_tokens", 60}}))
+                          .json();
+  EXPECT_THAT(format["choices"][0]["message"]["content"].get<std::string>(),
+              testing::StartsWith("{"));
+  testing::internal::CaptureStderr();
+  const ClientAnswer bad = Chat(ServerTest::Chat(1, {{"grammar", "root ::= ("}}));
+  EXPECT_EQ(bad.status, 400) << bad.body;
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(ApiTest, AnAnswerEndsAtItsStopOrItsContext) {
+  const json stopped = Chat(ServerTest::Chat(1, {{"stop", "makes"}})).json();
+  EXPECT_EQ(stopped["choices"][0]["finish_reason"], "stop");
+  EXPECT_THAT(stopped["choices"][0]["message"]["reasoning_content"].get<std::string>(),
+              testing::Not(HasSubstr("makes")));
+  server_.reset();
+  ServerOptions options = Options();
+  options.defaults.session.context = 300;
+  Start(options);
+  const json full = Chat(ServerTest::Chat(1, {{"ignore_eos", true}})).json();
+  EXPECT_EQ(full["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(full["ebb"]["finish"], "context");
+  const ClientAnswer long_one =
+      Post("/v1/completions", {{"prompt", std::string(5000, 'x')}, {"max_tokens", 1}});
+  EXPECT_EQ(long_one.status, 400);
+  EXPECT_EQ(long_one.json()["error"]["code"], "context_length_exceeded");
+}
+
+TEST_F(ApiTest, ModelsHealthAndMetrics) {
+  EXPECT_EQ(Get("/v1/models").json()["data"][0]["id"], "pebble");
+  EXPECT_EQ(Get("/v1/models/pebble").json()["object"], "model");
+  EXPECT_EQ(Get("/v1/models/other").status, 404);
+  for (const char* path : {"/health", "/health/live", "/health/ready"}) {
+    EXPECT_EQ(Get(path).json()["status"], "ok");
+  }
+  (void)Chat(ServerTest::Chat(1, {{"max_tokens", 4}}));
+  const std::string metrics = Get("/metrics").body;
+  for (const char* line :
+       {"# TYPE ebb_kv_bytes gauge", "ebb_kv_bytes{tier=\"T0\"} ",
+        "ebb_kv_cap_bytes{tier=\"T0\"} 0\n", "ebb_requests_running 0",
+        "ebb_generated_tokens_total 4", "ebb_requests_total{finish=\"length\"} 1",
+        "ebb_time_to_first_token_seconds_bucket{le=\"+Inf\"} 1"}) {
+    EXPECT_THAT(metrics, HasSubstr(line));
+  }
+  EXPECT_THAT(metrics, testing::Not(HasSubstr("vllm:")));
+  server_.reset();
+  ServerOptions options = Options();
+  options.metrics_alias = MetricsAlias::kVllm;
+  Start(options);
+  EXPECT_THAT(Get("/metrics").body, HasSubstr("vllm:num_requests_running 0"));
+}
+
+TEST_F(ApiTest, TokensAndTemplates) {
+  const json tokens = Post("/tokenize", {{"content", "First Ada"}}).json();
+  EXPECT_EQ(tokens["count"], tokens["tokens"].size());
+  EXPECT_EQ(Post("/detokenize", {{"tokens", tokens["tokens"]}}).json()["content"], "First Ada");
+  EXPECT_EQ(Post("/tokenize", json::object()).json()["error"]["param"], "content");
+  EXPECT_EQ(Post("/detokenize", json::object()).json()["error"]["param"], "tokens");
+  EXPECT_EQ(Post("/detokenize", {{"tokens", {1 << 20}}}).json()["error"]["param"], "tokens[0]");
+  EXPECT_THAT(Post("/apply-template", ServerTest::Chat(1)).json()["prompt"].get<std::string>(),
+              HasSubstr(Question(1)));
+  EXPECT_EQ(Post("/apply-template", {{"messages", json::array()}}).status, 400);
+}
+
+TEST_F(ApiTest, ErrorsHaveOpenAisForm) {
+  struct Case {
+    json body;
+    std::string param, code;
+  };
+  const json user = {{{"role", "user"}, {"content", "hi"}}};
+  const Case cases[] = {
+      {{{"messages", json::array()}}, "messages", "invalid_value"},
+      {{{"messages", {{{"role", "wizard"}, {"content", "hi"}}}}},
+       "messages[0].role",
+       "invalid_value"},
+      {{{"messages", user}, {"temperature", 9}}, "temperature", "out_of_range"},
+      {{{"messages", user}, {"model", "other"}}, "model", "model_not_found"},
+      {{{"messages", user}, {"ebb", {{"policy", "fly"}}}}, "", "invalid_value"},
+      {{{"messages", user}, {"logit_bias", {{"99999", 1}}}}, "", "invalid_value"},
+      {{{"messages", user}, {"tool_choice", "required"}}, "tool_choice", "invalid_value"},
+  };
+  for (const Case& one : cases) {
+    for (const bool stream : {false, true}) {
+      json body = one.body;
+      body["stream"] = stream;
+      const ClientAnswer answer = Chat(body);
+      EXPECT_EQ(answer.status, one.code == "model_not_found" ? 404 : 400) << answer.body;
+      const json error = answer.json()["error"];
+      EXPECT_FALSE(error["message"].get<std::string>().empty());
+      EXPECT_EQ(error["code"], one.code) << answer.body;
+      if (!one.param.empty()) {
+        EXPECT_EQ(error["param"], one.param) << answer.body;
+      }
+    }
+  }
+}
+
+TEST_F(ApiTest, WhatIsNotThereIsSaid) {
+  EXPECT_EQ(Get("/nothing").status, 404);
+  const ClientAnswer wrong = Get("/v1/chat/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.at("allow"), "POST");
+  EXPECT_EQ(Post("/v1/embeddings", {{"input", "x"}}).status, 501);
+  Client client(port());
+  client.Send(Client::Request("POST", "/v1/chat/completions", "{}"));
+  EXPECT_EQ(client.Receive().status, 415);
+}
+
+TEST_F(ApiTest, FieldsWithoutEffectAreNamedInAHeader) {
+  const ClientAnswer answer =
+      Chat(ServerTest::Chat(1, {{"max_tokens", 1}, {"user", "u"}, {"color\n", 1}}));
+  ASSERT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("x-ebb-ignored"), "color?, user");
+}
+
+TEST_F(ApiTest, NothingInABodyBringsItDown) {
+  const std::string chat = ServerTest::Chat(1).dump();
+  std::vector<std::string> bodies = {
+      "",
+      "{",
+      "[]",
+      "null",
+      "{}",
+      "\"\\ud800\"",
+      "{\"messages\": \"\xff\xfe\"}",
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"\xc3\"}]}",
+      R"({"messages": {"role": "user"}})",
+      R"({"messages": [null]})",
+      R"({"messages": [[[[]]]]})",
+      R"({"prompt": {"a": 1}})",
+      R"({"prompt": [1e400]})",
+      R"({"prompt": [-5, 99999999999]})",
+      "{\"messages\": " + std::string(100'000, '[') + "}"};
+  for (size_t i = 0; i < chat.size(); i += 7) bodies.push_back(chat.substr(0, i));
+  for (const char* path :
+       {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/apply-template"}) {
+    Client client(port());
+    for (const std::string& body : bodies) {
+      const ClientAnswer answer = client.Post(path, body);
+      EXPECT_EQ(answer.status, 400) << path << " " << body.substr(0, 200) << " " << answer.body;
+    }
+  }
+  EXPECT_EQ(Get("/health").status, 200);
+}
+
+TEST_F(ApiTest, PoliciesAndLosslessAnswersAreAskedForByRequest) {
+  json body = ServerTest::Chat(1, {{"max_tokens", 200}});
+  const json full = Chat(body).json();
+  body["ebb"]["lossless"] = true;
+  const json lossless = Chat(body).json();
+  EXPECT_EQ(lossless["choices"], full["choices"]);
+  EXPECT_EQ(lossless["ebb"]["logits_hash"], full["ebb"]["logits_hash"]);
+  body = ServerTest::Chat(1, {{"max_tokens", 200}});
+  body["ebb"]["policy"] = "random";
+  body["ebb"]["budget"] = "10%";
+  const json thin = Chat(body).json();
+  EXPECT_NE(thin["ebb"]["logits_hash"], full["ebb"]["logits_hash"]);
+}
+
+TEST_F(ApiTest, ADeadlineEndsARequest) {
+  json body = ServerTest::Chat(1, {{"ignore_eos", true}});
+  body["ebb"]["deadline_ms"] = 1;
+  const ClientAnswer answer = Chat(body);
+  EXPECT_EQ(answer.status, 503) << answer.body;
+  EXPECT_EQ(answer.json()["error"]["code"], "cancelled");
+}
+
+}  // namespace
+}  // namespace ebb::server

@@ -1,0 +1,272 @@
+// Limits, and clients that are slow, idle or gone.
+#include <memory>
+#include <vector>
+
+#include "tests/server/server_fixture.h"
+
+namespace ebb::server {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class ConnectionsTest : public ServerTest {
+ protected:
+  static std::string Stream(const json& more = json::object()) {
+    json body = Chat(1, {{"stream", true}, {"ignore_eos", true}});
+    body.update(more);
+    return Client::Request("POST", "/v1/chat/completions", body.dump(),
+                           "Content-Type: application/json\r\n");
+  }
+  // The one that asks among them.
+  void AwaitConnections(int number) {
+    const std::string line = fmt::format("ebb_connections {}\n", number);
+    for (int i = 0; i < 6000; ++i) {
+      if (Client(port()).Get("/metrics").body.find(line) != std::string::npos) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    FAIL() << "connections are left";
+  }
+  void AwaitIdle() {
+    Await([](const Figures& f) { return f.waiting + f.reading + f.decoding + f.parked == 0; });
+  }
+};
+
+TEST_F(ConnectionsTest, AConnectionServesManyRequestsOneAfterTheOther) {
+  Start();
+  Client client(port());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(client.Get("/health").status, 200);
+    EXPECT_EQ(client.Post("/v1/chat/completions", Chat(1, {{"max_tokens", 2}})).status, 200);
+  }
+  // Pipelined.
+  client.Send(Client::Request("GET", "/health") + Client::Request("GET", "/v1/models") +
+              Client::Request("GET", "/nothing"));
+  EXPECT_EQ(client.Receive().status, 200);
+  EXPECT_THAT(client.Receive().body, HasSubstr("pebble"));
+  EXPECT_EQ(client.Receive().status, 404);
+}
+
+TEST_F(ConnectionsTest, AnOlderClientGetsAStreamThatEndsWithTheConnection) {
+  Start();
+  Client client(port());
+  std::string request = Stream({{"max_tokens", 3}});
+  request.replace(request.find("HTTP/1.1"), 8, "HTTP/1.0");
+  client.Send(request);
+  const ClientAnswer answer = client.Receive();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_FALSE(answer.headers.contains("transfer-encoding"));
+  EXPECT_EQ(answer.events().back(), "[DONE]");
+}
+
+TEST_F(ConnectionsTest, AHeadHasNoBody) {
+  Start();
+  Client client(port());
+  client.Send(Client::Request("HEAD", "/health") + Client::Request("GET", "/health"));
+  const std::string bytes = client.ReceiveSome(200);
+  EXPECT_THAT(bytes, HasSubstr("\r\n\r\nHTTP/1.1 200"));
+}
+
+TEST_F(ConnectionsTest, ABodyIsAwaitedAfterItsHeader) {
+  Start();
+  Client client(port());
+  const std::string body = R"({"content": "First"})";
+  client.Send(
+      fmt::format("POST /tokenize HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n"
+                  "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                  body.size()));
+  EXPECT_THAT(client.ReceiveSome(25), StartsWith("HTTP/1.1 100 Continue"));
+  client.Send(body);
+  EXPECT_EQ(client.Receive().status, 200);
+}
+
+struct Limit {
+  std::string request;
+  int status;
+  std::string code;
+};
+
+TEST_F(ConnectionsTest, WhatIsTooLongOrNoRequestIsRefused) {
+  ServerOptions options = Options();
+  options.http.body_bytes = 100'000;
+  Start(options);
+  const Limit limits[] = {
+      {"GET /health HTTP/1.1\r\nX: " + std::string(20'000, 'x') + "\r\n\r\n", 431,
+       "header_too_large"},
+      {Client::Request("POST", "/tokenize", std::string(100'001, ' ')), 413, "body_too_large"},
+      {"POST /tokenize HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n", 413, "body_too_large"},
+      {"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n40000\r\n" +
+           std::string(0x40000, ' '),
+       413, "body_too_large"},
+      {"hello\r\n\r\n", 400, "bad_request"},
+      {"GET /health HTTP/9.9\r\n\r\n", 400, "bad_request"},
+      {"POST /tokenize HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400, "bad_request"},
+  };
+  for (const Limit& limit : limits) {
+    Client client(port());
+    client.Send(limit.request);
+    const ClientAnswer answer = client.Receive();
+    EXPECT_EQ(answer.status, limit.status) << limit.request.substr(0, 60);
+    EXPECT_EQ(answer.json()["error"]["code"], limit.code) << answer.body;
+    EXPECT_TRUE(client.IsClosedByServer());
+  }
+}
+
+TEST_F(ConnectionsTest, WhoIsTooSlowIsTurnedAway) {
+  ServerOptions options = Options();
+  options.http.header_seconds = options.http.body_seconds = options.http.idle_seconds = 0.2;
+  Start(options);
+  Client idle(port()), header(port()), body(port());
+  header.Send("GET /hea");
+  body.Send("POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\n\r\n{");
+  EXPECT_EQ(header.Receive().json()["error"]["code"], "request_timeout");
+  EXPECT_EQ(body.Receive().status, 408);
+  EXPECT_TRUE(idle.IsClosedByServer());
+}
+
+TEST_F(ConnectionsTest, SixtyFourIdleConnectionsCostNothing) {
+  Start();
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 64; ++i) {
+    idle.push_back(std::make_unique<Client>(port()));
+    EXPECT_EQ(idle.back()->Get("/health").status, 200);
+  }
+  EXPECT_THAT(idle.front()->Get("/metrics").body, HasSubstr("ebb_connections 64"));
+  EXPECT_EQ(Client(port()).Post("/v1/chat/completions", Chat(1, {{"max_tokens", 5}})).status, 200);
+  idle.clear();
+  AwaitConnections(1);
+}
+
+TEST_F(ConnectionsTest, BeyondTheMostConnectionsOnesWaitForTheirTurn) {
+  ServerOptions options = Options();
+  options.http.most_connections = 2;
+  Start(options);
+  auto first = std::make_unique<Client>(port());
+  Client second(port());
+  EXPECT_EQ(first->Get("/health").status, 200);
+  EXPECT_EQ(second.Get("/health").status, 200);
+  Client third(port());
+  third.Send(Client::Request("GET", "/health"));
+  first.reset();
+  EXPECT_EQ(third.Receive().status, 200);
+}
+
+TEST_F(ConnectionsTest, WhoGoesIsForgottenAtOnceWhateverTheRequestWaitsFor) {
+  ServerOptions options = Options();
+  options.driver.most_running = 1;
+  Start(options);
+  auto decoding = std::make_unique<Client>(port());
+  decoding->Send(Stream());
+  EXPECT_THAT(decoding->ReceiveSome(1000), HasSubstr("reasoning"));
+  auto waiting = std::make_unique<Client>(port());
+  waiting->Send(Stream());
+  Await([](const Figures& f) { return f.waiting == 1; });
+  waiting.reset();
+  Await([](const Figures& f) { return f.waiting == 0; });
+  EXPECT_EQ(server_->figures().decoding, 1u);
+  decoding.reset();
+  AwaitIdle();
+  const Figures figures = server_->figures();
+  EXPECT_EQ(figures.ended.at("cancelled"), 2u);
+  EXPECT_EQ(figures.arenas[0].used_bytes, 0u);
+  // One that wants its answer in one piece.
+  auto whole = std::make_unique<Client>(port());
+  whole->Send(Client::Request("POST", "/v1/chat/completions",
+                              Chat(1, {{"ignore_eos", true}}).dump(),
+                              "Content-Type: application/json\r\n"));
+  Await([](const Figures& f) { return f.decoding == 1; });
+  whole.reset();
+  AwaitIdle();
+  EXPECT_EQ(server_->figures().ended.at("cancelled"), 3u);
+}
+
+TEST_F(ConnectionsTest, AnotherClientsAnswerIsNotTouchedByOneThatGoes) {
+  Start();
+  const Solo solo = RunAlone(2, {.max_tokens = 100});
+  auto gone = std::make_unique<Client>(port());
+  gone->Send(Stream());
+  Client stays(port());
+  stays.Send(Client::Request("POST", "/v1/chat/completions", Chat(2, {{"max_tokens", 100}}).dump(),
+                             "Content-Type: application/json\r\n"));
+  Await([](const Figures& f) { return f.decoding == 2; });
+  gone.reset();
+  EXPECT_EQ(stays.Receive().json()["ebb"]["logits_hash"], solo.hash);
+}
+
+TEST_F(ConnectionsTest, AStreamThatWaitsSendsComments) {
+  ServerOptions options = Options();
+  options.driver.most_running = 1;
+  options.http.ping_seconds = 0.02;
+  Start(options);
+  Client first(port());
+  first.Send(Stream());
+  EXPECT_THAT(first.ReceiveSome(1000), HasSubstr("reasoning"));
+  Client waiting(port());
+  waiting.Send(Stream());
+  const std::string bytes = waiting.ReceiveSome(700);
+  EXPECT_THAT(bytes, HasSubstr("text/event-stream"));
+  EXPECT_THAT(bytes, HasSubstr(": ping\n\n"));
+}
+
+TEST_F(ConnectionsTest, ASlowReaderGetsAllOfItAndOthersDoNotWait) {
+  Start();
+  Client slow(port());
+  slow.Send(Stream({{"max_tokens", 300}, {"logprobs", true}, {"top_logprobs", 20}}));
+  std::string bytes = slow.ReceiveSome(100);
+  // The engine goes on without it.
+  Await([](const Figures& f) { return f.ended.contains("length"); });
+  EXPECT_EQ(Client(port()).Get("/health").status, 200);
+  while (bytes.find("[DONE]") == std::string::npos) {
+    const std::string more = slow.ReceiveSome(1);
+    ASSERT_FALSE(more.empty());
+    bytes += more;
+  }
+}
+
+TEST_F(ConnectionsTest, AReaderThatTakesNothingIsLeft) {
+  ServerOptions options = Options();
+  options.http.stall_seconds = 0.3;
+  Start(options);
+  // More than the system's buffers hold: some four megabytes of logprobs for each.
+  Client client(port(), /*receive_buffer_bytes=*/4096);
+  for (int i = 0; i < 3; ++i) {
+    client.Send(Stream({{"n", 8}, {"max_tokens", 400}, {"logprobs", true}, {"top_logprobs", 20}}));
+  }
+  AwaitConnections(1);
+  AwaitIdle();
+  EXPECT_EQ(Client(port()).Get("/health").status, 200);
+}
+
+TEST_F(ConnectionsTest, AServerThatStopsEndsWhatRunsWithAnError) {
+  Start();
+  Client streaming(port()), whole(port());
+  streaming.Send(Stream());
+  EXPECT_THAT(streaming.ReceiveSome(1000), HasSubstr("reasoning"));
+  whole.Send(Client::Request("POST", "/v1/chat/completions", Chat(1, {{"ignore_eos", true}}).dump(),
+                             "Content-Type: application/json\r\n"));
+  Await([](const Figures& f) { return f.decoding == 2; });
+  server_.reset();
+  EXPECT_EQ(whole.Receive().status, 503);
+  const std::string rest = streaming.ReceiveSome(10'000'000);
+  EXPECT_THAT(rest, HasSubstr("the server is stopping"));
+  EXPECT_THAT(rest, testing::Not(HasSubstr("[DONE]")));
+}
+
+TEST_F(ConnectionsTest, APortThatIsTakenAndAHostThatIsNotThereAreErrors) {
+  Start();
+  ServerOptions options = Options();
+  options.port = port();
+  auto second = Server::Start(model_, options);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), StatusCode::kIo);
+  EXPECT_THAT(second.status().message(), HasSubstr("cannot listen on 127.0.0.1:"));
+  options.host = "no.such.host.invalid";
+  second = Server::Start(model_, options);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(second.status().message(), HasSubstr("no address is called"));
+}
+
+}  // namespace
+}  // namespace ebb::server

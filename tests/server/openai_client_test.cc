@@ -1,0 +1,71 @@
+// The `openai` package of Python against the server, where a Python has it: EBB_OPENAI_PYTHON names
+// the interpreter of an environment, else it is python3.
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "src/cli/subprocess.h"
+#include "tests/server/server_fixture.h"
+
+namespace ebb::server {
+namespace {
+
+constexpr const char* kScript = R"py(
+import sys
+from openai import OpenAI, BadRequestError
+client = OpenAI(base_url=sys.argv[1], api_key="none", max_retries=0)
+ask = dict(model="pebble", temperature=0, messages=[{"role": "user", "content": sys.argv[2]}])
+assert [m.id for m in client.models.list()] == ["pebble"]
+whole = client.chat.completions.create(**ask)
+assert whole.choices[0].finish_reason == "stop", whole
+thought, content = "", ""
+for chunk in client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **ask):
+    if not chunk.choices:
+        assert chunk.usage == whole.usage, chunk
+        continue
+    delta = chunk.choices[0].delta
+    thought += getattr(delta, "reasoning_content", None) or ""
+    content += delta.content or ""
+assert content == whole.choices[0].message.content, content
+assert thought == whole.choices[0].message.reasoning_content, thought
+with client.chat.completions.stream(n=2, **ask) as stream:
+    for event in stream:
+        pass
+    final = stream.get_final_completion()
+assert [c.message.content for c in final.choices] == [content, content], final
+probs = client.chat.completions.create(logprobs=True, top_logprobs=2, max_tokens=3, **ask)
+assert len(probs.choices[0].logprobs.content) == 3
+text = client.completions.create(model="pebble", prompt="Question: First", max_tokens=5)
+assert text.usage.completion_tokens == 5
+try:
+    client.chat.completions.create(**{**ask, "temperature": 9})
+    raise AssertionError("a temperature of 9 was taken")
+except BadRequestError as error:
+    assert error.param == "temperature" and error.code == "out_of_range", error
+print("good", content)
+)py";
+
+class OpenAiClientTest : public ServerTest {};
+
+TEST_F(OpenAiClientTest, ReadsThoughtsAnswersUsageAndErrors) {
+  const char* named = std::getenv("EBB_OPENAI_PYTHON");
+  const std::string python = named != nullptr ? named : "python3";
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {python, "-c"});
+    return cli::RunProcess(arguments, cli::ProcessOutput::kKeepBoth);
+  };
+  const auto found = run({"import openai"});
+  if (!found.ok() || found->exit_code != 0) {
+    GTEST_SKIP() << python << " has no package openai; EBB_OPENAI_PYTHON names another";
+  }
+  Start();
+  const auto end = run({kScript, fmt::format("http://{}/v1", server_->address()), Question(1)});
+  ASSERT_TRUE(end.ok()) << end.status().ToString();
+  EXPECT_EQ(end->exit_code, 0) << end->output;
+  EXPECT_THAT(end->output, testing::StartsWith("good"));
+}
+
+}  // namespace
+}  // namespace ebb::server

@@ -1,0 +1,171 @@
+// More requests than T0 holds: all end, each with the bits of its solo run.
+#include <thread>
+#include <vector>
+
+#include "tests/server/server_fixture.h"
+
+namespace ebb::server {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr int kMostTokens = 400;
+
+class PressureTest : public ServerTest {
+ protected:
+  // T0 of one extent: sixteen pages of 64 tokens, of which a request takes four or five for its
+  // prompt and up to eight at the least later on.
+  static ServerOptions Capped(T1Place t1, uint64_t t0_bytes = 2 * kMiB) {
+    ServerOptions options = Options();
+    options.defaults.engine.tiers = TierSpec{.t0_cap_bytes = t0_bytes, .t1 = t1};
+    options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+    return options;
+  }
+  struct Answered {
+    int status = 0;
+    std::string hash, thought, finish;
+    int parks = 0;
+  };
+  // All at once, each by a thread of its own.
+  std::vector<Answered> AskAtOnce(int count) {
+    std::vector<Answered> answers(count);
+    std::vector<std::thread> clients;
+    for (int i = 0; i < count; ++i) {
+      clients.emplace_back([this, i, &answers] {
+        const ClientAnswer answer =
+            Client(port()).Post("/v1/chat/completions", Chat(i, {{"max_tokens", kMostTokens}}));
+        answers[i].status = answer.status;
+        const json whole = answer.json();
+        if (answer.status != 200) {
+          ADD_FAILURE() << answer.body;
+          return;
+        }
+        answers[i].hash = whole["ebb"]["logits_hash"];
+        answers[i].parks = whole["ebb"]["parks"];
+        answers[i].finish = whole["choices"][0]["finish_reason"];
+        answers[i].thought = whole["choices"][0]["message"]["reasoning_content"];
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    return answers;
+  }
+  void ExpectSolo(const std::vector<Answered>& answers, const SessionOptions& session = {},
+                  const EngineOptions& engine = {.threads = 1}) {
+    for (size_t i = 0; i < answers.size(); ++i) {
+      const Solo solo = RunAlone(i, {.max_tokens = kMostTokens}, session, engine);
+      EXPECT_EQ(answers[i].hash, solo.hash) << i;
+      EXPECT_EQ(answers[i].thought, solo.thought) << i;
+    }
+  }
+};
+
+TEST_F(PressureTest, TwelveRequestsUnderACapForThreeEndAsTheyWouldAlone) {
+  Start(Capped(T1Place::kHost));
+  const std::vector<Answered> answers = AskAtOnce(12);
+  ExpectSolo(answers);
+  const Figures figures = server_->figures();
+  EXPECT_GT(figures.share_changes, 0u);
+  EXPECT_GT(figures.parks, 0u);
+  EXPECT_EQ(figures.parks, figures.resumes);
+  EXPECT_LE(figures.arenas[0].peak_bytes, 2 * kMiB);
+  EXPECT_GT(figures.arenas[1].peak_bytes, 0u);
+  // Everything was given back.
+  EXPECT_EQ(figures.arenas[0].used_bytes, 0u);
+  EXPECT_EQ(figures.arenas[0].pledged_bytes, 0u);
+  EXPECT_EQ(figures.arenas[1].used_bytes, 0u);
+}
+
+TEST_F(PressureTest, AT1InAFileHoldsThemToo) {
+  Start(Capped(T1Place::kFile));
+  ExpectSolo(AskAtOnce(6));
+}
+
+TEST_F(PressureTest, WhatARequestLetsGoFollowsItsOwnShareAlone) {
+  ServerOptions options = Capped(T1Place::kHost);
+  TierSpec& spec = *options.defaults.engine.tiers;
+  spec.evict_share = 0.3;
+  spec.t2_share = 0.3;
+  options.defaults.session.policy.tiers = spec;
+  Start(options);
+  const std::vector<Answered> answers = AskAtOnce(8);
+  SessionOptions session;
+  spec.t0_cap_bytes = 0;
+  session.policy.tiers = spec;
+  ExpectSolo(answers, session, {.threads = 1, .tiers = spec});
+}
+
+TEST_F(PressureTest, WithoutT1RequestsWaitForOneAnother) {
+  ServerOptions options = Options();
+  options.defaults.engine.kv_cap_bytes = 2 * kMiB;
+  Start(options);
+  const std::vector<Answered> answers = AskAtOnce(6);
+  ExpectSolo(answers);
+  EXPECT_EQ(server_->figures().parks, 0u);
+  EXPECT_LE(server_->figures().arenas[0].peak_bytes, 2 * kMiB);
+}
+
+TEST_F(PressureTest, WhatNeverFitsIsRefusedAtOnceWithFigures) {
+  ServerOptions options = Options();
+  options.defaults.engine.kv_cap_bytes = 2 * kMiB;
+  Start(options);
+  const ClientAnswer answer =
+      Client(port()).Post("/v1/chat/completions", Chat(1, {{"max_tokens", 2000}}));
+  EXPECT_EQ(answer.status, 400) << answer.body;
+  EXPECT_EQ(answer.json()["error"]["code"], "request_too_large");
+  EXPECT_THAT(answer.body, testing::HasSubstr("bytes of T0"));
+}
+
+TEST_F(PressureTest, AMoreUrgentRequestIsServedFirst) {
+  ServerOptions options = Options();
+  options.driver.most_running = 1;
+  Start(options);
+  Client first(port()), patient(port()), urgent(port());
+  const json body = Chat(1, {{"max_tokens", 200}, {"ignore_eos", true}});
+  const auto send = [](Client* client, json request) {
+    client->Send(Client::Request("POST", "/v1/chat/completions", request.dump(),
+                                 "Content-Type: application/json\r\n"));
+  };
+  send(&first, body);
+  Await([](const Figures& figures) { return figures.decoding == 1; });
+  send(&patient, Chat(2, {{"max_tokens", 200}, {"ignore_eos", true}, {"priority", 1}}));
+  Await([](const Figures& figures) { return figures.waiting == 1; });
+  send(&urgent, Chat(3, {{"max_tokens", 200}, {"ignore_eos", true}, {"priority", -1}}));
+  const json late = patient.Receive().json();
+  const json soon = urgent.Receive().json();
+  EXPECT_LT(soon["metrics"]["queue_time_ms"], late["metrics"]["queue_time_ms"]);
+}
+
+TEST_F(PressureTest, AFullQueueIsSaidWithATimeToComeBack) {
+  ServerOptions options = Options();
+  options.driver = {.most_waiting = 2, .most_running = 1};
+  Start(options);
+  const std::string request = Client::Request(
+      "POST", "/v1/chat/completions", Chat(1, {{"ignore_eos", true}, {"max_tokens", 1500}}).dump(),
+      "Content-Type: application/json\r\n");
+  std::vector<std::unique_ptr<Client>> clients;
+  for (size_t i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<Client>(port()));
+    clients.back()->Send(request);
+    Await([&](const Figures& f) { return f.waiting + f.reading + f.decoding == i + 1; });
+  }
+  Client late(port());
+  late.Send(request);
+  const ClientAnswer answer = late.Receive();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.json()["error"]["code"], "queue_full");
+  EXPECT_GE(std::stoi(answer.headers.at("retry-after")), 1);
+}
+
+TEST_F(PressureTest, CapsThatWouldLetRowsGoForOthersAreRefused) {
+  ServerOptions options = Options();
+  options.defaults.engine.tiers =
+      TierSpec{.t0_cap_bytes = 4 * kMiB, .t1 = T1Place::kNone, .evict_beyond_caps = true};
+  options.defaults.session.policy.tiers = options.defaults.engine.tiers;
+  const auto server = Server::Start(model_, options);
+  ASSERT_FALSE(server.ok());
+  EXPECT_THAT(server.status().message(), testing::HasSubstr("would follow other requests"));
+}
+
+}  // namespace
+}  // namespace ebb::server
