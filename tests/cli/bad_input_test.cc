@@ -42,7 +42,7 @@ std::vector<Case> Cases() {
   const std::string run = "run --threads 1 --raw -n 4 -p tide -m MODEL ";
   return {
       {"NoArguments", "", kUsage, {"usage: ebb COMMAND"}},
-      {"UnknownCommand", "fly", kUsage, {"unknown command \"fly\"", "run, chat, pull"}},
+      {"UnknownCommand", "fly", kUsage, {"unknown command \"fly\"", "run, chat, serve, pull"}},
       {"UnknownBench", "bench fly", kUsage, {"unknown command \"bench fly\"", "decode, prefill"}},
       {"UnknownOption", run + "--fly", kUsage, {"--fly", "ebb run --help"}},
       {"MissingValue", run + "--seed", kUsage, {"--seed"}},
