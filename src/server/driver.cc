@@ -319,7 +319,11 @@ void Driver::Impl::Resume(Active* active) {
   Status status = session.SetT0Floor(active->state.least_bytes);
   // Rows that cannot go on without T0 come back now rather than with a decision.
   if (status.ok() && active->state.is_elastic) status = session.SetT0Share(active->state.share);
-  if (!status.ok()) return NotBegun(active, status);
+  if (!status.ok()) {
+    // Parked, it keeps nothing from others.
+    const Status released = session.SetT0Floor(0);
+    return NotBegun(active, released.ok() ? status : released);
+  }
   active->state.phase = active->state.was_reading ? Phase::kReading : Phase::kDecoding;
   ++counted.resumes;
 }
