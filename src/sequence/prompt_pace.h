@@ -22,7 +22,7 @@ class PromptPace {
   // Before the first step: kFirst.
   [[nodiscard]] size_t TokensWithin(double seconds) const {
     if (seconds_per_token_ == 0) return kFirst;
-    const double tokens = std::min(seconds / seconds_per_token_, kMost);
+    const double tokens = std::min(kShare * seconds / seconds_per_token_, kMost);
     return std::max(static_cast<size_t>(std::max(tokens, 0.0)), kFewest);
   }
 
@@ -31,6 +31,8 @@ class PromptPace {
 
  private:
   static constexpr double kMost = 1 << 20;
+  // Steps that should take as long as one another took up to a third more here.
+  static constexpr double kShare = 0.75;
   double seconds_per_token_ = 0;  // 0: unknown
 };
 
