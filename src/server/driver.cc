@@ -65,6 +65,7 @@ struct Driver::Impl {
     if (tiers.has_value() && tiers->t1_cap_bytes > 0) machine.t1_bytes = tiers->t1_cap_bytes;
     // A page of each stream holds as many tokens as it has rows.
     if (const auto needs = engine->CountNeeds({}, 1, 1); needs.ok()) page_bytes = needs->t0_bytes;
+    Tell();  // caps are shown before the first job
     thread = std::thread([this] { Run(); });
   }
   ~Impl() { Stop(); }

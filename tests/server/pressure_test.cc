@@ -105,6 +105,12 @@ TEST_F(PressureTest, WithoutT1RequestsWaitForOneAnother) {
   EXPECT_LE(server_->figures().arenas[0].peak_bytes, 2 * kMiB);
 }
 
+TEST_F(PressureTest, CapsAreShownBeforeTheFirstRequest) {
+  Start(Capped(T1Place::kHost));
+  EXPECT_THAT(Client(port()).Get("/metrics").body,
+              testing::HasSubstr("ebb_kv_cap_bytes{tier=\"T0\"} 2097152\n"));
+}
+
 TEST_F(PressureTest, WhatNeverFitsIsRefusedAtOnceWithFigures) {
   ServerOptions options = Options();
   options.defaults.engine.kv_cap_bytes = 2 * kMiB;
