@@ -3,7 +3,8 @@
   scores[q, k] = q . k / sqrt(head size) + (bias[k] where q - k > window, else 0);  -inf where k > q
 
 bias is log(1 - a) of the row's eviction decision a (003, Fig. 2b): 0 keeps, -inf evicts. Three forms
-of the same sums: `dense` for tests, `chunked` for a CPU, `flex` for a GPU.
+of the same sums: `dense` for tests, `chunked` with a gradient of its own, and `flex` for long texts on a
+GPU, which is compiled anew for each shape.
 """
 
 import functools
@@ -11,9 +12,11 @@ import math
 
 import torch
 
-# Query tokens that a CPU works on at once: keys behind them are never looked at, and the scores stay
-# in its cache.
-CHUNK = 128
+# Query tokens that are worked on at once: keys behind them are never looked at. On a CPU the scores stay
+# in its cache; a GPU is given few large products.
+CPU_CHUNK, GPU_CHUNK = 128, 512
+# Tokens from which on a GPU takes `flex`: before, its compilation costs more than it gains.
+FLEX_TOKENS = 2049
 
 
 def distances(begin, end, first_key, device):
@@ -35,6 +38,11 @@ def dense(q, k, v, bias, window):
     return scores.softmax(-1) @ v.repeat_interleave(group, 1)
 
 
+def _spans(num_tokens, device):
+    chunk = CPU_CHUNK if device.type == "cpu" else GPU_CHUNK
+    return [(begin, min(begin + chunk, num_tokens)) for begin in range(0, num_tokens, chunk)]
+
+
 class _Chunked(torch.autograd.Function):
     """Works through the queries in chunks; keeps the attention weights for the way back, which is
     half of tokens^2 numbers a head."""
@@ -51,8 +59,7 @@ class _Chunked(torch.autograd.Function):
         rows = None if bias is None else bias.reshape(pairs, 1, num_tokens)
         out = torch.empty_like(queries)
         kept = []
-        for begin in range(0, num_tokens, CHUNK):
-            end = min(begin + CHUNK, num_tokens)
+        for begin, end in _spans(num_tokens, q.device):
             # From here on keys lie in the window of some query.
             near = max(0, begin - window) if rows is not None else begin
             some = queries[:, :, begin:end].reshape(pairs, -1, head_size)
@@ -83,8 +90,7 @@ class _Chunked(torch.autograd.Function):
         grad_q = torch.empty_like(queries)
         grad_k, grad_v = torch.zeros_like(keys), torch.zeros_like(values)
         grad_bias = None if bias_shape is None else queries.new_zeros(pairs, num_tokens)
-        for weights, begin in zip(kept, range(0, num_tokens, CHUNK)):
-            end = min(begin + CHUNK, num_tokens)
+        for weights, (begin, end) in zip(kept, _spans(num_tokens, queries.device)):
             some = queries[:, :, begin:end].reshape(pairs, -1, head_size)
             given = grad_out[:, :, begin:end].reshape(pairs, -1, head_size)
             grad_v[:, :end].baddbmm_(weights.mT, given)
@@ -96,20 +102,31 @@ class _Chunked(torch.autograd.Function):
             if grad_bias is not None:
                 near = max(0, begin - ctx.window)
                 grad_bias[:, :near] += grad_scores[:, :, :near].sum(1)
-                behind = distances(begin, end, near, queries.device) > ctx.window
+                behind = _behind(begin, end, near, ctx.window, queries.device)
                 band = grad_scores.view(pairs, group, end - begin, end)[..., near:]
                 grad_bias[:, near:end] += (band.sum(1) * behind).sum(1)
         return (grad_q.view(q_shape), grad_k.view(k_shape), grad_v.view(k_shape),
                 None if grad_bias is None else grad_bias.view(bias_shape), None)
 
 
+@functools.lru_cache(maxsize=64)
+def _ahead(begin, end, near, device):
+    """-inf where a key lies ahead of the query, else 0: [end - begin, end - near]."""
+    return torch.where(distances(begin, end, near, device) < 0, -math.inf, 0.0)
+
+
+@functools.lru_cache(maxsize=64)
+def _behind(begin, end, near, window, device):
+    """Whether a key lies behind the query's window."""
+    return distances(begin, end, near, device) > window
+
+
 def _band(rows, begin, end, near, window, like):
     """What the scores of keys near..end get: [pairs or 1, 1, end - begin, end - near]."""
-    far = distances(begin, end, near, like.device)
-    ahead = torch.where(far < 0, -math.inf, 0.0).to(like.dtype)
+    ahead = _ahead(begin, end, near, like.device).to(like.dtype)
     if rows is None:
         return ahead
-    return torch.where(far > window, rows[:, :, None, near:end], ahead)
+    return torch.where(_behind(begin, end, near, window, like.device), rows[:, :, None, near:end], ahead)
 
 
 def chunked(q, k, v, bias, window):
@@ -144,6 +161,6 @@ def flex(q, k, v, bias, window):
 
 def attend(q, k, v, bias=None, window=0):
     """The fastest form for the device. Shapes as in `dense`."""
-    if q.is_cuda:
+    if q.is_cuda and q.shape[2] >= FLEX_TOKENS:
         return flex(q, k, v, bias, window)
     return chunked(q, k, v, bias, window)

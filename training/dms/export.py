@@ -32,11 +32,19 @@ def export(source, checkpoint, out, matrix_type, name=None, adapter=False):
     """Names of the tensors that differ from the source's."""
     reader = gguf.GGUFReader(source)
     family = reader.fields["general.architecture"].contents()
+    if checkpoint["marks"] is None:
+        raise ValueError("the model was trained by DMC, whose rows merge: a GGUF cannot say that")
     marks = Marks(**checkpoint["marks"])
     if adapter and marks.layout != ADAPTER:
         raise ValueError(f"--adapter: this model's layout is {marks.layout}, not {ADAPTER}")
     weights = {n: w.float().cpu().numpy() for n, w in checkpoint["weights"].items()}
-    before = {n: w.numpy() for n, w in Decoder.load(source).weights.items()}
+    decoder = Decoder.load(source)
+    if decoder.marks is not None:
+        raise ValueError(f"{source} marks rows already: expected the model that was trained from")
+    before = {n: w.numpy() for n, w in decoder.weights.items()}
+    for n, w in before.items():
+        if n not in weights or weights[n].shape != w.shape:
+            raise ValueError(f"{source} has another {n} than the model that was trained")
     changed = [n for n, w in weights.items()
                if n not in before or not np.array_equal(w, before[n])]
     with whole_or_nothing(out) as beside:
@@ -62,7 +70,7 @@ def export(source, checkpoint, out, matrix_type, name=None, adapter=False):
     return changed
 
 
-def main():
+def main(args=None):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--from", dest="source", required=True)
@@ -71,7 +79,7 @@ def main():
     parser.add_argument("--type", choices=TYPES, default="f16")
     parser.add_argument("--name")
     parser.add_argument("--adapter", action="store_true")
-    args = parser.parse_args()
+    args = parser.parse_args(args)
     checkpoint = torch.load(args.weights, map_location="cpu", weights_only=False)
     changed = export(args.source, checkpoint, args.out, TYPES[args.type], args.name, args.adapter)
     print(f"wrote {args.out}: {len(changed)} tensors changed")

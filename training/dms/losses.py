@@ -18,7 +18,8 @@ def _in_parts(function, *tensors):
     """Sum of function over parts of the tokens; on the way back each part is computed anew."""
     total = 0
     for part in zip(*(t.split(TOKENS_AT_ONCE) for t in tensors)):
-        total = total + checkpoint(function, *part, use_reentrant=False)
+        total = total + checkpoint(function, *part, use_reentrant=False,
+                                   preserve_rng_state=False)
     return total
 
 

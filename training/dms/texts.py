@@ -1,7 +1,7 @@
 """Texts to train on, in batches that are a function of the seed alone.
 
 A batch: tokens [texts, tokens] padded with 0, lengths [texts], counted [texts, tokens]: whether the
-prediction of the *next* token counts in the loss. Every stream has `next()`, and `state()`, which is
+prediction of the *next* token counts in the loss; `places` are those that do, in the flat batch. Every stream has `next()`, and `state()`, which is
 all that is needed to go on from the same place.
 """
 
@@ -23,9 +23,26 @@ class Batch:
     tokens: torch.Tensor
     lengths: torch.Tensor
     counted: torch.Tensor
+    places: torch.Tensor = None
+
+    def __post_init__(self):
+        if self.places is None:
+            self.places = self.counted.flatten().nonzero().flatten()
 
     def to(self, device):
-        return Batch(self.tokens.to(device), self.lengths.to(device), self.counted.to(device))
+        return Batch(*(moved(part, device) for part in
+                       (self.tokens, self.lengths, self.counted, self.places)))
+
+    def choose(self, values):
+        """values [texts, tokens, ...] at `places`: [places, ...]."""
+        return values.flatten(0, 1).index_select(0, self.places)
+
+
+def moved(tensor, device):
+    """On the device. Nothing waits for what a GPU is still at."""
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def pebble_batch(tokens, kinds):
@@ -72,16 +89,39 @@ class PebbleTexts:
         self.batches.stream.close()
 
 
+def token_ids(path):
+    path = pathlib.Path(path)
+    types = {".u16": np.uint16, ".u32": np.uint32}
+    if path.suffix not in types:
+        raise ValueError(f"{path}: expected a name that ends with .u16 or .u32")
+    return np.memmap(path, types[path.suffix], "r")
+
+
+def stretches_batch(rows):
+    """Texts of one length, of which all predictions count."""
+    tokens = torch.from_numpy(np.stack(rows))
+    counted = torch.ones(tokens.shape, dtype=torch.bool)
+    counted[:, -1] = False
+    return Batch(tokens, torch.full((len(rows),), tokens.shape[1]), counted)
+
+
+def held_out_batches(path, length, batch_tokens, count):
+    """The first stretches of a file of token ids."""
+    ids = token_ids(path)
+    rows = [np.array(ids[begin:begin + length], np.int64)
+            for begin in range(0, len(ids) - length + 1, length)][:count]
+    if not rows:
+        raise ValueError(f"{path}: {len(ids)} tokens are no stretch of {length}")
+    size = max(1, batch_tokens // length)
+    return [stretches_batch(rows[i:i + size]) for i in range(0, len(rows), size)]
+
+
 class TokenFile:
     """Stretches of a file of token ids (uint16 or uint32, by its name: .u16, .u32), in an order drawn
     anew each time the file is through. All predictions count."""
 
     def __init__(self, path, seed, batch_tokens, length, state=None):
-        path = pathlib.Path(path)
-        types = {".u16": np.uint16, ".u32": np.uint32}
-        if path.suffix not in types:
-            raise ValueError(f"{path}: expected a name that ends with .u16 or .u32")
-        self.ids = np.memmap(path, types[path.suffix], "r")
+        self.ids = token_ids(path)
         self.num_stretches = len(self.ids) // length
         self.texts = batch_tokens // length
         if self.num_stretches < self.texts or self.texts == 0:
@@ -98,10 +138,7 @@ class TokenFile:
             begin = int(order[place]) * self.length
             rows.append(np.array(self.ids[begin:begin + self.length], np.int64))
         self.done += self.texts
-        counted = torch.ones(self.texts, self.length, dtype=torch.bool)
-        counted[:, -1] = False
-        return Batch(torch.from_numpy(np.stack(rows)),
-                     torch.full((self.texts,), self.length), counted)
+        return stretches_batch(rows)
 
     def state(self):
         return dict(done=self.done)

@@ -47,14 +47,14 @@ def tokenizer(path):
     return made, key("eos_token_id")
 
 
-def main():
+def main(args=None):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--limit", type=int, help="tokens at most")
     parser.add_argument("files", nargs="+")
-    args = parser.parse_args()
+    args = parser.parse_args(args)
     made, end = tokenizer(args.model)
     kind = np.uint16 if args.out.endswith(".u16") else np.uint32
     if not args.out.endswith((".u16", ".u32")):

@@ -97,7 +97,7 @@ class Batches:
                 length = padded_length(problem)
                 waiting = self.waiting[length]
                 waiting.append(problem)
-                if len(waiting) == self.batch_tokens // length:
+                if len(waiting) == max(1, self.batch_tokens // length):
                     self.ready.append(pad(waiting, length))
                     self.waiting[length] = []
         return self.ready.pop(0)

@@ -65,6 +65,23 @@ class Attention(unittest.TestCase):
         torch.testing.assert_close(attention.flex(q, k, v, bias, 16),
                                    attention.dense(q, k, v, bias, 16), atol=1e-5, rtol=1e-5)
 
+    @unittest.skipUnless(torch.cuda.is_available(), "needs a GPU")
+    def test_all_forms_and_their_gradients_agree_on_a_gpu(self):
+        torch.manual_seed(3)
+        shapes = [(2, 9, 1024, 64), (2, 3, 1024, 64), (2, 3, 1024, 64)]
+        q, k, v = (torch.randn(*shape, device="cuda", requires_grad=True) for shape in shapes)
+        bias = (-5 * torch.rand(2, 3, 1024, device="cuda")).requires_grad_()
+        along = torch.randn(2, 9, 1024, 64, device="cuda")
+        found = {}
+        for form in (attention.dense, attention.chunked, attention.flex):
+            with self.subTest(form.__name__):
+                out = form(q, k, v, bias, 64)
+                found[form] = [out, *torch.autograd.grad(out, (q, k, v, bias), along)]
+                for ours, theirs in zip(found[form], found[attention.dense]):
+                    # flex takes products with 10 bits of fraction.
+                    allowed = 2e-2 if form is attention.flex else 1e-4
+                    self.assertLess(float((ours - theirs).norm() / theirs.norm()), allowed)
+
     def test_minus_infinity_hides_a_row_behind_the_window_alone(self):
         torch.manual_seed(4)
         q, k, v = (torch.randn(1, 1, 40, 8) for _ in range(3))
@@ -264,18 +281,39 @@ class Retrofit(unittest.TestCase):
                 lines = (folder / "curve.jsonl").read_text().splitlines()
                 self.assertTrue(math.isfinite(json.loads(lines[-1])["loss"]))
 
+    def test_an_adapter_and_slower_weights_of_the_models_own(self):
+        np.arange(260, 356, dtype=np.uint16).tofile(self.folder / "held-out.u16")
+        folder = self.run_training("both", "--layout", "adapter", "--lr", 1e-3, "--base-lr", 1e-5, "--cr", 2,
+                                   "--steps-per-cr", 2, "--held-out", self.folder / "held-out.u16")
+        before, after = Decoder.load(PEBBLE).weights, self.weights(folder)
+        moved = max(float((after[n] - w).abs().max()) for n, w in before.items())
+        self.assertTrue(0 < moved < 3e-5, moved)
+        self.assertGreater(float(after["blk.0.attn_dms_alpha.weight"].abs().max()), 1e-3)
+        figures = json.loads((folder / "curve.jsonl").read_text().splitlines()[-1])["check"]
+        self.assertGreater(figures["kl"], 0)
+        self.assertLess(figures["compression_by_peak"], 2)
+
     def test_settling_from_a_checkpoint(self):
         self.run_training("main", "--cr", 3, "--steps-per-cr", 4)
         folder = self.run_training("settled", "--cr", 2, "--steps-per-cr", 4, "--settle", 3,
                                    "--start", str(self.folder / "main" / "cr-2.pt"))
         line = json.loads((folder / "curve.jsonl").read_text().splitlines()[-1])
         self.assertEqual((line["step"], line["cr"]), (7, 2))
+        start = ("--settle", 3, "--start", str(self.folder / "main" / "cr-2.pt"))
+        with self.assertRaisesRegex(ValueError, "--window 16, not 8"):
+            self.run_training("other", "--cr", 2, "--steps-per-cr", 4, "--window", 8, *start)
+        with self.assertRaisesRegex(ValueError, "stands at 2"):
+            self.run_training("further", "--cr", 3, "--steps-per-cr", 4, *start)
 
     def test_bad_options(self):
         for options, message in (
                 (("--train", "adapter"), "expected --layout adapter"),
                 (("--batch-tokens", 1 << 20), "stretches of 48"),
                 (("--method", "dmc", "--fade", 3), "expected no --layout and no --fade"),
+                (("--window", 48), "less than --length 48"), (("--cr", 0.5), "at least 1"),
+                (("--tau", 0), "more than 0"), (("--base-lr", 1e-5), "--layout adapter --train all"), (("--window", 0), "at least 1"),
+                (("--method", "dmc", "--immediate"), "no --immediate"),
+                (("--layout", "adapter", "--fade", 2), "borrows no channel"),
                 (("--problems", "x"), "one of them")):
             with self.subTest(message), self.assertRaisesRegex(ValueError, message):
                 self.run_training("bad", *options)
@@ -309,6 +347,13 @@ class Retrofit(unittest.TestCase):
         self.assertEqual(after.fields["llama.attention.dms.cr"].contents(), 2)
         with self.assertRaisesRegex(ValueError, "layout is query_last_channel"):
             export.export(PEBBLE, checkpoint, out, export.TYPES["f32"], adapter=True)
+        with self.assertRaisesRegex(ValueError, "marks rows already"):
+            export.export(out, checkpoint, self.folder / "again.gguf", export.TYPES["f32"])
+        with self.assertRaisesRegex(ValueError, "rows merge"):
+            export.export(PEBBLE, {**checkpoint, "marks": None}, out, export.TYPES["f32"])
+        smaller = {n: w[:1] for n, w in checkpoint["weights"].items()}
+        with self.assertRaisesRegex(ValueError, "than the model that was trained"):
+            export.export(PEBBLE, {**checkpoint, "weights": smaller}, out, export.TYPES["f32"])
 
     def test_export_of_an_adapter_alone(self):
         folder = self.run_training("adapter", "--layout", "adapter", "--train", "adapter", "--cr",
