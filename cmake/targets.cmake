@@ -10,7 +10,10 @@ find_package(CLI11 REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
+# Hashes of keys and random bits, for src/server.
+pkg_check_modules(libsodium REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
+pkg_check_modules(hiredis REQUIRED IMPORTED_TARGET hiredis)
 
 set(EBB_ROOT ${CMAKE_CURRENT_SOURCE_DIR})
 # A folder may still be empty; a library may not.
@@ -34,7 +37,7 @@ target_link_libraries(ebb_internal INTERFACE
 
 configure_file(${EBB_ROOT}/include/ebb/version.h.in ${CMAKE_BINARY_DIR}/generated/ebb/version.h)
 
-ebb_glob(sources "(_test|_fuzz)\\.cc$|/src/(cli|server)/" src/*.cc)
+ebb_glob(sources "(_test|_fuzz)\\.cc$|/src/(cli|server|store)/" src/*.cc)
 add_library(ebb STATIC ${sources} ${EBB_EMPTY_SOURCE})
 target_compile_features(ebb PUBLIC cxx_std_20)
 target_include_directories(ebb PUBLIC ${EBB_ROOT}/include ${CMAKE_BINARY_DIR}/generated)
@@ -47,6 +50,9 @@ endif()
 if("address" IN_LIST EBB_SANITIZERS)
   list(APPEND EBB_KERNEL_OPTIONS -O1 -fno-sanitize-address-use-after-scope)
 endif()
+# It sees ggml's inside.
+set_source_files_properties(${EBB_ROOT}/src/step/graph_part.cc PROPERTIES
+  INCLUDE_DIRECTORIES ${EBB_LLAMA_CPP_SOURCE}/ggml/src COMPILE_OPTIONS -Wno-unused-function)
 set_source_files_properties(${EBB_ROOT}/src/attention/cpu.cc PROPERTIES
   COMPILE_OPTIONS "${EBB_KERNEL_OPTIONS}")
 
@@ -59,8 +65,8 @@ if(NOT EBB_CHART_JS)
     "or set EBB_CHART_JS to a chart.min.js of version 3")
 endif()
 
-# Writes a source that defines the string view ebb::cli::`symbol`, the bytes of `file`.
-function(ebb_embed symbol file result)
+# Writes a source that defines the string view `space`::`symbol`, the bytes of `file`.
+function(ebb_embed space symbol file result)
   set(source ${CMAKE_BINARY_DIR}/generated/${symbol}.cc)
   file(CONFIGURE OUTPUT ${source} CONTENT [=[
 #include <cstddef>
@@ -73,32 +79,48 @@ asm(R"(
 @symbol@_end:
 .popsection
 )");
-namespace ebb::cli {
+namespace @space@ {
 extern const char @symbol@Begin[] asm("@symbol@_begin");
 extern const char @symbol@End[] asm("@symbol@_end");
 extern const std::string_view @symbol@;
 const std::string_view @symbol@(@symbol@Begin, static_cast<size_t>(@symbol@End - @symbol@Begin));
-}  // namespace ebb::cli
+}  // namespace @space@
 ]=] @ONLY)
   set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${file})
   set(${result} ${source} PARENT_SCOPE)
 endfunction()
-ebb_embed(kChartLibrary ${EBB_CHART_JS} chart_library)
-ebb_embed(kProfilePage ${EBB_ROOT}/src/cli/profile_page.html profile_page)
-ebb_embed(kEvalPage ${EBB_ROOT}/src/cli/eval_page.html eval_page)
-ebb_embed(kFrontsPage ${EBB_ROOT}/src/cli/fronts_page.html fronts_page)
+ebb_embed(ebb::cli kChartLibrary ${EBB_CHART_JS} chart_library)
+ebb_embed(ebb::cli kProfilePage ${EBB_ROOT}/src/cli/profile_page.html profile_page)
+ebb_embed(ebb::cli kEvalPage ${EBB_ROOT}/src/cli/eval_page.html eval_page)
+ebb_embed(ebb::cli kFrontsPage ${EBB_ROOT}/src/cli/fronts_page.html fronts_page)
 # The small reasoner, which `ebb eval` asks where no other model is named.
-ebb_embed(kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_model)
+ebb_embed(ebb::cli kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_model)
 # Retrofits of it, which mark rows.
-ebb_embed(kPebbleDmsModel ${EBB_ROOT}/training/dms/pebble-dms.gguf pebble_dms_model)
-ebb_embed(kPebbleDms8Model ${EBB_ROOT}/training/dms/pebble-dms-8.gguf pebble_dms_8_model)
+ebb_embed(ebb::cli kPebbleDmsModel ${EBB_ROOT}/training/dms/pebble-dms.gguf pebble_dms_model)
+ebb_embed(ebb::cli kPebbleDms8Model ${EBB_ROOT}/training/dms/pebble-dms-8.gguf pebble_dms_8_model)
 
-# The server: a front end that sees include/ebb and itself.
+# Sessions at rest that several servers share.
+ebb_glob(sources "_test\\.cc$" src/store/*.cc)
+add_library(ebb_store STATIC ${sources})
+target_include_directories(ebb_store PUBLIC ${EBB_ROOT})
+target_link_libraries(ebb_store PUBLIC
+  ebb ebb_options fmt::fmt nlohmann_json::nlohmann_json Threads::Threads
+  PRIVATE PkgConfig::hiredis PkgConfig::xxhash)
+
+# The server: a front end that sees include/ebb, the store and itself.
+ebb_embed(ebb::server kDashboardPage ${EBB_ROOT}/src/server/dashboard.html dashboard_page)
+ebb_embed(ebb::server kDashboardScript ${EBB_ROOT}/src/server/dashboard.js dashboard_script)
+ebb_embed(ebb::server kDashboardStyle ${EBB_ROOT}/src/server/dashboard.css dashboard_style)
+ebb_embed(ebb::server kOpenApi ${EBB_ROOT}/docs/openapi.yaml open_api)
 ebb_glob(sources "_test\\.cc$" src/server/*.cc)
-add_library(ebb_server STATIC ${sources})
+add_library(ebb_server STATIC
+  ${sources} ${dashboard_page} ${dashboard_script} ${dashboard_style} ${open_api})
+# g++ 12 finds it in a std::variant that is moved from (GCC bug 105562).
+target_compile_options(ebb_server PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 target_include_directories(ebb_server PUBLIC ${EBB_ROOT})
 target_link_libraries(ebb_server PUBLIC
-  ebb ebb_options Boost::headers fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
+  ebb ebb_store ebb_options Boost::headers fmt::fmt nlohmann_json::nlohmann_json
+  PkgConfig::libsodium Threads::Threads)
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb, the server and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" src/cli/*.cc)

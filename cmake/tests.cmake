@@ -69,10 +69,13 @@ function(ebb_add_test_folder name prefix folder)
   if(tests)
     ebb_add_tests(${name} PREFIX ${prefix} LABEL unit SOURCES ${all} LIBRARIES ${ARGN})
   endif()
+  # What tests of the folder share.
+  set(shared ${all})
+  list(FILTER shared EXCLUDE REGEX "_test\\.cc$")
   foreach(source IN LISTS verify)
     cmake_path(GET source STEM stem)
     string(REGEX REPLACE "_verify_test$" "" stem ${stem})
-    ebb_add_tests(${name}_verify_${stem} PREFIX ${prefix} LABEL verify SOURCES ${source}
+    ebb_add_tests(${name}_verify_${stem} PREFIX ${prefix} LABEL verify SOURCES ${source} ${shared}
       LIBRARIES ${ARGN})
   endforeach()
 endfunction()
@@ -86,6 +89,8 @@ foreach(folder IN LISTS folders)
     continue()
   elseif(folder STREQUAL tests/ggml AND NOT has_team)
     continue()
+  elseif(folder STREQUAL tests/backends AND NOT "rpc" IN_LIST EBB_BACKENDS)
+    continue()
   elseif(folder STREQUAL src/cli)
     ebb_add_test_folder(ebb_cli_tests cli ${folder} ebb_cli_parts)
   elseif(folder STREQUAL src/server)
@@ -97,5 +102,18 @@ foreach(folder IN LISTS folders)
   endif()
 endforeach()
 
+if("rpc" IN_LIST EBB_BACKENDS)
+  # A device that is another process; tests/backends kills it.
+  add_executable(ebb_rpc_server ${EBB_ROOT}/tests/tools/rpc_server.cc)
+  target_link_libraries(ebb_rpc_server PRIVATE ggml)
+  target_sources(ebb_tests_backends PRIVATE ${EBB_ROOT}/tests/engine/engine_fixture.cc)
+  target_compile_definitions(ebb_tests_backends PRIVATE
+    EBB_RPC_SERVER="$<TARGET_FILE:ebb_rpc_server>")
+  add_dependencies(ebb_tests_backends ebb_rpc_server)
+endif()
+
 add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
 add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layers_test)
+add_test(NAME cluster.ShardsTogetherAreTheWhole
+         COMMAND ${EBB_ROOT}/examples/cluster/test_cluster $<TARGET_FILE:ebb_cli>)
+set_tests_properties(cluster.ShardsTogetherAreTheWhole PROPERTIES SKIP_RETURN_CODE 77)

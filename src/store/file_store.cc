@@ -1,0 +1,377 @@
+// Invariants:
+// 1. Who holds the lock on ID.lock, and finds its own epoch in the file of that name, is the only
+//    one who writes or removes files of the session.
+// 2. ID.manifest is replaced by a rename, behind which its data file is complete and synced.
+#include "src/store/file_store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/store/chunks.h"
+#include "src/store/file_descriptor.h"
+#include "src/store/names.h"
+
+namespace ebb::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kLock = ".lock";
+constexpr std::string_view kManifest = ".manifest";
+constexpr std::string_view kData = ".data";
+constexpr std::string_view kPart = ".part";
+constexpr std::string_view kTenant = "t-";
+
+Result<std::string> ReadWhole(const std::string& path) {
+  std::string bytes;
+  EBB_RETURN_IF_ERROR(ReadChunks(path, [&](std::string_view chunk) {
+                        bytes += chunk;
+                        return OkStatus();
+                      }).status());
+  return bytes;
+}
+
+Status SyncFolder(const std::string& folder) {
+  const FileDescriptor fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open()) return FileError("open", folder, errno);
+  // EINVAL: a file system whose folders cannot be synced.
+  if (fsync(fd.get()) != 0 && errno != EINVAL) return FileError("sync", folder, errno);
+  return OkStatus();
+}
+
+Status MakeFolder(const std::string& folder) {
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return OkStatus();
+  fs::create_directories(folder, error);
+  if (error) return FileError("make the folder", folder, error.value());
+  if (chmod(folder.c_str(), 0700) != 0) return FileError("make the folder", folder, errno);
+  const std::string parent = fs::path(folder).parent_path().string();
+  return SyncFolder(parent.empty() ? "." : parent);
+}
+
+// Whether the open file is still the one of that name.
+bool IsFileOf(int fd, const std::string& path) {
+  struct stat opened = {};
+  struct stat named = {};
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+uint64_t EpochIn(int fd) {
+  char text[24] = {};
+  const ssize_t size = pread(fd, text, sizeof(text), 0);
+  uint64_t epoch = 0;
+  if (size > 0) std::from_chars(text, text + size, epoch);
+  return epoch;
+}
+
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+double AgeOf(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return 0;
+  return std::difftime(std::time(nullptr), info.st_mtime);
+}
+
+// Removes a file unless it is told to stay.
+class Leftover {
+ public:
+  explicit Leftover(std::string path) : path_(std::move(path)) {}
+  ~Leftover() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  Leftover(const Leftover&) = delete;
+  Leftover& operator=(const Leftover&) = delete;
+  void Stay() { path_.clear(); }
+
+ private:
+  std::string path_;
+};
+
+class FileStore final : public SessionStore {
+ public:
+  FileStore(std::string folder, const StoreLimits& limits)
+      : folder_(std::move(folder)), limits_(limits) {}
+
+  Result<std::optional<Lease>> Acquire(const SessionName& name) override {
+    EBB_RETURN_IF_ERROR(CheckName(name));
+    EBB_RETURN_IF_ERROR(MakeFolder(FolderOf(name.tenant)));
+    const std::string path = PathOf(name, kLock);
+    constexpr int kTries = 100;  // of which each finds that the file has just been removed
+    for (int i = 0; i < kTries; ++i) {
+      FileDescriptor fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+      if (!fd.is_open()) return FileError("write", path, errno);
+      if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK) return std::optional<Lease>();
+        return FileError("lock", path, errno);
+      }
+      if (!IsFileOf(fd.get(), path)) continue;
+      const std::string epoch = std::to_string(EpochIn(fd.get()) + 1);
+      if (pwrite(fd.get(), epoch.data(), epoch.size(), 0) < 0 || fsync(fd.get()) != 0) {
+        return FileError("write", path, errno);
+      }
+      const std::lock_guard lock(mutex_);
+      held_.insert_or_assign(name, HeldLock{std::move(fd), epoch});
+      return std::optional(Lease{name, epoch});
+    }
+    return IoError(fmt::format("cannot lock {}: it keeps changing", path));
+  }
+
+  Result<Held> Renew(const Lease& lease) override {
+    const std::lock_guard lock(mutex_);
+    return IsHeld(lease) ? Held::kYes : Held::kNo;
+  }
+
+  Status Release(const Lease& lease) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = held_.find(lease.name);
+    if (found != held_.end() && found->second.epoch == lease.epoch) held_.erase(found);
+    return OkStatus();
+  }
+
+  Result<std::optional<StoredSession>> Describe(const SessionName& name) override {
+    EBB_RETURN_IF_ERROR(CheckName(name));
+    Result<StoredSession> stored = Read(name);
+    if (stored.status().code() == StatusCode::kNotFound) return std::optional<StoredSession>();
+    if (!stored.ok()) return stored.status();
+    if (stored->manifest.expires_ms <= NowMs()) return std::optional<StoredSession>();
+    return std::optional(*std::move(stored));
+  }
+
+  Status Get(const Manifest& manifest, const std::string& path) override {
+    const std::string data = DataPath({manifest.tenant, manifest.id}, manifest.generation);
+    const FileDescriptor file(open(data.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file.is_open()) {
+      if (errno == ENOENT) return Corrupt(fmt::format("{} is missing", data));
+      return FileError("open", data, errno);
+    }
+    std::string buffer(kChunkBytes, '\0');
+    return WriteChunks(
+        {manifest.bytes, manifest.chunk_hashes}, path, [&](size_t) -> Result<std::string> {
+          buffer.resize(kChunkBytes);
+          size_t size = 0;
+          while (size < buffer.size()) {
+            const ssize_t count = read(file.get(), buffer.data() + size, buffer.size() - size);
+            if (count < 0 && errno == EINTR) continue;
+            if (count < 0) return FileError("read", data, errno);
+            if (count == 0) break;
+            size += static_cast<size_t>(count);
+          }
+          buffer.resize(size);
+          return buffer;
+        });
+  }
+
+  Result<Held> Put(const Lease& lease, const std::string& path, std::string_view record,
+                   Manifest* manifest) override {
+    if (!Holds(lease)) return Held::kNo;
+    const SessionName& name = lease.name;
+    const std::string generation = fmt::format("{}-{:x}", lease.epoch, RandomNumber());
+    const std::string data = DataPath(name, generation);
+    Leftover leftover(data);
+    EBB_ASSIGN_OR_RETURN(Chunked chunked, Copy(path, data));
+    manifest->tenant = name.tenant;
+    manifest->id = name.id;
+    manifest->epoch = lease.epoch;
+    manifest->generation = generation;
+    manifest->bytes = chunked.bytes;
+    manifest->chunk_hashes = std::move(chunked.hashes);
+    manifest->record_hash = HashOf(record);
+    const std::string named = PathOf(name, kManifest);
+    const std::string part = named + std::string(kPart);
+    EBB_RETURN_IF_ERROR(
+        WriteSynced(part, fmt::format("{}\n{}", EncodeManifest(*manifest), record)));
+    Leftover unnamed(part);
+    if (!Holds(lease)) return Held::kNo;
+    if (rename(part.c_str(), named.c_str()) != 0) return FileError("rename", part, errno);
+    unnamed.Stay();
+    leftover.Stay();
+    RemoveData(name, generation);
+    EBB_RETURN_IF_ERROR(SyncFolder(FolderOf(name.tenant)));
+    return Held::kYes;
+  }
+
+  Result<Held> Delete(const Lease& lease) override {
+    if (!Holds(lease)) return Held::kNo;
+    const std::string named = PathOf(lease.name, kManifest);
+    if (unlink(named.c_str()) != 0 && errno != ENOENT) return FileError("remove", named, errno);
+    RemoveData(lease.name, "");
+    EBB_RETURN_IF_ERROR(SyncFolder(FolderOf(lease.name.tenant)));
+    return Held::kYes;
+  }
+
+  Result<SessionPage> List(const std::string& tenant, const std::string& after,
+                           size_t most) override {
+    EBB_RETURN_IF_ERROR(CheckTenant(tenant));
+    SessionPage page;
+    for (const std::string& file : NamesIn(FolderOf(tenant))) {
+      if (!file.ends_with(kManifest)) continue;
+      const std::string id = file.substr(0, file.size() - kManifest.size());
+      if (id <= after || !IsSessionId(id)) continue;
+      if (page.sessions.size() == most) {
+        page.next = page.sessions.back().id;
+        break;
+      }
+      EBB_ASSIGN_OR_RETURN(auto stored, Describe({tenant, id}));
+      if (stored.has_value()) page.sessions.push_back(std::move(stored->manifest));
+    }
+    return page;
+  }
+
+  Status Sweep() override {
+    for (const std::string& folder : NamesIn(folder_)) {
+      if (!folder.starts_with(kTenant)) continue;
+      const auto tenant = Unescaped(std::string_view(folder).substr(kTenant.size()));
+      if (tenant.has_value()) EBB_RETURN_IF_ERROR(SweepTenant(*tenant));
+    }
+    return OkStatus();
+  }
+
+ private:
+  struct HeldLock {
+    FileDescriptor fd;
+    std::string epoch;
+  };
+
+  [[nodiscard]] std::string FolderOf(const std::string& tenant) const {
+    return fmt::format("{}/{}{}", folder_, kTenant, Escaped(tenant));
+  }
+  [[nodiscard]] std::string PathOf(const SessionName& name, std::string_view suffix) const {
+    return fmt::format("{}/{}{}", FolderOf(name.tenant), name.id, suffix);
+  }
+  [[nodiscard]] std::string DataPath(const SessionName& name, const std::string& generation) const {
+    return fmt::format("{}/{}.{}{}", FolderOf(name.tenant), name.id, generation, kData);
+  }
+
+  // REQUIRES: mutex_ is held.
+  [[nodiscard]] bool IsHeld(const Lease& lease) const {
+    const auto found = held_.find(lease.name);
+    if (found == held_.end() || found->second.epoch != lease.epoch) return false;
+    const int fd = found->second.fd.get();
+    return IsFileOf(fd, PathOf(lease.name, kLock)) && std::to_string(EpochIn(fd)) == lease.epoch;
+  }
+  [[nodiscard]] bool Holds(const Lease& lease) {
+    const std::lock_guard lock(mutex_);
+    return IsHeld(lease);
+  }
+
+  Result<StoredSession> Read(const SessionName& name) {
+    const std::string path = PathOf(name, kManifest);
+    EBB_ASSIGN_OR_RETURN(const std::string bytes, ReadWhole(path));
+    const size_t end = std::min(bytes.find('\n'), bytes.size());
+    StoredSession stored;
+    EBB_ASSIGN_OR_RETURN(stored.manifest, DecodeManifest(std::string_view(bytes).substr(0, end)));
+    stored.record = bytes.substr(std::min(end + 1, bytes.size()));
+    EBB_RETURN_IF_ERROR(CheckStored(stored, name));
+    return stored;
+  }
+
+  Result<Chunked> Copy(const std::string& from, const std::string& to) {
+    const FileDescriptor fd(open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!fd.is_open()) return FileError("write", to, errno);
+    EBB_ASSIGN_OR_RETURN(Chunked chunked, ReadChunks(from, [&](std::string_view chunk) {
+                           return WriteAll(fd.get(), chunk, to);
+                         }));
+    if (fsync(fd.get()) != 0) return FileError("sync", to, errno);
+    return chunked;
+  }
+
+  Status WriteSynced(const std::string& path, std::string_view bytes) {
+    const FileDescriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!fd.is_open()) return FileError("write", path, errno);
+    EBB_RETURN_IF_ERROR(WriteAll(fd.get(), bytes, path));
+    return fsync(fd.get()) == 0 ? OkStatus() : FileError("sync", path, errno);
+  }
+
+  // Data files of a session but for one generation's. REQUIRES: its lease is held.
+  void RemoveData(const SessionName& name, const std::string& but) {
+    const std::string folder = FolderOf(name.tenant);
+    const std::string kept = fmt::format("{}.{}{}", name.id, but, kData);
+    for (const std::string& file : NamesIn(folder)) {
+      const bool is_data = file.starts_with(name.id + ".") && file.ends_with(kData);
+      if (is_data && file != kept) unlink(fmt::format("{}/{}", folder, file).c_str());
+    }
+  }
+
+  Status SweepTenant(const std::string& tenant) {
+    const std::string folder = FolderOf(tenant);
+    std::set<std::string> ids;
+    for (const std::string& file : NamesIn(folder)) {
+      const std::string id = file.substr(0, file.find('.'));
+      if (IsSessionId(id)) ids.insert(id);
+    }
+    for (const std::string& id : ids) EBB_RETURN_IF_ERROR(SweepSession({tenant, id}));
+    return OkStatus();
+  }
+
+  // A session that somebody writes is left alone.
+  Status SweepSession(const SessionName& name) {
+    const Result<StoredSession> stored = Read(name);
+    const bool is_there = stored.ok() && stored->manifest.expires_ms > NowMs();
+    // What is damaged stays, to be looked at.
+    if (!stored.ok() && stored.status().code() != StatusCode::kNotFound) return OkStatus();
+    std::vector<std::string> old;
+    const std::string folder = FolderOf(name.tenant);
+    for (const std::string& file : NamesIn(folder)) {
+      if (!file.starts_with(name.id + ".") || file.ends_with(kManifest)) continue;
+      const bool is_current =
+          is_there && (file.ends_with(kLock) ||
+                       file == fmt::format("{}.{}{}", name.id, stored->manifest.generation, kData));
+      const std::string path = fmt::format("{}/{}", folder, file);
+      if (!is_current && (stored.ok() && !is_there ? true : AgeOf(path) >= limits_.orphan)) {
+        old.push_back(path);
+      }
+    }
+    if (old.empty()) return OkStatus();
+    EBB_ASSIGN_OR_RETURN(const auto lease, Acquire(name));
+    if (!lease.has_value()) return OkStatus();
+    // It may have been written since.
+    const Result<StoredSession> now = Read(name);
+    const bool has_changed = now.ok() != stored.ok() ||
+                             (now.ok() && now->manifest.generation != stored->manifest.generation);
+    if (!has_changed) {
+      if (stored.ok() && !is_there) EBB_RETURN_IF_ERROR(Delete(*lease).status());
+      for (const std::string& path : old) unlink(path.c_str());
+    }
+    return Release(*lease);
+  }
+
+  const std::string folder_;
+  const StoreLimits limits_;
+  std::mutex mutex_;
+  std::map<SessionName, HeldLock> held_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<SessionStore>> CreateFileStore(const std::string& folder,
+                                                      const StoreLimits& limits) {
+  EBB_RETURN_IF_ERROR(MakeFolder(folder));
+  if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0) return FileError("write", folder, errno);
+  return std::unique_ptr<SessionStore>(new FileStore(folder, limits));
+}
+
+}  // namespace ebb::store

@@ -1,0 +1,31 @@
+// Names of tenants and sessions, and what a stored session must agree with.
+#ifndef EBB_STORE_NAMES_H_
+#define EBB_STORE_NAMES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ebb/status.h"
+#include "src/store/session_store.h"
+
+namespace ebb::store {
+
+// InvalidArgument: a tenant of more than 64 bytes, an id that is none.
+[[nodiscard]] Status CheckTenant(std::string_view tenant);
+[[nodiscard]] Status CheckName(const SessionName& name);
+
+// Letters, digits, '-' and '_' as they are, others as %XX.
+[[nodiscard]] std::string Escaped(std::string_view text);
+// Nothing: not what Escaped() returns.
+[[nodiscard]] std::optional<std::string> Unescaped(std::string_view text);
+
+// Corrupt: another session's manifest, or a record that it does not tell of.
+[[nodiscard]] Status CheckStored(const StoredSession& stored, const SessionName& name);
+
+[[nodiscard]] uint64_t RandomNumber();
+
+}  // namespace ebb::store
+
+#endif  // EBB_STORE_NAMES_H_

@@ -1,0 +1,37 @@
+// Which store a user means.
+#ifndef EBB_STORE_STORE_URL_H_
+#define EBB_STORE_STORE_URL_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "ebb/status.h"
+#include "src/store/session_store.h"
+
+namespace ebb::store {
+
+struct StoreUrl {
+  enum class Kind { kFile, kRedis };
+  Kind kind = Kind::kFile;
+  std::string folder = {};  // of kFile
+  // For kRedis.
+  std::string user = {};
+  std::string password = {};
+  std::string host = {};  // a name or an address; empty: `socket`
+  int port = 6379;
+  std::string socket = {};  // the path of a unix socket
+  int database = 0;
+};
+
+// "file:FOLDER", "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]", "valkey://..." and
+// "redis+unix:PATH[?db=DB]". Errors: InvalidArgument, which says what is expected.
+[[nodiscard]] Result<StoreUrl> ParseStoreUrl(std::string_view text);
+
+// Errors: those of CreateFileStore() and CreateRedisStore().
+[[nodiscard]] Result<std::unique_ptr<SessionStore>> OpenStore(const StoreUrl& url,
+                                                              const StoreLimits& limits);
+
+}  // namespace ebb::store
+
+#endif  // EBB_STORE_STORE_URL_H_
