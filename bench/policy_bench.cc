@@ -59,26 +59,32 @@ class Sequence {
                   kind == StepKind::kPrefill ? TokenKind::kGiven : TokenKind::kGenerated);
     num_decode_steps_ += kind == StepKind::kDecode ? 1 : 0;
     const StepSignals step = Signals(kind, first, num_tokens);
-    for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
-      std::vector<Position>& positions = groups_[group];
-      positions.insert(positions.end(), appended_.begin(), appended_.end());
+    const int num_groups = static_cast<int>(groups_.size());
+    const bool apart = policy_.scorer->GroupsAreApart();
+    for (int group = 0; group < num_groups; ++group) {
+      groups_[group].insert(groups_[group].end(), appended_.begin(), appended_.end());
       policy_.scorer->Append(group, appended_);
-      if (observes_) {
-        // Each group has its own part of the array, as in the engine.
-        const size_t heads = HeadsOfMass();
-        const size_t floats = heads * positions.size();
-        const size_t salt = kinds_.size() * 97 + static_cast<size_t>(group) * floats;
-        const size_t offset = salt % (mass_.size() - floats);
-        policy_.scorer->Observe(group,
-                                {.mass = std::span(mass_).subspan(offset, floats),
-                                 .num_mass_heads = static_cast<int>(heads),
-                                 .num_rows = static_cast<int>(positions.size()),
-                                 .num_new_rows = num_tokens,
-                                 .num_layers_counted = 1},
-                                step);
-      }
+      if (!apart) continue;
+      if (observes_) policy_.scorer->ObserveGroup(group, Shown(group, num_tokens), step);
       if (policy_.placement) Place(group, kind);
     }
+    if (apart) return;
+    shown_.clear();
+    for (int group = 0; group < num_groups; ++group) shown_.push_back(Shown(group, num_tokens));
+    if (observes_) policy_.scorer->Observe(shown_, step);
+    for (int group = 0; group < num_groups && policy_.placement; ++group) Place(group, kind);
+  }
+
+  // Each group has its own part of the array, as in the engine.
+  GroupSignals Shown(int group, int num_tokens) const {
+    const size_t heads = HeadsOfMass();
+    const size_t floats = heads * groups_[group].size();
+    const size_t salt = kinds_.size() * 97 + static_cast<size_t>(group) * floats;
+    return {.mass = std::span(mass_).subspan(salt % (mass_.size() - floats), floats),
+            .num_mass_heads = static_cast<int>(heads),
+            .num_rows = static_cast<int>(groups_[group].size()),
+            .num_new_rows = num_tokens,
+            .num_layers_counted = 1};
   }
 
   [[nodiscard]] size_t HeadsOfMass() const {
@@ -145,6 +151,7 @@ class Sequence {
   std::vector<std::vector<Position>> groups_;
   const bool observes_;
   std::vector<float> mass_ = std::vector<float>(3 << 20);
+  std::vector<GroupSignals> shown_;  // [groups], of a step
   std::vector<float> vectors_ = std::vector<float>(kSalts + (1 << 18));
   std::vector<TokenKind> kinds_;
   std::vector<Position> appended_;

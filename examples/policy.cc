@@ -22,7 +22,7 @@ class PeakScorer final : public ebb::Scorer {
   void Append(int group, std::span<const ebb::Position> positions) override {
     Of(group).resize(Of(group).size() + positions.size());
   }
-  void Observe(int group, const ebb::GroupSignals& signals, const ebb::StepSignals&) override {
+  void ObserveGroup(int group, const ebb::GroupSignals& signals, const ebb::StepSignals&) override {
     std::vector<float>& peaks = Of(group);
     for (size_t row = 0; row < signals.mass.size(); ++row)
       peaks[row] = std::max(peaks[row], signals.mass[row]);

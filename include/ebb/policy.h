@@ -53,16 +53,26 @@ class Scorer {
   [[nodiscard]] virtual SignalNeeds Needs() const = 0;
   // `positions` joined the end of `group`; called before the step that computes them runs.
   virtual void Append(int group, std::span<const Position> positions) = 0;
-  // What the step showed of `group`, new rows included. Not called when Needs() is empty.
-  virtual void Observe(int group, const GroupSignals& signals, const StepSignals& step) = 0;
+  // What a step showed, once for each step, new rows included: [num_groups]. Not called when
+  // Needs() is empty. Unless overridden, calls ObserveGroup() for each group in order.
+  virtual void Observe(std::span<const GroupSignals> groups, const StepSignals& step);
+  virtual void ObserveGroup(int /*group*/, const GroupSignals&, const StepSignals&) {}
+  // What it adds up over steps, where nothing else of a step matters to it. Whoever runs it may
+  // then keep the totals (src/policy/mass_totals.h) instead of calling Observe(), and give them
+  // before it asks for Scores() or SaveState(); both ways give the same bits. Scores() are then the
+  // totals themselves, also behind LoadState().
+  [[nodiscard]] virtual MassTotal Total() const { return MassTotal::kNone; }
+  // One number per row of the group, in order. REQUIRES: Total() is not kNone.
+  virtual void TakeTotal(int /*group*/, std::span<const float> /*total*/) {}
   // Only the rows at these ascending indices survive, in this order.
   virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
   // The first prefill of the sequence is over (000, Algorithm 1, line 1).
   virtual void EndFirstPrefill() {}
   // One finite score per row of the group. The span lives until the next call on this object.
   [[nodiscard]] virtual std::span<const float> Scores(int group) = 0;
-  // Whether Observe(), Retain(), Scores() and Expect() for different groups touch nothing in
-  // common, so that several threads may make them at once, one for each group.
+  // Whether ObserveGroup(), Retain(), Scores() and Expect() for different groups touch nothing in
+  // common, so that several threads may make them at once, one for each group. Observe() is then
+  // not called. REQUIRES: it does not override Observe().
   [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
   // Whether it holds keys of different steps, as they stand after RoPE, against each other or
   // against queries: such keys must not be rotated anew.
@@ -75,6 +85,9 @@ class Scorer {
   // they make no sense. Unsupported unless overridden: such a sequence cannot be saved.
   [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
   [[nodiscard]] virtual Status LoadState(StateReader* from);
+  // Whether a prompt leaves nothing in it but what Append() does, however it is cut into steps.
+  // Then a sequence may take the rows of a prompt's beginning from another one that has read it.
+  [[nodiscard]] virtual bool IgnoresPrompts() const { return false; }
 
  protected:
   Scorer() = default;
@@ -126,8 +139,9 @@ class Placement {
   // False lets the engine skip scoring altogether (streaming).
   [[nodiscard]] virtual bool NeedsScores() const = 0;
   // Whether what must stay fits: when not, InvalidArgument (into the budget) or ResourceExhausted
-  // (into the caps of the tiers) with the figures. Asked after every prefill chunk, for one group;
-  // positions and scores may be empty.
+  // (into the caps of the tiers) with the figures. Asked before a prompt is read, behind what the
+  // caps refused, and with tiers before each Place(); for one group, whose positions and scores may
+  // be empty.
   [[nodiscard]] virtual Status Check(const PlacementInput&) const { return OkStatus(); }
   // Whether Place() wants to be called after this step, for a group with `num_rows` rows.
   // Positions and scores may be empty.
@@ -166,7 +180,9 @@ class Selector {
   [[nodiscard]] virtual std::string Name() const = 0;
   [[nodiscard]] virtual SignalNeeds Needs() const = 0;
   virtual void Append(int group, std::span<const Position> positions) = 0;
-  virtual void Observe(int group, const GroupSignals& signals, const StepSignals& step) = 0;
+  // See Scorer.
+  virtual void Observe(std::span<const GroupSignals> groups, const StepSignals& step);
+  virtual void ObserveGroup(int /*group*/, const GroupSignals&, const StepSignals&) {}
   virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
   // What Select() needs and several threads can share: called once with each part, 0 to num_parts -
   // 1, before Select() of this kv head, with the same q. Calls of different parts, and of kv heads
@@ -245,8 +261,9 @@ struct PolicySpec {
 [[nodiscard]] Status ParsePolicy(std::string_view text, PolicySpec* spec);
 
 // Calls work(0) to work(num_parts - 1), some at once on the threads of the step; what they touch
-// must be apart, and they must not throw. Only within Observe(), Scores() and Retain() of a scorer
-// whose groups are not apart, never within `work`; valid while the engine lives.
+// must be apart, and they must not throw. Only within Observe(), ObserveGroup(), Scores() and
+// Retain() of a scorer whose groups are not apart, never within `work`; valid while the engine
+// lives.
 using RunParts = std::function<void(int num_parts, const std::function<void(int part)>& work)>;
 
 // What a policy may know of the cache that it is made for.

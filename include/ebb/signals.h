@@ -19,6 +19,14 @@ enum class MassNeed {
   kPerQueryHead,  // one per (query head of the group, row)
 };
 
+// What of mass a scorer may add up over steps (Scorer::Total()): signals with a cadence of their
+// own, which are added up where attention runs and fetched when a placement is due.
+enum class MassTotal {
+  kNone,        // every step matters by itself
+  kDecodeMean,  // over the decode steps since the first prefill ended: the mean over the layers
+                // without a NaN and their query heads
+};
+
 struct SignalNeeds {
   MassNeed mass = MassNeed::kNone;
   // Mass of prefill steps too. It needs a second pass over the keys there and is priced apart.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -83,7 +84,8 @@ class Signals {
     const bool by_head = needs_.mass == MassNeed::kPerQueryHead;
     signals.num_mass_heads = by_head ? streams * per_kv : 1;
     signals.num_layers_counted = granularity_ == Granularity::kToken ? kShape.num_layers : 1;
-    mass_.assign(signals.num_mass_heads * positions.size(), 0);
+    std::vector<float>& mass = mass_[group];
+    mass.assign(signals.num_mass_heads * positions.size(), 0);
     for (int token = 0; token < step_.num_tokens; ++token) {
       const Position query = step_.first_position + token;
       const auto seen = std::upper_bound(positions.begin(), positions.end(), query);
@@ -92,10 +94,10 @@ class Signals {
         const int q_head = stream % kShape.num_kv_heads * per_kv + head % per_kv;
         AddAttention(stream / kShape.num_kv_heads, q_head, query,
                      positions.first(seen - positions.begin()),
-                     mass_.data() + (by_head ? head * positions.size() : 0));
+                     mass.data() + (by_head ? head * positions.size() : 0));
       }
     }
-    signals.mass = mass_;
+    signals.mass = mass;
     return signals;
   }
 
@@ -118,7 +120,7 @@ class Signals {
   const SignalNeeds needs_;
   StepSignals step_;
   std::vector<std::vector<float>> keys_, values_, queries_, hidden_, eviction_logits_;
-  std::vector<float> mass_;
+  std::map<int, std::vector<float>> mass_;  // by group
 };
 
 class GoldenSequence {
@@ -137,11 +139,13 @@ class GoldenSequence {
     decode_steps_ += kind == StepKind::kDecode ? 1 : 0;
     kind_ = kind;
     const StepSignals& step = signals_.Step(kind, first, num_tokens);
+    std::vector<GroupSignals> shown;
     for (int group = 0; group < num_groups(); ++group) {
       groups_[group].insert(groups_[group].end(), appended.begin(), appended.end());
       policy_.scorer->Append(group, appended);
-      policy_.scorer->Observe(group, signals_.Group(group, groups_[group]), step);
+      shown.push_back(signals_.Group(group, groups_[group]));
     }
+    policy_.scorer->Observe(shown, step);
   }
 
   void Decide() {

@@ -61,12 +61,13 @@ std::vector<std::vector<float>> ScoresOf(const std::string& name, const ModelSha
     std::iota(appended.begin(), appended.end(), first);
     positions.insert(positions.end(), appended.begin(), appended.end());
     const StepSignals& of_step = signals.Step(kind, first, num_tokens);
+    std::vector<GroupSignals> shown;
     for (int group = 0; group < num_groups; ++group) {
       scorer.Append(group, appended);
-      const GroupSignals of_group = signals.Group(group, positions);
-      if (!scorer.Needs().Empty()) scorer.Observe(group, of_group, of_step);
-      (void)scorer.Scores(group);
+      shown.push_back(signals.Group(group, positions));
     }
+    if (!scorer.Needs().Empty()) scorer.Observe(shown, of_step);
+    for (int group = 0; group < num_groups; ++group) (void)scorer.Scores(group);
   };
   step(StepKind::kPrefill, 30);
   scorer.EndFirstPrefill();
@@ -127,12 +128,13 @@ TEST_P(MixedHeads, ASavedScorerHasTheScoresThatItHad) {
     std::iota(positions.begin(), positions.end(), 0);
     const StepSignals& step = signals.Step(StepKind::kPrefill, 0, 40);
     const int num_groups = Mixed().NumGroups(granularity);
+    std::vector<GroupSignals> shown;
     for (int group = 0; group < num_groups; ++group) {
       saved.scorer->Append(group, positions);
-      const GroupSignals of_group = signals.Group(group, positions);
-      if (!saved.scorer->Needs().Empty()) saved.scorer->Observe(group, of_group, step);
-      (void)saved.scorer->Scores(group);
+      shown.push_back(signals.Group(group, positions));
     }
+    if (!saved.scorer->Needs().Empty()) saved.scorer->Observe(shown, step);
+    for (int group = 0; group < num_groups; ++group) (void)saved.scorer->Scores(group);
     StateWriter to;
     const Status status = saved.scorer->SaveState(&to);
     ASSERT_TRUE(status.ok()) << status.ToString();

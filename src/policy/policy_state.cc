@@ -1,7 +1,8 @@
-// Parts of a policy that do not say how they are saved.
+// What parts of a policy do unless they say how: they see a step group by group, and are not saved.
 #include <fmt/format.h>
 
 #include "ebb/policy.h"
+#include "src/base/fetch_ahead.h"
 
 namespace ebb {
 namespace {
@@ -11,6 +12,23 @@ Status CannotBeSaved(std::string_view part, const std::string& name) {
 }
 
 }  // namespace
+
+void Scorer::Observe(std::span<const GroupSignals> groups, const StepSignals& step) {
+  const int num_groups = static_cast<int>(groups.size());
+  for (int group = 0; group < num_groups; ++group) {
+    if (group + 1 < num_groups) {
+      FetchAhead(groups[group + 1].mass);
+      Expect(group + 1);
+    }
+    ObserveGroup(group, groups[group], step);
+  }
+}
+
+void Selector::Observe(std::span<const GroupSignals> groups, const StepSignals& step) {
+  for (int group = 0; group < static_cast<int>(groups.size()); ++group) {
+    ObserveGroup(group, groups[group], step);
+  }
+}
 
 Status Scorer::SaveState(StateWriter*) const { return CannotBeSaved("scorer", Name()); }
 Status Scorer::LoadState(StateReader*) { return CannotBeSaved("scorer", Name()); }

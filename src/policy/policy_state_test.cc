@@ -43,31 +43,38 @@ class Lives {
     std::iota(appended.begin(), appended.end(), next_);
     const StepSignals& step = signals_.Step(kind, next_, num_tokens);
     next_ += num_tokens;
+    std::vector<GroupSignals> shown;
     for (int group = 0; group < num_groups_; ++group) {
       std::vector<Position>& positions = positions_[group];
       positions.insert(positions.end(), appended.begin(), appended.end());
-      const GroupSignals of_group = signals_.Group(group, positions);
-      std::vector<uint32_t> kept;
-      std::vector<Position> left;
-      for (uint32_t row = 0; row < positions.size(); ++row) {
-        if ((row + next_) % (19 + group) == 1) continue;
-        kept.push_back(row);
-        left.push_back(positions[row]);
-      }
-      positions = left;
-      for (Scorer* scorer : scorers) {
-        scorer->Append(group, appended);
-        if (!scorer->Needs().Empty()) scorer->Observe(group, of_group, step);
-        // What is worked out when scores are asked for belongs to the step.
-        (void)scorer->Scores(group);
-        scorer->Retain(group, kept);
-      }
+      for (Scorer* scorer : scorers) scorer->Append(group, appended);
+      shown.push_back(signals_.Group(group, positions));
     }
+    for (Scorer* scorer : scorers) {
+      if (!scorer->Needs().Empty()) scorer->Observe(shown, step);
+    }
+    for (int group = 0; group < num_groups_; ++group) LoseRows(group, scorers);
   }
 
   [[nodiscard]] int num_groups() const { return num_groups_; }
 
  private:
+  void LoseRows(int group, const std::vector<Scorer*>& scorers) {
+    std::vector<uint32_t> kept;
+    std::vector<Position> left;
+    for (uint32_t row = 0; row < positions_[group].size(); ++row) {
+      if ((row + next_) % (19 + group) == 1) continue;
+      kept.push_back(row);
+      left.push_back(positions_[group][row]);
+    }
+    positions_[group] = left;
+    for (Scorer* scorer : scorers) {
+      // What is worked out when scores are asked for belongs to the step.
+      (void)scorer->Scores(group);
+      scorer->Retain(group, kept);
+    }
+  }
+
   const int num_groups_;
   MadeUpSignals signals_;
   std::vector<std::vector<Position>> positions_;  // [num_groups][num_rows]
@@ -102,6 +109,50 @@ TEST(PolicyState, EveryScorerComesBackAndGoesOnTheSame) {
       ExpectSameScores(lives.num_groups(), saved.scorer.get(), loaded.scorer.get());
     }
   }
+}
+
+enum class Sees { kNothing, kSignals };
+
+// The state of a scorer once it was told of a prompt's rows, read in these steps, whose signals it
+// saw or did not.
+std::vector<std::byte> StateBehindPrompt(const std::string& name, Granularity granularity,
+                                         const std::vector<int>& steps, Sees sees) {
+  const Policy policy = Make("attention", name, granularity);
+  Scorer& scorer = *policy.scorer;
+  MadeUpSignals signals(kContext.shape, granularity, scorer.Needs(), 7,
+                        MadeUpSignals::Fault::kNone);
+  std::vector<Position> positions;
+  for (const int num_tokens : steps) {
+    const auto first = static_cast<Position>(positions.size());
+    positions.resize(first + num_tokens);
+    std::iota(positions.begin(), positions.end(), 0);
+    const StepSignals& step = signals.Step(StepKind::kPrefill, first, num_tokens);
+    std::vector<GroupSignals> shown;
+    for (int group = 0; group < kContext.shape.NumGroups(granularity); ++group) {
+      scorer.Append(group, std::span(positions).subspan(first));
+      shown.push_back(signals.Group(group, positions));
+    }
+    if (sees == Sees::kSignals && !scorer.Needs().Empty()) scorer.Observe(shown, step);
+  }
+  StateWriter to;
+  EXPECT_TRUE(scorer.SaveState(&to).ok());
+  return {to.bytes().begin(), to.bytes().end()};
+}
+
+TEST(PolicyState, InAScorerThatIgnoresPromptsTheyLeaveTheirRowsAlone) {
+  int num_ignoring = 0;
+  for (const ScorerInfo& info : BuiltinScorers()) {
+    const std::string name(info.name);
+    for (const Granularity granularity :
+         {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
+      if (!Make("attention", name, granularity).scorer->IgnoresPrompts()) continue;
+      ++num_ignoring;
+      EXPECT_EQ(StateBehindPrompt(name, granularity, {40, 1, 9}, Sees::kSignals),
+                StateBehindPrompt(name, granularity, {50}, Sees::kNothing))
+          << name;
+    }
+  }
+  EXPECT_GE(num_ignoring, 3 * 8);
 }
 
 TEST(PolicyState, AScorerThatIsCutShortIsRefused) {

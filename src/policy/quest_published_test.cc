@@ -59,7 +59,7 @@ class Cache {
       step.keys.push_back(keys[layer]);
     }
     for (int group = 0; group < num_groups(); ++group) {
-      selector().Observe(group, {.num_rows = num_rows_, .num_new_rows = num_tokens}, step);
+      selector().ObserveGroup(group, {.num_rows = num_rows_, .num_new_rows = num_tokens}, step);
     }
   }
 

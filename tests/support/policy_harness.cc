@@ -94,7 +94,9 @@ GroupSignals MadeUpSignals::Group(int group, std::span<const Position> positions
   signals.num_mass_heads = needs_.mass == MassNeed::kSummed      ? 1
                            : needs_.mass == MassNeed::kPerKvHead ? layout.NumStreamsOf(group)
                                                                  : layout.AllQueryHeadsOf(group);
-  mass_.assign(static_cast<size_t>(signals.num_mass_heads) * num_rows, 0.0f);
+  if (mass_.size() <= size_t(group)) mass_.resize(layout.num_groups());
+  std::vector<float>& of_group = mass_[group];
+  of_group.assign(static_cast<size_t>(signals.num_mass_heads) * num_rows, 0.0f);
   for (int l = 0, heads_before = 0; l < num_layers; ++l) {
     const int layer = first_layer + l;
     const int num_kv_heads = one_head ? 1 : shape_.NumKvHeads(layer);
@@ -109,7 +111,7 @@ GroupSignals MadeUpSignals::Group(int group, std::span<const Position> positions
       const int mass_head = needs_.mass == MassNeed::kSummed      ? 0
                             : needs_.mass == MassNeed::kPerKvHead ? first_mass_head + q / ratio
                                                                   : first_mass_head + q;
-      float* mass = &mass_[static_cast<size_t>(mass_head) * num_rows];
+      float* mass = &of_group[static_cast<size_t>(mass_head) * num_rows];
       for (int i = 0; i < num_rows; ++i) {
         const float u = Uniform(static_cast<uint64_t>(layer) * 1000 + head + 1, positions[i]);
         mass[i] += nan_layer ? std::numeric_limits<float>::quiet_NaN() : u * u * u;
@@ -117,13 +119,13 @@ GroupSignals MadeUpSignals::Group(int group, std::span<const Position> positions
     }
   }
   if (fault_ == Fault::kNanMass) {
-    for (size_t i = 0; i < mass_.size(); ++i) {
+    for (size_t i = 0; i < of_group.size(); ++i) {
       const float u = Uniform(88 + group, i);
-      if (u < 0.2f) mass_[i] = std::numeric_limits<float>::quiet_NaN();
-      if (u > 0.9f) mass_[i] = std::numeric_limits<float>::infinity();
+      if (u < 0.2f) of_group[i] = std::numeric_limits<float>::quiet_NaN();
+      if (u > 0.9f) of_group[i] = std::numeric_limits<float>::infinity();
     }
   }
-  signals.mass = mass_;
+  signals.mass = of_group;
   return signals;
 }
 
@@ -175,11 +177,12 @@ Status PolicyHarness::Step(StepKind kind, int num_tokens) {
     if (policy_.selector) policy_.selector->Append(group, appended);
   }
   const StepSignals& step = signals_.Step(kind, first, num_tokens);
+  std::vector<GroupSignals> shown;
   for (int group = 0; group < num_groups() && !needs_.Empty(); ++group) {
-    const GroupSignals signals = signals_.Group(group, groups_[group]);
-    if (!policy_.scorer->Needs().Empty()) policy_.scorer->Observe(group, signals, step);
-    if (policy_.selector) policy_.selector->Observe(group, signals, step);
+    shown.push_back(signals_.Group(group, groups_[group]));
   }
+  if (!policy_.scorer->Needs().Empty()) policy_.scorer->Observe(shown, step);
+  if (policy_.selector && !needs_.Empty()) policy_.selector->Observe(shown, step);
   if (kind == StepKind::kPrefill && num_steps_ == 0) policy_.scorer->EndFirstPrefill();
   if (kind == StepKind::kPrefill && policy_.placement) {
     EBB_RETURN_IF_ERROR(policy_.placement->Check(Input(0)));

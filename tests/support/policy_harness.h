@@ -27,7 +27,8 @@ class MadeUpSignals {
 
   // The next step: `num_tokens` new tokens from `first` on.
   const StepSignals& Step(StepKind kind, Position first, int num_tokens);
-  // What that step shows of a group whose rows, the new ones included, are at `positions`.
+  // What that step shows of a group whose rows, the new ones included, are at `positions`. Lives
+  // until this is asked again of the group.
   GroupSignals Group(int group, std::span<const Position> positions);
 
  private:
@@ -44,7 +45,7 @@ class MadeUpSignals {
   StepSignals step_;
   std::vector<std::vector<float>> keys_, keys_before_rope_, values_, queries_, hidden_;
   std::vector<std::vector<float>> eviction_logits_;
-  std::vector<float> mass_;
+  std::vector<std::vector<float>> mass_;  // [groups]
 };
 
 // What policies that look ahead are told where there is nothing to replay: a hash of group and

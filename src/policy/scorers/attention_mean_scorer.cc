@@ -18,6 +18,7 @@ class AttentionMeanScorer final : public RowScorer {
         num_steps_(context.NumGroups()) {}
 
   std::string Name() const override { return "attention_mean"; }
+  bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
 
   void Append(int group, std::span<const Position> positions) override {
@@ -26,7 +27,7 @@ class AttentionMeanScorer final : public RowScorer {
     std::ranges::fill(births_.Append(group, positions.size()), num_steps_[group]);
   }
 
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (!ShowsDecodeMass(signals, step)) return;
     num_steps_[group] += 1;
     AddMeanMass(signals, layout_.QueryHeadsOf(group), sums_[group]);

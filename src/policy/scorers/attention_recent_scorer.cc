@@ -21,6 +21,7 @@ class AttentionRecentScorer final : public RowScorer {
         num_steps_(context.NumGroups()) {}
 
   std::string Name() const override { return fmt::format("attention_recent:last={}", last_); }
+  bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
 
   void Append(int group, std::span<const Position> positions) override {
@@ -28,7 +29,7 @@ class AttentionRecentScorer final : public RowScorer {
     for (int slot = 0; slot < last_; ++slot) ring_.Append(Slot(group, slot), positions.size());
   }
 
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (!ShowsDecodeMass(signals, step)) return;
     const std::span<float> newest = ring_[Slot(group, static_cast<int>(num_steps_[group] % last_))];
     std::ranges::fill(newest, 0.0f);

@@ -3,6 +3,9 @@
 // with s = 0 when the first prefill ends (Algorithm 1, line 1). At layer or head granularity the
 // mean is over what belongs to the group [ours: the paper has one score per token]. Prefill steps
 // of later turns add nothing.
+#include <algorithm>
+
+#include "src/policy/mass_totals.h"
 #include "src/policy/scorers/row_scorer.h"
 
 namespace ebb {
@@ -14,12 +17,15 @@ class AttentionScorer final : public RowScorer {
       : RowScorer(context), layout_(context.Layout()) {}
 
   std::string Name() const override { return "attention"; }
+  bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
 
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
-    if (ShowsDecodeMass(signals, step)) {
-      AddMeanMass(signals, layout_.QueryHeadsOf(group), scores_[group]);
-    }
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
+    AddDecodeMass(signals, step, layout_.QueryHeadsOf(group), scores_[group]);
+  }
+  MassTotal Total() const override { return MassTotal::kDecodeMean; }
+  void TakeTotal(int group, std::span<const float> total) override {
+    std::ranges::copy(total, scores_[group].begin());
   }
 
   void EndFirstPrefill() override { scores_.SetAllToZero(); }

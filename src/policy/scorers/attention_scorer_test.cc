@@ -81,7 +81,7 @@ TEST(AttentionScorer, FollowsTheTrace) {
         break;
       case kDecode:
       case kPrefill:
-        scorer->Observe(0, Signals(event.mass, 1, event.num_layers_counted), step);
+        scorer->ObserveGroup(0, Signals(event.mass, 1, event.num_layers_counted), step);
         break;
       case kRetain:
         scorer->Retain(0, event.kept);
@@ -97,7 +97,7 @@ TEST(AttentionScorer, FollowsTheTrace) {
 TEST(AttentionScorer, EndOfTheFirstPrefillZeroesWhatWasThere) {
   const std::unique_ptr<Scorer> scorer = Make();
   AppendRows(scorer.get(), 0, 0, 1);
-  scorer->Observe(0, Signals({8}, 1, 2), {});
+  scorer->ObserveGroup(0, Signals({8}, 1, 2), {});
   EXPECT_THAT(scorer->Scores(0), ElementsAre(1));
   scorer->EndFirstPrefill();
   EXPECT_THAT(scorer->Scores(0), ElementsAre(0));
@@ -114,7 +114,7 @@ TEST(AttentionScorer, IsTheMeanOverTheHeadsOfItsGroup) {
   for (const Case& c : cases) {
     const std::unique_ptr<Scorer> scorer = Make(c.granularity);
     AppendRows(scorer.get(), c.group, 0, 1);
-    scorer->Observe(c.group, Signals({4}, 1, 1), {});
+    scorer->ObserveGroup(c.group, Signals({4}, 1, 1), {});
     EXPECT_THAT(scorer->Scores(c.group), ElementsAre(c.expected));
   }
 }
@@ -127,11 +127,11 @@ TEST(AttentionScorer, LeavesLayersWithNanOutOfMassByHead) {
   const std::vector<float> all_bad(8, 0.0f);
   const std::unique_ptr<Scorer> scorer = Make();
   AppendRows(scorer.get(), 0, 0, 2);
-  scorer->Observe(0, Signals(good, 4, 2), {});
+  scorer->ObserveGroup(0, Signals(good, 4, 2), {});
   EXPECT_THAT(scorer->Scores(0), ElementsAre(16 / 8.0f, 20 / 8.0f));
-  scorer->Observe(0, Signals(one_bad, 4, 1), {});
+  scorer->ObserveGroup(0, Signals(one_bad, 4, 1), {});
   EXPECT_THAT(scorer->Scores(0), ElementsAre(2 + 12 / 4.0f, 2.5f + 14 / 4.0f));
-  scorer->Observe(0, Signals(all_bad, 4, 0), {});
+  scorer->ObserveGroup(0, Signals(all_bad, 4, 0), {});
   EXPECT_THAT(scorer->Scores(0), ElementsAre(5, 6));
 }
 

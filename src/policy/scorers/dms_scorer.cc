@@ -38,7 +38,7 @@ class DmsScorer final : public RowScorerWith<Position> {
     std::ranges::fill(scores_[group].subspan(undecided), 0.0f);
   }
 
-  void Observe(int group, const GroupSignals&, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     const std::span<float> scores = scores_[group];
     const std::span<const Position> positions = beside_[group];
     const Position first = step.first_position - shift_;

@@ -23,7 +23,7 @@ struct Step {
     std::vector<Position> positions;
     for (int t = 0; t < step.num_tokens; ++t) positions.push_back(first + t);
     scorer->Append(group, positions);
-    scorer->Observe(group, {.num_new_rows = step.num_tokens}, step);
+    scorer->ObserveGroup(group, {.num_new_rows = step.num_tokens}, step);
   }
 };
 

@@ -16,7 +16,7 @@ class H2oScorer final : public RowScorer {
     return {.mass = MassNeed::kSummed, .mass_in_prefill = true};
   }
 
-  void Observe(int group, const GroupSignals& signals, const StepSignals&) override {
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals&) override {
     if (signals.mass.empty()) return;
     for (int head = 0; head < signals.num_mass_heads; ++head) {
       AddMass(MassOfHead(signals, head), 1.0f, scores_[group]);

@@ -48,12 +48,12 @@ TEST(H2oScorer, FollowsTheTrace) {
   for (const Step& step : trace) {
     SCOPED_TRACE(step.name);
     scorer->Append(2, step.appended);
-    scorer->Observe(2,
-                    {.mass = step.mass,
-                     .num_mass_heads = 1,
-                     .num_rows = static_cast<int>(step.mass.size()),
-                     .num_layers_counted = 1},
-                    {.kind = step.kind});
+    scorer->ObserveGroup(2,
+                         {.mass = step.mass,
+                          .num_mass_heads = 1,
+                          .num_rows = static_cast<int>(step.mass.size()),
+                          .num_layers_counted = 1},
+                         {.kind = step.kind});
     scorer->EndFirstPrefill();  // means nothing to H2O
     EXPECT_THAT(scorer->Scores(2), ElementsAreArray(step.expected));
   }
@@ -66,7 +66,7 @@ TEST(H2oScorer, SumsMassThatSomebodyElseWantedByHead) {
   const std::unique_ptr<Scorer> scorer = Make();
   scorer->Append(0, std::vector<Position>{0, 1});
   const std::vector<float> mass = {1, 2, 10, 20};  // [2 query heads, 2 rows]
-  scorer->Observe(0, {.mass = mass, .num_mass_heads = 2, .num_rows = 2}, {});
+  scorer->ObserveGroup(0, {.mass = mass, .num_mass_heads = 2, .num_rows = 2}, {});
   EXPECT_THAT(scorer->Scores(0), ElementsAre(11, 22));
 }
 

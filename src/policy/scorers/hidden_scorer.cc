@@ -63,17 +63,17 @@ class HiddenScorer final : public RowScorer {
   std::string Name() const override { return name_; }
   SignalNeeds Needs() const override { return {.hidden_layers = change_.layers()}; }
 
-  // All groups see the same step; the first of them takes it in.
-  void Observe(int group, const GroupSignals&, const StepSignals& step) override {
-    if (group == 0) {
-      change_.BeginStep(step);
-      of_step_.resize(step.num_tokens);
-      for (int token = 0; token < step.num_tokens; ++token) {
-        change_.Take(step, token);
-        of_step_[token] = Mean(bands_.a_first, bands_.a_last) - Mean(bands_.b_first, bands_.b_last);
-      }
+  // All groups see the same.
+  void Observe(std::span<const GroupSignals> groups, const StepSignals& step) override {
+    change_.BeginStep(step);
+    of_step_.resize(step.num_tokens);
+    for (int token = 0; token < step.num_tokens; ++token) {
+      change_.Take(step, token);
+      of_step_[token] = Mean(bands_.a_first, bands_.a_last) - Mean(bands_.b_first, bands_.b_last);
     }
-    std::ranges::copy(of_step_, scores_[group].last(of_step_.size()).begin());
+    for (int group = 0; group < static_cast<int>(groups.size()); ++group) {
+      std::ranges::copy(of_step_, scores_[group].last(of_step_.size()).begin());
+    }
   }
 
   Status SaveState(StateWriter* to) const override {
@@ -124,9 +124,9 @@ class AttnHsScorer final : public Scorer {
     attention_->Append(group, positions);
     hidden_->Append(group, positions);
   }
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
-    attention_->Observe(group, signals, step);
-    hidden_->Observe(group, signals, step);
+  void Observe(std::span<const GroupSignals> groups, const StepSignals& step) override {
+    attention_->Observe(groups, step);
+    hidden_->Observe(groups, step);
   }
   void Retain(int group, std::span<const uint32_t> kept) override {
     scores_.Retain(group, kept);

@@ -37,7 +37,7 @@ class KvVarianceScorer final : public RowScorer {
     return {.keys = of_ == Of::kKeys, .values = of_ == Of::kValues};
   }
 
-  void Observe(int group, const GroupSignals&, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     const auto& vectors = of_ == Of::kKeys ? step.keys : step.values;
     const int streams = layout_.NumStreamsOf(group), first = layout_.FirstStreamOf(group);
     const std::span<float> scores = scores_[group].last(step.num_tokens);

@@ -97,7 +97,7 @@ class LagScorer final : public RowScorer {
 
   bool ComparesKeys() const override { return true; }
 
-  void Observe(int group, const GroupSignals&, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     const std::span<float> scores = scores_[group].last(step.num_tokens);
     const int streams = layout_.NumStreamsOf(group), first = layout_.FirstStreamOf(group);
     for (int token = 0; token < step.num_tokens; ++token) {

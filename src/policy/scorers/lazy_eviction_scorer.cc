@@ -97,6 +97,7 @@ class LazyEvictionScorer final : public RowScorer {
                        h1_word_, h2_word_);
   }
   bool GroupsAreApart() const override { return heads_word_ != "kv"; }
+  bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override {
     return {.mass = heads_word_ == "kv" ? MassNeed::kSummed : MassNeed::kPerQueryHead};
   }
@@ -109,7 +110,7 @@ class LazyEvictionScorer final : public RowScorer {
     }
   }
 
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     const bool is_decode = step.kind == StepKind::kDecode;
     if (is_decode && num_steps_[group] == kMaxStep) Rebase(group);
     // Rows are born just before their first step, given ones too.

@@ -16,13 +16,13 @@ class LazyEviction : public testing::Test {
     scorer_->Append(0, positions);
     std::vector<float> mass(next_, 0.0f);
     for (const size_t row : active) mass[row] = 1.0f;
-    scorer_->Observe(0,
-                     {.mass = mass,
-                      .num_mass_heads = 1,
-                      .num_rows = next_,
-                      .num_new_rows = num_tokens,
-                      .num_layers_counted = 1},
-                     {.kind = kind, .num_tokens = num_tokens});
+    scorer_->ObserveGroup(0,
+                          {.mass = mass,
+                           .num_mass_heads = 1,
+                           .num_rows = next_,
+                           .num_new_rows = num_tokens,
+                           .num_layers_counted = 1},
+                          {.kind = kind, .num_tokens = num_tokens});
   }
   [[nodiscard]] float Score(size_t row) { return scorer_->Scores(0)[row]; }
 

@@ -24,7 +24,6 @@ class OracleScorer final : public Scorer {
   void Append(int group, std::span<const Position> positions) override {
     std::ranges::copy(positions, positions_.Append(group, positions.size()).begin());
   }
-  void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int group, std::span<const uint32_t> kept) override {
     positions_.Retain(group, kept);
   }

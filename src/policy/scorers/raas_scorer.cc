@@ -23,9 +23,10 @@ class RaasScorer final : public RowScorer {
         num_steps_(context.NumGroups()) {}
 
   std::string Name() const override { return fmt::format("raas:alpha={:g}", alpha_); }
+  bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
 
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (step.kind != StepKind::kDecode) return;
     const float now = num_steps_[group] += 1;
     const std::span<float> stamps = scores_[group];

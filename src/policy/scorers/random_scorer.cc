@@ -22,6 +22,7 @@ class RandomScorer final : public Scorer {
       : seed_(context.seed), scores_(context.NumGroups()) {}
 
   std::string Name() const override { return fmt::format("random:seed={}", seed_); }
+  bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {}; }
 
   void Append(int group, std::span<const Position> positions) override {
@@ -33,7 +34,6 @@ class RandomScorer final : public Scorer {
     }
   }
 
-  void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
   std::span<const float> Scores(int group) override { return scores_[group]; }
   Status SaveState(StateWriter* to) const override { return scores_.Save(to); }

@@ -64,7 +64,7 @@ TEST(RandomScorer, ANumberDependsOnNeitherStepsNorRemovalsNorRollBack) {
   scorer->Append(1, std::vector<Position>{0, 1});
   scorer->Append(0, std::vector<Position>{0, 1, 2});
   scorer->Append(1, std::vector<Position>{2, 3, 4});
-  scorer->Observe(1, {}, {});
+  scorer->ObserveGroup(1, {}, {});
   scorer->EndFirstPrefill();
   scorer->Retain(1, std::vector<uint32_t>{0, 2});
   EXPECT_THAT(scorer->Scores(1), ElementsAre(expected[0], expected[2]));

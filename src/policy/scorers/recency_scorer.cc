@@ -12,11 +12,11 @@ class RecencyScorer final : public Scorer {
   explicit RecencyScorer(const ScorerContext& context) : scores_(context.NumGroups()) {}
 
   std::string Name() const override { return "recency"; }
+  bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {}; }
   void Append(int group, std::span<const Position> positions) override {
     std::copy(positions.begin(), positions.end(), scores_.Append(group, positions.size()).begin());
   }
-  void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
   std::span<const float> Scores(int group) override { return scores_[group]; }
   Status SaveState(StateWriter* to) const override { return scores_.Save(to); }

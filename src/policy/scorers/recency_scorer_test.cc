@@ -14,7 +14,7 @@ TEST(RecencyScorer, AScoreIsThePositionOfItsRow) {
   EXPECT_TRUE(scorer->Needs().Empty());
   scorer->Append(1, std::vector<Position>{0, 1, 2});
   scorer->Append(1, std::vector<Position>{3});
-  scorer->Observe(1, {}, {});
+  scorer->ObserveGroup(1, {}, {});
   scorer->EndFirstPrefill();
   EXPECT_THAT(scorer->Scores(1), ElementsAre(0, 1, 2, 3));
   scorer->Retain(1, std::vector<uint32_t>{0, 2});

@@ -61,7 +61,7 @@ class RedundancyScorer final : public RowScorer {
     norms_.Append(group, positions.size());
   }
 
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (step.first_position != next_[group]) num_neighbours_[group] = 0;
     next_[group] = step.first_position + step.num_tokens;
     for (int token = 0; token < step.num_tokens; ++token) ObserveToken(group, step, token);

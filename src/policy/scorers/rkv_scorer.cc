@@ -84,7 +84,7 @@ class RkvScorer final : public RowScorer {
     stale_[group] = 0;
   }
 
-  void Observe(int group, const GroupSignals&, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
       for (int token = 0; token < step.num_tokens; ++token) {
         keys_.Store(stream, step.num_tokens - token, VectorOf(step.keys, layout_, stream, token));

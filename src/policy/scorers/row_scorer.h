@@ -2,11 +2,11 @@
 #ifndef EBB_POLICY_SCORERS_ROW_SCORER_H_
 #define EBB_POLICY_SCORERS_ROW_SCORER_H_
 
-#include <cassert>
 #include <span>
 #include <vector>
 
 #include "ebb/policy.h"
+#include "src/policy/mass_totals.h"
 #include "src/policy/row_scores.h"
 #include "src/policy/score_loops.h"
 #include "src/policy/scorers.h"
@@ -82,30 +82,6 @@ Status LoadList(StateReader* from, std::vector<T>* list) {
   return from->status();
 }
 
-// The mass of one head; several when somebody asked for mass by head, although a sum was wanted.
-inline std::span<const float> MassOfHead(const GroupSignals& signals, int head) {
-  const size_t num_rows = signals.num_rows;
-  return signals.mass.subspan(head * num_rows, num_rows);
-}
-
-// As AddMeanMass(), of the rows from `first_row` on that `to` has numbers for.
-inline void AddMeanMassOfRows(const GroupSignals& signals, int query_heads_per_layer,
-                              size_t first_row, std::span<float> to) {
-  assert(first_row + to.size() <= static_cast<size_t>(signals.num_rows));
-  const float weight = 1.0f / (static_cast<float>(signals.num_layers_counted) *
-                               static_cast<float>(query_heads_per_layer));
-  for (int head = 0; head < signals.num_mass_heads; ++head) {
-    AddMass(MassOfHead(signals, head).subspan(first_row, to.size()), weight, to);
-  }
-}
-
-// Adds the mean of the mass over the layers that count and their query heads. REQUIRES: some count.
-inline void AddMeanMass(const GroupSignals& signals, int query_heads_per_layer,
-                        std::span<float> to) {
-  assert(to.size() == static_cast<size_t>(signals.num_rows));
-  AddMeanMassOfRows(signals, query_heads_per_layer, 0, to);
-}
-
 // One array of mass: the sum over the heads where there are several.
 inline std::span<const float> SummedMass(const GroupSignals& signals, std::vector<float>* sum) {
   if (signals.num_mass_heads == 1) return signals.mass;
@@ -114,11 +90,6 @@ inline std::span<const float> SummedMass(const GroupSignals& signals, std::vecto
     AddMass(MassOfHead(signals, head), 1.0f, *sum);
   }
   return *sum;
-}
-
-// Whether a step shows what rows received from the model's own tokens.
-inline bool ShowsDecodeMass(const GroupSignals& signals, const StepSignals& step) {
-  return step.kind == StepKind::kDecode && !signals.mass.empty() && signals.num_layers_counted > 0;
 }
 
 }  // namespace ebb

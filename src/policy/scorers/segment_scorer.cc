@@ -64,7 +64,7 @@ float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
   return sum / static_cast<float>(std::max(1, num_with_mass));
 }
 
-void SegmentScorer::Observe(int group, const GroupSignals& signals, const StepSignals& step) {
+void SegmentScorer::ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) {
   Segments& segments = segments_[group];
   std::optional<float> density;
   if (ShowsDecodeMass(signals, step)) {

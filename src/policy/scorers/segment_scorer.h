@@ -20,7 +20,7 @@ class SegmentScorer : public RowScorer {
 
   SignalNeeds Needs() const override { return {.mass = MassNeed::kPerQueryHead}; }
   void Append(int group, std::span<const Position> positions) override;
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override;
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override;
   void Retain(int group, std::span<const uint32_t> kept) override;
   std::span<const float> Scores(int group) override;
   Status SaveState(StateWriter* to) const override;

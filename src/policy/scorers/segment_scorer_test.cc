@@ -44,13 +44,13 @@ std::vector<float> ScoresWithout(const char* policy_name, int left_out_segment, 
       std::fill_n(mass.begin() + head * rows, reached, 1.0f / static_cast<float>(reached));
     }
     const std::vector<float> key = {1, 2, 3, static_cast<float>(token % 5)};
-    scorer.Observe(0,
-                   {.mass = mass,
-                    .num_mass_heads = 2 * heads,
-                    .num_rows = token + 1,
-                    .num_new_rows = 1,
-                    .num_layers_counted = one_layer ? 1 : 2},
-                   {.first_position = position, .num_tokens = 1, .keys = {key, key}});
+    scorer.ObserveGroup(0,
+                        {.mass = mass,
+                         .num_mass_heads = 2 * heads,
+                         .num_rows = token + 1,
+                         .num_new_rows = 1,
+                         .num_layers_counted = one_layer ? 1 : 2},
+                        {.first_position = position, .num_tokens = 1, .keys = {key, key}});
   }
   const auto scores = scorer.Scores(0);
   return {scores.begin(), scores.end()};
@@ -106,12 +106,12 @@ WideThought ThinkWide(const std::string& policy_name, const RunParts& run_parts)
   change();
   const std::vector<int> layers = scorer.Needs().hidden_layers;
   const std::vector<std::span<const float>> hidden(layers.size(), output);
-  scorer.Observe(0, {.num_rows = kPrompt, .num_new_rows = kPrompt},
-                 {.kind = StepKind::kPrefill,
-                  .num_tokens = kPrompt,
-                  .keys = keys,
-                  .hidden_layers = layers,
-                  .hidden = hidden});
+  scorer.ObserveGroup(0, {.num_rows = kPrompt, .num_new_rows = kPrompt},
+                      {.kind = StepKind::kPrefill,
+                       .num_tokens = kPrompt,
+                       .keys = keys,
+                       .hidden_layers = layers,
+                       .hidden = hidden});
   std::vector<double> attention(kPrompt + kTokens);
   for (Position position = kPrompt; position < kPrompt + kTokens; ++position) {
     scorer.Append(0, {&position, 1});
@@ -121,17 +121,17 @@ WideThought ThinkWide(const std::string& policy_name, const RunParts& run_parts)
     std::fill_n(mass.begin() + 5 * rows, rows, 0.0f);  // a head without any
     for (size_t i = 0; i < mass.size(); ++i) attention[i % rows] += mass[i] / double{kHeads};
     change();
-    scorer.Observe(0,
-                   {.mass = mass,
-                    .num_mass_heads = kHeads,
-                    .num_rows = position + 1,
-                    .num_new_rows = 1,
-                    .num_layers_counted = 12},
-                   {.first_position = position,
-                    .num_tokens = 1,
-                    .keys = keys,
-                    .hidden_layers = layers,
-                    .hidden = hidden});
+    scorer.ObserveGroup(0,
+                        {.mass = mass,
+                         .num_mass_heads = kHeads,
+                         .num_rows = position + 1,
+                         .num_new_rows = 1,
+                         .num_layers_counted = 12},
+                        {.first_position = position,
+                         .num_tokens = 1,
+                         .keys = keys,
+                         .hidden_layers = layers,
+                         .hidden = hidden});
   }
   const auto scores = scorer.Scores(0);
   return {{scores.begin(), scores.end()}, attention};

@@ -48,11 +48,11 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
     AttentionSegmentScorer::Append(group, positions);
     keys_.Append(group, positions.size());
   }
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     for (int token = 0; token < step.num_tokens; ++token) {
       keys_.Store(group, step.num_tokens - token, step.keys[layer_].subspan(token * dim_, dim_));
     }
-    AttentionSegmentScorer::Observe(group, signals, step);
+    AttentionSegmentScorer::ObserveGroup(group, signals, step);
   }
   void Retain(int group, std::span<const uint32_t> kept) override {
     AttentionSegmentScorer::Retain(group, kept);

@@ -72,9 +72,9 @@ class SegmentHsScorer final : public EntropySegmentScorer<SegmentScorer> {
     SegmentScorer::Append(group, positions);
     hidden_->Append(group, positions);
   }
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
-    hidden_->Observe(group, signals, step);
-    SegmentScorer::Observe(group, signals, step);
+  void Observe(std::span<const GroupSignals> groups, const StepSignals& step) override {
+    hidden_->Observe(groups, step);
+    SegmentScorer::Observe(groups, step);
   }
   void Retain(int group, std::span<const uint32_t> kept) override {
     SegmentScorer::Retain(group, kept);

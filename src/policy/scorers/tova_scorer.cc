@@ -16,9 +16,10 @@ class TovaScorer final : public RowScorer {
 
   std::string Name() const override { return "tova"; }
   bool GroupsAreApart() const override { return true; }
+  bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
 
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     if (!ShowsDecodeMass(signals, step)) return;
     std::ranges::fill(scores_[group], 0.0f);
     AddMeanMass(signals, layout_.QueryHeadsOf(group), scores_[group]);

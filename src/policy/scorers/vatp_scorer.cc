@@ -21,7 +21,7 @@ class VatpScorer final : public RowScorerWith<float> {
     return {.mass = MassNeed::kSummed, .mass_in_prefill = true, .values = true};
   }
 
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     const int streams = layout_.NumStreamsOf(group), first = layout_.FirstStreamOf(group);
     const std::span<float> new_norms = beside_[group].last(step.num_tokens);
     for (int token = 0; token < step.num_tokens; ++token) {

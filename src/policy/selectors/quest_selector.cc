@@ -72,7 +72,7 @@ class QuestSelector final : public Selector {
   }
 
   // The step's rows are the last ones.
-  void Observe(int group, const GroupSignals&, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
     const std::vector<uint32_t>& pages = page_rows_[group];
     size_t page = pages.size();
     size_t in_page = 0;

@@ -52,7 +52,7 @@ class QuestTest : public ::testing::TestWithParam<Granularity> {
     }
     for (int group = 0; group < num_groups(); ++group) {
       selector_->Append(group, positions);
-      selector_->Observe(group, {.num_new_rows = num_tokens}, step);
+      selector_->ObserveGroup(group, {.num_new_rows = num_tokens}, step);
     }
   }
 
