@@ -18,6 +18,8 @@ struct TierAccounting {
   size_t page_bytes = 0;  // of the pages that hold them, holes included
   // Those of page_bytes that other sequences hold too: ArenaAccounting counts them once.
   size_t shared_page_bytes = 0;
+  // page_bytes, of which a page that k sequences hold counts as a kth.
+  size_t fair_page_bytes = 0;
 };
 
 // Rows that changed their tier, evictions left out. Down is away from T0.

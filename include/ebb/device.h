@@ -1,17 +1,20 @@
-// Where T0 and T2 lie and how T1 is read, as a user asks for it: `cpu`, one memory for all tiers,
-// or `sim`, an accelerator that is simulated within the process: memory of its own, copies with a
-// bandwidth and a latency, a virtual clock.
+// Where T0 and T2 lie and how T1 is read, as a user asks for it: `cpu`, one memory for all tiers;
+// an accelerator that ggml has a backend for, which then holds the weights and computes; or `sim`,
+// an accelerator that is simulated within the process: memory of its own, copies with a bandwidth
+// and a latency, a virtual clock.
 #ifndef EBB_DEVICE_H_
 #define EBB_DEVICE_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "ebb/status.h"
 
 namespace ebb {
 
-enum class DeviceKind : uint8_t { kCpu, kSim };
+enum class DeviceKind : uint8_t { kCpu, kSim, kBackend };
 
 // When the bytes of a simulated copy arrive. Results are the same in all of them.
 enum class CopyArrival : uint8_t {
@@ -22,14 +25,16 @@ enum class CopyArrival : uint8_t {
 
 struct DeviceSpec {
   DeviceKind kind = DeviceKind::kCpu;
+  std::string name;  // of kBackend: one of ListDevices(), or how its name begins
   // Of the simulated device.
   double h2d_bytes_per_s = 25e9;
   double d2h_bytes_per_s = 25e9;
-  double latency_seconds = 10e-6;              // of each copy
-  double device_bytes_per_s = 1e12;            // at which the device reads rows in its memory
-  double host_bytes_per_s = 40e9;              // at which the host reads rows in its own
-  double layer_seconds = 20e-6;                // what a layer takes besides its attention
-  uint64_t memory_bytes = uint64_t{16} << 30;  // how much the device has
+  double latency_seconds = 10e-6;    // of each copy
+  double device_bytes_per_s = 1e12;  // at which the device reads rows in its memory
+  double host_bytes_per_s = 40e9;    // at which the host reads rows in its own
+  double layer_seconds = 20e-6;      // what a layer takes besides its attention
+  // How much the device has for rows; of kBackend 0: all that there is.
+  uint64_t memory_bytes = uint64_t{16} << 30;
   CopyArrival copies = CopyArrival::kLate;
 };
 
@@ -38,9 +43,19 @@ struct DeviceSpec {
 // layer, ahead of their use, which changes no bit.
 enum class T1Mode : uint8_t { kAuto, kCompute, kStream };
 
-// "cpu", "sim" or "sim:KEY=VALUE,...": h2d, d2h, device, host (25GBps), latency, layer (10us),
-// memory (16GiB), copies (late, once, thread). InvalidArgument, naming what is expected, for
-// anything else.
+// A device of kBackend that is there.
+struct DeviceDescription {
+  std::string name;         // "cuda0"
+  std::string description;  // by its driver
+  uint64_t free_bytes = 0;  // 0, as the total: it does not say
+  uint64_t total_bytes = 0;
+};
+[[nodiscard]] std::vector<DeviceDescription> ListDevices();
+
+// "cpu"; the name of another device, "rpc:HOST:PORT" of ggml's RPC server among them, or
+// "NAME:memory=16GiB"; "sim" or "sim:KEY=VALUE,...": h2d, d2h, device, host (25GBps), latency,
+// layer (10us), memory (16GiB), copies (late, once, thread). InvalidArgument, naming what is
+// expected, for anything else.
 [[nodiscard]] Result<DeviceSpec> ParseDevice(std::string_view text);
 [[nodiscard]] Result<T1Mode> ParseT1Mode(std::string_view text);
 [[nodiscard]] std::string_view T1ModeName(T1Mode mode);  // "auto", "compute", "stream"

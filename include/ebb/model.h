@@ -30,6 +30,8 @@ struct ModelOptions {
   std::string path;
   std::string adapter = {};  // a file that makes the model mark rows (docs/formats.md); empty: none
   WeightMode weights = WeightMode::kAsStored;
+  // They are computed with on a device of DeviceKind::kBackend: none is laid out for the processor.
+  bool for_device = false;
   RopeScaling rope_scaling = RopeScaling::kFromFile;
   float rope_factor = 0;  // > 1: context is this many times the trained one; needed by
                           // kLinear and kYarn, refused otherwise

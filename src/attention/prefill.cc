@@ -28,7 +28,24 @@ int FirstChunkRows(const RowsView& rows) {
   return kPrefillChunkRows - rows.positions.front() % kPrefillChunkRows;
 }
 
+// Tiles of so many tokens are too few for the threads.
+bool AreFew(int num_tiles, int num_kv_heads) {
+  return size_t(num_tiles) * num_kv_heads < kFewTiles;
+}
+
+uint32_t NumParts(uint32_t num_old_rows) {
+  return std::clamp<uint32_t>(num_old_rows / kPartRows, 1, kMaxParts);
+}
+
 }  // namespace
+
+bool AreCutAlike(const AttentionKernel& kernel, const AttentionShape& shape, size_t num_old_rows,
+                 int a, int b) {
+  if (a == b || NumParts(static_cast<uint32_t>(num_old_rows)) == 1) return true;
+  const int tile_tokens = kernel.query_tile(shape.QueryHeadsPerKvHead());
+  const int num_tiles = (std::min(a, b) + tile_tokens - 1) / tile_tokens;
+  return !AreFew(num_tiles, shape.num_kv_heads);
+}
 
 PrefillAttention::PrefillAttention(const AttentionKernel& kernel, const AttentionShape& shape)
     : kernel_(kernel), shape_(shape) {}
@@ -67,7 +84,7 @@ void PrefillAttention::Plan(const PrefillQueries& queries) {
     queries_.chunk_first = queries.positions.front();
     queries_.chunk_tokens = static_cast<int>(queries.positions.size());
   }
-  const bool few = size_t(NumTiles(queries_.chunk_tokens)) * shape_.num_kv_heads < kFewTiles;
+  const bool few = AreFew(NumTiles(queries_.chunk_tokens), shape_.num_kv_heads);
   units_.clear();
   // Late tiles see the most rows: they go first, so that threads end together.
   for (int tile = num_tiles_ - 1; tile >= 0; --tile) {
@@ -91,7 +108,7 @@ void PrefillAttention::PlanTile(int kv_head, int tile, bool in_parts) {
   } else if (in_parts && rows.last_visible.empty()) {
     const auto old = static_cast<uint32_t>(
         std::ranges::lower_bound(rows.positions, queries_.chunk_first) - rows.positions.begin());
-    parts = std::clamp<uint32_t>(old / kPartRows, 1, kMaxParts);
+    parts = NumParts(old);
     const uint32_t all = old + static_cast<uint32_t>(queries_.chunk_tokens);
     part_rows = std::max<uint32_t>(all / parts / kPrefillChunkRows, 1) * kPrefillChunkRows;
   }

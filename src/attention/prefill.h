@@ -31,6 +31,11 @@ struct PrefillQueries {
   MassTarget mass;            // summed over the tokens
 };
 
+// Whether a token of a chunk gets the same bits where the chunk has `a` tokens as where it has `b`:
+// its queries and rows are cut alike. shape: of a layer; num_old_rows: rows before the chunk.
+[[nodiscard]] bool AreCutAlike(const AttentionKernel& kernel, const AttentionShape& shape,
+                               size_t num_old_rows, int a, int b);
+
 class PrefillAttention {
  public:
   PrefillAttention(const AttentionKernel& kernel, const AttentionShape& shape);

@@ -18,8 +18,9 @@ namespace ebb {
 namespace {
 
 constexpr std::string_view kExpected =
-    "cpu, or sim:KEY=VALUE,... with h2d, d2h, device, host (25GBps), latency, layer (10us), memory "
-    "(16GiB), copies (late, once or thread)";
+    "cpu, a device that `ebb device list` names, rpc:HOST:PORT, or sim:KEY=VALUE,... with h2d, "
+    "d2h, device, host "
+    "(25GBps), latency, layer (10us), memory (16GiB), copies (late, once or thread)";
 
 using Unit = std::pair<std::string_view, double>;
 constexpr std::array<Unit, 4> kRates = {
@@ -91,6 +92,25 @@ Status ParseKey(std::string_view key, std::string_view value, DeviceSpec* spec) 
   return InvalidArgument("no such key");
 }
 
+// "HOST:PORT"
+bool IsEndpoint(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return false;
+  const std::string_view port = text.substr(colon + 1);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  constexpr size_t kMostDigits = 5;
+  return !port.empty() && port.size() <= kMostDigits && std::ranges::all_of(port, is_digit);
+}
+
+// As backends name theirs: "cuda0".
+bool IsDeviceName(std::string_view name) {
+  const auto belongs = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+  };
+  return !name.empty() && std::ranges::all_of(name, belongs);
+}
+
 }  // namespace
 
 Result<DeviceSpec> ParseDevice(std::string_view text) {
@@ -99,11 +119,27 @@ Result<DeviceSpec> ParseDevice(std::string_view text) {
   };
   DeviceSpec spec;
   if (text == "cpu") return spec;
+  // An address has colons of its own.
+  constexpr std::string_view kRpc = "rpc:", kMemoryKey = ":memory=";
+  const bool is_rpc = text.starts_with(kRpc);
+  const size_t colon = is_rpc ? text.rfind(kMemoryKey) : text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  if (name != "sim") {
+    const bool is_name = is_rpc ? IsEndpoint(name.substr(kRpc.size())) : IsDeviceName(name);
+    if (name == "cpu" || !is_name) return refuse("not a device");
+    spec.kind = DeviceKind::kBackend;
+    spec.name = name;
+    spec.memory_bytes = 0;
+    if (colon == std::string_view::npos) return spec;
+    constexpr std::string_view kMemory = "memory=";
+    const std::string_view rest = text.substr(colon + 1);
+    if (!rest.starts_with(kMemory)) return refuse("expected memory=BYTES");
+    const Status status = ParseKey("memory", rest.substr(kMemory.size()), &spec);
+    return status.ok() ? Result<DeviceSpec>(spec) : refuse(status.message());
+  }
   spec.kind = DeviceKind::kSim;
-  if (text == "sim") return spec;
-  constexpr std::string_view kPrefix = "sim:";
-  if (!text.starts_with(kPrefix)) return refuse("not a device");
-  std::string_view rest = text.substr(kPrefix.size());
+  if (colon == std::string_view::npos) return spec;
+  std::string_view rest = text.substr(colon + 1);
   std::vector<std::string_view> seen;
   while (true) {
     const size_t comma = rest.find(',');

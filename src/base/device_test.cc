@@ -28,9 +28,35 @@ TEST(ParseDeviceTest, NamesAloneTakeTheDefaults) {
   EXPECT_DOUBLE_EQ(ParseDevice("sim")->latency_seconds, 10e-6);
 }
 
+TEST(ParseDeviceTest, OtherNamesAreThoseOfBackends) {
+  const auto all = ParseDevice("cuda0");
+  ASSERT_TRUE(all.ok()) << all.status().ToString();
+  EXPECT_EQ(all->kind, DeviceKind::kBackend);
+  EXPECT_EQ(all->name, "cuda0");
+  EXPECT_EQ(all->memory_bytes, 0u);
+  const auto rpc = ParseDevice("rpc:10.0.0.1:50052:memory=1GiB");
+  ASSERT_TRUE(rpc.ok()) << rpc.status().ToString();
+  EXPECT_EQ(rpc->name, "rpc:10.0.0.1:50052");
+  EXPECT_EQ(rpc->memory_bytes, uint64_t{1} << 30);
+  EXPECT_EQ(ParseDevice("rpc:here:1")->name, "rpc:here:1");
+  const auto part = ParseDevice("Vulkan1:memory=8GiB");
+  ASSERT_TRUE(part.ok()) << part.status().ToString();
+  EXPECT_EQ(part->name, "Vulkan1");
+  EXPECT_EQ(part->memory_bytes, uint64_t{8} << 30);
+}
+
 TEST(ParseDeviceTest, RefusesWhatItCannotRead) {
   for (const char* text : {"",
-                           "gpu",
+                           "a gpu",
+                           "cuda0:",
+                           "rpc:",
+                           "rpc:here",
+                           "rpc:here:",
+                           "rpc::50052",
+                           "rpc:here:port",
+                           "cuda0:memory",
+                           "cuda0:memory=0",
+                           "cuda0:h2d=25GBps",
                            "cpu:",
                            "sim:",
                            "sim:h2d",
@@ -54,7 +80,7 @@ TEST(ParseDeviceTest, RefusesWhatItCannotRead) {
                            "sim:,h2d=25GBps"}) {
     const auto spec = ParseDevice(text);
     EXPECT_EQ(spec.status().code(), StatusCode::kInvalidArgument) << text;
-    EXPECT_NE(spec.status().message().find("write cpu, or sim:"), std::string::npos) << text;
+    EXPECT_NE(spec.status().message().find("write cpu, a device"), std::string::npos) << text;
   }
 }
 

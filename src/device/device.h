@@ -6,6 +6,10 @@
 // announced it; a device that computes by itself would begin its kernel there. So whatever was
 // launched before a copy is asked for is done by then.
 //
+// A device may also keep its memory from the host altogether (IsClosed()): then a DeviceCall opens
+// nothing, and rows are reached by ReadRows(), WriteRows() and CopyRows() and by the device's own
+// computing.
+//
 // Thread safety: all functions may be called by several threads; memory that a copy reads or writes
 // belongs to that copy until somebody waited for it.
 #ifndef EBB_DEVICE_DEVICE_H_
@@ -66,6 +70,8 @@ class Device {
   // and the events do nothing that is worth a call, and DeviceCall costs nothing.
   [[nodiscard]] bool one_memory() const { return sharing_ == Sharing::kOneMemory; }
 
+  [[nodiscard]] bool IsClosed() const { return sharing_ == Sharing::kClosed; }
+
   // Contents unspecified. ResourceExhausted when there is no more.
   virtual Result<std::byte*> Allocate(MemoryKind kind, size_t num_bytes) = 0;
   // Gives back what Allocate() gave. An error keeps it.
@@ -82,11 +88,19 @@ class Device {
   virtual Status QueueWait(DeviceQueue queue, const DeviceEvent& event) = 0;
   virtual Status Wait(const DeviceEvent& event) = 0;
 
+  // Between steps: reads, writes and copies in the device's memory, done on return. Each of `rows`
+  // has `num_bytes`, and they are packed on the host's side; those that CopyRows() names are copied
+  // as if one after the other. Errors: the device's.
+  virtual Status ReadRows(std::span<const std::byte* const> rows, size_t num_bytes, std::byte* to);
+  virtual Status WriteRows(std::span<std::byte* const> rows, size_t num_bytes,
+                           const std::byte* from);
+  virtual Status CopyRows(std::span<const CopyPart> rows);
+
   // The host's clock: of the world, or of the simulation.
   [[nodiscard]] virtual double Seconds() const = 0;
 
  protected:
-  enum class Sharing : uint8_t { kOneMemory, kOwnMemory };
+  enum class Sharing : uint8_t { kOneMemory, kOwnMemory, kClosed };
   explicit Device(Sharing sharing) : sharing_(sharing) {}
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

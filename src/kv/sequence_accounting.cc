@@ -51,6 +51,7 @@ CacheAccounting SequenceCache::accounting() const {
     of_tier.rows += static_cast<int64_t>(rows);
     of_tier.row_bytes += rows * row_bytes;
     of_tier.page_bytes += pages * page_bytes;
+    of_tier.fair_page_bytes += pages * page_bytes;
   };
   for (const auto& shared : c.tables) {
     const size_t streams = c.NumStreams(*shared);
@@ -76,6 +77,15 @@ CacheAccounting SequenceCache::accounting() const {
   sum.rows_evicted = c.rows_evicted;
   sum.num_tables = static_cast<int64_t>(c.tables.size());
   return sum;
+}
+
+size_t SequenceCache::page_bytes(Tier tier) const {
+  size_t num_pages = 0;
+  for (const auto& shared : impl_->tables) {
+    num_pages += impl_->NumStreams(*shared) * (tier == Tier::kT2 ? shared->compressed.num_pages()
+                                                                 : shared->full.num_pages(tier));
+  }
+  return num_pages * impl_->PageBytes(tier);
 }
 
 const MoveAccounting& SequenceCache::moves() const { return impl_->moved; }

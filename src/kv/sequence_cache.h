@@ -60,6 +60,11 @@ class SequenceCache {
   // and this cache is only good for being destroyed. REQUIRES: this cache never had rows; shape,
   // format, granularity and stores are those of `from`.
   Status ForkFrom(SequenceCache* from);
+  // As ForkFrom(), of the rows at positions before `end` alone. Only full pages are shared, so that
+  // neither cache takes more pages than it would by itself.
+  Status ForkFirstRows(SequenceCache* from, Position end);
+  // So many of the first positions have a row in T0 or T1 in every group.
+  [[nodiscard]] size_t NumFirstRows() const;
   // Keeps pages of T0 for this cache; see Arena::SetFloor().
   Status SetT0Floor(uint64_t num_bytes);
   // From now on no other cache holds pages of T0 of this one, so that what is in rows may change:
@@ -182,6 +187,8 @@ class SequenceCache {
   // Largest visible list of any group; what the context and the work buffers must hold.
   [[nodiscard]] size_t max_rows() const;
   [[nodiscard]] CacheAccounting accounting() const;
+  // Of the pages in a tier.
+  [[nodiscard]] size_t page_bytes(Tier tier) const;
   // What Move() did so far, with what steps waited for it, and how long steps waited in
   // StageLayer(): cheaper than accounting().
   [[nodiscard]] const MoveAccounting& moves() const;

@@ -150,6 +150,7 @@ struct SequenceCache::Impl {
   void AddEdits(const SharedTable& shared, size_t new_pages, TierRows::EditSize* size) const;
   // See sequence_edits.cc.
   Status EditRows(std::span<const TableEdit> tables);
+  Status CarryRows(std::span<const TableEdit> tables, bool to_t1);
   void FreePagesOf(std::span<const TableEdit> tables);
   [[nodiscard]] std::span<const Tier> TiersToCompact();
   // Returns the bytes copied.
@@ -186,8 +187,14 @@ struct SequenceCache::Impl {
   [[nodiscard]] size_t PageBytes(Tier tier) const;
   void AddSharedBytes(const SharedTable& shared, CacheAccounting* sum) const;
   void UnsealOwnPages();
-  Status Fork(Impl* from);
-  Status PrepareFork(Impl* from);
+  enum class ForkedRows {
+    kAll,
+    kFirst,  // those of positions before `end`
+  };
+  [[nodiscard]] static bool IsWorthSharing(const TokenTable& table, size_t page, ForkedRows rows);
+  Status ForkRows(Impl* from, ForkedRows rows, Position end);
+  Status Fork(Impl* from, ForkedRows rows, Position end);
+  Status PrepareFork(Impl* from, ForkedRows rows, Position end);
   void SharePage(const Stream& other, Tier tier, size_t page, Stream* stream);
   [[nodiscard]] Status CheckStream(const Stream& stream) const;
   [[nodiscard]] std::byte* CompressedAt(const Stream& stream, Slot slot) const;

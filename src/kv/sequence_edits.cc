@@ -1,5 +1,6 @@
 // Rows that are read or written for a move, wherever they lie.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "src/kv/sequence_cache_impl.h"
@@ -70,6 +71,40 @@ Status SequenceCache::Impl::EditRows(std::span<const TableEdit> tables) {
     }
     table->edit(*stream, addresses);
   });
+}
+
+// Rows between T0, on a closed device, and T1, in the host's memory: packed, a few MiB at once.
+Status SequenceCache::Impl::CarryRows(std::span<const TableEdit> tables, bool to_t1) {
+  const size_t stride = format.RowStride();
+  std::vector<std::byte> packed;
+  std::vector<std::byte*> on_device, on_host;
+  const auto carry = [&]() -> Status {
+    packed.resize(on_device.size() * stride);
+    if (to_t1) EBB_RETURN_IF_ERROR(device->ReadRows(on_device, stride, packed.data()));
+    for (size_t i = 0; i < on_host.size(); ++i) {
+      std::byte* const at = packed.data() + i * stride;
+      std::memcpy(to_t1 ? on_host[i] : at, to_t1 ? at : on_host[i], stride);
+    }
+    if (!to_t1) EBB_RETURN_IF_ERROR(device->WriteRows(on_device, stride, packed.data()));
+    on_device.clear();
+    on_host.clear();
+    return OkStatus();
+  };
+  for (const TableEdit& table : tables) {
+    for (const int group : table.shared->groups) {
+      for (const Stream& stream : StreamsOf(group)) {
+        for (size_t i = 0; i < table.slots.size(); ++i) {
+          const PageId page = stream.refs[table.slots[i].page()].id();
+          const RowAddress row = RowAt(stream, table.in_t0[i]);
+          const RowAddress beyond = RowAt(stores.t1->Address(page), table.slots[i]);
+          on_device.insert(on_device.end(), {row.key, row.value});
+          on_host.insert(on_host.end(), {beyond.key, beyond.value});
+        }
+        if (on_device.size() * stride >= kEditBytes) EBB_RETURN_IF_ERROR(carry());
+      }
+    }
+  }
+  return on_device.empty() ? OkStatus() : carry();
 }
 
 }  // namespace ebb

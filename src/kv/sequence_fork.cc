@@ -1,7 +1,9 @@
-// Pages that several caches hold: a fork shares those that are nearly full and copies the others.
+// Pages that several caches hold: a fork shares those that are nearly full and copies the others; a
+// fork of the first rows alone shares those that are full.
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -27,11 +29,14 @@ void ForEachPage(const SharedTable& shared, Tier tier, const Visit& visit) {
 
 constexpr std::array<Tier, 3> kTiersWithPages = {Tier::kT0, Tier::kT1, Tier::kT2};
 
-bool IsWorthSharing(const TokenTable& table, size_t page) {
-  return table.IsSealed(page) || std::popcount(table.UsedRows(page)) >= kLeastRowsToShare;
-}
-
 }  // namespace
+
+// `table` is the fork's, which has no more rows of the page than the other cache.
+bool SequenceCache::Impl::IsWorthSharing(const TokenTable& table, size_t page, ForkedRows rows) {
+  const int num_rows = std::popcount(table.UsedRows(page));
+  if (rows == ForkedRows::kFirst) return num_rows == kRowsPerPage;
+  return table.IsSealed(page) || num_rows >= kLeastRowsToShare;
+}
 
 PageId SequenceCache::Impl::IdOf(const Stream& stream, Tier tier, size_t page) const {
   return (tier == Tier::kT2 ? stream.compressed_refs : stream.refs)[page].id();
@@ -52,8 +57,11 @@ void SequenceCache::Impl::AddSharedBytes(const SharedTable& shared, CacheAccount
       if (!TableOf(shared, tier).IsSealed(page)) return;
       for (const int group : shared.groups) {
         for (const Stream& stream : StreamsOf(group)) {
-          if (NumHolders(stream, tier, page) == 1) continue;
-          sum->tiers[static_cast<int>(tier)].shared_page_bytes += PageBytes(tier);
+          const uint32_t num_holders = NumHolders(stream, tier, page);
+          if (num_holders == 1) continue;
+          TierAccounting& of_tier = sum->tiers[static_cast<int>(tier)];
+          of_tier.shared_page_bytes += PageBytes(tier);
+          of_tier.fair_page_bytes -= PageBytes(tier) - PageBytes(tier) / num_holders;
         }
       }
     });
@@ -108,12 +116,18 @@ Status SequenceCache::OwnPages() {
 }
 
 // Tables, and memory for all that is to be copied.
-Status SequenceCache::Impl::PrepareFork(Impl* from) {
+Status SequenceCache::Impl::PrepareFork(Impl* from, ForkedRows rows, Position end) {
   std::vector<std::unique_ptr<SharedTable>> copies;
   for (const auto& shared : from->tables) {
     shared->full.ReserveSeals();
     shared->compressed.ReserveSeals();
     copies.push_back(std::make_unique<SharedTable>(*shared));
+    if (rows == ForkedRows::kFirst) {
+      freed.clear();  // pages that the fork never holds
+      copies.back()->full.TruncateTo(end, &freed);
+      copies.back()->compressed.TruncateTo(end, &freed);
+      copies.back()->MergePositions();
+    }
     copies.back()->full.ReserveSeals();
     copies.back()->compressed.ReserveSeals();
   }
@@ -130,7 +144,7 @@ Status SequenceCache::Impl::PrepareFork(Impl* from) {
     for (const Tier tier : kTiersWithPages) {
       size_t of_table = 0;
       ForEachPage(*shared, tier, [&](size_t page) {
-        if (!IsWorthSharing(TableOf(*shared, tier), page)) ++of_table;
+        if (!IsWorthSharing(TableOf(*shared, tier), page, rows)) ++of_table;
       });
       AddPages(*shared, tier, of_table, &num_copies);
     }
@@ -149,8 +163,8 @@ void SequenceCache::Impl::SharePage(const Stream& other, Tier tier, size_t page,
   SetAddress(stream, page);
 }
 
-Status SequenceCache::Impl::Fork(Impl* from) {
-  EBB_RETURN_IF_ERROR(PrepareFork(from));
+Status SequenceCache::Impl::Fork(Impl* from, ForkedRows rows, Position end) {
+  EBB_RETURN_IF_ERROR(PrepareFork(from, rows, end));
   std::array<std::vector<TierPages::PageCopy>, 3> copies;  // by tier
   for (size_t i = 0; i < tables.size(); ++i) {
     SharedTable* const shared = tables[i].get();
@@ -159,7 +173,7 @@ Status SequenceCache::Impl::Fork(Impl* from) {
         return tier == Tier::kT2 ? s->compressed : s->full;
       };
       ForEachPage(*shared, tier, [&](size_t page) {
-        const bool shares = IsWorthSharing(table_of(shared), page);
+        const bool shares = IsWorthSharing(table_of(shared), page, rows);
         for (const int group : shared->groups) {
           const std::span<Stream> others = from->StreamsOf(group);
           const std::span<Stream> own = StreamsOf(group);
@@ -177,14 +191,12 @@ Status SequenceCache::Impl::Fork(Impl* from) {
                 {.from = IdOf(others[s], tier, page), .to = IdOf(own[s], tier, page)});
           }
         }
-        if (!shares) return;
+        if (!shares) return table_of(shared).Unseal(page);
         table_of(shared).Seal(page);
         table_of(from->tables[i].get()).Seal(page);
       });
     }
   }
-  rows_evicted = from->rows_evicted;
-  moved = from->moved;
   for (const Tier tier : kTiersWithPages) {
     const auto& of_tier = copies[static_cast<size_t>(tier)];
     if (!of_tier.empty()) EBB_RETURN_IF_ERROR(PagesOf(tier)->Copy(of_tier));
@@ -192,22 +204,49 @@ Status SequenceCache::Impl::Fork(Impl* from) {
   return OkStatus();
 }
 
-Status SequenceCache::ForkFrom(SequenceCache* from) {
-  Impl& c = *impl_;
-  Impl& other = *from->impl_;
-  assert(max_rows() == 0 && c.streams.size() == other.streams.size());
-  EBB_RETURN_IF_ERROR(other.CheckSound());
-  EBB_RETURN_IF_ERROR(other.SettleT1());
-  other.Refresh();
-  c.Refresh();
+Status SequenceCache::Impl::ForkRows(Impl* from, ForkedRows rows, Position end) {
+  assert(streams.size() == from->streams.size());
+  EBB_RETURN_IF_ERROR(from->CheckSound());
+  EBB_RETURN_IF_ERROR(from->SettleT1());
+  from->Refresh();
+  Refresh();
   Status status;
   try {
-    status = c.Fork(&other);
+    status = Fork(from, rows, end);
   } catch (const std::bad_alloc&) {
     status = ResourceExhausted("no memory to fork a sequence");
   }
-  c.EndPromises();
+  EndPromises();
   return status;
+}
+
+Status SequenceCache::ForkFrom(SequenceCache* from) {
+  assert(max_rows() == 0);
+  EBB_RETURN_IF_ERROR(impl_->ForkRows(from->impl_.get(), Impl::ForkedRows::kAll, /*end=*/0));
+  impl_->rows_evicted = from->impl_->rows_evicted;
+  impl_->moved = from->impl_->moved;
+  return OkStatus();
+}
+
+Status SequenceCache::ForkFirstRows(SequenceCache* from, Position end) {
+  assert(max_rows() == 0);
+  return impl_->ForkRows(from->impl_.get(), Impl::ForkedRows::kFirst, end);
+}
+
+size_t SequenceCache::NumFirstRows() const {
+  size_t num_rows = std::numeric_limits<size_t>::max();
+  for (const auto& shared : impl_->tables) {
+    const std::span<const Position> positions = shared->full.positions();
+    // Positions ascend: one that is its own index has all the others before it.
+    size_t low = 0, high = std::min(positions.size(), num_rows);
+    while (low < high) {
+      const size_t middle = low + (high - low) / 2;
+      const bool all = positions[middle] == static_cast<Position>(middle);
+      (all ? low : high) = all ? middle + 1 : middle;
+    }
+    num_rows = low;
+  }
+  return num_rows;
 }
 
 }  // namespace ebb

@@ -73,6 +73,7 @@ Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRow
     // A T1 page that lost its last row is no page of the table any more, and is still to be read.
     table.slots = sinks ? Targets(moves) : Sources(moves);
     table.SetAllInT1(sinks ? TierRows::Access::kWrite : TierRows::Access::kRead, added);
+    if (device->IsClosed()) table.in_t0 = sinks ? Sources(moves) : Targets(moves);
     table.edit = [this, sinks, in_t0 = sinks ? Sources(moves) : Targets(moves)](
                      const Stream& stream, std::span<const RowAddress> in_t1) {
       for (size_t i = 0; i < in_t1.size(); ++i) {
@@ -82,7 +83,7 @@ Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRow
     };
     tables.push_back(std::move(table));
   }
-  broken = Lost(EditRows(tables));
+  broken = Lost(device->IsClosed() ? CarryRows(tables, sinks) : EditRows(tables));
   // The tables have let go of these pages, whether their rows arrived or not.
   FreePagesOf(tables);
   if (broken.ok()) Account(all, rows);

@@ -39,6 +39,7 @@ struct TableEdit {
   std::vector<uint32_t> in_t1;  // ascending: which of `slots` lie in T1
   TierRows::Rows t1_rows;       // those
   Edit edit;
+  std::vector<Slot> in_t0;       // on a closed device: where rows go from or to, [slots]
   std::vector<TablePage> freed;  // by the edit, to be freed after it
 
   // All of `slots`, or those that the table says, lie in T1, to be read or written there. added:

@@ -163,6 +163,7 @@ CacheAccounting LosslessBody::accounting() {
     sum.tiers[kT0].row_bytes += store.tiers[kT0].row_bytes;
     sum.tiers[kT0].page_bytes += store.tiers[kT0].page_bytes;
     sum.tiers[kT0].shared_page_bytes += store.tiers[kT0].shared_page_bytes;
+    sum.tiers[kT0].fair_page_bytes += store.tiers[kT0].fair_page_bytes;
   }
   sum.table_bytes += store.table_bytes;
   if (lookup_.has_value()) sum.table_bytes += lookup_->memory_bytes();
@@ -258,6 +259,10 @@ Status LosslessBody::ForkFrom(SessionBody* other) {
   return Resume();
 }
 
+Status LosslessBody::TakeFirstRows(SessionBody* /*other*/, Position /*end*/) {
+  return Unsupported("a lossless session takes no rows of another one's prompt");
+}
+
 void LosslessBody::TruncateTo(Position end) {
   draft_->TruncateTo(end);
   store_->TruncateTo(end);
@@ -298,16 +303,20 @@ void LosslessBody::CountLogits(double seconds) {
   report_.verify_seconds += seconds;
 }
 
+Result<bool> LosslessBody::HasLogitsBehind(Token token) {
+  if (num_ahead() == 0 || ahead_[next_ahead_] != token) return false;
+  if (HasLogitsAfter(next_ahead_ + 1)) return true;
+  const double begin = Now();
+  EBB_RETURN_IF_ERROR(ComputeLogits(next_ahead_ + 1));
+  CountLogits(Now() - begin);
+  return true;
+}
+
 Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
   EBB_RETURN_IF_ERROR(draft_->CheckTokens({&token, 1}));
   if (num_ahead() > 0) {
-    const bool right = ahead_[next_ahead_] == token;
+    EBB_ASSIGN_OR_RETURN(const bool right, HasLogitsBehind(token));
     if (right) {
-      if (!HasLogitsAfter(next_ahead_ + 1)) {
-        const double begin = Now();
-        EBB_RETURN_IF_ERROR(ComputeLogits(next_ahead_ + 1));
-        CountLogits(Now() - begin);
-      }
       SeeText(token);
       ++next_ahead_;
       logits->Show(LogitsAfter(next_ahead_));

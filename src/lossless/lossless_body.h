@@ -48,6 +48,7 @@ class LosslessBody final : public SessionBody {
   [[nodiscard]] size_t LargestChunk(size_t num_tokens) override;
   [[nodiscard]] Result<StepEntry> PromptEntry() override;
   Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) override;
+  [[nodiscard]] Result<bool> HasLogitsBehind(Token token) override;
   [[nodiscard]] Result<std::optional<StepEntry>> BeginDecode(Token token,
                                                              ShownLogits* logits) override;
   void EndDecode() override;
@@ -55,7 +56,11 @@ class LosslessBody final : public SessionBody {
   [[nodiscard]] Status SetT0Share(double share) override;
   [[nodiscard]] Status Park() override;
   [[nodiscard]] Status ForkFrom(SessionBody* other) override;
+  [[nodiscard]] Status TakeFirstRows(SessionBody* other, Position end) override;
   [[nodiscard]] CacheAccounting accounting() override;
+  [[nodiscard]] size_t page_bytes(Tier tier) override {
+    return accounting().tiers[static_cast<size_t>(tier)].page_bytes;
+  }
   [[nodiscard]] const LosslessReport* lossless_report() const override { return &report_; }
   [[nodiscard]] std::string KeptRows() const override;
   [[nodiscard]] std::vector<SequenceCache*> caches() override;

@@ -11,7 +11,7 @@
 namespace ebb {
 namespace {
 
-constexpr int kMaxNodesPerLayer = 60 + kMaxAttentionNodesPerLayer;
+constexpr int kMaxOtherNodesPerLayer = 60;
 constexpr int kMaxNodesOutsideLayers = 32;
 
 // Whether a column of a product has the same bits whatever stands beside it, by the patch of ggml
@@ -248,8 +248,9 @@ ggml_tensor* DecoderGraphBuilder::OutputRows(ggml_tensor* x) {
 }
 
 DecoderGraph DecoderGraphBuilder::Build() {
-  result_.graph = ggml_new_graph_custom(ctx_, DecoderGraphMaxNodes(model_), false);
-  result_.tokens = Input(num_tokens_, "tokens");
+  result_.graph = ggml_new_graph_custom(
+      ctx_, DecoderGraphMaxNodes(model_, options_.attention_nodes_per_layer), false);
+  if (!options_.takes_embeddings) result_.tokens = Input(num_tokens_, "tokens");
   result_.positions = Input(num_tokens_, "positions");
   if (options_.num_outputs > 0 && options_.num_outputs < options_.num_tokens) {
     result_.output_rows = Input(options_.num_outputs, "output_rows");
@@ -257,7 +258,15 @@ DecoderGraph DecoderGraphBuilder::Build() {
   result_.hidden.resize(options_.hidden_layers.size());
 
   const int last = h_.num_layers - 1;
-  ggml_tensor* x = ggml_get_rows(ctx_, model_.token_embedding, result_.tokens);
+  ggml_tensor* x = nullptr;
+  if (options_.takes_embeddings) {
+    x = ggml_new_tensor_2d(ctx_, GGML_TYPE_F32, h_.embed_dim, num_tokens_);
+    ggml_set_name(x, "embeddings");
+    ggml_set_input(x);
+    result_.embeddings = x;
+  } else {
+    x = ggml_get_rows(ctx_, model_.token_embedding, result_.tokens);
+  }
   if (model_.family->scales_embeddings) {
     x = ggml_scale(ctx_, x, std::sqrt(static_cast<float>(h_.embed_dim)));
   }
@@ -295,8 +304,9 @@ DecoderGraph BuildDecoderGraph(const LoadedModel& model, ggml_context* ctx,
   return DecoderGraphBuilder(model, ctx, options, attention).Build();
 }
 
-int DecoderGraphMaxNodes(const LoadedModel& model) {
-  return model.hparams.num_layers * kMaxNodesPerLayer + kMaxNodesOutsideLayers;
+int DecoderGraphMaxNodes(const LoadedModel& model, int attention_nodes_per_layer) {
+  return model.hparams.num_layers * (kMaxOtherNodesPerLayer + attention_nodes_per_layer) +
+         kMaxNodesOutsideLayers;
 }
 
 LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx, int num_tokens,

@@ -13,7 +13,7 @@ namespace ebb {
 
 struct LoadedModel;
 
-// The most that an AttentionBuilder may add.
+// The most that an AttentionBuilder may add, unless the options say otherwise.
 inline constexpr int kMaxAttentionNodesPerLayer = 24;
 
 class AttentionBuilder {
@@ -38,11 +38,15 @@ struct DecoderGraphOptions {
   // Products take the tokens one by one, each with the arithmetic of T = 1, so that results do not
   // depend on T.
   bool tokens_apart = false;
+  // The tokens' embeddings are looked up elsewhere: they are an input instead of the tokens.
+  bool takes_embeddings = false;
+  int attention_nodes_per_layer = kMaxAttentionNodesPerLayer;
 };
 
 struct DecoderGraph {
   ggml_cgraph* graph = nullptr;
-  ggml_tensor* tokens = nullptr;       // I32 [T], input
+  ggml_tensor* tokens = nullptr;       // I32 [T], input; null where embeddings are
+  ggml_tensor* embeddings = nullptr;   // F32 [embed_dim, T], input; null unless asked for
   ggml_tensor* positions = nullptr;    // I32 [T], input
   ggml_tensor* output_rows = nullptr;  // I32 [num_outputs], input: indices into the T tokens;
                                        // null when num_outputs == T
@@ -59,7 +63,8 @@ struct DecoderGraph {
                                              const DecoderGraphOptions& options,
                                              AttentionBuilder& attention);
 // Upper bounds for the context that holds the graph.
-[[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model);
+[[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model,
+                                       int attention_nodes_per_layer = kMaxAttentionNodesPerLayer);
 
 // The logits of some tokens from what a decoder's graph left of them.
 struct LogitsGraph {

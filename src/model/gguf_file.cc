@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "src/model/llama_runtime.h"
+#include "src/base/llama_runtime.h"
 
 namespace ebb {
 namespace {

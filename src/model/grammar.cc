@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <llama.h>
 
-#include "src/model/llama_runtime.h"
+#include "src/base/llama_runtime.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {

@@ -80,6 +80,33 @@ struct LayerWeights {
   ggml_tensor* alpha = nullptr;       // [embed_dim, kv heads]
 };
 
+// All of them.
+inline constexpr ggml_tensor* LayerWeights::*kLayerWeights[] = {
+    &LayerWeights::attn_norm,
+    &LayerWeights::wqkv,
+    &LayerWeights::wqk,
+    &LayerWeights::wq,
+    &LayerWeights::wk,
+    &LayerWeights::wv,
+    &LayerWeights::bqkv,
+    &LayerWeights::qk_norm,
+    &LayerWeights::kept_channels,
+    &LayerWeights::rope_factors,
+    &LayerWeights::wo,
+    &LayerWeights::bo,
+    &LayerWeights::post_attn_norm,
+    &LayerWeights::ffn_norm,
+    &LayerWeights::ffn_gate_up,
+    &LayerWeights::ffn_gate,
+    &LayerWeights::ffn_up,
+    &LayerWeights::ffn_down,
+    &LayerWeights::post_ffn_norm,
+    &LayerWeights::alpha_norm,
+    &LayerWeights::alpha,
+};
+static_assert(sizeof(LayerWeights) ==
+              sizeof(kLayerWeights) / sizeof(kLayerWeights[0]) * sizeof(ggml_tensor*));
+
 class ModelChat;       // src/model/chat.h
 struct WeightBuffers;  // src/model/weights.h
 struct LlamaModelDeleter {
@@ -96,6 +123,7 @@ struct LoadedModel {
   uint64_t weight_bytes = 0;  // as WeightLoader counts
   uint64_t lookup_bytes = 0;
   uint64_t fingerprint = 0;
+  bool for_device = false;  // see ModelOptions
 
   ggml_tensor* token_embedding = nullptr;  // [embed_dim, vocab_size]
   ggml_tensor* output_norm = nullptr;

@@ -107,8 +107,9 @@ Model::~Model() = default;
 Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
   EBB_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(options.path));
   auto loaded = std::make_unique<LoadedModel>();
+  loaded->for_device = options.for_device;
   EBB_RETURN_IF_ERROR(InFile(options.path, Describe(file, options, loaded.get())));
-  WeightLoader loader(file, options.weights, MaxDeclarations(loaded->hparams));
+  WeightLoader loader(file, options.weights, MaxDeclarations(loaded->hparams), options.for_device);
   EBB_RETURN_IF_ERROR(InFile(options.path, DeclareWeights(file, loader, loaded.get())));
   std::unique_ptr<Adapter> adapter;
   if (!options.adapter.empty()) {

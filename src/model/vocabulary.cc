@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/model/llama_runtime.h"
+#include "src/base/llama_runtime.h"
 
 namespace ebb {
 namespace {

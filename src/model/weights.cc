@@ -10,7 +10,7 @@
 #include <numeric>
 #include <utility>
 
-#include "src/model/llama_runtime.h"
+#include "src/base/llama_runtime.h"
 
 namespace ebb {
 namespace {
@@ -79,11 +79,13 @@ void AdviseHugePages(ggml_backend_buffer_t buffer) {
 
 }  // namespace
 
-WeightLoader::WeightLoader(const GgufFile& file, WeightMode mode, size_t max_tensors)
-    : file_(file), mode_(mode) {
+WeightLoader::WeightLoader(const GgufFile& file, WeightMode mode, size_t max_tensors,
+                           bool for_device)
+    : file_(file), mode_(mode), for_device_(for_device) {
   InitLlamaRuntime();
   context_.reset(ggml_init(
       {.mem_size = max_tensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+  if (for_device) return;
   repack_types_ = ExtraBufferTypes();
   use_huge_pages_ = RunsFasterFromHugePages(file);
 }
@@ -310,7 +312,7 @@ Status WeightLoader::LoadMapped(WeightBuffers* buffers) {
     ggml_backend_tensor_alloc(buffer, weight.tensor, const_cast<std::byte*>(data));
     const size_t num_bytes = ggml_nbytes(weight.tensor);
     (weight.use == Use::kMatmul ? weight_bytes_ : lookup_bytes_) += num_bytes;
-    if (weight.use == Use::kMatmul) file_.mapping().Populate({data, num_bytes});
+    if (weight.use == Use::kMatmul && !for_device_) file_.mapping().Populate({data, num_bytes});
   }
   return OkStatus();
 }

@@ -17,7 +17,7 @@
 
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "src/model/ggml_deleter.h"
+#include "src/base/ggml_deleter.h"
 #include "src/model/gguf_file.h"
 #include "src/model/mapped_file.h"
 
@@ -38,7 +38,8 @@ class WeightLoader {
   enum class Use { kMatmul, kRows };
 
   // REQUIRES: file outlives the loader; at most max_tensors declarations.
-  WeightLoader(const GgufFile& file, WeightMode mode, size_t max_tensors);
+  // for_device: none is laid out for the processor, nor read before it is asked for.
+  WeightLoader(const GgufFile& file, WeightMode mode, size_t max_tensors, bool for_device = false);
 
   // A matrix [columns, rows]. Corrupt when the file has none of this name and shape; Unsupported
   // for a type that ggml cannot multiply.
@@ -100,6 +101,7 @@ class WeightLoader {
   WeightMode mode_;
   std::unique_ptr<ggml_context, GgmlDeleter> context_;
   std::vector<ggml_backend_buffer_type_t> repack_types_;
+  const bool for_device_;
   bool use_huge_pages_ = false;  // for all matrices that are multiplied
   std::vector<Weight> weights_;
   std::unordered_set<std::string_view> declared_;

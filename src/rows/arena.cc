@@ -59,6 +59,7 @@ struct Arena::Impl {
   size_t num_pledged = 0;       // pages that are kept for floors
   size_t peak_reserved_bytes = 0;
   size_t bytes_compacted = 0;
+  Status lost;  // why pages are not what they were: the device failed while they were moved
 
   // Each page needs an id.
   [[nodiscard]] size_t max_extents() const {
@@ -124,7 +125,11 @@ struct Arena::Impl {
                       extents.size() * kExtentBytes, reason));
     };
     const Result<std::byte*> memory = options.device->Allocate(options.memory, kExtentBytes);
-    if (!memory.ok()) return refused(memory.status().message());
+    if (!memory.ok()) {
+      // A device that is lost has not merely no room.
+      if (memory.status().code() != StatusCode::kResourceExhausted) return memory.status();
+      return refused(memory.status().message());
+    }
     std::byte* const base = *memory;
     try {
       auto extent = std::make_unique<Extent>();
@@ -200,19 +205,24 @@ struct Arena::Impl {
 
   // Moves at most `max_pages` pages out of an unlinked extent; returns their number.
   size_t Drain(Extent* extent, size_t max_pages) {
-    const DeviceCall call(options.device);
-    size_t num_moved = 0;
-    for (uint32_t page = 0; page < pages_per_extent && num_moved < max_pages; ++page) {
+    std::vector<CopyPart> copies;
+    for (uint32_t page = 0; page < pages_per_extent && copies.size() < max_pages; ++page) {
       const PageId id = extent->ids[page];
       if (id == kNoPage) continue;
       const std::byte* from = records[id].address;
       Drop(extent, page);
       Take(id);
-      std::memcpy(records[id].address, from, options.page_bytes);
-      ++num_moved;
+      copies.push_back({.from = from, .to = records[id].address, .num_bytes = options.page_bytes});
     }
-    if (num_moved > 0) ++generation;
-    return num_moved;
+    if (copies.empty()) return 0;
+    if (options.memory == MemoryKind::kDevice) {
+      const Status copied = options.device->CopyRows(copies);
+      if (lost.ok()) lost = copied;
+    } else {
+      for (const CopyPart& copy : copies) std::memcpy(copy.to, copy.from, copy.num_bytes);
+    }
+    ++generation;
+    return copies.size();
   }
 };
 
@@ -242,6 +252,7 @@ Result<std::unique_ptr<Arena>> Arena::Create(const ArenaOptions& options) {
 
 Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
   Impl& a = *impl_;
+  EBB_RETURN_IF_ERROR(a.lost);
   if (a.num_pledged > 0) {
     const size_t available = a.NumAvailable(holder == nullptr ? 0 : holder->NumPledged());
     if (num_pages > available) {
@@ -380,6 +391,8 @@ ArenaStats Arena::stats() const {
 size_t Arena::page_bytes() const { return impl_->options.page_bytes; }
 
 size_t Arena::cap_bytes() const { return impl_->options.cap_bytes; }
+
+MemoryKind Arena::memory() const { return impl_->options.memory; }
 
 Status Arena::Validate() const {
   const Impl& a = *impl_;

@@ -66,8 +66,8 @@ class Arena {
 
   // Makes sure that the next `num_pages` calls of Allocate() succeed, until Compact() is called; a
   // smaller promise given before is part of this one. ResourceExhausted, and nothing changed, when
-  // the cap, what is kept of it for others, or the system does not allow it. holder: whom the pages
-  // are for; null: nobody with a floor.
+  // the cap, what is kept of it for others, or the system does not allow it; Internal from when a
+  // device failed to move pages on. holder: whom the pages are for; null: nobody with a floor.
   Status Reserve(size_t num_pages, const PageHolder* holder = nullptr);
   // Takes a page, contents unspecified, with one holder.
   Status Allocate(PageId* page, PageHolder* holder = nullptr);
@@ -95,6 +95,7 @@ class Arena {
   [[nodiscard]] ArenaStats stats() const;
   [[nodiscard]] size_t page_bytes() const;
   [[nodiscard]] size_t cap_bytes() const;
+  [[nodiscard]] MemoryKind memory() const;
   // Internal when a record does not name its page or a count is wrong; for tests.
   [[nodiscard]] Status Validate() const;
 

@@ -2,9 +2,11 @@
 #ifndef EBB_ROWS_ARENA_PAGES_H_
 #define EBB_ROWS_ARENA_PAGES_H_
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <vector>
 
 #include "src/device/device.h"
 #include "src/rows/tier_rows.h"
@@ -45,8 +47,9 @@ class InArena : public Base {
   [[nodiscard]] std::byte* Address(PageId page) const override { return arena_->Address(page); }
   [[nodiscard]] uint64_t generation() const override { return arena_->generation(); }
 
-  Status Visit(std::span<const PageId> pages, Access /*access*/,
+  Status Visit(std::span<const PageId> pages, Access access,
                const std::function<Status(size_t, std::byte*)>& visit) override {
+    if (IsClosed()) return VisitCopies(pages, access, visit);
     for (size_t i = 0; i < pages.size(); ++i) {
       const DeviceCall call(device_);
       EBB_RETURN_IF_ERROR(visit(i, arena_->Address(pages[i])));
@@ -54,11 +57,19 @@ class InArena : public Base {
     return OkStatus();
   }
   Status Copy(std::span<const PageCopy> pages) override {
-    const DeviceCall call(device_);
-    for (const PageCopy& copy : pages) {
-      std::memcpy(arena_->Address(copy.to), arena_->Address(copy.from), arena_->page_bytes());
+    if (arena_->memory() == MemoryKind::kPinned) {
+      for (const PageCopy& copy : pages) {
+        std::memcpy(arena_->Address(copy.to), arena_->Address(copy.from), arena_->page_bytes());
+      }
+      return OkStatus();
     }
-    return OkStatus();
+    std::vector<CopyPart> parts;
+    for (const PageCopy& copy : pages) {
+      parts.push_back({.from = arena_->Address(copy.from),
+                       .to = arena_->Address(copy.to),
+                       .num_bytes = arena_->page_bytes()});
+    }
+    return device_->CopyRows(parts);
   }
 
   // See Arena::SetFloor().
@@ -70,10 +81,35 @@ class InArena : public Base {
   [[nodiscard]] size_t NumAvailable() const { return arena_->NumAvailable(holder_); }
 
  protected:
+  // Whether only the device reaches the pages.
+  [[nodiscard]] bool IsClosed() const {
+    return device_->IsClosed() && arena_->memory() == MemoryKind::kDevice;
+  }
   Arena* const arena_;
   Device* const device_;
 
  private:
+  // Pages that are written may be written in part: they are read first.
+  Status VisitCopies(std::span<const PageId> pages, Access access,
+                     const std::function<Status(size_t, std::byte*)>& visit) {
+    const size_t page_bytes = arena_->page_bytes();
+    const size_t at_once = std::max<size_t>(kEditBytes / page_bytes, 1);
+    std::vector<std::byte> copies(std::min(at_once, pages.size()) * page_bytes);
+    for (size_t first = 0; first < pages.size(); first += at_once) {
+      std::vector<std::byte*> addresses;
+      for (const PageId page : pages.subspan(first, std::min(at_once, pages.size() - first))) {
+        addresses.push_back(arena_->Address(page));
+      }
+      EBB_RETURN_IF_ERROR(device_->ReadRows(addresses, page_bytes, copies.data()));
+      for (size_t i = 0; i < addresses.size(); ++i) {
+        EBB_RETURN_IF_ERROR(visit(first + i, copies.data() + i * page_bytes));
+      }
+      if (access == Access::kRead) continue;
+      EBB_RETURN_IF_ERROR(device_->WriteRows(addresses, page_bytes, copies.data()));
+    }
+    return OkStatus();
+  }
+
   PageHolder holder_;
 };
 

@@ -19,9 +19,22 @@ Status MemoryRows::EditRows(std::span<const Edit> edits, const EditFunction& edi
 
 Status MemoryRows::MoveRows(std::span<const std::span<const SlotMove>> moves,
                             std::span<const std::span<const PageRef>> pages) {
-  const DeviceCall call(device_);
-  MoveInArena(moves, pages, *arena_, format_);
-  return OkStatus();
+  if (!IsClosed()) {
+    const DeviceCall call(device_);
+    MoveInArena(moves, pages, *arena_, format_);
+    return OkStatus();
+  }
+  std::vector<CopyPart> parts;
+  const size_t num_bytes = format_.RowStride();
+  for (size_t i = 0; i < moves.size(); ++i) {
+    for (const SlotMove& move : moves[i]) {
+      const RowAddress from = AddressOf(move.from, pages[i], *arena_, format_);
+      const RowAddress to = AddressOf(move.to, pages[i], *arena_, format_);
+      parts.push_back({.from = from.key, .to = to.key, .num_bytes = num_bytes});
+      parts.push_back({.from = from.value, .to = to.value, .num_bytes = num_bytes});
+    }
+  }
+  return device_->CopyRows(parts);
 }
 
 }  // namespace ebb

@@ -15,7 +15,8 @@ RemoteRows::RemoteRows(Arena* arena, Device* device, RowCarrier* carrier, const 
       stage_(std::make_unique<DeviceStageReader>(device, arena)) {}
 
 Status RemoteRows::ReserveEdits(const EditSize& size) {
-  if (size.rows_of_stream == 0) return OkStatus();
+  // A closed device's rows are reached otherwise.
+  if (size.rows_of_stream == 0 || device_->IsClosed()) return OkStatus();
   return carrier_->Reserve(std::max(kEditBytes, size.rows_of_stream * RowBytes()));
 }
 

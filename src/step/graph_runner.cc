@@ -10,10 +10,11 @@
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
+#include "src/base/ggml_deleter.h"
 #include "src/base/step_sizes.h"
-#include "src/model/ggml_deleter.h"
 #include "src/model/loaded_model.h"
 #include "src/step/attention_nodes.h"
+#include "src/step/backend_step.h"
 #include "src/step/graph_costs.h"
 #include "src/step/graph_runner.h"
 #include "src/step/key_rotation.h"
@@ -157,8 +158,9 @@ struct GraphRunner::Impl {
   std::unique_ptr<ggml_threadpool, GgmlDeleter> threadpool;
   std::unique_ptr<ggml_backend, GgmlDeleter> backend;
   AttentionScratch scratch;
-  T1Mode t1_mode = T1Mode::kStream;  // of the last step
-  std::list<StepGraph> graphs;       // most recently used first
+  std::unique_ptr<BackendStep> on_device;  // null: the processor computes steps
+  T1Mode t1_mode = T1Mode::kStream;        // of the last step
+  std::list<StepGraph> graphs;             // most recently used first
   int64_t num_graphs_built = 0;
   LaterLogits later;
   const ggml_tensor* logits = nullptr;  // those computed last
@@ -220,6 +222,10 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
   ggml_backend_cpu_set_threadpool(impl->backend.get(), impl->threadpool.get());
   EBB_RETURN_IF_ERROR(impl->MakeBuffers());
   EBB_RETURN_IF_ERROR(impl->BuildTeam());
+  if (device.device()->IsClosed()) {
+    EBB_ASSIGN_OR_RETURN(impl->on_device,
+                         BackendStep::Create(loaded, static_cast<BackendDevice*>(device.device())));
+  }
   return std::unique_ptr<GraphRunner>(new GraphRunner(std::move(impl)));
 }
 
@@ -250,7 +256,10 @@ void GraphRunner::RunOnThreads(const std::function<void(int, int)>& work) {
 }
 
 int GraphRunner::threads() const { return impl_->threads; }
-int64_t GraphRunner::num_graphs_built() const { return impl_->num_graphs_built; }
+int64_t GraphRunner::num_graphs_built() const {
+  return impl_->on_device == nullptr ? impl_->num_graphs_built
+                                     : impl_->on_device->num_graphs_built();
+}
 
 Result<StepGraph*> GraphRunner::Impl::GraphFor(const GraphShape& shape) {
   const auto found = std::find_if(graphs.begin(), graphs.end(),
@@ -441,6 +450,7 @@ ggml_status GraphRunner::Impl::Compute(const StepWork& work, ggml_cgraph* graph,
 }
 
 Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
+  if (impl_->on_device != nullptr) return impl_->on_device->Run(work, costs);
   const GraphShape shape = ShapeOf(work);
   impl_->Reserve(work, shape.way);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
@@ -487,6 +497,9 @@ Status GraphRunner::RotateKeys(SequenceCache* cache, int group, const RopePositi
   return OkStatus();
 }
 
+size_t GraphRunner::weight_bytes_on_device() const {
+  return impl_->on_device == nullptr ? 0 : impl_->on_device->weight_bytes();
+}
 T1Mode GraphRunner::t1_mode() const { return impl_->t1_mode; }
 double GraphRunner::select_seconds() const { return impl_->scratch.select_seconds; }
 
@@ -502,6 +515,7 @@ double GraphRunner::CriticalPathSeconds(DeviceRates rates, const StepWork& work)
 }
 
 std::span<const float> GraphRunner::logits(size_t i) const {
+  if (impl_->on_device != nullptr) return impl_->on_device->logits(i);
   const size_t vocab_size = impl_->logits->ne[0];
   return {static_cast<const float*>(impl_->logits->data) + i * vocab_size, vocab_size};
 }

@@ -48,6 +48,8 @@ class GraphRunner {
   [[nodiscard]] int64_t num_graphs_built() const;
   // How T1 was read in the last step, on a device with memory of its own.
   [[nodiscard]] T1Mode t1_mode() const;
+  // Of a device that computes by itself; 0: of none.
+  [[nodiscard]] size_t weight_bytes_on_device() const;
   // How long rows were selected in the last step.
   [[nodiscard]] double select_seconds() const;
   // What a device of such rates takes for this step.

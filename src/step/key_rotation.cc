@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ggml.h"
-#include "src/model/ggml_deleter.h"
+#include "src/base/ggml_deleter.h"
 
 namespace ebb {
 namespace {

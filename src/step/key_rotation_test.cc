@@ -9,7 +9,7 @@
 
 #include "ggml-cpu.h"
 #include "ggml.h"
-#include "src/model/ggml_deleter.h"
+#include "src/base/ggml_deleter.h"
 #include "src/rows/arena.h"
 #include "src/rows/cache_stores.h"
 

@@ -29,6 +29,7 @@ class SignalBuffers {
   // for all of them.
   void Begin(const SequenceCache& cache, StepKind kind, Position first, int num_tokens);
   [[nodiscard]] const SignalNeeds& needs() const { return needs_; }
+  [[nodiscard]] const AttentionLayout& layout() const { return layout_; }
   // Whether this step's mass is wanted.
   [[nodiscard]] bool wants_mass() const { return wants_mass_; }
 

@@ -52,6 +52,47 @@ TEST_F(DeviceTest, StreamsT1FromTheHostWithoutBeingTold) {
   EXPECT_EQ(Record(Run("--device sim --t0 30% --t1-mode compute"))["device"]["t1_mode"], "compute");
 }
 
+TEST_F(DeviceTest, ABackendsDeviceHoldsWeightsAndRows) {
+  const json full = Record(Run("--device ggml-cpu --t0 100% --t1 none"));
+  EXPECT_EQ(full["device"]["name"], "ggml-cpu");
+  EXPECT_GT(full["device"]["row_bytes"], 0);
+  EXPECT_GT(full["device"]["weight_bytes"], 0);
+  EXPECT_EQ(full["device"]["decode_steps"], 149);
+  const json tiered = Record(Run("--device ggml-cpu --t0 30%"));
+  EXPECT_EQ(tiered["logits_hash"], full["logits_hash"]);
+  EXPECT_GT(tiered["tiers"][1]["rows"], 0);
+  EXPECT_NE(Run("--device warp9").exit_code, 0);
+  EXPECT_THAT(Run("--device warp9").err,
+              HasSubstr("no device \"warp9\" here; there are: cpu, sim"));
+  EXPECT_THAT(Run("--device ggml-cpu --lossless").err, HasSubstr("lossless"));
+  EXPECT_THAT(Run("--device ggml-cpu --t2 30%").err, HasSubstr("T2 is not there"));
+  EXPECT_THAT(Run("--device ggml-cpu --t0 30% --t1 file").err, HasSubstr("T1 in a file"));
+}
+
+TEST_F(DeviceTest, ListsDevicesAndTestsOne) {
+  const ProgramEnd listed = RunEbb("device list --json");
+  ASSERT_EQ(listed.exit_code, 0) << listed.err;
+  std::vector<std::string> names;
+  const json devices = json::parse(listed.out)["devices"];
+  for (const json& device : devices) names.push_back(device["name"]);
+  EXPECT_THAT(names, testing::IsSupersetOf({"cpu", "sim", "ggml-cpu"}));
+  EXPECT_THAT(RunEbb("device list").out, HasSubstr("ggml-cpu"));
+
+  const ProgramEnd tested = RunEbb("device test --json --threads 1 --device ggml-cpu -m pebble");
+  ASSERT_EQ(tested.exit_code, 0) << tested.err;
+  const json record = json::parse(tested.out);
+  EXPECT_EQ(record["checks"].size(), 4u);
+  for (const auto& check : record["checks"].items()) EXPECT_EQ(check.value(), true) << check.key();
+  EXPECT_LT(record["against_cpu"]["mean_kl"], 1e-3);
+  EXPECT_LT(record["against_f32"]["mean_kl"], 1e-3);
+  EXPECT_LT(record["cpu_against_f32"]["mean_kl"], record["against_f32"]["mean_kl"]);
+  EXPECT_LT(record["against_cpu_evicting"]["mean_kl"], 1e-2);
+  EXPECT_GT(record["decode_tokens_per_s"], 0);
+  EXPECT_THAT(RunEbb("device test --device ggml-cpu -m pebble").out,
+              HasSubstr("slots change no bit: yes"));
+  EXPECT_NE(RunEbb("device test -m pebble").exit_code, 0);
+}
+
 TEST_F(DeviceTest, OtherTiersAndPoliciesLieOnItToo) {
   for (const std::string setting : {"--t1 none --t2 50%", "--t0 50% --t2 30%:int4 --evict 10%",
                                     "--policy streaming --budget 20"}) {
@@ -76,7 +117,7 @@ TEST_F(DeviceTest, RefusesWhatMakesNoSense) {
     EXPECT_NE(end.exit_code, 0) << arguments;
     EXPECT_THAT(end.err, HasSubstr(why)) << arguments;
   };
-  expect_refused("--device gpu", "not a device");
+  expect_refused("--device gpu", "no device \"gpu\" here");
   expect_refused("--device sim:h2d=fast", "expected a rate");
   expect_refused("--device sim --t0 50% --t1 file", "T1 in a file");
   expect_refused("--t0 50% --t1 host --t1-mode compute", "one memory");

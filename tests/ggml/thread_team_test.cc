@@ -17,8 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/ggml_deleter.h"
 #include "src/base/sanitizers.h"
-#include "src/model/ggml_deleter.h"
 
 namespace ebb {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "src/model/llama_runtime.h"
+#include "src/base/llama_runtime.h"
 
 namespace ebb {
 namespace {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <random>
 #include <string_view>
@@ -163,6 +164,8 @@ class RandomGguf {
                  const std::string& type);
   void AddTensor(const std::string& name, ggml_type type, int64_t columns, int64_t rows,
                  const std::vector<float>& values);
+  // Whether a tensor was added that has the data of the first layer's.
+  bool AddRepeated(const std::string& name);
   std::vector<float> Normal(int64_t size, float mean, float deviation);
   static std::vector<float> Normal(int64_t size, float mean, float deviation,
                                    std::mt19937_64* random);
@@ -173,6 +176,7 @@ class RandomGguf {
   std::unique_ptr<gguf_context, Free> gguf_;
   std::unique_ptr<ggml_context, Free> ggml_;
   std::vector<std::vector<std::byte>> data_;
+  std::map<std::string, const ggml_tensor*> of_first_layer_;
 };
 
 void RandomGguf::AddMetadata() {
@@ -298,14 +302,29 @@ void RandomGguf::AddTensor(const std::string& name, ggml_type type, int64_t colu
   ggml_quantize_chunk(type, values.data(), bytes.data(), 0, rows, columns, nullptr);
   tensor->data = bytes.data();
   gguf_add_tensor(gguf_.get(), tensor);
+  constexpr std::string_view kFirst = "blk.0.";
+  if (name.starts_with(kFirst)) of_first_layer_[name.substr(kFirst.size())] = tensor;
+}
+
+bool RandomGguf::AddRepeated(const std::string& name) {
+  if (!o_.repeats_layers || !name.starts_with("blk.")) return false;
+  const auto found = of_first_layer_.find(name.substr(name.find('.', 4) + 1));
+  if (found == of_first_layer_.end()) return false;
+  ggml_tensor* tensor = ggml_dup_tensor(ggml_.get(), found->second);
+  ggml_set_name(tensor, name.c_str());
+  tensor->data = found->second->data;
+  gguf_add_tensor(gguf_.get(), tensor);
+  return true;
 }
 
 void RandomGguf::AddVector(const std::string& name, int64_t size, float mean, float deviation) {
+  if (AddRepeated(name)) return;
   AddTensor(name, GGML_TYPE_F32, size, 1, Normal(size, mean, deviation));
 }
 
 void RandomGguf::AddMatrix(const std::string& name, int64_t columns, int64_t rows, float gain,
                            const std::string& type) {
+  if (AddRepeated(name)) return;
   const float deviation = gain / std::sqrt(static_cast<float>(columns));
   AddTensor(name, *FindType(type), columns, rows, Normal(columns * rows, 0, deviation));
 }

@@ -55,6 +55,8 @@ struct RandomGgufOptions {
   enum class Marks { kQueryChannel, kAdapter };
   Marks marks = Marks::kQueryChannel;
   uint64_t seed = 1;
+  // All layers have the weights of the first: of large shapes, to measure speed with.
+  bool repeats_layers = false;
 };
 
 // Errors: InvalidArgument for what cannot be built (unknown weight type, rows that its blocks do

@@ -56,6 +56,7 @@ std::map<std::string, std::function<bool(const std::string&)>> Setters(Options* 
   number("rope_base", &o->rope_base);
   number("rope_factor", &o->rope_factor);
   number("seed", &o->seed);
+  number("repeats_layers", &o->repeats_layers);
   choice("biases", &o->biases,
          std::map<std::string, Options::Biases>{{"none", Options::Biases::kNone},
                                                 {"qkv", Options::Biases::kQkv},

@@ -1,6 +1,6 @@
 // Frees what ggml made.
-#ifndef EBB_MODEL_GGML_DELETER_H_
-#define EBB_MODEL_GGML_DELETER_H_
+#ifndef EBB_BASE_GGML_DELETER_H_
+#define EBB_BASE_GGML_DELETER_H_
 
 #include <ggml-alloc.h>
 #include <ggml-backend.h>
@@ -14,9 +14,10 @@ struct GgmlDeleter {
   void operator()(ggml_backend_buffer* p) const { ggml_backend_buffer_free(p); }
   void operator()(ggml_gallocr* p) const { ggml_gallocr_free(p); }
   void operator()(ggml_backend* p) const { ggml_backend_free(p); }
+  void operator()(ggml_backend_event* p) const { ggml_backend_event_free(p); }
   void operator()(ggml_threadpool* p) const { ggml_threadpool_free(p); }
 };
 
 }  // namespace ebb
 
-#endif  // EBB_MODEL_GGML_DELETER_H_
+#endif  // EBB_BASE_GGML_DELETER_H_

@@ -1,6 +1,6 @@
 // What libllama and ggml want to be told once per process, and what they say when they fail.
-#ifndef EBB_MODEL_LLAMA_RUNTIME_H_
-#define EBB_MODEL_LLAMA_RUNTIME_H_
+#ifndef EBB_BASE_LLAMA_RUNTIME_H_
+#define EBB_BASE_LLAMA_RUNTIME_H_
 
 #include <string>
 
@@ -21,6 +21,8 @@ class LlamaErrorScope {
 
   // The first error, without its line break; a generic phrase when none was logged.
   [[nodiscard]] std::string FirstError() const;
+  // All of them, in one line; empty when none was logged.
+  [[nodiscard]] std::string AllErrors() const;
 
  private:
   friend struct LlamaLog;
@@ -30,4 +32,4 @@ class LlamaErrorScope {
 
 }  // namespace ebb
 
-#endif  // EBB_MODEL_LLAMA_RUNTIME_H_
+#endif  // EBB_BASE_LLAMA_RUNTIME_H_

@@ -1,4 +1,4 @@
-#include "src/model/llama_runtime.h"
+#include "src/base/llama_runtime.h"
 
 #include <ggml.h>
 #include <llama.h>
@@ -35,6 +35,17 @@ LlamaErrorScope::~LlamaErrorScope() { LlamaLog::current = outer_; }
 std::string LlamaErrorScope::FirstError() const {
   const std::string line = errors_.substr(0, errors_.find('\n'));
   return line.empty() ? "no reason was given" : line;
+}
+
+std::string LlamaErrorScope::AllErrors() const {
+  std::string all;
+  for (const char c : errors_) {
+    const bool is_blank = c == ' ' || c == '\n';
+    if (is_blank && (all.empty() || all.back() == ' ')) continue;
+    all += is_blank ? ' ' : c;
+  }
+  while (all.ends_with(' ')) all.pop_back();
+  return all;
 }
 
 }  // namespace ebb

@@ -1,0 +1,605 @@
+#include "src/device/backend_device.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cctype>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include "ggml.h"
+#include "src/base/llama_runtime.h"
+#include "src/base/page_units.h"
+#include "src/device/host_memory.h"
+
+namespace ebb {
+namespace {
+
+constexpr size_t kExtent = kDeviceMemoryStep;
+// A buffer grows by at least so much, and does not shrink below it.
+constexpr size_t kLeastExtents = 8;
+// Rows that are read or written by one graph.
+constexpr size_t kMostRowsAtOnce = size_t{1} << 16;
+
+// ggml's name of its CPU backend, as a device with memory of its own.
+constexpr std::string_view kHostBackend = "ggml-cpu";
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+bool IsAccelerator(ggml_backend_dev_t device) {
+  const auto type = ggml_backend_dev_type(device);
+  return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
+}
+
+// "cuda" is the first of "CUDA0", "CUDA1".
+ggml_backend_dev_t FindDevice(std::string_view name) {
+  const std::string wanted = Lower(name);
+  ggml_backend_dev_t first = nullptr;
+  for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+    ggml_backend_dev_t device = ggml_backend_dev_get(i);
+    if (!IsAccelerator(device)) continue;
+    const std::string its = Lower(ggml_backend_dev_name(device));
+    if (its == wanted) return device;
+    if (first == nullptr && its.starts_with(wanted)) first = device;
+  }
+  if (first == nullptr && wanted == kHostBackend) {
+    return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+  }
+  return first;
+}
+
+// Of ggml's RPC server at HOST:PORT; null without that backend, or where the server has no device.
+ggml_backend_dev_t FindRemoteDevice(const std::string& endpoint) {
+  using AddServer = ggml_backend_reg_t (*)(const char*);
+  ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
+  if (rpc == nullptr) return nullptr;
+  const auto add = reinterpret_cast<AddServer>(
+      ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_add_server"));
+  ggml_backend_reg_t server = add == nullptr ? nullptr : add(endpoint.c_str());
+  if (server == nullptr || ggml_backend_reg_dev_count(server) == 0) return nullptr;
+  return ggml_backend_reg_dev_get(server, 0);
+}
+
+std::string NamesOfDevices() {
+  std::string names = "cpu, sim";
+  for (const DeviceDescription& device : ListDevices()) names += ", " + device.name;
+  return names;
+}
+
+// Tensors of one graph over rows.
+struct RowGraph {
+  std::unique_ptr<ggml_context, GgmlDeleter> context;
+  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
+  ggml_cgraph* graph = nullptr;
+
+  static Result<RowGraph> Begin(ggml_backend_t backend) {
+    constexpr size_t kTensors = 16;
+    RowGraph made;
+    made.context.reset(ggml_init({.mem_size = kTensors * ggml_tensor_overhead() +
+                                              ggml_graph_overhead_custom(kTensors, false),
+                                  .mem_buffer = nullptr,
+                                  .no_alloc = true}));
+    made.buffers.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend)));
+    if (made.context == nullptr || made.buffers == nullptr) {
+      return ResourceExhausted("no memory for a graph");
+    }
+    made.graph = ggml_new_graph_custom(made.context.get(), kTensors, false);
+    return made;
+  }
+  ggml_tensor* Input(ggml_type type, int64_t columns, int64_t rows) const {
+    ggml_tensor* input = ggml_new_tensor_2d(context.get(), type, columns, rows);
+    ggml_set_input(input);
+    return input;
+  }
+  [[nodiscard]] Status Allocate(ggml_tensor* result) const {
+    ggml_set_output(result);
+    ggml_build_forward_expand(graph, result);
+    if (ggml_gallocr_alloc_graph(buffers.get(), graph)) return OkStatus();
+    return ResourceExhausted("the device has no memory for rows on their way");
+  }
+};
+
+Status Compute(ggml_backend_t backend, ggml_cgraph* graph) {
+  const ggml_status status = ggml_backend_graph_compute(backend, graph);
+  if (status == GGML_STATUS_SUCCESS) return OkStatus();
+  return Internal(std::string("the device failed: ") + ggml_status_to_string(status));
+}
+
+// What ggml ends the process for, inside a Call() of this thread, is an exception instead: backends
+// for devices check their drivers' answers so.
+thread_local int calls_under_way = 0;
+
+void ThrowInCalls(const char* message) {
+  if (calls_under_way > 0) throw std::runtime_error(message);
+}
+
+class InCall {
+ public:
+  InCall() { ++calls_under_way; }
+  ~InCall() { --calls_under_way; }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
+};
+
+// How many numbers a graph takes for so many: few sizes, so that a backend compiles few kernels.
+size_t RoundedSize(size_t num) { return std::max<size_t>(std::bit_ceil(num), 64); }
+
+}  // namespace
+
+std::vector<DeviceDescription> ListDevices() {
+  std::vector<DeviceDescription> devices;
+  for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+    ggml_backend_dev_t device = ggml_backend_dev_get(i);
+    if (!IsAccelerator(device)) continue;
+    size_t free = 0, total = 0;
+    ggml_backend_dev_memory(device, &free, &total);
+    devices.push_back({.name = Lower(ggml_backend_dev_name(device)),
+                       .description = ggml_backend_dev_description(device),
+                       .free_bytes = free,
+                       .total_bytes = total});
+  }
+  devices.push_back(
+      {.name = std::string(kHostBackend),
+       .description = "ggml on this processor, its memory taken as closed: for tests"});
+  return devices;
+}
+
+Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& spec,
+                                                             size_t row_bytes) {
+  assert(row_bytes % sizeof(int32_t) == 0);
+  constexpr std::string_view kRpc = "rpc:";
+  ggml_set_abort_callback(ThrowInCalls);
+  std::unique_ptr<BackendDevice> device(new BackendDevice(Lower(spec.name), row_bytes));
+  ggml_backend_dev_t found = nullptr;
+  EBB_RETURN_IF_ERROR(device->Call([&] {
+    const bool is_rpc = device->name_.starts_with(kRpc);
+    found = is_rpc ? FindRemoteDevice(spec.name.substr(kRpc.size())) : FindDevice(spec.name);
+    return OkStatus();
+  }));
+  if (found == nullptr) {
+    return NotFound(
+        fmt::format("no device \"{}\" here; there are: {} (a program built with "
+                    "-DEBB_BACKENDS has more)",
+                    spec.name, NamesOfDevices()));
+  }
+  device->is_host_ = !IsAccelerator(found);
+  if (!device->name_.starts_with(kRpc) && !device->is_host_) {
+    device->name_ = Lower(ggml_backend_dev_name(found));
+  }
+  EBB_RETURN_IF_ERROR(device->Call([&] {
+    device->backend_.reset(ggml_backend_dev_init(found, nullptr));
+    if (device->backend_ == nullptr) {
+      return ResourceExhausted(fmt::format("device {} does not start", device->name_));
+    }
+    // For tests: several would spin beside each other.
+    if (device->is_host_) ggml_backend_cpu_set_n_threads(device->backend_.get(), 1);
+    ggml_backend_dev_props props = {};
+    ggml_backend_dev_get_props(found, &props);
+    if (props.caps.async && props.caps.events) {
+      device->copies_.reset(ggml_backend_dev_init(found, nullptr));
+    }
+    return OkStatus();
+  }));
+  size_t free = 0, total = 0;
+  ggml_backend_dev_memory(found, &free, &total);
+  constexpr size_t kUnknownTotal = size_t{64} << 30;
+  const size_t limit = spec.memory_bytes > 0 ? spec.memory_bytes
+                       : total > 0           ? total
+                                             : kUnknownTotal;
+  device->limit_extents_ = limit / kExtent;
+  device->most_extents_ = device->limit_extents_ + 1;
+  // One extent more, so that the first can be aligned.
+  void* const reserved = mmap(nullptr, (device->most_extents_ + 1) * kExtent, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return ResourceExhausted("no addresses for a device's memory");
+  device->reserved_ = reserved;
+  const auto at = reinterpret_cast<uintptr_t>(reserved);
+  device->begin_ = reinterpret_cast<std::byte*>((at + kExtent - 1) / kExtent * kExtent);
+  device->place_of_.assign(device->most_extents_, -1);
+  return device;
+}
+
+BackendDevice::~BackendDevice() {
+  if (IsLost()) {
+    // Freeing what a lost device has would end the process.
+    (void)buffer_.release();
+    for (Slab& slab : slabs_) (void)slab.buffer.release();
+    for (Queue* queue : {&computing_, &copying_}) {
+      for (auto& event : queue->events) (void)event.release();
+    }
+    (void)copies_.release();
+    (void)backend_.release();
+  }
+  for (const auto& [memory, num_bytes] : mapped_) (void)UnmapHostMemory(memory, num_bytes);
+  if (reserved_ != nullptr) munmap(reserved_, (most_extents_ + 1) * kExtent);
+}
+
+Status BackendDevice::Call(const std::function<Status()>& work) {
+  if (!lost_.ok()) return lost_;
+  // A backend logs what its driver said, and then ends the process with less.
+  const LlamaErrorScope logged;
+  try {
+    const InCall call;
+    return work();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string said = logged.AllErrors();
+    return lost_ = Internal(fmt::format("device {} was lost: {}{}{}", name_, error.what(),
+                                        said.empty() ? "" : ": ", said));
+  }
+}
+
+size_t BackendDevice::RowsOfExtent() const { return (kExtent + row_bytes_ - 1) / row_bytes_; }
+
+int32_t BackendDevice::spare_row() const {
+  return static_cast<int32_t>(capacity() * RowsOfExtent());
+}
+
+size_t BackendDevice::buffer_bytes() const {
+  return buffer_ == nullptr ? 0 : ggml_backend_buffer_get_size(buffer_.get());
+}
+
+int32_t BackendDevice::RowNumber(const std::byte* address) const {
+  const size_t offset = address - begin_;
+  const size_t place = static_cast<size_t>(place_of_[offset / kExtent]);
+  return static_cast<int32_t>(place * RowsOfExtent() + offset % kExtent / row_bytes_);
+}
+
+Status BackendDevice::Resize(size_t num_extents) {
+  return Call([&] { return ResizeBuffer(num_extents); });
+}
+
+Status BackendDevice::ResizeBuffer(size_t num_extents) {
+  const auto num_rows = static_cast<int64_t>(num_extents * RowsOfExtent() + 1 + kRowsPerPage);
+  if (num_rows > std::numeric_limits<int32_t>::max()) {
+    return ResourceExhausted("more rows than a device's lists can name");
+  }
+  std::unique_ptr<ggml_context, GgmlDeleter> context(
+      ggml_init({.mem_size = 4 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+  if (context == nullptr) return ResourceExhausted("no memory for a tensor");
+  const auto width = static_cast<int64_t>(row_bytes_ / sizeof(ggml_fp16_t));
+  ggml_tensor* rows = ggml_new_tensor_2d(context.get(), GGML_TYPE_F16, width, num_rows);
+  BufferHandle buffer(ggml_backend_alloc_ctx_tensors(context.get(), backend_.get()));
+  if (buffer == nullptr) {
+    return ResourceExhausted(fmt::format("device {} has no memory for {} bytes of rows", name_,
+                                         static_cast<uint64_t>(num_rows) * row_bytes_));
+  }
+  // Nothing that was asked for before is under way while rows move.
+  if (copies_ != nullptr) ggml_backend_synchronize(copies_.get());
+  ggml_backend_synchronize(backend_.get());
+  // What a step reads beyond visible rows is masked, but it must be numbers.
+  ggml_backend_buffer_clear(buffer.get(), 0);
+  std::vector<int32_t> extent_at(num_extents, -1);
+  std::vector<int32_t> places = place_of_;
+  if (buffer_ != nullptr) {
+    constexpr size_t kTensors = 4;
+    const auto rows_of_extent = static_cast<int64_t>(RowsOfExtent());
+    int32_t next = 0;
+    for (const int32_t extent : extent_at_) {
+      if (extent < 0) continue;
+      std::unique_ptr<ggml_context, GgmlDeleter> views(
+          ggml_init({.mem_size = kTensors * ggml_tensor_overhead(),
+                     .mem_buffer = nullptr,
+                     .no_alloc = true}));
+      const auto view = [&](ggml_tensor* of, int32_t place) {
+        ggml_tensor* part = ggml_view_2d(views.get(), of, width, rows_of_extent, of->nb[1],
+                                         size_t(place) * rows_of_extent * of->nb[1]);
+        ggml_backend_view_init(part);
+        return part;
+      };
+      ggml_backend_tensor_copy(view(rows_, places[extent]), view(rows, next));
+      extent_at[next] = extent;
+      places[extent] = next++;
+    }
+    ggml_backend_synchronize(backend_.get());
+  }
+  place_of_ = std::move(places);
+  extent_at_ = std::move(extent_at);
+  rows_ = rows;
+  buffer_ = std::move(buffer);
+  context_ = std::move(context);
+  ++generation_;
+  return OkStatus();
+}
+
+Result<std::byte*> BackendDevice::AllocatePinned(size_t num_bytes) {
+  constexpr size_t kExtentsOfSlab = 32;
+  const size_t num = (num_bytes + kExtent - 1) / kExtent;
+  const auto take = [&](Slab* slab) -> std::byte* {
+    size_t length = 0;
+    for (size_t i = 0; i < slab->taken.size(); ++i) {
+      length = slab->taken[i] ? 0 : length + 1;
+      if (length < num) continue;
+      const size_t first = i + 1 - num;
+      std::fill_n(slab->taken.begin() + static_cast<std::ptrdiff_t>(first), num, true);
+      return slab->begin + first * kExtent;
+    }
+    return nullptr;
+  };
+  for (Slab& slab : slabs_) {
+    if (std::byte* const memory = take(&slab); memory != nullptr) return memory;
+  }
+  auto* const type = ggml_backend_dev_host_buffer_type(ggml_backend_get_device(backend_.get()));
+  const size_t size = std::max(num, kExtentsOfSlab);
+  Slab slab;
+  if (type != nullptr && !is_host_) {
+    // One extent more, so that the first can be aligned.
+    slab.buffer.reset(ggml_backend_buft_alloc_buffer(type, (size + 1) * kExtent));
+  }
+  if (slab.buffer == nullptr) {
+    EBB_ASSIGN_OR_RETURN(std::byte* const memory, MapHostMemory(num_bytes));
+    mapped_[memory] = num_bytes;
+    return memory;
+  }
+  const auto at = reinterpret_cast<uintptr_t>(ggml_backend_buffer_get_base(slab.buffer.get()));
+  slab.begin = reinterpret_cast<std::byte*>((at + kExtent - 1) / kExtent * kExtent);
+  slab.taken.assign(size, false);
+  slabs_.push_back(std::move(slab));
+  return take(&slabs_.back());
+}
+
+// False: it is no slab's.
+bool BackendDevice::FreePinned(std::byte* memory, size_t num_bytes) {
+  for (auto slab = slabs_.begin(); slab != slabs_.end(); ++slab) {
+    const size_t size = slab->taken.size() * kExtent;
+    if (memory < slab->begin || memory >= slab->begin + size) continue;
+    const size_t first = static_cast<size_t>(memory - slab->begin) / kExtent;
+    std::fill_n(slab->taken.begin() + static_cast<std::ptrdiff_t>(first),
+                (num_bytes + kExtent - 1) / kExtent, false);
+    if (std::ranges::count(slab->taken, true) == 0) slabs_.erase(slab);
+    return true;
+  }
+  return false;
+}
+
+Result<std::byte*> BackendDevice::Allocate(MemoryKind kind, size_t num_bytes) {
+  if (kind == MemoryKind::kPinned) return AllocatePinned(num_bytes);
+  const size_t num = (num_bytes + kExtent - 1) / kExtent;
+  if (num_taken_ + num > limit_extents_) {
+    return ResourceExhausted(
+        fmt::format("device {}: all {} bytes for rows are taken", name_, limit_extents_ * kExtent));
+  }
+  if (num_taken_ + num > capacity()) {
+    const size_t least = num_taken_ + num;
+    // A quarter more, so that a growing cache is copied now and then only.
+    const size_t wanted =
+        std::min(std::max(least + least / 4, kLeastExtents), std::max(limit_extents_, least));
+    if (!Resize(wanted).ok()) EBB_RETURN_IF_ERROR(Resize(least));
+  }
+  // Addresses in a row; places need not be.
+  size_t first = 0, length = 0;
+  for (size_t extent = 0; extent < most_extents_ && length < num; ++extent) {
+    if (place_of_[extent] >= 0) {
+      length = 0;
+      continue;
+    }
+    if (length++ == 0) first = extent;
+  }
+  if (length < num) return ResourceExhausted("no addresses for a device's memory");
+  size_t place = 0;
+  for (size_t i = 0; i < num; ++i) {
+    while (extent_at_[place] >= 0) ++place;
+    extent_at_[place] = static_cast<int32_t>(first + i);
+    place_of_[first + i] = static_cast<int32_t>(place);
+  }
+  num_taken_ += num;
+  return begin_ + first * kExtent;
+}
+
+Status BackendDevice::Free(MemoryKind kind, std::byte* memory, size_t num_bytes) {
+  if (kind == MemoryKind::kPinned) {
+    if (FreePinned(memory, num_bytes)) return OkStatus();
+    mapped_.erase(memory);
+    return UnmapHostMemory(memory, num_bytes);
+  }
+  const size_t first = (memory - begin_) / kExtent;
+  const size_t num = (num_bytes + kExtent - 1) / kExtent;
+  for (size_t extent = first; extent < first + num; ++extent) {
+    extent_at_[static_cast<size_t>(place_of_[extent])] = -1;
+    place_of_[extent] = -1;
+  }
+  num_taken_ -= num;
+  // What others may use goes back once it is a third of the buffer: rarely enough to be copied for.
+  const size_t wanted = std::max(num_taken_ + num_taken_ / 8, kLeastExtents);
+  if (wanted * 3 < capacity() * 2) (void)Resize(wanted);
+  return OkStatus();
+}
+
+// Parts that lie beside each other on both sides travel together, up to the end of an extent.
+DeviceEvent BackendDevice::Copy(DeviceQueue queue, const DeviceWork&,
+                                std::span<const CopyPart> parts) {
+  assert(queue == DeviceQueue::kToDevice);
+  for (size_t i = 0; i < parts.size();) {
+    const CopyPart& first = parts[i];
+    size_t num_bytes = first.num_bytes;
+    size_t next = i + 1;
+    while (next < parts.size() && parts[next].from == first.from + num_bytes &&
+           parts[next].to == first.to + num_bytes &&
+           static_cast<size_t>(parts[next].to - begin_) % kExtent != 0) {
+      num_bytes += parts[next++].num_bytes;
+    }
+    const size_t at = size_t(RowNumber(first.to)) * row_bytes_;
+    ggml_backend_tensor_set_async(BackendOf(queue), rows_, first.from, at, num_bytes);
+    i = next;
+  }
+  return Record(queue);
+}
+
+DeviceEvent BackendDevice::Record(DeviceQueue queue) const {
+  Queue& of = QueueOf(queue);
+  auto& event = of.events[++of.number % kNumEvents];
+  if (event == nullptr) {
+    event.reset(ggml_backend_event_new(ggml_backend_get_device(backend_.get())));
+  }
+  if (event != nullptr) ggml_backend_event_record(event.get(), BackendOf(queue));
+  return {.queue = queue, .number = of.number};
+}
+
+Status BackendDevice::QueueWait(DeviceQueue queue, const DeviceEvent& event) {
+  if (event.number == 0 || BackendOf(queue) == BackendOf(event.queue)) return OkStatus();
+  return Call([&] {
+    const auto& of = QueueOf(event.queue).events[event.number % kNumEvents];
+    if (of == nullptr) return Wait(event);
+    ggml_backend_event_wait(BackendOf(queue), of.get());
+    return OkStatus();
+  });
+}
+
+Status BackendDevice::Wait(const DeviceEvent& event) {
+  return Call([&] {
+    const auto& of = QueueOf(event.queue).events[event.number % kNumEvents];
+    if (of != nullptr) {
+      ggml_backend_event_synchronize(of.get());
+    } else {
+      ggml_backend_synchronize(BackendOf(event.queue));
+    }
+    return OkStatus();
+  });
+}
+
+double BackendDevice::Seconds() const {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+// Addresses of what is a multiple of a row long.
+void BackendDevice::ListRows(std::span<const std::byte* const> addresses, size_t num_bytes,
+                             std::vector<int32_t>* numbers) const {
+  assert(num_bytes % row_bytes_ == 0);
+  numbers->clear();
+  for (const std::byte* address : addresses) {
+    const int32_t first = RowNumber(address);
+    for (size_t i = 0; i < num_bytes / row_bytes_; ++i) {
+      numbers->push_back(first + static_cast<int32_t>(i));
+    }
+  }
+}
+
+Status BackendDevice::ReadRows(std::span<const std::byte* const> rows, size_t num_bytes,
+                               std::byte* to) {
+  std::vector<int32_t> numbers;
+  ListRows(rows, num_bytes, &numbers);
+  for (size_t first = 0; first < numbers.size(); first += kMostRowsAtOnce) {
+    const size_t num = std::min(kMostRowsAtOnce, numbers.size() - first);
+    EBB_RETURN_IF_ERROR(Call([&] { return Gather({numbers.data() + first, num}, to); }));
+    to += num * row_bytes_;
+  }
+  return OkStatus();
+}
+
+Status BackendDevice::Gather(std::span<const int32_t> numbers, std::byte* to) {
+  EBB_ASSIGN_OR_RETURN(const RowGraph graph, RowGraph::Begin(backend_.get()));
+  const size_t size = RoundedSize(numbers.size());
+  ggml_tensor* list = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
+  ggml_tensor* result =
+      ggml_get_rows(graph.context.get(), AsIntegers(graph.context.get(), rows_), list);
+  EBB_RETURN_IF_ERROR(graph.Allocate(result));
+  std::vector<int32_t> padded(numbers.begin(), numbers.end());
+  padded.resize(size, spare_row());
+  ggml_backend_tensor_set(list, padded.data(), 0, size * sizeof(int32_t));
+  EBB_RETURN_IF_ERROR(Compute(backend_.get(), graph.graph));
+  ggml_backend_tensor_get(result, to, 0, numbers.size() * row_bytes_);
+  return OkStatus();
+}
+
+Status BackendDevice::WriteRows(std::span<std::byte* const> rows, size_t num_bytes,
+                                const std::byte* from) {
+  std::vector<int32_t> numbers;
+  ListRows(rows, num_bytes, &numbers);
+  for (size_t first = 0; first < numbers.size(); first += kMostRowsAtOnce) {
+    const size_t num = std::min(kMostRowsAtOnce, numbers.size() - first);
+    EBB_RETURN_IF_ERROR(Call([&] { return Scatter({numbers.data() + first, num}, from); }));
+    from += num * row_bytes_;
+  }
+  return OkStatus();
+}
+
+// Every backend writes rows of F16 from F32, which has all values of F16.
+Status BackendDevice::Scatter(std::span<const int32_t> numbers, const std::byte* from) {
+  EBB_ASSIGN_OR_RETURN(const RowGraph graph, RowGraph::Begin(backend_.get()));
+  const size_t size = RoundedSize(numbers.size());
+  const auto width = static_cast<size_t>(rows_->ne[0]);
+  ggml_tensor* list = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
+  ggml_tensor* values = graph.Input(GGML_TYPE_F32, rows_->ne[0], static_cast<int64_t>(size));
+  EBB_RETURN_IF_ERROR(graph.Allocate(ggml_set_rows(graph.context.get(), rows_, values, list)));
+  std::vector<int32_t> padded(numbers.begin(), numbers.end());
+  padded.resize(size, spare_row());
+  std::vector<float> floats(size * width);
+  ggml_fp16_to_fp32_row(reinterpret_cast<const ggml_fp16_t*>(from), floats.data(),
+                        static_cast<int64_t>(numbers.size() * width));
+  ggml_backend_tensor_set(list, padded.data(), 0, size * sizeof(int32_t));
+  ggml_backend_tensor_set(values, floats.data(), 0, floats.size() * sizeof(float));
+  return Compute(backend_.get(), graph.graph);
+}
+
+// As if they were copied one after the other: a graph reads all of its rows before it writes any.
+Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
+  std::vector<int32_t> from, to;
+  std::vector<bool> is_written;
+  std::vector<size_t> written;
+  const auto flush = [&]() -> Status {
+    for (const size_t row : written) is_written[row] = false;
+    written.clear();
+    if (from.empty()) return OkStatus();
+    const Status status = Call([&] { return MoveOnDevice(from, to); });
+    from.clear();
+    to.clear();
+    return status;
+  };
+  is_written.resize(static_cast<size_t>(rows_ == nullptr ? 0 : rows_->ne[1]));
+  for (const CopyPart& part : rows) {
+    assert(part.num_bytes % row_bytes_ == 0);
+    const int32_t source = RowNumber(part.from), target = RowNumber(part.to);
+    for (size_t i = 0; i < part.num_bytes / row_bytes_; ++i) {
+      const auto read = static_cast<size_t>(source) + i, write = static_cast<size_t>(target) + i;
+      if (is_written[read] || is_written[write] || from.size() == kMostRowsAtOnce) {
+        EBB_RETURN_IF_ERROR(flush());
+      }
+      is_written[write] = true;
+      written.push_back(write);
+      from.push_back(static_cast<int32_t>(read));
+      to.push_back(static_cast<int32_t>(write));
+    }
+  }
+  return flush();
+}
+
+Status BackendDevice::MoveOnDevice(std::span<const int32_t> from, std::span<const int32_t> to) {
+  EBB_ASSIGN_OR_RETURN(const RowGraph graph, RowGraph::Begin(backend_.get()));
+  const size_t size = RoundedSize(from.size());
+  ggml_context* const context = graph.context.get();
+  ggml_tensor* sources = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
+  ggml_tensor* targets = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
+  ggml_tensor* values = ggml_get_rows(context, rows_, sources);
+  EBB_RETURN_IF_ERROR(graph.Allocate(ggml_set_rows(context, rows_, values, targets)));
+  const auto set = [&](ggml_tensor* list, std::span<const int32_t> numbers) {
+    std::vector<int32_t> padded(numbers.begin(), numbers.end());
+    padded.resize(size, spare_row());
+    ggml_backend_tensor_set(list, padded.data(), 0, size * sizeof(int32_t));
+  };
+  set(sources, from);
+  set(targets, to);
+  return Compute(backend_.get(), graph.graph);
+}
+
+ggml_tensor* AsIntegers(ggml_context* context, ggml_tensor* rows) {
+  ggml_tensor* view = ggml_view_2d(context, rows, rows->ne[0], rows->ne[1], rows->nb[1], 0);
+  view->type = GGML_TYPE_I32;
+  view->ne[0] /= 2;
+  view->nb[0] = sizeof(int32_t);
+  return view;
+}
+
+}  // namespace ebb

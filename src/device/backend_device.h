@@ -1,0 +1,142 @@
+// A device that ggml has a backend for: CUDA, HIP, Vulkan, Metal, SYCL, another process over RPC,
+// or, for tests, ggml's own CPU backend taken as if its memory were closed to the host.
+//
+// Rows lie in one buffer of the backend, which grows and shrinks by copying on the device.
+// Addresses that Allocate() gives name places in it: they are reserved and closed, so that no
+// thread of the host can read there by mistake. Steps name rows by their number in rows(); between
+// steps the host reads, writes and copies rows by the graphs behind ReadRows(), WriteRows() and
+// CopyRows().
+//
+// Errors: ResourceExhausted where the backend has no memory, after which nothing has changed; what
+// fails otherwise is an Internal error that says that the device was lost.
+#ifndef EBB_DEVICE_BACKEND_DEVICE_H_
+#define EBB_DEVICE_BACKEND_DEVICE_H_
+
+#include <array>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ebb/device.h"
+#include "ebb/status.h"
+#include "src/base/ggml_deleter.h"
+#include "src/device/device.h"
+
+namespace ebb {
+
+class BackendDevice final : public Device {
+ public:
+  // row_bytes: of a key or a value, which no row lies across; a multiple of 4. NotFound, naming
+  // those that there are, when no device has this name.
+  static Result<std::unique_ptr<BackendDevice>> Create(const DeviceSpec& spec, size_t row_bytes);
+  ~BackendDevice() override;
+
+  [[nodiscard]] std::string_view name() const override { return name_; }
+  Result<std::byte*> Allocate(MemoryKind kind, size_t num_bytes) override;
+  Status Free(MemoryKind kind, std::byte* memory, size_t num_bytes) override;
+  // From the host's memory to the device's, beside what it computes. REQUIRES: of kToDevice, and
+  // none is larger than an extent or lies across two of them.
+  DeviceEvent Copy(DeviceQueue queue, const DeviceWork& work,
+                   std::span<const CopyPart> parts) override;
+  DeviceEvent Launch(DeviceQueue, const DeviceWork&) override { return {}; }
+  [[nodiscard]] DeviceEvent Record(DeviceQueue queue) const override;
+  Status QueueWait(DeviceQueue queue, const DeviceEvent& event) override;
+  Status Wait(const DeviceEvent& event) override;
+  [[nodiscard]] double Seconds() const override;
+
+  Status ReadRows(std::span<const std::byte* const> rows, size_t num_bytes, std::byte* to) override;
+  Status WriteRows(std::span<std::byte* const> rows, size_t num_bytes,
+                   const std::byte* from) override;
+  Status CopyRows(std::span<const CopyPart> rows) override;
+
+  // Runs `work`, which calls the backend. Where that throws or gives up, the device is lost: this
+  // call and all later ones return the Internal error that says so.
+  Status Call(const std::function<Status()>& work);
+  [[nodiscard]] bool IsLost() const { return !lost_.ok(); }
+  [[nodiscard]] ggml_backend_t backend() const { return backend_.get(); }
+  [[nodiscard]] bool is_host() const { return is_host_; }  // ggml's CPU backend
+  // F16 [row_bytes / 2, rows of the buffer, and a spare key and value]. Another tensor whenever
+  // generation() changes.
+  [[nodiscard]] ggml_tensor* rows() const { return rows_; }
+  [[nodiscard]] uint64_t generation() const { return generation_; }
+  // The number of the row at this address, of Allocate().
+  [[nodiscard]] int32_t RowNumber(const std::byte* address) const;
+  [[nodiscard]] int32_t spare_row() const;  // that nobody has: what is written there is lost
+  [[nodiscard]] size_t row_bytes() const { return row_bytes_; }
+  // In rows: of a buffer's part for as many bytes of addresses as kDeviceMemoryStep.
+  [[nodiscard]] size_t RowsOfExtent() const;
+  [[nodiscard]] size_t buffer_bytes() const;  // that rows take on the device
+
+  using BufferHandle = std::unique_ptr<ggml_backend_buffer, GgmlDeleter>;
+
+ private:
+  BackendDevice(std::string name, size_t row_bytes)
+      : Device(Sharing::kClosed), name_(std::move(name)), row_bytes_(row_bytes) {}
+  int Enter() override { return 0; }
+  void Leave(int) override {}
+  [[nodiscard]] size_t capacity() const { return extent_at_.size(); }
+  // A buffer for so many extents, with what lies in the one that there is.
+  Status Resize(size_t num_extents);
+  Status ResizeBuffer(size_t num_extents);
+  void ListRows(std::span<const std::byte* const> addresses, size_t num_bytes,
+                std::vector<int32_t>* numbers) const;
+  Status Gather(std::span<const int32_t> numbers, std::byte* to);
+  Status Scatter(std::span<const int32_t> numbers, const std::byte* from);
+  Status MoveOnDevice(std::span<const int32_t> from, std::span<const int32_t> to);
+
+  std::string name_;
+  const size_t row_bytes_;
+  bool is_host_ = false;
+  Status lost_;  // why
+  std::unique_ptr<ggml_backend, GgmlDeleter> backend_;
+  // Another queue of the device, for copies; null: the backend does one thing at a time.
+  std::unique_ptr<ggml_backend, GgmlDeleter> copies_;
+  // Of a queue, the last so many. Waiting for a later one of a queue does no harm.
+  static constexpr size_t kNumEvents = 16;
+  struct Queue {
+    uint64_t number = 0;  // of the last event
+    std::array<std::unique_ptr<ggml_backend_event, GgmlDeleter>, kNumEvents> events;
+  };
+  mutable Queue computing_, copying_;
+  [[nodiscard]] Queue& QueueOf(DeviceQueue queue) const {
+    return queue == DeviceQueue::kToDevice ? copying_ : computing_;
+  }
+  [[nodiscard]] ggml_backend_t BackendOf(DeviceQueue queue) const {
+    return queue == DeviceQueue::kToDevice && copies_ != nullptr ? copies_.get() : backend_.get();
+  }
+  size_t most_extents_ = 0;   // that addresses are reserved for
+  size_t limit_extents_ = 0;  // that may be taken
+  void* reserved_ = nullptr;
+  std::byte* begin_ = nullptr;  // of the reserved addresses, aligned
+  // By extent of addresses: where it lies in the buffer; -1: nowhere.
+  std::vector<int32_t> place_of_;
+  // By extent of the buffer: whose it is; -1: nobody's.
+  std::vector<int32_t> extent_at_;
+  size_t num_taken_ = 0;
+  BufferHandle buffer_;
+  std::unique_ptr<ggml_context, GgmlDeleter> context_;  // of rows_
+  ggml_tensor* rows_ = nullptr;
+  uint64_t generation_ = 0;
+  // The host's memory that the device knows comes in slabs of several extents, since each takes its
+  // time; empty where the backend has none.
+  struct Slab {
+    BufferHandle buffer;
+    std::byte* begin = nullptr;
+    std::vector<bool> taken;  // [extents]
+  };
+  std::list<Slab> slabs_;
+  std::map<std::byte*, size_t> mapped_;  // where it has none
+  Result<std::byte*> AllocatePinned(size_t num_bytes);
+  [[nodiscard]] bool FreePinned(std::byte* memory, size_t num_bytes);
+};
+
+// The rows as pairs of F16 in one integer: copied so, their bits stay and half as many elements
+// move. rows: F16 [n, N], n even, of any backend.
+[[nodiscard]] ggml_tensor* AsIntegers(ggml_context* context, ggml_tensor* rows);
+
+}  // namespace ebb
+
+#endif  // EBB_DEVICE_BACKEND_DEVICE_H_

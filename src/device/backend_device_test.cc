@@ -1,0 +1,169 @@
+#include "src/device/backend_device.h"
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace ebb {
+namespace {
+
+constexpr size_t kExtent = kDeviceMemoryStep;
+
+void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
+
+std::unique_ptr<BackendDevice> Make(size_t row_bytes, uint64_t memory = 64 * kExtent) {
+  auto device = BackendDevice::Create(
+      {.kind = DeviceKind::kBackend, .name = "ggml-cpu", .memory_bytes = memory}, row_bytes);
+  EXPECT_TRUE(device.ok()) << device.status().ToString();
+  return *std::move(device);
+}
+
+// Halves that are numbers, of a row that is known by its seed.
+std::vector<std::byte> Row(size_t num_bytes, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<uint16_t> halves(num_bytes / 2);
+  for (uint16_t& half : halves) half = random() % 0x7c00 | (random() % 2) << 15;
+  std::vector<std::byte> row(num_bytes);
+  std::memcpy(row.data(), halves.data(), num_bytes);
+  return row;
+}
+
+void Write(BackendDevice* device, std::byte* at, size_t num_bytes, uint32_t seed) {
+  ExpectOk(device->WriteRows({&at, 1}, num_bytes, Row(num_bytes, seed).data()));
+}
+
+std::vector<std::byte> ReadRow(BackendDevice* device, const std::byte* at, size_t num_bytes) {
+  std::vector<std::byte> row(num_bytes);
+  ExpectOk(device->ReadRows({&at, 1}, num_bytes, row.data()));
+  return row;
+}
+
+// Rows of 160 and 192 bytes do not divide an extent.
+class BackendRows : public testing::TestWithParam<size_t> {};
+
+TEST_P(BackendRows, AreWhatWasWritten) {
+  const size_t bytes = GetParam();
+  auto device = Make(bytes);
+  std::map<std::byte*, uint32_t> written;
+  std::vector<std::byte*> extents;
+  for (int i = 0; i < 12; ++i) extents.push_back(*device->Allocate(MemoryKind::kDevice, kExtent));
+  const size_t rows = kExtent / bytes;
+  for (std::byte* extent : extents) {
+    for (const size_t row : {size_t{0}, size_t{1}, rows / 2, rows - 1}) {
+      const auto seed = static_cast<uint32_t>(written.size());
+      written[extent + row * bytes] = seed;
+      Write(device.get(), extent + row * bytes, bytes, seed);
+    }
+  }
+  // A page of several rows.
+  Write(device.get(), extents[3] + 10 * bytes, 5 * bytes, 99);
+  EXPECT_EQ(ReadRow(device.get(), extents[3] + 10 * bytes, 5 * bytes), Row(5 * bytes, 99));
+  for (const auto& [at, seed] : written)
+    EXPECT_EQ(ReadRow(device.get(), at, bytes), Row(bytes, seed));
+  // All but three go: the buffer shrinks and what is left moves within it.
+  const uint64_t generation = device->generation();
+  const size_t before = device->buffer_bytes();
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (i == 2 || i == 7 || i == 11) continue;
+    ExpectOk(device->Free(MemoryKind::kDevice, extents[i], kExtent));
+    std::erase_if(written, [&](const auto& entry) {
+      return entry.first >= extents[i] && entry.first < extents[i] + kExtent;
+    });
+  }
+  EXPECT_LT(device->buffer_bytes(), before);
+  EXPECT_GT(device->generation(), generation);
+  EXPECT_EQ(written.size(), 12u);
+  for (const auto& [at, seed] : written)
+    EXPECT_EQ(ReadRow(device.get(), at, bytes), Row(bytes, seed));
+}
+
+TEST_P(BackendRows, AreCopiedAsIfOneAfterTheOther) {
+  const size_t bytes = GetParam();
+  auto device = Make(bytes);
+  std::byte* const at = *device->Allocate(MemoryKind::kDevice, 2 * kExtent);
+  std::map<size_t, uint32_t> expected;
+  for (uint32_t row = 0; row < 40; ++row) {
+    Write(device.get(), at + row * bytes, bytes, row);
+    expected[row] = row;
+  }
+  std::mt19937 random(3);
+  std::vector<CopyPart> parts;
+  for (int i = 0; i < 200; ++i) {
+    const size_t from = random() % 40, to = random() % 40;
+    parts.push_back({.from = at + from * bytes, .to = at + to * bytes, .num_bytes = bytes});
+    expected[to] = expected[from];
+  }
+  ExpectOk(device->CopyRows(parts));
+  for (const auto& [row, seed] : expected) {
+    EXPECT_EQ(ReadRow(device.get(), at + row * bytes, bytes), Row(bytes, seed)) << row;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, BackendRows, testing::Values(64, 128, 160, 192, 256));
+
+TEST(BackendDeviceTest, RefusesMoreThanItHas) {
+  auto device = Make(128, 4 * kExtent);
+  std::vector<std::byte*> extents;
+  for (int i = 0; i < 4; ++i) {
+    auto extent = device->Allocate(MemoryKind::kDevice, kExtent);
+    ASSERT_TRUE(extent.ok()) << extent.status().ToString();
+    extents.push_back(*extent);
+    Write(device.get(), *extent, 128, i);
+  }
+  const auto more = device->Allocate(MemoryKind::kDevice, kExtent);
+  EXPECT_EQ(more.status().code(), StatusCode::kResourceExhausted);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(ReadRow(device.get(), extents[i], 128), Row(128, i));
+  ExpectOk(device->Free(MemoryKind::kDevice, extents[1], kExtent));
+  EXPECT_TRUE(device->Allocate(MemoryKind::kDevice, kExtent).ok());
+}
+
+TEST(BackendDeviceTest, UnknownNamesTellWhichThereAre) {
+  const auto device = BackendDevice::Create(
+      {.kind = DeviceKind::kBackend, .name = "warp9", .memory_bytes = 0}, 128);
+  EXPECT_EQ(device.status().code(), StatusCode::kNotFound);
+  EXPECT_NE(device.status().message().find("ggml-cpu"), std::string::npos);
+}
+
+TEST(BackendDeviceTest, ItsMemoryIsClosedToTheHost) {
+  auto device = Make(128);
+  std::byte* const at = *device->Allocate(MemoryKind::kDevice, kExtent);
+  EXPECT_DEATH(*reinterpret_cast<volatile char*>(at) = 1, "");
+}
+
+TEST(BackendDeviceTest, IsLostOnceItsBackendGivesUp) {
+  auto device = Make(128);
+  std::byte* const at = *device->Allocate(MemoryKind::kDevice, kExtent);
+  Write(device.get(), at, 128, 1);
+  const Status lost = device->Call([]() -> Status {
+    ggml_log_callback log = nullptr;
+    void* data = nullptr;
+    ggml_log_get(&log, &data);
+    log(GGML_LOG_LEVEL_ERROR, "driver: no power\n  at pin 4\n", data);
+    GGML_ABORT("out of cards");
+  });
+  EXPECT_EQ(lost.code(), StatusCode::kInternal);
+  EXPECT_NE(lost.message().find("device ggml-cpu was lost"), std::string::npos);
+  EXPECT_NE(lost.message().find("out of cards"), std::string::npos);
+  EXPECT_NE(lost.message().find("driver: no power at pin 4"), std::string::npos);
+  std::vector<std::byte> row(128);
+  EXPECT_EQ(device->ReadRows(std::vector<const std::byte*>{at}, 128, row.data()).message(),
+            lost.message());
+  // Another one is not.
+  auto other = Make(128);
+  Write(other.get(), *other->Allocate(MemoryKind::kDevice, kExtent), 128, 1);
+}
+
+TEST(BackendDeviceTest, PinnedMemoryIsTheHosts) {
+  auto device = Make(128);
+  std::byte* const at = *device->Allocate(MemoryKind::kPinned, kExtent);
+  std::memset(at, 7, kExtent);
+  EXPECT_EQ(at[kExtent - 1], std::byte{7});
+  ExpectOk(device->Free(MemoryKind::kPinned, at, kExtent));
+}
+
+}  // namespace
+}  // namespace ebb

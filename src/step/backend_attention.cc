@@ -1,0 +1,148 @@
+#include "src/step/backend_attention.h"
+
+#include "src/base/page_units.h"
+
+namespace ebb {
+namespace {
+
+// F16 again, of what was gathered as integers.
+ggml_tensor* AsHalves(ggml_context* ctx, ggml_tensor* integers) {
+  ggml_tensor* view =
+      ggml_view_2d(ctx, integers, integers->ne[0], integers->ne[1], integers->nb[1], 0);
+  view->type = GGML_TYPE_F16;
+  view->ne[0] *= 2;
+  view->nb[0] = sizeof(ggml_fp16_t);
+  return view;
+}
+
+}  // namespace
+
+BackendAttention::BackendAttention(const LoadedModel& model, const BackendDevice& device,
+                                   const std::vector<BackendSequence>& sequences,
+                                   const Wanted& wanted, BackendTensors* tensors)
+    : model_(model),
+      device_(device),
+      sequences_(sequences),
+      wanted_(wanted),
+      tensors_(tensors),
+      first_head_(1, 0) {
+  for (const int heads : model.hparams.kv_heads) first_head_.push_back(first_head_.back() + heads);
+}
+
+ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                      ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
+                                      ggml_tensor* k_before_rope) {
+  const int64_t num_tokens = q->ne[2];
+  const int64_t head_dim = q->ne[0], heads = k->ne[1];
+  const auto keep = [&](bool is_wanted, ggml_tensor* heads_of_tokens,
+                        std::vector<ggml_tensor*>* kept) {
+    if (!is_wanted) return;
+    ggml_tensor* copy = ggml_cont(ctx, heads_of_tokens);
+    ggml_set_output(copy);
+    ggml_build_forward_expand(graph, copy);
+    kept->push_back(copy);
+  };
+  keep(wanted_.queries, q, &tensors_->q);
+  keep(wanted_.keys, k, &tensors_->k);
+  keep(wanted_.values, v, &tensors_->v);
+  keep(k_before_rope != nullptr, k_before_rope, &tensors_->k_before_rope);
+
+  ggml_tensor* list =
+      ggml_view_1d(ctx, tensors_->new_rows, heads * num_tokens,
+                   FirstHead(layer) * num_tokens * static_cast<int64_t>(sizeof(int32_t)));
+  ggml_tensor* rows = device_.rows();
+  // A value lies so many rows behind its key, where the same list finds it.
+  ggml_tensor* value_rows =
+      ggml_view_2d(ctx, rows, rows->ne[0], rows->ne[1] - int64_t{kRowsPerPage}, rows->nb[1],
+                   kRowsPerPage * rows->nb[1]);
+  const auto store = [&](ggml_tensor* to, ggml_tensor* from) {
+    ggml_tensor* flat = ggml_cont_2d(ctx, from, head_dim, heads * num_tokens);
+    ggml_tensor* stored = ggml_set_rows(ctx, to, flat, list);
+    ggml_build_forward_expand(graph, stored);
+    return stored;
+  };
+  ggml_tensor* keys = store(rows, k);
+  ggml_tensor* values = store(value_rows, v);
+  // Queries too are computed before anything waits for rows.
+  ggml_build_forward_expand(graph, q);
+  tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
+  ggml_tensor* all = nullptr;
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    ggml_tensor* out = AttendSequence(ctx, graph, layer, i, q, keys, values);
+    all = all == nullptr ? out : ggml_concat(ctx, all, out, 1);
+  }
+  ggml_build_forward_expand(graph, all);
+  return all;
+}
+
+ggml_tensor* BackendAttention::Gather(ggml_context* ctx, int layer, size_t index,
+                                      ggml_tensor* rows) const {
+  const int64_t heads = model_.hparams.kv_heads[layer];
+  const int64_t num_rows = sequences_[index].num_rows;
+  ggml_tensor* list =
+      ggml_view_1d(ctx, tensors_->sequences[index].lists, heads * num_rows,
+                   FirstHead(layer) * num_rows * static_cast<int64_t>(sizeof(int32_t)));
+  ggml_tensor* found = AsHalves(ctx, ggml_get_rows(ctx, AsIntegers(ctx, rows), list));
+  return ggml_view_4d(ctx, found, found->ne[0], num_rows, 1, heads, heads * found->nb[1],
+                      num_rows * heads * found->nb[1], found->nb[1], 0);
+}
+
+ggml_tensor* BackendAttention::Mask(ggml_context* ctx, int layer, size_t index) const {
+  const BackendSequence& sequence = sequences_[index];
+  ggml_tensor* mask = tensors_->sequences[index].mask;
+  if (sequence.is_uniform) return mask;
+  const size_t row = sequence.num_rows * sizeof(ggml_fp16_t), plane = sequence.num_tokens * row;
+  return ggml_view_4d(ctx, mask, sequence.num_rows, sequence.num_tokens, 1,
+                      model_.hparams.kv_heads[layer], row, plane, plane, FirstHead(layer) * plane);
+}
+
+ggml_tensor* BackendAttention::AttendSequence(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                              size_t index, ggml_tensor* q, ggml_tensor* keys,
+                                              ggml_tensor* values) {
+  const BackendSequence& sequence = sequences_[index];
+  const int64_t head_dim = q->ne[0], num_q = q->ne[1], tokens = sequence.num_tokens;
+  const int64_t heads = model_.hparams.kv_heads[layer], group = num_q / heads;
+  // [head_dim, tokens, query heads of a kv head, kv heads]
+  ggml_tensor* queries = ggml_view_4d(ctx, q, head_dim, tokens, group, heads, q->nb[2], q->nb[1],
+                                      group * q->nb[1], sequence.first_token * q->nb[2]);
+  ggml_tensor* k = Gather(ctx, layer, index, keys);
+  ggml_tensor* v = Gather(ctx, layer, index, values);
+  ggml_tensor* mask = Mask(ctx, layer, index);
+  ggml_tensor* out =
+      ggml_flash_attn_ext(ctx, queries, k, v, mask, model_.hparams.attention_scale, 0.0f, 0.0f);
+  ggml_prec_set_acc(out, GGML_PREC_F32);
+  ggml_build_forward_expand(graph, out);
+  KeepMass(ctx, graph, index, queries, k, mask);
+  // From [head_dim, group, tokens, heads].
+  if (tokens > 1) out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
+  return ggml_reshape_2d(ctx, out, head_dim * num_q, tokens);
+}
+
+void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, size_t index, ggml_tensor* q,
+                                ggml_tensor* k, ggml_tensor* mask) {
+  const BackendSequence& sequence = sequences_[index];
+  if (sequence.mass == BackendSequence::Mass::kNone) return;
+  ggml_tensor* logits = ggml_mul_mat(ctx, k, q);  // [num_rows, tokens, group, heads]
+  ggml_prec_set_acc(logits, GGML_PREC_F32);
+  ggml_tensor* mass = ggml_soft_max_ext(ctx, logits, mask, model_.hparams.attention_scale, 0.0f);
+  const int64_t num_rows = mass->ne[0], group = mass->ne[2], heads = mass->ne[3];
+  if (mass->ne[1] > 1) {
+    // Over the tokens.
+    ggml_tensor* by_token = ggml_cont(ctx, ggml_permute(ctx, mass, 1, 0, 2, 3));
+    mass = ggml_reshape_4d(ctx, ggml_sum_rows(ctx, by_token), num_rows, 1, group, heads);
+  }
+  if (sequence.mass == BackendSequence::Mass::kPerKvHead) {
+    ggml_tensor* sum = nullptr;
+    for (int64_t i = 0; i < group; ++i) {
+      ggml_tensor* one = ggml_view_4d(ctx, mass, num_rows, 1, 1, heads, mass->nb[1], mass->nb[2],
+                                      mass->nb[3], i * mass->nb[2]);
+      sum = sum == nullptr ? one : ggml_add(ctx, sum, one);
+    }
+    mass = group == 1 ? ggml_cont(ctx, sum) : sum;
+  }
+  ggml_set_output(mass);
+  ggml_build_forward_expand(graph, mass);
+  tensors_->sequences[index].mass.push_back(mass);
+}
+
+}  // namespace ebb

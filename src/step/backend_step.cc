@@ -1,0 +1,559 @@
+#include "src/step/backend_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace ebb {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A decode's, a prompt's, and those of batches that change.
+constexpr size_t kMaxGraphs = 6;
+
+// Behind -60000 nothing is left of a softmax's term; infinity times 0 would be none.
+constexpr float kHidden = -60000.0f;
+
+std::unique_ptr<ggml_context, GgmlDeleter> MakeContext(size_t num_nodes) {
+  // Views and inputs are tensors too.
+  return std::unique_ptr<ggml_context, GgmlDeleter>(
+      ggml_init({.mem_size = 3 * num_nodes * ggml_tensor_overhead() +
+                             ggml_graph_overhead_custom(num_nodes, false),
+                 .mem_buffer = nullptr,
+                 .no_alloc = true}));
+}
+
+int64_t SumOf(const std::vector<int>& numbers) {
+  int64_t sum = 0;
+  for (const int number : numbers) sum += number;
+  return sum;
+}
+
+// Positions are the same in all streams that share a table.
+bool AllSeeAlike(const SequenceCache& cache) {
+  const RowsView first = cache.View(0, 0);
+  for (int group = 0; group < cache.num_groups(); ++group) {
+    if (cache.WindowOf(group) > 0) return false;
+    const std::span<const Position> positions = cache.positions(group);
+    if (positions.size() != first.slots.size()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool BackendStep::Shape::operator==(const Shape& other) const {
+  return options.num_tokens == other.options.num_tokens &&
+         options.num_outputs == other.options.num_outputs &&
+         options.hidden_layers == other.options.hidden_layers &&
+         options.keys_before_rope == other.options.keys_before_rope &&
+         options.eviction_logits == other.options.eviction_logits && sequences == other.sequences &&
+         wanted == other.wanted;
+}
+
+Result<std::unique_ptr<BackendStep>> BackendStep::Create(const LoadedModel& model,
+                                                         BackendDevice* device) {
+  std::unique_ptr<BackendStep> step(new BackendStep(model, device));
+  EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, device));
+  return step;
+}
+
+BackendStep::~BackendStep() {
+  if (!device_->IsLost()) return;
+  if (weights_ != nullptr) weights_->Leak();
+  for (Graph& graph : graphs_) (void)graph.list_buffer.release();
+  (void)buffers_.release();
+}
+
+BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
+  const SequenceCache& cache = *sequence.cache;
+  const auto longest = static_cast<int>(cache.max_rows());
+  BackendSequence described = {
+      .first_token = sequence.first_token,
+      .num_tokens = sequence.num_tokens,
+      .num_rows = std::max(1, (longest + kRowsOfBackendStep - 1) / kRowsOfBackendStep) *
+                  kRowsOfBackendStep};
+  // Of several tokens, what each of them sees may differ by group, even where groups have as many
+  // rows.
+  described.is_uniform = AllSeeAlike(cache) && (sequence.num_tokens == 1 ||
+                                                (cache.num_groups() == 1 && !sequence.hides_rows));
+  if (!sequence.signals->wants_mass()) return described;
+  const bool per_query = sequence.signals->needs().mass == MassNeed::kPerQueryHead;
+  described.mass =
+      per_query ? BackendSequence::Mass::kPerQueryHead : BackendSequence::Mass::kPerKvHead;
+  return described;
+}
+
+BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
+  Shape shape;
+  SignalNeeds needs;
+  for (const SequenceStep& sequence : work.sequences) {
+    shape.sequences.push_back(Describe(sequence));
+    needs = Union(needs, sequence.signals->needs());
+  }
+  shape.wanted = {
+      .keys = needs.keys, .values = needs.values, .queries = needs.num_recent_queries > 0};
+  // Inputs of attention are for sequences in the order of their tokens.
+  std::ranges::sort(shape.sequences, {}, &BackendSequence::first_token);
+  shape.options = {
+      .num_tokens = static_cast<int>(work.tokens.size()),
+      .num_outputs = static_cast<int>(work.output_rows.size()),
+      .hidden_layers = needs.hidden_layers,
+      .keys_before_rope = needs.keys_before_rope,
+      .eviction_logits = needs.eviction_logits,
+      .takes_embeddings = true,
+      .attention_nodes_per_layer = BackendAttention::NodesPerLayer(work.sequences.size())};
+  return shape;
+}
+
+Status BackendStep::MakeLists(Graph* graph) const {
+  const size_t num_sequences = graph->shape.sequences.size();
+  graph->list_context.reset(ggml_init({.mem_size = (num_sequences + 1) * ggml_tensor_overhead(),
+                                       .mem_buffer = nullptr,
+                                       .no_alloc = true}));
+  if (graph->list_context == nullptr) return ResourceExhausted("no memory for lists of rows");
+  const int64_t heads = SumOf(model_.hparams.kv_heads);
+  graph->tensors.sequences.resize(num_sequences);
+  for (size_t i = 0; i < num_sequences; ++i) {
+    const int num_rows = graph->shape.sequences[i].num_rows;
+    graph->tensors.sequences[i].lists =
+        ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32, heads * num_rows);
+    graph->lists.emplace_back(model_.hparams.kv_heads, num_rows);
+  }
+  graph->list_buffer.reset(
+      ggml_backend_alloc_ctx_tensors(graph->list_context.get(), device_->backend()));
+  if (graph->list_buffer == nullptr) {
+    return ResourceExhausted("the device has no memory for lists of rows");
+  }
+  return OkStatus();
+}
+
+Status BackendStep::Build(const Shape& shape) {
+  if (graphs_.size() >= kMaxGraphs) {
+    if (in_buffers_ == &graphs_.back()) in_buffers_ = nullptr;
+    graphs_.pop_back();
+  }
+  std::list<Graph> made;
+  Graph& graph = made.emplace_back();
+  graph.shape = shape;
+  EBB_RETURN_IF_ERROR(MakeLists(&graph));
+  const int num_nodes = DecoderGraphMaxNodes(model_, shape.options.attention_nodes_per_layer);
+  graph.context = MakeContext(static_cast<size_t>(num_nodes));
+  if (graph.context == nullptr) return ResourceExhausted("no memory for a graph");
+  ggml_context* const context = graph.context.get();
+  const auto input = [&](ggml_type type, int64_t columns, int64_t rows) {
+    ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns, rows);
+    ggml_set_input(tensor);
+    return tensor;
+  };
+  const int64_t heads = SumOf(model_.hparams.kv_heads);
+  graph.tensors.new_rows = input(GGML_TYPE_I32, heads * shape.options.num_tokens, 1);
+  for (size_t i = 0; i < shape.sequences.size(); ++i) {
+    const BackendSequence& sequence = shape.sequences[i];
+    graph.tensors.sequences[i].mask =
+        input(GGML_TYPE_F16, sequence.num_rows,
+              sequence.num_tokens * (sequence.is_uniform ? int64_t{1} : heads));
+  }
+  graph.attention = std::make_unique<BackendAttention>(
+      weights_->model(), *device_, graph.shape.sequences, shape.wanted, &graph.tensors);
+  graph.graph =
+      BuildDecoderGraph(weights_->model(), context, graph.shape.options, *graph.attention);
+  EBB_RETURN_IF_ERROR(CheckSupported(graph));
+  graphs_.splice(graphs_.begin(), made);
+  ++num_graphs_built_;
+  return OkStatus();
+}
+
+Status BackendStep::CheckSupported(const Graph& graph) const {
+  for (int i = 0; i < ggml_graph_n_nodes(graph.graph.graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph.graph.graph, i);
+    if (ggml_backend_supports_op(device_->backend(), node)) continue;
+    const ggml_tensor* first = node->src[0];
+    return Unsupported(
+        fmt::format("device {} cannot compute {} of {} [{}, {}, {}, {}], which this "
+                    "model needs",
+                    device_->name(), ggml_op_desc(node),
+                    first == nullptr ? "nothing" : ggml_type_name(first->type), node->ne[0],
+                    node->ne[1], node->ne[2], node->ne[3]));
+  }
+  return OkStatus();
+}
+
+Status BackendStep::PutIntoBuffers(Graph* graph) {
+  if (in_buffers_ == graph) return OkStatus();
+  in_buffers_ = nullptr;
+  // What was planned for another graph would be kept where sizes allow it.
+  for (ggml_tensor* tensor = ggml_get_first_tensor(graph->context.get()); tensor != nullptr;
+       tensor = ggml_get_next_tensor(graph->context.get(), tensor)) {
+    if (tensor->view_src != nullptr && tensor->view_src->data != nullptr &&
+        tensor->view_src->buffer != nullptr && !IsInContext(*graph, tensor->view_src)) {
+      continue;
+    }
+    tensor->buffer = nullptr;
+    tensor->data = nullptr;
+  }
+  if (buffers_ == nullptr) {
+    buffers_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_->backend())));
+    if (buffers_ == nullptr) return ResourceExhausted("no memory for compute buffers");
+  }
+  if (!ggml_gallocr_reserve(buffers_.get(), graph->graph.graph) ||
+      !ggml_gallocr_alloc_graph(buffers_.get(), graph->graph.graph)) {
+    buffers_.reset();
+    return ResourceExhausted(fmt::format("device {} has no memory for a step of {} tokens",
+                                         device_->name(), graph->shape.options.num_tokens));
+  }
+  in_buffers_ = graph;
+  return OkStatus();
+}
+
+bool BackendStep::IsInContext(const Graph& graph, const ggml_tensor* tensor) {
+  const auto* begin = static_cast<const std::byte*>(ggml_get_mem_buffer(graph.context.get()));
+  const auto* at = reinterpret_cast<const std::byte*>(tensor);
+  return at >= begin && at < begin + ggml_get_mem_size(graph.context.get());
+}
+
+Result<BackendStep::Graph*> BackendStep::GraphFor(const Shape& shape) {
+  // Graphs name places in the buffer of rows.
+  if (rows_generation_ != device_->generation()) {
+    in_buffers_ = nullptr;
+    graphs_.clear();
+    rows_generation_ = device_->generation();
+  }
+  const auto found =
+      std::ranges::find_if(graphs_, [&](const Graph& graph) { return graph.shape == shape; });
+  if (found != graphs_.end()) {
+    graphs_.splice(graphs_.begin(), graphs_, found);
+  } else {
+    EBB_RETURN_IF_ERROR(Build(shape));
+  }
+  Graph* const graph = &graphs_.front();
+  EBB_RETURN_IF_ERROR(PutIntoBuffers(graph));
+  return graph;
+}
+
+// By layer, token and kv head.
+void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
+  const std::vector<int>& kv_heads = model_.hparams.kv_heads;
+  const size_t num_tokens = work.tokens.size();
+  new_rows_.resize(static_cast<size_t>(SumOf(kv_heads)) * num_tokens);
+  size_t first = 0;
+  for (size_t layer = 0; layer < kv_heads.size(); ++layer) {
+    const int heads = kv_heads[layer];
+    for (const SequenceStep& sequence : work.sequences) {
+      for (int head = 0; head < heads; ++head) {
+        const RowsView view = sequence.cache->View(static_cast<int>(layer), head);
+        const auto slots = view.slots.last(sequence.num_tokens);
+        for (int token = 0; token < sequence.num_tokens; ++token) {
+          const size_t at = first + size_t(sequence.first_token + token) * heads + head;
+          new_rows_[at] = device_->RowNumber(view.pages[slots[token].page()]) +
+                          static_cast<int32_t>(slots[token].row());
+        }
+      }
+    }
+    first += heads * num_tokens;
+  }
+  ggml_backend_tensor_set_async(device_->backend(), graph.tensors.new_rows, new_rows_.data(), 0,
+                                new_rows_.size() * sizeof(int32_t));
+}
+
+// Where all layers changed alike, as they mostly do, in one copy.
+void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* graph) {
+  RowLists& lists = graph->lists[index];
+  const std::vector<int>& kv_heads = model_.hparams.kv_heads;
+  const size_t num_layers = kv_heads.size();
+  const size_t num_rows = graph->shape.sequences[index].num_rows;
+  ggml_tensor* const tensor = graph->tensors.sequences[index].lists;
+  lists.Begin();
+  std::vector<RowLists::Change> changes;
+  for (size_t layer = 0; layer < num_layers; ++layer) {
+    changes.push_back(lists.Update(*sequence.cache, *device_, static_cast<int>(layer)));
+  }
+  lists.End();
+  const bool are_alike = std::ranges::count(changes, changes[0]) == std::ssize(changes) &&
+                         std::ranges::count(kv_heads, kv_heads[0]) == std::ssize(kv_heads);
+  if (are_alike) {
+    if (changes[0].end <= changes[0].begin) return;
+    const size_t row_bytes = kv_heads[0] * sizeof(int32_t), layer_bytes = num_rows * row_bytes;
+    const size_t offset = changes[0].begin * row_bytes;
+    ggml_backend_tensor_set_2d_async(
+        device_->backend(), tensor,
+        reinterpret_cast<const std::byte*>(lists.OfLayer(0).data()) + offset, offset,
+        (changes[0].end - changes[0].begin) * row_bytes, num_layers, layer_bytes, layer_bytes);
+    return;
+  }
+  for (size_t layer = 0; layer < num_layers; ++layer) {
+    UploadList(index, static_cast<int>(layer), changes[layer], *graph);
+  }
+}
+
+void BackendStep::UploadList(size_t index, int layer, const RowLists::Change& change,
+                             const Graph& graph) const {
+  if (change.end <= change.begin) return;
+  const std::span<const int32_t> list = graph.lists[index].OfLayer(layer);
+  const size_t heads = model_.hparams.kv_heads[layer];
+  const size_t num_rows = graph.shape.sequences[index].num_rows;
+  const size_t first = static_cast<size_t>(graph.attention->FirstHead(layer)) * num_rows;
+  const size_t begin = change.begin * heads, end = change.end * heads;
+  ggml_backend_tensor_set_async(device_->backend(), graph.tensors.sequences[index].lists,
+                                list.data() + begin, (first + begin) * sizeof(int32_t),
+                                (end - begin) * sizeof(int32_t));
+}
+
+void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Graph& graph) {
+  const BackendSequence& shape = graph.shape.sequences[index];
+  const ggml_fp16_t hidden = ggml_fp32_to_fp16(kHidden), seen = ggml_fp32_to_fp16(0.0f);
+  std::vector<ggml_fp16_t>& mask = masks_[index];
+  ggml_tensor* const tensor = graph.tensors.sequences[index].mask;
+  mask.resize(static_cast<size_t>(ggml_nelements(tensor)));
+  const size_t num_rows = shape.num_rows;
+  const auto fill = [&](const RowsView& view, ggml_fp16_t* plane) {
+    const bool all_see = view.window == 0 && view.last_visible.empty();
+    for (int token = 0; token < shape.num_tokens; ++token) {
+      ggml_fp16_t* const row = plane + token * num_rows;
+      const size_t end = view.slots.size() - (shape.num_tokens - 1 - token);
+      std::fill_n(row, end, seen);
+      std::fill(row + end, row + num_rows, hidden);
+      if (all_see) continue;
+      const Position query = sequence.first + token;
+      for (size_t i = 0; i < end; ++i) {
+        if (query > view.LastVisible(i)) row[i] = hidden;
+      }
+    }
+  };
+  if (shape.is_uniform) {
+    fill(sequence.cache->View(0, 0), mask.data());
+  } else {
+    size_t plane = 0;
+    for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+      for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
+        fill(sequence.cache->View(layer, head),
+             mask.data() + plane++ * shape.num_tokens * num_rows);
+      }
+    }
+  }
+  ggml_backend_tensor_set_async(device_->backend(), tensor, mask.data(), 0,
+                                mask.size() * sizeof(ggml_fp16_t));
+}
+
+void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
+  ggml_backend_t backend = device_->backend();
+  embeddings_.resize(work.tokens.size() * model_.hparams.embed_dim);
+  weights_->Embed(work.tokens, embeddings_.data());
+  ggml_backend_tensor_set_async(backend, graph->graph.embeddings, embeddings_.data(), 0,
+                                embeddings_.size() * sizeof(float));
+  ggml_backend_tensor_set_async(backend, graph->graph.positions, work.rope_positions.data(), 0,
+                                work.rope_positions.size() * sizeof(Position));
+  if (graph->graph.output_rows != nullptr) {
+    ggml_backend_tensor_set_async(backend, graph->graph.output_rows, work.output_rows.data(), 0,
+                                  work.output_rows.size() * sizeof(int32_t));
+  }
+  SetNewRows(work, *graph);
+  masks_.resize(work.sequences.size());
+  for (const SequenceStep& sequence : work.sequences) {
+    SetMask(sequence, IndexOf(*graph, sequence), *graph);
+  }
+}
+
+size_t BackendStep::IndexOf(const Graph& graph, const SequenceStep& sequence) {
+  return static_cast<size_t>(std::ranges::find(graph.shape.sequences, sequence.first_token,
+                                               &BackendSequence::first_token) -
+                             graph.shape.sequences.begin());
+}
+
+Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
+  Status status = device_->Call([&] { return RunOnDevice(work, costs); });
+  if (!status.ok()) {
+    // What lies on the device may be half of something.
+    for (Graph& graph : graphs_) {
+      for (RowLists& lists : graph.lists) lists.Forget();
+    }
+  }
+  return status;
+}
+
+Status BackendStep::RunOnDevice(const StepWork& work, StepCosts* costs) {
+  Status status;
+  size_t num_begun = 0;
+  for (const SequenceStep& sequence : work.sequences) {
+    ++num_begun;
+    status = sequence.cache->BeginStaging();
+    if (!status.ok()) break;
+  }
+  if (status.ok()) status = ComputeStep(work, costs);
+  for (size_t i = 0; i < num_begun; ++i) {
+    const Status ended = work.sequences[i].cache->EndStaging();
+    if (status.ok()) status = ended;
+  }
+  return status;
+}
+
+Status BackendStep::Compute(ggml_cgraph* graph) const {
+  const ggml_status status = ggml_backend_graph_compute_async(device_->backend(), graph);
+  if (status == GGML_STATUS_SUCCESS) return OkStatus();
+  return Internal(
+      fmt::format("device {} failed a step: {}", device_->name(), ggml_status_to_string(status)));
+}
+
+void BackendStep::MakeParts(Graph* graph) {
+  if (!graph->parts.empty()) return;
+  int begin = 0;
+  for (const int end : graph->tensors.cuts) {
+    graph->parts.push_back(PartOf(graph->graph.graph, begin, end));
+    begin = end;
+  }
+  graph->parts.push_back(PartOf(graph->graph.graph, begin, ggml_graph_n_nodes(graph->graph.graph)));
+}
+
+Status BackendStep::ComputeStaged(const StepWork& work, Graph* graph) {
+  MakeParts(graph);
+  for (RowLists& lists : graph->lists) lists.Begin();
+  EBB_RETURN_IF_ERROR(Compute(graph->parts[0].get()));
+  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+    for (const SequenceStep& sequence : work.sequences) {
+      sequence.cache->StageLayer(layer, 0);
+      const size_t index = IndexOf(*graph, sequence);
+      UploadList(index, layer, graph->lists[index].Update(*sequence.cache, *device_, layer),
+                 *graph);
+    }
+    EBB_RETURN_IF_ERROR(Compute(graph->parts[layer + 1].get()));
+    for (const SequenceStep& sequence : work.sequences) sequence.cache->ReleaseLayer(layer);
+  }
+  for (RowLists& lists : graph->lists) lists.End();
+  return OkStatus();
+}
+
+Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
+  const auto begin = Clock::now();
+  EBB_ASSIGN_OR_RETURN(Graph* const graph, GraphFor(ShapeOf(work)));
+  SetInputs(work, graph);
+  const auto reads_t1 = [](const SequenceStep& sequence) {
+    return sequence.cache->t1_bytes_read() > 0;
+  };
+  if (std::ranges::any_of(work.sequences, reads_t1)) {
+    EBB_RETURN_IF_ERROR(ComputeStaged(work, graph));
+  } else {
+    for (const SequenceStep& sequence : work.sequences) {
+      SetLists(sequence, IndexOf(*graph, sequence), graph);
+    }
+    EBB_RETURN_IF_ERROR(Compute(graph->graph.graph));
+  }
+  if (graph->graph.logits != nullptr) {
+    logits_.resize(static_cast<size_t>(ggml_nelements(graph->graph.logits)));
+    ggml_backend_tensor_get_async(device_->backend(), graph->graph.logits, logits_.data(), 0,
+                                  logits_.size() * sizeof(float));
+  }
+  read_.clear();
+  FetchSignals(work, *graph);
+  // One figure for all: a device tells nothing of its nodes.
+  if (costs != nullptr) {
+    *costs = {.other_seconds = std::chrono::duration<double>(Clock::now() - begin).count()};
+  }
+  return OkStatus();
+}
+
+std::span<const float> BackendStep::Read(const ggml_tensor* tensor) {
+  std::vector<float>& to = read_.emplace_back(static_cast<size_t>(ggml_nelements(tensor)));
+  ggml_backend_tensor_get_async(device_->backend(), tensor, to.data(), 0,
+                                to.size() * sizeof(float));
+  return to;
+}
+
+// Waits for the step.
+void BackendStep::FetchSignals(const StepWork& work, const Graph& graph) {
+  using Spans = std::vector<std::span<const float>>;
+  const auto read_all = [&](const std::vector<ggml_tensor*>& tensors) {
+    Spans spans;
+    for (const ggml_tensor* tensor : tensors) spans.push_back(Read(tensor));
+    return spans;
+  };
+  const BackendTensors& tensors = graph.tensors;
+  const Spans q = read_all(tensors.q), k = read_all(tensors.k), v = read_all(tensors.v);
+  const Spans k_before_rope = read_all(tensors.k_before_rope);
+  const Spans hidden = read_all(graph.graph.hidden);
+  const Spans channels = read_all(graph.graph.eviction_channels);
+  std::vector<Spans> mass;
+  for (const BackendTensors::OfSequence& sequence : tensors.sequences) {
+    mass.push_back(read_all(sequence.mass));
+  }
+  ggml_backend_synchronize(device_->backend());
+
+  const Hyperparameters& h = model_.hparams;
+  const auto head_dim = static_cast<size_t>(h.head_dim);
+  for (const SequenceStep& sequence : work.sequences) {
+    SignalBuffers* const signals = sequence.signals;
+    if (signals->needs().Empty()) continue;
+    const size_t index = IndexOf(graph, sequence);
+    if (!mass[index].empty()) TakeMass(sequence, graph.shape.sequences[index], mass[index]);
+    for (int layer = 0; layer < h.num_layers; ++layer) {
+      const int heads = h.kv_heads[layer];
+      for (int token = 0; token < sequence.num_tokens; ++token) {
+        const size_t at = sequence.first_token + token;
+        for (int head = 0; head < heads; ++head) {
+          const auto copy = [&](const Spans& from, float* to) {
+            if (to == nullptr) return;
+            std::ranges::copy(from[layer].subspan((at * heads + head) * head_dim, head_dim), to);
+          };
+          copy(k, signals->Keys(layer, token, head));
+          copy(v, signals->Values(layer, token, head));
+          copy(k_before_rope, signals->KeysBeforeRope(layer, token, head));
+        }
+        if (q.empty()) continue;
+        float* const query = signals->Query(layer, token);
+        const size_t size = h.num_q_heads * head_dim;
+        if (query != nullptr) std::ranges::copy(q[layer].subspan(at * size, size), query);
+      }
+      if (!signals->needs().eviction_logits) continue;
+      const std::span<float> logits = signals->EvictionLogits(layer);
+      const auto from = channels[layer].subspan(size_t(sequence.first_token) * heads);
+      for (size_t i = 0; i < logits.size(); ++i) {
+        logits[i] = h.eviction_scale * from[i] - h.eviction_offset;
+      }
+    }
+    const std::vector<int>& wanted = signals->needs().hidden_layers;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const auto& layers = graph.shape.options.hidden_layers;
+      const size_t of_graph = std::ranges::find(layers, wanted[i]) - layers.begin();
+      const size_t width = h.embed_dim;
+      std::ranges::copy(
+          hidden[of_graph].subspan(sequence.first_token * width, sequence.num_tokens * width),
+          signals->Hidden(i));
+    }
+  }
+}
+
+void BackendStep::TakeMass(const SequenceStep& sequence, const BackendSequence& described,
+                           std::span<const std::span<const float>> by_layer) const {
+  const bool per_query = described.mass == BackendSequence::Mass::kPerQueryHead;
+  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+    const MassTarget target = sequence.signals->Mass(layer);
+    const std::span<const float> mass = by_layer[layer];
+    if (!std::ranges::all_of(mass, [](float x) { return std::isfinite(x); })) {
+      *target.not_finite = true;
+      continue;
+    }
+    const int kv_heads = model_.hparams.kv_heads[layer];
+    const int group = model_.hparams.num_q_heads / kv_heads;
+    const int arrays = per_query ? model_.hparams.num_q_heads : kv_heads;
+    for (int array = 0; array < arrays; ++array) {
+      const int q_head = per_query ? array : array * group;
+      const int kv_head = q_head / group;
+      const size_t size = sequence.cache->View(layer, kv_head).slots.size();
+      const float* const from = mass.data() + size_t(array) * described.num_rows;
+      float* const to = target.per_query_head[q_head];
+      for (size_t row = 0; row < size; ++row) to[row] += from[row];
+    }
+  }
+}
+
+std::span<const float> BackendStep::logits(size_t i) const {
+  const auto vocab_size = static_cast<size_t>(model_.hparams.vocab_size);
+  return std::span(logits_).subspan(i * vocab_size, vocab_size);
+}
+
+}  // namespace ebb

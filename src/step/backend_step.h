@@ -1,0 +1,114 @@
+// Steps on a device that a backend of ggml computes on: weights and rows lie in its memory, and all
+// of a step is one graph there. The host says which rows are read and written, and gets logits and
+// signals.
+//
+// A row's bits are the device's own: the same whatever slots rows lie in and however often a step
+// is repeated, but not the processor's.
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_STEP_BACKEND_STEP_H_
+#define EBB_STEP_BACKEND_STEP_H_
+
+#include <list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ebb/status.h"
+#include "ebb/step_report.h"
+#include "src/attention/attention.h"
+#include "src/step/backend_attention.h"
+#include "src/step/device_weights.h"
+#include "src/step/graph_part.h"
+#include "src/step/row_lists.h"
+#include "src/step/step_work.h"
+
+namespace ebb {
+
+class BackendStep {
+ public:
+  // Copies the weights. Errors: those of DeviceWeights; Unsupported, naming the operation, when the
+  // backend lacks one that the model needs. REQUIRES: model and device outlive this.
+  static Result<std::unique_ptr<BackendStep>> Create(const LoadedModel& model,
+                                                     BackendDevice* device);
+
+  ~BackendStep();
+  BackendStep(const BackendStep&) = delete;
+  BackendStep& operator=(const BackendStep&) = delete;
+
+  // Computes the step: rows are stored, signals filled. Errors: ResourceExhausted when the device
+  // has no memory for it; Internal when it was lost.
+  Status Run(const StepWork& work, StepCosts* costs);
+  // [vocab_size], of output_rows[i] of the last step.
+  [[nodiscard]] std::span<const float> logits(size_t i) const;
+  [[nodiscard]] int64_t num_graphs_built() const { return num_graphs_built_; }
+  // On the device, beside rows.
+  [[nodiscard]] size_t weight_bytes() const { return weights_->num_bytes(); }
+
+ private:
+  struct Shape {
+    DecoderGraphOptions options;
+    std::vector<BackendSequence> sequences;
+    BackendAttention::Wanted wanted;
+    [[nodiscard]] bool operator==(const Shape& other) const;
+  };
+  struct Graph {
+    Shape shape;
+    BackendTensors tensors;
+    std::vector<RowLists> lists;  // by sequence, what lies in its tensor
+    std::unique_ptr<ggml_context, GgmlDeleter> list_context;
+    std::unique_ptr<ggml_backend_buffer, GgmlDeleter> list_buffer;
+    std::unique_ptr<BackendAttention> attention;
+    std::unique_ptr<ggml_context, GgmlDeleter> context;
+    DecoderGraph graph;
+    // The graph in parts, each beginning with what reads a layer's rows; empty until needed.
+    std::vector<GraphPart> parts;
+  };
+
+  BackendStep(const LoadedModel& model, BackendDevice* device) : model_(model), device_(device) {}
+  [[nodiscard]] Shape ShapeOf(const StepWork& work) const;
+  [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
+  Status RunOnDevice(const StepWork& work, StepCosts* costs);
+  Result<Graph*> GraphFor(const Shape& shape);
+  Status Build(const Shape& shape);
+  Status MakeLists(Graph* graph) const;
+  [[nodiscard]] Status CheckSupported(const Graph& graph) const;
+  Status PutIntoBuffers(Graph* graph);
+  [[nodiscard]] static bool IsInContext(const Graph& graph, const ggml_tensor* tensor);
+  [[nodiscard]] static size_t IndexOf(const Graph& graph, const SequenceStep& sequence);
+  void SetInputs(const StepWork& work, Graph* graph);
+  void SetNewRows(const StepWork& work, const Graph& graph);
+  void SetLists(const SequenceStep& sequence, size_t index, Graph* graph);
+  void UploadList(size_t index, int layer, const RowLists::Change& change,
+                  const Graph& graph) const;
+  static void MakeParts(Graph* graph);
+  [[nodiscard]] Status Compute(ggml_cgraph* graph) const;
+  // Rows of T1 come to the device layer by layer, each ahead of its use.
+  Status ComputeStaged(const StepWork& work, Graph* graph);
+  Status ComputeStep(const StepWork& work, StepCosts* costs);
+  void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
+  // Into `read_`, so that a copy may be under way while another is asked for.
+  std::span<const float> Read(const ggml_tensor* tensor);
+  void FetchSignals(const StepWork& work, const Graph& graph);
+  void TakeMass(const SequenceStep& sequence, const BackendSequence& described,
+                std::span<const std::span<const float>> by_layer) const;
+
+  const LoadedModel& model_;
+  BackendDevice* const device_;
+  std::unique_ptr<DeviceWeights> weights_;
+  std::list<Graph> graphs_;       // most recently used first
+  uint64_t rows_generation_ = 0;  // of the device, when graphs were built
+  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;
+  const Graph* in_buffers_ = nullptr;
+  int64_t num_graphs_built_ = 0;
+  // Work space of the host.
+  std::vector<float> embeddings_;
+  std::vector<int32_t> new_rows_;
+  std::vector<std::vector<ggml_fp16_t>> masks_;
+  std::vector<float> logits_;
+  std::list<std::vector<float>> read_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_BACKEND_STEP_H_

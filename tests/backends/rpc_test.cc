@@ -1,0 +1,155 @@
+// A device that is another process: its bits are those of the same backend in this one, and its
+// death is an error.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "ebb/session_file.h"
+#include "tests/engine/engine_fixture.h"
+#include "tests/support/child_process.h"
+
+namespace ebb {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One that nobody listens on.
+int FreePort() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(bind(socket, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  close(socket);
+  return ntohs(address.sin_port);
+}
+
+class Server {
+ public:
+  Server()
+      : endpoint_("127.0.0.1:" + std::to_string(FreePort())),
+        process_({EBB_RPC_SERVER, endpoint_}) {}
+  [[nodiscard]] DeviceSpec device() const { return *ParseDevice("rpc:" + endpoint_); }
+  void Kill() { process_.Kill(); }
+
+ private:
+  const std::string endpoint_;
+  ChildProcess process_;
+};
+
+std::shared_ptr<const Model> TheModel() {
+  static const std::shared_ptr<const Model> kModel = [] {
+    const TempFolder folder;
+    const std::string path = folder.File("random.gguf");
+    ExpectOk(WriteRandomGguf(SmallModelOptions(), path));
+    return *Model::Load({.path = path, .for_device = true});
+  }();
+  return kModel;
+}
+
+EngineOptions On(const DeviceSpec& device, double t0_share = 1) {
+  EngineOptions options = {.threads = 1, .device = device};
+  if (t0_share < 1) options.tiers = {.t0_share = t0_share, .t1 = T1Place::kHost};
+  return options;
+}
+
+// While the server is coming up it refuses connections.
+std::unique_ptr<Engine> Connect(const EngineOptions& options) {
+  for (int i = 0; i < 200; ++i) {
+    auto engine = Engine::Create(TheModel(), options);
+    if (engine.ok()) return *std::move(engine);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ADD_FAILURE() << "the server never answers";
+  return nullptr;
+}
+
+PolicySpec PolicyOf(const EngineOptions& options) {
+  PolicySpec policy;
+  if (!options.tiers.has_value()) return policy;
+  policy = {.name = "attention", .granularity = Granularity::kHead};
+  policy.tiers = options.tiers;
+  policy.window = 8;
+  policy.interval = 8;
+  return policy;
+}
+
+uint64_t HashOf(Engine& engine, const PolicySpec& policy) {
+  auto session = Open(engine, policy);
+  ExpectOk(session->Prefill(SomeTokens(40)));
+  for (const Token token : SomeTokens(150, 9)) ExpectOk(session->Decode(token));
+  return session->logits_hash();
+}
+
+TEST(RpcTest, HasTheBitsOfItsBackendHere) {
+  Server server;
+  PolicySpec evicting = SmallPolicy("random", "64");
+  evicting.granularity = Granularity::kHead;
+  for (const double share : {1.0, 0.3}) {
+    const EngineOptions there = On(server.device(), share);
+    const EngineOptions here = On(*ParseDevice("ggml-cpu"), share);
+    auto remote = Connect(there);
+    auto local = MakeEngineOf(TheModel(), here);
+    EXPECT_EQ(HashOf(*remote, PolicyOf(there)), HashOf(*local, PolicyOf(here))) << share;
+    if (share == 1) {
+      EXPECT_EQ(HashOf(*remote, evicting), HashOf(*local, evicting));
+    }
+  }
+}
+
+TEST(RpcTest, NobodyThereIsAnError) {
+  const auto begin = Clock::now();
+  const auto engine =
+      Engine::Create(TheModel(), On(*ParseDevice("rpc:127.0.0.1:" + std::to_string(FreePort()))));
+  EXPECT_EQ(engine.status().code(), StatusCode::kInternal);
+  EXPECT_NE(engine.status().message().find("connect"), std::string::npos)
+      << engine.status().ToString();
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+}
+
+// In a step, while rows move, while a session is saved: whatever is under way then.
+TEST(RpcTest, AServerThatDiesEndsItsSessionsAndNoOthers) {
+  const TempFolder folder;
+  auto host = MakeEngineOf(TheModel(), {.threads = 1});
+  auto unharmed = Open(*host, PolicySpec());
+  ExpectOk(unharmed->Prefill(SomeTokens(40)));
+  std::mt19937 random(3);
+  for (int round = 0; round < 100; ++round) {
+    Server server;
+    const EngineOptions options = On(server.device(), round % 2 == 0 ? 0.3 : 1);
+    auto engine = Connect(options);
+    ASSERT_NE(engine, nullptr);
+    auto session = Open(*engine, PolicyOf(options));
+    std::jthread killer([&server, wait = random() % 40] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(wait));
+      server.Kill();
+    });
+    const auto begin = Clock::now();
+    Status status = session->Prefill(SomeTokens(40));
+    for (int step = 0; status.ok() && step < 1500; ++step) {
+      status = session->Decode(Token{5});
+      if (status.ok() && round % 3 == 0 && step % 4 == 0) {
+        status = SaveSession(*session, folder.File("session"));
+      }
+      if (status.ok() && step % 100 == 99) status = session->TruncateTo(40);
+    }
+    EXPECT_EQ(status.code(), StatusCode::kInternal) << status.ToString();
+    EXPECT_NE(status.message().find("was lost"), std::string::npos) << status.ToString();
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
+    // What comes behind is told the same.
+    EXPECT_FALSE(session->Decode(Token{5}).ok());
+    EXPECT_FALSE(Open(*engine, PolicyOf(options))->Prefill(SomeTokens(4)).ok());
+    ExpectOk(unharmed->Decode(Token{5}));
+  }
+}
+
+}  // namespace
+}  // namespace ebb

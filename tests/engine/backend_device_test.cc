@@ -1,0 +1,550 @@
+// Steps on a device that a backend of ggml computes on. The backend here is ggml's own for the
+// processor, whose memory is taken as closed to the host.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "ebb/session_file.h"
+#include "src/session/session_impl.h"
+#include "tests/engine/dms_fixture.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace ebb {
+namespace {
+
+constexpr int kPromptTokens = 40;
+constexpr int kDecodeTokens = 240;
+
+const std::vector<Token>& Text() {
+  static const std::vector<Token> kText = SomeTokens(kPromptTokens + kDecodeTokens);
+  return kText;
+}
+
+std::shared_ptr<const Model> ForDevice(const RandomGgufOptions& shape) {
+  const TempFolder folder;
+  const std::string path = folder.File("random.gguf");
+  ExpectOk(WriteRandomGguf(shape, path));
+  auto model = Model::Load({.path = path, .for_device = true});
+  EXPECT_TRUE(model.ok()) << model.status().ToString();
+  return *model;
+}
+
+std::shared_ptr<const Model> DeviceModel() {
+  static const std::shared_ptr<const Model> kModel = ForDevice(SmallModelOptions());
+  return kModel;
+}
+
+EngineOptions OnDevice(const std::string& device = "ggml-cpu") {
+  return {.threads = 1, .device = *ParseDevice(device)};
+}
+
+std::unique_ptr<Engine> DeviceEngine(const EngineOptions& options = OnDevice()) {
+  return MakeEngineOf(DeviceModel(), options);
+}
+
+void Read(Session& session, int num = kPromptTokens) {
+  ExpectOk(session.Prefill(std::span(Text()).first(num)));
+}
+
+void Decode(Session& session, int from, int to) {
+  for (int i = from; i < to; ++i) ExpectOk(session.Decode(Text()[kPromptTokens + i]));
+}
+
+// Of the device's logits, from those of the processor's reference path, over the whole text.
+double LargestDifferenceOf(const std::shared_ptr<const Model>& model, const SessionOptions& options,
+                           int prefill_chunk = 512) {
+  EngineOptions on_device = OnDevice(), on_host = {.threads = 1};
+  on_device.prefill_chunk = on_host.prefill_chunk = prefill_chunk;
+  on_host.attention = EngineOptions::Attention::kReference;
+  auto device = MakeEngineOf(model, on_device), host = MakeEngineOf(model, on_host);
+  auto session = Open(*device, options), expected = Open(*host, options);
+  Read(*session);
+  Read(*expected);
+  double largest = LargestDifference(Logits(*expected), Logits(*session));
+  for (int i = 0; i < kDecodeTokens; ++i) {
+    Decode(*session, i, i + 1);
+    Decode(*expected, i, i + 1);
+    largest = std::max(largest, LargestDifference(Logits(*expected), Logits(*session)));
+  }
+  const int num_groups = model->shape().NumGroups(session->policy().granularity);
+  EXPECT_EQ(VisibleRows(*session, num_groups), VisibleRows(*expected, num_groups));
+  return largest;
+}
+
+SessionOptions WithPolicy(const PolicySpec& policy) {
+  SessionOptions options;
+  options.policy = policy;
+  return options;
+}
+
+// ggml's flash attention on the processor adds values up in f16: 2.6e-2 to 3.2e-2 were seen, by
+// processor.
+constexpr double kFlashError = 5e-2;
+
+TEST(BackendDeviceTest, IsTheProcessorUpToRounding) {
+  EXPECT_LT(LargestDifferenceOf(DeviceModel(), {}), kFlashError);
+  EXPECT_LT(LargestDifferenceOf(DeviceModel(), {}, 16), kFlashError);
+}
+
+// Random, so that rounding changes no decision.
+TEST(BackendDeviceTest, EvictsAsTheProcessorDoes) {
+  for (const Granularity granularity :
+       {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
+    PolicySpec policy = SmallPolicy("random", "64");
+    policy.granularity = granularity;
+    policy.seed = 3;
+    EXPECT_LT(LargestDifferenceOf(DeviceModel(), WithPolicy(policy)), kFlashError)
+        << GranularityName(granularity);
+  }
+}
+
+TEST(BackendDeviceTest, RunsLayersWithWindowsAndWithOtherNumbersOfHeads) {
+  RandomGgufOptions windows = SmallModelOptions();
+  windows.family = "gemma3";
+  windows.num_layers = 4;
+  windows.sliding_window = 48;
+  windows.window_pattern = 2;
+  EXPECT_LT(LargestDifferenceOf(ForDevice(windows), {}, 16), kFlashError);
+  RandomGgufOptions mixed = SmallModelOptions();
+  mixed.family = "deci";
+  mixed.num_layers = 3;
+  mixed.kv_heads_by_layer = {1, 3, 2};
+  EXPECT_LT(LargestDifferenceOf(ForDevice(mixed), {}), kFlashError);
+  PolicySpec policy = SmallPolicy("random", "64");
+  policy.granularity = Granularity::kHead;
+  EXPECT_LT(LargestDifferenceOf(ForDevice(mixed), WithPolicy(policy)), kFlashError);
+}
+
+TEST(BackendDeviceTest, RunsQuantizedWeights) {
+  for (const char* type : {"f16", "q8_0", "q4_0"}) {
+    RandomGgufOptions shape = SmallModelOptions();
+    shape.weight_type = type;
+    // Activations are rounded to 8 bits, where a small error may become a step.
+    const double error = type == std::string("f16") ? kFlashError : 0.25;
+    EXPECT_LT(LargestDifferenceOf(ForDevice(shape), {}), error) << type;
+  }
+}
+
+uint64_t HashOf(Engine& engine, const PolicySpec& policy) {
+  auto session = Open(engine, policy);
+  Read(*session);
+  Decode(*session, 0, kDecodeTokens);
+  return session->logits_hash();
+}
+
+PolicySpec PerHead(const std::string& name = "random") {
+  PolicySpec policy = SmallPolicy(name, "64");
+  policy.granularity = Granularity::kHead;
+  return policy;
+}
+
+TEST(BackendDeviceTest, SlotsChangeNoBit) {
+  auto engine = DeviceEngine();
+  for (const PolicySpec& policy : {PolicySpec(), PerHead(), PerHead("h2o"), PerHead("attention")}) {
+    const uint64_t expected = HashOf(*engine, policy);
+    EXPECT_EQ(HashOf(*engine, policy), expected) << policy.name;
+    auto other = Open(*engine, PerHead());
+    Read(*other);
+    Decode(*other, 0, 100);
+    EXPECT_EQ(HashOf(*engine, policy), expected) << policy.name;
+  }
+}
+
+// Pages move into the holes that another session leaves.
+TEST(BackendDeviceTest, CompactionChangesNoBit) {
+  const uint64_t expected = HashOf(*DeviceEngine(), PerHead());
+  auto engine = DeviceEngine();
+  std::vector<std::unique_ptr<Session>> others;
+  for (int i = 0; i < 24; ++i) {
+    others.push_back(Open(*engine, PolicySpec()));
+    Read(*others.back());
+    Decode(*others.back(), 0, 200);
+  }
+  auto session = Open(*engine, PerHead());
+  Read(*session);
+  for (int i = 0; i < kDecodeTokens; ++i) {
+    if (i % 8 == 0 && !others.empty()) others.erase(others.begin());
+    Decode(*session, i, i + 1);
+  }
+  EXPECT_EQ(session->logits_hash(), expected);
+}
+
+TEST(BackendDeviceTest, MemoryFallsWithTheRows) {
+  auto engine = DeviceEngine();
+  const auto bytes = [&] { return engine->device_report().row_bytes; };
+  const uint64_t empty = bytes();
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int i = 0; i < 40; ++i) {
+    sessions.push_back(Open(*engine, PolicySpec()));
+    ExpectOk(sessions.back()->Prefill(SomeTokens(1500)));
+  }
+  const uint64_t full = bytes();
+  const ArenaAccounting arena = engine->arena_accounting();
+  EXPECT_GE(full, arena.reserved_bytes);
+  EXPECT_LE(static_cast<double>(full), 1.4 * static_cast<double>(arena.reserved_bytes));
+  auto kept = std::move(sessions[20]);
+  const std::vector<float> before = Logits(*kept);
+  sessions.clear();
+  ExpectOk(kept->Decode(5));
+  EXPECT_LT(bytes(), full / 3);
+  EXPECT_LE(empty, bytes());
+  auto again = Open(*engine, PolicySpec());
+  ExpectOk(again->Prefill(SomeTokens(1500)));
+  EXPECT_EQ(Logits(*again), before);
+  ExpectOk(again->Decode(5));
+  EXPECT_EQ(Logits(*again), Logits(*kept));
+}
+
+TEST(BackendDeviceTest, RefusesWhatItsMemoryHasNoRoomFor) {
+  auto engine = DeviceEngine(OnDevice("ggml-cpu:memory=4MiB"));
+  std::vector<std::unique_ptr<Session>> sessions;
+  Status status;
+  for (int i = 0; i < 10 && status.ok(); ++i) {
+    sessions.push_back(Open(*engine, PolicySpec()));
+    status = sessions.back()->Prefill(SomeTokens(1500));
+  }
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+  // Those that are there go on.
+  ExpectOk(sessions.front()->Decode(3));
+  sessions.pop_back();
+  sessions.pop_back();
+  sessions.push_back(Open(*engine, PolicySpec()));
+  ExpectOk(sessions.back()->Prefill(SomeTokens(500)));
+}
+
+TEST(BackendDeviceTest, GoesBackAndForks) {
+  auto engine = DeviceEngine();
+  auto session = Open(*engine, PolicySpec());
+  Read(*session);
+  Decode(*session, 0, 20);
+  const std::vector<float> there = Logits(*session);
+  Decode(*session, 20, 120);
+  const std::vector<float> end = Logits(*session);
+  ExpectOk(session->TruncateTo(kPromptTokens + 19));
+  Decode(*session, 19, 20);
+  EXPECT_EQ(Logits(*session), there);
+  auto fork = session->Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status().ToString();
+  Decode(*session, 20, 120);
+  EXPECT_EQ(Logits(*session), end);
+  Decode(**fork, 20, 120);
+  EXPECT_EQ(Logits(**fork), end);
+}
+
+TEST(BackendDeviceTest, ASavedSessionGoesOn) {
+  const TempFolder folder;
+  for (const PolicySpec& policy : {PolicySpec(), PerHead(), PerHead("h2o")}) {
+    auto engine = DeviceEngine();
+    const uint64_t expected = HashOf(*engine, policy);
+    const std::string path = folder.File("session");
+    {
+      auto session = Open(*engine, policy);
+      Read(*session);
+      Decode(*session, 0, 100);
+      ExpectOk(SaveSession(*session, path));
+    }
+    auto other = DeviceEngine();
+    auto neighbour = Open(*other, PolicySpec());
+    Read(*neighbour);
+    auto resumed = ResumeSession(*other, path, WithPolicy(policy));
+    ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+    Decode(*resumed->session, 100, kDecodeTokens);
+    EXPECT_EQ(resumed->session->logits_hash(), expected) << policy.name;
+  }
+}
+
+// Rows are the same bytes on both.
+TEST(BackendDeviceTest, ASessionMovesBetweenProcessorAndDevice) {
+  const TempFolder folder;
+  const std::string path = folder.File("session");
+  auto device = DeviceEngine();
+  auto host = MakeEngineOf(DeviceModel());
+  for (const bool to_device : {true, false}) {
+    Engine &from = to_device ? *host : *device, &to = to_device ? *device : *host;
+    auto session = Open(from, PerHead());
+    Read(*session);
+    Decode(*session, 0, 100);
+    ExpectOk(SaveSession(*session, path));
+    auto resumed = ResumeSession(to, path, WithPolicy(PerHead()));
+    ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+    double largest = 0;
+    for (int i = 100; i < kDecodeTokens; ++i) {
+      Decode(*session, i, i + 1);
+      Decode(*resumed->session, i, i + 1);
+      largest = std::max(largest, LargestDifference(Logits(*session), Logits(*resumed->session)));
+    }
+    EXPECT_LT(largest, kFlashError) << to_device;
+  }
+}
+
+// T1 in the host's memory, brought to the device layer by layer.
+EngineOptions WithT1(double t0_share = 0.3) {
+  EngineOptions options = OnDevice();
+  options.tiers = {.t0_share = t0_share, .t1 = T1Place::kHost};
+  return options;
+}
+
+PolicySpec Tiered(const EngineOptions& options, Granularity granularity) {
+  PolicySpec policy = {.name = "attention", .granularity = granularity};
+  policy.tiers = options.tiers;
+  policy.window = 8;
+  policy.interval = 8;
+  return policy;
+}
+
+int64_t RowsIn(const Session& session, Tier tier) {
+  return session.accounting().tiers[static_cast<int>(tier)].rows;
+}
+
+TEST(BackendDeviceTest, RowsInT1ChangeNoBit) {
+  const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
+  for (const int num_layers : {2, 3}) {
+    RandomGgufOptions shape = SmallModelOptions();
+    shape.num_layers = num_layers;
+    const auto model = num_layers == 2 ? DeviceModel() : ForDevice(shape);
+    const uint64_t of_model =
+        num_layers == 2 ? expected : HashOf(*MakeEngineOf(model, OnDevice()), PolicySpec());
+    for (const Granularity granularity :
+         {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
+      for (const double share : {0.5, 0.1}) {
+        const EngineOptions options = WithT1(share);
+        auto engine = MakeEngineOf(model, options);
+        auto session = Open(*engine, Tiered(options, granularity));
+        Read(*session);
+        Decode(*session, 0, kDecodeTokens);
+        EXPECT_GT(RowsIn(*session, Tier::kT1), 50 * num_layers) << GranularityName(granularity);
+        EXPECT_EQ(session->logits_hash(), of_model) << GranularityName(granularity) << share;
+      }
+    }
+  }
+}
+
+TEST(BackendDeviceTest, SharesOfT0MayChangeAndSessionsPark) {
+  const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
+  const EngineOptions options = WithT1();
+  auto engine = DeviceEngine(options);
+  auto session = Open(*engine, Tiered(options, Granularity::kToken));
+  Read(*session);
+  Decode(*session, 0, 80);
+  ExpectOk(session->SetT0Share(0.9));
+  Decode(*session, 80, 120);
+  ExpectOk(session->SetT0Share(0.05));
+  Decode(*session, 120, 160);
+  ExpectOk(session->Park());
+  EXPECT_EQ(RowsIn(*session, Tier::kT0), 0);
+  Decode(*session, 160, 200);
+  ExpectOk(session->SetT0Share(1));
+  Decode(*session, 200, kDecodeTokens);
+  EXPECT_EQ(session->logits_hash(), expected);
+}
+
+TEST(BackendDeviceTest, ASessionWithRowsInT1IsSavedAndForked) {
+  const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
+  const EngineOptions options = WithT1();
+  const PolicySpec policy = Tiered(options, Granularity::kHead);
+  const TempFolder folder;
+  const std::string path = folder.File("session");
+  auto engine = DeviceEngine(options);
+  auto session = Open(*engine, policy);
+  Read(*session);
+  Decode(*session, 0, 120);
+  ExpectOk(SaveSession(*session, path));
+  auto fork = session->Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status().ToString();
+  auto resumed = ResumeSession(*engine, path, WithPolicy(policy));
+  ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+  for (Session* each : {session.get(), fork->get(), resumed->session.get()}) {
+    EXPECT_GT(RowsIn(*each, Tier::kT1), 0);
+    Decode(*each, 120, kDecodeTokens);
+    EXPECT_EQ(each->logits_hash(), expected);
+  }
+}
+
+TEST(BackendDeviceTest, MassOfRowsInT1IsTheirs) {
+  const EngineOptions tiered = WithT1(0.1);
+  std::vector<std::vector<float>> masses;
+  for (const bool in_t1 : {false, true}) {
+    auto engine = DeviceEngine(in_t1 ? tiered : OnDevice());
+    PolicySpec policy = in_t1 ? Tiered(tiered, Granularity::kToken) : PolicySpec();
+    SessionOptions options = WithPolicy(policy);
+    options.extra_signals = {.mass = MassNeed::kSummed};
+    std::vector<float>& mass = masses.emplace_back();
+    options.on_signals = [&](int, std::span<const Position>, const GroupSignals& signals,
+                             const StepSignals&) {
+      mass.insert(mass.end(), signals.mass.begin(), signals.mass.end());
+    };
+    auto session = Open(*engine, options);
+    Read(*session);
+    Decode(*session, 0, 100);
+  }
+  EXPECT_GT(masses[0].size(), 1000u);
+  EXPECT_EQ(masses[0], masses[1]);
+}
+
+// Everything that a step tells, on the device and on the processor.
+struct Signals {
+  std::vector<std::vector<float>> groups;
+  std::vector<float> rest;
+};
+
+Signals SignalsOf(Engine& engine, Granularity granularity, const SignalNeeds& needs, int prefill) {
+  SessionOptions options;
+  options.policy.granularity = granularity;
+  options.extra_signals = needs;
+  Signals seen;
+  options.on_signals = [&](int group, std::span<const Position>, const GroupSignals& signals,
+                           const StepSignals& step) {
+    if (group == 0) seen = {};
+    seen.groups.emplace_back(signals.mass.begin(), signals.mass.end());
+    seen.rest.clear();
+    for (const auto* parts : {&step.keys, &step.keys_before_rope, &step.values, &step.hidden,
+                              &step.recent_queries, &step.eviction_logits}) {
+      for (const auto& part : *parts) seen.rest.insert(seen.rest.end(), part.begin(), part.end());
+    }
+  };
+  auto session = Open(engine, options);
+  Read(*session, prefill);
+  if (prefill == kPromptTokens) Decode(*session, 0, 30);
+  return seen;
+}
+
+TEST(BackendDeviceTest, ShowsTheSignalsOfTheProcessor) {
+  auto model = ForDevice(MarkingModelOptions(1));
+  auto device = MakeEngineOf(model, OnDevice());
+  auto host = MakeEngineOf(model);
+  for (const MassNeed mass :
+       {MassNeed::kSummed, MassNeed::kPerKvHead, MassNeed::kPerQueryHead, MassNeed::kNone}) {
+    for (const Granularity granularity :
+         {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
+      for (const int prefill : {kPromptTokens, kPromptTokens + 20}) {
+        const SignalNeeds needs = {.mass = mass,
+                                   .mass_in_prefill = true,
+                                   .num_recent_queries = 5,
+                                   .hidden_layers = {0, 1},
+                                   .keys = true,
+                                   .keys_before_rope = true,
+                                   .values = true,
+                                   .eviction_logits = true};
+        const Signals expected = SignalsOf(*host, granularity, needs, prefill);
+        const Signals actual = SignalsOf(*device, granularity, needs, prefill);
+        ASSERT_EQ(actual.groups.size(), expected.groups.size());
+        double most = 0;
+        for (size_t group = 0; group < expected.groups.size(); ++group) {
+          ASSERT_EQ(actual.groups[group].size(), expected.groups[group].size());
+          for (size_t i = 0; i < expected.groups[group].size(); ++i) {
+            ASSERT_NEAR(actual.groups[group][i], expected.groups[group][i], 2e-2) << i;
+            most = std::max(most, double{expected.groups[group][i]});
+          }
+        }
+        EXPECT_EQ(most > 0, mass != MassNeed::kNone);
+        ASSERT_EQ(actual.rest.size(), expected.rest.size());
+        ASSERT_FALSE(actual.rest.empty());
+        double deviation = 0, largest = 0;
+        for (size_t i = 0; i < expected.rest.size(); ++i) {
+          deviation = std::max<double>(deviation, std::abs(actual.rest[i] - expected.rest[i]));
+          largest = std::max<double>(largest, std::abs(expected.rest[i]));
+        }
+        EXPECT_LT(deviation, 0.02 * largest);
+      }
+    }
+  }
+}
+
+TEST(BackendDeviceTest, EveryPolicyThatEvictsRuns) {
+  auto engine = MakeEngineOf(ForDevice(MarkingModelOptions(1)), OnDevice());
+  for (const PolicyInfo& info : BuiltinPolicies()) {
+    PolicySpec policy = {.name = std::string(info.name)};
+    if (policy.name == "oracle") continue;  // needs foresight
+    if (policy.name != "full" && policy.name != "dms" && policy.name != "quest") {
+      policy.budget = *ParseBudget("64");
+    }
+    SessionOptions options = WithPolicy(policy);
+    auto session = engine->OpenSession(options);
+    if (!session.ok()) {
+      EXPECT_TRUE(session.status().code() == StatusCode::kUnsupported ||
+                  session.status().code() == StatusCode::kInvalidArgument)
+          << policy.name << ": " << session.status().ToString();
+      continue;
+    }
+    Read(**session);
+    Decode(**session, 0, kDecodeTokens);
+    if (policy.budget.unit != Budget::Unit::kNone) {
+      EXPECT_LT((*session)->visible_positions(0).size(), Text().size()) << policy.name;
+    }
+  }
+}
+
+TEST(BackendDeviceTest, SequencesOfABatchAreThoseAloneUpToRounding) {
+  auto engine = DeviceEngine();
+  const std::vector<PolicySpec> policies = {PolicySpec(), PerHead(), PerHead("attention"),
+                                            SmallPolicy("streaming", "48")};
+  std::vector<std::unique_ptr<Session>> alone, together;
+  for (const PolicySpec& policy : policies) {
+    alone.push_back(Open(*engine, policy));
+    together.push_back(Open(*engine, policy));
+    Read(*alone.back());
+    Read(*together.back());
+  }
+  double largest = 0;
+  // The one that decides by mass may come to other rows with another rounding.
+  const auto compare = [&](size_t i) {
+    if (i == 2) return;
+    largest = std::max(largest, LargestDifference(Logits(*alone[i]), Logits(*together[i])));
+  };
+  ExpectOk(together[0]->BeginPrompt(SomeTokens(150, 11)));
+  ExpectOk(alone[0]->Prefill(SomeTokens(150, 11)));
+  for (int step = 0; step < 100; ++step) {
+    std::vector<SessionStep> batch;
+    for (size_t i = 0; i < policies.size(); ++i) {
+      SessionStep part = {.session = together[i].get()};
+      if (together[i]->prompt_left() > 0) {
+        part.most_prompt_tokens = 13;
+      } else {
+        part.token = Text()[kPromptTokens + step];
+        if (i > 0 || step > 20) Decode(*alone[i], step, step + 1);
+      }
+      if (i == 0 && together[0]->prompt_left() == 0 && step <= 20) continue;
+      batch.push_back(part);
+    }
+    ExpectOk(engine->Step(batch));
+    for (size_t i = 1; i < policies.size(); ++i) compare(i);
+    if (step > 20) compare(0);
+  }
+  EXPECT_LT(largest, kFlashError);
+}
+
+TEST(BackendDeviceTest, RefusesWhatIsNotThere) {
+  const auto refused = [](const Status& status, StatusCode code, const std::string& words) {
+    EXPECT_EQ(status.code(), code) << status.ToString();
+    EXPECT_NE(status.message().find(words), std::string::npos) << status.ToString();
+  };
+  const auto engine_of = [](const std::function<void(EngineOptions*)>& change,
+                            const std::shared_ptr<const Model>& model = DeviceModel()) {
+    EngineOptions options = OnDevice();
+    change(&options);
+    return Engine::Create(model, options).status();
+  };
+  refused(engine_of([](EngineOptions*) {}, SmallModel()), StatusCode::kInvalidArgument,
+          "loaded for the processor");
+  refused(engine_of([](EngineOptions* o) { o->device.name = "nothing0"; }), StatusCode::kNotFound,
+          "ggml-cpu");
+  refused(engine_of([](EngineOptions* o) { o->kv_type = RowType::kF32; }), StatusCode::kUnsupported,
+          "f16");
+  refused(engine_of([](EngineOptions* o) { o->tiers = {.t0_share = 0.5, .t2_share = 0.5}; }),
+          StatusCode::kUnsupported, "T2 is not there");
+  auto engine = DeviceEngine();
+  SessionOptions lossless;
+  lossless.lossless.emplace();
+  refused(engine->OpenSession(lossless).status(), StatusCode::kUnsupported, "lossless");
+  SessionOptions quest = WithPolicy({.name = "quest"});
+  quest.policy.budget = *ParseBudget("64");
+  refused(engine->OpenSession(quest).status(), StatusCode::kUnsupported, "within a step");
+  SessionOptions turning = WithPolicy(SmallPolicy("streaming", "48"));
+  turning.past_context = PastContext::kReRotate;
+  refused(engine->OpenSession(turning).status(), StatusCode::kUnsupported, "rotated anew");
+}
+
+}  // namespace
+}  // namespace ebb
