@@ -1,6 +1,7 @@
 // Evaluation: a model answers problems under several settings of its cache, and every answer is
-// judged. Problems run in parallel, each by itself in an engine of its own with one thread, so that
-// what comes out depends neither on its neighbours nor on how many run at once.
+// judged. Problems run in parallel, each by itself in an engine of its own with one thread, or in
+// batches that are always as wide: what comes out depends neither on its neighbours nor on how many
+// run at once.
 //
 // Thread safety: one call of RunEvaluation() at a time may use the same callbacks.
 #ifndef EBB_EVAL_H_
@@ -74,6 +75,12 @@ struct EvaluationOptions {
   SamplingOptions sampling;  // its seed is the setting's
   PromptStyle prompt_style = PromptStyle::kChat;
   int workers = 1;
+  // So many problems step together, in one engine with as many threads as there are workers; where
+  // fewer are left, others stand in for them, so that every step has that width. A multiple of 4:
+  // matrix products then treat all tokens of a step alike, for every type of weights. 0: each
+  // problem by itself. Its answers are those of other widths where Engine::Step() says so, else up
+  // to rounding.
+  int batch = 0;
   // Units are numbered setting by setting, problem by problem. Those before `first_unit` are done.
   size_t first_unit = 0;
   // Of every `num_shards` problems, the one at `shard`.
@@ -91,9 +98,13 @@ struct EvaluationOptions {
 [[nodiscard]] size_t NumUnits(size_t num_settings, size_t num_problems, size_t shard,
                               size_t num_shards);
 
+// Whether a setting's problems can be answered in batches of this width: InvalidArgument when it is
+// no multiple of 4, and for settings with caps in bytes, which problems would share, or lossless.
+[[nodiscard]] Status CheckBatch(const EvalSetting& setting, int width);
+
 // Runs every setting over every problem. A request that its caps or its budget do not allow is an
 // answer with an error, not the end. Errors: kCancelled; what on_answer returned; settings that no
-// session opens with.
+// session opens with; those of CheckBatch().
 [[nodiscard]] Status RunEvaluation(std::shared_ptr<const Model> model,
                                    std::span<const EvalQuestion> problems,
                                    std::span<const EvalSetting> settings,

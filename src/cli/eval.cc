@@ -80,6 +80,7 @@ Json Manifest(const CliOptions& options, const Model& model, const Task& task,
                    {"tokens", eval.max_tokens},
                    {"answer_tokens", LongestAnswer(task)},
                    {"shard", eval.shard},
+                   {"batch", eval.batch},
                    {"settings", Json::array()}};
   for (const EvalSetting& setting : settings) manifest["settings"].push_back(SettingJson(setting));
   return manifest;
@@ -146,6 +147,7 @@ class Evaluation {
     evaluation.sampling.min_p = eval_.min_p;
     evaluation.prompt_style = eval_.prompt_style;
     evaluation.workers = NumWorkers(eval_);
+    evaluation.batch = eval_.batch;
     evaluation.first_unit = results_->lines().size();
     evaluation.shard = shard_.index;
     evaluation.num_shards = shard_.count;
@@ -185,6 +187,7 @@ class Evaluation {
     EBB_ASSIGN_OR_RETURN(model_, OpenTaskModel(options_));
     // A policy or a budget that is refused is refused before anything is written.
     for (const EvalSetting& setting : settings_) {
+      if (eval_.batch != 0) EBB_RETURN_IF_ERROR(CheckBatch(setting, eval_.batch));
       EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(model_, setting.engine));
       const Status opened = engine->OpenSession(setting.session).status();
       if (opened.ok()) continue;

@@ -24,6 +24,7 @@ struct EvalInput {
   bool resume = false;
   int samples = 1;
   int workers = 0;               // 0: AvailableProcessors().threads
+  int batch = 0;                 // 0: each problem by itself
   std::string prompt = "plain";  // --prompt-preset
   PromptStyle prompt_style = PromptStyle::kChat;
   // Greedy unless asked otherwise.

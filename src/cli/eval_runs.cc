@@ -64,6 +64,7 @@ Result<Json> ReadManifest(const std::string& path) {
   const SamplingOptions before;
   if (!manifest.contains("top_k")) manifest["top_k"] = before.top_k;
   if (!manifest.contains("min_p")) manifest["min_p"] = before.min_p;
+  if (!manifest.contains("batch")) manifest["batch"] = 0;
   return manifest;
 }
 

@@ -142,6 +142,44 @@ TEST_F(EvaluationTest, ShardsTogetherAreTheWhole) {
   EXPECT_EQ(shards, all);
 }
 
+// Weights in F32, whose products have the same bits at any width: what batches answer is what each
+// problem does by itself.
+TEST_F(EvaluationTest, InBatchesGivesTheSameAnswers) {
+  const auto alone = Run({});
+  EXPECT_EQ(Run({.workers = 2, .batch = 4}), alone);
+  EXPECT_EQ(Run({.workers = 1, .batch = 8}), alone);
+  const auto rest = Run({.batch = 4, .first_unit = 3});
+  EXPECT_EQ(rest, std::vector<Line>(alone.begin() + 3, alone.end()));
+}
+
+TEST_F(EvaluationTest, AnErrorWithinABatchIsOfItsProblem) {
+  problems_[1].question = std::string(600, 'x');  // longer than the context
+  problems_[3].question = std::string(505, 'y');  // leaves room for a few tokens
+  const auto alone = Run({});
+  ASSERT_EQ(std::get<4>(alone[1]), "error");
+  ASSERT_EQ(std::get<4>(alone[3]), "context");
+  EXPECT_EQ(Run({.batch = 4}), alone);
+}
+
+TEST_F(EvaluationTest, BatchesAreRefusedWhereNeighboursWouldMatter) {
+  const auto refused = [&](EvalSetting setting, int batch) {
+    settings_ = {std::move(setting)};
+    EvaluationOptions options = {.batch = batch};
+    options.prompt_style = PromptStyle::kRaw;
+    options.on_answer = [](const EvalAnswer&) { return OkStatus(); };
+    const Status status = RunEvaluation(model_, problems_, settings_, options);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  EXPECT_THAT(refused({.policy = "full"}, 6), testing::HasSubstr("multiple of 4"));
+  EvalSetting capped = {.policy = "full"};
+  capped.engine.kv_cap_bytes = 64 << 20;
+  EXPECT_THAT(refused(capped, 4), testing::HasSubstr("caps"));
+  EvalSetting lossless = {.policy = "full"};
+  lossless.session.lossless.emplace();
+  EXPECT_THAT(refused(lossless, 4), testing::HasSubstr("lossless"));
+}
+
 TEST_F(EvaluationTest, CountsWhatTheCacheHeldAndRead) {
   const auto lines = Run({});
   const auto& [setting, problem, text, tokens, reason, bytes, peak, reads] = lines[0];

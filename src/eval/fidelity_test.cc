@@ -119,8 +119,8 @@ class Spy final : public Scorer {
     positions_[group].insert(positions_[group].end(), positions.begin(), positions.end());
     scorer_->Append(group, positions);
   }
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
-    scorer_->Observe(group, signals, step);
+  void Observe(std::span<const GroupSignals> groups, const StepSignals& step) override {
+    scorer_->Observe(groups, step);
   }
   void Retain(int group, std::span<const uint32_t> kept) override {
     std::vector<Position> left;

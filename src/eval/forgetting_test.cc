@@ -187,7 +187,7 @@ class MassWatcher final : public Scorer {
   void Append(int, std::span<const Position> positions) override {
     scores_.resize(scores_.size() + positions.size());
   }
-  void Observe(int, const GroupSignals& signals, const StepSignals&) override {
+  void ObserveGroup(int, const GroupSignals& signals, const StepSignals&) override {
     mass_->assign(signals.mass.begin(), signals.mass.end());
   }
   void Retain(int, std::span<const uint32_t> kept) override { scores_.resize(kept.size()); }

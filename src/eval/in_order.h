@@ -19,7 +19,13 @@ class InOrder {
  public:
   InOrder(size_t first, const std::function<Status(const T&)>& sink) : next_(first), sink_(sink) {}
 
-  // A worker that is far ahead of the others waits, so that little is lost by a kill.
+  // Whether a unit may begin: nobody is to be far ahead of the others, so that little is lost by a
+  // kill.
+  [[nodiscard]] bool IsTurn(size_t unit) {
+    const std::lock_guard lock(mutex_);
+    return unit < next_ + kMostAhead;
+  }
+  // Until it is.
   void WaitForTurn(size_t unit) {
     std::unique_lock lock(mutex_);
     turn_.wait(lock, [&] { return stopped_ || unit < next_ + kMostAhead; });

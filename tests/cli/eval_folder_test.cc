@@ -74,6 +74,30 @@ TEST_F(EvalTest, ShardsAreMergedToTheSameBytes) {
   ExpectSame("whole", "merged");
 }
 
+// By rounding they may differ from problems that run by themselves, never among themselves.
+TEST_F(EvalTest, BatchesAreTheSameWhereverTheyWereKilledAndInShards) {
+  ASSERT_EQ(Eval("batches", "--batch 4").exit_code, 0);
+  ASSERT_EQ(Eval("other", "--batch 4 --workers 1").exit_code, 0);
+  ExpectSame("batches", "other");
+  const std::string results = ReadFile(Out("batches") + "/results.jsonl");
+  for (const size_t bytes : {results.size() / 3, results.size() - 1}) {
+    std::filesystem::resize_file(Out("other") + "/results.jsonl", bytes);
+    ASSERT_EQ(Eval("other", "--batch 4 --resume").exit_code, 0);
+    ExpectSame("batches", "other");
+  }
+  const ProgramEnd end = Eval("other", "--batch 8 --resume");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("\"batch\""));
+  std::string folders;
+  for (const int shard : {1, 0}) {
+    const std::string name = "part" + std::to_string(shard);
+    ASSERT_EQ(Eval(name, "--batch 4 --shard " + std::to_string(shard) + "/2").exit_code, 0);
+    folders += " " + Out(name);
+  }
+  ASSERT_EQ(RunEbb("report" + folders + " --quiet --out " + Out("merged")).exit_code, 0);
+  EXPECT_EQ(ReadFile(Out("merged") + "/results.jsonl"), results);
+}
+
 TEST_F(EvalTest, ReportTestsSettingsAgainstOneOfThem) {
   ASSERT_EQ(Eval("run").exit_code, 0);
   const std::string report = "report --out " + Out("m") + " " + Out("run") + " --against ";
@@ -169,8 +193,8 @@ TEST_F(EvalTest, OnlyTheSameRunIsTakenUpAgain) {
 TEST_F(EvalTest, ARunOfAnOlderVersionIsTakenUpAgain) {
   ASSERT_EQ(Eval("run").exit_code, 0);
   auto grid = nlohmann::ordered_json::parse(ReadFile(Out("run") + "/grid.json"));
-  for (const char* key :
-       {"top_k", "min_p", "model_compression", "model_window", "model_shift", "answer_tokens"}) {
+  for (const char* key : {"top_k", "min_p", "model_compression", "model_window", "model_shift",
+                          "answer_tokens", "batch"}) {
     EXPECT_EQ(grid.erase(key), 1u) << key;
   }
   std::ofstream(Out("run") + "/grid.json") << grid;

@@ -190,6 +190,9 @@ TEST_F(EvalTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   refuses(task + "--policies nonsense", "nonsense");
   refuses(task + "--policies streaming --budgets 3q", "3q");
   refuses(task + "--policies streaming --budgets 2 --sinks 4", "streaming at 2");
+  refuses(task + "--batch 6", "multiple of 4");
+  refuses(task + "--batch 4 --kv-cap 8MiB", "caps");
+  refuses(task + "--batch 4 --lossless", "lossless");
   refuses(task + "--shard 4/4", "--shard");
   refuses(task + "--shard 1", "--shard");
   refuses(task + "--samples 3", "--temp");

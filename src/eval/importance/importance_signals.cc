@@ -154,7 +154,7 @@ class Bystanders {
   }
   void Observe(const GroupSignals& signals, const StepSignals& step) {
     for (const auto& scorer : scorers_) {
-      if (!scorer->Needs().Empty()) scorer->Observe(0, signals, step);
+      if (!scorer->Needs().Empty()) scorer->Observe({&signals, 1}, step);
     }
   }
   void EndFirstPrefill() {
