@@ -57,7 +57,9 @@ struct EngineOptions {
   bool keep_timeline = false;  // of a simulated device, for Engine::TimelineJson()
   int prefill_chunk = 512;     // tokens per prefill step
   // How long a step that reads pieces of prompts keeps other sessions waiting, as far as the steps
-  // before it tell.
+  // before it tell. Sessions whose policy sums the mass of prompts (h2o, vatp), delays (dms) or
+  // turns keys read whole chunks of prefill_chunk tokens, so that no bit depends on others, and may
+  // keep them waiting for longer.
   double max_stall_seconds = 0.2;
   // Whose policies sessions may ask for; null: the built-in ones.
   std::shared_ptr<const PolicyRegistry> policies;
@@ -98,7 +100,9 @@ struct SessionOptions {
 
 // What steps cost on a device with memory of its own, by its clock.
 struct DeviceReport {
-  std::string_view name;             // "cpu", "sim"
+  std::string_view name;             // "cpu", "sim", "cuda0"
+  uint64_t row_bytes = 0;            // of DeviceKind::kBackend: its memory that rows take
+  uint64_t weight_bytes = 0;         // and weights
   double seconds = 0;                // of its clock; 0 on the cpu, which has none
   T1Mode t1_mode = T1Mode::kStream;  // of the last step: kStream or kCompute
   int64_t decode_steps = 0;
@@ -233,6 +237,8 @@ class Session {
   [[nodiscard]] int context() const;
   [[nodiscard]] const Policy& policy() const;
   [[nodiscard]] CacheAccounting accounting() const;
+  // Of it, TierAccounting::page_bytes of a tier, without a pass over the pages.
+  [[nodiscard]] size_t page_bytes(Tier tier) const;
   // Bytes of what the policy keeps about the rows: as many as it would put into a file, which it
   // is asked for, so that this takes a pass over them. Unsupported when it cannot be saved.
   [[nodiscard]] Result<size_t> CountPolicyBytes() const;

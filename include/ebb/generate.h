@@ -66,6 +66,7 @@ struct GenerateResult {
   double seconds = 0;        // of the decode steps, sampling included, callbacks left out
   std::string text;          // of the whole answer, thoughts included
   size_t thought_bytes = 0;  // of text: its beginning, tags included, that is the thought
+  std::string stop_string;   // of kStopString: which one
   AnswerSoFar answer;
 };
 
@@ -103,6 +104,10 @@ class Generation {
   void Appended(const Status& status, double seconds = 0);
   // Ends it, if nothing else has: kCancelled. What the stream held back is shown.
   [[nodiscard]] GenerateResult End();
+
+  // Ends the thought with the next token that is chosen, as a budget that is spent would; a thought
+  // that has not begun ends as soon as it does. An answer without thinking_end stays as it is.
+  void EndThought();
 
   // For Session::Decode() of a lossless session: what this generation would probably append next,
   // and how many tokens it has room for. Null for others.

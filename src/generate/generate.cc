@@ -196,11 +196,14 @@ GenerateResult Generation::End() {
   }
   g.result.text = g.choice.stream().text();
   g.result.thought_bytes = g.choice.stream().thought_bytes();
+  g.result.stop_string = g.choice.stream().stop_string();
   // A stop string may have begun in what was shown.
   g.result.answer.text_bytes = std::max(g.options.so_far.text_bytes, g.result.text.size());
   g.result.thought_tokens = g.choice.thought_tokens() - g.thought_tokens_before;
   return std::move(g.result);
 }
+
+void Generation::EndThought() { impl_->choice.EndThought(); }
 
 int Generation::most_guesses() const {
   return impl_->max_tokens - impl_->result.generated_tokens - 1;

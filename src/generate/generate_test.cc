@@ -143,6 +143,7 @@ TEST_P(GenerateTest, AStopStringEndsTheTextBeforeIt) {
   const GenerateResult result = Say("one two three", options);
   EXPECT_EQ(result.finish_reason, FinishReason::kStopString);
   EXPECT_EQ(result.text, "one ");
+  EXPECT_EQ(result.stop_string, "two th");
 }
 
 TEST_P(GenerateTest, TextComesInWholeCharacters) {
@@ -204,6 +205,57 @@ TEST_P(GenerateTest, AThoughtWithoutABudgetIsNotForced) {
   options.on_end = OnEnd::kIgnore;
   const GenerateResult result = Run(options);
   EXPECT_EQ(result.thought_tokens, 50);
+}
+
+TEST_P(GenerateTest, AThoughtThatIsEndedGoesOnAsWithABudgetOfItsLength) {
+  GenerateOptions options;
+  options.thinking_start = "<think>";
+  options.thinking_end = "</think>";
+  options.opens_in_thinking = true;
+  options.max_tokens = 200;
+  for (const int length : {0, 5}) {
+    Open();
+    Read("hello");
+    const auto sampler =
+        Sampler::Create(*model_, {.temperature = 0, .grammar = "root ::= \"the answer\""});
+    ASSERT_TRUE(sampler.ok());
+    Generation generation(session_.get(), sampler->get(), options);
+    for (int i = 0; i <= length; ++i) {
+      if (i == length) generation.EndThought();
+      const std::optional<Token> token = generation.Next();
+      ASSERT_TRUE(token.has_value());
+      generation.Appended(session_->Decode(*token));
+    }
+    while (const std::optional<Token> token = generation.Next()) {
+      generation.Appended(session_->Decode(*token));
+    }
+    const GenerateResult ended = generation.End();
+    options.thinking_budget = length;
+    const GenerateResult limited = Run(options, {.grammar = "root ::= \"the answer\""});
+    options.thinking_budget = -1;
+    EXPECT_EQ(ended.text, limited.text);
+    EXPECT_EQ(ended.thought_tokens, length);
+    EXPECT_TRUE(ended.text.ends_with("</think>the answer")) << ended.text;
+  }
+}
+
+TEST_P(GenerateTest, EndingTheThoughtOfAnAnswerWithoutOneChangesNothing) {
+  for (const char* end_tag : {"", "</think>"}) {
+    Open();
+    Read("hello");
+    const auto sampler =
+        Sampler::Create(*model_, {.temperature = 0, .grammar = "root ::= \"the answer\""});
+    ASSERT_TRUE(sampler.ok());
+    GenerateOptions options;
+    options.thinking_start = *end_tag == 0 ? "" : "<think>";
+    options.thinking_end = end_tag;
+    Generation generation(session_.get(), sampler->get(), options);
+    while (const std::optional<Token> token = generation.Next()) {
+      generation.EndThought();
+      generation.Appended(session_->Decode(*token));
+    }
+    EXPECT_EQ(generation.End().text, "the answer");
+  }
 }
 
 TEST_P(GenerateTest, TagsMayBeControlTokens) {

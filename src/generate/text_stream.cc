@@ -55,7 +55,12 @@ TextStream TextStream::WithoutSink() const {
 TextStream::State TextStream::Push(std::string_view bytes) {
   pending_ += bytes;
   size_t stop = std::string::npos;
-  for (const std::string& word : options_.stops) stop = std::min(stop, pending_.find(word));
+  for (const std::string& word : options_.stops) {
+    const size_t found = pending_.find(word);
+    if (found >= stop) continue;
+    stop = found;
+    stop_string_ = word;
+  }
   if (stop == std::string::npos) {
     Advance(Hold::kWhatMayChange);
     return state_;

@@ -38,6 +38,8 @@ class TextStream {
   // One that stands where this one does; its text begins anew and goes nowhere.
   [[nodiscard]] TextStream WithoutSink() const;
 
+  // The one that was found; empty: none.
+  [[nodiscard]] const std::string& stop_string() const { return stop_string_; }
   [[nodiscard]] bool in_thought() const { return part_ == Part::kThought; }
   // All that was passed on, or would have been if there were a sink.
   [[nodiscard]] const std::string& text() const { return text_; }
@@ -57,6 +59,7 @@ class TextStream {
   std::string pending_;  // not passed on yet
   std::string text_;
   size_t thought_bytes_ = 0;
+  std::string stop_string_;
   Part part_;
   State state_ = State::kOpen;
 };

@@ -15,7 +15,8 @@ TokenChoice::TokenChoice(const GenerateOptions& options, Sampler* sampler,
                .thinking_start = options.thinking_start,
                .thinking_end = options.thinking_end,
                .opens_in_thinking = options.opens_in_thinking,
-               .sink = std::move(sink)}) {}
+               .sink = std::move(sink)}),
+      thinking_budget_(options.thinking_budget) {}
 
 Status TokenChoice::Prepare() {
   if (options_->on_end == GenerateOptions::OnEnd::kIgnore) {
@@ -23,7 +24,7 @@ Status TokenChoice::Prepare() {
       if (model_->EndsGeneration(token)) end_tokens_.push_back(token);
     }
   }
-  if (options_->thinking_budget >= 0 && !options_->thinking_end.empty()) {
+  if (!options_->thinking_end.empty()) {
     EBB_ASSIGN_OR_RETURN(closing_, model_->Tokenize(options_->thinking_end, Model::AddBos::kNo,
                                                     Model::Specials::kParse));
   }
@@ -38,16 +39,15 @@ TokenChoice TokenChoice::Clone() const {
   clone.end_tokens_ = end_tokens_;
   clone.closing_ = closing_;
   clone.forced_ = forced_;
+  clone.thinking_budget_ = thinking_budget_;
   clone.budget_spent_ = budget_spent_;
   clone.thought_tokens_ = thought_tokens_;
   return clone;
 }
 
 void TokenChoice::ForceEndOfThought() {
-  if (closing_.empty() || budget_spent_ || !stream_.in_thought() ||
-      thought_tokens_ < options_->thinking_budget) {
-    return;
-  }
+  const bool is_spent = thinking_budget_ >= 0 && thought_tokens_ >= thinking_budget_;
+  if (closing_.empty() || budget_spent_ || !stream_.in_thought() || !is_spent) return;
   budget_spent_ = true;
   forced_.assign(closing_.rbegin(), closing_.rend());
 }

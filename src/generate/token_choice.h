@@ -29,6 +29,8 @@ class TokenChoice {
   [[nodiscard]] double margin() const;
   // Adds its text.
   TextStream::State Show(Token token);
+  // The thought's budget is spent.
+  void EndThought() { thinking_budget_ = 0; }
   // Adds a token of an answer so far, that was chosen before.
   TextStream::State ShowAgain(Token token);
 
@@ -47,6 +49,7 @@ class TokenChoice {
   std::vector<Token> end_tokens_;  // masked; empty unless OnEnd::kIgnore
   std::vector<Token> closing_;     // the tokens of thinking_end
   std::vector<Token> forced_;      // still to come, last first
+  int thinking_budget_;            // -1: no limit
   bool budget_spent_ = false;
   int thought_tokens_ = 0;   // of the whole answer
   bool was_forced_ = false;  // the last token

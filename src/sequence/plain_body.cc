@@ -34,7 +34,14 @@ class PlainBody final : public SessionBody {
   Status ForkFrom(SessionBody* other) override {
     return sequence_->ForkFrom(static_cast<PlainBody*>(other)->sequence_.get());
   }
+  size_t NumFirstRowsOf(std::span<const Token> prompt) override {
+    return sequence_->NumFirstRowsOf(prompt);
+  }
+  Status TakeFirstRows(SessionBody* other, Position end) override {
+    return sequence_->TakeFirstRows(static_cast<PlainBody*>(other)->sequence_.get(), end);
+  }
   CacheAccounting accounting() override { return sequence_->accounting(); }
+  size_t page_bytes(Tier tier) override { return sequence_->cache().page_bytes(tier); }
   std::string KeptRows() const override { return "those of the policy"; }
   std::vector<SequenceCache*> caches() override { return {&sequence_->cache()}; }
 

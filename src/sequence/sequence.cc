@@ -141,11 +141,19 @@ Status Sequence::CheckPrompt(size_t num_tokens) const try {
   return ResourceExhausted("no memory for a prompt of " + std::to_string(num_tokens) + " tokens");
 }
 
+size_t Sequence::WholeChunk() const {
+  const auto chunk = static_cast<size_t>(core_->options.prefill_chunk);
+  if (policy_.placement == nullptr) return chunk;
+  return std::min<size_t>(chunk, policy_.placement->LongestStep());
+}
+
+bool Sequence::ReadsWholeChunks() const {
+  const bool delays = policy_.placement != nullptr && policy_.placement->LongestStep() < kAnyStep;
+  return RotatesKeys() || delays || signals_.needs().mass_in_prefill;
+}
+
 size_t Sequence::LargestChunk(size_t num_tokens) const {
-  auto chunk = std::min<size_t>(num_tokens, core_->options.prefill_chunk);
-  if (policy_.placement != nullptr) {
-    chunk = std::min<size_t>(chunk, policy_.placement->LongestStep());
-  }
+  size_t chunk = std::min(num_tokens, WholeChunk());
   // Compressed rows are read one query at a time.
   if (cache_.HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
   if (!RotatesKeys()) return chunk;
@@ -164,11 +172,18 @@ Result<size_t> Sequence::PieceOf(size_t chunk) {
   }
   // What still exceeds T0's cap waits for the next step; a single token would be multiplied by
   // other kernels than several are.
-  const size_t piece = std::min(chunk, std::max<size_t>(cache_.RoomForTokens(), 1));
+  const size_t piece = std::min(chunk, std::max<size_t>(cache_.RoomForTokens(), 2));
   return piece + 1 == chunk && piece > 2 ? piece - 1 : piece;
 }
 
+void Sequence::BeginPrompt(size_t num_tokens, size_t num_read) {
+  const bool is_first = tokens_.size() == num_read;
+  if (is_first) first_prompt_ = {.num_tokens = num_tokens, .end = next()};
+  first_prompt_.is_read = is_first;
+}
+
 void Sequence::EndPrompt() {
+  first_prompt_.is_read = false;
   if (first_prompt_over_) return;
   first_prompt_over_ = true;
   settler_.EndFirstPrefill();
@@ -197,8 +212,8 @@ Status Sequence::MoveRows(const std::function<Status()>& move) {
   EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
   try {
     Status status = move();
-    if (!status.ok()) health_.Break(cache_.CheckWhole());
-    return status;
+    health_.Break(cache_.CheckWhole());
+    return status.ok() ? health_.CheckUnbroken() : status;
   } catch (const std::bad_alloc&) {
     BreakWithoutMemory("for moving rows out of T0");
     return health_.CheckUnbroken();
@@ -220,6 +235,8 @@ Status Sequence::MoveRefused() {
 }
 
 void Sequence::TruncateTo(Position end) {
+  first_prompt_.is_read = false;
+  first_prompt_.end = std::min(first_prompt_.end, end);
   if (end < next()) health_.EndRefusal();
   signals_.Forget();
   DropRows(end);
@@ -302,13 +319,12 @@ void Sequence::Describe(StepKind kind, SequenceStep* step) {
 }
 
 // A policy that ran out of memory half-way may know of other rows than the cache has.
-Result<int64_t> Sequence::Decide(StepKind kind, int new_tokens) {
+Result<int64_t> Sequence::Decide(StepKind kind, int new_tokens, Decides decides) {
   try {
-    Result<int64_t> evicted = settler_.EndStep(Facts(kind, new_tokens));
-    if (!evicted.ok()) {
-      health_.Break(cache_.CheckWhole());
-      return evicted;
-    }
+    Result<int64_t> evicted = settler_.EndStep(Facts(kind, new_tokens), decides);
+    health_.Break(cache_.CheckWhole());
+    EBB_RETURN_IF_ERROR(evicted.status());
+    EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
     if (*evicted > 0 && policy_.key_turns == KeyTurns::kAfterEviction) {
       EBB_RETURN_IF_ERROR(CloseGaps());
     }
@@ -319,7 +335,8 @@ Result<int64_t> Sequence::Decide(StepKind kind, int new_tokens) {
   }
 }
 
-Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepReport report) {
+Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepReport report,
+                         Decides decides) try {
   const auto start = Clock::now();
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   const TokenKind token_kind =
@@ -330,7 +347,8 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
     decode_steps_ += num_tokens;
   }
   kinds_.resize(tokens_.size(), token_kind);
-  Result<int64_t> evicted = Decide(kind, num_tokens);
+  if (first_prompt_.is_read) first_prompt_.end = next();
+  Result<int64_t> evicted = Decide(kind, num_tokens, decides);
   if (!evicted.ok()) health_.Refuse(kind);
   report.kind = kind;
   report.num_tokens = num_tokens;
@@ -341,6 +359,10 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   report.mass_computed = signals_.wants_mass();
   report_ = report;
   return evicted.ok() ? OkStatus() : std::move(evicted).status();
+} catch (const std::bad_alloc&) {
+  // A text this short takes no memory.
+  health_.Break(ResourceExhausted("no memory"));
+  return health_.CheckUnbroken();
 }
 
 void Sequence::UndoStep(bool has_begun) {

@@ -66,14 +66,32 @@ class Sequence {
   [[nodiscard]] Status CheckTokens(std::span<const Token> tokens) const;
   // Whether the policy and the tiers have room for a prompt of so many tokens.
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
+  // How many tokens each chunk of a prompt has, but for the last one and for what rows of T2 and
+  // keys that are rotated anew allow.
+  [[nodiscard]] size_t WholeChunk() const;
+  // Whether pieces of a chunk would change bits: keys turn when a step has no places, rows of
+  // policies that delay are hidden within a step, and mass of prompts is summed step by step.
+  [[nodiscard]] bool ReadsWholeChunks() const;
   // How many of so many tokens of a prompt one step may take, were T0 empty.
   [[nodiscard]] size_t LargestChunk(size_t num_tokens) const;
   // How many of them a step takes now; rows leave T0 for them where it has too little room.
   [[nodiscard]] Result<size_t> PieceOf(size_t chunk);
   // Tokens of a prompt that come behind the step's own; see PlacementInput.
   void ExpectTokens(size_t num_tokens) { tokens_to_come_ = num_tokens; }
-  // The first prompt was read.
+  // A prompt is read from here on. Its first `num_read` tokens are there already, as
+  // TakeFirstRows() left them.
+  void BeginPrompt(size_t num_tokens, size_t num_read);
+  // It was read.
   void EndPrompt();
+  // So many tokens at the beginning of `prompt` have rows here, with the bits that they have where
+  // a sequence of the same options reads all of it. At least one token of the prompt is left out,
+  // and no more than its kernels allow. 0 where the policy takes more from a prompt than its rows.
+  [[nodiscard]] size_t NumFirstRowsOf(std::span<const Token> prompt) const;
+  // Becomes a sequence that has read the first `end` tokens of the other one's prompt, and shares
+  // the pages that these fill. What fails leaves it good for nothing.
+  // REQUIRES: the same core and options, a policy of the same kind, and nothing in this sequence;
+  // end <= other->NumFirstRowsOf(the prompt that is read then).
+  Status TakeFirstRows(Sequence* other, Position end);
 
   // Between steps: rows leave T0 for the tokens of the next one.
   Status MakeRoom(StepKind next);
@@ -105,9 +123,10 @@ class Sequence {
   void BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals);
   // What the step's nodes need to know beyond its tokens.
   void Describe(StepKind kind, SequenceStep* step);
-  // The rows are computed: the tokens become part of the sequence, and the policy decides. The
-  // error is what could not be carried out of that.
-  Status EndStep(StepKind kind, std::span<const Token> tokens, StepReport report);
+  // The rows are computed: the tokens become part of the sequence, and the policy decides, unless
+  // the step is a piece that does not end its chunk of a prompt: what a prompt leaves must not
+  // depend on how it is cut. The error is what could not be carried out of that.
+  Status EndStep(StepKind kind, std::span<const Token> tokens, StepReport report, Decides decides);
   // Takes back AppendRows(), and BeginStep() where it has begun.
   void UndoStep(bool has_begun);
 
@@ -129,6 +148,9 @@ class Sequence {
   // So that they end before place `end`, the rows of so many new tokens too. The sequence is broken
   // when it fails.
   Status RotateKeys(Position end, size_t num_tokens);
+  // Whether a token of a prompt's chunk that begins at `begin` has the same bits where the chunk
+  // has `a` tokens as where it has `b`.
+  [[nodiscard]] bool AreReadAlike(size_t begin, size_t a, size_t b) const;
   // Rows from position `end` on, and what is known of them.
   void DropRows(Position end);
   // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
@@ -136,7 +158,7 @@ class Sequence {
   [[nodiscard]] PlacementInput Facts(StepKind kind, int new_tokens = 1) const;
   // What moves rows between steps breaks the sequence where rows are lost.
   Status MoveRows(const std::function<Status()>& move);
-  Result<int64_t> Decide(StepKind kind, int new_tokens);
+  Result<int64_t> Decide(StepKind kind, int new_tokens, Decides decides);
 
   const std::shared_ptr<EngineCore> core_;
   const SequenceOptions options_;
@@ -149,7 +171,14 @@ class Sequence {
   FirstKeys first_keys_;
 
   std::vector<Token> tokens_;
-  std::vector<TokenKind> kinds_;   // [tokens]
+  std::vector<TokenKind> kinds_;  // [tokens]
+  // The prompt that the sequence began with, which was cut into chunks from its first token on.
+  struct FirstPrompt {
+    size_t num_tokens = 0;
+    Position end = 0;      // so many of them were read, and are still there
+    bool is_read = false;  // more of them may come
+  };
+  FirstPrompt first_prompt_;
   Position first_generated_ = -1;  // -1: none yet
   int64_t decode_steps_ = 0;       // generated tokens that are still there
   bool first_prompt_over_ = false;

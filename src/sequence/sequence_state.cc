@@ -79,6 +79,7 @@ Status Sequence::ForkFrom(Sequence* other) {
   EBB_RETURN_IF_ERROR(load(tokens, &Sequence::LoadTokens));
   EBB_RETURN_IF_ERROR(load(places, &Sequence::LoadPlaces));
   EBB_RETURN_IF_ERROR(load(policy, &Sequence::LoadPolicy));
+  first_prompt_ = other->first_prompt_;
   t0_share_ = other->t0_share_;
   if (t0_share_.has_value()) (void)policy_.placement->SetT0Share(*t0_share_);
   return OkStatus();

@@ -40,6 +40,8 @@ class SessionBody {
 
   // As Session::Decode().
   virtual Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) = 0;
+  // Whether the logits behind this token are at hand, which BeginDecode() then shows without fail.
+  [[nodiscard]] virtual Result<bool> HasLogitsBehind(Token /*token*/) { return false; }
   // A decode step in a batch: what takes it, apart from the token; nothing, where the logits behind
   // the token were at hand, and are shown now. Then, where the step was taken, EndDecode().
   [[nodiscard]] virtual Result<std::optional<StepEntry>> BeginDecode(Token token,
@@ -54,8 +56,12 @@ class SessionBody {
   // Becomes a body that stands where `other` does. REQUIRES: both were made alike, this one has no
   // tokens, and nothing of the other is ahead.
   [[nodiscard]] virtual Status ForkFrom(SessionBody* other) = 0;
+  // See Sequence. REQUIRES: both were made alike. Lossless ones have none.
+  [[nodiscard]] virtual size_t NumFirstRowsOf(std::span<const Token> /*prompt*/) { return 0; }
+  [[nodiscard]] virtual Status TakeFirstRows(SessionBody* other, Position end) = 0;
 
   [[nodiscard]] virtual CacheAccounting accounting() = 0;
+  [[nodiscard]] virtual size_t page_bytes(Tier tier) = 0;
   [[nodiscard]] virtual const LosslessReport* lossless_report() const { return nullptr; }
   // What a session file holds: which rows, in words, and the caches, sequence()'s first.
   [[nodiscard]] virtual std::string KeptRows() const = 0;

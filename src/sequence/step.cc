@@ -47,6 +47,7 @@ class StepRun {
   void Undo();
   // A step of the device began then; nothing has moved since it ended.
   void ReportDevice(double begin);
+  static Status EndStep(const StepEntry& entry, Sequence* sequence, const StepReport& report);
   Status Settle(double compute_seconds);
 
   EngineCore& core_;
@@ -220,8 +221,18 @@ void StepRun::ReportDevice(double begin) {
   report.t1_mode = core_.runner->t1_mode();
   ++report.decode_steps;
   report.decode_seconds += device.Seconds() - begin;
+  if (device.IsClosed()) return;
   report.critical_path_seconds +=
       core_.runner->CriticalPathSeconds(RatesOf(core_.options.device), work_);
+}
+
+// What runs out of memory here is behind a step that was computed: it breaks its own sequence.
+Status StepRun::EndStep(const StepEntry& entry, Sequence* sequence, const StepReport& report) {
+  const auto end = sequence->next() + static_cast<Position>(entry.tokens.size());
+  const bool ends_chunk = entry.chunk_tokens == 0 ||
+                          end == entry.chunk_first + static_cast<Position>(entry.chunk_tokens);
+  return sequence->EndStep(entry.kind, entry.tokens, report,
+                           ends_chunk ? Decides::kYes : Decides::kNo);
 }
 
 // What a policy could not move ends its own request; the others go on.
@@ -234,13 +245,12 @@ Status StepRun::Settle(double compute_seconds) {
     report.select_seconds = core_.runner->select_seconds();
     report.io_wait_seconds = entry.sequence->cache().stage_wait_seconds() - waited_[i];
     if (entry.sequence->options().reports_costs) report.costs = costs_;
-    of_entry = entry.sequence->EndStep(entry.kind, entry.tokens, report);
+    of_entry = EndStep(entry, entry.sequence, report);
     for (const Follower& follower : entry.followers) {
       if (!TakesStep(follower)) continue;
       Sequence& sequence = *follower.sequence;
       sequence.signals().TakeMass(*entry.signals, sequence.cache());
-      const Status of_follower =
-          OfFollower(follower.name, sequence.EndStep(entry.kind, entry.tokens, report));
+      const Status of_follower = OfFollower(follower.name, EndStep(entry, &sequence, report));
       if (of_entry.ok()) of_entry = of_follower;
     }
     if (first_error.ok()) first_error = of_entry;

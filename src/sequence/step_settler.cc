@@ -43,7 +43,7 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
       stores_(stores),
       options_(options),
       ledger_(ledger),
-      scores_used_(policy->placement != nullptr && policy->placement->NeedsScores()),
+      scores_used_(UsesScores(*policy)),
       delays_(scores_used_ && policy_->placement->LongestStep() < kAnyStep),
       runner_(runner),
       apart_(scores_used_ && policy->scorer->GroupsAreApart() &&
@@ -52,24 +52,29 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
              cache->num_groups() >= kGroupsWorthThreads && runner->threads() > 1 &&
              !HasWindows(*cache)),
       scratch_(apart_ ? runner->threads() : 1),
-      gone_(apart_ ? cache->num_groups() : 0) {}
+      gone_(apart_ ? cache->num_groups() : 0) {
+  if (scores_used_ && !apart_ && policy->scorer->Total() != MassTotal::kNone) {
+    totals_.emplace(signals->layout());
+  }
+}
 
 bool StepSettler::HasTiers() const { return cache_->HasTiers() || options_->tiers.has_value(); }
+
+bool StepSettler::UsesScores(const Policy& policy) {
+  return policy.placement != nullptr && policy.placement->NeedsScores();
+}
 
 // Scores that no placement reads are not computed.
 SignalNeeds StepSettler::Needs(const Policy& policy) {
   SignalNeeds needs;
-  if (policy.placement != nullptr && policy.placement->NeedsScores()) {
-    needs = policy.scorer->Needs();
-  }
+  if (UsesScores(policy)) needs = policy.scorer->Needs();
   if (policy.selector != nullptr) needs = Union(needs, policy.selector->Needs());
   return needs;
 }
 
 bool StepSettler::ComparesKeys(const Policy& policy) {
   if (policy.selector != nullptr && policy.selector->ComparesKeys()) return true;
-  return policy.placement != nullptr && policy.placement->NeedsScores() &&
-         policy.scorer->ComparesKeys();
+  return UsesScores(policy) && policy.scorer->ComparesKeys();
 }
 
 void StepSettler::BeginStep(Position first, int num_tokens) {
@@ -79,6 +84,7 @@ void StepSettler::BeginStep(Position first, int num_tokens) {
   std::iota(positions_.begin(), positions_.end(), first);
   for (int group = 0; group < cache_->num_groups(); ++group) {
     if (scores_used_) policy_->scorer->Append(group, positions_);
+    if (totals_) totals_->Append(group, positions_.size());
     if (policy_->selector != nullptr) policy_->selector->Append(group, positions_);
   }
   if (num_tokens > 1 && delays_) HideRows(first, num_tokens);
@@ -91,7 +97,7 @@ void StepSettler::HideRows(Position first, int num_tokens) {
     policy_->placement->FindExpiring({.group = group,
                                       .num_groups = cache_->num_groups(),
                                       .positions = cache_->positions(group),
-                                      .scores = policy_->scorer->Scores(group),
+                                      .scores = ScoresOf(group),
                                       .next_position = first + num_tokens,
                                       .step_kind = StepKind::kPrefill},
                                      &expiring_);
@@ -111,16 +117,16 @@ void StepSettler::ShowRows() {
   hiding_.clear();
 }
 
-Result<int64_t> StepSettler::EndStep(const PlacementInput& facts) {
+Result<int64_t> StepSettler::EndStep(const PlacementInput& facts, Decides decides) {
   if (ledger_ != nullptr) ledger_->Append(facts.next_position - ledger_->next_position());
   decided_.clear();
   num_evicted_ = 0;
   most_gone_ = 0;
   Status status;
   if (apart_) {
-    DecideOnThreads(facts);
+    DecideOnThreads(facts, decides);
   } else {
-    status = DecideInTurn(facts);
+    status = DecideInTurn(facts, decides);
   }
   ShowRows();
   // What was decided for the groups before one that failed has begun: its evicted rows are gone.
@@ -204,24 +210,44 @@ Status StepSettler::Park() {
   return moved;
 }
 
-Status StepSettler::DecideInTurn(const PlacementInput& facts) {
+Status StepSettler::DecideInTurn(const PlacementInput& facts, Decides decides) {
+  ObserveInTurn();
   const int num_groups = cache_->num_groups();
-  const bool observe_scorer = scores_used_ && !policy_->scorer->Needs().Empty();
-  const bool observe_selector = policy_->selector != nullptr && !policy_->selector->Needs().Empty();
   Status status;
   for (int group = 0; group < num_groups; ++group) {
     if (group + 1 < num_groups) Expect(facts, group + 1);
-    const GroupSignals signals = signals_->Group(group);
-    if (options_->on_signals) {
-      options_->on_signals(group, cache_->positions(group), signals, signals_->step());
-    }
-    if (observe_scorer) policy_->scorer->Observe(group, signals, signals_->step());
-    if (observe_selector) policy_->selector->Observe(group, signals, signals_->step());
     Expire(facts.next_position, group);
-    // Once one failed nothing is placed any more, but every scorer sees its step.
-    if (policy_->placement != nullptr && status.ok()) status = Place(facts, group);
+    // Once one failed nothing is placed any more, but every scorer has seen its step.
+    if (policy_->placement == nullptr || decides == Decides::kNo || !status.ok()) continue;
+    status = Place(facts, group);
   }
   return status;
+}
+
+void StepSettler::ObserveInTurn() {
+  const bool scorer_watches = scores_used_ && !totals_ && !policy_->scorer->Needs().Empty();
+  const bool selector_watches = policy_->selector != nullptr && !policy_->selector->Needs().Empty();
+  if (!scorer_watches && !selector_watches && !totals_ && !options_->on_signals) return;
+  const int num_groups = cache_->num_groups();
+  groups_.clear();
+  for (int group = 0; group < num_groups; ++group) groups_.push_back(signals_->Group(group));
+  for (int group = 0; group < num_groups; ++group) {
+    if (totals_ && group + 1 < num_groups) {
+      FetchAhead(groups_[group + 1].mass);
+      totals_->Expect(group + 1);
+    }
+    if (totals_) totals_->Add(group, groups_[group], signals_->step());
+    if (options_->on_signals) {
+      options_->on_signals(group, cache_->positions(group), groups_[group], signals_->step());
+    }
+  }
+  if (scorer_watches) policy_->scorer->Observe(groups_, signals_->step());
+  if (selector_watches) policy_->selector->Observe(groups_, signals_->step());
+}
+
+std::span<const float> StepSettler::ScoresOf(int group) const {
+  if (totals_) policy_->scorer->TakeTotal(group, (*totals_)[group]);
+  return policy_->scorer->Scores(group);
 }
 
 // Before the placement decides, which then sees what the next query does.
@@ -248,7 +274,7 @@ void StepSettler::Expire(Position next, int group) {
 
 // Pages are common to all groups: they are freed on this thread, and tables that groups still share
 // part there.
-void StepSettler::DecideOnThreads(const PlacementInput& facts) {
+void StepSettler::DecideOnThreads(const PlacementInput& facts, Decides decides) {
   std::atomic<bool> out_of_memory = false;
   for (Scratch& scratch : scratch_) scratch.most_gone = 0;
   runner_->RunOnThreads([&](int thread, int num_threads) {
@@ -257,7 +283,7 @@ void StepSettler::DecideOnThreads(const PlacementInput& facts) {
       const int end = num_groups * (thread + 1) / num_threads;
       for (int group = num_groups * thread / num_threads; group < end; ++group) {
         if (group + 1 < end) Expect(facts, group + 1);
-        DecideApart(facts, group, &scratch_[thread]);
+        DecideApart(facts, group, decides, &scratch_[thread]);
       }
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
@@ -276,14 +302,15 @@ void StepSettler::DecideOnThreads(const PlacementInput& facts) {
   }
 }
 
-void StepSettler::DecideApart(PlacementInput facts, int group, Scratch* scratch) {
+void StepSettler::DecideApart(PlacementInput facts, int group, Decides decides, Scratch* scratch) {
   const GroupSignals signals = signals_->Group(group);
   std::vector<uint32_t>& gone = gone_[group];
   gone.clear();
   if (!policy_->scorer->Needs().Empty()) {
-    policy_->scorer->Observe(group, signals, signals_->step());
+    policy_->scorer->ObserveGroup(group, signals, signals_->step());
   }
   TurnTo(group, &facts);
+  if (decides == Decides::kNo) return;
   if (!policy_->placement->Due(facts, facts.positions.size())) return;
   facts.scores = policy_->scorer->Scores(group);
   scratch->moves.clear();
@@ -299,11 +326,10 @@ void StepSettler::DecideApart(PlacementInput facts, int group, Scratch* scratch)
 // A step reads hundreds of megabytes, so that nothing of a group is in a cache any more.
 void StepSettler::Expect(const PlacementInput& facts, int group) const {
   if (!scores_used_) return;
-  FetchAhead(signals_->Group(group).mass);
-  policy_->scorer->Expect(group);
-  if (policy_->placement->Due(facts, cache_->positions(group).size())) {
-    cache_->ExpectRemoval(group);
-  }
+  const bool due = policy_->placement->Due(facts, cache_->positions(group).size());
+  if (apart_) FetchAhead(signals_->Group(group).mass);
+  if (apart_ || due) policy_->scorer->Expect(group);
+  if (due) cache_->ExpectRemoval(group);
 }
 
 Status StepSettler::Place(PlacementInput facts, int group) {
@@ -314,7 +340,7 @@ Status StepSettler::Place(PlacementInput facts, int group) {
 
 Status StepSettler::PlaceNow(PlacementInput facts, int group) {
   TurnTo(group, &facts);
-  if (scores_used_) facts.scores = policy_->scorer->Scores(group);
+  if (scores_used_) facts.scores = ScoresOf(group);
   if (HasTiers()) {
     facts.tiers = cache_->tiers(group);
     EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
@@ -419,6 +445,7 @@ void StepSettler::KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Sc
 
 void StepSettler::Retain(int group, std::span<const uint32_t> kept) {
   if (scores_used_) policy_->scorer->Retain(group, kept);
+  if (totals_) totals_->Retain(group, kept);
   if (policy_->selector != nullptr) policy_->selector->Retain(group, kept);
 }
 
@@ -461,6 +488,17 @@ void StepSettler::TruncateTo(Position end) {
   }
 }
 
+void StepSettler::AppendReadRows(Position end) {
+  BeginLedger(end);
+  if (!scores_used_) return;
+  positions_.resize(end);
+  std::iota(positions_.begin(), positions_.end(), 0);
+  for (int group = 0; group < cache_->num_groups(); ++group) {
+    policy_->scorer->Append(group, positions_);
+    if (totals_) totals_->Append(group, positions_.size());
+  }
+}
+
 void StepSettler::BeginLedger(Position next_position) {
   if (ledger_ == nullptr) return;
   ledger_->Append(next_position);
@@ -469,10 +507,14 @@ void StepSettler::BeginLedger(Position next_position) {
   }
 }
 
-void StepSettler::EndFirstPrefill() { policy_->scorer->EndFirstPrefill(); }
+void StepSettler::EndFirstPrefill() {
+  policy_->scorer->EndFirstPrefill();
+  if (totals_) totals_->EndFirstPrefill();
+}
 
 Status StepSettler::SaveState(StateWriter* to) const {
   to->Number<uint64_t>(holes_);
+  for (int group = 0; totals_ && group < cache_->num_groups(); ++group) (void)ScoresOf(group);
   if (scores_used_) EBB_RETURN_IF_ERROR(policy_->scorer->SaveState(to));
   if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->SaveState(to));
   return policy_->selector != nullptr ? policy_->selector->SaveState(to) : OkStatus();
@@ -486,6 +528,7 @@ Status StepSettler::LoadState(StateReader* from) {
       if (policy_->scorer->Scores(group).size() != cache_->positions(group).size()) {
         from->Fail("scores of another number of rows");
       }
+      if (totals_ && from->ok()) totals_->Resume(group, policy_->scorer->Scores(group));
     }
   }
   if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->LoadState(from));

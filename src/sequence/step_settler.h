@@ -13,12 +13,16 @@
 #include "ebb/state.h"
 #include "src/base/fetch_ahead.h"
 #include "src/kv/sequence_cache.h"
+#include "src/policy/mass_totals.h"
 #include "src/sequence/sequence_options.h"
 #include "src/sequence/tier_stores.h"
 #include "src/step/graph_runner.h"
 #include "src/step/signal_buffers.h"
 
 namespace ebb {
+
+// Whether a placement is asked behind a step.
+enum class Decides { kYes, kNo };
 
 class StepSettler {
  public:
@@ -28,6 +32,8 @@ class StepSettler {
 
   // What the policy itself wants to see.
   static SignalNeeds Needs(const Policy& policy);
+  // Whether the placement reads the scorer's scores.
+  static bool UsesScores(const Policy& policy);
   // Whether it compares keys, which then must stay as they are.
   static bool ComparesKeys(const Policy& policy);
 
@@ -37,7 +43,7 @@ class StepSettler {
   [[nodiscard]] bool HidesRows() const { return !hiding_.empty(); }
   // Scores, places, removes, moves and compacts. Returns the rows evicted, (layer, kv head, token)
   // triples. Fails when a tier has no room for what the policy moves there, or its file fails.
-  Result<int64_t> EndStep(const PlacementInput& facts);
+  Result<int64_t> EndStep(const PlacementInput& facts, Decides decides);
   // Whether caps may bind: a T0 alone may have one.
   [[nodiscard]] bool HasTiers() const;
   // Whether the caps hold what is decided once the last `num_to_come` tokens that `facts` count,
@@ -52,6 +58,11 @@ class StepSettler {
   // The step's rows were taken out of the cache again, or the sequence was rolled back.
   void TruncateTo(Position end);
   void EndFirstPrefill();
+  // The scorer's, to which totals that are kept for it have been given. REQUIRES: NeedsScores().
+  [[nodiscard]] std::span<const float> ScoresOf(int group) const;
+  // The cache took the rows of the first `end` tokens of a prompt from another one's.
+  // REQUIRES: a scorer, where scores are used, that ignores prompts; no selector.
+  void AppendReadRows(Position end);
   // The cache was resumed with so many tokens behind it: the ledger knows where their rows are, not
   // how they came there.
   void BeginLedger(Position next_position);
@@ -78,10 +89,11 @@ class StepSettler {
   };
   static void KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch);
   void Expect(const PlacementInput& facts, int group) const;
+  void ObserveInTurn();
   // One group after another, or on all threads where they are apart.
-  [[nodiscard]] Status DecideInTurn(const PlacementInput& facts);
-  void DecideOnThreads(const PlacementInput& facts);
-  void DecideApart(PlacementInput facts, int group, Scratch* scratch);
+  [[nodiscard]] Status DecideInTurn(const PlacementInput& facts, Decides decides);
+  void DecideOnThreads(const PlacementInput& facts, Decides decides);
+  void DecideApart(PlacementInput facts, int group, Decides decides, Scratch* scratch);
   // What a placement knows of one group, but for its scores and tiers.
   void TurnTo(int group, PlacementInput* facts) const;
   // If that is due, or at any rate.
@@ -111,6 +123,8 @@ class StepSettler {
   const bool apart_;                         // several threads may decide, each about other groups
   std::vector<Scratch> scratch_;             // [threads], or one
   std::vector<std::vector<uint32_t>> gone_;  // [groups]: rows that one thread is to remove
+  std::optional<MassTotals> totals_;         // where the scorer takes totals instead of steps
+  std::vector<GroupSignals> groups_;         // [groups]: what the step showed
   std::vector<GroupDecision> decided_;       // in this step, as the next two
   int64_t num_evicted_ = 0;                  // rows, by the placement or by windows
   size_t most_gone_ = 0;                     // rows of one group that left their places

@@ -44,7 +44,7 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
     }
     t0_cap = options.tiers->t0_cap_bytes;
   }
-  EBB_RETURN_IF_ERROR(stores.CreateDevice(options));
+  EBB_RETURN_IF_ERROR(stores.CreateDevice(options, format));
   Device* const device = stores.device();
   EBB_ASSIGN_OR_RETURN(stores.t0_,
                        MakeArena(options.tiers.has_value() ? "T0" : "the cache", format.PageBytes(),
@@ -66,7 +66,8 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
   return stores;
 }
 
-Status TierStores::CreateDevice(const EngineOptions& options) {
+Status TierStores::CreateDevice(const EngineOptions& options, const PageFormat& format) {
+  if (options.device.kind == DeviceKind::kBackend) return CreateBackend(options, format);
   if (options.device.kind == DeviceKind::kCpu) {
     if (options.t1_mode != T1Mode::kCompute) return OkStatus();
     return InvalidArgument(
@@ -82,6 +83,26 @@ Status TierStores::CreateDevice(const EngineOptions& options) {
   carrier_ = std::make_unique<RowCarrier>(sim_.get());
   caches_.device = sim_.get();
   caches_.carrier = carrier_.get();
+  return OkStatus();
+}
+
+Status TierStores::CreateBackend(const EngineOptions& options, const PageFormat& format) {
+  const std::string& name = options.device.name;
+  if (format.type != RowType::kF16) {
+    return Unsupported(fmt::format("device {}: rows are kept as f16 there", name));
+  }
+  if (options.tiers.has_value()) {
+    if (options.tiers->t2_share > 0) {
+      return Unsupported(
+          fmt::format("device {}: T2 is not there; rows are kept in T0 or T1, or evicted", name));
+    }
+    if (options.tiers->t1 != T1Place::kNone && kExtentBytes % format.PageBytes() != 0) {
+      return Unsupported(
+          fmt::format("device {}: T1 with heads of {} channels", name, format.head_dim));
+    }
+  }
+  EBB_ASSIGN_OR_RETURN(backend_, BackendDevice::Create(options.device, format.RowStride()));
+  caches_.device = backend_.get();
   return OkStatus();
 }
 

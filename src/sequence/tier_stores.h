@@ -9,6 +9,7 @@
 #include "ebb/engine.h"
 #include "ebb/status.h"
 #include "src/attention/attention.h"
+#include "src/device/backend_device.h"
 #include "src/device/sim_device.h"
 #include "src/io/page_file.h"
 #include "src/kv/sequence_cache.h"
@@ -30,6 +31,9 @@ class TierStores {
     return sim_.get();
   }  // null: the device is no simulated one
 
+  // Null: the device is none of a backend.
+  [[nodiscard]] BackendDevice* backend() const { return backend_.get(); }
+
   // What a session's cache may use.
   [[nodiscard]] const CacheStores& caches() const { return caches_; }
   // A draft has no T1, a store no T2; a store's rows on their way to T1 are not under T0's cap.
@@ -44,12 +48,14 @@ class TierStores {
   [[nodiscard]] ArenaAccounting newest_accounting() const;  // of stores with a T1
 
  private:
-  Status CreateDevice(const EngineOptions& options);
+  Status CreateDevice(const EngineOptions& options, const PageFormat& format);
+  Status CreateBackend(const EngineOptions& options, const PageFormat& format);
   Status CreateT1(const TierSpec& tiers, const PageFormat& format);
 
   std::optional<TierSpec> spec_;
-  std::unique_ptr<SimDevice> sim_;       // null: one memory
-  std::unique_ptr<RowCarrier> carrier_;  // null: the same
+  std::unique_ptr<SimDevice> sim_;          // null: another device
+  std::unique_ptr<BackendDevice> backend_;  // the same
+  std::unique_ptr<RowCarrier> carrier_;     // null: the same
   std::unique_ptr<Arena> t0_;
   std::unique_ptr<Arena> newest_;      // of stores
   std::unique_ptr<Arena> t1_;          // null: T1 is a file, or there is none

@@ -43,6 +43,20 @@ size_t PromptTokens(const PromptPace& pace, double max_stall_seconds,
   return pace.TokensWithin(max_stall_seconds) / std::max<size_t>(num_reading, 1);
 }
 
+// Whether a part needs no step: a lossless session that has its token's logits at hand.
+Result<bool> IsAhead(const SessionStep& part, Session::Impl* session) {
+  if (!part.token.has_value() || session->prompt.has_value()) return false;
+  return session->body->HasLogitsBehind(*part.token);
+}
+
+// Last, since nobody takes a part where another one cannot.
+void TakeAhead(std::span<const PlannedPart> ahead) {
+  for (const PlannedPart& planned : ahead) {
+    planned.part->status =
+        planned.session->body->BeginDecode(*planned.part->token, &planned.session->logits).status();
+  }
+}
+
 // Nothing: the part needs no step.
 Result<std::optional<StepEntry>> EntryOf(const SessionStep& part, size_t prompt_tokens,
                                          Session::Impl* session) {
@@ -84,9 +98,15 @@ Status Engine::Step(std::span<SessionStep> parts) try {
   const size_t prompt_tokens =
       PromptTokens(core_->prompt_pace, core_->options.max_stall_seconds, parts);
   std::vector<StepEntry> entries;
-  std::vector<PlannedPart> planned;
+  std::vector<PlannedPart> planned, ahead;
   for (SessionStep& part : parts) {
     Session::Impl& session = Insides::Of(*part.session);
+    Result<bool> is_ahead = IsAhead(part, &session);
+    if (!is_ahead.ok()) return part.status = std::move(is_ahead).status();
+    if (*is_ahead) {
+      ahead.push_back({&part, &session});
+      continue;
+    }
     Result<std::optional<StepEntry>> entry = EntryOf(part, prompt_tokens, &session);
     if (!entry.ok()) return part.status = std::move(entry).status();
     if (!entry->has_value()) continue;
@@ -94,7 +114,10 @@ Status Engine::Step(std::span<SessionStep> parts) try {
     if (part.token.has_value()) entries.back().tokens = {&*part.token, 1};
     planned.push_back({&part, &session});
   }
-  if (entries.empty()) return OkStatus();
+  if (entries.empty()) {
+    TakeAhead(ahead);
+    return OkStatus();
+  }
   const StepResult result = RunStep(core_.get(), {.entries = entries});
   size_t num_read = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -106,7 +129,10 @@ Status Engine::Step(std::span<SessionStep> parts) try {
     }
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  if (result.taken()) core_->prompt_pace.Took(num_read, took.count());
+  if (result.taken()) {
+    core_->prompt_pace.Took(num_read, took.count());
+    TakeAhead(ahead);
+  }
   return result.status();
 } catch (const std::bad_alloc&) {
   return ResourceExhausted("no memory for a batch");

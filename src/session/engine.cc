@@ -84,6 +84,7 @@ Status CheckTiers(const Policy& policy, const SessionOptions& options) {
 
 Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
   if (device->one_memory()) return DeviceUse();
+  if (device->IsClosed()) return DeviceUse(device, {.t1_mode = T1Mode::kStream});
   DeviceUse::Options use = {.t1_mode = options.t1_mode, .allow_inexact = options.allow_inexact};
   if (options.t1_mode == T1Mode::kAuto && options.allow_inexact) {
     EBB_ASSIGN_OR_RETURN(use.rates, MeasureRates(device));
@@ -166,8 +167,28 @@ Status CheckScorer(const Policy& policy, const SessionOptions& options) {
                          "policy that ranks rows, such as h2o or attention");
 }
 
+// What ebb's own kernels do, which read memory that a backend's device keeps from them.
+Status CheckDevice(const EngineCore& core, const Policy& policy, const SessionOptions& options) {
+  const Device& device = *core.stores.device();
+  if (!device.IsClosed()) return OkStatus();
+  const std::string name(device.name());
+  if (options.lossless.has_value()) {
+    return Unsupported("lossless sessions are not there on device " + name +
+                       ", whose results depend on how many tokens a step has");
+  }
+  if (policy.selector != nullptr) {
+    return Unsupported("policy \"" + policy.name + "\" chooses rows within a step, which device " +
+                       name + " does not do; choose a policy that evicts");
+  }
+  if (RotatesKeys(options.past_context, policy)) {
+    return Unsupported("keys are not rotated anew on device " + name);
+  }
+  return OkStatus();
+}
+
 Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOptions& options,
                    int context) {
+  EBB_RETURN_IF_ERROR(CheckDevice(core, policy, options));
   EBB_RETURN_IF_ERROR(CheckScorer(policy, options));
   if (options.past_context == PastContext::kReRotate && policy.placement == nullptr) {
     return InvalidArgument("policy \"" + policy.name +
@@ -194,8 +215,10 @@ SequenceOptions SequenceOptionsOf(const SessionOptions& options, int context) {
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) {
+Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) try {
   return Insides::Open(core_, options);
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for a session");
 }
 
 int Insides::ContextOf(const EngineCore& core, const SessionOptions& options) {
@@ -224,6 +247,10 @@ Result<Policy> Insides::MakeSessionPolicy(const EngineCore& core, const SessionO
   EBB_RETURN_IF_ERROR(CheckPolicy(core, policy, options, context));
   if (options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(core.stores.Check(*options.policy.tiers, use));
+  }
+  // A policy of the caller's own may use the tiers that there are.
+  const bool may_move = options.make_policy && core.options.tiers.has_value();
+  if (may_move || options.policy.tiers.has_value()) {
     EBB_RETURN_IF_ERROR(CheckTiers(policy, options));
   }
   return policy;
@@ -261,6 +288,10 @@ DeviceReport Engine::device_report() const {
   DeviceReport report = core_->device_report;
   const Device& device = *core_->stores.device();
   if (!device.one_memory()) report.seconds = device.Seconds();
+  if (const BackendDevice* backend = core_->stores.backend(); backend != nullptr) {
+    report.row_bytes = backend->buffer_bytes();
+    report.weight_bytes = core_->runner->weight_bytes_on_device();
+  }
   return report;
 }
 

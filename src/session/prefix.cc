@@ -1,8 +1,24 @@
 #include "ebb/prefix.h"
 
 #include <algorithm>
+#include <new>
+#include <utility>
+
+#include "src/session/session_impl.h"
 
 namespace ebb {
+namespace {
+
+// As far as it can be told. The tiers of a policy have their caps and shares in its options alone.
+bool HaveOneKind(const Session::Impl& a, const Session::Impl& b) {
+  const Policy& one = a.body->sequence().policy();
+  const Policy& other = b.body->sequence().policy();
+  return a.core == b.core && a.options.lossless.has_value() == b.options.lossless.has_value() &&
+         one.name == other.name && one.granularity == other.granularity &&
+         one.scorer->Name() == other.scorer->Name();
+}
+
+}  // namespace
 
 size_t CommonPrefix(const Session& session, std::span<const Token> prompt) {
   if (prompt.empty()) return 0;
@@ -37,6 +53,23 @@ Result<std::span<const Token>> KeepPrefix(std::span<const Token> prompt, Session
     EBB_RETURN_IF_ERROR(session->TruncateTo(static_cast<Position>(common)));
   }
   return prompt.subspan(common);
+}
+
+size_t ExactPrefix(const Session& from, std::span<const Token> prompt) {
+  return Insides::Of(from).body->NumFirstRowsOf(prompt);
+}
+
+Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt, Session* session) try {
+  Session::Impl& to = Insides::Of(*session);
+  EBB_RETURN_IF_ERROR(to.CheckNoPrompt());
+  if (session->next_position() != 0 || !HaveOneKind(Insides::Of(*from), to)) {
+    return InvalidArgument("rows of a prompt go to a session without tokens that was opened alike");
+  }
+  const size_t num_taken = ExactPrefix(*from, prompt);
+  EBB_RETURN_IF_ERROR(to.BeginPrompt(std::move(prompt), num_taken, Insides::Of(*from).body.get()));
+  return num_taken;
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for the rows of a prompt");
 }
 
 }  // namespace ebb

@@ -4,7 +4,7 @@
 
 namespace ebb {
 
-Result<PromptReading> PromptReading::Begin(SessionBody* body, std::span<const Token> tokens) {
+Status PromptReading::Check(SessionBody* body, std::span<const Token> tokens) {
   EBB_RETURN_IF_ERROR(body->CheckUnbroken());
   if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
   EBB_RETURN_IF_ERROR(body->sequence().CheckTokens(tokens));
@@ -14,8 +14,20 @@ Result<PromptReading> PromptReading::Begin(SessionBody* body, std::span<const To
   if (!body->sequence().RotatesKeys()) {
     EBB_RETURN_IF_ERROR(body->sequence().CheckRoom(tokens.size()));
   }
-  EBB_RETURN_IF_ERROR(body->CheckPrompt(tokens.size()));
-  return PromptReading(body, tokens);
+  return body->CheckPrompt(tokens.size());
+}
+
+PromptReading::PromptReading(SessionBody* body, std::span<const Token> tokens, size_t num_taken)
+    : body_(body), tokens_(tokens), num_read_(num_taken) {
+  Sequence& sequence = body->sequence();
+  sequence.BeginPrompt(tokens.size(), num_taken);
+  if (num_taken == 0) return;
+  // Chunks are those of a prompt that is read from its first token on.
+  chunk_begin_ = num_taken - num_taken % sequence.WholeChunk();
+  chunk_end_ = chunk_begin_;
+  if (chunk_begin_ < num_taken) {
+    chunk_end_ += body->LargestChunk(tokens.size() - chunk_begin_);
+  }
 }
 
 namespace {
@@ -23,7 +35,8 @@ namespace {
 // Of `left` tokens of a chunk, so that neither this piece nor what it leaves is a single one.
 size_t AtMost(size_t piece, size_t most, size_t left) {
   piece = std::min(piece, std::max<size_t>(most, 2));
-  return piece + 1 == left && piece > 2 ? piece - 1 : piece;
+  if (piece + 1 != left) return piece;
+  return piece > 2 ? piece - 1 : left;
 }
 
 }  // namespace
@@ -36,7 +49,7 @@ Result<StepEntry> PromptReading::Next(size_t most_tokens) {
   }
   const size_t left = chunk_end_ - num_read_;
   EBB_ASSIGN_OR_RETURN(size_t piece, sequence.PieceOf(left));
-  piece = AtMost(piece, most_tokens, left);
+  if (!sequence.ReadsWholeChunks()) piece = AtMost(piece, most_tokens, left);
   size_t to_come = left - piece;
   if (to_come == 0 && chunk_end_ < tokens_.size()) {
     to_come = body_->LargestChunk(tokens_.size() - chunk_end_);

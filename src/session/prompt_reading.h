@@ -1,6 +1,6 @@
 // A prompt on its way into a session, piece by piece: how it is cut into steps, so that other
-// sequences may step between two pieces. The pieces are those of a prompt that is read at once, as
-// far as the room in T0 is the same.
+// sequences may step between two pieces. Chunks, behind which policies decide, are those of a
+// prompt that is read at once.
 #ifndef EBB_SESSION_PROMPT_READING_H_
 #define EBB_SESSION_PROMPT_READING_H_
 
@@ -18,14 +18,18 @@ namespace ebb {
 
 class PromptReading {
  public:
-  // `tokens` and the body outlive it. Errors, after which nothing has changed: a broken sequence,
-  // an empty prompt, unknown tokens, no room for all of it.
-  static Result<PromptReading> Begin(SessionBody* body, std::span<const Token> tokens);
+  // Whether a prompt can be read. Gives up what the body has ahead, and changes nothing else.
+  // Errors: a broken sequence, an empty prompt, unknown tokens, no room for all of it.
+  [[nodiscard]] static Status Check(SessionBody* body, std::span<const Token> tokens);
+  // `tokens` and the body outlive it. The first `num_taken` tokens are those that the body has
+  // already, all that it has. REQUIRES: Check().
+  PromptReading(SessionBody* body, std::span<const Token> tokens, size_t num_taken = 0);
 
   [[nodiscard]] bool done() const { return num_read_ == tokens_.size(); }
   [[nodiscard]] size_t num_read() const { return num_read_; }
   // What the next step takes: at most so many tokens, but never a single one where two are left to
-  // read, since it would be multiplied by other kernels than several are. REQUIRES: not done.
+  // read, since it would be multiplied by other kernels than several are; a whole chunk where
+  // pieces of it would change bits (Sequence::ReadsWholeChunks()). REQUIRES: not done.
   [[nodiscard]] Result<StepEntry> Next(size_t most_tokens = std::numeric_limits<size_t>::max());
   // The step was taken.
   void Took(const StepEntry& entry) { num_read_ += entry.tokens.size(); }
@@ -33,8 +37,6 @@ class PromptReading {
   void End() { body_->sequence().EndPrompt(); }
 
  private:
-  PromptReading(SessionBody* body, std::span<const Token> tokens) : body_(body), tokens_(tokens) {}
-
   SessionBody* body_;
   std::span<const Token> tokens_;
   size_t num_read_ = 0;

@@ -18,13 +18,22 @@ Status Session::Impl::CheckNoPrompt() const {
                          " tokens are left");
 }
 
-Status Session::BeginPrompt(std::vector<Token> tokens) {
-  EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
+Status Session::Impl::BeginPrompt(std::vector<Token> tokens, size_t num_taken, SessionBody* from) {
+  EBB_RETURN_IF_ERROR(CheckNoPrompt());
+  EBB_RETURN_IF_ERROR(PromptReading::Check(body.get(), tokens));
+  if (num_taken > 0) {
+    EBB_RETURN_IF_ERROR(body->TakeFirstRows(from, static_cast<Position>(num_taken)));
+  }
   // A vector that is moved keeps its elements where they are.
-  EBB_ASSIGN_OR_RETURN(const PromptReading reading,
-                       PromptReading::Begin(impl_->body.get(), tokens));
-  impl_->prompt.emplace(PendingPrompt{std::move(tokens), reading});
+  const PromptReading reading(body.get(), tokens, num_taken);
+  prompt.emplace(PendingPrompt{std::move(tokens), reading});
   return OkStatus();
+}
+
+Status Session::BeginPrompt(std::vector<Token> tokens) try {
+  return impl_->BeginPrompt(std::move(tokens), /*num_taken=*/0, /*from=*/nullptr);
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for a prompt");
 }
 
 size_t Session::prompt_left() const {
@@ -36,7 +45,8 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
   EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
   SessionBody& body = *impl_->body;
   ShownLogits& shown = impl_->logits;
-  EBB_ASSIGN_OR_RETURN(PromptReading reading, PromptReading::Begin(&body, tokens));
+  EBB_RETURN_IF_ERROR(PromptReading::Check(&body, tokens));
+  PromptReading reading(&body, tokens);
   while (!reading.done()) {
     if (options.cancel != nullptr && *options.cancel) return Cancelled("reading was cancelled");
     const Position first = body.sequence().next();
@@ -52,12 +62,14 @@ Status Session::Prefill(std::span<const Token> tokens, const PrefillOptions& opt
         options.on_logits(first + static_cast<Position>(t), shown.values);
       }
     }
+    if (reading.done()) {
+      // The hash does not tell how a prompt was cut into steps.
+      if (!options.on_logits) shown.AddToHash();
+      reading.End();
+    }
     EBB_RETURN_IF_ERROR(result.status());
     if (options.progress) options.progress(reading.num_read());
   }
-  // The hash does not tell how a prompt was cut into steps.
-  if (!options.on_logits) shown.AddToHash();
-  reading.End();
   return OkStatus();
 }
 
@@ -128,6 +140,7 @@ std::span<const Token> Session::drafted() const {
 int Session::context() const { return impl_->body->sequence().options().context; }
 const Policy& Session::policy() const { return impl_->body->sequence().policy(); }
 CacheAccounting Session::accounting() const { return impl_->body->accounting(); }
+size_t Session::page_bytes(Tier tier) const { return impl_->body->page_bytes(tier); }
 const LosslessReport* Session::lossless_report() const { return impl_->body->lossless_report(); }
 Result<size_t> Session::CountPolicyBytes() const {
   StateWriter count(StateWriter::Keep::kCount);

@@ -29,11 +29,14 @@ struct Session::Impl {
 
   // InvalidArgument while a prompt is being read.
   [[nodiscard]] Status CheckNoPrompt() const;
+  // Session::BeginPrompt() with the rows of the first `num_taken` tokens of `from`; null: none.
+  Status BeginPrompt(std::vector<Token> tokens, size_t num_taken, SessionBody* from);
 };
 
 struct Insides {
   static EngineCore& Of(Engine& engine) { return *engine.core_; }
   static Session::Impl& Of(Session& session) { return *session.impl_; }
+  static const Session::Impl& Of(const Session& session) { return *session.impl_; }
   static Result<std::unique_ptr<Session>> Open(std::shared_ptr<EngineCore> core,
                                                const SessionOptions& options);
   // The policy that a session of these options has; errors of the options.

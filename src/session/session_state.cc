@@ -285,12 +285,14 @@ Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
   }
 }
 
-Result<SessionFileInfo> ReadSessionInfo(const std::string& path) {
+Result<SessionFileInfo> ReadSessionInfo(const std::string& path) try {
   auto file = SessionFileReader::Open(path);
   if (!file.ok()) return WithPath(path, file.status());
   Result<Description> description = LoadDescription(&*file);
   if (!description.ok()) return WithPath(path, description.status());
   return SessionFileInfo{.tiers = description->tiers};
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for a session file");
 }
 
 }  // namespace ebb

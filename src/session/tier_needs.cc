@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
 
 #include "src/lossless/lossless_body.h"
@@ -130,7 +131,7 @@ class Counter {
 }  // namespace
 
 Result<TierNeeds> Engine::CountNeeds(const SessionOptions& options, int prompt_tokens,
-                                     int most_tokens) const {
+                                     int most_tokens) const try {
   EBB_RETURN_IF_ERROR(Insides::MakeSessionPolicy(*core_, options).status());
   const int context = Insides::ContextOf(*core_, options);
   const bool is_endless = options.past_context == PastContext::kReRotate;
@@ -142,6 +143,8 @@ Result<TierNeeds> Engine::CountNeeds(const SessionOptions& options, int prompt_t
   return Counter(*core_, options, static_cast<size_t>(prompt_tokens),
                  static_cast<size_t>(most_tokens))
       .Count();
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for what a session needs");
 }
 
 }  // namespace ebb

@@ -1,4 +1,5 @@
 // Steps of several sessions: generated tokens and pieces of prompts in any mix.
+#include <algorithm>
 #include <random>
 
 #include "src/session/session_impl.h"
@@ -82,20 +83,26 @@ TEST(Batch, AMixedStepGivesEachSessionItsBitsWithQ41) {
   ExpectMixedBits(ModelOf("q4_1"), {.threads = 2}, FullParts());
 }
 
-TEST(Batch, PoliciesDecideInAMixedStepAsTheyDoAlone) {
+// The first one's prompt is long, and read in pieces: what it evicts there does not depend on them.
+class BatchOfPolicies : public testing::TestWithParam<size_t> {};
+
+TEST_P(BatchOfPolicies, DecideInAMixedStepAsTheyDoAlone) {
   std::vector<Part> parts;
-  const std::vector<PolicySpec> policies = {
+  std::vector<PolicySpec> policies = {
       SmallPolicy("attention", "1000"), SmallPolicy("h2o", "64"),
       SmallPolicy("streaming", "64"),   SmallPolicy("tova", "64"),
       SmallPolicy("quest", "48"),       SmallPolicy("attention", "25%")};
+  std::ranges::rotate(policies, policies.begin() + static_cast<ptrdiff_t>(GetParam()));
   for (size_t i = 0; i < policies.size(); ++i) {
     Part part = {.prompt = SomeTokens(i == 0 ? 900 : 150 + 20 * i, 50 + i),
                  .generated = SomeTokens(30, 90 + i)};
     part.options.policy = policies[i];
     parts.push_back(part);
   }
-  ExpectMixedBits(ModelOf("q4_1"), {.threads = 2}, parts);
+  ExpectMixedBits(ModelOf("q4_1"), {.threads = 2, .prefill_chunk = 128}, parts);
 }
+
+INSTANTIATE_TEST_SUITE_P(FirstOf, BatchOfPolicies, testing::Range<size_t>(0, 6));
 
 TEST(Batch, TiersMoveRowsInAMixedStepAsTheyDoAlone) {
   TierSpec tiers = {.t0_share = 0.3, .t1 = T1Place::kHost, .t2_share = 0.2, .evict_share = 0.1};

@@ -147,7 +147,7 @@ TEST(LosslessDraft, ScoresAndLedgerGoBackWithIt) {
     if (i == 150) ExpectOk(session->TruncateTo(session->next_position() - 33));
 
     const std::span<const Position> positions = draft.cache().positions(0);
-    const std::span<const float> scores = draft.policy().scorer->Scores(0);
+    const std::span<const float> scores = draft.settler().ScoresOf(0);
     ASSERT_EQ(scores.size(), positions.size()) << i;
     for (size_t row = 0; row < scores.size(); ++row) {
       const double shown = mass.at(positions[row]) / SmallModelOptions().num_layers /

@@ -294,7 +294,6 @@ class Counting final : public Selector {
   [[nodiscard]] std::string Name() const override { return "counting"; }
   [[nodiscard]] SignalNeeds Needs() const override { return {}; }
   void Append(int, std::span<const Position> positions) override { rows_ += positions.size(); }
-  void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int, std::span<const uint32_t> kept) override { rows_ = kept.size(); }
   void Select(int, int, std::span<const float>, std::vector<RowRange>*) override {}
   [[nodiscard]] size_t NumRows(int) const override { return rows_; }

@@ -311,7 +311,6 @@ class ForgetfulScorer final : public Scorer {
   void Append(int, std::span<const Position> positions) override {
     scores_.resize(scores_.size() + positions.size());
   }
-  void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int, std::span<const uint32_t> kept) override { scores_.resize(kept.size()); }
   std::span<const float> Scores(int) override { return scores_; }
 

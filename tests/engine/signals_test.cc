@@ -16,7 +16,7 @@ class Recorder final : public Scorer {
   void Append(int group, std::span<const Position> positions) override {
     rows[group] += positions.size();
   }
-  void Observe(int group, const GroupSignals& signals, const StepSignals& step) override {
+  void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     ++observed;
     EXPECT_EQ(static_cast<size_t>(signals.num_rows), rows[group]);
     EXPECT_EQ(signals.mass.size(), static_cast<size_t>(signals.num_mass_heads) * signals.num_rows);
@@ -57,7 +57,6 @@ class FixedRows final : public Selector {
   [[nodiscard]] std::string Name() const override { return "fixed"; }
   [[nodiscard]] SignalNeeds Needs() const override { return {}; }
   void Append(int, std::span<const Position>) override {}
-  void Observe(int, const GroupSignals&, const StepSignals&) override {}
   void Retain(int, std::span<const uint32_t>) override {}
   void Select(int, int, std::span<const float> q, std::vector<RowRange>* rows) override {
     EXPECT_EQ(q.size(), size_t{3} * 64);
@@ -103,7 +102,7 @@ class Divided final : public Scorer {
   [[nodiscard]] std::string Name() const override { return "divided"; }
   [[nodiscard]] SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
   void Append(int, std::span<const Position> positions) override { rows_ += positions.size(); }
-  void Observe(int, const GroupSignals&, const StepSignals&) override {
+  void ObserveGroup(int, const GroupSignals&, const StepSignals&) override {
     run_parts_(kParts, [this](int part) { ++done[part]; });
   }
   void Retain(int, std::span<const uint32_t> kept) override { rows_ = kept.size(); }

@@ -1,0 +1,53 @@
+// The prompt that a sequence began with, whose rows other sequences may take.
+#include <algorithm>
+
+#include "src/attention/prefill.h"
+#include "src/sequence/sequence.h"
+#include "src/step/attention_nodes.h"
+
+namespace ebb {
+
+bool Sequence::AreReadAlike(size_t begin, size_t a, size_t b) const {
+  if (a == b) return true;
+  // Few tokens are folded, others go in tiles; and one alone is multiplied by other kernels.
+  if (std::min(a, b) <= static_cast<size_t>(kMaxFoldTokens)) return false;
+  const ModelShape& shape = core_->model->shape();
+  for (int layer = 0; layer < shape.num_layers; ++layer) {
+    const AttentionShape of_layer = {.num_q_heads = shape.num_q_heads,
+                                     .num_kv_heads = shape.NumKvHeads(layer),
+                                     .format = core_->format};
+    if (!AreCutAlike(*core_->kernel, of_layer, begin, static_cast<int>(a), static_cast<int>(b))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+size_t Sequence::NumFirstRowsOf(std::span<const Token> prompt) const {
+  const bool learns = StepSettler::UsesScores(policy_) && !policy_.scorer->IgnoresPrompts();
+  if (prompt.empty() || RotatesKeys() || policy_.selector != nullptr || learns) return 0;
+  size_t most =
+      std::min({prompt.size() - 1, static_cast<size_t>(first_prompt_.end), cache_.NumFirstRows()});
+  const auto differ = std::mismatch(prompt.begin(), prompt.begin() + most, tokens_.begin());
+  most = differ.first - prompt.begin();
+  const size_t chunk = WholeChunk();
+  for (size_t begin = 0; begin < most; begin += chunk) {
+    const size_t here = std::min(first_prompt_.num_tokens - begin, chunk);
+    const size_t there = std::min(prompt.size() - begin, chunk);
+    if (!AreReadAlike(begin, here, there)) return begin;
+    // A single token of several is never read by itself.
+    if (most + 1 == begin + there) return most - 1;
+  }
+  return most;
+}
+
+Status Sequence::TakeFirstRows(Sequence* other, Position end) {
+  EBB_RETURN_IF_ERROR(other->health_.CheckUnbroken());
+  EBB_RETURN_IF_ERROR(cache_.ForkFirstRows(&other->cache_, end));
+  tokens_.assign(other->tokens_.begin(), other->tokens_.begin() + end);
+  kinds_.assign(end, TokenKind::kGiven);
+  settler_.AppendReadRows(end);
+  return OkStatus();
+}
+
+}  // namespace ebb
