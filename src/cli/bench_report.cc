@@ -136,8 +136,13 @@ void AddEngineFields(const CliOptions& options, const Engine& engine, const Sess
   const auto steps = static_cast<double>(device.decode_steps);
   record->update({{"device", device.name},
                   {"t1_mode", T1ModeName(device.t1_mode)},
-                  {"device_step_s", device.decode_seconds / steps},
-                  {"device_critical_path_s", device.critical_path_seconds / steps}});
+                  {"device_step_s", device.decode_seconds / steps}});
+  if (device.critical_path_seconds > 0) {
+    (*record)["device_critical_path_s"] = device.critical_path_seconds / steps;
+  }
+  if (device.weight_bytes == 0) return;
+  (*record)["device_row_bytes"] = device.row_bytes;
+  (*record)["device_weight_bytes"] = device.weight_bytes;
 }
 
 Status WriteRecord(const CliOptions& options, const Json& record, std::string_view text) {

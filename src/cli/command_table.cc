@@ -78,6 +78,12 @@ std::span<const Command> CommandTable() {
        WithModel(
            {G::kBenchCompare, G::kBenchDecode, G::kBenchPrompt, G::kBench, G::kQuiet, G::kJson}),
        RunBenchCompare},
+      {"device", "devices that compute and hold rows (docs/user/gpu.md)", {}, nullptr},
+      {"device list", "what --device takes here", {G::kQuiet, G::kJson}, RunDeviceList},
+      {"device test",
+       "run a model on a device and on the processor, and tell how they differ and how fast they "
+       "are",
+       WithModel({G::kPolicy, G::kQuiet, G::kJson}), RunDeviceTest},
       {"docs", "print docs/cli.md", {}, RunDocs, {}, Command::Visibility::kHidden},
   };
   return table;

@@ -29,6 +29,8 @@ ExitCode RunEval(const CliOptions& options);            // eval.cc
 ExitCode RunReport(const CliOptions& options);          // report.cc
 ExitCode RunImportance(const CliOptions& options);      // importance.cc
 ExitCode RunFit(const CliOptions& options);             // fit.cc
+ExitCode RunDeviceList(const CliOptions& options);      // device_list.cc
+ExitCode RunDeviceTest(const CliOptions& options);      // device_check.cc
 ExitCode RunServe(const CliOptions& options);           // serve.cc
 ExitCode RunDocs(const CliOptions& options);            // docs.cc: prints docs/cli.md
 

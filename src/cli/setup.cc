@@ -51,6 +51,7 @@ void Arm(int signal, void (*handler)(int)) {
 
 Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
   ModelOptions model = options.model;
+  model.for_device = options.engine.device.kind == DeviceKind::kBackend;
   if (IsBuiltInModel(model.path)) {
     EBB_ASSIGN_OR_RETURN(model.path, BuiltInModelPath(model.path));
   } else {

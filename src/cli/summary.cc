@@ -47,12 +47,18 @@ nlohmann::ordered_json TierRecords(const CacheAccounting& cache, const Engine& e
 
 nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
   nlohmann::ordered_json record = {{"name", device.name}};
+  if (device.weight_bytes > 0) {
+    record["row_bytes"] = device.row_bytes;
+    record["weight_bytes"] = device.weight_bytes;
+  }
   if (device.decode_steps == 0) return record;
   const auto steps = static_cast<double>(device.decode_steps);
   record["t1_mode"] = T1ModeName(device.t1_mode);
   record["decode_steps"] = device.decode_steps;
   record["step_s"] = device.decode_seconds / steps;
-  record["critical_path_s"] = device.critical_path_seconds / steps;
+  if (device.critical_path_seconds > 0) {
+    record["critical_path_s"] = device.critical_path_seconds / steps;
+  }
   return record;
 }
 

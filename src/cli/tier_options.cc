@@ -30,8 +30,10 @@ Status ReadDevice(std::string_view text, CliOptions* options) {
 
 std::vector<OptionRow> DeviceRows() {
   return {
-      {OptionGroup::kPolicy, "--device", "cpu|sim[:KEY=VALUE,...]",
-       "where T0 and T2 lie: in the one memory, or in that of a simulated accelerator; keys are "
+      {OptionGroup::kPolicy, "--device", "cpu|NAME[:memory=BYTES]|sim[:KEY=VALUE,...]",
+       "where T0 and T2 lie: in the one memory; on a device that `ebb device list` names, which "
+       "then "
+       "holds the weights and computes; or in a simulated accelerator's memory, whose keys are "
        "h2d, d2h (25GBps), latency (10us), memory (16GiB); for its clock device (1TBps), host "
        "(40GBps), layer (20us); copies (late, once or thread), when bytes arrive (default: cpu)",
        ReadDevice, nullptr},

@@ -7,9 +7,14 @@ namespace {
 
 std::string_view TypeOf(int status) {
   switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
     case 404:
       return "not_found_error";
     case 429:
+      return "rate_limit_error";
     case 503:
       return "overloaded_error";
     default:

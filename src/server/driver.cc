@@ -4,11 +4,13 @@
 // 2. A job that decodes has a token that is not appended yet. It is told about, so that it is
 //    appended before anything else happens to the job, however often a step is refused.
 // 3. A job ends once: it is told, and gone from `actives`, in the same round.
+// 4. T0 counts as full only when no prefix is left that could go.
 #include "src/server/driver.h"
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -16,7 +18,11 @@
 #include <thread>
 #include <utility>
 
+#include "ebb/conversation.h"
+#include "ebb/prefix.h"
+#include "src/server/prefix_cache.h"
 #include "src/server/schedule.h"
+#include "src/server/session_shelf.h"
 
 namespace ebb::server {
 namespace {
@@ -30,12 +36,24 @@ struct Active {
   std::unique_ptr<Session> session;        // null while it waits
   std::unique_ptr<Generation> generation;  // null until the prompt is read
   std::optional<Token> pending;            // chosen and shown, not appended
+  int cached_tokens = 0;                   // of the prompt
   JobUpdate update;                        // not told yet
   bool has_news = false;
+  [[nodiscard]] bool HasBegunPrompt() const { return session != nullptr && job.prompt.empty(); }
   // Seconds since the driver began; 0: not yet.
+  double waiting_since = 0;  // while it waits or is parked
   double begun = 0;
   double first_token = 0;
   double last_token = 0;
+  size_t prompt_tokens = 0;
+  JobProgress progress;
+  bool ends_thought = false;  // though its answer has not begun
+  // With a session that stays: its answer, since when it was not saved, and what is wrong with it.
+  AnswerSoFar answer;
+  bool in_thought = false;
+  int thought_tokens = 0;   // that this job generated
+  size_t saved_tokens = 0;  // of the answer
+  SessionTrouble trouble = SessionTrouble::kNone;
 };
 
 // Mean of late.
@@ -56,7 +74,10 @@ int ContextOf(const Engine& engine, const SessionOptions& session) {
 
 struct Driver::Impl {
   Impl(std::unique_ptr<Engine> engine_in, const DriverOptions& options_in, Tell tell_in)
-      : engine(std::move(engine_in)), options(options_in), tell(std::move(tell_in)) {
+      : engine(std::move(engine_in)),
+        options(options_in),
+        tell(std::move(tell_in)),
+        prefixes(options_in.prefix_cache_bytes) {
     machine.most_running = options.most_running;
     const size_t cap = engine->arena_accounting(Tier::kT0).cap_bytes;
     if (IsCap(cap)) t0_cap = cap;
@@ -90,7 +111,25 @@ struct Driver::Impl {
   void Park(Active* active);
   void Resume(Active* active);
   void Start(Active* active);
+  [[nodiscard]] Result<std::unique_ptr<Session>> Open(Active* active);
   void NotBegun(Active* active, const Status& status);
+  // Before the first step that reads. False: the job is over.
+  bool BeginPrompt(Active* active);
+  [[nodiscard]] PrefixSource FindPrefix(const Active& active, std::span<const Token> prompt);
+  // False: the session is good only for being destroyed.
+  [[nodiscard]] bool TakePrefix(Active* active, const PrefixSource& source,
+                                const std::vector<Token>& prompt);
+  // False: the job is over.
+  [[nodiscard]] bool BringToT0(Active* active);
+  // Whose prompt was read just now, by a policy that leaves no prefix: others of the same prompt
+  // that have not begun it stand where it stands.
+  void ForkToTwins(Active* active);
+  // False: it has to read.
+  [[nodiscard]] bool ForkTo(Active* twin, Session* from);
+  // Keeps what can be kept of a job that is over.
+  void KeepPrefix(Active* active, const JobEnd& end);
+  // Room, for whoever needs it. False: they have none.
+  bool TakeFromPrefixes();
   void SetShare(Active* active, double share);
   void Step(const Plan& plan);
   // In one batch, or each by itself where nobody knows whose error it was.
@@ -104,9 +143,17 @@ struct Driver::Impl {
   // The next token of a job, or its end.
   void Choose(Active* active);
   void Begin(Active* active);
+  // The session of a job that has SessionWork, at a checkpoint and at the end.
+  void Note(Active* active, Token token);
+  void Checkpoint(Active* active);
+  void Rest(Active* active, const GenerateResult& result, JobEnd* end);
   void Finish(Active* active, FinishReason reason, const Status& error);
   void Tell();
   void CountRows();
+  void Ask(std::function<void()> question);
+  [[nodiscard]] Snapshot LookAround() const;
+  void EndThought(Active* active);
+  void SetWaitingOwners();
 
   [[nodiscard]] double Now() const {
     return std::chrono::duration<double>(Clock::now() - origin).count();
@@ -130,18 +177,24 @@ struct Driver::Impl {
   // What follows belongs to the thread.
   std::vector<std::unique_ptr<Active>> actives;  // in order of arrival
   std::vector<JobUpdate> news;                   // of jobs that are over
+  PrefixCache prefixes;
   MachineState machine;
+  FairShares shares;
   uint64_t t0_cap = kNoCap;
   uint64_t page_bytes = 0;
   double mean_generated = 0;  // tokens of an answer
   double rows_counted = 0;    // when
   Figures counted;
+  SessionShelf shelf;
 
   mutable std::mutex mutex;
   std::condition_variable wake;
   std::vector<Job> inbox;
   std::vector<JobId> cancelled;
-  size_t num_waiting = 0;  // those of the inbox left out
+  std::vector<std::function<void()>> questions;  // run between steps
+  std::vector<JobId> without_thought;            // whose thoughts are to end
+  std::vector<uint64_t> discarded;               // sessions
+  size_t num_waiting = 0;                        // those of the inbox left out
   Figures shown;
   bool stopped = false;
 
@@ -157,6 +210,7 @@ void Driver::Impl::Run() {
     if (plan.HasStep()) Step(plan);
     Tell();
   }
+  prefixes = PrefixCache(0);
   while (!actives.empty()) {
     Finish(actives.front().get(), FinishReason::kCancelled, Cancelled("the server is stopping"));
   }
@@ -165,10 +219,15 @@ void Driver::Impl::Run() {
 
 bool Driver::Impl::TakeIn(const Plan& last) {
   std::vector<Job> jobs;
-  std::vector<JobId> gone;
+  std::vector<JobId> gone, ending;
+  std::vector<std::function<void()>> asked;
+  std::vector<uint64_t> unwanted;
   {
     std::unique_lock lock(mutex);
-    const auto has_come = [&] { return stopped || !inbox.empty() || !cancelled.empty(); };
+    const auto has_come = [&] {
+      return stopped || !inbox.empty() || !cancelled.empty() || !questions.empty() ||
+             !without_thought.empty() || !discarded.empty();
+    };
     if (last.IsIdle() && last.wake_at.has_value()) {
       const std::chrono::duration<double> at(*last.wake_at);
       wake.wait_until(lock, origin + std::chrono::duration_cast<Clock::duration>(at), has_come);
@@ -177,6 +236,9 @@ bool Driver::Impl::TakeIn(const Plan& last) {
     }
     jobs = std::exchange(inbox, {});
     gone = std::exchange(cancelled, {});
+    asked = std::exchange(questions, {});
+    ending = std::exchange(without_thought, {});
+    unwanted = std::exchange(discarded, {});
     num_waiting = NumWaiting() + jobs.size();
     if (stopped) {
       for (Job& job : jobs) {
@@ -187,11 +249,47 @@ bool Driver::Impl::TakeIn(const Plan& last) {
       return false;
     }
   }
+  for (const uint64_t number : unwanted) shelf.Discard(number);
   for (Job& job : jobs) Accept(std::move(job));
   for (const JobId id : gone) {
     if (Active* active = Find(id)) active->state.cancelled = true;
   }
+  for (const auto& question : asked) question();
+  for (const JobId id : ending) {
+    if (Active* active = Find(id)) EndThought(active);
+  }
   return true;
+}
+
+void Driver::Impl::Ask(std::function<void()> question) {
+  {
+    const std::lock_guard lock(mutex);
+    questions.push_back(std::move(question));
+  }
+  wake.notify_one();
+}
+
+Snapshot Driver::Impl::LookAround() const {
+  Snapshot snapshot = {.now = Now(), .figures = counted, .jobs = {}};
+  for (const std::unique_ptr<Active>& active : actives) {
+    JobView& view = snapshot.jobs.emplace_back(
+        ViewOf(active->job, active->state, active->progress, active->session.get(), snapshot.now));
+    view.prompt_tokens = active->prompt_tokens;
+  }
+  return snapshot;
+}
+
+void Driver::Impl::EndThought(Active* active) {
+  active->ends_thought = true;
+  if (active->generation != nullptr) active->generation->EndThought();
+}
+
+void Driver::Impl::SetWaitingOwners() {
+  std::set<OwnerId> waiting;
+  for (const std::unique_ptr<Active>& active : actives) {
+    if (active->state.phase != Phase::kDecoding) waiting.insert(active->state.owner);
+  }
+  shares.SetWaiting(waiting);
 }
 
 void Driver::Impl::Accept(Job job) {
@@ -199,10 +297,11 @@ void Driver::Impl::Accept(Job job) {
   active->job = std::move(job);
   JobState& state = active->state;
   state.id = active->update.id = active->job.id;
+  state.owner = active->job.owner;
   state.priority = active->job.priority;
-  state.arrival = Now();
+  state.arrival = active->waiting_since = Now();
   if (const auto seconds = active->job.deadline_seconds) state.deadline = state.arrival + *seconds;
-  state.prompt_left = active->job.prompt.size();
+  state.prompt_left = active->prompt_tokens = active->job.prompt.size();
   state.stepping =
       active->job.session.lossless.has_value() ? Stepping::kAlone : Stepping::kTogether;
   actives.push_back(std::move(active));
@@ -229,7 +328,8 @@ Status Driver::Impl::CountNeeds(Active* active) const {
       tiers.has_value() && tiers->t1 != T1Place::kNone && !job.session.lossless.has_value();
   state.is_elastic = state.can_park && tiers->t0_cap_bytes == 0;
   if (tiers.has_value()) state.share = state.most_share = tiers->t0_share;
-  const auto prompt = static_cast<int64_t>(job.prompt.size());
+  const size_t kept = job.work.has_value() ? job.work->num_kept : 0;
+  const auto prompt = static_cast<int64_t>(kept + job.prompt.size());
   const int context = ContextOf(*engine, job.session);
   const int64_t asked = job.generate.max_tokens < 0 ? context : job.generate.max_tokens;
   const auto most = static_cast<int>(std::min<int64_t>(context, prompt + asked));
@@ -253,17 +353,22 @@ Status Driver::Impl::CountNeeds(Active* active) const {
 }
 
 State Driver::Impl::Look() {
+  SetWaitingOwners();
   State state = {.machine = machine, .jobs = {}};
   state.jobs.reserve(actives.size());
+  const double now = Now();
   for (const std::unique_ptr<Active>& active : actives) {
     JobState& job = state.jobs.emplace_back(active->state);
-    if (active->session != nullptr) job.prompt_left = active->session->prompt_left();
+    job.served = shares.served(job.owner);
+    const bool waits = job.phase == Phase::kWaiting || job.phase == Phase::kParked;
+    if (waits) job.waited += now - active->waiting_since;
+    if (active->HasBegunPrompt()) job.prompt_left = active->session->prompt_left();
     const int most = active->job.generate.max_tokens;
     const auto expected = static_cast<size_t>(mean_generated);
     job.tokens_left = most < 0 ? expected : std::min(expected, static_cast<size_t>(most));
     if (!IsCapped() || active->session == nullptr) continue;
-    const CacheAccounting rows = active->session->accounting();
-    job.held_bytes = rows.tiers[0].page_bytes + rows.tiers[1].page_bytes + 2 * page_bytes;
+    job.held_bytes = active->session->page_bytes(Tier::kT0) +
+                     active->session->page_bytes(Tier::kT1) + 2 * page_bytes;
     // One that has never rested grows into what it takes at the least; one that has must not be in
     // the way again.
     const bool grows = job.is_elastic && job.num_parks == 0;
@@ -308,9 +413,14 @@ void Driver::Impl::End(const Plan::End& end) {
 void Driver::Impl::Park(Active* active) {
   Status status = active->session->SetT0Floor(0);
   if (status.ok()) status = active->session->Park();
+  // Prefixes may take what it needs of T1.
+  while (status.code() == StatusCode::kResourceExhausted && TakeFromPrefixes()) {
+    status = active->session->Park();
+  }
   if (!status.ok()) return Finish(active, FinishReason::kError, status);
   active->state.was_reading = active->state.phase == Phase::kReading;
   active->state.phase = Phase::kParked;
+  active->waiting_since = Now();
   ++active->state.num_parks;
   ++counted.parks;
 }
@@ -326,33 +436,142 @@ void Driver::Impl::Resume(Active* active) {
     return NotBegun(active, released.ok() ? status : released);
   }
   active->state.phase = active->state.was_reading ? Phase::kReading : Phase::kDecoding;
+  active->state.waited += Now() - active->waiting_since;
   ++counted.resumes;
 }
 
-void Driver::Impl::Start(Active* active) {
+Result<std::unique_ptr<Session>> Driver::Impl::Open(Active* active) {
   SessionOptions session = active->job.session;
   if (IsCapped()) session.t0_floor_bytes = active->state.start_bytes;
-  auto opened = engine->OpenSession(session);
+  if (options.keeps_fates) session.ledger = SessionOptions::Record::kYes;
+  if (active->job.work.has_value()) {
+    return shelf.Open(engine.get(), session, *active->job.work, &active->trouble);
+  }
+  return engine->OpenSession(session);
+}
+
+void Driver::Impl::Start(Active* active) {
+  auto opened = Open(active);
   if (!opened.ok()) return NotBegun(active, opened.status());
   active->session = *std::move(opened);
   machine.start_refused = false;
-  const Status begun = active->session->BeginPrompt(std::move(active->job.prompt));
   active->state.phase = Phase::kReading;
   active->begun = Now();
+  active->state.waited = active->begun - active->waiting_since;
   counted.queue.Add(active->begun - active->state.arrival);
+  if (!active->job.work.has_value()) return;  // the step that reads its prompt begins it
+  if (active->job.prompt.empty()) return Begin(active);
+  const Status begun = active->session->BeginPrompt(std::exchange(active->job.prompt, {}));
   if (!begun.ok()) Finish(active, FinishReason::kError, begun);
 }
 
 // While others run it waits for them to end or to give way.
 void Driver::Impl::NotBegun(Active* active, const Status& status) {
+  const bool is_full = status.code() == StatusCode::kResourceExhausted;
+  const std::optional<std::string>& key = active->job.prefix_key;
+  // The one that it would take rows from goes last.
+  if (is_full && key.has_value()) (void)prefixes.Find(*key, active->job.prompt);
+  if (is_full && TakeFromPrefixes()) return;
   const bool others_run = std::ranges::any_of(actives, [](const auto& other) {
     return other->state.phase == Phase::kReading || other->state.phase == Phase::kDecoding;
   });
-  if (status.code() != StatusCode::kResourceExhausted || !others_run) {
-    return Finish(active, FinishReason::kCap, status);
-  }
+  if (!is_full || !others_run) return Finish(active, FinishReason::kCap, status);
   machine.start_refused = true;
   ++counted.t0_refusals;
+}
+
+bool Driver::Impl::BeginPrompt(Active* active) {
+  if (active->HasBegunPrompt()) return true;
+  std::vector<Token> prompt = std::exchange(active->job.prompt, {});
+  if (const PrefixSource source = FindPrefix(*active, prompt); source.num_tokens > 0) {
+    if (TakePrefix(active, source, prompt)) return BringToT0(active);
+    // What is left of the session is good for nothing.
+    active->session.reset();
+    auto opened = Open(active);
+    if (!opened.ok()) {
+      Finish(active, FinishReason::kCap, opened.status());
+      return false;
+    }
+    active->session = *std::move(opened);
+  }
+  const Status begun = active->session->BeginPrompt(std::move(prompt));
+  if (!begun.ok()) Finish(active, FinishReason::kError, begun);
+  return begun.ok();
+}
+
+PrefixSource Driver::Impl::FindPrefix(const Active& active, std::span<const Token> prompt) {
+  const std::optional<std::string>& key = active.job.prefix_key;
+  if (!prefixes.is_on() || !key.has_value()) return {};
+  PrefixSource best = prefixes.Find(*key, prompt);
+  for (const std::unique_ptr<Active>& other : actives) {
+    const bool may_share = other.get() != &active && other->HasBegunPrompt();
+    if (may_share && other->job.prefix_key == key) {
+      best = BetterSource(best, other->session.get(), prompt);
+    }
+  }
+  counted.prefix_queries += prompt.size();
+  return best;
+}
+
+bool Driver::Impl::TakePrefix(Active* active, const PrefixSource& source,
+                              const std::vector<Token>& prompt) {
+  const auto num_taken = BeginPromptFrom(source.session, prompt, active->session.get());
+  if (!num_taken.ok()) return false;
+  active->cached_tokens = static_cast<int>(*num_taken);
+  counted.prefix_hits += *num_taken;
+  return true;
+}
+
+// Rows that were taken lie where their source had them.
+bool Driver::Impl::BringToT0(Active* active) {
+  const bool lies_in_t1 = active->session->page_bytes(Tier::kT1) > 0;
+  if (!lies_in_t1 || !active->state.is_elastic) return true;
+  const JobId id = active->job.id;
+  SetShare(active, active->state.share);
+  return Find(id) != nullptr;
+}
+
+// Pages that forks share may have free slots that neither can use, which floors do not know of:
+// under a cap each reads for itself.
+void Driver::Impl::ForkToTwins(Active* active) {
+  const std::span<const Token> prompt = active->session->tokens();
+  const bool has_key = active->job.prefix_key.has_value();
+  if (!prefixes.is_on() || !has_key || IsCapped() || ExactPrefix(*active->session, prompt) > 0)
+    return;
+  std::vector<Active*> twins;
+  for (const std::unique_ptr<Active>& other : actives) {
+    const bool waits_to_read = other->state.phase == Phase::kReading && !other->HasBegunPrompt();
+    if (!waits_to_read || other->job.prefix_key != active->job.prefix_key) continue;
+    if (std::ranges::equal(other->job.prompt, prompt)) twins.push_back(other.get());
+  }
+  for (Active* twin : twins) {
+    if (ForkTo(twin, active->session.get())) Begin(twin);
+  }
+}
+
+bool Driver::Impl::ForkTo(Active* twin, Session* from) {
+  auto fork = from->Fork();
+  if (!fork.ok()) return false;
+  twin->session = *std::move(fork);
+  twin->cached_tokens = static_cast<int>(std::exchange(twin->job.prompt, {}).size());
+  counted.prefix_queries += twin->cached_tokens;
+  counted.prefix_hits += twin->cached_tokens;
+  return true;
+}
+
+void Driver::Impl::KeepPrefix(Active* active, const JobEnd& end) {
+  const bool failed = end.finish == FinishReason::kError || end.finish == FinishReason::kCap;
+  if (failed || active->generation == nullptr || !active->job.prefix_key.has_value()) return;
+  active->generation.reset();  // it refers to the session
+  prefixes.Keep(*std::move(active->job.prefix_key), static_cast<size_t>(end.prompt_tokens),
+                std::move(active->session));
+}
+
+bool Driver::Impl::TakeFromPrefixes() {
+  const PrefixCache::Given given = prefixes.GiveWay();
+  if (given == PrefixCache::Given::kSunk) ++counted.prefixes_sunk;
+  if (given == PrefixCache::Given::kDropped) ++counted.prefixes_dropped;
+  return given != PrefixCache::Given::kNothing;
 }
 
 void Driver::Impl::SetShare(Active* active, double share) {
@@ -377,7 +596,9 @@ void Driver::Impl::Step(const Plan& plan) {
   }
   const bool reads_alone = together.empty() && alone.empty();
   Active* const reader = plan.reader.has_value() ? Find(*plan.reader) : nullptr;
-  if (reader != nullptr && reader->state.phase == Phase::kReading) together.push_back(reader);
+  if (reader != nullptr && reader->state.phase == Phase::kReading && BeginPrompt(reader)) {
+    together.push_back(reader);
+  }
   if (!together.empty()) StepTogether(together, reads_alone);
   for (Active* active : alone) StepAlone(active);
 }
@@ -414,6 +635,7 @@ void Driver::Impl::StepTogether(std::span<Active* const> who, bool reads_alone) 
     } else {
       num_read = static_cast<size_t>(who[i]->session->next_position() - before[i]);
       counted.prompt_tokens += num_read;
+      shares.Charge(who[i]->state.owner, CostOf(static_cast<double>(num_read), before[i]));
       Read(who[i], error);
     }
   }
@@ -435,10 +657,12 @@ void Driver::Impl::StepAlone(Active* active) {
 
 void Driver::Impl::Appended(Active* active, const Status& status, double seconds) {
   active->pending.reset();
+  shares.Charge(active->state.owner, CostOf(1, active->session->next_position()));
   // What its policy decided waits for room; the token is there.
   const bool waits = status.code() == StatusCode::kResourceExhausted;
   if (waits) NoteRefusal();
   active->generation->Appended(waits ? OkStatus() : status, seconds);
+  if (status.ok() && active->job.work.has_value()) Checkpoint(active);
   Choose(active);
 }
 
@@ -448,7 +672,9 @@ void Driver::Impl::Read(Active* active, const Status& status) {
   } else if (!status.ok()) {
     return Finish(active, FinishReason::kError, status);
   }
-  if (active->session->prompt_left() == 0) Begin(active);
+  if (active->session->prompt_left() > 0) return;
+  ForkToTwins(active);
+  Begin(active);
 }
 
 void Driver::Impl::Refused(Active* active, const Status& status) {
@@ -462,8 +688,9 @@ void Driver::Impl::Refused(Active* active, const Status& status) {
   Choose(active);
 }
 
-// Until a job has ended, no more of T0 is counted on than it held now.
+// Prefixes go first. Then, until a job has ended, no more of T0 is counted on than it held now.
 void Driver::Impl::NoteRefusal() {
+  if (TakeFromPrefixes()) return;
   machine.t0_refused = true;
   ++counted.t0_refusals;
   if (!IsCapped()) return;
@@ -474,10 +701,15 @@ void Driver::Impl::NoteRefusal() {
 void Driver::Impl::Begin(Active* active) {
   GenerateOptions options = std::move(active->job.generate);
   active->job.generate = {.max_tokens = options.max_tokens};
+  active->progress.in_thought = options.opens_in_thinking;
   options.on_text = [active](std::string_view text, TextPart part) {
     std::vector<JobPiece>& pieces = active->update.pieces;
     if (pieces.empty() || pieces.back().part != part) pieces.push_back({.part = part});
     pieces.back().text += text;
+    JobProgress& progress = active->progress;
+    progress.in_thought = part == TextPart::kThought;
+    if (progress.in_thought) progress.thought_tokens = progress.generated_tokens;
+    active->in_thought = part == TextPart::kThought;
     active->has_news = true;
     return true;
   };
@@ -490,16 +722,81 @@ void Driver::Impl::Begin(Active* active) {
       counted.between_tokens.Add(now - active->last_token);
     }
     active->last_token = now;
+    active->progress.decode_begin = active->first_token;
+    ++active->progress.generated_tokens;
     ++counted.generated_tokens;
+    if (active->job.work.has_value()) Note(active, token);
     if (!active->job.logprobs.has_value()) return;
     active->update.logprobs.push_back(
         LogprobsOf(active->session->logits(), token, *active->job.logprobs));
     active->has_news = true;
   };
+  active->in_thought = options.opens_in_thinking;
+  active->answer = options.so_far;
+  if (active->answer.tokens.empty()) active->answer.begin = active->session->next_position();
+  active->saved_tokens = active->answer.tokens.size();
   active->generation = std::make_unique<Generation>(active->session.get(),
                                                     active->job.sampler.get(), std::move(options));
+  if (active->ends_thought) active->generation->EndThought();
   active->state.phase = Phase::kDecoding;
   Choose(active);
+}
+
+void Driver::Impl::Note(Active* active, Token token) {
+  active->answer.tokens.push_back(token);
+  if (active->in_thought) ++active->thought_tokens;
+}
+
+void Driver::Impl::Checkpoint(Active* active) {
+  const SessionWork& work = *active->job.work;
+  const size_t num_tokens = active->answer.tokens.size();
+  if (work.checkpoint_every == 0 ||
+      num_tokens < active->saved_tokens + static_cast<size_t>(work.checkpoint_every)) {
+    return;
+  }
+  active->saved_tokens = num_tokens;
+  SessionRecord record = work.record;
+  record.answer = active->answer;
+  record.sampler = SavedState(*active->job.sampler);
+  record.thought_tokens += active->thought_tokens;
+  // Where it fails, the next one is tried in its turn.
+  Result<SavedSession> saved = SessionShelf::Save(active->session.get(), work, std::move(record));
+  if (!saved.ok()) return;
+  // It takes the place of one that nobody has taken yet.
+  if (active->update.saved.has_value()) std::remove(active->update.saved->file.c_str());
+  active->update.saved = *std::move(saved);
+  active->has_news = true;
+}
+
+void Driver::Impl::Rest(Active* active, const GenerateResult& result, JobEnd* end) {
+  const SessionWork& work = *active->job.work;
+  end->generated_tokens = static_cast<int>(result.answer.tokens.size());
+  end->thought_tokens += work.record.thought_tokens;
+  if (end->finish == FinishReason::kError || end->finish == FinishReason::kCap) return;
+  // An answer without a token is none, whatever cut it off.
+  const bool is_over = end->finish != FinishReason::kCancelled;
+  if (!is_over && result.answer.tokens.empty()) return;
+  SessionRecord record = work.record;
+  record.answer = result.answer;
+  record.thought_tokens = end->thought_tokens;
+  record.is_over = is_over;
+  if (is_over) {
+    record.sampler.clear();
+    record.text = result.text;
+    record.thought_bytes = result.thought_bytes;
+    record.finish = end->finish;
+    record.said = AnswerSaid(*work.prompt, result, work.num_calls);
+  } else {
+    record.sampler = SavedState(*active->job.sampler);
+  }
+  end->session = SessionEnd{.num_tokens = active->session->next_position()};
+  Result<SavedSession> saved = SessionShelf::Save(active->session.get(), work, std::move(record));
+  if (saved.ok()) {
+    if (active->update.saved.has_value()) std::remove(active->update.saved->file.c_str());
+    active->update.saved = *std::move(saved);
+  } else {
+    end->session->error = saved.status().message();
+  }
 }
 
 void Driver::Impl::Choose(Active* active) {
@@ -516,16 +813,19 @@ void Driver::Impl::Finish(Active* active, FinishReason reason, const Status& err
     const GenerateResult result = active->generation->End();
     if (error.ok()) {
       end.finish = result.finish_reason;
+      end.stop_string = result.stop_string;
       end.error = result.error;
     }
     end.generated_tokens = result.generated_tokens;
     end.thought_tokens = result.thought_tokens;
     end.decode_steps = result.decode_steps;
     Blend(result.generated_tokens, &mean_generated);
+    if (active->job.work.has_value()) Rest(active, result, &end);
   }
   if (active->session != nullptr) {
     const auto read = static_cast<int>(active->session->tokens().size());
     end.prompt_tokens = read - end.decode_steps;
+    end.cached_tokens = active->cached_tokens;
     end.logits_hash = active->session->logits_hash();
     end.queue_seconds = active->begun - arrival;
     const double first = active->first_token > 0 ? active->first_token : now;
@@ -533,8 +833,20 @@ void Driver::Impl::Finish(Active* active, FinishReason reason, const Status& err
     end.prompt_seconds = first - active->begun;
     end.decode_seconds = now - first;
   }
+  KeepPrefix(active, end);
+  if (active->job.work.has_value()) {
+    const SessionWork& work = *active->job.work;
+    end.trouble = active->trouble;
+    if (active->generation != nullptr) end.prompt_tokens = active->answer.begin;
+    end.cached_tokens = std::min(static_cast<int>(work.num_kept), end.prompt_tokens);
+    const bool is_untouched = active->session == nullptr && end.trouble == SessionTrouble::kNone;
+    if (is_untouched) end.resting = work.resting;
+  }
   ++counted.ended[std::string(FinishReasonName(end.finish))];
   counted.whole.Add(now - arrival);
+  const bool rests = end.session.has_value() && end.session->error.empty();
+  if (rests && shelf.Keep(active->job.id, active->job.session, *engine, std::move(active->session)))
+    end.resting = active->job.id;
   active->update.end = std::move(end);
   news.push_back(std::move(active->update));
   std::erase_if(actives, [&](const auto& other) { return other.get() == active; });
@@ -587,6 +899,8 @@ void Driver::Impl::CountRows() {
     const CacheAccounting rows = active->session->accounting();
     for (int t = 0; t < kNumTiers; ++t) counted.rows[t] += rows.tiers[t].rows;
   }
+  counted.prefixes = prefixes.size();
+  counted.prefix_bytes = prefixes.bytes();
   for (int t = 0; t < kNumTiers; ++t) {
     counted.arenas[t] = engine->arena_accounting(static_cast<Tier>(t));
     if (!IsCap(counted.arenas[t].cap_bytes)) counted.arenas[t].cap_bytes = 0;
@@ -612,10 +926,38 @@ Status Driver::Submit(std::vector<Job> jobs) {
   return OkStatus();
 }
 
+void Driver::Discard(uint64_t resting) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->discarded.push_back(resting);
+  }
+  impl_->wake.notify_one();
+}
+
 void Driver::Cancel(JobId id) {
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->cancelled.push_back(id);
+  }
+  impl_->wake.notify_one();
+}
+
+void Driver::Look(std::function<void(Snapshot)> tell) {
+  impl_->Ask([impl = impl_.get(), tell = std::move(tell)] { tell(impl->LookAround()); });
+}
+
+void Driver::Trace(JobId id, std::function<void(std::optional<TokenFates>)> tell) {
+  impl_->Ask([impl = impl_.get(), id, tell = std::move(tell)] {
+    const Active* const active = impl->Find(id);
+    if (active == nullptr || active->session == nullptr) return tell(std::nullopt);
+    tell(FatesOf(id, active->progress, active->prompt_tokens, *active->session));
+  });
+}
+
+void Driver::EndThought(JobId id) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->without_thought.push_back(id);
   }
   impl_->wake.notify_one();
 }

@@ -6,6 +6,10 @@
 // follows the schedule, by Session::SetT0Share(), SetT0Floor() and Park(), none of which changes a
 // bit.
 //
+// Prompts that begin alike are read once: the first step of a job that reads takes what another
+// session has of its prompt, one that runs or one whose job is over (PrefixCache). What nobody runs
+// any more goes before anybody has to give way.
+//
 // Thread safety: all members but the constructor's and the destructor's may be called from any
 // thread. `tell` is called on the engine's thread.
 #ifndef EBB_SERVER_DRIVER_H_
@@ -13,18 +17,22 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ebb/engine.h"
 #include "ebb/status.h"
 #include "src/server/figures.h"
 #include "src/server/job.h"
+#include "src/server/job_view.h"
 
 namespace ebb::server {
 
 struct DriverOptions {
-  size_t most_waiting = 64;  // jobs that wait for their turn
-  size_t most_running = 32;  // jobs that are read or decoded at once
+  size_t most_waiting = 64;         // jobs that wait for their turn
+  size_t most_running = 32;         // jobs that are read or decoded at once
+  uint64_t prefix_cache_bytes = 0;  // of prompts that are kept; 0: none is, nor are rows shared
+  bool keeps_fates = false;  // sessions keep a ledger, so that Trace() tells of tokens' tiers
 };
 
 class Driver {
@@ -41,7 +49,16 @@ class Driver {
   // It ends with kCancelled, and gives its memory back, after at most one step or one piece of a
   // prompt. One that is over is not missed.
   void Cancel(JobId id);
+  // Its thought ends with the next token, or as soon as it begins. One that is over or has no
+  // thoughts is not changed.
+  void EndThought(JobId id);
+  // A session that JobEnd::resting told of is not needed any more.
+  void Discard(uint64_t resting);
   [[nodiscard]] Figures figures() const;
+  // What is there, between two steps, told on the engine's thread; after Stop() never.
+  void Look(std::function<void(Snapshot)> tell);
+  // Nothing: the job has no session yet, or is over.
+  void Trace(JobId id, std::function<void(std::optional<TokenFates>)> tell);
   // Jobs that are not over end with kCancelled; all is told when it returns. Not from `tell`.
   void Stop();
 

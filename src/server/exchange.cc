@@ -7,11 +7,12 @@
 #include <fmt/format.h>
 
 namespace ebb::server {
-namespace {
 
 bool EndedByItself(const JobEnd& end) {
   return end.finish == FinishReason::kStop || end.finish == FinishReason::kStopString;
 }
+
+namespace {
 
 // One of the reasons that OpenAI's interface has.
 const char* FinishName(const JobEnd& end, bool has_calls) {
@@ -19,10 +20,32 @@ const char* FinishName(const JobEnd& end, bool has_calls) {
   return has_calls ? "tool_calls" : "stop";
 }
 
+const char* TroubleCode(SessionTrouble trouble) {
+  switch (trouble) {
+    case SessionTrouble::kNone:
+      break;
+    case SessionTrouble::kMismatch:
+      return "session_mismatch";
+    case SessionTrouble::kCorrupt:
+      return "session_corrupt";
+    case SessionTrouble::kConflict:
+      return "session_conflict";
+    case SessionTrouble::kLeaseLost:
+      return "session_lease_lost";
+  }
+  return "";
+}
+
 // A job that ended in one of these ways has no answer.
 std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted) {
   if (end.error.ok() || end.finish == FinishReason::kContext) return std::nullopt;
   ApiError error = ErrorFrom(end.error);
+  if (end.trouble != SessionTrouble::kNone) {
+    return ApiError{.status = 409,
+                    .message = end.error.message(),
+                    .code = TroubleCode(end.trouble),
+                    .param = "session_id"};
+  }
   if (!was_accepted) return error;
   if (end.finish == FinishReason::kCap) {
     error.status = 503;
@@ -54,12 +77,15 @@ Json CallsJson(const std::vector<CallPiece>& calls, bool is_stream) {
 
 double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
+}  // namespace
+
 Json TimingsJson(const JobEnd& end) {
   constexpr double kMs = 1000;
-  return {{"cache_n", 0},
-          {"prompt_n", end.prompt_tokens},
+  const int read_tokens = end.prompt_tokens - end.cached_tokens;
+  return {{"cache_n", end.cached_tokens},
+          {"prompt_n", read_tokens},
           {"prompt_ms", end.prompt_seconds * kMs},
-          {"prompt_per_second", PerSecond(end.prompt_tokens, end.prompt_seconds)},
+          {"prompt_per_second", PerSecond(read_tokens, end.prompt_seconds)},
           {"predicted_n", end.generated_tokens},
           {"predicted_ms", end.decode_seconds * kMs},
           {"predicted_per_second", PerSecond(end.generated_tokens, end.decode_seconds)}};
@@ -71,15 +97,18 @@ Json MetricsJson(const JobEnd& end) {
           {"time_to_first_token_ms", end.first_token_seconds * kMs}};
 }
 
-// What only ebb tells.
 Json OwnJson(const JobEnd& end, bool is_malformed, bool tells_hash) {
   Json own = {{"finish", FinishReasonName(end.finish)}, {"parks", end.num_parks}};
   if (is_malformed) own["parse"] = "failed";
   if (tells_hash) own["logits_hash"] = fmt::format("{:016x}", end.logits_hash);
+  if (end.session.has_value()) {
+    Json& session = own["session"] = {{"id", end.session->id},
+                                      {"saved", end.session->is_saved},
+                                      {"tokens", end.session->num_tokens}};
+    if (!end.session->is_saved) session["error"] = end.session->error;
+  }
   return own;
 }
-
-}  // namespace
 
 Exchange::Exchange(std::shared_ptr<const Model> model, ExchangeOptions options)
     : model_(std::move(model)), options_(std::move(options)) {
@@ -104,6 +133,10 @@ void Exchange::Take(size_t index, JobUpdate update) {
   std::ranges::move(update.logprobs, std::back_inserter(choice.logprobs));
 }
 
+void Exchange::EndWith(ApiError error) {
+  if (!is_over()) error_ = std::move(error);
+}
+
 bool Exchange::is_accepted() const {
   return std::ranges::all_of(choices_, [](const Choice& choice) { return choice.accepted; });
 }
@@ -122,18 +155,21 @@ Json Exchange::Frame(const char* object) const {
 }
 
 Json Exchange::Usage() const {
-  int prompt = 0, generated = 0, thought = 0;
+  int prompt = 0, cached = 0, generated = 0, thought = 0;
   for (size_t i = 0; i < choices_.size(); ++i) {
     const JobEnd& end = *choices_[i].end;
     // The choices of one prompt share it.
-    if (i % options_.choices_per_prompt == 0) prompt += end.prompt_tokens;
+    if (i % options_.choices_per_prompt == 0) {
+      prompt += end.prompt_tokens;
+      cached += end.cached_tokens;
+    }
     generated += end.generated_tokens;
     thought += end.thought_tokens;
   }
   return {{"prompt_tokens", prompt},
           {"completion_tokens", generated},
           {"total_tokens", prompt + generated},
-          {"prompt_tokens_details", {{"cached_tokens", 0}}},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}},
           {"completion_tokens_details", {{"reasoning_tokens", thought}}}};
 }
 

@@ -30,29 +30,42 @@ struct ExchangeOptions {
   bool tells_hash = false;
   size_t num_choices = 1;
   size_t choices_per_prompt = 1;
+  size_t prompt_tokens = 0;  // of all prompts
   std::shared_ptr<const ChatPrompt> prompt;
   Calls calls = Calls::kNone;
   size_t first_call = 0;  // see AnswerReader
 };
 
+// It came to its end: the model ended it, or a stop string did.
+[[nodiscard]] bool EndedByItself(const JobEnd& end);
+// What only ebb tells about an answer: timings, metrics, and the object `ebb`.
+[[nodiscard]] Json TimingsJson(const JobEnd& end);
+[[nodiscard]] Json MetricsJson(const JobEnd& end);
+[[nodiscard]] Json OwnJson(const JobEnd& end, bool is_malformed, bool tells_hash);
+
 class Exchange {
  public:
   Exchange(std::shared_ptr<const Model> model, ExchangeOptions options);
+  virtual ~Exchange() = default;
+  Exchange(Exchange&&) = default;
 
-  void Take(size_t choice, JobUpdate update);
+  virtual void Take(size_t choice, JobUpdate update);
+  // It is over with this error, unless it is over already.
+  void EndWith(ApiError error);
 
   // All choices wait for their turn or are further. Nothing was refused.
   [[nodiscard]] bool is_accepted() const;
   // Why there is no answer: a job was refused, or ended with an error. In a stream it is an event.
   [[nodiscard]] const std::optional<ApiError>& error() const { return error_; }
   [[nodiscard]] bool is_over() const;
+  [[nodiscard]] const std::string& id() const { return options_.id; }
 
   // Events for what has come since the last call; the last ones, where it is over, among them.
-  [[nodiscard]] std::string TakeEvents();
+  [[nodiscard]] virtual std::string TakeEvents();
   // The whole answer. REQUIRES: is_over(), no error.
-  [[nodiscard]] Json Whole() const;
+  [[nodiscard]] virtual Json Whole() const;
 
- private:
+ protected:
   struct Choice {
     AnswerReader reader;
     AnswerPiece news;   // not told yet, of a stream
@@ -64,8 +77,14 @@ class Exchange {
     size_t text_bytes = 0;  // told of a text, for offsets
   };
 
-  [[nodiscard]] Json Frame(const char* object) const;
+  // REQUIRES: is_over(), no error.
   [[nodiscard]] Json Usage() const;
+  [[nodiscard]] const ExchangeOptions& options() const { return options_; }
+  [[nodiscard]] Choice& choice(size_t index) { return choices_[index]; }
+  [[nodiscard]] const Choice& choice(size_t index) const { return choices_[index]; }
+
+ private:
+  [[nodiscard]] Json Frame(const char* object) const;
   [[nodiscard]] Json LogprobsJson(const std::vector<Logprobs>& logprobs, size_t offset) const;
   [[nodiscard]] Json ChoiceFrame(size_t index, Json part) const;
   [[nodiscard]] std::string Event(Json json) const;

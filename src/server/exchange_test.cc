@@ -45,6 +45,25 @@ std::vector<Json> Events(const std::string& text) {
   return events;
 }
 
+TEST(Exchange, TokensThatAnotherSessionHadAreToldAsCached) {
+  ExchangeOptions options = Options(2);
+  options.streams = false;
+  Exchange exchange(nullptr, options);
+  for (const int choice : {0, 1}) {
+    JobEnd end = Ended(FinishReason::kStop);
+    end.cached_tokens = 3 + choice;
+    end.prompt_seconds = 0.5;
+    exchange.Take(choice, {.accepted = true, .end = end});
+  }
+  const Json whole = exchange.Whole();
+  // The first choice of a prompt tells what was there before the request.
+  EXPECT_EQ(whole["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
+  EXPECT_EQ(whole["usage"]["prompt_tokens"], 5);
+  EXPECT_EQ(whole["timings"]["cache_n"], 4);
+  EXPECT_EQ(whole["timings"]["prompt_n"], 1);
+  EXPECT_EQ(whole["timings"]["prompt_per_second"], 2.0);
+}
+
 TEST(Exchange, TellsNothingBeforeAllChoicesAreAccepted) {
   Exchange exchange(nullptr, Options(2));
   EXPECT_FALSE(exchange.is_accepted());

@@ -6,6 +6,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <list>
@@ -17,14 +18,17 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
+#include "src/server/listener.h"
+
 namespace ebb::server {
 namespace {
 
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
-using asio::ip::tcp;
 using boost::system::error_code;
 
+constexpr int kClientClosedRequest = 499;
+constexpr size_t kMostPerRead = size_t{64} << 10;
 constexpr size_t kMostPerWrite = size_t{64} << 10;
 
 std::chrono::steady_clock::duration Seconds(double seconds) {
@@ -33,10 +37,14 @@ std::chrono::steady_clock::duration Seconds(double seconds) {
 }
 
 std::string Head(const HttpAnswer& answer, std::string_view framing) {
-  const auto reason = http::obsolete_reason(http::int_to_status(answer.status));
-  std::string head =
-      fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", answer.status,
-                  std::string_view(reason.data(), reason.size()), answer.content_type);
+  const auto known = http::obsolete_reason(http::int_to_status(answer.status));
+  // No standard has it, but servers and proxies do.
+  const std::string_view reason = answer.status == kClientClosedRequest
+                                      ? std::string_view("Client Closed Request")
+                                      : std::string_view(known.data(), known.size());
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\n", answer.status, reason);
+  if (!answer.content_type.empty())
+    head += fmt::format("Content-Type: {}\r\n", answer.content_type);
   for (const auto& [name, value] : answer.headers) head += fmt::format("{}: {}\r\n", name, value);
   return head += fmt::format("{}\r\n", framing);
 }
@@ -48,25 +56,50 @@ bool IsMalformed(const error_code& error) {
          error != http::error::partial_message;
 }
 
+std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
+
+// What the header of a request says.
+HttpRequest HeadOf(const http::request_header<>& header) {
+  const bool head_only = header.method() == http::verb::head;
+  HttpRequest request = {.method = head_only ? "GET" : std::string(View(header.method_string())),
+                         .path = std::string(View(header.target())),
+                         .content_type = std::string(View(header[http::field::content_type]))};
+  request.path.resize(std::min(request.path.find('?'), request.path.size()));
+  for (const auto& field : header) {
+    std::string name(View(field.name_string()));
+    std::ranges::transform(name, name.begin(),
+                           [](char c) { return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c; });
+    request.headers.emplace(std::move(name), View(field.value()));
+  }
+  return request;
+}
+
 class Connection;
 
 // What connections share.
 struct Shared {
   HttpLimits limits;
   HttpServer::Handler handler;
+  bool draining = false;  // no connection outlives its next answer
   bool stopping = false;
   std::list<std::weak_ptr<Connection>> connections;
   std::atomic<size_t> num_connections = 0;
+  std::atomic<size_t> num_answering = 0;
+  uint64_t body_bytes = 0;          // that connections have room for
   std::function<void()> on_closed;  // there is room for another connection
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, std::shared_ptr<Shared> shared)
-      : socket_(std::move(socket)), timer_(socket_.get_executor()), shared_(std::move(shared)) {
+  Connection(StreamProtocol::socket socket, std::shared_ptr<Shared> shared)
+      : socket_(std::move(socket)),
+        timer_(socket_.get_executor()),
+        shared_(std::move(shared)),
+        buffer_(shared_->limits.header_bytes + kMostPerRead) {
     ++shared_->num_connections;
   }
   ~Connection() {
+    KeepRoom(0);
     --shared_->num_connections;
     shared_->on_closed();
   }
@@ -79,6 +112,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     LoseReply();
   }
   [[nodiscard]] bool is_busy() const { return state_ == State::kAnswering; }
+  [[nodiscard]] bool is_idle() const { return state_ == State::kIdle; }
 
  private:
   enum class State { kIdle, kReading, kAnswering, kClosing };
@@ -89,7 +123,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void OnHeader(const error_code& error);
   void ReadBody();
   void OnBody(const error_code& error);
-  void Refuse(int status, std::string_view message);
+  void Refuse(int status, std::string_view message) {
+    RefuseWith(shared_->handler.refuse(status, message));
+  }
+  void RefuseWith(HttpAnswer answer);
+  // For a body; 0 gives it back.
+  void KeepRoom(uint64_t bytes) {
+    shared_->body_bytes += bytes - kept_bytes_;
+    kept_bytes_ = bytes;
+  }
   // Tells input, and that the peer has closed.
   void WatchInput();
   void OnInput();
@@ -120,12 +162,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
     };
   }
 
-  tcp::socket socket_;
+  StreamProtocol::socket socket_;
   asio::steady_timer timer_;
   const std::shared_ptr<Shared> shared_;
   State state_ = State::kIdle;
+  // Bodies go elsewhere, but extensions of chunks, which no limit of a body counts, gather here.
   boost::beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
+  HttpRequest request_;      // whose body is being read
+  uint64_t kept_bytes_ = 0;  // for it
   bool watching_ = false;
   bool keep_alive_ = true;
   bool head_only_ = false;
@@ -159,11 +204,14 @@ class Connection::ReplyToConnection final : public Reply {
     connection->stream_ended_ = true;
     connection->Pump();
   }
-  void OnGone(std::function<void()> gone) override { gone_ = std::move(gone); }
+  void OnGone(std::function<void()> gone) override {
+    is_lost_ ? gone() : static_cast<void>(gone_ = std::move(gone));
+  }
 
   // From now on it does nothing.
   void Lose() {
     connection_.reset();
+    is_lost_ = true;
     if (const auto gone = std::exchange(gone_, nullptr)) gone();
   }
   void Finish() {
@@ -174,6 +222,7 @@ class Connection::ReplyToConnection final : public Reply {
  private:
   std::weak_ptr<Connection> connection_;
   std::function<void()> gone_;
+  bool is_lost_ = false;
 };
 
 void Connection::SetTimer(double seconds, void (Connection::*expired)()) {
@@ -195,7 +244,8 @@ void Connection::WaitForRequest() {
 void Connection::WatchInput() {
   if (watching_) return;
   watching_ = true;
-  socket_.async_wait(tcp::socket::wait_read, Bound([](Connection& self, const error_code& error) {
+  socket_.async_wait(asio::socket_base::wait_read,
+                     Bound([](Connection& self, const error_code& error) {
                        self.watching_ = false;
                        error ? self.Abort() : self.OnInput();
                      }));
@@ -215,6 +265,7 @@ void Connection::OnInput() {
 
 void Connection::ReadHeader() {
   state_ = State::kReading;
+  head_only_ = false;
   parser_.emplace();
   parser_->header_limit(shared_->limits.header_bytes);
   parser_->body_limit(shared_->limits.body_bytes);
@@ -232,7 +283,16 @@ void Connection::OnHeader(const error_code& error) {
     return Refuse(400, fmt::format("not a request of HTTP: {}", error.message()));
   }
   if (error) return Abort();
-  if (http::token_list((*parser_).get()[http::field::expect]).exists("100-continue")) {
+  head_only_ = parser_->get().method() == http::verb::head;
+  request_ = HeadOf(parser_->get());
+  if (shared_->handler.admit) {
+    if (auto refusal = shared_->handler.admit(&request_)) return RefuseWith(*std::move(refusal));
+  }
+  KeepRoom(parser_->chunked() ? shared_->limits.body_bytes : parser_->content_length().value_or(0));
+  if (shared_->body_bytes > shared_->limits.all_bodies_bytes) {
+    return Refuse(503, "too many bytes of requests are being read");
+  }
+  if (http::token_list(parser_->get()[http::field::expect]).exists("100-continue")) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     asio::async_write(socket_, asio::buffer(kContinue),
                       Bound([](Connection& self, const error_code& failed) {
@@ -251,45 +311,40 @@ void Connection::ReadBody() {
 }
 
 void Connection::OnBody(const error_code& error) {
+  KeepRoom(0);
   if (error == http::error::body_limit) return Refuse(413, "the request's body is too long");
+  if (error == http::error::buffer_overflow) return Refuse(431, "a chunk's header is too long");
   if (IsMalformed(error)) {
     return Refuse(400, fmt::format("not a request of HTTP: {}", error.message()));
   }
   if (error) return Abort();
   auto message = parser_->release();
   parser_.reset();
-  const auto text = [](boost::beast::string_view view) {
-    return std::string(view.data(), view.size());
-  };
-  std::string path = text(message.target());
-  path.resize(std::min(path.find('?'), path.size()));
   keep_alive_ = message.keep_alive();
-  head_only_ = message.method() == http::verb::head;
   is_http_1_0_ = message.version() < 11;
-  HttpRequest request = {.method = head_only_ ? "GET" : text(message.method_string()),
-                         .path = std::move(path),
-                         .content_type = text(message[http::field::content_type]),
-                         .body = std::move(message.body())};
+  request_.body = std::move(message.body());
   error_code ignored;
   timer_.cancel(ignored);
   state_ = State::kAnswering;
   is_stream_ = stream_ended_ = false;
   reply_ = std::make_shared<ReplyToConnection>(weak_from_this());
+  ++shared_->num_answering;
   WatchInput();
-  shared_->handler.handle(std::move(request), reply_);
+  shared_->handler.handle(std::exchange(request_, {}), reply_);
 }
 
-void Connection::Refuse(int status, std::string_view message) {
+void Connection::RefuseWith(HttpAnswer answer) {
+  KeepRoom(0);
   keep_alive_ = false;
   state_ = State::kAnswering;
   is_stream_ = false;
   error_code ignored;
   timer_.cancel(ignored);
-  Send(shared_->handler.refuse(status, message));
+  Send(std::move(answer));
 }
 
 void Connection::Send(HttpAnswer answer) {
-  if (shared_->stopping) keep_alive_ = false;
+  if (shared_->draining) keep_alive_ = false;
   const std::string framing = fmt::format("Content-Length: {}\r\nConnection: {}\r\n",
                                           answer.body.size(), keep_alive_ ? "keep-alive" : "close");
   std::string bytes = Head(answer, framing);
@@ -358,8 +413,11 @@ void Connection::EndAnswer() {
   error_code ignored;
   timer_.cancel(ignored);
   take_ = nullptr;
-  if (const auto reply = std::exchange(reply_, nullptr)) reply->Finish();
-  if (!keep_alive_ || shared_->stopping) return Drain();
+  if (const auto reply = std::exchange(reply_, nullptr)) {
+    --shared_->num_answering;
+    reply->Finish();
+  }
+  if (!keep_alive_ || shared_->draining) return Drain();
   WaitForRequest();
 }
 
@@ -367,7 +425,7 @@ void Connection::Drain() {
   state_ = State::kClosing;
   error_code ignored;
   socket_.cancel(ignored);
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  socket_.shutdown(asio::socket_base::shutdown_send, ignored);
   constexpr double kSeconds = 2;
   SetTimer(kSeconds, &Connection::Expire);
   ThrowInputAway();
@@ -384,19 +442,23 @@ void Connection::ThrowInputAway() {
 void Connection::LoseReply() {
   state_ = State::kClosing;
   take_ = nullptr;
-  if (const auto reply = std::exchange(reply_, nullptr)) reply->Lose();
+  if (const auto reply = std::exchange(reply_, nullptr)) {
+    --shared_->num_answering;
+    reply->Lose();
+  }
 }
 
 }  // namespace
 
 struct HttpServer::Impl {
   void Accept();
+  void Drain();
   void Stop();
 
   asio::io_context io{1};
-  tcp::acceptor acceptor{io};
-  std::optional<tcp::socket> next;  // the connection that is awaited
+  Listener listener{&io};
   asio::steady_timer last_second{io};
+  std::vector<std::weak_ptr<asio::steady_timer>> later;  // see PostLater()
   bool accepting = false;
   std::shared_ptr<Shared> shared = std::make_shared<Shared>();
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
@@ -407,7 +469,7 @@ void HttpServer::Impl::Accept() {
   if (accepting || shared->stopping) return;
   if (shared->num_connections >= shared->limits.most_connections) return;
   accepting = true;
-  acceptor.async_accept([this](const error_code& error, tcp::socket socket) {
+  listener.acceptor().async_accept([this](const error_code& error, StreamProtocol::socket socket) {
     accepting = false;
     if (error == asio::error::operation_aborted) return;
     if (error) {
@@ -417,8 +479,8 @@ void HttpServer::Impl::Accept() {
         if (!stopped) Accept();
       });
     }
-    error_code ignored;
-    socket.set_option(tcp::no_delay(true), ignored);
+    error_code ignored;  // sockets in the file system have no such option
+    socket.set_option(asio::ip::tcp::no_delay(true), ignored);
     const auto connection = std::make_shared<Connection>(std::move(socket), shared);
     shared->connections.remove_if([](const auto& other) { return other.expired(); });
     shared->connections.push_back(connection);
@@ -427,13 +489,24 @@ void HttpServer::Impl::Accept() {
   });
 }
 
+void HttpServer::Impl::Drain() {
+  shared->draining = true;
+  const auto connections = shared->connections;
+  for (const auto& weak : connections) {
+    const auto connection = weak.lock();
+    if (connection && connection->is_idle()) connection->Abort();
+  }
+}
+
 void HttpServer::Impl::Stop() {
-  shared->stopping = true;
+  shared->draining = shared->stopping = true;
   shared->on_closed = [this] {
     if (shared->num_connections == 0) last_second.cancel();
   };
-  error_code ignored;
-  acceptor.close(ignored);
+  listener.Close();
+  for (const auto& weak : later) {
+    if (const auto timer = weak.lock()) timer->cancel();
+  }
   const auto abort = [this](bool busy_too) {
     const auto connections = shared->connections;
     for (const auto& weak : connections) {
@@ -454,18 +527,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const std::string& host, 
                                                        const HttpLimits& limits, Handler handler) {
   std::unique_ptr<HttpServer> server(new HttpServer());
   Impl& impl = *server->impl_;
-  error_code error;
-  tcp::resolver resolver(impl.io);
-  const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty()) {
-    return InvalidArgument(fmt::format("no address is called \"{}\": {}", host, error.message()));
-  }
-  const tcp::endpoint endpoint = *found.begin();
-  impl.acceptor.open(endpoint.protocol(), error);
-  if (!error) impl.acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) impl.acceptor.bind(endpoint, error);
-  if (!error) impl.acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) return IoError(fmt::format("cannot listen on {}:{}: {}", host, port, error.message()));
+  EBB_RETURN_IF_ERROR(impl.listener.Open(host, port));
   impl.shared->limits = limits;
   impl.shared->handler = std::move(handler);
   impl.shared->on_closed = [&impl] { impl.Accept(); };
@@ -484,21 +546,25 @@ HttpServer::~HttpServer() {
   impl_->thread.join();
 }
 
-uint16_t HttpServer::port() const {
-  error_code ignored;
-  return impl_->acceptor.local_endpoint(ignored).port();
+void HttpServer::Drain() {
+  Post([this] { impl_->Drain(); });
 }
 
-std::string HttpServer::address() const {
-  error_code ignored;
-  const tcp::endpoint endpoint = impl_->acceptor.local_endpoint(ignored);
-  const std::string host = endpoint.address().to_string();
-  return fmt::format("{}:{}", endpoint.address().is_v6() ? "[" + host + "]" : host,
-                     endpoint.port());
-}
+uint16_t HttpServer::port() const { return impl_->listener.port(); }
+std::string HttpServer::address() const { return impl_->listener.address(); }
 
 void HttpServer::Post(std::function<void()> work) { asio::post(impl_->io, std::move(work)); }
 
+void HttpServer::PostLater(double seconds, std::function<void()> work) {
+  const auto timer = std::make_shared<asio::steady_timer>(impl_->io, Seconds(seconds));
+  std::erase_if(impl_->later, [](const auto& other) { return other.expired(); });
+  impl_->later.push_back(timer);
+  timer->async_wait([timer, work = std::move(work)](const error_code& error) {
+    if (!error) work();
+  });
+}
+
+size_t HttpServer::num_answering() const { return impl_->shared->num_answering; }
 size_t HttpServer::num_connections() const { return impl_->shared->num_connections; }
 
 }  // namespace ebb::server

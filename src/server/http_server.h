@@ -10,7 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,21 +24,32 @@ namespace ebb::server {
 
 // Sizes in bytes, times in seconds.
 struct HttpLimits {
-  uint32_t header_bytes = 16 << 10;  // more: 431
-  uint64_t body_bytes = 8 << 20;     // more: 413
-  double header_seconds = 10;        // from the first byte on; longer: 408
-  double body_seconds = 30;          // longer: 408
-  double idle_seconds = 75;          // between requests; then the connection is closed
-  double stall_seconds = 30;         // in which a reader takes nothing; then it is closed
-  double ping_seconds = 10;          // of silence in a stream, before a comment is sent
-  size_t most_connections = 4096;    // more wait in the system's queue
+  uint32_t header_bytes = 16 << 10;       // more: 431
+  uint64_t body_bytes = 8 << 20;          // more: 413
+  uint64_t all_bodies_bytes = 256 << 20;  // that are being read at a time; more: 503
+  double header_seconds = 10;             // from the first byte on; longer: 408
+  double body_seconds = 30;               // longer: 408
+  double idle_seconds = 75;               // between requests; then the connection is closed
+  double stall_seconds = 30;              // in which a reader takes nothing; then it is closed
+  double ping_seconds = 10;               // of silence in a stream, before a comment is sent
+  size_t most_connections = 4096;         // more wait in the system's queue
 };
+
+struct ApiKey;
 
 struct HttpRequest {
   std::string method;
   std::string path;  // without a query
   std::string content_type;
   std::string body;
+  std::map<std::string, std::string> headers;  // names in small letters; the first of each name
+  std::shared_ptr<const ApiKey> key;           // whose it is; set by Handler::admit
+
+  // Empty: there is none.
+  [[nodiscard]] std::string_view header(const std::string& name) const {
+    const auto found = headers.find(name);
+    return found == headers.end() ? std::string_view() : found->second;
+  }
 };
 
 struct HttpAnswer {
@@ -63,7 +76,7 @@ class Reply {
   virtual void Poke() = 0;
   // Once all was taken, the stream ends.
   virtual void EndStream() = 0;
-  // Called once if the client goes before it has the whole answer.
+  // Called once if the client goes before it has the whole answer; at once where it has gone.
   virtual void OnGone(std::function<void()> gone) = 0;
 
  protected:
@@ -72,15 +85,18 @@ class Reply {
 
 class HttpServer {
  public:
-  // Both are called on the server's thread; they must not block or throw.
+  // All are called on the server's thread; they must not block or throw.
   struct Handler {
+    // Before a body is read: what is sent instead of reading it, and the connection ends; nothing:
+    // the request goes on. May be null.
+    std::function<std::optional<HttpAnswer>(HttpRequest* request)> admit;
     std::function<void(HttpRequest, std::shared_ptr<Reply>)> handle;
     // What is sent instead of a request that goes beyond limits or is none.
     std::function<HttpAnswer(int status, std::string_view message)> refuse;
   };
 
-  // Listens on `host` (a name or an address) and `port` (0: a free one); connections wait until
-  // Serve(). Errors: InvalidArgument (no such host); IoError (the address cannot be listened to).
+  // Listens on `host` (a name, an address, or "unix:/path") and `port` (0: a free one); connections
+  // wait until Serve(). Errors: those of Listener::Open().
   static Result<std::unique_ptr<HttpServer>> Listen(const std::string& host, uint16_t port,
                                                     const HttpLimits& limits, Handler handler);
   // Begins the server's thread. Once.
@@ -90,10 +106,18 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
+  // Connections end with their next answer, those without a request at once. New ones are taken.
+  // From any thread.
+  void Drain();
+  // Requests whose answers are not all sent. From any thread.
+  [[nodiscard]] size_t num_answering() const;
+
   [[nodiscard]] uint16_t port() const;
-  [[nodiscard]] std::string address() const;  // "127.0.0.1:8080", "[::1]:8080"
+  [[nodiscard]] std::string address() const;  // "127.0.0.1:8080", "[::1]:8080", "unix:/path"
   // Runs `work` on the server's thread, soon. From any thread.
   void Post(std::function<void()> work);
+  // So many seconds later; not at all where the server has gone before. From its thread alone.
+  void PostLater(double seconds, std::function<void()> work);
   [[nodiscard]] size_t num_connections() const;  // from any thread
 
  private:

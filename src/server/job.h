@@ -15,18 +15,24 @@
 #include "ebb/sampler.h"
 #include "ebb/status.h"
 #include "src/server/schedule.h"
+#include "src/server/session_work.h"
 
 namespace ebb::server {
 
 struct Job {
   JobId id = 0;  // unique as long as the server runs
+  OwnerId owner = 0;
   int priority = 0;
   std::optional<double> deadline_seconds = {};  // from its arrival on
-  std::vector<Token> prompt;                    // never empty
+  std::vector<Token> prompt;                    // not empty without `work`
   SessionOptions session;
+  // Which prompts it shares rows with; see PrefixKey(). Nothing: with none, and none with it.
+  std::optional<std::string> prefix_key = {};
   std::unique_ptr<Sampler> sampler;
   GenerateOptions generate;          // its callbacks are the driver's
   std::optional<int> logprobs = {};  // so many of the likeliest beside each token
+  // It is a turn of a session that stays. An answer that goes on has no prompt.
+  std::optional<SessionWork> work = {};
 };
 
 struct JobPiece {
@@ -37,8 +43,10 @@ struct JobPiece {
 // How it ended. Times are seconds.
 struct JobEnd {
   FinishReason finish = FinishReason::kError;
-  Status error = {};  // why, for kContext, kCap, kCancelled and kError
+  std::string stop_string = {};  // of kStopString: which one
+  Status error = {};             // why, for kContext, kCap, kCancelled and kError
   int prompt_tokens = 0;
+  int cached_tokens = 0;  // of the prompt, whose rows were there already
   int generated_tokens = 0;
   int thought_tokens = 0;
   int decode_steps = 0;
@@ -48,6 +56,10 @@ struct JobEnd {
   double first_token_seconds = 0;  // from its arrival on
   double prompt_seconds = 0;       // from its beginning to the first token
   double decode_seconds = 0;       // from there to the end
+  // With SessionWork.
+  SessionTrouble trouble = SessionTrouble::kNone;
+  std::optional<uint64_t> resting = {};  // the driver keeps the session under this number
+  std::optional<SessionEnd> session = {};
 };
 
 // What is new about a job since the last update.
@@ -55,8 +67,9 @@ struct JobUpdate {
   JobId id = 0;
   bool accepted = false;  // it waits for its turn, and will be answered
   std::vector<JobPiece> pieces = {};
-  std::vector<Logprobs> logprobs = {};  // of tokens, where they were asked for
-  std::optional<JobEnd> end = {};       // nothing comes behind it
+  std::vector<Logprobs> logprobs = {};     // of tokens, where they were asked for
+  std::optional<SavedSession> saved = {};  // with SessionWork: at checkpoints and at the end
+  std::optional<JobEnd> end = {};          // nothing comes behind it
 };
 
 }  // namespace ebb::server

@@ -81,6 +81,9 @@ void AddVllm(const Figures& figures, Writer* writer) {
                 figures.waiting + figures.parked);
   writer->Gauge("vllm:kv_cache_usage_perc", "ebb_kv_bytes of T0 as a share of its cap",
                 t0.cap_bytes == 0 ? 0.0 : static_cast<double>(t0.used_bytes) / t0.cap_bytes);
+  writer->Counter("vllm:prefix_cache_queries_total", "ebb_prefix_queries_total",
+                  figures.prefix_queries);
+  writer->Counter("vllm:prefix_cache_hits_total", "ebb_prefix_hits_total", figures.prefix_hits);
   writer->Add("vllm:time_to_first_token_seconds", "ebb_time_to_first_token_seconds",
               figures.first_token);
   writer->Add("vllm:inter_token_latency_seconds", "ebb_inter_token_seconds",
@@ -114,6 +117,18 @@ std::string MetricsText(const Figures& figures, size_t num_connections, MetricsA
                  figures.share_changes);
   writer.Counter("ebb_t0_refusals_total", "Times that T0 had no room for what was planned.",
                  figures.t0_refusals);
+  writer.Counter("ebb_prefix_queries_total", "Tokens of prompts whose beginnings were looked up.",
+                 figures.prefix_queries);
+  writer.Counter("ebb_prefix_hits_total", "Of them, those whose rows another session had.",
+                 figures.prefix_hits);
+  writer.Counter("ebb_prefixes_sunk_total",
+                 "Prefixes that went to T1 because requests needed room.", figures.prefixes_sunk);
+  writer.Counter("ebb_prefixes_dropped_total", "Prefixes that went because requests needed room.",
+                 figures.prefixes_dropped);
+  writer.Gauge("ebb_prefixes", "Prompts that are kept for others.", figures.prefixes);
+  writer.Gauge("ebb_prefix_bytes",
+               "Bytes that they take; a page that k sessions hold counts as a kth.",
+               figures.prefix_bytes);
   AddTiers(figures, &writer);
   writer.Add("ebb_queue_seconds", "From a request's arrival to its beginning.", figures.queue);
   writer.Add("ebb_time_to_first_token_seconds", "From a request's arrival to its first token.",

@@ -12,6 +12,8 @@
 #include "ebb/setting.h"
 #include "ebb/tiers.h"
 #include "src/server/json_fields.h"
+#include "src/server/prefix_cache.h"
+#include "src/store/session_store.h"
 
 namespace ebb::server {
 namespace {
@@ -22,6 +24,7 @@ constexpr int kMostChoices = 8;
 constexpr int kMostLogprobs = 20;
 constexpr int kMostTokens = std::numeric_limits<int>::max();
 constexpr size_t kMostMessages = 4096;
+constexpr size_t kMostSaltBytes = 256;
 
 // Fields that would constrain an answer in a way that is not built.
 constexpr std::string_view kRefused[] = {
@@ -53,6 +56,8 @@ class Reader {
     ReadLengths();
     ReadStops();
     ReadStream();
+    ReadCache();
+    ReadSession();
     ReadOwn(defaults);
     RefuseOthers();
     if (!fields_.ok()) return *std::move(error_);
@@ -390,6 +395,24 @@ class Reader {
     for (std::string& name : fields.Unknown()) request_.ignored.push_back(std::move(name));
   }
 
+  void ReadCache() {
+    request_.caches_prompt = fields_.Bool("cache_prompt").value_or(true);
+    request_.cache_salt = fields_.Text("cache_salt").value_or("");
+    if (request_.cache_salt.size() > kMostSaltBytes) {
+      Fail("cache_salt", fmt::format("expected at most {} bytes, found {}", kMostSaltBytes,
+                                     request_.cache_salt.size()));
+    }
+  }
+
+  void ReadSession() {
+    const auto id = fields_.Text("session_id");
+    if (!id.has_value()) return;
+    if (!store::IsSessionId(*id)) {
+      return Fail("session_id", "expected 1 to 64 letters, digits, '-', '_' and ':'");
+    }
+    request_.session_id = *id;
+  }
+
   // The `ebb` object: what a request may ask of the cache.
   void ReadOwn(const RequestDefaults& defaults) {
     if (const auto priority = fields_.Integer("priority", -2, 2)) {
@@ -515,21 +538,36 @@ ApiResult<ChatRequest> ReadChatRequest(const Json& body) {
   return Reader(Endpoint::kChat, body).ReadChatAlone();
 }
 
+size_t NumCalls(std::span<const ChatMessage> messages) {
+  size_t count = 0;
+  for (const ChatMessage& message : messages) count += message.tool_calls.size();
+  return count;
+}
+
+bool MayCall(const ChatRequest& chat) { return !chat.tools.empty() && chat.tool_choice != "none"; }
+
 ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request) {
-  Prepared prepared;
-  for (const ChatMessage& message : request.chat.messages) {
-    prepared.num_calls += message.tool_calls.size();
-  }
-  prepared.may_call = !request.chat.tools.empty() && request.chat.tool_choice != "none";
+  const size_t num_calls = NumCalls(request.chat.messages);
+  const bool may_call = MayCall(request.chat);
   ApiResult<std::vector<Turn>> turns = TurnsOf(model, &request);
   if (auto* error = std::get_if<ApiError>(&turns)) return std::move(*error);
+  ApiResult<Prepared> prepared = PrepareTurns(
+      model, request, std::move(std::get<std::vector<Turn>>(turns)), /*num_kept=*/0, num_calls);
+  if (auto* made = std::get_if<Prepared>(&prepared)) made->may_call = may_call;
+  return prepared;
+}
+
+ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& request,
+                                 std::vector<Turn> turns, size_t num_kept, size_t num_calls) {
+  Prepared prepared = {.num_calls = num_calls, .may_call = MayCall(request.chat)};
   const int context =
       request.session.context > 0 ? request.session.context : model.shape().trained_context;
-  for (Turn& turn : std::get<std::vector<Turn>>(turns)) {
+  for (Turn& turn : turns) {
     const bool is_endless = request.session.past_context == PastContext::kReRotate;
-    if (!is_endless && turn.tokens.size() >= static_cast<size_t>(context)) {
+    const size_t size = num_kept + turn.tokens.size();
+    if (!is_endless && size >= static_cast<size_t>(context)) {
       return Invalid(fmt::format("the prompt has {} tokens, which leave no room in a context of {}",
-                                 turn.tokens.size(), context),
+                                 size, context),
                      request.endpoint == Endpoint::kChat ? "messages" : "prompt",
                      "context_length_exceeded");
     }
@@ -539,10 +577,11 @@ ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request) {
       Result<std::unique_ptr<Sampler>> sampler = SamplerFor(turn, model, std::move(sampling));
       if (!sampler.ok()) return ErrorFrom(sampler.status());
       Job& job = prepared.jobs.emplace_back();
-      job.priority = request.priority;
+      job.priority = request.priority.value_or(0);
       job.deadline_seconds = request.deadline_seconds;
       job.prompt = turn.tokens;
       job.session = request.session;
+      if (request.caches_prompt) job.prefix_key = PrefixKey(request.cache_salt, request.session);
       job.sampler = *std::move(sampler);
       job.generate = OptionsFor(turn, request.generate);
       job.logprobs = request.logprobs;

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ebb/chat.h"
+#include "ebb/conversation.h"
 #include "ebb/engine.h"
 #include "ebb/generate.h"
 #include "ebb/model.h"
@@ -44,8 +46,11 @@ struct CompletionRequest {
   bool includes_usage = false;
   bool tells_hash = false;
   std::optional<int> logprobs = {};  // the likeliest beside each token
-  int priority = 0;
+  std::optional<int> priority = {};
+  bool caches_prompt = true;  // shares rows of its prompt with other requests
+  std::string cache_salt;     // with those of the same salt alone
   std::optional<double> deadline_seconds = {};
+  std::string session_id = {};            // empty: none
   std::vector<std::string> ignored = {};  // fields without effect
 };
 
@@ -64,6 +69,14 @@ struct Prepared {
 // Applies the template, tokenizes and makes samplers: may take a second. Errors: those of the
 // library; a prompt that leaves no room in the context.
 [[nodiscard]] ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request);
+// Prepare() for turns that are made already, behind `num_kept` tokens of a session. num_calls: see
+// Prepared.
+[[nodiscard]] ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& request,
+                                               std::vector<Turn> turns, size_t num_kept,
+                                               size_t num_calls);
+[[nodiscard]] size_t NumCalls(std::span<const ChatMessage> messages);
+// Whether the answer may call tools.
+[[nodiscard]] bool MayCall(const ChatRequest& chat);
 
 }  // namespace ebb::server
 

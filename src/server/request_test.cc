@@ -66,6 +66,15 @@ TEST(ReadRequest, FieldsOfSamplingAndLengthReachTheLibrary) {
   EXPECT_THAT(request.ignored, ElementsAre());
 }
 
+TEST(ReadRequest, WithWhomAPromptIsSharedIsTheRequests) {
+  const CompletionRequest silent = Chat(R"(, "cache_salt": null, "cache_prompt": null)");
+  EXPECT_TRUE(silent.caches_prompt);
+  EXPECT_EQ(silent.cache_salt, "");
+  const CompletionRequest asked = Chat(R"(, "cache_salt": "mine", "cache_prompt": false)");
+  EXPECT_FALSE(asked.caches_prompt);
+  EXPECT_EQ(asked.cache_salt, "mine");
+}
+
 TEST(ReadRequest, WhatIsNotSaidOrNullIsTheServersDefault) {
   RequestDefaults defaults = Defaults();
   defaults.sampling.temperature = 0.25f;

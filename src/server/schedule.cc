@@ -1,11 +1,12 @@
 // Invariants:
 // 1. The least parts of all that run are within T0's cap, or somebody is parked.
 // 2. The most urgent request that runs is never parked, so that it ends and makes room.
-// 3. Nobody begins or goes on before everybody more urgent who waits, so that nobody starves.
+// 3. Nobody begins or goes on before everybody whose turn is earlier, so that nobody starves.
 #include "src/server/schedule.h"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -76,6 +77,8 @@ class Planner {
   void Order() {
     std::ranges::sort(entries_,
                       [](const Entry& a, const Entry& b) { return IsMoreUrgent(*a.job, *b.job); });
+    for (const Entry& entry : entries_) served_[entry.job->owner] = entry.job->served;
+    if (!entries_.empty()) lowest_priority_ = entries_.front().job->priority;
   }
 
   [[nodiscard]] uint64_t LeastOfRunning() const {
@@ -169,6 +172,12 @@ class Planner {
     return num_running == 0 || HoldsT0(least + NeededT0(entry));
   }
 
+  // The priority that a request has come to by waiting.
+  [[nodiscard]] int AgedPriority(const JobState& job) const {
+    const double aged = job.priority - std::floor(job.waited / kAgeSeconds);
+    return static_cast<int>(std::max<double>(aged, lowest_priority_));
+  }
+
   // Rests those that are less urgent by their priority, when that makes room for `entry`.
   bool ParkFor(const Entry& entry) {
     uint64_t least = LeastOfRunning();
@@ -178,6 +187,9 @@ class Planner {
       if (MayRun(entry, least, num_running)) break;
       if (it->job->priority <= entry.job->priority) break;
       if (!Runs(*it) || !it->job->can_park || it->job->num_parks >= kManyParks) continue;
+      // Who has waited as long as it takes to be level is not sent away again.
+      if (AgedPriority(*it->job) <= AgedPriority(*entry.job) || it->phase != it->job->phase)
+        continue;
       least -= LeastOf(*it);
       --num_running;
       victims.push_back(&*it);
@@ -190,19 +202,42 @@ class Planner {
     return true;
   }
 
-  void Admit() {
+  // Whether the turn of `a` is before that of `b`.
+  [[nodiscard]] bool IsBefore(const Entry& a, const Entry& b) const {
+    const auto rank = [&](const Entry& entry) {
+      const JobState& job = *entry.job;
+      return std::tuple(AgedPriority(job), !HasSession(entry), served_.at(job.owner), job.arrival,
+                        job.id);
+    };
+    return rank(a) < rank(b);
+  }
+
+  // The next of those that neither run nor were parked by this plan; null: none is left.
+  [[nodiscard]] Entry* NextToAdmit() {
+    Entry* next = nullptr;
     for (Entry& entry : entries_) {
       if (Runs(entry)) continue;
-      // Parked just now, for somebody more urgent.
       if (std::ranges::find(plan_.parks, entry.job->id) != plan_.parks.end()) continue;
-      if (!MayRun(entry, LeastOfRunning(), NumRunning()) && !ParkFor(entry)) break;
-      if (HasSession(entry)) {
-        plan_.resumes.push_back(entry.job->id);
-        entry.phase = entry.job->was_reading ? Phase::kReading : Phase::kDecoding;
+      if (next == nullptr || IsBefore(entry, *next)) next = &entry;
+    }
+    return next;
+  }
+
+  void Admit() {
+    while (Entry* const entry = NextToAdmit()) {
+      if (!MayRun(*entry, LeastOfRunning(), NumRunning()) && !ParkFor(*entry)) break;
+      const JobState& job = *entry->job;
+      if (HasSession(*entry)) {
+        plan_.resumes.push_back(job.id);
+        entry->phase = job.was_reading ? Phase::kReading : Phase::kDecoding;
       } else {
-        plan_.starts.push_back(entry.job->id);
-        entry.phase = Phase::kReading;
+        plan_.starts.push_back(job.id);
+        entry->phase = Phase::kReading;
       }
+      // Owners take turns within a plan, too.
+      const auto prompt = static_cast<double>(job.prompt_left);
+      served_[job.owner] +=
+          CostOf(prompt, 0) + CostOf(static_cast<double>(job.tokens_left), prompt);
     }
   }
 
@@ -246,16 +281,23 @@ class Planner {
   }
 
   void Step() {
+    // What was foreseen for those that begin is not work that was done.
+    for (const Entry& entry : entries_) served_[entry.job->owner] = entry.job->served;
+    const Entry* reader = nullptr;
     for (const Entry& entry : entries_) {
       if (entry.phase == Phase::kDecoding) plan_.decodes.push_back(entry.job->id);
-      if (entry.phase == Phase::kReading && !plan_.reader.has_value()) plan_.reader = entry.job->id;
+      if (entry.phase != Phase::kReading) continue;
+      if (reader == nullptr || IsBefore(entry, *reader)) reader = &entry;
     }
+    if (reader != nullptr) plan_.reader = reader->job->id;
     if (plan_.HasStep()) plan_.wake_at = now_;
   }
 
   const State& state_;
   const double now_;
   std::vector<Entry> entries_;  // most urgent first, those that end left out
+  std::map<OwnerId, double> served_;
+  int lowest_priority_ = 0;  // the most urgent one
   Plan plan_;
 };
 

@@ -2,8 +2,13 @@
 // rest and go on, and which tokens are computed. No clock, no engine and no memory is touched here,
 // so that a trace can be replayed.
 //
-// Urgency: requests of a lower `priority` come first, among equals those that came first. Whoever
-// is more urgent is never kept waiting by who is less.
+// Turns: requests of a lower `priority` begin first. Among equals a parked one goes on before
+// others begin; then comes the owner who has had least of the work (FairShares), and of one owner's
+// the one that came first. Whoever waits rises a priority every kAgeSeconds, up to the lowest
+// number of all that are there, so that nobody starves. Prompts are read in the same order.
+//
+// Urgency: of those that run, a lower `priority` is more urgent, among equals who came first. Who
+// is less urgent gives way first when memory is short, whatever its owner has had.
 //
 // Memory: what a request holds of T0 consists of a least part (its prompt, its window, what comes
 // until the policy's next decision), and an elastic one, whose rows T1 holds as well as T0. All
@@ -19,9 +24,14 @@
 #include <string_view>
 #include <vector>
 
+#include "src/server/fair_shares.h"
+
 namespace ebb::server {
 
 using JobId = uint64_t;
+
+// In which a request that waits rises by one priority.
+inline constexpr double kAgeSeconds = 20;
 
 enum class Phase {
   kWaiting,   // has no session
@@ -38,8 +48,11 @@ enum class Stepping {
 
 struct JobState {
   JobId id = 0;
+  OwnerId owner = 0;
+  double served = 0;   // work that its owner has had, as FairShares counts it
   int priority = 0;    // lower is more urgent
   double arrival = 0;  // seconds
+  double waited = 0;   // seconds in all, for its turn or parked
   std::optional<double> deadline = {};
   bool cancelled = false;
   Phase phase = Phase::kWaiting;

@@ -276,6 +276,7 @@ class Simulation {
       JobState job = Waiting(id, 1 + random_() % 10, 0);
       job.least_bytes = job.start_bytes + random_() % 20;
       job.priority = static_cast<int>(random_() % 3) - 1;
+      job.owner = random_() % 3;
       floors_[id] = job.least_bytes;
       left_[id] = 5 + random_() % 60;
       prompts_[id] = 1 + random_() % 5;
@@ -288,6 +289,7 @@ class Simulation {
   bool Run() {
     for (int round = 0; round < 100'000 && !state_.jobs.empty(); ++round) {
       for (JobState& job : state_.jobs) {
+        if (job.phase == Phase::kWaiting || job.phase == Phase::kParked) ++job.waited;
         if (job.phase == Phase::kWaiting) continue;
         job.least_bytes = job.num_parks > 0 ? floors_[job.id]
                                             : std::min(floors_[job.id],

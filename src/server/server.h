@@ -8,24 +8,38 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "ebb/engine.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
+#include "src/server/api_keys.h"
+#include "src/server/dashboard_mode.h"
 #include "src/server/driver.h"
 #include "src/server/http_server.h"
 #include "src/server/metrics.h"
 #include "src/server/request.h"
+#include "src/server/session_keeper.h"
+#include "src/store/store_url.h"
 
 namespace ebb::server {
 
 struct ServerOptions {
-  std::string host = "127.0.0.1";
-  uint16_t port = 8080;  // 0: a free one
+  std::string host = "127.0.0.1";         // or "unix:/path"
+  uint16_t port = 8080;                   // 0: a free one
+  std::shared_ptr<const KeyRing> keys;    // null: whoever can connect may ask
+  std::vector<std::string> cors_origins;  // see Gate
   HttpLimits http;
   DriverOptions driver;
   MetricsAlias metrics_alias = MetricsAlias::kNone;
+  DashboardMode dashboard = DashboardMode::kFigures;
+  // Bytes of JSON that may be kept of responses, which can be asked for and gone on with by id.
+  size_t response_store_bytes = size_t{64} << 20;
+  // Where sessions rest, and how; nothing: there are none.
+  std::optional<store::StoreUrl> sessions = {};
+  SessionKeeperOptions keeping = {};
   // What holds where a request says nothing; the engine's options are those of `engine`.
   RequestDefaults defaults;
 };
@@ -33,7 +47,7 @@ struct ServerOptions {
 class Server {
  public:
   // Listens when it returns. Errors: those of Engine::Create(), Engine::OpenSession() with the
-  // defaults, ShareTiers() and HttpServer::Listen().
+  // defaults, ShareTiers(), store::OpenStore() and HttpServer::Listen().
   static Result<std::unique_ptr<Server>> Start(std::shared_ptr<const Model> model,
                                                const ServerOptions& options);
   // Requests that are not answered yet end with an error.
@@ -41,7 +55,14 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  [[nodiscard]] std::string address() const;  // "127.0.0.1:8080"
+  // From now on requests come with one of these keys.
+  void SetKeys(std::shared_ptr<const KeyRing> keys);
+  // From now on it is not ready: what comes is refused, what is there is answered.
+  void Drain();
+  // Nothing is left to be answered.
+  [[nodiscard]] bool is_drained() const;
+
+  [[nodiscard]] std::string address() const;  // "127.0.0.1:8080", "unix:/path"
   [[nodiscard]] uint16_t port() const;
   [[nodiscard]] Figures figures() const;
 

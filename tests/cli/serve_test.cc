@@ -28,6 +28,16 @@ TEST(ServeTest, OptionsThatCannotBeServedEndItAtOnce) {
   end = RunEbb("serve -m pebble --port 70000");
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("from 0 to 65535"));
+  end = RunEbb("serve -m pebble --prefix-cache much");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--prefix-cache"));
+  EXPECT_THAT(end.err, HasSubstr("\"much\""));
+  end = RunEbb("serve -m pebble --sessions nowhere");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("expected file:FOLDER, redis://"));
+  end = RunEbb("serve -m pebble --port 0 --sessions redis+unix:/no/such/socket");
+  EXPECT_NE(end.exit_code, 0);
+  EXPECT_THAT(end.err, HasSubstr("cannot reach the session store at /no/such/socket"));
   EXPECT_EQ(end.out, "");
 }
 

@@ -32,22 +32,37 @@ std::vector<std::string> ClientAnswer::events() const {
 
 struct Client::Impl {
   asio::io_context io;
-  asio::ip::tcp::socket socket{io};
+  asio::generic::stream_protocol::socket socket{io};
   boost::beast::flat_buffer buffer;
 };
 
 Client::Client(uint16_t port, int receive_buffer_bytes) : impl_(std::make_unique<Impl>()) {
-  impl_->socket.open(asio::ip::tcp::v4());
+  const asio::ip::tcp::endpoint endpoint(asio::ip::make_address("127.0.0.1"), port);
+  impl_->socket.open(endpoint.protocol());
   if (receive_buffer_bytes > 0) {
     impl_->socket.set_option(asio::socket_base::receive_buffer_size(receive_buffer_bytes));
   }
-  impl_->socket.connect({asio::ip::make_address("127.0.0.1"), port});
+  impl_->socket.connect(endpoint);
+}
+Client::Client(const std::string& path) : impl_(std::make_unique<Impl>()) {
+  impl_->socket.connect(asio::local::stream_protocol::endpoint(path));
 }
 Client::~Client() = default;
 
 void Client::Send(std::string_view bytes) {
   error_code ignored;
   asio::write(impl_->socket, asio::buffer(bytes), ignored);
+}
+
+bool Client::TrySend(std::string_view bytes) {
+  error_code error;
+  asio::write(impl_->socket, asio::buffer(bytes), error);
+  return !error;
+}
+
+void Client::CloseSending() {
+  error_code ignored;
+  impl_->socket.shutdown(asio::socket_base::shutdown_send, ignored);
 }
 
 ClientAnswer Client::Receive() {

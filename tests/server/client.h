@@ -28,11 +28,17 @@ class Client {
  public:
   // receive_buffer_bytes: of the system; 0: as many as it likes.
   explicit Client(uint16_t port, int receive_buffer_bytes = 0);
+  // Connects to a socket in the file system.
+  explicit Client(const std::string& path);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
   void Send(std::string_view bytes);
+  // False: the server took no more, or closed the connection.
+  [[nodiscard]] bool TrySend(std::string_view bytes);
+  // Nothing more will be sent; what comes can still be read.
+  void CloseSending();
   // A whole answer of a request that was sent.
   [[nodiscard]] ClientAnswer Receive();
   // At least so many bytes of whatever comes; fewer where the connection ends.

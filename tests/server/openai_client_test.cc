@@ -1,12 +1,7 @@
-// The `openai` package of Python against the server, where a Python has it: EBB_OPENAI_PYTHON names
-// the interpreter of an environment, else it is python3.
-#include <cstdlib>
-#include <string>
-#include <vector>
-
+// The `openai` package of Python against the server (python_client.h).
 #include <fmt/format.h>
 
-#include "src/cli/subprocess.h"
+#include "tests/server/python_client.h"
 #include "tests/server/server_fixture.h"
 
 namespace ebb::server {
@@ -50,21 +45,12 @@ print("good", content)
 class OpenAiClientTest : public ServerTest {};
 
 TEST_F(OpenAiClientTest, ReadsThoughtsAnswersUsageAndErrors) {
-  const char* named = std::getenv("EBB_OPENAI_PYTHON");
-  const std::string python = named != nullptr ? named : "python3";
-  const auto run = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {python, "-c"});
-    return cli::RunProcess(arguments, cli::ProcessOutput::kKeepBoth);
-  };
-  const auto found = run({"import openai"});
-  if (!found.ok() || found->exit_code != 0) {
-    GTEST_SKIP() << python << " has no package openai; EBB_OPENAI_PYTHON names another";
-  }
+  if (const auto why = WhyNoPython("openai")) GTEST_SKIP() << *why;
   Start();
-  const auto end = run({kScript, fmt::format("http://{}/v1", server_->address()), Question(1)});
-  ASSERT_TRUE(end.ok()) << end.status().ToString();
-  EXPECT_EQ(end->exit_code, 0) << end->output;
-  EXPECT_THAT(end->output, testing::StartsWith("good"));
+  const auto end =
+      RunPython(kScript, {fmt::format("http://{}/v1", server_->address()), Question(1)});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(end.output, testing::StartsWith("good"));
 }
 
 }  // namespace

@@ -4,43 +4,17 @@
 
 #include "src/server/exchange.h"
 #include "tests/server/server_fixture.h"
-#include "tests/support/gguf_edit.h"
-#include "tests/support/random_gguf.h"
-#include "tests/support/temp_folder.h"
+#include "tests/server/tools_model.h"
 
 namespace ebb::server {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kTemplate =
-    "{%- if tools %}{{- '<|im_start|>system\\n<tools>' }}"
-    "{%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}"
-    "{{- '\\n</tools><|im_end|>\\n' }}{%- endif %}"
-    "{%- for message in messages %}"
-    "{%- if message.role == 'tool' %}"
-    "{{- '<|im_start|>user\\n<tool_response>\\n' + message.content + "
-    "'\\n</tool_response><|im_end|>\\n' }}"
-    "{%- elif message.role == 'assistant' %}{{- '<|im_start|>assistant\\n' + message.content }}"
-    "{%- for tool_call in message.tool_calls %}"
-    "{{- '\\n<tool_call>\\n{\"name\": \"' + tool_call.function.name + '\", \"arguments\": ' }}"
-    "{{- tool_call.function.arguments | tojson }}{{- '}\\n</tool_call>' }}{%- endfor %}"
-    "{{- '<|im_end|>\\n' }}"
-    "{%- else %}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
-    "{%- endif %}{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
-
 class ToolsTest : public ServerTest {
  protected:
   static void SetUpTestSuite() {
-    const TempFolder folder;
-    const std::string path = folder.File("model.gguf");
-    ASSERT_TRUE(WriteRandomGguf({.num_layers = 2, .context = 2048}, path).ok());
-    auto edit = GgufEdit::Open(path);
-    ASSERT_TRUE(edit.ok());
-    edit->SetText("tokenizer.chat_template", kTemplate);
-    ASSERT_TRUE(edit->Save(folder.File("tools.gguf")).ok());
-    auto model = Model::Load({.path = folder.File("tools.gguf")});
+    auto model = LoadModelWithTools();
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     with_tools_ = *model;
   }

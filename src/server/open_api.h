@@ -1,0 +1,13 @@
+// docs/openapi.yaml, which the build puts into the program.
+#ifndef EBB_SERVER_OPEN_API_H_
+#define EBB_SERVER_OPEN_API_H_
+
+#include <string_view>
+
+namespace ebb::server {
+
+extern const std::string_view kOpenApi;
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_OPEN_API_H_

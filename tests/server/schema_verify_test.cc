@@ -1,0 +1,59 @@
+// Requests that schemathesis makes of docs/openapi.yaml, good ones and bad ones: no answer may be a
+// server's error, and each must be what the file says. EBB_SCHEMATHESIS names the program; else it
+// is installed from PyPI, where that can be reached.
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "src/cli/subprocess.h"
+#include "tests/server/server_fixture.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb::server {
+namespace {
+
+class SchemaTest : public ServerTest {
+ protected:
+  static bool Succeeds(const std::vector<std::string>& arguments) {
+    const auto end = cli::RunProcess(arguments, cli::ProcessOutput::kDiscard);
+    return end.ok() && end->exit_code == 0;
+  }
+  // Empty: it cannot be had.
+  std::string FindProgram() {
+    if (const char* named = std::getenv("EBB_SCHEMATHESIS")) return named;
+    const std::string folder = folder_.File("venv");
+    const bool is_there =
+        Succeeds({"python3", "-m", "venv", folder}) &&
+        Succeeds({folder + "/bin/pip", "install", "--quiet", "schemathesis==4.32.5"});
+    return is_there ? folder + "/bin/schemathesis" : "";
+  }
+
+  const TempFolder folder_;
+};
+
+TEST_F(SchemaTest, NothingThatIsSentMakesAServersError) {
+  const std::string program = FindProgram();
+  if (program.empty()) GTEST_SKIP() << "schemathesis is not here, and PyPI cannot be reached";
+  ServerOptions options = Options();
+  // Answers are as long as requests say, which is seldom.
+  options.defaults.generate.max_tokens = 8;
+  options.defaults.session.context = 512;
+  Start(options);
+  const auto end = cli::RunProcess(
+      {program, "run", EBB_SOURCE_DIR "/docs/openapi.yaml", "--url",
+       fmt::format("http://{}", server_->address()), "--checks",
+       "not_a_server_error,status_code_conformance,content_type_conformance,"
+       "response_headers_conformance,response_schema_conformance,unsupported_method",
+       "--max-examples", "60", "--seed", "1", "--generation-database", "none", "--request-timeout",
+       "60", "--suppress-health-check", "all", "--continue-on-failure"},
+      cli::ProcessOutput::kKeepBoth);
+  ASSERT_TRUE(end.ok()) << end.status().ToString();
+  EXPECT_EQ(end->exit_code, 0) << end->output;
+  Await([](const Figures& f) { return f.waiting + f.reading + f.decoding + f.parked == 0; });
+  EXPECT_EQ(server_->figures().arenas[0].used_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace ebb::server
