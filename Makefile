@@ -2,11 +2,10 @@
 JOBS ?= $(shell nproc)
 EBB := build/release/bin/ebb
 SOURCES = $(shell git ls-files '*.cc' '*.h')
-# Twice where needed: on a loaded machine keys reach a terminal before the line editor is ready.
 CTEST := ctest --output-on-failure -j $(JOBS)
 QUESTION := Why does the tide ebb and flow? Answer in two sentences.
 
-.PHONY: help bootstrap build all model demo test test-training verify mutants peer asan tsan \
+.PHONY: help bootstrap build all model demo test test-training test-backends verify performance mutants peer asan tsan \
         fuzz coverage bench format lint clean
 
 help:
@@ -14,7 +13,9 @@ help:
 	@echo "make test      build everything and run the tests"
 	@echo "make build     build the program: $(EBB)"
 	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
+	@echo "make test-backends   devices over ggml's RPC backend: another process, which may die"
 	@echo "make verify    the checks that are too long for make test"
+	@echo "make performance   the figures of docs/performance.md, in about three hours"
 	@echo "make mutants   break the code on purpose, line by line: the tests must notice"
 	@echo "make peer      build llama.cpp's own tools, to measure against: build/peer/bin"
 	@echo "make bench | asan | tsan | fuzz | coverage | format | lint | clean"
@@ -35,14 +36,22 @@ model: build
 demo: model
 	$(EBB) run -n 128 -p "$(QUESTION)"
 
+# Twice where needed: beside a load a terminal, a port or a child may not be ready in time.
 test: all model
-	cd build/release && $(CTEST) -LE verify
+	cd build/release && $(CTEST) --repeat until-pass:2 -LE verify
 
 test-training: bootstrap
 	training/dms/retrofit --test
 
-verify: all model peer
-	cd build/release && ctest --output-on-failure -L verify
+test-backends: bootstrap
+	@cmake --preset backends
+	cmake --build build/backends -j $(JOBS) --target ebb_tests_backends ebb_cli
+	cd build/backends && $(CTEST) -R '^backends\.'
+
+verify: all model
+	cd build/release && $(CTEST) -L verify
+
+performance: all model peer
 	scripts/performance
 
 mutants: all model
