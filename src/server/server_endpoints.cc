@@ -1,0 +1,130 @@
+// Answers that need no step of the engine: the model, its tokens and templates, stored responses.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "ebb/conversation.h"
+#include "src/server/json_fields.h"
+#include "src/server/messages_exchange.h"
+#include "src/server/messages_request.h"
+#include "src/server/server_impl.h"
+
+namespace ebb::server {
+
+Json Server::Impl::ModelJson() const {
+  const ModelShape& shape = model->shape();
+  const int context = options.defaults.session.context;
+  return {{"id", options.defaults.model_id},
+          {"object", "model"},
+          {"created", started},
+          {"owned_by", "ebb"},
+          {"max_model_len", context > 0 ? context : shape.trained_context},
+          {"meta",
+           {{"description", model->description()},
+            {"n_vocab", shape.vocab_size},
+            {"n_ctx_train", shape.trained_context},
+            {"size", model->weight_bytes()}}}};
+}
+
+HttpAnswer Server::Impl::Tokenize(const Json& body) const {
+  std::optional<ApiError> error;
+  JsonFields fields(body, "", &error);
+  const auto content = fields.Text("content");
+  const auto prompt = fields.Text("prompt");
+  const bool add_bos = fields.Bool("add_special").value_or(false);
+  const bool parse = fields.Bool("parse_special").value_or(true);
+  if (!content.has_value() && !prompt.has_value()) {
+    fields.Fail("content", "expected a text", "missing_field");
+  }
+  if (error.has_value()) return ErrorAnswer(*error);
+  const auto tokens = model->Tokenize(content.has_value() ? *content : *prompt,
+                                      add_bos ? Model::AddBos::kAsModelSays : Model::AddBos::kNo,
+                                      parse ? Model::Specials::kParse : Model::Specials::kAsText);
+  if (!tokens.ok()) return ErrorAnswer(ErrorFrom(tokens.status()));
+  return JsonAnswer({{"tokens", *tokens}, {"count", tokens->size()}});
+}
+
+HttpAnswer Server::Impl::Detokenize(const Json& body) const {
+  std::optional<ApiError> error;
+  JsonFields fields(body, "", &error);
+  const Json* tokens = fields.Array("tokens");
+  if (tokens == nullptr) fields.Fail("tokens", "expected an array of tokens", "missing_field");
+  std::string text;
+  for (size_t i = 0; !error.has_value() && i < tokens->size(); ++i) {
+    const Json& token = (*tokens)[i];
+    if (!token.is_number_integer() || token < 0 || token >= model->shape().vocab_size) {
+      fields.Fail(fmt::format("tokens[{}]", i),
+                  fmt::format("expected 0 to {}", model->shape().vocab_size - 1), "out_of_range");
+      break;
+    }
+    text += model->TokenText(token.get<Token>(), Model::ControlTokens::kShow);
+  }
+  if (error.has_value()) return ErrorAnswer(*error);
+  return JsonAnswer({{"content", text}});
+}
+
+HttpAnswer Server::Impl::ApplyTemplate(const Json& body) const {
+  ApiResult<ChatRequest> request = ReadChatRequest(body);
+  if (const auto* error = std::get_if<ApiError>(&request)) return ErrorAnswer(*error);
+  const Result<ChatPrompt> prompt = model->FormatChat(std::get<ChatRequest>(request));
+  if (!prompt.ok()) return ErrorAnswer(ErrorFrom(prompt.status()));
+  return JsonAnswer({{"prompt", prompt->text}});
+}
+
+HttpAnswer Server::Impl::CountTokens(const Json& body) const {
+  ApiResult<MessagesRequest> read = ReadMessagesRequest(body, MessagesUse::kCount);
+  if (const auto* error = std::get_if<ApiError>(&read)) return ErrorAnswer(*error);
+  ApiResult<ChatRequest> request = ReadChatRequest(std::get<MessagesRequest>(read).chat);
+  if (auto* error = std::get_if<ApiError>(&request)) return ErrorAnswer(InMessages(*error));
+  auto& chat = std::get<ChatRequest>(request);
+  const std::vector<ChatMessage> messages = std::exchange(chat.messages, {});
+  const Result<Turn> turn = BeginTurn(*model, {.request = std::move(chat)}, messages);
+  if (!turn.ok()) return ErrorAnswer(InMessages(ErrorFrom(turn.status())));
+  return JsonAnswer({{"input_tokens", turn->tokens.size()}});
+}
+
+HttpAnswer Server::Impl::AnswerResponse(std::string_view method, std::string path) {
+  const size_t slash = std::min(path.find('/'), path.size());
+  const std::string rest = path.substr(slash);
+  const std::string id = path.substr(0, slash);
+  if (rest == "/cancel" && method == "POST") return CancelResponse(id);
+  const bool is_read = method == "GET" && (rest.empty() || rest == "/input_items");
+  const bool is_deleted = method == "DELETE" && rest.empty();
+  if (!is_read && !is_deleted) {
+    return ErrorAnswer({.status = 404,
+                        .message = "there are GET and DELETE /v1/responses/ID, GET "
+                                   "/v1/responses/ID/input_items and POST /v1/responses/ID/cancel",
+                        .code = "not_found"});
+  }
+  const auto stored = responses->Find(id);
+  if (stored == nullptr) {
+    return ErrorAnswer({.status = 404,
+                        .message = fmt::format("there is no response \"{}\"", id),
+                        .code = "not_found"});
+  }
+  if (is_deleted) {
+    const bool deleted = responses->Delete(id);
+    return JsonAnswer({{"id", id}, {"object", "response"}, {"deleted", deleted}});
+  }
+  if (rest.empty()) return JsonAnswer(stored->response());
+  return JsonAnswer({{"object", "list"}, {"data", stored->input()}, {"has_more", false}});
+}
+
+HttpAnswer Server::Impl::CancelResponse(const std::string& id) {
+  const bool is_response = id.starts_with("resp_");
+  const auto found = std::ranges::find_if(pending, [&](const auto& job) {
+    return is_response && job.second.first->exchange->id() == id;
+  });
+  if (found == pending.end()) {
+    return ErrorAnswer({.status = 404,
+                        .message = fmt::format("no response \"{}\" is being made", id),
+                        .code = "not_found"});
+  }
+  // Its own request is told when the job has ended.
+  driver->Cancel(found->first);
+  Json response = found->second.first->exchange->Whole();
+  response["status"] = "cancelled";
+  return JsonAnswer(response);
+}
+
+}  // namespace ebb::server

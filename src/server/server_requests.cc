@@ -1,0 +1,356 @@
+// Requests that the engine answers: prepared, handed to it, told of, and cancelled.
+#include <algorithm>
+#include <ctime>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <boost/asio/post.hpp>
+
+#include "src/server/json_fields.h"
+#include "src/server/server_impl.h"
+
+namespace ebb::server {
+namespace {
+
+// How a request is answered, once it is prepared.
+void Describe(Prepared prepared, PreparedRequest* request) {
+  request->prepared = std::move(prepared);
+  ExchangeOptions& exchange = request->exchange;
+  const std::vector<Job>& jobs = request->prepared.jobs;
+  exchange.num_choices = std::max<size_t>(1, jobs.size());
+  for (size_t i = 0; i < jobs.size(); i += exchange.choices_per_prompt) {
+    exchange.prompt_tokens += jobs[i].prompt.size();
+  }
+  exchange.prompt = request->prepared.prompt;
+  exchange.calls = request->prepared.may_call ? Calls::kParsed : Calls::kNone;
+  exchange.first_call = request->prepared.num_calls;
+}
+
+// Header fields hold one line of plain characters.
+std::string InHeader(const std::vector<std::string>& names) {
+  std::string text = fmt::format("{}", fmt::join(names, ", "));
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  constexpr size_t kMost = 1000;
+  text.resize(std::min(text.size(), kMost));
+  return text;
+}
+
+}  // namespace
+
+bool IsJson(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  constexpr std::string_view kJson = "application/json";
+  return std::ranges::equal(
+      type.substr(0, type.find_last_not_of(' ') + 1), kJson,
+      [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + ('a' - 'A') : a) == b; });
+}
+
+ApiError NoJson() {
+  return {.status = 415,
+          .message = "expected a Content-Type of application/json",
+          .code = "unsupported_media_type"};
+}
+
+ApiError Server::Impl::Overloaded(std::string message) const {
+  const double wait = std::max(1.0, driver->figures().predicted_wait);
+  return {.status = 503, .message = std::move(message), .code = "queue_full", .retry_after = wait};
+}
+
+bool Server::Impl::BeginPreparing(const HttpRequest& request, Reply* reply) {
+  if (draining) {
+    reply->Send(ErrorAnswer(StoppingError(/*retry_after=*/1)));
+    return false;
+  }
+  if (!IsJson(request.content_type)) {
+    reply->Send(ErrorAnswer(NoJson()));
+    return false;
+  }
+  if (num_preparing >= options.driver.most_waiting) {
+    reply->Send(ErrorAnswer(Overloaded("too many requests are being read")));
+    return false;
+  }
+  ++num_preparing;
+  return true;
+}
+
+void Server::Impl::Work(HttpRequest request, std::shared_ptr<Reply> reply, Compute compute) {
+  if (!BeginPreparing(request, reply.get())) return;
+  boost::asio::post(preparing, [this, request = std::move(request), reply = std::move(reply),
+                                compute = std::move(compute)]() mutable {
+    ApiResult<Json> body = ParseObject(request.body);
+    const auto* error = std::get_if<ApiError>(&body);
+    HttpAnswer answer = error != nullptr ? ErrorAnswer(*error) : compute(std::get<Json>(body));
+    http->Post([this, answer = std::move(answer), reply = std::move(reply)] {
+      --num_preparing;
+      reply->Send(answer);
+    });
+  });
+}
+
+void Server::Impl::Complete(Api api, HttpRequest request, std::shared_ptr<Reply> reply) {
+  if (!BeginPreparing(request, reply.get())) return;
+  ApiResult<std::shared_ptr<Gate::Ticket>> ticket = gate->Enter(request);
+  reply = Gate::WithHeaders(std::move(reply), gate->LimitHeaders(request));
+  if (const auto* error = std::get_if<ApiError>(&ticket)) {
+    --num_preparing;
+    return reply->Send(ErrorAnswer(*error));
+  }
+  const std::string_view id = request.header("x-request-id");
+  Asker asker = {.ticket = std::get<std::shared_ptr<Gate::Ticket>>(std::move(ticket)),
+                 .request_id = IsRequestId(id) ? std::string(id) : ""};
+  boost::asio::post(preparing, [this, api, request = std::move(request), asker = std::move(asker),
+                                reply = std::move(reply)]() mutable {
+    auto result =
+        std::make_shared<ApiResult<PreparedRequest>>(PrepareBody(api, request, std::move(asker)));
+    http->Post([this, result, reply = std::move(reply)]() mutable {
+      --num_preparing;
+      if (const auto* error = std::get_if<ApiError>(&*result)) {
+        return reply->Send(ErrorAnswer(*error));
+      }
+      auto& prepared = std::get<PreparedRequest>(*result);
+      if (!prepared.turn.has_value()) return Submit(std::move(prepared), reply, nullptr);
+      EnterSession(std::make_shared<PreparedRequest>(std::move(prepared)), reply);
+    });
+  });
+}
+
+ApiResult<PreparedRequest> Server::Impl::PrepareBody(Api api, const HttpRequest& http,
+                                                     Asker asker) {
+  ApiResult<Json> body = ParseObject(http.body);
+  if (auto* error = std::get_if<ApiError>(&body)) return std::move(*error);
+  ApiResult<ApiRequest> converted = ReadApi(api, std::move(std::get<Json>(body)), responses);
+  if (auto* error = std::get_if<ApiError>(&converted)) return std::move(*error);
+  auto& in_chat = std::get<ApiRequest>(converted);
+  const Endpoint endpoint = EndpointOf(api);
+  ApiResult<CompletionRequest> read = ReadRequest(endpoint, in_chat.body, options.defaults);
+  if (auto* error = std::get_if<ApiError>(&read)) return in_chat.renamed(std::move(*error));
+  auto& request = std::get<CompletionRequest>(read);
+  const ApiResult<int> priority = asker.ticket->PriorityFor(request.priority);
+  if (const auto* error = std::get_if<ApiError>(&priority)) return *error;
+  request.priority = std::get<int>(priority);
+  request.cache_salt = TenantOf(asker.ticket->key()) + '\n' + request.cache_salt;
+  if (auto error = TakeSessionHeader(std::string(http.header("x-session-id")), keeper != nullptr,
+                                     &request)) {
+    return *std::move(error);
+  }
+  PreparedRequest result = {
+      .interface = api,
+      .asker = std::move(asker),
+      .exchange = {.endpoint = endpoint,
+                   .model_id = options.defaults.model_id,
+                   .created = static_cast<int64_t>(std::time(nullptr)),
+                   .fingerprint = fingerprint,
+                   .streams = request.streams,
+                   .includes_usage = request.includes_usage,
+                   .tells_hash = request.tells_hash,
+                   .choices_per_prompt = static_cast<size_t>(request.num_choices)},
+      .ignored = std::move(request.ignored),
+      .api = std::move(in_chat)};
+  if (!request.session_id.empty()) {
+    result.turn = std::move(request);
+    return result;
+  }
+  ApiResult<Prepared> prepared = Prepare(*model, std::move(request));
+  if (auto* error = std::get_if<ApiError>(&prepared)) return result.api.renamed(std::move(*error));
+  Describe(std::move(std::get<Prepared>(prepared)), &result);
+  return result;
+}
+
+void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
+                                const std::shared_ptr<Reply>& reply) {
+  const CompletionRequest& turn = *request->turn;
+  const store::SessionName name = {TenantOf(request->asker.ticket->key()), turn.session_id};
+  const SessionTraits traits = {.model = fingerprint,
+                                .policy = DescribePolicy(turn.session),
+                                .tiers = DescribeTiers(turn.session)};
+  keeper->Enter(name, traits, [this, request, reply](auto entered) {
+    if (const auto* error = std::get_if<ApiError>(&entered)) {
+      return reply->Send(ErrorAnswer(*error));
+    }
+    const auto use = std::get<std::shared_ptr<SessionUse>>(std::move(entered));
+    if (stopping) {
+      keeper->Leave(use);
+      return reply->Send(ErrorAnswer(StoppingError()));
+    }
+    boost::asio::post(preparing, [this, request, reply, use] {
+      auto made = std::make_shared<ApiResult<PreparedTurn>>(
+          PrepareTurn(*model, *std::exchange(request->turn, std::nullopt), use->record));
+      http->Post([this, request, reply, use, made] {
+        SubmitTurn(std::move(*request), std::move(*made), reply, use);
+      });
+    });
+  });
+}
+
+void Server::Impl::SubmitTurn(PreparedRequest request, ApiResult<PreparedTurn> made,
+                              const std::shared_ptr<Reply>& reply,
+                              const std::shared_ptr<SessionUse>& use) {
+  if (const auto* error = std::get_if<ApiError>(&made)) {
+    keeper->Leave(use);
+    return reply->Send(ErrorAnswer(request.api.renamed(*error)));
+  }
+  auto& turn = std::get<PreparedTurn>(made);
+  Describe(std::move(turn.prepared), &request);
+  if (!turn.said.has_value()) return Submit(std::move(request), reply, use);
+  keeper->Leave(use);
+  const JobId id = next_job++;
+  Await(std::move(request), {id}, reply);
+  turn.said->id = id;
+  std::vector<JobUpdate> updates;
+  updates.push_back(*std::move(turn.said));
+  Take(std::move(updates));
+}
+
+void Server::Impl::Submit(PreparedRequest request, const std::shared_ptr<Reply>& reply,
+                          const std::shared_ptr<SessionUse>& use) {
+  std::vector<JobId> ids;
+  for (Job& job : request.prepared.jobs) {
+    ids.push_back(job.id = next_job++);
+    job.owner = request.asker.ticket->owner();
+  }
+  if (use != nullptr) keeper->Begin(use, ids.front(), &*request.prepared.jobs.front().work);
+  if (const Status status = driver->Submit(std::move(request.prepared.jobs)); !status.ok()) {
+    if (use != nullptr) keeper->Leave(use);
+    const bool is_full = status.code() == StatusCode::kResourceExhausted;
+    return reply->Send(ErrorAnswer(is_full ? Overloaded(status.message()) : ErrorFrom(status)));
+  }
+  Await(std::move(request), std::move(ids), reply);
+}
+
+std::shared_ptr<Pending> Server::Impl::Await(PreparedRequest request, std::vector<JobId> ids,
+                                             const std::shared_ptr<Reply>& reply) {
+  request.exchange.id = MakeId(request.interface, run_id, next_answer++);
+  Headers headers;
+  Asker& asker = request.asker;
+  if (asker.request_id.empty()) headers.emplace_back("X-Request-Id", request.exchange.id);
+  if (!request.ignored.empty()) headers.emplace_back("X-Ebb-Ignored", InHeader(request.ignored));
+  const bool streams = request.exchange.streams;
+  const std::string id = request.exchange.id;
+  const auto answered = std::make_shared<Pending>(
+      Pending{.exchange = request.api.exchange(model, std::move(request.exchange)),
+              .reply = reply,
+              .jobs = ids,
+              .streams = streams,
+              .keep = std::move(request.api.keep),
+              .headers = std::move(headers),
+              .id = id,
+              .request_id = std::move(asker.request_id),
+              .ticket = asker.ticket});
+  for (size_t i = 0; i < ids.size(); ++i) {
+    pending[ids[i]] = {answered, i};
+    tickets[ids[i]] = asker.ticket;
+  }
+  reply->OnGone([this, weak = std::weak_ptr<Pending>(answered)] {
+    if (const auto gone = weak.lock()) Forget(*gone);
+  });
+  return answered;
+}
+
+void Server::Impl::Take(std::vector<JobUpdate> updates) {
+  std::set<std::shared_ptr<Pending>> touched;
+  for (JobUpdate& update : updates) {
+    if (update.end.has_value()) {
+      const auto ticket = tickets.extract(update.id);
+      const JobEnd& end = *update.end;
+      if (!ticket.empty()) ticket.mapped()->Charge(end.prompt_tokens + end.generated_tokens);
+    }
+    // Also of jobs whose client has gone.
+    if (keeper != nullptr) keeper->Take(&update);
+    const auto found = pending.find(update.id);
+    if (found == pending.end()) continue;
+    const auto& [request, choice] = found->second;
+    request->exchange->Take(choice, std::move(update));
+    touched.insert(request);
+  }
+  for (const std::shared_ptr<Pending>& request : touched) Advance(request);
+}
+
+void Server::Impl::Advance(const std::shared_ptr<Pending>& request) {
+  Exchange& exchange = *request->exchange;
+  Reply& reply = *request->reply;
+  const bool is_over = exchange.is_over();
+  if (is_over && request->keep && !exchange.error().has_value()) request->keep(exchange);
+  if (request->streams && !request->has_begun && exchange.is_accepted()) {
+    request->has_begun = true;
+    Headers headers = request->headers;
+    headers.emplace_back("Cache-Control", "no-cache");
+    headers.emplace_back("X-Accel-Buffering", "no");
+    reply.Stream({.content_type = "text/event-stream; charset=utf-8", .headers = headers},
+                 [request] { return request->exchange->TakeEvents(); });
+  }
+  if (request->has_begun) {
+    reply.Poke();
+    if (is_over) reply.EndStream();
+  } else if (is_over) {
+    HttpAnswer answer = exchange.error().has_value() ? ErrorAnswer(*exchange.error())
+                                                     : JsonAnswer(exchange.Whole());
+    for (const auto& header : request->headers) answer.headers.push_back(header);
+    reply.Send(std::move(answer));
+  }
+  if (is_over) Forget(*request);
+}
+
+void Server::Impl::Forget(const Pending& request) {
+  for (const JobId id : request.jobs) {
+    if (pending.erase(id) > 0) driver->Cancel(id);
+  }
+}
+
+std::vector<std::shared_ptr<Pending>> Server::Impl::FindRequests(const HttpRequest& request,
+                                                                 std::string_view id) const {
+  std::set<std::shared_ptr<Pending>> found;
+  for (const auto& [job, entry] : pending) {
+    const std::shared_ptr<Pending>& candidate = entry.first;
+    const bool is_called_so = candidate->id == id || candidate->request_id == id;
+    if (is_called_so && gate->MaySee(request, *candidate->ticket)) found.insert(candidate);
+  }
+  return {found.begin(), found.end()};
+}
+
+HttpAnswer Server::Impl::CancelRequest(const HttpRequest& request) {
+  const std::string id = request.path.substr(kRequests.size());
+  const auto found = FindRequests(request, id);
+  if (id.empty() || found.empty()) {
+    return ErrorAnswer({.status = 404,
+                        .message = "no request of this id is being answered",
+                        .code = "request_not_found"});
+  }
+  for (const std::shared_ptr<Pending>& one : found) {
+    // A client that sends it again would undo what was asked for here.
+    one->headers.emplace_back("X-Should-Retry", "false");
+    one->exchange->EndWith(
+        {.status = 499, .message = "the request was cancelled", .code = "cancelled"});
+    Advance(one);
+  }
+  return JsonAnswer({{"id", id}, {"object", "request"}, {"cancelled", true}});
+}
+
+HttpAnswer Server::Impl::Control(const HttpRequest& request) {
+  constexpr size_t kMostBytes = 4096;
+  if (!IsJson(request.content_type)) return ErrorAnswer(NoJson());
+  if (request.body.size() > kMostBytes) {
+    return ErrorAnswer(Invalid(fmt::format("expected at most {} bytes", kMostBytes), ""));
+  }
+  const ApiResult<Json> body = ParseObject(request.body);
+  if (const auto* error = std::get_if<ApiError>(&body)) return ErrorAnswer(*error);
+  std::optional<ApiError> error;
+  JsonFields fields(std::get<Json>(body), "", &error);
+  const auto id = fields.Text("id");
+  const auto action = fields.Text("action");
+  if (!id.has_value() || id->empty()) fields.Fail("id", "expected an id", "missing_field");
+  if (action != "reasoning_end") fields.Fail("action", "expected reasoning_end");
+  if (error.has_value()) return ErrorAnswer(*error);
+  const auto found = FindRequests(request, *id);
+  if (found.empty()) {
+    return JsonAnswer({{"success", false}, {"message", "no request of this id is being answered"}});
+  }
+  for (const std::shared_ptr<Pending>& one : found) {
+    for (const JobId job : one->jobs) driver->EndThought(job);
+  }
+  return JsonAnswer({{"success", true}});
+}
+
+}  // namespace ebb::server
