@@ -73,32 +73,40 @@ Status SequenceCache::Impl::EditRows(std::span<const TableEdit> tables) {
   });
 }
 
-// Rows between T0, on a closed device, and T1, in the host's memory: packed, a few MiB at once.
+// Rows between T0, on a closed device, and T1: packed, a few MiB at once.
 Status SequenceCache::Impl::CarryRows(std::span<const TableEdit> tables, bool to_t1) {
   const size_t stride = format.RowStride();
+  std::vector<TierRows::Edit> edits;
+  std::vector<size_t> first;  // [edits]: of the packed keys and values
+  std::vector<std::byte*> on_device;
   std::vector<std::byte> packed;
-  std::vector<std::byte*> on_device, on_host;
   const auto carry = [&]() -> Status {
     packed.resize(on_device.size() * stride);
     if (to_t1) EBB_RETURN_IF_ERROR(device->ReadRows(on_device, stride, packed.data()));
-    for (size_t i = 0; i < on_host.size(); ++i) {
-      std::byte* const at = packed.data() + i * stride;
-      std::memcpy(to_t1 ? on_host[i] : at, to_t1 ? at : on_host[i], stride);
-    }
+    EBB_RETURN_IF_ERROR(
+        stores.t1->EditRows(edits, [&](size_t i, std::span<const RowAddress> in_t1) {
+          std::byte* at = packed.data() + first[i] * stride;
+          for (const RowAddress& row : in_t1) {
+            for (std::byte* const beyond : {row.key, row.value}) {
+              std::memcpy(to_t1 ? beyond : at, to_t1 ? at : beyond, stride);
+              at += stride;
+            }
+          }
+        }));
     if (!to_t1) EBB_RETURN_IF_ERROR(device->WriteRows(on_device, stride, packed.data()));
+    edits.clear();
+    first.clear();
     on_device.clear();
-    on_host.clear();
     return OkStatus();
   };
   for (const TableEdit& table : tables) {
     for (const int group : table.shared->groups) {
       for (const Stream& stream : StreamsOf(group)) {
-        for (size_t i = 0; i < table.slots.size(); ++i) {
-          const PageId page = stream.refs[table.slots[i].page()].id();
-          const RowAddress row = RowAt(stream, table.in_t0[i]);
-          const RowAddress beyond = RowAt(stores.t1->Address(page), table.slots[i]);
+        edits.push_back({.rows = &table.t1_rows, .pages = stream.refs});
+        first.push_back(on_device.size());
+        for (const Slot slot : table.in_t0) {
+          const RowAddress row = RowAt(stream, slot);
           on_device.insert(on_device.end(), {row.key, row.value});
-          on_host.insert(on_host.end(), {beyond.key, beyond.value});
         }
         if (on_device.size() * stride >= kEditBytes) EBB_RETURN_IF_ERROR(carry());
       }

@@ -36,14 +36,20 @@ struct EditedPages {
   }
 };
 
+std::unique_ptr<StageReader> ReaderFor(PageFile* file, T1Edits* edits, Device* device) {
+  if (device->one_memory()) return std::make_unique<FileStageReader>(file, edits);
+  return std::make_unique<FileDeviceStageReader>(file, edits, device);
+}
+
 }  // namespace
 
-FileRows::FileRows(PageFile* file, const PageFormat& format, int num_layers)
+FileRows::FileRows(PageFile* file, Device* device, const PageFormat& format, int num_layers)
     : file_(file),
+      device_(device),
       format_(format),
       promised_(num_layers),
       edits_(file, kEditBytes),
-      stage_(std::make_unique<FileStageReader>(file, &edits_)) {}
+      stage_(ReaderFor(file, &edits_, device)) {}
 
 FileRows::~FileRows() {
   EndReleases();
@@ -181,6 +187,7 @@ Status FileRows::EditRows(std::span<const Edit> edits, const EditFunction& edit)
       std::byte* const page = memory_of[i][edited[edited_of[i]].IndexOf(slot)];
       addresses.push_back(RowOfPage(page, slot, format_));
     }
+    const DeviceCall call(device_);  // the other side may lie in its memory
     edit(i, addresses);
   });
 }

@@ -1,11 +1,12 @@
 // Rows in a file: read and written by whole pages, between steps, a batch at a time (t1_edits.h),
-// and brought into memory layer by layer for a step (t1_stage.h).
+// and brought into memory, a device's where it has its own, layer by layer for a step (t1_stage.h).
 #ifndef EBB_ROWS_FILE_ROWS_H_
 #define EBB_ROWS_FILE_ROWS_H_
 
 #include <memory>
 #include <vector>
 
+#include "src/device/device.h"
 #include "src/io/page_file.h"
 #include "src/rows/t1_edits.h"
 #include "src/rows/t1_stage.h"
@@ -15,8 +16,8 @@ namespace ebb {
 
 class FileRows final : public TierRows {
  public:
-  // The file outlives this.
-  FileRows(PageFile* file, const PageFormat& format, int num_layers);
+  // Steps read pages in the device's memory. File and device outlive this.
+  FileRows(PageFile* file, Device* device, const PageFormat& format, int num_layers);
   ~FileRows() override;
 
   Status Reserve(std::span<const size_t> pages_of_layers) override;
@@ -54,6 +55,7 @@ class FileRows final : public TierRows {
   Status Write(std::span<const PageIo> pages);
 
   PageFile* const file_;
+  Device* const device_;
   const PageFormat format_;
   std::vector<std::vector<uint32_t>> promised_;  // [layers]
   std::vector<uint32_t> released_;

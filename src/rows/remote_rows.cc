@@ -30,12 +30,27 @@ size_t RemoteRows::BatchSize(std::span<const Edit> edits) const {
 }
 
 Status RemoteRows::EditRows(std::span<const Edit> edits, const EditFunction& edit) {
+  if (device_->IsClosed()) {
+    EditWhereTheyLie(edits, edit);
+    return OkStatus();
+  }
   for (size_t first = 0; first < edits.size();) {
     const size_t size = BatchSize(edits.subspan(first));
     EBB_RETURN_IF_ERROR(EditBatch(edits.subspan(first, size), first, edit));
     first += size;
   }
   return OkStatus();
+}
+
+void RemoteRows::EditWhereTheyLie(std::span<const Edit> edits, const EditFunction& edit) {
+  std::vector<RowAddress> addresses;
+  for (size_t i = 0; i < edits.size(); ++i) {
+    addresses.clear();
+    for (const Slot slot : edits[i].rows->slots) {
+      addresses.push_back(AddressOf(slot, edits[i].pages, *arena_, format_));
+    }
+    edit(i, addresses);
+  }
 }
 
 // first: the number of the first of them.

@@ -14,7 +14,7 @@ RowStores OpenRowStores(const CacheStores& stores, const PageFormat& format, int
   Device* const device = stores.device;
   rows.t0 = std::make_unique<MemoryRows>(stores.t0, device, format);
   if (stores.t1_file != nullptr) {
-    rows.t1 = std::make_unique<FileRows>(stores.t1_file, format, num_layers);
+    rows.t1 = std::make_unique<FileRows>(stores.t1_file, device, format, num_layers);
   } else if (stores.t1 != nullptr && device->one_memory()) {
     rows.t1 = std::make_unique<MemoryRows>(stores.t1, device, format);
   } else if (stores.t1 != nullptr) {

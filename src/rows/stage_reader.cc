@@ -32,6 +32,63 @@ Status FileStageReader::Wait(int buffer) {
   return status;
 }
 
+Status FileDeviceStageReader::Grow(int buffer, size_t num_bytes) {
+  EBB_RETURN_IF_ERROR(EndCopy(buffer));
+  memory_[buffer] = DeviceBlock();
+  EBB_RETURN_IF_ERROR(host_.Grow(buffer, num_bytes));
+  EBB_ASSIGN_OR_RETURN(memory_[buffer],
+                       DeviceBlock::Allocate(device_, MemoryKind::kDevice, num_bytes));
+  return OkStatus();
+}
+
+Status FileDeviceStageReader::EndCopy(int buffer) {
+  if (!copied_[buffer].has_value()) return OkStatus();
+  const Status status = device_->Wait(*copied_[buffer]);
+  copied_[buffer].reset();
+  return status;
+}
+
+Status FileDeviceStageReader::Start(int buffer, int layer,
+                                    std::span<const StagedPage> pages) try {
+  EBB_RETURN_IF_ERROR(EndCopy(buffer));
+  std::vector<CopyPart>& parts = parts_[buffer];
+  std::vector<std::byte*>& read_to = read_to_[buffer];
+  parts.clear();
+  read_to.clear();
+  std::vector<StagedPage> to_host;
+  read_to.reserve(pages.size());
+  for (const StagedPage& page : pages) {
+    std::byte* const at = host_.memory(buffer) + (*page.address - memory(buffer));
+    read_to.push_back(at);
+    to_host.push_back({.page = page.page, .address = &read_to.back()});
+    parts.push_back({.from = at, .to = *page.address, .num_bytes = page_bytes()});
+  }
+  layers_[buffer] = layer;
+  return host_.Start(buffer, layer, to_host);
+} catch (const std::bad_alloc&) {  // within a step nothing may be thrown
+  parts_[buffer].clear();
+  return ResourceExhausted("no memory for the list of pages to read");
+}
+
+Status FileDeviceStageReader::Wait(int buffer) {
+  EBB_RETURN_IF_ERROR(host_.Wait(buffer));
+  std::vector<CopyPart>& parts = parts_[buffer];
+  if (parts.empty()) return OkStatus();
+  EBB_RETURN_IF_ERROR(device_->QueueWait(DeviceQueue::kToDevice, released_[buffer]));
+  copied_[buffer] = device_->Copy(
+      DeviceQueue::kToDevice,
+      {.what = "T1 pages", .layer = layers_[buffer], .num_bytes = parts.size() * page_bytes()},
+      parts);
+  parts.clear();
+  return device_->QueueWait(DeviceQueue::kCompute, *copied_[buffer]);
+}
+
+void FileDeviceStageReader::Drop(int buffer) {
+  host_.Drop(buffer);
+  parts_[buffer].clear();
+  (void)EndCopy(buffer);
+}
+
 Status DeviceStageReader::Grow(int buffer, size_t num_bytes) {
   memory_[buffer] = DeviceBlock();
   EBB_ASSIGN_OR_RETURN(memory_[buffer],

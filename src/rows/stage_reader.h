@@ -70,6 +70,35 @@ class FileStageReader final : public StageReader {
   std::vector<PageIo> requests_;
 };
 
+// Pages of a file, into a device's memory: read into the host's ahead of the layer, copied from
+// there once a step asks for it.
+class FileDeviceStageReader final : public StageReader {
+ public:
+  FileDeviceStageReader(PageFile* file, T1Edits* edits, Device* device)
+      : device_(device), host_(file, edits) {}
+  [[nodiscard]] size_t page_bytes() const override { return host_.page_bytes(); }
+  Status Grow(int buffer, size_t num_bytes) override;
+  [[nodiscard]] std::byte* memory(int buffer) const override { return memory_[buffer].data(); }
+  [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
+  Status Start(int buffer, int layer, std::span<const StagedPage> pages) override;
+  Status Wait(int buffer) override;
+  void Release(int buffer) override { released_[buffer] = device_->Record(DeviceQueue::kCompute); }
+  void Drop(int buffer) override;
+
+ private:
+  // Waits until the host's buffer is no more being copied from.
+  Status EndCopy(int buffer);
+
+  Device* const device_;
+  FileStageReader host_;
+  std::array<DeviceBlock, kStageBuffers> memory_;
+  std::array<std::vector<CopyPart>, kStageBuffers> parts_;  // read, and not copied yet
+  std::array<std::vector<std::byte*>, kStageBuffers> read_to_;
+  std::array<int, kStageBuffers> layers_ = {};
+  std::array<std::optional<DeviceEvent>, kStageBuffers> copied_;
+  std::array<DeviceEvent, kStageBuffers> released_;  // the last that read the buffer
+};
+
 // Pages of an arena in the host's memory, into a device's: a layer in one copy.
 class DeviceStageReader final : public StageReader {
  public:

@@ -112,12 +112,6 @@ Status TierStores::CreateT1(const TierSpec& tiers, const PageFormat& format) {
                                         MemoryKind::kPinned));
     caches_.t1 = t1_.get();
   } else if (tiers.t1 == T1Place::kFile) {
-    if (!device()->one_memory()) {
-      return Unsupported(fmt::format(
-          "T1 in a file: the device {} has memory of its own, beside which T1 lies in the host's "
-          "memory (host) or nowhere (none)",
-          device()->name()));
-    }
     EBB_ASSIGN_OR_RETURN(t1_file_, PageFile::Create({.folder = tiers.t1_path,
                                                      .page_bytes = format.PageBytes(),
                                                      .cap_bytes = tiers.t1_cap_bytes}));

@@ -84,7 +84,14 @@ Status CheckTiers(const Policy& policy, const SessionOptions& options) {
 
 Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
   if (device->one_memory()) return DeviceUse();
-  if (device->IsClosed()) return DeviceUse(device, {.t1_mode = T1Mode::kStream});
+  const bool in_file = options.tiers.has_value() && options.tiers->t1 == T1Place::kFile;
+  if (options.t1_mode == T1Mode::kCompute && (in_file || device->IsClosed())) {
+    return Unsupported("T1 mode compute: " +
+                       (in_file ? std::string("rows of a file are attended to in the device's memory")
+                                : "device " + std::string(device->name()) +
+                                      " attends to all rows itself"));
+  }
+  if (in_file || device->IsClosed()) return DeviceUse(device, {.t1_mode = T1Mode::kStream});
   DeviceUse::Options use = {.t1_mode = options.t1_mode, .allow_inexact = options.allow_inexact};
   if (options.t1_mode == T1Mode::kAuto && options.allow_inexact) {
     EBB_ASSIGN_OR_RETURN(use.rates, MeasureRates(device));
@@ -179,9 +186,6 @@ Status CheckDevice(const EngineCore& core, const Policy& policy, const SessionOp
   if (policy.selector != nullptr) {
     return Unsupported("policy \"" + policy.name + "\" chooses rows within a step, which device " +
                        name + " does not do; choose a policy that evicts");
-  }
-  if (RotatesKeys(options.past_context, policy)) {
-    return Unsupported("keys are not rotated anew on device " + name);
   }
   return OkStatus();
 }

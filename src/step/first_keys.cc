@@ -15,12 +15,12 @@ size_t BytesOfRow(const SequenceCache& cache, int group) {
 
 }  // namespace
 
-void FirstKeys::PutBack(SequenceCache* cache, int group, const RopePositions& rope, Position next,
-                        std::span<Position> turns) {
-  rows_.resize(cache->num_groups());
-  const auto positions = cache->positions(group);
-  const auto streams = cache->StreamsOf(group);
-  const size_t stride = cache->format().RowStride();
+void FirstKeys::PutBack(const SequenceCache& cache, int group, const RopePositions& rope,
+                        Position next, const TurningKeys& keys, std::span<Position> turns) {
+  rows_.resize(cache.num_groups());
+  const auto positions = cache.positions(group);
+  const size_t num_streams = cache.StreamsOf(group).size();
+  const size_t stride = cache.format().RowStride();
   const size_t num_turning = turns.size() - std::ranges::count(turns, 0);
   std::vector<Row> before = std::exchange(rows_[group], {});
   auto known = before.begin();
@@ -31,12 +31,11 @@ void FirstKeys::PutBack(SequenceCache* cache, int group, const RopePositions& ro
     if (!is_here && (turns[i] == 0 || !fits)) continue;
     const Position place = rope.Of(group, positions[i]);
     Row row = is_here ? std::move(*known) : Row{positions[i], place, {}};
-    if (!is_here) row.keys.resize(BytesOfRow(*cache, group));
+    if (!is_here) row.keys.resize(BytesOfRow(cache, group));
     std::byte* key = row.keys.data();
-    for (const auto [layer, kv_head] : streams) {
-      std::byte* const stored = cache->Row(layer, kv_head, i).key;
-      if (!is_here) std::memcpy(key, stored, stride);
-      if (is_here && turns[i] != 0) std::memcpy(stored, key, stride);
+    for (size_t stream = 0; stream < num_streams && turns[i] != 0; ++stream) {
+      std::byte* const stored = keys.OfStream(stream)[i];
+      is_here ? std::memcpy(stored, key, stride) : std::memcpy(key, stored, stride);
       key += stride;
     }
     if (turns[i] != 0) turns[i] += place - row.place;

@@ -14,6 +14,7 @@
 #include "ebb/types.h"
 #include "src/kv/sequence_cache.h"
 #include "src/step/rope_positions.h"
+#include "src/step/turning_keys.h"
 
 namespace ebb {
 
@@ -22,10 +23,10 @@ class FirstKeys {
   static constexpr size_t kMostRows = 64;  // of a group
 
   // Of rows that are about to turn, [rows], from where `rope` has them: those whose first keys are
-  // here get them back and turn from there; others are taken note of. The keys of rows from
-  // position `next` on are not there yet. May throw std::bad_alloc.
-  void PutBack(SequenceCache* cache, int group, const RopePositions& rope, Position next,
-               std::span<Position> turns);
+  // here get them back, in `keys`, and turn from there; others are taken note of. The keys of rows
+  // from position `next` on are not there yet. May throw std::bad_alloc.
+  void PutBack(const SequenceCache& cache, int group, const RopePositions& rope, Position next,
+               const TurningKeys& keys, std::span<Position> turns);
   // The sequence was rolled back to `end`.
   void TruncateTo(Position end);
   [[nodiscard]] size_t memory_bytes() const;

@@ -486,15 +486,18 @@ Status GraphRunner::RotateKeys(SequenceCache* cache, int group, const RopePositi
   const DeviceCall call(impl_->scratch.device.device());
   std::vector<Position> turns;
   rope.Turns(*cache, group, end, &turns);
-  first_keys->PutBack(cache, group, rope, next, turns);
+  TurningKeys keys(cache, impl_->scratch.device.device(), group, turns);
+  EBB_RETURN_IF_ERROR(keys.Read());
+  first_keys->PutBack(*cache, group, rope, next, keys, turns);
   const KeyRotator by = {.model = impl_->model,
                          .kernel = impl_->scratch.kernel,
                          .type = impl_->scratch.shape.format.type,
                          .backend = impl_->backend.get()};
-  for (const auto [layer, kv_head] : cache->StreamsOf(group)) {
-    EBB_RETURN_IF_ERROR(RotateKeysOfStream(by, cache, layer, kv_head, turns));
+  const auto streams = cache->StreamsOf(group);
+  for (size_t i = 0; i < streams.size(); ++i) {
+    EBB_RETURN_IF_ERROR(RotateKeysOfStream(by, streams[i].layer, keys.OfStream(i), turns));
   }
-  return OkStatus();
+  return keys.Write();
 }
 
 size_t GraphRunner::weight_bytes_on_device() const {

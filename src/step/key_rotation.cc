@@ -63,7 +63,7 @@ ggml_tensor* TurnNode(ggml_context* ctx, const LoadedModel& model, int layer, Tu
 
 // RoPE turns compose: turning by b a key that stands at a gives the key at a + b, also with scaled
 // frequencies.
-Status RotateKeysOfStream(const KeyRotator& by, SequenceCache* cache, int layer, int kv_head,
+Status RotateKeysOfStream(const KeyRotator& by, int layer, std::span<std::byte* const> rows,
                           std::span<const Position> turns) try {
   const int head_dim = by.model.hparams.head_dim;
   const std::vector<TurnedRows> parts = PartsOf(turns);
@@ -90,7 +90,7 @@ Status RotateKeysOfStream(const KeyRotator& by, SequenceCache* cache, int layer,
   const auto for_each_key = [&](auto do_key) {
     for (const TurnedRows& part : parts) {
       for (int64_t row = part.begin; row < part.end; ++row) {
-        do_key(cache->Row(layer, kv_head, row).key,
+        do_key(rows[row],
                static_cast<float*>(keys->data) + (row - first) * head_dim);
       }
     }

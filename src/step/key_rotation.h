@@ -2,13 +2,13 @@
 #ifndef EBB_STEP_KEY_ROTATION_H_
 #define EBB_STEP_KEY_ROTATION_H_
 
+#include <cstddef>
 #include <span>
 
 #include "ebb/status.h"
 #include "ebb/types.h"
 #include "ggml-backend.h"
 #include "src/attention/attention.h"
-#include "src/kv/sequence_cache.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {
@@ -20,10 +20,11 @@ struct KeyRotator {
   ggml_backend_t backend;
 };
 
-// Turns the key of each visible row of a stream by so many positions, [rows]. ResourceExhausted
-// before any key of the stream turned; Internal when ggml fails.
-[[nodiscard]] Status RotateKeysOfStream(const KeyRotator& by, SequenceCache* cache, int layer,
-                                        int kv_head, std::span<const Position> turns);
+// Turns the keys of a layer by so many positions, [rows]; keys: where they are, null where the turn
+// is 0. ResourceExhausted before any key turned; Internal when ggml fails.
+[[nodiscard]] Status RotateKeysOfStream(const KeyRotator& by, int layer,
+                                        std::span<std::byte* const> keys,
+                                        std::span<const Position> turns);
 
 }  // namespace ebb
 

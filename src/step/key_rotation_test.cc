@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -10,8 +11,6 @@
 #include "ggml-cpu.h"
 #include "ggml.h"
 #include "src/base/ggml_deleter.h"
-#include "src/rows/arena.h"
-#include "src/rows/cache_stores.h"
 
 namespace ebb {
 namespace {
@@ -19,17 +18,10 @@ namespace {
 constexpr int kHeadDim = 64;
 constexpr int kRopeDims = 32;  // the rest of a head stays as it is
 
-// One layer of one kv head, with keys of any numbers.
+// Keys of any numbers.
 class KeyTurns : public testing::TestWithParam<int> {
  protected:
   KeyTurns() : backend_(ggml_backend_cpu_init()) {
-    auto arena = Arena::Create({.page_bytes = format_.PageBytes(), .cap_bytes = kExtentBytes});
-    EXPECT_TRUE(arena.ok());
-    arena_ = *std::move(arena);
-    const ModelShape shape = {
-        .num_layers = 1, .num_q_heads = 1, .num_kv_heads = 1, .head_dim = kHeadDim};
-    cache_ = std::make_unique<SequenceCache>(shape, format_, Granularity::kToken,
-                                             CacheStores{.t0 = arena_.get()});
     model_.hparams.head_dim = kHeadDim;
     model_.hparams.rope_dims = kRopeDims;
     model_.hparams.rope_mode = GetParam();
@@ -39,12 +31,12 @@ class KeyTurns : public testing::TestWithParam<int> {
   }
 
   void Fill(int num_rows) {
-    ASSERT_TRUE(cache_->Append(0, num_rows).ok());
+    keys_.assign(num_rows, std::vector<float>(kHeadDim));
     for (int row = 0; row < num_rows; ++row) {
-      for (int i = 0; i < kHeadDim; ++i) Key(row)[i] = std::sin(static_cast<float>(row + 7 * i));
+      for (int i = 0; i < kHeadDim; ++i) keys_[row][i] = std::sin(static_cast<float>(row + 7 * i));
     }
   }
-  float* Key(int row) const { return reinterpret_cast<float*>(cache_->Row(0, 0, row).key); }
+  const float* Key(int row) const { return keys_[row].data(); }
 
   // In double, from the definition: pair i turns by turn * base^(-2 i / dims).
   static std::vector<double> Turned(std::vector<double> key, Position turn) {
@@ -67,11 +59,13 @@ class KeyTurns : public testing::TestWithParam<int> {
       const float* key = Key(static_cast<int>(row));
       expected.push_back(Turned({key, key + kHeadDim}, turns[row]));
     }
+    std::vector<std::byte*> keys;
+    for (std::vector<float>& key : keys_) keys.push_back(reinterpret_cast<std::byte*>(key.data()));
     const KeyRotator by = {.model = model_,
                            .kernel = CpuAttention(),
                            .type = RowType::kF32,
                            .backend = backend_.get()};
-    ASSERT_TRUE(RotateKeysOfStream(by, cache_.get(), 0, 0, turns).ok());
+    ASSERT_TRUE(RotateKeysOfStream(by, 0, keys, turns).ok());
     for (size_t row = 0; row < turns.size(); ++row) {
       for (int i = 0; i < kHeadDim; ++i) {
         ASSERT_NEAR(Key(static_cast<int>(row))[i], expected[row][i], 1e-4) << row << " " << i;
@@ -79,10 +73,8 @@ class KeyTurns : public testing::TestWithParam<int> {
     }
   }
 
-  const PageFormat format_ = {.type = RowType::kF32, .head_dim = kHeadDim};
   std::unique_ptr<ggml_backend, GgmlDeleter> backend_;
-  std::unique_ptr<Arena> arena_;
-  std::unique_ptr<SequenceCache> cache_;
+  std::vector<std::vector<float>> keys_;
   LoadedModel model_;
 };
 

@@ -100,6 +100,18 @@ TEST(BackendDeviceTest, EvictsAsTheProcessorDoes) {
   }
 }
 
+TEST(BackendDeviceTest, RotatesKeysAsTheProcessorDoes) {
+  for (const int sinks : {0, 4}) {
+    SessionOptions options = WithPolicy(SmallPolicy("streaming", "40"));
+    options.policy.sinks = sinks;
+    options.context = 64;  // of 280 tokens
+    options.past_context = PastContext::kReRotate;
+    EXPECT_LT(LargestDifferenceOf(DeviceModel(), options), kFlashError) << sinks;
+  }
+  SessionOptions closes_gaps = WithPolicy(SmallPolicy("streaming_rerotated", "40"));
+  EXPECT_LT(LargestDifferenceOf(DeviceModel(), closes_gaps), kFlashError);
+}
+
 TEST(BackendDeviceTest, RunsLayersWithWindowsAndWithOtherNumbersOfHeads) {
   RandomGgufOptions windows = SmallModelOptions();
   windows.family = "gemma3";
@@ -279,12 +291,17 @@ TEST(BackendDeviceTest, ASessionMovesBetweenProcessorAndDevice) {
   }
 }
 
-// T1 in the host's memory, brought to the device layer by layer.
-EngineOptions WithT1(double t0_share = 0.3) {
+// T1 in the host's memory or in a file, brought to the device layer by layer.
+EngineOptions WithT1(double t0_share = 0.3, T1Place place = T1Place::kHost) {
   EngineOptions options = OnDevice();
-  options.tiers = {.t0_share = t0_share, .t1 = T1Place::kHost};
+  options.tiers = {.t0_share = t0_share, .t1 = place};
   return options;
 }
+class BackendDeviceT1Test : public testing::TestWithParam<T1Place> {};
+INSTANTIATE_TEST_SUITE_P(Places, BackendDeviceT1Test,
+                         testing::Values(T1Place::kHost, T1Place::kFile), [](const auto& test) {
+                           return std::string(T1PlaceName(test.param));
+                         });
 
 PolicySpec Tiered(const EngineOptions& options, Granularity granularity) {
   PolicySpec policy = {.name = "attention", .granularity = granularity};
@@ -298,7 +315,7 @@ int64_t RowsIn(const Session& session, Tier tier) {
   return session.accounting().tiers[static_cast<int>(tier)].rows;
 }
 
-TEST(BackendDeviceTest, RowsInT1ChangeNoBit) {
+TEST_P(BackendDeviceT1Test, RowsInT1ChangeNoBit) {
   const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
   for (const int num_layers : {2, 3}) {
     RandomGgufOptions shape = SmallModelOptions();
@@ -309,7 +326,7 @@ TEST(BackendDeviceTest, RowsInT1ChangeNoBit) {
     for (const Granularity granularity :
          {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
       for (const double share : {0.5, 0.1}) {
-        const EngineOptions options = WithT1(share);
+        const EngineOptions options = WithT1(share, GetParam());
         auto engine = MakeEngineOf(model, options);
         auto session = Open(*engine, Tiered(options, granularity));
         Read(*session);
@@ -321,9 +338,9 @@ TEST(BackendDeviceTest, RowsInT1ChangeNoBit) {
   }
 }
 
-TEST(BackendDeviceTest, SharesOfT0MayChangeAndSessionsPark) {
+TEST_P(BackendDeviceT1Test, SharesOfT0MayChangeAndSessionsPark) {
   const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
-  const EngineOptions options = WithT1();
+  const EngineOptions options = WithT1(0.3, GetParam());
   auto engine = DeviceEngine(options);
   auto session = Open(*engine, Tiered(options, Granularity::kToken));
   Read(*session);
@@ -340,9 +357,9 @@ TEST(BackendDeviceTest, SharesOfT0MayChangeAndSessionsPark) {
   EXPECT_EQ(session->logits_hash(), expected);
 }
 
-TEST(BackendDeviceTest, ASessionWithRowsInT1IsSavedAndForked) {
+TEST_P(BackendDeviceT1Test, ASessionWithRowsInT1IsSavedAndForked) {
   const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
-  const EngineOptions options = WithT1();
+  const EngineOptions options = WithT1(0.3, GetParam());
   const PolicySpec policy = Tiered(options, Granularity::kHead);
   const TempFolder folder;
   const std::string path = folder.File("session");
@@ -362,8 +379,8 @@ TEST(BackendDeviceTest, ASessionWithRowsInT1IsSavedAndForked) {
   }
 }
 
-TEST(BackendDeviceTest, MassOfRowsInT1IsTheirs) {
-  const EngineOptions tiered = WithT1(0.1);
+TEST_P(BackendDeviceT1Test, MassOfRowsInT1IsTheirs) {
+  const EngineOptions tiered = WithT1(0.1, GetParam());
   std::vector<std::vector<float>> masses;
   for (const bool in_t1 : {false, true}) {
     auto engine = DeviceEngine(in_t1 ? tiered : OnDevice());
@@ -534,6 +551,8 @@ TEST(BackendDeviceTest, RefusesWhatIsNotThere) {
           "f16");
   refused(engine_of([](EngineOptions* o) { o->tiers = {.t0_share = 0.5, .t2_share = 0.5}; }),
           StatusCode::kUnsupported, "T2 is not there");
+  refused(engine_of([](EngineOptions* o) { o->t1_mode = T1Mode::kCompute; }),
+          StatusCode::kUnsupported, "attends to all rows itself");
   auto engine = DeviceEngine();
   SessionOptions lossless;
   lossless.lossless.emplace();
@@ -541,9 +560,6 @@ TEST(BackendDeviceTest, RefusesWhatIsNotThere) {
   SessionOptions quest = WithPolicy({.name = "quest"});
   quest.policy.budget = *ParseBudget("64");
   refused(engine->OpenSession(quest).status(), StatusCode::kUnsupported, "within a step");
-  SessionOptions turning = WithPolicy(SmallPolicy("streaming", "48"));
-  turning.past_context = PastContext::kReRotate;
-  refused(engine->OpenSession(turning).status(), StatusCode::kUnsupported, "rotated anew");
 }
 
 }  // namespace

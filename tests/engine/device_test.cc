@@ -244,12 +244,7 @@ TEST(AutoMode, TakesTheFasterWayWhereRoundingIsAllowedAndNeverElse) {
 }
 
 TEST(DeviceOptions, WhatMakesNoSenseIsRefused) {
-  EngineOptions options = Options(T1Mode::kAuto);
-  options.tiers->t1 = T1Place::kFile;
-  const Status file = Engine::Create(SmallModel(), options).status();
-  EXPECT_EQ(file.code(), StatusCode::kUnsupported);
-  EXPECT_NE(file.message().find("T1 in a file"), std::string::npos);
-  options = Options(T1Mode::kCompute, {});
+  const EngineOptions options = Options(T1Mode::kCompute, {});
   EXPECT_EQ(Engine::Create(SmallModel(), options).status().code(), StatusCode::kInvalidArgument);
 }
 
@@ -292,6 +287,41 @@ TEST(DeviceSession, IsSavedAndResumedThereAndOnOneMemory) {
     Decode(*resumed->session, 100, 160);
     EXPECT_EQ(resumed->session->logits_hash(), session->logits_hash());
   }
+}
+
+// Pages of a file go through the host's memory.
+class DeviceFile : public testing::TestWithParam<std::string> {};
+
+TEST_P(DeviceFile, RowsInAFileChangeNoBit) {
+  EngineOptions options = Options(T1Mode::kStream, Device(GetParam()));
+  options.tiers->t1 = T1Place::kFile;
+  options.tiers->t2_share = 0.2;
+  EngineOptions one_memory = options;
+  one_memory.device = {};
+  uint64_t hashes[2] = {};
+  for (const bool on_device : {false, true}) {
+    auto engine = MakeEngine(on_device ? options : one_memory);
+    auto session = Open(*engine, PolicyOf(options, Granularity::kHead));
+    Read(*session);
+    Decode(*session, 0, 120);
+    ExpectOk(session->SetT0Share(0.6));
+    Decode(*session, 120, 160);
+    EXPECT_GT(RowsIn(*session, Tier::kT1), 0);
+    hashes[on_device] = session->logits_hash();
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Arrivals, DeviceFile,
+                         testing::Values("copies=late", "copies=once", "copies=thread"),
+                         [](const auto& test) { return test.param.substr(7); });
+
+TEST(DeviceFileTest, CannotBeAttendedToOnTheHost) {
+  EngineOptions options = Options(T1Mode::kCompute);
+  options.tiers->t1 = T1Place::kFile;
+  const Status status = Engine::Create(SmallModel(), options).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported) << status.ToString();
+  EXPECT_NE(status.message().find("T1 mode compute"), std::string::npos) << status.ToString();
 }
 
 using DeviceMemoryDeathTest = testing::Test;
