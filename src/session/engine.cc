@@ -86,10 +86,10 @@ Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
   if (device->one_memory()) return DeviceUse();
   const bool in_file = options.tiers.has_value() && options.tiers->t1 == T1Place::kFile;
   if (options.t1_mode == T1Mode::kCompute && (in_file || device->IsClosed())) {
-    return Unsupported("T1 mode compute: " +
-                       (in_file ? std::string("rows of a file are attended to in the device's memory")
-                                : "device " + std::string(device->name()) +
-                                      " attends to all rows itself"));
+    return Unsupported(
+        "T1 mode compute: " +
+        (in_file ? std::string("rows of a file are attended to in the device's memory")
+                 : "device " + std::string(device->name()) + " attends to all rows itself"));
   }
   if (in_file || device->IsClosed()) return DeviceUse(device, {.t1_mode = T1Mode::kStream});
   DeviceUse::Options use = {.t1_mode = options.t1_mode, .allow_inexact = options.allow_inexact};
@@ -175,24 +175,16 @@ Status CheckScorer(const Policy& policy, const SessionOptions& options) {
 }
 
 // What ebb's own kernels do, which read memory that a backend's device keeps from them.
-Status CheckDevice(const EngineCore& core, const Policy& policy, const SessionOptions& options) {
+Status CheckDevice(const EngineCore& core, const SessionOptions& options) {
   const Device& device = *core.stores.device();
-  if (!device.IsClosed()) return OkStatus();
-  const std::string name(device.name());
-  if (options.lossless.has_value()) {
-    return Unsupported("lossless sessions are not there on device " + name +
-                       ", whose results depend on how many tokens a step has");
-  }
-  if (policy.selector != nullptr) {
-    return Unsupported("policy \"" + policy.name + "\" chooses rows within a step, which device " +
-                       name + " does not do; choose a policy that evicts");
-  }
-  return OkStatus();
+  if (!device.IsClosed() || !options.lossless.has_value()) return OkStatus();
+  return Unsupported("lossless sessions are not there on device " + std::string(device.name()) +
+                     ", whose results depend on how many tokens a step has");
 }
 
 Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOptions& options,
                    int context) {
-  EBB_RETURN_IF_ERROR(CheckDevice(core, policy, options));
+  EBB_RETURN_IF_ERROR(CheckDevice(core, options));
   EBB_RETURN_IF_ERROR(CheckScorer(policy, options));
   if (options.past_context == PastContext::kReRotate && policy.placement == nullptr) {
     return InvalidArgument("policy \"" + policy.name +

@@ -35,6 +35,11 @@ int64_t SumOf(const std::vector<int>& numbers) {
   return sum;
 }
 
+bool Selects(const StepWork& work) {
+  return std::ranges::any_of(work.sequences,
+                             [](const SequenceStep& s) { return s.selector != nullptr; });
+}
+
 // Positions are the same in all streams that share a table.
 bool AllSeeAlike(const SequenceCache& cache) {
   const RowsView first = cache.View(0, 0);
@@ -81,8 +86,9 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
                   kRowsOfBackendStep};
   // Of several tokens, what each of them sees may differ by group, even where groups have as many
   // rows.
-  described.is_uniform = AllSeeAlike(cache) && (sequence.num_tokens == 1 ||
-                                                (cache.num_groups() == 1 && !sequence.hides_rows));
+  described.is_uniform =
+      sequence.selector == nullptr && AllSeeAlike(cache) &&
+      (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.hides_rows));
   if (!sequence.signals->wants_mass()) return described;
   const bool per_query = sequence.signals->needs().mass == MassNeed::kPerQueryHead;
   described.mass =
@@ -97,8 +103,9 @@ BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
     shape.sequences.push_back(Describe(sequence));
     needs = Union(needs, sequence.signals->needs());
   }
-  shape.wanted = {
-      .keys = needs.keys, .values = needs.values, .queries = needs.num_recent_queries > 0};
+  shape.wanted = {.keys = needs.keys,
+                  .values = needs.values,
+                  .queries = needs.num_recent_queries > 0 || Selects(work)};
   // Inputs of attention are for sequences in the order of their tokens.
   std::ranges::sort(shape.sequences, {}, &BackendSequence::first_token);
   shape.options = {
@@ -410,7 +417,48 @@ void BackendStep::MakeParts(Graph* graph) {
   graph->parts.push_back(PartOf(graph->graph.graph, begin, ggml_graph_n_nodes(graph->graph.graph)));
 }
 
-Status BackendStep::ComputeStaged(const StepWork& work, Graph* graph) {
+void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
+  const Hyperparameters& h = model_.hparams;
+  const size_t heads = h.kv_heads[layer], head_dim = h.head_dim;
+  const size_t of_head = h.num_q_heads / heads * head_dim;  // numbers of its queries
+  queries_.resize(h.num_q_heads * head_dim);
+  for (const SequenceStep& sequence : work.sequences) {
+    if (sequence.selector == nullptr) continue;
+    const size_t index = IndexOf(*graph, sequence);
+    const size_t num_rows = graph->shape.sequences[index].num_rows;
+    ggml_backend_tensor_get_async(device_->backend(), graph->tensors.q[layer], queries_.data(),
+                                  sequence.first_token * queries_.size() * sizeof(float),
+                                  queries_.size() * sizeof(float));
+    ggml_backend_synchronize(device_->backend());
+    const size_t first = graph->attention->FirstHead(layer) * num_rows;
+    ggml_fp16_t* const mask = masks_[index].data() + first;
+    for (size_t head = 0; head < heads; ++head) {
+      const RowsView view = sequence.cache->View(layer, static_cast<int>(head));
+      const auto q = std::span<const float>(queries_).subspan(head * of_head, of_head);
+      selected_.clear();
+      selected_.reserve((view.slots.size() + 1) / 2);
+      sequence.selector->Rank(layer, static_cast<int>(head), q, 0, 1);
+      sequence.selector->Select(layer, static_cast<int>(head), q, &selected_);
+      if (selected_.empty()) continue;
+      size_t begin = 0;  // of what is left out
+      const auto leave_out_to = [&](size_t end) {
+        std::fill(mask + head * num_rows + begin, mask + head * num_rows + end,
+                  ggml_fp32_to_fp16(kHidden));
+        *sequence.rows_unread += static_cast<int64_t>(end - begin);
+      };
+      for (const RowRange& range : selected_) {
+        leave_out_to(range.begin);
+        begin = range.end;
+      }
+      leave_out_to(view.slots.size());
+    }
+    ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].mask, mask,
+                                  first * sizeof(ggml_fp16_t),
+                                  heads * num_rows * sizeof(ggml_fp16_t));
+  }
+}
+
+Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
   MakeParts(graph);
   for (RowLists& lists : graph->lists) lists.Begin();
   EBB_RETURN_IF_ERROR(Compute(graph->parts[0].get()));
@@ -421,6 +469,7 @@ Status BackendStep::ComputeStaged(const StepWork& work, Graph* graph) {
       UploadList(index, layer, graph->lists[index].Update(*sequence.cache, *device_, layer),
                  *graph);
     }
+    if (Selects(work)) SelectRows(work, layer, graph);
     EBB_RETURN_IF_ERROR(Compute(graph->parts[layer + 1].get()));
     for (const SequenceStep& sequence : work.sequences) sequence.cache->ReleaseLayer(layer);
   }
@@ -435,8 +484,8 @@ Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
   const auto reads_t1 = [](const SequenceStep& sequence) {
     return sequence.cache->t1_bytes_read() > 0;
   };
-  if (std::ranges::any_of(work.sequences, reads_t1)) {
-    EBB_RETURN_IF_ERROR(ComputeStaged(work, graph));
+  if (Selects(work) || std::ranges::any_of(work.sequences, reads_t1)) {
+    EBB_RETURN_IF_ERROR(ComputeByLayer(work, graph));
   } else {
     for (const SequenceStep& sequence : work.sequences) {
       SetLists(sequence, IndexOf(*graph, sequence), graph);

@@ -83,8 +83,11 @@ class BackendStep {
                   const Graph& graph) const;
   static void MakeParts(Graph* graph);
   [[nodiscard]] Status Compute(ggml_cgraph* graph) const;
-  // Rows of T1 come to the device layer by layer, each ahead of its use.
-  Status ComputeStaged(const StepWork& work, Graph* graph);
+  // Layer by layer: rows of T1 come to the device ahead of their use, and selectors get the queries
+  // that they choose rows by.
+  Status ComputeByLayer(const StepWork& work, Graph* graph);
+  // Hides what the selectors of the sequences leave out in a layer whose queries are computed.
+  void SelectRows(const StepWork& work, int layer, Graph* graph);
   Status ComputeStep(const StepWork& work, StepCosts* costs);
   void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
   // Into `read_`, so that a copy may be under way while another is asked for.
@@ -103,6 +106,8 @@ class BackendStep {
   int64_t num_graphs_built_ = 0;
   // Work space of the host.
   std::vector<float> embeddings_;
+  std::vector<float> queries_;  // of a layer, for selectors
+  std::vector<RowRange> selected_;
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;
   std::vector<float> logits_;
