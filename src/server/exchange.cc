@@ -274,6 +274,8 @@ std::string Exchange::TakeEvents() {
     Json frame = Frame(is_chat() ? "chat.completion.chunk" : "text_completion");
     frame["choices"] = Json::array();
     frame["usage"] = Usage();
+    // Where clients of llama-server look for them; those of the last choice, as in one piece.
+    frame["timings"] = TimingsJson(*choices_.back().end);
     events += Event(std::move(frame));
   }
   return events += "data: [DONE]\n\n";

@@ -116,6 +116,7 @@ TEST(Exchange, AStreamEndsWithItsReasonItsUsageAndDone) {
   EXPECT_EQ(events[1]["usage"]["prompt_tokens"], 5);
   EXPECT_EQ(events[1]["usage"]["completion_tokens"], 6);
   EXPECT_EQ(events[1]["usage"]["completion_tokens_details"]["reasoning_tokens"], 4);
+  EXPECT_EQ(events[1]["timings"]["predicted_n"], 3);
   EXPECT_EQ(events[2], "[DONE]");
   EXPECT_THAT(exchange.TakeEvents(), IsEmpty());
 }

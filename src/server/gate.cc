@@ -126,11 +126,14 @@ std::optional<HttpAnswer> Gate::Preflight(const HttpRequest& request) const {
                     !request.header("access-control-request-method").empty() &&
                     IsAllowedOrigin(request.header("origin"));
   if (!asks) return std::nullopt;
+  // Libraries send headers of their own, such as X-Stainless-Lang; "*" would not hold for
+  // Authorization.
+  std::string_view headers = request.header("access-control-request-headers");
+  if (headers.empty()) headers = "Authorization, Content-Type, X-Api-Key, X-Request-Id";
   return HttpAnswer{.status = 204,
                     .content_type = "",
                     .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
-                                {"Access-Control-Allow-Headers",
-                                 "Authorization, Content-Type, X-Api-Key, X-Request-Id"},
+                                {"Access-Control-Allow-Headers", std::string(headers)},
                                 {"Access-Control-Max-Age", "3600"}}};
 }
 

@@ -192,6 +192,12 @@ TEST(Gate, OriginsThatAreNotNamedGetNothing) {
   Gate on({"https://a.example"}, 1);
   ASSERT_TRUE(on.Preflight(asks).has_value());
   EXPECT_EQ(on.Preflight(asks)->status, 204);
+  EXPECT_THAT(on.Preflight(asks)->headers,
+              Contains(Pair("Access-Control-Allow-Headers", HasSubstr("Authorization"))));
+  HttpRequest with_headers = asks;
+  with_headers.headers["access-control-request-headers"] = "authorization,x-stainless-lang";
+  EXPECT_THAT(on.Preflight(with_headers)->headers,
+              Contains(Pair("Access-Control-Allow-Headers", "authorization,x-stainless-lang")));
   EXPECT_THAT(on.HeadersFor(asks),
               Contains(Pair("Access-Control-Allow-Origin", "https://a.example")));
   EXPECT_THAT(on.HeadersFor(asks), Contains(Pair("Vary", "Origin")));

@@ -22,8 +22,8 @@ constexpr std::string_view kConverted[] = {"system",        "messages",       "t
                                            "tool_choice",   "stop_sequences", "thinking",
                                            "output_config", "output_format"};
 // Members of a chat that have another name here.
-constexpr std::string_view kOfChats[] = {"stop", "response_format", "max_completion_tokens",
-                                         "logprobs"};
+constexpr std::string_view kOfChats[] = {"stop", "response_format", "json_schema",
+                                         "max_completion_tokens", "logprobs"};
 
 class Reader {
  public:

@@ -212,20 +212,25 @@ class Reader {
 
   void ReadFormat() {
     if (auto grammar = fields_.Text("grammar")) request_.chat.grammar = *std::move(grammar);
+    // Here, and beside the type json_object, clients of llama-server give a schema.
+    if (const Json* schema = fields_.Object("json_schema")) TakeSchema(*schema);
     const Json* format = fields_.Object("response_format");
     if (format == nullptr) return;
     JsonFields fields(*format, "response_format", &error_);
     const std::string type = fields.Text("type").value_or("");
     if (type == "text") return;
+    if (request_.chat.response_format != ResponseFormat::kText) {
+      return Fail("response_format", "expected this or json_schema, found both");
+    }
     if (type == "json_object") {
       request_.chat.response_format = ResponseFormat::kJsonObject;
+      if (const Json* schema = fields.Object("schema")) TakeSchema(*schema);
       return;
     }
     if (type != "json_schema") {
       return Fail("response_format.type",
                   fmt::format("expected text, json_object or json_schema, found \"{}\"", type));
     }
-    request_.chat.response_format = ResponseFormat::kJsonSchema;
     const Json* outer = fields.Object("json_schema");
     if (outer == nullptr) {
       return Fail("response_format.json_schema", "expected an object", "missing_field");
@@ -235,7 +240,12 @@ class Reader {
     if (schema == nullptr) {
       return Fail("response_format.json_schema.schema", "expected a JSON schema", "missing_field");
     }
-    request_.chat.json_schema = schema->dump();
+    TakeSchema(*schema);
+  }
+
+  void TakeSchema(const Json& schema) {
+    request_.chat.response_format = ResponseFormat::kJsonSchema;
+    request_.chat.json_schema = schema.dump();
   }
 
   void ReadThinking() {
@@ -287,6 +297,13 @@ class Reader {
     }
     if (fields_.Bool("echo") == true) Fail("echo", "true is not supported", "unsupported");
     if (auto grammar = fields_.Text("grammar")) request_.sampling.grammar = *std::move(grammar);
+    // What would constrain the answer, and is built for chats alone.
+    for (const char* name : {"response_format", "json_schema"}) {
+      const Json* format = fields_.Any(name);
+      if (format == nullptr) continue;
+      if (format->is_object() && format->contains("type") && format->at("type") == "text") continue;
+      Fail(name, "not supported here; /v1/chat/completions has it", "unsupported");
+    }
   }
 
   void ReadTokens(const Json& json, const std::string& path) {

@@ -129,6 +129,23 @@ TEST(ReadRequest, MessagesToolsAndFormatsReachTheTemplate) {
   EXPECT_EQ(formatted.chat.json_schema, R"({"type":"object"})");
 }
 
+TEST(ReadRequest, ASchemaMayStandWhereLlamaServerHasIt) {
+  for (const char* more :
+       {R"(, "json_schema": {"const": "42"})",
+        R"(, "json_schema": {"const": "42"}, "response_format": {"type": "text"})",
+        R"(, "response_format": {"type": "json_object", "schema": {"const": "42"}})"}) {
+    const CompletionRequest request = Chat(more);
+    EXPECT_EQ(request.chat.response_format, ResponseFormat::kJsonSchema) << more;
+    EXPECT_EQ(request.chat.json_schema, R"({"const":"42"})") << more;
+  }
+  const CompletionRequest any = Chat(R"(, "response_format": {"type": "json_object"})");
+  EXPECT_EQ(any.chat.response_format, ResponseFormat::kJsonObject);
+  // A text has no format, so that this asks for nothing.
+  const auto text =
+      ReadText(Endpoint::kText, R"({"prompt": "a", "response_format": {"type": "text"}})");
+  EXPECT_TRUE(std::holds_alternative<CompletionRequest>(text));
+}
+
 TEST(ReadRequest, PromptsAreTextsOrTokens) {
   const auto read = [](const std::string& prompt) {
     const auto result = ReadText(Endpoint::kText, R"({"prompt": )" + prompt + "}");
@@ -188,6 +205,11 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
        "missing_field"},
       {R"("response_format": {"type": "json_schema", "json_schema": {}})",
        "response_format.json_schema.schema", "missing_field"},
+      {R"("response_format": {"type": "json_object", "schema": 123})", "response_format.schema",
+       "invalid_type"},
+      {R"("json_schema": "object")", "json_schema", "invalid_type"},
+      {R"("json_schema": {}, "response_format": {"type": "json_object"})", "response_format",
+       "invalid_value"},
       {R"("reasoning_effort": "huge")", "reasoning_effort", "invalid_value"},
       {R"("add_generation_prompt": false)", "add_generation_prompt", "unsupported"},
       {R"("continue_final_message": true)", "continue_final_message", "unsupported"},
@@ -208,6 +230,9 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
        "invalid_value"},
       {R"(#"x": 1)", "prompt", "missing_field"},
       {R"(#"prompt": "a", "echo": true)", "echo", "unsupported"},
+      {R"(#"prompt": "a", "response_format": {"type": "json_object"})", "response_format",
+       "unsupported"},
+      {R"(#"prompt": "a", "json_schema": {"const": "42"})", "json_schema", "unsupported"},
       {R"("x": 1)", "", ""},
   };
   for (const Refusal& refusal : refusals) {

@@ -24,8 +24,9 @@ constexpr std::string_view kConverted[] = {
     "reasoning",  "max_output_tokens", "store", "metadata", "previous_response_id",
     "background", "conversation",      "prompt"};
 // Members of a chat that have another name here.
-constexpr std::string_view kOfChats[] = {"messages",   "response_format",       "reasoning_effort",
-                                         "max_tokens", "max_completion_tokens", "logprobs"};
+constexpr std::string_view kOfChats[] = {
+    "messages",   "response_format",       "json_schema", "reasoning_effort",
+    "max_tokens", "max_completion_tokens", "logprobs"};
 
 class Reader {
  public:
