@@ -64,6 +64,7 @@ struct ChatRequest {
   std::string json_schema = {};  // for kJsonSchema
   std::string grammar = {};      // GBNF with a rule "root"; empty: none
   Thinking thinking = Thinking::kModelDefault;
+  bool opens_answer = true;  // the prompt ends where the answer begins; else behind the messages
 };
 
 // What makes a lazy grammar begin to hold: the answer contains a text, a match of a regular

@@ -38,14 +38,17 @@ server::ServerOptions ServerOptionsOf(const CliOptions& options) {
                  .prefix_cache_bytes = serve.prefix_cache_bytes},
       .metrics_alias = serve.metrics_alias,
       .dashboard = serve.dashboard,
-      .defaults = {.model_id = ModelId(options.model.path),
-                   .sampling = options.sampling,
-                   .engine = options.engine,
-                   .session = options.session,
-                   .generate = {.max_tokens = options.max_tokens,
-                                .stops = options.stops,
-                                .on_end = options.ignore_eos ? OnEnd::kIgnore : OnEnd::kStop,
-                                .thinking_budget = options.thinking_budget}}};
+      .defaults = {
+          .model_id = serve.aliases.empty() ? ModelId(options.model.path) : serve.aliases.front(),
+          .aliases = serve.aliases,
+          .sampling = options.sampling,
+          .engine = options.engine,
+          .session = options.session,
+          .generate = {.max_tokens = options.max_tokens,
+                       .stops = options.stops,
+                       .on_end = options.ignore_eos ? OnEnd::kIgnore : OnEnd::kStop,
+                       .thinking_budget = options.thinking_budget}}};
+  wanted.defaults.aliases.push_back(ModelId(options.model.path));
   wanted.sessions = serve.sessions;
   wanted.keeping.limits.lease = serve.session_lease;
   wanted.keeping.idle = serve.session_idle;

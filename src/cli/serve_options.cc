@@ -47,6 +47,10 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
           [](CliOptions& o) { return &o.serve.host; }),
       ValueRow(G::kServe, "--port", "N", "the port to listen on; 0: a free one",
                [](CliOptions& o) { return &o.serve.port; }, {.min = 0, .max = 65535}),
+      ValueRow(G::kServe, "--alias", "NAME",
+               "what requests may call the model besides the name of its file; the first is the "
+               "name that answers bear; may be repeated",
+               [](CliOptions& o) { return &o.serve.aliases; }),
       ValueRow(G::kServe, "--max-stall", "MS",
                "how long a prompt may keep other answers waiting, as far as earlier steps tell",
                [](CliOptions& o) { return &o.serve.max_stall_ms; }, {.min = 1, .max = 600000}),

@@ -23,6 +23,7 @@ struct ServeInput {
   int max_queue = 64;
   std::string api_keys;  // a file; empty: none are asked for
   std::string new_key;   // the name of a key to make; empty: none
+  std::vector<std::string> aliases;
   std::vector<std::string> cors_origins;
   int drain_seconds = 30;
   uint64_t prefix_cache_bytes = uint64_t{1} << 30;  // 0: off

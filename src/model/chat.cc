@@ -100,6 +100,7 @@ common_chat_templates_inputs InputsFor(const ChatRequest& request) {
   inputs.tool_choice = ChoiceFor(request.tool_choice);
   inputs.parallel_tool_calls = request.parallel_tool_calls;
   inputs.enable_thinking = request.thinking == Thinking::kModelDefault;
+  inputs.add_generation_prompt = request.opens_answer;
   return inputs;
 }
 

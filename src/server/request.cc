@@ -47,6 +47,10 @@ class Reader {
     ReadModel(defaults);
     if (endpoint_ == Endpoint::kChat) {
       ReadChat();
+      // How an answer begins is the template's.
+      if (fields_.Bool("add_generation_prompt") == false) {
+        Fail("add_generation_prompt", "false is not supported", "unsupported");
+      }
       ReadChatOutput();
     } else {
       ReadPrompts();
@@ -65,8 +69,10 @@ class Reader {
     return std::move(request_);
   }
 
-  ApiResult<ChatRequest> ReadChatAlone() {
+  ApiResult<ChatRequest> ReadChatAlone(const RequestDefaults& defaults) {
+    if (defaults.generate.thinking_budget == 0) request_.chat.thinking = Thinking::kOff;
     ReadChat();
+    request_.chat.opens_answer = fields_.Bool("add_generation_prompt").value_or(true);
     if (!fields_.ok()) return *std::move(error_);
     return std::move(request_.chat);
   }
@@ -75,6 +81,7 @@ class Reader {
   void ReadModel(const RequestDefaults& defaults) {
     const auto model = fields_.Text("model");
     if (!model.has_value() || model->empty() || *model == defaults.model_id) return;
+    if (std::ranges::find(defaults.aliases, *model) != defaults.aliases.end()) return;
     error_ = ApiError{.status = 404,
                       .message = fmt::format("model: there is no \"{}\"; this server has \"{}\"",
                                              *model, defaults.model_id),
@@ -273,10 +280,6 @@ class Reader {
       }
       for (std::string& name : fields.Unknown()) request_.ignored.push_back(std::move(name));
     }
-    // How an answer begins is the template's.
-    if (fields_.Bool("add_generation_prompt") == false) {
-      Fail("add_generation_prompt", "false is not supported", "unsupported");
-    }
     if (fields_.Bool("continue_final_message") == true) {
       Fail("continue_final_message", "true is not supported", "unsupported");
     }
@@ -379,6 +382,11 @@ class Reader {
       if (const auto most = fields_.Integer(name, 1, kMostTokens)) {
         request_.generate.max_tokens = static_cast<int>(*most);
       }
+    }
+    // As clients of llama-server call it.
+    if (const auto most = fields_.Integer("n_predict", -1, kMostTokens)) {
+      if (*most == 0) return Fail("n_predict", "expected -1, no limit, or 1 and more");
+      request_.generate.max_tokens = static_cast<int>(*most);
     }
     if (const auto n = fields_.Integer("n", 1, kMostChoices)) {
       request_.num_choices = static_cast<int>(*n);
@@ -551,8 +559,8 @@ ApiResult<CompletionRequest> ReadRequest(Endpoint endpoint, const Json& body,
   return Reader(endpoint, body).Read(defaults);
 }
 
-ApiResult<ChatRequest> ReadChatRequest(const Json& body) {
-  return Reader(Endpoint::kChat, body).ReadChatAlone();
+ApiResult<ChatRequest> ReadChatRequest(const Json& body, const RequestDefaults& defaults) {
+  return Reader(Endpoint::kChat, body).ReadChatAlone(defaults);
 }
 
 size_t NumCalls(std::span<const ChatMessage> messages) {

@@ -24,7 +24,8 @@ namespace ebb::server {
 
 // What holds where a request says nothing.
 struct RequestDefaults {
-  std::string model_id;  // the one that a request may name
+  std::string model_id;              // what the model is called
+  std::vector<std::string> aliases;  // what requests may call it too
   SamplingOptions sampling;
   EngineOptions engine;    // whose tiers sessions have
   SessionOptions session;  // of which ShareTiers() has seen the policy
@@ -57,7 +58,8 @@ struct CompletionRequest {
 [[nodiscard]] ApiResult<CompletionRequest> ReadRequest(Endpoint endpoint, const Json& body,
                                                        const RequestDefaults& defaults);
 // The chat in a body: messages, tools and formats. /apply-template needs no more.
-[[nodiscard]] ApiResult<ChatRequest> ReadChatRequest(const Json& body);
+[[nodiscard]] ApiResult<ChatRequest> ReadChatRequest(const Json& body,
+                                                     const RequestDefaults& defaults);
 
 // What is generated for a request: a job for each choice of each prompt, without their ids.
 struct Prepared {

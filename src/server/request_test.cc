@@ -173,6 +173,7 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
       {R"("n": 9)", "n", "out_of_range"},
       {R"("n": 0)", "n", "out_of_range"},
       {R"("max_tokens": 0)", "max_tokens", "out_of_range"},
+      {R"("n_predict": 0)", "n_predict", "invalid_value"},
       {R"("max_tokens": 1e3)", "max_tokens", "invalid_type"},
       {R"("max_tokens": 99999999999999999999)", "max_tokens", "invalid_type"},
       {R"("stop": 5)", "stop", "invalid_type"},

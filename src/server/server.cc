@@ -64,7 +64,9 @@ void Server::Impl::MakeRoutes() {
             {"GET", "/health/ready", ready, Access::kOpen},
             {"GET", "/metrics", metrics, Access::kAdmin},
             {"GET", "/openapi.yaml", open_api, Access::kOpen},
+            {"GET", "/v1/health", ready, Access::kOpen},
             {"GET", "/v1/models", models},
+            {"GET", "/models", models},
             {"POST", "/v1/chat/completions", complete(Api::kChat)},
             {"POST", "/chat/completions", complete(Api::kChat)},
             {"POST", "/v1/chat/completions/control", control},
@@ -73,6 +75,8 @@ void Server::Impl::MakeRoutes() {
             {"POST", "/detokenize", work(&Impl::Detokenize)},
             {"POST", "/apply-template", work(&Impl::ApplyTemplate)},
             {"POST", "/v1/responses", complete(Api::kResponses)},
+            {"POST", "/responses", complete(Api::kResponses)},
+            {"POST", "/v1/responses/input_tokens", work(&Impl::CountInput)},
             {"POST", "/v1/messages", complete(Api::kMessages)},
             {"POST", "/v1/messages/count_tokens", work(&Impl::CountTokens)},
             {"POST", "/v1/embeddings", missing}};
@@ -122,7 +126,9 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   }
   constexpr std::string_view kModels = "/v1/models/";
   if (request.method == "GET" && request.path.starts_with(kModels)) {
-    if (request.path.substr(kModels.size()) == options.defaults.model_id) {
+    const std::string_view name = std::string_view(request.path).substr(kModels.size());
+    const auto& aliases = options.defaults.aliases;
+    if (name == options.defaults.model_id || std::ranges::find(aliases, name) != aliases.end()) {
       return reply->Send(JsonAnswer(ModelJson()));
     }
     return reply->Send(ErrorAnswer({.status = 404,
@@ -134,7 +140,8 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   }
   if (request.method == "GET" && dashboard->Answer(request.path, reply)) return;
   constexpr std::string_view kResponses = "/v1/responses/";
-  if (request.path.starts_with(kResponses)) {
+  constexpr std::string_view kInputTokens = "/v1/responses/input_tokens";
+  if (request.path.starts_with(kResponses) && request.path != kInputTokens) {
     return reply->Send(AnswerResponse(request.method, request.path.substr(kResponses.size())));
   }
   if (request.method == "DELETE" && request.path.starts_with(kRequests)) {

@@ -10,6 +10,21 @@
 #include "src/server/server_impl.h"
 
 namespace ebb::server {
+namespace {
+
+// Part of a character is no text: its bytes.
+Json PieceJson(const std::string& piece) {
+  try {
+    (void)Json(piece).dump();
+    return piece;
+  } catch (const Json::type_error&) {
+    Json bytes = Json::array();
+    for (const char byte : piece) bytes.push_back(static_cast<unsigned char>(byte));
+    return bytes;
+  }
+}
+
+}  // namespace
 
 Json Server::Impl::ModelJson() const {
   const ModelShape& shape = model->shape();
@@ -33,6 +48,7 @@ HttpAnswer Server::Impl::Tokenize(const Json& body) const {
   const auto prompt = fields.Text("prompt");
   const bool add_bos = fields.Bool("add_special").value_or(false);
   const bool parse = fields.Bool("parse_special").value_or(true);
+  const bool with_pieces = fields.Bool("with_pieces").value_or(false);
   if (!content.has_value() && !prompt.has_value()) {
     fields.Fail("content", "expected a text", "missing_field");
   }
@@ -41,7 +57,14 @@ HttpAnswer Server::Impl::Tokenize(const Json& body) const {
                                       add_bos ? Model::AddBos::kAsModelSays : Model::AddBos::kNo,
                                       parse ? Model::Specials::kParse : Model::Specials::kAsText);
   if (!tokens.ok()) return ErrorAnswer(ErrorFrom(tokens.status()));
-  return JsonAnswer({{"tokens", *tokens}, {"count", tokens->size()}});
+  Json list = *tokens;
+  if (with_pieces) {
+    for (Json& token : list) {
+      const std::string piece = model->TokenText(token.get<Token>(), Model::ControlTokens::kShow);
+      token = {{"id", token}, {"piece", PieceJson(piece)}};
+    }
+  }
+  return JsonAnswer({{"tokens", std::move(list)}, {"count", tokens->size()}});
 }
 
 HttpAnswer Server::Impl::Detokenize(const Json& body) const {
@@ -64,7 +87,7 @@ HttpAnswer Server::Impl::Detokenize(const Json& body) const {
 }
 
 HttpAnswer Server::Impl::ApplyTemplate(const Json& body) const {
-  ApiResult<ChatRequest> request = ReadChatRequest(body);
+  ApiResult<ChatRequest> request = ReadChatRequest(body, options.defaults);
   if (const auto* error = std::get_if<ApiError>(&request)) return ErrorAnswer(*error);
   const Result<ChatPrompt> prompt = model->FormatChat(std::get<ChatRequest>(request));
   if (!prompt.ok()) return ErrorAnswer(ErrorFrom(prompt.status()));
@@ -74,13 +97,29 @@ HttpAnswer Server::Impl::ApplyTemplate(const Json& body) const {
 HttpAnswer Server::Impl::CountTokens(const Json& body) const {
   ApiResult<MessagesRequest> read = ReadMessagesRequest(body, MessagesUse::kCount);
   if (const auto* error = std::get_if<ApiError>(&read)) return ErrorAnswer(*error);
-  ApiResult<ChatRequest> request = ReadChatRequest(std::get<MessagesRequest>(read).chat);
-  if (auto* error = std::get_if<ApiError>(&request)) return ErrorAnswer(InMessages(*error));
+  const ApiResult<size_t> count = CountPrompt(std::get<MessagesRequest>(read).chat);
+  if (auto* error = std::get_if<ApiError>(&count)) return ErrorAnswer(InMessages(*error));
+  return JsonAnswer({{"input_tokens", std::get<size_t>(count)}});
+}
+
+HttpAnswer Server::Impl::CountInput(const Json& body) const {
+  const ApiResult<ApiRequest> read = ReadApi(Api::kResponses, body, responses);
+  if (const auto* error = std::get_if<ApiError>(&read)) return ErrorAnswer(*error);
+  const auto& in_chat = std::get<ApiRequest>(read);
+  const ApiResult<size_t> count = CountPrompt(in_chat.body);
+  if (auto* error = std::get_if<ApiError>(&count)) return ErrorAnswer(in_chat.renamed(*error));
+  return JsonAnswer(
+      {{"object", "response.input_tokens"}, {"input_tokens", std::get<size_t>(count)}});
+}
+
+ApiResult<size_t> Server::Impl::CountPrompt(const Json& body) const {
+  ApiResult<ChatRequest> request = ReadChatRequest(body, options.defaults);
+  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
   auto& chat = std::get<ChatRequest>(request);
   const std::vector<ChatMessage> messages = std::exchange(chat.messages, {});
   const Result<Turn> turn = BeginTurn(*model, {.request = std::move(chat)}, messages);
-  if (!turn.ok()) return ErrorAnswer(InMessages(ErrorFrom(turn.status())));
-  return JsonAnswer({{"input_tokens", turn->tokens.size()}});
+  if (!turn.ok()) return ErrorFrom(turn.status());
+  return turn->tokens.size();
 }
 
 HttpAnswer Server::Impl::AnswerResponse(std::string_view method, std::string path) {

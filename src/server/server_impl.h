@@ -128,6 +128,9 @@ struct Server::Impl {
   [[nodiscard]] HttpAnswer Detokenize(const Json& body) const;
   [[nodiscard]] HttpAnswer ApplyTemplate(const Json& body) const;
   [[nodiscard]] HttpAnswer CountTokens(const Json& body) const;
+  [[nodiscard]] HttpAnswer CountInput(const Json& body) const;
+  // Tokens of the chat in the body of a request for one.
+  [[nodiscard]] ApiResult<size_t> CountPrompt(const Json& body) const;
 
   std::shared_ptr<const Model> model;
   ServerOptions options;

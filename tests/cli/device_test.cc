@@ -58,15 +58,16 @@ TEST_F(DeviceTest, ABackendsDeviceHoldsWeightsAndRows) {
   EXPECT_GT(full["device"]["row_bytes"], 0);
   EXPECT_GT(full["device"]["weight_bytes"], 0);
   EXPECT_EQ(full["device"]["decode_steps"], 149);
-  const json tiered = Record(Run("--device ggml-cpu --t0 30%"));
-  EXPECT_EQ(tiered["logits_hash"], full["logits_hash"]);
-  EXPECT_GT(tiered["tiers"][1]["rows"], 0);
+  for (const std::string place : {"host", "file"}) {
+    const json tiered = Record(Run("--device ggml-cpu --t0 30% --t1 " + place));
+    EXPECT_EQ(tiered["logits_hash"], full["logits_hash"]) << place;
+    EXPECT_GT(tiered["tiers"][1]["rows"], 0) << place;
+  }
   EXPECT_NE(Run("--device warp9").exit_code, 0);
   EXPECT_THAT(Run("--device warp9").err,
               HasSubstr("no device \"warp9\" here; there are: cpu, sim"));
   EXPECT_THAT(Run("--device ggml-cpu --lossless").err, HasSubstr("lossless"));
   EXPECT_THAT(Run("--device ggml-cpu --t2 30%").err, HasSubstr("T2 is not there"));
-  EXPECT_THAT(Run("--device ggml-cpu --t0 30% --t1 file").err, HasSubstr("T1 in a file"));
 }
 
 TEST_F(DeviceTest, ListsDevicesAndTestsOne) {
@@ -119,7 +120,7 @@ TEST_F(DeviceTest, RefusesWhatMakesNoSense) {
   };
   expect_refused("--device gpu", "no device \"gpu\" here");
   expect_refused("--device sim:h2d=fast", "expected a rate");
-  expect_refused("--device sim --t0 50% --t1 file", "T1 in a file");
+  expect_refused("--device sim --t0 50% --t1 file --t1-mode compute", "T1 mode compute");
   expect_refused("--t0 50% --t1 host --t1-mode compute", "one memory");
   expect_refused("--t1-mode both", "expected auto|compute|stream");
   expect_refused("--timeline x.json", "add --device sim");

@@ -226,6 +226,54 @@ TEST_F(ApiTest, TokensAndTemplates) {
   EXPECT_THAT(Post("/apply-template", ServerTest::Chat(1)).json()["prompt"].get<std::string>(),
               HasSubstr(Question(1)));
   EXPECT_EQ(Post("/apply-template", {{"messages", json::array()}}).status, 400);
+  const json pieces = Post("/tokenize", {{"content", "First Ada"}, {"with_pieces", true}}).json();
+  std::string text;
+  for (size_t i = 0; i < pieces["tokens"].size(); ++i) {
+    EXPECT_EQ(pieces["tokens"][i]["id"], tokens["tokens"][i]);
+    text += pieces["tokens"][i]["piece"].get<std::string>();
+  }
+  EXPECT_EQ(text, "First Ada");
+}
+
+TEST_F(ApiTest, TemplatesHaveTheServersDefaults) {
+  server_.reset();
+  ServerOptions options = Options();
+  options.defaults.generate.thinking_budget = 0;
+  Start(options);
+  const auto prompt = [&](const json& more) {
+    return Post("/apply-template", ServerTest::Chat(1, more)).json()["prompt"].get<std::string>();
+  };
+  const std::string by_default = prompt(json::object());
+  EXPECT_EQ(by_default, prompt({{"chat_template_kwargs", {{"enable_thinking", false}}}}));
+  const std::string unopened = prompt({{"add_generation_prompt", false}});
+  EXPECT_LT(unopened.size(), by_default.size());
+  EXPECT_TRUE(by_default.starts_with(unopened));
+}
+
+TEST_F(ApiTest, TheModelMayHaveOtherNames) {
+  server_.reset();
+  ServerOptions options = Options();
+  options.defaults.model_id = "thinker";
+  options.defaults.aliases = {"thinker", "pebble"};
+  Start(options);
+  for (const char* name : {"thinker", "pebble"}) {
+    const json answer = Chat(ServerTest::Chat(1, {{"model", name}, {"n_predict", 3}})).json();
+    EXPECT_EQ(answer["model"], "thinker") << name;
+    EXPECT_EQ(answer["usage"]["completion_tokens"], 3) << name;
+    EXPECT_EQ(Get("/v1/models/" + std::string(name)).json()["id"], "thinker");
+  }
+  EXPECT_EQ(Chat(ServerTest::Chat(1, {{"model", "other"}})).status, 404);
+  EXPECT_EQ(Get("/models").json(), Get("/v1/models").json());
+  EXPECT_EQ(Get("/v1/health").status, 200);
+}
+
+TEST_F(ApiTest, TellsHowManyTokensAnInputHas) {
+  const std::string path = "/v1/responses/input_tokens";
+  const json one = Post(path, {{"input", Question(1)}}).json();
+  EXPECT_EQ(one["object"], "response.input_tokens");
+  EXPECT_EQ(one["input_tokens"],
+            Chat(ServerTest::Chat(1, {{"max_tokens", 1}})).json()["usage"]["prompt_tokens"]);
+  EXPECT_EQ(Post(path, {{"input", 5}}).json()["error"]["param"], "input");
 }
 
 TEST_F(ApiTest, ErrorsHaveOpenAisForm) {
