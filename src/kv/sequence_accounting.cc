@@ -19,8 +19,8 @@ size_t TableBytes(const SharedTable& shared) {
          shared.compressed.table_bytes() + BytesOf(shared.groups) +
          shared.positions.capacity() * sizeof(Position) +
          (shared.full_rows.capacity() + shared.compressed_rows.capacity()) * sizeof(uint32_t) +
-         BytesOf(shared.placed[0].slots) + BytesOf(shared.placed[0].rows) +
-         BytesOf(shared.placed[1].slots) + BytesOf(shared.placed[1].rows);
+         BytesOf(shared.by_tier[0].slots) + BytesOf(shared.by_tier[0].rows) +
+         BytesOf(shared.by_tier[1].slots) + BytesOf(shared.by_tier[1].rows);
 }
 
 Status CheckMerged(const SharedTable& shared) {
@@ -115,15 +115,15 @@ Status SequenceCache::Impl::CheckStream(const Stream& stream) const {
   for (size_t page = 0; page < stream.refs.size(); ++page) {
     const PageRef ref = stream.refs[page];
     const bool present = shared.full.HasPage(page);
-    if (ref.empty() == present || (present && ref.place() != shared.full.PlaceOf(page))) {
+    if (ref.empty() == present || (present && ref.tier() != shared.full.TierOf(page))) {
       return Internal(fmt::format("a stream and its table disagree on page {}", page));
     }
     if (!present) {
       if (stream.pages[page] == nullptr) continue;
       return Internal(fmt::format("page {} has an address although it is absent", page));
     }
-    const TierPages& pages = *PagesOf(ref.place());
-    const bool is_staged = ref.place() == Tier::kT1 && stage != nullptr;
+    const TierPages& pages = *PagesOf(ref.tier());
+    const bool is_staged = ref.tier() == Tier::kT1 && stage != nullptr;
     const auto& addresses = is_staged && T1HasAddresses() ? stream.t1_pages : stream.pages;
     const bool has_address = !is_staged || T1HasAddresses();
     if (has_address && addresses[page] != pages.Address(ref.id())) {

@@ -56,8 +56,8 @@ std::array<uint64_t, 3> SequenceCache::Impl::Generations() const {
 
 void SequenceCache::Impl::SetAddress(Stream* stream, size_t page) const {
   const PageRef ref = stream->refs[page];
-  if (ref.place() == Tier::kT0 || stage == nullptr) {
-    stream->pages[page] = PagesOf(ref.place())->Address(ref.id());
+  if (ref.tier() == Tier::kT0 || stage == nullptr) {
+    stream->pages[page] = PagesOf(ref.tier())->Address(ref.id());
   } else if (stores.t1->MayStay()) {
     stream->t1_pages[page] = stores.t1->Address(ref.id());
   }
@@ -77,8 +77,8 @@ void SequenceCache::Impl::FindPages() {
 }
 
 void SequenceCache::Impl::TakePage(Stream* stream, const TablePage& page) {
-  const PageId id = PagesOf(page.place)->Take(LayerOf(*stream));
-  stream->refs[page.index] = PageRef(page.place, id);
+  const PageId id = PagesOf(page.tier)->Take(LayerOf(*stream));
+  stream->refs[page.index] = PageRef(page.tier, id);
   SetAddress(stream, page.index);
 }
 
@@ -92,7 +92,7 @@ void SequenceCache::Impl::FreePage(Stream* stream, size_t page) {
   const PageRef ref = std::exchange(stream->refs[page], PageRef());
   stream->pages[page] = nullptr;
   if (T1HasAddresses()) stream->t1_pages[page] = nullptr;
-  PagesOf(ref.place())->Release(ref);
+  PagesOf(ref.tier())->Release(ref);
 }
 
 void SequenceCache::Impl::FreeCompressedPage(Stream* stream, size_t page) const {
@@ -131,7 +131,7 @@ void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
 
 void SequenceCache::Impl::FreePages(SharedTable* shared) {
   if (freed.empty()) return;
-  const auto in_t1 = [](const TablePage& page) { return page.place == Tier::kT1; };
+  const auto in_t1 = [](const TablePage& page) { return page.tier == Tier::kT1; };
   if (stage != nullptr && std::ranges::any_of(freed, in_t1)) stage->Forget();
   for (const int group : shared->groups) {
     for (Stream& stream : StreamsOf(group)) {
@@ -455,7 +455,7 @@ std::span<const Tier> SequenceCache::tiers(int group) {
   c.tiers.assign(shared.num_rows(), Tier::kT2);
   for (size_t i = 0; i < shared.full.num_rows(); ++i) {
     const size_t row = shared.full_rows.empty() ? i : shared.full_rows[i];
-    c.tiers[row] = shared.full.PlaceOf(shared.full.slots()[i].page());
+    c.tiers[row] = shared.full.TierOf(shared.full.slots()[i].page());
   }
   return c.tiers;
 }

@@ -1,7 +1,8 @@
 // The cache of one sequence: for every (layer, kv head) a stream of pages, for every group a token
-// table that says which slots hold which positions. Rows carry their position through RoPE, so a
-// slot's place means nothing: freed slots are used again, half-empty pages are compacted away. But
-// memory is read faster in its own order, so rows are put in order now and then.
+// table that says which slots hold which positions. Rows carry their position through RoPE, so
+// the order of their slots means nothing: freed slots are used again, half-empty pages are
+// compacted away. But memory is read faster in its own order, so rows are put in order now and
+// then.
 //
 // A page lies in T0, in T1 (memory or a file) or, in another format, in T2. Rows of T0 and T1 form
 // one visible list in order of position, so which of the two a row lies in changes nothing that is
@@ -142,11 +143,11 @@ class SequenceCache {
   void EndLayer(int layer);
   Status EndStaging();
   [[nodiscard]] bool ReadsInPlace() const;  // in this step
-  struct PlacedRows {
+  struct RowsOfTier {
     RowsView view;                      // without positions
     std::span<const uint32_t> indices;  // among all rows of the stream
   };
-  [[nodiscard]] PlacedRows RowsIn(Tier place, int layer, int kv_head) const;
+  [[nodiscard]] RowsOfTier RowsIn(Tier tier, int layer, int kv_head) const;
   [[nodiscard]] size_t NumRowsInT1(int layer, int kv_head) const;
   // Without those that the last step found with its lender.
   [[nodiscard]] size_t NumPagesInT1(int layer, int kv_head) const;

@@ -156,9 +156,9 @@ struct SequenceCache::Impl {
   // Returns the bytes copied.
   size_t SortTable(SharedTable* shared);
   // Adds what the table has to move for that, at most as many bytes as are left.
-  void PlanCompaction(SharedTable* shared, Tier place, size_t max_bytes, size_t* num_bytes,
+  void PlanCompaction(SharedTable* shared, Tier tier, size_t max_bytes, size_t* num_bytes,
                       std::vector<TableMove>* tables);
-  Status CompactTables(std::span<const TableMove> tables, Tier place);
+  Status CompactTables(std::span<const TableMove> tables, Tier tier);
   void CompactAll(size_t max_bytes, size_t* num_bytes);
 
   using PlannedRows = std::vector<Position> MovePlan::*;
@@ -171,9 +171,9 @@ struct SequenceCache::Impl {
   Status Lift(std::span<const TableMoves> all);
   // Takes back what Reserve() promised and nobody needed.
   void EndPromises();
-  Status Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier place);
+  Status Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier tier);
   Status Compress(std::span<const TableMoves> all);
-  Status Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place);
+  Status Raise(std::span<const TableMoves> all, PlannedRows rows, Tier tier);
   [[nodiscard]] size_t NumRows(std::span<const TableMoves> all, PlannedRows rows) const;
   void Account(std::span<const TableMoves> all, PlannedRows rows);
   // Why the rows are not all there; CheckSound(): or not to be had now.

@@ -10,8 +10,8 @@
 namespace ebb {
 namespace {
 
-bool HasPagesToSpare(const TokenTable& table, Tier place) {
-  return table.NumFreeSlots(place) >= kRowsPerPage;
+bool HasPagesToSpare(const TokenTable& table, Tier tier) {
+  return table.NumFreeSlots(tier) >= kRowsPerPage;
 }
 
 }  // namespace
@@ -29,20 +29,20 @@ std::span<const Tier> SequenceCache::Impl::TiersToCompact() {
   return can ? kBoth : std::span(kBoth).first(1);
 }
 
-void SequenceCache::Impl::PlanCompaction(SharedTable* shared, Tier place, size_t max_bytes,
+void SequenceCache::Impl::PlanCompaction(SharedTable* shared, Tier tier, size_t max_bytes,
                                          size_t* num_bytes, std::vector<TableMove>* tables) {
   const size_t bytes_per_move = RowBytes() * NumStreams(*shared);
   const size_t left = max_bytes - std::min(max_bytes, *num_bytes);
   TableMove table = {.shared = shared};
-  shared->full.Compact(place, left / bytes_per_move, &table.moves, &table.freed);
+  shared->full.Compact(tier, left / bytes_per_move, &table.moves, &table.freed);
   if (table.freed.empty()) return;
   *num_bytes += table.moves.size() * bytes_per_move;
   tables->push_back(std::move(table));
 }
 
-Status SequenceCache::Impl::CompactTables(std::span<const TableMove> tables, Tier place) {
+Status SequenceCache::Impl::CompactTables(std::span<const TableMove> tables, Tier tier) {
   if (tables.empty()) return OkStatus();
-  if (place == Tier::kT1 && stage != nullptr) stage->Forget();
+  if (tier == Tier::kT1 && stage != nullptr) stage->Forget();
   std::vector<std::span<const SlotMove>> moves;  // [streams]
   std::vector<std::span<const PageRef>> pages;
   for (const TableMove& table : tables) {
@@ -54,7 +54,7 @@ Status SequenceCache::Impl::CompactTables(std::span<const TableMove> tables, Tie
       }
     }
   }
-  TierRows* const rows = place == Tier::kT0 ? stores.t0.get() : stores.t1.get();
+  TierRows* const rows = tier == Tier::kT0 ? stores.t0.get() : stores.t1.get();
   Status status = moves.empty() ? OkStatus() : rows->MoveRows(moves, pages);
   for (const TableMove& table : tables) {
     freed = table.freed;
@@ -86,20 +86,20 @@ void SequenceCache::Impl::CompactCompressed(SharedTable* shared, size_t max_byte
 }
 
 void SequenceCache::Impl::CompactAll(size_t max_bytes, size_t* num_bytes) {
-  const std::span<const Tier> places = TiersToCompact();
-  std::array<std::vector<TableMove>, 2> moved_rows;  // by place
+  const std::span<const Tier> compacted = TiersToCompact();
+  std::array<std::vector<TableMove>, 2> moved_rows;  // by tier
   const size_t first = next_compacted;
   for (size_t i = first; i < first + tables.size() && *num_bytes < max_bytes; ++i) {
     SharedTable* shared = tables[i % tables.size()].get();
     const size_t before = *num_bytes;
-    for (const Tier place : places) {
-      PlanCompaction(shared, place, max_bytes, num_bytes, &moved_rows[static_cast<size_t>(place)]);
+    for (const Tier tier : compacted) {
+      PlanCompaction(shared, tier, max_bytes, num_bytes, &moved_rows[static_cast<size_t>(tier)]);
     }
     CompactCompressed(shared, max_bytes, num_bytes);
     if (*num_bytes > before) next_compacted = (i + 1) % tables.size();
   }
-  for (const Tier place : places) {
-    broken = Lost(CompactTables(moved_rows[static_cast<size_t>(place)], place));
+  for (const Tier tier : compacted) {
+    broken = Lost(CompactTables(moved_rows[static_cast<size_t>(tier)], tier));
     if (!broken.ok()) return;
   }
 }

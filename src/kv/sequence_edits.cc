@@ -17,7 +17,7 @@ void TableEdit::SetAllInT1(TierRows::Access access, std::span<const TablePage> a
 
 void TableEdit::FindRowsInT1(TierRows::Access access, std::span<const TablePage> added) {
   for (uint32_t i = 0; i < slots.size(); ++i) {
-    if (shared->full.PlaceOf(slots[i].page()) != Tier::kT1) continue;
+    if (shared->full.TierOf(slots[i].page()) != Tier::kT1) continue;
     in_t1.push_back(i);
     t1_rows.slots.push_back(slots[i]);
   }

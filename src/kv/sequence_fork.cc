@@ -23,7 +23,7 @@ template <typename Visit>
 void ForEachPage(const SharedTable& shared, Tier tier, const Visit& visit) {
   const TokenTable& table = TableOf(shared, tier);
   for (size_t page = 0; page < table.page_end(); ++page) {
-    if (table.HasPage(page) && (tier == Tier::kT2 || table.PlaceOf(page) == tier)) visit(page);
+    if (table.HasPage(page) && (tier == Tier::kT2 || table.TierOf(page) == tier)) visit(page);
   }
 }
 

@@ -55,9 +55,8 @@ Status SequenceCache::Impl::SettleT1() {
   return stores.t1 == nullptr ? OkStatus() : stores.t1->Settle();
 }
 
-Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRows rows,
-                                     Tier place) {
-  const bool sinks = place == Tier::kT1;
+Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier tier) {
+  const bool sinks = tier == Tier::kT1;
   if (NumRows(all, rows) == 0) return OkStatus();
   EBB_RETURN_IF_ERROR(SettleT1());
   std::vector<TableEdit> tables;
@@ -68,7 +67,7 @@ Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRow
     TokenTable& full = table.shared->full;
     std::vector<SlotMove> moves;
     added.clear();
-    full.Relocate(RowsAt(full, positions), place, &moves, &added, &table.freed);
+    full.Relocate(RowsAt(full, positions), tier, &moves, &added, &table.freed);
     AllocatePages(table.shared);
     // A T1 page that lost its last row is no page of the table any more, and is still to be read.
     table.slots = sinks ? Targets(moves) : Sources(moves);
@@ -133,16 +132,16 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
   return broken;
 }
 
-Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place) {
+Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows rows, Tier tier) {
   if (NumRows(all, rows) == 0) return OkStatus();
-  if (place == Tier::kT1) EBB_RETURN_IF_ERROR(SettleT1());
+  if (tier == Tier::kT1) EBB_RETURN_IF_ERROR(SettleT1());
   std::vector<float> key(format.head_dim), value(format.head_dim);
   std::vector<TableEdit> tables;
   for (const auto& [shared, plan] : all) {
     const std::vector<Position>& positions = plan.*rows;
     if (positions.empty()) continue;
     added.clear();
-    shared->full.Insert(positions, place, &added);
+    shared->full.Insert(positions, tier, &added);
     AllocatePages(shared);
     TableEdit table = {.shared = shared, .slots = SlotsAt(shared->full, positions)};
     table.FindRowsInT1(TierRows::Access::kWrite, added);
@@ -217,7 +216,7 @@ MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,
       continue;
     }
     const uint32_t page = shared.full.slots()[full_index[0]].page();
-    const Tier from = shared.full.PlaceOf(page);
+    const Tier from = shared.full.TierOf(page);
     if (move.to == from) continue;
     if (from == Tier::kT0) ++plan.num_leave_t0;
     if (from == Tier::kT0 && !shared.full.IsSealed(page)) ++plan.num_leave_open_t0;

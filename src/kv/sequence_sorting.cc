@@ -21,7 +21,7 @@ constexpr size_t kRowsAhead = 8;
 bool IsWorthSorting(TokenTable* table) {
   const size_t least = std::max<size_t>(kRowsPerPage, table->num_rows() / kRowsPerStray);
   return table->num_pages(Tier::kT1) == 0 && table->num_sealed() == 0 &&
-         table->num_placed() >= least && table->CountStrays() >= least;
+         table->num_slots_taken() >= least && table->CountStrays() >= least;
 }
 
 }  // namespace

@@ -18,13 +18,13 @@ namespace {
 
 void SaveTable(const TokenTable& table, StateWriter* to) {
   const TokenTableState state = table.State();
-  std::vector<uint8_t> places;
+  std::vector<uint8_t> tiers;
   std::vector<uint64_t> used;
   for (const TokenTableState::Page& page : state.pages) {
-    places.push_back(static_cast<uint8_t>(page.place));
+    tiers.push_back(static_cast<uint8_t>(page.tier));
     used.push_back(page.used);
   }
-  to->Numbers<uint8_t>(places);
+  to->Numbers<uint8_t>(tiers);
   to->Numbers<uint64_t>(used);
   to->Numbers<Position>(state.positions);
   to->Numbers<Position>(state.last_visible);
@@ -32,17 +32,17 @@ void SaveTable(const TokenTable& table, StateWriter* to) {
 
 TokenTableState LoadTable(Position end, StateReader* from) {
   TokenTableState state;
-  const auto places = from->Numbers<uint8_t>();
+  const auto tiers = from->Numbers<uint8_t>();
   const auto used = from->Numbers<uint64_t>();
   state.positions = from->Numbers<Position>();
   state.last_visible = from->Numbers<Position>();
-  if (places.size() != used.size()) from->Fail("as many places as pages were expected");
+  if (tiers.size() != used.size()) from->Fail("as many tiers as pages were expected");
   size_t num_rows = 0;
   for (size_t page = 0; page < used.size() && from->ok(); ++page) {
-    if (places[page] > 1) from->Fail(fmt::format("a page in place {}", places[page]));
+    if (tiers[page] > 1) from->Fail(fmt::format("a page in tier {}", tiers[page]));
     if (used[page] == 0) from->Fail("a page without rows");
     num_rows += std::popcount(used[page]);
-    state.pages.push_back({static_cast<Tier>(places[page]), used[page]});
+    state.pages.push_back({static_cast<Tier>(tiers[page]), used[page]});
   }
   if (num_rows != state.positions.size()) from->Fail("as many positions as rows were expected");
   for (const Position position : state.positions) {
@@ -81,7 +81,7 @@ struct SavedTable {
 
   [[nodiscard]] size_t NumPages(Tier tier) const {
     if (tier == Tier::kT2) return compressed.pages.size();
-    const auto there = [&](const TokenTableState::Page& page) { return page.place == tier; };
+    const auto there = [&](const TokenTableState::Page& page) { return page.tier == tier; };
     return std::ranges::count_if(full.pages, there);
   }
 };
@@ -110,11 +110,11 @@ std::vector<SavedTable> LoadSavedTables(Position end, size_t num_groups, StateRe
     }
     saved.full = LoadTable(end, from);
     saved.compressed = LoadTable(end, from);
-    const auto elsewhere = [](const TokenTableState::Page& page) {
-      return page.place != Tier::kT0;
+    const auto has_other_tier = [](const TokenTableState::Page& page) {
+      return page.tier != Tier::kT0;
     };
-    if (std::ranges::any_of(saved.compressed.pages, elsewhere)) {
-      from->Fail("a page of T2 in another place than 0");
+    if (std::ranges::any_of(saved.compressed.pages, has_other_tier)) {
+      from->Fail("a page of T2 in another tier than 0");
     }
   }
   if (num_seen != num_groups) {

@@ -18,7 +18,7 @@ std::vector<uint32_t> PagesOf(const SharedTable& shared, Tier tier) {
   std::vector<uint32_t> pages;
   for (size_t page = 0; page < table.page_end(); ++page) {
     if (!table.HasPage(page)) continue;
-    if (tier == Tier::kT2 || table.PlaceOf(page) == tier) {
+    if (tier == Tier::kT2 || table.TierOf(page) == tier) {
       pages.push_back(static_cast<uint32_t>(page));
     }
   }
@@ -32,7 +32,7 @@ std::string StatePage::ToString() const {
                      kv_head);
 }
 
-// Walks over all pages in the order of the file, packing their rows or putting them in place.
+// Walks over all pages in the order of the file, packing their rows or unpacking them.
 struct SequenceState::Pages {
   SequenceCache::Impl& c;
   const WriteStatePage* write = nullptr;
@@ -101,7 +101,7 @@ struct SequenceState::Pages {
     });
   }
 
-  // Between the page's place in memory and the file.
+  // Between the page in memory and the file.
   Status Copy(const Some& some, size_t number, std::byte* page) {
     StatePage name = some.first;
     name.number = static_cast<uint32_t>(number);

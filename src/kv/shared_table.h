@@ -23,11 +23,11 @@ struct SharedTable {
   MappedArray<Position> positions;
   MappedArray<uint32_t> full_rows, compressed_rows;
   // The full rows of T0 and of T1 apart, for a step that attends to either where it lies.
-  struct Placed {
+  struct RowsOfTier {
     std::vector<Slot> slots;
     std::vector<uint32_t> rows;  // among all rows
   };
-  std::array<Placed, 2> placed;
+  std::array<RowsOfTier, 2> by_tier;
 
   [[nodiscard]] std::span<const Position> AllPositions() const {
     return compressed.num_rows() == 0 ? full.positions() : std::span<const Position>(positions);
@@ -35,8 +35,8 @@ struct SharedTable {
   [[nodiscard]] size_t num_rows() const { return full.num_rows() + compressed.num_rows(); }
   // To be called when rows joined or left either table.
   void MergePositions();
-  // Fills `placed`.
-  void Place();
+  // Fills `by_tier`.
+  void SplitByTier();
 };
 
 // The memory of one (layer, kv head): what it holds by id, and where that is now.

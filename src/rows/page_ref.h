@@ -14,11 +14,11 @@ namespace ebb {
 class PageRef {
  public:
   PageRef() = default;
-  PageRef(Tier place, PageId id) : id_(id), in_t1_(place == Tier::kT1 ? 1 : 0) {}
+  PageRef(Tier tier, PageId id) : id_(id), in_t1_(tier == Tier::kT1 ? 1 : 0) {}
   [[nodiscard]] bool empty() const { return id_ == kNoPage; }
   [[nodiscard]] PageId id() const { return id_; }
   // kT0 or kT1; unspecified for a page of T2, which stands in a list of its own.
-  [[nodiscard]] Tier place() const { return in_t1_ != 0 ? Tier::kT1 : Tier::kT0; }
+  [[nodiscard]] Tier tier() const { return in_t1_ != 0 ? Tier::kT1 : Tier::kT0; }
   [[nodiscard]] bool is_borrowed() const { return is_borrowed_ != 0; }
   [[nodiscard]] PageRef Borrowed() const {
     PageRef ref = *this;

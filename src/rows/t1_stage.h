@@ -54,7 +54,8 @@ class T1Stage {
 
  private:
   [[nodiscard]] bool ReadsTheSameAhead(const std::vector<Pages>& layers) const;
-  void Place(int layer, int buffer);
+  // Tells each page of the layer where it lies in the buffer.
+  void SetAddresses(int layer, int buffer);
   // Begins to read the next layer; behind the step's last one, the next step's layers.
   void StartNext();
   [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }

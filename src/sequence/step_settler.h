@@ -127,12 +127,12 @@ class StepSettler {
   std::vector<GroupSignals> groups_;         // [groups]: what the step showed
   std::vector<GroupDecision> decided_;       // in this step, as the next two
   int64_t num_evicted_ = 0;                  // rows, by the placement or by windows
-  size_t most_gone_ = 0;                     // rows of one group that left their places
+  size_t most_gone_ = 0;                     // rows of one group that gave up their slots
   std::vector<uint32_t> removed_;
   std::vector<Position> positions_;
   std::vector<Expiry> expiring_;
   std::vector<int> hiding_;  // groups some of whose rows expire in this step
-  size_t holes_ = 0;         // rows that left their places, per group, since the last compaction
+  size_t holes_ = 0;         // rows that gave up their slots, per group, since the last compaction
 };
 
 }  // namespace ebb

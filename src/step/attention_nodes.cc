@@ -319,7 +319,7 @@ void AttentionOp::PlanInPlace(const Layer::Fold& fold, const SequenceStep& seque
   for (size_t h = 0; h < kv_heads; ++h) {
     const int head = static_cast<int>(h);
     const int group = cache.GroupOf(layer, head);
-    const auto take = [&](SequenceCache::PlacedRows rows, size_t end, RowsView* view,
+    const auto take = [&](SequenceCache::RowsOfTier rows, size_t end, RowsView* view,
                           std::span<const uint32_t>* indices) {
       const size_t begin = FirstInWindow(rows.indices.first(end), cache.positions(group), query_at,
                                          cache.WindowOf(group));
