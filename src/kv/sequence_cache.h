@@ -95,7 +95,7 @@ class SequenceCache {
   [[nodiscard]] bool BeginRemoval(int group, std::span<const uint32_t> removed, Removal* removal);
   void EndRemoval(Removal* removal);
   // A hint that rows of `group` are removed soon, and then those of the groups behind it.
-  void ExpectRemoval(int group) const;
+  void FetchForRemoval(int group) const;
   // Brings these rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make
   // room for those that come there. Fails, and changes nothing, when a tier has no room
   // (ResourceExhausted) or does not exist (InvalidArgument); where the system refuses memory, or a

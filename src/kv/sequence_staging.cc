@@ -52,10 +52,10 @@ Status SequenceCache::BeginStaging(T1Reading reading) {
   if (c.in_place || c.stage == nullptr) {
     c.lent.Find(c.tables.front()->full, nullptr);
     c.t1_bytes_read = 0;
-    for (const auto& shared : c.tables) {
-      if (c.in_place) shared->SplitByTier();
-      c.t1_bytes_read +=
-          shared->full.num_pages(Tier::kT1) * c.NumStreams(*shared) * c.format.PageBytes();
+    for (const auto& group_table : c.tables) {
+      if (c.in_place) group_table->SplitByTier();
+      c.t1_bytes_read += group_table->full.num_pages(Tier::kT1) * c.NumStreams(*group_table) *
+                         c.format.PageBytes();
     }
     return OkStatus();
   }
@@ -97,7 +97,7 @@ bool SequenceCache::ReadsInPlace() const { return impl_->in_place; }
 SequenceCache::RowsOfTier SequenceCache::RowsIn(Tier tier, int layer, int kv_head) const {
   impl_->Refresh();
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
-  const SharedTable::RowsOfTier& rows = stream.table->by_tier[static_cast<size_t>(tier)];
+  const GroupTable::RowsOfTier& rows = stream.table->by_tier[static_cast<size_t>(tier)];
   const auto& pages = tier == Tier::kT0 ? stream.pages : stream.t1_pages;
   return {.view = {.pages = pages.data(), .slots = rows.slots}, .indices = rows.rows};
 }

@@ -169,32 +169,32 @@ struct SequenceState::Tables {
   void Divide() {
     c.tables.clear();
     for (const SavedTable& table : saved) {
-      c.tables.push_back(std::make_unique<SharedTable>());
-      SharedTable* shared = c.tables.back().get();
-      shared->groups = table.groups;
+      c.tables.push_back(std::make_unique<GroupTable>());
+      GroupTable* group_table = c.tables.back().get();
+      group_table->groups = table.groups;
       for (const int group : table.groups) {
-        c.table_of_group[group] = shared;
+        c.table_of_group[group] = group_table;
         for (Stream& stream : c.StreamsOf(group)) {
-          stream.table = shared;
+          stream.table = group_table;
         }
       }
     }
   }
 
   // The table takes its rows and every stream its pages, or neither.
-  Status Fill(const SavedTable& table, SharedTable* shared) {
+  Status Fill(const SavedTable& table, GroupTable* group_table) {
     c.added.clear();
-    if (Status status = shared->full.Restore(table.full, &c.added); !status.ok()) {
+    if (Status status = group_table->full.Restore(table.full, &c.added); !status.ok()) {
       return Corrupt(status.message());
     }
-    c.AllocatePages(shared);
+    c.AllocatePages(group_table);
     c.added.clear();
-    if (Status status = shared->compressed.Restore(table.compressed, &c.added); !status.ok()) {
+    if (Status status = group_table->compressed.Restore(table.compressed, &c.added); !status.ok()) {
       return Corrupt(status.message());
     }
-    c.AllocateCompressed(shared);
-    shared->MergePositions();
-    const auto positions = shared->AllPositions();
+    c.AllocateCompressed(group_table);
+    group_table->MergePositions();
+    const auto positions = group_table->AllPositions();
     if (std::ranges::adjacent_find(positions, std::greater_equal()) != positions.end()) {
       return Corrupt("a position in T2 and above it");
     }
@@ -210,10 +210,10 @@ struct SequenceState::Tables {
         status = Fill(saved[i], c.tables[i].get());
       }
     } catch (const std::bad_alloc&) {
-      c.EndPromises();
+      c.EndReservation();
       throw;
     }
-    c.EndPromises();
+    c.EndReservation();
     return status;
   }
 };
@@ -226,10 +226,10 @@ Result<StatePages> SequenceState::SaveTables(const SequenceCache& cache, StateWr
   tables->Number<int64_t>(c.rows_evicted);
   SaveMoves(c.moved, tables);
   tables->Number<uint64_t>(c.tables.size());
-  for (const auto& shared : c.tables) {
-    tables->Numbers<int>(shared->groups);
-    SaveTable(shared->full, tables);
-    SaveTable(shared->compressed, tables);
+  for (const auto& group_table : c.tables) {
+    tables->Numbers<int>(group_table->groups);
+    SaveTable(group_table->full, tables);
+    SaveTable(group_table->compressed, tables);
   }
   return CountPages(cache);
 }

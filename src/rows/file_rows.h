@@ -21,12 +21,12 @@ class FileRows final : public TierRows {
   ~FileRows() override;
 
   Status Reserve(std::span<const size_t> pages_of_layers) override;
-  void EndPromises() override;
+  void EndReservation() override;
   PageId Take(int layer) override;
   void Share(PageId page) override { file_->Share(page); }
   // A page that is still to be written, or under way, is waited for.
   void Release(PageRef page) override;
-  void ExpectReleases(size_t num_pages) override { released_.reserve(num_pages); }
+  void ReserveReleases(size_t num_pages) override { released_.reserve(num_pages); }
   void EndReleases() override;
   [[nodiscard]] uint32_t num_holders(PageId page) const override {
     return file_->num_holders(page);
@@ -57,7 +57,7 @@ class FileRows final : public TierRows {
   PageFile* const file_;
   Device* const device_;
   const PageFormat format_;
-  std::vector<std::vector<uint32_t>> promised_;  // [layers]
+  std::vector<std::vector<uint32_t>> reserved_;  // [layers]
   std::vector<uint32_t> released_;
   T1Edits edits_;
   T1Stage stage_;

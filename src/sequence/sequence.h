@@ -77,7 +77,7 @@ class Sequence {
   // How many of them a step takes now; rows leave T0 for them where it has too little room.
   [[nodiscard]] Result<size_t> PieceOf(size_t chunk);
   // Tokens of a prompt that come behind the step's own; see PlacementInput.
-  void ExpectTokens(size_t num_tokens) { tokens_to_come_ = num_tokens; }
+  void SetTokensToCome(size_t num_tokens) { tokens_to_come_ = num_tokens; }
   // A prompt is read from here on. Its first `num_read` tokens are there already, as
   // TakeFirstRows() left them.
   void BeginPrompt(size_t num_tokens, size_t num_read);

@@ -22,7 +22,7 @@ constexpr size_t kSortBytesPerStep = size_t{2} << 20;
 // Below, calling the threads takes longer than the work.
 constexpr int kGroupsWorthThreads = 4;
 
-// Half a page: what a placement keeps in reserve has room for them.
+// Half a page: what a placement keeps free has room for them.
 constexpr size_t kExchangedRows = kRowsPerPage / 2;
 
 bool HasWindows(const SequenceCache& cache) {
@@ -329,7 +329,7 @@ void StepSettler::Expect(const PlacementInput& facts, int group) const {
   const bool due = policy_->placement->Due(facts, cache_->positions(group).size());
   if (apart_) FetchAhead(signals_->Group(group).mass);
   if (apart_ || due) policy_->scorer->Expect(group);
-  if (due) cache_->ExpectRemoval(group);
+  if (due) cache_->FetchForRemoval(group);
 }
 
 Status StepSettler::Place(PlacementInput facts, int group) {

@@ -62,10 +62,10 @@ class Counter {
     const ModelShape& shape = core_.model->shape();
     const ForecastRequest request = {
         .tiers = *spec.tiers,
-        .store = {.page_bytes = core_.format.PageBytes(),
-                  .num_layers = static_cast<size_t>(shape.num_layers),
-                  .num_streams = static_cast<size_t>(shape.NumStreams()),
-                  .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)},
+        .cap_arithmetic = {.page_bytes = core_.format.PageBytes(),
+                           .num_layers = static_cast<size_t>(shape.num_layers),
+                           .num_streams = static_cast<size_t>(shape.NumStreams()),
+                           .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)},
         .prompt_tokens = prompt_tokens_,
         .most_tokens = most_tokens_,
         .sinks = spec.sinks.value_or(kPaperSinks),

@@ -1,8 +1,8 @@
-#include "src/kv/shared_table.h"
+#include "src/kv/group_table.h"
 
 namespace ebb {
 
-void SharedTable::MergePositions() {
+void GroupTable::MergePositions() {
   positions.clear();
   full_rows.clear();
   compressed_rows.clear();
@@ -24,7 +24,7 @@ void SharedTable::MergePositions() {
   }
 }
 
-void SharedTable::SplitByTier() {
+void GroupTable::SplitByTier() {
   for (RowsOfTier& of_tier : by_tier) {
     of_tier.slots.clear();
     of_tier.rows.clear();
