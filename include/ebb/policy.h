@@ -105,7 +105,7 @@ struct PlacementInput {
   Position first_generated = 0;              // position of the first generated token; next_position
                                              // while there is none
   Position next_position = 0;                // tokens so far
-  int64_t decode_steps = 0;                  // generated tokens so far, the step's included
+  int64_t generated_tokens = 0;              // generated tokens so far, the step's included
   // How many tokens this step had: in decode one, but for guesses that were looked up, with which a
   // step may go past a multiple of an interval without ending on it; none where room is made
   // between steps.

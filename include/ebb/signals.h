@@ -22,9 +22,9 @@ enum class MassNeed {
 // What of mass a scorer may add up over steps (Scorer::Total()): signals with a cadence of their
 // own, which are added up where attention runs and fetched when a placement is due.
 enum class MassTotal {
-  kNone,        // every step matters by itself
-  kDecodeMean,  // over the decode steps since the first prefill ended: the mean over the layers
-                // without a NaN and their query heads
+  kNone,       // every step matters by itself
+  kDecodeSum,  // over the decode steps since the first prefill ended: the mean over the layers
+               // without a NaN and their query heads
 };
 
 struct SignalNeeds {

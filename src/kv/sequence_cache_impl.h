@@ -145,7 +145,7 @@ struct SequenceCache::Impl {
 
   // Before tables change: what is still to be written for earlier moves, and fails later, would
   // break the sequence.
-  Status SettleT1();
+  Status WaitForWrites();
   // The pages of T1 that the table has, and will have, may be edited.
   void AddEdits(const GroupTable& group_table, size_t new_pages, TierRows::EditSize* size) const;
   // See sequence_edits.cc.

@@ -27,7 +27,7 @@ std::span<const Tier> SequenceCache::Impl::TiersToCompact() {
     return std::span(kBoth).first(1);
   TierRows::EditSize size;
   for (const auto& group_table : tables) AddEdits(*group_table, 0, &size);
-  const bool can = stores.t1->Settle().ok() && stores.t1->ReserveEdits(size).ok();
+  const bool can = stores.t1->WaitForWrites().ok() && stores.t1->ReserveEdits(size).ok();
   return can ? kBoth : std::span(kBoth).first(1);
 }
 

@@ -209,7 +209,7 @@ Status SequenceCache::Impl::Fork(Impl* from, ForkedRows rows, Position end) {
 Status SequenceCache::Impl::ForkRows(Impl* from, ForkedRows rows, Position end) {
   assert(streams.size() == from->streams.size());
   EBB_RETURN_IF_ERROR(from->CheckSound());
-  EBB_RETURN_IF_ERROR(from->SettleT1());
+  EBB_RETURN_IF_ERROR(from->WaitForWrites());
   from->Refresh();
   Refresh();
   Status status;

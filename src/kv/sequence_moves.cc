@@ -51,14 +51,14 @@ size_t NewT1Pages(const GroupTable& group_table, const MovePlan& plan) {
 
 }  // namespace
 
-Status SequenceCache::Impl::SettleT1() {
-  return stores.t1 == nullptr ? OkStatus() : stores.t1->Settle();
+Status SequenceCache::Impl::WaitForWrites() {
+  return stores.t1 == nullptr ? OkStatus() : stores.t1->WaitForWrites();
 }
 
 Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier tier) {
   const bool sinks = tier == Tier::kT1;
   if (NumRows(all, rows) == 0) return OkStatus();
-  EBB_RETURN_IF_ERROR(SettleT1());
+  EBB_RETURN_IF_ERROR(WaitForWrites());
   std::vector<TableEdit> tables;
   for (const TableMoves& of_table : all) {
     const std::vector<Position>& positions = of_table.plan.*rows;
@@ -98,7 +98,7 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
     const MovePlan& plan = of_table.plan;
     return plan.sink.size() + plan.compress.size() > plan.num_leave_t0;
   };
-  if (std::ranges::any_of(all, from_t1)) EBB_RETURN_IF_ERROR(SettleT1());
+  if (std::ranges::any_of(all, from_t1)) EBB_RETURN_IF_ERROR(WaitForWrites());
   const int head_dim = format.head_dim;
   std::vector<float> key(head_dim), value(head_dim);
   std::vector<TableEdit> tables;
@@ -135,7 +135,7 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
 
 Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows rows, Tier tier) {
   if (NumRows(all, rows) == 0) return OkStatus();
-  if (tier == Tier::kT1) EBB_RETURN_IF_ERROR(SettleT1());
+  if (tier == Tier::kT1) EBB_RETURN_IF_ERROR(WaitForWrites());
   std::vector<float> key(format.head_dim), value(format.head_dim);
   std::vector<TableEdit> tables;
   for (const auto& [group_table, plan] : all) {

@@ -85,7 +85,7 @@ Status SequenceCache::EndStaging() {
   if (c.stage == nullptr || c.in_place) return OkStatus();
   const Status status = c.stage->End();
   // Writes ended mostly during the step, so that this rarely waits.
-  const Status written = c.stores.t1->Settle();
+  const Status written = c.stores.t1->WaitForWrites();
   const double waited = c.stores.t1->TakeWaitSeconds();
   c.moved.seconds += waited;
   c.moved.seconds_down += waited;

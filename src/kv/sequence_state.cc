@@ -222,7 +222,7 @@ Result<StatePages> SequenceState::SaveTables(const SequenceCache& cache, StateWr
   SequenceCache::Impl& c = *cache.impl_;
   EBB_RETURN_IF_ERROR(c.CheckWhole());
   // Reading pages would wait too, but a disk that fails is told before a file is begun.
-  EBB_RETURN_IF_ERROR(c.SettleT1());
+  EBB_RETURN_IF_ERROR(c.WaitForWrites());
   tables->Number<int64_t>(c.rows_evicted);
   SaveMoves(c.moved, tables);
   tables->Number<uint64_t>(c.tables.size());

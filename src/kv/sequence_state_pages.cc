@@ -139,7 +139,7 @@ Status SequenceState::SavePages(SequenceCache* cache, const WriteStatePage& writ
   SequenceCache::Impl& c = *cache->impl_;
   // What was read ahead of the next step is read by it again.
   if (c.stage != nullptr) c.stage->Forget();
-  EBB_RETURN_IF_ERROR(c.SettleT1());
+  EBB_RETURN_IF_ERROR(c.WaitForWrites());
   return Pages{.c = c, .write = &write}.Walk();
 }
 

@@ -42,7 +42,7 @@ class FileRows final : public TierRows {
   Status MoveRows(std::span<const std::span<const SlotMove>> moves,
                   std::span<const std::span<const PageRef>> pages) override;
   [[nodiscard]] Status Check() override { return edits_.Check(); }
-  Status Settle() override { return edits_.Settle(); }
+  Status WaitForWrites() override { return edits_.WaitForWrites(); }
   [[nodiscard]] double TakeWaitSeconds() override { return edits_.TakeWaitSeconds(); }
   [[nodiscard]] T1Stage* stage() override { return &stage_; }
   [[nodiscard]] bool MayStay() const override { return false; }

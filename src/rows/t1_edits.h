@@ -52,12 +52,12 @@ class T1Edits {
   Status Check();
   // Returns once these pages (or all) are in the file.
   Status WaitFor(std::span<const PageIo> pages);
-  Status Settle();
+  Status WaitForWrites();
   // The page will be freed: waits until it can be, and writes it no more.
   void Forget(uint32_t file_page);
 
   [[nodiscard]] size_t memory_bytes() const;
-  // How long WaitFor() and Settle() took since this was asked last.
+  // How long WaitFor() and WaitForWrites() took since this was asked last.
   [[nodiscard]] double TakeWaitSeconds();
 
  private:
@@ -79,9 +79,9 @@ class T1Edits {
   Status Start(std::span<const Unit> units, size_t num_bytes, Buffer* buffer);
   Status Finish(const Batch& batch, const std::function<void(size_t)>& edit, Buffer* buffer);
   Status Write(Buffer* buffer);
-  Status Settle(Buffer* buffer);
-  Status SettleAll();
-  Status SettleThoseWith(std::span<const PageIo> pages);
+  Status WaitForBuffer(Buffer* buffer);
+  Status WaitForBuffers();
+  Status WaitForBuffersWith(std::span<const PageIo> pages);
 
   PageFile* const file_;
   const size_t max_bytes_;

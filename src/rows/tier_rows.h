@@ -60,10 +60,10 @@ class TierRows : public TierPages {
                           std::span<const std::span<const PageRef>> pages) = 0;
 
   // Why what was edited has not arrived, after it was tried again. Check() does not wait for what
-  // is under way, Settle() does.
+  // is under way, WaitForWrites() does.
   [[nodiscard]] virtual Status Check() = 0;
-  virtual Status Settle() = 0;
-  // How long Settle() and reads waited for that since this was asked last.
+  virtual Status WaitForWrites() = 0;
+  // How long WaitForWrites() and reads waited for that since this was asked last.
   [[nodiscard]] virtual double TakeWaitSeconds() = 0;
 
   // What brings the rows to where a step attends to them; null: it attends to them where they lie.

@@ -131,7 +131,7 @@ TEST_P(TierRowsTest, RowsMoveWithinAStream) {
   const std::vector<std::span<const SlotMove>> moves = {first, second};
   const std::vector<std::span<const PageRef>> pages = {streams_[0], streams_[1]};
   ExpectOk(rows_->MoveRows(moves, pages));
-  ExpectOk(rows_->Settle());
+  ExpectOk(rows_->WaitForWrites());
   Expect({3, 66, 186}, {3, 66, 186});
   const TierRows::Rows moved = {.slots = SlotsOf({1, 2, 190}), .fresh = {}, .access = {}};
   const std::vector<TierRows::Edit> edits = {{.rows = &moved, .pages = streams_[0]},
@@ -148,7 +148,7 @@ TEST_P(TierRowsTest, RowsMoveWithinAStream) {
 
 TEST_P(TierRowsTest, PagesAreCopiedAndVisited) {
   Write({0, 70, 140}, {1, 2, 3}, {0, 1, 2});
-  ExpectOk(rows_->Settle());
+  ExpectOk(rows_->WaitForWrites());
   const std::vector<size_t> wanted = {3, 0};
   ExpectOk(rows_->Reserve(wanted));
   std::vector<TierPages::PageCopy> copies;

@@ -102,7 +102,7 @@ class Sequence {
   // REQUIRES: the same core and options, a policy of the same kind, and nothing in this sequence.
   Status ForkFrom(Sequence* other);
   // ResourceExhausted while what the caps refused behind the last step is still refused.
-  Status CheckRefused();
+  Status EndRefusalIfCapsHold();
   // Tries anew to move what was refused.
   Status MoveRefused();
   // Unsupported where rows that are seen behind position `end` have left the window of a layer.
@@ -180,7 +180,7 @@ class Sequence {
   };
   FirstPrompt first_prompt_;
   Position first_generated_ = -1;  // -1: none yet
-  int64_t decode_steps_ = 0;       // generated tokens that are still there
+  int64_t generated_tokens_ = 0;   // generated tokens that are still there
   bool first_prompt_over_ = false;
   size_t tokens_to_come_ = 0;
   std::optional<double> t0_share_;  // since SetT0Share()

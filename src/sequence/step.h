@@ -53,7 +53,7 @@ struct StepPlan {
   std::span<const StepEntry> entries;
   // No logits now: GraphRunner::outputs() hold what they are computed from. For all entries.
   bool logits_later = false;
-  bool tokens_apart = false;  // see StepWork
+  bool one_token_at_a_time = false;  // see StepWork
 };
 
 class StepResult {

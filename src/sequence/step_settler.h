@@ -40,12 +40,12 @@ class StepSettler {
   // The step's rows are in the cache and will be computed.
   void BeginStep(Position first, int num_tokens);
   // Whether some rows are visible to the first tokens of this step alone.
-  [[nodiscard]] bool HidesRows() const { return !hiding_.empty(); }
+  [[nodiscard]] bool HasExpiringRows() const { return !hiding_.empty(); }
   // Scores, places, removes, moves and compacts. Returns the rows evicted, (layer, kv head, token)
   // triples. Fails when a tier has no room for what the policy moves there, or its file fails.
   Result<int64_t> EndStep(const PlacementInput& facts, Decides decides);
   // Whether caps may bind: a T0 alone may have one.
-  [[nodiscard]] bool HasTiers() const;
+  [[nodiscard]] bool CapsMayBind() const;
   // Whether the caps hold what is decided once the last `num_to_come` tokens that `facts` count,
   // of a prompt, have their rows.
   [[nodiscard]] Status Check(PlacementInput facts, size_t num_to_come = 0) const;

@@ -26,7 +26,7 @@ struct SequenceStep {
   SequenceCache* cache = nullptr;
   SignalBuffers* signals = nullptr;
   Selector* selector = nullptr;    // of a single token; null: read every visible row
-  bool hides_rows = false;         // some rows are visible to its first tokens alone
+  bool has_expiring_rows = false;  // some rows are visible to its first tokens alone
   int64_t* rows_unread = nullptr;  // counts those that the selector leaves out
   Position first = 0;
   int num_tokens = 0;
@@ -56,10 +56,13 @@ struct StepWork {
   std::vector<Position> rope_positions;  // [tokens]
   std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
   bool logits_later = false;  // they are computed afterwards, from GraphRunner::outputs()
-  bool tokens_apart = false;  // each token goes through the arithmetic of a decode step of its own
+  bool one_token_at_a_time =
+      false;  // each token goes through the arithmetic of a decode step of its own
 
   // How often the weights are read.
-  [[nodiscard]] int NumPasses() const { return tokens_apart ? static_cast<int>(tokens.size()) : 1; }
+  [[nodiscard]] int NumPasses() const {
+    return one_token_at_a_time ? static_cast<int>(tokens.size()) : 1;
+  }
 };
 
 }  // namespace ebb

@@ -16,7 +16,7 @@
 // it can; of protected rows the oldest go to T1 first. A cap is shared evenly by the groups. Of
 // each, one interval of rows, new ones or some on their way, and one page of each stream, which is
 // rarely full, are kept free, and between intervals each prefill chunk that crosses T0's is
-// settled anew among T0 and T1: rows make room for the next chunk as a whole, so that a prompt is
+// divided anew among T0 and T1: rows make room for the next chunk as a whole, so that a prompt is
 // read as the full cache reads it. Rows that T1's cap does not hold stay in T0. Where something is
 // evicted at all, or what caps leave out (--evict caps), and both have a cap, T3 takes the lowest
 // scores that they leave out, in prefill too, and of a draft at last protected rows, but for the
