@@ -44,7 +44,7 @@ struct DecodeQuery {
   std::span<const CompressedRows> compressed = {};  // [num_kv_heads], or none
   // As `mass_elements`, for the compressed rows.
   std::span<const std::span<const uint32_t>> compressed_mass_elements = {};
-  // The same for full rows that FoldHost() folds; `rows` has the others.
+  // Full rows that FoldHost() folds; `rows` has the others.
   std::span<const RowsView> host_rows = {};  // [num_kv_heads], or none
   std::span<const std::span<const uint32_t>> host_mass_elements = {};
   const float* q = nullptr;  // [num_q_heads, head_dim]

@@ -232,7 +232,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   bytes.rows_read_memory = of_t0 + rows.last.t2 * compressed.RowStride() * streams + of_t1;
   bytes.rows_read_disk = file ? of_t1 : 0;
   if (BuffersGoBack(request)) {
-    // Behind a long prompt its buffers may have been more than what the generation adds. They are
+    // After a long prompt its buffers may have been more than what the generation adds. They are
     // still there when the first token's rows come.
     FitRequest prompt = request;
     prompt.context = std::min(request.prompt_tokens + 1, request.context);

@@ -55,7 +55,7 @@ struct SequenceCache::Impl {
   Impl* lender = nullptr;    // see BorrowFrom()
   LentRows lent;             // to the last step
   bool reads_lent = false;   // a step is under way to which rows are lent
-  // Then: the pages of each stream, and behind them the lender's.
+  // Then: the pages of each stream, and after them the lender's.
   std::vector<std::vector<std::byte*>> pages_with_lent;
   size_t t1_bytes_read = 0;
   // Those of the arenas of T0, T1 and T2 when addresses were looked up last.

@@ -77,8 +77,8 @@ class TokenTable {
   // pages.
   void Compact(Tier tier, size_t max_rows, std::vector<SlotMove>* moves,
                std::vector<TablePage>* freed);
-  // Rows that took a slot since CountStrays(), which counts the rows whose slot is none of the few
-  // behind that of the row before; O(rows).
+  // Rows that took a slot since CountStrays(), which counts the rows whose slot is none of the next
+  // few after that of the row before; O(rows).
   [[nodiscard]] size_t num_slots_taken() const { return num_slots_taken_; }
   size_t CountStrays();
   // Gives the rows their slots in order of position. Appends the moves in an order in which one can

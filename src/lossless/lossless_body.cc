@@ -17,7 +17,7 @@ namespace {
 // such steps bring is then known still.
 constexpr int kLookedUpBetweenDrafts = 512;
 
-// Several tokens take their logits with one pass over the weights, unless they go apart.
+// Several tokens take their logits with one pass over the weights, unless each goes by itself.
 size_t LogitsAtOnce(bool one_token_at_a_time) { return one_token_at_a_time ? 1 : 4; }
 
 SignalNeeds OnlyMass(const SignalNeeds& needs) {

@@ -73,8 +73,8 @@ struct LogitsGraph {
   ggml_tensor* logits = nullptr;   // F32 [vocab_size, T]
 };
 
-// Bit for bit those that the decoder's graph has of as many tokens, or of any number where they go
-// apart.
+// Bit for bit those that the decoder's graph has of as many tokens, or of any number with
+// one_token_at_a_time.
 [[nodiscard]] LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx,
                                            int num_tokens, bool one_token_at_a_time);
 inline constexpr int kLogitsGraphMaxNodes = 8;

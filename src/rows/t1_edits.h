@@ -1,6 +1,6 @@
 // Pages of T1's file between being read, edited and written back. Batches of them fill two buffers
 // in turn: while one is edited the next is read, and the one before is on its way to the disk. The
-// last ones go there behind the next step; what reads their pages waits for them first.
+// last ones go there while the next step runs; what reads their pages waits for them first.
 //
 // A write that fails loses nothing: the pages stay in their buffer, and whatever needs them in the
 // file, or the buffer, tries again first and tells what the disk said.
@@ -50,7 +50,7 @@ class T1Edits {
   // The error of a write that is known to have failed, unless it succeeds now. Does not wait for
   // writes that are still under way.
   Status Check();
-  // Returns once these pages (or all) are in the file.
+  // Returns once these pages, or all that were edited, are in the file.
   Status WaitFor(std::span<const PageIo> pages);
   Status WaitForWrites();
   // The page will be freed: waits until it can be, and writes it no more.
@@ -65,7 +65,7 @@ class T1Edits {
     IoMemory memory;
     std::optional<PageFile::Ticket> reading;
     std::vector<PageIo> to_write;  // once they are edited
-    // Those behind their edit, ascending: under way with a ticket, else refused by the disk.
+    // Those that were edited, ascending: under way with a ticket, else refused by the disk.
     std::vector<PageIo> written;
     std::optional<PageFile::Ticket> writing;
   };

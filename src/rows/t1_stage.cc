@@ -10,7 +10,7 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
   // A step that began and was given up has reads under way.
   if (num_ahead_ == 0) Forget();
   std::array<size_t, kStageBuffers> sizes = {};
-  // Behind the last layer comes the first one again, in the other buffer if their number is odd.
+  // After the last layer comes the first one again, in the other buffer if their number is odd.
   for (size_t i = 0; i < kStageBuffers * layers.size(); ++i) {
     size_t& size = sizes[BufferOf(static_cast<int>(i))];
     size = std::max(size, layers[i % layers.size()].size() * reader_->page_bytes());

@@ -35,7 +35,7 @@ class TierPages {
   // One holder more, which is another sequence.
   virtual void Share(PageId page) = 0;
   // One holder less; the page goes with the last one. What goes together goes faster: pages need
-  // only be gone behind EndReleases().
+  // only be gone after EndReleases().
   virtual void Release(PageRef page) = 0;
   // Memory for that many releases. May throw std::bad_alloc, so that they need not.
   virtual void ReserveReleases(size_t num_pages) = 0;

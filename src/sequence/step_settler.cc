@@ -315,6 +315,7 @@ void StepSettler::DecideApart(PlacementInput facts, int group, Decides decides, 
   facts.scores = policy_->scorer->Scores(group);
   scratch->moves.clear();
   policy_->placement->Place(facts, &scratch->moves);
+  // Without tiers, as apart_ demands, every move is an eviction.
   for (const Move& move : scratch->moves) gone.push_back(move.row);
   if (gone.empty()) return;
   KeepAllBut(gone, facts.positions.size(), scratch);

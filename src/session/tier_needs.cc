@@ -41,7 +41,7 @@ class Counter {
     const ModelShape& shape = core_.model->shape();
     uint64_t num_pages = 0;
     for (int layer = 0; layer < shape.num_layers; ++layer) {
-      // Behind a layer's window rows go with the step, a prompt's chunk at the most.
+      // Rows that leave a layer's window go with the step, a prompt's chunk at the most.
       const size_t beyond = static_cast<size_t>(core_.options.prefill_chunk) + kRowsPerPage;
       const size_t most = shape.Window(layer) == 0
                               ? pages_per_stream

@@ -165,7 +165,7 @@ struct GraphRunner::Impl {
   LaterLogits later;
   const ggml_tensor* logits = nullptr;  // those computed last
   // All graphs share these: as large as the largest needs, and touched anew by none. What a prompt
-  // needs goes back to the system behind it.
+  // needs goes back to the system after it.
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
   int tokens_in_buffers = 0;                // of the largest step that they were made for
   const ggml_cgraph* in_buffers = nullptr;  // whose tensors lie there

@@ -18,10 +18,10 @@
 // rarely full, are kept free, and between intervals each prefill chunk that crosses T0's is
 // divided anew among T0 and T1: rows make room for the next chunk as a whole, so that a prompt is
 // read as the full cache reads it. Rows that T1's cap does not hold stay in T0. Where something is
-// evicted at all, or what caps leave out (--evict caps), and both have a cap, T3 takes the lowest
-// scores that they leave out, in prefill too, and of a draft at last protected rows, but for the
-// first few of the sequence. Otherwise nothing goes because of a cap: what the caps cannot hold is
-// refused by Check().
+// evicted at all, or what caps leave out (--evict caps), and T0 has a cap, and T1 has one or is
+// none, T3 takes the lowest scores that they leave out, in prefill too, and of a draft at last
+// protected rows, but for the first few of the sequence. Otherwise nothing goes because of a cap:
+// what the caps cannot hold is refused by Check().
 //
 // It decides from its input alone, so that a roll-back needs no code.
 #include <fmt/format.h>
