@@ -122,7 +122,7 @@ class Sequence {
                             .positions = positions,
                             .kinds = kinds_,
                             .next_position = static_cast<Position>(kinds_.size()),
-                            .decode_steps = num_decode_steps_,
+                            .generated_tokens = num_decode_steps_,
                             .step_kind = kind};
     if (!policy_.placement->Due(input, positions.size())) return;
     if (policy_.placement->NeedsScores()) input.scores = policy_.scorer->Scores(group);

@@ -71,13 +71,13 @@ struct Turn {
   std::optional<OpenAnswer> goes_on = {};       // the answer that goes on
 };
 
-// The turn in which the assistant answers `messages`, behind those of the conversation; none, where
+// The turn in which the assistant answers `messages`, after those of the conversation; none, where
 // the conversation ends with a message that waits for an answer. REQUIRES: a conversation of kChat.
 // Errors: those of Model::FormatChat(), whose fields are those of ChatRequest; InvalidArgument (a
 // prompt without tokens).
 [[nodiscard]] Result<Turn> BeginTurn(const Model& model, const Conversation& conversation,
                                      std::span<const ChatMessage> messages);
-// The turn that continues `text`, behind the tokens that the session has read and the last answer.
+// The turn that continues `text`, after the tokens that the session has read and the last answer.
 // Special tokens in the text are parsed. REQUIRES: a conversation of kText. Errors:
 // InvalidArgument (a prompt without tokens).
 [[nodiscard]] Result<Turn> BeginTextTurn(const Model& model, const Conversation& conversation,

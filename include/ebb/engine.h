@@ -6,7 +6,7 @@
 // read, rolled back or stepped after rows went. Where a step was computed and only what its policy
 // decided then cannot be carried out (a full tier, a failing file, no memory), the error comes with
 // the token taken: next_position() tells the two apart. Where the caps of tiers refused it, they
-// refuse the next step too.
+// refuse the next step that the session takes alone.
 //
 // Thread safety: an engine and its sessions belong to one thread at a time. A session keeps what it
 // needs of its engine, which may go before it.
@@ -85,6 +85,7 @@ struct SessionOptions {
   // Signals beyond what the policy needs, for observers; see on_signals and last_signals().
   SignalNeeds extra_signals;
   // Called after every step for each group, before any row goes, with the positions of its rows.
+  // Must not throw: the step would stay half settled.
   std::function<void(int group, std::span<const Position> positions, const GroupSignals& signals,
                      const StepSignals& step)>
       on_signals;
@@ -141,9 +142,10 @@ class Engine {
                                              int most_tokens) const;
   // One step of distinct sessions of this engine in one batch, generated tokens and pieces of
   // prompts in any mix. Each session gets the bits of stepping alone where matrix products give a
-  // token the same bits whatever stands beside it: with weights in Q4_1 and F32; with others it is
-  // up to rounding. On error no session is changed, or each has taken its part (see the top), and
-  // `status` of the parts says whose error it is, where it is one part's.
+  // token the same bits whatever stands beside it: with weights in Q4_1, Q4_0, Q5_0, Q5_1, Q8_0,
+  // IQ4_NL and F32; with others up to rounding. On error no session is changed, or each has taken
+  // its part (see the top), and `status` of the parts says whose error it is, where it is one
+  // part's.
   Status Step(std::span<SessionStep> parts);
   // Step() with generated tokens alone: tokens[i] is appended to sessions[i].
   Status DecodeBatch(std::span<Session* const> sessions, std::span<const Token> tokens);
@@ -187,7 +189,7 @@ class Session {
   Status Prefill(std::span<const Token> tokens, const PrefillOptions& options = {});
   // A prompt that Engine::Step() reads piece by piece, between other sessions' steps, with the bits
   // of Prefill(). Until prompt_left() is 0 the session takes no other tokens, and logits() are
-  // those behind the last piece; a roll-back gives the rest up, and a file does not hold it.
+  // those after the last piece; a roll-back gives the rest up, and a file does not hold it.
   // Errors, after which nothing has changed, are those of Prefill().
   Status BeginPrompt(std::vector<Token> tokens);
   [[nodiscard]] size_t prompt_left() const;  // tokens that are still to be read

@@ -27,7 +27,7 @@ struct OcclusionOptions {
   int window = 32;          // tokens that are replaced together
   int stride = 16;          // from one window to the next
   int answer_tokens = 512;  // most that are generated after each
-  // The thought ends behind the last place where the model wrote this. Empty, as in the paper: the
+  // The thought ends after the last place where the model wrote this. Empty, as in the paper: the
   // thinking tag, else "\boxed{", else 64 tokens before the end.
   std::string boundary;
   PromptStyle prompt_style = PromptStyle::kChat;

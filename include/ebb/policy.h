@@ -60,7 +60,7 @@ class Scorer {
   // What it adds up over steps, where nothing else of a step matters to it. Whoever runs it may
   // then keep the totals (src/policy/mass_totals.h) instead of calling Observe(), and give them
   // before it asks for Scores() or SaveState(); both ways give the same bits. Scores() are then the
-  // totals themselves, also behind LoadState().
+  // totals themselves, also after LoadState().
   [[nodiscard]] virtual MassTotal Total() const { return MassTotal::kNone; }
   // One number per row of the group, in order. REQUIRES: Total() is not kNone.
   virtual void TakeTotal(int /*group*/, std::span<const float> /*total*/) {}
@@ -68,7 +68,8 @@ class Scorer {
   virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
   // The first prefill of the sequence is over (000, Algorithm 1, line 1).
   virtual void EndFirstPrefill() {}
-  // One finite score per row of the group. The span lives until the next call on this object.
+  // One finite score per row of the group. The span lives until the next call for this group; where
+  // groups are not apart, until the next call on this object.
   [[nodiscard]] virtual std::span<const float> Scores(int group) = 0;
   // Whether ObserveGroup(), Retain(), Scores() and Expect() for different groups touch nothing in
   // common, so that several threads may make them at once, one for each group. Observe() is then
@@ -77,8 +78,8 @@ class Scorer {
   // Whether it holds keys of different steps, as they stand after RoPE, against each other or
   // against queries: such keys must not be rotated anew.
   [[nodiscard]] virtual bool ComparesKeys() const { return false; }
-  // A hint that the group is the next to be observed: where there are many, their numbers can be on
-  // their way from memory meanwhile. Changes nothing.
+  // A hint that the group is the next to be observed or decided about: where there are many, their
+  // numbers can be on their way from memory meanwhile. Changes nothing.
   virtual void Expect(int group) const { static_cast<void>(group); }
   // What of it is to come back when the sequence rests in a file; LoadState() is called on a fresh
   // object of the same Name(), with the bytes that SaveState() wrote, and fails the reader where
@@ -105,7 +106,8 @@ struct PlacementInput {
   Position first_generated = 0;              // position of the first generated token; next_position
                                              // while there is none
   Position next_position = 0;                // tokens so far
-  int64_t decode_steps = 0;                  // generated tokens so far, the step's included
+  int64_t generated_tokens = 0;              // so far, those of this step included;
+                                             // intervals count these
   // How many tokens this step had: in decode one, but for guesses that were looked up, with which a
   // step may go past a multiple of an interval without ending on it; none where room is made
   // between steps.
@@ -139,9 +141,9 @@ class Placement {
   // False lets the engine skip scoring altogether (streaming).
   [[nodiscard]] virtual bool NeedsScores() const = 0;
   // Whether what must stay fits: when not, InvalidArgument (into the budget) or ResourceExhausted
-  // (into the caps of the tiers) with the figures. Asked before a prompt is read, behind what the
-  // caps refused, and with tiers before each Place(); for one group, whose positions and scores may
-  // be empty.
+  // (into the caps of the tiers) with the figures. Asked before a prompt is read, before the
+  // step that follows a refusal by the caps, and with tiers before each Place(); for one group,
+  // whose positions and scores may be empty.
   [[nodiscard]] virtual Status Check(const PlacementInput&) const { return OkStatus(); }
   // Whether Place() wants to be called after this step, for a group with `num_rows` rows.
   // Positions and scores may be empty.
@@ -156,8 +158,8 @@ class Placement {
   [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
   // For placements whose rows go at positions of their own, which may lie within a step:
   // appends the rows that only the first queries of a step are to see, before it begins.
-  // next_position is behind the step. A step then has at most LongestStep() tokens, so that all
-  // rows that expire within it are known before it; rows that Place() does not evict behind it are
+  // next_position is that after the step. A step then has at most LongestStep() tokens, so that all
+  // rows that expire within it are known before it; rows that Place() does not evict after it are
   // visible again.
   // REQUIRES: NeedsScores().
   virtual void FindExpiring(const PlacementInput&, std::vector<Expiry>*) const {}
@@ -247,7 +249,7 @@ struct PolicySpec {
   Budget budget = {};
   std::optional<int> sinks = {};     // tokens
   std::optional<int> window = {};    // tokens
-  std::optional<int> interval = {};  // decode steps
+  std::optional<int> interval = {};  // generated tokens
   std::optional<Granularity> granularity = {};
   // Input and maximum generation, in tokens, of which kCompression takes a share; the context of
   // the session when unset.

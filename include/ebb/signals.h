@@ -11,7 +11,9 @@
 
 namespace ebb {
 
-// Mass is the softmax probability that a row received, summed over the queries of the step.
+// Mass is the softmax probability that a row received, summed over the queries of the step. A draft
+// that follows a verifying step of several tokens gets the mean over the queries that see the row,
+// as if by steps of one.
 enum class MassNeed {
   kNone,
   kSummed,        // one number per row: summed over all query heads (and layers) of the group
@@ -19,12 +21,13 @@ enum class MassNeed {
   kPerQueryHead,  // one per (query head of the group, row)
 };
 
-// What of mass a scorer may add up over steps (Scorer::Total()): signals with a cadence of their
-// own, which are added up where attention runs and fetched when a placement is due.
+// What of mass is added up over steps for a scorer that declares it (Scorer::Total()), and given to
+// the scorer when a placement is due.
 enum class MassTotal {
-  kNone,        // every step matters by itself
-  kDecodeMean,  // over the decode steps since the first prefill ended: the mean over the layers
-                // without a NaN and their query heads
+  kNone,  // every step matters by itself
+  // The sum over the decode steps since the first prefill ended of each step's mean over finite
+  // layers and their query heads.
+  kDecodeSum,
 };
 
 struct SignalNeeds {
@@ -55,7 +58,7 @@ struct GroupSignals {
   int num_mass_heads = 0;
   int num_rows = 0;      // rows of the group, the step's new ones included
   int num_new_rows = 0;  // at the end of the list
-  // Layers of the group without a NaN in this step. The others have no mass (000, 3.1).
+  // Layers of the group whose attention is finite in this step. The others have no mass (000, 3.1).
   int num_layers_counted = 0;
 };
 

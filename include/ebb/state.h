@@ -1,5 +1,5 @@
 // Bytes in which parts of a session keep what they know while the session rests in a file: numbers
-// little-endian, floats as their IEEE 754 bits, lists and texts behind their length (u64).
+// little-endian, floats as their IEEE 754 bits, lists and texts after their length (u64).
 #ifndef EBB_STATE_H_
 #define EBB_STATE_H_
 

@@ -22,9 +22,10 @@ struct StepCosts {
 struct StepReport {
   StepKind kind = StepKind::kDecode;
   int num_tokens = 0;
-  int64_t rows_evicted = 0;    // by the placement, or by windows, after this step
-  int64_t rows_unread = 0;     // visible, but left out by a selector
-  double compute_seconds = 0;  // the graph; a verifying step's logits come later
+  int64_t rows_evicted = 0;  // by the placement, or by windows, after this step
+  int64_t rows_unread = 0;   // visible, but left out by a selector
+  // Making rows and places, reading T1 and the graph; a verifying step's logits come later.
+  double compute_seconds = 0;
   double policy_seconds = 0;   // observe, place, move, remove, compact, sort
   double io_wait_seconds = 0;  // of compute_seconds: nothing to do until T1's file was read
   double select_seconds = 0;   // of compute_seconds: selectors chose what to read

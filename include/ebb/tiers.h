@@ -38,7 +38,8 @@ struct TierSpec {
   double t2_share = 0;        // of the unprotected rows that are not evicted
   CompressedType t2_type = CompressedType::kInt8;
   double evict_share = 0;  // r
-  // Where both T0 and T1 have a cap, what they do not hold goes too; so it does where r is not 0.
+  // Where T0 has a cap, and T1 has one or is none, what they do not hold goes too; so it does where
+  // r is not 0.
   bool evict_beyond_caps = false;
   EvictOf evict_of = EvictOf::kGenerated;
   // Of a draft, whose rows are kept elsewhere: then protected rows may go too, the oldest first but

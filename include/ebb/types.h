@@ -13,7 +13,7 @@
 namespace ebb {
 
 using Token = int32_t;
-// The index of a token in its sequence, from 0; also its RoPE position.
+// The index of a token in its sequence, from 0, and its RoPE position until keys are rotated anew.
 using Position = int32_t;
 
 // The rows from `begin` up to, but not including, `end`.
@@ -60,8 +60,8 @@ struct ModelShape {
   int trained_context = 0;  // in tokens
   // [num_layers], each a divisor of num_q_heads; empty: num_kv_heads in every layer.
   std::vector<int> kv_heads_by_layer = {};
-  // Sliding windows in tokens, [num_layers]: the row of a token is seen by its own query and the
-  // window - 1 queries behind it; 0: by all behind it. Empty: no layer has a window.
+  // Sliding windows in tokens, [num_layers]: the row at position p is seen by the queries at p to
+  // p + window - 1; 0: by every query from p on. Empty: no layer has a window.
   std::vector<int> windows = {};
 
   [[nodiscard]] int NumKvHeads(int layer) const {

@@ -1,6 +1,6 @@
 // Attention is a fold over rows. For one query the state is (m, l, o): running maximum of the
-// logits, sum of exp(logit - m), and that sum weighted by values. States merge exactly by
-// log-sum-exp, so thread splits, tiers and devices are all the same merge.
+// logits, sum of exp(logit - m), and the sum of the values, each weighted by exp(logit - m). States
+// merge exactly by log-sum-exp, so parts of a node, tiers and devices are all the same merge.
 //
 // Canonical order, which makes results independent of where rows lie and of how many threads run:
 // visible rows are cut into chunks of kChunkRows by their index in order of position, each chunk is
@@ -50,7 +50,7 @@ struct FoldInput {
   PageFormat format;
   const std::byte* const* keys = nullptr;  // [kChunkRows], from LocateKeys()
   int num_rows = 0;                        // from 1 to kChunkRows
-  // The keys that this thread reads next, fetched ahead. REQUIRED: `keys` where there are none.
+  // The keys that this part reads next, fetched ahead. REQUIRED: `keys` where there are none.
   const std::byte* const* next_keys = nullptr;  // [kChunkRows]
   const float* q = nullptr;                     // [num_heads, head_dim]
   int num_heads = 0;

@@ -1,6 +1,6 @@
-// Invariants: (1) the arrays hold a state for every unit of the plan; (2) a unit is folded by
-// exactly one thread, a query head merged by exactly one. (3) An element of a mass target is
-// written by exactly one thread.
+// Invariants: (1) the arrays hold a state for every unit of the plan; (2) a unit is folded in
+// exactly one part, a query head merged in exactly one. (3) An element of a mass target is written
+// in exactly one part.
 #include "src/attention/decode.h"
 
 #include <algorithm>
@@ -20,10 +20,11 @@ constexpr uint32_t kNoQuery = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
-std::span<const uint32_t> DecodeAttention::Selected(const DecodeQuery& query, int kv_head,
-                                                    Kind kind) {
-  if (kind == Kind::kFull) return OfHead(query.selected, kv_head);
-  return OfHead(kind == Kind::kHost ? query.host_selected : query.compressed_selected, kv_head);
+std::span<const uint32_t> DecodeAttention::MassElements(const DecodeQuery& query, int kv_head,
+                                                        Kind kind) {
+  if (kind == Kind::kFull) return OfHead(query.mass_elements, kv_head);
+  return OfHead(kind == Kind::kHost ? query.host_mass_elements : query.compressed_mass_elements,
+                kv_head);
 }
 
 DecodeAttention::DecodeAttention(const AttentionKernel& kernel, const AttentionShape& shape,
@@ -34,8 +35,8 @@ DecodeAttention::DecodeAttention(const AttentionKernel& kernel, const AttentionS
       states_(std::move(states)) {}
 DecodeAttention::~DecodeAttention() = default;
 
-void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_threads) {
-  states_->Reserve(shape_, num_queries, max_rows, num_threads);
+void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_parts) {
+  states_->Reserve(shape_, num_queries, max_rows, num_parts);
   const size_t kv_states = states_->max_queries * most_kv_heads_ * states_->max_chunks;
   last_units_.reserve(states_->max_queries * most_kv_heads_);
   planned_.reserve(states_->max_queries * most_kv_heads_);
@@ -112,7 +113,7 @@ void DecodeAttention::FetchP(const Unit& unit) {
 // Where mass is added up the targets are too many to be in a cache still.
 void DecodeAttention::FetchMass(const Unit& unit) const {
   const DecodeQuery& of = queries_[unit.query];
-  if (!Selected(of, unit.kv_head, unit.kind).empty()) return;
+  if (!MassElements(of, unit.kv_head, unit.kind).empty()) return;
   const auto [begin, end] = RowsOf(unit);
   const size_t heads = shape_.QueryHeadsPerKvHead();
   const float* before = nullptr;
@@ -139,26 +140,26 @@ void DecodeAttention::FetchSlots(const Unit& unit) const {
   for (uint32_t r = 0; r < end - begin; r += kFloatsPerLine) hwy::Prefetch(slots + r);
 }
 
-void DecodeAttention::Fold(int thread, int num_threads) {
-  FoldUnits(UnitsOf(DeviceUnits(), thread, num_threads), thread);
+void DecodeAttention::Fold(int part, int num_parts) {
+  FoldUnits(UnitsOf(DeviceUnits(), part, num_parts), part);
 }
 
-void DecodeAttention::FoldHost(int thread, int num_threads) {
-  FoldUnits(UnitsOf(HostUnits(), thread, num_threads), thread);
+void DecodeAttention::FoldHost(int part, int num_parts) {
+  FoldUnits(UnitsOf(HostUnits(), part, num_parts), part);
 }
 
-void DecodeAttention::FoldUnits(UnitRange range, int thread) {
+void DecodeAttention::FoldUnits(UnitRange range, int part) {
   auto [u, end] = range;
   if (u >= end) return;
-  // Weights that nobody reads again stay in one place, in the first-level cache: that of a unit
-  // whose own nobody reads.
+  // Probabilities that nobody reads again are all written to the same memory, which stays in the
+  // first-level cache: that of a unit whose own nobody reads.
   float* own = nullptr;
   const std::byte* located[2][kChunkRows];
   ChunkRows rows = located[0], next_rows = located[1];
   const RoundedQuery* rounded = nullptr;
   uint32_t rounded_query = kNoQuery;
   const size_t floats = FoldedTogether::NumFloats(shape_.format.head_dim);
-  const FoldedTogether together(states_->together.get() + thread * floats, shape_.format.head_dim);
+  const FoldedTogether together(states_->together.get() + part * floats, shape_.format.head_dim);
   LocateUnit(units_[u], rows);
   for (size_t num_units = 0; u < end; u += num_units, std::swap(rows, next_rows)) {
     const Unit& unit = units_[u];
@@ -175,7 +176,7 @@ void DecodeAttention::FoldUnits(UnitRange range, int thread) {
       fetches_next = units_[next].kind == unit.kind;
     }
     if (unit.kind == Kind::kCompressed && rounded_query != unit.query) {
-      rounded = RoundQueries(static_cast<int>(unit.query), thread);
+      rounded = RoundQueries(static_cast<int>(unit.query), part);
       rounded_query = unit.query;
     }
     const ChunkRows fetched = fetches_next ? next_rows : rows;
@@ -215,9 +216,9 @@ void DecodeAttention::FoldTogether(std::span<const Unit> units, ChunkRows rows, 
   }
 }
 
-const RoundedQuery* DecodeAttention::RoundQueries(int query, int thread) {
+const RoundedQuery* DecodeAttention::RoundQueries(int query, int part) {
   const int dim = shape_.format.head_dim;
-  RoundedQuery* const to = states_->rounded.data() + thread * shape_.num_q_heads;
+  RoundedQuery* const to = states_->rounded.data() + part * shape_.num_q_heads;
   float rotated[kMaxHeadDim];
   for (int head = 0; head < shape_.num_q_heads; ++head) {
     std::copy_n(queries_[query].q + head * dim, dim, rotated);
@@ -258,7 +259,7 @@ FoldInput DecodeAttention::FullRows(const Unit& unit, ChunkRows rows, ChunkRows 
           .scale = shape_.scale};
 }
 
-// Where the unit's states go, and its weights to `p`.
+// Where the unit's states go, and its probabilities to `p`.
 FoldOutput DecodeAttention::OutputOf(const Unit& unit, float* p) {
   const int heads = shape_.QueryHeadsPerKvHead();
   const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;
@@ -313,15 +314,15 @@ MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
           .head_dim = shape_.format.head_dim};
 }
 
-void DecodeAttention::Merge(int thread, int num_threads) {
+void DecodeAttention::Merge(int part, int num_parts) {
   const int heads = shape_.num_q_heads;
-  float* const weights = states_->weights.data() + size_t(thread) * heads * states_->max_chunks;
-  const size_t begin = Share(queries_.size() * heads, thread, num_threads);
-  const size_t end = Share(queries_.size() * heads, thread + 1, num_threads);
+  float* const weights = states_->weights.data() + size_t(part) * heads * states_->max_chunks;
+  const size_t begin = Share(queries_.size() * heads, part, num_parts);
+  const size_t end = Share(queries_.size() * heads, part + 1, num_parts);
   for (size_t query = 0; query < queries_.size(); ++query) {
     const DecodeQuery& of = queries_[query];
     if (!of.mass.per_query_head.empty()) {
-      AddMass(static_cast<int>(query), thread, num_threads, weights);
+      AddMass(static_cast<int>(query), part, num_parts, weights);
     }
     for (size_t i = std::max(begin, query * heads); i < std::min(end, (query + 1) * heads); ++i) {
       const int head = static_cast<int>(i % heads);

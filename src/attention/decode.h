@@ -1,14 +1,16 @@
-// One decode step's attention in one layer, for several queries, split over threads.
+// One decode step's attention in one layer, for several queries, split into parts that threads
+// share.
 //
-// Plan() sets up the work; Fold() and Merge() run it, each called once for every `thread` of
-// num_threads, by any thread; Merge() when all calls of Fold() have returned. Neither allocates
-// once Reserve() made room. Units of work are (query, kv head, chunk of rows), so the result does
-// not depend on the number of threads. They are ordered so that a thread mostly adds up the mass of
-// rows that it folded itself, from its own caches. Queries that see the same chunk, as tokens of
-// one sequence do, are folded together where a kv head has few query heads, with the bits of each
-// alone: a row that is read serves several of them. The chunks of a kv head's compressed rows
-// follow those of its full rows. Where a device attends, rows that lie on its host are a list of
-// their own, folded there, whose states merge with the others.
+// Plan() sets up the work; Fold() and Merge() run it, each called once for every `part` of
+// num_parts, by any thread; Merge() when all calls of Fold() have returned. Neither allocates once
+// Reserve() made room. Units of work are (query, kv head, chunk of rows), so the result does not
+// depend on the number of parts. They are ordered so that a part mostly adds up the mass of rows
+// that the part of the same number folded, from the caches of the thread that mostly takes both.
+// Queries that see the same chunk, as tokens of one sequence do, are folded together where a kv
+// head has few query heads, with the bits of each alone: a row that is read serves several of them.
+// The chunks of a kv head's compressed rows follow those of its full rows. Where a device attends,
+// rows that lie on its host are a list of their own, folded there, whose states merge with the
+// others.
 #ifndef EBB_ATTENTION_DECODE_H_
 #define EBB_ATTENTION_DECODE_H_
 
@@ -38,13 +40,13 @@ struct DecodeQuery {
   std::span<const RowsView> rows;  // [num_kv_heads]
   // Per kv head: the element of the mass targets that each of its rows counts in, ascending. An
   // empty span, or none for any head: row r in element r.
-  std::span<const std::span<const uint32_t>> selected;
+  std::span<const std::span<const uint32_t>> mass_elements;
   std::span<const CompressedRows> compressed = {};  // [num_kv_heads], or none
-  // As `selected`, for the compressed rows.
-  std::span<const std::span<const uint32_t>> compressed_selected = {};
-  // The same for full rows that FoldHost() folds; `rows` has the others.
+  // As `mass_elements`, for the compressed rows.
+  std::span<const std::span<const uint32_t>> compressed_mass_elements = {};
+  // Full rows that FoldHost() folds; `rows` has the others.
   std::span<const RowsView> host_rows = {};  // [num_kv_heads], or none
-  std::span<const std::span<const uint32_t>> host_selected = {};
+  std::span<const std::span<const uint32_t>> host_mass_elements = {};
   const float* q = nullptr;  // [num_q_heads, head_dim]
   float* out = nullptr;      // [num_q_heads, head_dim]
   MassTarget mass;
@@ -62,18 +64,17 @@ class DecodeAttention {
 
   // Makes room for a step in which no query has more than `max_rows` rows in a kv head, compressed
   // ones among them.
-  void Reserve(int num_queries, size_t max_rows, int num_threads);
+  void Reserve(int num_queries, size_t max_rows, int num_parts);
   // The queries of a layer, which have a view for each of its kv heads. REQUIRES: room reserved; as
   // many kv heads for each query. Called by one thread before Fold().
   void Plan(std::span<const DecodeQuery> queries);
-  void Fold(int thread, int num_threads);
-  // Folds the host's rows: by each thread, before or after Fold().
-  void FoldHost(int thread, int num_threads);
-  // Whether this thread folds the newest full rows of a kv head, and so may store the last one
-  // first.
-  [[nodiscard]] bool FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const;
+  void Fold(int part, int num_parts);
+  // Folds the host's rows: in each part, before or after Fold().
+  void FoldHost(int part, int num_parts);
+  // Whether this part folds the newest full rows of a kv head, and so may store the last one first.
+  [[nodiscard]] bool FoldsLastChunk(int query, int kv_head, int part, int num_parts) const;
   // The outputs, and the mass where it is wanted.
-  void Merge(int thread, int num_threads);
+  void Merge(int part, int num_parts);
 
  private:
   enum class Kind : uint8_t { kFull, kHost, kCompressed };
@@ -88,18 +89,18 @@ class DecodeAttention {
     size_t rows;
     size_t host;
     size_t compressed;
-    size_t targets_end;  // the first element of the mass targets behind all rows
+    size_t targets_end;  // the first element of the mass targets after those of all rows
     bool operator==(const PlannedHead&) const = default;
   };
   using ChunkRows = std::span<const std::byte*, kChunkRows>;
-  // The part of `total` that thread `i` of `n` takes.
+  // The share of `total` that part `i` of `n` takes.
   [[nodiscard]] static size_t Share(size_t total, int i, int n) { return total * i / n; }
   using UnitRange = std::pair<size_t, size_t>;
-  // Of the units in the range, those of a thread.
-  [[nodiscard]] UnitRange UnitsOf(UnitRange range, int thread, int num_threads) const;
+  // Of the units in the range, those of a part.
+  [[nodiscard]] UnitRange UnitsOf(UnitRange range, int part, int num_parts) const;
   [[nodiscard]] UnitRange DeviceUnits() const { return {0, first_host_unit_}; }
   [[nodiscard]] UnitRange HostUnits() const { return {first_host_unit_, units_.size()}; }
-  void FoldUnits(UnitRange range, int thread);
+  void FoldUnits(UnitRange range, int part);
   [[nodiscard]] bool PlanFits(std::span<const DecodeQuery> queries) const;
   // That of a kv head in a list per kv head, or in none.
   template <typename T>
@@ -107,8 +108,8 @@ class DecodeAttention {
     return list.empty() ? T() : list[kv_head];
   }
   [[nodiscard]] static PlannedHead HeadToPlan(const DecodeQuery& query, int kv_head);
-  [[nodiscard]] static std::span<const uint32_t> Selected(const DecodeQuery& query, int kv_head,
-                                                          Kind kind);
+  [[nodiscard]] static std::span<const uint32_t> MassElements(const DecodeQuery& query, int kv_head,
+                                                              Kind kind);
   void PlanHeads(int query);
   // Of the queries [begin, end).
   void PlanUnits(int begin, int end, Kind kind);
@@ -135,13 +136,13 @@ class DecodeAttention {
   void FetchP(const Unit& unit);
   void FetchMass(const Unit& unit) const;
   void FetchSlots(const Unit& unit) const;
-  [[nodiscard]] const RoundedQuery* RoundQueries(int query, int thread);
+  [[nodiscard]] const RoundedQuery* RoundQueries(int query, int part);
   [[nodiscard]] MergeInput StatesOf(int query, int q_head) const;
   void MergeHead(int query, int q_head, const float* weights);
-  void AddMass(int query, int thread, int num_threads, float* weights);
+  void AddMass(int query, int part, int num_parts, float* weights);
   void AddMassOfRows(int query, int kv_head, Kind kind, std::pair<size_t, size_t> elements,
                      const float* weights);
-  void AddSelectedMass(MassInput rows, std::span<const uint32_t> selected, float* target) const;
+  void AddMassByElement(MassInput rows, std::span<const uint32_t> elements, float* target) const;
   [[nodiscard]] size_t NumRows(int query, int kv_head, Kind kind) const;
   [[nodiscard]] int NumChunks(int query, int kv_head, Kind kind) const;
 
@@ -150,7 +151,7 @@ class DecodeAttention {
   const size_t most_kv_heads_;
   const std::shared_ptr<DecodeStates> states_;
   std::span<const DecodeQuery> queries_;
-  std::vector<Unit> units_;  // those of the host's rows behind all others
+  std::vector<Unit> units_;  // those of the host's rows after all others
   size_t first_host_unit_ = 0;
   std::vector<size_t> last_units_;     // [queries, kv heads]: those of the newest full rows
   std::vector<PlannedHead> planned_;   // [queries, kv heads]

@@ -52,8 +52,8 @@ struct Step {
       elements = std::max(elements, of.full[h] + of.compressed[h]);
     }
     for (int h = 0; h < shape.num_kv_heads; ++h) {
-      selected.emplace_back(full_elements[h]);
-      compressed_selected.emplace_back(compressed_elements[h]);
+      mass_elements.emplace_back(full_elements[h]);
+      compressed_mass_elements.emplace_back(compressed_elements[h]);
     }
     mass.assign(shape.num_q_heads, std::vector<float>(elements, 0.0f));
     for (auto& array : mass) targets.push_back(array.data());
@@ -63,9 +63,9 @@ struct Step {
 
   [[nodiscard]] DecodeQuery Query() {
     return {.rows = views,
-            .selected = selected,
+            .mass_elements = mass_elements,
             .compressed = compressed.views(),
-            .compressed_selected = compressed_selected,
+            .compressed_mass_elements = compressed_mass_elements,
             .q = q.data(),
             .out = out.data(),
             .mass = {.per_query_head = targets, .not_finite = &not_finite}};
@@ -76,7 +76,7 @@ struct Step {
   TestCompressed compressed;
   std::vector<RowsView> views;
   std::vector<std::vector<uint32_t>> full_elements, compressed_elements;
-  std::vector<std::span<const uint32_t>> selected, compressed_selected;
+  std::vector<std::span<const uint32_t>> mass_elements, compressed_mass_elements;
   std::vector<float> q, out;
   std::vector<std::vector<float>> mass;
   std::vector<float*> targets;
@@ -273,8 +273,8 @@ TEST_P(DecodeCompressedTest, WithoutCompressedRowsNothingChanges) {
   attention.Reserve(1, 300, 2);
   DecodeQuery query = without.Query();
   query.compressed = {};
-  query.compressed_selected = {};
-  query.selected = {};
+  query.compressed_mass_elements = {};
+  query.mass_elements = {};
   AttendWith(&attention, query, 2);
   EXPECT_EQ(with.out, without.out);
   EXPECT_EQ(with.mass, without.mass);

@@ -59,9 +59,9 @@ Outcome Attend(const AttentionKernel& kernel, const AttentionShape& shape, const
   for (auto& mass : outcome.mass) targets.push_back(mass.data());
   bool not_finite = false;
   const DecodeQuery query = {.rows = sides.views[0],
-                             .selected = sides.spans[0],
+                             .mass_elements = sides.spans[0],
                              .host_rows = sides.views[1],
-                             .host_selected = sides.spans[1],
+                             .host_mass_elements = sides.spans[1],
                              .q = q.data(),
                              .out = outcome.out.data(),
                              .mass = {.per_query_head = targets, .not_finite = &not_finite}};

@@ -1,26 +1,26 @@
 // How DecodeAttention adds up mass. Invariant (3) of decode.cc: an element of a mass target is
-// written by exactly one thread.
+// written in exactly one part.
 #include <algorithm>
 
 #include "src/attention/decode.h"
 
 namespace ebb {
 
-// A thread owns a range of the targets' elements in all queries and heads: targets that these share
-// are written by one thread, in the order of queries and heads, whichever rows each selected. It
+// A part owns a range of the targets' elements in all queries and heads: targets that these share
+// are written in one part, in the order of queries and heads, whichever rows each selected. It
 // needs the weights of all heads, and leaves them in `weights`, [q heads, max_chunks].
-void DecodeAttention::AddMass(int query, int thread, int num_threads, float* weights) {
+void DecodeAttention::AddMass(int query, int part, int num_parts, float* weights) {
   const DecodeQuery& of = queries_[query];
   bool finite = true;
   for (int head = 0; head < shape_.num_q_heads; ++head) {
     finite &= kernel_.chunk_weights(StatesOf(query, head), weights + head * states_->max_chunks);
   }
   if (!finite) {
-    if (thread == 0 && of.mass.not_finite != nullptr) *of.mass.not_finite = true;
+    if (part == 0 && of.mass.not_finite != nullptr) *of.mass.not_finite = true;
     return;
   }
-  const size_t begin = Share(num_mass_blocks_, thread, num_threads) * kChunkRows;
-  const size_t end = Share(num_mass_blocks_, thread + 1, num_threads) * kChunkRows;
+  const size_t begin = Share(num_mass_blocks_, part, num_parts) * kChunkRows;
+  const size_t end = Share(num_mass_blocks_, part + 1, num_parts) * kChunkRows;
   for (int h = 0; h < shape_.num_kv_heads; ++h) {
     AddMassOfRows(query, h, Kind::kFull, {begin, end}, weights);
     AddMassOfRows(query, h, Kind::kHost, {begin, end}, weights);
@@ -32,11 +32,11 @@ void DecodeAttention::AddMass(int query, int thread, int num_threads, float* wei
 void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
                                     std::pair<size_t, size_t> elements, const float* weights) {
   const DecodeQuery& of = queries_[query];
-  const std::span<const uint32_t> selected = Selected(of, kv_head, kind);
+  const std::span<const uint32_t> mass_elements = MassElements(of, kv_head, kind);
   const size_t num_rows = NumRows(query, kv_head, kind);
   const auto row_at = [&](size_t element) -> size_t {
-    if (selected.empty()) return std::min(element, num_rows);
-    return std::ranges::lower_bound(selected, element) - selected.begin();
+    if (mass_elements.empty()) return std::min(element, num_rows);
+    return std::ranges::lower_bound(mass_elements, element) - mass_elements.begin();
   };
   const size_t begin = row_at(elements.first);
   const size_t end = row_at(elements.second);
@@ -59,17 +59,17 @@ void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
                             .num_heads = static_cast<int>(next - head),
                             .begin = begin,
                             .end = end};
-    if (selected.empty()) {
+    if (mass_elements.empty()) {
       kernel_.add_mass(rows, targets[head]);
     } else {
-      AddSelectedMass(rows, selected, targets[head]);
+      AddMassByElement(rows, mass_elements, targets[head]);
     }
   }
 }
 
-// Chunk after chunk: row r of the kind counts in element selected[r].
-void DecodeAttention::AddSelectedMass(MassInput rows, std::span<const uint32_t> selected,
-                                      float* target) const {
+// Chunk after chunk: row r of the kind counts in element mass_elements[r].
+void DecodeAttention::AddMassByElement(MassInput rows, std::span<const uint32_t> mass_elements,
+                                       float* target) const {
   const size_t end = rows.end;
   for (size_t row = rows.begin; row < end; row = rows.end) {
     const size_t chunk = row / kChunkRows;
@@ -82,7 +82,7 @@ void DecodeAttention::AddSelectedMass(MassInput rows, std::span<const uint32_t> 
     float mass[kChunkRows] = {};
     kernel_.add_mass(of_chunk, mass);
     rows.end = first + of_chunk.end;
-    for (size_t r = row; r < rows.end; ++r) target[selected[r]] += mass[r - first];
+    for (size_t r = row; r < rows.end; ++r) target[mass_elements[r]] += mass[r - first];
   }
 }
 

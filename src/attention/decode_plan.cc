@@ -1,4 +1,4 @@
-// What a step's units are, in which order, and which thread takes which.
+// What a step's units are, in which order, and which part takes which.
 #include <algorithm>
 #include <limits>
 
@@ -18,9 +18,9 @@ constexpr size_t kNoUnit = std::numeric_limits<size_t>::max();
 // A compressed row costs 5/8 of a full one.
 constexpr uint64_t CostOfCompressed(uint64_t rows) { return (rows * 5 + 7) / 8; }
 
-// The element of the targets behind those of all rows of a kv head.
-size_t TargetsEnd(std::span<const uint32_t> selected, size_t num_rows) {
-  return selected.empty() ? num_rows : selected.back() + size_t{1};
+// The element of the targets after those of all rows of a kv head.
+size_t TargetsEnd(std::span<const uint32_t> mass_elements, size_t num_rows) {
+  return mass_elements.empty() ? num_rows : mass_elements.back() + size_t{1};
 }
 
 }  // namespace
@@ -43,9 +43,9 @@ DecodeAttention::PlannedHead DecodeAttention::HeadToPlan(const DecodeQuery& quer
           .host = host,
           .compressed = compressed,
           .targets_end =
-              std::max({TargetsEnd(OfHead(query.selected, kv_head), rows),
-                        TargetsEnd(OfHead(query.host_selected, kv_head), host),
-                        TargetsEnd(OfHead(query.compressed_selected, kv_head), compressed)})};
+              std::max({TargetsEnd(OfHead(query.mass_elements, kv_head), rows),
+                        TargetsEnd(OfHead(query.host_mass_elements, kv_head), host),
+                        TargetsEnd(OfHead(query.compressed_mass_elements, kv_head), compressed)})};
 }
 
 void DecodeAttention::PlanUnit(const Unit& unit) {
@@ -117,21 +117,21 @@ void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
   PlanUnits(0, num_queries, Kind::kHost);
 }
 
-// The units of a thread: consecutive ones, with its share of the rows.
-DecodeAttention::UnitRange DecodeAttention::UnitsOf(UnitRange range, int thread,
-                                                    int num_threads) const {
+// The units of a part: consecutive ones, with its share of the rows.
+DecodeAttention::UnitRange DecodeAttention::UnitsOf(UnitRange range, int part,
+                                                    int num_parts) const {
   const auto begin = rows_before_.begin() + range.first;
   const auto end = rows_before_.begin() + range.second;
   const auto first_unit = [&](int i) -> size_t {
-    if (i == num_threads) return range.second;
-    const uint64_t rows = *begin + Share(*end - *begin, i, num_threads);
+    if (i == num_parts) return range.second;
+    const uint64_t rows = *begin + Share(*end - *begin, i, num_parts);
     return std::lower_bound(begin, end, rows) - rows_before_.begin();
   };
-  return {first_unit(thread), first_unit(thread + 1)};
+  return {first_unit(part), first_unit(part + 1)};
 }
 
-bool DecodeAttention::FoldsLastChunk(int query, int kv_head, int thread, int num_threads) const {
-  const auto [begin, end] = UnitsOf(DeviceUnits(), thread, num_threads);
+bool DecodeAttention::FoldsLastChunk(int query, int kv_head, int part, int num_parts) const {
+  const auto [begin, end] = UnitsOf(DeviceUnits(), part, num_parts);
   const size_t last = last_units_[size_t(query) * shape_.num_kv_heads + kv_head];
   return begin <= last && last < end;
 }

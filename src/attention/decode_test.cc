@@ -49,7 +49,7 @@ struct Step {
 
   [[nodiscard]] DecodeQuery Query() {
     return {.rows = rows,
-            .selected = selected,
+            .mass_elements = mass_elements,
             .q = q.data() + 1,
             .out = out.data() + 1,
             .mass = {.per_query_head = mass_of_head, .not_finite = &not_finite}};
@@ -63,7 +63,7 @@ struct Step {
 
   AttentionShape shape;
   std::span<const RowsView> rows;
-  std::vector<std::span<const uint32_t>> selected;
+  std::vector<std::span<const uint32_t>> mass_elements;
   std::vector<float> q, out;
   std::vector<std::vector<float>> mass;
   std::vector<float*> mass_of_head;
@@ -389,7 +389,7 @@ TEST_P(DecodeTest, MassOfSelectedRowsGoesToTheirOwnIndices) {
   std::vector<uint32_t> index[4];
   std::vector<Slot> slots[4];
   std::vector<RowsView> views(rows.views().begin(), rows.views().end());
-  std::vector<std::span<const uint32_t>> selected(4);
+  std::vector<std::span<const uint32_t>> mass_elements(4);
   for (uint32_t h = 0; h < 3; ++h) {
     for (uint32_t r = h; r < 600; r += h + 2) {
       index[h].push_back(r);
@@ -397,20 +397,20 @@ TEST_P(DecodeTest, MassOfSelectedRowsGoesToTheirOwnIndices) {
     }
     views[h].slots = slots[h];
     views[h].positions = {};
-    selected[h] = index[h];
+    mass_elements[h] = index[h];
   }
   Step plain(shape, views, 3, Targets::kPerKvHead);
   Attend(kernel_, &plain);
   std::vector<float> want(600, 0.1f);
   for (size_t h = 0; h < 4; ++h) {
     for (size_t i = 0; i < views[h].size(); ++i) {
-      want[selected[h].empty() ? i : index[h][i]] += plain.mass[h][i];
+      want[mass_elements[h].empty() ? i : index[h][i]] += plain.mass[h][i];
     }
   }
   std::vector<float> first;
   for (const int num_threads : {1, 2, 3, 5}) {
     Step step(shape, views, 3, Targets::kOne);
-    step.selected = selected;
+    step.mass_elements = mass_elements;
     // Not from 0: the order of several sums must show.
     step.mass[0].assign(600, 0.1f);
     Attend(kernel_, &step, num_threads);
@@ -431,7 +431,7 @@ TEST_P(DecodeTest, ChosenRowsAreTheSameBitForBitAsAListOfThem) {
   std::vector<uint32_t> index[4];
   std::vector<Slot> slots[4];
   std::vector<ChosenRows::Start> chunks[4];
-  std::vector<std::span<const uint32_t>> selected(4);
+  std::vector<std::span<const uint32_t>> mass_elements(4);
   for (size_t h = 0; h < 3; ++h) {
     for (const RowRange& range : ranges[h]) {
       for (size_t r = range.begin; r < range.end; ++r) {
@@ -440,7 +440,7 @@ TEST_P(DecodeTest, ChosenRowsAreTheSameBitForBitAsAListOfThem) {
       }
     }
     listed[h].slots = slots[h];
-    selected[h] = index[h];
+    mass_elements[h] = index[h];
     const size_t num_rows = CutIntoChunks(ranges[h], &chunks[h]);
     ASSERT_EQ(num_rows, index[h].size());
     ASSERT_EQ(chunks[h].size(), (num_rows + kChunkRows - 1) / kChunkRows);
@@ -448,12 +448,12 @@ TEST_P(DecodeTest, ChosenRowsAreTheSameBitForBitAsAListOfThem) {
   }
   for (const bool wants_mass : {true, false}) {
     Step list(shape, listed, 3);
-    list.selected = selected;
+    list.mass_elements = mass_elements;
     if (!wants_mass) list.mass_of_head.clear();
     Attend(kernel_, &list);
     for (const int num_threads : {1, 2, 3, 5}) {
       Step step(shape, chosen, 3);
-      step.selected = selected;
+      step.mass_elements = mass_elements;
       if (!wants_mass) step.mass_of_head.clear();
       Attend(kernel_, &step, num_threads);
       ExpectSameBits(list, step, std::to_string(num_threads) + " threads");

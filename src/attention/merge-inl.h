@@ -1,4 +1,4 @@
-// Decode attention behind the fold: weights of chunks, merging them, mass.
+// Decode attention after the fold: weights of chunks, merging them, mass.
 // Included once per instruction set by cpu.cc.
 #if defined(EBB_ATTENTION_MERGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_ATTENTION_MERGE_INL_H_

@@ -5,19 +5,19 @@
 namespace ebb {
 namespace {
 
-// Fewer tiles than this are cut into parts of at least so many rows, and into no more parts.
+// Fewer tiles than this are cut into slices of at least so many rows, and into no more slices.
 constexpr size_t kFewTiles = 16;
-constexpr uint32_t kPartRows = 1024;
-constexpr uint32_t kMaxParts = 8;
+constexpr uint32_t kSliceRows = 1024;
+constexpr uint32_t kMaxSlices = 8;
 
 RowsView Between(const RowsView& rows, uint32_t begin, uint32_t end) {
-  RowsView part = rows;
-  part.slots = rows.slots.subspan(begin, end - begin);
-  part.positions = rows.positions.subspan(begin, end - begin);
+  RowsView slice = rows;
+  slice.slots = rows.slots.subspan(begin, end - begin);
+  slice.positions = rows.positions.subspan(begin, end - begin);
   if (!rows.last_visible.empty()) {
-    part.last_visible = rows.last_visible.subspan(begin, end - begin);
+    slice.last_visible = rows.last_visible.subspan(begin, end - begin);
   }
-  return part;
+  return slice;
 }
 
 // Rows before a window take no part, and the chunks of the others begin at positions that are
@@ -33,15 +33,15 @@ bool AreFew(int num_tiles, int num_kv_heads) {
   return size_t(num_tiles) * num_kv_heads < kFewTiles;
 }
 
-uint32_t NumParts(uint32_t num_old_rows) {
-  return std::clamp<uint32_t>(num_old_rows / kPartRows, 1, kMaxParts);
+uint32_t NumSlices(uint32_t num_old_rows) {
+  return std::clamp<uint32_t>(num_old_rows / kSliceRows, 1, kMaxSlices);
 }
 
 }  // namespace
 
 bool AreCutAlike(const AttentionKernel& kernel, const AttentionShape& shape, size_t num_old_rows,
                  int a, int b) {
-  if (a == b || NumParts(static_cast<uint32_t>(num_old_rows)) == 1) return true;
+  if (a == b || NumSlices(static_cast<uint32_t>(num_old_rows)) == 1) return true;
   const int tile_tokens = kernel.query_tile(shape.QueryHeadsPerKvHead());
   const int num_tiles = (std::min(a, b) + tile_tokens - 1) / tile_tokens;
   return !AreFew(num_tiles, shape.num_kv_heads);
@@ -55,7 +55,7 @@ void PrefillAttention::SetKvHeads(int num_kv_heads) {
   tile_tokens_ = kernel_.query_tile(shape_.QueryHeadsPerKvHead());
 }
 
-void PrefillAttention::Reserve(int num_kv_heads, int num_tokens, int num_threads) {
+void PrefillAttention::Reserve(int num_kv_heads, int num_tokens, int num_parts) {
   SetKvHeads(num_kv_heads);
   const auto grow = [](std::vector<float>* floats, size_t size) {
     if (floats->size() < size) floats->resize(size);
@@ -63,17 +63,17 @@ void PrefillAttention::Reserve(int num_kv_heads, int num_tokens, int num_threads
   const int heads = shape_.QueryHeadsPerKvHead();
   scratch_floats_ =
       std::max(scratch_floats_, kernel_.prefill_scratch_floats(heads, shape_.format.head_dim));
-  grow(&scratch_, scratch_floats_ * num_threads);
+  grow(&scratch_, scratch_floats_ * num_parts);
   grow(&m_, size_t(num_tokens) * shape_.num_q_heads);
   grow(&l_, size_t(num_tokens) * shape_.num_q_heads);
   const size_t tiles = size_t(NumTiles(num_tokens)) * shape_.num_kv_heads;
-  const size_t in_parts = tiles < kFewTiles ? tiles * kMaxParts : 0;
-  const size_t num_units = std::max(tiles, in_parts);
+  const size_t in_slices = tiles < kFewTiles ? tiles * kMaxSlices : 0;
+  const size_t num_units = std::max(tiles, in_slices);
   units_.reserve(num_units);
-  if (parts_done_.size() < num_units) parts_done_ = std::vector<std::atomic<int>>(num_units);
-  grow(&part_o_, in_parts * tile_tokens_ * heads * shape_.format.head_dim);
-  grow(&part_m_, in_parts * tile_tokens_ * heads);
-  grow(&part_l_, in_parts * tile_tokens_ * heads);
+  if (slices_done_.size() < num_units) slices_done_ = std::vector<std::atomic<int>>(num_units);
+  grow(&slice_o_, in_slices * tile_tokens_ * heads * shape_.format.head_dim);
+  grow(&slice_m_, in_slices * tile_tokens_ * heads);
+  grow(&slice_l_, in_slices * tile_tokens_ * heads);
 }
 
 void PrefillAttention::Plan(const PrefillQueries& queries) {
@@ -95,31 +95,31 @@ void PrefillAttention::Plan(const PrefillQueries& queries) {
   next_mass_unit_ = 0;
 }
 
-// Each query sees a row of each part: none is hidden, and the last part is longer than the step.
-void PrefillAttention::PlanTile(int kv_head, int tile, bool in_parts) {
+// Each query sees a row of each slice: none is hidden, and the last one is longer than the step.
+void PrefillAttention::PlanTile(int kv_head, int tile, bool in_slices) {
   const RowsView& rows = queries_.rows[kv_head];
   const auto num_rows = static_cast<uint32_t>(rows.size());
-  uint32_t parts = 1, part_rows = num_rows, first = 0;
+  uint32_t slices = 1, slice_rows = num_rows, first = 0;
   if (rows.window > 0) {
     const Position first_query = queries_.positions[size_t(tile) * tile_tokens_];
     first =
         static_cast<uint32_t>(std::ranges::upper_bound(rows.positions, first_query - rows.window) -
                               rows.positions.begin());
-  } else if (in_parts && rows.last_visible.empty()) {
+  } else if (in_slices && rows.last_visible.empty()) {
     const auto old = static_cast<uint32_t>(
         std::ranges::lower_bound(rows.positions, queries_.chunk_first) - rows.positions.begin());
-    parts = NumParts(old);
+    slices = NumSlices(old);
     const uint32_t all = old + static_cast<uint32_t>(queries_.chunk_tokens);
-    part_rows = std::max<uint32_t>(all / parts / kPrefillChunkRows, 1) * kPrefillChunkRows;
+    slice_rows = std::max<uint32_t>(all / slices / kPrefillChunkRows, 1) * kPrefillChunkRows;
   }
-  parts_done_[units_.size()] = 0;
-  for (uint32_t part = 0; part < parts; ++part) {
+  slices_done_[units_.size()] = 0;
+  for (uint32_t slice = 0; slice < slices; ++slice) {
     units_.push_back({.kv_head = kv_head,
                       .tile = tile,
-                      .part = static_cast<int>(part),
-                      .num_parts = static_cast<int>(parts),
-                      .begin = part == 0 ? first : part * part_rows,
-                      .end = part + 1 == parts ? num_rows : (part + 1) * part_rows});
+                      .slice = static_cast<int>(slice),
+                      .num_slices = static_cast<int>(slices),
+                      .begin = slice == 0 ? first : slice * slice_rows,
+                      .end = slice + 1 == slices ? num_rows : (slice + 1) * slice_rows});
   }
 }
 
@@ -155,71 +155,71 @@ PrefillOutput PrefillAttention::OutputOf(const Unit& unit) {
           .l = keep_states ? l_.data() + state : nullptr};
 }
 
-PrefillOutput PrefillAttention::PartOf(size_t unit) {
+PrefillOutput PrefillAttention::SliceOf(size_t unit) {
   const size_t token_floats = size_t(shape_.QueryHeadsPerKvHead()) * shape_.format.head_dim;
   const size_t states = unit * tile_tokens_ * shape_.QueryHeadsPerKvHead();
-  return {.o = part_o_.data() + unit * tile_tokens_ * token_floats,
+  return {.o = slice_o_.data() + unit * tile_tokens_ * token_floats,
           .o_token_stride = token_floats,
-          .m = part_m_.data() + states,
-          .l = part_l_.data() + states};
+          .m = slice_m_.data() + states,
+          .l = slice_l_.data() + states};
 }
 
-void PrefillAttention::Run(int thread) {
+void PrefillAttention::Run(int part) {
   for (size_t i = next_unit_++; i < units_.size(); i = next_unit_++) {
     const Unit& unit = units_[i];
     PrefillInput in = Tile(unit.kv_head, unit.tile);
     const RowsView rows = Between(*in.rows, unit.begin, unit.end);
     in.rows = &rows;
     in.first_chunk_rows = FirstChunkRows(rows);
-    const bool whole = unit.num_parts == 1;
-    PrefillOutput out = whole ? OutputOf(unit) : PartOf(i);
-    out.scratch = std::span(scratch_).subspan(thread * scratch_floats_, scratch_floats_);
+    const bool whole = unit.num_slices == 1;
+    PrefillOutput out = whole ? OutputOf(unit) : SliceOf(i);
+    out.scratch = std::span(scratch_).subspan(part * scratch_floats_, scratch_floats_);
     if (!kernel_.prefill(in, out)) finite_ = false;
-    if (!whole && ++parts_done_[i - unit.part] == unit.num_parts) MergeParts(i - unit.part);
+    if (!whole && ++slices_done_[i - unit.slice] == unit.num_slices) MergeSlices(i - unit.slice);
   }
 }
 
-void PrefillAttention::MergeParts(size_t first) {
+void PrefillAttention::MergeSlices(size_t first) {
   const Unit& unit = units_[first];
   const int heads = shape_.QueryHeadsPerKvHead();
   const int head_dim = shape_.format.head_dim;
   const PrefillOutput to = OutputOf(unit);
   const int num_queries = Tile(unit.kv_head, unit.tile).num_queries;
-  float m[kMaxParts], l[kMaxParts], weights[kMaxParts];
+  float m[kMaxSlices], l[kMaxSlices], weights[kMaxSlices];
   for (int state = 0; state < num_queries * heads; ++state) {
-    for (int p = 0; p < unit.num_parts; ++p) {
-      m[p] = PartOf(first + p).m[state];
-      l[p] = PartOf(first + p).l[state];
+    for (int p = 0; p < unit.num_slices; ++p) {
+      m[p] = SliceOf(first + p).m[state];
+      l[p] = SliceOf(first + p).l[state];
     }
-    const MergeInput parts = {.m = m,
-                              .l = l,
-                              .o = PartOf(first).o + size_t(state) * head_dim,
-                              .o_stride = size_t(tile_tokens_) * heads * head_dim,
-                              .num_chunks = unit.num_parts,
-                              .head_dim = head_dim};
-    if (!kernel_.chunk_weights(parts, weights)) finite_ = false;
+    const MergeInput slices = {.m = m,
+                               .l = l,
+                               .o = SliceOf(first).o + size_t(state) * head_dim,
+                               .o_stride = size_t(tile_tokens_) * heads * head_dim,
+                               .num_chunks = unit.num_slices,
+                               .head_dim = head_dim};
+    if (!kernel_.chunk_weights(slices, weights)) finite_ = false;
     if (to.m != nullptr) {
-      const auto top = std::max_element(m, m + unit.num_parts) - m;
+      const auto top = std::max_element(m, m + unit.num_slices) - m;
       to.m[state] = m[top];
       to.l[state] = 1 / weights[top];
     }
-    // Unlike chunks, parts are divided by their l already.
-    for (int p = 0; p < unit.num_parts; ++p) weights[p] *= l[p];
+    // Unlike chunks, slices are divided by their l already.
+    for (int p = 0; p < unit.num_slices; ++p) weights[p] *= l[p];
     const size_t token = state / heads, head = state % heads;
-    kernel_.merge(parts, weights, to.o + token * to.o_token_stride + head * head_dim);
+    kernel_.merge(slices, weights, to.o + token * to.o_token_stride + head * head_dim);
   }
 }
 
-void PrefillAttention::Mass(int thread) {
+void PrefillAttention::Mass(int part) {
   if (!finite_) {
-    if (thread == 0 && queries_.mass.not_finite != nullptr) *queries_.mass.not_finite = true;
+    if (part == 0 && queries_.mass.not_finite != nullptr) *queries_.mass.not_finite = true;
     return;
   }
   size_t max_rows = 0;
   for (const RowsView& rows : queries_.rows) max_rows = std::max(max_rows, rows.size());
   const int num_chunks = static_cast<int>((max_rows + kPrefillChunkRows - 1) / kPrefillChunkRows);
-  const auto scratch = std::span(scratch_).subspan(thread * scratch_floats_, scratch_floats_);
-  // All heads of a chunk go to one thread: their targets may be the same array.
+  const auto scratch = std::span(scratch_).subspan(part * scratch_floats_, scratch_floats_);
+  // All heads of a chunk go to one part: their targets may be the same array.
   for (int chunk = next_mass_unit_++; chunk < num_chunks; chunk = next_mass_unit_++) {
     for (int h = 0; h < shape_.num_kv_heads; ++h) {
       const uint32_t begin = chunk * kPrefillChunkRows;

@@ -1,10 +1,11 @@
-// Attention of several consecutive tokens of one sequence in one layer, split over threads.
+// Attention of several consecutive tokens of one sequence in one layer, split over the parts of a
+// node.
 //
-// Units are (kv head, tile of queries), taken by whichever thread is free. Where these are few, as
-// for the few tokens that a verifying step has, the rows are cut into parts by their number alone,
-// and whoever ends the last part of a tile merges them in order. Mass, where asked for, is a second
-// pass whose units are (kv head, chunk of rows), each summing over all tiles in order. So the
-// result does not depend on the number of threads.
+// Units are (kv head, tile of queries), taken by whichever part is free. Where these are few, as
+// for the few tokens that a verifying step has, the rows are cut into slices by their number alone,
+// and whoever ends the last slice of a tile merges them in order. Mass, where asked for, is a
+// second pass whose units are (kv head, chunk of rows), each summing over all tiles in order. So
+// the result does not depend on the number of parts.
 #ifndef EBB_ATTENTION_PREFILL_H_
 #define EBB_ATTENTION_PREFILL_H_
 
@@ -21,8 +22,9 @@ namespace ebb {
 struct PrefillQueries {
   std::span<const RowsView> rows;       // [num_kv_heads], the new tokens' rows included
   std::span<const Position> positions;  // [num_tokens], ascending
-  // The tokens that would go together where there was room, these among them: how the rows are cut
-  // follows them. 0: these.
+  // The prompt's chunk that these tokens are a piece of. Kernels and cuts of attention follow the
+  // chunk, so that how it is divided into steps changes no bit. chunk_tokens 0: these tokens are
+  // it.
   Position chunk_first = 0;
   int chunk_tokens = 0;
   const float* q = nullptr;   // [num_tokens, num_q_heads, head_dim]
@@ -43,21 +45,21 @@ class PrefillAttention {
   PrefillAttention& operator=(const PrefillAttention&) = delete;
 
   // For layers of so many kv heads; room that there is for others stays.
-  void Reserve(int num_kv_heads, int num_tokens, int num_threads);
+  void Reserve(int num_kv_heads, int num_tokens, int num_parts);
   // REQUIRES: room reserved for as many kv heads as there are views. Called by one thread before
   // Run().
   void Plan(const PrefillQueries& queries);
-  void Run(int thread);
-  // After Run() of all threads, only where queries.mass has targets.
-  void Mass(int thread);
+  void Run(int part);
+  // After Run() of all parts, only where queries.mass has targets.
+  void Mass(int part);
 
  private:
-  // Rows [begin, end) of a kv head under a tile of queries. The parts of a tile follow each other.
+  // Rows [begin, end) of a kv head under a tile of queries. A tile's slices follow each other.
   struct Unit {
     int kv_head = 0;
     int tile = 0;
-    int part = 0;
-    int num_parts = 1;
+    int slice = 0;
+    int num_slices = 1;
     uint32_t begin = 0;
     uint32_t end = 0;
   };
@@ -65,13 +67,13 @@ class PrefillAttention {
   [[nodiscard]] int NumTiles(int num_tokens) const {
     return (num_tokens + tile_tokens_ - 1) / tile_tokens_;
   }
-  void PlanTile(int kv_head, int tile, bool in_parts);
+  void PlanTile(int kv_head, int tile, bool in_slices);
   [[nodiscard]] PrefillInput Tile(int kv_head, int tile) const;
-  // Where the result of a unit's tile goes, and that of a part until it is merged.
+  // Where the result of a unit's tile goes, and that of a slice until it is merged.
   [[nodiscard]] PrefillOutput OutputOf(const Unit& unit);
-  [[nodiscard]] PrefillOutput PartOf(size_t unit);
+  [[nodiscard]] PrefillOutput SliceOf(size_t unit);
   // Of the tile whose first unit this is.
-  void MergeParts(size_t first);
+  void MergeSlices(size_t first);
   void MassUnit(int kv_head, uint32_t begin, std::span<float> scratch);
 
   const AttentionKernel& kernel_;
@@ -80,14 +82,14 @@ class PrefillAttention {
   PrefillQueries queries_;
   int num_tiles_ = 0;
   std::vector<Unit> units_;
-  std::vector<std::atomic<int>> parts_done_;  // [units]: of the tile whose first unit it is
-  std::vector<float> part_o_;           // [units in parts, tile tokens, heads per kv, head_dim]
-  std::vector<float> part_m_, part_l_;  // [units in parts, tile tokens, heads per kv]
-  std::atomic<bool> finite_ = true;     // all outputs so far
+  std::vector<std::atomic<int>> slices_done_;  // [units]: of the tile whose first unit it is
+  std::vector<float> slice_o_;            // [units in slices, tile tokens, heads per kv, head_dim]
+  std::vector<float> slice_m_, slice_l_;  // [units in slices, tile tokens, heads per kv]
+  std::atomic<bool> finite_ = true;       // all outputs so far
   std::atomic<size_t> next_unit_ = 0;
   std::atomic<int> next_mass_unit_ = 0;
-  size_t scratch_floats_ = 0;   // per thread
-  std::vector<float> scratch_;  // [threads, scratch_floats]
+  size_t scratch_floats_ = 0;   // per part
+  std::vector<float> scratch_;  // [parts, scratch_floats]
   std::vector<float> m_, l_;    // [kv heads, tokens, heads per kv]
 };
 

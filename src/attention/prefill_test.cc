@@ -296,8 +296,8 @@ TEST_P(PrefillTest, IsTheSameBitForBitForAnyNumberOfThreadsAndAnyPlace) {
   }
 }
 
-// Few tokens over many rows, which are cut into parts.
-TEST_P(PrefillTest, AgreesWithTheReferenceInParts) {
+// Few tokens over many rows, which are cut into slices.
+TEST_P(PrefillTest, AgreesWithTheReferenceInSlices) {
   for (const int before : {2047, 2048, 3100}) {
     for (const int tokens : {1, 9, 40}) {
       ExpectReference(ShapeOf(RowType::kF16, 64, 3, 3), before, tokens);
@@ -306,7 +306,7 @@ TEST_P(PrefillTest, AgreesWithTheReferenceInParts) {
   ExpectReference(ShapeOf(RowType::kF16, 80, 1, 1), 9500, 5);
 }
 
-TEST_P(PrefillTest, PartsAreTheSameBitForBitForAnyNumberOfThreads) {
+TEST_P(PrefillTest, SlicesAreTheSameBitForBitForAnyNumberOfThreads) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 3, 3);
   const TestRows rows({.format = shape.format, .num_rows = {2500, 5000, 90}});
   const std::vector<float> q = Queries(shape, 20);
@@ -369,7 +369,7 @@ TEST_P(PrefillTest, AgreesWithDecodingEachToken) {
     for (RowsView& view : views) view.slots = view.slots.first(121 + token);
     std::vector<float> out(token_floats);
     const DecodeQuery query = {.rows = views,
-                               .selected = {},
+                               .mass_elements = {},
                                .q = chunk.q.data() + 1 + token * token_floats,
                                .out = out.data(),
                                .mass = {}};

@@ -53,7 +53,8 @@ struct RowsView {
   std::span<const Slot> slots;              // [rows]
   std::span<const Position> positions;      // [rows], ascending
   std::span<const Position> last_visible;   // [rows], or empty: visible for ever
-  int window = 0;     // in tokens: hidden from queries so far behind a row; 0: from none
+  // In tokens: a row at position p is hidden from queries at p + window and later; 0: from none.
+  int window = 0;
   ChosenRows chosen;  // in decode; without a range: all rows
 
   // The last position from which row `row` is seen.

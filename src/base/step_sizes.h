@@ -7,7 +7,7 @@
 namespace ebb {
 
 // Steps of at most so many tokens, as of one sequence's decoding and verifying, take turns in the
-// same compute buffers. Those of a larger step go back to the system behind it.
+// same compute buffers. Those of a larger step go back to the system after it.
 inline constexpr int kTokensInKeptBuffers = kMostDrafted;
 
 }  // namespace ebb

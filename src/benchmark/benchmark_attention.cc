@@ -84,7 +84,7 @@ struct Sequence {
     };
     return {
         .rows = of_layer(views),
-        .selected = {},
+        .mass_elements = {},
         .compressed = compressed.empty() ? std::span<const CompressedRows>() : of_layer(compressed),
         .q = q.data() + layer * floats,
         .out = out.data() + layer * floats,

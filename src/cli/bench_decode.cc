@@ -59,7 +59,7 @@ struct Team {
   FileSpeed file;
 };
 
-// One, or its rival behind it.
+// One, or its rival after it.
 std::vector<Team> MakeTeams(const BenchOptions& options, const BenchSession& bench) {
   std::vector<Team> teams(bench.sessions.size() / options.sequences);
   for (size_t i = 0; i < bench.sessions.size(); ++i) {

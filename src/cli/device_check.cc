@@ -123,7 +123,7 @@ Json ToJson(const Difference& difference) {
           {"top1", difference.top1}};
 }
 
-// Tokens a second: of a prompt, and of steps behind it.
+// Tokens a second: of a prompt, and of steps after it.
 Result<std::pair<double, double>> Speed(Engine* engine, std::span<const Token> tokens) {
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->OpenSession({}));
   EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kSpeedPrompt)));  // builds and warms

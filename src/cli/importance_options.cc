@@ -13,10 +13,10 @@ void AppendImportanceOptionRows(std::vector<OptionRow>* table) {
       ValueRow(G::kImportance, "--stride", "N", "tokens from one such window to the next",
                [](CliOptions& o) { return &o.importance.stride; }, {.min = 1}),
       ValueRow(G::kImportance, "--answer-tokens", "N",
-               "most tokens that are generated behind each occluded thought",
+               "most tokens that are generated after each occluded thought",
                [](CliOptions& o) { return &o.importance.answer_tokens; }, {.min = 1}),
       ValueRow(G::kImportance, "--boundary", "TEXT",
-               "the thought ends behind the last place where the model wrote this; not given: the "
+               "the thought ends after the last place where the model wrote this; not given: the "
                "thinking tag, else \"\\boxed{\", else 64 tokens before the end",
                [](CliOptions& o) { return &o.importance.boundary; }),
   };

@@ -33,7 +33,7 @@ struct ChosenToken {
   Position position = -1;  // -1: none was
   Token token = 0;
 };
-// The guesses behind the last token that was chosen, of those that a session has `drafted` from
+// The guesses after the last token that was chosen, of those that a session has `drafted` from
 // `next_position` on. It may not have read the token, which then is the first of them, or refutes
 // them all.
 [[nodiscard]] std::span<const Token> GuessesBehind(const ChosenToken& last,

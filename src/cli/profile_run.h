@@ -65,7 +65,7 @@ class RunRecorder {
   // Adds what it wants to see; the recorder outlives the session.
   void Ask(SessionOptions* options);
   void Bind(const Session& session) { session_ = &session; }
-  // For GenerateOptions::on_token, behind everything else that is called there: a step ended, and
+  // For GenerateOptions::on_token, after everything else that is called there: a step ended, and
   // another will begin.
   void OnToken();
   // After the generation, whose last step no token followed.

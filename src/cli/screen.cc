@@ -31,7 +31,7 @@ void WriteNow(const char (&bytes)[N]) {
   if (write(STDOUT_FILENO, bytes, N - 1) < 0) errno = error;
 }
 
-// Ctrl-Z. The process stops within raise(), and goes on behind it.
+// Ctrl-Z. The process stops within raise(), and goes on after it.
 extern "C" void OnStop(int) {
   WriteNow(kLeave);
   raise(SIGSTOP);

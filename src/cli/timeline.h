@@ -8,7 +8,7 @@
 
 namespace ebb::cli {
 
-// Before a long run, not behind it: whether there will be a timeline, and a file that takes it.
+// Before a long run, not after it: whether there will be a timeline, and a file that takes it.
 [[nodiscard]] Status CheckTimeline(const CliOptions& options);
 [[nodiscard]] Status WriteTimeline(const CliOptions& options, const Engine& engine);
 

@@ -23,7 +23,7 @@
 
 namespace ebb::cli {
 
-// The turn in which `text` is answered, or, in a text, continued, behind the tokens that the
+// The turn in which `text` is answered, or, in a text, continued, after the tokens that the
 // session has read; an empty one goes on with the last answer. The conversation asks for thoughts
 // as the options do.
 [[nodiscard]] Result<Turn> NextTurn(const Model& model, const CliOptions& options,

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "src/attention/rows.h"
-#include "src/base/page_store.h"
+#include "src/base/cap_arithmetic.h"
 #include "src/base/step_sizes.h"
 #include "src/io/segment_table.h"
 #include "src/rows/arena.h"
@@ -23,7 +23,7 @@ PageFormat FormatOf(const ModelShape& shape, RowType type) {
   return {.type = type, .head_dim = shape.head_dim};
 }
 
-PageStore PagesOf(const ModelShape& shape, RowType type) {
+CapArithmetic CapArithmeticOf(const ModelShape& shape, RowType type) {
   return {.page_bytes = FormatOf(shape, type).PageBytes(),
           .num_layers = static_cast<size_t>(shape.num_layers),
           .num_streams = static_cast<size_t>(shape.NumStreams()),
@@ -174,7 +174,7 @@ uint64_t SegmentBytes(uint64_t pages_per_layer, int num_layers, size_t page_byte
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
   if (request.tiers.has_value()) {
     return ForecastRows({.tiers = TiersOfOne(request),
-                         .store = PagesOf(shape, request.kv_type),
+                         .cap_arithmetic = CapArithmeticOf(shape, request.kv_type),
                          .prompt_tokens = static_cast<size_t>(request.prompt_tokens),
                          .most_tokens = static_cast<size_t>(request.context),
                          .sinks = request.sinks,
@@ -232,7 +232,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   bytes.rows_read_memory = of_t0 + rows.last.t2 * compressed.RowStride() * streams + of_t1;
   bytes.rows_read_disk = file ? of_t1 : 0;
   if (BuffersGoBack(request)) {
-    // Behind a long prompt its buffers may have been more than what the generation adds. They are
+    // After a long prompt its buffers may have been more than what the generation adds. They are
     // still there when the first token's rows come.
     FitRequest prompt = request;
     prompt.context = std::min(request.prompt_tokens + 1, request.context);

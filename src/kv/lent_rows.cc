@@ -11,7 +11,7 @@ void LentRows::Find(const TokenTable& own, const TokenTable* lender) {
   slots_.assign(slots.begin(), slots.end());
   lent_.assign(page_end, 0);
   for (size_t page = 0; page < page_end; ++page) {
-    if (own.HasPage(page) && own.PlaceOf(page) == Tier::kT1) lent_[page] = ~own.UsedRows(page);
+    if (own.HasPage(page) && own.TierOf(page) == Tier::kT1) lent_[page] = ~own.UsedRows(page);
   }
   size_t i = 0;
   for (size_t j = 0; j < lender->num_rows(); ++j) {
@@ -19,8 +19,8 @@ void LentRows::Find(const TokenTable& own, const TokenTable* lender) {
     if (i == positions.size()) break;
     const uint32_t page = slots[i].page();
     const Slot from = lender->slots()[j];
-    if (positions[i] != lender->positions()[j] || own.PlaceOf(page) != Tier::kT1 ||
-        lender->PlaceOf(from.page()) != Tier::kT0) {
+    if (positions[i] != lender->positions()[j] || own.TierOf(page) != Tier::kT1 ||
+        lender->TierOf(from.page()) != Tier::kT0) {
       continue;
     }
     slots_[i] = Slot(page_end + from.page(), from.row());

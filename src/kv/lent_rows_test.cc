@@ -118,7 +118,7 @@ TEST(LentRows, OfRandomTablesAreWhatANaiveSearchFinds) {
     std::map<uint32_t, bool> whole;  // pages of T1
     for (size_t i = 0; i < own.num_rows(); ++i) {
       const uint32_t page = own.slots()[i].page();
-      if (own.PlaceOf(page) != Tier::kT1) continue;
+      if (own.TierOf(page) != Tier::kT1) continue;
       whole.try_emplace(page, true);
       whole[page] = whole[page] && theirs.contains(own.positions()[i]);
     }

@@ -13,14 +13,14 @@
 
 namespace ebb {
 
-SharedTable* SequenceCache::Impl::Own(int group) {
-  SharedTable* shared = table_of_group[group];
-  if (shared->groups.size() == 1) return shared;
+GroupTable* SequenceCache::Impl::Own(int group) {
+  GroupTable* group_table = table_of_group[group];
+  if (group_table->groups.size() == 1) return group_table;
   // First all memory, then changes.
-  auto own = std::make_unique<SharedTable>(*shared);
+  auto own = std::make_unique<GroupTable>(*group_table);
   tables.push_back(std::move(own));
   tables.back()->groups.assign(1, group);
-  std::erase(shared->groups, group);
+  std::erase(group_table->groups, group);
   table_of_group[group] = tables.back().get();
   for (Stream& stream : StreamsOf(group)) stream.table = tables.back().get();
   return tables.back().get();
@@ -56,8 +56,8 @@ std::array<uint64_t, 3> SequenceCache::Impl::Generations() const {
 
 void SequenceCache::Impl::SetAddress(Stream* stream, size_t page) const {
   const PageRef ref = stream->refs[page];
-  if (ref.place() == Tier::kT0 || stage == nullptr) {
-    stream->pages[page] = PagesOf(ref.place())->Address(ref.id());
+  if (ref.tier() == Tier::kT0 || stage == nullptr) {
+    stream->pages[page] = PagesOf(ref.tier())->Address(ref.id());
   } else if (stores.t1->MayStay()) {
     stream->t1_pages[page] = stores.t1->Address(ref.id());
   }
@@ -77,8 +77,8 @@ void SequenceCache::Impl::FindPages() {
 }
 
 void SequenceCache::Impl::TakePage(Stream* stream, const TablePage& page) {
-  const PageId id = PagesOf(page.place)->Take(LayerOf(*stream));
-  stream->refs[page.index] = PageRef(page.place, id);
+  const PageId id = PagesOf(page.tier)->Take(LayerOf(*stream));
+  stream->refs[page.index] = PageRef(page.tier, id);
   SetAddress(stream, page.index);
 }
 
@@ -92,7 +92,7 @@ void SequenceCache::Impl::FreePage(Stream* stream, size_t page) {
   const PageRef ref = std::exchange(stream->refs[page], PageRef());
   stream->pages[page] = nullptr;
   if (T1HasAddresses()) stream->t1_pages[page] = nullptr;
-  PagesOf(ref.place())->Release(ref);
+  PagesOf(ref.tier())->Release(ref);
 }
 
 void SequenceCache::Impl::FreeCompressedPage(Stream* stream, size_t page) const {
@@ -100,12 +100,12 @@ void SequenceCache::Impl::FreeCompressedPage(Stream* stream, size_t page) const 
   stream->compressed_pages[page] = nullptr;
 }
 
-void SequenceCache::Impl::AddPages(const SharedTable& shared, Tier tier, size_t pages_per_stream,
-                                   PageCounts* counts) const {
+void SequenceCache::Impl::AddPages(const GroupTable& group_table, Tier tier,
+                                   size_t pages_per_stream, PageCounts* counts) const {
   std::vector<size_t>& of_layers = (*counts)[static_cast<size_t>(tier)];
   of_layers.resize(layout.num_layers());
   if (pages_per_stream == 0) return;
-  for (const int group : shared.groups) {
+  for (const int group : group_table.groups) {
     for (const Stream& stream : StreamsOf(group)) of_layers[LayerOf(stream)] += pages_per_stream;
   }
 }
@@ -119,9 +119,9 @@ Status SequenceCache::Impl::ReservePages(const PageCounts& counts) {
   return OkStatus();
 }
 
-void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
+void SequenceCache::Impl::AllocatePages(GroupTable* group_table) {
   if (added.empty()) return;
-  for (const int group : shared->groups) {
+  for (const int group : group_table->groups) {
     for (Stream& stream : StreamsOf(group)) {
       GrowPages(&stream, 0);
       for (const TablePage& page : added) TakePage(&stream, page);
@@ -129,11 +129,11 @@ void SequenceCache::Impl::AllocatePages(SharedTable* shared) {
   }
 }
 
-void SequenceCache::Impl::FreePages(SharedTable* shared) {
+void SequenceCache::Impl::FreePages(GroupTable* group_table) {
   if (freed.empty()) return;
-  const auto in_t1 = [](const TablePage& page) { return page.place == Tier::kT1; };
+  const auto in_t1 = [](const TablePage& page) { return page.tier == Tier::kT1; };
   if (stage != nullptr && std::ranges::any_of(freed, in_t1)) stage->Forget();
-  for (const int group : shared->groups) {
+  for (const int group : group_table->groups) {
     for (Stream& stream : StreamsOf(group)) {
       for (const TablePage& page : freed) FreePage(&stream, page.index);
     }
@@ -144,8 +144,8 @@ void SequenceCache::Impl::EndFreePages() {
   if (stores.t1 != nullptr) stores.t1->EndReleases();
 }
 
-void SequenceCache::Impl::AllocateCompressed(SharedTable* shared) {
-  for (const int group : shared->groups) {
+void SequenceCache::Impl::AllocateCompressed(GroupTable* group_table) {
+  for (const int group : group_table->groups) {
     for (Stream& stream : StreamsOf(group)) {
       GrowPages(&stream, 0);
       for (const TablePage& page : added) TakeCompressedPage(&stream, page.index);
@@ -153,9 +153,9 @@ void SequenceCache::Impl::AllocateCompressed(SharedTable* shared) {
   }
 }
 
-void SequenceCache::Impl::FreeCompressed(SharedTable* shared) {
+void SequenceCache::Impl::FreeCompressed(GroupTable* group_table) {
   if (freed.empty()) return;
-  for (const int group : shared->groups) {
+  for (const int group : group_table->groups) {
     for (Stream& stream : StreamsOf(group)) {
       for (const TablePage& page : freed) FreeCompressedPage(&stream, page.index);
     }
@@ -183,11 +183,11 @@ SequenceCache::SequenceCache(const ModelShape& shape, const PageFormat& format,
   c.stores = OpenRowStores(stores, format, shape.num_layers);
   if (c.stores.t1 != nullptr) c.stage = c.stores.t1->stage();
   const int num_groups = c.layout.num_groups();
-  c.tables.push_back(std::make_unique<SharedTable>());
-  SharedTable* shared = c.tables.front().get();
-  for (int group = 0; group < num_groups; ++group) shared->groups.push_back(group);
-  c.table_of_group.assign(num_groups, shared);
-  for (Stream& stream : c.streams) stream.table = shared;
+  c.tables.push_back(std::make_unique<GroupTable>());
+  GroupTable* group_table = c.tables.front().get();
+  for (int group = 0; group < num_groups; ++group) group_table->groups.push_back(group);
+  c.table_of_group.assign(num_groups, group_table);
+  for (Stream& stream : c.streams) stream.table = group_table;
 }
 
 // What a stream has, whatever its table says, which a change may have left half-way.
@@ -236,54 +236,54 @@ Status SequenceCache::Append(Position first, int num_tokens) {
         fmt::format("cannot append {} tokens at position {}", num_tokens, first));
   }
   size_t num_pages = 0;
-  for (const auto& shared : c.tables) {
-    const auto positions = shared->AllPositions();
+  for (const auto& group_table : c.tables) {
+    const auto positions = group_table->AllPositions();
     if (!positions.empty() && first <= positions.back()) {
       return InvalidArgument(fmt::format("position {} does not follow position {}, which is cached",
                                          first, positions.back()));
     }
-    num_pages += shared->full.PagesNeeded(num_tokens) * c.NumStreams(*shared);
+    num_pages += group_table->full.PagesNeeded(num_tokens) * c.NumStreams(*group_table);
   }
   EBB_RETURN_IF_ERROR(c.stores.t0->ReservePages(num_pages));
   try {
-    for (const auto& shared : c.tables) {
-      shared->full.ReserveRows(num_tokens);
-      if (const size_t new_pages = shared->full.PagesNeeded(num_tokens); new_pages > 0) {
+    for (const auto& group_table : c.tables) {
+      group_table->full.ReserveRows(num_tokens);
+      if (const size_t new_pages = group_table->full.PagesNeeded(num_tokens); new_pages > 0) {
         c.added.reserve(new_pages);
-        for (const int group : shared->groups) {
+        for (const int group : group_table->groups) {
           for (Stream& stream : c.StreamsOf(group)) c.GrowPages(&stream, new_pages);
         }
       }
-      if (shared->compressed.num_rows() == 0) continue;
-      GrowTo(&shared->positions, shared->positions.size() + num_tokens);
-      GrowTo(&shared->full_rows, shared->full_rows.size() + num_tokens);
+      if (group_table->compressed.num_rows() == 0) continue;
+      GrowTo(&group_table->positions, group_table->positions.size() + num_tokens);
+      GrowTo(&group_table->full_rows, group_table->full_rows.size() + num_tokens);
     }
   } catch (const std::bad_alloc&) {
-    c.stores.t0->EndPromises();
+    c.stores.t0->EndReservation();
     return ResourceExhausted(
         fmt::format("no memory for the token tables of {} more tokens", num_tokens));
   }
-  for (const auto& shared : c.tables) {
+  for (const auto& group_table : c.tables) {
     c.added.clear();
-    shared->full.Append(first, num_tokens, &c.added);
-    c.AllocatePages(shared.get());
-    if (shared->compressed.num_rows() == 0) continue;
+    group_table->full.Append(first, num_tokens, &c.added);
+    c.AllocatePages(group_table.get());
+    if (group_table->compressed.num_rows() == 0) continue;
     for (int i = 0; i < num_tokens; ++i) {
-      shared->full_rows.push_back(static_cast<uint32_t>(shared->positions.size()));
-      shared->positions.push_back(first + i);
+      group_table->full_rows.push_back(static_cast<uint32_t>(group_table->positions.size()));
+      group_table->positions.push_back(first + i);
     }
   }
   return OkStatus();
 }
 
-void SequenceCache::Impl::Divide(const SharedTable& shared, std::span<const uint32_t> rows) {
+void SequenceCache::Impl::Divide(const GroupTable& group_table, std::span<const uint32_t> rows) {
   full_index.clear();
   compressed_index.clear();
-  if (shared.compressed.num_rows() == 0) {
+  if (group_table.compressed.num_rows() == 0) {
     full_index.assign(rows.begin(), rows.end());
     return;
   }
-  const auto& full = shared.full_rows;
+  const auto& full = group_table.full_rows;
   auto at = full.begin();
   for (const uint32_t row : rows) {
     at = std::lower_bound(at, full.end(), row);
@@ -296,23 +296,23 @@ void SequenceCache::Impl::Divide(const SharedTable& shared, std::span<const uint
   }
 }
 
-void SequenceCache::Impl::RemoveFrom(SharedTable* shared, std::span<const uint32_t> full_rows,
+void SequenceCache::Impl::RemoveFrom(GroupTable* group_table, std::span<const uint32_t> full_rows,
                                      std::span<const uint32_t> compressed_rows) {
   freed.clear();
   // First all memory, then changes.
   if (stores.t1 != nullptr) {
-    const size_t most_pages = std::min(full_rows.size(), shared->full.num_pages(Tier::kT1));
-    stores.t1->ExpectReleases(most_pages * NumStreams(*shared));
+    const size_t most_pages = std::min(full_rows.size(), group_table->full.num_pages(Tier::kT1));
+    stores.t1->ReserveReleases(most_pages * NumStreams(*group_table));
   }
-  freed.reserve(
-      std::max(MostPages(shared->full, full_rows), MostPages(shared->compressed, compressed_rows)));
-  shared->full.Remove(full_rows, &freed);
-  FreePages(shared);
+  freed.reserve(std::max(MostPages(group_table->full, full_rows),
+                         MostPages(group_table->compressed, compressed_rows)));
+  group_table->full.Remove(full_rows, &freed);
+  FreePages(group_table);
   EndFreePages();
   freed.clear();
-  shared->compressed.Remove(compressed_rows, &freed);
-  FreeCompressed(shared);
-  shared->MergePositions();
+  group_table->compressed.Remove(compressed_rows, &freed);
+  FreeCompressed(group_table);
+  group_table->MergePositions();
 }
 
 void SequenceCache::Retain(int group, std::span<const uint32_t> kept) {
@@ -334,25 +334,25 @@ void SequenceCache::Retain(int group, std::span<const uint32_t> kept) {
 void SequenceCache::Remove(int group, std::span<const uint32_t> removed) {
   Impl& c = *impl_;
   if (removed.empty()) return;
-  SharedTable* shared = c.Own(group);
-  c.Divide(*shared, removed);
-  c.RemoveFrom(shared, c.full_index, c.compressed_index);
+  GroupTable* group_table = c.Own(group);
+  c.Divide(*group_table, removed);
+  c.RemoveFrom(group_table, c.full_index, c.compressed_index);
   c.rows_evicted += static_cast<int64_t>(removed.size()) * c.layout.NumStreamsOf(group);
 }
 
 bool SequenceCache::BeginRemoval(int group, std::span<const uint32_t> removed, Removal* removal) {
-  SharedTable* shared = impl_->table_of_group[group];
-  if (shared->groups.size() != 1 || shared->compressed.num_rows() != 0 ||
-      shared->full.num_pages(Tier::kT1) != 0) {
+  GroupTable* group_table = impl_->table_of_group[group];
+  if (group_table->groups.size() != 1 || group_table->compressed.num_rows() != 0 ||
+      group_table->full.num_pages(Tier::kT1) != 0) {
     return false;
   }
   // First all memory, then changes.
-  const size_t most_pages = MostPages(shared->full, removed);
+  const size_t most_pages = MostPages(group_table->full, removed);
   removal->of_group.clear();
   removal->of_group.reserve(most_pages);
   const size_t num_pages = removal->pages.size();
   removal->pages.resize(num_pages + most_pages);
-  shared->full.Remove(removed, &removal->of_group);
+  group_table->full.Remove(removed, &removal->of_group);
   removal->pages.resize(num_pages);
   for (const TablePage& page : removal->of_group) removal->pages.emplace_back(group, page.index);
   removal->num_rows += removed.size() * impl_->layout.NumStreamsOf(group);
@@ -370,11 +370,11 @@ void SequenceCache::EndRemoval(Removal* removal) {
 }
 
 // The arrays of this group, and of the next one what says where its arrays are.
-void SequenceCache::ExpectRemoval(int group) const {
+void SequenceCache::FetchForRemoval(int group) const {
   const auto& tables = impl_->table_of_group;
   tables[group]->full.FetchAhead();
   const size_t next = static_cast<size_t>(group) + 1;
-  if (next < tables.size()) FetchAhead(std::span<const SharedTable>(tables[next], 1));
+  if (next < tables.size()) FetchAhead(std::span<const GroupTable>(tables[next], 1));
 }
 
 void SequenceCache::TruncateTo(Position end) {
@@ -382,23 +382,25 @@ void SequenceCache::TruncateTo(Position end) {
   if (c.torn) return;
   // First all memory, then changes.
   size_t most_in_t1 = 0;
-  for (const auto& shared : c.tables) {
-    const auto positions = shared->AllPositions();
+  for (const auto& group_table : c.tables) {
+    const auto positions = group_table->AllPositions();
     const size_t num_gone = positions.end() - std::ranges::lower_bound(positions, end);
-    c.freed.reserve(std::min(num_gone, shared->full.num_pages() + shared->compressed.num_pages()));
-    most_in_t1 += std::min(num_gone, shared->full.num_pages(Tier::kT1)) * c.NumStreams(*shared);
+    c.freed.reserve(
+        std::min(num_gone, group_table->full.num_pages() + group_table->compressed.num_pages()));
+    most_in_t1 +=
+        std::min(num_gone, group_table->full.num_pages(Tier::kT1)) * c.NumStreams(*group_table);
   }
-  if (c.stores.t1 != nullptr) c.stores.t1->ExpectReleases(most_in_t1);
-  for (const auto& shared : c.tables) {
-    const auto positions = shared->AllPositions();
+  if (c.stores.t1 != nullptr) c.stores.t1->ReserveReleases(most_in_t1);
+  for (const auto& group_table : c.tables) {
+    const auto positions = group_table->AllPositions();
     if (positions.empty() || positions.back() < end) continue;
     c.freed.clear();
-    shared->full.TruncateTo(end, &c.freed);
-    c.FreePages(shared.get());
+    group_table->full.TruncateTo(end, &c.freed);
+    c.FreePages(group_table.get());
     c.freed.clear();
-    shared->compressed.TruncateTo(end, &c.freed);
-    c.FreeCompressed(shared.get());
-    shared->MergePositions();
+    group_table->compressed.TruncateTo(end, &c.freed);
+    c.FreeCompressed(group_table.get());
+    group_table->MergePositions();
   }
   c.EndFreePages();
 }
@@ -451,11 +453,11 @@ size_t SequenceCache::num_full_rows(int group) const {
 
 std::span<const Tier> SequenceCache::tiers(int group) {
   Impl& c = *impl_;
-  const SharedTable& shared = *c.table_of_group[group];
-  c.tiers.assign(shared.num_rows(), Tier::kT2);
-  for (size_t i = 0; i < shared.full.num_rows(); ++i) {
-    const size_t row = shared.full_rows.empty() ? i : shared.full_rows[i];
-    c.tiers[row] = shared.full.PlaceOf(shared.full.slots()[i].page());
+  const GroupTable& group_table = *c.table_of_group[group];
+  c.tiers.assign(group_table.num_rows(), Tier::kT2);
+  for (size_t i = 0; i < group_table.full.num_rows(); ++i) {
+    const size_t row = group_table.full_rows.empty() ? i : group_table.full_rows[i];
+    c.tiers[row] = group_table.full.TierOf(group_table.full.slots()[i].page());
   }
   return c.tiers;
 }
@@ -466,8 +468,9 @@ bool SequenceCache::HasTiers() const { return HasT1() || impl_->stores.t2 != nul
 
 bool SequenceCache::HasCompressedRows() const {
   // Asked in every layer of a step: most caches have no T2 at all.
-  return impl_->stores.t2 != nullptr && std::ranges::any_of(impl_->tables, [](const auto& shared) {
-           return shared->compressed.num_rows() > 0;
+  return impl_->stores.t2 != nullptr &&
+         std::ranges::any_of(impl_->tables, [](const auto& group_table) {
+           return group_table->compressed.num_rows() > 0;
          });
 }
 
@@ -497,7 +500,8 @@ const PageFormat& SequenceCache::format() const { return impl_->format; }
 
 size_t SequenceCache::max_rows() const {
   size_t num_rows = 0;
-  for (const auto& shared : impl_->tables) num_rows = std::max(num_rows, shared->num_rows());
+  for (const auto& group_table : impl_->tables)
+    num_rows = std::max(num_rows, group_table->num_rows());
   return num_rows;
 }
 

@@ -1,7 +1,8 @@
 // The cache of one sequence: for every (layer, kv head) a stream of pages, for every group a token
-// table that says which slots hold which positions. Rows carry their position through RoPE, so a
-// slot's place means nothing: freed slots are used again, half-empty pages are compacted away. But
-// memory is read faster in its own order, so rows are put in order now and then.
+// table that says which slots hold which positions. Rows carry their position through RoPE, so
+// the order of their slots means nothing: freed slots are used again, half-empty pages are
+// compacted away. But memory is read faster in its own order, so rows are put in order now and
+// then.
 //
 // A page lies in T0, in T1 (memory or a file) or, in another format, in T2. Rows of T0 and T1 form
 // one visible list in order of position, so which of the two a row lies in changes nothing that is
@@ -51,8 +52,10 @@ class SequenceCache {
   SequenceCache& operator=(const SequenceCache&) = delete;
 
   // Adds `num_tokens` rows at positions first..first+num_tokens-1 to every group; their contents
-  // are unspecified until written. Fails, and changes nothing, when the arena has no room
-  // (ResourceExhausted) or `first` is not greater than every visible position (InvalidArgument).
+  // are unspecified until written. Errors, after which nothing has changed: ResourceExhausted (T0
+  // has no room; no memory for the tables), InvalidArgument (`first` is not greater than every
+  // visible position), that of CheckWhole() once rows were lost, that of T1's file where earlier
+  // moves cannot be written to it.
   Status Append(Position first, int num_tokens);
   // Takes the rows of `from`, in the same slots. Pages that are nearly full are shared from now on,
   // until one of the two gives them up; the others are copied. Fails when a tier has no room or no
@@ -77,7 +80,8 @@ class SequenceCache {
   // groups differ.
   [[nodiscard]] size_t RoomForTokens() const;
   // Rows are named by their index in order of position, whichever tier they lie in.
-  // Keeps only the rows at these ascending indices of the group.
+  // Keeps only the rows at these ascending indices of the group. For tests and benchmarks: policies
+  // name the rows that go.
   void Retain(int group, std::span<const uint32_t> kept);
   // Removes the rows at these ascending indices. Cheap when few.
   void Remove(int group, std::span<const uint32_t> removed);
@@ -93,15 +97,16 @@ class SequenceCache {
   // has rows elsewhere than in T0; so it has when it throws std::bad_alloc.
   [[nodiscard]] bool BeginRemoval(int group, std::span<const uint32_t> removed, Removal* removal);
   void EndRemoval(Removal* removal);
-  // A hint that rows of `group` are removed soon, and then those of the groups behind it.
-  void ExpectRemoval(int group) const;
+  // A hint that rows of `group` are removed soon, and then those of the next groups: fetches what
+  // Remove() reads.
+  void FetchForRemoval(int group) const;
   // Brings these rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make
   // room for those that come there. Fails, and changes nothing, when a tier has no room
   // (ResourceExhausted) or does not exist (InvalidArgument); where the system refuses memory, or a
   // file what it was given before, some rows may have moved. A file that fails while rows are
-  // between tiers leaves the cache broken: this and every later Append() returns that error. It is
-  // also written behind the next step: when that fails nothing is lost; what needs those rows, the
-  // next Move() or EndStaging() tries again and says so.
+  // between tiers leaves the cache broken: this and every later Append() returns that error. A file
+  // is also written while the next step runs: when that fails nothing is lost; what needs those
+  // rows, the next Move() or EndStaging() tries again and says so.
   // REQUIRES: no group is named twice.
   Status Move(std::span<const GroupMoves> moves);
   Status Move(int group, std::span<const RowMove> rows);
@@ -121,7 +126,8 @@ class SequenceCache {
   size_t Sort(size_t max_bytes);
 
   // The rows of T0 and T1. Those of a T1 that is staged have an address from StageLayer() on, until
-  // EndLayer(), or until the next layer but one is staged.
+  // EndLayer(), or until the next layer but one is staged. In a step that reads lent rows, pages
+  // and slots name the lender's too, and are not those of Row().
   [[nodiscard]] RowsView View(int layer, int kv_head) const;
   [[nodiscard]] CompressedRows Compressed(int layer, int kv_head) const;
   // Among all rows of the stream, those of View() and those of Compressed(); both empty while T2
@@ -133,8 +139,10 @@ class SequenceCache {
   // BeginStaging() before a step makes room and starts; StageLayer() is called for every part of
   // the layer's attention before it reads the layer's rows, and returns once they are there;
   // ReleaseLayer() by part 0 when what reads them was launched, EndLayer(), which need not be
-  // called, once all parts have read them; EndStaging() tells whether all reads went well. Where T1
-  // allows it, its rows may also be left where they are: then RowsIn() tells them apart.
+  // called, once all parts have read them; EndStaging() tells whether all reads went well.
+  // EndStaging() follows every BeginStaging(), also one that failed; or the next BeginStaging()
+  // gives up what is under way. Where T1 allows it, its rows may also be left where they are: then
+  // RowsIn() tells them apart.
   enum class T1Reading { kStaged, kInPlace };
   Status BeginStaging(T1Reading reading = T1Reading::kStaged);
   void StageLayer(int layer, int part);
@@ -142,11 +150,12 @@ class SequenceCache {
   void EndLayer(int layer);
   Status EndStaging();
   [[nodiscard]] bool ReadsInPlace() const;  // in this step
-  struct PlacedRows {
+  struct RowsOfTier {
     RowsView view;                      // without positions
     std::span<const uint32_t> indices;  // among all rows of the stream
   };
-  [[nodiscard]] PlacedRows RowsIn(Tier place, int layer, int kv_head) const;
+  // REQUIRES: ReadsInPlace(): BeginStaging(kInPlace) made these lists.
+  [[nodiscard]] RowsOfTier RowsIn(Tier tier, int layer, int kv_head) const;
   [[nodiscard]] size_t NumRowsInT1(int layer, int kv_head) const;
   // Without those that the last step found with its lender.
   [[nodiscard]] size_t NumPagesInT1(int layer, int kv_head) const;
@@ -159,7 +168,8 @@ class SequenceCache {
   // Bytes of T1 that the last step read, wherever T1 lies.
   [[nodiscard]] size_t t1_bytes_read() const;
 
-  // Where key and value of row `index` of View() lie, for writing.
+  // Where key and value of row `index` of View() lie, for writing. REQUIRES: the row lies in T0 (or
+  // in a T1 that is not staged).
   [[nodiscard]] RowAddress Row(int layer, int kv_head, uint32_t index);
 
   // The positions of all rows of the group, ascending.
@@ -180,7 +190,8 @@ class SequenceCache {
   [[nodiscard]] int num_streams() const;  // (layer, kv head) pairs
   [[nodiscard]] int NumStreamsOf(int group) const;
   [[nodiscard]] int NumKvHeads(int layer) const;
-  // In tokens: rows so far behind the next query are seen no more, and may be removed. 0: none.
+  // In tokens. Rows at positions up to next - window, next being the next query's position, are
+  // seen no more, and may be removed. 0: no window.
   [[nodiscard]] int WindowOf(int group) const;
   [[nodiscard]] Granularity granularity() const;
   [[nodiscard]] const PageFormat& format() const;

@@ -23,9 +23,9 @@
 
 #include "src/base/attention_layout.h"
 #include "src/device/device.h"
+#include "src/kv/group_table.h"
 #include "src/kv/lent_rows.h"
 #include "src/kv/sequence_cache.h"
-#include "src/kv/shared_table.h"
 #include "src/kv/table_moves.h"
 #include "src/rows/row_stores.h"
 #include "src/rows/t1_stage.h"
@@ -41,9 +41,9 @@ struct SequenceCache::Impl {
   const AttentionKernel* kernel = nullptr;  // needed for T2
   Device* device = nullptr;                 // may touch T0 and T2, and has the clock
   RowStores stores;
-  std::vector<Stream> streams;                       // [streams of the layout]
-  std::vector<std::unique_ptr<SharedTable>> tables;  // in order of their creation
-  std::vector<SharedTable*> table_of_group;          // [num_groups]
+  std::vector<Stream> streams;                      // [streams of the layout]
+  std::vector<std::unique_ptr<GroupTable>> tables;  // in order of their creation
+  std::vector<GroupTable*> table_of_group;          // [num_groups]
   size_t next_compacted = 0;  // the table that Compact() begins with, so that none starves
   size_t next_sorted = 0;     // the same of Sort()
   int64_t rows_evicted = 0;
@@ -55,7 +55,7 @@ struct SequenceCache::Impl {
   Impl* lender = nullptr;    // see BorrowFrom()
   LentRows lent;             // to the last step
   bool reads_lent = false;   // a step is under way to which rows are lent
-  // Then: the pages of each stream, and behind them the lender's.
+  // Then: the pages of each stream, and after them the lender's.
   std::vector<std::vector<std::byte*>> pages_with_lent;
   size_t t1_bytes_read = 0;
   // Those of the arenas of T0, T1 and T2 when addresses were looked up last.
@@ -81,8 +81,8 @@ struct SequenceCache::Impl {
     for (const int group : groups) num_streams += layout.NumStreamsOf(group);
     return num_streams;
   }
-  [[nodiscard]] size_t NumStreams(const SharedTable& shared) const {
-    return NumStreams(shared.groups);
+  [[nodiscard]] size_t NumStreams(const GroupTable& group_table) const {
+    return NumStreams(group_table.groups);
   }
   [[nodiscard]] int IndexOf(const Stream& stream) const {
     return static_cast<int>(&stream - streams.data());
@@ -119,61 +119,61 @@ struct SequenceCache::Impl {
 
   // How many pages of each tier and layer will be taken.
   using PageCounts = std::array<std::vector<size_t>, 3>;
-  void AddPages(const SharedTable& shared, Tier tier, size_t pages_per_stream,
+  void AddPages(const GroupTable& group_table, Tier tier, size_t pages_per_stream,
                 PageCounts* counts) const;
-  // Makes sure that they can be taken, until EndPromises().
+  // Makes sure that they can be taken, until EndReservation().
   Status ReservePages(const PageCounts& counts);
 
   // The group's table, for itself alone.
-  SharedTable* Own(int group);
+  GroupTable* Own(int group);
   // Room in the stream's lists for its table's pages and so many more.
   void GrowPages(Stream* stream, size_t new_pages);
   // For pages of the full table that joined or left it, in `added` and `freed`.
-  void AllocatePages(SharedTable* shared);
-  void FreePages(SharedTable* shared);
+  void AllocatePages(GroupTable* group_table);
+  void FreePages(GroupTable* group_table);
   // Follows after FreePages() of all tables that lose pages.
   void EndFreePages();
   void FreeAll(Stream* stream);
   // For pages of the compressed table that joined or left it.
-  void AllocateCompressed(SharedTable* shared);
-  void FreeCompressed(SharedTable* shared);
-  void RemoveFrom(SharedTable* shared, std::span<const uint32_t> full_rows,
+  void AllocateCompressed(GroupTable* group_table);
+  void FreeCompressed(GroupTable* group_table);
+  void RemoveFrom(GroupTable* group_table, std::span<const uint32_t> full_rows,
                   std::span<const uint32_t> compressed_rows);
   // Indices among all rows to those in either table, in full_index and compressed_index.
-  void Divide(const SharedTable& shared, std::span<const uint32_t> rows);
-  void CompactCompressed(SharedTable* shared, size_t max_bytes, size_t* num_bytes);
+  void Divide(const GroupTable& group_table, std::span<const uint32_t> rows);
+  void CompactCompressed(GroupTable* group_table, size_t max_bytes, size_t* num_bytes);
 
   // Before tables change: what is still to be written for earlier moves, and fails later, would
   // break the sequence.
-  Status SettleT1();
+  Status WaitForWrites();
   // The pages of T1 that the table has, and will have, may be edited.
-  void AddEdits(const SharedTable& shared, size_t new_pages, TierRows::EditSize* size) const;
+  void AddEdits(const GroupTable& group_table, size_t new_pages, TierRows::EditSize* size) const;
   // See sequence_edits.cc.
   Status EditRows(std::span<const TableEdit> tables);
   Status CarryRows(std::span<const TableEdit> tables, bool to_t1);
   void FreePagesOf(std::span<const TableEdit> tables);
   [[nodiscard]] std::span<const Tier> TiersToCompact();
   // Returns the bytes copied.
-  size_t SortTable(SharedTable* shared);
+  size_t SortTable(GroupTable* group_table);
   // Adds what the table has to move for that, at most as many bytes as are left.
-  void PlanCompaction(SharedTable* shared, Tier place, size_t max_bytes, size_t* num_bytes,
+  void PlanCompaction(GroupTable* group_table, Tier tier, size_t max_bytes, size_t* num_bytes,
                       std::vector<TableMove>* tables);
-  Status CompactTables(std::span<const TableMove> tables, Tier place);
+  Status CompactTables(std::span<const TableMove> tables, Tier tier);
   void CompactAll(size_t max_bytes, size_t* num_bytes);
 
   using PlannedRows = std::vector<Position> MovePlan::*;
-  [[nodiscard]] MovePlan PlanMoves(const SharedTable& shared, std::span<const RowMove> wanted);
+  [[nodiscard]] MovePlan PlanMoves(const GroupTable& group_table, std::span<const RowMove> wanted);
   Status ReserveMoves(std::span<const TableMoves> all);
   [[nodiscard]] std::vector<TableMoves> PlanAll(std::span<const GroupMoves> wanted);
   Status MoveAll(std::span<const TableMoves> all);
   // Lower(): T0 to T1, then T0 and T1 to T2. Lift(): T1 to T0, then T2 to T0 and T1.
   Status Lower(std::span<const TableMoves> all);
   Status Lift(std::span<const TableMoves> all);
-  // Takes back what Reserve() promised and nobody needed.
-  void EndPromises();
-  Status Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier place);
+  // Takes back what ReservePages() reserved and nobody needed.
+  void EndReservation();
+  Status Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier tier);
   Status Compress(std::span<const TableMoves> all);
-  Status Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place);
+  Status Raise(std::span<const TableMoves> all, PlannedRows rows, Tier tier);
   [[nodiscard]] size_t NumRows(std::span<const TableMoves> all, PlannedRows rows) const;
   void Account(std::span<const TableMoves> all, PlannedRows rows);
   // Why the rows are not all there; CheckSound(): or not to be had now.
@@ -185,7 +185,7 @@ struct SequenceCache::Impl {
   [[nodiscard]] PageId IdOf(const Stream& stream, Tier tier, size_t page) const;
   [[nodiscard]] uint32_t NumHolders(const Stream& stream, Tier tier, size_t page) const;
   [[nodiscard]] size_t PageBytes(Tier tier) const;
-  void AddSharedBytes(const SharedTable& shared, CacheAccounting* sum) const;
+  void AddSharedBytes(const GroupTable& group_table, CacheAccounting* sum) const;
   void UnsealOwnPages();
   enum class ForkedRows {
     kAll,

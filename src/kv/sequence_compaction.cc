@@ -10,8 +10,8 @@
 namespace ebb {
 namespace {
 
-bool HasPagesToSpare(const TokenTable& table, Tier place) {
-  return table.NumFreeSlots(place) >= kRowsPerPage;
+bool HasPagesToSpare(const TokenTable& table, Tier tier) {
+  return table.NumFreeSlots(tier) >= kRowsPerPage;
 }
 
 }  // namespace
@@ -20,86 +20,89 @@ bool HasPagesToSpare(const TokenTable& table, Tier place) {
 // break the sequence, and fails now for nothing.
 std::span<const Tier> SequenceCache::Impl::TiersToCompact() {
   static constexpr std::array<Tier, 2> kBoth = {Tier::kT0, Tier::kT1};
-  const auto spares = [](const auto& shared) { return HasPagesToSpare(shared->full, Tier::kT1); };
+  const auto spares = [](const auto& group_table) {
+    return HasPagesToSpare(group_table->full, Tier::kT1);
+  };
   if (stores.t1 == nullptr || !std::ranges::any_of(tables, spares))
     return std::span(kBoth).first(1);
   TierRows::EditSize size;
-  for (const auto& shared : tables) AddEdits(*shared, 0, &size);
-  const bool can = stores.t1->Settle().ok() && stores.t1->ReserveEdits(size).ok();
+  for (const auto& group_table : tables) AddEdits(*group_table, 0, &size);
+  const bool can = stores.t1->WaitForWrites().ok() && stores.t1->ReserveEdits(size).ok();
   return can ? kBoth : std::span(kBoth).first(1);
 }
 
-void SequenceCache::Impl::PlanCompaction(SharedTable* shared, Tier place, size_t max_bytes,
+void SequenceCache::Impl::PlanCompaction(GroupTable* group_table, Tier tier, size_t max_bytes,
                                          size_t* num_bytes, std::vector<TableMove>* tables) {
-  const size_t bytes_per_move = RowBytes() * NumStreams(*shared);
+  const size_t bytes_per_move = RowBytes() * NumStreams(*group_table);
   const size_t left = max_bytes - std::min(max_bytes, *num_bytes);
-  TableMove table = {.shared = shared};
-  shared->full.Compact(place, left / bytes_per_move, &table.moves, &table.freed);
+  TableMove table = {.group_table = group_table};
+  group_table->full.Compact(tier, left / bytes_per_move, &table.moves, &table.freed);
   if (table.freed.empty()) return;
   *num_bytes += table.moves.size() * bytes_per_move;
   tables->push_back(std::move(table));
 }
 
-Status SequenceCache::Impl::CompactTables(std::span<const TableMove> tables, Tier place) {
+Status SequenceCache::Impl::CompactTables(std::span<const TableMove> tables, Tier tier) {
   if (tables.empty()) return OkStatus();
-  if (place == Tier::kT1 && stage != nullptr) stage->Forget();
+  if (tier == Tier::kT1 && stage != nullptr) stage->Forget();
   std::vector<std::span<const SlotMove>> moves;  // [streams]
   std::vector<std::span<const PageRef>> pages;
   for (const TableMove& table : tables) {
     if (table.moves.empty()) continue;
-    for (const int group : table.shared->groups) {
+    for (const int group : table.group_table->groups) {
       for (const Stream& stream : StreamsOf(group)) {
         moves.emplace_back(table.moves);
         pages.emplace_back(stream.refs);
       }
     }
   }
-  TierRows* const rows = place == Tier::kT0 ? stores.t0.get() : stores.t1.get();
+  TierRows* const rows = tier == Tier::kT0 ? stores.t0.get() : stores.t1.get();
   Status status = moves.empty() ? OkStatus() : rows->MoveRows(moves, pages);
   for (const TableMove& table : tables) {
     freed = table.freed;
-    FreePages(table.shared);
+    FreePages(table.group_table);
   }
   EndFreePages();
   return status;
 }
 
-void SequenceCache::Impl::CompactCompressed(SharedTable* shared, size_t max_bytes,
+void SequenceCache::Impl::CompactCompressed(GroupTable* group_table, size_t max_bytes,
                                             size_t* num_bytes) {
   const size_t stride = compressed.RowStride();
-  const size_t bytes_per_move = stride * NumStreams(*shared);
+  const size_t bytes_per_move = stride * NumStreams(*group_table);
   const size_t left = max_bytes - std::min(max_bytes, *num_bytes);
   freed.clear();
-  if (shared->compressed.num_rows() == 0) return;
+  if (group_table->compressed.num_rows() == 0) return;
   std::vector<SlotMove> moves;
-  shared->compressed.Compact(Tier::kT0, left / bytes_per_move, &moves, &freed);
+  group_table->compressed.Compact(Tier::kT0, left / bytes_per_move, &moves, &freed);
   const DeviceCall call(device);
-  for (const int group : shared->groups) {
+  for (const int group : group_table->groups) {
     for (const Stream& stream : StreamsOf(group)) {
       for (const SlotMove& move : moves) {
         std::memcpy(CompressedAt(stream, move.to), CompressedAt(stream, move.from), stride);
       }
     }
   }
-  FreeCompressed(shared);
+  FreeCompressed(group_table);
   *num_bytes += moves.size() * bytes_per_move;
 }
 
 void SequenceCache::Impl::CompactAll(size_t max_bytes, size_t* num_bytes) {
-  const std::span<const Tier> places = TiersToCompact();
-  std::array<std::vector<TableMove>, 2> moved_rows;  // by place
+  const std::span<const Tier> compacted = TiersToCompact();
+  std::array<std::vector<TableMove>, 2> moved_rows;  // by tier
   const size_t first = next_compacted;
   for (size_t i = first; i < first + tables.size() && *num_bytes < max_bytes; ++i) {
-    SharedTable* shared = tables[i % tables.size()].get();
+    GroupTable* group_table = tables[i % tables.size()].get();
     const size_t before = *num_bytes;
-    for (const Tier place : places) {
-      PlanCompaction(shared, place, max_bytes, num_bytes, &moved_rows[static_cast<size_t>(place)]);
+    for (const Tier tier : compacted) {
+      PlanCompaction(group_table, tier, max_bytes, num_bytes,
+                     &moved_rows[static_cast<size_t>(tier)]);
     }
-    CompactCompressed(shared, max_bytes, num_bytes);
+    CompactCompressed(group_table, max_bytes, num_bytes);
     if (*num_bytes > before) next_compacted = (i + 1) % tables.size();
   }
-  for (const Tier place : places) {
-    broken = Lost(CompactTables(moved_rows[static_cast<size_t>(place)], place));
+  for (const Tier tier : compacted) {
+    broken = Lost(CompactTables(moved_rows[static_cast<size_t>(tier)], tier));
     if (!broken.ok()) return;
   }
 }

@@ -17,7 +17,7 @@ void TableEdit::SetAllInT1(TierRows::Access access, std::span<const TablePage> a
 
 void TableEdit::FindRowsInT1(TierRows::Access access, std::span<const TablePage> added) {
   for (uint32_t i = 0; i < slots.size(); ++i) {
-    if (shared->full.PlaceOf(slots[i].page()) != Tier::kT1) continue;
+    if (group_table->full.TierOf(slots[i].page()) != Tier::kT1) continue;
     in_t1.push_back(i);
     t1_rows.slots.push_back(slots[i]);
   }
@@ -29,7 +29,7 @@ void TableEdit::FindRowsInT1(TierRows::Access access, std::span<const TablePage>
 void SequenceCache::Impl::FreePagesOf(std::span<const TableEdit> tables) {
   for (const TableEdit& table : tables) {
     freed = table.freed;
-    FreePages(table.shared);
+    FreePages(table.group_table);
   }
   EndFreePages();
 }
@@ -42,7 +42,7 @@ Status SequenceCache::Impl::EditRows(std::span<const TableEdit> tables) {
   std::vector<std::pair<const TableEdit*, const Stream*>> edited;
   std::vector<RowAddress> addresses;
   for (const TableEdit& table : tables) {
-    for (const int group : table.shared->groups) {
+    for (const int group : table.group_table->groups) {
       for (const Stream& stream : StreamsOf(group)) {
         if (!table.in_t1.empty()) {
           edits.push_back({.rows = &table.t1_rows, .pages = stream.refs});
@@ -100,7 +100,7 @@ Status SequenceCache::Impl::CarryRows(std::span<const TableEdit> tables, bool to
     return OkStatus();
   };
   for (const TableEdit& table : tables) {
-    for (const int group : table.shared->groups) {
+    for (const int group : table.group_table->groups) {
       for (const Stream& stream : StreamsOf(group)) {
         edits.push_back({.rows = &table.t1_rows, .pages = stream.refs});
         first.push_back(on_device.size());

@@ -14,16 +14,16 @@ namespace {
 
 // The free slots of a page that is shared are lost to both until one of them lets it go.
 constexpr int kLeastRowsToShare = kRowsPerPage * 3 / 4;
-const TokenTable& TableOf(const SharedTable& shared, Tier tier) {
-  return tier == Tier::kT2 ? shared.compressed : shared.full;
+const TokenTable& TableOf(const GroupTable& group_table, Tier tier) {
+  return tier == Tier::kT2 ? group_table.compressed : group_table.full;
 }
 
 // Calls visit(page) for the present pages of a tier.
 template <typename Visit>
-void ForEachPage(const SharedTable& shared, Tier tier, const Visit& visit) {
-  const TokenTable& table = TableOf(shared, tier);
+void ForEachPage(const GroupTable& group_table, Tier tier, const Visit& visit) {
+  const TokenTable& table = TableOf(group_table, tier);
   for (size_t page = 0; page < table.page_end(); ++page) {
-    if (table.HasPage(page) && (tier == Tier::kT2 || table.PlaceOf(page) == tier)) visit(page);
+    if (table.HasPage(page) && (tier == Tier::kT2 || table.TierOf(page) == tier)) visit(page);
   }
 }
 
@@ -50,12 +50,13 @@ size_t SequenceCache::Impl::PageBytes(Tier tier) const {
   return tier == Tier::kT2 ? compressed.PageBytes() : format.PageBytes();
 }
 
-void SequenceCache::Impl::AddSharedBytes(const SharedTable& shared, CacheAccounting* sum) const {
-  if (shared.full.num_sealed() + shared.compressed.num_sealed() == 0) return;
+void SequenceCache::Impl::AddSharedBytes(const GroupTable& group_table,
+                                         CacheAccounting* sum) const {
+  if (group_table.full.num_sealed() + group_table.compressed.num_sealed() == 0) return;
   for (const Tier tier : kTiersWithPages) {
-    ForEachPage(shared, tier, [&](size_t page) {
-      if (!TableOf(shared, tier).IsSealed(page)) return;
-      for (const int group : shared.groups) {
+    ForEachPage(group_table, tier, [&](size_t page) {
+      if (!TableOf(group_table, tier).IsSealed(page)) return;
+      for (const int group : group_table.groups) {
         for (const Stream& stream : StreamsOf(group)) {
           const uint32_t num_holders = NumHolders(stream, tier, page);
           if (num_holders == 1) continue;
@@ -69,14 +70,15 @@ void SequenceCache::Impl::AddSharedBytes(const SharedTable& shared, CacheAccount
 }
 
 void SequenceCache::Impl::UnsealOwnPages() {
-  for (const auto& shared : tables) {
-    if (shared->full.num_sealed() + shared->compressed.num_sealed() == 0) continue;
+  for (const auto& group_table : tables) {
+    if (group_table->full.num_sealed() + group_table->compressed.num_sealed() == 0) continue;
     for (const Tier tier : kTiersWithPages) {
-      TokenTable& table = tier == Tier::kT2 ? shared->compressed : shared->full;
-      ForEachPage(*shared, tier, [&](size_t page) {
+      TokenTable& table = tier == Tier::kT2 ? group_table->compressed : group_table->full;
+      ForEachPage(*group_table, tier, [&](size_t page) {
         const auto is_own = [&](const Stream& s) { return NumHolders(s, tier, page) == 1; };
         const auto owns = [&](int group) { return std::ranges::all_of(StreamsOf(group), is_own); };
-        if (table.IsSealed(page) && std::ranges::all_of(shared->groups, owns)) table.Unseal(page);
+        if (table.IsSealed(page) && std::ranges::all_of(group_table->groups, owns))
+          table.Unseal(page);
       });
     }
   }
@@ -88,12 +90,12 @@ Status SequenceCache::OwnPages() {
   std::vector<std::pair<Stream*, size_t>> copied;
   std::vector<std::pair<TokenTable*, size_t>> unsealed;
   try {
-    for (const auto& shared : c.tables) {
-      if (shared->full.num_sealed() == 0) continue;
-      ForEachPage(*shared, Tier::kT0, [&](size_t page) {
-        if (!shared->full.IsSealed(page)) return;
-        unsealed.emplace_back(&shared->full, page);
-        for (const int group : shared->groups) {
+    for (const auto& group_table : c.tables) {
+      if (group_table->full.num_sealed() == 0) continue;
+      ForEachPage(*group_table, Tier::kT0, [&](size_t page) {
+        if (!group_table->full.IsSealed(page)) return;
+        unsealed.emplace_back(&group_table->full, page);
+        for (const int group : group_table->groups) {
           for (Stream& stream : c.StreamsOf(group)) {
             if (c.NumHolders(stream, Tier::kT0, page) > 1) copied.emplace_back(&stream, page);
           }
@@ -117,11 +119,11 @@ Status SequenceCache::OwnPages() {
 
 // Tables, and memory for all that is to be copied.
 Status SequenceCache::Impl::PrepareFork(Impl* from, ForkedRows rows, Position end) {
-  std::vector<std::unique_ptr<SharedTable>> copies;
-  for (const auto& shared : from->tables) {
-    shared->full.ReserveSeals();
-    shared->compressed.ReserveSeals();
-    copies.push_back(std::make_unique<SharedTable>(*shared));
+  std::vector<std::unique_ptr<GroupTable>> copies;
+  for (const auto& group_table : from->tables) {
+    group_table->full.ReserveSeals();
+    group_table->compressed.ReserveSeals();
+    copies.push_back(std::make_unique<GroupTable>(*group_table));
     if (rows == ForkedRows::kFirst) {
       freed.clear();  // pages that the fork never holds
       copies.back()->full.TruncateTo(end, &freed);
@@ -133,20 +135,20 @@ Status SequenceCache::Impl::PrepareFork(Impl* from, ForkedRows rows, Position en
   }
   tables = std::move(copies);
   PageCounts num_copies;
-  for (const auto& shared : tables) {
-    for (const int group : shared->groups) {
-      table_of_group[group] = shared.get();
+  for (const auto& group_table : tables) {
+    for (const int group : group_table->groups) {
+      table_of_group[group] = group_table.get();
       for (Stream& stream : StreamsOf(group)) {
-        stream.table = shared.get();
+        stream.table = group_table.get();
         GrowPages(&stream, 0);
       }
     }
     for (const Tier tier : kTiersWithPages) {
       size_t of_table = 0;
-      ForEachPage(*shared, tier, [&](size_t page) {
-        if (!IsWorthSharing(TableOf(*shared, tier), page, rows)) ++of_table;
+      ForEachPage(*group_table, tier, [&](size_t page) {
+        if (!IsWorthSharing(TableOf(*group_table, tier), page, rows)) ++of_table;
       });
-      AddPages(*shared, tier, of_table, &num_copies);
+      AddPages(*group_table, tier, of_table, &num_copies);
     }
   }
   return ReservePages(num_copies);
@@ -155,11 +157,11 @@ Status SequenceCache::Impl::PrepareFork(Impl* from, ForkedRows rows, Position en
 void SequenceCache::Impl::SharePage(const Stream& other, Tier tier, size_t page, Stream* stream) {
   PagesOf(tier)->Share(IdOf(other, tier, page));
   if (tier == Tier::kT2) {
-    stream->compressed_refs[page] = other.compressed_refs[page].Borrowed();
+    stream->compressed_refs[page] = other.compressed_refs[page].OfAnother();
     stream->compressed_pages[page] = other.compressed_pages[page];
     return;
   }
-  stream->refs[page] = other.refs[page].Borrowed();
+  stream->refs[page] = other.refs[page].OfAnother();
   SetAddress(stream, page);
 }
 
@@ -167,14 +169,14 @@ Status SequenceCache::Impl::Fork(Impl* from, ForkedRows rows, Position end) {
   EBB_RETURN_IF_ERROR(PrepareFork(from, rows, end));
   std::array<std::vector<TierPages::PageCopy>, 3> copies;  // by tier
   for (size_t i = 0; i < tables.size(); ++i) {
-    SharedTable* const shared = tables[i].get();
+    GroupTable* const group_table = tables[i].get();
     for (const Tier tier : kTiersWithPages) {
-      const auto table_of = [tier](SharedTable* s) -> TokenTable& {
+      const auto table_of = [tier](GroupTable* s) -> TokenTable& {
         return tier == Tier::kT2 ? s->compressed : s->full;
       };
-      ForEachPage(*shared, tier, [&](size_t page) {
-        const bool shares = IsWorthSharing(table_of(shared), page, rows);
-        for (const int group : shared->groups) {
+      ForEachPage(*group_table, tier, [&](size_t page) {
+        const bool shares = IsWorthSharing(table_of(group_table), page, rows);
+        for (const int group : group_table->groups) {
           const std::span<Stream> others = from->StreamsOf(group);
           const std::span<Stream> own = StreamsOf(group);
           for (size_t s = 0; s < own.size(); ++s) {
@@ -191,8 +193,8 @@ Status SequenceCache::Impl::Fork(Impl* from, ForkedRows rows, Position end) {
                 {.from = IdOf(others[s], tier, page), .to = IdOf(own[s], tier, page)});
           }
         }
-        if (!shares) return table_of(shared).Unseal(page);
-        table_of(shared).Seal(page);
+        if (!shares) return table_of(group_table).Unseal(page);
+        table_of(group_table).Seal(page);
         table_of(from->tables[i].get()).Seal(page);
       });
     }
@@ -207,7 +209,7 @@ Status SequenceCache::Impl::Fork(Impl* from, ForkedRows rows, Position end) {
 Status SequenceCache::Impl::ForkRows(Impl* from, ForkedRows rows, Position end) {
   assert(streams.size() == from->streams.size());
   EBB_RETURN_IF_ERROR(from->CheckSound());
-  EBB_RETURN_IF_ERROR(from->SettleT1());
+  EBB_RETURN_IF_ERROR(from->WaitForWrites());
   from->Refresh();
   Refresh();
   Status status;
@@ -216,7 +218,7 @@ Status SequenceCache::Impl::ForkRows(Impl* from, ForkedRows rows, Position end) 
   } catch (const std::bad_alloc&) {
     status = ResourceExhausted("no memory to fork a sequence");
   }
-  EndPromises();
+  EndReservation();
   return status;
 }
 
@@ -235,8 +237,8 @@ Status SequenceCache::ForkFirstRows(SequenceCache* from, Position end) {
 
 size_t SequenceCache::NumFirstRows() const {
   size_t num_rows = std::numeric_limits<size_t>::max();
-  for (const auto& shared : impl_->tables) {
-    const std::span<const Position> positions = shared->full.positions();
+  for (const auto& group_table : impl_->tables) {
+    const std::span<const Position> positions = group_table->full.positions();
     // Positions ascend: one that is its own index has all the others before it.
     size_t low = 0, high = std::min(positions.size(), num_rows);
     while (low < high) {

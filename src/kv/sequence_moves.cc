@@ -45,31 +45,30 @@ std::vector<Slot> SlotsAt(const TokenTable& table, std::span<const Position> pos
 size_t PagesFor(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
 
 // Pages of each stream.
-size_t NewT1Pages(const SharedTable& shared, const MovePlan& plan) {
-  return shared.full.PagesNeeded(plan.sink.size(), Tier::kT1) + PagesFor(plan.raise_t1.size());
+size_t NewT1Pages(const GroupTable& group_table, const MovePlan& plan) {
+  return group_table.full.PagesNeeded(plan.sink.size(), Tier::kT1) + PagesFor(plan.raise_t1.size());
 }
 
 }  // namespace
 
-Status SequenceCache::Impl::SettleT1() {
-  return stores.t1 == nullptr ? OkStatus() : stores.t1->Settle();
+Status SequenceCache::Impl::WaitForWrites() {
+  return stores.t1 == nullptr ? OkStatus() : stores.t1->WaitForWrites();
 }
 
-Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRows rows,
-                                     Tier place) {
-  const bool sinks = place == Tier::kT1;
+Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRows rows, Tier tier) {
+  const bool sinks = tier == Tier::kT1;
   if (NumRows(all, rows) == 0) return OkStatus();
-  EBB_RETURN_IF_ERROR(SettleT1());
+  EBB_RETURN_IF_ERROR(WaitForWrites());
   std::vector<TableEdit> tables;
   for (const TableMoves& of_table : all) {
     const std::vector<Position>& positions = of_table.plan.*rows;
     if (positions.empty()) continue;
-    TableEdit table = {.shared = of_table.shared};
-    TokenTable& full = table.shared->full;
+    TableEdit table = {.group_table = of_table.group_table};
+    TokenTable& full = table.group_table->full;
     std::vector<SlotMove> moves;
     added.clear();
-    full.Relocate(RowsAt(full, positions), place, &moves, &added, &table.freed);
-    AllocatePages(table.shared);
+    full.Relocate(RowsAt(full, positions), tier, &moves, &added, &table.freed);
+    AllocatePages(table.group_table);
     // A T1 page that lost its last row is no page of the table any more, and is still to be read.
     table.slots = sinks ? Targets(moves) : Sources(moves);
     table.SetAllInT1(sinks ? TierRows::Access::kWrite : TierRows::Access::kRead, added);
@@ -99,18 +98,19 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
     const MovePlan& plan = of_table.plan;
     return plan.sink.size() + plan.compress.size() > plan.num_leave_t0;
   };
-  if (std::ranges::any_of(all, from_t1)) EBB_RETURN_IF_ERROR(SettleT1());
+  if (std::ranges::any_of(all, from_t1)) EBB_RETURN_IF_ERROR(WaitForWrites());
   const int head_dim = format.head_dim;
   std::vector<float> key(head_dim), value(head_dim);
   std::vector<TableEdit> tables;
-  for (const auto& [shared, plan] : all) {
+  for (const auto& [group_table, plan] : all) {
     if (plan.compress.empty()) continue;
     added.clear();
-    shared->compressed.Insert(plan.compress, Tier::kT0, &added);
-    AllocateCompressed(shared);
-    TableEdit table = {.shared = shared, .slots = SlotsAt(shared->full, plan.compress)};
+    group_table->compressed.Insert(plan.compress, Tier::kT0, &added);
+    AllocateCompressed(group_table);
+    TableEdit table = {.group_table = group_table,
+                       .slots = SlotsAt(group_table->full, plan.compress)};
     table.FindRowsInT1(TierRows::Access::kRead, {});
-    table.edit = [&, to = SlotsAt(shared->compressed, plan.compress)](
+    table.edit = [&, to = SlotsAt(group_table->compressed, plan.compress)](
                      const Stream& stream, std::span<const RowAddress> rows) {
       for (size_t i = 0; i < rows.size(); ++i) {
         kernel->load_row(format.type, rows[i].key, key.data(), head_dim);
@@ -121,32 +121,32 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
     tables.push_back(std::move(table));
   }
   broken = Lost(EditRows(tables));
-  for (const auto& [shared, plan] : all) {
+  for (const auto& [group_table, plan] : all) {
     if (plan.compress.empty()) continue;
     if (broken.ok()) {
-      RemoveFrom(shared, RowsAt(shared->full, plan.compress), {});
+      RemoveFrom(group_table, RowsAt(group_table->full, plan.compress), {});
     } else {
-      RemoveFrom(shared, {}, RowsAt(shared->compressed, plan.compress));
+      RemoveFrom(group_table, {}, RowsAt(group_table->compressed, plan.compress));
     }
   }
   if (broken.ok()) Account(all, &MovePlan::compress);
   return broken;
 }
 
-Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows rows, Tier place) {
+Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows rows, Tier tier) {
   if (NumRows(all, rows) == 0) return OkStatus();
-  if (place == Tier::kT1) EBB_RETURN_IF_ERROR(SettleT1());
+  if (tier == Tier::kT1) EBB_RETURN_IF_ERROR(WaitForWrites());
   std::vector<float> key(format.head_dim), value(format.head_dim);
   std::vector<TableEdit> tables;
-  for (const auto& [shared, plan] : all) {
+  for (const auto& [group_table, plan] : all) {
     const std::vector<Position>& positions = plan.*rows;
     if (positions.empty()) continue;
     added.clear();
-    shared->full.Insert(positions, place, &added);
-    AllocatePages(shared);
-    TableEdit table = {.shared = shared, .slots = SlotsAt(shared->full, positions)};
+    group_table->full.Insert(positions, tier, &added);
+    AllocatePages(group_table);
+    TableEdit table = {.group_table = group_table, .slots = SlotsAt(group_table->full, positions)};
     table.FindRowsInT1(TierRows::Access::kWrite, added);
-    table.edit = [&, from = SlotsAt(shared->compressed, positions)](
+    table.edit = [&, from = SlotsAt(group_table->compressed, positions)](
                      const Stream& stream, std::span<const RowAddress> to) {
       for (size_t i = 0; i < to.size(); ++i) {
         kernel->decompress_row(compressed, CompressedAt(stream, from[i]), key.data(), value.data());
@@ -157,13 +157,13 @@ Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows r
     tables.push_back(std::move(table));
   }
   broken = Lost(EditRows(tables));
-  for (const auto& [shared, plan] : all) {
+  for (const auto& [group_table, plan] : all) {
     const std::vector<Position>& positions = plan.*rows;
     if (positions.empty()) continue;
     if (broken.ok()) {
-      RemoveFrom(shared, {}, RowsAt(shared->compressed, positions));
+      RemoveFrom(group_table, {}, RowsAt(group_table->compressed, positions));
     } else {
-      RemoveFrom(shared, RowsAt(shared->full, positions), {});
+      RemoveFrom(group_table, RowsAt(group_table->full, positions), {});
     }
   }
   if (broken.ok()) Account(all, rows);
@@ -177,8 +177,8 @@ Status SequenceCache::Impl::ReserveMoves(std::span<const TableMoves> all) {
   size_t t0_pages = 0;
   PageCounts pages;
   TierRows::EditSize edits;
-  for (const auto& [shared, plan] : all) {
-    const TokenTable& full = shared->full;
+  for (const auto& [group_table, plan] : all) {
+    const TokenTable& full = group_table->full;
     const bool goes_to_t1 = !plan.sink.empty() || !plan.raise_t1.empty();
     if ((goes_to_t1 && !has_t1) || (!plan.compress.empty() && stores.t2 == nullptr)) {
       return InvalidArgument(
@@ -186,10 +186,11 @@ Status SequenceCache::Impl::ReserveMoves(std::span<const TableMoves> all) {
     }
     const size_t t0_rows = plan.lift.size() + plan.raise_t0.size();
     const size_t t0_slots = full.NumFreeSlots(Tier::kT0) + plan.num_leave_open_t0;
-    t0_pages += PagesFor(t0_rows - std::min(t0_rows, t0_slots)) * NumStreams(*shared);
-    AddPages(*shared, Tier::kT1, NewT1Pages(*shared, plan), &pages);
-    AddPages(*shared, Tier::kT2, shared->compressed.PagesNeeded(plan.compress.size()), &pages);
-    AddEdits(*shared, NewT1Pages(*shared, plan), &edits);
+    t0_pages += PagesFor(t0_rows - std::min(t0_rows, t0_slots)) * NumStreams(*group_table);
+    AddPages(*group_table, Tier::kT1, NewT1Pages(*group_table, plan), &pages);
+    AddPages(*group_table, Tier::kT2, group_table->compressed.PagesNeeded(plan.compress.size()),
+             &pages);
+    AddEdits(*group_table, NewT1Pages(*group_table, plan), &edits);
     edits.rows_of_stream = std::max({edits.rows_of_stream, plan.sink.size(), plan.lift.size(),
                                      plan.compress.size(), plan.raise_t1.size()});
   }
@@ -198,29 +199,29 @@ Status SequenceCache::Impl::ReserveMoves(std::span<const TableMoves> all) {
   return ReservePages(pages);
 }
 
-void SequenceCache::Impl::AddEdits(const SharedTable& shared, size_t new_pages,
+void SequenceCache::Impl::AddEdits(const GroupTable& group_table, size_t new_pages,
                                    TierRows::EditSize* size) const {
-  const size_t pages = shared.full.num_pages(Tier::kT1) + new_pages;
+  const size_t pages = group_table.full.num_pages(Tier::kT1) + new_pages;
   size->pages_of_stream = std::max(size->pages_of_stream, pages);
-  size->pages += pages * NumStreams(shared);
+  size->pages += pages * NumStreams(group_table);
 }
 
-MovePlan SequenceCache::Impl::PlanMoves(const SharedTable& shared,
+MovePlan SequenceCache::Impl::PlanMoves(const GroupTable& group_table,
                                         std::span<const RowMove> wanted) {
   MovePlan plan;
   for (const RowMove& move : wanted) {
-    Divide(shared, std::span(&move.row, 1));
-    const Position position = shared.AllPositions()[move.row];
+    Divide(group_table, std::span(&move.row, 1));
+    const Position position = group_table.AllPositions()[move.row];
     if (!compressed_index.empty()) {
       if (move.to == Tier::kT0) plan.raise_t0.push_back(position);
       if (move.to == Tier::kT1) plan.raise_t1.push_back(position);
       continue;
     }
-    const uint32_t page = shared.full.slots()[full_index[0]].page();
-    const Tier from = shared.full.PlaceOf(page);
+    const uint32_t page = group_table.full.slots()[full_index[0]].page();
+    const Tier from = group_table.full.TierOf(page);
     if (move.to == from) continue;
     if (from == Tier::kT0) ++plan.num_leave_t0;
-    if (from == Tier::kT0 && !shared.full.IsSealed(page)) ++plan.num_leave_open_t0;
+    if (from == Tier::kT0 && !group_table.full.IsSealed(page)) ++plan.num_leave_open_t0;
     if (move.to == Tier::kT0) plan.lift.push_back(position);
     if (move.to == Tier::kT1) plan.sink.push_back(position);
     if (move.to == Tier::kT2) plan.compress.push_back(position);
@@ -232,8 +233,8 @@ std::vector<TableMoves> SequenceCache::Impl::PlanAll(std::span<const GroupMoves>
   std::vector<TableMoves> all;
   for (const auto& [group, rows] : wanted) {
     if (rows.empty()) continue;
-    SharedTable* shared = Own(group);
-    all.push_back({.shared = shared, .plan = PlanMoves(*shared, rows)});
+    GroupTable* group_table = Own(group);
+    all.push_back({.group_table = group_table, .plan = PlanMoves(*group_table, rows)});
   }
   return all;
 }
@@ -249,9 +250,9 @@ Status SequenceCache::Impl::Lift(std::span<const TableMoves> all) {
   return Raise(all, &MovePlan::raise_t1, Tier::kT1);
 }
 
-void SequenceCache::Impl::EndPromises() {
+void SequenceCache::Impl::EndReservation() {
   for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
-    if (PagesOf(tier) != nullptr) PagesOf(tier)->EndPromises();
+    if (PagesOf(tier) != nullptr) PagesOf(tier)->EndReservation();
   }
 }
 
@@ -262,9 +263,9 @@ Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
   moved.seconds_down += device->Seconds() - begin;
   // Pages that went may have gone back to the system.
   size_t t0_pages = 0;
-  for (const auto& [shared, plan] : all) {
+  for (const auto& [group_table, plan] : all) {
     const size_t num_rise = plan.lift.size() + plan.raise_t0.size();
-    t0_pages += shared->full.PagesNeeded(num_rise) * NumStreams(*shared);
+    t0_pages += group_table->full.PagesNeeded(num_rise) * NumStreams(*group_table);
   }
   EBB_RETURN_IF_ERROR(stores.t0->ReservePages(t0_pages));
   const double middle = device->Seconds();
@@ -276,7 +277,8 @@ Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
 // In all streams.
 size_t SequenceCache::Impl::NumRows(std::span<const TableMoves> all, PlannedRows rows) const {
   size_t num_rows = 0;
-  for (const auto& [shared, plan] : all) num_rows += NumStreams(*shared) * (plan.*rows).size();
+  for (const auto& [group_table, plan] : all)
+    num_rows += NumStreams(*group_table) * (plan.*rows).size();
   return num_rows;
 }
 
@@ -307,10 +309,10 @@ Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
     if (status.ok()) status = c.MoveAll(all);
   } catch (const std::bad_alloc&) {
     c.torn = true;
-    c.EndPromises();
+    c.EndReservation();
     throw;
   }
-  c.EndPromises();
+  c.EndReservation();
   c.moved.seconds += c.device->Seconds() - start;
   // Waiting for T1 is among these seconds.
   if (c.stores.t1 != nullptr) (void)c.stores.t1->TakeWaitSeconds();

@@ -21,17 +21,17 @@ constexpr size_t kRowsAhead = 8;
 bool IsWorthSorting(TokenTable* table) {
   const size_t least = std::max<size_t>(kRowsPerPage, table->num_rows() / kRowsPerStray);
   return table->num_pages(Tier::kT1) == 0 && table->num_sealed() == 0 &&
-         table->num_placed() >= least && table->CountStrays() >= least;
+         table->num_slots_taken() >= least && table->CountStrays() >= least;
 }
 
 }  // namespace
 
-size_t SequenceCache::Impl::SortTable(SharedTable* shared) {
+size_t SequenceCache::Impl::SortTable(GroupTable* group_table) {
   const size_t stride = format.RowStride();
   std::vector<std::byte> beside(RowBytes());
   std::vector<SlotMove> moves;
-  shared->full.Sort(&moves);
-  for (const int group : shared->groups) {
+  group_table->full.Sort(&moves);
+  for (const int group : group_table->groups) {
     for (const Stream& stream : StreamsOf(group)) {
       const auto at = [&](Slot slot) {
         return slot == kBeside ? RowAddress{beside.data(), beside.data() + stride}
@@ -47,7 +47,7 @@ size_t SequenceCache::Impl::SortTable(SharedTable* shared) {
       }
     }
   }
-  return moves.size() * RowBytes() * NumStreams(*shared);
+  return moves.size() * RowBytes() * NumStreams(*group_table);
 }
 
 size_t SequenceCache::Sort(size_t max_bytes) {
@@ -58,10 +58,10 @@ size_t SequenceCache::Sort(size_t max_bytes) {
   const size_t num_tables = c.tables.size();
   const size_t first = c.next_sorted;
   for (size_t i = first; i < first + num_tables && num_bytes < max_bytes; ++i) {
-    SharedTable* shared = c.tables[i % num_tables].get();
-    if (!IsWorthSorting(&shared->full)) continue;
+    GroupTable* group_table = c.tables[i % num_tables].get();
+    if (!IsWorthSorting(&group_table->full)) continue;
     try {
-      num_bytes += c.SortTable(shared);
+      num_bytes += c.SortTable(group_table);
     } catch (const std::bad_alloc&) {
       return num_bytes;  // rows out of order are slower, and nothing else
     }

@@ -32,7 +32,7 @@ std::vector<T1Stage::Pages> SequenceCache::Impl::PagesToStage() {
     if (full.num_pages(Tier::kT1) == 0) continue;
     std::vector<std::byte*>& pages = lent.empty() ? stream.pages : pages_with_lent[i];
     for (size_t page = 0; page < full.page_end(); ++page) {
-      if (!full.HasPage(page) || full.PlaceOf(page) != Tier::kT1 || lent.HasPage(page)) continue;
+      if (!full.HasPage(page) || full.TierOf(page) != Tier::kT1 || lent.HasPage(page)) continue;
       any = true;
       t1_bytes_read += format.PageBytes();
       layers[LayerOf(stream)].push_back({.page = stream.refs[page].id(), .address = &pages[page]});
@@ -52,10 +52,10 @@ Status SequenceCache::BeginStaging(T1Reading reading) {
   if (c.in_place || c.stage == nullptr) {
     c.lent.Find(c.tables.front()->full, nullptr);
     c.t1_bytes_read = 0;
-    for (const auto& shared : c.tables) {
-      if (c.in_place) shared->Place();
-      c.t1_bytes_read +=
-          shared->full.num_pages(Tier::kT1) * c.NumStreams(*shared) * c.format.PageBytes();
+    for (const auto& group_table : c.tables) {
+      if (c.in_place) group_table->SplitByTier();
+      c.t1_bytes_read += group_table->full.num_pages(Tier::kT1) * c.NumStreams(*group_table) *
+                         c.format.PageBytes();
     }
     return OkStatus();
   }
@@ -85,7 +85,7 @@ Status SequenceCache::EndStaging() {
   if (c.stage == nullptr || c.in_place) return OkStatus();
   const Status status = c.stage->End();
   // Writes ended mostly during the step, so that this rarely waits.
-  const Status written = c.stores.t1->Settle();
+  const Status written = c.stores.t1->WaitForWrites();
   const double waited = c.stores.t1->TakeWaitSeconds();
   c.moved.seconds += waited;
   c.moved.seconds_down += waited;
@@ -94,12 +94,12 @@ Status SequenceCache::EndStaging() {
 
 bool SequenceCache::ReadsInPlace() const { return impl_->in_place; }
 
-SequenceCache::PlacedRows SequenceCache::RowsIn(Tier place, int layer, int kv_head) const {
+SequenceCache::RowsOfTier SequenceCache::RowsIn(Tier tier, int layer, int kv_head) const {
   impl_->Refresh();
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];
-  const SharedTable::Placed& placed = stream.table->placed[static_cast<size_t>(place)];
-  const auto& pages = place == Tier::kT0 ? stream.pages : stream.t1_pages;
-  return {.view = {.pages = pages.data(), .slots = placed.slots}, .indices = placed.rows};
+  const GroupTable::RowsOfTier& rows = stream.table->by_tier[static_cast<size_t>(tier)];
+  const auto& pages = tier == Tier::kT0 ? stream.pages : stream.t1_pages;
+  return {.view = {.pages = pages.data(), .slots = rows.slots}, .indices = rows.rows};
 }
 
 size_t SequenceCache::NumRowsInT1(int layer, int kv_head) const {

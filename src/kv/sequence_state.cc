@@ -18,13 +18,13 @@ namespace {
 
 void SaveTable(const TokenTable& table, StateWriter* to) {
   const TokenTableState state = table.State();
-  std::vector<uint8_t> places;
+  std::vector<uint8_t> tiers;
   std::vector<uint64_t> used;
   for (const TokenTableState::Page& page : state.pages) {
-    places.push_back(static_cast<uint8_t>(page.place));
+    tiers.push_back(static_cast<uint8_t>(page.tier));
     used.push_back(page.used);
   }
-  to->Numbers<uint8_t>(places);
+  to->Numbers<uint8_t>(tiers);
   to->Numbers<uint64_t>(used);
   to->Numbers<Position>(state.positions);
   to->Numbers<Position>(state.last_visible);
@@ -32,17 +32,17 @@ void SaveTable(const TokenTable& table, StateWriter* to) {
 
 TokenTableState LoadTable(Position end, StateReader* from) {
   TokenTableState state;
-  const auto places = from->Numbers<uint8_t>();
+  const auto tiers = from->Numbers<uint8_t>();
   const auto used = from->Numbers<uint64_t>();
   state.positions = from->Numbers<Position>();
   state.last_visible = from->Numbers<Position>();
-  if (places.size() != used.size()) from->Fail("as many places as pages were expected");
+  if (tiers.size() != used.size()) from->Fail("as many tiers as pages were expected");
   size_t num_rows = 0;
   for (size_t page = 0; page < used.size() && from->ok(); ++page) {
-    if (places[page] > 1) from->Fail(fmt::format("a page in place {}", places[page]));
+    if (tiers[page] > 1) from->Fail(fmt::format("a page in tier {}", tiers[page]));
     if (used[page] == 0) from->Fail("a page without rows");
     num_rows += std::popcount(used[page]);
-    state.pages.push_back({static_cast<Tier>(places[page]), used[page]});
+    state.pages.push_back({static_cast<Tier>(tiers[page]), used[page]});
   }
   if (num_rows != state.positions.size()) from->Fail("as many positions as rows were expected");
   for (const Position position : state.positions) {
@@ -81,7 +81,7 @@ struct SavedTable {
 
   [[nodiscard]] size_t NumPages(Tier tier) const {
     if (tier == Tier::kT2) return compressed.pages.size();
-    const auto there = [&](const TokenTableState::Page& page) { return page.place == tier; };
+    const auto there = [&](const TokenTableState::Page& page) { return page.tier == tier; };
     return std::ranges::count_if(full.pages, there);
   }
 };
@@ -110,11 +110,11 @@ std::vector<SavedTable> LoadSavedTables(Position end, size_t num_groups, StateRe
     }
     saved.full = LoadTable(end, from);
     saved.compressed = LoadTable(end, from);
-    const auto elsewhere = [](const TokenTableState::Page& page) {
-      return page.place != Tier::kT0;
+    const auto has_other_tier = [](const TokenTableState::Page& page) {
+      return page.tier != Tier::kT0;
     };
-    if (std::ranges::any_of(saved.compressed.pages, elsewhere)) {
-      from->Fail("a page of T2 in another place than 0");
+    if (std::ranges::any_of(saved.compressed.pages, has_other_tier)) {
+      from->Fail("a page of T2 in another tier than 0");
     }
   }
   if (num_seen != num_groups) {
@@ -169,32 +169,32 @@ struct SequenceState::Tables {
   void Divide() {
     c.tables.clear();
     for (const SavedTable& table : saved) {
-      c.tables.push_back(std::make_unique<SharedTable>());
-      SharedTable* shared = c.tables.back().get();
-      shared->groups = table.groups;
+      c.tables.push_back(std::make_unique<GroupTable>());
+      GroupTable* group_table = c.tables.back().get();
+      group_table->groups = table.groups;
       for (const int group : table.groups) {
-        c.table_of_group[group] = shared;
+        c.table_of_group[group] = group_table;
         for (Stream& stream : c.StreamsOf(group)) {
-          stream.table = shared;
+          stream.table = group_table;
         }
       }
     }
   }
 
   // The table takes its rows and every stream its pages, or neither.
-  Status Fill(const SavedTable& table, SharedTable* shared) {
+  Status Fill(const SavedTable& table, GroupTable* group_table) {
     c.added.clear();
-    if (Status status = shared->full.Restore(table.full, &c.added); !status.ok()) {
+    if (Status status = group_table->full.Restore(table.full, &c.added); !status.ok()) {
       return Corrupt(status.message());
     }
-    c.AllocatePages(shared);
+    c.AllocatePages(group_table);
     c.added.clear();
-    if (Status status = shared->compressed.Restore(table.compressed, &c.added); !status.ok()) {
+    if (Status status = group_table->compressed.Restore(table.compressed, &c.added); !status.ok()) {
       return Corrupt(status.message());
     }
-    c.AllocateCompressed(shared);
-    shared->MergePositions();
-    const auto positions = shared->AllPositions();
+    c.AllocateCompressed(group_table);
+    group_table->MergePositions();
+    const auto positions = group_table->AllPositions();
     if (std::ranges::adjacent_find(positions, std::greater_equal()) != positions.end()) {
       return Corrupt("a position in T2 and above it");
     }
@@ -210,10 +210,10 @@ struct SequenceState::Tables {
         status = Fill(saved[i], c.tables[i].get());
       }
     } catch (const std::bad_alloc&) {
-      c.EndPromises();
+      c.EndReservation();
       throw;
     }
-    c.EndPromises();
+    c.EndReservation();
     return status;
   }
 };
@@ -222,14 +222,14 @@ Result<StatePages> SequenceState::SaveTables(const SequenceCache& cache, StateWr
   SequenceCache::Impl& c = *cache.impl_;
   EBB_RETURN_IF_ERROR(c.CheckWhole());
   // Reading pages would wait too, but a disk that fails is told before a file is begun.
-  EBB_RETURN_IF_ERROR(c.SettleT1());
+  EBB_RETURN_IF_ERROR(c.WaitForWrites());
   tables->Number<int64_t>(c.rows_evicted);
   SaveMoves(c.moved, tables);
   tables->Number<uint64_t>(c.tables.size());
-  for (const auto& shared : c.tables) {
-    tables->Numbers<int>(shared->groups);
-    SaveTable(shared->full, tables);
-    SaveTable(shared->compressed, tables);
+  for (const auto& group_table : c.tables) {
+    tables->Numbers<int>(group_table->groups);
+    SaveTable(group_table->full, tables);
+    SaveTable(group_table->compressed, tables);
   }
   return CountPages(cache);
 }

@@ -13,12 +13,12 @@ namespace ebb {
 namespace {
 
 // The present pages of a tier.
-std::vector<uint32_t> PagesOf(const SharedTable& shared, Tier tier) {
-  const TokenTable& table = tier == Tier::kT2 ? shared.compressed : shared.full;
+std::vector<uint32_t> PagesOf(const GroupTable& group_table, Tier tier) {
+  const TokenTable& table = tier == Tier::kT2 ? group_table.compressed : group_table.full;
   std::vector<uint32_t> pages;
   for (size_t page = 0; page < table.page_end(); ++page) {
     if (!table.HasPage(page)) continue;
-    if (tier == Tier::kT2 || table.PlaceOf(page) == tier) {
+    if (tier == Tier::kT2 || table.TierOf(page) == tier) {
       pages.push_back(static_cast<uint32_t>(page));
     }
   }
@@ -32,7 +32,7 @@ std::string StatePage::ToString() const {
                      kv_head);
 }
 
-// Walks over all pages in the order of the file, packing their rows or putting them in place.
+// Walks over all pages in the order of the file, packing their rows or unpacking them.
 struct SequenceState::Pages {
   SequenceCache::Impl& c;
   const WriteStatePage* write = nullptr;
@@ -41,7 +41,7 @@ struct SequenceState::Pages {
 
   // The pages of one tier of one stream.
   struct Some {
-    const SharedTable& shared;
+    const GroupTable& group_table;
     const Stream& stream;
     StatePage first;
     std::vector<uint32_t> pages;
@@ -52,17 +52,17 @@ struct SequenceState::Pages {
   }
   [[nodiscard]] static uint64_t UsedRows(const Some& some, uint32_t page) {
     const TokenTable& table =
-        some.first.tier == Tier::kT2 ? some.shared.compressed : some.shared.full;
+        some.first.tier == Tier::kT2 ? some.group_table.compressed : some.group_table.full;
     return table.UsedRows(page);
   }
   [[nodiscard]] StatePages Count() const {
     StatePages sum;
-    for (const auto& shared : c.tables) {
+    for (const auto& group_table : c.tables) {
       for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
-        const TokenTable& table = tier == Tier::kT2 ? shared->compressed : shared->full;
+        const TokenTable& table = tier == Tier::kT2 ? group_table->compressed : group_table->full;
         const size_t rows = tier == Tier::kT2 ? table.num_rows() : table.num_rows(tier);
-        sum.num_pages += PagesOf(*shared, tier).size() * c.NumStreams(*shared);
-        sum.num_bytes += rows * RowBytes(tier) * c.NumStreams(*shared);
+        sum.num_pages += PagesOf(*group_table, tier).size() * c.NumStreams(*group_table);
+        sum.num_bytes += rows * RowBytes(tier) * c.NumStreams(*group_table);
       }
     }
     return sum;
@@ -71,17 +71,17 @@ struct SequenceState::Pages {
   Status Walk() {
     c.Refresh();
     packed.resize(kRowsPerPage * std::max(RowBytes(Tier::kT0), RowBytes(Tier::kT2)));
-    for (const auto& shared : c.tables) {
-      for (const int group : shared->groups) {
+    for (const auto& group_table : c.tables) {
+      for (const int group : group_table->groups) {
         for (const Stream& stream : c.StreamsOf(group)) {
           const int index = c.IndexOf(stream);
           for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
-            EBB_RETURN_IF_ERROR(Visit({.shared = *shared,
+            EBB_RETURN_IF_ERROR(Visit({.group_table = *group_table,
                                        .stream = stream,
                                        .first = {.layer = c.layout.LayerOf(index),
                                                  .kv_head = c.layout.KvHeadOf(index),
                                                  .tier = tier},
-                                       .pages = PagesOf(*shared, tier)}));
+                                       .pages = PagesOf(*group_table, tier)}));
           }
         }
       }
@@ -101,7 +101,7 @@ struct SequenceState::Pages {
     });
   }
 
-  // Between the page's place in memory and the file.
+  // Between the page in memory and the file.
   Status Copy(const Some& some, size_t number, std::byte* page) {
     StatePage name = some.first;
     name.number = static_cast<uint32_t>(number);
@@ -139,7 +139,7 @@ Status SequenceState::SavePages(SequenceCache* cache, const WriteStatePage& writ
   SequenceCache::Impl& c = *cache->impl_;
   // What was read ahead of the next step is read by it again.
   if (c.stage != nullptr) c.stage->Forget();
-  EBB_RETURN_IF_ERROR(c.SettleT1());
+  EBB_RETURN_IF_ERROR(c.WaitForWrites());
   return Pages{.c = c, .write = &write}.Walk();
 }
 

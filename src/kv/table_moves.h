@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ebb/types.h"
+#include "src/kv/group_table.h"
 #include "src/kv/sequence_cache.h"
-#include "src/kv/shared_table.h"
 #include "src/rows/tier_rows.h"
 
 namespace ebb {
@@ -26,7 +26,7 @@ struct MovePlan {
 
 // The moves of a table.
 struct TableMoves {
-  SharedTable* shared = nullptr;
+  GroupTable* group_table = nullptr;
   MovePlan plan;
 };
 
@@ -34,7 +34,7 @@ struct TableMoves {
 struct TableEdit {
   using Edit = std::function<void(const Stream&, std::span<const RowAddress>)>;
 
-  SharedTable* shared = nullptr;
+  GroupTable* group_table = nullptr;
   std::vector<Slot> slots;      // of the rows that `edit` is given
   std::vector<uint32_t> in_t1;  // ascending: which of `slots` lie in T1
   TierRows::Rows t1_rows;       // those
@@ -50,7 +50,7 @@ struct TableEdit {
 
 // Moves rows of all streams of a table within their tier.
 struct TableMove {
-  SharedTable* shared = nullptr;
+  GroupTable* group_table = nullptr;
   std::vector<SlotMove> moves;
   std::vector<TablePage> freed;  // by the moves, to be freed after them
 };

@@ -119,11 +119,11 @@ class TiersPropertyTest {
   std::vector<RowMove> PickMoves(size_t num_rows) {
     // Mostly mixed; at times a flood in one direction.
     const size_t first = Below(3);
-    const size_t places = Below(3) == 0 ? 1 : 3;
+    const size_t num_tiers = Below(3) == 0 ? 1 : 3;
     std::vector<RowMove> moves;
     const size_t rarity = Below(5) == 0 ? 1 : 1 + Below(30);
     for (const uint32_t row : Pick(num_rows, rarity)) {
-      moves.push_back({row, static_cast<Tier>((first + Below(places)) % 3)});
+      moves.push_back({row, static_cast<Tier>((first + Below(num_tiers)) % 3)});
     }
     return moves;
   }

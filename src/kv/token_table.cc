@@ -1,7 +1,7 @@
 // Invariants: (1) positions_ ascends strictly; (2) a slot's bit in used_ is set exactly when one
 // row has that slot; (3) used_[p] is 0 exactly when page p is absent, and the last one is not 0;
 // (4) last_visible_ is empty exactly when num_hidden_later_ is 0; (5) an open page's bit is set in
-// the array of its own place alone; (6) a sealed page is present and not open.
+// the array of its own tier alone; (6) a sealed page is present and not open.
 #include "src/kv/token_table.h"
 
 #include <fmt/format.h>
@@ -45,8 +45,8 @@ size_t BytesOf(const MappedArray<T>& array) {
 
 }  // namespace
 
-size_t TokenTable::PagesNeeded(size_t num_rows, Tier place) const {
-  const size_t num_free = NumFreeSlots(place);
+size_t TokenTable::PagesNeeded(size_t num_rows, Tier tier) const {
+  const size_t num_free = NumFreeSlots(tier);
   return num_rows <= num_free ? 0 : (num_rows - num_free + kRowsPerPage - 1) / kRowsPerPage;
 }
 
@@ -55,50 +55,50 @@ void TokenTable::ReserveRows(size_t num_rows) {
   GrowTo(&slots_, total);
   GrowTo(&positions_, total);
   if (!last_visible_.empty()) GrowTo(&last_visible_, total);
-  // Whichever place they are for.
+  // Whichever tier they are for.
   const size_t page_end = used_.size() + (num_rows + kRowsPerPage - 1) / kRowsPerPage;
   GrowTo(&used_, page_end);
-  GrowTo(&place_, page_end);
+  GrowTo(&tier_of_, page_end);
   for (auto& open : open_) GrowTo(&open, (page_end + 63) / 64);
 }
 
 bool TokenTable::IsOpen(size_t page) const {
-  return (open_[Index(place_[page])][page / 64] >> page % 64 & 1) != 0;
+  return (open_[Index(tier_of_[page])][page / 64] >> page % 64 & 1) != 0;
 }
 
 void TokenTable::SetOpen(size_t page, bool open) {
   const uint64_t bit = uint64_t{1} << page % 64;
-  uint64_t& word = open_[Index(place_[page])][page / 64];
+  uint64_t& word = open_[Index(tier_of_[page])][page / 64];
   word = open ? word | bit : word & ~bit;
 }
 
-size_t TokenTable::AddPage(Tier place, std::vector<TablePage>* added) {
+size_t TokenTable::AddPage(Tier tier, std::vector<TablePage>* added) {
   const auto page = static_cast<size_t>(std::find(used_.begin(), used_.end(), 0) - used_.begin());
   if (page == used_.size()) {
     used_.push_back(0);
-    place_.push_back(place);
+    tier_of_.push_back(tier);
     for (auto& open : open_) open.resize((used_.size() + 63) / 64);
   }
-  place_[page] = place;
+  tier_of_[page] = tier;
   SetOpen(page, true);
-  ++num_pages_[Index(place)];
-  added->push_back({static_cast<uint32_t>(page), place});
+  ++num_pages_[Index(tier)];
+  added->push_back({static_cast<uint32_t>(page), tier});
   return page;
 }
 
-Slot TokenTable::TakeSlot(Tier place, std::vector<TablePage>* added) {
-  const auto& open = open_[Index(place)];
+Slot TokenTable::TakeSlot(Tier tier, std::vector<TablePage>* added) {
+  const auto& open = open_[Index(tier)];
   size_t page = 0;
-  if (NumFreeSlots(place) > 0) {
+  if (NumFreeSlots(tier) > 0) {
     const auto word = std::find_if(open.begin(), open.end(), [](uint64_t w) { return w != 0; });
     page = static_cast<size_t>(word - open.begin()) * 64 + std::countr_zero(*word);
   } else {
-    page = AddPage(place, added);
+    page = AddPage(tier, added);
   }
   const int row = std::countr_one(used_[page]);
   used_[page] |= uint64_t{1} << row;
-  ++num_rows_[Index(place)];
-  ++num_placed_;
+  ++num_rows_[Index(tier)];
+  ++num_slots_taken_;
   if (used_[page] == kFull) SetOpen(page, false);
   return {static_cast<uint32_t>(page), static_cast<uint32_t>(row)};
 }
@@ -113,7 +113,7 @@ void TokenTable::Append(Position first, size_t num_rows, std::vector<TablePage>*
   }
 }
 
-void TokenTable::Insert(std::span<const Position> positions, Tier place,
+void TokenTable::Insert(std::span<const Position> positions, Tier tier,
                         std::vector<TablePage>* added) {
   if (positions.empty()) return;
   const size_t old_rows = slots_.size();
@@ -122,7 +122,7 @@ void TokenTable::Insert(std::span<const Position> positions, Tier place,
   slots_.resize(total);
   positions_.resize(total);
   if (!last_visible_.empty()) last_visible_.resize(total, kVisibleForEver);
-  // From the end, so that old rows move up over places that are read already.
+  // From the end, so that old rows move up over entries that are read already.
   size_t from = old_rows;
   size_t next = positions.size();
   for (size_t to = total; next > 0;) {
@@ -142,17 +142,17 @@ void TokenTable::Insert(std::span<const Position> positions, Tier place,
   }
   // In order of position, so that neighbours lie together.
   for (size_t row = from; row < total; ++row) {
-    if (slots_[row] == kNoSlot) slots_[row] = TakeSlot(place, added);
+    if (slots_[row] == kNoSlot) slots_[row] = TakeSlot(tier, added);
   }
 }
 
-void TokenTable::Relocate(std::span<const uint32_t> rows, Tier place, std::vector<SlotMove>* moves,
+void TokenTable::Relocate(std::span<const uint32_t> rows, Tier tier, std::vector<SlotMove>* moves,
                           std::vector<TablePage>* added, std::vector<TablePage>* freed) {
   ReserveRows(rows.size());
   const size_t first = moves->size();
   for (const uint32_t row : rows) {
-    assert(place_[slots_[row].page()] != place);
-    const SlotMove move = {.from = slots_[row], .to = TakeSlot(place, added)};
+    assert(tier_of_[slots_[row].page()] != tier);
+    const SlotMove move = {.from = slots_[row], .to = TakeSlot(tier, added)};
     slots_[row] = move.to;
     moves->push_back(move);
   }
@@ -163,19 +163,19 @@ void TokenTable::Relocate(std::span<const uint32_t> rows, Tier place, std::vecto
 
 void TokenTable::FreeSlot(Slot slot, std::vector<TablePage>* freed) {
   const size_t page = slot.page();
-  const size_t place = Index(place_[page]);
+  const size_t tier = Index(tier_of_[page]);
   used_[page] &= ~(uint64_t{1} << slot.row());
-  --num_rows_[place];
+  --num_rows_[tier];
   const bool sealed = IsSealed(page);
-  if (sealed) ++num_closed_[place];
+  if (sealed) ++num_closed_[tier];
   SetOpen(page, used_[page] != 0 && !sealed);
   if (used_[page] != 0) return;
   if (sealed) {
-    num_closed_[place] -= kRowsPerPage;
+    num_closed_[tier] -= kRowsPerPage;
     SetSealed(page, false);
   }
-  --num_pages_[place];
-  freed->push_back({static_cast<uint32_t>(page), place_[page]});
+  --num_pages_[tier];
+  freed->push_back({static_cast<uint32_t>(page), tier_of_[page]});
 }
 
 // Frees the slot of a row; the caller takes the row out of the arrays.
@@ -187,12 +187,12 @@ void TokenTable::FreeRow(uint32_t index, std::vector<TablePage>* freed) {
 void TokenTable::ShrinkArrays() {
   if (num_hidden_later_ == 0) last_visible_.clear();
   while (!used_.empty() && used_.back() == 0) used_.pop_back();
-  place_.resize(used_.size());
+  tier_of_.resize(used_.size());
   for (auto& open : open_) {
     open.resize((used_.size() + 63) / 64);
     ShrinkToContents(&open);
   }
-  ShrinkToContents(&place_);
+  ShrinkToContents(&tier_of_);
   ShrinkToContents(&slots_);
   ShrinkToContents(&positions_);
   ShrinkToContents(&last_visible_);
@@ -266,27 +266,27 @@ void TokenTable::Seal(size_t page) {
   if (sealed_.size() <= page / 64) sealed_.resize((used_.size() + 63) / 64);
   SetSealed(page, true);
   SetOpen(page, false);
-  num_closed_[Index(place_[page])] += kRowsPerPage - std::popcount(used_[page]);
+  num_closed_[Index(tier_of_[page])] += kRowsPerPage - std::popcount(used_[page]);
 }
 
 void TokenTable::Unseal(size_t page) {
   if (!IsSealed(page)) return;
   SetSealed(page, false);
   SetOpen(page, HasOpenSlot(page));
-  num_closed_[Index(place_[page])] -= kRowsPerPage - std::popcount(used_[page]);
+  num_closed_[Index(tier_of_[page])] -= kRowsPerPage - std::popcount(used_[page]);
 }
 
 void TokenTable::FetchAhead() const {
   ebb::FetchAhead<Slot>(slots_);
   ebb::FetchAhead<Position>(positions_);
   ebb::FetchAhead<uint64_t>(used_);
-  ebb::FetchAhead<Tier>(place_);
+  ebb::FetchAhead<Tier>(tier_of_);
   ebb::FetchAhead<uint64_t>(open_[0]);
 }
 
 size_t TokenTable::table_bytes() const {
   return sizeof(*this) + BytesOf(slots_) + BytesOf(positions_) + BytesOf(last_visible_) +
-         BytesOf(used_) + BytesOf(place_) + BytesOf(open_[0]) + BytesOf(open_[1]) +
+         BytesOf(used_) + BytesOf(tier_of_) + BytesOf(open_[0]) + BytesOf(open_[1]) +
          BytesOf(sealed_);
 }
 
@@ -310,16 +310,16 @@ Status TokenTable::Validate() const {
   size_t num_sealed = 0;
   for (size_t page = 0; page < used.size(); ++page) {
     const uint64_t bit = uint64_t{1} << page % 64;
-    const bool elsewhere = (open_[1 - Index(place_[page])][page / 64] & bit) != 0;
+    const bool elsewhere = (open_[1 - Index(tier_of_[page])][page / 64] & bit) != 0;
     if (used[page] != used_[page] || elsewhere || IsOpen(page) != HasOpenSlot(page) ||
         (IsSealed(page) && used[page] == 0)) {
       return Internal(fmt::format("the free slots of page {} are wrong", page));
     }
-    num_pages[Index(place_[page])] += used[page] != 0 ? 1 : 0;
-    num_rows[Index(place_[page])] += std::popcount(used[page]);
+    num_pages[Index(tier_of_[page])] += used[page] != 0 ? 1 : 0;
+    num_rows[Index(tier_of_[page])] += std::popcount(used[page]);
     if (!IsSealed(page)) continue;
     ++num_sealed;
-    num_closed[Index(place_[page])] += kRowsPerPage - std::popcount(used[page]);
+    num_closed[Index(tier_of_[page])] += kRowsPerPage - std::popcount(used[page]);
   }
   if (num_sealed != num_sealed_ || num_closed != num_closed_) {
     return Internal(fmt::format("{} sealed pages have {} + {} free slots, {} with {} + {} counted",

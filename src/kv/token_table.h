@@ -30,7 +30,7 @@ namespace ebb {
 // A page that joined or left a table.
 struct TablePage {
   uint32_t index = 0;
-  Tier place = Tier::kT0;
+  Tier tier = Tier::kT0;
   bool operator==(const TablePage&) const = default;
 };
 
@@ -41,8 +41,8 @@ inline constexpr Slot kBeside(~uint32_t{0});
 // slots.
 struct TokenTableState {
   struct Page {
-    Tier place = Tier::kT0;  // or kT1
-    uint64_t used = 0;       // bit r: row r of the page is there
+    Tier tier = Tier::kT0;  // or kT1
+    uint64_t used = 0;      // bit r: row r of the page is there
   };
   std::vector<Page> pages;
   std::vector<Position> positions;     // [rows]
@@ -51,18 +51,18 @@ struct TokenTableState {
 
 class TokenTable {
  public:
-  // Pages of a place that taking `num_rows` slots there will add.
-  [[nodiscard]] size_t PagesNeeded(size_t num_rows, Tier place = Tier::kT0) const;
+  // Pages of a tier that taking `num_rows` slots there will add.
+  [[nodiscard]] size_t PagesNeeded(size_t num_rows, Tier tier = Tier::kT0) const;
   // Makes room in the arrays for `num_rows` more rows, so that Append() allocates nothing.
   void ReserveRows(size_t num_rows);
   // Adds rows at positions first, first + 1, ... in T0: into free slots, lowest first, then into
   // new pages, whose indices are appended to `added`. REQUIRES: first > every position.
   void Append(Position first, size_t num_rows, std::vector<TablePage>* added);
-  // Adds rows at these ascending positions, none of which is there yet, in `place`.
-  void Insert(std::span<const Position> positions, Tier place, std::vector<TablePage>* added);
-  // Gives the rows at these ascending indices slots in `place`, where none of them lies, and
+  // Adds rows at these ascending positions, none of which is there yet, in `tier`.
+  void Insert(std::span<const Position> positions, Tier tier, std::vector<TablePage>* added);
+  // Gives the rows at these ascending indices slots in `tier`, where none of them lies, and
   // appends where each came from and goes. The owner copies the rows before it frees the pages.
-  void Relocate(std::span<const uint32_t> rows, Tier place, std::vector<SlotMove>* moves,
+  void Relocate(std::span<const uint32_t> rows, Tier tier, std::vector<SlotMove>* moves,
                 std::vector<TablePage>* added, std::vector<TablePage>* freed);
 
   // Those that remove rows append the indices of pages without rows to `freed`.
@@ -72,14 +72,14 @@ class TokenTable {
   void Remove(std::span<const uint32_t> removed, std::vector<TablePage>* freed);
   // Removes every row at position `end` and later.
   void TruncateTo(Position end, std::vector<TablePage>* freed);
-  // Empties the sparsest unsealed pages of a place into holes of its other unsealed ones, as many
+  // Empties the sparsest unsealed pages of a tier into holes of its other unsealed ones, as many
   // as possible with at most `max_rows` moves in all. The owner copies the rows before it frees the
   // pages.
-  void Compact(Tier place, size_t max_rows, std::vector<SlotMove>* moves,
+  void Compact(Tier tier, size_t max_rows, std::vector<SlotMove>* moves,
                std::vector<TablePage>* freed);
-  // Rows that took a slot since CountStrays(), which counts the rows whose slot is none of the few
-  // behind that of the row before; O(rows).
-  [[nodiscard]] size_t num_placed() const { return num_placed_; }
+  // Rows that took a slot since CountStrays(), which counts the rows whose slot is none of the next
+  // few after that of the row before; O(rows).
+  [[nodiscard]] size_t num_slots_taken() const { return num_slots_taken_; }
   size_t CountStrays();
   // Gives the rows their slots in order of position. Appends the moves in an order in which one can
   // follow another: at most one row at a time waits in kBeside. Throws before it changes anything.
@@ -97,9 +97,9 @@ class TokenTable {
     return page / 64 < sealed_.size() && (sealed_[page / 64] >> page % 64 & 1) != 0;
   }
   [[nodiscard]] size_t num_sealed() const { return num_sealed_; }
-  // That new rows of a place can take without another page.
-  [[nodiscard]] size_t NumFreeSlots(Tier place) const {
-    return num_pages(place) * kRowsPerPage - num_rows(place) - num_closed_[Index(place)];
+  // That new rows of a tier can take without another page.
+  [[nodiscard]] size_t NumFreeSlots(Tier tier) const {
+    return num_pages(tier) * kRowsPerPage - num_rows(tier) - num_closed_[Index(tier)];
   }
 
   [[nodiscard]] TokenTableState State() const;
@@ -109,15 +109,15 @@ class TokenTable {
 
   [[nodiscard]] size_t num_rows() const { return slots_.size(); }
   [[nodiscard]] size_t num_pages() const { return num_pages_[0] + num_pages_[1]; }
-  [[nodiscard]] size_t num_pages(Tier place) const { return num_pages_[Index(place)]; }
-  [[nodiscard]] size_t num_rows(Tier place) const { return num_rows_[Index(place)]; }
+  [[nodiscard]] size_t num_pages(Tier tier) const { return num_pages_[Index(tier)]; }
+  [[nodiscard]] size_t num_rows(Tier tier) const { return num_rows_[Index(tier)]; }
   // One more than the largest page index that is present.
   [[nodiscard]] size_t page_end() const { return used_.size(); }
   [[nodiscard]] bool HasPage(size_t page) const { return page < used_.size() && used_[page] != 0; }
   // REQUIRES: present. Bit r: row r of the page is there.
   [[nodiscard]] uint64_t UsedRows(size_t page) const { return used_[page]; }
   // REQUIRES: present.
-  [[nodiscard]] Tier PlaceOf(size_t page) const { return place_[page]; }
+  [[nodiscard]] Tier TierOf(size_t page) const { return tier_of_[page]; }
   [[nodiscard]] std::span<const Slot> slots() const { return slots_; }
   [[nodiscard]] std::span<const Position> positions() const { return positions_; }
   // Empty while nothing hides any row.
@@ -130,7 +130,7 @@ class TokenTable {
 
  private:
   static constexpr uint64_t kFull = ~uint64_t{0};  // of used_: a page without a free slot
-  static size_t Index(Tier place) { return static_cast<size_t>(place); }
+  static size_t Index(Tier tier) { return static_cast<size_t>(tier); }
   [[nodiscard]] bool IsOpen(size_t page) const;
   // Whether it should be.
   [[nodiscard]] bool HasOpenSlot(size_t page) const {
@@ -138,8 +138,8 @@ class TokenTable {
   }
   void SetSealed(size_t page, bool sealed);
   void SetOpen(size_t page, bool open);
-  Slot TakeSlot(Tier place, std::vector<TablePage>* added);
-  size_t AddPage(Tier place, std::vector<TablePage>* added);
+  Slot TakeSlot(Tier tier, std::vector<TablePage>* added);
+  size_t AddPage(Tier tier, std::vector<TablePage>* added);
   void FreeSlot(Slot slot, std::vector<TablePage>* freed);
   void FreeRow(uint32_t index, std::vector<TablePage>* freed);
   void ShrinkArrays();
@@ -149,16 +149,16 @@ class TokenTable {
   MappedArray<Position> positions_;     // [num_rows], strictly ascending
   MappedArray<Position> last_visible_;  // [num_rows], or empty
   MappedArray<uint64_t> used_;          // [page_end]; bit r of page p: slot 64 p + r holds a row
-  MappedArray<Tier> place_;             // [page_end]: kT0 or kT1
+  MappedArray<Tier> tier_of_;           // [page_end]: kT0 or kT1
   MappedArray<uint64_t> sealed_;        // bit p: page p is sealed; empty while none is
-  // By place, bit p: page p is present there, not sealed, and has a free slot.
+  // By tier, bit p: page p is present there, not sealed, and has a free slot.
   std::array<MappedArray<uint64_t>, 2> open_;
-  std::array<size_t, 2> num_pages_ = {};   // present, by place
-  std::array<size_t, 2> num_rows_ = {};    // by place
-  std::array<size_t, 2> num_closed_ = {};  // by place: free slots of sealed pages
+  std::array<size_t, 2> num_pages_ = {};   // present, by tier
+  std::array<size_t, 2> num_rows_ = {};    // by tier
+  std::array<size_t, 2> num_closed_ = {};  // by tier: free slots of sealed pages
   size_t num_sealed_ = 0;                  // pages
   size_t num_hidden_later_ = 0;            // entries of last_visible_ other than kVisibleForEver
-  size_t num_placed_ = 0;                  // see num_placed()
+  size_t num_slots_taken_ = 0;             // see num_slots_taken()
 };
 
 }  // namespace ebb

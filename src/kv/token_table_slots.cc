@@ -1,4 +1,4 @@
-// Rows that change their slots within a place: out of sparse pages, or into order.
+// Rows that change their slots within a tier: out of sparse pages, or into order.
 #include <algorithm>
 #include <bit>
 #include <cassert>
@@ -15,15 +15,15 @@ constexpr uint32_t kNearSlots = 8;
 
 }  // namespace
 
-void TokenTable::Compact(Tier place, size_t max_rows, std::vector<SlotMove>* moves,
+void TokenTable::Compact(Tier tier, size_t max_rows, std::vector<SlotMove>* moves,
                          std::vector<TablePage>* freed) {
   assert(moves->empty());
-  if (NumFreeSlots(place) < kRowsPerPage) return;
-  const size_t num_drained = NumFreeSlots(place) / kRowsPerPage;
+  if (NumFreeSlots(tier) < kRowsPerPage) return;
+  const size_t num_drained = NumFreeSlots(tier) / kRowsPerPage;
   std::vector<uint32_t> pages;  // that may change, the sparsest first; among equals the last one
-  pages.reserve(num_pages(place));
+  pages.reserve(num_pages(tier));
   for (size_t page = used_.size(); page-- > 0;) {
-    if (used_[page] == 0 || place_[page] != place || IsSealed(page)) continue;
+    if (used_[page] == 0 || tier_of_[page] != tier || IsSealed(page)) continue;
     pages.push_back(static_cast<uint32_t>(page));
   }
   std::stable_sort(pages.begin(), pages.end(), [this](uint32_t a, uint32_t b) {
@@ -42,11 +42,11 @@ void TokenTable::Compact(Tier place, size_t max_rows, std::vector<SlotMove>* mov
                         .to = {pages[into], static_cast<uint32_t>(hole)}});
     }
     used_[page] = 0;
-    --num_pages_[Index(place)];
-    freed->push_back({page, place});
+    --num_pages_[Index(tier)];
+    freed->push_back({page, tier});
   }
   RenameSlots(*moves);
-  num_placed_ += moves->size();
+  num_slots_taken_ += moves->size();
   for (const uint32_t page : pages) SetOpen(page, used_[page] != 0 && used_[page] != kFull);
   ShrinkArrays();
 }
@@ -60,7 +60,7 @@ void TokenTable::RenameSlots(std::span<const SlotMove> moves) {
 }
 
 size_t TokenTable::CountStrays() {
-  num_placed_ = 0;
+  num_slots_taken_ = 0;
   size_t strays = 0;
   for (size_t i = 1; i < slots_.size(); ++i) {
     // A lower slot wraps around.

@@ -15,7 +15,7 @@ Status CheckPages(const TokenTableState& state) {
   size_t num_rows = 0;
   for (const TokenTableState::Page& page : state.pages) {
     if (page.used == 0) return InvalidArgument("a page without rows");
-    if (page.place != Tier::kT0 && page.place != Tier::kT1) {
+    if (page.tier != Tier::kT0 && page.tier != Tier::kT1) {
       return InvalidArgument("a page in neither T0 nor T1");
     }
     num_rows += std::popcount(page.used);
@@ -47,7 +47,7 @@ std::vector<Slot> SlotsOf(std::span<const TokenTableState::Page> pages) {
 TokenTableState TokenTable::State() const {
   TokenTableState state;
   for (size_t page = 0; page < used_.size(); ++page) {
-    if (used_[page] != 0) state.pages.push_back({place_[page], used_[page]});
+    if (used_[page] != 0) state.pages.push_back({tier_of_[page], used_[page]});
   }
   std::vector<uint32_t> rows(slots_.size());
   std::iota(rows.begin(), rows.end(), 0);
@@ -78,22 +78,22 @@ Status TokenTable::Restore(const TokenTableState& state, std::vector<TablePage>*
   ReserveRows(slots.size());
   if (!state.last_visible.empty()) GrowTo(&last_visible_, slots_.capacity());
   GrowTo(&used_, state.pages.size());
-  GrowTo(&place_, state.pages.size());
+  GrowTo(&tier_of_, state.pages.size());
   for (auto& open : open_) GrowTo(&open, (state.pages.size() + 63) / 64);
   for (const uint32_t row : order) {
     slots_.push_back(slots[row]);
     positions_.push_back(state.positions[row]);
   }
-  num_placed_ = slots_.size();
+  num_slots_taken_ = slots_.size();
   for (auto& open : open_) open.resize((state.pages.size() + 63) / 64);
   for (size_t page = 0; page < state.pages.size(); ++page) {
     const TokenTableState::Page& from = state.pages[page];
     used_.push_back(from.used);
-    place_.push_back(from.place);
+    tier_of_.push_back(from.tier);
     SetOpen(page, from.used != kFull);
-    ++num_pages_[Index(from.place)];
-    num_rows_[Index(from.place)] += std::popcount(from.used);
-    added->push_back({static_cast<uint32_t>(page), from.place});
+    ++num_pages_[Index(from.tier)];
+    num_rows_[Index(from.tier)] += std::popcount(from.used);
+    added->push_back({static_cast<uint32_t>(page), from.tier});
   }
   for (size_t i = 0; i < order.size() && !state.last_visible.empty(); ++i) {
     SetLastVisible(static_cast<uint32_t>(i), state.last_visible[order[i]]);

@@ -11,7 +11,7 @@ namespace {
 
 void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
-// A table after some life: holes, both places, hidden rows.
+// A table after some life: holes, both tiers, hidden rows.
 TokenTable LivedTable(uint64_t seed) {
   std::mt19937_64 random(seed);
   TokenTable table;
@@ -25,7 +25,7 @@ TokenTable LivedTable(uint64_t seed) {
     }
     table.Remove(gone, &freed);
     for (uint32_t row = 0; row < table.num_rows(); ++row) {
-      const bool in_t0 = table.PlaceOf(table.slots()[row].page()) == Tier::kT0;
+      const bool in_t0 = table.TierOf(table.slots()[row].page()) == Tier::kT0;
       if (in_t0 && random() % 3 == 0) sunk.push_back(row);
     }
     moves.clear();
@@ -39,13 +39,13 @@ TokenTable LivedTable(uint64_t seed) {
 void ExpectSame(const TokenTable& a, const TokenTable& b) {
   EXPECT_TRUE(std::ranges::equal(a.positions(), b.positions()));
   EXPECT_TRUE(std::ranges::equal(a.last_visible(), b.last_visible()));
-  for (const Tier place : {Tier::kT0, Tier::kT1}) {
-    EXPECT_EQ(a.num_rows(place), b.num_rows(place));
-    EXPECT_EQ(a.num_pages(place), b.num_pages(place));
+  for (const Tier tier : {Tier::kT0, Tier::kT1}) {
+    EXPECT_EQ(a.num_rows(tier), b.num_rows(tier));
+    EXPECT_EQ(a.num_pages(tier), b.num_pages(tier));
   }
   for (size_t row = 0; row < a.num_rows(); ++row) {
     EXPECT_EQ(a.slots()[row].row(), b.slots()[row].row());
-    EXPECT_EQ(a.PlaceOf(a.slots()[row].page()), b.PlaceOf(b.slots()[row].page()));
+    EXPECT_EQ(a.TierOf(a.slots()[row].page()), b.TierOf(b.slots()[row].page()));
   }
 }
 
@@ -111,7 +111,7 @@ TEST(TokenTableState, WhatIsNoTableIsRefusedAndChangesNothing) {
   bad.last_visible.pop_back();
   EXPECT_TRUE(refused(bad));
   bad = good;
-  bad.pages[0].place = Tier::kT2;
+  bad.pages[0].tier = Tier::kT2;
   EXPECT_TRUE(refused(bad));
   bad = good;
   bad.pages.push_back({});

@@ -195,8 +195,8 @@ TEST_F(TokenTableTest, RelocatedRowsKeepTheirPositionsAndLieTogether) {
   EXPECT_EQ(table_.num_pages(Tier::kT1), 2u);
   for (uint32_t row = 0; row < 130; ++row) {
     EXPECT_EQ(table_.positions()[row], static_cast<Position>(row));
-    const Tier place = table_.PlaceOf(table_.slots()[row].page());
-    EXPECT_EQ(place, row % 2 == 0 ? Tier::kT1 : Tier::kT0) << row;
+    const Tier tier = table_.TierOf(table_.slots()[row].page());
+    EXPECT_EQ(tier, row % 2 == 0 ? Tier::kT1 : Tier::kT0) << row;
   }
   moves_.clear();
   freed_.clear();
@@ -216,7 +216,7 @@ TEST_F(TokenTableTest, InsertedRowsStandInOrderOfPosition) {
   EXPECT_EQ(table_.slots().back().value, 5u) << "a free slot of T1 is none of T0";
 }
 
-TEST_F(TokenTableTest, CompactTouchesOnePlaceOnly) {
+TEST_F(TokenTableTest, CompactTouchesOneTierOnly) {
   Append(0, 256);
   table_.Relocate(Iota(0, 128), Tier::kT1, &moves_, &added_, &freed_);
   Remove(Iota(1, 256, 2));
@@ -368,13 +368,13 @@ TEST_F(TokenTableTest, TwoRingsOfRowsTurnOneAfterTheOther) {
 
 TEST_F(TokenTableTest, StraysAreRowsThatLieElsewhereThanJustBehindTheRowBefore) {
   Append(0, 128);
-  EXPECT_EQ(table_.num_placed(), 128u);
+  EXPECT_EQ(table_.num_slots_taken(), 128u);
   EXPECT_EQ(table_.CountStrays(), 0u);
-  EXPECT_EQ(table_.num_placed(), 0u);
+  EXPECT_EQ(table_.num_slots_taken(), 0u);
   Remove({3, 4, 50, 51, 52, 100});
   EXPECT_EQ(table_.CountStrays(), 0u);
   Append(128, 8);  // in slots 3, 4, 50, 51, 52, 100, 128 and 129
-  EXPECT_EQ(table_.num_placed(), 8u);
+  EXPECT_EQ(table_.num_slots_taken(), 8u);
   EXPECT_EQ(table_.CountStrays(), 4u);
   Remove({122, 123});  // those in slots 3 and 4
   EXPECT_EQ(table_.CountStrays(), 3u);

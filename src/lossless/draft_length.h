@@ -46,7 +46,7 @@ class DraftLength {
   // What a verifying step of so many tokens is expected to take, with the logits after `num_taken`
   // of them: above 0.
   [[nodiscard]] double VerifySeconds(int num_tokens, double num_taken) const;
-  // So many of the run's guesses were right; the one behind them, if it was compared, was not.
+  // So many of the run's guesses were right; the one after them, if it was compared, was not.
   // Not told of a run that was given up.
   void Compared(int num_right, bool next_was_wrong);
 

@@ -17,8 +17,8 @@ namespace {
 // such steps bring is then known still.
 constexpr int kLookedUpBetweenDrafts = 512;
 
-// Several tokens take their logits with one pass over the weights, unless they go apart.
-size_t LogitsAtOnce(bool tokens_apart) { return tokens_apart ? 1 : 4; }
+// Several tokens take their logits with one pass over the weights, unless each goes by itself.
+size_t LogitsAtOnce(bool one_token_at_a_time) { return one_token_at_a_time ? 1 : 4; }
 
 SignalNeeds OnlyMass(const SignalNeeds& needs) {
   return {.mass = needs.mass, .mass_in_prefill = needs.mass_in_prefill};
@@ -220,7 +220,7 @@ int LosslessBody::NumLookedUp(int limit) const {
   if (const Placement* placement = draft_->policy().placement.get(); placement != nullptr) {
     most = std::min<size_t>(most, placement->LongestStep() - 1);
   }
-  if (draft_->settler().HasTiers()) {
+  if (draft_->settler().CapsMayBind()) {
     most = std::min(most, std::max<size_t>(draft_->cache().RoomForTokens(), 1) - 1);
   }
   const Model& model = *core().model;
@@ -454,7 +454,7 @@ Status LosslessBody::Draft(const Guess& guess, int num_tokens) {
 }
 
 Status LosslessBody::Verify() {
-  const bool tokens_apart = options_.verify == LosslessOptions::Verify::kExact;
+  const bool one_token_at_a_time = options_.verify == LosslessOptions::Verify::kExact;
   EBB_RETURN_IF_ERROR(store_->MoveRefused());
   StepEntry entry = FollowedEntry();
   if (!is_looked_up_) {
@@ -465,10 +465,11 @@ Status LosslessBody::Verify() {
   entry.logits = StepEntry::Logits::kAll;
   ahead_.reserve(run_.size());
   const size_t vocab_size = core().model->shape().vocab_size;
-  logits_.reserve(LogitsAtOnce(tokens_apart) * vocab_size);
+  logits_.reserve(LogitsAtOnce(one_token_at_a_time) * vocab_size);
   logits_.clear();
   const StepResult result = RunStep(
-      &core(), {.entries = {&entry, 1}, .logits_later = true, .tokens_apart = tokens_apart});
+      &core(),
+      {.entries = {&entry, 1}, .logits_later = true, .one_token_at_a_time = one_token_at_a_time});
   EBB_RETURN_IF_ERROR(result.status());
   const std::span<const float> outputs = core().runner->outputs();
   outputs_.assign(outputs.begin(), outputs.end());
@@ -477,11 +478,11 @@ Status LosslessBody::Verify() {
 
 Status LosslessBody::ComputeLogits(size_t i) {
   GraphRunner& runner = *core().runner;
-  const bool tokens_apart = options_.verify == LosslessOptions::Verify::kExact;
-  const size_t count = std::min(run_.size() - i, LogitsAtOnce(tokens_apart));
+  const bool one_token_at_a_time = options_.verify == LosslessOptions::Verify::kExact;
+  const size_t count = std::min(run_.size() - i, LogitsAtOnce(one_token_at_a_time));
   const size_t floats = runner.OutputFloats();
-  EBB_RETURN_IF_ERROR(
-      runner.ComputeLogits(std::span(outputs_).subspan(i * floats, count * floats), tokens_apart));
+  EBB_RETURN_IF_ERROR(runner.ComputeLogits(std::span(outputs_).subspan(i * floats, count * floats),
+                                           one_token_at_a_time));
   logits_.clear();
   for (size_t t = 0; t < count; ++t) {
     const std::span<const float> logits = runner.logits(t);

@@ -3,7 +3,7 @@
 //
 // A run: the token that was chosen, then guesses, are decoded on the draft, one step each; one step
 // of the store takes them all, and the draft's rows are written anew by it. As long as the tokens
-// that the caller chooses are those guessed, Decode() computes only the logits behind them, a few
+// that the caller chooses are those guessed, Decode() computes only the logits after them, a few
 // tokens' at a time; at the first other one both sequences roll back to it.
 //
 // Guesses may also come from the text itself (text_lookup.h): then the store computes them at once,
@@ -80,7 +80,7 @@ class LosslessBody final : public SessionBody {
   void ForgetText(Position end);
   // How many guesses of the text's own are worth a run.
   [[nodiscard]] int NumLookedUp(int limit) const;
-  // Whether it was guessed and verified; then it shows the logits behind it. Otherwise what is
+  // Whether it was guessed and verified; then it shows the logits after it. Otherwise what is
   // ahead is given up.
   [[nodiscard]] Result<bool> TakeAhead(Token token, ShownLogits* logits);
   Status DecodePlainly(Token token, ShownLogits* logits);
@@ -91,7 +91,7 @@ class LosslessBody final : public SessionBody {
   // Decodes run_.front() and then guesses, which it adds, on the draft.
   Status Draft(const Guess& guess, int num_tokens);
   Status Verify();
-  // Those after token `i` of the run, and mostly after a few behind it.
+  // Those after token `i` of the run, and mostly those after the next few tokens.
   Status ComputeLogits(size_t i);
   // REQUIRES: they are at hand.
   [[nodiscard]] std::span<const float> LogitsAfter(size_t i) const;
@@ -118,7 +118,7 @@ class LosslessBody final : public SessionBody {
   std::vector<Token> ahead_;
   size_t next_ahead_ = 0;
   // What logits after each token of the run are computed from. All of them at once would take much
-  // room beside a small T0, and those behind a wrong guess nobody asks for.
+  // room beside a small T0, and those after a wrong guess nobody asks for.
   std::vector<float> outputs_;  // [run, GraphRunner::OutputFloats()]
   std::vector<float> logits_;   // [a few, vocab_size]
   size_t first_logits_ = 0;     // the token of the run that the first of them come after

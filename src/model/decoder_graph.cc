@@ -25,8 +25,9 @@ bool IsOneForAllColumns([[maybe_unused]] const ggml_tensor& weight) {
 }
 
 // ggml multiplies plane by plane: one of a single column takes the kernels of a single column.
-ggml_tensor* Product(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x, bool tokens_apart) {
-  if (!tokens_apart || IsOneForAllColumns(*weight)) return ggml_mul_mat(ctx, weight, x);
+ggml_tensor* Product(ggml_context* ctx, ggml_tensor* weight, ggml_tensor* x,
+                     bool one_token_at_a_time) {
+  if (!one_token_at_a_time || IsOneForAllColumns(*weight)) return ggml_mul_mat(ctx, weight, x);
   ggml_tensor* planes = ggml_reshape_3d(ctx, x, x->ne[0], 1, x->ne[1]);
   ggml_tensor* y = ggml_mul_mat(ctx, weight, planes);
   return ggml_reshape_2d(ctx, y, y->ne[0], y->ne[2]);
@@ -54,7 +55,7 @@ class DecoderGraphBuilder {
   ggml_tensor* Input(int64_t size, const char* name);
   ggml_tensor* Norm(ggml_tensor* x, ggml_tensor* weight);
   ggml_tensor* Product(ggml_tensor* weight, ggml_tensor* x) {
-    return ebb::Product(ctx_, weight, x, options_.tokens_apart);
+    return ebb::Product(ctx_, weight, x, options_.one_token_at_a_time);
   }
   [[nodiscard]] const LayerWeights& Weights(int layer) const { return model_.layers[layer]; }
   ggml_tensor* Rope(int layer, ggml_tensor* heads);
@@ -310,12 +311,12 @@ int DecoderGraphMaxNodes(const LoadedModel& model, int attention_nodes_per_layer
 }
 
 LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx, int num_tokens,
-                             bool tokens_apart) {
+                             bool one_token_at_a_time) {
   LogitsGraph result;
   result.graph = ggml_new_graph_custom(ctx, kLogitsGraphMaxNodes, false);
   result.outputs = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, model.output->ne[0], num_tokens);
   ggml_set_input(result.outputs);
-  result.logits = Product(ctx, model.output, result.outputs, tokens_apart);
+  result.logits = Product(ctx, model.output, result.outputs, one_token_at_a_time);
   ggml_set_output(result.logits);
   ggml_build_forward_expand(result.graph, result.logits);
   return result;

@@ -37,7 +37,7 @@ struct DecoderGraphOptions {
   bool logits = true;
   // Products take the tokens one by one, each with the arithmetic of T = 1, so that results do not
   // depend on T.
-  bool tokens_apart = false;
+  bool one_token_at_a_time = false;
   // The tokens' embeddings are looked up elsewhere: they are an input instead of the tokens.
   bool takes_embeddings = false;
   int attention_nodes_per_layer = kMaxAttentionNodesPerLayer;
@@ -73,10 +73,10 @@ struct LogitsGraph {
   ggml_tensor* logits = nullptr;   // F32 [vocab_size, T]
 };
 
-// Bit for bit those that the decoder's graph has of as many tokens, or of any number where they go
-// apart.
+// Bit for bit those that the decoder's graph has of as many tokens, or of any number with
+// one_token_at_a_time.
 [[nodiscard]] LogitsGraph BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx,
-                                           int num_tokens, bool tokens_apart);
+                                           int num_tokens, bool one_token_at_a_time);
 inline constexpr int kLogitsGraphMaxNodes = 8;
 
 }  // namespace ebb

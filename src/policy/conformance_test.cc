@@ -542,7 +542,7 @@ TEST_P(PolicyConformance, ScoresThatAreNoNumbersBreakNothing) {
                                   .kinds = kinds,
                                   .first_generated = 40,
                                   .next_position = static_cast<Position>(kinds.size()),
-                                  .decode_steps = 8 * kLongestInterval};
+                                  .generated_tokens = 8 * kLongestInterval};
     ASSERT_TRUE(placement->Due(input, positions.size()));
     placement->Place(input, &moves);
     // Without a budget to meet, only what is below 0 goes.

@@ -136,7 +136,7 @@ class GoldenSequence {
     std::iota(appended.begin(), appended.end(), first);
     kinds_.insert(kinds_.end(), num_tokens,
                   kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven);
-    decode_steps_ += kind == StepKind::kDecode ? 1 : 0;
+    generated_tokens_ += kind == StepKind::kDecode ? 1 : 0;
     kind_ = kind;
     const StepSignals& step = signals_.Step(kind, first, num_tokens);
     std::vector<GroupSignals> shown;
@@ -155,7 +155,7 @@ class GoldenSequence {
                               .positions = groups_[group],
                               .kinds = kinds_,
                               .next_position = static_cast<Position>(kinds_.size()),
-                              .decode_steps = decode_steps_,
+                              .generated_tokens = generated_tokens_,
                               .step_kind = kind_};
       if (!policy_.placement->Due(input, groups_[group].size())) continue;
       input.scores = policy_.scorer->Scores(group);
@@ -185,7 +185,7 @@ class GoldenSequence {
   Signals signals_;
   std::vector<std::vector<Position>> groups_;  // [num_groups][num_rows]
   std::vector<TokenKind> kinds_;
-  int64_t decode_steps_ = 0;
+  int64_t generated_tokens_ = 0;
   StepKind kind_ = StepKind::kPrefill;
 };
 

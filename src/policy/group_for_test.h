@@ -37,14 +37,14 @@ struct Group {
   std::vector<Position> positions;
   std::vector<float> scores;
   std::vector<Tier> tiers;
-  int64_t decode_steps = 0;
+  int64_t generated_tokens = 0;
 
   void Append(TokenKind kind, float score) {
     positions.push_back(static_cast<Position>(kinds.size()));
     kinds.push_back(kind);
     scores.push_back(score);
     tiers.push_back(Tier::kT0);
-    decode_steps += kind == TokenKind::kGenerated ? 1 : 0;
+    generated_tokens += kind == TokenKind::kGenerated ? 1 : 0;
   }
 
   void TruncateTo(Position end) {
@@ -65,7 +65,7 @@ struct Group {
             .scores = scores,
             .kinds = kinds,
             .next_position = static_cast<Position>(kinds.size()),
-            .decode_steps = decode_steps,
+            .generated_tokens = generated_tokens,
             .step_kind = kind,
             .tokens_to_come = tokens_to_come};
   }
@@ -115,7 +115,7 @@ Group Generate(Placement* placement, int num_tokens, const After& after) {
     group.Append(TokenKind::kGenerated, 0);
     if (!placement->Due(group.Input(), group.positions.size())) continue;
     for (size_t row = 0; row < group.scores.size(); ++row) {
-      group.scores[row] = ScoreOf(group.positions[row], group.decode_steps);
+      group.scores[row] = ScoreOf(group.positions[row], group.generated_tokens);
     }
     group.Place(placement);
     after(group);

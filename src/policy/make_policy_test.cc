@@ -467,7 +467,7 @@ TEST(MakePolicy, AModelThatMarksRowsSetsTheWindowUnlessTheUserDoes) {
   EXPECT_TRUE(MakePolicy({.name = "dms", .window = 5}, shifted).ok());
   EXPECT_EQ(MakePolicy({.name = "dms", .window = 4}, shifted).status().message(),
             "policy \"dms\": window 4: expected 5 or more: in this model the token that marks a "
-            "row is 5 tokens behind it (attention.dms.shift)");
+            "row is 5 tokens after it (attention.dms.shift)");
   EXPECT_EQ(MakePolicy({.name = "dms"}, shifted)->scorer->Name(), "dms:shift=5");
   EXPECT_EQ(ErrorOf({.name = "dms", .budget = Rows(64)}),
             "policy \"dms\" takes no budget; it takes scorer, granularity, window");

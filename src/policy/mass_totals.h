@@ -50,7 +50,7 @@ inline void AddDecodeMass(const GroupSignals& signals, const StepSignals& step,
   if (ShowsDecodeMass(signals, step)) AddMeanMass(signals, query_heads_per_layer, to);
 }
 
-// MassTotal::kDecodeMean, group by group, for a scorer that takes totals.
+// MassTotal::kDecodeSum, group by group, for a scorer that takes totals.
 class MassTotals {
  public:
   explicit MassTotals(const AttentionLayout& layout)

@@ -36,7 +36,7 @@ Status NeedsBudget(const PlacementOptions& options) {
 
 bool OnInterval(const PlacementInput& input, int interval) {
   if (input.step_kind == StepKind::kPrefill) return true;
-  return input.decode_steps / interval > (input.decode_steps - input.new_tokens) / interval;
+  return input.generated_tokens / interval > (input.generated_tokens - input.new_tokens) / interval;
 }
 
 void AppendEvictions(std::span<const uint32_t> rows, std::vector<Move>* moves) {

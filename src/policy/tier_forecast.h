@@ -7,14 +7,14 @@
 
 #include "ebb/status.h"
 #include "ebb/tiers.h"
-#include "src/base/page_store.h"
+#include "src/base/cap_arithmetic.h"
 #include "src/policy/protection.h"
 
 namespace ebb {
 
 struct ForecastRequest {
   TierSpec tiers;  // with the caps of this sequence
-  PageStore store;
+  CapArithmetic cap_arithmetic;
   size_t prompt_tokens = 0;  // given, which never leave full precision
   size_t most_tokens = 0;    // the given ones among them
   int sinks = kPaperSinks;

@@ -31,16 +31,16 @@ size_t MostAlive(double t2_share, size_t room) {
   return low;
 }
 
-TierCaps CapsInRows(const TierSpec& spec, const PageStore& store, size_t reserve_rows) {
+TierCaps CapsInRows(const TierSpec& spec, const CapArithmetic& arithmetic, size_t spare_rows) {
   TierCaps caps;
   if (spec.t0_cap_bytes > 0) {
-    caps.t0 = Less(store.RowsIn(CapOf::kMemory, spec.t0_cap_bytes), reserve_rows);
+    caps.t0 = Less(arithmetic.RowsIn(CapOf::kMemory, spec.t0_cap_bytes), spare_rows);
   }
   if (spec.t1 == T1Place::kNone) {
     caps.t1 = 0;
   } else if (spec.t1_cap_bytes > 0) {
     const CapOf cap = spec.t1 == T1Place::kFile ? CapOf::kFile : CapOf::kMemory;
-    caps.t1 = Less(store.RowsIn(cap, spec.t1_cap_bytes), reserve_rows);
+    caps.t1 = Less(arithmetic.RowsIn(cap, spec.t1_cap_bytes), spare_rows);
   }
   return caps;
 }

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "ebb/tiers.h"
-#include "src/base/page_store.h"
+#include "src/base/cap_arithmetic.h"
 
 namespace ebb {
 
@@ -29,9 +29,9 @@ struct TierCaps {
   [[nodiscard]] bool Bind() const { return t0 != kNoRowCap && t1 != kNoRowCap; }
 };
 
-// The caps of `spec`, of which so many rows in each tier are kept in reserve.
-[[nodiscard]] TierCaps CapsInRows(const TierSpec& spec, const PageStore& store,
-                                  size_t reserve_rows);
+// The caps of `spec`, of which so many rows in each tier are kept free.
+[[nodiscard]] TierCaps CapsInRows(const TierSpec& spec, const CapArithmetic& arithmetic,
+                                  size_t spare_rows);
 
 // One group before a decision.
 struct GroupRows {

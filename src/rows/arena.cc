@@ -1,7 +1,7 @@
 // Invariants: (1) an extent that is not full stands in the list of its bucket, a full one in none;
-// (2) num_free = extents * pages_per_extent - num_pages >= promised; (3) the record of every held
-// page has its address, and its extent has its id there; (4) extents * kExtentBytes <= cap_bytes;
-// (5) num_pledged is the sum of NumPledged() of all holders.
+// (2) num_free = extents * pages_per_extent - num_pages >= num_reserved; (3) the record of every
+// held page has its address, and its extent has its id there; (4) extents * kExtentBytes <=
+// cap_bytes; (5) num_pledged is the sum of NumPledged() of all holders.
 #include "src/rows/arena.h"
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ struct Arena::Impl {
   size_t num_empty = 0;         // extents in bucket 0
   size_t num_pages = 0;         // held
   size_t num_free = 0;          // pages of all extents that nobody holds
-  size_t promised = 0;          // allocations that Reserve() vouched for
+  size_t num_reserved = 0;      // allocations that Reserve() vouched for
   size_t num_pledged = 0;       // pages that are kept for floors
   size_t peak_reserved_bytes = 0;
   size_t bytes_compacted = 0;
@@ -171,9 +171,9 @@ struct Arena::Impl {
     return Release::kDone;
   }
 
-  // Unmaps empty extents down to `max_empty`, as far as promises allow.
+  // Unmaps empty extents down to `max_empty`, as far as reservations allow.
   void TrimEmpty(size_t max_empty) {
-    while (num_empty > max_empty && num_free - promised >= pages_per_extent) {
+    while (num_empty > max_empty && num_free - num_reserved >= pages_per_extent) {
       if (RemoveExtent(buckets[0]) == Release::kRefused) return;
     }
   }
@@ -263,7 +263,7 @@ Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
                       num_pages, a.options.page_bytes, available, a.options.cap_bytes));
     }
   }
-  const size_t wanted = std::max(num_pages, a.promised);
+  const size_t wanted = std::max(num_pages, a.num_reserved);
   const size_t missing = wanted > a.num_free ? wanted - a.num_free : 0;
   const size_t num_new = missing / a.pages_per_extent + (missing % a.pages_per_extent != 0 ? 1 : 0);
   if (num_new > a.max_extents() - a.extents.size()) {
@@ -280,7 +280,7 @@ Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
       return status;
     }
   }
-  a.promised = wanted;
+  a.num_reserved = wanted;
   a.peak_reserved_bytes = std::max(a.peak_reserved_bytes, a.extents.size() * kExtentBytes);
   return OkStatus();
 }
@@ -314,7 +314,7 @@ Status Arena::Allocate(PageId* page, PageHolder* holder) {
   a.records[*page].num_holders = 1;
   a.Take(*page);
   a.Count(holder, 1);
-  --a.promised;
+  --a.num_reserved;
   return OkStatus();
 }
 
@@ -344,7 +344,7 @@ uint64_t Arena::generation() const { return impl_->generation; }
 
 size_t Arena::Compact(size_t max_bytes) {
   Impl& a = *impl_;
-  a.promised = 0;
+  a.num_reserved = 0;
   a.TrimEmpty(0);
   size_t num_left = max_bytes / a.options.page_bytes;
   size_t num_moved = 0;
@@ -423,9 +423,10 @@ Status Arena::Validate() const {
   }
   const size_t capacity = a.extents.size() * a.pages_per_extent;
   if (num_pages != a.num_pages || num_empty != a.num_empty || a.num_free != capacity - num_pages ||
-      a.promised > a.num_free || a.extents.size() > a.max_extents()) {
-    return Internal(fmt::format("{} extents with {} pages: counted {} pages, {} free, {} promised",
-                                a.extents.size(), num_pages, a.num_pages, a.num_free, a.promised));
+      a.num_reserved > a.num_free || a.extents.size() > a.max_extents()) {
+    return Internal(fmt::format("{} extents with {} pages: counted {} pages, {} free, {} reserved",
+                                a.extents.size(), num_pages, a.num_pages, a.num_free,
+                                a.num_reserved));
   }
   return OkStatus();
 }

@@ -65,9 +65,10 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // Makes sure that the next `num_pages` calls of Allocate() succeed, until Compact() is called; a
-  // smaller promise given before is part of this one. ResourceExhausted, and nothing changed, when
-  // the cap, what is kept of it for others, or the system does not allow it; Internal from when a
-  // device failed to move pages on. holder: whom the pages are for; null: nobody with a floor.
+  // smaller reservation made before is part of this one. ResourceExhausted, and nothing changed,
+  // when the cap, what is kept of it for others, or the system does not allow it; Internal from
+  // when a device failed to move pages on. holder: whom the pages are for; null: nobody with a
+  // floor.
   Status Reserve(size_t num_pages, const PageHolder* holder = nullptr);
   // Takes a page, contents unspecified, with one holder.
   Status Allocate(PageId* page, PageHolder* holder = nullptr);
@@ -88,7 +89,7 @@ class Arena {
   [[nodiscard]] uint64_t generation() const;
   // Unmaps empty extents, and moves pages from the sparsest extents into holes of the others while
   // whole extents can be freed so, copying at most `max_bytes`; the next call goes on where this
-  // one had to stop. Ends the promise of Reserve(). Returns the bytes copied.
+  // one had to stop. Ends what Reserve() reserved. Returns the bytes copied.
   size_t Compact(size_t max_bytes);
   // Pages that the holder may still take, as far as the cap and other floors go.
   [[nodiscard]] size_t NumAvailable(const PageHolder& holder) const;

@@ -29,7 +29,8 @@ class InArena : public Base {
   }
   // For pages of any layers.
   Status ReservePages(size_t num_pages) { return arena_->Reserve(num_pages, &holder_); }
-  void EndPromises() override { arena_->Compact(0); }
+  // Compact(0) ends the reservation and unmaps empty extents; it moves no page.
+  void EndReservation() override { arena_->Compact(0); }
   PageId Take(int /*layer*/) override {
     PageId page = kNoPage;
     if (!arena_->Allocate(&page, &holder_).ok()) std::abort();  // Reserve() vouched for it
@@ -37,9 +38,9 @@ class InArena : public Base {
   }
   void Share(PageId page) override { arena_->Share(page); }
   void Release(PageRef page) override {
-    arena_->Release(page.id(), page.is_borrowed() ? nullptr : &holder_);
+    arena_->Release(page.id(), page.is_of_another() ? nullptr : &holder_);
   }
-  void ExpectReleases(size_t /*num_pages*/) override {}
+  void ReserveReleases(size_t /*num_pages*/) override {}
   void EndReleases() override {}
   [[nodiscard]] uint32_t num_holders(PageId page) const override {
     return arena_->num_holders(page);

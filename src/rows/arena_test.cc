@@ -155,7 +155,7 @@ TEST(ArenaTest, WhatWasReservedCanBeAllocatedWhateverIsFreedMeanwhile) {
   Owners others(arena.get());
   others.AddMany(kPagesPerExtent);
   ASSERT_TRUE(arena->Reserve(5 * kPagesPerExtent).ok());
-  // A smaller reservation neither adds to the promise nor takes it back.
+  // A smaller reservation neither adds to the larger one nor takes it back.
   ASSERT_TRUE(arena->Reserve(1).ok());
   const size_t reserved_bytes = arena->stats().reserved_bytes;
   for (size_t i = 0; i < kPagesPerExtent; ++i) others.Free(i);

@@ -47,39 +47,39 @@ FileRows::FileRows(PageFile* file, Device* device, const PageFormat& format, int
     : file_(file),
       device_(device),
       format_(format),
-      promised_(num_layers),
+      reserved_(num_layers),
       edits_(file, kEditBytes),
       stage_(ReaderFor(file, &edits_, device)) {}
 
 FileRows::~FileRows() {
   EndReleases();
-  EndPromises();
+  EndReservation();
 }
 
 Status FileRows::Reserve(std::span<const size_t> pages_of_layers) {
   for (size_t layer = 0; layer < pages_of_layers.size(); ++layer) {
-    std::vector<uint32_t>& promised = promised_[layer];
-    if (pages_of_layers[layer] <= promised.size()) continue;
+    std::vector<uint32_t>& reserved = reserved_[layer];
+    if (pages_of_layers[layer] <= reserved.size()) continue;
     const Status status = file_->Allocate(static_cast<int>(layer),
-                                          pages_of_layers[layer] - promised.size(), &promised);
+                                          pages_of_layers[layer] - reserved.size(), &reserved);
     if (!status.ok()) {
-      EndPromises();
+      EndReservation();
       return status;
     }
   }
   return OkStatus();
 }
 
-void FileRows::EndPromises() {
-  for (auto& of_layer : promised_) {
+void FileRows::EndReservation() {
+  for (auto& of_layer : reserved_) {
     file_->Free(of_layer);
     of_layer.clear();
   }
 }
 
 PageId FileRows::Take(int layer) {
-  const PageId page = promised_[layer].back();
-  promised_[layer].pop_back();
+  const PageId page = reserved_[layer].back();
+  reserved_[layer].pop_back();
   return page;
 }
 

@@ -21,12 +21,12 @@ class FileRows final : public TierRows {
   ~FileRows() override;
 
   Status Reserve(std::span<const size_t> pages_of_layers) override;
-  void EndPromises() override;
+  void EndReservation() override;
   PageId Take(int layer) override;
   void Share(PageId page) override { file_->Share(page); }
   // A page that is still to be written, or under way, is waited for.
   void Release(PageRef page) override;
-  void ExpectReleases(size_t num_pages) override { released_.reserve(num_pages); }
+  void ReserveReleases(size_t num_pages) override { released_.reserve(num_pages); }
   void EndReleases() override;
   [[nodiscard]] uint32_t num_holders(PageId page) const override {
     return file_->num_holders(page);
@@ -42,7 +42,7 @@ class FileRows final : public TierRows {
   Status MoveRows(std::span<const std::span<const SlotMove>> moves,
                   std::span<const std::span<const PageRef>> pages) override;
   [[nodiscard]] Status Check() override { return edits_.Check(); }
-  Status Settle() override { return edits_.Settle(); }
+  Status WaitForWrites() override { return edits_.WaitForWrites(); }
   [[nodiscard]] double TakeWaitSeconds() override { return edits_.TakeWaitSeconds(); }
   [[nodiscard]] T1Stage* stage() override { return &stage_; }
   [[nodiscard]] bool MayStay() const override { return false; }
@@ -57,7 +57,7 @@ class FileRows final : public TierRows {
   PageFile* const file_;
   Device* const device_;
   const PageFormat format_;
-  std::vector<std::vector<uint32_t>> promised_;  // [layers]
+  std::vector<std::vector<uint32_t>> reserved_;  // [layers]
   std::vector<uint32_t> released_;
   T1Edits edits_;
   T1Stage stage_;

@@ -18,7 +18,7 @@ class MemoryRows final : public InArena<TierRows> {
   Status MoveRows(std::span<const std::span<const SlotMove>> moves,
                   std::span<const std::span<const PageRef>> pages) override;
   [[nodiscard]] Status Check() override { return OkStatus(); }
-  Status Settle() override { return OkStatus(); }
+  Status WaitForWrites() override { return OkStatus(); }
   [[nodiscard]] double TakeWaitSeconds() override { return 0; }
   [[nodiscard]] T1Stage* stage() override { return nullptr; }
   [[nodiscard]] bool MayStay() const override { return true; }

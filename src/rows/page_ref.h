@@ -10,26 +10,27 @@
 
 namespace ebb {
 
-// A page by its id in its tier. A borrowed one was allocated for another sequence, which shared it.
+// A page by its id in its tier. It is of another sequence where it was allocated for that one,
+// which shared it.
 class PageRef {
  public:
   PageRef() = default;
-  PageRef(Tier place, PageId id) : id_(id), in_t1_(place == Tier::kT1 ? 1 : 0) {}
+  PageRef(Tier tier, PageId id) : id_(id), in_t1_(tier == Tier::kT1 ? 1 : 0) {}
   [[nodiscard]] bool empty() const { return id_ == kNoPage; }
   [[nodiscard]] PageId id() const { return id_; }
   // kT0 or kT1; unspecified for a page of T2, which stands in a list of its own.
-  [[nodiscard]] Tier place() const { return in_t1_ != 0 ? Tier::kT1 : Tier::kT0; }
-  [[nodiscard]] bool is_borrowed() const { return is_borrowed_ != 0; }
-  [[nodiscard]] PageRef Borrowed() const {
+  [[nodiscard]] Tier tier() const { return in_t1_ != 0 ? Tier::kT1 : Tier::kT0; }
+  [[nodiscard]] bool is_of_another() const { return is_of_another_ != 0; }
+  [[nodiscard]] PageRef OfAnother() const {
     PageRef ref = *this;
-    ref.is_borrowed_ = 1;
+    ref.is_of_another_ = 1;
     return ref;
   }
 
  private:
   uint32_t id_ : 30 = kNoPage;
   uint32_t in_t1_ : 1 = 0;
-  uint32_t is_borrowed_ : 1 = 0;
+  uint32_t is_of_another_ : 1 = 0;
 };
 
 // A row that goes to another slot of its stream.

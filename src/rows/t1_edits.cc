@@ -31,7 +31,7 @@ Status T1Edits::Reserve(size_t largest_bytes, size_t all_bytes) {
   if (IsLong(largest_bytes)) {
     const auto fits = [&](const Buffer& b) { return b.memory.size() >= largest_bytes; };
     if (std::ranges::any_of(buffers_, fits)) return OkStatus();
-    EBB_RETURN_IF_ERROR(SettleAll());
+    EBB_RETURN_IF_ERROR(WaitForBuffers());
     for (Buffer& buffer : buffers_) buffer.memory = IoMemory();
     EBB_ASSIGN_OR_RETURN(buffers_[0].memory, IoMemory::Map(largest_bytes));
     return OkStatus();
@@ -39,7 +39,7 @@ Status T1Edits::Reserve(size_t largest_bytes, size_t all_bytes) {
   const size_t num_bytes = std::min(all_bytes, max_bytes_ / 2);
   for (Buffer& buffer : buffers_) {
     if (buffer.memory.size() >= num_bytes) continue;
-    EBB_RETURN_IF_ERROR(Settle(&buffer));
+    EBB_RETURN_IF_ERROR(WaitForBuffer(&buffer));
     EBB_ASSIGN_OR_RETURN(buffer.memory, IoMemory::Map(num_bytes));
   }
   return OkStatus();
@@ -93,16 +93,16 @@ Status T1Edits::Run(std::span<const Unit> units, const std::function<void(size_t
   }
   for (Buffer& buffer : buffers_) {
     // A long buffer would stay for ever; one that the disk refused is all that has its pages.
-    if (IsLong(buffer.memory.size()) && Settle(&buffer).ok()) buffer.memory = IoMemory();
+    if (IsLong(buffer.memory.size()) && WaitForBuffer(&buffer).ok()) buffer.memory = IoMemory();
   }
   return out_of_memory ? ResourceExhausted("no memory to edit rows of T1") : status;
 }
 
 // In the file's order, so that neighbours there are neighbours in memory too.
 Status T1Edits::Start(std::span<const Unit> units, size_t num_bytes, Buffer* buffer) {
-  EBB_RETURN_IF_ERROR(Settle(buffer));
+  EBB_RETURN_IF_ERROR(WaitForBuffer(buffer));
   if (IsLong(num_bytes)) {
-    EBB_RETURN_IF_ERROR(SettleAll());
+    EBB_RETURN_IF_ERROR(WaitForBuffers());
     for (Buffer& other : buffers_) {
       if (&other == buffer) continue;
       if (other.memory.size() >= num_bytes) std::swap(buffer->memory, other.memory);
@@ -127,8 +127,8 @@ Status T1Edits::Start(std::span<const Unit> units, size_t num_bytes, Buffer* buf
     if (page->access != Access::kRead) buffer->to_write.push_back({page->file_page, memory});
     memory += file_->page_bytes();
   }
-  EBB_RETURN_IF_ERROR(SettleThoseWith(reads));
-  EBB_RETURN_IF_ERROR(SettleThoseWith(buffer->to_write));
+  EBB_RETURN_IF_ERROR(WaitForBuffersWith(reads));
+  EBB_RETURN_IF_ERROR(WaitForBuffersWith(buffer->to_write));
   if (reads.empty()) return OkStatus();
   EBB_ASSIGN_OR_RETURN(buffer->reading, file_->StartRead(reads));
   return OkStatus();
@@ -152,7 +152,7 @@ Status T1Edits::Write(Buffer* buffer) {
   return OkStatus();
 }
 
-Status T1Edits::Settle(Buffer* buffer) {
+Status T1Edits::WaitForBuffer(Buffer* buffer) {
   if (buffer->written.empty()) return OkStatus();
   if (!buffer->writing.has_value()) EBB_RETURN_IF_ERROR(Write(buffer));
   const Status status = file_->Wait(*buffer->writing);
@@ -161,19 +161,19 @@ Status T1Edits::Settle(Buffer* buffer) {
   return status;
 }
 
-Status T1Edits::SettleAll() {
+Status T1Edits::WaitForBuffers() {
   Status first;
   for (Buffer& buffer : buffers_) {
-    const Status status = Settle(&buffer);
+    const Status status = WaitForBuffer(&buffer);
     if (first.ok()) first = status;
   }
   return first;
 }
 
-Status T1Edits::SettleThoseWith(std::span<const PageIo> pages) {
+Status T1Edits::WaitForBuffersWith(std::span<const PageIo> pages) {
   for (Buffer& buffer : buffers_) {
     const auto is_written = [&](const PageIo& io) { return Names(buffer.written, io.page); };
-    if (std::ranges::any_of(pages, is_written)) EBB_RETURN_IF_ERROR(Settle(&buffer));
+    if (std::ranges::any_of(pages, is_written)) EBB_RETURN_IF_ERROR(WaitForBuffer(&buffer));
   }
   return OkStatus();
 }
@@ -181,21 +181,21 @@ Status T1Edits::SettleThoseWith(std::span<const PageIo> pages) {
 Status T1Edits::Check() {
   for (Buffer& buffer : buffers_) {
     if (buffer.writing.has_value() && !file_->Done(*buffer.writing)) continue;
-    EBB_RETURN_IF_ERROR(Settle(&buffer));
+    EBB_RETURN_IF_ERROR(WaitForBuffer(&buffer));
   }
   return OkStatus();
 }
 
 Status T1Edits::WaitFor(std::span<const PageIo> pages) {
   const Clock::time_point start = Clock::now();
-  Status status = SettleThoseWith(pages);
+  Status status = WaitForBuffersWith(pages);
   wait_seconds_ += SecondsSince(start);
   return status;
 }
 
-Status T1Edits::Settle() {
+Status T1Edits::WaitForWrites() {
   const Clock::time_point start = Clock::now();
-  Status status = SettleAll();
+  Status status = WaitForBuffers();
   wait_seconds_ += SecondsSince(start);
   return status;
 }
@@ -203,7 +203,7 @@ Status T1Edits::Settle() {
 void T1Edits::Forget(uint32_t file_page) {
   for (Buffer& buffer : buffers_) {
     if (!Names(buffer.written, file_page)) continue;
-    if (buffer.writing.has_value() && Settle(&buffer).ok()) continue;
+    if (buffer.writing.has_value() && WaitForBuffer(&buffer).ok()) continue;
     std::erase_if(buffer.written, [&](const PageIo& io) { return io.page == file_page; });
   }
 }

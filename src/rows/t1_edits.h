@@ -1,6 +1,6 @@
 // Pages of T1's file between being read, edited and written back. Batches of them fill two buffers
 // in turn: while one is edited the next is read, and the one before is on its way to the disk. The
-// last ones go there behind the next step; what reads their pages waits for them first.
+// last ones go there while the next step runs; what reads their pages waits for them first.
 //
 // A write that fails loses nothing: the pages stay in their buffer, and whatever needs them in the
 // file, or the buffer, tries again first and tells what the disk said.
@@ -50,14 +50,14 @@ class T1Edits {
   // The error of a write that is known to have failed, unless it succeeds now. Does not wait for
   // writes that are still under way.
   Status Check();
-  // Returns once these pages (or all) are in the file.
+  // Returns once these pages, or all that were edited, are in the file.
   Status WaitFor(std::span<const PageIo> pages);
-  Status Settle();
+  Status WaitForWrites();
   // The page will be freed: waits until it can be, and writes it no more.
   void Forget(uint32_t file_page);
 
   [[nodiscard]] size_t memory_bytes() const;
-  // How long WaitFor() and Settle() took since this was asked last.
+  // How long WaitFor() and WaitForWrites() took since this was asked last.
   [[nodiscard]] double TakeWaitSeconds();
 
  private:
@@ -65,7 +65,7 @@ class T1Edits {
     IoMemory memory;
     std::optional<PageFile::Ticket> reading;
     std::vector<PageIo> to_write;  // once they are edited
-    // Those behind their edit, ascending: under way with a ticket, else refused by the disk.
+    // Those that were edited, ascending: under way with a ticket, else refused by the disk.
     std::vector<PageIo> written;
     std::optional<PageFile::Ticket> writing;
   };
@@ -79,9 +79,9 @@ class T1Edits {
   Status Start(std::span<const Unit> units, size_t num_bytes, Buffer* buffer);
   Status Finish(const Batch& batch, const std::function<void(size_t)>& edit, Buffer* buffer);
   Status Write(Buffer* buffer);
-  Status Settle(Buffer* buffer);
-  Status SettleAll();
-  Status SettleThoseWith(std::span<const PageIo> pages);
+  Status WaitForBuffer(Buffer* buffer);
+  Status WaitForBuffers();
+  Status WaitForBuffersWith(std::span<const PageIo> pages);
 
   PageFile* const file_;
   const size_t max_bytes_;

@@ -101,7 +101,7 @@ TEST_F(T1EditsTest, UnitsOfAnySizeAreEditedInOrderAndReadBackAsTheyWereWritten) 
 TEST_F(T1EditsTest, OnlyPagesThatAreWantedAreRead) {
   ExpectOk(Run(Units(std::vector<size_t>(50, 4), Access::kWrite), 1));
   EXPECT_EQ(file_->stats().bytes_read, 0u);
-  ExpectOk(edits_.Settle());
+  ExpectOk(edits_.WaitForWrites());
   EXPECT_EQ(file_->stats().bytes_written, 200 * kPageBytes);
   EXPECT_EQ(edits_.memory_bytes(), kMaxBytes);
   ExpectOk(Run(Units(std::vector<size_t>(10, 4), Access::kRead), 1));
@@ -133,7 +133,7 @@ TEST_F(T1EditsTest, PagesThatTheDiskRefusedAreWrittenByTheNextCallThatNeedsThem)
   };
   const std::vector<size_t> sizes = {10};
   ExpectOk(Run(Units(sizes, Access::kWrite), 7));
-  EXPECT_EQ(edits_.Settle().code(), StatusCode::kIo);
+  EXPECT_EQ(edits_.WaitForWrites().code(), StatusCode::kIo);
   EXPECT_EQ(edits_.Check().code(), StatusCode::kIo);
   EXPECT_EQ(Run(Units(sizes, Access::kRead), 7).code(), StatusCode::kIo);
   EXPECT_EQ(order_.size(), 1u) << "a page was edited that could not be read";
@@ -144,7 +144,7 @@ TEST_F(T1EditsTest, PagesThatTheDiskRefusedAreWrittenByTheNextCallThatNeedsThem)
 TEST_F(T1EditsTest, AReadThatFailsLeavesNoAddressBehind) {
   const std::vector<size_t> sizes(20, 10);
   ExpectOk(Run(Units(sizes, Access::kWrite), 3));
-  ExpectOk(edits_.Settle());
+  ExpectOk(edits_.WaitForWrites());
   order_.clear();
   int num_reads = 0;
   fault_ = [&](const DiskRequest& request) -> DiskFault {
@@ -164,11 +164,11 @@ TEST_F(T1EditsTest, AForgottenPageIsWrittenNoMoreAndCanBeFreed) {
   };
   ExpectOk(Run(Units(std::vector<size_t>{2}, Access::kWrite), 7));
   for (size_t page = 0; page < 2; ++page) {
-    EXPECT_EQ(edits_.Settle().code(), StatusCode::kIo);
+    EXPECT_EQ(edits_.WaitForWrites().code(), StatusCode::kIo);
     edits_.Forget(pages_[page]);
     file_->Free(pages_[page]);
   }
-  ExpectOk(edits_.Settle());
+  ExpectOk(edits_.WaitForWrites());
 }
 
 }  // namespace

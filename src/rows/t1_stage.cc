@@ -10,7 +10,7 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
   // A step that began and was given up has reads under way.
   if (num_ahead_ == 0) Forget();
   std::array<size_t, kStageBuffers> sizes = {};
-  // Behind the last layer comes the first one again, in the other buffer if their number is odd.
+  // After the last layer comes the first one again, in the other buffer if their number is odd.
   for (size_t i = 0; i < kStageBuffers * layers.size(); ++i) {
     size_t& size = sizes[BufferOf(static_cast<int>(i))];
     size = std::max(size, layers[i % layers.size()].size() * reader_->page_bytes());
@@ -27,7 +27,7 @@ Status T1Stage::Begin(std::vector<Pages> layers) {
   staged_ = -1;
   num_begun_ = std::exchange(num_ahead_, 0);
   if (layers_.empty()) return OkStatus();
-  for (int i = 0; i < num_begun_; ++i) Place(i, BufferOf(i));
+  for (int i = 0; i < num_begun_; ++i) SetAddresses(i, BufferOf(i));
   if (num_begun_ == 0) StartNext();
   return OkStatus();
 }
@@ -41,7 +41,7 @@ bool T1Stage::ReadsTheSameAhead(const std::vector<Pages>& layers) const {
   return true;
 }
 
-void T1Stage::Place(int layer, int buffer) {
+void T1Stage::SetAddresses(int layer, int buffer) {
   std::byte* to = reader_->memory(buffer);
   for (const StagedPage& page : layers_[layer]) {
     *page.address = to;
@@ -52,7 +52,7 @@ void T1Stage::Place(int layer, int buffer) {
 void T1Stage::StartNext() {
   const int at = num_begun_++;
   const int layer = at % num_layers();
-  Place(layer, BufferOf(at));
+  SetAddresses(layer, BufferOf(at));
   if (layers_[layer].empty()) return;
   Status& status = at < num_layers() ? error_ : ahead_error_;
   const Status started = reader_->Start(BufferOf(at), layer, layers_[layer]);

@@ -1,6 +1,6 @@
 // Brings the T1 pages of a sequence, from their file or from the host's memory, to where a step
 // reads them, ahead of the layers: while a layer is attended to, the next one is on its way, and
-// behind the last layer the first two of the next step, which mostly has the same pages. Two
+// after the last layer the first two of the next step, which mostly has the same pages. Two
 // layers' pages are staged at a time; a third one of a file's, on the machine of
 // docs/performance.md, gained nothing.
 //
@@ -36,8 +36,8 @@ class T1Stage {
   void StageLayer(int layer, int part);
   // The layer's attention was launched: nothing later reads its pages.
   void ReleaseLayer(int layer);
-  // Every thread has read the layer's pages. Behind the last one, whose buffer is free now, what
-  // is left of the step (logits, sampling) may take longer than reading a layer. It need not be
+  // Every part has read the layer's pages. After the last layer, whose buffer is free now, what is
+  // left of the step (logits, sampling) may take longer than reading a layer. It need not be
   // called.
   void EndLayer(int layer);
   // The first error of the step.
@@ -54,8 +54,9 @@ class T1Stage {
 
  private:
   [[nodiscard]] bool ReadsTheSameAhead(const std::vector<Pages>& layers) const;
-  void Place(int layer, int buffer);
-  // Begins to read the next layer; behind the step's last one, the next step's layers.
+  // Tells each page of the layer where it lies in the buffer.
+  void SetAddresses(int layer, int buffer);
+  // Begins to read the next layer; after the step's last one, the next step's layers.
   void StartNext();
   [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }
   // The buffer of a layer; the next step's layers count on from the step's last one.

@@ -24,21 +24,21 @@ class TierPages {
   TierPages(const TierPages&) = delete;
   TierPages& operator=(const TierPages&) = delete;
 
-  // Makes sure that so many calls of Take() of each layer succeed, until EndPromises(). One
-  // sequence at a time has promises in a memory: EndPromises() ends all that it gave. Errors, after
-  // which nothing has changed: ResourceExhausted, IoError.
+  // Makes sure that so many calls of Take() of each layer succeed, until EndReservation(). One
+  // sequence at a time has a reservation in a memory: EndReservation() ends all of it. Errors,
+  // after which nothing has changed: ResourceExhausted, IoError.
   virtual Status Reserve(std::span<const size_t> pages_of_layers) = 0;
   // Takes back what was reserved and not taken.
-  virtual void EndPromises() = 0;
+  virtual void EndReservation() = 0;
   // A page of the layer with one holder. REQUIRES: it was reserved.
   virtual PageId Take(int layer) = 0;
   // One holder more, which is another sequence.
   virtual void Share(PageId page) = 0;
   // One holder less; the page goes with the last one. What goes together goes faster: pages need
-  // only be gone behind EndReleases().
+  // only be gone after EndReleases().
   virtual void Release(PageRef page) = 0;
   // Memory for that many releases. May throw std::bad_alloc, so that they need not.
-  virtual void ExpectReleases(size_t num_pages) = 0;
+  virtual void ReserveReleases(size_t num_pages) = 0;
   virtual void EndReleases() = 0;
   [[nodiscard]] virtual uint32_t num_holders(PageId page) const = 0;
 

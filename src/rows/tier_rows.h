@@ -1,6 +1,7 @@
 // The rows of one sequence in a tier of full precision: what reads, writes and moves them between
-// steps, and brings them to where a step attends to them. T1 is reached through it alone; the host
-// edits T0 and T2 by address, in a DeviceCall.
+// steps, and brings them to where a step attends to them. T1 is reached through it alone. T0 and T2
+// are edited by address, in a DeviceCall; on a closed device, whose memory the host cannot address,
+// rows move between T0 and T1 packed (Device::ReadRows(), WriteRows()), and there is no T2.
 //
 // Rows are named by the slots of a stream: the row() of the page that the stream lists at page().
 //
@@ -59,11 +60,11 @@ class TierRows : public TierPages {
   virtual Status MoveRows(std::span<const std::span<const SlotMove>> moves,
                           std::span<const std::span<const PageRef>> pages) = 0;
 
-  // Why what was edited has not arrived, after it was tried again. Check() does not wait for what
-  // is under way, Settle() does.
+  // Why what was edited has not arrived, after it was tried again. WaitForWrites() returns once it
+  // is on the disk; Check() does not wait for what is under way.
   [[nodiscard]] virtual Status Check() = 0;
-  virtual Status Settle() = 0;
-  // How long Settle() and reads waited for that since this was asked last.
+  virtual Status WaitForWrites() = 0;
+  // How long WaitForWrites() and reads waited for that since this was asked last.
   [[nodiscard]] virtual double TakeWaitSeconds() = 0;
 
   // What brings the rows to where a step attends to them; null: it attends to them where they lie.

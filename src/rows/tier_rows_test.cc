@@ -48,7 +48,7 @@ class TierRowsTest : public ::testing::TestWithParam<std::string> {
     }
     ExpectOk(rows_->ReserveEdits(
         {.pages_of_stream = kPagesOfStream, .pages = 2 * kPagesOfStream, .rows_of_stream = 192}));
-    rows_->EndPromises();
+    rows_->EndReservation();
   }
   ~TierRowsTest() override {
     if (rows_->stage() != nullptr) rows_->stage()->Forget();
@@ -131,7 +131,7 @@ TEST_P(TierRowsTest, RowsMoveWithinAStream) {
   const std::vector<std::span<const SlotMove>> moves = {first, second};
   const std::vector<std::span<const PageRef>> pages = {streams_[0], streams_[1]};
   ExpectOk(rows_->MoveRows(moves, pages));
-  ExpectOk(rows_->Settle());
+  ExpectOk(rows_->WaitForWrites());
   Expect({3, 66, 186}, {3, 66, 186});
   const TierRows::Rows moved = {.slots = SlotsOf({1, 2, 190}), .fresh = {}, .access = {}};
   const std::vector<TierRows::Edit> edits = {{.rows = &moved, .pages = streams_[0]},
@@ -148,7 +148,7 @@ TEST_P(TierRowsTest, RowsMoveWithinAStream) {
 
 TEST_P(TierRowsTest, PagesAreCopiedAndVisited) {
   Write({0, 70, 140}, {1, 2, 3}, {0, 1, 2});
-  ExpectOk(rows_->Settle());
+  ExpectOk(rows_->WaitForWrites());
   const std::vector<size_t> wanted = {3, 0};
   ExpectOk(rows_->Reserve(wanted));
   std::vector<TierPages::PageCopy> copies;
@@ -157,7 +157,7 @@ TEST_P(TierRowsTest, PagesAreCopiedAndVisited) {
     copied.emplace_back(Tier::kT1, rows_->Take(0));
     copies.push_back({.from = page.id(), .to = copied.back().id()});
   }
-  rows_->EndPromises();
+  rows_->EndReservation();
   ExpectOk(rows_->Copy(copies));
   std::vector<PageId> ids;
   for (const PageRef page : copied) ids.push_back(page.id());
@@ -196,8 +196,8 @@ TEST_P(TierRowsTest, ASharedPageGoesWithItsLastHolder) {
   const PageRef page = streams_[0][0];
   rows_->Share(page.id());
   EXPECT_EQ(rows_->num_holders(page.id()), 2u);
-  rows_->ExpectReleases(1);
-  rows_->Release(page.Borrowed());
+  rows_->ReserveReleases(1);
+  rows_->Release(page.OfAnother());
   rows_->EndReleases();
   EXPECT_EQ(rows_->num_holders(page.id()), 1u);
   Expect({0}, {9});

@@ -135,7 +135,7 @@ Status Sequence::CheckPrompt(size_t num_tokens) const try {
   facts.next_position += static_cast<Position>(num_tokens);
   if (first_generated_ < 0) facts.first_generated = facts.next_position;
   facts.tokens_to_come = 0;
-  const bool needs_room = settler_.HasTiers() && cache_.RoomForTokens() < num_tokens;
+  const bool needs_room = settler_.CapsMayBind() && cache_.RoomForTokens() < num_tokens;
   return needs_room ? settler_.Check(facts, num_tokens) : policy_.placement->Check(facts);
 } catch (const std::bad_alloc&) {
   return ResourceExhausted("no memory for a prompt of " + std::to_string(num_tokens) + " tokens");
@@ -165,7 +165,7 @@ size_t Sequence::LargestChunk(size_t num_tokens) const {
 }
 
 Result<size_t> Sequence::PieceOf(size_t chunk) {
-  if (!settler_.HasTiers()) return chunk;
+  if (!settler_.CapsMayBind()) return chunk;
   if (cache_.RoomForTokens() < chunk && !tokens_.empty()) {
     tokens_to_come_ = chunk;
     EBB_RETURN_IF_ERROR(MakeRoom(StepKind::kPrefill));
@@ -220,7 +220,7 @@ Status Sequence::MoveRows(const std::function<Status()>& move) {
   }
 }
 
-Status Sequence::CheckRefused() {
+Status Sequence::EndRefusalIfCapsHold() {
   if (!health_.refused().has_value()) return OkStatus();
   EBB_RETURN_IF_ERROR(settler_.Check(Facts(*health_.refused())));
   health_.EndRefusal();
@@ -243,7 +243,7 @@ void Sequence::TruncateTo(Position end) {
   tokens_.resize(end);
   kinds_.resize(end);
   if (first_generated_ >= end) first_generated_ = -1;
-  decode_steps_ = std::count(kinds_.begin(), kinds_.end(), TokenKind::kGenerated);
+  generated_tokens_ = std::count(kinds_.begin(), kinds_.end(), TokenKind::kGenerated);
 }
 
 // Rows that left a window before position next() would be seen again from `end` on.
@@ -271,7 +271,7 @@ void Sequence::TakeTokensOf(const Sequence& other) {
   tokens_ = other.tokens_;
   kinds_ = other.kinds_;
   first_generated_ = other.first_generated_;
-  decode_steps_ = other.decode_steps_;
+  generated_tokens_ = other.generated_tokens_;
 }
 
 void Sequence::BreakWithoutMemory(const char* purpose) {
@@ -285,7 +285,7 @@ PlacementInput Sequence::Facts(StepKind kind, int new_tokens) const {
   return {.kinds = kinds_,
           .first_generated = first_generated_ < 0 ? next() : first_generated_,
           .next_position = next(),
-          .decode_steps = decode_steps_,
+          .generated_tokens = generated_tokens_,
           .new_tokens = new_tokens,
           .step_kind = kind,
           .tokens_to_come = kind == StepKind::kPrefill ? tokens_to_come_ : 0};
@@ -315,7 +315,7 @@ void Sequence::Describe(StepKind kind, SequenceStep* step) {
   step->cache = &cache_;
   step->selector = kind == StepKind::kDecode ? policy_.selector.get() : nullptr;
   step->rows_unread = &rows_unread_;
-  step->hides_rows = settler_.HidesRows();
+  step->has_expiring_rows = settler_.HasExpiringRows();
 }
 
 // A policy that ran out of memory half-way may know of other rows than the cache has.
@@ -344,7 +344,7 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   const auto num_tokens = static_cast<int>(tokens.size());
   if (kind == StepKind::kDecode) {
     if (first_generated_ < 0) first_generated_ = next() - num_tokens;
-    decode_steps_ += num_tokens;
+    generated_tokens_ += num_tokens;
   }
   kinds_.resize(tokens_.size(), token_kind);
   if (first_prompt_.is_read) first_prompt_.end = next();

@@ -76,8 +76,8 @@ class Sequence {
   [[nodiscard]] size_t LargestChunk(size_t num_tokens) const;
   // How many of them a step takes now; rows leave T0 for them where it has too little room.
   [[nodiscard]] Result<size_t> PieceOf(size_t chunk);
-  // Tokens of a prompt that come behind the step's own; see PlacementInput.
-  void ExpectTokens(size_t num_tokens) { tokens_to_come_ = num_tokens; }
+  // Tokens of a prompt that come after the step's own; see PlacementInput.
+  void SetTokensToCome(size_t num_tokens) { tokens_to_come_ = num_tokens; }
   // A prompt is read from here on. Its first `num_read` tokens are there already, as
   // TakeFirstRows() left them.
   void BeginPrompt(size_t num_tokens, size_t num_read);
@@ -101,11 +101,12 @@ class Sequence {
   // Becomes a sequence that stands where `other` does, with the pages of its cache.
   // REQUIRES: the same core and options, a policy of the same kind, and nothing in this sequence.
   Status ForkFrom(Sequence* other);
-  // ResourceExhausted while what the caps refused behind the last step is still refused.
-  Status CheckRefused();
+  // Ends the state kRefused once the caps hold what was decided after the last step;
+  // ResourceExhausted while they do not.
+  Status EndRefusalIfCapsHold();
   // Tries anew to move what was refused.
   Status MoveRefused();
-  // Unsupported where rows that are seen behind position `end` have left the window of a layer.
+  // Unsupported where rows that are seen from position `end` on have left the window of a layer.
   [[nodiscard]] Status CheckTruncateTo(Position end) const;
   // Forgets tokens from position `end` on, and what the signals know. A sequence that runs out of
   // memory meanwhile is broken. REQUIRES: 0 <= end <= next(), CheckTruncateTo().
@@ -116,6 +117,7 @@ class Sequence {
   // A step.
   // Whether it can take these tokens; nothing has changed.
   [[nodiscard]] Status CheckStep(std::span<const Token> tokens) const;
+  // Gives the new tokens rows in the cache and makes room in the lists of tokens.
   Status AppendRows(size_t num_tokens);
   // Where the context has no places left, keys are rotated anew, to places from 0 on.
   Status MakePlaces(size_t num_tokens);
@@ -142,7 +144,7 @@ class Sequence {
 
  private:
   Status CheckRoomAfterRotation(size_t num_tokens) const;
-  // Rotates keys of old rows so that no places are free behind them; of the longest group the
+  // Rotates keys of old rows so that no places are free after them; of the longest group the
   // newest stay as they are.
   Status CloseGaps();
   // So that they end before place `end`, the rows of so many new tokens too. The sequence is broken
@@ -155,6 +157,7 @@ class Sequence {
   void DropRows(Position end);
   // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
   void BreakWithoutMemory(const char* purpose);
+  // What a placement is told of the sequence; StepSettler::TurnTo() adds the group.
   [[nodiscard]] PlacementInput Facts(StepKind kind, int new_tokens = 1) const;
   // What moves rows between steps breaks the sequence where rows are lost.
   Status MoveRows(const std::function<Status()>& move);
@@ -180,7 +183,7 @@ class Sequence {
   };
   FirstPrompt first_prompt_;
   Position first_generated_ = -1;  // -1: none yet
-  int64_t decode_steps_ = 0;       // generated tokens that are still there
+  int64_t generated_tokens_ = 0;   // generated tokens that are still there
   bool first_prompt_over_ = false;
   size_t tokens_to_come_ = 0;
   std::optional<double> t0_share_;  // since SetT0Share()

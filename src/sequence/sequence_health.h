@@ -1,10 +1,9 @@
 // Whether a sequence can go on:
 //
 // - kSound: everything is allowed.
-// - kRefused: the caps of tiers refused what was decided behind the last step. Logits and tokens
-// can
-//   be read, and the sequence saved; a step is taken once the caps no longer refuse; a roll-back
-//   makes it sound.
+// - kRefused: what was decided after the last step could not be carried out. Logits and tokens can
+//   be read and the sequence saved; a roll-back makes it sound. A step alone is taken once the caps
+//   hold what is decided (for a failed file, at once); in a batch it is taken in any case.
 // - kBroken: rows were lost. Logits and tokens can be read, nothing else.
 #ifndef EBB_SEQUENCE_SEQUENCE_HEALTH_H_
 #define EBB_SEQUENCE_SEQUENCE_HEALTH_H_

@@ -48,7 +48,7 @@ Status Sequence::LoadTokens(StateReader* from) {
   const auto generated = std::ranges::find(kinds_, TokenKind::kGenerated);
   first_generated_ =
       generated == kinds_.end() ? -1 : static_cast<Position>(generated - kinds_.begin());
-  decode_steps_ = std::ranges::count(kinds_, TokenKind::kGenerated);
+  generated_tokens_ = std::ranges::count(kinds_, TokenKind::kGenerated);
   return OkStatus();
 }
 

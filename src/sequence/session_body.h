@@ -1,4 +1,4 @@
-// What stands behind a session: one sequence, or several of which the session shows one
+// What a session consists of: one sequence, or several of which the session shows one
 // (src/lossless). Everything that depends on how many there are is here.
 #ifndef EBB_SEQUENCE_SESSION_BODY_H_
 #define EBB_SEQUENCE_SESSION_BODY_H_
@@ -40,9 +40,9 @@ class SessionBody {
 
   // As Session::Decode().
   virtual Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) = 0;
-  // Whether the logits behind this token are at hand, which BeginDecode() then shows without fail.
+  // Whether the logits after this token are at hand, which BeginDecode() then shows without fail.
   [[nodiscard]] virtual Result<bool> HasLogitsBehind(Token /*token*/) { return false; }
-  // A decode step in a batch: what takes it, apart from the token; nothing, where the logits behind
+  // A decode step in a batch: what takes it, apart from the token; nothing, where the logits after
   // the token were at hand, and are shown now. Then, where the step was taken, EndDecode().
   [[nodiscard]] virtual Result<std::optional<StepEntry>> BeginDecode(Token token,
                                                                      ShownLogits* logits) = 0;

@@ -37,15 +37,16 @@ class StepRun {
   // What `work` says of each entry, up to the first error.
   template <typename Work>
   Status ForEachEntry(const Work& work);
-  Status Compute();
-  // Rows for the new tokens, and what the step's nodes need to know of them.
-  Status Append();
+  Status PrepareAndRun();
+  // Rows for the new tokens, places for their keys, and what the step's nodes need to know of them.
+  Status Prepare();
   void Begin(const StepEntry& entry);
   void AddTokens(size_t entry);
   void Follow(const StepEntry& entry, SequenceStep* step);
-  // Takes back what Append() did, as far as it came.
+  // Takes back what Prepare() did, as far as it came.
   void Undo();
-  // A step of the device began then; nothing has moved since it ended.
+  // Counts a decode step on a device's clock, which began at `begin`. REQUIRES: nothing has moved
+  // since it ended.
   void ReportDevice(double begin);
   static Status EndStep(const StepEntry& entry, Sequence* sequence, const StepReport& report);
   Status Settle(double compute_seconds);
@@ -66,7 +67,7 @@ StepResult StepRun::Take() {
   const double device_begin = core_.stores.device()->Seconds();
   const auto start = Clock::now();
   try {
-    result_.status_ = Compute();
+    result_.status_ = PrepareAndRun();
   } catch (const std::bad_alloc&) {
     result_.status_ = NoMemory();
   }
@@ -105,22 +106,22 @@ Status StepRun::Check() try {
   // In a batch a refused sequence takes its step, so that the others go on.
   if (plan_.entries.size() != 1) return OkStatus();
   const StepEntry& entry = plan_.entries.front();
-  EBB_RETURN_IF_ERROR(entry.sequence->CheckRefused());
+  EBB_RETURN_IF_ERROR(entry.sequence->EndRefusalIfCapsHold());
   for (const Follower& follower : entry.followers) {
     if (!TakesStep(follower)) continue;
-    EBB_RETURN_IF_ERROR(OfFollower(follower.name, follower.sequence->CheckRefused()));
+    EBB_RETURN_IF_ERROR(OfFollower(follower.name, follower.sequence->EndRefusalIfCapsHold()));
   }
   return OkStatus();
 } catch (const std::bad_alloc&) {
   return NoMemory();
 }
 
-Status StepRun::Compute() {
+Status StepRun::PrepareAndRun() {
   for (const StepEntry& entry : plan_.entries) {
     waited_.push_back(entry.sequence->cache().stage_wait_seconds());
     wants_costs_ = wants_costs_ || entry.sequence->options().reports_costs;
   }
-  EBB_RETURN_IF_ERROR(Append());
+  EBB_RETURN_IF_ERROR(Prepare());
   return core_.runner->Run(work_, wants_costs_ ? &costs_ : nullptr);
 }
 
@@ -134,9 +135,9 @@ Status StepRun::AppendRows(const StepEntry& entry) {
   return OkStatus();
 }
 
-Status StepRun::Append() {
+Status StepRun::Prepare() {
   work_.logits_later = plan_.logits_later;
-  work_.tokens_apart = plan_.tokens_apart;
+  work_.one_token_at_a_time = plan_.one_token_at_a_time;
   EBB_RETURN_IF_ERROR(ForEachEntry(AppendRows));
   EBB_RETURN_IF_ERROR(ForEachEntry(
       [](const StepEntry& entry) { return entry.sequence->MakePlaces(entry.tokens.size()); }));
@@ -168,7 +169,7 @@ void StepRun::Begin(const StepEntry& entry) {
   step.signals = entry.signals != nullptr ? entry.signals : &entry.sequence->signals();
   entry.sequence->BeginStep(entry.kind, num_tokens, step.signals);
   entry.sequence->Describe(entry.kind, &step);
-  step.in_tiles = GoesInTiles(step, plan_.tokens_apart);
+  step.in_tiles = GoesInTiles(step, plan_.one_token_at_a_time);
   Follow(entry, &step);
 }
 
@@ -226,7 +227,7 @@ void StepRun::ReportDevice(double begin) {
       core_.runner->CriticalPathSeconds(RatesOf(core_.options.device), work_);
 }
 
-// What runs out of memory here is behind a step that was computed: it breaks its own sequence.
+// What runs out of memory here comes after a step that was computed: it breaks its own sequence.
 Status StepRun::EndStep(const StepEntry& entry, Sequence* sequence, const StepReport& report) {
   const auto end = sequence->next() + static_cast<Position>(entry.tokens.size());
   const bool ends_chunk = entry.chunk_tokens == 0 ||

@@ -1,10 +1,10 @@
 // One step of one or several sequences, from tokens to logits and what their policies decide
-// behind it.
+// after it.
 //
-// Order of a step: check, append rows, compute, settle. What fails before the settling leaves
-// tokens, rows and logits as they were; the history of recent queries is dropped then, and keys
-// that were rotated to make places stay rotated. A placement that could not be carried out is an
-// error of a step that was taken.
+// Order of a step: check, prepare (append rows, make places), run, settle. What fails before the
+// settling leaves tokens, rows and logits as they were; the history of recent queries is dropped
+// then, and keys that were rotated to make places stay rotated. A placement that could not be
+// carried out is an error of a step that was taken.
 #ifndef EBB_SEQUENCE_STEP_H_
 #define EBB_SEQUENCE_STEP_H_
 
@@ -53,7 +53,7 @@ struct StepPlan {
   std::span<const StepEntry> entries;
   // No logits now: GraphRunner::outputs() hold what they are computed from. For all entries.
   bool logits_later = false;
-  bool tokens_apart = false;  // see StepWork
+  bool one_token_at_a_time = false;  // see StepWork
 };
 
 class StepResult {

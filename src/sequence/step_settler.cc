@@ -22,7 +22,7 @@ constexpr size_t kSortBytesPerStep = size_t{2} << 20;
 // Below, calling the threads takes longer than the work.
 constexpr int kGroupsWorthThreads = 4;
 
-// Half a page: what a placement keeps in reserve has room for them.
+// Half a page: what a placement keeps free has room for them.
 constexpr size_t kExchangedRows = kRowsPerPage / 2;
 
 bool HasWindows(const SequenceCache& cache) {
@@ -48,7 +48,7 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
       runner_(runner),
       apart_(scores_used_ && policy->scorer->GroupsAreApart() &&
              policy->placement->GroupsAreApart() && policy->selector == nullptr &&
-             ledger == nullptr && !options->on_signals && !HasTiers() &&
+             ledger == nullptr && !options->on_signals && !CapsMayBind() &&
              cache->num_groups() >= kGroupsWorthThreads && runner->threads() > 1 &&
              !HasWindows(*cache)),
       scratch_(apart_ ? runner->threads() : 1),
@@ -58,7 +58,7 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
   }
 }
 
-bool StepSettler::HasTiers() const { return cache_->HasTiers() || options_->tiers.has_value(); }
+bool StepSettler::CapsMayBind() const { return cache_->HasTiers() || options_->tiers.has_value(); }
 
 bool StepSettler::UsesScores(const Policy& policy) {
   return policy.placement != nullptr && policy.placement->NeedsScores();
@@ -145,7 +145,7 @@ void StepSettler::TurnTo(int group, PlacementInput* facts) const {
 }
 
 Status StepSettler::Check(PlacementInput facts, size_t num_to_come) const {
-  if (policy_->placement == nullptr || !HasTiers()) return OkStatus();
+  if (policy_->placement == nullptr || !CapsMayBind()) return OkStatus();
   const Position first = facts.next_position - static_cast<Position>(num_to_come);
   std::vector<Position> positions;
   std::vector<Tier> tiers;
@@ -277,13 +277,13 @@ void StepSettler::Expire(Position next, int group) {
 void StepSettler::DecideOnThreads(const PlacementInput& facts, Decides decides) {
   std::atomic<bool> out_of_memory = false;
   for (Scratch& scratch : scratch_) scratch.most_gone = 0;
-  runner_->RunOnThreads([&](int thread, int num_threads) {
+  runner_->RunOnThreads([&](int part, int num_parts) {
     try {
       const int num_groups = cache_->num_groups();
-      const int end = num_groups * (thread + 1) / num_threads;
-      for (int group = num_groups * thread / num_threads; group < end; ++group) {
+      const int end = num_groups * (part + 1) / num_parts;
+      for (int group = num_groups * part / num_parts; group < end; ++group) {
         if (group + 1 < end) Expect(facts, group + 1);
-        DecideApart(facts, group, decides, &scratch_[thread]);
+        DecideApart(facts, group, decides, &scratch_[part]);
       }
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
@@ -315,6 +315,7 @@ void StepSettler::DecideApart(PlacementInput facts, int group, Decides decides, 
   facts.scores = policy_->scorer->Scores(group);
   scratch->moves.clear();
   policy_->placement->Place(facts, &scratch->moves);
+  // Without tiers, as apart_ demands, every move is an eviction.
   for (const Move& move : scratch->moves) gone.push_back(move.row);
   if (gone.empty()) return;
   KeepAllBut(gone, facts.positions.size(), scratch);
@@ -329,7 +330,7 @@ void StepSettler::Expect(const PlacementInput& facts, int group) const {
   const bool due = policy_->placement->Due(facts, cache_->positions(group).size());
   if (apart_) FetchAhead(signals_->Group(group).mass);
   if (apart_ || due) policy_->scorer->Expect(group);
-  if (due) cache_->ExpectRemoval(group);
+  if (due) cache_->FetchForRemoval(group);
 }
 
 Status StepSettler::Place(PlacementInput facts, int group) {
@@ -341,7 +342,7 @@ Status StepSettler::Place(PlacementInput facts, int group) {
 Status StepSettler::PlaceNow(PlacementInput facts, int group) {
   TurnTo(group, &facts);
   if (scores_used_) facts.scores = ScoresOf(group);
-  if (HasTiers()) {
+  if (CapsMayBind()) {
     facts.tiers = cache_->tiers(group);
     EBB_RETURN_IF_ERROR(policy_->placement->Check(facts));
   }

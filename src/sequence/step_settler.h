@@ -1,5 +1,6 @@
-// What happens behind a computed step: the policy's events go to it, its decisions to the cache,
-// and rows and memory are put in order. The only place that knows both policies and caches.
+// What happens after a computed step: the policy sees what the step showed, the cache carries out
+// what the policy decides, and rows and memory are put in order. The only file that knows both
+// policies and caches.
 #ifndef EBB_SEQUENCE_STEP_SETTLER_H_
 #define EBB_SEQUENCE_STEP_SETTLER_H_
 
@@ -21,7 +22,7 @@
 
 namespace ebb {
 
-// Whether a placement is asked behind a step.
+// Whether a placement is asked after a step.
 enum class Decides { kYes, kNo };
 
 class StepSettler {
@@ -40,12 +41,15 @@ class StepSettler {
   // The step's rows are in the cache and will be computed.
   void BeginStep(Position first, int num_tokens);
   // Whether some rows are visible to the first tokens of this step alone.
-  [[nodiscard]] bool HidesRows() const { return !hiding_.empty(); }
-  // Scores, places, removes, moves and compacts. Returns the rows evicted, (layer, kv head, token)
-  // triples. Fails when a tier has no room for what the policy moves there, or its file fails.
+  [[nodiscard]] bool HasExpiringRows() const { return !hiding_.empty(); }
+  // Shows the step to scorer and selector, removes rows that left windows, places, moves, compacts,
+  // sorts. Returns the rows evicted, (layer, kv head, token) triples. Fails when a tier has no room
+  // for what the policy moves there, or its file fails. After an error some groups may have
+  // decided: their evicted rows are gone.
   Result<int64_t> EndStep(const PlacementInput& facts, Decides decides);
-  // Whether caps may bind: a T0 alone may have one.
-  [[nodiscard]] bool HasTiers() const;
+  // Whether the cache has tiers below T0 or the policy was given a `TierSpec`, which may cap T0
+  // alone.
+  [[nodiscard]] bool CapsMayBind() const;
   // Whether the caps hold what is decided once the last `num_to_come` tokens that `facts` count,
   // of a prompt, have their rows.
   [[nodiscard]] Status Check(PlacementInput facts, size_t num_to_come = 0) const;
@@ -63,8 +67,8 @@ class StepSettler {
   // The cache took the rows of the first `end` tokens of a prompt from another one's.
   // REQUIRES: a scorer, where scores are used, that ignores prompts; no selector.
   void AppendReadRows(Position end);
-  // The cache was resumed with so many tokens behind it: the ledger knows where their rows are, not
-  // how they came there.
+  // The cache was resumed after so many tokens: the ledger knows where their rows are, not how they
+  // came there.
   void BeginLedger(Position next_position);
 
   [[nodiscard]] Status SaveState(StateWriter* to) const;
@@ -79,7 +83,7 @@ class StepSettler {
     std::vector<RowMove> moves;           // between tiers
     std::vector<Ledger::Change> changes;  // empty without a ledger
   };
-  // What is needed to decide about a group; a thread's own.
+  // What is needed to decide about a group; a part's own.
   struct alignas(kCacheLineBytes) Scratch {
     std::vector<Move> moves;
     std::vector<uint32_t> kept;
@@ -96,7 +100,8 @@ class StepSettler {
   void DecideApart(PlacementInput facts, int group, Decides decides, Scratch* scratch);
   // What a placement knows of one group, but for its scores and tiers.
   void TurnTo(int group, PlacementInput* facts) const;
-  // If that is due, or at any rate.
+  // Place(): if the placement is due. PlaceNow(): always; with tiers Placement::Check() comes
+  // first.
   [[nodiscard]] Status Place(PlacementInput facts, int group);
   [[nodiscard]] Status PlaceNow(PlacementInput facts, int group);
   // Removes rows that the query at `next` and later ones do not see, in layers with a window.
@@ -121,18 +126,18 @@ class StepSettler {
   const bool delays_;  // the placement has rows that expire
   GraphRunner* const runner_;
   const bool apart_;                         // several threads may decide, each about other groups
-  std::vector<Scratch> scratch_;             // [threads], or one
+  std::vector<Scratch> scratch_;             // [parts], or one
   std::vector<std::vector<uint32_t>> gone_;  // [groups]: rows that one thread is to remove
   std::optional<MassTotals> totals_;         // where the scorer takes totals instead of steps
   std::vector<GroupSignals> groups_;         // [groups]: what the step showed
   std::vector<GroupDecision> decided_;       // in this step, as the next two
   int64_t num_evicted_ = 0;                  // rows, by the placement or by windows
-  size_t most_gone_ = 0;                     // rows of one group that left their places
+  size_t most_gone_ = 0;                     // rows of one group that gave up their slots
   std::vector<uint32_t> removed_;
   std::vector<Position> positions_;
   std::vector<Expiry> expiring_;
   std::vector<int> hiding_;  // groups some of whose rows expire in this step
-  size_t holes_ = 0;         // rows that left their places, per group, since the last compaction
+  size_t holes_ = 0;         // rows that gave up their slots, per group, since the last compaction
 };
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-// The memory and files behind the tiers of an engine, shared by its sessions.
+// The memory and files of an engine's tiers, shared by its sessions.
 #ifndef EBB_SEQUENCE_TIER_STORES_H_
 #define EBB_SEQUENCE_TIER_STORES_H_
 

@@ -54,7 +54,7 @@ Result<StepEntry> PromptReading::Next(size_t most_tokens) {
   if (to_come == 0 && chunk_end_ < tokens_.size()) {
     to_come = body_->LargestChunk(tokens_.size() - chunk_end_);
   }
-  sequence.ExpectTokens(to_come);
+  sequence.SetTokensToCome(to_come);
   EBB_ASSIGN_OR_RETURN(StepEntry entry, body_->PromptEntry());
   entry.tokens = tokens_.subspan(num_read_, piece);
   entry.chunk_first = sequence.next() - static_cast<Position>(num_read_ - chunk_begin_);

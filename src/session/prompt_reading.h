@@ -1,5 +1,5 @@
 // A prompt on its way into a session, piece by piece: how it is cut into steps, so that other
-// sequences may step between two pieces. Chunks, behind which policies decide, are those of a
+// sequences may step between two pieces. Chunks, after which policies decide, are those of a
 // prompt that is read at once.
 #ifndef EBB_SESSION_PROMPT_READING_H_
 #define EBB_SESSION_PROMPT_READING_H_

@@ -41,7 +41,7 @@ class Counter {
     const ModelShape& shape = core_.model->shape();
     uint64_t num_pages = 0;
     for (int layer = 0; layer < shape.num_layers; ++layer) {
-      // Behind a layer's window rows go with the step, a prompt's chunk at the most.
+      // Rows that leave a layer's window go with the step, a prompt's chunk at the most.
       const size_t beyond = static_cast<size_t>(core_.options.prefill_chunk) + kRowsPerPage;
       const size_t most = shape.Window(layer) == 0
                               ? pages_per_stream
@@ -62,10 +62,10 @@ class Counter {
     const ModelShape& shape = core_.model->shape();
     const ForecastRequest request = {
         .tiers = *spec.tiers,
-        .store = {.page_bytes = core_.format.PageBytes(),
-                  .num_layers = static_cast<size_t>(shape.num_layers),
-                  .num_streams = static_cast<size_t>(shape.NumStreams()),
-                  .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)},
+        .cap_arithmetic = {.page_bytes = core_.format.PageBytes(),
+                           .num_layers = static_cast<size_t>(shape.num_layers),
+                           .num_streams = static_cast<size_t>(shape.NumStreams()),
+                           .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)},
         .prompt_tokens = prompt_tokens_,
         .most_tokens = most_tokens_,
         .sinks = spec.sinks.value_or(kPaperSinks),

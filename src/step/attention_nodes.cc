@@ -1,8 +1,8 @@
-// `thread` is the number of a node's part, which any thread of the system may compute.
+// `part` is the number of a node's part, which any thread of the system may compute.
 // Invariants: (1) rows are stored before they are read: by the part that folds them, or
-// in a node before; (2) only part 0 plans, and its node ends before the plan is used; (3) part 0
-// plans the next fold while other parts merge one, so the two use scratch of their own, and the one
-// behind is planned into the first's only in the next node.
+// in a node before; (2) only part 0 plans, and its node ends before the plan is used; (3) part 0 of
+// a merge plans the fold that comes next while other parts still read the plan being merged: so
+// consecutive folds have separate scratch (by number, or by even and odd layers).
 #include "src/step/attention_nodes.h"
 
 #include <algorithm>
@@ -30,9 +30,9 @@ float* HeadOf(const ggml_tensor* t, int token, int head) {
 }  // namespace
 
 // Only a fold reads compressed rows.
-bool GoesInTiles(const SequenceStep& sequence, bool tokens_apart) {
-  return (sequence.chunk_tokens > kMaxFoldTokens || sequence.hides_rows) && !tokens_apart &&
-         !sequence.cache->HasCompressedRows();
+bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time) {
+  return (sequence.chunk_tokens > kMaxFoldTokens || sequence.has_expiring_rows) &&
+         !one_token_at_a_time && !sequence.cache->HasCompressedRows();
 }
 
 AttentionWay AttentionWay::Of(const StepWork& work) {
@@ -115,12 +115,12 @@ void AttentionOp::ClearFillers(const Layer& layer) const {
   std::fill(out + used, out + ggml_nelements(layer.out), 0.0f);
 }
 
-void AttentionOp::BeginLayer(const Layer& layer, int thread) const {
+void AttentionOp::BeginLayer(const Layer& layer, int part) const {
   const DeviceUse& device = scratch_->device;
-  const bool announces = thread == 0 && !device.one_memory();
+  const bool announces = part == 0 && !device.one_memory();
   if (announces) device.LaunchRest(layer.index, work_->NumPasses());
   for (const SequenceStep& sequence : work_->sequences) {
-    sequence.cache->StageLayer(layer.index, thread);
+    sequence.cache->StageLayer(layer.index, part);
   }
   if (!announces) return;
   device.LaunchAttention(work_->sequences, scratch_->shape, layer.index);
@@ -180,57 +180,57 @@ void AttentionOp::CopySignals(const Layer& layer, const SequenceStep& sequence, 
   });
 }
 
-// Each thread ranks its part of every kv head; the last one that comes to a head selects. They
-// begin with different heads, so that it is not the same thread for all.
-void AttentionOp::SelectNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+// Each part ranks its share of every kv head; the last one that comes to a head selects. Parts
+// begin with different heads, so that it is not the same part for all.
+void AttentionOp::SelectNode(ggml_tensor*, int part, int num_parts, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
-  op.BeginLayer(layer, thread);
-  if (thread == 0) op.select_begin_ = std::chrono::steady_clock::now();
+  op.BeginLayer(layer, part);
+  if (part == 0) op.select_begin_ = std::chrono::steady_clock::now();
   const int kv_heads = layer.kv_heads;
   for (const SequenceStep& sequence : op.work_->sequences) {
     if (sequence.selector == nullptr) continue;
     assert(sequence.num_tokens == 1);
     for (int i = 0; i < kv_heads; ++i) {
-      const int h = (i + thread * kv_heads / num_threads) % kv_heads;
+      const int h = (i + part * kv_heads / num_parts) % kv_heads;
       const auto q = op.QueriesOf(layer, sequence.first_token, h);
-      sequence.selector->Rank(layer.index, h, q, thread, num_threads);
+      sequence.selector->Rank(layer.index, h, q, part, num_parts);
       AttentionScratch::Selected& selected = op.SelectedOf(sequence, h);
       const std::atomic_ref<int> ranked(selected.parts_ranked);
-      if (ranked.fetch_add(1, std::memory_order_acq_rel) + 1 < num_threads) continue;
+      if (ranked.fetch_add(1, std::memory_order_acq_rel) + 1 < num_parts) continue;
       ranked.store(0, std::memory_order_relaxed);
       op.SelectRows(layer, sequence, h);
     }
   }
 }
 
-void AttentionOp::StoreNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
   if (op.way_.selects) {
     for (const SequenceStep& sequence : op.work_->sequences) {
       if (sequence.selector == nullptr || !sequence.signals->wants_mass()) continue;
-      op.ListSelected(layer, sequence, thread, num_threads);
+      op.ListSelected(layer, sequence, part, num_parts);
     }
-    if (thread == 0) {
+    if (part == 0) {
       const std::chrono::duration<double> took =
           std::chrono::steady_clock::now() - op.select_begin_;
       op.scratch_->select_seconds += took.count();
     }
   } else {
-    op.BeginLayer(layer, thread);
+    op.BeginLayer(layer, part);
   }
   const DeviceCall call(op.scratch_->device.device());
   int unit = 0;
   for (const SequenceStep& sequence : op.work_->sequences) {
     for (int token = 0; token < sequence.num_tokens; ++token) {
       for (int h = 0; h < layer.kv_heads; ++h) {
-        if (unit++ % num_threads == thread) op.StoreToken(layer, sequence, token, h);
+        if (unit++ % num_parts == part) op.StoreToken(layer, sequence, token, h);
       }
-      if (thread == 0) op.CopySignals(layer, sequence, token);
+      if (part == 0) op.CopySignals(layer, sequence, token);
     }
   }
-  if (thread != 0) return;
+  if (part != 0) return;
   if (op.way_.num_folds > 0) op.PlanFold(layer.folds.front());
   if (op.way_.has_tiles) op.PlanTiles(layer);
 }
@@ -263,7 +263,7 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
   }
   s.queries.push_back(
       {.rows = {rows, size_t(kv_heads)},
-       .selected = {},
+       .mass_elements = {},
        .q = HeadOf(layer.q, token, 0),
        .out = static_cast<float*>(layer.out->data) + size_t(token) * layer.out->ne[0],
        .mass = sequence.signals->Mass(layer.index)});
@@ -292,7 +292,7 @@ void AttentionOp::PlanWindow(const Layer::Fold& fold, const SequenceStep& sequen
     s.full_indices[first + h] =
         std::span<const uint32_t>(scratch_->numbers).subspan(before, rows.slots.size());
   }
-  if (any) s.queries.back().selected = std::span(s.full_indices).subspan(first, kv_heads);
+  if (any) s.queries.back().mass_elements = std::span(s.full_indices).subspan(first, kv_heads);
 }
 
 namespace {
@@ -319,7 +319,7 @@ void AttentionOp::PlanInPlace(const Layer::Fold& fold, const SequenceStep& seque
   for (size_t h = 0; h < kv_heads; ++h) {
     const int head = static_cast<int>(h);
     const int group = cache.GroupOf(layer, head);
-    const auto take = [&](SequenceCache::PlacedRows rows, size_t end, RowsView* view,
+    const auto take = [&](SequenceCache::RowsOfTier rows, size_t end, RowsView* view,
                           std::span<const uint32_t>* indices) {
       const size_t begin = FirstInWindow(rows.indices.first(end), cache.positions(group), query_at,
                                          cache.WindowOf(group));
@@ -333,9 +333,9 @@ void AttentionOp::PlanInPlace(const Layer::Fold& fold, const SequenceStep& seque
     take(in_t1, in_t1.indices.size(), &s.host_rows[first + h], &s.host_indices[first + h]);
   }
   DecodeQuery& query = s.queries.back();
-  query.selected = std::span(s.full_indices).subspan(first, kv_heads);
+  query.mass_elements = std::span(s.full_indices).subspan(first, kv_heads);
   query.host_rows = std::span(s.host_rows).subspan(first, kv_heads);
-  query.host_selected = std::span(s.host_indices).subspan(first, kv_heads);
+  query.host_mass_elements = std::span(s.host_indices).subspan(first, kv_heads);
 }
 
 void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence,
@@ -369,8 +369,8 @@ void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& se
   }
   DecodeQuery& query = s.queries.back();
   query.compressed = std::span(s.compressed).subspan(first, kv_heads);
-  query.selected = std::span(s.full_indices).subspan(first, kv_heads);
-  query.compressed_selected = std::span(s.compressed_indices).subspan(first, kv_heads);
+  query.mass_elements = std::span(s.full_indices).subspan(first, kv_heads);
+  query.compressed_mass_elements = std::span(s.compressed_indices).subspan(first, kv_heads);
 }
 
 std::span<const float> AttentionOp::QueriesOf(const Layer& layer, int token, int kv_head) const {
@@ -393,15 +393,15 @@ void AttentionOp::SelectRows(const Layer& layer, const SequenceStep& sequence, i
   selected.rows.resize(sequence.signals->wants_mass() ? selected.num_rows : 0);
 }
 
-// Where mass is wanted. Each thread has its part of every kv head's list; thread 0 has the last
-// one, since the plan that it makes next reads where a list ends.
-void AttentionOp::ListSelected(const Layer& layer, const SequenceStep& sequence, int thread,
-                               int num_threads) const {
+// Where mass is wanted. Each part has its share of every kv head's list; part 0 has the last one,
+// since the plan that it makes next reads where a list ends.
+void AttentionOp::ListSelected(const Layer& layer, const SequenceStep& sequence, int part,
+                               int num_parts) const {
   for (int h = 0; h < layer.kv_heads; ++h) {
     AttentionScratch::Selected& selected = SelectedOf(sequence, h);
-    const int part = num_threads - 1 - thread;
-    const size_t begin = selected.rows.size() * part / num_threads;
-    const size_t end = selected.rows.size() * (part + 1) / num_threads;
+    const int share = num_parts - 1 - part;
+    const size_t begin = selected.rows.size() * share / num_parts;
+    const size_t end = selected.rows.size() * (share + 1) / num_parts;
     size_t at = 0;  // of the next range
     for (const RowRange& range : selected.ranges) {
       const size_t from = std::max(begin, at), to = std::min(end, at + range.end - range.begin);
@@ -431,7 +431,7 @@ void AttentionOp::PlanSelected(const Layer::Fold& fold, const SequenceStep& sequ
     view.chosen = {
         .ranges = selected.ranges, .chunks = selected.chunks, .num_rows = selected.num_rows};
   }
-  to.queries.back().selected = std::span(s.selected_spans).subspan(first, kv_heads);
+  to.queries.back().mass_elements = std::span(s.selected_spans).subspan(first, kv_heads);
 }
 
 void AttentionOp::PlanTiles(const Layer& layer) {
@@ -458,38 +458,38 @@ void AttentionOp::PlanTiles(const Layer& layer) {
 }
 
 // One token per sequence: query i is the token of sequence i.
-void AttentionOp::StoreNewRows(const Layer& layer, int thread, int num_threads) const {
+void AttentionOp::StoreNewRows(const Layer& layer, int part, int num_parts) const {
   const DecodeAttention& attention = ScratchOf(layer.folds.front()).attention;
   for (size_t i = 0; i < work_->sequences.size(); ++i) {
     for (int h = 0; h < layer.kv_heads; ++h) {
-      if (attention.FoldsLastChunk(static_cast<int>(i), h, thread, num_threads)) {
+      if (attention.FoldsLastChunk(static_cast<int>(i), h, part, num_parts)) {
         StoreToken(layer, work_->sequences[i], 0, h);
       }
     }
-    if (thread == 0) CopySignals(layer, work_->sequences[i], 0);
+    if (part == 0) CopySignals(layer, work_->sequences[i], 0);
   }
 }
 
-void AttentionOp::FoldNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+void AttentionOp::FoldNode(ggml_tensor*, int part, int num_parts, void* userdata) {
   const Layer::Fold& fold = *static_cast<const Layer::Fold*>(userdata);
   const Layer& layer = *fold.layer;
   const AttentionOp& op = *layer.op;
   DecodeAttention& attention = op.ScratchOf(fold).attention;
-  if (op.way_.stores_in_fold) op.BeginLayer(layer, thread);
+  if (op.way_.stores_in_fold) op.BeginLayer(layer, part);
   {
     const DeviceCall call(op.scratch_->device.device());
-    if (op.way_.stores_in_fold) op.StoreNewRows(layer, thread, num_threads);
-    attention.Fold(thread, num_threads);
+    if (op.way_.stores_in_fold) op.StoreNewRows(layer, part, num_parts);
+    attention.Fold(part, num_parts);
   }
-  attention.FoldHost(thread, num_threads);
+  attention.FoldHost(part, num_parts);
 }
 
-void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* userdata) {
+void AttentionOp::MergeNode(ggml_tensor*, int part, int num_parts, void* userdata) {
   const Layer::Fold& fold = *static_cast<const Layer::Fold*>(userdata);
   const Layer& layer = *fold.layer;
   AttentionOp& op = *layer.op;
-  op.ScratchOf(fold).attention.Merge(thread, num_threads);
-  if (thread != 0) return;
+  op.ScratchOf(fold).attention.Merge(part, num_parts);
+  if (part != 0) return;
   if (fold.index == 0) op.ClearFillers(layer);
   const size_t next_layer = layer.index + 1;
   if (&fold != &layer.folds.back()) {
@@ -506,19 +506,19 @@ void AttentionOp::MergeNode(ggml_tensor*, int thread, int num_threads, void* use
   }
 }
 
-void AttentionOp::PrefillNode(ggml_tensor*, int thread, int, void* userdata) {
+void AttentionOp::PrefillNode(ggml_tensor*, int part, int, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionScratch& scratch = *layer.op->scratch_;
   const DeviceCall call(scratch.device.device());
-  if (thread == 0 && layer.folds.empty()) layer.op->ClearFillers(layer);
-  for (size_t i = 0; i < scratch.num_tiles; ++i) scratch.tiles[i].attention.Run(thread);
+  if (part == 0 && layer.folds.empty()) layer.op->ClearFillers(layer);
+  for (size_t i = 0; i < scratch.num_tiles; ++i) scratch.tiles[i].attention.Run(part);
 }
 
-void AttentionOp::MassNode(ggml_tensor*, int thread, int, void* layer) {
+void AttentionOp::MassNode(ggml_tensor*, int part, int, void* layer) {
   AttentionScratch& scratch = *static_cast<Layer*>(layer)->op->scratch_;
   const DeviceCall call(scratch.device.device());
   for (size_t i = 0; i < scratch.num_tiles; ++i) {
-    if (scratch.tiles[i].has_mass) scratch.tiles[i].attention.Mass(thread);
+    if (scratch.tiles[i].has_mass) scratch.tiles[i].attention.Mass(part);
   }
 }
 

@@ -33,7 +33,7 @@ namespace ebb {
 inline constexpr int kMaxFoldTokens = 12;
 
 // Whether a sequence's tokens go in tiles. Of a prompt's chunk all pieces go alike.
-[[nodiscard]] bool GoesInTiles(const SequenceStep& sequence, bool tokens_apart);
+[[nodiscard]] bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time);
 
 // The nodes that a step needs.
 struct AttentionWay {
@@ -130,12 +130,12 @@ class AttentionOp final : public AttentionBuilder {
     };
     std::vector<Fold> folds;
   };
-  static void SelectNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
-  static void StoreNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
-  static void FoldNode(ggml_tensor* dst, int thread, int num_threads, void* fold);
-  static void MergeNode(ggml_tensor* dst, int thread, int num_threads, void* fold);
-  static void PrefillNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
-  static void MassNode(ggml_tensor* dst, int thread, int num_threads, void* layer);
+  static void SelectNode(ggml_tensor* dst, int part, int num_parts, void* layer);
+  static void StoreNode(ggml_tensor* dst, int part, int num_parts, void* layer);
+  static void FoldNode(ggml_tensor* dst, int part, int num_parts, void* fold);
+  static void MergeNode(ggml_tensor* dst, int part, int num_parts, void* fold);
+  static void PrefillNode(ggml_tensor* dst, int part, int num_parts, void* layer);
+  static void MassNode(ggml_tensor* dst, int part, int num_parts, void* layer);
 
   [[nodiscard]] AttentionScratch::FoldScratch& ScratchOf(const Layer::Fold& fold) const {
     const bool is_only = fold.layer->folds.size() == 1;
@@ -147,8 +147,8 @@ class AttentionOp final : public AttentionBuilder {
   // Nobody reads what comes out for tokens that only fill up the graph's, but it must be numbers.
   void ClearFillers(const Layer& layer) const;
   // Announces the layer to the device and waits for its pages.
-  void BeginLayer(const Layer& layer, int thread) const;
-  void StoreNewRows(const Layer& layer, int thread, int num_threads) const;
+  void BeginLayer(const Layer& layer, int part) const;
+  void StoreNewRows(const Layer& layer, int part, int num_parts) const;
   void StoreToken(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
   void StoreRow(const Layer& layer, const RowAddress& row, int token, int kv_head) const;
   void CopyRowSignals(const Layer& layer, const SequenceStep& sequence, int token, int kv_head,
@@ -170,8 +170,8 @@ class AttentionOp final : public AttentionBuilder {
   [[nodiscard]] AttentionScratch::Selected& SelectedOf(const SequenceStep& sequence,
                                                        int kv_head) const;
   void SelectRows(const Layer& layer, const SequenceStep& sequence, int kv_head) const;
-  void ListSelected(const Layer& layer, const SequenceStep& sequence, int thread,
-                    int num_threads) const;
+  void ListSelected(const Layer& layer, const SequenceStep& sequence, int part,
+                    int num_parts) const;
   void PlanSelected(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   void PlanTiles(const Layer& layer);
 

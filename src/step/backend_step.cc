@@ -88,7 +88,7 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   // rows.
   described.is_uniform =
       sequence.selector == nullptr && AllSeeAlike(cache) &&
-      (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.hides_rows));
+      (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.has_expiring_rows));
   if (!sequence.signals->wants_mass()) return described;
   const bool per_query = sequence.signals->needs().mass == MassNeed::kPerQueryHead;
   described.mass =

@@ -1,6 +1,6 @@
 // Divides the time of a graph among its parts. ggml asks after every node whether to go on, on one
 // thread at a time: the time between two such questions is that of a node. (An installed ggml asks
-// on thread 0, which counts waiting for the other threads with the node behind.)
+// on thread 0, which counts waiting for the other threads with the next node.)
 #ifndef EBB_STEP_GRAPH_COSTS_H_
 #define EBB_STEP_GRAPH_COSTS_H_
 
@@ -27,7 +27,7 @@ class GraphCosts {
   using Clock = std::chrono::steady_clock;
   enum class Part : uint8_t { kEmbedding, kMatmul, kAttention, kOther };
 
-  // By question. ggml computes a norm and the product behind it as one node, unless it is told not
+  // By question. ggml computes a norm and the product after it as one node, unless it is told not
   // to; how many questions came tells which.
   std::vector<Part> parts_, parts_fused_;
   std::vector<Clock::time_point> done_;

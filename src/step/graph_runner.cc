@@ -55,7 +55,7 @@ struct GraphShape {
            options.keys_before_rope == other.options.keys_before_rope &&
            options.eviction_logits == other.options.eviction_logits &&
            options.logits == other.options.logits &&
-           options.tokens_apart == other.options.tokens_apart && way == other.way &&
+           options.one_token_at_a_time == other.options.one_token_at_a_time && way == other.way &&
            is_of_several == other.is_of_several;
   }
 };
@@ -68,7 +68,7 @@ struct StepGraph {
 };
 
 struct LaterLogits {
-  bool tokens_apart = false;
+  bool one_token_at_a_time = false;
   std::unique_ptr<ggml_context, GgmlDeleter> ctx;
   LogitsGraph graph;
 };
@@ -121,7 +121,7 @@ GraphShape ShapeOf(const StepWork& work) {
                    .keys_before_rope = needs.keys_before_rope,
                    .eviction_logits = needs.eviction_logits,
                    .logits = !work.logits_later,
-                   .tokens_apart = work.tokens_apart && work.tokens.size() > 1};
+                   .one_token_at_a_time = work.one_token_at_a_time && work.tokens.size() > 1};
   return shape;
 }
 
@@ -165,7 +165,7 @@ struct GraphRunner::Impl {
   LaterLogits later;
   const ggml_tensor* logits = nullptr;  // those computed last
   // All graphs share these: as large as the largest needs, and touched anew by none. What a prompt
-  // needs goes back to the system behind it.
+  // needs goes back to the system after it.
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
   int tokens_in_buffers = 0;                // of the largest step that they were made for
   const ggml_cgraph* in_buffers = nullptr;  // whose tensors lie there
@@ -175,12 +175,12 @@ struct GraphRunner::Impl {
   const std::function<void(int, int)>* team_work = nullptr;  // while it runs
 
   Status BuildTeam();
-  static void TeamNode(ggml_tensor* node, int thread, int num_threads, void* impl);
+  static void TeamNode(ggml_tensor* node, int part, int num_parts, void* impl);
 
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   void DropGraph(bool is_of_several);
   Status Build(const GraphShape& shape);
-  Status BuildLater(size_t num_tokens, bool tokens_apart);
+  Status BuildLater(size_t num_tokens, bool one_token_at_a_time);
   Status MakeBuffers();
   Status PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph, int num_tokens);
   void Reserve(const StepWork& work, const AttentionWay& way);
@@ -229,8 +229,8 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
   return std::unique_ptr<GraphRunner>(new GraphRunner(std::move(impl)));
 }
 
-void GraphRunner::Impl::TeamNode(ggml_tensor*, int thread, int num_threads, void* impl) {
-  (*static_cast<Impl*>(impl)->team_work)(thread, num_threads);
+void GraphRunner::Impl::TeamNode(ggml_tensor*, int part, int num_parts, void* impl) {
+  (*static_cast<Impl*>(impl)->team_work)(part, num_parts);
 }
 
 Status GraphRunner::Impl::BuildTeam() {
@@ -529,23 +529,24 @@ std::span<const float> GraphRunner::outputs() const {
 }
 size_t GraphRunner::OutputFloats() const { return impl_->model.output->ne[0]; }
 
-Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool tokens_apart) {
+Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool one_token_at_a_time) {
   const ggml_tensor* had = later.graph.logits;
-  if (had != nullptr && later.tokens_apart == tokens_apart && size_t(had->ne[1]) == num_tokens) {
+  if (had != nullptr && later.one_token_at_a_time == one_token_at_a_time &&
+      size_t(had->ne[1]) == num_tokens) {
     return OkStatus();
   }
   if (in_buffers == later.graph.graph) in_buffers = nullptr;
-  later = {.tokens_apart = tokens_apart, .ctx = nullptr, .graph = {}};
+  later = {.one_token_at_a_time = one_token_at_a_time, .ctx = nullptr, .graph = {}};
   later.ctx = MakeGraphContext(kLogitsGraphMaxNodes);
   if (later.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   later.graph =
-      BuildLogitsGraph(model, later.ctx.get(), static_cast<int>(num_tokens), tokens_apart);
+      BuildLogitsGraph(model, later.ctx.get(), static_cast<int>(num_tokens), one_token_at_a_time);
   return OkStatus();
 }
 
-Status GraphRunner::ComputeLogits(std::span<const float> outputs, bool tokens_apart) try {
+Status GraphRunner::ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) try {
   const size_t num_tokens = outputs.size() / OutputFloats();
-  EBB_RETURN_IF_ERROR(impl_->BuildLater(num_tokens, tokens_apart));
+  EBB_RETURN_IF_ERROR(impl_->BuildLater(num_tokens, one_token_at_a_time));
   const LogitsGraph& graph = impl_->later.graph;
   EBB_RETURN_IF_ERROR(
       impl_->PutIntoBuffers(impl_->later.ctx.get(), graph.graph, static_cast<int>(num_tokens)));

@@ -31,18 +31,20 @@ class GraphRunner {
   GraphRunner(const GraphRunner&) = delete;
   GraphRunner& operator=(const GraphRunner&) = delete;
 
-  // Computes the step: rows are stored, signals filled. Errors: compute buffers do not fit memory.
-  // `costs`, unless null, tell where the time went. REQUIRES: where tokens go apart, or logits come
-  // later, one sequence.
+  // Computes the step: rows are stored, signals filled. `costs`, unless null, tell where the time
+  // went. Errors: ResourceExhausted (compute buffers, staging memory), those of reading T1 and of
+  // writing earlier moves to its file (IoError), the device's, Internal (ggml failed). May throw
+  // std::bad_alloc. After an error rows and signals are unspecified; the caller takes the rows
+  // back. REQUIRES: where tokens go one at a time, or logits come later, one sequence.
   Status Run(const StepWork& work, StepCosts* costs);
   // Rotates the keys of a group's visible rows anew so that they end before place `end`; those from
   // position `next` on have none yet. What fails leaves some of them turned. May throw
   // std::bad_alloc.
   Status RotateKeys(SequenceCache* cache, int group, const RopePositions& rope, Position end,
                     Position next, FirstKeys* first_keys);
-  // Calls work(thread, num_threads) on every thread, once, and returns when all are done. REQUIRES:
-  // it throws nothing.
-  void RunOnThreads(const std::function<void(int thread, int num_threads)>& work);
+  // Calls work(part, num_parts) once for each part from 0 to threads() - 1; a thread of the system
+  // may make several of these calls. Returns when all are done. REQUIRES: it throws nothing.
+  void RunOnThreads(const std::function<void(int part, int num_parts)>& work);
   [[nodiscard]] int threads() const;
   // Steps whose shape is among the last ones' build none.
   [[nodiscard]] int64_t num_graphs_built() const;
@@ -62,7 +64,7 @@ class GraphRunner {
   [[nodiscard]] std::span<const float> outputs() const;
   [[nodiscard]] size_t OutputFloats() const;
   // Then logits(i) are those of token i of `outputs`, a copy of some of outputs().
-  Status ComputeLogits(std::span<const float> outputs, bool tokens_apart);
+  Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time);
 
  private:
   struct Impl;

@@ -1,4 +1,4 @@
-// The memory behind a sequence's signals: what its policy and observers declared, nothing else.
+// The memory that holds a sequence's signals: what its policy and observers declared, nothing else.
 // Begin() lays the arrays out for a step, the graph's nodes fill them, Group() and step() show
 // them.
 //
@@ -44,8 +44,8 @@ class SignalBuffers {
   [[nodiscard]] float* Keys(int layer, int token, int kv_head);
   [[nodiscard]] float* KeysBeforeRope(int layer, int token, int kv_head);
   [[nodiscard]] float* Values(int layer, int token, int kv_head);
-  // Makes room for the last tokens' queries of a layer and returns where token `token` of the step
-  // goes, [num_q_heads, head_dim]; null when it is not among the last.
+  // Where the query of token `token` of the step goes, [num_q_heads, head_dim]; null when queries
+  // are not wanted or it is not among the last.
   [[nodiscard]] float* Query(int layer, int token);
   [[nodiscard]] float* Hidden(size_t index);  // [num_tokens, embed_dim], of hidden_layers[index]
   // [num_tokens, kv heads of the layer]
@@ -53,7 +53,7 @@ class SignalBuffers {
 
   [[nodiscard]] const StepSignals& step() const { return step_; }
   [[nodiscard]] GroupSignals Group(int group) const;
-  // The sequence was rolled back: the history of queries no longer fits.
+  // The history of queries is no longer valid: a roll-back, a step that failed, keys rotated anew.
   void Forget();
   // That history, all that outlives a step.
   void Save(StateWriter* to) const;

@@ -26,12 +26,12 @@ struct SequenceStep {
   SequenceCache* cache = nullptr;
   SignalBuffers* signals = nullptr;
   Selector* selector = nullptr;    // of a single token; null: read every visible row
-  bool hides_rows = false;         // some rows are visible to its first tokens alone
+  bool has_expiring_rows = false;  // some rows are visible to its first tokens alone
   int64_t* rows_unread = nullptr;  // counts those that the selector leaves out
   Position first = 0;
   int num_tokens = 0;
-  // The chunk of a prompt that these tokens are a piece of, where T0 has no room for all of it.
-  // How attention goes about it follows the chunk, so that a cap changes no bit.
+  // The prompt's chunk that these tokens are a piece of. Kernels and cuts of attention follow the
+  // chunk, so that how it is divided into steps changes no bit.
   Position chunk_first = 0;
   int chunk_tokens = 0;
   int first_token = 0;                     // index in StepWork::tokens
@@ -56,10 +56,13 @@ struct StepWork {
   std::vector<Position> rope_positions;  // [tokens]
   std::vector<int32_t> output_rows;      // indices of the tokens whose logits are wanted, ascending
   bool logits_later = false;  // they are computed afterwards, from GraphRunner::outputs()
-  bool tokens_apart = false;  // each token goes through the arithmetic of a decode step of its own
+  // Each token goes through the arithmetic of a decode step of its own.
+  bool one_token_at_a_time = false;
 
   // How often the weights are read.
-  [[nodiscard]] int NumPasses() const { return tokens_apart ? static_cast<int>(tokens.size()) : 1; }
+  [[nodiscard]] int NumPasses() const {
+    return one_token_at_a_time ? static_cast<int>(tokens.size()) : 1;
+  }
 };
 
 }  // namespace ebb

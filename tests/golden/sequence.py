@@ -165,7 +165,7 @@ class RecentQuarter:
 
 
 class Delayed:
-    """What is marked goes once the next query would be more than `window` tokens behind it (003)."""
+    """What is marked goes once the next query would be more than `window` tokens after it (003)."""
 
     def __init__(self, window):
         self.window = window

@@ -72,7 +72,7 @@ TEST_F(DecoderGraphTest, TokensApartHaveTheBitsOfTheirOwn) {
     RandomGgufOptions options;
     options.weight_type = type;
     Load(options);
-    const GraphRun together = RunGraph(*model_, tokens_, {.tokens_apart = true});
+    const GraphRun together = RunGraph(*model_, tokens_, {.one_token_at_a_time = true});
     ASSERT_EQ(together.logits.size(), tokens_.size() * options_.num_tokens) << type;
     const std::vector<float>& keys = together.keys_before_rope.front();
     const size_t width = keys.size() / tokens_.size();
@@ -103,7 +103,7 @@ TEST_F(DecoderGraphTest, ManyTokensApartFindRoomForTheirNodes) {
         .weight_type = "q4_0",
         .value_type = "q8_0"});
   tokens_ = RandomTokens(options_, 64, 5);
-  const GraphRun apart = RunGraph(*model_, tokens_, {.tokens_apart = true});
+  const GraphRun apart = RunGraph(*model_, tokens_, {.one_token_at_a_time = true});
   EXPECT_EQ(apart.logits.size(), tokens_.size() * options_.num_tokens);
 }
 
@@ -245,7 +245,7 @@ TEST_F(DecoderGraphTest, AnAdapterTakesTokensApartToo) {
   options.marks = RandomGgufOptions::Marks::kAdapter;
   Load(options);
   const GraphRun apart =
-      RunGraph(*model_, tokens_, {.eviction_logits = true, .tokens_apart = true});
+      RunGraph(*model_, tokens_, {.eviction_logits = true, .one_token_at_a_time = true});
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const GraphRun alone = RunGraph(*model_, {&tokens_[i], 1}, {.eviction_logits = true});
     for (size_t head = 0; head < 2; ++head) {

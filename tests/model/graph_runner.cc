@@ -106,7 +106,7 @@ GraphRun RunGraph(const Model& model, std::span<const Token> tokens,
   graph_options.hidden_layers = options.hidden_layers;
   graph_options.keys_before_rope = true;
   graph_options.eviction_logits = options.eviction_logits;
-  graph_options.tokens_apart = options.tokens_apart;
+  graph_options.one_token_at_a_time = options.one_token_at_a_time;
   const int max_nodes = DecoderGraphMaxNodes(loaded);
   const std::unique_ptr<ggml_context, Free> ctx(
       ggml_init({.mem_size = 2 * max_nodes * ggml_tensor_overhead() +

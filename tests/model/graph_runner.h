@@ -17,7 +17,7 @@ struct GraphRunOptions {
   Outputs outputs = Outputs::kSome;
   std::vector<int> hidden_layers;
   bool eviction_logits = false;
-  bool tokens_apart = false;
+  bool one_token_at_a_time = false;
 };
 
 struct GraphRun {

@@ -203,7 +203,7 @@ PlacementInput PolicyHarness::Input(int group) {
                           .kinds = kinds_,
                           .first_generated = static_cast<Position>(generated - kinds_.begin()),
                           .next_position = static_cast<Position>(kinds_.size()),
-                          .decode_steps = num_generated_,
+                          .generated_tokens = num_generated_,
                           .new_tokens = new_tokens_,
                           .step_kind = step_kind_};
   if (policy_.placement && policy_.placement->NeedsScores()) input.scores = Scores(group);

@@ -47,7 +47,7 @@ std::vector<Position> Place(Placement* placement, const std::vector<TokenKind>& 
                     .scores = scores,
                     .kinds = kinds,
                     .next_position = static_cast<Position>(kinds.size()),
-                    .decode_steps = 64},
+                    .generated_tokens = 64},
                    &moves);
   std::vector<Position> evicted;
   for (const Move& move : moves) {
@@ -221,7 +221,7 @@ TEST(BudgetPlacement, PercentDoesNotCompound) {
 TEST(BudgetPlacement, IsDueOnEveryIntervalOfDecodeStepsOnly) {
   struct DueCase {
     Budget budget;
-    int64_t decode_steps;
+    int64_t generated_tokens;
     size_t num_rows;
     StepKind kind;
     bool due;
@@ -239,9 +239,10 @@ TEST(BudgetPlacement, IsDueOnEveryIntervalOfDecodeStepsOnly) {
   };
   for (const DueCase& c : cases) {
     const std::unique_ptr<Placement> placement = Make(c.budget, 2, 3, 64);
-    EXPECT_EQ(placement->Due({.decode_steps = c.decode_steps, .step_kind = c.kind}, c.num_rows),
-              c.due)
-        << c.decode_steps << " " << c.num_rows;
+    EXPECT_EQ(
+        placement->Due({.generated_tokens = c.generated_tokens, .step_kind = c.kind}, c.num_rows),
+        c.due)
+        << c.generated_tokens << " " << c.num_rows;
   }
 }
 

@@ -1,5 +1,5 @@
 // The decision of Dynamic Memory Sparsification (003, 3.1, and its published code): a row whose
-// score is below 0 stays visible to the queries that are at most `window` tokens behind it, and is
+// score is below 0 stays visible to the queries that are at most `window` tokens after it, and is
 // evicted when the next one would be further. So in prefill and decode alike, whatever the size of
 // the prefill steps: where a row goes in the midst of one, the later queries of the step do not see
 // it. The model decides how much goes: there is no budget, and rows that are not marked stay.
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Placement>> MakeDelayedPlacement(const PlacementOptions& 
   if (window < options.eviction_shift) {
     return InvalidArgument(
         fmt::format("policy \"{}\": window {}: expected {} or more: in this model the token that "
-                    "marks a row is {} tokens behind it (attention.dms.shift)",
+                    "marks a row is {} tokens after it (attention.dms.shift)",
                     options.policy, window, options.eviction_shift, options.eviction_shift));
   }
   return std::unique_ptr<Placement>(

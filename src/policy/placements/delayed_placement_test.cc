@@ -44,7 +44,7 @@ TEST(DelayedPlacement, AMarkedRowGoesWhenTheNextQueryIsFurtherThanTheWindow) {
   const auto placement = Make(3);
   EXPECT_EQ(placement->Name(), "delayed:window=3");
   const Group group = {{0, 1, 2, 4, 5, 6}, {-1, 1, -1, -1, -1, 0}, 7};
-  // The next query is at 7: the row at 4 is 3 tokens behind it.
+  // The next query is at 7: the row at 4 is 3 tokens before it.
   EXPECT_THAT(Evicted(placement.get(), group), ElementsAre(0, 2));
   Group later = group;
   later.next_position = 8;

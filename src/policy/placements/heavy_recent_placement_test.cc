@@ -115,7 +115,7 @@ TEST(HeavyRecentPlacement, IsDueWhenOverBudgetInPrefillAndOnTheInterval) {
   struct DueCase {
     int interval;
     StepKind kind;
-    int64_t decode_steps;
+    int64_t generated_tokens;
     size_t num_rows;
     bool due;
   };
@@ -127,8 +127,9 @@ TEST(HeavyRecentPlacement, IsDueWhenOverBudgetInPrefillAndOnTheInterval) {
   };
   for (const DueCase& c : cases) {
     const auto placement = *TryMake({}, {{"heavy", 2}, {"recent", 3}}, c.interval);
-    EXPECT_EQ(placement->Due({.decode_steps = c.decode_steps, .step_kind = c.kind}, c.num_rows),
-              c.due);
+    EXPECT_EQ(
+        placement->Due({.generated_tokens = c.generated_tokens, .step_kind = c.kind}, c.num_rows),
+        c.due);
   }
 }
 
@@ -173,7 +174,7 @@ TEST(HeavyRecentPlacement, SinksStayAndCountAsHeavy) {
 TEST(HeavyRecentPlacement, DensePrefillWaitsForADecodeStep) {
   const auto placement = *MakeTovaPlacement({.policy = "tova", .budget = Rows(4)});
   EXPECT_FALSE(placement->Due({.step_kind = StepKind::kPrefill}, 9));
-  EXPECT_TRUE(placement->Due({.decode_steps = 1}, 9));
+  EXPECT_TRUE(placement->Due({.generated_tokens = 1}, 9));
 }
 
 TEST(HeavyRecentPlacement, RefusesBudgetsWithoutRoom) {

@@ -15,13 +15,13 @@
 // A cap on T0 stands in for beta: T0 takes the protected rows, then the highest scores, as far as
 // it can; of protected rows the oldest go to T1 first. A cap is shared evenly by the groups. Of
 // each, one interval of rows, new ones or some on their way, and one page of each stream, which is
-// rarely full, are kept in reserve, and between intervals each prefill chunk that crosses T0's is
-// settled anew among T0 and T1: rows make room for the next chunk as a whole, so that a prompt is
+// rarely full, are kept free, and between intervals each prefill chunk that crosses T0's is
+// divided anew among T0 and T1: rows make room for the next chunk as a whole, so that a prompt is
 // read as the full cache reads it. Rows that T1's cap does not hold stay in T0. Where something is
-// evicted at all, or what caps leave out (--evict caps), and both have a cap, T3 takes the lowest
-// scores that they leave out, in prefill too, and of a draft at last protected rows, but for the
-// first few of the sequence. Otherwise nothing goes because of a cap: what the caps cannot hold is
-// refused by Check().
+// evicted at all, or what caps leave out (--evict caps), and T0 has a cap, and T1 has one or is
+// none, T3 takes the lowest scores that they leave out, in prefill too, and of a draft at last
+// protected rows, but for the first few of the sequence. Otherwise nothing goes because of a cap:
+// what the caps cannot hold is refused by Check().
 //
 // It decides from its input alone, so that a roll-back needs no code.
 #include <fmt/format.h>
@@ -30,7 +30,7 @@
 #include <cassert>
 #include <optional>
 
-#include "src/base/page_store.h"
+#include "src/base/cap_arithmetic.h"
 #include "src/policy/placements.h"
 #include "src/policy/protection.h"
 #include "src/policy/selection.h"
@@ -61,15 +61,15 @@ class HierarchyPlacement final : public StatelessPlacement {
  public:
   explicit HierarchyPlacement(const PlacementOptions& options)
       : spec_(options.tiers),
-        store_{.page_bytes = uint64_t{options.row_bytes} * kRowsPerPage,
-               .num_layers = options.num_layers,
-               .num_streams = options.num_streams,
-               .num_kv_heads = options.num_kv_heads},
+        arithmetic_{.page_bytes = uint64_t{options.row_bytes} * kRowsPerPage,
+                    .num_layers = options.num_layers,
+                    .num_streams = options.num_streams,
+                    .num_kv_heads = options.num_kv_heads},
         sinks_(options.sinks.value_or(kPaperSinks)),
         window_(options.window.value_or(kPaperWindow)),
         interval_(options.interval.value_or(kPaperInterval)),
-        reserve_rows_(static_cast<size_t>(interval_) + kRowsPerPage),
-        planner_(spec_, CapsInRows(spec_, store_, reserve_rows_)) {}
+        spare_rows_(static_cast<size_t>(interval_) + kRowsPerPage),
+        planner_(spec_, CapsInRows(spec_, arithmetic_, spare_rows_)) {}
 
   // Only what can be known before the prompt is.
   Status CheckOptions() const {
@@ -154,7 +154,7 @@ class HierarchyPlacement final : public StatelessPlacement {
         "{} of {} bytes is too small: an interval of {} rows and a page of {} are kept in reserve, "
         "so it needs {}",
         tier, cap_bytes, interval_, kRowsPerPage,
-        store_.BytesFor(cap, reserve_rows_ / kRowsPerPage + 1)));
+        arithmetic_.BytesFor(cap, spare_rows_ / kRowsPerPage + 1)));
   }
 
   TierPlan MakePlan(const PlacementInput& input, Rows* rows, GroupRows* counts) const {
@@ -190,7 +190,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     return ResourceExhausted(fmt::format(
         "T0 of {} bytes holds {} rows of each group and {} in reserve, {}; {} rows must stay in "
         "full precision ({} protected, {} others)",
-        spec_.t0_cap_bytes, caps().t0, reserve_rows_, t1, num_protected + num_others, num_protected,
+        spec_.t0_cap_bytes, caps().t0, spare_rows_, t1, num_protected + num_others, num_protected,
         num_others));
   }
 
@@ -223,11 +223,11 @@ class HierarchyPlacement final : public StatelessPlacement {
   }
 
   const TierSpec spec_;  // as it was asked for
-  const PageStore store_;
+  const CapArithmetic arithmetic_;
   const int sinks_;
   const int window_;
   const int interval_;
-  const size_t reserve_rows_;
+  const size_t spare_rows_;
   TierPlanner planner_;
   Rows rows_;
   std::vector<Tier> targets_;  // [num_rows]

@@ -297,13 +297,13 @@ TEST(HierarchyPlacement, OfGeneratedDoesNotCompound) {
 
 TEST(HierarchyPlacement, IsDueOnEveryIntervalOfDecodeSteps) {
   const auto placement = MakeHierarchy({}, 4, 128, 64);
-  EXPECT_TRUE(placement->Due({.decode_steps = 64}, 1));
-  EXPECT_TRUE(placement->Due({.decode_steps = 128}, 1));
-  EXPECT_FALSE(placement->Due({.decode_steps = 65}, 1000));
+  EXPECT_TRUE(placement->Due({.generated_tokens = 64}, 1));
+  EXPECT_TRUE(placement->Due({.generated_tokens = 128}, 1));
+  EXPECT_FALSE(placement->Due({.generated_tokens = 65}, 1000));
   // A step of several tokens that goes past one.
-  EXPECT_TRUE(placement->Due({.decode_steps = 66, .new_tokens = 3}, 1000));
-  EXPECT_FALSE(placement->Due({.decode_steps = 66, .new_tokens = 2}, 1000));
-  EXPECT_FALSE(placement->Due({.decode_steps = 64, .step_kind = StepKind::kPrefill}, 1000));
+  EXPECT_TRUE(placement->Due({.generated_tokens = 66, .new_tokens = 3}, 1000));
+  EXPECT_FALSE(placement->Due({.generated_tokens = 66, .new_tokens = 2}, 1000));
+  EXPECT_FALSE(placement->Due({.generated_tokens = 64, .step_kind = StepKind::kPrefill}, 1000));
   EXPECT_TRUE(placement->NeedsScores());
 }
 

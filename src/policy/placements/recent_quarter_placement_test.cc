@@ -120,14 +120,14 @@ TEST(RecentQuarterPlacement, AgreesWithSortingEverything) {
 TEST(RecentQuarterPlacement, IsDueInDecodeStepsOnTheInterval) {
   PlacementOptions options = Options(Rows(8));
   const auto each = *MakeRecentQuarterPlacement(options);
-  EXPECT_TRUE(each->Due({.decode_steps = 7}, 9));
-  EXPECT_FALSE(each->Due({.decode_steps = 7}, 8));
-  EXPECT_FALSE(each->Due({.decode_steps = 7, .step_kind = StepKind::kPrefill}, 9));
+  EXPECT_TRUE(each->Due({.generated_tokens = 7}, 9));
+  EXPECT_FALSE(each->Due({.generated_tokens = 7}, 8));
+  EXPECT_FALSE(each->Due({.generated_tokens = 7, .step_kind = StepKind::kPrefill}, 9));
   options.interval = 4;
   const auto fourth = *MakeRecentQuarterPlacement(options);
-  EXPECT_FALSE(fourth->Due({.decode_steps = 7}, 9));
-  EXPECT_TRUE(fourth->Due({.decode_steps = 8}, 9));
-  EXPECT_TRUE((*MakeSegmentPlacement(Options(Rows(8))))->Due({.decode_steps = 7}, 8));
+  EXPECT_FALSE(fourth->Due({.generated_tokens = 7}, 9));
+  EXPECT_TRUE(fourth->Due({.generated_tokens = 8}, 9));
+  EXPECT_TRUE((*MakeSegmentPlacement(Options(Rows(8))))->Due({.generated_tokens = 7}, 8));
 }
 
 TEST(RecentQuarterPlacement, AWindowStandsInForTheQuarter) {

@@ -71,7 +71,7 @@ TEST(SinksWindowPlacement, IsDueWhenOverBudgetInPrefillAndOnTheInterval) {
   struct DueCase {
     int interval;
     StepKind kind;
-    int64_t decode_steps;
+    int64_t generated_tokens;
     size_t num_rows;
     bool due;
   };
@@ -83,8 +83,9 @@ TEST(SinksWindowPlacement, IsDueWhenOverBudgetInPrefillAndOnTheInterval) {
   };
   for (const DueCase& c : cases) {
     const auto placement = *TryMake({}, 2, 3, c.interval);
-    EXPECT_EQ(placement->Due({.decode_steps = c.decode_steps, .step_kind = c.kind}, c.num_rows),
-              c.due);
+    EXPECT_EQ(
+        placement->Due({.generated_tokens = c.generated_tokens, .step_kind = c.kind}, c.num_rows),
+        c.due);
   }
 }
 

@@ -23,7 +23,7 @@ class AttentionScorer final : public RowScorer {
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
     AddDecodeMass(signals, step, layout_.QueryHeadsOf(group), scores_[group]);
   }
-  MassTotal Total() const override { return MassTotal::kDecodeMean; }
+  MassTotal Total() const override { return MassTotal::kDecodeSum; }
   void TakeTotal(int group, std::span<const float> total) override {
     std::ranges::copy(total, scores_[group].begin());
   }

@@ -1,6 +1,7 @@
-// What a cap in bytes comes to in rows, counted alike by what places rows and by what foretells it.
-#ifndef EBB_BASE_PAGE_STORE_H_
-#define EBB_BASE_PAGE_STORE_H_
+// How many rows of each stream a cap in bytes holds, and back: counted alike by what places rows
+// and by what foretells it.
+#ifndef EBB_BASE_CAP_ARITHMETIC_H_
+#define EBB_BASE_CAP_ARITHMETIC_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +16,7 @@ enum class CapOf { kMemory, kFile };
 // The pages of all streams, one of each layer and kv head. An even share of the bytes is a share of
 // the groups' streams too, so the number of groups cancels out. A segment of a file belongs to one
 // layer: there, each layer counts as if it had the most kv heads of any.
-struct PageStore {
+struct CapArithmetic {
   uint64_t page_bytes = 0;
   size_t num_layers = 0;
   size_t num_streams = 0;
@@ -48,4 +49,4 @@ struct PageStore {
 
 }  // namespace ebb
 
-#endif  // EBB_BASE_PAGE_STORE_H_
+#endif  // EBB_BASE_CAP_ARITHMETIC_H_

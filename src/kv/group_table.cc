@@ -1,8 +1,8 @@
-#include "src/kv/shared_table.h"
+#include "src/kv/group_table.h"
 
 namespace ebb {
 
-void SharedTable::MergePositions() {
+void GroupTable::MergePositions() {
   positions.clear();
   full_rows.clear();
   compressed_rows.clear();
@@ -24,16 +24,16 @@ void SharedTable::MergePositions() {
   }
 }
 
-void SharedTable::Place() {
-  for (Placed& of_place : placed) {
-    of_place.slots.clear();
-    of_place.rows.clear();
+void GroupTable::SplitByTier() {
+  for (RowsOfTier& of_tier : by_tier) {
+    of_tier.slots.clear();
+    of_tier.rows.clear();
   }
   const auto slots = full.slots();
   for (uint32_t i = 0; i < slots.size(); ++i) {
-    Placed& of_place = placed[static_cast<size_t>(full.PlaceOf(slots[i].page()))];
-    of_place.slots.push_back(slots[i]);
-    of_place.rows.push_back(full_rows.empty() ? i : full_rows[i]);
+    RowsOfTier& of_tier = by_tier[static_cast<size_t>(full.TierOf(slots[i].page()))];
+    of_tier.slots.push_back(slots[i]);
+    of_tier.rows.push_back(full_rows.empty() ? i : full_rows[i]);
   }
 }
 

@@ -1,7 +1,7 @@
 // Which rows the groups of a sequence hold, and the pages of a stream: the parts of a
 // SequenceCache.
-#ifndef EBB_KV_SHARED_TABLE_H_
-#define EBB_KV_SHARED_TABLE_H_
+#ifndef EBB_KV_GROUP_TABLE_H_
+#define EBB_KV_GROUP_TABLE_H_
 
 #include <array>
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace ebb {
 
 // The rows of the groups that agree on them.
-struct SharedTable {
+struct GroupTable {
   TokenTable full;          // in T0 and T1
   TokenTable compressed;    // in T2
   std::vector<int> groups;  // ascending
@@ -23,11 +23,11 @@ struct SharedTable {
   MappedArray<Position> positions;
   MappedArray<uint32_t> full_rows, compressed_rows;
   // The full rows of T0 and of T1 apart, for a step that attends to either where it lies.
-  struct Placed {
+  struct RowsOfTier {
     std::vector<Slot> slots;
     std::vector<uint32_t> rows;  // among all rows
   };
-  std::array<Placed, 2> placed;
+  std::array<RowsOfTier, 2> by_tier;
 
   [[nodiscard]] std::span<const Position> AllPositions() const {
     return compressed.num_rows() == 0 ? full.positions() : std::span<const Position>(positions);
@@ -35,13 +35,13 @@ struct SharedTable {
   [[nodiscard]] size_t num_rows() const { return full.num_rows() + compressed.num_rows(); }
   // To be called when rows joined or left either table.
   void MergePositions();
-  // Fills `placed`.
-  void Place();
+  // Fills `by_tier`.
+  void SplitByTier();
 };
 
 // The memory of one (layer, kv head): what it holds by id, and where that is now.
 struct Stream {
-  const SharedTable* table = nullptr;
+  const GroupTable* table = nullptr;
   std::vector<PageRef> refs;  // [at least full.page_end()]
   // [as refs]: where a step attends to the page; null: none, or in T1 and not staged.
   std::vector<std::byte*> pages;
@@ -52,4 +52,4 @@ struct Stream {
 
 }  // namespace ebb
 
-#endif  // EBB_KV_SHARED_TABLE_H_
+#endif  // EBB_KV_GROUP_TABLE_H_
