@@ -3,6 +3,19 @@
 #include <new>
 
 namespace ebb {
+namespace {
+
+// A layer's pages, once what was launched before `released` has read what lies there. REQUIRES:
+// there are some.
+Result<DeviceEvent> CopyPages(Device* device, const DeviceEvent& released, int layer,
+                              std::span<const CopyPart> pages) {
+  EBB_RETURN_IF_ERROR(device->QueueWait(DeviceQueue::kToDevice, released));
+  const size_t num_bytes = pages.size() * pages.front().num_bytes;
+  return device->Copy(DeviceQueue::kToDevice,
+                      {.what = "T1 pages", .layer = layer, .num_bytes = num_bytes}, pages);
+}
+
+}  // namespace
 
 Status FileStageReader::Grow(int buffer, size_t num_bytes) {
   memory_[buffer] = IoMemory();
@@ -48,8 +61,7 @@ Status FileDeviceStageReader::EndCopy(int buffer) {
   return status;
 }
 
-Status FileDeviceStageReader::Start(int buffer, int layer,
-                                    std::span<const StagedPage> pages) try {
+Status FileDeviceStageReader::Start(int buffer, int layer, std::span<const StagedPage> pages) try {
   EBB_RETURN_IF_ERROR(EndCopy(buffer));
   std::vector<CopyPart>& parts = parts_[buffer];
   std::vector<std::byte*>& read_to = read_to_[buffer];
@@ -74,11 +86,8 @@ Status FileDeviceStageReader::Wait(int buffer) {
   EBB_RETURN_IF_ERROR(host_.Wait(buffer));
   std::vector<CopyPart>& parts = parts_[buffer];
   if (parts.empty()) return OkStatus();
-  EBB_RETURN_IF_ERROR(device_->QueueWait(DeviceQueue::kToDevice, released_[buffer]));
-  copied_[buffer] = device_->Copy(
-      DeviceQueue::kToDevice,
-      {.what = "T1 pages", .layer = layers_[buffer], .num_bytes = parts.size() * page_bytes()},
-      parts);
+  EBB_ASSIGN_OR_RETURN(copied_[buffer],
+                       CopyPages(device_, released_[buffer], layers_[buffer], parts));
   parts.clear();
   return device_->QueueWait(DeviceQueue::kCompute, *copied_[buffer]);
 }
@@ -102,10 +111,7 @@ Status DeviceStageReader::Start(int buffer, int layer, std::span<const StagedPag
     parts_.push_back(
         {.from = arena_->Address(page.page), .to = *page.address, .num_bytes = page_bytes()});
   }
-  EBB_RETURN_IF_ERROR(device_->QueueWait(DeviceQueue::kToDevice, released_[buffer]));
-  copied_[buffer] = device_->Copy(
-      DeviceQueue::kToDevice,
-      {.what = "T1 pages", .layer = layer, .num_bytes = pages.size() * page_bytes()}, parts_);
+  EBB_ASSIGN_OR_RETURN(copied_[buffer], CopyPages(device_, released_[buffer], layer, parts_));
   return OkStatus();
 } catch (const std::bad_alloc&) {  // within a step nothing may be thrown
   return ResourceExhausted("no memory for the list of pages to copy");
