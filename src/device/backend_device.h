@@ -23,6 +23,7 @@
 #include "ebb/device.h"
 #include "ebb/status.h"
 #include "src/base/ggml_deleter.h"
+#include "src/base/page_units.h"
 #include "src/device/device.h"
 
 namespace ebb {
@@ -66,6 +67,12 @@ class BackendDevice final : public Device {
   [[nodiscard]] int32_t RowNumber(const std::byte* address) const;
   [[nodiscard]] int32_t spare_row() const;  // that nobody has: what is written there is lost
   [[nodiscard]] size_t row_bytes() const { return row_bytes_; }
+  // Whether a page of an arena begins at a multiple of kRowsPerPage rows, so that pages have
+  // numbers too: that of their first row over kRowsPerPage.
+  [[nodiscard]] bool HasPageNumbers() const {
+    return RowsOfExtent() % (2 * kRowsPerPage) == 0 &&
+           RowsOfExtent() * row_bytes_ == kDeviceMemoryStep;
+  }
   // In rows: of a buffer's part for as many bytes of addresses as kDeviceMemoryStep.
   [[nodiscard]] size_t RowsOfExtent() const;
   [[nodiscard]] size_t buffer_bytes() const;  // that rows take on the device

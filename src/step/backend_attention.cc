@@ -77,6 +77,7 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
 
 ggml_tensor* BackendAttention::Gather(ggml_context* ctx, int layer, size_t index,
                                       ggml_tensor* rows) const {
+  if (sequences_[index].in_pages) return GatherPages(ctx, layer, index, rows);
   const int64_t heads = model_.hparams.kv_heads[layer];
   const int64_t num_rows = sequences_[index].num_rows;
   ggml_tensor* list =
@@ -85,6 +86,25 @@ ggml_tensor* BackendAttention::Gather(ggml_context* ctx, int layer, size_t index
   ggml_tensor* found = AsHalves(ctx, ggml_get_rows(ctx, AsIntegers(ctx, rows), list));
   return ggml_view_4d(ctx, found, found->ne[0], num_rows, 1, heads, heads * found->nb[1],
                       num_rows * heads * found->nb[1], found->nb[1], 0);
+}
+
+// The keys, or the values, of a page follow one another.
+ggml_tensor* BackendAttention::GatherPages(ggml_context* ctx, int layer, size_t index,
+                                           ggml_tensor* rows) const {
+  const int64_t heads = model_.hparams.kv_heads[layer];
+  const int64_t num_rows = sequences_[index].num_rows, num_pages = num_rows / kRowsPerPage;
+  ggml_tensor* list =
+      ggml_view_1d(ctx, tensors_->sequences[index].lists, heads * num_pages,
+                   FirstHead(layer) * num_pages * static_cast<int64_t>(sizeof(int32_t)));
+  ggml_tensor* integers = AsIntegers(ctx, rows);
+  const int64_t of_row = integers->ne[0];
+  ggml_tensor* pages =
+      ggml_view_2d(ctx, integers, of_row * kRowsPerPage, integers->ne[1] / kRowsPerPage,
+                   integers->nb[1] * kRowsPerPage, 0);
+  ggml_tensor* found = ggml_get_rows(ctx, pages, list);
+  ggml_tensor* halves = AsHalves(ctx, ggml_reshape_2d(ctx, found, of_row, num_rows * heads));
+  return ggml_view_4d(ctx, halves, halves->ne[0], num_rows, 1, heads, halves->nb[1],
+                      num_rows * halves->nb[1], num_rows * halves->nb[1], 0);
 }
 
 ggml_tensor* BackendAttention::Mask(ggml_context* ctx, int layer, size_t index) const {

@@ -21,6 +21,7 @@ struct BackendSequence {
   int num_rows = 0;  // of the longest list of any kv head, rounded up
   // One mask for all layers and kv heads: all see as many rows, alike.
   bool is_uniform = false;
+  bool in_pages = false;  // rows are gathered by whole pages, whose numbers the lists have
   enum class Mass { kNone, kPerKvHead, kPerQueryHead };
   Mass mass = Mass::kNone;
 
@@ -37,8 +38,9 @@ struct BackendTensors {
   // head.
   ggml_tensor* new_rows = nullptr;
   struct OfSequence {
-    // I32 [sum of the layers' num_rows * kv heads]: by layer, row and kv head. Lies in a buffer of
-    // its own, so that it stays from step to step.
+    // I32 [sum of the layers' num_rows * kv heads]: by layer, row and kv head; of pages, as many
+    // over kRowsPerPage, by layer, kv head and page. Lies in a buffer of its own, so that it stays
+    // from step to step.
     ggml_tensor* lists = nullptr;
     // F16: [num_rows, tokens], or by layer [num_rows, tokens, 1, kv heads].
     ggml_tensor* mask = nullptr;
@@ -71,7 +73,7 @@ class BackendAttention final : public AttentionBuilder {
   [[nodiscard]] int64_t FirstHead(int layer) const { return first_head_[layer]; }
   // The nodes that a layer may have.
   [[nodiscard]] static int NodesPerLayer(size_t num_sequences) {
-    return 24 + 24 * static_cast<int>(num_sequences);
+    return 24 + 28 * static_cast<int>(num_sequences);
   }
 
  private:
@@ -79,6 +81,7 @@ class BackendAttention final : public AttentionBuilder {
                               ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
   // The sequence's rows, F16 [head_dim, num_rows, 1, kv heads].
   ggml_tensor* Gather(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
+  ggml_tensor* GatherPages(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
   ggml_tensor* Mask(ggml_context* ctx, int layer, size_t index) const;
   void KeepMass(ggml_context* ctx, ggml_cgraph* graph, size_t index, ggml_tensor* q, ggml_tensor* k,
                 ggml_tensor* mask);

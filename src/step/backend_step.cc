@@ -89,6 +89,8 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   described.is_uniform =
       sequence.selector == nullptr && AllSeeAlike(cache) &&
       (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.has_expiring_rows));
+  described.in_pages =
+      device_->HasPageNumbers() && RowLists::InOrder(cache, model_.hparams.num_layers);
   if (!sequence.signals->wants_mass()) return described;
   const bool per_query = sequence.signals->needs().mass == MassNeed::kPerQueryHead;
   described.mass =
@@ -128,10 +130,13 @@ Status BackendStep::MakeLists(Graph* graph) const {
   const int64_t heads = SumOf(model_.hparams.kv_heads);
   graph->tensors.sequences.resize(num_sequences);
   for (size_t i = 0; i < num_sequences; ++i) {
-    const int num_rows = graph->shape.sequences[i].num_rows;
+    const auto& [num_rows, in_pages] =
+        std::pair(graph->shape.sequences[i].num_rows, graph->shape.sequences[i].in_pages);
     graph->tensors.sequences[i].lists =
-        ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32, heads * num_rows);
-    graph->lists.emplace_back(model_.hparams.kv_heads, num_rows);
+        ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
+                           heads * (in_pages ? num_rows / int64_t{kRowsPerPage} : num_rows));
+    graph->lists.emplace_back(model_.hparams.kv_heads, num_rows,
+                              in_pages ? RowLists::Unit::kPages : RowLists::Unit::kRows);
   }
   graph->list_buffer.reset(
       ggml_backend_alloc_ctx_tensors(graph->list_context.get(), device_->backend()));
@@ -282,6 +287,13 @@ void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* gr
     changes.push_back(lists.Update(*sequence.cache, *device_, static_cast<int>(layer)));
   }
   lists.End();
+  if (graph->shape.sequences[index].in_pages) {
+    const bool is_changed = std::ranges::any_of(changes, [](const auto& c) { return c.end > 0; });
+    const std::span<const int32_t> all = lists.OfAllLayers();
+    if (!is_changed) return;
+    ggml_backend_tensor_set_async(device_->backend(), tensor, all.data(), 0, all.size_bytes());
+    return;
+  }
   const bool are_alike = std::ranges::count(changes, changes[0]) == std::ssize(changes) &&
                          std::ranges::count(kv_heads, kv_heads[0]) == std::ssize(kv_heads);
   if (are_alike) {
@@ -303,6 +315,12 @@ void BackendStep::UploadList(size_t index, int layer, const RowLists::Change& ch
                              const Graph& graph) const {
   if (change.end <= change.begin) return;
   const std::span<const int32_t> list = graph.lists[index].OfLayer(layer);
+  if (graph.shape.sequences[index].in_pages) {
+    const size_t before = list.data() - graph.lists[index].OfAllLayers().data();
+    ggml_backend_tensor_set_async(device_->backend(), graph.tensors.sequences[index].lists,
+                                  list.data(), before * sizeof(int32_t), list.size_bytes());
+    return;
+  }
   const size_t heads = model_.hparams.kv_heads[layer];
   const size_t num_rows = graph.shape.sequences[index].num_rows;
   const size_t first = static_cast<size_t>(graph.attention->FirstHead(layer)) * num_rows;

@@ -64,7 +64,8 @@ class ListsOfRows : public testing::TestWithParam<Granularity> {};
 TEST_P(ListsOfRows, FollowWhateverHappensToTheRows) {
   const ModelShape shape = Shape();
   Caches made = Make(shape, GetParam());
-  RowLists lists(std::vector<int>(shape.num_layers, shape.num_kv_heads), kNumRows);
+  RowLists lists(std::vector<int>(shape.num_layers, shape.num_kv_heads), kNumRows,
+                 RowLists::Unit::kRows);
   std::vector<std::vector<int32_t>> on_device(
       shape.num_layers, std::vector<int32_t>(size_t{kNumRows} * shape.num_kv_heads, -7));
   std::mt19937 random(5);
@@ -118,6 +119,37 @@ TEST_P(ListsOfRows, FollowWhateverHappensToTheRows) {
 INSTANTIATE_TEST_SUITE_P(Granularities, ListsOfRows,
                          testing::Values(Granularity::kToken, Granularity::kLayer,
                                          Granularity::kHead));
+
+TEST(ListsOfPages, NameThePagesOfRowsInOrder) {
+  const ModelShape shape = Shape();
+  Caches made = Make(shape, Granularity::kHead);
+  ASSERT_TRUE(made.device->HasPageNumbers());
+  RowLists lists(std::vector<int>(shape.num_layers, shape.num_kv_heads), kNumRows,
+                 RowLists::Unit::kPages);
+  int num_changes = 0;
+  for (Position next = 0; next < 300; ++next) {
+    ASSERT_TRUE(made.cache->Append(next, 1).ok());
+    ASSERT_TRUE(RowLists::InOrder(*made.cache, shape.num_layers));
+    lists.Begin();
+    for (int layer = 0; layer < shape.num_layers; ++layer) {
+      const bool is_changed = lists.Update(*made.cache, *made.device, layer).end > 0;
+      num_changes += is_changed ? 1 : 0;
+      const std::span<const int32_t> list = lists.OfLayer(layer);
+      for (int head = 0; head < shape.num_kv_heads; ++head) {
+        const RowsView view = made.cache->View(layer, head);
+        for (size_t page = 0; page < kNumRows / kRowsPerPage; ++page) {
+          const bool is_there = page * kRowsPerPage < view.slots.size();
+          EXPECT_EQ(list[head * kNumRows / kRowsPerPage + page],
+                    is_there ? made.device->RowNumber(view.pages[page]) / int{kRowsPerPage} : 0);
+        }
+      }
+    }
+    lists.End();
+  }
+  EXPECT_EQ(num_changes, shape.num_layers * 5);  // once a page
+  made.cache->Remove(1, std::vector<uint32_t>{7});
+  EXPECT_FALSE(RowLists::InOrder(*made.cache, shape.num_layers));
+}
 
 }  // namespace
 }  // namespace ebb
