@@ -90,8 +90,7 @@ Status RotateKeysOfStream(const KeyRotator& by, int layer, std::span<std::byte* 
   const auto for_each_key = [&](auto do_key) {
     for (const TurnedRows& part : parts) {
       for (int64_t row = part.begin; row < part.end; ++row) {
-        do_key(rows[row],
-               static_cast<float*>(keys->data) + (row - first) * head_dim);
+        do_key(rows[row], static_cast<float*>(keys->data) + (row - first) * head_dim);
       }
     }
   };
