@@ -92,6 +92,8 @@ Json TiersJson(const Figures& figures) {
   return tiers;
 }
 
+constexpr std::string_view kRequests = "/v1/ebb/requests/";
+
 HttpAnswer PageAnswer(std::string_view type, std::string_view body) {
   return {.content_type = fmt::format("{}; charset=utf-8", type),
           .body = std::string(body),
@@ -185,9 +187,15 @@ Access Dashboard::AccessTo(std::string_view path) {
   return path.starts_with("/v1/ebb/") ? Access::kAdmin : Access::kKey;
 }
 
-bool Dashboard::Answer(std::string_view path, const std::shared_ptr<Reply>& reply) {
+bool Dashboard::Has(std::string_view path) const {
+  constexpr std::string_view kPaths[] = {"/", "/dashboard.js", "/dashboard.css", "/v1/ebb/status",
+                                         "/v1/ebb/events"};
   if (setting_.mode == DashboardMode::kOff) return false;
-  constexpr std::string_view kRequests = "/v1/ebb/requests/";
+  return path.starts_with(kRequests) || std::ranges::find(kPaths, path) != std::end(kPaths);
+}
+
+bool Dashboard::Answer(std::string_view path, const std::shared_ptr<Reply>& reply) {
+  if (!Has(path)) return false;
   if (path == "/") {
     reply->Send(PageAnswer("text/html", kDashboardPage));
   } else if (path == "/dashboard.js") {
@@ -198,10 +206,8 @@ bool Dashboard::Answer(std::string_view path, const std::shared_ptr<Reply>& repl
     SendStatus(reply);
   } else if (path == "/v1/ebb/events") {
     Watch(reply);
-  } else if (path.starts_with(kRequests)) {
-    SendFates(path.substr(kRequests.size()), reply);
   } else {
-    return false;
+    SendFates(path.substr(kRequests.size()), reply);
   }
   return true;
 }

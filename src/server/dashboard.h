@@ -45,6 +45,7 @@ class Dashboard {
 
   // The page itself tells nothing; what feeds it is for an admin.
   [[nodiscard]] static Access AccessTo(std::string_view path);
+  [[nodiscard]] bool Has(std::string_view path) const;
   // Answers a GET of one of its paths. False: it is none of them.
   [[nodiscard]] bool Answer(std::string_view path, const std::shared_ptr<Reply>& reply);
   // Ends all streams.

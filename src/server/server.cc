@@ -156,6 +156,8 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
     if (route.method == request.method) return route.handle(std::move(request), reply);
     methods.push_back(route.method);
   }
+  if (dashboard->Has(request.path) || request.path.starts_with(kModels)) methods.push_back("GET");
+  if (request.path.starts_with(kRequests)) methods.push_back("DELETE");
   if (methods.empty()) {
     return reply->Send(ErrorAnswer({.status = 404,
                                     .message = fmt::format("there is nothing at {}", request.path),

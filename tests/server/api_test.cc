@@ -314,6 +314,12 @@ TEST_F(ApiTest, WhatIsNotThereIsSaid) {
   const ClientAnswer wrong = Get("/v1/chat/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.at("allow"), "POST");
+  for (const char* path : {"/", "/v1/ebb/status", "/v1/models/pebble"}) {
+    const ClientAnswer posted = Post(path, json::object());
+    EXPECT_EQ(posted.status, 405) << path;
+    EXPECT_EQ(posted.headers.at("allow"), "GET") << path;
+  }
+  EXPECT_EQ(Get("/v1/requests/x").status, 405);
   EXPECT_EQ(Post("/v1/embeddings", {{"input", "x"}}).status, 501);
   Client client(port());
   client.Send(Client::Request("POST", "/v1/chat/completions", "{}"));
