@@ -117,6 +117,10 @@ add_library(ebb_server STATIC
   ${sources} ${dashboard_page} ${dashboard_script} ${dashboard_style} ${open_api})
 # g++ 12 finds it in a std::variant that is moved from (GCC bug 105562).
 target_compile_options(ebb_server PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+# The thread sanitizer knows no fences; Asio's queues have locks besides.
+if("thread" IN_LIST EBB_SANITIZERS)
+  target_compile_definitions(ebb_server PUBLIC BOOST_ASIO_DISABLE_FENCED_BLOCK)
+endif()
 target_include_directories(ebb_server PUBLIC ${EBB_ROOT})
 target_link_libraries(ebb_server PUBLIC
   ebb ebb_store ebb_options Boost::headers fmt::fmt nlohmann_json::nlohmann_json
