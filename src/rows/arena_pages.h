@@ -116,6 +116,19 @@ class InArena : public Base {
 
 using ArenaPages = InArena<TierPages>;
 
+// TierRows::EditRows() where rows lie. REQUIRES: the caller may touch them there.
+inline void EditInArena(std::span<const TierRows::Edit> edits, const Arena& arena,
+                        const PageFormat& format, const TierRows::EditFunction& edit) {
+  std::vector<RowAddress> addresses;
+  for (size_t i = 0; i < edits.size(); ++i) {
+    addresses.clear();
+    for (const Slot slot : edits[i].rows->slots) {
+      addresses.push_back(AddressOf(slot, edits[i].pages, arena, format));
+    }
+    edit(i, addresses);
+  }
+}
+
 }  // namespace ebb
 
 #endif  // EBB_ROWS_ARENA_PAGES_H_

@@ -6,14 +6,7 @@ namespace ebb {
 
 Status MemoryRows::EditRows(std::span<const Edit> edits, const EditFunction& edit) {
   const DeviceCall call(device_);
-  std::vector<RowAddress> addresses;
-  for (size_t i = 0; i < edits.size(); ++i) {
-    addresses.clear();
-    for (const Slot slot : edits[i].rows->slots) {
-      addresses.push_back(AddressOf(slot, edits[i].pages, *arena_, format_));
-    }
-    edit(i, addresses);
-  }
+  EditInArena(edits, *arena_, format_, edit);
   return OkStatus();
 }
 

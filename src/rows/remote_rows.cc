@@ -12,7 +12,7 @@ RemoteRows::RemoteRows(Arena* arena, Device* device, RowCarrier* carrier, const 
     : InArena(arena, device),
       carrier_(carrier),
       format_(format),
-      stage_(std::make_unique<DeviceStageReader>(device, arena)) {}
+      stage_(std::make_unique<ArenaStageReader>(device, arena)) {}
 
 Status RemoteRows::ReserveEdits(const EditSize& size) {
   // A closed device's rows are reached otherwise.
@@ -30,8 +30,9 @@ size_t RemoteRows::BatchSize(std::span<const Edit> edits) const {
 }
 
 Status RemoteRows::EditRows(std::span<const Edit> edits, const EditFunction& edit) {
+  // The caller brings and takes a closed device's rows itself.
   if (device_->IsClosed()) {
-    EditWhereTheyLie(edits, edit);
+    EditInArena(edits, *arena_, format_, edit);
     return OkStatus();
   }
   for (size_t first = 0; first < edits.size();) {
@@ -40,17 +41,6 @@ Status RemoteRows::EditRows(std::span<const Edit> edits, const EditFunction& edi
     first += size;
   }
   return OkStatus();
-}
-
-void RemoteRows::EditWhereTheyLie(std::span<const Edit> edits, const EditFunction& edit) {
-  std::vector<RowAddress> addresses;
-  for (size_t i = 0; i < edits.size(); ++i) {
-    addresses.clear();
-    for (const Slot slot : edits[i].rows->slots) {
-      addresses.push_back(AddressOf(slot, edits[i].pages, *arena_, format_));
-    }
-    edit(i, addresses);
-  }
 }
 
 // first: the number of the first of them.

@@ -30,8 +30,6 @@ class RemoteRows final : public InArena<TierRows> {
   [[nodiscard]] size_t RowBytes() const { return 2 * format_.RowStride(); }
   // How many of the edits go in one copy.
   [[nodiscard]] size_t BatchSize(std::span<const Edit> edits) const;
-  // Beside a closed device, whose rows the caller brings and takes itself.
-  void EditWhereTheyLie(std::span<const Edit> edits, const EditFunction& edit);
   Status EditBatch(std::span<const Edit> edits, size_t first, const EditFunction& edit);
 
   RowCarrier* const carrier_;

@@ -58,6 +58,8 @@ class FileStageReader final : public StageReader {
   [[nodiscard]] std::byte* memory(int buffer) const override { return memory_[buffer].data(); }
   [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
   Status Start(int buffer, int layer, std::span<const StagedPage> pages) override;
+  // Start(), into any memory of the host.
+  Status StartReads(int buffer, std::span<const PageIo> requests);
   Status Wait(int buffer) override;
   void Release(int) override {}
   void Drop(int buffer) override { (void)Wait(buffer); }
@@ -70,55 +72,63 @@ class FileStageReader final : public StageReader {
   std::vector<PageIo> requests_;
 };
 
-// Pages of a file, into a device's memory: read into the host's ahead of the layer, copied from
-// there once a step asks for it.
-class FileDeviceStageReader final : public StageReader {
+// Buffers in a device's memory, and copies into them.
+class DeviceStageReader : public StageReader {
  public:
-  FileDeviceStageReader(PageFile* file, T1Edits* edits, Device* device)
-      : device_(device), host_(file, edits) {}
-  [[nodiscard]] size_t page_bytes() const override { return host_.page_bytes(); }
   Status Grow(int buffer, size_t num_bytes) override;
   [[nodiscard]] std::byte* memory(int buffer) const override { return memory_[buffer].data(); }
   [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
-  Status Start(int buffer, int layer, std::span<const StagedPage> pages) override;
-  Status Wait(int buffer) override;
   void Release(int buffer) override { released_[buffer] = device_->Record(DeviceQueue::kCompute); }
-  void Drop(int buffer) override;
 
- private:
-  // Waits until the host's buffer is no more being copied from.
+ protected:
+  explicit DeviceStageReader(Device* device) : device_(device) {}
+  // Begins to copy a layer's pages, of page_bytes() each, once what was launched before Release()
+  // has read the buffer.
+  Status StartCopy(int buffer, int layer, std::span<const CopyPart> pages);
+  // What computes from now on finds them there. REQUIRES: StartCopy() was called.
+  Status UseCopy(int buffer) { return device_->QueueWait(DeviceQueue::kCompute, *copied_[buffer]); }
+  // The host waits for the copy, if there is one.
   Status EndCopy(int buffer);
 
-  Device* const device_;
-  FileStageReader host_;
-  std::array<DeviceBlock, kStageBuffers> memory_;
-  std::array<std::vector<CopyPart>, kStageBuffers> parts_;  // read, and not copied yet
-  std::array<std::vector<std::byte*>, kStageBuffers> read_to_;
-  std::array<int, kStageBuffers> layers_ = {};
   std::array<std::optional<DeviceEvent>, kStageBuffers> copied_;
+
+ private:
+  Device* const device_;
+  std::array<DeviceBlock, kStageBuffers> memory_;
   std::array<DeviceEvent, kStageBuffers> released_;  // the last that read the buffer
 };
 
 // Pages of an arena in the host's memory, into a device's: a layer in one copy.
-class DeviceStageReader final : public StageReader {
+class ArenaStageReader final : public DeviceStageReader {
  public:
-  DeviceStageReader(Device* device, const Arena* arena) : device_(device), arena_(arena) {}
+  ArenaStageReader(Device* device, const Arena* arena) : DeviceStageReader(device), arena_(arena) {}
   [[nodiscard]] size_t page_bytes() const override { return arena_->page_bytes(); }
-  Status Grow(int buffer, size_t num_bytes) override;
-  [[nodiscard]] std::byte* memory(int buffer) const override { return memory_[buffer].data(); }
-  [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
   Status Start(int buffer, int layer, std::span<const StagedPage> pages) override;
   Status Wait(int buffer) override;
-  void Release(int buffer) override { released_[buffer] = device_->Record(DeviceQueue::kCompute); }
+  void Drop(int buffer) override { (void)EndCopy(buffer); }
+
+ private:
+  const Arena* const arena_;
+  std::vector<CopyPart> parts_;
+};
+
+// Pages of a file, into a device's memory: read into the host's ahead of the layer, copied from
+// there once a step asks for it.
+class FileDeviceStageReader final : public DeviceStageReader {
+ public:
+  FileDeviceStageReader(PageFile* file, T1Edits* edits, Device* device)
+      : DeviceStageReader(device), host_(file, edits) {}
+  [[nodiscard]] size_t page_bytes() const override { return host_.page_bytes(); }
+  Status Grow(int buffer, size_t num_bytes) override;
+  Status Start(int buffer, int layer, std::span<const StagedPage> pages) override;
+  Status Wait(int buffer) override;
   void Drop(int buffer) override;
 
  private:
-  Device* const device_;
-  const Arena* const arena_;
-  std::array<DeviceBlock, kStageBuffers> memory_;
-  std::array<std::optional<DeviceEvent>, kStageBuffers> copied_;
-  std::array<DeviceEvent, kStageBuffers> released_;  // the last that read the buffer
-  std::vector<CopyPart> parts_;
+  FileStageReader host_;
+  std::vector<PageIo> requests_;
+  std::array<std::vector<CopyPart>, kStageBuffers> parts_;  // read, and not copied yet
+  std::array<int, kStageBuffers> layers_ = {};
 };
 
 }  // namespace ebb
