@@ -189,17 +189,11 @@ class FileStore final : public SessionStore {
                    Manifest* manifest) override {
     if (!Holds(lease)) return Held::kNo;
     const SessionName& name = lease.name;
-    const std::string generation = fmt::format("{}-{:x}", lease.epoch, RandomNumber());
+    const std::string generation = NewGeneration(lease);
     const std::string data = DataPath(name, generation);
     Leftover leftover(data);
     EBB_ASSIGN_OR_RETURN(Chunked chunked, Copy(path, data));
-    manifest->tenant = name.tenant;
-    manifest->id = name.id;
-    manifest->epoch = lease.epoch;
-    manifest->generation = generation;
-    manifest->bytes = chunked.bytes;
-    manifest->chunk_hashes = std::move(chunked.hashes);
-    manifest->record_hash = HashOf(record);
+    CompleteManifest(lease, generation, std::move(chunked), record, manifest);
     const std::string named = PathOf(name, kManifest);
     const std::string part = named + std::string(kPart);
     EBB_RETURN_IF_ERROR(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <random>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -75,6 +76,21 @@ Status CheckStored(const StoredSession& stored, const SessionName& name) {
   return Corrupt(
       fmt::format("the record of session {} is damaged: expected hash {:016x}, found {:016x}",
                   name.id, m.record_hash, HashOf(stored.record)));
+}
+
+std::string NewGeneration(const Lease& lease) {
+  return fmt::format("{}-{:x}", lease.epoch, RandomNumber());
+}
+
+void CompleteManifest(const Lease& lease, std::string generation, Chunked chunked,
+                      std::string_view record, Manifest* manifest) {
+  manifest->tenant = lease.name.tenant;
+  manifest->id = lease.name.id;
+  manifest->epoch = lease.epoch;
+  manifest->generation = std::move(generation);
+  manifest->bytes = chunked.bytes;
+  manifest->chunk_hashes = std::move(chunked.hashes);
+  manifest->record_hash = HashOf(record);
 }
 
 uint64_t RandomNumber() {

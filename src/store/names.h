@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "ebb/status.h"
+#include "src/store/chunks.h"
 #include "src/store/session_store.h"
 
 namespace ebb::store {
@@ -23,6 +24,12 @@ namespace ebb::store {
 
 // Corrupt: another session's manifest, or a record that it does not tell of.
 [[nodiscard]] Status CheckStored(const StoredSession& stored, const SessionName& name);
+
+// Of a generation that is written under `lease`: differs from every other one's.
+[[nodiscard]] std::string NewGeneration(const Lease& lease);
+// Sets what of a manifest is the store's, so that CheckStored() takes it.
+void CompleteManifest(const Lease& lease, std::string generation, Chunked chunked,
+                      std::string_view record, Manifest* manifest);
 
 [[nodiscard]] uint64_t RandomNumber();
 

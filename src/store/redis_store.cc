@@ -183,17 +183,11 @@ class RedisStore final : public SessionStore {
                    Manifest* manifest) override {
     const SessionName& name = lease.name;
     const Keys keys(name);
-    const std::string generation = fmt::format("{}-{:x}", lease.epoch, RandomNumber());
+    const std::string generation = NewGeneration(lease);
     int64_t outcome = 0;
     EBB_RETURN_IF_ERROR(With([&](RedisLink& link) -> Status {
       EBB_ASSIGN_OR_RETURN(Chunked chunked, PutChunks(path, keys, generation, &link));
-      manifest->tenant = name.tenant;
-      manifest->id = name.id;
-      manifest->epoch = lease.epoch;
-      manifest->generation = generation;
-      manifest->bytes = chunked.bytes;
-      manifest->chunk_hashes = std::move(chunked.hashes);
-      manifest->record_hash = HashOf(record);
+      CompleteManifest(lease, generation, std::move(chunked), record, manifest);
       const int64_t live_ms = std::max<int64_t>(1, manifest->expires_ms - NowMs());
       EBB_ASSIGN_OR_RETURN(const RedisReply reply,
                            link.Do({"EVAL", kCommit, "3", keys.last, keys.session, keys.ids,
