@@ -80,8 +80,7 @@ class Reader {
  private:
   void ReadModel(const RequestDefaults& defaults) {
     const auto model = fields_.Text("model");
-    if (!model.has_value() || model->empty() || *model == defaults.model_id) return;
-    if (std::ranges::find(defaults.aliases, *model) != defaults.aliases.end()) return;
+    if (!model.has_value() || model->empty() || defaults.IsModel(*model)) return;
     error_ = ApiError{.status = 404,
                       .message = fmt::format("model: there is no \"{}\"; this server has \"{}\"",
                                              *model, defaults.model_id),
@@ -383,7 +382,7 @@ class Reader {
         request_.generate.max_tokens = static_cast<int>(*most);
       }
     }
-    // As clients of llama-server call it.
+    // llama-server's name for the same limit.
     if (const auto most = fields_.Integer("n_predict", -1, kMostTokens)) {
       if (*most == 0) return Fail("n_predict", "expected -1, no limit, or 1 and more");
       request_.generate.max_tokens = static_cast<int>(*most);

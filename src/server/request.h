@@ -4,11 +4,13 @@
 #ifndef EBB_SERVER_REQUEST_H_
 #define EBB_SERVER_REQUEST_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ebb/chat.h"
@@ -26,6 +28,9 @@ namespace ebb::server {
 struct RequestDefaults {
   std::string model_id;              // what the model is called
   std::vector<std::string> aliases;  // what requests may call it too
+  [[nodiscard]] bool IsModel(std::string_view name) const {
+    return name == model_id || std::ranges::find(aliases, name) != aliases.end();
+  }
   SamplingOptions sampling;
   EngineOptions engine;    // whose tiers sessions have
   SessionOptions session;  // of which ShareTiers() has seen the policy

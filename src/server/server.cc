@@ -126,9 +126,7 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   }
   constexpr std::string_view kModels = "/v1/models/";
   if (request.method == "GET" && request.path.starts_with(kModels)) {
-    const std::string_view name = std::string_view(request.path).substr(kModels.size());
-    const auto& aliases = options.defaults.aliases;
-    if (name == options.defaults.model_id || std::ranges::find(aliases, name) != aliases.end()) {
+    if (options.defaults.IsModel(std::string_view(request.path).substr(kModels.size()))) {
       return reply->Send(JsonAnswer(ModelJson()));
     }
     return reply->Send(ErrorAnswer({.status = 404,
