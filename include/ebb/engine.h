@@ -239,7 +239,7 @@ class Session {
   [[nodiscard]] int context() const;
   [[nodiscard]] const Policy& policy() const;
   [[nodiscard]] CacheAccounting accounting() const;
-  // Of it, TierAccounting::page_bytes of a tier, without a pass over the pages.
+  // accounting().tiers[tier].page_bytes alone, without a pass over the pages.
   [[nodiscard]] size_t page_bytes(Tier tier) const;
   // Bytes of what the policy keeps about the rows: as many as it would put into a file, which it
   // is asked for, so that this takes a pass over them. Unsupported when it cannot be saved.

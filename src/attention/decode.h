@@ -96,7 +96,7 @@ class DecodeAttention {
   // The share of `total` that part `i` of `n` takes.
   [[nodiscard]] static size_t Share(size_t total, int i, int n) { return total * i / n; }
   using UnitRange = std::pair<size_t, size_t>;
-  // Of the units in the range, those of a part.
+  // The units of the range that are computed by this part.
   [[nodiscard]] UnitRange UnitsOf(UnitRange range, int part, int num_parts) const;
   [[nodiscard]] UnitRange DeviceUnits() const { return {0, first_host_unit_}; }
   [[nodiscard]] UnitRange HostUnits() const { return {first_host_unit_, units_.size()}; }

@@ -102,7 +102,7 @@ bool IsEndpoint(std::string_view text) {
   return !port.empty() && port.size() <= kMostDigits && std::ranges::all_of(port, is_digit);
 }
 
-// As backends name theirs: "cuda0".
+// Whether a backend may call a device so, as in "cuda0".
 bool IsDeviceName(std::string_view name) {
   const auto belongs = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||

@@ -27,7 +27,7 @@ constexpr int kSteps = 160;
 constexpr int kSpeedPrompt = 512;
 constexpr int kSpeedSteps = 64;
 
-// The same tokens on every machine.
+// Random tokens, the same ones on every machine.
 std::vector<Token> SomeTokens(const Model& model, size_t count) {
   std::vector<Token> tokens;
   uint64_t state = 88172645463325252u;

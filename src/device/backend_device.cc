@@ -59,7 +59,7 @@ ggml_backend_dev_t FindDevice(std::string_view name) {
   return first;
 }
 
-// Of ggml's RPC server at HOST:PORT; null without that backend, or where the server has no device.
+// The device of ggml's RPC server at HOST:PORT; null without that backend, or without a device.
 ggml_backend_dev_t FindRemoteDevice(const std::string& endpoint) {
   using AddServer = ggml_backend_reg_t (*)(const char*);
   ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
@@ -544,7 +544,7 @@ Status BackendDevice::Scatter(std::span<const int32_t> numbers, const std::byte*
   return Compute(backend_.get(), graph.graph);
 }
 
-// As if they were copied one after the other: a graph reads all of its rows before it writes any.
+// Rows are copied in batches in which none is read after it was written: a graph reads all first.
 Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
   std::vector<int32_t> from, to;
   std::vector<bool> is_written;

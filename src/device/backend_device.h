@@ -101,7 +101,7 @@ class BackendDevice final : public Device {
   std::unique_ptr<ggml_backend, GgmlDeleter> backend_;
   // Another queue of the device, for copies; null: the backend does one thing at a time.
   std::unique_ptr<ggml_backend, GgmlDeleter> copies_;
-  // Of a queue, the last so many. Waiting for a later one of a queue does no harm.
+  // So many of the last events of a queue are kept; for an older one, a later one is waited for.
   static constexpr size_t kNumEvents = 16;
   struct Queue {
     uint64_t number = 0;  // of the last event

@@ -198,7 +198,7 @@ class SequenceCache {
   // Largest visible list of any group; what the context and the work buffers must hold.
   [[nodiscard]] size_t max_rows() const;
   [[nodiscard]] CacheAccounting accounting() const;
-  // Of the pages in a tier.
+  // The bytes of the pages in a tier.
   [[nodiscard]] size_t page_bytes(Tier tier) const;
   // What Move() did so far, with what steps waited for it, and how long steps waited in
   // StageLayer(): cheaper than accounting().

@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-// As far as it can be told. The tiers of a policy have their caps and shares in its options alone.
+// Whether both give the same rows, as far as their options tell; caps and shares are not compared.
 bool HaveOneKind(const Session::Impl& a, const Session::Impl& b) {
   const Policy& one = a.body->sequence().policy();
   const Policy& other = b.body->sequence().policy();

@@ -84,8 +84,8 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
       .num_tokens = sequence.num_tokens,
       .num_rows = std::max(1, (longest + kRowsOfBackendStep - 1) / kRowsOfBackendStep) *
                   kRowsOfBackendStep};
-  // Of several tokens, what each of them sees may differ by group, even where groups have as many
-  // rows.
+  // Where a step has several tokens, what each of them sees may differ by group, even where groups
+  // have as many rows.
   described.is_uniform =
       sequence.selector == nullptr && AllSeeAlike(cache) &&
       (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.has_expiring_rows));

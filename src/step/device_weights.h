@@ -21,7 +21,7 @@ class DeviceWeights {
   static Result<std::unique_ptr<DeviceWeights>> Create(const LoadedModel& model,
                                                        BackendDevice* device);
 
-  // As the model, with tensors on the device.
+  // The same model, its tensors on the device.
   [[nodiscard]] const LoadedModel& model() const { return on_device_; }
   // [tokens, embed_dim], as the table has them.
   void Embed(std::span<const Token> tokens, float* to) const;
