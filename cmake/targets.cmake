@@ -50,6 +50,22 @@ endif()
 if("address" IN_LIST EBB_SANITIZERS)
   list(APPEND EBB_KERNEL_OPTIONS -O1 -fno-sanitize-address-use-after-scope)
 endif()
+# Kernels of CUDA, where ggml's backend for it runs them.
+get_property(has_cuda_kernels GLOBAL PROPERTY EBB_HAS_CUDA_KERNELS)
+if(has_cuda_kernels)
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  ebb_glob(kernels "^$" src/*.cu)
+  add_library(ebb_kernels OBJECT ${kernels})
+  get_target_property(architectures ggml-cuda CUDA_ARCHITECTURES)
+  set_target_properties(ebb_kernels PROPERTIES
+    CUDA_STANDARD 20 CUDA_ARCHITECTURES "${architectures}")
+  target_include_directories(ebb_kernels PRIVATE ${EBB_ROOT} ${EBB_LLAMA_CPP_SOURCE}/ggml/include)
+  set_source_files_properties(${EBB_ROOT}/src/step/row_attention.cc PROPERTIES
+    COMPILE_DEFINITIONS EBB_HAS_CUDA_KERNELS)
+  target_sources(ebb PRIVATE $<TARGET_OBJECTS:ebb_kernels>)
+  target_link_libraries(ebb PRIVATE CUDA::cudart_static)
+endif()
 # It sees ggml's inside.
 set_source_files_properties(${EBB_ROOT}/src/step/graph_part.cc PROPERTIES
   INCLUDE_DIRECTORIES ${EBB_LLAMA_CPP_SOURCE}/ggml/src COMPILE_OPTIONS -Wno-unused-function)

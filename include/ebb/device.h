@@ -23,9 +23,16 @@ enum class CopyArrival : uint8_t {
   kThread,  // from a thread, after a random delay
 };
 
+// What attends to rows in a backend's memory.
+enum class DeviceAttention : uint8_t {
+  kAuto,  // ebb's own kernels for single tokens where the backend has them (CUDA), else ggml's
+  kGgml,  // ggml's flash attention, for which rows are gathered
+};
+
 struct DeviceSpec {
   DeviceKind kind = DeviceKind::kCpu;
   std::string name;  // of kBackend: one of ListDevices(), or how its name begins
+  DeviceAttention attention = DeviceAttention::kAuto;  // of kBackend
   // Of the simulated device.
   double h2d_bytes_per_s = 25e9;
   double d2h_bytes_per_s = 25e9;
@@ -53,9 +60,9 @@ struct DeviceDescription {
 [[nodiscard]] std::vector<DeviceDescription> ListDevices();
 
 // "cpu"; the name of another device, "rpc:HOST:PORT" of ggml's RPC server among them, or
-// "NAME:memory=16GiB"; "sim" or "sim:KEY=VALUE,...": h2d, d2h, device, host (25GBps), latency,
-// layer (10us), memory (16GiB), copies (late, once, thread). InvalidArgument, naming what is
-// expected, for anything else.
+// "NAME:KEY=VALUE,..." with memory (16GiB) and attention (auto, ggml); "sim" or
+// "sim:KEY=VALUE,...": h2d, d2h, device, host (25GBps), latency, layer (10us), memory (16GiB),
+// copies (late, once, thread). InvalidArgument, naming what is expected, for anything else.
 [[nodiscard]] Result<DeviceSpec> ParseDevice(std::string_view text);
 [[nodiscard]] Result<T1Mode> ParseT1Mode(std::string_view text);
 [[nodiscard]] std::string_view T1ModeName(T1Mode mode);  // "auto", "compute", "stream"

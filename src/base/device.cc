@@ -18,8 +18,9 @@ namespace ebb {
 namespace {
 
 constexpr std::string_view kExpected =
-    "cpu, a device that `ebb device list` names, rpc:HOST:PORT, or sim:KEY=VALUE,... with h2d, "
-    "d2h, device, host "
+    "cpu, a device that `ebb device list` names or rpc:HOST:PORT, either with :KEY=VALUE,... of "
+    "memory "
+    "(16GiB) and attention (auto or ggml), or sim:KEY=VALUE,... with h2d, d2h, device, host "
     "(25GBps), latency, layer (10us), memory (16GiB), copies (late, once or thread)";
 
 using Unit = std::pair<std::string_view, double>;
@@ -70,7 +71,20 @@ Status ParseTime(std::string_view text, double* seconds) {
   return OkStatus();
 }
 
-Status ParseKey(std::string_view key, std::string_view value, DeviceSpec* spec) {
+Status ParseKeyOfBackend(std::string_view key, std::string_view value, DeviceSpec* spec) {
+  if (key == "memory") {
+    EBB_ASSIGN_OR_RETURN(spec->memory_bytes, ParseBytes(value));
+    return OkStatus();
+  }
+  if (key == "attention") {
+    if (value != "auto" && value != "ggml") return InvalidArgument("expected auto or ggml");
+    spec->attention = value == "auto" ? DeviceAttention::kAuto : DeviceAttention::kGgml;
+    return OkStatus();
+  }
+  return InvalidArgument("no such key");
+}
+
+Status ParseKeyOfSim(std::string_view key, std::string_view value, DeviceSpec* spec) {
   if (key == "h2d") return ParseRate(value, &spec->h2d_bytes_per_s);
   if (key == "d2h") return ParseRate(value, &spec->d2h_bytes_per_s);
   if (key == "device") return ParseRate(value, &spec->device_bytes_per_s);
@@ -120,25 +134,23 @@ Result<DeviceSpec> ParseDevice(std::string_view text) {
   DeviceSpec spec;
   if (text == "cpu") return spec;
   // An address has colons of its own.
-  constexpr std::string_view kRpc = "rpc:", kMemoryKey = ":memory=";
+  constexpr std::string_view kRpc = "rpc:";
   const bool is_rpc = text.starts_with(kRpc);
-  const size_t colon = is_rpc ? text.rfind(kMemoryKey) : text.find(':');
-  const std::string_view name = text.substr(0, colon);
-  if (name != "sim") {
+  const size_t equals_sign = text.find('=');
+  const size_t colon =
+      is_rpc ? text.substr(0, equals_sign).rfind(':', equals_sign) : text.find(':');
+  const bool has_keys =
+      colon != std::string_view::npos && (!is_rpc || equals_sign != std::string_view::npos);
+  const std::string_view name = has_keys ? text.substr(0, colon) : text;
+  const bool is_sim = name == "sim";
+  spec.kind = is_sim ? DeviceKind::kSim : DeviceKind::kBackend;
+  if (!is_sim) {
     const bool is_name = is_rpc ? IsEndpoint(name.substr(kRpc.size())) : IsDeviceName(name);
     if (name == "cpu" || !is_name) return refuse("not a device");
-    spec.kind = DeviceKind::kBackend;
     spec.name = name;
     spec.memory_bytes = 0;
-    if (colon == std::string_view::npos) return spec;
-    constexpr std::string_view kMemory = "memory=";
-    const std::string_view rest = text.substr(colon + 1);
-    if (!rest.starts_with(kMemory)) return refuse("expected memory=BYTES");
-    const Status status = ParseKey("memory", rest.substr(kMemory.size()), &spec);
-    return status.ok() ? Result<DeviceSpec>(spec) : refuse(status.message());
   }
-  spec.kind = DeviceKind::kSim;
-  if (colon == std::string_view::npos) return spec;
+  if (!has_keys) return spec;
   std::string_view rest = text.substr(colon + 1);
   std::vector<std::string_view> seen;
   while (true) {
@@ -148,12 +160,12 @@ Result<DeviceSpec> ParseDevice(std::string_view text) {
     if (equals == std::string_view::npos) {
       return refuse(fmt::format("\"{}\" is no KEY=VALUE", part));
     }
-    const std::string_view key = part.substr(0, equals);
+    const std::string_view key = part.substr(0, equals), value = part.substr(equals + 1);
     if (std::ranges::count(seen, key) > 0) return refuse(fmt::format("{} is given twice", key));
     seen.push_back(key);
-    if (Status status = ParseKey(key, part.substr(equals + 1), &spec); !status.ok()) {
-      return refuse(fmt::format("{}: {}", part, status.message()));
-    }
+    const Status status =
+        is_sim ? ParseKeyOfSim(key, value, &spec) : ParseKeyOfBackend(key, value, &spec);
+    if (!status.ok()) return refuse(fmt::format("{}: {}", part, status.message()));
     if (comma == std::string_view::npos) return spec;
     rest = rest.substr(comma + 1);
   }

@@ -43,6 +43,12 @@ TEST(ParseDeviceTest, OtherNamesAreThoseOfBackends) {
   ASSERT_TRUE(part.ok()) << part.status().ToString();
   EXPECT_EQ(part->name, "Vulkan1");
   EXPECT_EQ(part->memory_bytes, uint64_t{8} << 30);
+  EXPECT_EQ(part->attention, DeviceAttention::kAuto);
+  const auto both = ParseDevice("rpc:here:1:attention=ggml,memory=1GiB");
+  ASSERT_TRUE(both.ok()) << both.status().ToString();
+  EXPECT_EQ(both->name, "rpc:here:1");
+  EXPECT_EQ(both->memory_bytes, uint64_t{1} << 30);
+  EXPECT_EQ(both->attention, DeviceAttention::kGgml);
 }
 
 TEST(ParseDeviceTest, RefusesWhatItCannotRead) {
@@ -57,6 +63,10 @@ TEST(ParseDeviceTest, RefusesWhatItCannotRead) {
                            "cuda0:memory",
                            "cuda0:memory=0",
                            "cuda0:h2d=25GBps",
+                           "cuda0:attention=none",
+                           "cuda0:attention=auto,attention=ggml",
+                           "rpc:here:1:memory",
+                           "sim:attention=auto",
                            "cpu:",
                            "sim:",
                            "sim:h2d",

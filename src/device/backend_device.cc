@@ -174,6 +174,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
                     spec.name, NamesOfDevices()));
   }
   device->is_host_ = !IsAccelerator(found);
+  device->attention_ = spec.attention;
   if (!device->name_.starts_with(kRpc) && !device->is_host_) {
     device->name_ = Lower(ggml_backend_dev_name(found));
   }
@@ -239,6 +240,11 @@ Status BackendDevice::Call(const std::function<Status()>& work) {
     return lost_ = Internal(fmt::format("device {} was lost: {}{}{}", name_, error.what(),
                                         said.empty() ? "" : ": ", said));
   }
+}
+
+std::string_view BackendDevice::BackendName() const {
+  return ggml_backend_reg_name(
+      ggml_backend_dev_backend_reg(ggml_backend_get_device(backend_.get())));
 }
 
 size_t BackendDevice::RowsOfExtent() const { return (kExtent + row_bytes_ - 1) / row_bytes_; }

@@ -59,6 +59,9 @@ class BackendDevice final : public Device {
   [[nodiscard]] bool IsLost() const { return !lost_.ok(); }
   [[nodiscard]] ggml_backend_t backend() const { return backend_.get(); }
   [[nodiscard]] bool is_host() const { return is_host_; }  // ggml's CPU backend
+  // "CPU", "CUDA", "RPC": what ggml calls the kind of backend.
+  [[nodiscard]] std::string_view BackendName() const;
+  [[nodiscard]] DeviceAttention attention() const { return attention_; }
   // F16 [row_bytes / 2, rows of the buffer, and a spare key and value]. Another tensor whenever
   // generation() changes.
   [[nodiscard]] ggml_tensor* rows() const { return rows_; }
@@ -97,6 +100,7 @@ class BackendDevice final : public Device {
   std::string name_;
   const size_t row_bytes_;
   bool is_host_ = false;
+  DeviceAttention attention_ = DeviceAttention::kAuto;
   Status lost_;  // why
   std::unique_ptr<ggml_backend, GgmlDeleter> backend_;
   // Another queue of the device, for copies; null: the backend does one thing at a time.

@@ -18,10 +18,12 @@ ggml_tensor* AsHalves(ggml_context* ctx, ggml_tensor* integers) {
 }  // namespace
 
 BackendAttention::BackendAttention(const LoadedModel& model, const BackendDevice& device,
+                                   const DeviceOp& own_nodes,
                                    const std::vector<BackendSequence>& sequences,
                                    const Wanted& wanted, BackendTensors* tensors)
     : model_(model),
       device_(device),
+      own_nodes_(own_nodes),
       sequences_(sequences),
       wanted_(wanted),
       tensors_(tensors),
@@ -56,7 +58,9 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
       ggml_view_2d(ctx, rows, rows->ne[0], rows->ne[1] - int64_t{kRowsPerPage}, rows->nb[1],
                    kRowsPerPage * rows->nb[1]);
   const auto store = [&](ggml_tensor* to, ggml_tensor* from) {
-    ggml_tensor* flat = ggml_cont_2d(ctx, from, head_dim, heads * num_tokens);
+    ggml_tensor* flat = ggml_is_contiguous(from)
+                            ? ggml_reshape_2d(ctx, from, head_dim, heads * num_tokens)
+                            : ggml_cont_2d(ctx, from, head_dim, heads * num_tokens);
     ggml_tensor* stored = ggml_set_rows(ctx, to, flat, list);
     ggml_build_forward_expand(graph, stored);
     return stored;
@@ -68,11 +72,22 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
   tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
   ggml_tensor* all = nullptr;
   for (size_t i = 0; i < sequences_.size(); ++i) {
-    ggml_tensor* out = AttendSequence(ctx, graph, layer, i, q, keys, values);
+    ggml_tensor* out = sequences_[i].by_own_nodes
+                           ? AttendByOwnNodes(ctx, graph, layer, i, q, keys, values)
+                           : AttendSequence(ctx, graph, layer, i, q, keys, values);
     all = all == nullptr ? out : ggml_concat(ctx, all, out, 1);
   }
   ggml_build_forward_expand(graph, all);
   return all;
+}
+
+ggml_tensor* BackendAttention::ListOf(ggml_context* ctx, int layer, size_t index) const {
+  const BackendSequence& sequence = sequences_[index];
+  const int64_t of_head =
+      sequence.in_pages ? sequence.num_rows / int64_t{kRowsPerPage} : int64_t{sequence.num_rows};
+  return ggml_view_1d(ctx, tensors_->sequences[index].lists,
+                      model_.hparams.kv_heads[layer] * of_head,
+                      FirstHead(layer) * of_head * static_cast<int64_t>(sizeof(int32_t)));
 }
 
 ggml_tensor* BackendAttention::Gather(ggml_context* ctx, int layer, size_t index,
@@ -80,38 +95,46 @@ ggml_tensor* BackendAttention::Gather(ggml_context* ctx, int layer, size_t index
   if (sequences_[index].in_pages) return GatherPages(ctx, layer, index, rows);
   const int64_t heads = model_.hparams.kv_heads[layer];
   const int64_t num_rows = sequences_[index].num_rows;
-  ggml_tensor* list =
-      ggml_view_1d(ctx, tensors_->sequences[index].lists, heads * num_rows,
-                   FirstHead(layer) * num_rows * static_cast<int64_t>(sizeof(int32_t)));
-  ggml_tensor* found = AsHalves(ctx, ggml_get_rows(ctx, AsIntegers(ctx, rows), list));
-  return ggml_view_4d(ctx, found, found->ne[0], num_rows, 1, heads, heads * found->nb[1],
-                      num_rows * heads * found->nb[1], found->nb[1], 0);
+  ggml_tensor* found =
+      AsHalves(ctx, ggml_get_rows(ctx, AsIntegers(ctx, rows), ListOf(ctx, layer, index)));
+  return HeadsOf(ctx, index, found, num_rows, heads, heads * found->nb[1], found->nb[1]);
 }
 
 // The keys, or the values, of a page follow one another.
 ggml_tensor* BackendAttention::GatherPages(ggml_context* ctx, int layer, size_t index,
                                            ggml_tensor* rows) const {
   const int64_t heads = model_.hparams.kv_heads[layer];
-  const int64_t num_rows = sequences_[index].num_rows, num_pages = num_rows / kRowsPerPage;
-  ggml_tensor* list =
-      ggml_view_1d(ctx, tensors_->sequences[index].lists, heads * num_pages,
-                   FirstHead(layer) * num_pages * static_cast<int64_t>(sizeof(int32_t)));
+  const int64_t num_rows = sequences_[index].num_rows;
   ggml_tensor* integers = AsIntegers(ctx, rows);
   const int64_t of_row = integers->ne[0];
   ggml_tensor* pages =
       ggml_view_2d(ctx, integers, of_row * kRowsPerPage, integers->ne[1] / kRowsPerPage,
                    integers->nb[1] * kRowsPerPage, 0);
-  ggml_tensor* found = ggml_get_rows(ctx, pages, list);
+  ggml_tensor* found = ggml_get_rows(ctx, pages, ListOf(ctx, layer, index));
   ggml_tensor* halves = AsHalves(ctx, ggml_reshape_2d(ctx, found, of_row, num_rows * heads));
-  return ggml_view_4d(ctx, halves, halves->ne[0], num_rows, 1, heads, halves->nb[1],
-                      num_rows * halves->nb[1], num_rows * halves->nb[1], 0);
+  return HeadsOf(ctx, index, halves, num_rows, heads, halves->nb[1], num_rows * halves->nb[1]);
+}
+
+// Flash attention knows one mask for all heads in dimension 2, and one for each in dimension 3.
+ggml_tensor* BackendAttention::HeadsOf(ggml_context* ctx, size_t index, ggml_tensor* rows,
+                                       int64_t num_rows, int64_t heads, size_t row_stride,
+                                       size_t head_stride) const {
+  if (sequences_[index].is_uniform) {
+    return ggml_view_4d(ctx, rows, rows->ne[0], num_rows, heads, 1, row_stride, head_stride,
+                        heads * head_stride, 0);
+  }
+  return ggml_view_4d(ctx, rows, rows->ne[0], num_rows, 1, heads, row_stride, num_rows * row_stride,
+                      head_stride, 0);
 }
 
 ggml_tensor* BackendAttention::Mask(ggml_context* ctx, int layer, size_t index) const {
   const BackendSequence& sequence = sequences_[index];
   ggml_tensor* mask = tensors_->sequences[index].mask;
-  if (sequence.is_uniform) return mask;
+  if (mask == nullptr) return nullptr;
   const size_t row = sequence.num_rows * sizeof(ggml_fp16_t), plane = sequence.num_tokens * row;
+  if (sequence.is_uniform) {
+    return ggml_view_2d(ctx, mask, sequence.num_rows, sequence.num_tokens, row, 0);
+  }
   return ggml_view_4d(ctx, mask, sequence.num_rows, sequence.num_tokens, 1,
                       model_.hparams.kv_heads[layer], row, plane, plane, FirstHead(layer) * plane);
 }
@@ -122,9 +145,12 @@ ggml_tensor* BackendAttention::AttendSequence(ggml_context* ctx, ggml_cgraph* gr
   const BackendSequence& sequence = sequences_[index];
   const int64_t head_dim = q->ne[0], num_q = q->ne[1], tokens = sequence.num_tokens;
   const int64_t heads = model_.hparams.kv_heads[layer], group = num_q / heads;
-  // [head_dim, tokens, query heads of a kv head, kv heads]
-  ggml_tensor* queries = ggml_view_4d(ctx, q, head_dim, tokens, group, heads, q->nb[2], q->nb[1],
-                                      group * q->nb[1], sequence.first_token * q->nb[2]);
+  // [head_dim, tokens, query heads, 1] or [head_dim, tokens, query heads of a kv head, kv heads]
+  const size_t first = sequence.first_token * q->nb[2];
+  ggml_tensor* queries =
+      sequence.is_uniform ? ggml_view_3d(ctx, q, head_dim, tokens, num_q, q->nb[2], q->nb[1], first)
+                          : ggml_view_4d(ctx, q, head_dim, tokens, group, heads, q->nb[2], q->nb[1],
+                                         group * q->nb[1], first);
   ggml_tensor* k = Gather(ctx, layer, index, keys);
   ggml_tensor* v = Gather(ctx, layer, index, values);
   ggml_tensor* mask = Mask(ctx, layer, index);
@@ -132,20 +158,60 @@ ggml_tensor* BackendAttention::AttendSequence(ggml_context* ctx, ggml_cgraph* gr
       ggml_flash_attn_ext(ctx, queries, k, v, mask, model_.hparams.attention_scale, 0.0f, 0.0f);
   ggml_prec_set_acc(out, GGML_PREC_F32);
   ggml_build_forward_expand(graph, out);
-  KeepMass(ctx, graph, index, queries, k, mask);
+  KeepMass(ctx, graph, index, group, queries, k, mask);
   // From [head_dim, group, tokens, heads].
-  if (tokens > 1) out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
+  if (tokens > 1 && !sequence.is_uniform) {
+    out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
+  }
   return ggml_reshape_2d(ctx, out, head_dim * num_q, tokens);
 }
 
-void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, size_t index, ggml_tensor* q,
-                                ggml_tensor* k, ggml_tensor* mask) {
+ggml_tensor* BackendAttention::AttendByOwnNodes(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                                size_t index, ggml_tensor* q, ggml_tensor* keys,
+                                                ggml_tensor* values) {
+  const BackendSequence& sequence = sequences_[index];
+  const int64_t num_q = q->ne[1], heads = model_.hparams.kv_heads[layer];
+  RowAttention& attention = row_attention_.emplace_back();
+  static_cast<DeviceOp&>(attention) = own_nodes_;
+  attention.head_dim = static_cast<int>(q->ne[0]);
+  attention.kv_heads = static_cast<int>(heads);
+  attention.group = static_cast<int>(num_q / heads);
+  attention.num_rows = sequence.num_rows;
+  attention.in_pages = sequence.in_pages;
+  attention.mass = sequence.mass;
+  attention.scale = model_.hparams.attention_scale;
+  const BackendTensors::OfSequence& tensors = tensors_->sequences[index];
+  const RowAttentionInputs inputs = {
+      .q = ggml_view_2d(ctx, q, q->ne[0], num_q, q->nb[1], sequence.first_token * q->nb[2]),
+      .rows = device_.rows(),
+      .list = ListOf(ctx, layer, index),
+      .counts = ggml_view_1d(ctx, tensors.counts, heads,
+                             FirstHead(layer) * static_cast<int64_t>(sizeof(int32_t))),
+      .mask = Mask(ctx, layer, index)};
+  const RowAttentionNodes nodes = AddRowAttention(ctx, &attention, inputs, keys, values);
+  ggml_build_forward_expand(graph, nodes.merge);
+  if (attention.MassArrays() > 0) {
+    ggml_tensor* mass =
+        ggml_cont(ctx, ggml_view_2d(ctx, nodes.merge, attention.num_rows, attention.MassArrays(),
+                                    attention.num_rows * sizeof(float),
+                                    (attention.OutSize() + attention.q_heads()) * sizeof(float)));
+    ggml_set_output(mass);
+    ggml_build_forward_expand(graph, mass);
+    tensors_->sequences[index].mass.push_back(mass);
+  }
+  return ggml_view_2d(ctx, nodes.merge, static_cast<int64_t>(attention.OutSize()), 1,
+                      attention.OutSize() * sizeof(float), 0);
+}
+
+void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, size_t index, int64_t group,
+                                ggml_tensor* q, ggml_tensor* k, ggml_tensor* mask) {
   const BackendSequence& sequence = sequences_[index];
   if (sequence.mass == BackendSequence::Mass::kNone) return;
-  ggml_tensor* logits = ggml_mul_mat(ctx, k, q);  // [num_rows, tokens, group, heads]
+  ggml_tensor* logits = ggml_mul_mat(ctx, k, q);
   ggml_prec_set_acc(logits, GGML_PREC_F32);
   ggml_tensor* mass = ggml_soft_max_ext(ctx, logits, mask, model_.hparams.attention_scale, 0.0f);
-  const int64_t num_rows = mass->ne[0], group = mass->ne[2], heads = mass->ne[3];
+  const int64_t num_rows = mass->ne[0], heads = mass->ne[2] * mass->ne[3] / group;
+  mass = ggml_reshape_4d(ctx, mass, num_rows, mass->ne[1], group, heads);
   if (mass->ne[1] > 1) {
     // Over the tokens.
     ggml_tensor* by_token = ggml_cont(ctx, ggml_permute(ctx, mass, 1, 0, 2, 3));

@@ -1,16 +1,19 @@
-// Attention as a backend's own operations, over rows that lie anywhere in its memory: rows are
-// gathered by lists, in order of position, and read by flash attention, so that results depend on
-// which rows are visible and not on where they lie. Mass, where it is wanted, comes from a pass of
-// its own.
+// Attention on a backend, over rows that lie anywhere in its memory; results depend on which rows
+// are visible and not on where they lie. By operations that every backend has: rows are gathered by
+// lists, in order of position, and read by flash attention; mass, where it is wanted, comes from a
+// pass of its own. Or, for single tokens and where a backend runs them, by nodes of ebb's own
+// (row_attention.h), which read rows where they lie.
 #ifndef EBB_STEP_BACKEND_ATTENTION_H_
 #define EBB_STEP_BACKEND_ATTENTION_H_
 
+#include <deque>
 #include <vector>
 
 #include "ebb/policy.h"
 #include "src/device/backend_device.h"
 #include "src/model/decoder_graph.h"
 #include "src/model/loaded_model.h"
+#include "src/step/row_attention.h"
 
 namespace ebb {
 
@@ -21,8 +24,11 @@ struct BackendSequence {
   int num_rows = 0;  // of the longest list of any kv head, rounded up
   // One mask for all layers and kv heads: all see as many rows, alike.
   bool is_uniform = false;
-  bool in_pages = false;  // rows are gathered by whole pages, whose numbers the lists have
-  enum class Mass { kNone, kPerKvHead, kPerQueryHead };
+  bool in_pages = false;  // rows are read by whole pages, whose numbers the lists have
+  // One token, by the nodes of row_attention.h, which need a mask only where something is hidden.
+  bool by_own_nodes = false;
+  bool has_mask = true;
+  using Mass = RowAttention::Mass;
   Mass mass = Mass::kNone;
 
   [[nodiscard]] bool operator==(const BackendSequence&) const = default;
@@ -31,6 +37,9 @@ struct BackendSequence {
 // The longest list, rounded up so: flash attention is fastest on such lengths, and a graph serves
 // many steps.
 inline constexpr int kRowsOfBackendStep = 256;
+
+// ggml's kernels of CUDA read masks by tiles of up to so many tokens, beyond the last one too.
+inline constexpr int kMaskPadding = 64;
 
 // What the nodes of a graph read besides activations, and leave.
 struct BackendTensors {
@@ -42,8 +51,10 @@ struct BackendTensors {
     // over kRowsPerPage, by layer, kv head and page. Lies in a buffer of its own, so that it stays
     // from step to step.
     ggml_tensor* lists = nullptr;
-    // F16: [num_rows, tokens], or by layer [num_rows, tokens, 1, kv heads].
+    // F16: [num_rows, tokens], or by layer [num_rows, tokens, 1, kv heads], and kMaskPadding rows
+    // more; null where it has none.
     ggml_tensor* mask = nullptr;
+    ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], of rows; null unless by own nodes
     // By layer, F32 [num_rows, kv heads or query heads]; null unless wanted.
     std::vector<ggml_tensor*> mass;
   };
@@ -61,7 +72,7 @@ class BackendAttention final : public AttentionBuilder {
     [[nodiscard]] bool operator==(const Wanted&) const = default;
   };
   // tensors: has the inputs, and gets the rest. All outlive the graph.
-  BackendAttention(const LoadedModel& model, const BackendDevice& device,
+  BackendAttention(const LoadedModel& model, const BackendDevice& device, const DeviceOp& own_nodes,
                    const std::vector<BackendSequence>& sequences, const Wanted& wanted,
                    BackendTensors* tensors);
 
@@ -79,19 +90,28 @@ class BackendAttention final : public AttentionBuilder {
  private:
   ggml_tensor* AttendSequence(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                               ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
-  // The sequence's rows, F16 [head_dim, num_rows, 1, kv heads].
+  ggml_tensor* AttendByOwnNodes(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                                ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
+  // The part of the sequence's lists that is a layer's.
+  ggml_tensor* ListOf(ggml_context* ctx, int layer, size_t index) const;
+  // The sequence's rows, F16 [head_dim, num_rows, kv heads, 1] where all heads see alike, or else
+  // [head_dim, num_rows, 1, kv heads].
   ggml_tensor* Gather(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
   ggml_tensor* GatherPages(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
+  ggml_tensor* HeadsOf(ggml_context* ctx, size_t index, ggml_tensor* rows, int64_t num_rows,
+                       int64_t heads, size_t row_stride, size_t head_stride) const;
   ggml_tensor* Mask(ggml_context* ctx, int layer, size_t index) const;
-  void KeepMass(ggml_context* ctx, ggml_cgraph* graph, size_t index, ggml_tensor* q, ggml_tensor* k,
-                ggml_tensor* mask);
+  void KeepMass(ggml_context* ctx, ggml_cgraph* graph, size_t index, int64_t group, ggml_tensor* q,
+                ggml_tensor* k, ggml_tensor* mask);
 
   const LoadedModel& model_;
   const BackendDevice& device_;
+  const DeviceOp own_nodes_;
   const std::vector<BackendSequence>& sequences_;
   const Wanted wanted_;
   BackendTensors* const tensors_;
-  std::vector<int64_t> first_head_;  // [layers + 1]
+  std::vector<int64_t> first_head_;         // [layers + 1]
+  std::deque<RowAttention> row_attention_;  // that nodes name
 };
 
 }  // namespace ebb

@@ -51,6 +51,19 @@ bool AllSeeAlike(const SequenceCache& cache) {
   return true;
 }
 
+// Whether a single token may not see all rows that there are.
+bool HidesRows(const SequenceCache& cache, int num_layers) {
+  for (int group = 0; group < cache.num_groups(); ++group) {
+    if (cache.WindowOf(group) > 0) return true;
+  }
+  for (int layer = 0; layer < num_layers; ++layer) {
+    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
+      if (!cache.View(layer, head).last_visible.empty()) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 bool BackendStep::Shape::operator==(const Shape& other) const {
@@ -66,7 +79,20 @@ Result<std::unique_ptr<BackendStep>> BackendStep::Create(const LoadedModel& mode
                                                          BackendDevice* device) {
   std::unique_ptr<BackendStep> step(new BackendStep(model, device));
   EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, device));
+  step->ChooseNodes();
   return step;
+}
+
+void BackendStep::ChooseNodes() {
+  if (device_->attention() == DeviceAttention::kGgml) return;
+  const std::string_view backend = device_->BackendName();
+  if (backend == "CPU") has_own_nodes_ = true;
+  if (backend != "CUDA") return;
+  own_nodes_.launch = CudaRowAttention();
+  const Hyperparameters& h = model_.hparams;
+  has_own_nodes_ = own_nodes_.launch != nullptr && std::ranges::all_of(h.kv_heads, [&](int heads) {
+                     return CudaRowAttentionTakes(h.head_dim, h.num_q_heads / heads);
+                   });
 }
 
 BackendStep::~BackendStep() {
@@ -91,6 +117,10 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
       (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.has_expiring_rows));
   described.in_pages =
       device_->HasPageNumbers() && RowLists::InOrder(cache, model_.hparams.num_layers);
+  described.by_own_nodes = has_own_nodes_ && sequence.num_tokens == 1;
+  described.has_mask = !described.by_own_nodes || sequence.selector != nullptr ||
+                       HidesRows(cache, model_.hparams.num_layers);
+  if (!described.has_mask) described.is_uniform = true;
   if (!sequence.signals->wants_mass()) return described;
   const bool per_query = sequence.signals->needs().mass == MassNeed::kPerQueryHead;
   described.mass =
@@ -168,12 +198,16 @@ Status BackendStep::Build(const Shape& shape) {
   graph.tensors.new_rows = input(GGML_TYPE_I32, heads * shape.options.num_tokens, 1);
   for (size_t i = 0; i < shape.sequences.size(); ++i) {
     const BackendSequence& sequence = shape.sequences[i];
-    graph.tensors.sequences[i].mask =
-        input(GGML_TYPE_F16, sequence.num_rows,
-              sequence.num_tokens * (sequence.is_uniform ? int64_t{1} : heads));
+    BackendTensors::OfSequence& tensors = graph.tensors.sequences[i];
+    if (sequence.has_mask) {
+      tensors.mask =
+          input(GGML_TYPE_F16, sequence.num_rows,
+                sequence.num_tokens * (sequence.is_uniform ? int64_t{1} : heads) + kMaskPadding);
+    }
+    if (sequence.by_own_nodes) tensors.counts = input(GGML_TYPE_I32, heads, 1);
   }
   graph.attention = std::make_unique<BackendAttention>(
-      weights_->model(), *device_, graph.shape.sequences, shape.wanted, &graph.tensors);
+      weights_->model(), *device_, own_nodes_, graph.shape.sequences, shape.wanted, &graph.tensors);
   graph.graph =
       BuildDecoderGraph(weights_->model(), context, graph.shape.options, *graph.attention);
   EBB_RETURN_IF_ERROR(CheckSupported(graph));
@@ -274,6 +308,18 @@ void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
                                 new_rows_.size() * sizeof(int32_t));
 }
 
+void BackendStep::SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph) {
+  std::vector<int32_t>& counts = counts_[index];
+  counts.clear();
+  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+    for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
+      counts.push_back(static_cast<int32_t>(sequence.cache->View(layer, head).slots.size()));
+    }
+  }
+  ggml_backend_tensor_set_async(device_->backend(), graph.tensors.sequences[index].counts,
+                                counts.data(), 0, counts.size() * sizeof(int32_t));
+}
+
 // Where all layers changed alike, as they mostly do, in one copy.
 void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* graph) {
   RowLists& lists = graph->lists[index];
@@ -335,8 +381,8 @@ void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Grap
   const ggml_fp16_t hidden = ggml_fp32_to_fp16(kHidden), seen = ggml_fp32_to_fp16(0.0f);
   std::vector<ggml_fp16_t>& mask = masks_[index];
   ggml_tensor* const tensor = graph.tensors.sequences[index].mask;
-  mask.resize(static_cast<size_t>(ggml_nelements(tensor)));
   const size_t num_rows = shape.num_rows;
+  mask.resize(static_cast<size_t>(ggml_nelements(tensor)) - kMaskPadding * num_rows);
   const auto fill = [&](const RowsView& view, ggml_fp16_t* plane) {
     const bool all_see = view.window == 0 && view.last_visible.empty();
     for (int token = 0; token < shape.num_tokens; ++token) {
@@ -380,8 +426,11 @@ void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
   }
   SetNewRows(work, *graph);
   masks_.resize(work.sequences.size());
+  counts_.resize(work.sequences.size());
   for (const SequenceStep& sequence : work.sequences) {
-    SetMask(sequence, IndexOf(*graph, sequence), *graph);
+    const size_t index = IndexOf(*graph, sequence);
+    if (graph->shape.sequences[index].has_mask) SetMask(sequence, index, *graph);
+    if (graph->shape.sequences[index].by_own_nodes) SetCounts(sequence, index, *graph);
   }
 }
 

@@ -68,6 +68,7 @@ class BackendStep {
   BackendStep(const LoadedModel& model, BackendDevice* device) : model_(model), device_(device) {}
   [[nodiscard]] Shape ShapeOf(const StepWork& work) const;
   [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
+  void ChooseNodes();
   Status RunOnDevice(const StepWork& work, StepCosts* costs);
   Result<Graph*> GraphFor(const Shape& shape);
   Status Build(const Shape& shape);
@@ -78,6 +79,7 @@ class BackendStep {
   [[nodiscard]] static size_t IndexOf(const Graph& graph, const SequenceStep& sequence);
   void SetInputs(const StepWork& work, Graph* graph);
   void SetNewRows(const StepWork& work, const Graph& graph);
+  void SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph);
   void SetLists(const SequenceStep& sequence, size_t index, Graph* graph);
   void UploadList(size_t index, int layer, const RowLists::Change& change,
                   const Graph& graph) const;
@@ -99,6 +101,9 @@ class BackendStep {
   const LoadedModel& model_;
   BackendDevice* const device_;
   std::unique_ptr<DeviceWeights> weights_;
+  // Whether single tokens attend by ebb's own nodes, and how the device runs them.
+  bool has_own_nodes_ = false;
+  DeviceOp own_nodes_;
   std::list<Graph> graphs_;       // most recently used first
   uint64_t rows_generation_ = 0;  // of the device, when graphs were built
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;
@@ -110,6 +115,7 @@ class BackendStep {
   std::vector<RowRange> selected_;
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;
+  std::vector<std::vector<int32_t>> counts_;
   std::vector<float> logits_;
   std::list<std::vector<float>> read_;
 };

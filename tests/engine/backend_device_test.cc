@@ -36,7 +36,21 @@ std::shared_ptr<const Model> DeviceModel() {
   return kModel;
 }
 
-EngineOptions OnDevice(const std::string& device = "ggml-cpu") {
+// What attends to single tokens: ebb's own nodes, or ggml's operations.
+class BackendDeviceTest : public testing::TestWithParam<const char*> {
+ public:
+  static const std::string& device() { return device_; }
+
+ protected:
+  void SetUp() override { device_ = std::string("ggml-cpu:attention=") + GetParam(); }
+
+ private:
+  inline static std::string device_ = "ggml-cpu";
+};
+INSTANTIATE_TEST_SUITE_P(Attention, BackendDeviceTest, testing::Values("auto", "ggml"),
+                         [](const auto& info) { return std::string(info.param); });
+
+EngineOptions OnDevice(const std::string& device = BackendDeviceTest::device()) {
   return {.threads = 1, .device = *ParseDevice(device)};
 }
 
@@ -83,13 +97,13 @@ SessionOptions WithPolicy(const PolicySpec& policy) {
 // processor.
 constexpr double kFlashError = 5e-2;
 
-TEST(BackendDeviceTest, IsTheProcessorUpToRounding) {
+TEST_P(BackendDeviceTest, IsTheProcessorUpToRounding) {
   EXPECT_LT(LargestDifferenceOf(DeviceModel(), {}), kFlashError);
   EXPECT_LT(LargestDifferenceOf(DeviceModel(), {}, 16), kFlashError);
 }
 
 // Random, so that rounding changes no decision.
-TEST(BackendDeviceTest, EvictsAsTheProcessorDoes) {
+TEST_P(BackendDeviceTest, EvictsAsTheProcessorDoes) {
   for (const Granularity granularity :
        {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
     PolicySpec policy = SmallPolicy("random", "64");
@@ -100,7 +114,7 @@ TEST(BackendDeviceTest, EvictsAsTheProcessorDoes) {
   }
 }
 
-TEST(BackendDeviceTest, RotatesKeysAsTheProcessorDoes) {
+TEST_P(BackendDeviceTest, RotatesKeysAsTheProcessorDoes) {
   for (const int sinks : {0, 4}) {
     SessionOptions options = WithPolicy(SmallPolicy("streaming", "40"));
     options.policy.sinks = sinks;
@@ -112,7 +126,7 @@ TEST(BackendDeviceTest, RotatesKeysAsTheProcessorDoes) {
   EXPECT_LT(LargestDifferenceOf(DeviceModel(), closes_gaps), kFlashError);
 }
 
-TEST(BackendDeviceTest, SelectsAsTheProcessorDoes) {
+TEST_P(BackendDeviceTest, SelectsAsTheProcessorDoes) {
   RandomGgufOptions shape = SmallModelOptions();
   shape.num_layers = 4;  // of which quest reads the first two in full
   const auto model = ForDevice(shape);
@@ -142,7 +156,7 @@ TEST(BackendDeviceTest, SelectsAsTheProcessorDoes) {
   EXPECT_GT(from_full[kDecodeTokens / 2], 2 * kFlashError);
 }
 
-TEST(BackendDeviceTest, RunsLayersWithWindowsAndWithOtherNumbersOfHeads) {
+TEST_P(BackendDeviceTest, RunsLayersWithWindowsAndWithOtherNumbersOfHeads) {
   RandomGgufOptions windows = SmallModelOptions();
   windows.family = "gemma3";
   windows.num_layers = 4;
@@ -159,7 +173,7 @@ TEST(BackendDeviceTest, RunsLayersWithWindowsAndWithOtherNumbersOfHeads) {
   EXPECT_LT(LargestDifferenceOf(ForDevice(mixed), WithPolicy(policy)), kFlashError);
 }
 
-TEST(BackendDeviceTest, RunsQuantizedWeights) {
+TEST_P(BackendDeviceTest, RunsQuantizedWeights) {
   for (const char* type : {"f16", "q8_0", "q4_0"}) {
     RandomGgufOptions shape = SmallModelOptions();
     shape.weight_type = type;
@@ -182,7 +196,7 @@ PolicySpec PerHead(const std::string& name = "random") {
   return policy;
 }
 
-TEST(BackendDeviceTest, SlotsChangeNoBit) {
+TEST_P(BackendDeviceTest, SlotsChangeNoBit) {
   auto engine = DeviceEngine();
   for (const PolicySpec& policy : {PolicySpec(), PerHead(), PerHead("h2o"), PerHead("attention")}) {
     const uint64_t expected = HashOf(*engine, policy);
@@ -195,7 +209,7 @@ TEST(BackendDeviceTest, SlotsChangeNoBit) {
 }
 
 // Pages move into the holes that another session leaves.
-TEST(BackendDeviceTest, CompactionChangesNoBit) {
+TEST_P(BackendDeviceTest, CompactionChangesNoBit) {
   const uint64_t expected = HashOf(*DeviceEngine(), PerHead());
   auto engine = DeviceEngine();
   std::vector<std::unique_ptr<Session>> others;
@@ -213,7 +227,7 @@ TEST(BackendDeviceTest, CompactionChangesNoBit) {
   EXPECT_EQ(session->logits_hash(), expected);
 }
 
-TEST(BackendDeviceTest, MemoryFallsWithTheRows) {
+TEST_P(BackendDeviceTest, MemoryFallsWithTheRows) {
   auto engine = DeviceEngine();
   const auto bytes = [&] { return engine->device_report().row_bytes; };
   const uint64_t empty = bytes();
@@ -239,8 +253,8 @@ TEST(BackendDeviceTest, MemoryFallsWithTheRows) {
   EXPECT_EQ(Logits(*again), Logits(*kept));
 }
 
-TEST(BackendDeviceTest, RefusesWhatItsMemoryHasNoRoomFor) {
-  auto engine = DeviceEngine(OnDevice("ggml-cpu:memory=4MiB"));
+TEST_P(BackendDeviceTest, RefusesWhatItsMemoryHasNoRoomFor) {
+  auto engine = DeviceEngine(OnDevice(device() + ",memory=4MiB"));
   std::vector<std::unique_ptr<Session>> sessions;
   Status status;
   for (int i = 0; i < 10 && status.ok(); ++i) {
@@ -256,7 +270,7 @@ TEST(BackendDeviceTest, RefusesWhatItsMemoryHasNoRoomFor) {
   ExpectOk(sessions.back()->Prefill(SomeTokens(500)));
 }
 
-TEST(BackendDeviceTest, GoesBackAndForks) {
+TEST_P(BackendDeviceTest, GoesBackAndForks) {
   auto engine = DeviceEngine();
   auto session = Open(*engine, PolicySpec());
   Read(*session);
@@ -275,7 +289,7 @@ TEST(BackendDeviceTest, GoesBackAndForks) {
   EXPECT_EQ(Logits(**fork), end);
 }
 
-TEST(BackendDeviceTest, ASavedSessionGoesOn) {
+TEST_P(BackendDeviceTest, ASavedSessionGoesOn) {
   const TempFolder folder;
   for (const PolicySpec& policy : {PolicySpec(), PerHead(), PerHead("h2o")}) {
     auto engine = DeviceEngine();
@@ -298,7 +312,7 @@ TEST(BackendDeviceTest, ASavedSessionGoesOn) {
 }
 
 // Rows are the same bytes on both.
-TEST(BackendDeviceTest, ASessionMovesBetweenProcessorAndDevice) {
+TEST_P(BackendDeviceTest, ASessionMovesBetweenProcessorAndDevice) {
   const TempFolder folder;
   const std::string path = folder.File("session");
   auto device = DeviceEngine();
@@ -456,7 +470,7 @@ Signals SignalsOf(Engine& engine, Granularity granularity, const SignalNeeds& ne
   return seen;
 }
 
-TEST(BackendDeviceTest, ShowsTheSignalsOfTheProcessor) {
+TEST_P(BackendDeviceTest, ShowsTheSignalsOfTheProcessor) {
   auto model = ForDevice(MarkingModelOptions(1));
   auto device = MakeEngineOf(model, OnDevice());
   auto host = MakeEngineOf(model);
@@ -498,7 +512,7 @@ TEST(BackendDeviceTest, ShowsTheSignalsOfTheProcessor) {
   }
 }
 
-TEST(BackendDeviceTest, EveryPolicyThatEvictsRuns) {
+TEST_P(BackendDeviceTest, EveryPolicyThatEvictsRuns) {
   auto engine = MakeEngineOf(ForDevice(MarkingModelOptions(1)), OnDevice());
   for (const PolicyInfo& info : BuiltinPolicies()) {
     PolicySpec policy = {.name = std::string(info.name)};
@@ -522,7 +536,7 @@ TEST(BackendDeviceTest, EveryPolicyThatEvictsRuns) {
   }
 }
 
-TEST(BackendDeviceTest, SequencesOfABatchAreThoseAloneUpToRounding) {
+TEST_P(BackendDeviceTest, SequencesOfABatchAreThoseAloneUpToRounding) {
   auto engine = DeviceEngine();
   const std::vector<PolicySpec> policies = {PolicySpec(), PerHead(), PerHead("attention"),
                                             SmallPolicy("streaming", "48")};
@@ -561,7 +575,7 @@ TEST(BackendDeviceTest, SequencesOfABatchAreThoseAloneUpToRounding) {
   EXPECT_LT(largest, kFlashError);
 }
 
-TEST(BackendDeviceTest, RefusesWhatIsNotThere) {
+TEST_P(BackendDeviceTest, RefusesWhatIsNotThere) {
   const auto refused = [](const Status& status, StatusCode code, const std::string& words) {
     EXPECT_EQ(status.code(), code) << status.ToString();
     EXPECT_NE(status.message().find(words), std::string::npos) << status.ToString();
