@@ -30,7 +30,7 @@ Status ReadDevice(std::string_view text, CliOptions* options) {
 
 std::vector<OptionRow> DeviceRows() {
   return {
-      {OptionGroup::kPolicy, "--device", "cpu|NAME[:memory=BYTES]|sim[:KEY=VALUE,...]",
+      {OptionGroup::kPolicy, "--device", "cpu|NAME[:KEY=VALUE,...]|sim[:KEY=VALUE,...]",
        "where T0 and T2 lie: in the one memory; on a device that `ebb device list` names, which "
        "then "
        "holds the weights and computes; or in a simulated accelerator's memory, whose keys are "

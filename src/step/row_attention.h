@@ -38,7 +38,7 @@ struct RowAttention : DeviceOp {
   [[nodiscard]] int q_heads() const { return kv_heads * group; }
   // About so many splits of all kv heads keep a large device busy; the number is the same for all
   // devices, and so are the splits.
-  static constexpr int kSplits = 512;
+  static constexpr int kSplits = 384;
   static constexpr int kLeastRowsOfSplit = 64;
   [[nodiscard]] int RowsOfSplit() const {
     const int rows = (num_rows * kv_heads + kSplits - 1) / kSplits;
