@@ -58,10 +58,8 @@ if(has_cuda_kernels)
   ebb_glob(kernels "^$" src/*.cu)
   add_library(ebb_kernels OBJECT ${kernels})
   get_target_property(architectures ggml-cuda CUDA_ARCHITECTURES)
-  set_target_properties(ebb_kernels PROPERTIES CUDA_ARCHITECTURES "${architectures}")
-  # CMake 3.25 does not know that nvcc has C++20.
-  set_property(TARGET ebb_kernels PROPERTY CXX_STANDARD)
-  target_compile_options(ebb_kernels PRIVATE -std=c++20)
+  set_target_properties(ebb_kernels PROPERTIES
+    CUDA_STANDARD 17 CUDA_ARCHITECTURES "${architectures}")
   target_include_directories(ebb_kernels PRIVATE ${EBB_ROOT} ${EBB_LLAMA_CPP_SOURCE}/ggml/include)
   set_source_files_properties(${EBB_ROOT}/src/step/row_attention.cc PROPERTIES
     COMPILE_DEFINITIONS EBB_HAS_CUDA_KERNELS)

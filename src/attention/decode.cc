@@ -4,6 +4,7 @@
 #include "src/attention/decode.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -328,11 +329,25 @@ void DecodeAttention::Merge(int part, int num_parts) {
       const int head = static_cast<int>(i % heads);
       float* weights_of_head = weights + head * states_->max_chunks;
       if (of.mass.per_query_head.empty()) {
-        kernel_.chunk_weights(StatesOf(static_cast<int>(query), head), weights_of_head);
+        const MergeInput states = StatesOf(static_cast<int>(query), head);
+        if (states.num_chunks > 0) kernel_.chunk_weights(states, weights_of_head);
       }
       MergeHead(static_cast<int>(query), head, weights_of_head);
+      if (of.log_sums != nullptr) {
+        of.log_sums[head] = LogSum(StatesOf(static_cast<int>(query), head));
+      }
     }
   }
+}
+
+float DecodeAttention::LogSum(const MergeInput& states) {
+  if (states.num_chunks == 0) return -std::numeric_limits<float>::infinity();
+  const float largest = *std::max_element(states.m, states.m + states.num_chunks);
+  double sum = 0;
+  for (int chunk = 0; chunk < states.num_chunks; ++chunk) {
+    sum += states.l[chunk] * std::exp(double{states.m[chunk]} - largest);
+  }
+  return static_cast<float>(largest + std::log(sum));
 }
 
 // The full chunks, then the compressed ones, whose sum is rotated back.
@@ -340,6 +355,10 @@ void DecodeAttention::MergeHead(int query, int q_head, const float* weights) {
   const int dim = shape_.format.head_dim;
   float* const out = queries_[query].out + q_head * dim;
   const MergeInput all = StatesOf(query, q_head);
+  if (all.num_chunks == 0) {
+    std::fill_n(out, dim, 0.0f);
+    return;
+  }
   const int kv_head = q_head / shape_.QueryHeadsPerKvHead();
   const int num_full =
       NumChunks(query, kv_head, Kind::kFull) + NumChunks(query, kv_head, Kind::kHost);

@@ -35,7 +35,7 @@ struct MassTarget {
   bool* not_finite = nullptr;
 };
 
-// One query: a token that attends to rows. Every kv head has a row in `rows` or in `compressed`.
+// One query: a token that attends to rows. A kv head without any leaves zeros.
 struct DecodeQuery {
   std::span<const RowsView> rows;  // [num_kv_heads]
   // Per kv head: the element of the mass targets that each of its rows counts in, ascending. An
@@ -49,6 +49,8 @@ struct DecodeQuery {
   std::span<const std::span<const uint32_t>> host_mass_elements = {};
   const float* q = nullptr;  // [num_q_heads, head_dim]
   float* out = nullptr;      // [num_q_heads, head_dim]
+  // [num_q_heads], or null: ln of the sum of exp(logit), minus infinity of no row.
+  float* log_sums = nullptr;
   MassTarget mass;
 };
 
@@ -139,6 +141,7 @@ class DecodeAttention {
   [[nodiscard]] const RoundedQuery* RoundQueries(int query, int part);
   [[nodiscard]] MergeInput StatesOf(int query, int q_head) const;
   void MergeHead(int query, int q_head, const float* weights);
+  [[nodiscard]] static float LogSum(const MergeInput& states);
   void AddMass(int query, int part, int num_parts, float* weights);
   void AddMassOfRows(int query, int kv_head, Kind kind, std::pair<size_t, size_t> elements,
                      const float* weights);

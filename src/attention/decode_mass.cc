@@ -13,7 +13,9 @@ void DecodeAttention::AddMass(int query, int part, int num_parts, float* weights
   const DecodeQuery& of = queries_[query];
   bool finite = true;
   for (int head = 0; head < shape_.num_q_heads; ++head) {
-    finite &= kernel_.chunk_weights(StatesOf(query, head), weights + head * states_->max_chunks);
+    const MergeInput states = StatesOf(query, head);
+    if (states.num_chunks == 0) continue;
+    finite &= kernel_.chunk_weights(states, weights + head * states_->max_chunks);
   }
   if (!finite) {
     if (part == 0 && of.mass.not_finite != nullptr) *of.mass.not_finite = true;

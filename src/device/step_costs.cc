@@ -1,6 +1,8 @@
 #include "src/device/step_costs.h"
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "src/device/device_block.h"
 
@@ -85,6 +87,41 @@ Result<DeviceRates> MeasureRates(Device* device) {
                      .device_bytes_per_s = on_device.bytes_per_s,
                      .host_bytes_per_s = on_host.bytes_per_s,
                      .layer_seconds = layer};
+}
+
+Result<DeviceRates> MeasureRatesOfBackend(Device* device, double host_bytes_per_s) {
+  // A copy lies in one extent, which is 2 MiB.
+  constexpr int kCopies = 16;
+  const size_t num_bytes = kCopies * kDeviceMemoryStep;
+  EBB_ASSIGN_OR_RETURN(const DeviceBlock there,
+                       DeviceBlock::Allocate(device, MemoryKind::kDevice, num_bytes));
+  EBB_ASSIGN_OR_RETURN(const DeviceBlock here,
+                       DeviceBlock::Allocate(device, MemoryKind::kPinned, num_bytes));
+  const auto copy = [&](int num, size_t of_each) {
+    return Time(device, [&] {
+      std::vector<CopyPart> parts;
+      for (int i = 0; i < num; ++i) {
+        const size_t at = i * kDeviceMemoryStep;
+        parts.push_back({.from = here.data() + at, .to = there.data() + at, .num_bytes = of_each});
+      }
+      return device->Copy(DeviceQueue::kToDevice, {.what = "measure"}, parts);
+    });
+  };
+  double least = std::numeric_limits<double>::max(), most = least;
+  constexpr int kRounds = 3;
+  for (int round = 0; round < kRounds; ++round) {
+    EBB_ASSIGN_OR_RETURN(const double few, copy(1, kFewBytes));
+    EBB_ASSIGN_OR_RETURN(const double many, copy(kCopies, kDeviceMemoryStep));
+    least = std::min(least, few);
+    most = std::min(most, many);
+  }
+  const double rate = static_cast<double>(num_bytes) / std::max(most, 1e-9);
+  constexpr double kAtOnce = 1e15;
+  return DeviceRates{.h2d_bytes_per_s = rate,
+                     .d2h_bytes_per_s = rate,
+                     .latency_seconds = least,
+                     .device_bytes_per_s = kAtOnce,
+                     .host_bytes_per_s = host_bytes_per_s};
 }
 
 double StreamSeconds(const DeviceRates& rates, const LayerBytes& bytes, int num_layers) {

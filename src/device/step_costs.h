@@ -24,6 +24,10 @@ struct DeviceRates {
 // Measured by copies and by reads of two sizes, on the device's clock.
 [[nodiscard]] Result<DeviceRates> MeasureRates(Device* device);
 
+// Of a device that a backend computes on: copies from pinned memory are measured, what the host
+// attends to a second is given. The device's own time is left out, as it is the same in both ways.
+[[nodiscard]] Result<DeviceRates> MeasureRatesOfBackend(Device* device, double host_bytes_per_s);
+
 // Bytes of each layer of a step.
 struct LayerBytes {
   size_t on_device = 0;  // rows of T0 and T2

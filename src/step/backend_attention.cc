@@ -70,10 +70,19 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
   // Queries too are computed before anything waits for rows.
   ggml_build_forward_expand(graph, q);
   tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
+  std::vector<RowAttentionNodes> own_nodes(sequences_.size());
+  bool host_attends = false;
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    if (!sequences_[i].by_own_nodes) continue;
+    own_nodes[i] = AddOwnNodes(ctx, layer, i, q, keys, values);
+    ggml_build_forward_expand(graph, own_nodes[i].fold);
+    host_attends |= sequences_[i].adds_host;
+  }
+  if (host_attends) tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
   ggml_tensor* all = nullptr;
   for (size_t i = 0; i < sequences_.size(); ++i) {
     ggml_tensor* out = sequences_[i].by_own_nodes
-                           ? AttendByOwnNodes(ctx, graph, layer, i, q, keys, values)
+                           ? TakeMerged(ctx, graph, i, own_nodes[i])
                            : AttendSequence(ctx, graph, layer, i, q, keys, values);
     all = all == nullptr ? out : ggml_concat(ctx, all, out, 1);
   }
@@ -166,8 +175,8 @@ ggml_tensor* BackendAttention::AttendSequence(ggml_context* ctx, ggml_cgraph* gr
   return ggml_reshape_2d(ctx, out, head_dim * num_q, tokens);
 }
 
-ggml_tensor* BackendAttention::AttendByOwnNodes(ggml_context* ctx, ggml_cgraph* graph, int layer,
-                                                size_t index, ggml_tensor* q, ggml_tensor* keys,
+RowAttentionNodes BackendAttention::AddOwnNodes(ggml_context* ctx, int layer, size_t index,
+                                                ggml_tensor* q, ggml_tensor* keys,
                                                 ggml_tensor* values) {
   const BackendSequence& sequence = sequences_[index];
   const int64_t num_q = q->ne[1], heads = model_.hparams.kv_heads[layer];
@@ -178,6 +187,7 @@ ggml_tensor* BackendAttention::AttendByOwnNodes(ggml_context* ctx, ggml_cgraph* 
   attention.group = static_cast<int>(num_q / heads);
   attention.num_rows = sequence.num_rows;
   attention.in_pages = sequence.in_pages;
+  attention.adds_host = sequence.adds_host;
   attention.mass = sequence.mass;
   attention.scale = model_.hparams.attention_scale;
   const BackendTensors::OfSequence& tensors = tensors_->sequences[index];
@@ -187,17 +197,30 @@ ggml_tensor* BackendAttention::AttendByOwnNodes(ggml_context* ctx, ggml_cgraph* 
       .list = ListOf(ctx, layer, index),
       .counts = ggml_view_1d(ctx, tensors.counts, heads,
                              FirstHead(layer) * static_cast<int64_t>(sizeof(int32_t))),
+      .host = tensors.host,
       .mask = Mask(ctx, layer, index)};
-  const RowAttentionNodes nodes = AddRowAttention(ctx, &attention, inputs, keys, values);
+  return AddRowAttention(ctx, &attention, inputs, keys, values);
+}
+
+ggml_tensor* BackendAttention::TakeMerged(ggml_context* ctx, ggml_cgraph* graph, size_t index,
+                                          const RowAttentionNodes& nodes) {
+  const RowAttention& attention = *nodes.attention;
+  BackendTensors::OfSequence& tensors = tensors_->sequences[index];
   ggml_build_forward_expand(graph, nodes.merge);
+  const auto keep = [&](int64_t columns, int64_t rows, size_t first) {
+    ggml_tensor* copy =
+        ggml_cont(ctx, ggml_view_2d(ctx, nodes.merge, columns, rows, columns * sizeof(float),
+                                    first * sizeof(float)));
+    ggml_set_output(copy);
+    ggml_build_forward_expand(graph, copy);
+    return copy;
+  };
   if (attention.MassArrays() > 0) {
-    ggml_tensor* mass =
-        ggml_cont(ctx, ggml_view_2d(ctx, nodes.merge, attention.num_rows, attention.MassArrays(),
-                                    attention.num_rows * sizeof(float),
-                                    (attention.OutSize() + attention.q_heads()) * sizeof(float)));
-    ggml_set_output(mass);
-    ggml_build_forward_expand(graph, mass);
-    tensors_->sequences[index].mass.push_back(mass);
+    tensors.mass.push_back(keep(attention.num_rows, attention.MassArrays(),
+                                attention.OutSize() + attention.q_heads()));
+    if (attention.adds_host) {
+      tensors.log_sums.push_back(keep(attention.q_heads(), 1, attention.OutSize()));
+    }
   }
   return ggml_view_2d(ctx, nodes.merge, static_cast<int64_t>(attention.OutSize()), 1,
                       attention.OutSize() * sizeof(float), 0);

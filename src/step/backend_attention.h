@@ -28,6 +28,7 @@ struct BackendSequence {
   // One token, by the nodes of row_attention.h, which need a mask only where something is hidden.
   bool by_own_nodes = false;
   bool has_mask = true;
+  bool adds_host = false;  // and the host attends to the rows of T1, where they lie
   using Mass = RowAttention::Mass;
   Mass mass = Mass::kNone;
 
@@ -55,11 +56,17 @@ struct BackendTensors {
     // more; null where it has none.
     ggml_tensor* mask = nullptr;
     ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], of rows; null unless by own nodes
+    // What the host attended to of a layer, as its merge takes it; null unless it does.
+    ggml_tensor* host = nullptr;
+    // By layer, F32 [query heads], as the merge leaves them; empty unless mass is wanted beside the
+    // host's attention.
+    std::vector<ggml_tensor*> log_sums;
     // By layer, F32 [num_rows, kv heads or query heads]; null unless wanted.
     std::vector<ggml_tensor*> mass;
   };
   std::vector<OfSequence> sequences;
-  // By layer: how many nodes come before the first that reads rows of it.
+  // By layer: how many nodes come before the first that reads rows of it, and, where the host
+  // attends too, how many before the first that waits for what it attended to.
   std::vector<int> cuts;
   // By layer, [head_dim, heads, T], F32; empty unless wanted.
   std::vector<ggml_tensor*> q, k, v, k_before_rope;
@@ -90,8 +97,11 @@ class BackendAttention final : public AttentionBuilder {
  private:
   ggml_tensor* AttendSequence(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                               ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
-  ggml_tensor* AttendByOwnNodes(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
-                                ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
+  RowAttentionNodes AddOwnNodes(ggml_context* ctx, int layer, size_t index, ggml_tensor* q,
+                                ggml_tensor* keys, ggml_tensor* values);
+  // Attention out of the merge; mass and sums are kept where wanted.
+  ggml_tensor* TakeMerged(ggml_context* ctx, ggml_cgraph* graph, size_t index,
+                          const RowAttentionNodes& nodes);
   // The part of the sequence's lists that is a layer's.
   ggml_tensor* ListOf(ggml_context* ctx, int layer, size_t index) const;
   // The sequence's rows, F16 [head_dim, num_rows, kv heads, 1] where all heads see alike, or else

@@ -40,6 +40,21 @@ bool Selects(const StepWork& work) {
                              [](const SequenceStep& s) { return s.selector != nullptr; });
 }
 
+bool HostAttends(const StepWork& work) {
+  return std::ranges::any_of(work.sequences,
+                             [](const SequenceStep& s) { return s.cache->ReadsInPlace(); });
+}
+
+int LongestInT0(const SequenceCache& cache, int num_layers) {
+  size_t longest = 0;
+  for (int layer = 0; layer < num_layers; ++layer) {
+    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
+      longest = std::max(longest, cache.RowsIn(Tier::kT0, layer, head).indices.size());
+    }
+  }
+  return static_cast<int>(longest);
+}
+
 // Positions are the same in all streams that share a table.
 bool AllSeeAlike(const SequenceCache& cache) {
   const RowsView first = cache.View(0, 0);
@@ -75,24 +90,43 @@ bool BackendStep::Shape::operator==(const Shape& other) const {
          wanted == other.wanted;
 }
 
-Result<std::unique_ptr<BackendStep>> BackendStep::Create(const LoadedModel& model,
-                                                         BackendDevice* device) {
-  std::unique_ptr<BackendStep> step(new BackendStep(model, device));
-  EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, device));
-  step->ChooseNodes();
+bool BackendStep::CanShareAttention(const BackendDevice& device, const Hyperparameters& hparams) {
+  if (device.attention() == DeviceAttention::kGgml) return false;
+  if (device.BackendName() == "CPU") return true;
+  return device.BackendName() == "CUDA" && CudaRowAttention() != nullptr &&
+         std::ranges::all_of(hparams.kv_heads, [&](int heads) {
+           return CudaRowAttentionTakes(hparams.head_dim, hparams.num_q_heads / heads);
+         });
+}
+
+BackendStep::BackendStep(const LoadedModel& model, const DeviceUse& use,
+                         const AttentionShape& shape, std::unique_ptr<HostAttention> host_attention)
+    : model_(model),
+      device_(static_cast<BackendDevice*>(use.device())),
+      use_(use),
+      shape_(shape),
+      has_own_nodes_(CanShareAttention(*device_, model.hparams)),
+      own_nodes_{.launch = device_->BackendName() == "CUDA" ? CudaRowAttention() : nullptr},
+      host_attention_(std::move(host_attention)) {}
+
+Result<std::unique_ptr<BackendStep>> BackendStep::Create(
+    const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
+    std::unique_ptr<HostAttention> host_attention) {
+  std::unique_ptr<BackendStep> step(new BackendStep(model, use, shape, std::move(host_attention)));
+  EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, step->device_));
+  if (use.NeedsRates() && step->host_attention_ != nullptr) {
+    EBB_ASSIGN_OR_RETURN(const double host_rate, step->host_attention_->MeasureBytesPerSecond());
+    EBB_ASSIGN_OR_RETURN(const DeviceRates rates, MeasureRatesOfBackend(step->device_, host_rate));
+    step->use_.SetRates(rates);
+  }
   return step;
 }
 
-void BackendStep::ChooseNodes() {
-  if (device_->attention() == DeviceAttention::kGgml) return;
-  const std::string_view backend = device_->BackendName();
-  if (backend == "CPU") has_own_nodes_ = true;
-  if (backend != "CUDA") return;
-  own_nodes_.launch = CudaRowAttention();
-  const Hyperparameters& h = model_.hparams;
-  has_own_nodes_ = own_nodes_.launch != nullptr && std::ranges::all_of(h.kv_heads, [&](int heads) {
-                     return CudaRowAttentionTakes(h.head_dim, h.num_q_heads / heads);
-                   });
+// What is hidden from a token, or chosen for it, is not told apart by tiers.
+bool BackendStep::MayReadInPlace(const SequenceStep& sequence) const {
+  return host_attention_ != nullptr && sequence.num_tokens == 1 && sequence.selector == nullptr &&
+         sequence.cache->page_bytes(Tier::kT1) > 0 &&
+         !HidesRows(*sequence.cache, model_.hparams.num_layers);
 }
 
 BackendStep::~BackendStep() {
@@ -104,7 +138,8 @@ BackendStep::~BackendStep() {
 
 BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   const SequenceCache& cache = *sequence.cache;
-  const auto longest = static_cast<int>(cache.max_rows());
+  auto longest = static_cast<int>(cache.max_rows());
+  if (cache.ReadsInPlace()) longest = LongestInT0(cache, model_.hparams.num_layers);
   BackendSequence described = {
       .first_token = sequence.first_token,
       .num_tokens = sequence.num_tokens,
@@ -115,8 +150,9 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   described.is_uniform =
       sequence.selector == nullptr && AllSeeAlike(cache) &&
       (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.has_expiring_rows));
-  described.in_pages =
-      device_->HasPageNumbers() && RowLists::InOrder(cache, model_.hparams.num_layers);
+  described.in_pages = !cache.ReadsInPlace() && device_->HasPageNumbers() &&
+                       RowLists::InOrder(cache, model_.hparams.num_layers);
+  described.adds_host = cache.ReadsInPlace();
   described.by_own_nodes = has_own_nodes_ && sequence.num_tokens == 1;
   described.has_mask = !described.by_own_nodes || sequence.selector != nullptr ||
                        HidesRows(cache, model_.hparams.num_layers);
@@ -137,7 +173,7 @@ BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
   }
   shape.wanted = {.keys = needs.keys,
                   .values = needs.values,
-                  .queries = needs.num_recent_queries > 0 || Selects(work)};
+                  .queries = needs.num_recent_queries > 0 || Selects(work) || HostAttends(work)};
   // Inputs of attention are for sequences in the order of their tokens.
   std::ranges::sort(shape.sequences, {}, &BackendSequence::first_token);
   shape.options = {
@@ -205,6 +241,9 @@ Status BackendStep::Build(const Shape& shape) {
                 sequence.num_tokens * (sequence.is_uniform ? int64_t{1} : heads) + kMaskPadding);
     }
     if (sequence.by_own_nodes) tensors.counts = input(GGML_TYPE_I32, heads, 1);
+    if (sequence.adds_host) {
+      tensors.host = input(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
+    }
   }
   graph.attention = std::make_unique<BackendAttention>(
       weights_->model(), *device_, own_nodes_, graph.shape.sequences, shape.wanted, &graph.tensors);
@@ -313,7 +352,10 @@ void BackendStep::SetCounts(const SequenceStep& sequence, size_t index, const Gr
   counts.clear();
   for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
     for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
-      counts.push_back(static_cast<int32_t>(sequence.cache->View(layer, head).slots.size()));
+      const SequenceCache& cache = *sequence.cache;
+      counts.push_back(static_cast<int32_t>(
+          cache.ReadsInPlace() ? cache.RowsIn(Tier::kT0, layer, head).indices.size()
+                               : cache.View(layer, head).slots.size()));
     }
   }
   ggml_backend_tensor_set_async(device_->backend(), graph.tensors.sequences[index].counts,
@@ -454,9 +496,12 @@ Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
 Status BackendStep::RunOnDevice(const StepWork& work, StepCosts* costs) {
   Status status;
   size_t num_begun = 0;
+  using Reading = SequenceCache::T1Reading;
+  t1_mode_ = host_attention_ == nullptr ? T1Mode::kStream : use_.Choose(work.sequences, shape_);
   for (const SequenceStep& sequence : work.sequences) {
     ++num_begun;
-    status = sequence.cache->BeginStaging();
+    const bool in_place = t1_mode_ == T1Mode::kCompute && MayReadInPlace(sequence);
+    status = sequence.cache->BeginStaging(in_place ? Reading::kInPlace : Reading::kStaged);
     if (!status.ok()) break;
   }
   if (status.ok()) status = ComputeStep(work, costs);
@@ -525,20 +570,80 @@ void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
   }
 }
 
+// The device folds its rows while the host attends to the others; its merge waits for them. By then
+// the merge of the layer before has ended, and with it the sums that the mass of its rows needs.
+Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph) {
+  ggml_backend_t backend = device_->backend();
+  const size_t size = size_t(shape_.num_q_heads) * shape_.format.head_dim;
+  if (layer == 0) host_parts_.resize(work.sequences.size());
+  host_queries_.clear();
+  for (const SequenceStep& sequence : work.sequences) {
+    if (!sequence.cache->ReadsInPlace()) continue;
+    HostPart& of = host_parts_[host_queries_.size()];
+    of.index = IndexOf(*graph, sequence);
+    of.q.resize(size);
+    of.log_sums.resize(shape_.num_q_heads);
+    ggml_backend_tensor_get_async(backend, graph->tensors.q[layer], of.q.data(),
+                                  sequence.first_token * size * sizeof(float),
+                                  size * sizeof(float));
+    host_queries_.push_back({.sequence = &sequence, .q = of.q.data()});
+    if (layer > 0) FetchLogSums(*graph, layer - 1, &of);
+  }
+  ggml_backend_synchronize(backend);
+  EBB_RETURN_IF_ERROR(Compute(graph->parts[part].get()));
+  if (layer > 0) AddMassOfHost();
+  for (size_t i = 0; i < host_queries_.size(); ++i) {
+    host_parts_[i].result.resize(host_attention_->ResultSize());
+    host_queries_[i].result = host_parts_[i].result.data();
+  }
+  host_attention_->Attend(layer, host_queries_);
+  for (size_t i = 0; i < host_queries_.size(); ++i) {
+    const HostPart& of = host_parts_[i];
+    ggml_backend_tensor_set_async(backend, graph->tensors.sequences[of.index].host,
+                                  of.result.data(), 0, of.result.size() * sizeof(float));
+  }
+  return OkStatus();
+}
+
+void BackendStep::FetchLogSums(const Graph& graph, int layer, HostPart* of) const {
+  const auto& log_sums = graph.tensors.sequences[of->index].log_sums;
+  if (log_sums.empty()) return;
+  ggml_backend_tensor_get_async(device_->backend(), log_sums[layer], of->log_sums.data(), 0,
+                                of->log_sums.size() * sizeof(float));
+}
+
+void BackendStep::AddMassOfHost() {
+  for (size_t i = 0; i < host_queries_.size(); ++i) {
+    host_attention_->AddMass(i, host_parts_[i].log_sums);
+  }
+}
+
 Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
   MakeParts(graph);
   for (RowLists& lists : graph->lists) lists.Begin();
-  EBB_RETURN_IF_ERROR(Compute(graph->parts[0].get()));
+  const bool host_attends = HostAttends(work);
+  size_t part = 0;
+  EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
   for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
     for (const SequenceStep& sequence : work.sequences) {
-      sequence.cache->StageLayer(layer, 0);
+      if (!sequence.cache->ReadsInPlace()) sequence.cache->StageLayer(layer, 0);
       const size_t index = IndexOf(*graph, sequence);
       UploadList(index, layer, graph->lists[index].Update(*sequence.cache, *device_, layer),
                  *graph);
     }
     if (Selects(work)) SelectRows(work, layer, graph);
-    EBB_RETURN_IF_ERROR(Compute(graph->parts[layer + 1].get()));
-    for (const SequenceStep& sequence : work.sequences) sequence.cache->ReleaseLayer(layer);
+    if (host_attends) EBB_RETURN_IF_ERROR(AttendOnHost(work, layer, part++, graph));
+    EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
+    for (const SequenceStep& sequence : work.sequences) {
+      if (!sequence.cache->ReadsInPlace()) sequence.cache->ReleaseLayer(layer);
+    }
+  }
+  if (host_attends) {
+    for (size_t i = 0; i < host_queries_.size(); ++i) {
+      FetchLogSums(*graph, model_.hparams.num_layers - 1, &host_parts_[i]);
+    }
+    ggml_backend_synchronize(device_->backend());
+    AddMassOfHost();
   }
   for (RowLists& lists : graph->lists) lists.End();
   return OkStatus();
@@ -551,7 +656,7 @@ Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
   const auto reads_t1 = [](const SequenceStep& sequence) {
     return sequence.cache->t1_bytes_read() > 0;
   };
-  if (Selects(work) || std::ranges::any_of(work.sequences, reads_t1)) {
+  if (Selects(work) || HostAttends(work) || std::ranges::any_of(work.sequences, reads_t1)) {
     EBB_RETURN_IF_ERROR(ComputeByLayer(work, graph));
   } else {
     for (const SequenceStep& sequence : work.sequences) {
@@ -659,9 +764,14 @@ void BackendStep::TakeMass(const SequenceStep& sequence, const BackendSequence& 
     for (int array = 0; array < arrays; ++array) {
       const int q_head = per_query ? array : array * group;
       const int kv_head = q_head / group;
-      const size_t size = sequence.cache->View(layer, kv_head).slots.size();
       const float* const from = mass.data() + size_t(array) * described.num_rows;
       float* const to = target.per_query_head[q_head];
+      if (sequence.cache->ReadsInPlace()) {
+        const auto indices = sequence.cache->RowsIn(Tier::kT0, layer, kv_head).indices;
+        for (size_t row = 0; row < indices.size(); ++row) to[indices[row]] += from[row];
+        continue;
+      }
+      const size_t size = sequence.cache->View(layer, kv_head).slots.size();
       for (size_t row = 0; row < size; ++row) to[row] += from[row];
     }
   }

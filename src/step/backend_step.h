@@ -18,8 +18,10 @@
 #include "ebb/step_report.h"
 #include "src/attention/attention.h"
 #include "src/step/backend_attention.h"
+#include "src/step/device_use.h"
 #include "src/step/device_weights.h"
 #include "src/step/graph_part.h"
+#include "src/step/host_attention.h"
 #include "src/step/row_lists.h"
 #include "src/step/step_work.h"
 
@@ -27,10 +29,16 @@ namespace ebb {
 
 class BackendStep {
  public:
-  // Copies the weights. Errors: those of DeviceWeights; Unsupported, naming the operation, when the
-  // backend lacks one that the model needs. REQUIRES: model and device outlive this.
-  static Result<std::unique_ptr<BackendStep>> Create(const LoadedModel& model,
-                                                     BackendDevice* device);
+  // Whether the host may attend to rows of T1 where they lie, and the device to the others.
+  [[nodiscard]] static bool CanShareAttention(const BackendDevice& device,
+                                              const Hyperparameters& hparams);
+  // Copies the weights. host_attention: null unless CanShareAttention(). Errors: those of
+  // DeviceWeights and of measuring how fast the ways of reading T1 are; Unsupported, naming the
+  // operation, when the backend lacks one that the model needs. REQUIRES: model and device outlive
+  // this.
+  static Result<std::unique_ptr<BackendStep>> Create(const LoadedModel& model, const DeviceUse& use,
+                                                     const AttentionShape& shape,
+                                                     std::unique_ptr<HostAttention> host_attention);
 
   ~BackendStep();
   BackendStep(const BackendStep&) = delete;
@@ -42,6 +50,7 @@ class BackendStep {
   // [vocab_size], of output_rows[i] of the last step.
   [[nodiscard]] std::span<const float> logits(size_t i) const;
   [[nodiscard]] int64_t num_graphs_built() const { return num_graphs_built_; }
+  [[nodiscard]] T1Mode t1_mode() const { return t1_mode_; }  // of the last step
   // On the device, beside rows.
   [[nodiscard]] size_t weight_bytes() const { return weights_->num_bytes(); }
 
@@ -61,14 +70,15 @@ class BackendStep {
     std::unique_ptr<BackendAttention> attention;
     std::unique_ptr<ggml_context, GgmlDeleter> context;
     DecoderGraph graph;
-    // The graph in parts, each beginning with what reads a layer's rows; empty until needed.
+    // The graph in parts, cut as BackendTensors::cuts says; empty until needed.
     std::vector<GraphPart> parts;
   };
 
-  BackendStep(const LoadedModel& model, BackendDevice* device) : model_(model), device_(device) {}
+  BackendStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
+              std::unique_ptr<HostAttention> host_attention);
   [[nodiscard]] Shape ShapeOf(const StepWork& work) const;
   [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
-  void ChooseNodes();
+  [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;
   Status RunOnDevice(const StepWork& work, StepCosts* costs);
   Result<Graph*> GraphFor(const Shape& shape);
   Status Build(const Shape& shape);
@@ -90,6 +100,11 @@ class BackendStep {
   Status ComputeByLayer(const StepWork& work, Graph* graph);
   // Hides what the selectors of the sequences leave out in a layer whose queries are computed.
   void SelectRows(const StepWork& work, int layer, Graph* graph);
+  // What of a layer the host attends to, beside the device.
+  struct HostPart;
+  Status AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph);
+  void FetchLogSums(const Graph& graph, int layer, HostPart* of) const;
+  void AddMassOfHost();
   Status ComputeStep(const StepWork& work, StepCosts* costs);
   void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
   // Into `read_`, so that a copy may be under way while another is asked for.
@@ -100,10 +115,14 @@ class BackendStep {
 
   const LoadedModel& model_;
   BackendDevice* const device_;
-  std::unique_ptr<DeviceWeights> weights_;
+  DeviceUse use_;
+  const AttentionShape shape_;
   // Whether single tokens attend by ebb's own nodes, and how the device runs them.
-  bool has_own_nodes_ = false;
-  DeviceOp own_nodes_;
+  const bool has_own_nodes_;
+  const DeviceOp own_nodes_;
+  const std::unique_ptr<HostAttention> host_attention_;
+  T1Mode t1_mode_ = T1Mode::kStream;
+  std::unique_ptr<DeviceWeights> weights_;
   std::list<Graph> graphs_;       // most recently used first
   uint64_t rows_generation_ = 0;  // of the device, when graphs were built
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;
@@ -116,6 +135,13 @@ class BackendStep {
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;
   std::vector<std::vector<int32_t>> counts_;
+  // Of the sequences that the host attends for, in a layer.
+  struct HostPart {
+    size_t index = 0;  // of the graph's sequences
+    std::vector<float> q, result, log_sums;
+  };
+  std::vector<HostPart> host_parts_;
+  std::vector<HostAttention::Query> host_queries_;
   std::vector<float> logits_;
   std::list<std::vector<float>> read_;
 };

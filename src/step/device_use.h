@@ -28,6 +28,11 @@ class DeviceUse {
   DeviceUse(Device* device, const Options& options) : device_(device), options_(options) {}
 
   [[nodiscard]] Device* device() const { return device_; }
+  // Whether Choose() goes by rates.
+  [[nodiscard]] bool NeedsRates() const {
+    return options_.t1_mode == T1Mode::kAuto && options_.allow_inexact;
+  }
+  void SetRates(const DeviceRates& rates) { options_.rates = rates; }
   [[nodiscard]] bool one_memory() const { return device_->one_memory(); }
   // kCompute or kStream, for a step of decoding.
   [[nodiscard]] T1Mode Choose(std::span<const SequenceStep> sequences,

@@ -175,6 +175,7 @@ struct GraphRunner::Impl {
   const std::function<void(int, int)>* team_work = nullptr;  // while it runs
 
   Status BuildTeam();
+  void RunOnThreads(const std::function<void(int, int)>& work);
   static void TeamNode(ggml_tensor* node, int part, int num_parts, void* impl);
 
   Result<StepGraph*> GraphFor(const GraphShape& shape);
@@ -223,10 +224,21 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
   EBB_RETURN_IF_ERROR(impl->MakeBuffers());
   EBB_RETURN_IF_ERROR(impl->BuildTeam());
   if (device.device()->IsClosed()) {
+    std::unique_ptr<HostAttention> host_attention;
+    if (HostMayAttend(model, *device.device())) {
+      host_attention = std::make_unique<HostAttention>(
+          kernel, shape, threads,
+          [team = impl.get()](const auto& work) { team->RunOnThreads(work); });
+    }
     EBB_ASSIGN_OR_RETURN(impl->on_device,
-                         BackendStep::Create(loaded, static_cast<BackendDevice*>(device.device())));
+                         BackendStep::Create(loaded, device, shape, std::move(host_attention)));
   }
   return std::unique_ptr<GraphRunner>(new GraphRunner(std::move(impl)));
+}
+
+bool GraphRunner::HostMayAttend(const Model& model, const Device& device) {
+  return BackendStep::CanShareAttention(static_cast<const BackendDevice&>(device),
+                                        model.loaded().hparams);
 }
 
 void GraphRunner::Impl::TeamNode(ggml_tensor*, int part, int num_parts, void* impl) {
@@ -247,12 +259,16 @@ Status GraphRunner::Impl::BuildTeam() {
   return OkStatus();
 }
 
+void GraphRunner::Impl::RunOnThreads(const std::function<void(int, int)>& work) {
+  if (threads == 1) return work(0, 1);
+  assert(team_work == nullptr && "the team is at work");
+  team_work = &work;
+  ggml_backend_graph_compute(backend.get(), team_graph);
+  team_work = nullptr;
+}
+
 void GraphRunner::RunOnThreads(const std::function<void(int, int)>& work) {
-  if (impl_->threads == 1) return work(0, 1);
-  assert(impl_->team_work == nullptr && "the team is at work");
-  impl_->team_work = &work;
-  ggml_backend_graph_compute(impl_->backend.get(), impl_->team_graph);
-  impl_->team_work = nullptr;
+  impl_->RunOnThreads(work);
 }
 
 int GraphRunner::threads() const { return impl_->threads; }
@@ -503,7 +519,9 @@ Status GraphRunner::RotateKeys(SequenceCache* cache, int group, const RopePositi
 size_t GraphRunner::weight_bytes_on_device() const {
   return impl_->on_device == nullptr ? 0 : impl_->on_device->weight_bytes();
 }
-T1Mode GraphRunner::t1_mode() const { return impl_->t1_mode; }
+T1Mode GraphRunner::t1_mode() const {
+  return impl_->on_device == nullptr ? impl_->t1_mode : impl_->on_device->t1_mode();
+}
 double GraphRunner::select_seconds() const { return impl_->scratch.select_seconds; }
 
 double GraphRunner::CriticalPathSeconds(DeviceRates rates, const StepWork& work) const {

@@ -15,6 +15,8 @@
 namespace ebb {
 namespace {
 
+static_assert(kRowsOfPage == kRowsPerPage);
+
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 // Sources of the fold, by place.
@@ -45,9 +47,8 @@ class HostFold {
   [[nodiscard]] const ggml_fp16_t* Key(int head, int row) const {
     int64_t number = 0;
     if (attention_.in_pages) {
-      const int pages = attention_.num_rows / kRowsPerPage;
-      number =
-          int64_t{list_[head * pages + row / kRowsPerPage]} * kRowsPerPage + row % kRowsPerPage;
+      const int pages = attention_.num_rows / kRowsOfPage;
+      number = int64_t{list_[head * pages + row / kRowsOfPage]} * kRowsOfPage + row % kRowsOfPage;
     } else {
       number = list_[size_t(row) * attention_.kv_heads + head];
     }
@@ -82,7 +83,7 @@ class HostFold {
     float* const out = sums_ + (size_t(split) * attention_.q_heads() + head * group) * size;
     std::fill_n(out, size_t(group) * size, 0.0f);
     for (int row = begin; row < end; ++row) {
-      ggml_fp16_to_fp32_row(Key(head, row) + size_t{kRowsPerPage} * size, row_.data(), size);
+      ggml_fp16_to_fp32_row(Key(head, row) + size_t{kRowsOfPage} * size, row_.data(), size);
       for (int i = 0; i < group; ++i) {
         const float logit = scores_[size_t(row - begin) * group + i];
         if (attention_.LogitsSize() > 0) {
@@ -122,6 +123,7 @@ void MergeOnHost(ggml_tensor* node, int thread, int, void* data) {
   const float* logits = weights + attention.WeightsSize();
   const auto* counts = static_cast<const int32_t*>(node->src[1]->data);
   const size_t heads = attention.q_heads(), size = attention.head_dim;
+  const auto* host = attention.adds_host ? static_cast<const float*>(node->src[2]->data) : nullptr;
   auto* const out = static_cast<float*>(node->data);
   float* const log_sums = out + attention.OutSize();
   for (size_t head = 0; head < heads; ++head) {
@@ -129,7 +131,13 @@ void MergeOnHost(ggml_tensor* node, int thread, int, void* data) {
     for (int split = 0; split < attention.NumSplits(); ++split) {
       largest = std::max(largest, weights[(split * heads + head) * 2]);
     }
+    const float of_host = host == nullptr ? kHidden : host[heads * size + head];
+    largest = std::max(largest, of_host);
     std::fill_n(out + head * size, size, 0.0f);
+    if (of_host != kHidden) {
+      sum = std::exp2(of_host - largest);
+      for (size_t d = 0; d < size; ++d) out[head * size + d] = sum * host[head * size + d];
+    }
     for (int split = 0; split < attention.NumSplits(); ++split) {
       const float* const pair = weights + (split * heads + head) * 2;
       if (pair[0] == kHidden) continue;
@@ -172,13 +180,14 @@ RowAttentionNodes AddRowAttention(ggml_context* context, const RowAttention* att
     if (tensor != nullptr) sources[num_sources++] = tensor;
   }
   void* const data = const_cast<RowAttention*>(attention);
-  RowAttentionNodes nodes;
+  RowAttentionNodes nodes = {.attention = attention};
   nodes.fold = ggml_custom_4d(context, GGML_TYPE_F32, static_cast<int64_t>(attention->FoldSize()),
                               1, 1, 1, sources.data(), num_sources, FoldOnHost, 1, data);
-  std::array<ggml_tensor*, 2> folded = {nodes.fold, inputs.counts};
+  assert(attention->adds_host == (inputs.host != nullptr));
+  std::array<ggml_tensor*, 3> folded = {nodes.fold, inputs.counts, inputs.host};
   nodes.merge =
       ggml_custom_4d(context, GGML_TYPE_F32, static_cast<int64_t>(attention->MergeSize()), 1, 1, 1,
-                     folded.data(), static_cast<int>(folded.size()), MergeOnHost, 1, data);
+                     folded.data(), attention->adds_host ? 3 : 2, MergeOnHost, 1, data);
   return nodes;
 }
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "ggml.h"
-#include "src/base/page_units.h"
 #include "src/step/row_attention.h"
 
 namespace ebb {
@@ -41,9 +40,9 @@ struct FoldArguments {
 __device__ inline const __half* Key(const FoldArguments& a, int head, int row) {
   int64_t number;
   if (a.in_pages) {
-    const int page = row / kRowsPerPage;
-    number = int64_t{a.list[head * (a.num_rows / kRowsPerPage) + page]} * kRowsPerPage +
-             row % kRowsPerPage;
+    const int page = row / kRowsOfPage;
+    number =
+        int64_t{a.list[head * (a.num_rows / kRowsOfPage) + page]} * kRowsOfPage + row % kRowsOfPage;
   } else {
     number = a.list[int64_t{row} * a.kv_heads + head];
   }
@@ -109,7 +108,7 @@ __global__ void __launch_bounds__(kThreads) Fold(const FoldArguments a) {
       const auto* key = reinterpret_cast<const uint4*>(Key(a, head, min(first + r, end - 1)));
       const int units = a.head_dim / kHalves;
       keys[r] = has_unit ? __ldg(key + lane) : uint4{};
-      values[r] = has_unit ? __ldg(key + kRowsPerPage * units + lane) : uint4{};
+      values[r] = has_unit ? __ldg(key + kRowsOfPage * units + lane) : uint4{};
     }
     float logits[kTile][kQueries];
 #pragma unroll
@@ -211,6 +210,7 @@ __global__ void __launch_bounds__(kThreads) Fold(const FoldArguments a) {
 struct MergeArguments {
   const float *sums, *weights, *logits;
   const int32_t* counts;
+  const float* host;  // null, or as the nodes' input
   float *out, *log_sums, *mass;
   int head_dim, q_heads, group, num_rows, num_splits;
   bool per_query;
@@ -231,14 +231,19 @@ __global__ void Merge(const MergeArguments a) {
     weights[split] = pair[1];
   }
   __syncthreads();
-  float largest = kHidden;
+  const float of_host = a.host == nullptr ? kHidden : a.host[a.q_heads * a.head_dim + head];
+  float largest = of_host;
   for (int split = 0; split < a.num_splits; ++split) largest = fmaxf(largest, factors[split]);
-  float weight = 0.0f;
+  const float weight_of_host = Factor(of_host, largest);
+  float weight = weight_of_host;
   for (int split = 0; split < a.num_splits; ++split) {
     weight = fmaf(weights[split], Factor(factors[split], largest), weight);
   }
   float total = 0.0f;
   if (d < a.head_dim) {
+    if (of_host != kHidden && threadIdx.y == 0) {
+      total = weight_of_host * a.host[size_t(head) * a.head_dim + d];
+    }
 #pragma unroll 4
     for (int split = threadIdx.y; split < a.num_splits; split += kShares) {
       const float factor = Factor(factors[split], largest);
@@ -343,6 +348,7 @@ void LaunchMerge(const RowAttention& attention, const ggml_tensor* node, cudaStr
       .weights = sums + attention.SumsSize(),
       .logits = sums + attention.SumsSize() + attention.WeightsSize(),
       .counts = static_cast<const int32_t*>(node->src[1]->data),
+      .host = attention.adds_host ? static_cast<const float*>(node->src[2]->data) : nullptr,
       .out = out,
       .log_sums = log_sums,
       .mass = log_sums + attention.q_heads(),
@@ -363,11 +369,11 @@ void LaunchMerge(const RowAttention& attention, const ggml_tensor* node, cudaStr
 void Launch(const DeviceOp* op, const ggml_tensor* node, void* queue) {
   const auto& attention = *static_cast<const RowAttention*>(op);
   auto* const stream = static_cast<cudaStream_t>(queue);
-  const bool is_merge = node->src[2] == nullptr;
-  if (is_merge) {
-    LaunchMerge(attention, node, stream);
-  } else {
+  const bool is_fold = node->src[4] != nullptr;
+  if (is_fold) {
     LaunchFold(attention, node, stream);
+  } else {
+    LaunchMerge(attention, node, stream);
   }
   // An error here is told by the backend's next call of the driver.
 }

@@ -23,6 +23,9 @@ struct DeviceOp {
   void (*launch)(const DeviceOp* op, const ggml_tensor* node, void* queue) = nullptr;
 };
 
+// Of a page; this header and the kernels keep to C++17.
+inline constexpr int kRowsOfPage = 64;
+
 // Both nodes' user data.
 struct RowAttention : DeviceOp {
   enum class Mass : uint8_t { kNone, kPerKvHead, kPerQueryHead };
@@ -32,6 +35,7 @@ struct RowAttention : DeviceOp {
   int group = 0;     // query heads of a kv head
   int num_rows = 0;  // of the longest list, rounded up
   bool in_pages = false;
+  bool adds_host = false;  // the merge adds what the host attended to
   Mass mass = Mass::kNone;
   float scale = 0;
 
@@ -56,7 +60,8 @@ struct RowAttention : DeviceOp {
   }
   [[nodiscard]] size_t FoldSize() const { return SumsSize() + WeightsSize() + LogitsSize(); }
   // The merge's result, F32: attention [query heads, head_dim]; log2 of the sum of 2^logit [query
-  // heads]; mass [kv heads or query heads, num_rows], zero behind a list's end.
+  // heads], the host's among them; mass [kv heads or query heads, num_rows], zero behind a list's
+  // end.
   [[nodiscard]] size_t OutSize() const { return size_t(q_heads()) * head_dim; }
   [[nodiscard]] int MassArrays() const {
     return mass == Mass::kNone ? 0 : mass == Mass::kPerKvHead ? kv_heads : q_heads();
@@ -69,17 +74,21 @@ struct RowAttention : DeviceOp {
 // What the fold reads.
 struct RowAttentionInputs {
   ggml_tensor* q = nullptr;  // F32 [head_dim, query heads], each head's numbers beside each other
-  // F16 [head_dim, rows], contiguous: keys by number of row, values kRowsPerPage rows further.
+  // F16 [head_dim, rows], contiguous: keys by number of row, values kRowsOfPage rows further.
   ggml_tensor* rows = nullptr;
   // I32: numbers of rows [num_rows, kv heads], the kv heads of a row beside each other; of pages
-  // (of their first row, over kRowsPerPage) [kv heads, num_rows / kRowsPerPage].
+  // (of their first row, over kRowsOfPage) [kv heads, num_rows / kRowsOfPage].
   ggml_tensor* list = nullptr;
   ggml_tensor* counts = nullptr;  // I32 [kv heads]: the rows of each list
+  // F32, null unless it adds the host's: attention [query heads, head_dim] over rows that the list
+  // does not name, and log2 of the sum of 2^logit [query heads], minus infinity of no row.
+  ggml_tensor* host = nullptr;
   // F16, null or [num_rows] or [num_rows, 1, 1, kv heads]: where it is negative a row is hidden.
   ggml_tensor* mask = nullptr;
 };
 
 struct RowAttentionNodes {
+  const RowAttention* attention = nullptr;
   ggml_tensor* fold = nullptr;
   ggml_tensor* merge = nullptr;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -48,6 +49,7 @@ struct Case {
   int head_dim = 64, kv_heads = 2, group = 3, num_rows = 512;
   bool in_pages = false;
   RowAttention::Mass mass = RowAttention::Mass::kNone;
+  bool adds_host = false;
   enum { kAllSeen, kOneMask, kMaskByHead } mask = kAllSeen;
   std::vector<int> counts = {300, 300};
   unsigned seed = 1;
@@ -74,6 +76,10 @@ class Inputs {
     mask.resize(c.mask == Case::kOneMask ? c.num_rows : num, 0.0f);
     for (float& x : mask) x = random() % 3 == 0 ? -60000.0f : 0.0f;
     if (c.mask == Case::kAllSeen) std::ranges::fill(mask, 0.0f);
+    // A head has none there.
+    for (int i = 0; i < c.kv_heads * c.group * (c.head_dim + 1); ++i)
+      host.push_back(normal(random));
+    host.back() = -std::numeric_limits<float>::infinity();
     const int pages = c.kv_heads * c.num_rows / kRowsPerPage;
     std::vector<int> places(pages);
     std::iota(places.begin(), places.end(), 0);
@@ -113,7 +119,7 @@ class Inputs {
     return list;
   }
 
-  std::vector<float> q, mask;
+  std::vector<float> q, mask, host;
   std::vector<ggml_fp16_t> keys, values, rows;
   std::vector<int32_t> numbers;  // [kv heads, num_rows]
 
@@ -130,6 +136,7 @@ RowAttention AttentionOf(const Case& c) {
   attention.group = c.group;
   attention.num_rows = c.num_rows;
   attention.in_pages = c.in_pages;
+  attention.adds_host = c.adds_host;
   attention.mass = c.mass;
   attention.scale = kScale;
   return attention;
@@ -155,6 +162,9 @@ Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
   if (c.mask != Case::kAllSeen) {
     tensors.mask = tensor(GGML_TYPE_F16, c.num_rows, 1, c.mask == Case::kOneMask ? 1 : c.kv_heads);
   }
+  if (c.adds_host) {
+    tensors.host = tensor(GGML_TYPE_F32, static_cast<int64_t>(inputs.host.size()), 1);
+  }
   const RowAttentionNodes nodes =
       AddRowAttention(context.get(), &attention, tensors, nullptr, nullptr);
   ggml_cgraph* graph = ggml_new_graph(context.get());
@@ -173,6 +183,7 @@ Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
     ggml_fp32_to_fp16_row(inputs.mask.data(), mask.data(), static_cast<int64_t>(mask.size()));
     set(tensors.mask, mask);
   }
+  if (tensors.host != nullptr) set(tensors.host, inputs.host);
   EXPECT_TRUE(ggml_backend_supports_op(runner.backend.get(), nodes.fold));
   EXPECT_EQ(ggml_backend_graph_compute(runner.backend.get(), graph), GGML_STATUS_SUCCESS);
   std::vector<float> all(attention.MergeSize());
@@ -210,6 +221,12 @@ Outcome Expected(const Case& c, const Inputs& inputs) {
       }
       sum += weights[row] = std::exp(dot * kScale);
     }
+    const size_t size = c.head_dim, num_q = size_t(c.kv_heads) * c.group;
+    if (c.adds_host) {
+      const double of_host = std::exp2(inputs.host[num_q * size + head]);
+      sum += of_host;
+      for (size_t d = 0; d < size; ++d) out[d] = of_host / sum * inputs.host[head * size + d];
+    }
     for (int row = 0; row < c.counts[kv_head]; ++row) {
       const std::vector<float> value = row_of(inputs.values, row);
       for (int d = 0; d < c.head_dim; ++d) out[d] += weights[row] / sum * value[d];
@@ -244,6 +261,9 @@ std::vector<Case> Cases() {
       cases.push_back(c);
     }
   }
+  for (const Mass mass : {Mass::kNone, Mass::kPerKvHead}) {
+    cases.push_back({.head_dim = 128, .group = 4, .mass = mass, .adds_host = true});
+  }
   for (const bool in_pages : {false, true}) {
     for (const auto mask : {Case::kAllSeen, Case::kOneMask, Case::kMaskByHead}) {
       for (const Mass mass : {Mass::kNone, Mass::kPerKvHead, Mass::kPerQueryHead}) {
@@ -276,8 +296,9 @@ std::vector<Case> Cases() {
 
 std::string Name(const Runner& runner, const Case& c) {
   return runner.name + ", head size " + std::to_string(c.head_dim) + ", group " +
-         std::to_string(c.group) + (c.in_pages ? ", in pages" : "") + ", mask " +
-         std::to_string(c.mask) + ", mass " + std::to_string(static_cast<int>(c.mass));
+         std::to_string(c.group) + (c.in_pages ? ", in pages" : "") +
+         (c.adds_host ? ", with the host's" : "") + ", mask " + std::to_string(c.mask) + ", mass " +
+         std::to_string(static_cast<int>(c.mass));
 }
 
 TEST(RowAttentionTest, IsAttentionWithItsMass) {

@@ -7,6 +7,15 @@
 
 namespace ebb {
 
+namespace {
+
+// Those that the device reads, without what the host attends to where it lies.
+RowsView RowsOnDevice(const SequenceCache& cache, int layer, int head) {
+  return cache.ReadsInPlace() ? cache.RowsIn(Tier::kT0, layer, head).view : cache.View(layer, head);
+}
+
+}  // namespace
+
 RowLists::RowLists(std::vector<int> kv_heads, int num_rows, Unit unit)
     : kv_heads_(std::move(kv_heads)), num_rows_(num_rows), unit_(unit), first_(1, 0) {
   const int64_t of_head = unit == Unit::kRows ? num_rows : num_rows / kRowsPerPage;
@@ -108,7 +117,7 @@ RowLists::Change RowLists::Update(const SequenceCache& cache, const BackendDevic
   Change change = {.begin = num_rows_, .end = 0};
   for (int head = 0; head < heads; ++head) {
     Stream& stream = streams_[first_stream_[layer] + head];
-    const RowsView view = cache.View(layer, head);
+    const RowsView view = RowsOnDevice(cache, layer, head);
     const std::span<const Slot> slots = view.slots;
     assert(slots.size() <= static_cast<size_t>(num_rows_));
     const int table = TableOf(slots);

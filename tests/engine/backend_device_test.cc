@@ -443,6 +443,119 @@ TEST_P(BackendDeviceT1Test, MassOfRowsInT1IsTheirs) {
   EXPECT_EQ(masses[0], masses[1]);
 }
 
+EngineOptions AttendingOnHost(double t0_share = 0.3) {
+  EngineOptions options = WithT1(t0_share);
+  options.t1_mode = T1Mode::kCompute;
+  options.threads = 2;
+  return options;
+}
+
+// The same rows, whose sums are added up in another order; later rows are rounded to f16.
+constexpr double kMergeError = 5e-4;
+
+TEST(BackendDeviceComputeTest, RowsInT1AreAttendedToWhereTheyLie) {
+  auto full = DeviceEngine();
+  for (const Granularity granularity :
+       {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
+    for (const double share : {0.5, 0.1}) {
+      const EngineOptions options = AttendingOnHost(share);
+      auto engine = DeviceEngine(options);
+      auto session = Open(*engine, Tiered(options, granularity)), expected = Open(*full);
+      Read(*session);
+      Read(*expected);
+      double largest = 0;
+      for (int i = 0; i < kDecodeTokens; ++i) {
+        if (i == kDecodeTokens / 2) ExpectOk(session->Park());  // T0 has the new row alone
+        Decode(*session, i, i + 1);
+        Decode(*expected, i, i + 1);
+        largest = std::max(largest, LargestDifference(Logits(*expected), Logits(*session)));
+      }
+      EXPECT_GT(RowsIn(*session, Tier::kT1), 100) << GranularityName(granularity);
+      EXPECT_EQ(engine->device_report().t1_mode, T1Mode::kCompute);
+      EXPECT_LT(largest, kMergeError) << GranularityName(granularity) << share;
+      EXPECT_GT(largest, 0) << "they were streamed";
+    }
+  }
+}
+
+TEST(BackendDeviceComputeTest, MassOfRowsInT1IsTheirs) {
+  const EngineOptions tiered = AttendingOnHost(0.1);
+  for (const MassNeed need : {MassNeed::kSummed, MassNeed::kPerKvHead, MassNeed::kPerQueryHead}) {
+    std::vector<std::vector<float>> masses;
+    for (const bool in_t1 : {false, true}) {
+      auto engine = DeviceEngine(in_t1 ? tiered : OnDevice());
+      SessionOptions options = WithPolicy(in_t1 ? Tiered(tiered, Granularity::kHead)
+                                                : PolicySpec{.granularity = Granularity::kHead});
+      options.extra_signals = {.mass = need};
+      std::vector<float>& mass = masses.emplace_back();
+      options.on_signals = [&](int, std::span<const Position>, const GroupSignals& signals,
+                               const StepSignals&) {
+        mass.insert(mass.end(), signals.mass.begin(), signals.mass.end());
+      };
+      auto session = Open(*engine, options);
+      Read(*session);
+      Decode(*session, 0, 100);
+    }
+    ASSERT_GT(masses[0].size(), 1000u);
+    ASSERT_EQ(masses[0].size(), masses[1].size());
+    float largest = 0;
+    for (size_t i = 0; i < masses[0].size(); ++i) {
+      largest = std::max(largest, std::abs(masses[0][i] - masses[1][i]));
+    }
+    EXPECT_LT(largest, kMergeError);
+  }
+}
+
+// Beside a session whose rows all lie in T0, and one that reads its prompt.
+TEST(BackendDeviceComputeTest, StepsWithOthers) {
+  const EngineOptions options = AttendingOnHost(0.2);
+  auto engine = DeviceEngine(options);
+  auto full = DeviceEngine();
+  auto one = Open(*engine, Tiered(options, Granularity::kHead));
+  auto other = Open(*engine, Tiered(options, Granularity::kToken));
+  auto young = Open(*engine, Tiered(options, Granularity::kToken));
+  auto expected = Open(*full);
+  Read(*one);
+  Read(*other, kPromptTokens / 2);
+  Read(*expected);
+  Decode(*one, 0, 100);
+  Decode(*expected, 0, 100);
+  ExpectOk(young->BeginPrompt(SomeTokens(150, 11)));
+  double largest = 0;
+  for (int i = 100; i < 140; ++i) {
+    std::vector<SessionStep> batch = {{.session = one.get(), .token = Text()[kPromptTokens + i]},
+                                      {.session = other.get(), .token = Text()[i]}};
+    SessionStep& part = batch.emplace_back(SessionStep{.session = young.get()});
+    if (young->prompt_left() > 0) {
+      part.most_prompt_tokens = 13;
+    } else {
+      part.token = Text()[i];
+    }
+    ExpectOk(engine->Step(batch));
+    Decode(*expected, i, i + 1);
+    largest = std::max(largest, LargestDifference(Logits(*expected), Logits(*one)));
+  }
+  EXPECT_GT(RowsIn(*other, Tier::kT1), 0);
+  EXPECT_LT(largest, kMergeError);
+}
+
+TEST(BackendDeviceComputeTest, IsChosenByWhatWasMeasured) {
+  EngineOptions options = AttendingOnHost();
+  options.t1_mode = T1Mode::kAuto;
+  for (const bool inexact : {false, true}) {
+    options.allow_inexact = inexact;
+    auto engine = DeviceEngine(options);
+    auto session = Open(*engine, Tiered(options, Granularity::kToken));
+    Read(*session);
+    Decode(*session, 0, 100);
+    EXPECT_GT(RowsIn(*session, Tier::kT1), 0);
+    // Which is faster, this machine says.
+    if (!inexact) {
+      EXPECT_EQ(engine->device_report().t1_mode, T1Mode::kStream);
+    }
+  }
+}
+
 // Everything that a step tells, on the device and on the processor.
 struct Signals {
   std::vector<std::vector<float>> groups;
@@ -594,7 +707,10 @@ TEST_P(BackendDeviceTest, RefusesWhatIsNotThere) {
           "f16");
   refused(engine_of([](EngineOptions* o) { o->tiers = {.t0_share = 0.5, .t2_share = 0.5}; }),
           StatusCode::kUnsupported, "T2 is not there");
-  refused(engine_of([](EngineOptions* o) { o->t1_mode = T1Mode::kCompute; }),
+  refused(engine_of([](EngineOptions* o) {
+            o->t1_mode = T1Mode::kCompute;
+            o->device.attention = DeviceAttention::kGgml;
+          }),
           StatusCode::kUnsupported, "attends to all rows itself");
   auto engine = DeviceEngine();
   SessionOptions lossless;

@@ -1,0 +1,134 @@
+#include "src/step/host_attention.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <new>
+#include <numbers>
+#include <utility>
+
+#include "ebb/types.h"
+#include "hwy/aligned_allocator.h"
+#include "src/base/page_units.h"
+
+namespace ebb {
+
+HostAttention::HostAttention(const AttentionKernel& kernel, const AttentionShape& shape,
+                             int threads, OnThreads on_threads)
+    : shape_(shape),
+      threads_(threads),
+      on_threads_(std::move(on_threads)),
+      attention_(kernel, shape) {}
+
+void HostAttention::Run(std::span<const DecodeQuery> queries, size_t most_rows) {
+  attention_.Reserve(static_cast<int>(queries.size()), most_rows, threads_);
+  attention_.Plan(queries);
+  on_threads_([&](int part, int num_parts) { attention_.Fold(part, num_parts); });
+  on_threads_([&](int part, int num_parts) { attention_.Merge(part, num_parts); });
+}
+
+void HostAttention::Attend(int layer, std::span<const Query> queries) {
+  layer_ = layer;
+  asked_.assign(queries.begin(), queries.end());
+  mass_.resize(std::max(mass_.size(), queries.size()));
+  rows_.clear();
+  size_t most_rows = 0;
+  for (const Query& query : queries) {
+    const SequenceCache& cache = *query.sequence->cache;
+    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
+      rows_.push_back(cache.RowsIn(Tier::kT1, layer, head).view);
+      most_rows = std::max(most_rows, rows_.back().size());
+    }
+  }
+  const size_t num_q = shape_.num_q_heads, size = shape_.format.head_dim;
+  const size_t kv_heads = rows_.size() / queries.size();
+  queries_.clear();
+  for (size_t i = 0; i < queries.size(); ++i) {
+    const auto rows = std::span<const RowsView>(rows_).subspan(i * kv_heads, kv_heads);
+    DecodeQuery& query = queries_.emplace_back();
+    query.rows = rows;
+    query.q = queries[i].q;
+    query.out = queries[i].result;
+    query.log_sums = queries[i].result + num_q * size;
+    if (!queries[i].sequence->signals->wants_mass()) continue;
+    MassOfQuery& mass = mass_[i];
+    size_t num = 0;
+    for (const RowsView& of_head : rows) num += of_head.size() * (num_q / kv_heads);
+    mass.all.assign(num, 0.0f);
+    mass.by_head.clear();
+    float* next = mass.all.data();
+    for (size_t head = 0; head < num_q; ++head) {
+      mass.by_head.push_back(next);
+      next += rows[head / (num_q / kv_heads)].size();
+    }
+    mass.not_finite = false;
+    query.mass = {.per_query_head = mass.by_head, .not_finite = &mass.not_finite};
+  }
+  Run(queries_, most_rows);
+  for (const Query& query : queries) {
+    float* const log_sums = query.result + num_q * size;
+    for (size_t head = 0; head < num_q; ++head) log_sums[head] *= std::numbers::log2e_v<float>;
+  }
+}
+
+void HostAttention::AddMass(size_t index, std::span<const float> log_sums) {
+  const SequenceStep& sequence = *asked_[index].sequence;
+  if (!sequence.signals->wants_mass()) return;
+  const MassTarget target = sequence.signals->Mass(layer_);
+  const MassOfQuery& mass = mass_[index];
+  const size_t num_q = shape_.num_q_heads, kv_heads = sequence.cache->NumKvHeads(layer_);
+  const float* const here = asked_[index].result + num_q * shape_.format.head_dim;
+  for (size_t head = 0; head < num_q; ++head) {
+    const auto kv_head = static_cast<int>(head / (num_q / kv_heads));
+    const auto indices = sequence.cache->RowsIn(Tier::kT1, layer_, kv_head).indices;
+    if (indices.empty()) continue;
+    const float factor = std::exp2(here[head] - log_sums[head]);
+    if (mass.not_finite || !std::isfinite(factor)) {
+      *target.not_finite = true;
+      return;
+    }
+    float* const to = target.per_query_head[head];
+    for (size_t row = 0; row < indices.size(); ++row) {
+      to[indices[row]] += factor * mass.by_head[head][row];
+    }
+  }
+}
+
+Result<double> HostAttention::MeasureBytesPerSecond() {
+  constexpr size_t kManyBytes = size_t{64} << 20;
+  const size_t heads = shape_.num_kv_heads, page_bytes = shape_.format.PageBytes();
+  const size_t pages_of_head = std::max<size_t>(1, kManyBytes / (heads * page_bytes));
+  try {
+    // Zeros are rows like others: what is measured is reading them.
+    const size_t num_bytes = heads * pages_of_head * page_bytes;
+    const auto memory = hwy::AllocateAligned<std::byte>(num_bytes);
+    if (memory == nullptr) throw std::bad_alloc();
+    std::fill_n(memory.get(), num_bytes, std::byte{0});
+    std::vector<const std::byte*> pages;
+    for (size_t i = 0; i < heads * pages_of_head; ++i) {
+      pages.push_back(memory.get() + i * page_bytes);
+    }
+    std::vector<Slot> slots;
+    for (uint32_t i = 0; i < pages_of_head * kRowsPerPage; ++i) slots.emplace_back(i);
+    std::vector<RowsView> rows;
+    for (size_t head = 0; head < heads; ++head) {
+      rows.push_back({.pages = pages.data() + head * pages_of_head, .slots = slots});
+    }
+    std::vector<float> q(size_t(shape_.num_q_heads) * shape_.format.head_dim), out(q.size());
+    const DecodeQuery query = {.rows = rows, .q = q.data(), .out = out.data()};
+    double best = 0;
+    constexpr int kRounds = 3;
+    for (int round = 0; round < kRounds; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      Run({&query, 1}, slots.size());
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      best = std::max(best, static_cast<double>(num_bytes) / took.count());
+    }
+    return best;
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("no memory for measuring how fast rows are attended to");
+  }
+}
+
+}  // namespace ebb

@@ -1,0 +1,70 @@
+// Attention to rows of T1 where they lie, by the host's threads, for a device that attends to the
+// others and whose merge takes what this leaves as one more split (row_attention.h).
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_STEP_HOST_ATTENTION_H_
+#define EBB_STEP_HOST_ATTENTION_H_
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/attention/attention.h"
+#include "src/attention/decode.h"
+#include "src/step/step_work.h"
+
+namespace ebb {
+
+class HostAttention {
+ public:
+  // Calls its argument once for each part of so many.
+  using OnThreads = std::function<void(const std::function<void(int part, int num_parts)>& work)>;
+  // shape: has the most kv heads of any layer. The kernel outlives this.
+  HostAttention(const AttentionKernel& kernel, const AttentionShape& shape, int threads,
+                OnThreads on_threads);
+
+  // One token of a sequence whose cache reads T1 in place.
+  struct Query {
+    const SequenceStep* sequence = nullptr;
+    const float* q = nullptr;  // [num_q_heads, head_dim]
+    // [num_q_heads, head_dim], then [num_q_heads]: log2 of the sum of 2^logit, with logits to base
+    // 2; minus infinity, and zeros, where a head has no row in T1.
+    float* result = nullptr;
+  };
+  // The floats of a Query's result.
+  [[nodiscard]] size_t ResultSize() const {
+    return size_t(shape_.num_q_heads) * (shape_.format.head_dim + 1);
+  }
+  // Of a layer. May throw std::bad_alloc.
+  void Attend(int layer, std::span<const Query> queries);
+  // Once the log2 sums over all rows are known: adds the mass of the rows that the last Attend()
+  // attended to for its query `index`.
+  void AddMass(size_t index, std::span<const float> log_sums);
+
+  // Bytes of rows a second, by attending to random rows. Errors: ResourceExhausted.
+  [[nodiscard]] Result<double> MeasureBytesPerSecond();
+
+ private:
+  void Run(std::span<const DecodeQuery> queries, size_t most_rows);
+
+  const AttentionShape shape_;
+  const int threads_;
+  const OnThreads on_threads_;
+  DecodeAttention attention_;
+  int layer_ = 0;
+  std::vector<Query> asked_;
+  std::vector<RowsView> rows_;  // [queries, kv heads]
+  std::vector<DecodeQuery> queries_;
+  // Of each query that wants it, by query head: mass among the rows of T1 alone.
+  struct MassOfQuery {
+    std::vector<float> all;
+    std::vector<float*> by_head;
+    bool not_finite = false;
+  };
+  std::vector<MassOfQuery> mass_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_HOST_ATTENTION_H_
