@@ -47,6 +47,8 @@ struct FitRequest {
   int interval = 64;
   // At which rows are chosen: groups that lose different rows have a table each.
   Granularity granularity = Granularity::kToken;
+  // Weights, T0 and what steps take lie in a device's memory, the rest in the host's.
+  bool on_device = false;
 };
 
 struct FitBytes {
@@ -58,13 +60,22 @@ struct FitBytes {
   uint64_t t1_disk = 0;
   uint64_t t2 = 0;
   uint64_t tables = 0;
-  uint64_t staging = 0;  // into which a T1 in a file is read and in which it is edited
+  uint64_t staging = 0;  // into which T1 is read and in which it is edited
+  // On a device: the buffer of rows that is still there while the last, larger one is filled from
+  // it.
+  uint64_t growth = 0;
+  bool on_device = false;
   // What the last step reads of rows, holes left out.
   uint64_t rows_read_memory = 0;
   uint64_t rows_read_disk = 0;
 
+  // Of the host.
   [[nodiscard]] uint64_t Memory() const {
-    return weights + program + compute + t0 + t1_memory + t2 + tables + staging;
+    const uint64_t rest = program + t1_memory + tables;
+    return on_device ? rest : rest + weights + compute + t0 + t2 + staging;
+  }
+  [[nodiscard]] uint64_t DeviceMemory() const {
+    return on_device ? weights + compute + t0 + staging + growth : 0;
   }
 };
 
@@ -75,8 +86,9 @@ struct FitBytes {
 struct FitLimits {
   uint64_t memory_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t disk_bytes = std::numeric_limits<uint64_t>::max();
+  uint64_t device_bytes = std::numeric_limits<uint64_t>::max();
 };
-// Whether memory and disk hold it: ResourceExhausted with the figures when not.
+// Whether memory, disk and device hold it: ResourceExhausted with the figures when not.
 [[nodiscard]] Status CheckFit(const FitBytes& bytes, const FitLimits& limits);
 
 // The most tokens that fit, and the most sequences of request.context; 0: not even one.
@@ -97,10 +109,11 @@ struct FitSetting {
   std::optional<TierSpec> tiers = {};  // none: the full cache
 };
 // One of each kind, for a table.
-[[nodiscard]] std::vector<FitSetting> TypicalSettings();
+[[nodiscard]] std::vector<FitSetting> TypicalSettings(bool on_device = false);
 // From the gentlest on: the full cache; T1 in a file at falling shares of T0; T2 int8 at rising
-// shares; T2 int4; evicting.
-[[nodiscard]] std::vector<FitSetting> SettingsByGentleness();
+// shares; T2 int4; evicting. On a device: the full cache; T1 in the host's memory, and in a file,
+// at falling shares of T0; evicting.
+[[nodiscard]] std::vector<FitSetting> SettingsByGentleness(bool on_device = false);
 // The first of them that fits; ResourceExhausted with the least memory that is needed when none.
 [[nodiscard]] Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,
                                                  const FitLimits& limits);

@@ -25,7 +25,9 @@ namespace ebb {
                                       const SessionOptions& session, int prompt_tokens);
 
 struct MemoryRequest {
-  uint64_t memory_bytes = 0;  // that the process may take, the weights among them; above 0
+  // That the process may take, the weights among them; above 0. Beside a device of ggml's: of its
+  // memory, while the host's is what the machine has.
+  uint64_t memory_bytes = 0;
   // Tokens that are given, and that may follow; -1: as many as the context holds. Where both
   // together stay below the context, that is all that must fit.
   int prompt_tokens = 0;
@@ -44,7 +46,7 @@ struct MemoryPlan {
 // Checks that the options' tiers fit, or chooses the gentlest setting that does; what lies on a
 // disk has the room that T1's folder has. Errors: ResourceExhausted (nothing fits, with the least
 // memory that is needed; the tiers do not fit, with the figures); InvalidArgument, by the name of a
-// field: a device with memory of its own, a lossless session, a budget beside memory_bytes.
+// field: a simulated device, a lossless session, a budget beside memory_bytes.
 [[nodiscard]] Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                                             const EngineOptions& engine,
                                             const SessionOptions& session);

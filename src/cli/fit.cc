@@ -44,13 +44,28 @@ bool UsesFile(const std::optional<TierSpec>& tiers) {
   return tiers.has_value() && tiers->t1 == T1Place::kFile;
 }
 
+// Of a device that says it; the most, of one that does not.
+uint64_t FreeDeviceBytes(const DeviceSpec& spec) {
+  for (const DeviceDescription& device : ListDevices()) {
+    if (device.name.starts_with(spec.name) && device.free_bytes > 0) return device.free_bytes;
+  }
+  return std::numeric_limits<uint64_t>::max();
+}
+
 // A disk that cannot be measured only leaves out what depends on it.
 Result<Machine> MeasureMachine(const CliOptions& options) {
   constexpr size_t kQuickBytes = size_t{256} << 20;
   const MachineWatch watch;
   Machine machine;
-  machine.limits.memory_bytes = options.fit.memory_bytes;
-  if (options.fit.memory_bytes == 0) {
+  const bool on_device = options.engine.device.kind == DeviceKind::kBackend;
+  if (on_device) {
+    machine.limits.device_bytes = options.fit.memory_bytes > 0
+                                      ? options.fit.memory_bytes
+                                      : FreeDeviceBytes(options.engine.device);
+  } else {
+    machine.limits.memory_bytes = options.fit.memory_bytes;
+  }
+  if (options.fit.memory_bytes == 0 || on_device) {
     EBB_ASSIGN_OR_RETURN(const uint64_t available, AvailableMemoryBytes());
     machine.limits.memory_bytes = available + ResidentBytes();
   }
@@ -79,7 +94,8 @@ Row Judge(const FitQuestion& question, const Machine& machine, FitSetting settin
   row.fits = row.bytes.ok() ? CheckFit(*row.bytes, machine.limits) : row.bytes.status();
   row.largest_context = LargestContext(question.model, request, machine.limits);
   row.most_requests = MostRequests(question.model, request, machine.limits);
-  if (row.bytes.ok()) {
+  // What a device reads a second is not known before it runs.
+  if (row.bytes.ok() && !request.on_device) {
     row.tokens_per_s = TokensPerSecond(*row.bytes, request.requests, machine.speeds);
   }
   return row;
@@ -95,6 +111,7 @@ Json ToJson(const Row& row) {
   json["tokens_per_s"] = row.tokens_per_s;
   json["memory_bytes"] = bytes.Memory();
   json["disk_bytes"] = bytes.t1_disk;
+  if (bytes.on_device) json["device_memory_bytes"] = bytes.DeviceMemory();
   json["bytes"] = {
       {"weights", bytes.weights}, {"program", bytes.program},     {"compute", bytes.compute},
       {"t0", bytes.t0},           {"t1_memory", bytes.t1_memory}, {"t1_disk", bytes.t1_disk},
@@ -105,8 +122,9 @@ Json ToJson(const Row& row) {
 std::string TableLine(const Row& row) {
   if (!row.bytes.ok()) return fmt::format("{:<42} {}\n", row.setting.name, row.fits.message());
   const FitBytes& b = *row.bytes;
-  const std::string speed =
+  std::string speed =
       row.tokens_per_s > 0 ? fmt::format("{:.1f}", row.tokens_per_s) : std::string("?");
+  if (b.on_device) speed = MiB(b.DeviceMemory());
   return fmt::format("{:<42} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>4} {:>9} {:>8} {:>8}\n",
                      row.setting.name, MiB(b.t0), MiB(b.t1_memory), MiB(b.t2), MiB(b.tables),
                      MiB(b.staging), MiB(b.Memory()), MiB(b.t1_disk), row.fits.ok() ? "yes" : "no",
@@ -130,8 +148,17 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
       MiB(question.model.program_bytes));
   text += fmt::format("{:<42} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>4} {:>9} {:>8} {:>8}\n",
                       "setting", "T0", "T1", "T2", "tables", "staging", "memory", "disk", "fits",
-                      "context", "requests", "tokens/s");
+                      "context", "requests", request.on_device ? "device" : "tokens/s");
   for (const Row& row : rows) text += TableLine(row);
+  if (request.on_device) {
+    text += fmt::format(
+        "\nOf \"memory\" is what the host takes, of \"device\" what the device does: weights, T0 "
+        "while it "
+        "grows, staging, compute buffers; it has {}.\n",
+        machine.limits.device_bytes == std::numeric_limits<uint64_t>::max()
+            ? std::string("not said how much it has")
+            : MiB(machine.limits.device_bytes) + " MiB");
+  }
   text += fmt::format(
       "\nIn every row: weights {} MiB, program {} MiB, compute buffers. \"context\" is the longest "
       "that fits ({} were trained), \"requests\" the most at {} tokens.\n",
@@ -161,7 +188,8 @@ Status Run(const CliOptions& options) {
   if (options.session.policy.tiers.has_value()) {
     settings.push_back({.name = "as asked for", .tiers = options.session.policy.tiers});
   }
-  for (FitSetting& setting : TypicalSettings()) settings.push_back(std::move(setting));
+  for (FitSetting& setting : TypicalSettings(question.request.on_device))
+    settings.push_back(std::move(setting));
   std::vector<Row> rows;
   for (FitSetting& setting : settings) rows.push_back(Judge(question, machine, std::move(setting)));
   const auto gentlest = GentlestSetting(question.model, question.request, machine.limits);
@@ -180,6 +208,9 @@ Status Run(const CliOptions& options) {
                    {"threads", machine.threads}}},
                  {"settings", Json::array()},
                  {"gentlest", gentlest.ok() ? Json(gentlest->name) : Json()}};
+  if (question.request.on_device) {
+    record["measured"]["device_limit_bytes"] = machine.limits.device_bytes;
+  }
   for (const Row& row : rows) record["settings"].push_back(ToJson(row));
   EBB_RETURN_IF_ERROR(
       WriteRecord(options, record, Text(*model, question, machine, rows, gentlest)));

@@ -14,12 +14,23 @@ std::string MiB(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 10485
 
 void Say(const MemoryPlan& plan, const CliOptions& options) {
   if (options.json) {
-    const Json record = {{"tiers_setting", plan.setting.name},
-                         {"memory_bytes", plan.bytes.Memory()},
-                         {"memory_limit_bytes", plan.limits.memory_bytes},
-                         {"disk_bytes", plan.bytes.t1_disk},
-                         {"context", plan.context}};
+    Json record = {{"tiers_setting", plan.setting.name},
+                   {"memory_bytes", plan.bytes.Memory()},
+                   {"memory_limit_bytes", plan.limits.memory_bytes},
+                   {"disk_bytes", plan.bytes.t1_disk},
+                   {"context", plan.context}};
+    if (plan.bytes.on_device) {
+      record["device_memory_bytes"] = plan.bytes.DeviceMemory();
+      record["device_limit_bytes"] = plan.limits.device_bytes;
+    }
     fmt::print(stderr, "{}\n", record.dump());
+  } else if (!options.quiet && plan.bytes.on_device) {
+    fmt::print(
+        stderr,
+        "[memory: {} of {} on the device, {} on the host, for {} tokens, {} on the disk; tiers: "
+        "{}]\n",
+        MiB(plan.bytes.DeviceMemory()), MiB(plan.limits.device_bytes), MiB(plan.bytes.Memory()),
+        plan.context, MiB(plan.bytes.t1_disk), plan.setting.name);
   } else if (!options.quiet) {
     fmt::print(stderr, "[memory: {} of {} for {} tokens, {} on the disk; tiers: {}]\n",
                MiB(plan.bytes.Memory()), MiB(plan.limits.memory_bytes), plan.context,

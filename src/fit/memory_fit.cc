@@ -125,6 +125,15 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
   return 2 * states * floats * sizeof(float) * request.requests;
 }
 
+// What a step on a device takes beside its activations: rows of a layer, gathered for a prompt, and
+// its mask; lists of all rows.
+uint64_t GatheredBytes(const ModelShape& shape, const FitRequest& request, size_t num_rows) {
+  const uint64_t of_layer = uint64_t{2} * num_rows * shape.num_kv_heads * shape.head_dim * 2;
+  const uint64_t mask = uint64_t{2} * num_rows * (ChunkTokens(request) + 64);
+  const uint64_t lists = uint64_t{4} * num_rows * shape.NumStreams();
+  return of_layer + mask + 2 * lists;
+}
+
 // Slots and positions with a quarter to spare, and a page's address in each stream; with T2 the
 // merged order besides.
 uint64_t TableBytes(const ModelShape& shape, const FitRequest& request, const RowCounts& rows) {
@@ -151,7 +160,8 @@ uint64_t StagingBytes(const ModelShape& shape, const FitRequest& request, size_t
   const uint64_t layer = uint64_t{1} * DivideUp(t1_rows, kRowsPerPage) * shape.num_kv_heads *
                          FormatOf(shape, request.kv_type).PageBytes();
   const uint64_t edits = std::min<uint64_t>(kEditBytes, layer * shape.num_layers);
-  return (2 * RoundUp(layer, kExtentBytes) + edits) * request.requests;
+  // A device has no pages in memory for edits.
+  return (2 * RoundUp(layer, kExtentBytes) + (request.on_device ? 0 : edits)) * request.requests;
 }
 
 // Each given token may bring in a piece of the table, which the system maps so much of at once;
@@ -190,6 +200,9 @@ Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& reque
 Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request) {
   EBB_RETURN_IF_ERROR(CheckRequest(model, request));
   const ModelShape& shape = model.shape;
+  if (request.on_device && request.tiers.has_value() && request.tiers->t2_share > 0) {
+    return Unsupported("a device has no T2");
+  }
   EBB_ASSIGN_OR_RETURN(const RowsOverTime rows, FollowRows(shape, request));
   const TierSpec tiers = request.tiers.value_or(TierSpec());
   const PageFormat format = FormatOf(shape, request.kv_type);
@@ -197,8 +210,10 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   const uint64_t streams = uint64_t{1} * shape.NumStreams() * request.requests;
   const auto pages = [](size_t num_rows) { return uint64_t{DivideUp(num_rows, kRowsPerPage)}; };
 
-  FitBytes bytes = {.weights = model.weight_bytes + LookedUpBytes(model, request),
-                    .program = model.program_bytes};
+  FitBytes bytes = {.weights = model.weight_bytes, .program = model.program_bytes};
+  bytes.on_device = request.on_device;
+  // Tokens are looked up on the host.
+  (request.on_device ? bytes.program : bytes.weights) += LookedUpBytes(model, request);
   // Rows leave holes behind, which compaction fills in the steps that follow: a page more.
   const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || tiers.evict_share > 0;
   const uint64_t t0_rows = T0Rows(shape, request, rows.peaks.t0);
@@ -218,10 +233,10 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   if (file) {
     bytes.t1_disk = SegmentBytes(pages(rows.peaks.t1) * shape.num_kv_heads * request.requests,
                                  shape.num_layers, format.PageBytes());
-    bytes.staging = StagingBytes(shape, request, rows.peaks.t1);
   } else {
     bytes.t1_memory = ExtentBytes(pages(rows.peaks.t1) * streams, format.PageBytes());
   }
+  if (file || request.on_device) bytes.staging = StagingBytes(shape, request, rows.peaks.t1);
   bytes.t2 = ExtentBytes(pages(rows.peaks.t2) * streams, compressed.PageBytes());
   bytes.tables = TableBytes(shape, request, rows.last);
   const size_t all_rows = rows.last.t0 + rows.last.t1 + rows.last.t2;
@@ -231,6 +246,13 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   const uint64_t of_t0 = RowsOfStreams(shape, rows.last.t0, 0, 1) * row_bytes * request.requests;
   bytes.rows_read_memory = of_t0 + rows.last.t2 * compressed.RowStride() * streams + of_t1;
   bytes.rows_read_disk = file ? of_t1 : 0;
+  if (request.on_device) {
+    // Sizes of graphs on a device are those of its widest step, and stay.
+    bytes.compute = GraphBytes(model, request, std::max(ChunkTokens(request), request.requests)) +
+                    GatheredBytes(shape, request, all_rows);
+    bytes.growth = bytes.t0 * 4 / 5;
+    return bytes;
+  }
   if (BuffersGoBack(request)) {
     // After a long prompt its buffers may have been more than what the generation adds. They are
     // still there when the first token's rows come.

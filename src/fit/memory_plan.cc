@@ -61,9 +61,9 @@ Granularity GranularityOf(std::string_view policy) {
 }
 
 Status CheckOptions(const EngineOptions& engine, const SessionOptions& session) {
-  if (engine.device.kind != DeviceKind::kCpu) {
+  if (engine.device.kind == DeviceKind::kSim) {
     return InvalidArgument(
-        "memory_bytes: it says what one memory holds; beside a device, cap the tiers");
+        "memory_bytes: it is not known of a simulated device; give its memory, or cap the tiers");
   }
   if (session.lossless.has_value()) {
     return InvalidArgument(
@@ -97,6 +97,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
   request.window = policy.window.value_or(request.window);
   request.interval = policy.interval.value_or(request.interval);
   request.granularity = policy.granularity.value_or(GranularityOf(policy.name));
+  request.on_device = engine.device.kind == DeviceKind::kBackend;
   return request;
 }
 
@@ -115,6 +116,11 @@ Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
       .is_chosen = !fit.tiers.has_value(),
       .context = fit.context,
       .limits = {.memory_bytes = request.memory_bytes, .disk_bytes = DiskBytes(fit.tiers)}};
+  if (fit.on_device) {
+    plan.limits.device_bytes = plan.limits.memory_bytes;
+    EBB_ASSIGN_OR_RETURN(plan.limits.memory_bytes, AvailableMemoryBytes());
+    plan.limits.memory_bytes += measured.program_bytes;  // it is there already
+  }
   if (plan.is_chosen) {
     EBB_ASSIGN_OR_RETURN(plan.setting, GentlestSetting(measured, fit, plan.limits));
     fit.tiers = plan.setting.tiers;

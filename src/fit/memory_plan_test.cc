@@ -117,7 +117,28 @@ TEST_F(MemoryPlanTest, WhatSaysTooHowMuchStaysIsRefused) {
   ExpectRefused({}, lossless, "a lossless session");
   EngineOptions device;
   device.device.kind = DeviceKind::kSim;
-  ExpectRefused(device, {}, "beside a device");
+  ExpectRefused(device, {}, "a simulated device");
+}
+
+TEST_F(MemoryPlanTest, BesideADeviceItIsOfTheDevicesMemory) {
+  EngineOptions engine;
+  engine.device = {.kind = DeviceKind::kBackend, .name = "ggml-cpu"};
+  MemoryRequest request = {.memory_bytes = 1024 * kMiB, .prompt_tokens = 100, .max_tokens = 7900};
+  const auto all = PlanMemory(*model_, request, engine, {.context = 8000});
+  ASSERT_TRUE(all.ok()) << all.status().ToString();
+  EXPECT_EQ(all->setting.name, "full");
+  EXPECT_EQ(all->limits.device_bytes, 1024 * kMiB);
+  EXPECT_LE(all->bytes.DeviceMemory(), 1024 * kMiB);
+  request.memory_bytes = all->bytes.DeviceMemory() - 1;
+  const auto less = PlanMemory(*model_, request, engine, {.context = 8000});
+  ASSERT_TRUE(less.ok()) << less.status().ToString();
+  EXPECT_EQ(less->setting.name, "--t0 90% --t1 host");
+  EXPECT_LT(less->bytes.DeviceMemory(), all->bytes.DeviceMemory());
+  EXPECT_GT(less->bytes.t1_memory, 0u);
+  request.memory_bytes = kMiB;
+  const auto none = PlanMemory(*model_, request, engine, {.context = 8000});
+  EXPECT_EQ(none.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(none.status().message().find("of the device's memory"), std::string::npos);
 }
 
 TEST_F(MemoryPlanTest, OptionsBecomeTheRequestOfOneSequence) {

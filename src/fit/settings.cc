@@ -37,6 +37,18 @@ FitSetting FileSetting(int t0_percent) {
   return Make(fmt::format("--t0 {}% --t1 file", t0_percent), {.t0_share = t0_percent / 100.0});
 }
 
+FitSetting HostSetting(int t0_percent) {
+  return Make(fmt::format("--t0 {}% --t1 host", t0_percent),
+              {.t0_share = t0_percent / 100.0, .t1 = T1Place::kHost});
+}
+
+// Behind a device, which has no T2.
+FitSetting EvictFrom(FitSetting setting, int percent) {
+  setting.tiers->evict_share = percent / 100.0;
+  setting.name += fmt::format(" --evict {}%", percent);
+  return setting;
+}
+
 // All that is not compressed lies in the file: without room on the disk for it, it may lie in T0.
 FitSetting CompressedSetting(std::string_view t1, int t2_percent, CompressedType type) {
   const bool file = t1 == "file";
@@ -49,10 +61,7 @@ FitSetting CompressedSetting(std::string_view t1, int t2_percent, CompressedType
 }
 
 FitSetting EvictSetting(int percent) {
-  FitSetting setting = CompressedSetting("none", 100, CompressedType::kInt4);
-  setting.tiers->evict_share = percent / 100.0;
-  setting.name += fmt::format(" --evict {}%", percent);
-  return setting;
+  return EvictFrom(CompressedSetting("none", 100, CompressedType::kInt4), percent);
 }
 
 }  // namespace
@@ -61,6 +70,11 @@ Status CheckFit(const FitBytes& bytes, const FitLimits& limits) {
   if (bytes.Memory() > limits.memory_bytes) {
     return ResourceExhausted(fmt::format("it takes {} bytes of memory, and there are {}",
                                          bytes.Memory(), limits.memory_bytes));
+  }
+  if (bytes.DeviceMemory() > limits.device_bytes) {
+    return ResourceExhausted(
+        fmt::format("it takes {} bytes of the device's memory, and there are {}",
+                    bytes.DeviceMemory(), limits.device_bytes));
   }
   if (bytes.t1_disk > limits.disk_bytes) {
     return ResourceExhausted(fmt::format("T1 takes {} bytes on the disk, and there are {}",
@@ -96,7 +110,14 @@ double TokensPerSecond(const FitBytes& bytes, int requests, const FitSpeeds& spe
   return step > 0 ? requests / step : 0;
 }
 
-std::vector<FitSetting> TypicalSettings() {
+std::vector<FitSetting> TypicalSettings(bool on_device) {
+  if (on_device) {
+    return {{"full"},
+            HostSetting(50),
+            HostSetting(10),
+            FileSetting(50),
+            EvictFrom(HostSetting(50), 10)};
+  }
   return {{"full"},
           FileSetting(50),
           CompressedSetting("none", 50, CompressedType::kInt8),
@@ -105,8 +126,16 @@ std::vector<FitSetting> TypicalSettings() {
                {.t0_share = 1, .t1 = T1Place::kNone, .evict_share = 0.1})};
 }
 
-std::vector<FitSetting> SettingsByGentleness() {
+std::vector<FitSetting> SettingsByGentleness(bool on_device) {
   std::vector<FitSetting> settings = {{"full"}};
+  if (on_device) {
+    for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(HostSetting(percent));
+    for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(FileSetting(percent));
+    for (int percent = 10; percent <= 90; percent += 10) {
+      settings.push_back(EvictFrom(HostSetting(0), percent));
+    }
+    return settings;
+  }
   for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(FileSetting(percent));
   for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
     for (int percent = 10; percent <= 100; percent += 10) {
@@ -124,7 +153,7 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
   uint64_t least = kNone;
   Status refused;
   FitRequest candidate = request;
-  for (FitSetting& setting : SettingsByGentleness()) {
+  for (FitSetting& setting : SettingsByGentleness(request.on_device)) {
     candidate.tiers = setting.tiers;
     const Result<FitBytes> bytes = FitRequestInto(model, candidate);
     if (!bytes.ok()) {
@@ -133,10 +162,19 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
       continue;
     }
     if (CheckFit(*bytes, limits).ok()) return std::move(setting);
-    if (bytes->t1_disk <= limits.disk_bytes) least = std::min(least, bytes->Memory());
+    if (bytes->t1_disk > limits.disk_bytes) continue;
+    least = std::min(least, request.on_device ? bytes->DeviceMemory() : bytes->Memory());
   }
   if (least == kNone && !refused.ok()) return refused;
   constexpr uint64_t kMiB = 1 << 20;
+  if (request.on_device) {
+    return ResourceExhausted(
+        fmt::format("no setting of the tiers fits {} tokens into {} MiB of the device's memory and "
+                    "{} MiB of the "
+                    "host's; the smallest takes {} MiB of the device's, {} of them weights",
+                    request.context, limits.device_bytes / kMiB, limits.memory_bytes / kMiB,
+                    least / kMiB + 1, model.weight_bytes / kMiB));
+  }
   return ResourceExhausted(
       fmt::format("no setting of the tiers fits {} tokens into {} MiB; the smallest takes {} MiB, "
                   "{} of them before any row",

@@ -36,6 +36,30 @@ TEST(FitSettings, LessMemoryTakesAHarderSetting) {
   EXPECT_EQ(Gentlest(200, 1000), "--t0 40% --t1 file");
 }
 
+TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
+  const FitRequest request = {.context = 32000, .on_device = true};
+  const auto bytes = FitRequestInto(SmolLm2(), request);
+  ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
+  // Rows, and the buffer that they grew out of.
+  EXPECT_EQ(bytes->growth, bytes->t0 * 4 / 5);
+  EXPECT_EQ(bytes->DeviceMemory(),
+            bytes->weights + bytes->compute + bytes->t0 + bytes->staging + bytes->growth);
+  EXPECT_EQ(bytes->Memory(), bytes->program + bytes->tables);
+  const auto taken = [&](uint64_t device_bytes, uint64_t memory_bytes) {
+    const auto setting = GentlestSetting(
+        SmolLm2(), request, {.memory_bytes = memory_bytes, .device_bytes = device_bytes});
+    return setting.ok() ? setting->name : setting.status().ToString();
+  };
+  constexpr uint64_t kGiB = uint64_t{1} << 30;
+  EXPECT_EQ(taken(8 * kGiB, 8 * kGiB), "full");
+  EXPECT_EQ(taken(kGiB, 8 * kGiB).substr(0, 5), "--t0 ");
+  EXPECT_NE(taken(kGiB, 8 * kGiB).find("--t1 host"), std::string::npos);
+  EXPECT_NE(taken(kGiB, kGiB / 2).find("--t1 file"), std::string::npos);
+  FitRequest compressed = request;
+  compressed.tiers = TierSpec{.t2_share = 0.5};
+  EXPECT_EQ(FitRequestInto(SmolLm2(), compressed).status().code(), StatusCode::kUnsupported);
+}
+
 TEST(FitSettings, WithoutADiskRowsAreCompressed) {
   EXPECT_THAT(Gentlest(276, 0), StartsWith("--t0 100% --t1 none --t2 10%:int8"));
   EXPECT_THAT(Gentlest(190, 0), HasSubstr("int4"));

@@ -68,6 +68,26 @@ TEST_F(FitTest, TheRecordHasEverySettingWithItsBytes) {
   EXPECT_EQ(record["settings"][0]["setting"], "full");
 }
 
+TEST_F(FitTest, ADeviceHoldsWeightsAndT0) {
+  const json record = Record("--context 200 --device ggml-cpu");
+  EXPECT_EQ(record["gentlest"], "full");
+  for (const json& setting : record["settings"]) {
+    EXPECT_GT(setting["device_memory_bytes"], setting["bytes"]["weights"]) << setting;
+  }
+  EXPECT_EQ(record["settings"][1]["setting"], "--t0 50% --t1 host");
+  EXPECT_THAT(Fit("--context 200 --device ggml-cpu").out, HasSubstr("device"));
+  // What is foretold holds what a run takes.
+  const ProgramEnd run = Run("--device ggml-cpu --memory 64MiB -n 190 --json -m " + model_->path());
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const json plan = Parsed(run.err.substr(0, run.err.find('\n')));
+  const json end = Parsed(run.err);
+  EXPECT_EQ(plan["device_limit_bytes"], 64 << 20);
+  EXPECT_GE(
+      plan["device_memory_bytes"].get<uint64_t>(),
+      end["device"]["row_bytes"].get<uint64_t>() + end["device"]["weight_bytes"].get<uint64_t>());
+  EXPECT_EQ(Run("--device ggml-cpu --memory 1MiB -n 190 -m " + model_->path()).exit_code, 2);
+}
+
 TEST_F(FitTest, TheTableNamesWhatWasMeasuredAndWhatWasComputed) {
   const ProgramEnd end = Fit("--context 200");
   EXPECT_EQ(end.exit_code, 0) << end.err;
