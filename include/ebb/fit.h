@@ -61,9 +61,6 @@ struct FitBytes {
   uint64_t t2 = 0;
   uint64_t tables = 0;
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
-  // On a device: the buffer of rows that is still there while the last, larger one is filled from
-  // it.
-  uint64_t growth = 0;
   bool on_device = false;
   // What the last step reads of rows, holes left out.
   uint64_t rows_read_memory = 0;
@@ -75,7 +72,7 @@ struct FitBytes {
     return on_device ? rest : rest + weights + compute + t0 + t2 + staging;
   }
   [[nodiscard]] uint64_t DeviceMemory() const {
-    return on_device ? weights + compute + t0 + staging + growth : 0;
+    return on_device ? weights + compute + t0 + staging : 0;
   }
 };
 

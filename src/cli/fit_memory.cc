@@ -47,6 +47,11 @@ Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* opti
                        PlanMemory(model, request, options->engine, options->session));
   options->fit.chosen = plan.is_chosen;
   options->engine.tiers = options->session.policy.tiers = plan.setting.tiers;
+  if (plan.bytes.on_device && options->engine.device.memory_bytes == 0) {
+    // What rows may take, so that their buffer does not grow ahead beyond it.
+    const uint64_t rest = plan.bytes.DeviceMemory() - plan.bytes.t0;
+    options->engine.device.memory_bytes = plan.limits.device_bytes - rest;
+  }
   Say(plan, *options);
   return OkStatus();
 }

@@ -199,6 +199,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
                        : total > 0           ? total
                                              : kUnknownTotal;
   device->limit_extents_ = limit / kExtent;
+  device->has_limit_ = spec.memory_bytes > 0;
   device->most_extents_ = device->limit_extents_ + 1;
   // One extent more, so that the first can be aligned.
   void* const reserved = mmap(nullptr, (device->most_extents_ + 1) * kExtent, PROT_NONE,
@@ -214,7 +215,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
 BackendDevice::~BackendDevice() {
   if (IsLost()) {
     // Freeing what a lost device has would end the process.
-    (void)buffer_.release();
+    (void)rows_.buffer.release();
     for (Slab& slab : slabs_) (void)slab.buffer.release();
     for (Queue* queue : {&computing_, &copying_}) {
       for (auto& event : queue->events) (void)event.release();
@@ -254,7 +255,7 @@ int32_t BackendDevice::spare_row() const {
 }
 
 size_t BackendDevice::buffer_bytes() const {
-  return buffer_ == nullptr ? 0 : ggml_backend_buffer_get_size(buffer_.get());
+  return rows_.buffer == nullptr ? 0 : ggml_backend_buffer_get_size(rows_.buffer.get());
 }
 
 int32_t BackendDevice::RowNumber(const std::byte* address) const {
@@ -267,55 +268,103 @@ Status BackendDevice::Resize(size_t num_extents) {
   return Call([&] { return ResizeBuffer(num_extents); });
 }
 
-Status BackendDevice::ResizeBuffer(size_t num_extents) {
+Result<BackendDevice::Rows> BackendDevice::MakeRows(size_t num_extents) const {
   const auto num_rows = static_cast<int64_t>(num_extents * RowsOfExtent() + 1 + kRowsPerPage);
   if (num_rows > std::numeric_limits<int32_t>::max()) {
     return ResourceExhausted("more rows than a device's lists can name");
   }
-  std::unique_ptr<ggml_context, GgmlDeleter> context(
+  Rows made;
+  made.context.reset(
       ggml_init({.mem_size = 4 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-  if (context == nullptr) return ResourceExhausted("no memory for a tensor");
-  const auto width = static_cast<int64_t>(row_bytes_ / sizeof(ggml_fp16_t));
-  ggml_tensor* rows = ggml_new_tensor_2d(context.get(), GGML_TYPE_F16, width, num_rows);
-  BufferHandle buffer(ggml_backend_alloc_ctx_tensors(context.get(), backend_.get()));
-  if (buffer == nullptr) {
+  if (made.context == nullptr) return ResourceExhausted("no memory for a tensor");
+  made.tensor =
+      ggml_new_tensor_2d(made.context.get(), GGML_TYPE_F16,
+                         static_cast<int64_t>(row_bytes_ / sizeof(ggml_fp16_t)), num_rows);
+  made.buffer.reset(ggml_backend_alloc_ctx_tensors(made.context.get(), backend_.get()));
+  if (made.buffer == nullptr) {
     return ResourceExhausted(fmt::format("device {} has no memory for {} bytes of rows", name_,
                                          static_cast<uint64_t>(num_rows) * row_bytes_));
   }
+  // What a step reads beyond visible rows is masked, but it must be numbers.
+  ggml_backend_buffer_clear(made.buffer.get(), 0);
+  return made;
+}
+
+// Rows are copied from buffer to buffer where both have room beside each other, else by way of the
+// host.
+Status BackendDevice::ResizeBuffer(size_t num_extents) {
   // Nothing that was asked for before is under way while rows move.
   if (copies_ != nullptr) ggml_backend_synchronize(copies_.get());
   ggml_backend_synchronize(backend_.get());
-  // What a step reads beyond visible rows is masked, but it must be numbers.
-  ggml_backend_buffer_clear(buffer.get(), 0);
+  const bool fit_beside =
+      !has_limit_ || rows_.buffer == nullptr || capacity() + num_extents <= limit_extents_;
+  if (fit_beside) {
+    Result<Rows> made = MakeRows(num_extents);
+    if (made.ok()) {
+      EBB_RETURN_IF_ERROR(TakeOver(rows_, *std::move(made), num_extents));
+      return OkStatus();
+    }
+    if (rows_.buffer == nullptr) return made.status();
+  }
+  const size_t extent_bytes = RowsOfExtent() * row_bytes_;
+  EBB_ASSIGN_OR_RETURN(std::byte* const memory, MapHostMemory(num_taken_ * extent_bytes + 1));
+  const auto unmap = [&](void*) { (void)UnmapHostMemory(memory, num_taken_ * extent_bytes + 1); };
+  const std::unique_ptr<void, decltype(unmap)> mapped(memory, unmap);
+  size_t next = 0;
+  for (size_t place = 0; place < capacity(); ++place) {
+    if (extent_at_[place] < 0) continue;
+    ggml_backend_tensor_get(rows_.tensor, memory + next++ * extent_bytes, place * extent_bytes,
+                            extent_bytes);
+  }
+  const size_t had = capacity();
+  rows_ = {};
+  Result<Rows> made = MakeRows(num_extents);
+  const Status status = made.status();
+  if (!made.ok()) {
+    num_extents = had;
+    made = MakeRows(had);
+    if (!made.ok()) return lost_ = Internal("the device's memory was taken by somebody else");
+  }
+  next = 0;
+  std::vector<int32_t> extent_at(num_extents, -1);
+  for (const int32_t extent : extent_at_) {
+    if (extent < 0) continue;
+    ggml_backend_tensor_set(made->tensor, memory + next * extent_bytes, next * extent_bytes,
+                            extent_bytes);
+    extent_at[next] = extent;
+    place_of_[extent] = static_cast<int32_t>(next++);
+  }
+  extent_at_ = std::move(extent_at);
+  rows_ = *std::move(made);
+  ++generation_;
+  return status;
+}
+
+Status BackendDevice::TakeOver(const Rows& from, Rows to, size_t num_extents) {
   std::vector<int32_t> extent_at(num_extents, -1);
   std::vector<int32_t> places = place_of_;
-  if (buffer_ != nullptr) {
-    constexpr size_t kTensors = 4;
-    const auto rows_of_extent = static_cast<int64_t>(RowsOfExtent());
-    int32_t next = 0;
-    for (const int32_t extent : extent_at_) {
-      if (extent < 0) continue;
-      std::unique_ptr<ggml_context, GgmlDeleter> views(
-          ggml_init({.mem_size = kTensors * ggml_tensor_overhead(),
-                     .mem_buffer = nullptr,
-                     .no_alloc = true}));
-      const auto view = [&](ggml_tensor* of, int32_t place) {
-        ggml_tensor* part = ggml_view_2d(views.get(), of, width, rows_of_extent, of->nb[1],
-                                         size_t(place) * rows_of_extent * of->nb[1]);
-        ggml_backend_view_init(part);
-        return part;
-      };
-      ggml_backend_tensor_copy(view(rows_, places[extent]), view(rows, next));
-      extent_at[next] = extent;
-      places[extent] = next++;
-    }
-    ggml_backend_synchronize(backend_.get());
+  constexpr size_t kTensors = 4;
+  const auto rows_of_extent = static_cast<int64_t>(RowsOfExtent());
+  int32_t next = 0;
+  for (const int32_t extent : extent_at_) {
+    if (extent < 0) continue;
+    std::unique_ptr<ggml_context, GgmlDeleter> views(ggml_init(
+        {.mem_size = kTensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    if (views == nullptr) return ResourceExhausted("no memory for tensors");
+    const auto view = [&](ggml_tensor* of, int32_t place) {
+      ggml_tensor* part = ggml_view_2d(views.get(), of, of->ne[0], rows_of_extent, of->nb[1],
+                                       size_t(place) * rows_of_extent * of->nb[1]);
+      ggml_backend_view_init(part);
+      return part;
+    };
+    ggml_backend_tensor_copy(view(from.tensor, places[extent]), view(to.tensor, next));
+    extent_at[next] = extent;
+    places[extent] = next++;
   }
+  ggml_backend_synchronize(backend_.get());
   place_of_ = std::move(places);
   extent_at_ = std::move(extent_at);
-  rows_ = rows;
-  buffer_ = std::move(buffer);
-  context_ = std::move(context);
+  rows_ = std::move(to);
   ++generation_;
   return OkStatus();
 }
@@ -437,7 +486,7 @@ DeviceEvent BackendDevice::Copy(DeviceQueue queue, const DeviceWork&,
       num_bytes += parts[next++].num_bytes;
     }
     const size_t at = size_t(RowNumber(first.to)) * row_bytes_;
-    ggml_backend_tensor_set_async(BackendOf(queue), rows_, first.from, at, num_bytes);
+    ggml_backend_tensor_set_async(BackendOf(queue), rows_.tensor, first.from, at, num_bytes);
     i = next;
   }
   return Record(queue);
@@ -510,7 +559,7 @@ Status BackendDevice::Gather(std::span<const int32_t> numbers, std::byte* to) {
   const size_t size = RoundedSize(numbers.size());
   ggml_tensor* list = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
   ggml_tensor* result =
-      ggml_get_rows(graph.context.get(), AsIntegers(graph.context.get(), rows_), list);
+      ggml_get_rows(graph.context.get(), AsIntegers(graph.context.get(), rows_.tensor), list);
   EBB_RETURN_IF_ERROR(graph.Allocate(result));
   std::vector<int32_t> padded(numbers.begin(), numbers.end());
   padded.resize(size, spare_row());
@@ -536,10 +585,11 @@ Status BackendDevice::WriteRows(std::span<std::byte* const> rows, size_t num_byt
 Status BackendDevice::Scatter(std::span<const int32_t> numbers, const std::byte* from) {
   EBB_ASSIGN_OR_RETURN(const RowGraph graph, RowGraph::Begin(backend_.get()));
   const size_t size = RoundedSize(numbers.size());
-  const auto width = static_cast<size_t>(rows_->ne[0]);
+  const auto width = static_cast<size_t>(rows_.tensor->ne[0]);
   ggml_tensor* list = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
-  ggml_tensor* values = graph.Input(GGML_TYPE_F32, rows_->ne[0], static_cast<int64_t>(size));
-  EBB_RETURN_IF_ERROR(graph.Allocate(ggml_set_rows(graph.context.get(), rows_, values, list)));
+  ggml_tensor* values = graph.Input(GGML_TYPE_F32, rows_.tensor->ne[0], static_cast<int64_t>(size));
+  EBB_RETURN_IF_ERROR(
+      graph.Allocate(ggml_set_rows(graph.context.get(), rows_.tensor, values, list)));
   std::vector<int32_t> padded(numbers.begin(), numbers.end());
   padded.resize(size, spare_row());
   std::vector<float> floats(size * width);
@@ -564,7 +614,7 @@ Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
     to.clear();
     return status;
   };
-  is_written.resize(static_cast<size_t>(rows_ == nullptr ? 0 : rows_->ne[1]));
+  is_written.resize(static_cast<size_t>(rows_.tensor == nullptr ? 0 : rows_.tensor->ne[1]));
   for (const CopyPart& part : rows) {
     assert(part.num_bytes % row_bytes_ == 0);
     const int32_t source = RowNumber(part.from), target = RowNumber(part.to);
@@ -588,8 +638,8 @@ Status BackendDevice::MoveOnDevice(std::span<const int32_t> from, std::span<cons
   ggml_context* const context = graph.context.get();
   ggml_tensor* sources = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
   ggml_tensor* targets = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
-  ggml_tensor* values = ggml_get_rows(context, rows_, sources);
-  EBB_RETURN_IF_ERROR(graph.Allocate(ggml_set_rows(context, rows_, values, targets)));
+  ggml_tensor* values = ggml_get_rows(context, rows_.tensor, sources);
+  EBB_RETURN_IF_ERROR(graph.Allocate(ggml_set_rows(context, rows_.tensor, values, targets)));
   const auto set = [&](ggml_tensor* list, std::span<const int32_t> numbers) {
     std::vector<int32_t> padded(numbers.begin(), numbers.end());
     padded.resize(size, spare_row());

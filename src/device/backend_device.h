@@ -64,7 +64,7 @@ class BackendDevice final : public Device {
   [[nodiscard]] DeviceAttention attention() const { return attention_; }
   // F16 [row_bytes / 2, rows of the buffer, and a spare key and value]. Another tensor whenever
   // generation() changes.
-  [[nodiscard]] ggml_tensor* rows() const { return rows_; }
+  [[nodiscard]] ggml_tensor* rows() const { return rows_.tensor; }
   [[nodiscard]] uint64_t generation() const { return generation_; }
   // The number of the row at this address, of Allocate().
   [[nodiscard]] int32_t RowNumber(const std::byte* address) const;
@@ -88,6 +88,14 @@ class BackendDevice final : public Device {
   int Enter() override { return 0; }
   void Leave(int) override {}
   [[nodiscard]] size_t capacity() const { return extent_at_.size(); }
+  // Rows of the device, and whose they are.
+  struct Rows {
+    std::unique_ptr<ggml_context, GgmlDeleter> context;
+    BufferHandle buffer;
+    ggml_tensor* tensor = nullptr;
+  };
+  [[nodiscard]] Result<Rows> MakeRows(size_t num_extents) const;
+  Status TakeOver(const Rows& from, Rows to, size_t num_extents);
   // A buffer for so many extents, with what lies in the one that there is.
   Status Resize(size_t num_extents);
   Status ResizeBuffer(size_t num_extents);
@@ -120,6 +128,7 @@ class BackendDevice final : public Device {
   }
   size_t most_extents_ = 0;   // that addresses are reserved for
   size_t limit_extents_ = 0;  // that may be taken
+  bool has_limit_ = false;    // that somebody asked for
   void* reserved_ = nullptr;
   std::byte* begin_ = nullptr;  // of the reserved addresses, aligned
   // By extent of addresses: where it lies in the buffer; -1: nowhere.
@@ -127,9 +136,7 @@ class BackendDevice final : public Device {
   // By extent of the buffer: whose it is; -1: nobody's.
   std::vector<int32_t> extent_at_;
   size_t num_taken_ = 0;
-  BufferHandle buffer_;
-  std::unique_ptr<ggml_context, GgmlDeleter> context_;  // of rows_
-  ggml_tensor* rows_ = nullptr;
+  Rows rows_;
   uint64_t generation_ = 0;
   // The host's memory that the device knows comes in slabs of several extents, since each takes its
   // time; empty where the backend has none.

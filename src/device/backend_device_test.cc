@@ -105,6 +105,36 @@ TEST_P(BackendRows, AreCopiedAsIfOneAfterTheOther) {
 
 INSTANTIATE_TEST_SUITE_P(Widths, BackendRows, testing::Values(64, 128, 160, 192, 256));
 
+// The device has no room for an old and a new buffer beside each other: rows go by way of the host.
+TEST_P(BackendRows, StayWhereABufferGrowsInTheOnesPlace) {
+  const size_t bytes = GetParam();
+  auto device = Make(bytes, 13 * kExtent);
+  std::vector<std::byte*> extents;
+  const auto expect_all = [&] {
+    for (size_t i = 0; i < extents.size(); ++i) {
+      const auto seed = static_cast<uint32_t>(i);
+      EXPECT_EQ(ReadRow(device.get(), extents[i] + 3 * bytes, bytes), Row(bytes, seed)) << i;
+    }
+  };
+  for (uint32_t i = 0; i < 13; ++i) {
+    auto extent = device->Allocate(MemoryKind::kDevice, kExtent);
+    ASSERT_TRUE(extent.ok()) << extent.status().ToString();
+    extents.push_back(*extent);
+    Write(device.get(), *extent + 3 * bytes, bytes, i);
+  }
+  expect_all();
+  EXPECT_EQ(device->Allocate(MemoryKind::kDevice, kExtent).status().code(),
+            StatusCode::kResourceExhausted);
+  const size_t full = device->buffer_bytes();
+  EXPECT_LE(full, 13 * device->RowsOfExtent() * bytes + 2 * kExtent);
+  while (extents.size() > 4) {
+    ExpectOk(device->Free(MemoryKind::kDevice, extents.back(), kExtent));
+    extents.pop_back();
+  }
+  EXPECT_LT(device->buffer_bytes(), full);
+  expect_all();
+}
+
 TEST(BackendDeviceTest, RefusesMoreThanItHas) {
   auto device = Make(128, 4 * kExtent);
   std::vector<std::byte*> extents;

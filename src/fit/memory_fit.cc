@@ -250,7 +250,6 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     // Sizes of graphs on a device are those of its widest step, and stay.
     bytes.compute = GraphBytes(model, request, std::max(ChunkTokens(request), request.requests)) +
                     GatheredBytes(shape, request, all_rows);
-    bytes.growth = bytes.t0 * 4 / 5;
     return bytes;
   }
   if (BuffersGoBack(request)) {

@@ -40,10 +40,7 @@ TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
   const FitRequest request = {.context = 32000, .on_device = true};
   const auto bytes = FitRequestInto(SmolLm2(), request);
   ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
-  // Rows, and the buffer that they grew out of.
-  EXPECT_EQ(bytes->growth, bytes->t0 * 4 / 5);
-  EXPECT_EQ(bytes->DeviceMemory(),
-            bytes->weights + bytes->compute + bytes->t0 + bytes->staging + bytes->growth);
+  EXPECT_EQ(bytes->DeviceMemory(), bytes->weights + bytes->compute + bytes->t0 + bytes->staging);
   EXPECT_EQ(bytes->Memory(), bytes->program + bytes->tables);
   const auto taken = [&](uint64_t device_bytes, uint64_t memory_bytes) {
     const auto setting = GentlestSetting(

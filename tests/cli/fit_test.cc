@@ -85,7 +85,7 @@ TEST_F(FitTest, ADeviceHoldsWeightsAndT0) {
   EXPECT_GE(
       plan["device_memory_bytes"].get<uint64_t>(),
       end["device"]["row_bytes"].get<uint64_t>() + end["device"]["weight_bytes"].get<uint64_t>());
-  EXPECT_EQ(Run("--device ggml-cpu --memory 1MiB -n 190 -m " + model_->path()).exit_code, 2);
+  EXPECT_EQ(Run("--device ggml-cpu --memory 1MiB -n 190 -m " + model_->path()).exit_code, 3);
 }
 
 TEST_F(FitTest, TheTableNamesWhatWasMeasuredAndWhatWasComputed) {
