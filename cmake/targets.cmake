@@ -66,8 +66,9 @@ if(has_cuda_kernels)
   target_sources(ebb PRIVATE $<TARGET_OBJECTS:ebb_kernels>)
   target_link_libraries(ebb PRIVATE CUDA::cudart_static)
 endif()
-# It sees ggml's inside.
-set_source_files_properties(${EBB_ROOT}/src/step/graph_part.cc PROPERTIES
+# They see ggml's inside.
+set_source_files_properties(
+  ${EBB_ROOT}/src/step/graph_part.cc ${EBB_ROOT}/src/device/sim_backend.cc PROPERTIES
   INCLUDE_DIRECTORIES ${EBB_LLAMA_CPP_SOURCE}/ggml/src COMPILE_OPTIONS -Wno-unused-function)
 set_source_files_properties(${EBB_ROOT}/src/attention/cpu.cc PROPERTIES
   COMPILE_OPTIONS "${EBB_KERNEL_OPTIONS}")

@@ -18,6 +18,7 @@
 #include "src/base/llama_runtime.h"
 #include "src/base/page_units.h"
 #include "src/device/host_memory.h"
+#include "src/device/sim_backend.h"
 
 namespace ebb {
 namespace {
@@ -45,6 +46,7 @@ bool IsAccelerator(ggml_backend_dev_t device) {
 // "cuda" is the first of "CUDA0", "CUDA1".
 ggml_backend_dev_t FindDevice(std::string_view name) {
   const std::string wanted = Lower(name);
+  if (wanted == kSimBackend) return SimBackendDevice();
   ggml_backend_dev_t first = nullptr;
   for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
     ggml_backend_dev_t device = ggml_backend_dev_get(i);
@@ -152,6 +154,8 @@ std::vector<DeviceDescription> ListDevices() {
   devices.push_back(
       {.name = std::string(kHostBackend),
        .description = "ggml on this processor, its memory taken as closed: for tests"});
+  devices.push_back({.name = std::string(kSimBackend),
+                     .description = ggml_backend_dev_description(SimBackendDevice())});
   return devices;
 }
 

@@ -92,7 +92,7 @@ bool BackendStep::Shape::operator==(const Shape& other) const {
 
 bool BackendStep::CanShareAttention(const BackendDevice& device, const Hyperparameters& hparams) {
   if (device.attention() == DeviceAttention::kGgml) return false;
-  if (device.BackendName() == "CPU") return true;
+  if (device.BackendName() == "CPU" || device.BackendName() == "Sim") return true;
   return device.BackendName() == "CUDA" && CudaRowAttention() != nullptr &&
          std::ranges::all_of(hparams.kv_heads, [&](int heads) {
            return CudaRowAttentionTakes(hparams.head_dim, hparams.num_q_heads / heads);

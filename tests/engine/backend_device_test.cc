@@ -1,5 +1,5 @@
-// Steps on a device that a backend of ggml computes on. The backend here is ggml's own for the
-// processor, whose memory is taken as closed to the host.
+// Steps on a device that a backend of ggml computes on: a simulated one, whose memory is closed and
+// whose copies come late (src/device/sim_backend.h).
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ebb/session_file.h"
+#include "src/device/sim_backend.h"
 #include "src/session/session_impl.h"
 #include "tests/engine/dms_fixture.h"
 #include "tests/engine/engine_fixture.h"
@@ -42,10 +43,10 @@ class BackendDeviceTest : public testing::TestWithParam<const char*> {
   static const std::string& device() { return device_; }
 
  protected:
-  void SetUp() override { device_ = std::string("ggml-cpu:attention=") + GetParam(); }
+  void SetUp() override { device_ = std::string("ggml-sim:attention=") + GetParam(); }
 
  private:
-  inline static std::string device_ = "ggml-cpu";
+  inline static std::string device_ = "ggml-sim";
 };
 INSTANTIATE_TEST_SUITE_P(Attention, BackendDeviceTest, testing::Values("auto", "ggml"),
                          [](const auto& info) { return std::string(info.param); });
@@ -686,6 +687,66 @@ TEST_P(BackendDeviceTest, SequencesOfABatchAreThoseAloneUpToRounding) {
     if (step > 20) compare(0);
   }
   EXPECT_LT(largest, kFlashError);
+}
+
+// The device gives up at its nth piece of work.
+TEST_P(BackendDeviceTest, IsLostWithAClearErrorWhereverItFails) {
+  const auto fail_at = [](int64_t n) {
+    SetSimBackendFaults(
+        [n](SimBackendWork work) mutable { return work != SimBackendWork::kAllocate && --n == 0; });
+  };
+  int64_t works = 0;
+  SetSimBackendFaults([&](SimBackendWork work) {
+    works += work != SimBackendWork::kAllocate;
+    return false;
+  });
+  EngineOptions options = WithT1(0.2);
+  {
+    auto engine = DeviceEngine(options);
+    auto session = Open(*engine, Tiered(options, Granularity::kHead));
+    works = 0;
+    Read(*session);
+    Decode(*session, 0, 40);
+  }
+  ASSERT_GT(works, 100);
+  for (int64_t n = 1; n < works; n += 1 + works / 60) {
+    SetSimBackendFaults({});
+    auto engine = DeviceEngine(options);
+    auto session = Open(*engine, Tiered(options, Granularity::kHead));
+    fail_at(n);
+    Status status = session->Prefill(std::span(Text()).first(kPromptTokens));
+    for (int i = 0; i < 40 && status.ok(); ++i) status = session->Decode(Text()[kPromptTokens + i]);
+    EXPECT_EQ(status.code(), StatusCode::kInternal) << n << " " << status.ToString();
+    EXPECT_NE(status.message().find("was lost"), std::string::npos) << status.ToString();
+    SetSimBackendFaults({});
+    EXPECT_FALSE(session->Decode(3).ok());
+    EXPECT_FALSE(engine->OpenSession({}).ok() && Open(*engine)->Prefill(SomeTokens(4)).ok());
+  }
+}
+
+TEST_P(BackendDeviceTest, MemoryThatIsNotThereChangesNothing) {
+  auto engine = DeviceEngine();
+  auto session = Open(*engine), expected = Open(*engine);
+  Read(*session);
+  Read(*expected);
+  Decode(*expected, 0, kDecodeTokens);
+  // Every other allocation fails.
+  SetSimBackendFaults([n = 0](SimBackendWork work) mutable {
+    return work == SimBackendWork::kAllocate && ++n % 2 == 1;
+  });
+  int refused = 0;
+  for (int i = 0; i < kDecodeTokens;) {
+    const Status status = session->Decode(Text()[kPromptTokens + i]);
+    if (status.ok()) {
+      ++i;
+      continue;
+    }
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+    ASSERT_LT(++refused, 1000);
+  }
+  SetSimBackendFaults({});
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(session->logits_hash(), expected->logits_hash());
 }
 
 TEST_P(BackendDeviceTest, RefusesWhatIsNotThere) {

@@ -1,0 +1,320 @@
+#include "src/device/sim_backend.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "ggml-backend-impl.h"
+#include "ggml-cpu.h"
+#include "ggml-impl.h"
+#include "src/base/ggml_deleter.h"
+
+namespace ebb {
+namespace {
+
+using CpuBackend = std::unique_ptr<ggml_backend, GgmlDeleter>;
+
+struct SimQueue;
+
+// What both queues and all buffers share. One thread at a time works.
+struct Sim {
+  std::recursive_mutex mutex;
+  SimBackendFaults faults;
+  std::map<void*, size_t> buffers;  // by base
+  uint64_t num_bytes = 0;
+  int opened = 0;
+
+  void Protect(int how) const {
+    for (const auto& [base, size] : buffers) {
+      if (mprotect(base, size, how) != 0) std::abort();
+    }
+  }
+  void Check(SimBackendWork work) const {
+    if (faults && faults(work)) GGML_ABORT("the simulated device gives up");
+  }
+};
+
+Sim& TheSim() {
+  static Sim sim;
+  return sim;
+}
+
+// Its memory can be read and written while one of these lives.
+class Opened {
+ public:
+  Opened() : lock_(TheSim().mutex) {
+    if (TheSim().opened++ == 0) TheSim().Protect(PROT_READ | PROT_WRITE);
+  }
+  ~Opened() {
+    if (--TheSim().opened == 0) TheSim().Protect(PROT_NONE);
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_;
+};
+
+struct SimQueue {
+  CpuBackend cpu;
+  std::deque<std::function<void()>> waiting;
+  uint64_t num_asked = 0, num_done = 0;
+
+  void Ask(std::function<void()> work) {
+    waiting.push_back(std::move(work));
+    ++num_asked;
+  }
+  // All up to number `end`.
+  void Work(uint64_t end) {
+    const Opened opened;
+    while (num_done < end && !waiting.empty()) {
+      const auto work = std::move(waiting.front());
+      waiting.pop_front();
+      ++num_done;
+      work();
+    }
+  }
+};
+
+SimQueue& QueueOf(ggml_backend_t backend) { return *static_cast<SimQueue*>(backend->context); }
+
+struct SimEvent {
+  SimQueue* queue = nullptr;
+  uint64_t end = 0;
+};
+
+// --- Buffers ---
+
+void FreeBuffer(ggml_backend_buffer_t buffer) {
+  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+  TheSim().buffers.erase(buffer->context);
+  TheSim().num_bytes -= buffer->size;
+  munmap(buffer->context, buffer->size);
+}
+void* BaseOf(ggml_backend_buffer_t buffer) { return buffer->context; }
+std::byte* At(const ggml_tensor* tensor, size_t offset) {
+  return static_cast<std::byte*>(tensor->data) + offset;
+}
+void MemsetTensor(ggml_backend_buffer_t, ggml_tensor* tensor, uint8_t value, size_t offset,
+                  size_t size) {
+  const Opened opened;
+  std::memset(At(tensor, offset), value, size);
+}
+void SetTensor(ggml_backend_buffer_t, ggml_tensor* tensor, const void* data, size_t offset,
+               size_t size) {
+  const Opened opened;
+  TheSim().Check(SimBackendWork::kCopy);
+  std::memcpy(At(tensor, offset), data, size);
+}
+void GetTensor(ggml_backend_buffer_t, const ggml_tensor* tensor, void* data, size_t offset,
+               size_t size) {
+  const Opened opened;
+  TheSim().Check(SimBackendWork::kCopy);
+  std::memcpy(data, At(tensor, offset), size);
+}
+ggml_backend_buffer_type_t BufferType();
+bool CopyTensor(ggml_backend_buffer_t, const ggml_tensor* from, ggml_tensor* to) {
+  if (from->buffer->buft != BufferType()) return false;
+  const Opened opened;
+  TheSim().Check(SimBackendWork::kCopy);
+  std::memcpy(to->data, from->data, ggml_nbytes(from));
+  return true;
+}
+void ClearBuffer(ggml_backend_buffer_t buffer, uint8_t value) {
+  const Opened opened;
+  std::memset(buffer->context, value, buffer->size);
+}
+
+ggml_backend_buffer_t AllocateBuffer(ggml_backend_buffer_type_t type, size_t size) {
+  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+  if (TheSim().faults && TheSim().faults(SimBackendWork::kAllocate)) return nullptr;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size = std::max(page, (size + page - 1) / page * page);
+  void* const base = mmap(nullptr, size, TheSim().opened > 0 ? PROT_READ | PROT_WRITE : PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) return nullptr;
+  TheSim().buffers[base] = size;
+  TheSim().num_bytes += size;
+  ggml_backend_buffer_i iface = {};
+  iface.free_buffer = FreeBuffer;
+  iface.get_base = BaseOf;
+  iface.memset_tensor = MemsetTensor;
+  iface.set_tensor = SetTensor;
+  iface.get_tensor = GetTensor;
+  iface.cpy_tensor = CopyTensor;
+  iface.clear = ClearBuffer;
+  return ggml_backend_buffer_init(type, iface, base, size);
+}
+
+ggml_backend_dev_t Device();
+
+ggml_backend_buffer_type_t BufferType() {
+  static ggml_backend_buffer_type type = [] {
+    ggml_backend_buffer_type made = {};
+    made.iface.get_name = [](ggml_backend_buffer_type_t) { return kSimBackend.data(); };
+    made.iface.alloc_buffer = AllocateBuffer;
+    made.iface.get_alignment = [](ggml_backend_buffer_type_t) { return size_t{64}; };
+    made.device = Device();
+    return made;
+  }();
+  return &type;
+}
+
+// --- Queues ---
+
+void FreeQueue(ggml_backend_t backend) {
+  delete &QueueOf(backend);
+  delete backend;
+}
+void SetAsync(ggml_backend_t backend, ggml_tensor* tensor, const void* data, size_t offset,
+              size_t size) {
+  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+  QueueOf(backend).Ask([to = At(tensor, offset), data, size] {
+    TheSim().Check(SimBackendWork::kCopy);
+    std::memcpy(to, data, size);
+  });
+}
+void GetAsync(ggml_backend_t backend, const ggml_tensor* tensor, void* data, size_t offset,
+              size_t size) {
+  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+  QueueOf(backend).Ask([from = At(tensor, offset), data, size] {
+    TheSim().Check(SimBackendWork::kCopy);
+    std::memcpy(data, from, size);
+  });
+}
+void Synchronize(ggml_backend_t backend) {
+  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+  QueueOf(backend).Work(QueueOf(backend).num_asked);
+}
+// What a graph is may change once this returns, so that it is computed at once, behind all that was
+// asked for before.
+ggml_status ComputeGraph(ggml_backend_t backend, ggml_cgraph* graph) {
+  const Opened opened;
+  SimQueue& queue = QueueOf(backend);
+  queue.Work(queue.num_asked);
+  TheSim().Check(SimBackendWork::kCompute);
+  return ggml_backend_graph_compute(queue.cpu.get(), graph);
+}
+void RecordEvent(ggml_backend_t backend, ggml_backend_event_t event) {
+  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+  *static_cast<SimEvent*>(event->context) = {.queue = &QueueOf(backend),
+                                             .end = QueueOf(backend).num_asked};
+}
+void WaitForEvent(ggml_backend_t backend, ggml_backend_event_t event) {
+  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+  const SimEvent until = *static_cast<SimEvent*>(event->context);
+  QueueOf(backend).Ask([until] {
+    if (until.queue != nullptr) until.queue->Work(until.end);
+  });
+}
+
+ggml_backend_t InitQueue(ggml_backend_dev_t device, const char*) {
+  auto queue = std::make_unique<SimQueue>();
+  queue->cpu.reset(ggml_backend_cpu_init());
+  if (queue->cpu == nullptr) return nullptr;
+  ggml_backend_cpu_set_n_threads(queue->cpu.get(), 1);
+  static ggml_guid guid = {0x65, 0x62, 0x62, 0x73, 0x69, 0x6d};
+  auto* const backend =
+      new ggml_backend{.guid = &guid, .iface = {}, .device = device, .context = queue.release()};
+  ggml_backend_i& iface = backend->iface;
+  iface.get_name = [](ggml_backend_t) { return kSimBackend.data(); };
+  iface.free = FreeQueue;
+  iface.set_tensor_async = SetAsync;
+  iface.get_tensor_async = GetAsync;
+  iface.synchronize = Synchronize;
+  iface.graph_compute = ComputeGraph;
+  iface.event_record = RecordEvent;
+  iface.event_wait = WaitForEvent;
+  return backend;
+}
+
+// --- The device ---
+
+ggml_backend_reg_t Registry();
+
+ggml_backend_dev_t Device() {
+  static ggml_backend_device device = [] {
+    ggml_backend_device made = {};
+    ggml_backend_device_i& iface = made.iface;
+    iface.get_name = [](ggml_backend_dev_t) { return kSimBackend.data(); };
+    iface.get_description = [](ggml_backend_dev_t) {
+      return "ggml on this processor, simulating a device: for tests";
+    };
+    iface.get_memory = [](ggml_backend_dev_t, size_t* free, size_t* total) {
+      *free = *total = size_t{64} << 30;
+    };
+    iface.get_type = [](ggml_backend_dev_t) { return GGML_BACKEND_DEVICE_TYPE_GPU; };
+    iface.get_props = [](ggml_backend_dev_t dev, ggml_backend_dev_props* props) {
+      *props = {};
+      props->name = dev->iface.get_name(dev);
+      props->description = dev->iface.get_description(dev);
+      dev->iface.get_memory(dev, &props->memory_free, &props->memory_total);
+      props->type = GGML_BACKEND_DEVICE_TYPE_GPU;
+      props->caps.async = true;
+      props->caps.events = true;
+    };
+    iface.init_backend = InitQueue;
+    iface.get_buffer_type = [](ggml_backend_dev_t) { return BufferType(); };
+    iface.supports_op = [](ggml_backend_dev_t, const ggml_tensor* op) {
+      return ggml_backend_dev_supports_op(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU),
+                                          op);
+    };
+    iface.supports_buft = [](ggml_backend_dev_t, ggml_backend_buffer_type_t type) {
+      return type == BufferType();
+    };
+    iface.event_new = [](ggml_backend_dev_t dev) {
+      return new ggml_backend_event{.device = dev, .context = new SimEvent()};
+    };
+    iface.event_free = [](ggml_backend_dev_t, ggml_backend_event_t event) {
+      delete static_cast<SimEvent*>(event->context);
+      delete event;
+    };
+    iface.event_synchronize = [](ggml_backend_dev_t, ggml_backend_event_t event) {
+      const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+      const SimEvent until = *static_cast<SimEvent*>(event->context);
+      if (until.queue != nullptr) until.queue->Work(until.end);
+    };
+    made.reg = Registry();
+    return made;
+  }();
+  return &device;
+}
+
+ggml_backend_reg_t Registry() {
+  static ggml_backend_reg registry = [] {
+    ggml_backend_reg made = {};
+    made.api_version = GGML_BACKEND_API_VERSION;
+    made.iface.get_name = [](ggml_backend_reg_t) { return "Sim"; };
+    made.iface.get_device_count = [](ggml_backend_reg_t) { return size_t{1}; };
+    made.iface.get_device = [](ggml_backend_reg_t, size_t) { return Device(); };
+    made.iface.get_proc_address = [](ggml_backend_reg_t, const char*) -> void* { return nullptr; };
+    return made;
+  }();
+  return &registry;
+}
+
+}  // namespace
+
+ggml_backend_dev_t SimBackendDevice() { return Device(); }
+
+void SetSimBackendFaults(SimBackendFaults faults) {
+  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+  TheSim().faults = std::move(faults);
+}
+
+uint64_t SimBackendBytes() {
+  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+  return TheSim().num_bytes;
+}
+
+}  // namespace ebb
