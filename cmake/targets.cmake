@@ -64,7 +64,7 @@ if(has_cuda_kernels)
   set_source_files_properties(${EBB_ROOT}/src/step/row_attention.cc PROPERTIES
     COMPILE_DEFINITIONS EBB_HAS_CUDA_KERNELS)
   target_sources(ebb PRIVATE $<TARGET_OBJECTS:ebb_kernels>)
-  target_link_libraries(ebb PRIVATE CUDA::cudart_static)
+  target_link_libraries(ebb PRIVATE CUDA::cudart)
 endif()
 # They see ggml's inside.
 set_source_files_properties(

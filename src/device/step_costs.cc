@@ -107,19 +107,20 @@ Result<DeviceRates> MeasureRatesOfBackend(Device* device, double host_bytes_per_
       return device->Copy(DeviceQueue::kToDevice, {.what = "measure"}, parts);
     });
   };
-  double least = std::numeric_limits<double>::max(), most = least;
+  std::fill_n(here.data(), num_bytes, std::byte{0});
+  double few_seconds = std::numeric_limits<double>::max(), many_seconds = few_seconds;
   constexpr int kRounds = 3;
   for (int round = 0; round < kRounds; ++round) {
     EBB_ASSIGN_OR_RETURN(const double few, copy(1, kFewBytes));
     EBB_ASSIGN_OR_RETURN(const double many, copy(kCopies, kDeviceMemoryStep));
-    least = std::min(least, few);
-    most = std::min(most, many);
+    few_seconds = std::min(few_seconds, few);
+    many_seconds = std::min(many_seconds, many);
   }
-  const double rate = static_cast<double>(num_bytes) / std::max(most, 1e-9);
+  const double rate = static_cast<double>(num_bytes) / std::max(many_seconds, 1e-9);
   constexpr double kAtOnce = 1e15;
   return DeviceRates{.h2d_bytes_per_s = rate,
                      .d2h_bytes_per_s = rate,
-                     .latency_seconds = least,
+                     .latency_seconds = few_seconds,
                      .device_bytes_per_s = kAtOnce,
                      .host_bytes_per_s = host_bytes_per_s};
 }

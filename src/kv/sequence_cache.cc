@@ -422,6 +422,16 @@ RowsView SequenceCache::View(int layer, int kv_head) const {
           .window = impl_->windows[impl_->layout.GroupOf(static_cast<int>(index))]};
 }
 
+size_t SequenceCache::NumPages(int layer, int kv_head) const {
+  return impl_->streams[impl_->StreamIndex(layer, kv_head)].pages.size();
+}
+
+size_t SequenceCache::most_pages() const {
+  size_t most = 0;
+  for (const Stream& stream : impl_->streams) most = std::max(most, stream.pages.size());
+  return most;
+}
+
 CompressedRows SequenceCache::Compressed(int layer, int kv_head) const {
   impl_->Refresh();
   const Stream& stream = impl_->streams[impl_->StreamIndex(layer, kv_head)];

@@ -18,12 +18,12 @@ ggml_tensor* AsHalves(ggml_context* ctx, ggml_tensor* integers) {
 }  // namespace
 
 BackendAttention::BackendAttention(const LoadedModel& model, const BackendDevice& device,
-                                   const DeviceOp& own_nodes,
+                                   const DeviceOp& nodes,
                                    const std::vector<BackendSequence>& sequences,
                                    const Wanted& wanted, BackendTensors* tensors)
     : model_(model),
       device_(device),
-      own_nodes_(own_nodes),
+      row_attention_op_(nodes),
       sequences_(sequences),
       wanted_(wanted),
       tensors_(tensors),
@@ -70,19 +70,19 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
   // Queries too are computed before anything waits for rows.
   ggml_build_forward_expand(graph, q);
   tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
-  std::vector<RowAttentionNodes> own_nodes(sequences_.size());
+  std::vector<RowAttentionNodes> nodes(sequences_.size());
   bool host_attends = false;
   for (size_t i = 0; i < sequences_.size(); ++i) {
-    if (!sequences_[i].by_own_nodes) continue;
-    own_nodes[i] = AddOwnNodes(ctx, layer, i, q, keys, values);
-    ggml_build_forward_expand(graph, own_nodes[i].fold);
+    if (!sequences_[i].by_row_attention) continue;
+    nodes[i] = AddFoldAndMerge(ctx, layer, i, q, keys, values);
+    ggml_build_forward_expand(graph, nodes[i].fold);
     host_attends |= sequences_[i].adds_host;
   }
   if (host_attends) tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
   ggml_tensor* all = nullptr;
   for (size_t i = 0; i < sequences_.size(); ++i) {
-    ggml_tensor* out = sequences_[i].by_own_nodes
-                           ? TakeMerged(ctx, graph, i, own_nodes[i])
+    ggml_tensor* out = sequences_[i].by_row_attention
+                           ? TakeMerged(ctx, graph, i, nodes[i])
                            : AttendSequence(ctx, graph, layer, i, q, keys, values);
     all = all == nullptr ? out : ggml_concat(ctx, all, out, 1);
   }
@@ -92,8 +92,7 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
 
 ggml_tensor* BackendAttention::ListOf(ggml_context* ctx, int layer, size_t index) const {
   const BackendSequence& sequence = sequences_[index];
-  const int64_t of_head =
-      sequence.in_pages ? sequence.num_rows / int64_t{kRowsPerPage} : int64_t{sequence.num_rows};
+  const int64_t of_head = sequence.num_pages > 0 ? sequence.num_pages : sequence.num_rows;
   return ggml_view_1d(ctx, tensors_->sequences[index].lists,
                       model_.hparams.kv_heads[layer] * of_head,
                       FirstHead(layer) * of_head * static_cast<int64_t>(sizeof(int32_t)));
@@ -101,7 +100,7 @@ ggml_tensor* BackendAttention::ListOf(ggml_context* ctx, int layer, size_t index
 
 ggml_tensor* BackendAttention::Gather(ggml_context* ctx, int layer, size_t index,
                                       ggml_tensor* rows) const {
-  if (sequences_[index].in_pages) return GatherPages(ctx, layer, index, rows);
+  if (sequences_[index].num_pages > 0) return GatherPages(ctx, layer, index, rows);
   const int64_t heads = model_.hparams.kv_heads[layer];
   const int64_t num_rows = sequences_[index].num_rows;
   ggml_tensor* found =
@@ -175,26 +174,36 @@ ggml_tensor* BackendAttention::AttendSequence(ggml_context* ctx, ggml_cgraph* gr
   return ggml_reshape_2d(ctx, out, head_dim * num_q, tokens);
 }
 
-RowAttentionNodes BackendAttention::AddOwnNodes(ggml_context* ctx, int layer, size_t index,
-                                                ggml_tensor* q, ggml_tensor* keys,
-                                                ggml_tensor* values) {
+RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, int layer, size_t index,
+                                                    ggml_tensor* q, ggml_tensor* keys,
+                                                    ggml_tensor* values) {
   const BackendSequence& sequence = sequences_[index];
   const int64_t num_q = q->ne[1], heads = model_.hparams.kv_heads[layer];
   RowAttention& attention = row_attention_.emplace_back();
-  static_cast<DeviceOp&>(attention) = own_nodes_;
+  static_cast<DeviceOp&>(attention) = row_attention_op_;
   attention.head_dim = static_cast<int>(q->ne[0]);
   attention.kv_heads = static_cast<int>(heads);
   attention.group = static_cast<int>(num_q / heads);
   attention.num_rows = sequence.num_rows;
-  attention.in_pages = sequence.in_pages;
+  attention.num_pages = sequence.num_pages;
+  attention.has_slots = sequence.num_groups > 0;
   attention.adds_host = sequence.adds_host;
   attention.mass = sequence.mass;
   attention.scale = model_.hparams.attention_scale;
   const BackendTensors::OfSequence& tensors = tensors_->sequences[index];
+  ggml_tensor* slots = nullptr;
+  if (attention.has_slots) {
+    const auto [first, step] = sequence.groups[layer];
+    attention.slot_stride = step * sequence.num_rows;
+    const int64_t lists = step == 0 ? 1 : heads;
+    slots = ggml_view_1d(ctx, tensors.slots, lists * sequence.num_rows,
+                         size_t(first) * sequence.num_rows * sizeof(int32_t));
+  }
   const RowAttentionInputs inputs = {
       .q = ggml_view_2d(ctx, q, q->ne[0], num_q, q->nb[1], sequence.first_token * q->nb[2]),
       .rows = device_.rows(),
       .list = ListOf(ctx, layer, index),
+      .slots = slots,
       .counts = ggml_view_1d(ctx, tensors.counts, heads,
                              FirstHead(layer) * static_cast<int64_t>(sizeof(int32_t))),
       .host = tensors.host,

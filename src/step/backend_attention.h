@@ -7,6 +7,7 @@
 #define EBB_STEP_BACKEND_ATTENTION_H_
 
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "ebb/policy.h"
@@ -24,9 +25,14 @@ struct BackendSequence {
   int num_rows = 0;  // of the longest list of any kv head, rounded up
   // One mask for all layers and kv heads: all see as many rows, alike.
   bool is_uniform = false;
-  bool in_pages = false;  // rows are read by whole pages, whose numbers the lists have
+  // Of each kv head's list of pages; 0: lists name rows. Without groups all rows lie in the order
+  // of slots, from the first on; else each group has a list of slots.
+  int num_pages = 0;
+  int num_groups = 0;
+  // By layer, with groups: that of its first kv head, and how many groups on the next one's is.
+  std::vector<std::pair<int, int>> groups;
   // One token, by the nodes of row_attention.h, which need a mask only where something is hidden.
-  bool by_own_nodes = false;
+  bool by_row_attention = false;
   bool has_mask = true;
   bool adds_host = false;  // and the host attends to the rows of T1, where they lie
   using Mass = RowAttention::Mass;
@@ -40,7 +46,7 @@ struct BackendSequence {
 inline constexpr int kRowsOfBackendStep = 256;
 
 // ggml's kernels of CUDA read masks by tiles of up to so many tokens, beyond the last one too.
-inline constexpr int kMaskPadding = 64;
+inline constexpr int kMaskPaddingTokens = 64;
 
 // What the nodes of a graph read besides activations, and leave.
 struct BackendTensors {
@@ -48,12 +54,13 @@ struct BackendTensors {
   // head.
   ggml_tensor* new_rows = nullptr;
   struct OfSequence {
-    // I32 [sum of the layers' num_rows * kv heads]: by layer, row and kv head; of pages, as many
-    // over kRowsPerPage, by layer, kv head and page. Lies in a buffer of its own, so that it stays
-    // from step to step.
+    // I32 [sum of the layers' num_rows * kv heads]: by layer, row and kv head; of pages
+    // [sum of kv heads * num_pages]: by layer, kv head and page. Lies in a buffer of its own, so
+    // that it stays from step to step.
     ggml_tensor* lists = nullptr;
-    // F16: [num_rows, tokens], or by layer [num_rows, tokens, 1, kv heads], and kMaskPadding rows
-    // more; null where it has none.
+    ggml_tensor* slots = nullptr;  // I32 [groups, num_rows], beside it; null without groups
+    // F16: [num_rows, tokens], or by layer [num_rows, tokens, 1, kv heads], and kMaskPaddingTokens
+    // rows more; null where it has none.
     ggml_tensor* mask = nullptr;
     ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], of rows; null unless by own nodes
     // What the host attended to of a layer, as its merge takes it; null unless it does.
@@ -79,7 +86,7 @@ class BackendAttention final : public AttentionBuilder {
     [[nodiscard]] bool operator==(const Wanted&) const = default;
   };
   // tensors: has the inputs, and gets the rest. All outlive the graph.
-  BackendAttention(const LoadedModel& model, const BackendDevice& device, const DeviceOp& own_nodes,
+  BackendAttention(const LoadedModel& model, const BackendDevice& device, const DeviceOp& nodes,
                    const std::vector<BackendSequence>& sequences, const Wanted& wanted,
                    BackendTensors* tensors);
 
@@ -97,8 +104,8 @@ class BackendAttention final : public AttentionBuilder {
  private:
   ggml_tensor* AttendSequence(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                               ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
-  RowAttentionNodes AddOwnNodes(ggml_context* ctx, int layer, size_t index, ggml_tensor* q,
-                                ggml_tensor* keys, ggml_tensor* values);
+  RowAttentionNodes AddFoldAndMerge(ggml_context* ctx, int layer, size_t index, ggml_tensor* q,
+                                    ggml_tensor* keys, ggml_tensor* values);
   // Attention out of the merge; mass and sums are kept where wanted.
   ggml_tensor* TakeMerged(ggml_context* ctx, ggml_cgraph* graph, size_t index,
                           const RowAttentionNodes& nodes);
@@ -116,7 +123,7 @@ class BackendAttention final : public AttentionBuilder {
 
   const LoadedModel& model_;
   const BackendDevice& device_;
-  const DeviceOp own_nodes_;
+  const DeviceOp row_attention_op_;
   const std::vector<BackendSequence>& sequences_;
   const Wanted wanted_;
   BackendTensors* const tensors_;

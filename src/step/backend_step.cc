@@ -100,23 +100,38 @@ bool BackendStep::CanShareAttention(const BackendDevice& device, const Hyperpara
 }
 
 BackendStep::BackendStep(const LoadedModel& model, const DeviceUse& use,
-                         const AttentionShape& shape, std::unique_ptr<HostAttention> host_attention)
+                         const AttentionShape& shape, std::unique_ptr<HostAttention> host_attention,
+                         OnThreads on_threads)
     : model_(model),
       device_(static_cast<BackendDevice*>(use.device())),
       use_(use),
       shape_(shape),
-      has_own_nodes_(CanShareAttention(*device_, model.hparams)),
-      own_nodes_{.launch = device_->BackendName() == "CUDA" ? CudaRowAttention() : nullptr},
-      host_attention_(std::move(host_attention)) {}
+      runs_row_attention_(CanShareAttention(*device_, model.hparams)),
+      row_attention_op_{.launch = device_->BackendName() == "CUDA" ? CudaRowAttention() : nullptr},
+      host_attention_(std::move(host_attention)),
+      on_threads_(std::move(on_threads)) {}
 
 Result<std::unique_ptr<BackendStep>> BackendStep::Create(
     const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
-    std::unique_ptr<HostAttention> host_attention) {
-  std::unique_ptr<BackendStep> step(new BackendStep(model, use, shape, std::move(host_attention)));
+    std::unique_ptr<HostAttention> host_attention, OnThreads on_threads) {
+  std::unique_ptr<BackendStep> step(
+      new BackendStep(model, use, shape, std::move(host_attention), std::move(on_threads)));
   EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, step->device_));
   if (use.NeedsRates() && step->host_attention_ != nullptr) {
     EBB_ASSIGN_OR_RETURN(const double host_rate, step->host_attention_->MeasureBytesPerSecond());
-    EBB_ASSIGN_OR_RETURN(const DeviceRates rates, MeasureRatesOfBackend(step->device_, host_rate));
+    DeviceRates rates;
+    const Status status = step->device_->Call([&]() -> Status {
+      EBB_ASSIGN_OR_RETURN(rates, MeasureRatesOfBackend(step->device_, host_rate));
+      return OkStatus();
+    });
+    // Without room for measuring all is streamed.
+    if (status.code() == StatusCode::kResourceExhausted) {
+      rates.h2d_bytes_per_s = rates.d2h_bytes_per_s = rates.device_bytes_per_s = 1;
+      rates.latency_seconds = 1;
+      rates.host_bytes_per_s = 1e-6;
+    } else if (!status.ok()) {
+      return status;
+    }
     step->use_.SetRates(rates);
   }
   return step;
@@ -133,6 +148,7 @@ BackendStep::~BackendStep() {
   if (!device_->IsLost()) return;
   if (weights_ != nullptr) weights_->Leak();
   for (Graph& graph : graphs_) (void)graph.list_buffer.release();
+  for (ReadBuffer& buffer : read_) (void)buffer.pinned.release();
   (void)buffers_.release();
 }
 
@@ -150,17 +166,34 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   described.is_uniform =
       sequence.selector == nullptr && AllSeeAlike(cache) &&
       (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.has_expiring_rows));
-  described.in_pages = !cache.ReadsInPlace() && device_->HasPageNumbers() &&
-                       RowLists::InOrder(cache, model_.hparams.num_layers);
   described.adds_host = cache.ReadsInPlace();
-  described.by_own_nodes = has_own_nodes_ && sequence.num_tokens == 1;
-  described.has_mask = !described.by_own_nodes || sequence.selector != nullptr ||
+  described.by_row_attention = runs_row_attention_ && sequence.num_tokens == 1;
+  described.has_mask = !described.by_row_attention || sequence.selector != nullptr ||
                        HidesRows(cache, model_.hparams.num_layers);
   if (!described.has_mask) described.is_uniform = true;
+  const bool in_order = PageLists::InOrder(cache, model_.hparams.num_layers);
+  if (device_->HasPageNumbers() && (in_order || described.by_row_attention)) {
+    described.num_pages = described.num_rows / kRowsPerPage;
+    if (!in_order) {
+      described.num_groups = cache.num_groups();
+      for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+        const int first = cache.GroupOf(layer, 0);
+        const int step = cache.NumKvHeads(layer) > 1 ? cache.GroupOf(layer, 1) - first : 0;
+        described.groups.emplace_back(first, step);
+      }
+      // Pages come and go by a few.
+      constexpr int kStep = 16;
+      const auto most = static_cast<int>(cache.most_pages());
+      described.num_pages = (most + kStep - 1) / kStep * kStep;
+    }
+  }
   if (!sequence.signals->wants_mass()) return described;
-  const bool per_query = sequence.signals->needs().mass == MassNeed::kPerQueryHead;
-  described.mass =
-      per_query ? BackendSequence::Mass::kPerQueryHead : BackendSequence::Mass::kPerKvHead;
+  using Mass = BackendSequence::Mass;
+  const MassNeed need = sequence.signals->needs().mass;
+  const bool of_layers = need == MassNeed::kSummed && cache.granularity() != Granularity::kHead;
+  described.mass = need == MassNeed::kPerQueryHead           ? Mass::kPerQueryHead
+                   : of_layers && described.by_row_attention ? Mass::kPerLayer
+                                                             : Mass::kPerKvHead;
   return described;
 }
 
@@ -189,20 +222,29 @@ BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
 
 Status BackendStep::MakeLists(Graph* graph) const {
   const size_t num_sequences = graph->shape.sequences.size();
-  graph->list_context.reset(ggml_init({.mem_size = (num_sequences + 1) * ggml_tensor_overhead(),
+  graph->list_context.reset(ggml_init({.mem_size = (2 * num_sequences + 1) * ggml_tensor_overhead(),
                                        .mem_buffer = nullptr,
                                        .no_alloc = true}));
   if (graph->list_context == nullptr) return ResourceExhausted("no memory for lists of rows");
   const int64_t heads = SumOf(model_.hparams.kv_heads);
   graph->tensors.sequences.resize(num_sequences);
   for (size_t i = 0; i < num_sequences; ++i) {
-    const auto& [num_rows, in_pages] =
-        std::pair(graph->shape.sequences[i].num_rows, graph->shape.sequences[i].in_pages);
-    graph->tensors.sequences[i].lists =
-        ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
-                           heads * (in_pages ? num_rows / int64_t{kRowsPerPage} : num_rows));
-    graph->lists.emplace_back(model_.hparams.kv_heads, num_rows,
-                              in_pages ? RowLists::Unit::kPages : RowLists::Unit::kRows);
+    const BackendSequence& sequence = graph->shape.sequences[i];
+    const bool by_pages = sequence.num_pages > 0;
+    BackendTensors::OfSequence& tensors = graph->tensors.sequences[i];
+    tensors.lists = ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
+                                       heads * (by_pages ? sequence.num_pages : sequence.num_rows));
+    Graph::Lists& lists = graph->lists.emplace_back();
+    if (by_pages) {
+      lists.pages.emplace(model_.hparams.kv_heads, sequence.num_pages, sequence.num_groups,
+                          sequence.num_rows);
+    } else {
+      lists.rows.emplace(model_.hparams.kv_heads, sequence.num_rows);
+    }
+    if (sequence.num_groups > 0) {
+      tensors.slots = ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
+                                         int64_t{sequence.num_groups} * sequence.num_rows);
+    }
   }
   graph->list_buffer.reset(
       ggml_backend_alloc_ctx_tensors(graph->list_context.get(), device_->backend()));
@@ -236,17 +278,18 @@ Status BackendStep::Build(const Shape& shape) {
     const BackendSequence& sequence = shape.sequences[i];
     BackendTensors::OfSequence& tensors = graph.tensors.sequences[i];
     if (sequence.has_mask) {
-      tensors.mask =
-          input(GGML_TYPE_F16, sequence.num_rows,
-                sequence.num_tokens * (sequence.is_uniform ? int64_t{1} : heads) + kMaskPadding);
+      tensors.mask = input(
+          GGML_TYPE_F16, sequence.num_rows,
+          sequence.num_tokens * (sequence.is_uniform ? int64_t{1} : heads) + kMaskPaddingTokens);
     }
-    if (sequence.by_own_nodes) tensors.counts = input(GGML_TYPE_I32, heads, 1);
+    if (sequence.by_row_attention) tensors.counts = input(GGML_TYPE_I32, heads, 1);
     if (sequence.adds_host) {
       tensors.host = input(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
     }
   }
-  graph.attention = std::make_unique<BackendAttention>(
-      weights_->model(), *device_, own_nodes_, graph.shape.sequences, shape.wanted, &graph.tensors);
+  graph.attention =
+      std::make_unique<BackendAttention>(weights_->model(), *device_, row_attention_op_,
+                                         graph.shape.sequences, shape.wanted, &graph.tensors);
   graph.graph =
       BuildDecoderGraph(weights_->model(), context, graph.shape.options, *graph.attention);
   EBB_RETURN_IF_ERROR(CheckSupported(graph));
@@ -362,26 +405,43 @@ void BackendStep::SetCounts(const SequenceStep& sequence, size_t index, const Gr
                                 counts.data(), 0, counts.size() * sizeof(int32_t));
 }
 
+void BackendStep::SetSlots(const SequenceStep& sequence, size_t index, Graph* graph) {
+  if (graph->shape.sequences[index].num_groups == 0) return;
+  PageLists& lists = *graph->lists[index].pages;
+  slot_changes_.clear();
+  lists.UpdateSlots(*sequence.cache, &slot_changes_);
+  for (const PageLists::Change& change : slot_changes_) {
+    ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].slots,
+                                  lists.Slots().data() + change.begin,
+                                  change.begin * sizeof(int32_t),
+                                  (change.end - change.begin) * sizeof(int32_t));
+  }
+}
+
 // Where all layers changed alike, as they mostly do, in one copy.
 void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* graph) {
-  RowLists& lists = graph->lists[index];
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
-  const size_t num_layers = kv_heads.size();
-  const size_t num_rows = graph->shape.sequences[index].num_rows;
+  const auto num_layers = static_cast<int>(kv_heads.size());
   ggml_tensor* const tensor = graph->tensors.sequences[index].lists;
-  lists.Begin();
-  std::vector<RowLists::Change> changes;
-  for (size_t layer = 0; layer < num_layers; ++layer) {
-    changes.push_back(lists.Update(*sequence.cache, *device_, static_cast<int>(layer)));
-  }
-  lists.End();
-  if (graph->shape.sequences[index].in_pages) {
-    const bool is_changed = std::ranges::any_of(changes, [](const auto& c) { return c.end > 0; });
-    const std::span<const int32_t> all = lists.OfAllLayers();
+  if (graph->lists[index].pages.has_value()) {
+    PageLists& lists = *graph->lists[index].pages;
+    bool is_changed = false;
+    for (int layer = 0; layer < num_layers; ++layer) {
+      is_changed |= lists.UpdatePages(*sequence.cache, *device_, layer);
+    }
     if (!is_changed) return;
-    ggml_backend_tensor_set_async(device_->backend(), tensor, all.data(), 0, all.size_bytes());
+    ggml_backend_tensor_set_async(device_->backend(), tensor, lists.Pages().data(), 0,
+                                  lists.Pages().size_bytes());
     return;
   }
+  RowLists& lists = *graph->lists[index].rows;
+  const size_t num_rows = graph->shape.sequences[index].num_rows;
+  lists.Begin();
+  std::vector<RowLists::Change> changes;
+  for (int layer = 0; layer < num_layers; ++layer) {
+    changes.push_back(lists.Update(*sequence.cache, *device_, layer));
+  }
+  lists.End();
   const bool are_alike = std::ranges::count(changes, changes[0]) == std::ssize(changes) &&
                          std::ranges::count(kv_heads, kv_heads[0]) == std::ssize(kv_heads);
   if (are_alike) {
@@ -394,21 +454,29 @@ void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* gr
         (changes[0].end - changes[0].begin) * row_bytes, num_layers, layer_bytes, layer_bytes);
     return;
   }
-  for (size_t layer = 0; layer < num_layers; ++layer) {
-    UploadList(index, static_cast<int>(layer), changes[layer], *graph);
+  for (int layer = 0; layer < num_layers; ++layer) {
+    UploadRows(index, layer, changes[layer], *graph);
   }
 }
 
-void BackendStep::UploadList(size_t index, int layer, const RowLists::Change& change,
-                             const Graph& graph) const {
-  if (change.end <= change.begin) return;
-  const std::span<const int32_t> list = graph.lists[index].OfLayer(layer);
-  if (graph.shape.sequences[index].in_pages) {
-    const size_t before = list.data() - graph.lists[index].OfAllLayers().data();
-    ggml_backend_tensor_set_async(device_->backend(), graph.tensors.sequences[index].lists,
-                                  list.data(), before * sizeof(int32_t), list.size_bytes());
+void BackendStep::SetListOfLayer(const SequenceStep& sequence, size_t index, int layer,
+                                 Graph* graph) {
+  Graph::Lists& lists = graph->lists[index];
+  if (lists.rows.has_value()) {
+    UploadRows(index, layer, lists.rows->Update(*sequence.cache, *device_, layer), *graph);
     return;
   }
+  if (!lists.pages->UpdatePages(*sequence.cache, *device_, layer)) return;
+  const std::span<const int32_t> pages = lists.pages->PagesOfLayer(layer);
+  const size_t before = pages.data() - lists.pages->Pages().data();
+  ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].lists,
+                                pages.data(), before * sizeof(int32_t), pages.size_bytes());
+}
+
+void BackendStep::UploadRows(size_t index, int layer, const RowLists::Change& change,
+                             const Graph& graph) const {
+  if (change.end <= change.begin) return;
+  const std::span<const int32_t> list = graph.lists[index].rows->OfLayer(layer);
   const size_t heads = model_.hparams.kv_heads[layer];
   const size_t num_rows = graph.shape.sequences[index].num_rows;
   const size_t first = static_cast<size_t>(graph.attention->FirstHead(layer)) * num_rows;
@@ -424,7 +492,7 @@ void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Grap
   std::vector<ggml_fp16_t>& mask = masks_[index];
   ggml_tensor* const tensor = graph.tensors.sequences[index].mask;
   const size_t num_rows = shape.num_rows;
-  mask.resize(static_cast<size_t>(ggml_nelements(tensor)) - kMaskPadding * num_rows);
+  mask.resize(static_cast<size_t>(ggml_nelements(tensor)) - kMaskPaddingTokens * num_rows);
   const auto fill = [&](const RowsView& view, ggml_fp16_t* plane) {
     const bool all_see = view.window == 0 && view.last_visible.empty();
     for (int token = 0; token < shape.num_tokens; ++token) {
@@ -472,7 +540,8 @@ void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
   for (const SequenceStep& sequence : work.sequences) {
     const size_t index = IndexOf(*graph, sequence);
     if (graph->shape.sequences[index].has_mask) SetMask(sequence, index, *graph);
-    if (graph->shape.sequences[index].by_own_nodes) SetCounts(sequence, index, *graph);
+    if (graph->shape.sequences[index].by_row_attention) SetCounts(sequence, index, *graph);
+    SetSlots(sequence, index, graph);
   }
 }
 
@@ -483,11 +552,26 @@ size_t BackendStep::IndexOf(const Graph& graph, const SequenceStep& sequence) {
 }
 
 Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
-  Status status = device_->Call([&] { return RunOnDevice(work, costs); });
+  Status status;
+  try {
+    status = device_->Call([&] { return RunOnDevice(work, costs); });
+  } catch (const std::bad_alloc&) {
+    status = ResourceExhausted("no memory for a step");
+    // Copies from and to work space may be under way.
+    const Status waited = device_->Call([&] {
+      ggml_backend_synchronize(device_->backend());
+      return OkStatus();
+    });
+    for (const SequenceStep& sequence : work.sequences) (void)sequence.cache->EndStaging();
+    if (!waited.ok()) status = waited;
+  }
   if (!status.ok()) {
     // What lies on the device may be half of something.
     for (Graph& graph : graphs_) {
-      for (RowLists& lists : graph.lists) lists.Forget();
+      for (Graph::Lists& lists : graph.lists) {
+        if (lists.rows.has_value()) lists.rows->Forget();
+        if (lists.pages.has_value()) lists.pages->Forget();
+      }
     }
   }
   return status;
@@ -497,13 +581,15 @@ Status BackendStep::RunOnDevice(const StepWork& work, StepCosts* costs) {
   Status status;
   size_t num_begun = 0;
   using Reading = SequenceCache::T1Reading;
-  t1_mode_ = host_attention_ == nullptr ? T1Mode::kStream : use_.Choose(work.sequences, shape_);
+  const bool may_stay =
+      host_attention_ != nullptr && use_.Choose(work.sequences, shape_) == T1Mode::kCompute;
   for (const SequenceStep& sequence : work.sequences) {
     ++num_begun;
-    const bool in_place = t1_mode_ == T1Mode::kCompute && MayReadInPlace(sequence);
+    const bool in_place = may_stay && MayReadInPlace(sequence);
     status = sequence.cache->BeginStaging(in_place ? Reading::kInPlace : Reading::kStaged);
     if (!status.ok()) break;
   }
+  t1_mode_ = HostAttends(work) ? T1Mode::kCompute : T1Mode::kStream;
   if (status.ok()) status = ComputeStep(work, costs);
   for (size_t i = 0; i < num_begun; ++i) {
     const Status ended = work.sequences[i].cache->EndStaging();
@@ -570,16 +656,17 @@ void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
   }
 }
 
-// The device folds its rows while the host attends to the others; its merge waits for them. By then
-// the merge of the layer before has ended, and with it the sums that the mass of its rows needs.
+// Launches the fold of the layer, `part`, and attends to the host's rows meanwhile; the merge waits
+// for what comes of it. Once the queries are here the merge of the layer before has ended, and with
+// it the sums that the mass of its rows needs.
 Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph) {
   ggml_backend_t backend = device_->backend();
   const size_t size = size_t(shape_.num_q_heads) * shape_.format.head_dim;
-  if (layer == 0) host_parts_.resize(work.sequences.size());
+  if (layer == 0) host_shares_.resize(work.sequences.size());
   host_queries_.clear();
   for (const SequenceStep& sequence : work.sequences) {
     if (!sequence.cache->ReadsInPlace()) continue;
-    HostPart& of = host_parts_[host_queries_.size()];
+    HostShare& of = host_shares_[host_queries_.size()];
     of.index = IndexOf(*graph, sequence);
     of.q.resize(size);
     of.log_sums.resize(shape_.num_q_heads);
@@ -593,19 +680,19 @@ Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, G
   EBB_RETURN_IF_ERROR(Compute(graph->parts[part].get()));
   if (layer > 0) AddMassOfHost();
   for (size_t i = 0; i < host_queries_.size(); ++i) {
-    host_parts_[i].result.resize(host_attention_->ResultSize());
-    host_queries_[i].result = host_parts_[i].result.data();
+    host_shares_[i].result.resize(host_attention_->ResultSize());
+    host_queries_[i].result = host_shares_[i].result.data();
   }
   host_attention_->Attend(layer, host_queries_);
   for (size_t i = 0; i < host_queries_.size(); ++i) {
-    const HostPart& of = host_parts_[i];
+    const HostShare& of = host_shares_[i];
     ggml_backend_tensor_set_async(backend, graph->tensors.sequences[of.index].host,
                                   of.result.data(), 0, of.result.size() * sizeof(float));
   }
   return OkStatus();
 }
 
-void BackendStep::FetchLogSums(const Graph& graph, int layer, HostPart* of) const {
+void BackendStep::FetchLogSums(const Graph& graph, int layer, HostShare* of) const {
   const auto& log_sums = graph.tensors.sequences[of->index].log_sums;
   if (log_sums.empty()) return;
   ggml_backend_tensor_get_async(device_->backend(), log_sums[layer], of->log_sums.data(), 0,
@@ -614,13 +701,15 @@ void BackendStep::FetchLogSums(const Graph& graph, int layer, HostPart* of) cons
 
 void BackendStep::AddMassOfHost() {
   for (size_t i = 0; i < host_queries_.size(); ++i) {
-    host_attention_->AddMass(i, host_parts_[i].log_sums);
+    host_attention_->AddMass(i, host_shares_[i].log_sums);
   }
 }
 
 Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
   MakeParts(graph);
-  for (RowLists& lists : graph->lists) lists.Begin();
+  for (Graph::Lists& lists : graph->lists) {
+    if (lists.rows.has_value()) lists.rows->Begin();
+  }
   const bool host_attends = HostAttends(work);
   size_t part = 0;
   EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
@@ -628,8 +717,7 @@ Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
     for (const SequenceStep& sequence : work.sequences) {
       if (!sequence.cache->ReadsInPlace()) sequence.cache->StageLayer(layer, 0);
       const size_t index = IndexOf(*graph, sequence);
-      UploadList(index, layer, graph->lists[index].Update(*sequence.cache, *device_, layer),
-                 *graph);
+      SetListOfLayer(sequence, index, layer, graph);
     }
     if (Selects(work)) SelectRows(work, layer, graph);
     if (host_attends) EBB_RETURN_IF_ERROR(AttendOnHost(work, layer, part++, graph));
@@ -640,12 +728,14 @@ Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
   }
   if (host_attends) {
     for (size_t i = 0; i < host_queries_.size(); ++i) {
-      FetchLogSums(*graph, model_.hparams.num_layers - 1, &host_parts_[i]);
+      FetchLogSums(*graph, model_.hparams.num_layers - 1, &host_shares_[i]);
     }
     ggml_backend_synchronize(device_->backend());
     AddMassOfHost();
   }
-  for (RowLists& lists : graph->lists) lists.End();
+  for (Graph::Lists& lists : graph->lists) {
+    if (lists.rows.has_value()) lists.rows->End();
+  }
   return OkStatus();
 }
 
@@ -669,7 +759,7 @@ Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
     ggml_backend_tensor_get_async(device_->backend(), graph->graph.logits, logits_.data(), 0,
                                   logits_.size() * sizeof(float));
   }
-  read_.clear();
+  num_read_ = 0;
   FetchSignals(work, *graph);
   // One figure for all: a device tells nothing of its nodes.
   if (costs != nullptr) {
@@ -679,10 +769,28 @@ Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
 }
 
 std::span<const float> BackendStep::Read(const ggml_tensor* tensor) {
-  std::vector<float>& to = read_.emplace_back(static_cast<size_t>(ggml_nelements(tensor)));
-  ggml_backend_tensor_get_async(device_->backend(), tensor, to.data(), 0,
-                                to.size() * sizeof(float));
-  return to;
+  if (num_read_ == read_.size()) read_.emplace_back();
+  ReadBuffer& to = read_[num_read_++];
+  const auto size = static_cast<size_t>(ggml_nelements(tensor));
+  if (to.size < size) to = MakeReadBuffer(size);
+  ggml_backend_tensor_get_async(device_->backend(), tensor, to.data, 0, size * sizeof(float));
+  return {to.data, size};
+}
+
+// Pinned where the backend has that: then the copy is beside what the host does.
+BackendStep::ReadBuffer BackendStep::MakeReadBuffer(size_t size) const {
+  ReadBuffer made = {.size = size};
+  auto* const type = ggml_backend_dev_host_buffer_type(ggml_backend_get_device(device_->backend()));
+  if (type != nullptr) {
+    made.pinned.reset(ggml_backend_buft_alloc_buffer(type, size * sizeof(float)));
+  }
+  if (made.pinned != nullptr) {
+    made.data = static_cast<float*>(ggml_backend_buffer_get_base(made.pinned.get()));
+  } else {
+    made.plain.resize(size);
+    made.data = made.plain.data();
+  }
+  return made;
 }
 
 // Waits for the step.
@@ -694,7 +802,11 @@ void BackendStep::FetchSignals(const StepWork& work, const Graph& graph) {
     return spans;
   };
   const BackendTensors& tensors = graph.tensors;
-  const Spans q = read_all(tensors.q), k = read_all(tensors.k), v = read_all(tensors.v);
+  const bool wants_queries = std::ranges::any_of(work.sequences, [](const SequenceStep& s) {
+    return s.signals->needs().num_recent_queries > 0;
+  });
+  const Spans q = wants_queries ? read_all(tensors.q) : Spans();
+  const Spans k = read_all(tensors.k), v = read_all(tensors.v);
   const Spans k_before_rope = read_all(tensors.k_before_rope);
   const Spans hidden = read_all(graph.graph.hidden);
   const Spans channels = read_all(graph.graph.eviction_channels);
@@ -750,20 +862,19 @@ void BackendStep::FetchSignals(const StepWork& work, const Graph& graph) {
 
 void BackendStep::TakeMass(const SequenceStep& sequence, const BackendSequence& described,
                            std::span<const std::span<const float>> by_layer) const {
-  const bool per_query = described.mass == BackendSequence::Mass::kPerQueryHead;
-  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+  const auto take = [&](int layer) {
     const MassTarget target = sequence.signals->Mass(layer);
     const std::span<const float> mass = by_layer[layer];
     if (!std::ranges::all_of(mass, [](float x) { return std::isfinite(x); })) {
       *target.not_finite = true;
-      continue;
+      return;
     }
-    const int kv_heads = model_.hparams.kv_heads[layer];
-    const int group = model_.hparams.num_q_heads / kv_heads;
-    const int arrays = per_query ? model_.hparams.num_q_heads : kv_heads;
+    if (*target.not_finite) return;  // of the host's rows
+    const int num_q = model_.hparams.num_q_heads, kv_heads = model_.hparams.kv_heads[layer];
+    const auto arrays = static_cast<int>(mass.size() / described.num_rows);
     for (int array = 0; array < arrays; ++array) {
-      const int q_head = per_query ? array : array * group;
-      const int kv_head = q_head / group;
+      const int q_head = array * (num_q / arrays);
+      const int kv_head = q_head / (num_q / kv_heads);
       const float* const from = mass.data() + size_t(array) * described.num_rows;
       float* const to = target.per_query_head[q_head];
       if (sequence.cache->ReadsInPlace()) {
@@ -774,7 +885,16 @@ void BackendStep::TakeMass(const SequenceStep& sequence, const BackendSequence& 
       const size_t size = sequence.cache->View(layer, kv_head).slots.size();
       for (size_t row = 0; row < size; ++row) to[row] += from[row];
     }
+  };
+  const int num_layers = model_.hparams.num_layers;
+  // Layers may share an array.
+  if (sequence.signals->needs().mass == MassNeed::kSummed) {
+    for (int layer = 0; layer < num_layers; ++layer) take(layer);
+    return;
   }
+  on_threads_([&](int part, int num_parts) {
+    for (int layer = part; layer < num_layers; layer += num_parts) take(layer);
+  });
 }
 
 std::span<const float> BackendStep::logits(size_t i) const {

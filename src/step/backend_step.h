@@ -11,6 +11,7 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "src/step/device_weights.h"
 #include "src/step/graph_part.h"
 #include "src/step/host_attention.h"
+#include "src/step/page_lists.h"
 #include "src/step/row_lists.h"
 #include "src/step/step_work.h"
 
@@ -29,6 +31,7 @@ namespace ebb {
 
 class BackendStep {
  public:
+  using OnThreads = HostAttention::OnThreads;
   // Whether the host may attend to rows of T1 where they lie, and the device to the others.
   [[nodiscard]] static bool CanShareAttention(const BackendDevice& device,
                                               const Hyperparameters& hparams);
@@ -38,7 +41,8 @@ class BackendStep {
   // this.
   static Result<std::unique_ptr<BackendStep>> Create(const LoadedModel& model, const DeviceUse& use,
                                                      const AttentionShape& shape,
-                                                     std::unique_ptr<HostAttention> host_attention);
+                                                     std::unique_ptr<HostAttention> host_attention,
+                                                     OnThreads on_threads);
 
   ~BackendStep();
   BackendStep(const BackendStep&) = delete;
@@ -64,7 +68,12 @@ class BackendStep {
   struct Graph {
     Shape shape;
     BackendTensors tensors;
-    std::vector<RowLists> lists;  // by sequence, what lies in its tensor
+    // What lies in a sequence's tensors: one of both.
+    struct Lists {
+      std::optional<RowLists> rows;
+      std::optional<PageLists> pages;
+    };
+    std::vector<Lists> lists;  // by sequence
     std::unique_ptr<ggml_context, GgmlDeleter> list_context;
     std::unique_ptr<ggml_backend_buffer, GgmlDeleter> list_buffer;
     std::unique_ptr<BackendAttention> attention;
@@ -75,7 +84,7 @@ class BackendStep {
   };
 
   BackendStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
-              std::unique_ptr<HostAttention> host_attention);
+              std::unique_ptr<HostAttention> host_attention, OnThreads on_threads);
   [[nodiscard]] Shape ShapeOf(const StepWork& work) const;
   [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
   [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;
@@ -91,7 +100,9 @@ class BackendStep {
   void SetNewRows(const StepWork& work, const Graph& graph);
   void SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph);
   void SetLists(const SequenceStep& sequence, size_t index, Graph* graph);
-  void UploadList(size_t index, int layer, const RowLists::Change& change,
+  void SetSlots(const SequenceStep& sequence, size_t index, Graph* graph);
+  void SetListOfLayer(const SequenceStep& sequence, size_t index, int layer, Graph* graph);
+  void UploadRows(size_t index, int layer, const RowLists::Change& change,
                   const Graph& graph) const;
   static void MakeParts(Graph* graph);
   [[nodiscard]] Status Compute(ggml_cgraph* graph) const;
@@ -101,13 +112,13 @@ class BackendStep {
   // Hides what the selectors of the sequences leave out in a layer whose queries are computed.
   void SelectRows(const StepWork& work, int layer, Graph* graph);
   // What of a layer the host attends to, beside the device.
-  struct HostPart;
+  struct HostShare;
   Status AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph);
-  void FetchLogSums(const Graph& graph, int layer, HostPart* of) const;
+  void FetchLogSums(const Graph& graph, int layer, HostShare* of) const;
   void AddMassOfHost();
   Status ComputeStep(const StepWork& work, StepCosts* costs);
   void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
-  // Into `read_`, so that a copy may be under way while another is asked for.
+  // Into one of `read_`, so that a copy may be under way while another is asked for.
   std::span<const float> Read(const ggml_tensor* tensor);
   void FetchSignals(const StepWork& work, const Graph& graph);
   void TakeMass(const SequenceStep& sequence, const BackendSequence& described,
@@ -118,9 +129,10 @@ class BackendStep {
   DeviceUse use_;
   const AttentionShape shape_;
   // Whether single tokens attend by ebb's own nodes, and how the device runs them.
-  const bool has_own_nodes_;
-  const DeviceOp own_nodes_;
+  const bool runs_row_attention_;
+  const DeviceOp row_attention_op_;
   const std::unique_ptr<HostAttention> host_attention_;
+  const OnThreads on_threads_;
   T1Mode t1_mode_ = T1Mode::kStream;
   std::unique_ptr<DeviceWeights> weights_;
   std::list<Graph> graphs_;       // most recently used first
@@ -136,14 +148,24 @@ class BackendStep {
   std::vector<std::vector<ggml_fp16_t>> masks_;
   std::vector<std::vector<int32_t>> counts_;
   // Of the sequences that the host attends for, in a layer.
-  struct HostPart {
+  struct HostShare {
     size_t index = 0;  // of the graph's sequences
     std::vector<float> q, result, log_sums;
   };
-  std::vector<HostPart> host_parts_;
+  std::vector<HostShare> host_shares_;
   std::vector<HostAttention::Query> host_queries_;
+  std::vector<PageLists::Change> slot_changes_;
   std::vector<float> logits_;
-  std::list<std::vector<float>> read_;
+  // Each tensor that a step reads has one, which stays for the next step.
+  struct ReadBuffer {
+    BackendDevice::BufferHandle pinned;
+    std::vector<float> plain;
+    float* data = nullptr;
+    size_t size = 0;
+  };
+  [[nodiscard]] ReadBuffer MakeReadBuffer(size_t size) const;
+  std::vector<ReadBuffer> read_;
+  size_t num_read_ = 0;  // in this step
 };
 
 }  // namespace ebb

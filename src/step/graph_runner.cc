@@ -224,14 +224,16 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
   EBB_RETURN_IF_ERROR(impl->MakeBuffers());
   EBB_RETURN_IF_ERROR(impl->BuildTeam());
   if (device.device()->IsClosed()) {
+    const HostAttention::OnThreads on_threads = [team = impl.get()](const auto& work) {
+      team->RunOnThreads(work);
+    };
     std::unique_ptr<HostAttention> host_attention;
     if (HostMayAttend(model, *device.device())) {
-      host_attention = std::make_unique<HostAttention>(
-          kernel, shape, threads,
-          [team = impl.get()](const auto& work) { team->RunOnThreads(work); });
+      host_attention = std::make_unique<HostAttention>(kernel, shape, threads, on_threads);
     }
-    EBB_ASSIGN_OR_RETURN(impl->on_device,
-                         BackendStep::Create(loaded, device, shape, std::move(host_attention)));
+    EBB_ASSIGN_OR_RETURN(
+        impl->on_device,
+        BackendStep::Create(loaded, device, shape, std::move(host_attention), on_threads));
   }
   return std::unique_ptr<GraphRunner>(new GraphRunner(std::move(impl)));
 }

@@ -1,5 +1,7 @@
 #include "src/step/host_attention.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -79,15 +81,16 @@ void HostAttention::AddMass(size_t index, std::span<const float> log_sums) {
   const MassOfQuery& mass = mass_[index];
   const size_t num_q = shape_.num_q_heads, kv_heads = sequence.cache->NumKvHeads(layer_);
   const float* const here = asked_[index].result + num_q * shape_.format.head_dim;
+  const auto is_number = [](float x) { return std::isfinite(x); };
+  if (mass.not_finite || !std::ranges::all_of(log_sums, is_number)) {
+    *target.not_finite = true;
+    return;
+  }
   for (size_t head = 0; head < num_q; ++head) {
     const auto kv_head = static_cast<int>(head / (num_q / kv_heads));
     const auto indices = sequence.cache->RowsIn(Tier::kT1, layer_, kv_head).indices;
     if (indices.empty()) continue;
     const float factor = std::exp2(here[head] - log_sums[head]);
-    if (mass.not_finite || !std::isfinite(factor)) {
-      *target.not_finite = true;
-      return;
-    }
     float* const to = target.per_query_head[head];
     for (size_t row = 0; row < indices.size(); ++row) {
       to[indices[row]] += factor * mass.by_head[head][row];
@@ -96,9 +99,11 @@ void HostAttention::AddMass(size_t index, std::span<const float> log_sums) {
 }
 
 Result<double> HostAttention::MeasureBytesPerSecond() {
-  constexpr size_t kManyBytes = size_t{64} << 20;
+  // More than caches hold: rows of T1 are read once a step.
+  const auto cache_bytes = static_cast<size_t>(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
+  const size_t many_bytes = std::max(size_t{64} << 20, 2 * cache_bytes);
   const size_t heads = shape_.num_kv_heads, page_bytes = shape_.format.PageBytes();
-  const size_t pages_of_head = std::max<size_t>(1, kManyBytes / (heads * page_bytes));
+  const size_t pages_of_head = std::max<size_t>(1, many_bytes / (heads * page_bytes));
   try {
     // Zeros are rows like others: what is measured is reading them.
     const size_t num_bytes = heads * pages_of_head * page_bytes;

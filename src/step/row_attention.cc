@@ -20,7 +20,7 @@ static_assert(kRowsOfPage == kRowsPerPage);
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 // Sources of the fold, by place.
-enum Source { kQ, kRows, kList, kCounts, kMask };
+enum Source { kQ, kRows, kList, kCounts, kMask, kSlots };
 
 // What the host's own backend does.
 class HostFold {
@@ -31,6 +31,8 @@ class HostFold {
         rows_(static_cast<const ggml_fp16_t*>(node->src[kRows]->data)),
         list_(static_cast<const int32_t*>(node->src[kList]->data)),
         counts_(static_cast<const int32_t*>(node->src[kCounts]->data)),
+        slots_(attention.has_slots ? static_cast<const int32_t*>(node->src[kSlots]->data)
+                                   : nullptr),
         mask_(node->src[kMask] == node->src[kCounts] ? nullptr : node->src[kMask]),
         sums_(static_cast<float*>(node->data)),
         weights_(sums_ + attention.SumsSize()),
@@ -46,9 +48,10 @@ class HostFold {
  private:
   [[nodiscard]] const ggml_fp16_t* Key(int head, int row) const {
     int64_t number = 0;
-    if (attention_.in_pages) {
-      const int pages = attention_.num_rows / kRowsOfPage;
-      number = int64_t{list_[head * pages + row / kRowsOfPage]} * kRowsOfPage + row % kRowsOfPage;
+    if (attention_.num_pages > 0) {
+      const int slot = slots_ == nullptr ? row : slots_[head * attention_.slot_stride + row];
+      const int page = list_[head * attention_.num_pages + slot / kRowsOfPage];
+      number = int64_t{page} * kRowsOfPage + slot % kRowsOfPage;
     } else {
       number = list_[size_t(row) * attention_.kv_heads + head];
     }
@@ -105,7 +108,7 @@ class HostFold {
   const RowAttention& attention_;
   const ggml_tensor* const q_;
   const ggml_fp16_t* const rows_;
-  const int32_t *const list_, *const counts_;
+  const int32_t *const list_, *const counts_, *const slots_;
   const ggml_tensor* const mask_;
   float *const sums_, *const weights_, *const logits_;
   std::vector<float> row_, scores_;
@@ -140,25 +143,26 @@ void MergeOnHost(ggml_tensor* node, int thread, int, void* data) {
     }
     for (int split = 0; split < attention.NumSplits(); ++split) {
       const float* const pair = weights + (split * heads + head) * 2;
-      if (pair[0] == kHidden) continue;
+      if (pair[0] == kHidden && pair[1] == 0) continue;
       const float factor = std::exp2(pair[0] - largest);
       sum += pair[1] * factor;
       for (size_t d = 0; d < size; ++d) {
         out[head * size + d] += factor * sums[(split * heads + head) * size + d];
       }
     }
-    if (sum > 0) {
+    if (sum != 0) {
       for (size_t d = 0; d < size; ++d) out[head * size + d] /= sum;
     }
     log_sums[head] = largest + std::log2(sum);
   }
   if (attention.mass == RowAttention::Mass::kNone) return;
-  const bool is_summed = attention.mass == RowAttention::Mass::kPerKvHead;
+  // Query heads of an array.
+  const size_t of_array = heads / attention.MassArrays();
   float* const mass = log_sums + heads;
   std::fill_n(mass, size_t(attention.MassArrays()) * attention.num_rows, 0.0f);
   for (size_t head = 0; head < heads; ++head) {
     const size_t kv_head = head / attention.group;
-    float* const to = mass + (is_summed ? kv_head : head) * attention.num_rows;
+    float* const to = mass + head / of_array * attention.num_rows;
     for (int row = 0; row < counts[kv_head]; ++row) {
       to[row] += std::exp2(logits[head * attention.num_rows + row] - log_sums[head]);
     }
@@ -172,10 +176,18 @@ RowAttentionNodes AddRowAttention(ggml_context* context, const RowAttention* att
                                   ggml_tensor* after_too) {
   assert(inputs.q->type == GGML_TYPE_F32 && inputs.q->nb[0] == sizeof(float));
   assert(inputs.rows->type == GGML_TYPE_F16 && ggml_is_contiguous(inputs.rows));
-  // A node's sources have no gaps: without a mask the counts stand in its place.
-  std::array<ggml_tensor*, 7> sources = {inputs.q, inputs.rows, inputs.list, inputs.counts,
-                                         inputs.mask == nullptr ? inputs.counts : inputs.mask};
-  int num_sources = kMask + 1;
+  assert(attention->has_slots == (inputs.slots != nullptr));
+  // A node's sources have no gaps: the counts stand where there is nothing.
+  const auto or_counts = [&](ggml_tensor* tensor) {
+    return tensor == nullptr ? inputs.counts : tensor;
+  };
+  std::array<ggml_tensor*, 8> sources = {inputs.q,
+                                         inputs.rows,
+                                         inputs.list,
+                                         inputs.counts,
+                                         or_counts(inputs.mask),
+                                         or_counts(inputs.slots)};
+  int num_sources = kSlots + 1;
   for (ggml_tensor* tensor : {after, after_too}) {
     if (tensor != nullptr) sources[num_sources++] = tensor;
   }

@@ -28,21 +28,22 @@ struct FoldArguments {
   const __half* rows;
   const int32_t* list;
   const int32_t* counts;
+  const int32_t* slots;
   const __half* mask;
   size_t mask_stride;  // halves from kv head to kv head
   float *sums, *weights, *logits;
-  int head_dim, kv_heads, group, num_rows, rows_of_split;
-  bool in_pages, has_logits;
+  int head_dim, kv_heads, group, num_rows, rows_of_split, num_pages, slot_stride;
+  bool has_logits;
   float scale;
 };
 
 // The first half of a row's key.
 __device__ inline const __half* Key(const FoldArguments& a, int head, int row) {
   int64_t number;
-  if (a.in_pages) {
-    const int page = row / kRowsOfPage;
-    number =
-        int64_t{a.list[head * (a.num_rows / kRowsOfPage) + page]} * kRowsOfPage + row % kRowsOfPage;
+  if (a.num_pages > 0) {
+    const int slot = a.slots == nullptr ? row : a.slots[int64_t{head} * a.slot_stride + row];
+    const int page = a.list[head * a.num_pages + slot / kRowsOfPage];
+    number = int64_t{page} * kRowsOfPage + slot % kRowsOfPage;
   } else {
     number = a.list[int64_t{row} * a.kv_heads + head];
   }
@@ -213,12 +214,12 @@ struct MergeArguments {
   const float* host;  // null, or as the nodes' input
   float *out, *log_sums, *mass;
   int head_dim, q_heads, group, num_rows, num_splits;
-  bool per_query;
+  int heads_of_mass;  // query heads whose mass is one array
 };
 
 // A block for a query head; threads in x are its numbers, those in y share the splits.
 constexpr int kShares = 4;
-__global__ void Merge(const MergeArguments a) {
+__global__ void __launch_bounds__(kShares* kWarp* kHalves) Merge(const MergeArguments a) {
   extern __shared__ float shared[];
   float* const factors = shared;                  // [num_splits]
   float* const weights = factors + a.num_splits;  // [num_splits]
@@ -257,7 +258,7 @@ __global__ void Merge(const MergeArguments a) {
   if (threadIdx.y != 0) return;
   if (d < a.head_dim) {
     for (int share = 1; share < kShares; ++share) total += totals[share * blockDim.x + d];
-    a.out[size_t(head) * a.head_dim + d] = weight > 0.0f ? total / weight : 0.0f;
+    a.out[size_t(head) * a.head_dim + d] = weight == 0.0f ? 0.0f : total / weight;
   }
   if (d == 0) a.log_sums[head] = largest + log2f(weight);
 }
@@ -266,14 +267,11 @@ __global__ void Merge(const MergeArguments a) {
 __global__ void Mass(const MergeArguments a) {
   const int row = blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= a.num_rows) return;
-  const int num = a.per_query ? 1 : a.group;
-  const int first = blockIdx.y * num;
+  const int first = blockIdx.y * a.heads_of_mass;
   float mass = 0.0f;
-  if (row < a.counts[first / a.group]) {
-    for (int i = 0; i < num; ++i) {
-      const float logit = a.logits[size_t(first + i) * a.num_rows + row];
-      mass += Factor(logit, a.log_sums[first + i]);
-    }
+  for (int head = first; head < first + a.heads_of_mass; ++head) {
+    if (row >= a.counts[head / a.group]) continue;
+    mass += Factor(a.logits[size_t(head) * a.num_rows + row], a.log_sums[head]);
   }
   a.mass[size_t(blockIdx.y) * a.num_rows + row] = mass;
 }
@@ -319,6 +317,7 @@ void LaunchFold(const RowAttention& attention, const ggml_tensor* node, cudaStre
       .rows = static_cast<const __half*>(node->src[1]->data),
       .list = static_cast<const int32_t*>(node->src[2]->data),
       .counts = static_cast<const int32_t*>(counts->data),
+      .slots = attention.has_slots ? static_cast<const int32_t*>(node->src[5]->data) : nullptr,
       .mask = has_mask ? static_cast<const __half*>(mask->data) : nullptr,
       .mask_stride = has_mask && mask->ne[3] > 1 ? mask->nb[3] / sizeof(__half) : 0,
       .sums = sums,
@@ -329,7 +328,8 @@ void LaunchFold(const RowAttention& attention, const ggml_tensor* node, cudaStre
       .group = attention.group,
       .num_rows = attention.num_rows,
       .rows_of_split = attention.RowsOfSplit(),
-      .in_pages = attention.in_pages,
+      .num_pages = attention.num_pages,
+      .slot_stride = attention.slot_stride,
       .has_logits = attention.LogitsSize() > 0,
       .scale = attention.scale};
   const int units = attention.head_dim / kHalves, num_splits = attention.NumSplits();
@@ -357,7 +357,8 @@ void LaunchMerge(const RowAttention& attention, const ggml_tensor* node, cudaStr
       .group = attention.group,
       .num_rows = attention.num_rows,
       .num_splits = attention.NumSplits(),
-      .per_query = attention.mass == RowAttention::Mass::kPerQueryHead};
+      .heads_of_mass =
+          attention.MassArrays() == 0 ? 0 : attention.q_heads() / attention.MassArrays()};
   const int width = (attention.head_dim + kWarp - 1) / kWarp * kWarp;
   const size_t shared = size_t(kShares) * width + 2 * size_t(arguments.num_splits);
   Merge<<<attention.q_heads(), dim3(width, kShares), shared * sizeof(float), stream>>>(arguments);

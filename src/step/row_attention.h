@@ -28,13 +28,17 @@ inline constexpr int kRowsOfPage = 64;
 
 // Both nodes' user data.
 struct RowAttention : DeviceOp {
-  enum class Mass : uint8_t { kNone, kPerKvHead, kPerQueryHead };
+  enum class Mass : uint8_t { kNone, kPerLayer, kPerKvHead, kPerQueryHead };
 
   int head_dim = 0;
   int kv_heads = 0;
-  int group = 0;     // query heads of a kv head
-  int num_rows = 0;  // of the longest list, rounded up
-  bool in_pages = false;
+  int group = 0;      // query heads of a kv head
+  int num_rows = 0;   // of the longest list, rounded up
+  int num_pages = 0;  // of a kv head's list of pages; 0: lists name rows
+  // Slots in order of position say where in the pages a row lies; else rows lie in the order of
+  // slots, from the first on. Those of a kv head begin slot_stride behind those of the one before.
+  bool has_slots = false;
+  int slot_stride = 0;
   bool adds_host = false;  // the merge adds what the host attended to
   Mass mass = Mass::kNone;
   float scale = 0;
@@ -42,10 +46,10 @@ struct RowAttention : DeviceOp {
   [[nodiscard]] int q_heads() const { return kv_heads * group; }
   // About so many splits of all kv heads keep a large device busy; the number is the same for all
   // devices, and so are the splits.
-  static constexpr int kSplits = 384;
+  static constexpr int kSplitsOfAllHeads = 384;
   static constexpr int kLeastRowsOfSplit = 64;
   [[nodiscard]] int RowsOfSplit() const {
-    const int rows = (num_rows * kv_heads + kSplits - 1) / kSplits;
+    const int rows = (num_rows * kv_heads + kSplitsOfAllHeads - 1) / kSplitsOfAllHeads;
     return (rows + kLeastRowsOfSplit - 1) / kLeastRowsOfSplit * kLeastRowsOfSplit;
   }
   [[nodiscard]] int NumSplits() const { return (num_rows + RowsOfSplit() - 1) / RowsOfSplit(); }
@@ -64,7 +68,17 @@ struct RowAttention : DeviceOp {
   // end.
   [[nodiscard]] size_t OutSize() const { return size_t(q_heads()) * head_dim; }
   [[nodiscard]] int MassArrays() const {
-    return mass == Mass::kNone ? 0 : mass == Mass::kPerKvHead ? kv_heads : q_heads();
+    switch (mass) {
+      case Mass::kNone:
+        return 0;
+      case Mass::kPerLayer:
+        return 1;
+      case Mass::kPerKvHead:
+        return kv_heads;
+      case Mass::kPerQueryHead:
+        break;
+    }
+    return q_heads();
   }
   [[nodiscard]] size_t MergeSize() const {
     return OutSize() + q_heads() + size_t(MassArrays()) * num_rows;
@@ -77,8 +91,9 @@ struct RowAttentionInputs {
   // F16 [head_dim, rows], contiguous: keys by number of row, values kRowsOfPage rows further.
   ggml_tensor* rows = nullptr;
   // I32: numbers of rows [num_rows, kv heads], the kv heads of a row beside each other; of pages
-  // (of their first row, over kRowsOfPage) [kv heads, num_rows / kRowsOfPage].
+  // (of their first row, over kRowsOfPage) [kv heads, num_pages].
   ggml_tensor* list = nullptr;
+  ggml_tensor* slots = nullptr;   // I32, null unless it has slots
   ggml_tensor* counts = nullptr;  // I32 [kv heads]: the rows of each list
   // F32, null unless it adds the host's: attention [query heads, head_dim] over rows that the list
   // does not name, and log2 of the sum of 2^logit [query heads], minus infinity of no row.

@@ -47,7 +47,8 @@ std::vector<Runner> Runners() {
 
 struct Case {
   int head_dim = 64, kv_heads = 2, group = 3, num_rows = 512;
-  bool in_pages = false;
+  enum { kByRow, kInOrder, kBySlot } way = kByRow;
+  bool slots_by_head = true;  // of kBySlot
   RowAttention::Mass mass = RowAttention::Mass::kNone;
   bool adds_host = false;
   enum { kAllSeen, kOneMask, kMaskByHead } mask = kAllSeen;
@@ -80,17 +81,23 @@ class Inputs {
     for (int i = 0; i < c.kv_heads * c.group * (c.head_dim + 1); ++i)
       host.push_back(normal(random));
     host.back() = -std::numeric_limits<float>::infinity();
-    const int pages = c.kv_heads * c.num_rows / kRowsPerPage;
-    std::vector<int> places(pages);
+    const int num_pages = c.kv_heads * c.num_rows / kRowsPerPage;
+    std::vector<int> places(num_pages);
     std::iota(places.begin(), places.end(), 0);
     std::mt19937 shuffle(order);
     std::ranges::shuffle(places, shuffle);
     // A page's keys, then its values; what no list names is no number.
-    rows.assign(size_t(2) * pages * kRowsPerPage * of_row, ggml_fp32_to_fp16(NAN));
+    rows.assign(size_t(2) * num_pages * kRowsPerPage * of_row, ggml_fp32_to_fp16(NAN));
+    for (const int place : places) pages.push_back(2 * place);
     for (int head = 0; head < c.kv_heads; ++head) {
       std::vector<int> slots(c.num_rows);
       std::iota(slots.begin(), slots.end(), 0);
-      if (!c.in_pages) std::ranges::shuffle(slots, shuffle);
+      if (c.way != Case::kInOrder && (head == 0 || c.slots_by_head)) {
+        std::ranges::shuffle(slots, shuffle);
+      } else if (c.way == Case::kBySlot) {
+        slots = slots_of_heads.front();
+      }
+      slots_of_heads.push_back(slots);
       for (int row = 0; row < c.num_rows; ++row) {
         const int page = places[(head * c.num_rows + slots[row]) / kRowsPerPage];
         const int number = 2 * page * kRowsPerPage + slots[row] % kRowsPerPage;
@@ -105,12 +112,7 @@ class Inputs {
 
   [[nodiscard]] std::vector<int32_t> List() const {
     std::vector<int32_t> list;
-    if (case_.in_pages) {
-      for (size_t i = 0; i < numbers.size(); i += kRowsPerPage) {
-        list.push_back(numbers[i] / kRowsPerPage);
-      }
-      return list;
-    }
+    if (case_.way != Case::kByRow) return pages;
     for (int row = 0; row < case_.num_rows; ++row) {
       for (int head = 0; head < case_.kv_heads; ++head) {
         list.push_back(numbers[size_t(head) * case_.num_rows + row]);
@@ -122,6 +124,8 @@ class Inputs {
   std::vector<float> q, mask, host;
   std::vector<ggml_fp16_t> keys, values, rows;
   std::vector<int32_t> numbers;  // [kv heads, num_rows]
+  std::vector<int32_t> pages;    // [kv heads, pages]
+  std::vector<std::vector<int>> slots_of_heads;
 
  private:
   const Case& case_;
@@ -135,7 +139,9 @@ RowAttention AttentionOf(const Case& c) {
   attention.kv_heads = c.kv_heads;
   attention.group = c.group;
   attention.num_rows = c.num_rows;
-  attention.in_pages = c.in_pages;
+  attention.num_pages = c.way == Case::kByRow ? 0 : c.num_rows / kRowsPerPage;
+  attention.has_slots = c.way == Case::kBySlot;
+  attention.slot_stride = c.slots_by_head ? c.num_rows : 0;
   attention.adds_host = c.adds_host;
   attention.mass = c.mass;
   attention.scale = kScale;
@@ -162,6 +168,14 @@ Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
   if (c.mask != Case::kAllSeen) {
     tensors.mask = tensor(GGML_TYPE_F16, c.num_rows, 1, c.mask == Case::kOneMask ? 1 : c.kv_heads);
   }
+  std::vector<int32_t> slots;
+  if (c.way == Case::kBySlot) {
+    for (int head = 0; head < (c.slots_by_head ? c.kv_heads : 1); ++head) {
+      const std::vector<int>& of_head = inputs.slots_of_heads[head];
+      slots.insert(slots.end(), of_head.begin(), of_head.end());
+    }
+    tensors.slots = tensor(GGML_TYPE_I32, static_cast<int64_t>(slots.size()), 1);
+  }
   if (c.adds_host) {
     tensors.host = tensor(GGML_TYPE_F32, static_cast<int64_t>(inputs.host.size()), 1);
   }
@@ -184,6 +198,7 @@ Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
     set(tensors.mask, mask);
   }
   if (tensors.host != nullptr) set(tensors.host, inputs.host);
+  if (tensors.slots != nullptr) set(tensors.slots, slots);
   EXPECT_TRUE(ggml_backend_supports_op(runner.backend.get(), nodes.fold));
   EXPECT_EQ(ggml_backend_graph_compute(runner.backend.get(), graph), GGML_STATUS_SUCCESS);
   std::vector<float> all(attention.MergeSize());
@@ -230,7 +245,8 @@ Outcome Expected(const Case& c, const Inputs& inputs) {
     for (int row = 0; row < c.counts[kv_head]; ++row) {
       const std::vector<float> value = row_of(inputs.values, row);
       for (int d = 0; d < c.head_dim; ++d) out[d] += weights[row] / sum * value[d];
-      const int array = c.mass == RowAttention::Mass::kPerKvHead ? kv_head : head;
+      const int array =
+          expected.mass.empty() ? 0 : head * attention.MassArrays() / attention.q_heads();
       if (!expected.mass.empty()) {
         expected.mass[size_t(array) * c.num_rows + row] += static_cast<float>(weights[row] / sum);
       }
@@ -264,17 +280,19 @@ std::vector<Case> Cases() {
   for (const Mass mass : {Mass::kNone, Mass::kPerKvHead}) {
     cases.push_back({.head_dim = 128, .group = 4, .mass = mass, .adds_host = true});
   }
-  for (const bool in_pages : {false, true}) {
+  for (const auto way : {Case::kByRow, Case::kInOrder, Case::kBySlot}) {
     for (const auto mask : {Case::kAllSeen, Case::kOneMask, Case::kMaskByHead}) {
-      for (const Mass mass : {Mass::kNone, Mass::kPerKvHead, Mass::kPerQueryHead}) {
+      for (const Mass mass :
+           {Mass::kNone, Mass::kPerLayer, Mass::kPerKvHead, Mass::kPerQueryHead}) {
         Case c = {.head_dim = 128,
                   .kv_heads = 3,
                   .group = 4,
                   .num_rows = 768,
-                  .in_pages = in_pages,
                   .mass = mass,
                   .counts = {700, 1, 65}};
         c.mask = mask;
+        c.way = way;
+        c.slots_by_head = mass != Mass::kNone;
         // So that the one row is seen.
         for (; mask != Case::kAllSeen && c.seed < 50; ++c.seed) {
           const Inputs inputs(c, 1);
@@ -296,7 +314,7 @@ std::vector<Case> Cases() {
 
 std::string Name(const Runner& runner, const Case& c) {
   return runner.name + ", head size " + std::to_string(c.head_dim) + ", group " +
-         std::to_string(c.group) + (c.in_pages ? ", in pages" : "") +
+         std::to_string(c.group) + ", way " + std::to_string(c.way) +
          (c.adds_host ? ", with the host's" : "") + ", mask " + std::to_string(c.mask) + ", mass " +
          std::to_string(static_cast<int>(c.mass));
 }
@@ -323,6 +341,24 @@ TEST(RowAttentionTest, PlacesOfRowsChangeNoBit) {
       EXPECT_EQ(one.out, other.out);
       EXPECT_EQ(one.log_sums, other.log_sums);
       EXPECT_EQ(one.mass, other.mass);
+    }
+  }
+}
+
+TEST(RowAttentionTest, WhatIsNoNumberIsNotHidden) {
+  for (const Runner& runner : Runners()) {
+    Case c;
+    c.adds_host = true;
+    const size_t of_head = size_t(c.group) * c.head_dim;
+    Inputs key(c, 1), query(c, 1), host(c, 1);
+    key.rows[size_t(key.numbers[5]) * c.head_dim] = ggml_fp32_to_fp16(NAN);
+    query.q[3] = NAN;
+    host.host[3] = NAN;
+    for (const Inputs* inputs : {&key, &query, &host}) {
+      const Outcome outcome = Compute(runner, c, *inputs);
+      const auto is_number = [](float x) { return std::isfinite(x); };
+      EXPECT_FALSE(std::all_of(outcome.out.begin(), outcome.out.begin() + of_head, is_number));
+      EXPECT_TRUE(std::all_of(outcome.out.begin() + of_head, outcome.out.end(), is_number));
     }
   }
 }

@@ -5,21 +5,13 @@
 #include <numeric>
 #include <utility>
 
+#include "src/step/page_lists.h"
+
 namespace ebb {
 
-namespace {
-
-// Those that the device reads, without what the host attends to where it lies.
-RowsView RowsOnDevice(const SequenceCache& cache, int layer, int head) {
-  return cache.ReadsInPlace() ? cache.RowsIn(Tier::kT0, layer, head).view : cache.View(layer, head);
-}
-
-}  // namespace
-
-RowLists::RowLists(std::vector<int> kv_heads, int num_rows, Unit unit)
-    : kv_heads_(std::move(kv_heads)), num_rows_(num_rows), unit_(unit), first_(1, 0) {
-  const int64_t of_head = unit == Unit::kRows ? num_rows : num_rows / kRowsPerPage;
-  for (const int heads : kv_heads_) first_.push_back(first_.back() + heads * of_head);
+RowLists::RowLists(std::vector<int> kv_heads, int num_rows)
+    : kv_heads_(std::move(kv_heads)), num_rows_(num_rows), first_(1, 0) {
+  for (const int heads : kv_heads_) first_.push_back(first_.back() + int64_t{heads} * num_rows);
   lists_.resize(static_cast<size_t>(first_.back()));
   streams_.resize(std::accumulate(kv_heads_.begin(), kv_heads_.end(), size_t{0}));
   size_t stream = 0;
@@ -71,48 +63,8 @@ size_t RowLists::NumAlike(int table, int before) {
   return now.num_alike;
 }
 
-bool RowLists::InOrder(const SequenceCache& cache, int num_layers) {
-  const Slot* table = nullptr;  // that the stream before had
-  for (int layer = 0; layer < num_layers; ++layer) {
-    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
-      const std::span<const Slot> slots = cache.View(layer, head).slots;
-      if (slots.data() == table) continue;
-      table = slots.data();
-      uint32_t wrong = 0;
-      for (uint32_t i = 0; i < slots.size(); ++i) wrong |= slots[i].value ^ i;
-      if (wrong != 0) return false;
-    }
-  }
-  return true;
-}
-
-RowLists::Change RowLists::UpdatePages(const SequenceCache& cache, const BackendDevice& device,
-                                       int layer) {
-  const int heads = kv_heads_[layer];
-  const size_t of_head = num_rows_ / kRowsPerPage;
-  bool is_changed = false;
-  for (int head = 0; head < heads; ++head) {
-    Stream& stream = streams_[first_stream_[layer] + head];
-    const RowsView view = cache.View(layer, head);
-    const size_t num_pages = (view.slots.size() + kRowsPerPage - 1) / kRowsPerPage;
-    assert(num_pages <= of_head);
-    const bool is_known = stream.table >= 0;
-    stream.table = 0;
-    if (is_known && std::ranges::equal(stream.pages, std::span(view.pages, num_pages))) continue;
-    stream.pages.assign(view.pages, view.pages + num_pages);
-    int32_t* const list = lists_.data() + first_[layer] + head * of_head;
-    for (size_t page = 0; page < num_pages; ++page) {
-      list[page] = device.RowNumber(view.pages[page]) / static_cast<int32_t>(kRowsPerPage);
-    }
-    std::fill(list + num_pages, list + of_head, 0);
-    is_changed = true;
-  }
-  return {.begin = 0, .end = is_changed ? num_rows_ : 0};
-}
-
 RowLists::Change RowLists::Update(const SequenceCache& cache, const BackendDevice& device,
                                   int layer) {
-  if (unit_ == Unit::kPages) return UpdatePages(cache, device, layer);
   const int heads = kv_heads_[layer];
   Change change = {.begin = num_rows_, .end = 0};
   for (int head = 0; head < heads; ++head) {

@@ -15,16 +15,10 @@ namespace ebb {
 
 class RowLists {
  public:
-  enum class Unit {
-    kRows,   // by row, then kv head
-    kPages,  // by kv head, then page: for streams whose rows lie in the order of slots
-  };
-  // kv_heads: [layers]. num_rows: of each list, a multiple of kRowsPerPage; what is beyond a
-  // stream's rows names the spare row, or any page.
-  RowLists(std::vector<int> kv_heads, int num_rows, Unit unit);
+  // kv_heads: [layers]. num_rows: of each list; what is beyond a stream's rows names the spare row.
+  RowLists(std::vector<int> kv_heads, int num_rows);
 
-  // Of Unit::kRows: rows [begin, end) of a layer's lists, of all its kv heads. Of Unit::kPages: all
-  // of a layer's lists, if it is not empty.
+  // Rows [begin, end) of a layer's lists, of all its kv heads.
   struct Change {
     int begin = 0, end = 0;
     [[nodiscard]] bool operator==(const Change&) const = default;
@@ -35,11 +29,8 @@ class RowLists {
   void Begin() { num_next_ = 0; }
   Change Update(const SequenceCache& cache, const BackendDevice& device, int layer);
   void End() { std::swap(tables_, next_); }
-  // Of a layer, [num_rows, kv heads] or [kv heads, pages].
+  // Of a layer, [num_rows, kv heads].
   [[nodiscard]] std::span<const int32_t> OfLayer(int layer) const;
-  [[nodiscard]] std::span<const int32_t> OfAllLayers() const { return lists_; }
-  // Whether all streams of the cache have their rows in the order of slots, from the first on.
-  [[nodiscard]] static bool InOrder(const SequenceCache& cache, int num_layers);
   // The next step lists everything.
   void Forget();
 
@@ -61,11 +52,8 @@ class RowLists {
   int TableOf(std::span<const Slot> slots);
   size_t NumAlike(int table, int before);
 
-  Change UpdatePages(const SequenceCache& cache, const BackendDevice& device, int layer);
-
   const std::vector<int> kv_heads_;
   const int num_rows_;
-  const Unit unit_;
   std::vector<int64_t> first_;        // [layers + 1]: into lists_
   std::vector<size_t> first_stream_;  // [layers]
   std::vector<int32_t> lists_;
