@@ -32,10 +32,11 @@ std::vector<OptionRow> DeviceRows() {
   return {
       {OptionGroup::kPolicy, "--device", "cpu|NAME[:KEY=VALUE,...]|sim[:KEY=VALUE,...]",
        "where T0 and T2 lie: in the one memory; on a device that `ebb device list` names, which "
-       "then "
-       "holds the weights and computes; or in a simulated accelerator's memory, whose keys are "
-       "h2d, d2h (25GBps), latency (10us), memory (16GiB); for its clock device (1TBps), host "
-       "(40GBps), layer (20us); copies (late, once or thread), when bytes arrive (default: cpu)",
+       "then holds the weights and computes, with memory (all that it has) and attention (auto, or "
+       "ggml for its flash attention over gathered rows); or in a simulated accelerator's memory, "
+       "whose keys are h2d, d2h (25GBps), latency (10us), memory (16GiB); for its clock device "
+       "(1TBps), host (40GBps), layer (20us); copies (late, once or thread), when bytes arrive "
+       "(default: cpu)",
        ReadDevice, nullptr},
       ChoiceRow<T1Mode>(
           OptionGroup::kPolicy, "--t1-mode",

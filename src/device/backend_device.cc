@@ -311,8 +311,10 @@ Status BackendDevice::ResizeBuffer(size_t num_extents) {
     if (rows_.buffer == nullptr) return made.status();
   }
   const size_t extent_bytes = RowsOfExtent() * row_bytes_;
-  EBB_ASSIGN_OR_RETURN(std::byte* const memory, MapHostMemory(num_taken_ * extent_bytes + 1));
-  const auto unmap = [&](void*) { (void)UnmapHostMemory(memory, num_taken_ * extent_bytes + 1); };
+  // In whole extents, as the host's memory is mapped.
+  const size_t host_bytes = (num_taken_ * extent_bytes / kExtent + 1) * kExtent;
+  EBB_ASSIGN_OR_RETURN(std::byte* const memory, MapHostMemory(host_bytes));
+  const auto unmap = [&](void*) { (void)UnmapHostMemory(memory, host_bytes); };
   const std::unique_ptr<void, decltype(unmap)> mapped(memory, unmap);
   size_t next = 0;
   for (size_t place = 0; place < capacity(); ++place) {

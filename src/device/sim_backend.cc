@@ -33,7 +33,24 @@ struct Sim {
   std::map<void*, size_t> buffers;  // by base
   uint64_t num_bytes = 0;
   int opened = 0;
+  // A key closes all of it at once, for each thread by itself, where the processor has such keys;
+  // below 0: it has none, and pages are closed one by one for all threads.
+  const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
 
+  void Open() const {
+    if (key >= 0) {
+      pkey_set(key, 0);
+    } else {
+      Protect(PROT_READ | PROT_WRITE);
+    }
+  }
+  void Close() const {
+    if (key >= 0) {
+      pkey_set(key, PKEY_DISABLE_ACCESS);
+    } else {
+      Protect(PROT_NONE);
+    }
+  }
   void Protect(int how) const {
     for (const auto& [base, size] : buffers) {
       if (mprotect(base, size, how) != 0) std::abort();
@@ -53,10 +70,10 @@ Sim& TheSim() {
 class Opened {
  public:
   Opened() : lock_(TheSim().mutex) {
-    if (TheSim().opened++ == 0) TheSim().Protect(PROT_READ | PROT_WRITE);
+    if (TheSim().opened++ == 0) TheSim().Open();
   }
   ~Opened() {
-    if (--TheSim().opened == 0) TheSim().Protect(PROT_NONE);
+    if (--TheSim().opened == 0) TheSim().Close();
   }
   Opened(const Opened&) = delete;
   Opened& operator=(const Opened&) = delete;
@@ -140,9 +157,14 @@ ggml_backend_buffer_t AllocateBuffer(ggml_backend_buffer_type_t type, size_t siz
   if (TheSim().faults && TheSim().faults(SimBackendWork::kAllocate)) return nullptr;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   size = std::max(page, (size + page - 1) / page * page);
-  void* const base = mmap(nullptr, size, TheSim().opened > 0 ? PROT_READ | PROT_WRITE : PROT_NONE,
+  const bool is_open = TheSim().opened > 0 || TheSim().key >= 0;
+  void* const base = mmap(nullptr, size, is_open ? PROT_READ | PROT_WRITE : PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return nullptr;
+  if (TheSim().key >= 0 && pkey_mprotect(base, size, PROT_READ | PROT_WRITE, TheSim().key) != 0) {
+    munmap(base, size);
+    return nullptr;
+  }
   TheSim().buffers[base] = size;
   TheSim().num_bytes += size;
   ggml_backend_buffer_i iface = {};

@@ -49,9 +49,9 @@ TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
   };
   constexpr uint64_t kGiB = uint64_t{1} << 30;
   EXPECT_EQ(taken(8 * kGiB, 8 * kGiB), "full");
-  EXPECT_EQ(taken(kGiB, 8 * kGiB).substr(0, 5), "--t0 ");
-  EXPECT_NE(taken(kGiB, 8 * kGiB).find("--t1 host"), std::string::npos);
-  EXPECT_NE(taken(kGiB, kGiB / 2).find("--t1 file"), std::string::npos);
+  EXPECT_EQ(taken(kGiB / 2, 8 * kGiB).substr(0, 5), "--t0 ");
+  EXPECT_NE(taken(kGiB / 2, 8 * kGiB).find("--t1 host"), std::string::npos);
+  EXPECT_NE(taken(kGiB / 2, kGiB / 4).find("--t1 file"), std::string::npos);
   FitRequest compressed = request;
   compressed.tiers = TierSpec{.t2_share = 0.5};
   EXPECT_EQ(FitRequestInto(SmolLm2(), compressed).status().code(), StatusCode::kUnsupported);

@@ -37,17 +37,30 @@ struct FoldArguments {
   float scale;
 };
 
-// The first half of a row's key.
-__device__ inline const __half* Key(const FoldArguments& a, int head, int row) {
-  int64_t number;
-  if (a.num_pages > 0) {
-    const int slot = a.slots == nullptr ? row : a.slots[int64_t{head} * a.slot_stride + row];
-    const int page = a.list[head * a.num_pages + slot / kRowsOfPage];
-    number = int64_t{page} * kRowsOfPage + slot % kRowsOfPage;
-  } else {
-    number = a.list[int64_t{row} * a.kv_heads + head];
+// The numbers of the rows from `first` on, of those before `end`; behind it, of the last. All loads
+// of one kind are asked for before any is needed.
+__device__ inline void FindRows(const FoldArguments& a, int head, int first, int end,
+                                int (&numbers)[kTile]) {
+  int rows[kTile];
+#pragma unroll
+  for (int r = 0; r < kTile; ++r) rows[r] = min(first + r, end - 1);
+  if (a.num_pages == 0) {
+#pragma unroll
+    for (int r = 0; r < kTile; ++r) numbers[r] = a.list[int64_t{rows[r]} * a.kv_heads + head];
+    return;
   }
-  return a.rows + number * a.head_dim;
+  if (a.slots != nullptr) {
+    const int32_t* const slots = a.slots + int64_t{head} * a.slot_stride;
+#pragma unroll
+    for (int r = 0; r < kTile; ++r) rows[r] = slots[rows[r]];
+  }
+  const int32_t* const pages = a.list + head * a.num_pages;
+#pragma unroll
+  for (int r = 0; r < kTile; ++r) numbers[r] = pages[unsigned(rows[r]) / kRowsOfPage];
+#pragma unroll
+  for (int r = 0; r < kTile; ++r) {
+    numbers[r] = numbers[r] * kRowsOfPage + static_cast<int>(unsigned(rows[r]) % kRowsOfPage);
+  }
 }
 
 __device__ inline void Unpack(const uint4& unit, float (&to)[kHalves]) {
@@ -103,11 +116,13 @@ __global__ void __launch_bounds__(kThreads) Fold(const FoldArguments a) {
   const int first_of_warp = begin + threadIdx.x / kWarp * kTeamsOfWarp * kTile;
   for (int round = first_of_warp; round < end; round += kTeams * kTile) {
     const int first = round + team % kTeamsOfWarp * kTile;
+    int numbers[kTile];
+    FindRows(a, head, first, end, numbers);
     uint4 keys[kTile], values[kTile];
+    const int units = a.head_dim / kHalves;
 #pragma unroll
     for (int r = 0; r < kTile; ++r) {
-      const auto* key = reinterpret_cast<const uint4*>(Key(a, head, min(first + r, end - 1)));
-      const int units = a.head_dim / kHalves;
+      const auto* key = reinterpret_cast<const uint4*>(a.rows + int64_t{numbers[r]} * a.head_dim);
       keys[r] = has_unit ? __ldg(key + lane) : uint4{};
       values[r] = has_unit ? __ldg(key + kRowsOfPage * units + lane) : uint4{};
     }
