@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -30,31 +28,17 @@ struct SimQueue;
 struct Sim {
   std::recursive_mutex mutex;
   SimBackendFaults faults;
-  std::map<void*, size_t> buffers;  // by base
   uint64_t num_bytes = 0;
   int opened = 0;
-  // A key closes all of it at once, for each thread by itself, where the processor has such keys;
-  // below 0: it has none, and pages are closed one by one for all threads.
+  // Closes all of it at once, for each thread by itself; below 0: the processor has no such keys,
+  // and the memory stays open, since closing page after page would take longer than all else.
   const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
 
   void Open() const {
-    if (key >= 0) {
-      pkey_set(key, 0);
-    } else {
-      Protect(PROT_READ | PROT_WRITE);
-    }
+    if (key >= 0) pkey_set(key, 0);
   }
   void Close() const {
-    if (key >= 0) {
-      pkey_set(key, PKEY_DISABLE_ACCESS);
-    } else {
-      Protect(PROT_NONE);
-    }
-  }
-  void Protect(int how) const {
-    for (const auto& [base, size] : buffers) {
-      if (mprotect(base, size, how) != 0) std::abort();
-    }
+    if (key >= 0) pkey_set(key, PKEY_DISABLE_ACCESS);
   }
   void Check(SimBackendWork work) const {
     if (faults && faults(work)) GGML_ABORT("the simulated device gives up");
@@ -114,7 +98,6 @@ struct SimEvent {
 
 void FreeBuffer(ggml_backend_buffer_t buffer) {
   const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
-  TheSim().buffers.erase(buffer->context);
   TheSim().num_bytes -= buffer->size;
   munmap(buffer->context, buffer->size);
 }
@@ -157,15 +140,13 @@ ggml_backend_buffer_t AllocateBuffer(ggml_backend_buffer_type_t type, size_t siz
   if (TheSim().faults && TheSim().faults(SimBackendWork::kAllocate)) return nullptr;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   size = std::max(page, (size + page - 1) / page * page);
-  const bool is_open = TheSim().opened > 0 || TheSim().key >= 0;
-  void* const base = mmap(nullptr, size, is_open ? PROT_READ | PROT_WRITE : PROT_NONE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const base =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return nullptr;
   if (TheSim().key >= 0 && pkey_mprotect(base, size, PROT_READ | PROT_WRITE, TheSim().key) != 0) {
     munmap(base, size);
     return nullptr;
   }
-  TheSim().buffers[base] = size;
   TheSim().num_bytes += size;
   ggml_backend_buffer_i iface = {};
   iface.free_buffer = FreeBuffer;

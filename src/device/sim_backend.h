@@ -1,9 +1,9 @@
 // A backend of ggml for tests, "ggml-sim": ggml's on the processor behind what makes a real device
-// different. Its memory is closed to the host except while it works. What is asked for on a queue
-// is done at the latest moment that ggml allows: when somebody waits, when a later event of the
-// queue is waited for by another, or when the queue computes, so that a missing wait, and memory
-// that is changed while it is being copied, show as wrong results. It gives up where a test says
-// so, as a driver does.
+// different. Its memory is closed to the host except while it works, where the processor has
+// protection keys. What is asked for on a queue is done at the latest moment that ggml allows: when
+// somebody waits, when a later event of the queue is waited for by another, or when the queue
+// computes, so that a missing wait, and memory that is changed while it is being copied, show as
+// wrong results. It gives up where a test says so, as a driver does.
 #ifndef EBB_DEVICE_SIM_BACKEND_H_
 #define EBB_DEVICE_SIM_BACKEND_H_
 
