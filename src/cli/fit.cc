@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 #include <optional>
 #include <string>
@@ -44,10 +45,17 @@ bool UsesFile(const std::optional<TierSpec>& tiers) {
   return tiers.has_value() && tiers->t1 == T1Place::kFile;
 }
 
+std::string Lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
 // Of a device that says it; the most, of one that does not.
 uint64_t FreeDeviceBytes(const DeviceSpec& spec) {
   for (const DeviceDescription& device : ListDevices()) {
-    if (device.name.starts_with(spec.name) && device.free_bytes > 0) return device.free_bytes;
+    if (device.name.starts_with(Lower(spec.name)) && device.free_bytes > 0) {
+      return device.free_bytes;
+    }
   }
   return std::numeric_limits<uint64_t>::max();
 }

@@ -49,7 +49,7 @@ Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* opti
   options->engine.tiers = options->session.policy.tiers = plan.setting.tiers;
   if (plan.bytes.on_device && options->engine.device.memory_bytes == 0) {
     // What rows may take, so that their buffer does not grow ahead beyond it.
-    const uint64_t rest = plan.bytes.DeviceMemory() - plan.bytes.t0;
+    const uint64_t rest = plan.bytes.weights + plan.bytes.compute;
     options->engine.device.memory_bytes = plan.limits.device_bytes - rest;
   }
   Say(plan, *options);

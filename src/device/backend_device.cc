@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "ggml.h"
+#include "src/base/device_sizes.h"
 #include "src/base/llama_runtime.h"
 #include "src/base/page_units.h"
 #include "src/device/host_memory.h"
@@ -24,8 +25,6 @@ namespace ebb {
 namespace {
 
 constexpr size_t kExtent = kDeviceMemoryStep;
-// A buffer grows by at least so much, and does not shrink below it.
-constexpr size_t kLeastExtents = 8;
 // Rows that are read or written by one graph.
 constexpr size_t kMostRowsAtOnce = size_t{1} << 16;
 
@@ -323,6 +322,8 @@ Status BackendDevice::ResizeBuffer(size_t num_extents) {
                             extent_bytes);
   }
   const size_t had = capacity();
+  std::vector<int32_t> extent_at;
+  extent_at.reserve(std::max(had, num_extents));
   rows_ = {};
   Result<Rows> made = MakeRows(num_extents);
   const Status status = made.status();
@@ -332,7 +333,7 @@ Status BackendDevice::ResizeBuffer(size_t num_extents) {
     if (!made.ok()) return lost_ = Internal("the device's memory was taken by somebody else");
   }
   next = 0;
-  std::vector<int32_t> extent_at(num_extents, -1);
+  extent_at.assign(num_extents, -1);
   for (const int32_t extent : extent_at_) {
     if (extent < 0) continue;
     ggml_backend_tensor_set(made->tensor, memory + next * extent_bytes, next * extent_bytes,
@@ -436,7 +437,7 @@ Result<std::byte*> BackendDevice::Allocate(MemoryKind kind, size_t num_bytes) {
     const size_t least = num_taken_ + num;
     // A quarter more, so that a growing cache is copied now and then only.
     const size_t wanted =
-        std::min(std::max(least + least / 4, kLeastExtents), std::max(limit_extents_, least));
+        std::min(std::max(least + least / 4, kLeastDeviceExtents), std::max(limit_extents_, least));
     if (!Resize(wanted).ok()) EBB_RETURN_IF_ERROR(Resize(least));
   }
   // Addresses in a row; places need not be.
@@ -472,9 +473,16 @@ Status BackendDevice::Free(MemoryKind kind, std::byte* memory, size_t num_bytes)
     place_of_[extent] = -1;
   }
   num_taken_ -= num;
+  ++num_frees_;
   // What others may use goes back once it is a third of the buffer: rarely enough to be copied for.
-  const size_t wanted = std::max(num_taken_ + num_taken_ / 8, kLeastExtents);
-  if (wanted * 3 < capacity() * 2) (void)Resize(wanted);
+  const size_t wanted = std::max(num_taken_ + num_taken_ / 8, kLeastDeviceExtents);
+  if (wanted * 3 < capacity() * 2) {
+    try {
+      (void)Resize(wanted);
+    } catch (const std::bad_alloc&) {
+      // It stays as large as it is.
+    }
+  }
   return OkStatus();
 }
 
@@ -608,6 +616,7 @@ Status BackendDevice::Scatter(std::span<const int32_t> numbers, const std::byte*
 
 // Rows are copied in batches in which none is read after it was written: a graph reads all first.
 Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
+  if (IsLost()) return lost_;
   std::vector<int32_t> from, to;
   std::vector<bool> is_written;
   std::vector<size_t> written;

@@ -66,6 +66,8 @@ class BackendDevice final : public Device {
   // generation() changes.
   [[nodiscard]] ggml_tensor* rows() const { return rows_.tensor; }
   [[nodiscard]] uint64_t generation() const { return generation_; }
+  // Counts what was given back: from then on an address may have another number.
+  [[nodiscard]] uint64_t num_frees() const { return num_frees_; }
   // The number of the row at this address, of Allocate().
   [[nodiscard]] int32_t RowNumber(const std::byte* address) const;
   [[nodiscard]] int32_t spare_row() const;  // that nobody has: what is written there is lost
@@ -136,6 +138,7 @@ class BackendDevice final : public Device {
   // By extent of the buffer: whose it is; -1: nobody's.
   std::vector<int32_t> extent_at_;
   size_t num_taken_ = 0;
+  uint64_t num_frees_ = 0;
   Rows rows_;
   uint64_t generation_ = 0;
   // The host's memory that the device knows comes in slabs of several extents, since each takes its

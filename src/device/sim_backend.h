@@ -17,7 +17,7 @@ namespace ebb {
 
 inline constexpr std::string_view kSimBackend = "ggml-sim";
 
-// Registered with ggml once; the same device each time.
+// The same device each time; not in the registry of ggml.
 [[nodiscard]] ggml_backend_dev_t SimBackendDevice();
 
 enum class SimBackendWork : uint8_t { kCopy, kCompute, kAllocate };

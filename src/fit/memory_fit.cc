@@ -8,6 +8,7 @@
 
 #include "src/attention/rows.h"
 #include "src/base/cap_arithmetic.h"
+#include "src/base/device_sizes.h"
 #include "src/base/step_sizes.h"
 #include "src/io/segment_table.h"
 #include "src/rows/arena.h"
@@ -125,13 +126,19 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
   return 2 * states * floats * sizeof(float) * request.requests;
 }
 
-// What a step on a device takes beside its activations: rows of a layer, gathered for a prompt, and
-// its mask; lists of all rows.
+// What a step on a device takes beside its activations: rows of a layer, gathered for a prompt; its
+// mask, one for all streams, or for each where these may differ; lists of all rows, of the graphs that
+// are kept. Policies that want mass of a prompt take more, which is not foretold.
 uint64_t GatheredBytes(const ModelShape& shape, const FitRequest& request, size_t num_rows) {
-  const uint64_t of_layer = uint64_t{2} * num_rows * shape.num_kv_heads * shape.head_dim * 2;
-  const uint64_t mask = uint64_t{2} * num_rows * (ChunkTokens(request) + 64);
-  const uint64_t lists = uint64_t{4} * num_rows * shape.NumStreams();
-  return of_layer + mask + 2 * lists;
+  constexpr uint64_t kGraphs = 6, kF16 = 2, kMaskPadding = 64;
+  const uint64_t rows = num_rows, tokens = ChunkTokens(request);
+  const uint64_t of_layer = 2 * rows * shape.num_kv_heads * shape.head_dim * kF16;
+  const bool is_uniform = shape.SmallestWindow() == 0 &&
+                          (!request.tiers.has_value() || shape.NumGroups(request.granularity) == 1);
+  const uint64_t planes = is_uniform ? 1 : shape.NumStreams();
+  const uint64_t mask = kF16 * rows * (tokens * planes + kMaskPadding);
+  const uint64_t lists = sizeof(int32_t) * rows * shape.NumStreams();
+  return of_layer + mask + kGraphs * lists * request.requests;
 }
 
 // Slots and positions with a quarter to spare, and a page's address in each stream; with T2 the
@@ -160,8 +167,9 @@ uint64_t StagingBytes(const ModelShape& shape, const FitRequest& request, size_t
   const uint64_t layer = uint64_t{1} * DivideUp(t1_rows, kRowsPerPage) * shape.num_kv_heads *
                          FormatOf(shape, request.kv_type).PageBytes();
   const uint64_t edits = std::min<uint64_t>(kEditBytes, layer * shape.num_layers);
-  // A device has no pages in memory for edits.
-  return (2 * RoundUp(layer, kExtentBytes) + (request.on_device ? 0 : edits)) * request.requests;
+  // A device has no pages in memory for edits, and makes room for a quarter more.
+  if (request.on_device) return 2 * RoundUp(layer * 5 / 4, kExtentBytes) * request.requests;
+  return (2 * RoundUp(layer, kExtentBytes) + edits) * request.requests;
 }
 
 // Each given token may bring in a piece of the table, which the system maps so much of at once;
@@ -247,6 +255,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   bytes.rows_read_memory = of_t0 + rows.last.t2 * compressed.RowStride() * streams + of_t1;
   bytes.rows_read_disk = file ? of_t1 : 0;
   if (request.on_device) {
+    bytes.t0 = std::max<uint64_t>(bytes.t0, kLeastDeviceBytes);
     // Sizes of graphs on a device are those of its widest step, and stay.
     bytes.compute = GraphBytes(model, request, std::max(ChunkTokens(request), request.requests)) +
                     GatheredBytes(shape, request, all_rows);

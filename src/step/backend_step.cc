@@ -118,21 +118,20 @@ Result<std::unique_ptr<BackendStep>> BackendStep::Create(
       new BackendStep(model, use, shape, std::move(host_attention), std::move(on_threads)));
   EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, step->device_));
   if (use.NeedsRates() && step->host_attention_ != nullptr) {
-    EBB_ASSIGN_OR_RETURN(const double host_rate, step->host_attention_->MeasureBytesPerSecond());
     DeviceRates rates;
     const Status status = step->device_->Call([&]() -> Status {
+      EBB_ASSIGN_OR_RETURN(const double host_rate, step->host_attention_->MeasureBytesPerSecond());
       EBB_ASSIGN_OR_RETURN(rates, MeasureRatesOfBackend(step->device_, host_rate));
       return OkStatus();
     });
-    // Without room for measuring all is streamed.
-    if (status.code() == StatusCode::kResourceExhausted) {
-      rates.h2d_bytes_per_s = rates.d2h_bytes_per_s = rates.device_bytes_per_s = 1;
-      rates.latency_seconds = 1;
-      rates.host_bytes_per_s = 1e-6;
-    } else if (!status.ok()) {
+    if (status.ok()) {
+      step->use_.SetRates(rates);
+    } else if (status.code() == StatusCode::kResourceExhausted) {
+      // Without room for measuring all is streamed.
+      step->use_ = DeviceUse(step->device_, {.t1_mode = T1Mode::kStream});
+    } else {
       return status;
     }
-    step->use_.SetRates(rates);
   }
   return step;
 }
@@ -567,14 +566,18 @@ Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
   }
   if (!status.ok()) {
     // What lies on the device may be half of something.
-    for (Graph& graph : graphs_) {
-      for (Graph::Lists& lists : graph.lists) {
-        if (lists.rows.has_value()) lists.rows->Forget();
-        if (lists.pages.has_value()) lists.pages->Forget();
-      }
-    }
+    ForgetLists();
   }
   return status;
+}
+
+void BackendStep::ForgetLists() {
+  for (Graph& graph : graphs_) {
+    for (Graph::Lists& lists : graph.lists) {
+      if (lists.rows.has_value()) lists.rows->Forget();
+      if (lists.pages.has_value()) lists.pages->Forget();
+    }
+  }
 }
 
 Status BackendStep::RunOnDevice(const StepWork& work, StepCosts* costs) {
@@ -741,6 +744,8 @@ Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
 
 Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
   const auto begin = Clock::now();
+  // Lists know pages by their addresses.
+  if (std::exchange(num_frees_, device_->num_frees()) != device_->num_frees()) ForgetLists();
   EBB_ASSIGN_OR_RETURN(Graph* const graph, GraphFor(ShapeOf(work)));
   SetInputs(work, graph);
   const auto reads_t1 = [](const SequenceStep& sequence) {

@@ -137,6 +137,8 @@ class BackendStep {
   std::unique_ptr<DeviceWeights> weights_;
   std::list<Graph> graphs_;       // most recently used first
   uint64_t rows_generation_ = 0;  // of the device, when graphs were built
+  uint64_t num_frees_ = 0;        // of the device, when lists were made
+  void ForgetLists();
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;
   const Graph* in_buffers_ = nullptr;
   int64_t num_graphs_built_ = 0;

@@ -101,7 +101,7 @@ void HostAttention::AddMass(size_t index, std::span<const float> log_sums) {
 Result<double> HostAttention::MeasureBytesPerSecond() {
   // More than caches hold: rows of T1 are read once a step.
   const auto cache_bytes = static_cast<size_t>(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
-  const size_t many_bytes = std::max(size_t{64} << 20, 2 * cache_bytes);
+  const size_t many_bytes = std::clamp(2 * cache_bytes, size_t{64} << 20, size_t{256} << 20);
   const size_t heads = shape_.num_kv_heads, page_bytes = shape_.format.PageBytes();
   const size_t pages_of_head = std::max<size_t>(1, many_bytes / (heads * page_bytes));
   try {

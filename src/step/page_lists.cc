@@ -40,9 +40,10 @@ bool PageLists::UpdatePages(const SequenceCache& cache, const BackendDevice& dev
                                  ? (view.slots.size() + kRowsPerPage - 1) / kRowsPerPage
                                  : cache.NumPages(layer, head);
     assert(num_pages <= num_pages_);
-    std::vector<const std::byte*>& listed = addresses_[stream];
-    if (!listed.empty() && std::ranges::equal(listed, std::span(view.pages, num_pages))) continue;
-    listed.assign(view.pages, view.pages + num_pages);
+    std::optional<std::vector<const std::byte*>>& listed = addresses_[stream];
+    const std::span<const std::byte* const> pages(view.pages, num_pages);
+    if (listed.has_value() && std::ranges::equal(*listed, pages)) continue;
+    listed.emplace(pages.begin(), pages.end());
     int32_t* const list = pages_.data() + stream * num_pages_;
     for (size_t page = 0; page < num_pages; ++page) {
       list[page] = view.pages[page] == nullptr
@@ -84,7 +85,7 @@ void PageLists::UpdateSlots(const SequenceCache& cache, std::vector<Change>* cha
 }
 
 void PageLists::Forget() {
-  for (std::vector<const std::byte*>& listed : addresses_) listed.clear();
+  for (auto& listed : addresses_) listed.reset();
   std::ranges::fill(sizes_, 0);
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -50,8 +51,9 @@ class PageLists {
  private:
   const std::vector<int> kv_heads_;
   const size_t num_pages_, num_rows_, num_groups_;
-  std::vector<size_t> first_stream_;                      // [layers + 1]
-  std::vector<std::vector<const std::byte*>> addresses_;  // [streams]: of the pages that are listed
+  std::vector<size_t> first_stream_;  // [layers + 1]
+  // [streams]: of the pages that are listed; none: nothing is.
+  std::vector<std::optional<std::vector<const std::byte*>>> addresses_;
   std::vector<int32_t> pages_;
   std::vector<int32_t> slots_;
   std::vector<size_t> sizes_;  // [groups]: of the slots that are listed

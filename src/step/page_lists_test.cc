@@ -38,6 +38,23 @@ TEST(PageLists, NameThePagesOfRowsInOrder) {
   EXPECT_FALSE(PageLists::InOrder(*made.cache, shape.num_layers));
 }
 
+// An address may get another place once something was given back, which the device counts.
+TEST(PageLists, AddressesOfADeviceMayGetOtherPlaces) {
+  auto device = *BackendDevice::Create(
+      {.kind = DeviceKind::kBackend, .name = "ggml-cpu", .memory_bytes = 64 << 20}, 128);
+  constexpr size_t kExtent = kDeviceMemoryStep;
+  std::byte* const first = *device->Allocate(MemoryKind::kDevice, kExtent);
+  ASSERT_TRUE(device->Allocate(MemoryKind::kDevice, kExtent).ok());
+  std::byte* const block = *device->Allocate(MemoryKind::kDevice, 2 * kExtent);
+  const int32_t had = device->RowNumber(block);
+  const uint64_t frees = device->num_frees();
+  ASSERT_TRUE(device->Free(MemoryKind::kDevice, first, kExtent).ok());
+  ASSERT_TRUE(device->Free(MemoryKind::kDevice, block, 2 * kExtent).ok());
+  EXPECT_EQ(*device->Allocate(MemoryKind::kDevice, 3 * kExtent), block);
+  EXPECT_NE(device->RowNumber(block), had);
+  EXPECT_GT(device->num_frees(), frees);
+}
+
 class PageListsWithSlots : public testing::TestWithParam<Granularity> {};
 
 // Copies that take only what is said to have changed name every row.
