@@ -556,7 +556,7 @@ Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
     status = device_->Call([&] { return RunOnDevice(work, costs); });
   } catch (const std::bad_alloc&) {
     status = ResourceExhausted("no memory for a step");
-    // Copies from and to work space may be under way.
+    // Copies from and to work space may be under way. Staging that was not begun ends all the same.
     const Status waited = device_->Call([&] {
       ggml_backend_synchronize(device_->backend());
       return OkStatus();
@@ -777,7 +777,8 @@ std::span<const float> BackendStep::Read(const ggml_tensor* tensor) {
   if (num_read_ == read_.size()) read_.emplace_back();
   ReadBuffer& to = read_[num_read_++];
   const auto size = static_cast<size_t>(ggml_nelements(tensor));
-  if (to.size < size) to = MakeReadBuffer(size);
+  // A quarter more, so that one for all rows is not made anew every few steps.
+  if (to.size < size) to = MakeReadBuffer(size + size / 4);
   ggml_backend_tensor_get_async(device_->backend(), tensor, to.data, 0, size * sizeof(float));
   return {to.data, size};
 }
