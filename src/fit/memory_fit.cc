@@ -127,8 +127,8 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
 }
 
 // What a step on a device takes beside its activations: rows of a layer, gathered for a prompt; its
-// mask, one for all streams, or for each where these may differ; lists of all rows, of the graphs that
-// are kept. Policies that want mass of a prompt take more, which is not foretold.
+// mask, one for all streams, or for each where these may differ; lists of all rows, of the graphs
+// that are kept. Policies that want mass of a prompt take more, which is not foretold.
 uint64_t GatheredBytes(const ModelShape& shape, const FitRequest& request, size_t num_rows) {
   constexpr uint64_t kGraphs = 6, kF16 = 2, kMaskPadding = 64;
   const uint64_t rows = num_rows, tokens = ChunkTokens(request);
