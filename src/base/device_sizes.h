@@ -12,6 +12,11 @@ namespace ebb {
 inline constexpr size_t kLeastDeviceExtents = 8;
 inline constexpr size_t kLeastDeviceBytes = kLeastDeviceExtents * kExtentBytes;
 
+// Graphs that steps keep: a decode's, a prompt's, and those of batches that change.
+inline constexpr size_t kKeptDeviceGraphs = 6;
+// ggml's kernels of CUDA read masks by tiles of up to so many tokens, beyond the last one too.
+inline constexpr int kMaskPaddingTokens = 64;
+
 }  // namespace ebb
 
 #endif  // EBB_BASE_DEVICE_SIZES_H_

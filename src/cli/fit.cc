@@ -50,7 +50,7 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// Of a device that says it; the most, of one that does not.
+// What the device says is free; no limit where it does not say.
 uint64_t FreeDeviceBytes(const DeviceSpec& spec) {
   for (const DeviceDescription& device : ListDevices()) {
     if (device.name.starts_with(Lower(spec.name)) && device.free_bytes > 0) {
@@ -160,9 +160,9 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
   for (const Row& row : rows) text += TableLine(row);
   if (request.on_device) {
     text += fmt::format(
-        "\nOf \"memory\" is what the host takes, of \"device\" what the device does: weights, T0 "
-        "while it "
-        "grows, staging, compute buffers; it has {}.\n",
+        "\n\"memory\" is what the host takes, \"device\" what the device does: weights, T0, "
+        "staging, "
+        "compute buffers; it has {}.\n",
         machine.limits.device_bytes == std::numeric_limits<uint64_t>::max()
             ? std::string("not said how much it has")
             : MiB(machine.limits.device_bytes) + " MiB");

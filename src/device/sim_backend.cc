@@ -28,7 +28,6 @@ struct SimQueue;
 struct Sim {
   std::recursive_mutex mutex;
   SimBackendFaults faults;
-  uint64_t num_bytes = 0;
   int opened = 0;
   // Closes all of it at once, for each thread by itself; below 0: the processor has no such keys,
   // and the memory stays open, since closing page after page would take longer than all else.
@@ -96,11 +95,7 @@ struct SimEvent {
 
 // --- Buffers ---
 
-void FreeBuffer(ggml_backend_buffer_t buffer) {
-  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
-  TheSim().num_bytes -= buffer->size;
-  munmap(buffer->context, buffer->size);
-}
+void FreeBuffer(ggml_backend_buffer_t buffer) { munmap(buffer->context, buffer->size); }
 void* BaseOf(ggml_backend_buffer_t buffer) { return buffer->context; }
 std::byte* At(const ggml_tensor* tensor, size_t offset) {
   return static_cast<std::byte*>(tensor->data) + offset;
@@ -147,7 +142,6 @@ ggml_backend_buffer_t AllocateBuffer(ggml_backend_buffer_type_t type, size_t siz
     munmap(base, size);
     return nullptr;
   }
-  TheSim().num_bytes += size;
   ggml_backend_buffer_i iface = {};
   iface.free_buffer = FreeBuffer;
   iface.get_base = BaseOf;
@@ -313,11 +307,6 @@ ggml_backend_dev_t SimBackendDevice() { return Device(); }
 void SetSimBackendFaults(SimBackendFaults faults) {
   const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
   TheSim().faults = std::move(faults);
-}
-
-uint64_t SimBackendBytes() {
-  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
-  return TheSim().num_bytes;
 }
 
 }  // namespace ebb

@@ -17,7 +17,7 @@ namespace ebb {
 
 inline constexpr std::string_view kSimBackend = "ggml-sim";
 
-// The same device each time; not in the registry of ggml.
+// One device for the whole process, which ggml's own list of devices does not have.
 [[nodiscard]] ggml_backend_dev_t SimBackendDevice();
 
 enum class SimBackendWork : uint8_t { kCopy, kCompute, kAllocate };
@@ -26,8 +26,6 @@ enum class SimBackendWork : uint8_t { kCopy, kCompute, kAllocate };
 // device.
 using SimBackendFaults = std::function<bool(SimBackendWork)>;
 void SetSimBackendFaults(SimBackendFaults faults);
-// Bytes of all its buffers.
-[[nodiscard]] uint64_t SimBackendBytes();
 
 }  // namespace ebb
 

@@ -130,15 +130,15 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
 // mask, one for all streams, or for each where these may differ; lists of all rows, of the graphs
 // that are kept. Policies that want mass of a prompt take more, which is not foretold.
 uint64_t GatheredBytes(const ModelShape& shape, const FitRequest& request, size_t num_rows) {
-  constexpr uint64_t kGraphs = 6, kF16 = 2, kMaskPadding = 64;
+  constexpr uint64_t kF16 = 2;
   const uint64_t rows = num_rows, tokens = ChunkTokens(request);
   const uint64_t of_layer = 2 * rows * shape.num_kv_heads * shape.head_dim * kF16;
   const bool is_uniform = shape.SmallestWindow() == 0 &&
                           (!request.tiers.has_value() || shape.NumGroups(request.granularity) == 1);
   const uint64_t planes = is_uniform ? 1 : shape.NumStreams();
-  const uint64_t mask = kF16 * rows * (tokens * planes + kMaskPadding);
+  const uint64_t mask = kF16 * rows * (tokens * planes + kMaskPaddingTokens);
   const uint64_t lists = sizeof(int32_t) * rows * shape.NumStreams();
-  return of_layer + mask + kGraphs * lists * request.requests;
+  return of_layer + mask + kKeptDeviceGraphs * lists * request.requests;
 }
 
 // Slots and positions with a quarter to spare, and a page's address in each stream; with T2 the

@@ -18,12 +18,12 @@ ggml_tensor* AsHalves(ggml_context* ctx, ggml_tensor* integers) {
 }  // namespace
 
 BackendAttention::BackendAttention(const LoadedModel& model, const BackendDevice& device,
-                                   const DeviceOp& nodes,
+                                   const DeviceOp& row_attention_op,
                                    const std::vector<BackendSequence>& sequences,
                                    const Wanted& wanted, BackendTensors* tensors)
     : model_(model),
       device_(device),
-      row_attention_op_(nodes),
+      row_attention_op_(row_attention_op),
       sequences_(sequences),
       wanted_(wanted),
       tensors_(tensors),

@@ -45,9 +45,6 @@ struct BackendSequence {
 // many steps.
 inline constexpr int kRowsOfBackendStep = 256;
 
-// ggml's kernels of CUDA read masks by tiles of up to so many tokens, beyond the last one too.
-inline constexpr int kMaskPaddingTokens = 64;
-
 // What the nodes of a graph read besides activations, and leave.
 struct BackendTensors {
   // I32 [sum of the layers' tokens * kv heads]: rows that the step writes, by layer, token and kv
@@ -86,9 +83,9 @@ class BackendAttention final : public AttentionBuilder {
     [[nodiscard]] bool operator==(const Wanted&) const = default;
   };
   // tensors: has the inputs, and gets the rest. All outlive the graph.
-  BackendAttention(const LoadedModel& model, const BackendDevice& device, const DeviceOp& nodes,
-                   const std::vector<BackendSequence>& sequences, const Wanted& wanted,
-                   BackendTensors* tensors);
+  BackendAttention(const LoadedModel& model, const BackendDevice& device,
+                   const DeviceOp& row_attention_op, const std::vector<BackendSequence>& sequences,
+                   const Wanted& wanted, BackendTensors* tensors);
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
                       ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) override;

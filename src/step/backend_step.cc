@@ -4,21 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
+
+#include "src/base/device_sizes.h"
 
 namespace ebb {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// A decode's, a prompt's, and those of batches that change.
-constexpr size_t kMaxGraphs = 6;
-
-// Behind -60000 nothing is left of a softmax's term; infinity times 0 would be none.
-constexpr float kHidden = -60000.0f;
 
 std::unique_ptr<ggml_context, GgmlDeleter> MakeContext(size_t num_nodes) {
   // Views and inputs are tensors too.
@@ -45,15 +39,17 @@ bool HostAttends(const StepWork& work) {
                              [](const SequenceStep& s) { return s.cache->ReadsInPlace(); });
 }
 
-int LongestInT0(const SequenceCache& cache, int num_layers) {
+size_t LongestOnDevice(const SequenceCache& cache, int num_layers) {
   size_t longest = 0;
   for (int layer = 0; layer < num_layers; ++layer) {
     for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
-      longest = std::max(longest, cache.RowsIn(Tier::kT0, layer, head).indices.size());
+      longest = std::max(longest, RowsOnDevice(cache, layer, head).slots.size());
     }
   }
-  return static_cast<int>(longest);
+  return longest;
 }
+
+int RoundUp(size_t number, int step) { return (static_cast<int>(number) + step - 1) / step * step; }
 
 // Positions are the same in all streams that share a table.
 bool AllSeeAlike(const SequenceCache& cache) {
@@ -153,23 +149,22 @@ BackendStep::~BackendStep() {
 
 BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   const SequenceCache& cache = *sequence.cache;
-  auto longest = static_cast<int>(cache.max_rows());
-  if (cache.ReadsInPlace()) longest = LongestInT0(cache, model_.hparams.num_layers);
+  size_t longest = cache.max_rows();
+  if (cache.ReadsInPlace()) longest = LongestOnDevice(cache, model_.hparams.num_layers);
   BackendSequence described = {
       .first_token = sequence.first_token,
       .num_tokens = sequence.num_tokens,
-      .num_rows = std::max(1, (longest + kRowsOfBackendStep - 1) / kRowsOfBackendStep) *
-                  kRowsOfBackendStep};
-  // Where a step has several tokens, what each of them sees may differ by group, even where groups
-  // have as many rows.
-  described.is_uniform =
-      sequence.selector == nullptr && AllSeeAlike(cache) &&
-      (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.has_expiring_rows));
+      .num_rows = RoundUp(std::max<size_t>(longest, 1), kRowsOfBackendStep)};
   described.adds_host = cache.ReadsInPlace();
   described.by_row_attention = runs_row_attention_ && sequence.num_tokens == 1;
   described.has_mask = !described.by_row_attention || sequence.selector != nullptr ||
                        HidesRows(cache, model_.hparams.num_layers);
-  if (!described.has_mask) described.is_uniform = true;
+  // Where a step has several tokens, what each of them sees may differ by group, even where groups
+  // have as many rows.
+  described.is_uniform =
+      !described.has_mask ||
+      (sequence.selector == nullptr && AllSeeAlike(cache) &&
+       (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.has_expiring_rows)));
   const bool in_order = PageLists::InOrder(cache, model_.hparams.num_layers);
   if (device_->HasPageNumbers() && (in_order || described.by_row_attention)) {
     described.num_pages = described.num_rows / kRowsPerPage;
@@ -182,8 +177,7 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
       }
       // Pages come and go by a few.
       constexpr int kStep = 16;
-      const auto most = static_cast<int>(cache.most_pages());
-      described.num_pages = (most + kStep - 1) / kStep * kStep;
+      described.num_pages = RoundUp(cache.most_pages(), kStep);
     }
   }
   if (!sequence.signals->wants_mass()) return described;
@@ -254,7 +248,7 @@ Status BackendStep::MakeLists(Graph* graph) const {
 }
 
 Status BackendStep::Build(const Shape& shape) {
-  if (graphs_.size() >= kMaxGraphs) {
+  if (graphs_.size() >= kKeptDeviceGraphs) {
     if (in_buffers_ == &graphs_.back()) in_buffers_ = nullptr;
     graphs_.pop_back();
   }
@@ -362,186 +356,6 @@ Result<BackendStep::Graph*> BackendStep::GraphFor(const Shape& shape) {
   Graph* const graph = &graphs_.front();
   EBB_RETURN_IF_ERROR(PutIntoBuffers(graph));
   return graph;
-}
-
-// By layer, token and kv head.
-void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
-  const std::vector<int>& kv_heads = model_.hparams.kv_heads;
-  const size_t num_tokens = work.tokens.size();
-  new_rows_.resize(static_cast<size_t>(SumOf(kv_heads)) * num_tokens);
-  size_t first = 0;
-  for (size_t layer = 0; layer < kv_heads.size(); ++layer) {
-    const int heads = kv_heads[layer];
-    for (const SequenceStep& sequence : work.sequences) {
-      for (int head = 0; head < heads; ++head) {
-        const RowsView view = sequence.cache->View(static_cast<int>(layer), head);
-        const auto slots = view.slots.last(sequence.num_tokens);
-        for (int token = 0; token < sequence.num_tokens; ++token) {
-          const size_t at = first + size_t(sequence.first_token + token) * heads + head;
-          new_rows_[at] = device_->RowNumber(view.pages[slots[token].page()]) +
-                          static_cast<int32_t>(slots[token].row());
-        }
-      }
-    }
-    first += heads * num_tokens;
-  }
-  ggml_backend_tensor_set_async(device_->backend(), graph.tensors.new_rows, new_rows_.data(), 0,
-                                new_rows_.size() * sizeof(int32_t));
-}
-
-void BackendStep::SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph) {
-  std::vector<int32_t>& counts = counts_[index];
-  counts.clear();
-  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
-    for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
-      const SequenceCache& cache = *sequence.cache;
-      counts.push_back(static_cast<int32_t>(
-          cache.ReadsInPlace() ? cache.RowsIn(Tier::kT0, layer, head).indices.size()
-                               : cache.View(layer, head).slots.size()));
-    }
-  }
-  ggml_backend_tensor_set_async(device_->backend(), graph.tensors.sequences[index].counts,
-                                counts.data(), 0, counts.size() * sizeof(int32_t));
-}
-
-void BackendStep::SetSlots(const SequenceStep& sequence, size_t index, Graph* graph) {
-  if (graph->shape.sequences[index].num_groups == 0) return;
-  PageLists& lists = *graph->lists[index].pages;
-  slot_changes_.clear();
-  lists.UpdateSlots(*sequence.cache, &slot_changes_);
-  for (const PageLists::Change& change : slot_changes_) {
-    ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].slots,
-                                  lists.Slots().data() + change.begin,
-                                  change.begin * sizeof(int32_t),
-                                  (change.end - change.begin) * sizeof(int32_t));
-  }
-}
-
-// Where all layers changed alike, as they mostly do, in one copy.
-void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* graph) {
-  const std::vector<int>& kv_heads = model_.hparams.kv_heads;
-  const auto num_layers = static_cast<int>(kv_heads.size());
-  ggml_tensor* const tensor = graph->tensors.sequences[index].lists;
-  if (graph->lists[index].pages.has_value()) {
-    PageLists& lists = *graph->lists[index].pages;
-    bool is_changed = false;
-    for (int layer = 0; layer < num_layers; ++layer) {
-      is_changed |= lists.UpdatePages(*sequence.cache, *device_, layer);
-    }
-    if (!is_changed) return;
-    ggml_backend_tensor_set_async(device_->backend(), tensor, lists.Pages().data(), 0,
-                                  lists.Pages().size_bytes());
-    return;
-  }
-  RowLists& lists = *graph->lists[index].rows;
-  const size_t num_rows = graph->shape.sequences[index].num_rows;
-  lists.Begin();
-  std::vector<RowLists::Change> changes;
-  for (int layer = 0; layer < num_layers; ++layer) {
-    changes.push_back(lists.Update(*sequence.cache, *device_, layer));
-  }
-  lists.End();
-  const bool are_alike = std::ranges::count(changes, changes[0]) == std::ssize(changes) &&
-                         std::ranges::count(kv_heads, kv_heads[0]) == std::ssize(kv_heads);
-  if (are_alike) {
-    if (changes[0].end <= changes[0].begin) return;
-    const size_t row_bytes = kv_heads[0] * sizeof(int32_t), layer_bytes = num_rows * row_bytes;
-    const size_t offset = changes[0].begin * row_bytes;
-    ggml_backend_tensor_set_2d_async(
-        device_->backend(), tensor,
-        reinterpret_cast<const std::byte*>(lists.OfLayer(0).data()) + offset, offset,
-        (changes[0].end - changes[0].begin) * row_bytes, num_layers, layer_bytes, layer_bytes);
-    return;
-  }
-  for (int layer = 0; layer < num_layers; ++layer) {
-    UploadRows(index, layer, changes[layer], *graph);
-  }
-}
-
-void BackendStep::SetListOfLayer(const SequenceStep& sequence, size_t index, int layer,
-                                 Graph* graph) {
-  Graph::Lists& lists = graph->lists[index];
-  if (lists.rows.has_value()) {
-    UploadRows(index, layer, lists.rows->Update(*sequence.cache, *device_, layer), *graph);
-    return;
-  }
-  if (!lists.pages->UpdatePages(*sequence.cache, *device_, layer)) return;
-  const std::span<const int32_t> pages = lists.pages->PagesOfLayer(layer);
-  const size_t before = pages.data() - lists.pages->Pages().data();
-  ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].lists,
-                                pages.data(), before * sizeof(int32_t), pages.size_bytes());
-}
-
-void BackendStep::UploadRows(size_t index, int layer, const RowLists::Change& change,
-                             const Graph& graph) const {
-  if (change.end <= change.begin) return;
-  const std::span<const int32_t> list = graph.lists[index].rows->OfLayer(layer);
-  const size_t heads = model_.hparams.kv_heads[layer];
-  const size_t num_rows = graph.shape.sequences[index].num_rows;
-  const size_t first = static_cast<size_t>(graph.attention->FirstHead(layer)) * num_rows;
-  const size_t begin = change.begin * heads, end = change.end * heads;
-  ggml_backend_tensor_set_async(device_->backend(), graph.tensors.sequences[index].lists,
-                                list.data() + begin, (first + begin) * sizeof(int32_t),
-                                (end - begin) * sizeof(int32_t));
-}
-
-void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Graph& graph) {
-  const BackendSequence& shape = graph.shape.sequences[index];
-  const ggml_fp16_t hidden = ggml_fp32_to_fp16(kHidden), seen = ggml_fp32_to_fp16(0.0f);
-  std::vector<ggml_fp16_t>& mask = masks_[index];
-  ggml_tensor* const tensor = graph.tensors.sequences[index].mask;
-  const size_t num_rows = shape.num_rows;
-  mask.resize(static_cast<size_t>(ggml_nelements(tensor)) - kMaskPaddingTokens * num_rows);
-  const auto fill = [&](const RowsView& view, ggml_fp16_t* plane) {
-    const bool all_see = view.window == 0 && view.last_visible.empty();
-    for (int token = 0; token < shape.num_tokens; ++token) {
-      ggml_fp16_t* const row = plane + token * num_rows;
-      const size_t end = view.slots.size() - (shape.num_tokens - 1 - token);
-      std::fill_n(row, end, seen);
-      std::fill(row + end, row + num_rows, hidden);
-      if (all_see) continue;
-      const Position query = sequence.first + token;
-      for (size_t i = 0; i < end; ++i) {
-        if (query > view.LastVisible(i)) row[i] = hidden;
-      }
-    }
-  };
-  if (shape.is_uniform) {
-    fill(sequence.cache->View(0, 0), mask.data());
-  } else {
-    size_t plane = 0;
-    for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
-      for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
-        fill(sequence.cache->View(layer, head),
-             mask.data() + plane++ * shape.num_tokens * num_rows);
-      }
-    }
-  }
-  ggml_backend_tensor_set_async(device_->backend(), tensor, mask.data(), 0,
-                                mask.size() * sizeof(ggml_fp16_t));
-}
-
-void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
-  ggml_backend_t backend = device_->backend();
-  embeddings_.resize(work.tokens.size() * model_.hparams.embed_dim);
-  weights_->Embed(work.tokens, embeddings_.data());
-  ggml_backend_tensor_set_async(backend, graph->graph.embeddings, embeddings_.data(), 0,
-                                embeddings_.size() * sizeof(float));
-  ggml_backend_tensor_set_async(backend, graph->graph.positions, work.rope_positions.data(), 0,
-                                work.rope_positions.size() * sizeof(Position));
-  if (graph->graph.output_rows != nullptr) {
-    ggml_backend_tensor_set_async(backend, graph->graph.output_rows, work.output_rows.data(), 0,
-                                  work.output_rows.size() * sizeof(int32_t));
-  }
-  SetNewRows(work, *graph);
-  masks_.resize(work.sequences.size());
-  counts_.resize(work.sequences.size());
-  for (const SequenceStep& sequence : work.sequences) {
-    const size_t index = IndexOf(*graph, sequence);
-    if (graph->shape.sequences[index].has_mask) SetMask(sequence, index, *graph);
-    if (graph->shape.sequences[index].by_row_attention) SetCounts(sequence, index, *graph);
-    SetSlots(sequence, index, graph);
-  }
 }
 
 size_t BackendStep::IndexOf(const Graph& graph, const SequenceStep& sequence) {
@@ -771,136 +585,6 @@ Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
     *costs = {.other_seconds = std::chrono::duration<double>(Clock::now() - begin).count()};
   }
   return OkStatus();
-}
-
-std::span<const float> BackendStep::Read(const ggml_tensor* tensor) {
-  if (num_read_ == read_.size()) read_.emplace_back();
-  ReadBuffer& to = read_[num_read_++];
-  const auto size = static_cast<size_t>(ggml_nelements(tensor));
-  // A quarter more, so that one for all rows is not made anew every few steps.
-  if (to.size < size) to = MakeReadBuffer(size + size / 4);
-  ggml_backend_tensor_get_async(device_->backend(), tensor, to.data, 0, size * sizeof(float));
-  return {to.data, size};
-}
-
-// Pinned where the backend has that: then the copy is beside what the host does.
-BackendStep::ReadBuffer BackendStep::MakeReadBuffer(size_t size) const {
-  ReadBuffer made = {.size = size};
-  auto* const type = ggml_backend_dev_host_buffer_type(ggml_backend_get_device(device_->backend()));
-  if (type != nullptr) {
-    made.pinned.reset(ggml_backend_buft_alloc_buffer(type, size * sizeof(float)));
-  }
-  if (made.pinned != nullptr) {
-    made.data = static_cast<float*>(ggml_backend_buffer_get_base(made.pinned.get()));
-  } else {
-    made.plain.resize(size);
-    made.data = made.plain.data();
-  }
-  return made;
-}
-
-// Waits for the step.
-void BackendStep::FetchSignals(const StepWork& work, const Graph& graph) {
-  using Spans = std::vector<std::span<const float>>;
-  const auto read_all = [&](const std::vector<ggml_tensor*>& tensors) {
-    Spans spans;
-    for (const ggml_tensor* tensor : tensors) spans.push_back(Read(tensor));
-    return spans;
-  };
-  const BackendTensors& tensors = graph.tensors;
-  const bool wants_queries = std::ranges::any_of(work.sequences, [](const SequenceStep& s) {
-    return s.signals->needs().num_recent_queries > 0;
-  });
-  const Spans q = wants_queries ? read_all(tensors.q) : Spans();
-  const Spans k = read_all(tensors.k), v = read_all(tensors.v);
-  const Spans k_before_rope = read_all(tensors.k_before_rope);
-  const Spans hidden = read_all(graph.graph.hidden);
-  const Spans channels = read_all(graph.graph.eviction_channels);
-  std::vector<Spans> mass;
-  for (const BackendTensors::OfSequence& sequence : tensors.sequences) {
-    mass.push_back(read_all(sequence.mass));
-  }
-  ggml_backend_synchronize(device_->backend());
-
-  const Hyperparameters& h = model_.hparams;
-  const auto head_dim = static_cast<size_t>(h.head_dim);
-  for (const SequenceStep& sequence : work.sequences) {
-    SignalBuffers* const signals = sequence.signals;
-    if (signals->needs().Empty()) continue;
-    const size_t index = IndexOf(graph, sequence);
-    if (!mass[index].empty()) TakeMass(sequence, graph.shape.sequences[index], mass[index]);
-    for (int layer = 0; layer < h.num_layers; ++layer) {
-      const int heads = h.kv_heads[layer];
-      for (int token = 0; token < sequence.num_tokens; ++token) {
-        const size_t at = sequence.first_token + token;
-        for (int head = 0; head < heads; ++head) {
-          const auto copy = [&](const Spans& from, float* to) {
-            if (to == nullptr) return;
-            std::ranges::copy(from[layer].subspan((at * heads + head) * head_dim, head_dim), to);
-          };
-          copy(k, signals->Keys(layer, token, head));
-          copy(v, signals->Values(layer, token, head));
-          copy(k_before_rope, signals->KeysBeforeRope(layer, token, head));
-        }
-        if (q.empty()) continue;
-        float* const query = signals->Query(layer, token);
-        const size_t size = h.num_q_heads * head_dim;
-        if (query != nullptr) std::ranges::copy(q[layer].subspan(at * size, size), query);
-      }
-      if (!signals->needs().eviction_logits) continue;
-      const std::span<float> logits = signals->EvictionLogits(layer);
-      const auto from = channels[layer].subspan(size_t(sequence.first_token) * heads);
-      for (size_t i = 0; i < logits.size(); ++i) {
-        logits[i] = h.eviction_scale * from[i] - h.eviction_offset;
-      }
-    }
-    const std::vector<int>& wanted = signals->needs().hidden_layers;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      const auto& layers = graph.shape.options.hidden_layers;
-      const size_t of_graph = std::ranges::find(layers, wanted[i]) - layers.begin();
-      const size_t width = h.embed_dim;
-      std::ranges::copy(
-          hidden[of_graph].subspan(sequence.first_token * width, sequence.num_tokens * width),
-          signals->Hidden(i));
-    }
-  }
-}
-
-void BackendStep::TakeMass(const SequenceStep& sequence, const BackendSequence& described,
-                           std::span<const std::span<const float>> by_layer) const {
-  const auto take = [&](int layer) {
-    const MassTarget target = sequence.signals->Mass(layer);
-    const std::span<const float> mass = by_layer[layer];
-    if (!std::ranges::all_of(mass, [](float x) { return std::isfinite(x); })) {
-      *target.not_finite = true;
-      return;
-    }
-    if (*target.not_finite) return;  // of the host's rows
-    const int num_q = model_.hparams.num_q_heads, kv_heads = model_.hparams.kv_heads[layer];
-    const auto arrays = static_cast<int>(mass.size() / described.num_rows);
-    for (int array = 0; array < arrays; ++array) {
-      const int q_head = array * (num_q / arrays);
-      const int kv_head = q_head / (num_q / kv_heads);
-      const float* const from = mass.data() + size_t(array) * described.num_rows;
-      float* const to = target.per_query_head[q_head];
-      if (sequence.cache->ReadsInPlace()) {
-        const auto indices = sequence.cache->RowsIn(Tier::kT0, layer, kv_head).indices;
-        for (size_t row = 0; row < indices.size(); ++row) to[indices[row]] += from[row];
-        continue;
-      }
-      const size_t size = sequence.cache->View(layer, kv_head).slots.size();
-      for (size_t row = 0; row < size; ++row) to[row] += from[row];
-    }
-  };
-  const int num_layers = model_.hparams.num_layers;
-  // Layers may share an array.
-  if (sequence.signals->needs().mass == MassNeed::kSummed) {
-    for (int layer = 0; layer < num_layers; ++layer) take(layer);
-    return;
-  }
-  on_threads_([&](int part, int num_parts) {
-    for (int layer = part; layer < num_layers; layer += num_parts) take(layer);
-  });
 }
 
 std::span<const float> BackendStep::logits(size_t i) const {

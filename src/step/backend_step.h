@@ -59,6 +59,8 @@ class BackendStep {
   [[nodiscard]] size_t weight_bytes() const { return weights_->num_bytes(); }
 
  private:
+  // In a mask. Behind it nothing is left of a softmax's term; infinity times 0 would be none.
+  static constexpr float kHidden = -60000.0f;
   struct Shape {
     DecoderGraphOptions options;
     std::vector<BackendSequence> sequences;
@@ -104,6 +106,7 @@ class BackendStep {
   void SetListOfLayer(const SequenceStep& sequence, size_t index, int layer, Graph* graph);
   void UploadRows(size_t index, int layer, const RowLists::Change& change,
                   const Graph& graph) const;
+  void ForgetLists();
   static void MakeParts(Graph* graph);
   [[nodiscard]] Status Compute(ggml_cgraph* graph) const;
   // Layer by layer: rows of T1 come to the device ahead of their use, and selectors get the queries
@@ -138,7 +141,6 @@ class BackendStep {
   std::list<Graph> graphs_;       // most recently used first
   uint64_t rows_generation_ = 0;  // of the device, when graphs were built
   uint64_t num_frees_ = 0;        // of the device, when lists were made
-  void ForgetLists();
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;
   const Graph* in_buffers_ = nullptr;
   int64_t num_graphs_built_ = 0;
@@ -149,7 +151,7 @@ class BackendStep {
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;
   std::vector<std::vector<int32_t>> counts_;
-  // Of the sequences that the host attends for, in a layer.
+  // What the host computes in a layer for one of the sequences whose T1 it attends to.
   struct HostShare {
     size_t index = 0;  // of the graph's sequences
     std::vector<float> q, result, log_sums;

@@ -423,6 +423,20 @@ TEST_P(BackendDeviceT1Test, ASessionWithRowsInT1IsSavedAndForked) {
   }
 }
 
+// All that a hundred steps behind the prompt tell of mass.
+std::vector<float> MassOf(Engine& engine, SessionOptions options, MassNeed need) {
+  std::vector<float> mass;
+  options.extra_signals = {.mass = need};
+  options.on_signals = [&](int, std::span<const Position>, const GroupSignals& signals,
+                           const StepSignals&) {
+    mass.insert(mass.end(), signals.mass.begin(), signals.mass.end());
+  };
+  auto session = Open(engine, options);
+  Read(*session);
+  Decode(*session, 0, 100);
+  return mass;
+}
+
 TEST_P(BackendDeviceT1Test, MassOfRowsInT1IsTheirs) {
   const EngineOptions tiered = WithT1(0.1, GetParam());
   std::vector<std::vector<float>> masses;
@@ -430,15 +444,7 @@ TEST_P(BackendDeviceT1Test, MassOfRowsInT1IsTheirs) {
     auto engine = DeviceEngine(in_t1 ? tiered : OnDevice());
     PolicySpec policy = in_t1 ? Tiered(tiered, Granularity::kToken) : PolicySpec();
     SessionOptions options = WithPolicy(policy);
-    options.extra_signals = {.mass = MassNeed::kSummed};
-    std::vector<float>& mass = masses.emplace_back();
-    options.on_signals = [&](int, std::span<const Position>, const GroupSignals& signals,
-                             const StepSignals&) {
-      mass.insert(mass.end(), signals.mass.begin(), signals.mass.end());
-    };
-    auto session = Open(*engine, options);
-    Read(*session);
-    Decode(*session, 0, 100);
+    masses.push_back(MassOf(*engine, options, MassNeed::kSummed));
   }
   EXPECT_GT(masses[0].size(), 1000u);
   EXPECT_EQ(masses[0], masses[1]);
@@ -487,15 +493,7 @@ TEST(BackendDeviceComputeTest, MassOfRowsInT1IsTheirs) {
       auto engine = DeviceEngine(in_t1 ? tiered : OnDevice());
       SessionOptions options = WithPolicy(in_t1 ? Tiered(tiered, Granularity::kHead)
                                                 : PolicySpec{.granularity = Granularity::kHead});
-      options.extra_signals = {.mass = need};
-      std::vector<float>& mass = masses.emplace_back();
-      options.on_signals = [&](int, std::span<const Position>, const GroupSignals& signals,
-                               const StepSignals&) {
-        mass.insert(mass.end(), signals.mass.begin(), signals.mass.end());
-      };
-      auto session = Open(*engine, options);
-      Read(*session);
-      Decode(*session, 0, 100);
+      masses.push_back(MassOf(*engine, options, need));
     }
     ASSERT_GT(masses[0].size(), 1000u);
     ASSERT_EQ(masses[0].size(), masses[1].size());
