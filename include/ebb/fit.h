@@ -68,8 +68,8 @@ struct FitBytes {
 
   // Of the host.
   [[nodiscard]] uint64_t Memory() const {
-    const uint64_t rest = program + t1_memory + tables;
-    return on_device ? rest : rest + weights + compute + t0 + t2 + staging;
+    const uint64_t rest = program + t1_memory + t2 + tables;
+    return on_device ? rest : rest + weights + compute + t0 + staging;
   }
   [[nodiscard]] uint64_t DeviceMemory() const {
     return on_device ? weights + compute + t0 + staging : 0;

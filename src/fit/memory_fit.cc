@@ -208,9 +208,6 @@ Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& reque
 Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request) {
   EBB_RETURN_IF_ERROR(CheckRequest(model, request));
   const ModelShape& shape = model.shape;
-  if (request.on_device && request.tiers.has_value() && request.tiers->t2_share > 0) {
-    return Unsupported("a device has no T2");
-  }
   EBB_ASSIGN_OR_RETURN(const RowsOverTime rows, FollowRows(shape, request));
   const TierSpec tiers = request.tiers.value_or(TierSpec());
   const PageFormat format = FormatOf(shape, request.kv_type);

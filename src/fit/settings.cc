@@ -42,7 +42,7 @@ FitSetting HostSetting(int t0_percent) {
               {.t0_share = t0_percent / 100.0, .t1 = T1Place::kHost});
 }
 
-// Behind a device, which has no T2.
+// Behind a device, of which some have no T2.
 FitSetting EvictFrom(FitSetting setting, int percent) {
   setting.tiers->evict_share = percent / 100.0;
   setting.name += fmt::format(" --evict {}%", percent);

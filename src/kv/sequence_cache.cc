@@ -423,12 +423,17 @@ RowsView SequenceCache::View(int layer, int kv_head) const {
 }
 
 size_t SequenceCache::NumPages(int layer, int kv_head) const {
-  return impl_->streams[impl_->StreamIndex(layer, kv_head)].pages.size();
+  const size_t index = impl_->StreamIndex(layer, kv_head);
+  if (impl_->reads_lent) return impl_->pages_with_lent[index].size();
+  return impl_->streams[index].pages.size();
 }
 
 size_t SequenceCache::most_pages() const {
   size_t most = 0;
-  for (const Stream& stream : impl_->streams) most = std::max(most, stream.pages.size());
+  for (size_t i = 0; i < impl_->streams.size(); ++i) {
+    most = std::max(most, impl_->reads_lent ? impl_->pages_with_lent[i].size()
+                                            : impl_->streams[i].pages.size());
+  }
   return most;
 }
 

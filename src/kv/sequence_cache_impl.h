@@ -150,7 +150,12 @@ struct SequenceCache::Impl {
   void AddEdits(const GroupTable& group_table, size_t new_pages, TierRows::EditSize* size) const;
   // See sequence_edits.cc.
   Status EditRows(std::span<const TableEdit> tables);
-  Status CarryRows(std::span<const TableEdit> tables, bool to_t1);
+  struct StreamEdit {
+    const TableEdit* table = nullptr;
+    const Stream* stream = nullptr;
+    size_t first_in_t0 = 0;  // its first row of T0 among those of all edits
+  };
+  Status EditStreams(std::span<const StreamEdit> edits);
   void FreePagesOf(std::span<const TableEdit> tables);
   [[nodiscard]] std::span<const Tier> TiersToCompact();
   // Returns the bytes copied.

@@ -7,23 +7,33 @@
 
 namespace ebb {
 
-void TableEdit::SetAllInT1(TierRows::Access access, std::span<const TablePage> added) {
-  for (uint32_t i = 0; i < slots.size(); ++i) in_t1.push_back(i);
-  t1_rows.slots = slots;
+void TableEdit::AddInT0(std::span<const Slot> in_t0, Access access) {
+  slots.insert(slots.end(), in_t0.begin(), in_t0.end());
+  t0_access = access;
+}
+
+void TableEdit::AddInT1(std::span<const Slot> in_t1, Access access,
+                        std::span<const TablePage> fresh) {
+  for (const Slot slot : in_t1) {
+    t1_places.push_back(static_cast<uint32_t>(slots.size()));
+    slots.push_back(slot);
+    t1_rows.slots.push_back(slot);
+  }
   t1_rows.access = access;
-  for (const TablePage& page : added) t1_rows.fresh.push_back(page.index);
+  for (const TablePage& page : fresh) t1_rows.fresh.push_back(page.index);
   std::ranges::sort(t1_rows.fresh);
 }
 
-void TableEdit::FindRowsInT1(TierRows::Access access, std::span<const TablePage> added) {
-  for (uint32_t i = 0; i < slots.size(); ++i) {
-    if (group_table->full.TierOf(slots[i].page()) != Tier::kT1) continue;
-    in_t1.push_back(i);
-    t1_rows.slots.push_back(slots[i]);
+void TableEdit::Add(std::span<const Slot> added, Access access, std::span<const TablePage> fresh) {
+  AddInT1({}, access, fresh);
+  t0_access = access;
+  for (const Slot slot : added) {
+    if (group_table->full.TierOf(slot.page()) == Tier::kT1) {
+      t1_places.push_back(static_cast<uint32_t>(slots.size()));
+      t1_rows.slots.push_back(slot);
+    }
+    slots.push_back(slot);
   }
-  t1_rows.access = access;
-  for (const TablePage& page : added) t1_rows.fresh.push_back(page.index);
-  std::ranges::sort(t1_rows.fresh);
 }
 
 void SequenceCache::Impl::FreePagesOf(std::span<const TableEdit> tables) {
@@ -34,85 +44,113 @@ void SequenceCache::Impl::FreePagesOf(std::span<const TableEdit> tables) {
   EndFreePages();
 }
 
+namespace {
+
+// Rows of T0 that only a closed device reaches, packed on the host while they are edited there.
+class CarriedRows {
+ public:
+  CarriedRows(Device* device, size_t stride) : device_(device), stride_(stride) {}
+  // All for one kind of access.
+  void Add(const RowAddress& row, TableEdit::Access access) {
+    on_device_.insert(on_device_.end(), {row.key, row.value});
+    access_ = access;
+  }
+  // Of the row that was added at `index`.
+  [[nodiscard]] RowAddress OnHost(size_t index) {
+    std::byte* const key = packed_.data() + 2 * index * stride_;
+    return {.key = key, .value = key + stride_};
+  }
+  // Before the rows are edited, and after it.
+  Status Fetch() {
+    packed_.resize(on_device_.size() * stride_);
+    if (on_device_.empty() || access_ != TableEdit::Access::kRead) return OkStatus();
+    return device_->ReadRows(on_device_, stride_, packed_.data());
+  }
+  Status Store() const {
+    if (on_device_.empty() || access_ != TableEdit::Access::kWrite) return OkStatus();
+    return device_->WriteRows(on_device_, stride_, packed_.data());
+  }
+
+ private:
+  Device* const device_;
+  const size_t stride_;
+  TableEdit::Access access_ = TableEdit::Access::kRead;
+  std::vector<std::byte*> on_device_;
+  std::vector<std::byte> packed_;
+};
+
+}  // namespace
+
 // Calls table.edit(stream, addresses) for the tables' streams, addresses[i] being where the row of
-// slots[i] is read and written meanwhile. Streams that need no rows of T1 do not wait for it, nor
-// fail with it.
+// slots[i] is read or written meanwhile. Rows of T0 on a closed device are carried to the host, or
+// from it, a few MiB at once.
 Status SequenceCache::Impl::EditRows(std::span<const TableEdit> tables) {
-  std::vector<TierRows::Edit> edits;
-  std::vector<std::pair<const TableEdit*, const Stream*>> edited;
-  std::vector<RowAddress> addresses;
+  std::vector<StreamEdit> edits;
+  size_t num_in_t0 = 0;
   for (const TableEdit& table : tables) {
     for (const int group : table.group_table->groups) {
       for (const Stream& stream : StreamsOf(group)) {
-        if (!table.in_t1.empty()) {
-          edits.push_back({.rows = &table.t1_rows, .pages = stream.refs});
-          edited.emplace_back(&table, &stream);
-          continue;
-        }
-        addresses.clear();
-        for (const Slot slot : table.slots) addresses.push_back(RowAt(stream, slot));
-        const DeviceCall call(device);
-        table.edit(stream, addresses);
+        edits.push_back({.table = &table, .stream = &stream, .first_in_t0 = num_in_t0});
+        num_in_t0 += table.NumInT0();
+        if (!device->IsClosed() || num_in_t0 * RowBytes() < kEditBytes) continue;
+        EBB_RETURN_IF_ERROR(EditStreams(edits));
+        edits.clear();
+        num_in_t0 = 0;
       }
     }
   }
-  if (edits.empty()) return OkStatus();
-  return stores.t1->EditRows(edits, [&](size_t i, std::span<const RowAddress> of_t1) {
-    const auto& [table, stream] = edited[i];
-    if (of_t1.size() == table->slots.size()) {
-      table->edit(*stream, of_t1);
-      return;
-    }
-    addresses.resize(table->slots.size());
-    size_t next = 0;  // of T1's
-    for (uint32_t k = 0; k < table->slots.size(); ++k) {
-      const bool is_in_t1 = next < of_t1.size() && table->in_t1[next] == k;
-      addresses[k] = is_in_t1 ? of_t1[next++] : RowAt(*stream, table->slots[k]);
-    }
-    table->edit(*stream, addresses);
-  });
+  return EditStreams(edits);
 }
 
-// Rows between T0, on a closed device, and T1: packed, a few MiB at once.
-Status SequenceCache::Impl::CarryRows(std::span<const TableEdit> tables, bool to_t1) {
-  const size_t stride = format.RowStride();
-  std::vector<TierRows::Edit> edits;
-  std::vector<size_t> first;  // [edits]: of the packed keys and values
-  std::vector<std::byte*> on_device;
-  std::vector<std::byte> packed;
-  const auto carry = [&]() -> Status {
-    packed.resize(on_device.size() * stride);
-    if (to_t1) EBB_RETURN_IF_ERROR(device->ReadRows(on_device, stride, packed.data()));
-    EBB_RETURN_IF_ERROR(
-        stores.t1->EditRows(edits, [&](size_t i, std::span<const RowAddress> in_t1) {
-          std::byte* at = packed.data() + first[i] * stride;
-          for (const RowAddress& row : in_t1) {
-            for (std::byte* const beyond : {row.key, row.value}) {
-              std::memcpy(to_t1 ? beyond : at, to_t1 ? at : beyond, stride);
-              at += stride;
-            }
-          }
-        }));
-    if (!to_t1) EBB_RETURN_IF_ERROR(device->WriteRows(on_device, stride, packed.data()));
-    edits.clear();
-    first.clear();
-    on_device.clear();
-    return OkStatus();
-  };
-  for (const TableEdit& table : tables) {
-    for (const int group : table.group_table->groups) {
-      for (const Stream& stream : StreamsOf(group)) {
-        edits.push_back({.rows = &table.t1_rows, .pages = stream.refs});
-        first.push_back(on_device.size());
-        for (const Slot slot : table.in_t0) {
-          const RowAddress row = RowAt(stream, slot);
-          on_device.insert(on_device.end(), {row.key, row.value});
+// Streams that need no rows of T1 do not wait for it, nor fail with it.
+Status SequenceCache::Impl::EditStreams(std::span<const StreamEdit> edits) {
+  CarriedRows carried(device, format.RowStride());
+  if (device->IsClosed()) {
+    for (const auto& [table, stream, first] : edits) {
+      auto t1_place = table->t1_places.begin();
+      for (uint32_t i = 0; i < table->slots.size(); ++i) {
+        if (t1_place != table->t1_places.end() && *t1_place == i) {
+          ++t1_place;
+        } else {
+          carried.Add(RowAt(*stream, table->slots[i]), table->t0_access);
         }
-        if (on_device.size() * stride >= kEditBytes) EBB_RETURN_IF_ERROR(carry());
       }
     }
+    EBB_RETURN_IF_ERROR(carried.Fetch());
   }
-  return on_device.empty() ? OkStatus() : carry();
+  std::vector<RowAddress> addresses;
+  const auto call = [&](const StreamEdit& edit, std::span<const RowAddress> in_t1) {
+    const TableEdit& table = *edit.table;
+    addresses.clear();
+    size_t t1_place = 0;
+    for (uint32_t i = 0; i < table.slots.size(); ++i) {
+      if (t1_place < in_t1.size() && table.t1_places[t1_place] == i) {
+        addresses.push_back(in_t1[t1_place++]);
+      } else if (device->IsClosed()) {
+        addresses.push_back(carried.OnHost(edit.first_in_t0 + i - t1_place));
+      } else {
+        addresses.push_back(RowAt(*edit.stream, table.slots[i]));
+      }
+    }
+    table.edit(*edit.stream, addresses);
+  };
+  std::vector<TierRows::Edit> edits_of_t1;
+  std::vector<const StreamEdit*> streams_of_t1;
+  for (const StreamEdit& edit : edits) {
+    if (edit.table->t1_places.empty()) {
+      const DeviceCall device_call(device);
+      call(edit, {});
+    } else {
+      edits_of_t1.push_back({.rows = &edit.table->t1_rows, .pages = edit.stream->refs});
+      streams_of_t1.push_back(&edit);
+    }
+  }
+  if (!edits_of_t1.empty()) {
+    EBB_RETURN_IF_ERROR(stores.t1->EditRows(
+        edits_of_t1,
+        [&](size_t i, std::span<const RowAddress> in_t1) { call(*streams_of_t1[i], in_t1); }));
+  }
+  return carried.Store();
 }
 
 }  // namespace ebb

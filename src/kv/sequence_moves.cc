@@ -69,20 +69,21 @@ Status SequenceCache::Impl::Relocate(std::span<const TableMoves> all, PlannedRow
     added.clear();
     full.Relocate(RowsAt(full, positions), tier, &moves, &added, &table.freed);
     AllocatePages(table.group_table);
-    // A T1 page that lost its last row is no page of the table any more, and is still to be read.
-    table.slots = sinks ? Targets(moves) : Sources(moves);
-    table.SetAllInT1(sinks ? TierRows::Access::kWrite : TierRows::Access::kRead, added);
-    if (device->IsClosed()) table.in_t0 = sinks ? Sources(moves) : Targets(moves);
-    table.edit = [this, sinks, in_t0 = sinks ? Sources(moves) : Targets(moves)](
-                     const Stream& stream, std::span<const RowAddress> in_t1) {
-      for (size_t i = 0; i < in_t1.size(); ++i) {
-        const RowAddress other = RowAt(stream, in_t0[i]);
-        sinks ? CopyRow(other, in_t1[i], format) : CopyRow(in_t1[i], other, format);
+    // A page that lost its last row is no page of the table any more, and is still to be read.
+    using Access = TableEdit::Access;
+    table.AddInT0(sinks ? Sources(moves) : Targets(moves), sinks ? Access::kRead : Access::kWrite);
+    table.AddInT1(sinks ? Targets(moves) : Sources(moves), sinks ? Access::kWrite : Access::kRead,
+                  sinks ? std::span<const TablePage>(added) : std::span<const TablePage>());
+    table.edit = [this, sinks](const Stream&, std::span<const RowAddress> rows) {
+      const size_t num_moves = rows.size() / 2;
+      const auto in_t0 = rows.first(num_moves), in_t1 = rows.last(num_moves);
+      for (size_t i = 0; i < num_moves; ++i) {
+        sinks ? CopyRow(in_t0[i], in_t1[i], format) : CopyRow(in_t1[i], in_t0[i], format);
       }
     };
     tables.push_back(std::move(table));
   }
-  broken = Lost(device->IsClosed() ? CarryRows(tables, sinks) : EditRows(tables));
+  broken = Lost(EditRows(tables));
   // The tables have let go of these pages, whether their rows arrived or not.
   FreePagesOf(tables);
   if (broken.ok()) Account(all, rows);
@@ -107,9 +108,8 @@ Status SequenceCache::Impl::Compress(std::span<const TableMoves> all) {
     added.clear();
     group_table->compressed.Insert(plan.compress, Tier::kT0, &added);
     AllocateCompressed(group_table);
-    TableEdit table = {.group_table = group_table,
-                       .slots = SlotsAt(group_table->full, plan.compress)};
-    table.FindRowsInT1(TierRows::Access::kRead, {});
+    TableEdit table = {.group_table = group_table};
+    table.Add(SlotsAt(group_table->full, plan.compress), TableEdit::Access::kRead, {});
     table.edit = [&, to = SlotsAt(group_table->compressed, plan.compress)](
                      const Stream& stream, std::span<const RowAddress> rows) {
       for (size_t i = 0; i < rows.size(); ++i) {
@@ -144,8 +144,8 @@ Status SequenceCache::Impl::Raise(std::span<const TableMoves> all, PlannedRows r
     added.clear();
     group_table->full.Insert(positions, tier, &added);
     AllocatePages(group_table);
-    TableEdit table = {.group_table = group_table, .slots = SlotsAt(group_table->full, positions)};
-    table.FindRowsInT1(TierRows::Access::kWrite, added);
+    TableEdit table = {.group_table = group_table};
+    table.Add(SlotsAt(group_table->full, positions), TableEdit::Access::kWrite, added);
     table.edit = [&, from = SlotsAt(group_table->compressed, positions)](
                      const Stream& stream, std::span<const RowAddress> to) {
       for (size_t i = 0; i < to.size(); ++i) {

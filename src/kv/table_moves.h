@@ -32,20 +32,24 @@ struct TableMoves {
 
 // Reads or writes rows of all streams of a table.
 struct TableEdit {
+  using Access = TierRows::Access;
   using Edit = std::function<void(const Stream&, std::span<const RowAddress>)>;
 
   GroupTable* group_table = nullptr;
-  std::vector<Slot> slots;      // of the rows that `edit` is given
-  std::vector<uint32_t> in_t1;  // ascending: which of `slots` lie in T1
-  TierRows::Rows t1_rows;       // those
+  std::vector<Slot> slots;          // of the rows that `edit` is given
+  std::vector<uint32_t> t1_places;  // ascending: which of `slots` lie in T1; the others lie in T0
+  TierRows::Rows t1_rows;           // those
+  Access t0_access = Access::kRead;
   Edit edit;
-  std::vector<Slot> in_t0;       // on a closed device: where rows go from or to, [slots]
   std::vector<TablePage> freed;  // by the edit, to be freed after it
 
-  // All of `slots`, or those that the table says, lie in T1, to be read or written there. added:
-  // pages that have no other rows.
-  void SetAllInT1(TierRows::Access access, std::span<const TablePage> added);
-  void FindRowsInT1(TierRows::Access access, std::span<const TablePage> added);
+  [[nodiscard]] size_t NumInT0() const { return slots.size() - t1_places.size(); }
+  // Add slots that lie there. Those of T0, as those of T1, have one kind of access. fresh: pages
+  // that have no other rows.
+  void AddInT0(std::span<const Slot> in_t0, Access access);
+  void AddInT1(std::span<const Slot> in_t1, Access access, std::span<const TablePage> fresh);
+  // Adds slots, in their order, that lie where the table says.
+  void Add(std::span<const Slot> added, Access access, std::span<const TablePage> fresh);
 };
 
 // Moves rows of all streams of a table within their tier.

@@ -57,7 +57,15 @@ Status CheckDraft(const Sequence& draft) {
 
 // Whether its tiers and its device can verify.
 Status CheckEngine(const EngineCore& core, const LosslessOptions& options) {
-  const bool merges_t1 = !core.stores.device()->one_memory() &&
+  const Device& device = *core.stores.device();
+  if (options.verify == LosslessOptions::Verify::kExact && device.IsClosed()) {
+    return Unsupported(
+        fmt::format("lossless.verify exact: device {} has other bits for several tokens of a step "
+                    "than for one, so that verifying them together is exact up to rounding only; "
+                    "choose fast",
+                    device.name()));
+  }
+  const bool merges_t1 = !device.one_memory() &&
                          (core.options.t1_mode == T1Mode::kCompute || core.options.allow_inexact);
   if (options.verify == LosslessOptions::Verify::kExact && merges_t1) {
     return InvalidArgument(

@@ -59,8 +59,10 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
   EBB_RETURN_IF_ERROR(stores.CreateT1(tiers, format));
   if (tiers.t2_share > 0) {
     stores.caches_.compressed = {.type = tiers.t2_type, .head_dim = format.head_dim};
-    EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena("T2", stores.caches_.compressed.PageBytes(), 0,
-                                               device, MemoryKind::kDevice));
+    // Where the host cannot write a device's memory, it keeps T2 itself, and attends to it.
+    const MemoryKind memory = device->IsClosed() ? MemoryKind::kPinned : MemoryKind::kDevice;
+    EBB_ASSIGN_OR_RETURN(stores.t2_,
+                         MakeArena("T2", stores.caches_.compressed.PageBytes(), 0, device, memory));
     stores.caches_.t2 = stores.t2_.get();
   }
   return stores;
@@ -91,15 +93,10 @@ Status TierStores::CreateBackend(const EngineOptions& options, const PageFormat&
   if (format.type != RowType::kF16) {
     return Unsupported(fmt::format("device {}: rows are kept as f16 there", name));
   }
-  if (options.tiers.has_value()) {
-    if (options.tiers->t2_share > 0) {
-      return Unsupported(
-          fmt::format("device {}: T2 is not there; rows are kept in T0 or T1, or evicted", name));
-    }
-    if (options.tiers->t1 != T1Place::kNone && kExtentBytes % format.PageBytes() != 0) {
-      return Unsupported(
-          fmt::format("device {}: T1 with heads of {} channels", name, format.head_dim));
-    }
+  if (options.tiers.has_value() && options.tiers->t1 != T1Place::kNone &&
+      kExtentBytes % format.PageBytes() != 0) {
+    return Unsupported(
+        fmt::format("device {}: T1 with heads of {} channels", name, format.head_dim));
   }
   EBB_ASSIGN_OR_RETURN(backend_, BackendDevice::Create(options.device, format.RowStride()));
   caches_.device = backend_.get();

@@ -92,6 +92,10 @@ Result<DeviceUse> UseOf(const EngineOptions& options, const Model& model, Device
         (in_file ? std::string("rows of a file are attended to in the device's memory")
                  : "device " + std::string(device->name()) + " attends to all rows itself"));
   }
+  if (options.tiers.has_value() && options.tiers->t2_share > 0 && attends_alone) {
+    return Unsupported("T2: device " + std::string(device->name()) +
+                       " attends to all rows itself, and knows no compressed ones");
+  }
   if (in_file || attends_alone) return DeviceUse(device, {.t1_mode = T1Mode::kStream});
   DeviceUse::Options use = {.t1_mode = options.t1_mode, .allow_inexact = options.allow_inexact};
   // A backend's device is measured once its steps are there.
@@ -176,17 +180,8 @@ Status CheckScorer(const Policy& policy, const SessionOptions& options) {
                          "policy that ranks rows, such as h2o or attention");
 }
 
-// What ebb's own kernels do, which read memory that a backend's device keeps from them.
-Status CheckDevice(const EngineCore& core, const SessionOptions& options) {
-  const Device& device = *core.stores.device();
-  if (!device.IsClosed() || !options.lossless.has_value()) return OkStatus();
-  return Unsupported("lossless sessions are not there on device " + std::string(device.name()) +
-                     ", whose results depend on how many tokens a step has");
-}
-
 Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOptions& options,
                    int context) {
-  EBB_RETURN_IF_ERROR(CheckDevice(core, options));
   EBB_RETURN_IF_ERROR(CheckScorer(policy, options));
   if (options.past_context == PastContext::kReRotate && policy.placement == nullptr) {
     return InvalidArgument("policy \"" + policy.name +

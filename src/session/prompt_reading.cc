@@ -32,8 +32,10 @@ PromptReading::PromptReading(SessionBody* body, std::span<const Token> tokens, s
 
 namespace {
 
-// Of `left` tokens of a chunk, so that neither this piece nor what it leaves is a single one.
+// Of `left` tokens of a chunk, so that neither this piece nor what it leaves is a single one where
+// `piece` is not.
 size_t AtMost(size_t piece, size_t most, size_t left) {
+  if (piece == 1) return piece;
   piece = std::min(piece, std::max<size_t>(most, 2));
   if (piece + 1 != left) return piece;
   return piece > 2 ? piece - 1 : left;

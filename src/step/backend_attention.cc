@@ -49,20 +49,25 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
   keep(wanted_.values, v, &tensors_->v);
   keep(k_before_rope != nullptr, k_before_rope, &tensors_->k_before_rope);
 
-  ggml_tensor* list =
-      ggml_view_1d(ctx, tensors_->new_rows, heads * num_tokens,
-                   FirstHead(layer) * num_tokens * static_cast<int64_t>(sizeof(int32_t)));
+  const auto new_rows_of = [&](int follower) {
+    return ggml_view_1d(
+        ctx, tensors_->new_rows, heads * num_tokens,
+        FirstHead(layer) * num_tokens * sizeof(int32_t) + follower * tensors_->new_rows->nb[1]);
+  };
   ggml_tensor* rows = device_.rows();
   // A value lies so many rows behind its key, where the same list finds it.
   ggml_tensor* value_rows =
       ggml_view_2d(ctx, rows, rows->ne[0], rows->ne[1] - int64_t{kRowsPerPage}, rows->nb[1],
                    kRowsPerPage * rows->nb[1]);
   const auto store = [&](ggml_tensor* to, ggml_tensor* from) {
+    ggml_tensor* stored = nullptr;
     ggml_tensor* flat = ggml_is_contiguous(from)
                             ? ggml_reshape_2d(ctx, from, head_dim, heads * num_tokens)
                             : ggml_cont_2d(ctx, from, head_dim, heads * num_tokens);
-    ggml_tensor* stored = ggml_set_rows(ctx, to, flat, list);
-    ggml_build_forward_expand(graph, stored);
+    for (int i = wanted_.num_followers; i >= 0; --i) {
+      stored = ggml_set_rows(ctx, to, flat, new_rows_of(i));
+      ggml_build_forward_expand(graph, stored);
+    }
     return stored;
   };
   ggml_tensor* keys = store(rows, k);

@@ -47,8 +47,8 @@ inline constexpr int kRowsOfBackendStep = 256;
 
 // What the nodes of a graph read besides activations, and leave.
 struct BackendTensors {
-  // I32 [sum of the layers' tokens * kv heads]: rows that the step writes, by layer, token and kv
-  // head.
+  // I32 [sum of the layers' tokens * kv heads, 1 + followers]: rows that the step writes, by layer,
+  // token and kv head: those of the sequences, then those of their followers.
   ggml_tensor* new_rows = nullptr;
   struct OfSequence {
     // I32 [sum of the layers' num_rows * kv heads]: by layer, row and kv head; of pages
@@ -80,6 +80,7 @@ class BackendAttention final : public AttentionBuilder {
  public:
   struct Wanted {
     bool keys = false, values = false, queries = false;
+    int num_followers = 0;  // the most that any sequence has
     [[nodiscard]] bool operator==(const Wanted&) const = default;
   };
   // tensors: has the inputs, and gets the rest. All outlive the graph.
@@ -94,8 +95,8 @@ class BackendAttention final : public AttentionBuilder {
   // num_layers.
   [[nodiscard]] int64_t FirstHead(int layer) const { return first_head_[layer]; }
   // The nodes that a layer may have.
-  [[nodiscard]] static int NodesPerLayer(size_t num_sequences) {
-    return 24 + 28 * static_cast<int>(num_sequences);
+  [[nodiscard]] static int NodesPerLayer(size_t num_sequences, int num_followers) {
+    return 24 + 28 * static_cast<int>(num_sequences) + 6 * num_followers;
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -36,7 +37,7 @@ bool Selects(const StepWork& work) {
 
 bool HostAttends(const StepWork& work) {
   return std::ranges::any_of(work.sequences,
-                             [](const SequenceStep& s) { return s.cache->ReadsInPlace(); });
+                             [](const SequenceStep& s) { return HostAttention::IsFor(*s.cache); });
 }
 
 size_t LongestOnDevice(const SequenceCache& cache, int num_layers) {
@@ -155,8 +156,9 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
       .first_token = sequence.first_token,
       .num_tokens = sequence.num_tokens,
       .num_rows = RoundUp(std::max<size_t>(longest, 1), kRowsOfBackendStep)};
-  described.adds_host = cache.ReadsInPlace();
+  described.adds_host = HostAttention::IsFor(cache);
   described.by_row_attention = runs_row_attention_ && sequence.num_tokens == 1;
+  assert(described.by_row_attention || !described.adds_host);
   described.has_mask = !described.by_row_attention || sequence.selector != nullptr ||
                        HidesRows(cache, model_.hparams.num_layers);
   // Where a step has several tokens, what each of them sees may differ by group, even where groups
@@ -195,21 +197,24 @@ BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
   SignalNeeds needs;
   for (const SequenceStep& sequence : work.sequences) {
     shape.sequences.push_back(Describe(sequence));
-    needs = Union(needs, sequence.signals->needs());
+    sequence.ForEachSignals(
+        [&](const SignalBuffers* signals) { needs = Union(needs, signals->needs()); });
+    shape.wanted.num_followers =
+        std::max(shape.wanted.num_followers, static_cast<int>(sequence.followers.size()));
   }
-  shape.wanted = {.keys = needs.keys,
-                  .values = needs.values,
-                  .queries = needs.num_recent_queries > 0 || Selects(work) || HostAttends(work)};
+  shape.wanted.keys = needs.keys;
+  shape.wanted.values = needs.values;
+  shape.wanted.queries = needs.num_recent_queries > 0 || Selects(work) || HostAttends(work);
   // Inputs of attention are for sequences in the order of their tokens.
   std::ranges::sort(shape.sequences, {}, &BackendSequence::first_token);
-  shape.options = {
-      .num_tokens = static_cast<int>(work.tokens.size()),
-      .num_outputs = static_cast<int>(work.output_rows.size()),
-      .hidden_layers = needs.hidden_layers,
-      .keys_before_rope = needs.keys_before_rope,
-      .eviction_logits = needs.eviction_logits,
-      .takes_embeddings = true,
-      .attention_nodes_per_layer = BackendAttention::NodesPerLayer(work.sequences.size())};
+  shape.options = {.num_tokens = static_cast<int>(work.tokens.size()),
+                   .num_outputs = static_cast<int>(work.output_rows.size()),
+                   .hidden_layers = needs.hidden_layers,
+                   .keys_before_rope = needs.keys_before_rope,
+                   .eviction_logits = needs.eviction_logits,
+                   .takes_embeddings = true,
+                   .attention_nodes_per_layer = BackendAttention::NodesPerLayer(
+                       work.sequences.size(), shape.wanted.num_followers)};
   return shape;
 }
 
@@ -266,7 +271,8 @@ Status BackendStep::Build(const Shape& shape) {
     return tensor;
   };
   const int64_t heads = SumOf(model_.hparams.kv_heads);
-  graph.tensors.new_rows = input(GGML_TYPE_I32, heads * shape.options.num_tokens, 1);
+  graph.tensors.new_rows =
+      input(GGML_TYPE_I32, heads * shape.options.num_tokens, 1 + shape.wanted.num_followers);
   for (size_t i = 0; i < shape.sequences.size(); ++i) {
     const BackendSequence& sequence = shape.sequences[i];
     BackendTensors::OfSequence& tensors = graph.tensors.sequences[i];
@@ -406,7 +412,9 @@ Status BackendStep::RunOnDevice(const StepWork& work, StepCosts* costs) {
     status = sequence.cache->BeginStaging(in_place ? Reading::kInPlace : Reading::kStaged);
     if (!status.ok()) break;
   }
-  t1_mode_ = HostAttends(work) ? T1Mode::kCompute : T1Mode::kStream;
+  const auto reads_in_place = [](const SequenceStep& s) { return s.cache->ReadsInPlace(); };
+  t1_mode_ =
+      std::ranges::any_of(work.sequences, reads_in_place) ? T1Mode::kCompute : T1Mode::kStream;
   if (status.ok()) status = ComputeStep(work, costs);
   for (size_t i = 0; i < num_begun; ++i) {
     const Status ended = work.sequences[i].cache->EndStaging();
@@ -482,7 +490,7 @@ Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, G
   if (layer == 0) host_shares_.resize(work.sequences.size());
   host_queries_.clear();
   for (const SequenceStep& sequence : work.sequences) {
-    if (!sequence.cache->ReadsInPlace()) continue;
+    if (!HostAttention::IsFor(*sequence.cache)) continue;
     HostShare& of = host_shares_[host_queries_.size()];
     of.index = IndexOf(*graph, sequence);
     of.q.resize(size);
@@ -585,6 +593,10 @@ Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
     *costs = {.other_seconds = std::chrono::duration<double>(Clock::now() - begin).count()};
   }
   return OkStatus();
+}
+
+void BackendStep::ShowLogits(std::span<const float> logits) {
+  logits_.assign(logits.begin(), logits.end());
 }
 
 std::span<const float> BackendStep::logits(size_t i) const {

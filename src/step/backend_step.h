@@ -32,7 +32,8 @@ namespace ebb {
 class BackendStep {
  public:
   using OnThreads = HostAttention::OnThreads;
-  // Whether the host may attend to rows of T1 where they lie, and the device to the others.
+  // Whether the host may attend to rows of T1, where they lie, and of T2, and the device to the
+  // others.
   [[nodiscard]] static bool CanShareAttention(const BackendDevice& device,
                                               const Hyperparameters& hparams);
   // Copies the weights. host_attention: null unless CanShareAttention(). Errors: those of
@@ -53,6 +54,10 @@ class BackendStep {
   Status Run(const StepWork& work, StepCosts* costs);
   // [vocab_size], of output_rows[i] of the last step.
   [[nodiscard]] std::span<const float> logits(size_t i) const;
+  // [output_rows, vocab_size], those of the last step: a step leaves none for later.
+  [[nodiscard]] std::span<const float> all_logits() const { return logits_; }
+  // From now on logits(i) are these, a copy of some of all_logits().
+  void ShowLogits(std::span<const float> logits);
   [[nodiscard]] int64_t num_graphs_built() const { return num_graphs_built_; }
   [[nodiscard]] T1Mode t1_mode() const { return t1_mode_; }  // of the last step
   // On the device, beside rows.
@@ -123,7 +128,14 @@ class BackendStep {
   void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
   // Into one of `read_`, so that a copy may be under way while another is asked for.
   std::span<const float> Read(const ggml_tensor* tensor);
+  // What came to the host of a step, by layer.
+  struct Fetched {
+    using Spans = std::vector<std::span<const float>>;
+    Spans q, k, v, k_before_rope, hidden, eviction_channels;
+  };
   void FetchSignals(const StepWork& work, const Graph& graph);
+  void CopySignals(const SequenceStep& sequence, const Graph& graph, const Fetched& fetched,
+                   SignalBuffers* signals) const;
   void TakeMass(const SequenceStep& sequence, const BackendSequence& described,
                 std::span<const std::span<const float>> by_layer) const;
 
@@ -151,7 +163,7 @@ class BackendStep {
   std::vector<int32_t> new_rows_;
   std::vector<std::vector<ggml_fp16_t>> masks_;
   std::vector<std::vector<int32_t>> counts_;
-  // What the host computes in a layer for one of the sequences whose T1 it attends to.
+  // What the host computes in a layer for one of the sequences of which it attends to rows.
   struct HostShare {
     size_t index = 0;  // of the graph's sequences
     std::vector<float> q, result, log_sums;

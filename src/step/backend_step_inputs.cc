@@ -8,23 +8,41 @@
 
 namespace ebb {
 
-// By layer, token and kv head.
+// By layer, token and kv head. Followers that have not a token's position, or are not there, write
+// the sequence's own row once more.
 void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
   const size_t num_tokens = work.tokens.size();
-  new_rows_.resize(static_cast<size_t>(graph.attention->FirstHead(model_.hparams.num_layers)) *
-                   num_tokens);
+  const auto size =
+      static_cast<size_t>(graph.attention->FirstHead(model_.hparams.num_layers)) * num_tokens;
+  const auto number_of = [&](const RowsView& view, Slot slot) {
+    return device_->RowNumber(view.pages[slot.page()]) + static_cast<int32_t>(slot.row());
+  };
+  new_rows_.resize(size * (1 + graph.shape.wanted.num_followers));
   size_t first = 0;
-  for (size_t layer = 0; layer < kv_heads.size(); ++layer) {
+  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
     const int heads = kv_heads[layer];
     for (const SequenceStep& sequence : work.sequences) {
       for (int head = 0; head < heads; ++head) {
-        const RowsView view = sequence.cache->View(static_cast<int>(layer), head);
+        const auto set = [&](size_t list, int token, int32_t number) {
+          const size_t of_token = first + size_t(sequence.first_token + token) * heads;
+          new_rows_[list * size + of_token + head] = number;
+        };
+        const RowsView view = sequence.cache->View(layer, head);
         const auto slots = view.slots.last(sequence.num_tokens);
         for (int token = 0; token < sequence.num_tokens; ++token) {
-          const size_t at = first + size_t(sequence.first_token + token) * heads + head;
-          new_rows_[at] = device_->RowNumber(view.pages[slots[token].page()]) +
-                          static_cast<int32_t>(slots[token].row());
+          const int32_t own = number_of(view, slots[token]);
+          for (int list = 0; list <= graph.shape.wanted.num_followers; ++list)
+            set(list, token, own);
+        }
+        for (size_t i = 0; i < sequence.followers.size(); ++i) {
+          const RowsView followers = sequence.followers[i].cache->View(layer, head);
+          const auto begin = std::ranges::lower_bound(followers.positions, sequence.first);
+          for (size_t row = begin - followers.positions.begin(); row < followers.size(); ++row) {
+            const int token = followers.positions[row] - sequence.first;
+            if (token >= sequence.num_tokens) break;
+            set(1 + i, token, number_of(followers, followers.slots[row]));
+          }
         }
       }
     }

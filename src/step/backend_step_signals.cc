@@ -36,68 +36,77 @@ BackendStep::ReadBuffer BackendStep::MakeReadBuffer(size_t size) const {
 
 // Waits for the step.
 void BackendStep::FetchSignals(const StepWork& work, const Graph& graph) {
-  using Spans = std::vector<std::span<const float>>;
+  using Spans = Fetched::Spans;
   const auto read_all = [&](const std::vector<ggml_tensor*>& tensors) {
     Spans spans;
     for (const ggml_tensor* tensor : tensors) spans.push_back(Read(tensor));
     return spans;
   };
   const BackendTensors& tensors = graph.tensors;
-  const bool wants_queries = std::ranges::any_of(work.sequences, [](const SequenceStep& s) {
-    return s.signals->needs().num_recent_queries > 0;
-  });
-  const Spans q = wants_queries ? read_all(tensors.q) : Spans();
-  const Spans k = read_all(tensors.k), v = read_all(tensors.v);
-  const Spans k_before_rope = read_all(tensors.k_before_rope);
-  const Spans hidden = read_all(graph.graph.hidden);
-  const Spans channels = read_all(graph.graph.eviction_channels);
+  bool wants_queries = false;
+  for (const SequenceStep& sequence : work.sequences) {
+    sequence.ForEachSignals([&](const SignalBuffers* signals) {
+      wants_queries = wants_queries || signals->needs().num_recent_queries > 0;
+    });
+  }
+  const Fetched fetched = {.q = wants_queries ? read_all(tensors.q) : Spans(),
+                           .k = read_all(tensors.k),
+                           .v = read_all(tensors.v),
+                           .k_before_rope = read_all(tensors.k_before_rope),
+                           .hidden = read_all(graph.graph.hidden),
+                           .eviction_channels = read_all(graph.graph.eviction_channels)};
   std::vector<Spans> mass;
   for (const BackendTensors::OfSequence& sequence : tensors.sequences) {
     mass.push_back(read_all(sequence.mass));
   }
   ggml_backend_synchronize(device_->backend());
-
-  const Hyperparameters& h = model_.hparams;
-  const auto head_dim = static_cast<size_t>(h.head_dim);
   for (const SequenceStep& sequence : work.sequences) {
-    SignalBuffers* const signals = sequence.signals;
-    if (signals->needs().Empty()) continue;
     const size_t index = IndexOf(graph, sequence);
     if (!mass[index].empty()) TakeMass(sequence, graph.shape.sequences[index], mass[index]);
-    for (int layer = 0; layer < h.num_layers; ++layer) {
-      const int heads = h.kv_heads[layer];
-      for (int token = 0; token < sequence.num_tokens; ++token) {
-        const size_t at = sequence.first_token + token;
-        for (int head = 0; head < heads; ++head) {
-          const auto copy = [&](const Spans& from, float* to) {
-            if (to == nullptr) return;
-            std::ranges::copy(from[layer].subspan((at * heads + head) * head_dim, head_dim), to);
-          };
-          copy(k, signals->Keys(layer, token, head));
-          copy(v, signals->Values(layer, token, head));
-          copy(k_before_rope, signals->KeysBeforeRope(layer, token, head));
-        }
-        if (q.empty()) continue;
-        float* const query = signals->Query(layer, token);
-        const size_t size = h.num_q_heads * head_dim;
-        if (query != nullptr) std::ranges::copy(q[layer].subspan(at * size, size), query);
+    sequence.ForEachSignals([&](SignalBuffers* signals) {
+      if (!signals->needs().Empty()) CopySignals(sequence, graph, fetched, signals);
+    });
+  }
+}
+
+// All but mass.
+void BackendStep::CopySignals(const SequenceStep& sequence, const Graph& graph,
+                              const Fetched& fetched, SignalBuffers* signals) const {
+  const Hyperparameters& h = model_.hparams;
+  const auto head_dim = static_cast<size_t>(h.head_dim);
+  for (int layer = 0; layer < h.num_layers; ++layer) {
+    const int heads = h.kv_heads[layer];
+    for (int token = 0; token < sequence.num_tokens; ++token) {
+      const size_t at = sequence.first_token + token;
+      for (int head = 0; head < heads; ++head) {
+        const auto copy = [&](const Fetched::Spans& from, float* to) {
+          if (to == nullptr) return;
+          std::ranges::copy(from[layer].subspan((at * heads + head) * head_dim, head_dim), to);
+        };
+        copy(fetched.k, signals->Keys(layer, token, head));
+        copy(fetched.v, signals->Values(layer, token, head));
+        copy(fetched.k_before_rope, signals->KeysBeforeRope(layer, token, head));
       }
-      if (!signals->needs().eviction_logits) continue;
-      const std::span<float> logits = signals->EvictionLogits(layer);
-      const auto from = channels[layer].subspan(size_t(sequence.first_token) * heads);
-      for (size_t i = 0; i < logits.size(); ++i) {
-        logits[i] = h.eviction_scale * from[i] - h.eviction_offset;
-      }
+      float* const query = signals->Query(layer, token);
+      const size_t size = h.num_q_heads * head_dim;
+      if (query != nullptr) std::ranges::copy(fetched.q[layer].subspan(at * size, size), query);
     }
-    const std::vector<int>& wanted = signals->needs().hidden_layers;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      const auto& layers = graph.shape.options.hidden_layers;
-      const size_t of_graph = std::ranges::find(layers, wanted[i]) - layers.begin();
-      const size_t width = h.embed_dim;
-      std::ranges::copy(
-          hidden[of_graph].subspan(sequence.first_token * width, sequence.num_tokens * width),
-          signals->Hidden(i));
+    if (!signals->needs().eviction_logits) continue;
+    const std::span<float> logits = signals->EvictionLogits(layer);
+    const auto from =
+        fetched.eviction_channels[layer].subspan(size_t(sequence.first_token) * heads);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      logits[i] = h.eviction_scale * from[i] - h.eviction_offset;
     }
+  }
+  const std::vector<int>& wanted = signals->needs().hidden_layers;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto& layers = graph.shape.options.hidden_layers;
+    const size_t of_graph = std::ranges::find(layers, wanted[i]) - layers.begin();
+    const size_t width = h.embed_dim;
+    const auto from = fetched.hidden[of_graph];
+    std::ranges::copy(from.subspan(sequence.first_token * width, sequence.num_tokens * width),
+                      signals->Hidden(i));
   }
 }
 
@@ -123,6 +132,9 @@ void BackendStep::TakeMass(const SequenceStep& sequence, const BackendSequence& 
         for (size_t row = 0; row < indices.size(); ++row) to[indices[row]] += from[row];
         continue;
       }
+      const auto full = sequence.cache->FullRows(layer, kv_head);
+      for (size_t row = 0; row < full.size(); ++row) to[full[row]] += from[row];
+      if (!full.empty()) continue;
       const size_t size = sequence.cache->View(layer, kv_head).slots.size();
       for (size_t row = 0; row < size; ++row) to[row] += from[row];
     }

@@ -274,6 +274,7 @@ void GraphRunner::RunOnThreads(const std::function<void(int, int)>& work) {
 }
 
 int GraphRunner::threads() const { return impl_->threads; }
+bool GraphRunner::ReadsT2TokenByToken() const { return impl_->on_device != nullptr; }
 int64_t GraphRunner::num_graphs_built() const {
   return impl_->on_device == nullptr ? impl_->num_graphs_built
                                      : impl_->on_device->num_graphs_built();
@@ -544,10 +545,14 @@ std::span<const float> GraphRunner::logits(size_t i) const {
 }
 
 std::span<const float> GraphRunner::outputs() const {
+  if (impl_->on_device != nullptr) return impl_->on_device->all_logits();
   const ggml_tensor* outputs = impl_->graphs.front().graph.outputs;
   return {static_cast<const float*>(outputs->data), static_cast<size_t>(ggml_nelements(outputs))};
 }
-size_t GraphRunner::OutputFloats() const { return impl_->model.output->ne[0]; }
+size_t GraphRunner::OutputFloats() const {
+  if (impl_->on_device != nullptr) return impl_->model.hparams.vocab_size;
+  return impl_->model.output->ne[0];
+}
 
 Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool one_token_at_a_time) {
   const ggml_tensor* had = later.graph.logits;
@@ -565,6 +570,10 @@ Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool one_token_at_a_time
 }
 
 Status GraphRunner::ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) try {
+  if (impl_->on_device != nullptr) {
+    impl_->on_device->ShowLogits(outputs);
+    return OkStatus();
+  }
   const size_t num_tokens = outputs.size() / OutputFloats();
   EBB_RETURN_IF_ERROR(impl_->BuildLater(num_tokens, one_token_at_a_time));
   const LogitsGraph& graph = impl_->later.graph;

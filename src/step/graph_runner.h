@@ -42,13 +42,15 @@ class GraphRunner {
   // std::bad_alloc.
   Status RotateKeys(SequenceCache* cache, int group, const RopePositions& rope, Position end,
                     Position next, FirstKeys* first_keys);
-  // Whether the host may attend to rows of T1 where they lie, while the device, which computes by
-  // itself, attends to the others.
+  // Whether the host may attend to rows of T1, where they lie, and of T2, while the device, which
+  // computes by itself, attends to the others.
   [[nodiscard]] static bool HostMayAttend(const Model& model, const Device& device);
   // Calls work(part, num_parts) once for each part from 0 to threads() - 1; a thread of the system
   // may make several of these calls. Returns when all are done. REQUIRES: it throws nothing.
   void RunOnThreads(const std::function<void(int part, int num_parts)>& work);
   [[nodiscard]] int threads() const;
+  // Whether a step has one token at most of a sequence that has rows in T2.
+  [[nodiscard]] bool ReadsT2TokenByToken() const;
   // Steps whose shape is among the last ones' build none.
   [[nodiscard]] int64_t num_graphs_built() const;
   // How T1 was read in the last step, on a device with memory of its own.

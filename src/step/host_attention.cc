@@ -30,42 +30,70 @@ void HostAttention::Run(std::span<const DecodeQuery> queries, size_t most_rows) 
   on_threads_([&](int part, int num_parts) { attention_.Merge(part, num_parts); });
 }
 
+size_t HostAttention::FindRows(int layer, std::span<const Query> queries) {
+  rows_.clear();
+  compressed_.clear();
+  size_t most_rows = 0;
+  for (const Query& query : queries) {
+    const SequenceCache& cache = *query.sequence->cache;
+    const bool reads_t1 = cache.ReadsInPlace();
+    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
+      rows_.push_back(reads_t1 ? cache.RowsIn(Tier::kT1, layer, head).view : RowsView());
+      compressed_.push_back(cache.Compressed(layer, head));
+      most_rows = std::max(most_rows, rows_.back().size() + compressed_.back().size());
+    }
+  }
+  return most_rows;
+}
+
+// The mass of the rows of T1, and behind it that of the rows of T2.
+void HostAttention::MakeMass(size_t index, size_t kv_heads, DecodeQuery* query) {
+  MassOfQuery& mass = mass_[index];
+  const size_t of_kv_head = shape_.num_q_heads / kv_heads, first = index * kv_heads;
+  size_t num = 0;
+  for (size_t head = 0; head < kv_heads; ++head) {
+    num += (rows_[first + head].size() + compressed_[first + head].size()) * of_kv_head;
+  }
+  mass.all.assign(num, 0.0f);
+  mass.by_head.clear();
+  float* next = mass.all.data();
+  for (size_t head = 0; head < kv_heads; ++head) {
+    for (size_t i = 0; i < of_kv_head; ++i) {
+      mass.by_head.push_back(next);
+      next += rows_[first + head].size() + compressed_[first + head].size();
+    }
+  }
+  mass.not_finite = false;
+  query->mass = {.per_query_head = mass.by_head, .not_finite = &mass.not_finite};
+  query->mass_elements = std::span(elements_).subspan(first, kv_heads);
+  query->compressed_mass_elements = std::span(compressed_elements_).subspan(first, kv_heads);
+}
+
 void HostAttention::Attend(int layer, std::span<const Query> queries) {
   layer_ = layer;
   asked_.assign(queries.begin(), queries.end());
   mass_.resize(std::max(mass_.size(), queries.size()));
-  rows_.clear();
-  size_t most_rows = 0;
-  for (const Query& query : queries) {
-    const SequenceCache& cache = *query.sequence->cache;
-    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
-      rows_.push_back(cache.RowsIn(Tier::kT1, layer, head).view);
-      most_rows = std::max(most_rows, rows_.back().size());
-    }
+  const size_t most_rows = FindRows(layer, queries);
+  while (numbers_.size() < most_rows) numbers_.push_back(static_cast<uint32_t>(numbers_.size()));
+  const std::span<const uint32_t> numbers = numbers_;
+  elements_.clear();
+  compressed_elements_.clear();
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const size_t num_full = rows_[i].size();
+    elements_.push_back(numbers.first(num_full));
+    compressed_elements_.push_back(numbers.subspan(num_full, compressed_[i].size()));
   }
   const size_t num_q = shape_.num_q_heads, size = shape_.format.head_dim;
   const size_t kv_heads = rows_.size() / queries.size();
   queries_.clear();
   for (size_t i = 0; i < queries.size(); ++i) {
-    const auto rows = std::span<const RowsView>(rows_).subspan(i * kv_heads, kv_heads);
     DecodeQuery& query = queries_.emplace_back();
-    query.rows = rows;
+    query.rows = std::span(rows_).subspan(i * kv_heads, kv_heads);
+    query.compressed = std::span(compressed_).subspan(i * kv_heads, kv_heads);
     query.q = queries[i].q;
     query.out = queries[i].result;
     query.log_sums = queries[i].result + num_q * size;
-    if (!queries[i].sequence->signals->wants_mass()) continue;
-    MassOfQuery& mass = mass_[i];
-    size_t num = 0;
-    for (const RowsView& of_head : rows) num += of_head.size() * (num_q / kv_heads);
-    mass.all.assign(num, 0.0f);
-    mass.by_head.clear();
-    float* next = mass.all.data();
-    for (size_t head = 0; head < num_q; ++head) {
-      mass.by_head.push_back(next);
-      next += rows[head / (num_q / kv_heads)].size();
-    }
-    mass.not_finite = false;
-    query.mass = {.per_query_head = mass.by_head, .not_finite = &mass.not_finite};
+    if (queries[i].sequence->signals->wants_mass()) MakeMass(i, kv_heads, &query);
   }
   Run(queries_, most_rows);
   for (const Query& query : queries) {
@@ -77,9 +105,10 @@ void HostAttention::Attend(int layer, std::span<const Query> queries) {
 void HostAttention::AddMass(size_t index, std::span<const float> log_sums) {
   const SequenceStep& sequence = *asked_[index].sequence;
   if (!sequence.signals->wants_mass()) return;
+  const SequenceCache& cache = *sequence.cache;
   const MassTarget target = sequence.signals->Mass(layer_);
   const MassOfQuery& mass = mass_[index];
-  const size_t num_q = shape_.num_q_heads, kv_heads = sequence.cache->NumKvHeads(layer_);
+  const size_t num_q = shape_.num_q_heads, kv_heads = cache.NumKvHeads(layer_);
   const float* const here = asked_[index].result + num_q * shape_.format.head_dim;
   const auto is_number = [](float x) { return std::isfinite(x); };
   if (mass.not_finite || !std::ranges::all_of(log_sums, is_number)) {
@@ -88,13 +117,14 @@ void HostAttention::AddMass(size_t index, std::span<const float> log_sums) {
   }
   for (size_t head = 0; head < num_q; ++head) {
     const auto kv_head = static_cast<int>(head / (num_q / kv_heads));
-    const auto indices = sequence.cache->RowsIn(Tier::kT1, layer_, kv_head).indices;
-    if (indices.empty()) continue;
     const float factor = std::exp2(here[head] - log_sums[head]);
+    const float* from = mass.by_head[head];
     float* const to = target.per_query_head[head];
-    for (size_t row = 0; row < indices.size(); ++row) {
-      to[indices[row]] += factor * mass.by_head[head][row];
-    }
+    const auto add = [&](std::span<const uint32_t> indices) {
+      for (const uint32_t row : indices) to[row] += factor * *from++;
+    };
+    if (cache.ReadsInPlace()) add(cache.RowsIn(Tier::kT1, layer_, kv_head).indices);
+    add(cache.CompressedRowIndices(layer_, kv_head));
   }
 }
 

@@ -1,5 +1,6 @@
-// Attention to rows of T1 where they lie, by the host's threads, for a device that attends to the
-// others and whose merge takes what this leaves as one more split (row_attention.h).
+// Attention to rows that lie in the host's memory, by its threads, for a device that attends to the
+// others and whose merge takes what this leaves as one more split (row_attention.h): rows of T1
+// that a step reads in place, and those of T2.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_HOST_ATTENTION_H_
@@ -24,12 +25,16 @@ class HostAttention {
   HostAttention(const AttentionKernel& kernel, const AttentionShape& shape, int threads,
                 OnThreads on_threads);
 
-  // One token of a sequence whose cache reads T1 in place.
+  // Whether a step of the sequence reads rows here.
+  [[nodiscard]] static bool IsFor(const SequenceCache& cache) {
+    return cache.ReadsInPlace() || cache.HasCompressedRows();
+  }
+  // One token of a sequence.
   struct Query {
     const SequenceStep* sequence = nullptr;
     const float* q = nullptr;  // [num_q_heads, head_dim]
     // [num_q_heads, head_dim], then [num_q_heads]: log2 of the sum of 2^logit, with logits to base
-    // 2; minus infinity, and zeros, where a head has no row in T1.
+    // 2; minus infinity, and zeros, where a head has no row here.
     float* result = nullptr;
   };
   // The floats of a Query's result.
@@ -47,6 +52,9 @@ class HostAttention {
 
  private:
   void Run(std::span<const DecodeQuery> queries, size_t most_rows);
+  // Returns how many rows the longest list of a kv head has.
+  size_t FindRows(int layer, std::span<const Query> queries);
+  void MakeMass(size_t index, size_t kv_heads, DecodeQuery* query);
 
   const AttentionShape shape_;
   const int threads_;
@@ -54,15 +62,21 @@ class HostAttention {
   DecodeAttention attention_;
   int layer_ = 0;
   std::vector<Query> asked_;
-  std::vector<RowsView> rows_;  // [queries, kv heads]
+  // [queries, kv heads]: the rows of T1, none where the step does not read them in place, and those
+  // of T2.
+  std::vector<RowsView> rows_;
+  std::vector<CompressedRows> compressed_;
+  // As those: which elements of a query's mass they are, of `numbers_`: those of T1 come first.
+  std::vector<std::span<const uint32_t>> elements_, compressed_elements_;
   std::vector<DecodeQuery> queries_;
-  // Of each query that wants it, by query head: mass among the rows of T1 alone.
+  // Of each query that wants it, by query head: mass among the rows here alone.
   struct MassOfQuery {
     std::vector<float> all;
     std::vector<float*> by_head;
     bool not_finite = false;
   };
   std::vector<MassOfQuery> mass_;
+  std::vector<uint32_t> numbers_;  // 0, 1, ...
 };
 
 }  // namespace ebb

@@ -66,8 +66,15 @@ TEST_F(DeviceTest, ABackendsDeviceHoldsWeightsAndRows) {
   EXPECT_NE(Run("--device warp9").exit_code, 0);
   EXPECT_THAT(Run("--device warp9").err,
               HasSubstr("no device \"warp9\" here; there are: cpu, sim"));
-  EXPECT_THAT(Run("--device ggml-cpu --lossless").err, HasSubstr("lossless"));
-  EXPECT_THAT(Run("--device ggml-cpu --t2 30%").err, HasSubstr("T2 is not there"));
+  EXPECT_THAT(Run("--device ggml-cpu --lossless").err, HasSubstr("lossless.verify exact"));
+  const json lossless = Record(Run("--device ggml-cpu --t1 host --lossless --verify fast"));
+  EXPECT_GT(lossless["drafted"], 0);
+  EXPECT_LE(lossless["accepted"], lossless["drafted"]);
+  EXPECT_GT(lossless["verify_steps"], 0);
+  const json compressed = Record(Run("--device ggml-cpu --t0 30% --t1 host --t2 30%"));
+  EXPECT_GT(compressed["tiers"][2]["rows"], 0);
+  EXPECT_THAT(Run("--device ggml-cpu:attention=ggml --t2 30%").err,
+              HasSubstr("knows no compressed ones"));
 }
 
 TEST_F(DeviceTest, ListsDevicesAndTestsOne) {

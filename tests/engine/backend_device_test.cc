@@ -9,33 +9,11 @@
 #include "ebb/session_file.h"
 #include "src/device/sim_backend.h"
 #include "src/session/session_impl.h"
+#include "tests/engine/backend_fixture.h"
 #include "tests/engine/dms_fixture.h"
-#include "tests/engine/engine_fixture.h"
 
 namespace ebb {
 namespace {
-
-constexpr int kPromptTokens = 40;
-constexpr int kDecodeTokens = 240;
-
-const std::vector<Token>& Text() {
-  static const std::vector<Token> kText = SomeTokens(kPromptTokens + kDecodeTokens);
-  return kText;
-}
-
-std::shared_ptr<const Model> ForDevice(const RandomGgufOptions& shape) {
-  const TempFolder folder;
-  const std::string path = folder.File("random.gguf");
-  ExpectOk(WriteRandomGguf(shape, path));
-  auto model = Model::Load({.path = path, .for_device = true});
-  EXPECT_TRUE(model.ok()) << model.status().ToString();
-  return *model;
-}
-
-std::shared_ptr<const Model> DeviceModel() {
-  static const std::shared_ptr<const Model> kModel = ForDevice(SmallModelOptions());
-  return kModel;
-}
 
 // What attends to single tokens: ebb's own nodes, or ggml's operations.
 class BackendDeviceTest : public testing::TestWithParam<const char*> {
@@ -59,14 +37,6 @@ std::unique_ptr<Engine> DeviceEngine(const EngineOptions& options = OnDevice()) 
   return MakeEngineOf(DeviceModel(), options);
 }
 
-void Read(Session& session, int num = kPromptTokens) {
-  ExpectOk(session.Prefill(std::span(Text()).first(num)));
-}
-
-void Decode(Session& session, int from, int to) {
-  for (int i = from; i < to; ++i) ExpectOk(session.Decode(Text()[kPromptTokens + i]));
-}
-
 // Of the device's logits, from those of the processor's reference path, over the whole text.
 double LargestDifferenceOf(const std::shared_ptr<const Model>& model, const SessionOptions& options,
                            int prefill_chunk = 512) {
@@ -87,16 +57,6 @@ double LargestDifferenceOf(const std::shared_ptr<const Model>& model, const Sess
   EXPECT_EQ(VisibleRows(*session, num_groups), VisibleRows(*expected, num_groups));
   return largest;
 }
-
-SessionOptions WithPolicy(const PolicySpec& policy) {
-  SessionOptions options;
-  options.policy = policy;
-  return options;
-}
-
-// ggml's flash attention on the processor adds values up in f16: 2.6e-2 to 3.2e-2 were seen, by
-// processor.
-constexpr double kFlashError = 5e-2;
 
 TEST_P(BackendDeviceTest, IsTheProcessorUpToRounding) {
   EXPECT_LT(LargestDifferenceOf(DeviceModel(), {}), kFlashError);
@@ -347,18 +307,6 @@ INSTANTIATE_TEST_SUITE_P(Places, BackendDeviceT1Test,
                          testing::Values(T1Place::kHost, T1Place::kFile),
                          [](const auto& test) { return std::string(T1PlaceName(test.param)); });
 
-PolicySpec Tiered(const EngineOptions& options, Granularity granularity) {
-  PolicySpec policy = {.name = "attention", .granularity = granularity};
-  policy.tiers = options.tiers;
-  policy.window = 8;
-  policy.interval = 8;
-  return policy;
-}
-
-int64_t RowsIn(const Session& session, Tier tier) {
-  return session.accounting().tiers[static_cast<int>(tier)].rows;
-}
-
 TEST_P(BackendDeviceT1Test, RowsInT1ChangeNoBit) {
   const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
   for (const int num_layers : {2, 3}) {
@@ -456,9 +404,6 @@ EngineOptions AttendingOnHost(double t0_share = 0.3) {
   options.threads = 2;
   return options;
 }
-
-// The same rows, whose sums are added up in another order; later rows are rounded to f16.
-constexpr double kMergeError = 5e-4;
 
 TEST(BackendDeviceComputeTest, RowsInT1AreAttendedToWhereTheyLie) {
   auto full = DeviceEngine();
@@ -768,8 +713,11 @@ TEST_P(BackendDeviceTest, RefusesWhatIsNotThere) {
           "ggml-cpu");
   refused(engine_of([](EngineOptions* o) { o->kv_type = RowType::kF32; }), StatusCode::kUnsupported,
           "f16");
-  refused(engine_of([](EngineOptions* o) { o->tiers = {.t0_share = 0.5, .t2_share = 0.5}; }),
-          StatusCode::kUnsupported, "T2 is not there");
+  refused(engine_of([](EngineOptions* o) {
+            o->tiers = {.t0_share = 0.5, .t2_share = 0.5};
+            o->device.attention = DeviceAttention::kGgml;
+          }),
+          StatusCode::kUnsupported, "knows no compressed ones");
   refused(engine_of([](EngineOptions* o) {
             o->t1_mode = T1Mode::kCompute;
             o->device.attention = DeviceAttention::kGgml;
@@ -778,7 +726,8 @@ TEST_P(BackendDeviceTest, RefusesWhatIsNotThere) {
   auto engine = DeviceEngine();
   SessionOptions lossless;
   lossless.lossless.emplace();
-  refused(engine->OpenSession(lossless).status(), StatusCode::kUnsupported, "lossless");
+  refused(engine->OpenSession(lossless).status(), StatusCode::kUnsupported,
+          "lossless.verify exact");
 }
 
 }  // namespace
