@@ -54,6 +54,9 @@ struct EngineOptions {
   DeviceSpec device;
   T1Mode t1_mode = T1Mode::kAuto;
   bool allow_inexact = false;
+  // Where bandwidths that were measured of a backend's device are kept, so that the next engine
+  // chooses alike; empty: they are measured for each engine. What cannot be written is not kept.
+  std::string rates_file;
   bool keep_timeline = false;  // of a simulated device, for Engine::TimelineJson()
   int prefill_chunk = 512;     // tokens per prefill step
   // How long a step that reads pieces of prompts keeps other sessions waiting, as far as the steps

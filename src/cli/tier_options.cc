@@ -1,3 +1,4 @@
+#include "src/cli/known_models.h"
 #include "src/cli/option_values.h"
 #include "src/cli/options.h"
 
@@ -25,6 +26,9 @@ OptionRow TierRow(std::string name, std::string value, std::string help, Parse p
 
 Status ReadDevice(std::string_view text, CliOptions* options) {
   EBB_ASSIGN_OR_RETURN(options->engine.device, ParseDevice(text));
+  if (const std::string folder = CacheFolder(); !folder.empty()) {
+    options->engine.rates_file = folder + "/device-rates.json";
+  }
   return OkStatus();
 }
 
@@ -48,7 +52,9 @@ std::vector<OptionRow> DeviceRows() {
           {{"auto", T1Mode::kAuto}, {"compute", T1Mode::kCompute}, {"stream", T1Mode::kStream}}),
       FlagRow(
           OptionGroup::kPolicy, "--allow-inexact",
-          "let --t1-mode auto choose among ways that are exact up to rounding only",
+          "let --t1-mode auto choose among ways that are exact up to rounding only; bandwidths of "
+          "a "
+          "device are measured once and kept in ${XDG_CACHE_HOME:-~/.cache}/ebb/device-rates.json",
           [](CliOptions& o) { return &o.engine.allow_inexact; }, true),
       ValueRow(
           OptionGroup::kTimeline, "--timeline", "FILE",

@@ -420,7 +420,10 @@ bool BackendDevice::FreePinned(std::byte* memory, size_t num_bytes) {
     const size_t first = static_cast<size_t>(memory - slab->begin) / kExtent;
     std::fill_n(slab->taken.begin() + static_cast<std::ptrdiff_t>(first),
                 (num_bytes + kExtent - 1) / kExtent, false);
-    if (std::ranges::count(slab->taken, true) == 0) slabs_.erase(slab);
+    if (std::ranges::count(slab->taken, true) > 0) return true;
+    // The backend of a lost device would end the process.
+    if (IsLost()) (void)slab->buffer.release();
+    slabs_.erase(slab);
     return true;
   }
   return false;
@@ -507,6 +510,7 @@ DeviceEvent BackendDevice::Copy(DeviceQueue queue, const DeviceWork&,
 }
 
 DeviceEvent BackendDevice::Record(DeviceQueue queue) const {
+  if (IsLost()) return {};
   Queue& of = QueueOf(queue);
   auto& event = of.events[++of.number % kNumEvents];
   if (event == nullptr) {
@@ -562,10 +566,35 @@ Status BackendDevice::ReadRows(std::span<const std::byte* const> rows, size_t nu
   ListRows(rows, num_bytes, &numbers);
   for (size_t first = 0; first < numbers.size(); first += kMostRowsAtOnce) {
     const size_t num = std::min(kMostRowsAtOnce, numbers.size() - first);
-    EBB_RETURN_IF_ERROR(Call([&] { return Gather({numbers.data() + first, num}, to); }));
+    EBB_RETURN_IF_ERROR(ReadNumbers({numbers.data() + first, num}, to));
     to += num * row_bytes_;
   }
   return OkStatus();
+}
+
+// By a graph; row by row where the device has no memory for one, so that moves need not fail.
+Status BackendDevice::ReadNumbers(std::span<const int32_t> numbers, std::byte* to) {
+  const Status status = Call([&] { return Gather(numbers, to); });
+  if (status.code() != StatusCode::kResourceExhausted) return status;
+  return Call([&] {
+    for (const int32_t number : numbers) {
+      ggml_backend_tensor_get(rows_.tensor, to, size_t(number) * row_bytes_, row_bytes_);
+      to += row_bytes_;
+    }
+    return OkStatus();
+  });
+}
+
+Status BackendDevice::WriteNumbers(std::span<const int32_t> numbers, const std::byte* from) {
+  const Status status = Call([&] { return Scatter(numbers, from); });
+  if (status.code() != StatusCode::kResourceExhausted) return status;
+  return Call([&] {
+    for (const int32_t number : numbers) {
+      ggml_backend_tensor_set(rows_.tensor, from, size_t(number) * row_bytes_, row_bytes_);
+      from += row_bytes_;
+    }
+    return OkStatus();
+  });
 }
 
 Status BackendDevice::Gather(std::span<const int32_t> numbers, std::byte* to) {
@@ -589,7 +618,7 @@ Status BackendDevice::WriteRows(std::span<std::byte* const> rows, size_t num_byt
   ListRows(rows, num_bytes, &numbers);
   for (size_t first = 0; first < numbers.size(); first += kMostRowsAtOnce) {
     const size_t num = std::min(kMostRowsAtOnce, numbers.size() - first);
-    EBB_RETURN_IF_ERROR(Call([&] { return Scatter({numbers.data() + first, num}, from); }));
+    EBB_RETURN_IF_ERROR(WriteNumbers({numbers.data() + first, num}, from));
     from += num * row_bytes_;
   }
   return OkStatus();
@@ -624,7 +653,12 @@ Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
     for (const size_t row : written) is_written[row] = false;
     written.clear();
     if (from.empty()) return OkStatus();
-    const Status status = Call([&] { return MoveOnDevice(from, to); });
+    Status status = Call([&] { return MoveOnDevice(from, to); });
+    if (status.code() == StatusCode::kResourceExhausted) {
+      std::vector<std::byte> rows_between(from.size() * row_bytes_);
+      status = ReadNumbers(from, rows_between.data());
+      if (status.ok()) status = WriteNumbers(to, rows_between.data());
+    }
     from.clear();
     to.clear();
     return status;

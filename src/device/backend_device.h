@@ -103,6 +103,8 @@ class BackendDevice final : public Device {
   Status ResizeBuffer(size_t num_extents);
   void ListRows(std::span<const std::byte* const> addresses, size_t num_bytes,
                 std::vector<int32_t>* numbers) const;
+  Status ReadNumbers(std::span<const int32_t> numbers, std::byte* to);
+  Status WriteNumbers(std::span<const int32_t> numbers, const std::byte* from);
   Status Gather(std::span<const int32_t> numbers, std::byte* to);
   Status Scatter(std::span<const int32_t> numbers, const std::byte* from);
   Status MoveOnDevice(std::span<const int32_t> from, std::span<const int32_t> to);

@@ -46,6 +46,7 @@ class LosslessBody final : public SessionBody {
   void DropAhead() override;
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) override;
   [[nodiscard]] size_t LargestChunk(size_t num_tokens) override;
+  [[nodiscard]] bool ReadsTokenByToken() const override { return store_->ReadsTokenByToken(); }
   [[nodiscard]] Result<StepEntry> PromptEntry() override;
   Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) override;
   [[nodiscard]] Result<bool> HasLogitsBehind(Token token) override;
@@ -117,8 +118,8 @@ class LosslessBody final : public SessionBody {
   // The guesses of the last run that were verified. Those before next_ahead_ have been asked for.
   std::vector<Token> ahead_;
   size_t next_ahead_ = 0;
-  // What logits after each token of the run are computed from. All of them at once would take much
-  // room beside a small T0, and those after a wrong guess nobody asks for.
+  // What logits after each token of the run are computed from: on the processor all logits at once
+  // would take much room beside a small T0, and those after a wrong guess nobody asks for.
   std::vector<float> outputs_;  // [run, GraphRunner::OutputFloats()]
   std::vector<float> logits_;   // [a few, vocab_size]
   size_t first_logits_ = 0;     // the token of the run that the first of them come after

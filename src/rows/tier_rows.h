@@ -1,7 +1,8 @@
 // The rows of one sequence in a tier of full precision: what reads, writes and moves them between
 // steps, and brings them to where a step attends to them. T1 is reached through it alone. T0 and T2
 // are edited by address, in a DeviceCall; on a closed device, whose memory the host cannot address,
-// rows move between T0 and T1 packed (Device::ReadRows(), WriteRows()), and there is no T2.
+// rows of T0 are carried to the host and back packed (Device::ReadRows(), WriteRows()), and T2 lies
+// in the host's memory.
 //
 // Rows are named by the slots of a stream: the row() of the page that the stream lists at page().
 //

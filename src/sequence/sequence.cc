@@ -152,13 +152,15 @@ bool Sequence::ReadsWholeChunks() const {
   return RotatesKeys() || delays || signals_.needs().mass_in_prefill;
 }
 
+bool Sequence::ReadsTokenByToken() const {
+  return cache_.HasCompressedRows() && core_->runner->ReadsT2TokenByToken();
+}
+
 size_t Sequence::LargestChunk(size_t num_tokens) const {
   size_t chunk = std::min(num_tokens, WholeChunk());
   // Compressed rows are read one query at a time.
-  if (cache_.HasCompressedRows()) {
-    const int most = core_->runner->ReadsT2TokenByToken() ? 1 : kMaxFoldTokens;
-    chunk = std::min<size_t>(chunk, most);
-  }
+  if (cache_.HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
+  if (ReadsTokenByToken()) chunk = 1;
   if (!RotatesKeys()) return chunk;
   const auto used = static_cast<size_t>(rope_.Next(next()));
   const size_t total = options_.context;
@@ -173,8 +175,6 @@ Result<size_t> Sequence::PieceOf(size_t chunk) {
     tokens_to_come_ = chunk;
     EBB_RETURN_IF_ERROR(MakeRoom(StepKind::kPrefill));
   }
-  // It may have become so since the chunk began.
-  if (cache_.HasCompressedRows() && core_->runner->ReadsT2TokenByToken()) return 1;
   // What still exceeds T0's cap waits for the next step; a single token would be multiplied by
   // other kernels than several are.
   const size_t piece = std::min(chunk, std::max<size_t>(cache_.RoomForTokens(), 2));

@@ -74,6 +74,8 @@ class Sequence {
   [[nodiscard]] bool ReadsWholeChunks() const;
   // How many of so many tokens of a prompt one step may take, were T0 empty.
   [[nodiscard]] size_t LargestChunk(size_t num_tokens) const;
+  // Whether a step has one token of it at most: where a device attends beside rows in T2.
+  [[nodiscard]] bool ReadsTokenByToken() const;
   // How many of them a step takes now; rows leave T0 for them where it has too little room.
   [[nodiscard]] Result<size_t> PieceOf(size_t chunk);
   // Tokens of a prompt that come after the step's own; see PlacementInput.

@@ -36,6 +36,8 @@ class SessionBody {
   // what takes them, apart from the tokens.
   [[nodiscard]] virtual Status CheckPrompt(size_t num_tokens) = 0;
   [[nodiscard]] virtual size_t LargestChunk(size_t num_tokens) = 0;
+  // Whether what computes them takes one token at a time now.
+  [[nodiscard]] virtual bool ReadsTokenByToken() const = 0;
   [[nodiscard]] virtual Result<StepEntry> PromptEntry() = 0;
 
   // As Session::Decode().

@@ -467,7 +467,11 @@ class Reader {
     ReadTiers(defaults, &fields);
     const auto lossless = fields.Bool("lossless");
     if (lossless == true && !request_.session.lossless.has_value()) {
-      request_.session.lossless.emplace();
+      LosslessOptions& asked_for = request_.session.lossless.emplace();
+      // Nothing else is to be had on a device.
+      if (defaults.engine.device.kind == DeviceKind::kBackend) {
+        asked_for.verify = LosslessOptions::Verify::kFast;
+      }
       if (!given.policy) policy = DefaultDraft(std::move(policy));
     } else if (lossless == false) {
       request_.session.lossless.reset();

@@ -97,7 +97,9 @@ Result<DeviceUse> UseOf(const EngineOptions& options, const Model& model, Device
                        " attends to all rows itself, and knows no compressed ones");
   }
   if (in_file || attends_alone) return DeviceUse(device, {.t1_mode = T1Mode::kStream});
-  DeviceUse::Options use = {.t1_mode = options.t1_mode, .allow_inexact = options.allow_inexact};
+  DeviceUse::Options use = {.t1_mode = options.t1_mode,
+                            .allow_inexact = options.allow_inexact,
+                            .rates_file = options.rates_file};
   // A backend's device is measured once its steps are there.
   if (options.t1_mode == T1Mode::kAuto && options.allow_inexact && !device->IsClosed()) {
     EBB_ASSIGN_OR_RETURN(use.rates, MeasureRates(device));

@@ -32,10 +32,8 @@ PromptReading::PromptReading(SessionBody* body, std::span<const Token> tokens, s
 
 namespace {
 
-// Of `left` tokens of a chunk, so that neither this piece nor what it leaves is a single one where
-// `piece` is not.
+// Of `left` tokens of a chunk, so that neither this piece nor what it leaves is a single one.
 size_t AtMost(size_t piece, size_t most, size_t left) {
-  if (piece == 1) return piece;
   piece = std::min(piece, std::max<size_t>(most, 2));
   if (piece + 1 != left) return piece;
   return piece > 2 ? piece - 1 : left;
@@ -52,6 +50,8 @@ Result<StepEntry> PromptReading::Next(size_t most_tokens) {
   const size_t left = chunk_end_ - num_read_;
   EBB_ASSIGN_OR_RETURN(size_t piece, sequence.PieceOf(left));
   if (!sequence.ReadsWholeChunks()) piece = AtMost(piece, most_tokens, left);
+  // It may have become so since the chunk began.
+  if (body_->ReadsTokenByToken()) piece = 1;
   size_t to_come = left - piece;
   if (to_come == 0 && chunk_end_ < tokens_.size()) {
     to_come = body_->LargestChunk(tokens_.size() - chunk_end_);

@@ -34,7 +34,7 @@ struct BackendSequence {
   // One token, by the nodes of row_attention.h, which need a mask only where something is hidden.
   bool by_row_attention = false;
   bool has_mask = true;
-  bool adds_host = false;  // and the host attends to the rows of T1, where they lie
+  bool adds_host = false;  // and the host attends to rows of T1, where they lie, or of T2
   using Mass = RowAttention::Mass;
   Mass mass = Mass::kNone;
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 #include <chrono>
 #include <string>
 #include <utility>
 
 #include "src/base/device_sizes.h"
+#include "src/step/rates_file.h"
 
 namespace ebb {
 namespace {
@@ -115,22 +115,35 @@ Result<std::unique_ptr<BackendStep>> BackendStep::Create(
       new BackendStep(model, use, shape, std::move(host_attention), std::move(on_threads)));
   EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, step->device_));
   if (use.NeedsRates() && step->host_attention_ != nullptr) {
-    DeviceRates rates;
-    const Status status = step->device_->Call([&]() -> Status {
-      EBB_ASSIGN_OR_RETURN(const double host_rate, step->host_attention_->MeasureBytesPerSecond());
-      EBB_ASSIGN_OR_RETURN(rates, MeasureRatesOfBackend(step->device_, host_rate));
-      return OkStatus();
-    });
-    if (status.ok()) {
-      step->use_.SetRates(rates);
-    } else if (status.code() == StatusCode::kResourceExhausted) {
-      // Without room for measuring all is streamed.
-      step->use_ = DeviceUse(step->device_, {.t1_mode = T1Mode::kStream});
-    } else {
-      return status;
-    }
+    EBB_RETURN_IF_ERROR(step->FindOrMeasureRates());
   }
   return step;
+}
+
+Status BackendStep::FindOrMeasureRates() {
+  const std::string& path = use_.rates_file();
+  const auto description =
+      ggml_backend_dev_description(ggml_backend_get_device(device_->backend()));
+  const std::string name =
+      fmt::format("{}, {}, {}", device_->name(), description, host_attention_->Description());
+  std::optional<DeviceRates> rates;
+  if (!path.empty()) rates = FindRates(path, name);
+  if (!rates.has_value()) {
+    const Status status = device_->Call([&]() -> Status {
+      EBB_ASSIGN_OR_RETURN(const double host_rate, host_attention_->MeasureBytesPerSecond());
+      EBB_ASSIGN_OR_RETURN(rates, MeasureRatesOfBackend(device_, host_rate));
+      return OkStatus();
+    });
+    if (status.code() == StatusCode::kResourceExhausted) {
+      // Without room for measuring all is streamed.
+      use_ = DeviceUse(device_, {.t1_mode = T1Mode::kStream});
+      return OkStatus();
+    }
+    EBB_RETURN_IF_ERROR(status);
+    if (!path.empty()) (void)KeepRates(path, name, *rates);
+  }
+  use_.SetRates(*rates);
+  return OkStatus();
 }
 
 // What is hidden from a token, or chosen for it, is not told apart by tiers.
@@ -151,14 +164,13 @@ BackendStep::~BackendStep() {
 BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   const SequenceCache& cache = *sequence.cache;
   size_t longest = cache.max_rows();
-  if (cache.ReadsInPlace()) longest = LongestOnDevice(cache, model_.hparams.num_layers);
+  if (HostAttention::IsFor(cache)) longest = LongestOnDevice(cache, model_.hparams.num_layers);
   BackendSequence described = {
       .first_token = sequence.first_token,
       .num_tokens = sequence.num_tokens,
       .num_rows = RoundUp(std::max<size_t>(longest, 1), kRowsOfBackendStep)};
   described.adds_host = HostAttention::IsFor(cache);
   described.by_row_attention = runs_row_attention_ && sequence.num_tokens == 1;
-  assert(described.by_row_attention || !described.adds_host);
   described.has_mask = !described.by_row_attention || sequence.selector != nullptr ||
                        HidesRows(cache, model_.hparams.num_layers);
   // Where a step has several tokens, what each of them sees may differ by group, even where groups
@@ -185,7 +197,9 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   if (!sequence.signals->wants_mass()) return described;
   using Mass = BackendSequence::Mass;
   const MassNeed need = sequence.signals->needs().mass;
-  const bool of_layers = need == MassNeed::kSummed && cache.granularity() != Granularity::kHead;
+  // Which need not be the cache's: a lossless session's are its draft's.
+  const bool of_layers =
+      need == MassNeed::kSummed && sequence.signals->granularity() != Granularity::kHead;
   described.mass = need == MassNeed::kPerQueryHead           ? Mass::kPerQueryHead
                    : of_layers && described.by_row_attention ? Mass::kPerLayer
                                                              : Mass::kPerKvHead;
@@ -402,6 +416,11 @@ void BackendStep::ForgetLists() {
 
 Status BackendStep::RunOnDevice(const StepWork& work, StepCosts* costs) {
   Status status;
+  for (const SequenceStep& sequence : work.sequences) {
+    if (sequence.num_tokens == 1 || !sequence.cache->HasCompressedRows()) continue;
+    return Internal(
+        fmt::format("a step of {} tokens of a sequence with rows in T2", sequence.num_tokens));
+  }
   size_t num_begun = 0;
   using Reading = SequenceCache::T1Reading;
   const bool may_stay =

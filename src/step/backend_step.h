@@ -92,6 +92,8 @@ class BackendStep {
 
   BackendStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
               std::unique_ptr<HostAttention> host_attention, OnThreads on_threads);
+  // How fast the ways of reading T1 are: as kept in a file, or measured.
+  Status FindOrMeasureRates();
   [[nodiscard]] Shape ShapeOf(const StepWork& work) const;
   [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
   [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;

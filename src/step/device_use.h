@@ -6,6 +6,7 @@
 #define EBB_STEP_DEVICE_USE_H_
 
 #include <span>
+#include <string>
 
 #include "ebb/device.h"
 #include "src/attention/attention.h"
@@ -21,7 +22,8 @@ class DeviceUse {
   struct Options {
     T1Mode t1_mode = T1Mode::kAuto;
     bool allow_inexact = false;
-    DeviceRates rates;  // measured; needed for kAuto
+    DeviceRates rates;       // measured; needed for kAuto
+    std::string rates_file;  // see EngineOptions
   };
   // One memory: nothing to announce, and no choice.
   DeviceUse() : device_(&CpuDevice()) {}
@@ -33,6 +35,7 @@ class DeviceUse {
     return options_.t1_mode == T1Mode::kAuto && options_.allow_inexact;
   }
   void SetRates(const DeviceRates& rates) { options_.rates = rates; }
+  [[nodiscard]] const std::string& rates_file() const { return options_.rates_file; }
   [[nodiscard]] bool one_memory() const { return device_->one_memory(); }
   // kCompute or kStream, for a step of decoding.
   [[nodiscard]] T1Mode Choose(std::span<const SequenceStep> sequences,

@@ -1,5 +1,6 @@
 #include "src/step/host_attention.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +19,8 @@ namespace ebb {
 
 HostAttention::HostAttention(const AttentionKernel& kernel, const AttentionShape& shape,
                              int threads, OnThreads on_threads)
-    : shape_(shape),
+    : kernel_name_(kernel.name),
+      shape_(shape),
       threads_(threads),
       on_threads_(std::move(on_threads)),
       attention_(kernel, shape) {}
@@ -126,6 +128,12 @@ void HostAttention::AddMass(size_t index, std::span<const float> log_sums) {
     if (cache.ReadsInPlace()) add(cache.RowsIn(Tier::kT1, layer_, kv_head).indices);
     add(cache.CompressedRowIndices(layer_, kv_head));
   }
+}
+
+std::string HostAttention::Description() const {
+  return fmt::format("{} kernel, {} threads, {} query heads for {} kv heads of {} channels",
+                     kernel_name_, threads_, shape_.num_q_heads, shape_.num_kv_heads,
+                     shape_.format.head_dim);
 }
 
 Result<double> HostAttention::MeasureBytesPerSecond() {

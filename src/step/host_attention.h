@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ebb/status.h"
@@ -47,6 +48,8 @@ class HostAttention {
   // attended to for its query `index`.
   void AddMass(size_t index, std::span<const float> log_sums);
 
+  // What its speed depends on, for people.
+  [[nodiscard]] std::string Description() const;
   // Bytes of rows a second, by attending to random rows. Errors: ResourceExhausted.
   [[nodiscard]] Result<double> MeasureBytesPerSecond();
 
@@ -56,6 +59,7 @@ class HostAttention {
   size_t FindRows(int layer, std::span<const Query> queries);
   void MakeMass(size_t index, size_t kv_heads, DecodeQuery* query);
 
+  const std::string_view kernel_name_;
   const AttentionShape shape_;
   const int threads_;
   const OnThreads on_threads_;

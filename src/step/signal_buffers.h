@@ -24,6 +24,7 @@ namespace ebb {
 class SignalBuffers {
  public:
   SignalBuffers(const ModelShape& shape, Granularity granularity, const SignalNeeds& needs);
+  [[nodiscard]] Granularity granularity() const { return granularity_; }
 
   // A step of `num_tokens` tokens, whose rows `cache` holds already. It has these groups, or one
   // for all of them.

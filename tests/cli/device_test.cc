@@ -5,7 +5,9 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
@@ -75,6 +77,22 @@ TEST_F(DeviceTest, ABackendsDeviceHoldsWeightsAndRows) {
   EXPECT_GT(compressed["tiers"][2]["rows"], 0);
   EXPECT_THAT(Run("--device ggml-cpu:attention=ggml --t2 30%").err,
               HasSubstr("knows no compressed ones"));
+}
+
+TEST_F(DeviceTest, TransfersOfABackendsDeviceAreProfiled) {
+  const ProgramEnd end = RunEbb(
+      "profile --device ggml-cpu --t0 50% --t1 host --t2 20% --threads 1 -n 30 --json "
+      "-p tide --window 8 --interval 4 -m " +
+      model_->path());
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json transfers = json::parse(LastLine(end.out))["figures"]["transfers"]["measured"];
+  std::set<std::pair<std::string, std::string>> ways;
+  for (const json& transfer : transfers) {
+    EXPECT_GT(transfer["seconds"], 0);
+    ways.emplace(transfer["from"], transfer["to"]);
+  }
+  EXPECT_EQ(ways.size(), 4U);
+  EXPECT_TRUE(ways.contains({"T2", "T0"}));
 }
 
 TEST_F(DeviceTest, ListsDevicesAndTestsOne) {

@@ -1,8 +1,10 @@
 // Steps on a device that a backend of ggml computes on: a simulated one, whose memory is closed and
 // whose copies come late (src/device/sim_backend.h).
 #include <algorithm>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -497,6 +499,34 @@ TEST(BackendDeviceComputeTest, IsChosenByWhatWasMeasured) {
     if (!inexact) {
       EXPECT_EQ(engine->device_report().t1_mode, T1Mode::kStream);
     }
+  }
+}
+
+// What another engine measured is believed; here it is made up.
+TEST(BackendDeviceComputeTest, IsChosenByWhatIsKeptInAFile) {
+  const TempFolder folder;
+  EngineOptions options = AttendingOnHost();
+  options.t1_mode = T1Mode::kAuto;
+  options.allow_inexact = true;
+  options.rates_file = folder.File("ebb/rates.json");
+  const auto mode = [&] {
+    auto engine = DeviceEngine(options);
+    auto session = Open(*engine, Tiered(options, Granularity::kToken));
+    Read(*session);
+    Decode(*session, 0, 100);
+    return engine->device_report().t1_mode;
+  };
+  (void)mode();
+  std::ifstream file(options.rates_file);
+  nlohmann::json kept = nlohmann::json::parse(file);
+  ASSERT_EQ(kept.size(), 1U);
+  const std::string name = kept.begin().key();
+  EXPECT_GT(kept[name]["host_bytes_per_s"], 1e6);
+  for (const bool host_is_slow : {false, true}) {
+    kept[name]["host_bytes_per_s"] = host_is_slow ? 1e3 : 1e15;
+    kept[name]["h2d_bytes_per_s"] = host_is_slow ? 1e15 : 1e3;
+    std::ofstream(options.rates_file) << kept;
+    EXPECT_EQ(mode(), host_is_slow ? T1Mode::kStream : T1Mode::kCompute);
   }
 }
 

@@ -115,6 +115,27 @@ TEST_P(BackendLosslessTest, StepsOfOneTokenHaveItsBits) {
 INSTANTIATE_TEST_SUITE_P(Drafts, BackendLosslessTest, testing::ValuesIn(Drafts()),
                          [](const auto& info) { return info.param.name; });
 
+// The store computes the step, at granularity token, and the draft decides by head.
+TEST(BackendLosslessDraftTest, SeesTheMassOfEachHead) {
+  std::vector<std::vector<float>> masses;
+  for (const bool is_lossless : {false, true}) {
+    const PolicySpec policy = {.name = "full", .granularity = Granularity::kHead};
+    auto engine = DeviceEngine(TierSpec{.t1 = T1Place::kHost});
+    SessionOptions options = is_lossless ? Lossless(policy, {.draft_max = 1}) : WithPolicy(policy);
+    std::vector<float>& mass = masses.emplace_back();
+    options.extra_signals = {.mass = MassNeed::kSummed};
+    options.on_signals = [&](int, std::span<const Position>, const GroupSignals& signals,
+                             const StepSignals&) {
+      mass.insert(mass.end(), signals.mass.begin(), signals.mass.end());
+    };
+    auto session = Open(*engine, options);
+    Read(*session);
+    Decode(*session, 0, 60);
+  }
+  EXPECT_GT(masses[0].size(), 1000U);
+  EXPECT_EQ(masses[0], masses[1]);
+}
+
 // The processor attends to the draft's rows in T2.
 TEST(BackendLosslessT2Test, DraftsWithRowsInT2) {
   PolicySpec policy = {.name = "attention", .window = 8, .interval = 8};

@@ -216,7 +216,37 @@ TEST(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
   Decode(*session, 60, 100);
 }
 
-// The device gives up at its nth piece of work, or has no memory.
+// What the device has no memory for is tried in smaller parts, or later; no row is lost.
+TEST(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
+  const EngineOptions options = WithT2();
+  auto engine = DeviceEngine(options);
+  auto session = Open(*engine, AtRandom(options));
+  Read(*session);
+  int failed = 0;
+  SetSimBackendFaults([&, n = 0](SimBackendWork work) mutable {
+    const bool fails = work == SimBackendWork::kAllocate && ++n % 3 == 0;
+    failed += fails ? 1 : 0;
+    return fails;
+  });
+  int refused = 0;
+  Status status;
+  while (session->next_position() < kPromptTokens + kDecodeTokens) {
+    status = session->Decode(Text()[session->next_position()]);
+    if (status.ok()) continue;
+    ASSERT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+    ASSERT_LT(++refused, 1000);
+  }
+  SetSimBackendFaults({});
+  EXPECT_GT(failed, 0);
+  ExpectOk(Insides::SequenceOf(*session).cache().Validate());
+  EXPECT_GT(RowsIn(*session, Tier::kT2), 100);
+  session.reset();
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    EXPECT_EQ(engine->arena_accounting(tier).used_bytes, 0U);
+  }
+}
+
+// The device gives up at its nth piece of work.
 TEST(BackendT2Test, AFailureHasAClearError) {
   int64_t works = 0;
   SetSimBackendFaults([&](SimBackendWork work) {
@@ -246,6 +276,8 @@ TEST(BackendT2Test, AFailureHasAClearError) {
     SetSimBackendFaults({});
     EXPECT_EQ(status.code(), StatusCode::kInternal) << n << " " << status.ToString();
     EXPECT_FALSE(session->Decode(3).ok());
+    session.reset();
+    EXPECT_EQ(engine->arena_accounting(Tier::kT2).used_bytes, 0U);
   }
 }
 
