@@ -1,7 +1,5 @@
-// Where T0 and T2 lie and how T1 is read, as a user asks for it: `cpu`, one memory for all tiers;
-// an accelerator that ggml has a backend for, which then holds the weights and computes; or `sim`,
-// an accelerator that is simulated within the process: memory of its own, copies with a bandwidth
-// and a latency, a virtual clock.
+// Where T0 lies and how T1 is read, as a user asks for it: `cpu`, one memory for all tiers; or an
+// accelerator that ggml has a backend for, which then holds the weights and computes.
 #ifndef EBB_DEVICE_H_
 #define EBB_DEVICE_H_
 
@@ -14,14 +12,7 @@
 
 namespace ebb {
 
-enum class DeviceKind : uint8_t { kCpu, kSim, kBackend };
-
-// When the bytes of a simulated copy arrive. Results are the same in all of them.
-enum class CopyArrival : uint8_t {
-  kLate,    // when somebody waits for them: a missing wait shows as a wrong result
-  kAtOnce,  // when the copy is asked for
-  kThread,  // from a thread, after a random delay
-};
+enum class DeviceKind : uint8_t { kCpu, kBackend };
 
 // What attends to rows in a backend's memory.
 enum class DeviceAttention : uint8_t {
@@ -33,16 +24,7 @@ struct DeviceSpec {
   DeviceKind kind = DeviceKind::kCpu;
   std::string name;  // of kBackend: one of ListDevices(), or how its name begins
   DeviceAttention attention = DeviceAttention::kAuto;  // of kBackend
-  // Of the simulated device.
-  double h2d_bytes_per_s = 25e9;
-  double d2h_bytes_per_s = 25e9;
-  double latency_seconds = 10e-6;    // of each copy
-  double device_bytes_per_s = 1e12;  // at which the device reads rows in its memory
-  double host_bytes_per_s = 40e9;    // at which the host reads rows in its own
-  double layer_seconds = 20e-6;      // what a layer takes besides its attention
-  // How much the device has for rows; of kBackend 0: all that there is.
-  uint64_t memory_bytes = uint64_t{16} << 30;
-  CopyArrival copies = CopyArrival::kLate;
+  uint64_t memory_bytes = 0;  // that rows may take on it; 0: all that there is
 };
 
 // How rows of T1 take part in attention where the device cannot read them: attended to on the host,

@@ -57,8 +57,7 @@ struct EngineOptions {
   // Where bandwidths that were measured of a backend's device are kept, so that the next engine
   // chooses alike; empty: they are measured for each engine. What cannot be written is not kept.
   std::string rates_file;
-  bool keep_timeline = false;  // of a simulated device, for Engine::TimelineJson()
-  int prefill_chunk = 512;     // tokens per prefill step
+  int prefill_chunk = 512;  // tokens per prefill step
   // How long a step that reads pieces of prompts keeps other sessions waiting, as far as the steps
   // before it tell. Sessions whose policy sums the mass of prompts (h2o, vatp), delays (dms) or
   // turns keys read whole chunks of prefill_chunk tokens, so that no bit depends on others, and may
@@ -102,17 +101,14 @@ struct SessionOptions {
   Record step_costs = Record::kNo;  // see StepReport::costs
 };
 
-// What steps cost on a device with memory of its own, by its clock.
+// What a device holds and does.
 struct DeviceReport {
-  std::string_view name;             // "cpu", "sim", "cuda0"
-  uint64_t row_bytes = 0;            // of DeviceKind::kBackend: its memory that rows take
+  std::string_view name;             // "cpu", "cuda0"
+  uint64_t row_bytes = 0;            // of its memory that rows take; 0 on the cpu, as what follows
   uint64_t weight_bytes = 0;         // and weights
-  double seconds = 0;                // of its clock; 0 on the cpu, which has none
   T1Mode t1_mode = T1Mode::kStream;  // of the last step: kStream or kCompute
   int64_t decode_steps = 0;
   double decode_seconds = 0;  // of them, without moves
-  // What they would take, computed from the device's parameters and the bytes that each layer read.
-  double critical_path_seconds = 0;
 };
 
 // A session's part in a step of several; see Engine::Step().
@@ -161,8 +157,6 @@ class Engine {
   // (CacheAccounting::newest).
   [[nodiscard]] ArenaAccounting newest_accounting() const;
   [[nodiscard]] DeviceReport device_report() const;
-  // What the device did when, as a Chrome trace; empty when no timeline is kept.
-  [[nodiscard]] std::string TimelineJson() const;
   // Which attention kernel runs: "reference", "cpu:AVX3_ZEN4", ...
   [[nodiscard]] std::string attention_name() const;
 

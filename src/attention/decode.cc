@@ -23,8 +23,7 @@ constexpr uint32_t kNoQuery = std::numeric_limits<uint32_t>::max();
 
 std::span<const uint32_t> DecodeAttention::MassElements(const DecodeQuery& query, int kv_head,
                                                         Kind kind) {
-  if (kind == Kind::kFull) return OfHead(query.mass_elements, kv_head);
-  return OfHead(kind == Kind::kHost ? query.host_mass_elements : query.compressed_mass_elements,
+  return OfHead(kind == Kind::kFull ? query.mass_elements : query.compressed_mass_elements,
                 kv_head);
 }
 
@@ -47,9 +46,7 @@ void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_parts) {
 
 size_t DecodeAttention::NumRows(int query, int kv_head, Kind kind) const {
   const DecodeQuery& of = queries_[query];
-  if (kind == Kind::kFull) return of.rows[kv_head].size();
-  return kind == Kind::kHost ? OfHead(of.host_rows, kv_head).size()
-                             : OfHead(of.compressed, kv_head).size();
+  return kind == Kind::kFull ? of.rows[kv_head].size() : OfHead(of.compressed, kv_head).size();
 }
 
 int DecodeAttention::NumChunks(int query, int kv_head, Kind kind) const {
@@ -63,10 +60,7 @@ int DecodeAttention::MostTogether() const {
 bool DecodeAttention::ShareRows(int query, int other, int kv_head, Kind kind) const {
   if (query == other) return true;
   if (kind == Kind::kCompressed) return false;
-  const auto view = [&](int of) -> const RowsView& {
-    const DecodeQuery& q = queries_[of];
-    return (kind == Kind::kFull ? q.rows : q.host_rows)[kv_head];
-  };
+  const auto view = [&](int of) -> const RowsView& { return queries_[of].rows[kv_head]; };
   // A list that is empty may lie anywhere.
   return !view(query).slots.empty() && view(query).slots.data() == view(other).slots.data() &&
          view(query).pages == view(other).pages &&
@@ -88,13 +82,9 @@ size_t DecodeAttention::NumTogether(size_t first, size_t end) const {
 }
 
 int DecodeAttention::ChunkOf(const Unit& unit) const {
-  const auto chunks = [&](Kind kind) {
-    return NumChunks(static_cast<int>(unit.query), unit.kv_head, kind);
-  };
-  int first = 0;
-  if (unit.kind != Kind::kFull) first += chunks(Kind::kFull);
-  if (unit.kind == Kind::kCompressed) first += chunks(Kind::kHost);
-  return first + static_cast<int>(unit.chunk);
+  const auto chunk = static_cast<int>(unit.chunk);
+  if (unit.kind == Kind::kFull) return chunk;
+  return NumChunks(static_cast<int>(unit.query), unit.kv_head, Kind::kFull) + chunk;
 }
 
 float* DecodeAttention::POf(const Unit& unit) {
@@ -134,7 +124,7 @@ void DecodeAttention::FetchSlots(const Unit& unit) const {
   if (unit.kind == Kind::kCompressed) {
     slots = of.compressed[unit.kv_head].slots.data() + begin;
   } else {
-    const RowsView& rows = (unit.kind == Kind::kHost ? of.host_rows : of.rows)[unit.kv_head];
+    const RowsView& rows = of.rows[unit.kv_head];
     const bool all = rows.chosen.ranges.empty();
     slots = rows.slots.data() + (all ? begin : rows.chosen.chunks[unit.chunk].row);
   }
@@ -142,15 +132,7 @@ void DecodeAttention::FetchSlots(const Unit& unit) const {
 }
 
 void DecodeAttention::Fold(int part, int num_parts) {
-  FoldUnits(UnitsOf(DeviceUnits(), part, num_parts), part);
-}
-
-void DecodeAttention::FoldHost(int part, int num_parts) {
-  FoldUnits(UnitsOf(HostUnits(), part, num_parts), part);
-}
-
-void DecodeAttention::FoldUnits(UnitRange range, int part) {
-  auto [u, end] = range;
+  auto [u, end] = UnitsOf(part, num_parts);
   if (u >= end) return;
   // Probabilities that nobody reads again are all written to the same memory, which stays in the
   // first-level cache: that of a unit whose own nobody reads.
@@ -240,8 +222,7 @@ void DecodeAttention::LocateUnit(const Unit& unit, ChunkRows rows) const {
   const auto [begin, end] = RowsOf(unit);
   const DecodeQuery& query = queries_[unit.query];
   if (unit.kind != Kind::kCompressed) {
-    const auto& lists = unit.kind == Kind::kFull ? query.rows : query.host_rows;
-    LocateKeys(lists[unit.kv_head], shape_.format, begin, end, rows);
+    LocateKeys(query.rows[unit.kv_head], shape_.format, begin, end, rows);
   } else {
     LocateCompressed(query.compressed[unit.kv_head], shape_.compressed, begin, end, rows);
   }
@@ -309,9 +290,8 @@ MergeInput DecodeAttention::StatesOf(int query, int q_head) const {
           .l = states_->l.data() + state,
           .o = states_->o.get() + first_o * head_dim,
           .o_stride = heads * head_dim,
-          .num_chunks = NumChunks(query, kv_head, Kind::kFull) +
-                        NumChunks(query, kv_head, Kind::kHost) +
-                        NumChunks(query, kv_head, Kind::kCompressed),
+          .num_chunks =
+              NumChunks(query, kv_head, Kind::kFull) + NumChunks(query, kv_head, Kind::kCompressed),
           .head_dim = shape_.format.head_dim};
 }
 
@@ -360,8 +340,7 @@ void DecodeAttention::MergeHead(int query, int q_head, const float* weights) {
     return;
   }
   const int kv_head = q_head / shape_.QueryHeadsPerKvHead();
-  const int num_full =
-      NumChunks(query, kv_head, Kind::kFull) + NumChunks(query, kv_head, Kind::kHost);
+  const int num_full = NumChunks(query, kv_head, Kind::kFull);
   MergeInput full = all;
   full.num_chunks = num_full;
   kernel_.merge(full, weights, out);

@@ -8,9 +8,7 @@
 // that the part of the same number folded, from the caches of the thread that mostly takes both.
 // Queries that see the same chunk, as tokens of one sequence do, are folded together where a kv
 // head has few query heads, with the bits of each alone: a row that is read serves several of them.
-// The chunks of a kv head's compressed rows follow those of its full rows. Where a device attends,
-// rows that lie on its host are a list of their own, folded there, whose states merge with the
-// others.
+// The chunks of a kv head's compressed rows follow those of its full rows.
 #ifndef EBB_ATTENTION_DECODE_H_
 #define EBB_ATTENTION_DECODE_H_
 
@@ -44,9 +42,6 @@ struct DecodeQuery {
   std::span<const CompressedRows> compressed = {};  // [num_kv_heads], or none
   // As `mass_elements`, for the compressed rows.
   std::span<const std::span<const uint32_t>> compressed_mass_elements = {};
-  // Full rows that FoldHost() folds; `rows` has the others.
-  std::span<const RowsView> host_rows = {};  // [num_kv_heads], or none
-  std::span<const std::span<const uint32_t>> host_mass_elements = {};
   const float* q = nullptr;  // [num_q_heads, head_dim]
   float* out = nullptr;      // [num_q_heads, head_dim]
   // [num_q_heads], or null: ln of the sum of exp(logit), minus infinity of no row.
@@ -71,15 +66,13 @@ class DecodeAttention {
   // many kv heads for each query. Called by one thread before Fold().
   void Plan(std::span<const DecodeQuery> queries);
   void Fold(int part, int num_parts);
-  // Folds the host's rows: in each part, before or after Fold().
-  void FoldHost(int part, int num_parts);
   // Whether this part folds the newest full rows of a kv head, and so may store the last one first.
   [[nodiscard]] bool FoldsLastChunk(int query, int kv_head, int part, int num_parts) const;
   // The outputs, and the mass where it is wanted.
   void Merge(int part, int num_parts);
 
  private:
-  enum class Kind : uint8_t { kFull, kHost, kCompressed };
+  enum class Kind : uint8_t { kFull, kCompressed };
   struct Unit {
     uint32_t query;
     uint32_t chunk;  // of the kv head's rows of this kind
@@ -89,7 +82,6 @@ class DecodeAttention {
   // What a plan depends on.
   struct PlannedHead {
     size_t rows;
-    size_t host;
     size_t compressed;
     size_t targets_end;  // the first element of the mass targets after those of all rows
     bool operator==(const PlannedHead&) const = default;
@@ -98,11 +90,8 @@ class DecodeAttention {
   // The share of `total` that part `i` of `n` takes.
   [[nodiscard]] static size_t Share(size_t total, int i, int n) { return total * i / n; }
   using UnitRange = std::pair<size_t, size_t>;
-  // The units of the range that are computed by this part.
-  [[nodiscard]] UnitRange UnitsOf(UnitRange range, int part, int num_parts) const;
-  [[nodiscard]] UnitRange DeviceUnits() const { return {0, first_host_unit_}; }
-  [[nodiscard]] UnitRange HostUnits() const { return {first_host_unit_, units_.size()}; }
-  void FoldUnits(UnitRange range, int part);
+  // The units that are computed by this part.
+  [[nodiscard]] UnitRange UnitsOf(int part, int num_parts) const;
   [[nodiscard]] bool PlanFits(std::span<const DecodeQuery> queries) const;
   // That of a kv head in a list per kv head, or in none.
   template <typename T>
@@ -154,8 +143,7 @@ class DecodeAttention {
   const size_t most_kv_heads_;
   const std::shared_ptr<DecodeStates> states_;
   std::span<const DecodeQuery> queries_;
-  std::vector<Unit> units_;  // those of the host's rows after all others
-  size_t first_host_unit_ = 0;
+  std::vector<Unit> units_;
   std::vector<size_t> last_units_;     // [queries, kv heads]: those of the newest full rows
   std::vector<PlannedHead> planned_;   // [queries, kv heads]
   std::vector<uint64_t> rows_before_;  // [units + 1]: rows in the units before, by their cost

@@ -25,7 +25,6 @@ void DecodeAttention::AddMass(int query, int part, int num_parts, float* weights
   const size_t end = Share(num_mass_blocks_, part + 1, num_parts) * kChunkRows;
   for (int h = 0; h < shape_.num_kv_heads; ++h) {
     AddMassOfRows(query, h, Kind::kFull, {begin, end}, weights);
-    AddMassOfRows(query, h, Kind::kHost, {begin, end}, weights);
     AddMassOfRows(query, h, Kind::kCompressed, {begin, end}, weights);
   }
 }

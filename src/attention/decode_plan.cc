@@ -37,14 +37,11 @@ bool DecodeAttention::PlanFits(std::span<const DecodeQuery> queries) const {
 
 DecodeAttention::PlannedHead DecodeAttention::HeadToPlan(const DecodeQuery& query, int kv_head) {
   const size_t rows = query.rows[kv_head].size();
-  const size_t host = OfHead(query.host_rows, kv_head).size();
   const size_t compressed = OfHead(query.compressed, kv_head).size();
   return {.rows = rows,
-          .host = host,
           .compressed = compressed,
           .targets_end =
               std::max({TargetsEnd(OfHead(query.mass_elements, kv_head), rows),
-                        TargetsEnd(OfHead(query.host_mass_elements, kv_head), host),
                         TargetsEnd(OfHead(query.compressed_mass_elements, kv_head), compressed)})};
 }
 
@@ -113,25 +110,21 @@ void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
   PlanUnits(0, num_queries, Kind::kFull);
   // One query after another: a thread holds one in its rounded form.
   for (int query = 0; query < num_queries; ++query) PlanUnits(query, query + 1, Kind::kCompressed);
-  first_host_unit_ = units_.size();
-  PlanUnits(0, num_queries, Kind::kHost);
 }
 
 // The units of a part: consecutive ones, with its share of the rows.
-DecodeAttention::UnitRange DecodeAttention::UnitsOf(UnitRange range, int part,
-                                                    int num_parts) const {
-  const auto begin = rows_before_.begin() + range.first;
-  const auto end = rows_before_.begin() + range.second;
+DecodeAttention::UnitRange DecodeAttention::UnitsOf(int part, int num_parts) const {
+  const auto end = rows_before_.end() - 1;
   const auto first_unit = [&](int i) -> size_t {
-    if (i == num_parts) return range.second;
-    const uint64_t rows = *begin + Share(*end - *begin, i, num_parts);
-    return std::lower_bound(begin, end, rows) - rows_before_.begin();
+    if (i == num_parts) return units_.size();
+    return std::lower_bound(rows_before_.begin(), end, Share(*end, i, num_parts)) -
+           rows_before_.begin();
   };
   return {first_unit(part), first_unit(part + 1)};
 }
 
 bool DecodeAttention::FoldsLastChunk(int query, int kv_head, int part, int num_parts) const {
-  const auto [begin, end] = UnitsOf(DeviceUnits(), part, num_parts);
+  const auto [begin, end] = UnitsOf(part, num_parts);
   const size_t last = last_units_[size_t(query) * shape_.num_kv_heads + kv_head];
   return begin <= last && last < end;
 }

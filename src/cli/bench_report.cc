@@ -137,10 +137,6 @@ void AddEngineFields(const CliOptions& options, const Engine& engine, const Sess
   record->update({{"device", device.name},
                   {"t1_mode", T1ModeName(device.t1_mode)},
                   {"device_step_s", device.decode_seconds / steps}});
-  if (device.critical_path_seconds > 0) {
-    (*record)["device_critical_path_s"] = device.critical_path_seconds / steps;
-  }
-  if (device.weight_bytes == 0) return;
   (*record)["device_row_bytes"] = device.row_bytes;
   (*record)["device_weight_bytes"] = device.weight_bytes;
 }

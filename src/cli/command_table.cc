@@ -20,8 +20,7 @@ std::span<const Command> CommandTable() {
   static const std::vector<Command> table = {
       {"run", "answer one prompt",
        WithModel({G::kPrompt, G::kSystem, G::kSession, G::kGeneration, G::kSampling, G::kPolicy,
-                  G::kLossless, G::kMemory, G::kDisplay, G::kQuiet, G::kJson, G::kLogprobs,
-                  G::kTimeline}),
+                  G::kLossless, G::kMemory, G::kDisplay, G::kQuiet, G::kJson, G::kLogprobs}),
        RunRun},
       {"chat", "talk in turns; /exit, /reset and /stats are commands",
        WithModel({G::kSystem, G::kSession, G::kGeneration, G::kSampling, G::kPolicy, G::kLossless,

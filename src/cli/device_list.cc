@@ -16,8 +16,7 @@ std::string Gigabytes(uint64_t bytes) {
 }
 
 Status Run(const CliOptions& options) {
-  Json records = {{{"name", "cpu"}, {"description", "this machine; one memory for all tiers"}},
-                  {{"name", "sim"}, {"description", "an accelerator that is simulated"}}};
+  Json records = {{{"name", "cpu"}, {"description", "this machine; one memory for all tiers"}}};
   for (const DeviceDescription& device : ListDevices()) {
     Json record = {{"name", device.name}, {"description", device.description}};
     if (device.total_bytes > 0) {

@@ -159,16 +159,18 @@ std::string LosslessLabel(const LosslessOptions& lossless) {
   return fmt::format("lossless={} drafts={}", VerifyName(lossless.verify), lossless.draft_max);
 }
 
-// Of a device that may round otherwise than the processor; empty: none.
-std::string InexactLabel(const EngineOptions& engine) {
+// A device has other bits than the processor.
+std::string DeviceLabel(const EngineOptions& engine) {
   if (engine.device.kind == DeviceKind::kCpu) return "";
-  if (engine.t1_mode == T1Mode::kCompute) return "t1-mode=compute";
-  return engine.allow_inexact ? "allow-inexact" : "";
+  std::string label = "device=" + engine.device.name;
+  if (engine.device.attention == DeviceAttention::kGgml) label += " attention=ggml";
+  if (engine.t1_mode == T1Mode::kCompute) return label + " t1-mode=compute";
+  return engine.allow_inexact ? label + " allow-inexact" : label;
 }
 
 // What becomes of rows beside the policy, in one line; empty: nothing.
 std::string PlacesLabel(const EvalSetting& setting) {
-  std::vector<std::string> labels = {InexactLabel(setting.engine)};
+  std::vector<std::string> labels = {DeviceLabel(setting.engine)};
   if (const auto& tiers = setting.session.policy.tiers) labels.push_back(TiersLabel(*tiers));
   if (const auto& lossless = setting.session.lossless) labels.push_back(LosslessLabel(*lossless));
   std::erase(labels, "");

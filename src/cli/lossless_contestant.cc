@@ -9,20 +9,22 @@
 
 namespace ebb::cli {
 
-double Contestant::Seconds() const {
-  const DeviceReport device = engine->device_report();
-  if (device.seconds > 0) return device.seconds;
+namespace {
+
+double SecondsNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+}  // namespace
 
 uint64_t Contestant::PeakOfT0() const { return engine->arena_accounting(Tier::kT0).peak_bytes; }
 
 void Contestant::TookSince(double begin, int64_t num_tokens) {
-  tokens_per_s.push_back(static_cast<double>(num_tokens) / (Seconds() - begin));
+  tokens_per_s.push_back(static_cast<double>(num_tokens) / (SecondsNow() - begin));
 }
 
 Status Contestant::Write(int num_tokens, const std::atomic<bool>* cancel) {
-  const double begin = Seconds();
+  const double begin = SecondsNow();
   const GenerateResult result = Generate(
       *session, *sampler,
       {.max_tokens = num_tokens, .on_end = GenerateOptions::OnEnd::kIgnore, .cancel = cancel});
@@ -42,7 +44,7 @@ Result<Contestant> Enter(const std::shared_ptr<const Model>& model, const CliOpt
 }
 
 Status Teacher::Dictate(const std::atomic<bool>* cancel, Contestant* contestant) {
-  const double begin = contestant->Seconds();
+  const double begin = SecondsNow();
   for (size_t i = 0; i < turn_.size(); ++i) {
     if (*cancel) return Cancelled("interrupted");
     EBB_RETURN_IF_ERROR(contestant->session->Decode(turn_[i], From(i + 1)));

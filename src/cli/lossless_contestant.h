@@ -23,8 +23,6 @@ struct Contestant {
   std::unique_ptr<Sampler> sampler;
   std::vector<double> tokens_per_s = {};  // by turn
 
-  // Of the device's clock where it has one of its own.
-  [[nodiscard]] double Seconds() const;
   [[nodiscard]] uint64_t PeakOfT0() const;
   void TookSince(double begin, int64_t num_tokens);
   // A turn: the model's own text. Its last token is chosen anew in the next one.

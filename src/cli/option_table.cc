@@ -268,7 +268,6 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kQuiet:
     case G::kJson:
     case G::kLogprobs:
-    case G::kTimeline:
       return "Output";
     case G::kServe:
       return "Server";

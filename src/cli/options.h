@@ -63,7 +63,6 @@ struct CliOptions {
 
   SettingGiven given;  // --policy or --draft; --t1; another option of the tiers
   LosslessInput lossless;
-  std::string timeline_file;  // --timeline
   std::string logprobs_file;  // --logprobs
   int top_logprobs = 0;       // --top-logprobs
   bool live = false;
@@ -101,7 +100,6 @@ enum class OptionGroup {
   kQuiet,       // --quiet
   kJson,        // --json
   kLogprobs,    // --logprobs, --top-logprobs
-  kTimeline,    // --timeline
   kFidelity,    // of ebb fidelity alone
   kMemory,      // --memory
   kProfile,     // of ebb profile alone

@@ -160,7 +160,6 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
     if (const Status status = SettleLossless(&options); !status.ok()) return Fail(status);
     CompleteSetting(options.given, &options.engine, &options.session);
   }
-  options.engine.keep_timeline = !options.timeline_file.empty();
   if (options.list_policies) return ListPolicies();
   return command.run(options);
 }

@@ -9,13 +9,11 @@
 #include "src/cli/conversation.h"
 #include "src/cli/fit_memory.h"
 #include "src/cli/prompt.h"
-#include "src/cli/timeline.h"
 #include "src/cli/turn.h"
 
 namespace ebb::cli {
 namespace {
 
-// Returns the code, or that of a timeline that cannot be written.
 ExitCode Report(ExitCode code, const CliOptions& options, const RunFigures& figures,
                 const Setup& setup) {
   if (options.json) {
@@ -23,8 +21,7 @@ ExitCode Report(ExitCode code, const CliOptions& options, const RunFigures& figu
   } else if (!options.quiet && (figures.prompt_seconds > 0 || figures.result.decode_steps > 0)) {
     fmt::print(stderr, "{}", HumanSummary(figures, setup));
   }
-  const Status written = WriteTimeline(options, *setup.engine);
-  return written.ok() ? code : Fail(written);
+  return code;
 }
 
 ExitCode AnswerOnce(TurnContext context, const std::string& text,
@@ -93,7 +90,6 @@ ExitCode RunRun(const CliOptions& given) {
   if (options.raw && !options.system.empty()) {
     return Fail(InvalidArgument("--system: a raw prompt has no system message"));
   }
-  if (const Status status = CheckTimeline(options); !status.ok()) return Fail(status);
   if (const Status status = logprobs.Check(); !status.ok()) return Fail(status);
   const Result<std::string> text = ReadPromptText(options);
   if (!text.ok()) return Fail(text.status());

@@ -56,9 +56,6 @@ nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
   record["t1_mode"] = T1ModeName(device.t1_mode);
   record["decode_steps"] = device.decode_steps;
   record["step_s"] = device.decode_seconds / steps;
-  if (device.critical_path_seconds > 0) {
-    record["critical_path_s"] = device.critical_path_seconds / steps;
-  }
   return record;
 }
 

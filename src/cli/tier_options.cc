@@ -34,13 +34,10 @@ Status ReadDevice(std::string_view text, CliOptions* options) {
 
 std::vector<OptionRow> DeviceRows() {
   return {
-      {OptionGroup::kPolicy, "--device", "cpu|NAME[:KEY=VALUE,...]|sim[:KEY=VALUE,...]",
-       "where T0 and T2 lie: in the one memory; on a device that `ebb device list` names, which "
-       "then holds the weights and computes, with memory (all that it has) and attention (auto, or "
-       "ggml for its flash attention over gathered rows); or in a simulated accelerator's memory, "
-       "whose keys are h2d, d2h (25GBps), latency (10us), memory (16GiB); for its clock device "
-       "(1TBps), host (40GBps), layer (20us); copies (late, once or thread), when bytes arrive "
-       "(default: cpu)",
+      {OptionGroup::kPolicy, "--device", "cpu|NAME[:KEY=VALUE,...]",
+       "where T0 lies: in the one memory, or on a device that `ebb device list` names, which then "
+       "holds the weights and computes; its keys are memory (for rows; default: all that it has) "
+       "and attention (auto, or ggml for its flash attention over gathered rows) (default: cpu)",
        ReadDevice, nullptr},
       ChoiceRow<T1Mode>(
           OptionGroup::kPolicy, "--t1-mode",
@@ -56,10 +53,6 @@ std::vector<OptionRow> DeviceRows() {
           "a "
           "device are measured once and kept in ${XDG_CACHE_HOME:-~/.cache}/ebb/device-rates.json",
           [](CliOptions& o) { return &o.engine.allow_inexact; }, true),
-      ValueRow(
-          OptionGroup::kTimeline, "--timeline", "FILE",
-          "write what a simulated device did when, as a trace for chrome://tracing or Perfetto",
-          [](CliOptions& o) { return &o.timeline_file; }),
   };
 }
 

@@ -73,7 +73,7 @@ ggml_backend_dev_t FindRemoteDevice(const std::string& endpoint) {
 }
 
 std::string NamesOfDevices() {
-  std::string names = "cpu, sim";
+  std::string names = "cpu";
   for (const DeviceDescription& device : ListDevices()) names += ", " + device.name;
   return names;
 }
@@ -490,9 +490,7 @@ Status BackendDevice::Free(MemoryKind kind, std::byte* memory, size_t num_bytes)
 }
 
 // Parts that lie beside each other on both sides travel together, up to the end of an extent.
-DeviceEvent BackendDevice::Copy(DeviceQueue queue, const DeviceWork&,
-                                std::span<const CopyPart> parts) {
-  assert(queue == DeviceQueue::kToDevice);
+DeviceEvent BackendDevice::Copy(std::span<const CopyPart> parts) {
   for (size_t i = 0; i < parts.size();) {
     const CopyPart& first = parts[i];
     size_t num_bytes = first.num_bytes;
@@ -503,10 +501,11 @@ DeviceEvent BackendDevice::Copy(DeviceQueue queue, const DeviceWork&,
       num_bytes += parts[next++].num_bytes;
     }
     const size_t at = size_t(RowNumber(first.to)) * row_bytes_;
-    ggml_backend_tensor_set_async(BackendOf(queue), rows_.tensor, first.from, at, num_bytes);
+    ggml_backend_tensor_set_async(BackendOf(DeviceQueue::kToDevice), rows_.tensor, first.from, at,
+                                  num_bytes);
     i = next;
   }
-  return Record(queue);
+  return Record(DeviceQueue::kToDevice);
 }
 
 DeviceEvent BackendDevice::Record(DeviceQueue queue) const {
@@ -540,11 +539,6 @@ Status BackendDevice::Wait(const DeviceEvent& event) {
     }
     return OkStatus();
   });
-}
-
-double BackendDevice::Seconds() const {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
 }
 
 // Addresses of what is a multiple of a row long.

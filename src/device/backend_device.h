@@ -38,15 +38,11 @@ class BackendDevice final : public Device {
   [[nodiscard]] std::string_view name() const override { return name_; }
   Result<std::byte*> Allocate(MemoryKind kind, size_t num_bytes) override;
   Status Free(MemoryKind kind, std::byte* memory, size_t num_bytes) override;
-  // From the host's memory to the device's, beside what it computes. REQUIRES: of kToDevice, and
-  // none is larger than an extent or lies across two of them.
-  DeviceEvent Copy(DeviceQueue queue, const DeviceWork& work,
-                   std::span<const CopyPart> parts) override;
-  DeviceEvent Launch(DeviceQueue, const DeviceWork&) override { return {}; }
+  // Beside what it computes. REQUIRES: no part is larger than an extent or lies across two of them.
+  DeviceEvent Copy(std::span<const CopyPart> parts) override;
   [[nodiscard]] DeviceEvent Record(DeviceQueue queue) const override;
   Status QueueWait(DeviceQueue queue, const DeviceEvent& event) override;
   Status Wait(const DeviceEvent& event) override;
-  [[nodiscard]] double Seconds() const override;
 
   Status ReadRows(std::span<const std::byte* const> rows, size_t num_bytes, std::byte* to) override;
   Status WriteRows(std::span<std::byte* const> rows, size_t num_bytes,
@@ -86,9 +82,7 @@ class BackendDevice final : public Device {
 
  private:
   BackendDevice(std::string name, size_t row_bytes)
-      : Device(Sharing::kClosed), name_(std::move(name)), row_bytes_(row_bytes) {}
-  int Enter() override { return 0; }
-  void Leave(int) override {}
+      : Device(/*is_closed=*/true), name_(std::move(name)), row_bytes_(row_bytes) {}
   [[nodiscard]] size_t capacity() const { return extent_at_.size(); }
   // Rows of the device, and whose they are.
   struct Rows {

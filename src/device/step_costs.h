@@ -1,11 +1,10 @@
 // What a decode step costs on a device, in closed form: the longest way through its layers. The
-// choice between the ways of reading T1 rests on it, and a simulated step is held against it.
+// choice between the ways of reading T1 rests on it.
 #ifndef EBB_DEVICE_STEP_COSTS_H_
 #define EBB_DEVICE_STEP_COSTS_H_
 
 #include <cstddef>
 
-#include "ebb/device.h"
 #include "ebb/status.h"
 #include "src/device/device.h"
 
@@ -20,17 +19,13 @@ struct DeviceRates {
   double layer_seconds = 0;
 };
 
-[[nodiscard]] DeviceRates RatesOf(const DeviceSpec& spec);
-// Measured by copies and by reads of two sizes, on the device's clock.
-[[nodiscard]] Result<DeviceRates> MeasureRates(Device* device);
-
-// Of a device that a backend computes on: copies from pinned memory are measured, what the host
-// attends to a second is given. The device's own time is left out, as it is the same in both ways.
-[[nodiscard]] Result<DeviceRates> MeasureRatesOfBackend(Device* device, double host_bytes_per_s);
+// Copies from pinned memory are measured, what the host attends to a second is given. The device's
+// own time is left out, as it is the same in both ways.
+[[nodiscard]] Result<DeviceRates> MeasureRates(Device* device, double host_bytes_per_s);
 
 // Bytes of each layer of a step.
 struct LayerBytes {
-  size_t on_device = 0;  // rows of T0 and T2
+  size_t on_device = 0;  // rows of T0
   size_t t1_rows = 0;
   size_t t1_pages = 0;  // that hold them
   size_t queries = 0;   // to the host, where T1 is attended to there

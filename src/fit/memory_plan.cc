@@ -60,11 +60,7 @@ Granularity GranularityOf(std::string_view policy) {
   return info == nullptr ? Granularity::kToken : info->granularity;
 }
 
-Status CheckOptions(const EngineOptions& engine, const SessionOptions& session) {
-  if (engine.device.kind == DeviceKind::kSim) {
-    return InvalidArgument(
-        "memory_bytes: it is not known of a simulated device; give its memory, or cap the tiers");
-  }
+Status CheckOptions(const SessionOptions& session) {
   if (session.lossless.has_value()) {
     return InvalidArgument(
         "memory_bytes: what a lossless session keeps beside T0 is not known; cap T0 and T1");
@@ -103,7 +99,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
 
 Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                               const EngineOptions& engine, const SessionOptions& session) {
-  EBB_RETURN_IF_ERROR(CheckOptions(engine, session));
+  EBB_RETURN_IF_ERROR(CheckOptions(session));
   const FitModel measured = MeasureFitModel(model);
   FitRequest fit = FitRequestOf(model, engine, session, request.prompt_tokens);
   if (request.max_tokens >= 0 && request.prompt_tokens < fit.context) {

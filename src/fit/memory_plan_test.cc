@@ -115,9 +115,6 @@ TEST_F(MemoryPlanTest, WhatSaysTooHowMuchStaysIsRefused) {
   SessionOptions lossless;
   lossless.lossless.emplace();
   ExpectRefused({}, lossless, "a lossless session");
-  EngineOptions device;
-  device.device.kind = DeviceKind::kSim;
-  ExpectRefused(device, {}, "a simulated device");
 }
 
 TEST_F(MemoryPlanTest, BesideADeviceItIsOfTheDevicesMemory) {

@@ -75,7 +75,6 @@ void SequenceCache::Impl::CompactCompressed(GroupTable* group_table, size_t max_
   if (group_table->compressed.num_rows() == 0) return;
   std::vector<SlotMove> moves;
   group_table->compressed.Compact(Tier::kT0, left / bytes_per_move, &moves, &freed);
-  const DeviceCall call(device);
   for (const int group : group_table->groups) {
     for (const Stream& stream : StreamsOf(group)) {
       for (const SlotMove& move : moves) {

@@ -138,7 +138,6 @@ Status SequenceCache::Impl::EditStreams(std::span<const StreamEdit> edits) {
   std::vector<const StreamEdit*> streams_of_t1;
   for (const StreamEdit& edit : edits) {
     if (edit.table->t1_places.empty()) {
-      const DeviceCall device_call(device);
       call(edit, {});
     } else {
       edits_of_t1.push_back({.rows = &edit.table->t1_rows, .pages = edit.stream->refs});

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/attention/attention.h"
+#include "src/base/clock.h"
 #include "src/kv/sequence_cache_impl.h"
 
 namespace ebb {
@@ -191,8 +192,6 @@ Status SequenceCache::Impl::ReserveMoves(std::span<const TableMoves> all) {
     AddPages(*group_table, Tier::kT2, group_table->compressed.PagesNeeded(plan.compress.size()),
              &pages);
     AddEdits(*group_table, NewT1Pages(*group_table, plan), &edits);
-    edits.rows_of_stream = std::max({edits.rows_of_stream, plan.sink.size(), plan.lift.size(),
-                                     plan.compress.size(), plan.raise_t1.size()});
   }
   EBB_RETURN_IF_ERROR(stores.t0->ReservePages(t0_pages));
   if (has_t1) EBB_RETURN_IF_ERROR(stores.t1->ReserveEdits(edits));
@@ -258,9 +257,9 @@ void SequenceCache::Impl::EndReservation() {
 
 Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
   if (stage != nullptr) stage->Forget();
-  const double begin = device->Seconds();
+  const double begin = SecondsNow();
   EBB_RETURN_IF_ERROR(Lower(all));
-  moved.seconds_down += device->Seconds() - begin;
+  moved.seconds_down += SecondsNow() - begin;
   // Pages that went may have gone back to the system.
   size_t t0_pages = 0;
   for (const auto& [group_table, plan] : all) {
@@ -268,9 +267,9 @@ Status SequenceCache::Impl::MoveAll(std::span<const TableMoves> all) {
     t0_pages += group_table->full.PagesNeeded(num_rise) * NumStreams(*group_table);
   }
   EBB_RETURN_IF_ERROR(stores.t0->ReservePages(t0_pages));
-  const double middle = device->Seconds();
+  const double middle = SecondsNow();
   EBB_RETURN_IF_ERROR(Lift(all));
-  moved.seconds_up += device->Seconds() - middle;
+  moved.seconds_up += SecondsNow() - middle;
   return OkStatus();
 }
 
@@ -295,7 +294,7 @@ Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
   Impl& c = *impl_;
   EBB_RETURN_IF_ERROR(c.CheckSound());
   c.Refresh();
-  const double start = c.device->Seconds();
+  const double start = SecondsNow();
   std::vector<TableMoves> all;
   Status status;
   try {
@@ -313,7 +312,7 @@ Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
     throw;
   }
   c.EndReservation();
-  c.moved.seconds += c.device->Seconds() - start;
+  c.moved.seconds += SecondsNow() - start;
   // Waiting for T1 is among these seconds.
   if (c.stores.t1 != nullptr) (void)c.stores.t1->TakeWaitSeconds();
   return status;

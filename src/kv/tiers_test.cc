@@ -37,7 +37,7 @@ class TiersPropertyTest {
     EXPECT_GT(num_refused_appends_, 0);
     EXPECT_GT(num_refused_moves_, 0);
     EXPECT_GT(num_moves_, num_operations / 20);
-    EXPECT_EQ(bytes_sorted_ > 0, tiers_.sim == nullptr);
+    EXPECT_EQ(bytes_sorted_ > 0, tiers_.backend == nullptr);
     for (auto& sequence : sequences_) sequence.reset();
     tiers_.ExpectEmpty();
   }
@@ -202,17 +202,11 @@ TEST(TiersPropertyTest, TenThousandOperationsInMemoryAgreeWithANaiveModel) {
   TiersPropertyTest(SmallTiers(T1Place::kHost, CompressedType::kInt8), 3).Run(10'000);
 }
 
-class DeviceTiersTest : public testing::TestWithParam<CopyArrival> {};
-
-TEST_P(DeviceTiersTest, OperationsBesideADeviceAgreeWithANaiveModel) {
+TEST(TiersPropertyTest, OperationsBesideADeviceAgreeWithANaiveModel) {
   TiersOptions options = SmallTiers(T1Place::kHost, CompressedType::kInt8);
-  options.device = {.kind = DeviceKind::kSim, .memory_bytes = 64 << 20, .copies = GetParam()};
-  TiersPropertyTest(options, 4).Run(GetParam() == CopyArrival::kLate ? 10'000 : 3'000);
+  options.device = *ParseDevice("ggml-sim");
+  TiersPropertyTest(options, 4).Run(3'000);
 }
-
-INSTANTIATE_TEST_SUITE_P(Arrivals, DeviceTiersTest,
-                         testing::Values(CopyArrival::kLate, CopyArrival::kAtOnce,
-                                         CopyArrival::kThread));
 
 }  // namespace
 }  // namespace ebb

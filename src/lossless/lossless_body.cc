@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 #include <string>
 #include <utility>
 
+#include "src/base/clock.h"
 #include "src/lossless/store_placement.h"
 
 namespace ebb {
@@ -64,12 +64,6 @@ Status CheckEngine(const EngineCore& core, const LosslessOptions& options) {
                     "than for one, so that verifying them together is exact up to rounding only; "
                     "choose fast",
                     device.name()));
-  }
-  const bool merges_t1 = !device.one_memory() &&
-                         (core.options.t1_mode == T1Mode::kCompute || core.options.allow_inexact);
-  if (options.verify == LosslessOptions::Verify::kExact && merges_t1) {
-    return InvalidArgument(
-        "attending to T1 where it lies is exact up to rounding only; verify fast, or stream T1");
   }
   const std::optional<TierSpec>& tiers = core.options.tiers;
   if (!HasT1(core.stores.caches(CacheUse::kStore)) && tiers.has_value() &&
@@ -192,12 +186,6 @@ std::string LosslessBody::KeptRows() const {
 
 std::vector<SequenceCache*> LosslessBody::caches() { return {&draft_->cache(), &store_->cache()}; }
 
-double LosslessBody::Now() const {
-  const Device& device = *core().stores.device();
-  if (!device.one_memory()) return device.Seconds();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 int LosslessBody::Limit(int most_guesses) const {
   const int longest = 1 + std::clamp(most_guesses, 0, options_.draft_max - 1);
   int most = 1;
@@ -314,9 +302,9 @@ void LosslessBody::CountLogits(double seconds) {
 Result<bool> LosslessBody::HasLogitsBehind(Token token) {
   if (num_ahead() == 0 || ahead_[next_ahead_] != token) return false;
   if (HasLogitsAfter(next_ahead_ + 1)) return true;
-  const double begin = Now();
+  const double begin = SecondsNow();
   EBB_RETURN_IF_ERROR(ComputeLogits(next_ahead_ + 1));
-  CountLogits(Now() - begin);
+  CountLogits(SecondsNow() - begin);
   return true;
 }
 
@@ -371,7 +359,7 @@ Status LosslessBody::Decode(Token token, const Guess& guess, int most_guesses,
 }
 
 Status LosslessBody::DecodePlainly(Token token, ShownLogits* logits) {
-  const double begin = Now();
+  const double begin = SecondsNow();
   const double waited = store_->cache().stage_wait_seconds();
   EBB_RETURN_IF_ERROR(store_->MoveRefused());
   StepEntry entry = FollowedEntry();
@@ -379,7 +367,7 @@ Status LosslessBody::DecodePlainly(Token token, ShownLogits* logits) {
   const StepResult result = RunStep(&core(), {.entries = {&entry, 1}});
   if (!result.taken()) return result.status();
   logits->Show(result.logits(0));
-  const double seconds = Now() - begin;
+  const double seconds = SecondsNow() - begin;
   looked_up_since_draft_ = 0;
   length_.PlainStep(seconds);
   CountVerifying(seconds, waited);
@@ -390,7 +378,7 @@ Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int nu
                          ShownLogits* logits) {
   const Position begin = store_->next();
   const double waited = store_->cache().stage_wait_seconds();
-  const double begun = Now();
+  const double begun = SecondsNow();
   double drafted_from = 0, verified_from = 0, verified = 0;
   Status status;
   try {
@@ -400,11 +388,11 @@ Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int nu
     // The rows of the run before this one are verified now: whole pages of them go to T1 before the
     // run's own come, and are written while it is drafted, if it is.
     status = store_->MakeRoom(StepKind::kDecode);
-    drafted_from = Now();
+    drafted_from = SecondsNow();
     if (status.ok() && !is_looked_up_) status = Draft(guess, num_tokens);
-    verified_from = Now();
+    verified_from = SecondsNow();
     if (status.ok()) status = Verify();
-    verified = Now();
+    verified = SecondsNow();
     if (status.ok()) status = ComputeLogits(0);
   } catch (const std::bad_alloc&) {
     EndRunAt(begin);
@@ -417,7 +405,7 @@ Status LosslessBody::Run(Token token, const Guess& guess, int num_tokens, int nu
     EndRunAt(begin);
     return status;
   }
-  const double end = Now();
+  const double end = SecondsNow();
   const auto run_tokens = static_cast<int>(run_.size());
   // The store's rows move for verifying.
   const double verify_seconds = drafted_from - begun + verified - verified_from;

@@ -101,7 +101,6 @@ class LosslessBody final : public SessionBody {
   void CountVerifying(double seconds, double waited_before);
   // Of computing those at hand.
   void CountLogits(double seconds);
-  [[nodiscard]] double Now() const;
 
   const LosslessOptions options_;
   const std::unique_ptr<Sequence> draft_, store_;

@@ -349,7 +349,7 @@ size_t Arena::Compact(size_t max_bytes) {
   size_t num_left = max_bytes / a.options.page_bytes;
   size_t num_moved = 0;
   Device* const device = a.options.device;
-  if (num_left > 0 && a.options.memory == MemoryKind::kPinned && !device->one_memory()) {
+  if (num_left > 0 && a.options.memory == MemoryKind::kPinned && device->IsClosed()) {
     // Pages may be on their way to the device. Whether they arrive, their readers will be told.
     (void)device->Wait(device->Record(DeviceQueue::kToDevice));
   }

@@ -52,7 +52,6 @@ class InArena : public Base {
                const std::function<Status(size_t, std::byte*)>& visit) override {
     if (IsClosed()) return VisitCopies(pages, access, visit);
     for (size_t i = 0; i < pages.size(); ++i) {
-      const DeviceCall call(device_);
       EBB_RETURN_IF_ERROR(visit(i, arena_->Address(pages[i])));
     }
     return OkStatus();

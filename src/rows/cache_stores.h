@@ -9,7 +9,6 @@ namespace ebb {
 
 class Arena;
 class PageFile;
-class RowCarrier;
 struct AttentionKernel;
 
 // Where rows may lie. All outlive the caches.
@@ -22,7 +21,6 @@ struct CacheStores {
   CompressedFormat compressed;
   const AttentionKernel* kernel = nullptr;  // knows the formats; needed for T2
   Device* device = &CpuDevice();
-  RowCarrier* carrier = nullptr;  // needed where the device has memory of its own
 };
 
 }  // namespace ebb

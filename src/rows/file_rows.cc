@@ -37,7 +37,7 @@ struct EditedPages {
 };
 
 std::unique_ptr<StageReader> ReaderFor(PageFile* file, T1Edits* edits, Device* device) {
-  if (device->one_memory()) return std::make_unique<FileStageReader>(file, edits);
+  if (!device->IsClosed()) return std::make_unique<FileStageReader>(file, edits);
   return std::make_unique<FileDeviceStageReader>(file, edits, device);
 }
 
@@ -187,7 +187,6 @@ Status FileRows::EditRows(std::span<const Edit> edits, const EditFunction& edit)
       std::byte* const page = memory_of[i][edited[edited_of[i]].IndexOf(slot)];
       addresses.push_back(RowOfPage(page, slot, format_));
     }
-    const DeviceCall call(device_);  // the other side may lie in its memory
     edit(i, addresses);
   });
 }

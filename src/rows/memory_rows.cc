@@ -5,7 +5,6 @@
 namespace ebb {
 
 Status MemoryRows::EditRows(std::span<const Edit> edits, const EditFunction& edit) {
-  const DeviceCall call(device_);
   EditInArena(edits, *arena_, format_, edit);
   return OkStatus();
 }
@@ -13,7 +12,6 @@ Status MemoryRows::EditRows(std::span<const Edit> edits, const EditFunction& edi
 Status MemoryRows::MoveRows(std::span<const std::span<const SlotMove>> moves,
                             std::span<const std::span<const PageRef>> pages) {
   if (!IsClosed()) {
-    const DeviceCall call(device_);
     MoveInArena(moves, pages, *arena_, format_);
     return OkStatus();
   }

@@ -24,7 +24,7 @@ class MemoryRows final : public InArena<TierRows> {
   [[nodiscard]] bool MayStay() const override { return true; }
   [[nodiscard]] size_t buffer_bytes() const override { return 0; }
   // Whether rows in the order of their positions are read faster: by a processor.
-  [[nodiscard]] bool GainsByOrder() const { return device_->one_memory(); }
+  [[nodiscard]] bool GainsByOrder() const { return !device_->IsClosed(); }
 
  private:
   const PageFormat format_;

@@ -9,7 +9,7 @@ Status FileStageReader::Grow(int buffer, size_t num_bytes) {
   return OkStatus();
 }
 
-Status FileStageReader::Start(int buffer, int, std::span<const StagedPage> pages) {
+Status FileStageReader::Start(int buffer, std::span<const StagedPage> pages) {
   // Within a step nothing may be thrown.
   try {
     requests_.clear();
@@ -42,11 +42,9 @@ Status DeviceStageReader::Grow(int buffer, size_t num_bytes) {
   return OkStatus();
 }
 
-Status DeviceStageReader::StartCopy(int buffer, int layer, std::span<const CopyPart> pages) {
+Status DeviceStageReader::StartCopy(int buffer, std::span<const CopyPart> pages) {
   EBB_RETURN_IF_ERROR(device_->QueueWait(DeviceQueue::kToDevice, released_[buffer]));
-  copied_[buffer] = device_->Copy(
-      DeviceQueue::kToDevice,
-      {.what = "T1 pages", .layer = layer, .num_bytes = pages.size() * page_bytes()}, pages);
+  copied_[buffer] = device_->Copy(pages);
   return OkStatus();
 }
 
@@ -57,13 +55,13 @@ Status DeviceStageReader::EndCopy(int buffer) {
   return status;
 }
 
-Status ArenaStageReader::Start(int buffer, int layer, std::span<const StagedPage> pages) try {
+Status ArenaStageReader::Start(int buffer, std::span<const StagedPage> pages) try {
   parts_.clear();
   for (const StagedPage& page : pages) {
     parts_.push_back(
         {.from = arena_->Address(page.page), .to = *page.address, .num_bytes = page_bytes()});
   }
-  return StartCopy(buffer, layer, parts_);
+  return StartCopy(buffer, parts_);
 } catch (const std::bad_alloc&) {  // within a step nothing may be thrown
   return ResourceExhausted("no memory for the list of pages to copy");
 }
@@ -82,7 +80,7 @@ Status FileDeviceStageReader::Grow(int buffer, size_t num_bytes) {
   return DeviceStageReader::Grow(buffer, num_bytes);
 }
 
-Status FileDeviceStageReader::Start(int buffer, int layer, std::span<const StagedPage> pages) try {
+Status FileDeviceStageReader::Start(int buffer, std::span<const StagedPage> pages) try {
   EBB_RETURN_IF_ERROR(EndCopy(buffer));
   std::vector<CopyPart>& parts = parts_[buffer];
   parts.clear();
@@ -92,7 +90,6 @@ Status FileDeviceStageReader::Start(int buffer, int layer, std::span<const Stage
     requests_.push_back({.page = page.page, .memory = at});
     parts.push_back({.from = at, .to = *page.address, .num_bytes = page_bytes()});
   }
-  layers_[buffer] = layer;
   return host_.StartReads(buffer, requests_);
 } catch (const std::bad_alloc&) {  // within a step nothing may be thrown
   parts_[buffer].clear();
@@ -102,7 +99,7 @@ Status FileDeviceStageReader::Start(int buffer, int layer, std::span<const Stage
 Status FileDeviceStageReader::Wait(int buffer) {
   EBB_RETURN_IF_ERROR(host_.Wait(buffer));
   if (parts_[buffer].empty()) return OkStatus();
-  EBB_RETURN_IF_ERROR(StartCopy(buffer, layers_[buffer], parts_[buffer]));
+  EBB_RETURN_IF_ERROR(StartCopy(buffer, parts_[buffer]));
   parts_[buffer].clear();
   return UseCopy(buffer);
 }

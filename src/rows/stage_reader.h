@@ -39,7 +39,7 @@ class StageReader {
   [[nodiscard]] virtual std::byte* memory(int buffer) const = 0;
   [[nodiscard]] virtual size_t memory_bytes(int buffer) const = 0;
   // Begins to bring the pages of a layer to their addresses.
-  virtual Status Start(int buffer, int layer, std::span<const StagedPage> pages) = 0;
+  virtual Status Start(int buffer, std::span<const StagedPage> pages) = 0;
   // What computes from now on finds them there. OK at once when nothing was begun.
   virtual Status Wait(int buffer) = 0;
   // What was launched so far is the last to read the buffer.
@@ -57,7 +57,7 @@ class FileStageReader final : public StageReader {
   Status Grow(int buffer, size_t num_bytes) override;
   [[nodiscard]] std::byte* memory(int buffer) const override { return memory_[buffer].data(); }
   [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
-  Status Start(int buffer, int layer, std::span<const StagedPage> pages) override;
+  Status Start(int buffer, std::span<const StagedPage> pages) override;
   // Start(), into any memory of the host.
   Status StartReads(int buffer, std::span<const PageIo> requests);
   Status Wait(int buffer) override;
@@ -82,9 +82,8 @@ class DeviceStageReader : public StageReader {
 
  protected:
   explicit DeviceStageReader(Device* device) : device_(device) {}
-  // Begins to copy a layer's pages, of page_bytes() each, once what was launched before Release()
-  // has read the buffer.
-  Status StartCopy(int buffer, int layer, std::span<const CopyPart> pages);
+  // Begins to copy a layer's pages once what was launched before Release() has read the buffer.
+  Status StartCopy(int buffer, std::span<const CopyPart> pages);
   // What computes from now on finds them there. REQUIRES: StartCopy() was called.
   Status UseCopy(int buffer) { return device_->QueueWait(DeviceQueue::kCompute, *copied_[buffer]); }
   // The host waits for the copy, if there is one.
@@ -103,7 +102,7 @@ class ArenaStageReader final : public DeviceStageReader {
  public:
   ArenaStageReader(Device* device, const Arena* arena) : DeviceStageReader(device), arena_(arena) {}
   [[nodiscard]] size_t page_bytes() const override { return arena_->page_bytes(); }
-  Status Start(int buffer, int layer, std::span<const StagedPage> pages) override;
+  Status Start(int buffer, std::span<const StagedPage> pages) override;
   Status Wait(int buffer) override;
   void Drop(int buffer) override { (void)EndCopy(buffer); }
 
@@ -120,7 +119,7 @@ class FileDeviceStageReader final : public DeviceStageReader {
       : DeviceStageReader(device), host_(file, edits) {}
   [[nodiscard]] size_t page_bytes() const override { return host_.page_bytes(); }
   Status Grow(int buffer, size_t num_bytes) override;
-  Status Start(int buffer, int layer, std::span<const StagedPage> pages) override;
+  Status Start(int buffer, std::span<const StagedPage> pages) override;
   Status Wait(int buffer) override;
   void Drop(int buffer) override;
 
@@ -128,7 +127,6 @@ class FileDeviceStageReader final : public DeviceStageReader {
   FileStageReader host_;
   std::vector<PageIo> requests_;
   std::array<std::vector<CopyPart>, kStageBuffers> parts_;  // read, and not copied yet
-  std::array<int, kStageBuffers> layers_ = {};
 };
 
 }  // namespace ebb

@@ -55,7 +55,7 @@ void T1Stage::StartNext() {
   SetAddresses(layer, BufferOf(at));
   if (layers_[layer].empty()) return;
   Status& status = at < num_layers() ? error_ : ahead_error_;
-  const Status started = reader_->Start(BufferOf(at), layer, layers_[layer]);
+  const Status started = reader_->Start(BufferOf(at), layers_[layer]);
   if (status.ok()) status = started;
 }
 

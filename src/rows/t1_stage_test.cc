@@ -25,7 +25,7 @@ class SlowReader final : public StageReader {
     return const_cast<std::byte*>(memory_[buffer].data());
   }
   [[nodiscard]] size_t memory_bytes(int buffer) const override { return memory_[buffer].size(); }
-  Status Start(int buffer, int, std::span<const StagedPage> pages) override {
+  Status Start(int buffer, std::span<const StagedPage> pages) override {
     ++num_started;
     EXPECT_LE(pages.size() * page_bytes(), memory_[buffer].size());
     std::ranges::fill(memory_[buffer], kRubbish);

@@ -1,8 +1,7 @@
 // The rows of one sequence in a tier of full precision: what reads, writes and moves them between
 // steps, and brings them to where a step attends to them. T1 is reached through it alone. T0 and T2
-// are edited by address, in a DeviceCall; on a closed device, whose memory the host cannot address,
-// rows of T0 are carried to the host and back packed (Device::ReadRows(), WriteRows()), and T2 lies
-// in the host's memory.
+// are edited by address; on a device, whose memory the host cannot address, rows of T0 are carried
+// to the host and back packed (Device::ReadRows(), WriteRows()), and T2 is the host's.
 //
 // Rows are named by the slots of a stream: the row() of the page that the stream lists at page().
 //
@@ -35,7 +34,6 @@ class TierRows : public TierPages {
   struct EditSize {
     size_t pages_of_stream = 0;
     size_t pages = 0;  // of all streams
-    size_t rows_of_stream = 0;
   };
   // Takes the memory that EditRows() and MoveRows() need, so that they need not fail for lack of
   // it. ResourceExhausted.

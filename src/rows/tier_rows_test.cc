@@ -30,7 +30,7 @@ TiersOptions OptionsOf(const std::string& where) {
   if (where == "file") return {.t1 = T1Place::kFile};
   constexpr size_t kCapBytes = size_t{8} << 20;
   if (where == "memory") return {.t1 = T1Place::kHost, .t1_cap_bytes = kCapBytes};
-  return {.device = {.kind = DeviceKind::kSim}, .t1 = T1Place::kHost, .t1_cap_bytes = kCapBytes};
+  return {.device = *ParseDevice("ggml-sim"), .t1 = T1Place::kHost, .t1_cap_bytes = kCapBytes};
 }
 
 // A stream of each layer with three pages of T1, and what their rows should hold.
@@ -46,8 +46,7 @@ class TierRowsTest : public ::testing::TestWithParam<std::string> {
         streams_[layer].emplace_back(Tier::kT1, rows_->Take(layer));
       }
     }
-    ExpectOk(rows_->ReserveEdits(
-        {.pages_of_stream = kPagesOfStream, .pages = 2 * kPagesOfStream, .rows_of_stream = 192}));
+    ExpectOk(rows_->ReserveEdits({.pages_of_stream = kPagesOfStream, .pages = 2 * kPagesOfStream}));
     rows_->EndReservation();
   }
   ~TierRowsTest() override {

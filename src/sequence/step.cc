@@ -47,7 +47,7 @@ class StepRun {
   void Undo();
   // Counts a decode step on a device's clock, which began at `begin`. REQUIRES: nothing has moved
   // since it ended.
-  void ReportDevice(double begin);
+  void ReportDevice(double seconds);
   static Status EndStep(const StepEntry& entry, Sequence* sequence, const StepReport& report);
   Status Settle(double compute_seconds);
 
@@ -64,7 +64,6 @@ StepResult StepRun::Take() {
   result_.runner_ = core_.runner.get();
   result_.status_ = Check();
   if (!result_.status_.ok()) return std::move(result_);
-  const double device_begin = core_.stores.device()->Seconds();
   const auto start = Clock::now();
   try {
     result_.status_ = PrepareAndRun();
@@ -76,7 +75,7 @@ StepResult StepRun::Take() {
     return std::move(result_);
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  ReportDevice(device_begin);
+  ReportDevice(seconds);
   result_.taken_ = true;
   result_.status_ = Settle(seconds);
   return std::move(result_);
@@ -212,19 +211,15 @@ void StepRun::Undo() {
   }
 }
 
-void StepRun::ReportDevice(double begin) {
-  const Device& device = *core_.stores.device();
-  if (device.one_memory()) return;
+void StepRun::ReportDevice(double seconds) {
+  if (!core_.stores.device()->IsClosed()) return;
   for (const StepEntry& entry : plan_.entries) {
     if (entry.kind != StepKind::kDecode) return;
   }
   DeviceReport& report = core_.device_report;
   report.t1_mode = core_.runner->t1_mode();
   ++report.decode_steps;
-  report.decode_seconds += device.Seconds() - begin;
-  if (device.IsClosed()) return;
-  report.critical_path_seconds +=
-      core_.runner->CriticalPathSeconds(RatesOf(core_.options.device), work_);
+  report.decode_seconds += seconds;
 }
 
 // What runs out of memory here comes after a step that was computed: it breaks its own sequence.

@@ -69,27 +69,18 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
 }
 
 Status TierStores::CreateDevice(const EngineOptions& options, const PageFormat& format) {
-  if (options.device.kind == DeviceKind::kBackend) return CreateBackend(options, format);
   if (options.device.kind == DeviceKind::kCpu) {
     if (options.t1_mode != T1Mode::kCompute) return OkStatus();
     return InvalidArgument(
         "T1 mode compute: host and device have one memory here, so T1 is attended to where it "
-        "lies in any case; it needs a device with memory of its own (sim)");
+        "lies in any case; it needs a device with memory of its own");
   }
-  if (options.device.memory_bytes < kExtentBytes) {
-    return InvalidArgument(fmt::format("a device with a memory of {} bytes: T0 takes at least {}",
-                                       options.device.memory_bytes, kExtentBytes));
-  }
-  EBB_ASSIGN_OR_RETURN(sim_, SimDevice::Create(options.device));
-  if (options.keep_timeline) sim_->KeepTimeline();
-  carrier_ = std::make_unique<RowCarrier>(sim_.get());
-  caches_.device = sim_.get();
-  caches_.carrier = carrier_.get();
-  return OkStatus();
-}
-
-Status TierStores::CreateBackend(const EngineOptions& options, const PageFormat& format) {
   const std::string& name = options.device.name;
+  const uint64_t memory = options.device.memory_bytes;
+  if (memory > 0 && memory < kExtentBytes) {
+    return InvalidArgument(fmt::format("device {}: a memory of {} bytes; T0 takes at least {}",
+                                       name, memory, kExtentBytes));
+  }
   if (format.type != RowType::kF16) {
     return Unsupported(fmt::format("device {}: rows are kept as f16 there", name));
   }

@@ -10,11 +10,9 @@
 #include "ebb/status.h"
 #include "src/attention/attention.h"
 #include "src/device/backend_device.h"
-#include "src/device/sim_device.h"
 #include "src/io/page_file.h"
 #include "src/kv/sequence_cache.h"
 #include "src/rows/arena.h"
-#include "src/rows/row_carrier.h"
 
 namespace ebb {
 
@@ -27,11 +25,7 @@ class TierStores {
                                    const AttentionKernel& kernel);
 
   [[nodiscard]] Device* device() const { return caches_.device; }
-  [[nodiscard]] SimDevice* sim() const {
-    return sim_.get();
-  }  // null: the device is no simulated one
-
-  // Null: the device is none of a backend.
+  // Null: the device is the processor.
   [[nodiscard]] BackendDevice* backend() const { return backend_.get(); }
 
   // What a session's cache may use.
@@ -49,13 +43,10 @@ class TierStores {
 
  private:
   Status CreateDevice(const EngineOptions& options, const PageFormat& format);
-  Status CreateBackend(const EngineOptions& options, const PageFormat& format);
   Status CreateT1(const TierSpec& tiers, const PageFormat& format);
 
   std::optional<TierSpec> spec_;
-  std::unique_ptr<SimDevice> sim_;          // null: another device
-  std::unique_ptr<BackendDevice> backend_;  // the same
-  std::unique_ptr<RowCarrier> carrier_;     // null: the same
+  std::unique_ptr<BackendDevice> backend_;  // null: the device is the processor
   std::unique_ptr<Arena> t0_;
   std::unique_ptr<Arena> newest_;      // of stores
   std::unique_ptr<Arena> t1_;          // null: T1 is a file, or there is none

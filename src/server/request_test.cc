@@ -249,6 +249,17 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
   }
 }
 
+TEST(ReadRequest, ALosslessRequestVerifiesAsTheDeviceCan) {
+  using Verify = LosslessOptions::Verify;
+  RequestDefaults defaults = Defaults();
+  for (const Verify expected : {Verify::kExact, Verify::kFast}) {
+    if (expected == Verify::kFast) defaults.engine.device = {.kind = DeviceKind::kBackend};
+    const CompletionRequest request = Chat(R"(, "ebb": {"lossless": true})", defaults);
+    ASSERT_TRUE(request.session.lossless.has_value());
+    EXPECT_EQ(request.session.lossless->verify, expected);
+  }
+}
+
 TEST(ReadRequest, TiersAreSharesWithinThoseOfTheServer) {
   RequestDefaults defaults = Defaults();
   defaults.engine.tiers = TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost};

@@ -83,9 +83,9 @@ Status CheckTiers(const Policy& policy, const SessionOptions& options) {
 }
 
 Result<DeviceUse> UseOf(const EngineOptions& options, const Model& model, Device* device) {
-  if (device->one_memory()) return DeviceUse();
+  if (!device->IsClosed()) return DeviceUse();
   const bool in_file = options.tiers.has_value() && options.tiers->t1 == T1Place::kFile;
-  const bool attends_alone = device->IsClosed() && !GraphRunner::HostMayAttend(model, *device);
+  const bool attends_alone = !GraphRunner::HostMayAttend(model, *device);
   if (options.t1_mode == T1Mode::kCompute && (in_file || attends_alone)) {
     return Unsupported(
         "T1 mode compute: " +
@@ -100,10 +100,6 @@ Result<DeviceUse> UseOf(const EngineOptions& options, const Model& model, Device
   DeviceUse::Options use = {.t1_mode = options.t1_mode,
                             .allow_inexact = options.allow_inexact,
                             .rates_file = options.rates_file};
-  // A backend's device is measured once its steps are there.
-  if (options.t1_mode == T1Mode::kAuto && options.allow_inexact && !device->IsClosed()) {
-    EBB_ASSIGN_OR_RETURN(use.rates, MeasureRates(device));
-  }
   return DeviceUse(device, use);
 }
 
@@ -281,18 +277,11 @@ ArenaAccounting Engine::newest_accounting() const { return core_->stores.newest_
 
 DeviceReport Engine::device_report() const {
   DeviceReport report = core_->device_report;
-  const Device& device = *core_->stores.device();
-  if (!device.one_memory()) report.seconds = device.Seconds();
   if (const BackendDevice* backend = core_->stores.backend(); backend != nullptr) {
     report.row_bytes = backend->buffer_bytes();
     report.weight_bytes = core_->runner->weight_bytes_on_device();
   }
   return report;
-}
-
-std::string Engine::TimelineJson() const {
-  const SimDevice* sim = core_->stores.sim();
-  return sim == nullptr || !core_->options.keep_timeline ? "" : TraceJson(sim->timeline());
 }
 
 std::string Engine::attention_name() const {

@@ -46,7 +46,7 @@ TEST(CompleteSetting, LeavesAFullCacheAlone) {
 }
 
 TEST(CompleteSetting, T1LiesInAFileOrBesideADeviceInTheHostsMemory) {
-  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kSim}) {
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kBackend}) {
     const T1Place place = kind == DeviceKind::kCpu ? T1Place::kFile : T1Place::kHost;
     EXPECT_EQ(DefaultT1({.kind = kind}), place);
     Options options;

@@ -116,15 +116,9 @@ void AttentionOp::ClearFillers(const Layer& layer) const {
 }
 
 void AttentionOp::BeginLayer(const Layer& layer, int part) const {
-  const DeviceUse& device = scratch_->device;
-  const bool announces = part == 0 && !device.one_memory();
-  if (announces) device.LaunchRest(layer.index, work_->NumPasses());
   for (const SequenceStep& sequence : work_->sequences) {
     sequence.cache->StageLayer(layer.index, part);
   }
-  if (!announces) return;
-  device.LaunchAttention(work_->sequences, scratch_->shape, layer.index);
-  for (const SequenceStep& sequence : work_->sequences) sequence.cache->ReleaseLayer(layer.index);
 }
 
 void AttentionOp::StoreRow(const Layer& layer, const RowAddress& row, int token,
@@ -220,7 +214,6 @@ void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdat
   } else {
     op.BeginLayer(layer, part);
   }
-  const DeviceCall call(op.scratch_->device.device());
   int unit = 0;
   for (const SequenceStep& sequence : op.work_->sequences) {
     for (int token = 0; token < sequence.num_tokens; ++token) {
@@ -269,7 +262,6 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
        .mass = sequence.signals->Mass(layer.index)});
   if (sequence.selector != nullptr) PlanSelected(fold, sequence, token);
   if (rows[0].window > 0) PlanWindow(fold, sequence, token);
-  if (sequence.cache->ReadsInPlace()) PlanInPlace(fold, sequence, token, hidden);
   if (sequence.cache->HasCompressedRows()) PlanCompressed(fold, sequence, token);
 }
 
@@ -307,37 +299,6 @@ size_t FirstInWindow(std::span<const uint32_t> rows, std::span<const Position> p
 
 }  // namespace
 
-// The newest rows, which may be hidden from this token, lie in T0.
-void AttentionOp::PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
-                              size_t hidden) const {
-  AttentionScratch::FoldScratch& s = ScratchOf(fold);
-  const SequenceCache& cache = *sequence.cache;
-  const int layer = fold.layer->index;
-  const size_t kv_heads = fold.layer->kv_heads;
-  const size_t first = fold.FirstRow(token, kv_heads);
-  const Position query_at = sequence.first + (token - sequence.first_token);
-  for (size_t h = 0; h < kv_heads; ++h) {
-    const int head = static_cast<int>(h);
-    const int group = cache.GroupOf(layer, head);
-    const auto take = [&](SequenceCache::RowsOfTier rows, size_t end, RowsView* view,
-                          std::span<const uint32_t>* indices) {
-      const size_t begin = FirstInWindow(rows.indices.first(end), cache.positions(group), query_at,
-                                         cache.WindowOf(group));
-      rows.view.slots = rows.view.slots.subspan(begin, end - begin);
-      *view = rows.view;
-      *indices = rows.indices.subspan(begin, end - begin);
-    };
-    const auto in_t0 = cache.RowsIn(Tier::kT0, layer, head);
-    take(in_t0, in_t0.indices.size() - hidden, &s.rows[first + h], &s.full_indices[first + h]);
-    const auto in_t1 = cache.RowsIn(Tier::kT1, layer, head);
-    take(in_t1, in_t1.indices.size(), &s.host_rows[first + h], &s.host_indices[first + h]);
-  }
-  DecodeQuery& query = s.queries.back();
-  query.mass_elements = std::span(s.full_indices).subspan(first, kv_heads);
-  query.host_rows = std::span(s.host_rows).subspan(first, kv_heads);
-  query.host_mass_elements = std::span(s.host_indices).subspan(first, kv_heads);
-}
-
 void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence,
                                  int token) const {
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
@@ -359,7 +320,6 @@ void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& se
     s.compressed[first + h].slots = s.compressed[first + h].slots.subspan(begin);
     s.compressed_indices[first + h] = all.subspan(begin);
     // Of the full rows the newest ones may be hidden from this token.
-    if (cache.ReadsInPlace()) continue;
     const auto full = cache.FullRows(layer, head);
     if (!full.empty()) {
       s.full_indices[first + h] = full.subspan(first_seen(full), s.rows[first + h].size());
@@ -475,13 +435,11 @@ void AttentionOp::FoldNode(ggml_tensor*, int part, int num_parts, void* userdata
   const Layer& layer = *fold.layer;
   const AttentionOp& op = *layer.op;
   DecodeAttention& attention = op.ScratchOf(fold).attention;
-  if (op.way_.stores_in_fold) op.BeginLayer(layer, part);
-  {
-    const DeviceCall call(op.scratch_->device.device());
-    if (op.way_.stores_in_fold) op.StoreNewRows(layer, part, num_parts);
-    attention.Fold(part, num_parts);
+  if (op.way_.stores_in_fold) {
+    op.BeginLayer(layer, part);
+    op.StoreNewRows(layer, part, num_parts);
   }
-  attention.FoldHost(part, num_parts);
+  attention.Fold(part, num_parts);
 }
 
 void AttentionOp::MergeNode(ggml_tensor*, int part, int num_parts, void* userdata) {
@@ -496,10 +454,8 @@ void AttentionOp::MergeNode(ggml_tensor*, int part, int num_parts, void* userdat
     op.PlanFold(layer.folds[fold.index + 1]);
     return;
   }
-  if (op.scratch_->device.one_memory()) {
-    for (const SequenceStep& sequence : op.work_->sequences) {
-      if (!sequence.in_tiles) sequence.cache->EndLayer(layer.index);
-    }
+  for (const SequenceStep& sequence : op.work_->sequences) {
+    if (!sequence.in_tiles) sequence.cache->EndLayer(layer.index);
   }
   if (op.way_.stores_in_fold && next_layer < op.layers_.size()) {
     op.PlanFold(op.layers_[next_layer].folds.front());
@@ -509,14 +465,12 @@ void AttentionOp::MergeNode(ggml_tensor*, int part, int num_parts, void* userdat
 void AttentionOp::PrefillNode(ggml_tensor*, int part, int, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionScratch& scratch = *layer.op->scratch_;
-  const DeviceCall call(scratch.device.device());
   if (part == 0 && layer.folds.empty()) layer.op->ClearFillers(layer);
   for (size_t i = 0; i < scratch.num_tiles; ++i) scratch.tiles[i].attention.Run(part);
 }
 
 void AttentionOp::MassNode(ggml_tensor*, int part, int, void* layer) {
   AttentionScratch& scratch = *static_cast<Layer*>(layer)->op->scratch_;
-  const DeviceCall call(scratch.device.device());
   for (size_t i = 0; i < scratch.num_tiles; ++i) {
     if (scratch.tiles[i].has_mass) scratch.tiles[i].attention.Mass(part);
   }

@@ -23,7 +23,6 @@
 #include "src/attention/decode.h"
 #include "src/attention/prefill.h"
 #include "src/model/decoder_graph.h"
-#include "src/step/device_use.h"
 #include "src/step/step_work.h"
 
 namespace ebb {
@@ -49,9 +48,8 @@ struct AttentionWay {
 
 // What all layers and graphs of an engine share. One step runs at a time.
 struct AttentionScratch {
-  AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in,
-                   const DeviceUse& device_use)
-      : kernel(kernel_in), shape(shape_in), device(device_use) {}
+  AttentionScratch(const AttentionKernel& kernel_in, const AttentionShape& shape_in)
+      : kernel(kernel_in), shape(shape_in) {}
 
   struct FoldScratch {
     FoldScratch(const AttentionKernel& kernel, const AttentionShape& shape,
@@ -59,16 +57,15 @@ struct AttentionScratch {
         : attention(kernel, shape, states) {}
     DecodeAttention attention;
     // For the fold's own tokens; there may be room for more kv heads than a layer has.
-    std::vector<RowsView> rows, host_rows;   // [tokens, kv heads]
+    std::vector<RowsView> rows;              // [tokens, kv heads]
     std::vector<CompressedRows> compressed;  // [tokens, kv heads]
     // [tokens, kv heads]: where rows of each kind stand among all rows.
-    std::vector<std::span<const uint32_t>> full_indices, host_indices, compressed_indices;
+    std::vector<std::span<const uint32_t>> full_indices, compressed_indices;
     std::vector<DecodeQuery> queries;  // [tokens]
   };
 
   const AttentionKernel& kernel;
   const AttentionShape shape;
-  const DeviceUse device;
   const std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>();
   // One for each of a layer's folds, whose plan mostly fits the next layer too, or for even and odd
   // layers: one is planned while another is merged.
@@ -146,7 +143,7 @@ class AttentionOp final : public AttentionBuilder {
   }
   // Nobody reads what comes out for tokens that only fill up the graph's, but it must be numbers.
   void ClearFillers(const Layer& layer) const;
-  // Announces the layer to the device and waits for its pages.
+  // Waits for the layer's pages.
   void BeginLayer(const Layer& layer, int part) const;
   void StoreNewRows(const Layer& layer, int part, int num_parts) const;
   void StoreToken(const Layer& layer, const SequenceStep& sequence, int token, int kv_head) const;
@@ -158,8 +155,6 @@ class AttentionOp final : public AttentionBuilder {
   void PlanToken(const Layer::Fold& fold, const SequenceStep& sequence, int token);
   // Leaves out rows before the token's window.
   void PlanWindow(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
-  void PlanInPlace(const Layer::Fold& fold, const SequenceStep& sequence, int token,
-                   size_t hidden) const;
   void PlanCompressed(const Layer::Fold& fold, const SequenceStep& sequence, int token) const;
   // [query heads of the kv head, head_dim]
   [[nodiscard]] std::span<const float> QueriesOf(const Layer& layer, int token, int kv_head) const;

@@ -131,7 +131,7 @@ Status BackendStep::FindOrMeasureRates() {
   if (!rates.has_value()) {
     const Status status = device_->Call([&]() -> Status {
       EBB_ASSIGN_OR_RETURN(const double host_rate, host_attention_->MeasureBytesPerSecond());
-      EBB_ASSIGN_OR_RETURN(rates, MeasureRatesOfBackend(device_, host_rate));
+      EBB_ASSIGN_OR_RETURN(rates, MeasureRates(device_, host_rate));
       return OkStatus();
     });
     if (status.code() == StatusCode::kResourceExhausted) {

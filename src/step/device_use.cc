@@ -17,9 +17,6 @@ LayerBytes DeviceUse::BytesOf(std::span<const SequenceStep> sequences, const Att
       bytes.t1_rows += in_t1 * row_bytes;
       bytes.t1_pages += cache.NumPagesInT1(layer, head) * shape.format.PageBytes();
       bytes.on_device += (full - in_t1) * row_bytes;
-      if (shape.compressed.head_dim > 0) {
-        bytes.on_device += cache.Compressed(layer, head).size() * shape.compressed.RowStride();
-      }
       any_in_t1 |= in_t1 > 0;
     }
     if (!any_in_t1) continue;
@@ -40,38 +37,5 @@ T1Mode DeviceUse::Choose(std::span<const SequenceStep> sequences,
              ? T1Mode::kCompute
              : T1Mode::kStream;
 }
-
-void DeviceUse::LaunchRest(int layer, int num_passes) const {
-  device_->Launch(DeviceQueue::kCompute,
-                  {.what = "rest of the layer", .layer = layer, .num_layers = num_passes});
-}
-
-// The queries go to the host and the states come back while the device attends to its own rows.
-// Their tensors lie in the host's memory here, so that their copies only take time.
-void DeviceUse::LaunchAttention(std::span<const SequenceStep> sequences,
-                                const AttentionShape& shape, int layer) const {
-  const LayerBytes bytes = BytesOf(sequences, shape, layer);
-  const bool in_place =
-      std::ranges::any_of(sequences, [](const SequenceStep& s) { return s.cache->ReadsInPlace(); });
-  const auto launch = [&](DeviceQueue queue, std::string_view what, size_t num_bytes) {
-    return device_->Launch(queue, {.what = what, .layer = layer, .num_bytes = num_bytes});
-  };
-  if (!in_place || bytes.t1_rows == 0) {
-    launch(DeviceQueue::kCompute, "attend", bytes.on_device + bytes.t1_rows);
-    return;
-  }
-  // None of these waits is for a copy of bytes, which alone can fail.
-  const auto after = [&](DeviceQueue queue, const DeviceEvent& event) {
-    (void)device_->QueueWait(queue, event);
-  };
-  after(DeviceQueue::kToHost, device_->Record(DeviceQueue::kCompute));
-  after(DeviceQueue::kHost, launch(DeviceQueue::kToHost, "queries", bytes.queries));
-  after(DeviceQueue::kToDevice, launch(DeviceQueue::kHost, "attend to T1", bytes.t1_rows));
-  const DeviceEvent states = launch(DeviceQueue::kToDevice, "states", bytes.states);
-  launch(DeviceQueue::kCompute, "attend", bytes.on_device);
-  after(DeviceQueue::kCompute, states);
-}
-
-Status DeviceUse::EndStep() const { return device_->Wait(device_->Record(DeviceQueue::kCompute)); }
 
 }  // namespace ebb

@@ -144,22 +144,23 @@ void ReserveMore(std::vector<T>* vector, size_t num) {
 
 struct GraphRunner::Impl {
   Impl(const LoadedModel& model_in, const AttentionKernel& kernel, const AttentionShape& shape,
-       const DeviceUse& device, int threads_in)
+       Device* device_in, int threads_in)
       : model(model_in),
         kv_head_counts(model_in.hparams.kv_heads.begin(), model_in.hparams.kv_heads.end()),
         has_windows(model_in.shape.SmallestWindow() > 0),
         threads(threads_in),
-        scratch(kernel, shape, device) {}
+        device(device_in),
+        scratch(kernel, shape) {}
 
   const LoadedModel& model;
   const std::set<int> kv_head_counts;  // that layers have
   const bool has_windows;
   const int threads;
+  Device* const device;
   std::unique_ptr<ggml_threadpool, GgmlDeleter> threadpool;
   std::unique_ptr<ggml_backend, GgmlDeleter> backend;
   AttentionScratch scratch;
   std::unique_ptr<BackendStep> on_device;  // null: the processor computes steps
-  T1Mode t1_mode = T1Mode::kStream;        // of the last step
   std::list<StepGraph> graphs;             // most recently used first
   int64_t num_graphs_built = 0;
   LaterLogits later;
@@ -187,7 +188,6 @@ struct GraphRunner::Impl {
   void Reserve(const StepWork& work, const AttentionWay& way);
   void ReserveFolds(const StepWork& work, int num_folds);
   void ReserveSelection(const StepWork& work);
-  Status BeginStaging(const StepWork& work, const AttentionWay& way);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
   // Of a sequence's tokens.
   static void CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
@@ -211,7 +211,7 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
                                 .format = {.type = kv_type, .head_dim = loaded.hparams.head_dim},
                                 .compressed = compressed};
   EBB_RETURN_IF_ERROR(CheckAttentionShape(shape));
-  auto impl = std::make_unique<Impl>(loaded, kernel, shape, device, threads);
+  auto impl = std::make_unique<Impl>(loaded, kernel, shape, device.device(), threads);
   impl->backend.reset(ggml_backend_cpu_init());
   ggml_threadpool_params params = ggml_threadpool_params_default(threads);
   params.poll = kPoll;
@@ -380,11 +380,6 @@ void GraphRunner::Impl::ReserveFolds(const StepWork& work, int num_folds) {
   for (AttentionScratch::FoldScratch& fold : scratch.folds) {
     fold.rows.resize(std::max(fold.rows.size(), fold_tokens * heads));
     if (has_windows) fold.full_indices.resize(fold.rows.size());
-    if (!scratch.device.one_memory()) {
-      fold.full_indices.resize(fold.rows.size());
-      fold.host_rows.resize(fold.rows.size());
-      fold.host_indices.resize(fold.rows.size());
-    }
     if (scratch.shape.compressed.head_dim > 0) {
       fold.compressed.resize(fold.rows.size());
       fold.full_indices.resize(fold.rows.size());
@@ -441,21 +436,6 @@ void GraphRunner::Impl::CopyEvictionLogits(const SequenceStep& sequence, const S
   }
 }
 
-// Tiles read rows in one place: those of T1 are streamed.
-Status GraphRunner::Impl::BeginStaging(const StepWork& work, const AttentionWay& way) {
-  t1_mode = T1Mode::kStream;
-  if (!scratch.device.one_memory() && way.num_folds > 0) {
-    t1_mode = scratch.device.Choose(work.sequences, scratch.shape);
-  }
-  using Reading = SequenceCache::T1Reading;
-  for (const SequenceStep& sequence : work.sequences) {
-    const bool in_place = t1_mode == T1Mode::kCompute && !sequence.in_tiles;
-    EBB_RETURN_IF_ERROR(
-        sequence.cache->BeginStaging(in_place ? Reading::kInPlace : Reading::kStaged));
-  }
-  return OkStatus();
-}
-
 ggml_status GraphRunner::Impl::Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs) {
   if (costs == nullptr) return ggml_backend_graph_compute(backend.get(), graph);
   GraphCosts measured(graph);
@@ -476,7 +456,9 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   SetInput(graph->graph.tokens, work.tokens);
   SetInput(graph->graph.positions, work.rope_positions);
   SetInput(graph->graph.output_rows, work.output_rows);
-  EBB_RETURN_IF_ERROR(impl_->BeginStaging(work, shape.way));
+  for (const SequenceStep& sequence : work.sequences) {
+    EBB_RETURN_IF_ERROR(sequence.cache->BeginStaging());
+  }
   impl_->scratch.select_seconds = 0;
   graph->op->SetWork(&work);
   const ggml_status status = impl_->Compute(work, graph->graph.graph, costs);
@@ -486,7 +468,6 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
     if (staged.ok()) staged = of_sequence;
   }
   EBB_RETURN_IF_ERROR(staged);
-  EBB_RETURN_IF_ERROR(impl_->scratch.device.EndStep());
   if (status != GGML_STATUS_SUCCESS) {
     return Internal(std::string("ggml failed a step: ") + ggml_status_to_string(status));
   }
@@ -502,10 +483,9 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
 
 Status GraphRunner::RotateKeys(SequenceCache* cache, int group, const RopePositions& rope,
                                Position end, Position next, FirstKeys* first_keys) {
-  const DeviceCall call(impl_->scratch.device.device());
   std::vector<Position> turns;
   rope.Turns(*cache, group, end, &turns);
-  TurningKeys keys(cache, impl_->scratch.device.device(), group, turns);
+  TurningKeys keys(cache, impl_->device, group, turns);
   EBB_RETURN_IF_ERROR(keys.Read());
   first_keys->PutBack(*cache, group, rope, next, keys, turns);
   const KeyRotator by = {.model = impl_->model,
@@ -523,20 +503,9 @@ size_t GraphRunner::weight_bytes_on_device() const {
   return impl_->on_device == nullptr ? 0 : impl_->on_device->weight_bytes();
 }
 T1Mode GraphRunner::t1_mode() const {
-  return impl_->on_device == nullptr ? impl_->t1_mode : impl_->on_device->t1_mode();
+  return impl_->on_device == nullptr ? T1Mode::kStream : impl_->on_device->t1_mode();
 }
 double GraphRunner::select_seconds() const { return impl_->scratch.select_seconds; }
-
-double GraphRunner::CriticalPathSeconds(DeviceRates rates, const StepWork& work) const {
-  rates.layer_seconds *= work.NumPasses();
-  double seconds = 0;
-  for (int layer = 0; layer < impl_->model.hparams.num_layers; ++layer) {
-    const LayerBytes bytes = DeviceUse::BytesOf(work.sequences, impl_->scratch.shape, layer);
-    seconds += impl_->t1_mode == T1Mode::kCompute ? ComputeSeconds(rates, bytes, 1)
-                                                  : StreamSeconds(rates, bytes, 1);
-  }
-  return seconds;
-}
 
 std::span<const float> GraphRunner::logits(size_t i) const {
   if (impl_->on_device != nullptr) return impl_->on_device->logits(i);

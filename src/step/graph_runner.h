@@ -53,14 +53,12 @@ class GraphRunner {
   [[nodiscard]] bool ReadsT2TokenByToken() const;
   // Steps whose shape is among the last ones' build none.
   [[nodiscard]] int64_t num_graphs_built() const;
-  // How T1 was read in the last step, on a device with memory of its own.
+  // How T1 was read in the last step, on a device.
   [[nodiscard]] T1Mode t1_mode() const;
   // Of a device that computes by itself; 0: of none.
   [[nodiscard]] size_t weight_bytes_on_device() const;
   // How long rows were selected in the last step.
   [[nodiscard]] double select_seconds() const;
-  // What a device of such rates takes for this step.
-  [[nodiscard]] double CriticalPathSeconds(DeviceRates rates, const StepWork& work) const;
   // [vocab_size], of output_rows[i] of the last step. Valid until the next step or
   // ComputeLogits().
   [[nodiscard]] std::span<const float> logits(size_t i) const;

@@ -58,11 +58,6 @@ struct StepWork {
   bool logits_later = false;  // they are computed afterwards, from GraphRunner::outputs()
   // Each token goes through the arithmetic of a decode step of its own.
   bool one_token_at_a_time = false;
-
-  // How often the weights are read.
-  [[nodiscard]] int NumPasses() const {
-    return one_token_at_a_time ? static_cast<int>(tokens.size()) : 1;
-  }
 };
 
 }  // namespace ebb

@@ -60,7 +60,7 @@ std::vector<Case> Cases() {
       {"SmallKvCap", run + "--kv-cap 1000", kUsage, {"the cache", "cap", "1000"}},
       {"SmallT0", run + "--t0 50", kUsage, {"T0: a cap", "50"}},
       {"KvCapAndTiers", run + "--kv-cap 8MiB --t0 50%", kUsage, {"without tiers"}},
-      {"SmallDevice", run + "--device sim:memory=1", kUsage, {"memory of 1 bytes"}},
+      {"SmallDevice", run + "--device ggml-cpu:memory=1", kUsage, {"memory of 1 bytes"}},
       {"BadGranularity", run + "--granularity row", kUsage, {"--granularity", "token", "row"}},
       {"BadBudget", run + "--policy h2o --budget lots", kUsage, {"--budget", "lots"}},
       {"SmallBudget",

@@ -1,4 +1,4 @@
-// --device, --t1-mode and --timeline as a user gives them.
+// --device and --t1-mode as a user gives them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,18 +40,16 @@ class DeviceTest : public testing::Test {
 std::unique_ptr<TinyModel> DeviceTest::model_;
 
 TEST_F(DeviceTest, StreamsT1FromTheHostWithoutBeingTold) {
-  const json full = Record(Run("--t0 100% --t1 none"));
-  EXPECT_EQ(full["device"], json({{"name", "cpu"}}));
-  const json sim = Record(Run("--device sim:h2d=10GBps --t0 30%"));
-  EXPECT_EQ(sim["logits_hash"], full["logits_hash"]);
-  EXPECT_GT(sim["tiers"][1]["rows"], 0);
-  EXPECT_GT(sim["moves"]["bytes_down"], 0);
-  EXPECT_EQ(sim["device"]["name"], "sim");
-  EXPECT_EQ(sim["device"]["t1_mode"], "stream");
-  EXPECT_EQ(sim["device"]["decode_steps"], 149);
-  EXPECT_NEAR(sim["device"]["step_s"].get<double>(), sim["device"]["critical_path_s"].get<double>(),
-              0.05 * sim["device"]["step_s"].get<double>());
-  EXPECT_EQ(Record(Run("--device sim --t0 30% --t1-mode compute"))["device"]["t1_mode"], "compute");
+  EXPECT_EQ(Record(Run("--t0 100% --t1 none"))["device"], json({{"name", "cpu"}}));
+  const json tiered = Record(Run("--device ggml-cpu --t0 30%"));
+  EXPECT_GT(tiered["tiers"][1]["rows"], 0);
+  EXPECT_GT(tiered["moves"]["bytes_down"], 0);
+  EXPECT_EQ(tiered["device"]["name"], "ggml-cpu");
+  EXPECT_EQ(tiered["device"]["t1_mode"], "stream");
+  EXPECT_EQ(tiered["device"]["decode_steps"], 149);
+  EXPECT_GT(tiered["device"]["step_s"], 0);
+  const json computed = Record(Run("--device ggml-cpu --t0 30% --t1-mode compute"));
+  EXPECT_EQ(computed["device"]["t1_mode"], "compute");
 }
 
 TEST_F(DeviceTest, ABackendsDeviceHoldsWeightsAndRows) {
@@ -66,8 +64,7 @@ TEST_F(DeviceTest, ABackendsDeviceHoldsWeightsAndRows) {
     EXPECT_GT(tiered["tiers"][1]["rows"], 0) << place;
   }
   EXPECT_NE(Run("--device warp9").exit_code, 0);
-  EXPECT_THAT(Run("--device warp9").err,
-              HasSubstr("no device \"warp9\" here; there are: cpu, sim"));
+  EXPECT_THAT(Run("--device warp9").err, HasSubstr("no device \"warp9\" here; there are: cpu"));
   EXPECT_THAT(Run("--device ggml-cpu --lossless").err, HasSubstr("lossless.verify exact"));
   const json lossless = Record(Run("--device ggml-cpu --t1 host --lossless --verify fast"));
   EXPECT_GT(lossless["drafted"], 0);
@@ -101,7 +98,7 @@ TEST_F(DeviceTest, ListsDevicesAndTestsOne) {
   std::vector<std::string> names;
   const json devices = json::parse(listed.out)["devices"];
   for (const json& device : devices) names.push_back(device["name"]);
-  EXPECT_THAT(names, testing::IsSupersetOf({"cpu", "sim", "ggml-cpu"}));
+  EXPECT_THAT(names, testing::IsSupersetOf({"cpu", "ggml-cpu"}));
   EXPECT_THAT(RunEbb("device list").out, HasSubstr("ggml-cpu"));
 
   const ProgramEnd tested = RunEbb("device test --json --threads 1 --device ggml-cpu -m pebble");
@@ -119,24 +116,6 @@ TEST_F(DeviceTest, ListsDevicesAndTestsOne) {
   EXPECT_NE(RunEbb("device test -m pebble").exit_code, 0);
 }
 
-TEST_F(DeviceTest, OtherTiersAndPoliciesLieOnItToo) {
-  for (const std::string setting : {"--t1 none --t2 50%", "--t0 50% --t2 30%:int4 --evict 10%",
-                                    "--policy streaming --budget 20"}) {
-    const json cpu = Record(Run(setting.starts_with("--t0") ? "--t1 host " + setting : setting));
-    EXPECT_EQ(Record(Run("--device sim " + setting))["logits_hash"], cpu["logits_hash"]) << setting;
-  }
-}
-
-TEST_F(DeviceTest, WritesItsTimeline) {
-  const TempFolder folder;
-  const std::string path = folder.File("timeline.json");
-  EXPECT_EQ(Run("--device sim --t0 30% --timeline " + path).exit_code, 0);
-  std::ifstream file(path);
-  const json trace = json::parse(file, nullptr, false);
-  ASSERT_TRUE(trace.is_object());
-  EXPECT_GT(trace["traceEvents"].size(), 500u);
-}
-
 TEST_F(DeviceTest, RefusesWhatMakesNoSense) {
   const auto expect_refused = [](const std::string& arguments, const std::string& why) {
     const ProgramEnd end = Run(arguments);
@@ -144,13 +123,10 @@ TEST_F(DeviceTest, RefusesWhatMakesNoSense) {
     EXPECT_THAT(end.err, HasSubstr(why)) << arguments;
   };
   expect_refused("--device gpu", "no device \"gpu\" here");
-  expect_refused("--device sim:h2d=fast", "expected a rate");
-  expect_refused("--device sim --t0 50% --t1 file --t1-mode compute", "T1 mode compute");
+  expect_refused("--device ggml-cpu:memory=much", "memory=much");
+  expect_refused("--device ggml-cpu --t0 50% --t1 file --t1-mode compute", "T1 mode compute");
   expect_refused("--t0 50% --t1 host --t1-mode compute", "one memory");
   expect_refused("--t1-mode both", "expected auto|compute|stream");
-  expect_refused("--timeline x.json", "add --device sim");
-  expect_refused("--device sim --memory 1GiB", "--memory");
-  expect_refused("--device sim --t0 30% --timeline /nonexistent/x.json", "cannot write");
 }
 
 }  // namespace

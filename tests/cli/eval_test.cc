@@ -148,17 +148,18 @@ TEST_F(EvalTest, WhatComesOutTheSameIsRunOnce) {
   EXPECT_EQ(summary[1]["policy"], "full");
 }
 
-TEST_F(EvalTest, WhatMayRoundOtherwiseIsASettingOfItsOwn) {
+TEST_F(EvalTest, WhatRoundsOtherwiseIsASettingOfItsOwn) {
   const std::string grid = model_.File("inexact.json");
-  std::ofstream(grid) << R"({"policies": ["attention"], "settings": [{"t0": "50%"},
-    {"t0": "50%", "device": "sim"}, {"t0": "50%", "device": "sim", "t1-mode": "compute"}]})";
-  const ProgramEnd end =
-      RunEbb("eval -n 8 --quiet --sinks 1 --window 2 --interval 4 -m " + model_.path() +
-             " --task " + task_ + ":gsm8k --out " + Out("inexact") + " --grid " + grid);
+  std::ofstream(grid) << R"({"policies": ["attention"],
+    "settings": [{"t0": "50%"}, {"t0": "50%"}, {"t0": "50%", "t1-mode": "compute"}]})";
+  const ProgramEnd end = RunEbb(
+      "eval -n 8 --quiet --sinks 1 --window 2 --interval 4 -m " + model_.path() + " --task " +
+      task_ + ":gsm8k --device ggml-cpu --out " + Out("inexact") + " --grid " + grid);
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json summary = json::parse(ReadFile(Out("inexact") + "/summary.json"));
   ASSERT_EQ(summary.size(), 2u);
-  EXPECT_EQ(summary[1]["tiers"], "t1-mode=compute t0=50% evict=0%");
+  EXPECT_EQ(summary[0]["tiers"], "device=ggml-cpu t0=50% evict=0%");
+  EXPECT_EQ(summary[1]["tiers"], "device=ggml-cpu t1-mode=compute t0=50% evict=0%");
 }
 
 TEST_F(EvalTest, SettingsThatDifferInOneOptionAreCountedApart) {

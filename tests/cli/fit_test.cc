@@ -117,8 +117,8 @@ TEST_F(FitTest, WhatRunRefusesIsRefused) {
     std::string arguments;
     std::string message;
   } cases[] = {{"--t0 50", "T0: a cap must be at least 2097152 bytes; got 50"},
-               {"--device sim --t1 file --t1-mode compute", "T1 mode compute: rows of a file"},
-               {"--device sim:memory=1MiB", "a device with a memory of 1048576 bytes"},
+               {"--device ggml-cpu --t1 file --t1-mode compute", "T1 mode compute: rows of a file"},
+               {"--device ggml-cpu:memory=1MiB", "a memory of 1048576 bytes"},
                {"--context 100000", "100000"}};
   for (const auto& [arguments, message] : cases) {
     const ProgramEnd fit = Fit(arguments);

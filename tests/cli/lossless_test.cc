@@ -52,8 +52,7 @@ TEST_F(LosslessTest, SaysWhatTheFullCacheSaysWhateverDrafts) {
   for (const std::string draft :
        {"--t1 host", "--t1 none --draft streaming:sinks=2,window=9",
         "--t1 host --policy h2o --budget 12", "--t1 host --t0 20% --window 8 --interval 8",
-        "--t1 host --t0 50% --t2 50%:int4 --window 8",
-        "--device sim --draft attention:budget=10%,window=8,interval=8"}) {
+        "--t1 host --t0 50% --t2 50%:int4 --window 8"}) {
     const ProgramEnd end = Run("--lossless --draft-min 4 " + draft);
     EXPECT_EQ(end.out, full.out) << draft;
     const json record = Record(end);
@@ -192,7 +191,6 @@ TEST_F(LosslessTest, RefusesWhatMakesNoSense) {
   ExpectRefused("--lossless --draft-min -1", "--draft-min");
   ExpectRefused("--lossless --draft streaming_rerotated", "rotates keys anew");
   ExpectRefused("--lossless --memory 1GiB", "--memory: what a lossless session keeps");
-  ExpectRefused("--lossless --device sim --t1-mode compute", "up to rounding only");
   ExpectRefused("--lossless --t1 none --t0 2MiB", "without a T1 what verifies it lies in T0 too");
   const ProgramEnd end = RunEbb("bench lossless -m " + model_->path());
   EXPECT_THAT(end.err, HasSubstr("--lossless is missing"));

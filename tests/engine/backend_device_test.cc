@@ -332,6 +332,32 @@ TEST_P(BackendDeviceT1Test, RowsInT1ChangeNoBit) {
   }
 }
 
+// Layers with windows, and with other numbers of kv heads.
+TEST_P(BackendDeviceT1Test, LayersThatDifferAreStreamedToo) {
+  RandomGgufOptions windows = SmallModelOptions();
+  windows.family = "gemma3";
+  windows.num_layers = 4;
+  windows.sliding_window = 48;
+  windows.window_pattern = 2;
+  RandomGgufOptions mixed = SmallModelOptions();
+  mixed.family = "deci";
+  mixed.num_layers = 3;
+  mixed.kv_heads_by_layer = {1, 3, 2};
+  for (const RandomGgufOptions& shape : {windows, mixed}) {
+    const auto model = ForDevice(shape);
+    for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
+      const uint64_t expected = HashOf(*MakeEngineOf(model, OnDevice()), PolicySpec());
+      const EngineOptions options = WithT1(0.3, GetParam());
+      auto engine = MakeEngineOf(model, options);
+      auto session = Open(*engine, Tiered(options, granularity));
+      Read(*session);
+      Decode(*session, 0, kDecodeTokens);
+      EXPECT_GT(RowsIn(*session, Tier::kT1), 50);
+      EXPECT_EQ(session->logits_hash(), expected) << shape.family;
+    }
+  }
+}
+
 TEST_P(BackendDeviceT1Test, SharesOfT0MayChangeAndSessionsPark) {
   const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
   const EngineOptions options = WithT1(0.3, GetParam());

@@ -189,40 +189,6 @@ TEST(LosslessFaults, AGuessThatThrowsLeavesTheSessionAsItWas) {
   EXPECT_EQ(session->logits_hash(), full->logits_hash());
 }
 
-// A copy to the device that fails in a verifying step ends the request and loses nothing.
-TEST(LosslessFaults, AFailedReadOfT1LeavesTheSessionAsItWas) {
-  EngineOptions options = {.threads = 1,
-                           .tiers = TierSpec{.t1 = T1Place::kHost},
-                           .device = {.kind = DeviceKind::kSim, .memory_bytes = 64 << 20}};
-  auto engine = MakeEngine(options);
-  auto full_engine = MakeEngine();
-  auto full = Open(*full_engine);
-  auto session = Open(*engine, {.policy = {.name = "streaming", .sinks = 4, .window = 12},
-                                .lossless = LosslessOptions{.draft_min = 7}});
-  for (Session* one : {full.get(), session.get()}) {
-    ExpectOk(one->Prefill(SomeTokens(200)));
-    for (int i = 0; i < 10; ++i) ExpectOk(one->Decode(Text()[i]));
-  }
-  SimDevice* device = Insides::Of(*engine).stores.sim();
-  for (int fails_at = 1; fails_at <= 2; ++fails_at) {
-    int copies = 0;
-    device->SetFaults([&](const DeviceRequest& request) -> DeviceFault {
-      const bool fails = request.call == DeviceRequest::Call::kCopy && ++copies == fails_at;
-      return {.kind = fails ? DeviceFault::Kind::kFails : DeviceFault::Kind::kNone};
-    });
-    const Status status = session->Decode(Text()[10], From(11));
-    device->SetFaults({});
-    EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
-    EXPECT_EQ(session->next_position(), full->next_position());
-    EXPECT_EQ(session->logits_hash(), full->logits_hash());
-  }
-  for (int i = 10; i < 60; ++i) {
-    ExpectOk(full->Decode(Text()[i]));
-    ExpectOk(session->Decode(Text()[i], From(i + 1)));
-  }
-  EXPECT_EQ(Logits(*session), Logits(*full));
-}
-
 // The files without a name that this process has open, each by its device and number there.
 using FileNumber = std::pair<dev_t, ino_t>;
 std::map<FileNumber, std::filesystem::path> FilesWithoutName() {

@@ -16,7 +16,6 @@ constexpr int kPromptTokens = 40;
 struct Place {
   std::string name;
   T1Place t1 = T1Place::kNone;
-  DeviceSpec device = {};
 };
 
 struct Draft {
@@ -26,7 +25,7 @@ struct Draft {
 };
 
 EngineOptions EngineAt(const Place& place, const Draft& draft, int threads = 1) {
-  EngineOptions options = {.threads = threads, .device = place.device};
+  EngineOptions options = {.threads = threads};
   options.tiers = draft.in_tiers ? *draft.policy.tiers : TierSpec();
   options.tiers->t1 = place.t1;
   return options;
@@ -222,10 +221,7 @@ TEST_P(LosslessAt, GeneratesTheTextOfTheFullCache) {
 INSTANTIATE_TEST_SUITE_P(
     PlacesAndDrafts, LosslessAt,
     testing::Combine(testing::Values(Place{"Memory"}, Place{"Host", T1Place::kHost},
-                                     Place{"File", T1Place::kFile},
-                                     Place{"Device",
-                                           T1Place::kHost,
-                                           {.kind = DeviceKind::kSim, .memory_bytes = 64 << 20}}),
+                                     Place{"File", T1Place::kFile}),
                      testing::ValuesIn(Drafts())),
     [](const auto& info) { return std::get<0>(info.param).name + std::get<1>(info.param).name; });
 

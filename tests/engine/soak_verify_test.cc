@@ -3,7 +3,7 @@
 #include <array>
 #include <random>
 
-#include "tests/engine/engine_fixture.h"
+#include "tests/engine/backend_fixture.h"
 
 namespace ebb {
 namespace {
@@ -15,14 +15,10 @@ constexpr size_t kSessions = 3;
 struct Place {
   const char* name = "";
   T1Place t1 = T1Place::kHost;
-  DeviceSpec device;
+  DeviceSpec device;  // the processor, or a simulated backend
   T1Mode t1_mode = T1Mode::kAuto;
   uint32_t seed = 0;
 };
-
-DeviceSpec Simulated() {
-  return {.kind = DeviceKind::kSim, .memory_bytes = 256 << 20, .copies = CopyArrival::kLate};
-}
 
 class Soak {
  public:
@@ -31,7 +27,7 @@ class Soak {
     stores_.t2_share = 0.5;
     stores_.t2_type = place.t1 == T1Place::kFile ? CompressedType::kInt4 : CompressedType::kInt8;
     auto engine = Engine::Create(
-        SmallModel(),
+        place.device.kind == DeviceKind::kCpu ? SmallModel() : DeviceModel(),
         {.threads = 1, .tiers = stores_, .device = place.device, .t1_mode = place.t1_mode});
     status_ = engine.status();
     if (engine.ok()) engine_ = *std::move(engine);
@@ -128,13 +124,14 @@ TEST_P(SoakTest, AHundredThousandStepsLeaveNothingBehind) {
   soak.Run();
   soak.ExpectNothingLeft();
 }
-INSTANTIATE_TEST_SUITE_P(
-    Places, SoakTest,
-    testing::Values(Place{"host", T1Place::kHost, {}, T1Mode::kAuto, 2},
-                    Place{"file", T1Place::kFile, {}, T1Mode::kAuto, 3},
-                    Place{"stream", T1Place::kHost, Simulated(), T1Mode::kStream, 4},
-                    Place{"compute", T1Place::kHost, Simulated(), T1Mode::kCompute, 5}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Places, SoakTest,
+                         testing::Values(Place{"host", T1Place::kHost, {}, T1Mode::kAuto, 2},
+                                         Place{"file", T1Place::kFile, {}, T1Mode::kAuto, 3},
+                                         Place{"stream", T1Place::kHost, *ParseDevice("ggml-sim"),
+                                               T1Mode::kStream, 4},
+                                         Place{"compute", T1Place::kHost, *ParseDevice("ggml-sim"),
+                                               T1Mode::kCompute, 5}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace ebb

@@ -24,7 +24,6 @@ const std::vector<Token>& Text() {
 
 struct Setting {
   TierSpec tiers;
-  DeviceSpec device;
   Granularity granularity = Granularity::kToken;
   int threads = 1;
 };
@@ -38,7 +37,7 @@ PolicySpec PolicyOf(const Setting& setting) {
 }
 
 std::unique_ptr<Engine> EngineOf(const Setting& setting) {
-  return MakeEngine({.threads = setting.threads, .tiers = setting.tiers, .device = setting.device});
+  return MakeEngine({.threads = setting.threads, .tiers = setting.tiers});
 }
 
 void Read(Session& session) { ExpectOk(session.Prefill(std::span(Text()).first(kPromptTokens))); }
@@ -75,19 +74,11 @@ int64_t RowsIn(const CacheAccounting& cache, Tier tier) {
   return cache.tiers[static_cast<int>(tier)].rows;
 }
 
-// Where T1 lies: in the one memory, in a file, or beyond a device.
-struct Place {
-  std::string name;
-  T1Place t1 = T1Place::kHost;
-  DeviceSpec device;
-};
-
-class ExactTiers : public testing::TestWithParam<std::tuple<Place, Granularity>> {
+class ExactTiers : public testing::TestWithParam<std::tuple<T1Place, Granularity>> {
  protected:
   void SetUp() override {
     const Setting setting = Of(1);
-    const auto engine = Engine::Create(
-        SmallModel(), {.threads = 1, .tiers = setting.tiers, .device = setting.device});
+    const auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = setting.tiers});
     if (engine.status().code() == StatusCode::kUnsupported) {
       GTEST_SKIP() << engine.status().message();  // a disk without direct reads
     }
@@ -96,8 +87,7 @@ class ExactTiers : public testing::TestWithParam<std::tuple<Place, Granularity>>
     Setting setting = {.granularity = std::get<1>(GetParam())};
     setting.tiers.t0_share = t0_share;
     setting.tiers.evict_share = evict_share;
-    setting.tiers.t1 = std::get<0>(GetParam()).t1;
-    setting.device = std::get<0>(GetParam()).device;
+    setting.tiers.t1 = std::get<0>(GetParam());
     return setting;
   }
 };
@@ -186,28 +176,14 @@ TEST_P(ExactTiers, SequencesSideBySideAreWhatTheyAreAlone) {
   }
 }
 
-Place BesideDevice(const std::string& name, CopyArrival copies) {
-  return {.name = name,
-          .t1 = T1Place::kHost,
-          .device = {.kind = DeviceKind::kSim, .memory_bytes = 64 << 20, .copies = copies}};
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    PlacesAndGranularities, ExactTiers,
-    testing::Combine(testing::Values(Place{"Host", T1Place::kHost, {}},
-                                     Place{"File", T1Place::kFile, {}},
-                                     BesideDevice("Device", CopyArrival::kLate)),
-                     testing::Values(Granularity::kToken, Granularity::kLayer, Granularity::kHead)),
-    [](const auto& info) {
-      return std::get<0>(info.param).name + std::string(GranularityName(std::get<1>(info.param)));
-    });
-
-INSTANTIATE_TEST_SUITE_P(
-    Arrivals, ExactTiers,
-    testing::Combine(testing::Values(BesideDevice("AtOnce", CopyArrival::kAtOnce),
-                                     BesideDevice("Thread", CopyArrival::kThread)),
-                     testing::Values(Granularity::kToken)),
-    [](const auto& info) { return std::get<0>(info.param).name; });
+INSTANTIATE_TEST_SUITE_P(PlacesAndGranularities, ExactTiers,
+                         testing::Combine(testing::Values(T1Place::kHost, T1Place::kFile),
+                                          testing::Values(Granularity::kToken, Granularity::kLayer,
+                                                          Granularity::kHead)),
+                         [](const auto& info) {
+                           return std::string(T1PlaceName(std::get<0>(info.param))) + "_" +
+                                  std::string(GranularityName(std::get<1>(info.param)));
+                         });
 
 double LargestDifferenceToFull(CompressedType type) {
   Setting setting;

@@ -179,7 +179,6 @@ TEST(Windows, MassIsOfTheRowsThatAQuerySees) {
 struct Case {
   std::string name;
   PolicySpec policy;
-  DeviceSpec device = {};
   bool is_exact = false;  // the bits of the full cache
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -188,10 +187,9 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
     const std::string at = "_" + std::string(GranularityName(granularity));
-    const auto add = [&](const std::string& name, PolicySpec policy, bool is_exact,
-                         const DeviceSpec& device = {}) {
+    const auto add = [&](const std::string& name, PolicySpec policy, bool is_exact) {
       policy.granularity = granularity;
-      cases.push_back({name + at, policy, device, is_exact});
+      cases.push_back({name + at, policy, is_exact});
     };
     const auto tiered = [&](const TierSpec& tiers) {
       PolicySpec policy = {.name = "attention", .window = 8, .interval = 8};
@@ -206,10 +204,8 @@ std::vector<Case> Cases() {
     add("lag_kv", {.name = "lag_kv", .budget = *ParseBudget("+60"), .interval = 8}, false);
     add("attention",
         {.name = "attention", .budget = *ParseBudget("+60"), .window = 16, .interval = 8}, false);
-    const DeviceSpec sim = {.kind = DeviceKind::kSim};
     add("t1_host", tiered({.t0_share = 0.4, .t1 = T1Place::kHost}), true);
     add("t1_file", tiered({.t0_share = 0.3, .t1 = T1Place::kFile}), true);
-    add("t1_device", tiered({.t0_share = 0.3, .t1 = T1Place::kHost}), true, sim);
     add("t1_evict", tiered({.t0_share = 0.4, .t1 = T1Place::kHost, .evict_share = 0.2}), false);
     add("t2", tiered({.t0_share = 0.5, .t1 = T1Place::kHost, .t2_share = 0.5}), false);
     add("t2_file", tiered({.t0_share = 0.3, .t1 = T1Place::kFile, .t2_share = 0.4}), false);
@@ -225,10 +221,8 @@ class WindowsAtAnyPolicy : public testing::TestWithParam<Case> {
     return options;
   }
   [[nodiscard]] static Result<std::unique_ptr<Engine>> MakeIts() {
-    return Engine::Create(WindowModel(), {.threads = 2,
-                                          .tiers = GetParam().policy.tiers,
-                                          .device = GetParam().device,
-                                          .prefill_chunk = 64});
+    return Engine::Create(WindowModel(),
+                          {.threads = 2, .tiers = GetParam().policy.tiers, .prefill_chunk = 64});
   }
   void SetUp() override {
     const auto engine = MakeIts();

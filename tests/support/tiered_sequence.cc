@@ -28,31 +28,27 @@ std::unique_ptr<Arena> MakeArena(size_t page_bytes, size_t cap_bytes, Device* de
       {.page_bytes = page_bytes, .cap_bytes = cap_bytes, .device = device, .memory = memory}));
 }
 
-std::unique_ptr<SimDevice> MakeSim(const DeviceSpec& spec) {
-  return spec.kind == DeviceKind::kCpu ? nullptr : OrDie(SimDevice::Create(spec));
+std::unique_ptr<BackendDevice> MakeBackend(const DeviceSpec& spec) {
+  if (spec.kind == DeviceKind::kCpu) return nullptr;
+  return OrDie(BackendDevice::Create(spec, kStride));
 }
 
 bool Is(const std::byte* row, const RowBytes& expected) {
   return std::memcmp(row, expected.data(), expected.size()) == 0;
 }
 
-bool Holds(const std::byte* key, const RowBytes& expected) {
-  return std::memcmp(key, expected.data(), kStride) == 0 &&
-         std::memcmp(key + kTiersFormat.ValueOffset(), expected.data() + kStride, kStride) == 0;
-}
-
 }  // namespace
 
-TiersForTest::TiersForTest(const TiersOptions& options) : sim(MakeSim(options.device)) {
-  Device* const device = sim == nullptr ? &CpuDevice() : sim.get();
-  carrier = std::make_unique<RowCarrier>(device);
+TiersForTest::TiersForTest(const TiersOptions& options) : backend(MakeBackend(options.device)) {
+  Device* device = &CpuDevice();
+  if (backend != nullptr) device = backend.get();
   t0 = MakeArena(kTiersFormat.PageBytes(), options.t0_cap_bytes, device);
   stores = {.t0 = t0.get(),
             .compressed = {.type = options.t2, .head_dim = kTiersFormat.head_dim},
             .kernel = &CpuAttention(),
-            .device = device,
-            .carrier = carrier.get()};
-  t2 = MakeArena(stores.compressed.PageBytes(), options.t2_cap_bytes, device);
+            .device = device};
+  t2 = MakeArena(stores.compressed.PageBytes(), options.t2_cap_bytes, device,
+                 device->IsClosed() ? MemoryKind::kPinned : MemoryKind::kDevice);
   stores.t2 = t2.get();
   if (options.t1 == T1Place::kHost) {
     t1 = MakeArena(kTiersFormat.PageBytes(), options.t1_cap_bytes, device, MemoryKind::kPinned);
@@ -101,12 +97,11 @@ Status TieredSequence::Append(int num_tokens) {
     const int head = stream % kTiersShape.num_kv_heads;
     const int group = cache_->GroupOf(layer, head);
     const size_t full_rows = cache_->num_full_rows(group);
-    const DeviceCall call(stores_.device);
     for (int i = 0; i < num_tokens; ++i) {
       const auto at = cache_->Row(layer, head, static_cast<uint32_t>(full_rows - num_tokens + i));
       const RowBytes row = NewRow();
-      std::memcpy(at.key, row.data(), kStride);
-      std::memcpy(at.value, row.data() + kStride, kStride);
+      std::byte* const addresses[] = {at.key, at.value};
+      EBB_RETURN_IF_ERROR(stores_.device->WriteRows(addresses, kStride, row.data()));
       groups_[group][next_ + i].full.push_back(row);
     }
   }
@@ -246,9 +241,16 @@ void TieredSequence::ExpectLists() const {
   EXPECT_EQ(accounting.rows_evicted, rows_evicted_);
 }
 
+RowBytes TieredSequence::RowAt(const std::byte* key) const {
+  RowBytes row(2 * kStride);
+  const std::byte* const addresses[] = {key, key + kTiersFormat.ValueOffset()};
+  const Status status = stores_.device->ReadRows(addresses, kStride, row.data());
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return row;
+}
+
 void TieredSequence::ExpectStream(int layer, int head, const std::map<Position, ModelRow>& group,
                                   int stream) const {
-  const DeviceCall call(stores_.device);
   const RowsView full = cache_->View(layer, head);
   const CompressedRows compressed = cache_->Compressed(layer, head);
   const auto full_rows = cache_->FullRows(layer, head);
@@ -270,7 +272,7 @@ void TieredSequence::ExpectStream(int layer, int head, const std::map<Position, 
       ASSERT_EQ(full.positions[f], position);
       const Slot slot = full.slots[f++];
       const std::byte* at = full.pages[slot.page()] + slot.row() * kStride;
-      ASSERT_TRUE(Holds(at, row.full[stream]))
+      ASSERT_EQ(RowAt(at), row.full[stream])
           << (row.tier == Tier::kT0 ? "T0" : "T1") << ", position " << position;
     }
     ++index;

@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "src/attention/attention.h"
-#include "src/device/sim_device.h"
+#include "src/device/backend_device.h"
 #include "src/io/page_file.h"
 #include "src/kv/sequence_cache.h"
 #include "src/rows/arena.h"
-#include "src/rows/row_carrier.h"
 
 namespace ebb {
 
@@ -36,8 +35,7 @@ struct TiersOptions {
 };
 
 struct TiersForTest {
-  std::unique_ptr<SimDevice> sim;  // null: one memory
-  std::unique_ptr<RowCarrier> carrier;
+  std::unique_ptr<BackendDevice> backend;  // null: the processor
   std::unique_ptr<Arena> t0, t1, t2;
   std::unique_ptr<PageFile> t1_file;
   CacheStores stores;
@@ -92,6 +90,7 @@ class TieredSequence {
   void MoveInModel(int group, const std::vector<RowMove>& moves);
   void Compress(ModelRow* row);
   void Raise(ModelRow* row) const;
+  [[nodiscard]] RowBytes RowAt(const std::byte* key) const;
   void ExpectStream(int layer, int head, const std::map<Position, ModelRow>& group,
                     int stream) const;
 
