@@ -38,7 +38,7 @@ class DeviceFaultsTest : public testing::Test {
         [=](SimBackendWork work) { return (work == SimBackendWork::kAllocate) == allocations; });
   }
 
-  TiersForTest tiers_{{.device = *ParseDevice("ggml-sim:memory=8MiB"),
+  TiersForTest tiers_{{.device = *ParseDevice("ggml-sim:memory=16MiB"),
                        .t1 = T1Place::kHost,
                        .t1_cap_bytes = 64 << 20}};
   std::unique_ptr<TieredSequence> sequence_ =
@@ -75,8 +75,8 @@ TEST_F(DeviceFaultsTest, MovesNeedNoMemoryOfTheDevice) {
 }
 
 TEST_F(DeviceFaultsTest, WithoutMemoryForAStepTheNextOneIsRight) {
-  ExpectOk(sequence_->Append(8'000));
-  ExpectOk(sequence_->Move(0, Every(1, 8'000, Tier::kT1)));
+  ExpectOk(sequence_->Append(18'000));
+  ExpectOk(sequence_->Move(0, Every(1, 18'000, Tier::kT1)));
   auto other = std::make_unique<TieredSequence>(tiers_, Granularity::kToken, 2);
   Status status;
   while (status.ok()) status = other->Append(1'000);
