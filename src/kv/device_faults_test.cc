@@ -38,7 +38,7 @@ class DeviceFaultsTest : public testing::Test {
         [=](SimBackendWork work) { return (work == SimBackendWork::kAllocate) == allocations; });
   }
 
-  TiersForTest tiers_{{.device = *ParseDevice("ggml-sim:memory=16MiB"),
+  TiersForTest tiers_{{.device = *ParseDevice("ggml-sim:memory=20MiB"),
                        .t1 = T1Place::kHost,
                        .t1_cap_bytes = 64 << 20}};
   std::unique_ptr<TieredSequence> sequence_ =
