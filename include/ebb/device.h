@@ -42,9 +42,8 @@ struct DeviceDescription {
 [[nodiscard]] std::vector<DeviceDescription> ListDevices();
 
 // "cpu"; the name of another device, "rpc:HOST:PORT" of ggml's RPC server among them, or
-// "NAME:KEY=VALUE,..." with memory (16GiB) and attention (auto, ggml); "sim" or
-// "sim:KEY=VALUE,...": h2d, d2h, device, host (25GBps), latency, layer (10us), memory (16GiB),
-// copies (late, once, thread). InvalidArgument, naming what is expected, for anything else.
+// "NAME:KEY=VALUE,..." with memory (16GiB) and attention (auto, ggml). InvalidArgument, naming what
+// is expected, for anything else.
 [[nodiscard]] Result<DeviceSpec> ParseDevice(std::string_view text);
 [[nodiscard]] Result<T1Mode> ParseT1Mode(std::string_view text);
 [[nodiscard]] std::string_view T1ModeName(T1Mode mode);  // "auto", "compute", "stream"

@@ -49,8 +49,8 @@ struct EngineOptions {
   // The tiers besides T0 that sessions may use: where T1 lies, the caps, T2's format. Their caps
   // are of all sessions together. None: T0 alone.
   std::optional<TierSpec> tiers;
-  // Where T0 and T2 lie; a T1 in the host's memory is then read as t1_mode says. kAuto: the faster
-  // way by measured bandwidths among those that change no bit, or among all with allow_inexact.
+  // Where T0 lies; a T1 in the host's memory is then read as t1_mode says. kAuto: streamed, or with
+  // allow_inexact the faster way by measured bandwidths.
   DeviceSpec device;
   T1Mode t1_mode = T1Mode::kAuto;
   bool allow_inexact = false;

@@ -46,7 +46,7 @@ struct MemoryPlan {
 // Checks that the options' tiers fit, or chooses the gentlest setting that does; what lies on a
 // disk has the room that T1's folder has. Errors: ResourceExhausted (nothing fits, with the least
 // memory that is needed; the tiers do not fit, with the figures); InvalidArgument, by the name of a
-// field: a simulated device, a lossless session, a budget beside memory_bytes.
+// field: a lossless session, a budget beside memory_bytes.
 [[nodiscard]] Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                                             const EngineOptions& engine,
                                             const SessionOptions& session);

@@ -14,8 +14,7 @@
 
 namespace ebb {
 
-// Where T1 lies where nobody said: in a file; beside a device with memory of its own, in the
-// host's.
+// Where T1 lies where nobody said: in a file; beside a device, in the host's memory.
 [[nodiscard]] T1Place DefaultT1(const DeviceSpec& device);
 
 // The policy that drafts a lossless generation where nobody named one: the first 20 tokens and the

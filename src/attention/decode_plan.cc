@@ -47,9 +47,8 @@ DecodeAttention::PlannedHead DecodeAttention::HeadToPlan(const DecodeQuery& quer
 
 void DecodeAttention::PlanUnit(const Unit& unit) {
   const auto [begin, end] = RowsOf(unit);
-  const bool full = unit.kind != Kind::kCompressed;
-  if (unit.kind == Kind::kFull)
-    last_units_[size_t{unit.query} * shape_.num_kv_heads + unit.kv_head] = units_.size();
+  const bool full = unit.kind == Kind::kFull;
+  if (full) last_units_[size_t{unit.query} * shape_.num_kv_heads + unit.kv_head] = units_.size();
   units_.push_back(unit);
   rows_before_.push_back(rows_before_.back() +
                          (full ? end - begin : CostOfCompressed(end - begin)));

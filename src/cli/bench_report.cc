@@ -132,7 +132,7 @@ void AddEngineFields(const CliOptions& options, const Engine& engine, const Sess
                   {"kernel", engine.attention_name()},
                   {"machine", MachineName()}});
   const DeviceReport device = engine.device_report();
-  if (device.decode_steps == 0) return;  // one memory
+  if (device.decode_steps == 0) return;  // the processor, or no step
   const auto steps = static_cast<double>(device.decode_steps);
   record->update({{"device", device.name},
                   {"t1_mode", T1ModeName(device.t1_mode)},

@@ -49,6 +49,12 @@ int LongestAnswer(const Task& task) {
   return most;
 }
 
+// Empty: the processor. Another device has bits of its own.
+std::string DeviceOf(const DeviceSpec& device) {
+  const bool gathers = device.attention == DeviceAttention::kGgml;
+  return gathers ? device.name + ":attention=ggml" : device.name;
+}
+
 // All that decides what the results are, but for the machine.
 Json Manifest(const CliOptions& options, const Model& model, const Task& task,
               const std::vector<EvalSetting>& settings) {
@@ -71,6 +77,7 @@ Json Manifest(const CliOptions& options, const Model& model, const Task& task,
                    {"past_context", re_rotates ? "rerotate" : "refuse"},
                    {"kv_cap_bytes", options.engine.kv_cap_bytes},
                    {"kv_type", RowTypeName(options.engine.kv_type)},
+                   {"device", DeviceOf(options.engine.device)},
                    {"prompt_preset", eval.prompt},
                    {"prompt_style", eval.prompt_style == PromptStyle::kChat ? "chat" : "raw"},
                    {"temperature", eval.temperature},

@@ -159,18 +159,18 @@ std::string LosslessLabel(const LosslessOptions& lossless) {
   return fmt::format("lossless={} drafts={}", VerifyName(lossless.verify), lossless.draft_max);
 }
 
-// A device has other bits than the processor.
-std::string DeviceLabel(const EngineOptions& engine) {
-  if (engine.device.kind == DeviceKind::kCpu) return "";
-  std::string label = "device=" + engine.device.name;
-  if (engine.device.attention == DeviceAttention::kGgml) label += " attention=ggml";
-  if (engine.t1_mode == T1Mode::kCompute) return label + " t1-mode=compute";
-  return engine.allow_inexact ? label + " allow-inexact" : label;
+// Of tiers whose T1 may be attended to in another order than the cache's; empty: it is not.
+std::string InexactLabel(const EvalSetting& setting) {
+  const EngineOptions& engine = setting.engine;
+  if (engine.device.kind == DeviceKind::kCpu || !setting.session.policy.tiers.has_value())
+    return "";
+  if (engine.t1_mode == T1Mode::kCompute) return "t1-mode=compute";
+  return engine.t1_mode == T1Mode::kAuto && engine.allow_inexact ? "allow-inexact" : "";
 }
 
 // What becomes of rows beside the policy, in one line; empty: nothing.
 std::string PlacesLabel(const EvalSetting& setting) {
-  std::vector<std::string> labels = {DeviceLabel(setting.engine)};
+  std::vector<std::string> labels = {InexactLabel(setting)};
   if (const auto& tiers = setting.session.policy.tiers) labels.push_back(TiersLabel(*tiers));
   if (const auto& lossless = setting.session.lossless) labels.push_back(LosslessLabel(*lossless));
   std::erase(labels, "");

@@ -65,6 +65,7 @@ Result<Json> ReadManifest(const std::string& path) {
   if (!manifest.contains("top_k")) manifest["top_k"] = before.top_k;
   if (!manifest.contains("min_p")) manifest["min_p"] = before.min_p;
   if (!manifest.contains("batch")) manifest["batch"] = 0;
+  if (!manifest.contains("device")) manifest["device"] = "";
   return manifest;
 }
 

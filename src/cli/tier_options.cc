@@ -43,8 +43,8 @@ std::vector<OptionRow> DeviceRows() {
           OptionGroup::kPolicy, "--t1-mode",
           "how rows of T1 beyond a device are read: attended to on the host and merged, or "
           "streamed "
-          "to the device, which changes no bit; auto takes the faster one by measured bandwidths "
-          "among those that change no bit",
+          "to the device, which changes no bit; auto streams, or takes the faster way with "
+          "--allow-inexact",
           [](CliOptions& o) { return &o.engine.t1_mode; },
           {{"auto", T1Mode::kAuto}, {"compute", T1Mode::kCompute}, {"stream", T1Mode::kStream}}),
       FlagRow(

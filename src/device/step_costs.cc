@@ -42,30 +42,19 @@ Result<DeviceRates> MeasureRates(Device* device, double host_bytes_per_s) {
     many_seconds = std::min(many_seconds, many);
   }
   const double rate = static_cast<double>(num_bytes) / std::max(many_seconds, 1e-9);
-  constexpr double kAtOnce = 1e15;
-  return DeviceRates{.h2d_bytes_per_s = rate,
-                     .d2h_bytes_per_s = rate,
+  return DeviceRates{.copy_bytes_per_s = rate,
                      .latency_seconds = few_seconds,
-                     .device_bytes_per_s = kAtOnce,
                      .host_bytes_per_s = host_bytes_per_s};
 }
 
-double StreamSeconds(const DeviceRates& rates, const LayerBytes& bytes, int num_layers) {
-  const double copy =
-      bytes.t1_pages == 0 ? 0 : rates.latency_seconds + bytes.t1_pages / rates.h2d_bytes_per_s;
-  const double compute =
-      rates.layer_seconds + (bytes.on_device + bytes.t1_rows) / rates.device_bytes_per_s;
-  return num_layers * std::max(copy, compute);
+double StreamSeconds(const DeviceRates& rates, const T1Bytes& bytes) {
+  return bytes.pages == 0 ? 0 : rates.latency_seconds + bytes.pages / rates.copy_bytes_per_s;
 }
 
-double ComputeSeconds(const DeviceRates& rates, const LayerBytes& bytes, int num_layers) {
-  const double there = bytes.on_device / rates.device_bytes_per_s;
-  const double here = bytes.t1_rows == 0
-                          ? 0
-                          : 2 * rates.latency_seconds + bytes.queries / rates.d2h_bytes_per_s +
-                                bytes.t1_rows / rates.host_bytes_per_s +
-                                bytes.states / rates.h2d_bytes_per_s;
-  return num_layers * (rates.layer_seconds + std::max(there, here));
+double ComputeSeconds(const DeviceRates& rates, const T1Bytes& bytes) {
+  if (bytes.rows == 0) return 0;
+  return 2 * rates.latency_seconds + bytes.queries_and_states / rates.copy_bytes_per_s +
+         bytes.rows / rates.host_bytes_per_s;
 }
 
 }  // namespace ebb

@@ -1,5 +1,5 @@
-// What a decode step costs on a device, in closed form: the longest way through its layers. The
-// choice between the ways of reading T1 rests on it.
+// What T1 beyond a device costs a decode step, in closed form: the choice between the ways of
+// reading it rests on that.
 #ifndef EBB_DEVICE_STEP_COSTS_H_
 #define EBB_DEVICE_STEP_COSTS_H_
 
@@ -11,34 +11,25 @@
 namespace ebb {
 
 struct DeviceRates {
-  double h2d_bytes_per_s = 0;
-  double d2h_bytes_per_s = 0;
-  double latency_seconds = 0;
-  double device_bytes_per_s = 0;
-  double host_bytes_per_s = 0;
-  double layer_seconds = 0;
+  double copy_bytes_per_s = 0;  // to the device
+  double latency_seconds = 0;   // of a copy
+  double host_bytes_per_s = 0;  // of rows, that the host attends to
 };
 
-// Copies from pinned memory are measured, what the host attends to a second is given. The device's
-// own time is left out, as it is the same in both ways.
+// Copies from pinned memory are measured, what the host attends to a second is given.
 [[nodiscard]] Result<DeviceRates> MeasureRates(Device* device, double host_bytes_per_s);
 
-// Bytes of each layer of a step.
-struct LayerBytes {
-  size_t on_device = 0;  // rows of T0
-  size_t t1_rows = 0;
-  size_t t1_pages = 0;  // that hold them
-  size_t queries = 0;   // to the host, where T1 is attended to there
-  size_t states = 0;    // and back
+// Of rows in T1, of a layer.
+struct T1Bytes {
+  size_t rows = 0;
+  size_t pages = 0;               // that hold them
+  size_t queries_and_states = 0;  // to the host and back, where they are attended to there
 };
 
-// T1 is copied, layer by layer, while other layers are computed: whichever takes longer.
-[[nodiscard]] double StreamSeconds(const DeviceRates& rates, const LayerBytes& bytes,
-                                   int num_layers);
-// Each layer: the rest of it, then its attention on the device and, beside it, the way to the host,
-// the attention there and the way back.
-[[nodiscard]] double ComputeSeconds(const DeviceRates& rates, const LayerBytes& bytes,
-                                    int num_layers);
+// What T1 adds to a layer, if the pages are copied, and if the host attends to their rows. The
+// device's own time is left out, as it is the same in both ways.
+[[nodiscard]] double StreamSeconds(const DeviceRates& rates, const T1Bytes& bytes);
+[[nodiscard]] double ComputeSeconds(const DeviceRates& rates, const T1Bytes& bytes);
 
 }  // namespace ebb
 

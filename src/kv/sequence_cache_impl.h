@@ -39,7 +39,7 @@ struct SequenceCache::Impl {
   Granularity granularity;
   CompressedFormat compressed;              // of T2
   const AttentionKernel* kernel = nullptr;  // needed for T2
-  Device* device = nullptr;                 // may touch T0 and T2, and has the clock
+  Device* device = nullptr;                 // reaches T0
   RowStores stores;
   std::vector<Stream> streams;                      // [streams of the layout]
   std::vector<std::unique_ptr<GroupTable>> tables;  // in order of their creation

@@ -3,6 +3,17 @@
 #include "src/rows/row_address.h"
 
 namespace ebb {
+namespace {
+
+std::unique_ptr<T1Stage> StageBeyond(Device* device, const Arena* arena) {
+  if (!device->IsClosed() || arena->memory() != MemoryKind::kPinned) return nullptr;
+  return std::make_unique<T1Stage>(std::make_unique<ArenaStageReader>(device, arena));
+}
+
+}  // namespace
+
+MemoryRows::MemoryRows(Arena* arena, Device* device, const PageFormat& format)
+    : InArena(arena, device), format_(format), stage_(StageBeyond(device, arena)) {}
 
 Status MemoryRows::EditRows(std::span<const Edit> edits, const EditFunction& edit) {
   EditInArena(edits, *arena_, format_, edit);

@@ -3,7 +3,6 @@
 #include <cassert>
 
 #include "src/rows/file_rows.h"
-#include "src/rows/remote_rows.h"
 
 namespace ebb {
 
@@ -15,10 +14,8 @@ RowStores OpenRowStores(const CacheStores& stores, const PageFormat& format, int
   rows.t0 = std::make_unique<MemoryRows>(stores.t0, device, format);
   if (stores.t1_file != nullptr) {
     rows.t1 = std::make_unique<FileRows>(stores.t1_file, device, format, num_layers);
-  } else if (stores.t1 != nullptr && !device->IsClosed()) {
-    rows.t1 = std::make_unique<MemoryRows>(stores.t1, device, format);
   } else if (stores.t1 != nullptr) {
-    rows.t1 = std::make_unique<RemoteRows>(stores.t1, device, format);
+    rows.t1 = std::make_unique<MemoryRows>(stores.t1, device, format);
   }
   if (stores.t2 != nullptr) rows.t2 = std::make_unique<ArenaPages>(stores.t2, device);
   return rows;

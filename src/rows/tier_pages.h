@@ -1,5 +1,5 @@
 // The pages of one tier that one sequence holds. Where they lie is known to the implementations
-// alone: memory_rows.h, file_rows.h, remote_rows.h.
+// alone: memory_rows.h, file_rows.h.
 //
 // Thread safety: changes come from the engine's thread, between steps; Address() and generation()
 // may be read by several threads in one.

@@ -45,8 +45,7 @@ class StepRun {
   void Follow(const StepEntry& entry, SequenceStep* step);
   // Takes back what Prepare() did, as far as it came.
   void Undo();
-  // Counts a decode step on a device's clock, which began at `begin`. REQUIRES: nothing has moved
-  // since it ended.
+  // Counts a decode step on a device.
   void ReportDevice(double seconds);
   static Status EndStep(const StepEntry& entry, Sequence* sequence, const StepReport& report);
   Status Settle(double compute_seconds);

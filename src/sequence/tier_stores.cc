@@ -59,10 +59,8 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const PageFo
   EBB_RETURN_IF_ERROR(stores.CreateT1(tiers, format));
   if (tiers.t2_share > 0) {
     stores.caches_.compressed = {.type = tiers.t2_type, .head_dim = format.head_dim};
-    // Where the host cannot write a device's memory, it keeps T2 itself, and attends to it.
-    const MemoryKind memory = device->IsClosed() ? MemoryKind::kPinned : MemoryKind::kDevice;
-    EBB_ASSIGN_OR_RETURN(stores.t2_,
-                         MakeArena("T2", stores.caches_.compressed.PageBytes(), 0, device, memory));
+    EBB_ASSIGN_OR_RETURN(stores.t2_, MakeArena("T2", stores.caches_.compressed.PageBytes(), 0,
+                                               device, MemoryKind::kPinned));
     stores.caches_.t2 = stores.t2_.get();
   }
   return stores;

@@ -246,7 +246,11 @@ void Dashboard::Watch(const std::shared_ptr<Reply>& reply) {
   });
   reply->Stream({.content_type = "text/event-stream; charset=utf-8",
                  .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}},
-                [watcher] { return std::exchange(watcher->next, {}); });
+                // The reply may keep this for as long as the watcher keeps the reply.
+                [watching = std::weak_ptr(watcher)]() -> std::string {
+                  const auto one = watching.lock();
+                  return one == nullptr ? "" : std::exchange(one->next, {});
+                });
   if (!std::exchange(ticking_, true)) Tick();
 }
 

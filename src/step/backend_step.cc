@@ -559,16 +559,14 @@ Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
   EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
   for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
     for (const SequenceStep& sequence : work.sequences) {
-      if (!sequence.cache->ReadsInPlace()) sequence.cache->StageLayer(layer, 0);
+      sequence.cache->StageLayer(layer, 0);
       const size_t index = IndexOf(*graph, sequence);
       SetListOfLayer(sequence, index, layer, graph);
     }
     if (Selects(work)) SelectRows(work, layer, graph);
     if (host_attends) EBB_RETURN_IF_ERROR(AttendOnHost(work, layer, part++, graph));
     EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
-    for (const SequenceStep& sequence : work.sequences) {
-      if (!sequence.cache->ReadsInPlace()) sequence.cache->ReleaseLayer(layer);
-    }
+    for (const SequenceStep& sequence : work.sequences) sequence.cache->ReleaseLayer(layer);
   }
   if (host_attends) {
     for (size_t i = 0; i < host_queries_.size(); ++i) {

@@ -21,7 +21,6 @@ class DeviceUse {
   struct Options {
     T1Mode t1_mode = T1Mode::kAuto;
     bool allow_inexact = false;
-    DeviceRates rates;       // measured; needed for kAuto
     std::string rates_file;  // see EngineOptions
   };
   // The processor: there is no choice.
@@ -33,18 +32,16 @@ class DeviceUse {
   [[nodiscard]] bool NeedsRates() const {
     return options_.t1_mode == T1Mode::kAuto && options_.allow_inexact;
   }
-  void SetRates(const DeviceRates& rates) { options_.rates = rates; }
+  void SetRates(const DeviceRates& rates) { rates_ = rates; }
   [[nodiscard]] const std::string& rates_file() const { return options_.rates_file; }
   // kCompute or kStream, for a step of decoding.
   [[nodiscard]] T1Mode Choose(std::span<const SequenceStep> sequences,
                               const AttentionShape& shape) const;
-  // What a layer of the sequences reads, all queries of a sequence reading its rows once.
-  [[nodiscard]] static LayerBytes BytesOf(std::span<const SequenceStep> sequences,
-                                          const AttentionShape& shape, int layer);
 
  private:
   Device* device_;
   Options options_;
+  DeviceRates rates_;
 };
 
 }  // namespace ebb

@@ -33,10 +33,8 @@ std::optional<DeviceRates> FindRates(const std::string& path, const std::string&
     is_whole = is_whole && std::isfinite(value) && value > 0;
     return value;
   };
-  const DeviceRates rates = {.h2d_bytes_per_s = number("h2d_bytes_per_s"),
-                             .d2h_bytes_per_s = number("d2h_bytes_per_s"),
+  const DeviceRates rates = {.copy_bytes_per_s = number("copy_bytes_per_s"),
                              .latency_seconds = number("latency_seconds"),
-                             .device_bytes_per_s = number("device_bytes_per_s"),
                              .host_bytes_per_s = number("host_bytes_per_s")};
   return is_whole ? std::optional(rates) : std::nullopt;
 }
@@ -44,10 +42,8 @@ std::optional<DeviceRates> FindRates(const std::string& path, const std::string&
 Status KeepRates(const std::string& path, const std::string& name, const DeviceRates& rates) {
   Json all = ReadAll(path);
   if (!all.is_object()) all = Json::object();
-  all[name] = {{"h2d_bytes_per_s", rates.h2d_bytes_per_s},
-               {"d2h_bytes_per_s", rates.d2h_bytes_per_s},
+  all[name] = {{"copy_bytes_per_s", rates.copy_bytes_per_s},
                {"latency_seconds", rates.latency_seconds},
-               {"device_bytes_per_s", rates.device_bytes_per_s},
                {"host_bytes_per_s", rates.host_bytes_per_s}};
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;  // Create() says what is wrong

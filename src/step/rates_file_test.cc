@@ -10,11 +10,8 @@
 namespace ebb {
 namespace {
 
-constexpr DeviceRates kRates = {.h2d_bytes_per_s = 50e9,
-                                .d2h_bytes_per_s = 50e9,
-                                .latency_seconds = 1e-5,
-                                .device_bytes_per_s = 1e15,
-                                .host_bytes_per_s = 30e9};
+constexpr DeviceRates kRates = {
+    .copy_bytes_per_s = 50e9, .latency_seconds = 1e-5, .host_bytes_per_s = 30e9};
 
 void WriteText(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
@@ -37,11 +34,9 @@ TEST(RatesFileTest, WhatIsNoSuchFileIsReplaced) {
   const TempFolder folder;
   const std::string path = folder.File("rates.json");
   for (const char* text :
-       {"", "[1, 2", "[]", "7", R"({"one": 3})", R"({"one": {"h2d_bytes_per_s": 5}})",
-        R"({"one": {"h2d_bytes_per_s": "fast", "d2h_bytes_per_s": 1, "latency_seconds": 1,
-            "device_bytes_per_s": 1, "host_bytes_per_s": 1}})",
-        R"({"one": {"h2d_bytes_per_s": -1, "d2h_bytes_per_s": 1, "latency_seconds": 1,
-            "device_bytes_per_s": 1, "host_bytes_per_s": 1}})"}) {
+       {"", "[1, 2", "[]", "7", R"({"one": 3})", R"({"one": {"copy_bytes_per_s": 5}})",
+        R"({"one": {"copy_bytes_per_s": "fast", "latency_seconds": 1, "host_bytes_per_s": 1}})",
+        R"({"one": {"copy_bytes_per_s": -1, "latency_seconds": 1, "host_bytes_per_s": 1}})"}) {
     WriteText(path, text);
     EXPECT_FALSE(FindRates(path, "one").has_value()) << text;
     ASSERT_TRUE(KeepRates(path, "one", kRates).ok());

@@ -158,8 +158,8 @@ TEST_F(EvalTest, WhatRoundsOtherwiseIsASettingOfItsOwn) {
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json summary = json::parse(ReadFile(Out("inexact") + "/summary.json"));
   ASSERT_EQ(summary.size(), 2u);
-  EXPECT_EQ(summary[0]["tiers"], "device=ggml-cpu t0=50% evict=0%");
-  EXPECT_EQ(summary[1]["tiers"], "device=ggml-cpu t1-mode=compute t0=50% evict=0%");
+  EXPECT_EQ(summary[0]["tiers"], "t0=50% evict=0%");
+  EXPECT_EQ(summary[1]["tiers"], "t1-mode=compute t0=50% evict=0%");
 }
 
 TEST_F(EvalTest, SettingsThatDifferInOneOptionAreCountedApart) {

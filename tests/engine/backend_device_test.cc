@@ -550,7 +550,7 @@ TEST(BackendDeviceComputeTest, IsChosenByWhatIsKeptInAFile) {
   EXPECT_GT(kept[name]["host_bytes_per_s"], 1e6);
   for (const bool host_is_slow : {false, true}) {
     kept[name]["host_bytes_per_s"] = host_is_slow ? 1e3 : 1e15;
-    kept[name]["h2d_bytes_per_s"] = host_is_slow ? 1e15 : 1e3;
+    kept[name]["copy_bytes_per_s"] = host_is_slow ? 1e15 : 1e3;
     std::ofstream(options.rates_file) << kept;
     EXPECT_EQ(mode(), host_is_slow ? T1Mode::kStream : T1Mode::kCompute);
   }

@@ -47,8 +47,7 @@ TiersForTest::TiersForTest(const TiersOptions& options) : backend(MakeBackend(op
             .compressed = {.type = options.t2, .head_dim = kTiersFormat.head_dim},
             .kernel = &CpuAttention(),
             .device = device};
-  t2 = MakeArena(stores.compressed.PageBytes(), options.t2_cap_bytes, device,
-                 device->IsClosed() ? MemoryKind::kPinned : MemoryKind::kDevice);
+  t2 = MakeArena(stores.compressed.PageBytes(), options.t2_cap_bytes, device, MemoryKind::kPinned);
   stores.t2 = t2.get();
   if (options.t1 == T1Place::kHost) {
     t1 = MakeArena(kTiersFormat.PageBytes(), options.t1_cap_bytes, device, MemoryKind::kPinned);
