@@ -17,7 +17,7 @@ std::vector<uint32_t> PagesOf(std::span<const Slot> slots) {
   std::vector<uint32_t> pages;
   for (const Slot slot : slots) pages.push_back(slot.page());
   std::ranges::sort(pages);
-  pages.erase(std::ranges::unique(pages).begin(), pages.end());
+  pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
   return pages;
 }
 
@@ -45,7 +45,6 @@ std::unique_ptr<StageReader> ReaderFor(PageFile* file, T1Edits* edits, Device* d
 
 FileRows::FileRows(PageFile* file, Device* device, const PageFormat& format, int num_layers)
     : file_(file),
-      device_(device),
       format_(format),
       reserved_(num_layers),
       edits_(file, kEditBytes),

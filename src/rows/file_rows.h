@@ -55,7 +55,6 @@ class FileRows final : public TierRows {
   Status Write(std::span<const PageIo> pages);
 
   PageFile* const file_;
-  Device* const device_;
   const PageFormat format_;
   std::vector<std::vector<uint32_t>> reserved_;  // [layers]
   std::vector<uint32_t> released_;

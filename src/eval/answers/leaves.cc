@@ -118,13 +118,12 @@ MathTokens WithoutLetterUnit(MathTokens answer, MathTokens reference) {
       std::any_of(reference.begin(), reference.end(), is_letter)) {
     return answer;
   }
-  // Units by turns with "/", and their powers.
-  for (size_t i = 2; i < answer.size(); ++i) {
+  // Units by turns with "/", and their powers: two tokens at a time.
+  for (size_t i = 2; i < answer.size(); i += 2) {
     const bool divides = answer[i].Is("/") && i + 1 < answer.size() && is_unit(answer[i + 1]);
     const bool power =
         answer[i].Is("^") && i + 1 < answer.size() && answer[i + 1].kind == MathTokenKind::kNumber;
     if (!divides && !power) return answer;
-    ++i;
   }
   return answer.first(1);
 }
