@@ -5,7 +5,7 @@
 
 namespace ebb {
 
-// Of a clock that only goes forward.
+// The time on a clock that only goes forward.
 inline double SecondsNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

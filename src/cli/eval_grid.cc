@@ -159,7 +159,7 @@ std::string LosslessLabel(const LosslessOptions& lossless) {
   return fmt::format("lossless={} drafts={}", VerifyName(lossless.verify), lossless.draft_max);
 }
 
-// Of tiers whose T1 may be attended to in another order than the cache's; empty: it is not.
+// How a setting attends to T1 in another order than the cache's; empty: it does not.
 std::string InexactLabel(const EvalSetting& setting) {
   const EngineOptions& engine = setting.engine;
   if (engine.device.kind == DeviceKind::kCpu || !setting.session.policy.tiers.has_value())

@@ -7,8 +7,6 @@
 #include <bit>
 #include <cassert>
 #include <cctype>
-#include <chrono>
-#include <cstring>
 #include <limits>
 #include <new>
 #include <stdexcept>

@@ -19,7 +19,7 @@ struct DeviceRates {
 // Copies from pinned memory are measured, what the host attends to a second is given.
 [[nodiscard]] Result<DeviceRates> MeasureRates(Device* device, double host_bytes_per_s);
 
-// Of rows in T1, of a layer.
+// The bytes of a layer's rows in T1.
 struct T1Bytes {
   size_t rows = 0;
   size_t pages = 0;               // that hold them

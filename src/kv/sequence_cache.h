@@ -125,8 +125,8 @@ class SequenceCache {
   // all its streams at once. Returns the bytes copied; only the slots of rows change.
   size_t Sort(size_t max_bytes);
 
-  // Of the list of pages that slots of a stream name, whether a page is there or not; and the most
-  // of any stream.
+  // The length of a stream's list of pages, which its slots index and which may have gaps; and the
+  // greatest length of any stream's.
   [[nodiscard]] size_t NumPages(int layer, int kv_head) const;
   [[nodiscard]] size_t most_pages() const;
   // The rows of T0 and T1. Those of a T1 that is staged have an address from StageLayer() on, until

@@ -1,6 +1,5 @@
 // Rows that are read or written for a move, wherever they lie.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "src/kv/sequence_cache_impl.h"
@@ -12,13 +11,15 @@ void TableEdit::AddInT0(std::span<const Slot> in_t0, Access access) {
   t0_access = access;
 }
 
+void TableEdit::PushInT1(Slot slot) {
+  t1_places.push_back(static_cast<uint32_t>(slots.size()));
+  t1_rows.slots.push_back(slot);
+  slots.push_back(slot);
+}
+
 void TableEdit::AddInT1(std::span<const Slot> in_t1, Access access,
                         std::span<const TablePage> fresh) {
-  for (const Slot slot : in_t1) {
-    t1_places.push_back(static_cast<uint32_t>(slots.size()));
-    slots.push_back(slot);
-    t1_rows.slots.push_back(slot);
-  }
+  for (const Slot slot : in_t1) PushInT1(slot);
   t1_rows.access = access;
   for (const TablePage& page : fresh) t1_rows.fresh.push_back(page.index);
   std::ranges::sort(t1_rows.fresh);
@@ -29,10 +30,10 @@ void TableEdit::Add(std::span<const Slot> added, Access access, std::span<const 
   t0_access = access;
   for (const Slot slot : added) {
     if (group_table->full.TierOf(slot.page()) == Tier::kT1) {
-      t1_places.push_back(static_cast<uint32_t>(slots.size()));
-      t1_rows.slots.push_back(slot);
+      PushInT1(slot);
+    } else {
+      slots.push_back(slot);
     }
-    slots.push_back(slot);
   }
 }
 
@@ -55,7 +56,7 @@ class CarriedRows {
     on_device_.insert(on_device_.end(), {row.key, row.value});
     access_ = access;
   }
-  // Of the row that was added at `index`.
+  // Where the row is that was added at `index`.
   [[nodiscard]] RowAddress OnHost(size_t index) {
     std::byte* const key = packed_.data() + 2 * index * stride_;
     return {.key = key, .value = key + stride_};
@@ -106,15 +107,11 @@ Status SequenceCache::Impl::EditRows(std::span<const TableEdit> tables) {
 Status SequenceCache::Impl::EditStreams(std::span<const StreamEdit> edits) {
   CarriedRows carried(device, format.RowStride());
   if (device->IsClosed()) {
-    for (const auto& [table, stream, first] : edits) {
-      auto t1_place = table->t1_places.begin();
-      for (uint32_t i = 0; i < table->slots.size(); ++i) {
-        if (t1_place != table->t1_places.end() && *t1_place == i) {
-          ++t1_place;
-        } else {
-          carried.Add(RowAt(*stream, table->slots[i]), table->t0_access);
-        }
-      }
+    for (const StreamEdit& edit : edits) {
+      const auto add = [&](Slot slot) {
+        carried.Add(RowAt(*edit.stream, slot), edit.table->t0_access);
+      };
+      edit.table->ForEachSlot(add, [] {});
     }
     EBB_RETURN_IF_ERROR(carried.Fetch());
   }
@@ -122,16 +119,13 @@ Status SequenceCache::Impl::EditStreams(std::span<const StreamEdit> edits) {
   const auto call = [&](const StreamEdit& edit, std::span<const RowAddress> in_t1) {
     const TableEdit& table = *edit.table;
     addresses.clear();
-    size_t t1_place = 0;
-    for (uint32_t i = 0; i < table.slots.size(); ++i) {
-      if (t1_place < in_t1.size() && table.t1_places[t1_place] == i) {
-        addresses.push_back(in_t1[t1_place++]);
-      } else if (device->IsClosed()) {
-        addresses.push_back(carried.OnHost(edit.first_in_t0 + i - t1_place));
-      } else {
-        addresses.push_back(RowAt(*edit.stream, table.slots[i]));
-      }
-    }
+    size_t next_in_t0 = edit.first_in_t0, next_in_t1 = 0;
+    table.ForEachSlot(
+        [&](Slot slot) {
+          addresses.push_back(device->IsClosed() ? carried.OnHost(next_in_t0++)
+                                                 : RowAt(*edit.stream, slot));
+        },
+        [&] { addresses.push_back(in_t1[next_in_t1++]); });
     table.edit(*edit.stream, addresses);
   };
   std::vector<TierRows::Edit> edits_of_t1;

@@ -44,12 +44,28 @@ struct TableEdit {
   std::vector<TablePage> freed;  // by the edit, to be freed after it
 
   [[nodiscard]] size_t NumInT0() const { return slots.size() - t1_places.size(); }
+  // Calls in_t0(slot), or in_t1(), for each of `slots`, in their order.
+  template <typename InT0, typename InT1>
+  void ForEachSlot(const InT0& in_t0, const InT1& in_t1) const {
+    auto t1_place = t1_places.begin();
+    for (uint32_t i = 0; i < slots.size(); ++i) {
+      if (t1_place != t1_places.end() && *t1_place == i) {
+        in_t1();
+        ++t1_place;
+      } else {
+        in_t0(slots[i]);
+      }
+    }
+  }
   // Add slots that lie there. Those of T0, as those of T1, have one kind of access. fresh: pages
   // that have no other rows.
   void AddInT0(std::span<const Slot> in_t0, Access access);
   void AddInT1(std::span<const Slot> in_t1, Access access, std::span<const TablePage> fresh);
   // Adds slots, in their order, that lie where the table says.
   void Add(std::span<const Slot> added, Access access, std::span<const TablePage> fresh);
+
+ private:
+  void PushInT1(Slot slot);
 };
 
 // Moves rows of all streams of a table within their tier.

@@ -70,10 +70,10 @@ class HostAttention {
   // of T2.
   std::vector<RowsView> rows_;
   std::vector<CompressedRows> compressed_;
-  // As those: which elements of a query's mass they are, of `numbers_`: those of T1 come first.
+  // [queries, kv heads]: where the mass of these rows stands in a query's; rows of T1 come first.
   std::vector<std::span<const uint32_t>> elements_, compressed_elements_;
   std::vector<DecodeQuery> queries_;
-  // Of each query that wants it, by query head: mass among the rows here alone.
+  // The mass of a query that wants it, by query head, as if there were no rows but those here.
   struct MassOfQuery {
     std::vector<float> all;
     std::vector<float*> by_head;

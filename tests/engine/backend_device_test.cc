@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -119,17 +118,26 @@ TEST_P(BackendDeviceTest, SelectsAsTheProcessorDoes) {
   EXPECT_GT(from_full[kDecodeTokens / 2], 2 * kFlashError);
 }
 
+RandomGgufOptions WithWindows() {
+  RandomGgufOptions shape = SmallModelOptions();
+  shape.family = "gemma3";
+  shape.num_layers = 4;
+  shape.sliding_window = 48;
+  shape.window_pattern = 2;
+  return shape;
+}
+
+RandomGgufOptions WithMixedHeads() {
+  RandomGgufOptions shape = SmallModelOptions();
+  shape.family = "deci";
+  shape.num_layers = 3;
+  shape.kv_heads_by_layer = {1, 3, 2};
+  return shape;
+}
+
 TEST_P(BackendDeviceTest, RunsLayersWithWindowsAndWithOtherNumbersOfHeads) {
-  RandomGgufOptions windows = SmallModelOptions();
-  windows.family = "gemma3";
-  windows.num_layers = 4;
-  windows.sliding_window = 48;
-  windows.window_pattern = 2;
-  EXPECT_LT(LargestDifferenceOf(ForDevice(windows), {}, 16), kFlashError);
-  RandomGgufOptions mixed = SmallModelOptions();
-  mixed.family = "deci";
-  mixed.num_layers = 3;
-  mixed.kv_heads_by_layer = {1, 3, 2};
+  EXPECT_LT(LargestDifferenceOf(ForDevice(WithWindows()), {}, 16), kFlashError);
+  const RandomGgufOptions mixed = WithMixedHeads();
   EXPECT_LT(LargestDifferenceOf(ForDevice(mixed), {}), kFlashError);
   PolicySpec policy = SmallPolicy("random", "64");
   policy.granularity = Granularity::kHead;
@@ -334,16 +342,7 @@ TEST_P(BackendDeviceT1Test, RowsInT1ChangeNoBit) {
 
 // Layers with windows, and with other numbers of kv heads.
 TEST_P(BackendDeviceT1Test, LayersThatDifferAreStreamedToo) {
-  RandomGgufOptions windows = SmallModelOptions();
-  windows.family = "gemma3";
-  windows.num_layers = 4;
-  windows.sliding_window = 48;
-  windows.window_pattern = 2;
-  RandomGgufOptions mixed = SmallModelOptions();
-  mixed.family = "deci";
-  mixed.num_layers = 3;
-  mixed.kv_heads_by_layer = {1, 3, 2};
-  for (const RandomGgufOptions& shape : {windows, mixed}) {
+  for (const RandomGgufOptions& shape : {WithWindows(), WithMixedHeads()}) {
     const auto model = ForDevice(shape);
     for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
       const uint64_t expected = HashOf(*MakeEngineOf(model, OnDevice()), PolicySpec());
@@ -402,11 +401,7 @@ TEST_P(BackendDeviceT1Test, ASessionWithRowsInT1IsSavedAndForked) {
 // All that a hundred steps behind the prompt tell of mass.
 std::vector<float> MassOf(Engine& engine, SessionOptions options, MassNeed need) {
   std::vector<float> mass;
-  options.extra_signals = {.mass = need};
-  options.on_signals = [&](int, std::span<const Position>, const GroupSignals& signals,
-                           const StepSignals&) {
-    mass.insert(mass.end(), signals.mass.begin(), signals.mass.end());
-  };
+  KeepMass(need, &options, &mass);
   auto session = Open(engine, options);
   Read(*session);
   Decode(*session, 0, 100);

@@ -56,6 +56,15 @@ inline PolicySpec Tiered(const EngineOptions& options, Granularity granularity) 
   return policy;
 }
 
+// Appends the mass that each step shows, group by group.
+inline void KeepMass(MassNeed need, SessionOptions* options, std::vector<float>* mass) {
+  options->extra_signals = {.mass = need};
+  options->on_signals = [mass](int, std::span<const Position>, const GroupSignals& signals,
+                               const StepSignals&) {
+    mass->insert(mass->end(), signals.mass.begin(), signals.mass.end());
+  };
+}
+
 inline int64_t RowsIn(const Session& session, Tier tier) {
   return session.accounting().tiers[static_cast<int>(tier)].rows;
 }
@@ -64,7 +73,8 @@ inline int64_t RowsIn(const Session& session, Tier tier) {
 // processor.
 inline constexpr double kFlashError = 5e-2;
 
-// The same rows, whose sums are added up in another order; later rows are rounded to f16.
+// How far logits are from those of the same rows whose sums are added up in another order. (Rows of
+// later tokens are rounded to f16.)
 inline constexpr double kMergeError = 5e-4;
 
 }  // namespace ebb

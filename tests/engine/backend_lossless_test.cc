@@ -122,12 +122,7 @@ TEST(BackendLosslessDraftTest, SeesTheMassOfEachHead) {
     const PolicySpec policy = {.name = "full", .granularity = Granularity::kHead};
     auto engine = DeviceEngine(TierSpec{.t1 = T1Place::kHost});
     SessionOptions options = is_lossless ? Lossless(policy, {.draft_max = 1}) : WithPolicy(policy);
-    std::vector<float>& mass = masses.emplace_back();
-    options.extra_signals = {.mass = MassNeed::kSummed};
-    options.on_signals = [&](int, std::span<const Position>, const GroupSignals& signals,
-                             const StepSignals&) {
-      mass.insert(mass.end(), signals.mass.begin(), signals.mass.end());
-    };
+    KeepMass(MassNeed::kSummed, &options, &masses.emplace_back());
     auto session = Open(*engine, options);
     Read(*session);
     Decode(*session, 0, 60);

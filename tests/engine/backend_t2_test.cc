@@ -35,7 +35,7 @@ std::unique_ptr<Engine> DeviceEngine(const EngineOptions& options = WithT2()) {
   return MakeEngineOf(DeviceModel(), options);
 }
 
-// Of two sessions that read and decode the same.
+// Between the logits of two sessions that read and decode the same tokens.
 double LargestDifferenceOf(Session& a, Session& b) {
   for (Session* session : {&a, &b}) Read(*session);
   double largest = LargestDifference(Logits(a), Logits(b));
@@ -124,13 +124,7 @@ TEST(BackendT2Test, PromptsAreReadBesideIt) {
 
 // A cap on T0 that a prompt exceeds: rows are compressed while it is read.
 TEST(BackendT2Test, APromptThatT0DoesNotHoldIsRead) {
-  const RandomGgufOptions shape = {.num_layers = 4,
-                                   .embed_dim = 64,
-                                   .num_q_heads = 4,
-                                   .num_kv_heads = 4,
-                                   .head_dim = 64,
-                                   .feed_forward_dim = 64,
-                                   .context = 4096};
+  const RandomGgufOptions shape = SixteenStreamsOptions();
   const auto model = ForDevice(shape);
   EngineOptions options = WithT2();
   // 512 rows of each (layer, kv head) pair.
@@ -161,12 +155,7 @@ TEST(BackendT2Test, MassIsTheProcessors) {
       for (const EngineOptions& each : {options, on_host}) {
         auto engine = MakeEngineOf(DeviceModel(), each);
         SessionOptions wanted = WithPolicy(AtRandom(options, Granularity::kLayer));
-        std::vector<float>& mass = masses.emplace_back();
-        wanted.extra_signals = {.mass = need};
-        wanted.on_signals = [&](int, std::span<const Position>, const GroupSignals& signals,
-                                const StepSignals&) {
-          mass.insert(mass.end(), signals.mass.begin(), signals.mass.end());
-        };
+        KeepMass(need, &wanted, &masses.emplace_back());
         auto session = Open(*engine, wanted);
         Read(*session);
         Decode(*session, 0, 100);

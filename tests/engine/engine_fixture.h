@@ -15,6 +15,17 @@
 
 namespace ebb {
 
+// 16 (layer, kv head) pairs with heads of 64: 256 rows of each in f32, 512 in f16, fill 2 MiB.
+inline RandomGgufOptions SixteenStreamsOptions() {
+  return {.num_layers = 4,
+          .embed_dim = 64,
+          .num_q_heads = 4,
+          .num_kv_heads = 4,
+          .head_dim = 64,
+          .feed_forward_dim = 64,
+          .context = 4096};
+}
+
 inline RandomGgufOptions SmallModelOptions() {
   return {.num_layers = 2,
           .embed_dim = 128,

@@ -6,13 +6,7 @@ namespace {
 
 // 16 (layer, kv head) pairs in f32: 256 rows of each in 2 MiB, the least an arena takes.
 constexpr uint64_t kT0Bytes = uint64_t{2} << 20;
-const RandomGgufOptions kModelOptions = {.num_layers = 4,
-                                         .embed_dim = 64,
-                                         .num_q_heads = 4,
-                                         .num_kv_heads = 4,
-                                         .head_dim = 64,
-                                         .feed_forward_dim = 64,
-                                         .context = 4096};
+const RandomGgufOptions kModelOptions = SixteenStreamsOptions();
 
 std::unique_ptr<Engine> EngineOf(const std::string& path, const TierSpec& tiers) {
   const auto model = Model::Load({.path = path});

@@ -13,21 +13,11 @@ using testing::HasSubstr;
 constexpr uint64_t kT0Bytes = uint64_t{2} << 20;
 constexpr uint64_t kT1Bytes = uint64_t{8} << 20;
 
-RandomGgufOptions ModelOptions() {
-  return {.num_layers = 4,
-          .embed_dim = 64,
-          .num_q_heads = 4,
-          .num_kv_heads = 4,
-          .head_dim = 64,
-          .feed_forward_dim = 64,
-          .context = 4096};
-}
-
 std::unique_ptr<Engine> EngineOf(const TierSpec& tiers) {
   static const std::shared_ptr<const Model> kModel = [] {
     const TempFolder folder;
     const std::string path = folder.File("caps.gguf");
-    ExpectOk(WriteRandomGguf(ModelOptions(), path));
+    ExpectOk(WriteRandomGguf(SixteenStreamsOptions(), path));
     auto model = Model::Load({.path = path});
     EXPECT_TRUE(model.ok()) << model.status().ToString();
     return *model;
@@ -45,7 +35,7 @@ PolicySpec PolicyOf(const TierSpec& tiers, const std::string& scorer = "attentio
   return policy;
 }
 
-std::vector<Token> Text(size_t count) { return RandomTokens(ModelOptions(), count, 3); }
+std::vector<Token> Text(size_t count) { return RandomTokens(SixteenStreamsOptions(), count, 3); }
 
 class FullCaps : public testing::TestWithParam<std::string> {};
 
