@@ -23,9 +23,6 @@ namespace ebb {
 namespace {
 
 constexpr size_t kExtent = kDeviceMemoryStep;
-// Rows that are read or written by one graph.
-constexpr size_t kMostRowsAtOnce = size_t{1} << 16;
-
 // ggml's name of its CPU backend, as a device with memory of its own.
 constexpr std::string_view kHostBackend = "ggml-cpu";
 
@@ -76,45 +73,6 @@ std::string NamesOfDevices() {
   return names;
 }
 
-// Tensors of one graph over rows.
-struct RowGraph {
-  std::unique_ptr<ggml_context, GgmlDeleter> context;
-  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
-  ggml_cgraph* graph = nullptr;
-
-  static Result<RowGraph> Begin(ggml_backend_t backend) {
-    constexpr size_t kTensors = 16;
-    RowGraph made;
-    made.context.reset(ggml_init({.mem_size = kTensors * ggml_tensor_overhead() +
-                                              ggml_graph_overhead_custom(kTensors, false),
-                                  .mem_buffer = nullptr,
-                                  .no_alloc = true}));
-    made.buffers.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend)));
-    if (made.context == nullptr || made.buffers == nullptr) {
-      return ResourceExhausted("no memory for a graph");
-    }
-    made.graph = ggml_new_graph_custom(made.context.get(), kTensors, false);
-    return made;
-  }
-  ggml_tensor* Input(ggml_type type, int64_t columns, int64_t rows) const {
-    ggml_tensor* input = ggml_new_tensor_2d(context.get(), type, columns, rows);
-    ggml_set_input(input);
-    return input;
-  }
-  [[nodiscard]] Status Allocate(ggml_tensor* result) const {
-    ggml_set_output(result);
-    ggml_build_forward_expand(graph, result);
-    if (ggml_gallocr_alloc_graph(buffers.get(), graph)) return OkStatus();
-    return ResourceExhausted("the device has no memory for rows on their way");
-  }
-};
-
-Status Compute(ggml_backend_t backend, ggml_cgraph* graph) {
-  const ggml_status status = ggml_backend_graph_compute(backend, graph);
-  if (status == GGML_STATUS_SUCCESS) return OkStatus();
-  return Internal(std::string("the device failed: ") + ggml_status_to_string(status));
-}
-
 // What ggml ends the process for, inside a Call() of this thread, is an exception instead: backends
 // for devices check their drivers' answers so.
 thread_local int calls_under_way = 0;
@@ -130,9 +88,6 @@ class InCall {
   InCall(const InCall&) = delete;
   InCall& operator=(const InCall&) = delete;
 };
-
-// How many numbers a graph takes for so many: few sizes, so that a backend compiles few kernels.
-size_t RoundedSize(size_t num) { return std::max<size_t>(std::bit_ceil(num), 64); }
 
 }  // namespace
 
@@ -186,6 +141,10 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
     }
     // For tests: several would spin beside each other.
     if (device->is_host_) ggml_backend_cpu_set_n_threads(device->backend_.get(), 1);
+    device->transfers_ = std::make_unique<RowTransfers>(device->backend_.get());
+    EBB_ASSIGN_OR_RETURN(device->gathers_pages_,
+                         device->transfers_->GathersIntegers(
+                             static_cast<int64_t>(row_bytes / sizeof(int32_t)) * kRowsPerPage));
     ggml_backend_dev_props props = {};
     ggml_backend_dev_get_props(found, &props);
     if (props.caps.async && props.caps.events) {
@@ -221,6 +180,7 @@ BackendDevice::~BackendDevice() {
     for (Queue* queue : {&computing_, &copying_}) {
       for (auto& event : queue->events) (void)event.release();
     }
+    if (transfers_ != nullptr) transfers_->Abandon();
     (void)copies_.release();
     (void)backend_.release();
   }
@@ -556,8 +516,8 @@ Status BackendDevice::ReadRows(std::span<const std::byte* const> rows, size_t nu
                                std::byte* to) {
   std::vector<int32_t> numbers;
   ListRows(rows, num_bytes, &numbers);
-  for (size_t first = 0; first < numbers.size(); first += kMostRowsAtOnce) {
-    const size_t num = std::min(kMostRowsAtOnce, numbers.size() - first);
+  for (size_t first = 0; first < numbers.size(); first += RowTransfers::kMostRows) {
+    const size_t num = std::min(RowTransfers::kMostRows, numbers.size() - first);
     EBB_RETURN_IF_ERROR(ReadNumbers({numbers.data() + first, num}, to));
     to += num * row_bytes_;
   }
@@ -566,7 +526,8 @@ Status BackendDevice::ReadRows(std::span<const std::byte* const> rows, size_t nu
 
 // By a graph; row by row where the device has no memory for one, so that moves need not fail.
 Status BackendDevice::ReadNumbers(std::span<const int32_t> numbers, std::byte* to) {
-  const Status status = Call([&] { return Gather(numbers, to); });
+  const Status status =
+      Call([&] { return transfers_->Read(rows_.tensor, numbers, spare_row(), to); });
   if (status.code() != StatusCode::kResourceExhausted) return status;
   return Call([&] {
     for (const int32_t number : numbers) {
@@ -578,7 +539,8 @@ Status BackendDevice::ReadNumbers(std::span<const int32_t> numbers, std::byte* t
 }
 
 Status BackendDevice::WriteNumbers(std::span<const int32_t> numbers, const std::byte* from) {
-  const Status status = Call([&] { return Scatter(numbers, from); });
+  const Status status =
+      Call([&] { return transfers_->Write(rows_.tensor, numbers, spare_row(), from); });
   if (status.code() != StatusCode::kResourceExhausted) return status;
   return Call([&] {
     for (const int32_t number : numbers) {
@@ -589,50 +551,16 @@ Status BackendDevice::WriteNumbers(std::span<const int32_t> numbers, const std::
   });
 }
 
-Status BackendDevice::Gather(std::span<const int32_t> numbers, std::byte* to) {
-  EBB_ASSIGN_OR_RETURN(const RowGraph graph, RowGraph::Begin(backend_.get()));
-  const size_t size = RoundedSize(numbers.size());
-  ggml_tensor* list = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
-  ggml_tensor* result =
-      ggml_get_rows(graph.context.get(), AsIntegers(graph.context.get(), rows_.tensor), list);
-  EBB_RETURN_IF_ERROR(graph.Allocate(result));
-  std::vector<int32_t> padded(numbers.begin(), numbers.end());
-  padded.resize(size, spare_row());
-  ggml_backend_tensor_set(list, padded.data(), 0, size * sizeof(int32_t));
-  EBB_RETURN_IF_ERROR(Compute(backend_.get(), graph.graph));
-  ggml_backend_tensor_get(result, to, 0, numbers.size() * row_bytes_);
-  return OkStatus();
-}
-
 Status BackendDevice::WriteRows(std::span<std::byte* const> rows, size_t num_bytes,
                                 const std::byte* from) {
   std::vector<int32_t> numbers;
   ListRows(rows, num_bytes, &numbers);
-  for (size_t first = 0; first < numbers.size(); first += kMostRowsAtOnce) {
-    const size_t num = std::min(kMostRowsAtOnce, numbers.size() - first);
+  for (size_t first = 0; first < numbers.size(); first += RowTransfers::kMostRows) {
+    const size_t num = std::min(RowTransfers::kMostRows, numbers.size() - first);
     EBB_RETURN_IF_ERROR(WriteNumbers({numbers.data() + first, num}, from));
     from += num * row_bytes_;
   }
   return OkStatus();
-}
-
-// Every backend writes rows of F16 from F32, which has all values of F16.
-Status BackendDevice::Scatter(std::span<const int32_t> numbers, const std::byte* from) {
-  EBB_ASSIGN_OR_RETURN(const RowGraph graph, RowGraph::Begin(backend_.get()));
-  const size_t size = RoundedSize(numbers.size());
-  const auto width = static_cast<size_t>(rows_.tensor->ne[0]);
-  ggml_tensor* list = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
-  ggml_tensor* values = graph.Input(GGML_TYPE_F32, rows_.tensor->ne[0], static_cast<int64_t>(size));
-  EBB_RETURN_IF_ERROR(
-      graph.Allocate(ggml_set_rows(graph.context.get(), rows_.tensor, values, list)));
-  std::vector<int32_t> padded(numbers.begin(), numbers.end());
-  padded.resize(size, spare_row());
-  std::vector<float> floats(size * width);
-  ggml_fp16_to_fp32_row(reinterpret_cast<const ggml_fp16_t*>(from), floats.data(),
-                        static_cast<int64_t>(numbers.size() * width));
-  ggml_backend_tensor_set(list, padded.data(), 0, size * sizeof(int32_t));
-  ggml_backend_tensor_set(values, floats.data(), 0, floats.size() * sizeof(float));
-  return Compute(backend_.get(), graph.graph);
 }
 
 // Rows are copied in batches in which none is read after it was written: a graph reads all first.
@@ -645,7 +573,7 @@ Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
     for (const size_t row : written) is_written[row] = false;
     written.clear();
     if (from.empty()) return OkStatus();
-    Status status = Call([&] { return MoveOnDevice(from, to); });
+    Status status = Call([&] { return transfers_->Copy(rows_.tensor, from, to, spare_row()); });
     if (status.code() == StatusCode::kResourceExhausted) {
       std::vector<std::byte> rows_between(from.size() * row_bytes_);
       status = ReadNumbers(from, rows_between.data());
@@ -661,7 +589,7 @@ Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
     const int32_t source = RowNumber(part.from), target = RowNumber(part.to);
     for (size_t i = 0; i < part.num_bytes / row_bytes_; ++i) {
       const auto read = static_cast<size_t>(source) + i, write = static_cast<size_t>(target) + i;
-      if (is_written[read] || is_written[write] || from.size() == kMostRowsAtOnce) {
+      if (is_written[read] || is_written[write] || from.size() == RowTransfers::kMostRows) {
         EBB_RETURN_IF_ERROR(flush());
       }
       is_written[write] = true;
@@ -671,32 +599,6 @@ Status BackendDevice::CopyRows(std::span<const CopyPart> rows) {
     }
   }
   return flush();
-}
-
-Status BackendDevice::MoveOnDevice(std::span<const int32_t> from, std::span<const int32_t> to) {
-  EBB_ASSIGN_OR_RETURN(const RowGraph graph, RowGraph::Begin(backend_.get()));
-  const size_t size = RoundedSize(from.size());
-  ggml_context* const context = graph.context.get();
-  ggml_tensor* sources = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
-  ggml_tensor* targets = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
-  ggml_tensor* values = ggml_get_rows(context, rows_.tensor, sources);
-  EBB_RETURN_IF_ERROR(graph.Allocate(ggml_set_rows(context, rows_.tensor, values, targets)));
-  const auto set = [&](ggml_tensor* list, std::span<const int32_t> numbers) {
-    std::vector<int32_t> padded(numbers.begin(), numbers.end());
-    padded.resize(size, spare_row());
-    ggml_backend_tensor_set(list, padded.data(), 0, size * sizeof(int32_t));
-  };
-  set(sources, from);
-  set(targets, to);
-  return Compute(backend_.get(), graph.graph);
-}
-
-ggml_tensor* AsIntegers(ggml_context* context, ggml_tensor* rows) {
-  ggml_tensor* view = ggml_view_2d(context, rows, rows->ne[0], rows->ne[1], rows->nb[1], 0);
-  view->type = GGML_TYPE_I32;
-  view->ne[0] /= 2;
-  view->nb[0] = sizeof(int32_t);
-  return view;
 }
 
 }  // namespace ebb

@@ -25,6 +25,7 @@
 #include "src/base/ggml_deleter.h"
 #include "src/base/page_units.h"
 #include "src/device/device.h"
+#include "src/device/row_transfers.h"
 
 namespace ebb {
 
@@ -74,9 +75,13 @@ class BackendDevice final : public Device {
     return RowsOfExtent() % (2 * kRowsPerPage) == 0 &&
            RowsOfExtent() * row_bytes_ == kDeviceMemoryStep;
   }
+  // Whether the backend can gather whole pages by their numbers.
+  [[nodiscard]] bool GathersPages() const { return gathers_pages_; }
   // In rows: of a buffer's part for as many bytes of addresses as kDeviceMemoryStep.
   [[nodiscard]] size_t RowsOfExtent() const;
   [[nodiscard]] size_t buffer_bytes() const;  // that rows take on the device
+  // And what carries them between steps.
+  [[nodiscard]] size_t transfer_bytes() const { return transfers_->device_bytes(); }
 
   using BufferHandle = std::unique_ptr<ggml_backend_buffer, GgmlDeleter>;
 
@@ -99,13 +104,11 @@ class BackendDevice final : public Device {
                 std::vector<int32_t>* numbers) const;
   Status ReadNumbers(std::span<const int32_t> numbers, std::byte* to);
   Status WriteNumbers(std::span<const int32_t> numbers, const std::byte* from);
-  Status Gather(std::span<const int32_t> numbers, std::byte* to);
-  Status Scatter(std::span<const int32_t> numbers, const std::byte* from);
-  Status MoveOnDevice(std::span<const int32_t> from, std::span<const int32_t> to);
 
   std::string name_;
   const size_t row_bytes_;
   bool is_host_ = false;
+  bool gathers_pages_ = false;
   DeviceAttention attention_ = DeviceAttention::kAuto;
   Status lost_;  // why
   std::unique_ptr<ggml_backend, GgmlDeleter> backend_;
@@ -137,6 +140,7 @@ class BackendDevice final : public Device {
   uint64_t num_frees_ = 0;
   Rows rows_;
   uint64_t generation_ = 0;
+  std::unique_ptr<RowTransfers> transfers_;
   // The host's memory that the device knows comes in slabs of several extents, since each takes its
   // time; empty where the backend has none.
   struct Slab {
@@ -149,10 +153,6 @@ class BackendDevice final : public Device {
   Result<std::byte*> AllocatePinned(size_t num_bytes);
   [[nodiscard]] bool FreePinned(std::byte* memory, size_t num_bytes);
 };
-
-// The rows as pairs of F16 in one integer: copied so, their bits stay and half as many elements
-// move. rows: F16 [n, N], n even, of any backend.
-[[nodiscard]] ggml_tensor* AsIntegers(ggml_context* context, ggml_tensor* rows);
 
 }  // namespace ebb
 

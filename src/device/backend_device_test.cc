@@ -195,5 +195,37 @@ TEST(BackendDeviceTest, PinnedMemoryIsTheHosts) {
   ExpectOk(device->Free(MemoryKind::kPinned, at, kExtent));
 }
 
+// However many rows pass, they pass through the same few MiB, on both sides.
+TEST(BackendDeviceTest, RowsPassThroughMemoryThatStays) {
+  constexpr size_t kRowBytes = 256;
+  auto device = Make(kRowBytes);
+  EXPECT_EQ(device->transfer_bytes(), 0u);
+  std::vector<std::byte*> rows;
+  std::vector<std::byte> written;
+  for (int i = 0; i < 16; ++i) {
+    std::byte* const extent = *device->Allocate(MemoryKind::kDevice, kExtent);
+    for (size_t at = 0; at < kExtent; at += kRowBytes) {
+      rows.push_back(extent + at);
+      const std::vector<std::byte> row = Row(kRowBytes, static_cast<uint32_t>(rows.size()));
+      written.insert(written.end(), row.begin(), row.end());
+    }
+  }
+  ExpectOk(device->WriteRows(rows, kRowBytes, written.data()));
+  const size_t bytes = device->transfer_bytes();
+  EXPECT_GT(bytes, 0u);
+  EXPECT_LE(bytes, RowTransfers::kMostRows * (kRowBytes * 3 + sizeof(int32_t)) + kExtent);
+  const auto staging = device->Staging(written.size());
+  ASSERT_TRUE(staging.ok()) << staging.status().ToString();
+  ExpectOk(device->ReadRows(rows, kRowBytes, *staging));
+  EXPECT_EQ(std::memcmp(*staging, written.data(), written.size()), 0);
+  EXPECT_EQ(device->transfer_bytes(), bytes);
+  EXPECT_EQ(*device->Staging(1), *staging);
+  ASSERT_TRUE(device->Staging(written.size() + kExtent).ok());
+}
+
+TEST(BackendDeviceTest, GathersPagesWhereItsBackendDoes) {
+  for (const size_t row_bytes : {64, 128, 256}) EXPECT_TRUE(Make(row_bytes)->GathersPages());
+}
+
 }  // namespace
 }  // namespace ebb

@@ -66,6 +66,10 @@ class Device {
   virtual Status QueueWait(DeviceQueue queue, const DeviceEvent& event) = 0;
   virtual Status Wait(const DeviceEvent& event) = 0;
 
+  // Pinned memory for rows that pass between the two, the same at every call: it only grows, and
+  // what is there lasts until the next call. ResourceExhausted when there is no more.
+  Result<std::byte*> Staging(size_t num_bytes);
+
   // Between steps: reads, writes and copies in the device's memory, done on return. Each of `rows`
   // has `num_bytes`, and they are packed on the host's side; those that CopyRows() names are copied
   // as if one after the other. Errors: the device's.
@@ -82,6 +86,8 @@ class Device {
 
  private:
   const bool is_closed_;
+  std::byte* staging_ = nullptr;
+  size_t staging_bytes_ = 0;
 };
 
 // The machine itself. Lives as long as the program.

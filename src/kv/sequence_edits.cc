@@ -57,19 +57,26 @@ class CarriedRows {
     access_ = access;
   }
   // Where the row is that was added at `index`.
-  [[nodiscard]] RowAddress OnHost(size_t index) {
-    std::byte* const key = packed_.data() + 2 * index * stride_;
+  [[nodiscard]] RowAddress OnHost(size_t index) const {
+    std::byte* const key = packed_ + 2 * index * stride_;
     return {.key = key, .value = key + stride_};
   }
   // Before the rows are edited, and after it.
   Status Fetch() {
-    packed_.resize(on_device_.size() * stride_);
-    if (on_device_.empty() || access_ != TableEdit::Access::kRead) return OkStatus();
-    return device_->ReadRows(on_device_, stride_, packed_.data());
+    if (on_device_.empty()) return OkStatus();
+    const size_t num_bytes = on_device_.size() * stride_;
+    if (const Result<std::byte*> staging = device_->Staging(num_bytes); staging.ok()) {
+      packed_ = *staging;
+    } else {
+      unpinned_.resize(num_bytes);
+      packed_ = unpinned_.data();
+    }
+    if (access_ != TableEdit::Access::kRead) return OkStatus();
+    return device_->ReadRows(on_device_, stride_, packed_);
   }
   Status Store() const {
     if (on_device_.empty() || access_ != TableEdit::Access::kWrite) return OkStatus();
-    return device_->WriteRows(on_device_, stride_, packed_.data());
+    return device_->WriteRows(on_device_, stride_, packed_);
   }
 
  private:
@@ -77,7 +84,8 @@ class CarriedRows {
   const size_t stride_;
   TableEdit::Access access_ = TableEdit::Access::kRead;
   std::vector<std::byte*> on_device_;
-  std::vector<std::byte> packed_;
+  std::byte* packed_ = nullptr;
+  std::vector<std::byte> unpinned_;  // where no more memory can be pinned
 };
 
 }  // namespace

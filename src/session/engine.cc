@@ -278,7 +278,7 @@ ArenaAccounting Engine::newest_accounting() const { return core_->stores.newest_
 DeviceReport Engine::device_report() const {
   DeviceReport report = core_->device_report;
   if (const BackendDevice* backend = core_->stores.backend(); backend != nullptr) {
-    report.row_bytes = backend->buffer_bytes();
+    report.row_bytes = backend->buffer_bytes() + backend->transfer_bytes();
     report.weight_bytes = core_->runner->weight_bytes_on_device();
   }
   return report;

@@ -1,6 +1,7 @@
 #include "src/step/backend_attention.h"
 
 #include "src/base/page_units.h"
+#include "src/device/row_transfers.h"
 
 namespace ebb {
 namespace {

@@ -180,7 +180,8 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
       (sequence.selector == nullptr && AllSeeAlike(cache) &&
        (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.has_expiring_rows)));
   const bool in_order = PageLists::InOrder(cache, model_.hparams.num_layers);
-  if (device_->HasPageNumbers() && (in_order || described.by_row_attention)) {
+  const bool gathers_pages = in_order && device_->GathersPages();
+  if (device_->HasPageNumbers() && (gathers_pages || described.by_row_attention)) {
     described.num_pages = described.num_rows / kRowsPerPage;
     if (!in_order) {
       described.num_groups = cache.num_groups();

@@ -1,0 +1,146 @@
+#include "src/device/row_transfers.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+#include <string>
+
+#include "ggml-alloc.h"
+
+namespace ebb {
+
+ggml_tensor* AsIntegers(ggml_context* context, ggml_tensor* rows) {
+  ggml_tensor* view = ggml_view_2d(context, rows, rows->ne[0], rows->ne[1], rows->nb[1], 0);
+  view->type = GGML_TYPE_I32;
+  view->ne[0] /= 2;
+  view->nb[0] = sizeof(int32_t);
+  return view;
+}
+
+struct RowTransfers::Graph {
+  std::unique_ptr<ggml_context, GgmlDeleter> context;
+  ggml_cgraph* graph = nullptr;
+
+  [[nodiscard]] ggml_tensor* Input(ggml_type type, int64_t columns, size_t rows) const {
+    ggml_tensor* input =
+        ggml_new_tensor_2d(context.get(), type, columns, static_cast<int64_t>(rows));
+    ggml_set_input(input);
+    return input;
+  }
+  [[nodiscard]] Status Compute(ggml_backend_t backend) const {
+    const ggml_status status = ggml_backend_graph_compute(backend, graph);
+    if (status == GGML_STATUS_SUCCESS) return OkStatus();
+    return Internal(std::string("the device failed: ") + ggml_status_to_string(status));
+  }
+};
+
+namespace {
+
+// How many numbers a graph takes for so many: few sizes, so that a backend compiles few kernels.
+size_t RoundedSize(size_t num) { return std::max<size_t>(std::bit_ceil(num), 64); }
+
+}  // namespace
+
+RowTransfers::RowTransfers(ggml_backend_t backend)
+    : backend_(backend),
+      buffers_(ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend))) {}
+
+size_t RowTransfers::device_bytes() const {
+  return buffers_ == nullptr ? 0 : ggml_gallocr_get_buffer_size(buffers_.get(), 0);
+}
+
+Result<RowTransfers::Graph> RowTransfers::Begin() const {
+  constexpr size_t kTensors = 16;
+  Graph made;
+  made.context.reset(ggml_init(
+      {.mem_size = kTensors * ggml_tensor_overhead() + ggml_graph_overhead_custom(kTensors, false),
+       .mem_buffer = nullptr,
+       .no_alloc = true}));
+  if (made.context == nullptr || buffers_ == nullptr) {
+    return ResourceExhausted("no memory for a graph");
+  }
+  made.graph = ggml_new_graph_custom(made.context.get(), kTensors, false);
+  return made;
+}
+
+Status RowTransfers::Allocate(const Graph& graph, ggml_tensor* result) {
+  ggml_set_output(result);
+  ggml_build_forward_expand(graph.graph, result);
+  // The buffer only grows. Another graph's places in it are of no use, whatever their number.
+  if (ggml_gallocr_reserve(buffers_.get(), graph.graph) &&
+      ggml_gallocr_alloc_graph(buffers_.get(), graph.graph)) {
+    return OkStatus();
+  }
+  return ResourceExhausted("the device has no memory for rows on their way");
+}
+
+void RowTransfers::Set(ggml_tensor* list, std::span<const int32_t> numbers, int32_t spare) {
+  padded_.assign(numbers.begin(), numbers.end());
+  padded_.resize(static_cast<size_t>(list->ne[0]), spare);
+  ggml_backend_tensor_set(list, padded_.data(), 0, padded_.size() * sizeof(int32_t));
+}
+
+Status RowTransfers::Read(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare,
+                          std::byte* to) {
+  EBB_ASSIGN_OR_RETURN(const Graph graph, Begin());
+  ggml_context* const context = graph.context.get();
+  ggml_tensor* list =
+      graph.Input(GGML_TYPE_I32, static_cast<int64_t>(RoundedSize(numbers.size())), 1);
+  ggml_tensor* result = ggml_get_rows(context, AsIntegers(context, rows), list);
+  EBB_RETURN_IF_ERROR(Allocate(graph, result));
+  Set(list, numbers, spare);
+  EBB_RETURN_IF_ERROR(graph.Compute(backend_));
+  ggml_backend_tensor_get(result, to, 0, numbers.size() * rows->nb[1]);
+  return OkStatus();
+}
+
+// Every backend writes rows of F16 from F32, which has all values of F16.
+Status RowTransfers::Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare,
+                           const std::byte* from) {
+  EBB_ASSIGN_OR_RETURN(const Graph graph, Begin());
+  ggml_context* const context = graph.context.get();
+  const size_t size = RoundedSize(numbers.size());
+  ggml_tensor* list = graph.Input(GGML_TYPE_I32, static_cast<int64_t>(size), 1);
+  ggml_tensor* values = graph.Input(GGML_TYPE_F16, rows->ne[0], size);
+  ggml_tensor* floats = ggml_cast(context, values, GGML_TYPE_F32);
+  EBB_RETURN_IF_ERROR(Allocate(graph, ggml_set_rows(context, rows, floats, list)));
+  Set(list, numbers, spare);
+  // What the spare row gets nobody reads.
+  ggml_backend_tensor_set(values, from, 0, numbers.size() * rows->nb[1]);
+  return graph.Compute(backend_);
+}
+
+Status RowTransfers::Copy(ggml_tensor* rows, std::span<const int32_t> from,
+                          std::span<const int32_t> to, int32_t spare) {
+  EBB_ASSIGN_OR_RETURN(const Graph graph, Begin());
+  ggml_context* const context = graph.context.get();
+  const auto size = static_cast<int64_t>(RoundedSize(from.size()));
+  ggml_tensor* sources = graph.Input(GGML_TYPE_I32, size, 1);
+  ggml_tensor* targets = graph.Input(GGML_TYPE_I32, size, 1);
+  ggml_tensor* values = ggml_get_rows(context, rows, sources);
+  EBB_RETURN_IF_ERROR(Allocate(graph, ggml_set_rows(context, rows, values, targets)));
+  Set(sources, from, spare);
+  Set(targets, to, spare);
+  return graph.Compute(backend_);
+}
+
+Result<bool> RowTransfers::GathersIntegers(int64_t row_size) {
+  constexpr int kRows = 3;
+  EBB_ASSIGN_OR_RETURN(const Graph graph, Begin());
+  ggml_tensor* rows = graph.Input(GGML_TYPE_I32, row_size, kRows);
+  ggml_tensor* list = graph.Input(GGML_TYPE_I32, kRows, 1);
+  ggml_tensor* result = ggml_get_rows(graph.context.get(), rows, list);
+  EBB_RETURN_IF_ERROR(Allocate(graph, result));
+  std::vector<int32_t> numbers(static_cast<size_t>(row_size) * kRows);
+  std::iota(numbers.begin(), numbers.end(), 1);
+  ggml_backend_tensor_set(rows, numbers.data(), 0, ggml_nbytes(rows));
+  Set(list, std::to_array<int32_t>({2, 0, 1}), 0);
+  EBB_RETURN_IF_ERROR(graph.Compute(backend_));
+  std::vector<int32_t> found(numbers.size());
+  ggml_backend_tensor_get(result, found.data(), 0, ggml_nbytes(result));
+  std::ranges::rotate(numbers, numbers.end() - row_size);
+  return found == numbers;
+}
+
+}  // namespace ebb

@@ -1,0 +1,64 @@
+// Rows that are read, written and copied between steps by small graphs of ggml: they name rows of
+// one tensor, F16 [n, rows], by their numbers. What these graphs need of the device stays from one
+// to the next, and so does the pinned memory through which the host's bytes pass.
+#ifndef EBB_DEVICE_ROW_TRANSFERS_H_
+#define EBB_DEVICE_ROW_TRANSFERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ebb/status.h"
+#include "ggml-backend.h"
+#include "ggml.h"
+#include "src/base/ggml_deleter.h"
+
+namespace ebb {
+
+// The rows as pairs of F16 in one integer: copied so, their bits stay and half as many elements
+// move. rows: F16 [n, N], n even, of any backend.
+[[nodiscard]] ggml_tensor* AsIntegers(ggml_context* context, ggml_tensor* rows);
+
+class RowTransfers {
+ public:
+  // Rows that one graph reads or writes: those of one call.
+  static constexpr size_t kMostRows = size_t{1} << 14;
+
+  explicit RowTransfers(ggml_backend_t backend);
+
+  // `spare` is a row that nobody has; graphs of few sizes are padded with it. Errors:
+  // ResourceExhausted where the device has no memory, after which nothing has changed, and whatever
+  // ggml throws.
+  Status Read(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare, std::byte* to);
+  Status Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare,
+               const std::byte* from);
+  // REQUIRES: no row is both in `from` and `to`.
+  Status Copy(ggml_tensor* rows, std::span<const int32_t> from, std::span<const int32_t> to,
+              int32_t spare);
+
+  // Whether the backend gathers rows of so many integers each: not all do (ggml's for Vulkan copied
+  // only half of those wider than 512).
+  [[nodiscard]] Result<bool> GathersIntegers(int64_t row_size);
+
+  [[nodiscard]] size_t device_bytes() const;
+  // Leaves the device's memory alone from now on, since freeing what a lost device has would end
+  // the process.
+  void Abandon() { (void)buffers_.release(); }
+
+ private:
+  struct Graph;
+  [[nodiscard]] Result<Graph> Begin() const;
+  // Everything behind `result`, with the memory that it needs.
+  [[nodiscard]] Status Allocate(const Graph& graph, ggml_tensor* result);
+  void Set(ggml_tensor* list, std::span<const int32_t> numbers, int32_t spare);
+
+  ggml_backend_t const backend_;
+  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;
+  std::vector<int32_t> padded_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_DEVICE_ROW_TRANSFERS_H_
