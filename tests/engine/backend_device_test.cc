@@ -22,10 +22,10 @@ class BackendDeviceTest : public testing::TestWithParam<const char*> {
   static const std::string& device() { return device_; }
 
  protected:
-  void SetUp() override { device_ = std::string("ggml-sim:attention=") + GetParam(); }
+  void SetUp() override { device_ = TestDevice(std::string("attention=") + GetParam()); }
 
  private:
-  inline static std::string device_ = "ggml-sim";
+  inline static std::string device_ = TestDevice();
 };
 INSTANTIATE_TEST_SUITE_P(Attention, BackendDeviceTest, testing::Values("auto", "ggml"),
                          [](const auto& info) { return std::string(info.param); });
@@ -148,8 +148,10 @@ TEST_P(BackendDeviceTest, RunsQuantizedWeights) {
   for (const char* type : {"f16", "q8_0", "q4_0"}) {
     RandomGgufOptions shape = SmallModelOptions();
     shape.weight_type = type;
-    // Activations are rounded to 8 bits, where a small error may become a step.
-    const double error = type == std::string("f16") ? kFlashError : 0.25;
+    // Activations are rounded to 8 bits, where a small error may become a step; a card keeps the
+    // scales of that rounding in half precision (0.43 was seen).
+    const double rounded = IsSimulated() ? 0.25 : 0.75;
+    const double error = type == std::string("f16") ? kFlashError : rounded;
     EXPECT_LT(LargestDifferenceOf(ForDevice(shape), {}), error) << type;
   }
 }
@@ -503,7 +505,8 @@ TEST(BackendDeviceComputeTest, StepsWithOthers) {
     largest = std::max(largest, LargestDifference(Logits(*expected), Logits(*one)));
   }
   EXPECT_GT(RowsIn(*other, Tier::kT1), 0);
-  EXPECT_LT(largest, kMergeError);
+  // A card has other products for several tokens than for one.
+  EXPECT_LT(largest, IsSimulated() ? kMergeError : kFlashError);
 }
 
 TEST(BackendDeviceComputeTest, IsChosenByWhatWasMeasured) {
@@ -685,6 +688,7 @@ TEST_P(BackendDeviceTest, SequencesOfABatchAreThoseAloneUpToRounding) {
 
 // The device gives up at its nth piece of work.
 TEST_P(BackendDeviceTest, IsLostWithAClearErrorWhereverItFails) {
+  if (!IsSimulated()) GTEST_SKIP() << "no faults can be asked for";
   const auto fail_at = [](int64_t n) {
     SetSimBackendFaults(
         [n](SimBackendWork work) mutable { return work != SimBackendWork::kAllocate && --n == 0; });
@@ -719,6 +723,7 @@ TEST_P(BackendDeviceTest, IsLostWithAClearErrorWhereverItFails) {
 }
 
 TEST_P(BackendDeviceTest, MemoryThatIsNotThereChangesNothing) {
+  if (!IsSimulated()) GTEST_SKIP() << "no faults can be asked for";
   auto engine = DeviceEngine(), other = DeviceEngine();
   auto session = Open(*engine), expected = Open(*other);
   Read(*session);

@@ -1,8 +1,9 @@
 // Sessions on the simulated backend of ggml (src/device/sim_backend.h), and on the processor beside
-// it.
+// it. EBB_TEST_DEVICE=cuda runs the same suites over a card.
 #ifndef EBB_TESTS_ENGINE_BACKEND_FIXTURE_H_
 #define EBB_TESTS_ENGINE_BACKEND_FIXTURE_H_
 
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,15 @@ inline const std::vector<Token>& Text() {
   static const std::vector<Token> kText = SomeTokens(kPromptTokens + kDecodeTokens);
   return kText;
 }
+
+// A device as `--device` names it, "ggml-sim:attention=ggml" where `settings` are "attention=ggml".
+inline std::string TestDevice(const std::string& settings = "") {
+  const char* named = std::getenv("EBB_TEST_DEVICE");
+  const std::string name = named != nullptr ? named : "ggml-sim";
+  return settings.empty() ? name : name + ":" + settings;
+}
+
+inline bool IsSimulated() { return TestDevice().starts_with("ggml-sim"); }
 
 inline std::shared_ptr<const Model> ForDevice(const RandomGgufOptions& shape) {
   const TempFolder folder;

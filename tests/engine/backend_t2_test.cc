@@ -13,7 +13,7 @@ namespace ebb {
 namespace {
 
 EngineOptions WithT2(CompressedType type = CompressedType::kInt8, T1Place t1 = T1Place::kHost) {
-  EngineOptions options = {.threads = 2, .device = *ParseDevice("ggml-sim")};
+  EngineOptions options = {.threads = 2, .device = *ParseDevice(TestDevice())};
   options.tiers = {.t0_share = 0.5, .t1 = t1, .t2_share = 0.4, .t2_type = type};
   return options;
 }
@@ -207,6 +207,7 @@ TEST(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
 
 // What the device has no memory for is tried in smaller parts, or later; no row is lost.
 TEST(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
+  if (!IsSimulated()) GTEST_SKIP() << "no faults can be asked for";
   const EngineOptions options = WithT2();
   auto engine = DeviceEngine(options);
   auto session = Open(*engine, AtRandom(options));
@@ -237,6 +238,7 @@ TEST(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
 
 // The device gives up at its nth piece of work.
 TEST(BackendT2Test, AFailureHasAClearError) {
+  if (!IsSimulated()) GTEST_SKIP() << "no faults can be asked for";
   int64_t works = 0;
   SetSimBackendFaults([&](SimBackendWork work) {
     works += work != SimBackendWork::kAllocate;
