@@ -13,7 +13,7 @@ help:
 	@echo "make test      build everything and run the tests"
 	@echo "make build     build the program: $(EBB)"
 	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
-	@echo "make test-backends   devices over ggml's RPC backend: another process, which may die"
+	@echo "make test-backends   devices that any machine can test: another process (RPC), Mesa's Vulkan"
 	@echo "make verify    the checks that are too long for make test"
 	@echo "make performance   the figures of docs/performance.md, in about three hours"
 	@echo "make mutants   break the code on purpose, line by line: the tests must notice"
@@ -43,12 +43,14 @@ test: all model
 test-training: bootstrap
 	training/dms/retrofit --test
 
-test-backends: bootstrap
+test-backends:
+	@scripts/bootstrap libvulkan-dev glslc spirv-headers mesa-vulkan-drivers
+	@scripts/fetch_lavapipe build/deps
 	@cmake --preset backends
-	cmake --build build/backends -j $(JOBS) --target ebb_tests_backends ebb_cli
+	cmake --build build/backends -j $(JOBS) --target ebb_tests_backends ebb_tests_engine ebb_cli
 	cd build/backends && $(CTEST) -R '^backends\.'
 
-verify: all model
+verify: all model test-backends
 	cd build/release && $(CTEST) -L verify
 
 performance: all model peer

@@ -112,6 +112,23 @@ if("rpc" IN_LIST EBB_BACKENDS)
   add_dependencies(ebb_tests_backends ebb_rpc_server)
 endif()
 
+if("vulkan" IN_LIST EBB_BACKENDS)
+  # Tests of the simulated device over a real backend, on Mesa's Vulkan driver for the processor: that of
+  # scripts/fetch_lavapipe, or the system's. Left out are those that compute much, and those in which a
+  # test says what fails. What each kind of operation needs is compiled when it is first met.
+  set(over "*/BackendDeviceTest.*/ggml:*BackendDeviceT1Test.*/host")
+  set(left_out "*MemoryFallsWithTheRows*:*IsLostWith*:*MemoryThatIsNotThere*")
+  set(environment EBB_TEST_DEVICE=vulkan0 GGML_VK_VISIBLE_DEVICES=0)
+  set(lavapipe ${EBB_DEPS_DIR}/lavapipe)
+  if(EXISTS ${lavapipe}/lvp_icd.json)
+    file(GLOB libraries ${lavapipe}/usr/lib/*-linux-gnu)
+    list(APPEND environment VK_DRIVER_FILES=${lavapipe}/lvp_icd.json LD_LIBRARY_PATH=${libraries})
+  endif()
+  add_test(NAME backends.Vulkan COMMAND ebb_tests_engine --gtest_filter=${over}:-${left_out})
+  set_tests_properties(backends.Vulkan PROPERTIES LABELS verify TIMEOUT 3600
+    FAIL_REGULAR_EXPRESSION "PASSED  . 0 tests" ENVIRONMENT "${environment}")
+endif()
+
 add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
 add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layers_test)
 add_test(NAME cluster.ShardsTogetherAreTheWhole
