@@ -36,6 +36,8 @@ enum class T1Mode : uint8_t { kAuto, kCompute, kStream };
 struct DeviceDescription {
   std::string name;         // "cuda0"
   std::string description;  // by its driver
+  std::string driver;       // its version; empty: not known
+  std::string tested;       // what is known of ebb on devices of its kind
   uint64_t free_bytes = 0;  // 0, as the total: it does not say
   uint64_t total_bytes = 0;
 };

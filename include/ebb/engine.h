@@ -103,8 +103,10 @@ struct SessionOptions {
 
 // What a device holds and does.
 struct DeviceReport {
-  std::string_view name;             // "cpu", "cuda0"
-  uint64_t row_bytes = 0;            // of its memory that rows take; 0 on the cpu, as what follows
+  std::string_view name;  // "cpu", "cuda0"
+  // Of its memory that rows take, and what carries them between steps. 0 on the cpu, as what
+  // follows.
+  uint64_t row_bytes = 0;
   uint64_t weight_bytes = 0;         // and weights
   T1Mode t1_mode = T1Mode::kStream;  // of the last step: kStream or kCompute
   int64_t decode_steps = 0;

@@ -260,8 +260,9 @@ Status Run(const CliOptions& options) {
   report += fmt::format(
       "a prompt of {} tokens {:.0f} tokens/s (processor {:.0f}), decoding behind it {:.1f} "
       "tokens/s "
-      "(processor {:.1f})",
-      kSpeedPrompt, speed.first, host_speed.first, speed.second, host_speed.second);
+      "(processor {:.1f})\n"
+      "to tell us of this device, send the one line of `ebb device test --device {} --json`",
+      kSpeedPrompt, speed.first, host_speed.first, speed.second, host_speed.second, name);
   EBB_RETURN_IF_ERROR(WriteRecord(options, record, report));
   return all ? OkStatus() : Internal("device " + name + " failed a check: see above");
 }

@@ -19,6 +19,8 @@ Status Run(const CliOptions& options) {
   Json records = {{{"name", "cpu"}, {"description", "this machine; one memory for all tiers"}}};
   for (const DeviceDescription& device : ListDevices()) {
     Json record = {{"name", device.name}, {"description", device.description}};
+    if (!device.driver.empty()) record["driver"] = device.driver;
+    record["tested"] = device.tested;
     if (device.total_bytes > 0) {
       record["free_bytes"] = device.free_bytes;
       record["total_bytes"] = device.total_bytes;
@@ -30,9 +32,16 @@ Status Run(const CliOptions& options) {
     if (!text.empty()) text += '\n';
     text += fmt::format("{:10}  {}", record["name"].get<std::string>(),
                         record["description"].get<std::string>());
-    if (!record.contains("total_bytes")) continue;
-    text += fmt::format("; {} of {} free", Gigabytes(record["free_bytes"]),
-                        Gigabytes(record["total_bytes"]));
+    if (record.contains("total_bytes")) {
+      text += fmt::format("; {} of {} free", Gigabytes(record["free_bytes"]),
+                          Gigabytes(record["total_bytes"]));
+    }
+    if (record.contains("driver")) {
+      text += fmt::format("; driver {}", record["driver"].get<std::string>());
+    }
+    if (record.contains("tested")) {
+      text += fmt::format("; tested: {}", record["tested"].get<std::string>());
+    }
   }
   return WriteRecord(options, {{"devices", records}}, text);
 }

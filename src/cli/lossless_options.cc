@@ -18,6 +18,7 @@ LosslessOptions& LosslessOf(CliOptions& options) { return options.lossless.optio
 Status ReadVerify(std::string_view text, CliOptions* options) {
   EBB_ASSIGN_OR_RETURN(LosslessOf(*options).verify, ParseVerify(text));
   options->lossless.option_given = "--verify";
+  options->lossless.verify_given = true;
   return OkStatus();
 }
 
@@ -91,7 +92,7 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
           [](CliOptions& o) { return &o.lossless.wanted; }, true),
       {kGroup, "--verify", "exact|fast",
        "how a lossless generation verifies: bit for bit, or up to the rounding of products that "
-       "take several tokens at once (default: exact)",
+       "take several tokens at once (default: exact; fast on a device with --allow-inexact)",
        ReadVerify, nullptr},
       {kGroup, "--draft", "POLICY[:KEY=VALUE,...]",
        "the policy of a lossless generation; budget, sinks, window and interval may stand among "
@@ -126,6 +127,11 @@ Status SettleLossless(CliOptions* options) {
       return InvalidArgument("--policy and --draft both name the policy that drafts; give one");
     }
     TakeDraft(*lossless.draft, &options->session.policy);
+  }
+  // A device verifies no other way.
+  if (!lossless.verify_given && options->engine.allow_inexact &&
+      options->engine.device.kind == DeviceKind::kBackend) {
+    lossless.options.verify = LosslessOptions::Verify::kFast;
   }
   options->session.lossless = lossless.options;
   options->given.policy = options->given.policy || lossless.draft.has_value();

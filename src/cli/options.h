@@ -36,6 +36,7 @@ struct LosslessInput {
   std::string option_given;         // one that needs --lossless; empty: none
   std::optional<PolicySpec> draft;  // what --draft names; its other members are not set
   bool length_given = false;
+  bool verify_given = false;
 };
 
 enum class Thoughts { kShow, kDim, kHide };

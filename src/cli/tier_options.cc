@@ -49,8 +49,8 @@ std::vector<OptionRow> DeviceRows() {
           {{"auto", T1Mode::kAuto}, {"compute", T1Mode::kCompute}, {"stream", T1Mode::kStream}}),
       FlagRow(
           OptionGroup::kPolicy, "--allow-inexact",
-          "let --t1-mode auto choose among ways that are exact up to rounding only; "
-          "bandwidths of a device are measured once and kept in "
+          "let --t1-mode auto, and --lossless on a device, choose ways that are exact up to "
+          "rounding only; bandwidths of a device are measured once and kept in "
           "${XDG_CACHE_HOME:-~/.cache}/ebb/device-rates.json",
           [](CliOptions& o) { return &o.engine.allow_inexact; }, true),
   };

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cassert>
 #include <cctype>
+#include <fstream>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -67,6 +68,27 @@ ggml_backend_dev_t FindRemoteDevice(const std::string& endpoint) {
   return ggml_backend_reg_dev_get(server, 0);
 }
 
+// docs/user/gpu.md says more.
+std::string WhatIsTested(std::string_view backend) {
+  if (backend == "CUDA") return "on an H200";
+  if (backend == "Vulkan") return "on Mesa's driver for the processor";
+  if (backend == "RPC") return "with ggml on a processor behind it";
+  return "nothing";
+}
+
+// ggml does not tell it. Empty where Linux does not either.
+std::string NvidiaDriver() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string word;
+  while (file >> word) {
+    // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  ..."
+    if (word.find('.') != std::string::npos && std::isdigit(static_cast<unsigned char>(word[0]))) {
+      return word;
+    }
+  }
+  return {};
+}
+
 std::string NamesOfDevices() {
   std::string names = "cpu";
   for (const DeviceDescription& device : ListDevices()) names += ", " + device.name;
@@ -98,16 +120,21 @@ std::vector<DeviceDescription> ListDevices() {
     if (!IsAccelerator(device)) continue;
     size_t free = 0, total = 0;
     ggml_backend_dev_memory(device, &free, &total);
+    const std::string_view kind = ggml_backend_reg_name(ggml_backend_dev_backend_reg(device));
     devices.push_back({.name = Lower(ggml_backend_dev_name(device)),
                        .description = ggml_backend_dev_description(device),
+                       .driver = kind == "CUDA" ? NvidiaDriver() : std::string(),
+                       .tested = WhatIsTested(kind),
                        .free_bytes = free,
                        .total_bytes = total});
   }
-  devices.push_back(
-      {.name = std::string(kHostBackend),
-       .description = "ggml on this processor, its memory taken as closed: for tests"});
+  constexpr const char* kForTests = "the suites of a device";
+  devices.push_back({.name = std::string(kHostBackend),
+                     .description = "ggml on this processor, its memory taken as closed: for tests",
+                     .tested = kForTests});
   devices.push_back({.name = std::string(kSimBackend),
-                     .description = ggml_backend_dev_description(SimBackendDevice())});
+                     .description = ggml_backend_dev_description(SimBackendDevice()),
+                     .tested = kForTests});
   return devices;
 }
 
@@ -142,9 +169,12 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
     // For tests: several would spin beside each other.
     if (device->is_host_) ggml_backend_cpu_set_n_threads(device->backend_.get(), 1);
     device->transfers_ = std::make_unique<RowTransfers>(device->backend_.get());
-    EBB_ASSIGN_OR_RETURN(device->gathers_pages_,
-                         device->transfers_->GathersIntegers(
-                             static_cast<int64_t>(row_bytes / sizeof(int32_t)) * kRowsPerPage));
+    if (device->HasPageNumbers()) {
+      RowTransfers tried(device->backend_.get());
+      const Result<bool> gathers =
+          tried.GathersIntegers(static_cast<int64_t>(row_bytes / sizeof(int32_t)) * kRowsPerPage);
+      device->gathers_pages_ = gathers.ok() && *gathers;
+    }
     ggml_backend_dev_props props = {};
     ggml_backend_dev_get_props(found, &props);
     if (props.caps.async && props.caps.events) {
@@ -176,6 +206,7 @@ BackendDevice::~BackendDevice() {
   if (IsLost()) {
     // Freeing what a lost device has would end the process.
     (void)rows_.buffer.release();
+    (void)staging_.release();
     for (Slab& slab : slabs_) (void)slab.buffer.release();
     for (Queue* queue : {&computing_, &copying_}) {
       for (auto& event : queue->events) (void)event.release();
@@ -257,6 +288,7 @@ Status BackendDevice::ResizeBuffer(size_t num_extents) {
   // Nothing that was asked for before is under way while rows move.
   if (copies_ != nullptr) ggml_backend_synchronize(copies_.get());
   ggml_backend_synchronize(backend_.get());
+  transfers_->Release();
   const bool fit_beside =
       !has_limit_ || rows_.buffer == nullptr || capacity() + num_extents <= limit_extents_;
   if (fit_beside) {
@@ -499,6 +531,22 @@ Status BackendDevice::Wait(const DeviceEvent& event) {
   });
 }
 
+std::byte* BackendDevice::Staging(size_t num_bytes) {
+  // Some MiB pass at once; what is larger than this is rare, and not worth the pages for ever.
+  constexpr size_t kBytes = size_t{8} << 20;
+  if (IsLost() || num_bytes > kBytes) return nullptr;
+  if (staging_ == nullptr) {
+    const Status status = Call([&] {
+      auto* type = ggml_backend_dev_host_buffer_type(ggml_backend_get_device(backend_.get()));
+      if (type == nullptr) type = ggml_backend_cpu_buffer_type();
+      staging_.reset(ggml_backend_buft_alloc_buffer(type, kBytes));
+      return OkStatus();
+    });
+    if (!status.ok() || staging_ == nullptr) return nullptr;
+  }
+  return static_cast<std::byte*>(ggml_backend_buffer_get_base(staging_.get()));
+}
+
 // Addresses of what is a multiple of a row long.
 void BackendDevice::ListRows(std::span<const std::byte* const> addresses, size_t num_bytes,
                              std::vector<int32_t>* numbers) const {
@@ -540,7 +588,7 @@ Status BackendDevice::ReadNumbers(std::span<const int32_t> numbers, std::byte* t
 
 Status BackendDevice::WriteNumbers(std::span<const int32_t> numbers, const std::byte* from) {
   const Status status =
-      Call([&] { return transfers_->Write(rows_.tensor, numbers, spare_row(), from); });
+      Call([&] { return transfers_->Write(rows_.tensor, numbers, unread_row(), from); });
   if (status.code() != StatusCode::kResourceExhausted) return status;
   return Call([&] {
     for (const int32_t number : numbers) {

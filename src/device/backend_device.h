@@ -45,6 +45,7 @@ class BackendDevice final : public Device {
   Status QueueWait(DeviceQueue queue, const DeviceEvent& event) override;
   Status Wait(const DeviceEvent& event) override;
 
+  std::byte* Staging(size_t num_bytes) override;
   Status ReadRows(std::span<const std::byte* const> rows, size_t num_bytes, std::byte* to) override;
   Status WriteRows(std::span<std::byte* const> rows, size_t num_bytes,
                    const std::byte* from) override;
@@ -68,6 +69,7 @@ class BackendDevice final : public Device {
   // The number of the row at this address, of Allocate().
   [[nodiscard]] int32_t RowNumber(const std::byte* address) const;
   [[nodiscard]] int32_t spare_row() const;  // that nobody has: what is written there is lost
+  [[nodiscard]] int32_t unread_row() const { return spare_row() + 1; }  // no list names it
   [[nodiscard]] size_t row_bytes() const { return row_bytes_; }
   // Whether a page of an arena begins at a multiple of kRowsPerPage rows, so that pages have
   // numbers too: that of their first row over kRowsPerPage.
@@ -149,6 +151,7 @@ class BackendDevice final : public Device {
     std::vector<bool> taken;  // [extents]
   };
   std::list<Slab> slabs_;
+  BufferHandle staging_;                 // null until it is asked for
   std::map<std::byte*, size_t> mapped_;  // where it has none
   Result<std::byte*> AllocatePinned(size_t num_bytes);
   [[nodiscard]] bool FreePinned(std::byte* memory, size_t num_bytes);

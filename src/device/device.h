@@ -66,9 +66,9 @@ class Device {
   virtual Status QueueWait(DeviceQueue queue, const DeviceEvent& event) = 0;
   virtual Status Wait(const DeviceEvent& event) = 0;
 
-  // Pinned memory for rows that pass between the two, the same at every call: it only grows, and
-  // what is there lasts until the next call. ResourceExhausted when there is no more.
-  Result<std::byte*> Staging(size_t num_bytes);
+  // Memory of the host, pinned where that can be, for rows that pass between the two, the same at
+  // every call, so for one at a time. Null: so much is not to be had.
+  virtual std::byte* Staging(size_t /*num_bytes*/) { return nullptr; }
 
   // Between steps: reads, writes and copies in the device's memory, done on return. Each of `rows`
   // has `num_bytes`, and they are packed on the host's side; those that CopyRows() names are copied
@@ -86,8 +86,6 @@ class Device {
 
  private:
   const bool is_closed_;
-  std::byte* staging_ = nullptr;
-  size_t staging_bytes_ = 0;
 };
 
 // The machine itself. Lives as long as the program.

@@ -42,24 +42,18 @@ size_t RoundedSize(size_t num) { return std::max<size_t>(std::bit_ceil(num), 64)
 
 }  // namespace
 
-RowTransfers::RowTransfers(ggml_backend_t backend)
-    : backend_(backend),
-      buffers_(ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend))) {}
-
 size_t RowTransfers::device_bytes() const {
   return buffers_ == nullptr ? 0 : ggml_gallocr_get_buffer_size(buffers_.get(), 0);
 }
 
-Result<RowTransfers::Graph> RowTransfers::Begin() const {
+Result<RowTransfers::Graph> RowTransfers::Begin() {
   constexpr size_t kTensors = 16;
   Graph made;
   made.context.reset(ggml_init(
       {.mem_size = kTensors * ggml_tensor_overhead() + ggml_graph_overhead_custom(kTensors, false),
        .mem_buffer = nullptr,
        .no_alloc = true}));
-  if (made.context == nullptr || buffers_ == nullptr) {
-    return ResourceExhausted("no memory for a graph");
-  }
+  if (made.context == nullptr) return ResourceExhausted("no memory for a graph");
   made.graph = ggml_new_graph_custom(made.context.get(), kTensors, false);
   return made;
 }
@@ -67,17 +61,23 @@ Result<RowTransfers::Graph> RowTransfers::Begin() const {
 Status RowTransfers::Allocate(const Graph& graph, ggml_tensor* result) {
   ggml_set_output(result);
   ggml_build_forward_expand(graph.graph, result);
-  // The buffer only grows. Another graph's places in it are of no use, whatever their number.
-  if (ggml_gallocr_reserve(buffers_.get(), graph.graph) &&
-      ggml_gallocr_alloc_graph(buffers_.get(), graph.graph)) {
-    return OkStatus();
+  ggml_gallocr_t buffers = buffers_.release();
+  if (buffers == nullptr) {
+    buffers = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend_));
+    if (buffers == nullptr) return ResourceExhausted("no memory for a graph");
   }
+  // What it has is enlarged where this graph needs more. Where that throws, nobody may look at it.
+  const bool allocated =
+      ggml_gallocr_reserve(buffers, graph.graph) && ggml_gallocr_alloc_graph(buffers, graph.graph);
+  buffers_.reset(buffers);
+  if (allocated) return OkStatus();
+  Release();
   return ResourceExhausted("the device has no memory for rows on their way");
 }
 
-void RowTransfers::Set(ggml_tensor* list, std::span<const int32_t> numbers, int32_t spare) {
+void RowTransfers::Set(ggml_tensor* list, std::span<const int32_t> numbers, int32_t padding) {
   padded_.assign(numbers.begin(), numbers.end());
-  padded_.resize(static_cast<size_t>(list->ne[0]), spare);
+  padded_.resize(static_cast<size_t>(list->ne[0]), padding);
   ggml_backend_tensor_set(list, padded_.data(), 0, padded_.size() * sizeof(int32_t));
 }
 
@@ -96,7 +96,7 @@ Status RowTransfers::Read(ggml_tensor* rows, std::span<const int32_t> numbers, i
 }
 
 // Every backend writes rows of F16 from F32, which has all values of F16.
-Status RowTransfers::Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare,
+Status RowTransfers::Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t unread,
                            const std::byte* from) {
   EBB_ASSIGN_OR_RETURN(const Graph graph, Begin());
   ggml_context* const context = graph.context.get();
@@ -105,8 +105,8 @@ Status RowTransfers::Write(ggml_tensor* rows, std::span<const int32_t> numbers, 
   ggml_tensor* values = graph.Input(GGML_TYPE_F16, rows->ne[0], size);
   ggml_tensor* floats = ggml_cast(context, values, GGML_TYPE_F32);
   EBB_RETURN_IF_ERROR(Allocate(graph, ggml_set_rows(context, rows, floats, list)));
-  Set(list, numbers, spare);
-  // What the spare row gets nobody reads.
+  // Behind the rows that are given, values are what lay there last.
+  Set(list, numbers, unread);
   ggml_backend_tensor_set(values, from, 0, numbers.size() * rows->nb[1]);
   return graph.Compute(backend_);
 }
@@ -131,6 +131,7 @@ Result<bool> RowTransfers::GathersIntegers(int64_t row_size) {
   ggml_tensor* rows = graph.Input(GGML_TYPE_I32, row_size, kRows);
   ggml_tensor* list = graph.Input(GGML_TYPE_I32, kRows, 1);
   ggml_tensor* result = ggml_get_rows(graph.context.get(), rows, list);
+  if (!ggml_backend_supports_op(backend_, result)) return false;
   EBB_RETURN_IF_ERROR(Allocate(graph, result));
   std::vector<int32_t> numbers(static_cast<size_t>(row_size) * kRows);
   std::iota(numbers.begin(), numbers.end(), 1);
@@ -139,7 +140,7 @@ Result<bool> RowTransfers::GathersIntegers(int64_t row_size) {
   EBB_RETURN_IF_ERROR(graph.Compute(backend_));
   std::vector<int32_t> found(numbers.size());
   ggml_backend_tensor_get(result, found.data(), 0, ggml_nbytes(result));
-  std::ranges::rotate(numbers, numbers.end() - row_size);
+  std::rotate(numbers.begin(), numbers.end() - row_size, numbers.end());
   return found == numbers;
 }
 

@@ -1,6 +1,6 @@
 // Rows that are read, written and copied between steps by small graphs of ggml: they name rows of
 // one tensor, F16 [n, rows], by their numbers. What these graphs need of the device stays from one
-// to the next, and so does the pinned memory through which the host's bytes pass.
+// to the next.
 #ifndef EBB_DEVICE_ROW_TRANSFERS_H_
 #define EBB_DEVICE_ROW_TRANSFERS_H_
 
@@ -23,36 +23,38 @@ namespace ebb {
 
 class RowTransfers {
  public:
-  // Rows that one graph reads or writes: those of one call.
+  // Rows that one graph reads or writes, and so those of one call at the most.
   static constexpr size_t kMostRows = size_t{1} << 14;
 
-  explicit RowTransfers(ggml_backend_t backend);
+  explicit RowTransfers(ggml_backend_t backend) : backend_(backend) {}
 
-  // `spare` is a row that nobody has; graphs of few sizes are padded with it. Errors:
-  // ResourceExhausted where the device has no memory, after which nothing has changed, and whatever
-  // ggml throws.
+  // Graphs are of few sizes: what is missing reads and copies the row `spare`, which holds numbers
+  // whenever it is read, and writes the row `unread`. Errors: ResourceExhausted where the device
+  // has no memory, after which nothing has changed; Internal, and whatever ggml throws, where it
+  // failed.
   Status Read(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare, std::byte* to);
-  Status Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare,
+  Status Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t unread,
                const std::byte* from);
-  // REQUIRES: no row is both in `from` and `to`.
+  // All rows are read before any is written. REQUIRES: `to` names no row twice.
   Status Copy(ggml_tensor* rows, std::span<const int32_t> from, std::span<const int32_t> to,
               int32_t spare);
-
   // Whether the backend gathers rows of so many integers each: not all do (ggml's for Vulkan copied
   // only half of those wider than 512).
   [[nodiscard]] Result<bool> GathersIntegers(int64_t row_size);
 
   [[nodiscard]] size_t device_bytes() const;
+  // Gives the device's memory back until the next call.
+  void Release() { buffers_.reset(); }
   // Leaves the device's memory alone from now on, since freeing what a lost device has would end
   // the process.
   void Abandon() { (void)buffers_.release(); }
 
  private:
   struct Graph;
-  [[nodiscard]] Result<Graph> Begin() const;
+  [[nodiscard]] static Result<Graph> Begin();
   // Everything behind `result`, with the memory that it needs.
   [[nodiscard]] Status Allocate(const Graph& graph, ggml_tensor* result);
-  void Set(ggml_tensor* list, std::span<const int32_t> numbers, int32_t spare);
+  void Set(ggml_tensor* list, std::span<const int32_t> numbers, int32_t padding);
 
   ggml_backend_t const backend_;
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;

@@ -65,9 +65,8 @@ class CarriedRows {
   Status Fetch() {
     if (on_device_.empty()) return OkStatus();
     const size_t num_bytes = on_device_.size() * stride_;
-    if (const Result<std::byte*> staging = device_->Staging(num_bytes); staging.ok()) {
-      packed_ = *staging;
-    } else {
+    packed_ = device_->Staging(num_bytes);
+    if (packed_ == nullptr) {
       unpinned_.resize(num_bytes);
       packed_ = unpinned_.data();
     }
@@ -85,7 +84,7 @@ class CarriedRows {
   TableEdit::Access access_ = TableEdit::Access::kRead;
   std::vector<std::byte*> on_device_;
   std::byte* packed_ = nullptr;
-  std::vector<std::byte> unpinned_;  // where no more memory can be pinned
+  std::vector<std::byte> unpinned_;  // where no pinned memory is to be had
 };
 
 }  // namespace
