@@ -69,6 +69,8 @@ TEST_F(DeviceTest, ABackendsDeviceHoldsWeightsAndRows) {
   EXPECT_GT(lossless["drafted"], 0);
   EXPECT_LE(lossless["accepted"], lossless["drafted"]);
   EXPECT_GT(lossless["verify_steps"], 0);
+  const json allowed = Record(Run("--device ggml-cpu --t1 host --lossless --allow-inexact"));
+  EXPECT_GT(allowed["verify_steps"], 0);
   const json compressed = Record(Run("--device ggml-cpu --t0 30% --t1 host --t2 30%"));
   EXPECT_GT(compressed["tiers"][2]["rows"], 0);
   EXPECT_THAT(Run("--device ggml-cpu:attention=ggml --t2 30%").err,
@@ -96,7 +98,10 @@ TEST_F(DeviceTest, ListsDevicesAndTestsOne) {
   ASSERT_EQ(listed.exit_code, 0) << listed.err;
   std::vector<std::string> names;
   const json devices = json::parse(listed.out)["devices"];
-  for (const json& device : devices) names.push_back(device["name"]);
+  for (const json& device : devices) {
+    names.push_back(device["name"]);
+    EXPECT_TRUE(device["name"] == "cpu" || !device["tested"].get<std::string>().empty()) << device;
+  }
   EXPECT_THAT(names, testing::IsSupersetOf({"cpu", "ggml-cpu"}));
   EXPECT_THAT(RunEbb("device list").out, HasSubstr("ggml-cpu"));
 
@@ -110,8 +115,9 @@ TEST_F(DeviceTest, ListsDevicesAndTestsOne) {
   EXPECT_LT(record["cpu_against_f32"]["mean_kl"], record["against_f32"]["mean_kl"]);
   EXPECT_LT(record["against_cpu_evicting"]["mean_kl"], 1e-2);
   EXPECT_GT(record["decode_tokens_per_s"], 0);
-  EXPECT_THAT(RunEbb("device test --device ggml-cpu -m pebble").out,
-              HasSubstr("slots change no bit: yes"));
+  const std::string told = RunEbb("device test --device ggml-cpu -m pebble").out;
+  EXPECT_THAT(told, HasSubstr("slots change no bit: yes"));
+  EXPECT_THAT(told, HasSubstr("send the one line of `ebb device test --device ggml-cpu --json`"));
   EXPECT_NE(RunEbb("device test -m pebble").exit_code, 0);
 }
 
