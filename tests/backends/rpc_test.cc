@@ -122,6 +122,7 @@ TEST(RpcTest, AServerThatDiesEndsItsSessionsAndNoOthers) {
   auto unharmed = Open(*host, PolicySpec());
   ExpectOk(unharmed->Prefill(SomeTokens(40)));
   std::mt19937 random(3);
+  int in_steps = 0, in_saving = 0;  // how often it died there
   for (int round = 0; round < 100; ++round) {
     Server server;
     const EngineOptions options = On(server.device(), round % 2 == 0 ? 0.3 : 1);
@@ -138,6 +139,9 @@ TEST(RpcTest, AServerThatDiesEndsItsSessionsAndNoOthers) {
       status = session->Decode(Token{5});
       if (status.ok() && round % 3 == 0 && step % 4 == 0) {
         status = SaveSession(*session, folder.File("session"));
+        in_saving += status.ok() ? 0 : 1;
+      } else {
+        in_steps += status.ok() ? 0 : 1;
       }
       if (status.ok() && step % 100 == 99) status = session->TruncateTo(40);
     }
@@ -149,6 +153,8 @@ TEST(RpcTest, AServerThatDiesEndsItsSessionsAndNoOthers) {
     EXPECT_FALSE(Open(*engine, PolicyOf(options))->Prefill(SomeTokens(4)).ok());
     ExpectOk(unharmed->Decode(Token{5}));
   }
+  EXPECT_GT(in_steps, 0);
+  EXPECT_GT(in_saving, 0);
 }
 
 }  // namespace

@@ -64,6 +64,31 @@ TEST_P(BackendDeviceTest, IsTheProcessorUpToRounding) {
   EXPECT_LT(LargestDifferenceOf(DeviceModel(), {}, 16), kFlashError);
 }
 
+PolicySpec PerHead(const std::string& name = "random") {
+  PolicySpec policy = SmallPolicy(name, "64");
+  policy.granularity = Granularity::kHead;
+  return policy;
+}
+
+// Tokens one by one are attended to by ebb's own nodes, which add up in F32.
+TEST(BackendDeviceOwnNodesTest, AreTheProcessorWithinAFewThousandths) {
+  if (!IsSimulated()) GTEST_SKIP() << "its products round too";
+  RandomGgufOptions shape = SmallModelOptions();
+  auto device =
+      MakeEngineOf(ForDevice(shape), {.threads = 1, .device = *ParseDevice(TestDevice())});
+  EngineOptions on_host = {.threads = 1};
+  on_host.attention = EngineOptions::Attention::kReference;
+  auto host = MakeEngineOf(DeviceModel(), on_host);
+  auto session = Open(*device, PerHead()), expected = Open(*host, PerHead());
+  double largest = 0;
+  for (Session* each : {session.get(), expected.get()}) ExpectOk(each->Prefill({Text().data(), 1}));
+  for (size_t i = 1; i < Text().size(); ++i) {
+    for (Session* each : {session.get(), expected.get()}) ExpectOk(each->Decode(Text()[i]));
+    largest = std::max(largest, LargestDifference(Logits(*expected), Logits(*session)));
+  }
+  EXPECT_LT(largest, 5e-3);
+}
+
 // Random, so that rounding changes no decision.
 TEST_P(BackendDeviceTest, EvictsAsTheProcessorDoes) {
   for (const Granularity granularity :
@@ -161,12 +186,6 @@ uint64_t HashOf(Engine& engine, const PolicySpec& policy) {
   Read(*session);
   Decode(*session, 0, kDecodeTokens);
   return session->logits_hash();
-}
-
-PolicySpec PerHead(const std::string& name = "random") {
-  PolicySpec policy = SmallPolicy(name, "64");
-  policy.granularity = Granularity::kHead;
-  return policy;
 }
 
 TEST_P(BackendDeviceTest, SlotsChangeNoBit) {
@@ -623,28 +642,43 @@ TEST_P(BackendDeviceTest, ShowsTheSignalsOfTheProcessor) {
   }
 }
 
-TEST_P(BackendDeviceTest, EveryPolicyThatEvictsRuns) {
-  auto engine = MakeEngineOf(ForDevice(MarkingModelOptions(1)), OnDevice());
+// Of the rows that one session keeps in its first group, the share that the other keeps too.
+double SharedRows(const Session& a, const Session& b) {
+  const auto of_a = a.visible_positions(0), of_b = b.visible_positions(0);
+  std::vector<Position> both;
+  std::ranges::set_intersection(of_a, of_b, std::back_inserter(both));
+  return static_cast<double>(both.size()) /
+         static_cast<double>(std::max<size_t>({of_a.size(), of_b.size(), 1}));
+}
+
+// Rounding moves scores a little, and so rows that are nearly alike.
+TEST_P(BackendDeviceTest, EveryPolicyKeepsTheRowsThatItKeepsOnTheProcessor) {
+  const auto model = ForDevice(MarkingModelOptions(1));
+  EngineOptions on_host = {.threads = 1};
+  on_host.attention = EngineOptions::Attention::kReference;
+  auto device = MakeEngineOf(model, OnDevice()), host = MakeEngineOf(model, on_host);
+  int evicting = 0;
   for (const PolicyInfo& info : BuiltinPolicies()) {
     PolicySpec policy = {.name = std::string(info.name)};
     if (policy.name == "oracle") continue;  // needs foresight
     if (policy.name != "full" && policy.name != "dms" && policy.name != "quest") {
       policy.budget = *ParseBudget("64");
     }
-    SessionOptions options = WithPolicy(policy);
-    auto session = engine->OpenSession(options);
-    if (!session.ok()) {
-      EXPECT_TRUE(session.status().code() == StatusCode::kUnsupported ||
-                  session.status().code() == StatusCode::kInvalidArgument)
-          << policy.name << ": " << session.status().ToString();
-      continue;
+    auto session = device->OpenSession(WithPolicy(policy));
+    auto expected = host->OpenSession(WithPolicy(policy));
+    ASSERT_EQ(session.ok(), expected.ok()) << policy.name << ": " << session.status().ToString();
+    if (!session.ok()) continue;
+    for (Session* each : {session->get(), expected->get()}) {
+      Read(*each);
+      Decode(*each, 0, kDecodeTokens);
     }
-    Read(**session);
-    Decode(**session, 0, kDecodeTokens);
     if (policy.budget.unit != Budget::Unit::kNone) {
       EXPECT_LT((*session)->visible_positions(0).size(), Text().size()) << policy.name;
+      ++evicting;
     }
+    EXPECT_GE(SharedRows(**session, **expected), 0.9) << policy.name;
   }
+  EXPECT_GT(evicting, 15);
 }
 
 TEST_P(BackendDeviceTest, SequencesOfABatchAreThoseAloneUpToRounding) {
