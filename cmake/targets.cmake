@@ -50,6 +50,10 @@ endif()
 if("address" IN_LIST EBB_SANITIZERS)
   list(APPEND EBB_KERNEL_OPTIONS -O1 -fno-sanitize-address-use-after-scope)
 endif()
+# Clang takes more than half an hour. Fuzzers look elsewhere, and the sanitizers' own builds look here.
+if("fuzzer" IN_LIST EBB_SANITIZERS)
+  list(APPEND EBB_KERNEL_OPTIONS -fno-sanitize=all)
+endif()
 # Kernels of CUDA, where ggml's backend for it runs them.
 get_property(has_cuda_kernels GLOBAL PROPERTY EBB_HAS_CUDA_KERNELS)
 if(has_cuda_kernels)
