@@ -89,6 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int fd = server.Connect();
   while (size > 0) {
     const ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
     if (sent <= 0) break;  // it has refused what came before, and closed
     data += sent;
     size -= static_cast<size_t>(sent);
@@ -96,7 +97,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   shutdown(fd, SHUT_WR);
   char answer[4096];
   ssize_t got = 0;
-  while ((got = recv(fd, answer, sizeof answer, 0)) > 0) {
+  // A fuzzer's own clock interrupts.
+  while ((got = recv(fd, answer, sizeof answer, 0)) > 0 || (got < 0 && errno == EINTR)) {
   }
   Expect(got == 0 || errno == ECONNRESET);
   close(fd);

@@ -443,13 +443,19 @@ TEST_F(SamplerTest, AGrammarWithoutAWayOnIsAnError) {
 }
 
 TEST_F(SamplerTest, RefusesGrammarsThatItCannotUse) {
-  for (const char* grammar : {"root ::= (", "other ::= \"a\"", "root ::= root \"a\"",
-                              "root ::= missing", "root ::= \"a\"{99999}"}) {
+  for (const char* grammar :
+       {"root ::= (", "other ::= \"a\"", "root ::= root \"a\"", "root ::= missing",
+        "root ::= \"a\"{99999}", "root ::= \"a\"{5,3}", "root ::= (\"}\" [}\"]){ 5 , # 9\n 3 }"}) {
     const Status status = Refusal({.grammar = grammar});
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << grammar;
     EXPECT_TRUE(status.message().starts_with("the grammar is refused: ")) << status.message();
     EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
   }
+}
+
+TEST_F(SamplerTest, BracesThatRepeatNothingAreTakenAsTheyAre) {
+  EXPECT_EQ(TextUnder("root ::= \"{5,3}\\\"\" [{] \"5,3\" [}] # {5,3}\n"), "{5,3}\"{5,3}");
+  EXPECT_EQ(TextUnder("root ::= \"a\"{2,2} \"b\"{ 3 }"), "aabbb");
 }
 
 TEST_F(SamplerTest, RefusesValuesOutOfRangeByName) {

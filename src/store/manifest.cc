@@ -1,6 +1,9 @@
 #include "src/store/manifest.h"
 
 #include <chrono>
+#include <concepts>
+#include <stdexcept>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +13,24 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
+
+class Damaged : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A number is not taken for another one that its type holds.
+template <std::integral T>
+void Read(const Json& from, T* to) {
+  if (from.is_number_unsigned() && std::in_range<T>(from.get<uint64_t>())) {
+    *to = static_cast<T>(from.get<uint64_t>());
+  } else if (from.is_number_integer() && !from.is_number_unsigned() &&
+             std::in_range<T>(from.get<int64_t>())) {
+    *to = static_cast<T>(from.get<int64_t>());
+  } else {
+    throw Damaged("expected a whole number that is not too large, found " + from.dump());
+  }
+}
 
 }  // namespace
 
@@ -35,6 +56,7 @@ std::string EncodeManifest(const Manifest& m) {
 }
 
 Result<Manifest> DecodeManifest(std::string_view text) {
+  const std::string damaged = "the manifest of a stored session is damaged: ";
   try {
     const Json json = Json::parse(text);
     if (json.at("version") != kVersion) {
@@ -47,20 +69,24 @@ Result<Manifest> DecodeManifest(std::string_view text) {
     json.at("model").get_to(m.model);
     json.at("policy").get_to(m.policy);
     json.at("tiers").get_to(m.tiers);
-    json.at("tokens").get_to(m.tokens);
-    json.at("created_ms").get_to(m.created_ms);
-    json.at("used_ms").get_to(m.used_ms);
-    json.at("expires_ms").get_to(m.expires_ms);
+    Read(json.at("tokens"), &m.tokens);
+    Read(json.at("created_ms"), &m.created_ms);
+    Read(json.at("used_ms"), &m.used_ms);
+    Read(json.at("expires_ms"), &m.expires_ms);
     json.at("in_progress").get_to(m.in_progress);
-    json.at("answer_tokens").get_to(m.answer_tokens);
+    Read(json.at("answer_tokens"), &m.answer_tokens);
     json.at("epoch").get_to(m.epoch);
     json.at("generation").get_to(m.generation);
-    json.at("bytes").get_to(m.bytes);
-    json.at("chunk_hashes").get_to(m.chunk_hashes);
-    json.at("record_hash").get_to(m.record_hash);
+    Read(json.at("bytes"), &m.bytes);
+    const Json& hashes = json.at("chunk_hashes");
+    if (!hashes.is_array()) throw Damaged("chunk_hashes is no array");
+    for (const Json& hash : hashes) Read(hash, &m.chunk_hashes.emplace_back());
+    Read(json.at("record_hash"), &m.record_hash);
     return m;
   } catch (const Json::exception& error) {
-    return Corrupt(std::string("the manifest of a stored session is damaged: ") + error.what());
+    return Corrupt(damaged + error.what());
+  } catch (const Damaged& error) {
+    return Corrupt(damaged + error.what());
   }
 }
 

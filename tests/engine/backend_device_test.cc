@@ -397,6 +397,26 @@ TEST_P(BackendDeviceT1Test, SharesOfT0MayChangeAndSessionsPark) {
   EXPECT_EQ(session->logits_hash(), expected);
 }
 
+// To where rows lie in T1 by now.
+TEST_P(BackendDeviceT1Test, GoesBackAmongTiers) {
+  const EngineOptions options = WithT1(0.3, GetParam());
+  auto full_engine = DeviceEngine(), engine = DeviceEngine(options);
+  auto full = Open(*full_engine), session = Open(*engine, Tiered(options, Granularity::kHead));
+  for (Session* each : {full.get(), session.get()}) {
+    Read(*each);
+    Decode(*each, 0, 160);
+  }
+  for (const int end : {150, 60, 90}) {
+    const int now = std::min<int>(end, static_cast<int>(session->tokens().size()) - kPromptTokens);
+    for (Session* each : {full.get(), session.get()}) {
+      ExpectOk(each->TruncateTo(kPromptTokens + now - 1));
+      Decode(*each, now - 1, now + 40);
+    }
+    EXPECT_GT(RowsIn(*session, Tier::kT1), 0) << end;
+    EXPECT_EQ(Logits(*session), Logits(*full)) << end;
+  }
+}
+
 TEST_P(BackendDeviceT1Test, ASessionWithRowsInT1IsSavedAndForked) {
   const uint64_t expected = HashOf(*DeviceEngine(), PolicySpec());
   const EngineOptions options = WithT1(0.3, GetParam());

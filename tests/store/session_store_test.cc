@@ -229,6 +229,15 @@ TEST_P(SessionStoreTest, WhatIsDamagedIsFound) {
   EXPECT_THAT(damage("{\"version\":1", "record").message(), HasSubstr("manifest"));
   EXPECT_EQ(damage("{\"version\":1}", "record").code(), StatusCode::kCorrupt);
   EXPECT_EQ(damage("{\"version\":2}", "record").code(), StatusCode::kUnsupported);
+  // Numbers that its types do not hold.
+  for (const char* number : {"5e77", "-1", "1.5", "18446744073709551616", "\"1\""}) {
+    std::string text = EncodeManifest(manifest);
+    const size_t at = text.find("\"tokens\":") + 9;
+    text.replace(at, text.find_first_of(",}", at) - at, number);
+    const Status status = damage(text, "record");
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt) << number;
+    EXPECT_THAT(status.message(), HasSubstr("a whole number that is not too large")) << number;
+  }
   Manifest foreign = manifest;
   foreign.id = "two";
   EXPECT_THAT(damage(EncodeManifest(foreign), "record").message(),
