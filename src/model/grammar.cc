@@ -89,9 +89,8 @@ Status CheckRepetitions(std::string_view grammar) {
     ++at;
     const std::optional<uint64_t> most = number(&at);
     if (!most || *least <= *most) continue;
-    return InvalidArgument(
-        fmt::format("the grammar is refused: {} asks for at least {} and at most {} times",
-                    grammar.substr(i, at + 1 - i), *least, *most));
+    return InvalidArgument(fmt::format(
+        "the grammar is refused: a repetition of at least {} and at most {} times", *least, *most));
   }
   return OkStatus();
 }
