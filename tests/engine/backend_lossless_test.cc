@@ -41,7 +41,8 @@ std::vector<Draft> Drafts() {
 
 std::unique_ptr<Engine> DeviceEngine(const std::optional<TierSpec>& tiers = std::nullopt,
                                      const std::string& attention = "auto") {
-  EngineOptions options = {.threads = 1, .device = *ParseDevice(TestDevice("attention=" + attention))};
+  EngineOptions options = {.threads = 1,
+                           .device = *ParseDevice(TestDevice("attention=" + attention))};
   options.tiers = tiers;
   return MakeEngineOf(DeviceModel(), options);
 }
