@@ -104,8 +104,8 @@ struct SessionOptions {
 // What a device holds and does.
 struct DeviceReport {
   std::string_view name;  // "cpu", "cuda0"
-  // Of its memory that rows take, and what carries them between steps. 0 on the cpu, as what
-  // follows.
+  // Its memory that rows take, together with what carries them between steps. On the cpu this is
+  // 0, and so is what follows.
   uint64_t row_bytes = 0;
   uint64_t weight_bytes = 0;         // and weights
   T1Mode t1_mode = T1Mode::kStream;  // of the last step: kStream or kCompute

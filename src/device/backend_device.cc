@@ -4,10 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
-#include <cctype>
-#include <fstream>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -17,83 +14,13 @@
 #include "src/base/device_sizes.h"
 #include "src/base/llama_runtime.h"
 #include "src/base/page_units.h"
+#include "src/device/backend_names.h"
 #include "src/device/host_memory.h"
-#include "src/device/sim_backend.h"
 
 namespace ebb {
 namespace {
 
 constexpr size_t kExtent = kDeviceMemoryStep;
-// ggml's name of its CPU backend, as a device with memory of its own.
-constexpr std::string_view kHostBackend = "ggml-cpu";
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
-
-bool IsAccelerator(ggml_backend_dev_t device) {
-  const auto type = ggml_backend_dev_type(device);
-  return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
-}
-
-// "cuda" is the first of "CUDA0", "CUDA1".
-ggml_backend_dev_t FindDevice(std::string_view name) {
-  const std::string wanted = Lower(name);
-  if (wanted == kSimBackend) return SimBackendDevice();
-  ggml_backend_dev_t first = nullptr;
-  for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-    ggml_backend_dev_t device = ggml_backend_dev_get(i);
-    if (!IsAccelerator(device)) continue;
-    const std::string its = Lower(ggml_backend_dev_name(device));
-    if (its == wanted) return device;
-    if (first == nullptr && its.starts_with(wanted)) first = device;
-  }
-  if (first == nullptr && wanted == kHostBackend) {
-    return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-  }
-  return first;
-}
-
-// The device of ggml's RPC server at HOST:PORT; null without that backend, or without a device.
-ggml_backend_dev_t FindRemoteDevice(const std::string& endpoint) {
-  using AddServer = ggml_backend_reg_t (*)(const char*);
-  ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
-  if (rpc == nullptr) return nullptr;
-  const auto add = reinterpret_cast<AddServer>(
-      ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_add_server"));
-  ggml_backend_reg_t server = add == nullptr ? nullptr : add(endpoint.c_str());
-  if (server == nullptr || ggml_backend_reg_dev_count(server) == 0) return nullptr;
-  return ggml_backend_reg_dev_get(server, 0);
-}
-
-// docs/user/gpu.md says more.
-std::string WhatIsTested(std::string_view backend) {
-  if (backend == "CUDA") return "on an H200";
-  if (backend == "Vulkan") return "on Mesa's driver for the processor";
-  if (backend == "RPC") return "with ggml on a processor behind it";
-  return "nothing";
-}
-
-// ggml does not tell it. Empty where Linux does not either.
-std::string NvidiaDriver() {
-  std::ifstream file("/proc/driver/nvidia/version");
-  std::string word;
-  while (file >> word) {
-    // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  ..."
-    if (word.find('.') != std::string::npos && std::isdigit(static_cast<unsigned char>(word[0]))) {
-      return word;
-    }
-  }
-  return {};
-}
-
-std::string NamesOfDevices() {
-  std::string names = "cpu";
-  for (const DeviceDescription& device : ListDevices()) names += ", " + device.name;
-  return names;
-}
 
 // What ggml ends the process for, inside a Call() of this thread, is an exception instead: backends
 // for devices check their drivers' answers so.
@@ -113,41 +40,14 @@ class InCall {
 
 }  // namespace
 
-std::vector<DeviceDescription> ListDevices() {
-  std::vector<DeviceDescription> devices;
-  for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-    ggml_backend_dev_t device = ggml_backend_dev_get(i);
-    if (!IsAccelerator(device)) continue;
-    size_t free = 0, total = 0;
-    ggml_backend_dev_memory(device, &free, &total);
-    const std::string_view kind = ggml_backend_reg_name(ggml_backend_dev_backend_reg(device));
-    devices.push_back({.name = Lower(ggml_backend_dev_name(device)),
-                       .description = ggml_backend_dev_description(device),
-                       .driver = kind == "CUDA" ? NvidiaDriver() : std::string(),
-                       .tested = WhatIsTested(kind),
-                       .free_bytes = free,
-                       .total_bytes = total});
-  }
-  constexpr const char* kForTests = "the suites of a device";
-  devices.push_back({.name = std::string(kHostBackend),
-                     .description = "ggml on this processor, its memory taken as closed: for tests",
-                     .tested = kForTests});
-  devices.push_back({.name = std::string(kSimBackend),
-                     .description = ggml_backend_dev_description(SimBackendDevice()),
-                     .tested = kForTests});
-  return devices;
-}
-
 Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& spec,
                                                              size_t row_bytes) {
   assert(row_bytes % sizeof(int32_t) == 0);
-  constexpr std::string_view kRpc = "rpc:";
   ggml_set_abort_callback(ThrowInCalls);
   std::unique_ptr<BackendDevice> device(new BackendDevice(Lower(spec.name), row_bytes));
   ggml_backend_dev_t found = nullptr;
   EBB_RETURN_IF_ERROR(device->Call([&] {
-    const bool is_rpc = device->name_.starts_with(kRpc);
-    found = is_rpc ? FindRemoteDevice(spec.name.substr(kRpc.size())) : FindDevice(spec.name);
+    found = FindBackendDevice(spec.name);
     return OkStatus();
   }));
   if (found == nullptr) {
@@ -158,7 +58,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
   }
   device->is_host_ = !IsAccelerator(found);
   device->attention_ = spec.attention;
-  if (!device->name_.starts_with(kRpc) && !device->is_host_) {
+  if (!device->name_.starts_with(kRpcPrefix) && !device->is_host_) {
     device->name_ = Lower(ggml_backend_dev_name(found));
   }
   EBB_RETURN_IF_ERROR(device->Call([&] {

@@ -68,7 +68,7 @@ class BackendDevice final : public Device {
   [[nodiscard]] uint64_t num_frees() const { return num_frees_; }
   // The number of the row at this address, of Allocate().
   [[nodiscard]] int32_t RowNumber(const std::byte* address) const;
-  [[nodiscard]] int32_t spare_row() const;  // that nobody has: what is written there is lost
+  [[nodiscard]] int32_t spare_row() const;  // nobody's: numbers, for lists that want one more
   [[nodiscard]] int32_t unread_row() const { return spare_row() + 1; }  // no list names it
   [[nodiscard]] size_t row_bytes() const { return row_bytes_; }
   // Whether a page of an arena begins at a multiple of kRowsPerPage rows, so that pages have

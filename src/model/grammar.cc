@@ -36,7 +36,6 @@ std::string AsPattern(std::string_view text) {
   return pattern;
 }
 
-// Where in the grammar it fails, libllama itself writes to stderr.
 // The end of what begins with `text[at]`: a literal, a class of characters, a token's name or a
 // comment, in which braces are no repetition; `at` where there is none of these.
 size_t EndOfVerbatim(std::string_view text, size_t at) {
@@ -95,6 +94,7 @@ Status CheckRepetitions(std::string_view grammar) {
   return OkStatus();
 }
 
+// Where in the grammar it fails, libllama itself writes to stderr.
 Result<SamplerPtr> MakeSampler(const llama_vocab* vocab, const std::string& grammar,
                                const std::vector<std::string>& patterns,
                                const std::vector<Token>& tokens) {

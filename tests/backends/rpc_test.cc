@@ -1,9 +1,5 @@
 // A device that is another process: its bits are those of the same backend in this one, and its
 // death is an error.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -14,31 +10,12 @@
 #include "ebb/session_file.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/child_process.h"
+#include "tests/support/free_port.h"
 
 namespace ebb {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// One that nobody listens on: below those that the system gives to clients, whose connections would
-// take it before a server does.
-int FreePort() {
-  constexpr int kFirst = 20'000, kNum = 12'000;
-  static int next = getpid() * 101;
-  for (int i = 0; i < kNum; ++i) {
-    const int port = kFirst + next++ % kNum;
-    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    const bool is_free = bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    close(socket);
-    if (is_free) return port;
-  }
-  ADD_FAILURE() << "no port is free";
-  return kFirst;
-}
 
 class Server {
  public:

@@ -34,6 +34,11 @@ EngineOptions OnDevice(const std::string& device = BackendDeviceTest::device()) 
   return {.threads = 1, .device = *ParseDevice(device)};
 }
 
+// What the device is held against.
+EngineOptions OnReference() {
+  return {.threads = 1, .attention = EngineOptions::Attention::kReference};
+}
+
 std::unique_ptr<Engine> DeviceEngine(const EngineOptions& options = OnDevice()) {
   return MakeEngineOf(DeviceModel(), options);
 }
@@ -41,9 +46,8 @@ std::unique_ptr<Engine> DeviceEngine(const EngineOptions& options = OnDevice()) 
 // Of the device's logits, from those of the processor's reference path, over the whole text.
 double LargestDifferenceOf(const std::shared_ptr<const Model>& model, const SessionOptions& options,
                            int prefill_chunk = 512) {
-  EngineOptions on_device = OnDevice(), on_host = {.threads = 1};
+  EngineOptions on_device = OnDevice(), on_host = OnReference();
   on_device.prefill_chunk = on_host.prefill_chunk = prefill_chunk;
-  on_host.attention = EngineOptions::Attention::kReference;
   auto device = MakeEngineOf(model, on_device), host = MakeEngineOf(model, on_host);
   auto session = Open(*device, options), expected = Open(*host, options);
   Read(*session);
@@ -73,15 +77,11 @@ PolicySpec PerHead(const std::string& name = "random") {
 // Tokens one by one are attended to by ebb's own nodes, which add up in F32.
 TEST(BackendDeviceOwnNodesTest, AreTheProcessorWithinAFewThousandths) {
   if (!IsSimulated()) GTEST_SKIP() << "its products round too";
-  RandomGgufOptions shape = SmallModelOptions();
-  auto device =
-      MakeEngineOf(ForDevice(shape), {.threads = 1, .device = *ParseDevice(TestDevice())});
-  EngineOptions on_host = {.threads = 1};
-  on_host.attention = EngineOptions::Attention::kReference;
-  auto host = MakeEngineOf(DeviceModel(), on_host);
+  auto device = DeviceEngine(OnDevice(TestDevice()));
+  auto host = MakeEngineOf(DeviceModel(), OnReference());
   auto session = Open(*device, PerHead()), expected = Open(*host, PerHead());
   double largest = 0;
-  for (Session* each : {session.get(), expected.get()}) ExpectOk(each->Prefill({Text().data(), 1}));
+  for (Session* each : {session.get(), expected.get()}) Read(*each, 1);
   for (size_t i = 1; i < Text().size(); ++i) {
     for (Session* each : {session.get(), expected.get()}) ExpectOk(each->Decode(Text()[i]));
     largest = std::max(largest, LargestDifference(Logits(*expected), Logits(*session)));
@@ -119,9 +119,7 @@ TEST_P(BackendDeviceTest, SelectsAsTheProcessorDoes) {
   const auto model = ForDevice(shape);
   SessionOptions options = WithPolicy({.name = "quest"});
   options.policy.budget = *ParseBudget("64");
-  EngineOptions on_host = {.threads = 1};
-  on_host.attention = EngineOptions::Attention::kReference;
-  auto device = MakeEngineOf(model, OnDevice()), host = MakeEngineOf(model, on_host);
+  auto device = MakeEngineOf(model, OnDevice()), host = MakeEngineOf(model, OnReference());
   auto session = Open(*device, options), expected = Open(*host, options);
   auto full = Open(*device);
   for (Session* each : {session.get(), expected.get(), full.get()}) Read(*each);
@@ -662,7 +660,7 @@ TEST_P(BackendDeviceTest, ShowsTheSignalsOfTheProcessor) {
   }
 }
 
-// Of the rows that one session keeps in its first group, the share that the other keeps too.
+// The share of the rows in their first groups that both sessions keep, of the larger's.
 double SharedRows(const Session& a, const Session& b) {
   const auto of_a = a.visible_positions(0), of_b = b.visible_positions(0);
   std::vector<Position> both;
@@ -674,9 +672,7 @@ double SharedRows(const Session& a, const Session& b) {
 // Rounding moves scores a little, and so rows that are nearly alike.
 TEST_P(BackendDeviceTest, EveryPolicyKeepsTheRowsThatItKeepsOnTheProcessor) {
   const auto model = ForDevice(MarkingModelOptions(1));
-  EngineOptions on_host = {.threads = 1};
-  on_host.attention = EngineOptions::Attention::kReference;
-  auto device = MakeEngineOf(model, OnDevice()), host = MakeEngineOf(model, on_host);
+  auto device = MakeEngineOf(model, OnDevice()), host = MakeEngineOf(model, OnReference());
   int evicting = 0;
   for (const PolicyInfo& info : BuiltinPolicies()) {
     PolicySpec policy = {.name = std::string(info.name)};
@@ -687,7 +683,12 @@ TEST_P(BackendDeviceTest, EveryPolicyKeepsTheRowsThatItKeepsOnTheProcessor) {
     auto session = device->OpenSession(WithPolicy(policy));
     auto expected = host->OpenSession(WithPolicy(policy));
     ASSERT_EQ(session.ok(), expected.ok()) << policy.name << ": " << session.status().ToString();
-    if (!session.ok()) continue;
+    if (!session.ok()) {
+      EXPECT_TRUE(session.status().code() == StatusCode::kUnsupported ||
+                  session.status().code() == StatusCode::kInvalidArgument)
+          << policy.name << ": " << session.status().ToString();
+      continue;
+    }
     for (Session* each : {session->get(), expected->get()}) {
       Read(*each);
       Decode(*each, 0, kDecodeTokens);

@@ -1,9 +1,6 @@
 // The example of two servers behind HAProxy, as it is run by hand.
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include "tests/server/replica_fixture.h"
+#include "tests/support/free_port.h"
 
 namespace ebb::server {
 namespace {
@@ -11,19 +8,6 @@ namespace {
 using nlohmann::json;
 
 class BalancerTest : public ReplicaTest {};
-
-uint16_t FreePort() {
-  // The system's choice; a server that ends gives it back.
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 TEST_P(BalancerTest, ASessionGoesOnThroughTheSameAddress) {
   if (FindProgram("haproxy").empty())

@@ -7,12 +7,10 @@
 #include <memory>
 #include <sstream>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-
 #include "src/cli/subprocess.h"
 #include "tests/server/server_fixture.h"
 #include "tests/server/server_process.h"
+#include "tests/support/free_port.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb::server {
@@ -119,12 +117,6 @@ class ProxyTest : public ServerTest {
       lines += line + "\n";
     }
     FAIL() << lines;
-  }
-  // One that was free a moment ago.
-  static uint16_t FreePort() {
-    boost::asio::io_context io;
-    const boost::asio::ip::tcp::acceptor any(io, {boost::asio::ip::make_address("127.0.0.1"), 0});
-    return any.local_endpoint().port();
   }
   std::string Ask(const std::string& what) {
     const auto end = cli::RunProcess({"python3", "-c", kClient, std::to_string(port_),
