@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,12 +37,16 @@ inline RandomGgufOptions SmallModelOptions() {
           .context = 2048};
 }
 
+// EBB_TEST_ENGINE_DEVICE names a device: engines that tests make for the processor are made for it,
+// so that what holds there is seen to hold on a device. Null: it is not set.
+inline const char* OtherDevice() { return std::getenv("EBB_TEST_ENGINE_DEVICE"); }
+
 inline std::shared_ptr<const Model> RandomModel(const RandomGgufOptions& shape) {
   const TempFolder folder;
   const std::string path = folder.File("random.gguf");
   const Status written = WriteRandomGguf(shape, path);
   EXPECT_TRUE(written.ok()) << written.ToString();
-  auto model = Model::Load({.path = path});
+  auto model = Model::Load({.path = path, .for_device = OtherDevice() != nullptr});
   EXPECT_TRUE(model.ok()) << model.status().ToString();
   return *model;
 }
@@ -68,7 +73,12 @@ inline std::vector<Token> SomeTokens(size_t count, uint64_t seed = 7) {
 
 inline std::unique_ptr<Engine> MakeEngineOf(const std::shared_ptr<const Model>& model,
                                             const EngineOptions& options = {.threads = 1}) {
-  auto engine = Engine::Create(model, options);
+  EngineOptions used = options;
+  const bool is_plain = options.device.kind == DeviceKind::kCpu &&
+                        options.attention == EngineOptions::Attention::kCpu &&
+                        options.kv_type == RowType::kF16;
+  if (OtherDevice() != nullptr && is_plain) used.device = *ParseDevice(OtherDevice());
+  auto engine = Engine::Create(model, used);
   EXPECT_TRUE(engine.ok()) << engine.status().ToString();
   return *std::move(engine);
 }
