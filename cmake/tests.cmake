@@ -117,7 +117,8 @@ if(TARGET ggml-vulkan AND EXISTS ${lavapipe}/lvp_icd.json)
   # Tests of the simulated device over a real backend, on Mesa's Vulkan driver for the processor, which
   # scripts/fetch_lavapipe finds. Left out are those that compute much, and those in which a test says
   # what fails. What each kind of operation needs is compiled when it is first met.
-  set(over "*/BackendDeviceTest.*/ggml:*BackendDeviceT1Test.*/host")
+  set(over "*/BackendDeviceTest.*/flash:*BackendDeviceT1Test.*/host:*/BackendT2Test.*/flash")
+  string(APPEND over ":*/BackendDeviceTest.IsTheProcessor*/eager:*/BackendDeviceComputeTest.*/eager")
   set(left_out "*MemoryFallsWithTheRows*:*IsLostWith*:*MemoryThatIsNotThere*")
   file(GLOB libraries ${lavapipe}/usr/lib/*-linux-gnu)
   set(environment EBB_TEST_DEVICE=vulkan0 GGML_VK_VISIBLE_DEVICES=0

@@ -16,8 +16,9 @@ enum class DeviceKind : uint8_t { kCpu, kBackend };
 
 // What attends to rows in a backend's memory.
 enum class DeviceAttention : uint8_t {
-  kAuto,  // ebb's own kernels for single tokens where the backend has them (CUDA), else ggml's
-  kGgml,  // ggml's flash attention, for which rows are gathered
+  kAuto,   // ebb's own kernels for single tokens where the backend has them (CUDA), else flash
+  kFlash,  // ggml's flash attention, for which rows are gathered
+  kEager,  // ggml's products and softmax over gathered rows, with logits in memory
 };
 
 struct DeviceSpec {
@@ -44,9 +45,10 @@ struct DeviceDescription {
 [[nodiscard]] std::vector<DeviceDescription> ListDevices();
 
 // "cpu"; the name of another device, "rpc:HOST:PORT" of ggml's RPC server among them, or
-// "NAME:KEY=VALUE,..." with memory (16GiB) and attention (auto, ggml). InvalidArgument, naming what
-// is expected, for anything else.
+// "NAME:KEY=VALUE,..." with memory (16GiB) and attention (auto, flash, eager). InvalidArgument,
+// naming what is expected, for anything else.
 [[nodiscard]] Result<DeviceSpec> ParseDevice(std::string_view text);
+[[nodiscard]] std::string_view DeviceAttentionName(DeviceAttention attention);
 [[nodiscard]] Result<T1Mode> ParseT1Mode(std::string_view text);
 [[nodiscard]] std::string_view T1ModeName(T1Mode mode);  // "auto", "compute", "stream"
 

@@ -16,10 +16,15 @@ namespace {
 
 constexpr std::string_view kExpected =
     "cpu, or a device that `ebb device list` names or rpc:HOST:PORT, either with :KEY=VALUE,... of "
-    "memory (16GiB) and attention (auto or ggml)";
+    "memory (16GiB) and attention (auto, flash, eager)";
 
 constexpr std::array<std::pair<std::string_view, T1Mode>, 3> kModes = {
     {{"auto", T1Mode::kAuto}, {"compute", T1Mode::kCompute}, {"stream", T1Mode::kStream}}};
+
+constexpr std::array<std::pair<std::string_view, DeviceAttention>, 3> kAttentions = {
+    {{"auto", DeviceAttention::kAuto},
+     {"flash", DeviceAttention::kFlash},
+     {"eager", DeviceAttention::kEager}}};
 
 Status ParseKey(std::string_view key, std::string_view value, DeviceSpec* spec) {
   if (key == "memory") {
@@ -27,9 +32,12 @@ Status ParseKey(std::string_view key, std::string_view value, DeviceSpec* spec) 
     return OkStatus();
   }
   if (key == "attention") {
-    if (value != "auto" && value != "ggml") return InvalidArgument("expected auto or ggml");
-    spec->attention = value == "auto" ? DeviceAttention::kAuto : DeviceAttention::kGgml;
-    return OkStatus();
+    for (const auto& [name, attention] : kAttentions) {
+      if (name != value) continue;
+      spec->attention = attention;
+      return OkStatus();
+    }
+    return InvalidArgument("expected auto, flash or eager");
   }
   return InvalidArgument("no such key");
 }
@@ -99,6 +107,13 @@ Result<T1Mode> ParseT1Mode(std::string_view text) {
     if (name == text) return mode;
   }
   return InvalidArgument(fmt::format("unknown T1 mode \"{}\"; valid: auto, compute, stream", text));
+}
+
+std::string_view DeviceAttentionName(DeviceAttention attention) {
+  for (const auto& [name, value] : kAttentions) {
+    if (value == attention) return name;
+  }
+  return "unknown";
 }
 
 std::string_view T1ModeName(T1Mode mode) {

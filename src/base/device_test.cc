@@ -26,17 +26,20 @@ TEST(ParseDeviceTest, OtherNamesAreThoseOfBackends) {
   EXPECT_EQ(part->name, "Vulkan1");
   EXPECT_EQ(part->memory_bytes, uint64_t{8} << 30);
   EXPECT_EQ(part->attention, DeviceAttention::kAuto);
-  const auto both = ParseDevice("rpc:here:1:attention=ggml,memory=1GiB");
+  const auto both = ParseDevice("rpc:here:1:attention=eager,memory=1GiB");
   ASSERT_TRUE(both.ok()) << both.status().ToString();
   EXPECT_EQ(both->name, "rpc:here:1");
   EXPECT_EQ(both->memory_bytes, uint64_t{1} << 30);
-  EXPECT_EQ(both->attention, DeviceAttention::kGgml);
+  EXPECT_EQ(both->attention, DeviceAttention::kEager);
+  for (const std::string name : {"auto", "flash", "eager"}) {
+    EXPECT_EQ(DeviceAttentionName(ParseDevice("cuda0:attention=" + name)->attention), name);
+  }
 }
 
 TEST(ParseDeviceTest, RefusesWhatItCannotRead) {
   for (const char* text : {"", "a gpu", "cuda0:", "rpc:", "rpc:here", "rpc:here:", "rpc::50052",
                            "rpc:here:port", "cuda0:memory", "cuda0:memory=0",
-                           "cuda0:attention=none", "cuda0:attention=auto,attention=ggml",
+                           "cuda0:attention=none", "cuda0:attention=auto,attention=flash",
                            "rpc:here:1:memory", "cpu:", "cuda0:memory=1GiB,memory=1GiB",
                            "cuda0:speed=1", "cuda0:memory=1GiB,", "cuda0:,memory=1GiB"}) {
     const auto spec = ParseDevice(text);

@@ -51,8 +51,8 @@ int LongestAnswer(const Task& task) {
 
 // Empty: the processor. Another device has bits of its own.
 std::string DeviceOf(const DeviceSpec& device) {
-  const bool gathers = device.attention == DeviceAttention::kGgml;
-  return gathers ? device.name + ":attention=ggml" : device.name;
+  if (device.attention == DeviceAttention::kAuto) return device.name;
+  return fmt::format("{}:attention={}", device.name, DeviceAttentionName(device.attention));
 }
 
 // All that decides what the results are, but for the machine.

@@ -37,7 +37,7 @@ std::vector<OptionRow> DeviceRows() {
       {OptionGroup::kPolicy, "--device", "cpu|NAME[:KEY=VALUE,...]",
        "where T0 lies: in the one memory, or on a device that `ebb device list` names, which then "
        "holds the weights and computes; its keys are memory (for rows; default: all that it has) "
-       "and attention (auto, or ggml for its flash attention over gathered rows) (default: cpu)",
+       "and attention (auto, or ggml's over gathered rows: flash, eager) (default: cpu)",
        ReadDevice, nullptr},
       ChoiceRow<T1Mode>(
           OptionGroup::kPolicy, "--t1-mode",

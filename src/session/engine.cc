@@ -82,21 +82,14 @@ Status CheckTiers(const Policy& policy, const SessionOptions& options) {
   return OkStatus();
 }
 
-Result<DeviceUse> UseOf(const EngineOptions& options, const Model& model, Device* device) {
+Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
   if (!device->IsClosed()) return DeviceUse();
-  const bool in_file = options.tiers.has_value() && options.tiers->t1 == T1Place::kFile;
-  const bool attends_alone = !GraphRunner::HostMayAttend(model, *device);
-  if (options.t1_mode == T1Mode::kCompute && (in_file || attends_alone)) {
-    return Unsupported(
-        "T1 mode compute: " +
-        (in_file ? std::string("rows of a file are attended to in the device's memory")
-                 : "device " + std::string(device->name()) + " attends to all rows itself"));
+  if (options.tiers.has_value() && options.tiers->t1 == T1Place::kFile) {
+    if (options.t1_mode == T1Mode::kCompute) {
+      return Unsupported("T1 mode compute: rows of a file are attended to in the device's memory");
+    }
+    return DeviceUse(device, {.t1_mode = T1Mode::kStream});
   }
-  if (options.tiers.has_value() && options.tiers->t2_share > 0 && attends_alone) {
-    return Unsupported("T2: device " + std::string(device->name()) +
-                       " attends to all rows itself, and knows no compressed ones");
-  }
-  if (in_file || attends_alone) return DeviceUse(device, {.t1_mode = T1Mode::kStream});
   DeviceUse::Options use = {.t1_mode = options.t1_mode,
                             .allow_inexact = options.allow_inexact,
                             .rates_file = options.rates_file};
@@ -129,7 +122,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   EBB_ASSIGN_OR_RETURN(core.kernel, ChooseKernel(options.attention));
   core.format = {.type = options.kv_type, .head_dim = model->shape().head_dim};
   EBB_ASSIGN_OR_RETURN(core.stores, TierStores::Create(options, core.format, *core.kernel));
-  EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(options, *model, core.stores.device()));
+  EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(options, core.stores.device()));
   EBB_ASSIGN_OR_RETURN(core.runner, GraphRunner::Create(*model, *core.kernel, options.kv_type,
                                                         core.stores.caches().compressed, device,
                                                         core.options.threads));

@@ -1,5 +1,7 @@
 #include "src/step/backend_attention.h"
 
+#include <numbers>
+
 #include "src/base/page_units.h"
 #include "src/device/row_transfers.h"
 
@@ -76,20 +78,25 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
   // Queries too are computed before anything waits for rows.
   ggml_build_forward_expand(graph, q);
   tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
-  std::vector<RowAttentionNodes> nodes(sequences_.size());
+  std::vector<RowAttentionNodes> own(sequences_.size());
+  std::vector<EagerNodes> eager(sequences_.size());
   bool host_attends = false;
   for (size_t i = 0; i < sequences_.size(); ++i) {
-    if (!sequences_[i].by_row_attention) continue;
-    nodes[i] = AddFoldAndMerge(ctx, layer, i, q, keys, values);
-    ggml_build_forward_expand(graph, nodes[i].fold);
     host_attends |= sequences_[i].adds_host;
+    if (sequences_[i].by_row_attention) {
+      own[i] = AddFoldAndMerge(ctx, layer, i, q, keys, values);
+      ggml_build_forward_expand(graph, own[i].fold);
+    } else if (sequences_[i].is_eager) {
+      eager[i] = AddLogits(ctx, graph, layer, i, q, keys, values);
+    }
   }
   if (host_attends) tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
   ggml_tensor* all = nullptr;
   for (size_t i = 0; i < sequences_.size(); ++i) {
-    ggml_tensor* out = sequences_[i].by_row_attention
-                           ? TakeMerged(ctx, graph, i, nodes[i])
-                           : AttendSequence(ctx, graph, layer, i, q, keys, values);
+    ggml_tensor* out = sequences_[i].by_row_attention ? TakeMerged(ctx, graph, i, own[i])
+                       : sequences_[i].is_eager
+                           ? AttendEagerly(ctx, graph, layer, i, eager[i])
+                           : AttendByFlash(ctx, graph, layer, i, q, keys, values);
     all = all == nullptr ? out : ggml_concat(ctx, all, out, 1);
   }
   ggml_build_forward_expand(graph, all);
@@ -153,31 +160,111 @@ ggml_tensor* BackendAttention::Mask(ggml_context* ctx, int layer, size_t index) 
                       model_.hparams.kv_heads[layer], row, plane, plane, FirstHead(layer) * plane);
 }
 
-ggml_tensor* BackendAttention::AttendSequence(ggml_context* ctx, ggml_cgraph* graph, int layer,
-                                              size_t index, ggml_tensor* q, ggml_tensor* keys,
-                                              ggml_tensor* values) {
+ggml_tensor* BackendAttention::QueriesOf(ggml_context* ctx, int layer, size_t index,
+                                         ggml_tensor* q) const {
   const BackendSequence& sequence = sequences_[index];
   const int64_t head_dim = q->ne[0], num_q = q->ne[1], tokens = sequence.num_tokens;
   const int64_t heads = model_.hparams.kv_heads[layer], group = num_q / heads;
-  // [head_dim, tokens, query heads, 1] or [head_dim, tokens, query heads of a kv head, kv heads]
   const size_t first = sequence.first_token * q->nb[2];
-  ggml_tensor* queries =
-      sequence.is_uniform ? ggml_view_3d(ctx, q, head_dim, tokens, num_q, q->nb[2], q->nb[1], first)
-                          : ggml_view_4d(ctx, q, head_dim, tokens, group, heads, q->nb[2], q->nb[1],
-                                         group * q->nb[1], first);
+  if (sequence.is_uniform) {
+    return ggml_view_3d(ctx, q, head_dim, tokens, num_q, q->nb[2], q->nb[1], first);
+  }
+  return ggml_view_4d(ctx, q, head_dim, tokens, group, heads, q->nb[2], q->nb[1], group * q->nb[1],
+                      first);
+}
+
+ggml_tensor* BackendAttention::AttendByFlash(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                             size_t index, ggml_tensor* q, ggml_tensor* keys,
+                                             ggml_tensor* values) {
+  const BackendSequence& sequence = sequences_[index];
+  const int64_t head_dim = q->ne[0], num_q = q->ne[1], tokens = sequence.num_tokens;
+  ggml_tensor* queries = QueriesOf(ctx, layer, index, q);
   ggml_tensor* k = Gather(ctx, layer, index, keys);
   ggml_tensor* v = Gather(ctx, layer, index, values);
   ggml_tensor* mask = Mask(ctx, layer, index);
-  ggml_tensor* out =
-      ggml_flash_attn_ext(ctx, queries, k, v, mask, model_.hparams.attention_scale, 0.0f, 0.0f);
+  ggml_tensor* out = ggml_flash_attn_ext(ctx, queries, k, v, mask, Scale(), 0.0f, 0.0f);
   ggml_prec_set_acc(out, GGML_PREC_F32);
   ggml_build_forward_expand(graph, out);
-  KeepMass(ctx, graph, index, group, queries, k, mask);
+  if (sequence.mass != BackendSequence::Mass::kNone) {
+    ggml_tensor* logits = ggml_mul_mat(ctx, k, queries);
+    ggml_prec_set_acc(logits, GGML_PREC_F32);
+    KeepMass(ctx, graph, layer, index, ggml_soft_max_ext(ctx, logits, mask, Scale(), 0.0f));
+  }
   // From [head_dim, group, tokens, heads].
   if (tokens > 1 && !sequence.is_uniform) {
     out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
   }
   return ggml_reshape_2d(ctx, out, head_dim * num_q, tokens);
+}
+
+BackendAttention::EagerNodes BackendAttention::AddLogits(ggml_context* ctx, ggml_cgraph* graph,
+                                                         int layer, size_t index, ggml_tensor* q,
+                                                         ggml_tensor* keys, ggml_tensor* values) {
+  EagerNodes nodes;
+  nodes.logits =
+      ggml_mul_mat(ctx, Gather(ctx, layer, index, keys), QueriesOf(ctx, layer, index, q));
+  ggml_prec_set_acc(nodes.logits, GGML_PREC_F32);
+  nodes.values = ggml_cont(ctx, ggml_transpose(ctx, Gather(ctx, layer, index, values)));
+  ggml_build_forward_expand(graph, nodes.logits);
+  ggml_build_forward_expand(graph, nodes.values);
+  return nodes;
+}
+
+// The row that the last column would be is never read: its weight is the host's, and then zero.
+// Where the host has no rows its logarithm is so small that the weight is zero.
+BackendAttention::SharedWeights BackendAttention::ShareSoftmax(ggml_context* ctx, int layer,
+                                                               size_t index, ggml_tensor* logits) {
+  const BackendSequence& sequence = sequences_[index];
+  ggml_tensor* host = tensors_->sequences[index].host;
+  const int64_t num_q = model_.hparams.num_q_heads;
+  const int64_t out_size = num_q * model_.hparams.head_dim, num_rows = sequence.num_rows;
+  const auto but_last = [&](ggml_tensor* of) {
+    return ggml_view_4d(ctx, of, num_rows - 1, of->ne[1], of->ne[2], of->ne[3], of->nb[1],
+                        of->nb[2], of->nb[3], 0);
+  };
+  // To base e, and not scaled, as logits.
+  ggml_tensor* log_sum = ggml_scale(ctx, ggml_view_1d(ctx, host, num_q, out_size * sizeof(float)),
+                                    std::numbers::ln2_v<float> / Scale());
+  log_sum = ggml_reshape_4d(ctx, log_sum, 1, 1, logits->ne[2], logits->ne[3]);
+  ggml_tensor* all = ggml_soft_max_ext(ctx, ggml_concat(ctx, but_last(logits), log_sum, 0),
+                                       Mask(ctx, layer, index), Scale(), 0.0f);
+  ggml_tensor* last =
+      ggml_cont(ctx, ggml_view_4d(ctx, all, 1, 1, all->ne[2], all->ne[3], all->nb[1], all->nb[2],
+                                  all->nb[3], (num_rows - 1) * sizeof(float)));
+  ggml_tensor* zero = ggml_scale(ctx, last, 0.0f);
+  return {.rows = ggml_concat(ctx, but_last(all), zero, 0), .host = last};
+}
+
+ggml_tensor* BackendAttention::AttendEagerly(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                             size_t index, const EagerNodes& nodes) {
+  const BackendSequence& sequence = sequences_[index];
+  const int64_t head_dim = model_.hparams.head_dim, num_q = model_.hparams.num_q_heads;
+  SharedWeights weights;
+  if (sequence.adds_host) {
+    weights = ShareSoftmax(ctx, layer, index, nodes.logits);
+  } else {
+    weights.rows = ggml_soft_max_ext(ctx, nodes.logits, Mask(ctx, layer, index), Scale(), 0.0f);
+  }
+  KeepMass(ctx, graph, layer, index, weights.rows);
+  // [head_dim, tokens, ...] by head.
+  ggml_tensor* out = ggml_mul_mat(ctx, nodes.values, weights.rows);
+  ggml_prec_set_acc(out, GGML_PREC_F32);
+  if (sequence.adds_host) {
+    BackendTensors::OfSequence& tensors = tensors_->sequences[index];
+    ggml_tensor* host =
+        ggml_view_2d(ctx, tensors.host, head_dim, num_q, head_dim * sizeof(float), 0);
+    ggml_tensor* weight = ggml_reshape_2d(ctx, weights.host, 1, num_q);
+    out = ggml_add(ctx, ggml_reshape_2d(ctx, out, head_dim, num_q), ggml_mul(ctx, host, weight));
+    if (sequence.mass != BackendSequence::Mass::kNone) {
+      ggml_set_output(weights.host);
+      ggml_build_forward_expand(graph, weights.host);
+      tensors.host_weights.push_back(weights.host);
+    }
+  } else if (sequence.num_tokens > 1) {
+    out = ggml_cont(ctx, sequence.is_uniform ? ggml_permute(ctx, out, 0, 2, 1, 3)
+                                             : ggml_permute(ctx, out, 0, 3, 1, 2));
+  }
+  return ggml_reshape_2d(ctx, out, head_dim * num_q, sequence.num_tokens);
 }
 
 RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, int layer, size_t index,
@@ -195,7 +282,7 @@ RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, int layer
   attention.has_slots = sequence.num_groups > 0;
   attention.adds_host = sequence.adds_host;
   attention.mass = sequence.mass;
-  attention.scale = model_.hparams.attention_scale;
+  attention.scale = Scale();
   const BackendTensors::OfSequence& tensors = tensors_->sequences[index];
   ggml_tensor* slots = nullptr;
   if (attention.has_slots) {
@@ -241,15 +328,13 @@ ggml_tensor* BackendAttention::TakeMerged(ggml_context* ctx, ggml_cgraph* graph,
                       attention.OutSize() * sizeof(float), 0);
 }
 
-void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, size_t index, int64_t group,
-                                ggml_tensor* q, ggml_tensor* k, ggml_tensor* mask) {
+void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                                ggml_tensor* weights) {
   const BackendSequence& sequence = sequences_[index];
   if (sequence.mass == BackendSequence::Mass::kNone) return;
-  ggml_tensor* logits = ggml_mul_mat(ctx, k, q);
-  ggml_prec_set_acc(logits, GGML_PREC_F32);
-  ggml_tensor* mass = ggml_soft_max_ext(ctx, logits, mask, model_.hparams.attention_scale, 0.0f);
-  const int64_t num_rows = mass->ne[0], heads = mass->ne[2] * mass->ne[3] / group;
-  mass = ggml_reshape_4d(ctx, mass, num_rows, mass->ne[1], group, heads);
+  const int64_t heads = model_.hparams.kv_heads[layer], group = model_.hparams.num_q_heads / heads;
+  const int64_t num_rows = weights->ne[0];
+  ggml_tensor* mass = ggml_reshape_4d(ctx, weights, num_rows, weights->ne[1], group, heads);
   if (mass->ne[1] > 1) {
     // Over the tokens.
     ggml_tensor* by_token = ggml_cont(ctx, ggml_permute(ctx, mass, 1, 0, 2, 3));

@@ -1,8 +1,10 @@
 // Attention on a backend, over rows that lie anywhere in its memory; results depend on which rows
 // are visible and not on where they lie. By operations that every backend has: rows are gathered by
 // lists, in order of position, and read by flash attention; mass, where it is wanted, comes from a
-// pass of its own. Or, for single tokens and where a backend runs them, by nodes of ebb's own
-// (row_attention.h), which read rows where they lie.
+// pass of its own. Or, where that is asked for or the host attends to some rows, by two products
+// with a softmax between them (eager attention), in which the host's rows are one more column. Or,
+// for single tokens and where a backend runs them, by nodes of ebb's own (row_attention.h), which
+// read rows where they lie.
 #ifndef EBB_STEP_BACKEND_ATTENTION_H_
 #define EBB_STEP_BACKEND_ATTENTION_H_
 
@@ -33,8 +35,11 @@ struct BackendSequence {
   std::vector<std::pair<int, int>> groups;
   // One token, by the nodes of row_attention.h, which need a mask only where something is hidden.
   bool by_row_attention = false;
+  bool is_eager = false;  // by products and a softmax
   bool has_mask = true;
-  bool adds_host = false;  // and the host attends to rows of T1, where they lie, or of T2
+  // One token, and the host attends to rows of T1, where they lie, or of T2. Eager attention then
+  // has a column more than the longest list has rows: the last one.
+  bool adds_host = false;
   using Mass = RowAttention::Mass;
   Mass mass = Mass::kNone;
 
@@ -62,9 +67,10 @@ struct BackendTensors {
     ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], of rows; null unless by own nodes
     // What the host attended to of a layer, as its merge takes it; null unless it does.
     ggml_tensor* host = nullptr;
-    // By layer, F32 [query heads], as the merge leaves them; empty unless mass is wanted beside the
-    // host's attention.
-    std::vector<ggml_tensor*> log_sums;
+    // By layer, F32 [query heads]; empty unless mass is wanted beside the host's attention. Of own
+    // nodes: log2 of the sum of 2^logit over all rows; of eager attention: the host's part of the
+    // softmax.
+    std::vector<ggml_tensor*> log_sums, host_weights;
     // By layer, F32 [num_rows, kv heads or query heads]; null unless wanted.
     std::vector<ggml_tensor*> mass;
   };
@@ -100,8 +106,28 @@ class BackendAttention final : public AttentionBuilder {
   }
 
  private:
-  ggml_tensor* AttendSequence(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
-                              ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
+  // [head_dim, tokens, query heads, 1], or [head_dim, tokens, query heads of a kv head, kv heads]
+  // where heads see rows of their own.
+  ggml_tensor* QueriesOf(ggml_context* ctx, int layer, size_t index, ggml_tensor* q) const;
+  ggml_tensor* AttendByFlash(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                             ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
+  // What of eager attention waits for nothing that the host computes: logits [num_rows, tokens] by
+  // head as QueriesOf(), not scaled, and values by row [num_rows, head_dim].
+  struct EagerNodes {
+    ggml_tensor* logits = nullptr;
+    ggml_tensor* values = nullptr;
+  };
+  EagerNodes AddLogits(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                       ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
+  ggml_tensor* AttendEagerly(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                             const EagerNodes& nodes);
+  // The softmax with the host's logarithm of a sum as its last column: weights of the device's
+  // rows, that column zero, and the column.
+  struct SharedWeights {
+    ggml_tensor* rows = nullptr;
+    ggml_tensor* host = nullptr;  // [1, 1, ...]
+  };
+  SharedWeights ShareSoftmax(ggml_context* ctx, int layer, size_t index, ggml_tensor* logits);
   RowAttentionNodes AddFoldAndMerge(ggml_context* ctx, int layer, size_t index, ggml_tensor* q,
                                     ggml_tensor* keys, ggml_tensor* values);
   // Attention out of the merge; mass and sums are kept where wanted.
@@ -116,8 +142,10 @@ class BackendAttention final : public AttentionBuilder {
   ggml_tensor* HeadsOf(ggml_context* ctx, size_t index, ggml_tensor* rows, int64_t num_rows,
                        int64_t heads, size_t row_stride, size_t head_stride) const;
   ggml_tensor* Mask(ggml_context* ctx, int layer, size_t index) const;
-  void KeepMass(ggml_context* ctx, ggml_cgraph* graph, size_t index, int64_t group, ggml_tensor* q,
-                ggml_tensor* k, ggml_tensor* mask);
+  [[nodiscard]] float Scale() const { return model_.hparams.attention_scale; }
+  // weights: of a softmax, [num_rows, tokens] by head.
+  void KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                ggml_tensor* weights);
 
   const LoadedModel& model_;
   const BackendDevice& device_;

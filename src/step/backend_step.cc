@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -63,6 +64,17 @@ bool AllSeeAlike(const SequenceCache& cache) {
   return true;
 }
 
+// Whether the device reads as many rows of each (layer, kv head) pair.
+bool AllReadAsMany(const SequenceCache& cache, int num_layers) {
+  const size_t first = RowsOnDevice(cache, 0, 0).slots.size();
+  for (int layer = 0; layer < num_layers; ++layer) {
+    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
+      if (RowsOnDevice(cache, layer, head).slots.size() != first) return false;
+    }
+  }
+  return true;
+}
+
 // Whether a single token may not see all rows that there are.
 bool HidesRows(const SequenceCache& cache, int num_layers) {
   for (int group = 0; group < cache.num_groups(); ++group) {
@@ -76,6 +88,16 @@ bool HidesRows(const SequenceCache& cache, int num_layers) {
   return false;
 }
 
+// Whether ebb's own nodes attend to single tokens.
+bool RunsRowAttention(const BackendDevice& device, const Hyperparameters& hparams) {
+  if (device.attention() != DeviceAttention::kAuto) return false;
+  if (device.BackendName() == "CPU" || device.BackendName() == "Sim") return true;
+  return device.BackendName() == "CUDA" && CudaRowAttention() != nullptr &&
+         std::ranges::all_of(hparams.kv_heads, [&](int heads) {
+           return CudaRowAttentionTakes(hparams.head_dim, hparams.num_q_heads / heads);
+         });
+}
+
 }  // namespace
 
 bool BackendStep::Shape::operator==(const Shape& other) const {
@@ -87,15 +109,6 @@ bool BackendStep::Shape::operator==(const Shape& other) const {
          wanted == other.wanted;
 }
 
-bool BackendStep::CanShareAttention(const BackendDevice& device, const Hyperparameters& hparams) {
-  if (device.attention() == DeviceAttention::kGgml) return false;
-  if (device.BackendName() == "CPU" || device.BackendName() == "Sim") return true;
-  return device.BackendName() == "CUDA" && CudaRowAttention() != nullptr &&
-         std::ranges::all_of(hparams.kv_heads, [&](int heads) {
-           return CudaRowAttentionTakes(hparams.head_dim, hparams.num_q_heads / heads);
-         });
-}
-
 BackendStep::BackendStep(const LoadedModel& model, const DeviceUse& use,
                          const AttentionShape& shape, std::unique_ptr<HostAttention> host_attention,
                          OnThreads on_threads)
@@ -103,7 +116,7 @@ BackendStep::BackendStep(const LoadedModel& model, const DeviceUse& use,
       device_(static_cast<BackendDevice*>(use.device())),
       use_(use),
       shape_(shape),
-      runs_row_attention_(CanShareAttention(*device_, model.hparams)),
+      runs_row_attention_(RunsRowAttention(*device_, model.hparams)),
       row_attention_op_{.launch = device_->BackendName() == "CUDA" ? CudaRowAttention() : nullptr},
       host_attention_(std::move(host_attention)),
       on_threads_(std::move(on_threads)) {}
@@ -114,9 +127,7 @@ Result<std::unique_ptr<BackendStep>> BackendStep::Create(
   std::unique_ptr<BackendStep> step(
       new BackendStep(model, use, shape, std::move(host_attention), std::move(on_threads)));
   EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, step->device_));
-  if (use.NeedsRates() && step->host_attention_ != nullptr) {
-    EBB_RETURN_IF_ERROR(step->FindOrMeasureRates());
-  }
+  if (use.NeedsRates()) EBB_RETURN_IF_ERROR(step->FindOrMeasureRates());
   return step;
 }
 
@@ -148,7 +159,7 @@ Status BackendStep::FindOrMeasureRates() {
 
 // What is hidden from a token, or chosen for it, is not told apart by tiers.
 bool BackendStep::MayReadInPlace(const SequenceStep& sequence) const {
-  return host_attention_ != nullptr && sequence.num_tokens == 1 && sequence.selector == nullptr &&
+  return sequence.num_tokens == 1 && sequence.selector == nullptr &&
          sequence.cache->page_bytes(Tier::kT1) > 0 &&
          !HidesRows(*sequence.cache, model_.hparams.num_layers);
 }
@@ -163,29 +174,34 @@ BackendStep::~BackendStep() {
 
 BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   const SequenceCache& cache = *sequence.cache;
-  size_t longest = cache.max_rows();
-  if (HostAttention::IsFor(cache)) longest = LongestOnDevice(cache, model_.hparams.num_layers);
-  BackendSequence described = {
-      .first_token = sequence.first_token,
-      .num_tokens = sequence.num_tokens,
-      .num_rows = RoundUp(std::max<size_t>(longest, 1), kRowsOfBackendStep)};
+  const int num_layers = model_.hparams.num_layers;
+  BackendSequence described = {.first_token = sequence.first_token,
+                               .num_tokens = sequence.num_tokens};
   described.adds_host = HostAttention::IsFor(cache);
   described.by_row_attention = runs_row_attention_ && sequence.num_tokens == 1;
-  described.has_mask = !described.by_row_attention || sequence.selector != nullptr ||
-                       HidesRows(cache, model_.hparams.num_layers);
+  described.is_eager = !described.by_row_attention &&
+                       (described.adds_host || device_->attention() == DeviceAttention::kEager);
+  size_t longest = described.adds_host ? LongestOnDevice(cache, num_layers) : cache.max_rows();
+  // The column of the host.
+  if (described.adds_host && described.is_eager) ++longest;
+  described.num_rows = RoundUp(std::max<size_t>(longest, 1), kRowsOfBackendStep);
+  described.has_mask =
+      !described.by_row_attention || sequence.selector != nullptr || HidesRows(cache, num_layers);
   // Where a step has several tokens, what each of them sees may differ by group, even where groups
   // have as many rows.
-  described.is_uniform =
-      !described.has_mask ||
-      (sequence.selector == nullptr && AllSeeAlike(cache) &&
-       (sequence.num_tokens == 1 || (cache.num_groups() == 1 && !sequence.has_expiring_rows)));
-  const bool in_order = PageLists::InOrder(cache, model_.hparams.num_layers);
+  const bool sees_alike =
+      described.adds_host
+          ? AllReadAsMany(cache, num_layers) && !HidesRows(cache, num_layers)
+          : AllSeeAlike(cache) && (sequence.num_tokens == 1 ||
+                                   (cache.num_groups() == 1 && !sequence.has_expiring_rows));
+  described.is_uniform = !described.has_mask || (sequence.selector == nullptr && sees_alike);
+  const bool in_order = PageLists::InOrder(cache, num_layers);
   const bool gathers_pages = in_order && device_->GathersPages();
   if (device_->HasPageNumbers() && (gathers_pages || described.by_row_attention)) {
     described.num_pages = described.num_rows / kRowsPerPage;
     if (!in_order) {
       described.num_groups = cache.num_groups();
-      for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+      for (int layer = 0; layer < num_layers; ++layer) {
         const int first = cache.GroupOf(layer, 0);
         const int step = cache.NumKvHeads(layer) > 1 ? cache.GroupOf(layer, 1) - first : 0;
         described.groups.emplace_back(first, step);
@@ -424,8 +440,7 @@ Status BackendStep::RunOnDevice(const StepWork& work, StepCosts* costs) {
   }
   size_t num_begun = 0;
   using Reading = SequenceCache::T1Reading;
-  const bool may_stay =
-      host_attention_ != nullptr && use_.Choose(work.sequences, shape_) == T1Mode::kCompute;
+  const bool may_stay = use_.Choose(work.sequences, shape_) == T1Mode::kCompute;
   for (const SequenceStep& sequence : work.sequences) {
     ++num_begun;
     const bool in_place = may_stay && MayReadInPlace(sequence);
@@ -501,9 +516,9 @@ void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
   }
 }
 
-// Launches the fold of the layer, `part`, and attends to the host's rows meanwhile; the merge waits
-// for what comes of it. Once the queries are here the merge of the layer before has ended, and with
-// it the sums that the mass of its rows needs.
+// Launches what of the layer does not wait for the host, `part`, and attends to the host's rows
+// meanwhile; what comes of it joins the rest. Once the queries are here the layer before has ended,
+// and with it what the mass of its rows needs.
 Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph) {
   ggml_backend_t backend = device_->backend();
   const size_t size = size_t(shape_.num_q_heads) * shape_.format.head_dim;
@@ -514,39 +529,56 @@ Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, G
     HostShare& of = host_shares_[host_queries_.size()];
     of.index = IndexOf(*graph, sequence);
     of.q.resize(size);
-    of.log_sums.resize(shape_.num_q_heads);
+    of.weights.resize(shape_.num_q_heads);
     ggml_backend_tensor_get_async(backend, graph->tensors.q[layer], of.q.data(),
                                   sequence.first_token * size * sizeof(float),
                                   size * sizeof(float));
     host_queries_.push_back({.sequence = &sequence, .q = of.q.data()});
-    if (layer > 0) FetchLogSums(*graph, layer - 1, &of);
+    if (layer > 0) FetchHostWeights(*graph, layer - 1, &of);
   }
   ggml_backend_synchronize(backend);
   EBB_RETURN_IF_ERROR(Compute(graph->parts[part].get()));
-  if (layer > 0) AddMassOfHost();
+  if (layer > 0) AddMassOfHost(*graph);
   for (size_t i = 0; i < host_queries_.size(); ++i) {
     host_shares_[i].result.resize(host_attention_->ResultSize());
     host_queries_[i].result = host_shares_[i].result.data();
   }
   host_attention_->Attend(layer, host_queries_);
   for (size_t i = 0; i < host_queries_.size(); ++i) {
-    const HostShare& of = host_shares_[i];
+    HostShare& of = host_shares_[i];
+    if (graph->shape.sequences[of.index].is_eager) {
+      // Of no row: infinity is not for every backend's softmax.
+      for (float& log_sum : std::span(of.result).subspan(size)) {
+        log_sum = std::max(log_sum, kNoRows);
+      }
+    }
     ggml_backend_tensor_set_async(backend, graph->tensors.sequences[of.index].host,
                                   of.result.data(), 0, of.result.size() * sizeof(float));
   }
   return OkStatus();
 }
 
-void BackendStep::FetchLogSums(const Graph& graph, int layer, HostShare* of) const {
-  const auto& log_sums = graph.tensors.sequences[of->index].log_sums;
-  if (log_sums.empty()) return;
-  ggml_backend_tensor_get_async(device_->backend(), log_sums[layer], of->log_sums.data(), 0,
-                                of->log_sums.size() * sizeof(float));
+void BackendStep::FetchHostWeights(const Graph& graph, int layer, HostShare* of) const {
+  const BackendTensors::OfSequence& tensors = graph.tensors.sequences[of->index];
+  const bool is_eager = graph.shape.sequences[of->index].is_eager;
+  const auto& by_layer = is_eager ? tensors.host_weights : tensors.log_sums;
+  if (by_layer.empty()) return;
+  ggml_backend_tensor_get_async(device_->backend(), by_layer[layer], of->weights.data(), 0,
+                                of->weights.size() * sizeof(float));
 }
 
-void BackendStep::AddMassOfHost() {
+void BackendStep::AddMassOfHost(const Graph& graph) {
   for (size_t i = 0; i < host_queries_.size(); ++i) {
-    host_attention_->AddMass(i, host_shares_[i].log_sums);
+    HostShare& of = host_shares_[i];
+    if (!graph.shape.sequences[of.index].is_eager) {
+      const float* const here = of.result.data() + of.q.size();
+      for (size_t head = 0; head < of.weights.size(); ++head) {
+        const float all = of.weights[head];
+        // Not a number, where the sum is none.
+        of.weights[head] = std::isfinite(all) ? std::exp2(here[head] - all) : all;
+      }
+    }
+    host_attention_->AddMass(i, of.weights);
   }
 }
 
@@ -571,10 +603,10 @@ Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
   }
   if (host_attends) {
     for (size_t i = 0; i < host_queries_.size(); ++i) {
-      FetchLogSums(*graph, model_.hparams.num_layers - 1, &host_shares_[i]);
+      FetchHostWeights(*graph, model_.hparams.num_layers - 1, &host_shares_[i]);
     }
     ggml_backend_synchronize(device_->backend());
-    AddMassOfHost();
+    AddMassOfHost(*graph);
   }
   for (Graph::Lists& lists : graph->lists) {
     if (lists.rows.has_value()) lists.rows->End();

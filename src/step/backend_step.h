@@ -32,11 +32,7 @@ namespace ebb {
 class BackendStep {
  public:
   using OnThreads = HostAttention::OnThreads;
-  // Whether the host may attend to rows of T1, where they lie, and of T2, and the device to the
-  // others.
-  [[nodiscard]] static bool CanShareAttention(const BackendDevice& device,
-                                              const Hyperparameters& hparams);
-  // Copies the weights. host_attention: null unless CanShareAttention(). Errors: those of
+  // Copies the weights. host_attention: for rows of T1, where they lie, and of T2. Errors: those of
   // DeviceWeights and of measuring how fast the ways of reading T1 are; Unsupported, naming the
   // operation, when the backend lacks one that the model needs. REQUIRES: model and device outlive
   // this.
@@ -66,6 +62,8 @@ class BackendStep {
  private:
   // In a mask. Behind it nothing is left of a softmax's term; infinity times 0 would be none.
   static constexpr float kHidden = -60000.0f;
+  // A logarithm of a sum, of which softmax leaves nothing.
+  static constexpr float kNoRows = -1e30f;
   struct Shape {
     DecoderGraphOptions options;
     std::vector<BackendSequence> sequences;
@@ -124,8 +122,9 @@ class BackendStep {
   // What of a layer the host attends to, beside the device.
   struct HostShare;
   Status AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph);
-  void FetchLogSums(const Graph& graph, int layer, HostShare* of) const;
-  void AddMassOfHost();
+  // Of the mass of the rows that the host attended to.
+  void FetchHostWeights(const Graph& graph, int layer, HostShare* of) const;
+  void AddMassOfHost(const Graph& graph);
   Status ComputeStep(const StepWork& work, StepCosts* costs);
   void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
   // Into one of `read_`, so that a copy may be under way while another is asked for.
@@ -168,7 +167,8 @@ class BackendStep {
   // What the host computes in a layer for one of the sequences of which it attends to rows.
   struct HostShare {
     size_t index = 0;  // of the graph's sequences
-    std::vector<float> q, result, log_sums;
+    std::vector<float> q, result;
+    std::vector<float> weights;  // or, of ebb's own nodes, logarithms of sums over all rows
   };
   std::vector<HostShare> host_shares_;
   std::vector<HostAttention::Query> host_queries_;

@@ -160,6 +160,7 @@ void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Grap
       const size_t end = view.slots.size() - (shape.num_tokens - 1 - token);
       std::fill_n(row, end, seen);
       std::fill(row + end, row + num_rows, hidden);
+      if (shape.is_eager && shape.adds_host) row[num_rows - 1] = seen;  // the host's column
       if (all_see) continue;
       const Position query = sequence.first + token;
       for (size_t i = 0; i < end; ++i) {
@@ -168,12 +169,12 @@ void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Grap
     }
   };
   if (shape.is_uniform) {
-    fill(sequence.cache->View(0, 0), mask.data());
+    fill(RowsOnDevice(*sequence.cache, 0, 0), mask.data());
   } else {
     size_t plane = 0;
     for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
       for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
-        fill(sequence.cache->View(layer, head),
+        fill(RowsOnDevice(*sequence.cache, layer, head),
              mask.data() + plane++ * shape.num_tokens * num_rows);
       }
     }

@@ -227,20 +227,12 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::Create(const Model& model,
     const HostAttention::OnThreads on_threads = [team = impl.get()](const auto& work) {
       team->RunOnThreads(work);
     };
-    std::unique_ptr<HostAttention> host_attention;
-    if (HostMayAttend(model, *device.device())) {
-      host_attention = std::make_unique<HostAttention>(kernel, shape, threads, on_threads);
-    }
+    auto host_attention = std::make_unique<HostAttention>(kernel, shape, threads, on_threads);
     EBB_ASSIGN_OR_RETURN(
         impl->on_device,
         BackendStep::Create(loaded, device, shape, std::move(host_attention), on_threads));
   }
   return std::unique_ptr<GraphRunner>(new GraphRunner(std::move(impl)));
-}
-
-bool GraphRunner::HostMayAttend(const Model& model, const Device& device) {
-  return BackendStep::CanShareAttention(static_cast<const BackendDevice&>(device),
-                                        model.loaded().hparams);
 }
 
 void GraphRunner::Impl::TeamNode(ggml_tensor*, int part, int num_parts, void* impl) {

@@ -42,9 +42,6 @@ class GraphRunner {
   // std::bad_alloc.
   Status RotateKeys(SequenceCache* cache, int group, const RopePositions& rope, Position end,
                     Position next, FirstKeys* first_keys);
-  // Whether the host may attend to rows of T1, where they lie, and of T2, while the device, which
-  // computes by itself, attends to the others.
-  [[nodiscard]] static bool HostMayAttend(const Model& model, const Device& device);
   // Calls work(part, num_parts) once for each part from 0 to threads() - 1; a thread of the system
   // may make several of these calls. Returns when all are done. REQUIRES: it throws nothing.
   void RunOnThreads(const std::function<void(int part, int num_parts)>& work);

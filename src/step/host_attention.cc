@@ -104,26 +104,24 @@ void HostAttention::Attend(int layer, std::span<const Query> queries) {
   }
 }
 
-void HostAttention::AddMass(size_t index, std::span<const float> log_sums) {
+void HostAttention::AddMass(size_t index, std::span<const float> weights) {
   const SequenceStep& sequence = *asked_[index].sequence;
   if (!sequence.signals->wants_mass()) return;
   const SequenceCache& cache = *sequence.cache;
   const MassTarget target = sequence.signals->Mass(layer_);
   const MassOfQuery& mass = mass_[index];
   const size_t num_q = shape_.num_q_heads, kv_heads = cache.NumKvHeads(layer_);
-  const float* const here = asked_[index].result + num_q * shape_.format.head_dim;
   const auto is_number = [](float x) { return std::isfinite(x); };
-  if (mass.not_finite || !std::ranges::all_of(log_sums, is_number)) {
+  if (mass.not_finite || !std::ranges::all_of(weights, is_number)) {
     *target.not_finite = true;
     return;
   }
   for (size_t head = 0; head < num_q; ++head) {
     const auto kv_head = static_cast<int>(head / (num_q / kv_heads));
-    const float factor = std::exp2(here[head] - log_sums[head]);
     const float* from = mass.by_head[head];
     float* const to = target.per_query_head[head];
     const auto add = [&](std::span<const uint32_t> indices) {
-      for (const uint32_t row : indices) to[row] += factor * *from++;
+      for (const uint32_t row : indices) to[row] += weights[head] * *from++;
     };
     if (cache.ReadsInPlace()) add(cache.RowsIn(Tier::kT1, layer_, kv_head).indices);
     add(cache.CompressedRowIndices(layer_, kv_head));

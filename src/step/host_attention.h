@@ -44,9 +44,9 @@ class HostAttention {
   }
   // Of a layer. May throw std::bad_alloc.
   void Attend(int layer, std::span<const Query> queries);
-  // Once the log2 sums over all rows are known: adds the mass of the rows that the last Attend()
-  // attended to for its query `index`.
-  void AddMass(size_t index, std::span<const float> log_sums);
+  // Adds the mass of the rows that the last Attend() attended to for its query `index`. weights:
+  // [num_q_heads], what of the softmax over all rows is theirs.
+  void AddMass(size_t index, std::span<const float> weights);
 
   // What its speed depends on, for people.
   [[nodiscard]] std::string Description() const;

@@ -82,8 +82,8 @@ TEST(RpcTest, HasTheBitsOfItsBackendHere) {
   evicting.granularity = Granularity::kHead;
   for (const double share : {1.0, 0.3}) {
     const EngineOptions there = On(server.device(), share);
-    // By ggml's attention, as there: own nodes are not on that side.
-    const EngineOptions here = On(*ParseDevice("ggml-cpu:attention=ggml"), share);
+    // By flash attention, as there: own nodes are not on that side.
+    const EngineOptions here = On(*ParseDevice("ggml-cpu:attention=flash"), share);
     auto remote = Connect(there);
     auto local = MakeEngineOf(TheModel(), here);
     EXPECT_EQ(HashOf(*remote, PolicyOf(there)), HashOf(*local, PolicyOf(here))) << share;

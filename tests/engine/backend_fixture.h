@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/engine/engine_fixture.h"
@@ -21,12 +22,31 @@ inline const std::vector<Token>& Text() {
   return kText;
 }
 
-// A device as `--device` names it, "ggml-sim:attention=ggml" where `settings` are "attention=ggml".
+// A device as `--device` names it, "ggml-sim:attention=flash" where `settings` are
+// "attention=flash".
 inline std::string TestDevice(const std::string& settings = "") {
   const char* named = std::getenv("EBB_TEST_DEVICE");
   const std::string name = named != nullptr ? named : "ggml-sim";
   return settings.empty() ? name : name + ":" + settings;
 }
+
+// What attends on the device that a test is about: ebb's own nodes, where it has them, or ggml's
+// operations.
+class ByAttention : public testing::TestWithParam<const char*> {
+ public:
+  static const std::string& device() { return device_; }
+  static auto Name(const testing::TestParamInfo<const char*>& info) {
+    return std::string(info.param);
+  }
+
+ protected:
+  void SetUp() override { device_ = TestDevice(std::string("attention=") + GetParam()); }
+  void TearDown() override { device_ = TestDevice(); }
+  [[nodiscard]] static bool Is(std::string_view attention) { return GetParam() == attention; }
+
+ private:
+  inline static std::string device_ = TestDevice();
+};
 
 inline bool IsSimulated() { return TestDevice().starts_with("ggml-sim"); }
 

@@ -64,7 +64,7 @@ Guess Guessing(std::span<const Token> text, size_t next, std::mt19937* random) {
 class BackendLosslessTest : public testing::TestWithParam<Draft> {};
 
 TEST_P(BackendLosslessTest, IsTheFullCacheUpToRounding) {
-  for (const std::string attention : {"auto", "ggml"}) {
+  for (const std::string attention : {"auto", "flash", "eager"}) {
     auto full_engine = DeviceEngine({}, attention);
     auto engine = DeviceEngine(GetParam().tiers, attention);
     auto full = Open(*full_engine);
@@ -100,7 +100,7 @@ TEST_P(BackendLosslessTest, IsTheFullCacheUpToRounding) {
 
 // Where nothing is drafted, steps are those of the full cache, over rows of the draft's and of T1.
 TEST_P(BackendLosslessTest, StepsOfOneTokenHaveItsBits) {
-  for (const std::string attention : {"auto", "ggml"}) {
+  for (const std::string attention : {"auto", "flash", "eager"}) {
     auto full_engine = DeviceEngine({}, attention);
     auto engine = DeviceEngine(GetParam().tiers, attention);
     auto full = Open(*full_engine);
@@ -133,10 +133,14 @@ TEST(BackendLosslessDraftTest, SeesTheMassOfEachHead) {
 }
 
 // The processor attends to the draft's rows in T2.
-TEST(BackendLosslessT2Test, DraftsWithRowsInT2) {
+using BackendLosslessT2Test = ByAttention;
+INSTANTIATE_TEST_SUITE_P(Attention, BackendLosslessT2Test, testing::Values("auto", "flash"),
+                         ByAttention::Name);
+
+TEST_P(BackendLosslessT2Test, DraftsWithRowsInT2) {
   PolicySpec policy = {.name = "attention", .window = 8, .interval = 8};
   policy.tiers = TierSpec{.t1 = T1Place::kHost, .t2_share = 1, .t2_type = CompressedType::kInt4};
-  auto engine = DeviceEngine(policy.tiers), full_engine = DeviceEngine();
+  auto engine = DeviceEngine(policy.tiers, GetParam()), full_engine = DeviceEngine({}, GetParam());
   auto session = Open(*engine, Lossless(policy, {.draft_min = 2})), full = Open(*full_engine);
   std::mt19937 random(5);
   const std::vector<Token> text = SomeTokens(200, 3);

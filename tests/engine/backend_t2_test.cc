@@ -12,8 +12,12 @@
 namespace ebb {
 namespace {
 
+using BackendT2Test = ByAttention;
+INSTANTIATE_TEST_SUITE_P(Attention, BackendT2Test, testing::Values("auto", "flash"),
+                         ByAttention::Name);
+
 EngineOptions WithT2(CompressedType type = CompressedType::kInt8, T1Place t1 = T1Place::kHost) {
-  EngineOptions options = {.threads = 2, .device = *ParseDevice(TestDevice())};
+  EngineOptions options = {.threads = 2, .device = *ParseDevice(ByAttention::device())};
   options.tiers = {.t0_share = 0.5, .t1 = t1, .t2_share = 0.4, .t2_type = type};
   return options;
 }
@@ -46,7 +50,7 @@ double LargestDifferenceOf(Session& a, Session& b) {
   return largest;
 }
 
-TEST(BackendT2Test, IsTheProcessorUpToRounding) {
+TEST_P(BackendT2Test, IsTheProcessorUpToRounding) {
   for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
     for (const Granularity granularity :
          {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
@@ -66,7 +70,7 @@ TEST(BackendT2Test, IsTheProcessorUpToRounding) {
 }
 
 // What is in T2 follows from the text alone; where the other rows lie changes no bit.
-TEST(BackendT2Test, RowsInT1ChangeNoBit) {
+TEST_P(BackendT2Test, RowsInT1ChangeNoBit) {
   std::vector<uint64_t> hashes;
   for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
     for (const double t0_share : {1.0, 0.3, 0.0}) {
@@ -84,7 +88,7 @@ TEST(BackendT2Test, RowsInT1ChangeNoBit) {
   for (const uint64_t hash : hashes) EXPECT_EQ(hash, hashes[0]);
 }
 
-TEST(BackendT2Test, StaysBesideRowsOfT1ThatTheHostAttendsTo) {
+TEST_P(BackendT2Test, StaysBesideRowsOfT1ThatTheHostAttendsTo) {
   EngineOptions options = WithT2(), computes = options;
   computes.t1_mode = T1Mode::kCompute;
   auto streams = DeviceEngine(options), engine = DeviceEngine(computes);
@@ -97,7 +101,7 @@ TEST(BackendT2Test, StaysBesideRowsOfT1ThatTheHostAttendsTo) {
   EXPECT_GT(largest, 0);
 }
 
-TEST(BackendT2Test, PromptsAreReadBesideIt) {
+TEST_P(BackendT2Test, PromptsAreReadBesideIt) {
   const EngineOptions options = WithT2();
   auto device = DeviceEngine(options), host = MakeEngineOf(DeviceModel(), OnHost(options));
   auto session = Open(*device, AtRandom(options)), expected = Open(*host, AtRandom(options));
@@ -123,7 +127,7 @@ TEST(BackendT2Test, PromptsAreReadBesideIt) {
 }
 
 // A cap on T0 that a prompt exceeds: rows are compressed while it is read.
-TEST(BackendT2Test, APromptThatT0DoesNotHoldIsRead) {
+TEST_P(BackendT2Test, APromptThatT0DoesNotHoldIsRead) {
   const RandomGgufOptions shape = SixteenStreamsOptions();
   const auto model = ForDevice(shape);
   EngineOptions options = WithT2();
@@ -144,7 +148,7 @@ TEST(BackendT2Test, APromptThatT0DoesNotHoldIsRead) {
   EXPECT_LT(LargestDifference(Logits(*session), Logits(*expected)), kFlashError);
 }
 
-TEST(BackendT2Test, MassIsTheProcessors) {
+TEST_P(BackendT2Test, MassIsTheProcessors) {
   for (const T1Mode mode : {T1Mode::kStream, T1Mode::kCompute}) {
     for (const MassNeed need : {MassNeed::kSummed, MassNeed::kPerKvHead, MassNeed::kPerQueryHead}) {
       EngineOptions options = WithT2();
@@ -174,7 +178,7 @@ TEST(BackendT2Test, MassIsTheProcessors) {
   }
 }
 
-TEST(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
+TEST_P(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
   const TempFolder folder;
   const std::string path = folder.File("session");
   const EngineOptions options = WithT2();
@@ -206,7 +210,7 @@ TEST(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
 }
 
 // What the device has no memory for is tried in smaller parts, or later; no row is lost.
-TEST(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
+TEST_P(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
   if (!IsSimulated()) GTEST_SKIP() << "no faults can be asked for";
   const EngineOptions options = WithT2();
   auto engine = DeviceEngine(options);
@@ -237,7 +241,7 @@ TEST(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
 }
 
 // The device gives up at its nth piece of work.
-TEST(BackendT2Test, AFailureHasAClearError) {
+TEST_P(BackendT2Test, AFailureHasAClearError) {
   if (!IsSimulated()) GTEST_SKIP() << "no faults can be asked for";
   int64_t works = 0;
   SetSimBackendFaults([&](SimBackendWork work) {
