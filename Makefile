@@ -15,7 +15,7 @@ help:
 	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
 	@echo "make test-backends   devices that any machine can test: another process (RPC), Mesa's Vulkan"
 	@echo "make verify    the checks that are too long for make test"
-	@echo "make performance   the figures of docs/performance.md, in about three hours"
+	@echo "make performance   the figures of docs/figures/performance.md, in about three hours"
 	@echo "make mutants   break the code on purpose, line by line: the tests must notice"
 	@echo "make peer      build llama.cpp's own tools, to measure against: build/peer/bin"
 	@echo "make bench | asan | tsan | fuzz | coverage | format | lint | clean"

@@ -13,11 +13,11 @@ target_link_libraries(ebb_test_support PUBLIC ebb ebb_internal GTest::gmock GTes
 # Writes models with random weights, for corpora and by hand.
 add_executable(ebb_random_gguf ${EBB_ROOT}/tests/tools/random_gguf.cc)
 target_link_libraries(ebb_random_gguf PRIVATE ebb_test_support)
-# What T2 is held against (docs/performance.md).
+# What T2 is held against (docs/figures/performance.md).
 add_executable(ebb_llama_cache_fidelity EXCLUDE_FROM_ALL
   ${EBB_ROOT}/tests/tools/llama_cache_fidelity.cc ${EBB_ROOT}/tests/tools/study_text.cc)
 target_link_libraries(ebb_llama_cache_fidelity PRIVATE ebb_test_support)
-# The study behind T2's formats (docs/t2-study.md).
+# The study behind T2's formats (docs/figures/t2-study.md).
 add_executable(ebb_t2_study EXCLUDE_FROM_ALL
   ${EBB_ROOT}/tests/tools/t2_study.cc ${EBB_ROOT}/tests/tools/t2_formats.cc
   ${EBB_ROOT}/tests/tools/study_text.cc)

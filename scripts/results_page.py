@@ -1,4 +1,4 @@
-"""docs/results.md from what scripts/results ran."""
+"""docs/figures/results-pebble.md from what scripts/results ran."""
 
 import json
 import textwrap

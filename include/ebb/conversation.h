@@ -110,7 +110,7 @@ struct Turn {
 void EndTurn(const Turn& turn, const GenerateResult& result, std::string sampler,
              Conversation* conversation);
 
-// A conversation as bytes (docs/formats.md), for SaveSession(). What the request asks of answers to
+// A conversation as bytes (docs/dev/formats.md), for SaveSession(). What the request asks of answers to
 // come is left out.
 [[nodiscard]] std::string EncodeConversation(const Conversation& conversation);
 // Errors: Corrupt (not what EncodeConversation() writes).

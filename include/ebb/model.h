@@ -28,7 +28,7 @@ enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };
 
 struct ModelOptions {
   std::string path;
-  std::string adapter = {};  // a file that makes the model mark rows (docs/formats.md); empty: none
+  std::string adapter = {};  // a file that makes the model mark rows (docs/dev/formats.md); empty: none
   WeightMode weights = WeightMode::kAsStored;
   // They are computed with on a device of DeviceKind::kBackend: none is laid out for the processor.
   bool for_device = false;
@@ -54,7 +54,7 @@ class Model {
   [[nodiscard]] uint64_t weight_bytes() const;  // as held in memory
   [[nodiscard]] float attention_scale() const;  // of products of queries and keys
   // A model may mark rows itself (Dynamic Memory Sparsification): a marked row may go once it is so
-  // many tokens old. 0: this one marks none. See docs/formats.md.
+  // many tokens old. 0: this one marks none. See docs/dev/formats.md.
   [[nodiscard]] int eviction_window() const;
   // The eviction logit of token t + shift decides on the row of token t. 0 to eviction_window().
   [[nodiscard]] int eviction_shift() const;

@@ -2,7 +2,7 @@
 // their tiers, scores), in one file, and back. A session that was resumed goes on bit for bit as
 // the one that was saved would have, on the same machine.
 //
-// docs/formats.md describes the file. It is versioned, each of its parts and pages has a checksum,
+// docs/dev/formats.md describes the file. It is versioned, each of its parts and pages has a checksum,
 // and nothing in it is believed: whatever it holds, reading it ends with a session or with an
 // error.
 #ifndef EBB_SESSION_FILE_H_

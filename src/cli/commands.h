@@ -32,7 +32,7 @@ ExitCode RunFit(const CliOptions& options);             // fit.cc
 ExitCode RunDeviceList(const CliOptions& options);      // device_list.cc
 ExitCode RunDeviceTest(const CliOptions& options);      // device_check.cc
 ExitCode RunServe(const CliOptions& options);           // serve.cc
-ExitCode RunDocs(const CliOptions& options);            // docs.cc: prints docs/cli.md
+ExitCode RunDocs(const CliOptions& options);            // docs.cc: prints docs/user/cli.md
 
 struct Command {
   std::string_view name;     // "run", "bench decode"

@@ -1,4 +1,4 @@
-// What records of every kind say of a lossless generation (docs/formats.md).
+// What records of every kind say of a lossless generation (docs/dev/formats.md).
 #ifndef EBB_CLI_LOSSLESS_RECORD_H_
 #define EBB_CLI_LOSSLESS_RECORD_H_
 

@@ -87,7 +87,7 @@ std::vector<OptionRow> ModelRows() {
           "fetched, and for `ebb eval --task pebble` pebble",
           [](CliOptions& o) { return &o.model.path; }),
       {G::kModel, "--adapter", "FILE",
-       "a GGUF file that makes the model mark rows, for --policy dms (docs/formats.md)",
+       "a GGUF file that makes the model mark rows, for --policy dms (docs/dev/formats.md)",
        ReadAdapterFile, [](const CliOptions& o) { return o.model.adapter; }},
       FlagRow(
           G::kModel, "--dequantize", "hold the weights as F32, for studies of exactness",

@@ -1,7 +1,7 @@
 // What can be said on the command line. The structs of include/ebb are filled in as they are; what
 // is here besides them is about files, terminals and benchmarks.
 //
-// One table (option_table.cc) declares every option once: the parser, --help and docs/cli.md are
+// One table (option_table.cc) declares every option once: the parser, --help and docs/user/cli.md are
 // fed from it.
 #ifndef EBB_CLI_OPTIONS_H_
 #define EBB_CLI_OPTIONS_H_
@@ -82,7 +82,7 @@ struct CliOptions {
   ServeInput serve;
 };
 
-// A heading in --help and docs/cli.md. A command names the groups that it takes.
+// A heading in --help and docs/user/cli.md. A command names the groups that it takes.
 enum class OptionGroup {
   kPrompt,      // -p, -f, --raw
   kSystem,      // --system

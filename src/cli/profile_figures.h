@@ -1,5 +1,5 @@
 // What `ebb profile` makes of its runs: the figures of "Not All Thoughts Need HBM" as numbers, in
-// the form that docs/formats.md describes.
+// the form that docs/dev/formats.md describes.
 #ifndef EBB_CLI_PROFILE_FIGURES_H_
 #define EBB_CLI_PROFILE_FIGURES_H_
 

@@ -13,7 +13,7 @@ namespace ebb::cli {
 // arguments: without the program's own name.
 ExitCode RunProgram(std::span<const std::string> arguments);
 
-// docs/cli.md, from the tables of commands and options.
+// docs/user/cli.md, from the tables of commands and options.
 [[nodiscard]] std::string DocsText();
 
 }  // namespace ebb::cli

@@ -17,9 +17,9 @@ namespace {
 
 TEST(DocsTest, TheCommittedFileIsWhatTheTablesSay) {
   std::ifstream file(EBB_SOURCE_DIR "/docs/cli.md");
-  ASSERT_TRUE(file) << "docs/cli.md is missing: ebb docs > docs/cli.md";
+  ASSERT_TRUE(file) << "docs/user/cli.md is missing: ebb docs > docs/user/cli.md";
   const std::string committed{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(DocsText(), committed) << "the options have changed: ebb docs > docs/cli.md";
+  EXPECT_EQ(DocsText(), committed) << "the options have changed: ebb docs > docs/user/cli.md";
 }
 
 TEST(CommandTableTest, NamesAreUniqueAndParentsStandBeforeTheirCommands) {

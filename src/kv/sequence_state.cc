@@ -1,5 +1,5 @@
 // The tables: rows_evicted, the moves so far, and for each table its groups, the table of T0 and
-// T1, the table of T2. docs/formats.md has the bytes.
+// T1, the table of T2. docs/dev/formats.md has the bytes.
 #include "src/kv/sequence_state.h"
 
 #include <fmt/format.h>

@@ -42,7 +42,7 @@ std::string ParseError(const std::string& source) {
   return "it cannot be analysed";
 }
 
-// Far more than any template of a published model needs, and about a second (docs/formats.md).
+// Far more than any template of a published model needs, and about a second (docs/dev/formats.md).
 constexpr uint64_t kWork = uint64_t{512} << 20;
 constexpr uint64_t kWorkPerMessage = uint64_t{1} << 20;
 constexpr uint64_t kWorkPerByte = 1024;

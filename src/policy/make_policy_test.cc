@@ -477,7 +477,7 @@ TEST(MakePolicy, AModelThatMarksRowsSetsTheWindowUnlessTheUserDoes) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "policy \"dms\": its scorer \"dms\" reads which rows the model itself marks, and this "
-            "model marks none: its file has no attention.dms.layout (docs/formats.md)");
+            "model marks none: its file has no attention.dms.layout (docs/dev/formats.md)");
 }
 
 TEST(MakePolicy, UnknownNamesListTheValidOnes) {

@@ -2,7 +2,7 @@
 // reads them, ahead of the layers: while a layer is attended to, the next one is on its way, and
 // after the last layer the first two of the next step, which mostly has the same pages. Two
 // layers' pages are staged at a time; a third one of a file's, on the machine of
-// docs/performance.md, gained nothing.
+// docs/figures/performance.md, gained nothing.
 //
 // Thread safety: StageLayer() is called for every part of a step; part 0 reads, the others sleep
 // until it has. (Whoever comes first might read instead. It brought nothing beside a busy

@@ -1,4 +1,4 @@
-// The part of a session's file that a sequence fills; see docs/formats.md.
+// The part of a session's file that a sequence fills; see docs/dev/formats.md.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// docs/openapi.yaml, which the build puts into the program.
+// docs/user/openapi.yaml, which the build puts into the program.
 #ifndef EBB_SERVER_OPEN_API_H_
 #define EBB_SERVER_OPEN_API_H_
 

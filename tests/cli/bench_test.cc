@@ -1,5 +1,5 @@
 // Runs every measurement for a moment, as a user would, on a tiny model: what they print is what
-// docs/performance.md and scripts/performance rely on. Figures are not judged here.
+// docs/figures/performance.md and scripts/performance rely on. Figures are not judged here.
 #include <sys/stat.h>
 
 #include <chrono>

@@ -191,7 +191,7 @@ TEST_F(SessionRefusal, ADamagedPageIsNamedWithItsPlace) {
               HasSubstr("page 0 of T2 of layer 1, kv head 1 is damaged, at offset "));
 }
 
-// Offsets of docs/formats.md.
+// Offsets of docs/dev/formats.md.
 constexpr size_t kSectionBytesAt = 16;
 constexpr size_t kChecksumAt = 88;
 

@@ -1,4 +1,4 @@
-// Requests that schemathesis makes of docs/openapi.yaml, good ones and bad ones: no answer may be a
+// Requests that schemathesis makes of docs/user/openapi.yaml, good ones and bad ones: no answer may be a
 // server's error, and each must be what the file says. EBB_SCHEMATHESIS names the program; else it
 // is installed from PyPI, where that can be reached.
 #include <cstdlib>

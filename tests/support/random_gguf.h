@@ -47,7 +47,7 @@ struct RandomGgufOptions {
   // no token.
   enum class Tokenizer { kBytePair, kUnigram, kMinimal };
   Tokenizer tokenizer = Tokenizer::kBytePair;
-  // Above 0: the model marks rows (docs/formats.md), somewhat less than half of them.
+  // Above 0: the model marks rows (docs/dev/formats.md), somewhat less than half of them.
   int eviction_window = 0;  // tokens
   int eviction_shift = 1;   // tokens
   // kQueryChannel: in a channel of the queries. kAdapter: by tensors of its own, beside which all

@@ -1,4 +1,4 @@
-"""What a model file says of its marks (docs/formats.md, "Models that mark rows").
+"""What a model file says of its marks (docs/dev/formats.md, "Models that mark rows").
 
 Needs no torch.
 """

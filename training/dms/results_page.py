@@ -1,4 +1,4 @@
-"""Writes docs/dms-results.md from the figures that experiments leaves.
+"""Writes docs/figures/dms.md from the figures that experiments leaves.
 
 usage: results_page.py [--figures FOLDER] [--out FILE]
 
@@ -395,7 +395,7 @@ def main(args=None):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figures", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parent / "figures")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/dms-results.md")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/figures/dms.md")
     args = parser.parse_args(args)
     figures = {path.stem: json.loads(path.read_text(encoding="utf-8"))
                for path in args.figures.glob("*.json")}
