@@ -148,7 +148,7 @@ target_link_libraries(ebb_server PUBLIC
   PkgConfig::libsodium Threads::Threads)
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb, the server and itself.
-ebb_glob(sources "_test\\.cc$|/main\\.cc$" src/cli/*.cc)
+ebb_glob(sources "_test\\.cc$|/main\\.cc$" apps/ebb/*.cc)
 add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${eval_page} ${fronts_page}
   ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
 target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
@@ -157,7 +157,7 @@ target_link_libraries(ebb_cli_parts PUBLIC
   PkgConfig::libedit Threads::Threads)
 
 set(EBB_BINARY ${CMAKE_BINARY_DIR}/bin/ebb)
-ebb_glob(main "^$" src/cli/main.cc)
+ebb_glob(main "^$" apps/ebb/main.cc)
 if(main)
   add_executable(ebb_cli ${main})
   set_target_properties(ebb_cli PROPERTIES OUTPUT_NAME ebb)

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/answers.h"
+#include "ebb/lab/answers.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "ebb/eval_task.h"
+#include "ebb/lab/eval_task.h"
 
 namespace {
 

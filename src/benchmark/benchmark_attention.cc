@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/benchmark.h"
+#include "ebb/lab/benchmark.h"
 #include "src/attention/attention.h"
 #include "src/attention/decode.h"
 #include "src/benchmark/benchmark_memory.h"

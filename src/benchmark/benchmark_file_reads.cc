@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "ebb/benchmark.h"
+#include "ebb/lab/benchmark.h"
 #include "src/io/benchmark_io.h"
 
 namespace ebb {

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "ebb/benchmark.h"
+#include "ebb/lab/benchmark.h"
 #include "src/benchmark/benchmark_team.h"
 
 namespace ebb {

@@ -1,4 +1,4 @@
-#include "ebb/benchmark.h"
+#include "ebb/lab/benchmark.h"
 
 #include <array>
 #include <atomic>

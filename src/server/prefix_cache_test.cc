@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ebb/pebble.h"
+#include "ebb/lab/pebble.h"
 #include "ebb/prefix.h"
 
 namespace ebb::server {

@@ -14,7 +14,7 @@
 #include "ebb/processors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "src/cli/subprocess.h"
+#include "apps/ebb/terminal/subprocess.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/cli/subprocess.h"
+#include "apps/ebb/terminal/subprocess.h"
 
 namespace ebb::server {
 

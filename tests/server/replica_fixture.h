@@ -17,7 +17,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "ebb/pebble.h"
+#include "ebb/lab/pebble.h"
 #include "tests/server/client.h"
 #include "tests/support/child_process.h"
 #include "tests/support/redis_server.h"

@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ebb/conversation.h"
-#include "ebb/pebble.h"
+#include "ebb/lab/pebble.h"
 #include "src/server/server.h"
 #include "tests/server/client.h"
 

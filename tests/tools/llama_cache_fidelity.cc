@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "ebb/fidelity.h"
+#include "ebb/lab/fidelity.h"
 #include "ebb/model.h"
-#include "src/eval/fidelity_statistics.h"
+#include "lab/eval/fidelity_statistics.h"
 #include "tests/support/libllama_runner.h"
 #include "tests/support/temp_folder.h"
 #include "tests/tools/study_text.h"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "ebb/fidelity.h"
+#include "ebb/lab/fidelity.h"
 
 namespace ebb {
 

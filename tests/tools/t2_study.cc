@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "ebb/engine.h"
-#include "ebb/fidelity.h"
+#include "ebb/lab/fidelity.h"
 #include "ebb/model.h"
-#include "src/eval/fidelity_statistics.h"
+#include "lab/eval/fidelity_statistics.h"
 #include "src/session/session_impl.h"
 #include "tests/tools/study_text.h"
 #include "tests/tools/t2_formats.h"

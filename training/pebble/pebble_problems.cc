@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/pebble.h"
+#include "ebb/lab/pebble.h"
 
 namespace {
 

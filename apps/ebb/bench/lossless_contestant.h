@@ -1,0 +1,57 @@
+// Those who take turns in `ebb bench lossless`, and the text that they are given.
+#ifndef EBB_APPS_BENCH_LOSSLESS_CONTESTANT_H_
+#define EBB_APPS_BENCH_LOSSLESS_CONTESTANT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "ebb/generate.h"
+#include "apps/ebb/bench/session.h"
+#include "apps/ebb/options/options.h"
+
+namespace ebb::cli {
+
+// One that generates: alone in its engine, since engines keep their arenas' peaks.
+struct Contestant {
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<Sampler> sampler;
+  std::vector<double> tokens_per_s = {};  // by turn
+
+  [[nodiscard]] uint64_t PeakOfT0() const;
+  void TookSince(double begin, int64_t num_tokens);
+  // A turn: the model's own text. Its last token is chosen anew in the next one.
+  Status Write(int num_tokens, const std::atomic<bool>* cancel);
+};
+
+Result<Contestant> Enter(const std::shared_ptr<const Model>& model, const CliOptions& options,
+                         const EngineOptions& engine, const SessionOptions& session);
+
+// Given tokens, of whose successors guesses know so many.
+class Teacher {
+ public:
+  Teacher(double known, int vocab_size, uint64_t seed)
+      : known_(known), text_(vocab_size, seed), random_(seed), vocab_size_(vocab_size) {}
+
+  void Invent(int num_tokens) { turn_ = text_.Next(static_cast<size_t>(num_tokens)); }
+  // Gives them, one by one.
+  Status Dictate(const std::atomic<bool>* cancel, Contestant* contestant);
+
+ private:
+  Guess From(size_t next);
+
+  double known_;
+  RandomTokens text_;
+  std::mt19937_64 random_;
+  int vocab_size_;
+  std::vector<Token> turn_;
+};
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_BENCH_LOSSLESS_CONTESTANT_H_

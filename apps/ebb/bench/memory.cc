@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include "ebb/lab/benchmark.h"
+#include "apps/ebb/bench/report.h"
+#include "apps/ebb/commands.h"
+
+namespace ebb::cli {
+namespace {
+
+Status Run(const CliOptions& options) {
+  const MachineWatch watch;
+  EBB_ASSIGN_OR_RETURN(const MemoryBenchmark result,
+                       BenchmarkMemory({.threads = options.engine.threads,
+                                        .bytes = options.bench.bytes,
+                                        .repetitions = options.bench.repetitions}));
+  const double others = watch.OthersShare();
+  WarnOfOthers(others);
+  const Json record = {{"bench", "memory"},
+                       {"read_gb_s", result.read_gb_s.median},
+                       {"read_gb_s_min", result.read_gb_s.min},
+                       {"read_gb_s_max", result.read_gb_s.max},
+                       {"copy_gb_s", result.copy_gb_s.median},
+                       {"bytes", result.bytes},
+                       {"repetitions", options.bench.repetitions},
+                       {"threads", result.threads},
+                       {"kernel", result.kernel},
+                       {"machine", MachineName()},
+                       {"others_share", others}};
+  return WriteRecord(
+      options, record,
+      fmt::format("read {} GB/s, copy {} GB/s; {} threads, {}", ToText(result.read_gb_s),
+                  ToText(result.copy_gb_s), result.threads, result.kernel));
+}
+
+}  // namespace
+
+ExitCode RunBenchMemory(const CliOptions& options) {
+  const Status status = Run(options);
+  return status.ok() ? ExitCode::kOk : Fail(status);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "ebb/lab/benchmark.h"
+#include "apps/ebb/bench/report.h"
+#include "apps/ebb/bench/session.h"
+#include "apps/ebb/commands.h"
+#include "apps/ebb/setup.h"
+
+namespace ebb::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Tokens per second of reading the prompt from where the session stands.
+Result<double> ReadPrompt(const BenchOptions& options, BenchSession* bench) {
+  const std::vector<Token> prompt = bench->tokens.Next(options.prompt_tokens);
+  PrefillOptions prefill;
+  prefill.cancel = bench->cancel;
+  const Clock::time_point start = Clock::now();
+  EBB_RETURN_IF_ERROR(bench->sessions[0]->Prefill(prompt, prefill));
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  EBB_RETURN_IF_ERROR(CheckCancelled(*bench));
+  return options.prompt_tokens / seconds;
+}
+
+Status Report(const CliOptions& options, const BenchSession& bench, int depth,
+              const std::vector<double>& samples, double others_share) {
+  const Spread speed = SpreadOf(samples);
+  Json record = {{"bench", "prefill"},
+                 {"depth", depth},
+                 {"prompt", options.bench.prompt_tokens},
+                 {"tokens_per_s", ToJson(speed)},
+                 {"samples", samples},
+                 {"repetitions", options.bench.repetitions},
+                 {"kv_bytes", bench.engine->arena_accounting().reserved_bytes},
+                 {"peak_rss_bytes", PeakResidentBytes()},
+                 {"others_share", others_share}};
+  AddEngineFields(options, *bench.engine, *bench.sessions[0], &record);
+  return WriteRecord(
+      options, record,
+      fmt::format("prefill of {} tokens at depth {}: {} tokens/s; {}", options.bench.prompt_tokens,
+                  depth, ToText(speed), bench.sessions[0]->policy().name));
+}
+
+// A session that has evicted cannot go back: it is filled anew for every repetition.
+Status Rewind(const CliOptions& options, int depth, BenchSession* bench) {
+  if (!CanRollBack(*bench->sessions[0])) EBB_RETURN_IF_ERROR(bench->sessions[0]->TruncateTo(0));
+  return FillTo(depth, options, bench->sessions, bench);
+}
+
+Status Run(const CliOptions& options) {
+  const BenchOptions& o = options.bench;
+  std::vector<int> depths = o.depths;
+  std::ranges::sort(depths);
+  EBB_ASSIGN_OR_RETURN(BenchSession bench,
+                       OpenBenchSession(options, BenchMass::kOff, BenchRival::kNone,
+                                        int64_t{depths.back()} + o.prompt_tokens));
+  for (const int depth : depths) {
+    EBB_RETURN_IF_ERROR(Rewind(options, depth, &bench));
+    EBB_RETURN_IF_ERROR(ReadPrompt(o, &bench).status());  // warms up
+    const MachineWatch watch;
+    std::vector<double> samples;
+    for (int repetition = 0; repetition < o.repetitions; ++repetition) {
+      EBB_RETURN_IF_ERROR(Rewind(options, depth, &bench));
+      EBB_ASSIGN_OR_RETURN(const double tokens_per_s, ReadPrompt(o, &bench));
+      samples.push_back(tokens_per_s);
+    }
+    const double others = watch.OthersShare();
+    WarnOfOthers(others);
+    EBB_RETURN_IF_ERROR(Report(options, bench, depth, samples, others));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+ExitCode RunBenchPrefill(const CliOptions& options) {
+  const Status status = Run(options);
+  return status.ok() ? ExitCode::kOk : Fail(status);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,277 @@
+// `ebb device test`: whether ebb's steps are right on a device, and how fast, told so that it can
+// be passed on.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ebb/device.h"
+#include "ebb/version.h"
+#include "apps/ebb/bench/report.h"
+#include "apps/ebb/commands.h"
+#include "apps/ebb/setup.h"
+
+namespace ebb::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPrompt = 96;
+constexpr int kSteps = 160;
+constexpr int kSpeedPrompt = 512;
+constexpr int kSpeedSteps = 64;
+
+// Random tokens, the same ones on every machine.
+std::vector<Token> SomeTokens(const Model& model, size_t count) {
+  std::vector<Token> tokens;
+  uint64_t state = 88172645463325252u;
+  while (tokens.size() < count) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    const auto token = static_cast<Token>(state % model.shape().vocab_size);
+    if (!model.EndsGeneration(token)) tokens.push_back(token);
+  }
+  return tokens;
+}
+
+PolicySpec Evicting() {
+  PolicySpec policy = {.name = "random", .granularity = Granularity::kHead};
+  policy.budget = *ParseBudget("140");
+  policy.window = 16;
+  policy.interval = 8;
+  policy.seed = 5;
+  return policy;
+}
+
+struct Passage {
+  uint64_t hash = 0;
+  std::vector<std::vector<float>> logits;  // after the prompt, and after each step
+};
+
+Result<Passage> Read(Session* session, std::span<const Token> tokens) {
+  Passage passage;
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kPrompt)));
+  const auto keep = [&] {
+    passage.logits.emplace_back(session->logits().begin(), session->logits().end());
+  };
+  keep();
+  for (const Token token : tokens.subspan(kPrompt)) {
+    EBB_RETURN_IF_ERROR(session->Decode(token));
+    keep();
+  }
+  passage.hash = session->logits_hash();
+  return passage;
+}
+
+Result<Passage> ReadNew(Engine* engine, const PolicySpec& policy, std::span<const Token> tokens) {
+  SessionOptions options;
+  options.policy = policy;
+  EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->OpenSession(options));
+  return Read(session.get(), tokens);
+}
+
+struct Difference {
+  double largest = 0;  // of two logits, over the deviation of the logits
+  double mean_kl = 0;  // nats a token
+  double top1 = 0;     // share of tokens with the same first choice
+};
+
+double LogSum(const std::vector<float>& logits, double largest) {
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - largest);
+  return largest + std::log(sum);
+}
+
+Difference Compare(const Passage& expected, const Passage& actual) {
+  Difference difference;
+  const size_t steps = expected.logits.size();
+  for (size_t i = 0; i < steps; ++i) {
+    const std::vector<float>&a = expected.logits[i], &b = actual.logits[i];
+    double sum = 0, squares = 0, largest = 0;
+    for (size_t j = 0; j < a.size(); ++j) {
+      sum += a[j];
+      squares += double{a[j]} * a[j];
+      largest = std::max(largest, std::abs(double{a[j]} - b[j]));
+    }
+    const auto size = static_cast<double>(a.size());
+    const double deviation = std::sqrt(std::max(1e-30, squares / size - sum * sum / size / size));
+    difference.largest = std::max(difference.largest, largest / deviation);
+    const auto top_a = std::ranges::max_element(a), top_b = std::ranges::max_element(b);
+    difference.top1 += top_a - a.begin() == top_b - b.begin() ? 1 : 0;
+    const double of_a = LogSum(a, *top_a), of_b = LogSum(b, *top_b);
+    double kl = 0;
+    for (size_t j = 0; j < a.size(); ++j) {
+      kl += std::exp(a[j] - of_a) * ((a[j] - of_a) - (b[j] - of_b));
+    }
+    difference.mean_kl += kl;
+  }
+  difference.mean_kl /= static_cast<double>(steps);
+  difference.top1 /= static_cast<double>(steps);
+  return difference;
+}
+
+Json ToJson(const Difference& difference) {
+  return {{"largest_of_deviation", difference.largest},
+          {"mean_kl", difference.mean_kl},
+          {"top1", difference.top1}};
+}
+
+// Tokens a second: of a prompt, and of steps after it.
+Result<std::pair<double, double>> Speed(Engine* engine, std::span<const Token> tokens) {
+  EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->OpenSession({}));
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kSpeedPrompt)));  // builds and warms
+  EBB_RETURN_IF_ERROR(session->Decode(tokens[0]));
+  EBB_RETURN_IF_ERROR(session->TruncateTo(0));
+  const auto begin = Clock::now();
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens.first(kSpeedPrompt)));
+  const auto between = Clock::now();
+  for (const Token token : tokens.first(kSpeedSteps)) EBB_RETURN_IF_ERROR(session->Decode(token));
+  const auto end = Clock::now();
+  return std::pair(kSpeedPrompt / std::chrono::duration<double>(between - begin).count(),
+                   kSpeedSteps / std::chrono::duration<double>(end - between).count());
+}
+
+uint64_t FreeBytes(std::string_view name) {
+  for (const DeviceDescription& device : ListDevices()) {
+    if (device.name == name) return device.free_bytes;
+  }
+  return 0;
+}
+
+std::string DescriptionOf(std::string_view name) {
+  for (const DeviceDescription& device : ListDevices()) {
+    if (device.name == name) return device.description;
+  }
+  return std::string(name);
+}
+
+struct Check {
+  std::string name;
+  bool passed = false;
+};
+
+// The processor's logits once more with weights as F32: how much of a difference is rounding of
+// what weights are multiplied with. Nothing for models that are large when widened.
+Result<std::optional<Passage>> ReadWidened(CliOptions options, const Model& model,
+                                           std::span<const Token> text) {
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  if (options.model.weights == WeightMode::kDequantize || model.weight_bytes() > kMost) {
+    return std::optional<Passage>();
+  }
+  options.model.weights = WeightMode::kDequantize;
+  options.engine.device = {};
+  EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> widened, OpenModel(options));
+  EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> host, Engine::Create(widened, options.engine));
+  EBB_ASSIGN_OR_RETURN(Passage passage, ReadNew(host.get(), PolicySpec(), text));
+  return std::optional<Passage>(std::move(passage));
+}
+
+Status Run(const CliOptions& options) {
+  if (options.engine.device.kind != DeviceKind::kBackend) {
+    return InvalidArgument("device test: name a device with --device; `ebb device list` has them");
+  }
+  EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
+  EngineOptions on_host = options.engine;
+  on_host.device = {};
+  EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> host, Engine::Create(model, on_host));
+  EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> device, Engine::Create(model, options.engine));
+  const std::string name(device->device_report().name);
+  const std::vector<Token> text = SomeTokens(*model, kPrompt + kSteps);
+  const PolicySpec full, evicting = Evicting();
+
+  EBB_ASSIGN_OR_RETURN(const Passage expected, ReadNew(host.get(), full, text));
+  EBB_ASSIGN_OR_RETURN(const std::optional<Passage> widened, ReadWidened(options, *model, text));
+  EBB_ASSIGN_OR_RETURN(const Passage first, ReadNew(device.get(), full, text));
+  EBB_ASSIGN_OR_RETURN(const Passage again, ReadNew(device.get(), full, text));
+  EBB_ASSIGN_OR_RETURN(const Passage expected_evicted, ReadNew(host.get(), evicting, text));
+  EBB_ASSIGN_OR_RETURN(const Passage evicted, ReadNew(device.get(), evicting, text));
+  // Beside another session's rows they lie in other slots.
+  EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> other, device->OpenSession({}));
+  EBB_RETURN_IF_ERROR(other->Prefill(std::span(text).first(kPrompt)));
+  EBB_ASSIGN_OR_RETURN(const Passage beside, ReadNew(device.get(), full, text));
+  EBB_ASSIGN_OR_RETURN(const Passage evicted_beside, ReadNew(device.get(), evicting, text));
+  // Back to the prompt, and on again.
+  EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Session> back, device->OpenSession({}));
+  EBB_RETURN_IF_ERROR(Read(back.get(), text).status());
+  EBB_RETURN_IF_ERROR(back->TruncateTo(kPrompt));
+  bool goes_back = true;
+  for (int i = 0; i < kSteps; ++i) {
+    EBB_RETURN_IF_ERROR(back->Decode(text[kPrompt + i]));
+    goes_back = goes_back && std::ranges::equal(back->logits(), first.logits[i + 1]);
+  }
+
+  const Difference of_full = Compare(expected, first);
+  const Difference of_evicted = Compare(expected_evicted, evicted);
+  const std::vector<Check> checks = {
+      {"repeats its bits", again.hash == first.hash},
+      {"slots change no bit", beside.hash == first.hash},
+      {"slots change no bit with rows evicted per head", evicted_beside.hash == evicted.hash},
+      {"goes back to a prompt", goes_back}};
+  const std::vector<Token> long_text = SomeTokens(*model, kSpeedPrompt);
+  EBB_ASSIGN_OR_RETURN(const auto speed, Speed(device.get(), long_text));
+  EBB_ASSIGN_OR_RETURN(const auto host_speed, Speed(host.get(), long_text));
+
+  Json of_checks = Json::object();
+  bool all = true;
+  for (const Check& check : checks) {
+    of_checks[check.name] = check.passed;
+    all = all && check.passed;
+  }
+  Json record = {{"device", name},
+                 {"description", DescriptionOf(name)},
+                 {"version", EBB_VERSION},
+                 {"model", model->description()},
+                 {"machine", MachineName()},
+                 {"against_cpu", ToJson(of_full)},
+                 {"against_cpu_evicting", ToJson(of_evicted)},
+                 {"checks", of_checks},
+                 {"prefill_tokens_per_s", speed.first},
+                 {"decode_tokens_per_s", speed.second},
+                 {"cpu_prefill_tokens_per_s", host_speed.first},
+                 {"cpu_decode_tokens_per_s", host_speed.second},
+                 {"free_bytes", FreeBytes(name)}};
+  if (widened) {
+    record["cpu_against_f32"] = ToJson(Compare(*widened, expected));
+    record["against_f32"] = ToJson(Compare(*widened, first));
+  }
+  std::string report = fmt::format("{}: {}\n{}\n", name, DescriptionOf(name), model->description());
+  const auto add = [&](std::string_view what, const Difference& difference) {
+    report += fmt::format(
+        "{}: logits differ by at most {:.2e} of their deviation, mean KL "
+        "{:.1e}, the same first choice {:.1f} %\n",
+        what, difference.largest, difference.mean_kl, 100 * difference.top1);
+  };
+  add("against the processor, every row", of_full);
+  add("against the processor, rows evicted per head", of_evicted);
+  if (widened) {
+    add("against the processor with weights as F32", Compare(*widened, first));
+    add("the processor itself against that", Compare(*widened, expected));
+  }
+  for (const Check& check : checks) {
+    report += fmt::format("{}: {}\n", check.name, check.passed ? "yes" : "NO");
+  }
+  report += fmt::format(
+      "a prompt of {} tokens {:.0f} tokens/s (processor {:.0f}), decoding behind it {:.1f} "
+      "tokens/s "
+      "(processor {:.1f})\n"
+      "to tell us of this device, send the one line of `ebb device test --device {} --json`",
+      kSpeedPrompt, speed.first, host_speed.first, speed.second, host_speed.second, name);
+  EBB_RETURN_IF_ERROR(WriteRecord(options, record, report));
+  return all ? OkStatus() : Internal("device " + name + " failed a check: see above");
+}
+
+}  // namespace
+
+ExitCode RunDeviceTest(const CliOptions& options) {
+  const Status status = Run(options);
+  return status.ok() ? ExitCode::kOk : Fail(status);
+}
+
+}  // namespace ebb::cli

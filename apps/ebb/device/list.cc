@@ -1,0 +1,56 @@
+// `ebb device list`: what --device takes here.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "ebb/device.h"
+#include "apps/ebb/bench/report.h"
+#include "apps/ebb/commands.h"
+
+namespace ebb::cli {
+namespace {
+
+std::string Gigabytes(uint64_t bytes) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / kGiB);
+}
+
+Status Run(const CliOptions& options) {
+  Json records = {{{"name", "cpu"}, {"description", "this machine; one memory for all tiers"}}};
+  for (const DeviceDescription& device : ListDevices()) {
+    Json record = {{"name", device.name}, {"description", device.description}};
+    if (!device.driver.empty()) record["driver"] = device.driver;
+    record["tested"] = device.tested;
+    if (device.total_bytes > 0) {
+      record["free_bytes"] = device.free_bytes;
+      record["total_bytes"] = device.total_bytes;
+    }
+    records.push_back(std::move(record));
+  }
+  std::string text;
+  for (const Json& record : records) {
+    if (!text.empty()) text += '\n';
+    text += fmt::format("{:10}  {}", record["name"].get<std::string>(),
+                        record["description"].get<std::string>());
+    if (record.contains("total_bytes")) {
+      text += fmt::format("; {} of {} free", Gigabytes(record["free_bytes"]),
+                          Gigabytes(record["total_bytes"]));
+    }
+    if (record.contains("driver")) {
+      text += fmt::format("; driver {}", record["driver"].get<std::string>());
+    }
+    if (record.contains("tested")) {
+      text += fmt::format("; tested: {}", record["tested"].get<std::string>());
+    }
+  }
+  return WriteRecord(options, {{"devices", records}}, text);
+}
+
+}  // namespace
+
+ExitCode RunDeviceList(const CliOptions& options) {
+  const Status status = Run(options);
+  return status.ok() ? ExitCode::kOk : Fail(status);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,40 @@
+// The lines of results.jsonl and times.jsonl: what is written, and what is accepted when they are
+// read again.
+#ifndef EBB_APPS_EVAL_LINES_H_
+#define EBB_APPS_EVAL_LINES_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "ebb/lab/eval.h"
+#include "ebb/status.h"
+
+namespace ebb::cli {
+
+[[nodiscard]] nlohmann::ordered_json ResultLine(const EvalAnswer& answer,
+                                                const EvalSetting& setting,
+                                                const EvalQuestion& problem);
+[[nodiscard]] nlohmann::ordered_json TimeLine(const EvalAnswer& answer);
+
+// What a folder's grid asks.
+struct GridSize {
+  size_t settings = 0;
+  size_t problems = 0;
+};
+// Errors: Corrupt (no grid of an evaluation), naming the file.
+[[nodiscard]] Result<GridSize> SizeOfGrid(const nlohmann::ordered_json& manifest,
+                                          const std::string& path);
+
+// Errors: Corrupt, naming file, line and field, for a line that is no answer to the grid, or no
+// time.
+[[nodiscard]] Status CheckResultLines(const std::vector<nlohmann::ordered_json>& lines,
+                                      const GridSize& grid, const std::string& path);
+[[nodiscard]] Status CheckTimeLines(const std::vector<nlohmann::ordered_json>& lines,
+                                    const std::string& path);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_EVAL_LINES_H_

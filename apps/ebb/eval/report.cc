@@ -1,0 +1,85 @@
+// `ebb report`: shards of one evaluation, or evaluations of several settings, in one; or the fronts
+// of several.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "apps/ebb/bench/report.h"
+#include "apps/ebb/commands.h"
+#include "apps/ebb/eval/files.h"
+#include "apps/ebb/eval/fronts.h"
+#include "apps/ebb/eval/runs.h"
+#include "apps/ebb/eval/summary.h"
+#include "apps/ebb/terminal/output.h"
+#include "apps/ebb/page/report_page.h"
+
+namespace ebb::cli {
+namespace {
+
+Status WriteLines(const std::string& path, const std::vector<Json>& lines) {
+  std::string text;
+  for (const Json& line : lines)
+    text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return WriteFile(path, text);
+}
+
+Status MakeFolder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  return error ? IoError(fmt::format("cannot make {}: {}", folder, error.message())) : OkStatus();
+}
+
+Status Merge(std::vector<EvalRun> runs, const CliOptions& options) {
+  const EvalInput& eval = options.eval;
+  EBB_ASSIGN_OR_RETURN(const EvalRun run, MergeRuns(std::move(runs)));
+  if (run.results.size() < NumAsked(run) && !options.quiet) {
+    fmt::print(stderr, "{} of {} answers are missing: of shards, or of runs that did not end\n",
+               NumAsked(run) - run.results.size(), NumAsked(run));
+  }
+  EBB_ASSIGN_OR_RETURN(Json summary, Summarize(run.results));
+  if (!eval.against.empty()) EBB_RETURN_IF_ERROR(AddAgainst(eval.against, &summary));
+  EBB_RETURN_IF_ERROR(MakeFolder(eval.out));
+  const auto path = [&](std::string_view name) { return fmt::format("{}/{}", eval.out, name); };
+  EBB_RETURN_IF_ERROR(WriteFile(path(kGridFile), run.manifest.dump(2) + "\n"));
+  EBB_RETURN_IF_ERROR(WriteLines(path(kResultsFile), run.results));
+  EBB_RETURN_IF_ERROR(WriteLines(path(kTimesFile), run.times));
+  return WriteSummaries(eval.out, run.manifest, summary, run.results, run.times, options);
+}
+
+Status CompareRuns(std::vector<EvalRun> runs, const CliOptions& options) {
+  const EvalInput& eval = options.eval;
+  if (!eval.against.empty()) {
+    return InvalidArgument("--against: with --fronts every method is held against every other one");
+  }
+  EBB_ASSIGN_OR_RETURN(const Json fronts, CompareFronts(std::move(runs)));
+  EBB_RETURN_IF_ERROR(MakeFolder(eval.out));
+  const auto path = [&](std::string_view name) { return fmt::format("{}/{}", eval.out, name); };
+  const std::string table = FrontTable(fronts);
+  EBB_RETURN_IF_ERROR(WriteFile(path("fronts.json"), fronts.dump(2) + "\n"));
+  EBB_RETURN_IF_ERROR(WriteFile(path("fronts.md"), table));
+  EBB_RETURN_IF_ERROR(WriteFile(path("report.html"), FrontsPage(fronts)));
+  return WriteToStdout(options.json ? fronts.dump() + "\n" : table);
+}
+
+Status Report(const CliOptions& options) {
+  const EvalInput& eval = options.eval;
+  if (eval.folders.empty()) return InvalidArgument("expected folders that `ebb eval` wrote");
+  if (eval.out.empty()) return InvalidArgument("--out FOLDER: where is the report to go?");
+  std::vector<EvalRun> runs;
+  for (const std::string& folder : eval.folders) {
+    EBB_ASSIGN_OR_RETURN(runs.emplace_back(), ReadEvalRun(folder));
+  }
+  return eval.fronts ? CompareRuns(std::move(runs), options) : Merge(std::move(runs), options);
+}
+
+}  // namespace
+
+ExitCode RunReport(const CliOptions& options) {
+  const Status status = Report(options);
+  return status.ok() ? ExitCode::kOk : Fail(status);
+}
+
+}  // namespace ebb::cli

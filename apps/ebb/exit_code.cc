@@ -1,0 +1,58 @@
+#include "apps/ebb/exit_code.h"
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace ebb::cli {
+
+std::span<const ExitCodeInfo> ExitCodes() {
+  static constexpr std::array kCodes = {
+      ExitCodeInfo{ExitCode::kOk, "done; a text ended by itself, a stop string or its length"},
+      ExitCodeInfo{ExitCode::kError,
+                   "an error: a file, the model, the system, or stdout was closed"},
+      ExitCodeInfo{ExitCode::kUsage, "an unknown command or option, or a value that is not valid"},
+      ExitCodeInfo{ExitCode::kLimit, "the context or the cap on memory was reached"},
+      ExitCodeInfo{ExitCode::kInterrupted, "interrupted by Ctrl-C; a second one kills"},
+  };
+  return kCodes;
+}
+
+ExitCode ExitCodeFor(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return ExitCode::kOk;
+    case StatusCode::kInvalidArgument:
+      return ExitCode::kUsage;
+    case StatusCode::kResourceExhausted:
+      return ExitCode::kLimit;
+    case StatusCode::kCancelled:
+      return ExitCode::kInterrupted;
+    default:
+      return ExitCode::kError;
+  }
+}
+
+std::string InOptions(std::string message) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOptions = {{
+      {"memory_bytes", "--memory"},
+      {"policy.budget", "--budget"},
+      {"policy.scorer", "--scorer"},
+      {"tiers.evict_beyond_caps", "--evict caps"},
+  }};
+  for (const auto& [field, option] : kOptions) {
+    for (size_t at = 0; (at = message.find(field, at)) != std::string::npos; at += option.size()) {
+      message.replace(at, field.size(), option);
+    }
+  }
+  return message;
+}
+
+ExitCode Fail(const Status& status) {
+  fmt::print(stderr, "ebb: {}\n", InOptions(status.message()));
+  return ExitCodeFor(status);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,37 @@
+// How the program ends.
+#ifndef EBB_APPS_EXIT_CODE_H_
+#define EBB_APPS_EXIT_CODE_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ebb/status.h"
+
+namespace ebb::cli {
+
+enum class ExitCode {
+  kOk = 0,
+  kError = 1,         // a file, the model, the system; stdout was closed
+  kUsage = 2,         // unknown command or option, or a value that is not valid
+  kLimit = 3,         // the context or a memory cap was reached
+  kInterrupted = 130  // Ctrl-C
+};
+
+struct ExitCodeInfo {
+  ExitCode code;
+  std::string_view meaning;
+};
+[[nodiscard]] std::span<const ExitCodeInfo> ExitCodes();
+
+// kInvalidArgument: kUsage; kResourceExhausted: kLimit; kCancelled: kInterrupted; else kError.
+[[nodiscard]] ExitCode ExitCodeFor(const Status& status);
+// Errors of the library name fields of its options, people give options: "memory_bytes" becomes
+// "--memory".
+[[nodiscard]] std::string InOptions(std::string message);
+// Writes "ebb: <message>", InOptions(), to stderr. REQUIRES: !status.ok().
+ExitCode Fail(const Status& status);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_EXIT_CODE_H_

@@ -1,0 +1,237 @@
+// ebb fit: what a model, a context and tiers take, what fits, and the papers' projections.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ebb/lab/benchmark.h"
+#include "ebb/fit.h"
+#include "ebb/memory_plan.h"
+#include "apps/ebb/bench/report.h"
+#include "apps/ebb/commands.h"
+#include "apps/ebb/fit/paper.h"
+#include "apps/ebb/setup.h"
+
+namespace ebb::cli {
+namespace {
+
+struct Machine {
+  FitLimits limits;
+  FitSpeeds speeds;
+  int threads = 0;
+};
+
+struct FitQuestion {
+  FitModel model;
+  FitRequest request;
+};
+
+struct Row {
+  FitSetting setting;
+  Result<FitBytes> bytes = FitBytes();
+  Status fits;
+  int largest_context = 0;
+  int most_requests = 0;
+  double tokens_per_s = 0;
+};
+
+std::string MiB(uint64_t bytes) { return fmt::format("{:.1f}", bytes / 1048576.0); }
+
+bool UsesFile(const std::optional<TierSpec>& tiers) {
+  return tiers.has_value() && tiers->t1 == T1Place::kFile;
+}
+
+std::string Lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// What the device says is free; no limit where it does not say.
+uint64_t FreeDeviceBytes(const DeviceSpec& spec) {
+  for (const DeviceDescription& device : ListDevices()) {
+    if (device.name.starts_with(Lower(spec.name)) && device.free_bytes > 0) {
+      return device.free_bytes;
+    }
+  }
+  return std::numeric_limits<uint64_t>::max();
+}
+
+// A disk that cannot be measured only leaves out what depends on it.
+Result<Machine> MeasureMachine(const CliOptions& options) {
+  constexpr size_t kQuickBytes = size_t{256} << 20;
+  const MachineWatch watch;
+  Machine machine;
+  const bool on_device = options.engine.device.kind == DeviceKind::kBackend;
+  if (on_device) {
+    machine.limits.device_bytes = options.fit.memory_bytes > 0
+                                      ? options.fit.memory_bytes
+                                      : FreeDeviceBytes(options.engine.device);
+  } else {
+    machine.limits.memory_bytes = options.fit.memory_bytes;
+  }
+  if (options.fit.memory_bytes == 0 || on_device) {
+    EBB_ASSIGN_OR_RETURN(const uint64_t available, AvailableMemoryBytes());
+    machine.limits.memory_bytes = available + ResidentBytes();
+  }
+  EBB_ASSIGN_OR_RETURN(
+      const MemoryBenchmark memory,
+      BenchmarkMemory({.threads = options.engine.threads, .bytes = kQuickBytes, .repetitions = 3}));
+  machine.threads = memory.threads;
+  machine.speeds.memory_gb_s = memory.read_gb_s.median;
+  const auto& tiers = options.session.policy.tiers;
+  const std::string folder = tiers.has_value() ? tiers->t1_path : "";
+  const Result<uint64_t> room = FreeDiskBytes(folder);
+  machine.limits.disk_bytes = room.ok() ? *room : 0;
+  if (!tiers.has_value() || UsesFile(tiers)) {
+    const Result<double> disk = MeasureDiskRead(folder);
+    machine.speeds.disk_gb_s = disk.ok() ? *disk : 0;
+  }
+  if (!options.quiet) WarnOfOthers(watch.OthersShare());
+  return machine;
+}
+
+Row Judge(const FitQuestion& question, const Machine& machine, FitSetting setting) {
+  Row row = {.setting = std::move(setting)};
+  FitRequest request = question.request;
+  request.tiers = row.setting.tiers;
+  row.bytes = FitRequestInto(question.model, request);
+  row.fits = row.bytes.ok() ? CheckFit(*row.bytes, machine.limits) : row.bytes.status();
+  row.largest_context = LargestContext(question.model, request, machine.limits);
+  row.most_requests = MostRequests(question.model, request, machine.limits);
+  // What a device reads a second is not known before it runs.
+  if (row.bytes.ok() && !request.on_device) {
+    row.tokens_per_s = TokensPerSecond(*row.bytes, request.requests, machine.speeds);
+  }
+  return row;
+}
+
+Json ToJson(const Row& row) {
+  Json json = {{"setting", row.setting.name}, {"fits", row.fits.ok()}};
+  if (!row.fits.ok()) json["why_not"] = row.fits.message();
+  json["largest_context"] = row.largest_context;
+  json["most_requests"] = row.most_requests;
+  if (!row.bytes.ok()) return json;
+  const FitBytes& bytes = *row.bytes;
+  json["tokens_per_s"] = row.tokens_per_s;
+  json["memory_bytes"] = bytes.Memory();
+  json["disk_bytes"] = bytes.t1_disk;
+  if (bytes.on_device) json["device_memory_bytes"] = bytes.DeviceMemory();
+  json["bytes"] = {
+      {"weights", bytes.weights}, {"program", bytes.program},     {"compute", bytes.compute},
+      {"t0", bytes.t0},           {"t1_memory", bytes.t1_memory}, {"t1_disk", bytes.t1_disk},
+      {"t2", bytes.t2},           {"tables", bytes.tables},       {"staging", bytes.staging}};
+  return json;
+}
+
+std::string TableLine(const Row& row) {
+  if (!row.bytes.ok()) return fmt::format("{:<42} {}\n", row.setting.name, row.fits.message());
+  const FitBytes& b = *row.bytes;
+  std::string speed =
+      row.tokens_per_s > 0 ? fmt::format("{:.1f}", row.tokens_per_s) : std::string("?");
+  if (b.on_device) speed = MiB(b.DeviceMemory());
+  return fmt::format("{:<42} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>4} {:>9} {:>8} {:>8}\n",
+                     row.setting.name, MiB(b.t0), MiB(b.t1_memory), MiB(b.t2), MiB(b.tables),
+                     MiB(b.staging), MiB(b.Memory()), MiB(b.t1_disk), row.fits.ok() ? "yes" : "no",
+                     row.largest_context, row.most_requests, speed);
+}
+
+std::string Text(const Model& model, const FitQuestion& question, const Machine& machine,
+                 const std::vector<Row>& rows, const Result<FitSetting>& gentlest) {
+  const FitRequest& request = question.request;
+  std::string text = fmt::format(
+      "{}: {} sequence{} of {} tokens, {} of them given, rows in {}\n"
+      "measured: memory {:.1f} GB/s ({} threads), disk {}, at most {} MiB of memory and {} MiB of "
+      "disk, program and tokenizer {} MiB\n"
+      "computed: all else; tokens/s are what those bandwidths allow, no more. In MiB:\n\n",
+      model.description(), request.requests, request.requests == 1 ? "" : "s", request.context,
+      request.prompt_tokens, RowTypeName(request.kv_type), machine.speeds.memory_gb_s,
+      machine.threads,
+      machine.speeds.disk_gb_s > 0 ? fmt::format("{:.2f} GB/s", machine.speeds.disk_gb_s)
+                                   : std::string("not measured"),
+      MiB(machine.limits.memory_bytes), MiB(machine.limits.disk_bytes),
+      MiB(question.model.program_bytes));
+  text += fmt::format("{:<42} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>4} {:>9} {:>8} {:>8}\n",
+                      "setting", "T0", "T1", "T2", "tables", "staging", "memory", "disk", "fits",
+                      "context", "requests", request.on_device ? "device" : "tokens/s");
+  for (const Row& row : rows) text += TableLine(row);
+  if (request.on_device) {
+    text += fmt::format(
+        "\n\"memory\" is what the host takes, \"device\" what the device does: weights, T0, "
+        "staging, "
+        "compute buffers; it has {}.\n",
+        machine.limits.device_bytes == std::numeric_limits<uint64_t>::max()
+            ? std::string("not said how much it has")
+            : MiB(machine.limits.device_bytes) + " MiB");
+  }
+  text += fmt::format(
+      "\nIn every row: weights {} MiB, program {} MiB, compute buffers. \"context\" is the longest "
+      "that fits ({} were trained), \"requests\" the most at {} tokens.\n",
+      MiB(question.model.weight_bytes), MiB(question.model.program_bytes),
+      model.shape().trained_context, request.context);
+  text += gentlest.ok() ? fmt::format("The gentlest that fits: {}", gentlest->name)
+                        : std::string(gentlest.status().message());
+  return text;
+}
+
+// What `ebb run` refuses is refused here.
+Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& options) {
+  EBB_ASSIGN_OR_RETURN(const auto engine, Engine::Create(std::move(model), options.engine));
+  return engine->OpenSession(options.session).status();
+}
+
+Status Run(const CliOptions& options) {
+  if (options.fit.paper) return PrintPaper(options);
+  EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
+  FitQuestion question = {
+      .model = MeasureFitModel(*model),
+      .request = FitRequestOf(*model, options.engine, options.session, options.fit.prompt_tokens)};
+  EBB_RETURN_IF_ERROR(CheckThatItRuns(model, options));
+  question.request.requests = options.fit.requests;
+  EBB_ASSIGN_OR_RETURN(const Machine machine, MeasureMachine(options));
+  std::vector<FitSetting> settings;
+  if (options.session.policy.tiers.has_value()) {
+    settings.push_back({.name = "as asked for", .tiers = options.session.policy.tiers});
+  }
+  for (FitSetting& setting : TypicalSettings(question.request.on_device))
+    settings.push_back(std::move(setting));
+  std::vector<Row> rows;
+  for (FitSetting& setting : settings) rows.push_back(Judge(question, machine, std::move(setting)));
+  const auto gentlest = GentlestSetting(question.model, question.request, machine.limits);
+
+  Json record = {{"model", model->description()},
+                 {"context", question.request.context},
+                 {"prompt_tokens", question.request.prompt_tokens},
+                 {"requests", question.request.requests},
+                 {"kv_type", RowTypeName(question.request.kv_type)},
+                 {"measured",
+                  {{"memory_gb_s", machine.speeds.memory_gb_s},
+                   {"disk_gb_s", machine.speeds.disk_gb_s},
+                   {"program_bytes", question.model.program_bytes},
+                   {"memory_limit_bytes", machine.limits.memory_bytes},
+                   {"disk_limit_bytes", machine.limits.disk_bytes},
+                   {"threads", machine.threads}}},
+                 {"settings", Json::array()},
+                 {"gentlest", gentlest.ok() ? Json(gentlest->name) : Json()}};
+  if (question.request.on_device) {
+    record["measured"]["device_limit_bytes"] = machine.limits.device_bytes;
+  }
+  for (const Row& row : rows) record["settings"].push_back(ToJson(row));
+  EBB_RETURN_IF_ERROR(
+      WriteRecord(options, record, Text(*model, question, machine, rows, gentlest)));
+  // What was asked for decides; without that, whether anything fits.
+  if (options.session.policy.tiers.has_value()) return rows.front().fits;
+  return gentlest.ok() ? OkStatus() : gentlest.status();
+}
+
+}  // namespace
+
+ExitCode RunFit(const CliOptions& options) {
+  const Status status = Run(options);
+  return status.ok() ? ExitCode::kOk : Fail(status);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,64 @@
+#include "apps/ebb/fit/memory.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+#include "apps/ebb/bench/report.h"
+
+namespace ebb::cli {
+namespace {
+
+std::string MiB(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
+
+void Say(const MemoryPlan& plan, const CliOptions& options) {
+  if (options.json) {
+    Json record = {{"tiers_setting", plan.setting.name},
+                   {"memory_bytes", plan.bytes.Memory()},
+                   {"memory_limit_bytes", plan.limits.memory_bytes},
+                   {"disk_bytes", plan.bytes.t1_disk},
+                   {"context", plan.context}};
+    if (plan.bytes.on_device) {
+      record["device_memory_bytes"] = plan.bytes.DeviceMemory();
+      record["device_limit_bytes"] = plan.limits.device_bytes;
+    }
+    fmt::print(stderr, "{}\n", record.dump());
+  } else if (!options.quiet && plan.bytes.on_device) {
+    fmt::print(
+        stderr,
+        "[memory: {} of {} on the device, {} on the host, for {} tokens, {} on the disk; tiers: "
+        "{}]\n",
+        MiB(plan.bytes.DeviceMemory()), MiB(plan.limits.device_bytes), MiB(plan.bytes.Memory()),
+        plan.context, MiB(plan.bytes.t1_disk), plan.setting.name);
+  } else if (!options.quiet) {
+    fmt::print(stderr, "[memory: {} of {} for {} tokens, {} on the disk; tiers: {}]\n",
+               MiB(plan.bytes.Memory()), MiB(plan.limits.memory_bytes), plan.context,
+               MiB(plan.bytes.t1_disk), plan.setting.name);
+  }
+}
+
+}  // namespace
+
+Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* options) {
+  if (options->fit.memory_bytes == 0) return OkStatus();
+  request.memory_bytes = options->fit.memory_bytes;
+  EBB_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                       PlanMemory(model, request, options->engine, options->session));
+  options->fit.chosen = plan.is_chosen;
+  options->engine.tiers = options->session.policy.tiers = plan.setting.tiers;
+  if (plan.bytes.on_device && options->engine.device.memory_bytes == 0) {
+    // What rows may take, so that their buffer does not grow ahead beyond it.
+    const uint64_t rest = plan.bytes.weights + plan.bytes.compute;
+    options->engine.device.memory_bytes = plan.limits.device_bytes - rest;
+  }
+  Say(plan, *options);
+  return OkStatus();
+}
+
+Status FitGenerationIntoMemory(const Model& model, int prompt_tokens, CliOptions* options) {
+  return FitIntoMemory(model, {.prompt_tokens = prompt_tokens, .max_tokens = options->max_tokens},
+                       options);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,22 @@
+// --memory: from a size to a setting of the tiers.
+#ifndef EBB_APPS_FIT_MEMORY_H_
+#define EBB_APPS_FIT_MEMORY_H_
+
+#include "ebb/memory_plan.h"
+#include "ebb/model.h"
+#include "ebb/status.h"
+#include "apps/ebb/options/options.h"
+
+namespace ebb::cli {
+
+// Without --memory: nothing. With it: PlanMemory() for a request whose memory_bytes are those of
+// --memory; the options take the tiers, and stderr tells which. Errors: those of PlanMemory().
+[[nodiscard]] Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* options);
+
+// The same for a prompt and what -n lets follow.
+[[nodiscard]] Status FitGenerationIntoMemory(const Model& model, int prompt_tokens,
+                                             CliOptions* options);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_FIT_MEMORY_H_

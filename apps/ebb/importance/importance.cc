@@ -1,0 +1,223 @@
+#include "ebb/lab/importance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/lab/statistics.h"
+#include "apps/ebb/bench/report.h"
+#include "apps/ebb/commands.h"
+#include "apps/ebb/eval/files.h"
+#include "apps/ebb/eval/task.h"
+#include "apps/ebb/terminal/progress.h"
+#include "apps/ebb/setup.h"
+
+namespace ebb::cli {
+namespace {
+
+constexpr std::string_view kLabelsFile = "labels.jsonl";
+constexpr std::string_view kImportanceFile = "importance.json";
+
+// Null for what is undefined: JSON has no NaN.
+Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+Json Numbers(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(Number(value));
+  return list;
+}
+
+Json LabelLine(const ImportanceResult& result, const EvalQuestion& problem) {
+  Json line = {{"problem", result.problem},
+               {"id", problem.id},
+               {"outcome", LabelOutcomeName(result.label.outcome)}};
+  if (result.label.outcome != LabelOutcome::kLabelled) return line;
+  const ImportanceLabels& labels = result.label.labels;
+  std::string important;
+  for (const uint8_t is_important : labels.important) important += is_important != 0 ? '1' : '0';
+  line["thought_begin"] = labels.thought_begin;
+  line["boundary"] = labels.boundary;
+  line["windows"] = labels.num_windows;
+  line["important_windows"] = labels.num_important_windows;
+  line["tokens"] = labels.tokens;
+  line["important"] = important;
+  return line;
+}
+
+// A signal is named "hidden_3 rolling".
+bool IsOf(const SignalCorrelation& c, Smoothing smoothing) {
+  return c.name.ends_with(fmt::format(" {}", SmoothingName(smoothing)));
+}
+
+// By layer, of the change of the hidden state over the last 64 tokens.
+std::vector<double> HiddenCorrelations(const std::vector<SignalCorrelation>& all) {
+  std::vector<double> by_layer;
+  for (const SignalCorrelation& c : all) {
+    if (c.name.starts_with("hidden_") && IsOf(c, Smoothing::kRolling)) by_layer.push_back(c.within);
+  }
+  return by_layer;
+}
+
+struct Bands {
+  std::optional<LayerBand> a, b;
+};
+Bands FindBands(const std::vector<SignalCorrelation>& all) {
+  std::vector<double> by_layer = HiddenCorrelations(all);
+  Bands bands = {.a = BestBand(by_layer), .b = std::nullopt};
+  for (double& correlation : by_layer) correlation = -correlation;
+  bands.b = BestBand(by_layer);
+  return bands;
+}
+
+Json BandJson(const std::optional<LayerBand>& band) {
+  return band ? Json{band->first, band->last} : Json();
+}
+
+// "band_adaptive:a_first=1,a_last=2,b_first=3,b_last=3"; empty where one of the bands is missing.
+std::string PolicyOf(const Bands& bands) {
+  if (!bands.a || !bands.b) return "";
+  return fmt::format("band_adaptive:a_first={},a_last={},b_first={},b_last={}", bands.a->first,
+                     bands.a->last, bands.b->first, bands.b->last);
+}
+
+// Thoughts in which something matters and something does not: of those correlations are told.
+int64_t ToldThoughts(const std::vector<SignalCorrelation>& all) {
+  int64_t most = 0;
+  for (const SignalCorrelation& c : all) most = std::max(most, c.thoughts);
+  return most;
+}
+
+class Importance {
+ public:
+  explicit Importance(const CliOptions& options) : options_(options), eval_(options.eval) {}
+
+  Status Run() {
+    if (eval_.out.empty()) return InvalidArgument("--out FOLDER: where are the labels to go?");
+    ImportanceOptions study;
+    study.occlusion = {.window = options_.importance.window,
+                       .stride = options_.importance.stride,
+                       .answer_tokens = options_.importance.answer_tokens,
+                       .boundary = options_.importance.boundary,
+                       .prompt_style = eval_.prompt_style,
+                       .cancel = InstallInterruptHandler()};
+    study.engine = options_.engine;
+    study.workers = NumWorkers(eval_);
+    EBB_ASSIGN_OR_RETURN(Task task, ReadTask(eval_, options_.seed));
+    problems_ = std::move(task.questions);
+    EBB_ASSIGN_OR_RETURN(model_, OpenTaskModel(options_));
+    EBB_RETURN_IF_ERROR(OpenFile());
+    {
+      ProgressBar bar("occluding", "problems", static_cast<int64_t>(problems_.size()),
+                      options_.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto);
+      study.on_result = [&](const ImportanceResult& result) -> Status {
+        bar.Update(static_cast<int64_t>(result.problem) + 1);
+        return Keep(result);
+      };
+      EBB_RETURN_IF_ERROR(StudyImportance(model_, problems_, study));
+    }
+    const Json record = Record();
+    EBB_RETURN_IF_ERROR(
+        WriteFile(fmt::format("{}/{}", eval_.out, kImportanceFile), record.dump(1) + "\n"));
+    return WriteRecord(options_, record, Text());
+  }
+
+ private:
+  // Labels of before are not mixed with others.
+  Status OpenFile() {
+    std::error_code error;
+    std::filesystem::create_directories(eval_.out, error);
+    if (error) return IoError(fmt::format("cannot make {}: {}", eval_.out, error.message()));
+    const std::string path = fmt::format("{}/{}", eval_.out, kLabelsFile);
+    if (std::filesystem::exists(path)) {
+      return InvalidArgument(
+          fmt::format("{} holds labels already; choose another --out", eval_.out));
+    }
+    EBB_ASSIGN_OR_RETURN(labels_, LineFile::Open(path));
+    return OkStatus();
+  }
+
+  Status Keep(const ImportanceResult& result) {
+    ++outcomes_[static_cast<size_t>(result.label.outcome)];
+    if (result.label.outcome == LabelOutcome::kLabelled) {
+      study_.Add(result.label.labels, result.signals);
+    }
+    return labels_->Append(LabelLine(result, problems_[result.problem]));
+  }
+
+  [[nodiscard]] Json Record() const {
+    const std::vector<SignalCorrelation> all = study_.Correlations();
+    const Bands bands = FindBands(all);
+    Json record = {{"task", eval_.task},
+                   {"model", model_->description()},
+                   {"seed", options_.seed},
+                   {"problems", problems_.size()}};
+    for (size_t i = 0; i < outcomes_.size(); ++i) {
+      record[LabelOutcomeName(static_cast<LabelOutcome>(i))] = outcomes_[i];
+    }
+    record["occlude"] = options_.importance.window;
+    record["stride"] = options_.importance.stride;
+    record["boundary"] = options_.importance.boundary;
+    record["important_share"] = study_.ImportantShare();
+    record["half_width"] = Number(FisherZHalfWidth(ToldThoughts(all)));
+    record["band_a"] = BandJson(bands.a);
+    record["band_b"] = BandJson(bands.b);
+    record["important_by_place"] = Numbers(study_.ImportanceTrend());
+    const auto trends = study_.Trends();
+    record["signals"] = Json::array();
+    for (size_t i = 0; i < all.size(); ++i) {
+      record["signals"].push_back({{"signal", all[i].name},
+                                   {"within", Number(all[i].within)},
+                                   {"thoughts", all[i].thoughts},
+                                   {"pooled", Number(all[i].pooled)},
+                                   {"tokens", all[i].tokens},
+                                   {"trend", Number(all[i].trend)},
+                                   {"by_place", Numbers(trends[i])}});
+    }
+    return record;
+  }
+
+  [[nodiscard]] std::string Text() const {
+    std::string text = fmt::format(
+        "{} of {} thoughts labelled ({} wrong, {} without a thought, {} not repeated); {:.1f} % of "
+        "their tokens matter\n",
+        outcomes_[0], problems_.size(), outcomes_[1], outcomes_[2], outcomes_[3],
+        study_.ImportantShare() * 100);
+    const std::vector<SignalCorrelation> all = study_.Correlations();
+    if (all.empty()) return text;
+    text += fmt::format(
+        "rank correlation with importance; within: mean over the {} thoughts in which not all is "
+        "alike, +- {:.2f} (Fisher's z)\n"
+        "{:<34}{:>8}{:>8}{:>8}   trend: with the position\n",
+        ToldThoughts(all), FisherZHalfWidth(ToldThoughts(all)), "", "within", "pooled", "trend");
+    for (const SignalCorrelation& c : all) {
+      text += fmt::format("{:<34}{:>8.3f}{:>8.3f}{:>8.3f}\n", c.name, c.within, c.pooled, c.trend);
+    }
+    const std::string policy = PolicyOf(FindBands(all));
+    if (!policy.empty()) text += fmt::format("bands of layers, for --policy {}\n", policy);
+    return text;
+  }
+
+  const CliOptions& options_;
+  const EvalInput& eval_;
+  std::vector<EvalQuestion> problems_;
+  std::shared_ptr<const Model> model_;
+  std::unique_ptr<LineFile> labels_;
+  ImportanceStudy study_;
+  std::array<int64_t, 4> outcomes_ = {};
+};
+
+}  // namespace
+
+ExitCode RunImportance(const CliOptions& options) {
+  const Status status = Importance(options).Run();
+  return status.ok() ? ExitCode::kOk : Fail(status);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,169 @@
+#include "apps/ebb/options/bench_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "apps/ebb/options/option_values.h"
+
+namespace ebb::cli {
+namespace {
+
+using G = OptionGroup;
+
+constexpr Choice<Contest> kContests[] = {{"decode", Contest::kDecode},
+                                         {"prefill", Contest::kPrefill},
+                                         {"batched", Contest::kBatched},
+                                         {"memory", Contest::kPeakMemory},
+                                         {"first-token", Contest::kFirstToken}};
+
+// "decode,prefill": any of the contests, in the order given.
+Status ReadContests(std::string_view text, CliOptions* options) {
+  std::vector<Contest> chosen;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view name = text.substr(begin, end - begin);
+    const auto found = std::ranges::find(kContests, name, &Choice<Contest>::name);
+    if (found == std::end(kContests)) {
+      return InvalidArgument(fmt::format(
+          "expected some of decode, prefill, batched, memory, first-token, found \"{}\"", name));
+    }
+    chosen.push_back(found->value);
+    begin = end + 1;
+  }
+  options->bench.contests = std::move(chosen);
+  return OkStatus();
+}
+
+std::string ShowContests(const CliOptions& options) {
+  std::string text;
+  for (const Contest contest : options.bench.contests) {
+    const auto* found = std::ranges::find(kContests, contest, &Choice<Contest>::value);
+    text += fmt::format("{}{}", text.empty() ? "" : ",", found->name);
+  }
+  return text;
+}
+
+Status ReadKeep(std::string_view text, CliOptions* options) {
+  const Result<Budget> budget = ParseBudget(text);
+  constexpr double kAll = 100;
+  if (!budget.ok() || budget->unit != Budget::Unit::kPercent || budget->value <= 0 ||
+      budget->value > kAll) {
+    return InvalidArgument(
+        fmt::format("expected a percentage above 0% and up to 100%, found \"{}\"", text));
+  }
+  options->bench.keep = budget->value / kAll;
+  return OkStatus();
+}
+
+Status ReadCompressed(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->bench.compressed, ParseCompressedType(text));
+  return OkStatus();
+}
+
+Status ReadBytes(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->bench.bytes, ParseBytes(text));
+  return OkStatus();
+}
+
+std::vector<OptionRow> FidelityRows() {
+  return {
+      ValueRow(G::kFidelity, "--text", "FILE",
+               "text to judge on; without it, the model's own greedy text",
+               [](CliOptions& o) { return &o.fidelity.text_file; }),
+      ValueRow(G::kFidelity, "--tokens", "N",
+               "tokens of text to judge on; 0: all of the file, or one window of the model's own",
+               [](CliOptions& o) { return &o.fidelity.tokens; }, {.min = 0}),
+      ValueRow(G::kFidelity, "--windows", "N", "windows to judge on; 0: as many as there are",
+               [](CliOptions& o) { return &o.fidelity.windows; }, {.min = 0}),
+      ValueRow(G::kFidelity, "--window-tokens", "N",
+               "tokens of a window, of which the first 64 are its prompt",
+               [](CliOptions& o) { return &o.fidelity.window_tokens; }, {.min = 65}),
+      FlagRow(
+          G::kFidelity, "--forgetting",
+          "measure too what evicted rows cost the output of each attention head",
+          [](CliOptions& o) { return &o.fidelity.forgetting; }, true),
+  };
+}
+
+std::vector<OptionRow> MeasurementRows() {
+  return {
+      ValueRow(G::kBenchDepth, "--depth,--depths", "N,N,...",
+               "tokens in the cache when a measurement begins",
+               [](CliOptions& o) { return &o.bench.depths; }, {.min = 0}),
+      FlagRow(
+          G::kBenchDecode, "--no-mass", "do not compute the mass per row",
+          [](CliOptions& o) { return &o.bench.no_mass; }, true),
+      ValueRow(G::kBenchDecode, "--tokens", "N", "tokens decoded per repetition",
+               [](CliOptions& o) { return &o.bench.tokens; }, {.min = 1}),
+      ValueRow(
+          G::kBenchGenerate, "--generate", "N",
+          "decode N tokens one by one, so that the policy works, and measure the last ones; 0: "
+          "fill the cache to --depth by prefill",
+          [](CliOptions& o) { return &o.bench.generate; }, {.min = 0}),
+      FlagRow(
+          G::kBenchGenerate, "--mass-cost",
+          "measure without mass too, in turns, and report what mass costs",
+          [](CliOptions& o) { return &o.bench.mass_cost; }, true),
+      FlagRow(
+          G::kBenchGenerate, "--against-full",
+          "measure a full cache of as many rows too, in turns, and report the ratio of the speeds",
+          [](CliOptions& o) { return &o.bench.against_full; }, true),
+      ValueRow(G::kBenchGenerate, "--sequences", "N",
+               "sequences that each step takes one token of, in one batch",
+               [](CliOptions& o) { return &o.bench.sequences; }, {.min = 1, .max = 256}),
+      ValueRow(G::kBenchLossless, "--tokens", "N", "tokens of a turn",
+               [](CliOptions& o) { return &o.bench.tokens; }, {.min = 2}),
+      {G::kBenchLossless, "--accept", "SHARE",
+       "feed random tokens, of which guesses know this share, instead of the model's own text",
+       [](std::string_view text, CliOptions* options) {
+         options->bench.accept = 0;
+         return ParseValue(text, {.min = 0, .max = 1}, &*options->bench.accept);
+       },
+       nullptr},
+      ValueRow(G::kBenchPrompt, "--prompt", "N", "tokens of the prompt that is read",
+               [](CliOptions& o) { return &o.bench.prompt_tokens; }, {.min = 1}),
+      ValueRow(G::kBenchAttention, "--depth", "N", "tokens in the cache",
+               [](CliOptions& o) { return &o.bench.rows; }, {.min = 1}),
+      {G::kBenchAttention, "--keep", "PERCENT",
+       "share of the rows that is visible, scattered over their slots", ReadKeep,
+       [](const CliOptions& o) { return fmt::format("{:g}%", o.bench.keep * 100); }},
+      {G::kBenchAttention, "--compressed", "int8|int4|int8_naive",
+       "measure the same rows in T2 too, in turns", ReadCompressed, nullptr},
+      {G::kBenchMemory, "--bytes", "SIZE", "size of the buffer that is read, such as 512MiB",
+       ReadBytes, [](const CliOptions& o) { return fmt::format("{}MiB", o.bench.bytes >> 20); }},
+      ValueRow(G::kBench, "--repetitions,--reps", "N",
+               "measurements, of which the median is reported",
+               [](CliOptions& o) { return &o.bench.repetitions; }, {.min = 1}),
+  };
+}
+
+std::vector<OptionRow> CompareRows() {
+  return {
+      {G::kBenchCompare, "--what", "NAME,NAME,...",
+       "what to compare: decode, prefill, batched (8 sequences at depth 512), memory (peak "
+       "resident size at the largest depth), first-token (from a cold start)",
+       ReadContests, ShowContests},
+      ValueRow(G::kBenchCompare, "--depths,--depth", "N,N,...", "depths to compare decode at",
+               [](CliOptions& o) { return &o.bench.decode_depths; }, {.min = 0}),
+      ValueRow(G::kBenchCompare, "--prefill-depths", "N,N,...", "depths to compare prefill at",
+               [](CliOptions& o) { return &o.bench.prefill_depths; }, {.min = 0}),
+      ValueRow(G::kBenchCompare, "--rounds", "N", "times that each side has its turn",
+               [](CliOptions& o) { return &o.bench.rounds; }, {.min = 1}),
+      ValueRow(G::kBenchCompare, "--peer", "FOLDER",
+               "where llama.cpp's tools are; without it EBB_PEER_DIR, or where `make peer` leaves "
+               "them",
+               [](CliOptions& o) { return &o.bench.peer_folder; }),
+  };
+}
+
+}  // namespace
+
+void AppendBenchOptionRows(std::vector<OptionRow>* table) {
+  for (const auto& rows : {FidelityRows(), CompareRows(), MeasurementRows()}) {
+    table->insert(table->end(), rows.begin(), rows.end());
+  }
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,62 @@
+// Options of `ebb fidelity` and `ebb bench`, and their rows of the option table.
+#ifndef EBB_APPS_OPTIONS_BENCH_OPTIONS_H_
+#define EBB_APPS_OPTIONS_BENCH_OPTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ebb/tiers.h"
+
+namespace ebb::cli {
+
+struct OptionRow;
+
+// What `ebb bench compare` holds against llama.cpp.
+enum class Contest { kDecode, kPrefill, kBatched, kPeakMemory, kFirstToken };
+
+struct BenchOptions {
+  int repetitions = 5;
+  // decode, prefill
+  std::vector<int> depths = {0};
+  // decode
+  bool no_mass = false;
+  bool mass_cost = false;
+  bool against_full = false;
+  int tokens = 48;
+  int generate = 0;
+  int sequences = 1;
+  // lossless
+  std::optional<double> accept;  // unset: the model's own text, with its own guesses
+  // prefill
+  int prompt_tokens = 512;
+  // attention
+  int rows = 8000;
+  double keep = 1;
+  std::optional<CompressedType> compressed;
+  // memory
+  uint64_t bytes = uint64_t{512} << 20;
+  // compare
+  std::vector<Contest> contests = {Contest::kDecode, Contest::kPrefill};
+  std::vector<int> decode_depths = {512, 2048, 8000};
+  std::vector<int> prefill_depths = {0, 4096};
+  int rounds = 3;
+  std::string peer_folder;
+};
+
+struct FidelityInput {
+  std::string text_file;
+  int tokens = 0;
+  int windows = 0;
+  int window_tokens = 2048;
+  bool forgetting = false;
+};
+
+// Appends the rows of the groups kFidelity and kBench*.
+void AppendBenchOptionRows(std::vector<OptionRow>* table);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_OPTIONS_BENCH_OPTIONS_H_

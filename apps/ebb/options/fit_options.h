@@ -1,0 +1,25 @@
+// Options of `ebb fit`, and --memory of the commands that answer, with their rows of the table.
+#ifndef EBB_APPS_OPTIONS_FIT_OPTIONS_H_
+#define EBB_APPS_OPTIONS_FIT_OPTIONS_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace ebb::cli {
+
+struct OptionRow;
+
+struct FitInput {
+  uint64_t memory_bytes = 0;  // --memory; 0: not given
+  int prompt_tokens = 512;
+  int requests = 1;
+  bool paper = false;
+  bool chosen = false;  // the tiers were chosen for --memory, not given
+};
+
+// Appends the rows of the groups kMemory and kFit.
+void AppendFitOptionRows(std::vector<OptionRow>* table);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_OPTIONS_FIT_OPTIONS_H_

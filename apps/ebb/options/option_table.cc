@@ -1,0 +1,328 @@
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/ebb/options/option_values.h"
+#include "apps/ebb/options/options.h"
+
+namespace ebb::cli {
+namespace {
+
+using G = OptionGroup;
+
+// A row whose text some function of the library reads.
+template <typename Parse>
+OptionRow ParsedRow(OptionGroup group, std::string names, std::string value, std::string help,
+                    Parse parse) {
+  return {group, std::move(names), std::move(value), std::move(help), parse, nullptr};
+}
+
+// --grammar FILE|TEXT: the file where there is one of that name, else the grammar itself.
+Status ReadGrammar(std::string_view text, CliOptions* options) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(text, error)) {
+    options->sampling.grammar = text;
+    return OkStatus();
+  }
+  std::ifstream file{std::string(text), std::ios::binary};
+  std::ostringstream content;
+  content << file.rdbuf();
+  if (!file) return IoError(fmt::format("cannot read {}", text));
+  options->sampling.grammar = std::move(content).str();
+  return OkStatus();
+}
+
+Status ReadBudget(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->session.policy.budget, ParseBudget(text));
+  return OkStatus();
+}
+
+// An unset variable of the shell is no file.
+Status ReadFileName(std::string_view text, std::string* file) {
+  if (text.empty()) return InvalidArgument("expected a file, found an empty name");
+  *file = text;
+  return OkStatus();
+}
+
+Status ReadAdapterFile(std::string_view text, CliOptions* options) {
+  return ReadFileName(text, &options->model.adapter);
+}
+
+Status ReadSessionFile(std::string_view text, CliOptions* options) {
+  return ReadFileName(text, &options->session_file);
+}
+
+Status ReadLogprobsFile(std::string_view text, CliOptions* options) {
+  return ReadFileName(text, &options->logprobs_file);
+}
+
+Status ReadGranularity(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->session.policy.granularity, ParseGranularity(text));
+  return OkStatus();
+}
+
+Status ReadKvCap(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->engine.kv_cap_bytes, ParseBytes(text));
+  return OkStatus();
+}
+
+Status ReadPolicy(std::string_view text, CliOptions* options) {
+  options->given.policy = true;
+  return ParsePolicy(text, &options->session.policy);
+}
+
+std::vector<OptionRow> ModelRows() {
+  return {
+      ValueRow(
+          G::kModelFile, "-m,--model", "FILE|NAME",
+          "the model: a GGUF file, a name that `ebb pull --list` shows (a file of that name is "
+          "./NAME), or a small reasoner inside the program: `pebble`, or `pebble-dms` and "
+          "`pebble-dms-8`, which mark rows that can go; without it, the one that `ebb pull` "
+          "fetched, and for `ebb eval --task pebble` pebble",
+          [](CliOptions& o) { return &o.model.path; }),
+      {G::kModel, "--adapter", "FILE",
+       "a GGUF file that makes the model mark rows, for --policy dms (docs/dev/formats.md)",
+       ReadAdapterFile, [](const CliOptions& o) { return o.model.adapter; }},
+      FlagRow(
+          G::kModel, "--dequantize", "hold the weights as F32, for studies of exactness",
+          [](CliOptions& o) { return &o.model.weights; }, WeightMode::kDequantize),
+      ChoiceRow<RopeScaling>(
+          G::kModel, "--rope-scaling",
+          "how positions past the trained context are scaled, instead of as the file says",
+          [](CliOptions& o) { return &o.model.rope_scaling; },
+          {{"none", RopeScaling::kNone},
+           {"linear", RopeScaling::kLinear},
+           {"yarn", RopeScaling::kYarn}}),
+      ValueRow(G::kModel, "--rope-factor", "X",
+               "how many times the trained context --rope-scaling linear or yarn makes possible",
+               [](CliOptions& o) { return &o.model.rope_factor; }, {.min = 1, .max = 1000}),
+  };
+}
+
+std::vector<OptionRow> MachineRows() {
+  return {
+      ValueRow(G::kThreads, "--threads", "N",
+               "compute threads; 0: one per core of the affinity mask, at most the cgroup's quota",
+               [](CliOptions& o) { return &o.engine.threads; }, {.min = 0, .max = 512}),
+      ValueRow(G::kSeed, "--seed", "S", "seed of sampling and of policies that draw lots",
+               [](CliOptions& o) { return &o.seed; }),
+      ValueRow(G::kContext, "--context", "N",
+               "tokens that the sequence may have; 0: the trained context, times the rope factor",
+               [](CliOptions& o) { return &o.session.context; }, {.min = 0}),
+      ChoiceRow<PastContext>(
+          G::kContext, "--past-context",
+          "what happens where the context ends: generation ends, or keys are rotated anew to "
+          "their rank among the surviving rows",
+          [](CliOptions& o) { return &o.session.past_context; },
+          {{"refuse", PastContext::kRefuse}, {"rerotate", PastContext::kReRotate}}),
+      ChoiceRow<RowType>(
+          G::kKvType, "--kv-type", "number format of cached rows",
+          [](CliOptions& o) { return &o.engine.kv_type; },
+          {{"f16", RowType::kF16}, {"bf16", RowType::kBf16}, {"f32", RowType::kF32}}),
+      ParsedRow(
+          G::kContext, "--kv-cap", "SIZE",
+          "hard cap on the memory of cached rows, such as 512MiB; tiers take caps by --t0 and --t1",
+          ReadKvCap),
+  };
+}
+
+std::vector<OptionRow> PolicyRows() {
+  return {
+      ParsedRow(G::kPolicy, "--policy", "NAME[:KEY=VALUE,...]",
+                "what decides which rows stay (default: full)", ReadPolicy),
+      ValueRow(G::kPolicy, "--scorer", "NAME", "score rows by another scorer than the policy's own",
+               [](CliOptions& o) { return &o.session.policy.scorer; }),
+      ParsedRow(
+          G::kPolicy, "--budget", "ROWS|PERCENT|BYTES|1/CR",
+          "how much may stay: 1024 rows, +1024 beyond the protected ones, 25% of the rows ever "
+          "unprotected, 64MiB, or 1/8 of the context",
+          ReadBudget),
+      ValueRow(G::kPolicy, "--sinks", "N", "first tokens that always stay",
+               [](CliOptions& o) { return &o.session.policy.sinks; }, {.min = 0}),
+      ValueRow(G::kPolicy, "--window", "N", "last tokens that always stay",
+               [](CliOptions& o) { return &o.session.policy.window; }, {.min = 0}),
+      ValueRow(G::kPolicy, "--interval", "N", "decode steps between two decisions",
+               [](CliOptions& o) { return &o.session.policy.interval; }, {.min = 1}),
+      ParsedRow(G::kPolicy, "--granularity", "token|layer|head",
+                "what decides on its own: all together, each layer, or each kv head",
+                ReadGranularity),
+      FlagRow(
+          G::kPolicy, "--list-policies", "print the policies and scorers, and end",
+          [](CliOptions& o) { return &o.list_policies; }, true),
+  };
+}
+
+std::vector<OptionRow> PromptRows() {
+  return {
+      ValueRow(G::kPrompt, "-p,--prompt", "TEXT",
+               "the prompt; without -p and -f, stdin less its last newline",
+               [](CliOptions& o) { return &o.prompt; }),
+      ValueRow(G::kPrompt, "-f,--file", "FILE",
+               "read the prompt from a file, less its last newline",
+               [](CliOptions& o) { return &o.prompt_file; }),
+      FlagRow(
+          G::kPrompt, "--raw", "continue the prompt as it is, without the chat template",
+          [](CliOptions& o) { return &o.raw; }, true),
+      ValueRow(G::kSystem, "--system", "TEXT", "a system message before the first turn",
+               [](CliOptions& o) { return &o.system; }),
+      ParsedRow(G::kSession, "--session", "FILE",
+                "resume the session in this file, if there is one, and save it there at the end of "
+                "every turn; without a prompt `run` goes on with an answer that was not over",
+                ReadSessionFile),
+  };
+}
+
+std::vector<OptionRow> GenerationRows() {
+  return {
+      ValueRow(G::kGeneration, "-n,--tokens", "N",
+               "largest number of tokens to generate; -1: until something else ends it",
+               [](CliOptions& o) { return &o.max_tokens; }, {.min = -1}),
+      ValueRow(G::kSampling, "--temp", "X", "temperature; 0 always takes the likeliest token",
+               [](CliOptions& o) { return &o.sampling.temperature; }, {.min = 0, .max = 100}),
+      ValueRow(G::kSampling, "--top-k", "N", "sample among the N likeliest; 0: all",
+               [](CliOptions& o) { return &o.sampling.top_k; }, {.min = 0}),
+      ValueRow(G::kSampling, "--top-p", "X",
+               "sample among the likeliest that together have probability X",
+               [](CliOptions& o) { return &o.sampling.top_p; }, {.min = 0, .max = 1}),
+      ValueRow(G::kSampling, "--min-p", "X",
+               "sample among those at least X times as likely as the likeliest",
+               [](CliOptions& o) { return &o.sampling.min_p; }, {.min = 0, .max = 1}),
+      ValueRow(G::kSampling, "--repeat-penalty", "X",
+               "divide the logits of the last 64 tokens by X; 1: off",
+               [](CliOptions& o) { return &o.sampling.repeat_penalty; }, {.min = 0.01, .max = 100}),
+      ParsedRow(G::kGeneration, "--grammar", "FILE|TEXT",
+                "a GBNF grammar that the answer obeys; thoughts are free", ReadGrammar),
+      ValueRow(G::kGeneration, "--stop", "TEXT",
+               "end before this text; may be given more than once",
+               [](CliOptions& o) { return &o.stops; }),
+      FlagRow(
+          G::kGeneration, "--ignore-eos", "never choose an end token",
+          [](CliOptions& o) { return &o.ignore_eos; }, true),
+      ValueRow(G::kGeneration, "--thinking-budget", "N",
+               "tokens of thought before the thought is closed by force; -1: no limit",
+               [](CliOptions& o) { return &o.thinking_budget; }, {.min = -1}),
+  };
+}
+
+std::vector<OptionRow> DisplayRows() {
+  return {
+      ChoiceRow<Thoughts>(
+          G::kDisplay, "--thoughts",
+          "what is written of thoughts; dim is show where stdout is no terminal",
+          [](CliOptions& o) { return &o.thoughts; },
+          {{"show", Thoughts::kShow}, {"dim", Thoughts::kDim}, {"hide", Thoughts::kHide}}),
+      FlagRow(
+          G::kDisplay, "--live",
+          "colour each token by the tier that most groups have it in (T0 green, T1 cyan, T2 "
+          "yellow, T3 grey and crossed out), drawn anew as tiers change; plain text where stdout "
+          "is no terminal",
+          [](CliOptions& o) { return &o.live; }, true),
+      FlagRow(
+          G::kQuiet, "--quiet", "no progress, announcements or summary on stderr",
+          [](CliOptions& o) { return &o.quiet; }, true),
+      FlagRow(
+          G::kJson, "--json", "write results as JSON, one object a line",
+          [](CliOptions& o) { return &o.json; }, true),
+      ParsedRow(G::kLogprobs, "--logprobs", "FILE",
+                "write a line of JSON for each generated token: its logarithmic probability by the "
+                "model alone, before temperature, penalties and grammar",
+                ReadLogprobsFile),
+      ValueRow(G::kLogprobs, "--top-logprobs", "N",
+               "in the file of --logprobs, beside each token the N likeliest of its place",
+               [](CliOptions& o) { return &o.top_logprobs; }, {.min = 0}),
+  };
+}
+
+}  // namespace
+
+std::string_view OptionGroupTitle(OptionGroup group) {
+  switch (group) {
+    case G::kModelFile:
+    case G::kModel:
+      return "Model";
+    case G::kThreads:
+    case G::kSeed:
+    case G::kContext:
+    case G::kKvType:
+    case G::kMemory:
+      return "Machine and cache";
+    case G::kPolicy:
+      return "Policy";
+    case G::kLossless:
+      return "Lossless";
+    case G::kPrompt:
+      return "Prompt";
+    case G::kSystem:
+    case G::kSession:
+      return "Conversation";
+    case G::kGeneration:
+    case G::kSampling:
+      return "Generation";
+    case G::kDisplay:
+    case G::kQuiet:
+    case G::kJson:
+    case G::kLogprobs:
+      return "Output";
+    case G::kServe:
+      return "Server";
+    case G::kPull:
+      return "Pull";
+    case G::kFit:
+      return "Fit";
+    case G::kFidelity:
+      return "Fidelity";
+    case G::kProfile:
+      return "Profile";
+    case G::kTask:
+    case G::kEval:
+    case G::kImportance:
+    case G::kReport:
+      return "Evaluation";
+    case G::kBenchCompare:
+    case G::kBenchDepth:
+    case G::kBenchDecode:
+    case G::kBenchGenerate:
+    case G::kBenchPrompt:
+    case G::kBenchLossless:
+    case G::kBenchAttention:
+    case G::kBenchMemory:
+    case G::kBench:
+      return "Measurement";
+  }
+  return "";
+}
+
+std::span<const OptionGroup> ModelGroups() {
+  static constexpr std::array kGroups = {G::kModelFile, G::kModel,   G::kThreads,
+                                         G::kSeed,      G::kContext, G::kKvType};
+  return kGroups;
+}
+
+const std::vector<OptionRow>& OptionTable() {
+  static const std::vector<OptionRow> table = [] {
+    std::vector<OptionRow> all;
+    for (const auto& rows : {PromptRows(), ModelRows(), GenerationRows(), PolicyRows(),
+                             MachineRows(), DisplayRows()}) {
+      all.insert(all.end(), rows.begin(), rows.end());
+    }
+    AppendTierOptionRows(&all);
+    AppendLosslessOptionRows(&all);
+    AppendProfileOptionRows(&all);
+    AppendEvalOptionRows(&all);
+    AppendImportanceOptionRows(&all);
+    AppendFitOptionRows(&all);
+    AppendPullOptionRows(&all);
+    AppendServeOptionRows(&all);
+    AppendBenchOptionRows(&all);
+    return all;
+  }();
+  return table;
+}
+
+}  // namespace ebb::cli

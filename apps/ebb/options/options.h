@@ -1,0 +1,153 @@
+// What can be said on the command line. The structs of include/ebb are filled in as they are; what
+// is here besides them is about files, terminals and benchmarks.
+//
+// One table (option_table.cc) declares every option once: the parser, --help and docs/user/cli.md are
+// fed from it.
+#ifndef EBB_APPS_OPTIONS_OPTIONS_H_
+#define EBB_APPS_OPTIONS_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "ebb/generate.h"
+#include "ebb/model.h"
+#include "ebb/setting.h"
+#include "ebb/status.h"
+#include "apps/ebb/options/bench_options.h"
+#include "apps/ebb/options/eval_options.h"
+#include "apps/ebb/options/fit_options.h"
+#include "apps/ebb/options/importance_options.h"
+#include "apps/ebb/options/profile_options.h"
+#include "apps/ebb/options/pull_options.h"
+#include "apps/ebb/options/serve_options.h"
+
+namespace ebb::cli {
+
+// --lossless and what goes with it.
+struct LosslessInput {
+  bool wanted = false;
+  LosslessOptions options;
+  std::string option_given;         // one that needs --lossless; empty: none
+  std::optional<PolicySpec> draft;  // what --draft names; its other members are not set
+  bool length_given = false;
+  bool verify_given = false;
+};
+
+enum class Thoughts { kShow, kDim, kHide };
+
+struct CliOptions {
+  // model.path is what -m says, a file or a name; empty when -m was not given. See OpenModel() in
+  // setup.h.
+  ModelOptions model;
+  EngineOptions engine;
+  SessionOptions session;  // policy included
+  SamplingOptions
+      sampling;       // `grammar` holds the grammar itself, read from the file if one was named
+  uint64_t seed = 0;  // copied into sampling and policy after parsing
+
+  std::optional<std::string> prompt;  // -p
+  std::string prompt_file;            // -f
+  std::string system;                 // --system
+  std::string session_file;           // --session
+  bool raw = false;
+  int max_tokens = -1;
+  std::vector<std::string> stops;
+  bool ignore_eos = false;
+  int thinking_budget = -1;
+  Thoughts thoughts = Thoughts::kShow;
+
+  SettingGiven given;  // --policy or --draft; --t1; another option of the tiers
+  LosslessInput lossless;
+  std::string logprobs_file;  // --logprobs
+  int top_logprobs = 0;       // --top-logprobs
+  bool live = false;
+
+  bool list_policies = false;
+  bool json = false;
+  bool quiet = false;
+
+  BenchOptions bench;
+  FidelityInput fidelity;
+  FitInput fit;
+  ProfileInput profile;
+  EvalInput eval;
+  ImportanceInput importance;
+  PullInput pull;
+  ServeInput serve;
+};
+
+// A heading in --help and docs/user/cli.md. A command names the groups that it takes.
+enum class OptionGroup {
+  kPrompt,      // -p, -f, --raw
+  kSystem,      // --system
+  kSession,     // --session
+  kModelFile,   // -m
+  kModel,       // --adapter, --dequantize, --rope-*
+  kGeneration,  // -n, --grammar, --stop, ...
+  kSampling,    // --temp, --top-k, --top-p, --min-p, --repeat-penalty
+  kPolicy,      // --policy, --scorer, --budget, ... --list-policies
+  kLossless,    // --lossless, --verify, --draft, --draft-min, --draft-max, --no-draft-lookup
+  kThreads,     // --threads
+  kSeed,        // --seed
+  kContext,     // --context, --past-context, --kv-cap
+  kKvType,      // --kv-type
+  kDisplay,     // --thoughts, --live
+  kQuiet,       // --quiet
+  kJson,        // --json
+  kLogprobs,    // --logprobs, --top-logprobs
+  kFidelity,    // of ebb fidelity alone
+  kMemory,      // --memory
+  kProfile,     // of ebb profile alone
+  kTask,        // --task, --problems, --out, ...
+  kEval,        // of ebb eval alone
+  kImportance,  // of ebb importance alone
+  kReport,      // of ebb report alone
+  kServe,       // of ebb serve alone: --host, --port, ...
+  kPull,        // of ebb pull alone: NAME, --list
+  kFit,         // of ebb fit alone: --prompt-tokens, --requests, --paper
+  // Of the measurements that take them:
+  kBenchCompare,    // --what, --rounds, --peer, ...
+  kBenchDepth,      // --depth
+  kBenchDecode,     // --no-mass, --tokens
+  kBenchGenerate,   // --generate, --sequences
+  kBenchPrompt,     // --prompt
+  kBenchLossless,   // --tokens, --accept
+  kBenchAttention,  // --depth, --keep, --compressed
+  kBenchMemory,     // --bytes
+  kBench,           // --repetitions
+};
+[[nodiscard]] std::string_view OptionGroupTitle(OptionGroup group);
+// Those about the model and the machine: what every command takes that runs a model.
+[[nodiscard]] std::span<const OptionGroup> ModelGroups();
+
+struct OptionRow {
+  OptionGroup group;
+  std::string names;  // "-m,--model"
+  std::string value;  // "FILE"; empty: a flag
+  std::string help;   // one sentence, no full stop
+  // `text` is what was given; empty for a flag. Errors name what is valid.
+  std::function<Status(std::string_view text, CliOptions* options)> parse;
+  // The current value, for "(default: ...)"; empty or a null function: nothing to show.
+  std::function<std::string(const CliOptions&)> show;
+};
+
+// What is asked of the tiers below T0, and of the device.
+void AppendTierOptionRows(std::vector<OptionRow>* table);
+void AppendLosslessOptionRows(std::vector<OptionRow>* table);
+// After all options were read, before CompleteSetting(): what the session is told of --lossless and
+// --draft. Errors: options that go with --lossless alone.
+[[nodiscard]] Status SettleLossless(CliOptions* options);
+// Where results must repeat: as many tokens in every draft. Errors: a length that varies.
+[[nodiscard]] Status FixDraftLength(CliOptions* options);
+// Every option there is, in the order in which help shows them.
+[[nodiscard]] const std::vector<OptionRow>& OptionTable();
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_OPTIONS_OPTIONS_H_

@@ -1,0 +1,23 @@
+// Options of `ebb profile`, with their rows of the option table.
+#ifndef EBB_APPS_OPTIONS_PROFILE_OPTIONS_H_
+#define EBB_APPS_OPTIONS_PROFILE_OPTIONS_H_
+
+#include <string>
+#include <vector>
+
+namespace ebb::cli {
+
+struct OptionRow;
+
+struct ProfileInput {
+  std::string prompts_file;    // --prompts
+  std::string html_file;       // --html
+  int transfer_tokens = 1024;  // --transfer-tokens
+};
+
+// Appends the rows of the group kProfile.
+void AppendProfileOptionRows(std::vector<OptionRow>* table);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_OPTIONS_PROFILE_OPTIONS_H_

@@ -1,0 +1,115 @@
+#include "apps/ebb/options/serve_options.h"
+
+#include <fmt/format.h>
+
+#include "apps/ebb/options/option_values.h"
+#include "apps/ebb/options/options.h"
+
+namespace ebb::cli {
+namespace {
+
+using G = OptionGroup;
+using server::DashboardMode;
+using server::MetricsAlias;
+
+Status ReadPrefixCache(std::string_view text, CliOptions* options) {
+  uint64_t& bytes = options->serve.prefix_cache_bytes;
+  if (text == "off") {
+    bytes = 0;
+    return OkStatus();
+  }
+  EBB_ASSIGN_OR_RETURN(bytes, ParseBytes(text));
+  return OkStatus();
+}
+
+OptionRow SessionsRow() {
+  return {G::kServe,
+          "--sessions",
+          "WHERE",
+          "keep the sessions of requests that name one: file:FOLDER, "
+          "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or redis+unix:PATH[?db=DB]; servers with the "
+          "same place share them",
+          [](std::string_view text, CliOptions* options) -> Status {
+            EBB_ASSIGN_OR_RETURN(options->serve.sessions, store::ParseStoreUrl(text));
+            return OkStatus();
+          },
+          [](const CliOptions&) { return std::string(); }};
+}
+
+}  // namespace
+
+void AppendServeOptionRows(std::vector<OptionRow>* table) {
+  const std::vector<OptionRow> rows = {
+      ValueRow(
+          G::kServe, "--host", "NAME",
+          "the name or address to listen on, or unix:/path for a socket in the file system; an "
+          "address that is not this machine's own is open to others",
+          [](CliOptions& o) { return &o.serve.host; }),
+      ValueRow(G::kServe, "--port", "N", "the port to listen on; 0: a free one",
+               [](CliOptions& o) { return &o.serve.port; }, {.min = 0, .max = 65535}),
+      ValueRow(G::kServe, "--alias", "NAME",
+               "what requests may call the model besides the name of its file; the first is the "
+               "name that answers bear; may be repeated",
+               [](CliOptions& o) { return &o.serve.aliases; }),
+      ValueRow(G::kServe, "--max-stall", "MS",
+               "how long a prompt may keep other answers waiting, as far as earlier steps tell",
+               [](CliOptions& o) { return &o.serve.max_stall_ms; }, {.min = 1, .max = 600000}),
+      ValueRow(G::kServe, "--max-running", "N", "answers that are computed at once",
+               [](CliOptions& o) { return &o.serve.max_running; }, {.min = 1, .max = 4096}),
+      ValueRow(G::kServe, "--max-queue", "N",
+               "requests that wait for their turn; more are refused with 503 and Retry-After",
+               [](CliOptions& o) { return &o.serve.max_queue; }, {.min = 1, .max = 100000}),
+      ValueRow(G::kServe, "--api-keys", "FILE",
+               "ask for a key of this file, whose lines are a name, the key's SHA-256 and limits "
+               "(docs/user/serve.md); SIGHUP reads it anew",
+               [](CliOptions& o) { return &o.serve.api_keys; }),
+      ValueRow(
+          G::kServe, "--new-key", "NAME",
+          "make a key, add its line to the file of --api-keys, print the key, and serve nothing",
+          [](CliOptions& o) { return &o.serve.new_key; }),
+      ValueRow(G::kServe, "--cors", "ORIGIN",
+               "let pages of this origin ask, as in https://example.org, or * for all; may be "
+               "repeated",
+               [](CliOptions& o) { return &o.serve.cors_origins; }),
+      ValueRow(
+          G::kServe, "--drain-seconds", "N",
+          "how long SIGTERM waits for answers that are on their way; a second signal ends them",
+          [](CliOptions& o) { return &o.serve.drain_seconds; }, {.min = 0, .max = 86400}),
+      {G::kServe, "--prefix-cache", "SIZE",
+       "memory for prompts that are kept, so that what begins alike is read once; or: off",
+       ReadPrefixCache,
+       [](const CliOptions& o) { return fmt::format("{}MiB", o.serve.prefix_cache_bytes >> 20); }},
+      ChoiceRow<MetricsAlias>(
+          G::kServe, "--metrics-alias",
+          "other names beside those of ebb in /metrics, for routers and autoscalers",
+          [](CliOptions& o) { return &o.serve.metrics_alias; },
+          {{"none", MetricsAlias::kNone}, {"vllm", MetricsAlias::kVllm}}),
+      ChoiceRow<DashboardMode>(G::kServe, "--dashboard",
+                               "the page at /: where memory and tokens are; text: with what "
+                               "requests say, to all who can "
+                               "connect",
+                               [](CliOptions& o) { return &o.serve.dashboard; },
+                               {{"off", DashboardMode::kOff},
+                                {"figures", DashboardMode::kFigures},
+                                {"text", DashboardMode::kText}}),
+      SessionsRow(),
+      ValueRow(
+          G::kServe, "--checkpoint-every", "N",
+          "tokens of an answer within a session, after which it is saved while it is generated, so "
+          "that another server can go on; 0: at its end alone",
+          [](CliOptions& o) { return &o.serve.checkpoint_every; }, {.min = 0, .max = 1000000}),
+      ValueRow(G::kServe, "--session-idle", "S",
+               "seconds that a session stays in memory for its next request",
+               [](CliOptions& o) { return &o.serve.session_idle; }, {.min = 0, .max = 1000000}),
+      ValueRow(G::kServe, "--session-lifetime", "S",
+               "seconds that a session stays in the store without being used",
+               [](CliOptions& o) { return &o.serve.session_lifetime; },
+               {.min = 1, .max = 1000000000}),
+      ValueRow(G::kServe, "--session-lease", "S",
+               "seconds after which another server may take over what one that died was answering",
+               [](CliOptions& o) { return &o.serve.session_lease; }, {.min = 1, .max = 3600}),
+  };
+  table->insert(table->end(), rows.begin(), rows.end());
+}
+
+}  // namespace ebb::cli

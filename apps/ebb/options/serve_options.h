@@ -1,0 +1,44 @@
+// What `ebb serve` alone takes.
+#ifndef EBB_APPS_OPTIONS_SERVE_OPTIONS_H_
+#define EBB_APPS_OPTIONS_SERVE_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/server/dashboard_mode.h"
+#include "src/server/metrics_alias.h"
+#include "src/store/store_url.h"
+
+namespace ebb::cli {
+
+struct OptionRow;
+
+struct ServeInput {
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  int max_stall_ms = 200;
+  int max_running = 32;
+  int max_queue = 64;
+  std::string api_keys;  // a file; empty: none are asked for
+  std::string new_key;   // the name of a key to make; empty: none
+  std::vector<std::string> aliases;
+  std::vector<std::string> cors_origins;
+  int drain_seconds = 30;
+  uint64_t prefix_cache_bytes = uint64_t{1} << 30;  // 0: off
+  server::MetricsAlias metrics_alias = server::MetricsAlias::kNone;
+  server::DashboardMode dashboard = server::DashboardMode::kFigures;
+  std::optional<store::StoreUrl> sessions;
+  // Seconds.
+  int session_idle = 300;
+  int session_lifetime = 7 * 86400;
+  int session_lease = 10;
+  int checkpoint_every = 256;  // tokens
+};
+
+void AppendServeOptionRows(std::vector<OptionRow>* table);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_OPTIONS_SERVE_OPTIONS_H_

@@ -1,0 +1,91 @@
+#include "apps/ebb/pull/known_models.h"
+#include "apps/ebb/options/option_values.h"
+#include "apps/ebb/options/options.h"
+
+namespace ebb::cli {
+namespace {
+
+// A row whose text changes what is asked of the tiers, which are the engine's and the session's.
+template <typename Parse>
+OptionRow TierRow(std::string name, std::string value, std::string help, Parse parse) {
+  const bool places_rows = name != "--t1";
+  return {OptionGroup::kPolicy,
+          std::move(name),
+          std::move(value),
+          std::move(help),
+          [parse, places_rows](std::string_view text, CliOptions* options) {
+            TierSpec spec = options->session.policy.tiers.value_or(TierSpec());
+            EBB_RETURN_IF_ERROR(parse(text, &spec));
+            options->session.policy.tiers = spec;
+            options->engine.tiers = spec;
+            (places_rows ? options->given.tiers : options->given.t1) = true;
+            return OkStatus();
+          },
+          nullptr};
+}
+
+Status ReadDevice(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->engine.device, ParseDevice(text));
+  if (const std::string folder = CacheFolder(); !folder.empty()) {
+    options->engine.rates_file = folder + "/device-rates.json";
+  }
+  return OkStatus();
+}
+
+std::vector<OptionRow> DeviceRows() {
+  return {
+      {OptionGroup::kPolicy, "--device", "cpu|NAME[:KEY=VALUE,...]",
+       "where T0 lies: in the one memory, or on a device that `ebb device list` names, which then "
+       "holds the weights and computes; its keys are memory (for rows; default: all that it has) "
+       "and attention (auto, or ggml's over gathered rows: flash, eager) (default: cpu)",
+       ReadDevice, nullptr},
+      ChoiceRow<T1Mode>(
+          OptionGroup::kPolicy, "--t1-mode",
+          "how rows of T1 beyond a device are read: attended to on the host and merged, or "
+          "streamed "
+          "to the device, which changes no bit; auto streams, or takes the faster way with "
+          "--allow-inexact",
+          [](CliOptions& o) { return &o.engine.t1_mode; },
+          {{"auto", T1Mode::kAuto}, {"compute", T1Mode::kCompute}, {"stream", T1Mode::kStream}}),
+      FlagRow(
+          OptionGroup::kPolicy, "--allow-inexact",
+          "let --t1-mode auto, and --lossless on a device, choose ways that are exact up to "
+          "rounding only; bandwidths of a device are measured once and kept in "
+          "${XDG_CACHE_HOME:-~/.cache}/ebb/device-rates.json",
+          [](CliOptions& o) { return &o.engine.allow_inexact; }, true),
+  };
+}
+
+}  // namespace
+
+void AppendTierOptionRows(std::vector<OptionRow>* table) {
+  const std::vector<OptionRow> rows = {
+      TierRow(
+          "--t0", "PERCENT|SIZE",
+          "fast memory: a share of the unprotected full-precision rows, or a hard cap; the tiers "
+          "place the rows, and --policy only names the scorer (default: 50%)",
+          ParseT0),
+      TierRow("--t1", "none|host|file[:FOLDER][,SIZE]",
+              "capacity memory, exact: where it lies, and its hard cap; without one T0 holds all "
+              "rows in full precision, whatever its share (default: file; host beside a device)",
+              ParseT1),
+      TierRow("--t2", "PERCENT[:int8|int4|int8_naive]",
+              "compressed memory: a share of the unprotected rows that stay; int8_naive rounds as "
+              "prototypes do, a control (default: 0%)",
+              ParseT2),
+      TierRow(
+          "--evict", "PERCENT|caps",
+          "the share of the unprotected rows that goes, or more where T0 and T1 both have a cap "
+          "and do not hold the rest; caps: only what the caps do not hold (default: 0%)",
+          ParseEvict),
+      TierRow("--evict-of", "generated|alive",
+              "what --evict is a share of: the rows ever unprotected, or at every interval those "
+              "still alive, which compounds (default: generated)",
+              ParseEvictOf),
+  };
+  table->insert(table->end(), rows.begin(), rows.end());
+  const std::vector<OptionRow> device = DeviceRows();
+  table->insert(table->end(), device.begin(), device.end());
+}
+
+}  // namespace ebb::cli

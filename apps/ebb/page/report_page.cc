@@ -1,0 +1,46 @@
+#include "apps/ebb/page/report_page.h"
+
+#include <string_view>
+
+namespace ebb::cli {
+
+// Made by the build out of files; see cmake/targets.cmake.
+extern const std::string_view kProfilePage;
+extern const std::string_view kEvalPage;
+extern const std::string_view kFrontsPage;
+extern const std::string_view kChartLibrary;
+
+namespace {
+
+// What stands in a <script> ends at the first "</script>", in a string too.
+std::string ScriptText(const nlohmann::ordered_json& record) {
+  const std::string json =
+      record.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  std::string text;
+  for (const char c : json) text += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  return text;
+}
+
+void Fill(std::string_view place, std::string_view text, std::string* page) {
+  page->replace(page->find(place), place.size(), text);
+}
+
+std::string Page(std::string_view text, const nlohmann::ordered_json& data) {
+  std::string page(text);
+  Fill("@EBB_CHART_LIBRARY@", kChartLibrary, &page);
+  Fill("@EBB_DATA@", ScriptText(data), &page);
+  return page;
+}
+
+}  // namespace
+
+std::string ProfilePage(const nlohmann::ordered_json& record) { return Page(kProfilePage, record); }
+
+std::string EvalPage(const nlohmann::ordered_json& manifest, const nlohmann::ordered_json& summary,
+                     const nlohmann::ordered_json& margins) {
+  return Page(kEvalPage, {{"run", manifest}, {"settings", summary}, {"margins", margins}});
+}
+
+std::string FrontsPage(const nlohmann::ordered_json& fronts) { return Page(kFrontsPage, fronts); }
+
+}  // namespace ebb::cli

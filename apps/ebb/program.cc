@@ -1,0 +1,175 @@
+#include "apps/ebb/program.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "ebb/version.h"
+#include "apps/ebb/run/policy_list.h"
+
+namespace ebb::cli {
+namespace {
+
+// The commands directly under `parent` ("" or "bench"), for help.
+std::vector<const Command*> Children(std::string_view parent) {
+  std::vector<const Command*> children;
+  for (const Command& command : CommandTable()) {
+    const size_t space = command.name.rfind(' ');
+    const std::string_view above =
+        space == std::string_view::npos ? "" : command.name.substr(0, space);
+    if (above == parent && command.visibility == Command::Visibility::kShown) {
+      children.push_back(&command);
+    }
+  }
+  return children;
+}
+
+std::string Names(const std::vector<const Command*>& commands) {
+  std::string names;
+  for (const Command* command : commands) {
+    const size_t space = command->name.rfind(' ');
+    if (!names.empty()) names += ", ";
+    names += space == std::string_view::npos ? command->name : command->name.substr(space + 1);
+  }
+  return names;
+}
+
+void PrintHelp(std::FILE* file, std::string_view parent) {
+  fmt::print(file, "usage: ebb {}{}COMMAND [OPTIONS]\n\n", parent, parent.empty() ? "" : " ");
+  for (const Command* command : Children(parent)) {
+    fmt::print(file, "  {:<18}{}\n", command->name, command->summary);
+  }
+  fmt::print(file, "\nebb COMMAND --help shows a command's options, ebb --version the version.\n");
+}
+
+const Command* Find(std::string_view name) {
+  const auto table = CommandTable();
+  const auto found = std::ranges::find(table, name, &Command::name);
+  return found == table.end() ? nullptr : &*found;
+}
+
+// The command that `arguments` begin with, which are moved past it; or how the program ends.
+std::variant<const Command*, ExitCode> FindCommand(std::span<const std::string>* arguments) {
+  std::string name;
+  while (true) {
+    if (arguments->empty()) {
+      PrintHelp(stderr, name);
+      return ExitCode::kUsage;
+    }
+    const std::string& word = arguments->front();
+    if (word == "--help" || word == "-h" || word == "help") {
+      PrintHelp(stdout, name);
+      return ExitCode::kOk;
+    }
+    if (word == "--version" && name.empty()) {
+      fmt::print("ebb {}\n", EBB_VERSION);
+      return ExitCode::kOk;
+    }
+    const std::string full = name.empty() ? word : name + " " + word;
+    const Command* command = Find(full);
+    if (command == nullptr) {
+      return Fail(InvalidArgument(
+          fmt::format("unknown command \"{}\"; expected one of: {}", full, Names(Children(name)))));
+    }
+    *arguments = arguments->subspan(1);
+    if (command->run != nullptr) return command;
+    name = full;
+  }
+}
+
+std::string HelpText(const OptionRow& row) {
+  const std::string value = row.show ? row.show(CliOptions()) : "";
+  return value.empty() ? row.help : fmt::format("{} (default: {})", row.help, value);
+}
+
+// The name that messages use: the long one.
+std::string LongName(const OptionRow& row) { return row.names.substr(row.names.rfind(',') + 1); }
+
+// Without a title the option is in no list.
+void AddOption(const OptionRow& row, const std::string& title, CLI::App* app, CliOptions* options) {
+  const auto set = [&row, options](const std::string& text) {
+    const Status status = row.parse(text, options);
+    if (!status.ok()) throw CLI::ValidationError(LongName(row), status.message());
+  };
+  if (row.value.empty()) {
+    app->add_flag_callback(
+           row.names, [set] { set(""); }, HelpText(row))
+        ->group(title);
+    return;
+  }
+  const bool is_positional = !row.names.starts_with('-');
+  if (is_positional) {
+    const auto set_all = [set](const std::vector<std::string>& texts) {
+      for (const std::string& text : texts) set(text);
+    };
+    app->add_option_function<std::vector<std::string>>(row.names, set_all, HelpText(row))
+        ->group(title)
+        ->type_name("...");
+    return;
+  }
+  app->add_option_function<std::string>(row.names, set, HelpText(row))
+      ->group(title)
+      ->type_name(row.value)
+      ->allow_extra_args(false)
+      ->trigger_on_parse();  // --stop may come several times; of others the last one holds
+}
+
+std::string ErrorText(const CLI::ParseError& error, const CLI::App& app) {
+  std::string text = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    text = "unknown option or argument:";
+    for (const std::string& word : app.remaining()) text += " " + word;
+  }
+  return fmt::format("{} (see \"{} --help\")", text, app.get_name());
+}
+
+ExitCode RunCommand(const Command& command, std::span<const std::string> arguments) {
+  CLI::App app(std::string(command.summary), fmt::format("ebb {}", command.name));
+  CliOptions options;
+  for (const OptionRow& row : OptionTable()) {
+    const auto in = [&](const std::vector<OptionGroup>& groups) {
+      return std::ranges::find(groups, row.group) != groups.end();
+    };
+    if (in(command.groups)) {
+      AddOption(row, std::string(OptionGroupTitle(row.group)), &app, &options);
+    } else if (in(command.without_effect)) {
+      AddOption(row, "", &app, &options);
+    }
+  }
+  app.footer(WithoutEffectText(command));
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return ExitCode::kOk;
+  } catch (const CLI::ParseError& error) {
+    return Fail(InvalidArgument(ErrorText(error, app)));
+  }
+  options.sampling.seed = options.seed;
+  options.session.policy.seed = options.seed;
+  // An evaluation does this for each of its settings, and each of its policies drafts.
+  const bool has_settings = std::ranges::count(command.groups, OptionGroup::kEval) > 0;
+  if (!has_settings) {
+    if (const Status status = SettleLossless(&options); !status.ok()) return Fail(status);
+    CompleteSetting(options.given, &options.engine, &options.session);
+  }
+  if (options.list_policies) return ListPolicies();
+  return command.run(options);
+}
+
+}  // namespace
+
+ExitCode RunProgram(std::span<const std::string> arguments) {
+  const auto found = FindCommand(&arguments);
+  if (const ExitCode* end = std::get_if<ExitCode>(&found)) return *end;
+  return RunCommand(*std::get<const Command*>(found), arguments);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,114 @@
+// `ebb pull`: fetches models by name, or lists those that it knows.
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/ebb/bench/report.h"
+#include "apps/ebb/commands.h"
+#include "apps/ebb/pull/known_models.h"
+#include "apps/ebb/pull/model_fetch.h"
+#include "apps/ebb/pull/parts_folder.h"
+#include "apps/ebb/setup.h"
+
+namespace ebb::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+void Say(const CliOptions& options, std::string_view text) {
+  if (!options.quiet) fmt::print(stderr, "{}\n", text);
+}
+
+// What lies where the model belongs, as far as its size tells.
+struct LocalState {
+  std::string path;
+  bool is_there = false;  // a file of the model's size
+  uint64_t bytes = 0;     // of the file; 0: there is none
+  int num_parts_kept = 0;
+};
+
+LocalState StateOf(const KnownModel& model) {
+  LocalState state = {.path = KnownModelPath(model)};
+  std::error_code error;
+  if (const uintmax_t bytes = fs::file_size(state.path, error); !error) state.bytes = bytes;
+  state.is_there = state.bytes == model.bytes;
+  state.num_parts_kept = NumPartsKept(model, state.path);
+  return state;
+}
+
+Json ToJson(const KnownModel& model, const LocalState& state) {
+  return {{"name", model.name},
+          {"description", model.description},
+          {"licence", model.licence},
+          {"bytes", model.bytes},
+          {"sha256", model.sha256},
+          {"path", state.path},
+          {"there", state.is_there},
+          {"parts", model.parts.size()},
+          {"parts_kept", state.num_parts_kept}};
+}
+
+std::string ToText(const KnownModel& model, const LocalState& state) {
+  constexpr uint64_t kMegabyte = 1000000;
+  std::string where = fmt::format("not there; `ebb pull {}` fetches it", model.name);
+  if (state.is_there) {
+    where = state.path;
+  } else if (state.bytes > 0) {
+    where = fmt::format("{} has {} bytes instead of {}; `ebb pull {}` fetches it anew", state.path,
+                        state.bytes, model.bytes, model.name);
+  } else if (state.num_parts_kept > 0) {
+    where = fmt::format("{} of {} parts are there; `ebb pull {}` fetches the others",
+                        state.num_parts_kept, model.parts.size(), model.name);
+  }
+  return fmt::format("{:<19} {} MB, {}: {}\n{:<19} {}", model.name, model.bytes / kMegabyte,
+                     model.licence, model.description, "", where);
+}
+
+// Fetches the model unless it is there already.
+Status Pull(const KnownModel& model, const CliOptions& options) {
+  const std::string path = KnownModelPath(model);
+  std::error_code error;
+  const bool is_there = fs::exists(path, error);
+  Status status = is_there ? CheckSha256(path, model.sha256) : OkStatus();
+  const bool is_another = status.code() == StatusCode::kCorrupt;
+  if (is_another) Say(options, fmt::format("{}; fetching it anew", status.message()));
+  if (!is_there || is_another) {
+    fs::create_directories(CacheFolder(), error);
+    if (error) return IoError(fmt::format("cannot make {}: {}", CacheFolder(), error.message()));
+    status = FetchModel(model, path, options);
+  }
+  EBB_RETURN_IF_ERROR(status);
+  Say(options, fmt::format("the model is at {}", path));
+  return options.json ? WriteRecord(options, ToJson(model, StateOf(model)), "") : OkStatus();
+}
+
+std::vector<const KnownModel*> ChosenModels(const PullInput& pull) {
+  if (!pull.models.empty()) return pull.models;
+  if (!pull.list) return {&KnownModels().front()};
+  std::vector<const KnownModel*> all;
+  for (const KnownModel& model : KnownModels()) all.push_back(&model);
+  return all;
+}
+
+}  // namespace
+
+ExitCode RunPull(const CliOptions& options) {
+  (void)InstallInterruptHandler();
+  if (CacheFolder().empty()) return Fail(NotFound("neither XDG_CACHE_HOME nor HOME is set"));
+  for (const KnownModel* model : ChosenModels(options.pull)) {
+    Status status;
+    if (options.pull.list) {
+      const LocalState state = StateOf(*model);
+      status = WriteRecord(options, ToJson(*model, state), ToText(*model, state));
+    } else {
+      status = Pull(*model, options);
+    }
+    if (!status.ok()) return Fail(status);
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,150 @@
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/ebb/commands.h"
+#include "apps/ebb/run/conversation.h"
+#include "apps/ebb/terminal/line_reader.h"
+#include "apps/ebb/run/turn.h"
+
+namespace ebb::cli {
+namespace {
+
+class Chat {
+ public:
+  Chat(const CliOptions& options, LogprobsFile* logprobs, Setup* setup, Conversation talk)
+      : options_(options),
+        setup_(*setup),
+        announcer_(options),
+        logprobs_(*logprobs),
+        output_(options.thoughts, TextOutput::LineEnd::kAlways),
+        talk_(std::move(talk)) {}
+
+  ExitCode Run();
+
+ private:
+  Status Reset();
+  // Nothing while the conversation goes on.
+  std::optional<ExitCode> Take(const std::string& line);
+  std::optional<ExitCode> Answer(const std::string& text);
+  std::optional<ExitCode> TakeBack(const Turn& turn);
+  void Save();
+  // Of a conversation that ends by itself.
+  [[nodiscard]] ExitCode EndCode() const {
+    return last_code_ == ExitCode::kOk && !saved_ ? ExitCode::kError : last_code_;
+  }
+
+  const CliOptions& options_;
+  Setup& setup_;
+  Announcer announcer_;
+  LogprobsFile& logprobs_;
+  TextOutput output_;
+  LineReader reader_;
+  Conversation talk_;
+  std::optional<RunFigures> last_;
+  ExitCode last_code_ = ExitCode::kOk;
+  bool saved_ = true;  // or there is nothing to save
+};
+
+// A new session rather than a truncated one: rows that a policy removed do not come back.
+Status Chat::Reset() {
+  last_.reset();
+  last_code_ = ExitCode::kOk;
+  announcer_ = Announcer(options_);
+  setup_.session.reset();  // its memory may be all there is under a cap
+  setup_.resumed.reset();
+  EBB_ASSIGN_OR_RETURN(setup_.session, setup_.engine->OpenSession(options_.session));
+  const uint64_t num_turns = talk_.num_turns;
+  EBB_ASSIGN_OR_RETURN(talk_, OpenConversation(setup_, options_, Conversation::Kind::kChat));
+  talk_.num_turns = num_turns;
+  return OkStatus();
+}
+
+void Chat::Save() {
+  const Status status = SaveConversation(talk_, options_, &setup_);
+  saved_ = status.ok();
+  if (!saved_) Fail(status);
+}
+
+ExitCode Chat::Run() {
+  while (true) {
+    EndOnInterrupt();
+    const std::optional<std::string> line = reader_.Next("> ");
+    (void)InstallInterruptHandler();
+    if (!line) return EndCode();
+    if (const std::optional<ExitCode> end = Take(*line)) return *end;
+  }
+}
+
+std::optional<ExitCode> Chat::Take(const std::string& line) {
+  if (line.empty()) return std::nullopt;
+  if (line == "/exit") return EndCode();
+  if (line == "/reset") {
+    if (const Status status = Reset(); !status.ok()) return Fail(status);
+    Save();
+  } else if (line == "/stats") {
+    fmt::print(stderr, "{}", last_ ? HumanSummary(*last_, setup_) : "nothing was said yet\n");
+  } else if (line.front() == '/') {
+    fmt::print(stderr, "unknown command {}; expected /exit, /reset or /stats\n", line);
+  } else {
+    return Answer(line);
+  }
+  return std::nullopt;
+}
+
+std::optional<ExitCode> Chat::Answer(const std::string& text) {
+  const Result<Turn> turn =
+      NextTurn(*setup_.model, options_, text, setup_.session->tokens(), &talk_);
+  if (!turn.ok()) return Fail(turn.status());
+  const TurnContext context = {.options = &options_,
+                               .cancel = InstallInterruptHandler(),
+                               .start = std::chrono::steady_clock::now(),
+                               .announcer = &announcer_,
+                               .logprobs = &logprobs_};
+  last_ = TakeTurn(context, *turn, setup_, &output_);
+  last_code_ = ReportEnd(last_->result);
+  if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) return TakeBack(*turn);
+  // Ctrl-C ends an answer, not the conversation.
+  EndTurn(*turn, last_->result, last_->sampler, &talk_);
+  Save();
+  return last_code_ == ExitCode::kError ? std::optional(last_code_) : std::nullopt;
+}
+
+// A turn that outgrew the context, the cap or the policy's budget. What it shares with earlier
+// turns stays, so that a shorter one finds the room that there was.
+std::optional<ExitCode> Chat::TakeBack(const Turn& turn) {
+  Session& session = *setup_.session;
+  auto kept = static_cast<Position>(turn.tokens.size() - last_->prompt_tokens);
+  if (!session.CanTruncateTo(kept)) kept = 0;
+  if (session.next_position() > kept) {
+    if (const Status status = session.TruncateTo(kept); !status.ok()) return Fail(status);
+  }
+  fmt::print(stderr, "the turn was taken back; /reset forgets the earlier ones too\n");
+  return std::nullopt;
+}
+
+}  // namespace
+
+ExitCode RunChat(const CliOptions& options) {
+  (void)InstallInterruptHandler();
+  LogprobsFile logprobs(options);
+  if (const Status status = logprobs.Check(); !status.ok()) return Fail(status);
+  const auto model = OpenModel(options);
+  if (!model.ok()) return Fail(model.status());
+  CliOptions fitted = options;
+  if (IsLive(fitted)) fitted.session.ledger = SessionOptions::Record::kYes;
+  Result<Setup> setup = OpenSessionSetup(*model, &fitted);
+  if (!setup.ok()) return Fail(setup.status());
+  Result<Conversation> talk = OpenConversation(*setup, fitted, Conversation::Kind::kChat);
+  if (!talk.ok()) return Fail(talk.status());
+  // A grammar that is refused is refused before anything is typed.
+  const auto sampler = Sampler::Create(**model, options.sampling);
+  if (!sampler.ok()) return Fail(sampler.status());
+  return Chat(fitted, &logprobs, &*setup, *std::move(talk)).Run();
+}
+
+}  // namespace ebb::cli

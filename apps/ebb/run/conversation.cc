@@ -1,0 +1,76 @@
+#include "apps/ebb/run/conversation.h"
+
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "ebb/session_file.h"
+#include "apps/ebb/fit/memory.h"
+#include "apps/ebb/run/turn.h"
+
+namespace ebb::cli {
+namespace {
+
+const ChatMessage* SystemMessage(const Conversation& conversation) {
+  const std::vector<ChatMessage>& messages = conversation.request.messages;
+  return messages.empty() || messages.front().role != "system" ? nullptr : &messages.front();
+}
+
+}  // namespace
+
+Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model, CliOptions* options) {
+  if (!options->session_file.empty()) {
+    const Status place = CheckSessionPlace(options->session_file);
+    if (!place.ok()) {
+      return Status(place.code(),
+                    fmt::format("the session could not be saved: {}", place.message()));
+    }
+  }
+  auto& tiers = options->session.policy.tiers;
+  if (options->fit.memory_bytes > 0 && !tiers.has_value() && !options->session_file.empty()) {
+    const Result<SessionFileInfo> info = ReadSessionInfo(options->session_file);
+    if (info.ok()) options->engine.tiers = tiers = info->tiers;
+    if (!info.ok() && info.status().code() != StatusCode::kNotFound) return info.status();
+  }
+  const int context =
+      options->session.context > 0 ? options->session.context : model->shape().trained_context;
+  EBB_RETURN_IF_ERROR(
+      FitIntoMemory(*model, {.prompt_tokens = context / 2, .prompts_at_any_time = true}, options));
+  EBB_ASSIGN_OR_RETURN(Setup setup, OpenSetup(std::move(model), *options));
+  if (setup.resumed.has_value() && !options->quiet && !options->json) {
+    fmt::print(stderr, "[session: {} tokens resumed from {}]\n", setup.session->next_position(),
+               options->session_file);
+  }
+  return setup;
+}
+
+Result<Conversation> OpenConversation(const Setup& setup, const CliOptions& options,
+                                      Conversation::Kind kind) {
+  if (!setup.resumed.has_value()) return NewConversation(options, kind);
+  EBB_ASSIGN_OR_RETURN(Conversation conversation, DecodeConversation(*setup.resumed));
+  const std::string& file = options.session_file;
+  if (conversation.kind != kind) {
+    return InvalidArgument(fmt::format("{}: {}", file,
+                                       kind == Conversation::Kind::kChat
+                                           ? "the session is a text; go on with run --raw"
+                                           : "the session is a conversation; leave --raw out"));
+  }
+  const ChatMessage* const system = SystemMessage(conversation);
+  if (!options.system.empty() && (system == nullptr || system->content != options.system)) {
+    return InvalidArgument(fmt::format("{}: the session has {} system message; leave --system out",
+                                       file, system == nullptr ? "no" : "another"));
+  }
+  return conversation;
+}
+
+Status SaveConversation(const Conversation& conversation, const CliOptions& options, Setup* setup) {
+  if (options.session_file.empty()) return OkStatus();
+  const Status status =
+      SaveSession(*setup->session, options.session_file, EncodeConversation(conversation));
+  if (status.ok()) return status;
+  return Status(status.code(), fmt::format("the session was not saved: {}", status.message()));
+}
+
+}  // namespace ebb::cli

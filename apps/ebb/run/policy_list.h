@@ -1,0 +1,14 @@
+// What --policy and --scorer accept, and --list-policies prints.
+#ifndef EBB_APPS_RUN_POLICY_LIST_H_
+#define EBB_APPS_RUN_POLICY_LIST_H_
+
+#include "apps/ebb/exit_code.h"
+
+namespace ebb::cli {
+
+// Writes both tables to stdout. Needs no model.
+ExitCode ListPolicies();
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_RUN_POLICY_LIST_H_

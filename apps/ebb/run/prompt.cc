@@ -1,0 +1,70 @@
+#include "apps/ebb/run/prompt.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace ebb::cli {
+namespace {
+
+struct FileCloser {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+Result<std::string> ReadAll(std::FILE* file, const std::string& name) {
+  std::string text;
+  char buffer[1 << 16];
+  errno = 0;
+  // Not until fread() gives nothing: after the end it would ask a terminal again.
+  while (std::feof(file) == 0 && std::ferror(file) == 0) {
+    text.append(buffer, std::fread(buffer, 1, sizeof(buffer), file));
+  }
+  if (std::ferror(file) != 0) {
+    if (errno == EINTR) return Cancelled("interrupted");
+    return IoError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+Result<std::string> ReadFile(const std::string& path) {
+  const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "rb"));
+  if (file == nullptr) {
+    return IoError(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  }
+  return ReadAll(file.get(), path);
+}
+
+bool ResumesSession(const CliOptions& options) {
+  std::error_code error;
+  return !options.session_file.empty() && std::filesystem::exists(options.session_file, error);
+}
+
+Result<std::string> ReadSource(const CliOptions& options) {
+  if (options.prompt) return *options.prompt;
+  if (!options.prompt_file.empty()) return ReadFile(options.prompt_file);
+  if (isatty(STDIN_FILENO) != 0) {
+    if (ResumesSession(options)) return std::string();
+    fmt::print(stderr, "reading the prompt from the terminal; Ctrl-D ends it\n");
+  }
+  return ReadAll(stdin, "stdin");
+}
+
+}  // namespace
+
+Result<std::string> ReadPromptText(const CliOptions& options) {
+  if (options.prompt && !options.prompt_file.empty()) {
+    return InvalidArgument("expected one prompt, found both -p and -f");
+  }
+  EBB_ASSIGN_OR_RETURN(std::string text, ReadSource(options));
+  if (text.empty() && !ResumesSession(options))
+    return InvalidArgument("expected a prompt, found an empty one");
+  return text;
+}
+
+}  // namespace ebb::cli

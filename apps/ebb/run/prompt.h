@@ -1,0 +1,19 @@
+// Where the prompt of `ebb run` comes from.
+#ifndef EBB_APPS_RUN_PROMPT_H_
+#define EBB_APPS_RUN_PROMPT_H_
+
+#include <string>
+
+#include "ebb/status.h"
+#include "apps/ebb/options/options.h"
+
+namespace ebb::cli {
+
+// -p, else -f, else stdin; the last two without their last newline. Errors: both -p and -f, a file
+// that cannot be read, nothing at all. Where a session is resumed there may be none: the text is
+// empty then, and a terminal is not asked for one.
+[[nodiscard]] Result<std::string> ReadPromptText(const CliOptions& options);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_RUN_PROMPT_H_

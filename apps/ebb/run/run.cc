@@ -1,0 +1,102 @@
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "apps/ebb/commands.h"
+#include "apps/ebb/run/conversation.h"
+#include "apps/ebb/fit/memory.h"
+#include "apps/ebb/run/prompt.h"
+#include "apps/ebb/run/turn.h"
+
+namespace ebb::cli {
+namespace {
+
+ExitCode Report(ExitCode code, const CliOptions& options, const RunFigures& figures,
+                const Setup& setup) {
+  if (options.json) {
+    fmt::print(stderr, "{}\n", JsonSummary(figures, setup));
+  } else if (!options.quiet && (figures.prompt_seconds > 0 || figures.result.decode_steps > 0)) {
+    fmt::print(stderr, "{}", HumanSummary(figures, setup));
+  }
+  return code;
+}
+
+ExitCode AnswerOnce(TurnContext context, const std::string& text,
+                    std::shared_ptr<const Model> model) {
+  CliOptions options = *context.options;  // --memory adds tiers
+  context.options = &options;
+  Announcer announcer(options);
+  context.announcer = &announcer;
+  const Result<Turn> turn = PromptTurn(*model, options, text);
+  if (!turn.ok()) return Fail(turn.status());
+  const auto prompt_tokens = static_cast<int>(turn->tokens.size());
+  const Status fits = FitGenerationIntoMemory(*model, prompt_tokens, &options);
+  if (!fits.ok()) return Fail(fits);
+  const Result<Setup> setup = OpenSetup(std::move(model), options);
+  if (!setup.ok()) return Fail(setup.status());
+  TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
+  const RunFigures figures = TakeTurn(context, *turn, *setup, &output);
+  const ExitCode code = ReportEnd(figures.result);
+  return Report(code, options, figures, *setup);
+}
+
+// One more turn of the conversation in the file, or its first one.
+ExitCode AnswerInSession(TurnContext context, const std::string& text,
+                         std::shared_ptr<const Model> model) {
+  CliOptions options = *context.options;
+  context.options = &options;
+  Announcer announcer(options);
+  context.announcer = &announcer;
+  Result<Setup> setup = OpenSessionSetup(std::move(model), &options);
+  if (!setup.ok()) return Fail(setup.status());
+  using Kind = Conversation::Kind;
+  Result<Conversation> talk =
+      OpenConversation(*setup, options, options.raw ? Kind::kText : Kind::kChat);
+  if (!talk.ok()) return Fail(talk.status());
+  const Result<Turn> turn =
+      NextTurn(*setup->model, options, text, setup->session->tokens(), &*talk);
+  if (!turn.ok()) return Fail(turn.status());
+  TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
+  const RunFigures figures = TakeTurn(context, *turn, *setup, &output);
+  const ExitCode code = ReportEnd(figures.result);
+  // What was never answered has not been said, but what Ctrl-C let be read of it need not be read
+  // again. A text has no messages that would tell the two apart.
+  const size_t tokens_before = turn->goes_on ? turn->goes_on->so_far.tokens.size() : 0;
+  const bool answered =
+      figures.result.answer.tokens.size() > tokens_before || code == ExitCode::kOk;
+  if (answered || (code == ExitCode::kInterrupted && talk->kind == Kind::kChat)) {
+    EndTurn(*turn, figures.result, figures.sampler, &*talk);
+    if (const Status saved = SaveConversation(*talk, options, &*setup); !saved.ok()) {
+      Fail(saved);
+      return ExitCode::kError;
+    }
+  }
+  return Report(code, options, figures, *setup);
+}
+
+}  // namespace
+
+ExitCode RunRun(const CliOptions& given) {
+  CliOptions options = given;
+  if (IsLive(options)) options.session.ledger = SessionOptions::Record::kYes;
+  LogprobsFile logprobs(options);
+  const TurnContext context = {.options = &options,
+                               .cancel = InstallInterruptHandler(),
+                               .start = std::chrono::steady_clock::now(),
+                               .logprobs = &logprobs};
+  if (options.raw && !options.system.empty()) {
+    return Fail(InvalidArgument("--system: a raw prompt has no system message"));
+  }
+  if (const Status status = logprobs.Check(); !status.ok()) return Fail(status);
+  const Result<std::string> text = ReadPromptText(options);
+  if (!text.ok()) return Fail(text.status());
+  const auto model = OpenModel(options);
+  if (!model.ok()) return Fail(model.status());
+  return options.session_file.empty() ? AnswerOnce(context, *text, *model)
+                                      : AnswerInSession(context, *text, *model);
+}
+
+}  // namespace ebb::cli

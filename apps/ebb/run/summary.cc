@@ -1,0 +1,130 @@
+#include "apps/ebb/run/summary.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "apps/ebb/run/lossless_record.h"
+
+namespace ebb::cli {
+namespace {
+
+double Rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+
+double DecodeRate(const GenerateResult& result) {
+  return Rate(result.decode_steps, result.seconds);
+}
+
+// A lossless session keeps every row, and some of them twice.
+int64_t RowsKept(const Session& session, const ModelShape& shape, const CacheAccounting& cache) {
+  if (session.lossless_report() != nullptr) {
+    return static_cast<int64_t>(session.tokens().size()) * shape.NumStreams();
+  }
+  int64_t rows = 0;
+  for (const TierAccounting& tier : cache.tiers) rows += tier.rows;
+  return rows;
+}
+
+std::string Bytes(double bytes) {
+  constexpr double kMiB = 1024 * 1024;
+  return fmt::format("{:.1f} MiB", bytes / kMiB);
+}
+
+nlohmann::ordered_json TierRecords(const CacheAccounting& cache, const Engine& engine) {
+  auto records = nlohmann::ordered_json::array();
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    const TierAccounting& of_tier = cache.tiers[static_cast<int>(tier)];
+    records.push_back({{"name", TierName(tier)},
+                       {"rows", of_tier.rows},
+                       {"bytes", of_tier.page_bytes},
+                       {"peak_bytes", engine.arena_accounting(tier).peak_bytes}});
+  }
+  records.push_back({{"name", TierName(Tier::kT3)},
+                     {"rows", cache.rows_evicted},
+                     {"bytes", 0},
+                     {"peak_bytes", 0}});
+  return records;
+}
+
+nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
+  nlohmann::ordered_json record = {{"name", device.name}};
+  if (device.weight_bytes > 0) {
+    record["row_bytes"] = device.row_bytes;
+    record["weight_bytes"] = device.weight_bytes;
+  }
+  if (device.decode_steps == 0) return record;
+  const auto steps = static_cast<double>(device.decode_steps);
+  record["t1_mode"] = T1ModeName(device.t1_mode);
+  record["decode_steps"] = device.decode_steps;
+  record["step_s"] = device.decode_seconds / steps;
+  return record;
+}
+
+}  // namespace
+
+std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
+  const CacheAccounting cache = setup.session->accounting();
+  const ArenaAccounting arena = setup.engine->arena_accounting();
+  nlohmann::ordered_json record = {
+      {"prompt_tokens", figures.prompt_tokens},
+      {"generated_tokens", figures.result.generated_tokens},
+      {"thought_tokens", figures.result.thought_tokens},
+      {"finish_reason", FinishReasonName(figures.result.finish_reason)},
+      {"tokens_per_s", DecodeRate(figures.result)},
+      {"prompt_tokens_per_s", Rate(figures.prompt_tokens, figures.prompt_seconds)},
+      {"time_to_first_token_s", figures.time_to_first_token_seconds},
+      {"policy", setup.session->policy().name},
+      {"rows_kept", RowsKept(*setup.session, setup.model->shape(), cache)},
+      {"rows_evicted", cache.rows_evicted},
+      {"kv_bytes", arena.reserved_bytes},
+      {"kv_used_bytes", arena.used_bytes},
+      {"kv_peak_bytes", arena.peak_bytes},
+      {"kv_table_bytes", cache.table_bytes},
+      {"kv_staging_bytes", cache.staging_bytes},
+      {"kv_staging_peak_bytes", cache.staging_bytes - cache.newest.page_bytes +
+                                    setup.engine->newest_accounting().peak_bytes},
+      {"tiers", TierRecords(cache, *setup.engine)},
+      {"moves",
+       {{"bytes_down", cache.moves.bytes_down},
+        {"bytes_up", cache.moves.bytes_up},
+        {"rows_down", cache.moves.rows_down},
+        {"rows_up", cache.moves.rows_up},
+        {"seconds", cache.moves.seconds}}},
+      {"device", DeviceRecord(setup.engine->device_report())},
+      {"peak_rss_bytes", PeakResidentBytes()},
+      {"threads", setup.engine->options().threads},
+      {"attention", setup.engine->attention_name()},
+      {"logits_hash", fmt::format("{:016x}", setup.session->logits_hash())},
+  };
+  if (setup.session->lossless_report() != nullptr) {
+    AddLosslessFigures(figures.lossless, figures.result.decode_steps, &record);
+  }
+  return record.dump();
+}
+
+std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
+  const CacheAccounting cache = setup.session->accounting();
+  const ArenaAccounting arena = setup.engine->arena_accounting();
+  const GenerateResult& result = figures.result;
+  std::string text = "[";
+  // An answer that goes on reads nothing.
+  if (figures.prompt_tokens > 0) {
+    text += fmt::format("{} tokens read at {:.0f}/s, ", figures.prompt_tokens,
+                        Rate(figures.prompt_tokens, figures.prompt_seconds));
+  }
+  text += fmt::format("{} generated at {:.1f}/s, ended by: {}]\n", result.generated_tokens,
+                      DecodeRate(result), FinishReasonName(result.finish_reason));
+  text += fmt::format("[cache: policy {}, {} rows kept, {} evicted, {} in use of {} reserved]\n",
+                      setup.session->policy().name,
+                      RowsKept(*setup.session, setup.model->shape(), cache), cache.rows_evicted,
+                      Bytes(static_cast<double>(arena.used_bytes)),
+                      Bytes(static_cast<double>(arena.reserved_bytes)));
+  if (setup.session->lossless_report() != nullptr) {
+    const LosslessReport& lossless = figures.lossless;
+    text += fmt::format(
+        "[lossless: {} of {} drafted tokens accepted, {} of them looked up; {} verifying steps]\n",
+        lossless.accepted, lossless.drafted, lossless.accepted_looked_up, lossless.verify_steps);
+  }
+  return text;
+}
+
+}  // namespace ebb::cli

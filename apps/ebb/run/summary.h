@@ -1,0 +1,29 @@
+// What a generation did and what its cache cost, for people and for programs.
+#ifndef EBB_APPS_RUN_SUMMARY_H_
+#define EBB_APPS_RUN_SUMMARY_H_
+
+#include <string>
+
+#include "ebb/generate.h"
+#include "ebb/lossless.h"
+#include "apps/ebb/setup.h"
+
+namespace ebb::cli {
+
+struct RunFigures {
+  int prompt_tokens = 0;
+  double prompt_seconds = 0;               // of reading them
+  double time_to_first_token_seconds = 0;  // from the start of the command, loading included
+  GenerateResult result;
+  LosslessReport lossless = {};  // of this generation, where the session is lossless
+  std::string sampler = {};      // Sampler::SaveState() at the end; empty: there was none
+};
+
+// One line of JSON, without the newline.
+[[nodiscard]] std::string JsonSummary(const RunFigures& figures, const Setup& setup);
+// A few lines for people, each ending in a newline.
+[[nodiscard]] std::string HumanSummary(const RunFigures& figures, const Setup& setup);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_RUN_SUMMARY_H_

@@ -1,0 +1,202 @@
+#include "apps/ebb/run/turn.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "ebb/prefix.h"
+#include "apps/ebb/live/view.h"
+#include "apps/ebb/terminal/progress.h"
+
+namespace ebb::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Status ReadPrompt(const TurnContext& context, const Turn& turn, Session* session,
+                  RunFigures* figures) {
+  EBB_ASSIGN_OR_RETURN(const std::span<const Token> tokens, KeepPrefix(turn.tokens, session));
+  figures->prompt_tokens = static_cast<int>(tokens.size());
+  const auto display =
+      context.options->quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
+  ProgressBar bar("reading the prompt", "tokens", figures->prompt_tokens, display);
+  PrefillOptions prefill;
+  prefill.cancel = context.cancel;
+  prefill.progress = [&](size_t done) { bar.Update(static_cast<int64_t>(done)); };
+  const Clock::time_point start = Clock::now();
+  EBB_RETURN_IF_ERROR(session->Prefill(tokens, prefill));
+  figures->prompt_seconds = SecondsSince(start);
+  return OkStatus();
+}
+
+// The last token of an answer was shown, and is read when the answer goes on.
+std::span<const Token> NotRead(const AnswerSoFar& answer, const Session& session) {
+  const size_t end = answer.begin + answer.tokens.size();
+  const size_t left = end - std::min(end, session.tokens().size());
+  return std::span(answer.tokens).last(std::min(left, answer.tokens.size()));
+}
+
+// Where a turn's text and announcements go.
+class TurnDisplay {
+ public:
+  TurnDisplay(const CliOptions& options, const Turn& turn, const Setup& setup, TextOutput* output)
+      : options_(options), output_(output) {
+    if (!IsLive(options)) return;
+    live_.emplace(*setup.session, *setup.model, options.thoughts,
+                  turn.goes_on.has_value() ? NotRead(turn.goes_on->so_far, *setup.session)
+                                           : std::span<const Token>());
+  }
+  void AddToken(Token token, const ChatPrompt& prompt) {
+    if (live_.has_value()) live_->AddToken(token, prompt);
+  }
+  bool Write(std::string_view text, TextPart part) {
+    return live_.has_value() ? live_->Write(text, part) : output_->Write(text, part);
+  }
+  void Say(const Announcer::Announcement& announcement) {
+    if (options_.quiet) return;
+    std::string text = AnnouncementText(announcement, options_);
+    if (live_.has_value()) {
+      live_->Note(std::move(text));
+    } else {
+      fmt::print(stderr, "{}{}\n", output_->in_line() && !options_.json ? "\n" : "", text);
+    }
+  }
+  // An error of stdout.
+  Status Finish(const Session& session) {
+    if (!live_.has_value()) {
+      output_->Finish();
+      return output_->status();
+    }
+    live_->Finish();
+    if (!options_.quiet && !options_.json && isatty(STDERR_FILENO) != 0) {
+      fmt::print(stderr, "[{}]\n", fmt::join(TierLegend(session), "  "));
+    }
+    return live_->status();
+  }
+
+ private:
+  const CliOptions& options_;
+  TextOutput* const output_;
+  std::optional<LiveView> live_;
+};
+
+}  // namespace
+
+Conversation NewConversation(const CliOptions& options, Conversation::Kind kind) {
+  Conversation conversation = {.kind = kind};
+  if (!options.system.empty()) {
+    conversation.request.messages.push_back({"system", options.system});
+  }
+  return conversation;
+}
+
+Result<Turn> NextTurn(const Model& model, const CliOptions& options, const std::string& text,
+                      std::span<const Token> read, Conversation* conversation) {
+  // Templates that can leave the thought out do it better than closing it by force.
+  conversation->request.thinking =
+      options.thinking_budget == 0 ? Thinking::kOff : Thinking::kModelDefault;
+  if (text.empty()) {
+    if (conversation->last_is_over && !options.ignore_eos) {
+      return InvalidArgument(
+          "expected a prompt: the session's last answer is over; --ignore-eos goes on with it");
+    }
+    return GoOn(
+        model, *conversation,
+        options.ignore_eos ? GenerateOptions::OnEnd::kIgnore : GenerateOptions::OnEnd::kStop);
+  }
+  if (conversation->kind == Conversation::Kind::kText) {
+    return BeginTextTurn(model, *conversation, text, read);
+  }
+  const ChatMessage message = {"user", text};
+  return BeginTurn(model, *conversation, {&message, 1});
+}
+
+Result<Turn> PromptTurn(const Model& model, const CliOptions& options, const std::string& text) {
+  using Kind = Conversation::Kind;
+  if (options.raw && !options.system.empty()) {
+    return InvalidArgument("--system: a raw prompt has no system message");
+  }
+  Conversation conversation = NewConversation(options, options.raw ? Kind::kText : Kind::kChat);
+  return NextTurn(model, options, text, {}, &conversation);
+}
+
+GenerateOptions GenerateOptionsFor(const CliOptions& options, const Turn& turn) {
+  using OnEnd = GenerateOptions::OnEnd;
+  return OptionsFor(turn, {.max_tokens = options.max_tokens,
+                           .stops = options.stops,
+                           .on_end = options.ignore_eos ? OnEnd::kIgnore : OnEnd::kStop,
+                           .thinking_budget = options.thinking_budget});
+}
+
+bool IsLive(const CliOptions& options) { return options.live && Screen::IsThere(); }
+
+RunFigures TakeTurn(const TurnContext& context, const Turn& turn, const Setup& setup,
+                    TextOutput* output) {
+  RunFigures figures;
+  const auto sampler = SamplerFor(turn, *setup.model, context.options->sampling);
+  Status status = sampler.status();
+  if (status.ok() && !turn.goes_on.has_value()) {
+    status = ReadPrompt(context, turn, setup.session.get(), &figures);
+  }
+  if (!status.ok()) {
+    figures.result = PromptFailed(status, turn.tokens.size(), *setup.session);
+    return figures;
+  }
+  TurnDisplay display(*context.options, turn, setup, output);
+  const auto look = [&] {
+    context.announcer->Look(setup.session->last_step(),
+                            [&](const auto& announcement) { display.Say(announcement); });
+  };
+  GenerateOptions generate = GenerateOptionsFor(*context.options, turn);
+  generate.cancel = context.cancel;
+  generate.on_token = [&](Token token) {
+    if (figures.time_to_first_token_seconds == 0) {
+      figures.time_to_first_token_seconds = SecondsSince(context.start);
+    }
+    look();
+    context.logprobs->Add(*setup.model, setup.session->logits(), token);
+    display.AddToken(token, turn.prompt);
+  };
+  generate.on_text = [&](std::string_view text, TextPart part) {
+    return display.Write(text, part);
+  };
+  const LosslessReport* const lossless = setup.session->lossless_report();
+  const LosslessReport before = lossless == nullptr ? LosslessReport() : *lossless;
+  figures.result = Generate(*setup.session, **sampler, generate);
+  if (lossless != nullptr) figures.lossless = Since(before, *lossless);
+  figures.sampler = SavedState(**sampler);
+  // To the generation it was a sink that wanted no more; to the user it is a failure.
+  for (const Status& written : {display.Finish(*setup.session), context.logprobs->Finish()}) {
+    if (written.ok()) continue;
+    figures.result.finish_reason = FinishReason::kError;
+    figures.result.error = written;
+  }
+  return figures;
+}
+
+ExitCode ReportEnd(const GenerateResult& result) {
+  switch (result.finish_reason) {
+    case FinishReason::kStop:
+    case FinishReason::kStopString:
+    case FinishReason::kLength:
+      return ExitCode::kOk;
+    case FinishReason::kCancelled:
+      return Fail(Cancelled("interrupted"));
+    case FinishReason::kContext:
+    case FinishReason::kCap:
+    case FinishReason::kError:
+      return Fail(result.error);
+  }
+  return ExitCode::kError;
+}
+
+}  // namespace ebb::cli

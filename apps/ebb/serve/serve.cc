@@ -1,0 +1,157 @@
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "apps/ebb/pull/built_in_models.h"
+#include "apps/ebb/commands.h"
+#include "apps/ebb/pull/known_models.h"
+#include "apps/ebb/terminal/output.h"
+#include "apps/ebb/setup.h"
+#include "src/server/server.h"
+
+namespace ebb::cli {
+namespace {
+
+// What requests call the model: the name that -m takes, or the file's.
+std::string ModelId(const std::string& given) {
+  if (given.empty()) return std::string(KnownModels().front().name);
+  if (IsBuiltInModel(given) || FindKnownModel(given) != nullptr) return given;
+  return std::filesystem::path(given).stem().string();
+}
+
+server::ServerOptions ServerOptionsOf(const CliOptions& options) {
+  using OnEnd = GenerateOptions::OnEnd;
+  const ServeInput& serve = options.serve;
+  server::ServerOptions wanted = {
+      .host = serve.host,
+      .port = static_cast<uint16_t>(serve.port),
+      .cors_origins = serve.cors_origins,
+      .driver = {.most_waiting = static_cast<size_t>(serve.max_queue),
+                 .most_running = static_cast<size_t>(serve.max_running),
+                 .prefix_cache_bytes = serve.prefix_cache_bytes},
+      .metrics_alias = serve.metrics_alias,
+      .dashboard = serve.dashboard,
+      .defaults = {
+          .model_id = serve.aliases.empty() ? ModelId(options.model.path) : serve.aliases.front(),
+          .aliases = serve.aliases,
+          .sampling = options.sampling,
+          .engine = options.engine,
+          .session = options.session,
+          .generate = {.max_tokens = options.max_tokens,
+                       .stops = options.stops,
+                       .on_end = options.ignore_eos ? OnEnd::kIgnore : OnEnd::kStop,
+                       .thinking_budget = options.thinking_budget}}};
+  wanted.defaults.aliases.push_back(ModelId(options.model.path));
+  wanted.sessions = serve.sessions;
+  wanted.keeping.limits.lease = serve.session_lease;
+  wanted.keeping.idle = serve.session_idle;
+  wanted.keeping.lifetime = serve.session_lifetime;
+  wanted.keeping.checkpoint_every = serve.checkpoint_every;
+  wanted.defaults.engine.max_stall_seconds = serve.max_stall_ms / 1000.0;
+  return wanted;
+}
+
+// Signals are waited for by the thread that started the server, so that the others must not take
+// them.
+class Signals {
+ public:
+  // SIGHUP, that a terminal has gone, ends the process unless it means another thing.
+  enum class Hangup { kEnds, kIsWaitedFor };
+  explicit Signals(Hangup hangup) {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    sigaddset(&set_, SIGTERM);
+    if (hangup == Hangup::kIsWaitedFor) sigaddset(&set_, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_IGN);
+  }
+  int Wait() {
+    int signal = 0;
+    sigwait(&set_, &signal);
+    return signal;
+  }
+  // Nothing: none came in this time.
+  std::optional<int> WaitFor(std::chrono::milliseconds time) {
+    const timespec limit = {.tv_sec = time.count() / 1000,
+                            .tv_nsec = time.count() % 1000 * 1'000'000};
+    const int signal = sigtimedwait(&set_, nullptr, &limit);
+    return signal > 0 ? std::optional(signal) : std::nullopt;
+  }
+  // The next one ends the process.
+  void Release() { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+
+ private:
+  sigset_t set_ = {};
+};
+
+// null where no file is named.
+Result<std::shared_ptr<const server::KeyRing>> ReadKeys(const std::string& path) {
+  if (path.empty()) return std::shared_ptr<const server::KeyRing>();
+  EBB_ASSIGN_OR_RETURN(server::KeyRing keys, server::KeyRing::Read(path));
+  return std::make_shared<const server::KeyRing>(std::move(keys));
+}
+
+// What was wrong is said, and the keys stay as they were.
+void ReloadKeys(const std::string& path, server::Server* server) {
+  const auto keys = ReadKeys(path);
+  if (keys.ok()) return server->SetKeys(*keys);
+  Fail(Status(keys.status().code(), "the keys stay as they were: " + keys.status().message()));
+}
+
+// Until nothing is left to be answered, the time is over, or another signal comes.
+void WaitUntilDrained(const server::Server& server, int seconds, Signals* signals) {
+  constexpr std::chrono::milliseconds kInterval(20);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (!server.is_drained() && std::chrono::steady_clock::now() < end) {
+    const std::optional<int> signal = signals->WaitFor(kInterval);
+    if (signal.has_value() && signal != SIGHUP) return;
+  }
+}
+
+ExitCode MakeKey(const ServeInput& serve) {
+  if (serve.api_keys.empty()) {
+    return Fail(InvalidArgument("--new-key: expected --api-keys FILE with it, found none"));
+  }
+  const Result<std::string> key = server::AddNewKey(serve.api_keys, serve.new_key);
+  if (!key.ok()) return Fail(key.status());
+  const Status shown = WriteToStdout(*key + "\n");
+  return shown.ok() ? ExitCode::kOk : Fail(shown);
+}
+
+}  // namespace
+
+ExitCode RunServe(const CliOptions& options) {
+  const ServeInput& serve = options.serve;
+  if (!serve.new_key.empty()) return MakeKey(serve);
+  const auto keys = ReadKeys(serve.api_keys);
+  if (!keys.ok()) return Fail(keys.status());
+  const auto model = OpenModel(options);
+  if (!model.ok()) return Fail(model.status());
+  Signals signals(*keys == nullptr ? Signals::Hangup::kEnds : Signals::Hangup::kIsWaitedFor);
+  server::ServerOptions wanted = ServerOptionsOf(options);
+  wanted.keys = *keys;
+  const auto server = server::Server::Start(*model, wanted);
+  if (!server.ok()) return Fail(server.status());
+  const std::string address = (*server)->address();
+  const Status ready = WriteToStdout(fmt::format("ebb: {} at {}{}\n", ModelId(options.model.path),
+                                                 (*server)->port() > 0 ? "http://" : "", address));
+  if (!ready.ok()) return Fail(ready);
+  int signal = signals.Wait();
+  for (; signal == SIGHUP; signal = signals.Wait()) ReloadKeys(serve.api_keys, server->get());
+  if (signal == SIGTERM) {
+    (*server)->Drain();
+    WaitUntilDrained(**server, serve.drain_seconds, &signals);
+  }
+  signals.Release();
+  return ExitCode::kOk;
+}
+
+}  // namespace ebb::cli

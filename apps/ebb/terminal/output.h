@@ -1,0 +1,53 @@
+// Generated text on its way to stdout: at once, and noticing when nobody reads it any more.
+#ifndef EBB_APPS_TERMINAL_OUTPUT_H_
+#define EBB_APPS_TERMINAL_OUTPUT_H_
+
+#include <string>
+#include <string_view>
+
+#include "ebb/generate.h"
+#include "ebb/status.h"
+#include "apps/ebb/options/options.h"
+
+namespace ebb::cli {
+
+// All of it, at once. Errors: stdout cannot be written, or nobody reads it.
+[[nodiscard]] Status WriteToStdout(std::string_view bytes);
+
+// Before a long run: whether the file that it ends in can be written. What is there stays for now,
+// and where there is nothing, there is nothing. An empty path: no file is asked for. Errors:
+// IoError.
+[[nodiscard]] Status CheckWritable(const std::string& path);
+
+class TextOutput {
+ public:
+  // When Finish() ends an unfinished line.
+  enum class LineEnd { kOnTerminals, kAlways };
+  TextOutput(Thoughts thoughts, LineEnd line_end);
+  TextOutput(const TextOutput&) = delete;
+  TextOutput& operator=(const TextOutput&) = delete;
+
+  // False when stdout cannot be written; status() says why. May be given to GenerateOptions.
+  bool Write(std::string_view text, TextPart part);
+  // Ends dimming, and the line: the shell's prompt, or the next turn, begins one of its own.
+  void Finish();
+  [[nodiscard]] const Status& status() const { return status_; }
+  // Whether what comes on the same terminal now would stand in the middle of a line.
+  [[nodiscard]] bool in_line() const { return terminal_ && !at_line_start_; }
+
+ private:
+  bool WriteAll(std::string_view bytes);
+  void SetDim(TextPart part);
+
+  Thoughts thoughts_;
+  LineEnd line_end_;
+  bool terminal_;
+  bool dimmed_ = false;
+  bool trim_ = false;  // blanks between a hidden thought and the answer
+  bool at_line_start_ = true;
+  Status status_;
+};
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_TERMINAL_OUTPUT_H_

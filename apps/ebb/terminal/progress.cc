@@ -1,0 +1,41 @@
+#include "apps/ebb/terminal/progress.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace ebb::cli {
+
+using namespace std::chrono_literals;
+
+ProgressBar::ProgressBar(std::string_view title, std::string_view unit, int64_t total,
+                         Display display)
+    : title_(title),
+      unit_(unit),
+      total_(std::max<int64_t>(total, 1)),
+      enabled_(display == Display::kAuto && isatty(STDERR_FILENO) != 0) {}
+
+ProgressBar::~ProgressBar() {
+  if (drawn_) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressBar::Update(int64_t done) {
+  if (!enabled_) return;
+  const Clock::time_point now = Clock::now();
+  if (now - start_ < 500ms || (drawn_ && now - last_draw_ < 100ms)) return;
+  drawn_ = true;
+  last_draw_ = now;
+  constexpr int kWidth = 30;
+  const double share =
+      std::clamp(static_cast<double>(done) / static_cast<double>(total_), 0.0, 1.0);
+  const int full = static_cast<int>(share * kWidth);
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  fmt::print(stderr, "\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} % {} of {} {}, {:.0f}/s", title_, "",
+             full, "", kWidth - full, share * 100, done, total_, unit_,
+             static_cast<double>(done) / seconds);
+  std::fflush(stderr);
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,128 @@
+#include "apps/ebb/terminal/subprocess.h"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "apps/ebb/setup.h"
+
+extern char** environ;
+
+namespace ebb::cli {
+namespace {
+
+// What posix_spawn() is told, released at the end of the scope.
+class SpawnActions {
+ public:
+  SpawnActions(ProcessOutput output, int write_end) {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    switch (output) {
+      case ProcessOutput::kToStderr:
+        posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
+        break;
+      case ProcessOutput::kKeep:
+        posix_spawn_file_actions_adddup2(&actions_, write_end, STDOUT_FILENO);
+        break;
+      case ProcessOutput::kKeepAlone:
+        posix_spawn_file_actions_adddup2(&actions_, write_end, STDOUT_FILENO);
+        posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+        break;
+      case ProcessOutput::kKeepBoth:
+        posix_spawn_file_actions_adddup2(&actions_, write_end, STDOUT_FILENO);
+        posix_spawn_file_actions_adddup2(&actions_, write_end, STDERR_FILENO);
+        break;
+      case ProcessOutput::kDiscard:
+        posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+        posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
+        break;
+    }
+    // Ignored signals stay ignored across exec: python would not die of a closed pipe.
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    posix_spawnattr_init(&attributes_);
+    posix_spawnattr_setsigdefault(&attributes_, &defaults);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF);
+  }
+  ~SpawnActions() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnActions(const SpawnActions&) = delete;
+  SpawnActions& operator=(const SpawnActions&) = delete;
+
+  int Spawn(const std::vector<std::string>& arguments, pid_t* child) const {
+    std::vector<char*> raw(arguments.size() + 1, nullptr);
+    for (size_t i = 0; i < arguments.size(); ++i) raw[i] = const_cast<char*>(arguments[i].c_str());
+    return posix_spawnp(child, raw[0], &actions_, &attributes_, raw.data(), environ);
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+// A signal that came to this process alone is passed on, so that nobody waits for the child.
+std::string ReadToEnd(int file, pid_t child) {
+  std::string text;
+  char buffer[4096];
+  while (true) {
+    const ssize_t count = read(file, buffer, sizeof(buffer));
+    if (count > 0) {
+      text.append(buffer, static_cast<size_t>(count));
+    } else if (count == 0 || errno != EINTR) {
+      return text;
+    } else if (Interrupted()) {
+      kill(child, SIGINT);
+    }
+  }
+}
+
+void WaitFor(pid_t child, ProcessResult* result) {
+  int state = 0;
+  rusage usage = {};
+  while (wait4(child, &state, 0, &usage) < 0 && errno == EINTR) {
+    if (Interrupted()) kill(child, SIGINT);
+  }
+  constexpr uint64_t kKiB = 1024;
+  result->peak_resident_bytes = static_cast<uint64_t>(usage.ru_maxrss) * kKiB;
+  result->exit_code = WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
+}
+
+}  // namespace
+
+Result<ProcessResult> RunProcess(const std::vector<std::string>& arguments, ProcessOutput output) {
+  if (Interrupted()) return Cancelled("interrupted");
+  int ends[2] = {-1, -1};
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return IoError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  }
+  pid_t child = 0;
+  const auto start = std::chrono::steady_clock::now();
+  const int error = SpawnActions(output, ends[1]).Spawn(arguments, &child);
+  close(ends[1]);
+  ProcessResult result;
+  if (error == 0) {
+    result.output = ReadToEnd(ends[0], child);
+    WaitFor(child, &result);
+    result.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  close(ends[0]);
+  if (error != 0) {
+    return NotFound(fmt::format("cannot run {}: {}", arguments[0], std::strerror(error)));
+  }
+  if (Interrupted()) return Cancelled("interrupted");
+  return result;
+}
+
+}  // namespace ebb::cli

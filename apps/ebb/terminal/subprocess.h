@@ -1,0 +1,37 @@
+// Runs other programs, found on PATH, without a shell.
+#ifndef EBB_APPS_TERMINAL_SUBPROCESS_H_
+#define EBB_APPS_TERMINAL_SUBPROCESS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ebb/status.h"
+
+namespace ebb::cli {
+
+struct ProcessResult {
+  int exit_code = 0;   // 128 + the signal when one ended it
+  std::string output;  // what it wrote, when that was kept
+  double seconds = 0;  // from its start to its end
+  // The largest resident size it had; at least that of this process, which it was forked from.
+  uint64_t peak_resident_bytes = 0;
+};
+
+enum class ProcessOutput {
+  kToStderr,   // its stdout is joined with our stderr: progress, messages
+  kKeep,       // its stdout is returned
+  kKeepAlone,  // the same, and its stderr is dropped
+  kKeepBoth,   // its stdout and stderr are returned together
+  kDiscard,    // both its stdout and its stderr are dropped
+};
+
+// arguments[0] is the program. Its stdin is empty. Errors: it cannot be started; kCancelled when
+// this process was interrupted since the caller's InstallInterruptHandler(): before, and then
+// nothing is started, or meanwhile, and then the other program was interrupted too and has ended.
+[[nodiscard]] Result<ProcessResult> RunProcess(const std::vector<std::string>& arguments,
+                                               ProcessOutput output);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_TERMINAL_SUBPROCESS_H_

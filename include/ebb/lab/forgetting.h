@@ -1,0 +1,76 @@
+// The cost of forgetting: how far the output of each attention head is from what it would have been
+// with the evicted rows, measured, beside what is said to bound it.
+//
+// For one query of one head, alpha are the attention weights over all rows ever computed, E the
+// evicted ones, A the sum of alpha over E, o the output over all rows and o' the one over those
+// that are left, whose weights are renormalised (Eq. 3 of "Not All Thoughts Need HBM"). Then
+//   o' - o = A o' - sum over E of alpha v.
+// The paper's Eq. 4 says |o' - o| <= 2 sum over E of alpha |v|, which is no bound: with v = 0
+// evicted at alpha = 1/2 and v = 1 left, the error is 1/2 and the right side 0. By the line above,
+//   sum over E of alpha |v| + A |o'|
+// is one.
+#ifndef EBB_LAB_FORGETTING_H_
+#define EBB_LAB_FORGETTING_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ebb {
+
+struct ForgettingCost {
+  double error = 0;        // |o' - o|
+  double output_norm = 0;  // |o|
+  double mass = 0;         // A
+  double eq4 = 0;          // 2 sum over E of alpha |v|
+  double bound = 0;        // sum over E of alpha |v| + A |o'|
+};
+
+// The rows of one kv head, as they were computed.
+struct ForgettingRows {
+  std::span<const float> keys;       // [num_rows, head_dim]
+  std::span<const float> values;     // the same
+  std::span<const uint8_t> is_left;  // [num_rows]; 0: evicted
+  int head_dim = 0;
+};
+// In double. All zero when nothing was evicted; NaN when no row is left.
+[[nodiscard]] ForgettingCost CostOfForgetting(std::span<const float> query,
+                                              const ForgettingRows& rows, double scale);
+
+struct CostSummary {
+  double mean = 0;
+  double p99 = 0;  // the smallest value that 99 % do not exceed
+  double max = 0;
+};
+
+// Of all decode steps of a query head.
+struct HeadForgetting {
+  CostSummary relative_error = {};  // |o' - o| / |o|
+  CostSummary mass = {};
+};
+
+// Of all decode steps and query heads of a layer.
+struct LayerForgetting {
+  CostSummary error = {};
+  CostSummary relative_error = {};  // |o' - o| / |o|
+  CostSummary mass = {};
+  CostSummary eq4 = {};
+  CostSummary bound = {};
+  std::vector<HeadForgetting> heads = {};
+};
+
+struct ForgettingReport {
+  int64_t steps = 0;        // decode steps
+  int64_t measured = 0;     // (step, layer, query head) triples
+  int64_t not_finite = 0;   // of them, left out of all figures
+  int64_t above_eq4 = 0;    // of them, those whose error is above Eq. 4's right side
+  int64_t above_bound = 0;  // the same of the true bound; rounding aside there are none
+  std::vector<LayerForgetting> layers = {};
+  // Means over layers and heads, [steps].
+  std::vector<double> mass_by_step = {};
+  std::vector<double> error_by_step = {};  // relative
+};
+
+}  // namespace ebb
+
+#endif  // EBB_LAB_FORGETTING_H_

@@ -1,0 +1,81 @@
+// Pebble's problems: small puzzles in simple English whose chain of thought is long, mostly
+// disposable, and refers far back to its own results. A problem and the only right thought follow
+// from a seed, so that nobody can memorise them and an evaluation needs no data. All arithmetic is
+// modulo ten: "seven plus five makes two".
+//
+// The trainer of the small reasoner in training/pebble reads the same problems.
+//
+// Thread safety: free functions without state.
+#ifndef EBB_LAB_PEBBLE_H_
+#define EBB_LAB_PEBBLE_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ebb {
+
+enum class PebbleFamily {
+  kAmounts,  // definitions that use earlier ones: every result is looked up again later
+  kWalk,     // a path whose steps stand in any order; notes made on the way are added up at its end
+  kChanges,  // amounts that change: the latest statement counts, the older ones mislead
+  kSwaps,    // who holds what after many swaps
+};
+inline constexpr int kNumPebbleFamilies = 4;
+[[nodiscard]] std::string_view PebbleFamilyName(PebbleFamily family);
+
+// What a token of the thought is, so that accuracy can be told apart by it.
+enum class PebbleTokenKind : uint8_t {
+  kQuestion,
+  kGrammar,   // follows from the words just before
+  kCopied,    // a word of the question
+  kLookup,    // a value that was stated before
+  kComputed,  // a result
+  kFiller,    // disposable
+  kAnswer,
+};
+inline constexpr int kNumPebbleTokenKinds = 7;
+[[nodiscard]] std::string_view PebbleTokenKindName(PebbleTokenKind kind);
+
+struct PebbleProblem {
+  PebbleFamily family = PebbleFamily::kAmounts;
+  // Of the whole text: the start token, "Question:", the question, the thought with its tags,
+  // "The answer is X." and the end token.
+  std::vector<uint16_t> tokens = {};
+  std::vector<PebbleTokenKind> kinds = {};  // [tokens]
+  int num_question_tokens = 0;  // what a model is given: up to the opening tag, included
+  int num_thought_tokens = 0;   // between the tags
+  // The longest way back, in tokens, from a looked-up value to where it last stood with its name.
+  int farthest_lookup = 0;
+  std::string answer = {};  // one word
+
+  [[nodiscard]] std::string Question() const;  // as a user would type it
+  [[nodiscard]] std::string Text() const;      // of all tokens, control tokens included
+};
+
+// The problem with this number of the endless list of `seed`: 300 to 1,500 tokens of thought.
+[[nodiscard]] PebbleProblem MakePebbleProblem(uint64_t seed, uint64_t number);
+
+// Such a problem that begins with "Briefly." and is thought through without filler. For the
+// trainer: the same lookups in less than half of the tokens.
+[[nodiscard]] PebbleProblem MakeBriefPebbleProblem(uint64_t seed, uint64_t number);
+
+// Facts, or facts and sentences, said again in random order: no puzzle, but practice for the
+// trainer, which teaches looking up before the puzzles do. `family` has no meaning in it.
+enum class PebbleDrill { kFacts, kSentences };
+[[nodiscard]] PebbleProblem MakePebbleDrill(PebbleDrill kind, uint64_t seed, uint64_t number);
+
+// Texts of the tokens, by token. The first 256 are the single bytes; then come control tokens, then
+// words, each with the space before it.
+[[nodiscard]] std::span<const std::string> PebbleVocabulary();
+inline constexpr int kNumPebbleBytes = 256;
+inline constexpr uint16_t kPebbleStart = 256;  // "<|start|>"
+inline constexpr uint16_t kPebbleEnd = 257;    // "<|end|>"
+inline constexpr uint16_t kPebbleThink = 258;  // "<think>"
+inline constexpr uint16_t kPebbleThinkEnd = 259;
+
+}  // namespace ebb
+
+#endif  // EBB_LAB_PEBBLE_H_

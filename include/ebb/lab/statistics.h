@@ -1,0 +1,87 @@
+// Statistics of evaluations: how sure an accuracy is, whether two differ, whether two orders agree,
+// what would come of other problems.
+//
+// Thread safety: free functions without state.
+#ifndef EBB_LAB_STATISTICS_H_
+#define EBB_LAB_STATISTICS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+struct Count {
+  int64_t successes = 0;
+  int64_t trials = 0;
+};
+
+inline constexpr double kUsualConfidence = 0.95;
+
+// The exact interval of Clopper and Pearson (1934) for a binomial proportion: of no trials, [0, 1].
+// An error: more successes than trials, negative counts, a confidence outside (0, 1).
+[[nodiscard]] Result<Interval> ClopperPearson(Count count, double confidence = kUsualConfidence);
+
+// The p-value of Fisher's exact test that both counts have the same proportion. Two-sided: the sum
+// over all tables with these margins that are no likelier than this one. 1 where there is nothing
+// to tell apart. Work grows with the smaller margin.
+[[nodiscard]] Result<double> FisherExactTwoSided(Count a, Count b);
+
+// Half of the width of the interval of a correlation in Fisher's z = atanh(r), from `samples`
+// independent pairs: quantile / sqrt(samples - 3). Infinite for three samples or fewer.
+[[nodiscard]] double FisherZHalfWidth(int64_t samples, double confidence = kUsualConfidence);
+// That interval around r, in r.
+[[nodiscard]] Interval FisherZInterval(double r, int64_t samples,
+                                       double confidence = kUsualConfidence);
+
+// Ranks from 1; equal values share the mean of theirs.
+[[nodiscard]] std::vector<double> Ranks(std::span<const double> values);
+
+// Spearman's rank correlation; equal values share the mean of their ranks. NaN for fewer than two
+// pairs, where one side is constant, or where a value is NaN. REQUIRES a.size() == b.size().
+[[nodiscard]] double SpearmanCorrelation(std::span<const double> a, std::span<const double> b);
+
+// Ends of the middle `confidence` of the values, linear between neighbours. NaNs are left out; NaN
+// where nothing is left.
+[[nodiscard]] Interval Percentiles(std::vector<double> values,
+                                   double confidence = kUsualConfidence);
+
+// The bootstrap over problems. Several answers to one problem are no independent observations, so
+// problems are drawn, each with all of its answers.
+struct BootstrapOptions {
+  int resamples = 1000;
+  uint64_t seed = 1;
+  double confidence = kUsualConfidence;
+};
+
+// How often each problem is drawn, [resamples][problems]: as many draws as problems, with
+// replacement. Equal for an equal number of problems and equal options, so that what is computed
+// apart is compared on the same draws.
+[[nodiscard]] std::vector<std::vector<double>> DrawProblems(size_t num_problems,
+                                                            const BootstrapOptions& options);
+
+// What is observed of answers, summed up by problem.
+struct ProblemSums {
+  std::vector<double> sums;    // [problems]
+  std::vector<double> counts;  // [problems] observations
+
+  // Over all observations; those of problem i count weights[i] times. NaN where there are none.
+  // Exact up to one rounding where sums are whole numbers. REQUIRES: a weight for each problem.
+  [[nodiscard]] double Mean(std::span<const double> weights) const;
+  // Every problem once.
+  [[nodiscard]] double Mean() const;
+};
+
+// The interval of that mean.
+[[nodiscard]] Interval BootstrapMean(const ProblemSums& sums, const BootstrapOptions& options = {});
+
+}  // namespace ebb
+
+#endif  // EBB_LAB_STATISTICS_H_

@@ -1,0 +1,287 @@
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "ebb/lab/answers.h"
+#include "lab/answers/boxed.h"
+#include "lab/answers/equality.h"
+#include "lab/answers/formula.h"
+#include "lab/answers/hashes.h"
+#include "lab/answers/math_tokens.h"
+#include "lab/answers/numbers.h"
+#include "lab/answers/options.h"
+#include "lab/answers/phrases.h"
+#include "lab/answers/text.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::string_view kThinkEnd = "</think>";
+
+// What the model says when it has thought; all of it when it says nothing more.
+std::string_view SpokenPart(std::string_view text) {
+  const size_t end = text.rfind(kThinkEnd);
+  if (end == std::string_view::npos) return text;
+  const std::string_view spoken = text.substr(end + kThinkEnd.size());
+  return Trim(spoken).empty() ? text : spoken;
+}
+
+bool IsBlank(std::string_view text) {
+  for (bool more = true; more;) {
+    more = false;
+    text = Trim(text);
+    for (const std::string_view tag : {std::string_view("<think>"), kThinkEnd}) {
+      if (!text.starts_with(tag)) continue;
+      text.remove_prefix(tag.size());
+      more = true;
+    }
+  }
+  return text.empty();
+}
+
+Extraction Found(ExtractionRule rule, std::string_view answer) {
+  answer = Trim(answer);
+  if (answer.empty()) return {};
+  return {rule, std::string(answer)};
+}
+
+// Formulas that are one answer; "1/2 or 0.5" is said twice.
+std::string Joined(const std::vector<std::string_view>& formulas) {
+  constexpr size_t kMaxFormulas = 64;
+  if (formulas.empty()) return {};
+  std::string answer;
+  for (const std::string_view formula : formulas) {
+    if (formulas.size() > kMaxFormulas) break;
+    if (formula.data() == formulas.back().data() || SameMath(formula, formulas.back())) continue;
+    answer += std::string(formula) + ", ";
+  }
+  return answer + std::string(formulas.back());
+}
+
+// What is boxed last; formulas may be boxed one by one: "\boxed{5}, \boxed{6}".
+std::string BoxedAnswer(std::string_view text, AnswerKind kind) {
+  return kind == AnswerKind::kMath ? Joined(LastBoxes(text)) : std::string(LastBoxed(text));
+}
+
+// The end of "seven hundred", where "seven" ends at `end`.
+size_t ScaleEnd(std::string_view text, size_t end) {
+  constexpr size_t kMaxLetters = 9;
+  size_t scale = end;
+  while (scale < end + 2 && scale < text.size() && (text[scale] == ' ' || text[scale] == '-')) {
+    ++scale;
+  }
+  const size_t begin = scale;
+  while (scale < begin + kMaxLetters && scale < text.size() && IsLetter(text[scale])) ++scale;
+  return ScaleOfWord(LowerCase(text.substr(begin, scale - begin))).empty() ? end : scale;
+}
+
+// "seven" of "the seven apples".
+std::string_view FirstWord(std::string_view text) {
+  for (;;) {
+    while (!text.empty() && !IsAlphanumeric(text.front()) &&
+           static_cast<unsigned char>(text.front()) < 0x80) {
+      text.remove_prefix(1);
+    }
+    size_t end = 0;
+    while (end < text.size() &&
+           (IsAlphanumeric(text[end]) || text[end] == '-' || text[end] == '\'' ||
+            static_cast<unsigned char>(text[end]) >= 0x80)) {
+      ++end;
+    }
+    const std::string_view word = text.substr(0, end);
+    const std::string lower = LowerCase(word.substr(0, 4));
+    if (word.empty() || (lower != "the" && lower != "a" && lower != "an")) {
+      return text.substr(0, ScaleEnd(text, end));
+    }
+    text.remove_prefix(end);
+  }
+}
+
+// Whether nothing is reckoned and no other clause begins: "18 dollars for 3 days".
+bool EndsClause(std::string_view behind_number) {
+  return behind_number.find_first_of("=+*/,<-") == std::string_view::npos &&
+         behind_number.find(" so ") == std::string_view::npos &&
+         behind_number.find(" and ") == std::string_view::npos;
+}
+
+// The number that directly follows the last "is" or "equals", and ends its clause.
+std::string_view NumberOfVerb(std::string_view sentence) {
+  for (const std::string_view verb : {" is ", " equals "}) {
+    const size_t at = sentence.rfind(verb);
+    if (at == std::string_view::npos) continue;
+    const std::string_view behind = sentence.substr(at + verb.size());
+    const std::string_view number = LeadingNumber(behind);
+    if (number.empty()) continue;
+    if (EndsClause(behind.substr(static_cast<size_t>(number.end() - behind.begin())))) {
+      return number;
+    }
+  }
+  return {};
+}
+
+// The number that a sentence gives: what stands behind its last "=", else the one it begins with,
+// else that of its verb, else its last one.
+std::string_view NumberOf(std::string_view sentence) {
+  const size_t equals = sentence.rfind('=');
+  if (equals != std::string_view::npos) {
+    const std::string_view behind = sentence.substr(equals + 1);
+    const std::string_view value = LeadingNumber(behind);
+    // "3 + 4 = 7", not "18 = 9 * 2".
+    const bool last = !value.empty() && std::none_of(value.end(), behind.end(), IsDigit);
+    if (last) return value;
+  }
+  for (const std::string_view number : {LeadingNumber(sentence), NumberOfVerb(sentence)}) {
+    if (!number.empty()) return number;
+  }
+  const std::vector<std::string_view> numbers = StandaloneNumbers(sentence);
+  return numbers.empty() ? std::string_view() : numbers.back();
+}
+
+// The mathematics that a phrase gives; empty: none.
+std::string MathOfPhrase(const AnswerPhrase& phrase) {
+  // The box must begin in the sentence, and may end behind it.
+  if (phrase.sentence.find("\\boxed") != std::string_view::npos) {
+    const std::string boxed = BoxedAnswer(phrase.rest, AnswerKind::kMath);
+    if (!boxed.empty()) return boxed;
+  }
+  const std::string formulas = Joined(LeadingFormulas(phrase.rest));
+  if (!formulas.empty()) {
+    const std::string boxed = BoxedAnswer(formulas, AnswerKind::kMath);
+    return boxed.empty() ? formulas : boxed;
+  }
+  return LooksLikeMath(phrase.sentence) ? std::string(phrase.sentence) : std::string();
+}
+
+// The answer of this kind that a phrase gives; empty: none.
+std::string AnswerOfPhrase(const AnswerPhrase& phrase, const AnswerFormat& format) {
+  if (format.kind == AnswerKind::kMath) return MathOfPhrase(phrase);
+  std::string_view sentence = phrase.sentence;
+  // The box must begin in the sentence, and may end behind it.
+  if (sentence.find("\\boxed") != std::string_view::npos) {
+    const std::string_view boxed = LastBoxed(phrase.rest);
+    if (!boxed.empty()) sentence = boxed;
+  }
+  switch (format.kind) {
+    case AnswerKind::kNumber: {
+      const std::string_view formula = LeadingFormula(sentence);
+      if (!formula.empty() && HasNumericValue(formula)) return std::string(formula);
+      return std::string(NumberOf(sentence));
+    }
+    case AnswerKind::kOption:
+      return OptionOf(sentence, format.options);
+    case AnswerKind::kWord:
+      return std::string(FirstWord(sentence));
+    case AnswerKind::kMath:
+      break;
+  }
+  return {};
+}
+
+Extraction FromPhrases(std::string_view text, const AnswerFormat& format) {
+  const std::vector<AnswerPhrase> phrases =
+      format.kind == AnswerKind::kOption ? OptionPhrases(text) : AnswerPhrases(text);
+  for (auto phrase = phrases.rbegin(); phrase != phrases.rend(); ++phrase) {
+    const std::string answer = AnswerOfPhrase(*phrase, format);
+    if (!answer.empty()) return Found(ExtractionRule::kPhrase, answer);
+    // "The answer is unknown": an earlier guess does not count.
+    if (IsRefusal(phrase->sentence)) return Found(ExtractionRule::kPhrase, phrase->sentence);
+  }
+  return {};
+}
+
+Extraction FromHashes(std::string_view text, const AnswerFormat& format) {
+  return Found(ExtractionRule::kHashes, HashedAnswer(text, format));
+}
+
+Extraction FromBox(std::string_view text, const AnswerFormat& format) {
+  const std::string boxed = BoxedAnswer(text, format.kind);
+  if (format.kind == AnswerKind::kOption && !boxed.empty()) {
+    return Found(ExtractionRule::kBoxed, OptionOf(boxed, format.options));
+  }
+  return Found(ExtractionRule::kBoxed, boxed);
+}
+
+// The rules for what is neither marked nor announced.
+Extraction FromTheRest(std::string_view text, const AnswerFormat& format) {
+  if (format.kind == AnswerKind::kOption) {
+    std::string letter = LoneOption(Trim(text), format.options);
+    if (!letter.empty()) return {ExtractionRule::kWholeText, std::move(letter)};
+    return Found(ExtractionRule::kLastLetter, LastMarkedOption(text, format.options));
+  }
+  if (format.kind == AnswerKind::kWord) {
+    const std::string_view word = FirstWord(text);
+    const std::string_view all = SkipMarkup(text);
+    const bool alone = !word.empty() && word.begin() == all.begin() &&
+                       all.substr(word.size()).find_first_not_of(".!") == std::string_view::npos;
+    return alone ? Found(ExtractionRule::kWholeText, word) : Extraction();
+  }
+  const std::vector<std::string_view> numbers = StandaloneNumbers(text);
+  if (numbers.empty()) return {};
+  const auto place = static_cast<size_t>(numbers.back().begin() - text.begin());
+  if (IsRefusedFrom(text, place)) return {};
+  return Found(ExtractionRule::kLastNumber, numbers.back());
+}
+
+}  // namespace
+
+Extraction ExtractAnswer(std::string_view text, const AnswerFormat& format) {
+  if (IsBlank(text)) return {};
+  text = SpokenPart(text);
+  Extraction found;
+  if (format.rules == AnswerRules::kBoxedOnly) return FromBox(text, format);
+  using Rule = Extraction (*)(std::string_view, const AnswerFormat&);
+  for (const Rule rule : {FromHashes, FromPhrases, FromBox, FromTheRest}) {
+    found = rule(text, format);
+    if (found.rule != ExtractionRule::kNone) break;
+  }
+  return found;
+}
+
+bool SameAnswer(std::string_view answer, std::string_view reference, AnswerKind kind) {
+  switch (kind) {
+    case AnswerKind::kNumber:
+      return SameNumber(answer, reference);
+    case AnswerKind::kMath:
+      return SameMath(answer, reference);
+    case AnswerKind::kOption:
+    case AnswerKind::kWord:
+      return SameWord(answer, reference);
+  }
+  return false;
+}
+
+Judgement JudgeAnswer(std::string_view text, std::string_view reference,
+                      const AnswerFormat& format) {
+  if (IsBlank(text)) return {};
+  Judgement judgement = {Verdict::kNoAnswer, ExtractAnswer(text, format)};
+  const Extraction& found = judgement.extraction;
+  if (found.rule == ExtractionRule::kNone) return judgement;
+  if (SameAnswer(found.answer, reference, format.kind)) {
+    judgement.verdict = Verdict::kRight;
+  } else if (IsRefusal(found.answer)) {
+    judgement = {Verdict::kNoAnswer, {}};
+  } else {
+    judgement.verdict = Verdict::kWrong;
+  }
+  return judgement;
+}
+
+std::string_view AnswerKindName(AnswerKind kind) {
+  constexpr std::array<std::string_view, 4> kNames = {"number", "math", "option", "word"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string_view ExtractionRuleName(ExtractionRule rule) {
+  constexpr std::array<std::string_view, 7> kNames = {
+      "none", "hashes", "phrase", "boxed", "last_number", "last_letter", "whole_text"};
+  return kNames[static_cast<size_t>(rule)];
+}
+
+std::string_view VerdictName(Verdict verdict) {
+  constexpr std::array<std::string_view, 4> kNames = {"empty", "no_answer", "wrong", "right"};
+  return kNames[static_cast<size_t>(verdict)];
+}
+
+}  // namespace ebb

@@ -1,0 +1,28 @@
+// Formulas in running text.
+#ifndef EBB_LAB_ANSWERS_FORMULA_H_
+#define EBB_LAB_ANSWERS_FORMULA_H_
+
+#include <string_view>
+#include <vector>
+
+namespace ebb {
+
+// The formula that begins the text, without its $...$, $$...$$, \(...\) or \[...\]; empty: none.
+[[nodiscard]] std::string_view LeadingFormula(std::string_view text);
+
+// That, and those that commas, "and" and "or" join to it, where the sentence ends with them.
+[[nodiscard]] std::vector<std::string_view> LeadingFormulas(std::string_view text);
+
+// Whether a formula is a number: \frac{3}{4}, x = 5, \$18.
+[[nodiscard]] bool HasNumericValue(std::string_view formula);
+
+// Whether there are words of three letters or more besides commands, what is in \text{} and "and".
+[[nodiscard]] bool HasProse(std::string_view text);
+// Whether the text begins as an expression does: with a digit, a sign, a bracket, a command.
+[[nodiscard]] bool BeginsLikeMath(std::string_view text);
+// That, or a word or two: "Evelyn", "no solution".
+[[nodiscard]] bool LooksLikeMath(std::string_view sentence);
+
+}  // namespace ebb
+
+#endif  // EBB_LAB_ANSWERS_FORMULA_H_

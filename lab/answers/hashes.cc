@@ -1,0 +1,110 @@
+#include "lab/answers/hashes.h"
+
+#include <algorithm>
+
+#include "lab/answers/formula.h"
+#include "lab/answers/math_tokens.h"
+#include "lab/answers/numbers.h"
+#include "lab/answers/options.h"
+#include "lab/answers/text.h"
+
+namespace ebb {
+namespace {
+
+enum class Place { kLast, kBeforeOthers };
+
+// Without the full stop and the markup around it.
+std::string_view BareLine(std::string_view line) {
+  line = SkipMarkup(line);
+  if (line.ends_with('.')) line = SkipMarkup(line.substr(0, line.size() - 1));
+  return line;
+}
+
+// "1. Let us", "1\. Let us", "1) Let us", "1: Let us", "1 - Let us": what follows a heading's
+// number.
+bool IsEnumerated(std::string_view behind_number) {
+  const std::string_view rest = Trim(behind_number);
+  if (rest.size() < 2) return false;
+  for (const std::string_view mark : {".", ")", ":", "\\.", "\\)"}) {
+    if (rest.starts_with(mark)) return true;
+  }
+  return (rest.starts_with("-") || rest.starts_with("–") || rest.starts_with("—")) &&
+         HasProse(rest);
+}
+
+// Units are all the words there are.
+bool IsUnitAlone(std::string_view behind_number) {
+  std::string_view rest = SkipMarkup(behind_number);
+  while (rest.starts_with('$')) rest = SkipMarkup(rest.substr(1));
+  while (!rest.empty()) {
+    size_t end = 0;
+    while (end < rest.size() && IsLetter(rest[end])) ++end;
+    if (end == 0 || !IsUnitWord(LowerCase(rest.substr(0, end)))) return false;
+    rest = Trim(rest.substr(end));
+  }
+  return true;
+}
+
+std::string_view NumberOfLine(std::string_view line, Place place) {
+  const std::string_view number = LeadingNumber(line);
+  if (number.empty()) return {};
+  const std::string_view rest = line.substr(static_cast<size_t>(number.end() - line.begin()));
+  if (IsEnumerated(rest)) return {};
+  if (place == Place::kBeforeOthers && !IsUnitAlone(rest)) return {};
+  return number;
+}
+
+std::string_view MathOfLine(std::string_view line, Place place) {
+  if (!BeginsLikeMath(line)) return {};
+  const std::string_view number = LeadingNumber(line);
+  if (!number.empty()) {
+    const std::string_view rest = line.substr(static_cast<size_t>(number.end() - line.begin()));
+    if (HasProse(rest) && IsEnumerated(rest)) return {};
+    if (IsUnitAlone(rest)) return line;
+  }
+  const bool has_value = std::any_of(line.begin(), line.end(),
+                                     [](char c) { return IsDigit(c) || c == '\\' || c == '$'; });
+  if (has_value && !HasProse(line)) return line;
+  // "(a) First" names a part.
+  const bool is_part = line.size() > 3 && line[0] == '(' && line[2] == ')' && HasProse(line);
+  if (place == Place::kBeforeOthers || is_part) return {};
+  return line;
+}
+
+std::string AnswerOfLine(std::string_view line, Place place, const AnswerFormat& format) {
+  line = BareLine(line);
+  if (line.empty() || line.ends_with(':')) return {};
+  switch (format.kind) {
+    case AnswerKind::kNumber:
+      return std::string(NumberOfLine(line, place));
+    case AnswerKind::kMath:
+      return std::string(MathOfLine(line, place));
+    case AnswerKind::kOption:
+      return place == Place::kLast ? LoneOption(line, format.options) : std::string();
+    case AnswerKind::kWord:
+      return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string HashedAnswer(std::string_view text, const AnswerFormat& format) {
+  constexpr std::string_view kHashes = "####";
+  size_t limit = text.size();
+  Place place = Place::kLast;
+  for (size_t at = text.rfind(kHashes); at != std::string_view::npos;
+       at = at == 0 ? std::string_view::npos : text.rfind(kHashes, at - 1)) {
+    std::string_view line = text.substr(at, limit - at);
+    limit = at;
+    line.remove_prefix(std::min(line.find_first_not_of('#'), line.size()));
+    const size_t end = std::min(line.find('\n'), line.size());
+    if (!Trim(line.substr(end)).empty()) place = Place::kBeforeOthers;
+    std::string answer = AnswerOfLine(line.substr(0, end), place, format);
+    if (!answer.empty()) return answer;
+    if (!Trim(line).empty()) place = Place::kBeforeOthers;
+  }
+  return {};
+}
+
+}  // namespace ebb

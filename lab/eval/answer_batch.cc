@@ -1,0 +1,124 @@
+#include "lab/eval/answer_batch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace ebb {
+
+Status CheckBatch(const EvalSetting& setting, int width) {
+  if (width <= 0 || width % 4 != 0) {
+    return InvalidArgument("a batch of " + std::to_string(width) +
+                           " problems: expected a multiple of 4");
+  }
+  if (setting.session.lossless.has_value()) {
+    return InvalidArgument(
+        "lossless settings are not answered in batches, where nothing is drafted");
+  }
+  const std::optional<TierSpec>& tiers = setting.engine.tiers;
+  const bool has_caps = setting.engine.kv_cap_bytes > 0 ||
+                        (tiers.has_value() && (tiers->t0_cap_bytes > 0 || tiers->t1_cap_bytes > 0));
+  if (has_caps) {
+    return InvalidArgument(
+        "caps in bytes hold for all problems of a batch, whose answers would depend on each other");
+  }
+  return OkStatus();
+}
+
+Result<std::unique_ptr<AnswerBatch>> AnswerBatch::Create(std::shared_ptr<const Model> model,
+                                                         const EvalSetting& setting, int width,
+                                                         int threads) {
+  EBB_RETURN_IF_ERROR(CheckBatch(setting, width));
+  std::unique_ptr<AnswerBatch> batch(new AnswerBatch);
+  EngineOptions options = setting.engine;
+  options.threads = threads;
+  EBB_ASSIGN_OR_RETURN(batch->engine_, Engine::Create(std::move(model), options));
+  batch->places_.resize(static_cast<size_t>(width));
+  for (Place& place : batch->places_) {
+    EBB_ASSIGN_OR_RETURN(place.stand_in, batch->engine_->OpenSession({}));
+    const Token token = 0;
+    EBB_RETURN_IF_ERROR(place.stand_in->Prefill({&token, 1}));
+  }
+  return batch;
+}
+
+AnswerBatch::~AnswerBatch() {
+  // Sessions before their engine.
+  places_.clear();
+}
+
+bool AnswerBatch::HasPlace() const {
+  return std::ranges::any_of(places_, [](const Place& p) { return p.answering == nullptr; });
+}
+
+bool AnswerBatch::IsEmpty() const {
+  return std::ranges::all_of(places_, [](const Place& p) { return p.answering == nullptr; });
+}
+
+Status AnswerBatch::Begin(size_t unit, const Answering::Task& task,
+                          const EvaluationOptions& options) {
+  const auto place =
+      std::ranges::find_if(places_, [](const Place& p) { return p.answering == nullptr; });
+  EBB_ASSIGN_OR_RETURN(place->answering, Answering::Begin(engine_.get(), task, options));
+  place->unit = unit;
+  return OkStatus();
+}
+
+Status AnswerBatch::Step(const std::function<void(size_t unit, EvalAnswer answer)>& done) {
+  EBB_RETURN_IF_ERROR(ChooseTokens(done));
+  return IsEmpty() ? OkStatus() : StepOnce();
+}
+
+Status AnswerBatch::ChooseTokens(const std::function<void(size_t unit, EvalAnswer answer)>& done) {
+  for (Place& place : places_) {
+    if (place.answering == nullptr) continue;
+    const std::optional<Token> token = place.answering->Next();
+    if (token.has_value()) {
+      place.token = *token;
+      continue;
+    }
+    EBB_ASSIGN_OR_RETURN(EvalAnswer answer, place.answering->End());
+    place.answering.reset();
+    place.has_failed = false;
+    done(place.unit, std::move(answer));
+  }
+  return OkStatus();
+}
+
+// Where problems cannot take their part nobody has: the others step again beside stand-ins.
+Status AnswerBatch::StepOnce() {
+  while (true) {
+    parts_.clear();
+    int num_answering = 0;
+    for (Place& place : places_) {
+      num_answering += place.Steps() ? 1 : 0;
+      parts_.push_back(
+          {.session = place.Steps() ? &place.answering->session() : place.stand_in.get(),
+           .token = place.Steps() ? place.token : 0});
+    }
+    if (num_answering == 0) return OkStatus();
+    const Position before = parts_.front().session->next_position();
+    const auto begin = std::chrono::steady_clock::now();
+    const Status status = engine_->Step(parts_);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    const bool is_taken = parts_.front().session->next_position() > before;
+    const double share = took.count() / num_answering;
+    bool is_blamed = false;
+    for (size_t i = 0; i < places_.size(); ++i) {
+      Place& place = places_[i];
+      if (!place.Steps()) {
+        if (is_taken) EBB_RETURN_IF_ERROR(place.stand_in->TruncateTo(1));
+        continue;
+      }
+      if (!is_taken && parts_[i].status.ok()) continue;
+      place.answering->Appended(parts_[i].status, share);
+      is_blamed = is_blamed || !parts_[i].status.ok();
+      place.has_failed = !parts_[i].status.ok();
+    }
+    if (is_taken) return OkStatus();
+    if (!is_blamed) return status;
+  }
+}
+
+}  // namespace ebb

@@ -1,0 +1,92 @@
+// One problem that is being answered, token by token.
+#ifndef EBB_LAB_EVAL_ANSWERING_H_
+#define EBB_LAB_EVAL_ANSWERING_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ebb/lab/eval.h"
+
+namespace ebb {
+
+// Follows an answer: what it reads, what it takes, whether it runs in circles.
+class AnswerWatch {
+ public:
+  // The session has read its prompt.
+  AnswerWatch(const ModelShape& shape, const Session& session, int longest_loop,
+              const std::atomic<bool>* cancel);
+
+  void OnToken(Token token);
+  // After the last step, which no token may have followed.
+  void Finish(int decode_steps, EvalAnswer* answer);
+  [[nodiscard]] bool looping() const { return looping_; }
+
+  std::atomic<bool> stop = false;  // the generation is to end
+
+ private:
+  int64_t NotePeak();
+  void CountStep();
+
+  const Session& session_;
+  int longest_loop_;
+  const std::atomic<bool>* cancel_;
+  double heads_ = 1;
+  std::vector<Token> tokens_;
+  int counted_steps_ = 0;
+  int64_t verify_steps_ = 0;  // so far, of a lossless session
+  bool looping_ = false;
+  size_t peak_bytes_ = 0;
+  int64_t peak_rows_ = 0;
+  int64_t rows_read_ = 0;
+};
+
+// Used as a Generation is: Next(), a step of session() with that token, Appended(); then End().
+class Answering {
+ public:
+  struct Task {
+    size_t setting = 0;  // numbers of the two
+    size_t problem = 0;
+    const EvalSetting* of_setting = nullptr;
+    const EvalQuestion* question = nullptr;
+  };
+  // Opens a session and reads the prompt by itself. A prompt that is refused is an answer with an
+  // error, which has ended. Errors: kCancelled; a setting that no session opens with. `engine` and
+  // what `task` and `options` point to outlive it.
+  static Result<std::unique_ptr<Answering>> Begin(Engine* engine, const Task& task,
+                                                  const EvaluationOptions& options);
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+
+  [[nodiscard]] Session& session() { return *session_; }
+  // Nothing: it has ended.
+  [[nodiscard]] std::optional<Token> Next();
+  // What became of the token. `seconds`: of the step, its share of it where others took part.
+  void Appended(const Status& status, double seconds);
+  // For Session::Decode() of a lossless session.
+  [[nodiscard]] Guess Guesses() const { return generation_->Guesses(); }
+  [[nodiscard]] int most_guesses() const { return generation_->most_guesses(); }
+  // Judges it. Errors: kCancelled. Once.
+  Result<EvalAnswer> End();
+
+ private:
+  Answering(const Task& task, const EvaluationOptions& options) : task_(task), options_(options) {}
+  Status Open(Engine* engine);
+  void BeginWriting(const Model& model, const ChatPrompt& prompt);
+
+  const Task task_;
+  const EvaluationOptions& options_;
+  EvalAnswer answer_;
+  std::string after_thought_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<AnswerWatch> watch_;      // null: the prompt was refused
+  std::unique_ptr<Generation> generation_;  // null: the same
+};
+
+}  // namespace ebb
+
+#endif  // EBB_LAB_EVAL_ANSWERING_H_

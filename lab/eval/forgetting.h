@@ -1,0 +1,77 @@
+// A shadow of a session that forgets: every key and value that it ever computed, and the costs of
+// its decode steps. It reads the session's own signals, so the queries, keys and values are those
+// of the step itself.
+#ifndef EBB_LAB_EVAL_FORGETTING_H_
+#define EBB_LAB_EVAL_FORGETTING_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "ebb/lab/forgetting.h"
+#include "ebb/signals.h"
+#include "ebb/types.h"
+
+namespace ebb {
+
+// What a shadow reads of the session's steps.
+[[nodiscard]] SignalNeeds ForgettingNeeds();
+
+// Costs as they come, and their summary. Keeps 20 bytes a (step, layer, head).
+class ForgettingCosts {
+ public:
+  ForgettingCosts(int num_layers, int num_heads)
+      : num_heads_(num_heads), heads_(static_cast<size_t>(num_layers) * num_heads) {}
+  void Add(int layer, int head, const ForgettingCost& cost);
+  void EndStep();
+  [[nodiscard]] ForgettingReport Report() const;
+
+ private:
+  struct Costs {
+    std::vector<float> error, relative_error, mass, eq4, bound;
+  };
+  const int num_heads_;
+  std::vector<Costs> heads_;  // [layers * query heads]
+  ForgettingReport counts_;
+  double step_mass_ = 0;
+  double step_error_ = 0;
+  int64_t step_costs_ = 0;
+};
+
+class ForgettingShadow {
+ public:
+  // REQUIRES: both outlive it; the session was opened with ForgettingNeeds() among its
+  // extra_signals, and has no tokens yet.
+  ForgettingShadow(const Session& session, const Model& model, ForgettingCosts* costs);
+
+  // After each chunk of a prefill.
+  void AddPrefill();
+  // Before and after each decode step: which rows it could see is known only before.
+  void BeforeDecode();
+  void AfterDecode();
+
+ private:
+  void AppendRows();
+  void MeasureLayer(int layer);
+
+  // Whose keys and values stand in layers of different numbers of kv heads.
+  struct Stream {
+    int layer = 0;
+    int kv_head = 0;
+    int group = 0;
+  };
+
+  const Session& session_;
+  const ModelShape shape_;
+  const double scale_;
+  ForgettingCosts* const costs_;
+  int num_rows_ = 0;
+  std::vector<Stream> streams_;                    // layer by layer
+  std::vector<std::vector<float>> keys_, values_;  // [streams][num_rows, head_dim]
+  std::vector<std::vector<uint8_t>> is_left_;      // by group, [num_rows]
+};
+
+}  // namespace ebb
+
+#endif  // EBB_LAB_EVAL_FORGETTING_H_

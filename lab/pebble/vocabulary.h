@@ -1,0 +1,23 @@
+// Words and names, one token each.
+#ifndef EBB_LAB_PEBBLE_VOCABULARY_H_
+#define EBB_LAB_PEBBLE_VOCABULARY_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace ebb::pebble {
+
+[[nodiscard]] std::span<const std::string_view> Numbers();  // "zero" .. "nine"
+[[nodiscard]] std::span<const std::string_view> Names();
+[[nodiscard]] std::span<const std::string_view> Rooms();
+[[nodiscard]] std::span<const std::string_view> Ordinals();  // "First" .. "Twentieth"
+[[nodiscard]] std::span<const std::string_view> Objects();
+
+// The token of a word (no space before it) or a punctuation mark. REQUIRES: it is in the
+// vocabulary.
+[[nodiscard]] uint16_t TokenOf(std::string_view word);
+
+}  // namespace ebb::pebble
+
+#endif  // EBB_LAB_PEBBLE_VOCABULARY_H_
