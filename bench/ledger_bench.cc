@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "ebb/ledger.h"
+#include "ebb/report.h"
 
 namespace ebb {
 namespace {

@@ -4,10 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ebb/conversation.h"
+#include "ebb/chat.h"
 #include "ebb/engine.h"
-#include "ebb/prefix.h"
-#include "ebb/setting.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "ebb/conversation.h"
+#include "ebb/chat.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kMaxInputBytes = size_t{1} << 20;

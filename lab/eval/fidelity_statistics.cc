@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "ebb/logprobs.h"
+#include "ebb/sampler.h"
 
 namespace ebb {
 namespace {

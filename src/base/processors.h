@@ -1,4 +1,4 @@
-// The parts of ebb/processors.h that tests give a simulated machine.
+// The parts of ebb/device.h that tests give a simulated machine.
 #ifndef EBB_BASE_PROCESSORS_H_
 #define EBB_BASE_PROCESSORS_H_
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/processors.h"
+#include "ebb/device.h"
 
 namespace ebb {
 

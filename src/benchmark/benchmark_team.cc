@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "ebb/processors.h"
+#include "ebb/device.h"
 
 namespace ebb {
 

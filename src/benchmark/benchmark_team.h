@@ -29,7 +29,7 @@ class SpinBarrier {
   std::atomic<uint32_t> phase_ = 0;
 };
 
-// 0: as many as there is room for (ebb/processors.h).
+// 0: as many as there is room for (ebb/device.h).
 [[nodiscard]] int ResolveThreads(int threads);
 
 // Runs `run(thread)` on `threads` threads, the caller's one being thread 0; returns when all have.

@@ -1,4 +1,4 @@
-#include "ebb/memory_plan.h"
+#include "ebb/fit.h"
 
 #include <algorithm>
 #include <fstream>

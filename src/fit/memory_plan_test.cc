@@ -1,5 +1,5 @@
 // A plan for the memory of this process, and a small model with random weights.
-#include "ebb/memory_plan.h"
+#include "ebb/fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Turns of a conversation. Invariant: messages of the conversation are those of turns that ended,
 // each with an answer after it, so that a turn may be given up at any time before.
-#include "ebb/conversation.h"
+#include "ebb/chat.h"
 
 #include <algorithm>
 #include <utility>

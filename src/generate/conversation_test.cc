@@ -1,5 +1,5 @@
 // Conversations over a small model with random weights, whose chat template each test chooses.
-#include "ebb/conversation.h"
+#include "ebb/chat.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/prefix.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"

@@ -32,7 +32,7 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/accounting.h"
+#include "ebb/report.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
 #include "src/attention/rows.h"

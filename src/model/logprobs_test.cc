@@ -1,4 +1,4 @@
-#include "ebb/logprobs.h"
+#include "ebb/sampler.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 //   kMove: of group payload; a count, then for each token (positions since the last) << 2 | tier;
 //   kForget: every token at position payload and later goes.
 // Numbers are 7 bits a byte, lowest first, the top bit set on all bytes but the last.
-#include "ebb/ledger.h"
+#include "ebb/report.h"
 
 #include <algorithm>
 #include <cassert>

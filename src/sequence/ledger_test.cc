@@ -1,4 +1,4 @@
-#include "ebb/ledger.h"
+#include "ebb/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

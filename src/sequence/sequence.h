@@ -18,10 +18,9 @@
 #include <vector>
 
 #include "ebb/engine.h"
-#include "ebb/ledger.h"
+#include "ebb/report.h"
 #include "ebb/policy.h"
 #include "ebb/state.h"
-#include "ebb/step_report.h"
 #include "src/kv/sequence_cache.h"
 #include "src/sequence/engine_core.h"
 #include "src/sequence/sequence_health.h"

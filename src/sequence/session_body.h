@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/accounting.h"
+#include "ebb/report.h"
 #include "ebb/lossless.h"
 #include "ebb/status.h"
 #include "ebb/types.h"

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "ebb/ledger.h"
+#include "ebb/report.h"
 #include "ebb/policy.h"
 #include "ebb/state.h"
 #include "src/base/fetch_ahead.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "ebb/accounting.h"
+#include "ebb/report.h"
 #include "ebb/engine.h"
 #include "ebb/status.h"
 #include "src/attention/attention.h"

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "ebb/conversation.h"
+#include "ebb/chat.h"
 
 namespace ebb::server {
 

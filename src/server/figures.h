@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "ebb/accounting.h"
+#include "ebb/report.h"
 #include "ebb/types.h"
 
 namespace ebb::server {

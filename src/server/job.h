@@ -11,7 +11,6 @@
 
 #include "ebb/engine.h"
 #include "ebb/generate.h"
-#include "ebb/logprobs.h"
 #include "ebb/sampler.h"
 #include "ebb/status.h"
 #include "src/server/schedule.h"

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "ebb/prefix.h"
+#include "ebb/chat.h"
 #include "ebb/tiers.h"
 
 namespace ebb::server {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ebb/lab/pebble.h"
-#include "ebb/prefix.h"
+#include "ebb/chat.h"
 
 namespace ebb::server {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "ebb/conversation.h"
-#include "ebb/setting.h"
+#include "ebb/chat.h"
+#include "ebb/engine.h"
 #include "ebb/tiers.h"
 #include "src/server/json_fields.h"
 #include "src/server/prefix_cache.h"

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "ebb/chat.h"
-#include "ebb/conversation.h"
 #include "ebb/engine.h"
 #include "ebb/generate.h"
 #include "ebb/model.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ebb/conversation.h"
+#include "ebb/chat.h"
 #include "ebb/state.h"
 
 namespace ebb::server {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ebb/conversation.h"
+#include "ebb/chat.h"
 #include "src/store/session_store.h"
 
 namespace ebb::server {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/processors.h"
+#include "ebb/device.h"
 #include "src/lossless/lossless_body.h"
 #include "src/session/session_impl.h"
 

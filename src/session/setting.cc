@@ -1,4 +1,4 @@
-#include "ebb/setting.h"
+#include "ebb/engine.h"
 
 #include <optional>
 #include <utility>

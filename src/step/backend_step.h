@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "ebb/status.h"
-#include "ebb/step_report.h"
+#include "ebb/report.h"
 #include "src/attention/attention.h"
 #include "src/step/backend_attention.h"
 #include "src/step/device_use.h"

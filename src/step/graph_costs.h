@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ebb/step_report.h"
+#include "ebb/report.h"
 #include "ggml.h"
 
 namespace ebb {

@@ -11,7 +11,7 @@
 
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "ebb/step_report.h"
+#include "ebb/report.h"
 #include "src/attention/attention.h"
 #include "src/step/device_use.h"
 #include "src/step/first_keys.h"

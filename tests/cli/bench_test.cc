@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ebb/processors.h"
+#include "ebb/device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "apps/ebb/terminal/subprocess.h"

@@ -3,7 +3,7 @@
 #include <ostream>
 #include <random>
 
-#include "ebb/prefix.h"
+#include "ebb/chat.h"
 #include "src/session/session_impl.h"
 #include "tests/engine/session_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "ebb/prefix.h"
+#include "ebb/chat.h"
 
 #include <gtest/gtest.h>
 

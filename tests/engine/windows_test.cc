@@ -6,7 +6,7 @@
 #include <numeric>
 #include <ostream>
 
-#include "ebb/prefix.h"
+#include "ebb/chat.h"
 #include "tests/engine/session_fixture.h"
 
 namespace ebb {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ebb/lab/benchmark.h"
-#include "ebb/processors.h"
+#include "ebb/device.h"
 #include "apps/ebb/bench/peer.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/pull/built_in_models.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/processors.h"
+#include "ebb/device.h"
 
 namespace ebb::cli {
 namespace {

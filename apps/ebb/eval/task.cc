@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "ebb/lab/eval_task.h"
-#include "ebb/processors.h"
+#include "ebb/device.h"
 #include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/setup.h"
 

@@ -21,7 +21,7 @@ struct Task {
 // unknown task or preset; those of the file.
 [[nodiscard]] Result<Task> ReadTask(const EvalInput& eval, uint64_t seed);
 
-// --workers, or where it is 0 as many as there is room for (ebb/processors.h).
+// --workers, or where it is 0 as many as there is room for (ebb/device.h).
 [[nodiscard]] int NumWorkers(const EvalInput& eval);
 
 // Opens the model that the options name; pebble's problems are for pebble, unless another is named.

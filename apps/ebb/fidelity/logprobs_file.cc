@@ -6,7 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "ebb/logprobs.h"
+#include "ebb/sampler.h"
 #include "apps/ebb/terminal/output.h"
 
 namespace ebb::cli {

@@ -10,7 +10,6 @@
 
 #include "ebb/lab/benchmark.h"
 #include "ebb/fit.h"
-#include "ebb/memory_plan.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/fit/paper.h"

@@ -2,7 +2,7 @@
 #ifndef EBB_APPS_FIT_MEMORY_H_
 #define EBB_APPS_FIT_MEMORY_H_
 
-#include "ebb/memory_plan.h"
+#include "ebb/fit.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
 #include "apps/ebb/options/options.h"

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "ebb/ledger.h"
+#include "ebb/report.h"
 #include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/tier_style.h"
 

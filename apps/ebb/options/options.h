@@ -17,7 +17,6 @@
 #include "ebb/engine.h"
 #include "ebb/generate.h"
 #include "ebb/model.h"
-#include "ebb/setting.h"
 #include "ebb/status.h"
 #include "apps/ebb/options/bench_options.h"
 #include "apps/ebb/options/eval_options.h"

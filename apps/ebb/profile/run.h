@@ -10,7 +10,7 @@
 
 #include "ebb/engine.h"
 #include "ebb/generate.h"
-#include "ebb/ledger.h"
+#include "ebb/report.h"
 #include "apps/ebb/profile/recurrence.h"
 #include "apps/ebb/profile/top_half.h"
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "ebb/conversation.h"
+#include "ebb/chat.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
 #include "apps/ebb/options/options.h"

@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "ebb/prefix.h"
+#include "ebb/chat.h"
 #include "apps/ebb/live/view.h"
 #include "apps/ebb/terminal/progress.h"
 

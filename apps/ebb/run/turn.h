@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/conversation.h"
+#include "ebb/chat.h"
 #include "ebb/model.h"
 #include "apps/ebb/terminal/announcer.h"
 #include "apps/ebb/exit_code.h"
