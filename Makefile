@@ -5,13 +5,17 @@ SOURCES = $(shell git ls-files '*.cc' '*.h')
 CTEST := ctest --output-on-failure -j $(JOBS)
 QUESTION := Why does the tide ebb and flow? Answer in two sentences.
 
-.PHONY: help bootstrap build all model demo test test-training test-backends verify performance mutants peer asan tsan \
+.PHONY: help bootstrap build all model demo package install deb test test-install test-training test-backends verify performance \
+        mutants peer asan tsan \
         fuzz coverage bench format lint clean
 
 help:
 	@echo "make demo      build, fetch the default model, answer a question"
 	@echo "make test      build everything and run the tests"
 	@echo "make build     build the program: $(EBB)"
+	@echo "make install   libraries, headers, program, manual page: to PREFIX (/usr/local), under DESTDIR"
+	@echo "make deb       the same as Debian packages: build/package/*.deb"
+	@echo "make test-install    builds the examples on an installed copy, and on the packages"
 	@echo "make test-training   a few steps of every kind of training; installs PyTorch"
 	@echo "make test-backends   devices that any machine can test: another process (RPC), Mesa's Vulkan"
 	@echo "make verify    the checks that are too long for make test"
@@ -40,6 +44,23 @@ demo: model
 test: all model
 	cd build/release && $(CTEST) --repeat until-pass:2 -LE verify
 
+# For any processor with AVX2; `cmake --preset package -DEBB_NATIVE=ON` first: for this one.
+PREFIX ?= /usr/local
+package: bootstrap
+	@cmake --preset package
+	cmake --build build/package -j $(JOBS)
+
+install: package
+	cmake --install build/package --prefix $(PREFIX)
+
+deb: package
+	@scripts/bootstrap dpkg-dev
+	cd build/package && cpack -G DEB
+
+test-install: package
+	@scripts/bootstrap dpkg-dev lintian
+	tests/install/test_install build/package
+
 test-training: bootstrap
 	training/dms/retrofit --test
 
@@ -50,7 +71,7 @@ test-backends:
 	cmake --build build/backends -j $(JOBS) --target ebb_tests_backends ebb_tests_engine ebb_cli
 	cd build/backends && $(CTEST) -R '^backends\.'
 
-verify: all model test-backends
+verify: all model test-backends test-install
 	cd build/release && $(CTEST) -L verify
 
 performance: all model peer
@@ -102,4 +123,4 @@ lint: all
 	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/release
 
 clean:
-	rm -rf build/release build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/peer
+	rm -rf build/release build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer

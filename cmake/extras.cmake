@@ -33,7 +33,7 @@ if(EBB_BUILD_BENCHMARKS)
 endif()
 
 if(EBB_BUILD_FUZZERS)
-  ebb_add_programs(fuzz *_fuzz.cc fuzz ebb_server ebb ebb_internal)
+  ebb_add_programs(fuzz *_fuzz.cc fuzz ebb_server ebb_lab ebb ebb_internal)
   ebb_glob(sources "^$" fuzz/*_fuzz.cc)
   foreach(source IN LISTS sources)
     cmake_path(GET source STEM stem)

@@ -38,9 +38,28 @@ target_link_libraries(ebb_internal INTERFACE
 configure_file(${EBB_ROOT}/include/ebb/version.h.in ${CMAKE_BINARY_DIR}/generated/ebb/version.h)
 
 ebb_glob(sources "(_test|_fuzz)\\.cc$|/src/(cli|server|store)/" src/*.cc)
-add_library(ebb STATIC ${sources} ${EBB_EMPTY_SOURCE})
+if(EBB_SHARED)
+  set(library_kind SHARED)
+else()
+  set(library_kind STATIC)
+endif()
+# Where it is shared its symbols are those of include/ebb, whose namespaces say so.
+function(ebb_add_library name)
+  add_library(${name} ${library_kind} ${ARGN})
+  add_library(ebb::${name} ALIAS ${name})
+  set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  if(EBB_SHARED)
+    set_target_properties(${name} PROPERTIES
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+    target_link_options(${name} PRIVATE LINKER:--exclude-libs,ALL LINKER:--no-undefined)
+  endif()
+endfunction()
+ebb_add_library(ebb ${sources} ${EBB_EMPTY_SOURCE})
 target_compile_features(ebb PUBLIC cxx_std_20)
-target_include_directories(ebb PUBLIC ${EBB_ROOT}/include ${CMAKE_BINARY_DIR}/generated)
+target_include_directories(ebb PUBLIC
+  $<BUILD_INTERFACE:${EBB_ROOT}/include> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated>
+  $<INSTALL_INTERFACE:include>)
 target_link_libraries(ebb PRIVATE ebb_internal)
 # Highway's lowest instruction set here is SSE4; below it the packaged version falls back to one lane.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
@@ -132,7 +151,7 @@ target_link_libraries(ebb_store PUBLIC
 ebb_embed(ebb::server kDashboardPage ${EBB_ROOT}/src/server/dashboard.html dashboard_page)
 ebb_embed(ebb::server kDashboardScript ${EBB_ROOT}/src/server/dashboard.js dashboard_script)
 ebb_embed(ebb::server kDashboardStyle ${EBB_ROOT}/src/server/dashboard.css dashboard_style)
-ebb_embed(ebb::server kOpenApi ${EBB_ROOT}/docs/openapi.yaml open_api)
+ebb_embed(ebb::server kOpenApi ${EBB_ROOT}/docs/user/openapi.yaml open_api)
 ebb_glob(sources "_test\\.cc$" src/server/*.cc)
 add_library(ebb_server STATIC
   ${sources} ${dashboard_page} ${dashboard_script} ${dashboard_style} ${open_api})
@@ -147,13 +166,21 @@ target_link_libraries(ebb_server PUBLIC
   ebb ebb_store ebb_options Boost::headers fmt::fmt nlohmann_json::nlohmann_json
   PkgConfig::libsodium Threads::Threads)
 
+# The laboratory: evaluation, labels, fidelity, pebble. It sees include/ebb and itself.
+ebb_glob(sources "_test\\.cc$" lab/*.cc)
+ebb_add_library(ebb_lab ${sources})
+set_target_properties(ebb_lab PROPERTIES EXPORT_NAME lab OUTPUT_NAME ebb-lab)
+target_include_directories(ebb_lab PRIVATE ${EBB_ROOT})
+target_link_libraries(ebb_lab PUBLIC ebb PRIVATE
+  ebb_options Boost::headers fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
+
 # The program apart from main.cc, so that its tests link it. It sees include/ebb, the server and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" apps/ebb/*.cc)
 add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${eval_page} ${fronts_page}
   ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
 target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
 target_link_libraries(ebb_cli_parts PUBLIC
-  ebb ebb_server ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
+  ebb ebb_lab ebb_server ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash
   PkgConfig::libedit Threads::Threads)
 
 set(EBB_BINARY ${CMAKE_BINARY_DIR}/bin/ebb)

@@ -200,7 +200,7 @@ the union of what its query heads read, and the first two of the four layers eve
                              f"{100 * r['kv_reads'] / full['kv_reads']:.0f} %"])
         if rows:
             self.say("""`dms` takes no budget: the model says what goes. On the same problems, with pebble retrofitted
-to mark three quarters and seven eighths of its rows ([dms-results.md](dms-results.md)):""")
+to mark three quarters and seven eighths of its rows ([dms.md](dms.md)):""")
             self.say(table(["model", "policy", "right", "accuracy, % (95 %)", "peak rows", "of full", "reads, of full"],
                            rows))
 
@@ -224,7 +224,7 @@ to mark three quarters and seven eighths of its rows ([dms-results.md](dms-resul
         return f""""Inference-Time Hyper-Scaling" (DMS): that a short retrofit lets a model say which rows can go
 reproduces on pebble: {said('marks-4')}, trained to mark three quarters; trained to mark seven eighths,
 {said('marks-8')}. What was measured of delay, losses, data and lengths, and what of the paper was not, is in
-[dms-results.md](dms-results.md)."""
+[dms.md](dms.md)."""
 
     def conclusions(self):
         needed = ("full", "compressed", "grid", "shape-hierarchy", "shape-eviction", "shape-random",
@@ -374,7 +374,7 @@ attention to come.""")
 def write(out, path, reads):
     """`reads`: what each policy reads, by name."""
     page = Page(out, reads)
-    page.say("""# Results
+    page.say("""# Results on pebble
 
 Written by `scripts/results` from runs of `ebb eval` and `ebb fidelity`; every figure follows from a
 seed and can be had again with that command.""")

@@ -83,7 +83,12 @@ std::span<const Command> CommandTable() {
        "run a model on a device and on the processor, and tell how they differ and how fast they "
        "are",
        WithModel({G::kPolicy, G::kQuiet, G::kJson}), RunDeviceTest},
-      {"docs", "print docs/user/cli.md", {}, RunDocs, {}, Command::Visibility::kHidden},
+      {"docs",
+       "print what is said of commands and options",
+       {G::kDocs},
+       RunDocs,
+       {},
+       Command::Visibility::kHidden},
   };
   return table;
 }

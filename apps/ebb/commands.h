@@ -14,25 +14,26 @@
 
 namespace ebb::cli {
 
-ExitCode RunRun(const CliOptions& options);             // run.cc
-ExitCode RunChat(const CliOptions& options);            // chat.cc
-ExitCode RunPull(const CliOptions& options);            // pull.cc
-ExitCode RunFidelity(const CliOptions& options);        // fidelity.cc
-ExitCode RunBenchDecode(const CliOptions& options);     // bench_decode.cc
-ExitCode RunBenchLossless(const CliOptions& options);   // bench_lossless.cc
-ExitCode RunBenchPrefill(const CliOptions& options);    // bench_prefill.cc
-ExitCode RunBenchAttention(const CliOptions& options);  // bench_attention.cc
-ExitCode RunBenchMemory(const CliOptions& options);     // bench_memory.cc
-ExitCode RunBenchCompare(const CliOptions& options);    // bench_compare.cc
-ExitCode RunProfile(const CliOptions& options);         // profile.cc
-ExitCode RunEval(const CliOptions& options);            // eval.cc
-ExitCode RunReport(const CliOptions& options);          // report.cc
-ExitCode RunImportance(const CliOptions& options);      // importance.cc
-ExitCode RunFit(const CliOptions& options);             // fit.cc
-ExitCode RunDeviceList(const CliOptions& options);      // device_list.cc
-ExitCode RunDeviceTest(const CliOptions& options);      // device_check.cc
-ExitCode RunServe(const CliOptions& options);           // serve.cc
-ExitCode RunDocs(const CliOptions& options);            // docs.cc: prints docs/user/cli.md
+// In the folder of the command.
+ExitCode RunRun(const CliOptions& options);
+ExitCode RunChat(const CliOptions& options);
+ExitCode RunPull(const CliOptions& options);
+ExitCode RunFidelity(const CliOptions& options);
+ExitCode RunBenchDecode(const CliOptions& options);
+ExitCode RunBenchLossless(const CliOptions& options);
+ExitCode RunBenchPrefill(const CliOptions& options);
+ExitCode RunBenchAttention(const CliOptions& options);
+ExitCode RunBenchMemory(const CliOptions& options);
+ExitCode RunBenchCompare(const CliOptions& options);
+ExitCode RunProfile(const CliOptions& options);
+ExitCode RunEval(const CliOptions& options);
+ExitCode RunReport(const CliOptions& options);
+ExitCode RunImportance(const CliOptions& options);
+ExitCode RunFit(const CliOptions& options);
+ExitCode RunDeviceList(const CliOptions& options);
+ExitCode RunDeviceTest(const CliOptions& options);
+ExitCode RunServe(const CliOptions& options);
+ExitCode RunDocs(const CliOptions& options);
 
 struct Command {
   std::string_view name;     // "run", "bench decode"

@@ -8,8 +8,8 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include "ebb/status.h"
 #include "apps/ebb/program.h"
+#include "ebb/status.h"
 
 namespace {
 

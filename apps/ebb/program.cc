@@ -11,8 +11,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "ebb/version.h"
 #include "apps/ebb/run/policy_list.h"
+#include "ebb/version.h"
 
 namespace ebb::cli {
 namespace {

@@ -13,9 +13,6 @@ namespace ebb::cli {
 // arguments: without the program's own name.
 ExitCode RunProgram(std::span<const std::string> arguments);
 
-// docs/user/cli.md, from the tables of commands and options.
-[[nodiscard]] std::string DocsText();
-
 }  // namespace ebb::cli
 
 #endif  // EBB_APPS_PROGRAM_H_

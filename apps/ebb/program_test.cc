@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 #include <string>
@@ -14,13 +12,6 @@
 
 namespace ebb::cli {
 namespace {
-
-TEST(DocsTest, TheCommittedFileIsWhatTheTablesSay) {
-  std::ifstream file(EBB_SOURCE_DIR "/docs/cli.md");
-  ASSERT_TRUE(file) << "docs/user/cli.md is missing: ebb docs > docs/user/cli.md";
-  const std::string committed{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(DocsText(), committed) << "the options have changed: ebb docs > docs/user/cli.md";
-}
 
 TEST(CommandTableTest, NamesAreUniqueAndParentsStandBeforeTheirCommands) {
   std::set<std::string_view> names;

@@ -8,10 +8,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "ebb/session_file.h"
-#include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/exit_code.h"
+#include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/pull/known_models.h"
+#include "ebb/session_file.h"
 
 namespace ebb::cli {
 namespace {

@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
+#include "apps/ebb/options/options.h"
 #include "ebb/engine.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "apps/ebb/options/options.h"
 
 namespace ebb::cli {
 

@@ -4,6 +4,8 @@
 //   EBB_ASSIGN_OR_RETURN(ChatPrompt prompt, model.FormatChat(request));
 //   // Generate from prompt.text, under the prompt's grammar, stops and thinking tags.
 //   EBB_ASSIGN_OR_RETURN(ChatAnswer answer, ParseAnswer(prompt, text, AnswerEnd::kComplete));
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_CHAT_H_
 #define EBB_CHAT_H_
 
@@ -23,7 +25,7 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 // A function that the assistant called.
 struct ToolCall {
@@ -212,8 +214,8 @@ struct Turn {
 void EndTurn(const Turn& turn, const GenerateResult& result, std::string sampler,
              Conversation* conversation);
 
-// A conversation as bytes (docs/dev/formats.md), for SaveSession(). What the request asks of answers to
-// come is left out.
+// A conversation as bytes (docs/dev/formats.md), for SaveSession(). What the request asks of
+// answers to come is left out.
 [[nodiscard]] std::string EncodeConversation(const Conversation& conversation);
 // Errors: Corrupt (not what EncodeConversation() writes).
 [[nodiscard]] Result<Conversation> DecodeConversation(std::string_view bytes);
@@ -264,6 +266,6 @@ void EndTurn(const Turn& turn, const GenerateResult& result, std::string sampler
 [[nodiscard]] Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt,
                                              Session* session);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_CHAT_H_

@@ -1,5 +1,7 @@
 // Where T0 lies and how T1 is read, as a user asks for it: `cpu`, one memory for all tiers; or an
 // accelerator that ggml has a backend for, which then holds the weights and computes.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_DEVICE_H_
 #define EBB_DEVICE_H_
 
@@ -10,7 +12,7 @@
 
 #include "ebb/status.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 enum class DeviceKind : uint8_t { kCpu, kBackend };
 
@@ -77,6 +79,6 @@ struct Processors {
 // The numbers of the hardware threads in the affinity mask, ascending; at least one.
 [[nodiscard]] std::vector<int> AllowedCpus();
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_DEVICE_H_

@@ -10,6 +10,8 @@
 //
 // Thread safety: an engine and its sessions belong to one thread at a time. A session keeps what it
 // needs of its engine, which may go before it.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_ENGINE_H_
 #define EBB_ENGINE_H_
 
@@ -23,16 +25,16 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/report.h"
 #include "ebb/device.h"
 #include "ebb/lossless.h"
 #include "ebb/model.h"
 #include "ebb/policy.h"
+#include "ebb/report.h"
 #include "ebb/status.h"
 #include "ebb/tiers.h"
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 class Session;
 struct EngineCore;
@@ -292,6 +294,6 @@ struct SettingGiven {
 // REQUIRES: where the engine and the session's policy both have tiers, they are the same.
 void CompleteSetting(const SettingGiven& given, EngineOptions* engine, SessionOptions* session);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_ENGINE_H_

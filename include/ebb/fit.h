@@ -3,6 +3,8 @@
 //
 // The arithmetic is pure. What depends on the machine is measured by the functions at the end, and
 // handed in.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_FIT_H_
 #define EBB_FIT_H_
 
@@ -20,7 +22,7 @@
 #include "ebb/tiers.h"
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 struct FitModel {
   ModelShape shape;
@@ -197,6 +199,6 @@ struct MemoryPlan {
                                             const EngineOptions& engine,
                                             const SessionOptions& session);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_FIT_H_

@@ -1,5 +1,7 @@
 // Generation: a sampler over a session's logits, step by step or as the loop that feeds tokens back
 // until something ends it.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_GENERATE_H_
 #define EBB_GENERATE_H_
 
@@ -17,7 +19,7 @@
 #include "ebb/sampler.h"
 #include "ebb/status.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 enum class FinishReason { kStop, kStopString, kLength, kContext, kCap, kCancelled, kError };
 [[nodiscard]] std::string_view FinishReasonName(FinishReason reason);
@@ -123,6 +125,6 @@ class Generation {
 [[nodiscard]] GenerateResult Generate(Session& session, Sampler& sampler,
                                       const GenerateOptions& options);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_GENERATE_H_

@@ -1,6 +1,8 @@
 // Lossless generation: the visible set of the session's policy drafts a few tokens, one step over
 // every row that ever was verifies them, so that the text is that of the full cache. What the
 // policy evicts is missing from the drafts alone.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LOSSLESS_H_
 #define EBB_LOSSLESS_H_
 
@@ -13,7 +15,7 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 // The most tokens of a verifying step.
 inline constexpr int kMostDrafted = 64;
@@ -68,6 +70,6 @@ struct LosslessReport {
 // What was done between two reports of a session.
 [[nodiscard]] LosslessReport Since(const LosslessReport& before, const LosslessReport& now);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LOSSLESS_H_

@@ -2,6 +2,8 @@
 // where there is one.
 //
 // Thread safety: immutable after Load(); any number of threads and engines may share one.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_MODEL_H_
 #define EBB_MODEL_H_
 
@@ -16,7 +18,7 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 struct LoadedModel;  // src/model/loaded_model.h
 
@@ -28,7 +30,8 @@ enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };
 
 struct ModelOptions {
   std::string path;
-  std::string adapter = {};  // a file that makes the model mark rows (docs/dev/formats.md); empty: none
+  std::string adapter =
+      {};  // a file that makes the model mark rows (docs/dev/formats.md); empty: none
   WeightMode weights = WeightMode::kAsStored;
   // They are computed with on a device of DeviceKind::kBackend: none is laid out for the processor.
   bool for_device = false;
@@ -93,6 +96,6 @@ class Model {
   std::unique_ptr<LoadedModel> loaded_;
 };
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_MODEL_H_

@@ -14,6 +14,8 @@
 //
 // Thread safety: one object belongs to one sequence; all calls come from one thread at a time, but
 // for those that GroupsAreApart() allows beside each other.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_POLICY_H_
 #define EBB_POLICY_H_
 
@@ -34,12 +36,29 @@
 #include "ebb/tiers.h"
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
-class Foresight;  // ebb/foresight.h
 class PolicyRegistry;
 class StateReader;
 class StateWriter;
+
+// What the policy "oracle" knows of the future: the attention that rows will receive. Only a replay
+// tells it (ebb/lab/foresight.h), so a session has a foresight where its tokens are given, and
+// nowhere else.
+class Foresight {
+ public:
+  virtual ~Foresight() = default;
+  Foresight(const Foresight&) = delete;
+  Foresight& operator=(const Foresight&) = delete;
+
+  // Fills `left` [positions] with the attention that each of these rows of a group, numbered at the
+  // granularity of the policy that asks, will receive in the decode steps to come.
+  virtual void AttentionLeft(int group, std::span<const Position> positions,
+                             std::span<float> left) const = 0;
+
+ protected:
+  Foresight() = default;
+};
 
 // Turns signals into a number per row; a higher score is kept longer.
 class Scorer {
@@ -359,6 +378,6 @@ class PolicyRegistry {
 // without a foresight, one that reads marks of a model that sets none.
 [[nodiscard]] Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_POLICY_H_

@@ -1,5 +1,7 @@
 // What a cache costs, what a step did and where its time went, and what became of each token: for
 // front ends, benchmarks and tests.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_REPORT_H_
 #define EBB_REPORT_H_
 
@@ -13,7 +15,7 @@
 
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 // What the cache costs, exactly: every byte that is mapped for rows and every byte of the tables
 // that describe them.
@@ -172,6 +174,6 @@ class Ledger {
   std::vector<Change> changes_;  // work space
 };
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_REPORT_H_

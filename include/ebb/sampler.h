@@ -1,4 +1,6 @@
 // Sampling: which token comes next, from the logits of a step.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_SAMPLER_H_
 #define EBB_SAMPLER_H_
 
@@ -15,7 +17,7 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 // Defaults are llama.cpp's. temperature 0 is greedy. The logits of a step pass, in this order:
 // logit_bias; presence and frequency penalty; repeat penalty; top_k, top_p, min_p; temperature.
@@ -106,6 +108,6 @@ struct Logprobs {
 // REQUIRES: chosen is in the vocabulary, num_top >= 0; of more than there are, all are given.
 [[nodiscard]] Logprobs LogprobsOf(std::span<const float> logits, Token chosen, int num_top);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_SAMPLER_H_

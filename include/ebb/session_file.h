@@ -2,9 +2,11 @@
 // their tiers, scores), in one file, and back. A session that was resumed goes on bit for bit as
 // the one that was saved would have, on the same machine.
 //
-// docs/dev/formats.md describes the file. It is versioned, each of its parts and pages has a checksum,
-// and nothing in it is believed: whatever it holds, reading it ends with a session or with an
-// error.
+// docs/dev/formats.md describes the file. It is versioned, each of its parts and pages has a
+// checksum, and nothing in it is believed: whatever it holds, reading it ends with a session or
+// with an error.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_SESSION_FILE_H_
 #define EBB_SESSION_FILE_H_
 
@@ -17,7 +19,7 @@
 #include "ebb/status.h"
 #include "ebb/tiers.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 // Writes the session to a file beside `path` (PATH.part), which then takes the place of `path`:
 // whenever the process ends, and whatever fails, there is the old file or the new one. `extra` is
@@ -51,6 +53,6 @@ struct SessionFileInfo {
 // Errors: as ResumeSession(), as far as it reads.
 [[nodiscard]] Result<SessionFileInfo> ReadSessionInfo(const std::string& path);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_SESSION_FILE_H_

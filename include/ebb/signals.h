@@ -1,5 +1,7 @@
 // Signals: what a step can show to a scorer. Each is computed only when somebody declared the need;
 // one that nobody declared costs nothing.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_SIGNALS_H_
 #define EBB_SIGNALS_H_
 
@@ -9,7 +11,7 @@
 
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 // Mass is the softmax probability that a row received, summed over the queries of the step. A draft
 // that follows a verifying step of several tokens gets the mean over the queries that see the row,
@@ -84,6 +86,6 @@ struct StepSignals {
   std::vector<std::span<const float>> hidden = {};
 };
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_SIGNALS_H_

@@ -1,5 +1,7 @@
 // Bytes in which parts of a session keep what they know while the session rests in a file: numbers
 // little-endian, floats as their IEEE 754 bits, lists and texts after their length (u64).
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_STATE_H_
 #define EBB_STATE_H_
 
@@ -15,7 +17,7 @@
 
 #include "ebb/status.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 static_assert(std::endian::native == std::endian::little, "files hold the bytes of memory");
 
@@ -115,6 +117,6 @@ class StateReader {
   Status status_;
 };
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_STATE_H_

@@ -2,6 +2,8 @@
 // system can cause. A Status says what was expected, what was found and where, in one sentence.
 //
 // Thread safety: values; distinct objects may be used from distinct threads.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_STATUS_H_
 #define EBB_STATUS_H_
 
@@ -10,7 +12,7 @@
 #include <utility>
 #include <variant>
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 enum class StatusCode {
   kOk = 0,
@@ -74,7 +76,7 @@ class [[nodiscard]] Result {
   std::variant<T, Status> state_;
 };
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 // Leaves the enclosing function with the Status of `expr` when that is an error.
 #define EBB_RETURN_IF_ERROR(expr)                                                  \

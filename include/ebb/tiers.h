@@ -1,5 +1,7 @@
 // The memory hierarchy of "Not All Thoughts Need HBM" (3.2, Algorithm 1), as a user asks for it: T0
 // fast memory and T1 capacity memory at full precision, T2 compressed, T3 evicted.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_TIERS_H_
 #define EBB_TIERS_H_
 
@@ -9,7 +11,7 @@
 
 #include "ebb/status.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 // The number formats of T2. int8 and int4 are rotated by a Hadamard matrix before they are rounded.
 // kInt8Naive: int8 without the rotation that makes it accurate, as most prototypes have it; a
@@ -66,6 +68,6 @@ struct TierNeeds {
 [[nodiscard]] Status ParseEvict(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseEvictOf(std::string_view text, TierSpec* spec);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_TIERS_H_

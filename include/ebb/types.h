@@ -1,4 +1,6 @@
 // The plain words that every part of ebb shares. See docs/glossary.md.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_TYPES_H_
 #define EBB_TYPES_H_
 
@@ -10,7 +12,7 @@
 
 #include "ebb/status.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 using Token = int32_t;
 // The index of a token in its sequence, from 0, and its RoPE position until keys are rotated anew.
@@ -78,6 +80,6 @@ struct ModelShape {
   [[nodiscard]] int NumGroups(Granularity granularity) const;
 };
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_TYPES_H_

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <optional>
 
-#include "ebb/foresight.h"
+#include "ebb/lab/foresight.h"
 #include "lab/eval/fidelity_statistics.h"
 #include "lab/eval/forgetting.h"
 

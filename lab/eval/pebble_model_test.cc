@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "ebb/lab/eval.h"
-#include "ebb/model.h"
 #include "ebb/lab/pebble.h"
+#include "ebb/model.h"
 
 namespace ebb {
 namespace {

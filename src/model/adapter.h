@@ -1,5 +1,5 @@
-// An adapter's file: what makes a model mark rows that marks none by itself (docs/dev/formats.md). It
-// adds tensors and changes none of the model's.
+// An adapter's file: what makes a model mark rows that marks none by itself (docs/dev/formats.md).
+// It adds tensors and changes none of the model's.
 #ifndef EBB_MODEL_ADAPTER_H_
 #define EBB_MODEL_ADAPTER_H_
 

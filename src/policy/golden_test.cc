@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include "ebb/foresight.h"
+#include "ebb/lab/foresight.h"
 #include "ebb/policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

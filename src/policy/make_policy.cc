@@ -208,10 +208,10 @@ Result<Asked> ReadSpec(const PolicySpec& spec, const PolicyRegistry* registry) {
 Status CheckNeed(const Asked& asked, const PolicyContext& context) {
   const ScorerNeed need = asked.scorer->need;
   if (need == ScorerNeed::kMarks && context.eviction_window == 0) {
-    return InvalidArgument(
-        fmt::format("policy \"{}\": its scorer \"{}\" reads which rows the model itself marks, and "
-                    "this model marks none: its file has no attention.dms.layout (docs/dev/formats.md)",
-                    asked.name, asked.scorer->info.name));
+    return InvalidArgument(fmt::format(
+        "policy \"{}\": its scorer \"{}\" reads which rows the model itself marks, and "
+        "this model marks none: its file has no attention.dms.layout (docs/dev/formats.md)",
+        asked.name, asked.scorer->info.name));
   }
   if (need != ScorerNeed::kForesight || context.foresight != nullptr) return OkStatus();
   return InvalidArgument(

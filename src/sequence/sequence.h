@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "ebb/engine.h"
-#include "ebb/report.h"
 #include "ebb/policy.h"
+#include "ebb/report.h"
 #include "ebb/state.h"
 #include "src/kv/sequence_cache.h"
 #include "src/sequence/engine_core.h"

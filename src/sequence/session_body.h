@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "ebb/report.h"
 #include "ebb/lossless.h"
+#include "ebb/report.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
 #include "src/sequence/sequence.h"

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "ebb/report.h"
 #include "ebb/policy.h"
+#include "ebb/report.h"
 #include "ebb/state.h"
 #include "src/base/fetch_ahead.h"
 #include "src/kv/sequence_cache.h"

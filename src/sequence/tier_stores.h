@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "ebb/report.h"
 #include "ebb/engine.h"
+#include "ebb/report.h"
 #include "ebb/status.h"
 #include "src/attention/attention.h"
 #include "src/device/backend_device.h"

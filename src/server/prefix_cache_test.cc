@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "ebb/lab/pebble.h"
 #include "ebb/chat.h"
+#include "ebb/lab/pebble.h"
 
 namespace ebb::server {
 namespace {

@@ -15,8 +15,8 @@
 #include <span>
 #include <vector>
 
-#include "ebb/status.h"
 #include "ebb/report.h"
+#include "ebb/status.h"
 #include "src/attention/attention.h"
 #include "src/step/backend_attention.h"
 #include "src/step/device_use.h"

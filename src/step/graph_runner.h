@@ -10,8 +10,8 @@
 #include <span>
 
 #include "ebb/model.h"
-#include "ebb/status.h"
 #include "ebb/report.h"
+#include "ebb/status.h"
 #include "src/attention/attention.h"
 #include "src/step/device_use.h"
 #include "src/step/first_keys.h"

@@ -42,7 +42,7 @@ TEST_F(SchemaTest, NothingThatIsSentMakesAServersError) {
   options.defaults.session.context = 512;
   Start(options);
   const auto end = cli::RunProcess(
-      {program, "run", EBB_SOURCE_DIR "/docs/openapi.yaml", "--url",
+      {program, "run", EBB_SOURCE_DIR "/docs/user/openapi.yaml", "--url",
        fmt::format("http://{}", server_->address()), "--checks",
        "not_a_server_error,status_code_conformance,content_type_conformance,"
        "response_headers_conformance,response_schema_conformance,unsupported_method",

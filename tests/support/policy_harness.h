@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "ebb/foresight.h"
+#include "ebb/lab/foresight.h"
 #include "ebb/policy.h"
 
 namespace ebb {

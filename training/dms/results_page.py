@@ -19,7 +19,7 @@ HEAD = """# What retrofits did
 
 Dynamic Memory Sparsification ("Inference-Time Hyper-Scaling with KV Cache Compression") on pebble, the
 small reasoner that the program carries: models that learn which of their rows can go
-([how to train one](user/dms.md)). Written by `training/dms/results_page.py` from what
+([how to train one](../user/dms.md)). Written by `training/dms/results_page.py` from what
 `training/dms/retrofit --experiments` leaves in training/dms/figures (sections whose figures are not kept there stay as an
 earlier run wrote them: A, B, C, G, I); every figure follows from a seed. Settings were chosen on problems of seed 0, and
 figures are of seed 77 unless a section says otherwise; one candidate that was not chosen was looked at on seed 77
@@ -54,7 +54,7 @@ teacher-forced, of 64 problems of seed 0:
 
 In `ebb eval` the first was right on 150 of 200 problems, the last on 197. At CR 4 settling took the first two to
 98 and 92 %, the last to 98 %. On seed 0's first 200 problems, by which settings were chosen, `pebble-dms-8` was
-right on 188 ([results.md](results.md)).
+right on 188 ([results-pebble.md](results-pebble.md)).
 
 ## What of the paper this is, and what it is not
 

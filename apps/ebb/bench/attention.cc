@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include "ebb/lab/benchmark.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/terminal/progress.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/progress.h"
+#include "ebb/lab/benchmark.h"
 
 namespace ebb::cli {
 namespace {

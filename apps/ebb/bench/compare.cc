@@ -8,15 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/lab/benchmark.h"
-#include "ebb/device.h"
 #include "apps/ebb/bench/peer.h"
 #include "apps/ebb/bench/report.h"
-#include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/commands.h"
+#include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/pull/known_models.h"
-#include "apps/ebb/terminal/progress.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/progress.h"
+#include "ebb/device.h"
+#include "ebb/lab/benchmark.h"
 
 namespace ebb::cli {
 namespace {

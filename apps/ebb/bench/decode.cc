@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "ebb/lab/benchmark.h"
 #include "apps/ebb/bench/file.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/bench/session.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/terminal/progress.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/progress.h"
+#include "ebb/lab/benchmark.h"
 
 namespace ebb::cli {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "ebb/lab/benchmark.h"
-#include "ebb/engine.h"
-#include "ebb/status.h"
 #include "apps/ebb/bench/report.h"
+#include "ebb/engine.h"
+#include "ebb/lab/benchmark.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "apps/ebb/bench/lossless_contestant.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/bench/session.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/bench/lossless_contestant.h"
 #include "apps/ebb/run/lossless_record.h"
-#include "apps/ebb/terminal/progress.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/progress.h"
 
 namespace ebb::cli {
 namespace {

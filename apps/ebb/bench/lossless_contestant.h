@@ -9,10 +9,10 @@
 #include <random>
 #include <vector>
 
-#include "ebb/engine.h"
-#include "ebb/generate.h"
 #include "apps/ebb/bench/session.h"
 #include "apps/ebb/options/options.h"
+#include "ebb/engine.h"
+#include "ebb/generate.h"
 
 namespace ebb::cli {
 

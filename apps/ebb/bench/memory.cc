@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include "ebb/lab/benchmark.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
+#include "ebb/lab/benchmark.h"
 
 namespace ebb::cli {
 namespace {

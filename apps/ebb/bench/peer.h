@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/status.h"
-#include "ebb/types.h"
 #include "apps/ebb/options/options.h"
 #include "apps/ebb/terminal/subprocess.h"
+#include "ebb/status.h"
+#include "ebb/types.h"
 
 namespace ebb::cli {
 

@@ -4,11 +4,11 @@
 #include <chrono>
 #include <vector>
 
-#include "ebb/lab/benchmark.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/bench/session.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/setup.h"
+#include "ebb/lab/benchmark.h"
 
 namespace ebb::cli {
 namespace {

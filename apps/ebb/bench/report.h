@@ -11,10 +11,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ebb/lab/benchmark.h"
-#include "ebb/engine.h"
-#include "ebb/status.h"
 #include "apps/ebb/options/options.h"
+#include "ebb/engine.h"
+#include "ebb/lab/benchmark.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 

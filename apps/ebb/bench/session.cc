@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "apps/ebb/terminal/progress.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/progress.h"
 
 namespace ebb::cli {
 

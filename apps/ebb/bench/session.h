@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
+#include "apps/ebb/options/options.h"
 #include "ebb/engine.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "apps/ebb/options/options.h"
 
 namespace ebb::cli {
 

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/device.h"
-#include "ebb/version.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/setup.h"
+#include "ebb/device.h"
+#include "ebb/version.h"
 
 namespace ebb::cli {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "ebb/device.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
+#include "ebb/device.h"
 
 namespace ebb::cli {
 namespace {

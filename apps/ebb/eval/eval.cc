@@ -18,8 +18,8 @@
 #include "apps/ebb/eval/runs.h"
 #include "apps/ebb/eval/summary.h"
 #include "apps/ebb/eval/task.h"
-#include "apps/ebb/terminal/progress.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/progress.h"
 
 namespace ebb::cli {
 namespace {

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include "ebb/policy.h"
 #include "apps/ebb/eval/names.h"
 #include "apps/ebb/run/policy_list.h"
+#include "ebb/policy.h"
 
 namespace ebb::cli {
 namespace {

@@ -9,8 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ebb/status.h"
 #include "apps/ebb/eval/runs.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <utility>
 
-#include "ebb/lab/pareto.h"
-#include "apps/ebb/eval/votes.h"
 #include "apps/ebb/eval/front_chains.h"
+#include "apps/ebb/eval/votes.h"
+#include "ebb/lab/pareto.h"
 
 namespace ebb::cli {
 namespace {

@@ -8,9 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/ebb/eval/runs.h"
 #include "ebb/lab/statistics.h"
 #include "ebb/status.h"
-#include "apps/ebb/eval/runs.h"
 
 namespace ebb::cli {
 

@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/ebb/options/options.h"
 #include "ebb/lab/eval.h"
 #include "ebb/status.h"
-#include "apps/ebb/options/options.h"
 
 namespace ebb::cli {
 

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "ebb/lab/pareto.h"
 #include "apps/ebb/eval/names.h"
+#include "ebb/lab/pareto.h"
 
 namespace ebb::cli {
 namespace {

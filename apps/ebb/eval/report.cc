@@ -13,8 +13,8 @@
 #include "apps/ebb/eval/fronts.h"
 #include "apps/ebb/eval/runs.h"
 #include "apps/ebb/eval/summary.h"
-#include "apps/ebb/terminal/output.h"
 #include "apps/ebb/page/report_page.h"
+#include "apps/ebb/terminal/output.h"
 
 namespace ebb::cli {
 namespace {

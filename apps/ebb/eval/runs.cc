@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
-#include "ebb/sampler.h"
 #include "apps/ebb/eval/files.h"
 #include "apps/ebb/eval/lines.h"
+#include "ebb/sampler.h"
 
 namespace ebb::cli {
 namespace {

@@ -8,14 +8,14 @@
 #include <string>
 #include <utility>
 
-#include "ebb/lab/statistics.h"
 #include "apps/ebb/eval/files.h"
 #include "apps/ebb/eval/margins.h"
 #include "apps/ebb/eval/names.h"
 #include "apps/ebb/eval/votes.h"
-#include "apps/ebb/terminal/output.h"
-#include "apps/ebb/run/policy_list.h"
 #include "apps/ebb/page/report_page.h"
+#include "apps/ebb/run/policy_list.h"
+#include "apps/ebb/terminal/output.h"
+#include "ebb/lab/statistics.h"
 
 namespace ebb::cli {
 namespace {

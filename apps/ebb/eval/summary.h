@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ebb/status.h"
 #include "apps/ebb/options/options.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 

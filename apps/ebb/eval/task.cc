@@ -4,10 +4,10 @@
 #include <span>
 #include <utility>
 
-#include "ebb/lab/eval_task.h"
-#include "ebb/device.h"
 #include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/setup.h"
+#include "ebb/device.h"
+#include "ebb/lab/eval_task.h"
 
 namespace ebb::cli {
 namespace {

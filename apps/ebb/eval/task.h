@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
+#include "apps/ebb/options/options.h"
 #include "ebb/lab/eval.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "apps/ebb/options/options.h"
 
 namespace ebb::cli {
 

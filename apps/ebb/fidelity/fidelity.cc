@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "ebb/foresight.h"
-#include "ebb/generate.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/fit/memory.h"
 #include "apps/ebb/fidelity/forgetting_report.h"
-#include "apps/ebb/terminal/progress.h"
+#include "apps/ebb/fit/memory.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/progress.h"
+#include "ebb/generate.h"
+#include "ebb/lab/foresight.h"
 
 namespace ebb::cli {
 namespace {

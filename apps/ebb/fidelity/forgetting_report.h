@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "ebb/lab/forgetting.h"
 #include "apps/ebb/bench/report.h"
+#include "ebb/lab/forgetting.h"
 
 namespace ebb::cli {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "ebb/sampler.h"
 #include "apps/ebb/terminal/output.h"
+#include "ebb/sampler.h"
 
 namespace ebb::cli {
 namespace {

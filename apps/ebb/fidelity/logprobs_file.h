@@ -6,10 +6,10 @@
 #include <span>
 #include <string>
 
+#include "apps/ebb/options/options.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
-#include "apps/ebb/options/options.h"
 
 namespace ebb::cli {
 

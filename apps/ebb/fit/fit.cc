@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "ebb/lab/benchmark.h"
-#include "ebb/fit.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/fit/paper.h"
 #include "apps/ebb/setup.h"
+#include "ebb/fit.h"
+#include "ebb/lab/benchmark.h"
 
 namespace ebb::cli {
 namespace {

@@ -2,10 +2,10 @@
 #ifndef EBB_APPS_FIT_MEMORY_H_
 #define EBB_APPS_FIT_MEMORY_H_
 
+#include "apps/ebb/options/options.h"
 #include "ebb/fit.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "apps/ebb/options/options.h"
 
 namespace ebb::cli {
 

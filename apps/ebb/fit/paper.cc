@@ -5,8 +5,8 @@
 #include <array>
 #include <string>
 
-#include "ebb/fit.h"
 #include "apps/ebb/bench/report.h"
+#include "ebb/fit.h"
 
 namespace ebb::cli {
 namespace {

@@ -2,8 +2,8 @@
 #ifndef EBB_APPS_FIT_PAPER_H_
 #define EBB_APPS_FIT_PAPER_H_
 
-#include "ebb/status.h"
 #include "apps/ebb/options/options.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 

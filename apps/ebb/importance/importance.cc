@@ -11,13 +11,13 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/lab/statistics.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/eval/files.h"
 #include "apps/ebb/eval/task.h"
-#include "apps/ebb/terminal/progress.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/progress.h"
+#include "ebb/lab/statistics.h"
 
 namespace ebb::cli {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "ebb/report.h"
 #include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/tier_style.h"
+#include "ebb/report.h"
 
 namespace ebb::cli {
 namespace {

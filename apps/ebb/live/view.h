@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/engine.h"
-#include "ebb/generate.h"
 #include "apps/ebb/live/text.h"
 #include "apps/ebb/options/options.h"
 #include "apps/ebb/terminal/screen.h"
+#include "ebb/engine.h"
+#include "ebb/generate.h"
 
 namespace ebb::cli {
 

@@ -236,6 +236,14 @@ std::vector<OptionRow> DisplayRows() {
       ValueRow(G::kLogprobs, "--top-logprobs", "N",
                "in the file of --logprobs, beside each token the N likeliest of its place",
                [](CliOptions& o) { return &o.top_logprobs; }, {.min = 0}),
+      ChoiceRow<DocsForm>(G::kDocs, "--as",
+                          "docs/user/cli.md, the manual page, or a shell's completions",
+                          [](CliOptions& o) { return &o.docs_form; },
+                          {{"markdown", DocsForm::kMarkdown},
+                           {"man", DocsForm::kMan},
+                           {"bash", DocsForm::kBash},
+                           {"zsh", DocsForm::kZsh},
+                           {"fish", DocsForm::kFish}}),
   };
 }
 
@@ -294,6 +302,8 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kBenchMemory:
     case G::kBench:
       return "Measurement";
+    case G::kDocs:
+      return "Documentation";
   }
   return "";
 }

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/status.h"
 #include "apps/ebb/options/options.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 

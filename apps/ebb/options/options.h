@@ -1,8 +1,8 @@
 // What can be said on the command line. The structs of include/ebb are filled in as they are; what
 // is here besides them is about files, terminals and benchmarks.
 //
-// One table (option_table.cc) declares every option once: the parser, --help and docs/user/cli.md are
-// fed from it.
+// One table (option_table.cc) declares every option once: the parser, --help and docs/user/cli.md
+// are fed from it.
 #ifndef EBB_APPS_OPTIONS_OPTIONS_H_
 #define EBB_APPS_OPTIONS_OPTIONS_H_
 
@@ -14,10 +14,6 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/engine.h"
-#include "ebb/generate.h"
-#include "ebb/model.h"
-#include "ebb/status.h"
 #include "apps/ebb/options/bench_options.h"
 #include "apps/ebb/options/eval_options.h"
 #include "apps/ebb/options/fit_options.h"
@@ -25,6 +21,10 @@
 #include "apps/ebb/options/profile_options.h"
 #include "apps/ebb/options/pull_options.h"
 #include "apps/ebb/options/serve_options.h"
+#include "ebb/engine.h"
+#include "ebb/generate.h"
+#include "ebb/model.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 
@@ -39,6 +39,7 @@ struct LosslessInput {
 };
 
 enum class Thoughts { kShow, kDim, kHide };
+enum class DocsForm { kMarkdown, kMan, kBash, kZsh, kFish };
 
 struct CliOptions {
   // model.path is what -m says, a file or a name; empty when -m was not given. See OpenModel() in
@@ -79,6 +80,7 @@ struct CliOptions {
   ImportanceInput importance;
   PullInput pull;
   ServeInput serve;
+  DocsForm docs_form = DocsForm::kMarkdown;  // --as
 };
 
 // A heading in --help and docs/user/cli.md. A command names the groups that it takes.
@@ -120,6 +122,7 @@ enum class OptionGroup {
   kBenchAttention,  // --depth, --keep, --compressed
   kBenchMemory,     // --bytes
   kBench,           // --repetitions
+  kDocs,            // --as
 };
 [[nodiscard]] std::string_view OptionGroupTitle(OptionGroup group);
 // Those about the model and the machine: what every command takes that runs a model.

@@ -1,6 +1,6 @@
-#include "apps/ebb/pull/known_models.h"
 #include "apps/ebb/options/option_values.h"
 #include "apps/ebb/options/options.h"
+#include "apps/ebb/pull/known_models.h"
 
 namespace ebb::cli {
 namespace {

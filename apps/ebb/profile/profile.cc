@@ -10,19 +10,19 @@
 
 #include <fmt/format.h>
 
-#include "ebb/generate.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/fit/memory.h"
-#include "apps/ebb/terminal/output.h"
+#include "apps/ebb/page/report_page.h"
 #include "apps/ebb/profile/figures.h"
 #include "apps/ebb/profile/prompts.h"
 #include "apps/ebb/profile/run.h"
 #include "apps/ebb/profile/transfers.h"
-#include "apps/ebb/terminal/progress.h"
-#include "apps/ebb/page/report_page.h"
-#include "apps/ebb/setup.h"
 #include "apps/ebb/run/turn.h"
+#include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/output.h"
+#include "apps/ebb/terminal/progress.h"
+#include "ebb/generate.h"
 
 namespace ebb::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/status.h"
 #include "apps/ebb/options/options.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 

@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "apps/ebb/profile/recurrence.h"
+#include "apps/ebb/profile/top_half.h"
 #include "ebb/engine.h"
 #include "ebb/generate.h"
 #include "ebb/report.h"
-#include "apps/ebb/profile/recurrence.h"
-#include "apps/ebb/profile/top_half.h"
 
 namespace ebb::cli {
 

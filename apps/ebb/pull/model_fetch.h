@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "ebb/status.h"
-#include "apps/ebb/pull/known_models.h"
 #include "apps/ebb/options/options.h"
+#include "apps/ebb/pull/known_models.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 

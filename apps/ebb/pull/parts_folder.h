@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "ebb/status.h"
 #include "apps/ebb/pull/known_models.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 

@@ -8,8 +8,8 @@
 
 #include "apps/ebb/commands.h"
 #include "apps/ebb/run/conversation.h"
-#include "apps/ebb/terminal/line_reader.h"
 #include "apps/ebb/run/turn.h"
+#include "apps/ebb/terminal/line_reader.h"
 
 namespace ebb::cli {
 namespace {

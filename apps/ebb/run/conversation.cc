@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "ebb/session_file.h"
 #include "apps/ebb/fit/memory.h"
 #include "apps/ebb/run/turn.h"
+#include "ebb/session_file.h"
 
 namespace ebb::cli {
 namespace {

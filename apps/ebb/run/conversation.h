@@ -4,11 +4,11 @@
 
 #include <memory>
 
+#include "apps/ebb/options/options.h"
+#include "apps/ebb/setup.h"
 #include "ebb/chat.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "apps/ebb/options/options.h"
-#include "apps/ebb/setup.h"
 
 namespace ebb::cli {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "ebb/status.h"
 #include "apps/ebb/options/options.h"
+#include "ebb/status.h"
 
 namespace ebb::cli {
 

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "apps/ebb/commands.h"
-#include "apps/ebb/run/conversation.h"
 #include "apps/ebb/fit/memory.h"
+#include "apps/ebb/run/conversation.h"
 #include "apps/ebb/run/prompt.h"
 #include "apps/ebb/run/turn.h"
 

@@ -4,9 +4,9 @@
 
 #include <string>
 
+#include "apps/ebb/setup.h"
 #include "ebb/generate.h"
 #include "ebb/lossless.h"
-#include "apps/ebb/setup.h"
 
 namespace ebb::cli {
 

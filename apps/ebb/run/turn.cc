@@ -9,9 +9,9 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "ebb/chat.h"
 #include "apps/ebb/live/view.h"
 #include "apps/ebb/terminal/progress.h"
+#include "ebb/chat.h"
 
 namespace ebb::cli {
 namespace {

@@ -12,14 +12,14 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/chat.h"
-#include "ebb/model.h"
-#include "apps/ebb/terminal/announcer.h"
 #include "apps/ebb/exit_code.h"
 #include "apps/ebb/fidelity/logprobs_file.h"
-#include "apps/ebb/terminal/output.h"
-#include "apps/ebb/setup.h"
 #include "apps/ebb/run/summary.h"
+#include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/announcer.h"
+#include "apps/ebb/terminal/output.h"
+#include "ebb/chat.h"
+#include "ebb/model.h"
 
 namespace ebb::cli {
 

@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/commands.h"
+#include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/pull/known_models.h"
-#include "apps/ebb/terminal/output.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/output.h"
 #include "src/server/server.h"
 
 namespace ebb::cli {

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "ebb/engine.h"
 #include "apps/ebb/options/options.h"
+#include "ebb/engine.h"
 
 namespace ebb::cli {
 

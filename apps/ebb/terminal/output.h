@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "apps/ebb/options/options.h"
 #include "ebb/generate.h"
 #include "ebb/status.h"
-#include "apps/ebb/options/options.h"
 
 namespace ebb::cli {
 

@@ -9,8 +9,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "apps/ebb/terminal/output.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/output.h"
 
 namespace ebb::cli {
 namespace {

@@ -3,8 +3,8 @@
 #include <csignal>
 #include <filesystem>
 
-#include "gtest/gtest.h"
 #include "apps/ebb/setup.h"
+#include "gtest/gtest.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb::cli {

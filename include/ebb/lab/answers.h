@@ -18,6 +18,8 @@
 // compared as text.
 //
 // Thread safety: free functions without state.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_ANSWERS_H_
 #define EBB_LAB_ANSWERS_H_
 
@@ -27,7 +29,7 @@
 #include <string>
 #include <string_view>
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 inline constexpr size_t kMaxAnswerBytes = 2000;
 
@@ -89,6 +91,6 @@ struct Judgement {
 // nested braces; also of "\boxed 5". Empty: there is none.
 [[nodiscard]] std::string_view LastBoxed(std::string_view text);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LAB_ANSWERS_H_

@@ -3,6 +3,8 @@
 //
 // Every measurement runs on threads of its own, started for it and ended with it. Figures are only
 // worth something on an otherwise idle machine: a thread that waits for another one spins.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_BENCHMARK_H_
 #define EBB_LAB_BENCHMARK_H_
 
@@ -18,7 +20,7 @@
 #include "ebb/tiers.h"
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 // The middle and the ends of repeated measurements.
 struct Spread {
@@ -107,6 +109,6 @@ class FileReadBenchmark {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LAB_BENCHMARK_H_

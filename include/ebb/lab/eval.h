@@ -4,6 +4,8 @@
 // run at once.
 //
 // Thread safety: one call of RunEvaluation() at a time may use the same callbacks.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_EVAL_H_
 #define EBB_LAB_EVAL_H_
 
@@ -18,14 +20,14 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/lab/answers.h"
 #include "ebb/engine.h"
 #include "ebb/generate.h"
+#include "ebb/lab/answers.h"
 #include "ebb/lossless.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 // A problem as a model is asked it.
 struct EvalQuestion {
@@ -116,6 +118,6 @@ struct EvaluationOptions {
 // Whether the end of `tokens` repeats itself; see EvaluationOptions::longest_loop.
 [[nodiscard]] bool EndsInLoop(std::span<const Token> tokens, int longest_loop);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LAB_EVAL_H_

@@ -12,6 +12,8 @@
 // Problems keep the order of the file. Other fields are ignored, blank lines too.
 //
 // Thread safety: free functions without state.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_EVAL_TASK_H_
 #define EBB_LAB_EVAL_TASK_H_
 
@@ -26,7 +28,7 @@
 #include "ebb/lab/answers.h"
 #include "ebb/status.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 enum class TaskFormat : uint8_t { kGsm8k, kMath, kMathLevel5, kAime, kArc, kGpqa };
 inline constexpr int kNumTaskFormats = 6;
@@ -95,6 +97,6 @@ struct PromptPreset {
 // What the user says to the model, before any chat template.
 [[nodiscard]] std::string FormatPrompt(const TaskPrompt& prompt, const EvalProblem& problem);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LAB_EVAL_TASK_H_

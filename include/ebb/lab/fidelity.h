@@ -8,11 +8,13 @@
 //   KL(full || setting) in nats; whether both hold the same token likeliest; how likely each held
 //   the token that follows in the text, from which perplexities come.
 //
-// A policy that looks ahead (foresight.h) gets what a replay tells: a full cache reads each window
-// once more, before the two sessions do, which takes as long again as a full cache takes.
+// A policy that looks ahead (ebb/lab/foresight.h) gets what a replay tells: a full cache reads each
+// window once more, before the two sessions do, which takes as long again as a full cache takes.
 //
 // Intervals are block bootstraps: neighbouring tokens resemble each other, so blocks of tokens are
 // drawn, not tokens. They are deterministic for a seed.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_FIDELITY_H_
 #define EBB_LAB_FIDELITY_H_
 
@@ -29,7 +31,7 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 struct FidelityOptions {
   SessionOptions setting = {};
@@ -85,6 +87,6 @@ struct FidelityReport {
                                                      std::span<const std::vector<Token>> windows,
                                                      const FidelityOptions& options);
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LAB_FIDELITY_H_

@@ -9,6 +9,8 @@
 // evicted at alpha = 1/2 and v = 1 left, the error is 1/2 and the right side 0. By the line above,
 //   sum over E of alpha |v| + A |o'|
 // is one.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_FORGETTING_H_
 #define EBB_LAB_FORGETTING_H_
 
@@ -16,7 +18,7 @@
 #include <span>
 #include <vector>
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 struct ForgettingCost {
   double error = 0;        // |o' - o|
@@ -71,6 +73,6 @@ struct ForgettingReport {
   std::vector<double> error_by_step = {};  // relative
 };
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LAB_FORGETTING_H_

@@ -3,6 +3,8 @@
 // and E).
 //
 // Thread safety: as an engine's; ImportanceStudy belongs to one thread at a time.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_IMPORTANCE_H_
 #define EBB_LAB_IMPORTANCE_H_
 
@@ -21,7 +23,7 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 struct OcclusionOptions {
   int window = 32;          // tokens that are replaced together
@@ -162,6 +164,6 @@ class ImportanceStudy {
   std::vector<Sums> signals_;
 };
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LAB_IMPORTANCE_H_

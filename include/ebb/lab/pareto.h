@@ -1,5 +1,7 @@
 // Fronts of settings by what they cost and what they score, and how far one front lies above
 // another (Dynamic Memory Sparsification, 5.1 and App. E).
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_PARETO_H_
 #define EBB_LAB_PARETO_H_
 
@@ -10,7 +12,7 @@
 
 #include "ebb/lab/statistics.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 struct CostPoint {
   double cost = 0;
@@ -59,6 +61,6 @@ struct MethodPair {
     std::span<const std::vector<ProblemPoint>> methods, std::span<const MethodPair> pairs,
     const BootstrapOptions& options = {});
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LAB_PARETO_H_

@@ -6,6 +6,8 @@
 // The trainer of the small reasoner in training/pebble reads the same problems.
 //
 // Thread safety: free functions without state.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_PEBBLE_H_
 #define EBB_LAB_PEBBLE_H_
 
@@ -15,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 enum class PebbleFamily {
   kAmounts,  // definitions that use earlier ones: every result is looked up again later
@@ -76,6 +78,6 @@ inline constexpr uint16_t kPebbleEnd = 257;    // "<|end|>"
 inline constexpr uint16_t kPebbleThink = 258;  // "<think>"
 inline constexpr uint16_t kPebbleThinkEnd = 259;
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LAB_PEBBLE_H_

@@ -2,6 +2,8 @@
 // what would come of other problems.
 //
 // Thread safety: free functions without state.
+//
+// SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_STATISTICS_H_
 #define EBB_LAB_STATISTICS_H_
 
@@ -11,7 +13,7 @@
 
 #include "ebb/status.h"
 
-namespace ebb {
+namespace [[gnu::visibility("default")]] ebb {
 
 struct Interval {
   double low = 0;
@@ -82,6 +84,6 @@ struct ProblemSums {
 // The interval of that mean.
 [[nodiscard]] Interval BootstrapMean(const ProblemSums& sums, const BootstrapOptions& options = {});
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
 #endif  // EBB_LAB_STATISTICS_H_

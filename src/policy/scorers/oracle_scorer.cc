@@ -6,7 +6,7 @@
 // bound [ours]. It keeps a position per row.
 #include <algorithm>
 
-#include "ebb/foresight.h"
+#include "ebb/policy.h"
 #include "src/policy/row_scores.h"
 #include "src/policy/scorers.h"
 #include "src/policy/scorers/streams.h"

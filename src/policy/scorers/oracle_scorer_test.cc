@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "ebb/foresight.h"
+#include "ebb/policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/policy/scorers.h"

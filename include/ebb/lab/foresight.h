@@ -1,32 +1,19 @@
-// What the policy "oracle" knows of the future: the attention that rows will receive. Only a replay
-// tells it, in which a full cache reads the very tokens that are still to come; so a session has a
-// foresight where its tokens are given (fidelity.h), and nowhere else.
-#ifndef EBB_FORESIGHT_H_
-#define EBB_FORESIGHT_H_
+// The attention that rows of a text will receive, where the text is there already: a full cache
+// reads it before the policy "oracle" does.
+//
+// SPDX-License-Identifier: MIT
+#ifndef EBB_LAB_FORESIGHT_H_
+#define EBB_LAB_FORESIGHT_H_
 
 #include <cstddef>
 #include <span>
 #include <vector>
 
+#include "ebb/policy.h"
 #include "ebb/signals.h"
 #include "ebb/types.h"
 
-namespace ebb {
-
-class Foresight {
- public:
-  virtual ~Foresight() = default;
-  Foresight(const Foresight&) = delete;
-  Foresight& operator=(const Foresight&) = delete;
-
-  // Fills `left` [positions] with the attention that each of these rows of a group, numbered at the
-  // granularity of the policy that asks, will receive in the decode steps to come.
-  virtual void AttentionLeft(int group, std::span<const Position> positions,
-                             std::span<float> left) const = 0;
-
- protected:
-  Foresight() = default;
-};
+namespace [[gnu::visibility("default")]] ebb {
 
 // From two runs of a full cache over the same tokens. The first adds up what every row receives:
 //   total_i = sum over decode steps of the mean over layers without NaN and query heads of A[i]
@@ -64,6 +51,6 @@ class ReplayedAttention final : public Foresight {
   std::vector<std::vector<double>> left_;  // [groups][positions]
 };
 
-}  // namespace ebb
+}  // namespace gnu::visibility("default")]]ebb
 
-#endif  // EBB_FORESIGHT_H_
+#endif  // EBB_LAB_FORESIGHT_H_

@@ -1,18 +1,21 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ebb/foresight.h"
-#include "src/base/attention_layout.h"
+#include "ebb/lab/foresight.h"
 
 namespace ebb {
 
 void ReplayedAttention::Begin(const ModelShape& shape, Granularity granularity) {
-  const AttentionLayout layout(shape, granularity);
-  query_heads_.clear();
-  for (int group = 0; group < layout.num_groups(); ++group) {
-    query_heads_.push_back(layout.QueryHeadsOf(group));
+  const auto num_groups = static_cast<size_t>(shape.NumGroups(granularity));
+  query_heads_.assign(num_groups, shape.num_q_heads);
+  if (granularity == Granularity::kHead) {
+    query_heads_.clear();
+    for (int layer = 0; layer < shape.num_layers; ++layer) {
+      query_heads_.insert(query_heads_.end(), shape.NumKvHeads(layer),
+                          shape.QueryHeadsPerKvHead(layer));
+    }
   }
-  left_.assign(layout.num_groups(), {});
+  left_.assign(num_groups, {});
 }
 
 void ReplayedAttention::Add(int group, std::span<const Position> positions,

@@ -1,7 +1,7 @@
 #include <limits>
 #include <numeric>
 
-#include "ebb/foresight.h"
+#include "ebb/lab/foresight.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

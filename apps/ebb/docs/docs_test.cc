@@ -1,0 +1,113 @@
+#include "apps/ebb/docs/docs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "apps/ebb/terminal/subprocess.h"
+#include "tests/support/temp_folder.h"
+
+namespace ebb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(DocsTest, TheCommittedFileIsWhatTheTablesSay) {
+  std::ifstream file(EBB_SOURCE_DIR "/docs/user/cli.md");
+  ASSERT_TRUE(file) << "docs/user/cli.md is missing: ebb docs > docs/user/cli.md";
+  const std::string committed{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(MarkdownText(), committed) << "the options have changed: ebb docs > docs/user/cli.md";
+}
+
+TEST(DocsTest, EveryOptionThatACommandTakesStandsOnceUnderItsCommands) {
+  std::vector<const OptionRow*> seen;
+  for (const OptionSection& section : OptionSections()) {
+    EXPECT_FALSE(section.commands.empty());
+    for (const OptionRow* row : section.rows) {
+      EXPECT_EQ(std::ranges::count(seen, row), 0) << row->names;
+      seen.push_back(row);
+      for (const Command* command : DocumentedCommands()) {
+        EXPECT_EQ(std::ranges::count(section.commands, command), Takes(*command, *row) ? 1 : 0)
+            << row->names << " " << command->name;
+      }
+    }
+  }
+  for (const OptionRow& row : OptionTable()) {
+    const bool is_taken = std::ranges::any_of(
+        DocumentedCommands(), [&](const Command* command) { return Takes(*command, row); });
+    EXPECT_EQ(std::ranges::count(seen, &row), is_taken ? 1 : 0) << row.names;
+  }
+}
+
+TEST(DocsTest, ChoicesAreWordsAlone) {
+  OptionRow row = {OptionGroup::kDocs, "-x,--example", "none|host", "", nullptr, nullptr};
+  EXPECT_EQ(ChoicesOf(row), (std::vector<std::string_view>{"none", "host"}));
+  EXPECT_EQ(NamesOf(row), (std::vector<std::string_view>{"-x", "--example"}));
+  for (const char* value : {"FILE|NAME", "none|file[:FOLDER]", "N", "", "none|"}) {
+    row.value = value;
+    EXPECT_TRUE(ChoicesOf(row).empty()) << value;
+  }
+}
+
+// groff, where it is, finds no fault; a line that begins with a dot would be a request.
+TEST(DocsTest, TheManualPageNamesEveryOption) {
+  const std::string page = ManPageText();
+  EXPECT_THAT(page, AllOf(HasSubstr(".SH NAME\nebb \\- "), HasSubstr(".SH EXIT STATUS"),
+                          HasSubstr("\\fB\\-\\-policy\\fR"), Not(HasSubstr("--"))));
+  for (size_t at = page.find("\n."); at != std::string::npos; at = page.find("\n.", at + 1)) {
+    const std::string request = page.substr(at + 2, 2);
+    EXPECT_TRUE(request == "SH" || request == "SS" || request == "TP" || request == "PP" ||
+                request == "B " || request == "I ")
+        << page.substr(at + 1, 40);
+  }
+}
+
+// What bash proposes for a line that ends with its last word.
+std::string Proposed(const std::vector<std::string>& words) {
+  const TempFolder folder;
+  const std::string path = folder.File("ebb.bash");
+  std::ofstream(path) << BashCompletionText();
+  std::vector<std::string> command = {
+      "bash", "-c",
+      "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _ebb; "
+      "echo \" ${COMPREPLY[*]} \"",
+      "bash", path};
+  command.insert(command.end(), words.begin(), words.end());
+  const auto result = RunProcess(command, ProcessOutput::kKeepBoth);
+  EXPECT_TRUE(result.ok() && result->exit_code == 0);
+  return result.ok() ? result->output : "";
+}
+
+TEST(DocsTest, BashCompletesCommandsOptionsAndWords) {
+  EXPECT_THAT(Proposed({"ebb", ""}), AllOf(HasSubstr(" run "), HasSubstr(" bench "),
+                                           Not(HasSubstr("decode")), Not(HasSubstr("docs"))));
+  EXPECT_THAT(Proposed({"ebb", "ben"}), " bench \n");
+  EXPECT_THAT(Proposed({"ebb", "bench", "de"}), " decode \n");
+  EXPECT_THAT(Proposed({"ebb", "run", "--pol"}), " --policy \n");
+  EXPECT_THAT(Proposed({"ebb", "bench", "decode", "--dep"}), " --depth \n");
+  EXPECT_THAT(Proposed({"ebb", "pull", "--pol"}), "  \n");
+  EXPECT_THAT(Proposed({"ebb", "run", "--kv-type", "f"}), " f16 f32 \n");
+  EXPECT_THAT(Proposed({"ebb", "run", "--model", EBB_SOURCE_DIR "/READM"}),
+              " " EBB_SOURCE_DIR "/README.md \n");
+  EXPECT_THAT(Proposed({"ebb", "run", "--budget", ""}), "  \n");
+}
+
+TEST(DocsTest, OtherShellsAreToldTheSame) {
+  EXPECT_THAT(ZshCompletionText(),
+              AllOf(testing::StartsWith("#compdef ebb\n"), HasSubstr("'*--kv-type["),
+                    HasSubstr(":value:(f16 bf16 f32)"), HasSubstr("'bench decode')")));
+  EXPECT_THAT(FishCompletionText(), AllOf(HasSubstr(" -l kv-type -x -a 'f16 bf16 f32' "),
+                                          HasSubstr(" -s m -l model -r -F "),
+                                          HasSubstr("__fish_seen_subcommand_from bench; and "
+                                                    "__fish_seen_subcommand_from decode")));
+}
+
+}  // namespace
+}  // namespace ebb::cli

@@ -1,0 +1,102 @@
+# What `cmake --install` brings: the program with its manual page and completions, the libraries, the
+# headers, a CMake package, a file for pkg-config; and Debian packages of them (`cpack -G DEB`).
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set_target_properties(ebb_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+set_target_properties(ebb_lab PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(TARGETS ebb_cli COMPONENT program)
+install(TARGETS ebb ebb_lab EXPORT ebb-targets
+  LIBRARY COMPONENT library NAMELINK_COMPONENT development)
+install(DIRECTORY ${EBB_ROOT}/include/ebb TYPE INCLUDE COMPONENT development
+  FILES_MATCHING PATTERN *.h)
+install(FILES ${CMAKE_BINARY_DIR}/generated/ebb/version.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ebb COMPONENT development)
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)
+install(EXPORT ebb-targets NAMESPACE ebb:: DESTINATION ${package_folder} COMPONENT development)
+file(WRITE ${CMAKE_BINARY_DIR}/ebb-config.cmake
+  "include(\${CMAKE_CURRENT_LIST_DIR}/ebb-targets.cmake)\n")
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/ebb-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/ebb-config.cmake ${CMAKE_BINARY_DIR}/ebb-config-version.cmake
+  DESTINATION ${package_folder} COMPONENT development)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/ebb.pc @ONLY CONTENT [=[
+prefix=@CMAKE_INSTALL_PREFIX@
+includedir=${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
+libdir=${prefix}/@CMAKE_INSTALL_LIBDIR@
+
+Name: ebb
+Description: @PROJECT_DESCRIPTION@
+Version: @PROJECT_VERSION@
+Cflags: -I${includedir}
+Libs: -L${libdir} -lebb
+]=])
+install(FILES ${CMAKE_BINARY_DIR}/ebb.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+
+# ebb_printed(form name): what `ebb docs --as FORM` prints, in the file `name` of the build folder.
+set(printed)
+function(ebb_printed form name)
+  set(file ${CMAKE_BINARY_DIR}/printed/${name})
+  add_custom_command(OUTPUT ${file} COMMAND ebb_cli docs --as ${form} > ${file} DEPENDS ebb_cli)
+  set(printed ${printed} ${file} PARENT_SCOPE)
+endfunction()
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/printed)
+ebb_printed(man ebb.1)
+ebb_printed(bash ebb)
+ebb_printed(zsh _ebb)
+ebb_printed(fish ebb.fish)
+find_program(EBB_GZIP gzip REQUIRED)
+add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/printed/ebb.1.gz
+  COMMAND ${EBB_GZIP} -9nkf ${CMAKE_BINARY_DIR}/printed/ebb.1
+  DEPENDS ${CMAKE_BINARY_DIR}/printed/ebb.1)
+add_custom_target(ebb_printed ALL DEPENDS ${printed} ${CMAKE_BINARY_DIR}/printed/ebb.1.gz)
+install(FILES ${CMAKE_BINARY_DIR}/printed/ebb.1.gz
+  DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+install(FILES ${CMAKE_BINARY_DIR}/printed/ebb
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT program)
+install(FILES ${CMAKE_BINARY_DIR}/printed/_ebb
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT program)
+install(FILES ${CMAKE_BINARY_DIR}/printed/ebb.fish
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
+
+# Debian's packages: each brings its licence and what has changed.
+set(CPACK_PACKAGE_NAME ebb)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_CONTACT "The ebb authors <ebb@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_COMPONENTS_ALL program library development)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ebb)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libebb${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libebb-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_COMPONENT_PROGRAM_DEPENDS library)
+set(CPACK_COMPONENT_DEVELOPMENT_DEPENDS library)
+set(long "Its key-value cache lies in fast memory, in a file or in the host's memory at full\n precision, \
+compressed, or is let go, row by row, within one long generation.\n .\n")
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "${long} The program: generation, chat, a server, measurements.")
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "${long} The shared libraries.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${long} Headers and packages for building programs on them.")
+add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/printed/changelog.gz
+  COMMAND ${EBB_GZIP} -9nc ${EBB_ROOT}/CHANGELOG.md > ${CMAKE_BINARY_DIR}/printed/changelog.gz
+  DEPENDS ${EBB_ROOT}/CHANGELOG.md)
+add_custom_target(ebb_changelog ALL DEPENDS ${CMAKE_BINARY_DIR}/printed/changelog.gz)
+foreach(component program library development)
+  string(TOUPPER ${component} upper)
+  set(folder ${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
+  install(FILES ${EBB_ROOT}/packaging/copyright DESTINATION ${folder} COMPONENT ${component})
+  install(FILES ${CMAKE_BINARY_DIR}/printed/changelog.gz DESTINATION ${folder}
+    COMPONENT ${component})
+endforeach()
+include(CPack)
