@@ -18,6 +18,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -212,10 +213,11 @@ TEST(AvailableProcessors, FollowTheQuotaOfARealControlGroup) {
   {
     std::string why;
     const std::optional<RealGroup> group = RealGroup::Make(&why);
-    if (!group.has_value()) GTEST_SKIP() << "no control group can be made here: " << why;
+    if (!group.has_value())
+      EBB_SKIP_WITHOUT("cgroups") << "no control group can be made here: " << why;
     folder = group->folder();
     const std::optional<Processors> inside = AskInside(*group);
-    if (!inside.has_value()) GTEST_SKIP() << "no process can be moved to " << folder;
+    if (!inside.has_value()) EBB_SKIP_WITHOUT("cgroups") << "no process can be moved to " << folder;
     EXPECT_EQ(inside->quota, 1);
     EXPECT_EQ(inside->threads, 1);
     const Processors outside = AvailableProcessors();

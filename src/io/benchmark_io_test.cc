@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/io/page_file_for_test.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -21,7 +22,8 @@ TEST_P(ReadBenchmarkTest, ReadsTheWholeFileAndFindsWhatItWrote) {
   const TempFolder folder;
   const PageFileOptions same = {
       .folder = folder.File(""), .page_bytes = 4096, .engine = GetParam()};
-  if (const std::string reason = WhyNot(same); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = WhyNot(same); !reason.empty())
+    EBB_SKIP_WITHOUT("direct_io") << reason;
   for (const int depth : {1, 3, 32}) {
     const auto benchmark = ReadBenchmark::Create({.folder = folder.File(""),
                                                   .file_bytes = (4 << 20) + 1,

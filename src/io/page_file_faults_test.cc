@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "src/io/page_file.h"
 #include "src/io/page_file_for_test.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -27,7 +28,7 @@ class PageFileFaultsTest : public testing::TestWithParam<IoEngine> {
     PageFileOptions options = Options();
     options.faults = nullptr;
     const std::string reason = WhyNot(options);
-    if (!reason.empty()) GTEST_SKIP() << reason;
+    if (!reason.empty()) EBB_SKIP_WITHOUT("direct_io") << reason;
   }
 
   // The hook hands everything to fault_, which tests set and change.

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "src/io/page_file.h"
 #include "src/io/page_file_for_test.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -206,7 +207,7 @@ class PageFilePropertyTest : public testing::TestWithParam<IoEngine> {
                                      .verify_checksums = true,
                                      .faults = std::move(faults)};
     const std::string reason = WhyNot(options);
-    if (!reason.empty()) GTEST_SKIP() << reason;
+    if (!reason.empty()) EBB_SKIP_WITHOUT("direct_io") << reason;
     const auto file = PageFile::Create(options);
     ASSERT_TRUE(file.ok());
     RandomUse use(file->get(), 5);

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "src/io/page_file.h"
 #include "src/io/page_file_for_test.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -23,7 +24,7 @@ class PageFileSpaceTest : public testing::Test {
  protected:
   void SetUp() override {
     const std::string reason = WhyNot(Options());
-    if (!reason.empty()) GTEST_SKIP() << reason;
+    if (!reason.empty()) EBB_SKIP_WITHOUT("direct_io") << reason;
   }
 
   [[nodiscard]] PageFileOptions Options() const {

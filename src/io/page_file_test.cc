@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/io/page_file_for_test.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -33,7 +34,7 @@ class PageFileTest : public testing::TestWithParam<IoEngine> {
  protected:
   void SetUp() override {
     const std::string reason = WhyNot(Options());
-    if (!reason.empty()) GTEST_SKIP() << reason;
+    if (!reason.empty()) EBB_SKIP_WITHOUT("direct_io") << reason;
   }
 
   [[nodiscard]] PageFileOptions Options() const {
@@ -323,7 +324,7 @@ TEST(PageFileOptionsTest, AFileSystemInMemoryIsRefusedUnlessBufferingIsAllowed) 
   constexpr long kTmpfsMagic = 0x01021994;
   struct statfs info = {};
   if (statfs("/dev/shm", &info) != 0 || info.f_type != kTmpfsMagic) {
-    GTEST_SKIP() << "/dev/shm is no tmpfs here";
+    EBB_SKIP_WITHOUT("dev_shm") << "/dev/shm is no tmpfs here";
   }
   PageFileOptions options = {.folder = "/dev/shm", .page_bytes = kPageBytes};
   const auto refused = PageFile::Create(options);

@@ -14,6 +14,7 @@
 #include "src/model/chat.h"
 #include "tests/support/default_model.h"
 #include "tests/support/random_gguf.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -451,7 +452,7 @@ TEST(ChatRequests, BadOnesAreRefusedByTheirField) {
 // SmolLM2's template, as its file has it.
 TEST(ChatRequests, WhatATemplateCannotTakeIsRefusedByItsField) {
   const std::string path = DefaultModelPath();
-  if (path.empty()) GTEST_SKIP() << kNoDefaultModel;
+  if (path.empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
   const auto model = Model::Load({.path = path});
   ASSERT_TRUE(model.ok()) << model.status().ToString();
   ChatRequest request = Request();

@@ -12,6 +12,7 @@
 #include "tests/support/default_model.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -183,7 +184,7 @@ void ExpectAgreesWithLibllama(const std::string& path, const std::vector<std::st
 
 TEST(DefaultModelTokenizer, AgreesWithLibllama) {
   const std::string path = DefaultModelPath();
-  if (path.empty()) GTEST_SKIP() << kNoDefaultModel;
+  if (path.empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
   ExpectAgreesWithLibllama(path, Texts());
   // "<|im_start|>" is one token only when it is asked for.
   const auto model = Model::Load({.path = path});

@@ -14,6 +14,7 @@
 #include "src/model/loaded_model.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -185,7 +186,7 @@ TEST_F(WeightsTest, MatricesOfAModelThatOutgrowsTheTlbAreCopiedToHugePages) {
   std::string mode;
   std::getline(modes, mode);
   if (mode.empty() || mode.find("[never]") != std::string::npos) {
-    GTEST_SKIP() << "this system gives no huge pages";
+    EBB_SKIP_WITHOUT("huge_pages") << "this system gives no huge pages";
   }
   options_.embed_dim = 512;
   options_.feed_forward_dim = 2048;

@@ -16,6 +16,7 @@
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
 #include "tests/support/gguf_edit.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -209,7 +210,8 @@ TEST_F(HardTimesTest, AClosedStdoutStopsTheProgram) {
 
 // The shell's own redirection is what is tested, so it is a shell that runs the program.
 TEST_F(HardTimesTest, AnOutputThatCannotBeWrittenStopsTheProgram) {
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full here";
+  if (!std::filesystem::exists("/dev/full"))
+    EBB_SKIP_WITHOUT("dev_full") << "there is no /dev/full here";
   const std::vector<std::pair<std::string, std::string>> outputs = {
       {"> /dev/full", "No space left on device"}, {">&-", "Bad file descriptor"}};
   for (const auto& [output, reason] : outputs) {

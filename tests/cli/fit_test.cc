@@ -12,6 +12,7 @@
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
 #include "tests/support/default_model.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -187,7 +188,7 @@ TEST_F(FitTest, FidelityMeasuresTheSettingThatMemoryChooses) {
 TEST_F(FitTest, APeakIsForetoldWithinFivePercent) {
   if (kShadowMemory) GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
   const std::string model = DefaultModelPath();
-  if (model.empty()) GTEST_SKIP() << kNoDefaultModel;
+  if (model.empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
   for (const std::string setting : {"", "--t0 30%", "--t1 none --t2 50%:int8", "--evict 10%"}) {
     const json fit = Parsed(RunEbb("fit --json --quiet --threads 1 --context 300 --prompt-tokens 1 "
                                    "-m " +
@@ -203,7 +204,7 @@ TEST_F(FitTest, APeakIsForetoldWithinFivePercent) {
 TEST_F(FitTest, RunKeepsToItsMemoryByAHarderSetting) {
   if (kShadowMemory) GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
   const std::string model = DefaultModelPath();
-  if (model.empty()) GTEST_SKIP() << kNoDefaultModel;
+  if (model.empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
   // The full cache takes 22 MiB; ggml's layouts of the weights differ by processor.
   const json fit = Parsed(
       RunEbb("fit --json --quiet --threads 1 --context 701 --prompt-tokens 1 -m " + model).out);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/support/skip.h"
 
 namespace {
 
@@ -89,7 +90,7 @@ class AllocationFailure : public testing::TestWithParam<Setting> {
   void SetUp() override {
     auto engine = Engine::Create(SmallModel(), GetParam().engine);
     if (engine.status().code() == StatusCode::kUnsupported) {
-      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+      EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }
     ASSERT_TRUE(engine.ok()) << engine.status().ToString();
     engine_ = *std::move(engine);

@@ -8,6 +8,7 @@
 #include "ebb/model.h"
 #include "tests/support/default_model.h"
 #include "tests/support/long_thought.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -23,7 +24,7 @@ TierSpec Tiers(double t0_share, double evict_share = 0) {
 class DeviceVerify : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (DefaultModelPath().empty()) GTEST_SKIP() << kNoDefaultModel;
+    if (DefaultModelPath().empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
   }
 };
 

@@ -10,6 +10,7 @@
 #include "ebb/generate.h"
 #include "src/session/session_impl.h"
 #include "tests/engine/session_fixture.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -68,7 +69,7 @@ class LosslessFork : public testing::TestWithParam<Case> {
     engine_options.tiers->t1 = GetParam().t1;
     auto engine = Engine::Create(SmallModel(), engine_options);
     if (engine.status().code() == StatusCode::kUnsupported) {
-      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+      EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }
     ASSERT_TRUE(engine.ok()) << engine.status().ToString();
     engine_ = *std::move(engine);

@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "tests/engine/lossless_insides.h"
 #include "tests/engine/session_fixture.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -66,7 +67,7 @@ class LosslessSession : public testing::TestWithParam<Case> {
   void SetUp() override {
     const auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = GetParam().tiers});
     if (engine.status().code() == StatusCode::kUnsupported) {
-      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+      EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }
   }
   [[nodiscard]] static SessionOptions Options() {
@@ -235,7 +236,8 @@ TEST(LosslessFaults, AT1FileThatCannotBeReadLeavesTheSessionAsItWas) {
   const auto before = FilesWithoutName();
   const auto engine =
       Engine::Create(DeepModel(), {.threads = 2, .tiers = TierSpec{.t1 = T1Place::kFile}});
-  if (engine.status().code() == StatusCode::kUnsupported) GTEST_SKIP() << engine.status().message();
+  if (engine.status().code() == StatusCode::kUnsupported)
+    EBB_SKIP_WITHOUT("direct_io") << engine.status().message();
   auto full_engine = MakeEngineOf(DeepModel(), {.threads = 2});
   auto full = Open(*full_engine);
   auto session = Open(**engine, {.policy = {.name = "streaming", .sinks = 4, .window = 12},

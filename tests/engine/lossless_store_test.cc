@@ -11,6 +11,7 @@
 #include "src/attention/rows.h"
 #include "src/rows/arena.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -228,7 +229,8 @@ TEST(LosslessStore, WhatTheDraftHasInT0IsNotReadFromT1) {
   for (const int window : {kPage / 2, 11 * kPage}) {
     const EngineOptions options = {.threads = 1, .tiers = TierSpec{.t1 = T1Place::kFile}};
     const auto probe = Engine::Create(SmallModel(), options);
-    if (probe.status().code() == StatusCode::kUnsupported) GTEST_SKIP();
+    if (probe.status().code() == StatusCode::kUnsupported)
+      EBB_SKIP_WITHOUT("direct_io") << "no direct reads";
     auto engine = MakeEngine(options);
     auto session = Open(*engine, Drafting({.name = "streaming", .sinks = 4, .window = window}, 4));
     ExpectOk(session->Prefill(prompt));
@@ -252,7 +254,8 @@ TEST(LosslessStore, WhatTheDraftHasInT0IsNotReadFromT1) {
 TEST(LosslessStore, WhatADraftWithT2HasInT0IsReadFromT1) {
   TierSpec tiers = {.t0_share = 0.9, .t1 = T1Place::kFile, .t2_share = 0.5};
   auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = tiers});
-  if (engine.status().code() == StatusCode::kUnsupported) GTEST_SKIP();
+  if (engine.status().code() == StatusCode::kUnsupported)
+    EBB_SKIP_WITHOUT("direct_io") << "no direct reads";
   ASSERT_TRUE(engine.ok()) << engine.status().ToString();
   auto session = Open(**engine, Drafting({.name = "attention", .tiers = tiers}, 0));
   ExpectOk(session->Prefill(SomeTokens(6 * kPage)));

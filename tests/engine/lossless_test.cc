@@ -7,6 +7,7 @@
 
 #include "ebb/generate.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -91,7 +92,7 @@ class LosslessAt : public testing::TestWithParam<std::tuple<Place, Draft>> {
   void SetUp() override {
     const auto engine = Engine::Create(SmallModel(), EngineAt(place(), draft()));
     if (engine.status().code() == StatusCode::kUnsupported) {
-      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+      EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }
   }
 };

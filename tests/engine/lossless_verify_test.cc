@@ -17,6 +17,7 @@
 #include "tests/support/libllama_runner.h"
 #include "tests/support/logits.h"
 #include "tests/support/long_thought.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -69,7 +70,7 @@ struct Thought {
 class LosslessThoughts : public testing::TestWithParam<Sampling> {
  protected:
   void SetUp() override {
-    if (DefaultModelPath().empty()) GTEST_SKIP() << kNoDefaultModel;
+    if (DefaultModelPath().empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
   }
   void Load(WeightMode weights) {
     auto model = Model::Load({.path = DefaultModelPath(), .weights = weights});
@@ -77,7 +78,7 @@ class LosslessThoughts : public testing::TestWithParam<Sampling> {
     model_ = *std::move(model);
     const auto engine = Engine::Create(model_, {.threads = 1, .tiers = TierSpec()});
     if (engine.status().code() == StatusCode::kUnsupported) {
-      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+      EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }
   }
   [[nodiscard]] std::vector<Token> Prompt(const char* text) const {

@@ -4,6 +4,7 @@
 
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/process_memory.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -48,7 +49,8 @@ TEST(MemoryLimit, ASequenceFitsWithTiersWhereTheFullCacheDoesNot) {
   const TierSpec tiers = {.t0_cap_bytes = 8 * kMiB};
   const auto full = Engine::Create(*model, {.threads = 1, .prefill_chunk = 64});
   const auto tiered = Engine::Create(*model, {.threads = 1, .tiers = tiers, .prefill_chunk = 64});
-  if (tiered.status().code() == StatusCode::kUnsupported) GTEST_SKIP() << "no direct reads";
+  if (tiered.status().code() == StatusCode::kUnsupported)
+    EBB_SKIP_WITHOUT("direct_io") << "no direct reads";
   ASSERT_TRUE(full.ok() && tiered.ok());
   const std::vector<Token> text = RandomTokens(SixteenLayers(), kTokens, 1);
   // The graphs' buffers are made in the first steps, before the limit.

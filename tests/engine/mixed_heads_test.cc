@@ -7,6 +7,7 @@
 
 #include "tests/engine/dms_fixture.h"
 #include "tests/engine/session_fixture.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -174,7 +175,7 @@ class MixedHeadsAtAnyPolicy : public testing::TestWithParam<Case> {
   void SetUp() override {
     const auto engine = MakeIts();
     if (engine.status().code() == StatusCode::kUnsupported)
-      GTEST_SKIP() << engine.status().message();
+      EBB_SKIP_WITHOUT("direct_io") << engine.status().message();
     ASSERT_TRUE(engine.ok()) << engine.status().ToString();
   }
 };

@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "tests/engine/session_fixture.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -89,7 +90,7 @@ class SessionResume : public testing::TestWithParam<Case> {
   void SetUp() override {
     const auto engine = Engine::Create(SmallModel(), EngineOptionsFor(GetParam().options));
     if (engine.status().code() == StatusCode::kUnsupported) {
-      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+      EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }
   }
   TempFolder folder_;

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "tests/engine/backend_fixture.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -119,7 +120,8 @@ class SoakTest : public testing::TestWithParam<Place> {};
 
 TEST_P(SoakTest, AHundredThousandStepsLeaveNothingBehind) {
   Soak soak(GetParam());
-  if (soak.status().code() == StatusCode::kUnsupported) GTEST_SKIP() << soak.status().message();
+  if (soak.status().code() == StatusCode::kUnsupported)
+    EBB_SKIP_WITHOUT("direct_io") << soak.status().message();
   ExpectOk(soak.status());
   soak.Run();
   soak.ExpectNothingLeft();

@@ -8,6 +8,7 @@
 #include "src/session/session_impl.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/logits.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -80,7 +81,7 @@ class ExactTiers : public testing::TestWithParam<std::tuple<T1Place, Granularity
     const Setting setting = Of(1);
     const auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = setting.tiers});
     if (engine.status().code() == StatusCode::kUnsupported) {
-      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+      EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }
   }
   [[nodiscard]] static Setting Of(double t0_share, double evict_share = 0) {

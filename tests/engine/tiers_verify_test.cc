@@ -12,6 +12,7 @@
 #include "ebb/model.h"
 #include "tests/support/default_model.h"
 #include "tests/support/long_thought.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -34,13 +35,13 @@ TierSpec InFile(double t0_share, double evict_share = 0) {
 class LongThoughts : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (DefaultModelPath().empty()) GTEST_SKIP() << kNoDefaultModel;
+    if (DefaultModelPath().empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
     auto model = Model::Load({.path = DefaultModelPath()});
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     model_ = *std::move(model);
     const auto engine = Engine::Create(model_, {.threads = kThreads, .tiers = InFile(1)});
     if (engine.status().code() == StatusCode::kUnsupported) {
-      GTEST_SKIP() << engine.status().message();  // a disk without direct reads
+      EBB_SKIP_WITHOUT("direct_io") << engine.status().message();  // a disk without direct reads
     }
   }
   std::shared_ptr<const Model> model_;

@@ -8,6 +8,7 @@
 
 #include "ebb/chat.h"
 #include "tests/engine/session_fixture.h"
+#include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
@@ -227,7 +228,7 @@ class WindowsAtAnyPolicy : public testing::TestWithParam<Case> {
   void SetUp() override {
     const auto engine = MakeIts();
     if (engine.status().code() == StatusCode::kUnsupported)
-      GTEST_SKIP() << engine.status().message();
+      EBB_SKIP_WITHOUT("direct_io") << engine.status().message();
     ASSERT_TRUE(engine.ok()) << engine.status().ToString();
   }
   static const std::vector<Token>& Text() {

@@ -15,6 +15,7 @@
 #include "tests/support/libllama_runner.h"
 #include "tests/support/logits.h"
 #include "tests/support/model_variants.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -78,7 +79,7 @@ class DefaultModelParityTest : public testing::Test {
  protected:
   void SetUp() override {
     path_ = DefaultModelPath();
-    if (path_.empty()) GTEST_SKIP() << kNoDefaultModel;
+    if (path_.empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
   }
   [[nodiscard]] static std::shared_ptr<const Model> Load(const ModelOptions& options) {
     auto model = Model::Load(options);

@@ -1,6 +1,7 @@
 // The example of two servers behind HAProxy, as it is run by hand.
 #include "tests/server/replica_fixture.h"
 #include "tests/support/free_port.h"
+#include "tests/support/skip.h"
 
 namespace ebb::server {
 namespace {
@@ -11,7 +12,7 @@ class BalancerTest : public ReplicaTest {};
 
 TEST_P(BalancerTest, ASessionGoesOnThroughTheSameAddress) {
   if (FindProgram("haproxy").empty())
-    GTEST_SKIP() << "no haproxy: install the package of that name";
+    EBB_SKIP_WITHOUT("haproxy") << "no haproxy: install the package of that name";
   const json expected = Undisturbed("s", 1);
   const json expected_next = Undisturbed("s", 2);
   const uint16_t port = FreePort();

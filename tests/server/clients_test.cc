@@ -5,6 +5,7 @@
 #include "tests/server/python_client.h"
 #include "tests/server/server_fixture.h"
 #include "tests/server/tools_model.h"
+#include "tests/support/skip.h"
 
 namespace ebb::server {
 namespace {
@@ -12,13 +13,13 @@ namespace {
 class ClientsTest : public ServerTest {
  protected:
   void Run(const std::string& package, const char* script) {
-    if (const auto why = WhyNoPython(package)) GTEST_SKIP() << *why;
+    if (const auto why = WhyNoPython(package)) EBB_SKIP_WITHOUT("python") << *why;
     Start();
     Check(script);
   }
   // With a model that calls tools when it must.
   void RunWithTools(const std::string& package, const char* script) {
-    if (const auto why = WhyNoPython(package)) GTEST_SKIP() << *why;
+    if (const auto why = WhyNoPython(package)) EBB_SKIP_WITHOUT("python") << *why;
     const auto model = LoadModelWithTools();
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     auto server = Server::Start(*model, Options());

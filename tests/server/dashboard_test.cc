@@ -8,6 +8,7 @@
 
 #include "apps/ebb/terminal/subprocess.h"
 #include "tests/server/server_fixture.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb::server {
@@ -163,7 +164,7 @@ class BrowserTest : public DashboardServerTest {
       const auto found = cli::RunProcess({name, "--version"}, cli::ProcessOutput::kDiscard);
       if (found.ok() && found->exit_code == 0) browser_ = name;
     }
-    if (browser_.empty()) GTEST_SKIP() << "there is no chromium";
+    if (browser_.empty()) EBB_SKIP_WITHOUT("chromium") << "there is no chromium";
   }
   std::string Drawn() {
     const auto end = cli::RunProcess(

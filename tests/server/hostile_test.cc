@@ -9,6 +9,7 @@
 
 #include "src/base/sanitizers.h"
 #include "tests/server/server_fixture.h"
+#include "tests/support/skip.h"
 
 namespace ebb::server {
 namespace {
@@ -224,7 +225,8 @@ bool RaiseDescriptors(rlim_t wanted) {
 TEST_F(HostileTest, AThousandIdleConnectionsKeepNobodyWaiting) {
   constexpr int kMany = 1000;
   // Both ends are in this process, and a client has more than its socket.
-  if (!RaiseDescriptors(6 * kMany + 200)) GTEST_SKIP() << "too few file descriptors are allowed";
+  if (!RaiseDescriptors(6 * kMany + 200))
+    EBB_SKIP_WITHOUT("descriptors") << "too few file descriptors are allowed";
   Start();
   const Solo solo = RunAlone(2, {.max_tokens = 50});
   const uint64_t before = ResidentBytes();
@@ -246,7 +248,8 @@ TEST_F(HostileTest, AThousandIdleConnectionsKeepNobodyWaiting) {
 }
 
 TEST_F(HostileTest, AHundredReadersThatTakeNothingKeepNobodyWaiting) {
-  if (!RaiseDescriptors(1000)) GTEST_SKIP() << "too few file descriptors are allowed";
+  if (!RaiseDescriptors(1000))
+    EBB_SKIP_WITHOUT("descriptors") << "too few file descriptors are allowed";
   ServerOptions options = Options();
   options.driver.most_waiting = 200;
   Start(options);

@@ -3,6 +3,7 @@
 
 #include "tests/server/python_client.h"
 #include "tests/server/server_fixture.h"
+#include "tests/support/skip.h"
 
 namespace ebb::server {
 namespace {
@@ -45,7 +46,7 @@ print("good", content)
 class OpenAiClientTest : public ServerTest {};
 
 TEST_F(OpenAiClientTest, ReadsThoughtsAnswersUsageAndErrors) {
-  if (const auto why = WhyNoPython("openai")) GTEST_SKIP() << *why;
+  if (const auto why = WhyNoPython("openai")) EBB_SKIP_WITHOUT("python") << *why;
   Start();
   const auto end =
       RunPython(kScript, {fmt::format("http://{}/v1", server_->address()), Question(1)});

@@ -11,6 +11,7 @@
 #include "tests/server/server_fixture.h"
 #include "tests/server/server_process.h"
 #include "tests/support/free_port.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb::server {
@@ -68,7 +69,7 @@ class ProxyTest : public ServerTest {
  protected:
   void SetUp() override {
     for (const char* program : {"nginx", "openssl", "python3"}) {
-      if (!IsInstalled(program)) GTEST_SKIP() << program << " is not installed";
+      if (!IsInstalled(program)) EBB_SKIP_WITHOUT("nginx") << program << " is not installed";
     }
     ServerOptions options = Options();
     options.host = "unix:" + folder_.File("ebb.sock");

@@ -21,6 +21,7 @@
 #include "tests/server/client.h"
 #include "tests/support/child_process.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/skip.h"
 
 namespace ebb::server {
 
@@ -87,7 +88,7 @@ class ReplicaTest : public testing::TestWithParam<Place> {
     if (GetParam() == Place::kFile) {
       sessions_ = "file:" + folder_.path() + "/store";
     } else if (RedisServer::ProgramOf(RedisKind::kRedis).empty()) {
-      GTEST_SKIP() << RedisServer::SkipReason(RedisKind::kRedis);
+      EBB_SKIP_WITHOUT("redis") << RedisServer::SkipReason(RedisKind::kRedis);
     } else {
       redis_.emplace(RedisKind::kRedis);
       sessions_ = redis_->url();

@@ -1,6 +1,6 @@
-// Requests that schemathesis makes of docs/user/openapi.yaml, good ones and bad ones: no answer may be a
-// server's error, and each must be what the file says. EBB_SCHEMATHESIS names the program; else it
-// is installed from PyPI, where that can be reached.
+// Requests that schemathesis makes of docs/user/openapi.yaml, good ones and bad ones: no answer may
+// be a server's error, and each must be what the file says. EBB_SCHEMATHESIS names the program;
+// else it is installed from PyPI, where that can be reached.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -9,6 +9,7 @@
 
 #include "apps/ebb/terminal/subprocess.h"
 #include "tests/server/server_fixture.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb::server {
@@ -35,7 +36,8 @@ class SchemaTest : public ServerTest {
 
 TEST_F(SchemaTest, NothingThatIsSentMakesAServersError) {
   const std::string program = FindProgram();
-  if (program.empty()) GTEST_SKIP() << "schemathesis is not here, and PyPI cannot be reached";
+  if (program.empty())
+    EBB_SKIP_WITHOUT("python") << "schemathesis is not here, and PyPI cannot be reached";
   ServerOptions options = Options();
   // Answers are as long as requests say, which is seldom.
   options.defaults.generate.max_tokens = 8;

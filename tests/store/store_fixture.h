@@ -19,6 +19,7 @@
 #include "src/store/store_url.h"
 #include "tests/support/child_process.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/skip.h"
 
 namespace ebb::store {
 
@@ -37,7 +38,10 @@ class StoreTest : public testing::TestWithParam<Place> {
       return;
     }
     const RedisKind kind = GetParam() == Place::kRedis ? RedisKind::kRedis : RedisKind::kValkey;
-    if (RedisServer::ProgramOf(kind).empty()) GTEST_SKIP() << RedisServer::SkipReason(kind);
+    if (RedisServer::ProgramOf(kind).empty()) {
+      if (kind == RedisKind::kRedis) EBB_SKIP_WITHOUT("redis") << RedisServer::SkipReason(kind);
+      EBB_SKIP_WITHOUT("valkey") << RedisServer::SkipReason(kind);
+    }
     redis_.emplace(kind);
     url_ = redis_->url();
   }
