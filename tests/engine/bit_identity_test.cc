@@ -42,6 +42,19 @@ TEST_P(BitIdentity, OneTwoAndThreeThreadsGiveTheSameLogits) {
 
 TEST_P(BitIdentity, TheHashTellsTextsApart) {
   EXPECT_NE(HashAlone({.threads = 1}, policy(), 20), HashAlone({.threads = 1}, policy(), 19));
+  // As long, and other in one token.
+  std::vector<uint64_t> hashes;
+  for (const int changed : {-1, 10}) {
+    auto engine = MakeEngine();
+    auto session = Open(*engine, policy());
+    ReadPrompt(*session);
+    for (int i = 0; i < 20; ++i) {
+      const Token token = Text()[kPromptTokens + i];
+      ExpectOk(session->Decode(i == changed ? token + 1 : token));
+    }
+    hashes.push_back(session->logits_hash());
+  }
+  EXPECT_NE(hashes[0], hashes[1]);
 }
 
 TEST_P(BitIdentity, OtherSequencesBetweenTheRowsChangeNothing) {
@@ -117,9 +130,15 @@ TEST(Compaction, FreedRowsGoBackAndTheRestKeepTheirBits) {
   }
   auto session = Open(*engine, policy);
   ReadPrompt(*session);
+  const size_t after_prompt = session->page_bytes(Tier::kT0);
   crowd.erase(crowd.begin(), crowd.begin() + 4);
   DecodeRest(*session);
   EXPECT_EQ(session->logits_hash(), alone);
+  // Pages that the rows left went back, and rows of others moved together.
+  EXPECT_GT(session->accounting().rows_evicted, 0);
+  EXPECT_LT(session->page_bytes(Tier::kT0), after_prompt);
+  EXPECT_EQ(engine->arena_accounting().used_bytes,
+            session->page_bytes(Tier::kT0) + crowd.front()->page_bytes(Tier::kT0));
 }
 
 // Several tokens of a step up to a handful are attended to with the arithmetic of decode.

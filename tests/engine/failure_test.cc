@@ -67,7 +67,9 @@ TEST(Failure, TheContextsEndIsSaid) {
   EXPECT_EQ(session->next_position(), 0);
   ExpectOk(session->Prefill(SomeTokens(39)));
   ExpectOk(session->Decode(5));
-  EXPECT_EQ(session->Decode(5).code(), StatusCode::kResourceExhausted);
+  const Status full = session->Decode(5);
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(full.message(), HasSubstr("context of 40 tokens"));
   EXPECT_EQ(session->next_position(), 40);
 }
 

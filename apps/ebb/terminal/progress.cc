@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,11 +12,14 @@ namespace ebb::cli {
 using namespace std::chrono_literals;
 
 ProgressBar::ProgressBar(std::string_view title, std::string_view unit, int64_t total,
-                         Display display)
-    : title_(title),
+                         Display display, std::function<Clock::time_point()> now)
+    : now_(now != nullptr ? std::move(now) : Clock::now),
+      title_(title),
       unit_(unit),
       total_(std::max<int64_t>(total, 1)),
-      enabled_(display == Display::kAuto && isatty(STDERR_FILENO) != 0) {}
+      enabled_(display == Display::kAuto && isatty(STDERR_FILENO) != 0),
+      start_(now_()),
+      last_draw_(start_) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_) fmt::print(stderr, "\r\033[K");
@@ -23,7 +27,7 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::Update(int64_t done) {
   if (!enabled_) return;
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = now_();
   if (now - start_ < 500ms || (drawn_ && now - last_draw_ < 100ms)) return;
   drawn_ = true;
   last_draw_ = now;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -13,8 +14,10 @@ namespace ebb::cli {
 class ProgressBar {
  public:
   enum class Display { kAuto, kOff };  // kOff: --quiet
-  // title: "reading the prompt"; unit: "tokens".
-  ProgressBar(std::string_view title, std::string_view unit, int64_t total, Display display);
+  using Clock = std::chrono::steady_clock;
+  // title: "reading the prompt"; unit: "tokens". now: tells the time; null: the system's.
+  ProgressBar(std::string_view title, std::string_view unit, int64_t total, Display display,
+              std::function<Clock::time_point()> now = nullptr);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -23,14 +26,14 @@ class ProgressBar {
   void Update(int64_t done);
 
  private:
-  using Clock = std::chrono::steady_clock;
+  std::function<Clock::time_point()> now_;
   std::string title_;
   std::string unit_;
   int64_t total_;
   bool enabled_;
   bool drawn_ = false;
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point last_draw_ = start_;
+  Clock::time_point start_;
+  Clock::time_point last_draw_;
 };
 
 }  // namespace ebb::cli

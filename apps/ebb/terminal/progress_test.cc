@@ -7,9 +7,9 @@
 #include <pty.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
-#include <thread>
 
 namespace ebb::cli {
 namespace {
@@ -43,12 +43,27 @@ std::string OnTerminal(const std::function<void()>& work) {
   return text;
 }
 
+// A clock that stands still until it is told.
+class ManualClock {
+ public:
+  void Advance(std::chrono::milliseconds by) { time_ += by; }
+  [[nodiscard]] auto Now() const {
+    return [this] { return time_; };
+  }
+
+ private:
+  ProgressBar::Clock::time_point time_;
+};
+
 TEST(ProgressBarTest, ShowsItselfOnATerminalAfterAMomentAndGoesAway) {
   const std::string text = OnTerminal([] {
-    ProgressBar bar("reading", "tokens", 200, Display::kAuto);
+    ManualClock clock;
+    ProgressBar bar("reading", "tokens", 200, Display::kAuto, clock.Now());
+    clock.Advance(499ms);
     bar.Update(10);
-    std::this_thread::sleep_for(550ms);
+    clock.Advance(1ms);
     bar.Update(100);
+    clock.Advance(99ms);
     bar.Update(101);  // too soon
   });
   EXPECT_THAT(text, HasSubstr("reading [===============               ]  50 % 100 of 200 tokens"));
@@ -59,13 +74,15 @@ TEST(ProgressBarTest, ShowsItselfOnATerminalAfterAMomentAndGoesAway) {
 
 TEST(ProgressBarTest, IsSilentWhenTheWorkIsShortOrNobodyWantsIt) {
   EXPECT_EQ(OnTerminal([] {
-              ProgressBar bar("reading", "tokens", 2, Display::kAuto);
+              ManualClock clock;
+              ProgressBar bar("reading", "tokens", 2, Display::kAuto, clock.Now());
               bar.Update(1);
             }),
             "");
   EXPECT_EQ(OnTerminal([] {
-              ProgressBar bar("reading", "tokens", 2, Display::kOff);
-              std::this_thread::sleep_for(550ms);
+              ManualClock clock;
+              ProgressBar bar("reading", "tokens", 2, Display::kOff, clock.Now());
+              clock.Advance(550ms);
               bar.Update(1);
             }),
             "");
