@@ -3,14 +3,13 @@ JOBS ?= $(shell nproc)
 EBB := build/release/bin/ebb
 SOURCES = $(shell git ls-files '*.cc' '*.h')
 CTEST := ctest --output-on-failure -j $(JOBS)
-QUESTION := Why does the tide ebb and flow? Answer in two sentences.
 
 .PHONY: help bootstrap build all model demo package install deb test test-install test-training test-backends verify performance \
         mutants peer asan tsan \
         fuzz coverage bench format lint clean
 
 help:
-	@echo "make demo      build, fetch the default model, answer a question"
+	@echo "make demo      build, fetch the default model, generate a text twice: with all of its cache in memory, and without"
 	@echo "make test      build everything and run the tests"
 	@echo "make build     build the program: $(EBB)"
 	@echo "make install   libraries, headers, program, manual page: to PREFIX (/usr/local), under DESTDIR"
@@ -38,7 +37,7 @@ model: build
 	$(EBB) pull
 
 demo: model
-	$(EBB) run -n 128 -p "$(QUESTION)"
+	scripts/demo
 
 # Twice where needed: beside a load a terminal, a port or a child may not be ready in time.
 test: all model

@@ -60,7 +60,7 @@ class Sequence {
     num_decode_steps_ += kind == StepKind::kDecode ? 1 : 0;
     const StepSignals step = Signals(kind, first, num_tokens);
     const int num_groups = static_cast<int>(groups_.size());
-    const bool apart = policy_.scorer->GroupsAreApart();
+    const bool apart = policy_.scorer->GroupsAreIndependent();
     for (int group = 0; group < num_groups; ++group) {
       groups_[group].insert(groups_[group].end(), appended_.begin(), appended_.end());
       policy_.scorer->Append(group, appended_);

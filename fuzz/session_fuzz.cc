@@ -86,7 +86,7 @@ ebb::SessionOptions OptionsOf(int kind) {
     policy.budget = *ebb::ParseBudget("24");
     policy.sinks = 2;
     policy.window = 8;
-    policy = *ebb::OnlyWhatItTakes(policy);
+    policy = *ebb::DropUnusedOptions(policy);
     return options;
   }
   policy.name = kind == 0 ? "full" : "h2o";

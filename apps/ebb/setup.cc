@@ -20,13 +20,13 @@ constexpr int kInterruptedExit = static_cast<int>(ExitCode::kInterrupted);
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler writes it
 
-std::atomic<const char*> last_words{nullptr};
+std::atomic<const char*> exit_bytes{nullptr};
 static_assert(std::atomic<const char*>::is_always_lock_free);
 
 // Calls nothing but what a signal handler may.
 extern "C" void OnInterrupt(int signal) {
   if (!interrupted.exchange(true, std::memory_order_relaxed)) return;
-  const char* words = last_words.load(std::memory_order_relaxed);
+  const char* words = exit_bytes.load(std::memory_order_relaxed);
   const bool written = words == nullptr || write(STDOUT_FILENO, words, strlen(words)) >= 0;
   (void)written;  // the process ends either way, once this handler returns
   std::signal(signal, SIG_DFL);
@@ -93,7 +93,7 @@ const std::atomic<bool>* InstallInterruptHandler() {
 
 bool Interrupted() { return interrupted.load(std::memory_order_relaxed); }
 
-void SetLastWords(const char* words) { last_words.store(words, std::memory_order_relaxed); }
+void SetExitBytes(const char* words) { exit_bytes.store(words, std::memory_order_relaxed); }
 
 void EndOnInterrupt() {
   Arm(SIGINT, OnInterruptAtPrompt);

@@ -41,7 +41,7 @@ void EndOnInterrupt();
 
 // Written to stdout when a second Ctrl-C ends the process at once: what gives a terminal back. It
 // outlives the process; null: nothing.
-void SetLastWords(const char* words);
+void SetExitBytes(const char* words);
 
 // The largest resident size of this process so far.
 [[nodiscard]] uint64_t PeakResidentBytes();

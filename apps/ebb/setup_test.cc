@@ -40,7 +40,7 @@ ChildEnd InChild(Work work) {
 TEST(InterruptTest, TheFirstOneIsNoted) {
   const ChildEnd end = InChild([] {
     const auto* interrupted = InstallInterruptHandler();
-    SetLastWords("bye");
+    SetExitBytes("bye");
     raise(SIGINT);
     if (!*interrupted || !Interrupted()) _exit(1);
   });
@@ -52,7 +52,7 @@ TEST(InterruptTest, TheFirstOneIsNoted) {
 TEST(InterruptTest, TheSecondOneSaysTheLastWordsAndKills) {
   const ChildEnd end = InChild([] {
     (void)InstallInterruptHandler();
-    SetLastWords("bye");
+    SetExitBytes("bye");
     raise(SIGINT);
     raise(SIGTERM);
   });

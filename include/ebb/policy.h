@@ -13,7 +13,7 @@
 // query sees them: Retain() tells of that as of any removal, before Place().
 //
 // Thread safety: one object belongs to one sequence; all calls come from one thread at a time, but
-// for those that GroupsAreApart() allows beside each other.
+// for those that GroupsAreIndependent() allows beside each other.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_POLICY_H_
@@ -93,7 +93,7 @@ class Scorer {
   // Whether ObserveGroup(), Retain(), Scores() and Expect() for different groups touch nothing in
   // common, so that several threads may make them at once, one for each group. Observe() is then
   // not called. REQUIRES: it does not override Observe().
-  [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
+  [[nodiscard]] virtual bool GroupsAreIndependent() const { return false; }
   // Whether it holds keys of different steps, as they stand after RoPE, against each other or
   // against queries: such keys must not be rotated anew.
   [[nodiscard]] virtual bool ComparesKeys() const { return false; }
@@ -174,7 +174,7 @@ class Placement {
   // that has no such share.
   [[nodiscard]] virtual bool SetT0Share(double /*share*/) { return false; }
   // See Scorer; here of Due() and Place().
-  [[nodiscard]] virtual bool GroupsAreApart() const { return false; }
+  [[nodiscard]] virtual bool GroupsAreIndependent() const { return false; }
   // For placements whose rows go at positions of their own, which may lie within a step:
   // appends the rows that only the first queries of a step are to see, before it begins.
   // next_position is that after the step. A step then has at most LongestStep() tokens, so that all
@@ -365,13 +365,13 @@ class PolicyRegistry {
 // `spec` without the budget, sinks, window and interval that its policy does not take, so that one
 // set of options goes with many policies. registry: null: built-in policies. Errors: unknown policy
 // or scorer.
-[[nodiscard]] Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec,
-                                                 const PolicyRegistry* registry = nullptr);
+[[nodiscard]] Result<PolicySpec> DropUnusedOptions(PolicySpec spec,
+                                                   const PolicyRegistry* registry = nullptr);
 
 // Whether spec.seed decides anything. Added policies may use theirs. Errors: unknown policy or
 // scorer.
-[[nodiscard]] Result<bool> DrawsLots(const PolicySpec& spec,
-                                     const PolicyRegistry* registry = nullptr);
+[[nodiscard]] Result<bool> IsRandomized(const PolicySpec& spec,
+                                        const PolicyRegistry* registry = nullptr);
 
 // Errors: unknown policy, scorer or parameter (the message lists the valid ones), values out of
 // range, a budget in rows or bytes that is smaller than sinks + window, a scorer that looks ahead

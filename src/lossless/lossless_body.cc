@@ -135,7 +135,9 @@ Status LosslessBody::CheckPrompt(size_t num_tokens) {
   return OfFollower(kDraftName, draft_->CheckPrompt(num_tokens));
 }
 
-size_t LosslessBody::LargestChunk(size_t num_tokens) { return store_->LargestChunk(num_tokens); }
+size_t LosslessBody::MaxPrefillChunk(size_t num_tokens) {
+  return store_->MaxPrefillChunk(num_tokens);
+}
 
 StepEntry LosslessBody::FollowedEntry() {
   return {
@@ -196,7 +198,7 @@ int LosslessBody::Limit(int most_guesses) const {
 // What a prompt brought, or a file, comes first.
 void LosslessBody::SeeText(Token token) try {
   if (!lookup_.has_value()) return;
-  const auto known = draft_->tokens().first(draft_->tokens().size() - num_ahead());
+  const auto known = draft_->tokens().first(draft_->tokens().size() - num_verified_ahead());
   for (size_t i = lookup_->size(); i < known.size(); ++i) lookup_->Append(known[i]);
   lookup_->Append(token);
 } catch (const std::bad_alloc&) {
@@ -265,9 +267,9 @@ void LosslessBody::TruncateTo(Position end) {
   ForgetText(end);
 }
 
-void LosslessBody::DropAhead() {
-  const Position end = store_->next() - static_cast<Position>(num_ahead());
-  if (num_ahead() > 0) {
+void LosslessBody::DiscardLookahead() {
+  const Position end = store_->next() - static_cast<Position>(num_verified_ahead());
+  if (num_verified_ahead() > 0) {
     for (Sequence* const one : {draft_.get(), store_.get()}) one->TruncateTo(end);
   }
   ahead_.clear();
@@ -282,7 +284,7 @@ void LosslessBody::CountComparison(bool right) {
     return;
   }
   // The last of a run, or the one that ends it.
-  if (!right || num_ahead() == 0) length_.Compared(static_cast<int>(next_ahead_), !right);
+  if (!right || num_verified_ahead() == 0) length_.Compared(static_cast<int>(next_ahead_), !right);
 }
 
 void LosslessBody::CountVerifying(double seconds, double waited_before) {
@@ -300,7 +302,7 @@ void LosslessBody::CountLogits(double seconds) {
 }
 
 Result<bool> LosslessBody::HasLogitsBehind(Token token) {
-  if (num_ahead() == 0 || ahead_[next_ahead_] != token) return false;
+  if (num_verified_ahead() == 0 || ahead_[next_ahead_] != token) return false;
   if (HasLogitsAfter(next_ahead_ + 1)) return true;
   const double begin = SecondsNow();
   EBB_RETURN_IF_ERROR(ComputeLogits(next_ahead_ + 1));
@@ -310,7 +312,7 @@ Result<bool> LosslessBody::HasLogitsBehind(Token token) {
 
 Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
   EBB_RETURN_IF_ERROR(draft_->CheckTokens({&token, 1}));
-  if (num_ahead() > 0) {
+  if (num_verified_ahead() > 0) {
     EBB_ASSIGN_OR_RETURN(const bool right, HasLogitsBehind(token));
     if (right) {
       SeeText(token);
@@ -320,7 +322,7 @@ Result<bool> LosslessBody::TakeAhead(Token token, ShownLogits* logits) {
     CountComparison(right);
     if (right) return true;
   }
-  DropAhead();
+  DiscardLookahead();
   SeeText(token);
   return false;
 }
@@ -463,9 +465,9 @@ Status LosslessBody::Verify() {
   const size_t vocab_size = core().model->shape().vocab_size;
   logits_.reserve(LogitsAtOnce(one_token_at_a_time) * vocab_size);
   logits_.clear();
-  const StepResult result = RunStep(
-      &core(),
-      {.entries = {&entry, 1}, .logits_later = true, .one_token_at_a_time = one_token_at_a_time});
+  const StepResult result = RunStep(&core(), {.entries = {&entry, 1},
+                                              .deferred_logits = true,
+                                              .one_token_at_a_time = one_token_at_a_time});
   EBB_RETURN_IF_ERROR(result.status());
   const std::span<const float> outputs = core().runner->outputs();
   outputs_.assign(outputs.begin(), outputs.end());

@@ -42,10 +42,10 @@ class LosslessBody final : public SessionBody {
   Sequence& sequence() override { return *draft_; }
   [[nodiscard]] Sequence& store() { return *store_; }
   [[nodiscard]] Status CheckUnbroken() const override;
-  [[nodiscard]] size_t num_ahead() const override { return ahead_.size() - next_ahead_; }
-  void DropAhead() override;
+  [[nodiscard]] size_t num_verified_ahead() const override { return ahead_.size() - next_ahead_; }
+  void DiscardLookahead() override;
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) override;
-  [[nodiscard]] size_t LargestChunk(size_t num_tokens) override;
+  [[nodiscard]] size_t MaxPrefillChunk(size_t num_tokens) override;
   [[nodiscard]] bool ReadsTokenByToken() const override { return store_->ReadsTokenByToken(); }
   [[nodiscard]] Result<StepEntry> PromptEntry() override;
   Status Decode(Token token, const Guess& guess, int most_guesses, ShownLogits* logits) override;

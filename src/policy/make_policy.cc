@@ -231,7 +231,7 @@ Granularity GranularityOf(const Asked& asked, const PolicySpec& spec, const Mode
 
 }  // namespace
 
-Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec, const PolicyRegistry* registry) {
+Result<PolicySpec> DropUnusedOptions(PolicySpec spec, const PolicyRegistry* registry) {
   EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec, registry));
   const auto takes = [&](PolicyOption option) { return (asked.row.options & option) != 0; };
   if (!takes(kBudgetOption) && !spec.tiers) spec.budget = {};
@@ -242,7 +242,7 @@ Result<PolicySpec> OnlyWhatItTakes(PolicySpec spec, const PolicyRegistry* regist
   return spec;
 }
 
-Result<bool> DrawsLots(const PolicySpec& spec, const PolicyRegistry* registry) {
+Result<bool> IsRandomized(const PolicySpec& spec, const PolicyRegistry* registry) {
   EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec, registry));
   return asked.scorer->draws_lots || asked.scorer->extension != nullptr;
 }

@@ -109,8 +109,8 @@ TEST_F(PolicyRegistryTest, APolicyThatWasAddedIsOneAmongTheOthers) {
   EXPECT_EQ(policy->name, "of_my_own");
   EXPECT_EQ(policy->granularity, Granularity::kLayer);
   EXPECT_TRUE(policy->placement->NeedsScores());
-  EXPECT_TRUE(*DrawsLots(spec, &registry_));
-  EXPECT_EQ(OnlyWhatItTakes(spec, &registry_)->window, 8);
+  EXPECT_TRUE(*IsRandomized(spec, &registry_));
+  EXPECT_EQ(DropUnusedOptions(spec, &registry_)->window, 8);
 
   spec = {.name = "windowed:h2o", .scorer = "of_my_own"};
   EXPECT_TRUE(MakePolicy(spec, context_).ok());
@@ -429,7 +429,7 @@ TEST(MakePolicy, EveryScorerGoesWithEveryPolicyAtEveryGranularity) {
                            .scorer = std::string(scorer.name),
                            .granularity = granularity};
         if (policy.name != "full") spec.budget = Rows(256);
-        const Policy made = Make(*OnlyWhatItTakes(spec));
+        const Policy made = Make(*DropUnusedOptions(spec));
         EXPECT_EQ(made.granularity, granularity);
         EXPECT_THAT(made.scorer->Name(), HasSubstr(std::string(scorer.name)));
       }
@@ -612,29 +612,29 @@ TEST(OnlyWhatItTakesTest, DropsWhatThePolicyWouldRefuse) {
   spec.interval = 8;
   for (const PolicyInfo& policy : BuiltinPolicies()) {
     spec.name = policy.name;
-    const auto taken = OnlyWhatItTakes(spec);
+    const auto taken = DropUnusedOptions(spec);
     ASSERT_TRUE(taken.ok()) << policy.name;
     const auto made = MakePolicy(*taken, kContext);
     EXPECT_TRUE(made.ok()) << made.status().message();
   }
   spec.name = "full";
-  EXPECT_EQ(OnlyWhatItTakes(spec)->budget.unit, Budget::Unit::kNone);
-  EXPECT_EQ(OnlyWhatItTakes(spec)->window, std::nullopt);
+  EXPECT_EQ(DropUnusedOptions(spec)->budget.unit, Budget::Unit::kNone);
+  EXPECT_EQ(DropUnusedOptions(spec)->window, std::nullopt);
   spec.name = "attention";
-  EXPECT_EQ(OnlyWhatItTakes(spec)->budget.value, 50);
-  EXPECT_EQ(OnlyWhatItTakes(spec)->window, 4);
+  EXPECT_EQ(DropUnusedOptions(spec)->budget.value, 50);
+  EXPECT_EQ(DropUnusedOptions(spec)->window, 4);
   spec.name = "nonsense";
-  EXPECT_EQ(OnlyWhatItTakes(spec).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(DropUnusedOptions(spec).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(DrawsLotsTest, OnlyWhatIsRandomDoes) {
-  EXPECT_TRUE(*DrawsLots({.name = "random"}));
-  EXPECT_TRUE(*DrawsLots({.name = "attention", .scorer = "random"}));
-  EXPECT_TRUE(*DrawsLots({.name = "windowed:random"}));
+  EXPECT_TRUE(*IsRandomized({.name = "random"}));
+  EXPECT_TRUE(*IsRandomized({.name = "attention", .scorer = "random"}));
+  EXPECT_TRUE(*IsRandomized({.name = "windowed:random"}));
   for (const char* name : {"full", "h2o", "attention", "lazy_eviction", "quest"}) {
-    EXPECT_FALSE(*DrawsLots({.name = name})) << name;
+    EXPECT_FALSE(*IsRandomized({.name = name})) << name;
   }
-  EXPECT_FALSE(DrawsLots({.name = "nonsense"}).ok());
+  EXPECT_FALSE(IsRandomized({.name = "nonsense"}).ok());
 }
 
 }  // namespace

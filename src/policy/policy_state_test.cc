@@ -24,7 +24,7 @@ const PolicyContext kContext = {
 Policy Make(const std::string& name, const std::string& scorer, Granularity granularity) {
   PolicySpec spec = {.name = name, .scorer = scorer, .granularity = granularity, .seed = 5};
   if (name != "full") spec.budget = *ParseBudget("30%");
-  auto policy = MakePolicy(*OnlyWhatItTakes(spec), kContext);
+  auto policy = MakePolicy(*DropUnusedOptions(spec), kContext);
   EXPECT_TRUE(policy.ok()) << policy.status().ToString();
   return *std::move(policy);
 }

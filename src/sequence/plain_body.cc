@@ -12,7 +12,9 @@ class PlainBody final : public SessionBody {
   Sequence& sequence() override { return *sequence_; }
   Status CheckUnbroken() const override { return sequence_->health().CheckUnbroken(); }
   Status CheckPrompt(size_t num_tokens) override { return sequence_->CheckPrompt(num_tokens); }
-  size_t LargestChunk(size_t num_tokens) override { return sequence_->LargestChunk(num_tokens); }
+  size_t MaxPrefillChunk(size_t num_tokens) override {
+    return sequence_->MaxPrefillChunk(num_tokens);
+  }
   bool ReadsTokenByToken() const override { return sequence_->ReadsTokenByToken(); }
   Result<StepEntry> PromptEntry() override {
     return StepEntry{.sequence = sequence_.get(), .kind = StepKind::kPrefill};

@@ -57,7 +57,7 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Po
 
 CacheAccounting Sequence::accounting() const {
   CacheAccounting sum = cache_.accounting();
-  sum.table_bytes += first_keys_.memory_bytes();
+  sum.table_bytes += unrotated_keys_.memory_bytes();
   if (ledger_ != nullptr) sum.ledger_bytes = ledger_->memory_bytes();
   return sum;
 }
@@ -90,7 +90,7 @@ Status Sequence::MakePlaces(size_t num_tokens) {
   return RotateKeys(static_cast<Position>(cache_.max_rows()), num_tokens);
 }
 
-Status Sequence::CloseGaps() { return RotateKeys(rope_.Next(next()), 0); }
+Status Sequence::ClosePositionGaps() { return RotateKeys(rope_.Next(next()), 0); }
 
 // What fails half-way leaves keys at places that nobody knows of.
 Status Sequence::RotateKeys(Position end, size_t num_tokens) {
@@ -99,8 +99,8 @@ Status Sequence::RotateKeys(Position end, size_t num_tokens) {
   try {
     Status status;
     for (int group = 0; group < cache_.num_groups() && status.ok(); ++group) {
-      status = core_->runner->RotateKeys(&cache_, group, rope_, end, next(), &first_keys_);
-      if (status.ok()) rope_.Turned(cache_, group, end);
+      status = core_->runner->RotateKeys(&cache_, group, rope_, end, next(), &unrotated_keys_);
+      if (status.ok()) rope_.MarkRotated(cache_, group, end);
     }
     if (!status.ok()) {
       health_.Break(Status(status.code(), status.message() + "; this sequence cannot go on"));
@@ -130,7 +130,7 @@ Status Sequence::CheckPrompt(size_t num_tokens) const try {
   if (policy_.placement == nullptr) return OkStatus();
   std::vector<TokenKind> all = kinds_;
   all.resize(all.size() + num_tokens, TokenKind::kGiven);
-  PlacementInput facts = Facts(StepKind::kPrefill);
+  PlacementInput facts = MakePlacementInput(StepKind::kPrefill);
   facts.kinds = all;
   facts.next_position += static_cast<Position>(num_tokens);
   if (first_generated_ < 0) facts.first_generated = facts.next_position;
@@ -156,7 +156,7 @@ bool Sequence::ReadsTokenByToken() const {
   return cache_.HasCompressedRows() && core_->runner->ReadsT2TokenByToken();
 }
 
-size_t Sequence::LargestChunk(size_t num_tokens) const {
+size_t Sequence::MaxPrefillChunk(size_t num_tokens) const {
   size_t chunk = std::min(num_tokens, WholeChunk());
   // Compressed rows are read one query at a time.
   if (cache_.HasCompressedRows()) chunk = std::min<size_t>(chunk, kMaxFoldTokens);
@@ -169,7 +169,7 @@ size_t Sequence::LargestChunk(size_t num_tokens) const {
   return room == 0 ? chunk : std::min(chunk, room);
 }
 
-Result<size_t> Sequence::PieceOf(size_t chunk) {
+Result<size_t> Sequence::NextPrefillPiece(size_t chunk) {
   if (!settler_.CapsMayBind()) return chunk;
   if (cache_.RoomForTokens() < chunk && !tokens_.empty()) {
     tokens_to_come_ = chunk;
@@ -195,7 +195,7 @@ void Sequence::EndPrompt() {
 }
 
 Status Sequence::MakeRoom(StepKind next) {
-  return MoveRows([&] { return settler_.MakeRoom(Facts(next, /*new_tokens=*/0)); });
+  return MoveRows([&] { return settler_.MakeRoom(MakePlacementInput(next, /*new_tokens=*/0)); });
 }
 
 Status Sequence::SetT0Share(double share) {
@@ -206,7 +206,8 @@ Status Sequence::SetT0Share(double share) {
                            "T1 and without a cap on T0");
   }
   t0_share_ = share;
-  return MoveRows([&] { return settler_.DivideAnew(Facts(StepKind::kDecode, /*new_tokens=*/0)); });
+  return MoveRows(
+      [&] { return settler_.DivideAnew(MakePlacementInput(StepKind::kDecode, /*new_tokens=*/0)); });
 }
 
 Status Sequence::Park() {
@@ -227,7 +228,7 @@ Status Sequence::MoveRows(const std::function<Status()>& move) {
 
 Status Sequence::EndRefusalIfCapsHold() {
   if (!health_.refused().has_value()) return OkStatus();
-  EBB_RETURN_IF_ERROR(settler_.Check(Facts(*health_.refused())));
+  EBB_RETURN_IF_ERROR(settler_.Check(MakePlacementInput(*health_.refused())));
   health_.EndRefusal();
   return OkStatus();
 }
@@ -267,7 +268,7 @@ void Sequence::DropRows(Position end) try {
   settler_.TruncateTo(end);
   cache_.TruncateTo(end);
   rope_.TruncateTo(cache_, end);
-  first_keys_.TruncateTo(end);
+  unrotated_keys_.TruncateTo(end);
 } catch (const std::bad_alloc&) {
   BreakWithoutMemory("to roll back");
 }
@@ -286,7 +287,7 @@ void Sequence::BreakWithoutMemory(const char* purpose) {
       ResourceExhausted(std::string("no memory ") + purpose + "; this sequence cannot go on"));
 }
 
-PlacementInput Sequence::Facts(StepKind kind, int new_tokens) const {
+PlacementInput Sequence::MakePlacementInput(StepKind kind, int new_tokens) const {
   return {.kinds = kinds_,
           .first_generated = first_generated_ < 0 ? next() : first_generated_,
           .next_position = next(),
@@ -326,12 +327,12 @@ void Sequence::Describe(StepKind kind, SequenceStep* step) {
 // A policy that ran out of memory half-way may know of other rows than the cache has.
 Result<int64_t> Sequence::Decide(StepKind kind, int new_tokens, Decides decides) {
   try {
-    Result<int64_t> evicted = settler_.EndStep(Facts(kind, new_tokens), decides);
+    Result<int64_t> evicted = settler_.EndStep(MakePlacementInput(kind, new_tokens), decides);
     health_.Break(cache_.CheckWhole());
     EBB_RETURN_IF_ERROR(evicted.status());
     EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
     if (*evicted > 0 && policy_.key_turns == KeyTurns::kAfterEviction) {
-      EBB_RETURN_IF_ERROR(CloseGaps());
+      EBB_RETURN_IF_ERROR(ClosePositionGaps());
     }
     return evicted;
   } catch (const std::bad_alloc&) {

@@ -26,9 +26,9 @@
 #include "src/sequence/sequence_health.h"
 #include "src/sequence/sequence_options.h"
 #include "src/sequence/step_settler.h"
-#include "src/step/first_keys.h"
 #include "src/step/rope_positions.h"
 #include "src/step/signal_buffers.h"
+#include "src/step/unrotated_key_cache.h"
 
 namespace ebb {
 
@@ -72,11 +72,11 @@ class Sequence {
   // policies that delay are hidden within a step, and mass of prompts is summed step by step.
   [[nodiscard]] bool ReadsWholeChunks() const;
   // How many of so many tokens of a prompt one step may take, were T0 empty.
-  [[nodiscard]] size_t LargestChunk(size_t num_tokens) const;
+  [[nodiscard]] size_t MaxPrefillChunk(size_t num_tokens) const;
   // Whether a step has one token of it at most: where a device attends beside rows in T2.
   [[nodiscard]] bool ReadsTokenByToken() const;
   // How many of them a step takes now; rows leave T0 for them where it has too little room.
-  [[nodiscard]] Result<size_t> PieceOf(size_t chunk);
+  [[nodiscard]] Result<size_t> NextPrefillPiece(size_t chunk);
   // Tokens of a prompt that come after the step's own; see PlacementInput.
   void SetTokensToCome(size_t num_tokens) { tokens_to_come_ = num_tokens; }
   // A prompt is read from here on. Its first `num_read` tokens are there already, as
@@ -147,7 +147,7 @@ class Sequence {
   Status CheckRoomAfterRotation(size_t num_tokens) const;
   // Rotates keys of old rows so that no places are free after them; of the longest group the
   // newest stay as they are.
-  Status CloseGaps();
+  Status ClosePositionGaps();
   // So that they end before place `end`, the rows of so many new tokens too. The sequence is broken
   // when it fails.
   Status RotateKeys(Position end, size_t num_tokens);
@@ -159,7 +159,7 @@ class Sequence {
   // Memory ran out half-way. May throw std::bad_alloc, and has broken the sequence then too.
   void BreakWithoutMemory(const char* purpose);
   // What a placement is told of the sequence; StepSettler::TurnTo() adds the group.
-  [[nodiscard]] PlacementInput Facts(StepKind kind, int new_tokens = 1) const;
+  [[nodiscard]] PlacementInput MakePlacementInput(StepKind kind, int new_tokens = 1) const;
   // What moves rows between steps breaks the sequence where rows are lost.
   Status MoveRows(const std::function<Status()>& move);
   Result<int64_t> Decide(StepKind kind, int new_tokens, Decides decides);
@@ -172,7 +172,7 @@ class Sequence {
   const std::unique_ptr<Ledger> ledger_;  // null: not asked for
   StepSettler settler_;
   RopePositions rope_;
-  FirstKeys first_keys_;
+  UnrotatedKeyCache unrotated_keys_;
 
   std::vector<Token> tokens_;
   std::vector<TokenKind> kinds_;  // [tokens]

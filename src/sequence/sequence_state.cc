@@ -20,7 +20,7 @@ void Sequence::SaveTokens(StateWriter* to) const {
 
 void Sequence::SavePlaces(StateWriter* to) const {
   rope_.Save(to);
-  first_keys_.Save(to);
+  unrotated_keys_.Save(to);
 }
 
 Status Sequence::SavePolicy(StateWriter* to) const {
@@ -54,7 +54,7 @@ Status Sequence::LoadTokens(StateReader* from) {
 
 Status Sequence::LoadPlaces(StateReader* from) {
   rope_.Load(cache_.num_groups(), next(), from);
-  first_keys_.Load(cache_, next(), from);
+  unrotated_keys_.Load(cache_, next(), from);
   return from->status();
 }
 

@@ -28,14 +28,14 @@ class SessionBody {
   // Why no step can be taken any more.
   [[nodiscard]] virtual Status CheckUnbroken() const = 0;
   // Tokens at the end of sequence() that the caller has not asked for yet.
-  [[nodiscard]] virtual size_t num_ahead() const { return 0; }
+  [[nodiscard]] virtual size_t num_verified_ahead() const { return 0; }
   // Gives them up.
-  virtual void DropAhead() {}
+  virtual void DiscardLookahead() {}
 
   // Whether policy and tiers have room for a prompt, how many of its tokens a step may take, and
   // what takes them, apart from the tokens.
   [[nodiscard]] virtual Status CheckPrompt(size_t num_tokens) = 0;
-  [[nodiscard]] virtual size_t LargestChunk(size_t num_tokens) = 0;
+  [[nodiscard]] virtual size_t MaxPrefillChunk(size_t num_tokens) = 0;
   // Whether what computes them takes one token at a time now.
   [[nodiscard]] virtual bool ReadsTokenByToken() const = 0;
   [[nodiscard]] virtual Result<StepEntry> PromptEntry() = 0;

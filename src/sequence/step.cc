@@ -134,7 +134,7 @@ Status StepRun::AppendRows(const StepEntry& entry) {
 }
 
 Status StepRun::Prepare() {
-  work_.logits_later = plan_.logits_later;
+  work_.deferred_logits = plan_.deferred_logits;
   work_.one_token_at_a_time = plan_.one_token_at_a_time;
   EBB_RETURN_IF_ERROR(ForEachEntry(AppendRows));
   EBB_RETURN_IF_ERROR(ForEachEntry(

@@ -52,7 +52,7 @@ struct StepPlan {
   // Distinct sequences of one engine.
   std::span<const StepEntry> entries;
   // No logits now: GraphRunner::outputs() hold what they are computed from. For all entries.
-  bool logits_later = false;
+  bool deferred_logits = false;
   bool one_token_at_a_time = false;  // see StepWork
 };
 

@@ -46,14 +46,15 @@ StepSettler::StepSettler(Policy* policy, SequenceCache* cache, SignalBuffers* si
       scores_used_(UsesScores(*policy)),
       delays_(scores_used_ && policy_->placement->LongestStep() < kAnyStep),
       runner_(runner),
-      apart_(scores_used_ && policy->scorer->GroupsAreApart() &&
-             policy->placement->GroupsAreApart() && policy->selector == nullptr &&
-             ledger == nullptr && !options->on_signals && !CapsMayBind() &&
-             cache->num_groups() >= kGroupsWorthThreads && runner->threads() > 1 &&
-             !HasWindows(*cache)),
-      scratch_(apart_ ? runner->threads() : 1),
-      gone_(apart_ ? cache->num_groups() : 0) {
-  if (scores_used_ && !apart_ && policy->scorer->Total() != MassTotal::kNone) {
+      decides_in_parallel_(scores_used_ && policy->scorer->GroupsAreIndependent() &&
+                           policy->placement->GroupsAreIndependent() &&
+                           policy->selector == nullptr && ledger == nullptr &&
+                           !options->on_signals && !CapsMayBind() &&
+                           cache->num_groups() >= kGroupsWorthThreads && runner->threads() > 1 &&
+                           !HasWindows(*cache)),
+      scratch_(decides_in_parallel_ ? runner->threads() : 1),
+      gone_(decides_in_parallel_ ? cache->num_groups() : 0) {
+  if (scores_used_ && !decides_in_parallel_ && policy->scorer->Total() != MassTotal::kNone) {
     totals_.emplace(signals->layout());
   }
 }
@@ -123,7 +124,7 @@ Result<int64_t> StepSettler::EndStep(const PlacementInput& facts, Decides decide
   num_evicted_ = 0;
   most_gone_ = 0;
   Status status;
-  if (apart_) {
+  if (decides_in_parallel_) {
     DecideOnThreads(facts, decides);
   } else {
     status = DecideInTurn(facts, decides);
@@ -315,7 +316,7 @@ void StepSettler::DecideApart(PlacementInput facts, int group, Decides decides, 
   facts.scores = policy_->scorer->Scores(group);
   scratch->moves.clear();
   policy_->placement->Place(facts, &scratch->moves);
-  // Without tiers, as apart_ demands, every move is an eviction.
+  // Without tiers, as decides_in_parallel_ demands, every move is an eviction.
   for (const Move& move : scratch->moves) gone.push_back(move.row);
   if (gone.empty()) return;
   KeepAllBut(gone, facts.positions.size(), scratch);
@@ -328,8 +329,8 @@ void StepSettler::DecideApart(PlacementInput facts, int group, Decides decides, 
 void StepSettler::Expect(const PlacementInput& facts, int group) const {
   if (!scores_used_) return;
   const bool due = policy_->placement->Due(facts, cache_->positions(group).size());
-  if (apart_) FetchAhead(signals_->Group(group).mass);
-  if (apart_ || due) policy_->scorer->Expect(group);
+  if (decides_in_parallel_) FetchAhead(signals_->Group(group).mass);
+  if (decides_in_parallel_ || due) policy_->scorer->Expect(group);
   if (due) cache_->FetchForRemoval(group);
 }
 
@@ -453,8 +454,8 @@ void StepSettler::Retain(int group, std::span<const uint32_t> kept) {
 // Waits until a page's worth of rows went, so that a policy that drops a row per step does not give
 // back and take a page at each of them.
 void StepSettler::Compact(StepKind kind, size_t gone_per_group) {
-  holes_ += gone_per_group;
-  if (holes_ < kRowsPerPage) return;
+  rows_removed_since_compaction_ += gone_per_group;
+  if (rows_removed_since_compaction_ < kRowsPerPage) return;
   // A page of a table that all streams share is drained as a whole or not at all.
   const size_t per_step =
       std::max(kCompactBytesPerStep, cache_->format().PageBytes() * cache_->num_streams());
@@ -463,14 +464,14 @@ void StepSettler::Compact(StepKind kind, size_t gone_per_group) {
   const size_t in_tables = cache_->Compact(max_bytes);
   const size_t in_arena = stores_->Compact(max_bytes);
   // What did not fit into this step's bytes goes on in the next.
-  if (std::max(in_tables, in_arena) < max_bytes / 2) holes_ = 0;
+  if (std::max(in_tables, in_arena) < max_bytes / 2) rows_removed_since_compaction_ = 0;
 }
 
 void StepSettler::CompactAll() {
   constexpr size_t kAll = std::numeric_limits<size_t>::max();
   cache_->Compact(kAll);
   stores_->Compact(kAll);
-  holes_ = 0;
+  rows_removed_since_compaction_ = 0;
 }
 
 void StepSettler::TruncateTo(Position end) {
@@ -514,7 +515,7 @@ void StepSettler::EndFirstPrefill() {
 }
 
 Status StepSettler::SaveState(StateWriter* to) const {
-  to->Number<uint64_t>(holes_);
+  to->Number<uint64_t>(rows_removed_since_compaction_);
   for (int group = 0; totals_ && group < cache_->num_groups(); ++group) (void)ScoresOf(group);
   if (scores_used_) EBB_RETURN_IF_ERROR(policy_->scorer->SaveState(to));
   if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->SaveState(to));
@@ -522,7 +523,7 @@ Status StepSettler::SaveState(StateWriter* to) const {
 }
 
 Status StepSettler::LoadState(StateReader* from) {
-  holes_ = from->Number<uint64_t>();
+  rows_removed_since_compaction_ = from->Number<uint64_t>();
   if (scores_used_) {
     EBB_RETURN_IF_ERROR(policy_->scorer->LoadState(from));
     for (int group = 0; group < cache_->num_groups(); ++group) {

@@ -88,7 +88,7 @@ class StepSettler {
     std::vector<Move> moves;
     std::vector<uint32_t> kept;
     std::optional<uint32_t> only_gone;  // all that kept leaves out, where that is one row
-    SequenceCache::Removal removal;     // in this step, where apart_, as the next
+    SequenceCache::Removal removal;     // in this step, where decides_in_parallel_, as the next
     size_t most_gone = 0;               // rows of one group
   };
   static void KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch);
@@ -125,7 +125,7 @@ class StepSettler {
   const bool scores_used_;
   const bool delays_;  // the placement has rows that expire
   GraphRunner* const runner_;
-  const bool apart_;                         // several threads may decide, each about other groups
+  const bool decides_in_parallel_;           // several threads may decide, each about other groups
   std::vector<Scratch> scratch_;             // [parts], or one
   std::vector<std::vector<uint32_t>> gone_;  // [groups]: rows that one thread is to remove
   std::optional<MassTotals> totals_;         // where the scorer takes totals instead of steps
@@ -137,7 +137,8 @@ class StepSettler {
   std::vector<Position> positions_;
   std::vector<Expiry> expiring_;
   std::vector<int> hiding_;  // groups some of whose rows expire in this step
-  size_t holes_ = 0;         // rows that gave up their slots, per group, since the last compaction
+  size_t rows_removed_since_compaction_ =
+      0;  // rows that gave up their slots, per group, since the last compaction
 };
 
 }  // namespace ebb

@@ -8,7 +8,7 @@ Status PromptReading::Check(SessionBody* body, std::span<const Token> tokens) {
   EBB_RETURN_IF_ERROR(body->CheckUnbroken());
   if (tokens.empty()) return InvalidArgument("nothing to read: the prompt has no tokens");
   EBB_RETURN_IF_ERROR(body->sequence().CheckTokens(tokens));
-  body->DropAhead();
+  body->DiscardLookahead();
   EBB_RETURN_IF_ERROR(body->CheckUnbroken());
   // A text that cannot fit as a whole is refused as a whole.
   if (!body->sequence().RotatesKeys()) {
@@ -26,7 +26,7 @@ PromptReading::PromptReading(SessionBody* body, std::span<const Token> tokens, s
   chunk_begin_ = num_taken - num_taken % sequence.WholeChunk();
   chunk_end_ = chunk_begin_;
   if (chunk_begin_ < num_taken) {
-    chunk_end_ += body->LargestChunk(tokens.size() - chunk_begin_);
+    chunk_end_ += body->MaxPrefillChunk(tokens.size() - chunk_begin_);
   }
 }
 
@@ -45,16 +45,16 @@ Result<StepEntry> PromptReading::Next(size_t most_tokens) {
   Sequence& sequence = body_->sequence();
   if (num_read_ == chunk_end_) {
     chunk_begin_ = num_read_;
-    chunk_end_ = num_read_ + body_->LargestChunk(tokens_.size() - num_read_);
+    chunk_end_ = num_read_ + body_->MaxPrefillChunk(tokens_.size() - num_read_);
   }
   const size_t left = chunk_end_ - num_read_;
-  EBB_ASSIGN_OR_RETURN(size_t piece, sequence.PieceOf(left));
+  EBB_ASSIGN_OR_RETURN(size_t piece, sequence.NextPrefillPiece(left));
   if (!sequence.ReadsWholeChunks()) piece = AtMost(piece, most_tokens, left);
   // It may have become so since the chunk began.
   if (body_->ReadsTokenByToken()) piece = 1;
   size_t to_come = left - piece;
   if (to_come == 0 && chunk_end_ < tokens_.size()) {
-    to_come = body_->LargestChunk(tokens_.size() - chunk_end_);
+    to_come = body_->MaxPrefillChunk(tokens_.size() - chunk_end_);
   }
   sequence.SetTokensToCome(to_come);
   EBB_ASSIGN_OR_RETURN(StepEntry entry, body_->PromptEntry());

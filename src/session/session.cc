@@ -82,7 +82,7 @@ Result<std::unique_ptr<Session>> Session::Fork() try {
   EBB_RETURN_IF_ERROR(impl_->CheckNoPrompt());
   SessionBody& body = *impl_->body;
   EBB_RETURN_IF_ERROR(body.CheckUnbroken());
-  body.DropAhead();
+  body.DiscardLookahead();
   EBB_RETURN_IF_ERROR(body.CheckUnbroken());
   EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> fork, Insides::Open(impl_->core, impl_->options));
   fork->impl_->logits.values = impl_->logits.values;
@@ -115,7 +115,7 @@ Status Session::TruncateTo(Position end) {
     return InvalidArgument("cannot roll back to position " + std::to_string(end) +
                            ": the sequence has " + std::to_string(next_position()) + " tokens");
   }
-  body.DropAhead();
+  body.DiscardLookahead();
   EBB_RETURN_IF_ERROR(body.sequence().CheckTruncateTo(end));
   impl_->prompt.reset();
   body.TruncateTo(end);
@@ -132,10 +132,10 @@ uint64_t Session::logits_hash() const { return impl_->logits.hash; }
 Position Session::next_position() const { return static_cast<Position>(tokens().size()); }
 std::span<const Token> Session::tokens() const {
   const std::span<const Token> all = impl_->body->sequence().tokens();
-  return all.first(all.size() - impl_->body->num_ahead());
+  return all.first(all.size() - impl_->body->num_verified_ahead());
 }
 std::span<const Token> Session::drafted() const {
-  return impl_->body->sequence().tokens().last(impl_->body->num_ahead());
+  return impl_->body->sequence().tokens().last(impl_->body->num_verified_ahead());
 }
 int Session::context() const { return impl_->body->sequence().options().context; }
 const Policy& Session::policy() const { return impl_->body->sequence().policy(); }

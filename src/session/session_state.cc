@@ -17,7 +17,7 @@
 namespace ebb {
 namespace {
 
-using MadeWith = std::vector<std::pair<std::string, std::string>>;
+using SessionIdentity = std::vector<std::pair<std::string, std::string>>;
 
 std::string RopeText(const Hyperparameters& h) {
   return fmt::format("base {}, scale {}, of {} tokens, yarn {} {} {} {}", h.rope_base,
@@ -31,7 +31,7 @@ std::string T1Text(const std::optional<TierSpec>& tiers) {
 
 // What a session that resumes another one must have in common with it, in the order in which it is
 // compared.
-MadeWith MadeWithOf(const Session::Impl& s) {
+SessionIdentity SessionIdentityOf(const Session::Impl& s) {
   const Model& model = *s.core->model;
   const Sequence& sequence = s.body->sequence();
   const Policy& policy = sequence.policy();
@@ -94,9 +94,9 @@ std::optional<TierSpec> LoadTiers(StateReader* from) {
 }
 
 void SaveMadeWith(const Session::Impl& s, StateWriter* to) {
-  const MadeWith made_with = MadeWithOf(s);
-  to->Number<uint64_t>(made_with.size());
-  for (const auto& [name, value] : made_with) {
+  const SessionIdentity identity = SessionIdentityOf(s);
+  to->Number<uint64_t>(identity.size());
+  for (const auto& [name, value] : identity) {
     to->Text(name);
     to->Text(value);
   }
@@ -104,7 +104,7 @@ void SaveMadeWith(const Session::Impl& s, StateWriter* to) {
 }
 
 struct Description {
-  MadeWith made_with;
+  SessionIdentity identity;
   std::optional<TierSpec> tiers;
 };
 
@@ -116,7 +116,7 @@ Result<Description> LoadDescription(SessionFileReader* file) {
   for (size_t i = 0; i < count && from.ok(); ++i) {
     std::string name = from.Text();
     std::string value = from.Text();
-    description.made_with.emplace_back(std::move(name), std::move(value));
+    description.identity.emplace_back(std::move(name), std::move(value));
   }
   description.tiers = LoadTiers(&from);
   EBB_RETURN_IF_ERROR(from.End());
@@ -124,8 +124,8 @@ Result<Description> LoadDescription(SessionFileReader* file) {
 }
 
 // All that a user must ask for to have the file's policy; empty for what stands before it.
-std::string PolicyOf(const MadeWith& found, size_t differs) {
-  const auto first = std::ranges::find(found, "policy", &MadeWith::value_type::first);
+std::string PolicyOf(const SessionIdentity& found, size_t differs) {
+  const auto first = std::ranges::find(found, "policy", &SessionIdentity::value_type::first);
   if (differs < static_cast<size_t>(first - found.begin())) return "";
   std::string text = "; the file was made with";
   for (auto it = first; it != found.end(); ++it) {
@@ -134,7 +134,7 @@ std::string PolicyOf(const MadeWith& found, size_t differs) {
   return text;
 }
 
-Status CheckMadeWith(const MadeWith& found, const MadeWith& expected) {
+Status CheckSessionIdentity(const SessionIdentity& found, const SessionIdentity& expected) {
   for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
     if (found[i].first != expected[i].first) break;
     if (found[i].second == expected[i].second) continue;
@@ -199,7 +199,7 @@ Status LoadTables(SessionFileReader* file, Session::Impl* s) {
 
 Status Load(SessionFileReader* file, Session::Impl* s) {
   EBB_ASSIGN_OR_RETURN(const Description description, LoadDescription(file));
-  EBB_RETURN_IF_ERROR(CheckMadeWith(description.made_with, MadeWithOf(*s)));
+  EBB_RETURN_IF_ERROR(CheckSessionIdentity(description.identity, SessionIdentityOf(*s)));
   EBB_RETURN_IF_ERROR(LoadSection(file, SessionSection::kSequence,
                                   [&](StateReader* from) { return LoadSequence(from, s); }));
   EBB_RETURN_IF_ERROR(LoadTables(file, s));
@@ -221,10 +221,10 @@ Status WithPath(const std::string& path, const Status& status) {
 
 Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
   EBB_RETURN_IF_ERROR(s.body->CheckUnbroken());
-  s.body->DropAhead();
+  s.body->DiscardLookahead();
   EBB_RETURN_IF_ERROR(s.body->CheckUnbroken());
-  StateWriter made_with, sequence, policy;
-  SaveMadeWith(s, &made_with);
+  StateWriter identity, sequence, policy;
+  SaveMadeWith(s, &identity);
   SaveSequence(s, &sequence);
   const std::vector<SequenceCache*> caches = s.body->caches();
   std::array<StateWriter, kTableSections.size()> tables;
@@ -235,7 +235,7 @@ Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
     pages.num_bytes += more.num_bytes;
   }
   EBB_RETURN_IF_ERROR(s.body->sequence().SavePolicy(&policy));
-  const SessionSections sections = {made_with.bytes(), sequence.bytes(),
+  const SessionSections sections = {identity.bytes(),  sequence.bytes(),
                                     tables[0].bytes(), tables[1].bytes(),
                                     policy.bytes(),    std::as_bytes(std::span(extra))};
   EBB_ASSIGN_OR_RETURN(SessionFileWriter file,

@@ -35,8 +35,8 @@ bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time) {
          !one_token_at_a_time && !sequence.cache->HasCompressedRows();
 }
 
-AttentionWay AttentionWay::Of(const StepWork& work) {
-  AttentionWay way = {.stores_in_fold = true};
+AttentionPath AttentionPath::Of(const StepWork& work) {
+  AttentionPath way = {.stores_in_fold = true};
   for (const SequenceStep& sequence : work.sequences) {
     if (sequence.in_tiles) {
       way.has_tiles = true;
@@ -52,7 +52,7 @@ AttentionWay AttentionWay::Of(const StepWork& work) {
   return way;
 }
 
-AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionWay& way)
+AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionPath& way)
     : scratch_(scratch), way_(way), layers_(num_layers) {}
 AttentionOp::~AttentionOp() = default;
 

@@ -35,15 +35,15 @@ inline constexpr int kMaxFoldTokens = 12;
 [[nodiscard]] bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time);
 
 // The nodes that a step needs.
-struct AttentionWay {
+struct AttentionPath {
   bool stores_in_fold = false;  // one token of each sequence, which reads all rows
   int num_folds = 0;            // per layer; 0: all tokens go in tiles
   bool has_tiles = false;
   bool tiles_have_mass = false;
   bool selects = false;  // some folded sequence has a selector
 
-  [[nodiscard]] static AttentionWay Of(const StepWork& work);
-  [[nodiscard]] bool operator==(const AttentionWay&) const = default;
+  [[nodiscard]] static AttentionPath Of(const StepWork& work);
+  [[nodiscard]] bool operator==(const AttentionPath&) const = default;
 };
 
 // What all layers and graphs of an engine share. One step runs at a time.
@@ -97,7 +97,7 @@ struct AttentionScratch {
 // The attention nodes of one graph. Must live as long as the graph.
 class AttentionOp final : public AttentionBuilder {
  public:
-  AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionWay& way);
+  AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionPath& way);
   ~AttentionOp() override;
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
@@ -171,7 +171,7 @@ class AttentionOp final : public AttentionBuilder {
   void PlanTiles(const Layer& layer);
 
   AttentionScratch* const scratch_;
-  const AttentionWay way_;
+  const AttentionPath way_;
   const StepWork* work_ = nullptr;
   std::chrono::steady_clock::time_point select_begin_;  // of this layer
   std::vector<Layer> layers_;

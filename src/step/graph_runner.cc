@@ -45,7 +45,7 @@ std::unique_ptr<ggml_context, GgmlDeleter> MakeGraphContext(size_t max_nodes) {
 
 struct GraphShape {
   DecoderGraphOptions options;
-  AttentionWay way;
+  AttentionPath way;
   bool is_of_several = false;  // sequences
 
   [[nodiscard]] bool operator==(const GraphShape& other) const {
@@ -67,7 +67,7 @@ struct StepGraph {
   DecoderGraph graph;
 };
 
-struct LaterLogits {
+struct DeferredLogits {
   bool one_token_at_a_time = false;
   std::unique_ptr<ggml_context, GgmlDeleter> ctx;
   LogitsGraph graph;
@@ -101,7 +101,7 @@ int SizeOfGraph(size_t num_tokens) {
 }
 
 GraphShape ShapeOf(const StepWork& work) {
-  GraphShape shape = {.way = AttentionWay::Of(work), .is_of_several = work.sequences.size() > 1};
+  GraphShape shape = {.way = AttentionPath::Of(work), .is_of_several = work.sequences.size() > 1};
   SignalNeeds needs;
   for (const SequenceStep& sequence : work.sequences) {
     sequence.ForEachSignals(
@@ -120,7 +120,7 @@ GraphShape ShapeOf(const StepWork& work) {
                    .hidden_layers = needs.hidden_layers,
                    .keys_before_rope = needs.keys_before_rope,
                    .eviction_logits = needs.eviction_logits,
-                   .logits = !work.logits_later,
+                   .logits = !work.deferred_logits,
                    .one_token_at_a_time = work.one_token_at_a_time && work.tokens.size() > 1};
   return shape;
 }
@@ -163,7 +163,7 @@ struct GraphRunner::Impl {
   std::unique_ptr<BackendStep> on_device;  // null: the processor computes steps
   std::list<StepGraph> graphs;             // most recently used first
   int64_t num_graphs_built = 0;
-  LaterLogits later;
+  DeferredLogits later;
   const ggml_tensor* logits = nullptr;  // those computed last
   // All graphs share these: as large as the largest needs, and touched anew by none. What a prompt
   // needs goes back to the system after it.
@@ -182,10 +182,10 @@ struct GraphRunner::Impl {
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   void DropGraph(bool is_of_several);
   Status Build(const GraphShape& shape);
-  Status BuildLater(size_t num_tokens, bool one_token_at_a_time);
+  Status BuildDeferredLogits(size_t num_tokens, bool one_token_at_a_time);
   Status MakeBuffers();
   Status PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph, int num_tokens);
-  void Reserve(const StepWork& work, const AttentionWay& way);
+  void Reserve(const StepWork& work, const AttentionPath& way);
   void ReserveFolds(const StepWork& work, int num_folds);
   void ReserveSelection(const StepWork& work);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
@@ -340,7 +340,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   return OkStatus();
 }
 
-void GraphRunner::Impl::Reserve(const StepWork& work, const AttentionWay& way) {
+void GraphRunner::Impl::Reserve(const StepWork& work, const AttentionPath& way) {
   size_t tile = 0;
   for (const SequenceStep& sequence : work.sequences) {
     if (!sequence.in_tiles) continue;
@@ -474,12 +474,12 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
 }
 
 Status GraphRunner::RotateKeys(SequenceCache* cache, int group, const RopePositions& rope,
-                               Position end, Position next, FirstKeys* first_keys) {
+                               Position end, Position next, UnrotatedKeyCache* unrotated_keys) {
   std::vector<Position> turns;
   rope.Turns(*cache, group, end, &turns);
   TurningKeys keys(cache, impl_->device, group, turns);
   EBB_RETURN_IF_ERROR(keys.Read());
-  first_keys->PutBack(*cache, group, rope, next, keys, turns);
+  unrotated_keys->PutBack(*cache, group, rope, next, keys, turns);
   const KeyRotator by = {.model = impl_->model,
                          .kernel = impl_->scratch.kernel,
                          .type = impl_->scratch.shape.format.type,
@@ -515,7 +515,7 @@ size_t GraphRunner::OutputFloats() const {
   return impl_->model.output->ne[0];
 }
 
-Status GraphRunner::Impl::BuildLater(size_t num_tokens, bool one_token_at_a_time) {
+Status GraphRunner::Impl::BuildDeferredLogits(size_t num_tokens, bool one_token_at_a_time) {
   const ggml_tensor* had = later.graph.logits;
   if (had != nullptr && later.one_token_at_a_time == one_token_at_a_time &&
       size_t(had->ne[1]) == num_tokens) {
@@ -536,7 +536,7 @@ Status GraphRunner::ComputeLogits(std::span<const float> outputs, bool one_token
     return OkStatus();
   }
   const size_t num_tokens = outputs.size() / OutputFloats();
-  EBB_RETURN_IF_ERROR(impl_->BuildLater(num_tokens, one_token_at_a_time));
+  EBB_RETURN_IF_ERROR(impl_->BuildDeferredLogits(num_tokens, one_token_at_a_time));
   const LogitsGraph& graph = impl_->later.graph;
   EBB_RETURN_IF_ERROR(
       impl_->PutIntoBuffers(impl_->later.ctx.get(), graph.graph, static_cast<int>(num_tokens)));

@@ -14,9 +14,9 @@
 #include "ebb/status.h"
 #include "src/attention/attention.h"
 #include "src/step/device_use.h"
-#include "src/step/first_keys.h"
 #include "src/step/rope_positions.h"
 #include "src/step/step_work.h"
+#include "src/step/unrotated_key_cache.h"
 
 namespace ebb {
 
@@ -41,7 +41,7 @@ class GraphRunner {
   // position `next` on have none yet. What fails leaves some of them turned. May throw
   // std::bad_alloc.
   Status RotateKeys(SequenceCache* cache, int group, const RopePositions& rope, Position end,
-                    Position next, FirstKeys* first_keys);
+                    Position next, UnrotatedKeyCache* unrotated_keys);
   // Calls work(part, num_parts) once for each part from 0 to threads() - 1; a thread of the system
   // may make several of these calls. Returns when all are done. REQUIRES: it throws nothing.
   void RunOnThreads(const std::function<void(int part, int num_parts)>& work);

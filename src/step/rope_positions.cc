@@ -27,7 +27,7 @@ void RopePositions::Turns(const SequenceCache& cache, int group, Position end,
   for (const Position position : positions) turns->push_back(place++ - Of(group, position));
 }
 
-void RopePositions::Turned(const SequenceCache& cache, int group, Position end) {
+void RopePositions::MarkRotated(const SequenceCache& cache, int group, Position end) {
   placed_.resize(cache.num_groups());
   const auto positions = cache.positions(group);
   Position place = end - static_cast<Position>(positions.size());

@@ -24,11 +24,11 @@ class RopePositions {
   // The place of a row that is in the cache, also of one that is just being removed.
   [[nodiscard]] Position Of(int group, Position position) const;
   // How far each visible row of the group has to turn, [rows], so that all groups end before place
-  // `end`: the row with index i of n goes to end - n + i. Follow with Turned(), group by group, and
-  // at last with Continue(). REQUIRES: end >= cache.max_rows().
+  // `end`: the row with index i of n goes to end - n + i. Follow with MarkRotated(), group by
+  // group, and at last with Continue(). REQUIRES: end >= cache.max_rows().
   void Turns(const SequenceCache& cache, int group, Position end,
              std::vector<Position>* turns) const;
-  void Turned(const SequenceCache& cache, int group, Position end);
+  void MarkRotated(const SequenceCache& cache, int group, Position end);
   // All groups were turned; the cache holds the rows of `next` tokens.
   void Continue(Position end, Position next) { offset_ = next - end; }
   // The sequence was rolled back to `end`, rows are gone from the cache.

@@ -171,7 +171,7 @@ class FailingApart final : public Placement {
  public:
   std::string Name() const override { return "failing_apart"; }
   bool NeedsScores() const override { return true; }
-  bool GroupsAreApart() const override { return true; }
+  bool GroupsAreIndependent() const override { return true; }
   bool Due(const PlacementInput& input, size_t) const override {
     return input.step_kind == StepKind::kDecode;
   }

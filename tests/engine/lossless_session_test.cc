@@ -103,7 +103,7 @@ TEST_P(LosslessSession, GoesOnWithTheBitsOfTheFullCache) {
     Decode(*full, at, next);
     Decode(*own.session, at, next);
     at = next;
-    saved_ahead = saved_ahead || LosslessOf(*own.session).num_ahead() > 0;
+    saved_ahead = saved_ahead || LosslessOf(*own.session).num_verified_ahead() > 0;
     ExpectOk(SaveSession(*own.session, path_, ""));
     EXPECT_EQ(own.session->logits_hash(), full->logits_hash());
     auto resumed = Resume();
@@ -150,7 +150,7 @@ TEST_P(LosslessSession, AStoreThatLacksARowIsCorrupt) {
   ExpectOk(own.session->Prefill(SomeTokens(kPromptTokens)));
   Decode(*own.session, 0, 80);
   ExpectOk(SaveSession(*own.session, path_, ""));
-  LosslessOf(*own.session).DropAhead();
+  LosslessOf(*own.session).DiscardLookahead();
   const uint32_t lost[] = {17};
   LosslessOf(*own.session).store().cache().Remove(0, lost);
   ExpectOk(SaveSession(*own.session, path_, ""));

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/ebb/bench/lossless_contestant.h"
+#include "apps/ebb/bench/lossless_side.h"
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/bench/session.h"
 #include "apps/ebb/commands.h"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kBeginning = "Once upon a time";
 
-std::vector<double> Ratios(const Contestant& of, const Contestant& to) {
+std::vector<double> Ratios(const BenchSide& of, const BenchSide& to) {
   std::vector<double> ratios;
   for (size_t i = 0; i < of.tokens_per_s.size(); ++i) {
     ratios.push_back(of.tokens_per_s[i] / to.tokens_per_s[i]);
@@ -36,7 +36,8 @@ class Bench {
         model_(std::move(model)),
         cancel_(InstallInterruptHandler()),
         invented_(model_->shape().vocab_size, options.seed),
-        teacher_(options.bench.accept.value_or(1), model_->shape().vocab_size, options.seed + 1) {}
+        forced_text_(options.bench.accept.value_or(1), model_->shape().vocab_size,
+                     options.seed + 1) {}
 
   Status Begin();
   // Brings all to `depth`: by a prompt where tokens are invented, else by the model's own text,
@@ -46,18 +47,18 @@ class Bench {
 
  private:
   Status EnterTiers();
-  Status Write(Contestant* contestant, int depth);
+  Status Write(BenchSide* side, int depth);
   // Invented tokens, by the full cache; by the others what it has.
-  Status Read(Contestant* contestant, int depth);
+  Status Read(BenchSide* side, int depth);
   Status Report(int depth, const LosslessReport& lossless, double others_share) const;
 
   const CliOptions& options_;
   std::shared_ptr<const Model> model_;
   const std::atomic<bool>* cancel_;
   RandomTokens invented_;
-  Teacher teacher_;
+  ForcedText forced_text_;
   std::vector<Token> beginning_;
-  Contestant full_, lossless_, tiers_;
+  BenchSide full_, lossless_, tiers_;
 };
 
 Status Bench::Begin() {
@@ -105,28 +106,28 @@ Status Bench::EnterTiers() {
   return tiers_.session->Prefill(beginning_);
 }
 
-Status Bench::Write(Contestant* contestant, int depth) {
-  const int num_tokens = depth - static_cast<int>(contestant->session->next_position());
+Status Bench::Write(BenchSide* side, int depth) {
+  const int num_tokens = depth - static_cast<int>(side->session->next_position());
   // The last token of a text is not decoded.
-  return num_tokens > 0 ? contestant->Write(num_tokens + 1, cancel_) : OkStatus();
+  return num_tokens > 0 ? side->Write(num_tokens + 1, cancel_) : OkStatus();
 }
 
-Status Bench::Read(Contestant* contestant, int depth) {
-  const Position there = contestant->session->next_position();
+Status Bench::Read(BenchSide* side, int depth) {
+  const Position there = side->session->next_position();
   if (depth <= there) return OkStatus();
   std::vector<Token> text;
-  if (contestant == &full_) {
+  if (side == &full_) {
     text = invented_.Next(depth - there);
   } else {
     const auto of_full = full_.session->tokens().subspan(there, depth - there);
     text.assign(of_full.begin(), of_full.end());
   }
-  return contestant->session->Prefill(text, {.cancel = cancel_});
+  return side->session->Prefill(text, {.cancel = cancel_});
 }
 
 Status Bench::Fill(int depth) {
   const auto display = options_.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
-  ProgressBar bar(fmt::format("writing the text before {}", depth), "contestants", 3, display);
+  ProgressBar bar(fmt::format("writing the text before {}", depth), "sides", 3, display);
   const bool invents = options_.bench.accept.has_value();
   EBB_RETURN_IF_ERROR(invents ? Read(&full_, depth) : Write(&full_, depth));
   bar.Update(1);
@@ -139,16 +140,16 @@ Status Bench::Fill(int depth) {
 }
 
 Status Bench::Measure(int depth) {
-  const std::array<Contestant*, 3> all = {&full_, &tiers_, &lossless_};
-  for (Contestant* contestant : all) contestant->tokens_per_s.clear();
+  const std::array<BenchSide*, 3> all = {&full_, &tiers_, &lossless_};
+  for (BenchSide* side : all) side->tokens_per_s.clear();
   const LosslessReport before = *lossless_.session->lossless_report();
   const MachineWatch watch;
   for (int turn = 0; turn < options_.bench.repetitions; ++turn) {
-    teacher_.Invent(options_.bench.tokens);
-    for (Contestant* contestant : all) {
+    forced_text_.Invent(options_.bench.tokens);
+    for (BenchSide* side : all) {
       EBB_RETURN_IF_ERROR(options_.bench.accept.has_value()
-                              ? teacher_.Dictate(cancel_, contestant)
-                              : contestant->Write(options_.bench.tokens, cancel_));
+                              ? forced_text_.Feed(cancel_, side)
+                              : side->Write(options_.bench.tokens, cancel_));
     }
   }
   const double others = watch.OthersShare();
@@ -157,7 +158,7 @@ Status Bench::Measure(int depth) {
 }
 
 Status Bench::Report(int depth, const LosslessReport& lossless, double others_share) const {
-  const auto speed = [](const Contestant& of) { return SpreadOf(of.tokens_per_s); };
+  const auto speed = [](const BenchSide& of) { return SpreadOf(of.tokens_per_s); };
   const Spread to_full = SpreadOf(Ratios(lossless_, full_));
   const Spread to_tiers = SpreadOf(Ratios(lossless_, tiers_));
   // The last token of a text is not decoded.

@@ -211,7 +211,7 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
           "rest");
     }
   }
-  EBB_ASSIGN_OR_RETURN(spec, OnlyWhatItTakes(std::move(spec)));
+  EBB_ASSIGN_OR_RETURN(spec, DropUnusedOptions(std::move(spec)));
   spec.seed = seed;
   const bool takes_budget = spec.budget.unit != Budget::Unit::kNone;
   EvalSetting setting = {.policy = policy,
@@ -271,7 +271,7 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
         for (const uint64_t seed : grid.seeds) {
           EBB_ASSIGN_OR_RETURN(EvalSetting setting,
                                MakeSetting(options, policy, budget, seed, given));
-          EBB_ASSIGN_OR_RETURN(const bool draws, DrawsLots(setting.session.policy));
+          EBB_ASSIGN_OR_RETURN(const bool draws, IsRandomized(setting.session.policy));
           AddIfNew(std::move(setting), &settings);
           // More seeds would give the same answers again.
           if (!draws && input.temperature == 0) break;

@@ -19,7 +19,7 @@ class Chat {
   Chat(const CliOptions& options, LogprobsFile* logprobs, Setup* setup, Conversation talk)
       : options_(options),
         setup_(*setup),
-        announcer_(options),
+        notices_(options),
         logprobs_(*logprobs),
         output_(options.thoughts, TextOutput::LineEnd::kAlways),
         talk_(std::move(talk)) {}
@@ -40,7 +40,7 @@ class Chat {
 
   const CliOptions& options_;
   Setup& setup_;
-  Announcer announcer_;
+  TierNotices notices_;
   LogprobsFile& logprobs_;
   TextOutput output_;
   LineReader reader_;
@@ -54,7 +54,7 @@ class Chat {
 Status Chat::Reset() {
   last_.reset();
   last_code_ = ExitCode::kOk;
-  announcer_ = Announcer(options_);
+  notices_ = TierNotices(options_);
   setup_.session.reset();  // its memory may be all there is under a cap
   setup_.resumed.reset();
   EBB_ASSIGN_OR_RETURN(setup_.session, setup_.engine->OpenSession(options_.session));
@@ -103,7 +103,7 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
   const TurnContext context = {.options = &options_,
                                .cancel = InstallInterruptHandler(),
                                .start = std::chrono::steady_clock::now(),
-                               .announcer = &announcer_,
+                               .notices = &notices_,
                                .logprobs = &logprobs_};
   last_ = TakeTurn(context, *turn, setup_, &output_);
   last_code_ = ReportEnd(last_->result);

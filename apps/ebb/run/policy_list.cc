@@ -23,7 +23,7 @@ std::string Reads(const PolicyInfo& info) {
                                  .max_tokens = 1 << 16,
                                  .eviction_window = 1};
   PolicySpec spec = {.name = std::string(info.name), .budget = {Budget::Unit::kRows, 1 << 12}};
-  const Result<PolicySpec> taken = OnlyWhatItTakes(spec);
+  const Result<PolicySpec> taken = DropUnusedOptions(spec);
   const Result<Policy> policy = MakePolicy(taken.ok() ? *taken : spec, context);
   if (info.scorer == "oracle") return "the attention of steps to come";
   if (!policy.ok()) return fmt::format("what is not known: {}", policy.status().message());

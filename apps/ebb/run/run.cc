@@ -28,8 +28,8 @@ ExitCode AnswerOnce(TurnContext context, const std::string& text,
                     std::shared_ptr<const Model> model) {
   CliOptions options = *context.options;  // --memory adds tiers
   context.options = &options;
-  Announcer announcer(options);
-  context.announcer = &announcer;
+  TierNotices notices(options);
+  context.notices = &notices;
   const Result<Turn> turn = PromptTurn(*model, options, text);
   if (!turn.ok()) return Fail(turn.status());
   const auto prompt_tokens = static_cast<int>(turn->tokens.size());
@@ -48,8 +48,8 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
                          std::shared_ptr<const Model> model) {
   CliOptions options = *context.options;
   context.options = &options;
-  Announcer announcer(options);
-  context.announcer = &announcer;
+  TierNotices notices(options);
+  context.notices = &notices;
   Result<Setup> setup = OpenSessionSetup(std::move(model), &options);
   if (!setup.ok()) return Fail(setup.status());
   using Kind = Conversation::Kind;

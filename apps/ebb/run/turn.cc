@@ -61,7 +61,7 @@ class TurnDisplay {
   bool Write(std::string_view text, TextPart part) {
     return live_.has_value() ? live_->Write(text, part) : output_->Write(text, part);
   }
-  void Say(const Announcer::Announcement& announcement) {
+  void Say(const TierNotices::Announcement& announcement) {
     if (options_.quiet) return;
     std::string text = AnnouncementText(announcement, options_);
     if (live_.has_value()) {
@@ -153,7 +153,7 @@ RunFigures TakeTurn(const TurnContext& context, const Turn& turn, const Setup& s
   }
   TurnDisplay display(*context.options, turn, setup, output);
   const auto look = [&] {
-    context.announcer->Look(setup.session->last_step(),
+    context.notices->OnStep(setup.session->last_step(),
                             [&](const auto& announcement) { display.Say(announcement); });
   };
   GenerateOptions generate = GenerateOptionsFor(*context.options, turn);

@@ -16,8 +16,8 @@
 #include "apps/ebb/fidelity/logprobs_file.h"
 #include "apps/ebb/run/summary.h"
 #include "apps/ebb/setup.h"
-#include "apps/ebb/terminal/announcer.h"
 #include "apps/ebb/terminal/output.h"
+#include "apps/ebb/terminal/tier_notices.h"
 #include "ebb/chat.h"
 #include "ebb/model.h"
 
@@ -46,7 +46,7 @@ struct TurnContext {
   const CliOptions* options = nullptr;
   const std::atomic<bool>* cancel = nullptr;
   std::chrono::steady_clock::time_point start;  // for the time to the first token
-  Announcer* announcer = nullptr;               // of the session
+  TierNotices* notices = nullptr;               // of the session
   LogprobsFile* logprobs = nullptr;
 };
 

@@ -55,7 +55,7 @@ bool Screen::IsThere() {
 }
 
 Screen::Screen() {
-  SetLastWords(kLeave);
+  SetExitBytes(kLeave);
   for (size_t i = 0; i < kSignals.size(); ++i) {
     struct sigaction action = {};
     action.sa_handler = kSignals[i] == SIGTSTP ? OnStop : OnEnd;
@@ -70,7 +70,7 @@ Screen::Screen() {
 Screen::~Screen() {
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
   WriteNow(kLeave);
-  SetLastWords(nullptr);
+  SetExitBytes(nullptr);
 }
 
 Screen::Size Screen::size() const {

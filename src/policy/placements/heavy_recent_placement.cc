@@ -97,7 +97,7 @@ class HeavyRecentPlacement final : public StatelessPlacement {
                        rule_.prefill == Prefill::kDense ? ",prefill=dense" : "");
   }
   bool NeedsScores() const override { return true; }
-  bool GroupsAreApart() const override { return true; }
+  bool GroupsAreIndependent() const override { return true; }
 
   bool Due(const PlacementInput& input, size_t num_rows) const override {
     if (rule_.prefill == Prefill::kDense && input.step_kind == StepKind::kPrefill) return false;

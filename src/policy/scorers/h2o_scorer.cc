@@ -11,7 +11,7 @@ class H2oScorer final : public RowScorer {
   using RowScorer::RowScorer;
 
   std::string Name() const override { return "h2o"; }
-  bool GroupsAreApart() const override { return true; }
+  bool GroupsAreIndependent() const override { return true; }
   SignalNeeds Needs() const override {
     return {.mass = MassNeed::kSummed, .mass_in_prefill = true};
   }

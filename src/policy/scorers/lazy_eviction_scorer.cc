@@ -96,7 +96,7 @@ class LazyEvictionScorer final : public RowScorer {
     return fmt::format("lazy_eviction:alpha={:g},heads={},h1={},h2={}", alpha_, heads_word_,
                        h1_word_, h2_word_);
   }
-  bool GroupsAreApart() const override { return heads_word_ != "kv"; }
+  bool GroupsAreIndependent() const override { return heads_word_ != "kv"; }
   bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override {
     return {.mass = heads_word_ == "kv" ? MassNeed::kSummed : MassNeed::kPerQueryHead};

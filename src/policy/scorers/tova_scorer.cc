@@ -15,7 +15,7 @@ class TovaScorer final : public RowScorer {
       : RowScorer(context), layout_(context.Layout()) {}
 
   std::string Name() const override { return "tova"; }
-  bool GroupsAreApart() const override { return true; }
+  bool GroupsAreIndependent() const override { return true; }
   bool IgnoresPrompts() const override { return true; }
   SignalNeeds Needs() const override { return {.mass = MassNeed::kSummed}; }
 

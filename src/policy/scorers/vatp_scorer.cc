@@ -16,7 +16,7 @@ class VatpScorer final : public RowScorerWith<float> {
       : RowScorerWith(context), layout_(context.Layout()) {}
 
   std::string Name() const override { return "vatp"; }
-  bool GroupsAreApart() const override { return true; }
+  bool GroupsAreIndependent() const override { return true; }
   SignalNeeds Needs() const override {
     return {.mass = MassNeed::kSummed, .mass_in_prefill = true, .values = true};
   }

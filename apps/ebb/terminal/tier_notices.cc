@@ -1,4 +1,4 @@
-#include "apps/ebb/terminal/announcer.h"
+#include "apps/ebb/terminal/tier_notices.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,12 +11,12 @@ std::string Percent(double share) { return fmt::format("{:g}%", share * 100); }
 }  // namespace
 
 // What was not given was chosen for --memory.
-std::string Announcer::CauseOf(std::string_view option) const {
+std::string TierNotices::CauseOf(std::string_view option) const {
   if (options_->fit.chosen) return fmt::format("{}, chosen for --memory", option);
   return std::string(option);
 }
 
-void Announcer::Look(const StepReport& step, const Say& say) {
+void TierNotices::OnStep(const StepReport& step, const Say& say) {
   if (options_->session.lossless.has_value()) return;  // nothing is lost, and T1 is read as meant
   const PolicySpec& policy = options_->session.policy;
   if (!said_t2_ && step.moves.rows_compressed > 0 && policy.tiers.has_value()) {
@@ -42,7 +42,7 @@ void Announcer::Look(const StepReport& step, const Say& say) {
   if (!said_disk_ && step.kind == StepKind::kDecode) LookAtWaits(step, say);
 }
 
-void Announcer::LookAtWaits(const StepReport& step, const Say& say) {
+void TierNotices::LookAtWaits(const StepReport& step, const Say& say) {
   wait_seconds_ += step.io_wait_seconds;
   step_seconds_ += step.compute_seconds + step.policy_seconds;
   if (++steps_ < kDiskBoundSteps) return;
@@ -57,7 +57,7 @@ void Announcer::LookAtWaits(const StepReport& step, const Say& say) {
                    share * 100, kDiskBoundSteps, CauseOf("--t1 file"))});
 }
 
-std::string AnnouncementText(const Announcer::Announcement& announcement,
+std::string AnnouncementText(const TierNotices::Announcement& announcement,
                              const CliOptions& options) {
   if (!options.json) return fmt::format("ebb: {}", announcement.sentence);
   const nlohmann::ordered_json record = {{"announcement", announcement.about},

@@ -1,6 +1,6 @@
 // Those who take turns in `ebb bench lossless`, and the text that they are given.
-#ifndef EBB_APPS_BENCH_LOSSLESS_CONTESTANT_H_
-#define EBB_APPS_BENCH_LOSSLESS_CONTESTANT_H_
+#ifndef EBB_APPS_BENCH_LOSSLESS_SIDE_H_
+#define EBB_APPS_BENCH_LOSSLESS_SIDE_H_
 
 #include <atomic>
 #include <cstddef>
@@ -17,7 +17,7 @@
 namespace ebb::cli {
 
 // One that generates: alone in its engine, since engines keep their arenas' peaks.
-struct Contestant {
+struct BenchSide {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Session> session;
   std::unique_ptr<Sampler> sampler;
@@ -29,18 +29,18 @@ struct Contestant {
   Status Write(int num_tokens, const std::atomic<bool>* cancel);
 };
 
-Result<Contestant> Enter(const std::shared_ptr<const Model>& model, const CliOptions& options,
-                         const EngineOptions& engine, const SessionOptions& session);
+Result<BenchSide> Enter(const std::shared_ptr<const Model>& model, const CliOptions& options,
+                        const EngineOptions& engine, const SessionOptions& session);
 
 // Given tokens, of whose successors guesses know so many.
-class Teacher {
+class ForcedText {
  public:
-  Teacher(double known, int vocab_size, uint64_t seed)
+  ForcedText(double known, int vocab_size, uint64_t seed)
       : known_(known), text_(vocab_size, seed), random_(seed), vocab_size_(vocab_size) {}
 
   void Invent(int num_tokens) { turn_ = text_.Next(static_cast<size_t>(num_tokens)); }
   // Gives them, one by one.
-  Status Dictate(const std::atomic<bool>* cancel, Contestant* contestant);
+  Status Feed(const std::atomic<bool>* cancel, BenchSide* side);
 
  private:
   Guess From(size_t next);
@@ -54,4 +54,4 @@ class Teacher {
 
 }  // namespace ebb::cli
 
-#endif  // EBB_APPS_BENCH_LOSSLESS_CONTESTANT_H_
+#endif  // EBB_APPS_BENCH_LOSSLESS_SIDE_H_

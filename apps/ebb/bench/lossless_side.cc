@@ -1,4 +1,4 @@
-#include "apps/ebb/bench/lossless_contestant.h"
+#include "apps/ebb/bench/lossless_side.h"
 
 #include <chrono>
 #include <optional>
@@ -17,13 +17,13 @@ double SecondsNow() {
 
 }  // namespace
 
-uint64_t Contestant::PeakOfT0() const { return engine->arena_accounting(Tier::kT0).peak_bytes; }
+uint64_t BenchSide::PeakOfT0() const { return engine->arena_accounting(Tier::kT0).peak_bytes; }
 
-void Contestant::TookSince(double begin, int64_t num_tokens) {
+void BenchSide::TookSince(double begin, int64_t num_tokens) {
   tokens_per_s.push_back(static_cast<double>(num_tokens) / (SecondsNow() - begin));
 }
 
-Status Contestant::Write(int num_tokens, const std::atomic<bool>* cancel) {
+Status BenchSide::Write(int num_tokens, const std::atomic<bool>* cancel) {
   const double begin = SecondsNow();
   const GenerateResult result = Generate(
       *session, *sampler,
@@ -34,26 +34,26 @@ Status Contestant::Write(int num_tokens, const std::atomic<bool>* cancel) {
   return OkStatus();
 }
 
-Result<Contestant> Enter(const std::shared_ptr<const Model>& model, const CliOptions& options,
-                         const EngineOptions& engine, const SessionOptions& session) {
-  Contestant contestant;
-  EBB_ASSIGN_OR_RETURN(contestant.engine, Engine::Create(model, engine));
-  EBB_ASSIGN_OR_RETURN(contestant.session, contestant.engine->OpenSession(session));
-  EBB_ASSIGN_OR_RETURN(contestant.sampler, Sampler::Create(*model, options.sampling));
-  return contestant;
+Result<BenchSide> Enter(const std::shared_ptr<const Model>& model, const CliOptions& options,
+                        const EngineOptions& engine, const SessionOptions& session) {
+  BenchSide side;
+  EBB_ASSIGN_OR_RETURN(side.engine, Engine::Create(model, engine));
+  EBB_ASSIGN_OR_RETURN(side.session, side.engine->OpenSession(session));
+  EBB_ASSIGN_OR_RETURN(side.sampler, Sampler::Create(*model, options.sampling));
+  return side;
 }
 
-Status Teacher::Dictate(const std::atomic<bool>* cancel, Contestant* contestant) {
+Status ForcedText::Feed(const std::atomic<bool>* cancel, BenchSide* side) {
   const double begin = SecondsNow();
   for (size_t i = 0; i < turn_.size(); ++i) {
     if (*cancel) return Cancelled("interrupted");
-    EBB_RETURN_IF_ERROR(contestant->session->Decode(turn_[i], From(i + 1)));
+    EBB_RETURN_IF_ERROR(side->session->Decode(turn_[i], From(i + 1)));
   }
-  contestant->TookSince(begin, std::ssize(turn_));
+  side->TookSince(begin, std::ssize(turn_));
   return OkStatus();
 }
 
-Guess Teacher::From(size_t next) {
+Guess ForcedText::From(size_t next) {
   return [this, next](std::span<const float>) mutable -> std::optional<Token> {
     if (next >= turn_.size()) return std::nullopt;
     const Token token = turn_[next++];

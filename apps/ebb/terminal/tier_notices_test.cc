@@ -1,4 +1,4 @@
-#include "apps/ebb/terminal/announcer.h"
+#include "apps/ebb/terminal/tier_notices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@ using testing::IsEmpty;
 
 class AnnouncerTest : public testing::Test {
  protected:
-  AnnouncerTest() : announcer_(options_) {}
-  std::vector<std::string> Look(const StepReport& step) {
+  AnnouncerTest() : notices_(options_) {}
+  std::vector<std::string> OnStep(const StepReport& step) {
     std::vector<std::string> said;
-    announcer_.Look(step, [&](const auto& announcement) { said.push_back(announcement.sentence); });
+    notices_.OnStep(step, [&](const auto& announcement) { said.push_back(announcement.sentence); });
     return said;
   }
   std::vector<std::string> LookAtSteps(int count, double wait_share) {
@@ -28,13 +28,13 @@ class AnnouncerTest : public testing::Test {
       step.compute_seconds = 0.9;
       step.policy_seconds = 0.1;
       step.io_wait_seconds = wait_share;
-      for (std::string& sentence : Look(step)) said.push_back(std::move(sentence));
+      for (std::string& sentence : OnStep(step)) said.push_back(std::move(sentence));
     }
     return said;
   }
 
   CliOptions options_;
-  Announcer announcer_;
+  TierNotices notices_;
 };
 
 StepReport Compressed() {
@@ -51,49 +51,49 @@ StepReport Evicted() {
 
 TEST_F(AnnouncerTest, TheFirstCompressedRowIsAnnouncedOnce) {
   options_.session.policy.tiers = TierSpec{.t2_share = 0.5, .t2_type = CompressedType::kInt4};
-  EXPECT_THAT(Look({}), IsEmpty());
-  EXPECT_THAT(Look(Compressed()), ElementsAre(HasSubstr("(--t2 50%:int4)")));
-  EXPECT_THAT(Look(Compressed()), IsEmpty());
+  EXPECT_THAT(OnStep({}), IsEmpty());
+  EXPECT_THAT(OnStep(Compressed()), ElementsAre(HasSubstr("(--t2 50%:int4)")));
+  EXPECT_THAT(OnStep(Compressed()), IsEmpty());
 }
 
 TEST_F(AnnouncerTest, TheFirstEvictedRowIsAnnouncedOnceWithTheOptionThatDidIt) {
   options_.session.policy.tiers = TierSpec{.evict_share = 0.1};
-  EXPECT_THAT(Look(Evicted()), ElementsAre(HasSubstr("(--evict 10%)")));
-  EXPECT_THAT(Look(Evicted()), IsEmpty());
+  EXPECT_THAT(OnStep(Evicted()), ElementsAre(HasSubstr("(--evict 10%)")));
+  EXPECT_THAT(OnStep(Evicted()), IsEmpty());
 }
 
 TEST_F(AnnouncerTest, ADraftLosesNothing) {
   options_.session.lossless = LosslessOptions();
   options_.session.policy.tiers = TierSpec{.evict_share = 0.1};
-  EXPECT_THAT(Look(Evicted()), IsEmpty());
-  EXPECT_THAT(Look(Compressed()), IsEmpty());
+  EXPECT_THAT(OnStep(Evicted()), IsEmpty());
+  EXPECT_THAT(OnStep(Compressed()), IsEmpty());
 }
 
 TEST_F(AnnouncerTest, WithoutAShareItIsTheCapsThatEvict) {
   options_.session.policy.tiers = TierSpec{.t0_cap_bytes = 1 << 20, .t1_cap_bytes = 1 << 20};
-  EXPECT_THAT(Look(Evicted()), ElementsAre(HasSubstr("(the caps of --t0 and --t1)")));
+  EXPECT_THAT(OnStep(Evicted()), ElementsAre(HasSubstr("(the caps of --t0 and --t1)")));
 }
 
 TEST_F(AnnouncerTest, WithoutTiersItIsThePolicyThatEvicts) {
   options_.session.policy.name = "h2o";
   options_.session.policy.budget = *ParseBudget("512");
-  EXPECT_THAT(Look(Evicted()), ElementsAre(HasSubstr("(--policy h2o, --budget of 512 rows)")));
+  EXPECT_THAT(OnStep(Evicted()), ElementsAre(HasSubstr("(--policy h2o, --budget of 512 rows)")));
 }
 
 TEST_F(AnnouncerTest, WhatMemoryChoseIsSaidToBeSo) {
   options_.session.policy.tiers = TierSpec{.evict_share = 0.1};
   options_.fit.chosen = true;
-  EXPECT_THAT(Look(Evicted()), ElementsAre(HasSubstr("(--evict 10%, chosen for --memory)")));
+  EXPECT_THAT(OnStep(Evicted()), ElementsAre(HasSubstr("(--evict 10%, chosen for --memory)")));
 }
 
 TEST_F(AnnouncerTest, ADiskThatHoldsAWindowOfStepsUpIsAnnouncedOnce) {
-  EXPECT_THAT(LookAtSteps(Announcer::kDiskBoundSteps - 1, 0.6), IsEmpty());
+  EXPECT_THAT(LookAtSteps(TierNotices::kDiskBoundSteps - 1, 0.6), IsEmpty());
   EXPECT_THAT(LookAtSteps(1, 0.6), ElementsAre(HasSubstr("60 % of the last 32 steps")));
-  EXPECT_THAT(LookAtSteps(2 * Announcer::kDiskBoundSteps, 0.9), IsEmpty());
+  EXPECT_THAT(LookAtSteps(2 * TierNotices::kDiskBoundSteps, 0.9), IsEmpty());
 }
 
 TEST_F(AnnouncerTest, ADiskThatKeepsUpIsNot) {
-  EXPECT_THAT(LookAtSteps(4 * Announcer::kDiskBoundSteps, 0.4), IsEmpty());
+  EXPECT_THAT(LookAtSteps(4 * TierNotices::kDiskBoundSteps, 0.4), IsEmpty());
 }
 
 TEST_F(AnnouncerTest, ProgramsReadALineOfJson) {

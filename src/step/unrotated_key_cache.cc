@@ -1,4 +1,4 @@
-#include "src/step/first_keys.h"
+#include "src/step/unrotated_key_cache.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -15,8 +15,8 @@ size_t BytesOfRow(const SequenceCache& cache, int group) {
 
 }  // namespace
 
-void FirstKeys::PutBack(const SequenceCache& cache, int group, const RopePositions& rope,
-                        Position next, const TurningKeys& keys, std::span<Position> turns) {
+void UnrotatedKeyCache::PutBack(const SequenceCache& cache, int group, const RopePositions& rope,
+                                Position next, const TurningKeys& keys, std::span<Position> turns) {
   rows_.resize(cache.num_groups());
   const auto positions = cache.positions(group);
   const size_t num_streams = cache.StreamsOf(group).size();
@@ -43,13 +43,13 @@ void FirstKeys::PutBack(const SequenceCache& cache, int group, const RopePositio
   }
 }
 
-void FirstKeys::TruncateTo(Position end) {
+void UnrotatedKeyCache::TruncateTo(Position end) {
   for (std::vector<Row>& rows : rows_) {
     std::erase_if(rows, [&](const Row& row) { return row.position >= end; });
   }
 }
 
-size_t FirstKeys::memory_bytes() const {
+size_t UnrotatedKeyCache::memory_bytes() const {
   size_t bytes = rows_.capacity() * sizeof(rows_[0]);
   for (const std::vector<Row>& rows : rows_) {
     bytes += rows.capacity() * sizeof(Row);
@@ -58,7 +58,7 @@ size_t FirstKeys::memory_bytes() const {
   return bytes;
 }
 
-void FirstKeys::Save(StateWriter* to) const {
+void UnrotatedKeyCache::Save(StateWriter* to) const {
   to->Number<uint64_t>(rows_.size());
   for (const std::vector<Row>& rows : rows_) {
     to->Number<uint64_t>(rows.size());
@@ -70,7 +70,7 @@ void FirstKeys::Save(StateWriter* to) const {
   }
 }
 
-void FirstKeys::Load(const SequenceCache& cache, Position next, StateReader* from) {
+void UnrotatedKeyCache::Load(const SequenceCache& cache, Position next, StateReader* from) {
   const size_t num_groups = from->Length(sizeof(uint64_t));
   if (num_groups != 0 && num_groups != static_cast<size_t>(cache.num_groups())) {
     from->Fail("first keys of another number of groups");

@@ -1,7 +1,7 @@
 // Says once what a user should know of the tiers: that rows are rounded from now on, that rows are
 // gone for good, that the disk holds the steps up; each with the option that made it so.
-#ifndef EBB_APPS_TERMINAL_ANNOUNCER_H_
-#define EBB_APPS_TERMINAL_ANNOUNCER_H_
+#ifndef EBB_APPS_TERMINAL_TIER_NOTICES_H_
+#define EBB_APPS_TERMINAL_TIER_NOTICES_H_
 
 #include <functional>
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace ebb::cli {
 
-class Announcer {
+class TierNotices {
  public:
-  // `options` as the session was opened with them, which outlive the announcer.
-  explicit Announcer(const CliOptions& options) : options_(&options) {}
+  // `options` as the session was opened with them, which outlive the notices.
+  explicit TierNotices(const CliOptions& options) : options_(&options) {}
 
   struct Announcement {
     std::string_view about;  // "t2", "t3", "t1_disk"
@@ -23,7 +23,7 @@ class Announcer {
   };
   using Say = std::function<void(const Announcement&)>;
   // After every step.
-  void Look(const StepReport& step, const Say& say);
+  void OnStep(const StepReport& step, const Say& say);
 
   // T1 holds the steps up when waiting for its file takes more than this share of so many steps.
   static constexpr double kDiskBoundShare = 0.5;
@@ -43,9 +43,9 @@ class Announcer {
 };
 
 // For people, or as a line of JSON with --json.
-[[nodiscard]] std::string AnnouncementText(const Announcer::Announcement& announcement,
+[[nodiscard]] std::string AnnouncementText(const TierNotices::Announcement& announcement,
                                            const CliOptions& options);
 
 }  // namespace ebb::cli
 
-#endif  // EBB_APPS_TERMINAL_ANNOUNCER_H_
+#endif  // EBB_APPS_TERMINAL_TIER_NOTICES_H_

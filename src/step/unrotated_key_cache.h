@@ -3,8 +3,8 @@
 // however often it turns.
 //
 // Only where few rows turn: where most do, each turn rounds them anew.
-#ifndef EBB_STEP_FIRST_KEYS_H_
-#define EBB_STEP_FIRST_KEYS_H_
+#ifndef EBB_STEP_UNROTATED_KEY_CACHE_H_
+#define EBB_STEP_UNROTATED_KEY_CACHE_H_
 
 #include <cstddef>
 #include <span>
@@ -18,7 +18,7 @@
 
 namespace ebb {
 
-class FirstKeys {
+class UnrotatedKeyCache {
  public:
   static constexpr size_t kMostRows = 64;  // of a group
 
@@ -45,4 +45,4 @@ class FirstKeys {
 
 }  // namespace ebb
 
-#endif  // EBB_STEP_FIRST_KEYS_H_
+#endif  // EBB_STEP_UNROTATED_KEY_CACHE_H_
