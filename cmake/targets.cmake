@@ -37,7 +37,7 @@ target_link_libraries(ebb_internal INTERFACE
 
 configure_file(${EBB_ROOT}/include/ebb/version.h.in ${CMAKE_BINARY_DIR}/generated/ebb/version.h)
 
-ebb_glob(sources "(_test|_fuzz)\\.cc$|/src/(cli|server|store)/" src/*.cc)
+ebb_glob(sources "(_test|_fuzz)\\.cc$|/src/(server|store)/" src/*.cc)
 if(EBB_SHARED)
   set(library_kind SHARED)
 else()
@@ -130,9 +130,9 @@ const std::string_view @symbol@(@symbol@Begin, static_cast<size_t>(@symbol@End -
   set(${result} ${source} PARENT_SCOPE)
 endfunction()
 ebb_embed(ebb::cli kChartLibrary ${EBB_CHART_JS} chart_library)
-ebb_embed(ebb::cli kProfilePage ${EBB_ROOT}/src/cli/profile_page.html profile_page)
-ebb_embed(ebb::cli kEvalPage ${EBB_ROOT}/src/cli/eval_page.html eval_page)
-ebb_embed(ebb::cli kFrontsPage ${EBB_ROOT}/src/cli/fronts_page.html fronts_page)
+ebb_embed(ebb::cli kProfilePage ${EBB_ROOT}/apps/ebb/profile/page.html profile_page)
+ebb_embed(ebb::cli kEvalPage ${EBB_ROOT}/apps/ebb/eval/page.html eval_page)
+ebb_embed(ebb::cli kFrontsPage ${EBB_ROOT}/apps/ebb/eval/fronts_page.html fronts_page)
 # The small reasoner, which `ebb eval` asks where no other model is named.
 ebb_embed(ebb::cli kPebbleModel ${EBB_ROOT}/training/pebble/pebble.gguf pebble_model)
 # Retrofits of it, which mark rows.

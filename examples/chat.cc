@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ebb/chat.h"
 #include "ebb/engine.h"
+#include "ebb/generate.h"
 
 namespace {
 

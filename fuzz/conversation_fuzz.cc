@@ -4,8 +4,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
-
-#include "ebb/chat.h"
+#include "ebb/generate.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kMaxInputBytes = size_t{1} << 20;

@@ -1,12 +1,12 @@
 // Turns of a conversation. Invariant: messages of the conversation are those of turns that ended,
 // each with an answer after it, so that a turn may be given up at any time before.
-#include "ebb/chat.h"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "ebb/generate.h"
 #include "ebb/state.h"
 
 namespace ebb {

@@ -1,5 +1,4 @@
 // Conversations over a small model with random weights, whose chat template each test chooses.
-#include "ebb/chat.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/generate.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/chat.h"
+#include "ebb/generate.h"
 #include "src/server/driver.h"
 #include "src/server/prefix_cache.h"
 #include "src/server/schedule.h"

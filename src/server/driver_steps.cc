@@ -1,9 +1,8 @@
 // Steps, and what comes of them for each job: its prompt, its tokens, its end.
+#include "ebb/generate.h"
 #include "src/server/driver_impl.h"
 
 #include <cstdio>
-
-#include "ebb/chat.h"
 
 namespace ebb::server {
 

@@ -1,5 +1,6 @@
 // Invariant: no prefix is the beginning of another one of its key.
 #include "src/server/prefix_cache.h"
+#include "ebb/generate.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "ebb/chat.h"
 #include "ebb/tiers.h"
 
 namespace ebb::server {

@@ -1,8 +1,8 @@
 #include "src/server/prefix_cache.h"
+#include "ebb/generate.h"
 
 #include <gtest/gtest.h>
 
-#include "ebb/chat.h"
 #include "ebb/lab/pebble.h"
 
 namespace ebb::server {

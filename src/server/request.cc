@@ -1,4 +1,5 @@
 #include "src/server/request.h"
+#include "ebb/generate.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "ebb/chat.h"
 #include "ebb/engine.h"
 #include "ebb/tiers.h"
 #include "src/server/json_fields.h"

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "ebb/chat.h"
+#include "ebb/generate.h"
 #include "src/server/json_fields.h"
 #include "src/server/messages_exchange.h"
 #include "src/server/messages_request.h"

@@ -1,11 +1,11 @@
 #include "src/server/session_record.h"
+#include "ebb/generate.h"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "ebb/chat.h"
 #include "ebb/state.h"
 
 namespace ebb::server {

@@ -1,11 +1,11 @@
 #include "src/server/session_turn.h"
+#include "ebb/generate.h"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "ebb/chat.h"
 #include "src/store/session_store.h"
 
 namespace ebb::server {

@@ -1,9 +1,9 @@
-#include "ebb/chat.h"
 
 #include <algorithm>
 #include <new>
 #include <utility>
 
+#include "ebb/generate.h"
 #include "src/session/session_impl.h"
 
 namespace ebb {

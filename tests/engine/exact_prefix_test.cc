@@ -3,7 +3,7 @@
 #include <ostream>
 #include <random>
 
-#include "ebb/chat.h"
+#include "ebb/generate.h"
 #include "src/session/session_impl.h"
 #include "tests/engine/session_fixture.h"
 

@@ -1,10 +1,10 @@
-#include "ebb/chat.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <vector>
 
+#include "ebb/generate.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace ebb {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <ostream>
 
-#include "ebb/chat.h"
+#include "ebb/generate.h"
 #include "tests/engine/session_fixture.h"
 #include "tests/support/skip.h"
 

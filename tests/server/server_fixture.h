@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "ebb/chat.h"
+#include "ebb/generate.h"
 #include "ebb/lab/pebble.h"
 #include "src/server/server.h"
 #include "tests/server/client.h"

@@ -91,7 +91,7 @@ TEST(DocsTest, BashCompletesCommandsOptionsAndWords) {
   EXPECT_THAT(Proposed({"ebb", "ben"}), " bench \n");
   EXPECT_THAT(Proposed({"ebb", "bench", "de"}), " decode \n");
   EXPECT_THAT(Proposed({"ebb", "run", "--pol"}), " --policy \n");
-  EXPECT_THAT(Proposed({"ebb", "bench", "decode", "--dep"}), " --depth \n");
+  EXPECT_THAT(Proposed({"ebb", "bench", "decode", "--dep"}), " --depth --depths \n");
   EXPECT_THAT(Proposed({"ebb", "pull", "--pol"}), "  \n");
   EXPECT_THAT(Proposed({"ebb", "run", "--kv-type", "f"}), " f16 f32 \n");
   EXPECT_THAT(Proposed({"ebb", "run", "--model", EBB_SOURCE_DIR "/READM"}),

@@ -6,7 +6,7 @@
 
 #include "apps/ebb/options/options.h"
 #include "apps/ebb/setup.h"
-#include "ebb/chat.h"
+#include "ebb/generate.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
 

@@ -1,4 +1,5 @@
 #include "apps/ebb/run/turn.h"
+#include "ebb/generate.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -11,7 +12,6 @@
 
 #include "apps/ebb/live/view.h"
 #include "apps/ebb/terminal/progress.h"
-#include "ebb/chat.h"
 
 namespace ebb::cli {
 namespace {

@@ -18,7 +18,7 @@
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/tier_notices.h"
-#include "ebb/chat.h"
+#include "ebb/generate.h"
 #include "ebb/model.h"
 
 namespace ebb::cli {
