@@ -113,6 +113,6 @@ enum class AnswerEnd { kPartial, kComplete };
 [[nodiscard]] Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text,
                                              AnswerEnd end);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_CHAT_H_

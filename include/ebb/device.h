@@ -79,6 +79,6 @@ struct Processors {
 // The numbers of the hardware threads in the affinity mask, ascending; at least one.
 [[nodiscard]] std::vector<int> AllowedCpus();
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_DEVICE_H_

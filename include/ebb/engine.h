@@ -294,6 +294,6 @@ struct SettingGiven {
 // REQUIRES: where the engine and the session's policy both have tiers, they are the same.
 void CompleteSetting(const SettingGiven& given, EngineOptions* engine, SessionOptions* session);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_ENGINE_H_

@@ -199,6 +199,6 @@ struct MemoryPlan {
                                             const EngineOptions& engine,
                                             const SessionOptions& session);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_FIT_H_

@@ -274,6 +274,6 @@ void EndTurn(const Turn& turn, const GenerateResult& result, std::string sampler
 [[nodiscard]] Result<size_t> BeginPromptFrom(Session* from, std::vector<Token> prompt,
                                              Session* session);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_GENERATE_H_

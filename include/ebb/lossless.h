@@ -70,6 +70,6 @@ struct LosslessReport {
 // What was done between two reports of a session.
 [[nodiscard]] LosslessReport Since(const LosslessReport& before, const LosslessReport& now);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LOSSLESS_H_

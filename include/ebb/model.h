@@ -96,6 +96,6 @@ class Model {
   std::unique_ptr<LoadedModel> loaded_;
 };
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_MODEL_H_

@@ -378,6 +378,6 @@ class PolicyRegistry {
 // without a foresight, one that reads marks of a model that sets none.
 [[nodiscard]] Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_POLICY_H_

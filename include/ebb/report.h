@@ -174,6 +174,6 @@ class Ledger {
   std::vector<Change> changes_;  // work space
 };
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_REPORT_H_

@@ -108,6 +108,6 @@ struct Logprobs {
 // REQUIRES: chosen is in the vocabulary, num_top >= 0; of more than there are, all are given.
 [[nodiscard]] Logprobs LogprobsOf(std::span<const float> logits, Token chosen, int num_top);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_SAMPLER_H_

@@ -53,6 +53,6 @@ struct SessionFileInfo {
 // Errors: as ResumeSession(), as far as it reads.
 [[nodiscard]] Result<SessionFileInfo> ReadSessionInfo(const std::string& path);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_SESSION_FILE_H_

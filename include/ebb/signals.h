@@ -86,6 +86,6 @@ struct StepSignals {
   std::vector<std::span<const float>> hidden = {};
 };
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_SIGNALS_H_

@@ -117,6 +117,6 @@ class StateReader {
   Status status_;
 };
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_STATE_H_

@@ -76,7 +76,7 @@ class [[nodiscard]] Result {
   std::variant<T, Status> state_;
 };
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 // Leaves the enclosing function with the Status of `expr` when that is an error.
 #define EBB_RETURN_IF_ERROR(expr)                                                  \

@@ -68,6 +68,6 @@ struct TierNeeds {
 [[nodiscard]] Status ParseEvict(std::string_view text, TierSpec* spec);
 [[nodiscard]] Status ParseEvictOf(std::string_view text, TierSpec* spec);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_TIERS_H_

@@ -80,6 +80,6 @@ struct ModelShape {
   [[nodiscard]] int NumGroups(Granularity granularity) const;
 };
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_TYPES_H_

@@ -208,9 +208,9 @@ RowAttentionNodes AddRowAttention(ggml_context* context, const RowAttention* att
   }
   void* const data = const_cast<RowAttention*>(attention);
   RowAttentionNodes nodes = {.attention = attention};
-  nodes.fold = ggml_custom_4d(context, GGML_TYPE_F32, static_cast<int64_t>(attention->FoldSize()),
-                              1, 1, 1, sources.data(), num_sources, FoldOnHost, GGML_N_TASKS_MAX,
-                              data);
+  nodes.fold =
+      ggml_custom_4d(context, GGML_TYPE_F32, static_cast<int64_t>(attention->FoldSize()), 1, 1, 1,
+                     sources.data(), num_sources, FoldOnHost, GGML_N_TASKS_MAX, data);
   assert(attention->adds_host == (inputs.host != nullptr));
   std::array<ggml_tensor*, 3> folded = {nodes.fold, inputs.counts, inputs.host};
   nodes.merge =

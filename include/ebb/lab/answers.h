@@ -91,6 +91,6 @@ struct Judgement {
 // nested braces; also of "\boxed 5". Empty: there is none.
 [[nodiscard]] std::string_view LastBoxed(std::string_view text);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_ANSWERS_H_

@@ -109,6 +109,6 @@ class FileReadBenchmark {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_BENCHMARK_H_

@@ -118,6 +118,6 @@ struct EvaluationOptions {
 // Whether the end of `tokens` repeats itself; see EvaluationOptions::longest_loop.
 [[nodiscard]] bool EndsInLoop(std::span<const Token> tokens, int longest_loop);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_EVAL_H_

@@ -97,6 +97,6 @@ struct PromptPreset {
 // What the user says to the model, before any chat template.
 [[nodiscard]] std::string FormatPrompt(const TaskPrompt& prompt, const EvalProblem& problem);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_EVAL_TASK_H_

@@ -87,6 +87,6 @@ struct FidelityReport {
                                                      std::span<const std::vector<Token>> windows,
                                                      const FidelityOptions& options);
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_FIDELITY_H_

@@ -51,6 +51,6 @@ class ReplayedAttention final : public Foresight {
   std::vector<std::vector<double>> left_;  // [groups][positions]
 };
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_FORESIGHT_H_

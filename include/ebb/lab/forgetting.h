@@ -73,6 +73,6 @@ struct ForgettingReport {
   std::vector<double> error_by_step = {};  // relative
 };
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_FORGETTING_H_

@@ -164,6 +164,6 @@ class ImportanceStudy {
   std::vector<Sums> signals_;
 };
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_IMPORTANCE_H_

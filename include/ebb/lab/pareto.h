@@ -61,6 +61,6 @@ struct MethodPair {
     std::span<const std::vector<ProblemPoint>> methods, std::span<const MethodPair> pairs,
     const BootstrapOptions& options = {});
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_PARETO_H_

@@ -78,6 +78,6 @@ inline constexpr uint16_t kPebbleEnd = 257;    // "<|end|>"
 inline constexpr uint16_t kPebbleThink = 258;  // "<think>"
 inline constexpr uint16_t kPebbleThinkEnd = 259;
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_PEBBLE_H_

@@ -84,6 +84,6 @@ struct ProblemSums {
 // The interval of that mean.
 [[nodiscard]] Interval BootstrapMean(const ProblemSums& sums, const BootstrapOptions& options = {});
 
-}  // namespace gnu::visibility("default")]]ebb
+}  // namespace ebb
 
 #endif  // EBB_LAB_STATISTICS_H_
