@@ -43,10 +43,11 @@ demo: model
 test: all model
 	cd build/release && $(CTEST) --repeat until-pass:2 -LE verify
 
-# For any processor with AVX2; `cmake --preset package -DEBB_NATIVE=ON` first: for this one.
+# NATIVE=ON: for this machine's processor alone.
 PREFIX ?= /usr/local
+NATIVE ?= OFF
 package: bootstrap
-	@cmake --preset package
+	@cmake --preset package -DEBB_NATIVE=$(NATIVE)
 	cmake --build build/package -j $(JOBS)
 
 install: package
@@ -122,4 +123,4 @@ lint: all
 	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/release
 
 clean:
-	rm -rf build/release build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer
+	rm -rf build/release build/backends build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer

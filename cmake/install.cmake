@@ -21,8 +21,9 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/ebb-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/ebb-config.cmake ${CMAKE_BINARY_DIR}/ebb-config-version.cmake
   DESTINATION ${package_folder} COMPONENT development)
+file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/ebb.pc @ONLY CONTENT [=[
-prefix=@CMAKE_INSTALL_PREFIX@
+prefix=${pcfiledir}/@to_prefix@
 includedir=${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
 libdir=${prefix}/@CMAKE_INSTALL_LIBDIR@
 
@@ -56,8 +57,11 @@ install(FILES ${CMAKE_BINARY_DIR}/printed/ebb.1.gz
   DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
 install(FILES ${CMAKE_BINARY_DIR}/printed/ebb
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT program)
-install(FILES ${CMAKE_BINARY_DIR}/printed/_ebb
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT program)
+# Where zsh looks in /usr/local, and in /usr.
+foreach(folder site-functions vendor-completions)
+  install(FILES ${CMAKE_BINARY_DIR}/printed/_ebb
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder} COMPONENT program)
+endforeach()
 install(FILES ${CMAKE_BINARY_DIR}/printed/ebb.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
 

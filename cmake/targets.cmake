@@ -46,7 +46,8 @@ endif()
 # Where it is shared its symbols are those of include/ebb, whose namespaces say so.
 function(ebb_add_library name)
   add_library(${name} ${library_kind} ${ARGN})
-  add_library(ebb::${name} ALIAS ${name})
+  string(REGEX REPLACE "^ebb_" "" alias ${name})
+  add_library(ebb::${alias} ALIAS ${name})
   set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   if(EBB_SHARED)
@@ -171,8 +172,8 @@ ebb_glob(sources "_test\\.cc$" lab/*.cc)
 ebb_add_library(ebb_lab ${sources})
 set_target_properties(ebb_lab PROPERTIES EXPORT_NAME lab OUTPUT_NAME ebb-lab)
 target_include_directories(ebb_lab PRIVATE ${EBB_ROOT})
-target_link_libraries(ebb_lab PUBLIC ebb PRIVATE
-  ebb_options Boost::headers fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
+target_link_libraries(ebb_lab PUBLIC ebb PRIVATE ebb_options Boost::headers fmt::fmt
+  nlohmann_json::nlohmann_json PkgConfig::xxhash Threads::Threads)
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb, the server and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" apps/ebb/*.cc)

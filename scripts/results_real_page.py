@@ -107,7 +107,7 @@ def rows_of(out, run):
 def write(out, path):
     grids = [read(file) for file in sorted(out.glob("*/grid.json"))]
     parts = ["# Results on a real model: the tables", "",
-             "Written by `scripts/results_real`; [results.md](../results.md) says what they mean.", ""]
+             "Written by `scripts/results_real`.", ""]
     models = sorted({grid["model"] for grid in grids})
     if models:
         parts += [f"Model: {', '.join(models)}. Greedy answers, in batches of 8 on two cores.", ""]

@@ -19,7 +19,7 @@ enum class DeviceKind : uint8_t { kCpu, kBackend };
 // What attends to rows in a backend's memory.
 enum class DeviceAttention : uint8_t {
   kAuto,   // ebb's own kernels for single tokens where the backend has them (CUDA), else flash
-  kFlash,  // ggml's flash attention, for which rows are gathered
+  kFlash,  // ggml's flash attention, for which rows are gathered; eager where the host attends too
   kEager,  // ggml's products and softmax over gathered rows, with logits in memory
 };
 

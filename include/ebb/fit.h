@@ -157,8 +157,8 @@ struct PaperShape {
 // That a process could still take without swapping, by the system's own estimate.
 [[nodiscard]] Result<uint64_t> AvailableMemoryBytes();
 
-// From a size of memory to tiers: what a process may take, and the gentlest setting (ebb/fit.h)
-// that stays within it.
+// From a size of memory to tiers: what a process may take, and the gentlest setting that stays
+// within it.
 //
 //   EBB_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(*model, request, engine, session));
 //   engine.tiers = session.policy.tiers = plan.setting.tiers;

@@ -135,7 +135,7 @@ class Generation {
 //   Conversation talk = {.request = {.messages = {{"system", "Be brief."}}}};
 //   const ChatMessage question = {"user", "Hello"};
 //   EBB_ASSIGN_OR_RETURN(const Turn turn, BeginTurn(model, talk, {&question, 1}));
-//   EBB_ASSIGN_OR_RETURN(const auto unread, KeepPrefix(turn.tokens, &session));  // ebb/prefix.h
+//   EBB_ASSIGN_OR_RETURN(const auto unread, KeepPrefix(turn.tokens, &session));
 //   EBB_RETURN_IF_ERROR(session.Prefill(unread));
 //   EBB_ASSIGN_OR_RETURN(const auto sampler, SamplerFor(turn, model, sampling));
 //   const GenerateResult result = Generate(session, *sampler, OptionsFor(turn, options));

@@ -1,6 +1,6 @@
 // Prompts that were read, kept for prompts that begin alike. A prefix is the session that read it,
 // which nobody steps any more: who takes its rows holds its pages together with it, and what a hit
-// gives has the bits of reading anew (ebb/chat.h).
+// gives has the bits of reading anew (ebb/generate.h).
 //
 // Prefixes are found by their key and their tokens, which are compared one by one: what belongs to
 // another key is never found. They go, those that were used longest ago first, when they take more

@@ -34,6 +34,21 @@ BackendAttention::BackendAttention(const LoadedModel& model, const BackendDevice
   for (const int heads : model.hparams.kv_heads) first_head_.push_back(first_head_.back() + heads);
 }
 
+int BackendAttention::NodesPerLayer(std::span<const BackendSequence> sequences, int most_group,
+                                    int num_followers) {
+  constexpr int kOfLayer = 24, kOfFollower = 6;
+  // Gathering by pages, masks and views included; of products the softmax too.
+  constexpr int kOwn = 20, kFlash = 28, kEager = 32, kHost = 16, kMass = 12;
+  int nodes = kOfLayer + kOfFollower * num_followers;
+  for (const BackendSequence& sequence : sequences) {
+    nodes += sequence.by_row_attention ? kOwn : sequence.is_eager ? kEager : kFlash;
+    if (sequence.adds_host && sequence.is_eager) nodes += kHost;
+    // A view and a sum for each query head.
+    if (sequence.mass != BackendSequence::Mass::kNone) nodes += kMass + 2 * most_group;
+  }
+  return nodes;
+}
+
 ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int layer,
                                       ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                                       ggml_tensor* k_before_rope) {
@@ -86,17 +101,26 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
     if (sequences_[i].by_row_attention) {
       own[i] = AddFoldAndMerge(ctx, layer, i, q, keys, values);
       ggml_build_forward_expand(graph, own[i].fold);
-    } else if (sequences_[i].is_eager) {
+    } else if (sequences_[i].adds_host) {
       eager[i] = AddLogits(ctx, graph, layer, i, q, keys, values);
     }
   }
   if (host_attends) tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
   ggml_tensor* all = nullptr;
   for (size_t i = 0; i < sequences_.size(); ++i) {
-    ggml_tensor* out = sequences_[i].by_row_attention ? TakeMerged(ctx, graph, i, own[i])
-                       : sequences_[i].is_eager
-                           ? AttendEagerly(ctx, graph, layer, i, eager[i])
-                           : AttendByFlash(ctx, graph, layer, i, q, keys, values);
+    ggml_tensor* out = nullptr;
+    if (sequences_[i].by_row_attention) {
+      out = TakeMerged(ctx, graph, i, own[i]);
+    } else if (sequences_[i].is_eager) {
+      if (eager[i].logits == nullptr) {
+        eager[i] = AddLogits(ctx, graph, layer, i, q, keys, values);
+      }
+      out = AttendEagerly(ctx, graph, layer, i, eager[i]);
+      // Before the next one's logits, which take as much memory.
+      ggml_build_forward_expand(graph, out);
+    } else {
+      out = AttendByFlash(ctx, graph, layer, i, q, keys, values);
+    }
     all = all == nullptr ? out : ggml_concat(ctx, all, out, 1);
   }
   ggml_build_forward_expand(graph, all);
@@ -210,8 +234,9 @@ BackendAttention::EagerNodes BackendAttention::AddLogits(ggml_context* ctx, ggml
   return nodes;
 }
 
-// The row that the last column would be is never read: its weight is the host's, and then zero.
-// Where the host has no rows its logarithm is so small that the weight is zero.
+// What the lists name for the last column counts for nothing: its logit is the host's, and its
+// weight is zero then. (It is a number, as all rows of the device are: zero times it is zero.)
+// Where the host has no rows its logarithm is so small that its part is zero.
 BackendAttention::SharedWeights BackendAttention::ShareSoftmax(ggml_context* ctx, int layer,
                                                                size_t index, ggml_tensor* logits) {
   const BackendSequence& sequence = sequences_[index];
@@ -232,7 +257,7 @@ BackendAttention::SharedWeights BackendAttention::ShareSoftmax(ggml_context* ctx
       ggml_cont(ctx, ggml_view_4d(ctx, all, 1, 1, all->ne[2], all->ne[3], all->nb[1], all->nb[2],
                                   all->nb[3], (num_rows - 1) * sizeof(float)));
   ggml_tensor* zero = ggml_scale(ctx, last, 0.0f);
-  return {.rows = ggml_concat(ctx, but_last(all), zero, 0), .host = last};
+  return {.rows = ggml_concat(ctx, but_last(all), zero, 0), .host_part = last};
 }
 
 ggml_tensor* BackendAttention::AttendEagerly(ggml_context* ctx, ggml_cgraph* graph, int layer,
@@ -253,12 +278,12 @@ ggml_tensor* BackendAttention::AttendEagerly(ggml_context* ctx, ggml_cgraph* gra
     BackendTensors::OfSequence& tensors = tensors_->sequences[index];
     ggml_tensor* host =
         ggml_view_2d(ctx, tensors.host, head_dim, num_q, head_dim * sizeof(float), 0);
-    ggml_tensor* weight = ggml_reshape_2d(ctx, weights.host, 1, num_q);
+    ggml_tensor* weight = ggml_reshape_2d(ctx, weights.host_part, 1, num_q);
     out = ggml_add(ctx, ggml_reshape_2d(ctx, out, head_dim, num_q), ggml_mul(ctx, host, weight));
     if (sequence.mass != BackendSequence::Mass::kNone) {
-      ggml_set_output(weights.host);
-      ggml_build_forward_expand(graph, weights.host);
-      tensors.host_weights.push_back(weights.host);
+      ggml_set_output(weights.host_part);
+      ggml_build_forward_expand(graph, weights.host_part);
+      tensors.host_weights.push_back(weights.host_part);
     }
   } else if (sequence.num_tokens > 1) {
     out = ggml_cont(ctx, sequence.is_uniform ? ggml_permute(ctx, out, 0, 2, 1, 3)

@@ -9,6 +9,7 @@
 #define EBB_STEP_BACKEND_ATTENTION_H_
 
 #include <deque>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,8 @@ namespace ebb {
 struct BackendSequence {
   int first_token = 0;  // of the step
   int num_tokens = 0;
-  int num_rows = 0;  // of the longest list of any kv head, rounded up
+  // Of the longest list of any kv head, and the host's column with eager attention; rounded up.
+  int num_rows = 0;
   // One mask for all layers and kv heads: all see as many rows, alike.
   bool is_uniform = false;
   // Of each kv head's list of pages; 0: lists name rows. Without groups all rows lie in the order
@@ -65,7 +67,7 @@ struct BackendTensors {
     // rows more; null where it has none.
     ggml_tensor* mask = nullptr;
     ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], of rows; null unless by own nodes
-    // What the host attended to of a layer, as its merge takes it; null unless it does.
+    // What the host attended to of a layer (HostAttention::Query::result); null unless it does.
     ggml_tensor* host = nullptr;
     // By layer, F32 [query heads]; empty unless mass is wanted beside the host's attention. Of own
     // nodes: log2 of the sum of 2^logit over all rows; of eager attention: the host's part of the
@@ -100,10 +102,9 @@ class BackendAttention final : public AttentionBuilder {
   // Elements before layer `layer` in lists with one element a kv head: of all layers for
   // num_layers.
   [[nodiscard]] int64_t FirstHead(int layer) const { return first_head_[layer]; }
-  // The nodes that a layer may have.
-  [[nodiscard]] static int NodesPerLayer(size_t num_sequences, int num_followers) {
-    return 24 + 28 * static_cast<int>(num_sequences) + 6 * num_followers;
-  }
+  // The nodes that a layer may have, views among them. most_group: query heads of a kv head.
+  [[nodiscard]] static int NodesPerLayer(std::span<const BackendSequence> sequences, int most_group,
+                                         int num_followers);
 
  private:
   // [head_dim, tokens, query heads, 1], or [head_dim, tokens, query heads of a kv head, kv heads]
@@ -125,7 +126,7 @@ class BackendAttention final : public AttentionBuilder {
   // rows, that column zero, and the column.
   struct SharedWeights {
     ggml_tensor* rows = nullptr;
-    ggml_tensor* host = nullptr;  // [1, 1, ...]
+    ggml_tensor* host_part = nullptr;  // [1, 1, ...]
   };
   SharedWeights ShareSoftmax(ggml_context* ctx, int layer, size_t index, ggml_tensor* logits);
   RowAttentionNodes AddFoldAndMerge(ggml_context* ctx, int layer, size_t index, ggml_tensor* q,

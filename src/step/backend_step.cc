@@ -238,14 +238,16 @@ BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
   shape.wanted.queries = needs.num_recent_queries > 0 || Selects(work) || HostAttends(work);
   // Inputs of attention are for sequences in the order of their tokens.
   std::ranges::sort(shape.sequences, {}, &BackendSequence::first_token);
-  shape.options = {.num_tokens = static_cast<int>(work.tokens.size()),
-                   .num_outputs = static_cast<int>(work.output_rows.size()),
-                   .hidden_layers = needs.hidden_layers,
-                   .keys_before_rope = needs.keys_before_rope,
-                   .eviction_logits = needs.eviction_logits,
-                   .takes_embeddings = true,
-                   .attention_nodes_per_layer = BackendAttention::NodesPerLayer(
-                       work.sequences.size(), shape.wanted.num_followers)};
+  shape.options = {
+      .num_tokens = static_cast<int>(work.tokens.size()),
+      .num_outputs = static_cast<int>(work.output_rows.size()),
+      .hidden_layers = needs.hidden_layers,
+      .keys_before_rope = needs.keys_before_rope,
+      .eviction_logits = needs.eviction_logits,
+      .takes_embeddings = true,
+      .attention_nodes_per_layer = BackendAttention::NodesPerLayer(
+          shape.sequences, model_.hparams.num_q_heads / std::ranges::min(model_.hparams.kv_heads),
+          shape.wanted.num_followers)};
   return shape;
 }
 

@@ -1,6 +1,6 @@
 // Attention to rows that lie in the host's memory, by its threads, for a device that attends to the
-// others and whose merge takes what this leaves as one more split (row_attention.h): rows of T1
-// that a step reads in place, and those of T2.
+// others: rows of T1 that a step reads in place, and those of T2. What this leaves is one more
+// split for a merge (row_attention.h), or one more column for a softmax (backend_attention.h).
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_HOST_ATTENTION_H_

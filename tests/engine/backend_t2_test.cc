@@ -126,6 +126,27 @@ TEST_P(BackendT2Test, PromptsAreReadBesideIt) {
   EXPECT_LT(LargestDifference(Logits(*session), Logits(*expected)), kFlashError);
 }
 
+// Many in one step, each with mass of its own and eight query heads for a kv head.
+TEST_P(BackendT2Test, ManySequencesStepTogether) {
+  RandomGgufOptions shape = SmallModelOptions();
+  shape.num_q_heads = 16;
+  const auto model = ForDevice(shape);
+  const EngineOptions options = WithT2();
+  auto engine = MakeEngineOf(model, options);
+  PolicySpec policy = Tiered(options, Granularity::kHead);
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<Session*> all;
+  for (int i = 0; i < 10; ++i) {
+    all.push_back(sessions.emplace_back(Open(*engine, policy)).get());
+    ExpectOk(all.back()->Prefill(RandomTokens(shape, 20 + i, i)));
+  }
+  for (int step = 0; step < 60; ++step) {
+    const std::vector<Token> tokens(all.size(), step + 3);
+    ExpectOk(engine->DecodeBatch(all, tokens));
+  }
+  for (Session* session : all) EXPECT_GT(RowsIn(*session, Tier::kT2), 0);
+}
+
 // A cap on T0 that a prompt exceeds: rows are compressed while it is read.
 TEST_P(BackendT2Test, APromptThatT0DoesNotHoldIsRead) {
   const RandomGgufOptions shape = SixteenStreamsOptions();

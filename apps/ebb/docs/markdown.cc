@@ -66,7 +66,8 @@ std::string MarkdownText() {
   const std::vector<OptionSection> sections = OptionSections();
   std::string text =
       "# The command line\n\nPrinted by `ebb docs` from the tables of commands and options; a test "
-      "holds this file against them.\n\nText and results go to stdout, all else to stderr.\n\n"
+      "holds this file against them.\n\nText and results go to stdout, all else to stderr; "
+      "`run --json` writes its object to stderr, beside the text.\n\n"
       "| exit code | |\n|---|---|\n";
   for (const ExitCodeInfo& info : ExitCodes()) {
     text += fmt::format("| {} | {} |\n", static_cast<int>(info.code), info.meaning);

@@ -143,8 +143,10 @@ std::vector<OptionRow> PolicyRows() {
           "how much may stay: 1024 rows, +1024 beyond the protected ones, 25% of the rows ever "
           "unprotected, 64MiB, or 1/8 of the context",
           ReadBudget),
-      ValueRow(G::kPolicy, "--sinks", "N", "first tokens that always stay",
-               [](CliOptions& o) { return &o.session.policy.sinks; }, {.min = 0}),
+      ValueRow(
+          G::kPolicy, "--sinks", "N",
+          "tokens that always stay: the first generated ones, or of streaming the first of all",
+          [](CliOptions& o) { return &o.session.policy.sinks; }, {.min = 0}),
       ValueRow(G::kPolicy, "--window", "N", "last tokens that always stay",
                [](CliOptions& o) { return &o.session.policy.window; }, {.min = 0}),
       ValueRow(G::kPolicy, "--interval", "N", "decode steps between two decisions",

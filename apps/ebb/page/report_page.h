@@ -12,12 +12,12 @@ namespace ebb::cli {
 [[nodiscard]] std::string ProfilePage(const nlohmann::ordered_json& record);
 
 // The report of `ebb eval`: what was asked, a record for each setting, and how far fronts lie apart
-// (eval_margins.h).
+// (apps/ebb/eval/margins.h).
 [[nodiscard]] std::string EvalPage(const nlohmann::ordered_json& manifest,
                                    const nlohmann::ordered_json& summary,
                                    const nlohmann::ordered_json& margins);
 
-// The report of `ebb report --fronts`: what CompareFronts() gave (eval_fronts.h).
+// The report of `ebb report --fronts`: what CompareFronts() gave (apps/ebb/eval/fronts.h).
 [[nodiscard]] std::string FrontsPage(const nlohmann::ordered_json& fronts);
 
 }  // namespace ebb::cli
