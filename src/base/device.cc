@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ebb/types.h"
+#include "src/base/names.h"
 
 namespace ebb {
 namespace {
@@ -18,10 +19,10 @@ constexpr std::string_view kExpected =
     "cpu, or a device that `ebb device list` names or rpc:HOST:PORT, either with :KEY=VALUE,... of "
     "memory (16GiB) and attention (auto, flash, eager)";
 
-constexpr std::array<std::pair<std::string_view, T1Mode>, 3> kModes = {
+constexpr std::array<Named<T1Mode>, 3> kModes = {
     {{"auto", T1Mode::kAuto}, {"compute", T1Mode::kCompute}, {"stream", T1Mode::kStream}}};
 
-constexpr std::array<std::pair<std::string_view, DeviceAttention>, 3> kAttentions = {
+constexpr std::array<Named<DeviceAttention>, 3> kAttentions = {
     {{"auto", DeviceAttention::kAuto},
      {"flash", DeviceAttention::kFlash},
      {"eager", DeviceAttention::kEager}}};
@@ -32,12 +33,10 @@ Status ParseKey(std::string_view key, std::string_view value, DeviceSpec* spec) 
     return OkStatus();
   }
   if (key == "attention") {
-    for (const auto& [name, attention] : kAttentions) {
-      if (name != value) continue;
-      spec->attention = attention;
-      return OkStatus();
-    }
-    return InvalidArgument("expected auto, flash or eager");
+    const std::optional<DeviceAttention> attention = ValueOf(kAttentions, value);
+    if (!attention.has_value()) return InvalidArgument("expected auto, flash or eager");
+    spec->attention = *attention;
+    return OkStatus();
   }
   return InvalidArgument("no such key");
 }
@@ -102,25 +101,12 @@ Result<DeviceSpec> ParseDevice(std::string_view text) {
   }
 }
 
-Result<T1Mode> ParseT1Mode(std::string_view text) {
-  for (const auto& [name, mode] : kModes) {
-    if (name == text) return mode;
-  }
-  return InvalidArgument(fmt::format("unknown T1 mode \"{}\"; valid: auto, compute, stream", text));
-}
+Result<T1Mode> ParseT1Mode(std::string_view text) { return ParseName(kModes, "T1 mode", text); }
 
 std::string_view DeviceAttentionName(DeviceAttention attention) {
-  for (const auto& [name, value] : kAttentions) {
-    if (value == attention) return name;
-  }
-  return "unknown";
+  return NameOf(kAttentions, attention);
 }
 
-std::string_view T1ModeName(T1Mode mode) {
-  for (const auto& [name, value] : kModes) {
-    if (value == mode) return name;
-  }
-  return "unknown";
-}
+std::string_view T1ModeName(T1Mode mode) { return NameOf(kModes, mode); }
 
 }  // namespace ebb

@@ -8,18 +8,17 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
-#include <utility>
 
 #include "ebb/types.h"
+#include "src/base/names.h"
 
 namespace ebb {
 namespace {
 
-using NamedPlace = std::pair<std::string_view, T1Place>;
-constexpr std::array<NamedPlace, 3> kT1Places = {
+constexpr std::array<Named<T1Place>, 3> kT1Places = {
     {{"none", T1Place::kNone}, {"host", T1Place::kHost}, {"file", T1Place::kFile}}};
 
-constexpr std::array<std::pair<std::string_view, CompressedType>, 3> kCompressedTypes = {
+constexpr std::array<Named<CompressedType>, 3> kCompressedTypes = {
     {{"int8", CompressedType::kInt8},
      {"int4", CompressedType::kInt4},
      {"int8_naive", CompressedType::kInt8Naive}}};
@@ -45,21 +44,12 @@ constexpr std::string_view kNotAShare = "not a share from 0% to 100%";
 
 }  // namespace
 
-std::string_view T1PlaceName(T1Place place) {
-  return std::ranges::find(kT1Places, place, &NamedPlace::second)->first;
-}
+std::string_view T1PlaceName(T1Place place) { return NameOf(kT1Places, place); }
 
-std::string_view CompressedTypeName(CompressedType type) {
-  for (const auto& [name, value] : kCompressedTypes) {
-    if (value == type) return name;
-  }
-  return "unknown";
-}
+std::string_view CompressedTypeName(CompressedType type) { return NameOf(kCompressedTypes, type); }
 
 Result<CompressedType> ParseCompressedType(std::string_view name) {
-  for (const auto& [known, type] : kCompressedTypes) {
-    if (known == name) return type;
-  }
+  if (const auto type = ValueOf(kCompressedTypes, name); type.has_value()) return *type;
   return InvalidArgument(fmt::format("expected int8, int4 or int8_naive, found \"{}\"", name));
 }
 
@@ -96,13 +86,12 @@ Status ParseT1(std::string_view text, TierSpec* spec) {
   const bool has_path = colon != std::string_view::npos;
   const std::string_view path = has_path ? place.substr(colon + 1) : std::string_view();
 
-  const auto* const found = std::ranges::find(kT1Places, name, &NamedPlace::first);
-  if (found == kT1Places.end()) return refuse("not a place");
-  const T1Place where = found->second;
+  const std::optional<T1Place> where = ValueOf(kT1Places, name);
+  if (!where.has_value()) return refuse("not a place");
   if (has_path && where != T1Place::kFile) return refuse("only a file has a path");
   if (has_path && path.empty()) return refuse("the path is empty");
   if (cap_bytes > 0 && where == T1Place::kNone) return refuse("what is none has no size");
-  spec->t1 = where;
+  spec->t1 = *where;
   spec->t1_path = path;
   spec->t1_cap_bytes = cap_bytes;
   return OkStatus();
