@@ -93,6 +93,29 @@ std::span<const Command> CommandTable() {
   return table;
 }
 
+std::vector<const Command*> ChildrenOf(std::string_view parent) {
+  std::vector<const Command*> children;
+  for (const Command& command : CommandTable()) {
+    const size_t space = command.name.rfind(' ');
+    const std::string_view above =
+        space == std::string_view::npos ? "" : command.name.substr(0, space);
+    if (above == parent && command.visibility == Command::Visibility::kShown) {
+      children.push_back(&command);
+    }
+  }
+  return children;
+}
+
+std::string_view LastWord(const Command& command) {
+  return command.name.substr(command.name.rfind(' ') + 1);
+}
+
+const Command* FindCommand(std::string_view name) {
+  const auto table = CommandTable();
+  const auto found = std::ranges::find(table, name, &Command::name);
+  return found == table.end() ? nullptr : &*found;
+}
+
 std::string WithoutEffectText(const Command& command) {
   std::string names;
   for (const OptionRow& row : OptionTable()) {

@@ -49,6 +49,12 @@ struct Command {
 
 // Parents stand before their subcommands.
 [[nodiscard]] std::span<const Command> CommandTable();
+// The commands directly under `parent` ("" or "bench") that are shown.
+[[nodiscard]] std::vector<const Command*> ChildrenOf(std::string_view parent);
+// "decode" of "bench decode".
+[[nodiscard]] std::string_view LastWord(const Command& command);
+// By its whole name; null: there is none.
+[[nodiscard]] const Command* FindCommand(std::string_view name);
 // A sentence about the command's options without effect; empty when it has none.
 [[nodiscard]] std::string WithoutEffectText(const Command& command);
 

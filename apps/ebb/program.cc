@@ -17,46 +17,25 @@
 namespace ebb::cli {
 namespace {
 
-// The commands directly under `parent` ("" or "bench"), for help.
-std::vector<const Command*> Children(std::string_view parent) {
-  std::vector<const Command*> children;
-  for (const Command& command : CommandTable()) {
-    const size_t space = command.name.rfind(' ');
-    const std::string_view above =
-        space == std::string_view::npos ? "" : command.name.substr(0, space);
-    if (above == parent && command.visibility == Command::Visibility::kShown) {
-      children.push_back(&command);
-    }
-  }
-  return children;
-}
-
 std::string Names(const std::vector<const Command*>& commands) {
   std::string names;
   for (const Command* command : commands) {
-    const size_t space = command->name.rfind(' ');
     if (!names.empty()) names += ", ";
-    names += space == std::string_view::npos ? command->name : command->name.substr(space + 1);
+    names += LastWord(*command);
   }
   return names;
 }
 
 void PrintHelp(std::FILE* file, std::string_view parent) {
   fmt::print(file, "usage: ebb {}{}COMMAND [OPTIONS]\n\n", parent, parent.empty() ? "" : " ");
-  for (const Command* command : Children(parent)) {
+  for (const Command* command : ChildrenOf(parent)) {
     fmt::print(file, "  {:<18}{}\n", command->name, command->summary);
   }
   fmt::print(file, "\nebb COMMAND --help shows a command's options, ebb --version the version.\n");
 }
 
-const Command* Find(std::string_view name) {
-  const auto table = CommandTable();
-  const auto found = std::ranges::find(table, name, &Command::name);
-  return found == table.end() ? nullptr : &*found;
-}
-
 // The command that `arguments` begin with, which are moved past it; or how the program ends.
-std::variant<const Command*, ExitCode> FindCommand(std::span<const std::string>* arguments) {
+std::variant<const Command*, ExitCode> TakeCommand(std::span<const std::string>* arguments) {
   std::string name;
   while (true) {
     if (arguments->empty()) {
@@ -73,10 +52,10 @@ std::variant<const Command*, ExitCode> FindCommand(std::span<const std::string>*
       return ExitCode::kOk;
     }
     const std::string full = name.empty() ? word : name + " " + word;
-    const Command* command = Find(full);
+    const Command* command = FindCommand(full);
     if (command == nullptr) {
-      return Fail(InvalidArgument(
-          fmt::format("unknown command \"{}\"; expected one of: {}", full, Names(Children(name)))));
+      return Fail(InvalidArgument(fmt::format("unknown command \"{}\"; expected one of: {}", full,
+                                              Names(ChildrenOf(name)))));
     }
     *arguments = arguments->subspan(1);
     if (command->run != nullptr) return command;
@@ -167,7 +146,7 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
 }  // namespace
 
 ExitCode RunProgram(std::span<const std::string> arguments) {
-  const auto found = FindCommand(&arguments);
+  const auto found = TakeCommand(&arguments);
   if (const ExitCode* end = std::get_if<ExitCode>(&found)) return *end;
   return RunCommand(*std::get<const Command*>(found), arguments);
 }

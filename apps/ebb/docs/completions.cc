@@ -12,26 +12,20 @@
 namespace ebb::cli {
 namespace {
 
-// "run", "bench": the first words of commands, each once.
-std::vector<std::string_view> FirstWords() {
+// "run", "bench" of ""; "decode", "prefill" of "bench".
+std::vector<std::string_view> WordsUnder(std::string_view parent) {
   std::vector<std::string_view> words;
-  for (const Command* command : DocumentedCommands()) {
-    const std::string_view word = command->name.substr(0, command->name.find(' '));
-    if (std::ranges::find(words, word) == words.end()) words.push_back(word);
-  }
+  for (const Command* command : ChildrenOf(parent)) words.push_back(LastWord(*command));
   return words;
 }
 
-// "decode", "prefill" of "bench".
-std::vector<std::string_view> SecondWords(std::string_view first) {
-  std::vector<std::string_view> words;
-  for (const Command* command : DocumentedCommands()) {
-    const size_t space = command->name.find(' ');
-    if (space != std::string_view::npos && command->name.substr(0, space) == first) {
-      words.push_back(command->name.substr(space + 1));
-    }
+// Those that have commands under them.
+std::vector<const Command*> Parents() {
+  std::vector<const Command*> parents;
+  for (const Command* command : ChildrenOf("")) {
+    if (!ChildrenOf(command->name).empty()) parents.push_back(command);
   }
-  return words;
+  return parents;
 }
 
 std::vector<const OptionRow*> OptionsOf(const Command& command) {
@@ -71,8 +65,7 @@ std::string FishCondition(const Command& command) {
   const std::string first =
       fmt::format("__fish_seen_subcommand_from {}", command.name.substr(0, space));
   if (space == std::string_view::npos) return first;
-  return fmt::format("{}; and __fish_seen_subcommand_from {}", first,
-                     command.name.substr(space + 1));
+  return fmt::format("{}; and __fish_seen_subcommand_from {}", first, LastWord(command));
 }
 
 }  // namespace
@@ -89,10 +82,8 @@ std::string BashCompletionText() {
       "    return\n"
       "  fi\n"
       "  case $command in\n",
-      fmt::join(FirstWords(), " "));
-  for (const std::string_view first : FirstWords()) {
-    const auto second = SecondWords(first);
-    if (second.empty()) continue;
+      fmt::join(WordsUnder(""), " "));
+  for (const Command* parent : Parents()) {
     text += fmt::format(
         "    {0})\n"
         "      if ((COMP_CWORD == 2)); then\n"
@@ -100,7 +91,7 @@ std::string BashCompletionText() {
         "        return\n"
         "      fi\n"
         "      command=\"{0} ${{COMP_WORDS[2]}}\" ;;\n",
-        first, fmt::join(second, " "));
+        parent->name, fmt::join(WordsUnder(parent->name), " "));
   }
   text += "  esac\n  case $previous in\n";
   for (const OptionRow& row : OptionTable()) {
@@ -142,15 +133,11 @@ std::string ZshCompletionText() {
       "local command=$words[2]\n"
       "if ((CURRENT == 2)); then\n"
       "  local -a commands=(\n";
-  for (const std::string_view first : FirstWords()) {
-    const auto table = CommandTable();
-    const auto found = std::ranges::find(table, first, &Command::name);
-    text += fmt::format("    '{}:{}'\n", first, Quoted(found->summary));
+  for (const Command* command : ChildrenOf("")) {
+    text += fmt::format("    '{}:{}'\n", command->name, Quoted(command->summary));
   }
   text += "  )\n  _describe command commands\n  return\nfi\ncase $command in\n";
-  for (const std::string_view first : FirstWords()) {
-    const auto second = SecondWords(first);
-    if (second.empty()) continue;
+  for (const Command* parent : Parents()) {
     text += fmt::format(
         "  {0})\n"
         "    if ((CURRENT == 3)); then\n"
@@ -158,7 +145,7 @@ std::string ZshCompletionText() {
         "      return\n"
         "    fi\n"
         "    command=\"{0} $words[3]\" ;;\n",
-        first, fmt::join(second, " "));
+        parent->name, fmt::join(WordsUnder(parent->name), " "));
   }
   text += "esac\ncase $command in\n";
   for (const Command* command : DocumentedCommands()) {
@@ -178,17 +165,15 @@ std::string FishCompletionText() {
   std::string text =
       "# Completions of ebb for fish, printed by `ebb docs --as fish`.\n"
       "complete -c ebb -f\n";
-  for (const std::string_view first : FirstWords()) {
-    const auto table = CommandTable();
-    const auto found = std::ranges::find(table, first, &Command::name);
-    text += fmt::format("complete -c ebb -n __fish_use_subcommand -a {} -d '{}'\n", first,
-                        Quoted(found->summary));
-    const auto second = SecondWords(first);
-    if (second.empty()) continue;
+  for (const Command* command : ChildrenOf("")) {
+    text += fmt::format("complete -c ebb -n __fish_use_subcommand -a {} -d '{}'\n", command->name,
+                        Quoted(command->summary));
+  }
+  for (const Command* parent : Parents()) {
     text += fmt::format(
         "complete -c ebb -n '__fish_seen_subcommand_from {0}; and not "
         "__fish_seen_subcommand_from {1}' -a '{1}'\n",
-        first, fmt::join(second, " "));
+        parent->name, fmt::join(WordsUnder(parent->name), " "));
   }
   for (const Command* command : DocumentedCommands()) {
     for (const OptionRow* row : OptionsOf(*command)) {
