@@ -1,48 +1,45 @@
 """docs/figures/results-real.md from what scripts/results_real ran."""
 
 import json
-import math
+import pathlib
+import sys
+
+from results_page import read, table
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "training/dms"))
+from paired import mcnemar  # noqa: E402
 
 
-def read(path):
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+def records_of(path):
+    """The objects of a file of lines; none where it is not there."""
+    if not path.exists():
+        return
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
 
 
 def right_by_problem(folder):
     """[setting]: {problem: whether it was right}"""
-    table = []
-    path = folder / "results.jsonl"
-    if not path.exists():
-        return table
-    with open(path, encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            while len(table) <= record["setting"]:
-                table.append({})
-            table[record["setting"]][record["problem"]] = record["correct"]
-    return table
+    table_of = []
+    for record in records_of(folder / "results.jsonl"):
+        while len(table_of) <= record["setting"]:
+            table_of.append({})
+        table_of[record["setting"]][record["problem"]] = record["correct"]
+    return table_of
 
 
 def paired_p(one, other):
-    """McNemar's exact test, two-sided, over the problems of both; (p, won, lost)."""
+    """(p, won, lost) over the problems of both."""
     both = one.keys() & other.keys()
     won = sum(one[p] and not other[p] for p in both)
     lost = sum(other[p] and not one[p] for p in both)
-    num = won + lost
-    if num == 0:
-        return 1.0, 0, 0
-    tail = sum(math.comb(num, k) for k in range(min(won, lost) + 1)) / 2**num
-    return min(1.0, 2 * tail), won, lost
+    return mcnemar(won, lost), won, lost
 
 
 def name_of(record):
     return " ".join(part for part in (record["policy"], record["budget"], record["tiers"], record["options"])
                     if part)
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]) + "\n"
 
 
 HEAD = ["setting", "n", "right", "accuracy, % (95 %)", "won : lost, p", "of full", "tokens", "peak rows", "peak MiB",
@@ -69,14 +66,9 @@ FULL = {"math": "math", "math-policies": None, "aime": "aime"}
 
 def seconds_of(folder):
     """{setting: mean seconds of an answer}"""
-    path = folder / "times.jsonl"
-    if not path.exists():
-        return {}
     of = {}
-    with open(path, encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            of.setdefault(record["setting"], []).append(record["seconds"])
+    for record in records_of(folder / "times.jsonl"):
+        of.setdefault(record["setting"], []).append(record["seconds"])
     return {setting: sum(seconds) / len(seconds) for setting, seconds in of.items()}
 
 
