@@ -14,12 +14,12 @@ install(FILES ${CMAKE_BINARY_DIR}/generated/ebb/version.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ebb COMPONENT development)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)
-install(EXPORT ebb-targets NAMESPACE ebb:: DESTINATION ${package_folder} COMPONENT development)
-file(WRITE ${CMAKE_BINARY_DIR}/ebb-config.cmake
-  "include(\${CMAKE_CURRENT_LIST_DIR}/ebb-targets.cmake)\n")
+# The libraries need no other package: their targets are the package.
+install(EXPORT ebb-targets NAMESPACE ebb:: FILE ebb-config.cmake DESTINATION ${package_folder}
+  COMPONENT development)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/ebb-config-version.cmake
   COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/ebb-config.cmake ${CMAKE_BINARY_DIR}/ebb-config-version.cmake
+install(FILES ${CMAKE_BINARY_DIR}/ebb-config-version.cmake
   DESTINATION ${package_folder} COMPONENT development)
 file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/ebb.pc @ONLY CONTENT [=[
