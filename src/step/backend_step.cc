@@ -41,14 +41,22 @@ bool HostAttends(const StepWork& work) {
                              [](const SequenceStep& s) { return HostAttention::IsFor(*s.cache); });
 }
 
-size_t LongestOnDevice(const SequenceCache& cache, int num_layers) {
-  size_t longest = 0;
+// Of the lists of rows that the device reads, by (layer, kv head) pair.
+struct Lengths {
+  size_t least = 0, most = 0;
+};
+
+Lengths LengthsOnDevice(const SequenceCache& cache, int num_layers) {
+  const size_t first = RowsOnDevice(cache, 0, 0).slots.size();
+  Lengths lengths = {.least = first, .most = first};
   for (int layer = 0; layer < num_layers; ++layer) {
     for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
-      longest = std::max(longest, RowsOnDevice(cache, layer, head).slots.size());
+      const size_t length = RowsOnDevice(cache, layer, head).slots.size();
+      lengths.least = std::min(lengths.least, length);
+      lengths.most = std::max(lengths.most, length);
     }
   }
-  return longest;
+  return lengths;
 }
 
 int RoundUp(size_t number, int step) { return (static_cast<int>(number) + step - 1) / step * step; }
@@ -60,17 +68,6 @@ bool AllSeeAlike(const SequenceCache& cache) {
     if (cache.WindowOf(group) > 0) return false;
     const std::span<const Position> positions = cache.positions(group);
     if (positions.size() != first.slots.size()) return false;
-  }
-  return true;
-}
-
-// Whether the device reads as many rows of each (layer, kv head) pair.
-bool AllReadAsMany(const SequenceCache& cache, int num_layers) {
-  const size_t first = RowsOnDevice(cache, 0, 0).slots.size();
-  for (int layer = 0; layer < num_layers; ++layer) {
-    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
-      if (RowsOnDevice(cache, layer, head).slots.size() != first) return false;
-    }
   }
   return true;
 }
@@ -181,17 +178,19 @@ BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   described.by_row_attention = runs_row_attention_ && sequence.num_tokens == 1;
   described.is_eager = !described.by_row_attention &&
                        (described.adds_host || device_->attention() == DeviceAttention::kEager);
-  size_t longest = described.adds_host ? LongestOnDevice(cache, num_layers) : cache.max_rows();
-  // The column of the host.
-  if (described.adds_host && described.is_eager) ++longest;
-  described.num_rows = RoundUp(std::max<size_t>(longest, 1), kRowsOfBackendStep);
-  described.has_mask =
-      !described.by_row_attention || sequence.selector != nullptr || HidesRows(cache, num_layers);
+  const bool hides_rows =
+      (described.by_row_attention || described.adds_host) && HidesRows(cache, num_layers);
+  const Lengths lengths =
+      described.adds_host ? LengthsOnDevice(cache, num_layers) : Lengths{.most = cache.max_rows()};
+  const size_t column_of_host = described.adds_host && described.is_eager ? 1 : 0;
+  described.num_rows =
+      RoundUp(std::max<size_t>(lengths.most + column_of_host, 1), kRowsOfBackendStep);
+  described.has_mask = !described.by_row_attention || sequence.selector != nullptr || hides_rows;
   // Where a step has several tokens, what each of them sees may differ by group, even where groups
   // have as many rows.
   const bool sees_alike =
       described.adds_host
-          ? AllReadAsMany(cache, num_layers) && !HidesRows(cache, num_layers)
+          ? lengths.least == lengths.most && !hides_rows
           : AllSeeAlike(cache) && (sequence.num_tokens == 1 ||
                                    (cache.num_groups() == 1 && !sequence.has_expiring_rows));
   described.is_uniform = !described.has_mask || (sequence.selector == nullptr && sees_alike);
@@ -549,7 +548,7 @@ Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, G
   for (size_t i = 0; i < host_queries_.size(); ++i) {
     HostShare& of = host_shares_[i];
     if (graph->shape.sequences[of.index].is_eager) {
-      // Of no row: infinity is not for every backend's softmax.
+      // A head without a row there: not every backend's softmax takes infinity.
       for (float& log_sum : std::span(of.result).subspan(size)) {
         log_sum = std::max(log_sum, kNoRows);
       }
