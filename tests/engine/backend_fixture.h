@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tests/engine/engine_fixture.h"
@@ -42,7 +41,6 @@ class ByAttention : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { device_ = TestDevice(std::string("attention=") + GetParam()); }
   void TearDown() override { device_ = TestDevice(); }
-  [[nodiscard]] static bool Is(std::string_view attention) { return GetParam() == attention; }
 
  private:
   inline static std::string device_ = TestDevice();
