@@ -46,7 +46,7 @@ struct MoveAccounting {
 // One sequence.
 struct CacheAccounting {
   std::array<TierAccounting, kNumTiers> tiers;
-  // Of a lossless session with a T1: the newest verified rows, on their way there. Their pages are
+  // The newest verified rows of a lossless session with a T1, on their way there. Their pages are
   // part of staging_bytes, not of T0, which is the draft's.
   TierAccounting newest;
   MoveAccounting moves;
@@ -128,7 +128,7 @@ class Ledger {
   [[nodiscard]] int64_t num_steps() const { return num_steps_; }
   // By position, [next_position]; T3: evicted. Valid until the next change.
   [[nodiscard]] std::span<const Tier> tiers(int group) const { return tiers_[group]; }
-  // Of all groups.
+  // Over all groups.
   [[nodiscard]] int64_t rows(Tier tier) const { return rows_[static_cast<size_t>(tier)]; }
   // The tier in which most groups have this token; of two with equally many the faster.
   [[nodiscard]] Tier CommonTier(Position position) const;
@@ -139,7 +139,7 @@ class Ledger {
   // What was. Each reads the whole ledger.
   // Every event in order; an appended token is one event.
   void ForEach(const std::function<void(const LedgerEvent&)>& visit) const;
-  // Of a token that is there, since it was appended. Empty for any other.
+  // What happened to a token since it was appended; empty for one that is not there.
   [[nodiscard]] std::vector<LedgerEvent> History(int group, Position position) const;
   // Rows per tier after every step; T3: evicted so far, less those that were rolled back.
   using RowsPerTier = std::array<int64_t, kNumTiers>;

@@ -93,7 +93,7 @@ std::optional<TierSpec> LoadTiers(StateReader* from) {
   return has_tiers ? std::optional(spec) : std::nullopt;
 }
 
-void SaveMadeWith(const Session::Impl& s, StateWriter* to) {
+void SaveSessionIdentity(const Session::Impl& s, StateWriter* to) {
   const SessionIdentity identity = SessionIdentityOf(s);
   to->Number<uint64_t>(identity.size());
   for (const auto& [name, value] : identity) {
@@ -224,7 +224,7 @@ Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
   s.body->DiscardLookahead();
   EBB_RETURN_IF_ERROR(s.body->CheckUnbroken());
   StateWriter identity, sequence, policy;
-  SaveMadeWith(s, &identity);
+  SaveSessionIdentity(s, &identity);
   SaveSequence(s, &sequence);
   const std::vector<SequenceCache*> caches = s.body->caches();
   std::array<StateWriter, kTableSections.size()> tables;

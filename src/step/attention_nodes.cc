@@ -36,24 +36,24 @@ bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time) {
 }
 
 AttentionPath AttentionPath::Of(const StepWork& work) {
-  AttentionPath way = {.stores_in_fold = true};
+  AttentionPath path = {.stores_in_fold = true};
   for (const SequenceStep& sequence : work.sequences) {
     if (sequence.in_tiles) {
-      way.has_tiles = true;
-      way.tiles_have_mass = way.tiles_have_mass || sequence.signals->wants_mass();
+      path.has_tiles = true;
+      path.tiles_have_mass = path.tiles_have_mass || sequence.signals->wants_mass();
       continue;
     }
-    way.selects = way.selects || sequence.selector != nullptr;
-    if (sequence.num_tokens > 1) way.stores_in_fold = false;
+    path.selects = path.selects || sequence.selector != nullptr;
+    if (sequence.num_tokens > 1) path.stores_in_fold = false;
   }
-  way.stores_in_fold = way.stores_in_fold && !way.has_tiles && !way.selects;
-  way.num_folds = (work.num_fold_tokens + kTokensPerFold - 1) / kTokensPerFold;
-  way.num_folds = std::min(way.num_folds, way.stores_in_fold ? 1 : AttentionOp::kMostFolds);
-  return way;
+  path.stores_in_fold = path.stores_in_fold && !path.has_tiles && !path.selects;
+  path.num_folds = (work.num_fold_tokens + kTokensPerFold - 1) / kTokensPerFold;
+  path.num_folds = std::min(path.num_folds, path.stores_in_fold ? 1 : AttentionOp::kMostFolds);
+  return path;
 }
 
-AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionPath& way)
-    : scratch_(scratch), way_(way), layers_(num_layers) {}
+AttentionOp::AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionPath& path)
+    : scratch_(scratch), path_(path), layers_(num_layers) {}
 AttentionOp::~AttentionOp() = default;
 
 ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int index, ggml_tensor* q,
@@ -75,14 +75,14 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int inde
   };
   const std::array<int64_t, 2> marker = {1, 1};
   const std::array<int64_t, 2> result = {q->ne[0] * q->ne[1], q->ne[2]};
-  for (int i = 0; i < way_.num_folds; ++i) layer.folds.push_back({.layer = &layer, .index = i});
+  for (int i = 0; i < path_.num_folds; ++i) layer.folds.push_back({.layer = &layer, .index = i});
   Layer::Fold* const first = layer.folds.data();
-  if (way_.stores_in_fold) {
+  if (path_.stores_in_fold) {
     layer.out = node(result, {node(marker, {q, k, v, k_before_rope}, FoldNode, first), q},
                      MergeNode, first);
     return layer.out;
   }
-  ggml_tensor* selected = way_.selects ? node(marker, {q}, SelectNode, &layer) : nullptr;
+  ggml_tensor* selected = path_.selects ? node(marker, {q}, SelectNode, &layer) : nullptr;
   ggml_tensor* stored = node(marker, {q, k, v, k_before_rope, selected}, StoreNode, &layer);
   // The first node that writes results makes their tensor; the others write into it, before anybody
   // reads it.
@@ -93,12 +93,12 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int inde
                                 : node(marker, {folded, layer.out}, MergeNode, &fold);
     if (layer.out == nullptr) layer.out = last;
   }
-  if (way_.has_tiles) {
+  if (path_.has_tiles) {
     last = layer.out == nullptr ? node(result, {last, q}, PrefillNode, &layer)
                                 : node(marker, {last, q, layer.out}, PrefillNode, &layer);
     if (layer.out == nullptr) layer.out = last;
     // The second pass of prefill reads the queries again.
-    if (way_.tiles_have_mass) last = node(marker, {last, q}, MassNode, &layer);
+    if (path_.tiles_have_mass) last = node(marker, {last, q}, MassNode, &layer);
   }
   ggml_build_forward_expand(graph, last);
   return layer.out;
@@ -106,7 +106,7 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, int inde
 
 void AttentionOp::SetWork(const StepWork* work) {
   work_ = work;
-  if (way_.stores_in_fold) PlanFold(layers_.front().folds.front());
+  if (path_.stores_in_fold) PlanFold(layers_.front().folds.front());
 }
 
 void AttentionOp::ClearFillers(const Layer& layer) const {
@@ -201,7 +201,7 @@ void AttentionOp::SelectNode(ggml_tensor*, int part, int num_parts, void* userda
 void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdata) {
   const Layer& layer = *static_cast<const Layer*>(userdata);
   AttentionOp& op = *layer.op;
-  if (op.way_.selects) {
+  if (op.path_.selects) {
     for (const SequenceStep& sequence : op.work_->sequences) {
       if (sequence.selector == nullptr || !sequence.signals->wants_mass()) continue;
       op.ListSelected(layer, sequence, part, num_parts);
@@ -224,8 +224,8 @@ void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdat
     }
   }
   if (part != 0) return;
-  if (op.way_.num_folds > 0) op.PlanFold(layer.folds.front());
-  if (op.way_.has_tiles) op.PlanTiles(layer);
+  if (op.path_.num_folds > 0) op.PlanFold(layer.folds.front());
+  if (op.path_.has_tiles) op.PlanTiles(layer);
 }
 
 // One query per token; of several tokens of a sequence each sees the rows up to its own.
@@ -435,7 +435,7 @@ void AttentionOp::FoldNode(ggml_tensor*, int part, int num_parts, void* userdata
   const Layer& layer = *fold.layer;
   const AttentionOp& op = *layer.op;
   DecodeAttention& attention = op.ScratchOf(fold).attention;
-  if (op.way_.stores_in_fold) {
+  if (op.path_.stores_in_fold) {
     op.BeginLayer(layer, part);
     op.StoreNewRows(layer, part, num_parts);
   }
@@ -457,7 +457,7 @@ void AttentionOp::MergeNode(ggml_tensor*, int part, int num_parts, void* userdat
   for (const SequenceStep& sequence : op.work_->sequences) {
     if (!sequence.in_tiles) sequence.cache->EndLayer(layer.index);
   }
-  if (op.way_.stores_in_fold && next_layer < op.layers_.size()) {
+  if (op.path_.stores_in_fold && next_layer < op.layers_.size()) {
     op.PlanFold(op.layers_[next_layer].folds.front());
   }
 }

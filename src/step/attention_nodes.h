@@ -97,7 +97,7 @@ struct AttentionScratch {
 // The attention nodes of one graph. Must live as long as the graph.
 class AttentionOp final : public AttentionBuilder {
  public:
-  AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionPath& way);
+  AttentionOp(AttentionScratch* scratch, int num_layers, const AttentionPath& path);
   ~AttentionOp() override;
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
@@ -139,7 +139,7 @@ class AttentionOp final : public AttentionBuilder {
     return scratch_->folds[is_only ? fold.layer->index % 2 : fold.index];
   }
   [[nodiscard]] int FoldBegin(int fold) const {
-    return work_->num_fold_tokens * fold / way_.num_folds;
+    return work_->num_fold_tokens * fold / path_.num_folds;
   }
   // Nobody reads what comes out for tokens that only fill up the graph's, but it must be numbers.
   void ClearFillers(const Layer& layer) const;
@@ -171,7 +171,7 @@ class AttentionOp final : public AttentionBuilder {
   void PlanTiles(const Layer& layer);
 
   AttentionScratch* const scratch_;
-  const AttentionPath way_;
+  const AttentionPath path_;
   const StepWork* work_ = nullptr;
   std::chrono::steady_clock::time_point select_begin_;  // of this layer
   std::vector<Layer> layers_;

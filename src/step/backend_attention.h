@@ -25,7 +25,8 @@ namespace ebb {
 struct BackendSequence {
   int first_token = 0;  // of the step
   int num_tokens = 0;
-  // Of the longest list of any kv head, and the host's column with eager attention; rounded up.
+  // The length of the longest list of any kv head, with eager attention the host's column too;
+  // rounded up.
   int num_rows = 0;
   // One mask for all layers and kv heads: all see as many rows, alike.
   bool is_uniform = false;

@@ -122,7 +122,7 @@ class BackendStep {
   // What of a layer the host attends to, beside the device.
   struct HostShare;
   Status AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph);
-  // Of the mass of the rows that the host attended to.
+  // What the mass of the rows that the host attended to is scaled by.
   void FetchHostWeights(const Graph& graph, int layer, HostShare* of) const;
   void AddMassOfHost(const Graph& graph);
   Status ComputeStep(const StepWork& work, StepCosts* costs);

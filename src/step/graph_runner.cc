@@ -45,7 +45,7 @@ std::unique_ptr<ggml_context, GgmlDeleter> MakeGraphContext(size_t max_nodes) {
 
 struct GraphShape {
   DecoderGraphOptions options;
-  AttentionPath way;
+  AttentionPath path;
   bool is_of_several = false;  // sequences
 
   [[nodiscard]] bool operator==(const GraphShape& other) const {
@@ -55,7 +55,7 @@ struct GraphShape {
            options.keys_before_rope == other.options.keys_before_rope &&
            options.eviction_logits == other.options.eviction_logits &&
            options.logits == other.options.logits &&
-           options.one_token_at_a_time == other.options.one_token_at_a_time && way == other.way &&
+           options.one_token_at_a_time == other.options.one_token_at_a_time && path == other.path &&
            is_of_several == other.is_of_several;
   }
 };
@@ -101,7 +101,7 @@ int SizeOfGraph(size_t num_tokens) {
 }
 
 GraphShape ShapeOf(const StepWork& work) {
-  GraphShape shape = {.way = AttentionPath::Of(work), .is_of_several = work.sequences.size() > 1};
+  GraphShape shape = {.path = AttentionPath::Of(work), .is_of_several = work.sequences.size() > 1};
   SignalNeeds needs;
   for (const SequenceStep& sequence : work.sequences) {
     sequence.ForEachSignals(
@@ -185,7 +185,7 @@ struct GraphRunner::Impl {
   Status BuildDeferredLogits(size_t num_tokens, bool one_token_at_a_time);
   Status MakeBuffers();
   Status PutIntoBuffers(ggml_context* tensors, ggml_cgraph* graph, int num_tokens);
-  void Reserve(const StepWork& work, const AttentionPath& way);
+  void Reserve(const StepWork& work, const AttentionPath& path);
   void ReserveFolds(const StepWork& work, int num_folds);
   void ReserveSelection(const StepWork& work);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
@@ -331,7 +331,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   StepGraph graph;
   graph.shape = shape;
   const int num_layers = model.hparams.num_layers;
-  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.way);
+  graph.op = std::make_unique<AttentionOp>(&scratch, num_layers, shape.path);
   graph.ctx = MakeGraphContext(DecoderGraphMaxNodes(model));
   if (graph.ctx == nullptr) return ResourceExhausted("no memory for a graph");
   graph.graph = BuildDecoderGraph(model, graph.ctx.get(), shape.options, *graph.op);
@@ -340,7 +340,7 @@ Status GraphRunner::Impl::Build(const GraphShape& shape) {
   return OkStatus();
 }
 
-void GraphRunner::Impl::Reserve(const StepWork& work, const AttentionPath& way) {
+void GraphRunner::Impl::Reserve(const StepWork& work, const AttentionPath& path) {
   size_t tile = 0;
   for (const SequenceStep& sequence : work.sequences) {
     if (!sequence.in_tiles) continue;
@@ -351,8 +351,8 @@ void GraphRunner::Impl::Reserve(const StepWork& work, const AttentionPath& way) 
     }
     ++tile;
   }
-  if (way.num_folds > 0) ReserveFolds(work, way.num_folds);
-  if (way.selects) ReserveSelection(work);
+  if (path.num_folds > 0) ReserveFolds(work, path.num_folds);
+  if (path.selects) ReserveSelection(work);
 }
 
 void GraphRunner::Impl::ReserveFolds(const StepWork& work, int num_folds) {
@@ -443,7 +443,7 @@ ggml_status GraphRunner::Impl::Compute(const StepWork& work, ggml_cgraph* graph,
 Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   if (impl_->on_device != nullptr) return impl_->on_device->Run(work, costs);
   const GraphShape shape = ShapeOf(work);
-  impl_->Reserve(work, shape.way);
+  impl_->Reserve(work, shape.path);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
   SetInput(graph->graph.tokens, work.tokens);
   SetInput(graph->graph.positions, work.rope_positions);

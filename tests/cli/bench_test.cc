@@ -11,10 +11,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/ebb/terminal/subprocess.h"
 #include "ebb/device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "apps/ebb/terminal/subprocess.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"
 

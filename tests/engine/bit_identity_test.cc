@@ -42,7 +42,7 @@ TEST_P(BitIdentity, OneTwoAndThreeThreadsGiveTheSameLogits) {
 
 TEST_P(BitIdentity, TheHashTellsTextsApart) {
   EXPECT_NE(HashAlone({.threads = 1}, policy(), 20), HashAlone({.threads = 1}, policy(), 19));
-  // As long, and other in one token.
+  // Two texts of one length that differ in one token.
   std::vector<uint64_t> hashes;
   for (const int changed : {-1, 10}) {
     auto engine = MakeEngine();

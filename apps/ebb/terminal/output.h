@@ -14,8 +14,8 @@ namespace ebb::cli {
 // All of it, at once. Errors: stdout cannot be written, or nobody reads it.
 [[nodiscard]] Status WriteToStdout(std::string_view bytes);
 
-// Before a long run: whether the file that it ends in can be written. What is there stays for now,
-// and where there is nothing, there is nothing. An empty path: no file is asked for. Errors:
+// Before a long run: whether the file that it ends in can be written. A file that is there stays as
+// it is, and none is left where there was none. An empty path: no file is asked for. Errors:
 // IoError.
 [[nodiscard]] Status CheckWritable(const std::string& path);
 
