@@ -85,14 +85,14 @@ if(has_cuda_kernels)
   set_target_properties(ebb_kernels PROPERTIES
     CUDA_STANDARD 17 CUDA_ARCHITECTURES "${architectures}")
   target_include_directories(ebb_kernels PRIVATE ${EBB_ROOT} ${EBB_LLAMA_CPP_SOURCE}/ggml/include)
-  set_source_files_properties(${EBB_ROOT}/src/step/row_attention.cc PROPERTIES
+  set_source_files_properties(${EBB_ROOT}/src/step/device/row_attention.cc PROPERTIES
     COMPILE_DEFINITIONS EBB_HAS_CUDA_KERNELS)
   target_sources(ebb PRIVATE $<TARGET_OBJECTS:ebb_kernels>)
   target_link_libraries(ebb PRIVATE CUDA::cudart)
 endif()
 # They see ggml's inside.
 set_source_files_properties(
-  ${EBB_ROOT}/src/step/graph_part.cc ${EBB_ROOT}/src/device/sim_backend.cc PROPERTIES
+  ${EBB_ROOT}/src/step/device/graph_part.cc ${EBB_ROOT}/src/device/sim_backend.cc PROPERTIES
   INCLUDE_DIRECTORIES ${EBB_LLAMA_CPP_SOURCE}/ggml/src COMPILE_OPTIONS -Wno-unused-function)
 set_source_files_properties(${EBB_ROOT}/src/attention/cpu.cc PROPERTIES
   COMPILE_OPTIONS "${EBB_KERNEL_OPTIONS}")
@@ -149,9 +149,9 @@ target_link_libraries(ebb_store PUBLIC
   PRIVATE PkgConfig::hiredis PkgConfig::xxhash)
 
 # The server: a front end that sees include/ebb, the store and itself.
-ebb_embed(ebb::server kDashboardPage ${EBB_ROOT}/src/server/dashboard.html dashboard_page)
-ebb_embed(ebb::server kDashboardScript ${EBB_ROOT}/src/server/dashboard.js dashboard_script)
-ebb_embed(ebb::server kDashboardStyle ${EBB_ROOT}/src/server/dashboard.css dashboard_style)
+ebb_embed(ebb::server kDashboardPage ${EBB_ROOT}/src/server/monitoring/dashboard.html dashboard_page)
+ebb_embed(ebb::server kDashboardScript ${EBB_ROOT}/src/server/monitoring/dashboard.js dashboard_script)
+ebb_embed(ebb::server kDashboardStyle ${EBB_ROOT}/src/server/monitoring/dashboard.css dashboard_style)
 ebb_embed(ebb::server kOpenApi ${EBB_ROOT}/docs/user/openapi.yaml open_api)
 ebb_glob(sources "_test\\.cc$" src/server/*.cc)
 add_library(ebb_server STATIC

@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "src/server/http_server.h"
+#include "src/server/http/http_server.h"
 
 namespace {
 

@@ -10,9 +10,9 @@
 #include <variant>
 
 #include "ebb/model.h"
-#include "src/server/api.h"
-#include "src/server/json_fields.h"
-#include "src/server/request.h"
+#include "src/server/api/api.h"
+#include "src/server/api/json_fields.h"
+#include "src/server/api/request.h"
 
 namespace ebb::server {
 namespace {

@@ -78,7 +78,7 @@ struct GrammarTrigger {
   Token token = 0;        // of kToken
 };
 
-struct AnswerSyntax;  // src/model/chat.cc
+struct AnswerSyntax;  // src/model/chat/chat.cc
 
 // What a chat template made of a request.
 struct ChatPrompt {

@@ -107,7 +107,7 @@ inline constexpr ggml_tensor* LayerWeights::*kLayerWeights[] = {
 static_assert(sizeof(LayerWeights) ==
               sizeof(kLayerWeights) / sizeof(kLayerWeights[0]) * sizeof(ggml_tensor*));
 
-class ModelChat;       // src/model/chat.h
+class ModelChat;       // src/model/chat/chat.h
 struct WeightBuffers;  // src/model/weights.h
 struct LlamaModelDeleter {
   void operator()(llama_model* model) const;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/model/adapter.h"
-#include "src/model/chat.h"
+#include "src/model/chat/chat.h"
 #include "src/model/family.h"
 #include "src/model/gguf_file.h"
 #include "src/model/hyperparameters.h"

@@ -26,9 +26,9 @@
 #include "src/sequence/sequence_health.h"
 #include "src/sequence/sequence_options.h"
 #include "src/sequence/step_settler.h"
-#include "src/step/rope_positions.h"
+#include "src/step/rotation/rope_positions.h"
+#include "src/step/rotation/unrotated_key_cache.h"
 #include "src/step/signal_buffers.h"
-#include "src/step/unrotated_key_cache.h"
 
 namespace ebb {
 

@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "src/server/messages_exchange.h"
+#include "src/server/api/messages_exchange.h"
 #include "src/server/open_api.h"
 #include "src/server/server_impl.h"
-#include "src/server/session_routes.h"
+#include "src/server/sessions/session_routes.h"
 
 namespace ebb::server {
 

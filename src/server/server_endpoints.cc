@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "ebb/generate.h"
-#include "src/server/json_fields.h"
-#include "src/server/messages_exchange.h"
-#include "src/server/messages_request.h"
+#include "src/server/api/json_fields.h"
+#include "src/server/api/messages_exchange.h"
+#include "src/server/api/messages_request.h"
 #include "src/server/server_impl.h"
 
 namespace ebb::server {

@@ -15,12 +15,12 @@
 
 #include <boost/asio/thread_pool.hpp>
 
-#include "src/server/api.h"
-#include "src/server/dashboard.h"
-#include "src/server/exchange.h"
-#include "src/server/gate.h"
+#include "src/server/access/gate.h"
+#include "src/server/api/api.h"
+#include "src/server/api/exchange.h"
+#include "src/server/monitoring/dashboard.h"
 #include "src/server/server.h"
-#include "src/server/session_turn.h"
+#include "src/server/sessions/session_turn.h"
 
 namespace ebb::server {
 

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 #include <boost/asio/post.hpp>
 
-#include "src/server/json_fields.h"
+#include "src/server/api/json_fields.h"
 #include "src/server/server_impl.h"
 
 namespace ebb::server {

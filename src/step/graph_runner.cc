@@ -14,10 +14,10 @@
 #include "src/base/step_sizes.h"
 #include "src/model/loaded_model.h"
 #include "src/step/attention_nodes.h"
-#include "src/step/backend_step.h"
+#include "src/step/device/backend_step.h"
 #include "src/step/graph_costs.h"
 #include "src/step/graph_runner.h"
-#include "src/step/key_rotation.h"
+#include "src/step/rotation/key_rotation.h"
 
 namespace ebb {
 namespace {

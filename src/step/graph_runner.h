@@ -13,10 +13,10 @@
 #include "ebb/report.h"
 #include "ebb/status.h"
 #include "src/attention/attention.h"
-#include "src/step/device_use.h"
-#include "src/step/rope_positions.h"
+#include "src/step/device/device_use.h"
+#include "src/step/rotation/rope_positions.h"
+#include "src/step/rotation/unrotated_key_cache.h"
 #include "src/step/step_work.h"
-#include "src/step/unrotated_key_cache.h"
 
 namespace ebb {
 

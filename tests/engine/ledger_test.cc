@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "src/session/session_impl.h"
-#include "tests/engine/session_fixture.h"
+#include "tests/engine/sessions/session_fixture.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <ostream>
 
-#include "tests/engine/dms_fixture.h"
-#include "tests/engine/session_fixture.h"
+#include "tests/engine/dms/dms_fixture.h"
+#include "tests/engine/sessions/session_fixture.h"
 #include "tests/support/skip.h"
 
 namespace ebb {

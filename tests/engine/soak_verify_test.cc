@@ -3,7 +3,7 @@
 #include <array>
 #include <random>
 
-#include "tests/engine/backend_fixture.h"
+#include "tests/engine/devices/backend_fixture.h"
 #include "tests/support/skip.h"
 
 namespace ebb {

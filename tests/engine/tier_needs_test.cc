@@ -3,7 +3,7 @@
 #include <ostream>
 
 #include "src/session/session_impl.h"
-#include "tests/engine/session_fixture.h"
+#include "tests/engine/sessions/session_fixture.h"
 
 #include <gmock/gmock.h>
 

@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "ebb/generate.h"
-#include "tests/engine/session_fixture.h"
+#include "tests/engine/sessions/session_fixture.h"
 #include "tests/support/skip.h"
 
 namespace ebb {

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "src/server/api_keys.h"
+#include "src/server/access/api_keys.h"
 #include "tests/server/server_fixture.h"
 
 namespace ebb::server {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <memory>
 
-#include "src/server/api_keys.h"
+#include "src/server/access/api_keys.h"
 #include "tests/server/server_fixture.h"
 #include "tests/server/server_process.h"
 #include "tests/support/temp_folder.h"

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "src/server/exchange.h"
+#include "src/server/api/exchange.h"
 #include "tests/server/server_fixture.h"
 #include "tests/server/tools_model.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "src/server/dashboard_mode.h"
-#include "src/server/metrics_alias.h"
+#include "src/server/monitoring/dashboard_mode.h"
+#include "src/server/monitoring/metrics_alias.h"
 #include "src/store/store_url.h"
 
 namespace ebb::cli {

@@ -1,0 +1,397 @@
+#include "src/model/chat/chat.h"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <chat.h>
+#include <fmt/format.h>
+#include <json-schema-to-grammar.h>
+#include <llama.h>
+#include <log.h>
+#include <template_budget.h>
+
+#include "src/model/chat/chat_request.h"
+#include "src/model/loaded_model.h"
+
+namespace ebb {
+
+struct AnswerSyntax {
+  common_chat_parser_params params;
+  bool may_call = false;  // some of the answer may be calls
+};
+
+namespace {
+
+// A library does not print. What the common library would log as an error it throws as well.
+void SilenceLog() {
+  static std::once_flag once;
+  std::call_once(once, [] { common_log_set_verbosity_thold(-1); });
+}
+
+// common_chat_templates_init() rethrows a sliced exception, so that the reason is lost there.
+std::string ParseError(const std::string& source) {
+  try {
+    common_chat_template parsed(source, "", "");
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "it cannot be analysed";
+}
+
+// Far more than any template of a published model needs, and about a second (docs/dev/formats.md).
+constexpr uint64_t kWork = uint64_t{512} << 20;
+constexpr uint64_t kWorkPerMessage = uint64_t{1} << 20;
+constexpr uint64_t kWorkPerByte = 1024;
+constexpr size_t kMaxSourceBytes = size_t{1} << 20;
+// Of renderings of the short conversations by which a template is analysed.
+constexpr uint64_t kMaxAnalysedBytes = uint64_t{256} << 10;
+constexpr uint64_t kMaxOutput = uint64_t{1} << 20;
+constexpr uint64_t kMaxOutputPerByte = 16;
+
+Status BeyondLimits() {
+  return Unsupported("the chat template goes beyond its limits of work, output or depth");
+}
+
+uint64_t BytesOf(const ChatRequest& request) {
+  uint64_t bytes = 0;
+  for (const ChatMessage& message : request.messages) {
+    bytes += message.content.size() + message.reasoning_content.size();
+    for (const ToolCall& call : message.tool_calls) {
+      bytes += call.name.size() + call.arguments.size() + call.id.size();
+    }
+  }
+  for (const Tool& tool : request.tools) {
+    bytes += tool.name.size() + tool.description.size() + tool.parameters.size();
+  }
+  return bytes;
+}
+
+constexpr const char* kNoParameters = R"({"type": "object", "properties": {}})";
+
+common_chat_tool_choice ChoiceFor(const std::string& choice) {
+  if (choice == "auto") return COMMON_CHAT_TOOL_CHOICE_AUTO;
+  if (choice == "none") return COMMON_CHAT_TOOL_CHOICE_NONE;
+  return COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+}
+
+common_chat_templates_inputs InputsFor(const ChatRequest& request) {
+  common_chat_templates_inputs inputs;
+  for (const ChatMessage& message : request.messages) {
+    common_chat_msg& input = inputs.messages.emplace_back();
+    input.role = message.role;
+    input.content = message.content;
+    input.reasoning_content = message.reasoning_content;
+    for (const ToolCall& call : message.tool_calls) {
+      input.tool_calls.push_back({.name = call.name, .arguments = call.arguments, .id = call.id});
+    }
+    input.tool_name = message.name;
+    input.tool_call_id = message.tool_call_id;
+  }
+  for (const Tool& tool : request.tools) {
+    inputs.tools.push_back(
+        {.name = tool.name,
+         .description = tool.description,
+         .parameters = tool.parameters.empty() ? kNoParameters : tool.parameters});
+  }
+  inputs.tool_choice = ChoiceFor(request.tool_choice);
+  inputs.parallel_tool_calls = request.parallel_tool_calls;
+  inputs.enable_thinking = request.thinking == Thinking::kModelDefault;
+  inputs.add_generation_prompt = request.opens_answer;
+  return inputs;
+}
+
+// The grammar of JSON that a schema describes.
+Result<std::string> SchemaGrammar(const std::string& field, const std::string& schema) {
+  try {
+    return json_schema_to_grammar(common_json::parse(schema));
+  } catch (const std::exception& error) {
+    return InvalidArgument(
+        fmt::format("{}: expected a JSON schema that is supported: {}", field, error.what()));
+  }
+}
+
+void SetTags(const common_chat_params& params, const std::string& source, ChatPrompt* prompt) {
+  if (params.supports_thinking && !params.thinking_end_tags.empty()) {
+    prompt->thinking_start = params.thinking_start_tag;
+    prompt->thinking_end = params.thinking_end_tags.front();
+  }
+  // Templates that only cut thoughts out of earlier turns (R1 distillates before February 2025)
+  // tell the analysis too little: it finds no tags, or the closing one alone.
+  constexpr std::string_view kStart = "<think>";
+  constexpr std::string_view kEnd = "</think>";
+  if (prompt->thinking_end.empty() && source.find(kEnd) != std::string::npos) {
+    prompt->thinking_end = kEnd;
+  }
+  if (prompt->thinking_start.empty() && prompt->thinking_end == kEnd) {
+    prompt->thinking_start = kStart;
+  }
+  if (prompt->thinking_start.empty() || prompt->thinking_end.empty()) {
+    prompt->thinking_start.clear();
+    prompt->thinking_end.clear();
+    return;
+  }
+  const std::string_view opening = params.generation_prompt;
+  const size_t start = opening.rfind(prompt->thinking_start);
+  const size_t end = opening.rfind(prompt->thinking_end);
+  prompt->opens_in_thinking =
+      start != std::string::npos && (end == std::string::npos || end < start);
+}
+
+bool Parses(const common_chat_parser_params& params, const std::string& text) {
+  try {
+    (void)common_chat_parse(text, /*is_partial=*/true, params);
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
+// Parsers and grammars begin with the end of the prompt. They know nothing of thoughts (see
+// InputsFor(): no reasoning_format), so that what a prompt opens or closes of one is left out.
+std::string AnswerPrefix(const common_chat_params& params, const ChatPrompt& prompt,
+                         common_chat_parser_params parser) {
+  parser.generation_prompt.clear();
+  const std::string& whole = params.generation_prompt;
+  for (const std::string& tag : {params.thinking_start_tag, prompt.thinking_start}) {
+    if (tag.empty()) continue;
+    const std::string before = whole.substr(0, whole.find(tag));
+    if (Parses(parser, before)) return before;
+  }
+  return whole;
+}
+
+std::shared_ptr<const AnswerSyntax> SyntaxFrom(const common_chat_params& params,
+                                               const ChatPrompt& prompt,
+                                               const ChatRequest& request) {
+  auto syntax = std::make_shared<AnswerSyntax>();
+  syntax->may_call = MayCall(request);
+  syntax->params = common_chat_parser_params(params);
+  syntax->params.parser.load(params.parser);
+  syntax->params.generation_prompt = AnswerPrefix(params, prompt, syntax->params);
+  return syntax;
+}
+
+GrammarTrigger TriggerFrom(const common_grammar_trigger& trigger) {
+  using Kind = GrammarTrigger::Kind;
+  switch (trigger.type) {
+    case COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN:
+      return {.kind = Kind::kToken, .token = trigger.token};
+    case COMMON_GRAMMAR_TRIGGER_TYPE_WORD:
+      return {.kind = Kind::kText, .text = trigger.value};
+    case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN:
+      return {.kind = Kind::kPattern, .text = trigger.value};
+    case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN_FULL:
+      return {.kind = Kind::kPattern, .text = "^" + trigger.value + "$"};
+  }
+  return {};
+}
+
+Status SetCallGrammar(const ChatRequest& request, const common_chat_params& params,
+                      ChatPrompt* prompt) {
+  prompt->grammar = params.grammar;
+  if (params.grammar_lazy) {
+    for (const common_grammar_trigger& trigger : params.grammar_triggers) {
+      prompt->grammar_triggers.push_back(TriggerFrom(trigger));
+    }
+  } else if (!params.grammar.empty()) {
+    prompt->grammar_prefix = prompt->syntax->params.generation_prompt;
+  }
+  if (request.tool_choice != "auto" && prompt->grammar.empty()) {
+    return Unsupported("tool_choice: the chat template does not tell how a call is required");
+  }
+  return OkStatus();
+}
+
+constexpr int kMaxAnswerDepth = 500;
+
+// Whether brackets are open that many levels deep: the parser calls itself for each.
+bool IsTooDeep(std::string_view text) {
+  int depth = 0;
+  for (const char c : text) {
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') depth = std::max(depth - 1, 0);
+    if (depth > kMaxAnswerDepth) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+struct ChatTemplate::Impl {
+  std::string source;
+  common_chat_templates_ptr templates;
+
+  // The common library keeps what it finds out.
+  void Analyse() const;
+  // Errors: which field the template cannot take.
+  [[nodiscard]] Status CheckSupport(const ChatRequest& request) const;
+  [[nodiscard]] Result<common_chat_params> Apply(const ChatRequest& request) const;
+};
+
+ChatTemplate::ChatTemplate() : impl_(std::make_unique<Impl>()) {}
+ChatTemplate::~ChatTemplate() = default;
+
+Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(const llama_model* model,
+                                                          const std::string& source) {
+  SilenceLog();
+  std::unique_ptr<ChatTemplate> parsed(new ChatTemplate());
+  parsed->impl_->source = source;
+  if (source.empty()) {
+    const char* own = llama_model_chat_template(model, nullptr);
+    if (own == nullptr) {
+      return Unsupported("the model file has no chat template; give the prompt as raw text");
+    }
+    parsed->impl_->source = own;
+  }
+  if (parsed->impl_->source.size() > kMaxSourceBytes) return BeyondLimits();
+  TemplateBudget budget(kWork, kMaxAnalysedBytes);
+  std::string error;
+  try {
+    parsed->impl_->templates = common_chat_templates_init(model, source);
+  } catch (const std::exception&) {
+    error = ParseError(parsed->impl_->source);
+  }
+  if (!budget.exceeded() && error.empty()) parsed->impl_->Analyse();
+  if (budget.exceeded()) return BeyondLimits();
+  if (!error.empty()) {
+    return Corrupt(fmt::format("the chat template does not parse: {}", error));
+  }
+  return parsed;
+}
+
+void ChatTemplate::Impl::Analyse() const {
+  try {
+    (void)common_chat_templates_apply(templates.get(), InputsFor({.messages = {{"user", "hi"}}}));
+  } catch (const std::exception&) {
+    // A template may want other conversations: the first one that it takes is analysed.
+    return;
+  }
+}
+
+Status ChatTemplate::Impl::CheckSupport(const ChatRequest& request) const {
+  const auto abilities = common_chat_templates_get_caps(templates.get());
+  if (MayCall(request) && !abilities.at("supports_tools")) {
+    return Unsupported("tools: the chat template of the model takes none");
+  }
+  if (abilities.at("supports_tool_calls")) return OkStatus();
+  for (size_t i = 0; i < request.messages.size(); ++i) {
+    if (!request.messages[i].tool_calls.empty()) {
+      return Unsupported(
+          fmt::format("messages[{}].tool_calls: the chat template of the model takes none", i));
+    }
+    if (request.messages[i].role == "tool") {
+      return Unsupported(fmt::format(
+          "messages[{}].role: the chat template of the model takes no message of a tool", i));
+    }
+  }
+  return OkStatus();
+}
+
+Result<common_chat_params> ChatTemplate::Impl::Apply(const ChatRequest& request) const {
+  common_chat_templates_inputs inputs = InputsFor(request);
+  const uint64_t bytes = BytesOf(request);
+  TemplateBudget budget(kWork + kWorkPerMessage * request.messages.size() + kWorkPerByte * bytes,
+                        kMaxOutput + kMaxOutputPerByte * bytes);
+  std::string first_error;
+  try {
+    return common_chat_templates_apply(templates.get(), inputs);
+  } catch (const std::exception& error) {
+    if (budget.exceeded()) return BeyondLimits();
+    first_error = error.what();
+    // The analysis of how the answer will look may fail where rendering alone does not.
+    inputs.force_pure_content = true;
+  }
+  try {
+    common_chat_params params = common_chat_templates_apply(templates.get(), inputs);
+    if (!MayCall(request)) return params;
+    return Unsupported(
+        fmt::format("tools: the chat template tells not how calls look: {}", first_error));
+  } catch (const std::exception& error) {
+    if (budget.exceeded()) return BeyondLimits();
+    return Unsupported(fmt::format("the chat template refuses: {}", error.what()));
+  }
+}
+
+Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& request) const {
+  SilenceLog();
+  EBB_RETURN_IF_ERROR(CheckRequest(request));
+  EBB_RETURN_IF_ERROR(impl_->CheckSupport(request));
+  for (size_t i = 0; i < request.tools.size(); ++i) {
+    if (request.tools[i].parameters.empty()) continue;
+    EBB_RETURN_IF_ERROR(
+        SchemaGrammar(fmt::format("tools[{}].parameters", i), request.tools[i].parameters)
+            .status());
+  }
+  EBB_ASSIGN_OR_RETURN(common_chat_params params, impl_->Apply(request));
+  ChatPrompt prompt;
+  prompt.text = params.prompt;
+  prompt.stops = params.additional_stops;
+  SetTags(params, impl_->source, &prompt);
+  const auto named = std::ranges::find(request.tools, request.tool_choice, &Tool::name);
+  if (named != request.tools.end() && MayCall(request)) {
+    // All tools are told, one can be called.
+    ChatRequest alone = request;
+    alone.tools = {*named};
+    EBB_ASSIGN_OR_RETURN(params, impl_->Apply(alone));
+  }
+  prompt.syntax = SyntaxFrom(params, prompt, request);
+  if (MayCall(request)) EBB_RETURN_IF_ERROR(SetCallGrammar(request, params, &prompt));
+  if (request.response_format == ResponseFormat::kJsonObject) {
+    EBB_ASSIGN_OR_RETURN(prompt.grammar, SchemaGrammar("response_format", R"({"type": "object"})"));
+  }
+  if (request.response_format == ResponseFormat::kJsonSchema) {
+    EBB_ASSIGN_OR_RETURN(prompt.grammar,
+                         SchemaGrammar("response_format.json_schema", request.json_schema));
+  }
+  if (!request.grammar.empty()) prompt.grammar = request.grammar;
+  return prompt;
+}
+
+Result<ChatPrompt> ModelChat::Format(const ChatRequest& request) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (!template_.has_value()) template_ = ChatTemplate::Parse(model_, "");
+  if (!template_->ok()) return template_->status();
+  return (**template_)->Render(request);
+}
+
+Result<ChatPrompt> Model::FormatChat(const ChatRequest& request) const {
+  return loaded_->chat->Format(request);
+}
+
+Result<ChatPrompt> Model::FormatChat(std::span<const ChatMessage> messages,
+                                     Thinking thinking) const {
+  return FormatChat({.messages = {messages.begin(), messages.end()}, .thinking = thinking});
+}
+
+Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, AnswerEnd end) {
+  if (prompt.syntax == nullptr) return ChatAnswer{.content = std::string(text)};
+  // The analysis of a template may be wrong. Without calls there is nothing to tell apart.
+  const auto refuse = [&](std::string why) -> Result<ChatAnswer> {
+    if (!prompt.syntax->may_call) return ChatAnswer{.content = std::string(text)};
+    return InvalidArgument(std::move(why));
+  };
+  if (IsTooDeep(text)) {
+    return refuse(fmt::format("expected an answer with brackets of at most {} levels, found more",
+                              kMaxAnswerDepth));
+  }
+  SilenceLog();
+  ChatAnswer answer;
+  try {
+    const common_chat_msg message =
+        common_chat_parse(std::string(text), end == AnswerEnd::kPartial, prompt.syntax->params);
+    answer.content = message.content;
+    for (const common_chat_tool_call& call : message.tool_calls) {
+      answer.tool_calls.push_back({.name = call.name, .arguments = call.arguments, .id = call.id});
+    }
+  } catch (const std::exception& error) {
+    return refuse(fmt::format("the answer is not in the model's format: {}", error.what()));
+  }
+  return answer;
+}
+
+}  // namespace ebb

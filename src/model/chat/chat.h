@@ -1,0 +1,54 @@
+// The chat template of a model, through the common library of llama.cpp. That library promises no
+// stable interface: chat.cc is the one file that sees it.
+#ifndef EBB_MODEL_CHAT_CHAT_H_
+#define EBB_MODEL_CHAT_CHAT_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ebb/chat.h"
+#include "ebb/status.h"
+
+struct llama_model;
+
+namespace ebb {
+
+// A template that was parsed and analysed.
+class ChatTemplate {
+ public:
+  // source: Jinja; empty: the model's own. model: for the texts of its BOS and EOS tokens; may be
+  // null when there is a source. It must outlive the call alone.
+  // Errors: kUnsupported (the model has no template, or this one goes beyond its limits); kCorrupt
+  // (it does not parse).
+  static Result<std::unique_ptr<ChatTemplate>> Parse(const llama_model* model,
+                                                     const std::string& source);
+  ~ChatTemplate();
+  ChatTemplate(const ChatTemplate&) = delete;
+  ChatTemplate& operator=(const ChatTemplate&) = delete;
+
+  // Errors: what Model::FormatChat() says. One thread at a time, in the whole process: the common
+  // library tells templates the time by localtime().
+  [[nodiscard]] Result<ChatPrompt> Render(const ChatRequest& request) const;
+
+ private:
+  ChatTemplate();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The template of one model, parsed when it is first asked for. Thread safety: any thread.
+class ModelChat {
+ public:
+  // The model must outlive it.
+  explicit ModelChat(const llama_model* model) : model_(model) {}
+  [[nodiscard]] Result<ChatPrompt> Format(const ChatRequest& request);
+
+ private:
+  const llama_model* const model_;
+  std::optional<Result<std::unique_ptr<ChatTemplate>>> template_;  // guarded by one lock for all
+};
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_CHAT_CHAT_H_

@@ -1,0 +1,283 @@
+// Sampling: libllama's samplers in its own order, but for the last one, which draws
+// (gumbel_draw.h), and its rule for grammars: sample first, check the one token, and only when it
+// is refused sample again among those that the grammar admits. (common_sampler does the same but
+// needs a llama_context, which ebb has not.)
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <map>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include <fmt/format.h>
+#include <llama.h>
+
+#include "ebb/sampler.h"
+#include "src/model/loaded_model.h"
+#include "src/model/sampling/grammar.h"
+#include "src/model/sampling/gumbel_draw.h"
+
+namespace ebb {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+Status CheckRange(const char* name, double value, double min, double max) {
+  if (value >= min && value <= max) return OkStatus();  // false for NaN
+  return InvalidArgument(
+      fmt::format("{}: expected a number from {} to {}, found {}", name, min, max, value));
+}
+
+Status Check(const SamplingOptions& options, int vocab_size) {
+  constexpr double kMax = 1e6;
+  constexpr double kMaxInt = std::numeric_limits<int>::max();
+  EBB_RETURN_IF_ERROR(CheckRange("temperature", options.temperature, 0, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("top-k", options.top_k, 0, kMaxInt));
+  EBB_RETURN_IF_ERROR(CheckRange("top-p", options.top_p, 0, 1));
+  EBB_RETURN_IF_ERROR(CheckRange("min-p", options.min_p, 0, 1));
+  EBB_RETURN_IF_ERROR(CheckRange("repeat-penalty", options.repeat_penalty, 1e-3, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("repeat-last-n", options.repeat_last_n, 0, kMaxInt));
+  EBB_RETURN_IF_ERROR(CheckRange("presence-penalty", options.presence_penalty, -kMax, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("frequency-penalty", options.frequency_penalty, -kMax, kMax));
+  constexpr double kMaxBias = 100;
+  for (const auto& [token, bias] : options.logit_bias) {
+    if (token < 0 || token >= vocab_size) {
+      return InvalidArgument(fmt::format("logit-bias: expected a token from 0 to {}, found {}",
+                                         vocab_size - 1, token));
+    }
+    EBB_RETURN_IF_ERROR(CheckRange("logit-bias", bias, -kMaxBias, kMaxBias));
+  }
+  return OkStatus();
+}
+
+SamplerPtr MakeChain(const llama_vocab* vocab, const SamplingOptions& options) {
+  SamplerPtr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
+  const auto add = [&](llama_sampler* sampler) { llama_sampler_chain_add(chain.get(), sampler); };
+  const int32_t num_tokens = llama_vocab_n_tokens(vocab);
+
+  int32_t num_suppressed = 0;
+  const llama_token* suppressed = llama_vocab_get_suppress_tokens(vocab, &num_suppressed);
+  std::vector<llama_logit_bias> bias;
+  for (int32_t i = 0; i < num_suppressed; ++i) {
+    if (suppressed[i] >= 0 && suppressed[i] < num_tokens) bias.push_back({suppressed[i], kNever});
+  }
+  if (!bias.empty()) {
+    add(llama_sampler_init_logit_bias(num_tokens, static_cast<int32_t>(bias.size()), bias.data()));
+  }
+  if (options.repeat_penalty != 1) {
+    add(llama_sampler_init_penalties(num_tokens, options.repeat_last_n, options.repeat_penalty, 0,
+                                     0));
+  }
+  if (options.temperature == 0) {
+    add(llama_sampler_init_greedy());
+    return chain;
+  }
+  add(llama_sampler_init_top_k(options.top_k));
+  add(llama_sampler_init_top_p(options.top_p, 1));
+  add(llama_sampler_init_min_p(options.min_p, 1));
+  add(llama_sampler_init_temp(options.temperature));
+  add(NewGumbelDraw(options.seed));
+  return chain;
+}
+
+llama_sampler* LastOf(llama_sampler* chain) {
+  return llama_sampler_chain_get(chain, llama_sampler_chain_n(chain) - 1);
+}
+
+}  // namespace
+
+// What a sampler saw, in order.
+enum class Seen : uint8_t {
+  kByChain = 0,       // forced, or sampled while the grammar was left aside
+  kByGrammarToo = 1,  // sampled under it
+};
+
+struct Sampler::Impl {
+  const Model* model = nullptr;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  std::map<Token, float> logit_bias;
+  SamplerPtr chain;
+  llama_sampler* draw = nullptr;             // the chain's last; null: greedy
+  std::vector<Token> tokens;                 // of the history
+  std::vector<Seen> seen;                    // [tokens]
+  std::unordered_map<Token, int> counts;     // of the tokens of the history
+  std::unique_ptr<Grammar> grammar;          // null: none
+  std::vector<llama_token_data> candidates;  // [vocab_size]
+  int64_t chosen = 0;                        // index in candidates, by a greedy chain
+
+  // What is no number never wins: comparing it would break the sorting samplers.
+  [[nodiscard]] llama_token_data_array Candidates(std::span<const float> logits) {
+    const size_t count = std::min(logits.size(), candidates.size());
+    for (size_t i = 0; i < count; ++i) {
+      candidates[i] = {static_cast<llama_token>(i), std::isfinite(logits[i]) ? logits[i] : kNever,
+                       0.0F};
+    }
+    for (const auto& [token, bias] : logit_bias) {
+      if (static_cast<size_t>(token) < count) candidates[token].logit += bias;
+    }
+    if (presence_penalty != 0 || frequency_penalty != 0) {
+      for (const auto& [token, times] : counts) {
+        if (static_cast<size_t>(token) >= count) continue;
+        candidates[token].logit -= presence_penalty + static_cast<float>(times) * frequency_penalty;
+      }
+    }
+    return {candidates.data(), count, -1, false};
+  }
+  static bool AnyPossible(const llama_token_data_array& array) {
+    for (size_t i = 0; i < array.size; ++i) {
+      if (array.data[i].logit != kNever) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] Token Choose(llama_token_data_array array) {
+    llama_sampler_apply(chain.get(), &array);
+    chosen = array.selected;
+    return array.data[array.selected].id;
+  }
+  // Greedy chains leave all candidates where they were.
+  [[nodiscard]] double Margin() const {
+    if (draw != nullptr) return DrawMargin(draw);
+    float second = kNever;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (static_cast<int64_t>(i) != chosen) second = std::max(second, candidates[i].logit);
+    }
+    return double{candidates[chosen].logit} - second;
+  }
+  // A grammar that waits can refuse a token, yet not say which others it would: one after the
+  // other.
+  Result<Token> ChooseAdmitted(std::span<const float> logits, Token refused) {
+    std::vector<Token> all_refused = {refused};
+    while (true) {
+      llama_token_data_array admitted = Candidates(logits);
+      grammar->Bar(&admitted);
+      for (const Token token : all_refused) admitted.data[token].logit = kNever;
+      if (!AnyPossible(admitted)) return InvalidArgument("the grammar admits no further token");
+      const Token token = Choose(admitted);
+      if (!grammar->waits() || grammar->Admits(token)) return token;
+      all_refused.push_back(token);
+    }
+  }
+  Result<Token> Sample(std::span<const float> logits, Position position, Constraint constraint) {
+    if (draw != nullptr) SetDrawPosition(draw, position);
+    const llama_token_data_array all = Candidates(logits);
+    if (!AnyPossible(all)) return Corrupt("the logits of the step hold no number");
+    Token token = Choose(all);
+    if (grammar == nullptr || constraint == Constraint::kFree) return token;
+    if (!grammar->Admits(token)) {
+      EBB_ASSIGN_OR_RETURN(token, ChooseAdmitted(logits, token));
+    }
+    grammar->Accept(token);
+    return token;
+  }
+  void Remember(Token token, Seen how) {
+    tokens.push_back(token);
+    seen.push_back(how);
+    ++counts[token];
+  }
+  Status SeeAgain(Token token, Seen how) {
+    llama_sampler_accept(chain.get(), token);
+    if (how != Seen::kByGrammarToo || grammar == nullptr) return OkStatus();
+    if (!grammar->Admits(token)) {
+      return InvalidArgument("the grammar does not admit the answer so far");
+    }
+    grammar->Accept(token);
+    return OkStatus();
+  }
+};
+
+Sampler::Sampler() : impl_(std::make_unique<Impl>()) {}
+Sampler::~Sampler() = default;
+
+Result<std::unique_ptr<Sampler>> Sampler::Create(const Model& model,
+                                                 const SamplingOptions& options) {
+  EBB_RETURN_IF_ERROR(Check(options, model.shape().vocab_size));
+  const llama_vocab* vocab = llama_model_get_vocab(model.loaded().vocab_model.get());
+  std::unique_ptr<Sampler> sampler(new Sampler());
+  sampler->impl_->model = &model;
+  sampler->impl_->presence_penalty = options.presence_penalty;
+  sampler->impl_->frequency_penalty = options.frequency_penalty;
+  sampler->impl_->logit_bias = options.logit_bias;
+  sampler->impl_->chain = MakeChain(vocab, options);
+  if (options.temperature > 0) sampler->impl_->draw = LastOf(sampler->impl_->chain.get());
+  sampler->impl_->candidates.resize(llama_vocab_n_tokens(vocab));
+  if (!options.grammar.empty()) {
+    EBB_ASSIGN_OR_RETURN(sampler->impl_->grammar, Grammar::Create(model, options));
+  }
+  return sampler;
+}
+
+std::unique_ptr<Sampler> Sampler::Clone() const {
+  std::unique_ptr<Sampler> clone(new Sampler());
+  Impl& impl = *clone->impl_;
+  impl.model = impl_->model;
+  impl.presence_penalty = impl_->presence_penalty;
+  impl.frequency_penalty = impl_->frequency_penalty;
+  impl.logit_bias = impl_->logit_bias;
+  impl.counts = impl_->counts;
+  impl.chain.reset(llama_sampler_clone(impl_->chain.get()));
+  if (impl_->draw != nullptr) impl.draw = LastOf(impl.chain.get());
+  impl.tokens = impl_->tokens;
+  impl.seen = impl_->seen;
+  if (impl_->grammar != nullptr) impl.grammar = impl_->grammar->Clone();
+  impl.candidates.resize(impl_->candidates.size());
+  return clone;
+}
+
+double Sampler::margin() const { return impl_->Margin(); }
+
+Result<Token> Sampler::Sample(std::span<const float> logits, Position position,
+                              Constraint constraint) {
+  try {
+    const Result<Token> token = impl_->Sample(logits, position, constraint);
+    if (!token.ok()) return token;
+    llama_sampler_accept(impl_->chain.get(), *token);
+    const bool by_grammar = impl_->grammar != nullptr && constraint == Constraint::kGrammar;
+    impl_->Remember(*token, by_grammar ? Seen::kByGrammarToo : Seen::kByChain);
+    return token;
+  } catch (const std::exception& error) {
+    return Internal(fmt::format("the sampler failed: {}", error.what()));
+  }
+}
+
+void Sampler::Accept(Token token) {
+  llama_sampler_accept(impl_->chain.get(), token);
+  impl_->Remember(token, Seen::kByChain);
+}
+
+void Sampler::SaveState(StateWriter* to) const {
+  std::vector<uint8_t> seen;
+  for (const Seen how : impl_->seen) seen.push_back(static_cast<uint8_t>(how));
+  to->Numbers<Token>(impl_->tokens);
+  to->Numbers<uint8_t>(seen);
+}
+
+Status Sampler::LoadState(StateReader* from) {
+  const auto tokens = from->Numbers<Token>();
+  const auto seen = from->Numbers<uint8_t>();
+  if (seen.size() != tokens.size()) from->Fail("a sampler with tokens that nobody saw");
+  for (size_t i = 0; i < seen.size() && from->ok(); ++i) {
+    if (seen[i] > static_cast<uint8_t>(Seen::kByGrammarToo)) from->Fail("a token seen by nobody");
+    if (tokens[i] < 0 || tokens[i] >= impl_->model->shape().vocab_size) {
+      from->Fail(fmt::format("token {} is not in the vocabulary", tokens[i]));
+    }
+  }
+  EBB_RETURN_IF_ERROR(from->status());
+  try {
+    for (size_t i = 0; i < seen.size(); ++i) {
+      EBB_RETURN_IF_ERROR(impl_->SeeAgain(tokens[i], static_cast<Seen>(seen[i])));
+      impl_->Remember(tokens[i], static_cast<Seen>(seen[i]));
+    }
+  } catch (const std::exception& error) {
+    return Internal(fmt::format("the sampler failed: {}", error.what()));
+  }
+  return OkStatus();
+}
+
+const Model& Sampler::model() const { return *impl_->model; }
+
+}  // namespace ebb

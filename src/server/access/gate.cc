@@ -1,0 +1,215 @@
+#include "src/server/access/gate.h"
+#include "src/server/access/plain_name.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace ebb::server {
+namespace {
+
+constexpr const char* kRequestId = "X-Request-Id";
+
+// What follows "Bearer", which is written as people like.
+std::string_view BearerOf(std::string_view authorization) {
+  constexpr std::string_view kBearer = "bearer ";
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  const std::string_view scheme = authorization.substr(0, kBearer.size());
+  if (!std::ranges::equal(scheme, kBearer, {}, lower)) return {};
+  authorization.remove_prefix(kBearer.size());
+  authorization.remove_prefix(std::min(authorization.find_first_not_of(' '), authorization.size()));
+  return authorization;
+}
+
+class ReplyWithHeaders final : public Reply {
+ public:
+  ReplyWithHeaders(std::shared_ptr<Reply> reply, Headers headers)
+      : reply_(std::move(reply)), headers_(std::move(headers)) {}
+  void Send(HttpAnswer answer) override { reply_->Send(Complete(std::move(answer))); }
+  void Stream(HttpAnswer answer, std::function<std::string()> take) override {
+    reply_->Stream(Complete(std::move(answer)), std::move(take));
+  }
+  void Poke() override { reply_->Poke(); }
+  void EndStream() override { reply_->EndStream(); }
+  void OnGone(std::function<void()> gone) override { reply_->OnGone(std::move(gone)); }
+
+ private:
+  HttpAnswer Complete(HttpAnswer answer) const {
+    for (const auto& header : headers_) {
+      const bool is_there = std::ranges::any_of(
+          answer.headers, [&](const auto& other) { return other.first == header.first; });
+      if (!is_there) answer.headers.push_back(header);
+    }
+    return answer;
+  }
+
+  const std::shared_ptr<Reply> reply_;
+  const Headers headers_;
+};
+
+std::string Words(UsageLimit limit) {
+  switch (limit) {
+    case UsageLimit::kConcurrent:
+      return "requests at a time";
+    case UsageLimit::kRequests:
+      return "requests per minute";
+    case UsageLimit::kTokens:
+      return "tokens per minute";
+  }
+  return "";
+}
+
+uint64_t ValueOf(UsageLimit limit, const KeyLimits& limits) {
+  switch (limit) {
+    case UsageLimit::kConcurrent:
+      return limits.concurrent.value_or(0);
+    case UsageLimit::kRequests:
+      return limits.requests_per_minute.value_or(0);
+    case UsageLimit::kTokens:
+      return limits.tokens_per_minute.value_or(0);
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool IsRequestId(std::string_view text) {
+  constexpr size_t kMost = 128;
+  return IsPlainName(text, kMost, "._:-");
+}
+
+void Gate::SetKeys(std::shared_ptr<const KeyRing> keys) {
+  const std::lock_guard lock(mutex_);
+  keys_ = std::move(keys);
+}
+
+std::shared_ptr<const KeyRing> Gate::keys() const {
+  const std::lock_guard lock(mutex_);
+  return keys_;
+}
+
+std::optional<ApiError> Gate::Admit(Access access, HttpRequest* request) {
+  const std::shared_ptr<const KeyRing> keys = this->keys();
+  if (keys == nullptr || access == Access::kOpen) return std::nullopt;
+  const std::string_view given[] = {BearerOf(request->header("authorization")),
+                                    request->header("x-api-key")};
+  bool any = false;
+  for (const std::string_view text : given) {
+    if (text.empty() || request->key != nullptr) continue;
+    any = true;
+    request->key = keys->Find(text);
+  }
+  if (request->key == nullptr) {
+    return ApiError{.status = 401,
+                    .message = any ? "this API key is not known"
+                                   : "expected an API key, as Authorization: Bearer KEY or as "
+                                     "X-Api-Key",
+                    .code = any ? "invalid_api_key" : "missing_api_key"};
+  }
+  if (access == Access::kAdmin && !request->key->is_admin) {
+    return ApiError{.status = 403,
+                    .message = fmt::format("{} needs an admin's API key", request->path),
+                    .code = "admin_key_needed"};
+  }
+  return std::nullopt;
+}
+
+bool Gate::IsAllowedOrigin(std::string_view origin) const {
+  return !origin.empty() && std::ranges::any_of(cors_origins_, [&](const std::string& allowed) {
+    return allowed == "*" || allowed == origin;
+  });
+}
+
+std::optional<HttpAnswer> Gate::Preflight(const HttpRequest& request) const {
+  const bool asks = request.method == "OPTIONS" &&
+                    !request.header("access-control-request-method").empty() &&
+                    IsAllowedOrigin(request.header("origin"));
+  if (!asks) return std::nullopt;
+  // Libraries send headers of their own, such as X-Stainless-Lang; "*" would not hold for
+  // Authorization.
+  std::string_view headers = request.header("access-control-request-headers");
+  if (headers.empty()) headers = "Authorization, Content-Type, X-Api-Key, X-Request-Id";
+  return HttpAnswer{.status = 204,
+                    .content_type = "",
+                    .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
+                                {"Access-Control-Allow-Headers", std::string(headers)},
+                                {"Access-Control-Max-Age", "3600"}}};
+}
+
+Headers Gate::HeadersFor(const HttpRequest& request) {
+  const std::string_view id = request.header("x-request-id");
+  Headers headers = {{kRequestId, IsRequestId(id)
+                                      ? std::string(id)
+                                      : fmt::format("req-{:08x}{:08x}", run_id_, next_id_++)}};
+  if (cors_origins_.empty()) return headers;
+  headers.emplace_back("Vary", "Origin");
+  const std::string_view origin = request.header("origin");
+  if (!IsAllowedOrigin(origin)) return headers;
+  headers.emplace_back("Access-Control-Allow-Origin", origin);
+  headers.emplace_back("Access-Control-Expose-Headers",
+                       "Retry-After, X-Ebb-Ignored, X-Request-Id, X-RateLimit-Remaining-Requests, "
+                       "X-RateLimit-Remaining-Tokens");
+  return headers;
+}
+
+std::shared_ptr<Reply> Gate::WithHeaders(std::shared_ptr<Reply> reply, Headers headers) {
+  return std::make_shared<ReplyWithHeaders>(std::move(reply), std::move(headers));
+}
+
+Gate::Account& Gate::AccountOf(const ApiKey& key) {
+  const auto [found, is_new] = accounts_.try_emplace(key.name);
+  // Whoever has no key is owner 0.
+  if (is_new) found->second.owner = accounts_.size();
+  return found->second;
+}
+
+ApiResult<std::shared_ptr<Gate::Ticket>> Gate::Enter(const HttpRequest& request) {
+  if (request.key == nullptr) return std::shared_ptr<Ticket>(new Ticket(this, nullptr, 0));
+  const ApiKey& key = *request.key;
+  Account& account = AccountOf(key);
+  if (const auto refusal = account.usage.Begin(key.limits, Now())) {
+    return ApiError{
+        .status = 429,
+        .message = fmt::format("the key \"{}\" may have {} {}", key.name,
+                               ValueOf(refusal->limit, key.limits), Words(refusal->limit)),
+        .code = "rate_limit_exceeded",
+        .retry_after = refusal->retry_after};
+  }
+  return std::shared_ptr<Ticket>(new Ticket(this, request.key, account.owner));
+}
+
+Headers Gate::LimitHeaders(const HttpRequest& request) const {
+  if (request.key == nullptr) return {};
+  const auto found = accounts_.find(request.key->name);
+  const KeyUsage unused;
+  const KeyUsage& usage = found == accounts_.end() ? unused : found->second.usage;
+  return usage.Headers(request.key->limits, Now());
+}
+
+bool Gate::MaySee(const HttpRequest& request, const Ticket& ticket) const {
+  if (request.key == nullptr || request.key->is_admin) return true;
+  return ticket.key() != nullptr && ticket.key()->name == request.key->name;
+}
+
+Gate::Ticket::~Ticket() {
+  if (key_ != nullptr) gate_->AccountOf(*key_).usage.End();
+}
+
+ApiResult<int> Gate::Ticket::PriorityFor(std::optional<int> wanted) const {
+  if (key_ == nullptr) return wanted.value_or(0);
+  const int lowest = key_->limits.lowest_priority, highest = key_->limits.highest_priority;
+  const int priority = wanted.value_or(std::clamp(0, lowest, highest));
+  if (priority >= lowest && priority <= highest) return priority;
+  return ApiError{.status = 403,
+                  .message = fmt::format("priority: the key \"{}\" may have {} to {}, found {}",
+                                         key_->name, lowest, highest, priority),
+                  .code = "priority_not_allowed",
+                  .param = "priority"};
+}
+
+void Gate::Ticket::Charge(uint64_t tokens) {
+  if (key_ != nullptr) gate_->AccountOf(*key_).usage.Charge(key_->limits, tokens, gate_->Now());
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,248 @@
+#include "src/server/access/gate.h"
+
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ebb::server {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::Pair;
+using testing::StartsWith;
+
+// The hashes of "abc" and of nothing.
+constexpr const char* kHashOfAbc =
+    "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+constexpr const char* kHashOfNothing =
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+std::string HexOf(const std::string& key) {
+  std::string hex;
+  for (const unsigned char byte : HashKey(key)) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
+std::shared_ptr<const KeyRing> Keys(const std::string& text) {
+  auto ring = KeyRing::Parse(text, "f");
+  EXPECT_TRUE(ring.ok()) << ring.status().ToString();
+  return std::make_shared<const KeyRing>(*std::move(ring));
+}
+
+HttpRequest With(std::map<std::string, std::string> headers) {
+  return {.method = "POST", .path = "/x", .headers = std::move(headers)};
+}
+
+using Ticket = std::shared_ptr<Gate::Ticket>;
+
+TEST(Gate, WithoutKeysAnybodyMayDoAnything) {
+  Gate gate({}, 1);
+  HttpRequest request = With({});
+  EXPECT_FALSE(gate.Admit(Access::kAdmin, &request).has_value());
+  const auto ticket = gate.Enter(request);
+  ASSERT_TRUE(std::holds_alternative<Ticket>(ticket));
+  EXPECT_EQ(std::get<Ticket>(ticket)->owner(), 0u);
+  EXPECT_TRUE(gate.MaySee(request, *std::get<Ticket>(ticket)));
+  EXPECT_EQ(std::get<int>(std::get<Ticket>(ticket)->PriorityFor(-2)), -2);
+  EXPECT_THAT(gate.LimitHeaders(request), IsEmpty());
+}
+
+TEST(Gate, AKeyComesAsBearerOrAsXApiKey) {
+  Gate gate({}, 1);
+  gate.SetKeys(Keys(fmt::format("one {}", kHashOfAbc)));
+  const std::map<std::string, std::string> good[] = {
+      {{"authorization", "Bearer abc"}},
+      {{"authorization", "bearer   abc"}},
+      {{"x-api-key", "abc"}},
+      {{"authorization", "Bearer none"}, {"x-api-key", "abc"}}};
+  for (const auto& headers : good) {
+    HttpRequest request = With(headers);
+    EXPECT_FALSE(gate.Admit(Access::kKey, &request).has_value());
+    ASSERT_NE(request.key, nullptr);
+    EXPECT_EQ(request.key->name, "one");
+  }
+  const std::pair<std::map<std::string, std::string>, std::string> bad[] = {
+      {{}, "missing_api_key"},
+      {{{"authorization", "abc"}}, "missing_api_key"},
+      {{{"authorization", "Basic abc"}}, "missing_api_key"},
+      {{{"authorization", "Bearer "}}, "missing_api_key"},
+      {{{"authorization", "Bearer abc2"}}, "invalid_api_key"},
+      {{{"x-api-key", "ab"}}, "invalid_api_key"}};
+  for (const auto& [headers, code] : bad) {
+    HttpRequest request = With(headers);
+    const auto error = gate.Admit(Access::kKey, &request);
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->status, 401);
+    EXPECT_EQ(error->code, code);
+    EXPECT_FALSE(gate.Admit(Access::kOpen, &request).has_value());
+  }
+}
+
+TEST(Gate, LimitsAreOfAKeyWhateverItsFileIsReadAnew) {
+  Gate gate({}, 1);
+  const std::string two = fmt::format("two {} concurrent=1", kHashOfNothing);
+  gate.SetKeys(Keys(fmt::format("one {} concurrent=1\n{}", kHashOfAbc, two)));
+  HttpRequest request = With({{"x-api-key", "abc"}});
+  ASSERT_FALSE(gate.Admit(Access::kKey, &request).has_value());
+  auto first = gate.Enter(request);
+  ASSERT_TRUE(std::holds_alternative<Ticket>(first));
+  const auto second = gate.Enter(request);
+  ASSERT_TRUE(std::holds_alternative<ApiError>(second));
+  const auto& error = std::get<ApiError>(second);
+  EXPECT_EQ(error.status, 429);
+  EXPECT_EQ(error.code, "rate_limit_exceeded");
+  EXPECT_GT(error.retry_after.value_or(0), 0);
+  EXPECT_THAT(error.message, HasSubstr("\"one\" may have 1 requests at a time"));
+
+  gate.SetKeys(Keys(fmt::format("one {} concurrent=2", kHashOfAbc)));
+  HttpRequest again = With({{"x-api-key", "abc"}});
+  ASSERT_FALSE(gate.Admit(Access::kKey, &again).has_value());
+  auto third = gate.Enter(again);
+  EXPECT_TRUE(std::holds_alternative<Ticket>(third));
+  EXPECT_TRUE(std::holds_alternative<ApiError>(gate.Enter(again)));
+  third = ApiError();
+  first = ApiError();
+  EXPECT_TRUE(std::holds_alternative<Ticket>(gate.Enter(again)));
+}
+
+TEST(Gate, KeysAreDifferentOwnersAndSeeTheirOwn) {
+  Gate gate({}, 1);
+  gate.SetKeys(Keys(fmt::format("one {}\ntwo {} admin", kHashOfAbc, HexOf("two"))));
+  HttpRequest one = With({{"x-api-key", "abc"}}), two = With({{"x-api-key", "two"}});
+  ASSERT_FALSE(gate.Admit(Access::kKey, &one).has_value());
+  ASSERT_FALSE(gate.Admit(Access::kAdmin, &two).has_value());
+  const auto of_one = std::get<Ticket>(gate.Enter(one));
+  const auto of_two = std::get<Ticket>(gate.Enter(two));
+  EXPECT_NE(of_one->owner(), of_two->owner());
+  EXPECT_NE(of_one->owner(), 0u);
+  EXPECT_EQ(std::get<Ticket>(gate.Enter(one))->owner(), of_one->owner());
+  EXPECT_TRUE(gate.MaySee(one, *of_one));
+  EXPECT_FALSE(gate.MaySee(one, *of_two));
+  EXPECT_TRUE(gate.MaySee(two, *of_one));
+  EXPECT_EQ(gate.Admit(Access::kAdmin, &one)->status, 403);
+}
+
+TEST(Gate, APriorityIsWithinWhatAKeyMayHave) {
+  Gate gate({}, 1);
+  gate.SetKeys(Keys(fmt::format("one {} priorities=1..2", kHashOfAbc)));
+  HttpRequest request = With({{"x-api-key", "abc"}});
+  ASSERT_FALSE(gate.Admit(Access::kKey, &request).has_value());
+  const auto ticket = std::get<Ticket>(gate.Enter(request));
+  EXPECT_EQ(std::get<int>(ticket->PriorityFor(2)), 2);
+  EXPECT_EQ(std::get<int>(ticket->PriorityFor(std::nullopt)), 1);
+  const auto refused = std::get<ApiError>(ticket->PriorityFor(0));
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_EQ(refused.param, "priority");
+  EXPECT_THAT(refused.message, HasSubstr("may have 1 to 2, found 0"));
+}
+
+TEST(Gate, ChargedTokensAreToldAndHoldBack) {
+  Gate gate({}, 1);
+  gate.SetKeys(Keys(fmt::format("one {} tokens-per-minute=100", kHashOfAbc)));
+  HttpRequest request = With({{"x-api-key", "abc"}});
+  ASSERT_FALSE(gate.Admit(Access::kKey, &request).has_value());
+  EXPECT_THAT(gate.LimitHeaders(request), Contains(Pair("X-RateLimit-Remaining-Tokens", "100")));
+  std::get<Ticket>(gate.Enter(request))->Charge(1000);
+  EXPECT_THAT(gate.LimitHeaders(request), Contains(Pair("X-RateLimit-Remaining-Tokens", "0")));
+  const auto error = std::get<ApiError>(gate.Enter(request));
+  EXPECT_THAT(error.message, HasSubstr("100 tokens per minute"));
+  EXPECT_GT(error.retry_after.value_or(0), 500);
+}
+
+TEST(Gate, EveryAnswerHasAnIdOfTheClientsOrOfItsOwn) {
+  Gate gate({}, 0xab);
+  const auto id = [&](const std::string& sent) {
+    return gate.HeadersFor(With({{"x-request-id", sent}})).at(0).second;
+  };
+  EXPECT_EQ(id("my-1.a:b_c"), "my-1.a:b_c");
+  const std::string own = id("");
+  EXPECT_THAT(own, StartsWith("req-000000ab"));
+  EXPECT_NE(id(""), own);
+  for (const std::string& bad : {std::string("a b"), std::string(129, 'a'), std::string("a\tb")}) {
+    EXPECT_THAT(id(bad), StartsWith("req-"));
+  }
+}
+
+TEST(Gate, OriginsThatAreNotNamedGetNothing) {
+  const HttpRequest asks = {
+      .method = "OPTIONS",
+      .path = "/v1/chat/completions",
+      .headers = {{"origin", "https://a.example"}, {"access-control-request-method", "POST"}}};
+  HttpRequest other = asks;
+  other.headers["origin"] = "https://a.example.org";
+  HttpRequest no_preflight = asks;
+  no_preflight.headers.erase("access-control-request-method");
+  const auto names = [](const Headers& headers) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : headers) names.push_back(name);
+    return names;
+  };
+
+  Gate off({}, 1);
+  EXPECT_FALSE(off.Preflight(asks).has_value());
+  EXPECT_THAT(names(off.HeadersFor(asks)), Each(Not(StartsWith("Access-Control"))));
+
+  Gate on({"https://a.example"}, 1);
+  ASSERT_TRUE(on.Preflight(asks).has_value());
+  EXPECT_EQ(on.Preflight(asks)->status, 204);
+  EXPECT_THAT(on.Preflight(asks)->headers,
+              Contains(Pair("Access-Control-Allow-Headers", HasSubstr("Authorization"))));
+  HttpRequest with_headers = asks;
+  with_headers.headers["access-control-request-headers"] = "authorization,x-stainless-lang";
+  EXPECT_THAT(on.Preflight(with_headers)->headers,
+              Contains(Pair("Access-Control-Allow-Headers", "authorization,x-stainless-lang")));
+  EXPECT_THAT(on.HeadersFor(asks),
+              Contains(Pair("Access-Control-Allow-Origin", "https://a.example")));
+  EXPECT_THAT(on.HeadersFor(asks), Contains(Pair("Vary", "Origin")));
+  EXPECT_FALSE(on.Preflight(other).has_value());
+  EXPECT_FALSE(on.Preflight(no_preflight).has_value());
+  EXPECT_THAT(names(on.HeadersFor(other)), Each(Not(StartsWith("Access-Control"))));
+  EXPECT_THAT(names(on.HeadersFor(asks)), Each(Not("Access-Control-Allow-Credentials")));
+
+  Gate all({"*"}, 1);
+  EXPECT_TRUE(all.Preflight(other).has_value());
+}
+
+class KeptReply final : public Reply {
+ public:
+  void Send(HttpAnswer answer) override { sent = std::move(answer); }
+  void Stream(HttpAnswer answer, std::function<std::string()> take) override {
+    sent = std::move(answer);
+    sent.body = take();
+  }
+  void Poke() override { ++pokes; }
+  void EndStream() override { ended = true; }
+  void OnGone(std::function<void()> gone) override { gone(); }
+  HttpAnswer sent;
+  int pokes = 0;
+  bool ended = false;
+};
+
+TEST(Gate, HeadersAreAddedToWhatIsSentAndAnAnswersOwnCount) {
+  const auto kept = std::make_shared<KeptReply>();
+  const auto reply = Gate::WithHeaders(kept, {{"X-Request-Id", "outer"}, {"A", "b"}});
+  reply->Send({.body = "x", .headers = {{"X-Request-Id", "inner"}}});
+  EXPECT_THAT(kept->sent.headers, Contains(Pair("X-Request-Id", "inner")));
+  EXPECT_THAT(kept->sent.headers, Not(Contains(Pair("X-Request-Id", "outer"))));
+  EXPECT_THAT(kept->sent.headers, Contains(Pair("A", "b")));
+  reply->Stream({}, [] { return "piece"; });
+  EXPECT_EQ(kept->sent.body, "piece");
+  EXPECT_THAT(kept->sent.headers, Contains(Pair("X-Request-Id", "outer")));
+  reply->Poke();
+  reply->EndStream();
+  bool gone = false;
+  reply->OnGone([&] { gone = true; });
+  EXPECT_EQ(kept->pokes, 1);
+  EXPECT_TRUE(kept->ended);
+  EXPECT_TRUE(gone);
+}
+
+}  // namespace
+}  // namespace ebb::server

@@ -1,0 +1,25 @@
+// Names that stand in files, headers and paths as they are.
+#ifndef EBB_SERVER_ACCESS_PLAIN_NAME_H_
+#define EBB_SERVER_ACCESS_PLAIN_NAME_H_
+
+#include <cstddef>
+#include <string_view>
+
+namespace ebb::server {
+
+// Whether a text has 1 to `most` letters and digits, or characters of `others`.
+[[nodiscard]] inline bool IsPlainName(std::string_view text, size_t most, std::string_view others) {
+  constexpr std::string_view kLettersAndDigits =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  for (const char c : text) {
+    if (kLettersAndDigits.find(c) == std::string_view::npos &&
+        others.find(c) == std::string_view::npos) {
+      return false;
+    }
+  }
+  return !text.empty() && text.size() <= most;
+}
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_ACCESS_PLAIN_NAME_H_

@@ -1,0 +1,79 @@
+// From the text of a generation to what an answer says, piece by piece: the thought without its
+// tags, the content, and calls of tools. All pieces together are the whole answer, so that a stream
+// and an answer in one piece say the same.
+#ifndef EBB_SERVER_API_ANSWER_H_
+#define EBB_SERVER_API_ANSWER_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/chat.h"
+#include "ebb/generate.h"
+
+namespace ebb::server {
+
+// What is new of a call. Its first piece alone has an id and a name.
+struct CallPiece {
+  size_t index = 0;
+  std::string id = {};
+  std::string name = {};
+  std::string arguments = {};
+
+  friend bool operator==(const CallPiece&, const CallPiece&) = default;
+};
+
+struct AnswerPiece {
+  std::string thought = {};
+  std::string content = {};
+  std::vector<CallPiece> calls = {};
+
+  [[nodiscard]] bool empty() const { return thought.empty() && content.empty() && calls.empty(); }
+  // What comes behind this; pieces of one call become one.
+  void Append(AnswerPiece more);
+};
+
+// Whether an answer may hold calls, and is read for them.
+enum class Calls { kNone, kParsed };
+
+class AnswerReader {
+ public:
+  // first_call: how many calls the conversation has, whose ids this answer's must not repeat.
+  AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, size_t first_call);
+
+  // Text of GenerateOptions::on_text.
+  [[nodiscard]] AnswerPiece Add(std::string_view text, TextPart part);
+  // What was held back. Only an answer that ended by itself can be incomplete by mistake; then what
+  // was read of it stays, and the rest is content.
+  [[nodiscard]] AnswerPiece End(AnswerEnd end);
+
+  [[nodiscard]] bool has_calls() const { return num_calls_ > 0; }
+  // The answer was not in the format of calls.
+  [[nodiscard]] bool is_malformed() const { return is_malformed_; }
+
+ private:
+  [[nodiscard]] std::string TakeThought();
+  [[nodiscard]] std::string EndThought();
+  [[nodiscard]] AnswerPiece Compare(const ChatAnswer& answer, AnswerEnd end);
+
+  const std::shared_ptr<const ChatPrompt> prompt_;
+  const Calls calls_;
+  const size_t first_call_;
+  bool has_thought_ = false;
+  bool thought_is_over_ = false;
+  bool thought_begun_ = false;  // some of it was told
+  std::string thought_;         // not told yet
+  bool content_begun_ = false;  // behind the blanks after a thought
+  std::string answer_;          // whole, where it is read for calls
+  size_t parsed_bytes_ = 0;     // of it, the last time
+  size_t told_content_ = 0;     // bytes
+  std::vector<size_t> told_arguments_;
+  size_t num_calls_ = 0;
+  bool is_malformed_ = false;
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_API_ANSWER_H_

@@ -1,0 +1,82 @@
+#include "src/server/api/api.h"
+
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/server/api/messages_exchange.h"
+#include "src/server/api/messages_request.h"
+#include "src/server/api/responses_exchange.h"
+#include "src/server/api/responses_request.h"
+
+namespace ebb::server {
+namespace {
+
+ApiResult<ApiRequest> ReadResponses(const Json& body,
+                                    const std::shared_ptr<ResponseStore>& responses) {
+  std::shared_ptr<const StoredResponse> before;
+  const FindItems find = [&](const std::string& id) -> std::optional<Json> {
+    before = responses->Find(id);
+    if (before == nullptr) return std::nullopt;
+    return before->Conversation();
+  };
+  ApiResult<ResponsesRequest> read = ReadResponsesRequest(body, find);
+  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
+  auto& request = std::get<ResponsesRequest>(read);
+  ApiRequest result = {.body = std::move(request.chat), .renamed = InResponses};
+  result.exchange = [options = ResponsesOptions{std::move(request.echo), request.wants_summary}](
+                        std::shared_ptr<const Model> model, ExchangeOptions exchange) {
+    return std::make_unique<ResponsesExchange>(std::move(model), std::move(exchange), options);
+  };
+  if (!request.stores) return result;
+  result.keep = [responses, before, input = std::move(request.input)](const Exchange& exchange) {
+    responses->Put(exchange.id(), before, input, exchange.Whole());
+  };
+  return result;
+}
+
+ApiResult<ApiRequest> ReadMessages(const Json& body) {
+  ApiResult<MessagesRequest> read = ReadMessagesRequest(body, MessagesUse::kAnswer);
+  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
+  auto& request = std::get<MessagesRequest>(read);
+  ApiRequest result = {.body = std::move(request.chat), .renamed = InMessages};
+  result.exchange = [stops = std::move(request.stops)](std::shared_ptr<const Model> model,
+                                                       ExchangeOptions exchange) {
+    return std::make_unique<MessagesExchange>(std::move(model), std::move(exchange), stops);
+  };
+  return result;
+}
+
+}  // namespace
+
+Endpoint EndpointOf(Api api) { return api == Api::kText ? Endpoint::kText : Endpoint::kChat; }
+
+ApiResult<ApiRequest> ReadApi(Api api, Json body, const std::shared_ptr<ResponseStore>& responses) {
+  if (api == Api::kResponses) return ReadResponses(body, responses);
+  if (api == Api::kMessages) return ReadMessages(body);
+  return ApiRequest{.body = std::move(body),
+                    .renamed = [](ApiError error) { return error; },
+                    .exchange =
+                        [](std::shared_ptr<const Model> model, ExchangeOptions options) {
+                          return std::make_unique<Exchange>(std::move(model), std::move(options));
+                        }};
+}
+
+std::string MakeId(Api api, uint64_t run, uint64_t number) {
+  const std::string of_run = fmt::format("{:08x}{:08x}", run, number);
+  switch (api) {
+    case Api::kChat:
+      return "chatcmpl-" + of_run;
+    case Api::kText:
+      return "cmpl-" + of_run;
+    case Api::kMessages:
+      return "msg_" + of_run;
+    case Api::kResponses:
+      break;
+  }
+  std::random_device random;
+  return fmt::format("resp_{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,83 @@
+#include "src/server/api/api_error.h"
+
+#include <cmath>
+
+namespace ebb::server {
+namespace {
+
+std::string_view TypeOf(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+// "messages[0].role" of "messages[0].role: expected ..."
+std::string FieldOf(const std::string& message) {
+  const size_t end = message.find(": ");
+  if (end == std::string::npos) return "";
+  constexpr std::string_view kOfNames = "abcdefghijklmnopqrstuvwxyz0123456789_.[]";
+  const std::string field = message.substr(0, end);
+  return field.find_first_not_of(kOfNames) == std::string::npos ? field : "";
+}
+
+}  // namespace
+
+Json ErrorJson(const ApiError& error) {
+  return {{"error",
+           {{"message", error.message},
+            {"type", TypeOf(error.status)},
+            {"param", TextOrNull(error.param)},
+            {"code", TextOrNull(error.code)}}}};
+}
+
+HttpAnswer ErrorAnswer(const ApiError& error) {
+  HttpAnswer answer = {.status = error.status, .body = Dump(ErrorJson(error))};
+  if (error.retry_after.has_value()) {
+    answer.headers.emplace_back(
+        "Retry-After", std::to_string(static_cast<int64_t>(std::ceil(*error.retry_after))));
+  }
+  return answer;
+}
+
+ApiError ErrorFrom(const Status& status) {
+  const std::string& message = status.message();
+  switch (status.code()) {
+    case StatusCode::kInvalidArgument:
+      return {
+          .status = 400, .message = message, .code = "invalid_value", .param = FieldOf(message)};
+    case StatusCode::kUnsupported:
+      return {.status = 400, .message = message, .code = "unsupported", .param = FieldOf(message)};
+    case StatusCode::kResourceExhausted:
+      return {.status = 400, .message = message, .code = "request_too_large"};
+    case StatusCode::kCancelled:
+      return {.status = 503, .message = message, .code = "cancelled"};
+    default:
+      return {.status = 500, .message = message, .code = "internal_error"};
+  }
+}
+
+ApiError Invalid(std::string message, std::string param, std::string code) {
+  return {.status = 400,
+          .message = std::move(message),
+          .code = std::move(code),
+          .param = std::move(param)};
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace ebb::server

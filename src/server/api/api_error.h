@@ -1,0 +1,46 @@
+// Errors as clients of OpenAI's interface expect them.
+#ifndef EBB_SERVER_API_API_ERROR_H_
+#define EBB_SERVER_API_API_ERROR_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include <nlohmann/json.hpp>
+
+#include "ebb/status.h"
+#include "src/server/http/http_server.h"
+
+namespace ebb::server {
+
+// Members keep their order, which schemas of tools need.
+using Json = nlohmann::ordered_json;
+
+struct ApiError {
+  int status = 400;  // of HTTP
+  std::string message;
+  std::string code = {};                   // "invalid_value", ...; empty: null
+  std::string param = {};                  // the field of the request; empty: null
+  std::optional<double> retry_after = {};  // seconds
+};
+
+// {"error": {...}}
+[[nodiscard]] Json ErrorJson(const ApiError& error);
+[[nodiscard]] HttpAnswer ErrorAnswer(const ApiError& error);
+// An error of the library, whose message begins with the field that is wrong, if one is.
+[[nodiscard]] ApiError ErrorFrom(const Status& status);
+// 400 and a code; `param` may be empty.
+[[nodiscard]] ApiError Invalid(std::string message, std::string param,
+                               std::string code = "invalid_value");
+
+// JSON as bytes; what is no UTF-8 becomes U+FFFD.
+[[nodiscard]] std::string Dump(const Json& json);
+
+template <typename T>
+using ApiResult = std::variant<T, ApiError>;
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_API_API_ERROR_H_

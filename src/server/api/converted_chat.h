@@ -1,0 +1,60 @@
+// What the conversions of other interfaces' requests into requests for chats share: messages are
+// built in the form of /v1/chat/completions, and errors name the fields that the client sent.
+#ifndef EBB_SERVER_API_CONVERTED_CHAT_H_
+#define EBB_SERVER_API_CONVERTED_CHAT_H_
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "src/server/api/api_error.h"
+
+namespace ebb::server {
+
+// A field of a chat, and the client's name for it.
+struct FieldName {
+  std::string_view chat;
+  std::string_view shown;
+};
+// `error` under the client's names; fields below a named one keep the rest of their path.
+[[nodiscard]] ApiError UnderNames(ApiError error, std::span<const FieldName> names);
+
+// The messages of a chat in order. Systems' texts at the beginning become one message, since most
+// templates know no second one; thoughts, texts and calls of one turn of the assistant too.
+class ChatMessages {
+ public:
+  void AddSystem(const std::string& text);
+  void AddUser(std::string text);
+  void AddToolAnswer(std::string call_id, std::string text);
+  // What the assistant said. A thought, or a second text, begins a new message.
+  void AddThought(const std::string& text);
+  void AddText(std::string text);
+  // arguments: JSON as text.
+  void AddCall(std::string call_id, std::string name, std::string arguments);
+  // The assistant's next part belongs to another turn.
+  void EndTurn() { in_turn_ = false; }
+
+  [[nodiscard]] Json Take() { return std::move(messages_); }
+
+ private:
+  void Add(Json message);
+  [[nodiscard]] Json& Turn();
+
+  Json messages_ = Json::array();
+  bool in_turn_ = false;  // the last message is an assistant's that may go on
+};
+
+// The text of a content: a string, or parts whose type is in `types` and that have a text. Null
+// gives an empty text. What else it holds is an error, with the part's path.
+[[nodiscard]] std::string ContentText(const Json* content, const std::string& path,
+                                      std::span<const std::string_view> types,
+                                      std::optional<ApiError>* error);
+
+// The first one stands.
+void Fail(const std::string& path, const std::string& message, std::string code,
+          std::optional<ApiError>* error);
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_API_CONVERTED_CHAT_H_

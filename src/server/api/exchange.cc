@@ -1,0 +1,314 @@
+#include "src/server/api/exchange.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace ebb::server {
+
+bool EndedByItself(const JobEnd& end) {
+  return end.finish == FinishReason::kStop || end.finish == FinishReason::kStopString;
+}
+
+namespace {
+
+// One of the reasons that OpenAI's interface has.
+const char* FinishName(const JobEnd& end, bool has_calls) {
+  if (!EndedByItself(end)) return "length";
+  return has_calls ? "tool_calls" : "stop";
+}
+
+const char* TroubleCode(SessionTrouble trouble) {
+  switch (trouble) {
+    case SessionTrouble::kNone:
+      break;
+    case SessionTrouble::kMismatch:
+      return "session_mismatch";
+    case SessionTrouble::kCorrupt:
+      return "session_corrupt";
+    case SessionTrouble::kConflict:
+      return "session_conflict";
+    case SessionTrouble::kLeaseLost:
+      return "session_lease_lost";
+  }
+  return "";
+}
+
+// A job that ended in one of these ways has no answer.
+std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted) {
+  if (end.error.ok() || end.finish == FinishReason::kContext) return std::nullopt;
+  ApiError error = ErrorFrom(end.error);
+  if (end.trouble != SessionTrouble::kNone) {
+    return ApiError{.status = 409,
+                    .message = end.error.message(),
+                    .code = TroubleCode(end.trouble),
+                    .param = "session_id"};
+  }
+  if (!was_accepted) return error;
+  if (end.finish == FinishReason::kCap) {
+    error.status = 503;
+    error.code = "out_of_memory";
+  } else if (end.finish != FinishReason::kCancelled) {
+    error.status = 500;
+    error.code = "internal_error";
+  }
+  return error;
+}
+
+// JSON has no infinities.
+double Finite(double logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
+
+Json CallsJson(const std::vector<CallPiece>& calls, bool is_stream) {
+  Json array = Json::array();
+  for (const CallPiece& call : calls) {
+    Json json;
+    if (is_stream) json["index"] = call.index;
+    // Clients put later pieces together: a name that came again would be there twice.
+    if (!call.id.empty()) json["id"] = call.id;
+    if (!call.id.empty()) json["type"] = "function";
+    if (!call.name.empty()) json["function"]["name"] = call.name;
+    json["function"]["arguments"] = call.arguments;
+    array.push_back(std::move(json));
+  }
+  return array;
+}
+
+double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+
+}  // namespace
+
+Json TimingsJson(const JobEnd& end) {
+  constexpr double kMs = 1000;
+  const int read_tokens = end.prompt_tokens - end.cached_tokens;
+  return {{"cache_n", end.cached_tokens},
+          {"prompt_n", read_tokens},
+          {"prompt_ms", end.prompt_seconds * kMs},
+          {"prompt_per_second", PerSecond(read_tokens, end.prompt_seconds)},
+          {"predicted_n", end.generated_tokens},
+          {"predicted_ms", end.decode_seconds * kMs},
+          {"predicted_per_second", PerSecond(end.generated_tokens, end.decode_seconds)}};
+}
+
+Json MetricsJson(const JobEnd& end) {
+  constexpr double kMs = 1000;
+  return {{"queue_time_ms", end.queue_seconds * kMs},
+          {"time_to_first_token_ms", end.first_token_seconds * kMs}};
+}
+
+Json OwnJson(const JobEnd& end, bool is_malformed, bool tells_hash) {
+  Json own = {{"finish", FinishReasonName(end.finish)}, {"parks", end.num_parks}};
+  if (is_malformed) own["parse"] = "failed";
+  if (tells_hash) own["logits_hash"] = fmt::format("{:016x}", end.logits_hash);
+  if (end.session.has_value()) {
+    Json& session = own["session"] = {{"id", end.session->id},
+                                      {"saved", end.session->is_saved},
+                                      {"tokens", end.session->num_tokens}};
+    if (!end.session->is_saved) session["error"] = end.session->error;
+  }
+  return own;
+}
+
+Exchange::Exchange(std::shared_ptr<const Model> model, ExchangeOptions options)
+    : model_(std::move(model)), options_(std::move(options)) {
+  for (size_t i = 0; i < options_.num_choices; ++i) {
+    choices_.push_back({.reader = {options_.prompt, options_.calls, options_.first_call}});
+  }
+}
+
+void Exchange::Take(size_t index, JobUpdate update) {
+  Choice& choice = choices_[index];
+  choice.accepted = choice.accepted || update.accepted;
+  AnswerPiece news;
+  for (const JobPiece& piece : update.pieces)
+    news.Append(choice.reader.Add(piece.text, piece.part));
+  if (update.end.has_value()) {
+    const bool by_itself = EndedByItself(*update.end);
+    news.Append(choice.reader.End(by_itself ? AnswerEnd::kComplete : AnswerEnd::kPartial));
+    if (!error_.has_value()) error_ = ErrorOf(*update.end, choice.accepted);
+    choice.end = std::move(update.end);
+  }
+  (options_.streams ? choice.news : choice.whole).Append(std::move(news));
+  std::ranges::move(update.logprobs, std::back_inserter(choice.logprobs));
+}
+
+void Exchange::EndWith(ApiError error) {
+  if (!is_over()) error_ = std::move(error);
+}
+
+bool Exchange::is_accepted() const {
+  return std::ranges::all_of(choices_, [](const Choice& choice) { return choice.accepted; });
+}
+
+bool Exchange::is_over() const {
+  return error_.has_value() ||
+         std::ranges::all_of(choices_, [](const Choice& choice) { return choice.end.has_value(); });
+}
+
+Json Exchange::Frame(const char* object) const {
+  return {{"id", options_.id},
+          {"object", object},
+          {"created", options_.created},
+          {"model", options_.model_id},
+          {"system_fingerprint", options_.fingerprint}};
+}
+
+Json Exchange::Usage() const {
+  int prompt = 0, cached = 0, generated = 0, thought = 0;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const JobEnd& end = *choices_[i].end;
+    // The choices of one prompt share it.
+    if (i % options_.choices_per_prompt == 0) {
+      prompt += end.prompt_tokens;
+      cached += end.cached_tokens;
+    }
+    generated += end.generated_tokens;
+    thought += end.thought_tokens;
+  }
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", generated},
+          {"total_tokens", prompt + generated},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}},
+          {"completion_tokens_details", {{"reasoning_tokens", thought}}}};
+}
+
+Json Exchange::LogprobsJson(const std::vector<Logprobs>& logprobs, size_t offset) const {
+  const auto text = [&](Token token) {
+    return model_->TokenText(token, Model::ControlTokens::kShow);
+  };
+  if (!is_chat()) {
+    Json json = {{"tokens", Json::array()},
+                 {"token_logprobs", Json::array()},
+                 {"top_logprobs", Json::array()},
+                 {"text_offset", Json::array()}};
+    for (const Logprobs& one : logprobs) {
+      const std::string token = text(one.chosen.token);
+      json["tokens"].push_back(token);
+      json["token_logprobs"].push_back(Finite(one.chosen.logprob));
+      Json top = Json::object();
+      for (const TokenLogprob& other : one.top) top[text(other.token)] = Finite(other.logprob);
+      json["top_logprobs"].push_back(std::move(top));
+      json["text_offset"].push_back(offset);
+      offset += token.size();
+    }
+    return json;
+  }
+  const auto entry = [&](const TokenLogprob& one) {
+    const std::string token = text(one.token);
+    Json bytes = Json::array();
+    for (const char c : token) bytes.push_back(static_cast<unsigned char>(c));
+    return Json{{"token", token}, {"logprob", Finite(one.logprob)}, {"bytes", std::move(bytes)}};
+  };
+  Json content = Json::array();
+  for (const Logprobs& one : logprobs) {
+    Json json = entry(one.chosen);
+    json["top_logprobs"] = Json::array();
+    for (const TokenLogprob& other : one.top) json["top_logprobs"].push_back(entry(other));
+    content.push_back(std::move(json));
+  }
+  return {{"content", std::move(content)}};
+}
+
+Json Exchange::ChoiceFrame(size_t index, Json part) const {
+  Json frame = Frame(is_chat() ? "chat.completion.chunk" : "text_completion");
+  Json choice = {{"index", index}};
+  choice.update(part);
+  frame["choices"] = Json::array({std::move(choice)});
+  if (options_.includes_usage) frame["usage"] = nullptr;
+  return frame;
+}
+
+std::string Exchange::Event(Json json) const { return fmt::format("data: {}\n\n", Dump(json)); }
+
+void Exchange::TakeChoice(size_t index, std::string* events) {
+  Choice& choice = choices_[index];
+  const AnswerPiece news = std::exchange(choice.news, {});
+  const std::vector<Logprobs> logprobs = std::exchange(choice.logprobs, {});
+  if (!news.empty() || !logprobs.empty()) {
+    Json part;
+    if (is_chat()) {
+      Json& delta = part["delta"] = Json::object();
+      if (!news.thought.empty()) delta["reasoning_content"] = delta["reasoning"] = news.thought;
+      if (!news.content.empty()) delta["content"] = news.content;
+      if (!news.calls.empty()) delta["tool_calls"] = CallsJson(news.calls, /*is_stream=*/true);
+    } else {
+      part["text"] = news.content;
+    }
+    part["logprobs"] = logprobs.empty() ? Json() : LogprobsJson(logprobs, choice.text_bytes);
+    part["finish_reason"] = nullptr;
+    choice.text_bytes += news.content.size();
+    *events += Event(ChoiceFrame(index, std::move(part)));
+  }
+  if (!choice.end.has_value() || choice.told_end || error_.has_value()) return;
+  choice.told_end = true;
+  Json part;
+  is_chat() ? part["delta"] = Json::object() : part["text"] = "";
+  part["logprobs"] = nullptr;
+  part["finish_reason"] = FinishName(*choice.end, choice.reader.has_calls());
+  Json frame = ChoiceFrame(index, std::move(part));
+  frame["timings"] = TimingsJson(*choice.end);
+  frame["metrics"] = MetricsJson(*choice.end);
+  frame["ebb"] = OwnJson(*choice.end, choice.reader.is_malformed(), options_.tells_hash);
+  *events += Event(std::move(frame));
+}
+
+std::string Exchange::TakeEvents() {
+  std::string events;
+  if (told_all_ || !is_accepted()) return events;
+  if (!told_roles_ && is_chat()) {
+    // In order: clients put the first piece of each choice where its index says.
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      events += Event(ChoiceFrame(i, {{"delta", {{"role", "assistant"}, {"content", ""}}},
+                                      {"logprobs", nullptr},
+                                      {"finish_reason", nullptr}}));
+    }
+  }
+  told_roles_ = true;
+  for (size_t i = 0; i < choices_.size(); ++i) TakeChoice(i, &events);
+  if (!is_over()) return events;
+  told_all_ = true;
+  // Whoever sees an end without [DONE] knows that it is none.
+  if (error_.has_value()) return events += Event(ErrorJson(*error_));
+  if (options_.includes_usage) {
+    Json frame = Frame(is_chat() ? "chat.completion.chunk" : "text_completion");
+    frame["choices"] = Json::array();
+    frame["usage"] = Usage();
+    // Where clients of llama-server look for them; those of the last choice, as in one piece.
+    frame["timings"] = TimingsJson(*choices_.back().end);
+    events += Event(std::move(frame));
+  }
+  return events += "data: [DONE]\n\n";
+}
+
+Json Exchange::Whole() const {
+  Json whole = Frame(is_chat() ? "chat.completion" : "text_completion");
+  whole["choices"] = Json::array();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    const AnswerPiece& said = choice.whole;
+    Json json = {{"index", i}};
+    if (is_chat()) {
+      Json& message = json["message"] = {{"role", "assistant"}};
+      const bool only_calls = said.content.empty() && !said.calls.empty();
+      message["content"] = only_calls ? Json() : Json(said.content);
+      message["refusal"] = nullptr;
+      if (!said.thought.empty()) message["reasoning_content"] = message["reasoning"] = said.thought;
+      if (!said.calls.empty()) message["tool_calls"] = CallsJson(said.calls, /*is_stream=*/false);
+    } else {
+      json["text"] = said.content;
+    }
+    json["logprobs"] = choice.logprobs.empty() ? Json() : LogprobsJson(choice.logprobs, 0);
+    json["finish_reason"] = FinishName(*choice.end, choice.reader.has_calls());
+    whole["choices"].push_back(std::move(json));
+  }
+  whole["usage"] = Usage();
+  // There is one place for them, so that of several choices the last one is told.
+  const Choice& last = choices_.back();
+  whole["timings"] = TimingsJson(*last.end);
+  whole["metrics"] = MetricsJson(*last.end);
+  whole["ebb"] = OwnJson(*last.end, last.reader.is_malformed(), options_.tells_hash);
+  return whole;
+}
+
+}  // namespace ebb::server

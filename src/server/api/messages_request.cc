@@ -1,0 +1,306 @@
+#include "src/server/api/messages_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/server/api/converted_chat.h"
+#include "src/server/api/json_fields.h"
+
+namespace ebb::server {
+namespace {
+
+constexpr size_t kMostMessages = 4096;
+constexpr std::string_view kTextTypes[] = {"text"};
+
+// Members that have another form in a chat. All others pass.
+constexpr std::string_view kConverted[] = {"system",        "messages",       "tools",
+                                           "tool_choice",   "stop_sequences", "thinking",
+                                           "output_config", "output_format"};
+// Members of a chat that have another name here.
+constexpr std::string_view kOfChats[] = {"stop", "response_format", "json_schema",
+                                         "max_completion_tokens", "logprobs"};
+
+class Reader {
+ public:
+  Reader(const Json& body, MessagesUse use) : body_(body), use_(use), fields_(body, "", &error_) {}
+
+  ApiResult<MessagesRequest> Read() {
+    for (const auto& [name, value] : body_.items()) {
+      if (std::ranges::find(kConverted, name) == std::end(kConverted)) chat_[name] = value;
+    }
+    RefuseWhatIsNotThere();
+    if (use_ == MessagesUse::kAnswer && fields_.Any("max_tokens") == nullptr) {
+      fields_.Fail("max_tokens", "expected the most tokens of the answer", "missing_field");
+    }
+    if (const Json* system = fields_.Any("system")) {
+      messages_.AddSystem(ContentText(system, "system", kTextTypes, &error_));
+    }
+    ReadMessages();
+    ReadTools();
+    ReadToolChoice();
+    ReadStops();
+    ReadThinking();
+    ReadOutput();
+    if (error_.has_value()) return *std::move(error_);
+    chat_["messages"] = messages_.Take();
+    request_.chat = std::move(chat_);
+    return std::move(request_);
+  }
+
+ private:
+  void RefuseWhatIsNotThere() {
+    for (const std::string_view name : kOfChats) {
+      if (fields_.Any(std::string(name)) != nullptr) {
+        fields_.Fail(std::string(name), "not a field of /v1/messages", "unsupported");
+      }
+    }
+    if (const Json* n = fields_.Any("n"); n != nullptr && *n != 1) {
+      fields_.Fail("n", "a message has one answer", "unsupported");
+    }
+    for (const char* name : {"mcp_servers", "container"}) {
+      const Json* value = fields_.Any(name);
+      if (value == nullptr || value->empty()) continue;
+      fields_.Fail(name, "not supported", "unsupported");
+    }
+  }
+
+  void ReadMessages() {
+    const Json* messages = fields_.Array("messages");
+    if (messages == nullptr) {
+      return fields_.Fail("messages", "expected an array of messages", "missing_field");
+    }
+    if (messages->size() > kMostMessages) {
+      return fields_.Fail("messages", fmt::format("expected at most {}, found {}", kMostMessages,
+                                                  messages->size()));
+    }
+    const Json last = messages->empty() ? Json() : messages->back();
+    if (use_ == MessagesUse::kAnswer && last.is_object() && last.contains("role") &&
+        last["role"] == "assistant") {
+      fields_.Fail("messages",
+                   "the last one is the assistant's; to go on with an answer is not supported",
+                   "unsupported");
+    }
+    for (size_t i = 0; i < messages->size() && !error_.has_value(); ++i) {
+      ReadMessage((*messages)[i], fmt::format("messages[{}]", i));
+    }
+  }
+
+  void ReadMessage(const Json& json, const std::string& path) {
+    if (!json.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+    JsonFields fields(json, path, &error_);
+    const std::string role = fields.Text("role").value_or("");
+    const Json* content = fields.Any("content");
+    const std::string content_path = path + ".content";
+    if (role == "system") {
+      return messages_.AddSystem(ContentText(content, content_path, kTextTypes, &error_));
+    }
+    if (role != "user" && role != "assistant") {
+      return fields.Fail("role", fmt::format("expected user or assistant, found \"{}\"", role));
+    }
+    if (content == nullptr) {
+      return fields.Fail("content", "expected a text or an array of blocks", "missing_field");
+    }
+    const bool is_user = role == "user";
+    messages_.EndTurn();
+    if (content->is_string()) {
+      return is_user ? messages_.AddUser(content->get<std::string>())
+                     : messages_.AddText(content->get<std::string>());
+    }
+    if (!content->is_array()) {
+      return fields.Fail("content", "expected a string or an array", "invalid_type");
+    }
+    text_.reset();
+    for (size_t i = 0; i < content->size() && !error_.has_value(); ++i) {
+      const std::string block_path = fmt::format("{}[{}]", content_path, i);
+      const Json& block = (*content)[i];
+      if (!block.is_object()) {
+        return Fail(block_path, "expected an object", "invalid_type", &error_);
+      }
+      is_user ? ReadUserBlock(block, block_path) : ReadAssistantBlock(block, block_path);
+    }
+    EndText(is_user);
+  }
+
+  // Texts side by side are one.
+  void AddText(std::string text) { text_ = text_.value_or("") + std::move(text); }
+  void EndText(bool is_user) {
+    const auto text = std::exchange(text_, std::nullopt);
+    if (!text.has_value()) return;
+    is_user ? messages_.AddUser(*text) : messages_.AddText(*text);
+  }
+
+  void ReadUserBlock(const Json& block, const std::string& path) {
+    JsonFields fields(block, path, &error_);
+    const std::string type = fields.Text("type").value_or("");
+    if (type == "text") return AddText(Needed("text", &fields));
+    if (type != "tool_result") {
+      return fields.Fail("type",
+                         fmt::format("expected text or tool_result, found \"{}\"; images and "
+                                     "documents are not supported",
+                                     type),
+                         "unsupported");
+    }
+    EndText(/*is_user=*/true);
+    std::string id = Needed("tool_use_id", &fields);
+    messages_.AddToolAnswer(
+        std::move(id), ContentText(fields.Any("content"), path + ".content", kTextTypes, &error_));
+  }
+
+  void ReadAssistantBlock(const Json& block, const std::string& path) {
+    JsonFields fields(block, path, &error_);
+    const std::string type = fields.Text("type").value_or("");
+    if (type == "text") return AddText(Needed("text", &fields));
+    EndText(/*is_user=*/false);
+    if (type == "thinking") {
+      if (const std::string text = Needed("thinking", &fields); !text.empty()) {
+        messages_.AddThought(text);
+      }
+    } else if (type == "tool_use") {
+      std::string id = Needed("id", &fields);
+      std::string name = Needed("name", &fields);
+      const Json* input = fields.Object("input");
+      messages_.AddCall(std::move(id), std::move(name), input == nullptr ? "{}" : Dump(*input));
+    } else if (type != "redacted_thinking") {
+      fields.Fail("type", fmt::format("expected text, thinking or tool_use, found \"{}\"", type),
+                  "unsupported");
+    }
+  }
+
+  void ReadTools() {
+    const Json* tools = fields_.Array("tools");
+    if (tools == nullptr) return;
+    chat_["tools"] = Json::array();
+    for (size_t i = 0; i < tools->size() && !error_.has_value(); ++i) {
+      const std::string path = fmt::format("tools[{}]", i);
+      const Json& tool = (*tools)[i];
+      if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+      JsonFields fields(tool, path, &error_);
+      const std::string type = fields.Text("type").value_or("custom");
+      if (type != "custom") {
+        return fields.Fail("type",
+                           fmt::format("expected custom, found \"{}\": tools that a server carries "
+                                       "out itself are not supported",
+                                       type),
+                           "unsupported");
+      }
+      Json function = {{"name", Needed("name", &fields)}};
+      if (auto text = fields.Text("description")) function["description"] = *std::move(text);
+      if (const Json* schema = fields.Object("input_schema")) function["parameters"] = *schema;
+      chat_["tools"].push_back({{"type", "function"}, {"function", std::move(function)}});
+    }
+  }
+
+  void ReadToolChoice() {
+    const Json* choice = fields_.Object("tool_choice");
+    if (choice == nullptr) return;
+    JsonFields fields(*choice, "tool_choice", &error_);
+    const std::string type = fields.Text("type").value_or("");
+    if (type == "auto" || type == "none") {
+      chat_["tool_choice"] = type;
+    } else if (type == "any") {
+      chat_["tool_choice"] = "required";
+    } else if (type == "tool") {
+      chat_["tool_choice"] = {{"type", "function"},
+                              {"function", {{"name", Needed("name", &fields)}}}};
+    } else {
+      fields.Fail("type", fmt::format("expected auto, any, tool or none, found \"{}\"", type));
+    }
+    if (fields.Bool("disable_parallel_tool_use") == true) chat_["parallel_tool_calls"] = false;
+  }
+
+  void ReadStops() {
+    const Json* stops = fields_.Array("stop_sequences");
+    if (stops == nullptr) return;
+    for (const Json& stop : *stops) {
+      if (!stop.is_string()) {
+        return fields_.Fail("stop_sequences", "expected strings", "invalid_type");
+      }
+      request_.stops.push_back(stop.get<std::string>());
+    }
+    chat_["stop"] = *stops;
+  }
+
+  void ReadThinking() {
+    const Json* thinking = fields_.Object("thinking");
+    if (thinking == nullptr) return;
+    JsonFields fields(*thinking, "thinking", &error_);
+    const std::string type = fields.Text("type").value_or("");
+    if (type == "enabled") {
+      const auto budget = fields.Integer("budget_tokens", 1, std::numeric_limits<int>::max());
+      if (!budget.has_value()) {
+        return fields.Fail("budget_tokens", "expected the most tokens of the thought",
+                           "missing_field");
+      }
+      chat_["thinking_token_budget"] = *budget;
+    } else if (type == "disabled") {
+      chat_["reasoning_effort"] = "none";
+    } else if (type != "adaptive") {
+      fields.Fail("type",
+                  fmt::format("expected enabled, disabled or adaptive, found \"{}\"", type));
+    }
+  }
+
+  void ReadOutput() {
+    if (const Json* config = fields_.Object("output_config")) {
+      JsonFields fields(*config, "output_config", &error_);
+      const auto effort = fields.Text("effort");
+      // Where thoughts are switched off there is no effort to choose.
+      if (effort.has_value() && !chat_.contains("reasoning_effort")) {
+        chat_["reasoning_effort"] = *effort == "max" ? "xhigh" : *effort;
+      }
+      if (const Json* format = fields.Object("format")) ReadFormat(*format, "output_config.format");
+    }
+    if (const Json* format = fields_.Object("output_format")) ReadFormat(*format, "output_format");
+  }
+
+  void ReadFormat(const Json& format, const std::string& path) {
+    JsonFields fields(format, path, &error_);
+    const std::string type = fields.Text("type").value_or("");
+    const Json* schema = fields.Object("schema");
+    if (type != "json_schema" || schema == nullptr) {
+      return Fail(path, "expected a format of type json_schema with a schema", "invalid_value",
+                  &error_);
+    }
+    chat_["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", *schema}}}};
+  }
+
+  // An empty text is one.
+  static std::string Needed(const char* name, JsonFields* fields) {
+    auto text = fields->Text(name);
+    if (!text.has_value()) fields->Fail(name, "expected a text", "missing_field");
+    return std::move(text).value_or("");
+  }
+
+  const Json& body_;
+  const MessagesUse use_;
+  std::optional<ApiError> error_;
+  JsonFields fields_;
+  ChatMessages messages_;
+  std::optional<std::string> text_;  // of blocks that may go on
+  Json chat_ = Json::object();
+  MessagesRequest request_;
+};
+
+}  // namespace
+
+ApiResult<MessagesRequest> ReadMessagesRequest(const Json& body, MessagesUse use) {
+  return Reader(body, use).Read();
+}
+
+ApiError InMessages(ApiError error) {
+  static constexpr FieldName kNames[] = {
+      {"stop", "stop_sequences"},
+      {"thinking_token_budget", "thinking.budget_tokens"},
+      {"reasoning_effort", "output_config.effort"},
+      {"response_format.json_schema", "output_config.format"},
+      {"tool_choice.function.name", "tool_choice.name"},
+  };
+  return UnderNames(std::move(error), kNames);
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,154 @@
+#include "src/server/api/messages_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+namespace ebb::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+MessagesRequest Read(const std::string& text, MessagesUse use = MessagesUse::kAnswer) {
+  auto result = ReadMessagesRequest(Json::parse(text), use);
+  const auto* error = std::get_if<ApiError>(&result);
+  EXPECT_EQ(error, nullptr) << error->message;
+  return error == nullptr ? std::move(std::get<MessagesRequest>(result)) : MessagesRequest();
+}
+
+TEST(MessagesRequest, BlocksBecomeMessages) {
+  const MessagesRequest request = Read(R"({"max_tokens": 9, "system": [
+      {"type": "text", "text": "be ", "cache_control": {"type": "ephemeral"}},
+      {"type": "text", "text": "brief"}],
+      "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "how "}, {"type": "text", "text": "is it"}]},
+        {"role": "assistant", "content": [
+          {"type": "thinking", "thinking": "hm", "signature": "s"},
+          {"type": "redacted_thinking", "data": "x"},
+          {"type": "text", "text": "I look"},
+          {"type": "tool_use", "id": "t1", "name": "f", "input": {"z": 1, "a": 2}},
+          {"type": "tool_use", "id": "t2", "name": "g", "input": {}}]},
+        {"role": "user", "content": [
+          {"type": "tool_result", "tool_use_id": "t1", "content": "4"},
+          {"type": "tool_result", "tool_use_id": "t2", "is_error": true,
+           "content": [{"type": "text", "text": "no"}]},
+          {"type": "text", "text": "go on"}]}]})");
+  EXPECT_EQ(request.chat["messages"], Json::parse(R"([
+      {"role": "system", "content": "be brief"},
+      {"role": "user", "content": "how is it"},
+      {"role": "assistant", "content": "I look", "reasoning_content": "hm", "tool_calls": [
+        {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{\"z\":1,\"a\":2}"}},
+        {"id": "t2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
+      {"role": "tool", "tool_call_id": "t1", "content": "4"},
+      {"role": "tool", "tool_call_id": "t2", "content": "no"},
+      {"role": "user", "content": "go on"}])"))
+      << request.chat["messages"].dump(1);
+  EXPECT_EQ(request.chat["max_tokens"], 9);
+}
+
+TEST(MessagesRequest, ToolsChoicesStopsAndThoughtsAreThoseOfAChat) {
+  const MessagesRequest request = Read(R"({"max_tokens": 9, "system": "s",
+      "messages": [{"role": "user", "content": "hi"}],
+      "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
+      "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
+      "stop_sequences": ["END"], "thinking": {"type": "enabled", "budget_tokens": 5},
+      "top_k": 3, "metadata": {"user_id": "u"}, "stream": true,
+      "output_config": {"effort": "max", "format": {"type": "json_schema", "schema": {"type": "object"}}}})");
+  const Json& chat = request.chat;
+  EXPECT_EQ(chat["tools"], Json::parse(R"([{"type": "function", "function": {"name": "f",
+      "description": "d", "parameters": {"type": "object"}}}])"));
+  EXPECT_EQ(chat["tool_choice"], "required");
+  EXPECT_EQ(chat["parallel_tool_calls"], false);
+  EXPECT_EQ(chat["stop"], Json::parse(R"(["END"])"));
+  EXPECT_THAT(request.stops, ElementsAre("END"));
+  EXPECT_EQ(chat["thinking_token_budget"], 5);
+  EXPECT_EQ(chat["top_k"], 3);
+  EXPECT_EQ(chat["stream"], true);
+  EXPECT_EQ(chat["reasoning_effort"], "xhigh");
+  EXPECT_EQ(chat["response_format"]["json_schema"]["schema"]["type"], "object");
+  for (const auto& [type, choice] : {std::pair{"auto", "auto"}, {"none", "none"}}) {
+    const Json body = {{"max_tokens", 1},
+                       {"messages", {{{"role", "user"}, {"content", "hi"}}}},
+                       {"tool_choice", {{"type", type}}}};
+    EXPECT_EQ(Read(body.dump()).chat["tool_choice"], choice);
+  }
+  EXPECT_EQ(Read(R"({"max_tokens": 1, "messages": [{"role": "user", "content": "a"}],
+      "tool_choice": {"type": "tool", "name": "f"}})")
+                .chat["tool_choice"]["function"]["name"],
+            "f");
+  EXPECT_EQ(Read(R"({"max_tokens": 1, "messages": [{"role": "user", "content": "a"}],
+      "thinking": {"type": "disabled"}, "output_config": {"effort": "high"}})")
+                .chat["reasoning_effort"],
+            "none");
+}
+
+TEST(MessagesRequest, TokensAreCountedWithoutALimit) {
+  const MessagesRequest request =
+      Read(R"({"messages": [{"role": "user", "content": "hi"}]})", MessagesUse::kCount);
+  EXPECT_EQ(request.chat["messages"].size(), 1u);
+}
+
+TEST(MessagesRequest, WhatCannotBeHonouredIsRefusedByItsName) {
+  struct Case {
+    const char* body;
+    const char* param;
+    const char* code;
+  };
+  const Case cases[] = {
+      {R"({"messages": [{"role": "user", "content": "a"}]})", "max_tokens", "missing_field"},
+      {R"({"max_tokens": 1})", "messages", "missing_field"},
+      {R"({"max_tokens": 1, "messages": "a"})", "messages", "invalid_type"},
+      {R"({"max_tokens": 1, "messages": [5]})", "messages[0]", "invalid_type"},
+      {R"({"max_tokens": 1, "messages": [{"role": 5, "content": "a"}]})", "messages[0].role",
+       "invalid_type"},
+      {R"({"max_tokens": 1, "messages": [{"role": "tool", "content": "a"}]})", "messages[0].role",
+       "invalid_value"},
+      {R"({"max_tokens": 1, "messages": [{"role": "user"}]})", "messages[0].content",
+       "missing_field"},
+      {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image"}]}]})",
+       "messages[0].content[0].type", "unsupported"},
+      {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "text"}]}]})",
+       "messages[0].content[0].text", "missing_field"},
+      {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "a"},
+           {"role": "assistant", "content": "b"}]})",
+       "messages", "unsupported"},
+      {R"({"max_tokens": 1, "messages": [], "tools": [{"type": "web_search_20250305"}]})",
+       "tools[0].type", "unsupported"},
+      {R"({"max_tokens": 1, "messages": [], "tools": [{"input_schema": {}}]})", "tools[0].name",
+       "missing_field"},
+      {R"({"max_tokens": 1, "messages": [], "tool_choice": {"type": "some"}})", "tool_choice.type",
+       "invalid_value"},
+      {R"({"max_tokens": 1, "messages": [], "thinking": {"type": "enabled"}})",
+       "thinking.budget_tokens", "missing_field"},
+      {R"({"max_tokens": 1, "messages": [], "thinking": {"type": "much"}})", "thinking.type",
+       "invalid_value"},
+      {R"({"max_tokens": 1, "messages": [], "stop_sequences": [1]})", "stop_sequences",
+       "invalid_type"},
+      {R"({"max_tokens": 1, "messages": [], "output_format": {"type": "xml"}})", "output_format",
+       "invalid_value"},
+      {R"({"max_tokens": 1, "messages": [], "stop": "a"})", "stop", "unsupported"},
+      {R"({"max_tokens": 1, "messages": [], "n": 2})", "n", "unsupported"},
+      {R"({"max_tokens": 1, "messages": [], "mcp_servers": [{}]})", "mcp_servers", "unsupported"},
+  };
+  for (const Case& one : cases) {
+    auto result = ReadMessagesRequest(Json::parse(one.body), MessagesUse::kAnswer);
+    const auto* error = std::get_if<ApiError>(&result);
+    ASSERT_NE(error, nullptr) << one.body;
+    EXPECT_EQ(error->status, 400);
+    EXPECT_EQ(error->param, one.param) << one.body;
+    EXPECT_EQ(error->code, one.code) << one.body;
+    EXPECT_THAT(error->message, HasSubstr(one.param));
+  }
+}
+
+TEST(MessagesRequest, ErrorsOfTheChatNameTheClientsFields) {
+  const ApiError error = InMessages(Invalid("stop: expected at most 16, found 17", "stop"));
+  EXPECT_EQ(error.param, "stop_sequences");
+  EXPECT_EQ(error.message, "stop_sequences: expected at most 16, found 17");
+}
+
+}  // namespace
+}  // namespace ebb::server

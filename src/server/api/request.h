@@ -1,0 +1,89 @@
+// Requests of OpenAI's interface: from the JSON of a body to what the library is asked for. What
+// has no effect here is named; what cannot be honoured, though it was to constrain the answer, is
+// refused; nothing is clamped.
+#ifndef EBB_SERVER_API_REQUEST_H_
+#define EBB_SERVER_API_REQUEST_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/chat.h"
+#include "ebb/engine.h"
+#include "ebb/generate.h"
+#include "ebb/model.h"
+#include "ebb/sampler.h"
+#include "src/server/api/api_error.h"
+#include "src/server/engine/job.h"
+
+namespace ebb::server {
+
+// What holds where a request says nothing.
+struct RequestDefaults {
+  std::string model_id;              // what the model is called
+  std::vector<std::string> aliases;  // what requests may call it too
+  [[nodiscard]] bool IsModel(std::string_view name) const {
+    return name == model_id || std::ranges::find(aliases, name) != aliases.end();
+  }
+  SamplingOptions sampling;
+  EngineOptions engine;    // whose tiers sessions have
+  SessionOptions session;  // of which ShareTiers() has seen the policy
+  GenerateOptions generate;
+};
+
+enum class Endpoint { kChat, kText };
+
+struct CompletionRequest {
+  Endpoint endpoint = Endpoint::kChat;
+  ChatRequest chat;                     // of kChat
+  std::vector<std::string> texts = {};  // of kText, one of both
+  std::vector<std::vector<Token>> prompts = {};
+  int num_choices = 1;  // of each prompt
+  SamplingOptions sampling;
+  GenerateOptions generate;
+  SessionOptions session;
+  bool streams = false;
+  bool includes_usage = false;
+  bool tells_hash = false;
+  std::optional<int> logprobs = {};  // the likeliest beside each token
+  std::optional<int> priority = {};
+  bool caches_prompt = true;  // shares rows of its prompt with other requests
+  std::string cache_salt;     // with those of the same salt alone
+  std::optional<double> deadline_seconds = {};
+  std::string session_id = {};            // empty: none
+  std::vector<std::string> ignored = {};  // fields without effect
+};
+
+[[nodiscard]] ApiResult<CompletionRequest> ReadRequest(Endpoint endpoint, const Json& body,
+                                                       const RequestDefaults& defaults);
+// The chat in a body: messages, tools and formats. /apply-template needs no more.
+[[nodiscard]] ApiResult<ChatRequest> ReadChatRequest(const Json& body,
+                                                     const RequestDefaults& defaults);
+
+// What is generated for a request: a job for each choice of each prompt, without their ids.
+struct Prepared {
+  std::vector<Job> jobs;
+  std::shared_ptr<const ChatPrompt> prompt;  // how the answers are read
+  size_t num_calls = 0;                      // of tools, in the conversation
+  bool may_call = false;
+};
+// Applies the template, tokenizes and makes samplers: may take a second. Errors: those of the
+// library; a prompt that leaves no room in the context.
+[[nodiscard]] ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request);
+// Prepare() for turns that are made already, behind `num_kept` tokens of a session. num_calls: see
+// Prepared.
+[[nodiscard]] ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& request,
+                                               std::vector<Turn> turns, size_t num_kept,
+                                               size_t num_calls);
+[[nodiscard]] size_t NumCalls(std::span<const ChatMessage> messages);
+// Whether the answer may call tools.
+[[nodiscard]] bool MayCall(const ChatRequest& chat);
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_API_REQUEST_H_

@@ -1,0 +1,54 @@
+// The answer to a request for /v1/responses: a response with output items, in one piece or as
+// typed events. Pure, as Exchange is.
+#ifndef EBB_SERVER_API_RESPONSES_EXCHANGE_H_
+#define EBB_SERVER_API_RESPONSES_EXCHANGE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/server/api/part_exchange.h"
+
+namespace ebb::server {
+
+struct ResponsesOptions {
+  Json echo;  // see ResponsesRequest
+  // Thoughts come as summaries too, for clients that show no other form of them.
+  bool wants_summary = false;
+};
+
+class ResponsesExchange final : public PartExchange {
+ public:
+  ResponsesExchange(std::shared_ptr<const Model> model, ExchangeOptions options,
+                    ResponsesOptions responses);
+
+  [[nodiscard]] std::string TakeEvents() override;
+  // At any time: the response so far.
+  [[nodiscard]] Json Whole() const override;
+  // What the answer adds to the conversation: an array of items.
+  [[nodiscard]] Json Output() const;
+
+ private:
+  [[nodiscard]] const char* Status() const;
+  [[nodiscard]] Json Response(std::string_view status, Json output) const;
+  [[nodiscard]] std::string ItemId(size_t part) const;
+  // An item; one that is open is told without what is in it.
+  [[nodiscard]] Json Item(size_t part, std::string_view status) const;
+  [[nodiscard]] Json ClosedItem(size_t part) const;
+  void Tell(std::string_view name, Json data, std::string* events);
+  // About one item.
+  void TellOf(size_t part, std::string_view name, Json more, std::string* events);
+  void TellOpened(size_t part, std::string* events);
+  void TellGrown(size_t part, const std::string& text, std::string* events);
+  void TellClosed(size_t part, std::string* events);
+
+  const ResponsesOptions responses_;
+  uint64_t sequence_number_ = 0;
+  bool told_begin_ = false;
+  bool told_end_ = false;
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_API_RESPONSES_EXCHANGE_H_

@@ -1,0 +1,317 @@
+#include "src/server/api/responses_request.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/server/api/converted_chat.h"
+#include "src/server/api/json_fields.h"
+
+namespace ebb::server {
+namespace {
+
+constexpr size_t kMostItems = 4096;
+constexpr std::string_view kTextTypes[] = {"input_text", "output_text", "text", "refusal"};
+constexpr std::string_view kOutputTypes[] = {"input_text", "output_text", "text"};
+constexpr std::string_view kThoughtTypes[] = {"reasoning_text", "text"};
+constexpr std::string_view kSummaryTypes[] = {"summary_text"};
+
+// Members that have another form in a chat. All others pass.
+constexpr std::string_view kConverted[] = {
+    "input",      "instructions",      "text",  "tools",    "tool_choice",
+    "reasoning",  "max_output_tokens", "store", "metadata", "previous_response_id",
+    "background", "conversation",      "prompt"};
+// Members of a chat that have another name here.
+constexpr std::string_view kOfChats[] = {
+    "messages",   "response_format",       "json_schema", "reasoning_effort",
+    "max_tokens", "max_completion_tokens", "logprobs"};
+
+class Reader {
+ public:
+  Reader(const Json& body, const FindItems& find)
+      : body_(body), find_(find), fields_(body, "", &error_) {}
+
+  ApiResult<ResponsesRequest> Read() {
+    PassFields();
+    RefuseWhatIsNotThere();
+    if (auto text = fields_.Text("instructions")) {
+      instructions_ = *std::move(text);
+      messages_.AddSystem(instructions_);
+    }
+    ReadPast();
+    ReadInput();
+    ReadTools();
+    ReadToolChoice();
+    ReadFormat();
+    ReadReasoning();
+    if (const Json* most = fields_.Any("max_output_tokens")) chat_["max_tokens"] = *most;
+    metadata_ = fields_.Object("metadata");
+    request_.stores = fields_.Bool("store").value_or(true);
+    if (error_.has_value()) return *std::move(error_);
+    chat_["messages"] = messages_.Take();
+    request_.chat = std::move(chat_);
+    request_.echo = Echo();
+    return std::move(request_);
+  }
+
+ private:
+  void PassFields() {
+    for (const auto& [name, value] : body_.items()) {
+      if (std::ranges::find(kConverted, name) == std::end(kConverted)) chat_[name] = value;
+    }
+  }
+
+  void RefuseWhatIsNotThere() {
+    for (const std::string_view name : kOfChats) {
+      if (fields_.Any(std::string(name)) != nullptr) {
+        Refuse(std::string(name), "not a field of /v1/responses");
+      }
+    }
+    if (fields_.Bool("background") == true) {
+      Refuse("background", "true is not supported: a response lives as long as its request");
+    }
+    if (fields_.Any("conversation") != nullptr) {
+      Refuse("conversation", "not supported; previous_response_id is");
+    }
+    if (fields_.Any("prompt") != nullptr) Refuse("prompt", "stored prompts are not supported");
+    if (const Json* n = fields_.Any("n"); n != nullptr && *n != 1) {
+      Refuse("n", "a response has one answer");
+    }
+    if (const Json* top = fields_.Any("top_logprobs"); top != nullptr && *top != 0) {
+      Refuse("top_logprobs", "not supported here; /v1/chat/completions has log-probabilities");
+    }
+    const Json* include = fields_.Array("include");
+    if (include == nullptr) return;
+    for (const Json& one : *include) {
+      if (one == "message.output_text.logprobs") {
+        Refuse("include",
+               "log-probabilities are not supported here; /v1/chat/completions has them");
+      }
+    }
+  }
+
+  void ReadPast() {
+    const auto id = fields_.Text("previous_response_id");
+    if (!id.has_value()) return;
+    std::optional<Json> items = find_(*id);
+    if (!items.has_value()) {
+      return fields_.Fail("previous_response_id",
+                          fmt::format("there is no response \"{}\"; it was not stored, has been "
+                                      "deleted or had to make room",
+                                      *id),
+                          "previous_response_not_found");
+    }
+    previous_ = *id;
+    for (const Json& item : *items) ReadItem(item, "previous_response_id");
+  }
+
+  void ReadInput() {
+    const Json* input = fields_.Any("input");
+    if (input == nullptr) {
+      return fields_.Fail("input", "expected a text or an array of items", "missing_field");
+    }
+    if (input->is_string()) {
+      request_.input = Json::array({{{"type", "message"}, {"role", "user"}, {"content", *input}}});
+    } else if (input->is_array()) {
+      request_.input = *input;
+    } else {
+      return fields_.Fail("input", "expected a string or an array", "invalid_type");
+    }
+    if (request_.input.size() > kMostItems) {
+      return fields_.Fail("input", fmt::format("expected at most {} items, found {}", kMostItems,
+                                               request_.input.size()));
+    }
+    for (size_t i = 0; i < request_.input.size() && !error_.has_value(); ++i) {
+      ReadItem(request_.input[i], fmt::format("input[{}]", i));
+    }
+  }
+
+  void ReadItem(const Json& item, const std::string& path) {
+    if (error_.has_value()) return;
+    if (!item.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+    JsonFields fields(item, path, &error_);
+    const std::string type = fields.Text("type").value_or("message");
+    if (type == "message") return ReadMessage(&fields);
+    if (type == "reasoning") return ReadThought(&fields);
+    if (type == "function_call") {
+      return messages_.AddCall(Needed("call_id", &fields), Needed("name", &fields),
+                               fields.Text("arguments").value_or("{}"));
+    }
+    if (type == "function_call_output") {
+      std::string id = Needed("call_id", &fields);
+      return messages_.AddToolAnswer(
+          std::move(id),
+          ContentText(fields.Any("output"), path + ".output", kOutputTypes, &error_));
+    }
+    fields.Fail("type",
+                fmt::format("expected message, reasoning, function_call or function_call_output, "
+                            "found \"{}\"",
+                            type),
+                "unsupported");
+  }
+
+  void ReadMessage(JsonFields* fields) {
+    const std::string role = Needed("role", fields);
+    std::string text =
+        ContentText(fields->Any("content"), fields->PathOf("content"), kTextTypes, &error_);
+    if (role == "user") return messages_.AddUser(std::move(text));
+    if (role == "assistant") return messages_.AddText(std::move(text));
+    if (role == "system" || role == "developer") return messages_.AddSystem(text);
+    fields->Fail("role",
+                 fmt::format("expected user, assistant, system or developer, found \"{}\"", role));
+  }
+
+  // The thought itself, where it is there, else its summary.
+  void ReadThought(JsonFields* fields) {
+    std::string text =
+        ContentText(fields->Any("content"), fields->PathOf("content"), kThoughtTypes, &error_);
+    if (text.empty()) {
+      text = ContentText(fields->Any("summary"), fields->PathOf("summary"), kSummaryTypes, &error_);
+    }
+    if (!text.empty()) messages_.AddThought(text);
+  }
+
+  void ReadTools() {
+    const Json* tools = fields_.Array("tools");
+    if (tools == nullptr) return;
+    tools_ = *tools;
+    chat_["tools"] = Json::array();
+    for (size_t i = 0; i < tools->size() && !error_.has_value(); ++i) {
+      const std::string path = fmt::format("tools[{}]", i);
+      const Json& tool = (*tools)[i];
+      if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+      JsonFields fields(tool, path, &error_);
+      const std::string type = fields.Text("type").value_or("");
+      if (type != "function") {
+        return fields.Fail("type",
+                           fmt::format("expected function, found \"{}\": tools that a server "
+                                       "carries out itself are not supported",
+                                       type),
+                           "unsupported");
+      }
+      Json function = {{"name", fields.Text("name").value_or("")}};
+      if (auto text = fields.Text("description")) function["description"] = *std::move(text);
+      if (const Json* schema = fields.Object("parameters")) function["parameters"] = *schema;
+      chat_["tools"].push_back({{"type", "function"}, {"function", std::move(function)}});
+    }
+  }
+
+  void ReadToolChoice() {
+    const Json* choice = fields_.Any("tool_choice");
+    if (choice == nullptr) return;
+    tool_choice_ = *choice;
+    if (!choice->is_object()) {
+      chat_["tool_choice"] = *choice;
+      return;
+    }
+    JsonFields fields(*choice, "tool_choice", &error_);
+    const std::string type = fields.Text("type").value_or("");
+    if (type != "function") {
+      return fields.Fail("type", fmt::format("expected function, found \"{}\"", type),
+                         "unsupported");
+    }
+    chat_["tool_choice"] = {{"type", "function"},
+                            {"function", {{"name", Needed("name", &fields)}}}};
+  }
+
+  void ReadFormat() {
+    const Json* text = fields_.Object("text");
+    if (text == nullptr) return;
+    JsonFields fields(*text, "text", &error_);
+    const Json* format = fields.Object("format");
+    if (format == nullptr) return;
+    format_ = *format;
+    JsonFields inner(*format, "text.format", &error_);
+    const std::string type = inner.Text("type").value_or("");
+    chat_["response_format"] = {{"type", type}};
+    if (type != "json_schema") return;
+    Json schema = Json::object();
+    if (const Json* given = inner.Object("schema")) schema["schema"] = *given;
+    chat_["response_format"]["json_schema"] = std::move(schema);
+  }
+
+  void ReadReasoning() {
+    const Json* reasoning = fields_.Object("reasoning");
+    if (reasoning == nullptr) return;
+    reasoning_ = *reasoning;
+    JsonFields fields(*reasoning, "reasoning", &error_);
+    if (const Json* effort = fields.Any("effort")) chat_["reasoning_effort"] = *effort;
+    for (const char* name : {"summary", "generate_summary"}) {
+      if (fields.Text(name).has_value()) request_.wants_summary = true;
+    }
+  }
+
+  Json Echo() const {
+    const auto given = [this](const char* name, Json otherwise) {
+      const auto found = body_.find(name);
+      return found == body_.end() || found->is_null() ? std::move(otherwise) : *found;
+    };
+    return {{"background", false},
+            {"instructions", instructions_.empty() ? Json() : Json(instructions_)},
+            {"max_output_tokens", given("max_output_tokens", nullptr)},
+            {"metadata", metadata_ == nullptr ? Json::object() : *metadata_},
+            {"parallel_tool_calls", given("parallel_tool_calls", true)},
+            {"previous_response_id", previous_.empty() ? Json() : Json(previous_)},
+            {"reasoning",
+             reasoning_.is_null() ? Json{{"effort", nullptr}, {"summary", nullptr}} : reasoning_},
+            {"store", request_.stores},
+            {"temperature", given("temperature", nullptr)},
+            {"text", {{"format", format_.is_null() ? Json{{"type", "text"}} : format_}}},
+            {"tool_choice", tool_choice_},
+            {"tools", tools_},
+            {"top_p", given("top_p", nullptr)},
+            {"truncation", "disabled"},
+            {"user", given("user", nullptr)}};
+  }
+
+  static std::string Needed(const char* name, JsonFields* fields) {
+    auto text = fields->Text(name);
+    if (!text.has_value() || text->empty()) {
+      fields->Fail(name, "expected a text", "missing_field");
+      return "";
+    }
+    return *std::move(text);
+  }
+
+  void Refuse(const std::string& name, const std::string& message) {
+    fields_.Fail(name, message, "unsupported");
+  }
+
+  const Json& body_;
+  const FindItems& find_;
+  std::optional<ApiError> error_;
+  JsonFields fields_;
+  ChatMessages messages_;
+  Json chat_ = Json::object();
+  ResponsesRequest request_;
+  // What the response repeats.
+  std::string instructions_;
+  std::string previous_;
+  const Json* metadata_ = nullptr;
+  Json tools_ = Json::array();
+  Json tool_choice_ = "auto";
+  Json format_;
+  Json reasoning_;
+};
+
+}  // namespace
+
+ApiResult<ResponsesRequest> ReadResponsesRequest(const Json& body, const FindItems& find) {
+  return Reader(body, find).Read();
+}
+
+ApiError InResponses(ApiError error) {
+  static constexpr FieldName kNames[] = {
+      {"messages", "input"},
+      {"max_tokens", "max_output_tokens"},
+      {"reasoning_effort", "reasoning.effort"},
+      {"response_format.json_schema", "text.format"},
+      {"response_format", "text.format"},
+      {"tool_choice.function.name", "tool_choice.name"},
+  };
+  return UnderNames(std::move(error), kNames);
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,69 @@
+// What a server counts and measures: figures of the engine's thread, for /metrics and for
+// predictions.
+#ifndef EBB_SERVER_ENGINE_FIGURES_H_
+#define EBB_SERVER_ENGINE_FIGURES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "ebb/report.h"
+#include "ebb/types.h"
+
+namespace ebb::server {
+
+// Seconds, counted by upper bounds.
+class Histogram {
+ public:
+  static constexpr std::array<double, 14> kBounds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+                                                     1,     2.5,  5,     10,   30,  60,   300};
+  void Add(double seconds) {
+    size_t i = 0;
+    while (i < kBounds.size() && seconds > kBounds[i]) ++i;
+    ++counts_[i];
+    sum_ += seconds;
+  }
+  // Element i counts values up to kBounds[i] and above the bound before; the last one counts those
+  // above all bounds.
+  [[nodiscard]] const std::array<uint64_t, kBounds.size() + 1>& counts() const { return counts_; }
+  [[nodiscard]] double sum() const { return sum_; }
+
+ private:
+  std::array<uint64_t, kBounds.size() + 1> counts_ = {};
+  double sum_ = 0;
+};
+
+// As of the last step. Totals count since the server began.
+struct Figures {
+  size_t waiting = 0;
+  size_t reading = 0;
+  size_t decoding = 0;
+  size_t parked = 0;
+  uint64_t prompt_tokens = 0;  // total, read
+  uint64_t generated_tokens = 0;
+  uint64_t prefix_queries = 0;  // tokens of prompts that were looked up
+  uint64_t prefix_hits = 0;     // of them, whose rows another session had
+  uint64_t prefixes_sunk = 0;   // to T1, for requests that needed room
+  uint64_t prefixes_dropped = 0;
+  size_t prefixes = 0;
+  uint64_t prefix_bytes = 0;  // see PrefixCache::bytes()
+  uint64_t steps = 0;
+  uint64_t parks = 0;
+  uint64_t resumes = 0;
+  uint64_t share_changes = 0;
+  uint64_t t0_refusals = 0;               // steps that found no room in T0
+  std::map<std::string, uint64_t> ended;  // by finish reason
+  Histogram queue, first_token, between_tokens, whole;
+  std::array<ArenaAccounting, kNumTiers> arenas = {};
+  // Rows of all sessions, (layer, kv head, token) triples.
+  std::array<int64_t, kNumTiers> rows = {};
+  double seconds_per_step = 0;          // of late
+  double seconds_per_prompt_token = 0;  // of late
+  double predicted_wait = 0;            // of a request that comes now
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_ENGINE_FIGURES_H_

@@ -1,0 +1,76 @@
+// A request as the engine's thread sees it, and what it tells about it: tokens in, text out. It
+// knows nothing of JSON and connections.
+#ifndef EBB_SERVER_ENGINE_JOB_H_
+#define EBB_SERVER_ENGINE_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ebb/engine.h"
+#include "ebb/generate.h"
+#include "ebb/sampler.h"
+#include "ebb/status.h"
+#include "src/server/engine/schedule.h"
+#include "src/server/engine/session_work.h"
+
+namespace ebb::server {
+
+struct Job {
+  JobId id = 0;  // unique as long as the server runs
+  OwnerId owner = 0;
+  int priority = 0;
+  std::optional<double> deadline_seconds = {};  // from its arrival on
+  std::vector<Token> prompt;                    // not empty without `work`
+  SessionOptions session;
+  // Which prompts it shares rows with; see PrefixKey(). Nothing: with none, and none with it.
+  std::optional<std::string> prefix_key = {};
+  std::unique_ptr<Sampler> sampler;
+  GenerateOptions generate;          // its callbacks are the driver's
+  std::optional<int> logprobs = {};  // so many of the likeliest beside each token
+  // It is a turn of a session that stays. An answer that goes on has no prompt.
+  std::optional<SessionWork> work = {};
+};
+
+struct JobPiece {
+  TextPart part = TextPart::kAnswer;
+  std::string text;
+};
+
+// How it ended. Times are seconds.
+struct JobEnd {
+  FinishReason finish = FinishReason::kError;
+  std::string stop_string = {};  // of kStopString: which one
+  Status error = {};             // why, for kContext, kCap, kCancelled and kError
+  int prompt_tokens = 0;
+  int cached_tokens = 0;  // of the prompt, whose rows were there already
+  int generated_tokens = 0;
+  int thought_tokens = 0;
+  int decode_steps = 0;
+  uint64_t logits_hash = 0;
+  int num_parks = 0;
+  double queue_seconds = 0;
+  double first_token_seconds = 0;  // from its arrival on
+  double prompt_seconds = 0;       // from its beginning to the first token
+  double decode_seconds = 0;       // from there to the end
+  // With SessionWork.
+  SessionTrouble trouble = SessionTrouble::kNone;
+  std::optional<uint64_t> resting = {};  // the driver keeps the session under this number
+  std::optional<SessionEnd> session = {};
+};
+
+// What is new about a job since the last update.
+struct JobUpdate {
+  JobId id = 0;
+  bool accepted = false;  // it waits for its turn, and will be answered
+  std::vector<JobPiece> pieces = {};
+  std::vector<Logprobs> logprobs = {};     // of tokens, where they were asked for
+  std::optional<SavedSession> saved = {};  // with SessionWork: at checkpoints and at the end
+  std::optional<JobEnd> end = {};          // nothing comes behind it
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_ENGINE_JOB_H_

@@ -1,0 +1,141 @@
+// Invariant: no prefix is the beginning of another one of its key.
+#include "src/server/engine/prefix_cache.h"
+#include "ebb/generate.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ebb/tiers.h"
+
+namespace ebb::server {
+namespace {
+
+// Reading fewer tokens takes no longer than taking their rows.
+constexpr size_t kLeastTokens = 8;
+// Each is held against each prompt.
+constexpr size_t kMostPrefixes = 256;
+
+std::string TiersText(const std::optional<TierSpec>& tiers) {
+  if (!tiers.has_value()) return "none";
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}", tiers->t0_share, tiers->t0_cap_bytes,
+                     static_cast<int>(tiers->t1), tiers->t1_cap_bytes, tiers->t2_share,
+                     static_cast<int>(tiers->t2_type), tiers->evict_share,
+                     static_cast<int>(tiers->evict_of), tiers->evict_beyond_caps,
+                     tiers->protected_may_go);
+}
+
+template <typename T>
+std::string OptionText(const std::optional<T>& value) {
+  return value.has_value() ? fmt::format("{}", static_cast<int64_t>(*value)) : "-";
+}
+
+bool BeginsWith(std::span<const Token> tokens, std::span<const Token> beginning) {
+  return beginning.size() <= tokens.size() &&
+         std::equal(beginning.begin(), beginning.end(), tokens.begin());
+}
+
+uint64_t BytesOf(const Session& session) {
+  const CacheAccounting rows = session.accounting();
+  uint64_t bytes = rows.table_bytes + session.tokens().size_bytes();
+  for (const TierAccounting& tier : rows.tiers) bytes += tier.fair_page_bytes;
+  return bytes;
+}
+
+}  // namespace
+
+// The salt's length tells where it ends, so that no salt can say what another one and a policy do.
+std::string PrefixKey(std::string_view salt, const SessionOptions& session) {
+  const PolicySpec& policy = session.policy;
+  std::string key = fmt::format("{}:{}|{}", salt.size(), salt, policy.name);
+  for (const auto& [name, value] : policy.params) key += fmt::format(",{}={}", name, value);
+  key += fmt::format("|{}|{} {}|{} {} {} {} {}|{}|{}", policy.scorer,
+                     static_cast<int>(policy.budget.unit), policy.budget.value,
+                     OptionText(policy.sinks), OptionText(policy.window),
+                     OptionText(policy.interval), OptionText(policy.granularity),
+                     OptionText(policy.most_tokens), policy.seed, TiersText(policy.tiers));
+  return key + fmt::format("|{} {} {}", session.context, static_cast<int>(session.past_context),
+                           session.lossless.has_value());
+}
+
+PrefixSource BetterSource(PrefixSource best, Session* session, std::span<const Token> prompt) {
+  const size_t num_tokens = ExactPrefix(*session, prompt);
+  const bool is_better = num_tokens >= kLeastTokens && num_tokens > best.num_tokens;
+  return is_better ? PrefixSource{session, num_tokens} : best;
+}
+
+PrefixSource PrefixCache::Find(std::string_view key, std::span<const Token> prompt) {
+  PrefixSource best;
+  auto used = prefixes_.end();
+  for (auto prefix = prefixes_.begin(); prefix != prefixes_.end(); ++prefix) {
+    if (prefix->key != key) continue;
+    const PrefixSource better = BetterSource(best, prefix->session.get(), prompt);
+    if (better.session == best.session) continue;
+    best = better;
+    used = prefix;
+  }
+  if (used == prefixes_.end()) return best;
+  prefixes_.splice(prefixes_.begin(), prefixes_, used);
+  bytes_.reset();
+  return best;
+}
+
+// False: another prefix has all of it.
+bool PrefixCache::MakePlaceFor(const Prefix& prefix) {
+  const std::span<const Token> tokens = prefix.session->tokens();
+  for (auto other = prefixes_.begin(); other != prefixes_.end(); ++other) {
+    if (other->key != prefix.key || !BeginsWith(other->session->tokens(), tokens)) continue;
+    prefixes_.splice(prefixes_.begin(), prefixes_, other);
+    return false;
+  }
+  std::erase_if(prefixes_, [&](const Prefix& other) {
+    return other.key == prefix.key && BeginsWith(tokens, other.session->tokens());
+  });
+  return true;
+}
+
+void PrefixCache::Keep(std::string key, size_t num_tokens, std::unique_ptr<Session> session) {
+  if (!is_on() || num_tokens > session->tokens().size()) return;
+  Prefix prefix = {.key = std::move(key), .session = std::move(session)};
+  Session& kept = *prefix.session;
+  if (!kept.SetT0Floor(0).ok() || !kept.TruncateTo(static_cast<Position>(num_tokens)).ok()) return;
+  if (ExactPrefix(kept, kept.tokens()) < kLeastTokens || !MakePlaceFor(prefix)) return;
+  prefixes_.push_front(std::move(prefix));
+  bytes_.reset();
+  while (prefixes_.size() > kMostPrefixes || bytes() > most_bytes_) {
+    Drop(std::prev(prefixes_.end()));
+  }
+}
+
+void PrefixCache::Drop(std::list<Prefix>::iterator prefix) {
+  prefixes_.erase(prefix);
+  bytes_.reset();
+}
+
+// Pages that others hold too are given back by none alone.
+PrefixCache::Given PrefixCache::GiveWay() {
+  for (auto prefix = prefixes_.end(); prefix != prefixes_.begin();) {
+    --prefix;
+    const TierAccounting t0 = prefix->session->accounting().tiers[static_cast<size_t>(Tier::kT0)];
+    if (t0.page_bytes == t0.shared_page_bytes) continue;
+    bytes_.reset();
+    if (prefix->session->Park().ok()) return Given::kSunk;
+    Drop(prefix);
+    return Given::kDropped;
+  }
+  if (prefixes_.empty()) return Given::kNothing;
+  Drop(std::prev(prefixes_.end()));
+  return Given::kDropped;
+}
+
+uint64_t PrefixCache::bytes() {
+  if (!bytes_.has_value()) {
+    bytes_ = 0;
+    for (const Prefix& prefix : prefixes_) *bytes_ += BytesOf(*prefix.session);
+  }
+  return *bytes_;
+}
+
+}  // namespace ebb::server

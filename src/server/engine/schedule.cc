@@ -1,0 +1,328 @@
+// Invariants:
+// 1. The least parts of all that run are within T0's cap, or somebody is parked.
+// 2. The most urgent request that runs is never parked, so that it ends and makes room.
+// 3. Nobody begins or goes on before everybody whose turn is earlier, so that nobody starves.
+#include "src/server/engine/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace ebb::server {
+namespace {
+
+// Shares are multiples of this, and grow in larger strides than they shrink, so that rows do not
+// go to and fro with every token.
+constexpr double kShareStep = 1.0 / 8;
+constexpr double kGrowth = 1.0 / 4;
+// A request that was parked so often is parked again only when nobody else can be.
+constexpr int kManyParks = 3;
+
+// One job while a plan is made.
+struct Entry {
+  const JobState* job = nullptr;
+  Phase phase = Phase::kWaiting;
+  double share = 1;  // as planned
+};
+
+bool Runs(const Entry& entry) {
+  return entry.phase == Phase::kReading || entry.phase == Phase::kDecoding;
+}
+bool HasSession(const Entry& entry) { return entry.phase != Phase::kWaiting; }
+
+bool IsMoreUrgent(const JobState& a, const JobState& b) {
+  return std::tie(a.priority, a.arrival, a.id) < std::tie(b.priority, b.arrival, b.id);
+}
+
+uint64_t Less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+class Planner {
+ public:
+  Planner(const State& state, double now) : state_(state), now_(now) {}
+
+  Plan Make() {
+    EndJobs();
+    Order();
+    if (state_.machine.t0_refused) {
+      MakeRoom();
+    } else {
+      ParkWhatIsTooMuch();
+    }
+    // Who was refused tries again once others have given something.
+    const bool may_admit = !state_.machine.start_refused || HalveShares();
+    if (plan_.parks.empty() && !state_.machine.t0_refused && may_admit) Admit();
+    SetShares();
+    Step();
+    return std::move(plan_);
+  }
+
+ private:
+  void EndJobs() {
+    for (const JobState& job : state_.jobs) {
+      if (job.cancelled) {
+        plan_.ends.push_back({job.id, EndReason::kCancelled});
+      } else if (job.deadline.has_value() && *job.deadline <= now_) {
+        plan_.ends.push_back({job.id, EndReason::kDeadline});
+      } else {
+        entries_.push_back({&job, job.phase, job.share});
+        if (job.deadline.has_value()) {
+          plan_.wake_at = std::min(plan_.wake_at.value_or(*job.deadline), *job.deadline);
+        }
+      }
+    }
+  }
+
+  void Order() {
+    std::ranges::sort(entries_,
+                      [](const Entry& a, const Entry& b) { return IsMoreUrgent(*a.job, *b.job); });
+    for (const Entry& entry : entries_) served_[entry.job->owner] = entry.job->served;
+    if (!entries_.empty()) lowest_priority_ = entries_.front().job->priority;
+  }
+
+  [[nodiscard]] uint64_t LeastOfRunning() const {
+    uint64_t bytes = 0;
+    for (const Entry& entry : entries_) {
+      if (Runs(entry)) bytes += LeastOf(entry);
+    }
+    return bytes;
+  }
+  [[nodiscard]] size_t NumRunning() const {
+    return static_cast<size_t>(std::ranges::count_if(entries_, Runs));
+  }
+  [[nodiscard]] bool HoldsT0(uint64_t bytes) const { return bytes <= state_.machine.t0_bytes; }
+
+  // The least urgent that runs and can rest; of those that rested often only when there is no
+  // other, and never the most urgent of all.
+  [[nodiscard]] Entry* Victim() {
+    Entry* victim = nullptr;
+    bool is_first = true;
+    for (Entry& entry : entries_) {
+      if (!Runs(entry)) continue;
+      const bool most_urgent = std::exchange(is_first, false);
+      if (most_urgent || !entry.job->can_park) continue;
+      const bool immune = entry.job->num_parks >= kManyParks;
+      if (victim == nullptr || !immune || victim->job->num_parks >= kManyParks) victim = &entry;
+    }
+    return victim;
+  }
+
+  bool ParkOne() {
+    Entry* victim = Victim();
+    if (victim == nullptr) return false;
+    plan_.parks.push_back(victim->job->id);
+    victim->phase = Phase::kParked;
+    return true;
+  }
+
+  void ParkWhatIsTooMuch() {
+    while (!HoldsT0(LeastOfRunning()) && ParkOne()) {
+    }
+  }
+
+  // False: nobody has more than the least.
+  bool HalveShares() {
+    bool any = false;
+    for (Entry& entry : entries_) {
+      if (!Runs(entry) || !entry.job->is_elastic || entry.share <= 0) continue;
+      const double half = std::floor(entry.share / 2 / kShareStep) * kShareStep;
+      plan_.shares.push_back({entry.job->id, half});
+      entry.share = half;
+      any = true;
+    }
+    return any;
+  }
+
+  // The engine found less room than was counted on. The elastic parts go first.
+  void MakeRoom() {
+    if (HalveShares() || ParkOne()) return;
+    // Alone, or with others that cannot rest: the least urgent ends.
+    const auto last = std::find_if(entries_.rbegin(), entries_.rend(), Runs);
+    if (last == entries_.rend()) return;
+    plan_.ends.push_back({last->job->id, EndReason::kNoRoom});
+    entries_.erase(std::next(last).base());
+  }
+
+  // What it takes of T0 to let it begin or go on. Whoever goes on must not be in the way soon.
+  [[nodiscard]] static uint64_t NeededT0(const Entry& entry) {
+    const JobState& job = *entry.job;
+    return job.phase == Phase::kWaiting ? job.start_bytes
+                                        : std::max(job.least_bytes, job.start_bytes);
+  }
+  // What a job holds at the least that runs, perhaps from this plan on.
+  [[nodiscard]] static uint64_t LeastOf(const Entry& entry) {
+    return entry.phase == entry.job->phase ? entry.job->least_bytes : NeededT0(entry);
+  }
+
+  [[nodiscard]] bool HoldsBelowT0(const JobState& job) const {
+    uint64_t t1 = job.t1_bytes, t2 = job.t2_bytes;
+    for (const Entry& entry : entries_) {
+      if (!HasSession(entry)) continue;
+      t1 += entry.job->t1_bytes;
+      t2 += entry.job->t2_bytes;
+    }
+    return t1 <= state_.machine.t1_bytes && t2 <= state_.machine.t2_bytes;
+  }
+
+  [[nodiscard]] bool MayRun(const Entry& entry, uint64_t least, size_t num_running) const {
+    if (num_running >= state_.machine.most_running) return false;
+    if (!HasSession(entry) && !HoldsBelowT0(*entry.job)) return false;
+    // Alone it may always try.
+    return num_running == 0 || HoldsT0(least + NeededT0(entry));
+  }
+
+  // The priority that a request has come to by waiting.
+  [[nodiscard]] int AgedPriority(const JobState& job) const {
+    const double aged = job.priority - std::floor(job.waited / kAgeSeconds);
+    return static_cast<int>(std::max<double>(aged, lowest_priority_));
+  }
+
+  // Rests those that are less urgent by their priority, when that makes room for `entry`.
+  bool ParkFor(const Entry& entry) {
+    uint64_t least = LeastOfRunning();
+    size_t num_running = NumRunning();
+    std::vector<Entry*> victims;
+    for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
+      if (MayRun(entry, least, num_running)) break;
+      if (it->job->priority <= entry.job->priority) break;
+      if (!Runs(*it) || !it->job->can_park || it->job->num_parks >= kManyParks) continue;
+      // Who has waited as long as it takes to be level is not sent away again.
+      if (AgedPriority(*it->job) <= AgedPriority(*entry.job) || it->phase != it->job->phase)
+        continue;
+      least -= LeastOf(*it);
+      --num_running;
+      victims.push_back(&*it);
+    }
+    if (victims.empty() || !MayRun(entry, least, num_running)) return false;
+    for (Entry* victim : victims) {
+      plan_.parks.push_back(victim->job->id);
+      victim->phase = Phase::kParked;
+    }
+    return true;
+  }
+
+  // Whether the turn of `a` is before that of `b`.
+  [[nodiscard]] bool IsBefore(const Entry& a, const Entry& b) const {
+    const auto rank = [&](const Entry& entry) {
+      const JobState& job = *entry.job;
+      return std::tuple(AgedPriority(job), !HasSession(entry), served_.at(job.owner), job.arrival,
+                        job.id);
+    };
+    return rank(a) < rank(b);
+  }
+
+  // The next of those that neither run nor were parked by this plan; null: none is left.
+  [[nodiscard]] Entry* NextToAdmit() {
+    Entry* next = nullptr;
+    for (Entry& entry : entries_) {
+      if (Runs(entry)) continue;
+      if (std::ranges::find(plan_.parks, entry.job->id) != plan_.parks.end()) continue;
+      if (next == nullptr || IsBefore(entry, *next)) next = &entry;
+    }
+    return next;
+  }
+
+  void Admit() {
+    while (Entry* const entry = NextToAdmit()) {
+      if (!MayRun(*entry, LeastOfRunning(), NumRunning()) && !ParkFor(*entry)) break;
+      const JobState& job = *entry->job;
+      if (HasSession(*entry)) {
+        plan_.resumes.push_back(job.id);
+        entry->phase = job.was_reading ? Phase::kReading : Phase::kDecoding;
+      } else {
+        plan_.starts.push_back(job.id);
+        entry->phase = Phase::kReading;
+      }
+      // Owners take turns within a plan, too.
+      const auto prompt = static_cast<double>(job.prompt_left);
+      served_[job.owner] +=
+          CostOf(prompt, 0) + CostOf(static_cast<double>(job.tokens_left), prompt);
+    }
+  }
+
+  // One share for all, of what the least parts leave.
+  void SetShares() {
+    if (state_.machine.t0_bytes == kNoCap) return;
+    uint64_t least = 0, elastic = 0;
+    for (const Entry& entry : entries_) {
+      if (!Runs(entry)) continue;
+      const JobState& job = *entry.job;
+      least += LeastOf(entry);
+      if (job.is_elastic) elastic += Less(job.held_bytes, job.least_bytes);
+    }
+    const uint64_t left = Less(state_.machine.t0_bytes, least);
+    const double fair =
+        left >= elastic
+            ? 1
+            : std::floor(static_cast<double>(left) / static_cast<double>(elastic) / kShareStep) *
+                  kShareStep;
+    for (Entry& entry : entries_) {
+      const JobState& job = *entry.job;
+      if (!Runs(entry) || !job.is_elastic || job.phase == Phase::kWaiting) continue;
+      const double share = std::min(fair, job.most_share);
+      const bool may_grow = share > entry.share && plan_.parks.empty() &&
+                            !state_.machine.t0_refused && !state_.machine.start_refused;
+      if (share < entry.share) {
+        SetShrunkShare(job.id, share);
+      } else if (may_grow && (share >= entry.share + kGrowth || fair >= 1)) {
+        plan_.grown_shares.push_back({job.id, share});
+      }
+    }
+  }
+
+  void SetShrunkShare(JobId id, double share) {
+    const auto planned = std::ranges::find(plan_.shares, id, &Plan::Share::id);
+    if (planned == plan_.shares.end()) {
+      plan_.shares.push_back({id, share});
+    } else {
+      planned->share = share;
+    }
+  }
+
+  void Step() {
+    // What was foreseen for those that begin is not work that was done.
+    for (const Entry& entry : entries_) served_[entry.job->owner] = entry.job->served;
+    const Entry* reader = nullptr;
+    for (const Entry& entry : entries_) {
+      if (entry.phase == Phase::kDecoding) plan_.decodes.push_back(entry.job->id);
+      if (entry.phase != Phase::kReading) continue;
+      if (reader == nullptr || IsBefore(entry, *reader)) reader = &entry;
+    }
+    if (reader != nullptr) plan_.reader = reader->job->id;
+    if (plan_.HasStep()) plan_.wake_at = now_;
+  }
+
+  const State& state_;
+  const double now_;
+  std::vector<Entry> entries_;  // most urgent first, those that end left out
+  std::map<OwnerId, double> served_;
+  int lowest_priority_ = 0;  // the most urgent one
+  Plan plan_;
+};
+
+}  // namespace
+
+Plan Next(const State& state, double now) { return Planner(state, now).Make(); }
+
+bool EverFits(const JobState& job, const MachineState& machine) {
+  return job.least_bytes <= machine.t0_bytes && job.start_bytes <= machine.t0_bytes &&
+         job.t1_bytes <= machine.t1_bytes && job.t2_bytes <= machine.t2_bytes;
+}
+
+double PredictWait(const State& state) {
+  double seconds = 0;
+  size_t num_at_once = 0;
+  bool somebody_waits = false;
+  for (const JobState& job : state.jobs) {
+    seconds += static_cast<double>(job.prompt_left) * state.machine.seconds_per_prompt_token +
+               static_cast<double>(job.tokens_left) * state.machine.seconds_per_step;
+    const bool runs = job.phase == Phase::kReading || job.phase == Phase::kDecoding;
+    num_at_once += runs ? 1 : 0;
+    somebody_waits = somebody_waits || !runs;
+  }
+  if (!somebody_waits && num_at_once < state.machine.most_running) return 0;
+  return seconds / static_cast<double>(std::max<size_t>(num_at_once, 1));
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,99 @@
+#include "src/server/engine/session_shelf.h"
+
+#include <atomic>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ebb/session_file.h"
+
+namespace ebb::server {
+namespace {
+
+SessionTrouble TroubleOf(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kUnsupported:
+      return SessionTrouble::kMismatch;
+    case StatusCode::kCorrupt:
+    case StatusCode::kNotFound:
+      return SessionTrouble::kCorrupt;
+    default:
+      return SessionTrouble::kNone;
+  }
+}
+
+bool HasT1(const SessionOptions& options) {
+  const auto& tiers = options.policy.tiers;
+  return tiers.has_value() && tiers->t1 != T1Place::kNone && !options.lossless.has_value();
+}
+
+// What it gave up while it rested, or while others needed it.
+Status TakeMemoryBack(Session* session, const SessionOptions& options) {
+  if (options.t0_floor_bytes > 0) {
+    EBB_RETURN_IF_ERROR(session->SetT0Floor(options.t0_floor_bytes));
+  }
+  const auto& tiers = options.policy.tiers;
+  if (!HasT1(options) || tiers->t0_cap_bytes > 0) return OkStatus();
+  return session->SetT0Share(tiers->t0_share);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> SessionShelf::Open(Engine* engine, const SessionOptions& options,
+                                                    const SessionWork& work,
+                                                    SessionTrouble* trouble) {
+  std::unique_ptr<Session> session;
+  const auto kept = work.resting.has_value() ? kept_.find(*work.resting) : kept_.end();
+  if (kept != kept_.end()) {
+    if (const Status status = TakeMemoryBack(kept->second.get(), options); !status.ok()) {
+      const Status released = kept->second->SetT0Floor(0);
+      return released.ok() ? status : released;
+    }
+    session = std::move(kept->second);
+    kept_.erase(kept);
+  } else if (!work.file.empty()) {
+    auto resumed = ResumeSession(*engine, work.file, options);
+    if (!resumed.ok()) {
+      *trouble = TroubleOf(resumed.status());
+      return resumed.status();
+    }
+    session = std::move(resumed->session);
+  } else {
+    return engine->OpenSession(options);
+  }
+  if (!work.roll_back.has_value() || *work.roll_back == session->next_position()) return session;
+  if (const Status status = session->TruncateTo(*work.roll_back); !status.ok()) {
+    *trouble = SessionTrouble::kConflict;
+    return status;
+  }
+  return session;
+}
+
+bool SessionShelf::Keep(uint64_t number, const SessionOptions& options, const Engine& engine,
+                        std::unique_ptr<Session> session) {
+  const auto is_capped = [&](Tier tier) {
+    const size_t cap = engine.arena_accounting(tier).cap_bytes;
+    return cap > 0 && cap < size_t{1} << 62;
+  };
+  if (is_capped(Tier::kT0)) {
+    const auto& tiers = engine.options().tiers;
+    if (!HasT1(options) || !tiers.has_value() || tiers->t1_cap_bytes > 0) return false;
+    if (!session->SetT0Floor(0).ok() || !session->Park().ok()) return false;
+  }
+  kept_[number] = std::move(session);
+  return true;
+}
+
+Result<SavedSession> SessionShelf::Save(Session* session, const SessionWork& work,
+                                        SessionRecord record) {
+  static std::atomic<uint64_t> next = 0;
+  record.num_tokens = session->next_position();
+  record.logits_hash = session->logits_hash();
+  SavedSession saved = {.file = fmt::format("{}/saved-{}", work.folder, next++),
+                        .record = std::move(record)};
+  EBB_RETURN_IF_ERROR(SaveSession(*session, saved.file));
+  return saved;
+}
+
+}  // namespace ebb::server

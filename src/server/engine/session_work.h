@@ -1,0 +1,55 @@
+// What a session adds to a job, and what the engine's thread tells of it.
+#ifndef EBB_SERVER_ENGINE_SESSION_WORK_H_
+#define EBB_SERVER_ENGINE_SESSION_WORK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ebb/chat.h"
+#include "ebb/types.h"
+#include "src/server/sessions/session_record.h"
+
+namespace ebb::server {
+
+struct SessionWork {
+  // Where its rows are: with the driver, under this number; else in this file; else nowhere yet.
+  std::optional<uint64_t> resting = {};
+  std::string file = {};
+  std::optional<Position> roll_back = {};  // to so many tokens, first of all
+  size_t num_kept = 0;                     // tokens that it has then
+  SessionRecord record = {};               // with the turn that the job answers
+  std::shared_ptr<const ChatPrompt> prompt = {};
+  size_t num_calls = 0;      // of tools, in the messages
+  std::string folder = {};   // for files that it is saved to
+  int checkpoint_every = 0;  // tokens of an answer; 0: it is saved at its end alone
+};
+
+// A file of Driver's, whoever takes it removes it.
+struct SavedSession {
+  std::string file;
+  SessionRecord record;
+};
+
+// Why a session cannot be gone on with.
+enum class SessionTrouble {
+  kNone,
+  kMismatch,   // it was made with another model or other options
+  kCorrupt,    // what was stored is damaged
+  kConflict,   // its policy let rows go that an edited turn needs
+  kLeaseLost,  // another server has taken it over
+};
+
+// How a job's session ended.
+struct SessionEnd {
+  std::string id = {};
+  bool is_saved = false;   // in the store, with this turn
+  std::string error = {};  // why it is not
+  int64_t num_tokens = 0;
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_ENGINE_SESSION_WORK_H_

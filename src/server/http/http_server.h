@@ -1,0 +1,131 @@
+// HTTP/1.1 on one thread: listens, reads requests within limits of size and time, and writes whole
+// answers or streams of server-sent events. It knows nothing of models and JSON: a handler makes
+// the answers.
+//
+// A slow reader costs no memory here: what is to be streamed is asked for when the connection can
+// take it (Reply::Stream), so that it gathers wherever it comes from.
+#ifndef EBB_SERVER_HTTP_HTTP_SERVER_H_
+#define EBB_SERVER_HTTP_HTTP_SERVER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ebb/status.h"
+
+namespace ebb::server {
+
+// Sizes in bytes, times in seconds.
+struct HttpLimits {
+  uint32_t header_bytes = 16 << 10;       // more: 431
+  uint64_t body_bytes = 8 << 20;          // more: 413
+  uint64_t all_bodies_bytes = 256 << 20;  // that are being read at a time; more: 503
+  double header_seconds = 10;             // from the first byte on; longer: 408
+  double body_seconds = 30;               // longer: 408
+  double idle_seconds = 75;               // between requests; then the connection is closed
+  double stall_seconds = 30;              // in which a reader takes nothing; then it is closed
+  double ping_seconds = 10;               // of silence in a stream, before a comment is sent
+  size_t most_connections = 4096;         // more wait in the system's queue
+};
+
+struct ApiKey;
+
+struct HttpRequest {
+  std::string method;
+  std::string path;  // without a query
+  std::string content_type;
+  std::string body;
+  std::map<std::string, std::string> headers;  // names in small letters; the first of each name
+  std::shared_ptr<const ApiKey> key;           // whose it is; set by Handler::admit
+
+  // Empty: there is none.
+  [[nodiscard]] std::string_view header(const std::string& name) const {
+    const auto found = headers.find(name);
+    return found == headers.end() ? std::string_view() : found->second;
+  }
+};
+
+struct HttpAnswer {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body = {};
+  std::vector<std::pair<std::string, std::string>> headers = {};
+};
+
+// The answer to one request. Belongs to the server's thread; may outlive the connection, and then
+// does nothing.
+class Reply {
+ public:
+  virtual ~Reply() = default;
+  Reply(const Reply&) = delete;
+  Reply& operator=(const Reply&) = delete;
+
+  // The whole answer. REQUIRES: this or Stream() is called once.
+  virtual void Send(HttpAnswer answer) = 0;
+  // An answer of server-sent events: `answer` without a body, then what `take` returns, which is
+  // called when more can be sent: all that has gathered, perhaps nothing.
+  virtual void Stream(HttpAnswer answer, std::function<std::string()> take) = 0;
+  // There is something to take.
+  virtual void Poke() = 0;
+  // Once all was taken, the stream ends.
+  virtual void EndStream() = 0;
+  // Called once if the client goes before it has the whole answer; at once where it has gone.
+  virtual void OnGone(std::function<void()> gone) = 0;
+
+ protected:
+  Reply() = default;
+};
+
+class HttpServer {
+ public:
+  // All are called on the server's thread; they must not block or throw.
+  struct Handler {
+    // Before a body is read: what is sent instead of reading it, and the connection ends; nothing:
+    // the request goes on. May be null.
+    std::function<std::optional<HttpAnswer>(HttpRequest* request)> admit;
+    std::function<void(HttpRequest, std::shared_ptr<Reply>)> handle;
+    // What is sent instead of a request that goes beyond limits or is none.
+    std::function<HttpAnswer(int status, std::string_view message)> refuse;
+  };
+
+  // Listens on `host` (a name, an address, or "unix:/path") and `port` (0: a free one); connections
+  // wait until Serve(). Errors: those of Listener::Open().
+  static Result<std::unique_ptr<HttpServer>> Listen(const std::string& host, uint16_t port,
+                                                    const HttpLimits& limits, Handler handler);
+  // Begins the server's thread. Once.
+  void Serve();
+  // Connections without a request are closed, others once they are answered or a second is over.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Connections end with their next answer, those without a request at once. New ones are taken.
+  // From any thread.
+  void Drain();
+  // Requests whose answers are not all sent. From any thread.
+  [[nodiscard]] size_t num_answering() const;
+
+  [[nodiscard]] uint16_t port() const;
+  [[nodiscard]] std::string address() const;  // "127.0.0.1:8080", "[::1]:8080", "unix:/path"
+  // Runs `work` on the server's thread, soon. From any thread.
+  void Post(std::function<void()> work);
+  // So many seconds later; not at all where the server has gone before. From its thread alone.
+  void PostLater(double seconds, std::function<void()> work);
+  [[nodiscard]] size_t num_connections() const;  // from any thread
+
+ private:
+  HttpServer();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_HTTP_HTTP_SERVER_H_

@@ -1,0 +1,17 @@
+#ifndef EBB_SERVER_MONITORING_DASHBOARD_MODE_H_
+#define EBB_SERVER_MONITORING_DASHBOARD_MODE_H_
+
+#include <cstdint>
+
+namespace ebb::server {
+
+// What the dashboard, and what it is fed from, shows to whoever can connect.
+enum class DashboardMode : uint8_t {
+  kOff,
+  kFigures,  // memory, requests and the tiers of their tokens, never a word of them
+  kText,     // the text of prompts and answers too
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_MONITORING_DASHBOARD_MODE_H_

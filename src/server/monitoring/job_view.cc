@@ -1,0 +1,86 @@
+#include "src/server/monitoring/job_view.h"
+
+#include <algorithm>
+
+namespace ebb::server {
+namespace {
+
+constexpr size_t kStripParts = 160;
+// A strip is made from so many tokens, however long the text: a look at all of them takes a pass
+// over the ledger.
+constexpr size_t kStripTokens = 2 * kStripParts;
+
+// Takes at most `most` tokens, evenly chosen.
+std::string TiersOf(const Session& session, size_t most) {
+  const Ledger* const ledger = session.ledger();
+  if (ledger == nullptr) return "";
+  const auto num_tokens = static_cast<size_t>(ledger->next_position());
+  std::string tiers(std::min(num_tokens, most), '0');
+  for (size_t i = 0; i < tiers.size(); ++i) {
+    const auto position = static_cast<Position>(i * num_tokens / tiers.size());
+    tiers[i] = static_cast<char>('0' + static_cast<int>(ledger->CommonTier(position)));
+  }
+  return tiers;
+}
+
+}  // namespace
+
+std::string StripOf(const std::string& tiers, size_t most) {
+  const size_t num_parts = std::min(most, tiers.size());
+  std::string strip;
+  for (size_t part = 0; part < num_parts; ++part) {
+    const size_t begin = part * tiers.size() / num_parts;
+    const size_t end = (part + 1) * tiers.size() / num_parts;
+    std::array<size_t, kNumTiers> counts = {};
+    for (size_t i = begin; i < end; ++i) ++counts[static_cast<size_t>(tiers[i] - '0')];
+    const auto largest = std::ranges::max_element(counts);
+    strip += static_cast<char>('0' + (largest - counts.begin()));
+  }
+  return strip;
+}
+
+JobView ViewOf(const Job& job, const JobState& state, const JobProgress& progress,
+               const Session* session, double now) {
+  JobView view = {.id = state.id,
+                  .priority = state.priority,
+                  .phase = state.phase,
+                  .age_seconds = now - state.arrival,
+                  .prompt_tokens = state.prompt_left,
+                  .prompt_left = state.prompt_left,
+                  .progress = progress,
+                  .is_lossless = job.session.lossless.has_value(),
+                  .num_parks = state.num_parks,
+                  .t0_share = state.share,
+                  .t0_floor_bytes = state.least_bytes};
+  if (session == nullptr) return view;
+  if (progress.decode_begin > 0) view.decode_seconds = now - progress.decode_begin;
+  view.prompt_left = session->prompt_left();
+  const CacheAccounting rows = session->accounting();
+  for (int t = 0; t < kNumTiers; ++t) {
+    view.rows[t] = rows.tiers[t].rows;
+    view.page_bytes[t] = rows.tiers[t].page_bytes;
+  }
+  view.rows[kNumTiers - 1] = rows.rows_evicted;
+  view.strip = StripOf(TiersOf(*session, kStripTokens), kStripParts);
+  return view;
+}
+
+TokenFates FatesOf(JobId id, const JobProgress& progress, size_t prompt_tokens,
+                   const Session& session) {
+  TokenFates fates = {.id = id,
+                      .prompt_tokens = prompt_tokens,
+                      .progress = progress,
+                      .tokens = {session.tokens().begin(), session.tokens().end()},
+                      .tiers = TiersOf(session, session.tokens().size())};
+  const Ledger* const ledger = session.ledger();
+  if (ledger == nullptr) return fates;
+  fates.num_steps = ledger->num_steps();
+  const std::vector<Ledger::RowsPerTier> all = ledger->RowsByStep();
+  const size_t num_kept = std::min(all.size(), TokenFates::kMostHistory);
+  for (size_t i = 0; i < num_kept; ++i) {
+    fates.history.push_back(all[(i + 1) * all.size() / num_kept - 1]);
+  }
+  return fates;
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,78 @@
+#include "src/server/sessions/scratch_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace ebb::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "ebb-sessions-";
+constexpr const char* kLock = "lock";
+
+// -1: somebody else holds it, or it cannot be opened.
+int Lock(const fs::path& folder, int flags) {
+  const int fd = open((folder / kLock).c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+// Folders whose lock nobody holds.
+void RemoveLeftovers(const fs::path& parent) {
+  std::error_code error;
+  for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
+    if (!it->path().filename().string().starts_with(kPrefix)) continue;
+    const int fd = Lock(it->path(), 0);
+    if (fd < 0) continue;
+    std::error_code ignored;
+    fs::remove_all(it->path(), ignored);
+    close(fd);
+  }
+}
+
+}  // namespace
+
+Result<ScratchFolder> ScratchFolder::Create() {
+  std::error_code error;
+  const fs::path parent = fs::temp_directory_path(error);
+  if (error) return IoError(fmt::format("no folder for files: {}", error.message()));
+  RemoveLeftovers(parent);
+  ScratchFolder folder;
+  std::string path = (parent / fmt::format("{}XXXXXX", kPrefix)).string();
+  if (mkdtemp(path.data()) == nullptr) {
+    return IoError(fmt::format("cannot make {}: {}", path, std::generic_category().message(errno)));
+  }
+  folder.path_ = path;
+  folder.lock_ = Lock(path, O_CREAT);
+  if (folder.lock_ < 0) return IoError(fmt::format("cannot lock {}", path));
+  return folder;
+}
+
+ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})), lock_(std::exchange(other.lock_, -1)) {}
+
+ScratchFolder& ScratchFolder::operator=(ScratchFolder&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(lock_, other.lock_);
+  return *this;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+  if (lock_ >= 0) close(lock_);
+}
+
+}  // namespace ebb::server

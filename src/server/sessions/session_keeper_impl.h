@@ -1,0 +1,134 @@
+#ifndef EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
+#define EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+#include "src/server/sessions/scratch_folder.h"
+#include "src/server/sessions/session_keeper.h"
+
+namespace ebb::server {
+
+using Clock = std::chrono::steady_clock;
+
+// A session whose lease this server has.
+struct HeldSession {
+  std::shared_ptr<SessionUse> use;
+  bool is_used = true;  // by a request; else it could not be saved, and is tried again
+  JobId job = 0;
+  bool is_lost = false;
+  bool is_writing = false;
+  bool is_renewing = false;
+  std::optional<SavedSession> next;     // to be written when no write is under way
+  std::optional<JobUpdate> end;         // to be delivered behind it
+  std::optional<SavedSession> unsaved;  // the newest that the store did not take
+  std::string error;                    // why
+  Clock::time_point renewed = Clock::now();
+  Clock::time_point retry_at = {};
+  double back_off = 1;  // seconds
+};
+using Holding = std::shared_ptr<HeldSession>;
+
+// A saved session that rests in memory too.
+struct RestingCopy {
+  uint64_t number = 0;
+  std::string generation;
+  Clock::time_point used;
+};
+
+struct WaitingEntry {
+  store::SessionName name;
+  SessionTraits traits;
+  SessionKeeper::Entered then;
+  Clock::time_point deadline;
+};
+using Waiting = std::shared_ptr<WaitingEntry>;
+
+[[nodiscard]] ApiError StoreError(const Status& status);
+[[nodiscard]] ApiError BusyError(const store::SessionName& name);
+[[nodiscard]] Json SessionJson(const store::Manifest& manifest);
+
+struct SessionKeeper::Impl {
+  Impl(std::unique_ptr<store::SessionStore> store_in, const SessionKeeperOptions& options_in,
+       Hooks hooks_in, ScratchFolder scratch_in);
+
+  void Enter(const Waiting& entry);
+  // On a thread of the store. Nothing: somebody else has the lease.
+  [[nodiscard]] ApiResult<std::shared_ptr<SessionUse>> Fetch(const WaitingEntry& entry,
+                                                             const std::string& resting_generation);
+  void Entered(const Waiting& entry, ApiResult<std::shared_ptr<SessionUse>> result);
+  void Adopt(const Waiting& entry, const Holding& held);
+  void Advance(const Holding& held);
+  void Write(const Holding& held, SavedSession saved);
+  void Written(const Holding& held, SavedSession saved, const Result<store::Held>& outcome,
+               const store::Manifest& manifest);
+  void Conclude(const Holding& held);
+  // Nobody uses it any more; `resting`: where it rests in memory.
+  void Rest(const Holding& held, std::optional<uint64_t> resting);
+  void Lose(const Holding& held);
+  void Drop(const Holding& held);
+  void KeepCopy(const store::SessionName& name, uint64_t number, const std::string& generation);
+  void DropCopy(const store::SessionName& name);
+  void RemoveFile(const std::string& file);
+  void Tick();
+  void Renew(const Holding& held);
+  void UpdateClock();
+  void RunClock();
+  void Release(const store::Lease& lease);
+  [[nodiscard]] Holding Find(const store::SessionName& name) const {
+    const auto found = held.find(name);
+    return found == held.end() ? nullptr : found->second;
+  }
+  // Runs `work` on a thread of the store, and `then` with its result on that of connections.
+  template <typename Work, typename Then>
+  void Ask(boost::asio::thread_pool* threads, Work work, Then then) {
+    boost::asio::post(*threads, [this, work = std::move(work), then = std::move(then)]() mutable {
+      auto result = std::make_shared<decltype(work())>(work());
+      hooks.post([then = std::move(then), result]() mutable { then(std::move(*result)); });
+    });
+  }
+
+  const std::unique_ptr<store::SessionStore> store;
+  const SessionKeeperOptions options;
+  const Hooks hooks;
+  const ScratchFolder scratch;
+  std::map<store::SessionName, Holding> held;
+  std::map<JobId, Holding> jobs;
+  std::map<store::SessionName, RestingCopy> copies;
+  std::list<Waiting> waiting;
+  Clock::time_point swept = {};
+  // Totals since the server began.
+  struct {
+    uint64_t saved = 0;
+    uint64_t not_saved = 0;
+    uint64_t fetched = 0;
+    uint64_t lost = 0;  // leases
+  } counted;
+  uint64_t next_file = 0;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t num_used = 0;           // held sessions that a request uses
+  std::optional<double> period;  // of the clock, in seconds; nothing: it stands still
+  bool is_stopped = false;
+
+  // Renewals do not wait for long writes.
+  boost::asio::thread_pool working{2};
+  boost::asio::thread_pool renewing{1};
+  std::thread clock;  // last: it begins when all else is there
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_

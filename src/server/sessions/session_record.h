@@ -1,0 +1,81 @@
+// What a server knows of a session besides its rows: the messages of both sides, the newest answer
+// as far as it came, and how the next request goes on from there. Pure; docs/user/serve.md tells
+// the rules to those who write clients.
+//
+// The session's tokens are the truth: messages that it has read are never read again, and what a
+// client sends of them is only compared.
+#ifndef EBB_SERVER_SESSIONS_SESSION_RECORD_H_
+#define EBB_SERVER_SESSIONS_SESSION_RECORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/chat.h"
+#include "ebb/generate.h"
+#include "ebb/status.h"
+#include "ebb/types.h"
+#include "src/server/api/api_error.h"
+
+namespace ebb::server {
+
+struct SessionRecord {
+  std::vector<ChatMessage> before = {};  // of the turns before the newest, answers among them
+  // The newest turn. Without one, `asked` is empty.
+  std::vector<ChatMessage> asked = {};
+  Position turn_begin = 0;       // tokens of the session before it
+  std::vector<Token> lead = {};  // between those and its messages: the end of the answer before
+  AnswerSoFar answer = {};       // its tokens; text_bytes is not used
+  int thought_tokens = 0;        // of them
+  bool is_over = false;          // else it was cut off, and can go on
+  std::string sampler = {};      // SavedState() behind the last token of an answer that can go on
+  // An answer that is over.
+  ChatMessage said = {};
+  std::string text = {};  // with the thought, tags and all
+  size_t thought_bytes = 0;
+  FinishReason finish = FinishReason::kStop;
+  uint64_t logits_hash = 0;
+  int64_t num_tokens = 0;  // of the session when this was written
+
+  // The session has read the last token of its answer.
+  [[nodiscard]] bool has_read_answer() const {
+    return num_tokens >= answer.begin + static_cast<int64_t>(answer.tokens.size());
+  }
+};
+
+[[nodiscard]] std::string EncodeRecord(const SessionRecord& record);
+// Errors: Corrupt.
+[[nodiscard]] Result<SessionRecord> DecodeRecord(std::string_view bytes);
+
+// What a request asks of a session.
+struct TurnWanted {
+  enum class Kind {
+    kNew,       // an answer to `messages`, behind the newest answer, cut off or not
+    kInstead,   // an answer to `messages` in place of the newest turn, which is forgotten
+    kGoOn,      // the rest of the newest answer
+    kSayAgain,  // the newest answer, which is over
+  };
+  Kind kind = Kind::kNew;
+  std::vector<ChatMessage> messages = {};
+};
+// By the messages that a client sends. Errors: 409, when they are neither a continuation of what
+// the session holds nor new messages alone; 400, when there is nothing to answer.
+[[nodiscard]] ApiResult<TurnWanted> CompareMessages(const SessionRecord& record,
+                                                    std::span<const ChatMessage> messages);
+
+// An answer as its client got it: with ids for calls to which the model gave none, behind the
+// `num_calls` that the conversation has.
+[[nodiscard]] ChatMessage AnswerSaid(const ChatPrompt& prompt, const GenerateResult& result,
+                                     size_t num_calls);
+
+// The record with the newest turn, which is over or given up, among those before it.
+// cut_off: what the newest answer says, where it is not over.
+[[nodiscard]] SessionRecord WithTurnEnded(SessionRecord record, const ChatMessage& cut_off);
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_SESSIONS_SESSION_RECORD_H_

@@ -1,0 +1,270 @@
+#include "src/server/sessions/session_turn.h"
+#include "ebb/generate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/store/session_store.h"
+
+namespace ebb::server {
+namespace {
+
+// Stands for an answer in a template's text; no tokenizer sees it.
+constexpr std::string_view kMark = "[[ebb-answer-7d1f]]";
+
+bool MayThink(const ChatPrompt& prompt) { return !prompt.thinking_end.empty(); }
+
+// The text of an answer's tokens, tags of the thought among them.
+std::string TextOf(const Model& model, const AnswerSoFar& answer, const ChatPrompt& prompt) {
+  std::string text;
+  for (const Token token : answer.tokens) {
+    text += ShownText(model, token, prompt.thinking_start, prompt.thinking_end);
+  }
+  return text;
+}
+
+bool EndsInThought(const std::string& text, const ChatPrompt& prompt) {
+  if (!MayThink(prompt) || text.find(prompt.thinking_end) != std::string::npos) return false;
+  return prompt.opens_in_thinking || text.find(prompt.thinking_start) != std::string::npos;
+}
+
+// An answer that was cut off, as a message: what stands behind its thought.
+ChatMessage CutOff(const std::string& text, const ChatPrompt& prompt) {
+  ChatMessage message = {.role = "assistant", .content = text};
+  if (EndsInThought(text, prompt)) {
+    message.content.clear();
+  } else if (const size_t end = text.find(prompt.thinking_end);
+             MayThink(prompt) && end != std::string::npos) {
+    message.content = text.substr(end + prompt.thinking_end.size());
+  }
+  return message;
+}
+
+class TurnMaker {
+ public:
+  TurnMaker(const Model& model, CompletionRequest request, const SessionRecord& record)
+      : model_(model), request_(std::move(request)), record_(record) {}
+
+  ApiResult<PreparedTurn> Make() {
+    ApiResult<TurnWanted> compared = CompareMessages(record_, request_.chat.messages);
+    if (auto* error = std::get_if<ApiError>(&compared)) return std::move(*error);
+    auto& wanted = std::get<TurnWanted>(compared);
+    switch (wanted.kind) {
+      case TurnWanted::Kind::kNew:
+        return record_.asked.empty() ? First(std::move(wanted.messages))
+                                     : Behind(std::move(wanted.messages));
+      case TurnWanted::Kind::kInstead:
+        return Instead(std::move(wanted.messages));
+      case TurnWanted::Kind::kGoOn:
+        return GoOn();
+      case TurnWanted::Kind::kSayAgain:
+        return SayAgain();
+    }
+    return ErrorFrom(Internal("no such turn"));
+  }
+
+ private:
+  // The request's messages become `messages`, whatever the client sent of them.
+  [[nodiscard]] Result<ChatPrompt> Format(std::vector<ChatMessage> messages) {
+    request_.chat.messages = std::move(messages);
+    return model_.FormatChat(request_.chat);
+  }
+
+  [[nodiscard]] Result<std::vector<Token>> Tokenize(std::string_view text, Model::AddBos add_bos) {
+    return model_.Tokenize(text, add_bos, Model::Specials::kParse);
+  }
+
+  ApiResult<PreparedTurn> First(std::vector<ChatMessage> messages) {
+    const Result<ChatPrompt> prompt = Format(messages);
+    if (!prompt.ok()) return ErrorFrom(prompt.status());
+    auto tokens = Tokenize(prompt->text, Model::AddBos::kAsModelSays);
+    if (!tokens.ok()) return ErrorFrom(tokens.status());
+    SessionRecord next;
+    next.asked = std::move(messages);
+    return MakeJob(std::move(next), {.tokens = *std::move(tokens), .prompt = *prompt}, 0);
+  }
+
+  ApiResult<PreparedTurn> Behind(std::vector<ChatMessage> messages) {
+    // How the newest answer is read, as it was asked for.
+    std::vector<ChatMessage> asked = record_.before;
+    asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
+    const Result<ChatPrompt> old = Format(std::move(asked));
+    if (!old.ok()) return ErrorFrom(old.status());
+    const std::string text = TextOf(model_, record_.answer, *old);
+    SessionRecord next = WithTurnEnded(record_, CutOff(text, *old));
+    if (!record_.has_read_answer()) next.lead.push_back(record_.answer.tokens.back());
+    if (EndsInThought(text, *old)) {
+      auto tokens = Tokenize("\n" + old->thinking_end + "\n", Model::AddBos::kNo);
+      if (!tokens.ok()) return ErrorFrom(tokens.status());
+      next.lead.insert(next.lead.end(), tokens->begin(), tokens->end());
+    }
+    return Append(std::move(next), std::move(messages));
+  }
+
+  ApiResult<PreparedTurn> Instead(std::vector<ChatMessage> messages) {
+    if (record_.before.empty()) return First(std::move(messages));
+    SessionRecord next = {
+        .before = record_.before, .turn_begin = record_.turn_begin, .lead = record_.lead};
+    return Append(std::move(next), std::move(messages));
+  }
+
+  // `messages` behind the last answer of next.before.
+  ApiResult<PreparedTurn> Append(SessionRecord next, std::vector<ChatMessage> messages) {
+    std::vector<ChatMessage> all = next.before;
+    all.back() = {.role = "assistant", .content = std::string(kMark)};
+    all.insert(all.end(), messages.begin(), messages.end());
+    Result<ChatPrompt> prompt = Format(std::move(all));
+    if (!prompt.ok()) return ErrorFrom(prompt.status());
+    const size_t mark = prompt->text.rfind(kMark);
+    if (mark == std::string::npos) {
+      return ErrorFrom(Unsupported(
+          "messages: the model's template shows no answers, so that none can be behind one"));
+    }
+    const auto tokens =
+        Tokenize(std::string_view(prompt->text).substr(mark + kMark.size()), Model::AddBos::kNo);
+    if (!tokens.ok()) return ErrorFrom(tokens.status());
+    Turn turn = {.tokens = next.lead, .prompt = *std::move(prompt)};
+    turn.tokens.insert(turn.tokens.end(), tokens->begin(), tokens->end());
+    next.asked = std::move(messages);
+    const auto kept = static_cast<size_t>(next.turn_begin);
+    return MakeJob(std::move(next), std::move(turn), kept);
+  }
+
+  ApiResult<PreparedTurn> GoOn() {
+    std::vector<ChatMessage> asked = record_.before;
+    asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
+    Result<ChatPrompt> prompt = Format(std::move(asked));
+    if (!prompt.ok()) return ErrorFrom(prompt.status());
+    Turn turn = {.prompt = *std::move(prompt)};
+    if (record_.answer.tokens.empty()) {
+      return ErrorFrom(Internal("an answer without tokens was stored"));
+    }
+    turn.goes_on = {.so_far = record_.answer, .sampler = record_.sampler};
+    // All of its text is told again.
+    turn.goes_on->so_far.text_bytes = 0;
+    int& most = request_.generate.max_tokens;
+    if (most >= 0) most = std::max(0, most - static_cast<int>(record_.answer.tokens.size()));
+    return MakeJob(record_, std::move(turn), static_cast<size_t>(record_.num_tokens));
+  }
+
+  ApiResult<PreparedTurn> SayAgain() {
+    std::vector<ChatMessage> asked = record_.before;
+    asked.insert(asked.end(), record_.asked.begin(), record_.asked.end());
+    Result<ChatPrompt> prompt = Format(std::move(asked));
+    if (!prompt.ok()) return ErrorFrom(prompt.status());
+    PreparedTurn made;
+    made.prepared.prompt = std::make_shared<const ChatPrompt>(*std::move(prompt));
+    made.prepared.num_calls = NumCalls(record_.before) + NumCalls(record_.asked);
+    made.prepared.may_call = MayCall(request_.chat);
+    JobUpdate said = {.accepted = true};
+    const size_t thought = record_.thought_bytes;
+    if (thought > 0) said.pieces.push_back({TextPart::kThought, record_.text.substr(0, thought)});
+    if (thought < record_.text.size()) {
+      said.pieces.push_back({TextPart::kAnswer, record_.text.substr(thought)});
+    }
+    said.end =
+        JobEnd{.finish = record_.finish,
+               .prompt_tokens = record_.answer.begin,
+               .cached_tokens = record_.answer.begin,
+               .generated_tokens = static_cast<int>(record_.answer.tokens.size()),
+               .thought_tokens = record_.thought_tokens,
+               .logits_hash = record_.logits_hash,
+               .session = SessionEnd{
+                   .id = request_.session_id, .is_saved = true, .num_tokens = record_.num_tokens}};
+    made.said = std::move(said);
+    return made;
+  }
+
+  // kept: tokens of the session that the turn stands behind.
+  ApiResult<PreparedTurn> MakeJob(SessionRecord next, Turn turn, size_t kept) {
+    SessionWork work = {.num_kept = kept,
+                        .num_calls = NumCalls(next.before) + NumCalls(next.asked)};
+    if (!turn.goes_on.has_value() && (kept > 0 || !record_.asked.empty())) {
+      work.roll_back = static_cast<Position>(kept);
+    }
+    next.turn_begin = turn.goes_on.has_value() ? next.turn_begin : static_cast<Position>(kept);
+    work.record = std::move(next);
+    turn.prompt.text.clear();
+    std::vector<Turn> turns;
+    turns.push_back(std::move(turn));
+    ApiResult<Prepared> prepared =
+        PrepareTurns(model_, request_, std::move(turns), kept, work.num_calls);
+    if (auto* error = std::get_if<ApiError>(&prepared)) return std::move(*error);
+    PreparedTurn made = {.prepared = std::move(std::get<Prepared>(prepared))};
+    work.prompt = made.prepared.prompt;
+    Job& job = made.prepared.jobs.front();
+    job.work = std::move(work);
+    job.prefix_key.reset();  // its rows are the session's alone
+    return made;
+  }
+
+  const Model& model_;
+  CompletionRequest request_;
+  const SessionRecord& record_;
+};
+
+}  // namespace
+
+ApiResult<PreparedTurn> PrepareTurn(const Model& model, CompletionRequest request,
+                                    const SessionRecord& record) {
+  return TurnMaker(model, std::move(request), record).Make();
+}
+
+std::optional<ApiError> TakeSessionHeader(const std::string& header, bool has_sessions,
+                                          CompletionRequest* request) {
+  std::string& id = request->session_id;
+  if (!header.empty() && !id.empty() && header != id) {
+    return Invalid("session_id: differs from the header X-Session-Id", "session_id");
+  }
+  if (!header.empty()) id = header;
+  if (id.empty()) return std::nullopt;
+  if (!store::IsSessionId(id)) {
+    return Invalid("session_id: expected 1 to 64 letters, digits, '-', '_' and ':'", "session_id");
+  }
+  if (!has_sessions) {
+    return Invalid("session_id: this server keeps no sessions; start it with --sessions",
+                   "session_id", "unsupported");
+  }
+  if (request->endpoint != Endpoint::kChat) {
+    return Invalid("session_id: sessions are for chats", "session_id", "unsupported");
+  }
+  if (request->num_choices > 1) {
+    return Invalid("n: expected 1 answer in a session; fork it for others", "n", "unsupported");
+  }
+  if (request->session.past_context != PastContext::kRefuse) {
+    return Invalid("session_id: not with a context that is rotated anew", "session_id",
+                   "unsupported");
+  }
+  return std::nullopt;
+}
+
+std::string DescribePolicy(const SessionOptions& options) {
+  const PolicySpec& policy = options.policy;
+  std::string text = policy.name;
+  for (const auto& [name, value] : policy.params) text += fmt::format(":{}={}", name, value);
+  const auto add = [&](std::string_view name, const auto& value) {
+    if (value.has_value()) text += fmt::format(", {} {}", name, static_cast<int>(*value));
+  };
+  if (!policy.scorer.empty()) text += fmt::format(", scorer {}", policy.scorer);
+  text += fmt::format(", budget {}", FormatBudget(policy.budget));
+  add("sinks", policy.sinks);
+  add("window", policy.window);
+  add("interval", policy.interval);
+  add("granularity", policy.granularity);
+  add("of at most", policy.most_tokens);
+  text += fmt::format(", seed {}", policy.seed);
+  if (options.lossless.has_value()) text += ", lossless";
+  return text;
+}
+
+std::string DescribeTiers(const SessionOptions& options) {
+  const auto& tiers = options.policy.tiers;
+  if (!tiers.has_value()) return "none";
+  return fmt::format("t1 {}, t2 {} {}, evict {} of {}", T1PlaceName(tiers->t1), tiers->t2_share,
+                     static_cast<int>(tiers->t2_type), tiers->evict_share,
+                     static_cast<int>(tiers->evict_of));
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,43 @@
+// A request within a session: from its messages and what the session holds to a job.
+#ifndef EBB_SERVER_SESSIONS_SESSION_TURN_H_
+#define EBB_SERVER_SESSIONS_SESSION_TURN_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ebb/model.h"
+#include "src/server/api/api_error.h"
+#include "src/server/api/request.h"
+#include "src/server/engine/job.h"
+#include "src/server/sessions/session_record.h"
+
+namespace ebb::server {
+
+struct PreparedTurn {
+  Prepared prepared;  // one job, or none where the answer is told again
+  // For an answer that is told again: what a job would tell.
+  std::optional<JobUpdate> said = {};
+};
+// `record`: what the session holds. Applies the template and tokenizes: may take a second.
+// Errors: those of CompareMessages() and Prepare().
+//
+// New messages are what the template puts behind an answer: it is applied to all messages with a
+// mark in place of the last answer, and what stands behind the mark is read. So the session keeps
+// the answer as it was generated, with its thought.
+[[nodiscard]] ApiResult<PreparedTurn> PrepareTurn(const Model& model, CompletionRequest request,
+                                                  const SessionRecord& record);
+
+// X-Session-Id takes the place of the member session_id. Errors: 400 (they differ; it is no id; the
+// server keeps no sessions; what sessions cannot do).
+[[nodiscard]] std::optional<ApiError> TakeSessionHeader(const std::string& header,
+                                                        bool has_sessions,
+                                                        CompletionRequest* request);
+
+// What must be alike for a session to go on, as text.
+[[nodiscard]] std::string DescribePolicy(const SessionOptions& options);
+[[nodiscard]] std::string DescribeTiers(const SessionOptions& options);
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_SESSIONS_SESSION_TURN_H_

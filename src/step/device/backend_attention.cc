@@ -1,0 +1,382 @@
+#include "src/step/device/backend_attention.h"
+
+#include <numbers>
+
+#include "src/base/page_units.h"
+#include "src/device/row_transfers.h"
+
+namespace ebb {
+namespace {
+
+// F16 again, of what was gathered as integers.
+ggml_tensor* AsHalves(ggml_context* ctx, ggml_tensor* integers) {
+  ggml_tensor* view =
+      ggml_view_2d(ctx, integers, integers->ne[0], integers->ne[1], integers->nb[1], 0);
+  view->type = GGML_TYPE_F16;
+  view->ne[0] *= 2;
+  view->nb[0] = sizeof(ggml_fp16_t);
+  return view;
+}
+
+}  // namespace
+
+BackendAttention::BackendAttention(const LoadedModel& model, const BackendDevice& device,
+                                   const DeviceOp& row_attention_op,
+                                   const std::vector<BackendSequence>& sequences,
+                                   const Wanted& wanted, BackendTensors* tensors)
+    : model_(model),
+      device_(device),
+      row_attention_op_(row_attention_op),
+      sequences_(sequences),
+      wanted_(wanted),
+      tensors_(tensors),
+      first_head_(1, 0) {
+  for (const int heads : model.hparams.kv_heads) first_head_.push_back(first_head_.back() + heads);
+}
+
+int BackendAttention::NodesPerLayer(std::span<const BackendSequence> sequences, int most_group,
+                                    int num_followers) {
+  constexpr int kOfLayer = 24, kOfFollower = 6;
+  // Gathering by pages, masks and views included; of products the softmax too.
+  constexpr int kOwn = 20, kFlash = 28, kEager = 32, kHost = 16, kMass = 12;
+  int nodes = kOfLayer + kOfFollower * num_followers;
+  for (const BackendSequence& sequence : sequences) {
+    nodes += sequence.by_row_attention ? kOwn : sequence.is_eager ? kEager : kFlash;
+    if (sequence.adds_host && sequence.is_eager) nodes += kHost;
+    // A view and a sum for each query head.
+    if (sequence.mass != BackendSequence::Mass::kNone) nodes += kMass + 2 * most_group;
+  }
+  return nodes;
+}
+
+ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                      ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
+                                      ggml_tensor* k_before_rope) {
+  const int64_t num_tokens = q->ne[2];
+  const int64_t head_dim = q->ne[0], heads = k->ne[1];
+  const auto keep = [&](bool is_wanted, ggml_tensor* heads_of_tokens,
+                        std::vector<ggml_tensor*>* kept) {
+    if (!is_wanted) return;
+    ggml_tensor* copy = ggml_cont(ctx, heads_of_tokens);
+    ggml_set_output(copy);
+    ggml_build_forward_expand(graph, copy);
+    kept->push_back(copy);
+  };
+  keep(wanted_.queries, q, &tensors_->q);
+  keep(wanted_.keys, k, &tensors_->k);
+  keep(wanted_.values, v, &tensors_->v);
+  keep(k_before_rope != nullptr, k_before_rope, &tensors_->k_before_rope);
+
+  const auto new_rows_of = [&](int follower) {
+    return ggml_view_1d(
+        ctx, tensors_->new_rows, heads * num_tokens,
+        FirstHead(layer) * num_tokens * sizeof(int32_t) + follower * tensors_->new_rows->nb[1]);
+  };
+  ggml_tensor* rows = device_.rows();
+  // A value lies so many rows behind its key, where the same list finds it.
+  ggml_tensor* value_rows =
+      ggml_view_2d(ctx, rows, rows->ne[0], rows->ne[1] - int64_t{kRowsPerPage}, rows->nb[1],
+                   kRowsPerPage * rows->nb[1]);
+  const auto store = [&](ggml_tensor* to, ggml_tensor* from) {
+    ggml_tensor* stored = nullptr;
+    ggml_tensor* flat = ggml_is_contiguous(from)
+                            ? ggml_reshape_2d(ctx, from, head_dim, heads * num_tokens)
+                            : ggml_cont_2d(ctx, from, head_dim, heads * num_tokens);
+    for (int i = wanted_.num_followers; i >= 0; --i) {
+      stored = ggml_set_rows(ctx, to, flat, new_rows_of(i));
+      ggml_build_forward_expand(graph, stored);
+    }
+    return stored;
+  };
+  ggml_tensor* keys = store(rows, k);
+  ggml_tensor* values = store(value_rows, v);
+  // Queries too are computed before anything waits for rows.
+  ggml_build_forward_expand(graph, q);
+  tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
+  std::vector<RowAttentionNodes> own(sequences_.size());
+  std::vector<EagerNodes> eager(sequences_.size());
+  bool host_attends = false;
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    host_attends |= sequences_[i].adds_host;
+    if (sequences_[i].by_row_attention) {
+      own[i] = AddFoldAndMerge(ctx, layer, i, q, keys, values);
+      ggml_build_forward_expand(graph, own[i].fold);
+    } else if (sequences_[i].adds_host) {
+      eager[i] = AddLogits(ctx, graph, layer, i, q, keys, values);
+    }
+  }
+  if (host_attends) tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
+  ggml_tensor* all = nullptr;
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    ggml_tensor* out = nullptr;
+    if (sequences_[i].by_row_attention) {
+      out = TakeMerged(ctx, graph, i, own[i]);
+    } else if (sequences_[i].is_eager) {
+      if (eager[i].logits == nullptr) {
+        eager[i] = AddLogits(ctx, graph, layer, i, q, keys, values);
+      }
+      out = AttendEagerly(ctx, graph, layer, i, eager[i]);
+      // Before the next one's logits, which take as much memory.
+      ggml_build_forward_expand(graph, out);
+    } else {
+      out = AttendByFlash(ctx, graph, layer, i, q, keys, values);
+    }
+    all = all == nullptr ? out : ggml_concat(ctx, all, out, 1);
+  }
+  ggml_build_forward_expand(graph, all);
+  return all;
+}
+
+ggml_tensor* BackendAttention::ListOf(ggml_context* ctx, int layer, size_t index) const {
+  const BackendSequence& sequence = sequences_[index];
+  const int64_t of_head = sequence.num_pages > 0 ? sequence.num_pages : sequence.num_rows;
+  return ggml_view_1d(ctx, tensors_->sequences[index].lists,
+                      model_.hparams.kv_heads[layer] * of_head,
+                      FirstHead(layer) * of_head * static_cast<int64_t>(sizeof(int32_t)));
+}
+
+ggml_tensor* BackendAttention::Gather(ggml_context* ctx, int layer, size_t index,
+                                      ggml_tensor* rows) const {
+  if (sequences_[index].num_pages > 0) return GatherPages(ctx, layer, index, rows);
+  const int64_t heads = model_.hparams.kv_heads[layer];
+  const int64_t num_rows = sequences_[index].num_rows;
+  ggml_tensor* found =
+      AsHalves(ctx, ggml_get_rows(ctx, AsIntegers(ctx, rows), ListOf(ctx, layer, index)));
+  return HeadsOf(ctx, index, found, num_rows, heads, heads * found->nb[1], found->nb[1]);
+}
+
+// The keys, or the values, of a page follow one another.
+ggml_tensor* BackendAttention::GatherPages(ggml_context* ctx, int layer, size_t index,
+                                           ggml_tensor* rows) const {
+  const int64_t heads = model_.hparams.kv_heads[layer];
+  const int64_t num_rows = sequences_[index].num_rows;
+  ggml_tensor* integers = AsIntegers(ctx, rows);
+  const int64_t of_row = integers->ne[0];
+  ggml_tensor* pages =
+      ggml_view_2d(ctx, integers, of_row * kRowsPerPage, integers->ne[1] / kRowsPerPage,
+                   integers->nb[1] * kRowsPerPage, 0);
+  ggml_tensor* found = ggml_get_rows(ctx, pages, ListOf(ctx, layer, index));
+  ggml_tensor* halves = AsHalves(ctx, ggml_reshape_2d(ctx, found, of_row, num_rows * heads));
+  return HeadsOf(ctx, index, halves, num_rows, heads, halves->nb[1], num_rows * halves->nb[1]);
+}
+
+// Flash attention knows one mask for all heads in dimension 2, and one for each in dimension 3.
+ggml_tensor* BackendAttention::HeadsOf(ggml_context* ctx, size_t index, ggml_tensor* rows,
+                                       int64_t num_rows, int64_t heads, size_t row_stride,
+                                       size_t head_stride) const {
+  if (sequences_[index].is_uniform) {
+    return ggml_view_4d(ctx, rows, rows->ne[0], num_rows, heads, 1, row_stride, head_stride,
+                        heads * head_stride, 0);
+  }
+  return ggml_view_4d(ctx, rows, rows->ne[0], num_rows, 1, heads, row_stride, num_rows * row_stride,
+                      head_stride, 0);
+}
+
+ggml_tensor* BackendAttention::Mask(ggml_context* ctx, int layer, size_t index) const {
+  const BackendSequence& sequence = sequences_[index];
+  ggml_tensor* mask = tensors_->sequences[index].mask;
+  if (mask == nullptr) return nullptr;
+  const size_t row = sequence.num_rows * sizeof(ggml_fp16_t), plane = sequence.num_tokens * row;
+  if (sequence.is_uniform) {
+    return ggml_view_2d(ctx, mask, sequence.num_rows, sequence.num_tokens, row, 0);
+  }
+  return ggml_view_4d(ctx, mask, sequence.num_rows, sequence.num_tokens, 1,
+                      model_.hparams.kv_heads[layer], row, plane, plane, FirstHead(layer) * plane);
+}
+
+ggml_tensor* BackendAttention::QueriesOf(ggml_context* ctx, int layer, size_t index,
+                                         ggml_tensor* q) const {
+  const BackendSequence& sequence = sequences_[index];
+  const int64_t head_dim = q->ne[0], num_q = q->ne[1], tokens = sequence.num_tokens;
+  const int64_t heads = model_.hparams.kv_heads[layer], group = num_q / heads;
+  const size_t first = sequence.first_token * q->nb[2];
+  if (sequence.is_uniform) {
+    return ggml_view_3d(ctx, q, head_dim, tokens, num_q, q->nb[2], q->nb[1], first);
+  }
+  return ggml_view_4d(ctx, q, head_dim, tokens, group, heads, q->nb[2], q->nb[1], group * q->nb[1],
+                      first);
+}
+
+ggml_tensor* BackendAttention::AttendByFlash(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                             size_t index, ggml_tensor* q, ggml_tensor* keys,
+                                             ggml_tensor* values) {
+  const BackendSequence& sequence = sequences_[index];
+  const int64_t head_dim = q->ne[0], num_q = q->ne[1], tokens = sequence.num_tokens;
+  ggml_tensor* queries = QueriesOf(ctx, layer, index, q);
+  ggml_tensor* k = Gather(ctx, layer, index, keys);
+  ggml_tensor* v = Gather(ctx, layer, index, values);
+  ggml_tensor* mask = Mask(ctx, layer, index);
+  ggml_tensor* out = ggml_flash_attn_ext(ctx, queries, k, v, mask, Scale(), 0.0f, 0.0f);
+  ggml_prec_set_acc(out, GGML_PREC_F32);
+  ggml_build_forward_expand(graph, out);
+  if (sequence.mass != BackendSequence::Mass::kNone) {
+    ggml_tensor* logits = ggml_mul_mat(ctx, k, queries);
+    ggml_prec_set_acc(logits, GGML_PREC_F32);
+    KeepMass(ctx, graph, layer, index, ggml_soft_max_ext(ctx, logits, mask, Scale(), 0.0f));
+  }
+  // From [head_dim, group, tokens, heads].
+  if (tokens > 1 && !sequence.is_uniform) {
+    out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
+  }
+  return ggml_reshape_2d(ctx, out, head_dim * num_q, tokens);
+}
+
+BackendAttention::EagerNodes BackendAttention::AddLogits(ggml_context* ctx, ggml_cgraph* graph,
+                                                         int layer, size_t index, ggml_tensor* q,
+                                                         ggml_tensor* keys, ggml_tensor* values) {
+  EagerNodes nodes;
+  nodes.logits =
+      ggml_mul_mat(ctx, Gather(ctx, layer, index, keys), QueriesOf(ctx, layer, index, q));
+  ggml_prec_set_acc(nodes.logits, GGML_PREC_F32);
+  nodes.values = ggml_cont(ctx, ggml_transpose(ctx, Gather(ctx, layer, index, values)));
+  ggml_build_forward_expand(graph, nodes.logits);
+  ggml_build_forward_expand(graph, nodes.values);
+  return nodes;
+}
+
+// What the lists name for the last column counts for nothing: its logit is the host's, and its
+// weight is zero then. (It is a number, as all rows of the device are: zero times it is zero.)
+// Where the host has no rows its logarithm is so small that its part is zero.
+BackendAttention::SharedWeights BackendAttention::ShareSoftmax(ggml_context* ctx, int layer,
+                                                               size_t index, ggml_tensor* logits) {
+  const BackendSequence& sequence = sequences_[index];
+  ggml_tensor* host = tensors_->sequences[index].host;
+  const int64_t num_q = model_.hparams.num_q_heads;
+  const int64_t out_size = num_q * model_.hparams.head_dim, num_rows = sequence.num_rows;
+  const auto but_last = [&](ggml_tensor* of) {
+    return ggml_view_4d(ctx, of, num_rows - 1, of->ne[1], of->ne[2], of->ne[3], of->nb[1],
+                        of->nb[2], of->nb[3], 0);
+  };
+  // To base e, and not scaled, as logits.
+  ggml_tensor* log_sum = ggml_scale(ctx, ggml_view_1d(ctx, host, num_q, out_size * sizeof(float)),
+                                    std::numbers::ln2_v<float> / Scale());
+  log_sum = ggml_reshape_4d(ctx, log_sum, 1, 1, logits->ne[2], logits->ne[3]);
+  ggml_tensor* all = ggml_soft_max_ext(ctx, ggml_concat(ctx, but_last(logits), log_sum, 0),
+                                       Mask(ctx, layer, index), Scale(), 0.0f);
+  ggml_tensor* last =
+      ggml_cont(ctx, ggml_view_4d(ctx, all, 1, 1, all->ne[2], all->ne[3], all->nb[1], all->nb[2],
+                                  all->nb[3], (num_rows - 1) * sizeof(float)));
+  ggml_tensor* zero = ggml_scale(ctx, last, 0.0f);
+  return {.rows = ggml_concat(ctx, but_last(all), zero, 0), .host_part = last};
+}
+
+ggml_tensor* BackendAttention::AttendEagerly(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                             size_t index, const EagerNodes& nodes) {
+  const BackendSequence& sequence = sequences_[index];
+  const int64_t head_dim = model_.hparams.head_dim, num_q = model_.hparams.num_q_heads;
+  SharedWeights weights;
+  if (sequence.adds_host) {
+    weights = ShareSoftmax(ctx, layer, index, nodes.logits);
+  } else {
+    weights.rows = ggml_soft_max_ext(ctx, nodes.logits, Mask(ctx, layer, index), Scale(), 0.0f);
+  }
+  KeepMass(ctx, graph, layer, index, weights.rows);
+  // [head_dim, tokens, ...] by head.
+  ggml_tensor* out = ggml_mul_mat(ctx, nodes.values, weights.rows);
+  ggml_prec_set_acc(out, GGML_PREC_F32);
+  if (sequence.adds_host) {
+    BackendTensors::OfSequence& tensors = tensors_->sequences[index];
+    ggml_tensor* host =
+        ggml_view_2d(ctx, tensors.host, head_dim, num_q, head_dim * sizeof(float), 0);
+    ggml_tensor* weight = ggml_reshape_2d(ctx, weights.host_part, 1, num_q);
+    out = ggml_add(ctx, ggml_reshape_2d(ctx, out, head_dim, num_q), ggml_mul(ctx, host, weight));
+    if (sequence.mass != BackendSequence::Mass::kNone) {
+      ggml_set_output(weights.host_part);
+      ggml_build_forward_expand(graph, weights.host_part);
+      tensors.host_weights.push_back(weights.host_part);
+    }
+  } else if (sequence.num_tokens > 1) {
+    out = ggml_cont(ctx, sequence.is_uniform ? ggml_permute(ctx, out, 0, 2, 1, 3)
+                                             : ggml_permute(ctx, out, 0, 3, 1, 2));
+  }
+  return ggml_reshape_2d(ctx, out, head_dim * num_q, sequence.num_tokens);
+}
+
+RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, int layer, size_t index,
+                                                    ggml_tensor* q, ggml_tensor* keys,
+                                                    ggml_tensor* values) {
+  const BackendSequence& sequence = sequences_[index];
+  const int64_t num_q = q->ne[1], heads = model_.hparams.kv_heads[layer];
+  RowAttention& attention = row_attention_.emplace_back();
+  static_cast<DeviceOp&>(attention) = row_attention_op_;
+  attention.head_dim = static_cast<int>(q->ne[0]);
+  attention.kv_heads = static_cast<int>(heads);
+  attention.group = static_cast<int>(num_q / heads);
+  attention.num_rows = sequence.num_rows;
+  attention.num_pages = sequence.num_pages;
+  attention.has_slots = sequence.num_groups > 0;
+  attention.adds_host = sequence.adds_host;
+  attention.mass = sequence.mass;
+  attention.scale = Scale();
+  const BackendTensors::OfSequence& tensors = tensors_->sequences[index];
+  ggml_tensor* slots = nullptr;
+  if (attention.has_slots) {
+    const auto [first, step] = sequence.groups[layer];
+    attention.slot_stride = step * sequence.num_rows;
+    const int64_t lists = step == 0 ? 1 : heads;
+    slots = ggml_view_1d(ctx, tensors.slots, lists * sequence.num_rows,
+                         size_t(first) * sequence.num_rows * sizeof(int32_t));
+  }
+  const RowAttentionInputs inputs = {
+      .q = ggml_view_2d(ctx, q, q->ne[0], num_q, q->nb[1], sequence.first_token * q->nb[2]),
+      .rows = device_.rows(),
+      .list = ListOf(ctx, layer, index),
+      .slots = slots,
+      .counts = ggml_view_1d(ctx, tensors.counts, heads,
+                             FirstHead(layer) * static_cast<int64_t>(sizeof(int32_t))),
+      .host = tensors.host,
+      .mask = Mask(ctx, layer, index)};
+  return AddRowAttention(ctx, &attention, inputs, keys, values);
+}
+
+ggml_tensor* BackendAttention::TakeMerged(ggml_context* ctx, ggml_cgraph* graph, size_t index,
+                                          const RowAttentionNodes& nodes) {
+  const RowAttention& attention = *nodes.attention;
+  BackendTensors::OfSequence& tensors = tensors_->sequences[index];
+  ggml_build_forward_expand(graph, nodes.merge);
+  const auto keep = [&](int64_t columns, int64_t rows, size_t first) {
+    ggml_tensor* copy =
+        ggml_cont(ctx, ggml_view_2d(ctx, nodes.merge, columns, rows, columns * sizeof(float),
+                                    first * sizeof(float)));
+    ggml_set_output(copy);
+    ggml_build_forward_expand(graph, copy);
+    return copy;
+  };
+  if (attention.MassArrays() > 0) {
+    tensors.mass.push_back(keep(attention.num_rows, attention.MassArrays(),
+                                attention.OutSize() + attention.q_heads()));
+    if (attention.adds_host) {
+      tensors.log_sums.push_back(keep(attention.q_heads(), 1, attention.OutSize()));
+    }
+  }
+  return ggml_view_2d(ctx, nodes.merge, static_cast<int64_t>(attention.OutSize()), 1,
+                      attention.OutSize() * sizeof(float), 0);
+}
+
+void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                                ggml_tensor* weights) {
+  const BackendSequence& sequence = sequences_[index];
+  if (sequence.mass == BackendSequence::Mass::kNone) return;
+  const int64_t heads = model_.hparams.kv_heads[layer], group = model_.hparams.num_q_heads / heads;
+  const int64_t num_rows = weights->ne[0];
+  ggml_tensor* mass = ggml_reshape_4d(ctx, weights, num_rows, weights->ne[1], group, heads);
+  if (mass->ne[1] > 1) {
+    // Over the tokens.
+    ggml_tensor* by_token = ggml_cont(ctx, ggml_permute(ctx, mass, 1, 0, 2, 3));
+    mass = ggml_reshape_4d(ctx, ggml_sum_rows(ctx, by_token), num_rows, 1, group, heads);
+  }
+  if (sequence.mass == BackendSequence::Mass::kPerKvHead) {
+    ggml_tensor* sum = nullptr;
+    for (int64_t i = 0; i < group; ++i) {
+      ggml_tensor* one = ggml_view_4d(ctx, mass, num_rows, 1, 1, heads, mass->nb[1], mass->nb[2],
+                                      mass->nb[3], i * mass->nb[2]);
+      sum = sum == nullptr ? one : ggml_add(ctx, sum, one);
+    }
+    mass = group == 1 ? ggml_cont(ctx, sum) : sum;
+  }
+  ggml_set_output(mass);
+  ggml_build_forward_expand(graph, mass);
+  tensors_->sequences[index].mass.push_back(mass);
+}
+
+}  // namespace ebb

@@ -1,0 +1,164 @@
+// Attention on a backend, over rows that lie anywhere in its memory; results depend on which rows
+// are visible and not on where they lie. By operations that every backend has: rows are gathered by
+// lists, in order of position, and read by flash attention; mass, where it is wanted, comes from a
+// pass of its own. Or, where that is asked for or the host attends to some rows, by two products
+// with a softmax between them (eager attention), in which the host's rows are one more column. Or,
+// for single tokens and where a backend runs them, by nodes of ebb's own (row_attention.h), which
+// read rows where they lie.
+#ifndef EBB_STEP_DEVICE_BACKEND_ATTENTION_H_
+#define EBB_STEP_DEVICE_BACKEND_ATTENTION_H_
+
+#include <deque>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ebb/policy.h"
+#include "src/device/backend_device.h"
+#include "src/model/decoder_graph.h"
+#include "src/model/loaded_model.h"
+#include "src/step/device/row_attention.h"
+
+namespace ebb {
+
+// What of a sequence decides about a graph.
+struct BackendSequence {
+  int first_token = 0;  // of the step
+  int num_tokens = 0;
+  // The length of the longest list of any kv head, with eager attention the host's column too;
+  // rounded up.
+  int num_rows = 0;
+  // One mask for all layers and kv heads: all see as many rows, alike.
+  bool is_uniform = false;
+  // Of each kv head's list of pages; 0: lists name rows. Without groups all rows lie in the order
+  // of slots, from the first on; else each group has a list of slots.
+  int num_pages = 0;
+  int num_groups = 0;
+  // By layer, with groups: that of its first kv head, and how many groups on the next one's is.
+  std::vector<std::pair<int, int>> groups;
+  // One token, by the nodes of row_attention.h, which need a mask only where something is hidden.
+  bool by_row_attention = false;
+  bool is_eager = false;  // by products and a softmax
+  bool has_mask = true;
+  // One token, and the host attends to rows of T1, where they lie, or of T2. Eager attention then
+  // has a column more than the longest list has rows: the last one.
+  bool adds_host = false;
+  using Mass = RowAttention::Mass;
+  Mass mass = Mass::kNone;
+
+  [[nodiscard]] bool operator==(const BackendSequence&) const = default;
+};
+
+// The longest list, rounded up so: flash attention is fastest on such lengths, and a graph serves
+// many steps.
+inline constexpr int kRowsOfBackendStep = 256;
+
+// What the nodes of a graph read besides activations, and leave.
+struct BackendTensors {
+  // I32 [sum of the layers' tokens * kv heads, 1 + followers]: rows that the step writes, by layer,
+  // token and kv head: those of the sequences, then those of their followers.
+  ggml_tensor* new_rows = nullptr;
+  struct OfSequence {
+    // I32 [sum of the layers' num_rows * kv heads]: by layer, row and kv head; of pages
+    // [sum of kv heads * num_pages]: by layer, kv head and page. Lies in a buffer of its own, so
+    // that it stays from step to step.
+    ggml_tensor* lists = nullptr;
+    ggml_tensor* slots = nullptr;  // I32 [groups, num_rows], beside it; null without groups
+    // F16: [num_rows, tokens], or by layer [num_rows, tokens, 1, kv heads], and kMaskPaddingTokens
+    // rows more; null where it has none.
+    ggml_tensor* mask = nullptr;
+    ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], of rows; null unless by own nodes
+    // What the host attended to of a layer (HostAttention::Query::result); null unless it does.
+    ggml_tensor* host = nullptr;
+    // By layer, F32 [query heads]; empty unless mass is wanted beside the host's attention. Of own
+    // nodes: log2 of the sum of 2^logit over all rows; of eager attention: the host's part of the
+    // softmax.
+    std::vector<ggml_tensor*> log_sums, host_weights;
+    // By layer, F32 [num_rows, kv heads or query heads]; null unless wanted.
+    std::vector<ggml_tensor*> mass;
+  };
+  std::vector<OfSequence> sequences;
+  // By layer: how many nodes come before the first that reads rows of it, and, where the host
+  // attends too, how many before the first that waits for what it attended to.
+  std::vector<int> cuts;
+  // By layer, [head_dim, heads, T], F32; empty unless wanted.
+  std::vector<ggml_tensor*> q, k, v, k_before_rope;
+};
+
+class BackendAttention final : public AttentionBuilder {
+ public:
+  struct Wanted {
+    bool keys = false, values = false, queries = false;
+    int num_followers = 0;  // the most that any sequence has
+    [[nodiscard]] bool operator==(const Wanted&) const = default;
+  };
+  // tensors: has the inputs, and gets the rest. All outlive the graph.
+  BackendAttention(const LoadedModel& model, const BackendDevice& device,
+                   const DeviceOp& row_attention_op, const std::vector<BackendSequence>& sequences,
+                   const Wanted& wanted, BackendTensors* tensors);
+
+  ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
+                      ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) override;
+
+  // Elements before layer `layer` in lists with one element a kv head: of all layers for
+  // num_layers.
+  [[nodiscard]] int64_t FirstHead(int layer) const { return first_head_[layer]; }
+  // The nodes that a layer may have, views among them. most_group: query heads of a kv head.
+  [[nodiscard]] static int NodesPerLayer(std::span<const BackendSequence> sequences, int most_group,
+                                         int num_followers);
+
+ private:
+  // [head_dim, tokens, query heads, 1], or [head_dim, tokens, query heads of a kv head, kv heads]
+  // where heads see rows of their own.
+  ggml_tensor* QueriesOf(ggml_context* ctx, int layer, size_t index, ggml_tensor* q) const;
+  ggml_tensor* AttendByFlash(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                             ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
+  // What of eager attention waits for nothing that the host computes: logits [num_rows, tokens] by
+  // head as QueriesOf(), not scaled, and values by row [num_rows, head_dim].
+  struct EagerNodes {
+    ggml_tensor* logits = nullptr;
+    ggml_tensor* values = nullptr;
+  };
+  EagerNodes AddLogits(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                       ggml_tensor* q, ggml_tensor* keys, ggml_tensor* values);
+  ggml_tensor* AttendEagerly(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                             const EagerNodes& nodes);
+  // The softmax with the host's logarithm of a sum as its last column: weights of the device's
+  // rows, that column zero, and the column.
+  struct SharedWeights {
+    ggml_tensor* rows = nullptr;
+    ggml_tensor* host_part = nullptr;  // [1, 1, ...]
+  };
+  SharedWeights ShareSoftmax(ggml_context* ctx, int layer, size_t index, ggml_tensor* logits);
+  RowAttentionNodes AddFoldAndMerge(ggml_context* ctx, int layer, size_t index, ggml_tensor* q,
+                                    ggml_tensor* keys, ggml_tensor* values);
+  // Attention out of the merge; mass and sums are kept where wanted.
+  ggml_tensor* TakeMerged(ggml_context* ctx, ggml_cgraph* graph, size_t index,
+                          const RowAttentionNodes& nodes);
+  // The part of the sequence's lists that is a layer's.
+  ggml_tensor* ListOf(ggml_context* ctx, int layer, size_t index) const;
+  // The sequence's rows, F16 [head_dim, num_rows, kv heads, 1] where all heads see alike, or else
+  // [head_dim, num_rows, 1, kv heads].
+  ggml_tensor* Gather(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
+  ggml_tensor* GatherPages(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
+  ggml_tensor* HeadsOf(ggml_context* ctx, size_t index, ggml_tensor* rows, int64_t num_rows,
+                       int64_t heads, size_t row_stride, size_t head_stride) const;
+  ggml_tensor* Mask(ggml_context* ctx, int layer, size_t index) const;
+  [[nodiscard]] float Scale() const { return model_.hparams.attention_scale; }
+  // weights: of a softmax, [num_rows, tokens] by head.
+  void KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                ggml_tensor* weights);
+
+  const LoadedModel& model_;
+  const BackendDevice& device_;
+  const DeviceOp row_attention_op_;
+  const std::vector<BackendSequence>& sequences_;
+  const Wanted wanted_;
+  BackendTensors* const tensors_;
+  std::vector<int64_t> first_head_;         // [layers + 1]
+  std::deque<RowAttention> row_attention_;  // that nodes name
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_DEVICE_BACKEND_ATTENTION_H_

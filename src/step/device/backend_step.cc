@@ -1,0 +1,658 @@
+#include "src/step/device/backend_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "src/base/device_sizes.h"
+#include "src/step/device/rates_file.h"
+
+namespace ebb {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::unique_ptr<ggml_context, GgmlDeleter> MakeContext(size_t num_nodes) {
+  // Views and inputs are tensors too.
+  return std::unique_ptr<ggml_context, GgmlDeleter>(
+      ggml_init({.mem_size = 3 * num_nodes * ggml_tensor_overhead() +
+                             ggml_graph_overhead_custom(num_nodes, false),
+                 .mem_buffer = nullptr,
+                 .no_alloc = true}));
+}
+
+int64_t SumOf(const std::vector<int>& numbers) {
+  int64_t sum = 0;
+  for (const int number : numbers) sum += number;
+  return sum;
+}
+
+bool Selects(const StepWork& work) {
+  return std::ranges::any_of(work.sequences,
+                             [](const SequenceStep& s) { return s.selector != nullptr; });
+}
+
+bool HostAttends(const StepWork& work) {
+  return std::ranges::any_of(work.sequences,
+                             [](const SequenceStep& s) { return HostAttention::IsFor(*s.cache); });
+}
+
+// Of the lists of rows that the device reads, by (layer, kv head) pair.
+struct Lengths {
+  size_t least = 0, most = 0;
+};
+
+Lengths LengthsOnDevice(const SequenceCache& cache, int num_layers) {
+  const size_t first = RowsOnDevice(cache, 0, 0).slots.size();
+  Lengths lengths = {.least = first, .most = first};
+  for (int layer = 0; layer < num_layers; ++layer) {
+    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
+      const size_t length = RowsOnDevice(cache, layer, head).slots.size();
+      lengths.least = std::min(lengths.least, length);
+      lengths.most = std::max(lengths.most, length);
+    }
+  }
+  return lengths;
+}
+
+int RoundUp(size_t number, int step) { return (static_cast<int>(number) + step - 1) / step * step; }
+
+// Positions are the same in all streams that share a table.
+bool AllSeeAlike(const SequenceCache& cache) {
+  const RowsView first = cache.View(0, 0);
+  for (int group = 0; group < cache.num_groups(); ++group) {
+    if (cache.WindowOf(group) > 0) return false;
+    const std::span<const Position> positions = cache.positions(group);
+    if (positions.size() != first.slots.size()) return false;
+  }
+  return true;
+}
+
+// Whether a single token may not see all rows that there are.
+bool HidesRows(const SequenceCache& cache, int num_layers) {
+  for (int group = 0; group < cache.num_groups(); ++group) {
+    if (cache.WindowOf(group) > 0) return true;
+  }
+  for (int layer = 0; layer < num_layers; ++layer) {
+    for (int head = 0; head < cache.NumKvHeads(layer); ++head) {
+      if (!cache.View(layer, head).last_visible.empty()) return true;
+    }
+  }
+  return false;
+}
+
+// Whether ebb's own nodes attend to single tokens.
+bool RunsRowAttention(const BackendDevice& device, const Hyperparameters& hparams) {
+  if (device.attention() != DeviceAttention::kAuto) return false;
+  if (device.BackendName() == "CPU" || device.BackendName() == "Sim") return true;
+  return device.BackendName() == "CUDA" && CudaRowAttention() != nullptr &&
+         std::ranges::all_of(hparams.kv_heads, [&](int heads) {
+           return CudaRowAttentionTakes(hparams.head_dim, hparams.num_q_heads / heads);
+         });
+}
+
+}  // namespace
+
+bool BackendStep::Shape::operator==(const Shape& other) const {
+  return options.num_tokens == other.options.num_tokens &&
+         options.num_outputs == other.options.num_outputs &&
+         options.hidden_layers == other.options.hidden_layers &&
+         options.keys_before_rope == other.options.keys_before_rope &&
+         options.eviction_logits == other.options.eviction_logits && sequences == other.sequences &&
+         wanted == other.wanted;
+}
+
+BackendStep::BackendStep(const LoadedModel& model, const DeviceUse& use,
+                         const AttentionShape& shape, std::unique_ptr<HostAttention> host_attention,
+                         OnThreads on_threads)
+    : model_(model),
+      device_(static_cast<BackendDevice*>(use.device())),
+      use_(use),
+      shape_(shape),
+      runs_row_attention_(RunsRowAttention(*device_, model.hparams)),
+      row_attention_op_{.launch = device_->BackendName() == "CUDA" ? CudaRowAttention() : nullptr},
+      host_attention_(std::move(host_attention)),
+      on_threads_(std::move(on_threads)) {}
+
+Result<std::unique_ptr<BackendStep>> BackendStep::Create(
+    const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
+    std::unique_ptr<HostAttention> host_attention, OnThreads on_threads) {
+  std::unique_ptr<BackendStep> step(
+      new BackendStep(model, use, shape, std::move(host_attention), std::move(on_threads)));
+  EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, step->device_));
+  if (use.NeedsRates()) EBB_RETURN_IF_ERROR(step->FindOrMeasureRates());
+  return step;
+}
+
+Status BackendStep::FindOrMeasureRates() {
+  const std::string& path = use_.rates_file();
+  const auto description =
+      ggml_backend_dev_description(ggml_backend_get_device(device_->backend()));
+  const std::string name =
+      fmt::format("{}, {}, {}", device_->name(), description, host_attention_->Description());
+  std::optional<DeviceRates> rates;
+  if (!path.empty()) rates = FindRates(path, name);
+  if (!rates.has_value()) {
+    const Status status = device_->Call([&]() -> Status {
+      EBB_ASSIGN_OR_RETURN(const double host_rate, host_attention_->MeasureBytesPerSecond());
+      EBB_ASSIGN_OR_RETURN(rates, MeasureRates(device_, host_rate));
+      return OkStatus();
+    });
+    if (status.code() == StatusCode::kResourceExhausted) {
+      // Without room for measuring all is streamed.
+      use_ = DeviceUse(device_, {.t1_mode = T1Mode::kStream});
+      return OkStatus();
+    }
+    EBB_RETURN_IF_ERROR(status);
+    if (!path.empty()) (void)KeepRates(path, name, *rates);
+  }
+  use_.SetRates(*rates);
+  return OkStatus();
+}
+
+// What is hidden from a token, or chosen for it, is not told apart by tiers.
+bool BackendStep::MayReadInPlace(const SequenceStep& sequence) const {
+  return sequence.num_tokens == 1 && sequence.selector == nullptr &&
+         sequence.cache->page_bytes(Tier::kT1) > 0 &&
+         !HidesRows(*sequence.cache, model_.hparams.num_layers);
+}
+
+BackendStep::~BackendStep() {
+  if (!device_->IsLost()) return;
+  if (weights_ != nullptr) weights_->Leak();
+  for (Graph& graph : graphs_) (void)graph.list_buffer.release();
+  for (ReadBuffer& buffer : read_) (void)buffer.pinned.release();
+  (void)buffers_.release();
+}
+
+BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
+  const SequenceCache& cache = *sequence.cache;
+  const int num_layers = model_.hparams.num_layers;
+  BackendSequence described = {.first_token = sequence.first_token,
+                               .num_tokens = sequence.num_tokens};
+  described.adds_host = HostAttention::IsFor(cache);
+  described.by_row_attention = runs_row_attention_ && sequence.num_tokens == 1;
+  described.is_eager = !described.by_row_attention &&
+                       (described.adds_host || device_->attention() == DeviceAttention::kEager);
+  const bool hides_rows =
+      (described.by_row_attention || described.adds_host) && HidesRows(cache, num_layers);
+  const Lengths lengths =
+      described.adds_host ? LengthsOnDevice(cache, num_layers) : Lengths{.most = cache.max_rows()};
+  const size_t column_of_host = described.adds_host && described.is_eager ? 1 : 0;
+  described.num_rows =
+      RoundUp(std::max<size_t>(lengths.most + column_of_host, 1), kRowsOfBackendStep);
+  described.has_mask = !described.by_row_attention || sequence.selector != nullptr || hides_rows;
+  // Where a step has several tokens, what each of them sees may differ by group, even where groups
+  // have as many rows.
+  const bool sees_alike =
+      described.adds_host
+          ? lengths.least == lengths.most && !hides_rows
+          : AllSeeAlike(cache) && (sequence.num_tokens == 1 ||
+                                   (cache.num_groups() == 1 && !sequence.has_expiring_rows));
+  described.is_uniform = !described.has_mask || (sequence.selector == nullptr && sees_alike);
+  const bool in_order = PageLists::InOrder(cache, num_layers);
+  const bool gathers_pages = in_order && device_->GathersPages();
+  if (device_->HasPageNumbers() && (gathers_pages || described.by_row_attention)) {
+    described.num_pages = described.num_rows / kRowsPerPage;
+    if (!in_order) {
+      described.num_groups = cache.num_groups();
+      for (int layer = 0; layer < num_layers; ++layer) {
+        const int first = cache.GroupOf(layer, 0);
+        const int step = cache.NumKvHeads(layer) > 1 ? cache.GroupOf(layer, 1) - first : 0;
+        described.groups.emplace_back(first, step);
+      }
+      // Pages come and go by a few.
+      constexpr int kStep = 16;
+      described.num_pages = RoundUp(cache.most_pages(), kStep);
+    }
+  }
+  if (!sequence.signals->wants_mass()) return described;
+  using Mass = BackendSequence::Mass;
+  const MassNeed need = sequence.signals->needs().mass;
+  // Which need not be the cache's: a lossless session's are its draft's.
+  const bool of_layers =
+      need == MassNeed::kSummed && sequence.signals->granularity() != Granularity::kHead;
+  described.mass = need == MassNeed::kPerQueryHead           ? Mass::kPerQueryHead
+                   : of_layers && described.by_row_attention ? Mass::kPerLayer
+                                                             : Mass::kPerKvHead;
+  return described;
+}
+
+BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
+  Shape shape;
+  SignalNeeds needs;
+  for (const SequenceStep& sequence : work.sequences) {
+    shape.sequences.push_back(Describe(sequence));
+    sequence.ForEachSignals(
+        [&](const SignalBuffers* signals) { needs = Union(needs, signals->needs()); });
+    shape.wanted.num_followers =
+        std::max(shape.wanted.num_followers, static_cast<int>(sequence.followers.size()));
+  }
+  shape.wanted.keys = needs.keys;
+  shape.wanted.values = needs.values;
+  shape.wanted.queries = needs.num_recent_queries > 0 || Selects(work) || HostAttends(work);
+  // Inputs of attention are for sequences in the order of their tokens.
+  std::ranges::sort(shape.sequences, {}, &BackendSequence::first_token);
+  shape.options = {
+      .num_tokens = static_cast<int>(work.tokens.size()),
+      .num_outputs = static_cast<int>(work.output_rows.size()),
+      .hidden_layers = needs.hidden_layers,
+      .keys_before_rope = needs.keys_before_rope,
+      .eviction_logits = needs.eviction_logits,
+      .takes_embeddings = true,
+      .attention_nodes_per_layer = BackendAttention::NodesPerLayer(
+          shape.sequences, model_.hparams.num_q_heads / std::ranges::min(model_.hparams.kv_heads),
+          shape.wanted.num_followers)};
+  return shape;
+}
+
+Status BackendStep::MakeLists(Graph* graph) const {
+  const size_t num_sequences = graph->shape.sequences.size();
+  graph->list_context.reset(ggml_init({.mem_size = (2 * num_sequences + 1) * ggml_tensor_overhead(),
+                                       .mem_buffer = nullptr,
+                                       .no_alloc = true}));
+  if (graph->list_context == nullptr) return ResourceExhausted("no memory for lists of rows");
+  const int64_t heads = SumOf(model_.hparams.kv_heads);
+  graph->tensors.sequences.resize(num_sequences);
+  for (size_t i = 0; i < num_sequences; ++i) {
+    const BackendSequence& sequence = graph->shape.sequences[i];
+    const bool by_pages = sequence.num_pages > 0;
+    BackendTensors::OfSequence& tensors = graph->tensors.sequences[i];
+    tensors.lists = ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
+                                       heads * (by_pages ? sequence.num_pages : sequence.num_rows));
+    Graph::Lists& lists = graph->lists.emplace_back();
+    if (by_pages) {
+      lists.pages.emplace(model_.hparams.kv_heads, sequence.num_pages, sequence.num_groups,
+                          sequence.num_rows);
+    } else {
+      lists.rows.emplace(model_.hparams.kv_heads, sequence.num_rows);
+    }
+    if (sequence.num_groups > 0) {
+      tensors.slots = ggml_new_tensor_1d(graph->list_context.get(), GGML_TYPE_I32,
+                                         int64_t{sequence.num_groups} * sequence.num_rows);
+    }
+  }
+  graph->list_buffer.reset(
+      ggml_backend_alloc_ctx_tensors(graph->list_context.get(), device_->backend()));
+  if (graph->list_buffer == nullptr) {
+    return ResourceExhausted("the device has no memory for lists of rows");
+  }
+  return OkStatus();
+}
+
+Status BackendStep::Build(const Shape& shape) {
+  if (graphs_.size() >= kKeptDeviceGraphs) {
+    if (in_buffers_ == &graphs_.back()) in_buffers_ = nullptr;
+    graphs_.pop_back();
+  }
+  std::list<Graph> made;
+  Graph& graph = made.emplace_back();
+  graph.shape = shape;
+  EBB_RETURN_IF_ERROR(MakeLists(&graph));
+  const int num_nodes = DecoderGraphMaxNodes(model_, shape.options.attention_nodes_per_layer);
+  graph.context = MakeContext(static_cast<size_t>(num_nodes));
+  if (graph.context == nullptr) return ResourceExhausted("no memory for a graph");
+  ggml_context* const context = graph.context.get();
+  const auto input = [&](ggml_type type, int64_t columns, int64_t rows) {
+    ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns, rows);
+    ggml_set_input(tensor);
+    return tensor;
+  };
+  const int64_t heads = SumOf(model_.hparams.kv_heads);
+  graph.tensors.new_rows =
+      input(GGML_TYPE_I32, heads * shape.options.num_tokens, 1 + shape.wanted.num_followers);
+  for (size_t i = 0; i < shape.sequences.size(); ++i) {
+    const BackendSequence& sequence = shape.sequences[i];
+    BackendTensors::OfSequence& tensors = graph.tensors.sequences[i];
+    if (sequence.has_mask) {
+      tensors.mask = input(
+          GGML_TYPE_F16, sequence.num_rows,
+          sequence.num_tokens * (sequence.is_uniform ? int64_t{1} : heads) + kMaskPaddingTokens);
+    }
+    if (sequence.by_row_attention) tensors.counts = input(GGML_TYPE_I32, heads, 1);
+    if (sequence.adds_host) {
+      tensors.host = input(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
+    }
+  }
+  graph.attention =
+      std::make_unique<BackendAttention>(weights_->model(), *device_, row_attention_op_,
+                                         graph.shape.sequences, shape.wanted, &graph.tensors);
+  graph.graph =
+      BuildDecoderGraph(weights_->model(), context, graph.shape.options, *graph.attention);
+  EBB_RETURN_IF_ERROR(CheckSupported(graph));
+  graphs_.splice(graphs_.begin(), made);
+  ++num_graphs_built_;
+  return OkStatus();
+}
+
+Status BackendStep::CheckSupported(const Graph& graph) const {
+  for (int i = 0; i < ggml_graph_n_nodes(graph.graph.graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph.graph.graph, i);
+    if (ggml_backend_supports_op(device_->backend(), node)) continue;
+    const ggml_tensor* first = node->src[0];
+    return Unsupported(
+        fmt::format("device {} cannot compute {} of {} [{}, {}, {}, {}], which this "
+                    "model needs",
+                    device_->name(), ggml_op_desc(node),
+                    first == nullptr ? "nothing" : ggml_type_name(first->type), node->ne[0],
+                    node->ne[1], node->ne[2], node->ne[3]));
+  }
+  return OkStatus();
+}
+
+Status BackendStep::PutIntoBuffers(Graph* graph) {
+  if (in_buffers_ == graph) return OkStatus();
+  in_buffers_ = nullptr;
+  // What was planned for another graph would be kept where sizes allow it.
+  for (ggml_tensor* tensor = ggml_get_first_tensor(graph->context.get()); tensor != nullptr;
+       tensor = ggml_get_next_tensor(graph->context.get(), tensor)) {
+    if (tensor->view_src != nullptr && tensor->view_src->data != nullptr &&
+        tensor->view_src->buffer != nullptr && !IsInContext(*graph, tensor->view_src)) {
+      continue;
+    }
+    tensor->buffer = nullptr;
+    tensor->data = nullptr;
+  }
+  if (buffers_ == nullptr) {
+    buffers_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_->backend())));
+    if (buffers_ == nullptr) return ResourceExhausted("no memory for compute buffers");
+  }
+  if (!ggml_gallocr_reserve(buffers_.get(), graph->graph.graph) ||
+      !ggml_gallocr_alloc_graph(buffers_.get(), graph->graph.graph)) {
+    buffers_.reset();
+    return ResourceExhausted(fmt::format("device {} has no memory for a step of {} tokens",
+                                         device_->name(), graph->shape.options.num_tokens));
+  }
+  in_buffers_ = graph;
+  return OkStatus();
+}
+
+bool BackendStep::IsInContext(const Graph& graph, const ggml_tensor* tensor) {
+  const auto* begin = static_cast<const std::byte*>(ggml_get_mem_buffer(graph.context.get()));
+  const auto* at = reinterpret_cast<const std::byte*>(tensor);
+  return at >= begin && at < begin + ggml_get_mem_size(graph.context.get());
+}
+
+Result<BackendStep::Graph*> BackendStep::GraphFor(const Shape& shape) {
+  // Graphs name places in the buffer of rows.
+  if (rows_generation_ != device_->generation()) {
+    in_buffers_ = nullptr;
+    graphs_.clear();
+    rows_generation_ = device_->generation();
+  }
+  const auto found =
+      std::ranges::find_if(graphs_, [&](const Graph& graph) { return graph.shape == shape; });
+  if (found != graphs_.end()) {
+    graphs_.splice(graphs_.begin(), graphs_, found);
+  } else {
+    EBB_RETURN_IF_ERROR(Build(shape));
+  }
+  Graph* const graph = &graphs_.front();
+  EBB_RETURN_IF_ERROR(PutIntoBuffers(graph));
+  return graph;
+}
+
+size_t BackendStep::IndexOf(const Graph& graph, const SequenceStep& sequence) {
+  return static_cast<size_t>(std::ranges::find(graph.shape.sequences, sequence.first_token,
+                                               &BackendSequence::first_token) -
+                             graph.shape.sequences.begin());
+}
+
+Status BackendStep::Run(const StepWork& work, StepCosts* costs) {
+  Status status;
+  try {
+    status = device_->Call([&] { return RunOnDevice(work, costs); });
+  } catch (const std::bad_alloc&) {
+    status = ResourceExhausted("no memory for a step");
+    // Copies from and to work space may be under way. Staging that was not begun ends all the same.
+    const Status waited = device_->Call([&] {
+      ggml_backend_synchronize(device_->backend());
+      return OkStatus();
+    });
+    for (const SequenceStep& sequence : work.sequences) (void)sequence.cache->EndStaging();
+    if (!waited.ok()) status = waited;
+  }
+  if (!status.ok()) {
+    // What lies on the device may be half of something.
+    ForgetLists();
+  }
+  return status;
+}
+
+void BackendStep::ForgetLists() {
+  for (Graph& graph : graphs_) {
+    for (Graph::Lists& lists : graph.lists) {
+      if (lists.rows.has_value()) lists.rows->Forget();
+      if (lists.pages.has_value()) lists.pages->Forget();
+    }
+  }
+}
+
+Status BackendStep::RunOnDevice(const StepWork& work, StepCosts* costs) {
+  Status status;
+  for (const SequenceStep& sequence : work.sequences) {
+    if (sequence.num_tokens == 1 || !sequence.cache->HasCompressedRows()) continue;
+    return Internal(
+        fmt::format("a step of {} tokens of a sequence with rows in T2", sequence.num_tokens));
+  }
+  size_t num_begun = 0;
+  using Reading = SequenceCache::T1Reading;
+  const bool may_stay = use_.Choose(work.sequences, shape_) == T1Mode::kCompute;
+  for (const SequenceStep& sequence : work.sequences) {
+    ++num_begun;
+    const bool in_place = may_stay && MayReadInPlace(sequence);
+    status = sequence.cache->BeginStaging(in_place ? Reading::kInPlace : Reading::kStaged);
+    if (!status.ok()) break;
+  }
+  const auto reads_in_place = [](const SequenceStep& s) { return s.cache->ReadsInPlace(); };
+  t1_mode_ =
+      std::ranges::any_of(work.sequences, reads_in_place) ? T1Mode::kCompute : T1Mode::kStream;
+  if (status.ok()) status = ComputeStep(work, costs);
+  for (size_t i = 0; i < num_begun; ++i) {
+    const Status ended = work.sequences[i].cache->EndStaging();
+    if (status.ok()) status = ended;
+  }
+  return status;
+}
+
+Status BackendStep::Compute(ggml_cgraph* graph) const {
+  const ggml_status status = ggml_backend_graph_compute_async(device_->backend(), graph);
+  if (status == GGML_STATUS_SUCCESS) return OkStatus();
+  return Internal(
+      fmt::format("device {} failed a step: {}", device_->name(), ggml_status_to_string(status)));
+}
+
+void BackendStep::MakeParts(Graph* graph) {
+  if (!graph->parts.empty()) return;
+  int begin = 0;
+  for (const int end : graph->tensors.cuts) {
+    graph->parts.push_back(PartOf(graph->graph.graph, begin, end));
+    begin = end;
+  }
+  graph->parts.push_back(PartOf(graph->graph.graph, begin, ggml_graph_n_nodes(graph->graph.graph)));
+}
+
+void BackendStep::SelectRows(const StepWork& work, int layer, Graph* graph) {
+  const Hyperparameters& h = model_.hparams;
+  const size_t heads = h.kv_heads[layer], head_dim = h.head_dim;
+  const size_t of_head = h.num_q_heads / heads * head_dim;  // numbers of its queries
+  queries_.resize(h.num_q_heads * head_dim);
+  for (const SequenceStep& sequence : work.sequences) {
+    if (sequence.selector == nullptr) continue;
+    const size_t index = IndexOf(*graph, sequence);
+    const size_t num_rows = graph->shape.sequences[index].num_rows;
+    ggml_backend_tensor_get_async(device_->backend(), graph->tensors.q[layer], queries_.data(),
+                                  sequence.first_token * queries_.size() * sizeof(float),
+                                  queries_.size() * sizeof(float));
+    ggml_backend_synchronize(device_->backend());
+    const size_t first = graph->attention->FirstHead(layer) * num_rows;
+    ggml_fp16_t* const mask = masks_[index].data() + first;
+    for (size_t head = 0; head < heads; ++head) {
+      const RowsView view = sequence.cache->View(layer, static_cast<int>(head));
+      const auto q = std::span<const float>(queries_).subspan(head * of_head, of_head);
+      selected_.clear();
+      selected_.reserve((view.slots.size() + 1) / 2);
+      sequence.selector->Rank(layer, static_cast<int>(head), q, 0, 1);
+      sequence.selector->Select(layer, static_cast<int>(head), q, &selected_);
+      if (selected_.empty()) continue;
+      size_t begin = 0;  // of what is left out
+      const auto leave_out_to = [&](size_t end) {
+        std::fill(mask + head * num_rows + begin, mask + head * num_rows + end,
+                  ggml_fp32_to_fp16(kHidden));
+        *sequence.rows_unread += static_cast<int64_t>(end - begin);
+      };
+      for (const RowRange& range : selected_) {
+        leave_out_to(range.begin);
+        begin = range.end;
+      }
+      leave_out_to(view.slots.size());
+    }
+    ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].mask, mask,
+                                  first * sizeof(ggml_fp16_t),
+                                  heads * num_rows * sizeof(ggml_fp16_t));
+  }
+}
+
+// Launches what of the layer does not wait for the host, `part`, and attends to the host's rows
+// meanwhile; what comes of it joins the rest. Once the queries are here the layer before has ended,
+// and with it what the mass of its rows needs.
+Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph) {
+  ggml_backend_t backend = device_->backend();
+  const size_t size = size_t(shape_.num_q_heads) * shape_.format.head_dim;
+  if (layer == 0) host_shares_.resize(work.sequences.size());
+  host_queries_.clear();
+  for (const SequenceStep& sequence : work.sequences) {
+    if (!HostAttention::IsFor(*sequence.cache)) continue;
+    HostShare& of = host_shares_[host_queries_.size()];
+    of.index = IndexOf(*graph, sequence);
+    of.q.resize(size);
+    of.weights.resize(shape_.num_q_heads);
+    ggml_backend_tensor_get_async(backend, graph->tensors.q[layer], of.q.data(),
+                                  sequence.first_token * size * sizeof(float),
+                                  size * sizeof(float));
+    host_queries_.push_back({.sequence = &sequence, .q = of.q.data()});
+    if (layer > 0) FetchHostWeights(*graph, layer - 1, &of);
+  }
+  ggml_backend_synchronize(backend);
+  EBB_RETURN_IF_ERROR(Compute(graph->parts[part].get()));
+  if (layer > 0) AddMassOfHost(*graph);
+  for (size_t i = 0; i < host_queries_.size(); ++i) {
+    host_shares_[i].result.resize(host_attention_->ResultSize());
+    host_queries_[i].result = host_shares_[i].result.data();
+  }
+  host_attention_->Attend(layer, host_queries_);
+  for (size_t i = 0; i < host_queries_.size(); ++i) {
+    HostShare& of = host_shares_[i];
+    if (graph->shape.sequences[of.index].is_eager) {
+      // A head without a row there: not every backend's softmax takes infinity.
+      for (float& log_sum : std::span(of.result).subspan(size)) {
+        log_sum = std::max(log_sum, kNoRows);
+      }
+    }
+    ggml_backend_tensor_set_async(backend, graph->tensors.sequences[of.index].host,
+                                  of.result.data(), 0, of.result.size() * sizeof(float));
+  }
+  return OkStatus();
+}
+
+void BackendStep::FetchHostWeights(const Graph& graph, int layer, HostShare* of) const {
+  const BackendTensors::OfSequence& tensors = graph.tensors.sequences[of->index];
+  const bool is_eager = graph.shape.sequences[of->index].is_eager;
+  const auto& by_layer = is_eager ? tensors.host_weights : tensors.log_sums;
+  if (by_layer.empty()) return;
+  ggml_backend_tensor_get_async(device_->backend(), by_layer[layer], of->weights.data(), 0,
+                                of->weights.size() * sizeof(float));
+}
+
+void BackendStep::AddMassOfHost(const Graph& graph) {
+  for (size_t i = 0; i < host_queries_.size(); ++i) {
+    HostShare& of = host_shares_[i];
+    if (!graph.shape.sequences[of.index].is_eager) {
+      const float* const here = of.result.data() + of.q.size();
+      for (size_t head = 0; head < of.weights.size(); ++head) {
+        const float all = of.weights[head];
+        // Not a number, where the sum is none.
+        of.weights[head] = std::isfinite(all) ? std::exp2(here[head] - all) : all;
+      }
+    }
+    host_attention_->AddMass(i, of.weights);
+  }
+}
+
+Status BackendStep::ComputeByLayer(const StepWork& work, Graph* graph) {
+  MakeParts(graph);
+  for (Graph::Lists& lists : graph->lists) {
+    if (lists.rows.has_value()) lists.rows->Begin();
+  }
+  const bool host_attends = HostAttends(work);
+  size_t part = 0;
+  EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
+  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+    for (const SequenceStep& sequence : work.sequences) {
+      sequence.cache->StageLayer(layer, 0);
+      const size_t index = IndexOf(*graph, sequence);
+      SetListOfLayer(sequence, index, layer, graph);
+    }
+    if (Selects(work)) SelectRows(work, layer, graph);
+    if (host_attends) EBB_RETURN_IF_ERROR(AttendOnHost(work, layer, part++, graph));
+    EBB_RETURN_IF_ERROR(Compute(graph->parts[part++].get()));
+    for (const SequenceStep& sequence : work.sequences) sequence.cache->ReleaseLayer(layer);
+  }
+  if (host_attends) {
+    for (size_t i = 0; i < host_queries_.size(); ++i) {
+      FetchHostWeights(*graph, model_.hparams.num_layers - 1, &host_shares_[i]);
+    }
+    ggml_backend_synchronize(device_->backend());
+    AddMassOfHost(*graph);
+  }
+  for (Graph::Lists& lists : graph->lists) {
+    if (lists.rows.has_value()) lists.rows->End();
+  }
+  return OkStatus();
+}
+
+Status BackendStep::ComputeStep(const StepWork& work, StepCosts* costs) {
+  const auto begin = Clock::now();
+  // Lists know pages by their addresses.
+  if (std::exchange(num_frees_, device_->num_frees()) != device_->num_frees()) ForgetLists();
+  EBB_ASSIGN_OR_RETURN(Graph* const graph, GraphFor(ShapeOf(work)));
+  SetInputs(work, graph);
+  const auto reads_t1 = [](const SequenceStep& sequence) {
+    return sequence.cache->t1_bytes_read() > 0;
+  };
+  if (Selects(work) || HostAttends(work) || std::ranges::any_of(work.sequences, reads_t1)) {
+    EBB_RETURN_IF_ERROR(ComputeByLayer(work, graph));
+  } else {
+    for (const SequenceStep& sequence : work.sequences) {
+      SetLists(sequence, IndexOf(*graph, sequence), graph);
+    }
+    EBB_RETURN_IF_ERROR(Compute(graph->graph.graph));
+  }
+  if (graph->graph.logits != nullptr) {
+    logits_.resize(static_cast<size_t>(ggml_nelements(graph->graph.logits)));
+    ggml_backend_tensor_get_async(device_->backend(), graph->graph.logits, logits_.data(), 0,
+                                  logits_.size() * sizeof(float));
+  }
+  num_read_ = 0;
+  FetchSignals(work, *graph);
+  // One figure for all: a device tells nothing of its nodes.
+  if (costs != nullptr) {
+    *costs = {.other_seconds = std::chrono::duration<double>(Clock::now() - begin).count()};
+  }
+  return OkStatus();
+}
+
+void BackendStep::ShowLogits(std::span<const float> logits) {
+  logits_.assign(logits.begin(), logits.end());
+}
+
+std::span<const float> BackendStep::logits(size_t i) const {
+  const auto vocab_size = static_cast<size_t>(model_.hparams.vocab_size);
+  return std::span(logits_).subspan(i * vocab_size, vocab_size);
+}
+
+}  // namespace ebb

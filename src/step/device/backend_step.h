@@ -1,0 +1,191 @@
+// Steps on a device that a backend of ggml computes on: weights and rows lie in its memory, and all
+// of a step is one graph there. The host says which rows are read and written, and gets logits and
+// signals.
+//
+// A row's bits are the device's own: the same whatever slots rows lie in and however often a step
+// is repeated, but not the processor's.
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_STEP_DEVICE_BACKEND_STEP_H_
+#define EBB_STEP_DEVICE_BACKEND_STEP_H_
+
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ebb/report.h"
+#include "ebb/status.h"
+#include "src/attention/attention.h"
+#include "src/step/device/backend_attention.h"
+#include "src/step/device/device_use.h"
+#include "src/step/device/device_weights.h"
+#include "src/step/device/graph_part.h"
+#include "src/step/device/host_attention.h"
+#include "src/step/device/page_lists.h"
+#include "src/step/device/row_lists.h"
+#include "src/step/step_work.h"
+
+namespace ebb {
+
+class BackendStep {
+ public:
+  using OnThreads = HostAttention::OnThreads;
+  // Copies the weights. host_attention: for rows of T1, where they lie, and of T2. Errors: those of
+  // DeviceWeights and of measuring how fast the ways of reading T1 are; Unsupported, naming the
+  // operation, when the backend lacks one that the model needs. REQUIRES: model and device outlive
+  // this.
+  static Result<std::unique_ptr<BackendStep>> Create(const LoadedModel& model, const DeviceUse& use,
+                                                     const AttentionShape& shape,
+                                                     std::unique_ptr<HostAttention> host_attention,
+                                                     OnThreads on_threads);
+
+  ~BackendStep();
+  BackendStep(const BackendStep&) = delete;
+  BackendStep& operator=(const BackendStep&) = delete;
+
+  // Computes the step: rows are stored, signals filled. Errors: ResourceExhausted when the device
+  // has no memory for it; Internal when it was lost.
+  Status Run(const StepWork& work, StepCosts* costs);
+  // [vocab_size], of output_rows[i] of the last step.
+  [[nodiscard]] std::span<const float> logits(size_t i) const;
+  // [output_rows, vocab_size], those of the last step: a step leaves none for later.
+  [[nodiscard]] std::span<const float> all_logits() const { return logits_; }
+  // From now on logits(i) are these, a copy of some of all_logits().
+  void ShowLogits(std::span<const float> logits);
+  [[nodiscard]] int64_t num_graphs_built() const { return num_graphs_built_; }
+  [[nodiscard]] T1Mode t1_mode() const { return t1_mode_; }  // of the last step
+  // On the device, beside rows.
+  [[nodiscard]] size_t weight_bytes() const { return weights_->num_bytes(); }
+
+ private:
+  // In a mask. Behind it nothing is left of a softmax's term; infinity times 0 would be none.
+  static constexpr float kHidden = -60000.0f;
+  // A logarithm of a sum, of which softmax leaves nothing.
+  static constexpr float kNoRows = -1e30f;
+  struct Shape {
+    DecoderGraphOptions options;
+    std::vector<BackendSequence> sequences;
+    BackendAttention::Wanted wanted;
+    [[nodiscard]] bool operator==(const Shape& other) const;
+  };
+  struct Graph {
+    Shape shape;
+    BackendTensors tensors;
+    // What lies in a sequence's tensors: one of both.
+    struct Lists {
+      std::optional<RowLists> rows;
+      std::optional<PageLists> pages;
+    };
+    std::vector<Lists> lists;  // by sequence
+    std::unique_ptr<ggml_context, GgmlDeleter> list_context;
+    std::unique_ptr<ggml_backend_buffer, GgmlDeleter> list_buffer;
+    std::unique_ptr<BackendAttention> attention;
+    std::unique_ptr<ggml_context, GgmlDeleter> context;
+    DecoderGraph graph;
+    // The graph in parts, cut as BackendTensors::cuts says; empty until needed.
+    std::vector<GraphPart> parts;
+  };
+
+  BackendStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
+              std::unique_ptr<HostAttention> host_attention, OnThreads on_threads);
+  // How fast the ways of reading T1 are: as kept in a file, or measured.
+  Status FindOrMeasureRates();
+  [[nodiscard]] Shape ShapeOf(const StepWork& work) const;
+  [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
+  [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;
+  Status RunOnDevice(const StepWork& work, StepCosts* costs);
+  Result<Graph*> GraphFor(const Shape& shape);
+  Status Build(const Shape& shape);
+  Status MakeLists(Graph* graph) const;
+  [[nodiscard]] Status CheckSupported(const Graph& graph) const;
+  Status PutIntoBuffers(Graph* graph);
+  [[nodiscard]] static bool IsInContext(const Graph& graph, const ggml_tensor* tensor);
+  [[nodiscard]] static size_t IndexOf(const Graph& graph, const SequenceStep& sequence);
+  void SetInputs(const StepWork& work, Graph* graph);
+  void SetNewRows(const StepWork& work, const Graph& graph);
+  void SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph);
+  void SetLists(const SequenceStep& sequence, size_t index, Graph* graph);
+  void SetSlots(const SequenceStep& sequence, size_t index, Graph* graph);
+  void SetListOfLayer(const SequenceStep& sequence, size_t index, int layer, Graph* graph);
+  void UploadRows(size_t index, int layer, const RowLists::Change& change,
+                  const Graph& graph) const;
+  void ForgetLists();
+  static void MakeParts(Graph* graph);
+  [[nodiscard]] Status Compute(ggml_cgraph* graph) const;
+  // Layer by layer: rows of T1 come to the device ahead of their use, and selectors get the queries
+  // that they choose rows by.
+  Status ComputeByLayer(const StepWork& work, Graph* graph);
+  // Hides what the selectors of the sequences leave out in a layer whose queries are computed.
+  void SelectRows(const StepWork& work, int layer, Graph* graph);
+  // What of a layer the host attends to, beside the device.
+  struct HostShare;
+  Status AttendOnHost(const StepWork& work, int layer, size_t part, Graph* graph);
+  // What the mass of the rows that the host attended to is scaled by.
+  void FetchHostWeights(const Graph& graph, int layer, HostShare* of) const;
+  void AddMassOfHost(const Graph& graph);
+  Status ComputeStep(const StepWork& work, StepCosts* costs);
+  void SetMask(const SequenceStep& sequence, size_t index, const Graph& graph);
+  // Into one of `read_`, so that a copy may be under way while another is asked for.
+  std::span<const float> Read(const ggml_tensor* tensor);
+  // What came to the host of a step, by layer.
+  struct Fetched {
+    using Spans = std::vector<std::span<const float>>;
+    Spans q, k, v, k_before_rope, hidden, eviction_channels;
+  };
+  void FetchSignals(const StepWork& work, const Graph& graph);
+  void CopySignals(const SequenceStep& sequence, const Graph& graph, const Fetched& fetched,
+                   SignalBuffers* signals) const;
+  void TakeMass(const SequenceStep& sequence, const BackendSequence& described,
+                std::span<const std::span<const float>> by_layer) const;
+
+  const LoadedModel& model_;
+  BackendDevice* const device_;
+  DeviceUse use_;
+  const AttentionShape shape_;
+  // Whether single tokens attend by ebb's own nodes, and how the device runs them.
+  const bool runs_row_attention_;
+  const DeviceOp row_attention_op_;
+  const std::unique_ptr<HostAttention> host_attention_;
+  const OnThreads on_threads_;
+  T1Mode t1_mode_ = T1Mode::kStream;
+  std::unique_ptr<DeviceWeights> weights_;
+  std::list<Graph> graphs_;       // most recently used first
+  uint64_t rows_generation_ = 0;  // of the device, when graphs were built
+  uint64_t num_frees_ = 0;        // of the device, when lists were made
+  std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers_;
+  const Graph* in_buffers_ = nullptr;
+  int64_t num_graphs_built_ = 0;
+  // Work space of the host.
+  std::vector<float> embeddings_;
+  std::vector<float> queries_;  // of a layer, for selectors
+  std::vector<RowRange> selected_;
+  std::vector<int32_t> new_rows_;
+  std::vector<std::vector<ggml_fp16_t>> masks_;
+  std::vector<std::vector<int32_t>> counts_;
+  // What the host computes in a layer for one of the sequences of which it attends to rows.
+  struct HostShare {
+    size_t index = 0;  // of the graph's sequences
+    std::vector<float> q, result;
+    std::vector<float> weights;  // or, of ebb's own nodes, logarithms of sums over all rows
+  };
+  std::vector<HostShare> host_shares_;
+  std::vector<HostAttention::Query> host_queries_;
+  std::vector<PageLists::Change> slot_changes_;
+  std::vector<float> logits_;
+  // Each tensor that a step reads has one, which stays for the next step.
+  struct ReadBuffer {
+    BackendDevice::BufferHandle pinned;
+    std::vector<float> plain;
+    float* data = nullptr;
+    size_t size = 0;
+  };
+  [[nodiscard]] ReadBuffer MakeReadBuffer(size_t size) const;
+  std::vector<ReadBuffer> read_;
+  size_t num_read_ = 0;  // in this step
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_DEVICE_BACKEND_STEP_H_

@@ -1,0 +1,209 @@
+// What a step tells the device: tokens, rows, lists and masks.
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "src/base/device_sizes.h"
+#include "src/step/device/backend_step.h"
+
+namespace ebb {
+
+// By layer, token and kv head. Followers that have not a token's position, or are not there, write
+// the sequence's own row once more.
+void BackendStep::SetNewRows(const StepWork& work, const Graph& graph) {
+  const std::vector<int>& kv_heads = model_.hparams.kv_heads;
+  const size_t num_tokens = work.tokens.size();
+  const auto size =
+      static_cast<size_t>(graph.attention->FirstHead(model_.hparams.num_layers)) * num_tokens;
+  const auto number_of = [&](const RowsView& view, Slot slot) {
+    return device_->RowNumber(view.pages[slot.page()]) + static_cast<int32_t>(slot.row());
+  };
+  new_rows_.resize(size * (1 + graph.shape.wanted.num_followers));
+  size_t first = 0;
+  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+    const int heads = kv_heads[layer];
+    for (const SequenceStep& sequence : work.sequences) {
+      for (int head = 0; head < heads; ++head) {
+        const auto set = [&](size_t list, int token, int32_t number) {
+          const size_t of_token = first + size_t(sequence.first_token + token) * heads;
+          new_rows_[list * size + of_token + head] = number;
+        };
+        const RowsView view = sequence.cache->View(layer, head);
+        const auto slots = view.slots.last(sequence.num_tokens);
+        for (int token = 0; token < sequence.num_tokens; ++token) {
+          const int32_t own = number_of(view, slots[token]);
+          for (int list = 0; list <= graph.shape.wanted.num_followers; ++list)
+            set(list, token, own);
+        }
+        for (size_t i = 0; i < sequence.followers.size(); ++i) {
+          const RowsView followers = sequence.followers[i].cache->View(layer, head);
+          const auto begin = std::ranges::lower_bound(followers.positions, sequence.first);
+          for (size_t row = begin - followers.positions.begin(); row < followers.size(); ++row) {
+            const int token = followers.positions[row] - sequence.first;
+            if (token >= sequence.num_tokens) break;
+            set(1 + i, token, number_of(followers, followers.slots[row]));
+          }
+        }
+      }
+    }
+    first += heads * num_tokens;
+  }
+  ggml_backend_tensor_set_async(device_->backend(), graph.tensors.new_rows, new_rows_.data(), 0,
+                                new_rows_.size() * sizeof(int32_t));
+}
+
+void BackendStep::SetCounts(const SequenceStep& sequence, size_t index, const Graph& graph) {
+  std::vector<int32_t>& counts = counts_[index];
+  counts.clear();
+  for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+    for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
+      counts.push_back(
+          static_cast<int32_t>(RowsOnDevice(*sequence.cache, layer, head).slots.size()));
+    }
+  }
+  ggml_backend_tensor_set_async(device_->backend(), graph.tensors.sequences[index].counts,
+                                counts.data(), 0, counts.size() * sizeof(int32_t));
+}
+
+void BackendStep::SetSlots(const SequenceStep& sequence, size_t index, Graph* graph) {
+  if (graph->shape.sequences[index].num_groups == 0) return;
+  PageLists& lists = *graph->lists[index].pages;
+  slot_changes_.clear();
+  lists.UpdateSlots(*sequence.cache, &slot_changes_);
+  for (const PageLists::Change& change : slot_changes_) {
+    ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].slots,
+                                  lists.Slots().data() + change.begin,
+                                  change.begin * sizeof(int32_t),
+                                  (change.end - change.begin) * sizeof(int32_t));
+  }
+}
+
+// Where all layers changed alike, as they mostly do, in one copy.
+void BackendStep::SetLists(const SequenceStep& sequence, size_t index, Graph* graph) {
+  const std::vector<int>& kv_heads = model_.hparams.kv_heads;
+  const auto num_layers = static_cast<int>(kv_heads.size());
+  ggml_tensor* const tensor = graph->tensors.sequences[index].lists;
+  if (graph->lists[index].pages.has_value()) {
+    PageLists& lists = *graph->lists[index].pages;
+    bool is_changed = false;
+    for (int layer = 0; layer < num_layers; ++layer) {
+      is_changed |= lists.UpdatePages(*sequence.cache, *device_, layer);
+    }
+    if (!is_changed) return;
+    ggml_backend_tensor_set_async(device_->backend(), tensor, lists.Pages().data(), 0,
+                                  lists.Pages().size_bytes());
+    return;
+  }
+  RowLists& lists = *graph->lists[index].rows;
+  const size_t num_rows = graph->shape.sequences[index].num_rows;
+  lists.Begin();
+  std::vector<RowLists::Change> changes;
+  for (int layer = 0; layer < num_layers; ++layer) {
+    changes.push_back(lists.Update(*sequence.cache, *device_, layer));
+  }
+  lists.End();
+  const bool are_alike = std::ranges::count(changes, changes[0]) == std::ssize(changes) &&
+                         std::ranges::count(kv_heads, kv_heads[0]) == std::ssize(kv_heads);
+  if (are_alike) {
+    if (changes[0].end <= changes[0].begin) return;
+    const size_t row_bytes = kv_heads[0] * sizeof(int32_t), layer_bytes = num_rows * row_bytes;
+    const size_t offset = changes[0].begin * row_bytes;
+    ggml_backend_tensor_set_2d_async(
+        device_->backend(), tensor,
+        reinterpret_cast<const std::byte*>(lists.OfLayer(0).data()) + offset, offset,
+        (changes[0].end - changes[0].begin) * row_bytes, num_layers, layer_bytes, layer_bytes);
+    return;
+  }
+  for (int layer = 0; layer < num_layers; ++layer) {
+    UploadRows(index, layer, changes[layer], *graph);
+  }
+}
+
+void BackendStep::SetListOfLayer(const SequenceStep& sequence, size_t index, int layer,
+                                 Graph* graph) {
+  Graph::Lists& lists = graph->lists[index];
+  if (lists.rows.has_value()) {
+    UploadRows(index, layer, lists.rows->Update(*sequence.cache, *device_, layer), *graph);
+    return;
+  }
+  if (!lists.pages->UpdatePages(*sequence.cache, *device_, layer)) return;
+  const std::span<const int32_t> pages = lists.pages->PagesOfLayer(layer);
+  const size_t before = pages.data() - lists.pages->Pages().data();
+  ggml_backend_tensor_set_async(device_->backend(), graph->tensors.sequences[index].lists,
+                                pages.data(), before * sizeof(int32_t), pages.size_bytes());
+}
+
+void BackendStep::UploadRows(size_t index, int layer, const RowLists::Change& change,
+                             const Graph& graph) const {
+  if (change.end <= change.begin) return;
+  const std::span<const int32_t> list = graph.lists[index].rows->OfLayer(layer);
+  const size_t heads = model_.hparams.kv_heads[layer];
+  const size_t num_rows = graph.shape.sequences[index].num_rows;
+  const size_t first = static_cast<size_t>(graph.attention->FirstHead(layer)) * num_rows;
+  const size_t begin = change.begin * heads, end = change.end * heads;
+  ggml_backend_tensor_set_async(device_->backend(), graph.tensors.sequences[index].lists,
+                                list.data() + begin, (first + begin) * sizeof(int32_t),
+                                (end - begin) * sizeof(int32_t));
+}
+
+void BackendStep::SetMask(const SequenceStep& sequence, size_t index, const Graph& graph) {
+  const BackendSequence& shape = graph.shape.sequences[index];
+  const ggml_fp16_t hidden = ggml_fp32_to_fp16(kHidden), seen = ggml_fp32_to_fp16(0.0f);
+  std::vector<ggml_fp16_t>& mask = masks_[index];
+  ggml_tensor* const tensor = graph.tensors.sequences[index].mask;
+  const size_t num_rows = shape.num_rows;
+  mask.resize(static_cast<size_t>(ggml_nelements(tensor)) - kMaskPaddingTokens * num_rows);
+  const auto fill = [&](const RowsView& view, ggml_fp16_t* plane) {
+    const bool all_see = view.window == 0 && view.last_visible.empty();
+    for (int token = 0; token < shape.num_tokens; ++token) {
+      ggml_fp16_t* const row = plane + token * num_rows;
+      const size_t end = view.slots.size() - (shape.num_tokens - 1 - token);
+      std::fill_n(row, end, seen);
+      std::fill(row + end, row + num_rows, hidden);
+      if (shape.is_eager && shape.adds_host) row[num_rows - 1] = seen;  // the host's column
+      if (all_see) continue;
+      const Position query = sequence.first + token;
+      for (size_t i = 0; i < end; ++i) {
+        if (query > view.LastVisible(i)) row[i] = hidden;
+      }
+    }
+  };
+  if (shape.is_uniform) {
+    fill(RowsOnDevice(*sequence.cache, 0, 0), mask.data());
+  } else {
+    size_t plane = 0;
+    for (int layer = 0; layer < model_.hparams.num_layers; ++layer) {
+      for (int head = 0; head < model_.hparams.kv_heads[layer]; ++head) {
+        fill(RowsOnDevice(*sequence.cache, layer, head),
+             mask.data() + plane++ * shape.num_tokens * num_rows);
+      }
+    }
+  }
+  ggml_backend_tensor_set_async(device_->backend(), tensor, mask.data(), 0,
+                                mask.size() * sizeof(ggml_fp16_t));
+}
+
+void BackendStep::SetInputs(const StepWork& work, Graph* graph) {
+  ggml_backend_t backend = device_->backend();
+  embeddings_.resize(work.tokens.size() * model_.hparams.embed_dim);
+  weights_->Embed(work.tokens, embeddings_.data());
+  ggml_backend_tensor_set_async(backend, graph->graph.embeddings, embeddings_.data(), 0,
+                                embeddings_.size() * sizeof(float));
+  ggml_backend_tensor_set_async(backend, graph->graph.positions, work.rope_positions.data(), 0,
+                                work.rope_positions.size() * sizeof(Position));
+  if (graph->graph.output_rows != nullptr) {
+    ggml_backend_tensor_set_async(backend, graph->graph.output_rows, work.output_rows.data(), 0,
+                                  work.output_rows.size() * sizeof(int32_t));
+  }
+  SetNewRows(work, *graph);
+  masks_.resize(work.sequences.size());
+  counts_.resize(work.sequences.size());
+  for (const SequenceStep& sequence : work.sequences) {
+    const size_t index = IndexOf(*graph, sequence);
+    if (graph->shape.sequences[index].has_mask) SetMask(sequence, index, *graph);
+    if (graph->shape.sequences[index].by_row_attention) SetCounts(sequence, index, *graph);
+    SetSlots(sequence, index, graph);
+  }
+}
+
+}  // namespace ebb

@@ -1,0 +1,49 @@
+// How the steps of an engine use its device: which way they read T1.
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_STEP_DEVICE_DEVICE_USE_H_
+#define EBB_STEP_DEVICE_DEVICE_USE_H_
+
+#include <span>
+#include <string>
+
+#include "ebb/device.h"
+#include "src/attention/attention.h"
+#include "src/device/device.h"
+#include "src/device/step_costs.h"
+#include "src/kv/sequence_cache.h"
+#include "src/step/step_work.h"
+
+namespace ebb {
+
+class DeviceUse {
+ public:
+  struct Options {
+    T1Mode t1_mode = T1Mode::kAuto;
+    bool allow_inexact = false;
+    std::string rates_file;  // see EngineOptions
+  };
+  // The processor: there is no choice.
+  DeviceUse() : device_(&CpuDevice()) {}
+  DeviceUse(Device* device, const Options& options) : device_(device), options_(options) {}
+
+  [[nodiscard]] Device* device() const { return device_; }
+  // Whether Choose() goes by rates.
+  [[nodiscard]] bool NeedsRates() const {
+    return options_.t1_mode == T1Mode::kAuto && options_.allow_inexact;
+  }
+  void SetRates(const DeviceRates& rates) { rates_ = rates; }
+  [[nodiscard]] const std::string& rates_file() const { return options_.rates_file; }
+  // kCompute or kStream, for a step of decoding.
+  [[nodiscard]] T1Mode Choose(std::span<const SequenceStep> sequences,
+                              const AttentionShape& shape) const;
+
+ private:
+  Device* device_;
+  Options options_;
+  DeviceRates rates_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_DEVICE_DEVICE_USE_H_

@@ -1,0 +1,88 @@
+// Attention to rows that lie in the host's memory, by its threads, for a device that attends to the
+// others: rows of T1 that a step reads in place, and those of T2. What this leaves is one more
+// split for a merge (row_attention.h), or one more column for a softmax (backend_attention.h).
+//
+// Thread safety: one caller at a time.
+#ifndef EBB_STEP_DEVICE_HOST_ATTENTION_H_
+#define EBB_STEP_DEVICE_HOST_ATTENTION_H_
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/attention/attention.h"
+#include "src/attention/decode.h"
+#include "src/step/step_work.h"
+
+namespace ebb {
+
+class HostAttention {
+ public:
+  // Calls its argument once for each part of so many.
+  using OnThreads = std::function<void(const std::function<void(int part, int num_parts)>& work)>;
+  // shape: has the most kv heads of any layer. The kernel outlives this.
+  HostAttention(const AttentionKernel& kernel, const AttentionShape& shape, int threads,
+                OnThreads on_threads);
+
+  // Whether a step of the sequence reads rows here.
+  [[nodiscard]] static bool IsFor(const SequenceCache& cache) {
+    return cache.ReadsInPlace() || cache.HasCompressedRows();
+  }
+  // One token of a sequence.
+  struct Query {
+    const SequenceStep* sequence = nullptr;
+    const float* q = nullptr;  // [num_q_heads, head_dim]
+    // [num_q_heads, head_dim], then [num_q_heads]: log2 of the sum of 2^logit, with logits to base
+    // 2; minus infinity, and zeros, where a head has no row here.
+    float* result = nullptr;
+  };
+  // The floats of a Query's result.
+  [[nodiscard]] size_t ResultSize() const {
+    return size_t(shape_.num_q_heads) * (shape_.format.head_dim + 1);
+  }
+  // Of a layer. May throw std::bad_alloc.
+  void Attend(int layer, std::span<const Query> queries);
+  // Adds the mass of the rows that the last Attend() attended to for its query `index`. weights:
+  // [num_q_heads], what of the softmax over all rows is theirs.
+  void AddMass(size_t index, std::span<const float> weights);
+
+  // What its speed depends on, for people.
+  [[nodiscard]] std::string Description() const;
+  // Bytes of rows a second, by attending to random rows. Errors: ResourceExhausted.
+  [[nodiscard]] Result<double> MeasureBytesPerSecond();
+
+ private:
+  void Run(std::span<const DecodeQuery> queries, size_t most_rows);
+  // Returns how many rows the longest list of a kv head has.
+  size_t FindRows(int layer, std::span<const Query> queries);
+  void MakeMass(size_t index, size_t kv_heads, DecodeQuery* query);
+
+  const std::string_view kernel_name_;
+  const AttentionShape shape_;
+  const int threads_;
+  const OnThreads on_threads_;
+  DecodeAttention attention_;
+  int layer_ = 0;
+  std::vector<Query> asked_;
+  // [queries, kv heads]: the rows of T1, none where the step does not read them in place, and those
+  // of T2.
+  std::vector<RowsView> rows_;
+  std::vector<CompressedRows> compressed_;
+  // [queries, kv heads]: where the mass of these rows stands in a query's; rows of T1 come first.
+  std::vector<std::span<const uint32_t>> elements_, compressed_elements_;
+  std::vector<DecodeQuery> queries_;
+  // The mass of a query that wants it, by query head, as if there were no rows but those here.
+  struct MassOfQuery {
+    std::vector<float> all;
+    std::vector<float*> by_head;
+    bool not_finite = false;
+  };
+  std::vector<MassOfQuery> mass_;
+  std::vector<uint32_t> numbers_;  // 0, 1, ...
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_DEVICE_HOST_ATTENTION_H_

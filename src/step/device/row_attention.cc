@@ -1,0 +1,227 @@
+#include "src/step/device/row_attention.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+#include "ggml-cpu.h"
+#include "ggml.h"
+#include "src/base/page_units.h"
+
+namespace ebb {
+namespace {
+
+static_assert(kRowsOfPage == kRowsPerPage);
+
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+// Sources of the fold, by place.
+enum Source { kQ, kRows, kList, kCounts, kMask, kSlots };
+
+// In several sums, which a compiler makes vectors of.
+float Dot(const float* a, const float* b, int size) {
+  constexpr int kSums = 16;
+  std::array<float, kSums> sums = {};
+  int d = 0;
+  for (; d + kSums <= size; d += kSums) {
+    for (int i = 0; i < kSums; ++i) sums[i] += a[d + i] * b[d + i];
+  }
+  float sum = 0;
+  for (const float part : sums) sum += part;
+  for (; d < size; ++d) sum += a[d] * b[d];
+  return sum;
+}
+
+// What the host's own backend does.
+class HostFold {
+ public:
+  HostFold(const RowAttention& attention, ggml_tensor* node)
+      : attention_(attention),
+        q_(node->src[kQ]),
+        rows_(static_cast<const ggml_fp16_t*>(node->src[kRows]->data)),
+        list_(static_cast<const int32_t*>(node->src[kList]->data)),
+        counts_(static_cast<const int32_t*>(node->src[kCounts]->data)),
+        slots_(attention.has_slots ? static_cast<const int32_t*>(node->src[kSlots]->data)
+                                   : nullptr),
+        mask_(node->src[kMask] == node->src[kCounts] ? nullptr : node->src[kMask]),
+        sums_(static_cast<float*>(node->data)),
+        weights_(sums_ + attention.SumsSize()),
+        logits_(weights_ + attention.WeightsSize()),
+        row_(attention.head_dim) {}
+
+  // One thread's part.
+  void Run(int thread, int num_threads) {
+    const int num_parts = attention_.NumSplits() * attention_.kv_heads;
+    for (int part = thread; part < num_parts; part += num_threads) {
+      RunSplit(part / attention_.kv_heads, part % attention_.kv_heads);
+    }
+  }
+
+ private:
+  [[nodiscard]] const ggml_fp16_t* Key(int head, int row) const {
+    int64_t number = 0;
+    if (attention_.num_pages > 0) {
+      const int slot = slots_ == nullptr ? row : slots_[head * attention_.slot_stride + row];
+      const int page = list_[head * attention_.num_pages + slot / kRowsOfPage];
+      number = int64_t{page} * kRowsOfPage + slot % kRowsOfPage;
+    } else {
+      number = list_[size_t(row) * attention_.kv_heads + head];
+    }
+    return rows_ + number * attention_.head_dim;
+  }
+  [[nodiscard]] bool IsHidden(int head, int row) const {
+    if (mask_ == nullptr) return false;
+    const auto* plane = reinterpret_cast<const ggml_fp16_t*>(
+        static_cast<const std::byte*>(mask_->data) + (mask_->ne[3] == 1 ? 0 : head * mask_->nb[3]));
+    return ggml_fp16_to_fp32(plane[row]) < 0;
+  }
+
+  void RunSplit(int split, int head) {
+    const int begin = split * attention_.RowsOfSplit();
+    const int end = std::min(begin + attention_.RowsOfSplit(), int{counts_[head]});
+    const int size = attention_.head_dim, group = attention_.group;
+    scores_.assign(size_t(group) * std::max(0, end - begin), kHidden);
+    std::vector<float> largest(group, kHidden), sums(group, 0.0f);
+    for (int row = begin; row < end; ++row) {
+      if (IsHidden(head, row)) continue;
+      ggml_fp16_to_fp32_row(Key(head, row), row_.data(), size);
+      for (int i = 0; i < group; ++i) {
+        const auto* q = reinterpret_cast<const float*>(static_cast<const std::byte*>(q_->data) +
+                                                       (head * group + i) * q_->nb[1]);
+        const float logit =
+            Dot(q, row_.data(), size) * attention_.scale * std::numbers::log2e_v<float>;
+        scores_[size_t(row - begin) * group + i] = logit;
+        largest[i] = std::max(largest[i], logit);
+      }
+    }
+    float* const out = sums_ + (size_t(split) * attention_.q_heads() + head * group) * size;
+    std::fill_n(out, size_t(group) * size, 0.0f);
+    for (int row = begin; row < end; ++row) {
+      ggml_fp16_to_fp32_row(Key(head, row) + size_t{kRowsOfPage} * size, row_.data(), size);
+      for (int i = 0; i < group; ++i) {
+        const float logit = scores_[size_t(row - begin) * group + i];
+        if (attention_.LogitsSize() > 0) {
+          logits_[size_t(head * group + i) * attention_.num_rows + row] = logit;
+        }
+        if (logit == kHidden) continue;
+        const float weight = std::exp2(logit - largest[i]);
+        sums[i] += weight;
+        for (int d = 0; d < size; ++d) out[i * size + d] += weight * row_[d];
+      }
+    }
+    for (int i = 0; i < group; ++i) {
+      float* const pair = weights_ + (size_t(split) * attention_.q_heads() + head * group + i) * 2;
+      pair[0] = largest[i];
+      pair[1] = sums[i];
+    }
+  }
+
+  const RowAttention& attention_;
+  const ggml_tensor* const q_;
+  const ggml_fp16_t* const rows_;
+  const int32_t *const list_, *const counts_, *const slots_;
+  const ggml_tensor* const mask_;
+  float *const sums_, *const weights_, *const logits_;
+  std::vector<float> row_, scores_;
+};
+
+void FoldOnHost(ggml_tensor* node, int thread, int num_threads, void* data) {
+  HostFold(*static_cast<const RowAttention*>(data), node).Run(thread, num_threads);
+}
+
+void MergeOnHost(ggml_tensor* node, int thread, int, void* data) {
+  if (thread != 0) return;
+  const auto& attention = *static_cast<const RowAttention*>(data);
+  const auto* sums = static_cast<const float*>(node->src[0]->data);
+  const float* weights = sums + attention.SumsSize();
+  const float* logits = weights + attention.WeightsSize();
+  const auto* counts = static_cast<const int32_t*>(node->src[1]->data);
+  const size_t heads = attention.q_heads(), size = attention.head_dim;
+  const auto* host = attention.adds_host ? static_cast<const float*>(node->src[2]->data) : nullptr;
+  auto* const out = static_cast<float*>(node->data);
+  float* const log_sums = out + attention.OutSize();
+  for (size_t head = 0; head < heads; ++head) {
+    float largest = kHidden, sum = 0;
+    for (int split = 0; split < attention.NumSplits(); ++split) {
+      largest = std::max(largest, weights[(split * heads + head) * 2]);
+    }
+    const float of_host = host == nullptr ? kHidden : host[heads * size + head];
+    largest = std::max(largest, of_host);
+    std::fill_n(out + head * size, size, 0.0f);
+    if (of_host != kHidden) {
+      sum = std::exp2(of_host - largest);
+      for (size_t d = 0; d < size; ++d) out[head * size + d] = sum * host[head * size + d];
+    }
+    for (int split = 0; split < attention.NumSplits(); ++split) {
+      const float* const pair = weights + (split * heads + head) * 2;
+      if (pair[0] == kHidden && pair[1] == 0) continue;
+      const float factor = std::exp2(pair[0] - largest);
+      sum += pair[1] * factor;
+      for (size_t d = 0; d < size; ++d) {
+        out[head * size + d] += factor * sums[(split * heads + head) * size + d];
+      }
+    }
+    if (sum != 0) {
+      for (size_t d = 0; d < size; ++d) out[head * size + d] /= sum;
+    }
+    log_sums[head] = largest + std::log2(sum);
+  }
+  if (attention.mass == RowAttention::Mass::kNone) return;
+  // Query heads of an array.
+  const size_t of_array = heads / attention.MassArrays();
+  float* const mass = log_sums + heads;
+  std::fill_n(mass, size_t(attention.MassArrays()) * attention.num_rows, 0.0f);
+  for (size_t head = 0; head < heads; ++head) {
+    const size_t kv_head = head / attention.group;
+    float* const to = mass + head / of_array * attention.num_rows;
+    for (int row = 0; row < counts[kv_head]; ++row) {
+      to[row] += std::exp2(logits[head * attention.num_rows + row] - log_sums[head]);
+    }
+  }
+}
+
+}  // namespace
+
+RowAttentionNodes AddRowAttention(ggml_context* context, const RowAttention* attention,
+                                  const RowAttentionInputs& inputs, ggml_tensor* after,
+                                  ggml_tensor* after_too) {
+  assert(inputs.q->type == GGML_TYPE_F32 && inputs.q->nb[0] == sizeof(float));
+  assert(inputs.rows->type == GGML_TYPE_F16 && ggml_is_contiguous(inputs.rows));
+  assert(attention->has_slots == (inputs.slots != nullptr));
+  // A node's sources have no gaps: the counts stand where there is nothing.
+  const auto or_counts = [&](ggml_tensor* tensor) {
+    return tensor == nullptr ? inputs.counts : tensor;
+  };
+  std::array<ggml_tensor*, 8> sources = {inputs.q,
+                                         inputs.rows,
+                                         inputs.list,
+                                         inputs.counts,
+                                         or_counts(inputs.mask),
+                                         or_counts(inputs.slots)};
+  int num_sources = kSlots + 1;
+  for (ggml_tensor* tensor : {after, after_too}) {
+    if (tensor != nullptr) sources[num_sources++] = tensor;
+  }
+  void* const data = const_cast<RowAttention*>(attention);
+  RowAttentionNodes nodes = {.attention = attention};
+  nodes.fold =
+      ggml_custom_4d(context, GGML_TYPE_F32, static_cast<int64_t>(attention->FoldSize()), 1, 1, 1,
+                     sources.data(), num_sources, FoldOnHost, GGML_N_TASKS_MAX, data);
+  assert(attention->adds_host == (inputs.host != nullptr));
+  std::array<ggml_tensor*, 3> folded = {nodes.fold, inputs.counts, inputs.host};
+  nodes.merge =
+      ggml_custom_4d(context, GGML_TYPE_F32, static_cast<int64_t>(attention->MergeSize()), 1, 1, 1,
+                     folded.data(), attention->adds_host ? 3 : 2, MergeOnHost, 1, data);
+  return nodes;
+}
+
+#ifndef EBB_HAS_CUDA_KERNELS
+bool CudaRowAttentionTakes(int, int) { return false; }
+decltype(DeviceOp::launch) CudaRowAttention() { return nullptr; }
+#endif
+
+}  // namespace ebb

@@ -1,0 +1,125 @@
+// Attention of one token over rows that lie anywhere in a device's memory, as two nodes of ggml's
+// graph that ebb computes itself, where the backend has a way for that: rows are read where they
+// lie, as lists name them, and mass comes out of the same pass. `fold` splits the rows of a kv
+// head, in order of position, and folds each split; `merge` joins them.
+//
+// Results depend on which rows are visible and on their number, not on where they lie. How rows are
+// split follows the longest list, rounded up.
+#ifndef EBB_STEP_DEVICE_ROW_ATTENTION_H_
+#define EBB_STEP_DEVICE_ROW_ATTENTION_H_
+
+#include <cstddef>
+#include <cstdint>
+
+struct ggml_context;
+struct ggml_tensor;
+
+namespace ebb {
+
+// What a backend that runs GGML_OP_CUSTOM takes from such a node's user data, where it stands
+// first.
+struct DeviceOp {
+  // On a queue of the backend's: of CUDA, a cudaStream_t.
+  void (*launch)(const DeviceOp* op, const ggml_tensor* node, void* queue) = nullptr;
+};
+
+// Of a page; this header and the kernels keep to C++17.
+inline constexpr int kRowsOfPage = 64;
+
+// Both nodes' user data.
+struct RowAttention : DeviceOp {
+  enum class Mass : uint8_t { kNone, kPerLayer, kPerKvHead, kPerQueryHead };
+
+  int head_dim = 0;
+  int kv_heads = 0;
+  int group = 0;      // query heads of a kv head
+  int num_rows = 0;   // of the longest list, rounded up
+  int num_pages = 0;  // of a kv head's list of pages; 0: lists name rows
+  // Slots in order of position say where in the pages a row lies; else rows lie in the order of
+  // slots, from the first on. Those of a kv head begin slot_stride behind those of the one before.
+  bool has_slots = false;
+  int slot_stride = 0;
+  bool adds_host = false;  // the merge adds what the host attended to
+  Mass mass = Mass::kNone;
+  float scale = 0;
+
+  [[nodiscard]] int q_heads() const { return kv_heads * group; }
+  // About so many splits of all kv heads keep a large device busy; the number is the same for all
+  // devices, and so are the splits.
+  static constexpr int kSplitsOfAllHeads = 384;
+  static constexpr int kLeastRowsOfSplit = 64;
+  [[nodiscard]] int RowsOfSplit() const {
+    const int rows = (num_rows * kv_heads + kSplitsOfAllHeads - 1) / kSplitsOfAllHeads;
+    return (rows + kLeastRowsOfSplit - 1) / kLeastRowsOfSplit * kLeastRowsOfSplit;
+  }
+  [[nodiscard]] int NumSplits() const { return (num_rows + RowsOfSplit() - 1) / RowsOfSplit(); }
+
+  // The fold's result, F32, in this order: sums of values [splits, query heads, head_dim], each
+  // weighted by 2^(logit - the split's largest); largest logits and sums of weights [splits, query
+  // heads, 2]; where mass is wanted, logits [query heads, num_rows]. Logits are to base 2.
+  [[nodiscard]] size_t SumsSize() const { return size_t(NumSplits()) * q_heads() * head_dim; }
+  [[nodiscard]] size_t WeightsSize() const { return size_t(NumSplits()) * q_heads() * 2; }
+  [[nodiscard]] size_t LogitsSize() const {
+    return mass == Mass::kNone ? 0 : size_t(q_heads()) * num_rows;
+  }
+  [[nodiscard]] size_t FoldSize() const { return SumsSize() + WeightsSize() + LogitsSize(); }
+  // The merge's result, F32: attention [query heads, head_dim]; log2 of the sum of 2^logit [query
+  // heads], the host's among them; mass [kv heads or query heads, num_rows], zero behind a list's
+  // end.
+  [[nodiscard]] size_t OutSize() const { return size_t(q_heads()) * head_dim; }
+  [[nodiscard]] int MassArrays() const {
+    switch (mass) {
+      case Mass::kNone:
+        return 0;
+      case Mass::kPerLayer:
+        return 1;
+      case Mass::kPerKvHead:
+        return kv_heads;
+      case Mass::kPerQueryHead:
+        break;
+    }
+    return q_heads();
+  }
+  [[nodiscard]] size_t MergeSize() const {
+    return OutSize() + q_heads() + size_t(MassArrays()) * num_rows;
+  }
+};
+
+// What the fold reads.
+struct RowAttentionInputs {
+  ggml_tensor* q = nullptr;  // F32 [head_dim, query heads], each head's numbers beside each other
+  // F16 [head_dim, rows], contiguous: keys by number of row, values kRowsOfPage rows further.
+  ggml_tensor* rows = nullptr;
+  // I32: numbers of rows [num_rows, kv heads], the kv heads of a row beside each other; of pages
+  // (of their first row, over kRowsOfPage) [kv heads, num_pages].
+  ggml_tensor* list = nullptr;
+  ggml_tensor* slots = nullptr;   // I32, null unless it has slots
+  ggml_tensor* counts = nullptr;  // I32 [kv heads]: the rows of each list
+  // F32, null unless it adds the host's: attention [query heads, head_dim] over rows that the list
+  // does not name, and log2 of the sum of 2^logit [query heads], minus infinity of no row.
+  ggml_tensor* host = nullptr;
+  // F16, null or [num_rows] or [num_rows, 1, 1, kv heads]: where it is negative a row is hidden.
+  ggml_tensor* mask = nullptr;
+};
+
+struct RowAttentionNodes {
+  const RowAttention* attention = nullptr;
+  ggml_tensor* fold = nullptr;
+  ggml_tensor* merge = nullptr;
+};
+
+// after: nodes that come before the fold, up to two, as those that store its new row; null: none.
+// REQUIRES: `attention` outlives the graph.
+[[nodiscard]] RowAttentionNodes AddRowAttention(ggml_context* context,
+                                                const RowAttention* attention,
+                                                const RowAttentionInputs& inputs,
+                                                ggml_tensor* after, ggml_tensor* after_too);
+
+// Whether the kernels of CUDA take heads of this size and groups of so many.
+[[nodiscard]] bool CudaRowAttentionTakes(int head_dim, int group);
+// Of ebb's kernels for CUDA; null in a program without them.
+[[nodiscard]] decltype(DeviceOp::launch) CudaRowAttention();
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_DEVICE_ROW_ATTENTION_H_

@@ -1,0 +1,367 @@
+#include "src/step/device/row_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ggml-alloc.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "ggml.h"
+#include "src/base/ggml_deleter.h"
+#include "src/base/page_units.h"
+
+namespace ebb {
+namespace {
+
+using Backend = std::unique_ptr<ggml_backend, GgmlDeleter>;
+
+struct Runner {
+  Backend backend;
+  DeviceOp op;
+  std::string name;
+};
+
+// ggml's backend for the processor, and that of a card where the program and the machine have one.
+std::vector<Runner> Runners() {
+  std::vector<Runner> runners;
+  runners.push_back({.backend = Backend(ggml_backend_cpu_init()), .op = {}, .name = "CPU"});
+  for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+    ggml_backend_dev_t device = ggml_backend_dev_get(i);
+    const std::string name = ggml_backend_reg_name(ggml_backend_dev_backend_reg(device));
+    if (name != "CUDA" || CudaRowAttention() == nullptr) continue;
+    runners.push_back({.backend = Backend(ggml_backend_dev_init(device, nullptr)),
+                       .op = {.launch = CudaRowAttention()},
+                       .name = name});
+    break;
+  }
+  return runners;
+}
+
+struct Case {
+  int head_dim = 64, kv_heads = 2, group = 3, num_rows = 512;
+  enum { kByRow, kInOrder, kBySlot } way = kByRow;
+  bool slots_by_head = true;  // of kBySlot
+  RowAttention::Mass mass = RowAttention::Mass::kNone;
+  bool adds_host = false;
+  enum { kAllSeen, kOneMask, kMaskByHead } mask = kAllSeen;
+  std::vector<int> counts = {300, 300};
+  unsigned seed = 1;
+};
+
+struct Outcome {
+  std::vector<float> out, log_sums, mass;
+};
+
+// Rows by kv head and row, and where each lies. `order` permutes the places.
+class Inputs {
+ public:
+  Inputs(const Case& c, unsigned order) : case_(c) {
+    std::mt19937 random(c.seed);
+    std::normal_distribution<float> normal;
+    const size_t of_row = c.head_dim, num = size_t(c.kv_heads) * c.num_rows;
+    q.resize(size_t(c.kv_heads) * c.group * of_row);
+    for (float& x : q) x = normal(random);
+    keys.resize(num * of_row);
+    values.resize(num * of_row);
+    for (auto* side : {&keys, &values}) {
+      for (ggml_fp16_t& x : *side) x = ggml_fp32_to_fp16(normal(random));
+    }
+    mask.resize(c.mask == Case::kOneMask ? c.num_rows : num, 0.0f);
+    for (float& x : mask) x = random() % 3 == 0 ? -60000.0f : 0.0f;
+    if (c.mask == Case::kAllSeen) std::ranges::fill(mask, 0.0f);
+    // A head has none there.
+    for (int i = 0; i < c.kv_heads * c.group * (c.head_dim + 1); ++i)
+      host.push_back(normal(random));
+    host.back() = -std::numeric_limits<float>::infinity();
+    const int num_pages = c.kv_heads * c.num_rows / kRowsPerPage;
+    std::vector<int> places(num_pages);
+    std::iota(places.begin(), places.end(), 0);
+    std::mt19937 shuffle(order);
+    std::ranges::shuffle(places, shuffle);
+    // A page's keys, then its values; what no list names is no number.
+    rows.assign(size_t(2) * num_pages * kRowsPerPage * of_row, ggml_fp32_to_fp16(NAN));
+    for (const int place : places) pages.push_back(2 * place);
+    for (int head = 0; head < c.kv_heads; ++head) {
+      std::vector<int> slots(c.num_rows);
+      std::iota(slots.begin(), slots.end(), 0);
+      if (c.way != Case::kInOrder && (head == 0 || c.slots_by_head)) {
+        std::ranges::shuffle(slots, shuffle);
+      } else if (c.way == Case::kBySlot) {
+        slots = slots_of_heads.front();
+      }
+      slots_of_heads.push_back(slots);
+      for (int row = 0; row < c.num_rows; ++row) {
+        const int page = places[(head * c.num_rows + slots[row]) / kRowsPerPage];
+        const int number = 2 * page * kRowsPerPage + slots[row] % kRowsPerPage;
+        numbers.push_back(number);
+        if (row >= c.counts[head]) continue;
+        const size_t from = (size_t(head) * c.num_rows + row) * of_row;
+        std::copy_n(keys.begin() + from, of_row, rows.begin() + number * of_row);
+        std::copy_n(values.begin() + from, of_row, rows.begin() + (number + kRowsPerPage) * of_row);
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<int32_t> List() const {
+    std::vector<int32_t> list;
+    if (case_.way != Case::kByRow) return pages;
+    for (int row = 0; row < case_.num_rows; ++row) {
+      for (int head = 0; head < case_.kv_heads; ++head) {
+        list.push_back(numbers[size_t(head) * case_.num_rows + row]);
+      }
+    }
+    return list;
+  }
+
+  std::vector<float> q, mask, host;
+  std::vector<ggml_fp16_t> keys, values, rows;
+  std::vector<int32_t> numbers;  // [kv heads, num_rows]
+  std::vector<int32_t> pages;    // [kv heads, pages]
+  std::vector<std::vector<int>> slots_of_heads;
+
+ private:
+  const Case& case_;
+};
+
+constexpr float kScale = 0.1f;
+
+RowAttention AttentionOf(const Case& c) {
+  RowAttention attention;
+  attention.head_dim = c.head_dim;
+  attention.kv_heads = c.kv_heads;
+  attention.group = c.group;
+  attention.num_rows = c.num_rows;
+  attention.num_pages = c.way == Case::kByRow ? 0 : c.num_rows / kRowsPerPage;
+  attention.has_slots = c.way == Case::kBySlot;
+  attention.slot_stride = c.slots_by_head ? c.num_rows : 0;
+  attention.adds_host = c.adds_host;
+  attention.mass = c.mass;
+  attention.scale = kScale;
+  return attention;
+}
+
+Outcome Compute(const Runner& runner, const Case& c, const Inputs& inputs) {
+  RowAttention attention = AttentionOf(c);
+  static_cast<DeviceOp&>(attention) = runner.op;
+  std::unique_ptr<ggml_context, GgmlDeleter> context(
+      ggml_init({.mem_size = 16 * ggml_tensor_overhead() + ggml_graph_overhead(),
+                 .mem_buffer = nullptr,
+                 .no_alloc = true}));
+  const auto tensor = [&](ggml_type type, int64_t columns, int64_t rows, int64_t planes = 1) {
+    return ggml_new_tensor_4d(context.get(), type, columns, rows, 1, planes);
+  };
+  const std::vector<int32_t> list = inputs.List();
+  RowAttentionInputs tensors = {
+      .q = tensor(GGML_TYPE_F32, c.head_dim, c.kv_heads * c.group),
+      .rows =
+          tensor(GGML_TYPE_F16, c.head_dim, static_cast<int64_t>(inputs.rows.size()) / c.head_dim),
+      .list = tensor(GGML_TYPE_I32, static_cast<int64_t>(list.size()), 1),
+      .counts = tensor(GGML_TYPE_I32, c.kv_heads, 1)};
+  if (c.mask != Case::kAllSeen) {
+    tensors.mask = tensor(GGML_TYPE_F16, c.num_rows, 1, c.mask == Case::kOneMask ? 1 : c.kv_heads);
+  }
+  std::vector<int32_t> slots;
+  if (c.way == Case::kBySlot) {
+    for (int head = 0; head < (c.slots_by_head ? c.kv_heads : 1); ++head) {
+      const std::vector<int>& of_head = inputs.slots_of_heads[head];
+      slots.insert(slots.end(), of_head.begin(), of_head.end());
+    }
+    tensors.slots = tensor(GGML_TYPE_I32, static_cast<int64_t>(slots.size()), 1);
+  }
+  if (c.adds_host) {
+    tensors.host = tensor(GGML_TYPE_F32, static_cast<int64_t>(inputs.host.size()), 1);
+  }
+  const RowAttentionNodes nodes =
+      AddRowAttention(context.get(), &attention, tensors, nullptr, nullptr);
+  ggml_cgraph* graph = ggml_new_graph(context.get());
+  ggml_build_forward_expand(graph, nodes.merge);
+  std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer(
+      ggml_backend_alloc_ctx_tensors(context.get(), runner.backend.get()));
+  const auto set = [](ggml_tensor* to, const auto& from) {
+    ggml_backend_tensor_set(to, from.data(), 0, ggml_nbytes(to));
+  };
+  set(tensors.q, inputs.q);
+  set(tensors.rows, inputs.rows);
+  set(tensors.list, list);
+  set(tensors.counts, c.counts);
+  if (tensors.mask != nullptr) {
+    std::vector<ggml_fp16_t> mask(inputs.mask.size());
+    ggml_fp32_to_fp16_row(inputs.mask.data(), mask.data(), static_cast<int64_t>(mask.size()));
+    set(tensors.mask, mask);
+  }
+  if (tensors.host != nullptr) set(tensors.host, inputs.host);
+  if (tensors.slots != nullptr) set(tensors.slots, slots);
+  EXPECT_TRUE(ggml_backend_supports_op(runner.backend.get(), nodes.fold));
+  EXPECT_EQ(ggml_backend_graph_compute(runner.backend.get(), graph), GGML_STATUS_SUCCESS);
+  std::vector<float> all(attention.MergeSize());
+  ggml_backend_tensor_get(nodes.merge, all.data(), 0, all.size() * sizeof(float));
+  const auto at = all.begin() + static_cast<std::ptrdiff_t>(attention.OutSize());
+  return {.out = {all.begin(), at},
+          .log_sums = {at, at + attention.q_heads()},
+          .mass = {at + attention.q_heads(), all.end()}};
+}
+
+// In double, by the definition.
+Outcome Expected(const Case& c, const Inputs& inputs) {
+  Outcome expected;
+  const RowAttention attention = AttentionOf(c);
+  expected.mass.resize(size_t(attention.MassArrays()) * c.num_rows);
+  for (int head = 0; head < c.kv_heads * c.group; ++head) {
+    const int kv_head = head / c.group;
+    const auto row_of = [&](const std::vector<ggml_fp16_t>& side, int row) {
+      std::vector<float> numbers(c.head_dim);
+      ggml_fp16_to_fp32_row(side.data() + (size_t(kv_head) * c.num_rows + row) * c.head_dim,
+                            numbers.data(), c.head_dim);
+      return numbers;
+    };
+    const auto is_seen = [&](int row) {
+      return inputs.mask[(c.mask == Case::kOneMask ? 0 : kv_head * c.num_rows) + row] >= 0;
+    };
+    std::vector<double> weights(c.num_rows, 0.0), out(c.head_dim, 0.0);
+    double sum = 0;
+    for (int row = 0; row < c.counts[kv_head]; ++row) {
+      if (!is_seen(row)) continue;
+      const std::vector<float> key = row_of(inputs.keys, row);
+      double dot = 0;
+      for (int d = 0; d < c.head_dim; ++d) {
+        dot += double{inputs.q[size_t(head) * c.head_dim + d]} * key[d];
+      }
+      sum += weights[row] = std::exp(dot * kScale);
+    }
+    const size_t size = c.head_dim, num_q = size_t(c.kv_heads) * c.group;
+    if (c.adds_host) {
+      const double of_host = std::exp2(inputs.host[num_q * size + head]);
+      sum += of_host;
+      for (size_t d = 0; d < size; ++d) out[d] = of_host / sum * inputs.host[head * size + d];
+    }
+    for (int row = 0; row < c.counts[kv_head]; ++row) {
+      const std::vector<float> value = row_of(inputs.values, row);
+      for (int d = 0; d < c.head_dim; ++d) out[d] += weights[row] / sum * value[d];
+      const int array =
+          expected.mass.empty() ? 0 : head * attention.MassArrays() / attention.q_heads();
+      if (!expected.mass.empty()) {
+        expected.mass[size_t(array) * c.num_rows + row] += static_cast<float>(weights[row] / sum);
+      }
+    }
+    for (const double x : out) expected.out.push_back(static_cast<float>(x));
+    expected.log_sums.push_back(static_cast<float>(std::log2(sum)));
+  }
+  return expected;
+}
+
+void ExpectNear(const std::vector<float>& expected, const std::vector<float>& actual,
+                const std::string& what) {
+  ASSERT_EQ(expected.size(), actual.size()) << what;
+  float largest = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(actual[i])) << what << " " << i;
+    largest = std::max(largest, std::abs(expected[i] - actual[i]));
+  }
+  EXPECT_LT(largest, 2e-5f) << what;
+}
+
+std::vector<Case> Cases() {
+  using Mass = RowAttention::Mass;
+  std::vector<Case> cases;
+  for (const int head_dim : {16, 32, 64, 80, 96, 128, 256}) {
+    for (const int group : {1, 2, 4, 7, 8, 16}) {
+      Case c = {.head_dim = head_dim, .group = group, .mass = Mass::kPerKvHead};
+      cases.push_back(c);
+    }
+  }
+  for (const Mass mass : {Mass::kNone, Mass::kPerKvHead}) {
+    cases.push_back({.head_dim = 128, .group = 4, .mass = mass, .adds_host = true});
+  }
+  for (const auto way : {Case::kByRow, Case::kInOrder, Case::kBySlot}) {
+    for (const auto mask : {Case::kAllSeen, Case::kOneMask, Case::kMaskByHead}) {
+      for (const Mass mass :
+           {Mass::kNone, Mass::kPerLayer, Mass::kPerKvHead, Mass::kPerQueryHead}) {
+        Case c = {.head_dim = 128,
+                  .kv_heads = 3,
+                  .group = 4,
+                  .num_rows = 768,
+                  .mass = mass,
+                  .counts = {700, 1, 65}};
+        c.mask = mask;
+        c.way = way;
+        c.slots_by_head = mass != Mass::kNone;
+        // So that the one row is seen.
+        for (; mask != Case::kAllSeen && c.seed < 50; ++c.seed) {
+          const Inputs inputs(c, 1);
+          if (inputs.mask[mask == Case::kOneMask ? 0 : c.num_rows] >= 0) break;
+        }
+        cases.push_back(c);
+      }
+    }
+  }
+  // Several splits of several tiles each.
+  cases.push_back({.head_dim = 128,
+                   .kv_heads = 8,
+                   .group = 4,
+                   .num_rows = 12800,
+                   .mass = Mass::kPerKvHead,
+                   .counts = {12700, 12700, 1, 12800, 6400, 200, 201, 203}});
+  return cases;
+}
+
+std::string Name(const Runner& runner, const Case& c) {
+  return runner.name + ", head size " + std::to_string(c.head_dim) + ", group " +
+         std::to_string(c.group) + ", way " + std::to_string(c.way) +
+         (c.adds_host ? ", with the host's" : "") + ", mask " + std::to_string(c.mask) + ", mass " +
+         std::to_string(static_cast<int>(c.mass));
+}
+
+TEST(RowAttentionTest, IsAttentionWithItsMass) {
+  for (const Runner& runner : Runners()) {
+    for (const Case& c : Cases()) {
+      SCOPED_TRACE(Name(runner, c));
+      const Inputs inputs(c, 1);
+      const Outcome expected = Expected(c, inputs), actual = Compute(runner, c, inputs);
+      ExpectNear(expected.out, actual.out, "attention");
+      ExpectNear(expected.log_sums, actual.log_sums, "logarithms of sums");
+      ExpectNear(expected.mass, actual.mass, "mass");
+    }
+  }
+}
+
+TEST(RowAttentionTest, PlacesOfRowsChangeNoBit) {
+  for (const Runner& runner : Runners()) {
+    for (const Case& c : Cases()) {
+      SCOPED_TRACE(Name(runner, c));
+      const Outcome one = Compute(runner, c, Inputs(c, 1)),
+                    other = Compute(runner, c, Inputs(c, 2));
+      EXPECT_EQ(one.out, other.out);
+      EXPECT_EQ(one.log_sums, other.log_sums);
+      EXPECT_EQ(one.mass, other.mass);
+    }
+  }
+}
+
+TEST(RowAttentionTest, WhatIsNoNumberIsNotHidden) {
+  for (const Runner& runner : Runners()) {
+    Case c;
+    c.adds_host = true;
+    const size_t of_head = size_t(c.group) * c.head_dim;
+    Inputs key(c, 1), query(c, 1), host(c, 1);
+    key.rows[size_t(key.numbers[5]) * c.head_dim] = ggml_fp32_to_fp16(NAN);
+    query.q[3] = NAN;
+    host.host[3] = NAN;
+    for (const Inputs* inputs : {&key, &query, &host}) {
+      const Outcome outcome = Compute(runner, c, *inputs);
+      const auto is_number = [](float x) { return std::isfinite(x); };
+      EXPECT_FALSE(std::all_of(outcome.out.begin(), outcome.out.begin() + of_head, is_number));
+      EXPECT_TRUE(std::all_of(outcome.out.begin() + of_head, outcome.out.end(), is_number));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,42 @@
+// The keys of a group's rows that turn: where they lie in memory that the host may touch, a copy on
+// the host where a device keeps its memory closed.
+#ifndef EBB_STEP_ROTATION_TURNING_KEYS_H_
+#define EBB_STEP_ROTATION_TURNING_KEYS_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "ebb/status.h"
+#include "ebb/types.h"
+#include "src/device/device.h"
+#include "src/kv/sequence_cache.h"
+
+namespace ebb {
+
+class TurningKeys {
+ public:
+  // Of the rows whose turn is not 0; turns: [rows]. cache and device outlive this. May throw
+  // std::bad_alloc.
+  TurningKeys(SequenceCache* cache, Device* device, int group, std::span<const Position> turns);
+  // Brings the keys to the host. Errors: the device's.
+  Status Read();
+  // Takes them back, changed.
+  Status Write();
+
+  // By row, of a stream of cache.StreamsOf(group); null for rows that do not turn.
+  [[nodiscard]] std::span<std::byte* const> OfStream(size_t stream) const {
+    return std::span(keys_).subspan(stream * num_rows_, num_rows_);
+  }
+
+ private:
+  Device* const device_;
+  const size_t num_rows_, row_bytes_;
+  std::vector<std::byte*> keys_;       // [streams, rows]
+  std::vector<std::byte*> on_device_;  // empty unless it is closed
+  std::vector<std::byte> copies_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_STEP_ROTATION_TURNING_KEYS_H_

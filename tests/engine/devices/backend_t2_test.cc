@@ -1,0 +1,301 @@
+// T2 beside a backend's device: compressed rows lie in the host's memory and are attended to there.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "ebb/session_file.h"
+#include "src/device/sim_backend.h"
+#include "src/session/session_impl.h"
+#include "tests/engine/devices/backend_fixture.h"
+
+namespace ebb {
+namespace {
+
+using BackendT2Test = ByAttention;
+INSTANTIATE_TEST_SUITE_P(Attention, BackendT2Test, testing::Values("auto", "flash"),
+                         ByAttention::Name);
+
+EngineOptions WithT2(CompressedType type = CompressedType::kInt8, T1Place t1 = T1Place::kHost) {
+  EngineOptions options = {.threads = 2, .device = *ParseDevice(ByAttention::device())};
+  options.tiers = {.t0_share = 0.5, .t1 = t1, .t2_share = 0.4, .t2_type = type};
+  return options;
+}
+
+EngineOptions OnHost(EngineOptions options) {
+  options.device = {};
+  return options;
+}
+
+// At random, so that rounding changes no decision.
+PolicySpec AtRandom(const EngineOptions& options, Granularity granularity = Granularity::kHead) {
+  PolicySpec policy = Tiered(options, granularity);
+  policy.scorer = "random";
+  policy.seed = 5;
+  return policy;
+}
+
+std::unique_ptr<Engine> DeviceEngine(const EngineOptions& options = WithT2()) {
+  return MakeEngineOf(DeviceModel(), options);
+}
+
+// Between the logits of two sessions that read and decode the same tokens.
+double LargestDifferenceOf(Session& a, Session& b) {
+  for (Session* session : {&a, &b}) Read(*session);
+  double largest = LargestDifference(Logits(a), Logits(b));
+  for (int i = 0; i < kDecodeTokens; ++i) {
+    for (Session* session : {&a, &b}) Decode(*session, i, i + 1);
+    largest = std::max(largest, LargestDifference(Logits(a), Logits(b)));
+  }
+  return largest;
+}
+
+TEST_P(BackendT2Test, IsTheProcessorUpToRounding) {
+  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
+    for (const Granularity granularity :
+         {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
+      const EngineOptions options = WithT2(type);
+      auto device = DeviceEngine(options), host = MakeEngineOf(DeviceModel(), OnHost(options));
+      const PolicySpec policy = AtRandom(options, granularity);
+      auto session = Open(*device, policy), expected = Open(*host, policy);
+      EXPECT_LT(LargestDifferenceOf(*session, *expected), kFlashError)
+          << GranularityName(granularity);
+      for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+        EXPECT_EQ(RowsIn(*session, tier), RowsIn(*expected, tier));
+        EXPECT_GT(RowsIn(*session, tier), 100);
+      }
+      ExpectOk(Insides::SequenceOf(*session).cache().Validate());
+    }
+  }
+}
+
+// What is in T2 follows from the text alone; where the other rows lie changes no bit.
+TEST_P(BackendT2Test, RowsInT1ChangeNoBit) {
+  std::vector<uint64_t> hashes;
+  for (const T1Place t1 : {T1Place::kHost, T1Place::kFile}) {
+    for (const double t0_share : {1.0, 0.3, 0.0}) {
+      EngineOptions options = WithT2(CompressedType::kInt8, t1);
+      options.tiers->t0_share = t0_share;
+      auto engine = DeviceEngine(options);
+      auto session = Open(*engine, Tiered(options, Granularity::kToken));
+      Read(*session);
+      Decode(*session, 0, kDecodeTokens);
+      EXPECT_GT(RowsIn(*session, Tier::kT2), 100);
+      EXPECT_EQ(RowsIn(*session, Tier::kT1) > 0, t0_share < 1);
+      hashes.push_back(session->logits_hash());
+    }
+  }
+  for (const uint64_t hash : hashes) EXPECT_EQ(hash, hashes[0]);
+}
+
+TEST_P(BackendT2Test, StaysBesideRowsOfT1ThatTheHostAttendsTo) {
+  EngineOptions options = WithT2(), computes = options;
+  computes.t1_mode = T1Mode::kCompute;
+  auto streams = DeviceEngine(options), engine = DeviceEngine(computes);
+  auto session = Open(*engine, AtRandom(options)), expected = Open(*streams, AtRandom(options));
+  const double largest = LargestDifferenceOf(*session, *expected);
+  EXPECT_EQ(engine->device_report().t1_mode, T1Mode::kCompute);
+  EXPECT_EQ(streams->device_report().t1_mode, T1Mode::kStream);
+  // A difference of one rounding may give a row another code in T2.
+  EXPECT_LT(largest, 1e-2);
+  EXPECT_GT(largest, 0);
+}
+
+TEST_P(BackendT2Test, PromptsAreReadBesideIt) {
+  const EngineOptions options = WithT2();
+  auto device = DeviceEngine(options), host = MakeEngineOf(DeviceModel(), OnHost(options));
+  auto session = Open(*device, AtRandom(options)), expected = Open(*host, AtRandom(options));
+  for (Session* each : {session.get(), expected.get()}) {
+    Read(*each);
+    Decode(*each, 0, 120);
+    ASSERT_GT(RowsIn(*each, Tier::kT2), 0);
+    ExpectOk(each->Prefill(SomeTokens(50, 7)));
+  }
+  EXPECT_LT(LargestDifference(Logits(*session), Logits(*expected)), kFlashError);
+  // In pieces, beside a session that decodes.
+  auto other = Open(*device, PolicySpec());
+  Read(*other);
+  const std::vector<Token> prompt = SomeTokens(40, 9);
+  ExpectOk(session->BeginPrompt(prompt));
+  for (int i = 0; session->prompt_left() > 0; ++i) {
+    std::vector<SessionStep> batch = {{.session = other.get(), .token = Text()[kPromptTokens + i]},
+                                      {.session = session.get(), .most_prompt_tokens = 7}};
+    ExpectOk(device->Step(batch));
+  }
+  ExpectOk(expected->Prefill(prompt));
+  EXPECT_LT(LargestDifference(Logits(*session), Logits(*expected)), kFlashError);
+}
+
+// Many in one step, each with mass of its own and eight query heads for a kv head.
+TEST_P(BackendT2Test, ManySequencesStepTogether) {
+  RandomGgufOptions shape = SmallModelOptions();
+  shape.num_q_heads = 16;
+  const auto model = ForDevice(shape);
+  const EngineOptions options = WithT2();
+  auto engine = MakeEngineOf(model, options);
+  PolicySpec policy = Tiered(options, Granularity::kHead);
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<Session*> all;
+  for (int i = 0; i < 10; ++i) {
+    all.push_back(sessions.emplace_back(Open(*engine, policy)).get());
+    ExpectOk(all.back()->Prefill(RandomTokens(shape, 20 + i, i)));
+  }
+  for (int step = 0; step < 60; ++step) {
+    const std::vector<Token> tokens(all.size(), step + 3);
+    ExpectOk(engine->DecodeBatch(all, tokens));
+  }
+  for (Session* session : all) EXPECT_GT(RowsIn(*session, Tier::kT2), 0);
+}
+
+// A cap on T0 that a prompt exceeds: rows are compressed while it is read.
+TEST_P(BackendT2Test, APromptThatT0DoesNotHoldIsRead) {
+  const RandomGgufOptions shape = SixteenStreamsOptions();
+  const auto model = ForDevice(shape);
+  EngineOptions options = WithT2();
+  // 512 rows of each (layer, kv head) pair.
+  options.tiers = {.t0_cap_bytes = size_t{2} << 20, .t1 = T1Place::kHost, .t2_share = 0.4};
+  auto device = MakeEngineOf(model, options), host = MakeEngineOf(model, OnHost(options));
+  const std::vector<Token> prompt = RandomTokens(shape, 700, 3);
+  const PolicySpec policy = AtRandom(options, Granularity::kToken);
+  auto session = Open(*device, policy), expected = Open(*host, policy);
+  for (Session* each : {session.get(), expected.get()}) {
+    ExpectOk(each->Prefill(std::span(prompt).first(300)));
+    for (int i = 0; i < 200; ++i) ExpectOk(each->Decode(i));
+    ExpectOk(each->Prefill(std::span(prompt).subspan(300)));
+    EXPECT_GT(RowsIn(*each, Tier::kT1), 1000);
+    EXPECT_GT(RowsIn(*each, Tier::kT2), 1000);
+  }
+  EXPECT_LE(device->arena_accounting(Tier::kT0).peak_bytes, size_t{2} << 20);
+  EXPECT_LT(LargestDifference(Logits(*session), Logits(*expected)), kFlashError);
+}
+
+TEST_P(BackendT2Test, MassIsTheProcessors) {
+  for (const T1Mode mode : {T1Mode::kStream, T1Mode::kCompute}) {
+    for (const MassNeed need : {MassNeed::kSummed, MassNeed::kPerKvHead, MassNeed::kPerQueryHead}) {
+      EngineOptions options = WithT2();
+      options.t1_mode = mode;
+      EngineOptions on_host = OnHost(options);
+      on_host.t1_mode = T1Mode::kAuto;
+      std::vector<std::vector<float>> masses;
+      for (const EngineOptions& each : {options, on_host}) {
+        auto engine = MakeEngineOf(DeviceModel(), each);
+        SessionOptions wanted = WithPolicy(AtRandom(options, Granularity::kLayer));
+        KeepMass(need, &wanted, &masses.emplace_back());
+        auto session = Open(*engine, wanted);
+        Read(*session);
+        Decode(*session, 0, 100);
+        EXPECT_GT(RowsIn(*session, Tier::kT2), 0);
+      }
+      ASSERT_GT(masses[0].size(), 1000u);
+      ASSERT_EQ(masses[0].size(), masses[1].size());
+      float largest = 0, most = 0;
+      for (size_t i = 0; i < masses[0].size(); ++i) {
+        largest = std::max(largest, std::abs(masses[0][i] - masses[1][i]));
+        most = std::max(most, masses[1][i]);
+      }
+      EXPECT_LT(largest, 2e-2);
+      EXPECT_GT(most, 0.1);
+    }
+  }
+}
+
+TEST_P(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
+  const TempFolder folder;
+  const std::string path = folder.File("session");
+  const EngineOptions options = WithT2();
+  const PolicySpec policy = Tiered(options, Granularity::kHead);
+  auto engine = DeviceEngine(options);
+  auto session = Open(*engine, policy);
+  Read(*session);
+  Decode(*session, 0, 120);
+  ASSERT_GT(RowsIn(*session, Tier::kT2), 0);
+  ExpectOk(SaveSession(*session, path));
+  auto fork = session->Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status().ToString();
+  auto resumed = ResumeSession(*engine, path, WithPolicy(policy));
+  ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+  auto host = MakeEngineOf(DeviceModel(), OnHost(options));
+  auto on_host = ResumeSession(*host, path, WithPolicy(policy));
+  ASSERT_TRUE(on_host.ok()) << on_host.status().ToString();
+  Decode(*on_host->session, 120, 121);
+  Decode(*session, 120, 121);
+  EXPECT_LT(LargestDifference(Logits(*session), Logits(*on_host->session)), kFlashError);
+  Decode(*session, 121, 160);
+  for (Session* each : {fork->get(), resumed->session.get()}) {
+    Decode(*each, 120, 160);
+    EXPECT_EQ(each->logits_hash(), session->logits_hash());
+  }
+  ExpectOk(session->TruncateTo(kPromptTokens + 60));
+  ExpectOk(Insides::SequenceOf(*session).cache().Validate());
+  Decode(*session, 60, 100);
+}
+
+// What the device has no memory for is tried in smaller parts, or later; no row is lost.
+TEST_P(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
+  if (!IsSimulated()) GTEST_SKIP() << "no faults can be asked for";
+  const EngineOptions options = WithT2();
+  auto engine = DeviceEngine(options);
+  auto session = Open(*engine, AtRandom(options));
+  Read(*session);
+  int failed = 0;
+  SetSimBackendFaults([&, n = 0](SimBackendWork work) mutable {
+    const bool fails = work == SimBackendWork::kAllocate && ++n % 3 == 0;
+    failed += fails ? 1 : 0;
+    return fails;
+  });
+  int refused = 0;
+  Status status;
+  while (session->next_position() < kPromptTokens + kDecodeTokens) {
+    status = session->Decode(Text()[session->next_position()]);
+    if (status.ok()) continue;
+    ASSERT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+    ASSERT_LT(++refused, 1000);
+  }
+  SetSimBackendFaults({});
+  EXPECT_GT(failed, 0);
+  ExpectOk(Insides::SequenceOf(*session).cache().Validate());
+  EXPECT_GT(RowsIn(*session, Tier::kT2), 100);
+  session.reset();
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    EXPECT_EQ(engine->arena_accounting(tier).used_bytes, 0U);
+  }
+}
+
+// The device gives up at its nth piece of work.
+TEST_P(BackendT2Test, AFailureHasAClearError) {
+  if (!IsSimulated()) GTEST_SKIP() << "no faults can be asked for";
+  int64_t works = 0;
+  SetSimBackendFaults([&](SimBackendWork work) {
+    works += work != SimBackendWork::kAllocate;
+    return false;
+  });
+  const EngineOptions options = WithT2();
+  const auto run = [&](Session* session) {
+    Status status = session->Prefill(std::span(Text()).first(kPromptTokens));
+    for (int i = 0; i < 60 && status.ok(); ++i) status = session->Decode(Text()[kPromptTokens + i]);
+    return status;
+  };
+  {
+    auto engine = DeviceEngine(options);
+    auto session = Open(*engine, AtRandom(options));
+    works = 0;
+    ExpectOk(run(session.get()));
+  }
+  for (int64_t n = 1; n < works; n += 1 + works / 50) {
+    SetSimBackendFaults({});
+    auto engine = DeviceEngine(options);
+    auto session = Open(*engine, AtRandom(options));
+    SetSimBackendFaults([left = n](SimBackendWork work) mutable {
+      return work != SimBackendWork::kAllocate && --left == 0;
+    });
+    const Status status = run(session.get());
+    SetSimBackendFaults({});
+    EXPECT_EQ(status.code(), StatusCode::kInternal) << n << " " << status.ToString();
+    EXPECT_FALSE(session->Decode(3).ok());
+    session.reset();
+    EXPECT_EQ(engine->arena_accounting(Tier::kT2).used_bytes, 0U);
+  }
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,13 @@
+#include "tests/engine/sessions/session_kill.h"
+
+namespace ebb {
+namespace {
+
+TEST(SessionKill, AKillAtAnyMomentLeavesTheOldSessionOrTheNew) {
+  const KillCounts counts = KillManyTimes(20);
+  EXPECT_EQ(counts.found_old + counts.found_new, 20);
+  EXPECT_GT(counts.in_between, 0);
+}
+
+}  // namespace
+}  // namespace ebb
