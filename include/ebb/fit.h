@@ -16,8 +16,10 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/device.h"
 #include "ebb/engine.h"
 #include "ebb/model.h"
+#include "ebb/policy.h"
 #include "ebb/status.h"
 #include "ebb/tiers.h"
 #include "ebb/types.h"
@@ -45,13 +47,14 @@ struct FitRequest {
   // they have gone back to the system then.
   bool prompts_at_any_time = false;
   std::optional<TierSpec> tiers = {};  // none: the full cache
-  int sinks = 4;
-  int window = 128;
-  int interval = 64;
+  int sinks = kDefaultSinks;
+  int window = kDefaultWindow;
+  int interval = kDefaultInterval;
   // At which rows are chosen: groups that lose different rows have a table each.
   Granularity granularity = Granularity::kToken;
   // Weights, T0 and what steps take lie in a device's memory, the rest in the host's.
   bool on_device = false;
+  DeviceAttention device_attention = DeviceAttention::kAuto;  // with on_device
 };
 
 struct FitBytes {

@@ -260,6 +260,12 @@ struct Budget {
 // "1024 rows", "25%", "1024 bytes", "+512 rows", "1/8"
 [[nodiscard]] std::string FormatBudget(const Budget& budget);
 
+// What protects rows where a user says nothing ("Not All Thoughts Need HBM", 3.2 and 3.3); policies
+// of other papers bring their own.
+inline constexpr int kDefaultSinks = 4;      // tokens
+inline constexpr int kDefaultWindow = 128;   // tokens
+inline constexpr int kDefaultInterval = 64;  // generated tokens
+
 // Everything that a user can say about a policy. Unset options take the policy's own defaults.
 struct PolicySpec {
   std::string name = "full";

@@ -28,6 +28,7 @@ struct SimQueue;
 struct Sim {
   std::recursive_mutex mutex;
   SimBackendFaults faults;
+  ggml_op lacks = GGML_OP_NONE;
   int opened = 0;
   // Closes all of it at once, for each thread by itself; below 0: the processor has no such keys,
   // and the memory stays open, since closing page after page would take longer than all else.
@@ -263,6 +264,8 @@ ggml_backend_dev_t Device() {
     iface.init_backend = InitQueue;
     iface.get_buffer_type = [](ggml_backend_dev_t) { return BufferType(); };
     iface.supports_op = [](ggml_backend_dev_t, const ggml_tensor* op) {
+      const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+      if (op->op != GGML_OP_NONE && op->op == TheSim().lacks) return false;
       return ggml_backend_dev_supports_op(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU),
                                           op);
     };
@@ -307,6 +310,11 @@ ggml_backend_dev_t SimBackendDevice() { return Device(); }
 void SetSimBackendFaults(SimBackendFaults faults) {
   const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
   TheSim().faults = std::move(faults);
+}
+
+void SetSimBackendLacks(ggml_op op) {
+  const std::lock_guard<std::recursive_mutex> lock(TheSim().mutex);
+  TheSim().lacks = op;
 }
 
 }  // namespace ebb

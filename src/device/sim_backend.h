@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "ggml-backend.h"
+#include "ggml.h"
 
 namespace ebb {
 
@@ -26,6 +27,9 @@ enum class SimBackendWork : uint8_t { kCopy, kCompute, kAllocate };
 // device.
 using SimBackendFaults = std::function<bool(SimBackendWork)>;
 void SetSimBackendFaults(SimBackendFaults faults);
+
+// From now on it says that it cannot compute this operation; GGML_OP_NONE: it can all of them.
+void SetSimBackendLacks(ggml_op op);
 
 }  // namespace ebb
 

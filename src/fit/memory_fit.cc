@@ -128,7 +128,8 @@ uint64_t AttentionBytes(const ModelShape& shape, const FitRequest& request, size
 
 // What a step on a device takes beside its activations: rows of a layer, gathered for a prompt; its
 // mask, one for all streams, or for each where these may differ; lists of all rows, of the graphs
-// that are kept. Policies that want mass of a prompt take more, which is not foretold.
+// that are kept. Eager attention has the logits of a layer in memory, and its values turned over.
+// Policies that want mass of a prompt take more, which is not foretold.
 uint64_t GatheredBytes(const ModelShape& shape, const FitRequest& request, size_t num_rows) {
   constexpr uint64_t kF16 = 2;
   const uint64_t rows = num_rows, tokens = ChunkTokens(request);
@@ -138,7 +139,10 @@ uint64_t GatheredBytes(const ModelShape& shape, const FitRequest& request, size_
   const uint64_t planes = is_uniform ? 1 : shape.NumStreams();
   const uint64_t mask = kF16 * rows * (tokens * planes + kMaskPaddingTokens);
   const uint64_t lists = sizeof(int32_t) * rows * shape.NumStreams();
-  return of_layer + mask + kKeptDeviceGraphs * lists * request.requests;
+  const bool is_eager = request.device_attention == DeviceAttention::kEager;
+  const uint64_t eager =
+      is_eager ? sizeof(float) * rows * tokens * shape.num_q_heads + of_layer / 2 : 0;
+  return of_layer + mask + eager + kKeptDeviceGraphs * lists * request.requests;
 }
 
 // Slots and positions with a quarter to spare, and a page's address in each stream; with T2 the

@@ -218,6 +218,16 @@ TEST(MemoryFit, WhereRowsMayGoTheCapsHoldAnyLength) {
   }
 }
 
+TEST(MemoryFit, EagerAttentionOnADeviceHoldsTheLogitsOfAPromptsChunk) {
+  FitRequest request = {.context = 4000, .prompt_tokens = 2000, .on_device = true};
+  const uint64_t flash = Fit(request).compute;
+  request.device_attention = DeviceAttention::kEager;
+  // 9 query heads, 512 tokens at once.
+  EXPECT_GE(Fit(request).compute, flash + uint64_t{4} * 9 * 4000 * 512);
+  request.prompt_tokens = 1;
+  EXPECT_LT(Fit(request).compute, flash);
+}
+
 TEST(MemoryFit, SizesThatNoModelHasAreRefused) {
   for (const FitModel& model : {FitModel(), FitModel{.shape = {.num_layers = 2}}}) {
     const Result<FitBytes> bytes = FitRequestInto(model, {.context = 10});

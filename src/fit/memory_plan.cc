@@ -94,6 +94,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
   request.interval = policy.interval.value_or(request.interval);
   request.granularity = policy.granularity.value_or(GranularityOf(policy.name));
   request.on_device = engine.device.kind == DeviceKind::kBackend;
+  request.device_attention = engine.device.attention;
   return request;
 }
 

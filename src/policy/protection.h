@@ -13,11 +13,6 @@
 
 namespace ebb {
 
-// Of the paper: 3.2 and 3.3.
-inline constexpr int kPaperSinks = 4;
-inline constexpr int kPaperWindow = 128;
-inline constexpr int kPaperInterval = 64;  // decode steps
-
 struct PositionRange {
   Position begin = 0;
   Position end = 0;

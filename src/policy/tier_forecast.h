@@ -5,10 +5,10 @@
 
 #include <cstddef>
 
+#include "ebb/policy.h"
 #include "ebb/status.h"
 #include "ebb/tiers.h"
 #include "src/base/cap_arithmetic.h"
-#include "src/policy/protection.h"
 
 namespace ebb {
 
@@ -17,9 +17,9 @@ struct ForecastRequest {
   CapArithmetic cap_arithmetic;
   size_t prompt_tokens = 0;  // given, which never leave full precision
   size_t most_tokens = 0;    // the given ones among them
-  int sinks = kPaperSinks;
-  int window = kPaperWindow;
-  int interval = kPaperInterval;
+  int sinks = kDefaultSinks;
+  int window = kDefaultWindow;
+  int interval = kDefaultInterval;
 };
 
 // Rows of each (layer, kv head).

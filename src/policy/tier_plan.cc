@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/policy/protection.h"
+#include "ebb/policy.h"
 
 namespace ebb {
 namespace {
@@ -65,7 +65,7 @@ void TierPlanner::Split(const GroupRows& rows, size_t t0_rows, TierPlan* plan) c
                                                     : Less(t0_rows, rows.num_protected);
   plan->num_t1 = std::min(Less(plan->num_full, wanted_in_t0), t1_room);
   if (!spec_.protected_may_go) return;
-  const size_t may_go = Less(rows.num_protected, static_cast<size_t>(kPaperSinks));
+  const size_t may_go = Less(rows.num_protected, static_cast<size_t>(kDefaultSinks));
   plan->num_protected_evict = std::min(may_go, Less(rows.num_protected, t0_rows));
 }
 

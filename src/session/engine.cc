@@ -90,9 +90,11 @@ Result<DeviceUse> UseOf(const EngineOptions& options, Device* device) {
     }
     return DeviceUse(device, {.t1_mode = T1Mode::kStream});
   }
-  DeviceUse::Options use = {.t1_mode = options.t1_mode,
-                            .allow_inexact = options.allow_inexact,
-                            .rates_file = options.rates_file};
+  DeviceUse::Options use = {
+      .t1_mode = options.t1_mode,
+      .allow_inexact = options.allow_inexact,
+      .has_t1 = options.tiers.has_value() && options.tiers->t1 != T1Place::kNone,
+      .rates_file = options.rates_file};
   return DeviceUse(device, use);
 }
 

@@ -68,9 +68,9 @@ class Counter {
                            .num_kv_heads = static_cast<size_t>(shape.num_kv_heads)},
         .prompt_tokens = prompt_tokens_,
         .most_tokens = most_tokens_,
-        .sinks = spec.sinks.value_or(kPaperSinks),
-        .window = spec.window.value_or(kPaperWindow),
-        .interval = spec.interval.value_or(kPaperInterval)};
+        .sinks = spec.sinks.value_or(kDefaultSinks),
+        .window = spec.window.value_or(kDefaultWindow),
+        .interval = spec.interval.value_or(kDefaultInterval)};
     EBB_ASSIGN_OR_RETURN(const RowsOverTime rows, ForecastRows(request));
     const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || spec.tiers->evict_share > 0 ||
                             spec.tiers->evict_beyond_caps;
@@ -95,7 +95,7 @@ class Counter {
   [[nodiscard]] size_t MostRows(const PolicySpec& spec) const {
     const std::optional<size_t> budget = BudgetRows(spec);
     if (!budget.has_value() || options_.make_policy) return most_tokens_;
-    const auto between_decisions = static_cast<size_t>(spec.interval.value_or(kPaperInterval));
+    const auto between_decisions = static_cast<size_t>(spec.interval.value_or(kDefaultInterval));
     return std::min(std::max(prompt_tokens_, *budget) + between_decisions, most_tokens_);
   }
 
@@ -108,8 +108,8 @@ class Counter {
         return static_cast<size_t>(spec.budget.value /
                                    (2.0 * core_.format.RowStride() * shape.NumStreams()));
       case Budget::Unit::kBeyond:
-        return prompt_tokens_ + static_cast<size_t>(spec.sinks.value_or(kPaperSinks)) +
-               static_cast<size_t>(spec.window.value_or(kPaperWindow)) +
+        return prompt_tokens_ + static_cast<size_t>(spec.sinks.value_or(kDefaultSinks)) +
+               static_cast<size_t>(spec.window.value_or(kDefaultWindow)) +
                static_cast<size_t>(spec.budget.value);
       case Budget::Unit::kCompression: {
         const int of = spec.most_tokens.value_or(Insides::ContextOf(core_, options_));

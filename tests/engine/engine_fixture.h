@@ -71,14 +71,18 @@ inline std::vector<Token> SomeTokens(size_t count, uint64_t seed = 7) {
   return RandomTokens(SmallModelOptions(), count, seed);
 }
 
-inline std::unique_ptr<Engine> MakeEngineOf(const std::shared_ptr<const Model>& model,
-                                            const EngineOptions& options = {.threads = 1}) {
+inline Result<std::unique_ptr<Engine>> TryMakeEngineOf(const std::shared_ptr<const Model>& model,
+                                                       const EngineOptions& options) {
   EngineOptions used = options;
   const bool is_plain = options.device.kind == DeviceKind::kCpu &&
                         options.attention == EngineOptions::Attention::kCpu &&
                         options.kv_type == RowType::kF16;
   if (OtherDevice() != nullptr && is_plain) used.device = *ParseDevice(OtherDevice());
-  auto engine = Engine::Create(model, used);
+  return Engine::Create(model, used);
+}
+inline std::unique_ptr<Engine> MakeEngineOf(const std::shared_ptr<const Model>& model,
+                                            const EngineOptions& options = {.threads = 1}) {
+  auto engine = TryMakeEngineOf(model, options);
   EXPECT_TRUE(engine.ok()) << engine.status().ToString();
   return *std::move(engine);
 }

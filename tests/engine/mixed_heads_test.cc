@@ -170,7 +170,7 @@ class MixedHeadsAtAnyPolicy : public testing::TestWithParam<Case> {
     return options;
   }
   [[nodiscard]] static Result<std::unique_ptr<Engine>> MakeIts() {
-    return Engine::Create(MixedModel(), {.threads = 2, .tiers = GetParam().policy.tiers});
+    return TryMakeEngineOf(MixedModel(), {.threads = 2, .tiers = GetParam().policy.tiers});
   }
   void SetUp() override {
     const auto engine = MakeIts();

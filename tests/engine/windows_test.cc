@@ -222,8 +222,8 @@ class WindowsAtAnyPolicy : public testing::TestWithParam<Case> {
     return options;
   }
   [[nodiscard]] static Result<std::unique_ptr<Engine>> MakeIts() {
-    return Engine::Create(WindowModel(),
-                          {.threads = 2, .tiers = GetParam().policy.tiers, .prefill_chunk = 64});
+    return TryMakeEngineOf(WindowModel(),
+                           {.threads = 2, .tiers = GetParam().policy.tiers, .prefill_chunk = 64});
   }
   void SetUp() override {
     const auto engine = MakeIts();

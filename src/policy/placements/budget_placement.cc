@@ -27,9 +27,9 @@ class BudgetPlacement final : public StatelessPlacement {
   explicit BudgetPlacement(const PlacementOptions& options)
       : budget_(options.budget),
         budget_text_(options.budget_text),
-        sinks_(options.sinks.value_or(kPaperSinks)),
-        window_(options.window.value_or(kPaperWindow)),
-        interval_(options.interval.value_or(kPaperInterval)) {}
+        sinks_(options.sinks.value_or(kDefaultSinks)),
+        window_(options.window.value_or(kDefaultWindow)),
+        interval_(options.interval.value_or(kDefaultInterval)) {}
 
   // Only what can be known before the prompt is.
   Status CheckOptions() const { return CheckProtected(0); }

@@ -65,9 +65,9 @@ class HierarchyPlacement final : public StatelessPlacement {
                     .num_layers = options.num_layers,
                     .num_streams = options.num_streams,
                     .num_kv_heads = options.num_kv_heads},
-        sinks_(options.sinks.value_or(kPaperSinks)),
-        window_(options.window.value_or(kPaperWindow)),
-        interval_(options.interval.value_or(kPaperInterval)),
+        sinks_(options.sinks.value_or(kDefaultSinks)),
+        window_(options.window.value_or(kDefaultWindow)),
+        interval_(options.interval.value_or(kDefaultInterval)),
         spare_rows_(static_cast<size_t>(interval_) + kRowsPerPage),
         planner_(spec_, CapsInRows(spec_, arithmetic_, spare_rows_)) {}
 
@@ -130,7 +130,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     }
     MarkUnprotected(input, plan);
     MarkOldestProtected(0, plan.num_protected_t1, Tier::kT1);
-    MarkOldestProtected(kPaperSinks, plan.num_protected_evict, Tier::kT3);
+    MarkOldestProtected(kDefaultSinks, plan.num_protected_evict, Tier::kT3);
     for (size_t i = 0; i < num_rows; ++i) {
       const Tier now = input.tiers.empty() ? Tier::kT0 : input.tiers[i];
       if (targets_[i] == now) continue;

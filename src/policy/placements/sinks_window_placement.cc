@@ -19,8 +19,8 @@
 namespace ebb {
 namespace {
 
-constexpr int kDefaultSinks = 4;
-constexpr int kDefaultWindow = 512;
+constexpr int kStreamingSinks = 4;
+constexpr int kStreamingWindow = 512;
 constexpr int kLaggedInterval = 64;
 
 class SinksWindowPlacement final : public StatelessPlacement {
@@ -64,7 +64,7 @@ class SinksWindowPlacement final : public StatelessPlacement {
 
 Result<size_t> WindowOf(const PlacementOptions& options, int sinks) {
   if (options.budget.unit == Budget::Unit::kNone) {
-    return static_cast<size_t>(options.window.value_or(kDefaultWindow));
+    return static_cast<size_t>(options.window.value_or(kStreamingWindow));
   }
   if (options.budget.unit == Budget::Unit::kPercent) {
     if (!options.window) return size_t{0};
@@ -85,7 +85,7 @@ Result<size_t> WindowOf(const PlacementOptions& options, int sinks) {
 }
 
 Result<std::unique_ptr<Placement>> Make(const PlacementOptions& options, int interval) {
-  const int sinks = options.sinks.value_or(kDefaultSinks);
+  const int sinks = options.sinks.value_or(kStreamingSinks);
   EBB_ASSIGN_OR_RETURN(const size_t window, WindowOf(options, sinks));
   if (window == 0 && options.budget.unit != Budget::Unit::kPercent) {
     return InvalidArgument(

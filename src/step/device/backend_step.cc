@@ -124,8 +124,32 @@ Result<std::unique_ptr<BackendStep>> BackendStep::Create(
   std::unique_ptr<BackendStep> step(
       new BackendStep(model, use, shape, std::move(host_attention), std::move(on_threads)));
   EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, step->device_));
+  EBB_RETURN_IF_ERROR(step->device_->Call([&] { return step->CheckOperations(); }));
   if (use.NeedsRates()) EBB_RETURN_IF_ERROR(step->FindOrMeasureRates());
   return step;
+}
+
+Status BackendStep::CheckOperations() {
+  const bool host_may_attend = shape_.compressed.head_dim > 0 || use_.MayCompute();
+  const auto build = [&](int num_tokens, bool adds_host) {
+    BackendSequence sequence = {
+        .num_tokens = num_tokens, .num_rows = kRowsOfBackendStep, .is_uniform = true};
+    sequence.by_row_attention = runs_row_attention_ && num_tokens == 1;
+    sequence.is_eager = !sequence.by_row_attention &&
+                        (adds_host || device_->attention() == DeviceAttention::kEager);
+    sequence.adds_host = adds_host;
+    Shape shape;
+    shape.sequences.push_back(sequence);
+    shape.wanted.queries = adds_host;
+    shape.options = OptionsFor(shape, num_tokens, 1);
+    return Build(shape);
+  };
+  EBB_RETURN_IF_ERROR(build(2, false));
+  EBB_RETURN_IF_ERROR(build(1, false));
+  if (host_may_attend) EBB_RETURN_IF_ERROR(build(1, true));
+  graphs_.clear();
+  num_graphs_built_ = 0;
+  return OkStatus();
 }
 
 Status BackendStep::FindOrMeasureRates() {
@@ -237,17 +261,22 @@ BackendStep::Shape BackendStep::ShapeOf(const StepWork& work) const {
   shape.wanted.queries = needs.num_recent_queries > 0 || Selects(work) || HostAttends(work);
   // Inputs of attention are for sequences in the order of their tokens.
   std::ranges::sort(shape.sequences, {}, &BackendSequence::first_token);
-  shape.options = {
-      .num_tokens = static_cast<int>(work.tokens.size()),
-      .num_outputs = static_cast<int>(work.output_rows.size()),
-      .hidden_layers = needs.hidden_layers,
-      .keys_before_rope = needs.keys_before_rope,
-      .eviction_logits = needs.eviction_logits,
-      .takes_embeddings = true,
-      .attention_nodes_per_layer = BackendAttention::NodesPerLayer(
-          shape.sequences, model_.hparams.num_q_heads / std::ranges::min(model_.hparams.kv_heads),
-          shape.wanted.num_followers)};
+  shape.options = OptionsFor(shape, static_cast<int>(work.tokens.size()),
+                             static_cast<int>(work.output_rows.size()));
+  shape.options.hidden_layers = needs.hidden_layers;
+  shape.options.keys_before_rope = needs.keys_before_rope;
+  shape.options.eviction_logits = needs.eviction_logits;
   return shape;
+}
+
+DecoderGraphOptions BackendStep::OptionsFor(const Shape& shape, int num_tokens,
+                                            int num_outputs) const {
+  const int most_group = model_.hparams.num_q_heads / std::ranges::min(model_.hparams.kv_heads);
+  return {.num_tokens = num_tokens,
+          .num_outputs = num_outputs,
+          .takes_embeddings = true,
+          .attention_nodes_per_layer = BackendAttention::NodesPerLayer(shape.sequences, most_group,
+                                                                       shape.wanted.num_followers)};
 }
 
 Status BackendStep::MakeLists(Graph* graph) const {
@@ -330,16 +359,16 @@ Status BackendStep::Build(const Shape& shape) {
 }
 
 Status BackendStep::CheckSupported(const Graph& graph) const {
+  const bool adds_host = std::ranges::any_of(graph.shape.sequences, &BackendSequence::adds_host);
   for (int i = 0; i < ggml_graph_n_nodes(graph.graph.graph); ++i) {
     const ggml_tensor* node = ggml_graph_node(graph.graph.graph, i);
     if (ggml_backend_supports_op(device_->backend(), node)) continue;
     const ggml_tensor* first = node->src[0];
-    return Unsupported(
-        fmt::format("device {} cannot compute {} of {} [{}, {}, {}, {}], which this "
-                    "model needs",
-                    device_->name(), ggml_op_desc(node),
-                    first == nullptr ? "nothing" : ggml_type_name(first->type), node->ne[0],
-                    node->ne[1], node->ne[2], node->ne[3]));
+    return Unsupported(fmt::format(
+        "device {} cannot compute {} of {} [{}, {}, {}, {}], which this model needs{}",
+        device_->name(), ggml_op_desc(node),
+        first == nullptr ? "nothing" : ggml_type_name(first->type), node->ne[0], node->ne[1],
+        node->ne[2], node->ne[3], adds_host ? " with rows attended to on the host" : ""));
   }
   return OkStatus();
 }

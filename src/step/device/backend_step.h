@@ -34,8 +34,8 @@ class BackendStep {
   using OnThreads = HostAttention::OnThreads;
   // Copies the weights. host_attention: for rows of T1, where they lie, and of T2. Errors: those of
   // DeviceWeights and of measuring how fast the ways of reading T1 are; Unsupported, naming the
-  // operation, when the backend lacks one that the model needs. REQUIRES: model and device outlive
-  // this.
+  // operation, when the backend lacks one that the model or the tiers need. REQUIRES: model and
+  // device outlive this.
   static Result<std::unique_ptr<BackendStep>> Create(const LoadedModel& model, const DeviceUse& use,
                                                      const AttentionShape& shape,
                                                      std::unique_ptr<HostAttention> host_attention,
@@ -90,9 +90,14 @@ class BackendStep {
 
   BackendStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
               std::unique_ptr<HostAttention> host_attention, OnThreads on_threads);
+  // Builds a graph of each kind that steps of one sequence may need, and lets go of it.
+  Status CheckOperations();
   // How fast the ways of reading T1 are: as kept in a file, or measured.
   Status FindOrMeasureRates();
   [[nodiscard]] Shape ShapeOf(const StepWork& work) const;
+  // shape: has its sequences and its followers.
+  [[nodiscard]] DecoderGraphOptions OptionsFor(const Shape& shape, int num_tokens,
+                                               int num_outputs) const;
   [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
   [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;
   Status RunOnDevice(const StepWork& work, StepCosts* costs);

@@ -21,6 +21,7 @@ class DeviceUse {
   struct Options {
     T1Mode t1_mode = T1Mode::kAuto;
     bool allow_inexact = false;
+    bool has_t1 = false;     // in the host's memory or in a file
     std::string rates_file;  // see EngineOptions
   };
   // The processor: there is no choice.
@@ -30,7 +31,11 @@ class DeviceUse {
   [[nodiscard]] Device* device() const { return device_; }
   // Whether Choose() goes by rates.
   [[nodiscard]] bool NeedsRates() const {
-    return options_.t1_mode == T1Mode::kAuto && options_.allow_inexact;
+    return options_.has_t1 && options_.t1_mode == T1Mode::kAuto && options_.allow_inexact;
+  }
+  // Whether Choose() may say kCompute.
+  [[nodiscard]] bool MayCompute() const {
+    return options_.has_t1 && (options_.t1_mode == T1Mode::kCompute || NeedsRates());
   }
   void SetRates(const DeviceRates& rates) { rates_ = rates; }
   [[nodiscard]] const std::string& rates_file() const { return options_.rates_file; }

@@ -50,6 +50,35 @@ double LargestDifferenceOf(Session& a, Session& b) {
   return largest;
 }
 
+// What joins the host's column needs concat, and a step of one sequence does not otherwise.
+TEST(BackendOperations, ThatABackendLacksAreNamedWhenAnEngineOpensThatNeedsThem) {
+  const auto engine_of = [](EngineOptions options, const char* device) {
+    options.device = *ParseDevice(device);
+    return Engine::Create(DeviceModel(), options).status();
+  };
+  EngineOptions in_place = WithT2();
+  in_place.tiers->t2_share = 0;
+  EngineOptions streams = in_place;
+  in_place.t1_mode = T1Mode::kCompute;
+  SetSimBackendLacks(GGML_OP_CONCAT);
+  ExpectOk(engine_of({.threads = 1}, "ggml-sim:attention=flash"));
+  ExpectOk(engine_of(streams, "ggml-sim:attention=flash"));
+  ExpectOk(engine_of(WithT2(), "ggml-sim"));
+  for (const EngineOptions& options : {WithT2(), in_place}) {
+    const Status status = engine_of(options, "ggml-sim:attention=flash");
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_NE(status.message().find("cannot compute CONCAT"), std::string::npos)
+        << status.ToString();
+    EXPECT_NE(status.message().find("on the host"), std::string::npos) << status.ToString();
+  }
+  SetSimBackendLacks(GGML_OP_RMS_NORM);
+  const Status status = engine_of({.threads = 1}, "ggml-sim");
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_NE(status.message().find("RMS_NORM"), std::string::npos) << status.ToString();
+  SetSimBackendLacks(GGML_OP_NONE);
+  ExpectOk(engine_of({.threads = 1}, "ggml-sim"));
+}
+
 TEST_P(BackendT2Test, IsTheProcessorUpToRounding) {
   for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4}) {
     for (const Granularity granularity :
