@@ -111,6 +111,19 @@ if("rpc" IN_LIST EBB_BACKENDS)
   add_dependencies(ebb_tests_backends ebb_rpc_server)
 endif()
 
+# The tests of whole steps, but over a device. Left out are those that want several tokens of a step to have
+# the bits of one, which no device gives; those that have suites of their own over devices (lossless, DMS,
+# T2); and those of the processor's own graphs and memory.
+set(left_out "*Backend*:*Lossless*:*/lossless*:*Draft*:*Guess*:*Verify*:*Dms*:*SessionKill*")
+string(APPEND left_out ":*Memory*:*Allocation*:*ComputeBuffers*:StepReportTest.CostsAddUp*")
+string(APPEND left_out ":*ExactPrefix*:PrefixTest.KeepsWhat*:PrefixTest.APromptThatWas*")
+string(APPEND left_out ":Batch.AMixedStep*:Batch.TiersMoveRowsInAMixedStep*:*BatchOfPolicies*")
+string(APPEND left_out ":Batch.ABatchThatChangesItsSize*:Windows.NoBitDependsOnTheChunks*")
+string(APPEND left_out ":Windows.APromptInPieces*")
+add_test(NAME engine.OverADevice COMMAND ebb_tests_engine --gtest_brief --gtest_filter=-${left_out})
+set_tests_properties(engine.OverADevice PROPERTIES LABELS verify TIMEOUT 1800
+  FAIL_REGULAR_EXPRESSION "PASSED  . 0 tests" ENVIRONMENT EBB_TEST_ENGINE_DEVICE=ggml-sim)
+
 set(lavapipe ${EBB_DEPS_DIR}/lavapipe)
 if(TARGET ggml-vulkan AND EXISTS ${lavapipe}/lvp_icd.json)
   # Tests of the simulated device over a real backend, on Mesa's Vulkan driver for the processor, which
