@@ -142,6 +142,8 @@ endif()
 
 add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
 add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layers_test)
+add_test(NAME scripts.CompareWithPeers
+         COMMAND ${EBB_ROOT}/scripts/compare_test $<TARGET_FILE:ebb_cli> $<TARGET_FILE:ebb_random_gguf>)
 add_test(NAME cluster.ShardsTogetherAreTheWhole
          COMMAND ${EBB_ROOT}/examples/cluster/test_cluster $<TARGET_FILE:ebb_cli>)
 set_tests_properties(cluster.ShardsTogetherAreTheWhole PROPERTIES SKIP_RETURN_CODE 77)

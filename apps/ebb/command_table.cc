@@ -73,10 +73,6 @@ std::span<const Command> CommandTable() {
        {G::kBenchMemory, G::kBench, G::kThreads, G::kJson},
        RunBenchMemory,
        {G::kModelFile, G::kSeed, G::kKvType, G::kQuiet}},
-      {"bench compare", "the same work by llama.cpp's own tools, in turns",
-       WithModel(
-           {G::kBenchCompare, G::kBenchDecode, G::kBenchPrompt, G::kBench, G::kQuiet, G::kJson}),
-       RunBenchCompare},
       {"device", "devices that compute and hold rows (docs/user/gpu.md)", {}, nullptr},
       {"device list", "what --device takes here", {G::kQuiet, G::kJson}, RunDeviceList},
       {"device test",

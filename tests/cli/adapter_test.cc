@@ -65,8 +65,8 @@ TEST_F(CliAdapterTest, IsTakenByEveryCommandThatRunsAModel) {
   const ProgramEnd profile = Run("profile --json --raw -n 30 --ignore-eos -p abcdefgh", adapter);
   EXPECT_EQ(profile.exit_code, 0) << profile.err;
   EXPECT_THAT(profile.out, HasSubstr(", adapter Marks\""));
-  for (const char* command : {"chat", "fit", "fidelity", "eval", "importance", "bench prefill",
-                              "bench lossless", "bench compare"}) {
+  for (const char* command :
+       {"chat", "fit", "fidelity", "eval", "importance", "bench prefill", "bench lossless"}) {
     EXPECT_THAT(RunEbb(command + std::string(" --help")).out, HasSubstr("--adapter")) << command;
   }
 }

@@ -110,7 +110,7 @@ std::vector<Case> Cases() {
       {"NoDefaultModel", "run -p tide", kError, {"ebb pull"}},
       {"UnknownModelName", "run -p tide -m qwen", kError, {"-m qwen", "qwen2.5-coder-0.5b"}},
       {"ModelNotFetched",
-       "bench compare -m smollm2-135m",
+       "bench decode -m smollm2-135m",
        kError,
        {"run \"ebb pull smollm2-135m\""}},
       {"LongPrompt", "run --threads 1 --raw -m MODEL -f LONG", kLimit, {"context of 256 tokens"}},

@@ -1,8 +1,6 @@
 // Runs every measurement for a moment, as a user would, on a tiny model: what they print is what
 // docs/figures/performance.md and scripts/performance rely on. Figures are not judged here.
-#include <sys/stat.h>
 
-#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -82,21 +80,6 @@ class BenchTest : public ::testing::Test {
   }
   static std::string WithModel(const std::string& command) {
     return command + " -m " + Model() + " --threads 1";
-  }
-
-  // A program of the peer's name, which writes down what it was told.
-  static void WriteTool(const std::string& name, const std::string& script) {
-    const std::string path = folder_->File(name);
-    std::ofstream(path) << "#!/bin/sh\necho \"$0 $*\" >> " << folder_->File("told") << "\n"
-                        << script;
-    chmod(path.c_str(), 0755);
-  }
-  static std::string Peer() { return " --peer " + folder_->File(""); }
-  static std::string Told() {
-    std::ifstream file(folder_->File("told"));
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
   }
 
   static TempFolder* folder_;
@@ -275,103 +258,6 @@ TEST_F(BenchTest, MemoryTakesWhatOtherMeasurementsTakeAndListsWhatHasAnEffect) {
   }
 }
 
-// Faster with flash attention; two samples a run.
-constexpr char kFakeBench[] = R"(case "$*" in
-  *"-fa 1"*) echo '{"n_gen": 4, "samples_ts": [ 2.0, 4.0 ]}' ;;
-  *) echo '{"n_gen": 4, "samples_ts": [ 1.0, 1.0 ]}' ;;
-esac
-)";
-
-TEST_F(BenchTest, CompareTakesTheFasterOfThePeersTwoWays) {
-  WriteTool("llama-bench", kFakeBench);
-  const auto records = Records(WithModel("bench compare --depths 8,32 --prefill-depths 16 --prompt "
-                                         "24 --tokens 2 --reps 1 --rounds 2") +
-                               Peer());
-  ASSERT_EQ(records.size(), 3u);
-  EXPECT_EQ(records[1].at("bench"), "decode");
-  EXPECT_EQ(records[1].at("depth"), 32);
-  EXPECT_EQ(records[2].at("bench"), "prefill");
-  EXPECT_EQ(records[2].at("depth"), 16);
-  for (const json& record : records) {
-    ExpectSpread(record, "ebb");
-    EXPECT_EQ(record.at("threads"), 1);
-    EXPECT_EQ(record.at("unit"), "tokens/s");
-    EXPECT_EQ(record.at("peer").at("median"), 3);
-    EXPECT_EQ(record.at("peer_fa0").at("median"), 1);
-    EXPECT_EQ(record.at("peer_flash_attention"), true);
-    EXPECT_NEAR(record.at("ratio").get<double>(), record.at("ebb").at("median").get<double>() / 3,
-                1e-9);
-    EXPECT_LE(record.at("ratio_min").get<double>(), record.at("ratio_max").get<double>());
-  }
-  EXPECT_EQ(records[0].at("mass"), true);
-  // The same work: model, threads, row type, depth, tokens.
-  EXPECT_THAT(Told(), HasSubstr("-m " + Model() + " -t 1 -ctk f16 -ctv f16"));
-  EXPECT_THAT(Told(), HasSubstr("-d 32 -r 1 -fa 0 -p 0 -n 2"));
-  EXPECT_THAT(Told(), HasSubstr("-d 16 -r 1 -fa 1 -n 0 -p 24"));
-}
-
-TEST_F(BenchTest, CompareHoldsBatchesMemoryAndTheFirstTokenAgainstThePeer) {
-  WriteTool("llama-batched-bench", "echo noise\necho '{\"pl\": 8, \"speed_tg\": 5.5}'\n");
-  WriteTool("llama-completion", "echo a word\n");
-  const auto records = Records(WithModel("bench compare --what batched,memory,first-token --depths "
-                                         "64 --tokens 1 --reps 1 --rounds 1") +
-                               Peer());
-  ASSERT_EQ(records.size(), 3u);
-  EXPECT_EQ(records[0].at("bench"), "batched");
-  EXPECT_EQ(records[0].at("sequences"), 8);
-  EXPECT_EQ(records[0].at("depth"), 512);
-  EXPECT_EQ(records[0].at("peer").at("median"), 5.5);
-  EXPECT_EQ(records[1].at("bench"), "peak_memory");
-  EXPECT_EQ(records[1].at("unit"), "bytes");
-  EXPECT_EQ(records[1].at("depth"), 64);
-  EXPECT_GT(records[1].at("ebb").at("median").get<double>(), 1 << 20);
-  EXPECT_EQ(records[2].at("bench"), "first_token");
-  EXPECT_EQ(records[2].at("unit"), "s");
-  for (const json& record : records) EXPECT_GT(record.at("ratio").get<double>(), 0);
-  EXPECT_THAT(Told(), HasSubstr("-fa off -c 4104 -npp 512 -ntg 1 -npl 8"));
-}
-
-TEST_F(BenchTest, CompareNamesWhatAPeerThatFailedWasTold) {
-  WriteTool("llama-bench", "exit 3\n");
-  const std::string compare =
-      WithModel("bench compare --what decode --depths 8 --tokens 1 --reps 1 --rounds 1") + Peer();
-  const Outcome failed = Everything(compare);
-  EXPECT_EQ(failed.exit_code, 1);
-  EXPECT_THAT(failed.text, HasSubstr("exit code 3; to see for yourself: "));
-  EXPECT_THAT(failed.text, HasSubstr("llama-bench -m " + Model()));
-
-  WriteTool("llama-bench", "echo '{\"samples_ts\": []}'\n");
-  EXPECT_THAT(Everything(compare).text, HasSubstr("expected a line of JSON with \"samples_ts\""));
-  WriteTool("llama-bench", "");
-  EXPECT_THAT(Everything(compare).text, HasSubstr("found: nothing"));
-}
-
-TEST_F(BenchTest, CompareEndsThePeerWhenItIsInterruptedItself) {
-  WriteTool("llama-bench", "exec sleep 60\n");
-  std::vector<std::string> program = {"sh", "-c",
-                                      "\"$0\" \"$@\" 2>&1 & sleep 1; kill -TERM $!; wait $!"};
-  for (const std::string& argument : Arguments(
-           WithModel("bench compare --what decode --depths 1 --tokens 1 --reps 1") + Peer())) {
-    program.push_back(argument);
-  }
-  const auto start = std::chrono::steady_clock::now();
-  const Outcome outcome = Run(program);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
-  EXPECT_EQ(outcome.exit_code, 130) << outcome.text;
-}
-
-TEST_F(BenchTest, CompareWithoutAPeerNamesMakePeer) {
-  const Outcome outcome = Everything(WithModel("bench compare --peer /nowhere"));
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.text, HasSubstr("there is no llama-bench in /nowhere; run \"make peer\""));
-}
-
-TEST_F(BenchTest, CompareWithoutAModelNamesPull) {
-  const Outcome outcome = Everything("bench compare -m /nowhere/model.gguf");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.text, HasSubstr("there is no model /nowhere/model.gguf; run \"ebb pull\""));
-}
-
 TEST_F(BenchTest, BadOptionsAreRefusedWithWhatIsValid) {
   const struct {
     std::string arguments;
@@ -385,7 +271,6 @@ TEST_F(BenchTest, BadOptionsAreRefusedWithWhatIsValid) {
       {WithModel("bench decode --depth 1,x"), "expected an integer"},
       {WithModel("bench decode --sequences 0"), "--sequences"},
       {WithModel("bench prefill --depth 1000 --prompt 100"), "needs 1100 tokens"},
-      {"bench compare --what decode,all", "decode, prefill, batched, memory, first-token"},
       {"bench attention --keep 0%", "expected a percentage"},
       {"bench attention --keep 100", "expected a percentage"},
       {"bench memory --bytes lots", "--bytes"},

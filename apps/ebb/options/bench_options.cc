@@ -12,39 +12,6 @@ namespace {
 
 using G = OptionGroup;
 
-constexpr Choice<Contest> kContests[] = {{"decode", Contest::kDecode},
-                                         {"prefill", Contest::kPrefill},
-                                         {"batched", Contest::kBatched},
-                                         {"memory", Contest::kPeakMemory},
-                                         {"first-token", Contest::kFirstToken}};
-
-// "decode,prefill": any of the contests, in the order given.
-Status ReadContests(std::string_view text, CliOptions* options) {
-  std::vector<Contest> chosen;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view name = text.substr(begin, end - begin);
-    const auto found = std::ranges::find(kContests, name, &Choice<Contest>::name);
-    if (found == std::end(kContests)) {
-      return InvalidArgument(fmt::format(
-          "expected some of decode, prefill, batched, memory, first-token, found \"{}\"", name));
-    }
-    chosen.push_back(found->value);
-    begin = end + 1;
-  }
-  options->bench.contests = std::move(chosen);
-  return OkStatus();
-}
-
-std::string ShowContests(const CliOptions& options) {
-  std::string text;
-  for (const Contest contest : options.bench.contests) {
-    const auto* found = std::ranges::find(kContests, contest, &Choice<Contest>::value);
-    text += fmt::format("{}{}", text.empty() ? "" : ",", found->name);
-  }
-  return text;
-}
-
 Status ReadKeep(std::string_view text, CliOptions* options) {
   const Result<Budget> budget = ParseBudget(text);
   constexpr double kAll = 100;
@@ -139,29 +106,10 @@ std::vector<OptionRow> MeasurementRows() {
   };
 }
 
-std::vector<OptionRow> CompareRows() {
-  return {
-      {G::kBenchCompare, "--what", "NAME,NAME,...",
-       "what to compare: decode, prefill, batched (8 sequences at depth 512), memory (peak "
-       "resident size at the largest depth), first-token (from a cold start)",
-       ReadContests, ShowContests},
-      ValueRow(G::kBenchCompare, "--depths,--depth", "N,N,...", "depths to compare decode at",
-               [](CliOptions& o) { return &o.bench.decode_depths; }, {.min = 0}),
-      ValueRow(G::kBenchCompare, "--prefill-depths", "N,N,...", "depths to compare prefill at",
-               [](CliOptions& o) { return &o.bench.prefill_depths; }, {.min = 0}),
-      ValueRow(G::kBenchCompare, "--rounds", "N", "times that each side has its turn",
-               [](CliOptions& o) { return &o.bench.rounds; }, {.min = 1}),
-      ValueRow(G::kBenchCompare, "--peer", "FOLDER",
-               "where llama.cpp's tools are; without it EBB_PEER_DIR, or where `make peer` leaves "
-               "them",
-               [](CliOptions& o) { return &o.bench.peer_folder; }),
-  };
-}
-
 }  // namespace
 
 void AppendBenchOptionRows(std::vector<OptionRow>* table) {
-  for (const auto& rows : {FidelityRows(), CompareRows(), MeasurementRows()}) {
+  for (const auto& rows : {FidelityRows(), MeasurementRows()}) {
     table->insert(table->end(), rows.begin(), rows.end());
   }
 }

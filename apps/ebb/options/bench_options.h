@@ -14,9 +14,6 @@ namespace ebb::cli {
 
 struct OptionRow;
 
-// What `ebb bench compare` holds against llama.cpp.
-enum class Contest { kDecode, kPrefill, kBatched, kPeakMemory, kFirstToken };
-
 struct BenchOptions {
   int repetitions = 5;
   // decode, prefill
@@ -38,12 +35,6 @@ struct BenchOptions {
   std::optional<CompressedType> compressed;
   // memory
   uint64_t bytes = uint64_t{512} << 20;
-  // compare
-  std::vector<Contest> contests = {Contest::kDecode, Contest::kPrefill};
-  std::vector<int> decode_depths = {512, 2048, 8000};
-  std::vector<int> prefill_depths = {0, 4096};
-  int rounds = 3;
-  std::string peer_folder;
 };
 
 struct FidelityInput {

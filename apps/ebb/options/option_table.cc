@@ -294,7 +294,6 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kImportance:
     case G::kReport:
       return "Evaluation";
-    case G::kBenchCompare:
     case G::kBenchDepth:
     case G::kBenchDecode:
     case G::kBenchGenerate:

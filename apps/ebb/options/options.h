@@ -113,7 +113,6 @@ enum class OptionGroup {
   kPull,        // of ebb pull alone: NAME, --list
   kFit,         // of ebb fit alone: --prompt-tokens, --requests, --paper
   // Of the measurements that take them:
-  kBenchCompare,    // --what, --rounds, --peer, ...
   kBenchDepth,      // --depth
   kBenchDecode,     // --no-mass, --tokens
   kBenchGenerate,   // --generate, --sequences

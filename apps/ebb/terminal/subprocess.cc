@@ -1,14 +1,12 @@
 #include "apps/ebb/terminal/subprocess.h"
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,12 +87,9 @@ std::string ReadToEnd(int file, pid_t child) {
 
 void WaitFor(pid_t child, ProcessResult* result) {
   int state = 0;
-  rusage usage = {};
-  while (wait4(child, &state, 0, &usage) < 0 && errno == EINTR) {
+  while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
     if (Interrupted()) kill(child, SIGINT);
   }
-  constexpr uint64_t kKiB = 1024;
-  result->peak_resident_bytes = static_cast<uint64_t>(usage.ru_maxrss) * kKiB;
   result->exit_code = WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
 }
 
@@ -107,15 +102,12 @@ Result<ProcessResult> RunProcess(const std::vector<std::string>& arguments, Proc
     return IoError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
   }
   pid_t child = 0;
-  const auto start = std::chrono::steady_clock::now();
   const int error = SpawnActions(output, ends[1]).Spawn(arguments, &child);
   close(ends[1]);
   ProcessResult result;
   if (error == 0) {
     result.output = ReadToEnd(ends[0], child);
     WaitFor(child, &result);
-    result.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   close(ends[0]);
   if (error != 0) {

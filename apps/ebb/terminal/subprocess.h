@@ -2,7 +2,6 @@
 #ifndef EBB_APPS_TERMINAL_SUBPROCESS_H_
 #define EBB_APPS_TERMINAL_SUBPROCESS_H_
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,9 +12,6 @@ namespace ebb::cli {
 struct ProcessResult {
   int exit_code = 0;   // 128 + the signal when one ended it
   std::string output;  // what it wrote, when that was kept
-  double seconds = 0;  // from its start to its end
-  // The largest resident size it had; at least that of this process, which it was forked from.
-  uint64_t peak_resident_bytes = 0;
 };
 
 enum class ProcessOutput {
