@@ -142,6 +142,7 @@ endif()
 
 add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
 add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layers_test)
+add_test(NAME lab.PapersProjections COMMAND ${EBB_ROOT}/lab/papers/projections_test)
 add_test(NAME scripts.CompareWithPeers
          COMMAND ${EBB_ROOT}/scripts/compare_test $<TARGET_FILE:ebb_cli> $<TARGET_FILE:ebb_random_gguf>)
 add_test(NAME cluster.ShardsTogetherAreTheWhole

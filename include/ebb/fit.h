@@ -1,5 +1,5 @@
-// What a model, a context and tiers come to in bytes, before anything runs; the gentlest setting
-// that fits; and the projections of the papers for models whose weights are not at hand.
+// What a model, a context and tiers come to in bytes, before anything runs, and the gentlest setting
+// that fits.
 //
 // The arithmetic is pure. What depends on the machine is measured by the functions at the end, and
 // handed in.
@@ -11,9 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ebb/device.h"
@@ -120,38 +118,6 @@ struct FitSetting {
 // The first of them that fits; ResourceExhausted with the least memory that is needed when none.
 [[nodiscard]] Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,
                                                  const FitLimits& limits);
-
-// A deployment of Tables 11 and 18 of "Not All Thoughts Need HBM".
-struct PaperProjection {
-  std::string_view model;
-  std::string_view weights_type;
-  int batch = 0;
-  int tokens = 0;
-  double paper_cache_gb = 0;                // as printed
-  double weights_gb = 0;                    // as printed
-  uint64_t cache_bytes_by_query_heads = 0;  // the formula of its caption
-  uint64_t cache_bytes_by_kv_heads = 0;     // what such a model really caches
-  // The cache of cache and weights.
-  [[nodiscard]] static double Share(double cache_gb, double weights_gb) {
-    return cache_gb / (cache_gb + weights_gb);
-  }
-};
-[[nodiscard]] std::vector<PaperProjection> PaperProjections();
-
-// A model as "Inference-Time Hyper-Scaling", Appendix G, counts it.
-struct PaperShape {
-  std::string_view name;
-  int num_layers = 0;
-  int embed_dim = 0;
-  int feed_forward_dim = 0;
-  int kv_dim = 0;  // of all kv heads
-  int vocab_size = 0;
-};
-[[nodiscard]] std::span<const PaperShape> PaperShapes();
-// Its Eq. 6 on an H100: the part of a decode step in which the cache is read. `compression` divides
-// the cache.
-[[nodiscard]] double CacheShareOfStep(const PaperShape& shape, int64_t batch, int64_t tokens,
-                                      double compression);
 
 // Measured: what the folder's disk reads, 10^9 bytes a second; writes 64 MiB for it. `folder` as
 // TierSpec::t1_path, here and below. Errors: those of files without a name.

@@ -139,16 +139,6 @@ TEST_F(FitTest, MoreRequestsTakeMore) {
   EXPECT_EQ(ten["bytes"]["weights"], one["bytes"]["weights"]);
 }
 
-TEST_F(FitTest, ThePapersProjectionsNeedNoModel) {
-  const ProgramEnd text = RunEbb("fit --paper");
-  EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_THAT(text.out, HasSubstr("70B int4"));
-  EXPECT_THAT(text.out, HasSubstr("Llama 3.1 8B"));
-  const json record = Parsed(RunEbb("fit --paper --json").out);
-  EXPECT_EQ(record["projections"].size(), 6u);
-  EXPECT_EQ(record["projections"][4]["cache_bytes_by_kv_heads"], uint64_t{10} << 30);
-}
-
 TEST_F(FitTest, RunTakesTheFullCacheWhereItFitsAndSaysSo) {
   const ProgramEnd plain = Run("-n 20 --quiet -m " + model_->path());
   const ProgramEnd end = Run("-n 20 --memory 4GiB -m " + model_->path());

@@ -1,4 +1,4 @@
-// ebb fit: what a model, a context and tiers take, what fits, and the papers' projections.
+// ebb fit: what a model, a context and tiers take, and what fits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,6 @@
 
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
-#include "apps/ebb/fit/paper.h"
 #include "apps/ebb/setup.h"
 #include "ebb/fit.h"
 #include "ebb/lab/benchmark.h"
@@ -183,7 +182,6 @@ Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& opt
 }
 
 Status Run(const CliOptions& options) {
-  if (options.fit.paper) return PrintPaper(options);
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
   FitQuestion question = {
       .model = MeasureFitModel(*model),

@@ -23,10 +23,6 @@ void AppendFitOptionRows(std::vector<OptionRow>* table) {
                [](CliOptions& o) { return &o.fit.prompt_tokens; }, {.min = 0}),
       ValueRow(G::kFit, "--requests", "K", "sequences at once",
                [](CliOptions& o) { return &o.fit.requests; }, {.min = 1, .max = 65536}),
-      FlagRow(
-          G::kFit, "--paper",
-          "the papers' projections for models of 7 to 70 billion parameters; needs no model",
-          [](CliOptions& o) { return &o.fit.paper; }, true),
   };
   table->insert(table->end(), rows.begin(), rows.end());
 }

@@ -13,7 +13,6 @@ struct FitInput {
   uint64_t memory_bytes = 0;  // --memory; 0: not given
   int prompt_tokens = 512;
   int requests = 1;
-  bool paper = false;
   bool chosen = false;  // the tiers were chosen for --memory, not given
 };
 
