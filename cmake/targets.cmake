@@ -131,6 +131,8 @@ const std::string_view @symbol@(@symbol@Begin, static_cast<size_t>(@symbol@End -
   set(${result} ${source} PARENT_SCOPE)
 endfunction()
 ebb_embed(ebb::cli kChartLibrary ${EBB_CHART_JS} chart_library)
+ebb_embed(ebb::cli kReportScript ${EBB_ROOT}/apps/ebb/page/report.js report_script)
+ebb_embed(ebb::cli kReportStyle ${EBB_ROOT}/apps/ebb/page/report.css report_style)
 ebb_embed(ebb::cli kProfilePage ${EBB_ROOT}/apps/ebb/profile/page.html profile_page)
 ebb_embed(ebb::cli kEvalPage ${EBB_ROOT}/apps/ebb/eval/page.html eval_page)
 ebb_embed(ebb::cli kFrontsPage ${EBB_ROOT}/apps/ebb/eval/fronts_page.html fronts_page)
@@ -177,8 +179,8 @@ target_link_libraries(ebb_lab PUBLIC ebb PRIVATE ebb_options Boost::headers fmt:
 
 # The program apart from main.cc, so that its tests link it. It sees include/ebb, the server and itself.
 ebb_glob(sources "_test\\.cc$|/main\\.cc$" apps/ebb/*.cc)
-add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${profile_page} ${eval_page} ${fronts_page}
-  ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
+add_library(ebb_cli_parts STATIC ${sources} ${chart_library} ${report_script} ${report_style}
+  ${profile_page} ${eval_page} ${fronts_page} ${pebble_model} ${pebble_dms_model} ${pebble_dms_8_model} ${EBB_EMPTY_SOURCE})
 target_include_directories(ebb_cli_parts PUBLIC ${EBB_ROOT})
 target_link_libraries(ebb_cli_parts PUBLIC
   ebb ebb_lab ebb_server ebb_options CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json PkgConfig::xxhash

@@ -9,6 +9,8 @@ extern const std::string_view kProfilePage;
 extern const std::string_view kEvalPage;
 extern const std::string_view kFrontsPage;
 extern const std::string_view kChartLibrary;
+extern const std::string_view kReportScript;
+extern const std::string_view kReportStyle;
 
 namespace {
 
@@ -27,6 +29,8 @@ void Fill(std::string_view place, std::string_view text, std::string* page) {
 
 std::string Page(std::string_view text, const nlohmann::ordered_json& data) {
   std::string page(text);
+  Fill("@EBB_STYLE@", kReportStyle, &page);
+  Fill("@EBB_SCRIPT@", kReportScript, &page);
   Fill("@EBB_CHART_LIBRARY@", kChartLibrary, &page);
   Fill("@EBB_DATA@", ScriptText(data), &page);
   return page;
