@@ -39,21 +39,22 @@ function(ebb_add_tests name)
   if(arg_LABEL STREQUAL "verify")
     set(timeout 7200)
   endif()
-  # The conformance of policies, thousands of cases of milliseconds, runs in a few processes.
-  set(large "*PolicyConformance.*")
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_FILTER "-${large}"
-    TEST_PREFIX "${arg_PREFIX}." PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${timeout})
-  if(arg_PREFIX STREQUAL "policy")
-    set(shards 8)
-    foreach(shard RANGE 1 ${shards})
-      math(EXPR index "${shard} - 1")
-      add_test(NAME policy.PolicyConformance.${shard}of${shards}
-        COMMAND ${name} --gtest_filter=${large} --gtest_brief)
-      set_tests_properties(policy.PolicyConformance.${shard}of${shards} PROPERTIES
-        LABELS ${arg_LABEL} TIMEOUT ${timeout} FAIL_REGULAR_EXPRESSION "PASSED  . 0 tests"
-        ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
-    endforeach()
+  # Programs of many short tests, whose start takes longer than most of these, run in a few processes.
+  set(shards_of_engine 16)
+  set(shards_of_policy 8)
+  set(shards ${shards_of_${arg_PREFIX}})
+  if(NOT shards OR NOT arg_LABEL STREQUAL "unit")
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+      TEST_PREFIX "${arg_PREFIX}." PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${timeout})
+    return()
   endif()
+  foreach(shard RANGE 1 ${shards})
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${arg_PREFIX}.${shard}of${shards} COMMAND ${name} --gtest_brief)
+    set_tests_properties(${arg_PREFIX}.${shard}of${shards} PROPERTIES
+      LABELS ${arg_LABEL} TIMEOUT 1200 FAIL_REGULAR_EXPRESSION "PASSED  . 0 tests"
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 function(ebb_add_test_folder name prefix folder)
