@@ -1,5 +1,7 @@
 #include "src/base/llama_runtime.h"
 
+#include <fmt/format.h>
+#include <ggml-cpu.h>
 #include <ggml.h>
 #include <llama.h>
 
@@ -23,6 +25,41 @@ void InitLlamaRuntime() {
     llama_log_set(LlamaLog::Write, nullptr);
     llama_backend_init();
   });
+}
+
+Status CheckInstructionSets(std::span<const InstructionSet> sets) {
+  std::string missing;
+  for (const InstructionSet& set : sets) {
+    if (!set.is_needed || set.is_there) continue;
+    missing += (missing.empty() ? "" : ", ") + std::string(set.name);
+  }
+  if (missing.empty()) return OkStatus();
+  return Unsupported(fmt::format(
+      "this program was built for a processor with {}, which this one has not; build it "
+      "here, or with -DEBB_NATIVE=OFF for any with AVX2",
+      missing));
+}
+
+Status CheckProcessor() {
+#if defined(__x86_64__)
+  const InstructionSet sets[] = {
+    {"AVX", ggml_cpu_has_avx() != 0, __builtin_cpu_supports("avx") != 0},
+    {"AVX2", ggml_cpu_has_avx2() != 0, __builtin_cpu_supports("avx2") != 0},
+    {"FMA", ggml_cpu_has_fma() != 0, __builtin_cpu_supports("fma") != 0},
+    {"BMI2", ggml_cpu_has_bmi2() != 0, __builtin_cpu_supports("bmi2") != 0},
+    {"AVX512", ggml_cpu_has_avx512() != 0, __builtin_cpu_supports("avx512f") != 0},
+    {"AVX512_VBMI", ggml_cpu_has_avx512_vbmi() != 0, __builtin_cpu_supports("avx512vbmi") != 0},
+    {"AVX512_VNNI", ggml_cpu_has_avx512_vnni() != 0, __builtin_cpu_supports("avx512vnni") != 0},
+    {"AVX512_BF16", ggml_cpu_has_avx512_bf16() != 0, __builtin_cpu_supports("avx512bf16") != 0},
+#if !defined(__clang__)
+    {"F16C", ggml_cpu_has_f16c() != 0, __builtin_cpu_supports("f16c") != 0},
+    {"AVX_VNNI", ggml_cpu_has_avx_vnni() != 0, __builtin_cpu_supports("avxvnni") != 0},
+#endif
+  };
+  return CheckInstructionSets(sets);
+#else
+  return OkStatus();
+#endif
 }
 
 LlamaErrorScope::LlamaErrorScope() : outer_(LlamaLog::current) {

@@ -2,13 +2,27 @@
 #ifndef EBB_BASE_LLAMA_RUNTIME_H_
 #define EBB_BASE_LLAMA_RUNTIME_H_
 
+#include <span>
 #include <string>
+
+#include "ebb/status.h"
 
 namespace ebb {
 
 // Initialises ggml's tables and takes over the log of ggml and libllama, which would otherwise go
 // to stderr. Cheap after the first call; any thread may call it.
 void InitLlamaRuntime();
+
+// Instructions that ggml was compiled for, and whether the processor has them.
+struct InstructionSet {
+  const char* name;
+  bool is_needed = false;
+  bool is_there = false;
+};
+// Unsupported, naming what is missing, where ggml would end the process with SIGILL: a program that
+// was built for another machine.
+[[nodiscard]] Status CheckProcessor();
+[[nodiscard]] Status CheckInstructionSets(std::span<const InstructionSet> sets);
 
 // Collects, in its scope and on its thread, the errors that ggml and libllama log: they return
 // null, and the log alone says why.

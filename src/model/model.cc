@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/llama_runtime.h"
 #include "src/model/adapter.h"
 #include "src/model/chat/chat.h"
 #include "src/model/family.h"
@@ -105,6 +106,7 @@ Model::Model(std::unique_ptr<LoadedModel> loaded) : loaded_(std::move(loaded)) {
 Model::~Model() = default;
 
 Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
+  EBB_RETURN_IF_ERROR(CheckProcessor());
   EBB_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(options.path));
   auto loaded = std::make_unique<LoadedModel>();
   loaded->for_device = options.for_device;
