@@ -192,9 +192,9 @@ class Session {
   // Errors, after which nothing has changed, are those of Prefill().
   Status BeginPrompt(std::vector<Token> tokens);
   [[nodiscard]] size_t prompt_left() const;  // tokens that are still to be read
-  // Appends one generated token and computes the logits after it. A lossless session may go ahead
-  // with guesses of what comes then, at most so many, its own among them; without `guess` there are
-  // none, and each step reads all rows.
+  // Appends one generated token and computes the logits after it. A lossless session also decodes
+  // and verifies up to `most_guesses` tokens beyond it, those that `guess` says and those that it
+  // finds in its own text; without `guess` there are none, and each step reads all rows.
   Status Decode(Token token, const Guess& guess = nullptr, int most_guesses = kMostDrafted);
   // A session that stands where this one does and goes its own way: tokens, rows in all tiers, what
   // the policy knows, logits and their hash. Both then give the bits that this one would have

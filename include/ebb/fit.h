@@ -1,5 +1,5 @@
-// What a model, a context and tiers come to in bytes, before anything runs, and the gentlest setting
-// that fits.
+// What a model, a context and tiers come to in bytes, before anything runs, and the gentlest
+// setting that fits.
 //
 // The arithmetic is pure. What depends on the machine is measured by the functions at the end, and
 // handed in.
@@ -41,8 +41,8 @@ struct FitRequest {
   RowType kv_type = RowType::kF16;
   uint64_t kv_cap_bytes = 0;  // as EngineOptions
   int prefill_chunk = 512;
-  // As in a chat: the buffers of a prompt may be wanted while the cache is at its largest. Else
-  // they have gone back to the system then.
+  // Whether a prompt may come while the cache is at its largest, as in a chat. Else its buffers
+  // have gone back to the system then.
   bool prompts_at_any_time = false;
   std::optional<TierSpec> tiers = {};  // none: the full cache
   int sinks = kDefaultSinks;
@@ -70,7 +70,7 @@ struct FitBytes {
   uint64_t rows_read_memory = 0;
   uint64_t rows_read_disk = 0;
 
-  // Of the host.
+  // Bytes of the host's memory.
   [[nodiscard]] uint64_t Memory() const {
     const uint64_t rest = program + t1_memory + t2 + tables;
     return on_device ? rest : rest + weights + compute + t0 + staging;

@@ -94,7 +94,7 @@ struct GenerateResult {
 // Thread safety: that of its session.
 class Generation {
  public:
-  // Of a session whose logits() stand after the prompt, or after an answer so far, whose last token
+  // The session's logits() stand after the prompt, or after an answer so far, whose last token
   // is appended where it is missing. Both outlive the generation. What is wrong with either, or
   // with the options, ends the generation with kError.
   Generation(Session* session, Sampler* sampler, GenerateOptions options);

@@ -90,7 +90,7 @@ class Scorer {
   // One finite score per row of the group. The span lives until the next call for this group; where
   // groups are not apart, until the next call on this object.
   [[nodiscard]] virtual std::span<const float> Scores(int group) = 0;
-  // Whether ObserveGroup(), Retain(), Scores() and Expect() for different groups touch nothing in
+  // Whether ObserveGroup(), Retain(), Scores() and Prefetch() for different groups touch nothing in
   // common, so that several threads may make them at once, one for each group. Observe() is then
   // not called. REQUIRES: it does not override Observe().
   [[nodiscard]] virtual bool GroupsAreIndependent() const { return false; }
@@ -99,7 +99,7 @@ class Scorer {
   [[nodiscard]] virtual bool ComparesKeys() const { return false; }
   // A hint that the group is the next to be observed or decided about: where there are many, their
   // numbers can be on their way from memory meanwhile. Changes nothing.
-  virtual void Expect(int group) const { static_cast<void>(group); }
+  virtual void Prefetch(int group) const { static_cast<void>(group); }
   // What of it is to come back when the sequence rests in a file; LoadState() is called on a fresh
   // object of the same Name(), with the bytes that SaveState() wrote, and fails the reader where
   // they make no sense. Unsupported unless overridden: such a sequence cannot be saved.

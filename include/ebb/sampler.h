@@ -30,7 +30,7 @@ struct SamplingOptions {
   // repeat_last_n that the sampler saw. 1: off.
   float repeat_penalty = 1.0f;
   int repeat_last_n = 64;
-  // As OpenAI's interface defines them: a token that the sampler saw n > 0 times, in all of the
+  // Defined as in OpenAI's interface: a token that the sampler saw n > 0 times, in all of the
   // answer and not in a window, loses presence_penalty + n * frequency_penalty.
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;

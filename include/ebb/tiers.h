@@ -44,7 +44,7 @@ struct TierSpec {
   // r is not 0.
   bool evict_beyond_caps = false;
   EvictOf evict_of = EvictOf::kGenerated;
-  // Of a draft, whose rows are kept elsewhere: then protected rows may go too, the oldest first but
+  // For a draft, whose rows are kept elsewhere: protected rows may go too, the oldest first but
   // for the first few of all.
   bool protected_may_go = false;
 };

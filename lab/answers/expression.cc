@@ -170,7 +170,7 @@ class Parser {
     return whole * *fraction;
   }
 
-  // Of whole numbers alone.
+  // Whether it is a fraction of whole numbers alone.
   static bool IsPlainFraction(MathTokens tokens) {
     for (const MathToken& token : tokens.subspan(1)) {
       if (!IsInteger(token) && !token.Is("{") && !token.Is("}")) return false;

@@ -34,7 +34,7 @@ size_t FormulaLength(std::string_view text) {
   return 0;
 }
 
-// Of what joins two answers: a comma, "and", "or", white space around them; 0: nothing does.
+// The length of what joins two answers: a comma, "and", "or", white space; 0: nothing does.
 size_t JoinLength(std::string_view text) {
   const std::string_view bounded = text.substr(0, 16);
   std::string_view rest = Trim(bounded);

@@ -11,7 +11,7 @@ namespace ebb {
 // Also where the answer or the reference is in percent.
 [[nodiscard]] bool SameLeaves(MathTokens answer, MathTokens reference);
 
-// Of two sides each: the same when their differences of sides are proportional.
+// Each has two sides: the same when the differences of their sides are proportional.
 [[nodiscard]] bool SameEquation(const std::vector<MathTokens>& answer,
                                 const std::vector<MathTokens>& reference);
 

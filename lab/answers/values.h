@@ -11,7 +11,7 @@ namespace ebb {
 
 struct Value {
   std::complex<double> number;
-  // Of what is whole without rounding, modulo a prime below 2^32: tells 2^64 from 2^64 + 1, which
+  // What is whole without rounding, modulo a prime below 2^32: tells 2^64 from 2^64 + 1, which
   // are one double.
   std::optional<uint64_t> residue = {};
 };
@@ -21,9 +21,9 @@ struct Value {
 [[nodiscard]] Value operator*(Value a, Value b);
 [[nodiscard]] Value operator/(Value a, Value b);
 
-// Of digits, perhaps with a point and an exponent.
+// The value of digits, perhaps with a point and an exponent.
 [[nodiscard]] Value ValueOfNumber(std::string_view text);
-// Of a variable at a point, or of a constant.
+// The value of a variable at a point, or of a constant.
 [[nodiscard]] Value ValueOfName(std::string_view name, int point);
 
 [[nodiscard]] Value Power(Value base, Value exponent);

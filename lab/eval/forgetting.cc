@@ -86,7 +86,7 @@ ForgettingCost CostOfForgetting(std::span<const float> query, const ForgettingRo
 SignalNeeds ForgettingNeeds() { return {.num_recent_queries = 1, .keys = true, .values = true}; }
 
 void ForgettingCosts::Add(int layer, int head, const ForgettingCost& cost) {
-  // Of rounding in double, and of norms near zero.
+  // Room for rounding in double, and for norms near zero.
   constexpr double kRounding = 1e-9;
   const double slack = kRounding * (cost.output_norm + cost.bound);
   ++counts_.measured;

@@ -27,7 +27,7 @@ Status CheckConfidence(double confidence) {
       fmt::format("expected a confidence between 0 and 1, found {}", confidence));
 }
 
-// Of ranks, whose mean is (n + 1) / 2.
+// The correlation of ranks, whose mean is (n + 1) / 2.
 double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b) {
   const double mean = (static_cast<double>(a.size()) + 1) / 2;
   double ab = 0;

@@ -98,7 +98,7 @@ class RawSignals {
     last.assign(now.begin(), now.end());
   }
 
-  // Of one of `num_tokens` tokens.
+  // The mean variance of one of `num_tokens` tokens.
   [[nodiscard]] double MeanVariance(const std::vector<std::span<const float>>& by_layer, int token,
                                     int num_tokens) const {
     const auto dim = static_cast<size_t>(shape_.head_dim);

@@ -18,9 +18,9 @@ struct Boundary {
 };
 
 // What the model wrote, token by token.
-class Written {
+class DecodedText {
  public:
-  Written(const Model& model, const ChatPrompt& prompt, std::span<const Token> tokens) {
+  DecodedText(const Model& model, const ChatPrompt& prompt, std::span<const Token> tokens) {
     for (const Token token : tokens) {
       text_ += ShownText(model, token, prompt.thinking_start, prompt.thinking_end);
       ends_.push_back(text_.size());
@@ -44,7 +44,7 @@ class Written {
   std::vector<size_t> ends_;  // of each token, in text_
 };
 
-std::optional<Boundary> FindBoundary(const Written& written, const ChatPrompt& prompt,
+std::optional<Boundary> FindBoundary(const DecodedText& written, const ChatPrompt& prompt,
                                      const std::string& asked) {
   std::optional<Boundary> found;
   const std::array<std::string, 2> usual = {prompt.thinking_end, "\\boxed{"};
@@ -76,7 +76,7 @@ class Labeller {
     EBB_ASSIGN_OR_RETURN(const std::vector<Token> written, Answer());
     if (!is_right_) return LabelResult{.outcome = LabelOutcome::kWrong};
     const std::optional<Boundary> found =
-        FindBoundary(Written(engine_->model(), prompt_, written), prompt_, options_.boundary);
+        FindBoundary(DecodedText(engine_->model(), prompt_, written), prompt_, options_.boundary);
     if (!found) return LabelResult{.outcome = LabelOutcome::kNoThought};
     boundary_ = *found;
     ImportanceLabels labels = {.tokens = prompt_tokens_};

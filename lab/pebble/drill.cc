@@ -27,7 +27,7 @@ struct Sentence {
 // From 2 on; small ones more often, since looking up among few is learnt first.
 int RollCount(int most, Dice* dice) { return dice->Between(2, dice->Between(4, most)); }
 
-// As the families have them.
+// A sentence as the families have them.
 Sentence RollSentence(std::string_view ordinal, Dice* dice) {
   const std::vector<std::string_view> names = dice->Draw(Names(), 3);
   const std::vector<std::string_view> rooms = dice->Draw(Rooms(), 2);

@@ -27,7 +27,7 @@ class Writer {
   void Say(std::string_view words);  // grammar, or of the question while that lasts
   // A word that the question says and the thought repeats.
   void Repeat(std::string_view words);
-  // Of filler; nothing in a brief problem.
+  // Writes filler; nothing in a brief problem.
   void Muse(std::string_view words);
   // The question is over, the thought begins.
   void BeginThought();

@@ -79,7 +79,7 @@ struct MergeInput {
 
 // The rows of one kv head and kind, for neighbouring query heads whose mass goes to one array.
 struct MassInput {
-  // Of FoldOutput: chunk c and head g at p[c * p_chunk_stride + g * p_stride], [kChunkRows].
+  // FoldOutput's weights: chunk c and head g at p[c * p_chunk_stride + g * p_stride], [kChunkRows].
   const float* p = nullptr;
   size_t p_chunk_stride = 0;
   size_t p_stride = 0;

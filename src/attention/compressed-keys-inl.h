@@ -246,7 +246,7 @@ struct DotCompressed<Rows, kDots, kDim, kHeads, kFetch, 0> {
   }
 };
 
-// Of kLanes rows from `row`.
+// Stores the logits of kLanes rows from `row` on.
 template <class Rows>
 HWY_INLINE void StoreLogits(VecI dots, const RoundedQuery& query, float scale,
                             const ChunkScales& scales, int row, float* logits) {

@@ -129,7 +129,7 @@ HWY_NOINLINE void CompressedValuePass(const CompressedFoldInput& in, const Value
   }
 }
 
-// As many vectors at once as keep 4 heads' sums in registers.
+// Takes as many vectors at once as keep 4 heads' sums in registers.
 template <class Values, int kHeads>
 HWY_INLINE void CompressedValueRun(const CompressedFoldInput& in, const ValueRun& run,
                                    const ValueWeights& weights, float* o, float* l,

@@ -36,7 +36,7 @@ struct ByteWeights {
   float offset[kMaxValueBlocks][kMaxHeadBlock];  // what the minima add up to
 };
 
-// Of the rows' weights p times the scales of one block, for `part` of the scales.
+// Bytes for the rows' weights p times the scales of one block, for `part` of the scales.
 template <class Rows, int kHeads>
 HWY_INLINE void WeighBytes(const ChunkScales& scales, int part, int block, const float* p,
                            size_t p_stride, int num_rows, ByteWeights* to) {

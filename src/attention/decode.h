@@ -102,9 +102,9 @@ class DecodeAttention {
   [[nodiscard]] static std::span<const uint32_t> MassElements(const DecodeQuery& query, int kv_head,
                                                               Kind kind);
   void PlanHeads(int query);
-  // Of the queries [begin, end).
+  // Plans the units of the queries [begin, end).
   void PlanUnits(int begin, int end, Kind kind);
-  // Of a kv head's block of chunks.
+  // Plans those of a kv head's block of chunks.
   void PlanBlock(int begin, int end, int kv_head, int block, Kind kind);
   void PlanUnit(const Unit& unit);
   [[nodiscard]] std::pair<uint32_t, uint32_t> RowsOf(const Unit& unit) const;

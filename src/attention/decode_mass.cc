@@ -29,7 +29,7 @@ void DecodeAttention::AddMass(int query, int part, int num_parts, float* weights
   }
 }
 
-// Of the rows of a kv head whose mass goes to the elements [first, second) of the targets.
+// Adds the mass of a kv head's rows that goes to the elements [first, second) of the targets.
 void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
                                     std::pair<size_t, size_t> elements, const float* weights) {
   const DecodeQuery& of = queries_[query];

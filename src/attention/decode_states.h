@@ -32,7 +32,7 @@ struct DecodeStates {
 
 // Heads of several queries that are folded as if they were one query's.
 struct FoldedTogether {
-  // As many as one pass of the kernel over the rows takes.
+  // So many one pass of the kernel over the rows takes.
   static constexpr int kMostHeads = 4;
   [[nodiscard]] static size_t NumFloats(int head_dim) {
     return kMostHeads * (2 * size_t(head_dim) + kChunkRows) + kStates;

@@ -72,7 +72,7 @@ class PrefillAttention {
   // Where the result of a unit's tile goes, and that of a slice until it is merged.
   [[nodiscard]] PrefillOutput OutputOf(const Unit& unit);
   [[nodiscard]] PrefillOutput SliceOf(size_t unit);
-  // Of the tile whose first unit this is.
+  // Merges the slices of the tile whose first unit this is.
   void MergeSlices(size_t first);
   void MassUnit(int kv_head, uint32_t begin, std::span<float> scratch);
 

@@ -40,7 +40,7 @@ void FillUp(std::span<const std::byte*, kChunkRows> rows, uint32_t num_rows) {
   std::fill(rows.begin() + num_rows, rows.end(), rows[num_rows - 1]);
 }
 
-// Of the chosen rows, so many from the chunk on that begins with `begin`.
+// Finds chosen rows: so many, from the chunk on that begins with `begin`.
 void LocateChosen(const RowsView& rows, uint32_t begin, uint32_t num_rows, size_t stride,
                   const std::byte** keys) {
   assert(begin % kChunkRows == 0);

@@ -63,7 +63,7 @@ struct RowsView {
     return window == 0 ? last : std::min(last, positions[row] + (window - 1));
   }
 
-  // Of the rows that are read.
+  // The number of rows that are read.
   [[nodiscard]] size_t size() const {
     return chosen.ranges.empty() ? slots.size() : chosen.num_rows;
   }

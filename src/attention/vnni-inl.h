@@ -42,12 +42,12 @@ HWY_INLINE VecI AddPairs(VecI sum, hn::Vec<I16> a, hn::Vec<I16> b) {
   __asm__("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
 }
-// The same for four products of a byte without and a byte with a sign.
+// Adds to each sum four products of a byte without a sign and a byte with one.
 HWY_INLINE VecI AddQuads(VecI sum, hn::Vec<U8> a, hn::Vec<hn::RebindToSigned<U8>> b) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
 }
-// The same four bytes at `b` for every sum.
+// As above, with the four bytes at `b` for every sum.
 HWY_INLINE VecI AddQuadsOfAll(VecI sum, hn::Vec<U8> a, const int8_t* b) {
   struct Quad {
     int8_t bytes[4];

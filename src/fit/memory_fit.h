@@ -16,9 +16,9 @@ namespace ebb {
 // As ForecastRows(); without tiers all rows stay in T0.
 [[nodiscard]] Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request);
 
-// Of so many pages in 2 MiB extents, none of which cuts a page.
+// So many pages in 2 MiB extents, none of which cuts a page.
 [[nodiscard]] uint64_t ExtentBytes(uint64_t num_pages, size_t page_bytes);
-// Of so many pages of each layer in the segments of a file.
+// So many pages of each layer in the segments of a file.
 [[nodiscard]] uint64_t SegmentBytes(uint64_t pages_per_layer, int num_layers, size_t page_bytes);
 
 }  // namespace ebb

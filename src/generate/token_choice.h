@@ -25,7 +25,7 @@ class TokenChoice {
 
   // The token for `position`, from logits [vocab_size].
   [[nodiscard]] Result<Token> Next(std::span<const float> logits, Position position);
-  // Of the last token that Next() chose, as Sampler::margin(); infinity for one that was forced.
+  // Sampler::margin() of the last token that Next() chose; infinity for one that was forced.
   [[nodiscard]] double margin() const;
   // Adds its text.
   TextStream::State Show(Token token);

@@ -118,7 +118,7 @@ struct PageFile::Impl {
     }
     last_id = id;
     waiting.back() = batch;
-    // Of no pages: nobody would take it from there before it is waited for.
+    // A batch of no pages ends here: nobody would take it from there before it is waited for.
     if (!batch->HasMore()) waiting.pop_back();
     for (const PageIo& io : batch->pages) {
       PageState& page = pages[io.page];

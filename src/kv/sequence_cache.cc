@@ -13,7 +13,7 @@
 
 namespace ebb {
 
-GroupTable* SequenceCache::Impl::Own(int group) {
+GroupTable* SequenceCache::Impl::DetachTable(int group) {
   GroupTable* group_table = table_of_group[group];
   if (group_table->groups.size() == 1) return group_table;
   // First all memory, then changes.
@@ -217,7 +217,7 @@ Status SequenceCache::Impl::Lost(Status status) {
 }
 
 Status SequenceCache::Impl::CheckWhole() const {
-  return torn ? Lost(ResourceExhausted("memory ran out while rows moved")) : broken;
+  return inconsistent ? Lost(ResourceExhausted("memory ran out while rows moved")) : broken;
 }
 
 Status SequenceCache::CheckWhole() const { return impl_->CheckWhole(); }
@@ -276,7 +276,8 @@ Status SequenceCache::Append(Position first, int num_tokens) {
   return OkStatus();
 }
 
-void SequenceCache::Impl::Divide(const GroupTable& group_table, std::span<const uint32_t> rows) {
+void SequenceCache::Impl::SplitByFormat(const GroupTable& group_table,
+                                        std::span<const uint32_t> rows) {
   full_index.clear();
   compressed_index.clear();
   if (group_table.compressed.num_rows() == 0) {
@@ -334,8 +335,8 @@ void SequenceCache::Retain(int group, std::span<const uint32_t> kept) {
 void SequenceCache::Remove(int group, std::span<const uint32_t> removed) {
   Impl& c = *impl_;
   if (removed.empty()) return;
-  GroupTable* group_table = c.Own(group);
-  c.Divide(*group_table, removed);
+  GroupTable* group_table = c.DetachTable(group);
+  c.SplitByFormat(*group_table, removed);
   c.RemoveFrom(group_table, c.full_index, c.compressed_index);
   c.rows_evicted += static_cast<int64_t>(removed.size()) * c.layout.NumStreamsOf(group);
 }
@@ -379,7 +380,7 @@ void SequenceCache::FetchForRemoval(int group) const {
 
 void SequenceCache::TruncateTo(Position end) {
   Impl& c = *impl_;
-  if (c.torn) return;
+  if (c.inconsistent) return;
   // First all memory, then changes.
   size_t most_in_t1 = 0;
   for (const auto& group_table : c.tables) {
@@ -406,7 +407,7 @@ void SequenceCache::TruncateTo(Position end) {
 }
 
 void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {
-  impl_->Own(group)->full.SetLastVisible(index, last);
+  impl_->DetachTable(group)->full.SetLastVisible(index, last);
 }
 
 RowsView SequenceCache::View(int layer, int kv_head) const {

@@ -161,7 +161,7 @@ class SequenceCache {
   // REQUIRES: ReadsInPlace(): BeginStaging(kInPlace) made these lists.
   [[nodiscard]] RowsOfTier RowsIn(Tier tier, int layer, int kv_head) const;
   [[nodiscard]] size_t NumRowsInT1(int layer, int kv_head) const;
-  // Without those that the last step found with its lender.
+  // Those left out that the last step read in the lender's T0 instead.
   [[nodiscard]] size_t NumPagesInT1(int layer, int kv_head) const;
   // From now on staged steps read pages of T1 whose rows all lie in the lender's T0 there. Only
   // while every group of either cache has the same rows, and the lender has no T2, from which rows

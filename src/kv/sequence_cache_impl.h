@@ -11,7 +11,7 @@
 // has an address there only meanwhile; its own, where it has one, is stream.t1_pages[p]. A page
 // that another cache holds too is sealed in its table, and nobody writes to it. Between
 // BeginRemoval() and EndRemoval() a stream may hold a page that its table lacks. Where a change was
-// torn, streams may have other pages than their tables: what each has is freed at last.
+// inconsistent, streams may have other pages than their tables: what each has is freed at last.
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 
@@ -48,13 +48,13 @@ struct SequenceCache::Impl {
   size_t next_sorted = 0;     // the same of Sort()
   int64_t rows_evicted = 0;
   MoveAccounting moved;
-  Status broken;             // why rows were lost: a move that stopped half-way
-  bool torn = false;         // it ran out of memory: tables and pages do not agree
-  T1Stage* stage = nullptr;  // null: T1 is attended to where it lies, or there is none
-  bool in_place = false;     // this step leaves the rows of T1 where they are
-  Impl* lender = nullptr;    // see BorrowFrom()
-  LentRows lent;             // to the last step
-  bool reads_lent = false;   // a step is under way to which rows are lent
+  Status broken;              // why rows were lost: a move that stopped half-way
+  bool inconsistent = false;  // it ran out of memory: tables and pages do not agree
+  T1Stage* stage = nullptr;   // null: T1 is attended to where it lies, or there is none
+  bool in_place = false;      // this step leaves the rows of T1 where they are
+  Impl* lender = nullptr;     // see BorrowFrom()
+  LentRows lent;              // to the last step
+  bool reads_lent = false;    // a step is under way to which rows are lent
   // Then: the pages of each stream, and after them the lender's.
   std::vector<std::vector<std::byte*>> pages_with_lent;
   size_t t1_bytes_read = 0;
@@ -125,7 +125,7 @@ struct SequenceCache::Impl {
   Status ReservePages(const PageCounts& counts);
 
   // The group's table, for itself alone.
-  GroupTable* Own(int group);
+  GroupTable* DetachTable(int group);
   // Room in the stream's lists for its table's pages and so many more.
   void GrowPages(Stream* stream, size_t new_pages);
   // For pages of the full table that joined or left it, in `added` and `freed`.
@@ -140,7 +140,7 @@ struct SequenceCache::Impl {
   void RemoveFrom(GroupTable* group_table, std::span<const uint32_t> full_rows,
                   std::span<const uint32_t> compressed_rows);
   // Indices among all rows to those in either table, in full_index and compressed_index.
-  void Divide(const GroupTable& group_table, std::span<const uint32_t> rows);
+  void SplitByFormat(const GroupTable& group_table, std::span<const uint32_t> rows);
   void CompactCompressed(GroupTable* group_table, size_t max_bytes, size_t* num_bytes);
 
   // Before tables change: what is still to be written for earlier moves, and fails later, would

@@ -116,7 +116,7 @@ size_t SequenceCache::Compact(size_t max_bytes) {
   try {
     c.CompactAll(max_bytes, &num_bytes);
   } catch (const std::bad_alloc&) {
-    c.torn = true;
+    c.inconsistent = true;
     throw;
   }
   return num_bytes;

@@ -209,7 +209,7 @@ MovePlan SequenceCache::Impl::PlanMoves(const GroupTable& group_table,
                                         std::span<const RowMove> wanted) {
   MovePlan plan;
   for (const RowMove& move : wanted) {
-    Divide(group_table, std::span(&move.row, 1));
+    SplitByFormat(group_table, std::span(&move.row, 1));
     const Position position = group_table.AllPositions()[move.row];
     if (!compressed_index.empty()) {
       if (move.to == Tier::kT0) plan.raise_t0.push_back(position);
@@ -232,7 +232,7 @@ std::vector<TableMoves> SequenceCache::Impl::PlanAll(std::span<const GroupMoves>
   std::vector<TableMoves> all;
   for (const auto& [group, rows] : wanted) {
     if (rows.empty()) continue;
-    GroupTable* group_table = Own(group);
+    GroupTable* group_table = DetachTable(group);
     all.push_back({.group_table = group_table, .plan = PlanMoves(*group_table, rows)});
   }
   return all;
@@ -307,7 +307,7 @@ Status SequenceCache::Move(std::span<const GroupMoves> wanted) {
   try {
     if (status.ok()) status = c.MoveAll(all);
   } catch (const std::bad_alloc&) {
-    c.torn = true;
+    c.inconsistent = true;
     c.EndReservation();
     throw;
   }

@@ -7,8 +7,9 @@ namespace ebb {
 
 void SequenceCache::Impl::FindLentRows() {
   if (lender != nullptr) lender->Refresh();
-  const bool may_lend = lender != nullptr && !lender->torn && lender->stores.t2 == nullptr &&
-                        lender->tables.size() == 1 && tables.size() == 1;
+  const bool may_lend = lender != nullptr && !lender->inconsistent &&
+                        lender->stores.t2 == nullptr && lender->tables.size() == 1 &&
+                        tables.size() == 1;
   lent.Find(tables.front()->full, may_lend ? &lender->tables.front()->full : nullptr);
   if (lent.empty()) return;
   const size_t own = tables.front()->full.page_end();

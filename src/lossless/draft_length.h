@@ -39,7 +39,7 @@ class DraftLength {
   void LookedUpStep(int num_tokens, double verify_seconds);
   // Logits after so many tokens of the last step, which are computed when one of them is asked for.
   void LogitsStep(int num_tokens, double seconds);
-  // Whether both of the following are known.
+  // Whether Rate() and VerifySeconds() have measurements to go by.
   [[nodiscard]] bool KnowsSteps() const;
   // Tokens a second, the better of drafts and, unless every step is drafted, those of one token.
   [[nodiscard]] double Rate() const;
@@ -57,7 +57,7 @@ class DraftLength {
   [[nodiscard]] double TokensPerSecond() const {
     return run_tokens_.value() / run_seconds_.value();
   }
-  // Of a token.
+  // For the logits of one token.
   [[nodiscard]] double LogitsSeconds() const {
     return logits_seconds_.empty() ? 0 : logits_seconds_.value();
   }
@@ -71,7 +71,7 @@ class DraftLength {
   RunningMean draft_seconds_;                // of a token
   RunningMean logits_seconds_;               // of a token
   RunningMean run_tokens_, run_seconds_;     // of drafted steps, with their drafts
-  // Of verifying steps, for the line through them.
+  // Sums over verifying steps, for the line through them.
   RunningMean tokens_, seconds_, squares_, products_;
   double slope_ = 0;            // of that line, in seconds a token
   int runs_ = 0;                // verifying steps so far
@@ -79,7 +79,7 @@ class DraftLength {
   int tokens_since_plain_ = 0;  // of drafted steps
   int plain_steps_ = 0;         // since the last draft
   int wait_ = 0;                // plain steps before a draft is tried again
-  // Of the run:
+  // For the run that goes on:
   int least_ = 1;
   bool one_too_many_ = false;  // is to be taken
   double all_right_ = 1;       // probability that its guesses are

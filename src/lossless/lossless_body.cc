@@ -84,7 +84,7 @@ PolicySpec DraftSpec(PolicySpec spec) {
                            ? (1 - tiers.evict_share) * (1 - tiers.t2_share)
                            : (1 - tiers.evict_share) * (1 - tiers.t2_share) * tiers.t0_share;
   tiers.evict_share = std::max(1 - in_t0 - in_t2, 0.0);
-  // Of the rows alive, what lies in T1 would go anew at each interval.
+  // With a share of the rows alive, some of what lies in T1 would go anew at each interval.
   tiers.evict_of = EvictOf::kGenerated;
   tiers.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
   if (tiers.t0_cap_bytes > 0) {

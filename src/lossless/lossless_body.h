@@ -99,7 +99,7 @@ class LosslessBody final : public SessionBody {
   [[nodiscard]] bool HasLogitsAfter(size_t i) const;
   void CountComparison(bool right);
   void CountVerifying(double seconds, double waited_before);
-  // Of computing those at hand.
+  // Takes note of how long it took to compute the logits at hand.
   void CountLogits(double seconds);
 
   const LosslessOptions options_;

@@ -39,7 +39,7 @@ class TextLookup {
   [[nodiscard]] Token Next(size_t i) const;
   // How likely it is right, if those before it are.
   [[nodiscard]] double ProbabilityOfNext(size_t i) const;
-  // Of the first `most` guesses, how many to verify: as many as bring the most tokens a second,
+  // How many of the first `most` guesses to verify: as many as bring the most tokens a second,
   // where a step takes seconds(its tokens, how many of them become part of the text on average), or
   // none if that is fewer than `rate`.
   [[nodiscard]] size_t NumWorthIt(

@@ -59,8 +59,8 @@ class GgufFile {
   [[nodiscard]] const GgufTensor* FindTensor(std::string_view name) const;
   [[nodiscard]] std::span<const GgufTensor> tensors() const { return tensors_; }
 
-  // Of the metadata, the tensor table and a few elements of every tensor: models that were trained
-  // differ in all of them, and reading the rest takes as long as loading it.
+  // A hash over the metadata, the tensor table and a few elements of every tensor: trained models
+  // differ in all of these, and reading the rest takes as long as loading it.
   [[nodiscard]] uint64_t Fingerprint() const;
   // For libllama, which does not change it.
   [[nodiscard]] gguf_context* context() const { return context_.get(); }

@@ -44,7 +44,7 @@ struct Hyperparameters {
   float yarn_beta_slow = 1;
   int rope_original_context = 0;
   float rope_base_in_windows = 0;  // of layers with a window, whose frequencies are not scaled
-  // Of a model that marks rows: see hyperparameters.h.
+  // For a model that marks rows: see hyperparameters.h.
   EvictionLayout eviction_layout = EvictionLayout::kNone;
   int eviction_window = 0;        // tokens; 0: it marks none
   int eviction_shift = 1;         // tokens; at most the window

@@ -104,7 +104,7 @@ Result<const GgufTensor*> WeightLoader::Find(std::string_view name, int64_t colu
 ggml_backend_buffer_type_t WeightLoader::RepackType(ggml_type type, int64_t columns,
                                                     int64_t rows) const {
   for (ggml_backend_buffer_type_t buffer_type : repack_types_) {
-    // As libllama asks: a product with a weight in an empty buffer of that type.
+    // libllama asks this way: by a product with a weight in an empty buffer of that type.
     const std::unique_ptr<ggml_context, GgmlDeleter> context(ggml_init(
         {.mem_size = 8 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
     const std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer(

@@ -67,9 +67,9 @@ class WeightLoader {
   // Reads, repacks and widens. The tensors have data afterwards, as long as the buffers live;
   // `buffers` still lacks the mapping, which the file holds.
   Status Load(WeightBuffers* buffers);
-  // As held in memory, but for tables in the mapped file whose rows are looked up.
+  // What is held in memory, without tables in the mapped file whose rows are looked up.
   [[nodiscard]] uint64_t weight_bytes() const { return weight_bytes_; }
-  // Of those tables.
+  // The bytes of those tables.
   [[nodiscard]] uint64_t lookup_bytes() const { return lookup_bytes_; }
 
  private:

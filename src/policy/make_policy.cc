@@ -40,7 +40,7 @@ Result<const Row*> FindRow(std::span<const Row> table, std::string_view what,
 }
 
 // What can be said about a policy: its row, and the parameters of the scorer that it was given.
-struct Asked {
+struct ResolvedPolicy {
   PolicyRow row;
   const ScorerRow* scorer = nullptr;
   std::string base;    // its name in the table
@@ -48,25 +48,25 @@ struct Asked {
   std::string params;  // that it takes
 };
 
-std::string OptionsOf(const Asked& asked) {
-  const unsigned taken = asked.row.options;
+std::string OptionsOf(const ResolvedPolicy& resolved) {
+  const unsigned taken = resolved.row.options;
   std::vector<std::string> options = {"scorer", "granularity"};
   if (taken & kBudgetOption) options.push_back("budget");
   if (taken & kSinksOption) options.push_back("sinks");
   if (taken & kWindowOption) options.push_back("window");
   if (taken & kIntervalOption) options.push_back("interval");
-  for (const std::string_view param : ParamNames(asked.params)) {
+  for (const std::string_view param : ParamNames(resolved.params)) {
     options.push_back(fmt::format("{}=", param));
   }
   return Join(options);
 }
 
-Status CheckOption(const Asked& asked, PolicyOption option, std::string_view text,
+Status CheckOption(const ResolvedPolicy& resolved, PolicyOption option, std::string_view text,
                    std::optional<int> value, int smallest) {
   if (!value) return OkStatus();
-  if ((asked.row.options & option) == 0) {
-    return InvalidArgument(
-        fmt::format("policy \"{}\" takes no {}; it takes {}", asked.base, text, OptionsOf(asked)));
+  if ((resolved.row.options & option) == 0) {
+    return InvalidArgument(fmt::format("policy \"{}\" takes no {}; it takes {}", resolved.base,
+                                       text, OptionsOf(resolved)));
   }
   if (*value < smallest || *value > kMaxNumber) {
     return InvalidArgument(
@@ -108,27 +108,27 @@ Result<Budget> ResolveBudget(const PolicySpec& spec, const PolicyContext& contex
   return Budget{beyond ? Budget::Unit::kBeyond : Budget::Unit::kRows, rows};
 }
 
-Status CheckBudget(const Asked& asked, const Budget& budget) {
+Status CheckBudget(const ResolvedPolicy& resolved, const Budget& budget) {
   if (budget.unit == Budget::Unit::kNone) return OkStatus();
-  if ((asked.row.options & kBudgetOption) == 0) {
-    return InvalidArgument(
-        fmt::format("policy \"{}\" takes no budget; it takes {}", asked.base, OptionsOf(asked)));
+  if ((resolved.row.options & kBudgetOption) == 0) {
+    return InvalidArgument(fmt::format("policy \"{}\" takes no budget; it takes {}", resolved.base,
+                                       OptionsOf(resolved)));
   }
-  if (budget.unit == Budget::Unit::kBeyond && (asked.row.options & kBeyondOption) == 0) {
+  if (budget.unit == Budget::Unit::kBeyond && (resolved.row.options & kBeyondOption) == 0) {
     return InvalidArgument(fmt::format(
         "policy \"{}\": a budget of {} is of rows beyond a protected prompt, which it has not",
-        asked.base, FormatBudget(budget)));
+        resolved.base, FormatBudget(budget)));
   }
   return OkStatus();
 }
 
-Result<PlacementOptions> ReadOptions(const Asked& asked, const PolicySpec& spec,
+Result<PlacementOptions> ReadOptions(const ResolvedPolicy& resolved, const PolicySpec& spec,
                                      const PolicyContext& context) {
-  EBB_RETURN_IF_ERROR(CheckBudget(asked, spec.budget));
-  EBB_RETURN_IF_ERROR(CheckOption(asked, kSinksOption, "sinks", spec.sinks, 0));
-  EBB_RETURN_IF_ERROR(CheckOption(asked, kWindowOption, "window", spec.window, 0));
-  EBB_RETURN_IF_ERROR(CheckOption(asked, kIntervalOption, "interval", spec.interval, 1));
-  PlacementOptions options = {.policy = asked.row.info.name,
+  EBB_RETURN_IF_ERROR(CheckBudget(resolved, spec.budget));
+  EBB_RETURN_IF_ERROR(CheckOption(resolved, kSinksOption, "sinks", spec.sinks, 0));
+  EBB_RETURN_IF_ERROR(CheckOption(resolved, kWindowOption, "window", spec.window, 0));
+  EBB_RETURN_IF_ERROR(CheckOption(resolved, kIntervalOption, "interval", spec.interval, 1));
+  PlacementOptions options = {.policy = resolved.row.info.name,
                               .budget_text = FormatBudget(spec.budget),
                               .sinks = spec.sinks,
                               .window = spec.window,
@@ -140,9 +140,9 @@ Result<PlacementOptions> ReadOptions(const Asked& asked, const PolicySpec& spec,
                               .num_layers = static_cast<size_t>(context.shape.num_layers),
                               .num_streams = static_cast<size_t>(context.shape.NumStreams()),
                               .num_kv_heads = static_cast<size_t>(context.shape.num_kv_heads)};
-  EBB_ASSIGN_OR_RETURN(options.params, ReadParams(asked.base, asked.params, spec.params));
+  EBB_ASSIGN_OR_RETURN(options.params, ReadParams(resolved.base, resolved.params, spec.params));
   EBB_ASSIGN_OR_RETURN(options.budget, ResolveBudget(spec, context));
-  if (asked.name.starts_with(kWindowed) && !options.interval) {
+  if (resolved.name.starts_with(kWindowed) && !options.interval) {
     options.interval = options.params.Int("w", kWindowedInterval);
   }
   if (options.budget.unit == Budget::Unit::kRows && spec.budget.unit != Budget::Unit::kRows) {
@@ -181,59 +181,62 @@ Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicyS
   return row;
 }
 
-Result<Asked> ReadSpec(const PolicySpec& spec, const PolicyRegistry* registry) {
+Result<ResolvedPolicy> ReadSpec(const PolicySpec& spec, const PolicyRegistry* registry) {
   const PolicyRegistry::Tables& tables = TablesOf(registry);
   std::string_view base = spec.name;
   const bool windowed = base.starts_with(kWindowed);
   if (windowed) base.remove_prefix(kWindowed.size());
-  Asked asked;
-  EBB_ASSIGN_OR_RETURN(asked.row, FindPolicy(tables, spec, base));
-  asked.base = asked.row.info.name;
-  if (windowed && (asked.row.options & kIntervalOption) == 0) {
+  ResolvedPolicy resolved;
+  EBB_ASSIGN_OR_RETURN(resolved.row, FindPolicy(tables, spec, base));
+  resolved.base = resolved.row.info.name;
+  if (windowed && (resolved.row.options & kIntervalOption) == 0) {
     return InvalidArgument(
-        fmt::format("policy \"{}\" takes no decisions that a window could gather", asked.base));
+        fmt::format("policy \"{}\" takes no decisions that a window could gather", resolved.base));
   }
-  const bool own_scorer = spec.scorer.empty() || spec.scorer == asked.row.info.scorer;
-  EBB_ASSIGN_OR_RETURN(asked.scorer, FindRow(std::span<const ScorerRow>(tables.scorers), "scorer",
-                                             own_scorer ? asked.row.info.scorer : spec.scorer));
-  asked.name = fmt::format("{}{}", windowed ? kWindowed : "", asked.base);
-  if (!own_scorer) asked.name += fmt::format("+scorer={}", spec.scorer);
-  for (const std::string_view more :
-       {asked.row.info.params, asked.scorer->info.params, windowed ? "w=P" : std::string_view()}) {
-    if (!more.empty()) asked.params.append(asked.params.empty() ? "" : ",").append(more);
+  const bool own_scorer = spec.scorer.empty() || spec.scorer == resolved.row.info.scorer;
+  EBB_ASSIGN_OR_RETURN(resolved.scorer,
+                       FindRow(std::span<const ScorerRow>(tables.scorers), "scorer",
+                               own_scorer ? resolved.row.info.scorer : spec.scorer));
+  resolved.name = fmt::format("{}{}", windowed ? kWindowed : "", resolved.base);
+  if (!own_scorer) resolved.name += fmt::format("+scorer={}", spec.scorer);
+  for (const std::string_view more : {resolved.row.info.params, resolved.scorer->info.params,
+                                      windowed ? "w=P" : std::string_view()}) {
+    if (!more.empty()) resolved.params.append(resolved.params.empty() ? "" : ",").append(more);
   }
-  return asked;
+  return resolved;
 }
 
-Status CheckNeed(const Asked& asked, const PolicyContext& context) {
-  const ScorerNeed need = asked.scorer->need;
+Status CheckNeed(const ResolvedPolicy& resolved, const PolicyContext& context) {
+  const ScorerNeed need = resolved.scorer->need;
   if (need == ScorerNeed::kMarks && context.eviction_window == 0) {
     return InvalidArgument(fmt::format(
         "policy \"{}\": its scorer \"{}\" reads which rows the model itself marks, and "
         "this model marks none: its file has no attention.dms.layout (docs/dev/formats.md)",
-        asked.name, asked.scorer->info.name));
+        resolved.name, resolved.scorer->info.name));
   }
   if (need != ScorerNeed::kForesight || context.foresight != nullptr) return OkStatus();
   return InvalidArgument(
       fmt::format("policy \"{}\": its scorer \"{}\" needs the attention that rows will receive, "
                   "which nobody knows of a text that is still to be written; ebb fidelity, whose "
                   "text is given, replays it",
-                  asked.name, asked.scorer->info.name));
+                  resolved.name, resolved.scorer->info.name));
 }
 
 // A policy that keeps every row decides nothing, so that where layers have windows, whose rows go
 // layer by layer, it is one of each layer.
-Granularity GranularityOf(const Asked& asked, const PolicySpec& spec, const ModelShape& shape) {
+Granularity GranularityOf(const ResolvedPolicy& resolved, const PolicySpec& spec,
+                          const ModelShape& shape) {
   if (spec.granularity) return *spec.granularity;
-  const bool keeps_all = asked.base == kEveryRowStays;
-  return keeps_all && shape.SmallestWindow() > 0 ? Granularity::kLayer : asked.row.info.granularity;
+  const bool keeps_all = resolved.base == kEveryRowStays;
+  return keeps_all && shape.SmallestWindow() > 0 ? Granularity::kLayer
+                                                 : resolved.row.info.granularity;
 }
 
 }  // namespace
 
 Result<PolicySpec> DropUnusedOptions(PolicySpec spec, const PolicyRegistry* registry) {
-  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec, registry));
-  const auto takes = [&](PolicyOption option) { return (asked.row.options & option) != 0; };
+  EBB_ASSIGN_OR_RETURN(const ResolvedPolicy resolved, ReadSpec(spec, registry));
+  const auto takes = [&](PolicyOption option) { return (resolved.row.options & option) != 0; };
   if (!takes(kBudgetOption) && !spec.tiers) spec.budget = {};
   if (!takes(kSinksOption)) spec.sinks.reset();
   const bool has_budget = spec.budget.unit != Budget::Unit::kNone;
@@ -243,38 +246,38 @@ Result<PolicySpec> DropUnusedOptions(PolicySpec spec, const PolicyRegistry* regi
 }
 
 Result<bool> IsRandomized(const PolicySpec& spec, const PolicyRegistry* registry) {
-  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec, registry));
-  return asked.scorer->draws_lots || asked.scorer->extension != nullptr;
+  EBB_ASSIGN_OR_RETURN(const ResolvedPolicy resolved, ReadSpec(spec, registry));
+  return resolved.scorer->draws_lots || resolved.scorer->extension != nullptr;
 }
 
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
-  EBB_ASSIGN_OR_RETURN(const Asked asked, ReadSpec(spec, context.registry));
-  EBB_RETURN_IF_ERROR(CheckNeed(asked, context));
-  EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(asked, spec, context));
+  EBB_ASSIGN_OR_RETURN(const ResolvedPolicy resolved, ReadSpec(spec, context.registry));
+  EBB_RETURN_IF_ERROR(CheckNeed(resolved, context));
+  EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(resolved, spec, context));
 
   Policy policy;
-  policy.name = asked.name;
-  policy.granularity = GranularityOf(asked, spec, context.shape);
-  policy.key_turns = asked.row.key_turns;
-  policy.looks_ahead = asked.scorer->need == ScorerNeed::kForesight;
-  EBB_ASSIGN_OR_RETURN(policy.placement, asked.row.make_placement(options));
-  if (asked.row.make_selector != nullptr) {
-    policy.selector = asked.row.make_selector({.shape = context.shape,
-                                               .granularity = policy.granularity,
-                                               .budget = options.budget,
-                                               .params = options.params});
+  policy.name = resolved.name;
+  policy.granularity = GranularityOf(resolved, spec, context.shape);
+  policy.key_turns = resolved.row.key_turns;
+  policy.looks_ahead = resolved.scorer->need == ScorerNeed::kForesight;
+  EBB_ASSIGN_OR_RETURN(policy.placement, resolved.row.make_placement(options));
+  if (resolved.row.make_selector != nullptr) {
+    policy.selector = resolved.row.make_selector({.shape = context.shape,
+                                                  .granularity = policy.granularity,
+                                                  .budget = options.budget,
+                                                  .params = options.params});
   }
-  if (asked.scorer->extension != nullptr) {
-    policy.scorer = asked.scorer->extension->make_scorer(
+  if (resolved.scorer->extension != nullptr) {
+    policy.scorer = resolved.scorer->extension->make_scorer(
         {.shape = context.shape, .granularity = policy.granularity, .seed = spec.seed});
   } else {
-    policy.scorer = asked.scorer->make({.shape = context.shape,
-                                        .granularity = policy.granularity,
-                                        .seed = spec.seed,
-                                        .params = options.params,
-                                        .foresight = context.foresight,
-                                        .eviction_shift = context.eviction_shift,
-                                        .run_parts = context.run_parts});
+    policy.scorer = resolved.scorer->make({.shape = context.shape,
+                                           .granularity = policy.granularity,
+                                           .seed = spec.seed,
+                                           .params = options.params,
+                                           .foresight = context.foresight,
+                                           .eviction_shift = context.eviction_shift,
+                                           .run_parts = context.run_parts});
   }
   return policy;
 }

@@ -65,7 +65,7 @@ class MassTotals {
   void EndFirstPrefill() { totals_.SetAllToZero(); }
   // What a resumed scorer has. REQUIRES: the group has no rows.
   void Resume(int group, std::span<const float> scores);
-  void Expect(int group) const { totals_.Expect(group); }  // see Scorer
+  void Prefetch(int group) const { totals_.Prefetch(group); }  // see Scorer
   [[nodiscard]] std::span<const float> operator[](int group) const { return totals_[group]; }
 
  private:

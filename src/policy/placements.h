@@ -48,16 +48,16 @@ using PlacementFactory = Result<std::unique_ptr<Placement>> (*)(const PlacementO
 
 Result<std::unique_ptr<Placement>> MakeBudgetPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeHeavyRecentPlacement(const PlacementOptions& options);
-// The same rule with other defaults; the table in heavy_recent_placement.cc has them.
+// H2O's rule with other defaults; the table in heavy_recent_placement.cc has them.
 Result<std::unique_ptr<Placement>> MakeVatpPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeTovaPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeRkvPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeLazyPlacement(const PlacementOptions& options);
 // The prompt is protected, and a quarter of the budget for the newest rows.
 Result<std::unique_ptr<Placement>> MakeRecentQuarterPlacement(const PlacementOptions& options);
-// The same without the prompt; rows whose score is below 0 go whatever the budget.
+// As above, the prompt not protected; rows whose score is below 0 go whatever the budget.
 Result<std::unique_ptr<Placement>> MakeSegmentPlacement(const PlacementOptions& options);
-// The same with the prompt.
+// As MakeSegmentPlacement(), with the prompt protected.
 Result<std::unique_ptr<Placement>> MakePromptSegmentPlacement(const PlacementOptions& options);
 Result<std::unique_ptr<Placement>> MakeSinksWindowPlacement(const PlacementOptions& options);
 // The same, every 64 steps unless an interval is given.

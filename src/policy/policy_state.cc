@@ -18,7 +18,7 @@ void Scorer::Observe(std::span<const GroupSignals> groups, const StepSignals& st
   for (int group = 0; group < num_groups; ++group) {
     if (group + 1 < num_groups) {
       FetchAhead(groups[group + 1].mass);
-      Expect(group + 1);
+      Prefetch(group + 1);
     }
     ObserveGroup(group, groups[group], step);
   }

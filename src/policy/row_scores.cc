@@ -71,7 +71,7 @@ std::span<const T> RowValues<T>::operator[](int group) const {
 }
 
 template <typename T>
-void RowValues<T>::Expect(int group) const {
+void RowValues<T>::Prefetch(int group) const {
   FetchAhead<T>(groups_[group]);
 }
 

@@ -28,7 +28,7 @@ class RowValues {
   [[nodiscard]] std::span<T> operator[](int group);  // [num_rows, width]
   [[nodiscard]] std::span<const T> operator[](int group) const;
   [[nodiscard]] size_t num_rows(int group) const { return groups_[group].size() / width_; }
-  void Expect(int group) const;  // see Scorer
+  void Prefetch(int group) const;  // see Scorer
   [[nodiscard]] Status Save(StateWriter* to) const;
   // Corrupt unless they are of as many groups.
   [[nodiscard]] Status Load(StateReader* from);

@@ -43,7 +43,7 @@ struct GroupRows {
 struct TierPlan {
   size_t num_protected_t1 = 0;
   size_t num_protected_evict = 0;
-  // Of the rows that are alive and unprotected, lowest scores first.
+  // How many of the rows that are alive and unprotected go where, lowest scores first.
   size_t num_evict = 0;
   size_t num_t2 = 0;
   size_t num_full = 0;  // in T0 and T1
@@ -59,7 +59,7 @@ class TierPlanner {
   [[nodiscard]] bool EvictsBeyondCaps() const {
     return (spec_.evict_share > 0 || spec_.evict_beyond_caps) && caps_.Bind();
   }
-  // Of full precision; see Placement::SetT0Share().
+  // T0's share of the rows in full precision; see Placement::SetT0Share().
   void SetT0Share(double share) { spec_.t0_share = share; }
 
   // At an interval of decode.

@@ -148,8 +148,8 @@ class Sequence {
   // Rotates keys of old rows so that no places are free after them; of the longest group the
   // newest stay as they are.
   Status ClosePositionGaps();
-  // So that they end before place `end`, the rows of so many new tokens too. The sequence is broken
-  // when it fails.
+  // Rotates all keys to consecutive RoPE positions that end before `end`, with `num_tokens` rows to
+  // come counted in. The sequence is broken when it fails.
   Status RotateKeys(Position end, size_t num_tokens);
   // Whether a token of a prompt's chunk that begins at `begin` has the same bits where the chunk
   // has `a` tokens as where it has `b`.

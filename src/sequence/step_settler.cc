@@ -216,7 +216,7 @@ Status StepSettler::DecideInTurn(const PlacementInput& facts, Decides decides) {
   const int num_groups = cache_->num_groups();
   Status status;
   for (int group = 0; group < num_groups; ++group) {
-    if (group + 1 < num_groups) Expect(facts, group + 1);
+    if (group + 1 < num_groups) PrefetchGroup(facts, group + 1);
     Expire(facts.next_position, group);
     // Once one failed nothing is placed any more, but every scorer has seen its step.
     if (policy_->placement == nullptr || decides == Decides::kNo || !status.ok()) continue;
@@ -235,7 +235,7 @@ void StepSettler::ObserveInTurn() {
   for (int group = 0; group < num_groups; ++group) {
     if (totals_ && group + 1 < num_groups) {
       FetchAhead(groups_[group + 1].mass);
-      totals_->Expect(group + 1);
+      totals_->Prefetch(group + 1);
     }
     if (totals_) totals_->Add(group, groups_[group], signals_->step());
     if (options_->on_signals) {
@@ -283,7 +283,7 @@ void StepSettler::DecideOnThreads(const PlacementInput& facts, Decides decides) 
       const int num_groups = cache_->num_groups();
       const int end = num_groups * (part + 1) / num_parts;
       for (int group = num_groups * part / num_parts; group < end; ++group) {
-        if (group + 1 < end) Expect(facts, group + 1);
+        if (group + 1 < end) PrefetchGroup(facts, group + 1);
         DecideApart(facts, group, decides, &scratch_[part]);
       }
     } catch (const std::bad_alloc&) {
@@ -326,11 +326,11 @@ void StepSettler::DecideApart(PlacementInput facts, int group, Decides decides, 
 }
 
 // A step reads hundreds of megabytes, so that nothing of a group is in a cache any more.
-void StepSettler::Expect(const PlacementInput& facts, int group) const {
+void StepSettler::PrefetchGroup(const PlacementInput& facts, int group) const {
   if (!scores_used_) return;
   const bool due = policy_->placement->Due(facts, cache_->positions(group).size());
   if (decides_in_parallel_) FetchAhead(signals_->Group(group).mass);
-  if (decides_in_parallel_ || due) policy_->scorer->Expect(group);
+  if (decides_in_parallel_ || due) policy_->scorer->Prefetch(group);
   if (due) cache_->FetchForRemoval(group);
 }
 
@@ -358,7 +358,7 @@ Status StepSettler::PlaceNow(PlacementInput facts, int group) {
     if (move.to == Tier::kT3) {
       removed_.push_back(move.row);
     } else {
-      // As rows are counted once the evicted ones, which lie before it, are gone.
+      // Rows are counted here as they are once the evicted ones, which lie before it, are gone.
       decision.moves.push_back({move.row - static_cast<uint32_t>(removed_.size()), move.to});
     }
   }

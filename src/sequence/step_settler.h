@@ -92,7 +92,7 @@ class StepSettler {
     size_t most_gone = 0;               // rows of one group
   };
   static void KeepAllBut(std::span<const uint32_t> gone, size_t num_rows, Scratch* scratch);
-  void Expect(const PlacementInput& facts, int group) const;
+  void PrefetchGroup(const PlacementInput& facts, int group) const;
   void ObserveInTurn();
   // One group after another, or on all threads where they are apart.
   [[nodiscard]] Status DecideInTurn(const PlacementInput& facts, Decides decides);

@@ -32,7 +32,7 @@ PromptReading::PromptReading(SessionBody* body, std::span<const Token> tokens, s
 
 namespace {
 
-// Of `left` tokens of a chunk, so that neither this piece nor what it leaves is a single one.
+// Cuts a piece off `left` tokens so that neither it nor what it leaves is a single one.
 size_t AtMost(size_t piece, size_t most, size_t left) {
   piece = std::min(piece, std::max<size_t>(most, 2));
   if (piece + 1 != left) return piece;

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<char, 8> kMagic = {'e', 'b', 'b', 's', 'e', 's', 's', '\n'};
 constexpr size_t kChecksumBytes = sizeof(uint64_t);
 
-// As it lies in the file, all of it little-endian and without gaps.
+// The header as it lies in the file, all of it little-endian and without gaps.
 struct Header {
   std::array<char, 8> magic = kMagic;
   uint32_t version = kSessionFileVersion;

@@ -319,7 +319,7 @@ void AttentionOp::PlanCompressed(const Layer::Fold& fold, const SequenceStep& se
     s.compressed[first + h] = cache.Compressed(layer, head);
     s.compressed[first + h].slots = s.compressed[first + h].slots.subspan(begin);
     s.compressed_indices[first + h] = all.subspan(begin);
-    // Of the full rows the newest ones may be hidden from this token.
+    // The newest of the full rows may be hidden from this token.
     const auto full = cache.FullRows(layer, head);
     if (!full.empty()) {
       s.full_indices[first + h] = full.subspan(first_seen(full), s.rows[first + h].size());

@@ -73,7 +73,7 @@ struct DeferredLogits {
   LogitsGraph graph;
 };
 
-// As if nothing had been allocated for them; what views the weights stays.
+// Leaves tensors as if nothing had been allocated for them; what views the weights stays.
 void TakeFromBuffers(ggml_context* tensors) {
   for (ggml_tensor* tensor = ggml_get_first_tensor(tensors); tensor != nullptr;
        tensor = ggml_get_next_tensor(tensors, tensor)) {
@@ -111,7 +111,7 @@ GraphShape ShapeOf(const StepWork& work) {
     return shape.is_of_several ? SizeOfGraph(num) : static_cast<int>(num);
   };
   const int num_tokens = size(work.tokens.size());
-  // As many outputs as tokens are those of all tokens, in their order.
+  // Where there are as many outputs as tokens, they are those of all tokens, in their order.
   const bool all = work.output_rows.size() == work.tokens.size();
   const int num_outputs =
       all ? num_tokens : std::min(size(work.output_rows.size()), num_tokens - 1);
@@ -134,7 +134,7 @@ void SetInput(ggml_tensor* to, const std::vector<T>& from) {
   std::memset(static_cast<char*>(to->data) + used, 0, ggml_nbytes(to) - used);
 }
 
-// A row comes at each step: for several.
+// Reserves a quarter more: each step adds a row.
 template <typename T>
 void ReserveMore(std::vector<T>* vector, size_t num) {
   if (vector->capacity() < num) vector->reserve(num + num / 4);
@@ -170,7 +170,7 @@ struct GraphRunner::Impl {
   std::unique_ptr<ggml_gallocr, GgmlDeleter> buffers;
   int tokens_in_buffers = 0;                // of the largest step that they were made for
   const ggml_cgraph* in_buffers = nullptr;  // whose tensors lie there
-  // A graph of one node that does anything.
+  // A graph of one node, which lends the threads of ggml to other work.
   std::unique_ptr<ggml_context, GgmlDeleter> team_ctx;
   ggml_cgraph* team_graph = nullptr;
   const std::function<void(int, int)>* team_work = nullptr;  // while it runs
@@ -189,7 +189,7 @@ struct GraphRunner::Impl {
   void ReserveFolds(const StepWork& work, int num_folds);
   void ReserveSelection(const StepWork& work);
   ggml_status Compute(const StepWork& work, ggml_cgraph* graph, StepCosts* costs);
-  // Of a sequence's tokens.
+  // Copies the hidden states of a sequence's tokens.
   static void CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
                          SignalBuffers* signals);
   void CopyEvictionLogits(const SequenceStep& sequence, const StepGraph& graph,

@@ -52,7 +52,7 @@ class GraphRunner {
   [[nodiscard]] int64_t num_graphs_built() const;
   // How T1 was read in the last step, on a device.
   [[nodiscard]] T1Mode t1_mode() const;
-  // Of a device that computes by itself; 0: of none.
+  // Bytes of the weights on a device that computes by itself; 0: there is none.
   [[nodiscard]] size_t weight_bytes_on_device() const;
   // How long rows were selected in the last step.
   [[nodiscard]] double select_seconds() const;

@@ -25,7 +25,7 @@ namespace ebb::store {
 // Corrupt: another session's manifest, or a record that it does not tell of.
 [[nodiscard]] Status CheckStored(const StoredSession& stored, const SessionName& name);
 
-// Of a generation that is written under `lease`: differs from every other one's.
+// A name for a generation that is written under `lease`: differs from every other one's.
 [[nodiscard]] std::string NewGeneration(const Lease& lease);
 // Sets what of a manifest is the store's, so that CheckStored() takes it.
 void CompleteManifest(const Lease& lease, std::string generation, Chunked chunked,

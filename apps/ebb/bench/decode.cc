@@ -104,7 +104,7 @@ int64_t RowsKept(const Team& team) {
   return rows;
 }
 
-// Of the speeds, turn by turn.
+// The ratio of the speeds, turn by turn.
 Spread Ratio(const Team& of, const Team& to) {
   std::vector<double> ratios;
   for (size_t i = 0; i < of.tokens_per_s.size(); ++i) {

@@ -27,7 +27,7 @@ std::string NamesCell(const OptionRow& row) {
   return row.value.empty() ? cell : fmt::format("{} `{}`", cell, Cell(row.value));
 }
 
-// As GitHub makes it of a heading.
+// The anchor that GitHub makes of a heading.
 std::string Anchor(std::string_view title) {
   std::string anchor;
   for (const char c : title) {

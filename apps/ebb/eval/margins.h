@@ -16,7 +16,7 @@ namespace ebb::cli {
 // settings each.
 [[nodiscard]] nlohmann::ordered_json FrontMargins(const nlohmann::ordered_json& summary);
 
-// Of those, as Markdown; empty for none.
+// A table of them as Markdown; empty for none.
 [[nodiscard]] std::string MarginTable(const nlohmann::ordered_json& margins);
 
 }  // namespace ebb::cli

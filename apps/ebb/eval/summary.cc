@@ -119,7 +119,7 @@ double Share(int64_t part, int64_t all) {
   return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
 }
 
-// Of the mean of n answers that are right or not (DMS, Table 4); null for fewer than two.
+// The standard error of the mean of n answers that are right or not (DMS, Table 4); null below two.
 Json StandardError(int64_t right, int64_t n) {
   if (n < 2) return Json();
   const double share = Share(right, n);

@@ -22,7 +22,7 @@ namespace ebb::cli {
 // p_against. InvalidArgument names the settings where none is called so.
 [[nodiscard]] Status AddAgainst(const std::string& name, nlohmann::ordered_json* summary);
 
-// Of the same answers, null where no times were kept: seconds an answer, as the mean of each
+// Adds, null where no times were kept: seconds an answer, as the mean of each
 // setting; tokens_per_s that it generated, prompts read in the same time; overhead, by how much
 // longer than the full cache it took for a token (0.1: 10 %), null without that setting.
 void AddTimes(const std::vector<nlohmann::ordered_json>& results,

@@ -112,7 +112,7 @@ enum class OptionGroup {
   kServe,       // of ebb serve alone: --host, --port, ...
   kPull,        // of ebb pull alone: NAME, --list
   kFit,         // of ebb fit alone: --prompt-tokens, --requests, --paper
-  // Of the measurements that take them:
+  // For the measurements that take them:
   kBenchDepth,      // --depth
   kBenchDecode,     // --no-mass, --tokens
   kBenchGenerate,   // --generate, --sequences

@@ -261,7 +261,7 @@ Json RetainedFigure(std::span<const ProfiledRun> runs, int groups_per_layer) {
     for (const ProfiledRun& run : runs) sum += run.retained[group];
     by_group.push_back(sum / static_cast<double>(runs.size()));
   }
-  // Of all rows ever there, those that are alive; the ratio as the paper has it.
+  // All rows ever there to those that are alive: the ratio as the paper has it.
   Bins compression(runs.empty() ? 0 : MostSteps(runs));
   for (const ProfiledRun& run : runs) {
     for (size_t i = 0; i < run.steps.size(); ++i) {

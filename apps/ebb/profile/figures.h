@@ -15,7 +15,7 @@ namespace ebb::cli {
 
 using ProfileJson = nlohmann::ordered_json;
 
-// Of all runs together. A token's importance is its share of all attention, times the number of
+// All runs together. A token's importance is its share of all attention, times the number of
 // tokens: 1 is the average.
 [[nodiscard]] ProfileJson ImportanceFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson PositionFigure(std::span<const ProfiledRun> runs);
@@ -26,7 +26,7 @@ using ProfileJson = nlohmann::ordered_json;
 // What stays, by group and by length ("Inference-Time Hyper-Scaling", Fig. 6). `groups_per_layer`:
 // 0 where one group is all layers.
 [[nodiscard]] ProfileJson RetainedFigure(std::span<const ProfiledRun> runs, int groups_per_layer);
-// Of the longest.
+// The longest run alone.
 [[nodiscard]] ProfileJson TierFigure(std::span<const ProfiledRun> runs);
 [[nodiscard]] ProfileJson TransferFigure(std::span<const Transfer> transfers,
                                          std::span<const ProfiledRun> runs);

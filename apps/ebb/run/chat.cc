@@ -33,7 +33,7 @@ class Chat {
   std::optional<ExitCode> Answer(const std::string& text);
   std::optional<ExitCode> TakeBack(const Turn& turn);
   void Save();
-  // Of a conversation that ends by itself.
+  // The exit code of a conversation that ends by itself.
   [[nodiscard]] ExitCode EndCode() const {
     return last_code_ == ExitCode::kOk && !saved_ ? ExitCode::kError : last_code_;
   }

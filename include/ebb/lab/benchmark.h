@@ -52,7 +52,7 @@ struct AttentionBenchmarkOptions {
   RowType kv_type = RowType::kF16;
   int rows = 8000;    // tokens in the cache
   double keep = 1.0;  // share of them that stays, drawn at random: the others' slots are holes
-  // The same rows in T2 too, measured in turns with the full ones.
+  // Measures these rows in T2 too, in turns with the full ones.
   std::optional<CompressedType> compressed = {};
   int threads = 0;  // 0: AvailableProcessors().threads
   int repetitions = 5;

@@ -85,7 +85,7 @@ struct EvaluationOptions {
   int batch = 0;
   // Units are numbered setting by setting, problem by problem. Those before `first_unit` are done.
   size_t first_unit = 0;
-  // Of every `num_shards` problems, the one at `shard`.
+  // One of every `num_shards` problems is answered, that at `shard`.
   size_t shard = 0;
   size_t num_shards = 1;
   // A text that repeats itself is ended early: its last 3 periods of up to this many tokens are the

@@ -57,7 +57,7 @@ struct EvalTask {
 struct EvalTaskSource {
   std::string path = {};
   std::optional<TaskFormat> format = {};  // empty: recognised from the fields of the first line
-  // Of the order of GPQA's options, whose files name the right one first. Each problem's order
+  // For the order of GPQA's options, whose files name the right one first. Each problem's order
   // follows from this and its line alone.
   uint64_t shuffle_seed = 0;
 };
@@ -67,11 +67,11 @@ struct EvalTaskSource {
 
 // Errors name the file, the line and the field.
 [[nodiscard]] Result<EvalTask> ReadEvalTask(const EvalTaskSource& source);
-// The same of a file's content.
+// As ReadEvalTask(), from a file's content.
 [[nodiscard]] Result<EvalTask> ParseEvalTask(std::string_view content,
                                              const EvalTaskSource& source);
 
-// Of all that makes them what they are, to tell tasks apart.
+// A hash over everything in the problems, to tell tasks apart.
 [[nodiscard]] uint64_t Fingerprint(std::span<const EvalProblem> problems);
 
 // How a paper asked. What it leaves open is ours, and said so in `description`.

@@ -35,7 +35,7 @@ class ReplayedAttention final : public Foresight {
   // What a step of the first run showed of a group whose rows are at `positions`.
   void Add(int group, std::span<const Position> positions, const GroupSignals& signals,
            const StepSignals& step);
-  // The same of the second run.
+  // What the second run showed is taken away.
   void Remove(int group, std::span<const Position> positions, const GroupSignals& signals,
               const StepSignals& step);
 

@@ -45,13 +45,13 @@ struct CostSummary {
   double max = 0;
 };
 
-// Of all decode steps of a query head.
+// Over all decode steps of a query head.
 struct HeadForgetting {
   CostSummary relative_error = {};  // |o' - o| / |o|
   CostSummary mass = {};
 };
 
-// Of all decode steps and query heads of a layer.
+// Over all decode steps and query heads of a layer.
 struct LayerForgetting {
   CostSummary error = {};
   CostSummary relative_error = {};  // |o' - o| / |o|

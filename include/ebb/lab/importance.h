@@ -117,7 +117,7 @@ struct SignalCorrelation {
   // signal which merely rises or falls with them looks better or worse than it is.
   double pooled = 0;
   int64_t tokens = 0;
-  // Of the signal with the position in the thought, mean over the thoughts (3.2).
+  // Correlation of the signal with the position in the thought, mean over the thoughts (3.2).
   double trend = 0;
 };
 
@@ -127,7 +127,7 @@ struct LayerBand {
   int last = 0;
   bool operator==(const LayerBand&) const = default;
 };
-// Of consecutive layers those whose correlations have the largest sum: EpiKV's band A; of the
+// The consecutive layers whose correlations have the largest sum: EpiKV's band A; of the
 // negated correlations: its band B. Nothing where none is positive.
 [[nodiscard]] std::optional<LayerBand> BestBand(std::span<const double> correlation_by_layer);
 
@@ -137,14 +137,14 @@ class ImportanceStudy {
   void Add(const ImportanceLabels& labels, const std::vector<ThoughtSignal>& signals);
 
   [[nodiscard]] int64_t num_thoughts() const { return num_thoughts_; }
-  // Of the thoughts' tokens.
+  // The share of the thoughts' tokens that matter.
   [[nodiscard]] double ImportantShare() const;
   [[nodiscard]] std::vector<SignalCorrelation> Correlations() const;
   // The mean of each signal by place in the thought, from its begin to its end, in so many bins;
   // values are ranks within their thought, 0 to 1, so that thoughts can be put together.
   static constexpr int kTrendBins = 16;
   [[nodiscard]] std::vector<std::vector<double>> Trends() const;  // [signals][kTrendBins]
-  // The same of the labels themselves.
+  // Trends with position, as SignalCorrelation::trend, of the labels themselves.
   [[nodiscard]] std::vector<double> ImportanceTrend() const;
 
  private:

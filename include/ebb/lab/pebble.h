@@ -43,7 +43,7 @@ inline constexpr int kNumPebbleTokenKinds = 7;
 
 struct PebbleProblem {
   PebbleFamily family = PebbleFamily::kAmounts;
-  // Of the whole text: the start token, "Question:", the question, the thought with its tags,
+  // The whole text: the start token, "Question:", the question, the thought with its tags,
   // "The answer is X." and the end token.
   std::vector<uint16_t> tokens = {};
   std::vector<PebbleTokenKind> kinds = {};  // [tokens]

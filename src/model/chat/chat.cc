@@ -47,7 +47,7 @@ constexpr uint64_t kWork = uint64_t{512} << 20;
 constexpr uint64_t kWorkPerMessage = uint64_t{1} << 20;
 constexpr uint64_t kWorkPerByte = 1024;
 constexpr size_t kMaxSourceBytes = size_t{1} << 20;
-// Of renderings of the short conversations by which a template is analysed.
+// Limits on renderings of the short conversations by which a template is analysed.
 constexpr uint64_t kMaxAnalysedBytes = uint64_t{256} << 10;
 constexpr uint64_t kMaxOutput = uint64_t{1} << 20;
 constexpr uint64_t kMaxOutputPerByte = 16;

@@ -17,7 +17,7 @@ namespace ebb {
 [[nodiscard]] llama_sampler* NewGumbelDraw(uint64_t seed);
 // Where the next draws stand. REQUIRES: the sampler is one of NewGumbelDraw().
 void SetDrawPosition(llama_sampler* draw, Position position);
-// Of the last draw: how far the largest value was ahead of the next one. REQUIRES: as above.
+// How far the largest value of the last draw was ahead of the next one. REQUIRES: as above.
 [[nodiscard]] double DrawMargin(const llama_sampler* draw);
 // -log(-log(u)), u uniform in (0, 1).
 [[nodiscard]] double GumbelNoise(uint64_t seed, Position position, Token token);

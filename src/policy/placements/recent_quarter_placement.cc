@@ -8,7 +8,7 @@
 //              that may ever become so [ours].
 // A window given by the user stands in for the quarter.
 //
-// Of segments (ThinKV as evaluated there): only the newest rows are protected, and rows whose score
+// By segments (ThinKV as evaluated there): only the newest rows are protected, and rows whose score
 // is below 0, which their segment's own budget has no room for, go whatever K has room for. So
 // fewer than K may be left. Its hybrid protects the prompt too, as 3.3 says of all [ours: App. D
 // leaves it out].

@@ -261,7 +261,7 @@ class RkvScorer final : public RowScorer {
   std::vector<float> next_serial_;  // [num_groups]
   std::vector<float> searched_;     // [num_groups], the newest row of the last search
   std::vector<uint8_t> stale_;      // [num_groups]: scores are of an earlier step
-  // Of the last step: by layer, [num_shown, query heads, head_dim].
+  // What the last step showed: by layer, [num_shown, query heads, head_dim].
   std::vector<std::span<const float>> queries_;
   size_t num_shown_ = 0;
   size_t num_queries_ = 0;  // the last of them

@@ -21,7 +21,7 @@ class Rolling {
   void Push(float value);
   void Clear() { count_ = 0; }
   [[nodiscard]] float Mean() const;  // 0 while empty
-  // Of the newest: (value - mean) / (standard deviation + eps), the deviation of the window as it
+  // For the newest: (value - mean) / (standard deviation + eps), the deviation of the window as it
   // is, not an estimate; eps is 1e-6 [ours]. 0 while empty.
   [[nodiscard]] float ZScore() const;
   void Save(StateWriter* to) const;

@@ -22,7 +22,7 @@ class RowScorer : public Scorer {
   }
   void Retain(int group, std::span<const uint32_t> kept) override { scores_.Retain(group, kept); }
   std::span<const float> Scores(int group) override { return scores_[group]; }
-  void Expect(int group) const override { scores_.Expect(group); }
+  void Prefetch(int group) const override { scores_.Prefetch(group); }
   Status SaveState(StateWriter* to) const override { return scores_.Save(to); }
   Status LoadState(StateReader* from) override { return scores_.Load(from); }
 
@@ -30,7 +30,7 @@ class RowScorer : public Scorer {
   RowScores scores_;
 };
 
-// The same with one more number per row, `beside_`, which stands behind the scores in a saved
+// A RowScorer with one more number per row, `beside_`, which stands behind the scores in a saved
 // state.
 template <typename T>
 class RowScorerWith : public RowScorer {
@@ -46,9 +46,9 @@ class RowScorerWith : public RowScorer {
     RowScorer::Retain(group, kept);
     beside_.Retain(group, kept);
   }
-  void Expect(int group) const override {
-    RowScorer::Expect(group);
-    beside_.Expect(group);
+  void Prefetch(int group) const override {
+    RowScorer::Prefetch(group);
+    beside_.Prefetch(group);
   }
   Status SaveState(StateWriter* to) const override {
     EBB_RETURN_IF_ERROR(RowScorer::SaveState(to));

@@ -30,7 +30,7 @@ void SegmentScorer::Append(int group, std::span<const Position> positions) {
   std::ranges::fill(rooms_.Append(group, positions.size()), 1.0f);
 }
 
-// Of all query heads of a model: megabytes of a long thought. A part takes the densities of some
+// The mass of all query heads: megabytes of a long thought. A part takes the densities of some
 // heads, and of all heads the mass of some rows.
 float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
   const int num_heads = signals.num_mass_heads;

@@ -44,7 +44,7 @@ class SegmentScorer : public RowScorer {
   [[nodiscard]] const Segments& segments(int group) const { return segments_[group]; }
   // The rows of a segment that are alive.
   [[nodiscard]] RowRange RowsOf(int group, int segment) const;
-  // Of these rows all but the `count` of the highest rank have no room from now on.
+  // All of these rows but the `count` of the highest rank have no room from now on.
   void KeepHighest(int group, const RowRange& rows, size_t count);
   [[nodiscard]] std::span<float> rooms(int group) { return rooms_[group]; }  // 1, or 0: no room
 

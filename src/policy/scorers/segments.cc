@@ -33,7 +33,7 @@ bool Segments::CloseIfFull() {
   return true;
 }
 
-// Of the last segment, among the full segments of generated tokens, itself included.
+// The type of the last segment, among the full segments of generated tokens, itself included.
 Thought Segments::Judge() const {
   size_t num_full = 0;
   size_t num_sparser = 0;

@@ -58,7 +58,7 @@ class StoredKeys {
   }
   [[nodiscard]] const int16_t* units(int stream) const { return units_[stream].data(); }
   [[nodiscard]] size_t num_rows(int stream) const { return lengths_.num_rows(stream); }
-  // Of a product of units.
+  // The cosine that a product of stored units stands for.
   [[nodiscard]] static float Cosine(int64_t product) {
     return static_cast<float>(product) / (kOne * kOne);
   }

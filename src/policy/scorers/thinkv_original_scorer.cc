@@ -106,7 +106,7 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
   }
 
  private:
-  // Of the rows that still have room.
+  // Keeps `count` of the rows that still have room.
   void KeepNearest(int group, const RowRange& rows, size_t count) {
     members_.clear();
     for (size_t row = rows.begin; row < rows.end; ++row) {

@@ -21,7 +21,7 @@ inline constexpr size_t kMostChannels = KeyRanges::kMostChannels;
 // By what exponents of f16 are further off those of f32.
 inline constexpr float kF16Step = 0x1p112f;
 
-// Of numbers in f16 that are finite.
+// REQUIRES: the numbers are finite.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadF16(D d, const uint16_t* from) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2

@@ -1,6 +1,6 @@
 // The lowest and highest number of each channel of keys, page by page, in f16, as keys are mostly
 // kept themselves: what bounds a query's product with any key of a page (Quest, Tang et al., 2024).
-// Of several streams, which are kv heads of layers. The pages of a block stand side by side in each
+// Streams are kv heads of layers. The pages of a block stand side by side in each
 // channel, so that a query is held against sixteen at once and nothing is left to add up across
 // them.
 #ifndef EBB_POLICY_SELECTORS_KEY_RANGES_H_
@@ -51,7 +51,7 @@ class KeyRanges {
   // REQUIRES: whole pages of finite numbers.
   void SetNumbers(int stream, std::span<const uint16_t> numbers);
 
-  // Of all pages but the newest ones.
+  // The memory for all pages but the newest ones.
   [[nodiscard]] size_t CapacityBytes() const { return blocks_.capacity() * sizeof(uint16_t); }
 
  private:
@@ -65,7 +65,7 @@ class KeyRanges {
   [[nodiscard]] size_t AtBlock(int stream, size_t block) const {
     return (stream * room_ + block) * BlockNumbers();
   }
-  // Of a page but the newest: where its channel 0 has its lowest number. A channel's highest is
+  // Where channel 0 of a page, but the newest, has its lowest number. A channel's highest is
   // kBlock numbers further, the next channel twice as far.
   [[nodiscard]] size_t At(int stream, size_t page) const {
     return AtBlock(stream, page / kBlock) + page % kBlock;

@@ -34,7 +34,7 @@ constexpr size_t kFewestPages = 3;
 constexpr int kDenseLayers = 2;
 
 class QuestSelector final : public Selector {
-  // Of one kv head's choice.
+  // Work space of one kv head's choice.
   struct Work {
     std::vector<uint8_t> chosen;  // [pages + 1]; behind the newest stands 0
     std::vector<float> bounds;    // room for any layer's
@@ -118,7 +118,7 @@ class QuestSelector final : public Selector {
     const size_t num_ranked = pages.size() - 1;
     const size_t stride = ranges_.BoundsStride(StreamOf(layer, kv_head));
     for (size_t begin = 0; begin < bounds.size(); begin += stride) {
-      // Of equal bounds the older page is read.
+      // Where bounds are equal the older page is read.
       MarkHighest(bounds.subspan(begin, num_ranked), num_chosen - 1,
                   std::span(chosen).first(num_ranked));
     }

@@ -35,7 +35,7 @@ class Histogram {
   double sum_ = 0;
 };
 
-// As of the last step. Totals count since the server began.
+// The state after the last step. Totals count since the server began.
 struct Figures {
   size_t waiting = 0;
   size_t reading = 0;

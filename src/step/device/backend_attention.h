@@ -30,7 +30,7 @@ struct BackendSequence {
   int num_rows = 0;
   // One mask for all layers and kv heads: all see as many rows, alike.
   bool is_uniform = false;
-  // Of each kv head's list of pages; 0: lists name rows. Without groups all rows lie in the order
+  // Length of a kv head's list of pages; 0: lists name rows. Without groups rows lie in the order
   // of slots, from the first on; else each group has a list of slots.
   int num_pages = 0;
   int num_groups = 0;

@@ -41,7 +41,7 @@ bool HostAttends(const StepWork& work) {
                              [](const SequenceStep& s) { return HostAttention::IsFor(*s.cache); });
 }
 
-// Of the lists of rows that the device reads, by (layer, kv head) pair.
+// Lengths of the lists of rows that the device reads, by (layer, kv head) pair.
 struct Lengths {
   size_t least = 0, most = 0;
 };

@@ -21,12 +21,12 @@ class DeviceWeights {
   static Result<std::unique_ptr<DeviceWeights>> Create(const LoadedModel& model,
                                                        BackendDevice* device);
 
-  // The same model, its tensors on the device.
+  // The model with its tensors on the device.
   [[nodiscard]] const LoadedModel& model() const { return on_device_; }
   // [tokens, embed_dim], as the table has them.
   void Embed(std::span<const Token> tokens, float* to) const;
   [[nodiscard]] size_t num_bytes() const;
-  // Of a device that was lost, whose memory cannot be freed.
+  // For a device that was lost, whose memory cannot be freed.
   void Leak() { (void)buffer_.release(); }
 
  private:

@@ -42,7 +42,7 @@ class HostAttention {
   [[nodiscard]] size_t ResultSize() const {
     return size_t(shape_.num_q_heads) * (shape_.format.head_dim + 1);
   }
-  // Of a layer. May throw std::bad_alloc.
+  // Attends to the rows of a layer. May throw std::bad_alloc.
   void Attend(int layer, std::span<const Query> queries);
   // Adds the mass of the rows that the last Attend() attended to for its query `index`. weights:
   // [num_q_heads], what of the softmax over all rows is theirs.

@@ -35,7 +35,7 @@ bool PageLists::UpdatePages(const SequenceCache& cache, const BackendDevice& dev
   for (int head = 0; head < kv_heads_[layer]; ++head) {
     const size_t stream = first_stream_[layer] + head;
     const RowsView view = RowsOnDevice(cache, layer, head);
-    // Of rows in order, pages behind the last one are of no use; else slots name any of them.
+    // Rows in order need no pages behind the last one; else slots name any of them.
     const size_t num_pages = num_groups_ == 0
                                  ? (view.slots.size() + kRowsPerPage - 1) / kRowsPerPage
                                  : cache.NumPages(layer, head);

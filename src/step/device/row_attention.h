@@ -23,7 +23,7 @@ struct DeviceOp {
   void (*launch)(const DeviceOp* op, const ggml_tensor* node, void* queue) = nullptr;
 };
 
-// Of a page; this header and the kernels keep to C++17.
+// kRowsPerPage; this header and the kernels keep to C++17.
 inline constexpr int kRowsOfPage = 64;
 
 // Both nodes' user data.
@@ -117,7 +117,7 @@ struct RowAttentionNodes {
 
 // Whether the kernels of CUDA take heads of this size and groups of so many.
 [[nodiscard]] bool CudaRowAttentionTakes(int head_dim, int group);
-// Of ebb's kernels for CUDA; null in a program without them.
+// What launches ebb's kernels for CUDA; null in a program without them.
 [[nodiscard]] decltype(DeviceOp::launch) CudaRowAttention();
 
 }  // namespace ebb

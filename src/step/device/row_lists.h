@@ -29,7 +29,7 @@ class RowLists {
   void Begin() { num_next_ = 0; }
   Change Update(const SequenceCache& cache, const BackendDevice& device, int layer);
   void End() { std::swap(tables_, next_); }
-  // Of a layer, [num_rows, kv heads].
+  // The lists of a layer, [num_rows, kv heads].
   [[nodiscard]] std::span<const int32_t> OfLayer(int layer) const;
   // The next step lists everything.
   void Forget();

@@ -16,7 +16,7 @@ namespace ebb {
 
 class TurningKeys {
  public:
-  // Of the rows whose turn is not 0; turns: [rows]. cache and device outlive this. May throw
+  // For the rows whose turn is not 0; turns: [rows]. cache and device outlive this. May throw
   // std::bad_alloc.
   TurningKeys(SequenceCache* cache, Device* device, int group, std::span<const Position> turns);
   // Brings the keys to the host. Errors: the device's.

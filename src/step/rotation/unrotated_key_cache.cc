@@ -8,7 +8,7 @@
 namespace ebb {
 namespace {
 
-// Of a token in a group.
+// The bytes of a token's keys in a group.
 size_t BytesOfRow(const SequenceCache& cache, int group) {
   return cache.NumStreamsOf(group) * cache.format().RowStride();
 }

@@ -22,7 +22,7 @@ class UnrotatedKeyCache {
  public:
   static constexpr size_t kMostRows = 64;  // of a group
 
-  // Of rows that are about to turn, [rows], from where `rope` has them: those whose first keys are
+  // For rows that are about to turn, [rows], from where `rope` has them: those whose first keys are
   // here get them back, in `keys`, and turn from there; others are taken note of. The keys of rows
   // from position `next` on are not there yet. May throw std::bad_alloc.
   void PutBack(const SequenceCache& cache, int group, const RopePositions& rope, Position next,
