@@ -154,12 +154,12 @@ Status CheckFreeSpace(const std::string& folder, uint64_t bytes) {
 }
 
 Status CheckSha256(const std::string& path, std::string_view sha256) {
-  EBB_ASSIGN_OR_RETURN(const ProcessResult result,
-                       RunProcess({"sha256sum", "--", path}, ProcessOutput::kKeep));
-  if (result.exit_code != 0) return IoError(fmt::format("cannot read {}", path));
+  const auto result = RunProcess({"sha256sum", "--", path}, ProcessOutput::kKeep);
+  if (!result.ok()) return result.status();
+  if (result->exit_code != 0) return IoError(fmt::format("cannot read {}", path));
   // "\" before the hash of a file whose name it had to escape.
-  std::string_view found = result.output;
-  if (found.substr(0, 1) == "\\") found.remove_prefix(1);
+  std::string_view found = result->output;
+  if (found.starts_with('\\')) found.remove_prefix(1);
   found = found.substr(0, sha256.size());
   if (found == sha256) return OkStatus();
   return Corrupt(fmt::format("{}: expected SHA-256 {}, found {}", path, sha256, found));
