@@ -204,6 +204,7 @@ TEST_F(BrowserTest, WithoutTextThePageSaysHowToGetIt) {
 TEST_F(BrowserTest, WhatAPromptSaysIsTextAndNothingElse) {
   ServerOptions options = Options();
   options.dashboard = DashboardMode::kText;
+  options.driver.most_running = 1;
   Start(options);
   Ask("/v1/completions", {{"prompt", "<img src=x onerror=\"document.title='taken'\"><b id=evil>"},
                           {"stream", true},

@@ -20,12 +20,12 @@ ggml_tensor* AsHalves(ggml_context* ctx, ggml_tensor* integers) {
 
 }  // namespace
 
-BackendAttention::BackendAttention(const LoadedModel& model, const BackendDevice& device,
+BackendAttention::BackendAttention(const LoadedModel& model, ggml_tensor* rows,
                                    const DeviceOp& row_attention_op,
                                    const std::vector<BackendSequence>& sequences,
                                    const Wanted& wanted, BackendTensors* tensors)
     : model_(model),
-      device_(device),
+      rows_(rows),
       row_attention_op_(row_attention_op),
       sequences_(sequences),
       wanted_(wanted),
@@ -72,11 +72,10 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
         ctx, tensors_->new_rows, heads * num_tokens,
         FirstHead(layer) * num_tokens * sizeof(int32_t) + follower * tensors_->new_rows->nb[1]);
   };
-  ggml_tensor* rows = device_.rows();
   // A value lies so many rows behind its key, where the same list finds it.
   ggml_tensor* value_rows =
-      ggml_view_2d(ctx, rows, rows->ne[0], rows->ne[1] - int64_t{kRowsPerPage}, rows->nb[1],
-                   kRowsPerPage * rows->nb[1]);
+      ggml_view_2d(ctx, rows_, rows_->ne[0], rows_->ne[1] - int64_t{kRowsPerPage}, rows_->nb[1],
+                   kRowsPerPage * rows_->nb[1]);
   const auto store = [&](ggml_tensor* to, ggml_tensor* from) {
     ggml_tensor* stored = nullptr;
     ggml_tensor* flat = ggml_is_contiguous(from)
@@ -88,7 +87,7 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
     }
     return stored;
   };
-  ggml_tensor* keys = store(rows, k);
+  ggml_tensor* keys = store(rows_, k);
   ggml_tensor* values = store(value_rows, v);
   // Queries too are computed before anything waits for rows.
   ggml_build_forward_expand(graph, q);
@@ -319,7 +318,7 @@ RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, int layer
   }
   const RowAttentionInputs inputs = {
       .q = ggml_view_2d(ctx, q, q->ne[0], num_q, q->nb[1], sequence.first_token * q->nb[2]),
-      .rows = device_.rows(),
+      .rows = rows_,
       .list = ListOf(ctx, layer, index),
       .slots = slots,
       .counts = ggml_view_1d(ctx, tensors.counts, heads,

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "ebb/policy.h"
-#include "src/device/backend_device.h"
 #include "src/model/decoder_graph.h"
 #include "src/model/loaded_model.h"
 #include "src/step/device/row_attention.h"
@@ -92,10 +91,11 @@ class BackendAttention final : public AttentionBuilder {
     int num_followers = 0;  // the most that any sequence has
     [[nodiscard]] bool operator==(const Wanted&) const = default;
   };
-  // tensors: has the inputs, and gets the rest. All outlive the graph.
-  BackendAttention(const LoadedModel& model, const BackendDevice& device,
-                   const DeviceOp& row_attention_op, const std::vector<BackendSequence>& sequences,
-                   const Wanted& wanted, BackendTensors* tensors);
+  // rows: the device's (BackendDevice::rows()). tensors: has the inputs, and gets the rest. All
+  // outlive the graph.
+  BackendAttention(const LoadedModel& model, ggml_tensor* rows, const DeviceOp& row_attention_op,
+                   const std::vector<BackendSequence>& sequences, const Wanted& wanted,
+                   BackendTensors* tensors);
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, int layer, ggml_tensor* q,
                       ggml_tensor* k, ggml_tensor* v, ggml_tensor* k_before_rope) override;
@@ -150,7 +150,7 @@ class BackendAttention final : public AttentionBuilder {
                 ggml_tensor* weights);
 
   const LoadedModel& model_;
-  const BackendDevice& device_;
+  ggml_tensor* const rows_;
   const DeviceOp row_attention_op_;
   const std::vector<BackendSequence>& sequences_;
   const Wanted wanted_;

@@ -347,8 +347,13 @@ Status BackendStep::Build(const Shape& shape) {
       tensors.host = input(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
     }
   }
+  ggml_tensor* rows = device_->rows();
+  // Nothing was stored yet: a page tells what operations will be needed.
+  if (rows == nullptr) {
+    rows = ggml_new_tensor_2d(context, GGML_TYPE_F16, model_.hparams.head_dim, 2 * kRowsPerPage);
+  }
   graph.attention =
-      std::make_unique<BackendAttention>(weights_->model(), *device_, row_attention_op_,
+      std::make_unique<BackendAttention>(weights_->model(), rows, row_attention_op_,
                                          graph.shape.sequences, shape.wanted, &graph.tensors);
   graph.graph =
       BuildDecoderGraph(weights_->model(), context, graph.shape.options, *graph.attention);
