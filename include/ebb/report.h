@@ -96,7 +96,7 @@ struct StepReport {
 
 // The ledger of a session: which token went to which tier, and when. Steps are counted from 0, a
 // prefill chunk or a decode step each; a token enters T0 in all groups in the step that reads it,
-// moves when a placement says so, and is forgotten by a roll-back.
+// moves when a placement says so or when all rows are parked, and is forgotten by a roll-back.
 //
 // It is append-only and compact: a byte for a decode step, one to two bytes for a move, besides one
 // byte per (group, token) for what is now. CacheAccounting::ledger_bytes counts all of it. Sessions

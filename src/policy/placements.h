@@ -33,7 +33,7 @@ struct PlacementOptions {
   Budget budget = {};                // kNone, kRows, kPercent or kBeyond
   std::optional<int> sinks = {};     // tokens
   std::optional<int> window = {};    // tokens
-  std::optional<int> interval = {};  // decode steps
+  std::optional<int> interval = {};  // generated tokens
   Params params = {};
   int eviction_window = 0;  // of the model; 0: it marks no rows
   int eviction_shift = 1;   // of the model that marks rows: by how many tokens marks come later

@@ -143,13 +143,21 @@ std::vector<OptionRow> PolicyRows() {
           "how much may stay: 1024 rows, +1024 beyond the protected ones, 25% of the rows ever "
           "unprotected, 64MiB, or 1/8 of the context",
           ReadBudget),
-      ValueRow(
-          G::kPolicy, "--sinks", "N",
-          "tokens that always stay: the first generated ones, or of streaming the first of all",
-          [](CliOptions& o) { return &o.session.policy.sinks; }, {.min = 0}),
-      ValueRow(G::kPolicy, "--window", "N", "last tokens that always stay",
+      ValueRow(G::kPolicy, "--sinks", "N",
+               fmt::format("tokens that always stay: the first generated ones, or of streaming the "
+                           "first of all; {} where the policy has no number of its own",
+                           kDefaultSinks),
+               [](CliOptions& o) { return &o.session.policy.sinks; }, {.min = 0}),
+      ValueRow(G::kPolicy, "--window", "N",
+               fmt::format("last tokens that always stay; {} where the policy has no number of its "
+                           "own",
+                           kDefaultWindow),
                [](CliOptions& o) { return &o.session.policy.window; }, {.min = 0}),
-      ValueRow(G::kPolicy, "--interval", "N", "decode steps between two decisions",
+      ValueRow(G::kPolicy, "--interval", "N",
+               fmt::format(
+                   "generated tokens between two decisions; {} where the policy has no number of "
+                   "its own",
+                   kDefaultInterval),
                [](CliOptions& o) { return &o.session.policy.interval; }, {.min = 1}),
       ParsedRow(G::kPolicy, "--granularity", "token|layer|head",
                 "what decides on its own: all together, each layer, or each kv head",
