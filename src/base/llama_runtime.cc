@@ -36,7 +36,7 @@ Status CheckInstructionSets(std::span<const InstructionSet> sets) {
   if (missing.empty()) return OkStatus();
   return Unsupported(fmt::format(
       "this program was built for a processor with {}, which this one has not; build it "
-      "here, or with -DEBB_NATIVE=OFF for any with AVX2",
+      "here, or with -DEBB_NATIVE=OFF for any with AVX2, FMA and F16C",
       missing));
 }
 

@@ -43,6 +43,7 @@ class InCall {
 Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& spec,
                                                              size_t row_bytes) {
   assert(row_bytes % sizeof(int32_t) == 0);
+  EBB_RETURN_IF_ERROR(CheckProcessor());
   ggml_set_abort_callback(ThrowInCalls);
   std::unique_ptr<BackendDevice> device(new BackendDevice(Lower(spec.name), row_bytes));
   ggml_backend_dev_t found = nullptr;

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "ebb/device.h"
+#include "src/base/llama_runtime.h"
 #include "src/device/sim_backend.h"
 
 namespace ebb {
@@ -89,6 +90,8 @@ std::string NamesOfDevices() {
 
 std::vector<DeviceDescription> ListDevices() {
   std::vector<DeviceDescription> devices;
+  // ggml would not survive looking.
+  if (!CheckProcessor().ok()) return devices;
   for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
     ggml_backend_dev_t device = ggml_backend_dev_get(i);
     if (!IsAccelerator(device)) continue;

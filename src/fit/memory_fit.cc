@@ -141,7 +141,9 @@ uint64_t GatheredBytes(const ModelShape& shape, const FitRequest& request, size_
   const uint64_t lists = sizeof(int32_t) * rows * shape.NumStreams();
   const bool is_eager = request.device_attention == DeviceAttention::kEager;
   const uint64_t eager =
-      is_eager ? sizeof(float) * rows * tokens * shape.num_q_heads + of_layer / 2 : 0;
+      is_eager
+          ? sizeof(float) * rows * std::max<uint64_t>(tokens, 1) * shape.num_q_heads + of_layer / 2
+          : 0;
   return of_layer + mask + eager + kKeptDeviceGraphs * lists * request.requests;
 }
 

@@ -10,8 +10,8 @@
 // compaction may have moved it: Refresh() comes before addresses are used. A T1 page that is staged
 // has an address there only meanwhile; its own, where it has one, is stream.t1_pages[p]. A page
 // that another cache holds too is sealed in its table, and nobody writes to it. Between
-// BeginRemoval() and EndRemoval() a stream may hold a page that its table lacks. Where a change was
-// inconsistent, streams may have other pages than their tables: what each has is freed at last.
+// BeginRemoval() and EndRemoval() a stream may hold a page that its table lacks. Where a change
+// stopped half-way, streams may have other pages than their tables: what each has is freed at last.
 #ifndef EBB_KV_SEQUENCE_CACHE_IMPL_H_
 #define EBB_KV_SEQUENCE_CACHE_IMPL_H_
 

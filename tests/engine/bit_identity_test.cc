@@ -91,6 +91,11 @@ TEST_P(BitIdentity, MassAndOtherSignalsChangeNoLogit) {
   EXPECT_EQ(session->logits_hash(), HashAlone({.threads = 1}, policy(), kDecodeTokens));
 }
 
+TEST(OtherDevice, EnginesAreMadeForTheDeviceThatWasNamed) {
+  const char* const named = OtherDevice();
+  EXPECT_EQ(MakeEngine()->device_report().name, named == nullptr ? "cpu" : named);
+}
+
 INSTANTIATE_TEST_SUITE_P(Policies, BitIdentity,
                          testing::Values("full", "streaming", "h2o", "attention", "random"),
                          [](const auto& info) { return std::string(info.param); });

@@ -4,7 +4,24 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/device/sim_backend.h"
+
 namespace ebb {
+namespace {
+
+// What one test asks of the simulated device is nothing to the next one, also where it failed.
+class WholeAgain : public testing::EmptyTestEventListener {
+  void OnTestEnd(const testing::TestInfo& /*test*/) override {
+    SetSimBackendFaults({});
+    SetSimBackendLacks(GGML_OP_NONE);
+  }
+};
+const bool kListens = [] {
+  testing::UnitTest::GetInstance()->listeners().Append(new WholeAgain);
+  return true;
+}();
+
+}  // namespace
 
 double Spread(const std::vector<float>& values) {
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / values.size();

@@ -111,7 +111,7 @@ enum class OptionGroup {
   kReport,      // of ebb report alone
   kServe,       // of ebb serve alone: --host, --port, ...
   kPull,        // of ebb pull alone: NAME, --list
-  kFit,         // of ebb fit alone: --prompt-tokens, --requests, --paper
+  kFit,         // of ebb fit alone: --prompt-tokens, --requests
   // For the measurements that take them:
   kBenchDepth,      // --depth
   kBenchDecode,     // --no-mass, --tokens

@@ -83,8 +83,10 @@ function drawLegend(names, look, draw) {
   legend.replaceChildren(...names.map((name, i) =>
     button([sample(look(name)), name], !hidden.has(name), () => {
       if (!hidden.delete(name)) hidden.add(name);
+      const top = scrollY;
       draw();
-      legend.children[i].focus();
+      scrollTo(scrollX, top);
+      legend.children[i].focus({ preventScroll: true });
     })));
 }
 

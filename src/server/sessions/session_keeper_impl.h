@@ -1,8 +1,9 @@
-// What a SessionKeeper remembers. In `held` are the sessions whose leases this server has; one leaves
-// it when no request uses it and the store has all that was changed, or when the lease was lost.
-// One write of a session is under way at a time; the newest state waits in `next` or `unsaved`.
-// What stands below `mutex` is shared with the clock's thread and WaitUntilSaved(), all else belongs
-// to the thread of connections.
+// What a SessionKeeper remembers. In `held` are the sessions whose leases this server has; one
+// leaves it when no request uses it and the store has all that was changed, or when the lease was
+// lost. One write of a session is under way at a time; the newest state waits in `next` or
+// `unsaved`. Members from `mutex` to `is_stopped` are shared with the clock's thread and
+// WaitUntilSaved(); `store`, `hooks` and `scratch` are used on threads of the store too; all else
+// belongs to the thread of connections.
 #ifndef EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
 #define EBB_SERVER_SESSIONS_SESSION_KEEPER_IMPL_H_
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <cmath>
 #include <string>
@@ -125,31 +126,40 @@ Result<std::unique_ptr<BackendStep>> BackendStep::Create(
       new BackendStep(model, use, shape, std::move(host_attention), std::move(on_threads)));
   EBB_ASSIGN_OR_RETURN(step->weights_, DeviceWeights::Create(model, step->device_));
   EBB_RETURN_IF_ERROR(step->device_->Call([&] { return step->CheckOperations(); }));
-  if (use.NeedsRates()) EBB_RETURN_IF_ERROR(step->FindOrMeasureRates());
+  if (step->use_.NeedsRates()) EBB_RETURN_IF_ERROR(step->FindOrMeasureRates());
   return step;
 }
 
+Status BackendStep::CheckOperations(int num_tokens, bool adds_host) {
+  BackendSequence sequence = {.num_tokens = num_tokens, .num_rows = kRowsOfBackendStep};
+  sequence.by_row_attention = runs_row_attention_ && num_tokens == 1;
+  sequence.is_eager =
+      !sequence.by_row_attention && (adds_host || device_->attention() == DeviceAttention::kEager);
+  sequence.is_uniform = model_.shape.SmallestWindow() == 0;
+  sequence.adds_host = adds_host;
+  sequence.mass = BackendSequence::Mass::kPerKvHead;
+  Shape shape;
+  shape.sequences.push_back(sequence);
+  shape.wanted.queries = adds_host;
+  shape.options = OptionsFor(shape, num_tokens, 1);
+  return Build(shape, nullptr);
+}
+
 Status BackendStep::CheckOperations() {
-  const bool host_may_attend = shape_.compressed.head_dim > 0 || use_.MayCompute();
-  const auto build = [&](int num_tokens, bool adds_host) {
-    BackendSequence sequence = {
-        .num_tokens = num_tokens, .num_rows = kRowsOfBackendStep, .is_uniform = true};
-    sequence.by_row_attention = runs_row_attention_ && num_tokens == 1;
-    sequence.is_eager = !sequence.by_row_attention &&
-                        (adds_host || device_->attention() == DeviceAttention::kEager);
-    sequence.adds_host = adds_host;
-    Shape shape;
-    shape.sequences.push_back(sequence);
-    shape.wanted.queries = adds_host;
-    shape.options = OptionsFor(shape, num_tokens, 1);
-    return Build(shape);
-  };
-  EBB_RETURN_IF_ERROR(build(2, false));
-  EBB_RETURN_IF_ERROR(build(1, false));
-  if (host_may_attend) EBB_RETURN_IF_ERROR(build(1, true));
+  Status status = CheckOperations(2, false);
+  if (status.ok()) status = CheckOperations(1, false);
+  const bool has_t2 = shape_.compressed.head_dim > 0;
+  if (status.ok() && (has_t2 || use_.MayCompute())) {
+    status = CheckOperations(1, true);
+    if (!status.ok() && !has_t2 && use_.NeedsRates()) {
+      // There is no choice then.
+      use_ = DeviceUse(device_, {.t1_mode = T1Mode::kStream});
+      status = OkStatus();
+    }
+  }
   graphs_.clear();
   num_graphs_built_ = 0;
-  return OkStatus();
+  return status;
 }
 
 Status BackendStep::FindOrMeasureRates() {
@@ -313,7 +323,7 @@ Status BackendStep::MakeLists(Graph* graph) const {
   return OkStatus();
 }
 
-Status BackendStep::Build(const Shape& shape) {
+Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
   if (graphs_.size() >= kKeptDeviceGraphs) {
     if (in_buffers_ == &graphs_.back()) in_buffers_ = nullptr;
     graphs_.pop_back();
@@ -347,8 +357,6 @@ Status BackendStep::Build(const Shape& shape) {
       tensors.host = input(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
     }
   }
-  ggml_tensor* rows = device_->rows();
-  // Nothing was stored yet: a page tells what operations will be needed.
   if (rows == nullptr) {
     rows = ggml_new_tensor_2d(context, GGML_TYPE_F16, model_.hparams.head_dim, 2 * kRowsPerPage);
   }
@@ -423,7 +431,8 @@ Result<BackendStep::Graph*> BackendStep::GraphFor(const Shape& shape) {
   if (found != graphs_.end()) {
     graphs_.splice(graphs_.begin(), graphs_, found);
   } else {
-    EBB_RETURN_IF_ERROR(Build(shape));
+    assert(device_->rows() != nullptr);
+    EBB_RETURN_IF_ERROR(Build(shape, device_->rows()));
   }
   Graph* const graph = &graphs_.front();
   EBB_RETURN_IF_ERROR(PutIntoBuffers(graph));

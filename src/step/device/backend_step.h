@@ -90,8 +90,11 @@ class BackendStep {
 
   BackendStep(const LoadedModel& model, const DeviceUse& use, const AttentionShape& shape,
               std::unique_ptr<HostAttention> host_attention, OnThreads on_threads);
-  // Builds a graph of each kind that steps of one sequence may need, and lets go of it.
+  // Builds, and lets go of, the graphs of a prompt's step, of a single token's and, where the host
+  // may attend too, of one with its share, all with mass. What a policy wants besides (hidden
+  // states, heads that see apart) is found missing by the first such step.
   Status CheckOperations();
+  Status CheckOperations(int num_tokens, bool adds_host);
   // How fast the ways of reading T1 are: as kept in a file, or measured.
   Status FindOrMeasureRates();
   [[nodiscard]] Shape ShapeOf(const StepWork& work) const;
@@ -102,7 +105,8 @@ class BackendStep {
   [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;
   Status RunOnDevice(const StepWork& work, StepCosts* costs);
   Result<Graph*> GraphFor(const Shape& shape);
-  Status Build(const Shape& shape);
+  // rows: BackendDevice::rows(); null: nothing was stored yet, and the graph can only be looked at.
+  Status Build(const Shape& shape, ggml_tensor* rows);
   Status MakeLists(Graph* graph) const;
   [[nodiscard]] Status CheckSupported(const Graph& graph) const;
   Status PutIntoBuffers(Graph* graph);

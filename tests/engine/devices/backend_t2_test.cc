@@ -71,10 +71,15 @@ TEST(BackendOperations, ThatABackendLacksAreNamedWhenAnEngineOpensThatNeedsThem)
         << status.ToString();
     EXPECT_NE(status.message().find("on the host"), std::string::npos) << status.ToString();
   }
-  SetSimBackendLacks(GGML_OP_RMS_NORM);
-  const Status status = engine_of({.threads = 1}, "ggml-sim");
-  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_NE(status.message().find("RMS_NORM"), std::string::npos) << status.ToString();
+  // Streaming is left where there is a choice.
+  streams.allow_inexact = true;
+  ExpectOk(engine_of(streams, "ggml-sim:attention=flash"));
+  for (const ggml_op lacks : {GGML_OP_RMS_NORM, GGML_OP_SUM_ROWS}) {
+    SetSimBackendLacks(lacks);
+    const Status status = engine_of({.threads = 1}, "ggml-sim");
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_NE(status.message().find(ggml_op_name(lacks)), std::string::npos) << status.ToString();
+  }
   SetSimBackendLacks(GGML_OP_NONE);
   ExpectOk(engine_of({.threads = 1}, "ggml-sim"));
 }
