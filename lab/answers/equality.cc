@@ -159,6 +159,24 @@ bool Same(MathTokens answer, MathTokens reference, int nesting) {
   return SameLeaves(answer, reference);
 }
 
+// "8" of "L - 8", "n + 8" and "8 * n", but not of "Cost - 8 dollars".
+bool IsOperand(std::string_view number, std::string_view text) {
+  const std::string_view before = Trim(text.substr(0, number.data() - text.data()));
+  const std::string_view behind = Trim(text.substr(number.data() + number.size() - text.data()));
+  for (const std::string_view sign : {"+", "*", "/", "^", "×", "÷", "\\times", "\\cdot", "\\div"}) {
+    if (before.ends_with(sign) || (sign != "/" && behind.starts_with(sign))) return true;
+  }
+  for (const std::string_view minus : {"-", "−"}) {
+    if (!before.ends_with(minus)) continue;
+    const std::string_view from = Trim(before.substr(0, before.size() - minus.size()));
+    if (from.empty()) return false;
+    const bool is_word =
+        from.size() > 1 && IsLetter(from.back()) && IsLetter(from[from.size() - 2]);
+    return !is_word;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool SameMath(std::string_view answer, std::string_view reference) {
@@ -174,7 +192,7 @@ bool SameNumber(std::string_view answer, std::string_view reference) {
   if (SameMath(answer, reference)) return true;
   if (answer.size() > kMaxAnswerBytes) return false;
   const std::vector<std::string_view> numbers = StandaloneNumbers(answer);
-  return numbers.size() == 1 && SameMath(numbers[0], reference);
+  return numbers.size() == 1 && !IsOperand(numbers[0], answer) && SameMath(numbers[0], reference);
 }
 
 bool SameWord(std::string_view answer, std::string_view reference) {

@@ -49,6 +49,12 @@ TEST(SameNumber, ReadsNumbersAsPeopleWriteThem) {
                                      {kDifferent, "3:30", "3"},
                                      {kSame, "m + n = 5 + 7 = 12", "12"},
                                      {kDifferent, "1000000000000.5", "1000000000000"},
+                                     {kDifferent, "L - 8", "8"},
+                                     {kDifferent, "n + 8", "8"},
+                                     {kDifferent, "8 * n", "8"},
+                                     {kSame, "Cost - 8 dollars", "8"},
+                                     {kSame, "8 dollars/day", "8"},
+                                     {kSame, "- 8 apples", "8"},
                                  });
 }
 
