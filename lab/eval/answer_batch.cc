@@ -26,6 +26,21 @@ Status CheckBatch(const EvalSetting& setting, int width) {
   return OkStatus();
 }
 
+bool ShareAnEngine(const EvalSetting& a, const EvalSetting& b) {
+  const EngineOptions& x = a.engine;
+  const EngineOptions& y = b.engine;
+  const bool tiers_alike = x.tiers.has_value() == y.tiers.has_value() &&
+                           (!x.tiers.has_value() ||
+                            (x.tiers->t1 == y.tiers->t1 && x.tiers->t1_path == y.tiers->t1_path &&
+                             x.tiers->t0_cap_bytes == y.tiers->t0_cap_bytes &&
+                             x.tiers->t1_cap_bytes == y.tiers->t1_cap_bytes &&
+                             (x.tiers->t2_share > 0) == (y.tiers->t2_share > 0) &&
+                             x.tiers->t2_type == y.tiers->t2_type));
+  return tiers_alike && x.attention == y.attention && x.kv_type == y.kv_type &&
+         x.kv_cap_bytes == y.kv_cap_bytes && x.prefill_chunk == y.prefill_chunk &&
+         x.device.name == y.device.name && x.t1_mode == y.t1_mode;
+}
+
 Result<std::unique_ptr<AnswerBatch>> AnswerBatch::Create(std::shared_ptr<const Model> model,
                                                          const EvalSetting& setting, int width,
                                                          int threads) {

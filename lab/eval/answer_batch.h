@@ -1,5 +1,5 @@
-// Problems of one setting that step together, always as many in a step, so that what comes out
-// depends on none of the others.
+// Problems that step together, always as many in a step, so that what comes out depends on none of
+// the others.
 #ifndef EBB_LAB_EVAL_ANSWER_BATCH_H_
 #define EBB_LAB_EVAL_ANSWER_BATCH_H_
 
@@ -14,6 +14,10 @@
 #include "lab/eval/answering.h"
 
 namespace ebb {
+
+// Whether answers to both can stand in one batch: they differ in what sessions say alone, the
+// shares of tiers among it.
+[[nodiscard]] bool ShareAnEngine(const EvalSetting& a, const EvalSetting& b);
 
 class AnswerBatch {
  public:

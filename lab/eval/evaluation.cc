@@ -88,17 +88,23 @@ class Worker {
   size_t engine_setting_ = 0;
 };
 
-// The problems of one setting after the other: a batch is made anew for each.
+// Settings one after the other. A batch is made anew only where the next one needs another engine:
+// the last answers of a setting are long, and its places would step for nobody.
 Status AnswerInBatches(const std::shared_ptr<const Model>& model,
                        std::span<const EvalQuestion> problems,
                        std::span<const EvalSetting> settings, const EvaluationOptions& options,
                        const Units& units, size_t num_units, InOrder<EvalAnswer>* answers) {
+  for (const EvalSetting& setting : settings) {
+    EBB_RETURN_IF_ERROR(CheckBatch(setting, options.batch));
+  }
   size_t next = options.first_unit;
   while (next < num_units) {
-    const size_t setting = units.At(next).setting;
-    EBB_ASSIGN_OR_RETURN(const auto batch, AnswerBatch::Create(model, settings[setting],
-                                                               options.batch, options.workers));
-    const auto is_here = [&] { return next < num_units && units.At(next).setting == setting; };
+    const EvalSetting& first = settings[units.At(next).setting];
+    EBB_ASSIGN_OR_RETURN(const auto batch,
+                         AnswerBatch::Create(model, first, options.batch, options.workers));
+    const auto is_here = [&] {
+      return next < num_units && ShareAnEngine(first, settings[units.At(next).setting]);
+    };
     while (!answers->stopped() && (is_here() || !batch->IsEmpty())) {
       while (is_here() && batch->HasPlace() && answers->IsTurn(next)) {
         EBB_RETURN_IF_ERROR(
@@ -135,7 +141,9 @@ Status RunEvaluation(std::shared_ptr<const Model> model, std::span<const EvalQue
   const Units units(problems.size(), options.shard, options.num_shards);
   const size_t num_units =
       NumUnits(settings.size(), problems.size(), options.shard, options.num_shards);
-  InOrder<EvalAnswer> answers(options.first_unit, options.on_answer);
+  // Of a batch the shortest answers are over several times before the longest one.
+  const size_t most_ahead = std::max<size_t>(64, 4 * static_cast<size_t>(options.batch));
+  InOrder<EvalAnswer> answers(options.first_unit, most_ahead, options.on_answer);
   if (options.batch != 0) {
     const Status status =
         AnswerInBatches(model, problems, settings, options, units, num_units, &answers);

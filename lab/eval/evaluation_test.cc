@@ -152,6 +152,26 @@ TEST_F(EvaluationTest, InBatchesGivesTheSameAnswers) {
   EXPECT_EQ(rest, std::vector<Line>(alone.begin() + 3, alone.end()));
 }
 
+TEST_F(EvaluationTest, ABatchMayHoldSettingsWhoseTiersDiffer) {
+  const auto with = [](TierSpec tiers) {
+    EvalSetting setting = {.policy = "attention"};
+    setting.session.policy = {.name = "attention", .window = 8, .interval = 8, .tiers = tiers};
+    setting.engine.tiers = tiers;
+    return setting;
+  };
+  settings_ = {
+      with({.t0_share = 0.5, .t1 = T1Place::kHost}),
+      with({.t0_share = 0.2, .t1 = T1Place::kHost, .evict_share = 0.5}),
+      with({.t0_share = 1, .t1 = T1Place::kNone, .t2_share = 1}),
+      with(
+          {.t0_share = 1, .t1 = T1Place::kNone, .t2_share = 0.5, .t2_type = CompressedType::kInt4}),
+      {.policy = "full"}};
+  const auto alone = Run({});
+  ASSERT_EQ(alone.size(), 25u);
+  EXPECT_NE(std::get<6>(alone[0]), std::get<6>(alone[5]));
+  for (const int width : {4, 8}) EXPECT_EQ(Run({.batch = width}), alone) << width;
+}
+
 TEST_F(EvaluationTest, AnErrorWithinABatchIsOfItsProblem) {
   problems_[1].question = std::string(600, 'x');  // longer than the context
   problems_[3].question = std::string(505, 'y');  // leaves room for a few tokens

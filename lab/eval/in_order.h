@@ -17,18 +17,20 @@ namespace ebb {
 template <typename T>
 class InOrder {
  public:
-  InOrder(size_t first, const std::function<Status(const T&)>& sink) : next_(first), sink_(sink) {}
+  // most_ahead: units that may be under way beyond the first that is not over, so that little is
+  // lost by a kill.
+  InOrder(size_t first, size_t most_ahead, const std::function<Status(const T&)>& sink)
+      : most_ahead_(most_ahead), next_(first), sink_(sink) {}
 
-  // Whether a unit may begin: nobody is to be far ahead of the others, so that little is lost by a
-  // kill.
+  // Whether a unit may begin.
   [[nodiscard]] bool IsTurn(size_t unit) {
     const std::lock_guard lock(mutex_);
-    return unit < next_ + kMostAhead;
+    return unit < next_ + most_ahead_;
   }
   // Until it is.
   void WaitForTurn(size_t unit) {
     std::unique_lock lock(mutex_);
-    turn_.wait(lock, [&] { return stopped_ || unit < next_ + kMostAhead; });
+    turn_.wait(lock, [&] { return stopped_ || unit < next_ + most_ahead_; });
   }
 
   void Put(size_t unit, T result) {
@@ -58,14 +60,13 @@ class InOrder {
   }
 
  private:
-  static constexpr size_t kMostAhead = 64;
-
   void StopLocked(const Status& why) {
     if (!stopped_) status_ = why;
     stopped_ = true;
     turn_.notify_all();
   }
 
+  const size_t most_ahead_;
   std::mutex mutex_;
   std::condition_variable turn_;
   size_t next_;                  // guarded by mutex_, as all below
