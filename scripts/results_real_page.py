@@ -102,7 +102,8 @@ def write(out, path):
              "Written by `scripts/results_real`.", ""]
     models = sorted({grid["model"] for grid in grids})
     if models:
-        parts += [f"Model: {', '.join(models)}. Greedy answers, in batches of 8 on two cores.", ""]
+        batches = " and ".join(sorted({str(grid["batch"]) for grid in grids}))
+        parts += [f"Model: {', '.join(models)}. Greedy answers, in batches of {batches}.", ""]
     parts += ["Intervals are Clopper and Pearson's. `won : lost` are the problems that this setting alone, or the full "
               "cache alone, got right; p is McNemar's exact test over these, of each row by itself: of 20 rows that "
               "change nothing one falls below 0.05. `of full` is the accuracy over that of the full cache on the same "
