@@ -45,7 +45,7 @@ TEST_F(EvalTest, WritesALineForEveryAnswerAndARecordForEverySetting) {
   const std::vector<json> lines = Lines(Out("run") + "/results.jsonl");
   ASSERT_EQ(lines.size(), 18u);
   for (const char* key :
-       {"problem", "policy", "budget", "seed", "correct", "extracted", "generated_tokens",
+       {"problem", "policy", "budget", "seed", "correct", "extracted", "text", "generated_tokens",
         "finish_reason", "peak_kv_bytes", "peak_tokens", "kv_reads"})
     EXPECT_TRUE(lines[0].contains(key)) << key;
   EXPECT_EQ(lines[0]["policy"], "full");

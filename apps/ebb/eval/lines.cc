@@ -89,7 +89,8 @@ Json ResultLine(const EvalAnswer& answer, const EvalSetting& setting, const Eval
                {"peak_kv_bytes", answer.peak_kv_bytes},
                {"peak_tokens", answer.peak_tokens},
                {"kv_reads", answer.kv_reads},
-               {"rows_evicted", answer.rows_evicted}};
+               {"rows_evicted", answer.rows_evicted},
+               {"text", answer.text}};
   if (answer.lossless.has_value()) {
     AddLosslessCounts(*answer.lossless, answer.decode_steps, &line);
   }
