@@ -17,7 +17,7 @@ namespace ebb {
 // a power, 2^10, and a time, 3:30, which is not the number 3.
 [[nodiscard]] std::string_view LeadingNumber(std::string_view text);
 
-// Those of no name or index or time (v7, 3D, x_2, 2^10, 3:30), in their order, with their signs.
+// Numbers of no name, index or time (v7, 3D, x_2, 2^10, 3:30), in their order, with their signs.
 [[nodiscard]] std::vector<std::string_view> StandaloneNumbers(std::string_view text);
 
 }  // namespace ebb

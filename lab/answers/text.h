@@ -19,7 +19,7 @@ namespace ebb {
 
 [[nodiscard]] std::string LowerCase(std::string_view text);
 [[nodiscard]] std::string_view Trim(std::string_view text);
-// Also of what writes of Markdown and LaTeX put around an answer: * _ ` and white space.
+// Trims too what Markdown and LaTeX put around an answer: * _ ` and white space.
 [[nodiscard]] std::string_view SkipMarkup(std::string_view text);
 
 }  // namespace ebb

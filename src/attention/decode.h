@@ -93,7 +93,7 @@ class DecodeAttention {
   // The units that are computed by this part.
   [[nodiscard]] UnitRange UnitsOf(int part, int num_parts) const;
   [[nodiscard]] bool PlanFits(std::span<const DecodeQuery> queries) const;
-  // That of a kv head in a list per kv head, or in none.
+  // list[kv_head], or a default where the list is empty.
   template <typename T>
   [[nodiscard]] static T OfHead(std::span<const T> list, int kv_head) {
     return list.empty() ? T() : list[kv_head];

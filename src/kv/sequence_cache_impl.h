@@ -58,7 +58,7 @@ struct SequenceCache::Impl {
   // Then: the pages of each stream, and after them the lender's.
   std::vector<std::vector<std::byte*>> pages_with_lent;
   size_t t1_bytes_read = 0;
-  // Those of the arenas of T0, T1 and T2 when addresses were looked up last.
+  // The arenas' generations (T0, T1, T2) when addresses were looked up last.
   std::array<uint64_t, 3> generations = {};
   // Work space.
   std::vector<TablePage> added, freed;

@@ -222,7 +222,7 @@ Status ReadMarks(const FamilyKeys& keys, Hyperparameters* h) {
     return Unsupported(fmt::format("{} is \"{}\"; supported are query_last_channel and adapter",
                                    keys.Name("attention.dms.layout"), layout));
   }
-  // Those of the released models.
+  // Values of the released models.
   h->eviction_window = 512;
   h->eviction_scale = 100;
   h->eviction_offset = 5;

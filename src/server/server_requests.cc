@@ -257,7 +257,7 @@ void Server::Impl::Take(std::vector<JobUpdate> updates) {
       const JobEnd& end = *update.end;
       if (!ticket.empty()) ticket.mapped()->Charge(end.prompt_tokens + end.generated_tokens);
     }
-    // Also of jobs whose client has gone.
+    // The keeper hears of jobs whose client has gone, too.
     if (keeper != nullptr) keeper->Take(&update);
     const auto found = pending.find(update.id);
     if (found == pending.end()) continue;

@@ -38,7 +38,7 @@ struct SequenceStep {
   bool in_tiles = false;                   // see GoesInTiles() in attention_nodes.h
   std::span<const RowFollower> followers;  // of StepWork::followers
 
-  // Those of the sequence and of its followers.
+  // Visits the signals of the sequence and of its followers.
   template <typename Visitor>
   void ForEachSignals(const Visitor& visit) const {
     visit(signals);

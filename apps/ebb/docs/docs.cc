@@ -53,7 +53,7 @@ std::vector<OptionSection> OptionSections() {
     OptionSection& to = same == sections.end() ? sections.emplace_back(section) : *same;
     to.rows.push_back(&row);
   }
-  // Those of one title together, in the order in which titles first came.
+  // Sections of one title together, in the order in which titles first came.
   std::vector<std::string_view> titles;
   for (const OptionSection& section : sections) {
     if (std::ranges::find(titles, section.title) == titles.end()) titles.push_back(section.title);

@@ -69,7 +69,7 @@ FrontPoint PointOf(const ChainSet& set, int width) {
 
 bool HasCosts(const FrontPoint& point) { return std::isfinite(point.kv_reads.Mean()); }
 
-// Those of a method: by compression in the order of runs, then by L.
+// The sets of a method: by compression in the order of runs, then by L.
 std::vector<const ChainSet*> SetsOf(const Chains& chains, const std::string& method) {
   std::vector<const ChainSet*> sets;
   for (const ChainSet& set : chains.sets) {
