@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace ebb {
@@ -27,24 +28,22 @@ Status CheckBatch(const EvalSetting& setting, int width) {
 }
 
 bool ShareAnEngine(const EvalSetting& a, const EvalSetting& b) {
-  const EngineOptions& x = a.engine;
-  const EngineOptions& y = b.engine;
-  const bool tiers_alike = x.tiers.has_value() == y.tiers.has_value() &&
-                           (!x.tiers.has_value() ||
-                            (x.tiers->t1 == y.tiers->t1 && x.tiers->t1_path == y.tiers->t1_path &&
-                             x.tiers->t0_cap_bytes == y.tiers->t0_cap_bytes &&
-                             x.tiers->t1_cap_bytes == y.tiers->t1_cap_bytes &&
-                             (x.tiers->t2_share > 0) == (y.tiers->t2_share > 0) &&
-                             x.tiers->t2_type == y.tiers->t2_type));
-  return tiers_alike && x.attention == y.attention && x.kv_type == y.kv_type &&
-         x.kv_cap_bytes == y.kv_cap_bytes && x.prefill_chunk == y.prefill_chunk &&
-         x.device.name == y.device.name && x.t1_mode == y.t1_mode;
+  const auto of_engine = [](const EngineOptions& o) {
+    return std::tie(o.kv_type, o.kv_cap_bytes, o.prefill_chunk, o.attention, o.max_stall_seconds,
+                    o.policies, o.device.kind, o.device.name, o.device.attention,
+                    o.device.memory_bytes, o.t1_mode, o.allow_inexact, o.rates_file);
+  };
+  const auto of_tiers = [](const EngineOptions& o) {
+    const TierSpec tiers = o.tiers.value_or(TierSpec());
+    return std::tuple(o.tiers.has_value(), tiers.t1, tiers.t1_path, tiers.t0_cap_bytes,
+                      tiers.t1_cap_bytes, tiers.t2_share > 0, tiers.t2_type);
+  };
+  return of_engine(a.engine) == of_engine(b.engine) && of_tiers(a.engine) == of_tiers(b.engine);
 }
 
 Result<std::unique_ptr<AnswerBatch>> AnswerBatch::Create(std::shared_ptr<const Model> model,
                                                          const EvalSetting& setting, int width,
                                                          int threads) {
-  EBB_RETURN_IF_ERROR(CheckBatch(setting, width));
   std::unique_ptr<AnswerBatch> batch(new AnswerBatch);
   EngineOptions options = setting.engine;
   options.threads = threads;

@@ -15,14 +15,14 @@
 
 namespace ebb {
 
-// Whether answers to both can stand in one batch: they differ in what sessions say alone, the
-// shares of tiers among it.
+// Whether answers to both can stand in one batch: their engines differ in nothing but the shares of
+// tiers, which sessions say themselves.
 [[nodiscard]] bool ShareAnEngine(const EvalSetting& a, const EvalSetting& b);
 
 class AnswerBatch {
  public:
-  // `width` places on one engine with so many threads. Errors: InvalidArgument (a setting whose
-  // sessions would depend on each other, or that drafts); those of Engine::Create().
+  // `width` places on one engine with so many threads. Errors: those of Engine::Create().
+  // REQUIRES: CheckBatch(setting, width).
   static Result<std::unique_ptr<AnswerBatch>> Create(std::shared_ptr<const Model> model,
                                                      const EvalSetting& setting, int width,
                                                      int threads);

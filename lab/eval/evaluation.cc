@@ -141,8 +141,8 @@ Status RunEvaluation(std::shared_ptr<const Model> model, std::span<const EvalQue
   const Units units(problems.size(), options.shard, options.num_shards);
   const size_t num_units =
       NumUnits(settings.size(), problems.size(), options.shard, options.num_shards);
-  // Of a batch the shortest answers are over several times before the longest one.
-  const size_t most_ahead = std::max<size_t>(64, 4 * static_cast<size_t>(options.batch));
+  // While the longest answer of a batch is written, its other places write several each.
+  const size_t most_ahead = std::max(kMostAhead, 4 * static_cast<size_t>(options.batch));
   InOrder<EvalAnswer> answers(options.first_unit, most_ahead, options.on_answer);
   if (options.batch != 0) {
     const Status status =

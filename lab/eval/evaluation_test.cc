@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "ebb/lab/eval.h"
 #include "ebb/lab/pebble.h"
+#include "lab/eval/answer_batch.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"
 
@@ -170,6 +172,25 @@ TEST_F(EvaluationTest, ABatchMayHoldSettingsWhoseTiersDiffer) {
   ASSERT_EQ(alone.size(), 25u);
   EXPECT_NE(std::get<6>(alone[0]), std::get<6>(alone[5]));
   for (const int width : {4, 8}) EXPECT_EQ(Run({.batch = width}), alone) << width;
+}
+
+TEST_F(EvaluationTest, EnginesThatDifferInMoreThanSharesAreNotShared) {
+  EvalSetting setting = {.policy = "attention"};
+  setting.engine.tiers = TierSpec{.t0_share = 0.5, .t1 = T1Place::kHost};
+  const auto shares = [&](const std::function<void(EngineOptions*)>& change) {
+    EvalSetting other = setting;
+    change(&other.engine);
+    return ShareAnEngine(setting, other);
+  };
+  EXPECT_TRUE(shares([](EngineOptions* o) { o->tiers->t0_share = 0.3; }));
+  EXPECT_TRUE(shares([](EngineOptions* o) { o->tiers->evict_share = 0.3; }));
+  EXPECT_FALSE(shares([](EngineOptions* o) { o->tiers->t2_share = 0.3; }));
+  EXPECT_FALSE(shares([](EngineOptions* o) { o->tiers->t1 = T1Place::kFile; }));
+  EXPECT_FALSE(shares([](EngineOptions* o) { o->tiers.reset(); }));
+  EXPECT_FALSE(shares([](EngineOptions* o) { o->kv_type = RowType::kF32; }));
+  EXPECT_FALSE(shares([](EngineOptions* o) { o->allow_inexact = true; }));
+  EXPECT_FALSE(shares([](EngineOptions* o) { o->t1_mode = T1Mode::kCompute; }));
+  EXPECT_FALSE(shares([](EngineOptions* o) { o->device.attention = DeviceAttention::kEager; }));
 }
 
 TEST_F(EvaluationTest, AnErrorWithinABatchIsOfItsProblem) {

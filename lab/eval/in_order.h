@@ -13,6 +13,9 @@
 
 namespace ebb {
 
+// Units that may be under way beyond the first that is not over, where nothing asks for more.
+inline constexpr size_t kMostAhead = 64;
+
 // Hands results on in the order of their units, whatever order they come in.
 template <typename T>
 class InOrder {

@@ -23,7 +23,6 @@ Result<ImportanceResult> StudyOne(Engine* engine, std::span<const EvalQuestion> 
 
 Status StudyImportance(const std::shared_ptr<const Model>& model,
                        std::span<const EvalQuestion> problems, const ImportanceOptions& options) {
-  constexpr size_t kMostAhead = 64;
   InOrder<ImportanceResult> results(0, kMostAhead, options.on_result);
   std::atomic<size_t> next = 0;
   const auto work = [&] {
