@@ -13,9 +13,8 @@
 #include "ebb/sampler.h"
 #include "src/model/chat/chat.h"
 #include "tests/support/default_model.h"
-#include "tests/support/random_gguf.h"
 #include "tests/support/skip.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
 
 namespace ebb {
 namespace {
@@ -213,16 +212,8 @@ TEST(ChatTools, TheGrammarOfChosenCallsWaitsForTheTag) {
   EXPECT_EQ(Read(Rendered(kTools, none), kCall), ChatAnswer{.content = kCall});
 }
 
-class ChatGrammar : public testing::Test {
+class ChatGrammar : public TinyModelTest {
  protected:
-  static void SetUpTestSuite() {
-    const TempFolder folder;
-    const std::string path = folder.File("model.gguf");
-    const Status status = WriteRandomGguf({.num_layers = 1}, path);
-    ASSERT_TRUE(status.ok()) << status.ToString();
-    model_ = *Model::Load({.path = path});
-  }
-  static void TearDownTestSuite() { model_.reset(); }
   // What comes under the grammar of a prompt where `likely` is likely, then the end.
   static std::string Sampled(const ChatPrompt& prompt, const std::string& likely) {
     const auto sampler = Sampler::Create(*model_, {.temperature = 0,
@@ -245,10 +236,7 @@ class ChatGrammar : public testing::Test {
     return text + "...";
   }
   static constexpr Token kEnd = 2;  // of WriteRandomGguf()
-  static std::shared_ptr<const Model> model_;
 };
-
-std::shared_ptr<const Model> ChatGrammar::model_;
 
 TEST_F(ChatGrammar, MakesARequiredCall) {
   for (const std::string& source : {kTools, kToolsAndThoughts, kToolsAndOpenThought}) {

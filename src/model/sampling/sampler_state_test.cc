@@ -9,22 +9,13 @@
 
 #include "ebb/sampler.h"
 #include "ebb/state.h"
-#include "tests/support/random_gguf.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
 
 namespace ebb {
 namespace {
 
-class SamplerState : public testing::Test {
+class SamplerState : public TinyModelTest {
  protected:
-  static void SetUpTestSuite() {
-    const TempFolder folder;
-    const std::string path = folder.File("model.gguf");
-    const Status status = WriteRandomGguf({.num_layers = 1}, path);
-    ASSERT_TRUE(status.ok()) << status.ToString();
-    model_ = *Model::Load({.path = path});
-  }
-  static void TearDownTestSuite() { model_.reset(); }
   static std::unique_ptr<Sampler> Make(const SamplingOptions& options) {
     auto sampler = Sampler::Create(*model_, options);
     EXPECT_TRUE(sampler.ok()) << sampler.status().ToString();
@@ -65,11 +56,7 @@ class SamplerState : public testing::Test {
     EXPECT_TRUE(Restore(again, third.get()).ok());
     EXPECT_EQ(Draw(*third, 120, 160), Draw(*whole, 120, 160));
   }
-
-  static std::shared_ptr<const Model> model_;
 };
-
-std::shared_ptr<const Model> SamplerState::model_;
 
 TEST_F(SamplerState, DrawsGoOn) {
   ExpectGoesOn({.temperature = 1.5F, .seed = 3});

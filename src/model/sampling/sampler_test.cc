@@ -13,8 +13,7 @@
 #include "ebb/sampler.h"
 #include "src/model/loaded_model.h"
 #include "src/model/sampling/gumbel_draw.h"
-#include "tests/support/random_gguf.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
 
 namespace ebb {
 namespace {
@@ -23,19 +22,8 @@ using Constraint = Sampler::Constraint;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-class SamplerTest : public testing::Test {
+class SamplerTest : public TinyModelTest {
  protected:
-  static void SetUpTestSuite() {
-    const TempFolder folder;
-    const std::string path = folder.File("model.gguf");
-    const Status status = WriteRandomGguf({.num_layers = 1}, path);
-    ASSERT_TRUE(status.ok()) << status.ToString();
-    Result<std::shared_ptr<const Model>> model = Model::Load({.path = path});
-    ASSERT_TRUE(model.ok()) << model.status().ToString();
-    model_ = *model;
-  }
-  static void TearDownTestSuite() { model_.reset(); }
-
   static std::unique_ptr<Sampler> Make(const SamplingOptions& options) {
     Result<std::unique_ptr<Sampler>> sampler = Sampler::Create(*model_, options);
     EXPECT_TRUE(sampler.ok()) << sampler.status().ToString();
@@ -75,11 +63,7 @@ class SamplerTest : public testing::Test {
     }
     return text + "...";
   }
-
-  static std::shared_ptr<const Model> model_;
 };
-
-std::shared_ptr<const Model> SamplerTest::model_;
 
 TEST_F(SamplerTest, GreedyTakesTheLikeliestAndOfTiesTheLowest) {
   const auto sampler = Make({.temperature = 0});

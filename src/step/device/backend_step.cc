@@ -132,11 +132,9 @@ Result<std::unique_ptr<BackendStep>> BackendStep::Create(
 
 Status BackendStep::CheckOperations(int num_tokens, bool adds_host) {
   BackendSequence sequence = {.num_tokens = num_tokens, .num_rows = kRowsOfBackendStep};
-  sequence.by_row_attention = runs_row_attention_ && num_tokens == 1;
-  sequence.is_eager =
-      !sequence.by_row_attention && (adds_host || device_->attention() == DeviceAttention::kEager);
-  sequence.is_uniform = model_.shape.SmallestWindow() == 0;
   sequence.adds_host = adds_host;
+  ChooseAttention(&sequence);
+  sequence.is_uniform = model_.shape.SmallestWindow() == 0;
   sequence.mass = BackendSequence::Mass::kPerKvHead;
   Shape shape;
   shape.sequences.push_back(sequence);
@@ -203,15 +201,19 @@ BackendStep::~BackendStep() {
   (void)buffers_.release();
 }
 
+void BackendStep::ChooseAttention(BackendSequence* sequence) const {
+  sequence->by_row_attention = runs_row_attention_ && sequence->num_tokens == 1;
+  sequence->is_eager = !sequence->by_row_attention &&
+                       (sequence->adds_host || device_->attention() == DeviceAttention::kEager);
+}
+
 BackendSequence BackendStep::Describe(const SequenceStep& sequence) const {
   const SequenceCache& cache = *sequence.cache;
   const int num_layers = model_.hparams.num_layers;
   BackendSequence described = {.first_token = sequence.first_token,
                                .num_tokens = sequence.num_tokens};
   described.adds_host = HostAttention::IsFor(cache);
-  described.by_row_attention = runs_row_attention_ && sequence.num_tokens == 1;
-  described.is_eager = !described.by_row_attention &&
-                       (described.adds_host || device_->attention() == DeviceAttention::kEager);
+  ChooseAttention(&described);
   const bool hides_rows =
       (described.by_row_attention || described.adds_host) && HidesRows(cache, num_layers);
   const Lengths lengths =

@@ -102,6 +102,8 @@ class BackendStep {
   [[nodiscard]] DecoderGraphOptions OptionsFor(const Shape& shape, int num_tokens,
                                                int num_outputs) const;
   [[nodiscard]] BackendSequence Describe(const SequenceStep& sequence) const;
+  // How the sequence attends, by its number of tokens and whether the host adds to it.
+  void ChooseAttention(BackendSequence* sequence) const;
   [[nodiscard]] bool MayReadInPlace(const SequenceStep& sequence) const;
   Status RunOnDevice(const StepWork& work, StepCosts* costs);
   Result<Graph*> GraphFor(const Shape& shape);

@@ -2,6 +2,7 @@
 #include <functional>
 #include <ostream>
 
+#include "tests/engine/sessions/session_cases.h"
 #include "tests/engine/sessions/session_fixture.h"
 #include "tests/support/skip.h"
 
@@ -16,30 +17,12 @@ const std::vector<Token>& Text() {
   return kText;
 }
 
-struct Case {
-  std::string name;
-  SessionOptions options;
-};
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
-
-PolicySpec Tiered(const TierSpec& tiers, const std::string& scorer = "attention") {
-  PolicySpec policy = {.name = scorer};
-  policy.tiers = tiers;
-  policy.window = 8;
-  policy.interval = 8;
-  return policy;
-}
+using Case = SessionCase;
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  const auto add = [&](std::string name, const PolicySpec& policy) {
-    for (const Granularity granularity :
-         {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
-      Case one = {.name = name + "_" + std::string(GranularityName(granularity)), .options = {}};
-      one.options.policy = policy;
-      one.options.policy.granularity = granularity;
-      cases.push_back(one);
-    }
+  const auto add = [&](const std::string& name, const PolicySpec& policy) {
+    AddCases(name, policy, &cases);
   };
   add("full", SmallPolicy("full", ""));
   for (const char* name : {"streaming", "h2o", "attention", "random", "recency"}) {
