@@ -28,7 +28,7 @@ using Bytes = std::vector<uint8_t>;
 
 constexpr size_t kMaxInputBytes = 4096;
 constexpr size_t kRecordBytes = 4;
-// As docs/dev/formats.md has them.
+// Sizes and offsets of a session file: docs/dev/formats.md.
 constexpr size_t kHeaderBytes = 96, kSizesAt = 16, kHeaderChecksumAt = 88;
 constexpr size_t kNumSections = 6, kBlockBytes = 65536, kChecksumBytes = 8;
 constexpr uint8_t kKeepChecksums = 0x80;

@@ -47,7 +47,7 @@ HWY_INLINE VecI AddQuads(VecI sum, hn::Vec<U8> a, hn::Vec<hn::RebindToSigned<U8>
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
 }
-// As above, with the four bytes at `b` for every sum.
+// AddQuads() with the same four bytes, those at `b`, for every sum.
 HWY_INLINE VecI AddQuadsOfAll(VecI sum, hn::Vec<U8> a, const int8_t* b) {
   struct Quad {
     int8_t bytes[4];

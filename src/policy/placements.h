@@ -55,7 +55,7 @@ Result<std::unique_ptr<Placement>> MakeRkvPlacement(const PlacementOptions& opti
 Result<std::unique_ptr<Placement>> MakeLazyPlacement(const PlacementOptions& options);
 // The prompt is protected, and a quarter of the budget for the newest rows.
 Result<std::unique_ptr<Placement>> MakeRecentQuarterPlacement(const PlacementOptions& options);
-// As above, the prompt not protected; rows whose score is below 0 go whatever the budget.
+// MakeRecentQuarterPlacement() without the prompt; rows whose score is below 0 go in any case.
 Result<std::unique_ptr<Placement>> MakeSegmentPlacement(const PlacementOptions& options);
 // As MakeSegmentPlacement(), with the prompt protected.
 Result<std::unique_ptr<Placement>> MakePromptSegmentPlacement(const PlacementOptions& options);

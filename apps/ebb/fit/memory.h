@@ -13,7 +13,7 @@ namespace ebb::cli {
 // --memory; the options take the tiers, and stderr tells which. Errors: those of PlanMemory().
 [[nodiscard]] Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* options);
 
-// As above, for a prompt and what -n lets follow.
+// FitIntoMemory() for a prompt of so many tokens and the answer that -n allows.
 [[nodiscard]] Status FitGenerationIntoMemory(const Model& model, int prompt_tokens,
                                              CliOptions* options);
 
