@@ -45,6 +45,47 @@ def wrapped(block):
                      for item in items)
 
 
+class Importance:
+    """Tables of what `ebb importance` found."""
+
+    def __init__(self, record):
+        self.record = record
+        self.by_name = {c["signal"]: c for c in record["signals"]}
+        layers = [n.removesuffix(" raw") for n in self.by_name if n.startswith("hidden_") and n.endswith(" raw")]
+        self.families = [*layers, "key_variance", "key_variance_before_rope", "value_variance", "entropy"]
+
+    def cell(self, name, key="within"):
+        value = self.by_name[name][key]
+        return "-" if value is None else f"{value:+.3f}"
+
+    def about_correlations(self):
+        return f"""Spearman's correlation with the labels, mean over the {max(c['thoughts'] for c in self.record['signals'])}
+thoughts in which something matters and something does not; thoughts are what is independent, so 95 % of a
+correlation of 0 lie within +-{self.record['half_width']:.2f}."""
+
+    def signals(self):
+        return table(["signal", "raw", "exponential", "rolling", "rolling, pooled", "with the position"],
+                     [[f"`{name}`"] + [self.cell(f"{name} {how}") for how in ("raw", "exponential", "rolling")]
+                      + [self.cell(f"{name} rolling", "pooled"), self.cell(f"{name} rolling", "trend")]
+                      for name in self.families])
+
+    def scorers(self):
+        rows = sorted(([f"`{name}`", self.cell(name), self.cell(name, "pooled"), self.cell(name, "trend")]
+                       for name in self.by_name if " " not in name), key=lambda row: row[1] == "-" or -float(row[1]))
+        return table(["scorer", "within thoughts", "pooled", "with the position"], rows)
+
+    def num_smoother(self):
+        """Of families whose rolling mean tells more than the raw signal."""
+        return sum(abs(self.by_name[f"{n} rolling"]["within"]) > abs(self.by_name[f"{n} raw"]["within"])
+                   for n in self.families)
+
+    def bands_and_places(self):
+        bands = [f"layers {b[0]} to {b[1]}" if b else "none" for b in (self.record["band_a"], self.record["band_b"])]
+        return (f"""Bands of EpiKV chosen from these labels: positive {bands[0]}, negative
+{bands[1]}. Share of tokens that matter, by sixteenths of the thought: """
+                + ", ".join(f"{100 * x:.0f}" for x in self.record["important_by_place"]) + " %.")
+
+
 class Page:
     def __init__(self, out, reads):
         self.out = out
@@ -299,45 +340,22 @@ reads.
         r = read(self.out / "importance" / "importance.json")
         if not r:
             return
-        by_name = {c["signal"]: c for c in r["signals"]}
-
-        def cell(name, key="within"):
-            value = by_name[name][key]
-            return "-" if value is None else f"{value:+.3f}"
-
-        layers = [n.removesuffix(" raw") for n in by_name
-                  if n.startswith("hidden_") and n.endswith(" raw")]
-        families = [*layers, "key_variance", "key_variance_before_rope", "value_variance",
-                    "entropy"]
-        scorers = [n for n in by_name if " " not in n]
+        of = Importance(r)
         self.say("## Which tokens matter")
         self.say(f"""Labels by occlusion ("EpiKV", App. C), 32 tokens every 16, {r['labelled']} of
 {r['problems']} thoughts ({r['wrong']} answered wrongly, {r['not repeated']} not the same again from the
 boundary on, which is "That is all."): {100 * r['important_share']:.1f} % of the tokens matter to the
-answer. Spearman's correlation with the labels, mean over the {max(c['thoughts'] for c in r['signals'])}
-thoughts in which something matters and something does not; thoughts are what is independent, so 95 % of a
-correlation of 0 lie within +-{r['half_width']:.2f}.""")
+answer. {of.about_correlations()}""")
         self.say("Signals of the model, raw and smoothed (Table 10, Fig. 5 there):")
-        rows = [[f"`{name}`"] + [cell(f"{name} {how}") for how in ("raw", "exponential", "rolling")]
-                + [cell(f"{name} rolling", "pooled"), cell(f"{name} rolling", "trend")]
-                for name in families]
-        self.say(table(["signal", "raw", "exponential", "rolling", "rolling, pooled",
-                        "with the position"], rows))
-        rows = sorted(([f"`{name}`", cell(name), cell(name, "pooled"), cell(name, "trend")]
-                       for name in scorers), key=lambda row: row[1] == "-" or -float(row[1]))
+        self.say(of.signals())
         self.say("Scorers, as their scores stand at the boundary, best first:")
-        self.say(table(["scorer", "within thoughts", "pooled", "with the position"], rows))
-        smoother = [n for n in families
-                    if abs(by_name[f"{n} rolling"]["within"]) > abs(by_name[f"{n} raw"]["within"])]
-        self.say(f"""What reproduces: cumulative attention tells next to nothing ({cell('attention')};
-at most 0.09 there). A rolling mean over 64 tokens tells more than the raw signal: for {len(smoother)} of
-{len(families)} signals. Keys before RoPE tell about as much as after it
-({cell('key_variance_before_rope rolling')} against {cell('key_variance rolling')}). What a thought needs
-here is what it found last, so `recency` ({cell('recency')}) is ahead of all that the model shows.""")
-        bands = [f"layers {b[0]} to {b[1]}" if b else "none" for b in (r["band_a"], r["band_b"])]
-        self.say(f"""Bands of EpiKV chosen from these labels: positive {bands[0]}, negative
-{bands[1]}. Share of tokens that matter, by sixteenths of the thought: """
-                 + ", ".join(f"{100 * x:.0f}" for x in r["important_by_place"]) + " %.")
+        self.say(of.scorers())
+        self.say(f"""What reproduces: cumulative attention tells next to nothing ({of.cell('attention')};
+at most 0.09 there). A rolling mean over 64 tokens tells more than the raw signal: for {of.num_smoother()} of
+{len(of.families)} signals. Keys before RoPE tell about as much as after it
+({of.cell('key_variance_before_rope rolling')} against {of.cell('key_variance rolling')}). What a thought needs
+here is what it found last, so `recency` ({of.cell('recency')}) is ahead of all that the model shows.""")
+        self.say(of.bands_and_places())
 
     def fidelity(self):
         records = read(self.out / "fidelity.json")

@@ -4,7 +4,7 @@ import json
 import pathlib
 import sys
 
-from results_page import read, table
+from results_page import Importance, read, table, wrapped
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "training/dms"))
 from paired import mcnemar  # noqa: E402
@@ -57,11 +57,14 @@ PARTS = [
     ("GSM8K: policies at half of the rows", ["policies-half", "lazy"],
      "What half is of differs by policy, as its source has it (`ebb run --list-policies`)."),
     ("GSM8K: fixed numbers of rows (Tables 2, 17)", ["rows"], "Budgets are rows of each kv head."),
+    ("GSM8K: lossless", ["alone", "lossless"],
+     "Each problem by itself, as lossless settings are: half of two cores. The policy drafts with a quarter of the rows, all rows "
+     "verify, so that rows of both count and seconds are what exactness costs here."),
     ("MATH-500", ["math", "math-policies"], "Its first problems, at most 1,024 tokens an answer."),
     ("AIME 2024", ["aime"], "All 30 problems, at most 2,048 tokens an answer."),
 ]
 # The full cache of a task is the first setting of this run.
-FULL = {"math": "math", "math-policies": None, "aime": "aime"}
+FULL = {"alone": "alone", "lossless": "alone", "math": "math", "math-policies": "math", "aime": "aime"}
 
 
 def seconds_of(folder):
@@ -73,10 +76,10 @@ def seconds_of(folder):
 
 
 def rows_of(out, run):
-    records = read(out / run / "summary.json")
+    records = read(out / run / "summary.json") or read(out / "unfinished" / run / "summary.json")
     full_run = FULL.get(run, "full")
-    full = right_by_problem(out / full_run)[:1] if full_run else []
-    full_records = read(out / full_run / "summary.json") if full_run else []
+    full = right_by_problem(out / full_run)[:1]
+    full_records = read(out / full_run / "summary.json")
     seconds = seconds_of(out / run)
     rows = []
     for setting, (record, right) in enumerate(zip(records, right_by_problem(out / run))):
@@ -96,13 +99,127 @@ def rows_of(out, run):
     return rows
 
 
+# What changes no answer, problem by problem, and the full cache beside it.
+EXACT = {"shares": ("full", "with T0 at 30 % and the rest in a file"), "lossless": ("alone", "of lossless generation")}
+
+
+def same_as_full(out, run):
+    def told(of):
+        return {record["problem"]: (record["extracted"], record["generated_tokens"])
+                for record in records_of(out / of / "results.jsonl")}
+    full_run, what = EXACT[run]
+    full, other = told(full_run), told(run)
+    both = full.keys() & other.keys()
+    if not both:
+        return []
+    num = sum(full[problem] != other[problem] for problem in both)
+    return [wrapped(f"""Of {len(both)} answers {what} {num} differ from the full cache's in what they say or in
+length."""), ""]
+
+
+def ranks(values):
+    """From 1, ties share their mean."""
+    order = sorted(values)
+    return [(order.index(v) + 1 + len(order) - order[::-1].index(v)) / 2 for v in values]
+
+
+def spearman(a, b):
+    a, b = ranks(a), ranks(b)
+    mean = (len(a) + 1) / 2
+    up = sum((x - mean) * (y - mean) for x, y in zip(a, b))
+    return up / (sum((x - mean) ** 2 for x in a) * sum((y - mean) ** 2 for y in b)) ** 0.5
+
+
+def fidelity(out):
+    by = {}
+    for record in records_of(out / "fidelity/fidelity.jsonl"):
+        by.setdefault(record["budget"], []).append(record)
+    if "50%" not in by or "7MiB" not in by:
+        return []
+    accuracy = {record["policy"]: record["accuracy"] for record in read(out / "policies-half/summary.json")}
+
+    def rows_at(budget):
+        rows = []
+        for r in sorted(by[budget], key=lambda r: r["mean_kl"]):
+            low, high = r["intervals"]["mean_kl"]
+            rows.append([f"`{r['policy']}`", f"{r['mean_kl']:.3g} ({low:.2g} to {high:.2g})", f"{100 * r['top1']:.1f}",
+                         f"{r['perplexity'] / r['perplexity_full']:.3f}", f"{r['kv_bytes'] / 2**20:.1f}"])
+        return rows
+
+    first = by["50%"][0]
+    parts = ["## Fidelity: how far next tokens are from the full cache's", "", wrapped(
+        f"""Teacher-forced on the model's own right solutions, the longest, behind each other: {first['windows']} windows of
+{first['window_tokens']} tokens, the first 64 of each its prompt. KL in nats, mean over {first['tokens']} tokens, with a block
+bootstrap's 95 %. Perplexity over the full cache's is what language modelling would show."""), ""]
+    head = ["policy", "mean KL (95 %)", "same likeliest token, %", "perplexity, of full", "pages, MiB"]
+    parts += ["At half of the rows, with the accuracy of the table above beside it:", "",
+              table([*head, "right, %"],
+                    [[*row, f"{100 * accuracy[row[0].strip('`')]:.0f}" if row[0].strip("`") in accuracy else "-"]
+                     for row in rows_at("50%")])]
+    both = [r for r in by["50%"] if r["policy"] in accuracy]
+    if len(both) > 2:
+        right = [accuracy[r["policy"]] for r in both]
+        parts += [wrapped(f"""Over these {len(both)} policies Spearman's correlation of accuracy is
+{spearman([r['mean_kl'] for r in both], right):+.2f} with mean KL, {spearman([-r['top1'] for r in both], right):+.2f} with the
+share of other likeliest tokens and {spearman([r['perplexity'] for r in both], right):+.2f} with perplexity."""), ""]
+    return [*parts, "At 7 MiB for the rows, which is 256 of each kv head, what a policy protects included:", "",
+            table(head, rows_at("7MiB"))]
+
+
+def importance(out):
+    record = read(out / "importance/summary.json")
+    if not record:
+        return []
+    of = Importance(record)
+    return ["## Which tokens of a thought matter (\"EpiKV\", 4.2, App. C)", "", wrapped(
+        f"""Labels by occlusion, 32 tokens at a time, {record['labelled']} of {record['problems']} thoughts ({record['wrong']}
+answered wrongly, {record['not repeated']} not the same again from the boundary on, which is the box):
+{100 * record['important_share']:.1f} % of the tokens matter to the answer. {of.about_correlations()}"""), "",
+            of.signals(), "Scorers, as their scores stand at the boundary, best first:", "", of.scorers(),
+            wrapped(f"""A rolling mean over 64 tokens tells more than the raw signal for {of.num_smoother()} of
+{len(of.families)} signals. """ + of.bands_and_places()), ""]
+
+
+def profile(out):
+    record = read(out / "profile/summary.json")
+    if not record:
+        return []
+    figures = record["figures"]
+    captures = figures["importance"]["top_share_captures"]
+    recurrence, top_half = figures["recurrence"], figures["top_half"]
+    below = dict(zip(recurrence["interval"], recurrence["share_below"]))
+    tiers = figures["tiers"]
+    steps = [next(i for i, step in enumerate(tiers["step"]) if step >= at) for at in (100, 200, 300, 400, 500)
+             if tiers["step"][-1] >= at]
+    cost = figures["cost"]
+    return ["## What attention looks at, and what a step costs", "", wrapped(
+        f"""{len(record['runs'])} problems by `ebb profile`, T0 30 %, the rest in a file, a tenth evicted."""), "", wrapped(
+        f"""- Importance ("Not All Thoughts Need HBM", Fig. 1): the top 20 % of the tokens hold
+{100 * figures['importance']['top_20_percent']['mean']:.0f} % of all attention, the lower half
+{100 * figures['importance']['bottom_50_percent']['mean']:.0f} %; the first of a hundred holds {100 * captures[1]:.0f} %, ten
+{100 * captures[10]:.0f} %.
+- Overlap of the top 20 % between one step and the next (3.4): {100 * figures['overlap']['mean']:.0f} %.
+- Recurrence (LazyEviction, Fig. 3): {100 * recurrence['recurring']:.0f} % of the tokens get {recurrence['active_share']:g} of the
+attention again after steps without it; the longest such way is at most {recurrence['percentile_80']} steps for 80 % of the
+tokens""" + "".join(f", {at} for {100 * below[at]:.0f} %" for at in (8, 32, 128) if at in below)
+        + f""".
+- Of the upper half of the tokens, this share is in it still (Fig. 2b): """
+        + ", ".join(f"{100 * share:.0f} % {distance} steps later" for distance, share in zip(top_half["distance"], top_half["share"]))
+        + f""".
+- A step takes {1000 * cost['mean_step_seconds']:.1f} ms: """
+        + ", ".join(f"{name.replace('_', ' ')} {1000 * seconds:.2f}" for name, seconds in cost["mean_seconds"].items()) + "."),
+            "", "Rows in each tier over time (Fig. 9), of all layers and kv heads, in the longest of these problems:", "",
+            table(["step", *tiers["rows"]], [[tiers["step"][i], *(rows[i] for rows in tiers["rows"].values())]
+                                             for i in steps])]
+
+
 def write(out, path):
     grids = [read(file) for file in sorted(out.glob("*/grid.json"))]
     parts = ["# Results on a real model: the tables", "",
              "Written by `scripts/results_real`.", ""]
     models = sorted({grid["model"] for grid in grids})
     if models:
-        batches = " and ".join(sorted({str(grid["batch"]) for grid in grids}))
+        batches = " and ".join(sorted({str(grid["batch"]) for grid in grids if grid["batch"]}))
         parts += [f"Model: {', '.join(models)}. Greedy answers, in batches of {batches}.", ""]
     parts += ["Intervals are Clopper and Pearson's. `won : lost` are the problems that this setting alone, or the full "
               "cache alone, got right; p is McNemar's exact test over these, of each row by itself: of 20 rows that "
@@ -113,5 +230,8 @@ def write(out, path):
         rows = [row for run in runs for row in rows_of(out, run)]
         if rows:
             parts += [f"## {title}", "", text, "", table(HEAD, rows)]
+            for run in EXACT.keys() & set(runs):
+                parts += same_as_full(out, run)
+    parts += fidelity(out) + importance(out) + profile(out)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(parts), encoding="utf-8")
