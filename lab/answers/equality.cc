@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ebb/lab/answers.h"
+#include "lab/answers/formula.h"
 #include "lab/answers/leaves.h"
 #include "lab/answers/math_parts.h"
 #include "lab/answers/math_tokens.h"
@@ -159,6 +160,21 @@ bool Same(MathTokens answer, MathTokens reference, int nesting) {
   return SameLeaves(answer, reference);
 }
 
+// "w" of "\frac{w}{2}", "x" of "5 x", not "a" of "18 a day" nor what stands in \text{}.
+bool HasVariable(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const bool is_command = text[at] == '\\';
+    size_t end = at + 1;
+    while ((is_command || IsLetter(text[at])) && end < text.size() && IsLetter(text[end])) ++end;
+    const std::string_view word = text.substr(at, end - at);
+    if (word.size() == 1 && IsLetter(word[0]) && word != "a" && word != "A") return true;
+    const bool is_text =
+        word == "\\text" || word == "\\textbf" || word == "\\mathrm" || word == "\\mbox";
+    at = is_text ? std::min(text.find('}', end), text.size()) : end;
+  }
+  return false;
+}
+
 // "8" of "L - 8", "n + 8" and "8 * n", but not of "Cost - 8 dollars".
 bool IsOperand(std::string_view number, std::string_view text) {
   const std::string_view before = Trim(text.substr(0, number.data() - text.data()));
@@ -185,14 +201,20 @@ bool SameMath(std::string_view answer, std::string_view reference) {
   if (answer.empty() || reference.empty()) return false;
   if (answer == reference) return true;
   if (std::max(answer.size(), reference.size()) > kMaxAnswerBytes) return false;
-  return Same(TokenizeMath(answer), TokenizeMath(reference), 0);
+  const std::vector<MathToken> expected = TokenizeMath(reference);
+  if (Same(TokenizeMath(answer), expected, 0)) return true;
+  // "12 ways", where a number is asked for.
+  if (LeadingNumber(reference) != reference) return false;
+  const std::string_view number = NumberBeforeWords(answer);
+  return !number.empty() && Same(TokenizeMath(number), expected, 0);
 }
 
 bool SameNumber(std::string_view answer, std::string_view reference) {
   if (SameMath(answer, reference)) return true;
   if (answer.size() > kMaxAnswerBytes) return false;
   const std::vector<std::string_view> numbers = StandaloneNumbers(answer);
-  return numbers.size() == 1 && !IsOperand(numbers[0], answer) && SameMath(numbers[0], reference);
+  return numbers.size() == 1 && !IsOperand(numbers[0], answer) && !HasVariable(answer) &&
+         SameMath(numbers[0], reference);
 }
 
 bool SameWord(std::string_view answer, std::string_view reference) {

@@ -151,6 +151,8 @@ std::string MathOfPhrase(const AnswerPhrase& phrase) {
     const std::string boxed = BoxedAnswer(formulas, AnswerKind::kMath);
     return boxed.empty() ? formulas : boxed;
   }
+  const std::string_view number = NumberBeforeWords(phrase.sentence);
+  if (!number.empty()) return std::string(number);
   return LooksLikeMath(phrase.sentence) ? std::string(phrase.sentence) : std::string();
 }
 

@@ -1,13 +1,16 @@
 #include "lab/answers/formula.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "ebb/lab/answers.h"
 #include "lab/answers/expression.h"
 #include "lab/answers/math_parts.h"
 #include "lab/answers/math_tokens.h"
+#include "lab/answers/numbers.h"
 #include "lab/answers/relations.h"
 #include "lab/answers/text.h"
 
@@ -66,6 +69,42 @@ bool HasProse(std::string_view text) {
     at = HasWordArgument(word) ? std::min(text.find('}', end), text.size()) : end;
   }
   return false;
+}
+
+bool IsEnumerated(std::string_view behind_number) {
+  const std::string_view rest = Trim(behind_number);
+  if (rest.size() < 2) return false;
+  for (const std::string_view mark : {".", ")", ":", "\\.", "\\)"}) {
+    if (rest.starts_with(mark)) return true;
+  }
+  return (rest.starts_with("-") || rest.starts_with("–") || rest.starts_with("—")) &&
+         HasProse(rest);
+}
+
+std::string_view NumberBeforeWords(std::string_view text) {
+  constexpr std::array<std::string_view, 18> kReckoning = {
+      "times", "plus",   "minus",   "over", "divided", "squared", "cubed", "factorial", "choose",
+      "mod",   "modulo", "percent", "sqrt", "root",    "sin",     "cos",   "tan",       "log"};
+  const std::string_view number = LeadingNumber(text);
+  if (number.empty()) return {};
+  std::string_view rest = text.substr(static_cast<size_t>(number.end() - text.begin()));
+  if (rest.empty() || !IsSpace(rest.front())) return {};
+  bool is_first = true;
+  for (rest = Trim(rest); !rest.empty(); rest = Trim(rest)) {
+    size_t end = 0;
+    while (end < rest.size() && (IsLetter(rest[end]) || rest[end] == '\'' || rest[end] == '-'))
+      ++end;
+    const std::string word = LowerCase(rest.substr(0, end));
+    const bool is_short = is_first ? end < 3 : end < 2 && word != "a";
+    if (is_short || std::find(kReckoning.begin(), kReckoning.end(), word) != kReckoning.end() ||
+        !ScaleOfWord(word).empty()) {
+      return {};
+    }
+    rest.remove_prefix(end);
+    if (rest.starts_with(',') || rest.starts_with('.')) rest.remove_prefix(1);
+    is_first = false;
+  }
+  return is_first ? std::string_view() : number;
 }
 
 std::string_view LeadingFormula(std::string_view text) {

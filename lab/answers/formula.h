@@ -18,6 +18,12 @@ namespace ebb {
 
 // Whether there are words of three letters or more besides commands, what is in \text{} and "and".
 [[nodiscard]] bool HasProse(std::string_view text);
+// "1. Let us", "1\. Let us", "1) Let us", "1: Let us", "1 - Let us": what follows a heading's
+// number.
+[[nodiscard]] bool IsEnumerated(std::string_view behind_number);
+// "12" of "12 ways", "$5 for each student": what only words follow, none of which reckons. Empty:
+// something else does, or nothing.
+[[nodiscard]] std::string_view NumberBeforeWords(std::string_view text);
 // Whether the text begins as an expression does: with a digit, a sign, a bracket, a command.
 [[nodiscard]] bool BeginsLikeMath(std::string_view text);
 // That, or a word or two: "Evelyn", "no solution".

@@ -20,18 +20,6 @@ std::string_view BareLine(std::string_view line) {
   return line;
 }
 
-// "1. Let us", "1\. Let us", "1) Let us", "1: Let us", "1 - Let us": what follows a heading's
-// number.
-bool IsEnumerated(std::string_view behind_number) {
-  const std::string_view rest = Trim(behind_number);
-  if (rest.size() < 2) return false;
-  for (const std::string_view mark : {".", ")", ":", "\\.", "\\)"}) {
-    if (rest.starts_with(mark)) return true;
-  }
-  return (rest.starts_with("-") || rest.starts_with("–") || rest.starts_with("—")) &&
-         HasProse(rest);
-}
-
 // Units are all the words there are.
 bool IsUnitAlone(std::string_view behind_number) {
   std::string_view rest = SkipMarkup(behind_number);

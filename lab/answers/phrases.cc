@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "lab/answers/formula.h"
+#include "lab/answers/numbers.h"
 #include "lab/answers/text.h"
 
 namespace ebb {
@@ -89,17 +91,33 @@ bool SaysNothing(std::string_view sentence) {
   return std::find(kFirstWords.begin(), kFirstWords.end(), first) != kFirstWords.end();
 }
 
+// Whether what a phrase announces is a list that begins on another line: "Let's find the answer:",
+// then "1. Janet sells ...".
+bool AnnouncesList(std::string_view between, std::string_view rest) {
+  if (between.find('\n') == std::string_view::npos) return false;
+  const std::string_view line = rest.substr(0, rest.find('\n'));
+  const std::string_view number = LeadingNumber(line);
+  return !number.empty() &&
+         IsEnumerated(line.substr(static_cast<size_t>(number.end() - line.begin())));
+}
+
 struct Place {
   size_t begin;  // of the word
   size_t end;    // of the phrase
 };
 
+// Not those within ```, which a program prints or computes, and no names: "final_answer = 5".
 void AddAnswers(std::string_view lower, std::vector<Place>* places) {
   constexpr std::string_view kAnswer = "answer";
+  constexpr std::string_view kFence = "```";
+  bool in_code = false;
+  size_t fence = lower.find(kFence);
   for (size_t at = lower.find(kAnswer); at != std::string_view::npos;
        at = lower.find(kAnswer, at + kAnswer.size())) {
+    for (; fence < at; fence = lower.find(kFence, fence + kFence.size())) in_code = !in_code;
+    const bool is_name = at > 0 && (lower[at - 1] == '_' || IsLetter(lower[at - 1]));
     const size_t end = PhraseEnd(lower, at + kAnswer.size());
-    if (end != std::string_view::npos) places->push_back({at, end});
+    if (!in_code && !is_name && end != std::string_view::npos) places->push_back({at, end});
   }
 }
 
@@ -131,6 +149,9 @@ std::vector<AnswerPhrase> PhrasesAt(std::string_view text, std::span<const Place
     const std::string_view rest = SkipFillers(text.substr(places[i].end, limit - places[i].end));
     const std::string_view sentence = SkipMarkup(rest.substr(0, SentenceEnd(rest)));
     if (sentence.empty() || SaysNothing(sentence)) continue;
+    const std::string_view between =
+        text.substr(places[i].end, static_cast<size_t>(rest.data() - text.data()) - places[i].end);
+    if (AnnouncesList(between, rest)) continue;
     phrases.push_back({sentence, rest});
   }
   return phrases;
