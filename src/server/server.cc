@@ -245,6 +245,12 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
 
 Server::~Server() {
   impl_->stopping = true;
+  if (impl_->http != nullptr) {
+    // What was begun before is with `preparing` then.
+    std::promise<void> seen;
+    impl_->http->Post([&] { seen.set_value(); });
+    seen.get_future().wait();
+  }
   impl_->preparing.join();
   if (impl_->driver != nullptr) impl_->driver->Stop();
   // Before `http` goes, which what watches would ask for more.

@@ -211,12 +211,14 @@ void Server::Impl::Submit(PreparedRequest request, const std::shared_ptr<Reply>&
     ids.push_back(job.id = next_job++);
     job.owner = request.asker.ticket->owner();
   }
-  if (use != nullptr) keeper->Begin(use, ids.front(), &*request.prepared.jobs.front().work);
+  const bool is_ours =
+      use == nullptr || keeper->Begin(use, ids.front(), &*request.prepared.jobs.front().work);
   if (const Status status = driver->Submit(std::move(request.prepared.jobs)); !status.ok()) {
     if (use != nullptr) keeper->Leave(use);
     const bool is_full = status.code() == StatusCode::kResourceExhausted;
     return reply->Send(ErrorAnswer(is_full ? Overloaded(status.message()) : ErrorFrom(status)));
   }
+  if (!is_ours) driver->Cancel(ids.front());
   Await(std::move(request), std::move(ids), reply);
 }
 

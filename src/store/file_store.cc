@@ -346,11 +346,13 @@ class FileStore final : public SessionStore {
     const Result<StoredSession> now = Read(name);
     const bool has_changed = now.ok() != stored.ok() ||
                              (now.ok() && now->manifest.generation != stored->manifest.generation);
-    if (!has_changed) {
-      if (stored.ok() && !is_there) EBB_RETURN_IF_ERROR(Delete(*lease).status());
+    Status removed;
+    if (!has_changed && stored.ok() && !is_there) removed = Delete(*lease).status();
+    if (!has_changed && removed.ok()) {
       for (const std::string& path : old) unlink(path.c_str());
     }
-    return Release(*lease);
+    const Status released = Release(*lease);
+    return removed.ok() ? released : removed;
   }
 
   const std::string folder_;

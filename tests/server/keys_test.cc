@@ -1,7 +1,9 @@
 // Keys, their limits, cancelling and the end of a thought, over HTTP.
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "src/server/access/api_keys.h"
 #include "tests/server/server_fixture.h"
@@ -69,6 +71,24 @@ class KeysTest : public ServerTest {
     return client;
   }
 };
+
+// What is refused while it is prepared gives its place back, on whatever thread that is.
+TEST_F(KeysTest, RequestsThatAreRefusedAtOnceLeaveNoPlaceTaken) {
+  StartWith({{"a", "concurrent=8"}, {"b", ""}, {"c", "concurrent=2"}});
+  std::vector<std::thread> clients;
+  for (const char* name : {"a", "a", "b", "c"}) {
+    clients.emplace_back([this, name] {
+      for (int i = 0; i < 100; ++i) {
+        const int status = Ask(name, "POST", kChat, {{"messages", 5}}).status;
+        EXPECT_TRUE(status == 400 || status == 429) << status;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  for (const char* name : {"a", "c"}) {
+    EXPECT_EQ(Ask(name, "POST", kChat, {{"messages", 5}}).status, 400) << name;
+  }
+}
 
 TEST_F(KeysTest, WithKeysOnlyHealthIsOpen) {
   StartWith({{"a", ""}, {"root", "admin"}});

@@ -167,6 +167,7 @@ Gate::Account& Gate::AccountOf(const ApiKey& key) {
 ApiResult<std::shared_ptr<Gate::Ticket>> Gate::Enter(const HttpRequest& request) {
   if (request.key == nullptr) return std::shared_ptr<Ticket>(new Ticket(this, nullptr, 0));
   const ApiKey& key = *request.key;
+  const std::lock_guard lock(mutex_);
   Account& account = AccountOf(key);
   if (const auto refusal = account.usage.Begin(key.limits, Now())) {
     return ApiError{
@@ -181,6 +182,7 @@ ApiResult<std::shared_ptr<Gate::Ticket>> Gate::Enter(const HttpRequest& request)
 
 Headers Gate::LimitHeaders(const HttpRequest& request) const {
   if (request.key == nullptr) return {};
+  const std::lock_guard lock(mutex_);
   const auto found = accounts_.find(request.key->name);
   const KeyUsage unused;
   const KeyUsage& usage = found == accounts_.end() ? unused : found->second.usage;
@@ -193,7 +195,9 @@ bool Gate::MaySee(const HttpRequest& request, const Ticket& ticket) const {
 }
 
 Gate::Ticket::~Ticket() {
-  if (key_ != nullptr) gate_->AccountOf(*key_).usage.End();
+  if (key_ == nullptr) return;
+  const std::lock_guard lock(gate_->mutex_);
+  gate_->AccountOf(*key_).usage.End();
 }
 
 ApiResult<int> Gate::Ticket::PriorityFor(std::optional<int> wanted) const {
@@ -209,7 +213,9 @@ ApiResult<int> Gate::Ticket::PriorityFor(std::optional<int> wanted) const {
 }
 
 void Gate::Ticket::Charge(uint64_t tokens) {
-  if (key_ != nullptr) gate_->AccountOf(*key_).usage.Charge(key_->limits, tokens, gate_->Now());
+  if (key_ == nullptr) return;
+  const std::lock_guard lock(gate_->mutex_);
+  gate_->AccountOf(*key_).usage.Charge(key_->limits, tokens, gate_->Now());
 }
 
 }  // namespace ebb::server

@@ -1,8 +1,8 @@
 // Who may ask for what: keys, their limits, and pages of other origins. Knows requests by their
 // headers alone, and adds the headers that every answer has.
 //
-// Thread safety: SetKeys() may be called from any thread; all else belongs to the thread of
-// connections.
+// Thread safety: SetKeys() and all that a Ticket does, its end too, may happen on any thread; all
+// else belongs to the thread of connections.
 #ifndef EBB_SERVER_ACCESS_GATE_H_
 #define EBB_SERVER_ACCESS_GATE_H_
 
@@ -59,7 +59,7 @@ class Gate {
     [[nodiscard]] const std::shared_ptr<const ApiKey>& key() const { return key_; }
     [[nodiscard]] OwnerId owner() const { return owner_; }
     // The priority of a request that asks for `wanted`, or for none. Errors: 403, it may not have
-    // it. From any thread.
+    // it.
     [[nodiscard]] ApiResult<int> PriorityFor(std::optional<int> wanted) const;
     void Charge(uint64_t tokens);
 
@@ -85,6 +85,7 @@ class Gate {
     KeyUsage usage;
   };
   [[nodiscard]] std::shared_ptr<const KeyRing> keys() const;
+  // REQUIRES: mutex_ is held.
   [[nodiscard]] Account& AccountOf(const ApiKey& key);
   [[nodiscard]] bool IsAllowedOrigin(std::string_view origin) const;
   [[nodiscard]] double Now() const {
@@ -94,8 +95,8 @@ class Gate {
   const std::vector<std::string> cors_origins_;
   const uint64_t run_id_;
   const std::chrono::steady_clock::time_point origin_ = std::chrono::steady_clock::now();
-  mutable std::mutex mutex_;
-  std::shared_ptr<const KeyRing> keys_;                   // guarded by mutex_
+  mutable std::mutex mutex_;  // guards keys_ and accounts_
+  std::shared_ptr<const KeyRing> keys_;
   std::map<std::string, Account, std::less<>> accounts_;  // by the names of keys
   uint64_t next_id_ = 1;
 };

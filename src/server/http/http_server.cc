@@ -471,7 +471,7 @@ void HttpServer::Impl::Accept() {
   accepting = true;
   listener.acceptor().async_accept([this](const error_code& error, StreamProtocol::socket socket) {
     accepting = false;
-    if (error == asio::error::operation_aborted) return;
+    if (error == asio::error::operation_aborted || shared->stopping) return;
     if (error) {
       // No file descriptors are left, for instance: later.
       last_second.expires_after(Seconds(0.1));

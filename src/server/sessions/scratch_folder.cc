@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,6 +30,13 @@ int Lock(const fs::path& folder, int flags) {
   return -1;
 }
 
+// Whether `fd` is the lock that lies in the folder, which may have been removed and made anew.
+bool IsLockOf(const fs::path& folder, int fd) {
+  struct stat opened = {}, named = {};
+  return fstat(fd, &opened) == 0 && stat((folder / kLock).c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
 // Folders whose lock nobody holds.
 void RemoveLeftovers(const fs::path& parent) {
   std::error_code error;
@@ -49,15 +57,20 @@ Result<ScratchFolder> ScratchFolder::Create() {
   const fs::path parent = fs::temp_directory_path(error);
   if (error) return IoError(fmt::format("no folder for files: {}", error.message()));
   RemoveLeftovers(parent);
-  ScratchFolder folder;
-  std::string path = (parent / fmt::format("{}XXXXXX", kPrefix)).string();
-  if (mkdtemp(path.data()) == nullptr) {
-    return IoError(fmt::format("cannot make {}: {}", path, std::generic_category().message(errno)));
+  // One that begins beside this one may take a folder that is not locked yet for a leftover.
+  constexpr int kAttempts = 10;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    ScratchFolder folder;
+    std::string path = (parent / fmt::format("{}XXXXXX", kPrefix)).string();
+    if (mkdtemp(path.data()) == nullptr) {
+      return IoError(
+          fmt::format("cannot make {}: {}", path, std::generic_category().message(errno)));
+    }
+    folder.path_ = path;
+    folder.lock_ = Lock(path, O_CREAT);
+    if (folder.lock_ >= 0 && IsLockOf(path, folder.lock_)) return folder;
   }
-  folder.path_ = path;
-  folder.lock_ = Lock(path, O_CREAT);
-  if (folder.lock_ < 0) return IoError(fmt::format("cannot lock {}", path));
-  return folder;
+  return IoError(fmt::format("cannot lock a folder in {}", parent.string()));
 }
 
 ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept

@@ -1,7 +1,6 @@
 // Invariants:
 // 1. A session is in `held` as long as this server has its lease, and `is_used` as long as a
-// request
-//    may change it.
+//    request fetches it or may change it.
 // 2. Of the files in `scratch` each belongs to one use, one write or one unsaved session, which
 //    removes it.
 // 3. A job that was begun ends once: what it saved is written first, then its end is delivered.
@@ -93,35 +92,41 @@ void SessionKeeper::Impl::Enter(const Waiting& entry) {
     waiting.push_back(entry);
     return UpdateClock();
   }
+  Ask(
+      &working, [this, entry] { return store->Acquire(entry->name); },
+      [this, entry](const auto& lease) { Acquired(entry, lease); });
+}
+
+void SessionKeeper::Impl::Acquired(const Waiting& entry,
+                                   const Result<std::optional<Lease>>& lease) {
+  if (!lease.ok()) return entry->then(StoreError(lease.status()));
+  if (!lease->has_value()) {
+    waiting.push_back(entry);
+    return UpdateClock();
+  }
+  const auto holding = std::make_shared<HeldSession>();
+  holding->use = std::make_shared<SessionUse>(SessionUse{
+      .name = entry->name, .traits = entry->traits, .lease = **lease, .created_ms = NowMs()});
+  // The lease is renewed from now on: to fetch a session may take longer than one lasts.
+  held[entry->name] = holding;
+  UpdateClock();
   const auto copy = copies.find(entry->name);
   const std::string generation = copy == copies.end() ? "" : copy->second.generation;
   Ask(
-      &working, [this, entry, generation] { return Fetch(*entry, generation); },
-      [this, entry](auto result) { Entered(entry, std::move(result)); });
+      &working, [this, begun = *holding->use, generation] { return Fetch(begun, generation); },
+      [this, entry, holding](auto result) { Entered(entry, holding, std::move(result)); });
 }
 
 ApiResult<std::shared_ptr<SessionUse>> SessionKeeper::Impl::Fetch(
-    const WaitingEntry& entry, const std::string& resting_generation) {
-  const auto lease = store->Acquire(entry.name);
-  if (!lease.ok()) return StoreError(lease.status());
-  if (!lease->has_value()) return std::shared_ptr<SessionUse>();
-  const auto fail = [&](ApiError error) {
-    // It ends by itself where it cannot be given back.
-    static_cast<void>(store->Release(**lease));
-    return error;
-  };
-  auto use = std::make_shared<SessionUse>();
-  use->name = entry.name;
-  use->traits = entry.traits;
-  use->lease = **lease;
-  use->created_ms = NowMs();
-  auto stored = store->Describe(entry.name);
-  if (!stored.ok()) return fail(StoreError(stored.status()));
+    const SessionUse& begun, const std::string& resting_generation) {
+  const auto use = std::make_shared<SessionUse>(begun);
+  auto stored = store->Describe(use->name);
+  if (!stored.ok()) return StoreError(stored.status());
   if (!stored->has_value()) return use;
   const Manifest& manifest = (*stored)->manifest;
-  if (auto error = CheckTraits(manifest, entry.traits)) return fail(*std::move(error));
+  if (auto error = CheckTraits(manifest, use->traits)) return *std::move(error);
   auto record = DecodeRecord((*stored)->record);
-  if (!record.ok()) return fail(StoreError(record.status()));
+  if (!record.ok()) return StoreError(record.status());
   use->record = *std::move(record);
   use->created_ms = manifest.created_ms;
   use->generation = manifest.generation;
@@ -129,16 +134,23 @@ ApiResult<std::shared_ptr<SessionUse>> SessionKeeper::Impl::Fetch(
   use->file = fmt::format("{}/fetched-{}", scratch.path(), use->lease.epoch);
   if (const Status status = store->Get(manifest, use->file); !status.ok()) {
     RemoveFile(use->file);
-    return fail(StoreError(status));
+    return StoreError(status);
   }
   return use;
 }
 
-void SessionKeeper::Impl::Entered(const Waiting& entry,
+void SessionKeeper::Impl::Entered(const Waiting& entry, const Holding& holding,
                                   ApiResult<std::shared_ptr<SessionUse>> result) {
-  if (auto* error = std::get_if<ApiError>(&result)) return entry->then(std::move(*error));
+  if (auto* error = std::get_if<ApiError>(&result)) {
+    if (!holding->is_lost) Release(holding->use->lease);
+    Drop(holding);
+    return entry->then(std::move(*error));
+  }
   const auto& use = std::get<std::shared_ptr<SessionUse>>(result);
-  if (use == nullptr) {
+  holding->use = use;
+  // Somebody else may have changed it: once more, as long as there is time.
+  if (holding->is_lost) {
+    Drop(holding);
     waiting.push_back(entry);
     return UpdateClock();
   }
@@ -153,9 +165,6 @@ void SessionKeeper::Impl::Entered(const Waiting& entry,
   }
   // The copy went while the store was asked.
   const bool is_nowhere = !use->generation.empty() && use->file.empty() && !use->resting;
-  const auto holding = std::make_shared<HeldSession>();
-  holding->use = use;
-  held[entry->name] = holding;
   if (is_nowhere) {
     Drop(holding);
     Release(use->lease);
@@ -293,7 +302,8 @@ void SessionKeeper::Impl::Rest(const Holding& holding, std::optional<uint64_t> r
   if (is_unsaved) return UpdateClock();
   if (resting.has_value()) KeepCopy(use.name, *resting, use.generation);
   Release(use.lease);
-  held.erase(use.name);
+  const auto found = held.find(use.name);
+  if (found != held.end() && found->second == holding) held.erase(found);
   UpdateClock();
 }
 
@@ -440,16 +450,16 @@ void SessionKeeper::Leave(const std::shared_ptr<SessionUse>& use) {
   impl_->Rest(holding, use->resting);
 }
 
-void SessionKeeper::Begin(const std::shared_ptr<SessionUse>& use, JobId job, SessionWork* work) {
+bool SessionKeeper::Begin(const std::shared_ptr<SessionUse>& use, JobId job, SessionWork* work) {
   work->resting = use->resting;
   work->file = use->file;
   work->folder = impl_->scratch.path();
   work->checkpoint_every = impl_->options.checkpoint_every;
   const Holding holding = impl_->Find(use->name);
-  if (holding == nullptr || holding->use != use) return;
+  if (holding == nullptr || holding->use != use) return true;
   holding->job = job;
   impl_->jobs[job] = holding;
-  if (holding->is_lost) impl_->hooks.cancel(job);
+  return !holding->is_lost;
 }
 
 bool SessionKeeper::Take(JobUpdate* update) {

@@ -78,8 +78,9 @@ class SessionKeeper {
   void Enter(const store::SessionName& name, const SessionTraits& traits, Entered then);
   // No job came of it.
   void Leave(const std::shared_ptr<SessionUse>& use);
-  // `work` gets what the driver needs, and updates of the job are to be given to Take().
-  void Begin(const std::shared_ptr<SessionUse>& use, JobId job, SessionWork* work);
+  // `work` gets what the driver needs, and updates of the job are to be given to Take(). False: the
+  // lease has been lost meanwhile, so the job is to be cancelled as soon as the driver has it.
+  [[nodiscard]] bool Begin(const std::shared_ptr<SessionUse>& use, JobId job, SessionWork* work);
   // Takes the session's part out of an update, and its end, which is delivered later. False: it is
   // of no job that was begun here.
   bool Take(JobUpdate* update);

@@ -70,10 +70,12 @@ struct SessionKeeper::Impl {
        Hooks hooks_in, ScratchFolder scratch_in);
 
   void Enter(const Waiting& entry);
-  // On a thread of the store. Nothing: somebody else has the lease.
-  [[nodiscard]] ApiResult<std::shared_ptr<SessionUse>> Fetch(const WaitingEntry& entry,
+  void Acquired(const Waiting& entry, const Result<std::optional<store::Lease>>& lease);
+  // What `begun` is with all that the store has of it. On a thread of the store.
+  [[nodiscard]] ApiResult<std::shared_ptr<SessionUse>> Fetch(const SessionUse& begun,
                                                              const std::string& resting_generation);
-  void Entered(const Waiting& entry, ApiResult<std::shared_ptr<SessionUse>> result);
+  void Entered(const Waiting& entry, const Holding& held,
+               ApiResult<std::shared_ptr<SessionUse>> result);
   void Adopt(const Waiting& entry, const Holding& held);
   void Advance(const Holding& held);
   void Write(const Holding& held, SavedSession saved);

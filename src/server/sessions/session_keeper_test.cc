@@ -1,0 +1,165 @@
+// Leases while a session is fetched, from a store that takes its time.
+#include "src/server/sessions/session_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+namespace ebb::server {
+namespace {
+
+using store::Held;
+using store::Lease;
+using store::Manifest;
+using store::SessionName;
+using store::StoredSession;
+
+constexpr double kLeaseSeconds = 0.3;
+
+// Holds one session. A fetch lasts until the lease has been renewed `awaited` times.
+class SlowStore final : public store::SessionStore {
+ public:
+  explicit SlowStore(int awaited) : awaited_(awaited) {}
+
+  Result<std::optional<Lease>> Acquire(const SessionName& name) override {
+    const std::lock_guard lock(mutex_);
+    if (is_held_) return std::optional<Lease>();
+    is_held_ = true;
+    return std::optional(Lease{name, fmt::format("{}", ++epoch_)});
+  }
+  Result<Held> Renew(const Lease&) override {
+    const std::lock_guard lock(mutex_);
+    ++num_renewals_;
+    changed_.notify_all();
+    if (num_renewals_ != lost_at_) return Held::kYes;
+    is_held_ = false;
+    return Held::kNo;
+  }
+  Status Release(const Lease& lease) override {
+    const std::lock_guard lock(mutex_);
+    if (lease.epoch == fmt::format("{}", epoch_)) is_held_ = false;
+    return OkStatus();
+  }
+  Result<std::optional<StoredSession>> Describe(const SessionName& name) override {
+    Manifest manifest;
+    manifest.tenant = name.tenant;
+    manifest.id = name.id;
+    manifest.generation = "g";
+    return std::optional(StoredSession{manifest, EncodeRecord({})});
+  }
+  Status Get(const Manifest&, const std::string& path) override {
+    std::unique_lock lock(mutex_);
+    ++num_fetches_;
+    const bool renewed = changed_.wait_for(
+        lock, std::chrono::seconds(20), [&] { return num_renewals_ >= awaited_ * num_fetches_; });
+    lock.unlock();
+    // What the keeper makes of the renewal is posted behind it.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::ofstream(path) << "rows";
+    return renewed ? OkStatus() : IoError("the lease was not renewed");
+  }
+  Result<Held> Put(const Lease&, const std::string&, std::string_view, Manifest*) override {
+    return Held::kYes;
+  }
+  Result<Held> Delete(const Lease&) override { return Held::kYes; }
+  Result<store::SessionPage> List(const std::string&, const std::string&, size_t) override {
+    return store::SessionPage();
+  }
+  Status Sweep() override { return OkStatus(); }
+
+  // The lease is lost by this renewal; 0: by none.
+  void LoseAt(int renewal) { lost_at_ = renewal; }
+  [[nodiscard]] int num_fetches() {
+    const std::lock_guard lock(mutex_);
+    return num_fetches_;
+  }
+
+ private:
+  const int awaited_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_held_ = false;
+  int epoch_ = 0, num_renewals_ = 0, num_fetches_ = 0, lost_at_ = 0;
+};
+
+class SessionKeeperTest : public testing::Test {
+ protected:
+  using Entered = ApiResult<std::shared_ptr<SessionUse>>;
+
+  void Start(int awaited, int lost_at = 0) {
+    auto slow = std::make_unique<SlowStore>(awaited);
+    store_ = slow.get();
+    store_->LoseAt(lost_at);
+    SessionKeeperOptions options;
+    options.limits.lease = kLeaseSeconds;
+    auto keeper = SessionKeeper::Create(
+        std::move(slow), options,
+        {.post =
+             [this](std::function<void()> work) { boost::asio::post(thread_, std::move(work)); },
+         .discard = [](uint64_t) {},
+         .cancel = [](JobId) {},
+         .deliver = [](JobUpdate) {}});
+    ASSERT_TRUE(keeper.ok()) << keeper.status().ToString();
+    keeper_ = *std::move(keeper);
+  }
+  void TearDown() override {
+    if (keeper_ != nullptr) keeper_->Stop();
+    thread_.join();
+  }
+  std::future<Entered> Enter() {
+    auto promise = std::make_shared<std::promise<Entered>>();
+    boost::asio::post(thread_, [this, promise] {
+      keeper_->Enter({"", "s"}, {},
+                     [promise](Entered entered) { promise->set_value(std::move(entered)); });
+    });
+    return promise->get_future();
+  }
+  static std::string EpochOf(std::future<Entered>* future) {
+    const Entered entered = future->get();
+    const auto* error = std::get_if<ApiError>(&entered);
+    if (error != nullptr) return error->code + ": " + error->message;
+    return std::get<std::shared_ptr<SessionUse>>(entered)->lease.epoch;
+  }
+
+  boost::asio::thread_pool thread_{1};
+  std::unique_ptr<SessionKeeper> keeper_;
+  SlowStore* store_ = nullptr;
+};
+
+TEST_F(SessionKeeperTest, RenewsTheLeaseWhileASessionIsFetched) {
+  Start(/*awaited=*/3);
+  auto first = Enter();
+  EXPECT_EQ(EpochOf(&first), "1");
+  EXPECT_EQ(store_->num_fetches(), 1);
+}
+
+TEST_F(SessionKeeperTest, AnotherRequestWaitsWhileASessionIsFetched) {
+  Start(/*awaited=*/2);
+  auto first = Enter(), second = Enter();
+  EXPECT_EQ(EpochOf(&first), "1");
+  // Longer than the second may wait.
+  EXPECT_EQ(EpochOf(&second), "session_busy: another request uses session \"s\"");
+  EXPECT_EQ(store_->num_fetches(), 1);
+}
+
+TEST_F(SessionKeeperTest, WhatWasFetchedUnderALostLeaseIsFetchedAnew) {
+  Start(/*awaited=*/1, /*lost_at=*/1);
+  auto first = Enter();
+  EXPECT_EQ(EpochOf(&first), "2");
+  EXPECT_EQ(store_->num_fetches(), 2);
+}
+
+}  // namespace
+}  // namespace ebb::server
