@@ -410,6 +410,8 @@ void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {
   impl_->DetachTable(group)->full.SetLastVisible(index, last);
 }
 
+void SequenceCache::FindAddresses() { impl_->Refresh(); }
+
 RowsView SequenceCache::View(int layer, int kv_head) const {
   impl_->Refresh();
   const size_t index = impl_->StreamIndex(layer, kv_head);

@@ -129,6 +129,9 @@ class SequenceCache {
   // greatest length of any stream's.
   [[nodiscard]] size_t NumPages(int layer, int kv_head) const;
   [[nodiscard]] size_t most_pages() const;
+  // Looks up where pages lie that have moved: threads may call View() and Row() at once from then
+  // on, until rows or pages change. BeginStaging() does it too.
+  void FindAddresses();
   // The rows of T0 and T1. Those of a T1 that is staged have an address from StageLayer() on, until
   // EndLayer(), or until the next layer but one is staged. In a step that reads lent rows, pages
   // and slots name the lender's too, and are not those of Row().

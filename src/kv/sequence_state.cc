@@ -45,6 +45,8 @@ TokenTableState LoadTable(Position end, StateReader* from) {
     state.pages.push_back({static_cast<Tier>(tiers[page]), used[page]});
   }
   if (num_rows != state.positions.size()) from->Fail("as many positions as rows were expected");
+  // Rows are hidden within a step alone.
+  if (!state.last_visible.empty()) from->Fail("rows that are hidden");
   for (const Position position : state.positions) {
     if (position >= end) from->Fail(fmt::format("position {} of {} tokens", position, end));
   }

@@ -31,8 +31,17 @@ class PlainBody final : public SessionBody {
   void TruncateTo(Position end) override { sequence_->TruncateTo(end); }
   Status SetT0Share(double share) override { return sequence_->SetT0Share(share); }
   Status Park() override {
-    if (sequence_->cache().HasT1()) return sequence_->Park();
-    return InvalidArgument("a session without T1 has no place to park its rows in");
+    if (!sequence_->cache().HasT1()) {
+      return InvalidArgument("a session without T1 has no place to park its rows in");
+    }
+    if (sequence_->RotatesKeys()) {
+      return InvalidArgument("keys in the tiers below T0 cannot be rotated anew");
+    }
+    if (sequence_->policy().selector != nullptr) {
+      return InvalidArgument("policy \"" + sequence_->policy().name +
+                             "\" chooses rows within a step, which works in T0 alone");
+    }
+    return sequence_->Park();
   }
   Status ForkFrom(SessionBody* other) override {
     return sequence_->ForkFrom(static_cast<PlainBody*>(other)->sequence_.get());

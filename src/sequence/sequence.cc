@@ -267,7 +267,7 @@ void Sequence::DropRows(Position end) try {
   if (!health_.CheckUnbroken().ok()) return;
   settler_.TruncateTo(end);
   cache_.TruncateTo(end);
-  rope_.TruncateTo(cache_, end);
+  if (end < next()) rope_.TruncateTo(cache_, end);
   unrotated_keys_.TruncateTo(end);
 } catch (const std::bad_alloc&) {
   BreakWithoutMemory("to roll back");
@@ -349,6 +349,8 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
       kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven;
   const auto num_tokens = static_cast<int>(tokens.size());
   if (kind == StepKind::kDecode) {
+    // A prompt that was given up ends where it was.
+    if (first_prompt_.is_read) EndPrompt();
     if (first_generated_ < 0) first_generated_ = next() - num_tokens;
     generated_tokens_ += num_tokens;
   }

@@ -88,6 +88,10 @@ Status Sequence::ForkFrom(Sequence* other) {
 Status Sequence::CheckPlaces() const {
   const auto num_rows = static_cast<Position>(cache_.max_rows());
   if (rope_.Next(next()) < num_rows) return Corrupt("more rows than places");
+  const bool has_below = cache_.page_bytes(Tier::kT1) != 0 || cache_.page_bytes(Tier::kT2) != 0;
+  if (RotatesKeys() && has_below) {
+    return Corrupt("rows below T0, whose keys could not be rotated anew");
+  }
   // Keys that may be rotated anew find room where rows do.
   const Position needed = RotatesKeys() ? num_rows : rope_.Next(next());
   if (needed <= options_.context) return OkStatus();

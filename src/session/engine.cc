@@ -71,13 +71,18 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
   return OkStatus();
 }
 
-Status CheckTiers(const Policy& policy, const SessionOptions& options) {
+Status CheckTiers(const EngineCore& core, const Policy& policy, const SessionOptions& options) {
   if (RotatesKeys(options.past_context, policy)) {
     return InvalidArgument("keys in the tiers below T0 cannot be rotated anew");
   }
   if (policy.selector != nullptr) {
     return InvalidArgument("policy \"" + policy.name +
                            "\" chooses rows within a step, which works in T0 alone");
+  }
+  const bool hides_rows = policy.placement != nullptr && policy.placement->LongestStep() < kAnyStep;
+  if (hides_rows && core.stores.caches().t2 != nullptr) {
+    return InvalidArgument("policy \"" + policy.name +
+                           "\" hides rows within a step, which is not for rows of T2");
   }
   return OkStatus();
 }
@@ -237,7 +242,7 @@ Result<Policy> Insides::MakeSessionPolicy(const EngineCore& core, const SessionO
   // A policy of the caller's own may use the tiers that there are.
   const bool may_move = options.make_policy && core.options.tiers.has_value();
   if (may_move || options.policy.tiers.has_value()) {
-    EBB_RETURN_IF_ERROR(CheckTiers(policy, options));
+    EBB_RETURN_IF_ERROR(CheckTiers(core, policy, options));
   }
   return policy;
 }

@@ -9,11 +9,14 @@
 namespace ebb {
 namespace {
 
-// Whether both give the same rows, as far as their options tell; caps and shares are not compared.
+// Whether both give the same rows, as far as their options tell, and may hold them in the same
+// tiers; caps and shares are not compared.
 bool HaveOneKind(const Session::Impl& a, const Session::Impl& b) {
   const Policy& one = a.body->sequence().policy();
   const Policy& other = b.body->sequence().policy();
   return a.core == b.core && a.options.lossless.has_value() == b.options.lossless.has_value() &&
+         a.options.past_context == b.options.past_context &&
+         a.options.policy.tiers.has_value() == b.options.policy.tiers.has_value() &&
          one.name == other.name && one.granularity == other.granularity &&
          one.scorer->Name() == other.scorer->Name();
 }

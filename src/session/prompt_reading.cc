@@ -34,7 +34,10 @@ namespace {
 
 // Cuts a piece off `left` tokens so that neither it nor what it leaves is a single one.
 size_t AtMost(size_t piece, size_t most, size_t left) {
-  piece = std::min(piece, std::max<size_t>(most, 2));
+  most = std::max<size_t>(most, 2);
+  // T0 may have room for no more than this.
+  if (piece <= most) return piece;
+  piece = most;
   if (piece + 1 != left) return piece;
   return piece > 2 ? piece - 1 : left;
 }

@@ -29,6 +29,12 @@ std::string T1Text(const std::optional<TierSpec>& tiers) {
   return tiers.has_value() ? std::string(T1PlaceName(tiers->t1)) : "no tiers";
 }
 
+// A policy of the caller's own does not say it, where the tiers' placement does.
+std::string T2Text(const Session::Impl& s) {
+  if (!s.options.make_policy || s.core->stores.caches().t2 == nullptr) return "the placement's";
+  return std::string(CompressedTypeName(s.core->options.tiers->t2_type));
+}
+
 // What a session that resumes another one must have in common with it, in the order in which it is
 // compared.
 SessionIdentity SessionIdentityOf(const Session::Impl& s) {
@@ -45,6 +51,7 @@ SessionIdentity SessionIdentityOf(const Session::Impl& s) {
       {"selector", policy.selector == nullptr ? "none" : policy.selector->Name()},
       {"granularity", std::string(GranularityName(policy.granularity))},
       {"T1", T1Text(sequence.options().tiers)},
+      {"number format of T2", T2Text(s)},
       {"choice of kept rows", s.body->KeptRows()},
   };
 }

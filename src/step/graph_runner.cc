@@ -450,6 +450,7 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   SetInput(graph->graph.output_rows, work.output_rows);
   for (const SequenceStep& sequence : work.sequences) {
     EBB_RETURN_IF_ERROR(sequence.cache->BeginStaging());
+    for (const RowFollower& follower : sequence.followers) follower.cache->FindAddresses();
   }
   impl_->scratch.select_seconds = 0;
   graph->op->SetWork(&work);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/session/session_impl.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace ebb {
@@ -61,6 +62,30 @@ TEST(Rotation, RollingBackAcrossATurnKeepsPlacesInOrder) {
     ExpectOk(session->Decode(tokens[i]));
     ASSERT_LT(LargestDifference(expected, Logits(*session)), 1e-3) << i;
   }
+}
+
+// The newest rows may have gone: places follow what was read, not what is left.
+TEST(Rotation, ARollBackThatForgetsNothingMovesNoPlace) {
+  auto engine = MakeEngine({.threads = 1, .kv_type = RowType::kF32});
+  SessionOptions options;
+  options.policy = {.name = "tova", .budget = {Budget::Unit::kRows, 40}};
+  options.policy.granularity = Granularity::kToken;
+  options.context = 64;
+  options.past_context = PastContext::kReRotate;
+  auto session = Open(*engine, options), other = Open(*engine, options);
+  const std::vector<Token> tokens = SomeTokens(200);
+  ExpectOk(session->Prefill(std::span(tokens).first(30)));
+  ExpectOk(other->Prefill(std::span(tokens).first(30)));
+  int num_without_newest = 0;
+  for (size_t i = 30; i < tokens.size(); ++i) {
+    ExpectOk(session->Decode(tokens[i]));
+    ExpectOk(other->Decode(tokens[i]));
+    ASSERT_EQ(Logits(*session), Logits(*other)) << i;
+    const auto rows = Insides::SequenceOf(*session).cache().positions(0);
+    num_without_newest += rows.back() + 1 < session->next_position() ? 1 : 0;
+    ExpectOk(session->TruncateTo(session->next_position()));
+  }
+  EXPECT_GT(num_without_newest, 0);
 }
 
 TEST(Rotation, APromptLongerThanTheContextIsReadInPieces) {

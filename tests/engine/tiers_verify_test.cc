@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ebb/engine.h"
 #include "ebb/model.h"
@@ -49,12 +50,15 @@ class LongThoughts : public testing::TestWithParam<const char*> {
 
 TEST_P(LongThoughts, AnyShareOfT0GivesTheBitsOfTheFullCache) {
   const LongThought full = Under(model_, GetParam(), std::nullopt);
-  for (const double share : {1.0, 0.7, 0.5, 0.3}) {
+  // One of the thoughts, which take long, is asked everything.
+  const bool is_first = GetParam() == kThoughtPrompts[0];
+  for (const double share : is_first ? std::vector{1.0, 0.7, 0.5, 0.3} : std::vector{0.3}) {
     const LongThought outcome = Under(model_, GetParam(), InFile(share));
     EXPECT_EQ(outcome.hash, full.hash) << share;
     EXPECT_EQ(RowsInT1(outcome) > 0, share < 1) << share;
     EXPECT_EQ(outcome.cache.rows_evicted, 0) << share;
   }
+  if (!is_first) return;
   const LongThought evicted = Under(model_, GetParam(), InFile(0.5, 0.1));
   EXPECT_NE(evicted.hash, full.hash);
   EXPECT_GT(evicted.cache.rows_evicted, 0);

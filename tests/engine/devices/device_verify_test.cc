@@ -35,7 +35,10 @@ TEST_P(DeviceVerify, StreamingAnyShareGivesTheBitsOfTheFullCache) {
     return Think(*model, GetParam(), options);
   };
   const LongThought full = think({.threads = 1, .device = *ParseDevice("ggml-sim")});
-  for (const double share : {1.0, 0.5, 0.3}) {
+  EXPECT_EQ(think(OnDevice(T1Mode::kStream, Tiers(0.3))).hash, full.hash);
+  // Each thought takes a minute and a half: one of them is asked everything.
+  if (GetParam() != kThoughtPrompts[0]) return;
+  for (const double share : {1.0, 0.5}) {
     EXPECT_EQ(think(OnDevice(T1Mode::kStream, Tiers(share))).hash, full.hash) << share;
   }
   EXPECT_NE(think(OnDevice(T1Mode::kStream, Tiers(0.5, 0.1))).hash, full.hash);

@@ -239,6 +239,18 @@ TEST(ExactPrefix, WhatCannotBeSharedExactlyIsNot) {
   EXPECT_EQ(ExactPrefix(*from, {}), 0u);
 }
 
+TEST(ExactPrefix, APromptThatWasGivenUpEndsWhereTokensAreGenerated) {
+  const auto engine = MakeEngine();
+  const std::vector<Token> prompt = SomeTokens(900);
+  const auto from = Open(*engine);
+  std::atomic<bool> cancel = false;
+  const PrefillOptions options = {.cancel = &cancel, .progress = [&](size_t) { cancel = true; }};
+  EXPECT_EQ(from->Prefill(prompt, options).code(), StatusCode::kCancelled);
+  ASSERT_EQ(from->next_position(), 512);
+  for (const Token token : std::span(prompt).subspan(512, 20)) ExpectOk(from->Decode(token));
+  EXPECT_EQ(ExactPrefix(*from, prompt), 512u);
+}
+
 TEST(ExactPrefix, WhoIsNotAskedRightTakesNothing) {
   const auto engine = MakeEngine(), other_engine = MakeEngine();
   const std::vector<Token> prompt = SomeTokens(100);
@@ -256,6 +268,27 @@ TEST(ExactPrefix, WhoIsNotAskedRightTakesNothing) {
   EXPECT_EQ(session->next_position(), 0);
   EXPECT_EQ(Take(from.get(), prompt, session.get()), 98u);
   EXPECT_EQ(session->prompt_left(), 2u);
+}
+
+// Rows of T1 would come to a session that turns keys, which works in T0 alone.
+TEST(ExactPrefix, SessionsOfOneNameWhoseTiersOrTurnsDifferShareNothing) {
+  const SessionOptions tiered = {.policy = Tiered({.t0_share = 0.4, .t1 = T1Place::kHost})};
+  const SessionOptions plain = {.policy = SmallPolicy("attention", "25%")};
+  SessionOptions turning = plain;
+  turning.context = 256;
+  turning.past_context = PastContext::kReRotate;
+  const auto engine = MakeEngine(EngineOptionsFor(tiered));
+  const std::vector<Token> prompt = SomeTokens(100);
+  for (const SessionOptions* options : {&tiered, &plain}) {
+    const auto from = Open(*engine, *options), session = Open(*engine, turning);
+    ExpectOk(from->Prefill(prompt));
+    EXPECT_EQ(BeginPromptFrom(from.get(), prompt, session.get()).status().code(),
+              StatusCode::kInvalidArgument);
+  }
+  const auto from = Open(*engine, tiered), session = Open(*engine, plain);
+  ExpectOk(from->Prefill(prompt));
+  EXPECT_EQ(BeginPromptFrom(from.get(), prompt, session.get()).status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST(ExactPrefix, ATextLongerThanAWindowIsNotShared) {

@@ -258,6 +258,16 @@ TEST(ElasticT0Test, WhatHasNoT1IsRefusedWithItsReason) {
   for (const double share : {-0.1, 1.1, std::nan("")}) {
     EXPECT_EQ(with_t1->SetT0Share(share).code(), StatusCode::kInvalidArgument);
   }
+  // Of one that has no tiers itself, beside those that have.
+  const auto rotating = Open(*tiered, SessionOptions{.policy = SmallPolicy("streaming", "128"),
+                                                     .context = 256,
+                                                     .past_context = PastContext::kReRotate});
+  const auto selecting = Open(*tiered, SmallPolicy("quest", "48"));
+  for (Session* session : {rotating.get(), selecting.get()}) {
+    ExpectOk(session->Prefill(Prompt()));
+    EXPECT_EQ(session->Park().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(session->accounting().tiers[1].rows, 0);
+  }
 }
 
 }  // namespace
