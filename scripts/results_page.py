@@ -58,26 +58,36 @@ class Importance:
         value = self.by_name[name][key]
         return "-" if value is None else f"{value:+.3f}"
 
+    def with_width(self, name):
+        width = self.by_name[name]["half_width"]
+        return self.cell(name) + ("" if width is None else f" +- {width:.3f}")
+
     def about_correlations(self):
         return f"""Spearman's correlation with the labels, mean over the {max(c['thoughts'] for c in self.record['signals'])}
-thoughts in which something matters and something does not; thoughts are what is independent, so 95 % of a
-correlation of 0 lie within +-{self.record['half_width']:.2f}."""
+thoughts in which something matters and something does not, +- Student's 95 % over the thoughts, whose tokens are
+not independent of each other."""
 
     def signals(self):
         return table(["signal", "raw", "exponential", "rolling", "rolling, pooled", "with the position"],
-                     [[f"`{name}`"] + [self.cell(f"{name} {how}") for how in ("raw", "exponential", "rolling")]
+                     [[f"`{name}`"] + [self.with_width(f"{name} {how}") for how in ("raw", "exponential", "rolling")]
                       + [self.cell(f"{name} rolling", "pooled"), self.cell(f"{name} rolling", "trend")]
                       for name in self.families])
 
     def scorers(self):
-        rows = sorted(([f"`{name}`", self.cell(name), self.cell(name, "pooled"), self.cell(name, "trend")]
-                       for name in self.by_name if " " not in name), key=lambda row: row[1] == "-" or -float(row[1]))
+        def place(name):
+            within = self.by_name[name]["within"]
+            return (within is None, -(within or 0))
+        rows = [[f"`{name}`", self.with_width(name), self.cell(name, "pooled"), self.cell(name, "trend")]
+                for name in sorted((name for name in self.by_name if " " not in name), key=place)]
         return table(["scorer", "within thoughts", "pooled", "with the position"], rows)
 
     def num_smoother(self):
-        """Of families whose rolling mean tells more than the raw signal."""
-        return sum(abs(self.by_name[f"{n} rolling"]["within"]) > abs(self.by_name[f"{n} raw"]["within"])
-                   for n in self.families)
+        """(of families whose rolling mean tells more than the raw signal, of those beyond both intervals)"""
+        def gain(name):
+            raw, rolling = self.by_name[f"{name} raw"], self.by_name[f"{name} rolling"]
+            return (abs(rolling["within"]) - abs(raw["within"]), (raw["half_width"] or 0) + (rolling["half_width"] or 0))
+        gains = [gain(name) for name in self.families]
+        return sum(more > 0 for more, _ in gains), sum(more > width for more, width in gains)
 
     def bands_and_places(self):
         bands = [f"layers {b[0]} to {b[1]}" if b else "none" for b in (self.record["band_a"], self.record["band_b"])]
@@ -350,9 +360,10 @@ answer. {of.about_correlations()}""")
         self.say(of.signals())
         self.say("Scorers, as their scores stand at the boundary, best first:")
         self.say(of.scorers())
+        more, surely = of.num_smoother()
         self.say(f"""What reproduces: cumulative attention tells next to nothing ({of.cell('attention')};
-at most 0.09 there). A rolling mean over 64 tokens tells more than the raw signal: for {of.num_smoother()} of
-{len(of.families)} signals. Keys before RoPE tell about as much as after it
+at most 0.09 there). A rolling mean over 64 tokens tells more than the raw signal: for {more} of
+{len(of.families)} signals, for {surely} of them beyond both intervals. Keys before RoPE tell about as much as after it
 ({of.cell('key_variance_before_rope rolling')} against {of.cell('key_variance rolling')}). What a thought needs
 here is what it found last, so `recency` ({of.cell('recency')}) is ahead of all that the model shows.""")
         self.say(of.bands_and_places())

@@ -19,16 +19,6 @@ def records_of(path):
             yield json.loads(line)
 
 
-def right_by_problem(folder):
-    """[setting]: {problem: whether it was right}"""
-    table_of = []
-    for record in records_of(folder / "results.jsonl"):
-        while len(table_of) <= record["setting"]:
-            table_of.append({})
-        table_of[record["setting"]][record["problem"]] = record["correct"]
-    return table_of
-
-
 def paired_p(one, other):
     """(p, won, lost) over the problems of both."""
     both = one.keys() & other.keys()
@@ -37,13 +27,19 @@ def paired_p(one, other):
     return mcnemar(won, lost), won, lost
 
 
+# What is the same in all runs but those that say otherwise (scripts/results_real).
+USUAL = "window=32 interval=16"
+# Layers times kv heads.
+STREAMS = {"1.5B": 28 * 2, "0.5B": 24 * 2}
+
+
 def name_of(record):
-    return " ".join(part for part in (record["policy"], record["budget"], record["tiers"], record["options"])
-                    if part)
+    options = "" if record["options"] == USUAL else record["options"]
+    return " ".join(part for part in (record["policy"], record["budget"], record["tiers"], options) if part)
 
 
-HEAD = ["setting", "n", "right", "accuracy, % (95 %)", "won : lost, p", "of full", "tokens", "peak rows", "peak MiB",
-        "s an answer"]
+HEAD = ["setting", "n", "right", "accuracy, % (95 %)", "won : lost, p", "of full", "tokens", "evicted, %", "peak rows, of full",
+        "peak bytes, of full", "reads, of full", "s an answer"]
 
 # Title, what is compared, runs, the run and setting that is the full cache.
 PARTS = [
@@ -51,11 +47,13 @@ PARTS = [
      "Nothing is evicted. `t0=30%` keeps the rest in a file; `t2` compresses every row that is not protected."),
     ("GSM8K: evicted shares (\"Not All Thoughts Need HBM\", Table 3, Fig. 2)",
      ["evicted", "evicted-random", "hierarchy"],
-     "Shares are of the rows ever generated. The hierarchy keeps half of the others in T1, which is exact."),
+     "Shares are of the rows ever unprotected, that is, generated and more than a window ago; `evicted` is what that was of all "
+     "rows at the end. The hierarchy keeps half of the others in T1, which is exact."),
     ("GSM8K: windows and intervals (Tables 15, 16)", ["windows", "intervals"],
-     "The hierarchy with a tenth evicted; 128 protected rows and decisions every 64 steps where nothing else is said."),
+     "The hierarchy with a tenth evicted. A longer window leaves fewer rows to evict a tenth of, too."),
     ("GSM8K: policies at half of the rows", ["policies-half", "lazy"],
-     "What half is of differs by policy, as its source has it (`ebb run --list-policies`)."),
+     "What half is of differs by policy, as its source has it (`ebb run --list-policies`), and `evicted` says what it came to. "
+     "`quest` frees nothing and reads less."),
     ("GSM8K: fixed numbers of rows (Tables 2, 17)", ["rows"], "Budgets are rows of each kv head."),
     ("GSM8K: lossless", ["alone", "lossless"],
      "Each problem by itself, as lossless settings are: half of two cores. The policy drafts with a quarter of the rows, all rows "
@@ -75,27 +73,43 @@ def seconds_of(folder):
     return {setting: sum(seconds) / len(seconds) for setting, seconds in of.items()}
 
 
+def by_problem(folder, setting):
+    return {record["problem"]: record for record in records_of(folder / "results.jsonl") if record["setting"] == setting}
+
+
+def share_of(here, full, key):
+    """A sum over the same problems, as a share of the full cache's."""
+    both = here.keys() & full.keys()
+    of_full = sum(full[problem][key] for problem in both)
+    return f"{sum(here[problem][key] for problem in both) / of_full:.2f}" if of_full else "-"
+
+
+def evicted_percent(here, streams):
+    rows = sum(streams * (record["prompt_tokens"] + record["generated_tokens"]) for record in here.values())
+    return f"{100 * sum(record['rows_evicted'] for record in here.values()) / rows:.0f}" if rows else "-"
+
+
 def rows_of(out, run):
     records = read(out / run / "summary.json") or read(out / "unfinished" / run / "summary.json")
     full_run = FULL.get(run, "full")
-    full = right_by_problem(out / full_run)[:1]
-    full_records = read(out / full_run / "summary.json")
+    full = by_problem(out / full_run, 0)
     seconds = seconds_of(out / run)
+    streams = next((count for name, count in STREAMS.items() for grid in [read(out / run / "grid.json")]
+                    if grid and name in grid["model"]), 0)
     rows = []
-    for setting, (record, right) in enumerate(zip(records, right_by_problem(out / run))):
-        of_full = won_lost = "-"
-        is_full = run == full_run and setting == 0
-        if full and full_records and not is_full:
-            p, won, lost = paired_p(right, full[0])
+    for setting, record in enumerate(records):
+        here = by_problem(out / run, setting)
+        won_lost = of_full = "-"
+        if full and not (run == full_run and setting == 0):
+            p, won, lost = paired_p({problem: record["correct"] for problem, record in here.items()},
+                                    {problem: record["correct"] for problem, record in full.items()})
             won_lost = f"{won} : {lost}, {p:.2g}"
-            same = [full[0][problem] for problem in right if problem in full[0]]
-            if sum(same):
-                of_full = f"{sum(right.values()) / len(right) / (sum(same) / len(same)):.2f}"
+            of_full = share_of(here, full, "correct")
         rows.append([name_of(record), record["n"], record["correct"],
                      f"{100 * record['accuracy']:.0f} ({100 * record['ci_low']:.0f} to {100 * record['ci_high']:.0f})",
-                     won_lost, of_full, f"{record['generated_tokens']:.0f}", f"{record['peak_tokens']:.0f}",
-                     f"{record['peak_kv_bytes'] / 2**20:.1f}",
-                     f"{seconds[setting]:.1f}" if setting in seconds else "-"])
+                     won_lost, of_full, f"{record['generated_tokens']:.0f}", evicted_percent(here, streams),
+                     share_of(here, full, "peak_tokens"), share_of(here, full, "peak_kv_bytes"),
+                     share_of(here, full, "kv_reads"), f"{seconds[setting]:.1f}" if setting in seconds else "-"])
     return rows
 
 
@@ -171,13 +185,14 @@ def importance(out):
     if not record:
         return []
     of = Importance(record)
+    more, surely = of.num_smoother()
     return ["## Which tokens of a thought matter (\"EpiKV\", 4.2, App. C)", "", wrapped(
         f"""Labels by occlusion, 32 tokens at a time, {record['labelled']} of {record['problems']} thoughts ({record['wrong']}
 answered wrongly, {record['not repeated']} not the same again from the boundary on, which is the box):
 {100 * record['important_share']:.1f} % of the tokens matter to the answer. {of.about_correlations()}"""), "",
             of.signals(), "Scorers, as their scores stand at the boundary, best first:", "", of.scorers(),
-            wrapped(f"""A rolling mean over 64 tokens tells more than the raw signal for {of.num_smoother()} of
-{len(of.families)} signals. """ + of.bands_and_places()), ""]
+            wrapped(f"""A rolling mean over 64 tokens tells more than the raw signal for {more} of {len(of.families)}
+signals, for {surely} of them beyond both intervals. """ + of.bands_and_places()), ""]
 
 
 def profile(out):
@@ -221,11 +236,13 @@ def write(out, path):
     if models:
         batches = " and ".join(sorted({str(grid["batch"]) for grid in grids if grid["batch"]}))
         parts += [f"Model: {', '.join(models)}. Greedy answers, in batches of {batches}.", ""]
-    parts += ["Intervals are Clopper and Pearson's. `won : lost` are the problems that this setting alone, or the full "
-              "cache alone, got right; p is McNemar's exact test over these, of each row by itself: of 20 rows that "
-              "change nothing one falls below 0.05. `of full` is the accuracy over that of the full cache on the same "
-              "problems. Tokens, peak rows and MiB are means over answers; seconds share a batch's time among its "
-              "problems.", ""]
+    parts += [wrapped("""The last 32 tokens, four sinks and the prompt are protected, and policies decide every 16 tokens, where nothing
+else is said: the papers protect 128 and decide every 64 of thoughts that are four times as long.
+
+Intervals are Clopper and Pearson's. `won : lost` are the problems that this setting alone, or the full cache alone, got right; p is
+McNemar's exact test over these, of each row by itself: of rows that change nothing at most one in 20 falls below 0.05, and fewer than
+six problems that differ never do. `of full` is a sum over that of the full cache on the same problems. Tokens are means over answers;
+seconds share a batch's time among its problems."""), ""]
     for title, runs, text in PARTS:
         rows = [row for run in runs for row in rows_of(out, run)]
         if rows:

@@ -26,7 +26,7 @@ std::span<const Command> CommandTable() {
        WithModel({G::kSystem, G::kSession, G::kGeneration, G::kSampling, G::kPolicy, G::kLossless,
                   G::kMemory, G::kDisplay, G::kQuiet, G::kLogprobs}),
        RunChat},
-      {"serve", "answer requests over HTTP, in the form of OpenAI's interface",
+      {"serve", "answer requests over HTTP, as OpenAI's and Anthropic's interfaces do",
        WithModel({G::kServe, G::kGeneration, G::kSampling, G::kPolicy, G::kLossless}), RunServe},
       {"pull",
        "fetch models by name, or the default one, SmolLM2-135M-Instruct; resumes what was "

@@ -246,7 +246,7 @@ struct Policy {
 };
 
 // How much may stay. Rows are tokens per group; bytes are of all (layer, kv head) together. Percent
-// is of the rows ever unprotected; rows and bytes count what is protected too, so they can be too
+// is of PolicyInfo::percent_of; rows and bytes count what is protected too, so they can be too
 // small for it, which is refused. kBeyond counts the rows beyond what is protected (002, App. D).
 // kCompression is the compression ratio CR of 003 (App. F.1): (input + maximum generation) / CR
 // rows, rounded down.

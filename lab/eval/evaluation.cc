@@ -158,6 +158,7 @@ Status RunEvaluation(std::shared_ptr<const Model> model, std::span<const EvalQue
       const size_t unit = next_unit.fetch_add(1);
       if (unit >= num_units) return;
       answers.WaitForTurn(unit);
+      if (answers.stopped()) return;
       Result<EvalAnswer> answer = worker.Answer(units.At(unit));
       status = answer.status();
       if (status.ok()) answers.Put(unit, *std::move(answer));

@@ -11,6 +11,7 @@
 #include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/hypergeometric.hpp>
 #include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
 
 namespace ebb {
 namespace {
@@ -111,6 +112,17 @@ Interval FisherZInterval(double r, int64_t samples, double confidence) {
   if (std::isinf(half_width)) return {.low = -1, .high = 1};
   const double z = std::atanh(r);
   return {.low = std::tanh(z - half_width), .high = std::tanh(z + half_width)};
+}
+
+double MeanHalfWidth(double sum, double sum_of_squares, int64_t samples, double confidence) {
+  if (samples < 2 || !CheckConfidence(confidence).ok()) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const auto n = static_cast<double>(samples);
+  // Rounding may leave less than nothing.
+  const double variance = std::max(0.0, (sum_of_squares - sum * sum / n) / (n - 1));
+  const boost::math::students_t_distribution<double> student(n - 1);
+  return quantile(student, (1 + confidence) / 2) * std::sqrt(variance / n);
 }
 
 double SpearmanCorrelation(std::span<const double> a, std::span<const double> b) {

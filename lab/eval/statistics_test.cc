@@ -113,6 +113,13 @@ TEST(FisherExact, RefusesCountsThatCannotBe) {
   EXPECT_FALSE(FisherExactTwoSided({1, int64_t{1} << 40}, {1, 2}).ok());
 }
 
+// Of 1, 2, 4, 9: mean 4, deviation 3.559; t(0.975, 3) = 3.18245.
+TEST(MeanHalfWidth, IsStudentsOfTheMean) {
+  EXPECT_NEAR(MeanHalfWidth(16, 102, 4), 3.182446305 * 3.559026084 / 2, 1e-6);
+  EXPECT_EQ(MeanHalfWidth(6, 12, 3), 0);
+  EXPECT_TRUE(std::isinf(MeanHalfWidth(1, 1, 1)));
+}
+
 TEST(FisherZ, NarrowsWithTheRootOfTheSamples) {
   EXPECT_NEAR(FisherZHalfWidth(10), 0.7407967545337467, 1e-12);
   EXPECT_NEAR(FisherZHalfWidth(30), 0.37719524469205723, 1e-12);

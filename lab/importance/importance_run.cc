@@ -34,6 +34,7 @@ Status StudyImportance(const std::shared_ptr<const Model>& model,
       const size_t problem = next.fetch_add(1);
       if (problem >= problems.size()) return;
       results.WaitForTurn(problem);
+      if (results.stopped()) return;
       Result<ImportanceResult> result =
           StudyOne(engine->get(), problems, problem, options.occlusion);
       status = result.status();

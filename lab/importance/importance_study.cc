@@ -104,6 +104,7 @@ void ImportanceStudy::Add(const ImportanceLabels& labels,
     const double within = SpearmanCorrelation(values, of_thought);
     if (!std::isnan(within)) {
       sums.within += within;
+      sums.within_squares += within * within;
       ++sums.thoughts;
     }
     const double trend = SpearmanCorrelation(values, places);
@@ -126,16 +127,17 @@ std::vector<SignalCorrelation> ImportanceStudy::Correlations() const {
   constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
   std::vector<SignalCorrelation> correlations;
   for (const Sums& sums : signals_) {
-    correlations.push_back({.name = sums.name,
-                            .within = sums.thoughts == 0
-                                          ? kUndefined
-                                          : sums.within / static_cast<double>(sums.thoughts),
-                            .thoughts = sums.thoughts,
-                            .pooled = SpearmanCorrelation(sums.values, labels_),
-                            .tokens = static_cast<int64_t>(labels_.size()),
-                            .trend = sums.trend_thoughts == 0
-                                         ? kUndefined
-                                         : sums.trend / static_cast<double>(sums.trend_thoughts)});
+    correlations.push_back(
+        {.name = sums.name,
+         .within =
+             sums.thoughts == 0 ? kUndefined : sums.within / static_cast<double>(sums.thoughts),
+         .thoughts = sums.thoughts,
+         .half_width = MeanHalfWidth(sums.within, sums.within_squares, sums.thoughts),
+         .pooled = SpearmanCorrelation(sums.values, labels_),
+         .tokens = static_cast<int64_t>(labels_.size()),
+         .trend = sums.trend_thoughts == 0
+                      ? kUndefined
+                      : sums.trend / static_cast<double>(sums.trend_thoughts)});
   }
   return correlations;
 }

@@ -221,6 +221,12 @@ TEST(ListPoliciesTest, NeedsNoModel) {
         "reads marks of the model\n", "reads the attention of steps to come\n"}) {
     EXPECT_THAT(end.out, HasSubstr(reads));
   }
+  const std::string line = "\n" + std::string(22, ' ');
+  EXPECT_THAT(end.out, HasSubstr("scorer recency, parameters none" + line + "takes no options\n"));
+  EXPECT_THAT(end.out, HasSubstr("scorer attention, parameters none" + line +
+                                 "takes --budget, --sinks, --window, --interval\n"));
+  // Those of a policy and those of its scorer.
+  EXPECT_THAT(end.out, HasSubstr("scorer lazy_eviction, parameters alpha=X,"));
 }
 
 TEST(HelpTest, IsForEveryCommand) {

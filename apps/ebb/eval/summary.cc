@@ -158,7 +158,8 @@ Result<Json> RecordOf(const Group& group, const Group* full) {
   }
   const auto samples = static_cast<int64_t>(group.per_seed.size());
   if (samples > 1) {
-    const int64_t problems = c.n / samples;
+    // Seeds may have come to different ends of a run that did not.
+    const auto problems = static_cast<int64_t>(c.votes.size());
     record["samples"] = samples;
     record["majority"] = Share(c.RightByMajority(), problems);
     record["pass_all"] = Share(c.RightByAny(), problems);

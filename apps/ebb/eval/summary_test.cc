@@ -47,6 +47,16 @@ TEST(Summarize, CountsMajorityAndAnyRightAnswerOverSamples) {
   EXPECT_DOUBLE_EQ(record["pass_all"].get<double>(), 3.0 / 4);  // all but problem 2
 }
 
+// As where a run was stopped while it sampled a second time.
+TEST(Summarize, SharesAreOfTheProblemsWhereSomeHaveFewerSamples) {
+  const Result<Json> summary =
+      Summarize({Answer(0, 1, "7", true), Answer(1, 1, "7", true), Answer(2, 1, "7", true),
+                 Answer(3, 1, "8", false), Answer(0, 2, "7", true)});
+  ASSERT_TRUE(summary.ok());
+  EXPECT_DOUBLE_EQ(summary->front()["majority"].get<double>(), 0.75);
+  EXPECT_DOUBLE_EQ(summary->front()["pass_all"].get<double>(), 0.75);
+}
+
 TEST(Summarize, RightAnswersAreOneHoweverTheyAreWritten) {
   const std::vector<Json> samples = {Answer(0, 1, "1/2", true), Answer(0, 2, "7", false),
                                      Answer(0, 3, "0.5", true), Answer(0, 4, "7", false),

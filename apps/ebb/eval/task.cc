@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/setup.h"
@@ -42,9 +43,12 @@ Result<Task> ReadFileTask(const EvalInput& eval, uint64_t seed) {
     problems = problems.first(std::min(problems.size(), static_cast<size_t>(eval.problems)));
   }
   Task task = {.fingerprint = Fingerprint(problems)};
-  for (const EvalProblem& problem : problems) {
+  std::vector<EvalProblem> put(problems.begin(), problems.end());
+  for (EvalProblem& problem : put) {
     task.questions.push_back(AsQuestion(problem, preset->Of(file.format), preset->rules));
+    problem.question = task.questions.back().question;
   }
+  task.prompts_fingerprint = Fingerprint(put);
   return task;
 }
 

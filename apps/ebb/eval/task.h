@@ -15,7 +15,8 @@ namespace ebb::cli {
 
 struct Task {
   std::vector<EvalQuestion> questions;
-  uint64_t fingerprint = 0;  // of a file's problems; those of pebble follow from the seed
+  // Of a file's problems, and of these as they are put; those of pebble follow from the seed.
+  uint64_t fingerprint = 0, prompts_fingerprint = 0;
 };
 // The problems, as many as were asked for, with answers as long as was asked for. Errors: an
 // unknown task or preset; those of the file.

@@ -165,7 +165,6 @@ class Importance {
     record["stride"] = options_.importance.stride;
     record["boundary"] = options_.importance.boundary;
     record["important_share"] = study_.ImportantShare();
-    record["half_width"] = Number(FisherZHalfWidth(ToldThoughts(all)));
     record["band_a"] = BandJson(bands.a);
     record["band_b"] = BandJson(bands.b);
     record["important_by_place"] = Numbers(study_.ImportanceTrend());
@@ -174,6 +173,7 @@ class Importance {
     for (size_t i = 0; i < all.size(); ++i) {
       record["signals"].push_back({{"signal", all[i].name},
                                    {"within", Number(all[i].within)},
+                                   {"half_width", Number(all[i].half_width)},
                                    {"thoughts", all[i].thoughts},
                                    {"pooled", Number(all[i].pooled)},
                                    {"tokens", all[i].tokens},
@@ -193,11 +193,12 @@ class Importance {
     if (all.empty()) return text;
     text += fmt::format(
         "rank correlation with importance; within: mean over the {} thoughts in which not all is "
-        "alike, +- {:.2f} (Fisher's z)\n"
-        "{:<34}{:>8}{:>8}{:>8}   trend: with the position\n",
-        ToldThoughts(all), FisherZHalfWidth(ToldThoughts(all)), "", "within", "pooled", "trend");
+        "alike, with its 95 %\n"
+        "{:<34}{:>8}{:>8}{:>8}{:>8}   trend: with the position\n",
+        ToldThoughts(all), "", "within", "+-", "pooled", "trend");
     for (const SignalCorrelation& c : all) {
-      text += fmt::format("{:<34}{:>8.3f}{:>8.3f}{:>8.3f}\n", c.name, c.within, c.pooled, c.trend);
+      text += fmt::format("{:<34}{:>8.3f}{:>8.3f}{:>8.3f}{:>8.3f}\n", c.name, c.within,
+                          c.half_width, c.pooled, c.trend);
     }
     const std::string policy = PolicyOf(FindBands(all));
     if (!policy.empty()) text += fmt::format("bands of layers, for --policy {}\n", policy);

@@ -140,8 +140,8 @@ std::vector<OptionRow> PolicyRows() {
                [](CliOptions& o) { return &o.session.policy.scorer; }),
       ParsedRow(
           G::kPolicy, "--budget", "ROWS|PERCENT|BYTES|1/CR",
-          "how much may stay: 1024 rows, +1024 beyond the protected ones, 25% of the rows ever "
-          "unprotected, 64MiB, or 1/8 of the context",
+          "how much may stay: 1024 rows, +1024 beyond the protected ones, 25% of what the policy "
+          "counts (--list-policies), 64MiB, or 1/8 of the context",
           ReadBudget),
       ValueRow(G::kPolicy, "--sinks", "N",
                fmt::format("tokens that always stay: the first generated ones, or of streaming the "

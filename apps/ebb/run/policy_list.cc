@@ -1,8 +1,11 @@
 #include "apps/ebb/run/policy_list.h"
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "ebb/policy.h"
 
@@ -44,6 +47,28 @@ std::string Reads(const PolicyInfo& info) {
   return all.empty() ? "nothing" : all;
 }
 
+// The options that it takes beside --scorer and --granularity.
+std::string Options(const PolicyInfo& info) {
+  const PolicySpec all = {.name = std::string(info.name), .sinks = 1, .window = 2, .interval = 3};
+  const Result<PolicySpec> taken = DropUnusedOptions(all);
+  std::vector<std::string_view> names;
+  if (!info.percent_of.empty()) names.push_back("--budget");
+  if (taken.ok() && taken->sinks.has_value()) names.push_back("--sinks");
+  if (taken.ok() && taken->window.has_value()) names.push_back("--window");
+  if (taken.ok() && taken->interval.has_value()) names.push_back("--interval");
+  return names.empty() ? "no options" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Its own and its scorer's.
+std::string Parameters(const PolicyInfo& info) {
+  std::vector<std::string_view> lists;
+  if (!info.params.empty()) lists.push_back(info.params);
+  for (const ScorerInfo& scorer : BuiltinScorers()) {
+    if (scorer.name == info.scorer && !scorer.params.empty()) lists.push_back(scorer.params);
+  }
+  return lists.empty() ? "none" : fmt::format("{}", fmt::join(lists, ","));
+}
+
 }  // namespace
 
 ExitCode ListPolicies() {
@@ -52,7 +77,8 @@ ExitCode ListPolicies() {
     fmt::print("  {:<19} {}\n", policy.name, policy.description);
     fmt::print("  {:<19} granularity {}, scorer {}, parameters {}\n", "",
                GranularityName(policy.granularity), policy.scorer.empty() ? "none" : policy.scorer,
-               policy.params.empty() ? "none" : policy.params);
+               Parameters(policy));
+    fmt::print("  {:<19} takes {}\n", "", Options(policy));
     fmt::print("  {:<19} reads {}\n", "", Reads(policy));
     if (!policy.percent_of.empty()) {
       fmt::print("  {:<19} a budget in percent is of {}\n", "", policy.percent_of);

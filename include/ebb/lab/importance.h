@@ -113,6 +113,7 @@ struct SignalCorrelation {
   // Mean over the thoughts in which it is defined, and how many these are.
   double within = 0;
   int64_t thoughts = 0;
+  double half_width = 0;  // of that mean's 95 % interval, Student's over the thoughts
   // Over the tokens of all thoughts together: positions differ from thought to thought, so that a
   // signal which merely rises or falls with them looks better or worse than it is.
   double pooled = 0;
@@ -150,7 +151,7 @@ class ImportanceStudy {
  private:
   struct Sums {
     std::string name;
-    double within = 0;
+    double within = 0, within_squares = 0;
     int64_t thoughts = 0;
     double trend = 0;
     int64_t trend_thoughts = 0;

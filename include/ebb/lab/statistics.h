@@ -43,6 +43,11 @@ inline constexpr double kUsualConfidence = 0.95;
 [[nodiscard]] Interval FisherZInterval(double r, int64_t samples,
                                        double confidence = kUsualConfidence);
 
+// Half of the width of Student's interval around the mean of `samples` values that have this sum
+// and this sum of squares. Infinite for fewer than two.
+[[nodiscard]] double MeanHalfWidth(double sum, double sum_of_squares, int64_t samples,
+                                   double confidence = kUsualConfidence);
+
 // Ranks from 1; equal values share the mean of theirs.
 [[nodiscard]] std::vector<double> Ranks(std::span<const double> values);
 
