@@ -1,5 +1,7 @@
 #include "apps/ebb/exit_code.h"
 
+#include "apps/ebb/terminal/say.h"
+
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -51,7 +53,7 @@ std::string InOptions(std::string message) {
 }
 
 ExitCode Fail(const Status& status) {
-  fmt::print(stderr, "ebb: {}\n", InOptions(status.message()));
+  Say("ebb: {}\n", InOptions(status.message()));
   return ExitCodeFor(status);
 }
 

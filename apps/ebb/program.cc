@@ -109,6 +109,22 @@ std::string ErrorText(const CLI::ParseError& error, const CLI::App& app) {
   return fmt::format("{} (see \"{} --help\")", text, app.get_name());
 }
 
+// "--stop=" as "--stop" and "": the parser would take the next argument for its value. Last first,
+// as the parser wants them.
+std::vector<std::string> ForParser(std::span<const std::string> arguments) {
+  std::vector<std::string> all;
+  bool only_words = false;  // behind "--"
+  for (const std::string& argument : arguments) {
+    only_words = only_words || argument == "--";
+    const bool is_empty = !only_words && argument.size() > 3 && argument.starts_with("--") &&
+                          argument.find('=') == argument.size() - 1;
+    all.push_back(is_empty ? argument.substr(0, argument.size() - 1) : argument);
+    if (is_empty) all.emplace_back();
+  }
+  std::ranges::reverse(all);
+  return all;
+}
+
 ExitCode RunCommand(const Command& command, std::span<const std::string> arguments) {
   CLI::App app(std::string(command.summary), fmt::format("ebb {}", command.name));
   CliOptions options;
@@ -124,7 +140,7 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
   }
   app.footer(WithoutEffectText(command));
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    app.parse(ForParser(arguments));
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
     return ExitCode::kOk;

@@ -10,7 +10,7 @@
 #include <memory>
 #include <set>
 
-#include "src/base/cgroup_quota.h"
+#include "src/base/cgroup_limits.h"
 
 namespace ebb {
 namespace {

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "ebb/fit.h"
+#include "src/base/cgroup_limits.h"
 #include "src/io/benchmark_io.h"
 #include "src/io/private_file.h"
 
@@ -45,7 +46,8 @@ Result<uint64_t> AvailableMemoryBytes() {
     kib = std::strtoull(line.c_str() + sizeof("MemAvailable:") - 1, nullptr, 10);
   }
   if (kib == 0) return Unsupported("the system does not say how much memory is available");
-  return kib * 1024;
+  // Version 1 of control groups has a number near 2^63 where there is no limit.
+  return std::min(kib * 1024, CgroupMemoryLeft("/").value_or(kib * 1024));
 }
 
 }  // namespace ebb

@@ -84,7 +84,7 @@ TEST_F(CliAdapterTest, OneThatDoesNotFitIsRefusedWithItsReason) {
   expect("--adapter " + folder_.File("none.gguf"), "none.gguf: cannot open");
   expect("--policy dms", "this model marks none");
   const ProgramEnd empty = RunEbb({.arguments = {"run", "-m", model_, "-p", "a", "--adapter", ""}});
-  EXPECT_THAT(empty.err, HasSubstr("--adapter: expected a file, found an empty name"));
+  EXPECT_THAT(empty.err, HasSubstr("--adapter: expected FILE, found an empty name"));
 }
 
 }  // namespace

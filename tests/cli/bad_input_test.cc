@@ -48,6 +48,12 @@ std::vector<Case> Cases() {
       {"UnknownOption", run + "--fly", kUsage, {"--fly", "ebb run --help"}},
       {"MissingValue", run + "--seed", kUsage, {"--seed"}},
       {"NotANumber", run + "--temp warm", kUsage, {"--temp", "number", "\"warm\""}},
+      {"EmptyKeys", "serve -m MODEL --api-keys \"\"", kUsage, {"--api-keys", "empty name"}},
+      {"EmptyModel", "run -p tide -m \"\"", kUsage, {"--model", "empty name"}},
+      {"NothingBehindAnEqualsSign",
+       "run --threads 1 -n 4 -m MODEL -p tide --system= --raw",
+       kUsage,
+       {"--system"}},
       {"NegativeTemperature", run + "--temp -1", kUsage, {"--temp", "from 0 to 100"}},
       {"NotAnInteger", run + "--top-k 1.5", kUsage, {"--top-k", "integer", "\"1.5\""}},
       {"HugeInteger", run + "--context 99999999999", kUsage, {"--context", "integer"}},
@@ -226,6 +232,21 @@ TEST_F(HardTimesTest, AnOutputThatCannotBeWrittenStopsTheProgram) {
     std::getline(file, record);
     EXPECT_EQ(message, "ebb: cannot write to stdout: " + reason);
     EXPECT_EQ(json::parse(record)["finish_reason"], "error");
+  }
+}
+
+// Words that nobody can read end nothing, and change no exit code.
+TEST_F(HardTimesTest, AStderrThatCannotBeWrittenEndsNothing) {
+  const std::string run = " run --threads 1 --raw --temp 0 -n 4 -p tide -m ";
+  std::vector<std::string> silent = {"2>&-"};
+  if (std::filesystem::exists("/dev/full")) silent.push_back("2> /dev/full");
+  for (const std::string& output : silent) {
+    const std::string to = " > " + model_->File("out") + " " + output;
+    int state = std::system((std::string(EBB_BINARY_PATH) + run + model_->path() + to).c_str());
+    EXPECT_EQ(WEXITSTATUS(state), 0) << output;
+    EXPECT_GT(std::filesystem::file_size(model_->File("out")), 0u) << output;
+    state = std::system((std::string(EBB_BINARY_PATH) + run + "/nonexistent" + to).c_str());
+    EXPECT_EQ(WEXITSTATUS(state), kError) << output;
   }
 }
 

@@ -130,6 +130,14 @@ TEST_F(EvalTest, ReportRefusesAnswersToOtherQuestions) {
   const ProgramEnd end = RunEbb("report --out " + Out("m") + " " + Out("one") + " " + Out("other"));
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("\"problems\" differs"));
+  // Nor does it write over answers.
+  const std::string results = ReadFile(Out("one") + "/results.jsonl");
+  for (const char* from : {"one", "other"}) {
+    const ProgramEnd over = RunEbb("report --out " + Out("one") + " " + Out(from));
+    EXPECT_EQ(over.exit_code, 2) << from;
+    EXPECT_THAT(over.err, HasSubstr("choose another")) << from;
+  }
+  EXPECT_EQ(ReadFile(Out("one") + "/results.jsonl"), results);
   EXPECT_EQ(RunEbb("report --out " + Out("m") + " " + Out("nowhere")).exit_code, 1);
   EXPECT_EQ(RunEbb("report --out " + Out("m")).exit_code, 2);
 }

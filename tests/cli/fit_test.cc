@@ -146,6 +146,17 @@ TEST_F(FitTest, RunTakesTheFullCacheWhereItFitsAndSaysSo) {
   EXPECT_EQ(end.out, plain.out);
   EXPECT_THAT(end.err, StartsWith("[memory: "));
   EXPECT_THAT(end.err, HasSubstr("tiers: full]"));
+  // A policy gives scores to tiers; where none are needed it lets no row go.
+  const ProgramEnd named =
+      Run("-n 20 --memory 4GiB --policy h2o --window 8 --json -m " + model_->path());
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_EQ(json::parse(LastLine(named.err))["policy"], "full");
+}
+
+TEST_F(FitTest, ABudgetIsNotCounted) {
+  const ProgramEnd end = Fit("--policy h2o --budget 25%");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--budget"));
 }
 
 TEST_F(FitTest, RunRefusesWhatDoesNotFit) {

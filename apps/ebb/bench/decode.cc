@@ -250,13 +250,14 @@ Status Run(const CliOptions& options) {
   }
   const int64_t deepest = *std::ranges::max_element(o.depths);
   // Only the full cache can go back after each repetition.
-  const int64_t decoded =
-      options.session.policy.name == "full" ? o.tokens : kWarmUpSteps + measured;
+  const PolicySpec& policy = options.session.policy;
+  const bool is_full = policy.name == "full" && !policy.tiers.has_value();
+  const int64_t decoded = is_full ? o.tokens : kWarmUpSteps + measured;
   const int64_t longest = o.generate > 0 ? o.generate : deepest + decoded;
   if (o.mass_cost && (o.no_mass || o.generate > 0)) {
     return InvalidArgument("--mass-cost goes with neither --no-mass nor --generate");
   }
-  if (o.against_full && (o.generate == 0 || options.session.policy.name == "full")) {
+  if (o.against_full && (o.generate == 0 || is_full)) {
     return InvalidArgument("--against-full goes with --generate and a policy that drops rows");
   }
   const BenchMass mass = o.no_mass ? BenchMass::kOff : BenchMass::kOn;

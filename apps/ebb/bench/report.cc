@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/ebb/terminal/say.h"
 #include "ebb/device.h"
 
 namespace ebb::cli {
@@ -116,10 +117,9 @@ double MachineWatch::OthersShare() const {
 void WarnOfOthers(double others_share) {
   constexpr double kTolerated = 0.03;
   if (others_share <= kTolerated) return;
-  fmt::print(stderr,
-             "ebb: warning: other processes took {:.0f} % of the processor time meanwhile; measure "
-             "again on an idle machine\n",
-             others_share * 100);
+  Say("ebb: warning: other processes took {:.0f} % of the processor time meanwhile; measure "
+      "again on an idle machine\n",
+      others_share * 100);
 }
 
 void AddEngineFields(const CliOptions& options, const Engine& engine, const Session& session,

@@ -15,6 +15,7 @@
 #include "apps/ebb/eval/summary.h"
 #include "apps/ebb/page/report_page.h"
 #include "apps/ebb/terminal/output.h"
+#include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {
@@ -32,16 +33,36 @@ Status MakeFolder(const std::string& folder) {
   return error ? IoError(fmt::format("cannot make {}: {}", folder, error.message())) : OkStatus();
 }
 
+// A report of the same questions is written anew; answers of another run, or of one that is put
+// together here, are not written over.
+Status CheckIsOurs(const EvalInput& eval, const Json& manifest) {
+  std::error_code error;
+  for (const std::string& folder : eval.folders) {
+    if (std::filesystem::equivalent(folder, eval.out, error)) {
+      return InvalidArgument(fmt::format(
+          "--out {}: its answers are put together here; choose another folder", eval.out));
+    }
+  }
+  const std::string grid = fmt::format("{}/{}", eval.out, kGridFile);
+  if (!std::filesystem::exists(grid, error)) return OkStatus();
+  EBB_ASSIGN_OR_RETURN(const Json there, ReadManifest(grid));
+  const std::string key = DifferingKey(manifest, there, KeysOfParts());
+  if (key.empty()) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "{} holds another run, whose \"{}\" differs; choose another --out", eval.out, key));
+}
+
 Status Merge(std::vector<EvalRun> runs, const CliOptions& options) {
   const EvalInput& eval = options.eval;
   EBB_ASSIGN_OR_RETURN(const EvalRun run, MergeRuns(std::move(runs)));
   if (run.results.size() < NumAsked(run) && !options.quiet) {
-    fmt::print(stderr, "{} of {} answers are missing: of shards, or of runs that did not end\n",
-               NumAsked(run) - run.results.size(), NumAsked(run));
+    Say("{} of {} answers are missing: of shards, or of runs that did not end\n",
+        NumAsked(run) - run.results.size(), NumAsked(run));
   }
   EBB_ASSIGN_OR_RETURN(Json summary, Summarize(run.results));
   if (!eval.against.empty()) EBB_RETURN_IF_ERROR(AddAgainst(eval.against, &summary));
   EBB_RETURN_IF_ERROR(MakeFolder(eval.out));
+  EBB_RETURN_IF_ERROR(CheckIsOurs(eval, run.manifest));
   const auto path = [&](std::string_view name) { return fmt::format("{}/{}", eval.out, name); };
   EBB_RETURN_IF_ERROR(WriteFile(path(kGridFile), run.manifest.dump(2) + "\n"));
   EBB_RETURN_IF_ERROR(WriteLines(path(kResultsFile), run.results));

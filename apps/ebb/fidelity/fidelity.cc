@@ -1,4 +1,5 @@
 #include "ebb/lab/fidelity.h"
+#include "apps/ebb/terminal/say.h"
 
 #include <fmt/format.h>
 
@@ -152,8 +153,8 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
   if (report.forgetting.has_value()) record["forgetting"] = ToJson(*report.forgetting);
   AddEngineFields(options, engine, setting, &record);
   if (report.not_finite > 0) {
-    fmt::print(stderr, "ebb: warning: {} of {} steps had logits or a KL that were not finite\n",
-               report.not_finite, report.tokens);
+    Say("ebb: warning: {} of {} steps had logits or a KL that were not finite\n", report.not_finite,
+        report.tokens);
   }
   return WriteRecord(
       options, record,

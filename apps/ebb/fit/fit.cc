@@ -182,6 +182,9 @@ Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& opt
 }
 
 Status Run(const CliOptions& options) {
+  if (options.session.policy.budget.unit != Budget::Unit::kNone) {
+    return InvalidArgument("--budget: tiers are counted, and no policy's budget; leave it out");
+  }
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, OpenModel(options));
   FitQuestion question = {
       .model = MeasureFitModel(*model),

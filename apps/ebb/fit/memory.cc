@@ -6,13 +6,14 @@
 #include <string>
 
 #include "apps/ebb/bench/report.h"
+#include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {
 
 std::string MiB(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
 
-void Say(const MemoryPlan& plan, const CliOptions& options) {
+void Announce(const MemoryPlan& plan, const CliOptions& options) {
   if (options.json) {
     Json record = {{"tiers_setting", plan.setting.name},
                    {"memory_bytes", plan.bytes.Memory()},
@@ -23,18 +24,15 @@ void Say(const MemoryPlan& plan, const CliOptions& options) {
       record["device_memory_bytes"] = plan.bytes.DeviceMemory();
       record["device_limit_bytes"] = plan.limits.device_bytes;
     }
-    fmt::print(stderr, "{}\n", record.dump());
+    Say("{}\n", record.dump());
   } else if (!options.quiet && plan.bytes.on_device) {
-    fmt::print(
-        stderr,
-        "[memory: {} of {} on the device, {} on the host, for {} tokens, {} on the disk; tiers: "
+    Say("[memory: {} of {} on the device, {} on the host, for {} tokens, {} on the disk; tiers: "
         "{}]\n",
         MiB(plan.bytes.DeviceMemory()), MiB(plan.limits.device_bytes), MiB(plan.bytes.Memory()),
         plan.context, MiB(plan.bytes.t1_disk), plan.setting.name);
   } else if (!options.quiet) {
-    fmt::print(stderr, "[memory: {} of {} for {} tokens, {} on the disk; tiers: {}]\n",
-               MiB(plan.bytes.Memory()), MiB(plan.limits.memory_bytes), plan.context,
-               MiB(plan.bytes.t1_disk), plan.setting.name);
+    Say("[memory: {} of {} for {} tokens, {} on the disk; tiers: {}]\n", MiB(plan.bytes.Memory()),
+        MiB(plan.limits.memory_bytes), plan.context, MiB(plan.bytes.t1_disk), plan.setting.name);
   }
 }
 
@@ -47,12 +45,16 @@ Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* opti
                        PlanMemory(model, request, options->engine, options->session));
   options->fit.chosen = plan.is_chosen;
   options->engine.tiers = options->session.policy.tiers = plan.setting.tiers;
+  // A policy would only have given scores to the tiers: where none are needed, no row goes.
+  if (plan.is_chosen && !plan.setting.tiers.has_value()) {
+    options->session.policy = PolicySpec{.seed = options->session.policy.seed};
+  }
   if (plan.bytes.on_device && options->engine.device.memory_bytes == 0) {
     // What rows may take, so that their buffer does not grow ahead beyond it.
     const uint64_t rest = plan.bytes.weights + plan.bytes.compute;
     options->engine.device.memory_bytes = plan.limits.device_bytes - rest;
   }
-  Say(plan, *options);
+  Announce(plan, *options);
   return OkStatus();
 }
 

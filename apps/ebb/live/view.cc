@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "apps/ebb/terminal/output.h"
+#include "apps/ebb/terminal/say.h"
 #include "apps/ebb/terminal/tier_style.h"
 #include "ebb/report.h"
 
@@ -228,7 +229,7 @@ void LiveView::Finish() {
   const bool ends_line = text_.EndsLine() && text_.num_characters() > answer_begin_;
   const std::string answer = text_.From(answer_begin_, style);
   if (status_.ok()) status_ = WriteToStdout(ends_line ? answer : answer + "\n");
-  for (const std::string& note : notes_) fmt::print(stderr, "{}\n", note);
+  for (const std::string& note : notes_) Say("{}\n", note);
   notes_.clear();
 }
 

@@ -36,9 +36,9 @@ Status ReadBytes(std::string_view text, CliOptions* options) {
 
 std::vector<OptionRow> FidelityRows() {
   return {
-      ValueRow(G::kFidelity, "--text", "FILE",
-               "text to judge on; without it, the model's own greedy text",
-               [](CliOptions& o) { return &o.fidelity.text_file; }),
+      NameRow(G::kFidelity, "--text", "FILE",
+              "text to judge on; without it, the model's own greedy text",
+              [](CliOptions& o) { return &o.fidelity.text_file; }),
       ValueRow(G::kFidelity, "--tokens", "N",
                "tokens of text to judge on; 0: all of the file, or one window of the model's own",
                [](CliOptions& o) { return &o.fidelity.tokens; }, {.min = 0}),

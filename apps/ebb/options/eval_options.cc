@@ -19,10 +19,10 @@ void AppendEvalOptionRows(std::vector<OptionRow>* table) {
                [](CliOptions& o) { return &o.eval.policies; }),
       ValueRow(G::kEval, "--budgets", "BUDGET,...", "budgets for each of them but full: 25%,1024",
                [](CliOptions& o) { return &o.eval.budgets; }),
-      ValueRow(G::kEval, "--grid", "FILE",
-               "a JSON file with lists of \"policies\", \"budgets\", \"seeds\" and \"settings\", "
-               "the last being objects of options: {\"t0\": \"50%\", \"evict\": \"5%\"}",
-               [](CliOptions& o) { return &o.eval.grid_file; }),
+      NameRow(G::kEval, "--grid", "FILE",
+              "a JSON file with lists of \"policies\", \"budgets\", \"seeds\" and \"settings\", "
+              "the last being objects of options: {\"t0\": \"50%\", \"evict\": \"5%\"}",
+              [](CliOptions& o) { return &o.eval.grid_file; }),
       ValueRow(G::kEval, "--samples", "N",
                "answers to each problem, with seeds from --seed on; more than one needs --temp",
                [](CliOptions& o) { return &o.eval.samples; }, {.min = 1, .max = 1024}),

@@ -43,25 +43,6 @@ Status ReadBudget(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
-// An unset variable of the shell is no file.
-Status ReadFileName(std::string_view text, std::string* file) {
-  if (text.empty()) return InvalidArgument("expected a file, found an empty name");
-  *file = text;
-  return OkStatus();
-}
-
-Status ReadAdapterFile(std::string_view text, CliOptions* options) {
-  return ReadFileName(text, &options->model.adapter);
-}
-
-Status ReadSessionFile(std::string_view text, CliOptions* options) {
-  return ReadFileName(text, &options->session_file);
-}
-
-Status ReadLogprobsFile(std::string_view text, CliOptions* options) {
-  return ReadFileName(text, &options->logprobs_file);
-}
-
 Status ReadGranularity(std::string_view text, CliOptions* options) {
   EBB_ASSIGN_OR_RETURN(options->session.policy.granularity, ParseGranularity(text));
   return OkStatus();
@@ -79,16 +60,15 @@ Status ReadPolicy(std::string_view text, CliOptions* options) {
 
 std::vector<OptionRow> ModelRows() {
   return {
-      ValueRow(
-          G::kModelFile, "-m,--model", "FILE|NAME",
-          "the model: a GGUF file, a name that `ebb pull --list` shows (a file of that name is "
-          "./NAME), or a small reasoner inside the program: `pebble`, or `pebble-dms` and "
-          "`pebble-dms-8`, which mark rows that can go; without it, the one that `ebb pull` "
-          "fetched, and for `ebb eval --task pebble` pebble",
-          [](CliOptions& o) { return &o.model.path; }),
-      {G::kModel, "--adapter", "FILE",
-       "a GGUF file that makes the model mark rows, for --policy dms (docs/dev/formats.md)",
-       ReadAdapterFile, [](const CliOptions& o) { return o.model.adapter; }},
+      NameRow(G::kModelFile, "-m,--model", "FILE|NAME",
+              "the model: a GGUF file, a name that `ebb pull --list` shows (a file of that name is "
+              "./NAME), or a small reasoner inside the program: `pebble`, or `pebble-dms` and "
+              "`pebble-dms-8`, which mark rows that can go; without it, the one that `ebb pull` "
+              "fetched, and for `ebb eval --task pebble` pebble",
+              [](CliOptions& o) { return &o.model.path; }),
+      NameRow(G::kModel, "--adapter", "FILE",
+              "a GGUF file that makes the model mark rows, for --policy dms (docs/dev/formats.md)",
+              [](CliOptions& o) { return &o.model.adapter; }),
       FlagRow(
           G::kModel, "--dequantize", "hold the weights as F32, for studies of exactness",
           [](CliOptions& o) { return &o.model.weights; }, WeightMode::kDequantize),
@@ -173,18 +153,17 @@ std::vector<OptionRow> PromptRows() {
       ValueRow(G::kPrompt, "-p,--prompt", "TEXT",
                "the prompt; without -p and -f, stdin less its last newline",
                [](CliOptions& o) { return &o.prompt; }),
-      ValueRow(G::kPrompt, "-f,--file", "FILE",
-               "read the prompt from a file, less its last newline",
-               [](CliOptions& o) { return &o.prompt_file; }),
+      NameRow(G::kPrompt, "-f,--file", "FILE", "read the prompt from a file, less its last newline",
+              [](CliOptions& o) { return &o.prompt_file; }),
       FlagRow(
           G::kPrompt, "--raw", "continue the prompt as it is, without the chat template",
           [](CliOptions& o) { return &o.raw; }, true),
       ValueRow(G::kSystem, "--system", "TEXT", "a system message before the first turn",
                [](CliOptions& o) { return &o.system; }),
-      ParsedRow(G::kSession, "--session", "FILE",
-                "resume the session in this file, if there is one, and save it there at the end of "
-                "every turn; without a prompt `run` goes on with an answer that was not over",
-                ReadSessionFile),
+      NameRow(G::kSession, "--session", "FILE",
+              "resume the session in this file, if there is one, and save it there at the end of "
+              "every turn; without a prompt `run` goes on with an answer that was not over",
+              [](CliOptions& o) { return &o.session_file; }),
   };
 }
 
@@ -239,10 +218,10 @@ std::vector<OptionRow> DisplayRows() {
       FlagRow(
           G::kJson, "--json", "write results as JSON, one object a line",
           [](CliOptions& o) { return &o.json; }, true),
-      ParsedRow(G::kLogprobs, "--logprobs", "FILE",
-                "write a line of JSON for each generated token: its logarithmic probability by the "
-                "model alone, before temperature, penalties and grammar",
-                ReadLogprobsFile),
+      NameRow(G::kLogprobs, "--logprobs", "FILE",
+              "write a line of JSON for each generated token: its logarithmic probability by the "
+              "model alone, before temperature, penalties and grammar",
+              [](CliOptions& o) { return &o.logprobs_file; }),
       ValueRow(G::kLogprobs, "--top-logprobs", "N",
                "in the file of --logprobs, beside each token the N likeliest of its place",
                [](CliOptions& o) { return &o.top_logprobs; }, {.min = 0}),

@@ -61,6 +61,19 @@ OptionRow ValueRow(OptionGroup group, std::string names, std::string value, std:
           [=](CliOptions options) { return ShowValue(*access(options)); }};
 }
 
+// One whose value names something. An unset variable of the shell is no name.
+template <typename Access>
+OptionRow NameRow(OptionGroup group, std::string names, std::string value, std::string help,
+                  Access access) {
+  OptionRow row = ValueRow(group, std::move(names), std::move(value), std::move(help), access);
+  row.parse = [parse = std::move(row.parse), what = row.value](std::string_view text,
+                                                               CliOptions* options) {
+    if (!text.empty()) return parse(text, options);
+    return InvalidArgument("expected " + what + ", found an empty name");
+  };
+  return row;
+}
+
 template <typename T>
 struct Choice {
   std::string_view name;

@@ -59,11 +59,11 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
       ValueRow(G::kServe, "--max-queue", "N",
                "requests that wait for their turn; more are refused with 503 and Retry-After",
                [](CliOptions& o) { return &o.serve.max_queue; }, {.min = 1, .max = 100000}),
-      ValueRow(G::kServe, "--api-keys", "FILE",
-               "ask for a key of this file, whose lines are a name, the key's SHA-256 and limits "
-               "(docs/user/serve.md); SIGHUP reads it anew",
-               [](CliOptions& o) { return &o.serve.api_keys; }),
-      ValueRow(
+      NameRow(G::kServe, "--api-keys", "FILE",
+              "ask for a key of this file, whose lines are a name, the key's SHA-256 and limits "
+              "(docs/user/serve.md); SIGHUP reads it anew",
+              [](CliOptions& o) { return &o.serve.api_keys; }),
+      NameRow(
           G::kServe, "--new-key", "NAME",
           "make a key, add its line to the file of --api-keys, print the key, and serve nothing",
           [](CliOptions& o) { return &o.serve.new_key; }),

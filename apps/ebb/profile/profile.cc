@@ -22,6 +22,7 @@
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/progress.h"
+#include "apps/ebb/terminal/say.h"
 #include "ebb/generate.h"
 
 namespace ebb::cli {
@@ -242,7 +243,7 @@ Status Profile::WritePage() const {
   file << ProfilePage(record_);
   file.close();
   if (!file) return IoError(fmt::format("cannot write {}", path));
-  if (!options_.quiet) fmt::print(stderr, "[report: {}]\n", path);
+  if (!options_.quiet) Say("[report: {}]\n", path);
   return OkStatus();
 }
 

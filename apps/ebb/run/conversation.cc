@@ -8,6 +8,7 @@
 
 #include "apps/ebb/fit/memory.h"
 #include "apps/ebb/run/turn.h"
+#include "apps/ebb/terminal/say.h"
 #include "ebb/session_file.h"
 
 namespace ebb::cli {
@@ -29,19 +30,28 @@ Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model, CliOptions* o
     }
   }
   auto& tiers = options->session.policy.tiers;
+  bool is_full = false;  // the session in the file
   if (options->fit.memory_bytes > 0 && !tiers.has_value() && !options->session_file.empty()) {
     const Result<SessionFileInfo> info = ReadSessionInfo(options->session_file);
     if (info.ok()) options->engine.tiers = tiers = info->tiers;
+    is_full = info.ok() && !tiers.has_value();
     if (!info.ok() && info.status().code() != StatusCode::kNotFound) return info.status();
   }
   const int context =
       options->session.context > 0 ? options->session.context : model->shape().trained_context;
   EBB_RETURN_IF_ERROR(
       FitIntoMemory(*model, {.prompt_tokens = context / 2, .prompts_at_any_time = true}, options));
+  if (is_full && tiers.has_value()) {
+    return ResourceExhausted(
+        fmt::format("{} was saved without tiers, and its whole context does not fit into --memory "
+                    "without them; "
+                    "give more memory or a smaller --context, or begin another session",
+                    options->session_file));
+  }
   EBB_ASSIGN_OR_RETURN(Setup setup, OpenSetup(std::move(model), *options));
   if (setup.resumed.has_value() && !options->quiet && !options->json) {
-    fmt::print(stderr, "[session: {} tokens resumed from {}]\n", setup.session->next_position(),
-               options->session_file);
+    Say("[session: {} tokens resumed from {}]\n", setup.session->next_position(),
+        options->session_file);
   }
   return setup;
 }

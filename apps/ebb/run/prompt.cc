@@ -1,5 +1,7 @@
 #include "apps/ebb/run/prompt.h"
 
+#include "apps/ebb/terminal/say.h"
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -50,7 +52,7 @@ Result<std::string> ReadSource(const CliOptions& options) {
   if (!options.prompt_file.empty()) return ReadFile(options.prompt_file);
   if (isatty(STDIN_FILENO) != 0) {
     if (ResumesSession(options)) return std::string();
-    fmt::print(stderr, "reading the prompt from the terminal; Ctrl-D ends it\n");
+    Say("reading the prompt from the terminal; Ctrl-D ends it\n");
   }
   return ReadAll(stdin, "stdin");
 }

@@ -10,6 +10,7 @@
 #include "apps/ebb/run/conversation.h"
 #include "apps/ebb/run/prompt.h"
 #include "apps/ebb/run/turn.h"
+#include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {
@@ -17,9 +18,9 @@ namespace {
 ExitCode Report(ExitCode code, const CliOptions& options, const RunFigures& figures,
                 const Setup& setup) {
   if (options.json) {
-    fmt::print(stderr, "{}\n", JsonSummary(figures, setup));
+    Say("{}\n", JsonSummary(figures, setup));
   } else if (!options.quiet && (figures.prompt_seconds > 0 || figures.result.decode_steps > 0)) {
-    fmt::print(stderr, "{}", HumanSummary(figures, setup));
+    Say("{}", HumanSummary(figures, setup));
   }
   return code;
 }

@@ -1,4 +1,5 @@
 #include "apps/ebb/run/turn.h"
+#include "apps/ebb/terminal/say.h"
 #include "ebb/generate.h"
 
 #include <algorithm>
@@ -61,13 +62,13 @@ class TurnDisplay {
   bool Write(std::string_view text, TextPart part) {
     return live_.has_value() ? live_->Write(text, part) : output_->Write(text, part);
   }
-  void Say(const TierNotices::Announcement& announcement) {
+  void Announce(const TierNotices::Announcement& announcement) {
     if (options_.quiet) return;
     std::string text = AnnouncementText(announcement, options_);
     if (live_.has_value()) {
       live_->Note(std::move(text));
     } else {
-      fmt::print(stderr, "{}{}\n", output_->in_line() && !options_.json ? "\n" : "", text);
+      Say("{}{}\n", output_->in_line() && !options_.json ? "\n" : "", text);
     }
   }
   // An error of stdout.
@@ -78,7 +79,7 @@ class TurnDisplay {
     }
     live_->Finish();
     if (!options_.quiet && !options_.json && isatty(STDERR_FILENO) != 0) {
-      fmt::print(stderr, "[{}]\n", fmt::join(TierLegend(session), "  "));
+      Say("[{}]\n", fmt::join(TierLegend(session), "  "));
     }
     return live_->status();
   }
@@ -154,7 +155,7 @@ RunFigures TakeTurn(const TurnContext& context, const Turn& turn, const Setup& s
   TurnDisplay display(*context.options, turn, setup, output);
   const auto look = [&] {
     context.notices->OnStep(setup.session->last_step(),
-                            [&](const auto& announcement) { display.Say(announcement); });
+                            [&](const auto& announcement) { display.Announce(announcement); });
   };
   GenerateOptions generate = GenerateOptionsFor(*context.options, turn);
   generate.cancel = context.cancel;

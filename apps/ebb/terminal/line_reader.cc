@@ -13,7 +13,9 @@ namespace ebb::cli {
 LineReader::LineReader() : terminal_(isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0) {
   if (!terminal_) return;
   std::setlocale(LC_CTYPE, "");  // characters of more than one byte
-  rl_outstream = stderr;         // stdout is for what the model says
+  // The locale "C" would drop them.
+  if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
+  rl_outstream = stderr;  // stdout is for what the model says
 }
 
 std::optional<std::string> LineReader::Next(const std::string& prompt) {

@@ -1,15 +1,30 @@
 #include "apps/ebb/terminal/progress.h"
 
+#include "apps/ebb/terminal/say.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace ebb::cli {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+// Of the terminal on stderr.
+size_t Columns() {
+  constexpr size_t kUsual = 80;
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return kUsual;
+  return size.ws_col;
+}
+
+}  // namespace
 
 ProgressBar::ProgressBar(std::string_view title, std::string_view unit, int64_t total,
                          Display display, std::function<Clock::time_point()> now)
@@ -22,7 +37,7 @@ ProgressBar::ProgressBar(std::string_view title, std::string_view unit, int64_t 
       last_draw_(start_) {}
 
 ProgressBar::~ProgressBar() {
-  if (drawn_) fmt::print(stderr, "\r\033[K");
+  if (drawn_) Say("\r\033[K");
 }
 
 void ProgressBar::Update(int64_t done) {
@@ -36,9 +51,11 @@ void ProgressBar::Update(int64_t done) {
       std::clamp(static_cast<double>(done) / static_cast<double>(total_), 0.0, 1.0);
   const int full = static_cast<int>(share * kWidth);
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  fmt::print(stderr, "\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} % {} of {} {}, {:.0f}/s", title_, "",
-             full, "", kWidth - full, share * 100, done, total_, unit_,
-             static_cast<double>(done) / seconds);
+  const std::string line = fmt::format("{} [{:=<{}}{: <{}}] {:3.0f} % {} of {} {}, {:.0f}/s",
+                                       title_, "", full, "", kWidth - full, share * 100, done,
+                                       total_, unit_, static_cast<double>(done) / seconds);
+  // One that went on in the next row would leave it behind.
+  Say("\r\033[K{}", std::string_view(line).substr(0, Columns() - 1));
   std::fflush(stderr);
 }
 

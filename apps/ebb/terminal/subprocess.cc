@@ -3,9 +3,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +18,8 @@ extern char** environ;
 
 namespace ebb::cli {
 namespace {
+
+constexpr int kPollMs = 200;
 
 // What posix_spawn() is told, released at the end of the scope.
 class SpawnActions {
@@ -69,26 +73,34 @@ class SpawnActions {
   posix_spawnattr_t attributes_;
 };
 
-// A signal that came to this process alone is passed on, so that nobody waits for the child.
+// A signal that came to this process alone is passed on once, so that nobody waits for the child.
 std::string ReadToEnd(int file, pid_t child) {
   std::string text;
   char buffer[4096];
+  bool was_told = false;
   while (true) {
+    if (Interrupted() && !std::exchange(was_told, true)) kill(child, SIGINT);
+    // A signal may come just before the wait: it is seen at the end of this one.
+    pollfd wanted = {.fd = file, .events = POLLIN, .revents = 0};
+    const int ready = poll(&wanted, 1, kPollMs);
+    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
     const ssize_t count = read(file, buffer, sizeof(buffer));
     if (count > 0) {
       text.append(buffer, static_cast<size_t>(count));
     } else if (count == 0 || errno != EINTR) {
       return text;
-    } else if (Interrupted()) {
-      kill(child, SIGINT);
     }
   }
 }
 
+// It has closed its output, so that it is about to end.
 void WaitFor(pid_t child, ProcessResult* result) {
   int state = 0;
-  while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
-    if (Interrupted()) kill(child, SIGINT);
+  bool was_told = false;
+  pid_t ended = 0;
+  while ((ended = waitpid(child, &state, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+    if (Interrupted() && !std::exchange(was_told, true)) kill(child, SIGINT);
+    if (ended == 0) poll(nullptr, 0, 10);
   }
   result->exit_code = WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
 }

@@ -26,7 +26,9 @@ void TierNotices::OnStep(const StepReport& step, const Say& say) {
     say({"t2", fmt::format("the first rows went to T2 and are rounded to {} from now on ({})", type,
                            CauseOf(option))});
   }
-  if (!said_t3_ && step.rows_evicted > 0) {
+  // With the full cache rows only leave the model's own windows.
+  const bool is_full = policy.name == "full" && !policy.tiers.has_value();
+  if (!said_t3_ && step.rows_evicted > 0 && !is_full) {
     said_t3_ = true;
     std::string option = fmt::format("--policy {}", policy.name);
     if (policy.tiers.has_value()) {

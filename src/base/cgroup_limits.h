@@ -1,7 +1,9 @@
-// How much processor time Linux's control groups allow this process.
-#ifndef EBB_BASE_CGROUP_QUOTA_H_
-#define EBB_BASE_CGROUP_QUOTA_H_
+// How much processor time and memory Linux's control groups allow this process.
+#ifndef EBB_BASE_CGROUP_LIMITS_H_
+#define EBB_BASE_CGROUP_LIMITS_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace ebb {
@@ -14,6 +16,11 @@ namespace ebb {
 // `root` is the folder in which /proc and the mount points are looked for: "/", but for tests.
 [[nodiscard]] double CgroupQuota(const std::string& root);
 
+// Bytes that the process may still take before the nearest limit of these groups is reached; pages
+// of files that the system would take back count as free. Nothing: no limit, or none that can be
+// read.
+[[nodiscard]] std::optional<uint64_t> CgroupMemoryLeft(const std::string& root);
+
 }  // namespace ebb
 
-#endif  // EBB_BASE_CGROUP_QUOTA_H_
+#endif  // EBB_BASE_CGROUP_LIMITS_H_

@@ -1,6 +1,6 @@
 // Formats: cgroups(7), proc_pid_mountinfo(5), Documentation/admin-guide/cgroup-v2.rst and
 // Documentation/scheduler/sched-bwc.rst of Linux.
-#include "src/base/cgroup_quota.h"
+#include "src/base/cgroup_limits.h"
 
 #include <algorithm>
 #include <charconv>
@@ -37,10 +37,16 @@ std::vector<std::string> Words(const std::string& text) {
   return words;
 }
 
-bool HasCpuController(const std::string& comma_separated) {
+// "cpu" or "memory".
+struct Source {
+  Version version;
+  std::string_view controller;
+};
+
+bool HasController(const std::string& comma_separated, std::string_view controller) {
   std::istringstream stream(comma_separated);
   for (std::string name; std::getline(stream, name, ',');) {
-    if (name == "cpu") return true;
+    if (name == controller) return true;
   }
   return false;
 }
@@ -64,37 +70,39 @@ std::string Unescaped(std::string_view text) {
 
 // "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:7 - cgroup cgroup rw,cpu": the fourth word is
 // the group, the fifth the mount point. Any number of optional words stands before the dash.
-std::optional<Mount> ParseMount(const std::string& line, Version version) {
+std::optional<Mount> ParseMount(const std::string& line, const Source& source) {
   const std::vector<std::string> words = Words(line);
   const auto dash = std::ranges::find(words, "-");
   if (dash - words.begin() < 6 || words.end() - dash < 4) return std::nullopt;
   const std::string &type = dash[1], &options = dash[3];
-  const bool wanted =
-      version == Version::kV2 ? type == "cgroup2" : type == "cgroup" && HasCpuController(options);
+  const bool wanted = source.version == Version::kV2
+                          ? type == "cgroup2"
+                          : type == "cgroup" && HasController(options, source.controller);
   if (!wanted) return std::nullopt;
   return Mount{.group = Unescaped(words[3]), .point = Unescaped(words[4])};
 }
 
-std::vector<Mount> ReadMounts(const std::string& root, Version version) {
+std::vector<Mount> ReadMounts(const std::string& root, const Source& source) {
   std::ifstream file(Under(root, "proc/self/mountinfo"));
   std::vector<Mount> mounts;
   for (std::string line; std::getline(file, line);) {
-    if (std::optional<Mount> mount = ParseMount(line, version)) mounts.push_back(*mount);
+    if (std::optional<Mount> mount = ParseMount(line, source)) mounts.push_back(*mount);
   }
   return mounts;
 }
 
 // The process's own group: "0::/a/b" in version 2, "4:cpu,cpuacct:/a/b" in version 1. A path may
 // hold colons.
-std::optional<std::string> ReadGroup(const std::string& root, Version version) {
+std::optional<std::string> ReadGroup(const std::string& root, const Source& source) {
   std::ifstream file(Under(root, "proc/self/cgroup"));
   for (std::string line; std::getline(file, line);) {
     const size_t first = line.find(':');
     const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
-    const bool wanted =
-        version == Version::kV2 ? line.starts_with("0::") : HasCpuController(controllers);
+    const bool wanted = source.version == Version::kV2
+                            ? line.starts_with("0::")
+                            : HasController(controllers, source.controller);
     if (wanted) return line.substr(second + 1);
   }
   return std::nullopt;
@@ -150,10 +158,41 @@ std::optional<double> QuotaOf(const fs::path& folder, Version version) {
   return *quota / *period;
 }
 
+std::optional<uint64_t> BytesIn(const fs::path& path) {
+  const std::vector<std::string> words = ReadWords(path);
+  if (words.size() != 1) return std::nullopt;
+  uint64_t bytes = 0;
+  const char* end = words[0].data() + words[0].size();
+  const auto [stop, error] = std::from_chars(words[0].data(), end, bytes);
+  if (error != std::errc() || stop != end) return std::nullopt;  // "max"
+  return bytes;
+}
+
+// Of the group's use: pages of files that nobody has used lately, which the system takes back.
+uint64_t IdleFileBytes(const fs::path& folder, Version version) {
+  const std::string_view wanted = version == Version::kV2 ? "inactive_file" : "total_inactive_file";
+  std::ifstream file(folder / "memory.stat");
+  std::string name;
+  for (uint64_t bytes = 0; file >> name >> bytes;) {
+    if (name == wanted) return bytes;
+  }
+  return 0;
+}
+
+// Nothing: no limit, or none that can be read.
+std::optional<uint64_t> MemoryLeftIn(const fs::path& folder, Version version) {
+  const bool is_v2 = version == Version::kV2;
+  const auto limit = BytesIn(folder / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));
+  const auto used = BytesIn(folder / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
+  if (!limit.has_value() || !used.has_value()) return std::nullopt;
+  const uint64_t taken = *used - std::min(*used, IdleFileBytes(folder, version));
+  return *limit - std::min(*limit, taken);
+}
+
 // All folders in which a limit of this process may stand.
-std::vector<fs::path> LimitingFolders(const std::string& root, Version version) {
-  const std::vector<Mount> mounts = ReadMounts(root, version);
-  const std::optional<std::string> group = ReadGroup(root, version);
+std::vector<fs::path> LimitingFolders(const std::string& root, const Source& source) {
+  const std::vector<Mount> mounts = ReadMounts(root, source);
+  const std::optional<std::string> group = ReadGroup(root, source);
   if (mounts.empty() || !group.has_value()) return {};
   std::vector<fs::path> folders;
   for (const Mount& mount : mounts) {
@@ -171,12 +210,23 @@ std::vector<fs::path> LimitingFolders(const std::string& root, Version version) 
 double CgroupQuota(const std::string& root) {
   double smallest = 0;
   for (const Version version : {Version::kV1, Version::kV2}) {
-    for (const fs::path& folder : LimitingFolders(root, version)) {
+    for (const fs::path& folder : LimitingFolders(root, {version, "cpu"})) {
       const std::optional<double> quota = QuotaOf(folder, version);
       if (quota.has_value() && (smallest == 0 || *quota < smallest)) smallest = *quota;
     }
   }
   return smallest;
+}
+
+std::optional<uint64_t> CgroupMemoryLeft(const std::string& root) {
+  std::optional<uint64_t> least;
+  for (const Version version : {Version::kV1, Version::kV2}) {
+    for (const fs::path& folder : LimitingFolders(root, {version, "memory"})) {
+      const std::optional<uint64_t> left = MemoryLeftIn(folder, version);
+      if (left.has_value() && (!least.has_value() || *left < *least)) least = left;
+    }
+  }
+  return least;
 }
 
 }  // namespace ebb

@@ -1,4 +1,4 @@
-#include "src/base/cgroup_quota.h"
+#include "src/base/cgroup_limits.h"
 
 #include <filesystem>
 #include <fstream>
@@ -17,7 +17,7 @@ constexpr char kV1Mount[] =
     "33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
 
 // A system of files below a folder.
-class CgroupQuotaTest : public ::testing::Test {
+class CgroupLimitsTest : public ::testing::Test {
  protected:
   void Write(const std::string& path, const std::string& text) const {
     const std::filesystem::path file = folder_.File(path);
@@ -42,25 +42,25 @@ class CgroupQuotaTest : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(CgroupQuotaTest, ASystemWithoutControlGroupsHasNone) {
+TEST_F(CgroupLimitsTest, ASystemWithoutControlGroupsHasNone) {
   EXPECT_EQ(Quota(), 0);
   WriteProcess("", "");
   EXPECT_EQ(Quota(), 0);
 }
 
-TEST_F(CgroupQuotaTest, IsReadFromTheOwnGroupInVersion2) {
+TEST_F(CgroupLimitsTest, IsReadFromTheOwnGroupInVersion2) {
   WriteProcess("0::/user.slice/job\n", kV2Mount);
   Write("sys/fs/cgroup/user.slice/job/cpu.max", "150000 100000\n");
   EXPECT_EQ(Quota(), 1.5);
 }
 
-TEST_F(CgroupQuotaTest, IsReadFromTheOwnGroupInVersion1) {
+TEST_F(CgroupLimitsTest, IsReadFromTheOwnGroupInVersion1) {
   WriteProcess("5:cpuset:/elsewhere\n4:cpu,cpuacct:/job\n1:name=systemd:/other\n", kV1Mount);
   WriteV1("sys/fs/cgroup/cpu,cpuacct/job", "20000", "40000");
   EXPECT_EQ(Quota(), 0.5);
 }
 
-TEST_F(CgroupQuotaTest, TheTightestOfTheGroupsAboveCounts) {
+TEST_F(CgroupLimitsTest, TheTightestOfTheGroupsAboveCounts) {
   const std::string top = "sys/fs/cgroup";
   WriteProcess("0::/a/b/c\n", kV2Mount);
   Write(top + "/a/b/c/cpu.max", "300000 100000\n");
@@ -73,7 +73,7 @@ TEST_F(CgroupQuotaTest, TheTightestOfTheGroupsAboveCounts) {
   EXPECT_EQ(Quota(), 2) << "a group beside the own one does not count";
 }
 
-TEST_F(CgroupQuotaTest, TheTightestOfTheGroupsAboveCountsInVersion1) {
+TEST_F(CgroupLimitsTest, TheTightestOfTheGroupsAboveCountsInVersion1) {
   const std::string top = "sys/fs/cgroup/cpu,cpuacct";
   WriteProcess("4:cpu,cpuacct:/a/b\n", kV1Mount);
   WriteV1(top, "-1", "100000");
@@ -82,7 +82,7 @@ TEST_F(CgroupQuotaTest, TheTightestOfTheGroupsAboveCountsInVersion1) {
   EXPECT_EQ(Quota(), 1);
 }
 
-TEST_F(CgroupQuotaTest, BothVersionsAreAskedWhereBothAreMounted) {
+TEST_F(CgroupLimitsTest, BothVersionsAreAskedWhereBothAreMounted) {
   WriteProcess("4:cpu,cpuacct:/job\n0::/job\n",
                std::string(kV1Mount) +
                    "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n");
@@ -95,7 +95,7 @@ TEST_F(CgroupQuotaTest, BothVersionsAreAskedWhereBothAreMounted) {
 
 // Without a namespace for control groups a container sees its path as it is outside, and the mount
 // shows its own group.
-TEST_F(CgroupQuotaTest, AContainersMountShowsItsOwnGroup) {
+TEST_F(CgroupLimitsTest, AContainersMountShowsItsOwnGroup) {
   WriteProcess("0::/docker/abc/inner\n",
                "30 24 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
   Write("sys/fs/cgroup/cpu.max", "300000 100000\n");
@@ -105,14 +105,14 @@ TEST_F(CgroupQuotaTest, AContainersMountShowsItsOwnGroup) {
   EXPECT_EQ(Quota(), 1);
 }
 
-TEST_F(CgroupQuotaTest, AContainersMountShowsItsOwnGroupInVersion1) {
+TEST_F(CgroupLimitsTest, AContainersMountShowsItsOwnGroupInVersion1) {
   WriteProcess("4:cpu:/docker/abc\n",
                "33 31 0:30 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n");
   WriteV1("sys/fs/cgroup/cpu", "75000", "50000");
   EXPECT_EQ(Quota(), 1.5);
 }
 
-TEST_F(CgroupQuotaTest, APathThatTheMountDoesNotShowMeansTheMountPoint) {
+TEST_F(CgroupLimitsTest, APathThatTheMountDoesNotShowMeansTheMountPoint) {
   Write("sys/fs/cgroup/cpu.max", "200000 100000\n");
   for (const char* group : {"/not/there", "/docker/abcd", "/../beside", "/job (deleted)"}) {
     WriteProcess(std::string("0::") + group + "\n", kV2Mount);
@@ -125,7 +125,7 @@ TEST_F(CgroupQuotaTest, APathThatTheMountDoesNotShowMeansTheMountPoint) {
   EXPECT_EQ(Quota(), 2);
 }
 
-TEST_F(CgroupQuotaTest, AMountOfAnotherGroupDoesNotCountBesideOnesOwn) {
+TEST_F(CgroupLimitsTest, AMountOfAnotherGroupDoesNotCountBesideOnesOwn) {
   WriteProcess("0::/job\n",
                "29 24 0:26 /other /mnt/other ro - cgroup2 cgroup rw\n" + std::string(kV2Mount));
   Write("sys/fs/cgroup/job/cpu.max", "200000 100000\n");
@@ -133,14 +133,14 @@ TEST_F(CgroupQuotaTest, AMountOfAnotherGroupDoesNotCountBesideOnesOwn) {
   EXPECT_EQ(Quota(), 2);
 }
 
-TEST_F(CgroupQuotaTest, PathsMayHoldBlanksAndColons) {
+TEST_F(CgroupLimitsTest, PathsMayHoldBlanksAndColons) {
   WriteProcess("0::/a job: mine\n",
                "30 24 0:26 / /sys/fs/control\\040groups rw - cgroup2 cgroup2 rw\n");
   Write("sys/fs/control groups/a job: mine/cpu.max", "200000 100000\n");
   EXPECT_EQ(Quota(), 2);
 }
 
-TEST_F(CgroupQuotaTest, NoLimitAndNonsenseInVersion2MeanNone) {
+TEST_F(CgroupLimitsTest, NoLimitAndNonsenseInVersion2MeanNone) {
   WriteProcess("0::/job\n", kV2Mount);
   for (const char* text : {"max 100000\n", "", "\n", "100000\n", "100000 0\n", "0 100000\n",
                            "-1 100000\n", "100000 100000 3\n", "1e5 100000\n", "100000us 100000\n",
@@ -150,7 +150,7 @@ TEST_F(CgroupQuotaTest, NoLimitAndNonsenseInVersion2MeanNone) {
   }
 }
 
-TEST_F(CgroupQuotaTest, NoLimitAndNonsenseInVersion1MeanNone) {
+TEST_F(CgroupLimitsTest, NoLimitAndNonsenseInVersion1MeanNone) {
   WriteProcess("4:cpu:/\n", kV1Mount);
   const std::string top = "sys/fs/cgroup/cpu,cpuacct";
   for (const char* quota : {"-1", "0", "", "max", "1 2"}) {
@@ -165,7 +165,7 @@ TEST_F(CgroupQuotaTest, NoLimitAndNonsenseInVersion1MeanNone) {
   EXPECT_EQ(Quota(), 0);
 }
 
-TEST_F(CgroupQuotaTest, MalformedListsOfGroupsAndMountsMeanNone) {
+TEST_F(CgroupLimitsTest, MalformedListsOfGroupsAndMountsMeanNone) {
   Write("sys/fs/cgroup/cpu.max", "200000 100000\n");
   WriteProcess("0::/\n", kV2Mount);
   ASSERT_EQ(Quota(), 2);
@@ -180,6 +180,31 @@ TEST_F(CgroupQuotaTest, MalformedListsOfGroupsAndMountsMeanNone) {
     WriteProcess("0::/\n", mounts);
     EXPECT_EQ(Quota(), 0) << mounts;
   }
+}
+
+TEST_F(CgroupLimitsTest, MemoryThatIsLeftIsThatOfTheNearestLimitInVersion2) {
+  WriteProcess("0::/pod/job\n", kV2Mount);
+  const auto left = [&] { return CgroupMemoryLeft(folder_.File("")); };
+  EXPECT_EQ(left(), std::nullopt);
+  Write("sys/fs/cgroup/pod/job/memory.max", "max\n");
+  Write("sys/fs/cgroup/pod/job/memory.current", "700\n");
+  EXPECT_EQ(left(), std::nullopt);
+  Write("sys/fs/cgroup/pod/memory.max", "2000\n");
+  Write("sys/fs/cgroup/pod/memory.current", "1500\n");
+  EXPECT_EQ(left(), 500u);
+  Write("sys/fs/cgroup/pod/memory.stat", "anon 100\ninactive_file 300\nactive_file 5\n");
+  EXPECT_EQ(left(), 800u);
+  Write("sys/fs/cgroup/pod/job/memory.max", "600\n");
+  EXPECT_EQ(left(), 0u);
+}
+
+TEST_F(CgroupLimitsTest, MemoryThatIsLeftIsReadInVersion1) {
+  WriteProcess("4:memory:/job\n",
+               "34 31 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  Write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000\n");
+  Write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "400\n");
+  Write("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 100\n");
+  EXPECT_EQ(CgroupMemoryLeft(folder_.File("")), 700u);
 }
 
 }  // namespace
