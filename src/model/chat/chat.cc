@@ -15,6 +15,7 @@
 #include <template_budget.h>
 
 #include "src/model/chat/chat_request.h"
+#include "src/model/chat/schema_check.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {
@@ -106,6 +107,7 @@ common_chat_templates_inputs InputsFor(const ChatRequest& request) {
 
 // The grammar of JSON that a schema describes.
 Result<std::string> SchemaGrammar(const std::string& field, const std::string& schema) {
+  EBB_RETURN_IF_ERROR(CheckSchema(field, schema));
   try {
     return json_schema_to_grammar(common_json::parse(schema));
   } catch (const std::exception& error) {

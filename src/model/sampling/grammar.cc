@@ -2,13 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <exception>
-#include <limits>
-#include <optional>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -19,6 +14,7 @@
 
 #include "src/base/llama_runtime.h"
 #include "src/model/loaded_model.h"
+#include "src/model/sampling/grammar_check.h"
 
 namespace ebb {
 namespace {
@@ -36,69 +32,11 @@ std::string AsPattern(std::string_view text) {
   return pattern;
 }
 
-// The end of what begins with `text[at]`: a literal, a class of characters, a token's name or a
-// comment, in which braces are no repetition; `at` where there is none of these.
-size_t EndOfVerbatim(std::string_view text, size_t at) {
-  const auto closed_by = [&](char end, bool escapes) {
-    size_t i = at + 1;
-    while (i < text.size() && text[i] != end) i += escapes && text[i] == '\\' ? 2 : 1;
-    return std::min(i, text.size() - 1);
-  };
-  switch (text[at]) {
-    case '"':
-      return closed_by('"', true);
-    case '[':
-      return closed_by(']', true);
-    case '<':
-      return closed_by('>', false);
-    case '#':
-      return closed_by('\n', false);
-    default:
-      return at;
-  }
-}
-
-// llama.cpp counts from the smallest to the largest number of times, however that ends: "{5,3}"
-// would take for ever.
-Status CheckRepetitions(std::string_view grammar) {
-  const auto skip = [&](size_t* at) {
-    for (; *at < grammar.size(); ++*at) {
-      if (grammar[*at] == '#') *at = EndOfVerbatim(grammar, *at);
-      if (!std::isspace(static_cast<unsigned char>(grammar[*at]))) return;
-    }
-  };
-  const auto number = [&](size_t* at) -> std::optional<uint64_t> {
-    skip(at);
-    const char* const begin = grammar.data() + std::min(*at, grammar.size());
-    uint64_t value = 0;
-    const auto [end, error] = std::from_chars(begin, grammar.data() + grammar.size(), value);
-    if (error == std::errc::invalid_argument) return std::nullopt;
-    *at = static_cast<size_t>(end - grammar.data());
-    skip(at);
-    return error == std::errc() ? value : std::numeric_limits<uint64_t>::max();
-  };
-  for (size_t i = 0; i < grammar.size(); ++i) {
-    if (grammar[i] != '{') {
-      i = EndOfVerbatim(grammar, i);
-      continue;
-    }
-    size_t at = i + 1;
-    const std::optional<uint64_t> least = number(&at);
-    if (!least || at >= grammar.size() || grammar[at] != ',') continue;
-    ++at;
-    const std::optional<uint64_t> most = number(&at);
-    if (!most || *least <= *most) continue;
-    return InvalidArgument(fmt::format(
-        "the grammar is refused: a repetition of at least {} and at most {} times", *least, *most));
-  }
-  return OkStatus();
-}
-
 // Where in the grammar it fails, libllama itself writes to stderr.
 Result<SamplerPtr> MakeSampler(const llama_vocab* vocab, const std::string& grammar,
                                const std::vector<std::string>& patterns,
                                const std::vector<Token>& tokens) {
-  EBB_RETURN_IF_ERROR(CheckRepetitions(grammar));
+  EBB_RETURN_IF_ERROR(CheckGrammar(grammar));
   const LlamaErrorScope errors;
   std::vector<const char*> pointers;
   for (const std::string& pattern : patterns) pointers.push_back(pattern.c_str());
