@@ -48,7 +48,7 @@ class FuzzedServer {
          .handle = [](HttpRequest request,
                       std::shared_ptr<Reply> reply) { Answer(std::move(request), reply); },
          .refuse =
-             [](int status, std::string_view message) {
+             [](const HttpRequest&, int status, std::string_view message) {
                Expect(status >= 400 && status < 600);
                return HttpAnswer{.status = status, .body = std::string(message)};
              }});

@@ -2,6 +2,7 @@
 #include "src/server/server.h"
 
 #include <algorithm>
+#include <charconv>
 #include <ctime>
 #include <future>
 #include <random>
@@ -15,6 +16,33 @@
 #include "src/server/sessions/session_routes.h"
 
 namespace ebb::server {
+namespace {
+
+// Who can reach a server of this machine alone is a page in its browser, too.
+std::optional<std::vector<std::string>> HostsOf(const ServerOptions& options) {
+  const std::string& host = options.host;
+  const bool is_here = host == "localhost" || host == "::1" || host.starts_with("127.");
+  return is_here ? std::optional(options.allowed_hosts) : std::nullopt;
+}
+
+// "%2F" as "/"; what is no such code stays.
+std::string Unescaped(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned code = 0;
+    const char* const digits = text.data() + i + 1;
+    if (text[i] == '%' && text.size() - i > 2 &&
+        std::from_chars(digits, digits + 2, code, 16).ptr == digits + 2) {
+      plain += static_cast<char>(code);
+      i += 2;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
+}  // namespace
 
 void Server::Impl::MakeRoutes() {
   const auto at_once = [](std::function<HttpAnswer()> answer) {
@@ -89,7 +117,7 @@ HttpServer::Handler Server::Impl::MakeHandler() {
                 Handle(std::move(request), std::move(reply));
               },
           .refuse =
-              [this](int status, std::string_view message) {
+              [this](const HttpRequest& request, int status, std::string_view message) {
                 HttpAnswer answer = ErrorAnswer({.status = status,
                                                  .message = std::string(message),
                                                  .code = status == 413   ? "body_too_large"
@@ -98,8 +126,7 @@ HttpServer::Handler Server::Impl::MakeHandler() {
                                                          : status == 503 ? "queue_full"
                                                                          : "bad_request"});
                 if (status == 503) answer.headers.emplace_back("Retry-After", "1");
-                for (auto& header : gate->HeadersFor({})) answer.headers.push_back(header);
-                return answer;
+                return InItsForm(request, std::move(answer));
               }};
 }
 
@@ -113,8 +140,12 @@ std::optional<HttpAnswer> Server::Impl::Admit(HttpRequest* request) {
   if (!error.has_value()) return std::nullopt;
   HttpAnswer answer = ErrorAnswer(*error);
   if (error->status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
-  for (auto& header : gate->HeadersFor(*request)) answer.headers.push_back(header);
-  return answer;
+  return InItsForm(*request, std::move(answer));
+}
+
+HttpAnswer Server::Impl::InItsForm(const HttpRequest& request, HttpAnswer answer) const {
+  for (auto& header : gate->HeadersFor(request)) answer.headers.push_back(header);
+  return request.path.starts_with("/v1/messages") ? AsMessagesError(std::move(answer)) : answer;
 }
 
 void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
@@ -126,7 +157,7 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   }
   constexpr std::string_view kModels = "/v1/models/";
   if (request.method == "GET" && request.path.starts_with(kModels)) {
-    if (options.defaults.IsModel(std::string_view(request.path).substr(kModels.size()))) {
+    if (options.defaults.IsModel(Unescaped(request.path.substr(kModels.size())))) {
       return reply->Send(JsonAnswer(ModelJson()));
     }
     return reply->Send(ErrorAnswer({.status = 404,
@@ -224,7 +255,7 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   impl.started = static_cast<int64_t>(std::time(nullptr));
   impl.run_id = std::random_device()();
   impl.responses = std::make_shared<ResponseStore>(options.response_store_bytes);
-  impl.gate = std::make_unique<Gate>(options.cors_origins, impl.run_id);
+  impl.gate = std::make_unique<Gate>(options.cors_origins, impl.run_id, HostsOf(options));
   impl.gate->SetKeys(options.keys);
   impl.MakeRoutes();
   impl.MakeDashboard();
@@ -274,6 +305,8 @@ void Server::SetKeys(std::shared_ptr<const KeyRing> keys) { impl_->gate->SetKeys
 
 void Server::Drain() {
   impl_->draining = true;
+  // Who only watches is no reason to wait.
+  impl_->http->Post([impl = impl_.get()] { impl->dashboard->Close(); });
   impl_->http->Drain();
 }
 bool Server::is_drained() const { return impl_->draining && impl_->http->num_answering() == 0; }

@@ -31,6 +31,8 @@ struct ServerOptions {
   uint16_t port = 8080;                   // 0: a free one
   std::shared_ptr<const KeyRing> keys;    // null: whoever can connect may ask
   std::vector<std::string> cors_origins;  // see Gate
+  // By what names it may be called, see Gate, where it listens on this machine alone.
+  std::vector<std::string> allowed_hosts;
   HttpLimits http;
   DriverOptions driver;
   MetricsAlias metrics_alias = MetricsAlias::kNone;

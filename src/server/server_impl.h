@@ -73,9 +73,6 @@ inline ApiError StoppingError(std::optional<double> retry_after = {}) {
           .retry_after = retry_after};
 }
 
-bool IsJson(std::string_view content_type);
-[[nodiscard]] ApiError NoJson();
-
 struct Server::Impl {
   using Compute = std::function<HttpAnswer(const Json& body)>;
   struct Route {
@@ -88,6 +85,8 @@ struct Server::Impl {
   void MakeRoutes();
   [[nodiscard]] HttpServer::Handler MakeHandler();
   [[nodiscard]] std::optional<HttpAnswer> Admit(HttpRequest* request);
+  // With the headers of every answer to `request`, and as its interface tells errors.
+  [[nodiscard]] HttpAnswer InItsForm(const HttpRequest& request, HttpAnswer answer) const;
   void Handle(HttpRequest request, std::shared_ptr<Reply> reply);
   // Runs `compute` on the preparing thread, on the body's JSON.
   void Work(HttpRequest request, std::shared_ptr<Reply> reply, Compute compute);

@@ -40,20 +40,6 @@ std::string InHeader(const std::vector<std::string>& names) {
 
 }  // namespace
 
-bool IsJson(std::string_view content_type) {
-  const std::string_view type = content_type.substr(0, content_type.find(';'));
-  constexpr std::string_view kJson = "application/json";
-  return std::ranges::equal(
-      type.substr(0, type.find_last_not_of(' ') + 1), kJson,
-      [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + ('a' - 'A') : a) == b; });
-}
-
-ApiError NoJson() {
-  return {.status = 415,
-          .message = "expected a Content-Type of application/json",
-          .code = "unsupported_media_type"};
-}
-
 ApiError Server::Impl::Overloaded(std::string message) const {
   const double wait = std::max(1.0, driver->figures().predicted_wait);
   return {.status = 503, .message = std::move(message), .code = "queue_full", .retry_after = wait};
@@ -65,7 +51,7 @@ bool Server::Impl::BeginPreparing(const HttpRequest& request, Reply* reply) {
     return false;
   }
   if (!IsJson(request.content_type)) {
-    reply->Send(ErrorAnswer(NoJson()));
+    reply->Send(ErrorAnswer(OtherContent()));
     return false;
   }
   if (num_preparing >= options.driver.most_waiting) {
@@ -198,6 +184,7 @@ void Server::Impl::SubmitTurn(PreparedRequest request, ApiResult<PreparedTurn> m
   keeper->Leave(use);
   const JobId id = next_job++;
   Await(std::move(request), {id}, reply);
+  tickets.erase(id);  // what is told again costs nothing
   turn.said->id = id;
   std::vector<JobUpdate> updates;
   updates.push_back(*std::move(turn.said));
@@ -257,7 +244,9 @@ void Server::Impl::Take(std::vector<JobUpdate> updates) {
     if (update.end.has_value()) {
       const auto ticket = tickets.extract(update.id);
       const JobEnd& end = *update.end;
-      if (!ticket.empty()) ticket.mapped()->Charge(end.prompt_tokens + end.generated_tokens);
+      if (!ticket.empty()) {
+        ticket.mapped()->Charge(end.prompt_tokens - end.cached_tokens + end.generated_tokens);
+      }
     }
     // The keeper hears of jobs whose client has gone, too.
     if (keeper != nullptr) keeper->Take(&update);
@@ -332,7 +321,7 @@ HttpAnswer Server::Impl::CancelRequest(const HttpRequest& request) {
 
 HttpAnswer Server::Impl::Control(const HttpRequest& request) {
   constexpr size_t kMostBytes = 4096;
-  if (!IsJson(request.content_type)) return ErrorAnswer(NoJson());
+  if (!IsJson(request.content_type)) return ErrorAnswer(OtherContent());
   if (request.body.size() > kMostBytes) {
     return ErrorAnswer(Invalid(fmt::format("expected at most {} bytes", kMostBytes), ""));
   }

@@ -382,7 +382,43 @@ TEST_F(ApiTest, ADeadlineEndsARequest) {
   body["ebb"]["deadline_ms"] = 1;
   const ClientAnswer answer = Chat(body);
   EXPECT_EQ(answer.status, 503) << answer.body;
-  EXPECT_EQ(answer.json()["error"]["code"], "cancelled");
+  EXPECT_EQ(answer.json()["error"]["code"], "deadline_exceeded");
+  // Clients ask again at 503 by themselves.
+  EXPECT_EQ(answer.headers.at("x-should-retry"), "false");
+}
+
+TEST_F(ApiTest, WhatNeverFitsIntoTheQueueIsNotToldToComeBack) {
+  json prompts = json::array();
+  for (int i = 0; i < 16; ++i) prompts.push_back("tide");
+  const ClientAnswer answer =
+      Client(port()).Post("/v1/completions", {{"prompt", prompts}, {"n", 5}, {"max_tokens", 1}});
+  EXPECT_EQ(answer.status, 400) << answer.body;
+  EXPECT_EQ(answer.json()["error"]["param"], "n");
+  EXPECT_FALSE(answer.headers.contains("retry-after"));
+}
+
+// Each of them once ended the server or held it for ever.
+TEST_F(ApiTest, GrammarsAndSchemasThatTakeForEverAreRefused) {
+  std::string doubled = "root ::= a0\n";
+  for (int i = 0; i < 60; ++i) doubled += fmt::format("a{0} ::= a{1} | a{1}\n", i, i + 1);
+  json nested = {{"type", "string"}};
+  for (int i = 0; i < 25; ++i) nested = {{"type", {"array", "array"}}, {"items", nested}};
+  const auto schema = [](const json& of) {
+    return json{{"type", "json_schema"}, {"json_schema", {{"name", "x"}, {"schema", of}}}};
+  };
+  const json itself = {{"allOf", {{{"$ref", "#/a"}}}}, {"a", {{"$ref", "#/a"}}}};
+  const json long_name = {{"type", "object"},
+                          {"properties", {{std::string(200000, '_'), json::object()}}}};
+  for (const json& more :
+       {json{{"grammar", "root ::= " + std::string(100000, '(')}},
+        json{{"grammar", doubled + "a60 ::= \"x\""}}, json{{"response_format", schema(nested)}},
+        json{{"response_format", schema(itself)}}, json{{"response_format", schema(long_name)}}}) {
+    json body = ServerTest::Chat(1, {{"max_tokens", 2}});
+    body.update(more);
+    const ClientAnswer answer = Chat(body);
+    EXPECT_EQ(answer.status, 400) << answer.body.substr(0, 300);
+  }
+  EXPECT_EQ(Chat(ServerTest::Chat(1, {{"max_tokens", 2}})).status, 200);
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ bool Client::IsClosedByServer() {
 
 std::string Client::Request(const std::string& method, const std::string& path,
                             const std::string& body, const std::string& more_headers) {
-  return fmt::format("{} {} HTTP/1.1\r\nHost: test\r\n{}Content-Length: {}\r\n\r\n{}", method, path,
+  return fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: {}\r\n\r\n{}", method, path,
                      more_headers, body.size(), body);
 }
 

@@ -66,6 +66,30 @@ TEST_F(ConnectionsTest, AHeadHasNoBody) {
   client.Send(Client::Request("HEAD", "/health") + Client::Request("GET", "/health"));
   const std::string bytes = client.ReceiveSome(200);
   EXPECT_THAT(bytes, HasSubstr("\r\n\r\nHTTP/1.1 200"));
+  // Nor has one of a stream, which holds no watcher's place.
+  for (int i = 0; i < 20; ++i) {
+    Client head(port());
+    head.Send(Client::Request("HEAD", "/v1/ebb/events"));
+    EXPECT_EQ(head.ReceiveSome(12), "HTTP/1.1 200");
+    EXPECT_TRUE(head.IsClosedByServer());
+  }
+  Client watcher(port());
+  watcher.Send(Client::Request("GET", "/v1/ebb/events"));
+  EXPECT_EQ(watcher.ReceiveSome(12), "HTTP/1.1 200");
+}
+
+TEST_F(ConnectionsTest, WhoGoesBehindAnotherRequestIsNoticedToo) {
+  Start();
+  {
+    Client client(port());
+    json body = Chat(1, {{"ignore_eos", true}});
+    client.Send(Client::Request("POST", "/v1/chat/completions", body.dump(),
+                                "Content-Type: application/json\r\n"));
+    Await([](const Figures& f) { return f.decoding == 1; });
+    client.Send(Client::Request("GET", "/health"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  AwaitIdle();
 }
 
 TEST_F(ConnectionsTest, ABodyIsAwaitedAfterItsHeader) {
@@ -73,7 +97,7 @@ TEST_F(ConnectionsTest, ABodyIsAwaitedAfterItsHeader) {
   Client client(port());
   const std::string body = R"({"content": "First"})";
   client.Send(
-      fmt::format("POST /tokenize HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n"
+      fmt::format("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
                   "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
                   body.size()));
   EXPECT_THAT(client.ReceiveSome(25), StartsWith("HTTP/1.1 100 Continue"));

@@ -60,6 +60,16 @@ TEST_F(DrainTest, WhatRunsIsAnsweredAndNothingElseBegins) {
   AwaitDrained();
 }
 
+TEST_F(DrainTest, WhoOnlyWatchesHoldsNothingUp) {
+  Start();
+  Client watcher(port());
+  watcher.Send(Client::Request("GET", "/v1/ebb/events"));
+  EXPECT_EQ(watcher.ReceiveSome(12), "HTTP/1.1 200");
+  server_->Drain();
+  AwaitDrained();
+  EXPECT_EQ(Client(port()).Get("/v1/ebb/events").status, 503);
+}
+
 TEST_F(DrainTest, WhoStopsReadingHoldsItUpNoLongerThanAStalledWriteMay) {
   ServerOptions options = Options();
   options.http.stall_seconds = 0.3;

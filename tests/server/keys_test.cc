@@ -72,6 +72,33 @@ class KeysTest : public ServerTest {
   }
 };
 
+// Where nobody needs a key, a page that somebody visits must not get in.
+TEST_F(KeysTest, WithoutKeysPagesOfOthersAreKeptOut) {
+  ServerOptions options = Options();
+  options.allowed_hosts = {"ebb.example"};
+  Start(options);
+  const auto status = [&](const std::string& method, const std::string& headers) {
+    Client client(port());
+    const std::string body = method == "POST" ? R"({"content": "tide"})" : "";
+    std::string request = Client::Request(method, method == "POST" ? "/tokenize" : "/v1/models",
+                                          body, "Content-Type: application/json\r\n" + headers);
+    const size_t host = request.find("Host: localhost\r\n");
+    if (headers.starts_with("Host")) request.erase(host, 17);
+    client.Send(request);
+    return client.Receive().status;
+  };
+  for (const char* host :
+       {"localhost:8080", "127.0.0.1", "[::1]:80", "ebb.example:1", "a.localhost"}) {
+    EXPECT_EQ(status("GET", fmt::format("Host: {}\r\n", host)), 200) << host;
+  }
+  EXPECT_EQ(status("GET", "Host: evil.example\r\n"), 403);
+  EXPECT_EQ(status("GET", "Origin: https://evil.example\r\n"), 200);  // which cannot read it
+  EXPECT_EQ(status("POST", ""), 200);
+  EXPECT_EQ(status("POST", "Origin: http://localhost\r\n"), 200);
+  EXPECT_EQ(status("POST", "Origin: https://evil.example\r\n"), 403);
+  EXPECT_EQ(status("POST", "Origin: null\r\n"), 403);
+}
+
 // What is refused while it is prepared gives its place back, on whatever thread that is.
 TEST_F(KeysTest, RequestsThatAreRefusedAtOnceLeaveNoPlaceTaken) {
   StartWith({{"a", "concurrent=8"}, {"b", ""}, {"c", "concurrent=2"}});
@@ -126,7 +153,7 @@ TEST_F(KeysTest, WhoHasNoKeyIsRefusedBeforeTheBodyIsRead) {
   StartWith({{"a", ""}});
   Client client(port());
   client.Send(
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n"
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
       "Expect: 100-continue\r\nContent-Length: 1000000\r\n\r\n");
   EXPECT_EQ(client.Receive().status, 401);
   EXPECT_TRUE(client.IsClosedByServer());

@@ -144,6 +144,20 @@ TEST_F(OtherApisTest, TokensOfMessagesAreCountedWithoutAnAnswer) {
   EXPECT_EQ(count.json()["input_tokens"], chat["usage"]["prompt_tokens"]);
 }
 
+// Before there is a body that could be read.
+TEST_F(OtherApisTest, RefusalsAreInTheFormOfTheInterfaceAndNameTheRequest) {
+  ServerOptions options = Options();
+  options.http.body_bytes = 1000;
+  Start(options);
+  Client client(port());
+  client.Send(Client::Request("POST", "/v1/messages", std::string(2000, 'x'),
+                              "Content-Type: application/json\r\nX-Request-Id: mine\r\n"));
+  const ClientAnswer answer = client.Receive();
+  EXPECT_EQ(answer.status, 413);
+  EXPECT_EQ(answer.json()["type"], "error");
+  EXPECT_EQ(answer.headers.at("x-request-id"), "mine");
+}
+
 TEST_F(OtherApisTest, ErrorsAreInTheFormOfTheInterface) {
   Start();
   Client client(port());

@@ -72,6 +72,11 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
                "repeated",
                [](CliOptions& o) { return &o.serve.cors_origins; }),
       ValueRow(
+          G::kServe, "--allow-host", "NAME",
+          "a name by which the server may be called, besides localhost and addresses, where it "
+          "listens on this machine alone and asks for no keys; may be repeated",
+          [](CliOptions& o) { return &o.serve.allowed_hosts; }),
+      ValueRow(
           G::kServe, "--drain-seconds", "N",
           "how long SIGTERM waits for answers that are on their way; a second signal ends them",
           [](CliOptions& o) { return &o.serve.drain_seconds; }, {.min = 0, .max = 86400}),

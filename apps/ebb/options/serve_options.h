@@ -25,6 +25,7 @@ struct ServeInput {
   std::string new_key;   // the name of a key to make; empty: none
   std::vector<std::string> aliases;
   std::vector<std::string> cors_origins;
+  std::vector<std::string> allowed_hosts;
   int drain_seconds = 30;
   uint64_t prefix_cache_bytes = uint64_t{1} << 30;  // 0: off
   server::MetricsAlias metrics_alias = server::MetricsAlias::kNone;

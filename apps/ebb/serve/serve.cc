@@ -33,6 +33,7 @@ server::ServerOptions ServerOptionsOf(const CliOptions& options) {
       .host = serve.host,
       .port = static_cast<uint16_t>(serve.port),
       .cors_origins = serve.cors_origins,
+      .allowed_hosts = serve.allowed_hosts,
       .driver = {.most_waiting = static_cast<size_t>(serve.max_queue),
                  .most_running = static_cast<size_t>(serve.max_running),
                  .prefix_cache_bytes = serve.prefix_cache_bytes},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 namespace ebb::server {
@@ -20,6 +21,23 @@ std::string_view BearerOf(std::string_view authorization) {
   authorization.remove_prefix(kBearer.size());
   authorization.remove_prefix(std::min(authorization.find_first_not_of(' '), authorization.size()));
   return authorization;
+}
+
+// "localhost" of "localhost:8080", "::1" of "[::1]:8080".
+std::string_view NameOf(std::string_view host) {
+  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
+  return host.substr(0, host.find(':'));
+}
+
+// An address, or a name that leads nowhere else.
+bool IsOwnName(std::string_view name) {
+  std::string lower(name);
+  std::ranges::transform(lower, lower.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c; });
+  if (lower == "localhost" || lower.ends_with(".localhost")) return true;
+  in6_addr address = {};
+  return inet_pton(AF_INET, lower.c_str(), &address) == 1 ||
+         inet_pton(AF_INET6, lower.c_str(), &address) == 1;
 }
 
 class ReplyWithHeaders final : public Reply {
@@ -91,7 +109,8 @@ std::shared_ptr<const KeyRing> Gate::keys() const {
 
 std::optional<ApiError> Gate::Admit(Access access, HttpRequest* request) {
   const std::shared_ptr<const KeyRing> keys = this->keys();
-  if (keys == nullptr || access == Access::kOpen) return std::nullopt;
+  if (keys == nullptr) return CheckPage(*request);
+  if (access == Access::kOpen) return std::nullopt;
   const std::string_view given[] = {BearerOf(request->header("authorization")),
                                     request->header("x-api-key")};
   bool any = false;
@@ -113,6 +132,29 @@ std::optional<ApiError> Gate::Admit(Access access, HttpRequest* request) {
                     .code = "admin_key_needed"};
   }
   return std::nullopt;
+}
+
+// What a browser would send for any page: no key keeps it out.
+std::optional<ApiError> Gate::CheckPage(const HttpRequest& request) const {
+  const std::string_view host = request.header("host");
+  const std::string_view name = NameOf(host);
+  if (hosts_.has_value() && !host.empty() && !IsOwnName(name) &&
+      std::ranges::find(*hosts_, name) == hosts_->end()) {
+    return ApiError{
+        .status = 403,
+        .message = fmt::format("the server is not called \"{}\"; --allow-host lets it be", name),
+        .code = "host_not_allowed"};
+  }
+  const std::string_view origin = request.header("origin");
+  if (origin.empty() || request.method == "GET" || request.method == "OPTIONS" ||
+      IsAllowedOrigin(origin)) {
+    return std::nullopt;
+  }
+  const size_t scheme = origin.find("://");
+  if (scheme != std::string_view::npos && origin.substr(scheme + 3) == host) return std::nullopt;
+  return ApiError{.status = 403,
+                  .message = fmt::format("pages of {} may not ask; --cors lets them", origin),
+                  .code = "origin_not_allowed"};
 }
 
 bool Gate::IsAllowedOrigin(std::string_view origin) const {

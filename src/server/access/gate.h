@@ -34,13 +34,18 @@ class Gate {
  public:
   // cors_origins: those whose pages may ask, as browsers write them, or "*"; empty: none.
   // run_id: so that ids of requests differ from run to run.
-  Gate(std::vector<std::string> cors_origins, uint64_t run_id)
-      : cors_origins_(std::move(cors_origins)), run_id_(run_id) {}
+  // hosts: by what names, beside localhost and addresses, the server may be called as long as it
+  // asks for no keys; nothing: by any. A page could make a name of its own lead here, and would be
+  // of the same origin then.
+  Gate(std::vector<std::string> cors_origins, uint64_t run_id,
+       std::optional<std::vector<std::string>> hosts)
+      : cors_origins_(std::move(cors_origins)), run_id_(run_id), hosts_(std::move(hosts)) {}
 
   // From now on these; null: none are asked for. Uses of keys of the same name go on.
   void SetKeys(std::shared_ptr<const KeyRing> keys);
 
-  // Finds out whose a request is. Errors: 401 (no key, an unknown one); 403 (no admin's).
+  // Finds out whose a request is. Errors: 401 (no key, an unknown one); 403 (no admin's; of a page
+  // of another origin, or to another host, where nobody needs a key).
   [[nodiscard]] std::optional<ApiError> Admit(Access access, HttpRequest* request);
   // The answer to a browser that asks whether a page may ask; nothing: `request` is another one.
   [[nodiscard]] std::optional<HttpAnswer> Preflight(const HttpRequest& request) const;
@@ -88,12 +93,14 @@ class Gate {
   // REQUIRES: mutex_ is held.
   [[nodiscard]] Account& AccountOf(const ApiKey& key);
   [[nodiscard]] bool IsAllowedOrigin(std::string_view origin) const;
+  [[nodiscard]] std::optional<ApiError> CheckPage(const HttpRequest& request) const;
   [[nodiscard]] double Now() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - origin_).count();
   }
 
   const std::vector<std::string> cors_origins_;
   const uint64_t run_id_;
+  const std::optional<std::vector<std::string>> hosts_;
   const std::chrono::steady_clock::time_point origin_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;  // guards keys_ and accounts_
   std::shared_ptr<const KeyRing> keys_;

@@ -1,5 +1,5 @@
 // What one key uses of its limits. Rates are buckets: a minute's worth may be used at once, and
-// comes back evenly. Tokens are charged as they are computed, so that a long answer may leave a
+// comes back evenly. Tokens are charged when an answer is over, so that a long one may leave a
 // debt; the next request waits until it is paid. Pure: times are given, in seconds.
 #ifndef EBB_SERVER_ACCESS_KEY_USAGE_H_
 #define EBB_SERVER_ACCESS_KEY_USAGE_H_

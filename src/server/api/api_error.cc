@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "src/server/engine/job.h"
+
 namespace ebb::server {
 namespace {
 
@@ -45,6 +47,8 @@ Json ErrorJson(const ApiError& error) {
 
 HttpAnswer ErrorAnswer(const ApiError& error) {
   HttpAnswer answer = {.status = error.status, .body = Dump(ErrorJson(error))};
+  // Clients of OpenAI's and Anthropic's ask again at 409 and 503 by themselves.
+  if (error.is_final) answer.headers.emplace_back("X-Should-Retry", "false");
   if (error.retry_after.has_value()) {
     answer.headers.emplace_back(
         "Retry-After", std::to_string(static_cast<int64_t>(std::ceil(*error.retry_after))));
@@ -63,6 +67,9 @@ ApiError ErrorFrom(const Status& status) {
     case StatusCode::kResourceExhausted:
       return {.status = 400, .message = message, .code = "request_too_large"};
     case StatusCode::kCancelled:
+      if (message == kTimeIsOver) {
+        return {.status = 503, .message = message, .code = "deadline_exceeded", .is_final = true};
+      }
       return {.status = 503, .message = message, .code = "cancelled"};
     default:
       return {.status = 500, .message = message, .code = "internal_error"};

@@ -24,6 +24,7 @@ struct ApiError {
   std::string code = {};                   // "invalid_value", ...; empty: null
   std::string param = {};                  // the field of the request; empty: null
   std::optional<double> retry_after = {};  // seconds
+  bool is_final = false;  // asked again it would end alike, whatever its status says
 };
 
 // {"error": {...}}

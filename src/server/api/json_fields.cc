@@ -40,6 +40,20 @@ ApiError NoJson(std::string message) { return Invalid(std::move(message), "", "i
 
 }  // namespace
 
+bool IsJson(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  constexpr std::string_view kJson = "application/json";
+  return std::ranges::equal(
+      type.substr(0, type.find_last_not_of(' ') + 1), kJson,
+      [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + ('a' - 'A') : a) == b; });
+}
+
+ApiError OtherContent() {
+  return {.status = 415,
+          .message = "expected a Content-Type of application/json",
+          .code = "unsupported_media_type"};
+}
+
 ApiResult<Json> ParseObject(std::string_view text) {
   const Shape shape = ShapeOf(text);
   if (shape.depth > kMostJsonDepth) {

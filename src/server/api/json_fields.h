@@ -20,6 +20,9 @@ namespace ebb::server {
 inline constexpr int kMostJsonDepth = 64;
 inline constexpr size_t kMostJsonMembers = 10'000;
 
+// Whether a Content-Type is that of JSON, and the error where it is not.
+[[nodiscard]] bool IsJson(std::string_view content_type);
+[[nodiscard]] ApiError OtherContent();
 // A whole JSON object. Errors: 400 (no JSON, another value, too deep, too many members, no UTF-8).
 [[nodiscard]] ApiResult<Json> ParseObject(std::string_view text);
 

@@ -86,19 +86,7 @@ class ErrorsInFront final : public Reply {
  public:
   explicit ErrorsInFront(std::shared_ptr<Reply> reply) : reply_(std::move(reply)) {}
 
-  void Send(HttpAnswer answer) override {
-    if (answer.status >= 400) {
-      const Json body = Json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
-      const bool is_known = body.is_object() && body.contains("error") &&
-                            body["error"].is_object() && body["error"].contains("message") &&
-                            body["error"]["message"].is_string();
-      if (is_known) {
-        answer.body =
-            Dump(MessagesErrorJson(answer.status, body["error"]["message"].get<std::string>()));
-      }
-    }
-    reply_->Send(std::move(answer));
-  }
+  void Send(HttpAnswer answer) override { reply_->Send(AsMessagesError(std::move(answer))); }
   void Stream(HttpAnswer answer, std::function<std::string()> take) override {
     reply_->Stream(std::move(answer), std::move(take));
   }
@@ -223,6 +211,18 @@ std::string ThoughtSignature(std::string_view thought) {
 
 Json MessagesErrorJson(int status, const std::string& message) {
   return {{"type", "error"}, {"error", {{"type", ErrorType(status)}, {"message", message}}}};
+}
+
+HttpAnswer AsMessagesError(HttpAnswer answer) {
+  if (answer.status < 400) return answer;
+  const Json body = Json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  const bool is_known = body.is_object() && body.contains("error") && body["error"].is_object() &&
+                        body["error"].contains("message") && body["error"]["message"].is_string();
+  if (is_known) {
+    answer.body =
+        Dump(MessagesErrorJson(answer.status, body["error"]["message"].get<std::string>()));
+  }
+  return answer;
 }
 
 std::shared_ptr<Reply> WithMessagesErrors(std::shared_ptr<Reply> reply) {

@@ -39,6 +39,8 @@ class MessagesExchange final : public PartExchange {
 
 // {"type": "error", "error": {...}}
 [[nodiscard]] Json MessagesErrorJson(int status, const std::string& message);
+// An error in this form; other answers as they are.
+[[nodiscard]] HttpAnswer AsMessagesError(HttpAnswer answer);
 // A reply in front of `reply` that puts errors, whoever sends them, in this form.
 [[nodiscard]] std::shared_ptr<Reply> WithMessagesErrors(std::shared_ptr<Reply> reply);
 

@@ -2,6 +2,7 @@
 #include "ebb/generate.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -566,16 +567,28 @@ ApiResult<ChatRequest> ReadChatRequest(const Json& body, const RequestDefaults& 
   return Reader(Endpoint::kChat, body).ReadChatAlone(defaults);
 }
 
-size_t NumCalls(std::span<const ChatMessage> messages) {
-  size_t count = 0;
-  for (const ChatMessage& message : messages) count += message.tool_calls.size();
-  return count;
+size_t NextCall(std::span<const ChatMessage> messages, std::span<const ChatMessage> more) {
+  constexpr std::string_view kOurs = "call";
+  size_t count = 0, next = 0;
+  for (const auto& some : {messages, more}) {
+    for (const ChatMessage& message : some) {
+      count += message.tool_calls.size();
+      for (const ToolCall& call : message.tool_calls) {
+        if (!call.id.starts_with(kOurs)) continue;
+        uint32_t number = 0;
+        const char* const end = call.id.data() + call.id.size();
+        const auto [stop, error] = std::from_chars(call.id.data() + kOurs.size(), end, number);
+        if (error == std::errc() && stop == end) next = std::max<size_t>(next, size_t{number} + 1);
+      }
+    }
+  }
+  return std::max(count, next);
 }
 
 bool MayCall(const ChatRequest& chat) { return !chat.tools.empty() && chat.tool_choice != "none"; }
 
 ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request) {
-  const size_t num_calls = NumCalls(request.chat.messages);
+  const size_t num_calls = NextCall(request.chat.messages);
   const bool may_call = MayCall(request.chat);
   ApiResult<std::vector<Turn>> turns = TurnsOf(model, &request);
   if (auto* error = std::get_if<ApiError>(&turns)) return std::move(*error);

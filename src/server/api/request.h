@@ -80,7 +80,10 @@ struct Prepared {
 [[nodiscard]] ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& request,
                                                std::vector<Turn> turns, size_t num_kept,
                                                size_t num_calls);
-[[nodiscard]] size_t NumCalls(std::span<const ChatMessage> messages);
+// Behind all calls of these messages, and behind their numbers where their ids are ours: a client
+// may have left some out.
+[[nodiscard]] size_t NextCall(std::span<const ChatMessage> messages,
+                              std::span<const ChatMessage> more = {});
 // Whether the answer may call tools.
 [[nodiscard]] bool MayCall(const ChatRequest& chat);
 

@@ -249,6 +249,20 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
   }
 }
 
+// A client may have left earlier calls out.
+TEST(NextCall, ComesBehindAllIdsOfOurs) {
+  ChatMessage message = {.role = "assistant"};
+  message.tool_calls = {{.name = "f", .id = "call00001"}, {.name = "f", .id = "call_abc"}};
+  EXPECT_EQ(NextCall({&message, 1}), 2u);
+  EXPECT_EQ(NextCall({&message, 1}, {&message, 1}), 4u);
+  message.tool_calls = {{.name = "f", .id = "call00007"}};
+  EXPECT_EQ(NextCall({&message, 1}), 8u);
+  EXPECT_EQ(NextCall({}, {&message, 1}), 8u);
+  message.tool_calls = {{.name = "f", .id = "call99999999999"}, {.name = "f", .id = "call7x"}};
+  EXPECT_EQ(NextCall({&message, 1}), 2u);
+  EXPECT_EQ(NextCall({}), 0u);
+}
+
 TEST(ReadRequest, ALosslessRequestVerifiesAsTheDeviceCan) {
   using Verify = LosslessOptions::Verify;
   RequestDefaults defaults = Defaults();

@@ -22,7 +22,7 @@ constexpr std::string_view kSummaryTypes[] = {"summary_text"};
 constexpr std::string_view kConverted[] = {
     "input",      "instructions",      "text",  "tools",    "tool_choice",
     "reasoning",  "max_output_tokens", "store", "metadata", "previous_response_id",
-    "background", "conversation",      "prompt"};
+    "background", "conversation",      "prompt", "top_logprobs"};
 // Members of a chat that have another name here.
 constexpr std::string_view kOfChats[] = {
     "messages",   "response_format",       "json_schema", "reasoning_effort",

@@ -221,7 +221,7 @@ void Driver::Impl::End(const Plan::End& end) {
     case EndReason::kCancelled:
       return Finish(active, FinishReason::kCancelled, Cancelled("whoever asked has gone"));
     case EndReason::kDeadline:
-      return Finish(active, FinishReason::kCancelled, Cancelled("the request's time is over"));
+      return Finish(active, FinishReason::kCancelled, Cancelled(kTimeIsOver));
     case EndReason::kNoRoom:
       return Finish(active, FinishReason::kCap, NoRoomError());
   }
@@ -289,6 +289,11 @@ Status Driver::Submit(std::vector<Job> jobs) {
   {
     const std::lock_guard lock(impl_->mutex);
     if (impl_->stopped) return Cancelled("the server is stopping");
+    if (jobs.size() > impl_->options.most_waiting) {
+      return InvalidArgument("n: expected at most " + std::to_string(impl_->options.most_waiting) +
+                             " answers to all prompts together, found " +
+                             std::to_string(jobs.size()));
+    }
     const size_t there = impl_->num_waiting + impl_->inbox.size();
     if (there + jobs.size() > impl_->options.most_waiting) {
       return ResourceExhausted("the queue is full: " + std::to_string(there) + " requests wait");

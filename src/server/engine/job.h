@@ -39,6 +39,9 @@ struct JobPiece {
   std::string text;
 };
 
+// How a job ends whose deadline is over.
+inline constexpr const char* kTimeIsOver = "the request's time is over";
+
 // How it ended. Times are seconds.
 struct JobEnd {
   FinishReason finish = FinishReason::kError;

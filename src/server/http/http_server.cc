@@ -4,6 +4,7 @@
 // 3. Whatever waits has a deadline: idle connections, headers, bodies, writes.
 #include "src/server/http/http_server.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -94,6 +95,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(StreamProtocol::socket socket, std::shared_ptr<Shared> shared)
       : socket_(std::move(socket)),
         timer_(socket_.get_executor()),
+        peer_timer_(socket_.get_executor()),
         shared_(std::move(shared)),
         buffer_(shared_->limits.header_bytes + kMostPerRead) {
     ++shared_->num_connections;
@@ -108,6 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Abort() {
     error_code ignored;
     timer_.cancel(ignored);
+    peer_timer_.cancel(ignored);
     socket_.close(ignored);
     LoseReply();
   }
@@ -124,7 +127,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ReadBody();
   void OnBody(const error_code& error);
   void Refuse(int status, std::string_view message) {
-    RefuseWith(shared_->handler.refuse(status, message));
+    RefuseWith(shared_->handler.refuse(request_, status, message));
   }
   void RefuseWith(HttpAnswer answer);
   // For a body; 0 gives it back.
@@ -135,6 +138,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Tells input, and that the peer has closed.
   void WatchInput();
   void OnInput();
+  // Where input waits, so that nothing else tells that the peer has closed.
+  void WatchPeer();
   void Send(HttpAnswer answer);
   void Stream(HttpAnswer answer, std::function<std::string()> take);
   void Pump();
@@ -163,7 +168,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   StreamProtocol::socket socket_;
-  asio::steady_timer timer_;
+  asio::steady_timer timer_, peer_timer_;
   const std::shared_ptr<Shared> shared_;
   State state_ = State::kIdle;
   // Bodies go elsewhere, but extensions of chunks, which no limit of a body counts, gather here.
@@ -174,6 +179,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool watching_ = false;
   bool keep_alive_ = true;
   bool head_only_ = false;
+  bool ends_unheard_ = false;  // with what is being written
   bool is_http_1_0_ = false;
   std::string out_;  // being written; in the end, read to be thrown away
   size_t written_ = 0;
@@ -259,13 +265,24 @@ void Connection::OnInput() {
   const bool nothing = size < 0 && (errno == EAGAIN || errno == EINTR);
   if (nothing) return WatchInput();
   // The next request waits until this one is answered.
-  if (size > 0) return;
+  if (size > 0) return WatchPeer();
   Abort();
+}
+
+void Connection::WatchPeer() {
+  constexpr double kSeconds = 1;
+  peer_timer_.expires_after(Seconds(kSeconds));
+  peer_timer_.async_wait(Bound([](Connection& self, const error_code& error) {
+    if (error || self.state_ != State::kAnswering) return;
+    pollfd peer = {.fd = self.socket_.native_handle(), .events = POLLRDHUP, .revents = 0};
+    poll(&peer, 1, 0) > 0 ? self.Abort() : self.WatchPeer();
+  }));
 }
 
 void Connection::ReadHeader() {
   state_ = State::kReading;
   head_only_ = false;
+  request_ = {};
   parser_.emplace();
   parser_->header_limit(shared_->limits.header_bytes);
   parser_->body_limit(shared_->limits.body_bytes);
@@ -278,6 +295,8 @@ void Connection::ReadHeader() {
 
 void Connection::OnHeader(const error_code& error) {
   if (error == http::error::header_limit) return Refuse(431, "the request's header is too long");
+  // Its length is known by the header alone.
+  if (error == http::error::body_limit) request_ = HeadOf(parser_->get());
   if (error == http::error::body_limit) return Refuse(413, "the request's body is too long");
   if (IsMalformed(error)) {
     return Refuse(400, fmt::format("not a request of HTTP: {}", error.message()));
@@ -353,6 +372,12 @@ void Connection::Send(HttpAnswer answer) {
 }
 
 void Connection::Stream(HttpAnswer answer, std::function<std::string()> take) {
+  if (head_only_) {
+    // It has no body; whoever would have told it hears that it is over.
+    keep_alive_ = false;
+    ends_unheard_ = true;
+    return Write(Head(answer, "Connection: close\r\n"));
+  }
   // Without chunks the end of the connection is that of the answer.
   if (is_http_1_0_) keep_alive_ = false;
   is_stream_ = true;
@@ -405,6 +430,7 @@ void Connection::WriteNext() {
 void Connection::OnWritten() {
   writing_ = false;
   out_ = std::string();
+  if (ends_unheard_) return Abort();
   if (is_stream_) return Pump();
   EndAnswer();
 }
@@ -412,6 +438,7 @@ void Connection::OnWritten() {
 void Connection::EndAnswer() {
   error_code ignored;
   timer_.cancel(ignored);
+  peer_timer_.cancel(ignored);
   take_ = nullptr;
   if (const auto reply = std::exchange(reply_, nullptr)) {
     --shared_->num_answering;

@@ -91,8 +91,10 @@ class HttpServer {
     // the request goes on. May be null.
     std::function<std::optional<HttpAnswer>(HttpRequest* request)> admit;
     std::function<void(HttpRequest, std::shared_ptr<Reply>)> handle;
-    // What is sent instead of a request that goes beyond limits or is none.
-    std::function<HttpAnswer(int status, std::string_view message)> refuse;
+    // What is sent instead of a request that goes beyond limits or is none. `request`: as far as
+    // its header was understood.
+    std::function<HttpAnswer(const HttpRequest& request, int status, std::string_view message)>
+        refuse;
   };
 
   // Listens on `host` (a name, an address, or "unix:/path") and `port` (0: a free one); connections

@@ -234,6 +234,10 @@ void Dashboard::SendFates(std::string_view path, const std::shared_ptr<Reply>& r
 }
 
 void Dashboard::Watch(const std::shared_ptr<Reply>& reply) {
+  if (is_closed_) {
+    return reply->Send(
+        ErrorAnswer({.status = 503, .message = "the server is stopping", .code = "stopping"}));
+  }
   if (watchers_.size() >= kMostWatchers) {
     return reply->Send(ErrorAnswer({.status = 503,
                                     .message = fmt::format("{} watch already", kMostWatchers),
@@ -280,6 +284,7 @@ void Dashboard::Tell(const Snapshot& snapshot) {
 }
 
 void Dashboard::Close() {
+  is_closed_ = true;
   for (const auto& watcher : std::exchange(watchers_, {})) watcher->reply->EndStream();
 }
 

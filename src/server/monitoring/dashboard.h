@@ -48,7 +48,7 @@ class Dashboard {
   [[nodiscard]] bool Has(std::string_view path) const;
   // Answers a GET of one of its paths. False: it is none of them.
   [[nodiscard]] bool Answer(std::string_view path, const std::shared_ptr<Reply>& reply);
-  // Ends all streams.
+  // Ends all streams; none begins any more.
   void Close();
   [[nodiscard]] size_t num_watchers() const { return watchers_.size(); }
 
@@ -69,6 +69,7 @@ class Dashboard {
   const DashboardSource source_;
   std::vector<std::shared_ptr<Watcher>> watchers_;
   bool ticking_ = false;
+  bool is_closed_ = false;
 };
 
 // Pure parts.

@@ -39,7 +39,8 @@ std::optional<ApiError> CheckTraits(const Manifest& manifest, const SessionTrait
                                            "found \"{}\"",
                                            what, expected, found),
                     .code = "session_mismatch",
-                    .param = "session_id"};
+                    .param = "session_id",
+                    .is_final = true};
   };
   if (auto error = differs("model", manifest.model, traits.model)) return error;
   if (auto error = differs("policy", manifest.policy, traits.policy)) return error;
@@ -61,6 +62,7 @@ ApiError StoreError(const Status& status) {
     error.status = 409;
     error.code = status.code() == StatusCode::kCorrupt ? "session_corrupt" : "session_mismatch";
     error.retry_after.reset();
+    error.is_final = true;
   } else if (status.code() == StatusCode::kInvalidArgument) {
     error = Invalid(status.message(), "session_id");
   }

@@ -56,7 +56,11 @@ ApiError Differs(std::span<const ChatMessage> known, std::span<const ChatMessage
   message +=
       "; send all of its messages and the new ones behind them, or the new ones alone, or begin "
       "another session";
-  return {.status = 409, .message = message, .code = "session_conflict", .param = "messages"};
+  return {.status = 409,
+          .message = message,
+          .code = "session_conflict",
+          .param = "messages",
+          .is_final = true};
 }
 
 std::vector<ChatMessage> AllOf(const SessionRecord& record) {

@@ -19,6 +19,7 @@ ApiError WrongMethod(std::string_view path, std::string_view allowed) {
 
 // The id of the copy that a body names.
 ApiResult<std::string> CopyId(const HttpRequest& request) {
+  if (!IsJson(request.content_type)) return OtherContent();
   ApiResult<Json> body = ParseObject(request.body);
   if (auto* error = std::get_if<ApiError>(&body)) return std::move(*error);
   std::optional<ApiError> error;

@@ -156,7 +156,7 @@ class TurnMaker {
     if (!prompt.ok()) return ErrorFrom(prompt.status());
     PreparedTurn made;
     made.prepared.prompt = std::make_shared<const ChatPrompt>(*std::move(prompt));
-    made.prepared.num_calls = NumCalls(record_.before) + NumCalls(record_.asked);
+    made.prepared.num_calls = NextCall(record_.before, record_.asked);
     made.prepared.may_call = MayCall(request_.chat);
     JobUpdate said = {.accepted = true};
     const size_t thought = record_.thought_bytes;
@@ -179,8 +179,7 @@ class TurnMaker {
 
   // kept: tokens of the session that the turn stands behind.
   ApiResult<PreparedTurn> MakeJob(SessionRecord next, Turn turn, size_t kept) {
-    SessionWork work = {.num_kept = kept,
-                        .num_calls = NumCalls(next.before) + NumCalls(next.asked)};
+    SessionWork work = {.num_kept = kept, .num_calls = NextCall(next.before, next.asked)};
     if (!turn.goes_on.has_value() && (kept > 0 || !record_.asked.empty())) {
       work.roll_back = static_cast<Position>(kept);
     }
