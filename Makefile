@@ -50,15 +50,16 @@ package: bootstrap
 	@cmake --preset package -DEBB_NATIVE=$(NATIVE)
 	cmake --build build/package -j $(JOBS)
 
+# With this umask everybody may enter the folders that it makes.
 install: package
-	cmake --install build/package --prefix $(PREFIX)
+	umask 022 && cmake --install build/package --prefix $(PREFIX)
 
 deb: package
-	@scripts/bootstrap dpkg-dev
+	@scripts/bootstrap dpkg-dev file
 	cd build/package && cpack -G DEB
 
 test-install: package
-	@scripts/bootstrap dpkg-dev lintian
+	@scripts/bootstrap dpkg-dev file lintian
 	tests/install/test_install build/package
 
 test-training: bootstrap
@@ -103,7 +104,7 @@ coverage: model
 
 FUZZ_SECONDS ?= 60
 fuzz:
-	@scripts/bootstrap clang
+	@scripts/bootstrap clang libclang-rt-dev
 	@cmake --preset fuzz
 	cmake --build build/fuzz -j $(JOBS)
 	scripts/fuzz build/fuzz $(FUZZ_SECONDS)

@@ -3,6 +3,12 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# Folders are 0755 whatever the umask. These say it where the umask takes less away. Where it takes more,
+# `make install` sets another one, and packages are mended below.
+set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+  GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})
+
 set_target_properties(ebb_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 set_target_properties(ebb_lab PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS ebb_cli COMPONENT program)
@@ -80,6 +86,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ebb)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS python3-pip)  # `ebb pull` fetches models through pip
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libebb${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_GENERATE_SHLIBS ON)
@@ -103,4 +110,14 @@ foreach(component program library development)
   install(FILES ${CMAKE_BINARY_DIR}/printed/changelog.gz DESTINATION ${folder}
     COMPONENT ${component})
 endforeach()
+# Not CHMOD_RECURSE, which fails at libebb.so: that is a link to a file of another package.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/package_folders.cmake @ONLY CONTENT [=[
+file(GLOB_RECURSE paths LIST_DIRECTORIES true ${CPACK_TEMPORARY_DIRECTORY}/*)
+foreach(path IN LISTS paths)
+  if(IS_DIRECTORY ${path} AND NOT IS_SYMLINK ${path})
+    file(CHMOD ${path} DIRECTORY_PERMISSIONS @CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS@)
+  endif()
+endforeach()
+]=])
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_BINARY_DIR}/package_folders.cmake)
 include(CPack)

@@ -133,6 +133,7 @@ Result<PlacementOptions> ReadOptions(const ResolvedPolicy& resolved, const Polic
                               .sinks = spec.sinks,
                               .window = spec.window,
                               .interval = spec.interval,
+                              .scores_tell_room = resolved.scorer->tells_room,
                               .eviction_window = context.eviction_window,
                               .eviction_shift = context.eviction_shift,
                               .tiers = spec.tiers.value_or(TierSpec()),
@@ -140,7 +141,8 @@ Result<PlacementOptions> ReadOptions(const ResolvedPolicy& resolved, const Polic
                               .num_layers = static_cast<size_t>(context.shape.num_layers),
                               .num_streams = static_cast<size_t>(context.shape.NumStreams()),
                               .num_kv_heads = static_cast<size_t>(context.shape.num_kv_heads)};
-  EBB_ASSIGN_OR_RETURN(options.params, ReadParams(resolved.base, resolved.params, spec.params));
+  EBB_ASSIGN_OR_RETURN(options.params, ReadParams(resolved.base, resolved.params, spec.params,
+                                                  context.max_tokens));
   EBB_ASSIGN_OR_RETURN(options.budget, ResolveBudget(spec, context));
   if (resolved.name.starts_with(kWindowed) && !options.interval) {
     options.interval = options.params.Int("w", kWindowedInterval);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 namespace ebb {
 namespace {
@@ -21,7 +22,7 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
 
 struct Declared {
   std::string_view name;
-  std::string_view values;  // "N", "P", "X" or words
+  std::string_view values;  // "N", "P", "T", "X" or words
 };
 
 std::vector<Declared> ReadDeclaration(std::string_view declared) {
@@ -40,8 +41,16 @@ bool ParseAll(std::string_view text, T* number) {
   return error == std::errc() && rest == end;
 }
 
+// The smallest and the largest whole number of this kind.
+std::pair<int, int> Bounds(std::string_view values, int context) {
+  if (values == "N") return {0, kMaxNumber};
+  if (values == "P") return {1, kMaxNumber};
+  return {1, context > 0 ? std::min(context, kMostTokensKept) : kMostTokensKept};
+}
+
 // What was expected; empty: it was that.
-std::string ReadValue(const Declared& declared, std::string_view text, Params* params) {
+std::string ReadValue(const Declared& declared, std::string_view text, int context,
+                      Params* params) {
   const std::string name(declared.name);
   if (declared.values == "X") {
     double value = 0;
@@ -49,11 +58,11 @@ std::string ReadValue(const Declared& declared, std::string_view text, Params* p
     params->numbers[name] = value;
     return "";
   }
-  if (declared.values == "N" || declared.values == "P") {
-    const int least = declared.values == "P" ? 1 : 0;
+  if (declared.values == "N" || declared.values == "P" || declared.values == "T") {
+    const auto [least, most] = Bounds(declared.values, context);
     int value = 0;
-    if (!ParseAll(text, &value) || value < least || value > kMaxNumber) {
-      return fmt::format("{} to {}", least, kMaxNumber);
+    if (!ParseAll(text, &value) || value < least || value > most) {
+      return fmt::format("{} to {}", least, most);
     }
     params->numbers[name] = value;
     return "";
@@ -93,7 +102,7 @@ std::vector<std::string_view> ParamNames(std::string_view declared) {
 }
 
 Result<Params> ReadParams(std::string_view policy, std::string_view declared,
-                          const std::map<std::string, std::string>& given) {
+                          const std::map<std::string, std::string>& given, int context) {
   const std::vector<Declared> all = ReadDeclaration(declared);
   Params params;
   for (const auto& [key, text] : given) {
@@ -105,7 +114,7 @@ Result<Params> ReadParams(std::string_view policy, std::string_view declared,
           all.empty() ? std::string("it has none")
                       : fmt::format("valid: {}", fmt::join(ParamNames(declared), ", "))));
     }
-    const std::string expected = ReadValue(*found, text, &params);
+    const std::string expected = ReadValue(*found, text, context, &params);
     if (!expected.empty()) {
       return InvalidArgument(
           fmt::format("policy \"{}\": {}=\"{}\": expected {}", policy, key, text, expected));

@@ -1,6 +1,6 @@
 // Parameters of a policy: what the tables declare, and what a user gave. A declaration such as
-// "heavy=N,last=P,alpha=X,h1=sigmoid|none" names a whole number from 0 on, one from 1 on, a number
-// from 0 on, and a choice of words.
+// "heavy=N,page=P,last=T,alpha=X,h1=sigmoid|none" names a whole number from 0 on, one from 1 on, a
+// number of tokens from 1 on that memory is taken for, a number from 0 on, and a choice of words.
 #ifndef EBB_POLICY_PARAMS_H_
 #define EBB_POLICY_PARAMS_H_
 
@@ -18,6 +18,10 @@ namespace ebb {
 // Bound of every number of tokens or steps, so that sums of them fit into an int.
 inline constexpr int kMaxNumber = 1 << 28;
 
+// Bound of every number of tokens that memory is taken for, whatever the context: such memory is
+// not counted in any tier, and a request may ask for it.
+inline constexpr int kMostTokensKept = 1024;
+
 // What was given, as far as it was; it fits the declaration.
 struct Params {
   std::map<std::string, double, std::less<>> numbers = {};
@@ -31,9 +35,11 @@ struct Params {
 
 // "heavy=N,recent=N": heavy, recent.
 [[nodiscard]] std::vector<std::string_view> ParamNames(std::string_view declared);
-// InvalidArgument, naming the policy, for what is not declared or does not fit.
+// InvalidArgument, naming the policy, for what is not declared or does not fit. `context`: tokens,
+// which bound those that memory is taken for too; 0: not known.
 [[nodiscard]] Result<Params> ReadParams(std::string_view policy, std::string_view declared,
-                                        const std::map<std::string, std::string>& given);
+                                        const std::map<std::string, std::string>& given,
+                                        int context = 0);
 
 }  // namespace ebb
 

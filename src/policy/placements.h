@@ -35,7 +35,8 @@ struct PlacementOptions {
   std::optional<int> window = {};    // tokens
   std::optional<int> interval = {};  // generated tokens
   Params params = {};
-  int eviction_window = 0;  // of the model; 0: it marks no rows
+  bool scores_tell_room = false;  // ScorerRow::tells_room of the policy's scorer
+  int eviction_window = 0;        // of the model; 0: it marks no rows
   int eviction_shift = 1;   // of the model that marks rows: by how many tokens marks come later
   TierSpec tiers = {};      // of the hierarchy alone, as what follows
   size_t row_bytes = 0;     // in full precision
@@ -55,7 +56,8 @@ Result<std::unique_ptr<Placement>> MakeRkvPlacement(const PlacementOptions& opti
 Result<std::unique_ptr<Placement>> MakeLazyPlacement(const PlacementOptions& options);
 // The prompt is protected, and a quarter of the budget for the newest rows.
 Result<std::unique_ptr<Placement>> MakeRecentQuarterPlacement(const PlacementOptions& options);
-// MakeRecentQuarterPlacement() without the prompt; rows whose score is below 0 go in any case.
+// MakeRecentQuarterPlacement() without the prompt; where scores tell room, rows below 0 go in any
+// case.
 Result<std::unique_ptr<Placement>> MakeSegmentPlacement(const PlacementOptions& options);
 // As MakeSegmentPlacement(), with the prompt protected.
 Result<std::unique_ptr<Placement>> MakePromptSegmentPlacement(const PlacementOptions& options);

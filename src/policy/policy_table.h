@@ -44,6 +44,8 @@ struct ScorerRow {
   ScorerFactory make;  // null: the extension makes it
   ScorerNeed need = ScorerNeed::kNothing;
   bool draws_lots = false;  // its seed matters
+  // A score below 0 says that there is no room for the row, whatever a budget leaves.
+  bool tells_room = false;
   const PolicyExtension* extension = nullptr;
 };
 

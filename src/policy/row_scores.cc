@@ -27,7 +27,7 @@ size_t FirstGap(std::span<const uint32_t> kept) {
 }  // namespace
 
 template <typename T>
-RowValues<T>::RowValues(int num_groups, size_t width) : width_(width), groups_(num_groups) {}
+RowValues<T>::RowValues(size_t num_groups, size_t width) : width_(width), groups_(num_groups) {}
 
 template <typename T>
 std::span<T> RowValues<T>::Append(int group, size_t num_rows) {

@@ -18,7 +18,7 @@ template <typename T>
 class RowValues {
  public:
   // width: numbers per row.
-  explicit RowValues(int num_groups, size_t width = 1);
+  explicit RowValues(size_t num_groups, size_t width = 1);
 
   // Adds rows of zeros to the end of the group and returns them, for the caller to fill.
   std::span<T> Append(int group, size_t num_rows);

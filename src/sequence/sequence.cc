@@ -349,8 +349,9 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
       kind == StepKind::kDecode ? TokenKind::kGenerated : TokenKind::kGiven;
   const auto num_tokens = static_cast<int>(tokens.size());
   if (kind == StepKind::kDecode) {
-    // A prompt that was given up ends where it was.
-    if (first_prompt_.is_read) EndPrompt();
+    // A prompt that was given up ends where it was, and a sequence that begins by decoding has had
+    // its first one: what the scorer adds up from here on, no later prompt sets back to 0.
+    EndPrompt();
     if (first_generated_ < 0) first_generated_ = next() - num_tokens;
     generated_tokens_ += num_tokens;
   }

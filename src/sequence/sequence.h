@@ -82,7 +82,7 @@ class Sequence {
   // A prompt is read from here on. Its first `num_read` tokens are there already, as
   // TakeFirstRows() left them.
   void BeginPrompt(size_t num_tokens, size_t num_read);
-  // It was read.
+  // It was read, or a token is generated. The first time, the first prompt of the sequence is over.
   void EndPrompt();
   // So many tokens at the beginning of `prompt` have rows here, with the bits that they have where
   // a sequence of the same options reads all of it. At least one token of the prompt is left out,

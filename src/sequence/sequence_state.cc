@@ -49,6 +49,8 @@ Status Sequence::LoadTokens(StateReader* from) {
   first_generated_ =
       generated == kinds_.end() ? -1 : static_cast<Position>(generated - kinds_.begin());
   generated_tokens_ = std::ranges::count(kinds_, TokenKind::kGenerated);
+  // Older files say otherwise of a sequence that began by decoding.
+  if (generated_tokens_ > 0) first_prompt_over_ = true;
   return OkStatus();
 }
 

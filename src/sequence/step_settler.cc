@@ -516,8 +516,12 @@ void StepSettler::EndFirstPrefill() {
 
 Status StepSettler::SaveState(StateWriter* to) const {
   to->Number<uint64_t>(rows_removed_since_compaction_);
-  for (int group = 0; totals_ && group < cache_->num_groups(); ++group) (void)ScoresOf(group);
-  if (scores_used_) EBB_RETURN_IF_ERROR(policy_->scorer->SaveState(to));
+  if (scores_used_) {
+    // Totals reach the scorer only so, and scores that are worked out when they are asked for need
+    // the signals of the last step, which are not saved.
+    for (int group = 0; group < cache_->num_groups(); ++group) (void)ScoresOf(group);
+    EBB_RETURN_IF_ERROR(policy_->scorer->SaveState(to));
+  }
   if (policy_->placement != nullptr) EBB_RETURN_IF_ERROR(policy_->placement->SaveState(to));
   return policy_->selector != nullptr ? policy_->selector->SaveState(to) : OkStatus();
 }

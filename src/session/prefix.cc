@@ -1,6 +1,7 @@
 
 #include <algorithm>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "ebb/generate.h"
@@ -9,8 +10,14 @@
 namespace ebb {
 namespace {
 
+std::string PlacementName(const Policy& policy) {
+  return policy.placement == nullptr ? std::string() : policy.placement->Name();
+}
+
 // Whether both give the same rows, as far as their options tell, and may hold them in the same
-// tiers; caps and shares are not compared.
+// tiers. What a placement lets go while a prompt is read changes the bits of the rows behind, so
+// its name is compared too, which holds budget, sinks, window and interval, and of tiers the shares
+// and caps that were asked for; a share of T0 that was set since then is not in it.
 bool HaveOneKind(const Session::Impl& a, const Session::Impl& b) {
   const Policy& one = a.body->sequence().policy();
   const Policy& other = b.body->sequence().policy();
@@ -18,7 +25,7 @@ bool HaveOneKind(const Session::Impl& a, const Session::Impl& b) {
          a.options.past_context == b.options.past_context &&
          a.options.policy.tiers.has_value() == b.options.policy.tiers.has_value() &&
          one.name == other.name && one.granularity == other.granularity &&
-         one.scorer->Name() == other.scorer->Name();
+         one.scorer->Name() == other.scorer->Name() && PlacementName(one) == PlacementName(other);
 }
 
 }  // namespace

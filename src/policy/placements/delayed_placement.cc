@@ -1,4 +1,4 @@
-// The decision of Dynamic Memory Sparsification (003, 3.1, and its published code): a row whose
+// The decision of Dynamic Memory Sparsification (003, 3.2 and 3.3, and its published code): a row whose
 // score is below 0 stays visible to the queries that are at most `window` tokens after it, and is
 // evicted when the next one would be further. So in prefill and decode alike, whatever the size of
 // the prefill steps: where a row goes in the midst of one, the later queries of the step do not see

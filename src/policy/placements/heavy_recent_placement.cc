@@ -9,7 +9,8 @@
 //   fixed:    a number of its own, as far as B reaches;
 // unless heavy or recent is given. A percentage is of all tokens so far, since nothing but the
 // recent rows is protected. Without a budget heavy is 4 and recent 512, the defaults of the
-// published code; its simulation, 10 % and 10 %, is a budget of 20 %.
+// published code; its simulation, 10 % and 10 %, is a budget of 20 %. Sinks that take all of those
+// 4 rows are refused: no score would decide.
 //
 // An interval above 1 makes the decisions lag: up to interval - 1 more rows live in between. With
 // dense prefill nothing goes in prefill steps; the first decode step then decides about all.
@@ -170,6 +171,14 @@ Result<std::unique_ptr<Placement>> Make(const PlacementOptions& options, Rule ru
       return InvalidArgument(fmt::format("policy \"{}\": {} sinks do not fit into {} heavy rows",
                                          options.policy, rule.sinks, split.heavy));
     }
+  }
+  const bool is_default =
+      options.budget.unit == Budget::Unit::kNone && !options.params.Find("heavy").has_value();
+  if (is_default && rule.sinks > 0 && split.heavy == static_cast<size_t>(rule.sinks)) {
+    return InvalidArgument(fmt::format(
+        "policy \"{}\": without a budget its {} heavy rows are its sinks, so that no score would "
+        "decide; it needs a budget, or more than {} heavy rows",
+        options.policy, split.heavy, rule.sinks));
   }
   // A percentage may be less than these rows while the sequence is short; a number may not.
   if (rule.split == SplitRule::kFixed && options.budget.unit == Budget::Unit::kRows &&

@@ -11,7 +11,8 @@
 // By segments (ThinKV as evaluated there): only the newest rows are protected, and rows whose score
 // is below 0, which their segment's own budget has no room for, go whatever K has room for. So
 // fewer than K may be left. Its hybrid protects the prompt too, as 3.3 says of all [ours: App. D
-// leaves it out].
+// leaves it out]. Of a scorer whose sign does not tell of room (ScorerRow::tells_room), which a
+// user may ask for, only K counts [ours].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,6 +32,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
  public:
   RecentQuarterPlacement(const PlacementOptions& options, Rule rule)
       : rule_(rule),
+        scores_tell_room_(rule != Rule::kPromptStays && options.scores_tell_room),
         budget_(options.budget),
         budget_text_(options.budget_text),
         window_(options.window),
@@ -42,8 +44,10 @@ class RecentQuarterPlacement final : public StatelessPlacement {
     const char* name = rule_ == Rule::kPromptStays ? "recent_quarter"
                        : rule_ == Rule::kSegments  ? "segments"
                                                    : "prompt_segments";
-    return fmt::format("{}:{},window={},interval={}", name, BudgetKeyValue(budget_),
-                       window_ ? fmt::to_string(*window_) : "quarter", interval_);
+    const bool ignores_sign = rule_ != Rule::kPromptStays && !scores_tell_room_;
+    return fmt::format("{}:{},window={},interval={}{}", name, BudgetKeyValue(budget_),
+                       window_ ? fmt::to_string(*window_) : "quarter", interval_,
+                       ignores_sign ? ",below_0=stays" : "");
   }
   bool NeedsScores() const override { return true; }
   Status Check(const PlacementInput& input) const override {
@@ -53,7 +57,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
 
   bool Due(const PlacementInput& input, size_t num_rows) const override {
     if (input.step_kind == StepKind::kPrefill || !OnInterval(input, interval_)) return false;
-    return rule_ != Rule::kPromptStays || budget_.unit != Budget::Unit::kRows ||
+    return scores_tell_room_ || budget_.unit != Budget::Unit::kRows ||
            num_rows > RowsAllowed(budget_, 0);
   }
 
@@ -92,7 +96,9 @@ class RecentQuarterPlacement final : public StatelessPlacement {
     FindUnprotected(input.kinds, 0, static_cast<int>(WindowAt(num_generated)), &ever_unprotected_);
   }
 
+  // The candidates that have no room.
   size_t NumBelowZero(std::span<const float> scores) const {
+    if (!scores_tell_room_) return 0;
     size_t num_below = 0;
     for (const RowRange& range : candidates_) {
       for (size_t i = range.begin; i < range.end; ++i) num_below += scores[i] < 0 ? 1 : 0;
@@ -111,6 +117,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
   }
 
   const Rule rule_;
+  const bool scores_tell_room_;
   const Budget budget_;
   const std::string budget_text_;
   const std::optional<int> window_;

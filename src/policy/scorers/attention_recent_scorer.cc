@@ -17,7 +17,7 @@ class AttentionRecentScorer final : public RowScorer {
       : RowScorer(context),
         layout_(context.Layout()),
         last_(context.params.Int("last", kDefaultLast)),
-        ring_(context.NumGroups() * last_),
+        ring_(size_t(context.NumGroups()) * last_),
         num_steps_(context.NumGroups()) {}
 
   std::string Name() const override { return fmt::format("attention_recent:last={}", last_); }

@@ -102,24 +102,22 @@ class LazyEvictionScorer final : public RowScorer {
     return {.mass = heads_word_ == "kv" ? MassNeed::kSummed : MassNeed::kPerQueryHead};
   }
 
+  // Rows are born just before their first step, given ones too, whether this sequence computes them
+  // or takes them from another one.
   void Append(int group, std::span<const Position> positions) override {
     RowScorer::Append(group, positions);
+    const auto born = static_cast<uint16_t>(num_steps_[group]);
+    const size_t num_new = positions.size();
     for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
-      stamps_.Append(head, positions.size());
-      intervals_.Append(head, positions.size());
+      stamps_.Append(head, num_new);
+      intervals_.Append(head, num_new);
+      std::ranges::fill(stamps_[head].last(num_new), born);
     }
   }
 
   void ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) override {
-    const bool is_decode = step.kind == StepKind::kDecode;
-    if (is_decode && num_steps_[group] == kMaxStep) Rebase(group);
-    // Rows are born just before their first step, given ones too.
-    const auto born = static_cast<uint16_t>(num_steps_[group]);
-    const size_t num_new = std::min<size_t>(signals.num_new_rows, scores_.num_rows(group));
-    for (int head = first_head_[group]; head < first_head_[group + 1]; ++head) {
-      std::ranges::fill(stamps_[head].last(num_new), born);
-    }
-    if (!is_decode) return;
+    if (step.kind != StepKind::kDecode) return;
+    if (num_steps_[group] == kMaxStep) Rebase(group);
     const auto now = static_cast<uint16_t>(++num_steps_[group]);
     if (!ShowsDecodeMass(signals, step)) return;
     if (heads_word_ == "kv") {

@@ -72,7 +72,9 @@ class RkvScorer final : public RowScorer {
 
   bool ComparesKeys() const override { return true; }
 
+  // A step begins: its queries take the place of those that any group could still be scored by.
   void Append(int group, std::span<const Position> positions) override {
+    std::ranges::fill(stale_, 0);
     RowScorer::Append(group, positions);
     for (float& serial : serials_.Append(group, positions.size())) {
       serial = next_serial_[group]++;
@@ -81,7 +83,6 @@ class RkvScorer final : public RowScorer {
       keys_.Append(stream, positions.size());
       similar_.Append(stream, positions.size());
     }
-    stale_[group] = 0;
   }
 
   void ObserveGroup(int group, const GroupSignals&, const StepSignals& step) override {
@@ -96,15 +97,19 @@ class RkvScorer final : public RowScorer {
     stale_[group] = 1;
   }
 
-  // What was scored stays scored: the queries may be of a step that is being taken back.
+  // Where the newest rows go, what was scored stays scored: the queries may be of a step that is
+  // being taken back. Rows that leave a layer's window go before the placement asks for the scores
+  // of their step, which are then worked out among the rows that are left.
   void Retain(int group, std::span<const uint32_t> kept) override {
+    const bool newest_went =
+        kept.empty() || size_t{kept.back()} + 1 != scores_.num_rows(group);
     RowScorer::Retain(group, kept);
     serials_.Retain(group, kept);
     for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
       keys_.Retain(stream, kept);
       similar_.Retain(stream, kept);
     }
-    stale_[group] = 0;
+    if (newest_went) stale_[group] = 0;
   }
 
   std::span<const float> Scores(int group) override {
