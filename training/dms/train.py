@@ -297,9 +297,10 @@ class Trainer:
                 self._look_at(lines)
                 self._save(args.out / f"cr-{whole[self.step]}.pt")
             if self.step % args.check_every == 0 or self.step == stop:
-                seen = self._look_at(lines)
+                # A run that is stopped before its checkpoint is whole goes on from the one before, and writes
+                # this line again; saved first, a stop while it is checked would lose the line.
+                self._report(self._look_at(lines), began)
                 self._save(self.checkpoint)
-                self._report(seen, began)
                 lines, began = [], time.monotonic()
         if self.step == self.last_step:
             self._save(args.out / "model.pt")

@@ -11,6 +11,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import gguf
 import numpy as np
@@ -252,6 +253,16 @@ class Retrofit(unittest.TestCase):
         parts = self.run_training("parts", *options)
         for name, values in self.weights(whole).items():
             self.assertTrue(torch.equal(values, self.weights(parts)[name]), name)
+
+    def test_a_stop_while_it_is_checked_or_saved_loses_no_line(self):
+        for stopped in ("_report", "_save"):
+            with self.subTest(stopped):
+                options = (stopped, "--cr", 2, "--steps-per-cr", 14)
+                with mock.patch.object(train.Trainer, stopped, side_effect=KeyboardInterrupt), \
+                        self.assertRaises(KeyboardInterrupt):
+                    self.run_training(*options)
+                lines = (self.run_training(*options) / "curve.jsonl").read_text().splitlines()
+                self.assertEqual({json.loads(line)["step"] for line in lines}, {7, 14})
 
     def test_other_options_do_not_go_on(self):
         self.run_training("run", "--cr", 2, "--steps-per-cr", 4, "--stop-after", 2)
