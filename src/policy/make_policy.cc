@@ -141,8 +141,8 @@ Result<PlacementOptions> ReadOptions(const ResolvedPolicy& resolved, const Polic
                               .num_layers = static_cast<size_t>(context.shape.num_layers),
                               .num_streams = static_cast<size_t>(context.shape.NumStreams()),
                               .num_kv_heads = static_cast<size_t>(context.shape.num_kv_heads)};
-  EBB_ASSIGN_OR_RETURN(options.params, ReadParams(resolved.base, resolved.params, spec.params,
-                                                  context.max_tokens));
+  EBB_ASSIGN_OR_RETURN(options.params,
+                       ReadParams(resolved.base, resolved.params, spec.params, context.max_tokens));
   EBB_ASSIGN_OR_RETURN(options.budget, ResolveBudget(spec, context));
   if (resolved.name.starts_with(kWindowed) && !options.interval) {
     options.interval = options.params.Int("w", kWindowedInterval);

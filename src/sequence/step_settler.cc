@@ -517,8 +517,8 @@ void StepSettler::EndFirstPrefill() {
 Status StepSettler::SaveState(StateWriter* to) const {
   to->Number<uint64_t>(rows_removed_since_compaction_);
   if (scores_used_) {
-    // Totals reach the scorer only so, and scores that are worked out when they are asked for need
-    // the signals of the last step, which are not saved.
+    // Totals reach the scorer only so; and one that works its scores out when it is asked for them
+    // does that from what the last step showed, which it does not save.
     for (int group = 0; group < cache_->num_groups(); ++group) (void)ScoresOf(group);
     EBB_RETURN_IF_ERROR(policy_->scorer->SaveState(to));
   }

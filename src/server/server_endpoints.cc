@@ -52,6 +52,14 @@ HttpAnswer Server::Impl::Tokenize(const Json& body) const {
   if (!content.has_value() && !prompt.has_value()) {
     fields.Fail("content", "expected a text", "missing_field");
   }
+  // Some hundred bytes of answer for each byte.
+  constexpr size_t kMostInPieces = size_t{256} << 10;
+  const size_t bytes = content.has_value() ? content->size() : prompt.value_or("").size();
+  if (with_pieces && bytes > kMostInPieces) {
+    fields.Fail(
+        content.has_value() ? "content" : "prompt",
+        fmt::format("expected at most {} bytes with with_pieces, found {}", kMostInPieces, bytes));
+  }
   if (error.has_value()) return ErrorAnswer(*error);
   const auto tokens = model->Tokenize(content.has_value() ? *content : *prompt,
                                       add_bos ? Model::AddBos::kAsModelSays : Model::AddBos::kNo,

@@ -387,6 +387,21 @@ TEST_F(ApiTest, ADeadlineEndsARequest) {
   EXPECT_EQ(answer.headers.at("x-should-retry"), "false");
 }
 
+TEST_F(ApiTest, AnswersThatWouldBeManyTimesTheirRequestAreRefused) {
+  const json body = {{"content", std::string(300000, '1')}, {"with_pieces", true}};
+  const ClientAnswer answer = Client(port()).Post("/tokenize", body);
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.json()["error"]["param"], "content");
+  json pairs;
+  for (int i = 0; i < 17; ++i) pairs[std::to_string(i)] = "x";
+  for (const json& metadata : {pairs, json{{"a", std::string(600, 'x')}}, json{{"a", 5}}}) {
+    const ClientAnswer refused = Client(port()).Post(
+        "/v1/responses", {{"input", "tide"}, {"max_output_tokens", 2}, {"metadata", metadata}});
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    EXPECT_EQ(refused.json()["error"]["param"], "metadata");
+  }
+}
+
 TEST_F(ApiTest, WhatNeverFitsIntoTheQueueIsNotToldToComeBack) {
   json prompts = json::array();
   for (int i = 0; i < 16; ++i) prompts.push_back("tide");

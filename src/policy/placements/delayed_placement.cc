@@ -1,8 +1,9 @@
-// The decision of Dynamic Memory Sparsification (003, 3.2 and 3.3, and its published code): a row whose
-// score is below 0 stays visible to the queries that are at most `window` tokens after it, and is
-// evicted when the next one would be further. So in prefill and decode alike, whatever the size of
-// the prefill steps: where a row goes in the midst of one, the later queries of the step do not see
-// it. The model decides how much goes: there is no budget, and rows that are not marked stay.
+// The decision of Dynamic Memory Sparsification (003, 3.2 and 3.3, and its published code): a row
+// whose score is below 0 stays visible to the queries that are at most `window` tokens after it,
+// and is evicted when the next one would be further. So in prefill and decode alike, whatever the
+// size of the prefill steps: where a row goes in the midst of one, the later queries of the step do
+// not see it. The model decides how much goes: there is no budget, and rows that are not marked
+// stay.
 //
 // The eviction logit of token t + shift decides on the row of token t. The last query of a step of
 // n tokens from `first` on, first + n - 1, must not see marked rows before first + n - 1 - window.

@@ -1,6 +1,6 @@
 // Dynamic Memory Sparsification ("Inference-Time Hyper-Scaling", 003, 3.2 and 3.3, and its
-// published code): the model itself marks rows. The eviction logit alpha that is computed with token t + shift
-// decides on the row of token t of that (layer, kv head), so
+// published code): the model itself marks rows. The eviction logit alpha that is computed with
+// token t + shift decides on the row of token t of that (layer, kv head), so
 //   s_t = -alpha_{t + shift}
 // which is below 0 where the row is marked; 0 until token t + shift is there. The model says its
 // shift: 1 for the released ones; 0 where a token decides on its own row; as long as the window

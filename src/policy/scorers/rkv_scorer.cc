@@ -101,8 +101,7 @@ class RkvScorer final : public RowScorer {
   // being taken back. Rows that leave a layer's window go before the placement asks for the scores
   // of their step, which are then worked out among the rows that are left.
   void Retain(int group, std::span<const uint32_t> kept) override {
-    const bool newest_went =
-        kept.empty() || size_t{kept.back()} + 1 != scores_.num_rows(group);
+    const bool newest_went = kept.empty() || size_t{kept.back()} + 1 != scores_.num_rows(group);
     RowScorer::Retain(group, kept);
     serials_.Retain(group, kept);
     for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {

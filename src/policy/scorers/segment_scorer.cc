@@ -64,7 +64,25 @@ float SegmentScorer::TakeMass(int group, const GroupSignals& signals) {
   return sum / static_cast<float>(std::max(1, num_with_mass));
 }
 
+// The rows that are left of a segment that is open again have room, as they had when it was open.
+void SegmentScorer::TakeBack(int group, Position end) {
+  Segments& segments = segments_[group];
+  if (segments.num_tokens() <= end) return;
+  const int closed_before = segments.num_closed();
+  segments.TruncateTo(end);
+  // Rows that are left are of segments that are, but in states of older versions and made-up ones.
+  const auto last = static_cast<float>(std::max(0, segments.size() - 1));
+  const auto first_open = static_cast<float>(segments.num_closed());
+  const std::span<float> ids = ids_[group];
+  for (size_t row = 0; row < ids.size(); ++row) {
+    ids[row] = std::min(ids[row], last);
+    if (ids[row] >= first_open) rooms_[group][row] = 1;
+  }
+  if (segments.num_closed() < closed_before) Reopen(group, segments.num_closed());
+}
+
 void SegmentScorer::ObserveGroup(int group, const GroupSignals& signals, const StepSignals& step) {
+  TakeBack(group, step.first_position);
   Segments& segments = segments_[group];
   std::optional<float> density;
   if (ShowsDecodeMass(signals, step)) {
@@ -126,8 +144,10 @@ Status SegmentScorer::LoadState(StateReader* from) {
   for (Segments& segments : segments_) EBB_RETURN_IF_ERROR(segments.Load(from));
   for (int group = 0; group < NumGroups(); ++group) {
     const size_t rows = scores_.num_rows(group);
+    const auto num_segments = static_cast<float>(segments_[group].size());
+    const auto is_there = [&](float id) { return id >= 0 && id < num_segments; };
     if (ids_.num_rows(group) != rows || rooms_.num_rows(group) != rows ||
-        !std::ranges::is_sorted(ids_[group])) {
+        !std::ranges::all_of(ids_[group], is_there) || !std::ranges::is_sorted(ids_[group])) {
       from->Fail("segments of another number of rows");
     }
   }

@@ -32,6 +32,8 @@ class SegmentScorer : public RowScorer {
   [[nodiscard]] virtual float Density(std::span<const float> mass) const = 0;
   // Segments were closed: those up to segments(group).num_closed(), from `first_new` on just now.
   virtual void ChooseRows(int group, int first_new) = 0;
+  // A roll-back left so many segments closed, fewer than there were.
+  virtual void Reopen(int /*group*/, int /*num_closed*/) {}
   // What the heads of a step gave these rows. Called by several threads at once, each with rows of
   // its own.
   virtual void TakeMassOfRows(int /*group*/, const GroupSignals& /*signals*/, RowRange /*rows*/) {}
@@ -49,6 +51,8 @@ class SegmentScorer : public RowScorer {
   [[nodiscard]] std::span<float> rooms(int group) { return rooms_[group]; }  // 1, or 0: no room
 
  private:
+  // The step begins at position `end`: what was known from there on was taken back.
+  void TakeBack(int group, Position end);
   // Returns the mean density over the heads that have mass.
   float TakeMass(int group, const GroupSignals& signals);
 

@@ -1,5 +1,6 @@
 #include "src/policy/scorers/segments.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace ebb {
@@ -15,6 +16,7 @@ int Segments::Take(StepKind kind) {
     all_.push_back({.kind = kind});
   }
   ++all_.back().num_tokens;
+  ++num_tokens_;
   return static_cast<int>(all_.size()) - 1;
 }
 
@@ -31,6 +33,29 @@ bool Segments::CloseIfFull() {
   all_.back().type = Judge();
   num_closed_ = static_cast<int>(all_.size());
   return true;
+}
+
+void Segments::TruncateTo(Position end) {
+  while (num_tokens_ > end && !all_.empty()) {
+    Segment& last = all_.back();
+    const int64_t begin = num_tokens_ - last.num_tokens;
+    if (begin >= end) {
+      all_.pop_back();
+      num_tokens_ = begin;
+      continue;
+    }
+    const int64_t left = end - begin;
+    const float signal = last.Signal();
+    // Rounded up: one that had a signal goes on having it.
+    last.num_signals =
+        static_cast<int>((last.num_signals * left + last.num_tokens - 1) / last.num_tokens);
+    last.signal_sum = signal * static_cast<float>(last.num_signals);
+    last.num_tokens = static_cast<int>(left);
+    last.type = Thought::kReasoning;
+    num_tokens_ = end;
+    num_closed_ = std::min(num_closed_, size() - 1);
+  }
+  num_closed_ = std::min(num_closed_, size());
 }
 
 // The type of the last segment, among the full segments of generated tokens, itself included.
@@ -62,6 +87,7 @@ void Segments::Save(StateWriter* to) const {
 
 Status Segments::Load(StateReader* from) {
   num_closed_ = from->Number<int32_t>();
+  num_tokens_ = 0;
   all_.resize(from->Length(14));
   for (Segment& segment : all_) {
     segment.kind = from->Number<uint8_t>() != 0 ? StepKind::kDecode : StepKind::kPrefill;
@@ -71,11 +97,20 @@ Status Segments::Load(StateReader* from) {
     segment.num_tokens = from->Number<int32_t>();
     segment.signal_sum = from->Number<float>();
     segment.num_signals = from->Number<int32_t>();
+    if (segment.num_tokens < 1 || segment.num_tokens > tau_) from->Fail("a segment of no length");
+    if (segment.num_signals < 0 || segment.num_signals > segment.num_tokens) {
+      from->Fail("more signals than tokens");
+    }
+    num_tokens_ += segment.num_tokens;
   }
   if (num_closed_ < 0 || static_cast<size_t>(num_closed_) > all_.size()) {
     from->Fail("more closed segments than there are");
   }
-  if (!from->ok()) all_.clear();
+  if (!from->ok()) {
+    all_.clear();
+    num_closed_ = 0;
+    num_tokens_ = 0;
+  }
   return from->status();
 }
 

@@ -4,6 +4,11 @@
 // execution, the middle reasoning [ours: ThinKV calibrates two thresholds offline; the first two
 // are reasoning]. Given tokens, and generated ones that a user's turn cuts off, are reasoning, and
 // closed along with the next that is closed [ours].
+//
+// Tokens are taken one by one, each position from 0 on once, so that a segment begins where those
+// before it end. A roll-back takes the newest back: segments that began there or later are gone,
+// and one that it cuts is open again, with the mean signal that it had [ours: what its tokens
+// showed is not kept apart]. What is closed before it stays closed and keeps its type.
 #ifndef EBB_POLICY_SCORERS_SEGMENTS_H_
 #define EBB_POLICY_SCORERS_SEGMENTS_H_
 
@@ -28,7 +33,11 @@ class Segments {
   void AddSignal(float density);
   // Types and closes the last segment if it is full, and with it all before it.
   bool CloseIfFull();
+  // The tokens from position `end` on were taken back.
+  void TruncateTo(Position end);
 
+  [[nodiscard]] int size() const { return static_cast<int>(all_.size()); }
+  [[nodiscard]] int64_t num_tokens() const { return num_tokens_; }
   [[nodiscard]] int num_closed() const { return num_closed_; }
   [[nodiscard]] Thought TypeOf(int segment) const { return all_[segment].type; }
   void Save(StateWriter* to) const;
@@ -51,6 +60,7 @@ class Segments {
 
   const int tau_;
   int num_closed_ = 0;
+  int64_t num_tokens_ = 0;  // of all segments
   std::vector<Segment> all_;
 };
 

@@ -91,6 +91,10 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
     return static_cast<float>(num_dense) / static_cast<float>(std::max<size_t>(1, mass.size()));
   }
 
+  void Reopen(int group, int num_closed) override {
+    rungs_[group].resize(std::min(rungs_[group].size(), static_cast<size_t>(num_closed)));
+  }
+
   void ChooseRows(int group, int first_new) override {
     const int num_closed = segments(group).num_closed();
     std::vector<uint8_t>& rungs = rungs_[group];

@@ -20,8 +20,8 @@ constexpr std::string_view kSummaryTypes[] = {"summary_text"};
 
 // Members that have another form in a chat. All others pass.
 constexpr std::string_view kConverted[] = {
-    "input",      "instructions",      "text",  "tools",    "tool_choice",
-    "reasoning",  "max_output_tokens", "store", "metadata", "previous_response_id",
+    "input",      "instructions",      "text",   "tools",       "tool_choice",
+    "reasoning",  "max_output_tokens", "store",  "metadata",    "previous_response_id",
     "background", "conversation",      "prompt", "top_logprobs"};
 // Members of a chat that have another name here.
 constexpr std::string_view kOfChats[] = {
@@ -48,6 +48,7 @@ class Reader {
     ReadReasoning();
     if (const Json* most = fields_.Any("max_output_tokens")) chat_["max_tokens"] = *most;
     metadata_ = fields_.Object("metadata");
+    if (metadata_ != nullptr) CheckMetadata();
     request_.stores = fields_.Bool("store").value_or(true);
     if (error_.has_value()) return *std::move(error_);
     chat_["messages"] = messages_.Take();
@@ -60,6 +61,22 @@ class Reader {
   void PassFields() {
     for (const auto& [name, value] : body_.items()) {
       if (std::ranges::find(kConverted, name) == std::end(kConverted)) chat_[name] = value;
+    }
+  }
+
+  // As OpenAI has it: what is told again in every answer, and kept with it, is short.
+  void CheckMetadata() {
+    constexpr size_t kMostPairs = 16, kMostName = 64, kMostText = 512;
+    if (metadata_->size() > kMostPairs) {
+      return fields_.Fail("metadata", fmt::format("expected at most {} pairs", kMostPairs));
+    }
+    for (const auto& [name, value] : metadata_->items()) {
+      const bool is_short = name.size() <= kMostName && value.is_string() &&
+                            value.get_ref<const std::string&>().size() <= kMostText;
+      if (is_short) continue;
+      return fields_.Fail("metadata", fmt::format("expected names of at most {} bytes and texts of "
+                                                  "at most {}",
+                                                  kMostName, kMostText));
     }
   }
 
