@@ -47,7 +47,7 @@ struct TileScratch {
   float* m;         // [width]
   float* l;         // [width]
   float* shrink;    // [width]
-  float* position;  // [width]: of the lane's token, exact below 2^24
+  float* position;  // [width]: of the lane's token, from the tile's first
 
   HWY_INLINE TileScratch(std::span<float> scratch, const PrefillInput& in) {
     const int head_dim = in.format.head_dim;
@@ -88,7 +88,7 @@ HWY_INLINE void LoadQueries(const PrefillInput& in, const TileScratch& s) {
     const int t = query % in.num_queries, g = query / in.num_queries;
     const float* q = in.q + t * in.q_token_stride + g * in.q_head_stride;
     for (int c = 0; c < head_dim; ++c) s.q[size_t(c) * s.width + lane] = q[c] * in.scale;
-    s.position[lane] = static_cast<float>(in.positions[t]);
+    s.position[lane] = static_cast<float>(in.positions[t] - in.positions[0]);
   }
 }
 
@@ -199,6 +199,13 @@ HWY_INLINE void Multiply(int num_vecs, int rows, int depth, const float* a, size
   }
 }
 
+// Exact where it can be compared with a token of the tile: -1 is before all, 2^24 - 1 behind.
+HWY_INLINE float FromTile(const PrefillInput& in, Position position) {
+  constexpr int64_t kBehind = (1 << 24) - 1;
+  const int64_t distance = int64_t{position} - in.positions[0];
+  return static_cast<float>(std::clamp<int64_t>(distance, -1, kBehind));
+}
+
 // logits[r][lane] of the rows [begin, begin + num_rows), -inf where the lane's token does not see
 // the row. `next` are widened next.
 HWY_INLINE void TileLogits(const PrefillInput& in, uint32_t begin, int num_rows, HalfRows next,
@@ -217,8 +224,8 @@ HWY_INLINE void TileLogits(const PrefillInput& in, uint32_t begin, int num_rows,
   if (all_seen) return;
   const VecF hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
   for (int r = 0; r < num_rows; ++r) {
-    const VecF first = hn::Set(d, static_cast<float>(rows.positions[begin + r]));
-    const VecF last = hn::Set(d, static_cast<float>(rows.LastVisible(begin + r)));
+    const VecF first = hn::Set(d, FromTile(in, rows.positions[begin + r]));
+    const VecF last = hn::Set(d, FromTile(in, rows.LastVisible(begin + r)));
     float* logits = s.logits + size_t(r) * s.width;
     for (int v = 0; v < s.width; v += kLanes) {
       const VecF at = hn::LoadU(d, s.position + v);

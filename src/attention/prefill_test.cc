@@ -150,6 +150,17 @@ TEST_P(PrefillTest, AgreesWithTheReferenceWherePositionsHaveGaps) {
   ExpectReference(&chunk, "gaps", 2);
 }
 
+// Beyond what a float can tell apart: a session whose keys turn may be of any length.
+TEST_P(PrefillTest, AgreesWithTheReferenceAtPositionsThatAFloatRounds) {
+  const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
+  for (const Position begin : {(1 << 24) - 20, (1 << 26) + 1}) {
+    TestRows rows({.format = shape.format, .num_rows = {200, 200}});
+    rows.SetPositions(Range(begin, begin + 200));
+    Chunk chunk(shape, rows.views(), Range(begin + 150, begin + 200), Queries(shape, 50));
+    ExpectReference(&chunk, "from " + std::to_string(begin), 2);
+  }
+}
+
 TEST_P(PrefillTest, AgreesWithTheReferenceUnderLastVisiblePositions) {
   const AttentionShape shape = ShapeOf(RowType::kF16, 64, 2, 3);
   for (const int window : {1, 5, 64, 100}) {
