@@ -34,8 +34,10 @@ STREAMS = {"1.5B": 28 * 2, "0.5B": 24 * 2}
 
 
 def name_of(record):
-    options = "" if record["options"] == USUAL else record["options"]
-    return " ".join(part for part in (record["policy"], record["budget"], record["tiers"], options) if part)
+    options = record["options"].replace(USUAL, "").strip()
+    # Where the tiers place rows, `full` says nothing.
+    policy = "" if record["policy"] == "full" and options.startswith("scorer=") else record["policy"]
+    return " ".join(part for part in (policy, record["budget"], options, record["tiers"]) if part)
 
 
 HEAD = ["setting", "n", "right", "accuracy, % (95 %)", "won : lost, p", "of full", "tokens", "evicted, %", "peak rows, of full",
