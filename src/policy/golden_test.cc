@@ -176,11 +176,39 @@ class GoldenSequence {
     }
   }
 
+  // As where a layer's window lets rows go.
+  void LoseRowsBefore(Position first) {
+    for (int group = 0; group < num_groups(); ++group) KeepRows(group, first, kinds_.size());
+  }
+  void TruncateTo(Position end) {
+    for (int group = 0; group < num_groups(); ++group) KeepRows(group, 0, end);
+    kinds_.resize(end);
+    generated_tokens_ = std::count(kinds_.begin(), kinds_.end(), TokenKind::kGenerated);
+  }
+  [[nodiscard]] std::vector<float> Scores(int group) {
+    const std::span<const float> scores = policy_.scorer->Scores(group);
+    return {scores.begin(), scores.end()};
+  }
+
   [[nodiscard]] int num_groups() const { return static_cast<int>(groups_.size()); }
   [[nodiscard]] const std::vector<Position>& positions(int group) const { return groups_[group]; }
   Policy& policy() { return policy_; }
 
  private:
+  // Those at positions from `begin` on and before `end`.
+  void KeepRows(int group, Position begin, Position end) {
+    std::vector<uint32_t> kept;
+    std::vector<Position> left;
+    for (uint32_t row = 0; row < groups_[group].size(); ++row) {
+      const Position position = groups_[group][row];
+      if (position < begin || position >= end) continue;
+      kept.push_back(row);
+      left.push_back(position);
+    }
+    groups_[group] = left;
+    policy_.scorer->Retain(group, kept);
+  }
+
   Policy policy_;
   Signals signals_;
   std::vector<std::vector<Position>> groups_;  // [num_groups][num_rows]
@@ -320,6 +348,63 @@ INSTANTIATE_TEST_SUITE_P(Policies, Golden, ::testing::ValuesIn(CaseNumbers()),
                                '_');
                            return name + "_" + std::to_string(info.param);
                          });
+
+GoldenSequence SequenceOf(const char* policy, Granularity granularity) {
+  const PolicySpec spec = {
+      .name = policy, .budget = {Budget::Unit::kPercent, 50}, .granularity = granularity};
+  auto made = MakePolicy(spec, {.shape = kShape, .row_bytes = 64, .max_tokens = 4096});
+  EXPECT_TRUE(made.ok()) << made.status().ToString();
+  return GoldenSequence(*std::move(made), /*seed=*/3);
+}
+
+// In the engine a row leaves a layer's window between what the step showed and the decision.
+TEST(RkvScorer, ScoresAStepInWhichARowLeavesItsWindow) {
+  for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
+    GoldenSequence early = SequenceOf("rkv", granularity), late = SequenceOf("rkv", granularity);
+    for (GoldenSequence* sequence : {&early, &late}) {
+      sequence->Step(StepKind::kPrefill, 20);
+      for (int i = 0; i < 10; ++i) sequence->Step(StepKind::kDecode, 1);
+    }
+    early.LoseRowsBefore(5);
+    early.Step(StepKind::kDecode, 1);
+    late.Step(StepKind::kDecode, 1);
+    late.LoseRowsBefore(5);
+    for (int group = 0; group < late.num_groups(); ++group) {
+      const std::vector<float> scores = late.Scores(group);
+      ASSERT_EQ(scores.size(), 26u);
+      EXPECT_EQ(scores, early.Scores(group)) << group;
+      EXPECT_EQ(scores.back(), 1) << "one of the last 8";
+      EXPECT_NE(scores.front(), 0) << group;
+    }
+  }
+}
+
+// Its queries may be of the step that is taken back.
+TEST(RkvScorer, WhatWasScoredStaysScoredWhereAStepIsTakenBack) {
+  GoldenSequence sequence = SequenceOf("rkv", Granularity::kHead);
+  sequence.Step(StepKind::kPrefill, 30);
+  const std::vector<float> scores = sequence.Scores(0);
+  sequence.Step(StepKind::kDecode, 1);
+  sequence.TruncateTo(30);
+  EXPECT_EQ(sequence.Scores(0), scores);
+}
+
+TEST(RedundancyScorer, ATextThatWasForgottenAsAWholeLeavesNothing) {
+  for (const char* policy : {"redundancy", "combined"}) {
+    GoldenSequence used = SequenceOf(policy, Granularity::kLayer);
+    GoldenSequence fresh = SequenceOf(policy, Granularity::kLayer);
+    used.Step(StepKind::kPrefill, 30);
+    for (int i = 0; i < 15; ++i) used.Step(StepKind::kDecode, 1);
+    used.TruncateTo(0);
+    for (GoldenSequence* sequence : {&used, &fresh}) {
+      sequence->Step(StepKind::kPrefill, 10);
+      for (int i = 0; i < 12; ++i) sequence->Step(StepKind::kDecode, 1);
+    }
+    for (int group = 0; group < fresh.num_groups(); ++group) {
+      EXPECT_EQ(used.Scores(group), fresh.Scores(group)) << policy << " " << group;
+    }
+  }
+}
 
 TEST(GoldenTable, HasEveryPolicyThatScores) {
   std::set<std::string> covered;

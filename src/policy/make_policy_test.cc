@@ -518,6 +518,49 @@ TEST(MakePolicy, RefusesValuesOutOfRange) {
   }
 }
 
+// Each of them sizes memory that is there before a row is, or grows with every row.
+TEST(MakePolicy, RefusesToKeepMoreTokensThanTheContextHas) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"attention_recent", "last"}, {"redundancy", "neighbours"},
+      {"combined", "neighbours"},   {"thinkv", "tau"},
+      {"thinkv_original", "tau"},   {"segment_hs", "tau"}};
+  PolicyContext small = kContext;
+  small.max_tokens = 200;
+  for (const auto& [policy, param] : cases) {
+    const auto refusal = [&](const std::string& text, const PolicyContext& context) {
+      const PolicySpec spec = {
+          .name = policy, .params = {{param, text}}, .budget = {Budget::Unit::kPercent, 50}};
+      const Status status = MakePolicy(spec, context).status();
+      EXPECT_TRUE(status.ok() || status.code() == StatusCode::kInvalidArgument);
+      return status.message();
+    };
+    const std::string what = "policy \"" + std::string(policy) + "\": " + param + "=";
+    EXPECT_EQ(refusal("268435456", kContext), what + "\"268435456\": expected 1 to 1024");
+    EXPECT_EQ(refusal("1025", kContext), what + "\"1025\": expected 1 to 1024");
+    EXPECT_EQ(refusal("201", small), what + "\"201\": expected 1 to 200");
+    EXPECT_EQ(refusal("200", small), "");
+  }
+}
+
+TEST(MakePolicy, RowsGoByTheSignOfAScorerThatTellsRoomAlone) {
+  const auto placement = [](const char* policy, const char* scorer) {
+    return Make({.name = policy, .scorer = scorer, .budget = Rows(64)}).placement->Name();
+  };
+  for (const char* scorer : {"", "thinkv", "thinkv_original", "segment_hs"}) {
+    EXPECT_EQ(placement("thinkv", scorer), "segments:rows=64,window=quarter,interval=1") << scorer;
+  }
+  EXPECT_EQ(placement("segment_hs", ""), "prompt_segments:rows=64,window=quarter,interval=1");
+  // z-scores are below 0 for about half of the rows.
+  for (const char* scorer : {"epikv", "attention", "dms"}) {
+    EXPECT_EQ(placement("thinkv", scorer),
+              "segments:rows=64,window=quarter,interval=1,below_0=stays")
+        << scorer;
+  }
+  EXPECT_EQ(placement("segment_hs", "epikv"),
+            "prompt_segments:rows=64,window=quarter,interval=1,below_0=stays");
+  EXPECT_EQ(placement("raas", "thinkv"), "recent_quarter:rows=64,window=quarter,interval=1");
+}
+
 TEST(MakePolicy, RefusesBudgetsThatMeanNothing) {
   EXPECT_EQ(ErrorOf({.name = "h2o", .budget = Rows(0)}), "budget of 0 rows is not above 0");
   EXPECT_EQ(ErrorOf({.name = "h2o", .budget = Percent(-3)}), "budget of -3% is not above 0");

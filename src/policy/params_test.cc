@@ -54,6 +54,20 @@ TEST(ReadParams, RefusesWhatDoesNotFitNamingWhatDoes) {
             "policy \"p\" has no parameter \"k\"; it has none");
 }
 
+TEST(ReadParams, TokensThatMemoryIsTakenForAreBoundedByTheContextAndAnyway) {
+  const auto read = [](const char* text, int context) {
+    return ReadParams("p", "last=T", {{"last", text}}, context);
+  };
+  EXPECT_EQ(read("512", 512)->Find("last"), 512);
+  EXPECT_EQ(read("513", 512).status().message(), "policy \"p\": last=\"513\": expected 1 to 512");
+  EXPECT_EQ(read("0", 512).status().message(), "policy \"p\": last=\"0\": expected 1 to 512");
+  for (const int context : {0, 1 << 20}) {
+    EXPECT_EQ(read("1024", context)->Find("last"), 1024);
+    EXPECT_EQ(read("1025", context).status().message(),
+              "policy \"p\": last=\"1025\": expected 1 to 1024");
+  }
+}
+
 TEST(ParamNames, AreThoseOfTheDeclaration) {
   EXPECT_THAT(ParamNames(kDeclared), ElementsAre("heavy", "last", "alpha", "h1"));
   EXPECT_THAT(ParamNames(""), IsEmpty());

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/session/session_impl.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace ebb {
@@ -21,10 +22,12 @@ class Recorder final : public Scorer {
     EXPECT_EQ(static_cast<size_t>(signals.num_rows), rows[group]);
     EXPECT_EQ(signals.mass.size(), static_cast<size_t>(signals.num_mass_heads) * signals.num_rows);
     masses[group].assign(signals.mass.begin(), signals.mass.end());
+    if (first_prompts_over == 0) ++observed_in_first_prompt;
     layers_counted = signals.num_layers_counted;
     last = step;
   }
   void Retain(int group, std::span<const uint32_t> kept) override { rows[group] = kept.size(); }
+  void EndFirstPrefill() override { ++first_prompts_over; }
   [[nodiscard]] std::span<const float> Scores(int group) override {
     scores_.assign(rows[group], 0.0f);
     return scores_;
@@ -33,6 +36,8 @@ class Recorder final : public Scorer {
   std::map<int, size_t> rows;
   std::map<int, std::vector<float>> masses;
   int observed = 0;
+  int first_prompts_over = 0;
+  int observed_in_first_prompt = 0;
   int layers_counted = 0;
   StepSignals last;
 
@@ -262,6 +267,59 @@ TEST(Signals, ThatCannotBeAreRefused) {
   EXPECT_FALSE(engine->OpenSession(options).ok());
   options.extra_signals = {.num_recent_queries = -1};
   EXPECT_FALSE(engine->OpenSession(options).ok());
+}
+
+TEST(FirstPrompt, EndsOnceAndBeforeAGeneratedTokenIsSeen) {
+  const auto engine = MakeEngine();
+  const SignalNeeds needs = {.mass = MassNeed::kSummed};
+  const std::vector<Token> prompt = SomeTokens(20);
+  // As usual: behind the prompt.
+  const Watched usual = Watch(*engine, Granularity::kToken, needs);
+  ExpectOk(usual.session->Prefill(prompt));
+  EXPECT_EQ(usual.recorder->first_prompts_over, 1);
+  ExpectOk(usual.session->Decode(5));
+  ExpectOk(usual.session->Prefill(prompt));
+  EXPECT_EQ(usual.recorder->first_prompts_over, 1);
+  EXPECT_EQ(usual.recorder->observed_in_first_prompt, 1);
+  // Without one, a later prompt is not the first.
+  const Watched without = Watch(*engine, Granularity::kToken, needs);
+  ExpectOk(without.session->Decode(5));
+  EXPECT_EQ(without.recorder->first_prompts_over, 1);
+  EXPECT_EQ(without.recorder->observed_in_first_prompt, 0);
+  ExpectOk(without.session->Prefill(prompt));
+  EXPECT_EQ(without.recorder->first_prompts_over, 1);
+}
+
+TEST(FirstPrompt, OneThatWasGivenUpEndsWhereATokenIsGenerated) {
+  const auto engine = MakeEngine();
+  const Watched watched = Watch(*engine, Granularity::kToken, {.mass = MassNeed::kSummed});
+  ExpectOk(watched.session->BeginPrompt(SomeTokens(100)));
+  SessionStep part[] = {{.session = watched.session.get(), .most_prompt_tokens = 40}};
+  ExpectOk(engine->Step(part));
+  ASSERT_EQ(watched.session->next_position(), 40);
+  ExpectOk(watched.session->TruncateTo(30));
+  EXPECT_EQ(watched.recorder->first_prompts_over, 0);
+  ExpectOk(watched.session->Decode(5));
+  EXPECT_EQ(watched.recorder->first_prompts_over, 1);
+  ExpectOk(watched.session->Prefill(SomeTokens(20)));
+  EXPECT_EQ(watched.recorder->first_prompts_over, 1);
+}
+
+TEST(FirstPrompt, APromptBehindGeneratedTokensLeavesTheirAttention) {
+  const auto engine = MakeEngine();
+  for (const char* policy : {"attention", "attention_mean", "thinkv"}) {
+    PolicySpec spec = {.name = policy, .budget = *ParseBudget("1000")};
+    const auto session = Open(*engine, spec);
+    for (int i = 0; i < 10; ++i) ExpectOk(session->Decode(5));
+    const StepSettler& settler = Insides::SequenceOf(*session).settler();
+    const std::span<const float> now = settler.ScoresOf(0);
+    const std::vector<float> before(now.begin(), now.end());
+    ASSERT_EQ(before.size(), 10u) << policy;
+    EXPECT_GT(before.front(), 0) << policy;
+    ExpectOk(session->Prefill(SomeTokens(20)));
+    const std::span<const float> behind = settler.ScoresOf(0).first(10);
+    EXPECT_EQ(before, std::vector<float>(behind.begin(), behind.end())) << policy;
+  }
 }
 
 TEST(Selection, OfEveryRowChangesNoBit) {

@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "ebb/generate.h"
+#include "src/session/session_impl.h"
 #include "tests/engine/sessions/session_fixture.h"
 #include "tests/support/skip.h"
 
@@ -304,6 +305,28 @@ TEST_P(WindowsAtAnyPolicy, ASavedOrForkedSessionGoesOnBitForBit) {
   EXPECT_EQ((*fork)->logits_hash(), session->logits_hash());
   EXPECT_EQ(resumed->session->logits_hash(), session->logits_hash());
   EXPECT_EQ(AllRows(resumed->session->accounting()), AllRows(session->accounting()));
+}
+
+// R-KV works its scores out when it is asked for them, after rows have left their windows.
+TEST(Windows, RkvScoresTheRowsOfEveryStep) {
+  constexpr size_t kLast = 8;  // of the queries, whose rows score 1
+  auto engine = WindowEngine();
+  auto session = Open(*engine, PolicySpec{.name = "rkv", .budget = *ParseBudget("1000")});
+  const std::vector<Token> tokens = SomeTokens(70);
+  ExpectOk(session->Prefill(std::span(tokens).first(60)));
+  for (size_t i = 60; i < tokens.size(); ++i) {
+    ExpectOk(session->Decode(tokens[i]));
+    EXPECT_EQ(session->last_step().rows_evicted, 3 * kKvHeads);
+    for (int group = 0; group < kLayers * kKvHeads; ++group) {
+      const auto scores = Insides::SequenceOf(*session).settler().ScoresOf(group);
+      const bool has_window = group / kKvHeads != kGlobal;
+      ASSERT_EQ(scores.size(), has_window ? kWindow - 1 : i + 1);
+      for (const float score : scores.last(kLast)) ASSERT_EQ(score, 1) << group << " at " << i;
+      for (const float score : scores.first(scores.size() - kLast)) {
+        ASSERT_TRUE(score < 1 && score != 0) << group << " at " << i;
+      }
+    }
+  }
 }
 
 TEST(Windows, TheLedgerTellsWhenARowLeftItsWindow) {

@@ -3,7 +3,7 @@ import numpy as np
 
 
 class Dms:
-    """The logit computed with the next token decides: marked above 0 (003, 3.1)."""
+    """The logit computed with the next token decides: marked above 0 (003, 3.2, 3.3)."""
 
     def observe(self, sequence, prefill, step):
         pass

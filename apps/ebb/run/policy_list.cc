@@ -85,7 +85,7 @@ ExitCode ListPolicies() {
     }
     fmt::print("  {:<19} source: {}\n", "", policy.source);
   }
-  fmt::print("  {:<19} any of them, decided every W steps: --interval, or parameter w=P (64)\n",
+  fmt::print("  {:<19} any that takes --interval, decided every W steps: --interval, or w=P (64)\n",
              "windowed:NAME");
   fmt::print("scorers (--scorer NAME):\n");
   for (const ScorerInfo& scorer : BuiltinScorers()) {

@@ -193,6 +193,29 @@ TEST(HeavyRecentPlacement, RefusesBudgetsWithoutRoom) {
   }
 }
 
+TEST(HeavyRecentPlacement, RefusesSinksThatTakeAllHeavyRowsThatThereAreWithoutABudget) {
+  const auto make = [](PlacementFactory factory, const Budget& budget, ParamMap params) {
+    return factory({.policy = "p", .budget = budget, .params = {.numbers = std::move(params)}})
+        .status();
+  };
+  const std::string why =
+      "policy \"p\": without a budget its 4 heavy rows are its sinks, so that no score would "
+      "decide; "
+      "it needs a budget, or more than 4 heavy rows";
+  const Status refused[] = {make(MakeVatpPlacement, {}, {}),
+                            make(MakeVatpPlacement, {}, {{"recent", 64}}),
+                            make(MakeHeavyRecentPlacement, {}, {{"sinks", 4}})};
+  for (const Status& status : refused) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), why);
+  }
+  EXPECT_TRUE(make(MakeVatpPlacement, Percent(20), {}).ok());
+  EXPECT_TRUE(make(MakeVatpPlacement, Rows(64), {}).ok());
+  EXPECT_TRUE(make(MakeVatpPlacement, {}, {{"heavy", 64}}).ok());
+  EXPECT_TRUE(make(MakeVatpPlacement, {}, {{"sinks", 0}}).ok());
+  EXPECT_TRUE(make(MakeHeavyRecentPlacement, {}, {{"sinks", 3}}).ok());
+}
+
 TEST(HeavyRecentPlacement, RefusesSplitsThatAreNotTheBudget) {
   struct Refusal {
     Budget budget;

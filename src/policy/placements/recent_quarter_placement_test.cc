@@ -10,6 +10,7 @@ namespace ebb {
 namespace {
 
 using ::testing::ElementsAreArray;
+using ::testing::IsEmpty;
 
 constexpr Budget Rows(double n) { return {Budget::Unit::kRows, n}; }
 constexpr Budget Percent(double p) { return {Budget::Unit::kPercent, p}; }
@@ -17,6 +18,13 @@ constexpr Budget Beyond(double n) { return {Budget::Unit::kBeyond, n}; }
 
 PlacementOptions Options(const Budget& budget) {
   return {.policy = "raas", .budget_text = FormatBudget(budget), .budget = budget};
+}
+
+// Of a scorer whose scores are below 0 where there is no room.
+PlacementOptions SegmentOptions(const Budget& budget) {
+  PlacementOptions options = Options(budget);
+  options.scores_tell_room = true;
+  return options;
 }
 
 std::vector<TokenKind> Kinds(size_t num_given, size_t num_generated) {
@@ -85,14 +93,24 @@ TEST(SegmentPlacement, FollowsTheTable) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
-    PlacementOptions options = Options(c.budget);
-    const auto placement = *MakeSegmentPlacement(options);
+    const auto placement = *MakeSegmentPlacement(SegmentOptions(c.budget));
     EXPECT_THAT(Place(placement.get(), c.scores, c.num_given), ElementsAreArray(c.evicted));
   }
 }
 
+TEST(SegmentPlacement, WhereScoresTellNoRoomTheBudgetAloneCounts) {
+  const auto roomy = *MakeSegmentPlacement(Options(Rows(16)));
+  EXPECT_THAT(Place(roomy.get(), {1, -1, 2, -2, 3, 4, -1, 0, 0, -3}, 2), IsEmpty());
+  EXPECT_FALSE(roomy->Due({.generated_tokens = 7}, 16));
+  EXPECT_TRUE(roomy->Due({.generated_tokens = 7}, 17));
+  const auto small = *MakeSegmentPlacement(Options(Rows(4)));
+  EXPECT_THAT(Place(small.get(), {-9, -1, -2, -3, -4, 5, 0}, 0), ElementsAreArray({0, 3, 4}));
+  const auto prompt_stays = *MakePromptSegmentPlacement(Options(Rows(16)));
+  EXPECT_THAT(Place(prompt_stays.get(), {1, -1, 2, -2, 3, 4, -1, 0}, 2), IsEmpty());
+}
+
 TEST(SegmentPlacement, MayProtectThePromptToo) {
-  const auto placement = *MakePromptSegmentPlacement(Options(Rows(16)));
+  const auto placement = *MakePromptSegmentPlacement(SegmentOptions(Rows(16)));
   EXPECT_EQ(placement->Name(), "prompt_segments:rows=16,window=quarter,interval=1");
   EXPECT_THAT(Place(placement.get(), {-1, -1, 2, -2, 3, 4, -1, 0, 0, -3}, 2),
               ElementsAreArray({3}));
@@ -127,7 +145,7 @@ TEST(RecentQuarterPlacement, IsDueInDecodeStepsOnTheInterval) {
   const auto fourth = *MakeRecentQuarterPlacement(options);
   EXPECT_FALSE(fourth->Due({.generated_tokens = 7}, 9));
   EXPECT_TRUE(fourth->Due({.generated_tokens = 8}, 9));
-  EXPECT_TRUE((*MakeSegmentPlacement(Options(Rows(8))))->Due({.generated_tokens = 7}, 8));
+  EXPECT_TRUE((*MakeSegmentPlacement(SegmentOptions(Rows(8))))->Due({.generated_tokens = 7}, 8));
 }
 
 TEST(RecentQuarterPlacement, AWindowStandsInForTheQuarter) {
@@ -141,8 +159,10 @@ TEST(RecentQuarterPlacement, AWindowStandsInForTheQuarter) {
 TEST(RecentQuarterPlacement, NamesItsRule) {
   EXPECT_EQ((*MakeRecentQuarterPlacement(Options(Beyond(512))))->Name(),
             "recent_quarter:beyond=512,window=quarter,interval=1");
-  EXPECT_EQ((*MakeSegmentPlacement(Options(Percent(25))))->Name(),
+  EXPECT_EQ((*MakeSegmentPlacement(SegmentOptions(Percent(25))))->Name(),
             "segments:percent=25,window=quarter,interval=1");
+  EXPECT_EQ((*MakeSegmentPlacement(Options(Percent(25))))->Name(),
+            "segments:percent=25,window=quarter,interval=1,below_0=stays");
 }
 
 TEST(RecentQuarterPlacement, RefusesWhatCannotHoldTheProtected) {

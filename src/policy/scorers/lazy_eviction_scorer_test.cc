@@ -24,7 +24,20 @@ class LazyEviction : public testing::Test {
                            .num_layers_counted = 1},
                           {.kind = kind, .num_tokens = num_tokens});
   }
+  // New rows of a prompt that another sequence has read.
+  void Take(int num_tokens) {
+    std::vector<Position> positions(num_tokens);
+    for (Position& position : positions) position = next_++;
+    scorer_->Append(0, positions);
+  }
+  void ForgetAll() {
+    scorer_->Retain(0, {});
+    next_ = 0;
+  }
   [[nodiscard]] float Score(size_t row) { return scorer_->Scores(0)[row]; }
+  [[nodiscard]] std::vector<float> Scores() {
+    return {scorer_->Scores(0).begin(), scorer_->Scores(0).end()};
+  }
 
   std::unique_ptr<Scorer> scorer_ =
       MakeLazyEvictionScorer({.shape = {.num_layers = 1, .num_q_heads = 1, .num_kv_heads = 1}});
@@ -45,6 +58,18 @@ TEST_F(LazyEviction, AFirstPromptCountsFromTheFirstStep) {
   Step(StepKind::kPrefill, 2);
   Step(StepKind::kDecode, 1, {1, 2});
   EXPECT_EQ(Score(1), Score(2));
+}
+
+TEST_F(LazyEviction, RowsThatAreTakenAreBornWhenThoseThatAreReadAre) {
+  for (int i = 0; i < 50; ++i) Step(StepKind::kDecode, 1);
+  ForgetAll();
+  Step(StepKind::kPrefill, 3);
+  Step(StepKind::kDecode, 1, {1});
+  const std::vector<float> read = Scores();
+  ForgetAll();
+  Take(3);
+  Step(StepKind::kDecode, 1, {1});
+  EXPECT_EQ(Scores(), read);
 }
 
 }  // namespace

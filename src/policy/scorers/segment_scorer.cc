@@ -73,10 +73,10 @@ void SegmentScorer::TakeBack(int group, Position end) {
   // Rows that are left are of segments that are, but in states of older versions and made-up ones.
   const auto last = static_cast<float>(std::max(0, segments.size() - 1));
   const auto first_open = static_cast<float>(segments.num_closed());
-  const std::span<float> ids = ids_[group];
+  const std::span<float> ids = ids_[group], has_room = rooms_[group];
   for (size_t row = 0; row < ids.size(); ++row) {
     ids[row] = std::min(ids[row], last);
-    if (ids[row] >= first_open) rooms_[group][row] = 1;
+    if (ids[row] >= first_open) has_room[row] = 1;
   }
   if (segments.num_closed() < closed_before) Reopen(group, segments.num_closed());
 }

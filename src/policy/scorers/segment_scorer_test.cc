@@ -1,12 +1,15 @@
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "ebb/policy.h"
+#include "ebb/state.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/policy/scorers/segments.h"
 
 namespace ebb {
 namespace {
@@ -72,6 +75,222 @@ TEST(SegmentScorer, ManyHeadsThatSeeTheSameAreAsOne) {
     const std::vector<float> one = ScoresWithout(policy, 2);
     EXPECT_THAT(ScoresWithout(policy, 2, 25), testing::Pointwise(testing::FloatNear(1e-5f), one))
         << policy;
+  }
+}
+
+void Take(Segments* segments, StepKind kind, int num_tokens, float signal) {
+  for (int i = 0; i < num_tokens; ++i) {
+    segments->Take(kind);
+    if (kind == StepKind::kDecode) segments->AddSignal(signal);
+    (void)segments->CloseIfFull();
+  }
+}
+
+// Segments of 4 and 2 given tokens, then of 4 generated ones, of which the last is open.
+Segments SomeSegments() {
+  Segments segments(kTau);
+  Take(&segments, StepKind::kPrefill, 6, 0);
+  for (const float signal : {0.5f, 0.1f, 0.9f}) Take(&segments, StepKind::kDecode, 4, signal);
+  Take(&segments, StepKind::kDecode, 2, 0.3f);
+  return segments;
+}
+
+void ExpectCounts(const Segments& segments, int num_tokens, int size, int num_closed) {
+  EXPECT_EQ(segments.num_tokens(), num_tokens);
+  EXPECT_EQ(segments.size(), size);
+  EXPECT_EQ(segments.num_closed(), num_closed);
+}
+
+TEST(Segments, ARollBackTakesBackWhatBeganBehindIt) {
+  Segments segments = SomeSegments();
+  ExpectCounts(segments, 20, 6, 5);
+  EXPECT_EQ(segments.TypeOf(4), Thought::kExecution);
+  segments.TruncateTo(20);
+  ExpectCounts(segments, 20, 6, 5);
+  segments.TruncateTo(19);
+  ExpectCounts(segments, 19, 6, 5);
+  segments.TruncateTo(18);
+  ExpectCounts(segments, 18, 5, 5);
+  segments.TruncateTo(6);
+  ExpectCounts(segments, 6, 2, 2);
+  EXPECT_EQ(segments.Take(StepKind::kDecode), 2);
+  segments.TruncateTo(0);
+  ExpectCounts(segments, 0, 0, 0);
+  EXPECT_EQ(segments.Take(StepKind::kDecode), 0);
+}
+
+TEST(Segments, OneThatARollBackCutsIsOpenAndGoesOnWithItsSignal) {
+  Segments segments = SomeSegments();
+  segments.TruncateTo(16);
+  ExpectCounts(segments, 16, 5, 4);
+  EXPECT_EQ(segments.TypeOf(4), Thought::kReasoning);
+  Segments others = segments;
+  Take(&segments, StepKind::kDecode, 1, 0.9f);
+  ExpectCounts(segments, 17, 5, 4);
+  Take(&segments, StepKind::kDecode, 1, 0.9f);
+  ExpectCounts(segments, 18, 5, 5);
+  EXPECT_EQ(segments.TypeOf(4), Thought::kExecution);
+  // (0.9 + 0.9 + 0 + 0) / 4 lies between the other two.
+  Take(&others, StepKind::kDecode, 2, 0);
+  ExpectCounts(others, 18, 5, 5);
+  EXPECT_EQ(others.TypeOf(4), Thought::kReasoning);
+}
+
+TEST(Segments, LengthsThatCannotBeAreRefused) {
+  const auto load = [](int num_closed, int num_tokens, int num_signals) {
+    StateWriter to;
+    to.Number<int32_t>(num_closed);
+    to.Number<uint64_t>(1);
+    to.Number<uint8_t>(1);
+    to.Number<uint8_t>(0);
+    to.Number<int32_t>(num_tokens);
+    to.Number<float>(0.5f);
+    to.Number<int32_t>(num_signals);
+    StateReader from(to.bytes(), "segments");
+    return Segments(kTau).Load(&from).code();
+  };
+  EXPECT_EQ(load(1, 4, 4), StatusCode::kOk);
+  EXPECT_EQ(load(0, 1, 0), StatusCode::kOk);
+  for (const int num_tokens : {-1, 0, 5, 1 << 30}) {
+    EXPECT_EQ(load(0, num_tokens, 0), StatusCode::kCorrupt) << num_tokens;
+  }
+  EXPECT_EQ(load(0, 3, 4), StatusCode::kCorrupt);
+  EXPECT_EQ(load(0, 3, -1), StatusCode::kCorrupt);
+  EXPECT_EQ(load(2, 3, 3), StatusCode::kCorrupt);
+}
+
+// Each token's attention is its own row's alone, so that tokens that are taken back leave nothing
+// in the scores of others; no row goes but by a roll-back.
+class SelfishThought {
+ public:
+  explicit SelfishThought(const std::string& name) {
+    PolicySpec spec = {
+        .name = name, .params = {{"tau", "4"}}, .budget = {Budget::Unit::kPercent, 50}};
+    if (name == "thinkv") {
+      spec.params.insert({{"reasoning", "3"}, {"execution", "2"}, {"transition", "1"}});
+    }
+    auto policy = MakePolicy(spec, {.shape = kShape, .max_tokens = 512});
+    EXPECT_TRUE(policy.ok()) << policy.status().ToString();
+    policy_ = *std::move(policy);
+  }
+
+  void Read(int num_tokens) {
+    const std::vector<float> keys(size_t(num_tokens) * kShape.head_dim, 1.0f);
+    Append(num_tokens);
+    scorer().ObserveGroup(0, {.num_rows = next_, .num_new_rows = num_tokens},
+                          {.kind = StepKind::kPrefill,
+                           .first_position = next_ - num_tokens,
+                           .num_tokens = num_tokens,
+                           .keys = {keys, keys}});
+  }
+  void Think(int num_tokens) {
+    for (int i = 0; i < num_tokens; ++i) {
+      Append(1);
+      const auto rows = static_cast<size_t>(next_);
+      std::vector<float> mass(2 * rows, 0.0f);
+      mass[rows - 1] = mass[2 * rows - 1] = 1;
+      const std::vector<float> key = {1, 2, 3, static_cast<float>(next_ % 5)};
+      scorer().ObserveGroup(0,
+                            {.mass = mass,
+                             .num_mass_heads = 2,
+                             .num_rows = next_,
+                             .num_new_rows = 1,
+                             .num_layers_counted = 2},
+                            {.first_position = next_ - 1, .num_tokens = 1, .keys = {key, key}});
+    }
+  }
+  void TruncateTo(Position end) {
+    std::vector<uint32_t> kept(end);
+    std::iota(kept.begin(), kept.end(), 0);
+    scorer().Retain(0, kept);
+    next_ = end;
+  }
+  [[nodiscard]] std::vector<float> Scores() {
+    const std::span<const float> scores = scorer().Scores(0);
+    return {scores.begin(), scores.end()};
+  }
+  [[nodiscard]] std::string Save() {
+    StateWriter to;
+    EXPECT_TRUE(scorer().SaveState(&to).ok());
+    return to.text();
+  }
+  [[nodiscard]] StatusCode Load(const std::string& state) {
+    StateReader from(std::as_bytes(std::span(state)), "the scorer");
+    return scorer().LoadState(&from).code();
+  }
+
+ private:
+  Scorer& scorer() { return *policy_.scorer; }
+  void Append(int num_tokens) {
+    std::vector<Position> positions(num_tokens);
+    std::iota(positions.begin(), positions.end(), next_);
+    scorer().Append(0, positions);
+    next_ += num_tokens;
+  }
+
+  Policy policy_;
+  Position next_ = 0;
+};
+
+TEST(SegmentScorer, AThoughtThatWasRolledBackIsCutAsOneThatWasNot) {
+  constexpr int kPrompt = 6, kThought = 30;
+  SelfishThought straight("thinkv");
+  straight.Read(kPrompt);
+  straight.Think(kThought);
+  const std::vector<float> expected = straight.Scores();
+  EXPECT_TRUE(std::ranges::any_of(expected, [](float score) { return score < 0; }));
+  for (int before = 0; before < 14; ++before) {
+    for (int taken_back = 1; taken_back < 11; ++taken_back) {
+      SelfishThought rolled("thinkv");
+      rolled.Read(kPrompt);
+      rolled.Think(before);
+      rolled.Think(taken_back);
+      rolled.TruncateTo(kPrompt + before);
+      rolled.Think(kThought - before);
+      EXPECT_EQ(rolled.Scores(), expected) << before << " and " << taken_back;
+    }
+  }
+}
+
+TEST(SegmentScorer, RowsOfASegmentThatIsOpenAgainHaveRoom) {
+  SelfishThought thought("thinkv");
+  thought.Think(12);
+  // Of the third segment, a transition, one row of four has room.
+  EXPECT_LT(thought.Scores()[9], 0);
+  thought.TruncateTo(11);
+  EXPECT_LT(thought.Scores()[9], 0) << "a roll-back alone changes no score";
+  thought.Think(1);
+  EXPECT_LT(thought.Scores()[9], 0) << "it is full and closed again";
+  thought.TruncateTo(10);
+  thought.Think(1);
+  EXPECT_GT(thought.Scores()[9], 0);
+}
+
+TEST(SegmentScorer, AThoughtThatWasRolledBackCanBeSaved) {
+  for (const char* name : {"thinkv", "thinkv_original"}) {
+    SelfishThought saved(name), loaded(name);
+    saved.Think(22);
+    saved.TruncateTo(9);
+    EXPECT_EQ(SelfishThought(name).Load(saved.Save()), StatusCode::kOk) << name;
+    saved.Think(1);
+    ASSERT_EQ(loaded.Load(saved.Save()), StatusCode::kOk) << name;
+    EXPECT_EQ(loaded.Scores(), saved.Scores());
+  }
+}
+
+TEST(SegmentScorer, RowsOfSegmentsThatAreNotThereAreRefused) {
+  SelfishThought thought("thinkv");
+  thought.Think(2);
+  std::string state = thought.Save();
+  // Scores and then segments of two rows, each list behind the number of groups and its length.
+  const size_t last_id = (8 + 8 + 2 * 4) + 8 + 8 + 4;
+  float id = -1;
+  std::memcpy(&id, state.data() + last_id, sizeof(id));
+  ASSERT_EQ(id, 0);
+  EXPECT_EQ(SelfishThought("thinkv").Load(state), StatusCode::kOk);
+  for (const float other : {1.0f, -1.0f}) {
+    std::memcpy(state.data() + last_id, &other, sizeof(other));
+    EXPECT_EQ(SelfishThought("thinkv").Load(state), StatusCode::kCorrupt) << other;
   }
 }
 

@@ -291,6 +291,70 @@ TEST(ExactPrefix, SessionsOfOneNameWhoseTiersOrTurnsDifferShareNothing) {
             StatusCode::kInvalidArgument);
 }
 
+// Rows that went while a prompt was read change those behind them.
+TEST(ExactPrefix, SessionsWhosePlacementsDifferShareNothing) {
+  const auto tiered = [](double t0_share, double evict_share) {
+    return Tiered({.t0_share = t0_share, .t1 = T1Place::kHost, .evict_share = evict_share});
+  };
+  const auto with = [](PolicySpec policy, int window, int interval) {
+    policy.window = window;
+    policy.interval = interval;
+    return policy;
+  };
+  const PolicySpec attention = SmallPolicy("attention", "25%");
+  const std::pair<PolicySpec, PolicySpec> cases[] = {
+      {attention, SmallPolicy("attention", "50%")},
+      {attention, with(attention, 8, 8)},
+      {attention, with(attention, 16, 4)},
+      {SmallPolicy("streaming", "128"), SmallPolicy("streaming", "300")},
+      {SmallPolicy("tova", "100"), SmallPolicy("tova", "1000")},
+      {tiered(0.4, 0), tiered(0.4, 0.2)},
+      {tiered(0.4, 0), tiered(0.2, 0)}};
+  const auto engine = MakeEngine(EngineOptionsFor({.policy = tiered(0.4, 0)}));
+  const std::vector<Token> prompt = SomeTokens(100);
+  for (const auto& [one, other] : cases) {
+    const auto from = Open(*engine, one), like = Open(*engine, one), unlike = Open(*engine, other);
+    ExpectOk(from->Prefill(prompt));
+    EXPECT_EQ(BeginPromptFrom(from.get(), prompt, unlike.get()).status().message(),
+              "rows of a prompt go to a session without tokens that was opened alike")
+        << one.name;
+    EXPECT_EQ(Take(from.get(), prompt, like.get()), 98u) << one.name;
+  }
+}
+
+TEST(ExactPrefix, AShareOfT0ThatChangedSinceIsNoOtherKind) {
+  const SessionOptions options = {.policy = Tiered({.t0_share = 0.4, .t1 = T1Place::kHost})};
+  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const auto from = Open(*engine, options);
+  ExpectOk(from->Prefill(PromptOf(200, 300, 2)));
+  ExpectOk(from->SetT0Share(0.9));
+  EXPECT_EQ(ExpectBitsOfReading(*engine, options, from.get(), PromptOf(200, 280, 3)), 200u);
+}
+
+// The stamps of lazy_eviction count from the first step of a session, whatever was forgotten since.
+TEST(ExactPrefix, ASessionThatForgotItsTextHasTheBitsOfReadingToo) {
+  SessionOptions options = {.policy = SmallPolicy("lazy_eviction", "160")};
+  options.policy.interval = 8;
+  const auto engine = MakeEngine();
+  const auto prompt = PromptOf(140, 150, 3);
+  const auto from = Open(*engine, options);
+  ExpectOk(from->Prefill(PromptOf(140, 200, 2)));
+  const auto reads = Open(*engine, options), takes = Open(*engine, options);
+  for (Session* session : {reads.get(), takes.get()}) {
+    ExpectOk(session->Prefill(SomeTokens(20, 4)));
+    for (const Token token : SomeTokens(50, 5)) ExpectOk(session->Decode(token));
+    ExpectOk(session->TruncateTo(0));
+  }
+  ExpectOk(reads->Prefill(prompt));
+  EXPECT_EQ(Take(from.get(), prompt, takes.get()), 140u);
+  ReadOn(*engine, takes.get());
+  for (Session* session : {reads.get(), takes.get()}) {
+    for (const Token token : SomeTokens(40, 9)) ExpectOk(session->Decode(token));
+    EXPECT_GT(session->accounting().rows_evicted, 0);
+  }
+  EXPECT_EQ(takes->logits_hash(), reads->logits_hash());
+}
+
 TEST(ExactPrefix, ATextLongerThanAWindowIsNotShared) {
   RandomGgufOptions shape = SmallModelOptions();
   shape.family = "gemma3";

@@ -1,5 +1,6 @@
 // Sessions that fork go on as if each were alone, hold pages together and give them back; sessions
 // whose rows change their tiers between steps keep their bits.
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 #include <random>
@@ -135,6 +136,26 @@ TEST(SessionForkTest, AForkTakesThePagesThatAreNotFullAndNoMore) {
     const TierAccounting t0 = one->accounting().tiers[0];
     EXPECT_EQ(t0.page_bytes, alone);
     EXPECT_EQ(t0.shared_page_bytes, alone - alone / pages);
+  }
+}
+
+// R-KV works its scores out when a placement asks for them, which at most steps none does.
+TEST(SessionForkTest, AForkDividesRowsByWhatTheLastStepShowed) {
+  const SessionOptions options = {.policy = Tiered({.t0_share = 0.5, .t1 = T1Place::kHost}, "rkv")};
+  const auto engine = MakeEngine(EngineOptionsFor(options));
+  const auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(Prompt()));
+  // Four tokens behind an interval of eight.
+  const std::vector<Token> way = Way(0);
+  for (const Token token : std::span(way).first(60)) ExpectOk(session->Decode(token));
+  auto fork = session->Fork();
+  ASSERT_TRUE(fork.ok()) << fork.status().ToString();
+  for (Session* one : {session.get(), fork->get()}) ExpectOk(one->SetT0Share(0.3));
+  SequenceCache& cache = Insides::SequenceOf(*session).cache();
+  SequenceCache& of_fork = Insides::SequenceOf(**fork).cache();
+  EXPECT_GT(session->accounting().tiers[1].rows, 0);
+  for (int group = 0; group < cache.num_groups(); ++group) {
+    EXPECT_TRUE(std::ranges::equal(cache.tiers(group), of_fork.tiers(group))) << group;
   }
 }
 
