@@ -38,7 +38,7 @@ class Gate {
   // asks for no keys; nothing: by any. A page could make a name of its own lead here, and would be
   // of the same origin then.
   Gate(std::vector<std::string> cors_origins, uint64_t run_id,
-       std::optional<std::vector<std::string>> hosts)
+       std::optional<std::vector<std::string>> hosts = std::nullopt)
       : cors_origins_(std::move(cors_origins)), run_id_(run_id), hosts_(std::move(hosts)) {}
 
   // From now on these; null: none are asked for. Uses of keys of the same name go on.

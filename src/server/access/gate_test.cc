@@ -244,5 +244,37 @@ TEST(Gate, HeadersAreAddedToWhatIsSentAndAnAnswersOwnCount) {
   EXPECT_TRUE(gone);
 }
 
+HttpRequest To(const std::string& method, const std::string& host, const std::string& origin) {
+  HttpRequest request = {.method = method, .path = "/tokenize"};
+  if (!host.empty()) request.headers.emplace("host", host);
+  if (!origin.empty()) request.headers.emplace("origin", origin);
+  return request;
+}
+
+TEST(Gate, WithoutKeysHostsAndOriginsOfOthersAreRefused) {
+  Gate gate({"https://page.example"}, 1, std::vector<std::string>{"ebb.example"});
+  const auto code = [&](const std::string& method, const std::string& host,
+                        const std::string& origin) {
+    HttpRequest request = To(method, host, origin);
+    const auto error = gate.Admit(Access::kKey, &request);
+    return error.has_value() ? error->code : "";
+  };
+  for (const char* host :
+       {"", "localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]:80", "[::1]", "ebb.example"}) {
+    EXPECT_EQ(code("POST", host, ""), "") << host;
+  }
+  for (const char* host : {"evil.example", "localhost.evil.example", "[", "1.2.3"}) {
+    EXPECT_EQ(code("GET", host, ""), "host_not_allowed") << host;
+  }
+  EXPECT_EQ(code("POST", "localhost:80", "http://localhost:80"), "");
+  EXPECT_EQ(code("POST", "localhost:80", "https://page.example"), "");
+  EXPECT_EQ(code("GET", "localhost:80", "https://evil.example"), "");
+  EXPECT_EQ(code("DELETE", "localhost:80", "https://evil.example"), "origin_not_allowed");
+  EXPECT_EQ(code("POST", "localhost:80", "http://localhost:81"), "origin_not_allowed");
+  // A proxy may call a server by any name, where others reach it.
+  HttpRequest request = To("POST", "evil.example", "");
+  EXPECT_FALSE(Gate({}, 1).Admit(Access::kKey, &request).has_value());
+}
+
 }  // namespace
 }  // namespace ebb::server
