@@ -70,12 +70,12 @@ TEST_F(ConnectionsTest, AHeadHasNoBody) {
   for (int i = 0; i < 20; ++i) {
     Client head(port());
     head.Send(Client::Request("HEAD", "/v1/ebb/events"));
-    EXPECT_EQ(head.ReceiveSome(12), "HTTP/1.1 200");
+    EXPECT_THAT(head.ReceiveSome(12), StartsWith("HTTP/1.1 200"));
     EXPECT_TRUE(head.IsClosedByServer());
   }
   Client watcher(port());
   watcher.Send(Client::Request("GET", "/v1/ebb/events"));
-  EXPECT_EQ(watcher.ReceiveSome(12), "HTTP/1.1 200");
+  EXPECT_THAT(watcher.ReceiveSome(12), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(ConnectionsTest, WhoGoesBehindAnotherRequestIsNoticedToo) {
