@@ -46,7 +46,8 @@ HEAD = ["setting", "n", "right", "accuracy, % (95 %)", "won : lost, p", "of full
 # Title, what is compared, runs, the run and setting that is the full cache.
 PARTS = [
     ("GSM8K: the full cache, and what costs no row", ["full", "shares", "compressed"],
-     "Nothing is evicted. `t0=30%` keeps the rest in a file; `t2` compresses every row that is not protected."),
+     "`t0=30%` keeps the rest in a file; `t2` compresses every row that is not protected. 5 % evicted beside it is the paper's "
+     "condition for an 8-bit tier that collapses."),
     ("GSM8K: evicted shares (\"Not All Thoughts Need HBM\", Table 3, Fig. 2)",
      ["evicted", "evicted-random", "hierarchy"],
      "Shares are of the rows ever unprotected, that is, generated and more than a window ago; `evicted` is what that was of all "
