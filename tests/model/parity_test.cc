@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ebb/engine.h"
-#include "ebb/model.h"
 #include "ebb/lab/pebble.h"
+#include "ebb/model.h"
 #include "tests/support/engine_logits.h"
 #include "tests/support/libllama_runner.h"
 #include "tests/support/logits.h"
