@@ -1,12 +1,12 @@
 #include "apps/ebb/exit_code.h"
 
-#include "apps/ebb/terminal/say.h"
-
 #include <array>
 #include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 

@@ -162,15 +162,13 @@ bool Same(MathTokens answer, MathTokens reference, int nesting) {
 
 // "w" of "\frac{w}{2}", "x" of "5 x", not "a" of "18 a day" nor what stands in \text{}.
 bool HasVariable(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const bool is_command = text[at] == '\\';
-    size_t end = at + 1;
-    while ((is_command || IsLetter(text[at])) && end < text.size() && IsLetter(text[end])) ++end;
-    const std::string_view word = text.substr(at, end - at);
+  while (!text.empty()) {
+    const std::string_view word = FirstWord(text);
     if (word.size() == 1 && IsLetter(word[0]) && word != "a" && word != "A") return true;
+    text = Behind(text, word);
     const bool is_text =
         word == "\\text" || word == "\\textbf" || word == "\\mathrm" || word == "\\mbox";
-    at = is_text ? std::min(text.find('}', end), text.size()) : end;
+    if (is_text) text.remove_prefix(std::min(text.find('}'), text.size()));
   }
   return false;
 }
@@ -178,7 +176,7 @@ bool HasVariable(std::string_view text) {
 // "8" of "L - 8", "n + 8" and "8 * n", but not of "Cost - 8 dollars".
 bool IsOperand(std::string_view number, std::string_view text) {
   const std::string_view before = Trim(text.substr(0, number.data() - text.data()));
-  const std::string_view behind = Trim(text.substr(number.data() + number.size() - text.data()));
+  const std::string_view behind = Trim(Behind(text, number));
   for (const std::string_view sign : {"+", "*", "/", "^", "×", "÷", "\\times", "\\cdot", "\\div"}) {
     if (before.ends_with(sign) || (sign != "/" && behind.starts_with(sign))) return true;
   }

@@ -114,9 +114,7 @@ std::string_view NumberOfVerb(std::string_view sentence) {
     const std::string_view behind = sentence.substr(at + verb.size());
     const std::string_view number = LeadingNumber(behind);
     if (number.empty()) continue;
-    if (EndsClause(behind.substr(static_cast<size_t>(number.end() - behind.begin())))) {
-      return number;
-    }
+    if (EndsClause(Behind(behind, number))) return number;
   }
   return {};
 }

@@ -59,14 +59,19 @@ bool HasWordArgument(std::string_view command) {
 
 }  // namespace
 
+std::string_view FirstWord(std::string_view text) {
+  const bool has_letters = text[0] == '\\' || IsLetter(text[0]);
+  size_t end = 1;
+  while (has_letters && end < text.size() && IsLetter(text[end])) ++end;
+  return text.substr(0, end);
+}
+
 bool HasProse(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const bool command = text[at] == '\\';
-    size_t end = at + 1;
-    while ((command || IsLetter(text[at])) && end < text.size() && IsLetter(text[end])) ++end;
-    const std::string_view word = text.substr(at, end - at);
-    if (!command && word.size() > 2 && word != "and") return true;
-    at = HasWordArgument(word) ? std::min(text.find('}', end), text.size()) : end;
+  while (!text.empty()) {
+    const std::string_view word = FirstWord(text);
+    if (word[0] != '\\' && word.size() > 2 && word != "and") return true;
+    text = Behind(text, word);
+    if (HasWordArgument(word)) text.remove_prefix(std::min(text.find('}'), text.size()));
   }
   return false;
 }
@@ -87,7 +92,7 @@ std::string_view NumberBeforeWords(std::string_view text) {
       "mod",   "modulo", "percent", "sqrt", "root",    "sin",     "cos",   "tan",       "log"};
   const std::string_view number = LeadingNumber(text);
   if (number.empty()) return {};
-  std::string_view rest = text.substr(static_cast<size_t>(number.end() - text.begin()));
+  std::string_view rest = Behind(text, number);
   if (rest.empty() || !IsSpace(rest.front())) return {};
   bool is_first = true;
   for (rest = Trim(rest); !rest.empty(); rest = Trim(rest)) {

@@ -16,6 +16,9 @@ namespace ebb {
 // Whether a formula is a number: \frac{3}{4}, x = 5, \$18.
 [[nodiscard]] bool HasNumericValue(std::string_view formula);
 
+// The word or the command, such as \frac, that begins the text, or its first byte.
+// REQUIRES: the text is not empty.
+[[nodiscard]] std::string_view FirstWord(std::string_view text);
 // Whether there are words of three letters or more besides commands, what is in \text{} and "and".
 [[nodiscard]] bool HasProse(std::string_view text);
 // "1. Let us", "1\. Let us", "1) Let us", "1: Let us", "1 - Let us": what follows a heading's

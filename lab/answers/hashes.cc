@@ -36,7 +36,7 @@ bool IsUnitAlone(std::string_view behind_number) {
 std::string_view NumberOfLine(std::string_view line, Place place) {
   const std::string_view number = LeadingNumber(line);
   if (number.empty()) return {};
-  const std::string_view rest = line.substr(static_cast<size_t>(number.end() - line.begin()));
+  const std::string_view rest = Behind(line, number);
   if (IsEnumerated(rest)) return {};
   if (place == Place::kBeforeOthers && !IsUnitAlone(rest)) return {};
   return number;
@@ -46,7 +46,7 @@ std::string_view MathOfLine(std::string_view line, Place place) {
   if (!BeginsLikeMath(line)) return {};
   const std::string_view number = LeadingNumber(line);
   if (!number.empty()) {
-    const std::string_view rest = line.substr(static_cast<size_t>(number.end() - line.begin()));
+    const std::string_view rest = Behind(line, number);
     if (HasProse(rest) && IsEnumerated(rest)) return {};
     if (IsUnitAlone(rest)) return line;
   }

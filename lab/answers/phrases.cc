@@ -97,8 +97,7 @@ bool AnnouncesList(std::string_view between, std::string_view rest) {
   if (between.find('\n') == std::string_view::npos) return false;
   const std::string_view line = rest.substr(0, rest.find('\n'));
   const std::string_view number = LeadingNumber(line);
-  return !number.empty() &&
-         IsEnumerated(line.substr(static_cast<size_t>(number.end() - line.begin())));
+  return !number.empty() && IsEnumerated(Behind(line, number));
 }
 
 struct Place {

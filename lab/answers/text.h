@@ -19,6 +19,10 @@ namespace ebb {
 
 [[nodiscard]] std::string LowerCase(std::string_view text);
 [[nodiscard]] std::string_view Trim(std::string_view text);
+// What stands behind a part of the text. REQUIRES: `part` lies within it.
+[[nodiscard]] constexpr std::string_view Behind(std::string_view text, std::string_view part) {
+  return text.substr(static_cast<size_t>(part.data() + part.size() - text.data()));
+}
 // Trims too what Markdown and LaTeX put around an answer: * _ ` and white space.
 [[nodiscard]] std::string_view SkipMarkup(std::string_view text);
 

@@ -168,7 +168,8 @@ std::optional<uint64_t> BytesIn(const fs::path& path) {
   return bytes;
 }
 
-// Of the group's use: pages of files that nobody has used lately, which the system takes back.
+// How much of what the group uses is pages of files that nobody has used lately: the system takes
+// them back.
 uint64_t IdleFileBytes(const fs::path& folder, Version version) {
   const std::string_view wanted = version == Version::kV2 ? "inactive_file" : "total_inactive_file";
   std::ifstream file(folder / "memory.stat");
@@ -205,28 +206,26 @@ std::vector<fs::path> LimitingFolders(const std::string& root, const Source& sou
   return folders;
 }
 
-}  // namespace
-
-double CgroupQuota(const std::string& root) {
-  double smallest = 0;
+// The least that `read` finds in any of the folders; nothing: no folder has a limit.
+template <typename Number>
+std::optional<Number> Least(const std::string& root, std::string_view controller,
+                            std::optional<Number> (*read)(const fs::path& folder, Version)) {
+  std::optional<Number> least;
   for (const Version version : {Version::kV1, Version::kV2}) {
-    for (const fs::path& folder : LimitingFolders(root, {version, "cpu"})) {
-      const std::optional<double> quota = QuotaOf(folder, version);
-      if (quota.has_value() && (smallest == 0 || *quota < smallest)) smallest = *quota;
-    }
-  }
-  return smallest;
-}
-
-std::optional<uint64_t> CgroupMemoryLeft(const std::string& root) {
-  std::optional<uint64_t> least;
-  for (const Version version : {Version::kV1, Version::kV2}) {
-    for (const fs::path& folder : LimitingFolders(root, {version, "memory"})) {
-      const std::optional<uint64_t> left = MemoryLeftIn(folder, version);
-      if (left.has_value() && (!least.has_value() || *left < *least)) least = left;
+    for (const fs::path& folder : LimitingFolders(root, {version, controller})) {
+      const std::optional<Number> limit = read(folder, version);
+      if (limit.has_value() && (!least.has_value() || *limit < *least)) least = limit;
     }
   }
   return least;
+}
+
+}  // namespace
+
+double CgroupQuota(const std::string& root) { return Least(root, "cpu", QuotaOf).value_or(0); }
+
+std::optional<uint64_t> CgroupMemoryLeft(const std::string& root) {
+  return Least(root, "memory", MemoryLeftIn);
 }
 
 }  // namespace ebb

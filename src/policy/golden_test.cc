@@ -176,7 +176,7 @@ class GoldenSequence {
     }
   }
 
-  // As where a layer's window lets rows go.
+  // What a scorer sees when the rows before a layer's window are removed.
   void LoseRowsBefore(Position first) {
     for (int group = 0; group < num_groups(); ++group) KeepRows(group, first, kinds_.size());
   }

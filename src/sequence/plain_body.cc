@@ -34,13 +34,7 @@ class PlainBody final : public SessionBody {
     if (!sequence_->cache().HasT1()) {
       return InvalidArgument("a session without T1 has no place to park its rows in");
     }
-    if (sequence_->RotatesKeys()) {
-      return InvalidArgument("keys in the tiers below T0 cannot be rotated anew");
-    }
-    if (sequence_->policy().selector != nullptr) {
-      return InvalidArgument("policy \"" + sequence_->policy().name +
-                             "\" chooses rows within a step, which works in T0 alone");
-    }
+    EBB_RETURN_IF_ERROR(sequence_->CheckBelowT0());
     return sequence_->Park();
   }
   Status ForkFrom(SessionBody* other) override {

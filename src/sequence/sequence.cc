@@ -43,6 +43,17 @@ bool RotatesKeys(PastContext past_context, const Policy& policy) {
   return past_context == PastContext::kReRotate || policy.key_turns == KeyTurns::kAfterEviction;
 }
 
+Status CheckBelowT0(PastContext past_context, const Policy& policy) {
+  if (RotatesKeys(past_context, policy)) {
+    return InvalidArgument("keys in the tiers below T0 cannot be rotated anew");
+  }
+  if (policy.selector != nullptr) {
+    return InvalidArgument("policy \"" + policy.name +
+                           "\" chooses rows within a step, which works in T0 alone");
+  }
+  return OkStatus();
+}
+
 Sequence::Sequence(std::shared_ptr<EngineCore> core, SequenceOptions options, Policy policy,
                    const CacheStores& stores)
     : core_(std::move(core)),
@@ -83,6 +94,8 @@ Status Sequence::CheckRoomAfterRotation(size_t num_tokens) const {
 }
 
 bool Sequence::RotatesKeys() const { return ebb::RotatesKeys(options_.past_context, policy_); }
+
+Status Sequence::CheckBelowT0() const { return ebb::CheckBelowT0(options_.past_context, policy_); }
 
 // Rotating the new rows too, which nobody has written yet, does no harm and keeps the order simple.
 Status Sequence::MakePlaces(size_t num_tokens) {

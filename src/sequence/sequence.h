@@ -62,6 +62,8 @@ class Sequence {
   [[nodiscard]] Status CheckRoom(size_t num_tokens) const;
   // Whether keys are ever rotated anew.
   [[nodiscard]] bool RotatesKeys() const;
+  // See ebb::CheckBelowT0.
+  [[nodiscard]] Status CheckBelowT0() const;
   [[nodiscard]] Status CheckTokens(std::span<const Token> tokens) const;
   // Whether the policy and the tiers have room for a prompt of so many tokens.
   [[nodiscard]] Status CheckPrompt(size_t num_tokens) const;
@@ -196,6 +198,9 @@ class Sequence {
 
 // Whether keys are ever rotated anew.
 [[nodiscard]] bool RotatesKeys(PastContext past_context, const Policy& policy);
+// Errors: kInvalidArgument when rows of such a sequence cannot lie below T0, since keys are rotated
+// anew or rows are chosen within a step.
+[[nodiscard]] Status CheckBelowT0(PastContext past_context, const Policy& policy);
 
 }  // namespace ebb
 

@@ -275,24 +275,22 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
 }
 
 Server::~Server() {
+  const auto run_between_requests = [this](const std::function<void()>& call) {
+    if (impl_->http == nullptr) return;
+    std::promise<void> done;
+    impl_->http->Post([&] {
+      call();
+      done.set_value();
+    });
+    done.get_future().wait();
+  };
   impl_->stopping = true;
-  if (impl_->http != nullptr) {
-    // What was begun before is with `preparing` then.
-    std::promise<void> seen;
-    impl_->http->Post([&] { seen.set_value(); });
-    seen.get_future().wait();
-  }
+  // What was begun before is with `preparing` then.
+  run_between_requests([] {});
   impl_->preparing.join();
   if (impl_->driver != nullptr) impl_->driver->Stop();
   // Before `http` goes, which what watches would ask for more.
-  std::promise<void> closed;
-  if (impl_->http != nullptr) {
-    impl_->http->Post([&] {
-      impl_->dashboard->Close();
-      closed.set_value();
-    });
-    closed.get_future().wait();
-  }
+  run_between_requests([this] { impl_->dashboard->Close(); });
   // What the driver saved of each session goes to the store first.
   constexpr double kMostSeconds = 30;
   const bool has_sessions = impl_->keeper != nullptr && impl_->http != nullptr;

@@ -65,14 +65,6 @@ inline std::string TenantOf(const std::shared_ptr<const ApiKey>& key) {
   return key == nullptr ? "" : key->name;
 }
 
-// retry_after: in seconds, where another server may take it, or the one that comes after this.
-inline ApiError StoppingError(std::optional<double> retry_after = {}) {
-  return {.status = 503,
-          .message = "the server is stopping",
-          .code = "stopping",
-          .retry_after = retry_after};
-}
-
 struct Server::Impl {
   using Compute = std::function<HttpAnswer(const Json& body)>;
   struct Route {

@@ -72,13 +72,7 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
 }
 
 Status CheckTiers(const EngineCore& core, const Policy& policy, const SessionOptions& options) {
-  if (RotatesKeys(options.past_context, policy)) {
-    return InvalidArgument("keys in the tiers below T0 cannot be rotated anew");
-  }
-  if (policy.selector != nullptr) {
-    return InvalidArgument("policy \"" + policy.name +
-                           "\" chooses rows within a step, which works in T0 alone");
-  }
+  EBB_RETURN_IF_ERROR(CheckBelowT0(options.past_context, policy));
   const bool hides_rows = policy.placement != nullptr && policy.placement->LongestStep() < kAnyStep;
   if (hides_rows && core.stores.caches().t2 != nullptr) {
     return InvalidArgument("policy \"" + policy.name +

@@ -273,7 +273,7 @@ TEST(FirstPrompt, EndsOnceAndBeforeAGeneratedTokenIsSeen) {
   const auto engine = MakeEngine();
   const SignalNeeds needs = {.mass = MassNeed::kSummed};
   const std::vector<Token> prompt = SomeTokens(20);
-  // As usual: behind the prompt.
+  // The usual case: the generated tokens follow the prompt.
   const Watched usual = Watch(*engine, Granularity::kToken, needs);
   ExpectOk(usual.session->Prefill(prompt));
   EXPECT_EQ(usual.recorder->first_prompts_over, 1);

@@ -47,7 +47,7 @@ TEST(Summarize, CountsMajorityAndAnyRightAnswerOverSamples) {
   EXPECT_DOUBLE_EQ(record["pass_all"].get<double>(), 3.0 / 4);  // all but problem 2
 }
 
-// As where a run was stopped while it sampled a second time.
+// A run that was stopped while it sampled a second time leaves such answers.
 TEST(Summarize, SharesAreOfTheProblemsWhereSomeHaveFewerSamples) {
   const Result<Json> summary =
       Summarize({Answer(0, 1, "7", true), Answer(1, 1, "7", true), Answer(2, 1, "7", true),

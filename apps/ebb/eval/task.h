@@ -15,8 +15,9 @@ namespace ebb::cli {
 
 struct Task {
   std::vector<EvalQuestion> questions;
-  // Of a file's problems, and of these as they are put; those of pebble follow from the seed.
-  uint64_t fingerprint = 0, prompts_fingerprint = 0;
+  // Hashes, 0 for pebble, whose problems follow from the seed.
+  uint64_t fingerprint = 0;          // of the problems taken from the file
+  uint64_t prompts_fingerprint = 0;  // of the prompts made of them
 };
 // The problems, as many as were asked for, with answers as long as was asked for. Errors: an
 // unknown task or preset; those of the file.

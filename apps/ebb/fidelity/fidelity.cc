@@ -1,5 +1,4 @@
 #include "ebb/lab/fidelity.h"
-#include "apps/ebb/terminal/say.h"
 
 #include <fmt/format.h>
 
@@ -18,6 +17,7 @@
 #include "apps/ebb/fit/memory.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/progress.h"
+#include "apps/ebb/terminal/say.h"
 #include "ebb/generate.h"
 #include "ebb/lab/foresight.h"
 

@@ -20,10 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMegabyte = 1000000;
 
-void SayUnlessQuiet(const CliOptions& options, std::string_view text) {
-  if (!options.quiet) Say("{}\n", text);
-}
-
 // The first python3 on the path may be one without pip.
 Result<std::string> FindPython() {
   for (const std::string candidate : {"python3", "/usr/bin/python3"}) {
@@ -145,6 +141,10 @@ Status FetchInto(const KnownModel& model, const CliOptions& options, PartsFolder
 }
 
 }  // namespace
+
+void SayUnlessQuiet(const CliOptions& options, std::string_view text) {
+  if (!options.quiet) Say("{}\n", text);
+}
 
 Status CheckFreeSpace(const std::string& folder, uint64_t bytes) {
   std::error_code error;

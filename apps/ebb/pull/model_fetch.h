@@ -23,6 +23,9 @@ namespace ebb::cli {
 [[nodiscard]] Status FetchModel(const KnownModel& model, const std::string& path,
                                 const CliOptions& options);
 
+// A line on stderr, unless --quiet was given.
+void SayUnlessQuiet(const CliOptions& options, std::string_view text);
+
 // Errors: kIo unless the disk of the folder has so many bytes free.
 [[nodiscard]] Status CheckFreeSpace(const std::string& folder, uint64_t bytes);
 

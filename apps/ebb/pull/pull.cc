@@ -12,16 +12,11 @@
 #include "apps/ebb/pull/model_fetch.h"
 #include "apps/ebb/pull/parts_folder.h"
 #include "apps/ebb/setup.h"
-#include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-void SayUnlessQuiet(const CliOptions& options, std::string_view text) {
-  if (!options.quiet) Say("{}\n", text);
-}
 
 // What lies where the model belongs, as far as its size tells.
 struct LocalState {

@@ -44,8 +44,8 @@ Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model, CliOptions* o
   if (is_full && tiers.has_value()) {
     return ResourceExhausted(
         fmt::format("{} was saved without tiers, and its whole context does not fit into --memory "
-                    "without them; "
-                    "give more memory or a smaller --context, or begin another session",
+                    "without them; give more memory or a smaller --context, or begin another "
+                    "session",
                     options->session_file));
   }
   EBB_ASSIGN_OR_RETURN(Setup setup, OpenSetup(std::move(model), *options));

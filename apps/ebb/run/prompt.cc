@@ -1,7 +1,5 @@
 #include "apps/ebb/run/prompt.h"
 
-#include "apps/ebb/terminal/say.h"
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +8,8 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+
+#include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {

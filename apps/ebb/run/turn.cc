@@ -1,6 +1,4 @@
 #include "apps/ebb/run/turn.h"
-#include "apps/ebb/terminal/say.h"
-#include "ebb/generate.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +11,8 @@
 
 #include "apps/ebb/live/view.h"
 #include "apps/ebb/terminal/progress.h"
+#include "apps/ebb/terminal/say.h"
+#include "ebb/generate.h"
 
 namespace ebb::cli {
 namespace {

@@ -1,7 +1,5 @@
 #include "apps/ebb/terminal/progress.h"
 
-#include "apps/ebb/terminal/say.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -10,13 +8,15 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "apps/ebb/terminal/say.h"
+
 namespace ebb::cli {
 
 using namespace std::chrono_literals;
 
 namespace {
 
-// Of the terminal on stderr.
+// How many columns the terminal on stderr has.
 size_t Columns() {
   constexpr size_t kUsual = 80;
   winsize size = {};

@@ -43,11 +43,11 @@ enum class AnswerKind : uint8_t {
 
 enum class AnswerRules : uint8_t { kCascade, kBoxedOnly };
 
-// Which rule found an answer. Names are recorded in results.
 // Raised whenever an answer may get another verdict than before: evaluations that were judged
 // otherwise are not put together.
 inline constexpr int kJudgeNumber = 2;
 
+// Which rule found an answer. Names are recorded in results.
 enum class ExtractionRule : uint8_t {
   kNone,
   kHashes,      // "#### 18"

@@ -75,9 +75,7 @@ class Walk {
 
   Size SizeOf(const Json& value, size_t depth) {
     Size size;
-    if (depth > kMostDepth) {
-      why_ = fmt::format("its parts lie more than {} deep within each other", kMostDepth);
-    }
+    CheckDepth(depth);
     if (!why_.empty() || !value.is_structured()) return size;
     if (value.is_object()) CheckObject(value);
     const auto add = [&](const Size& part) {
@@ -99,9 +97,7 @@ class Walk {
   Size SizeOfTarget(const std::string& reference, size_t depth) {
     const auto known = sizes_.find(reference);
     if (known != sizes_.end()) {
-      if (depth + known->second.depth > kMostDepth) {
-        why_ = fmt::format("its parts lie more than {} deep within each other", kMostDepth);
-      }
+      CheckDepth(depth + known->second.depth);
       return known->second;
     }
     // One that is being looked at: a schema may hold itself.
@@ -112,6 +108,11 @@ class Walk {
     open_.erase(reference);
     sizes_[reference] = size;
     return size;
+  }
+
+  void CheckDepth(size_t depth) {
+    if (depth <= kMostDepth) return;
+    why_ = fmt::format("its parts lie more than {} deep within each other", kMostDepth);
   }
 
   // References to references must come to an end.

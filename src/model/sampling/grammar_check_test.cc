@@ -28,7 +28,7 @@ TEST(CheckGrammar, LetsGrammarsOfPeoplePass) {
     const Status status = CheckGrammar(grammar);
     EXPECT_TRUE(status.ok()) << grammar << status.ToString();
   }
-  // As an object of 200 properties that may all be left out becomes one.
+  // A grammar as it is made of a JSON object with 200 properties that may all be left out.
   std::string rest = "root ::= \"{\" (p0 r0)? \"}\"\n";
   for (int i = 0; i < 200; ++i)
     rest += fmt::format("p{0} ::= \"{0}\"\nr{0} ::= (\",\" p{0})? r{1}\n", i, i + 1);

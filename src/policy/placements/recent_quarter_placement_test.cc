@@ -20,7 +20,7 @@ PlacementOptions Options(const Budget& budget) {
   return {.policy = "raas", .budget_text = FormatBudget(budget), .budget = budget};
 }
 
-// Of a scorer whose scores are below 0 where there is no room.
+// For a scorer that gives rows a score below 0 when there is no room for them.
 PlacementOptions SegmentOptions(const Budget& budget) {
   PlacementOptions options = Options(budget);
   options.scores_tell_room = true;

@@ -255,7 +255,7 @@ TEST(SegmentScorer, AThoughtThatWasRolledBackIsCutAsOneThatWasNot) {
 TEST(SegmentScorer, RowsOfASegmentThatIsOpenAgainHaveRoom) {
   SelfishThought thought("thinkv");
   thought.Think(12);
-  // Of the third segment, a transition, one row of four has room.
+  // The third segment is a transition: there is room for one of its four rows.
   EXPECT_LT(thought.Scores()[9], 0);
   thought.TruncateTo(11);
   EXPECT_LT(thought.Scores()[9], 0) << "a roll-back alone changes no score";

@@ -12,12 +12,13 @@ namespace {
 
 constexpr const char* kRequestId = "X-Request-Id";
 
+char LowerCase(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
 // What follows "Bearer", which is written as people like.
 std::string_view BearerOf(std::string_view authorization) {
   constexpr std::string_view kBearer = "bearer ";
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
   const std::string_view scheme = authorization.substr(0, kBearer.size());
-  if (!std::ranges::equal(scheme, kBearer, {}, lower)) return {};
+  if (!std::ranges::equal(scheme, kBearer, {}, LowerCase)) return {};
   authorization.remove_prefix(kBearer.size());
   authorization.remove_prefix(std::min(authorization.find_first_not_of(' '), authorization.size()));
   return authorization;
@@ -32,8 +33,7 @@ std::string_view NameOf(std::string_view host) {
 // An address, or a name that leads nowhere else.
 bool IsOwnName(std::string_view name) {
   std::string lower(name);
-  std::ranges::transform(lower, lower.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c; });
+  std::ranges::transform(lower, lower.begin(), LowerCase);
   if (lower == "localhost" || lower.ends_with(".localhost")) return true;
   in6_addr address = {};
   return inet_pton(AF_INET, lower.c_str(), &address) == 1 ||

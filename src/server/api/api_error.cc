@@ -83,6 +83,13 @@ ApiError Invalid(std::string message, std::string param, std::string code) {
           .param = std::move(param)};
 }
 
+ApiError StoppingError(std::optional<double> retry_after) {
+  return {.status = 503,
+          .message = "the server is stopping",
+          .code = "stopping",
+          .retry_after = retry_after};
+}
+
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

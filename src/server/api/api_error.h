@@ -35,6 +35,8 @@ struct ApiError {
 // 400 and a code; `param` may be empty.
 [[nodiscard]] ApiError Invalid(std::string message, std::string param,
                                std::string code = "invalid_value");
+// 503. retry_after: in seconds, where another server may take it, or the one that comes after this.
+[[nodiscard]] ApiError StoppingError(std::optional<double> retry_after = {});
 
 // JSON as bytes; what is no UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string Dump(const Json& json);

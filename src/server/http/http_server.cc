@@ -295,9 +295,10 @@ void Connection::ReadHeader() {
 
 void Connection::OnHeader(const error_code& error) {
   if (error == http::error::header_limit) return Refuse(431, "the request's header is too long");
-  // Its length is known by the header alone.
-  if (error == http::error::body_limit) request_ = HeadOf(parser_->get());
-  if (error == http::error::body_limit) return Refuse(413, "the request's body is too long");
+  if (error == http::error::body_limit) {  // its length is known by the header alone
+    request_ = HeadOf(parser_->get());
+    return Refuse(413, "the request's body is too long");
+  }
   if (IsMalformed(error)) {
     return Refuse(400, fmt::format("not a request of HTTP: {}", error.message()));
   }

@@ -234,10 +234,7 @@ void Dashboard::SendFates(std::string_view path, const std::shared_ptr<Reply>& r
 }
 
 void Dashboard::Watch(const std::shared_ptr<Reply>& reply) {
-  if (is_closed_) {
-    return reply->Send(
-        ErrorAnswer({.status = 503, .message = "the server is stopping", .code = "stopping"}));
-  }
+  if (is_closed_) return reply->Send(ErrorAnswer(StoppingError()));
   if (watchers_.size() >= kMostWatchers) {
     return reply->Send(ErrorAnswer({.status = 503,
                                     .message = fmt::format("{} watch already", kMostWatchers),

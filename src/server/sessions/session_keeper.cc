@@ -304,8 +304,7 @@ void SessionKeeper::Impl::Rest(const Holding& holding, std::optional<uint64_t> r
   if (is_unsaved) return UpdateClock();
   if (resting.has_value()) KeepCopy(use.name, *resting, use.generation);
   Release(use.lease);
-  const auto found = held.find(use.name);
-  if (found != held.end() && found->second == holding) held.erase(found);
+  Forget(holding);
   UpdateClock();
 }
 
@@ -324,9 +323,13 @@ void SessionKeeper::Impl::Lose(const Holding& holding) {
 void SessionKeeper::Impl::Drop(const Holding& holding) {
   if (!holding->use->file.empty()) RemoveFile(holding->use->file);
   if (holding->unsaved.has_value()) RemoveFile(holding->unsaved->file);
+  Forget(holding);
+  UpdateClock();
+}
+
+void SessionKeeper::Impl::Forget(const Holding& holding) {
   const auto found = held.find(holding->use->name);
   if (found != held.end() && found->second == holding) held.erase(found);
-  UpdateClock();
 }
 
 void SessionKeeper::Impl::KeepCopy(const SessionName& name, uint64_t number,

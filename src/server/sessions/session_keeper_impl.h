@@ -86,6 +86,8 @@ struct SessionKeeper::Impl {
   void Rest(const Holding& held, std::optional<uint64_t> resting);
   void Lose(const Holding& held);
   void Drop(const Holding& held);
+  // Takes it out of `held`, unless another is held by its name.
+  void Forget(const Holding& holding);
   void KeepCopy(const store::SessionName& name, uint64_t number, const std::string& generation);
   void DropCopy(const store::SessionName& name);
   void RemoveFile(const std::string& file);

@@ -279,7 +279,7 @@ TEST(ElasticT0Test, WhatHasNoT1IsRefusedWithItsReason) {
   for (const double share : {-0.1, 1.1, std::nan("")}) {
     EXPECT_EQ(with_t1->SetT0Share(share).code(), StatusCode::kInvalidArgument);
   }
-  // Of one that has no tiers itself, beside those that have.
+  // Sessions without tiers, in an engine whose other sessions have them.
   const auto rotating = Open(*tiered, SessionOptions{.policy = SmallPolicy("streaming", "128"),
                                                      .context = 256,
                                                      .past_context = PastContext::kReRotate});
