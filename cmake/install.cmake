@@ -74,7 +74,7 @@ install(FILES ${CMAKE_BINARY_DIR}/printed/ebb.fish
 # Debian's packages: each brings its licence and what has changed.
 set(CPACK_PACKAGE_NAME ebb)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_CONTACT "The ebb authors <ebb@localhost>")
+set(CPACK_PACKAGE_CONTACT "The ebb authors <ebb@localhost>" CACHE STRING "Who maintains Debian's packages")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_COMPONENTS_ALL program library development)
@@ -85,30 +85,43 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ebb)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS python3-pip)  # `ebb pull` fetches models through pip
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libebb${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${EBB_ROOT}/packaging/triggers)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libebb-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_COMPONENT_PROGRAM_DEPENDS library)
 set(CPACK_COMPONENT_DEVELOPMENT_DEPENDS library)
-set(long "Its key-value cache lies in fast memory, in a file or in the host's memory at full\n precision, \
-compressed, or is let go, row by row, within one long generation.\n .\n")
-set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "${long} The program: generation, chat, a server, measurements.")
-set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "${long} The shared libraries.")
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${long} Headers and packages for building programs on them.")
-add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/printed/changelog.gz
-  COMMAND ${EBB_GZIP} -9nc ${EBB_ROOT}/CHANGELOG.md > ${CMAKE_BINARY_DIR}/printed/changelog.gz
-  DEPENDS ${EBB_ROOT}/CHANGELOG.md)
-add_custom_target(ebb_changelog ALL DEPENDS ${CMAKE_BINARY_DIR}/printed/changelog.gz)
+set(long "Its key-value cache lies in fast memory, in a file or in the host's memory
+at full precision, compressed, or is let go, row by row, within one long
+generation.
+
+")
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "${long}The program: generation, chat, a server, measurements.")
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "${long}The shared libraries.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${long}Headers and packages for building programs on them.")
+function(ebb_compressed source name)
+  set(file ${CMAKE_BINARY_DIR}/printed/${name})
+  add_custom_command(OUTPUT ${file} COMMAND ${EBB_GZIP} -9nc ${source} > ${file} DEPENDS ${source})
+  add_custom_target(ebb_${name} ALL DEPENDS ${file})
+endfunction()
+ebb_compressed(${EBB_ROOT}/CHANGELOG.md changelog.gz)
+ebb_compressed(${EBB_ROOT}/packaging/changelog changelog.Debian.gz)
 foreach(component program library development)
   string(TOUPPER ${component} upper)
-  set(folder ${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
-  install(FILES ${EBB_ROOT}/packaging/copyright DESTINATION ${folder} COMPONENT ${component})
-  install(FILES ${CMAKE_BINARY_DIR}/printed/changelog.gz DESTINATION ${folder}
-    COMPONENT ${component})
+  set(package ${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
+  set(folder ${CMAKE_INSTALL_DATADIR}/doc/${package})
+  install(FILES ${EBB_ROOT}/packaging/copyright ${CMAKE_BINARY_DIR}/printed/changelog.gz
+    DESTINATION ${folder} COMPONENT ${component})
+  # For packages alone.
+  install(FILES ${CMAKE_BINARY_DIR}/printed/changelog.Debian.gz
+    DESTINATION ${folder} COMPONENT ${component} EXCLUDE_FROM_ALL)
+  install(FILES ${EBB_ROOT}/packaging/lintian-overrides RENAME ${package}
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides COMPONENT ${component} EXCLUDE_FROM_ALL)
 endforeach()
 # Not CHMOD_RECURSE, which fails at libebb.so: that is a link to a file of another package.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/package_folders.cmake @ONLY CONTENT [=[
