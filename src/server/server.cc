@@ -2,7 +2,6 @@
 #include "src/server/server.h"
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <future>
 #include <random>
@@ -23,23 +22,6 @@ std::optional<std::vector<std::string>> HostsOf(const ServerOptions& options) {
   const std::string& host = options.host;
   const bool is_here = host == "localhost" || host == "::1" || host.starts_with("127.");
   return is_here ? std::optional(options.allowed_hosts) : std::nullopt;
-}
-
-// "%2F" as "/"; what is no such code stays.
-std::string Unescaped(std::string_view text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned code = 0;
-    const char* const digits = text.data() + i + 1;
-    if (text[i] == '%' && text.size() - i > 2 &&
-        std::from_chars(digits, digits + 2, code, 16).ptr == digits + 2) {
-      plain += static_cast<char>(code);
-      i += 2;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
 }
 
 }  // namespace
@@ -157,7 +139,7 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   }
   constexpr std::string_view kModels = "/v1/models/";
   if (request.method == "GET" && request.path.starts_with(kModels)) {
-    if (options.defaults.IsModel(Unescaped(request.path.substr(kModels.size())))) {
+    if (options.defaults.IsModel(DecodedPart(request.path.substr(kModels.size())))) {
       return reply->Send(JsonAnswer(ModelJson()));
     }
     return reply->Send(ErrorAnswer({.status = 404,

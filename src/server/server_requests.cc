@@ -302,7 +302,7 @@ std::vector<std::shared_ptr<Pending>> Server::Impl::FindRequests(const HttpReque
 }
 
 HttpAnswer Server::Impl::CancelRequest(const HttpRequest& request) {
-  const std::string id = request.path.substr(kRequests.size());
+  const std::string id = DecodedPart(std::string_view(request.path).substr(kRequests.size()));
   const auto found = FindRequests(request, id);
   if (id.empty() || found.empty()) {
     return ErrorAnswer({.status = 404,

@@ -22,6 +22,7 @@
 
 #include <fmt/format.h>
 
+#include "src/base/percent_encoding.h"
 #include "src/store/chunks.h"
 #include "src/store/file_descriptor.h"
 #include "src/store/names.h"
@@ -238,7 +239,7 @@ class FileStore final : public SessionStore {
   Status Sweep() override {
     for (const std::string& folder : NamesIn(folder_)) {
       if (!folder.starts_with(kTenant)) continue;
-      const auto tenant = Unescaped(std::string_view(folder).substr(kTenant.size()));
+      const auto tenant = PercentDecoded(std::string_view(folder).substr(kTenant.size()));
       if (tenant.has_value()) EBB_RETURN_IF_ERROR(SweepTenant(*tenant));
     }
     return OkStatus();
@@ -251,7 +252,7 @@ class FileStore final : public SessionStore {
   };
 
   [[nodiscard]] std::string FolderOf(const std::string& tenant) const {
-    return fmt::format("{}/{}{}", folder_, kTenant, Escaped(tenant));
+    return fmt::format("{}/{}{}", folder_, kTenant, PercentEncoded(tenant));
   }
   [[nodiscard]] std::string PathOf(const SessionName& name, std::string_view suffix) const {
     return fmt::format("{}/{}{}", FolderOf(name.tenant), name.id, suffix);

@@ -1,7 +1,6 @@
 #include "src/store/names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <random>
 #include <utility>
 
@@ -15,16 +14,15 @@ namespace {
 constexpr size_t kMostIdBytes = 64;
 constexpr size_t kMostTenantBytes = 64;
 
-bool IsPlain(char c) {
+bool MayBeInId(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-         c == '_';
+         c == '_' || c == ':';
 }
 
 }  // namespace
 
 bool IsSessionId(std::string_view id) {
-  return !id.empty() && id.size() <= kMostIdBytes &&
-         std::ranges::all_of(id, [](char c) { return IsPlain(c) || c == ':'; });
+  return !id.empty() && id.size() <= kMostIdBytes && std::ranges::all_of(id, MayBeInId);
 }
 
 Status CheckTenant(std::string_view tenant) {
@@ -37,34 +35,6 @@ Status CheckName(const SessionName& name) {
   EBB_RETURN_IF_ERROR(CheckTenant(name.tenant));
   if (IsSessionId(name.id)) return OkStatus();
   return InvalidArgument("expected an id of 1 to 64 letters, digits, '-', '_' and ':'");
-}
-
-std::string Escaped(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    IsPlain(c)
-        ? escaped.push_back(c)
-        : static_cast<void>(escaped += fmt::format("%{:02X}", static_cast<unsigned char>(c)));
-  }
-  return escaped;
-}
-
-std::optional<std::string> Unescaped(std::string_view text) {
-  std::string plain;
-  while (!text.empty()) {
-    if (text.front() != '%') {
-      plain.push_back(text.front());
-      text.remove_prefix(1);
-      continue;
-    }
-    unsigned value = 0;
-    const std::string_view digits = text.substr(1, 2);
-    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value, 16);
-    if (digits.size() != 2 || error != std::errc() || end != digits.end()) return std::nullopt;
-    plain.push_back(static_cast<char>(value));
-    text.remove_prefix(3);
-  }
-  return plain;
 }
 
 Status CheckStored(const StoredSession& stored, const SessionName& name) {

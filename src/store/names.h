@@ -3,7 +3,6 @@
 #define EBB_STORE_NAMES_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,11 +15,6 @@ namespace ebb::store {
 // InvalidArgument: a tenant of more than 64 bytes, an id that is none.
 [[nodiscard]] Status CheckTenant(std::string_view tenant);
 [[nodiscard]] Status CheckName(const SessionName& name);
-
-// Letters, digits, '-' and '_' as they are, others as %XX.
-[[nodiscard]] std::string Escaped(std::string_view text);
-// Nothing: not what Escaped() returns.
-[[nodiscard]] std::optional<std::string> Unescaped(std::string_view text);
 
 // Corrupt: another session's manifest, or a record that it does not tell of.
 [[nodiscard]] Status CheckStored(const StoredSession& stored, const SessionName& name);

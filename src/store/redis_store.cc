@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "src/base/percent_encoding.h"
 #include "src/store/chunks.h"
 #include "src/store/names.h"
 #include "src/store/redis_link.h"
@@ -82,13 +83,13 @@ std::string Ms(double seconds) { return std::to_string(static_cast<int64_t>(seco
 
 struct Keys {
   explicit Keys(const SessionName& name)
-      : base(fmt::format("ebb:{{{}/{}}}:", Escaped(name.tenant), name.id)),
+      : base(fmt::format("ebb:{{{}/{}}}:", PercentEncoded(name.tenant), name.id)),
         lease(base + "lease"),
         last(base + "last"),
         session(base + "session"),
         ids(IdsOf(name.tenant)) {}
   static std::string IdsOf(const std::string& tenant) {
-    return fmt::format("ebb:{{{}}}:ids", Escaped(tenant));
+    return fmt::format("ebb:{{{}}}:ids", PercentEncoded(tenant));
   }
   [[nodiscard]] std::string Chunk(const std::string& generation, size_t index) const {
     return fmt::format("{}{}:{}", base, generation, index);

@@ -242,14 +242,14 @@ TEST_F(KeysTest, ACancelledAnswerInOnePieceIsNotAskedForAgain) {
   Start();
   Client whole(port());
   whole.Send(Client::Request("POST", kChat, Chat(1, {{"ignore_eos", true}}).dump(),
-                             As("", "X-Request-Id: whole-1\r\n")));
+                             As("", "X-Request-Id: whole:1\r\n")));
   Await([](const Figures& f) { return f.decoding == 1; });
-  EXPECT_EQ(Ask("", "DELETE", "/v1/requests/whole-1").status, 200);
+  EXPECT_EQ(Ask("", "DELETE", "/v1/requests/whole%3A1").status, 200);
   const ClientAnswer answer = whole.Receive();
   EXPECT_EQ(answer.status, 499);
   EXPECT_EQ(answer.json()["error"]["code"], "cancelled");
   EXPECT_EQ(answer.headers.at("x-should-retry"), "false");
-  EXPECT_EQ(answer.headers.at("x-request-id"), "whole-1");
+  EXPECT_EQ(answer.headers.at("x-request-id"), "whole:1");
 }
 
 TEST_F(KeysTest, OnlyWhoAskedAndAdminsCanCancel) {

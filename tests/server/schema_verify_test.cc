@@ -42,6 +42,10 @@ TEST_F(SchemaTest, NothingThatIsSentMakesAServersError) {
   // Answers are as long as requests say, which is seldom.
   options.defaults.generate.max_tokens = 8;
   options.defaults.session.context = 512;
+  // What rests in memory leaves it at once, so that all of it is free at the end.
+  options.sessions =
+      store::StoreUrl{.kind = store::StoreUrl::Kind::kFile, .folder = folder_.File("sessions")};
+  options.keeping.idle = 0;
   Start(options);
   const auto end = cli::RunProcess(
       {program, "run", EBB_SOURCE_DIR "/docs/user/openapi.yaml", "--url",
@@ -49,12 +53,15 @@ TEST_F(SchemaTest, NothingThatIsSentMakesAServersError) {
        "not_a_server_error,status_code_conformance,content_type_conformance,"
        "response_headers_conformance,response_schema_conformance,unsupported_method",
        "--max-examples", "60", "--seed", "1", "--generation-database", "none", "--request-timeout",
-       "60", "--suppress-health-check", "all", "--continue-on-failure"},
+       // Its stream has no end.
+       "60", "--exclude-path", "/v1/ebb/events", "--suppress-health-check", "all",
+       "--continue-on-failure"},
       cli::ProcessOutput::kKeepBoth);
   ASSERT_TRUE(end.ok()) << end.status().ToString();
   EXPECT_EQ(end->exit_code, 0) << end->output;
-  Await([](const Figures& f) { return f.waiting + f.reading + f.decoding + f.parked == 0; });
-  EXPECT_EQ(server_->figures().arenas[0].used_bytes, 0u);
+  Await([](const Figures& f) {
+    return f.waiting + f.reading + f.decoding + f.parked == 0 && f.arenas[0].used_bytes == 0;
+  });
 }
 
 }  // namespace

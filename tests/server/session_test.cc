@@ -264,9 +264,18 @@ TEST_F(SessionTest, SessionsAreListedCopiedParkedAndDeleted) {
   EXPECT_EQ(Do("DELETE", "/v1/sessions/a").status, 404);
   EXPECT_EQ(Do("GET", "/v1/sessions/a").status, 404);
   EXPECT_EQ(Do("POST", "/v1/sessions/a/park").status, 404);
-  EXPECT_EQ(Do("PUT", "/v1/sessions/b").status, 405);
-  EXPECT_EQ(Do("POST", "/v1/sessions").status, 405);
+  answer = Do("PUT", "/v1/sessions/b");
+  EXPECT_EQ(answer.status, 405);
+  EXPECT_EQ(answer.headers["allow"], "GET, DELETE");
+  answer = Do("POST", "/v1/sessions");
+  EXPECT_EQ(answer.status, 405);
+  EXPECT_EQ(answer.headers["allow"], "GET");
   EXPECT_EQ(Do("GET", "/v1/sessions/b/x").status, 404);
+  // A colon comes as it is or encoded, as clients like it.
+  EXPECT_EQ(Do("POST", "/v1/sessions/b/fork", R"({"id":"x:1"})").status, 200);
+  EXPECT_EQ(Do("GET", "/v1/sessions/x%3A1").json()["id"], "x:1");
+  EXPECT_EQ(Do("DELETE", "/v1/sessions/x:1").status, 200);
+  EXPECT_EQ(Do("GET", "/v1/sessions/b%2Fpark").status, 404);
   // The name is free again.
   EXPECT_EQ(HashOf(AskWell(Body("a", json::array({UserMessage(1)})))), HashOf(first));
 }

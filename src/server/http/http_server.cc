@@ -19,6 +19,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
+#include "src/base/percent_encoding.h"
 #include "src/server/http/listener.h"
 
 namespace ebb::server {
@@ -477,6 +478,10 @@ void Connection::LoseReply() {
 }
 
 }  // namespace
+
+std::string DecodedPart(std::string_view part) {
+  return PercentDecoded(part).value_or(std::string(part));
+}
 
 struct HttpServer::Impl {
   void Accept();

@@ -52,6 +52,9 @@ struct HttpRequest {
   }
 };
 
+// A part of a path, decoded; as it is where it cannot be.
+[[nodiscard]] std::string DecodedPart(std::string_view part);
+
 struct HttpAnswer {
   int status = 200;
   std::string content_type = "application/json";

@@ -11,10 +11,12 @@ namespace {
 
 constexpr std::string_view kSessions = "/v1/sessions";
 
-ApiError WrongMethod(std::string_view path, std::string_view allowed) {
-  return {.status = 405,
-          .message = fmt::format("{} takes {}", path, allowed),
-          .code = "method_not_allowed"};
+HttpAnswer WrongMethod(std::string_view path, std::string_view allowed) {
+  HttpAnswer answer = ErrorAnswer({.status = 405,
+                                   .message = fmt::format("{} takes {}", path, allowed),
+                                   .code = "method_not_allowed"});
+  answer.headers.emplace_back("Allow", allowed);
+  return answer;
 }
 
 // The id of the copy that a body names.
@@ -51,11 +53,11 @@ void RouteSession(SessionKeeper* keeper, const std::string& tenant, const HttpRe
   }
   const std::string& method = request.method;
   if (request.path == kSessions) {
-    return method == "GET" ? keeper->List(tenant, send) : fail(WrongMethod(request.path, "GET"));
+    return method == "GET" ? keeper->List(tenant, send) : send(WrongMethod(request.path, "GET"));
   }
   const std::string_view rest = std::string_view(request.path).substr(kSessions.size() + 1);
   const size_t slash = rest.find('/');
-  const store::SessionName name = {tenant, std::string(rest.substr(0, slash))};
+  const store::SessionName name = {tenant, DecodedPart(rest.substr(0, slash))};
   const std::string_view verb = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
   if (!store::IsSessionId(name.id) || (!verb.empty() && verb != "fork" && verb != "park")) {
     return fail({.status = 404,
@@ -65,9 +67,9 @@ void RouteSession(SessionKeeper* keeper, const std::string& tenant, const HttpRe
   if (verb.empty()) {
     if (method == "GET") return keeper->Describe(name, send);
     if (method == "DELETE") return keeper->Delete(name, send);
-    return fail(WrongMethod(request.path, "GET, DELETE"));
+    return send(WrongMethod(request.path, "GET, DELETE"));
   }
-  if (method != "POST") return fail(WrongMethod(request.path, "POST"));
+  if (method != "POST") return send(WrongMethod(request.path, "POST"));
   if (verb == "park") return keeper->Park(name, send);
   const ApiResult<std::string> copy = CopyId(request);
   if (const auto* error = std::get_if<ApiError>(&copy)) return fail(*error);
