@@ -109,6 +109,15 @@ struct SessionKeeper::Impl {
     });
   }
 
+  // As Ask() does, behind leases that are being given back: a client that has its answer finds the
+  // session free.
+  template <typename Work, typename Then>
+  void AskBehindReleases(Work work, Then then) {
+    boost::asio::post(renewing, [this, work = std::move(work), then = std::move(then)]() mutable {
+      Ask(&working, std::move(work), std::move(then));
+    });
+  }
+
   const std::unique_ptr<store::SessionStore> store;
   const SessionKeeperOptions options;
   const Hooks hooks;

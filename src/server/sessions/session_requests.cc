@@ -172,7 +172,7 @@ void SessionKeeper::Delete(const SessionName& name, Answered then) {
     return Under(*impl->store, name,
                  [&](const Lease& lease) { return DeleteIn(*impl->store, name, lease); });
   };
-  impl->Ask(&impl->working, remove, [impl, name, then = std::move(then)](HttpAnswer answer) {
+  impl->AskBehindReleases(remove, [impl, name, then = std::move(then)](HttpAnswer answer) {
     if (answer.status == 200) impl->DropCopy(name);
     then(std::move(answer));
   });
@@ -188,7 +188,7 @@ void SessionKeeper::Fork(const SessionName& from, const std::string& to, Answere
                    [&](const Lease& lease) { return Copy(*impl->store, from, copy, lease, file); });
     });
   };
-  impl->Ask(&impl->working, fork, [impl, file, then = std::move(then)](HttpAnswer answer) {
+  impl->AskBehindReleases(fork, [impl, file, then = std::move(then)](HttpAnswer answer) {
     impl->RemoveFile(file);
     then(std::move(answer));
   });
