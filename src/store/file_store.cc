@@ -22,10 +22,10 @@
 
 #include <fmt/format.h>
 
-#include "src/base/percent_encoding.h"
 #include "src/store/chunks.h"
 #include "src/store/file_descriptor.h"
 #include "src/store/names.h"
+#include "src/store/percent_encoding.h"
 
 namespace ebb::store {
 namespace {

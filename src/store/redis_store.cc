@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "src/base/percent_encoding.h"
 #include "src/store/chunks.h"
 #include "src/store/names.h"
+#include "src/store/percent_encoding.h"
 #include "src/store/redis_link.h"
 
 namespace ebb::store {

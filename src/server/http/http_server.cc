@@ -19,8 +19,8 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
-#include "src/base/percent_encoding.h"
 #include "src/server/http/listener.h"
+#include "src/store/percent_encoding.h"
 
 namespace ebb::server {
 namespace {
@@ -480,7 +480,7 @@ void Connection::LoseReply() {
 }  // namespace
 
 std::string DecodedPart(std::string_view part) {
-  return PercentDecoded(part).value_or(std::string(part));
+  return store::PercentDecoded(part).value_or(std::string(part));
 }
 
 struct HttpServer::Impl {

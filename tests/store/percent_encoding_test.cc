@@ -1,8 +1,8 @@
-#include "src/base/percent_encoding.h"
+#include "src/store/percent_encoding.h"
 
 #include <gtest/gtest.h>
 
-namespace ebb {
+namespace ebb::store {
 namespace {
 
 TEST(PercentEncodingTest, EveryByteComesBack) {
@@ -23,4 +23,4 @@ TEST(PercentEncodingTest, WhatIsNoCodeIsRefused) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::store

@@ -1,10 +1,10 @@
-#include "src/base/percent_encoding.h"
+#include "src/store/percent_encoding.h"
 
 #include <charconv>
 
 #include <fmt/format.h>
 
-namespace ebb {
+namespace ebb::store {
 namespace {
 
 bool IsPlain(char c) {
@@ -44,4 +44,4 @@ std::optional<std::string> PercentDecoded(std::string_view text) {
   return plain;
 }
 
-}  // namespace ebb
+}  // namespace ebb::store
