@@ -116,12 +116,13 @@ format:
 	@scripts/bootstrap clang-format
 	clang-format -i $(SOURCES)
 
-lint: all
+lint: bootstrap
 	@scripts/bootstrap clang-format clang-tidy
+	@cmake --preset lint
 	clang-format --dry-run --Werror $(SOURCES)
 	scripts/check_layers
 	printf '%s\n' $(filter %.cc,$(SOURCES)) | \
-	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/release
+	  xargs -n 1 -P $(JOBS) clang-tidy --quiet -p build/lint
 
 clean:
-	rm -rf build/release build/backends build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer
+	rm -rf build/release build/lint build/backends build/dev build/asan-ubsan build/tsan build/fuzz build/coverage build/package build/peer

@@ -101,6 +101,7 @@ foreach(folder IN LISTS folders)
   endif()
 endforeach()
 ebb_add_test_folder(ebb_cli_tests cli apps/ebb ebb_cli_parts)
+ebb_compile_by_folder(ebb_tests_cli)
 
 if("rpc" IN_LIST EBB_BACKENDS)
   # A device that is another process; tests/backends kills it.

@@ -78,7 +78,7 @@ size_t ScaleEnd(std::string_view text, size_t end) {
 }
 
 // "seven" of "the seven apples".
-std::string_view FirstWord(std::string_view text) {
+std::string_view FirstProseWord(std::string_view text) {
   for (;;) {
     while (!text.empty() && !IsAlphanumeric(text.front()) &&
            static_cast<unsigned char>(text.front()) < 0x80) {
@@ -172,7 +172,7 @@ std::string AnswerOfPhrase(const AnswerPhrase& phrase, const AnswerFormat& forma
     case AnswerKind::kOption:
       return OptionOf(sentence, format.options);
     case AnswerKind::kWord:
-      return std::string(FirstWord(sentence));
+      return std::string(FirstProseWord(sentence));
     case AnswerKind::kMath:
       break;
   }
@@ -211,7 +211,7 @@ Extraction FromTheRest(std::string_view text, const AnswerFormat& format) {
     return Found(ExtractionRule::kLastLetter, LastMarkedOption(text, format.options));
   }
   if (format.kind == AnswerKind::kWord) {
-    const std::string_view word = FirstWord(text);
+    const std::string_view word = FirstProseWord(text);
     const std::string_view all = SkipMarkup(text);
     const bool alone = !word.empty() && word.begin() == all.begin() &&
                        all.substr(word.size()).find_first_not_of(".!") == std::string_view::npos;

@@ -11,7 +11,7 @@
 namespace ebb {
 namespace {
 
-enum class Place { kLast, kBeforeOthers };
+enum class LinePlace { kLast, kBeforeOthers };
 
 // Without the full stop and the markup around it.
 std::string_view BareLine(std::string_view line) {
@@ -33,16 +33,16 @@ bool IsUnitAlone(std::string_view behind_number) {
   return true;
 }
 
-std::string_view NumberOfLine(std::string_view line, Place place) {
+std::string_view NumberOfLine(std::string_view line, LinePlace place) {
   const std::string_view number = LeadingNumber(line);
   if (number.empty()) return {};
   const std::string_view rest = Behind(line, number);
   if (IsEnumerated(rest)) return {};
-  if (place == Place::kBeforeOthers && !IsUnitAlone(rest)) return {};
+  if (place == LinePlace::kBeforeOthers && !IsUnitAlone(rest)) return {};
   return number;
 }
 
-std::string_view MathOfLine(std::string_view line, Place place) {
+std::string_view MathOfLine(std::string_view line, LinePlace place) {
   if (!BeginsLikeMath(line)) return {};
   const std::string_view number = LeadingNumber(line);
   if (!number.empty()) {
@@ -55,11 +55,11 @@ std::string_view MathOfLine(std::string_view line, Place place) {
   if (has_value && !HasProse(line)) return line;
   // "(a) First" names a part.
   const bool is_part = line.size() > 3 && line[0] == '(' && line[2] == ')' && HasProse(line);
-  if (place == Place::kBeforeOthers || is_part) return {};
+  if (place == LinePlace::kBeforeOthers || is_part) return {};
   return line;
 }
 
-std::string AnswerOfLine(std::string_view line, Place place, const AnswerFormat& format) {
+std::string AnswerOfLine(std::string_view line, LinePlace place, const AnswerFormat& format) {
   line = BareLine(line);
   if (line.empty() || line.ends_with(':')) return {};
   switch (format.kind) {
@@ -68,7 +68,7 @@ std::string AnswerOfLine(std::string_view line, Place place, const AnswerFormat&
     case AnswerKind::kMath:
       return std::string(MathOfLine(line, place));
     case AnswerKind::kOption:
-      return place == Place::kLast ? LoneOption(line, format.options) : std::string();
+      return place == LinePlace::kLast ? LoneOption(line, format.options) : std::string();
     case AnswerKind::kWord:
       return {};
   }
@@ -80,17 +80,17 @@ std::string AnswerOfLine(std::string_view line, Place place, const AnswerFormat&
 std::string HashedAnswer(std::string_view text, const AnswerFormat& format) {
   constexpr std::string_view kHashes = "####";
   size_t limit = text.size();
-  Place place = Place::kLast;
+  LinePlace place = LinePlace::kLast;
   for (size_t at = text.rfind(kHashes); at != std::string_view::npos;
        at = at == 0 ? std::string_view::npos : text.rfind(kHashes, at - 1)) {
     std::string_view line = text.substr(at, limit - at);
     limit = at;
     line.remove_prefix(std::min(line.find_first_not_of('#'), line.size()));
     const size_t end = std::min(line.find('\n'), line.size());
-    if (!Trim(line.substr(end)).empty()) place = Place::kBeforeOthers;
+    if (!Trim(line.substr(end)).empty()) place = LinePlace::kBeforeOthers;
     std::string answer = AnswerOfLine(line.substr(0, end), place, format);
     if (!answer.empty()) return answer;
-    if (!Trim(line).empty()) place = Place::kBeforeOthers;
+    if (!Trim(line).empty()) place = LinePlace::kBeforeOthers;
   }
   return {};
 }

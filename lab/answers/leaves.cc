@@ -57,7 +57,7 @@ bool SameValue(MathTokens answer, bool answer_percent, MathTokens reference,
   });
 }
 
-bool IsWordToken(const MathToken& token) {
+bool IsWrittenToken(const MathToken& token) {
   return token.kind == MathTokenKind::kName || token.kind == MathTokenKind::kLetters ||
          token.kind == MathTokenKind::kWord;
 }
@@ -80,7 +80,7 @@ std::string PlainText(MathTokens tokens) {
   }
   std::string text = CanonicalText(tokens);
   // Letters are told from words by guessing: "no".
-  if (std::all_of(tokens.begin(), tokens.end(), IsWordToken)) std::erase(text, ' ');
+  if (std::all_of(tokens.begin(), tokens.end(), IsWrittenToken)) std::erase(text, ' ');
   return text;
 }
 

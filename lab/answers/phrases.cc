@@ -100,13 +100,13 @@ bool AnnouncesList(std::string_view between, std::string_view rest) {
   return !number.empty() && IsEnumerated(Behind(line, number));
 }
 
-struct Place {
+struct PhrasePlace {
   size_t begin;  // of the word
   size_t end;    // of the phrase
 };
 
 // Not those within ```, which a program prints or computes, and no names: "final_answer = 5".
-void AddAnswers(std::string_view lower, std::vector<Place>* places) {
+void AddAnswers(std::string_view lower, std::vector<PhrasePlace>* places) {
   constexpr std::string_view kAnswer = "answer";
   constexpr std::string_view kFence = "```";
   bool in_code = false;
@@ -121,7 +121,7 @@ void AddAnswers(std::string_view lower, std::vector<Place>* places) {
 }
 
 // "The wrong option is B" says nothing.
-void AddChoices(std::string_view lower, std::vector<Place>* places) {
+void AddChoices(std::string_view lower, std::vector<PhrasePlace>* places) {
   constexpr std::array<std::string_view, 9> kPraise = {"best",     "correct",  "right",
                                                        "answer",   "likely",   "appropriate",
                                                        "accurate", "suitable", "final"};
@@ -140,7 +140,7 @@ void AddChoices(std::string_view lower, std::vector<Place>* places) {
 }
 
 // REQUIRES: `places` are in their order.
-std::vector<AnswerPhrase> PhrasesAt(std::string_view text, std::span<const Place> places) {
+std::vector<AnswerPhrase> PhrasesAt(std::string_view text, std::span<const PhrasePlace> places) {
   std::vector<AnswerPhrase> phrases;
   for (size_t i = 0; i < places.size(); ++i) {
     const size_t limit = i + 1 < places.size() ? places[i + 1].begin : text.size();
@@ -160,18 +160,18 @@ std::vector<AnswerPhrase> PhrasesAt(std::string_view text, std::span<const Place
 
 std::vector<AnswerPhrase> AnswerPhrases(std::string_view text) {
   const std::string lower = LowerCase(text);
-  std::vector<Place> places;
+  std::vector<PhrasePlace> places;
   AddAnswers(lower, &places);
   return PhrasesAt(text, places);
 }
 
 std::vector<AnswerPhrase> OptionPhrases(std::string_view text) {
   const std::string lower = LowerCase(text);
-  std::vector<Place> places;
+  std::vector<PhrasePlace> places;
   AddAnswers(lower, &places);
   AddChoices(lower, &places);
   std::sort(places.begin(), places.end(),
-            [](const Place& a, const Place& b) { return a.begin < b.begin; });
+            [](const PhrasePlace& a, const PhrasePlace& b) { return a.begin < b.begin; });
   return PhrasesAt(text, places);
 }
 

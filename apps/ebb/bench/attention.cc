@@ -24,7 +24,7 @@ std::string RateText(const AttentionRate& rate) {
                      rate.share_of_limit.median * 100, rate.step_ms.median);
 }
 
-Status Run(const CliOptions& options) {
+Status BenchAttention(const CliOptions& options) {
   AttentionBenchmarkOptions attention;
   // Only a model that was asked for is opened: its shape is all that is needed of it.
   if (!options.model.path.empty()) {
@@ -81,7 +81,7 @@ Status Run(const CliOptions& options) {
 }  // namespace
 
 ExitCode RunBenchAttention(const CliOptions& options) {
-  const Status status = Run(options);
+  const Status status = BenchAttention(options);
   return status.ok() ? ExitCode::kOk : Fail(status);
 }
 

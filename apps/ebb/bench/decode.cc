@@ -239,7 +239,7 @@ Status MeasureDepths(const CliOptions& options, BenchSession* bench) {
   return OkStatus();
 }
 
-Status Run(const CliOptions& options) {
+Status BenchDecode(const CliOptions& options) {
   const BenchOptions& o = options.bench;
   const int64_t measured = int64_t{o.tokens} * o.repetitions;
   if (o.generate > 0 && o.generate < kGenerationPrompt + measured) {
@@ -271,7 +271,7 @@ Status Run(const CliOptions& options) {
 }  // namespace
 
 ExitCode RunBenchDecode(const CliOptions& options) {
-  const Status status = Run(options);
+  const Status status = BenchDecode(options);
   return status.ok() ? ExitCode::kOk : Fail(status);
 }
 

@@ -199,7 +199,7 @@ Status Bench::Report(int depth, const LosslessReport& lossless, double others_sh
   return WriteRecord(options_, record, text);
 }
 
-Status Run(const CliOptions& options) {
+Status BenchLossless(const CliOptions& options) {
   if (!options.session.lossless.has_value()) {
     return InvalidArgument("bench lossless: --lossless is missing");
   }
@@ -221,7 +221,7 @@ Status Run(const CliOptions& options) {
 }  // namespace
 
 ExitCode RunBenchLossless(const CliOptions& options) {
-  const Status status = Run(options);
+  const Status status = BenchLossless(options);
   return status.ok() ? ExitCode::kOk : Fail(status);
 }
 

@@ -7,7 +7,7 @@
 namespace ebb::cli {
 namespace {
 
-Status Run(const CliOptions& options) {
+Status BenchMemory(const CliOptions& options) {
   const MachineWatch watch;
   EBB_ASSIGN_OR_RETURN(const MemoryBenchmark result,
                        BenchmarkMemory({.threads = options.engine.threads,
@@ -35,7 +35,7 @@ Status Run(const CliOptions& options) {
 }  // namespace
 
 ExitCode RunBenchMemory(const CliOptions& options) {
-  const Status status = Run(options);
+  const Status status = BenchMemory(options);
   return status.ok() ? ExitCode::kOk : Fail(status);
 }
 

@@ -52,7 +52,7 @@ Status Rewind(const CliOptions& options, int depth, BenchSession* bench) {
   return FillTo(depth, options, bench->sessions, bench);
 }
 
-Status Run(const CliOptions& options) {
+Status BenchPrefill(const CliOptions& options) {
   const BenchOptions& o = options.bench;
   std::vector<int> depths = o.depths;
   std::ranges::sort(depths);
@@ -79,7 +79,7 @@ Status Run(const CliOptions& options) {
 }  // namespace
 
 ExitCode RunBenchPrefill(const CliOptions& options) {
-  const Status status = Run(options);
+  const Status status = BenchPrefill(options);
   return status.ok() ? ExitCode::kOk : Fail(status);
 }
 

@@ -173,7 +173,7 @@ Result<std::optional<Passage>> ReadWidened(CliOptions options, const Model& mode
   return std::optional<Passage>(std::move(passage));
 }
 
-Status Run(const CliOptions& options) {
+Status CheckDevice(const CliOptions& options) {
   if (options.engine.device.kind != DeviceKind::kBackend) {
     return InvalidArgument("device test: name a device with --device; `ebb device list` has them");
   }
@@ -270,7 +270,7 @@ Status Run(const CliOptions& options) {
 }  // namespace
 
 ExitCode RunDeviceTest(const CliOptions& options) {
-  const Status status = Run(options);
+  const Status status = CheckDevice(options);
   return status.ok() ? ExitCode::kOk : Fail(status);
 }
 

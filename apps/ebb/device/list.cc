@@ -15,7 +15,7 @@ std::string Gigabytes(uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / kGiB);
 }
 
-Status Run(const CliOptions& options) {
+Status PrintDevices(const CliOptions& options) {
   Json records = {{{"name", "cpu"}, {"description", "this machine; one memory for all tiers"}}};
   for (const DeviceDescription& device : ListDevices()) {
     Json record = {{"name", device.name}, {"description", device.description}};
@@ -49,7 +49,7 @@ Status Run(const CliOptions& options) {
 }  // namespace
 
 ExitCode RunDeviceList(const CliOptions& options) {
-  const Status status = Run(options);
+  const Status status = PrintDevices(options);
   return status.ok() ? ExitCode::kOk : Fail(status);
 }
 

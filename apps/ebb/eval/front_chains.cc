@@ -86,7 +86,7 @@ Result<std::vector<EvalRun>> WholeRuns(std::vector<EvalRun> parts) {
   return runs;
 }
 
-bool IsFullCache(const ChainSet& set) { return set.policy == "full" && set.tiers.empty(); }
+bool HasFullCache(const ChainSet& set) { return set.policy == "full" && set.tiers.empty(); }
 
 bool ReadsMarks(const ChainSet& set) {
   const PolicyInfo* info = FindBuiltinPolicy(set.policy);
@@ -95,7 +95,7 @@ bool ReadsMarks(const ChainSet& set) {
 
 // CR, or what limits rows in its place.
 std::string CompressionOf(const ChainSet& set) {
-  if (IsFullCache(set)) return "1";
+  if (HasFullCache(set)) return "1";
   const std::string evicted = SplitTiers(set.tiers).evicted;
   if (!evicted.empty()) return evicted;
   const Result<Budget> budget = ParseBudget(set.budget);

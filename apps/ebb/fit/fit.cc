@@ -37,7 +37,7 @@ struct Row {
   double tokens_per_s = 0;
 };
 
-std::string MiB(uint64_t bytes) { return fmt::format("{:.1f}", bytes / 1048576.0); }
+std::string InMiB(uint64_t bytes) { return fmt::format("{:.1f}", bytes / 1048576.0); }
 
 bool UsesFile(const std::optional<TierSpec>& tiers) {
   return tiers.has_value() && tiers->t1 == T1Place::kFile;
@@ -130,11 +130,11 @@ std::string TableLine(const Row& row) {
   const FitBytes& b = *row.bytes;
   std::string speed =
       row.tokens_per_s > 0 ? fmt::format("{:.1f}", row.tokens_per_s) : std::string("?");
-  if (b.on_device) speed = MiB(b.DeviceMemory());
+  if (b.on_device) speed = InMiB(b.DeviceMemory());
   return fmt::format("{:<42} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>4} {:>9} {:>8} {:>8}\n",
-                     row.setting.name, MiB(b.t0), MiB(b.t1_memory), MiB(b.t2), MiB(b.tables),
-                     MiB(b.staging), MiB(b.Memory()), MiB(b.t1_disk), row.fits.ok() ? "yes" : "no",
-                     row.largest_context, row.most_requests, speed);
+                     row.setting.name, InMiB(b.t0), InMiB(b.t1_memory), InMiB(b.t2),
+                     InMiB(b.tables), InMiB(b.staging), InMiB(b.Memory()), InMiB(b.t1_disk),
+                     row.fits.ok() ? "yes" : "no", row.largest_context, row.most_requests, speed);
 }
 
 std::string Text(const Model& model, const FitQuestion& question, const Machine& machine,
@@ -150,8 +150,8 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
       machine.threads,
       machine.speeds.disk_gb_s > 0 ? fmt::format("{:.2f} GB/s", machine.speeds.disk_gb_s)
                                    : std::string("not measured"),
-      MiB(machine.limits.memory_bytes), MiB(machine.limits.disk_bytes),
-      MiB(question.model.program_bytes));
+      InMiB(machine.limits.memory_bytes), InMiB(machine.limits.disk_bytes),
+      InMiB(question.model.program_bytes));
   text += fmt::format("{:<42} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>4} {:>9} {:>8} {:>8}\n",
                       "setting", "T0", "T1", "T2", "tables", "staging", "memory", "disk", "fits",
                       "context", "requests", request.on_device ? "device" : "tokens/s");
@@ -163,12 +163,12 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
         "compute buffers; it has {}.\n",
         machine.limits.device_bytes == std::numeric_limits<uint64_t>::max()
             ? std::string("not said how much it has")
-            : MiB(machine.limits.device_bytes) + " MiB");
+            : InMiB(machine.limits.device_bytes) + " MiB");
   }
   text += fmt::format(
       "\nIn every row: weights {} MiB, program {} MiB, compute buffers. \"context\" is the longest "
       "that fits ({} were trained), \"requests\" the most at {} tokens.\n",
-      MiB(question.model.weight_bytes), MiB(question.model.program_bytes),
+      InMiB(question.model.weight_bytes), InMiB(question.model.program_bytes),
       model.shape().trained_context, request.context);
   text += gentlest.ok() ? fmt::format("The gentlest that fits: {}", gentlest->name)
                         : std::string(gentlest.status().message());

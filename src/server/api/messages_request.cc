@@ -14,31 +14,32 @@
 namespace ebb::server {
 namespace {
 
-constexpr size_t kMostMessages = 4096;
-constexpr std::string_view kTextTypes[] = {"text"};
+constexpr std::string_view kMessagesTextTypes[] = {"text"};
 
 // Members that have another form in a chat. All others pass.
-constexpr std::string_view kConverted[] = {"system",        "messages",       "tools",
-                                           "tool_choice",   "stop_sequences", "thinking",
-                                           "output_config", "output_format"};
+constexpr std::string_view kMessagesConverted[] = {"system",        "messages",       "tools",
+                                                   "tool_choice",   "stop_sequences", "thinking",
+                                                   "output_config", "output_format"};
 // Members of a chat that have another name here.
-constexpr std::string_view kOfChats[] = {"stop", "response_format", "json_schema",
-                                         "max_completion_tokens", "logprobs"};
+constexpr std::string_view kOfChatsNotOfMessages[] = {"stop", "response_format", "json_schema",
+                                                      "max_completion_tokens", "logprobs"};
 
-class Reader {
+class MessagesReader {
  public:
-  Reader(const Json& body, MessagesUse use) : body_(body), use_(use), fields_(body, "", &error_) {}
+  MessagesReader(const Json& body, MessagesUse use)
+      : body_(body), use_(use), fields_(body, "", &error_) {}
 
   ApiResult<MessagesRequest> Read() {
     for (const auto& [name, value] : body_.items()) {
-      if (std::ranges::find(kConverted, name) == std::end(kConverted)) chat_[name] = value;
+      if (std::ranges::find(kMessagesConverted, name) == std::end(kMessagesConverted))
+        chat_[name] = value;
     }
     RefuseWhatIsNotThere();
     if (use_ == MessagesUse::kAnswer && fields_.Any("max_tokens") == nullptr) {
       fields_.Fail("max_tokens", "expected the most tokens of the answer", "missing_field");
     }
     if (const Json* system = fields_.Any("system")) {
-      messages_.AddSystem(ContentText(system, "system", kTextTypes, &error_));
+      messages_.AddSystem(ContentText(system, "system", kMessagesTextTypes, &error_));
     }
     ReadMessages();
     ReadTools();
@@ -54,7 +55,7 @@ class Reader {
 
  private:
   void RefuseWhatIsNotThere() {
-    for (const std::string_view name : kOfChats) {
+    for (const std::string_view name : kOfChatsNotOfMessages) {
       if (fields_.Any(std::string(name)) != nullptr) {
         fields_.Fail(std::string(name), "not a field of /v1/messages", "unsupported");
       }
@@ -97,7 +98,7 @@ class Reader {
     const Json* content = fields.Any("content");
     const std::string content_path = path + ".content";
     if (role == "system") {
-      return messages_.AddSystem(ContentText(content, content_path, kTextTypes, &error_));
+      return messages_.AddSystem(ContentText(content, content_path, kMessagesTextTypes, &error_));
     }
     if (role != "user" && role != "assistant") {
       return fields.Fail("role", fmt::format("expected user or assistant, found \"{}\"", role));
@@ -147,8 +148,8 @@ class Reader {
     }
     EndText(/*is_user=*/true);
     std::string id = Needed("tool_use_id", &fields);
-    messages_.AddToolAnswer(
-        std::move(id), ContentText(fields.Any("content"), path + ".content", kTextTypes, &error_));
+    messages_.AddToolAnswer(std::move(id), ContentText(fields.Any("content"), path + ".content",
+                                                       kMessagesTextTypes, &error_));
   }
 
   void ReadAssistantBlock(const Json& block, const std::string& path) {
@@ -289,7 +290,7 @@ class Reader {
 }  // namespace
 
 ApiResult<MessagesRequest> ReadMessagesRequest(const Json& body, MessagesUse use) {
-  return Reader(body, use).Read();
+  return MessagesReader(body, use).Read();
 }
 
 ApiError InMessages(ApiError error) {

@@ -24,7 +24,6 @@ constexpr size_t kMostPrompts = 16;
 constexpr int kMostChoices = 8;
 constexpr int kMostLogprobs = 20;
 constexpr int kMostTokens = std::numeric_limits<int>::max();
-constexpr size_t kMostMessages = 4096;
 constexpr size_t kMostSaltBytes = 256;
 
 // Fields that would constrain an answer in a way that is not built.
@@ -34,9 +33,10 @@ constexpr std::string_view kRefused[] = {
     "web_search_options", "min_tokens",   "best_of",       "stop_token_ids"};
 
 // Reads one request; the first error stands.
-class Reader {
+class RequestReader {
  public:
-  Reader(Endpoint endpoint, const Json& body) : endpoint_(endpoint), fields_(body, "", &error_) {
+  RequestReader(Endpoint endpoint, const Json& body)
+      : endpoint_(endpoint), fields_(body, "", &error_) {
     request_.endpoint = endpoint;
   }
 
@@ -560,11 +560,11 @@ ApiResult<std::vector<Turn>> TurnsOf(const Model& model, CompletionRequest* requ
 
 ApiResult<CompletionRequest> ReadRequest(Endpoint endpoint, const Json& body,
                                          const RequestDefaults& defaults) {
-  return Reader(endpoint, body).Read(defaults);
+  return RequestReader(endpoint, body).Read(defaults);
 }
 
 ApiResult<ChatRequest> ReadChatRequest(const Json& body, const RequestDefaults& defaults) {
-  return Reader(Endpoint::kChat, body).ReadChatAlone(defaults);
+  return RequestReader(Endpoint::kChat, body).ReadChatAlone(defaults);
 }
 
 size_t NextCall(std::span<const ChatMessage> messages, std::span<const ChatMessage> more) {

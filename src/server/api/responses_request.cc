@@ -13,24 +13,24 @@ namespace ebb::server {
 namespace {
 
 constexpr size_t kMostItems = 4096;
-constexpr std::string_view kTextTypes[] = {"input_text", "output_text", "text", "refusal"};
+constexpr std::string_view kResponsesTextTypes[] = {"input_text", "output_text", "text", "refusal"};
 constexpr std::string_view kOutputTypes[] = {"input_text", "output_text", "text"};
 constexpr std::string_view kThoughtTypes[] = {"reasoning_text", "text"};
 constexpr std::string_view kSummaryTypes[] = {"summary_text"};
 
 // Members that have another form in a chat. All others pass.
-constexpr std::string_view kConverted[] = {
+constexpr std::string_view kResponsesConverted[] = {
     "input",      "instructions",      "text",   "tools",       "tool_choice",
     "reasoning",  "max_output_tokens", "store",  "metadata",    "previous_response_id",
     "background", "conversation",      "prompt", "top_logprobs"};
 // Members of a chat that have another name here.
-constexpr std::string_view kOfChats[] = {
+constexpr std::string_view kOfChatsNotOfResponses[] = {
     "messages",   "response_format",       "json_schema", "reasoning_effort",
     "max_tokens", "max_completion_tokens", "logprobs"};
 
-class Reader {
+class ResponsesReader {
  public:
-  Reader(const Json& body, const FindItems& find)
+  ResponsesReader(const Json& body, const FindItems& find)
       : body_(body), find_(find), fields_(body, "", &error_) {}
 
   ApiResult<ResponsesRequest> Read() {
@@ -60,7 +60,8 @@ class Reader {
  private:
   void PassFields() {
     for (const auto& [name, value] : body_.items()) {
-      if (std::ranges::find(kConverted, name) == std::end(kConverted)) chat_[name] = value;
+      if (std::ranges::find(kResponsesConverted, name) == std::end(kResponsesConverted))
+        chat_[name] = value;
     }
   }
 
@@ -81,7 +82,7 @@ class Reader {
   }
 
   void RefuseWhatIsNotThere() {
-    for (const std::string_view name : kOfChats) {
+    for (const std::string_view name : kOfChatsNotOfResponses) {
       if (fields_.Any(std::string(name)) != nullptr) {
         Refuse(std::string(name), "not a field of /v1/responses");
       }
@@ -171,8 +172,8 @@ class Reader {
 
   void ReadMessage(JsonFields* fields) {
     const std::string role = Needed("role", fields);
-    std::string text =
-        ContentText(fields->Any("content"), fields->PathOf("content"), kTextTypes, &error_);
+    std::string text = ContentText(fields->Any("content"), fields->PathOf("content"),
+                                   kResponsesTextTypes, &error_);
     if (role == "user") return messages_.AddUser(std::move(text));
     if (role == "assistant") return messages_.AddText(std::move(text));
     if (role == "system" || role == "developer") return messages_.AddSystem(text);
@@ -316,7 +317,7 @@ class Reader {
 }  // namespace
 
 ApiResult<ResponsesRequest> ReadResponsesRequest(const Json& body, const FindItems& find) {
-  return Reader(body, find).Read();
+  return ResponsesReader(body, find).Read();
 }
 
 ApiError InResponses(ApiError error) {
