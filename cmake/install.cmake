@@ -54,11 +54,16 @@ ebb_printed(man ebb.1)
 ebb_printed(bash ebb)
 ebb_printed(zsh _ebb)
 ebb_printed(fish ebb.fish)
+add_custom_target(ebb_printed ALL DEPENDS ${printed})
+# ebb_compressed(source name): the file `name`, beside what is printed.
 find_program(EBB_GZIP gzip REQUIRED)
-add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/printed/ebb.1.gz
-  COMMAND ${EBB_GZIP} -9nkf ${CMAKE_BINARY_DIR}/printed/ebb.1
-  DEPENDS ${CMAKE_BINARY_DIR}/printed/ebb.1)
-add_custom_target(ebb_printed ALL DEPENDS ${printed} ${CMAKE_BINARY_DIR}/printed/ebb.1.gz)
+function(ebb_compressed source name)
+  set(file ${CMAKE_BINARY_DIR}/printed/${name})
+  add_custom_command(OUTPUT ${file} COMMAND ${EBB_GZIP} -9nc ${source} > ${file} DEPENDS ${source})
+  add_custom_target(ebb_${name} ALL DEPENDS ${file})
+endfunction()
+ebb_compressed(${CMAKE_BINARY_DIR}/printed/ebb.1 ebb.1.gz)
+add_dependencies(ebb_ebb.1.gz ebb_printed)
 install(FILES ${CMAKE_BINARY_DIR}/printed/ebb.1.gz
   DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
 install(FILES ${CMAKE_BINARY_DIR}/printed/ebb
@@ -104,11 +109,6 @@ generation.
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "${long}The program: generation, chat, a server, measurements.")
 set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "${long}The shared libraries.")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${long}Headers and packages for building programs on them.")
-function(ebb_compressed source name)
-  set(file ${CMAKE_BINARY_DIR}/printed/${name})
-  add_custom_command(OUTPUT ${file} COMMAND ${EBB_GZIP} -9nc ${source} > ${file} DEPENDS ${source})
-  add_custom_target(ebb_${name} ALL DEPENDS ${file})
-endfunction()
 ebb_compressed(${EBB_ROOT}/CHANGELOG.md changelog.gz)
 ebb_compressed(${EBB_ROOT}/packaging/changelog changelog.Debian.gz)
 foreach(component program library development)

@@ -174,12 +174,7 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
                                     .message = fmt::format("there is nothing at {}", request.path),
                                     .code = "not_found"}));
   }
-  HttpAnswer answer =
-      ErrorAnswer({.status = 405,
-                   .message = fmt::format("{} takes {}", request.path, fmt::join(methods, ", ")),
-                   .code = "method_not_allowed"});
-  answer.headers.emplace_back("Allow", fmt::format("{}", fmt::join(methods, ", ")));
-  reply->Send(std::move(answer));
+  reply->Send(WrongMethodAnswer(request.path, fmt::format("{}", fmt::join(methods, ", "))));
 }
 
 void Server::Impl::MakeDashboard() {

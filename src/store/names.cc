@@ -1,12 +1,12 @@
 #include "src/store/names.h"
 
-#include <algorithm>
 #include <random>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "src/store/chunks.h"
+#include "src/store/plain_name.h"
 
 namespace ebb::store {
 namespace {
@@ -14,16 +14,9 @@ namespace {
 constexpr size_t kMostIdBytes = 64;
 constexpr size_t kMostTenantBytes = 64;
 
-bool MayBeInId(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-         c == '_' || c == ':';
-}
-
 }  // namespace
 
-bool IsSessionId(std::string_view id) {
-  return !id.empty() && id.size() <= kMostIdBytes && std::ranges::all_of(id, MayBeInId);
-}
+bool IsSessionId(std::string_view id) { return IsPlainName(id, kMostIdBytes, "-_:"); }
 
 Status CheckTenant(std::string_view tenant) {
   if (tenant.size() <= kMostTenantBytes) return OkStatus();

@@ -4,20 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "src/store/plain_name.h"
+
 namespace ebb::store {
-namespace {
-
-bool IsPlain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-         c == '_';
-}
-
-}  // namespace
 
 std::string PercentEncoded(std::string_view text) {
   std::string encoded;
   for (const char c : text) {
-    if (IsPlain(c)) {
+    if (IsPlainName({&c, 1}, 1, "-_")) {
       encoded.push_back(c);
     } else {
       encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));

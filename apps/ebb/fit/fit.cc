@@ -11,6 +11,7 @@
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/setup.h"
+#include "apps/ebb/terminal/bytes.h"
 #include "ebb/fit.h"
 #include "ebb/lab/benchmark.h"
 
@@ -36,8 +37,6 @@ struct Row {
   int most_requests = 0;
   double tokens_per_s = 0;
 };
-
-std::string InMiB(uint64_t bytes) { return fmt::format("{:.1f}", bytes / 1048576.0); }
 
 bool UsesFile(const std::optional<TierSpec>& tiers) {
   return tiers.has_value() && tiers->t1 == T1Place::kFile;
@@ -163,7 +162,7 @@ std::string Text(const Model& model, const FitQuestion& question, const Machine&
         "compute buffers; it has {}.\n",
         machine.limits.device_bytes == std::numeric_limits<uint64_t>::max()
             ? std::string("not said how much it has")
-            : InMiB(machine.limits.device_bytes) + " MiB");
+            : MiB(machine.limits.device_bytes));
   }
   text += fmt::format(
       "\nIn every row: weights {} MiB, program {} MiB, compute buffers. \"context\" is the longest "

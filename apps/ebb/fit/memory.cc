@@ -6,12 +6,11 @@
 #include <string>
 
 #include "apps/ebb/bench/report.h"
+#include "apps/ebb/terminal/bytes.h"
 #include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {
-
-std::string MiB(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
 
 void Announce(const MemoryPlan& plan, const CliOptions& options) {
   if (options.json) {

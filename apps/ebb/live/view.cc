@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/ebb/terminal/bytes.h"
 #include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/say.h"
 #include "apps/ebb/terminal/tier_style.h"
@@ -45,10 +46,6 @@ std::string Cut(std::string_view text, int columns) {
     at = end;
   }
   return cut;
-}
-
-std::string MiB(size_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 }  // namespace

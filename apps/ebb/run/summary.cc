@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/ebb/run/lossless_record.h"
+#include "apps/ebb/terminal/bytes.h"
 
 namespace ebb::cli {
 namespace {
@@ -22,11 +23,6 @@ int64_t RowsKept(const Session& session, const ModelShape& shape, const CacheAcc
   int64_t rows = 0;
   for (const TierAccounting& tier : cache.tiers) rows += tier.rows;
   return rows;
-}
-
-std::string Bytes(double bytes) {
-  constexpr double kMiB = 1024 * 1024;
-  return fmt::format("{:.1f} MiB", bytes / kMiB);
 }
 
 nlohmann::ordered_json TierRecords(const CacheAccounting& cache, const Engine& engine) {
@@ -116,8 +112,8 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   text += fmt::format("[cache: policy {}, {} rows kept, {} evicted, {} in use of {} reserved]\n",
                       setup.session->policy().name,
                       RowsKept(*setup.session, setup.model->shape(), cache), cache.rows_evicted,
-                      Bytes(static_cast<double>(arena.used_bytes)),
-                      Bytes(static_cast<double>(arena.reserved_bytes)));
+                      MiB(static_cast<double>(arena.used_bytes)),
+                      MiB(static_cast<double>(arena.reserved_bytes)));
   if (setup.session->lossless_report() != nullptr) {
     const LosslessReport& lossless = figures.lossless;
     text += fmt::format(

@@ -1,5 +1,4 @@
 #include "src/server/access/api_keys.h"
-#include "src/server/access/plain_name.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,6 +12,8 @@
 
 #include <fmt/format.h>
 #include <sodium.h>
+
+#include "src/store/plain_name.h"
 
 namespace ebb::server {
 namespace {
@@ -185,7 +186,7 @@ std::string RandomKey() {
 
 bool IsKeyName(std::string_view name) {
   constexpr size_t kMost = 64;
-  return IsPlainName(name, kMost, "._-");
+  return store::IsPlainName(name, kMost, "._-");
 }
 
 KeyHash HashKey(std::string_view text) {

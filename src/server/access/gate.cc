@@ -1,11 +1,12 @@
 #include "src/server/access/gate.h"
-#include "src/server/access/plain_name.h"
 
 #include <algorithm>
 #include <utility>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+
+#include "src/store/plain_name.h"
 
 namespace ebb::server {
 namespace {
@@ -94,7 +95,7 @@ uint64_t ValueOf(UsageLimit limit, const KeyLimits& limits) {
 
 bool IsRequestId(std::string_view text) {
   constexpr size_t kMost = 128;
-  return IsPlainName(text, kMost, "._:-");
+  return store::IsPlainName(text, kMost, "._:-");
 }
 
 void Gate::SetKeys(std::shared_ptr<const KeyRing> keys) {

@@ -56,6 +56,14 @@ HttpAnswer ErrorAnswer(const ApiError& error) {
   return answer;
 }
 
+HttpAnswer WrongMethodAnswer(std::string_view path, std::string_view allowed) {
+  HttpAnswer answer = ErrorAnswer({.status = 405,
+                                   .message = fmt::format("{} takes {}", path, allowed),
+                                   .code = "method_not_allowed"});
+  answer.headers.emplace_back("Allow", allowed);
+  return answer;
+}
+
 ApiError ErrorFrom(const Status& status) {
   const std::string& message = status.message();
   switch (status.code()) {

@@ -30,6 +30,8 @@ struct ApiError {
 // {"error": {...}}
 [[nodiscard]] Json ErrorJson(const ApiError& error);
 [[nodiscard]] HttpAnswer ErrorAnswer(const ApiError& error);
+// 405. allowed: the methods that the path takes, "GET, DELETE".
+[[nodiscard]] HttpAnswer WrongMethodAnswer(std::string_view path, std::string_view allowed);
 // An error of the library, whose message begins with the field that is wrong, if one is.
 [[nodiscard]] ApiError ErrorFrom(const Status& status);
 // 400 and a code; `param` may be empty.

@@ -19,8 +19,7 @@ namespace ebb::server {
 // Limits on what is parsed at all.
 inline constexpr int kMostJsonDepth = 64;
 inline constexpr size_t kMostJsonMembers = 10'000;
-// Of a chat.
-inline constexpr size_t kMostMessages = 4096;
+inline constexpr size_t kMostMessages = 4096;  // in the list `messages` of a request
 
 // Whether a Content-Type is that of JSON, and the error where it is not.
 [[nodiscard]] bool IsJson(std::string_view content_type);

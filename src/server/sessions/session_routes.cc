@@ -11,14 +11,6 @@ namespace {
 
 constexpr std::string_view kSessions = "/v1/sessions";
 
-HttpAnswer WrongMethod(std::string_view path, std::string_view allowed) {
-  HttpAnswer answer = ErrorAnswer({.status = 405,
-                                   .message = fmt::format("{} takes {}", path, allowed),
-                                   .code = "method_not_allowed"});
-  answer.headers.emplace_back("Allow", allowed);
-  return answer;
-}
-
 // The id of the copy that a body names.
 ApiResult<std::string> CopyId(const HttpRequest& request) {
   if (!IsJson(request.content_type)) return OtherContent();
@@ -53,7 +45,8 @@ void RouteSession(SessionKeeper* keeper, const std::string& tenant, const HttpRe
   }
   const std::string& method = request.method;
   if (request.path == kSessions) {
-    return method == "GET" ? keeper->List(tenant, send) : send(WrongMethod(request.path, "GET"));
+    return method == "GET" ? keeper->List(tenant, send)
+                           : send(WrongMethodAnswer(request.path, "GET"));
   }
   const std::string_view rest = std::string_view(request.path).substr(kSessions.size() + 1);
   const size_t slash = rest.find('/');
@@ -67,9 +60,9 @@ void RouteSession(SessionKeeper* keeper, const std::string& tenant, const HttpRe
   if (verb.empty()) {
     if (method == "GET") return keeper->Describe(name, send);
     if (method == "DELETE") return keeper->Delete(name, send);
-    return send(WrongMethod(request.path, "GET, DELETE"));
+    return send(WrongMethodAnswer(request.path, "GET, DELETE"));
   }
-  if (method != "POST") return send(WrongMethod(request.path, "POST"));
+  if (method != "POST") return send(WrongMethodAnswer(request.path, "POST"));
   if (verb == "park") return keeper->Park(name, send);
   const ApiResult<std::string> copy = CopyId(request);
   if (const auto* error = std::get_if<ApiError>(&copy)) return fail(*error);

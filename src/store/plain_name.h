@@ -1,11 +1,11 @@
 // Names that stand in files, headers and paths as they are.
-#ifndef EBB_SERVER_ACCESS_PLAIN_NAME_H_
-#define EBB_SERVER_ACCESS_PLAIN_NAME_H_
+#ifndef EBB_STORE_PLAIN_NAME_H_
+#define EBB_STORE_PLAIN_NAME_H_
 
 #include <cstddef>
 #include <string_view>
 
-namespace ebb::server {
+namespace ebb::store {
 
 // Whether a text has 1 to `most` letters and digits, or characters of `others`.
 [[nodiscard]] inline bool IsPlainName(std::string_view text, size_t most, std::string_view others) {
@@ -20,6 +20,6 @@ namespace ebb::server {
   return !text.empty() && text.size() <= most;
 }
 
-}  // namespace ebb::server
+}  // namespace ebb::store
 
-#endif  // EBB_SERVER_ACCESS_PLAIN_NAME_H_
+#endif  // EBB_STORE_PLAIN_NAME_H_
