@@ -28,8 +28,9 @@ function(ebb_glob result exclude)
   set(${result} ${files} PARENT_SCOPE)
 endfunction()
 
-# Compiles the sources of a folder at once (EBB_BY_FOLDER), which reads headers once, and makes of templates
-# what they make once. So names of a folder's unnamed namespaces must differ. Arguments: sources that stay alone.
+# Compiles the sources of a folder at once (EBB_BY_FOLDER), eight at most, which reads headers once, and makes of
+# templates what they make once. So names of a folder's unnamed namespaces must differ. Arguments: sources that
+# stay alone.
 function(ebb_compile_by_folder target)
   if(NOT EBB_BY_FOLDER)
     return()
@@ -41,8 +42,11 @@ function(ebb_compile_by_folder target)
   foreach(source IN LISTS sources)
     cmake_path(GET source PARENT_PATH folder)
     cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${EBB_ROOT})
-    string(MAKE_C_IDENTIFIER "${folder}" group)
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    math(EXPR group "${count_${folder}} + 0")
+    math(EXPR count_${folder} "${group} + 1")
+    math(EXPR group "${group} / 8")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
   endforeach()
 endfunction()
 

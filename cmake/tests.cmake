@@ -69,6 +69,8 @@ function(ebb_add_test_folder name prefix folder)
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   if(tests)
     ebb_add_tests(${name} PREFIX ${prefix} LABEL unit SOURCES ${all} LIBRARIES ${ARGN})
+    # It replaces operator new.
+    ebb_compile_by_folder(${name} tests/engine/allocation_failure_test.cc)
   endif()
   # What tests of the folder share.
   set(shared ${all})
@@ -101,7 +103,6 @@ foreach(folder IN LISTS folders)
   endif()
 endforeach()
 ebb_add_test_folder(ebb_cli_tests cli apps/ebb ebb_cli_parts)
-ebb_compile_by_folder(ebb_tests_cli)
 
 if("rpc" IN_LIST EBB_BACKENDS)
   # A device that is another process; tests/backends kills it.

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/numbers.h"
 
 namespace ebb {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::vector<float> Logs(std::vector<float> probabilities) {
   for (float& p : probabilities) p = std::log(p);

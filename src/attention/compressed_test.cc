@@ -249,8 +249,8 @@ TEST(RoundQueryTest, LosesHalfAStepOfItsLargestElement) {
   }
 }
 
-struct Chunk {
-  explicit Chunk(int heads, int head_dim)
+struct FoldedChunk {
+  explicit FoldedChunk(int heads, int head_dim)
       : m(heads), l(heads), p(heads * kChunkRows), o(heads * head_dim + 1) {}
   [[nodiscard]] FoldOutput Out() {
     return {.m = m.data(),
@@ -288,7 +288,7 @@ void ExpectFoldsAsTheReference(const AttentionKernel& kernel, const Folded& of) 
                                     .queries = queries.data(),
                                     .num_heads = of.heads,
                                     .scale = 1 / std::sqrt(static_cast<float>(dim))};
-    Chunk got(of.heads, dim), want(of.heads, dim);
+    FoldedChunk got(of.heads, dim), want(of.heads, dim);
     kernel.fold_compressed(in, got.Out());
     ReferenceAttention().fold_compressed(in, want.Out());
     // Integers are summed exactly; what is left is a few roundings of terms below 200 in a logit.
@@ -350,7 +350,7 @@ TEST_P(CompressedTest, AQueryOfHugeOrTinyElementsKeepsItsPrecision) {
     for (const float size : {1e-25f, 1.0f, 1e25f}) {
       // The largest sum of products that there is.
       const auto queries = Rounded(format, std::vector<float>(512, size));
-      Chunk chunk(1, 512);
+      FoldedChunk chunk(1, 512);
       kernel_.fold_compressed({.format = format,
                                .rows = rows.data(),
                                .num_rows = 1,
@@ -384,7 +384,7 @@ TEST_P(CompressedTest, WhatIsNotFiniteMakesTheSumNaN) {
             const auto queries = Rounded(format, q);
             const std::byte* addresses[kChunkRows];
             LocateCompressed(rows.views()[0], format, 0, 41, addresses);
-            Chunk chunk(3, dim);
+            FoldedChunk chunk(3, dim);
             kernel_.fold_compressed({.format = format,
                                      .rows = addresses,
                                      .num_rows = 41,

@@ -30,8 +30,8 @@ AttentionShape Shape(CompressedType type, int head_dim, int num_kv_heads, int he
 
 // One token's attention. The elements of the mass targets are dealt out to both kinds of rows:
 // every third to a compressed one, as long as there are any.
-struct Step {
-  explicit Step(const Rows& of, uint32_t seed = 3)
+struct CompressedStep {
+  explicit CompressedStep(const Rows& of, uint32_t seed = 3)
       : shape(of.shape),
         full({.format = shape.format, .num_rows = of.full, .layout = of.layout}),
         compressed({.format = shape.compressed, .num_rows = of.compressed, .layout = of.layout}),
@@ -58,8 +58,8 @@ struct Step {
     mass.assign(shape.num_q_heads, std::vector<float>(elements, 0.0f));
     for (auto& array : mass) targets.push_back(array.data());
   }
-  Step(const Step&) = delete;
-  Step& operator=(const Step&) = delete;
+  CompressedStep(const CompressedStep&) = delete;
+  CompressedStep& operator=(const CompressedStep&) = delete;
 
   [[nodiscard]] DecodeQuery Query() {
     return {.rows = views,
@@ -89,7 +89,7 @@ void AttendWith(DecodeAttention* attention, const DecodeQuery& query, int num_th
   for (int thread = num_threads; thread-- > 0;) attention->Merge(thread, num_threads);
 }
 
-void Attend(const AttentionKernel& kernel, Step* step, int num_threads = 1) {
+void Attend(const AttentionKernel& kernel, CompressedStep* step, int num_threads = 1) {
   DecodeAttention attention(kernel, step->shape);
   size_t max_rows = 0;
   for (int h = 0; h < step->shape.num_kv_heads; ++h) {
@@ -117,7 +117,7 @@ struct Softmax {
   std::vector<double> mass;  // [num_q_heads, elements]
 };
 
-Softmax Expected(Step* step) {
+Softmax ExpectedOf(CompressedStep* step) {
   const int dim = step->shape.format.head_dim;
   const int heads = step->shape.QueryHeadsPerKvHead();
   const size_t elements = step->mass[0].size();
@@ -164,9 +164,9 @@ Softmax Expected(Step* step) {
 class DecodeCompressedTest : public ::testing::TestWithParam<std::string> {
  protected:
   void ExpectSoftmax(const Rows& rows) {
-    Step step(rows);
+    CompressedStep step(rows);
     Attend(kernel_, &step);
-    const Softmax want = Expected(&step);
+    const Softmax want = ExpectedOf(&step);
     const std::string what = std::string(CompressedTypeName(rows.shape.compressed.type)) + " dim " +
                              std::to_string(rows.shape.format.head_dim) + " rows " +
                              std::to_string(rows.full[0]) + " + " +
@@ -189,11 +189,11 @@ class DecodeCompressedTest : public ::testing::TestWithParam<std::string> {
   const AttentionKernel& kernel_ = KernelByName(GetParam());
 };
 
-constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt4,
-                                     CompressedType::kInt8Naive};
+constexpr CompressedType kDecodedTypes[] = {CompressedType::kInt8, CompressedType::kInt4,
+                                            CompressedType::kInt8Naive};
 
 TEST_P(DecodeCompressedTest, IsTheSoftmaxOverTheRowsAsStoredForEveryHeadSize) {
-  for (const CompressedType type : kTypes) {
+  for (const CompressedType type : kDecodedTypes) {
     for (const int head_dim : {16, 64, 80, 96, 128, 256}) {
       ExpectSoftmax(
           {.shape = Shape(type, head_dim, 2, 3), .full = {150, 40}, .compressed = {90, 300}});
@@ -210,7 +210,7 @@ TEST_P(DecodeCompressedTest, IsTheSoftmaxForEveryRatioOfHeads) {
 }
 
 TEST_P(DecodeCompressedTest, AKvHeadMayLackEitherKindOfRows) {
-  for (const CompressedType type : kTypes) {
+  for (const CompressedType type : kDecodedTypes) {
     ExpectSoftmax(
         {.shape = Shape(type, 64, 3, 3), .full = {100, 0, 77}, .compressed = {0, 130, 1}});
     ExpectSoftmax({.shape = Shape(type, 64, 2, 3), .full = {0, 0}, .compressed = {200, 7}});
@@ -219,13 +219,13 @@ TEST_P(DecodeCompressedTest, AKvHeadMayLackEitherKindOfRows) {
 }
 
 TEST_P(DecodeCompressedTest, IsTheSameBitForBitForAnyNumberOfThreads) {
-  for (const CompressedType type : kTypes) {
+  for (const CompressedType type : kDecodedTypes) {
     const Rows rows = {
         .shape = Shape(type, 64, 3, 3), .full = {900, 1, 129}, .compressed = {500, 1300, 0}};
-    Step one(rows);
+    CompressedStep one(rows);
     Attend(kernel_, &one);
     for (const int num_threads : {2, 3, 5, 64}) {
-      Step several(rows);
+      CompressedStep several(rows);
       Attend(kernel_, &several, num_threads);
       EXPECT_EQ(one.out, several.out) << num_threads << " threads";
       EXPECT_EQ(one.mass, several.mass) << num_threads << " threads";
@@ -237,7 +237,7 @@ TEST_P(DecodeCompressedTest, ThreadsThatRunAtOnceAgree) {
   const Rows rows = {.shape = Shape(CompressedType::kInt8, 64, 2, 3),
                      .full = {300, 300},
                      .compressed = {500, 700}};
-  Step one(rows), three(rows);
+  CompressedStep one(rows), three(rows);
   Attend(kernel_, &one);
   DecodeAttention attention(kernel_, rows.shape);
   attention.Reserve(1, 1000, 3);
@@ -251,11 +251,11 @@ TEST_P(DecodeCompressedTest, ThreadsThatRunAtOnceAgree) {
 }
 
 TEST_P(DecodeCompressedTest, IsTheSameBitForBitWhereverRowsLie) {
-  for (const CompressedType type : kTypes) {
+  for (const CompressedType type : kDecodedTypes) {
     Rows rows = {.shape = Shape(type, 80, 2, 3), .full = {200, 10}, .compressed = {300, 170}};
-    Step scattered(rows);
+    CompressedStep scattered(rows);
     rows.layout = Layout::kDense;
-    Step dense(rows);
+    CompressedStep dense(rows);
     Attend(kernel_, &scattered);
     Attend(kernel_, &dense, 2);
     EXPECT_EQ(dense.out, scattered.out);
@@ -266,7 +266,7 @@ TEST_P(DecodeCompressedTest, IsTheSameBitForBitWhereverRowsLie) {
 TEST_P(DecodeCompressedTest, WithoutCompressedRowsNothingChanges) {
   Rows rows = {
       .shape = Shape(CompressedType::kInt8, 64, 2, 3), .full = {300, 70}, .compressed = {0, 0}};
-  Step with(rows), without(rows);
+  CompressedStep with(rows), without(rows);
   without.shape.compressed = {};
   Attend(kernel_, &with, 2);
   DecodeAttention attention(kernel_, without.shape);
@@ -292,7 +292,7 @@ TEST_P(DecodeCompressedTest, APlanOfOtherRowsLeavesNoTrace) {
   attention.Reserve(1, 500, 1);
   uint32_t seed = 0;
   for (const Rows& rows : sequence) {
-    Step step(rows, ++seed), alone(rows, seed);
+    CompressedStep step(rows, ++seed), alone(rows, seed);
     AttendWith(&attention, step.Query(), 1);
     Attend(kernel_, &alone);
     EXPECT_EQ(step.out, alone.out) << seed;
@@ -303,7 +303,7 @@ TEST_P(DecodeCompressedTest, APlanOfOtherRowsLeavesNoTrace) {
 TEST_P(DecodeCompressedTest, OneThreadFoldsTheNewestFullRowsAndNoneWhereThereAreNone) {
   const Rows rows = {
       .shape = Shape(CompressedType::kInt8, 64, 2, 3), .full = {300, 0}, .compressed = {500, 90}};
-  Step step(rows);
+  CompressedStep step(rows);
   DecodeAttention attention(kernel_, rows.shape);
   attention.Reserve(1, 800, 3);
   const DecodeQuery query = step.Query();
@@ -319,9 +319,10 @@ TEST_P(DecodeCompressedTest, OneThreadFoldsTheNewestFullRowsAndNoneWhereThereAre
 
 TEST_P(DecodeCompressedTest, WhatIsNotFiniteFailsAndLeavesMassAlone) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  for (const CompressedType type : kTypes) {
+  for (const CompressedType type : kDecodedTypes) {
     for (const bool in_value : {false, true}) {
-      Step step({.shape = Shape(type, 64, 2, 3), .full = {70, 70}, .compressed = {70, 70}});
+      CompressedStep step(
+          {.shape = Shape(type, 64, 2, 3), .full = {70, 70}, .compressed = {70, 70}});
       std::vector<float> key = RandomNormal(64, 1), value = key;
       (in_value ? value : key)[63] = kNaN;
       CompressRow(step.shape.compressed, key.data(), value.data(), step.compressed.Row(1, 66));

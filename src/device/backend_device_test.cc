@@ -8,13 +8,12 @@
 
 #include "gtest/gtest.h"
 #include "src/device/sim_backend.h"
+#include "tests/support/expect_ok.h"
 
 namespace ebb {
 namespace {
 
 constexpr size_t kExtent = kDeviceMemoryStep;
-
-void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
 std::unique_ptr<BackendDevice> Make(size_t row_bytes, uint64_t memory = 64 * kExtent) {
   auto device = BackendDevice::Create(

@@ -5,12 +5,12 @@
 
 #include <limits>
 
+#include "tests/support/numbers.h"
+
 namespace ebb {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 // A row of a kv head: 64 keys and 64 values of 2 bytes, 256; a page of 64: 16 KiB; 90 streams.
 FitModel SmolLm2() {

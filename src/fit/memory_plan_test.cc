@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "tests/support/numbers.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"
 
@@ -15,7 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr int kContext = 1 << 16;  // 64 MiB of rows
 
 class MemoryPlanTest : public testing::Test {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ebb/fit.h"
+#include "tests/support/numbers.h"
 
 namespace ebb {
 namespace {
@@ -9,9 +10,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-FitModel SmolLm2() {
+FitModel WeightsAlone() {
   return {.shape = {.num_layers = 30,
                     .num_q_heads = 9,
                     .num_kv_heads = 3,
@@ -24,7 +23,7 @@ FitModel SmolLm2() {
 
 std::string Gentlest(uint64_t memory_mib, uint64_t disk_mib) {
   const Result<FitSetting> setting =
-      GentlestSetting(SmolLm2(), {.context = 8000},
+      GentlestSetting(WeightsAlone(), {.context = 8000},
                       {.memory_bytes = memory_mib * kMiB, .disk_bytes = disk_mib * kMiB});
   return setting.ok() ? setting->name : std::string(setting.status().message());
 }
@@ -38,13 +37,13 @@ TEST(FitSettings, LessMemoryTakesAHarderSetting) {
 
 TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
   const FitRequest request = {.context = 32000, .on_device = true};
-  const auto bytes = FitRequestInto(SmolLm2(), request);
+  const auto bytes = FitRequestInto(WeightsAlone(), request);
   ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
   EXPECT_EQ(bytes->DeviceMemory(), bytes->weights + bytes->compute + bytes->t0 + bytes->staging);
   EXPECT_EQ(bytes->Memory(), bytes->program + bytes->tables);
   const auto taken = [&](uint64_t device_bytes, uint64_t memory_bytes) {
     const auto setting = GentlestSetting(
-        SmolLm2(), request, {.memory_bytes = memory_bytes, .device_bytes = device_bytes});
+        WeightsAlone(), request, {.memory_bytes = memory_bytes, .device_bytes = device_bytes});
     return setting.ok() ? setting->name : setting.status().ToString();
   };
   constexpr uint64_t kGiB = uint64_t{1} << 30;
@@ -54,7 +53,7 @@ TEST(FitSettings, LessOfADeviceTakesLessT0ThenEvicts) {
   EXPECT_NE(taken(kGiB / 2, kGiB / 4).find("--t1 file"), std::string::npos);
   FitRequest compressed = request;
   compressed.tiers = TierSpec{.t2_share = 0.5};
-  const auto with_t2 = FitRequestInto(SmolLm2(), compressed);
+  const auto with_t2 = FitRequestInto(WeightsAlone(), compressed);
   ASSERT_TRUE(with_t2.ok()) << with_t2.status().ToString();
   EXPECT_GT(with_t2->t2, 100 * kMiB);
   EXPECT_EQ(with_t2->Memory(), with_t2->program + with_t2->tables + with_t2->t2);
@@ -74,8 +73,8 @@ TEST(FitSettings, WhatFitsNowhereIsRefusedWithTheLeastMemory) {
 }
 
 TEST(FitSettings, WhatIsRefusedEverywhereSaysWhy) {
-  const auto setting =
-      GentlestSetting(SmolLm2(), {.context = 8000, .kv_cap_bytes = 1}, {.memory_bytes = 1 << 30});
+  const auto setting = GentlestSetting(WeightsAlone(), {.context = 8000, .kv_cap_bytes = 1},
+                                       {.memory_bytes = 1 << 30});
   ASSERT_FALSE(setting.ok());
   EXPECT_THAT(setting.status().message(), HasSubstr("cap"));
   EXPECT_THAT(setting.status().message(), testing::Not(HasSubstr("MiB,")));
@@ -107,21 +106,22 @@ TEST(FitSettings, EverySettingIsWrittenAsItIsTyped) {
 
 TEST(FitSettings, TheLargestContextFitsAndTheNextDoesNot) {
   const FitLimits limits = {.memory_bytes = 200 * kMiB};
-  const int context = LargestContext(SmolLm2(), {}, limits);
+  const int context = LargestContext(WeightsAlone(), {}, limits);
   // 100 MiB less buffers and tables are at most 50 extents, 6,400 pages, 71 of each stream.
   EXPECT_EQ(context % 64, 0);
   EXPECT_GT(context, 60 * 64);
   EXPECT_LE(context, 71 * 64);
   const auto fits = [&](int tokens) {
-    return CheckFit(*FitRequestInto(SmolLm2(), {.context = tokens}), limits).ok();
+    return CheckFit(*FitRequestInto(WeightsAlone(), {.context = tokens}), limits).ok();
   };
   EXPECT_TRUE(fits(context));
   EXPECT_FALSE(fits(context + 1));
-  EXPECT_EQ(LargestContext(SmolLm2(), {}, {.memory_bytes = 99 * kMiB}), 0);
+  EXPECT_EQ(LargestContext(WeightsAlone(), {}, {.memory_bytes = 99 * kMiB}), 0);
 }
 
 TEST(FitSettings, RequestsShareTheWeights) {
-  const int requests = MostRequests(SmolLm2(), {.context = 1000}, {.memory_bytes = 300 * kMiB});
+  const int requests =
+      MostRequests(WeightsAlone(), {.context = 1000}, {.memory_bytes = 300 * kMiB});
   // 22.5 MiB of pages each.
   EXPECT_EQ(requests, 8);
 }

@@ -19,9 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr size_t kPageBytes = 16 << 10;
-constexpr size_t kSegmentBytes = kPageBytes * kPagesPerSegment;
-
 class PageFileFaultsTest : public testing::TestWithParam<IoEngine> {
  protected:
   void SetUp() override {
@@ -34,7 +31,7 @@ class PageFileFaultsTest : public testing::TestWithParam<IoEngine> {
   // The hook hands everything to fault_, which tests set and change.
   [[nodiscard]] PageFileOptions Options() {
     return {.folder = folder_.File(""),
-            .page_bytes = kPageBytes,
+            .page_bytes = kTestPageBytes,
             .engine = GetParam(),
             .faults = [this](const DiskRequest& request) {
               return fault_ ? fault_(request) : DiskFault{};
@@ -75,27 +72,27 @@ TEST_P(PageFileFaultsTest, AFullDiskIsSaidByAllocateAndChangesNothing) {
   EXPECT_THAT(status.message(), HasSubstr("No space left on device"));
   EXPECT_TRUE(pages.empty());
   EXPECT_EQ(file->stats().num_pages, 60u);
-  EXPECT_EQ(file->stats().file_bytes, kSegmentBytes);
-  EXPECT_EQ(file->stats().peak_file_bytes, kSegmentBytes);
-  EXPECT_LT(file->DiskBytes(), 2 * kSegmentBytes);
+  EXPECT_EQ(file->stats().file_bytes, kTestSegmentBytes);
+  EXPECT_EQ(file->stats().peak_file_bytes, kTestSegmentBytes);
+  EXPECT_LT(file->DiskBytes(), 2 * kTestSegmentBytes);
   fault_ = nullptr;
   EXPECT_EQ(AllocateNow(file.get(), 0, 4 + 3 * 64).back(), 255u);
 }
 
 TEST_P(PageFileFaultsTest, SpaceThatIsNotTakenBackStaysCountedAndServesTheNextLayer) {
   PageFileOptions options = Options();
-  options.cap_bytes = 2 * kSegmentBytes;
+  options.cap_bytes = 2 * kTestSegmentBytes;
   const auto file = Make(options);
   const uint32_t first = AllocateNow(file.get(), 0, 1)[0];
   const uint32_t second = AllocateNow(file.get(), 1, 1)[0];
   Fail(DiskCall::kRelease, EIO);
   file->Free(second);
-  EXPECT_EQ(file->stats().file_bytes, 2 * kSegmentBytes);
+  EXPECT_EQ(file->stats().file_bytes, 2 * kTestSegmentBytes);
   fault_ = nullptr;
   file->Free(first);
-  EXPECT_EQ(file->stats().file_bytes, kSegmentBytes);
+  EXPECT_EQ(file->stats().file_bytes, kTestSegmentBytes);
   EXPECT_EQ(AllocateNow(file.get(), 2, 1)[0], second);
-  EXPECT_EQ(file->stats().file_bytes, kSegmentBytes);
+  EXPECT_EQ(file->stats().file_bytes, kTestSegmentBytes);
 }
 
 TEST_P(PageFileFaultsTest, NeighbouringSegmentsThatEmptyTogetherGoBackInOneCall) {
@@ -111,13 +108,14 @@ TEST_P(PageFileFaultsTest, NeighbouringSegmentsThatEmptyTogetherGoBackInOneCall)
     return {};
   };
   file->Free(pages);
-  EXPECT_THAT(released, testing::ElementsAre(std::pair(0, 3 * kSegmentBytes),
-                                             std::pair(4 * kSegmentBytes, 2 * kSegmentBytes)));
-  EXPECT_EQ(file->stats().file_bytes, kSegmentBytes);
+  EXPECT_THAT(released,
+              testing::ElementsAre(std::pair(0, 3 * kTestSegmentBytes),
+                                   std::pair(4 * kTestSegmentBytes, 2 * kTestSegmentBytes)));
+  EXPECT_EQ(file->stats().file_bytes, kTestSegmentBytes);
   EXPECT_EQ(file->stats().num_pages, 1u);
   file->Free(kept);
   EXPECT_EQ(file->stats().file_bytes, 0u);
-  EXPECT_LE(file->DiskBytes(), kSegmentBytes / 2);
+  EXPECT_LE(file->DiskBytes(), kTestSegmentBytes / 2);
 }
 
 TEST_P(PageFileFaultsTest, ShortAndInterruptedTransfersAreCompleted) {
@@ -132,28 +130,28 @@ TEST_P(PageFileFaultsTest, ShortAndInterruptedTransfersAreCompleted) {
     // Any number of bytes: the rest must begin at a block again.
     return {.max_bytes = 1 + random() % (200 << 10)};
   };
-  const PageMemory memory(200, kPageBytes);
+  const PageMemory memory(200, kTestPageBytes);
   for (size_t i = 0; i < 200; ++i) memory.Fill(i, i);
   ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
-  const PageMemory copy(200, kPageBytes);
+  const PageMemory copy(200, kTestPageBytes);
   const Status status = ReadNow(file.get(), Requests(pages, copy));
   ASSERT_TRUE(status.ok()) << status.ToString();
   for (size_t i = 0; i < 200; ++i) ASSERT_TRUE(copy.Holds(i, i)) << i;
   EXPECT_GT(num_faults, 50);
-  EXPECT_EQ(file->stats().bytes_read, 200 * kPageBytes);
-  EXPECT_EQ(file->stats().bytes_written, 200 * kPageBytes);
+  EXPECT_EQ(file->stats().bytes_read, 200 * kTestPageBytes);
+  EXPECT_EQ(file->stats().bytes_written, 200 * kTestPageBytes);
 }
 
 TEST_P(PageFileFaultsTest, AReadThatFailsIsNamedAndOthersGoOn) {
   const auto file = Make(Options());
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 10);
-  const PageMemory memory(10, kPageBytes);
+  const PageMemory memory(10, kTestPageBytes);
   for (size_t i = 0; i < 10; ++i) memory.Fill(i, i);
   ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
   fault_ = [](const DiskRequest& request) -> DiskFault {
-    return {.error = request.offset == 6 * kPageBytes ? EIO : 0};
+    return {.error = request.offset == 6 * kTestPageBytes ? EIO : 0};
   };
-  const PageMemory copy(10, kPageBytes);
+  const PageMemory copy(10, kTestPageBytes);
   const std::vector<PageIo> bad = {{pages[2], copy[2]}, {pages[6], copy[6]}, {pages[8], copy[8]}};
   const std::vector<PageIo> good = {{pages[0], copy[0]}, {pages[1], copy[1]}};
   const auto failing = file->StartRead(bad);
@@ -176,7 +174,7 @@ TEST_P(PageFileFaultsTest, WhatWaitsBehindAFailureInItsBatchIsNotStarted) {
   options.queue_depth = 1;
   const auto file = Make(options);
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 9);
-  const PageMemory memory(9, kPageBytes);
+  const PageMemory memory(9, kTestPageBytes);
   ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
   int num_reads = 0;
   fault_ = [&](const DiskRequest& request) -> DiskFault {
@@ -194,7 +192,7 @@ TEST_P(PageFileFaultsTest, WhatWaitsBehindAFailureInItsBatchIsNotStarted) {
 TEST_P(PageFileFaultsTest, AWriteThatFailsLeavesItsPagesWithoutContents) {
   const auto file = Make(Options());
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 2);
-  const PageMemory memory(2, kPageBytes);
+  const PageMemory memory(2, kTestPageBytes);
   for (const auto& [error, code] :
        {std::pair(EIO, StatusCode::kIo), std::pair(ENOSPC, StatusCode::kResourceExhausted)}) {
     ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
@@ -214,7 +212,7 @@ TEST_P(PageFileFaultsTest, AnEmptyBatchLeavesNothingBehindWhileTheQueueIsFull) {
   PageFileOptions options = Options();
   options.queue_depth = 1;
   const auto file = Make(options);
-  const PageMemory memory(2, kPageBytes);
+  const PageMemory memory(2, kTestPageBytes);
   const auto requests = Requests(AllocateNow(file.get(), 0, 2), memory);
   fault_ = [](const DiskRequest&) -> DiskFault { return {.delay = std::chrono::milliseconds(50)}; };
   const auto first = file->StartWrite(std::span(requests).first(1));
@@ -228,7 +226,7 @@ TEST_P(PageFileFaultsTest, AnEmptyBatchLeavesNothingBehindWhileTheQueueIsFull) {
 TEST_P(PageFileFaultsTest, AFileThatEndsEarlyIsAnError) {
   const auto file = Make(Options());
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 1);
-  const PageMemory memory(1, kPageBytes);
+  const PageMemory memory(1, kTestPageBytes);
   ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
   fault_ = [](const DiskRequest&) -> DiskFault { return {.max_bytes = 0}; };
   const Status status = ReadNow(file.get(), Requests(pages, memory));
@@ -240,7 +238,7 @@ TEST_P(PageFileFaultsTest, AFileThatEndsEarlyIsAnError) {
 TEST_P(PageFileFaultsTest, ADiskWithoutProgressIsAnError) {
   const auto file = Make(Options());
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 1);
-  const PageMemory memory(1, kPageBytes);
+  const PageMemory memory(1, kTestPageBytes);
   Fail(DiskCall::kWrite, EINTR);
   const Status status = WriteNow(file.get(), Requests(pages, memory));
   EXPECT_EQ(status.code(), StatusCode::kIo);
@@ -254,11 +252,13 @@ TEST_P(PageFileFaultsTest, ACorruptPageIsNamedWhenChecksumsAreVerified) {
     options.verify_checksums = verifies;
     const auto file = Make(options);
     const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 8);
-    const PageMemory memory(8, kPageBytes);
+    const PageMemory memory(8, kTestPageBytes);
     for (size_t i = 0; i < 8; ++i) memory.Fill(i, i);
     ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
     ASSERT_TRUE(ReadNow(file.get(), Requests(pages, memory)).ok());
-    fault_ = [](const DiskRequest&) -> DiskFault { return {.flipped_byte = 5 * kPageBytes + 77}; };
+    fault_ = [](const DiskRequest&) -> DiskFault {
+      return {.flipped_byte = 5 * kTestPageBytes + 77};
+    };
     const Status status = ReadNow(file.get(), Requests(pages, memory));
     EXPECT_FALSE(memory.Holds(5, 5));
     if (verifies) {

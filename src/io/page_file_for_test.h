@@ -15,6 +15,9 @@
 
 namespace ebb {
 
+inline constexpr size_t kTestPageBytes = 16 << 10;
+inline constexpr size_t kTestSegmentBytes = kTestPageBytes * kPagesPerSegment;
+
 class PageMemory {
  public:
   PageMemory(size_t num_pages, size_t page_bytes)

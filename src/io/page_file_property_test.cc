@@ -18,8 +18,8 @@
 namespace ebb {
 namespace {
 
-constexpr size_t kPageBytes = 4096;
-constexpr size_t kSegmentBytes = kPageBytes * kPagesPerSegment;
+constexpr size_t kSmallPageBytes = 4096;
+constexpr size_t kSmallSegmentBytes = kSmallPageBytes * kPagesPerSegment;
 constexpr size_t kMaxSegments = 12;
 constexpr int kLayers = 5;
 constexpr size_t kMaxBatch = 20;
@@ -72,7 +72,7 @@ class RandomUse {
     EXPECT_GT(num_reads_, num_steps);
     for (const auto& [page, contents] : pages_) file_->Free(page);
     EXPECT_EQ(file_->stats().num_pages, 0u);
-    EXPECT_LT(file_->DiskBytes(), kSegmentBytes);
+    EXPECT_LT(file_->DiskBytes(), kSmallSegmentBytes);
   }
 
  private:
@@ -144,7 +144,7 @@ class RandomUse {
     const bool reads = call == DiskCall::kRead;
     Batch batch = {.reads = reads,
                    .pages = Choose(kMaxBatch, reads ? &RandomUse::CanRead : &RandomUse::IsIdle),
-                   .memory = PageMemory(kMaxBatch, kPageBytes)};
+                   .memory = PageMemory(kMaxBatch, kSmallPageBytes)};
     for (size_t i = 0; i < batch.pages.size(); ++i) {
       const uint32_t page = batch.pages[i];
       if (!reads) batch.memory.Fill(i, pages_[page].seed = ++last_seed_);
@@ -154,7 +154,7 @@ class RandomUse {
     const auto ticket = reads ? file_->StartRead(ios) : file_->StartWrite(ios);
     ASSERT_TRUE(ticket.ok()) << ticket.status().ToString();
     batch.ticket = *ticket;
-    (reads ? bytes_read_ : bytes_written_) += ios.size() * kPageBytes;
+    (reads ? bytes_read_ : bytes_written_) += ios.size() * kSmallPageBytes;
     batches_.push_back(std::move(batch));
   }
 
@@ -179,8 +179,8 @@ class RandomUse {
   void CheckSpace() const {
     const PageFileStats stats = file_->stats();
     ASSERT_EQ(stats.num_pages, pages_.size());
-    ASSERT_EQ(stats.file_bytes, Segments().size() * kSegmentBytes);
-    ASSERT_LE(stats.peak_file_bytes, kMaxSegments * kSegmentBytes);
+    ASSERT_EQ(stats.file_bytes, Segments().size() * kSmallSegmentBytes);
+    ASSERT_LE(stats.peak_file_bytes, kMaxSegments * kSmallSegmentBytes);
   }
 
   PageFile* file_;
@@ -201,8 +201,8 @@ class PageFilePropertyTest : public testing::TestWithParam<IoEngine> {
   void Run(int num_steps, FaultHook faults) {
     const TempFolder folder;
     const PageFileOptions options = {.folder = folder.File(""),
-                                     .page_bytes = kPageBytes,
-                                     .cap_bytes = kMaxSegments * kSegmentBytes,
+                                     .page_bytes = kSmallPageBytes,
+                                     .cap_bytes = kMaxSegments * kSmallSegmentBytes,
                                      .engine = GetParam(),
                                      .verify_checksums = true,
                                      .faults = std::move(faults)};

@@ -17,8 +17,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr size_t kPageBytes = 8 << 10;
-constexpr size_t kSegmentBytes = kPageBytes * kPagesPerSegment;
+constexpr size_t kMediumPageBytes = 8 << 10;
+constexpr size_t kMediumSegmentBytes = kMediumPageBytes * kPagesPerSegment;
 
 class PageFileSpaceTest : public testing::Test {
  protected:
@@ -28,7 +28,7 @@ class PageFileSpaceTest : public testing::Test {
   }
 
   [[nodiscard]] PageFileOptions Options() const {
-    return {.folder = folder_.File(""), .page_bytes = kPageBytes};
+    return {.folder = folder_.File(""), .page_bytes = kMediumPageBytes};
   }
 
   static std::unique_ptr<PageFile> Make(const PageFileOptions& options) {
@@ -54,7 +54,7 @@ TEST_F(PageFileSpaceTest, PagesOfALayerLieTogetherInSegments) {
   EXPECT_EQ(AllocateNow(file.get(), 0, 1), Range(192, 193));
   EXPECT_EQ(AllocateNow(file.get(), 1, 1), Range(134, 135));
   EXPECT_EQ(file->stats().num_pages, 136u);
-  EXPECT_EQ(file->stats().file_bytes, 4 * kSegmentBytes);
+  EXPECT_EQ(file->stats().file_bytes, 4 * kMediumSegmentBytes);
 }
 
 TEST_F(PageFileSpaceTest, TheLowestHolesAreFilledFirst) {
@@ -74,10 +74,10 @@ TEST_F(PageFileSpaceTest, AnEmptySegmentServesAnotherLayer) {
   for (const uint32_t page : Range(0, 63)) file->Free(page);
   EXPECT_EQ(AllocateNow(file.get(), 1, 1), Range(128, 129));
   file->Free(63);
-  EXPECT_EQ(file->stats().file_bytes, 2 * kSegmentBytes);
+  EXPECT_EQ(file->stats().file_bytes, 2 * kMediumSegmentBytes);
   EXPECT_EQ(AllocateNow(file.get(), 2, 1), Range(0, 1));
-  EXPECT_EQ(file->stats().file_bytes, 3 * kSegmentBytes);
-  EXPECT_EQ(file->stats().peak_file_bytes, 3 * kSegmentBytes);
+  EXPECT_EQ(file->stats().file_bytes, 3 * kMediumSegmentBytes);
+  EXPECT_EQ(file->stats().peak_file_bytes, 3 * kMediumSegmentBytes);
 }
 
 // A file system may need a few blocks for the list of a file's pieces.
@@ -86,27 +86,27 @@ constexpr size_t kListBytes = 16 << 10;
 TEST_F(PageFileSpaceTest, SpaceIsTakenFromTheDiskWithASegmentAndGivenBackWithIt) {
   const auto file = Make(Options());
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 200);
-  EXPECT_GE(file->DiskBytes(), 4 * kSegmentBytes);
-  EXPECT_LE(file->DiskBytes(), 4 * kSegmentBytes + kListBytes);
-  const PageMemory memory(200, kPageBytes);
+  EXPECT_GE(file->DiskBytes(), 4 * kMediumSegmentBytes);
+  EXPECT_LE(file->DiskBytes(), 4 * kMediumSegmentBytes + kListBytes);
+  const PageMemory memory(200, kMediumPageBytes);
   ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
-  EXPECT_LE(file->DiskBytes(), 4 * kSegmentBytes + kListBytes);
+  EXPECT_LE(file->DiskBytes(), 4 * kMediumSegmentBytes + kListBytes);
   for (const uint32_t page : Range(64, 128)) file->Free(page);
-  EXPECT_GE(file->DiskBytes(), 3 * kSegmentBytes);
-  EXPECT_LE(file->DiskBytes(), 3 * kSegmentBytes + kListBytes);
+  EXPECT_GE(file->DiskBytes(), 3 * kMediumSegmentBytes);
+  EXPECT_LE(file->DiskBytes(), 3 * kMediumSegmentBytes + kListBytes);
   for (const uint32_t page : Range(0, 64)) file->Free(page);
   for (const uint32_t page : Range(128, 200)) file->Free(page);
   EXPECT_LE(file->DiskBytes(), kListBytes);
   EXPECT_EQ(file->stats().file_bytes, 0u);
   EXPECT_EQ(file->stats().num_pages, 0u);
-  EXPECT_EQ(file->stats().peak_file_bytes, 4 * kSegmentBytes);
+  EXPECT_EQ(file->stats().peak_file_bytes, 4 * kMediumSegmentBytes);
   EXPECT_GT(file->stats().table_bytes, 200u);
 }
 
 TEST_F(PageFileSpaceTest, AReusedPageMustBeWrittenBeforeItIsRead) {
   const auto file = Make(Options());
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 2);
-  const PageMemory memory(2, kPageBytes);
+  const PageMemory memory(2, kMediumPageBytes);
   ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
   file->Free(pages[0]);
   EXPECT_EQ(AllocateNow(file.get(), 0, 1), Range(0, 1));
@@ -117,7 +117,7 @@ TEST_F(PageFileSpaceTest, AReusedPageMustBeWrittenBeforeItIsRead) {
 
 TEST_F(PageFileSpaceTest, TheCapIsHardAndReachingItChangesNothing) {
   PageFileOptions options = Options();
-  options.cap_bytes = 3 * kSegmentBytes - 1;  // rounds down to two segments
+  options.cap_bytes = 3 * kMediumSegmentBytes - 1;  // rounds down to two segments
   const auto file = Make(options);
   AllocateNow(file.get(), 0, 60);
   AllocateNow(file.get(), 1, 1);
@@ -129,7 +129,7 @@ TEST_F(PageFileSpaceTest, TheCapIsHardAndReachingItChangesNothing) {
                         "the page file's cap of 1572863 bytes are in use"));
   EXPECT_TRUE(pages.empty());
   EXPECT_EQ(file->stats().num_pages, 61u);
-  EXPECT_LT(file->DiskBytes(), 3 * kSegmentBytes);
+  EXPECT_LT(file->DiskBytes(), 3 * kMediumSegmentBytes);
   EXPECT_EQ(AllocateNow(file.get(), 0, 4), Range(60, 64));
   EXPECT_EQ(file->Allocate(2, SIZE_MAX - 10, &pages).code(), StatusCode::kResourceExhausted);
 }

@@ -27,9 +27,6 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr size_t kPageBytes = 16 << 10;
-constexpr size_t kSegmentBytes = kPageBytes * kPagesPerSegment;
-
 class PageFileTest : public testing::TestWithParam<IoEngine> {
  protected:
   void SetUp() override {
@@ -38,7 +35,7 @@ class PageFileTest : public testing::TestWithParam<IoEngine> {
   }
 
   [[nodiscard]] PageFileOptions Options() const {
-    return {.folder = folder_.File(""), .page_bytes = kPageBytes, .engine = GetParam()};
+    return {.folder = folder_.File(""), .page_bytes = kTestPageBytes, .engine = GetParam()};
   }
 
   static std::unique_ptr<PageFile> Make(const PageFileOptions& options) {
@@ -67,18 +64,18 @@ TEST_P(PageFileTest, UsesTheEngineAskedForAndGoesPastThePageCache) {
   const auto file = Make(Options());
   EXPECT_EQ(file->engine(), GetParam());
   EXPECT_TRUE(file->direct());
-  EXPECT_EQ(file->page_bytes(), kPageBytes);
+  EXPECT_EQ(file->page_bytes(), kTestPageBytes);
   EXPECT_EQ(file->stats().file_bytes, 0u);
   EXPECT_EQ(file->DiskBytes(), 0u);
 }
 
 TEST_P(PageFileTest, PagesKeepTheirContentsInAnyOrderAndOfAnySize) {
-  for (const size_t page_bytes : {size_t{4096}, kPageBytes, size_t{20480}, size_t{2} << 20}) {
+  for (const size_t page_bytes : {size_t{4096}, kTestPageBytes, size_t{20480}, size_t{2} << 20}) {
     SCOPED_TRACE(page_bytes);
     PageFileOptions options = Options();
     options.page_bytes = page_bytes;
     const auto file = Make(options);
-    const size_t num_pages = page_bytes > kPageBytes * 2 ? 12 : 300;
+    const size_t num_pages = page_bytes > kTestPageBytes * 2 ? 12 : 300;
     const PageMemory memory(num_pages, page_bytes);
     std::vector<uint32_t> pages = AllocateNow(file.get(), 0, num_pages);
     std::mt19937 random(3);
@@ -99,14 +96,14 @@ TEST_P(PageFileTest, NeighboursAreJoinedIntoRequestsOfAMebibyte) {
   options.faults = Watch(DiskCall::kRead, milliseconds(0));
   const auto file = Make(options);
   std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 160);
-  const PageMemory memory(pages.size(), kPageBytes);
+  const PageMemory memory(pages.size(), kTestPageBytes);
   ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
   ASSERT_TRUE(ReadNow(file.get(), Requests(pages, memory)).ok());
-  EXPECT_THAT(seen_, ElementsAre(64 * kPageBytes, 64 * kPageBytes, 32 * kPageBytes));
+  EXPECT_THAT(seen_, ElementsAre(64 * kTestPageBytes, 64 * kTestPageBytes, 32 * kTestPageBytes));
   seen_.clear();
   const std::vector<uint32_t> apart = {pages[9], pages[1], pages[2], pages[4]};
   ASSERT_TRUE(ReadNow(file.get(), Requests(apart, memory)).ok());
-  EXPECT_THAT(seen_, ElementsAre(2 * kPageBytes, kPageBytes, kPageBytes));
+  EXPECT_THAT(seen_, ElementsAre(2 * kTestPageBytes, kTestPageBytes, kTestPageBytes));
 }
 
 TEST_P(PageFileTest, NoMoreRequestsThanTheQueueIsDeepAreUnderWay) {
@@ -115,11 +112,11 @@ TEST_P(PageFileTest, NoMoreRequestsThanTheQueueIsDeepAreUnderWay) {
   options.faults = Watch(DiskCall::kRead, milliseconds(20));
   const auto file = Make(options);
   const std::vector<uint32_t> all = AllocateNow(file.get(), 0, 10);
-  const PageMemory memory(10, kPageBytes);
+  const PageMemory memory(10, kTestPageBytes);
   for (size_t i = 0; i < 10; ++i) memory.Fill(i, all[i]);
   ASSERT_TRUE(WriteNow(file.get(), Requests(all, memory)).ok());
   const std::vector<uint32_t> apart = {0, 2, 4, 6, 8};
-  const PageMemory copy(5, kPageBytes);
+  const PageMemory copy(5, kTestPageBytes);
   const auto ticket = file->StartRead(Requests(apart, copy));
   ASSERT_TRUE(ticket.ok());
   EXPECT_EQ(seen_.size(), 2u);
@@ -133,7 +130,7 @@ TEST_P(PageFileTest, StartingAndAskingDoNotSleepButWaitingDoes) {
   options.faults = Watch(DiskCall::kRead, milliseconds(60));
   const auto file = Make(options);
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 4);
-  const PageMemory memory(4, kPageBytes);
+  const PageMemory memory(4, kTestPageBytes);
   ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
   const double before = file->stats().wait_seconds;
   const auto start = std::chrono::steady_clock::now();
@@ -154,7 +151,7 @@ TEST_P(PageFileTest, StartingAndAskingDoNotSleepButWaitingDoes) {
 TEST_P(PageFileTest, ABatchIsDoneWithoutWaiting) {
   const auto file = Make(Options());
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 200);
-  const PageMemory memory(200, kPageBytes);
+  const PageMemory memory(200, kTestPageBytes);
   const auto ticket = file->StartWrite(Requests(pages, memory));
   ASSERT_TRUE(ticket.ok());
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -166,10 +163,10 @@ TEST_P(PageFileTest, ABatchIsDoneWithoutWaiting) {
 TEST_P(PageFileTest, TicketsMayBeWaitedForInAnyOrder) {
   const auto file = Make(Options());
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 64);
-  const PageMemory memory(64, kPageBytes);
+  const PageMemory memory(64, kTestPageBytes);
   for (size_t i = 0; i < 64; ++i) memory.Fill(i, pages[i]);
   ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
-  const PageMemory copy(64, kPageBytes);
+  const PageMemory copy(64, kTestPageBytes);
   std::vector<PageFile::Ticket> tickets;
   for (size_t i = 0; i < 64; ++i) {
     const PageIo io = {pages[i], copy[i]};
@@ -192,7 +189,7 @@ TEST_P(PageFileTest, AnEmptyBatchIsDoneAtOnce) {
 TEST_P(PageFileTest, WhatTheCallerMustNotAskForIsRefused) {
   const auto file = Make(Options());
   const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 2);
-  const PageMemory memory(2, kPageBytes);
+  const PageMemory memory(2, kTestPageBytes);
   const auto read_error = [&](uint32_t page, std::byte* to) {
     const PageIo io = {page, to};
     const auto ticket = file->StartRead({&io, 1});
@@ -225,7 +222,7 @@ TEST_P(PageFileTest, WhatTheCallerMustNotAskForIsRefused) {
 }
 
 TEST_P(PageFileTest, MayEndWhileReadsAreUnderWay) {
-  const PageMemory memory(256, kPageBytes);  // outlives the file
+  const PageMemory memory(256, kTestPageBytes);  // outlives the file
   for (const auto delay : {milliseconds(0), milliseconds(30)}) {
     PageFileOptions options = Options();
     options.queue_depth = 3;
@@ -259,7 +256,7 @@ TEST_P(PageFileTest, NothingIsEverSeenInTheFolder) {
     auto file = Make(options);
     EXPECT_EQ(num_opened, refusal == 0 ? 1 : 2);
     const std::vector<uint32_t> pages = AllocateNow(file.get(), 0, 3);
-    const PageMemory memory(3, kPageBytes);
+    const PageMemory memory(3, kTestPageBytes);
     ASSERT_TRUE(WriteNow(file.get(), Requests(pages, memory)).ok());
     EXPECT_TRUE(file->direct());
     EXPECT_TRUE(std::filesystem::is_empty(folder));
@@ -275,7 +272,8 @@ TEST(PageFileOptionsTest, SizesThatDoNotFitAreRefused) {
     EXPECT_EQ(file.status().code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(file.status().message(), HasSubstr("multiple of 4096 bytes"));
   }
-  const auto file = PageFile::Create({.page_bytes = kPageBytes, .cap_bytes = kSegmentBytes - 1});
+  const auto file =
+      PageFile::Create({.page_bytes = kTestPageBytes, .cap_bytes = kTestSegmentBytes - 1});
   ASSERT_FALSE(file.ok());
   EXPECT_EQ(file.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(file.status().message(), HasSubstr("a segment of 1048576 bytes; got 1048575"));
@@ -283,7 +281,7 @@ TEST(PageFileOptionsTest, SizesThatDoNotFitAreRefused) {
 
 TEST(PageFileOptionsTest, AQueueWithoutDepthOrThreadsIsRefused) {
   for (const auto& [depth, num_threads] : {std::pair(0, 1), std::pair(1, 0), std::pair(2000, 1)}) {
-    const auto file = PageFile::Create({.page_bytes = kPageBytes,
+    const auto file = PageFile::Create({.page_bytes = kTestPageBytes,
                                         .queue_depth = depth,
                                         .num_threads = num_threads,
                                         .buffering = Buffering::kAllow});
@@ -294,7 +292,7 @@ TEST(PageFileOptionsTest, AQueueWithoutDepthOrThreadsIsRefused) {
 }
 
 TEST(PageFileOptionsTest, AFolderThatDoesNotExistIsNamed) {
-  const auto file = PageFile::Create({.folder = "/nonexistent/ebb", .page_bytes = kPageBytes});
+  const auto file = PageFile::Create({.folder = "/nonexistent/ebb", .page_bytes = kTestPageBytes});
   ASSERT_FALSE(file.ok());
   EXPECT_EQ(file.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(file.status().message(), HasSubstr("in /nonexistent/ebb: No such file or directory"));
@@ -304,7 +302,7 @@ TEST(PageFileOptionsTest, WithoutAFolderPagesGoWhereTemporaryFilesGo) {
   const TempFolder folder;
   const char* before = std::getenv("TMPDIR");
   const std::string saved = before == nullptr ? "" : before;
-  const PageFileOptions options = {.page_bytes = kPageBytes, .buffering = Buffering::kAllow};
+  const PageFileOptions options = {.page_bytes = kTestPageBytes, .buffering = Buffering::kAllow};
   setenv("TMPDIR", folder.File("").c_str(), 1);
   const auto in_tmpdir = PageFile::Create(options);
   setenv("TMPDIR", "", 1);
@@ -326,7 +324,7 @@ TEST(PageFileOptionsTest, AFileSystemInMemoryIsRefusedUnlessBufferingIsAllowed) 
   if (statfs("/dev/shm", &info) != 0 || info.f_type != kTmpfsMagic) {
     EBB_SKIP_WITHOUT("dev_shm") << "/dev/shm is no tmpfs here";
   }
-  PageFileOptions options = {.folder = "/dev/shm", .page_bytes = kPageBytes};
+  PageFileOptions options = {.folder = "/dev/shm", .page_bytes = kTestPageBytes};
   const auto refused = PageFile::Create(options);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), StatusCode::kUnsupported);
@@ -336,10 +334,10 @@ TEST(PageFileOptionsTest, AFileSystemInMemoryIsRefusedUnlessBufferingIsAllowed) 
   ASSERT_TRUE(file.ok()) << file.status().ToString();
   EXPECT_FALSE((*file)->direct());
   const std::vector<uint32_t> pages = AllocateNow(file->get(), 0, 5);
-  const PageMemory memory(5, kPageBytes);
+  const PageMemory memory(5, kTestPageBytes);
   for (size_t i = 0; i < 5; ++i) memory.Fill(i, i);
   ASSERT_TRUE(WriteNow(file->get(), Requests(pages, memory)).ok());
-  const PageMemory copy(5, kPageBytes);
+  const PageMemory copy(5, kTestPageBytes);
   ASSERT_TRUE(ReadNow(file->get(), Requests(pages, copy)).ok());
   for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(copy.Holds(i, i));
 }

@@ -5,14 +5,13 @@
 
 #include "gtest/gtest.h"
 #include "src/device/sim_backend.h"
+#include "tests/support/expect_ok.h"
 #include "tests/support/tiered_sequence.h"
 
 namespace ebb {
 namespace {
 
-void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
-
-Status Stage(SequenceCache& cache) {
+Status StageAndRelease(SequenceCache& cache) {
   EBB_RETURN_IF_ERROR(cache.BeginStaging());
   for (int layer = 0; layer < kTiersShape.num_layers; ++layer) {
     cache.StageLayer(layer, 0);
@@ -81,7 +80,7 @@ TEST_F(DeviceFaultsTest, WithoutMemoryForAStepTheNextOneIsRight) {
   Status status;
   while (status.ok()) status = other->Append(1'000);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
-  EXPECT_EQ(Stage(sequence_->cache()).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(StageAndRelease(sequence_->cache()).code(), StatusCode::kResourceExhausted);
   other.reset();
   sequence_->ExpectBytes();
 }

@@ -28,20 +28,22 @@ void ExpectResident(size_t base_bytes, size_t accounted_bytes) {
 }
 
 // The shape of SmolLM2-135M.
-constexpr int kLayers = 30;
-constexpr int kKvHeads = 3;
-constexpr PageFormat kFormat{.type = RowType::kF16, .head_dim = 64};
+constexpr int kSmolLm2Layers = 30;
+constexpr int kSmolLm2KvHeads = 3;
+constexpr PageFormat kSmolLm2Format{.type = RowType::kF16, .head_dim = 64};
 constexpr size_t kPagesPerExtent = kExtentBytes / (2 * 64 * 128);
-const ModelShape kShape{
-    .num_layers = kLayers, .num_q_heads = 9, .num_kv_heads = kKvHeads, .head_dim = 64};
+const ModelShape kSmolLm2Shape{.num_layers = kSmolLm2Layers,
+                               .num_q_heads = 9,
+                               .num_kv_heads = kSmolLm2KvHeads,
+                               .head_dim = 64};
 
 void WriteNewRows(SequenceCache* cache, uint32_t begin, uint32_t end) {
-  for (int layer = 0; layer < kLayers; ++layer) {
-    for (int kv_head = 0; kv_head < kKvHeads; ++kv_head) {
+  for (int layer = 0; layer < kSmolLm2Layers; ++layer) {
+    for (int kv_head = 0; kv_head < kSmolLm2KvHeads; ++kv_head) {
       for (uint32_t i = begin; i < end; ++i) {
         const RowAddress row = cache->Row(layer, kv_head, i);
-        std::memset(row.key, static_cast<int>(i & 0x7f), kFormat.RowStride());
-        std::memset(row.value, static_cast<int>(i >> 7), kFormat.RowStride());
+        std::memset(row.key, static_cast<int>(i & 0x7f), kSmolLm2Format.RowStride());
+        std::memset(row.value, static_cast<int>(i >> 7), kSmolLm2Format.RowStride());
       }
     }
   }
@@ -49,10 +51,11 @@ void WriteNewRows(SequenceCache* cache, uint32_t begin, uint32_t end) {
 
 TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
   if (kShadowMemory) GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
-  auto arena = Arena::Create({.page_bytes = kFormat.PageBytes(), .cap_bytes = size_t{1} << 30});
+  auto arena =
+      Arena::Create({.page_bytes = kSmolLm2Format.PageBytes(), .cap_bytes = size_t{1} << 30});
   ASSERT_TRUE(arena.ok());
   const size_t base_bytes = MeasureProcess().resident_bytes;
-  auto cache = std::make_unique<SequenceCache>(kShape, kFormat, Granularity::kHead,
+  auto cache = std::make_unique<SequenceCache>(kSmolLm2Shape, kSmolLm2Format, Granularity::kHead,
                                                CacheStores{.t0 = arena->get()});
 
   // A token at a time after a prompt, each head losing other rows: 90 tables grow and shrink.
@@ -92,9 +95,10 @@ TEST(MemoryTest, RowsThatGoGiveTheirMemoryBackToTheSystem) {
 
 TEST(MemoryTest, ResidentMemoryStaysFlatWhileEveryTokenReplacesOne) {
   if (kShadowMemory) GTEST_SKIP() << "a sanitizer keeps shadow memory of its own";
-  auto arena = Arena::Create({.page_bytes = kFormat.PageBytes(), .cap_bytes = size_t{1} << 30});
+  auto arena =
+      Arena::Create({.page_bytes = kSmolLm2Format.PageBytes(), .cap_bytes = size_t{1} << 30});
   ASSERT_TRUE(arena.ok());
-  SequenceCache cache(kShape, kFormat, Granularity::kHead, {.t0 = arena->get()});
+  SequenceCache cache(kSmolLm2Shape, kSmolLm2Format, Granularity::kHead, {.t0 = arena->get()});
   ASSERT_TRUE(cache.Append(0, 1024).ok());
   WriteNewRows(&cache, 0, 1024);
   std::mt19937 random(6);
@@ -114,7 +118,7 @@ TEST(MemoryTest, ResidentMemoryStaysFlatWhileEveryTokenReplacesOne) {
   EXPECT_NEAR(static_cast<double>(MeasureProcess().resident_bytes),
               static_cast<double>(resident_bytes), 4 << 20);
   EXPECT_LE(cache.accounting().table_bytes, table_bytes + (64 << 10));
-  EXPECT_LE((*arena)->stats().peak_reserved_bytes, size_t{90 * 18} * kFormat.PageBytes());
+  EXPECT_LE((*arena)->stats().peak_reserved_bytes, size_t{90 * 18} * kSmolLm2Format.PageBytes());
 }
 
 TEST(MemoryTest, TablesThatTheSystemRefusesAreAnErrorAndChangeNothing) {

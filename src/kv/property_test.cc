@@ -15,36 +15,36 @@
 namespace ebb {
 namespace {
 
-constexpr int kLayers = 2;
-constexpr int kKvHeads = 2;
-constexpr int kStreams = kLayers * kKvHeads;
-constexpr PageFormat kFormat{.type = RowType::kF32, .head_dim = 128};
+constexpr int kModelLayers = 2;
+constexpr int kModelKvHeads = 2;
+constexpr int kModelStreams = kModelLayers * kModelKvHeads;
+constexpr PageFormat kModelFormat{.type = RowType::kF32, .head_dim = 128};
 constexpr size_t kNumExtents = 6;
 
-struct ModelRow {
+struct NaiveRow {
   uint64_t seed = 0;  // of the bytes; every stream has its own from it
   Position last_visible = kVisibleForEver;
 };
-using ModelGroup = std::map<Position, ModelRow>;
+using NaiveGroup = std::map<Position, NaiveRow>;
 
 struct Case {
   std::unique_ptr<SequenceCache> cache;
-  std::vector<ModelGroup> groups;  // [num_groups]
+  std::vector<NaiveGroup> groups;  // [num_groups]
   Position next = 0;
   int64_t rows_evicted = 0;
 
-  [[nodiscard]] int StreamsPerGroup() const { return kStreams / cache->num_groups(); }
+  [[nodiscard]] int StreamsPerGroup() const { return kModelStreams / cache->num_groups(); }
 };
 
 class PropertyTest {
  public:
   explicit PropertyTest(uint32_t seed) : random_(seed) {
     auto arena = Arena::Create(
-        {.page_bytes = kFormat.PageBytes(), .cap_bytes = kNumExtents * kExtentBytes + 12345});
+        {.page_bytes = kModelFormat.PageBytes(), .cap_bytes = kNumExtents * kExtentBytes + 12345});
     EXPECT_TRUE(arena.ok());
     arena_ = *std::move(arena);
     auto t1 = Arena::Create(
-        {.page_bytes = kFormat.PageBytes(), .cap_bytes = kNumExtents / 2 * kExtentBytes});
+        {.page_bytes = kModelFormat.PageBytes(), .cap_bytes = kNumExtents / 2 * kExtentBytes});
     EXPECT_TRUE(t1.ok());
     t1_ = *std::move(t1);
     for (size_t i = 0; i < cases_.size(); ++i) Recreate(i);
@@ -76,11 +76,11 @@ class PropertyTest {
   size_t Below(size_t end) { return random_() % end; }
 
   [[nodiscard]] std::unique_ptr<SequenceCache> MakeCache(Granularity granularity) const {
-    const ModelShape shape{.num_layers = kLayers,
-                           .num_q_heads = kKvHeads,
-                           .num_kv_heads = kKvHeads,
-                           .head_dim = kFormat.head_dim};
-    return std::make_unique<SequenceCache>(shape, kFormat, granularity,
+    const ModelShape shape{.num_layers = kModelLayers,
+                           .num_q_heads = kModelKvHeads,
+                           .num_kv_heads = kModelKvHeads,
+                           .head_dim = kModelFormat.head_dim};
+    return std::make_unique<SequenceCache>(shape, kModelFormat, granularity,
                                            CacheStores{.t0 = arena_.get(), .t1 = t1_.get()});
   }
 
@@ -110,7 +110,7 @@ class PropertyTest {
     } else if (dice < 790) {
       Truncate(c);
     } else if (dice < 850) {
-      const size_t budget = Below(2) == 0 ? SIZE_MAX : Below(kFormat.PageBytes());
+      const size_t budget = Below(2) == 0 ? SIZE_MAX : Below(kModelFormat.PageBytes());
       EXPECT_LE(c->cache->Compact(budget), budget);
     } else if (dice < 860) {
       bytes_sorted_ += c->cache->Sort(SIZE_MAX);
@@ -149,8 +149,8 @@ class PropertyTest {
       ++num_refused_;
       ASSERT_EQ(status.code(), StatusCode::kResourceExhausted);
       // Refused only when it could not fit.
-      const size_t at_most = kStreams * ((num_tokens + kRowsPerPage - 1) / kRowsPerPage);
-      ASSERT_GT(before.used_bytes + at_most * kFormat.PageBytes(), kNumExtents * kExtentBytes);
+      const size_t at_most = kModelStreams * ((num_tokens + kRowsPerPage - 1) / kRowsPerPage);
+      ASSERT_GT(before.used_bytes + at_most * kModelFormat.PageBytes(), kNumExtents * kExtentBytes);
       ASSERT_EQ(arena_->stats().num_pages, before.num_pages);
       CheckLists(*c);
       for (size_t g = 0; g < c->groups.size(); ++g) {
@@ -209,7 +209,7 @@ class PropertyTest {
   void Truncate(Case* c) {
     const Position end = std::max<Position>(0, c->next - static_cast<Position>(Below(300)));
     c->cache->TruncateTo(end);
-    for (ModelGroup& group : c->groups) group.erase(group.lower_bound(end), group.end());
+    for (NaiveGroup& group : c->groups) group.erase(group.lower_bound(end), group.end());
     if (Below(2) == 0) c->next = end;
   }
 
@@ -269,7 +269,7 @@ class PropertyTest {
 
   // [2 * head_dim] elements: key, then value.
   static std::vector<uint64_t> Expected(uint64_t seed, int stream) {
-    std::vector<uint64_t> words(2 * kFormat.RowStride() / sizeof(uint64_t));
+    std::vector<uint64_t> words(2 * kModelFormat.RowStride() / sizeof(uint64_t));
     uint64_t word = seed + static_cast<uint64_t>(stream) * 0x9e3779b97f4a7c15;
     for (uint64_t& w : words) w = (word = word * 6364136223846793005 + 1442695040888963407);
     return words;
@@ -287,17 +287,17 @@ class PropertyTest {
       const auto list = c->cache->positions(group);
       const auto at = std::lower_bound(list.begin(), list.end(), row->first) - list.begin();
       const auto address =
-          c->cache->Row(stream / kKvHeads, stream % kKvHeads, static_cast<uint32_t>(at));
+          c->cache->Row(stream / kModelKvHeads, stream % kModelKvHeads, static_cast<uint32_t>(at));
       const auto* bytes = reinterpret_cast<const std::byte*>(expected.data());
-      std::memcpy(address.key, bytes, kFormat.RowStride());
-      std::memcpy(address.value, bytes + kFormat.RowStride(), kFormat.RowStride());
+      std::memcpy(address.key, bytes, kModelFormat.RowStride());
+      std::memcpy(address.value, bytes + kModelFormat.RowStride(), kModelFormat.RowStride());
     }
   }
 
   static void CheckLists(const Case& c) {
-    for (int stream = 0; stream < kStreams; ++stream) {
-      const ModelGroup& group = c.groups[stream / c.StreamsPerGroup()];
-      const RowsView view = c.cache->View(stream / kKvHeads, stream % kKvHeads);
+    for (int stream = 0; stream < kModelStreams; ++stream) {
+      const NaiveGroup& group = c.groups[stream / c.StreamsPerGroup()];
+      const RowsView view = c.cache->View(stream / kModelKvHeads, stream % kModelKvHeads);
       ASSERT_EQ(view.size(), group.size());
       ASSERT_TRUE(view.last_visible.empty() || view.last_visible.size() == group.size());
       size_t i = 0;
@@ -311,17 +311,17 @@ class PropertyTest {
   }
 
   static void CheckBytes(const Case& c) {
-    for (int stream = 0; stream < kStreams; ++stream) {
-      const RowsView view = c.cache->View(stream / kKvHeads, stream % kKvHeads);
+    for (int stream = 0; stream < kModelStreams; ++stream) {
+      const RowsView view = c.cache->View(stream / kModelKvHeads, stream % kModelKvHeads);
       size_t i = 0;
       for (const auto& [position, row] : c.groups[stream / c.StreamsPerGroup()]) {
         const std::vector<uint64_t> expected = Expected(row.seed, stream);
         const std::byte* key =
-            view.pages[view.slots[i].page()] + view.slots[i].row() * kFormat.RowStride();
+            view.pages[view.slots[i].page()] + view.slots[i].row() * kModelFormat.RowStride();
         const auto* bytes = reinterpret_cast<const std::byte*>(expected.data());
-        ASSERT_EQ(std::memcmp(key, bytes, kFormat.RowStride()), 0) << "key at " << position;
-        ASSERT_EQ(std::memcmp(key + kFormat.ValueOffset(), bytes + kFormat.RowStride(),
-                              kFormat.RowStride()),
+        ASSERT_EQ(std::memcmp(key, bytes, kModelFormat.RowStride()), 0) << "key at " << position;
+        ASSERT_EQ(std::memcmp(key + kModelFormat.ValueOffset(), bytes + kModelFormat.RowStride(),
+                              kModelFormat.RowStride()),
                   0)
             << "value at " << position;
         ++i;
@@ -330,8 +330,8 @@ class PropertyTest {
   }
 
   static void CollectPages(const Case& c, std::set<const std::byte*>* pages) {
-    for (int stream = 0; stream < kStreams; ++stream) {
-      const RowsView view = c.cache->View(stream / kKvHeads, stream % kKvHeads);
+    for (int stream = 0; stream < kModelStreams; ++stream) {
+      const RowsView view = c.cache->View(stream / kModelKvHeads, stream % kModelKvHeads);
       for (const Slot slot : view.slots) pages->insert(view.pages[slot.page()]);
     }
   }
@@ -347,7 +347,7 @@ class PropertyTest {
       const CacheAccounting accounting = c.cache->accounting();
       int64_t num_rows = 0;
       size_t max_rows = 0;
-      for (const ModelGroup& group : c.groups) {
+      for (const NaiveGroup& group : c.groups) {
         num_rows += static_cast<int64_t>(group.size()) * c.StreamsPerGroup();
         max_rows = std::max(max_rows, group.size());
       }
@@ -360,11 +360,11 @@ class PropertyTest {
       }
       CollectPages(c, &pages);
     }
-    const size_t distinct_bytes = pages.size() * kFormat.PageBytes();
+    const size_t distinct_bytes = pages.size() * kModelFormat.PageBytes();
     ASSERT_EQ(arena_->stats().used_bytes + t1_->stats().used_bytes, distinct_bytes);
     ASSERT_LE(page_bytes - shared_bytes, distinct_bytes);
     ASSERT_EQ(page_bytes > distinct_bytes, shared_bytes > 0);
-    num_pages_shared_ += (page_bytes - distinct_bytes) / kFormat.PageBytes();
+    num_pages_shared_ += (page_bytes - distinct_bytes) / kModelFormat.PageBytes();
     ASSERT_TRUE(t1_->Validate().ok());
     const Status status = arena_->Validate();
     ASSERT_TRUE(status.ok()) << status.ToString();

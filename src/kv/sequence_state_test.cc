@@ -7,14 +7,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/expect_ok.h"
 #include "tests/support/tiered_sequence.h"
 
 namespace ebb {
 namespace {
 
 using testing::HasSubstr;
-
-void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
 constexpr int kRows = 300;
 

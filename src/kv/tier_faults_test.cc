@@ -8,12 +8,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/expect_ok.h"
 #include "tests/support/tiered_sequence.h"
 
 namespace ebb {
 namespace {
-
-void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
 class TierFaultsTest : public testing::Test {
  protected:
@@ -73,12 +72,6 @@ class TierFaultsTest : public testing::Test {
   std::unique_ptr<TieredSequence> bystander_ =
       std::make_unique<TieredSequence>(tiers_, Granularity::kLayer, 2);
 };
-
-Status Stage(SequenceCache& cache) {
-  EBB_RETURN_IF_ERROR(cache.BeginStaging());
-  for (int layer = 0; layer < kTiersShape.num_layers; ++layer) cache.StageLayer(layer, 0);
-  return cache.EndStaging();
-}
 
 TEST_F(TierFaultsTest, AStepWhoseReadsFailSaysSoAndTheNextOneIsRight) {
   for (int after = 0; after < 4; ++after) {

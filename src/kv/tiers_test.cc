@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/expect_ok.h"
 #include "tests/support/tiered_sequence.h"
 
 namespace ebb {
 namespace {
-
-void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
 // Sequences of all granularities on the same small stores.
 class TiersPropertyTest {

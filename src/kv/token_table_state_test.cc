@@ -5,11 +5,10 @@
 #include <random>
 
 #include "src/kv/token_table.h"
+#include "tests/support/expect_ok.h"
 
 namespace ebb {
 namespace {
-
-void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
 // A table after some life: holes, both tiers, hidden rows.
 TokenTable LivedTable(uint64_t seed) {

@@ -7,18 +7,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/expect_ok.h"
 #include "tests/support/tiered_sequence.h"
 
 namespace ebb {
 namespace {
-
-void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
-
-Status Stage(SequenceCache& cache) {
-  EBB_RETURN_IF_ERROR(cache.BeginStaging());
-  for (int layer = 0; layer < kTiersShape.num_layers; ++layer) cache.StageLayer(layer, 0);
-  return cache.EndStaging();
-}
 
 // Two sequences that share a file, and a disk that refuses every third write, some of them late.
 class WriteBehind : public testing::TestWithParam<int> {

@@ -16,6 +16,7 @@
 #include "ebb/model.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
+#include "tests/support/small_model.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -24,17 +25,6 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// A good model of the sizes that the cases speak of, and its adapter.
-RandomGgufOptions SmallOptions() {
-  RandomGgufOptions options;
-  options.embed_dim = 64;
-  options.num_q_heads = 4;
-  options.num_kv_heads = 2;
-  options.head_dim = 16;
-  options.feed_forward_dim = 96;
-  options.num_tokens = 260;
-  return options;
-}
 RandomGgufOptions AdapterOptions() {
   RandomGgufOptions options = SmallOptions();
   options.eviction_window = 64;
@@ -53,7 +43,7 @@ class AdapterTest : public testing::Test {
       WeightMode weights = WeightMode::kAsStored) const {
     return Model::Load({.path = path_, .adapter = adapter_, .weights = weights});
   }
-  static void Edit(const std::string& path, const std::function<void(GgufEdit&)>& edit) {
+  static void Edit(const std::string& path, const GgufChange& edit) {
     auto file = GgufEdit::Open(path);
     ASSERT_TRUE(file.ok()) << file.status().ToString();
     edit(*file);
@@ -147,35 +137,11 @@ TEST_F(AdapterTest, AFileThatIsNoneIsNamed) {
 
 struct BadAdapter {
   std::string name;
-  std::function<void(GgufEdit&)> edit;
+  GgufChange edit;
   StatusCode code;
   std::string message;  // that the error contains
 };
 std::ostream& operator<<(std::ostream& out, const BadAdapter& bad) { return out << bad.name; }
-
-std::function<void(GgufEdit&)> SetString(const std::string& key, const std::string& value) {
-  return [=](GgufEdit& file) { gguf_set_val_str(file.metadata(), key.c_str(), value.c_str()); };
-}
-std::function<void(GgufEdit&)> SetU32(const std::string& key, uint32_t value) {
-  return [=](GgufEdit& file) { gguf_set_val_u32(file.metadata(), key.c_str(), value); };
-}
-std::function<void(GgufEdit&)> RemoveKey(const std::string& key) {
-  return [=](GgufEdit& file) { gguf_remove_key(file.metadata(), key.c_str()); };
-}
-std::function<void(GgufEdit&)> RemoveTensor(const std::string& name) {
-  return [=](GgufEdit& file) { file.Remove(name); };
-}
-std::function<void(GgufEdit&)> AddTensor(const std::string& name, ggml_type type, int64_t columns,
-                                         int64_t rows) {
-  return [=](GgufEdit& file) { file.Add(name, type, columns, rows); };
-}
-std::function<void(GgufEdit&)> ReplaceTensor(const std::string& name, ggml_type type,
-                                             int64_t columns, int64_t rows) {
-  return [=](GgufEdit& file) {
-    file.Remove(name);
-    file.Add(name, type, columns, rows);
-  };
-}
 
 std::vector<BadAdapter> BadAdapters() {
   const auto corrupt = StatusCode::kCorrupt;

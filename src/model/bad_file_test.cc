@@ -10,6 +10,7 @@
 #include "ebb/model.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
+#include "tests/support/small_model.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -17,69 +18,37 @@ namespace {
 
 using testing::HasSubstr;
 
-// A good model of the sizes that the cases speak of.
-RandomGgufOptions SmallOptions() {
-  RandomGgufOptions options;
-  options.embed_dim = 64;
-  options.num_q_heads = 4;
-  options.num_kv_heads = 2;
-  options.head_dim = 16;
-  options.feed_forward_dim = 96;
-  options.num_tokens = 260;
-  return options;
-}
-
 struct BadFile {
   std::string name;
-  std::function<void(GgufEdit&)> edit;
+  GgufChange edit;
   StatusCode code;
   std::string message;  // that the error contains
 };
 std::ostream& operator<<(std::ostream& out, const BadFile& file) { return out << file.name; }
 
-std::function<void(GgufEdit&)> SetU32(const std::string& key, uint32_t value) {
-  return [=](GgufEdit& file) { gguf_set_val_u32(file.metadata(), key.c_str(), value); };
-}
-std::function<void(GgufEdit&)> SetF32(const std::string& key, float value) {
+GgufChange SetF32(const std::string& key, float value) {
   return [=](GgufEdit& file) { gguf_set_val_f32(file.metadata(), key.c_str(), value); };
 }
-std::function<void(GgufEdit&)> SetString(const std::string& key, const std::string& value) {
-  return [=](GgufEdit& file) { gguf_set_val_str(file.metadata(), key.c_str(), value.c_str()); };
-}
-std::function<void(GgufEdit&)> SetStrings(const std::string& key, std::vector<const char*> values) {
+GgufChange SetStrings(const std::string& key, std::vector<const char*> values) {
   return [=](GgufEdit& file) mutable {
     gguf_set_arr_str(file.metadata(), key.c_str(), values.data(), values.size());
   };
 }
-std::function<void(GgufEdit&)> SetNumbers(const std::string& key, std::vector<int32_t> values) {
+GgufChange SetNumbers(const std::string& key, std::vector<int32_t> values) {
   return [=](GgufEdit& file) {
     gguf_set_arr_data(file.metadata(), key.c_str(), GGUF_TYPE_INT32, values.data(), values.size());
   };
 }
-std::function<void(GgufEdit&)> RemoveKey(const std::string& key) {
-  return [=](GgufEdit& file) { gguf_remove_key(file.metadata(), key.c_str()); };
-}
-std::function<void(GgufEdit&)> AddTensor(const std::string& name, ggml_type type, int64_t columns,
-                                         int64_t rows) {
-  return [=](GgufEdit& file) { file.Add(name, type, columns, rows); };
-}
-std::function<void(GgufEdit&)> ReplaceTensor(const std::string& name, ggml_type type,
-                                             int64_t columns, int64_t rows) {
-  return [=](GgufEdit& file) {
-    file.Remove(name);
-    file.Add(name, type, columns, rows);
-  };
-}
 
 // Of a model that marks rows.
-std::function<void(GgufEdit&)> Marks(const std::function<void(GgufEdit&)>& edit) {
+GgufChange Marks(const GgufChange& edit) {
   return [=](GgufEdit& file) {
     SetString("llama.attention.dms.layout", "query_last_channel")(file);
     edit(file);
   };
 }
 // A model that does so by tensors of its own.
-std::function<void(GgufEdit&)> MarksByTensors(const std::function<void(GgufEdit&)>& edit) {
+GgufChange MarksByTensors(const GgufChange& edit) {
   return [=](GgufEdit& file) {
     SetString("llama.attention.dms.layout", "adapter")(file);
     for (const std::string layer : {"blk.0.", "blk.1."}) {

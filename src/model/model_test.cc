@@ -17,6 +17,7 @@
 #include "src/model/loaded_model.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
+#include "tests/support/small_model.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -25,25 +26,13 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-RandomGgufOptions SmallOptions() {
-  RandomGgufOptions options;
-  options.embed_dim = 64;
-  options.num_q_heads = 4;
-  options.num_kv_heads = 2;
-  options.head_dim = 16;
-  options.feed_forward_dim = 96;
-  options.num_tokens = 260;
-  options.context = 1024;
-  return options;
-}
-
 class ModelTest : public testing::Test {
  protected:
   void Write(const RandomGgufOptions& options) {
     const Status status = WriteRandomGguf(options, path_);
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
-  void Edit(const std::function<void(GgufEdit&)>& edit) {
+  void Edit(const GgufChange& edit) {
     auto file = GgufEdit::Open(path_);
     ASSERT_TRUE(file.ok()) << file.status().ToString();
     edit(*file);
@@ -125,7 +114,7 @@ TEST_F(ModelTest, WindowsThatNoModelHasAreRefused) {
   RandomGgufOptions options = SmallOptions();
   options.family = "gemma3";
   options.sliding_window = 32;
-  const auto refusal = [&](const std::function<void(GgufEdit&)>& edit, StatusCode code) {
+  const auto refusal = [&](const GgufChange& edit, StatusCode code) {
     Write(options);
     Edit(edit);
     const Status status = Model::Load({.path = path_}).status();

@@ -21,8 +21,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr ModelShape kShape = kGoldenShape;
-
 // The signals of tests/golden/sequence.py; there is what they are.
 class Signals {
  public:
@@ -42,28 +40,29 @@ class Signals {
         spans->push_back((*data)[i]);
       }
     };
-    const size_t dim = kShape.head_dim, kv = kShape.num_kv_heads, q = kShape.num_q_heads;
-    fill(needs_.keys, kShape.num_layers, num_tokens * kv * dim, &keys_, &step_.keys,
+    const size_t dim = kGoldenShape.head_dim, kv = kGoldenShape.num_kv_heads,
+                 q = kGoldenShape.num_q_heads;
+    fill(needs_.keys, kGoldenShape.num_layers, num_tokens * kv * dim, &keys_, &step_.keys,
          [&](uint64_t l, size_t j) {
            return GoldenKey(seed_, l, j / dim % kv, first + j / (dim * kv), j % dim);
          });
-    fill(needs_.values, kShape.num_layers, num_tokens * kv * dim, &values_, &step_.values,
+    fill(needs_.values, kGoldenShape.num_layers, num_tokens * kv * dim, &values_, &step_.values,
          [&](uint64_t l, size_t j) {
            return Uniform({seed_, 3, l, j / dim % kv, first + j / (dim * kv), j % dim}) - 0.4;
          });
-    fill(needs_.eviction_logits, kShape.num_layers, num_tokens * kv, &eviction_logits_,
+    fill(needs_.eviction_logits, kGoldenShape.num_layers, num_tokens * kv, &eviction_logits_,
          &step_.eviction_logits, [&](uint64_t l, size_t j) {
            return 6 * (Uniform({seed_, 10, l, j % kv, first + j / kv}) - 0.5);
          });
     const int num_recent = std::min(needs_.num_recent_queries, first + num_tokens);
     const Position first_query = first + num_tokens - num_recent;
     step_.num_recent = num_recent;
-    fill(num_recent > 0, kShape.num_layers, num_recent * q * dim, &queries_, &step_.recent_queries,
-         [&](uint64_t l, size_t j) {
+    fill(num_recent > 0, kGoldenShape.num_layers, num_recent * q * dim, &queries_,
+         &step_.recent_queries, [&](uint64_t l, size_t j) {
            return GoldenQuery(seed_, l, j / dim % q, first_query + j / (dim * q), j % dim);
          });
     step_.hidden_layers = needs_.hidden_layers;
-    const size_t embed = kShape.embed_dim;
+    const size_t embed = kGoldenShape.embed_dim;
     fill(!needs_.hidden_layers.empty(), needs_.hidden_layers.size(), num_tokens * embed, &hidden_,
          &step_.hidden, [&](size_t i, size_t j) {
            const uint64_t at = first + j / embed;
@@ -79,11 +78,12 @@ class Signals {
                             .num_new_rows = step_.num_tokens};
     if (needs_.mass == MassNeed::kNone) return signals;
     if (step_.kind == StepKind::kPrefill && !needs_.mass_in_prefill) return signals;
-    const int streams = kShape.num_layers * kShape.num_kv_heads / kShape.NumGroups(granularity_);
-    const int per_kv = kShape.QueryHeadsPerKvHead(0);
+    const int streams =
+        kGoldenShape.num_layers * kGoldenShape.num_kv_heads / kGoldenShape.NumGroups(granularity_);
+    const int per_kv = kGoldenShape.QueryHeadsPerKvHead(0);
     const bool by_head = needs_.mass == MassNeed::kPerQueryHead;
     signals.num_mass_heads = by_head ? streams * per_kv : 1;
-    signals.num_layers_counted = granularity_ == Granularity::kToken ? kShape.num_layers : 1;
+    signals.num_layers_counted = granularity_ == Granularity::kToken ? kGoldenShape.num_layers : 1;
     std::vector<float>& mass = mass_[group];
     mass.assign(signals.num_mass_heads * positions.size(), 0);
     for (int token = 0; token < step_.num_tokens; ++token) {
@@ -91,8 +91,8 @@ class Signals {
       const auto seen = std::upper_bound(positions.begin(), positions.end(), query);
       for (int head = 0; head < streams * per_kv; ++head) {
         const int stream = group * streams + head / per_kv;
-        const int q_head = stream % kShape.num_kv_heads * per_kv + head % per_kv;
-        AddAttention(stream / kShape.num_kv_heads, q_head, query,
+        const int q_head = stream % kGoldenShape.num_kv_heads * per_kv + head % per_kv;
+        AddAttention(stream / kGoldenShape.num_kv_heads, q_head, query,
                      positions.first(seen - positions.begin()),
                      mass.data() + (by_head ? head * positions.size() : 0));
       }
@@ -128,7 +128,7 @@ class GoldenSequence {
   GoldenSequence(Policy policy, uint64_t seed)
       : policy_(std::move(policy)),
         signals_(seed, policy_.granularity, policy_.scorer->Needs()),
-        groups_(kShape.NumGroups(policy_.granularity)) {}
+        groups_(kGoldenShape.NumGroups(policy_.granularity)) {}
 
   void Step(StepKind kind, int num_tokens) {
     const auto first = static_cast<Position>(kinds_.size());
@@ -221,9 +221,9 @@ class GoldenSequence {
 class Replay {
  public:
   Replay(uint64_t seed, Granularity granularity)
-      : num_groups_(kShape.NumGroups(granularity)),
+      : num_groups_(kGoldenShape.NumGroups(granularity)),
         signals_(seed, granularity, ReplayedAttention::Needs()) {
-    foresight.Begin(kShape, granularity);
+    foresight.Begin(kGoldenShape, granularity);
   }
 
   void Add(StepKind kind, Position first, int num_tokens) {
@@ -251,7 +251,7 @@ class Replay {
 };
 
 // Those of the formulas, then those of published code.
-const std::vector<Json>& Cases() {
+const std::vector<Json>& GoldenCases() {
   static const std::vector<Json> cases = [] {
     std::vector<Json> all;
     for (const char* file : {"policies.json", "published.json"}) {
@@ -269,7 +269,7 @@ std::optional<int> IntOr(const Json& options, const char* key) {
   return options[key].get<int>();
 }
 
-Policy MakeOf(const Json& c, const Foresight& foresight) {
+Policy MakeGolden(const Json& c, const Foresight& foresight) {
   PolicySpec spec;
   EXPECT_TRUE(ParsePolicy(c["policy"].get<std::string>(), &spec).ok());
   if (!c["budget"].is_null()) spec.budget = *ParseBudget(c["budget"].get<std::string>());
@@ -277,7 +277,7 @@ Policy MakeOf(const Json& c, const Foresight& foresight) {
   spec.sinks = IntOr(c["options"], "sinks");
   spec.window = IntOr(c["options"], "window");
   spec.interval = IntOr(c["options"], "interval");
-  auto policy = MakePolicy(spec, {.shape = kShape,
+  auto policy = MakePolicy(spec, {.shape = kGoldenShape,
                                   .row_bytes = 64,
                                   .max_tokens = 4096,
                                   .foresight = &foresight,
@@ -300,12 +300,12 @@ void ExpectScores(std::span<const float> scores, const Json& expected) {
 class Golden : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(Golden, ScoresAndKeepsWhatTheFormulaSays) {
-  const Json& c = Cases()[GetParam()];
+  const Json& c = GoldenCases()[GetParam()];
   SCOPED_TRACE(c["policy"].get<std::string>() + " " + c["budget"].dump());
   const auto seed = c["seed"].get<uint64_t>();
   const int num_steps = c["steps"], prompt = c["prompt"];
   Replay replay(seed, *ParseGranularity(c["granularity"].get<std::string>()));
-  GoldenSequence sequence(MakeOf(c, replay.foresight), seed);
+  GoldenSequence sequence(MakeGolden(c, replay.foresight), seed);
   const bool looks_ahead = sequence.policy().looks_ahead;
   for (int step = 1; looks_ahead && step <= num_steps; ++step) {
     replay.Add(StepKind::kDecode, prompt + step - 1, 1);
@@ -333,15 +333,16 @@ TEST_P(Golden, ScoresAndKeepsWhatTheFormulaSays) {
 }
 
 std::vector<size_t> CaseNumbers() {
-  std::vector<size_t> numbers(Cases().size());
+  std::vector<size_t> numbers(GoldenCases().size());
   std::iota(numbers.begin(), numbers.end(), 0);
   return numbers;
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, Golden, ::testing::ValuesIn(CaseNumbers()),
                          [](const ::testing::TestParamInfo<size_t>& info) {
-                           std::string name = Cases()[info.param]["policy"];
-                           if (Cases()[info.param].contains("published")) name += "_published";
+                           std::string name = GoldenCases()[info.param]["policy"];
+                           if (GoldenCases()[info.param].contains("published"))
+                             name += "_published";
                            std::replace_if(
                                name.begin(), name.end(),
                                [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); },
@@ -352,7 +353,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, Golden, ::testing::ValuesIn(CaseNumbers()),
 GoldenSequence SequenceOf(const char* policy, Granularity granularity) {
   const PolicySpec spec = {
       .name = policy, .budget = {Budget::Unit::kPercent, 50}, .granularity = granularity};
-  auto made = MakePolicy(spec, {.shape = kShape, .row_bytes = 64, .max_tokens = 4096});
+  auto made = MakePolicy(spec, {.shape = kGoldenShape, .row_bytes = 64, .max_tokens = 4096});
   EXPECT_TRUE(made.ok()) << made.status().ToString();
   return GoldenSequence(*std::move(made), /*seed=*/3);
 }
@@ -408,7 +409,7 @@ TEST(RedundancyScorer, ATextThatWasForgottenAsAWholeLeavesNothing) {
 
 TEST(GoldenTable, HasEveryPolicyThatScores) {
   std::set<std::string> covered;
-  for (const Json& c : Cases()) covered.insert(MakeOf(c, ReplayedAttention()).name);
+  for (const Json& c : GoldenCases()) covered.insert(MakeGolden(c, ReplayedAttention()).name);
   // Their scores are a position or a hash, which their own tests hold.
   for (const char* name : {"full", "streaming_rerotated", "random", "recency", "quest"}) {
     covered.insert(name);

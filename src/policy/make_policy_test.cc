@@ -4,6 +4,7 @@
 #include "ebb/policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/policy/budgets_for_test.h"
 #include "src/policy/policy_table.h"
 #include "src/policy/scorers.h"
 #include "tests/support/policy_harness.h"
@@ -14,22 +15,20 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;
 
-constexpr Budget Rows(double n) { return {Budget::Unit::kRows, n}; }
-constexpr Budget Percent(double p) { return {Budget::Unit::kPercent, p}; }
 constexpr Budget Bytes(double n) { return {Budget::Unit::kBytes, n}; }
 
 // SmolLM2 with f16 rows: 23,040 bytes a token.
-const PolicyContext kContext = {.shape = {.num_layers = 30,
-                                          .num_q_heads = 9,
-                                          .num_kv_heads = 3,
-                                          .head_dim = 64,
-                                          .embed_dim = 576,
-                                          .vocab_size = 49152,
-                                          .trained_context = 8192},
-                                .row_bytes = 256,
-                                .max_tokens = 8192,
-                                .foresight = &SomeForesight(),
-                                .eviction_window = 512};
+const PolicyContext kSmolLm2Context = {.shape = {.num_layers = 30,
+                                                 .num_q_heads = 9,
+                                                 .num_kv_heads = 3,
+                                                 .head_dim = 64,
+                                                 .embed_dim = 576,
+                                                 .vocab_size = 49152,
+                                                 .trained_context = 8192},
+                                       .row_bytes = 256,
+                                       .max_tokens = 8192,
+                                       .foresight = &SomeForesight(),
+                                       .eviction_window = 512};
 
 constexpr const char* kPolicyNames[] = {
     "full",
@@ -73,13 +72,13 @@ std::string ValidPolicies() {
 }
 
 Policy Make(const PolicySpec& spec) {
-  Result<Policy> policy = MakePolicy(spec, kContext);
+  Result<Policy> policy = MakePolicy(spec, kSmolLm2Context);
   EXPECT_TRUE(policy.ok()) << policy.status().ToString();
   return policy.ok() ? *std::move(policy) : Policy{};
 }
 
 std::string ErrorOf(const PolicySpec& spec) {
-  const Status status = MakePolicy(spec, kContext).status();
+  const Status status = MakePolicy(spec, kSmolLm2Context).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   return status.message();
 }
@@ -93,7 +92,7 @@ class PolicyRegistryTest : public ::testing::Test {
  protected:
   PolicyRegistryTest() { context_.registry = &registry_; }
   PolicyRegistry registry_;
-  PolicyContext context_ = kContext;
+  PolicyContext context_ = kSmolLm2Context;
 };
 
 TEST_F(PolicyRegistryTest, APolicyThatWasAddedIsOneAmongTheOthers) {
@@ -209,7 +208,7 @@ struct Made {
 };
 
 TEST(MakePolicy, WhereLayersHaveWindowsTheFullCacheIsOneOfEachLayer) {
-  PolicyContext context = kContext;
+  PolicyContext context = kSmolLm2Context;
   EXPECT_EQ(MakePolicy({}, context)->granularity, Granularity::kToken);
   context.shape.windows.assign(30, 0);
   EXPECT_EQ(MakePolicy({}, context)->granularity, Granularity::kToken);
@@ -222,7 +221,7 @@ TEST(MakePolicy, WhereLayersHaveWindowsTheFullCacheIsOneOfEachLayer) {
 }
 
 TEST(MakePolicy, BytesAreOfTheStreamsThatThereAre) {
-  PolicyContext context = kContext;
+  PolicyContext context = kSmolLm2Context;
   context.shape.kv_heads_by_layer.assign(30, 3);
   context.shape.kv_heads_by_layer[0] = 1;
   // 88 rows of 256 bytes a token.
@@ -412,7 +411,7 @@ TEST(MakePolicy, RefusesCapsThatHoldNothing) {
       {.t0_cap_bytes = 4 * kExtent, .t1 = T1Place::kNone},
   };
   for (const TierSpec& tiers : accepted) {
-    const Status status = MakePolicy({.tiers = tiers}, kContext).status();
+    const Status status = MakePolicy({.tiers = tiers}, kSmolLm2Context).status();
     EXPECT_TRUE(status.ok()) << status.ToString();
   }
   EXPECT_EQ(ErrorOf({.window = 300, .tiers = accepted[3]}),
@@ -438,7 +437,7 @@ TEST(MakePolicy, EveryScorerGoesWithEveryPolicyAtEveryGranularity) {
 }
 
 TEST(MakePolicy, RefusesToLookAheadWhereNothingIsForeseen) {
-  PolicyContext blind = kContext;
+  PolicyContext blind = kSmolLm2Context;
   blind.foresight = nullptr;
   const auto refusal = [&](const PolicySpec& spec) {
     const Status status = MakePolicy(spec, blind).status();
@@ -462,7 +461,7 @@ TEST(MakePolicy, AModelThatMarksRowsSetsTheWindowUnlessTheUserDoes) {
   EXPECT_EQ(placement({.name = "dms"}), "delayed:window=512");
   EXPECT_EQ(placement({.name = "dms", .window = 16}), "delayed:window=16");
   EXPECT_EQ(ErrorOf({.name = "dms", .window = 0}), "policy \"dms\": window 0: expected 1 or more");
-  PolicyContext shifted = kContext;
+  PolicyContext shifted = kSmolLm2Context;
   shifted.eviction_shift = 5;
   EXPECT_TRUE(MakePolicy({.name = "dms", .window = 5}, shifted).ok());
   EXPECT_EQ(MakePolicy({.name = "dms", .window = 4}, shifted).status().message(),
@@ -471,7 +470,7 @@ TEST(MakePolicy, AModelThatMarksRowsSetsTheWindowUnlessTheUserDoes) {
   EXPECT_EQ(MakePolicy({.name = "dms"}, shifted)->scorer->Name(), "dms:shift=5");
   EXPECT_EQ(ErrorOf({.name = "dms", .budget = Rows(64)}),
             "policy \"dms\" takes no budget; it takes scorer, granularity, window");
-  PolicyContext unmarked = kContext;
+  PolicyContext unmarked = kSmolLm2Context;
   unmarked.eviction_window = 0;
   const Status status = MakePolicy({.name = "dms"}, unmarked).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -524,7 +523,7 @@ TEST(MakePolicy, RefusesToKeepMoreTokensThanTheContextHas) {
       {"attention_recent", "last"}, {"redundancy", "neighbours"},
       {"combined", "neighbours"},   {"thinkv", "tau"},
       {"thinkv_original", "tau"},   {"segment_hs", "tau"}};
-  PolicyContext small = kContext;
+  PolicyContext small = kSmolLm2Context;
   small.max_tokens = 200;
   for (const auto& [policy, param] : cases) {
     const auto refusal = [&](const std::string& text, const PolicyContext& context) {
@@ -535,8 +534,8 @@ TEST(MakePolicy, RefusesToKeepMoreTokensThanTheContextHas) {
       return status.message();
     };
     const std::string what = "policy \"" + std::string(policy) + "\": " + param + "=";
-    EXPECT_EQ(refusal("268435456", kContext), what + "\"268435456\": expected 1 to 1024");
-    EXPECT_EQ(refusal("1025", kContext), what + "\"1025\": expected 1 to 1024");
+    EXPECT_EQ(refusal("268435456", kSmolLm2Context), what + "\"268435456\": expected 1 to 1024");
+    EXPECT_EQ(refusal("1025", kSmolLm2Context), what + "\"1025\": expected 1 to 1024");
     EXPECT_EQ(refusal("201", small), what + "\"201\": expected 1 to 200");
     EXPECT_EQ(refusal("200", small), "");
   }
@@ -657,7 +656,7 @@ TEST(OnlyWhatItTakesTest, DropsWhatThePolicyWouldRefuse) {
     spec.name = policy.name;
     const auto taken = DropUnusedOptions(spec);
     ASSERT_TRUE(taken.ok()) << policy.name;
-    const auto made = MakePolicy(*taken, kContext);
+    const auto made = MakePolicy(*taken, kSmolLm2Context);
     EXPECT_TRUE(made.ok()) << made.status().message();
   }
   spec.name = "full";

@@ -12,20 +12,20 @@
 namespace ebb {
 namespace {
 
-const ModelShape kShape = {.num_layers = 3,
-                           .num_q_heads = 4,
-                           .num_kv_heads = 2,
-                           .head_dim = 4,
-                           .embed_dim = 8,
-                           .vocab_size = 16,
-                           .trained_context = 4096};
+const ModelShape kTotalsShape = {.num_layers = 3,
+                                 .num_q_heads = 4,
+                                 .num_kv_heads = 2,
+                                 .head_dim = 4,
+                                 .embed_dim = 8,
+                                 .vocab_size = 16,
+                                 .trained_context = 4096};
 
-Policy Make(std::string_view scorer, Granularity granularity) {
+Policy MakeWith(std::string_view scorer, Granularity granularity) {
   const PolicySpec spec = {.name = "attention",
                            .scorer = std::string(scorer),
                            .budget = {Budget::Unit::kPercent, 50},
                            .granularity = granularity};
-  auto policy = MakePolicy(spec, {.shape = kShape,
+  auto policy = MakePolicy(spec, {.shape = kTotalsShape,
                                   .row_bytes = 64,
                                   .max_tokens = 512,
                                   .foresight = &SomeForesight(),
@@ -37,7 +37,7 @@ Policy Make(std::string_view scorer, Granularity granularity) {
 std::vector<std::string> ScorersThatTakeTotals() {
   std::vector<std::string> names;
   for (const ScorerInfo& info : BuiltinScorers()) {
-    if (Make(info.name, Granularity::kToken).scorer->Total() != MassTotal::kNone) {
+    if (MakeWith(info.name, Granularity::kToken).scorer->Total() != MassTotal::kNone) {
       names.emplace_back(info.name);
     }
   }
@@ -49,22 +49,22 @@ TEST(MassTotals, AreWhatCumulativeAttentionTakes) {
 }
 
 // One scorer sees every step, another is given the totals; in between rows come and go.
-struct Case {
+struct TotalsCase {
   Granularity granularity;
   MadeUpSignals::Fault fault;
   bool by_head;  // somebody else asked for mass by query head
 };
 
-class MassTotalsOf : public testing::TestWithParam<Case> {};
+class MassTotalsOf : public testing::TestWithParam<TotalsCase> {};
 
 TEST_P(MassTotalsOf, GiveTheBitsThatSeeingEveryStepDoes) {
-  const Policy seeing = Make("attention", GetParam().granularity);
-  const Policy given = Make("attention", GetParam().granularity);
+  const Policy seeing = MakeWith("attention", GetParam().granularity);
+  const Policy given = MakeWith("attention", GetParam().granularity);
   SignalNeeds needs = seeing.scorer->Needs();
   needs.mass_in_prefill = true;  // which counts for nothing here
   if (GetParam().by_head) needs.mass = MassNeed::kPerQueryHead;
-  MadeUpSignals signals(kShape, GetParam().granularity, needs, 5, GetParam().fault);
-  const AttentionLayout layout(kShape, GetParam().granularity);
+  MadeUpSignals signals(kTotalsShape, GetParam().granularity, needs, 5, GetParam().fault);
+  const AttentionLayout layout(kTotalsShape, GetParam().granularity);
   MassTotals totals(layout);
   std::vector<std::vector<Position>> rows(layout.num_groups());
   Position next = 0;
@@ -123,13 +123,14 @@ TEST_P(MassTotalsOf, GiveTheBitsThatSeeingEveryStepDoes) {
 
 using enum Granularity;
 INSTANTIATE_TEST_SUITE_P(All, MassTotalsOf,
-                         testing::Values(Case{kToken, MadeUpSignals::Fault::kNone, false},
-                                         Case{kLayer, MadeUpSignals::Fault::kNone, true},
-                                         Case{kHead, MadeUpSignals::Fault::kNanMass, false},
-                                         Case{kToken, MadeUpSignals::Fault::kNanLayers, false}));
+                         testing::Values(TotalsCase{kToken, MadeUpSignals::Fault::kNone, false},
+                                         TotalsCase{kLayer, MadeUpSignals::Fault::kNone, true},
+                                         TotalsCase{kHead, MadeUpSignals::Fault::kNanMass, false},
+                                         TotalsCase{kToken, MadeUpSignals::Fault::kNanLayers,
+                                                    false}));
 
 TEST(MassTotals, GoOnFromWhatAResumedScorerHas) {
-  MassTotals totals(AttentionLayout(kShape, Granularity::kToken));
+  MassTotals totals(AttentionLayout(kTotalsShape, Granularity::kToken));
   totals.Resume(0, std::vector<float>{2, 3});
   totals.Append(0, 1);
   const std::vector<float> mass = {12, 0, 24};

@@ -32,7 +32,7 @@ ModelShape Alike(int num_kv_heads) {
   return shape;
 }
 
-Policy Make(const std::string& scorer, const ModelShape& shape, Granularity granularity) {
+Policy MakeFor(const std::string& scorer, const ModelShape& shape, Granularity granularity) {
   const PolicySpec spec = {.name = "attention",
                            .scorer = scorer,
                            .budget = *ParseBudget("30%"),
@@ -50,7 +50,7 @@ Policy Make(const std::string& scorer, const ModelShape& shape, Granularity gran
 // By group, after the same steps. A layer's signals depend on its own shape alone.
 std::vector<std::vector<float>> ScoresOf(const std::string& name, const ModelShape& shape,
                                          Granularity granularity) {
-  const Policy policy = Make(name, shape, granularity);
+  const Policy policy = MakeFor(name, shape, granularity);
   Scorer& scorer = *policy.scorer;
   MadeUpSignals signals(shape, granularity, scorer.Needs(), 7, MadeUpSignals::Fault::kNone);
   const int num_groups = shape.NumGroups(granularity);
@@ -120,8 +120,8 @@ TEST_P(MixedHeads, AHeadsScoresAreThoseThatItHasAmongLayersLikeItsOwn) {
 TEST_P(MixedHeads, ASavedScorerHasTheScoresThatItHad) {
   for (const Granularity granularity :
        {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
-    const Policy saved = Make(GetParam(), Mixed(), granularity);
-    const Policy loaded = Make(GetParam(), Mixed(), granularity);
+    const Policy saved = MakeFor(GetParam(), Mixed(), granularity);
+    const Policy loaded = MakeFor(GetParam(), Mixed(), granularity);
     MadeUpSignals signals(Mixed(), granularity, saved.scorer->Needs(), 7,
                           MadeUpSignals::Fault::kNone);
     std::vector<Position> positions(40);

@@ -14,17 +14,17 @@
 namespace ebb {
 namespace {
 
-const PolicyContext kContext = {
+const PolicyContext kStateContext = {
     .shape = {.num_layers = 3, .num_q_heads = 4, .num_kv_heads = 2, .head_dim = 16, .embed_dim = 8},
     .row_bytes = 64,
     .max_tokens = 512,
     .foresight = &SomeForesight(),
     .eviction_window = 16};
 
-Policy Make(const std::string& name, const std::string& scorer, Granularity granularity) {
+Policy MakeScored(const std::string& name, const std::string& scorer, Granularity granularity) {
   PolicySpec spec = {.name = name, .scorer = scorer, .granularity = granularity, .seed = 5};
   if (name != "full") spec.budget = *ParseBudget("30%");
-  auto policy = MakePolicy(*DropUnusedOptions(spec), kContext);
+  auto policy = MakePolicy(*DropUnusedOptions(spec), kStateContext);
   EXPECT_TRUE(policy.ok()) << policy.status().ToString();
   return *std::move(policy);
 }
@@ -33,8 +33,8 @@ Policy Make(const std::string& name, const std::string& scorer, Granularity gran
 class Lives {
  public:
   explicit Lives(const Policy& policy)
-      : num_groups_(kContext.shape.NumGroups(policy.granularity)),
-        signals_(kContext.shape, policy.granularity, policy.scorer->Needs(), 7,
+      : num_groups_(kStateContext.shape.NumGroups(policy.granularity)),
+        signals_(kStateContext.shape, policy.granularity, policy.scorer->Needs(), 7,
                  MadeUpSignals::Fault::kNone),
         positions_(num_groups_) {}
 
@@ -91,8 +91,8 @@ TEST(PolicyState, EveryScorerComesBackAndGoesOnTheSame) {
   for (const ScorerInfo& info : BuiltinScorers()) {
     for (const Granularity granularity :
          {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
-      const Policy saved = Make("attention", std::string(info.name), granularity);
-      const Policy loaded = Make("attention", std::string(info.name), granularity);
+      const Policy saved = MakeScored("attention", std::string(info.name), granularity);
+      const Policy loaded = MakeScored("attention", std::string(info.name), granularity);
       Lives lives(saved);
       lives.Step(StepKind::kPrefill, 20, {saved.scorer.get()});
       saved.scorer->EndFirstPrefill();
@@ -117,9 +117,9 @@ enum class Sees { kNothing, kSignals };
 // saw or did not.
 std::vector<std::byte> StateBehindPrompt(const std::string& name, Granularity granularity,
                                          const std::vector<int>& steps, Sees sees) {
-  const Policy policy = Make("attention", name, granularity);
+  const Policy policy = MakeScored("attention", name, granularity);
   Scorer& scorer = *policy.scorer;
-  MadeUpSignals signals(kContext.shape, granularity, scorer.Needs(), 7,
+  MadeUpSignals signals(kStateContext.shape, granularity, scorer.Needs(), 7,
                         MadeUpSignals::Fault::kNone);
   std::vector<Position> positions;
   for (const int num_tokens : steps) {
@@ -128,7 +128,7 @@ std::vector<std::byte> StateBehindPrompt(const std::string& name, Granularity gr
     std::iota(positions.begin(), positions.end(), 0);
     const StepSignals& step = signals.Step(StepKind::kPrefill, first, num_tokens);
     std::vector<GroupSignals> shown;
-    for (int group = 0; group < kContext.shape.NumGroups(granularity); ++group) {
+    for (int group = 0; group < kStateContext.shape.NumGroups(granularity); ++group) {
       scorer.Append(group, std::span(positions).subspan(first));
       shown.push_back(signals.Group(group, positions));
     }
@@ -145,7 +145,7 @@ TEST(PolicyState, InAScorerThatIgnoresPromptsTheyLeaveTheirRowsAlone) {
     const std::string name(info.name);
     for (const Granularity granularity :
          {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
-      if (!Make("attention", name, granularity).scorer->IgnoresPrompts()) continue;
+      if (!MakeScored("attention", name, granularity).scorer->IgnoresPrompts()) continue;
       ++num_ignoring;
       EXPECT_EQ(StateBehindPrompt(name, granularity, {40, 1, 9}, Sees::kSignals),
                 StateBehindPrompt(name, granularity, {50}, Sees::kNothing))
@@ -157,14 +157,14 @@ TEST(PolicyState, InAScorerThatIgnoresPromptsTheyLeaveTheirRowsAlone) {
 
 TEST(PolicyState, AScorerThatIsCutShortIsRefused) {
   for (const ScorerInfo& info : BuiltinScorers()) {
-    const Policy saved = Make("attention", std::string(info.name), Granularity::kLayer);
+    const Policy saved = MakeScored("attention", std::string(info.name), Granularity::kLayer);
     Lives lives(saved);
     for (int i = 0; i < 5; ++i) lives.Step(StepKind::kDecode, 1, {saved.scorer.get()});
     StateWriter to;
     ASSERT_TRUE(saved.scorer->SaveState(&to).ok()) << info.name;
     const std::span<const std::byte> all = to.bytes();
     for (size_t size = 0; size < all.size(); size += 1 + all.size() / 97) {
-      const Policy loaded = Make("attention", std::string(info.name), Granularity::kLayer);
+      const Policy loaded = MakeScored("attention", std::string(info.name), Granularity::kLayer);
       StateReader from(all.first(size), "the scorer");
       EXPECT_EQ(loaded.scorer->LoadState(&from).code(), StatusCode::kCorrupt)
           << info.name << " " << size;
@@ -197,7 +197,7 @@ std::vector<size_t> ListBegins(const StateWriter& state) {
 TEST(PolicyState, PartsOfDifferentStatesAreRefusedOrGoOnSafely) {
   for (const ScorerInfo& info : BuiltinScorers()) {
     const std::string name(info.name);
-    const auto make = [&] { return Make("attention", name, Granularity::kToken); };
+    const auto make = [&] { return MakeScored("attention", name, Granularity::kToken); };
     const StateWriter few = SavedAfter(make(), 3), more = SavedAfter(make(), 5);
     for (const size_t cut : ListBegins(few)) {
       for (const size_t from : ListBegins(more)) {
@@ -217,7 +217,7 @@ TEST(PolicyState, PartsOfDifferentStatesAreRefusedOrGoOnSafely) {
 }
 
 TEST(PolicyState, StepsOfSegmentsThatDoNotExistAreRefused) {
-  const auto make = [] { return Make("attention", "thinkv_original", Granularity::kToken); };
+  const auto make = [] { return MakeScored("attention", "thinkv_original", Granularity::kToken); };
   const StateWriter saved = SavedAfter(make(), 140);
   // The last list: a byte for each closed segment, of which a transition lowered the first.
   std::string bytes = saved.text();
@@ -230,7 +230,7 @@ TEST(PolicyState, StepsOfSegmentsThatDoNotExistAreRefused) {
 }
 
 TEST(PolicyState, PagesOfNoSizeAreRefused) {
-  const Policy saved = Make("quest", "", Granularity::kToken);
+  const Policy saved = MakeScored("quest", "", Granularity::kToken);
   const std::vector<Position> positions = {0, 1, 2};
   saved.selector->Append(0, positions);
   EXPECT_EQ(saved.selector->NumRows(0), 3u);
@@ -239,7 +239,7 @@ TEST(PolicyState, PagesOfNoSizeAreRefused) {
   for (const uint32_t rows : {0u, 3u, 16u, 17u}) {
     std::string bytes = to.text();
     std::memcpy(bytes.data() + 8, &rows, sizeof(rows));  // behind the number of pages
-    const Policy loaded = Make("quest", "", Granularity::kToken);
+    const Policy loaded = MakeScored("quest", "", Granularity::kToken);
     StateReader from(std::as_bytes(std::span(bytes)), "the selector");
     EXPECT_EQ(loaded.selector->LoadState(&from).ok(), rows >= 1 && rows <= 16) << rows;
   }
@@ -255,16 +255,16 @@ TEST(PolicyState, EveryPlacementCanBeSaved) {
     EXPECT_TRUE(from.End().ok()) << policy.name;
   };
   for (const PolicyInfo& info : BuiltinPolicies()) {
-    expect_saved(Make(std::string(info.name), "", info.granularity));
+    expect_saved(MakeScored(std::string(info.name), "", info.granularity));
   }
   PolicySpec tiered;
   tiered.tiers = TierSpec{};
-  expect_saved(*MakePolicy(tiered, kContext));
+  expect_saved(*MakePolicy(tiered, kStateContext));
 }
 
 TEST(PolicyState, ScoresOfAnotherNumberOfGroupsAreRefused) {
-  const Policy saved = Make("attention", "", Granularity::kLayer);
-  const Policy other = Make("attention", "", Granularity::kHead);
+  const Policy saved = MakeScored("attention", "", Granularity::kLayer);
+  const Policy other = MakeScored("attention", "", Granularity::kHead);
   StateWriter to;
   ASSERT_TRUE(saved.scorer->SaveState(&to).ok());
   StateReader from(to.bytes(), "the scorer");

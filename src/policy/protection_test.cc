@@ -20,7 +20,7 @@ std::vector<TokenKind> Kinds(std::string_view text) {
   return kinds;
 }
 
-struct Case {
+struct ProtectionCase {
   const char* name;
   const char* tokens;
   int sinks;
@@ -29,7 +29,7 @@ struct Case {
 };
 
 TEST(Protection, FollowsTheTable) {
-  const Case cases[] = {
+  const ProtectionCase cases[] = {
       {"nothing yet", "", 4, 128, {}},
       {"only a prompt", "pppp", 0, 0, {}},
       {"all in the window", "ppxx", 0, 4, {}},
@@ -47,7 +47,7 @@ TEST(Protection, FollowsTheTable) {
       {"window larger than all", "pxxxx", 0, 100, {}},
   };
   std::vector<PositionRange> ranges;
-  for (const Case& c : cases) {
+  for (const ProtectionCase& c : cases) {
     SCOPED_TRACE(c.name);
     FindUnprotected(Kinds(c.tokens), c.sinks, c.window, &ranges);
     EXPECT_THAT(ranges, ElementsAreArray(c.expected));

@@ -17,14 +17,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr ModelShape kShape = kGoldenShape;
-
 // Of the kv head's query heads.
 std::vector<float> Query(uint64_t seed, uint64_t layer, uint64_t kv_head, uint64_t position) {
-  const uint64_t per_kv = kShape.QueryHeadsPerKvHead(0);
+  const uint64_t per_kv = kGoldenShape.QueryHeadsPerKvHead(0);
   std::vector<float> query;
   for (uint64_t head = kv_head * per_kv; head < (kv_head + 1) * per_kv; ++head) {
-    for (int c = 0; c < kShape.head_dim; ++c) {
+    for (int c = 0; c < kGoldenShape.head_dim; ++c) {
       const auto channel = static_cast<uint64_t>(c);
       query.push_back(static_cast<float>(GoldenQuery(seed, layer, head, position, channel)));
     }
@@ -46,15 +44,15 @@ class Cache {
 
   // The newest tokens' keys, which come once all layers have chosen.
   void Observe(int num_tokens) {
-    const size_t floats = size_t(kShape.num_kv_heads) * kShape.head_dim;
-    std::vector<std::vector<float>> keys(kShape.num_layers,
+    const size_t floats = size_t(kGoldenShape.num_kv_heads) * kGoldenShape.head_dim;
+    std::vector<std::vector<float>> keys(kGoldenShape.num_layers,
                                          std::vector<float>(num_tokens * floats));
     StepSignals step = {.first_position = num_rows_ - num_tokens, .num_tokens = num_tokens};
-    for (int layer = 0; layer < kShape.num_layers; ++layer) {
+    for (int layer = 0; layer < kGoldenShape.num_layers; ++layer) {
       for (size_t i = 0; i < keys[layer].size(); ++i) {
-        keys[layer][i] =
-            static_cast<float>(GoldenKey(seed_, layer, i / kShape.head_dim % kShape.num_kv_heads,
-                                         step.first_position + i / floats, i % kShape.head_dim));
+        keys[layer][i] = static_cast<float>(
+            GoldenKey(seed_, layer, i / kGoldenShape.head_dim % kGoldenShape.num_kv_heads,
+                      step.first_position + i / floats, i % kGoldenShape.head_dim));
       }
       step.keys.push_back(keys[layer]);
     }
@@ -76,24 +74,24 @@ class Cache {
 
  private:
   Selector& selector() { return *policy_.selector; }
-  [[nodiscard]] int num_groups() const { return kShape.NumGroups(policy_.granularity); }
+  [[nodiscard]] int num_groups() const { return kGoldenShape.NumGroups(policy_.granularity); }
 
   Policy policy_;
   const uint64_t seed_;
   int num_rows_ = 0;
 };
 
-const Json& Cases() {
+const Json& QuestCases() {
   static const Json cases = Json::parse(
       std::ifstream(std::string(EBB_SOURCE_DIR) + "/tests/golden/published_quest.json"));
   return cases;
 }
 
-Policy MakeOf(const Json& c) {
+Policy MakeQuest(const Json& c) {
   PolicySpec spec;
   EXPECT_TRUE(ParsePolicy(c["policy"].get<std::string>(), &spec).ok());
   spec.budget = *ParseBudget(c["budget"].get<std::string>());
-  auto policy = MakePolicy(spec, {.shape = kShape, .row_bytes = 64, .max_tokens = 4096});
+  auto policy = MakePolicy(spec, {.shape = kGoldenShape, .row_bytes = 64, .max_tokens = 4096});
   EXPECT_TRUE(policy.ok()) << policy.status().ToString();
   return *std::move(policy);
 }
@@ -105,7 +103,7 @@ std::vector<uint32_t> RowsOf(const Json& heads, int kv_head, uint32_t num_rows,
                              uint32_t page_size) {
   const uint32_t num_pages = (num_rows + page_size - 1) / page_size;
   std::set<uint32_t> pages = {num_pages - 1};
-  const int per_kv = kShape.QueryHeadsPerKvHead(0);
+  const int per_kv = kGoldenShape.QueryHeadsPerKvHead(0);
   for (int head = kv_head * per_kv; head < (kv_head + 1) * per_kv; ++head) {
     auto chosen = heads[head].get<std::vector<uint32_t>>();
     if (chosen.size() == num_pages) return {};
@@ -124,9 +122,9 @@ std::vector<uint32_t> RowsOf(const Json& heads, int kv_head, uint32_t num_rows,
 class QuestPublished : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(QuestPublished, ReadsThePagesThatThePublishedCodeChooses) {
-  const Json& c = Cases()[GetParam()];
+  const Json& c = QuestCases()[GetParam()];
   SCOPED_TRACE(c["published"].get<std::string>());
-  Cache cache(MakeOf(c), c["seed"].get<uint64_t>());
+  Cache cache(MakeQuest(c), c["seed"].get<uint64_t>());
   cache.Append(c["prompt"].get<int>());
   cache.Observe(c["prompt"].get<int>());
   ASSERT_FALSE(c["selections"].empty());
@@ -139,10 +137,10 @@ TEST_P(QuestPublished, ReadsThePagesThatThePublishedCodeChooses) {
     }
     cache.Append(1);
     ASSERT_EQ(cache.num_rows(), num_rows);
-    ASSERT_EQ(selection["layers"].size(), size_t(kShape.num_layers));
-    for (int layer = 0; layer < kShape.num_layers; ++layer) {
+    ASSERT_EQ(selection["layers"].size(), size_t(kGoldenShape.num_layers));
+    for (int layer = 0; layer < kGoldenShape.num_layers; ++layer) {
       const Json& heads = selection["layers"][layer];
-      for (int kv_head = 0; kv_head < kShape.num_kv_heads; ++kv_head) {
+      for (int kv_head = 0; kv_head < kGoldenShape.num_kv_heads; ++kv_head) {
         const auto expected = heads == "dense" ? std::vector<uint32_t>()
                                                : RowsOf(heads, kv_head, num_rows, c["page"]);
         EXPECT_EQ(cache.Select(layer, kv_head), expected) << "layer " << layer << ", " << kv_head;
@@ -152,7 +150,8 @@ TEST_P(QuestPublished, ReadsThePagesThatThePublishedCodeChooses) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, QuestPublished, ::testing::Range(size_t{0}, Cases().size()));
+INSTANTIATE_TEST_SUITE_P(QuestCases, QuestPublished,
+                         ::testing::Range(size_t{0}, QuestCases().size()));
 
 }  // namespace
 }  // namespace ebb

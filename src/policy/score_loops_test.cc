@@ -12,14 +12,13 @@
 #include <vector>
 
 #include "hwy/targets.h"
+#include "tests/support/numbers.h"
 
 namespace ebb {
 namespace {
 
 using testing::ElementsAre;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kMostRows = 70;  // several vectors of any instruction set, and a rest
 
 TEST(AddMass, RoundsTheProductAndTheSumAtEveryLength) {

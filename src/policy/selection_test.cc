@@ -6,16 +6,14 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/numbers.h"
 
 namespace ebb {
 namespace {
 
 using ::testing::ElementsAreArray;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-struct Case {
+struct SelectionCase {
   const char* name;
   std::vector<float> scores;
   std::vector<RowRange> candidates;
@@ -24,7 +22,7 @@ struct Case {
 };
 
 TEST(RowSelection, FollowsTheTable) {
-  const Case cases[] = {
+  const SelectionCase cases[] = {
       {"nothing asked", {3, 1, 2}, {{0, 3}}, 0, {}},
       {"no candidates", {3, 1, 2}, {}, 2, {}},
       {"an empty range", {3, 1, 2}, {{1, 1}}, 1, {}},
@@ -47,7 +45,7 @@ TEST(RowSelection, FollowsTheTable) {
       {"a NaN is as high as infinity", {kInfinity, kNan, kInfinity}, {{0, 2}}, 1, {1}},
   };
   RowSelection selection;
-  for (const Case& c : cases) {
+  for (const SelectionCase& c : cases) {
     SCOPED_TRACE(c.name);
     EXPECT_THAT(selection.First(c.scores, c.candidates, c.count), ElementsAreArray(c.expected));
   }

@@ -13,6 +13,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/expect_ok.h"
 #include "tests/support/process_memory.h"
 
 namespace ebb {
@@ -29,8 +30,6 @@ std::unique_ptr<Arena> MakeArena(size_t page_bytes, size_t num_extents) {
   EXPECT_TRUE(arena.ok()) << arena.status().ToString();
   return *std::move(arena);
 }
-
-void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
 // Holders of pages, which give them back at the end.
 class Owners {

@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "src/io/page_file_for_test.h"
+#include "tests/support/expect_ok.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb {
@@ -18,10 +19,8 @@ namespace {
 
 using Access = T1Edits::Access;
 
-constexpr size_t kPageBytes = 64 << 10;
+constexpr size_t kEditedPageBytes = 64 << 10;
 constexpr size_t kMaxBytes = size_t{4} << 20;  // two buffers of 32 pages
-
-void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
 class T1EditsTest : public testing::Test {
  protected:
@@ -54,9 +53,9 @@ class T1EditsTest : public testing::Test {
   TempFolder folder_;
   FaultHook fault_;
   std::unique_ptr<PageFile> file_ = *PageFile::Create(
-      {.folder = folder_.File(""), .page_bytes = kPageBytes, .faults = [this](const auto& request) {
-         return fault_ ? fault_(request) : DiskFault{};
-       }});
+      {.folder = folder_.File(""),
+       .page_bytes = kEditedPageBytes,
+       .faults = [this](const auto& request) { return fault_ ? fault_(request) : DiskFault{}; }});
   std::vector<uint32_t> pages_ = AllocateNow(file_.get(), 0, 200);
   std::vector<std::byte*> addresses_ = std::vector<std::byte*>(200);
   std::vector<size_t> order_;
@@ -65,7 +64,7 @@ class T1EditsTest : public testing::Test {
 
 TEST_F(T1EditsTest, WhatWasReservedIsTakenByNoRun) {
   const std::vector<size_t> sizes = {3, 30, 1, 20};
-  ExpectOk(edits_.Reserve(30 * kPageBytes, 54 * kPageBytes));
+  ExpectOk(edits_.Reserve(30 * kEditedPageBytes, 54 * kEditedPageBytes));
   const size_t reserved = edits_.memory_bytes();
   EXPECT_EQ(reserved, kMaxBytes);
   ExpectOk(Run(Units(sizes, Access::kWrite), 1000));
@@ -73,13 +72,13 @@ TEST_F(T1EditsTest, WhatWasReservedIsTakenByNoRun) {
   ExpectOk(Run(Units(sizes, Access::kRead), 1000));
   // A long unit has one buffer, wherever it comes in the order.
   const std::vector<size_t> with_long = {5, 40, 2};
-  ExpectOk(edits_.Reserve(40 * kPageBytes, 47 * kPageBytes));
+  ExpectOk(edits_.Reserve(40 * kEditedPageBytes, 47 * kEditedPageBytes));
   EXPECT_EQ(edits_.memory_bytes(), size_t{4} << 20);  // whole huge pages of 2 MiB
   ExpectOk(Run(Units(with_long, Access::kReadAndWrite), 2000));
   ExpectOk(Run(Units(with_long, Access::kRead), 2000));
   // Little needs little.
   T1Edits small(file_.get(), kMaxBytes);
-  ExpectOk(small.Reserve(2 * kPageBytes, 3 * kPageBytes));
+  ExpectOk(small.Reserve(2 * kEditedPageBytes, 3 * kEditedPageBytes));
   EXPECT_EQ(small.memory_bytes(), size_t{2} * (2 << 20));
 }
 
@@ -102,11 +101,11 @@ TEST_F(T1EditsTest, OnlyPagesThatAreWantedAreRead) {
   ExpectOk(Run(Units(std::vector<size_t>(50, 4), Access::kWrite), 1));
   EXPECT_EQ(file_->stats().bytes_read, 0u);
   ExpectOk(edits_.WaitForWrites());
-  EXPECT_EQ(file_->stats().bytes_written, 200 * kPageBytes);
+  EXPECT_EQ(file_->stats().bytes_written, 200 * kEditedPageBytes);
   EXPECT_EQ(edits_.memory_bytes(), kMaxBytes);
   ExpectOk(Run(Units(std::vector<size_t>(10, 4), Access::kRead), 1));
-  EXPECT_EQ(file_->stats().bytes_read, 40 * kPageBytes);
-  EXPECT_EQ(file_->stats().bytes_written, 200 * kPageBytes);
+  EXPECT_EQ(file_->stats().bytes_read, 40 * kEditedPageBytes);
+  EXPECT_EQ(file_->stats().bytes_written, 200 * kEditedPageBytes);
 }
 
 TEST_F(T1EditsTest, ALateWriteHoldsUpOnlyWhatNeedsIt) {
@@ -116,7 +115,7 @@ TEST_F(T1EditsTest, ALateWriteHoldsUpOnlyWhatNeedsIt) {
   const auto start = std::chrono::steady_clock::now();
   ExpectOk(Run(Units(std::vector<size_t>(2, 10), Access::kWrite), 1));
   ExpectOk(edits_.Check());
-  const PageMemory memory(1, kPageBytes);
+  const PageMemory memory(1, kEditedPageBytes);
   const PageIo another = {pages_[20], memory[0]};
   ExpectOk(edits_.WaitFor({&another, 1}));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(300));

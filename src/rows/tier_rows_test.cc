@@ -10,12 +10,11 @@
 #include "gtest/gtest.h"
 #include "src/rows/row_stores.h"
 #include "src/rows/t1_stage.h"
+#include "tests/support/expect_ok.h"
 #include "tests/support/tiered_sequence.h"
 
 namespace ebb {
 namespace {
-
-void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
 
 constexpr int kLayers = 2;
 constexpr size_t kPagesOfStream = 3;

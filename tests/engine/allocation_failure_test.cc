@@ -37,21 +37,21 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr size_t kPromptTokens = 40;
+constexpr size_t kFailurePromptTokens = 40;
 constexpr size_t kFirst = 54;     // of the steps in which an allocation fails
 constexpr size_t kReading = 63;   // reads some tokens at once
 constexpr size_t kRollBack = 66;  // goes back by a few
 constexpr size_t kLast = 72;      // behind them all
 
-struct Setting {
+struct FailureSetting {
   std::string name;
   EngineOptions engine;
   SessionOptions session;
 };
 
-std::vector<Setting> Settings() {
+std::vector<FailureSetting> Settings() {
   const EngineOptions one_thread = {.threads = 1};
-  std::vector<Setting> settings = {
+  std::vector<FailureSetting> settings = {
       {"Full", one_thread, {}},
       {"H2o", one_thread, {.policy = SmallPolicy("h2o", "48")}},
       {"Lazy", one_thread, {.policy = SmallPolicy("lazy_eviction", "48")}},
@@ -66,7 +66,7 @@ std::vector<Setting> Settings() {
   settings[5].session.context = 64;
   settings[5].session.past_context = PastContext::kReRotate;
 
-  Setting tiers = {"Tiers", one_thread, {.policy = SmallPolicy("attention", "25%")}};
+  FailureSetting tiers = {"Tiers", one_thread, {.policy = SmallPolicy("attention", "25%")}};
   tiers.session.policy.budget = {};
   tiers.engine.tiers = TierSpec{.t0_share = 0.3, .t2_share = 0.3, .evict_share = 0.1};
   tiers.session.policy.tiers = tiers.engine.tiers;
@@ -77,7 +77,7 @@ std::vector<Setting> Settings() {
   tiers.session.ledger = SessionOptions::Record::kYes;
   settings.push_back(tiers);
 
-  Setting lossless = {"Lossless", one_thread, {}};
+  FailureSetting lossless = {"Lossless", one_thread, {}};
   lossless.engine.tiers = TierSpec();
   lossless.session.policy = {.name = "streaming", .sinks = 4, .window = 12};
   lossless.session.lossless = LosslessOptions{.draft_min = 6, .draft_max = 6};
@@ -85,7 +85,7 @@ std::vector<Setting> Settings() {
   return settings;
 }
 
-class AllocationFailure : public testing::TestWithParam<Setting> {
+class AllocationFailure : public testing::TestWithParam<FailureSetting> {
  protected:
   void SetUp() override {
     auto engine = Engine::Create(SmallModel(), GetParam().engine);
@@ -98,8 +98,8 @@ class AllocationFailure : public testing::TestWithParam<Setting> {
   // Behind the last step that has all the memory it asks for.
   [[nodiscard]] std::unique_ptr<Session> Begin() const {
     auto session = Open(*engine_, GetParam().session);
-    ExpectOk(session->Prefill(std::span(text_).first(kPromptTokens)));
-    for (size_t i = kPromptTokens; i < kFirst; ++i) ExpectOk(Decode(*session, i));
+    ExpectOk(session->Prefill(std::span(text_).first(kFailurePromptTokens)));
+    for (size_t i = kFailurePromptTokens; i < kFirst; ++i) ExpectOk(Decode(*session, i));
     return session;
   }
   // What one was to read, the rest of it.

@@ -8,7 +8,7 @@
 namespace ebb {
 namespace {
 
-constexpr size_t kPromptTokens = 4000;
+constexpr size_t kLongPromptTokens = 4000;
 constexpr int kDecoders = 7;
 
 std::shared_ptr<const Model> ModelOf(const std::string& weight_type) {
@@ -69,7 +69,7 @@ void ExpectMixedBits(const std::shared_ptr<const Model>& model, const EngineOpti
 std::vector<Part> FullParts() {
   std::vector<Part> parts;
   for (int i = 0; i <= kDecoders; ++i) {
-    parts.push_back({.prompt = SomeTokens(i == 0 ? kPromptTokens : 20 + 37 * i, 50 + i),
+    parts.push_back({.prompt = SomeTokens(i == 0 ? kLongPromptTokens : 20 + 37 * i, 50 + i),
                      .generated = SomeTokens(i == 0 ? 10 : 40, 90 + i)});
   }
   return parts;

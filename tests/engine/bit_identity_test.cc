@@ -5,20 +5,20 @@
 namespace ebb {
 namespace {
 
-constexpr int kPromptTokens = 150;
-constexpr int kDecodeTokens = 60;
+constexpr int kBitsPromptTokens = 150;
+constexpr int kBitsDecodeTokens = 60;
 
-const std::vector<Token>& Text() {
-  static const std::vector<Token> kText = SomeTokens(kPromptTokens + kDecodeTokens);
+const std::vector<Token>& BitsText() {
+  static const std::vector<Token> kText = SomeTokens(kBitsPromptTokens + kBitsDecodeTokens);
   return kText;
 }
 
 void ReadPrompt(Session& session) {
-  ExpectOk(session.Prefill(std::span(Text()).first(kPromptTokens)));
+  ExpectOk(session.Prefill(std::span(BitsText()).first(kBitsPromptTokens)));
 }
 
-void DecodeRest(Session& session, int count = kDecodeTokens) {
-  for (int i = 0; i < count; ++i) ExpectOk(session.Decode(Text()[kPromptTokens + i]));
+void DecodeRest(Session& session, int count = kBitsDecodeTokens) {
+  for (int i = 0; i < count; ++i) ExpectOk(session.Decode(BitsText()[kBitsPromptTokens + i]));
 }
 
 uint64_t HashAlone(const EngineOptions& options, const PolicySpec& policy, int decode_tokens) {
@@ -35,9 +35,9 @@ class BitIdentity : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(BitIdentity, OneTwoAndThreeThreadsGiveTheSameLogits) {
-  const uint64_t one = HashAlone({.threads = 1}, policy(), kDecodeTokens);
-  EXPECT_EQ(one, HashAlone({.threads = 2}, policy(), kDecodeTokens));
-  EXPECT_EQ(one, HashAlone({.threads = 3}, policy(), kDecodeTokens));
+  const uint64_t one = HashAlone({.threads = 1}, policy(), kBitsDecodeTokens);
+  EXPECT_EQ(one, HashAlone({.threads = 2}, policy(), kBitsDecodeTokens));
+  EXPECT_EQ(one, HashAlone({.threads = 3}, policy(), kBitsDecodeTokens));
 }
 
 TEST_P(BitIdentity, TheHashTellsTextsApart) {
@@ -49,7 +49,7 @@ TEST_P(BitIdentity, TheHashTellsTextsApart) {
     auto session = Open(*engine, policy());
     ReadPrompt(*session);
     for (int i = 0; i < 20; ++i) {
-      const Token token = Text()[kPromptTokens + i];
+      const Token token = BitsText()[kBitsPromptTokens + i];
       ExpectOk(session->Decode(i == changed ? token + 1 : token));
     }
     hashes.push_back(session->logits_hash());
@@ -58,18 +58,18 @@ TEST_P(BitIdentity, TheHashTellsTextsApart) {
 }
 
 TEST_P(BitIdentity, OtherSequencesBetweenTheRowsChangeNothing) {
-  const uint64_t alone = HashAlone({.threads = 1}, policy(), kDecodeTokens);
+  const uint64_t alone = HashAlone({.threads = 1}, policy(), kBitsDecodeTokens);
   auto engine = MakeEngine();
   auto neighbour = Open(*engine);
   ExpectOk(neighbour->Prefill(SomeTokens(100, 1)));
   auto session = Open(*engine, policy());
   ReadPrompt(*session);
-  const std::vector<Token> others = SomeTokens(kDecodeTokens, 2);
-  for (int i = 0; i < kDecodeTokens; ++i) {
+  const std::vector<Token> others = SomeTokens(kBitsDecodeTokens, 2);
+  for (int i = 0; i < kBitsDecodeTokens; ++i) {
     ExpectOk(neighbour->Decode(others[i]));
-    ExpectOk(session->Decode(Text()[kPromptTokens + i]));
+    ExpectOk(session->Decode(BitsText()[kBitsPromptTokens + i]));
     // Half way the neighbour leaves, and its pages are used again.
-    if (i == kDecodeTokens / 2) ExpectOk(neighbour->TruncateTo(3));
+    if (i == kBitsDecodeTokens / 2) ExpectOk(neighbour->TruncateTo(3));
   }
   EXPECT_EQ(session->logits_hash(), alone);
 }
@@ -88,7 +88,7 @@ TEST_P(BitIdentity, MassAndOtherSignalsChangeNoLogit) {
   auto session = Open(*engine, options);
   ReadPrompt(*session);
   DecodeRest(*session);
-  EXPECT_EQ(session->logits_hash(), HashAlone({.threads = 1}, policy(), kDecodeTokens));
+  EXPECT_EQ(session->logits_hash(), HashAlone({.threads = 1}, policy(), kBitsDecodeTokens));
 }
 
 TEST(OtherDevice, EnginesAreMadeForTheDeviceThatWasNamed) {
@@ -107,9 +107,9 @@ TEST(RollBack, TheSameTokensGiveTheSameLogitsAgain) {
   DecodeRest(*session, 10);
   const std::vector<float> first = Logits(*session);
   DecodeRest(*session, 20);
-  ExpectOk(session->TruncateTo(kPromptTokens + 9));
+  ExpectOk(session->TruncateTo(kBitsPromptTokens + 9));
   EXPECT_TRUE(session->logits().empty());
-  ExpectOk(session->Decode(Text()[kPromptTokens + 9]));
+  ExpectOk(session->Decode(BitsText()[kBitsPromptTokens + 9]));
   EXPECT_EQ(Logits(*session), first);
 }
 
@@ -117,16 +117,16 @@ TEST(RollBack, OfNothingIsRefusedBeyondTheEndAndBelowZero) {
   auto engine = MakeEngine();
   auto session = Open(*engine);
   ReadPrompt(*session);
-  EXPECT_EQ(session->TruncateTo(kPromptTokens + 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(session->TruncateTo(kBitsPromptTokens + 1).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(session->TruncateTo(-1).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(session->next_position(), kPromptTokens);
+  EXPECT_EQ(session->next_position(), kBitsPromptTokens);
 }
 
 TEST(Compaction, FreedRowsGoBackAndTheRestKeepTheirBits) {
   // Two runs of the same text under the same policy; in one, a neighbour's pages make the layout
   // and what compaction moves entirely different.
   const PolicySpec policy = SmallPolicy("h2o", "64");
-  const uint64_t alone = HashAlone({.threads = 1}, policy, kDecodeTokens);
+  const uint64_t alone = HashAlone({.threads = 1}, policy, kBitsDecodeTokens);
   auto engine = MakeEngine();
   std::vector<std::unique_ptr<Session>> crowd;
   for (int i = 0; i < 5; ++i) {
@@ -155,9 +155,9 @@ TEST(Prefill, AFewTokensAtOnceGiveTheAttentionOfSingleSteps) {
   auto several = Open(*engine);
   ReadPrompt(*single);
   ReadPrompt(*several);
-  for (int i = 0; i < 6; ++i) ExpectOk(single->Prefill({&Text()[kPromptTokens + i], 1}));
+  for (int i = 0; i < 6; ++i) ExpectOk(single->Prefill({&BitsText()[kBitsPromptTokens + i], 1}));
   const std::vector<float> expected = Logits(*single);
-  ExpectOk(several->Prefill(std::span(Text()).subspan(kPromptTokens, 6)));
+  ExpectOk(several->Prefill(std::span(BitsText()).subspan(kBitsPromptTokens, 6)));
   EXPECT_LT(LargestDifference(expected, Logits(*several)), 1e-4);
 }
 

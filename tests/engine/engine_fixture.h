@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ebb/engine.h"
+#include "tests/support/expect_ok.h"
 #include "tests/support/model_variants.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/temp_folder.h"
@@ -113,10 +114,15 @@ inline std::unique_ptr<Session> Open(Engine& engine, const PolicySpec& policy) {
   return Open(engine, options);
 }
 
-inline void ExpectOk(const Status& status) { EXPECT_TRUE(status.ok()) << status.ToString(); }
-
 inline std::vector<float> Logits(const Session& session) {
   return {session.logits().begin(), session.logits().end()};
+}
+
+// In all tiers.
+inline int64_t AllRows(const CacheAccounting& cache) {
+  int64_t rows = 0;
+  for (const TierAccounting& tier : cache.tiers) rows += tier.rows;
+  return rows;
 }
 
 // Standard deviation, the unit of logit differences.

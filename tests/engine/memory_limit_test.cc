@@ -3,13 +3,13 @@
 #include <sys/resource.h>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/support/numbers.h"
 #include "tests/support/process_memory.h"
 #include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 // 8 KiB a token, in many layers, as two of them lie in memory when T1 is a file: 40 MiB.
 constexpr int kTokens = 5000;
 

@@ -6,14 +6,15 @@
 #include <ostream>
 
 #include "tests/engine/dms/dms_fixture.h"
+#include "tests/engine/engine_fixture.h"
 #include "tests/engine/sessions/session_fixture.h"
 #include "tests/support/skip.h"
 
 namespace ebb {
 namespace {
 
-constexpr int kPromptTokens = 60;
-constexpr int kDecodeTokens = 200;
+constexpr int kMixedPromptTokens = 60;
+constexpr int kMixedDecodeTokens = 200;
 const std::vector<int> kKvHeads = {2, 6, 1, 3};
 constexpr int kStreams = 12;
 
@@ -31,27 +32,23 @@ std::shared_ptr<const Model> MixedModel() {
   return kModel;
 }
 
-const std::vector<Token>& Text() {
-  static const std::vector<Token> kText = SomeTokens(kPromptTokens + kDecodeTokens);
+const std::vector<Token>& MixedText() {
+  static const std::vector<Token> kText = SomeTokens(kMixedPromptTokens + kMixedDecodeTokens);
   return kText;
 }
 
-void Read(Session& session) { ExpectOk(session.Prefill(std::span(Text()).first(kPromptTokens))); }
+void ReadMixed(Session& session) {
+  ExpectOk(session.Prefill(std::span(MixedText()).first(kMixedPromptTokens)));
+}
 
-void Decode(Session& session, int from, int to) {
-  for (int i = from; i < to; ++i) ExpectOk(session.Decode(Text()[kPromptTokens + i]));
+void DecodeMixed(Session& session, int from, int to) {
+  for (int i = from; i < to; ++i) ExpectOk(session.Decode(MixedText()[kMixedPromptTokens + i]));
 }
 
 // (layer, kv head) pairs of each group.
 std::vector<int> StreamsOfGroups(Granularity granularity) {
   if (granularity == Granularity::kToken) return {kStreams};
   return granularity == Granularity::kLayer ? kKvHeads : std::vector<int>(kStreams, 1);
-}
-
-int64_t AllRows(const CacheAccounting& cache) {
-  int64_t rows = 0;
-  for (const TierAccounting& tier : cache.tiers) rows += tier.rows;
-  return rows;
 }
 
 TEST(MixedHeads, TheModelSaysWhichLayerHasHowMany) {
@@ -70,8 +67,8 @@ TEST(MixedHeads, ALlamaWithAnArrayIsADeciWithTheSameWeights) {
   for (const auto& model : {MixedModel(), RandomModel(options)}) {
     auto engine = MakeEngineOf(model);
     auto session = Open(*engine);
-    Read(*session);
-    Decode(*session, 0, 40);
+    ReadMixed(*session);
+    DecodeMixed(*session, 0, 40);
     hashes.push_back(session->logits_hash());
   }
   EXPECT_EQ(hashes[0], hashes[1]);
@@ -113,22 +110,22 @@ TEST(MixedHeads, SignalsAreOfTheHeadsThatAGroupHas) {
         }
       };
       auto session = Open(*engine, options);
-      Read(*session);
-      Decode(*session, 0, 10);
+      ReadMixed(*session);
+      DecodeMixed(*session, 0, 10);
       EXPECT_EQ(num_calls, 11 * static_cast<int>(streams.size()));
     }
   }
 }
 
-struct Case {
+struct MixedCase {
   std::string name;
   PolicySpec policy;
   bool is_exact = false;  // the bits of the full cache
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+std::ostream& operator<<(std::ostream& out, const MixedCase& c) { return out << c.name; }
 
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
+std::vector<MixedCase> MixedCases() {
+  std::vector<MixedCase> cases;
   for (const Granularity granularity :
        {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
     const std::string at = "_" + std::string(GranularityName(granularity));
@@ -161,7 +158,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-class MixedHeadsAtAnyPolicy : public testing::TestWithParam<Case> {
+class MixedHeadsAtAnyPolicy : public testing::TestWithParam<MixedCase> {
  protected:
   [[nodiscard]] static SessionOptions Options() {
     SessionOptions options;
@@ -180,16 +177,16 @@ class MixedHeadsAtAnyPolicy : public testing::TestWithParam<Case> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, MixedHeadsAtAnyPolicy, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(All, MixedHeadsAtAnyPolicy, testing::ValuesIn(MixedCases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(MixedHeadsAtAnyPolicy, RowsAreCountedByTheStreamsThatAGroupHas) {
   auto engine = *MakeIts();
   auto session = Open(*engine, Options());
   const std::vector<int> streams = StreamsOfGroups(GetParam().policy.granularity.value());
-  Read(*session);
-  for (int i = 0; i < kDecodeTokens; ++i) {
-    Decode(*session, i, i + 1);
+  ReadMixed(*session);
+  for (int i = 0; i < kMixedDecodeTokens; ++i) {
+    DecodeMixed(*session, i, i + 1);
     int64_t rows = 0;
     for (size_t group = 0; group < streams.size(); ++group) {
       const auto visible = session->visible_positions(static_cast<int>(group));
@@ -208,13 +205,13 @@ TEST_P(MixedHeadsAtAnyPolicy, RowsAreCountedByTheStreamsThatAGroupHas) {
 TEST_P(MixedHeadsAtAnyPolicy, TheBitsAreThoseOfTheFullCacheWhereNothingGoes) {
   auto engine = *MakeIts();
   auto session = Open(*engine, Options());
-  Read(*session);
-  Decode(*session, 0, kDecodeTokens);
+  ReadMixed(*session);
+  DecodeMixed(*session, 0, kMixedDecodeTokens);
   static const uint64_t kFull = [] {
     auto full_engine = MakeEngineOf(MixedModel());
     auto full = Open(*full_engine);
-    Read(*full);
-    Decode(*full, 0, kDecodeTokens);
+    ReadMixed(*full);
+    DecodeMixed(*full, 0, kMixedDecodeTokens);
     return full->logits_hash();
   }();
   if (GetParam().is_exact) {
@@ -229,8 +226,8 @@ TEST_P(MixedHeadsAtAnyPolicy, ASavedOrForkedSessionGoesOnBitForBit) {
   const std::string path = folder.File("session.ebb");
   auto engine = *MakeIts();
   auto session = Open(*engine, Options());
-  Read(*session);
-  Decode(*session, 0, 120);
+  ReadMixed(*session);
+  DecodeMixed(*session, 0, 120);
   ExpectOk(SaveSession(*session, path, ""));
   auto fork = session->Fork();
   ASSERT_TRUE(fork.ok()) << fork.status().ToString();
@@ -238,7 +235,7 @@ TEST_P(MixedHeadsAtAnyPolicy, ASavedOrForkedSessionGoesOnBitForBit) {
   auto resumed = ResumeSession(*other_engine, path, Options());
   ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
   for (Session* one : {session.get(), fork->get(), resumed->session.get()}) {
-    Decode(*one, 120, kDecodeTokens);
+    DecodeMixed(*one, 120, kMixedDecodeTokens);
   }
   EXPECT_EQ((*fork)->logits_hash(), session->logits_hash());
   EXPECT_EQ(resumed->session->logits_hash(), session->logits_hash());
@@ -248,12 +245,12 @@ TEST_P(MixedHeadsAtAnyPolicy, ASavedOrForkedSessionGoesOnBitForBit) {
 TEST(MixedHeads, ARollBackLeavesTheBitsOfAShorterText) {
   auto engine = MakeEngineOf(MixedModel());
   auto session = Open(*engine), fresh = Open(*engine);
-  Read(*session);
-  Decode(*session, 0, 100);
-  ExpectOk(session->TruncateTo(kPromptTokens + 50));
-  Decode(*session, 50, 100);
-  Read(*fresh);
-  Decode(*fresh, 0, 100);
+  ReadMixed(*session);
+  DecodeMixed(*session, 0, 100);
+  ExpectOk(session->TruncateTo(kMixedPromptTokens + 50));
+  DecodeMixed(*session, 50, 100);
+  ReadMixed(*fresh);
+  DecodeMixed(*fresh, 0, 100);
   EXPECT_EQ(Logits(*session), Logits(*fresh));
 }
 
@@ -263,8 +260,8 @@ TEST(MixedHeads, KeysThatAreRotatedAnewGoOn) {
   options.policy = {.name = "streaming_rerotated", .budget = *ParseBudget("40"), .interval = 8};
   options.context = 64;
   auto session = Open(*engine, options);
-  ExpectOk(session->Prefill(std::span(Text()).first(40)));
-  for (int i = 40; i < 200; ++i) ExpectOk(session->Decode(Text()[i]));
+  ExpectOk(session->Prefill(std::span(MixedText()).first(40)));
+  for (int i = 40; i < 200; ++i) ExpectOk(session->Decode(MixedText()[i]));
   EXPECT_EQ(session->accounting().tiers[0].rows, 40 * kStreams);
   EXPECT_TRUE(std::ranges::all_of(session->logits(), [](float x) { return std::isfinite(x); }));
 }
@@ -276,8 +273,8 @@ TEST(MixedHeads, ALosslessSessionHasTheBitsOfTheFullCache) {
   options.lossless.emplace();
   auto session = Open(*engine, options), full = Open(*engine);
   for (Session* one : {session.get(), full.get()}) {
-    Read(*one);
-    Decode(*one, 0, 100);
+    ReadMixed(*one);
+    DecodeMixed(*one, 0, 100);
   }
   EXPECT_EQ(session->logits_hash(), full->logits_hash());
 }
@@ -300,13 +297,13 @@ TEST_P(MixedHeadsMarks, MarkedRowsGoByTheRule) {
     auto session = Open(*engine, spec);
     MarksRule rule(model->shape(), granularity, kMarksWindow, 1);
     const int num_groups = model->shape().NumGroups(granularity);
-    for (int done = 0; done < kPromptTokens; done += 20) {
-      ExpectOk(session->Prefill(std::span(Text()).subspan(done, 20)));
+    for (int done = 0; done < kMixedPromptTokens; done += 20) {
+      ExpectOk(session->Prefill(std::span(MixedText()).subspan(done, 20)));
       rule.See(session->last_signals());
       ASSERT_EQ(VisibleRows(*session, num_groups), rule.Visible()) << "at " << done;
     }
     for (int i = 0; i < 100; ++i) {
-      Decode(*session, i, i + 1);
+      DecodeMixed(*session, i, i + 1);
       rule.See(session->last_signals());
       ASSERT_EQ(VisibleRows(*session, num_groups), rule.Visible()) << "at " << i;
     }

@@ -5,8 +5,9 @@
 namespace ebb {
 namespace {
 
-constexpr int kPromptTokens = 300;
-constexpr int kDecodeTokens = 20;  // more than a page; threads that outnumber cores are slow
+constexpr int kSelectorPromptTokens = 300;
+constexpr int kSelectorDecodeTokens =
+    20;  // more than a page; threads that outnumber cores are slow
 
 PolicySpec Quest(int rows) {
   PolicySpec quest = {.name = "quest"};
@@ -14,19 +15,19 @@ PolicySpec Quest(int rows) {
   return quest;
 }
 
-struct Outcome {
+struct SelectorOutcome {
   uint64_t logits_hash = 0;
   int64_t rows_unread = 0;
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const SelectorOutcome&) const = default;
 };
 
-Outcome Decode(int threads, const PolicySpec& policy) {
+SelectorOutcome DecodeSelecting(int threads, const PolicySpec& policy) {
   auto engine = MakeEngineOf(DeepModel(), {.threads = threads});
   auto session = Open(*engine, policy);
-  const std::vector<Token> text = SomeTokens(kPromptTokens + kDecodeTokens);
-  ExpectOk(session->Prefill(std::span(text).first(kPromptTokens)));
-  Outcome outcome;
-  for (int i = kPromptTokens; i < kPromptTokens + kDecodeTokens; ++i) {
+  const std::vector<Token> text = SomeTokens(kSelectorPromptTokens + kSelectorDecodeTokens);
+  ExpectOk(session->Prefill(std::span(text).first(kSelectorPromptTokens)));
+  SelectorOutcome outcome;
+  for (int i = kSelectorPromptTokens; i < kSelectorPromptTokens + kSelectorDecodeTokens; ++i) {
     ExpectOk(session->Decode(text[i]));
     outcome.rows_unread += session->last_step().rows_unread;
   }
@@ -35,18 +36,18 @@ Outcome Decode(int threads, const PolicySpec& policy) {
 }
 
 TEST(Selector, AnyNumberOfThreadsChoosesTheSameRows) {
-  const Outcome one = Decode(1, Quest(64));
+  const SelectorOutcome one = DecodeSelecting(1, Quest(64));
   EXPECT_GT(one.rows_unread, 0);
-  EXPECT_EQ(one, Decode(2, Quest(64)));
-  EXPECT_EQ(one, Decode(3, Quest(64)));
-  EXPECT_EQ(one, Decode(5, Quest(64)));  // more than there are blocks of pages
+  EXPECT_EQ(one, DecodeSelecting(2, Quest(64)));
+  EXPECT_EQ(one, DecodeSelecting(3, Quest(64)));
+  EXPECT_EQ(one, DecodeSelecting(5, Quest(64)));  // more than there are blocks of pages
 }
 
 TEST(Selector, WhereAllRowsFitTheLogitsAreThoseOfTheFullCache) {
-  const Outcome all = Decode(2, Quest(4096));
+  const SelectorOutcome all = DecodeSelecting(2, Quest(4096));
   EXPECT_EQ(all.rows_unread, 0);
-  EXPECT_EQ(all.logits_hash, Decode(2, {.name = "full"}).logits_hash);
-  EXPECT_NE(all.logits_hash, Decode(2, Quest(64)).logits_hash);
+  EXPECT_EQ(all.logits_hash, DecodeSelecting(2, {.name = "full"}).logits_hash);
+  EXPECT_NE(all.logits_hash, DecodeSelecting(2, Quest(64)).logits_hash);
 }
 
 // More of them than are folded at once.

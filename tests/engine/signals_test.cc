@@ -124,7 +124,7 @@ class Divided final : public Scorer {
   std::vector<float> scores_;
 };
 
-constexpr int kLayers = 2, kQHeads = 6, kKvHeads = 2, kPrompt = 200;
+constexpr int kSignalLayers = 2, kQHeads = 6, kSignalKvHeads = 2, kPrompt = 200;
 
 TEST(Signals, MassOfADecodeStepSumsToTheQueryHeadsOfTheGroup) {
   for (const Granularity granularity :
@@ -137,9 +137,10 @@ TEST(Signals, MassOfADecodeStepSumsToTheQueryHeadsOfTheGroup) {
       ExpectOk(watched.session->Decode(5));
       const int groups = SmallModel()->shape().NumGroups(granularity);
       for (int group = 0; group < groups; ++group) {
-        EXPECT_NEAR(Sum(watched.recorder->masses[group]), kLayers * kQHeads / groups, 1e-4);
+        EXPECT_NEAR(Sum(watched.recorder->masses[group]), kSignalLayers * kQHeads / groups, 1e-4);
       }
-      EXPECT_EQ(watched.recorder->layers_counted, granularity == Granularity::kToken ? kLayers : 1);
+      EXPECT_EQ(watched.recorder->layers_counted,
+                granularity == Granularity::kToken ? kSignalLayers : 1);
     }
   }
 }
@@ -170,7 +171,7 @@ TEST(Signals, MassOfAPrefillSumsOverItsQueriesAndIsCausal) {
   Watched watched = Watch(*engine, Granularity::kLayer,
                           {.mass = MassNeed::kPerQueryHead, .mass_in_prefill = true});
   ExpectOk(watched.session->Prefill(SomeTokens(kPrompt)));
-  for (int layer = 0; layer < kLayers; ++layer) {
+  for (int layer = 0; layer < kSignalLayers; ++layer) {
     const std::vector<float>& mass = watched.recorder->masses[layer];
     ASSERT_EQ(mass.size(), size_t{kQHeads} * kPrompt);
     for (int head = 0; head < kQHeads; ++head) {
@@ -193,10 +194,10 @@ TEST(Signals, TheSumOverHeadsIsTheSummedMass) {
     ExpectOk(watched->session->Decode(5));
   }
   const size_t rows = kPrompt + 1;
-  ASSERT_EQ(finer.recorder->masses[0].size(), kLayers * kQHeads * rows);
+  ASSERT_EQ(finer.recorder->masses[0].size(), kSignalLayers * kQHeads * rows);
   for (size_t row = 0; row < rows; ++row) {
     double sum = 0;
-    for (size_t head = 0; head < kLayers * kQHeads; ++head) {
+    for (size_t head = 0; head < kSignalLayers * kQHeads; ++head) {
       sum += finer.recorder->masses[0][head * rows + row];
     }
     EXPECT_NEAR(summed.recorder->masses[0][row], sum, 1e-5);
@@ -227,13 +228,13 @@ TEST(Signals, CopiesHaveTheirShapesAndFitTogether) {
   ExpectOk(watched.session->Decode(5));
   const StepSignals& step = watched.recorder->last;
   EXPECT_EQ(step.first_position, 30);
-  ASSERT_EQ(step.keys.size(), size_t{kLayers});
+  ASSERT_EQ(step.keys.size(), size_t{kSignalLayers});
   ASSERT_EQ(step.hidden.size(), 2u);
   EXPECT_EQ(step.hidden[0].size(), 128u);
   EXPECT_EQ(step.recent_queries[1].size(), size_t{4} * kQHeads * 64);
-  for (int layer = 0; layer < kLayers; ++layer) {
-    ASSERT_EQ(step.keys[layer].size(), size_t{kKvHeads} * 64);
-    ASSERT_EQ(step.values[layer].size(), size_t{kKvHeads} * 64);
+  for (int layer = 0; layer < kSignalLayers; ++layer) {
+    ASSERT_EQ(step.keys[layer].size(), size_t{kSignalKvHeads} * 64);
+    ASSERT_EQ(step.values[layer].size(), size_t{kSignalKvHeads} * 64);
     // A rotation keeps lengths and changes what it turns.
     double before = 0, after = 0, difference = 0;
     for (size_t i = 0; i < step.keys[layer].size(); ++i) {
@@ -261,7 +262,7 @@ TEST(Signals, RecentQueriesMoveUpByOneEachStep) {
 TEST(Signals, ThatCannotBeAreRefused) {
   auto engine = MakeEngine();
   SessionOptions options;
-  options.extra_signals.hidden_layers = {kLayers};
+  options.extra_signals.hidden_layers = {kSignalLayers};
   EXPECT_FALSE(engine->OpenSession(options).ok());
   options.extra_signals.hidden_layers = {-1};
   EXPECT_FALSE(engine->OpenSession(options).ok());
@@ -372,12 +373,13 @@ TEST(Selection, ReadsTheChosenRowsOnlyAndFreesNothing) {
   for (size_t row = 0; row < mass.size(); ++row) {
     EXPECT_EQ(mass[row] > 0, row % 3 == 0) << row;
   }
-  EXPECT_NEAR(Sum(mass), kLayers * kQHeads, 1e-4);
+  EXPECT_NEAR(Sum(mass), kSignalLayers * kQHeads, 1e-4);
   EXPECT_EQ(selected.session->visible_positions(0).size(), size_t{kPrompt + 1});
   const auto unread = static_cast<int64_t>(kPrompt + 1 - chosen.size());
-  EXPECT_EQ(selected.session->last_step().rows_unread, unread * kLayers * kKvHeads);
+  EXPECT_EQ(selected.session->last_step().rows_unread, unread * kSignalLayers * kSignalKvHeads);
   ExpectOk(selected.session->Decode(5));
-  EXPECT_EQ(selected.session->last_step().rows_unread, (unread + 1) * kLayers * kKvHeads);
+  EXPECT_EQ(selected.session->last_step().rows_unread,
+            (unread + 1) * kSignalLayers * kSignalKvHeads);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 constexpr uint64_t kT0Bytes = uint64_t{2} << 20;
 constexpr uint64_t kT1Bytes = uint64_t{8} << 20;
 
-std::unique_ptr<Engine> EngineOf(const TierSpec& tiers) {
+std::unique_ptr<Engine> CapsEngine(const TierSpec& tiers) {
   static const std::shared_ptr<const Model> kModel = [] {
     const TempFolder folder;
     const std::string path = folder.File("caps.gguf");
@@ -27,7 +27,7 @@ std::unique_ptr<Engine> EngineOf(const TierSpec& tiers) {
   return *std::move(engine);
 }
 
-PolicySpec PolicyOf(const TierSpec& tiers, const std::string& scorer = "attention") {
+PolicySpec CapsPolicy(const TierSpec& tiers, const std::string& scorer = "attention") {
   PolicySpec policy = {.name = scorer};
   policy.tiers = tiers;
   policy.window = 16;
@@ -35,17 +35,19 @@ PolicySpec PolicyOf(const TierSpec& tiers, const std::string& scorer = "attentio
   return policy;
 }
 
-std::vector<Token> Text(size_t count) { return RandomTokens(SixteenStreamsOptions(), count, 3); }
+std::vector<Token> CapsText(size_t count) {
+  return RandomTokens(SixteenStreamsOptions(), count, 3);
+}
 
 class FullCaps : public testing::TestWithParam<std::string> {};
 
 TEST_P(FullCaps, EndTheirRequestWithTheFiguresAndLeaveOthersAlone) {
   const TierSpec tiers = {.t0_cap_bytes = 2 * kT0Bytes, .t1_cap_bytes = kT1Bytes};
-  auto engine = EngineOf(tiers);
-  auto bystander = Open(*engine, PolicyOf(tiers));
-  ExpectOk(bystander->Prefill(Text(20)));
-  auto session = Open(*engine, PolicyOf(tiers, GetParam()));
-  ExpectOk(session->Prefill(Text(20)));
+  auto engine = CapsEngine(tiers);
+  auto bystander = Open(*engine, CapsPolicy(tiers));
+  ExpectOk(bystander->Prefill(CapsText(20)));
+  auto session = Open(*engine, CapsPolicy(tiers, GetParam()));
+  ExpectOk(session->Prefill(CapsText(20)));
   Status status;
   while (status.ok()) {
     ASSERT_LT(session->next_position(), 2000);
@@ -71,12 +73,12 @@ INSTANTIATE_TEST_SUITE_P(Scorers, FullCaps, testing::Values("attention", "random
 
 TEST(TierCaps, APromptLongerThanT0IsReadAsTheFullCacheReadsIt) {
   const TierSpec tiers = {.t0_cap_bytes = kT0Bytes};
-  const std::vector<Token> text = Text(1000);
-  auto engine = EngineOf(tiers);
-  auto session = Open(*engine, PolicyOf(tiers));
+  const std::vector<Token> text = CapsText(1000);
+  auto engine = CapsEngine(tiers);
+  auto session = Open(*engine, CapsPolicy(tiers));
   ExpectOk(session->Prefill(text));
-  auto full_engine = EngineOf({});
-  auto full = Open(*full_engine, PolicyOf({.t0_share = 1}));
+  auto full_engine = CapsEngine({});
+  auto full = Open(*full_engine, CapsPolicy({.t0_share = 1}));
   ExpectOk(full->Prefill(text));
   for (int i = 0; i < 50; ++i) {
     ExpectOk(session->Decode(text[i]));
@@ -91,10 +93,10 @@ TEST(TierCaps, APromptLongerThanT0IsReadAsTheFullCacheReadsIt) {
 // they give its bits.
 TEST(TierCaps, PromptsLongerThanT0sRoomHaveTheFullCachesBits) {
   const TierSpec tiers = {.t0_cap_bytes = 3 * kT0Bytes};  // 768 rows
-  const std::vector<Token> text = Text(2000);
+  const std::vector<Token> text = CapsText(2000);
   const auto hash_of = [&](const TierSpec& spec) {
-    auto engine = EngineOf(spec);
-    auto session = Open(*engine, PolicyOf(spec));
+    auto engine = CapsEngine(spec);
+    auto session = Open(*engine, CapsPolicy(spec));
     const std::span<const Token> all(text);
     for (const auto& [begin, count] : {std::pair(0, 1100), {1100, 300}, {1400, 600}}) {
       ExpectOk(session->Prefill(all.subspan(begin, count)));
@@ -112,10 +114,10 @@ TEST(TierCaps, PromptsLongerThanT0sRoomHaveTheFullCachesBits) {
 // Wherever T0's room ends within a chunk, few tokens may be left of it: behind few rows, which
 // one token at a time would read faster, and behind many, which would be cut into parts.
 TEST(TierCaps, WhatIsLeftOfAChunkIsReadAsTheChunkIs) {
-  const std::vector<Token> text = Text(3000);
+  const std::vector<Token> text = CapsText(3000);
   const auto hash_of = [&](const TierSpec& spec, size_t count) {
-    auto engine = EngineOf(spec);
-    auto session = Open(*engine, PolicyOf(spec));
+    auto engine = CapsEngine(spec);
+    auto session = Open(*engine, CapsPolicy(spec));
     ExpectOk(session->Prefill(std::span(text).first(count)));
     for (int i = 0; i < 3; ++i) ExpectOk(session->Decode(text[i]));
     return session->logits_hash();
@@ -143,7 +145,7 @@ TEST(TierCaps, PagesThatDoNotFillAnExtentKeepToTheCap) {
   ASSERT_TRUE(model.ok());
   auto engine = Engine::Create(*model, {.threads = 1, .kv_type = RowType::kF32, .tiers = tiers});
   ASSERT_TRUE(engine.ok());
-  auto session = Open(**engine, PolicyOf(tiers));
+  auto session = Open(**engine, CapsPolicy(tiers));
   ExpectOk(session->Prefill(RandomTokens(shape, 4700, 3)));
   for (int i = 0; i < 400; ++i) ExpectOk(session->Decode(5));
   EXPECT_LE((*engine)->arena_accounting(Tier::kT0).peak_bytes, kCap);
@@ -154,26 +156,26 @@ TEST(TierCaps, PagesThatDoNotFillAnExtentKeepToTheCap) {
 TEST(TierCaps, ALaterPromptWithoutRoomIsRefusedAsAWhole) {
   TierSpec tiers = {
       .t0_cap_bytes = kT0Bytes, .t1 = T1Place::kHost, .t1_cap_bytes = kT0Bytes, .t2_share = 1};
-  auto engine = EngineOf(tiers);
-  PolicySpec policy = PolicyOf(tiers);
+  auto engine = CapsEngine(tiers);
+  PolicySpec policy = CapsPolicy(tiers);
   policy.window = 128;
   policy.interval = 64;
   auto session = Open(*engine, policy);
-  ExpectOk(session->Prefill(Text(10)));
+  ExpectOk(session->Prefill(CapsText(10)));
   for (int i = 0; i < 250; ++i) ExpectOk(session->Decode(5));
   const Position before = session->next_position();
-  const Status status = session->Prefill(Text(100));
+  const Status status = session->Prefill(CapsText(100));
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
   EXPECT_THAT(status.message(), HasSubstr("others"));
   EXPECT_EQ(session->next_position(), before);
-  ExpectOk(session->Prefill(Text(10)));
+  ExpectOk(session->Prefill(CapsText(10)));
 }
 
 TEST(TierCaps, APromptThatNoTierHoldsIsRefusedWithTheFigures) {
   const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1_cap_bytes = kT1Bytes};
-  auto engine = EngineOf(tiers);
-  auto session = Open(*engine, PolicyOf(tiers));
-  const Status status = session->Prefill(Text(2000));
+  auto engine = CapsEngine(tiers);
+  auto session = Open(*engine, CapsPolicy(tiers));
+  const Status status = session->Prefill(CapsText(2000));
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
 }
@@ -181,9 +183,9 @@ TEST(TierCaps, APromptThatNoTierHoldsIsRefusedWithTheFigures) {
 TEST(TierCaps, AGenerationUnderCapsRunsOnInFlatMemory) {
   const TierSpec tiers = {
       .t0_cap_bytes = kT0Bytes, .t1_cap_bytes = kT1Bytes, .t2_share = 0.2, .evict_share = 0.02};
-  auto engine = EngineOf(tiers);
-  auto session = Open(*engine, PolicyOf(tiers));
-  ExpectOk(session->Prefill(Text(300)));
+  auto engine = CapsEngine(tiers);
+  auto session = Open(*engine, CapsPolicy(tiers));
+  ExpectOk(session->Prefill(CapsText(300)));
   const auto bytes = [&] {
     const CacheAccounting cache = session->accounting();
     size_t sum = cache.table_bytes + cache.staging_bytes;
@@ -209,11 +211,11 @@ TEST(TierCaps, AGenerationUnderCapsRunsOnInFlatMemory) {
 TEST(TierCaps, PromptsLargerThanADraftLeaveTheTextTheFullCaches) {
   const TierSpec tiers = {.t0_cap_bytes = 3 * kT0Bytes, .t1 = T1Place::kHost};
   const auto think = [&](const TierSpec& of_engine, const SessionOptions& options) {
-    auto engine = EngineOf(of_engine);
+    auto engine = CapsEngine(of_engine);
     auto session = Open(*engine, options);
     for (const size_t num_tokens : {900, 300, 700}) {
-      ExpectOk(session->Prefill(Text(num_tokens)));
-      const std::vector<Token> answer = Text(150);
+      ExpectOk(session->Prefill(CapsText(num_tokens)));
+      const std::vector<Token> answer = CapsText(150);
       for (size_t i = 0; i < answer.size(); ++i) {
         size_t next = i + 1;
         ExpectOk(session->Decode(answer[i], [&](std::span<const float>) -> std::optional<Guessed> {
@@ -231,7 +233,7 @@ TEST(TierCaps, PromptsLargerThanADraftLeaveTheTextTheFullCaches) {
   };
   const uint64_t full = think({}, {});
   for (const char* policy : {"attention", "streaming"}) {
-    EXPECT_EQ(think(tiers, {.policy = PolicyOf(tiers, policy),
+    EXPECT_EQ(think(tiers, {.policy = CapsPolicy(tiers, policy),
                             .lossless = LosslessOptions{.draft_min = 4}}),
               full)
         << policy;
@@ -243,10 +245,10 @@ TEST(TierCaps, WhereRowsMayGoALongAnswerLeavesRoomForTheNextPrompt) {
   for (const T1Place t1 : {T1Place::kHost, T1Place::kNone}) {
     TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = t1, .evict_share = 0.1};
     if (t1 == T1Place::kHost) tiers.t1_cap_bytes = kT0Bytes;
-    auto engine = EngineOf(tiers);
-    auto session = Open(*engine, PolicyOf(tiers));
+    auto engine = CapsEngine(tiers);
+    auto session = Open(*engine, CapsPolicy(tiers));
     for (const size_t num_tokens : {20, 1, 70, 60}) {
-      ExpectOk(session->Prefill(Text(num_tokens)));
+      ExpectOk(session->Prefill(CapsText(num_tokens)));
       for (int i = 0; i < 700; ++i) ExpectOk(session->Decode(static_cast<Token>(5 + i % 50)));
       ASSERT_FALSE(HasFailure()) << num_tokens;
     }
@@ -260,25 +262,25 @@ TEST(TierCaps, APromptThatIsRefusedTakesNoRowsAway) {
                           .t1 = T1Place::kHost,
                           .t1_cap_bytes = kT0Bytes,
                           .evict_share = 0.01};
-  auto engine = EngineOf(tiers);
-  auto session = Open(*engine, PolicyOf(tiers));
-  ExpectOk(session->Prefill(Text(100)));
+  auto engine = CapsEngine(tiers);
+  auto session = Open(*engine, CapsPolicy(tiers));
+  ExpectOk(session->Prefill(CapsText(100)));
   for (int i = 0; i < 100; ++i) ExpectOk(session->Decode(static_cast<Token>(5 + i % 50)));
   const int64_t evicted = session->accounting().rows_evicted;
-  const Status status = session->Prefill(Text(700));
+  const Status status = session->Prefill(CapsText(700));
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(status.message(), HasSubstr("must stay in full precision"));
   EXPECT_EQ(session->accounting().rows_evicted, evicted);
   EXPECT_EQ(session->next_position(), 200);
-  ExpectOk(session->Prefill(Text(50)));
+  ExpectOk(session->Prefill(CapsText(50)));
   ExpectOk(session->Decode(5));
 }
 
 TEST(TierCaps, WithoutT1ACapIsToldWithTheFiguresToo) {
   const TierSpec tiers = {.t0_cap_bytes = kT0Bytes, .t1 = T1Place::kNone};
-  auto engine = EngineOf(tiers);
-  auto session = Open(*engine, PolicyOf(tiers));
-  ExpectOk(session->Prefill(Text(20)));
+  auto engine = CapsEngine(tiers);
+  auto session = Open(*engine, CapsPolicy(tiers));
+  ExpectOk(session->Prefill(CapsText(20)));
   Status status;
   while (status.ok()) status = session->Decode(5);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
@@ -289,14 +291,14 @@ TEST(TierCaps, WithoutT1ACapIsToldWithTheFiguresToo) {
 // Rows of T2 that are protected after a roll-back stay there until the next decision about T2.
 TEST(TierCaps, ARollBackAndAPromptLeaveT2AsItIsWithoutACap) {
   const auto hash_of = [&](const TierSpec& tiers) {
-    auto engine = EngineOf(tiers);
-    auto session = Open(*engine, PolicyOf(tiers));
-    ExpectOk(session->Prefill(Text(600)));
+    auto engine = CapsEngine(tiers);
+    auto session = Open(*engine, CapsPolicy(tiers));
+    ExpectOk(session->Prefill(CapsText(600)));
     for (int i = 0; i < 100; ++i) ExpectOk(session->Decode(static_cast<Token>(5 + i % 50)));
     ExpectOk(session->TruncateTo(640));
     const int64_t in_t2 = session->accounting().tiers[2].rows;
     EXPECT_GT(in_t2, 0);
-    ExpectOk(session->Prefill(Text(50)));
+    ExpectOk(session->Prefill(CapsText(50)));
     EXPECT_EQ(session->accounting().tiers[2].rows, in_t2);
     for (int i = 0; i < 30; ++i) ExpectOk(session->Decode(static_cast<Token>(7 + i)));
     return session->logits_hash();

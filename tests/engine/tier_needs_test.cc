@@ -4,6 +4,7 @@
 
 #include "src/session/session_impl.h"
 #include "tests/engine/sessions/session_fixture.h"
+#include "tests/support/numbers.h"
 
 #include <gmock/gmock.h>
 
@@ -12,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kPromptTokens = 60;
+constexpr int kNeedsPromptTokens = 60;
 constexpr int kMostTokens = 900;
 
 PolicySpec Tiered(const TierSpec& tiers) {
@@ -23,16 +24,16 @@ PolicySpec Tiered(const TierSpec& tiers) {
   return policy;
 }
 
-struct Case {
+struct NeedsCase {
   std::string name;
   SessionOptions options;
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+std::ostream& operator<<(std::ostream& out, const NeedsCase& c) { return out << c.name; }
 
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
+std::vector<NeedsCase> NeedsCases() {
+  std::vector<NeedsCase> cases;
   const auto add = [&](std::string name, PolicySpec policy) {
-    Case one = {.name = std::move(name), .options = {}};
+    NeedsCase one = {.name = std::move(name), .options = {}};
     one.options.policy = std::move(policy);
     cases.push_back(std::move(one));
   };
@@ -52,7 +53,7 @@ std::vector<Case> Cases() {
   add("caps", Tiered({.t0_cap_bytes = kCap, .t1 = T1Place::kHost}));
   add("evict_caps",
       Tiered({.t0_cap_bytes = kCap, .t1 = T1Place::kNone, .evict_beyond_caps = true}));
-  Case lossless = {.name = "lossless", .options = {}};
+  NeedsCase lossless = {.name = "lossless", .options = {}};
   lossless.options.policy = {.name = "attention", .budget = *ParseBudget("200")};
   lossless.options.lossless.emplace();
   cases.push_back(lossless);
@@ -66,12 +67,12 @@ struct Peaks {
   size_t t0 = 0, t1 = 0, t2 = 0;
 };
 
-class TierNeedsTest : public ::testing::TestWithParam<Case> {};
+class TierNeedsTest : public ::testing::TestWithParam<NeedsCase> {};
 
 TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
   const SessionOptions& options = GetParam().options;
   const auto engine = MakeEngine(EngineOptionsFor(options));
-  const auto needs = engine->CountNeeds(options, kPromptTokens, kMostTokens);
+  const auto needs = engine->CountNeeds(options, kNeedsPromptTokens, kMostTokens);
   ASSERT_TRUE(needs.ok()) << needs.status().ToString();
   const auto session = Open(*engine, options);
   Peaks peaks;
@@ -80,9 +81,9 @@ TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
     peaks.t1 = std::max(peaks.t1, engine->arena_accounting(Tier::kT1).used_bytes);
     peaks.t2 = std::max(peaks.t2, engine->arena_accounting(Tier::kT2).used_bytes);
   };
-  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));
   look();
-  for (const Token token : SomeTokens(kMostTokens - kPromptTokens, 3)) {
+  for (const Token token : SomeTokens(kMostTokens - kNeedsPromptTokens, 3)) {
     ExpectOk(session->Decode(token));
     look();
   }
@@ -103,10 +104,10 @@ TEST_P(TierNeedsTest, TheFloorHoldsWhatStaysWithTheLeastShareOfT0) {
   const SessionOptions& options = GetParam().options;
   const auto engine = MakeEngine(EngineOptionsFor(options));
   const auto session = Open(*engine, options);
-  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));
   for (const Token token : SomeTokens(300, 3)) ExpectOk(session->Decode(token));
   if (!session->SetT0Share(0).ok()) return;  // nothing of it is elastic
-  const auto needs = engine->CountNeeds(options, kPromptTokens, kMostTokens);
+  const auto needs = engine->CountNeeds(options, kNeedsPromptTokens, kMostTokens);
   ASSERT_TRUE(needs.ok()) << needs.status().ToString();
   for (const Token token : SomeTokens(300, 4)) {
     ExpectOk(session->Decode(token));
@@ -114,7 +115,7 @@ TEST_P(TierNeedsTest, TheFloorHoldsWhatStaysWithTheLeastShareOfT0) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, TierNeedsTest, ::testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Policies, TierNeedsTest, ::testing::ValuesIn(NeedsCases()),
                          [](const auto& test) { return test.param.name; });
 
 TEST(TierNeedsRefusal, NumbersOfTokensThatNoSessionHas) {
@@ -151,7 +152,6 @@ TEST(TierNeedsRefusal, CapsThatHoldTooLittle) {
 // T0 of 4 MiB, of which each session of kMostTokens takes about 1 MiB.
 class T0FloorTest : public ::testing::Test {
  protected:
-  static constexpr uint64_t kMiB = uint64_t{1} << 20;
   void SetUp() override {
     options_.policy = Tiered({.t0_share = 1, .t1 = T1Place::kHost});
     EngineOptions engine = EngineOptionsFor(options_);
@@ -160,7 +160,7 @@ class T0FloorTest : public ::testing::Test {
   }
   // Until T0 has no room for more.
   Status Fill(Session* session) {
-    EBB_RETURN_IF_ERROR(session->Prefill(SomeTokens(kPromptTokens)));
+    EBB_RETURN_IF_ERROR(session->Prefill(SomeTokens(kNeedsPromptTokens)));
     for (const Token token : SomeTokens(1800, 3)) EBB_RETURN_IF_ERROR(session->Decode(token));
     return OkStatus();
   }
@@ -170,7 +170,7 @@ class T0FloorTest : public ::testing::Test {
 
 TEST_F(T0FloorTest, IsThereHoweverMuchOthersTake) {
   SessionOptions kept = options_;
-  kept.t0_floor_bytes = engine_->CountNeeds(options_, kPromptTokens, kMostTokens)->t0_bytes;
+  kept.t0_floor_bytes = engine_->CountNeeds(options_, kNeedsPromptTokens, kMostTokens)->t0_bytes;
   const auto session = Open(*engine_, kept);
   EXPECT_EQ(engine_->arena_accounting().pledged_bytes, kept.t0_floor_bytes);
   std::vector<std::unique_ptr<Session>> others;
@@ -181,8 +181,8 @@ TEST_F(T0FloorTest, IsThereHoweverMuchOthersTake) {
   }
   EXPECT_EQ(full.code(), StatusCode::kResourceExhausted) << full.ToString();
   EXPECT_THAT(full.message(), HasSubstr("beside what is kept for other sequences"));
-  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
-  for (const Token token : SomeTokens(kMostTokens - kPromptTokens, 3)) {
+  ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));
+  for (const Token token : SomeTokens(kMostTokens - kNeedsPromptTokens, 3)) {
     ExpectOk(session->Decode(token));
   }
   // The others are as they were: one goes on once another gives room.
@@ -213,7 +213,7 @@ TEST_F(T0FloorTest, AForkHasAFloorOfItsOwn) {
   SessionOptions kept = options_;
   kept.t0_floor_bytes = kMiB;
   auto session = Open(*engine_, kept);
-  ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+  ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));
   const size_t pledged = engine_->arena_accounting().pledged_bytes;
   auto fork = session->Fork();
   ASSERT_TRUE(fork.ok()) << fork.status().ToString();

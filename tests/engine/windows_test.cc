@@ -8,6 +8,7 @@
 
 #include "ebb/generate.h"
 #include "src/session/session_impl.h"
+#include "tests/engine/engine_fixture.h"
 #include "tests/engine/sessions/session_fixture.h"
 #include "tests/support/skip.h"
 
@@ -18,14 +19,14 @@ using testing::HasSubstr;
 
 constexpr int kWindow = 40;
 constexpr int kRowsInPage = 64;
-constexpr int kLayers = 4, kGlobal = 2, kKvHeads = 2;
+constexpr int kWindowLayers = 4, kGlobal = 2, kWindowKvHeads = 2;
 
 RandomGgufOptions WindowOptions(int eviction_window = 0) {
   RandomGgufOptions options = {.family = "gemma3",
-                               .num_layers = kLayers,
+                               .num_layers = kWindowLayers,
                                .embed_dim = 128,
                                .num_q_heads = 4,
-                               .num_kv_heads = kKvHeads,
+                               .num_kv_heads = kWindowKvHeads,
                                .sliding_window = kWindow,
                                .window_layers = {true, true, false, true},
                                .head_dim = 64,
@@ -55,16 +56,10 @@ std::vector<Position> Visible(const Session& session, int group) {
   return {positions.begin(), positions.end()};
 }
 
-int64_t AllRows(const CacheAccounting& cache) {
-  int64_t rows = 0;
-  for (const TierAccounting& tier : cache.tiers) rows += tier.rows;
-  return rows;
-}
-
 // Rows that the next query sees.
 void ExpectWindows(const Session& session) {
   const Position next = session.next_position();
-  for (int layer = 0; layer < kLayers; ++layer) {
+  for (int layer = 0; layer < kWindowLayers; ++layer) {
     const Position first = layer == kGlobal ? 0 : std::max(next - kWindow + 1, 0);
     ASSERT_EQ(Visible(session, layer), Range(first, next)) << "layer " << layer << " at " << next;
   }
@@ -82,12 +77,12 @@ TEST(Windows, ACacheHoldsTheRowsOfItsWindowsAndAPageMore) {
     ExpectWindows(*session);
     const CacheAccounting cache = session->accounting();
     const auto all = static_cast<int64_t>(i + 1);
-    ASSERT_EQ(cache.tiers[0].rows, (all + 3 * (kWindow - 1)) * kKvHeads);
-    ASSERT_EQ(cache.rows_evicted, 3 * (all - kWindow + 1) * kKvHeads);
+    ASSERT_EQ(cache.tiers[0].rows, (all + 3 * (kWindow - 1)) * kWindowKvHeads);
+    ASSERT_EQ(cache.rows_evicted, 3 * (all - kWindow + 1) * kWindowKvHeads);
     const size_t page_bytes = size_t{kRowsInPage} * 2 * 64 * sizeof(uint16_t);
     const int64_t pages = (all + kRowsInPage - 1) / kRowsInPage + 3 * 2;
-    ASSERT_LE(cache.tiers[0].page_bytes, pages * kKvHeads * page_bytes);
-    EXPECT_EQ(session->last_step().rows_evicted, 3 * kKvHeads);
+    ASSERT_LE(cache.tiers[0].page_bytes, pages * kWindowKvHeads * page_bytes);
+    EXPECT_EQ(session->last_step().rows_evicted, 3 * kWindowKvHeads);
   }
 }
 
@@ -158,7 +153,7 @@ TEST(Windows, MassIsOfTheRowsThatAQuerySees) {
       options.on_signals = [&](int group, std::span<const Position> positions,
                                const GroupSignals& signals, const StepSignals& step) {
         ASSERT_EQ(signals.num_rows, static_cast<int>(positions.size()));
-        const int layer = granularity == Granularity::kLayer ? group : group / kKvHeads;
+        const int layer = granularity == Granularity::kLayer ? group : group / kWindowKvHeads;
         for (int head = 0; head < signals.num_mass_heads; ++head, ++num_heads) {
           const auto mass = signals.mass.subspan(size_t(head) * positions.size(), positions.size());
           const double sum = std::accumulate(mass.begin(), mass.end(), 0.0);
@@ -173,20 +168,20 @@ TEST(Windows, MassIsOfTheRowsThatAQuerySees) {
       auto session = Open(*engine, options);
       ExpectOk(session->Prefill(std::span(tokens).first(120)));
       for (size_t i = 120; i < tokens.size(); ++i) ExpectOk(session->Decode(tokens[i]));
-      EXPECT_GE(num_heads, 4 * kLayers * 11);
+      EXPECT_GE(num_heads, 4 * kWindowLayers * 11);
     }
   }
 }
 
-struct Case {
+struct WindowsCase {
   std::string name;
   PolicySpec policy;
   bool is_exact = false;  // the bits of the full cache
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+std::ostream& operator<<(std::ostream& out, const WindowsCase& c) { return out << c.name; }
 
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
+std::vector<WindowsCase> WindowsCases() {
+  std::vector<WindowsCase> cases;
   for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
     const std::string at = "_" + std::string(GranularityName(granularity));
     const auto add = [&](const std::string& name, PolicySpec policy, bool is_exact) {
@@ -215,7 +210,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-class WindowsAtAnyPolicy : public testing::TestWithParam<Case> {
+class WindowsAtAnyPolicy : public testing::TestWithParam<WindowsCase> {
  protected:
   [[nodiscard]] static SessionOptions Options() {
     SessionOptions options;
@@ -242,7 +237,7 @@ class WindowsAtAnyPolicy : public testing::TestWithParam<Case> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, WindowsAtAnyPolicy, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(All, WindowsAtAnyPolicy, testing::ValuesIn(WindowsCases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(WindowsAtAnyPolicy, NoRowOutlivesItsWindowInAnyTier) {
@@ -253,8 +248,8 @@ TEST_P(WindowsAtAnyPolicy, NoRowOutlivesItsWindowInAnyTier) {
     int64_t rows = 0;
     for (int group = 0; group < groups; ++group) {
       const std::vector<Position> visible = Visible(*session, group);
-      const int layer = group * kLayers / groups;
-      rows += static_cast<int64_t>(visible.size()) * kLayers * kKvHeads / groups;
+      const int layer = group * kWindowLayers / groups;
+      rows += static_cast<int64_t>(visible.size()) * kWindowLayers * kWindowKvHeads / groups;
       if (layer == kGlobal || visible.empty()) continue;
       ASSERT_GT(visible.front(), session->next_position() - kWindow) << "group " << group;
     }
@@ -316,10 +311,10 @@ TEST(Windows, RkvScoresTheRowsOfEveryStep) {
   ExpectOk(session->Prefill(std::span(tokens).first(60)));
   for (size_t i = 60; i < tokens.size(); ++i) {
     ExpectOk(session->Decode(tokens[i]));
-    EXPECT_EQ(session->last_step().rows_evicted, 3 * kKvHeads);
-    for (int group = 0; group < kLayers * kKvHeads; ++group) {
+    EXPECT_EQ(session->last_step().rows_evicted, 3 * kWindowKvHeads);
+    for (int group = 0; group < kWindowLayers * kWindowKvHeads; ++group) {
       const auto scores = Insides::SequenceOf(*session).settler().ScoresOf(group);
-      const bool has_window = group / kKvHeads != kGlobal;
+      const bool has_window = group / kWindowKvHeads != kGlobal;
       ASSERT_EQ(scores.size(), has_window ? kWindow - 1 : i + 1);
       for (const float score : scores.last(kLast)) ASSERT_EQ(score, 1) << group << " at " << i;
       for (const float score : scores.first(scores.size() - kLast)) {
@@ -338,7 +333,7 @@ TEST(Windows, TheLedgerTellsWhenARowLeftItsWindow) {
   ExpectOk(session->Prefill(std::span(tokens).first(100)));
   for (size_t i = 100; i < tokens.size(); ++i) ExpectOk(session->Decode(tokens[i]));
   const Ledger& ledger = *session->ledger();
-  for (int layer = 0; layer < kLayers; ++layer) {
+  for (int layer = 0; layer < kWindowLayers; ++layer) {
     std::vector<Position> there;
     for (Position p = 0; p < ledger.next_position(); ++p) {
       if (ledger.tiers(layer)[p] != Tier::kT3) there.push_back(p);
@@ -425,9 +420,9 @@ TEST(Windows, MarkedRowsGoBesides) {
     ExpectOk(session->Prefill(std::span(tokens).first(120)));
     for (size_t i = 120; i < tokens.size(); ++i) ExpectOk(session->Decode(tokens[i]));
     std::vector<std::vector<Position>> visible;
-    for (int group = 0; group < kLayers * kKvHeads; ++group) {
+    for (int group = 0; group < kWindowLayers * kWindowKvHeads; ++group) {
       visible.push_back(Visible(*session, group));
-      if (group / kKvHeads == kGlobal) continue;
+      if (group / kWindowKvHeads == kGlobal) continue;
       EXPECT_GT(visible.back().front(), 160 - kWindow);
       EXPECT_LT(visible.back().size(), size_t{kWindow - 1})
           << "no row is marked in group " << group;

@@ -18,7 +18,7 @@
 namespace ebb {
 namespace {
 
-constexpr double kTolerance = 1e-3;  // of the logits' standard deviation
+constexpr double kLogitsTolerance = 1e-3;  // of the logits' standard deviation
 
 class ParityTest : public testing::TestWithParam<ModelVariant> {};
 
@@ -41,7 +41,7 @@ TEST_P(ParityTest, LogitsAreThoseOfLibllama) {
 
   const double deviation = StandardDeviation(*theirs);
   EXPECT_GT(deviation, 0.5) << "the model is too dull to show a fault";
-  EXPECT_LE(LargestDifference(*ours, *theirs), kTolerance * deviation);
+  EXPECT_LE(LargestDifference(*ours, *theirs), kLogitsTolerance * deviation);
 }
 
 // Ten windows deep: prompts in chunks that are longer and shorter than a window, and decode steps,
@@ -69,7 +69,7 @@ TEST(WindowParityTest, FarBehindTheWindowLogitsAreThoseOfLibllama) {
     ours_options.engine = {.threads = 2, .kv_type = RowType::kF32, .prefill_chunk = chunk};
     const auto ours = EngineLogits(*model, tokens, ours_options);
     ASSERT_TRUE(ours.ok()) << ours.status().ToString();
-    EXPECT_LE(LargestDifference(*ours, *theirs), 2 * kTolerance * StandardDeviation(*theirs))
+    EXPECT_LE(LargestDifference(*ours, *theirs), 2 * kLogitsTolerance * StandardDeviation(*theirs))
         << chunk;
   }
 }

@@ -5,6 +5,7 @@
 
 #include "src/device/sim_backend.h"
 #include "tests/server/server_fixture.h"
+#include "tests/support/numbers.h"
 
 namespace ebb::server {
 namespace {
@@ -12,8 +13,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr int kMostTokens = 250;
+constexpr int kDeviceMostTokens = 250;
 
 class DeviceServerTest : public ServerTest {
  protected:
@@ -38,7 +38,7 @@ class DeviceServerTest : public ServerTest {
     return options;
   }
   ClientAnswer Ask(uint64_t number, const json& more = json::object()) {
-    json body = Chat(number, {{"max_tokens", kMostTokens}});
+    json body = Chat(number, {{"max_tokens", kDeviceMostTokens}});
     body.update(more);
     return Client(port()).Post("/v1/chat/completions", body);
   }
@@ -48,7 +48,8 @@ class DeviceServerTest : public ServerTest {
     return answer.json()["choices"][0]["message"]["reasoning_content"];
   }
   static std::string ThoughtAlone(uint64_t number) {
-    return RunAlone(number, {.max_tokens = kMostTokens}, {}, OnDevice().defaults.engine).thought;
+    return RunAlone(number, {.max_tokens = kDeviceMostTokens}, {}, OnDevice().defaults.engine)
+        .thought;
   }
 };
 

@@ -5,13 +5,12 @@
 #include <vector>
 
 #include "tests/server/server_fixture.h"
+#include "tests/support/numbers.h"
 
 namespace ebb::server {
 namespace {
 
 using nlohmann::json;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class PrefixTest : public ServerTest {
  protected:

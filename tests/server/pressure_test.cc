@@ -3,14 +3,14 @@
 #include <vector>
 
 #include "tests/server/server_fixture.h"
+#include "tests/support/numbers.h"
 
 namespace ebb::server {
 namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr int kMostTokens = 400;
+constexpr int kPressureMostTokens = 400;
 
 class PressureTest : public ServerTest {
  protected:
@@ -33,8 +33,8 @@ class PressureTest : public ServerTest {
     std::vector<std::thread> clients;
     for (int i = 0; i < count; ++i) {
       clients.emplace_back([this, i, &answers] {
-        const ClientAnswer answer =
-            Client(port()).Post("/v1/chat/completions", Chat(i, {{"max_tokens", kMostTokens}}));
+        const ClientAnswer answer = Client(port()).Post(
+            "/v1/chat/completions", Chat(i, {{"max_tokens", kPressureMostTokens}}));
         answers[i].status = answer.status;
         const json whole = answer.json();
         if (answer.status != 200) {
@@ -53,7 +53,7 @@ class PressureTest : public ServerTest {
   void ExpectSolo(const std::vector<Answered>& answers, const SessionOptions& session = {},
                   const EngineOptions& engine = {.threads = 1}) {
     for (size_t i = 0; i < answers.size(); ++i) {
-      const Solo solo = RunAlone(i, {.max_tokens = kMostTokens}, session, engine);
+      const Solo solo = RunAlone(i, {.max_tokens = kPressureMostTokens}, session, engine);
       EXPECT_EQ(answers[i].hash, solo.hash) << i;
       EXPECT_EQ(answers[i].thought, solo.thought) << i;
     }

@@ -11,30 +11,30 @@ namespace {
 
 using testing::HasSubstr;
 
-const SessionName kName = {"", "one"};
+const SessionName kOneSession = {"", "one"};
 const StoreLimits kShort = {.lease = 60, .connect = 0.3, .operation = 0.3};
 
 class RedisStoreTest : public StoreTest {};
 
 TEST_P(RedisStoreTest, OneThatIsStoppedIsAnErrorUntilItIsBack) {
   const auto store = Open(kShort);
-  const Lease lease = AcquireFrom(*store, kName);
+  const Lease lease = AcquireFrom(*store, kOneSession);
   ASSERT_EQ(PutInto(*store, lease, "bytes", "r"), Held::kYes);
   redis_->Stop();
   EXPECT_EQ(store->Renew(lease).status().code(), StatusCode::kIo);
-  EXPECT_EQ(store->Describe(kName).status().code(), StatusCode::kIo);
+  EXPECT_EQ(store->Describe(kOneSession).status().code(), StatusCode::kIo);
   const auto refused = OpenStore(*ParseStoreUrl(url_), kShort);
   EXPECT_THAT(refused.status().message(), HasSubstr("cannot reach the session store at"));
   redis_->Start();
   // It has forgotten everything, and nobody else has had the lease.
   EXPECT_EQ(*store->Renew(lease), Held::kYes);
   EXPECT_EQ(PutInto(*store, lease, "again", "r"), Held::kYes);
-  EXPECT_EQ(ContentOf(*store, kName), "r|again");
+  EXPECT_EQ(ContentOf(*store, kOneSession), "r|again");
 }
 
 TEST_P(RedisStoreTest, OneThatIsPausedIsAnErrorUntilItGoesOn) {
   const auto store = Open(kShort);
-  const Lease lease = AcquireFrom(*store, kName);
+  const Lease lease = AcquireFrom(*store, kOneSession);
   ASSERT_EQ(PutInto(*store, lease, "bytes", "r"), Held::kYes);
   redis_->Pause();
   EXPECT_EQ(store->Renew(lease).status().code(), StatusCode::kIo);
@@ -42,7 +42,7 @@ TEST_P(RedisStoreTest, OneThatIsPausedIsAnErrorUntilItGoesOn) {
   EXPECT_EQ(store->Put(lease, WriteFile("more"), "r", &manifest).status().code(), StatusCode::kIo);
   redis_->Continue();
   EXPECT_EQ(*store->Renew(lease), Held::kYes);
-  EXPECT_EQ(ContentOf(*store, kName), "r|bytes");
+  EXPECT_EQ(ContentOf(*store, kOneSession), "r|bytes");
 }
 
 TEST_P(RedisStoreTest, OneThatWouldLetSessionsGoIsRefused) {
@@ -56,7 +56,7 @@ TEST_P(RedisStoreTest, OneThatWouldLetSessionsGoIsRefused) {
 TEST_P(RedisStoreTest, DatabasesAndPasswordsAreThoseOfTheUrl) {
   url_ += "?db=3";
   const auto store = Open();
-  const Lease lease = AcquireFrom(*store, kName);
+  const Lease lease = AcquireFrom(*store, kOneSession);
   ASSERT_EQ(PutInto(*store, lease, "bytes", "r"), Held::kYes);
   EXPECT_GT(Tell({"DBSIZE"}).number, 0);
   url_ = redis_->url();

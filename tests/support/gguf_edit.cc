@@ -81,4 +81,31 @@ Status GgufEdit::Save(const std::string& path) const {
   return OkStatus();
 }
 
+GgufChange SetU32(const std::string& key, uint32_t value) {
+  return [=](GgufEdit& file) { gguf_set_val_u32(file.metadata(), key.c_str(), value); };
+}
+
+GgufChange SetString(const std::string& key, const std::string& value) {
+  return [=](GgufEdit& file) { file.SetText(key, value); };
+}
+
+GgufChange RemoveKey(const std::string& key) {
+  return [=](GgufEdit& file) { gguf_remove_key(file.metadata(), key.c_str()); };
+}
+
+GgufChange RemoveTensor(const std::string& name) {
+  return [=](GgufEdit& file) { file.Remove(name); };
+}
+
+GgufChange AddTensor(const std::string& name, ggml_type type, int64_t columns, int64_t rows) {
+  return [=](GgufEdit& file) { file.Add(name, type, columns, rows); };
+}
+
+GgufChange ReplaceTensor(const std::string& name, ggml_type type, int64_t columns, int64_t rows) {
+  return [=](GgufEdit& file) {
+    file.Remove(name);
+    file.Add(name, type, columns, rows);
+  };
+}
+
 }  // namespace ebb

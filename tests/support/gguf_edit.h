@@ -6,6 +6,7 @@
 #include <ggml.h>
 #include <gguf.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -43,6 +44,18 @@ class GgufEdit {
   std::vector<std::unique_ptr<ggml_context, Free>> contexts_;  // own the tensors' data
   std::vector<ggml_tensor*> tensors_;
 };
+
+// Single changes, as lists of bad files name them.
+using GgufChange = std::function<void(GgufEdit&)>;
+[[nodiscard]] GgufChange SetU32(const std::string& key, uint32_t value);
+[[nodiscard]] GgufChange SetString(const std::string& key, const std::string& value);
+[[nodiscard]] GgufChange RemoveKey(const std::string& key);
+[[nodiscard]] GgufChange RemoveTensor(const std::string& name);
+[[nodiscard]] GgufChange AddTensor(const std::string& name, ggml_type type, int64_t columns,
+                                   int64_t rows);
+// One of the name is there already.
+[[nodiscard]] GgufChange ReplaceTensor(const std::string& name, ggml_type type, int64_t columns,
+                                       int64_t rows);
 
 }  // namespace ebb
 

@@ -89,6 +89,12 @@ RowBytes TieredSequence::NewRow() {
   return row;
 }
 
+Status Stage(SequenceCache& cache) {
+  EBB_RETURN_IF_ERROR(cache.BeginStaging());
+  for (int layer = 0; layer < kTiersShape.num_layers; ++layer) cache.StageLayer(layer, 0);
+  return cache.EndStaging();
+}
+
 Status TieredSequence::Append(int num_tokens) {
   EBB_RETURN_IF_ERROR(cache_->Append(next_, num_tokens));
   for (int stream = 0; stream < kTiersStreams; ++stream) {

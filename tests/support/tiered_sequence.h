@@ -48,6 +48,9 @@ struct TiersForTest {
 // Of the first `num_rows` rows, every `step`-th to a tier.
 [[nodiscard]] std::vector<RowMove> Every(uint32_t step, uint32_t num_rows, Tier to);
 
+// Stages every layer, as a step does.
+Status Stage(SequenceCache& cache);
+
 using RowBytes = std::vector<std::byte>;
 
 struct ModelRow {

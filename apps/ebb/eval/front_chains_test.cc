@@ -14,8 +14,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const TestModel kPlain;
-const TestModel kCr4 = {.fingerprint = 4, .compression = 4, .window = 16};
 const TestModel kCr8 = {.fingerprint = 8, .compression = 8, .window = 16};
 const TestAnswers kOne = {{"+1"}, {"2"}};
 

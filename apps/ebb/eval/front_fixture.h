@@ -17,6 +17,8 @@ struct TestModel {
   int shift = 1;
   std::string description = "pebble, llama, F16";
 };
+inline const TestModel kPlain;
+inline const TestModel kCr4 = {.fingerprint = 4, .compression = 4, .window = 16};
 
 struct TestSetting {
   std::string policy = "full";

@@ -14,9 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 
-const TestModel kPlain;
 const TestModel kCr2 = {.fingerprint = 2, .compression = 2, .window = 16};
-const TestModel kCr4 = {.fingerprint = 4, .compression = 4, .window = 16};
 
 Json Compare(std::vector<EvalRun> runs, const BootstrapOptions& options = {}) {
   const auto fronts = CompareFronts(std::move(runs), options);

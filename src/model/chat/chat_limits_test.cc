@@ -18,18 +18,18 @@ std::string Times(const std::string& text, int count) {
   return all;
 }
 
-Status Rendered(const std::string& source, const ChatRequest& request) {
+Status RenderStatus(const std::string& source, const ChatRequest& request) {
   const auto parsed = ChatTemplate::Parse(nullptr, source);
   return parsed.ok() ? (*parsed)->Render(request).status() : parsed.status();
 }
 
-Status Rendered(const std::string& source) {
-  return Rendered(source, {.messages = {{"user", "hi"}}});
+Status RenderStatus(const std::string& source) {
+  return RenderStatus(source, {.messages = {{"user", "hi"}}});
 }
 
 double Seconds(const std::string& source, Status* status) {
   const auto start = std::chrono::steady_clock::now();
-  *status = Rendered(source);
+  *status = RenderStatus(source);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -196,10 +196,10 @@ TEST(TemplatesWithinBounds, TakeLongConversations) {
     request.messages.push_back({"user", Times("word ", 400)});
     request.messages.push_back({"assistant", "<think>" + Times("hm ", 400) + "</think>\n\nyes"});
   }
-  Status status = Rendered(source, request);
+  Status status = RenderStatus(source, request);
   EXPECT_TRUE(status.ok()) << status.ToString();
   request.messages = {{"user", Times("word ", 2000000)}, {"assistant", "yes"}, {"user", "so?"}};
-  status = Rendered(source, request);
+  status = RenderStatus(source, request);
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 

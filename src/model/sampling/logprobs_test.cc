@@ -1,4 +1,5 @@
 #include "ebb/sampler.h"
+#include "tests/support/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,6 @@ namespace ebb {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(LogprobsTest, AreLogarithmsOfTheSoftmax) {
   // Probabilities 1/8, 1/2, 1/8, 1/4, far above where exp() of a float ends.

@@ -13,14 +13,13 @@
 #include "ebb/sampler.h"
 #include "src/model/loaded_model.h"
 #include "src/model/sampling/gumbel_draw.h"
+#include "tests/support/numbers.h"
 #include "tests/support/tiny_model.h"
 
 namespace ebb {
 namespace {
 
 using Constraint = Sampler::Constraint;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 class SamplerTest : public TinyModelTest {
  protected:

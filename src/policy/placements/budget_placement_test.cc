@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/policy/budgets_for_test.h"
 #include "src/policy/placements.h"
 #include "src/policy/selection.h"
 
@@ -15,10 +16,7 @@ namespace {
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
-constexpr Budget Rows(double n) { return {Budget::Unit::kRows, n}; }
-constexpr Budget Percent(double p) { return {Budget::Unit::kPercent, p}; }
-
-std::unique_ptr<Placement> Make(Budget budget, int sinks, int window, int interval) {
+std::unique_ptr<Placement> MakeBudget(Budget budget, int sinks, int window, int interval) {
   Result<std::unique_ptr<Placement>> made =
       MakeBudgetPlacement({.policy = "attention",
                            .budget_text = FormatBudget(budget),
@@ -57,7 +55,7 @@ std::vector<Position> Place(Placement* placement, const std::vector<TokenKind>& 
   return evicted;
 }
 
-struct Case {
+struct BudgetCase {
   const char* name;
   Budget budget;
   const char* tokens;               // 2 sinks, a window of 3
@@ -67,7 +65,7 @@ struct Case {
 };
 
 TEST(BudgetPlacement, FollowsTheTable) {
-  const Case cases[] = {
+  const BudgetCase cases[] = {
       {"within the budget", Rows(9), "ppxxxxxxx", {}, {9, 9, 9, 9, 1, 2, 9, 9, 9}, {}},
       {"the lowest unprotected row goes",
        Rows(8),
@@ -118,7 +116,7 @@ TEST(BudgetPlacement, FollowsTheTable) {
        {}},
       {"no rows at all", Rows(5), "", {}, {}, {}},
   };
-  for (const Case& c : cases) {
+  for (const BudgetCase& c : cases) {
     SCOPED_TRACE(c.name);
     const std::vector<TokenKind> kinds = Kinds(c.tokens);
     std::vector<Position> positions = c.positions;
@@ -127,7 +125,7 @@ TEST(BudgetPlacement, FollowsTheTable) {
       std::iota(positions.begin(), positions.end(), 0);
     }
     ASSERT_EQ(positions.size(), c.scores.size());
-    const std::unique_ptr<Placement> placement = Make(c.budget, 2, 3, 64);
+    const std::unique_ptr<Placement> placement = MakeBudget(c.budget, 2, 3, 64);
     EXPECT_THAT(Place(placement.get(), kinds, positions, c.scores), ElementsAreArray(c.evicted));
   }
 }
@@ -175,7 +173,7 @@ TEST(BudgetPlacement, AgreesWithTheNaiveRuleOverWholeConversations) {
     const int window = random() % 10;
     const Budget budget =
         trial % 2 == 0 ? Rows(sinks + window + 1 + random() % 30) : Percent(1 + random() % 100);
-    const std::unique_ptr<Placement> placement = Make(budget, sinks, window, 1);
+    const std::unique_ptr<Placement> placement = MakeBudget(budget, sinks, window, 1);
     std::vector<TokenKind> kinds;
     std::vector<Position> positions;
     std::vector<float> scores;
@@ -201,7 +199,7 @@ TEST(BudgetPlacement, AgreesWithTheNaiveRuleOverWholeConversations) {
 }
 
 TEST(BudgetPlacement, PercentDoesNotCompound) {
-  const std::unique_ptr<Placement> placement = Make(Percent(50), 4, 128, 64);
+  const std::unique_ptr<Placement> placement = MakeBudget(Percent(50), 4, 128, 64);
   std::vector<TokenKind> kinds(100, TokenKind::kGiven);
   std::vector<Position> positions(100);
   std::iota(positions.begin(), positions.end(), 0);
@@ -238,7 +236,7 @@ TEST(BudgetPlacement, IsDueOnEveryIntervalOfDecodeStepsOnly) {
       {Percent(50), 64, 100, StepKind::kPrefill, false},
   };
   for (const DueCase& c : cases) {
-    const std::unique_ptr<Placement> placement = Make(c.budget, 2, 3, 64);
+    const std::unique_ptr<Placement> placement = MakeBudget(c.budget, 2, 3, 64);
     EXPECT_EQ(
         placement->Due({.generated_tokens = c.generated_tokens, .step_kind = c.kind}, c.num_rows),
         c.due)
@@ -264,7 +262,7 @@ TEST(BudgetPlacement, RefusesABudgetThatCannotHoldWhatIsProtected) {
 }
 
 TEST(BudgetPlacement, APercentageNeverIsTooSmall) {
-  const std::unique_ptr<Placement> placement = Make(Percent(1), 4, 128, 64);
+  const std::unique_ptr<Placement> placement = MakeBudget(Percent(1), 4, 128, 64);
   EXPECT_TRUE(placement->Check({.kinds = Kinds("pppppppppppp")}).ok());
 }
 
@@ -274,11 +272,11 @@ TEST(BudgetPlacement, NeedsABudget) {
 }
 
 TEST(BudgetPlacement, NamesItsRule) {
-  EXPECT_EQ(Make(Rows(1024), 4, 128, 64)->Name(),
+  EXPECT_EQ(MakeBudget(Rows(1024), 4, 128, 64)->Name(),
             "budget:rows=1024,sinks=4,window=128,interval=64");
-  EXPECT_EQ(Make(Percent(12.5), 0, 1, 2)->Name(),
+  EXPECT_EQ(MakeBudget(Percent(12.5), 0, 1, 2)->Name(),
             "budget:percent=12.5,sinks=0,window=1,interval=2");
-  EXPECT_TRUE(Make(Rows(5), 0, 1, 2)->NeedsScores());
+  EXPECT_TRUE(MakeBudget(Rows(5), 0, 1, 2)->NeedsScores());
 }
 
 }  // namespace

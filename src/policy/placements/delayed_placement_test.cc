@@ -12,14 +12,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::unique_ptr<Placement> Make(int window, int shift = 1) {
+std::unique_ptr<Placement> MakeDelayed(int window, int shift = 1) {
   auto made =
       MakeDelayedPlacement({.policy = "dms", .eviction_window = window, .eviction_shift = shift});
   EXPECT_TRUE(made.ok()) << made.status().ToString();
   return *std::move(made);
 }
 
-struct Group {
+struct DelayedGroup {
   std::vector<Position> positions;
   std::vector<float> scores;
   Position next_position = 0;
@@ -29,7 +29,7 @@ struct Group {
   }
 };
 
-std::vector<Position> Evicted(Placement* placement, const Group& group) {
+std::vector<Position> Evicted(Placement* placement, const DelayedGroup& group) {
   std::vector<Move> moves;
   placement->Place(group.Input(), &moves);
   std::vector<Position> positions;
@@ -41,34 +41,34 @@ std::vector<Position> Evicted(Placement* placement, const Group& group) {
 }
 
 TEST(DelayedPlacement, AMarkedRowGoesWhenTheNextQueryIsFurtherThanTheWindow) {
-  const auto placement = Make(3);
+  const auto placement = MakeDelayed(3);
   EXPECT_EQ(placement->Name(), "delayed:window=3");
-  const Group group = {{0, 1, 2, 4, 5, 6}, {-1, 1, -1, -1, -1, 0}, 7};
+  const DelayedGroup group = {{0, 1, 2, 4, 5, 6}, {-1, 1, -1, -1, -1, 0}, 7};
   // The next query is at 7: the row at 4 is 3 tokens before it.
   EXPECT_THAT(Evicted(placement.get(), group), ElementsAre(0, 2));
-  Group later = group;
+  DelayedGroup later = group;
   later.next_position = 8;
   EXPECT_THAT(Evicted(placement.get(), later), ElementsAre(0, 2, 4));
 }
 
 TEST(DelayedPlacement, WhatIsNotMarkedStaysForEver) {
-  const auto placement = Make(1);
+  const auto placement = MakeDelayed(1);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THAT(Evicted(placement.get(), {{0, 1, 2, 3}, {0, 5, nan, 0}, 1000}), IsEmpty());
 }
 
 TEST(DelayedPlacement, IsDueOnceARowCanBeOlderThanTheWindow) {
-  const auto placement = Make(3);
+  const auto placement = MakeDelayed(3);
   EXPECT_FALSE(placement->Due({.next_position = 3}, 3));
   EXPECT_TRUE(placement->Due({.next_position = 4}, 4));
   EXPECT_FALSE(placement->Due({.next_position = 4}, 0));
 }
 
 TEST(DelayedPlacement, ARowExpiresWithinTheStepWhoseLastQueriesAreFurther) {
-  const auto placement = Make(4);
+  const auto placement = MakeDelayed(4);
   EXPECT_EQ(placement->LongestStep(), 4);
   // A step of tokens 10 to 13, which are not marked yet.
-  const Group group = {{5, 6, 7, 8, 9, 10, 11, 12, 13}, {1, -1, -1, -1, -1, 0, 0, 0, 0}, 14};
+  const DelayedGroup group = {{5, 6, 7, 8, 9, 10, 11, 12, 13}, {1, -1, -1, -1, -1, 0, 0, 0, 0}, 14};
   std::vector<Expiry> expiring;
   placement->FindExpiring(group.Input(), &expiring);
   ASSERT_EQ(expiring.size(), 3u);
@@ -79,10 +79,10 @@ TEST(DelayedPlacement, ARowExpiresWithinTheStepWhoseLastQueriesAreFurther) {
 }
 
 TEST(DelayedPlacement, AStepIsSoShortThatAllItsDecisionsAreThereBefore) {
-  EXPECT_EQ(Make(9, 0)->LongestStep(), 10);
-  EXPECT_EQ(Make(9, 1)->LongestStep(), 9);
-  EXPECT_EQ(Make(9, 5)->LongestStep(), 5);
-  EXPECT_EQ(Make(9, 9)->LongestStep(), 1);
+  EXPECT_EQ(MakeDelayed(9, 0)->LongestStep(), 10);
+  EXPECT_EQ(MakeDelayed(9, 1)->LongestStep(), 9);
+  EXPECT_EQ(MakeDelayed(9, 5)->LongestStep(), 5);
+  EXPECT_EQ(MakeDelayed(9, 9)->LongestStep(), 1);
 }
 
 // Which rows each query sees, asked of the two ways: token by token, and in steps.
@@ -95,9 +95,9 @@ TEST_P(DelayedPlacementSteps, OfAnySizeShowEachQueryTheSameRows) {
   std::vector<float> marks(kTokens);
   for (float& mark : marks) mark = random() % 2 == 0 ? -1.0f : 1.0f;
   const auto seen = [&](int chunk) {
-    const auto placement = Make(kWindow, shift);
+    const auto placement = MakeDelayed(kWindow, shift);
     std::vector<std::vector<Position>> by_query;
-    Group group;
+    DelayedGroup group;
     while (group.next_position < kTokens) {
       const Position first = group.next_position;
       const int size = std::min(chunk, kTokens - first);
@@ -137,7 +137,7 @@ TEST_P(DelayedPlacementSteps, OfAnySizeShowEachQueryTheSameRows) {
     }
     ASSERT_EQ(one_by_one[query], expected) << query;
   }
-  const int longest = Make(kWindow, shift)->LongestStep();
+  const int longest = MakeDelayed(kWindow, shift)->LongestStep();
   for (int chunk = 2; chunk <= longest; ++chunk) EXPECT_EQ(seen(chunk), one_by_one) << chunk;
   EXPECT_NE(seen(longest + 1), one_by_one) << "a longer step shows rows that are over";
 }

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/policy/budgets_for_test.h"
 #include "src/policy/placements.h"
 
 namespace ebb {
@@ -13,11 +14,8 @@ using ::testing::ElementsAreArray;
 
 using ParamMap = std::map<std::string, double, std::less<>>;
 
-constexpr Budget Rows(double n) { return {Budget::Unit::kRows, n}; }
-constexpr Budget Percent(double p) { return {Budget::Unit::kPercent, p}; }
-
-Result<std::unique_ptr<Placement>> TryMake(Budget budget, ParamMap params,
-                                           std::optional<int> interval = std::nullopt) {
+Result<std::unique_ptr<Placement>> TryMakeHeavyRecent(Budget budget, ParamMap params,
+                                                      std::optional<int> interval = std::nullopt) {
   return MakeHeavyRecentPlacement({.policy = "h2o",
                                    .budget_text = FormatBudget(budget),
                                    .budget = budget,
@@ -25,8 +23,8 @@ Result<std::unique_ptr<Placement>> TryMake(Budget budget, ParamMap params,
                                    .params = {.numbers = std::move(params)}});
 }
 
-std::vector<uint32_t> Place(Placement* placement, const std::vector<float>& scores,
-                            Position next_position) {
+std::vector<uint32_t> PlaceHeavyRecent(Placement* placement, const std::vector<float>& scores,
+                                       Position next_position) {
   std::vector<Position> positions(scores.size());
   std::iota(positions.begin(), positions.end(), 0);
   std::vector<Move> moves;
@@ -40,7 +38,7 @@ std::vector<uint32_t> Place(Placement* placement, const std::vector<float>& scor
   return evicted;
 }
 
-struct Case {
+struct HeavyRecentCase {
   const char* name;
   Budget budget;
   ParamMap params;
@@ -51,7 +49,7 @@ struct Case {
 
 TEST(HeavyRecentPlacement, FollowsTheTable) {
   const ParamMap two_three = {{"heavy", 2}, {"recent", 3}};
-  const Case cases[] = {
+  const HeavyRecentCase cases[] = {
       {"up to the budget all stay", {}, two_three, 5, {1, 2, 3, 4, 5}, {}},
       {"one over: the lowest but the recent goes", {}, two_three, 6, {5, 1, 4, 0, 0, 0}, {1}},
       {"the prompt is not protected", {}, two_three, 6, {0, 1, 4, 0, 0, 0}, {0}},
@@ -82,11 +80,11 @@ TEST(HeavyRecentPlacement, FollowsTheTable) {
       {"50 % of all tokens so far", Percent(50), {}, 8, {1, 2, 3, 4, 0, 0}, {0, 1}},
       {"50 % of more tokens", Percent(50), {}, 12, {1, 2, 3, 4, 0, 0}, {}},
   };
-  for (const Case& c : cases) {
+  for (const HeavyRecentCase& c : cases) {
     SCOPED_TRACE(c.name);
-    auto made = TryMake(c.budget, c.params);
+    auto made = TryMakeHeavyRecent(c.budget, c.params);
     ASSERT_TRUE(made.ok()) << made.status().ToString();
-    EXPECT_THAT(Place(made->get(), c.scores, c.num_tokens), ElementsAreArray(c.evicted));
+    EXPECT_THAT(PlaceHeavyRecent(made->get(), c.scores, c.num_tokens), ElementsAreArray(c.evicted));
   }
 }
 
@@ -106,8 +104,8 @@ TEST(HeavyRecentPlacement, AgreesWithSortingEverything) {
       expected.assign(others.begin() + heavy, others.end());
       std::sort(expected.begin(), expected.end());
     }
-    auto placement = *TryMake({}, {{"heavy", heavy}, {"recent", recent}});
-    ASSERT_THAT(Place(placement.get(), scores, 0), ElementsAreArray(expected));
+    auto placement = *TryMakeHeavyRecent({}, {{"heavy", heavy}, {"recent", recent}});
+    ASSERT_THAT(PlaceHeavyRecent(placement.get(), scores, 0), ElementsAreArray(expected));
   }
 }
 
@@ -126,7 +124,7 @@ TEST(HeavyRecentPlacement, IsDueWhenOverBudgetInPrefillAndOnTheInterval) {
       {4, StepKind::kPrefill, 7, 6, true},
   };
   for (const DueCase& c : cases) {
-    const auto placement = *TryMake({}, {{"heavy", 2}, {"recent", 3}}, c.interval);
+    const auto placement = *TryMakeHeavyRecent({}, {{"heavy", 2}, {"recent", 3}}, c.interval);
     EXPECT_EQ(
         placement->Due({.generated_tokens = c.generated_tokens, .step_kind = c.kind}, c.num_rows),
         c.due);
@@ -134,12 +132,13 @@ TEST(HeavyRecentPlacement, IsDueWhenOverBudgetInPrefillAndOnTheInterval) {
 }
 
 TEST(HeavyRecentPlacement, DefaultsAreThoseOfThePublishedCode) {
-  EXPECT_EQ((*TryMake({}, {}))->Name(), "heavy_recent:heavy=4,recent=512,interval=1");
-  EXPECT_EQ((*TryMake({}, {{"heavy", 64}}, 5))->Name(),
+  EXPECT_EQ((*TryMakeHeavyRecent({}, {}))->Name(), "heavy_recent:heavy=4,recent=512,interval=1");
+  EXPECT_EQ((*TryMakeHeavyRecent({}, {{"heavy", 64}}, 5))->Name(),
             "heavy_recent:heavy=64,recent=512,interval=5");
-  EXPECT_EQ((*TryMake(Rows(1024), {}))->Name(), "heavy_recent:heavy=512,recent=512,interval=1");
-  EXPECT_EQ((*TryMake(Percent(20), {}))->Name(), "heavy_recent:percent=20,interval=1");
-  EXPECT_TRUE((*TryMake({}, {}))->NeedsScores());
+  EXPECT_EQ((*TryMakeHeavyRecent(Rows(1024), {}))->Name(),
+            "heavy_recent:heavy=512,recent=512,interval=1");
+  EXPECT_EQ((*TryMakeHeavyRecent(Percent(20), {}))->Name(), "heavy_recent:percent=20,interval=1");
+  EXPECT_TRUE((*TryMakeHeavyRecent({}, {}))->NeedsScores());
 }
 
 TEST(HeavyRecentPlacement, OtherPoliciesHaveOtherDefaults) {
@@ -168,7 +167,7 @@ TEST(HeavyRecentPlacement, OtherPoliciesHaveOtherDefaults) {
 TEST(HeavyRecentPlacement, SinksStayAndCountAsHeavy) {
   const auto placement = *MakeHeavyRecentPlacement(
       {.policy = "h2o", .params = {.numbers = {{"heavy", 3}, {"recent", 1}, {"sinks", 2}}}});
-  EXPECT_THAT(Place(placement.get(), {0, 0, 3, 9, 2, 0}, 6), ElementsAreArray({2, 4}));
+  EXPECT_THAT(PlaceHeavyRecent(placement.get(), {0, 0, 3, 9, 2, 0}, 6), ElementsAreArray({2, 4}));
 }
 
 TEST(HeavyRecentPlacement, DensePrefillWaitsForADecodeStep) {
@@ -238,11 +237,11 @@ TEST(HeavyRecentPlacement, RefusesSplitsThatAreNotTheBudget) {
       {{}, {{"heavy", 0}, {"recent", 0}}, "policy \"h2o\": heavy=0,recent=0 keeps no row"},
   };
   for (const Refusal& c : cases) {
-    const Status status = TryMake(c.budget, c.params).status();
+    const Status status = TryMakeHeavyRecent(c.budget, c.params).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(status.message(), c.message);
   }
-  EXPECT_TRUE(TryMake(Rows(10), {{"heavy", 4}, {"recent", 6}}).ok());
+  EXPECT_TRUE(TryMakeHeavyRecent(Rows(10), {{"heavy", 4}, {"recent", 6}}).ok());
 }
 
 }  // namespace

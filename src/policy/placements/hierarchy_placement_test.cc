@@ -25,7 +25,7 @@ TierSpec Spec(const Shares& shares) {
           .evict_of = shares.of};
 }
 
-struct Case {
+struct SharesCase {
   const char* name;
   Shares shares;
   const char* tokens;               // p: given, x: generated; 1 sink, a window of 2
@@ -38,7 +38,7 @@ struct Case {
 const std::vector<float> kEight = {0, 0, 5, 3, 8, 1, 7, 2, 6, 4, 0, 0};
 
 // U is positions 2 to 9; ascending by score: 5 7 3 9 2 8 6 4.
-const Case kCases[] = {
+const SharesCase kCases[] = {
     {"Algorithm 1: 2 of 8 go, 3 of 6 stay in T0",
      {.t0 = 0.5, .evict = 0.25},
      "pxxxxxxxxxxx",
@@ -150,7 +150,7 @@ const Case kCases[] = {
 };
 
 TEST(HierarchyPlacement, FollowsTheTable) {
-  for (const Case& c : kCases) {
+  for (const SharesCase& c : kCases) {
     SCOPED_TRACE(c.name);
     Group group;
     for (const char kind : std::string_view(c.tokens)) {

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/policy/budgets_for_test.h"
 #include "src/policy/placements.h"
 
 namespace ebb {
@@ -12,8 +13,6 @@ namespace {
 using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
 
-constexpr Budget Rows(double n) { return {Budget::Unit::kRows, n}; }
-constexpr Budget Percent(double p) { return {Budget::Unit::kPercent, p}; }
 constexpr Budget Beyond(double n) { return {Budget::Unit::kBeyond, n}; }
 
 PlacementOptions Options(const Budget& budget) {
@@ -34,8 +33,8 @@ std::vector<TokenKind> Kinds(size_t num_given, size_t num_generated) {
 }
 
 // Every row of `scores` is at its index.
-std::vector<uint32_t> Place(Placement* placement, const std::vector<float>& scores,
-                            size_t num_given) {
+std::vector<uint32_t> PlaceRecentQuarter(Placement* placement, const std::vector<float>& scores,
+                                         size_t num_given) {
   std::vector<Position> positions(scores.size());
   std::iota(positions.begin(), positions.end(), 0);
   const std::vector<TokenKind> kinds = Kinds(num_given, scores.size() - num_given);
@@ -50,7 +49,7 @@ std::vector<uint32_t> Place(Placement* placement, const std::vector<float>& scor
   return evicted;
 }
 
-struct Case {
+struct RecentQuarterCase {
   const char* name;
   Budget budget;
   size_t num_given;
@@ -59,7 +58,7 @@ struct Case {
 };
 
 TEST(RecentQuarterPlacement, FollowsTheTable) {
-  const Case cases[] = {
+  const RecentQuarterCase cases[] = {
       {"all fit", Rows(8), 2, {0, 0, 1, 2, 3, 4, 0, 0}, {}},
       {"the lowest goes, neither the prompt nor a quarter",
        Rows(8),
@@ -76,43 +75,46 @@ TEST(RecentQuarterPlacement, FollowsTheTable) {
        {0, 0, 1, 2, 3, 4, 5, 6, 7, 0},
        {2, 3, 4}},
   };
-  for (const Case& c : cases) {
+  for (const RecentQuarterCase& c : cases) {
     SCOPED_TRACE(c.name);
     const auto placement = *MakeRecentQuarterPlacement(Options(c.budget));
-    EXPECT_THAT(Place(placement.get(), c.scores, c.num_given), ElementsAreArray(c.evicted));
+    EXPECT_THAT(PlaceRecentQuarter(placement.get(), c.scores, c.num_given),
+                ElementsAreArray(c.evicted));
   }
 }
 
 TEST(SegmentPlacement, FollowsTheTable) {
-  const Case cases[] = {
+  const RecentQuarterCase cases[] = {
       {"the prompt is not protected", Rows(8), 2, {0, 5, 2, 1, 3, 4, 6, 0, 0}, {0}},
       {"rows without room go under the budget too", Rows(40), 2, {1, -1, 2, -2, 3, 4, 0, 0}, {}},
       {"but not from the newest", Rows(16), 2, {1, -1, 2, -2, 3, 4, -1, 0, 0, -3}, {1, 3}},
       {"and more when it is exceeded", Rows(4), 0, {1, -1, 2, 3, 4, 5, 0}, {0, 1, 2}},
       {"a share is of all tokens", Percent(50), 4, {1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {0, 1, 2, 3}},
   };
-  for (const Case& c : cases) {
+  for (const RecentQuarterCase& c : cases) {
     SCOPED_TRACE(c.name);
     const auto placement = *MakeSegmentPlacement(SegmentOptions(c.budget));
-    EXPECT_THAT(Place(placement.get(), c.scores, c.num_given), ElementsAreArray(c.evicted));
+    EXPECT_THAT(PlaceRecentQuarter(placement.get(), c.scores, c.num_given),
+                ElementsAreArray(c.evicted));
   }
 }
 
 TEST(SegmentPlacement, WhereScoresTellNoRoomTheBudgetAloneCounts) {
   const auto roomy = *MakeSegmentPlacement(Options(Rows(16)));
-  EXPECT_THAT(Place(roomy.get(), {1, -1, 2, -2, 3, 4, -1, 0, 0, -3}, 2), IsEmpty());
+  EXPECT_THAT(PlaceRecentQuarter(roomy.get(), {1, -1, 2, -2, 3, 4, -1, 0, 0, -3}, 2), IsEmpty());
   EXPECT_FALSE(roomy->Due({.generated_tokens = 7}, 16));
   EXPECT_TRUE(roomy->Due({.generated_tokens = 7}, 17));
   const auto small = *MakeSegmentPlacement(Options(Rows(4)));
-  EXPECT_THAT(Place(small.get(), {-9, -1, -2, -3, -4, 5, 0}, 0), ElementsAreArray({0, 3, 4}));
+  EXPECT_THAT(PlaceRecentQuarter(small.get(), {-9, -1, -2, -3, -4, 5, 0}, 0),
+              ElementsAreArray({0, 3, 4}));
   const auto prompt_stays = *MakePromptSegmentPlacement(Options(Rows(16)));
-  EXPECT_THAT(Place(prompt_stays.get(), {1, -1, 2, -2, 3, 4, -1, 0}, 2), IsEmpty());
+  EXPECT_THAT(PlaceRecentQuarter(prompt_stays.get(), {1, -1, 2, -2, 3, 4, -1, 0}, 2), IsEmpty());
 }
 
 TEST(SegmentPlacement, MayProtectThePromptToo) {
   const auto placement = *MakePromptSegmentPlacement(SegmentOptions(Rows(16)));
   EXPECT_EQ(placement->Name(), "prompt_segments:rows=16,window=quarter,interval=1");
-  EXPECT_THAT(Place(placement.get(), {-1, -1, 2, -2, 3, 4, -1, 0, 0, -3}, 2),
+  EXPECT_THAT(PlaceRecentQuarter(placement.get(), {-1, -1, 2, -2, 3, 4, -1, 0, 0, -3}, 2),
               ElementsAreArray({3}));
 }
 
@@ -131,7 +133,7 @@ TEST(RecentQuarterPlacement, AgreesWithSortingEverything) {
     std::vector<uint32_t> expected(others.begin() + std::min(others.size(), budget), others.end());
     std::sort(expected.begin(), expected.end());
     const auto placement = *MakeRecentQuarterPlacement(Options(Beyond(budget)));
-    ASSERT_THAT(Place(placement.get(), scores, num_given), ElementsAreArray(expected));
+    ASSERT_THAT(PlaceRecentQuarter(placement.get(), scores, num_given), ElementsAreArray(expected));
   }
 }
 
@@ -152,7 +154,8 @@ TEST(RecentQuarterPlacement, AWindowStandsInForTheQuarter) {
   PlacementOptions options = Options(Rows(8));
   options.window = 1;
   const auto placement = *MakeRecentQuarterPlacement(options);
-  EXPECT_THAT(Place(placement.get(), {0, 0, 5, 5, 5, 5, 5, 0, 0}, 2), ElementsAreArray({7}));
+  EXPECT_THAT(PlaceRecentQuarter(placement.get(), {0, 0, 5, 5, 5, 5, 5, 0, 0}, 2),
+              ElementsAreArray({7}));
   EXPECT_EQ(placement->Name(), "recent_quarter:rows=8,window=1,interval=1");
 }
 

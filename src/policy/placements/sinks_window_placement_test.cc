@@ -1,5 +1,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/policy/budgets_for_test.h"
 #include "src/policy/placements.h"
 
 namespace ebb {
@@ -7,12 +8,9 @@ namespace {
 
 using ::testing::ElementsAreArray;
 
-constexpr Budget Rows(double n) { return {Budget::Unit::kRows, n}; }
-constexpr Budget Percent(double p) { return {Budget::Unit::kPercent, p}; }
-
-Result<std::unique_ptr<Placement>> TryMake(Budget budget, std::optional<int> sinks,
-                                           std::optional<int> window,
-                                           std::optional<int> interval = std::nullopt) {
+Result<std::unique_ptr<Placement>> TryMakeSinksWindow(Budget budget, std::optional<int> sinks,
+                                                      std::optional<int> window,
+                                                      std::optional<int> interval = std::nullopt) {
   return MakeSinksWindowPlacement({.policy = "streaming",
                                    .budget_text = FormatBudget(budget),
                                    .budget = budget,
@@ -21,7 +19,7 @@ Result<std::unique_ptr<Placement>> TryMake(Budget budget, std::optional<int> sin
                                    .interval = interval});
 }
 
-struct Case {
+struct SinksWindowCase {
   const char* name;
   Budget budget;
   std::optional<int> sinks;
@@ -31,7 +29,7 @@ struct Case {
 };
 
 TEST(SinksWindowPlacement, FollowsTheTable) {
-  const Case cases[] = {
+  const SinksWindowCase cases[] = {
       {"no rows", {}, 2, 3, {}, {}},
       {"sinks and window hold all", {}, 2, 3, {0, 1, 2, 3, 4}, {}},
       {"the oldest after the sinks goes", {}, 2, 3, {0, 1, 2, 3, 4, 5}, {2}},
@@ -49,9 +47,9 @@ TEST(SinksWindowPlacement, FollowsTheTable) {
        {0, 1, 2, 3, 4, 5},
        {1, 2}},
   };
-  for (const Case& c : cases) {
+  for (const SinksWindowCase& c : cases) {
     SCOPED_TRACE(c.name);
-    auto made = TryMake(c.budget, c.sinks, c.window);
+    auto made = TryMakeSinksWindow(c.budget, c.sinks, c.window);
     ASSERT_TRUE(made.ok()) << made.status().ToString();
     const Position next = c.positions.empty() ? 0 : c.positions.back() + 1;
     std::vector<Move> moves;
@@ -65,7 +63,9 @@ TEST(SinksWindowPlacement, FollowsTheTable) {
   }
 }
 
-TEST(SinksWindowPlacement, NeedsNoScores) { EXPECT_FALSE((*TryMake({}, 4, 8))->NeedsScores()); }
+TEST(SinksWindowPlacement, NeedsNoScores) {
+  EXPECT_FALSE((*TryMakeSinksWindow({}, 4, 8))->NeedsScores());
+}
 
 TEST(SinksWindowPlacement, IsDueWhenOverBudgetInPrefillAndOnTheInterval) {
   struct DueCase {
@@ -82,7 +82,7 @@ TEST(SinksWindowPlacement, IsDueWhenOverBudgetInPrefillAndOnTheInterval) {
       {4, StepKind::kPrefill, 7, 6, true},
   };
   for (const DueCase& c : cases) {
-    const auto placement = *TryMake({}, 2, 3, c.interval);
+    const auto placement = *TryMakeSinksWindow({}, 2, 3, c.interval);
     EXPECT_EQ(
         placement->Due({.generated_tokens = c.generated_tokens, .step_kind = c.kind}, c.num_rows),
         c.due);
@@ -90,9 +90,11 @@ TEST(SinksWindowPlacement, IsDueWhenOverBudgetInPrefillAndOnTheInterval) {
 }
 
 TEST(SinksWindowPlacement, DefaultsAreThoseOfThePublishedCode) {
-  EXPECT_EQ((*TryMake({}, {}, {}))->Name(), "sinks_window:sinks=4,window=512,interval=1");
-  EXPECT_EQ((*TryMake(Rows(1024), {}, {}))->Name(), "sinks_window:sinks=4,window=1020,interval=1");
-  EXPECT_EQ((*TryMake(Percent(25), 8, {}, 3))->Name(),
+  EXPECT_EQ((*TryMakeSinksWindow({}, {}, {}))->Name(),
+            "sinks_window:sinks=4,window=512,interval=1");
+  EXPECT_EQ((*TryMakeSinksWindow(Rows(1024), {}, {}))->Name(),
+            "sinks_window:sinks=4,window=1020,interval=1");
+  EXPECT_EQ((*TryMakeSinksWindow(Percent(25), 8, {}, 3))->Name(),
             "sinks_window:sinks=8,percent=25,interval=3");
 }
 
@@ -117,11 +119,11 @@ TEST(SinksWindowPlacement, RefusesWhatContradictsTheBudget) {
       {{}, {}, 0, "policy \"streaming\": a window of 0 tokens hides the text"},
   };
   for (const Refusal& c : cases) {
-    const Status status = TryMake(c.budget, c.sinks, c.window).status();
+    const Status status = TryMakeSinksWindow(c.budget, c.sinks, c.window).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(status.message(), c.message);
   }
-  EXPECT_TRUE(TryMake(Rows(10), 3, 7).ok());
+  EXPECT_TRUE(TryMakeSinksWindow(Rows(10), 3, 7).ok());
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/policy/scorers.h"
+#include "src/policy/scorers/shape_for_test.h"
+#include "tests/support/numbers.h"
 
 namespace ebb {
 namespace {
@@ -12,11 +14,8 @@ using ::testing::ElementsAre;
 using ::testing::FloatEq;
 using ::testing::Pointwise;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-const ModelShape kShape = {.num_layers = 2, .num_q_heads = 4, .num_kv_heads = 2};
-
-std::unique_ptr<Scorer> Make(Granularity granularity = Granularity::kToken) {
-  return MakeAttentionScorer({.shape = kShape, .granularity = granularity});
+std::unique_ptr<Scorer> MakeAttention(Granularity granularity = Granularity::kToken) {
+  return MakeAttentionScorer({.shape = kTwoLayers, .granularity = granularity});
 }
 
 GroupSignals Signals(const std::vector<float>& mass, int num_mass_heads, int num_layers_counted) {
@@ -34,11 +33,11 @@ void AppendRows(Scorer* scorer, int group, Position first, int count) {
 }
 
 TEST(AttentionScorer, DeclaresSummedMassOfDecodeStepsOnly) {
-  const SignalNeeds needs = Make()->Needs();
+  const SignalNeeds needs = MakeAttention()->Needs();
   EXPECT_EQ(needs.mass, MassNeed::kSummed);
   EXPECT_FALSE(needs.mass_in_prefill);
   EXPECT_EQ(needs.num_recent_queries, 0);
-  EXPECT_EQ(Make()->Name(), "attention");
+  EXPECT_EQ(MakeAttention()->Name(), "attention");
 }
 
 // One event after another, with the scores of group 0 after it, computed by hand.
@@ -69,7 +68,7 @@ TEST(AttentionScorer, FollowsTheTrace) {
       {kRetain, 0, "roll-back to the first row", {}, {0}, {2.5f}},
       {kPrefill, 2, "a later user turn adds nothing", {8}, {}, {2.5f}},
   };
-  const std::unique_ptr<Scorer> scorer = Make();
+  const std::unique_ptr<Scorer> scorer = MakeAttention();
   Position next = 0;
   for (const Event& event : trace) {
     SCOPED_TRACE(event.name);
@@ -95,7 +94,7 @@ TEST(AttentionScorer, FollowsTheTrace) {
 }
 
 TEST(AttentionScorer, EndOfTheFirstPrefillZeroesWhatWasThere) {
-  const std::unique_ptr<Scorer> scorer = Make();
+  const std::unique_ptr<Scorer> scorer = MakeAttention();
   AppendRows(scorer.get(), 0, 0, 1);
   scorer->ObserveGroup(0, Signals({8}, 1, 2), {});
   EXPECT_THAT(scorer->Scores(0), ElementsAre(1));
@@ -112,7 +111,7 @@ TEST(AttentionScorer, IsTheMeanOverTheHeadsOfItsGroup) {
   const Case cases[] = {{Granularity::kLayer, 1, 1.0f},  // 4 query heads
                         {Granularity::kHead, 3, 2.0f}};  // 2 query heads
   for (const Case& c : cases) {
-    const std::unique_ptr<Scorer> scorer = Make(c.granularity);
+    const std::unique_ptr<Scorer> scorer = MakeAttention(c.granularity);
     AppendRows(scorer.get(), c.group, 0, 1);
     scorer->ObserveGroup(c.group, Signals({4}, 1, 1), {});
     EXPECT_THAT(scorer->Scores(c.group), ElementsAre(c.expected));
@@ -125,7 +124,7 @@ TEST(AttentionScorer, LeavesLayersWithNanOutOfMassByHead) {
   // Layers that do not count have no mass.
   const std::vector<float> one_bad = {0, 0, 0, 0, 5, 6, 7, 8};
   const std::vector<float> all_bad(8, 0.0f);
-  const std::unique_ptr<Scorer> scorer = Make();
+  const std::unique_ptr<Scorer> scorer = MakeAttention();
   AppendRows(scorer.get(), 0, 0, 2);
   scorer->ObserveGroup(0, Signals(good, 4, 2), {});
   EXPECT_THAT(scorer->Scores(0), ElementsAre(16 / 8.0f, 20 / 8.0f));

@@ -3,22 +3,21 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/policy/scorers.h"
+#include "src/policy/scorers/shape_for_test.h"
 
 namespace ebb {
 namespace {
 
 using ::testing::ElementsAre;
 
-constexpr ModelShape kShape = {.num_layers = 2, .num_q_heads = 4, .num_kv_heads = 2};
-
 // A step of tokens from `first` on; logits [num_tokens, kv heads] of each layer.
-struct Step {
+struct LogitsStep {
   Position first = 0;
   std::vector<std::vector<float>> logits;
 
   void Show(Scorer* scorer, int group) const {
     StepSignals step = {.first_position = first,
-                        .num_tokens = static_cast<int>(logits[0].size()) / kShape.num_kv_heads};
+                        .num_tokens = static_cast<int>(logits[0].size()) / kTwoLayers.num_kv_heads};
     for (const auto& of_layer : logits) step.eviction_logits.emplace_back(of_layer);
     std::vector<Position> positions;
     for (int t = 0; t < step.num_tokens; ++t) positions.push_back(first + t);
@@ -29,12 +28,12 @@ struct Step {
 
 std::unique_ptr<Scorer> MakeWith(int shift) {
   return MakeDmsScorer(
-      {.shape = kShape, .granularity = Granularity::kHead, .eviction_shift = shift});
+      {.shape = kTwoLayers, .granularity = Granularity::kHead, .eviction_shift = shift});
 }
 
 // A step in which group 0 shows these logits.
-Step StepOf(Position first, const std::vector<float>& logits) {
-  Step step = {first, {{}, {}}};
+LogitsStep StepOf(Position first, const std::vector<float>& logits) {
+  LogitsStep step = {first, {{}, {}}};
   for (const float logit : logits) {
     step.logits[0].insert(step.logits[0].end(), {logit, 7});
     step.logits[1].insert(step.logits[1].end(), {7, 7});
@@ -46,8 +45,8 @@ TEST(DmsScorer, ALogitDecidesOnTheTokenBefore) {
   const std::unique_ptr<Scorer> scorer = MakeWith(1);
   EXPECT_EQ(scorer->Name(), "dms");
   EXPECT_TRUE(scorer->Needs().eviction_logits);
-  const Step prompt = {0, {{9, 9, 9, 9, 9, 9}, {9, 4, 9, -5, 9, 6}}};
-  const Step next = {3, {{9, 9}, {9, 7}}};
+  const LogitsStep prompt = {0, {{9, 9, 9, 9, 9, 9}, {9, 4, 9, -5, 9, 6}}};
+  const LogitsStep next = {3, {{9, 9}, {9, 7}}};
   prompt.Show(scorer.get(), 3);  // layer 1, head 1
   EXPECT_THAT(scorer->Scores(3), ElementsAre(5, -6, 0));
   next.Show(scorer.get(), 3);
@@ -56,9 +55,9 @@ TEST(DmsScorer, ALogitDecidesOnTheTokenBefore) {
 }
 
 TEST(DmsScorer, AGroupOfSeveralHeadsTakesTheirMean) {
-  const Step prompt = {0, {{9, 9, 1, 2}, {9, 9, 3, 8}}};
+  const LogitsStep prompt = {0, {{9, 9, 1, 2}, {9, 9, 3, 8}}};
   const auto scores = [&](Granularity granularity, int group) {
-    const auto scorer = MakeDmsScorer({.shape = kShape, .granularity = granularity});
+    const auto scorer = MakeDmsScorer({.shape = kTwoLayers, .granularity = granularity});
     prompt.Show(scorer.get(), group);
     return scorer->Scores(group)[0];
   };
@@ -67,10 +66,10 @@ TEST(DmsScorer, AGroupOfSeveralHeadsTakesTheirMean) {
 }
 
 TEST(DmsScorer, ARowThatIsGoneLeavesItsNeighbourAlone) {
-  const auto scorer = MakeDmsScorer({.shape = kShape, .granularity = Granularity::kHead});
-  Step{0, {{9, 0, 5, 0, 6, 0}, {0, 0, 0, 0, 0, 0}}}.Show(scorer.get(), 0);
+  const auto scorer = MakeDmsScorer({.shape = kTwoLayers, .granularity = Granularity::kHead});
+  LogitsStep{0, {{9, 0, 5, 0, 6, 0}, {0, 0, 0, 0, 0, 0}}}.Show(scorer.get(), 0);
   scorer->Retain(0, std::vector<uint32_t>{0, 1});
-  Step{3, {{8, 0}, {0, 0}}}.Show(scorer.get(), 0);
+  LogitsStep{3, {{8, 0}, {0, 0}}}.Show(scorer.get(), 0);
   EXPECT_THAT(scorer->Scores(0), ElementsAre(-5, -6, 0));
 }
 
@@ -78,8 +77,8 @@ TEST(DmsScorer, ALogitDecidesOnTheTokenThatTheShiftNames) {
   const auto own = MakeWith(0), third = MakeWith(3);
   EXPECT_EQ(own->Name(), "dms:shift=0");
   EXPECT_EQ(third->Name(), "dms:shift=3");
-  const Step steps[] = {StepOf(0, {1, 2}), StepOf(2, {3}), StepOf(3, {4, -5})};
-  for (const Step& step : steps) {
+  const LogitsStep steps[] = {StepOf(0, {1, 2}), StepOf(2, {3}), StepOf(3, {4, -5})};
+  for (const LogitsStep& step : steps) {
     for (Scorer* scorer : {own.get(), third.get()}) step.Show(scorer, 0);
   }
   EXPECT_THAT(own->Scores(0), ElementsAre(-1, -2, -3, -4, 5));
@@ -109,18 +108,18 @@ TEST(DmsScorer, ARollBackTakesTheDecisionsOfItsTokensBack) {
 
 // After a roll-back another token follows, and decides anew.
 TEST(DmsScorer, TheTokenThatFollowsAfterARollBackDecides) {
-  const auto scorer = MakeDmsScorer({.shape = kShape, .granularity = Granularity::kHead});
-  Step{0, {{9, 0, 5, 0, 6, 0}, {0, 0, 0, 0, 0, 0}}}.Show(scorer.get(), 0);
+  const auto scorer = MakeDmsScorer({.shape = kTwoLayers, .granularity = Granularity::kHead});
+  LogitsStep{0, {{9, 0, 5, 0, 6, 0}, {0, 0, 0, 0, 0, 0}}}.Show(scorer.get(), 0);
   scorer->Retain(0, std::vector<uint32_t>{0, 1});
-  Step{2, {{-1, 0}, {0, 0}}}.Show(scorer.get(), 0);
+  LogitsStep{2, {{-1, 0}, {0, 0}}}.Show(scorer.get(), 0);
   EXPECT_THAT(scorer->Scores(0), ElementsAre(-5, 1, 0));
 }
 
 TEST(DmsScorer, WhatIsNoNumberMarksNothing) {
-  const auto scorer = MakeDmsScorer({.shape = kShape, .granularity = Granularity::kHead});
+  const auto scorer = MakeDmsScorer({.shape = kTwoLayers, .granularity = Granularity::kHead});
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
-  Step{0, {{0, 0, nan, 0, infinity, 0}, {0, 0, 0, 0, 0, 0}}}.Show(scorer.get(), 0);
+  LogitsStep{0, {{0, 0, nan, 0, infinity, 0}, {0, 0, 0, 0, 0, 0}}}.Show(scorer.get(), 0);
   EXPECT_THAT(scorer->Scores(0), ElementsAre(0, 0, 0));
 }
 

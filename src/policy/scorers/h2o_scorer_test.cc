@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/policy/scorers.h"
+#include "src/policy/scorers/shape_for_test.h"
 
 namespace ebb {
 namespace {
@@ -10,20 +11,18 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-const ModelShape kShape = {.num_layers = 2, .num_q_heads = 4, .num_kv_heads = 2};
-
-std::unique_ptr<Scorer> Make() {
-  return MakeH2oScorer({.shape = kShape, .granularity = Granularity::kHead});
+std::unique_ptr<Scorer> MakeH2o() {
+  return MakeH2oScorer({.shape = kTwoLayers, .granularity = Granularity::kHead});
 }
 
 TEST(H2oScorer, DeclaresSummedMassOfPrefillToo) {
-  EXPECT_EQ(Make()->Needs().mass, MassNeed::kSummed);
-  EXPECT_TRUE(Make()->Needs().mass_in_prefill);
-  EXPECT_EQ(Make()->Name(), "h2o");
+  EXPECT_EQ(MakeH2o()->Needs().mass, MassNeed::kSummed);
+  EXPECT_TRUE(MakeH2o()->Needs().mass_in_prefill);
+  EXPECT_EQ(MakeH2o()->Name(), "h2o");
 }
 
 // One step after another with the scores of the group after it, computed by hand.
-struct Step {
+struct TraceStep {
   const char* name;
   StepKind kind;
   std::vector<Position> appended;
@@ -33,7 +32,7 @@ struct Step {
 
 TEST(H2oScorer, FollowsTheTrace) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Step trace[] = {
+  const TraceStep trace[] = {
       {"prefill counts", StepKind::kPrefill, {0, 1, 2}, {3, 2, 1}, {3, 2, 1}},
       {"the new row counts in its own step", StepKind::kDecode, {3}, {1, 0, 0, 1}, {4, 2, 1, 1}},
       {"a NaN counts as 0", StepKind::kDecode, {4}, {nan, 1, 0, 0, 1}, {4, 3, 1, 1, 1}},
@@ -44,8 +43,8 @@ TEST(H2oScorer, FollowsTheTrace) {
        {5, 4, 2, 2, 2, 1}},
       {"no mass, no change", StepKind::kDecode, {6}, {}, {5, 4, 2, 2, 2, 1, 0}},
   };
-  const std::unique_ptr<Scorer> scorer = Make();
-  for (const Step& step : trace) {
+  const std::unique_ptr<Scorer> scorer = MakeH2o();
+  for (const TraceStep& step : trace) {
     SCOPED_TRACE(step.name);
     scorer->Append(2, step.appended);
     scorer->ObserveGroup(2,
@@ -63,7 +62,7 @@ TEST(H2oScorer, FollowsTheTrace) {
 }
 
 TEST(H2oScorer, SumsMassThatSomebodyElseWantedByHead) {
-  const std::unique_ptr<Scorer> scorer = Make();
+  const std::unique_ptr<Scorer> scorer = MakeH2o();
   scorer->Append(0, std::vector<Position>{0, 1});
   const std::vector<float> mass = {1, 2, 10, 20};  // [2 query heads, 2 rows]
   scorer->ObserveGroup(0, {.mass = mass, .num_mass_heads = 2, .num_rows = 2}, {});

@@ -11,14 +11,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
-const ModelShape kShape = {.num_layers = 4, .num_q_heads = 4, .num_kv_heads = 2};
+const ModelShape kFourLayers = {.num_layers = 4, .num_q_heads = 4, .num_kv_heads = 2};
 
-std::unique_ptr<Scorer> Make(uint64_t seed) {
-  return MakeRandomScorer({.shape = kShape, .granularity = Granularity::kLayer, .seed = seed});
+std::unique_ptr<Scorer> MakeRandom(uint64_t seed) {
+  return MakeRandomScorer({.shape = kFourLayers, .granularity = Granularity::kLayer, .seed = seed});
 }
 
 std::vector<float> ScoresOf(uint64_t seed, int group, int count) {
-  const std::unique_ptr<Scorer> scorer = Make(seed);
+  const std::unique_ptr<Scorer> scorer = MakeRandom(seed);
   std::vector<Position> positions(count);
   std::iota(positions.begin(), positions.end(), 0);
   scorer->Append(group, positions);
@@ -27,8 +27,8 @@ std::vector<float> ScoresOf(uint64_t seed, int group, int count) {
 }
 
 TEST(RandomScorer, NeedsNothingAndNamesItsSeed) {
-  EXPECT_TRUE(Make(3)->Needs().Empty());
-  EXPECT_EQ(Make(3)->Name(), "random:seed=3");
+  EXPECT_TRUE(MakeRandom(3)->Needs().Empty());
+  EXPECT_EQ(MakeRandom(3)->Name(), "random:seed=3");
 }
 
 TEST(RandomScorer, NumbersAreUniformOverTheUnitInterval) {
@@ -60,7 +60,7 @@ TEST(RandomScorer, NeighboursAndGroupsAndSeedsAreUnrelated) {
 
 TEST(RandomScorer, ANumberDependsOnNeitherStepsNorRemovalsNorRollBack) {
   const std::vector<float> expected = ScoresOf(9, 1, 6);
-  const std::unique_ptr<Scorer> scorer = Make(9);
+  const std::unique_ptr<Scorer> scorer = MakeRandom(9);
   scorer->Append(1, std::vector<Position>{0, 1});
   scorer->Append(0, std::vector<Position>{0, 1, 2});
   scorer->Append(1, std::vector<Position>{2, 3, 4});

@@ -14,7 +14,7 @@
 namespace ebb {
 namespace {
 
-const ModelShape kShape = {
+const ModelShape kOneHead = {
     .num_layers = 2, .num_q_heads = 1, .num_kv_heads = 1, .head_dim = 4, .embed_dim = 4};
 constexpr int kTau = 4;
 constexpr int kSegments = 9;
@@ -29,7 +29,7 @@ std::vector<float> ScoresWithout(const char* policy_name, int left_out_segment, 
   if (spec.name == "thinkv") {
     spec.params.insert({{"reasoning", "3"}, {"execution", "2"}, {"transition", "1"}});
   }
-  ModelShape shape = kShape;
+  ModelShape shape = kOneHead;
   shape.num_q_heads = heads;
   auto policy = MakePolicy(spec, {.shape = shape, .max_tokens = 512});
   EXPECT_TRUE(policy.ok()) << policy.status().ToString();
@@ -169,13 +169,13 @@ class SelfishThought {
     if (name == "thinkv") {
       spec.params.insert({{"reasoning", "3"}, {"execution", "2"}, {"transition", "1"}});
     }
-    auto policy = MakePolicy(spec, {.shape = kShape, .max_tokens = 512});
+    auto policy = MakePolicy(spec, {.shape = kOneHead, .max_tokens = 512});
     EXPECT_TRUE(policy.ok()) << policy.status().ToString();
     policy_ = *std::move(policy);
   }
 
   void Read(int num_tokens) {
-    const std::vector<float> keys(size_t(num_tokens) * kShape.head_dim, 1.0f);
+    const std::vector<float> keys(size_t(num_tokens) * kOneHead.head_dim, 1.0f);
     Append(num_tokens);
     scorer().ObserveGroup(0, {.num_rows = next_, .num_new_rows = num_tokens},
                           {.kind = StepKind::kPrefill,

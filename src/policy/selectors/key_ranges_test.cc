@@ -10,14 +10,12 @@
 #include <vector>
 
 #include "hwy/targets.h"
+#include "tests/support/numbers.h"
 
 namespace ebb {
 namespace {
 
 using testing::ElementsAre;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Two of them.
 struct Keys {

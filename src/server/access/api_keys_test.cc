@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/server/access/hashes_for_test.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb::server {
@@ -19,12 +20,6 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::Not;
-
-// The hash of "abc", as the standard gives it.
-constexpr const char* kHashOfAbc =
-    "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-constexpr const char* kHashOfNothing =
-    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 void Write(const std::string& path, const std::string& text, mode_t mode = 0600) {
   std::ofstream(path) << text;

@@ -1,4 +1,5 @@
 #include "src/server/access/gate.h"
+#include "src/server/access/hashes_for_test.h"
 
 #include <string>
 #include <utility>
@@ -17,12 +18,6 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::Pair;
 using testing::StartsWith;
-
-// The hashes of "abc" and of nothing.
-constexpr const char* kHashOfAbc =
-    "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-constexpr const char* kHashOfNothing =
-    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 std::string HexOf(const std::string& key) {
   std::string hex;

@@ -17,8 +17,12 @@ inline JobUpdate Said(TextPart part, std::string text) {
   return {.pieces = {{part, std::move(text)}}};
 }
 
+inline JobEnd Ended(FinishReason finish) {
+  return {.finish = finish, .prompt_tokens = 5, .generated_tokens = 3, .thought_tokens = 2};
+}
+
 // Each event's data, its name checked.
-inline std::vector<Json> Events(const std::string& text) {
+inline std::vector<Json> NamedEvents(const std::string& text) {
   std::vector<Json> events;
   std::istringstream lines(text);
   std::string name;

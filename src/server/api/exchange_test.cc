@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/server/api/events_for_test.h"
+
 namespace ebb::server {
 namespace {
 
@@ -25,10 +27,6 @@ ExchangeOptions Options(size_t num_choices = 1) {
           .num_choices = num_choices,
           .choices_per_prompt = num_choices,
           .prompt = std::make_shared<const ChatPrompt>(std::move(prompt))};
-}
-
-JobEnd Ended(FinishReason finish) {
-  return {.finish = finish, .prompt_tokens = 5, .generated_tokens = 3, .thought_tokens = 2};
 }
 
 std::vector<Json> Events(const std::string& text) {

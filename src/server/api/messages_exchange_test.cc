@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-MessagesExchange Make(bool streams, std::vector<std::string> stops = {}) {
+MessagesExchange MakeMessages(bool streams, std::vector<std::string> stops = {}) {
   ChatPrompt prompt;
   prompt.thinking_start = "<think>";
   prompt.thinking_end = "</think>";
@@ -28,13 +28,14 @@ MessagesExchange Make(bool streams, std::vector<std::string> stops = {}) {
           std::move(stops)};
 }
 
-JobEnd Ended(FinishReason finish, std::string stop = "") {
-  return {
-      .finish = finish, .stop_string = std::move(stop), .prompt_tokens = 5, .generated_tokens = 3};
+JobEnd EndedBy(std::string stop) {
+  JobEnd end = Ended(FinishReason::kStopString);
+  end.stop_string = std::move(stop);
+  return end;
 }
 
 TEST(MessagesExchange, EventsComeInTheOrderOfTheInterface) {
-  MessagesExchange exchange = Make(/*streams=*/true);
+  MessagesExchange exchange = MakeMessages(/*streams=*/true);
   EXPECT_THAT(exchange.TakeEvents(), IsEmpty());
   exchange.Take(0, {.accepted = true});
   std::string text = exchange.TakeEvents();
@@ -45,7 +46,7 @@ TEST(MessagesExchange, EventsComeInTheOrderOfTheInterface) {
   exchange.Take(0, {.end = Ended(FinishReason::kStop)});
   text += exchange.TakeEvents();
   EXPECT_THAT(exchange.TakeEvents(), IsEmpty());
-  const std::vector<Json> events = Events(text);
+  const std::vector<Json> events = NamedEvents(text);
   EXPECT_THAT(
       Types(events),
       ElementsAre("message_start", "ping", "content_block_start", "content_block_delta",
@@ -63,7 +64,7 @@ TEST(MessagesExchange, EventsComeInTheOrderOfTheInterface) {
 }
 
 TEST(MessagesExchange, AnAnswerInOnePieceHasBlocks) {
-  MessagesExchange exchange = Make(/*streams=*/false);
+  MessagesExchange exchange = MakeMessages(/*streams=*/false);
   exchange.Take(0, {.accepted = true});
   exchange.Take(0, Said(TextPart::kThought, "<think>hm</think>"));
   exchange.Take(0, Said(TextPart::kAnswer, "9"));
@@ -80,7 +81,7 @@ TEST(MessagesExchange, AnAnswerInOnePieceHasBlocks) {
 
 TEST(MessagesExchange, ReasonsToStopAreThoseOfTheInterface) {
   const auto end = [](JobEnd how) {
-    MessagesExchange exchange = Make(/*streams=*/false, {"END"});
+    MessagesExchange exchange = MakeMessages(/*streams=*/false, {"END"});
     exchange.Take(0, {.accepted = true, .end = std::move(how)});
     const Json whole = exchange.Whole();
     return whole["stop_reason"].get<std::string>() + "," + whole["stop_sequence"].dump();
@@ -88,18 +89,18 @@ TEST(MessagesExchange, ReasonsToStopAreThoseOfTheInterface) {
   EXPECT_EQ(end(Ended(FinishReason::kStop)), "end_turn,null");
   EXPECT_EQ(end(Ended(FinishReason::kLength)), "max_tokens,null");
   EXPECT_EQ(end(Ended(FinishReason::kContext)), "model_context_window_exceeded,null");
-  EXPECT_EQ(end(Ended(FinishReason::kStopString, "END")), "stop_sequence,\"END\"");
+  EXPECT_EQ(end(EndedBy("END")), "stop_sequence,\"END\"");
   // One of the template's.
-  EXPECT_EQ(end(Ended(FinishReason::kStopString, "<|end|>")), "end_turn,null");
+  EXPECT_EQ(end(EndedBy("<|end|>")), "end_turn,null");
 }
 
 TEST(MessagesExchange, AnErrorBehindTheFirstEventIsTheLastOne) {
-  MessagesExchange exchange = Make(/*streams=*/true);
+  MessagesExchange exchange = MakeMessages(/*streams=*/true);
   exchange.Take(0, {.accepted = true});
   JobEnd end = Ended(FinishReason::kCancelled);
   end.error = Cancelled("stopping");
   exchange.Take(0, {.end = end});
-  const std::vector<Json> events = Events(exchange.TakeEvents());
+  const std::vector<Json> events = NamedEvents(exchange.TakeEvents());
   EXPECT_EQ(events.back(), Json::parse(R"({"type": "error", "error": {"type": "overloaded_error",
       "message": "stopping"}})"));
 }

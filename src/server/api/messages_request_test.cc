@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-MessagesRequest Read(const std::string& text, MessagesUse use = MessagesUse::kAnswer) {
+MessagesRequest ReadMessages(const std::string& text, MessagesUse use = MessagesUse::kAnswer) {
   auto result = ReadMessagesRequest(Json::parse(text), use);
   const auto* error = std::get_if<ApiError>(&result);
   EXPECT_EQ(error, nullptr) << error->message;
@@ -20,7 +20,7 @@ MessagesRequest Read(const std::string& text, MessagesUse use = MessagesUse::kAn
 }
 
 TEST(MessagesRequest, BlocksBecomeMessages) {
-  const MessagesRequest request = Read(R"({"max_tokens": 9, "system": [
+  const MessagesRequest request = ReadMessages(R"({"max_tokens": 9, "system": [
       {"type": "text", "text": "be ", "cache_control": {"type": "ephemeral"}},
       {"type": "text", "text": "brief"}],
       "messages": [
@@ -50,7 +50,7 @@ TEST(MessagesRequest, BlocksBecomeMessages) {
 }
 
 TEST(MessagesRequest, ToolsChoicesStopsAndThoughtsAreThoseOfAChat) {
-  const MessagesRequest request = Read(R"({"max_tokens": 9, "system": "s",
+  const MessagesRequest request = ReadMessages(R"({"max_tokens": 9, "system": "s",
       "messages": [{"role": "user", "content": "hi"}],
       "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
       "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
@@ -73,13 +73,13 @@ TEST(MessagesRequest, ToolsChoicesStopsAndThoughtsAreThoseOfAChat) {
     const Json body = {{"max_tokens", 1},
                        {"messages", {{{"role", "user"}, {"content", "hi"}}}},
                        {"tool_choice", {{"type", type}}}};
-    EXPECT_EQ(Read(body.dump()).chat["tool_choice"], choice);
+    EXPECT_EQ(ReadMessages(body.dump()).chat["tool_choice"], choice);
   }
-  EXPECT_EQ(Read(R"({"max_tokens": 1, "messages": [{"role": "user", "content": "a"}],
+  EXPECT_EQ(ReadMessages(R"({"max_tokens": 1, "messages": [{"role": "user", "content": "a"}],
       "tool_choice": {"type": "tool", "name": "f"}})")
                 .chat["tool_choice"]["function"]["name"],
             "f");
-  EXPECT_EQ(Read(R"({"max_tokens": 1, "messages": [{"role": "user", "content": "a"}],
+  EXPECT_EQ(ReadMessages(R"({"max_tokens": 1, "messages": [{"role": "user", "content": "a"}],
       "thinking": {"type": "disabled"}, "output_config": {"effort": "high"}})")
                 .chat["reasoning_effort"],
             "none");
@@ -87,7 +87,7 @@ TEST(MessagesRequest, ToolsChoicesStopsAndThoughtsAreThoseOfAChat) {
 
 TEST(MessagesRequest, TokensAreCountedWithoutALimit) {
   const MessagesRequest request =
-      Read(R"({"messages": [{"role": "user", "content": "hi"}]})", MessagesUse::kCount);
+      ReadMessages(R"({"messages": [{"role": "user", "content": "hi"}]})", MessagesUse::kCount);
   EXPECT_EQ(request.chat["messages"].size(), 1u);
 }
 

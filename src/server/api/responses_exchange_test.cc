@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-ResponsesExchange Make(bool streams, bool wants_summary = false) {
+ResponsesExchange MakeResponses(bool streams, bool wants_summary = false) {
   ChatPrompt prompt;
   prompt.thinking_start = "<think>";
   prompt.thinking_end = "</think>";
@@ -27,12 +27,8 @@ ResponsesExchange Make(bool streams, bool wants_summary = false) {
           {.echo = {{"metadata", {{"a", "b"}}}}, .wants_summary = wants_summary}};
 }
 
-JobEnd Ended(FinishReason finish) {
-  return {.finish = finish, .prompt_tokens = 5, .generated_tokens = 3, .thought_tokens = 2};
-}
-
 TEST(ResponsesExchange, EventsComeInTheOrderOfTheInterface) {
-  ResponsesExchange exchange = Make(/*streams=*/true);
+  ResponsesExchange exchange = MakeResponses(/*streams=*/true);
   EXPECT_THAT(exchange.TakeEvents(), IsEmpty());
   exchange.Take(0, {.accepted = true});
   std::string text = exchange.TakeEvents();
@@ -47,7 +43,7 @@ TEST(ResponsesExchange, EventsComeInTheOrderOfTheInterface) {
   exchange.Take(0, {.end = Ended(FinishReason::kStop)});
   text += exchange.TakeEvents();
   EXPECT_THAT(exchange.TakeEvents(), IsEmpty());
-  const std::vector<Json> events = Events(text);
+  const std::vector<Json> events = NamedEvents(text);
   EXPECT_THAT(Types(events),
               ElementsAre("response.created", "response.in_progress", "response.output_item.added",
                           "response.content_part.added", "response.reasoning_text.delta",
@@ -79,23 +75,24 @@ TEST(ResponsesExchange, EventsComeInTheOrderOfTheInterface) {
 TEST(ResponsesExchange, AnAnswerInOnePieceIsThatOfTheStream) {
   Json wholes[2];
   for (const bool streams : {false, true}) {
-    ResponsesExchange exchange = Make(streams);
+    ResponsesExchange exchange = MakeResponses(streams);
     exchange.Take(0, {.accepted = true});
     exchange.Take(0, Said(TextPart::kThought, "<think>hm</think>"));
     exchange.Take(0, Said(TextPart::kAnswer, "9"));
     exchange.Take(0, {.end = Ended(FinishReason::kStop)});
-    wholes[streams] = streams ? Events(exchange.TakeEvents()).back()["response"] : exchange.Whole();
+    wholes[streams] =
+        streams ? NamedEvents(exchange.TakeEvents()).back()["response"] : exchange.Whole();
   }
   EXPECT_EQ(wholes[0], wholes[1]);
 }
 
 TEST(ResponsesExchange, AStreamThatIsReadLateTellsTheSame) {
-  ResponsesExchange exchange = Make(/*streams=*/true);
+  ResponsesExchange exchange = MakeResponses(/*streams=*/true);
   exchange.Take(0, {.accepted = true});
   exchange.Take(0, Said(TextPart::kAnswer, "a"));
   exchange.Take(0, Said(TextPart::kAnswer, "b"));
   exchange.Take(0, {.end = Ended(FinishReason::kStop)});
-  const std::vector<Json> events = Events(exchange.TakeEvents());
+  const std::vector<Json> events = NamedEvents(exchange.TakeEvents());
   EXPECT_EQ(events[0]["response"]["status"], "in_progress");
   EXPECT_FALSE(events[0]["response"].contains("ebb"));
   EXPECT_EQ(events[4]["delta"], "ab");
@@ -103,11 +100,11 @@ TEST(ResponsesExchange, AStreamThatIsReadLateTellsTheSame) {
 }
 
 TEST(ResponsesExchange, ASummaryIsTheThoughtForThoseWhoAsk) {
-  ResponsesExchange exchange = Make(/*streams=*/true, /*wants_summary=*/true);
+  ResponsesExchange exchange = MakeResponses(/*streams=*/true, /*wants_summary=*/true);
   exchange.Take(0, {.accepted = true});
   exchange.Take(0, Said(TextPart::kThought, "<think>hm"));
   exchange.Take(0, {.end = Ended(FinishReason::kStop)});
-  const std::vector<Json> events = Events(exchange.TakeEvents());
+  const std::vector<Json> events = NamedEvents(exchange.TakeEvents());
   EXPECT_THAT(
       Types(events),
       ElementsAre("response.created", "response.in_progress", "response.output_item.added",
@@ -120,11 +117,11 @@ TEST(ResponsesExchange, ASummaryIsTheThoughtForThoseWhoAsk) {
 }
 
 TEST(ResponsesExchange, AnAnswerThatWasCutOffIsIncomplete) {
-  ResponsesExchange exchange = Make(/*streams=*/true);
+  ResponsesExchange exchange = MakeResponses(/*streams=*/true);
   exchange.Take(0, {.accepted = true});
   exchange.Take(0, Said(TextPart::kAnswer, "so f"));
   exchange.Take(0, {.end = Ended(FinishReason::kLength)});
-  const std::vector<Json> events = Events(exchange.TakeEvents());
+  const std::vector<Json> events = NamedEvents(exchange.TakeEvents());
   EXPECT_EQ(events.back()["type"], "response.incomplete");
   const Json& whole = events.back()["response"];
   EXPECT_EQ(whole["status"], "incomplete");
@@ -133,13 +130,13 @@ TEST(ResponsesExchange, AnAnswerThatWasCutOffIsIncomplete) {
 }
 
 TEST(ResponsesExchange, AnErrorBehindTheFirstEventIsAResponseThatFailed) {
-  ResponsesExchange exchange = Make(/*streams=*/true);
+  ResponsesExchange exchange = MakeResponses(/*streams=*/true);
   exchange.Take(0, {.accepted = true});
   exchange.Take(0, Said(TextPart::kAnswer, "so far"));
   JobEnd end = Ended(FinishReason::kError);
   end.error = IoError("the disk has gone");
   exchange.Take(0, {.end = end});
-  const std::vector<Json> events = Events(exchange.TakeEvents());
+  const std::vector<Json> events = NamedEvents(exchange.TakeEvents());
   EXPECT_EQ(events.back()["type"], "response.failed");
   const Json& whole = events.back()["response"];
   EXPECT_EQ(whole["status"], "failed");

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 const FindItems kNothing = [](const std::string&) { return std::nullopt; };
 
-ResponsesRequest Read(const std::string& text, const FindItems& find = kNothing) {
+ResponsesRequest ReadResponses(const std::string& text, const FindItems& find = kNothing) {
   auto result = ReadResponsesRequest(Json::parse(text), find);
   const auto* error = std::get_if<ApiError>(&result);
   EXPECT_EQ(error, nullptr) << error->message;
@@ -28,7 +28,7 @@ ApiError Refused(const std::string& text) {
 }
 
 TEST(ResponsesRequest, ATextIsAUsersMessage) {
-  const ResponsesRequest request = Read(R"({"input": "hi", "instructions": "be brief"})");
+  const ResponsesRequest request = ReadResponses(R"({"input": "hi", "instructions": "be brief"})");
   EXPECT_EQ(request.chat["messages"], Json::parse(R"([{"role": "system", "content": "be brief"},
                                                       {"role": "user", "content": "hi"}])"));
   EXPECT_TRUE(request.stores);
@@ -38,7 +38,7 @@ TEST(ResponsesRequest, ATextIsAUsersMessage) {
 }
 
 TEST(ResponsesRequest, ItemsOfOneTurnAreOneMessage) {
-  const ResponsesRequest request = Read(R"({"input": [
+  const ResponsesRequest request = ReadResponses(R"({"input": [
       {"role": "developer", "content": "be brief"},
       {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "how "},
                                                       {"type": "input_text", "text": "is it"}]},
@@ -67,7 +67,7 @@ TEST(ResponsesRequest, ItemsOfOneTurnAreOneMessage) {
 }
 
 TEST(ResponsesRequest, SystemTextsAtTheBeginningAreOneMessage) {
-  const ResponsesRequest request = Read(R"({"instructions": "a", "input": [
+  const ResponsesRequest request = ReadResponses(R"({"instructions": "a", "input": [
       {"role": "system", "content": "b"}, {"role": "developer", "content": "c"},
       {"role": "user", "content": "d"}, {"role": "system", "content": "e"}]})");
   EXPECT_EQ(request.chat["messages"], Json::parse(R"([{"role": "system", "content": "a\n\nb\n\nc"},
@@ -75,7 +75,8 @@ TEST(ResponsesRequest, SystemTextsAtTheBeginningAreOneMessage) {
 }
 
 TEST(ResponsesRequest, ToolsFormatsAndLimitsAreThoseOfAChat) {
-  const ResponsesRequest request = Read(R"({"input": "hi", "max_output_tokens": 7, "top_p": 0.5,
+  const ResponsesRequest request =
+      ReadResponses(R"({"input": "hi", "max_output_tokens": 7, "top_p": 0.5,
       "tools": [{"type": "function", "name": "f", "description": "d", "strict": true,
                  "parameters": {"type": "object"}}],
       "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false,
@@ -117,8 +118,8 @@ TEST(ResponsesRequest, AStoredResponseComesBeforeTheInput) {
         {"type": "message", "role": "assistant", "status": "completed",
          "content": [{"type": "output_text", "text": "b"}]}])");
   };
-  const ResponsesRequest request =
-      Read(R"({"input": "c", "instructions": "i", "previous_response_id": "resp_1"})", find);
+  const ResponsesRequest request = ReadResponses(
+      R"({"input": "c", "instructions": "i", "previous_response_id": "resp_1"})", find);
   EXPECT_EQ(request.chat["messages"], Json::parse(R"([{"role": "system", "content": "i"},
       {"role": "user", "content": "a"},
       {"role": "assistant", "content": "b", "reasoning_content": "t"},

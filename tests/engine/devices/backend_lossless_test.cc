@@ -39,8 +39,8 @@ std::vector<Draft> Drafts() {
   return drafts;
 }
 
-std::unique_ptr<Engine> DeviceEngine(const std::optional<TierSpec>& tiers = std::nullopt,
-                                     const std::string& attention = "auto") {
+std::unique_ptr<Engine> LosslessEngine(const std::optional<TierSpec>& tiers = std::nullopt,
+                                       const std::string& attention = "auto") {
   EngineOptions options = {.threads = 1,
                            .device = *ParseDevice(TestDevice("attention=" + attention))};
   options.tiers = tiers;
@@ -65,8 +65,8 @@ class BackendLosslessTest : public testing::TestWithParam<Draft> {};
 
 TEST_P(BackendLosslessTest, IsTheFullCacheUpToRounding) {
   for (const std::string attention : {"auto", "flash", "eager"}) {
-    auto full_engine = DeviceEngine({}, attention);
-    auto engine = DeviceEngine(GetParam().tiers, attention);
+    auto full_engine = LosslessEngine({}, attention);
+    auto engine = LosslessEngine(GetParam().tiers, attention);
     auto full = Open(*full_engine);
     auto session = Open(*engine, Lossless(GetParam().policy, {.draft_min = 2, .draft_max = 20}));
     std::mt19937 random(5);
@@ -101,8 +101,8 @@ TEST_P(BackendLosslessTest, IsTheFullCacheUpToRounding) {
 // Where nothing is drafted, steps are those of the full cache, over rows of the draft's and of T1.
 TEST_P(BackendLosslessTest, StepsOfOneTokenHaveItsBits) {
   for (const std::string attention : {"auto", "flash", "eager"}) {
-    auto full_engine = DeviceEngine({}, attention);
-    auto engine = DeviceEngine(GetParam().tiers, attention);
+    auto full_engine = LosslessEngine({}, attention);
+    auto engine = LosslessEngine(GetParam().tiers, attention);
     auto full = Open(*full_engine);
     auto session = Open(*engine, Lossless(GetParam().policy, {.draft_max = 1}));
     for (Session* each : {full.get(), session.get()}) {
@@ -121,7 +121,7 @@ TEST(BackendLosslessDraftTest, SeesTheMassOfEachHead) {
   std::vector<std::vector<float>> masses;
   for (const bool is_lossless : {false, true}) {
     const PolicySpec policy = {.name = "full", .granularity = Granularity::kHead};
-    auto engine = DeviceEngine(TierSpec{.t1 = T1Place::kHost});
+    auto engine = LosslessEngine(TierSpec{.t1 = T1Place::kHost});
     SessionOptions options = is_lossless ? Lossless(policy, {.draft_max = 1}) : WithPolicy(policy);
     KeepMass(MassNeed::kSummed, &options, &masses.emplace_back());
     auto session = Open(*engine, options);
@@ -140,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(Attention, BackendLosslessT2Test, testing::Values("auto
 TEST_P(BackendLosslessT2Test, DraftsWithRowsInT2) {
   PolicySpec policy = {.name = "attention", .window = 8, .interval = 8};
   policy.tiers = TierSpec{.t1 = T1Place::kHost, .t2_share = 1, .t2_type = CompressedType::kInt4};
-  auto engine = DeviceEngine(policy.tiers, GetParam()), full_engine = DeviceEngine({}, GetParam());
+  auto engine = LosslessEngine(policy.tiers, GetParam()),
+       full_engine = LosslessEngine({}, GetParam());
   auto session = Open(*engine, Lossless(policy, {.draft_min = 2})), full = Open(*full_engine);
   std::mt19937 random(5);
   const std::vector<Token> text = SomeTokens(200, 3);
@@ -159,7 +160,7 @@ TEST_P(BackendLosslessT2Test, DraftsWithRowsInT2) {
 // Beside a session that is not, in one step.
 TEST(BackendLosslessBatchTest, StepsWithOthers) {
   const TierSpec tiers = {.t1 = T1Place::kHost};
-  auto engine = DeviceEngine(tiers), full_engine = DeviceEngine();
+  auto engine = LosslessEngine(tiers), full_engine = LosslessEngine();
   auto session = Open(*engine, Lossless({.name = "streaming", .sinks = 4, .window = 12}));
   auto other = Open(*engine), full = Open(*full_engine);
   for (Session* each : {session.get(), other.get(), full.get()}) Read(*each);

@@ -35,7 +35,7 @@ PolicySpec AtRandom(const EngineOptions& options, Granularity granularity = Gran
   return policy;
 }
 
-std::unique_ptr<Engine> DeviceEngine(const EngineOptions& options = WithT2()) {
+std::unique_ptr<Engine> T2Engine(const EngineOptions& options = WithT2()) {
   return MakeEngineOf(DeviceModel(), options);
 }
 
@@ -89,7 +89,7 @@ TEST_P(BackendT2Test, IsTheProcessorUpToRounding) {
     for (const Granularity granularity :
          {Granularity::kToken, Granularity::kLayer, Granularity::kHead}) {
       const EngineOptions options = WithT2(type);
-      auto device = DeviceEngine(options), host = MakeEngineOf(DeviceModel(), OnHost(options));
+      auto device = T2Engine(options), host = MakeEngineOf(DeviceModel(), OnHost(options));
       const PolicySpec policy = AtRandom(options, granularity);
       auto session = Open(*device, policy), expected = Open(*host, policy);
       EXPECT_LT(LargestDifferenceOf(*session, *expected), kFlashError)
@@ -110,7 +110,7 @@ TEST_P(BackendT2Test, RowsInT1ChangeNoBit) {
     for (const double t0_share : {1.0, 0.3, 0.0}) {
       EngineOptions options = WithT2(CompressedType::kInt8, t1);
       options.tiers->t0_share = t0_share;
-      auto engine = DeviceEngine(options);
+      auto engine = T2Engine(options);
       auto session = Open(*engine, Tiered(options, Granularity::kToken));
       Read(*session);
       Decode(*session, 0, kDecodeTokens);
@@ -125,7 +125,7 @@ TEST_P(BackendT2Test, RowsInT1ChangeNoBit) {
 TEST_P(BackendT2Test, StaysBesideRowsOfT1ThatTheHostAttendsTo) {
   EngineOptions options = WithT2(), computes = options;
   computes.t1_mode = T1Mode::kCompute;
-  auto streams = DeviceEngine(options), engine = DeviceEngine(computes);
+  auto streams = T2Engine(options), engine = T2Engine(computes);
   auto session = Open(*engine, AtRandom(options)), expected = Open(*streams, AtRandom(options));
   const double largest = LargestDifferenceOf(*session, *expected);
   EXPECT_EQ(engine->device_report().t1_mode, T1Mode::kCompute);
@@ -137,7 +137,7 @@ TEST_P(BackendT2Test, StaysBesideRowsOfT1ThatTheHostAttendsTo) {
 
 TEST_P(BackendT2Test, PromptsAreReadBesideIt) {
   const EngineOptions options = WithT2();
-  auto device = DeviceEngine(options), host = MakeEngineOf(DeviceModel(), OnHost(options));
+  auto device = T2Engine(options), host = MakeEngineOf(DeviceModel(), OnHost(options));
   auto session = Open(*device, AtRandom(options)), expected = Open(*host, AtRandom(options));
   for (Session* each : {session.get(), expected.get()}) {
     Read(*each);
@@ -238,7 +238,7 @@ TEST_P(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
   const std::string path = folder.File("session");
   const EngineOptions options = WithT2();
   const PolicySpec policy = Tiered(options, Granularity::kHead);
-  auto engine = DeviceEngine(options);
+  auto engine = T2Engine(options);
   auto session = Open(*engine, policy);
   Read(*session);
   Decode(*session, 0, 120);
@@ -268,7 +268,7 @@ TEST_P(BackendT2Test, ASessionIsSavedForkedAndTakenBack) {
 TEST_P(BackendT2Test, MemoryThatIsNotThereLosesNothing) {
   if (!IsSimulated()) GTEST_SKIP() << "no faults can be asked for";
   const EngineOptions options = WithT2();
-  auto engine = DeviceEngine(options);
+  auto engine = T2Engine(options);
   auto session = Open(*engine, AtRandom(options));
   Read(*session);
   int failed = 0;
@@ -310,14 +310,14 @@ TEST_P(BackendT2Test, AFailureHasAClearError) {
     return status;
   };
   {
-    auto engine = DeviceEngine(options);
+    auto engine = T2Engine(options);
     auto session = Open(*engine, AtRandom(options));
     works = 0;
     ExpectOk(run(session.get()));
   }
   for (int64_t n = 1; n < works; n += 1 + works / 50) {
     SetSimBackendFaults({});
-    auto engine = DeviceEngine(options);
+    auto engine = T2Engine(options);
     auto session = Open(*engine, AtRandom(options));
     SetSimBackendFaults([left = n](SimBackendWork work) mutable {
       return work != SimBackendWork::kAllocate && --left == 0;

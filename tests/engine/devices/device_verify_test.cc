@@ -13,7 +13,7 @@
 namespace ebb {
 namespace {
 
-EngineOptions OnDevice(T1Mode mode, const TierSpec& tiers) {
+EngineOptions OnSimulatedDevice(T1Mode mode, const TierSpec& tiers) {
   return {.threads = 1, .tiers = tiers, .device = *ParseDevice("ggml-sim"), .t1_mode = mode};
 }
 
@@ -35,14 +35,14 @@ TEST_P(DeviceVerify, StreamingAnyShareGivesTheBitsOfTheFullCache) {
     return Think(*model, GetParam(), options);
   };
   const LongThought full = think({.threads = 1, .device = *ParseDevice("ggml-sim")});
-  EXPECT_EQ(think(OnDevice(T1Mode::kStream, Tiers(0.3))).hash, full.hash);
+  EXPECT_EQ(think(OnSimulatedDevice(T1Mode::kStream, Tiers(0.3))).hash, full.hash);
   // Each thought takes a minute and a half: one of them is asked everything.
   if (GetParam() != kThoughtPrompts[0]) return;
   for (const double share : {1.0, 0.5}) {
-    EXPECT_EQ(think(OnDevice(T1Mode::kStream, Tiers(share))).hash, full.hash) << share;
+    EXPECT_EQ(think(OnSimulatedDevice(T1Mode::kStream, Tiers(share))).hash, full.hash) << share;
   }
-  EXPECT_NE(think(OnDevice(T1Mode::kStream, Tiers(0.5, 0.1))).hash, full.hash);
-  const LongThought computed = think(OnDevice(T1Mode::kCompute, Tiers(0.3)));
+  EXPECT_NE(think(OnSimulatedDevice(T1Mode::kStream, Tiers(0.5, 0.1))).hash, full.hash);
+  const LongThought computed = think(OnSimulatedDevice(T1Mode::kCompute, Tiers(0.3)));
   EXPECT_EQ(computed.device.t1_mode, T1Mode::kCompute);
   EXPECT_NE(computed.hash, full.hash);
   // Up to a tie the text is the same.

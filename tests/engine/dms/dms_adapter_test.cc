@@ -10,8 +10,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kWindow = kMarksWindow;
-
 // A model that marks nothing, it with the tensors in its file, and it with an adapter's file.
 struct Models {
   std::shared_ptr<const Model> base, whole, joined;
@@ -23,7 +21,7 @@ Models Write(RandomGgufOptions options) {
   const std::string adapter = folder.File("adapter.gguf");
   options.eviction_window = 0;
   ExpectOk(WriteRandomGguf(options, base));
-  options.eviction_window = kWindow;
+  options.eviction_window = kMarksWindow;
   options.marks = Marks::kAdapter;
   ExpectOk(WriteRandomGguf(options, whole));
   ExpectOk(WriteRandomAdapter(options, adapter));

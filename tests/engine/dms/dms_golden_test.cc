@@ -84,7 +84,7 @@ class DecisionCounter {
   std::set<std::tuple<int, int, int>> near_;
 };
 
-std::vector<std::vector<int>> VisibleRows(const Session& session) {
+std::vector<std::vector<int>> VisibleCounts(const Session& session) {
   const ModelShape& shape = TrainedModel()->shape();
   std::vector<std::vector<int>> counts(shape.num_layers);
   for (int group = 0; group < shape.num_layers * shape.num_kv_heads; ++group) {
@@ -121,7 +121,7 @@ TEST_P(DmsGolden, DecidesAsPyTorchDoes) {
       counter.Count(*session);
       ASSERT_EQ(Likeliest(*session), likeliest[done + step.size() - 1]) << "at " << done;
     }
-    EXPECT_EQ(VisibleRows(*session), text["visible"].get<std::vector<std::vector<int>>>());
+    EXPECT_EQ(VisibleCounts(*session), text["visible"].get<std::vector<std::vector<int>>>());
     decisions += counter.decisions;
     marked += counter.marked;
     turned += counter.turned_near_zero;

@@ -16,7 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kWindow = kMarksWindow;
 constexpr int kLayers = 2, kKvHeads = 2;
 
 std::unique_ptr<Engine> MarkingEngine(const EngineOptions& options) {
@@ -24,7 +23,7 @@ std::unique_ptr<Engine> MarkingEngine(const EngineOptions& options) {
 }
 
 TEST(Dms, TheModelSaysItsWindowAndShift) {
-  EXPECT_EQ(MarkingModel()->eviction_window(), kWindow);
+  EXPECT_EQ(MarkingModel()->eviction_window(), kMarksWindow);
   EXPECT_EQ(MarkingModel()->eviction_shift(), 1);
   EXPECT_EQ(MarkingModel(5)->eviction_shift(), 5);
   EXPECT_EQ(SmallModel()->eviction_window(), 0);
@@ -50,16 +49,16 @@ class DmsOfModels : public testing::TestWithParam<MarksCase> {
                                                            .kv_type = RowType::kF32}) {
     return MakeEngineOf(TheModel(), options);
   }
-  [[nodiscard]] static MarksRule Rule(const Session& session, int window = kWindow) {
+  [[nodiscard]] static MarksRule Rule(const Session& session, int window = kMarksWindow) {
     return {TheModel()->shape(), session.policy().granularity, window, Shift()};
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(All, DmsOfModels,
                          testing::Values(MarksCase{1}, MarksCase{0}, MarksCase{5},
-                                         MarksCase{kWindow}, MarksCase{1, Marks::kAdapter},
+                                         MarksCase{kMarksWindow}, MarksCase{1, Marks::kAdapter},
                                          MarksCase{0, Marks::kAdapter},
-                                         MarksCase{kWindow, Marks::kAdapter}),
+                                         MarksCase{kMarksWindow, Marks::kAdapter}),
                          [](const auto& info) {
                            std::ostringstream name;
                            name << info.param;
@@ -68,14 +67,14 @@ INSTANTIATE_TEST_SUITE_P(All, DmsOfModels,
 
 // After each step exactly the rows that the rule leaves, of the logits of all tokens.
 TEST_P(DmsOfModels, LeavesTheRowsThatAreYoungOrNotMarked) {
-  for (const int window : {kWindow, std::max(1, Shift()), 7}) {
+  for (const int window : {kMarksWindow, std::max(1, Shift()), 7}) {
     if (window < Shift()) continue;
     for (const auto granularity : {Granularity::kHead, Granularity::kLayer, Granularity::kToken}) {
       SCOPED_TRACE(testing::Message() << window << " " << GranularityName(granularity));
       auto engine = MakeIts();
       PolicySpec spec = kDms;
       spec.granularity = granularity;
-      if (window != kWindow) spec.window = window;
+      if (window != kMarksWindow) spec.window = window;
       auto session = Open(*engine, spec);
       MarksRule rule = Rule(*session, window);
       const std::vector<Token> tokens = SomeTokens(160);
@@ -131,8 +130,8 @@ TEST_P(DmsOfModels, PrefillInStepsOfAnySizeIsDecodeTokenByToken) {
 TEST_P(DmsOfModels, APromptIsReadInStepsAsLongAsMarksAllow) {
   auto engine = MakeIts();
   auto session = Open(*engine, kDms);
-  ExpectOk(session->Prefill(SomeTokens(3 * (kWindow - Shift() + 1))));
-  EXPECT_EQ(session->last_signals().num_tokens, kWindow - Shift() + 1);
+  ExpectOk(session->Prefill(SomeTokens(3 * (kMarksWindow - Shift() + 1))));
+  EXPECT_EQ(session->last_signals().num_tokens, kMarksWindow - Shift() + 1);
 }
 
 // What is hidden from the later queries of a step makes a difference.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/lossless/knowing_guess.h"
 #include "tests/engine/lossless/lossless_insides.h"
 
 namespace ebb {
@@ -15,12 +16,6 @@ namespace {
 
 SessionOptions Lossless(const PolicySpec& policy, const LosslessOptions& options) {
   return {.policy = policy, .lossless = options};
-}
-
-Guess Knowing(std::span<const Token> text, size_t next) {
-  return [text, next](std::span<const float>) mutable -> std::optional<Token> {
-    return next < text.size() ? std::optional(text[next++]) : std::nullopt;
-  };
 }
 
 // Bytes of the row at a position.

@@ -15,21 +15,21 @@
 namespace ebb {
 namespace {
 
-constexpr int kPromptTokens = 150;
+constexpr int kForkPromptTokens = 150;
 constexpr size_t kWayTokens = 120;
 
-struct Case {
+struct LosslessForkCase {
   std::string name;
   T1Place t1 = T1Place::kHost;
   SessionOptions options;
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+std::ostream& operator<<(std::ostream& out, const LosslessForkCase& c) { return out << c.name; }
 
-std::vector<Case> Cases() {
+std::vector<LosslessForkCase> LosslessForkCases() {
   PolicySpec in_tiers = SmallPolicy("attention", "10%");
   in_tiers.budget = {};
   in_tiers.tiers = TierSpec{.t0_share = 0.3, .t2_share = 0.4};
-  std::vector<Case> cases;
+  std::vector<LosslessForkCase> cases;
   for (const auto& [name, t1] :
        {std::pair("Host", T1Place::kHost), {"File", T1Place::kFile}, {"Memory", T1Place::kNone}}) {
     for (const PolicySpec& policy :
@@ -60,7 +60,7 @@ void Follow(std::span<const Token> tokens, Session* session) {
   }
 }
 
-class LosslessFork : public testing::TestWithParam<Case> {
+class LosslessFork : public testing::TestWithParam<LosslessForkCase> {
  protected:
   void SetUp() override {
     const SessionOptions& options = GetParam().options;
@@ -100,7 +100,7 @@ class LosslessFork : public testing::TestWithParam<Case> {
   static uint64_t FullHash(const std::vector<std::vector<Token>>& ways) {
     const auto engine = MakeEngine();
     const auto session = Open(*engine);
-    ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+    ExpectOk(session->Prefill(SomeTokens(kForkPromptTokens)));
     for (const std::vector<Token>& way : ways) {
       for (const Token token : way) ExpectOk(session->Decode(token));
     }
@@ -112,7 +112,7 @@ class LosslessFork : public testing::TestWithParam<Case> {
 
 TEST_P(LosslessFork, InTheMidstOfADraftGoesItsOwnWayWithTheFullCachesBits) {
   auto first = Open(*engine_, GetParam().options);
-  ExpectOk(first->Prefill(SomeTokens(kPromptTokens)));
+  ExpectOk(first->Prefill(SomeTokens(kForkPromptTokens)));
   const std::vector<Token> one = Way(1);
   // A run of six tokens is drafted, and two of them have been asked for.
   const std::vector<Token> begun(one.begin(), one.begin() + 20);
@@ -159,12 +159,12 @@ TEST_P(LosslessFork, InTheMidstOfADraftGoesItsOwnWayWithTheFullCachesBits) {
 
 TEST_P(LosslessFork, RollsBackIntoWhatItSharesAndRestsInAFile) {
   auto first = Open(*engine_, GetParam().options);
-  ExpectOk(first->Prefill(SomeTokens(kPromptTokens)));
+  ExpectOk(first->Prefill(SomeTokens(kForkPromptTokens)));
   Follow(Way(1), first.get());
   auto fork = Forked(first.get());
   const auto full_engine = MakeEngine();
   const auto full = Open(*full_engine);
-  ExpectOk(full->Prefill(SomeTokens(kPromptTokens)));
+  ExpectOk(full->Prefill(SomeTokens(kForkPromptTokens)));
   for (const Token token : Way(1)) ExpectOk(full->Decode(token));
   const uint64_t hash_of_first = full->logits_hash();
   for (Session* session : {fork.get(), full.get()}) {
@@ -207,12 +207,12 @@ TEST_P(LosslessFork, GenerationsOfForksAreTheFullCaches) {
   const auto full = Open(*full_engine);
   const auto lossless = Open(*engine_, GetParam().options);
   for (Session* session : {full.get(), lossless.get()}) {
-    ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+    ExpectOk(session->Prefill(SomeTokens(kForkPromptTokens)));
   }
   EXPECT_EQ(texts(lossless.get()), texts(full.get()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Places, LosslessFork, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Places, LosslessFork, testing::ValuesIn(LosslessForkCases()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -12,10 +12,10 @@
 namespace ebb {
 namespace {
 
-constexpr int kPromptTokens = 40;
+constexpr int kTurnPromptTokens = 40;
 constexpr int kTurns = 4;
 
-struct Case {
+struct EndCase {
   std::string name;
   GenerateOptions options;
   std::string grammar;
@@ -26,7 +26,7 @@ struct Case {
 std::string EndOfText(int num_tokens) {
   auto engine = MakeEngine();
   auto session = Open(*engine);
-  ExpectOk(session->Prefill(SomeTokens(kPromptTokens, 1)));
+  ExpectOk(session->Prefill(SomeTokens(kTurnPromptTokens, 1)));
   auto sampler = *Sampler::Create(*SmallModel(), {.seed = 3});
   const GenerateResult result = Generate(
       *session, *sampler, {.max_tokens = num_tokens, .on_end = GenerateOptions::OnEnd::kIgnore});
@@ -34,9 +34,9 @@ std::string EndOfText(int num_tokens) {
   return result.text.substr(result.text.size() - 4);
 }
 
-std::vector<Case> Cases() {
+std::vector<EndCase> EndCases() {
   const GenerateOptions endless = {.max_tokens = 120, .on_end = GenerateOptions::OnEnd::kIgnore};
-  std::vector<Case> cases = {
+  std::vector<EndCase> cases = {
       {.name = "Length", .options = endless, .grammar = ""},
       {.name = "StopString",
        .options = endless,
@@ -56,7 +56,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-class LosslessGenerate : public testing::TestWithParam<Case> {};
+class LosslessGenerate : public testing::TestWithParam<EndCase> {};
 
 struct Talk {
   std::vector<GenerateResult> turns;
@@ -66,12 +66,12 @@ struct Talk {
 };
 
 Talk TalkIn(const EngineOptions& engine_options, const SessionOptions& options) {
-  const Case& with = LosslessGenerate::GetParam();
+  const EndCase& with = LosslessGenerate::GetParam();
   auto engine = MakeEngine(engine_options);
   auto session = Open(*engine, options);
   Talk talk;
   for (int turn = 0; turn < kTurns; ++turn) {
-    ExpectOk(session->Prefill(SomeTokens(kPromptTokens, 1 + turn)));
+    ExpectOk(session->Prefill(SomeTokens(kTurnPromptTokens, 1 + turn)));
     auto sampler = *Sampler::Create(
         *SmallModel(),
         {.repeat_penalty = 1.2F, .seed = uint64_t(3 + turn), .grammar = with.grammar});
@@ -131,11 +131,11 @@ TEST(LosslessCancel, EndsADraft) {
                            const StepSignals& step) {
     if (group != 0 || step.kind == StepKind::kPrefill) return;
     if (cancel) ++steps_after;
-    if (step.first_position >= kPromptTokens + 20) cancel = true;
+    if (step.first_position >= kTurnPromptTokens + 20) cancel = true;
   };
   auto session = Open(*engine, options);
   for (Session* one : {full.get(), session.get()}) {
-    ExpectOk(one->Prefill(SomeTokens(kPromptTokens)));
+    ExpectOk(one->Prefill(SomeTokens(kTurnPromptTokens)));
   }
   auto sampler = *Sampler::Create(*SmallModel(), {.seed = 3});
   const GenerateResult result =
@@ -147,7 +147,7 @@ TEST(LosslessCancel, EndsADraft) {
   EXPECT_EQ(session->logits_hash(), full->logits_hash());
 }
 
-INSTANTIATE_TEST_SUITE_P(Ends, LosslessGenerate, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Ends, LosslessGenerate, testing::ValuesIn(EndCases()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kPromptTokens = 40;
+constexpr int kSessionPromptTokens = 40;
 
 const std::vector<Token>& Text() {
   static const std::vector<Token> kText = SomeTokens(300, 6);
@@ -43,14 +43,14 @@ void Decode(Session& session, int from, int to) {
   for (int i = from; i < to; ++i) ExpectOk(session.Decode(Text()[i], From(i + 1)));
 }
 
-struct Case {
+struct LosslessSessionCase {
   std::string name;
   PolicySpec policy;
   TierSpec tiers;  // of the engine
 };
 
-std::vector<Case> Cases() {
-  std::vector<Case> cases = {
+std::vector<LosslessSessionCase> LosslessSessionCases() {
+  std::vector<LosslessSessionCase> cases = {
       {"memory", {.name = "streaming", .sinks = 4, .window = 12}, {.t1 = T1Place::kNone}},
       {"host", SmallPolicy("h2o", "24"), {.t1 = T1Place::kHost}},
       {"file", SmallPolicy("attention", "20%"), {.t1 = T1Place::kFile}},
@@ -62,7 +62,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-class LosslessSession : public testing::TestWithParam<Case> {
+class LosslessSession : public testing::TestWithParam<LosslessSessionCase> {
  protected:
   void SetUp() override {
     const auto engine = Engine::Create(SmallModel(), {.threads = 1, .tiers = GetParam().tiers});
@@ -95,7 +95,7 @@ TEST_P(LosslessSession, GoesOnWithTheBitsOfTheFullCache) {
   auto full = Open(*full_engine);
   OwnSession own = OpenNew();
   for (Session* session : {full.get(), own.session.get()}) {
-    ExpectOk(session->Prefill(SomeTokens(kPromptTokens)));
+    ExpectOk(session->Prefill(SomeTokens(kSessionPromptTokens)));
   }
   int at = 0;
   bool saved_ahead = false;
@@ -128,7 +128,7 @@ TEST_P(LosslessSession, GoesOnWithTheBitsOfTheFullCache) {
 
 TEST_P(LosslessSession, IsToldFromOneThatForgets) {
   OwnSession own = OpenNew();
-  ExpectOk(own.session->Prefill(SomeTokens(kPromptTokens)));
+  ExpectOk(own.session->Prefill(SomeTokens(kSessionPromptTokens)));
   Decode(*own.session, 0, 80);
   ExpectOk(SaveSession(*own.session, path_, ""));
   SessionOptions forgetting = Options();
@@ -147,7 +147,7 @@ TEST_P(LosslessSession, IsToldFromOneThatForgets) {
 // Everything is under a checksum: a lie in the store's tables must be made anew.
 TEST_P(LosslessSession, AStoreThatLacksARowIsCorrupt) {
   OwnSession own = OpenNew();
-  ExpectOk(own.session->Prefill(SomeTokens(kPromptTokens)));
+  ExpectOk(own.session->Prefill(SomeTokens(kSessionPromptTokens)));
   Decode(*own.session, 0, 80);
   ExpectOk(SaveSession(*own.session, path_, ""));
   LosslessOf(*own.session).DiscardLookahead();
@@ -160,7 +160,7 @@ TEST_P(LosslessSession, AStoreThatLacksARowIsCorrupt) {
       << status.message();
 }
 
-INSTANTIATE_TEST_SUITE_P(Places, LosslessSession, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Places, LosslessSession, testing::ValuesIn(LosslessSessionCases()),
                          [](const auto& info) { return info.param.name; });
 
 // What a caller's guess throws passes through, and leaves both sequences where they were.

@@ -11,6 +11,7 @@
 #include "src/attention/rows.h"
 #include "src/rows/arena.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/lossless/knowing_guess.h"
 #include "tests/support/skip.h"
 
 namespace ebb {
@@ -28,13 +29,6 @@ SessionOptions Drafting(PolicySpec policy, int draft_min) {
 }
 
 const PolicySpec kStreaming = {.name = "streaming", .sinks = 4, .window = 12};
-
-// The tokens that a test appends, known beforehand.
-Guess Knowing(std::span<const Token> text, size_t next) {
-  return [text, next](std::span<const float>) mutable -> std::optional<Token> {
-    return next < text.size() ? std::optional(text[next++]) : std::nullopt;
-  };
-}
 
 // Its cap is half of what the model's context would take.
 TEST(LosslessStore, T1sCapEndsATextThatDrafts) {

@@ -5,6 +5,7 @@
 
 #include "ebb/generate.h"
 #include "src/session/session_impl.h"
+#include "tests/engine/sessions/session_cases.h"
 #include "tests/engine/sessions/session_fixture.h"
 
 namespace ebb {
@@ -37,15 +38,15 @@ void ReadOn(Engine& engine, Session* session, size_t most = 0) {
   }
 }
 
-uint64_t HashAlone(Engine& engine, const SessionOptions& options,
-                   const std::vector<Token>& prompt) {
+uint64_t HashOfReading(Engine& engine, const SessionOptions& options,
+                       const std::vector<Token>& prompt) {
   const auto session = Open(engine, options);
   ExpectOk(session->Prefill(prompt));
   for (const Token token : SomeTokens(kDecoded, 9)) ExpectOk(session->Decode(token));
   return session->logits_hash();
 }
 
-size_t UsedBytes(const Engine& engine) {
+size_t ArenaBytes(const Engine& engine) {
   size_t bytes = 0;
   for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
     bytes += engine.arena_accounting(tier).used_bytes;
@@ -69,7 +70,7 @@ size_t ExpectBitsOfReading(Engine& engine, const SessionOptions& options, Sessio
   EXPECT_EQ(session->next_position(), static_cast<Position>(num_taken));
   ReadOn(engine, session.get(), piece);
   for (const Token token : SomeTokens(kDecoded, 9)) ExpectOk(session->Decode(token));
-  EXPECT_EQ(session->logits_hash(), HashAlone(engine, options, prompt))
+  EXPECT_EQ(session->logits_hash(), HashOfReading(engine, options, prompt))
       << num_taken << " of " << prompt.size() << " tokens from " << from->next_position();
   ExpectOk(Insides::SequenceOf(*session).cache().Validate());
   ExpectOk(Insides::SequenceOf(*from).cache().Validate());
@@ -103,24 +104,18 @@ TEST_P(ExactPrefixTest, WhateverTheLengthsTheBitsAreThoseOfReading) {
 
 INSTANTIATE_TEST_SUITE_P(Weights, ExactPrefixTest, ::testing::Values("f32", "q4_1"));
 
-PolicySpec Tiered(const TierSpec& tiers) {
-  PolicySpec policy = {.name = "attention", .window = 8, .interval = 8};
-  policy.tiers = tiers;
-  return policy;
-}
-
-struct Case {
+struct SharingCase {
   std::string name;
   PolicySpec policy;
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+std::ostream& operator<<(std::ostream& out, const SharingCase& c) { return out << c.name; }
 
-std::vector<Case> SharingCases() {
-  std::vector<Case> cases = {{"full", SmallPolicy("full", "")},
-                             {"attention", SmallPolicy("attention", "25%")},
-                             {"random", SmallPolicy("random", "25%")},
-                             {"tova", SmallPolicy("tova", "1000")},
-                             {"raas", SmallPolicy("raas", "900")}};
+std::vector<SharingCase> SharingCases() {
+  std::vector<SharingCase> cases = {{"full", SmallPolicy("full", "")},
+                                    {"attention", SmallPolicy("attention", "25%")},
+                                    {"random", SmallPolicy("random", "25%")},
+                                    {"tova", SmallPolicy("tova", "1000")},
+                                    {"raas", SmallPolicy("raas", "900")}};
   for (const T1Place place : {T1Place::kHost, T1Place::kFile}) {
     const std::string name = place == T1Place::kHost ? "host" : "file";
     cases.push_back({"t1_" + name, Tiered({.t0_share = 0.4, .t1 = place})});
@@ -128,14 +123,14 @@ std::vector<Case> SharingCases() {
                      Tiered({.t0_share = 0.4, .t1 = place, .t2_share = 0.4, .evict_share = 0.1})});
   }
   for (const Granularity granularity : {Granularity::kLayer, Granularity::kHead}) {
-    Case one = {"t2_" + std::string(GranularityName(granularity)), cases.back().policy};
+    SharingCase one = {"t2_" + std::string(GranularityName(granularity)), cases.back().policy};
     one.policy.granularity = granularity;
     cases.push_back(one);
   }
   return cases;
 }
 
-class ExactPrefixPolicyTest : public ::testing::TestWithParam<Case> {};
+class ExactPrefixPolicyTest : public ::testing::TestWithParam<SharingCase> {};
 
 TEST_P(ExactPrefixPolicyTest, PoliciesThatLetPromptsBeShareThem) {
   const SessionOptions options = {.policy = GetParam().policy};
@@ -179,9 +174,9 @@ TEST_P(ExactPrefixPolicyTest, WhoGaveRowsGoesOnAsIfAlone) {
     ExpectOk(takers.back()->Decode(5));
     if (takers.size() % 3 == 0) takers.erase(takers.begin());
   }
-  EXPECT_EQ(from->logits_hash(), HashAlone(*engine, options, prompt));
+  EXPECT_EQ(from->logits_hash(), HashOfReading(*engine, options, prompt));
   takers.clear();
-  EXPECT_GT(UsedBytes(*engine), 0u);
+  EXPECT_GT(ArenaBytes(*engine), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, ExactPrefixPolicyTest, ::testing::ValuesIn(SharingCases()),
@@ -385,7 +380,7 @@ TEST(ExactPrefix, WithoutRoomForTheCopiesItIsRefusedAndTheOtherGoesOn) {
 // Random prompts of a few stems, from whoever has the most of each, in steps together, against runs
 // alone.
 TEST(ExactPrefix, RandomFamiliesOfPromptsGiveTheBitsOfRunningAloneAndAllBytesBack) {
-  for (const Case& one : SharingCases()) {
+  for (const SharingCase& one : SharingCases()) {
     const SessionOptions options = {.policy = one.policy};
     const auto engine = MakeEngine(EngineOptionsFor(options));
     std::mt19937 random(11);
@@ -429,14 +424,14 @@ TEST(ExactPrefix, RandomFamiliesOfPromptsGiveTheBitsOfRunningAloneAndAllBytesBac
       std::erase_if(living, [&](const Living& each) {
         ExpectOk(Insides::SequenceOf(*each.session).cache().Validate());
         if (each.num_decoded < decoded.size()) return false;
-        EXPECT_EQ(each.session->logits_hash(), HashAlone(*engine, options, each.prompt))
+        EXPECT_EQ(each.session->logits_hash(), HashOfReading(*engine, options, each.prompt))
             << one.name << " round " << round;
         return random() % 2 == 0;
       });
     }
     EXPECT_GT(num_taken, 0u) << one.name;
     living.clear();
-    EXPECT_EQ(UsedBytes(*engine), 0u) << one.name;
+    EXPECT_EQ(ArenaBytes(*engine), 0u) << one.name;
   }
 }
 

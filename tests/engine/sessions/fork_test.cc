@@ -12,18 +12,16 @@
 namespace ebb {
 namespace {
 
-constexpr int kPromptTokens = 300;
-constexpr int kDecodeTokens = 160;
+constexpr int kForkPromptTokens = 300;
+constexpr int kForkDecodeTokens = 160;
 
 const std::vector<Token>& Prompt() {
-  static const std::vector<Token> kPrompt = SomeTokens(kPromptTokens);
+  static const std::vector<Token> kPrompt = SomeTokens(kForkPromptTokens);
   return kPrompt;
 }
 
-using Case = SessionCase;
-
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
+std::vector<SessionCase> ForkCases() {
+  std::vector<SessionCase> cases;
   const auto add = [&](const std::string& name, const PolicySpec& policy) {
     AddCases(name, policy, &cases);
   };
@@ -40,7 +38,7 @@ std::vector<Case> Cases() {
                          .t2_share = 0.5,
                          .t2_type = CompressedType::kInt4,
                          .evict_share = 0.1}));
-  Case lossless = {.name = "lossless", .options = {}};
+  SessionCase lossless = {.name = "lossless", .options = {}};
   lossless.options.policy = SmallPolicy("attention", "25%");
   lossless.options.lossless.emplace();
   cases.push_back(lossless);
@@ -51,7 +49,7 @@ std::vector<Case> Cases() {
 }
 
 // What the way `way` decodes, of which there are as many as one likes.
-std::vector<Token> Way(uint64_t way) { return SomeTokens(kDecodeTokens, 100 + way); }
+std::vector<Token> Way(uint64_t way) { return SomeTokens(kForkDecodeTokens, 100 + way); }
 
 // The tokens of a session as a path of ways: from token i on, those of ways[k].second.
 using Path = std::vector<std::pair<int, uint64_t>>;
@@ -59,7 +57,7 @@ using Path = std::vector<std::pair<int, uint64_t>>;
 std::vector<Token> TokensOf(const Path& path) {
   std::vector<Token> tokens;
   for (size_t k = 0; k < path.size(); ++k) {
-    const int end = k + 1 < path.size() ? path[k + 1].first : kDecodeTokens;
+    const int end = k + 1 < path.size() ? path[k + 1].first : kForkDecodeTokens;
     const std::vector<Token> way = Way(path[k].second);
     tokens.insert(tokens.end(), way.begin() + path[k].first, way.begin() + end);
   }
@@ -81,7 +79,7 @@ size_t UsedBytes(const Engine& engine) {
   return bytes;
 }
 
-class ForkTest : public ::testing::TestWithParam<Case> {};
+class ForkTest : public ::testing::TestWithParam<SessionCase> {};
 
 TEST_P(ForkTest, ForksOfForksGiveTheBitsOfRunningAloneAndGiveTheirPagesBack) {
   const SessionOptions& options = GetParam().options;
@@ -93,7 +91,7 @@ TEST_P(ForkTest, ForksOfForksGiveTheBitsOfRunningAloneAndGiveTheirPagesBack) {
   std::vector<Branch> branches;
   branches.push_back({Open(*engine, options), {{0, 0}}});
   ExpectOk(branches[0].session->Prefill(Prompt()));
-  for (int step = 0; step < kDecodeTokens; ++step) {
+  for (int step = 0; step < kForkDecodeTokens; ++step) {
     if (step == 0 || step == 37 || step == 90) {
       const size_t from = branches.size() - 1;
       auto fork = branches[from].session->Fork();
@@ -119,7 +117,7 @@ TEST_P(ForkTest, ForksOfForksGiveTheBitsOfRunningAloneAndGiveTheirPagesBack) {
   EXPECT_EQ(UsedBytes(*engine), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, ForkTest, ::testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Policies, ForkTest, ::testing::ValuesIn(ForkCases()),
                          [](const auto& test) { return test.param.name; });
 
 TEST(SessionForkTest, AForkTakesThePagesThatAreNotFullAndNoMore) {
@@ -261,7 +259,7 @@ TEST(ElasticT0Test, AShareMovesRowsAtOnce) {
   const int64_t before = rows_in_t0();
   ExpectOk(session->SetT0Share(0));
   // The prompt, the first four generated tokens and the last eight are protected; four streams.
-  EXPECT_EQ(rows_in_t0(), (kPromptTokens + 4 + 8) * 4);
+  EXPECT_EQ(rows_in_t0(), (kForkPromptTokens + 4 + 8) * 4);
   EXPECT_GT(before, rows_in_t0());
   ExpectOk(session->SetT0Share(1));
   EXPECT_EQ(session->accounting().tiers[1].rows, 0);

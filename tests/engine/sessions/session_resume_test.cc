@@ -17,10 +17,8 @@ const std::vector<Token>& Text() {
   return kText;
 }
 
-using Case = SessionCase;
-
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
+std::vector<SessionCase> ResumeCases() {
+  std::vector<SessionCase> cases;
   const auto add = [&](const std::string& name, const PolicySpec& policy) {
     AddCases(name, policy, &cases);
   };
@@ -68,7 +66,7 @@ void ExpectSame(const Session& a, const Session& b) {
   }
 }
 
-class SessionResume : public testing::TestWithParam<Case> {
+class SessionResume : public testing::TestWithParam<SessionCase> {
  protected:
   void SetUp() override {
     const auto engine = Engine::Create(SmallModel(), EngineOptionsFor(GetParam().options));
@@ -140,7 +138,7 @@ TEST_P(SessionResume, ARollBackGoesOnAsItWouldHave) {
   ExpectSame(*whole.session, *resumed->session);
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, SessionResume, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Settings, SessionResume, testing::ValuesIn(ResumeCases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(SessionFile, AnEmptySessionComesBack) {
