@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -44,7 +45,8 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
                                                              size_t row_bytes) {
   assert(row_bytes % sizeof(int32_t) == 0);
   EBB_RETURN_IF_ERROR(CheckProcessor());
-  ggml_set_abort_callback(ThrowInCalls);
+  static std::once_flag once;  // engines are created on several threads
+  std::call_once(once, [] { ggml_set_abort_callback(ThrowInCalls); });
   std::unique_ptr<BackendDevice> device(new BackendDevice(Lower(spec.name), row_bytes));
   ggml_backend_dev_t found = nullptr;
   EBB_RETURN_IF_ERROR(device->Call([&] {

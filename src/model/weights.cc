@@ -154,6 +154,9 @@ ggml_tensor* WeightLoader::Declare(Weight weight, ggml_type type, int64_t column
     if (part.source != nullptr) declared_.insert(part.source->name);
   }
   weight.tensor = ggml_new_tensor_2d(context_.get(), type, columns, rows);
+  // A graph names what has no name, and engines on several threads have these in theirs.
+  const GgufTensor* const source = weight.parts.front().source;
+  ggml_set_name(weight.tensor, source == nullptr ? "zeros" : std::string(source->name).c_str());
   weights_.push_back(std::move(weight));
   return weights_.back().tensor;
 }

@@ -42,12 +42,13 @@ inline RandomGgufOptions SmallModelOptions() {
 // so that what holds there is seen to hold on a device. Null: it is not set.
 inline const char* OtherDevice() { return std::getenv("EBB_TEST_ENGINE_DEVICE"); }
 
-inline std::shared_ptr<const Model> RandomModel(const RandomGgufOptions& shape) {
+inline std::shared_ptr<const Model> RandomModel(const RandomGgufOptions& shape,
+                                                bool for_device = OtherDevice() != nullptr) {
   const TempFolder folder;
   const std::string path = folder.File("random.gguf");
   const Status written = WriteRandomGguf(shape, path);
   EXPECT_TRUE(written.ok()) << written.ToString();
-  auto model = Model::Load({.path = path, .for_device = OtherDevice() != nullptr});
+  auto model = Model::Load({.path = path, .for_device = for_device});
   EXPECT_TRUE(model.ok()) << model.status().ToString();
   return *model;
 }

@@ -49,12 +49,7 @@ class ByAttention : public testing::TestWithParam<const char*> {
 inline bool IsSimulated() { return TestDevice().starts_with("ggml-sim"); }
 
 inline std::shared_ptr<const Model> ForDevice(const RandomGgufOptions& shape) {
-  const TempFolder folder;
-  const std::string path = folder.File("random.gguf");
-  ExpectOk(WriteRandomGguf(shape, path));
-  auto model = Model::Load({.path = path, .for_device = true});
-  EXPECT_TRUE(model.ok()) << model.status().ToString();
-  return *model;
+  return RandomModel(shape, /*for_device=*/true);
 }
 
 inline std::shared_ptr<const Model> DeviceModel() {
