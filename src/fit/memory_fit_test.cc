@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tests/support/numbers.h"
+#include "tests/support/smollm2_shape.h"
 
 namespace ebb {
 namespace {
@@ -14,13 +15,7 @@ using testing::HasSubstr;
 
 // A row of a kv head: 64 keys and 64 values of 2 bytes, 256; a page of 64: 16 KiB; 90 streams.
 FitModel SmolLm2() {
-  return {.shape = {.num_layers = 30,
-                    .num_q_heads = 9,
-                    .num_kv_heads = 3,
-                    .head_dim = 64,
-                    .embed_dim = 576,
-                    .vocab_size = 49152,
-                    .trained_context = 8192},
+  return {.shape = kSmolLm2Shape,
           .feed_forward_dim = 1536,
           .weight_bytes = 100 * kMiB,
           .program_bytes = 30 * kMiB};

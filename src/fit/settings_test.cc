@@ -3,6 +3,7 @@
 
 #include "ebb/fit.h"
 #include "tests/support/numbers.h"
+#include "tests/support/smollm2_shape.h"
 
 namespace ebb {
 namespace {
@@ -11,14 +12,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 FitModel WeightsAlone() {
-  return {.shape = {.num_layers = 30,
-                    .num_q_heads = 9,
-                    .num_kv_heads = 3,
-                    .head_dim = 64,
-                    .embed_dim = 576,
-                    .vocab_size = 49152},
-          .feed_forward_dim = 1536,
-          .weight_bytes = 100 * kMiB};
+  return {.shape = kSmolLm2Shape, .feed_forward_dim = 1536, .weight_bytes = 100 * kMiB};
 }
 
 std::string Gentlest(uint64_t memory_mib, uint64_t disk_mib) {

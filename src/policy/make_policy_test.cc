@@ -8,6 +8,7 @@
 #include "src/policy/policy_table.h"
 #include "src/policy/scorers.h"
 #include "tests/support/policy_harness.h"
+#include "tests/support/smollm2_shape.h"
 
 namespace ebb {
 namespace {
@@ -18,13 +19,7 @@ using ::testing::UnorderedElementsAreArray;
 constexpr Budget Bytes(double n) { return {Budget::Unit::kBytes, n}; }
 
 // SmolLM2 with f16 rows: 23,040 bytes a token.
-const PolicyContext kSmolLm2Context = {.shape = {.num_layers = 30,
-                                                 .num_q_heads = 9,
-                                                 .num_kv_heads = 3,
-                                                 .head_dim = 64,
-                                                 .embed_dim = 576,
-                                                 .vocab_size = 49152,
-                                                 .trained_context = 8192},
+const PolicyContext kSmolLm2Context = {.shape = kSmolLm2Shape,
                                        .row_bytes = 256,
                                        .max_tokens = 8192,
                                        .foresight = &SomeForesight(),

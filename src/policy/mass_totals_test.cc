@@ -12,13 +12,7 @@
 namespace ebb {
 namespace {
 
-const ModelShape kTotalsShape = {.num_layers = 3,
-                                 .num_q_heads = 4,
-                                 .num_kv_heads = 2,
-                                 .head_dim = 4,
-                                 .embed_dim = 8,
-                                 .vocab_size = 16,
-                                 .trained_context = 4096};
+const ModelShape kTotalsShape = HarnessOptions().shape;
 
 Policy MakeWith(std::string_view scorer, Granularity granularity) {
   const PolicySpec spec = {.name = "attention",
