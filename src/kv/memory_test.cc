@@ -11,6 +11,7 @@
 #include "src/base/sanitizers.h"
 #include "src/kv/sequence_cache.h"
 #include "tests/support/process_memory.h"
+#include "tests/support/smollm2_shape.h"
 
 namespace ebb {
 namespace {
@@ -28,14 +29,10 @@ void ExpectResident(size_t base_bytes, size_t accounted_bytes) {
 }
 
 // The shape of SmolLM2-135M.
-constexpr int kSmolLm2Layers = 30;
-constexpr int kSmolLm2KvHeads = 3;
+constexpr int kSmolLm2Layers = kSmolLm2Shape.num_layers;
+constexpr int kSmolLm2KvHeads = kSmolLm2Shape.num_kv_heads;
 constexpr PageFormat kSmolLm2Format{.type = RowType::kF16, .head_dim = 64};
 constexpr size_t kPagesPerExtent = kExtentBytes / (2 * 64 * 128);
-const ModelShape kSmolLm2Shape{.num_layers = kSmolLm2Layers,
-                               .num_q_heads = 9,
-                               .num_kv_heads = kSmolLm2KvHeads,
-                               .head_dim = 64};
 
 void WriteNewRows(SequenceCache* cache, uint32_t begin, uint32_t end) {
   for (int layer = 0; layer < kSmolLm2Layers; ++layer) {
