@@ -1,6 +1,8 @@
 #include "src/step/device/backend_attention.h"
 
+#include <algorithm>
 #include <numbers>
+#include <numeric>
 
 #include "src/base/page_units.h"
 #include "src/device/row_transfers.h"
@@ -32,6 +34,22 @@ BackendAttention::BackendAttention(const LoadedModel& model, ggml_tensor* rows,
       tensors_(tensors),
       first_head_(1, 0) {
   for (const int heads : model.hparams.kv_heads) first_head_.push_back(first_head_.back() + heads);
+}
+
+int64_t BackendAttention::FirstMassArray(const LoadedModel& model, BackendSequence::Mass mass,
+                                         int layer) {
+  switch (mass) {
+    case BackendSequence::Mass::kNone:
+      return 0;
+    case BackendSequence::Mass::kPerLayer:
+      return layer;
+    case BackendSequence::Mass::kPerKvHead:
+      return std::accumulate(model.hparams.kv_heads.begin(), model.hparams.kv_heads.begin() + layer,
+                             int64_t{0});
+    case BackendSequence::Mass::kPerQueryHead:
+      break;
+  }
+  return int64_t{layer} * model.hparams.num_q_heads;
 }
 
 int BackendAttention::NodesPerLayer(std::span<const BackendSequence> sequences, int most_group,
@@ -94,35 +112,36 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph, int
   tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
   std::vector<RowAttentionNodes> own(sequences_.size());
   std::vector<EagerNodes> eager(sequences_.size());
-  bool host_attends = false;
-  for (size_t i = 0; i < sequences_.size(); ++i) {
-    host_attends |= sequences_[i].adds_host;
-    if (sequences_[i].by_row_attention) {
-      own[i] = AddFoldAndMerge(ctx, layer, i, q, keys, values);
-      ggml_build_forward_expand(graph, own[i].fold);
-    } else if (sequences_[i].adds_host) {
-      eager[i] = AddLogits(ctx, graph, layer, i, q, keys, values);
+  if (std::ranges::any_of(sequences_, &BackendSequence::adds_host)) {
+    // All that does not wait for the host.
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      if (sequences_[i].by_row_attention) {
+        own[i] = AddFoldAndMerge(ctx, layer, i, q, keys, values);
+        ggml_build_forward_expand(graph, own[i].fold);
+      } else if (sequences_[i].adds_host) {
+        eager[i] = AddLogits(ctx, graph, layer, i, q, keys, values);
+      }
     }
+    tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
   }
-  if (host_attends) tensors_->cuts.push_back(ggml_graph_n_nodes(graph));
   ggml_tensor* all = nullptr;
   for (size_t i = 0; i < sequences_.size(); ++i) {
     ggml_tensor* out = nullptr;
     if (sequences_[i].by_row_attention) {
-      out = TakeMerged(ctx, graph, i, own[i]);
+      if (own[i].merge == nullptr) own[i] = AddFoldAndMerge(ctx, layer, i, q, keys, values);
+      out = TakeMerged(ctx, graph, layer, i, own[i]);
     } else if (sequences_[i].is_eager) {
       if (eager[i].logits == nullptr) {
         eager[i] = AddLogits(ctx, graph, layer, i, q, keys, values);
       }
       out = AttendEagerly(ctx, graph, layer, i, eager[i]);
-      // Before the next one's logits, which take as much memory.
-      ggml_build_forward_expand(graph, out);
     } else {
       out = AttendByFlash(ctx, graph, layer, i, q, keys, values);
     }
     all = all == nullptr ? out : ggml_concat(ctx, all, out, 1);
+    // Before the next one's, which take as much memory.
+    ggml_build_forward_expand(graph, all);
   }
-  ggml_build_forward_expand(graph, all);
   return all;
 }
 
@@ -211,7 +230,8 @@ ggml_tensor* BackendAttention::AttendByFlash(ggml_context* ctx, ggml_cgraph* gra
   if (sequence.mass != BackendSequence::Mass::kNone) {
     ggml_tensor* logits = ggml_mul_mat(ctx, k, queries);
     ggml_prec_set_acc(logits, GGML_PREC_F32);
-    KeepMass(ctx, graph, layer, index, ggml_soft_max_ext(ctx, logits, mask, Scale(), 0.0f));
+    KeepMassOfWeights(ctx, graph, layer, index,
+                      ggml_soft_max_ext(ctx, logits, mask, Scale(), 0.0f));
   }
   // From [head_dim, group, tokens, heads].
   if (tokens > 1 && !sequence.is_uniform) {
@@ -269,20 +289,17 @@ ggml_tensor* BackendAttention::AttendEagerly(ggml_context* ctx, ggml_cgraph* gra
   } else {
     weights.rows = ggml_soft_max_ext(ctx, nodes.logits, Mask(ctx, layer, index), Scale(), 0.0f);
   }
-  KeepMass(ctx, graph, layer, index, weights.rows);
+  KeepMassOfWeights(ctx, graph, layer, index, weights.rows);
   // [head_dim, tokens, ...] by head.
   ggml_tensor* out = ggml_mul_mat(ctx, nodes.values, weights.rows);
   ggml_prec_set_acc(out, GGML_PREC_F32);
   if (sequence.adds_host) {
-    BackendTensors::OfSequence& tensors = tensors_->sequences[index];
-    ggml_tensor* host =
-        ggml_view_2d(ctx, tensors.host, head_dim, num_q, head_dim * sizeof(float), 0);
+    ggml_tensor* host = ggml_view_2d(ctx, tensors_->sequences[index].host, head_dim, num_q,
+                                     head_dim * sizeof(float), 0);
     ggml_tensor* weight = ggml_reshape_2d(ctx, weights.host_part, 1, num_q);
     out = ggml_add(ctx, ggml_reshape_2d(ctx, out, head_dim, num_q), ggml_mul(ctx, host, weight));
     if (sequence.mass != BackendSequence::Mass::kNone) {
-      ggml_set_output(weights.host_part);
-      ggml_build_forward_expand(graph, weights.host_part);
-      tensors.host_weights.push_back(weights.host_part);
+      KeepHostWeights(ctx, graph, layer, index, weights.host_part);
     }
   } else if (sequence.num_tokens > 1) {
     out = ggml_cont(ctx, sequence.is_uniform ? ggml_permute(ctx, out, 0, 2, 1, 3)
@@ -328,32 +345,27 @@ RowAttentionNodes BackendAttention::AddFoldAndMerge(ggml_context* ctx, int layer
   return AddRowAttention(ctx, &attention, inputs, keys, values);
 }
 
-ggml_tensor* BackendAttention::TakeMerged(ggml_context* ctx, ggml_cgraph* graph, size_t index,
-                                          const RowAttentionNodes& nodes) {
+ggml_tensor* BackendAttention::TakeMerged(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                          size_t index, const RowAttentionNodes& nodes) {
   const RowAttention& attention = *nodes.attention;
-  BackendTensors::OfSequence& tensors = tensors_->sequences[index];
   ggml_build_forward_expand(graph, nodes.merge);
-  const auto keep = [&](int64_t columns, int64_t rows, size_t first) {
-    ggml_tensor* copy =
-        ggml_cont(ctx, ggml_view_2d(ctx, nodes.merge, columns, rows, columns * sizeof(float),
-                                    first * sizeof(float)));
-    ggml_set_output(copy);
-    ggml_build_forward_expand(graph, copy);
-    return copy;
+  const auto part = [&](int64_t size, size_t first) {
+    return ggml_view_1d(ctx, nodes.merge, size, first * sizeof(float));
   };
   if (attention.MassArrays() > 0) {
-    tensors.mass.push_back(keep(attention.num_rows, attention.MassArrays(),
-                                attention.OutSize() + attention.q_heads()));
+    KeepMass(ctx, graph, layer, index,
+             part(int64_t{attention.num_rows} * attention.MassArrays(),
+                  attention.OutSize() + attention.q_heads()));
     if (attention.adds_host) {
-      tensors.log_sums.push_back(keep(attention.q_heads(), 1, attention.OutSize()));
+      KeepHostWeights(ctx, graph, layer, index, part(attention.q_heads(), attention.OutSize()));
     }
   }
   return ggml_view_2d(ctx, nodes.merge, static_cast<int64_t>(attention.OutSize()), 1,
                       attention.OutSize() * sizeof(float), 0);
 }
 
-void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
-                                ggml_tensor* weights) {
+void BackendAttention::KeepMassOfWeights(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                         size_t index, ggml_tensor* weights) {
   const BackendSequence& sequence = sequences_[index];
   if (sequence.mass == BackendSequence::Mass::kNone) return;
   const int64_t heads = model_.hparams.kv_heads[layer], group = model_.hparams.num_q_heads / heads;
@@ -371,11 +383,25 @@ void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer
                                       mass->nb[3], i * mass->nb[2]);
       sum = sum == nullptr ? one : ggml_add(ctx, sum, one);
     }
-    mass = group == 1 ? ggml_cont(ctx, sum) : sum;
+    mass = sum;
   }
-  ggml_set_output(mass);
-  ggml_build_forward_expand(graph, mass);
-  tensors_->sequences[index].mass.push_back(mass);
+  KeepMass(ctx, graph, layer, index, mass);
+}
+
+void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                                ggml_tensor* mass) {
+  ggml_tensor* all = tensors_->sequences[index].mass;
+  const int64_t first = FirstMassArray(model_, sequences_[index].mass, layer);
+  ggml_build_forward_expand(
+      graph, ggml_cpy(ctx, mass, ggml_view_1d(ctx, all, ggml_nelements(mass), first * all->nb[1])));
+}
+
+void BackendAttention::KeepHostWeights(ggml_context* ctx, ggml_cgraph* graph, int layer,
+                                       size_t index, ggml_tensor* weights) {
+  ggml_tensor* all = tensors_->sequences[index].host_weights;
+  ggml_build_forward_expand(graph, ggml_cpy(ctx, weights,
+                                            ggml_view_1d(ctx, all, ggml_nelements(weights),
+                                                         static_cast<size_t>(layer) * all->nb[1])));
 }
 
 }  // namespace ebb

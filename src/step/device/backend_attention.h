@@ -69,12 +69,15 @@ struct BackendTensors {
     ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], of rows; null unless by own nodes
     // What the host attended to of a layer (HostAttention::Query::result); null unless it does.
     ggml_tensor* host = nullptr;
-    // By layer, F32 [query heads]; empty unless mass is wanted beside the host's attention. Of own
-    // nodes: log2 of the sum of 2^logit over all rows; of eager attention: the host's part of the
-    // softmax.
-    std::vector<ggml_tensor*> log_sums, host_weights;
-    // By layer, F32 [num_rows, kv heads or query heads]; null unless wanted.
-    std::vector<ggml_tensor*> mass;
+    // What is kept of all layers lies at the beginning of the graph's memory: an output of each
+    // layer would break up what the next ones use again, and ggml knows 256 pieces.
+    // F32 [query heads or more, layers]; null unless mass is wanted beside the host's attention. Of
+    // own nodes: log2 of the sum of 2^logit over all rows; of eager attention: the host's part of
+    // the softmax.
+    ggml_tensor* host_weights = nullptr;
+    // F32 [num_rows, sum of the layers' arrays]: one for all heads, or one for each kv head or
+    // query head; null unless wanted.
+    ggml_tensor* mass = nullptr;
   };
   std::vector<OfSequence> sequences;
   // By layer: how many nodes come before the first that reads rows of it, and, where the host
@@ -103,6 +106,9 @@ class BackendAttention final : public AttentionBuilder {
   // Elements before layer `layer` in lists with one element a kv head: of all layers for
   // num_layers.
   [[nodiscard]] int64_t FirstHead(int layer) const { return first_head_[layer]; }
+  // The arrays of mass before layer `layer`; of all layers for num_layers.
+  [[nodiscard]] static int64_t FirstMassArray(const LoadedModel& model, BackendSequence::Mass mass,
+                                              int layer);
   // The nodes that a layer may have, views among them. most_group: query heads of a kv head.
   [[nodiscard]] static int NodesPerLayer(std::span<const BackendSequence> sequences, int most_group,
                                          int num_followers);
@@ -133,8 +139,10 @@ class BackendAttention final : public AttentionBuilder {
   RowAttentionNodes AddFoldAndMerge(ggml_context* ctx, int layer, size_t index, ggml_tensor* q,
                                     ggml_tensor* keys, ggml_tensor* values);
   // Attention out of the merge; mass and sums are kept where wanted.
-  ggml_tensor* TakeMerged(ggml_context* ctx, ggml_cgraph* graph, size_t index,
+  ggml_tensor* TakeMerged(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                           const RowAttentionNodes& nodes);
+  void KeepHostWeights(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                       ggml_tensor* weights);
   // The part of the sequence's lists that is a layer's.
   ggml_tensor* ListOf(ggml_context* ctx, int layer, size_t index) const;
   // The sequence's rows, F16 [head_dim, num_rows, kv heads, 1] where all heads see alike, or else
@@ -146,8 +154,10 @@ class BackendAttention final : public AttentionBuilder {
   ggml_tensor* Mask(ggml_context* ctx, int layer, size_t index) const;
   [[nodiscard]] float Scale() const { return model_.hparams.attention_scale; }
   // weights: of a softmax, [num_rows, tokens] by head.
-  void KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
-                ggml_tensor* weights);
+  void KeepMassOfWeights(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
+                         ggml_tensor* weights);
+  // mass: all arrays of the layer.
+  void KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index, ggml_tensor* mass);
 
   const LoadedModel& model_;
   ggml_tensor* const rows_;

@@ -343,6 +343,11 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
     ggml_set_input(tensor);
     return tensor;
   };
+  const auto kept = [&](int64_t columns, int64_t rows) {
+    ggml_tensor* tensor = input(GGML_TYPE_F32, columns, rows);
+    ggml_set_output(tensor);
+    return tensor;
+  };
   const int64_t heads = SumOf(model_.hparams.kv_heads);
   graph.tensors.new_rows =
       input(GGML_TYPE_I32, heads * shape.options.num_tokens, 1 + shape.wanted.num_followers);
@@ -357,6 +362,15 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
     if (sequence.by_row_attention) tensors.counts = input(GGML_TYPE_I32, heads, 1);
     if (sequence.adds_host) {
       tensors.host = input(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
+    }
+    if (sequence.mass == BackendSequence::Mass::kNone) continue;
+    const int num_layers = model_.hparams.num_layers;
+    tensors.mass = kept(sequence.num_rows,
+                        BackendAttention::FirstMassArray(model_, sequence.mass, num_layers));
+    if (sequence.adds_host) {
+      // Layers at places that every backend can copy to.
+      constexpr int kFloats = 64;
+      tensors.host_weights = kept(RoundUp(model_.hparams.num_q_heads, kFloats), num_layers);
     }
   }
   if (rows == nullptr) {
@@ -605,11 +619,10 @@ Status BackendStep::AttendOnHost(const StepWork& work, int layer, size_t part, G
 }
 
 void BackendStep::FetchHostWeights(const Graph& graph, int layer, HostShare* of) const {
-  const BackendTensors::OfSequence& tensors = graph.tensors.sequences[of->index];
-  const bool is_eager = graph.shape.sequences[of->index].is_eager;
-  const auto& by_layer = is_eager ? tensors.host_weights : tensors.log_sums;
-  if (by_layer.empty()) return;
-  ggml_backend_tensor_get_async(device_->backend(), by_layer[layer], of->weights.data(), 0,
+  const ggml_tensor* all = graph.tensors.sequences[of->index].host_weights;
+  if (all == nullptr) return;
+  ggml_backend_tensor_get_async(device_->backend(), all, of->weights.data(),
+                                static_cast<size_t>(layer) * all->nb[1],
                                 of->weights.size() * sizeof(float));
 }
 

@@ -149,7 +149,7 @@ class BackendStep {
   void CopySignals(const SequenceStep& sequence, const Graph& graph, const Fetched& fetched,
                    SignalBuffers* signals) const;
   void TakeMass(const SequenceStep& sequence, const BackendSequence& described,
-                std::span<const std::span<const float>> by_layer) const;
+                std::span<const float> mass_of_layers) const;
 
   const LoadedModel& model_;
   BackendDevice* const device_;

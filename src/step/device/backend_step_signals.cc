@@ -55,9 +55,9 @@ void BackendStep::FetchSignals(const StepWork& work, const Graph& graph) {
                            .k_before_rope = read_all(tensors.k_before_rope),
                            .hidden = read_all(graph.graph.hidden),
                            .eviction_channels = read_all(graph.graph.eviction_channels)};
-  std::vector<Spans> mass;
+  Spans mass;
   for (const BackendTensors::OfSequence& sequence : tensors.sequences) {
-    mass.push_back(read_all(sequence.mass));
+    mass.push_back(sequence.mass == nullptr ? std::span<const float>() : Read(sequence.mass));
   }
   ggml_backend_synchronize(device_->backend());
   for (const SequenceStep& sequence : work.sequences) {
@@ -111,10 +111,15 @@ void BackendStep::CopySignals(const SequenceStep& sequence, const Graph& graph,
 }
 
 void BackendStep::TakeMass(const SequenceStep& sequence, const BackendSequence& described,
-                           std::span<const std::span<const float>> by_layer) const {
+                           std::span<const float> mass_of_layers) const {
   const auto take = [&](int layer) {
     const MassTarget target = sequence.signals->Mass(layer);
-    const std::span<const float> mass = by_layer[layer];
+    const auto first_array = [&](int of) {
+      return static_cast<size_t>(BackendAttention::FirstMassArray(model_, described.mass, of));
+    };
+    const std::span<const float> mass =
+        mass_of_layers.subspan(first_array(layer) * described.num_rows,
+                               (first_array(layer + 1) - first_array(layer)) * described.num_rows);
     if (!std::ranges::all_of(mass, [](float x) { return std::isfinite(x); })) {
       *target.not_finite = true;
       return;
