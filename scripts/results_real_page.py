@@ -49,23 +49,24 @@ PARTS = [
      "`t0=30%` keeps the rest in a file; `t2` compresses every row that is not protected. 5 % evicted beside it is the paper's "
      "condition for an 8-bit tier that collapses."),
     ("GSM8K: evicted shares (\"Not All Thoughts Need HBM\", Table 3, Fig. 2)",
-     ["evicted", "evicted-random", "hierarchy"],
+     ["evicted", "evicted-random", "evicted-late", "hierarchy"],
      "Shares are of the rows ever unprotected, that is, generated and more than a window ago; `evicted` is what that was of all "
      "rows at the end. The hierarchy keeps half of the others in T1, which is exact."),
     ("GSM8K: windows and intervals (Tables 15, 16)", ["windows", "intervals"],
-     "The hierarchy with a tenth evicted. A longer window leaves fewer rows to evict a tenth of, too."),
-    ("GSM8K: policies at half of the rows", ["policies-half", "lazy"],
+     "A tenth evicted by attention. A longer window leaves fewer rows to evict a tenth of, too."),
+    ("GSM8K: policies at half of the rows", ["policies-half", "scorers", "quest", "lazy"],
      "What half is of differs by policy, as its source has it (`ebb run --list-policies`), and `evicted` says what it came to. "
-     "`quest` frees nothing and reads less."),
+     "h2o, tova, rkv, lazy_eviction, vatp and streaming let the prompt go as well, as published; `scorer=` evicts by a policy's "
+     "scores half of the rows ever unprotected, so that the prompt stays. `quest` frees nothing and reads less."),
     ("GSM8K: fixed numbers of rows (Tables 2, 17)", ["rows"], "Budgets are rows of each kv head."),
     ("GSM8K: lossless", ["alone", "lossless"],
      "Each problem by itself, as lossless settings are: half of two cores. The policy drafts with a quarter of the rows, all rows "
      "verify, so that rows of both count and seconds are what exactness costs here."),
-    ("MATH-500", ["math", "math-policies"], "Its first problems, at most 1,024 tokens an answer."),
+    ("MATH-500", ["math", "math-compressed", "math-policies"], "Its first problems, at most 1,024 tokens an answer."),
     ("AIME 2024", ["aime"], "All 30 problems, at most 2,048 tokens an answer."),
 ]
 # The full cache of a task is the first setting of this run.
-FULL = {"alone": "alone", "lossless": "alone", "math": "math", "math-policies": "math", "aime": "aime"}
+FULL = {"alone": "alone", "lossless": "alone", "math": "math", "math-compressed": "math", "math-policies": "math", "aime": "aime"}
 
 
 def seconds_of(folder):
@@ -92,16 +93,21 @@ def evicted_percent(here, streams):
     return f"{100 * sum(record['rows_evicted'] for record in here.values()) / rows:.0f}" if rows else "-"
 
 
+def folder_of(out, run):
+    """What there is of a run so far where it was stopped."""
+    return out / run if (out / run / "summary.json").exists() else out / "unfinished" / run
+
+
 def rows_of(out, run):
-    records = read(out / run / "summary.json") or read(out / "unfinished" / run / "summary.json")
+    folder = folder_of(out, run)
     full_run = FULL.get(run, "full")
-    full = by_problem(out / full_run, 0)
-    seconds = seconds_of(out / run)
-    streams = next((count for name, count in STREAMS.items() for grid in [read(out / run / "grid.json")]
+    full = by_problem(folder_of(out, full_run), 0)
+    seconds = seconds_of(folder)
+    streams = next((count for name, count in STREAMS.items() for grid in [read(folder / "grid.json")]
                     if grid and name in grid["model"]), 0)
     rows = []
-    for setting, record in enumerate(records):
-        here = by_problem(out / run, setting)
+    for setting, record in enumerate(read(folder / "summary.json")):
+        here = by_problem(folder, setting)
         won_lost = of_full = "-"
         if full and not (run == full_run and setting == 0):
             p, won, lost = paired_p({problem: record["correct"] for problem, record in here.items()},
@@ -123,7 +129,7 @@ EXACT = {"shares": ("full", "with T0 at 30 % and the rest in a file"), "lossless
 def same_as_full(out, run):
     def told(of):
         return {record["problem"]: (record["extracted"], record["generated_tokens"])
-                for record in records_of(out / of / "results.jsonl")}
+                for record in records_of(folder_of(out, of) / "results.jsonl")}
     full_run, what = EXACT[run]
     full, other = told(full_run), told(run)
     both = full.keys() & other.keys()
@@ -153,7 +159,8 @@ def fidelity(out):
         by.setdefault(record["budget"], []).append(record)
     if "50%" not in by or "7MiB" not in by:
         return []
-    accuracy = {record["policy"]: record["accuracy"] for record in read(out / "policies-half/summary.json")}
+    accuracy = {record["policy"]: record["accuracy"] for run in ("policies-half", "quest")
+                for record in read(folder_of(out, run) / "summary.json")}
 
     def rows_at(budget):
         rows = []
@@ -231,14 +238,15 @@ tokens""" + "".join(f", {at} for {100 * below[at]:.0f} %" for at in (8, 32, 128)
                                              for i in steps])]
 
 
-def write(out, path):
-    grids = [read(file) for file in sorted(out.glob("*/grid.json"))]
+def write(out, path, machine):
+    """machine: what to say of it; or empty."""
+    grids = [read(file) for file in sorted([*out.glob("*/grid.json"), *out.glob("unfinished/*/grid.json")])]
     parts = ["# Results on a real model: the tables", "",
              "Written by `scripts/results_real`.", ""]
     models = sorted({grid["model"] for grid in grids})
     if models:
         batches = " and ".join(sorted({str(grid["batch"]) for grid in grids if grid["batch"]}))
-        parts += [f"Model: {', '.join(models)}. Greedy answers, in batches of {batches}.", ""]
+        parts += [f"Model: {', '.join(models)}. Greedy answers, in batches of {batches}{' on ' + machine if machine else ''}.", ""]
     parts += [wrapped("""The last 32 tokens, four sinks and the prompt are protected, and policies decide every 16 tokens, where nothing
 else is said: the papers protect 128 and decide every 64 of thoughts that are four times as long.
 
