@@ -49,7 +49,7 @@ PARTS = [
      "`t0=30%` keeps the rest in a file; `t2` compresses every row that is not protected. 5 % evicted beside it is the paper's "
      "condition for an 8-bit tier that collapses."),
     ("GSM8K: evicted shares (\"Not All Thoughts Need HBM\", Table 3, Fig. 2)",
-     ["evicted", "evicted-random", "evicted-late", "hierarchy"],
+     ["evicted", "evicted-random", "evicted-keys", "hierarchy"],
      "Shares are of the rows ever unprotected, that is, generated and more than a window ago; `evicted` is what that was of all "
      "rows at the end. The hierarchy keeps half of the others in T1, which is exact."),
     ("GSM8K: windows and intervals (Tables 15, 16)", ["windows", "intervals"],
