@@ -60,7 +60,7 @@ PARTS = [
      "scores half of the rows ever unprotected, so that the prompt stays. `quest` frees nothing and reads less."),
     ("GSM8K: fixed numbers of rows (Tables 2, 17)", ["rows"], "Budgets are rows of each kv head."),
     ("GSM8K: lossless", ["alone", "lossless"],
-     "Each problem by itself, as lossless settings are: half of two cores. The policy drafts with a quarter of the rows, all rows "
+     "Each problem by itself, as lossless settings are, in one thread. The policy drafts with a quarter of the rows, all rows "
      "verify, so that rows of both count and seconds are what exactness costs here."),
     ("MATH-500", ["math", "math-compressed", "math-policies"], "Its first problems, at most 1,024 tokens an answer."),
     ("AIME 2024", ["aime"], "All 30 problems, at most 2,048 tokens an answer."),
@@ -238,22 +238,24 @@ tokens""" + "".join(f", {at} for {100 * below[at]:.0f} %" for at in (8, 32, 128)
                                              for i in steps])]
 
 
-def write(out, path, machine):
-    """machine: what to say of it; or empty."""
+def write(out, path):
     grids = [read(file) for file in sorted([*out.glob("*/grid.json"), *out.glob("unfinished/*/grid.json")])]
     parts = ["# Results on a real model: the tables", "",
              "Written by `scripts/results_real`.", ""]
     models = sorted({grid["model"] for grid in grids})
     if models:
         batches = " and ".join(sorted({str(grid["batch"]) for grid in grids if grid["batch"]}))
-        parts += [f"Model: {', '.join(models)}. Greedy answers, in batches of {batches}{' on ' + machine if machine else ''}.", ""]
+        machine = out / "machine"
+        where = f" on {machine.read_text(encoding='utf-8')}" if machine.exists() else ""
+        parts += [wrapped(f"Model: {', '.join(models)}. Greedy answers, in batches of at most {batches}{where}."), ""]
     parts += [wrapped("""The last 32 tokens, four sinks and the prompt are protected, and policies decide every 16 tokens, where nothing
 else is said: the papers protect 128 and decide every 64 of thoughts that are four times as long.
 
 Intervals are Clopper and Pearson's. `won : lost` are the problems that this setting alone, or the full cache alone, got right; p is
 McNemar's exact test over these, of each row by itself: of rows that change nothing at most one in 20 falls below 0.05, and fewer than
-six problems that differ never do. `of full` is a sum over that of the full cache on the same problems. Tokens are means over answers;
-seconds share a batch's time among its problems."""), ""]
+six problems that differ never do. `of full` is a sum over that of the full cache on the same problems; where `n` differs accuracies
+do not compare. Tokens are means over answers; seconds share a batch's time among its problems, and compare between runs in one
+process alone."""), ""]
     for title, runs, text in PARTS:
         rows = [row for run in runs for row in rows_of(out, run)]
         if rows:

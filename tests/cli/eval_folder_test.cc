@@ -191,6 +191,11 @@ TEST_F(EvalTest, OnlyTheSameRunIsTakenUpAgain) {
   refuses("--top-k 0", "\"top_k\" differs");
   refuses("--top-p 1", "\"top_p\" differs");
   refuses("--min-p 0", "\"min_p\" differs");
+  // The same problems may lie elsewhere now.
+  const std::string elsewhere = model_.File("elsewhere.jsonl");
+  std::filesystem::rename(task_, elsewhere);
+  task_ = elsewhere;
+  EXPECT_EQ(Eval("run", "--resume").exit_code, 0);
   std::string task = ReadFile(task_);
   task.replace(task.find("#### 2"), 6, "#### 3");
   std::ofstream(task_) << task;

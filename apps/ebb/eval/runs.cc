@@ -72,7 +72,8 @@ Result<Json> ReadManifest(const std::string& path) {
 std::string DifferingKey(const Json& a, const Json& b,
                          std::span<const std::string_view> may_differ) {
   const auto differs = [&](const std::string& key) {
-    if (IsAmong(key, may_differ)) return false;
+    // A path; what lies there is told by its fingerprint.
+    if (key == "task" || IsAmong(key, may_differ)) return false;
     if (a.contains(key) && b.contains(key)) return a[key] != b[key];
     return !IsAmong(key, kToldByOthers);
   };

@@ -338,39 +338,37 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
   graph.context = MakeContext(static_cast<size_t>(num_nodes));
   if (graph.context == nullptr) return ResourceExhausted("no memory for a graph");
   ggml_context* const context = graph.context.get();
-  const auto input = [&](ggml_type type, int64_t columns, int64_t rows) {
+  // Tensors that lie side by side before all that layers use, and stay: none leaves a hole.
+  const auto kept = [&](ggml_type type, int64_t columns, int64_t rows) {
     ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns, rows);
     ggml_set_input(tensor);
-    return tensor;
-  };
-  const auto kept = [&](int64_t columns, int64_t rows) {
-    ggml_tensor* tensor = input(GGML_TYPE_F32, columns, rows);
     ggml_set_output(tensor);
     return tensor;
   };
   const int64_t heads = SumOf(model_.hparams.kv_heads);
   graph.tensors.new_rows =
-      input(GGML_TYPE_I32, heads * shape.options.num_tokens, 1 + shape.wanted.num_followers);
+      kept(GGML_TYPE_I32, heads * shape.options.num_tokens, 1 + shape.wanted.num_followers);
   for (size_t i = 0; i < shape.sequences.size(); ++i) {
     const BackendSequence& sequence = shape.sequences[i];
     BackendTensors::OfSequence& tensors = graph.tensors.sequences[i];
     if (sequence.has_mask) {
-      tensors.mask = input(
+      tensors.mask = kept(
           GGML_TYPE_F16, sequence.num_rows,
           sequence.num_tokens * (sequence.is_uniform ? int64_t{1} : heads) + kMaskPaddingTokens);
     }
-    if (sequence.by_row_attention) tensors.counts = input(GGML_TYPE_I32, heads, 1);
+    if (sequence.by_row_attention) tensors.counts = kept(GGML_TYPE_I32, heads, 1);
     if (sequence.adds_host) {
-      tensors.host = input(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
+      tensors.host = kept(GGML_TYPE_F32, static_cast<int64_t>(host_attention_->ResultSize()), 1);
     }
     if (sequence.mass == BackendSequence::Mass::kNone) continue;
     const int num_layers = model_.hparams.num_layers;
-    tensors.mass = kept(sequence.num_rows,
+    tensors.mass = kept(GGML_TYPE_F32, sequence.num_rows,
                         BackendAttention::FirstMassArray(model_, sequence.mass, num_layers));
     if (sequence.adds_host) {
       // Layers at places that every backend can copy to.
       constexpr int kFloats = 64;
-      tensors.host_weights = kept(RoundUp(model_.hparams.num_q_heads, kFloats), num_layers);
+      tensors.host_weights =
+          kept(GGML_TYPE_F32, RoundUp(model_.hparams.num_q_heads, kFloats), num_layers);
     }
   }
   if (rows == nullptr) {
