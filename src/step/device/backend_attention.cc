@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numbers>
-#include <numeric>
 
 #include "src/base/page_units.h"
 #include "src/device/row_transfers.h"
@@ -36,20 +35,18 @@ BackendAttention::BackendAttention(const LoadedModel& model, ggml_tensor* rows,
   for (const int heads : model.hparams.kv_heads) first_head_.push_back(first_head_.back() + heads);
 }
 
-int64_t BackendAttention::FirstMassArray(const LoadedModel& model, BackendSequence::Mass mass,
-                                         int layer) {
+int64_t BackendAttention::FirstMassArray(BackendSequence::Mass mass, int layer) const {
   switch (mass) {
     case BackendSequence::Mass::kNone:
       return 0;
     case BackendSequence::Mass::kPerLayer:
       return layer;
     case BackendSequence::Mass::kPerKvHead:
-      return std::accumulate(model.hparams.kv_heads.begin(), model.hparams.kv_heads.begin() + layer,
-                             int64_t{0});
+      return FirstHead(layer);
     case BackendSequence::Mass::kPerQueryHead:
       break;
   }
-  return int64_t{layer} * model.hparams.num_q_heads;
+  return int64_t{layer} * model_.hparams.num_q_heads;
 }
 
 int BackendAttention::NodesPerLayer(std::span<const BackendSequence> sequences, int most_group,
@@ -391,7 +388,7 @@ void BackendAttention::KeepMassOfWeights(ggml_context* ctx, ggml_cgraph* graph, 
 void BackendAttention::KeepMass(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,
                                 ggml_tensor* mass) {
   ggml_tensor* all = tensors_->sequences[index].mass;
-  const int64_t first = FirstMassArray(model_, sequences_[index].mass, layer);
+  const int64_t first = FirstMassArray(sequences_[index].mass, layer);
   ggml_build_forward_expand(
       graph, ggml_cpy(ctx, mass, ggml_view_1d(ctx, all, ggml_nelements(mass), first * all->nb[1])));
 }

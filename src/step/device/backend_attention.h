@@ -107,8 +107,7 @@ class BackendAttention final : public AttentionBuilder {
   // num_layers.
   [[nodiscard]] int64_t FirstHead(int layer) const { return first_head_[layer]; }
   // The arrays of mass before layer `layer`; of all layers for num_layers.
-  [[nodiscard]] static int64_t FirstMassArray(const LoadedModel& model, BackendSequence::Mass mass,
-                                              int layer);
+  [[nodiscard]] int64_t FirstMassArray(BackendSequence::Mass mass, int layer) const;
   // The nodes that a layer may have, views among them. most_group: query heads of a kv head.
   [[nodiscard]] static int NodesPerLayer(std::span<const BackendSequence> sequences, int most_group,
                                          int num_followers);

@@ -338,6 +338,12 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
   graph.context = MakeContext(static_cast<size_t>(num_nodes));
   if (graph.context == nullptr) return ResourceExhausted("no memory for a graph");
   ggml_context* const context = graph.context.get();
+  if (rows == nullptr) {
+    rows = ggml_new_tensor_2d(context, GGML_TYPE_F16, model_.hparams.head_dim, 2 * kRowsPerPage);
+  }
+  graph.attention =
+      std::make_unique<BackendAttention>(weights_->model(), rows, row_attention_op_,
+                                         graph.shape.sequences, shape.wanted, &graph.tensors);
   // Tensors that lie side by side before all that layers use, and stay: none leaves a hole.
   const auto kept = [&](ggml_type type, int64_t columns, int64_t rows) {
     ggml_tensor* tensor = ggml_new_tensor_2d(context, type, columns, rows);
@@ -363,7 +369,7 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
     if (sequence.mass == BackendSequence::Mass::kNone) continue;
     const int num_layers = model_.hparams.num_layers;
     tensors.mass = kept(GGML_TYPE_F32, sequence.num_rows,
-                        BackendAttention::FirstMassArray(model_, sequence.mass, num_layers));
+                        graph.attention->FirstMassArray(sequence.mass, num_layers));
     if (sequence.adds_host) {
       // Layers at places that every backend can copy to.
       constexpr int kFloats = 64;
@@ -371,12 +377,6 @@ Status BackendStep::Build(const Shape& shape, ggml_tensor* rows) {
           kept(GGML_TYPE_F32, RoundUp(model_.hparams.num_q_heads, kFloats), num_layers);
     }
   }
-  if (rows == nullptr) {
-    rows = ggml_new_tensor_2d(context, GGML_TYPE_F16, model_.hparams.head_dim, 2 * kRowsPerPage);
-  }
-  graph.attention =
-      std::make_unique<BackendAttention>(weights_->model(), rows, row_attention_op_,
-                                         graph.shape.sequences, shape.wanted, &graph.tensors);
   graph.graph =
       BuildDecoderGraph(weights_->model(), context, graph.shape.options, *graph.attention);
   EBB_RETURN_IF_ERROR(CheckSupported(graph));

@@ -148,7 +148,7 @@ class BackendStep {
   void FetchSignals(const StepWork& work, const Graph& graph);
   void CopySignals(const SequenceStep& sequence, const Graph& graph, const Fetched& fetched,
                    SignalBuffers* signals) const;
-  void TakeMass(const SequenceStep& sequence, const BackendSequence& described,
+  void TakeMass(const SequenceStep& sequence, const Graph& graph, size_t index,
                 std::span<const float> mass_of_layers) const;
 
   const LoadedModel& model_;

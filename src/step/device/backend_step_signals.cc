@@ -62,7 +62,7 @@ void BackendStep::FetchSignals(const StepWork& work, const Graph& graph) {
   ggml_backend_synchronize(device_->backend());
   for (const SequenceStep& sequence : work.sequences) {
     const size_t index = IndexOf(graph, sequence);
-    if (!mass[index].empty()) TakeMass(sequence, graph.shape.sequences[index], mass[index]);
+    if (!mass[index].empty()) TakeMass(sequence, graph, index, mass[index]);
     sequence.ForEachSignals([&](SignalBuffers* signals) {
       if (!signals->needs().Empty()) CopySignals(sequence, graph, fetched, signals);
     });
@@ -110,12 +110,13 @@ void BackendStep::CopySignals(const SequenceStep& sequence, const Graph& graph,
   }
 }
 
-void BackendStep::TakeMass(const SequenceStep& sequence, const BackendSequence& described,
+void BackendStep::TakeMass(const SequenceStep& sequence, const Graph& graph, size_t index,
                            std::span<const float> mass_of_layers) const {
+  const BackendSequence& described = graph.shape.sequences[index];
   const auto take = [&](int layer) {
     const MassTarget target = sequence.signals->Mass(layer);
     const auto first_array = [&](int of) {
-      return static_cast<size_t>(BackendAttention::FirstMassArray(model_, described.mass, of));
+      return static_cast<size_t>(graph.attention->FirstMassArray(described.mass, of));
     };
     const std::span<const float> mass =
         mass_of_layers.subspan(first_array(layer) * described.num_rows,
