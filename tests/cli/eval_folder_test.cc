@@ -191,7 +191,7 @@ TEST_F(EvalTest, OnlyTheSameRunIsTakenUpAgain) {
   refuses("--top-k 0", "\"top_k\" differs");
   refuses("--top-p 1", "\"top_p\" differs");
   refuses("--min-p 0", "\"min_p\" differs");
-  // The same problems may lie elsewhere now.
+  // Only the path of the file of problems is another one: the run is the same.
   const std::string elsewhere = model_.File("elsewhere.jsonl");
   std::filesystem::rename(task_, elsewhere);
   task_ = elsewhere;
