@@ -298,7 +298,9 @@ TEST_P(PolicyConformance, HasNamesAndNeedsThatDoNotChange) {
   PolicyHarness harness = Make();
   const Policy& policy = harness.policy();
   const bool names_no_scorer = GetParam().hierarchy != nullptr && GetParam().policy == "full";
-  EXPECT_EQ(policy.name, names_no_scorer ? "attention" : GetParam().policy);
+  const char* of_tiers =
+      names_no_scorer && GetParam().hierarchy->spec.evict_share > 0 ? "lag_kv" : "attention";
+  EXPECT_EQ(policy.name, names_no_scorer ? of_tiers : GetParam().policy);
   EXPECT_EQ(policy.granularity, GetParam().granularity);
   const std::string name = policy.scorer->Name();
   const MassNeed mass = policy.scorer->Needs().mass;

@@ -10,7 +10,10 @@ namespace ebb {
 namespace {
 
 constexpr std::string_view kEveryRowStays = "full";
-constexpr std::string_view kOfTheHierarchy = "attention";  // unless another is asked for
+// What scores for the hierarchy unless another is asked for. Where rows are evicted, more answers
+// stay right by lag_kv than by attention (docs/results.md).
+constexpr std::string_view kWhereRowsStay = "attention";
+constexpr std::string_view kWhereRowsGo = "lag_kv";
 
 // "LazyEviction" (5.3, Table 3): any policy, decided every W steps.
 constexpr std::string_view kWindowed = "windowed:";
@@ -163,7 +166,11 @@ Result<const PolicyRow*> FindBase(const PolicyRegistry::Tables& tables, std::str
 // names none.
 Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicySpec& spec,
                              std::string_view base) {
-  const std::string_view name = spec.tiers && base == kEveryRowStays ? kOfTheHierarchy : base;
+  std::string_view name = base;
+  if (spec.tiers && base == kEveryRowStays) {
+    const bool rows_go = spec.tiers->evict_share > 0 || spec.tiers->evict_beyond_caps;
+    name = rows_go ? kWhereRowsGo : kWhereRowsStay;
+  }
   EBB_ASSIGN_OR_RETURN(const PolicyRow* found, FindBase(tables, name));
   PolicyRow row = *found;
   if (!spec.tiers) return row;

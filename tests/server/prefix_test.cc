@@ -153,16 +153,20 @@ TEST_F(PrefixTest, PoliciesAndTiersGiveTheirSoloBitsFromAPrefix) {
       EXPECT_EQ(CachedTokens(answer) > 0, again && one.shares) << one.policy;
     }
   }
-  ServerOptions options = Cached();
-  const TierSpec tiers = {
-      .t0_share = 0.4, .t1 = T1Place::kHost, .t2_share = 0.3, .evict_share = 0.2};
-  options.defaults.engine.tiers = options.defaults.session.policy.tiers = tiers;
-  Start(options);
-  const std::string solo = SoloHash(4, options.defaults.session, {.threads = 1, .tiers = tiers});
-  for (const bool again : {false, true}) {
-    const json answer = Ask(Short(4));
-    EXPECT_EQ(answer["ebb"]["logits_hash"], solo);
-    EXPECT_EQ(CachedTokens(answer) > 0, again);
+  // By lag_kv, which learns from prompts, unless another scorer is named.
+  for (const Case& one : {Case{"full", "", false}, Case{"attention", "", true}}) {
+    ServerOptions options = Cached();
+    const TierSpec tiers = {
+        .t0_share = 0.4, .t1 = T1Place::kHost, .t2_share = 0.3, .evict_share = 0.2};
+    options.defaults.engine.tiers = options.defaults.session.policy.tiers = tiers;
+    options.defaults.session.policy.name = one.policy;
+    Start(options);
+    const std::string solo = SoloHash(4, options.defaults.session, {.threads = 1, .tiers = tiers});
+    for (const bool again : {false, true}) {
+      const json answer = Ask(Short(4));
+      EXPECT_EQ(answer["ebb"]["logits_hash"], solo) << one.policy;
+      EXPECT_EQ(CachedTokens(answer) > 0, again && one.shares) << one.policy;
+    }
   }
 }
 
