@@ -45,28 +45,27 @@ HEAD = ["setting", "n", "right", "accuracy, % (95 %)", "won : lost, p", "of full
 
 # Title, what is compared, runs, the run and setting that is the full cache.
 PARTS = [
-    ("GSM8K: the full cache, and what costs no row", ["full", "shares", "compressed"],
+    ("GSM8K: the full cache, and what costs no row", ["full", "shares", "compressed", "compressed-4"],
      "`t0=30%` keeps the rest in a file; `t2` compresses every row that is not protected. 5 % evicted beside it is the paper's "
      "condition for an 8-bit tier that collapses."),
-    ("GSM8K: evicted shares (\"Not All Thoughts Need HBM\", Table 3, Fig. 2)",
-     ["evicted", "evicted-random", "evicted-keys", "hierarchy"],
+    ("GSM8K: evicted shares (\"Not All Thoughts Need HBM\", Table 3, Fig. 2)", ["evicted", "evicted-keys", "hierarchy"],
      "Shares are of the rows ever unprotected, that is, generated and more than a window ago; `evicted` is what that was of all "
      "rows at the end. The hierarchy keeps half of the others in T1, which is exact."),
-    ("GSM8K: windows and intervals (Tables 15, 16)", ["windows", "intervals"],
-     "A tenth evicted by attention. A longer window leaves fewer rows to evict a tenth of, too."),
-    ("GSM8K: policies at half of the rows", ["policies-half", "scorers", "quest", "lazy"],
+    ("GSM8K: shares by other scores; windows and intervals (Tables 15, 16)", ["scorers"],
+     "The prompt stays whatever scores. A longer window leaves fewer rows to evict a tenth of, too."),
+    ("GSM8K: policies at half of the rows", ["policies-half"],
      "What half is of differs by policy, as its source has it (`ebb run --list-policies`), and `evicted` says what it came to. "
-     "h2o, tova, rkv, lazy_eviction, vatp and streaming let the prompt go as well, as published; `scorer=` evicts by a policy's "
-     "scores half of the rows ever unprotected, so that the prompt stays. `quest` frees nothing and reads less."),
-    ("GSM8K: fixed numbers of rows (Tables 2, 17)", ["rows"], "Budgets are rows of each kv head."),
+     "h2o, tova, rkv, lazy_eviction, vatp and streaming let the prompt go as well, as published."),
+    ("GSM8K: fixed numbers of rows (Tables 2, 17)", ["rows"],
+     "Budgets are rows of each kv head, the prompt's too, which all of these but `quest` let go. `quest` frees nothing and reads less."),
     ("GSM8K: lossless", ["alone", "lossless"],
      "Each problem by itself, as lossless settings are, in one thread. The policy drafts with a quarter of the rows, all rows "
      "verify, so that rows of both count and seconds are what exactness costs here."),
-    ("MATH-500", ["math", "math-compressed", "math-policies"], "Its first problems, at most 1,024 tokens an answer."),
-    ("AIME 2024", ["aime"], "All 30 problems, at most 2,048 tokens an answer."),
+    ("MATH-500", ["math"], "Its first problems, at most 1,024 tokens an answer."),
+    ("AIME 2024", ["aime"], "All 30 problems, at most 1,024 tokens an answer."),
 ]
 # The full cache of a task is the first setting of this run.
-FULL = {"alone": "alone", "lossless": "alone", "math": "math", "math-compressed": "math", "math-policies": "math", "aime": "aime"}
+FULL = {"alone": "alone", "lossless": "alone", "math": "math", "aime": "aime"}
 
 
 def seconds_of(folder):
@@ -159,8 +158,10 @@ def fidelity(out):
         by.setdefault(record["budget"], []).append(record)
     if "50%" not in by or "7MiB" not in by:
         return []
-    accuracy = {record["policy"]: record["accuracy"] for run in ("policies-half", "quest")
-                for record in read(folder_of(out, run) / "summary.json")}
+    # All policies were asked on a card.
+    asked = [folder for folder in (out, out.with_name(out.name + "-cuda")) if (folder / "policies-half.json").exists()]
+    accuracy = {record["policy"]: record["accuracy"] for folder in asked[:1]
+                for record in read(folder_of(folder, "policies-half") / "summary.json")}
 
     def rows_at(budget):
         rows = []
@@ -176,7 +177,7 @@ def fidelity(out):
 {first['window_tokens']} tokens, the first 64 of each its prompt. KL in nats, mean over {first['tokens']} tokens, with a block
 bootstrap's 95 %. Perplexity over the full cache's is what language modelling would show."""), ""]
     head = ["policy", "mean KL (95 %)", "same likeliest token, %", "perplexity, of full", "pages, MiB"]
-    parts += ["At half of the rows, with the accuracy of the table above beside it:", "",
+    parts += ["At half of the rows, with the accuracy of all problems that were asked of the policy so beside it:", "",
               table([*head, "right, %"],
                     [[*row, f"{100 * accuracy[row[0].strip('`')]:.0f}" if row[0].strip("`") in accuracy else "-"]
                      for row in rows_at("50%")])]
