@@ -99,8 +99,8 @@ bool Client::IsClosedByServer() {
 
 std::string Client::Request(const std::string& method, const std::string& path,
                             const std::string& body, const std::string& more_headers) {
-  return fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: {}\r\n\r\n{}", method, path,
-                     more_headers, body.size(), body);
+  return fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: {}\r\n\r\n{}", method,
+                     path, more_headers, body.size(), body);
 }
 
 ClientAnswer Client::Get(const std::string& path) {
