@@ -316,6 +316,13 @@ TEST(MakePolicy, WithTiersThePolicyNamesScorerAndGranularityAlone) {
        "attention",
        "hierarchy(t0=50%,t2=0%:int8,evict=0% of generated,sinks=4,window=128,interval=64)"},
       {{.tiers = tiers}, "lag_kv", kToken, "lag_kv:chunk=64", defaults},
+      {{.tiers =
+            TierSpec{.t0_cap_bytes = 512 << 20, .t1 = T1Place::kNone, .evict_beyond_caps = true}},
+       "lag_kv",
+       kToken,
+       "lag_kv:chunk=64",
+       "hierarchy(t0=536870912 bytes,t1=none,t2=0%:int8,evict=0% of "
+       "generated or caps,sinks=4,window=128,interval=64)"},
       {{.name = "attention", .tiers = tiers}, "attention", kToken, "attention", defaults},
       {{.scorer = "h2o", .tiers = tiers}, "lag_kv+scorer=h2o", kToken, "h2o", defaults},
       {{.name = "h2o", .tiers = tiers}, "h2o", kHead, "h2o", defaults},

@@ -154,7 +154,8 @@ TEST_F(PrefixTest, PoliciesAndTiersGiveTheirSoloBitsFromAPrefix) {
     }
   }
   // By lag_kv, which learns from prompts, unless another scorer is named.
-  for (const Case& one : {Case{"full", "", false}, Case{"attention", "", true}}) {
+  for (const Case& one :
+       {Case{"full", "", false}, Case{"attention", "", true}, Case{"recency", "", true}}) {
     ServerOptions options = Cached();
     const TierSpec tiers = {
         .t0_share = 0.4, .t1 = T1Place::kHost, .t2_share = 0.3, .evict_share = 0.2};

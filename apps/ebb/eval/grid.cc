@@ -259,8 +259,7 @@ Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options) {
   for (int i = 0; i < input.samples; ++i)
     grid.seeds.push_back(options.seed + static_cast<uint64_t>(i));
   if (!input.grid_file.empty()) EBB_RETURN_IF_ERROR(ReadGridFile(input.grid_file, &grid));
-  const bool has_tiers = options.session.policy.tiers.has_value();
-  if (grid.policies.empty()) grid.policies = {has_tiers ? "attention" : "full"};
+  if (grid.policies.empty()) grid.policies = {"full"};
   if (grid.budgets.empty()) grid.budgets = {""};
   EBB_ASSIGN_OR_RETURN(grid.budgets, Distinct(grid.budgets));
   if (grid.settings.empty()) grid.settings = {Json::object()};
