@@ -97,6 +97,11 @@ def folder_of(out, run):
     return out / run if (out / run / "summary.json").exists() else out / "unfinished" / run
 
 
+def with_policies(out):
+    """The folder whose answers tell how right policies are at half: a card's, unless they were asked here too."""
+    return out if (out / "policies-half.json").exists() else out.with_name(out.name + "-cuda")
+
+
 def rows_of(out, run):
     folder = folder_of(out, run)
     full_run = FULL.get(run, "full")
@@ -158,10 +163,8 @@ def fidelity(out):
         by.setdefault(record["budget"], []).append(record)
     if "50%" not in by or "7MiB" not in by:
         return []
-    # All policies were asked on a card.
-    asked = [folder for folder in (out, out.with_name(out.name + "-cuda")) if (folder / "policies-half.json").exists()]
-    accuracy = {record["policy"]: record["accuracy"] for folder in asked[:1]
-                for record in read(folder_of(folder, "policies-half") / "summary.json")}
+    accuracy = {record["policy"]: record["accuracy"]
+                for record in read(folder_of(with_policies(out), "policies-half") / "summary.json")}
 
     def rows_at(budget):
         rows = []
@@ -173,8 +176,8 @@ def fidelity(out):
 
     first = by["50%"][0]
     parts = ["## Fidelity: how far next tokens are from the full cache's", "", wrapped(
-        f"""Teacher-forced on the model's own right solutions, the longest, behind each other: {first['windows']} windows of
-{first['window_tokens']} tokens, the first 64 of each its prompt. KL in nats, mean over {first['tokens']} tokens, with a block
+        f"""Teacher-forced on the model's own right solutions, the longest, behind each other, in windows of
+{first['window_tokens']} tokens ({first['windows']}), the first 64 of each its prompt. KL in nats, mean over {first['tokens']} tokens, with a block
 bootstrap's 95 %. Perplexity over the full cache's is what language modelling would show."""), ""]
     head = ["policy", "mean KL (95 %)", "same likeliest token, %", "perplexity, of full", "pages, MiB"]
     parts += ["At half of the rows, with the accuracy of all problems that were asked of the policy so beside it:", "",
