@@ -42,7 +42,7 @@ template <class Rows, Dots kDots, int kDim>
 void FoldCompressedRows(const CompressedFoldInput& in, const FoldOutput& out) {
   ChunkScales scales;
   GatherScales<Rows, kDim>(in, &scales);
-  ForHeadBlocks(in.num_heads, [&](auto heads, int head) HWY_ATTR {
+  ForHeadBlocks<kMaxHeadBlock>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
     constexpr int kHeads = decltype(heads)::value;
     float* p = out.p + head * out.p_stride;
     float* l = out.l + head * out.head_stride;

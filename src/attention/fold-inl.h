@@ -52,6 +52,19 @@ HWY_INLINE Vec AddAcross(Vec a, Vec b) {
 // level, brought no more than 1 %.
 HWY_INLINE void FetchLine(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
+// Heads of one pass over keys or values: an element is widened once for all of them.
+inline constexpr bool kHasManyRegisters = !HWY_ARCH_X86 || HWY_MAX_BYTES == 64;  // 32, not 16
+inline constexpr int kMostHeads = kHasManyRegisters ? 8 : 6;
+
+// Calls body(std::integral_constant<int, n>()). REQUIRES: 1 <= n <= kMost.
+template <int kMost, typename Body>
+HWY_INLINE void WithConstant(int n, const Body& body) {
+  if constexpr (kMost > 1) {
+    if (n < kMost) return WithConstant<kMost - 1>(n, body);
+  }
+  body(std::integral_constant<int, kMost>());
+}
+
 // Whether a pass fetches ahead its part of the next chunk: one of the passes over a row must.
 enum class Fetch { kNothing, kAhead };
 
@@ -111,17 +124,38 @@ struct DotRows<Row, kVecs, kHeads, kFetch, 0> {
 
 inline constexpr int kLaneLevels = kLanes == 16 ? 4 : kLanes == 8 ? 3 : 2;
 
-// logits[g][r] for kHeads heads; fetches the next chunk's keys.
+// As DotRows, of vectors that hold sums of 2^kFrom rows.
+template <int kFrom, int kLevels>
+HWY_INLINE VecF SumEach(const float* vectors) {
+  if constexpr (kFrom == kLevels) {
+    return hn::Load(F32(), vectors);
+  } else {
+    const VecF lo = SumEach<kFrom, kLevels - 1>(vectors);
+    constexpr int kHalf = 1 << (kLevels - 1 - kFrom);
+    return AddAcross<kLevels - 1>(lo, SumEach<kFrom, kLevels - 1>(vectors + kHalf * kLanes));
+  }
+}
+
+// logits[g][r] for kHeads heads; fetches the next chunk's keys. Sums of four rows wait in the
+// first-level cache for the others: all levels at once need more registers than there are for more
+// than four heads, and sums of single rows cost 12 % more.
 template <class Row, int kVecs, int kHeads, Fetch kFetch>
 HWY_NOINLINE void KeyPass(const FoldInput& in, const float* q, float* logits, size_t stride) {
   const F32 d;
   const VecF scale = hn::Set(d, in.scale);
+  constexpr int kFours = kLanes / 4;
+  HWY_ALIGN float fours[kHeads * kFours * kLanes];
   for (int r = 0; r < in.num_rows; r += kLanes) {
-    const auto dots = DotRows<Row, kVecs, kHeads, kFetch, kLaneLevels>::Run(
-        in.keys + r, in.next_keys + r, q, in.format.head_dim);
+    for (int i = 0; i < kFours; ++i) {
+      const auto dots = DotRows<Row, kVecs, kHeads, kFetch, 2>::Run(
+          in.keys + r + 4 * i, in.next_keys + r + 4 * i, q, in.format.head_dim);
+      EBB_UNROLL
+      for (int g = 0; g < kHeads; ++g) hn::Store(dots.v[g], d, fours + (g * kFours + i) * kLanes);
+    }
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) {
-      hn::StoreU(hn::Mul(dots.v[g], scale), d, logits + g * stride + r);
+      const VecF dots = SumEach<2, kLaneLevels>(fours + g * kFours * kLanes);
+      hn::StoreU(hn::Mul(dots, scale), d, logits + g * stride + r);
     }
   }
 }
@@ -205,40 +239,28 @@ HWY_NOINLINE void ValuePass(const FoldInput& in, int channel, const float* p, si
   }
 }
 
-// Calls pass(std::integral_constant<int, n>, first) over `count` heads in blocks of at most 4.
-template <typename Pass>
+// Calls pass(std::integral_constant<int, n>, first) over `count` heads in even blocks of at most
+// kMost.
+template <int kMost, typename Pass>
 HWY_INLINE void ForHeadBlocks(int count, const Pass& pass) {
-  for (int first = 0; first < count;) {
-    switch (std::min(count - first, 4)) {
-      case 1:
-        pass(std::integral_constant<int, 1>(), first);
-        first += 1;
-        break;
-      case 2:
-        pass(std::integral_constant<int, 2>(), first);
-        first += 2;
-        break;
-      case 3:
-        pass(std::integral_constant<int, 3>(), first);
-        first += 3;
-        break;
-      default:
-        pass(std::integral_constant<int, 4>(), first);
-        first += 4;
-        break;
-    }
+  for (int first = 0, blocks = (count + kMost - 1) / kMost; blocks > 0; --blocks) {
+    const int heads = (count - first + blocks - 1) / blocks;
+    WithConstant<kMost>(heads, [&](auto n) HWY_ATTR { pass(n, first); });
+    first += heads;
   }
 }
 
-// Calls pass(std::integral_constant<int, n>, channel) over head_dim in blocks of n vectors, few
-// enough that 4 heads of accumulators stay in registers.
-template <typename Pass>
+// Calls pass(std::integral_constant<int, n>, channel) over head_dim in blocks of n vectors, at most
+// kMost.
+template <int kMost, typename Pass>
 HWY_INLINE void ForChannelBlocks(int head_dim, const Pass& pass) {
   int channel = 0;
-  const int vecs = head_dim / kLanes;
-  if (vecs == 5) return pass(std::integral_constant<int, 5>(), 0);
-  for (; channel + 4 * kLanes <= head_dim; channel += 4 * kLanes) {
-    pass(std::integral_constant<int, 4>(), channel);
+  if constexpr (kMost >= 5) {
+    if (head_dim == 5 * kLanes) return pass(std::integral_constant<int, 5>(), 0);
+  }
+  constexpr int kVecs = kMost >= 4 ? 4 : kMost >= 2 ? 2 : 1;
+  for (; channel + kVecs * kLanes <= head_dim; channel += kVecs * kLanes) {
+    pass(std::integral_constant<int, kVecs>(), channel);
   }
   for (; channel < head_dim; channel += kLanes) pass(std::integral_constant<int, 1>(), channel);
 }
@@ -270,7 +292,7 @@ void KeyPasses(const FoldInput& in, const FoldOutput& out) {
   if constexpr (kVecs > 16) {
     AnyKeyPasses<Row>(in, out);
   } else {
-    ForHeadBlocks(in.num_heads, [&](auto heads, int head) HWY_ATTR {
+    ForHeadBlocks<kMostHeads>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
       constexpr int kHeads = decltype(heads)::value;
       const float* q = in.q + head * in.format.head_dim;
       float* logits = out.p + head * out.p_stride;
@@ -285,10 +307,12 @@ void KeyPasses(const FoldInput& in, const FoldOutput& out) {
 
 template <class Row>
 void ValuePasses(const FoldInput& in, const FoldOutput& out) {
-  ForHeadBlocks(in.num_heads, [&](auto heads, int head) HWY_ATTR {
-    ForChannelBlocks(in.format.head_dim, [&](auto vecs, int channel) HWY_ATTR {
+  ForHeadBlocks<kMostHeads>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
+    constexpr int kHeads = decltype(heads)::value;
+    // Vectors of sums for each head, of the values, and a weight stay in registers, or nearly.
+    constexpr int kMostVecs = kHeads <= 4 ? 5 : kHeads <= 6 && kHasManyRegisters ? 4 : 2;
+    ForChannelBlocks<kMostVecs>(in.format.head_dim, [&](auto vecs, int channel) HWY_ATTR {
       constexpr int kVecs = decltype(vecs)::value;
-      constexpr int kHeads = decltype(heads)::value;
       const float* p = out.p + head * out.p_stride;
       float* o = out.o + head * in.format.head_dim;
       float* l = out.l + head * out.head_stride;
@@ -325,7 +349,7 @@ void FoldWithType(const FoldInput& in, const FoldOutput& out) {
       AnyKeyPasses<Row>(in, out);
       break;
   }
-  ForHeadBlocks(in.num_heads, [&](auto heads, int head) HWY_ATTR {
+  ForHeadBlocks<4>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
     SoftmaxChunk<decltype(heads)::value>(out.p + head * out.p_stride, out.p_stride, in.num_rows,
                                          out.m + head * out.head_stride,
                                          out.l + head * out.head_stride, out.head_stride);

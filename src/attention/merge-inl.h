@@ -66,7 +66,7 @@ bool ChunkWeights(const MergeInput& in, float* weights) {
 // another, and chunks lie far apart.
 void Merge(const MergeInput& in, const float* weights, float* out) {
   const F32 d;
-  ForChannelBlocks(in.head_dim, [&](auto vecs, int channel) HWY_ATTR {
+  ForChannelBlocks<5>(in.head_dim, [&](auto vecs, int channel) HWY_ATTR {
     constexpr int kVecs = decltype(vecs)::value;
     VecF sum[kVecs];
     EBB_UNROLL
@@ -112,7 +112,7 @@ HWY_INLINE void AddMassOfChunk(const float* p, size_t p_stride, const float* wei
 }
 
 void AddMass(const MassInput& in, float* mass) {
-  ForHeadBlocks(in.num_heads, [&](auto heads, int head) HWY_ATTR {
+  ForHeadBlocks<4>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
     const float* p = in.p + head * in.p_stride;
     const float* weights = in.weights + head * in.weights_stride;
     for (size_t row = in.begin; row < in.end;) {
