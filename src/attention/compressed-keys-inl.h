@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-inline constexpr int kMaxHeadBlock = 4;  // of ForHeadBlocks()
+inline constexpr int kMaxHeadBlock = 4;  // heads of one pass over compressed rows
 
 // The words of scale and minimum of a chunk's rows: of the keys, then of each block of values.
 struct ChunkScales {

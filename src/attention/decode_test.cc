@@ -151,7 +151,7 @@ TEST_P(DecodeTest, MassIsItsOwnBesideQueriesThatWantNone) {
 }
 
 TEST_P(DecodeTest, AgreesWithTheReferenceForEveryRatioOfHeads) {
-  for (const int heads : {1, 2, 3, 4, 5, 7, 8, 16, 33}) {
+  for (const int heads : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 33}) {
     for (const int head_dim : {64, 112}) {
       ExpectReference(ShapeOf(RowType::kF16, head_dim, 2, heads), {150, 150});
     }

@@ -112,7 +112,7 @@ HWY_INLINE void AddMassOfChunk(const float* p, size_t p_stride, const float* wei
 }
 
 void AddMass(const MassInput& in, float* mass) {
-  ForHeadBlocks<4>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
+  ForHeadBlocks<kMostChains>(in.num_heads, [&](auto heads, int head) HWY_ATTR {
     const float* p = in.p + head * in.p_stride;
     const float* weights = in.weights + head * in.weights_stride;
     for (size_t row = in.begin; row < in.end;) {
