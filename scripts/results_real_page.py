@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import random
 import sys
 
 from results_page import Importance, read, table, wrapped
@@ -29,12 +30,16 @@ def paired_p(one, other):
 
 # What is the same in all runs but those that say otherwise (scripts/results_real).
 USUAL = "window=32 interval=16"
+# What tiers do by themselves.
+OWN = "window=128 interval=64"
 # Layers times kv heads.
 STREAMS = {"1.5B": 28 * 2, "0.5B": 24 * 2}
 
 
 def name_of(record):
     options = record["options"].replace(USUAL, "").strip()
+    if record["tiers"] and "window=" not in record["options"]:
+        options = f"{options} {OWN}".strip()
     # Where the tiers place rows, `full` says nothing.
     policy = "" if record["policy"] == "full" and options.startswith("scorer=") else record["policy"]
     return " ".join(part for part in (policy, record["budget"], options, record["tiers"]) if part)
@@ -43,29 +48,34 @@ def name_of(record):
 HEAD = ["setting", "n", "right", "accuracy, % (95 %)", "won : lost, p", "of full", "tokens", "evicted, %", "peak rows, of full",
         "peak bytes, of full", "reads, of full", "s an answer"]
 
+# Policies whose budget, as published, the prompt counts in, and that let it go.
+PROMPT_IN_BUDGET = ["h2o", "tova", "rkv", "lazy_eviction", "vatp", "streaming", "streaming_rerotated"]
+
 # Title, what is compared, runs, the run and setting that is the full cache.
 PARTS = [
-    ("GSM8K: the full cache, and what costs no row", ["full", "shares", "compressed", "compressed-4"],
+    ("GSM8K: the full cache, and what costs no row", ["full", "shares", "compressed", "compressed-128", "compressed-4"],
      "`t0=30%` keeps the rest in a file; `t2` compresses every row that is not protected. 5 % evicted beside it is the paper's "
      "condition for an 8-bit tier that collapses."),
     ("GSM8K: evicted shares (\"Not All Thoughts Need HBM\", Table 3, Fig. 2)", ["evicted", "evicted-keys", "hierarchy"],
      "Shares are of the rows ever unprotected, that is, generated and more than a window ago; `evicted` is what that was of all "
      "rows at the end. The hierarchy keeps half of the others in T1, which is exact."),
+    ("GSM8K: where rows lie by how many are evicted (\"Not All Thoughts Need HBM\", Table 4)", ["grid"], "The rest lies in T1, in memory."),
     ("GSM8K: shares by other scores; windows and intervals (Tables 15, 16)", ["scorers"],
      "The prompt stays whatever scores. A longer window leaves fewer rows to evict a tenth of, too."),
     ("GSM8K: policies at half of the rows", ["policies-half"],
      "What half is of differs by policy, as its source has it (`ebb run --list-policies`), and `evicted` says what it came to. "
-     "h2o, tova, rkv, lazy_eviction, vatp and streaming let the prompt go as well, as published."),
+     "h2o, tova, rkv, lazy_eviction, vatp and streaming let the prompt go as well, as published; `scorer=` evicts by a policy's "
+     "scores half of the rows ever unprotected, so that the prompt stays. `quest` frees nothing and reads less."),
     ("GSM8K: fixed numbers of rows (Tables 2, 17)", ["rows"],
      "Budgets are rows of each kv head, the prompt's too, which all of these but `quest` let go. `quest` frees nothing and reads less."),
     ("GSM8K: lossless", ["alone", "lossless"],
      "Each problem by itself, as lossless settings are, in one thread. The policy drafts with a quarter of the rows, all rows "
      "verify, so that rows of both count and seconds are what exactness costs here."),
-    ("MATH-500", ["math"], "Its first problems, at most 1,024 tokens an answer."),
+    ("MATH-500", ["math", "math-others"], "Its first problems, at most 1,024 tokens an answer."),
     ("AIME 2024", ["aime"], "All 30 problems, at most 1,024 tokens an answer."),
 ]
 # The full cache of a task is the first setting of this run.
-FULL = {"alone": "alone", "lossless": "alone", "math": "math", "aime": "aime"}
+FULL = {"alone": "alone", "lossless": "alone", "math": "math", "math-others": "math", "aime": "aime"}
 
 
 def seconds_of(folder):
@@ -130,6 +140,10 @@ def rows_of(out, run):
 EXACT = {"shares": ("full", "with T0 at 30 % and the rest in a file"), "lossless": ("alone", "of lossless generation")}
 
 
+# In the grid, of each evicted share one after another (scripts/results_real).
+T0_SHARES = 3
+
+
 def same_as_full(out, run):
     def told(of):
         return {record["problem"]: (record["extracted"], record["generated_tokens"])
@@ -144,6 +158,17 @@ def same_as_full(out, run):
 length."""), ""]
 
 
+def same_in_columns(out):
+    """Of the grid's answers those that where rows lie changed."""
+    by_cell = {}
+    for record in records_of(folder_of(out, "grid") / "results.jsonl"):
+        by_cell.setdefault((record["setting"] // T0_SHARES, record["problem"]), []).append(record["text"])
+    whole = [texts for texts in by_cell.values() if len(texts) == T0_SHARES]
+    differ = sum(len(set(texts)) > 1 for texts in whole)
+    return [wrapped(f"""Of {len(whole)} answers, each with T0 at 30, 50 and 70 %, {differ} differ in their text between
+these."""), ""] if whole else []
+
+
 def ranks(values):
     """From 1, ties share their mean."""
     order = sorted(values)
@@ -155,6 +180,20 @@ def spearman(a, b):
     mean = (len(a) + 1) / 2
     up = sum((x - mean) * (y - mean) for x, y in zip(a, b))
     return up / (sum((x - mean) ** 2 for x in a) * sum((y - mean) ** 2 for y in b)) ** 0.5
+
+
+# What fidelity tells of a policy, the less the better.
+MEASURES = [("mean KL", lambda r: r["mean_kl"]), ("the share of other likeliest tokens", lambda r: -r["top1"]),
+               ("perplexity", lambda r: r["perplexity"])]
+
+
+def correlation(records, accuracy, of):
+    """Spearman's, and how often lots are as far from none, of 10,000."""
+    ours, right = [of(r) for r in records], [accuracy[r["policy"]] for r in records]
+    rho = spearman(ours, right)
+    lots = random.Random(0)
+    as_far = sum(abs(spearman(ours, lots.sample(right, len(right)))) >= abs(rho) - 1e-9 for _ in range(10000))
+    return f"{rho:+.2f} (p {as_far / 10000:.2g})"
 
 
 def fidelity(out):
@@ -177,19 +216,20 @@ def fidelity(out):
     first = by["50%"][0]
     parts = ["## Fidelity: how far next tokens are from the full cache's", "", wrapped(
         f"""Teacher-forced on the model's own right solutions, the longest, behind each other, in windows of
-{first['window_tokens']} tokens ({first['windows']}), the first 64 of each its prompt. KL in nats, mean over {first['tokens']} tokens, with a block
+{first['window_tokens']} tokens ({first['windows']} of them), the first 64 of each its prompt. KL in nats, mean over {first['tokens']} tokens, with a block
 bootstrap's 95 %. Perplexity over the full cache's is what language modelling would show."""), ""]
     head = ["policy", "mean KL (95 %)", "same likeliest token, %", "perplexity, of full", "pages, MiB"]
-    parts += ["At half of the rows, with the accuracy of all problems that were asked of the policy so beside it:", "",
+    parts += ["At half of the rows, with the accuracy of all problems that were asked of the policy so beside it (on a card, whose "
+              "answers are about as often right):", "",
               table([*head, "right, %"],
                     [[*row, f"{100 * accuracy[row[0].strip('`')]:.0f}" if row[0].strip("`") in accuracy else "-"]
                      for row in rows_at("50%")])]
     both = [r for r in by["50%"] if r["policy"] in accuracy]
-    if len(both) > 2:
-        right = [accuracy[r["policy"]] for r in both]
-        parts += [wrapped(f"""Over these {len(both)} policies Spearman's correlation of accuracy is
-{spearman([r['mean_kl'] for r in both], right):+.2f} with mean KL, {spearman([-r['top1'] for r in both], right):+.2f} with the
-share of other likeliest tokens and {spearman([r['perplexity'] for r in both], right):+.2f} with perplexity."""), ""]
+    keep_prompt = [r for r in both if r["policy"] not in PROMPT_IN_BUDGET]
+    if len(keep_prompt) > 2:
+        parts += [wrapped(f"""Spearman's correlation of accuracy, over the {len(both)} policies that have one and over the {len(keep_prompt)} of
+them that keep the prompt: """ + ", ".join(f"{correlation(both, accuracy, of)} and {correlation(keep_prompt, accuracy, of)} with {what}"
+                                       for what, of in MEASURES) + "."), ""]
     return [*parts, "At 7 MiB for the rows, which is 256 of each kv head, what a policy protects included:", "",
             table(head, rows_at("7MiB"))]
 
@@ -205,8 +245,8 @@ def importance(out):
 answered wrongly, {record['not repeated']} not the same again from the boundary on, which is the box):
 {100 * record['important_share']:.1f} % of the tokens matter to the answer. {of.about_correlations()}"""), "",
             of.signals(), "Scorers, as their scores stand at the boundary, best first:", "", of.scorers(),
-            wrapped(f"""A rolling mean over 64 tokens tells more than the raw signal for {more} of {len(of.families)}
-signals, for {surely} of them beyond both intervals. """ + of.bands_and_places()), ""]
+            wrapped(f"""A rolling mean over 64 tokens is further from zero than the raw signal for {more} of {len(of.families)}
+signals, for {surely} of them beyond both intervals; it follows the position, as the labels do. """ + of.bands_and_places()), ""]
 
 
 def profile(out):
@@ -266,6 +306,8 @@ process alone."""), ""]
             parts += [f"## {title}", "", text, "", table(HEAD, rows)]
             for run in EXACT.keys() & set(runs):
                 parts += same_as_full(out, run)
+            if "grid" in runs:
+                parts += same_in_columns(out)
     parts += fidelity(out) + importance(out) + profile(out)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(parts), encoding="utf-8")
