@@ -198,8 +198,9 @@ def correlation(records, accuracy, of):
 
 def fidelity(out):
     by = {}
-    for record in records_of(out / "fidelity/fidelity.jsonl"):
-        by.setdefault(record["budget"], []).append(record)
+    for run in ("fidelity", "fidelity-others"):
+        for record in records_of(out / run / "fidelity.jsonl"):
+            by.setdefault(record["budget"], []).append(record)
     if "50%" not in by or "7MiB" not in by:
         return []
     accuracy = {record["policy"]: record["accuracy"]
