@@ -265,6 +265,7 @@ TEST_F(BenchTest, BadOptionsAreRefusedWithWhatIsValid) {
   } cases[] = {
       {WithModel("bench decode --depth 1020"), "the context has 1024"},
       {WithModel("bench decode --generate 100"), "expected at least 304"},
+      {WithModel("bench decode --depth 8 --t0 30% --t1 host"), "give --t0 a size"},
       {WithModel("bench decode --mass-cost --no-mass"), "neither --no-mass nor --generate"},
       {WithModel("bench decode --generate 400 --against-full"), "a policy that drops rows"},
       {WithModel("bench decode --against-full --policy streaming --budget 40"), "--generate"},

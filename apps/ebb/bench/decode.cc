@@ -248,9 +248,14 @@ Status BenchDecode(const CliOptions& options) {
         "{} tokens",
         o.generate, kGenerationPrompt + measured, kGenerationPrompt, o.repetitions, o.tokens));
   }
+  const PolicySpec& policy = options.session.policy;
+  if (o.generate == 0 && policy.tiers.has_value() && policy.tiers->t0_cap_bytes == 0) {
+    return InvalidArgument(
+        "shares of tiers are of generated rows, and --depth fills the cache with a prompt: nothing "
+        "would move; give --t0 a size (--t0 64MiB), or --generate N");
+  }
   const int64_t deepest = *std::ranges::max_element(o.depths);
   // Only the full cache can go back after each repetition.
-  const PolicySpec& policy = options.session.policy;
   const bool is_full = policy.name == "full" && !policy.tiers.has_value();
   const int64_t decoded = is_full ? o.tokens : kWarmUpSteps + measured;
   const int64_t longest = o.generate > 0 ? o.generate : deepest + decoded;
