@@ -11,11 +11,10 @@
 #define EBB_ATTENTION_FOLD_INL_H_
 #endif
 
-#include <algorithm>
-#include <cmath>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/attention/attention.h"
