@@ -3,6 +3,7 @@
 import json
 import pathlib
 import random
+import statistics
 import sys
 
 from results_page import Importance, read, table, wrapped
@@ -140,10 +141,6 @@ def rows_of(out, run):
 EXACT = {"shares": ("full", "with T0 at 30 % and the rest in a file"), "lossless": ("alone", "of lossless generation")}
 
 
-# In the grid, of each evicted share one after another (scripts/results_real).
-T0_SHARES = 3
-
-
 def same_as_full(out, run):
     def told(of):
         return {record["problem"]: (record["extracted"], record["generated_tokens"])
@@ -160,12 +157,14 @@ length."""), ""]
 
 def same_in_columns(out):
     """Of the grid's answers those that where rows lie changed."""
-    by_cell = {}
+    by_cell, shares = {}, set()
     for record in records_of(folder_of(out, "grid") / "results.jsonl"):
-        by_cell.setdefault((record["setting"] // T0_SHARES, record["problem"]), []).append(record["text"])
-    whole = [texts for texts in by_cell.values() if len(texts) == T0_SHARES]
+        t0, evicted = record["tiers"].split(" ")
+        by_cell.setdefault((evicted, record["problem"]), []).append(record["text"])
+        shares.add(t0)
+    whole = [texts for texts in by_cell.values() if len(texts) == len(shares)]
     differ = sum(len(set(texts)) > 1 for texts in whole)
-    return [wrapped(f"""Of {len(whole)} answers, each with T0 at 30, 50 and 70 %, {differ} differ in their text between
+    return [wrapped(f"""Of {len(whole)} answers, each with {", ".join(sorted(shares))}, {differ} differ in their text between
 these."""), ""] if whole else []
 
 
@@ -175,13 +174,6 @@ def ranks(values):
     return [(order.index(v) + 1 + len(order) - order[::-1].index(v)) / 2 for v in values]
 
 
-def spearman(a, b):
-    a, b = ranks(a), ranks(b)
-    mean = (len(a) + 1) / 2
-    up = sum((x - mean) * (y - mean) for x, y in zip(a, b))
-    return up / (sum((x - mean) ** 2 for x in a) * sum((y - mean) ** 2 for y in b)) ** 0.5
-
-
 # What fidelity tells of a policy, the less the better.
 MEASURES = [("mean KL", lambda r: r["mean_kl"]), ("the share of other likeliest tokens", lambda r: -r["top1"]),
                ("perplexity", lambda r: r["perplexity"])]
@@ -189,10 +181,10 @@ MEASURES = [("mean KL", lambda r: r["mean_kl"]), ("the share of other likeliest 
 
 def correlation(records, accuracy, of):
     """Spearman's, and how often lots are as far from none, of 10,000."""
-    ours, right = [of(r) for r in records], [accuracy[r["policy"]] for r in records]
-    rho = spearman(ours, right)
+    ours, right = ranks([of(r) for r in records]), ranks([accuracy[r["policy"]] for r in records])
+    rho = statistics.correlation(ours, right)
     lots = random.Random(0)
-    as_far = sum(abs(spearman(ours, lots.sample(right, len(right)))) >= abs(rho) - 1e-9 for _ in range(10000))
+    as_far = sum(abs(statistics.correlation(ours, lots.sample(right, len(right)))) >= abs(rho) - 1e-9 for _ in range(10000))
     return f"{rho:+.2f} (p {as_far / 10000:.2g})"
 
 
