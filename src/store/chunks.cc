@@ -33,8 +33,8 @@ Result<size_t> ReadSome(int fd, std::span<char> to, const std::string& path) {
 uint64_t HashOf(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 Status FileError(const char* what, const std::string& path, int error) {
-  std::string message =
-      fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(error));
+  std::string message = fmt::format("cannot {} {}: {}", what, path.substr(path.rfind('/') + 1),
+                                    std::generic_category().message(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     return ResourceExhausted(std::move(message));
   }
@@ -69,7 +69,7 @@ Result<Chunked> ReadChunks(const std::string& path,
 
 Status WriteChunks(const Chunked& expected, const std::string& path,
                    const std::function<Result<std::string>(size_t index)>& give) {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   const FileDescriptor file(open(path.c_str(), kFlags, 0600));
   if (!file.is_open()) return FileError("write", path, errno);
   uint64_t left = expected.bytes;

@@ -27,13 +27,14 @@ struct Chunked {
 [[nodiscard]] Result<Chunked> ReadChunks(const std::string& path,
                                          const std::function<Status(std::string_view)>& take);
 
-// Writes the chunks that `give` returns to a new file, as many as there are hashes. Errors: Corrupt
-// (a chunk is another one, or too many bytes come); ResourceExhausted (the disk is full); Io; those
-// of `give`.
+// Creates the file and writes the chunks that `give` returns to it, as many as there are hashes.
+// Errors: Io (the file exists already, or the system refuses); Corrupt (a chunk has another hash,
+// or too many bytes come); ResourceExhausted (the disk is full); those of `give`.
 [[nodiscard]] Status WriteChunks(const Chunked& expected, const std::string& path,
                                  const std::function<Result<std::string>(size_t index)>& give);
 
-// What went wrong with a file, by errno.
+// The error of a file operation, by errno. The message has the last part of `path` alone: clients
+// of a server may read it, and the folders of the server are not theirs to know.
 [[nodiscard]] Status FileError(const char* what, const std::string& path, int error);
 // Whole, or with an error.
 [[nodiscard]] Status WriteAll(int fd, std::string_view bytes, const std::string& path);

@@ -18,6 +18,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -138,7 +139,7 @@ class FileStore final : public SessionStore {
       held_.insert_or_assign(name, HeldLock{std::move(fd), epoch});
       return std::optional(Lease{name, epoch});
     }
-    return IoError(fmt::format("cannot lock {}: it keeps changing", path));
+    return IoError(fmt::format("cannot lock {}.lock: it keeps changing", name.id));
   }
 
   Result<Held> Renew(const Lease& lease) override {
@@ -166,7 +167,7 @@ class FileStore final : public SessionStore {
     const std::string data = DataPath({manifest.tenant, manifest.id}, manifest.generation);
     const FileDescriptor file(open(data.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file.is_open()) {
-      if (errno == ENOENT) return Corrupt(fmt::format("{} is missing", data));
+      if (errno == ENOENT) return Corrupt("the rows of the session are missing");
       return FileError("open", data, errno);
     }
     std::string buffer(kChunkBytes, '\0');
@@ -366,8 +367,13 @@ class FileStore final : public SessionStore {
 
 Result<std::unique_ptr<SessionStore>> CreateFileStore(const std::string& folder,
                                                       const StoreLimits& limits) {
-  EBB_RETURN_IF_ERROR(MakeFolder(folder));
-  if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0) return FileError("write", folder, errno);
+  // Only the operator reads these errors, so they have the whole path.
+  const Status made = MakeFolder(folder);
+  if (!made.ok()) return Status(made.code(), fmt::format("{}: {}", folder, made.message()));
+  if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0) {
+    return IoError(
+        fmt::format("cannot write {}: {}", folder, std::generic_category().message(errno)));
+  }
   return std::unique_ptr<SessionStore>(new FileStore(folder, limits));
 }
 

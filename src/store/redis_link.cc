@@ -64,9 +64,7 @@ Result<std::unique_ptr<RedisLink>> RedisLink::Connect(const StoreUrl& url,
   if (context == nullptr) return IoError("cannot reach the session store: no memory");
   std::unique_ptr<RedisLink> link(new RedisLink(context));
   if (context->err != 0) {
-    const std::string place =
-        url.socket.empty() ? fmt::format("{}:{}", url.host, url.port) : url.socket;
-    return IoError(fmt::format("cannot reach the session store at {}: {}", place, context->errstr));
+    return IoError(fmt::format("cannot reach the session store: {}", context->errstr));
   }
   if (redisSetTimeout(context, TimeOf(limits.operation)) != REDIS_OK) return link->Broken();
   EBB_RETURN_IF_ERROR(link->Login(url));

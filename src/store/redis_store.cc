@@ -334,7 +334,12 @@ return gone
 Result<std::unique_ptr<SessionStore>> CreateRedisStore(const StoreUrl& url,
                                                        const StoreLimits& limits) {
   auto store = std::make_unique<RedisStore>(url, limits);
-  EBB_RETURN_IF_ERROR(store->Check());
+  // Only the operator reads this error, so it has the address.
+  if (const Status status = store->Check(); !status.ok()) {
+    const std::string place =
+        url.socket.empty() ? fmt::format("{}:{}", url.host, url.port) : url.socket;
+    return Status(status.code(), fmt::format("{}: {}", place, status.message()));
+  }
   return std::unique_ptr<SessionStore>(std::move(store));
 }
 

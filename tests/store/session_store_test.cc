@@ -213,7 +213,7 @@ TEST_P(SessionStoreTest, WhatIsDamagedIsFound) {
   } else {
     Tell({"DEL", base + manifest.generation + ":0"});
   }
-  status = store->Get(manifest, got);
+  status = store->Get(manifest, got + "-again");
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_THAT(status.message(), HasSubstr("missing"));
   const std::string named = folder_.path() + "/store/t-/one.manifest";

@@ -101,6 +101,7 @@ class StoreTest : public testing::TestWithParam<Place> {
     EXPECT_TRUE(stored.ok()) << stored.status().ToString();
     if (!stored.ok() || !stored->has_value()) return std::nullopt;
     const std::string path = folder_.path() + "/got";
+    std::filesystem::remove(path);
     const Status status = store.Get((*stored)->manifest, path);
     EXPECT_TRUE(status.ok()) << status.ToString();
     return (*stored)->record + "|" + ReadFile(path);

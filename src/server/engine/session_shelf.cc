@@ -1,11 +1,15 @@
 #include "src/server/engine/session_shelf.h"
 
-#include <atomic>
+#include <random>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "ebb/session_file.h"
+#include "ebb/state.h"
+#include "src/server/sessions/scratch_folder.h"
 
 namespace ebb::server {
 namespace {
@@ -38,6 +42,43 @@ Status TakeMemoryBack(Session* session, const SessionOptions& options) {
   return session->SetT0Share(tiers->t0_share);
 }
 
+// The bytes stored in a session file that name its owner and the save that wrote it.
+std::string FileOwner(std::string_view tenant, std::string_view tag) {
+  StateWriter to;
+  to.Text(tenant);
+  to.Text(tag);
+  return to.text();
+}
+
+std::string NewTag() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+// The status with `name` in place of the file's path: clients read these messages.
+Status WithoutPath(const Status& status, const std::string& path, std::string_view name) {
+  std::string message = status.message();
+  for (size_t at = message.find(path); at != std::string::npos; at = message.find(path)) {
+    message.replace(at, path.size(), name);
+  }
+  return Status(status.code(), std::move(message));
+}
+
+Result<std::unique_ptr<Session>> OpenFile(Engine* engine, const SessionOptions& options,
+                                          const SessionWork& work) {
+  auto resumed = ResumeSession(*engine, work.file, options);
+  if (!resumed.ok()) return WithoutPath(resumed.status(), work.file, "the stored session");
+  if (resumed->extra != FileOwner(work.tenant, work.file_tag)) {
+    return Corrupt("the stored session belongs to another conversation");
+  }
+  const int64_t found = resumed->session->next_position();
+  if (found != work.file_tokens) {
+    return Corrupt(
+        fmt::format("the stored session has {} tokens, expected {}", found, work.file_tokens));
+  }
+  return std::move(resumed->session);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Session>> SessionShelf::Open(Engine* engine, const SessionOptions& options,
@@ -53,12 +94,12 @@ Result<std::unique_ptr<Session>> SessionShelf::Open(Engine* engine, const Sessio
     session = std::move(kept->second);
     kept_.erase(kept);
   } else if (!work.file.empty()) {
-    auto resumed = ResumeSession(*engine, work.file, options);
-    if (!resumed.ok()) {
-      *trouble = TroubleOf(resumed.status());
-      return resumed.status();
+    auto opened = OpenFile(engine, options, work);
+    if (!opened.ok()) {
+      *trouble = TroubleOf(opened.status());
+      return opened.status();
     }
-    session = std::move(resumed->session);
+    session = *std::move(opened);
   } else {
     return engine->OpenSession(options);
   }
@@ -87,12 +128,13 @@ bool SessionShelf::Keep(uint64_t number, const SessionOptions& options, const En
 
 Result<SavedSession> SessionShelf::Save(Session* session, const SessionWork& work,
                                         SessionRecord record) {
-  static std::atomic<uint64_t> next = 0;
   record.num_tokens = session->next_position();
   record.logits_hash = session->logits_hash();
-  SavedSession saved = {.file = fmt::format("{}/saved-{}", work.folder, next++),
-                        .record = std::move(record)};
-  EBB_RETURN_IF_ERROR(SaveSession(*session, saved.file));
+  record.file_tag = NewTag();
+  SavedSession saved = {.file = NewScratchPath(work.folder, "saved"), .record = std::move(record)};
+  const Status status =
+      SaveSession(*session, saved.file, FileOwner(work.tenant, saved.record.file_tag));
+  if (!status.ok()) return WithoutPath(status, saved.file, "the session");
   return saved;
 }
 

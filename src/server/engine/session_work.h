@@ -18,6 +18,10 @@ struct SessionWork {
   // Where its rows are: with the driver, under this number; else in this file; else nowhere yet.
   std::optional<uint64_t> resting = {};
   std::string file = {};
+  // The owner, tag and length that the file must have (SessionRecord::file_tag, num_tokens).
+  std::string tenant = {};
+  std::string file_tag = {};
+  int64_t file_tokens = 0;
   std::optional<Position> roll_back = {};  // to so many tokens, first of all
   size_t num_kept = 0;                     // tokens that it has then
   SessionRecord record = {};               // with the turn that the job answers

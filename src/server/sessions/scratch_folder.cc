@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -51,6 +53,11 @@ void RemoveLeftovers(const fs::path& parent) {
 }
 
 }  // namespace
+
+std::string NewScratchPath(std::string_view folder, std::string_view kind) {
+  static std::atomic<uint64_t> next = 0;
+  return fmt::format("{}/{}-{}", folder, kind, next++);
+}
 
 Result<ScratchFolder> ScratchFolder::Create() {
   std::error_code error;

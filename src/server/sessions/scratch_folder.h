@@ -1,17 +1,23 @@
-// A folder for files of one process. What processes that were killed left behind is removed when
-// another one makes its own.
+// A folder for the temporary files of one process. Creating one removes the folders of processes
+// that were killed.
 #ifndef EBB_SERVER_SESSIONS_SCRATCH_FOLDER_H_
 #define EBB_SERVER_SESSIONS_SCRATCH_FOLDER_H_
 
 #include <string>
+#include <string_view>
 
 #include "ebb/status.h"
 
 namespace ebb::server {
 
+// Returns a path in `folder` that this process returns once only, whatever the folder or the
+// session. `kind` makes the name readable: "fetched" gives "FOLDER/fetched-7".
+// Thread safety: may be called from any thread.
+[[nodiscard]] std::string NewScratchPath(std::string_view folder, std::string_view kind);
+
 class ScratchFolder {
  public:
-  // In the system's folder for such files. Errors: Io.
+  // Creates the folder in the system's folder for temporary files. Errors: Io.
   static Result<ScratchFolder> Create();
   ScratchFolder(ScratchFolder&& other) noexcept;
   ScratchFolder& operator=(ScratchFolder&& other) noexcept;

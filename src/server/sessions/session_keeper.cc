@@ -1,8 +1,8 @@
 // Invariants:
 // 1. A session is in `held` as long as this server has its lease, and `is_used` as long as a
 //    request fetches it or may change it.
-// 2. Of the files in `scratch` each belongs to one use, one write or one unsaved session, which
-//    removes it.
+// 2. Each file in `scratch` has a name of its own (NewScratchPath) and belongs to one use, one
+//    write or one unsaved session, which removes it.
 // 3. A job that was begun ends once: what it saved is written first, then its end is delivered.
 #include "src/server/sessions/session_keeper.h"
 
@@ -133,7 +133,7 @@ ApiResult<std::shared_ptr<SessionUse>> SessionKeeper::Impl::Fetch(
   use->created_ms = manifest.created_ms;
   use->generation = manifest.generation;
   if (manifest.generation == resting_generation) return use;
-  use->file = fmt::format("{}/fetched-{}", scratch.path(), use->lease.epoch);
+  use->file = NewScratchPath(scratch.path(), "fetched");
   if (const Status status = store->Get(manifest, use->file); !status.ok()) {
     RemoveFile(use->file);
     return StoreError(status);
@@ -458,6 +458,9 @@ void SessionKeeper::Leave(const std::shared_ptr<SessionUse>& use) {
 bool SessionKeeper::Begin(const std::shared_ptr<SessionUse>& use, JobId job, SessionWork* work) {
   work->resting = use->resting;
   work->file = use->file;
+  work->tenant = use->name.tenant;
+  work->file_tag = use->record.file_tag;
+  work->file_tokens = use->record.num_tokens;
   work->folder = impl_->scratch.path();
   work->checkpoint_every = impl_->options.checkpoint_every;
   const Holding holding = impl_->Find(use->name);

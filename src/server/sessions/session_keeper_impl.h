@@ -134,7 +134,6 @@ struct SessionKeeper::Impl {
     uint64_t fetched = 0;
     uint64_t lost = 0;  // leases
   } counted;
-  uint64_t next_file = 0;
 
   std::mutex mutex;
   std::condition_variable changed;

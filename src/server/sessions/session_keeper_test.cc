@@ -9,13 +9,18 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
+
+#include "src/server/sessions/scratch_folder.h"
 
 namespace ebb::server {
 namespace {
@@ -102,10 +107,13 @@ class SessionKeeperTest : public testing::Test {
     auto slow = std::make_unique<SlowStore>(awaited);
     store_ = slow.get();
     store_->LoseAt(lost_at);
+    StartWith(std::move(slow));
+  }
+  void StartWith(std::unique_ptr<store::SessionStore> store) {
     SessionKeeperOptions options;
     options.limits.lease = kLeaseSeconds;
     auto keeper = SessionKeeper::Create(
-        std::move(slow), options,
+        std::move(store), options,
         {.post =
              [this](std::function<void()> work) { boost::asio::post(thread_, std::move(work)); },
          .discard = [](uint64_t) {},
@@ -118,10 +126,10 @@ class SessionKeeperTest : public testing::Test {
     if (keeper_ != nullptr) keeper_->Stop();
     thread_.join();
   }
-  std::future<Entered> Enter() {
+  std::future<Entered> Enter(const SessionName& name = {"", "s"}) {
     auto promise = std::make_shared<std::promise<Entered>>();
-    boost::asio::post(thread_, [this, promise] {
-      keeper_->Enter({"", "s"}, {},
+    boost::asio::post(thread_, [this, promise, name] {
+      keeper_->Enter(name, {},
                      [promise](Entered entered) { promise->set_value(std::move(entered)); });
     });
     return promise->get_future();
@@ -159,6 +167,78 @@ TEST_F(SessionKeeperTest, WhatWasFetchedUnderALostLeaseIsFetchedAnew) {
   auto first = Enter();
   EXPECT_EQ(EpochOf(&first), "2");
   EXPECT_EQ(store_->num_fetches(), 2);
+}
+
+// Holds sessions of any name, each under the epoch "1", as a folder does. A fetch writes the
+// session's name in two halves and lasts until two fetches have written their first half.
+class FolderLikeStore final : public store::SessionStore {
+ public:
+  Result<std::optional<Lease>> Acquire(const SessionName& name) override {
+    return std::optional(Lease{name, "1"});
+  }
+  Result<Held> Renew(const Lease&) override { return Held::kYes; }
+  Status Release(const Lease&) override { return OkStatus(); }
+  Result<std::optional<StoredSession>> Describe(const SessionName& name) override {
+    Manifest manifest;
+    manifest.tenant = name.tenant;
+    manifest.id = name.id;
+    manifest.generation = "g";
+    return std::optional(StoredSession{manifest, EncodeRecord({})});
+  }
+  Status Get(const Manifest& manifest, const std::string& path) override {
+    std::ofstream(path) << manifest.tenant << '/';
+    std::unique_lock lock(mutex_);
+    ++num_begun_;
+    changed_.notify_all();
+    const bool both =
+        changed_.wait_for(lock, std::chrono::seconds(20), [&] { return num_begun_ >= 2; });
+    lock.unlock();
+    std::ofstream(path, std::ios::app) << manifest.id;
+    return both ? OkStatus() : IoError("no second fetch began");
+  }
+  Result<Held> Put(const Lease&, const std::string&, std::string_view, Manifest*) override {
+    return Held::kYes;
+  }
+  Result<Held> Delete(const Lease&) override { return Held::kYes; }
+  Result<store::SessionPage> List(const std::string&, const std::string&, size_t) override {
+    return store::SessionPage();
+  }
+  Status Sweep() override { return OkStatus(); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int num_begun_ = 0;
+};
+
+TEST_F(SessionKeeperTest, SessionsOfTwoTenantsFetchedAtOnceGetFilesOfTheirOwn) {
+  StartWith(std::make_unique<FolderLikeStore>());
+  auto first = Enter({"tenant-one", "s"}), second = Enter({"tenant-two", "s"});
+  const auto content_of = [](std::future<Entered>* future) {
+    const Entered entered = future->get();
+    if (const auto* error = std::get_if<ApiError>(&entered)) return error->message;
+    std::ostringstream bytes;
+    bytes << std::ifstream(std::get<std::shared_ptr<SessionUse>>(entered)->file).rdbuf();
+    return bytes.str();
+  };
+  EXPECT_EQ(content_of(&first), "tenant-one/s");
+  EXPECT_EQ(content_of(&second), "tenant-two/s");
+}
+
+TEST(ScratchPath, IsReturnedOnce) {
+  std::vector<std::future<std::vector<std::string>>> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.push_back(std::async(std::launch::async, [] {
+      std::vector<std::string> paths;
+      for (int j = 0; j < 1000; ++j) paths.push_back(NewScratchPath("/folder", "fetched"));
+      return paths;
+    }));
+  }
+  std::set<std::string> all;
+  for (auto& thread : threads) {
+    for (std::string& path : thread.get()) all.insert(std::move(path));
+  }
+  EXPECT_EQ(all.size(), 4000u);
 }
 
 }  // namespace

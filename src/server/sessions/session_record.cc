@@ -11,7 +11,7 @@
 namespace ebb::server {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr std::string_view kBlanks = " \t\r\n";
 
 std::string_view Trimmed(std::string_view text) {
@@ -104,13 +104,20 @@ std::string EncodeRecord(const SessionRecord& r) {
   to.Number<uint8_t>(static_cast<uint8_t>(r.finish));
   to.Number<uint64_t>(r.logits_hash);
   to.Number<int64_t>(r.num_tokens);
+  to.Text(r.file_tag);
   return to.text();
 }
 
 Result<SessionRecord> DecodeRecord(std::string_view bytes) {
   StateReader from(std::as_bytes(std::span(bytes)), "the record of a session");
-  if (from.Number<uint32_t>() != kVersion) from.Fail("another version");
+  const auto version = from.Number<uint32_t>();
   EBB_RETURN_IF_ERROR(from.status());
+  if (version != kVersion) {
+    return Unsupported(
+        fmt::format("the session was stored by another version of ebb (record "
+                    "format {}, this one reads {}); delete it and begin a new one",
+                    version, kVersion));
+  }
   const std::string encoded = from.Text();
   EBB_RETURN_IF_ERROR(from.status());
   EBB_ASSIGN_OR_RETURN(Conversation talk, DecodeConversation(encoded));
@@ -128,6 +135,7 @@ Result<SessionRecord> DecodeRecord(std::string_view bytes) {
   const auto finish = from.Number<uint8_t>();
   r.logits_hash = from.Number<uint64_t>();
   r.num_tokens = from.Number<int64_t>();
+  r.file_tag = from.Text();
   std::vector<ChatMessage>& all = talk.request.messages;
   const uint64_t num_said = r.is_over ? 1 : 0;
   if (num_before > all.size() || num_asked > all.size() ||

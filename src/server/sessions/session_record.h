@@ -39,7 +39,8 @@ struct SessionRecord {
   size_t thought_bytes = 0;
   FinishReason finish = FinishReason::kStop;
   uint64_t logits_hash = 0;
-  int64_t num_tokens = 0;  // of the session when this was written
+  int64_t num_tokens = 0;     // of the session when this was written
+  std::string file_tag = {};  // random, equal in the record and in the session file saved with it
 
   // The session has read the last token of its answer.
   [[nodiscard]] bool has_read_answer() const {

@@ -181,7 +181,7 @@ void SessionKeeper::Delete(const SessionName& name, Answered then) {
 void SessionKeeper::Fork(const SessionName& from, const std::string& to, Answered then) {
   Impl* const impl = impl_.get();
   const SessionName copy = {from.tenant, to};
-  const std::string file = fmt::format("{}/fork-{}", impl->scratch.path(), impl->next_file++);
+  const std::string file = NewScratchPath(impl->scratch.path(), "fork");
   const auto fork = [impl, from, copy, file] {
     return Under(*impl->store, from, [&](const Lease&) {
       return Under(*impl->store, copy,
