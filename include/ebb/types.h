@@ -47,7 +47,10 @@ enum class TokenKind : uint8_t { kGiven = 0, kGenerated = 1 };
 [[nodiscard]] std::string_view GranularityName(Granularity granularity);
 [[nodiscard]] Result<Granularity> ParseGranularity(std::string_view name);
 [[nodiscard]] std::string_view TierName(Tier tier);
-// "512MiB", "6GiB", "1000000", "2GB": bytes. Fails on anything else, on zero and on overflow.
+// Reads a size: a number, which may have a fraction or an exponent, and a unit in letters of either
+// case. KiB, MiB, GiB, TiB, or Ki, Mi, Gi, Ti, are powers of 1024; kB, MB, GB, TB, or k, M, G, T,
+// are powers of 1000; B or nothing are bytes. "512MiB", "1.5Gi", "2G", "1e9". A part of a byte is
+// cut off. Fails on anything else, on less than 1 byte and on 2^64 and more.
 [[nodiscard]] Result<uint64_t> ParseBytes(std::string_view text);
 
 // The sizes of a model that the cache and the policies need to know. Layers may differ in their kv

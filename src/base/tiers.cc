@@ -54,17 +54,17 @@ Result<CompressedType> ParseCompressedType(std::string_view name) {
 }
 
 Status ParseT0(std::string_view text, TierSpec* spec) {
-  constexpr std::string_view kExpected = "a share (50%) or a cap in bytes (512MiB)";
   if (text.ends_with('%')) {
     const std::optional<double> share = ParseShare(text);
-    if (!share) return Malformed("T0", text, kNotAShare, kExpected);
+    if (!share) return Malformed("T0", text, kNotAShare, "a share (50%) or a cap (512MiB)");
     spec->t0_share = *share;
     spec->t0_cap_bytes = 0;
     return OkStatus();
   }
   const Result<uint64_t> bytes = ParseBytes(text);
   if (!bytes.ok()) {
-    return Malformed("T0", text, "neither a share nor a number of bytes", kExpected);
+    return InvalidArgument(
+        fmt::format("T0: expected a share such as 50%, or a cap: {}", bytes.status().message()));
   }
   spec->t0_cap_bytes = *bytes;
   return OkStatus();
@@ -76,10 +76,17 @@ Status ParseT1(std::string_view text, TierSpec* spec) {
   std::string_view place = text;
   uint64_t cap_bytes = 0;
   if (const size_t comma = text.rfind(','); comma != std::string_view::npos) {
-    const Result<uint64_t> bytes = ParseBytes(text.substr(comma + 1));
-    if (!bytes.ok()) return refuse("what follows the last comma is not a number of bytes");
     place = text.substr(0, comma);
-    cap_bytes = *bytes;
+    const std::string_view size = text.substr(comma + 1);
+    const Result<uint64_t> bytes = ParseBytes(size);
+    // An empty size is none: file:a,b, is the folder "a,b" without a cap.
+    if (!size.empty() && !bytes.ok()) {
+      return refuse(
+          "the text after the last comma is not a size; a folder with a comma in its name is "
+          "followed "
+          "by one more comma (file:a,b,)");
+    }
+    if (bytes.ok()) cap_bytes = *bytes;
   }
   const size_t colon = place.find(':');
   const std::string_view name = place.substr(0, colon);
@@ -90,7 +97,7 @@ Status ParseT1(std::string_view text, TierSpec* spec) {
   if (!where.has_value()) return refuse("not a place");
   if (has_path && where != T1Place::kFile) return refuse("only a file has a path");
   if (has_path && path.empty()) return refuse("the path is empty");
-  if (cap_bytes > 0 && where == T1Place::kNone) return refuse("what is none has no size");
+  if (cap_bytes > 0 && where == T1Place::kNone) return refuse("none has no size");
   spec->t1 = *where;
   spec->t1_path = path;
   spec->t1_cap_bytes = cap_bytes;

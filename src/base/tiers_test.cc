@@ -90,10 +90,8 @@ TEST(ParseT0, ReadsAShareOrACap) {
 
 TEST(ParseT0, RefusesEverythingElse) {
   const char* share = "not a share from 0% to 100%";
-  const char* neither = "neither a share nor a number of bytes";
   ExpectRefused(ParseT0,
-                {{"", neither},
-                 {"%", share},
+                {{"%", share},
                  {"x%", share},
                  {"-1%", share},
                  {"-0%", share},
@@ -102,15 +100,19 @@ TEST(ParseT0, RefusesEverythingElse) {
                  {"nan%", share},
                  {"inf%", share},
                  {"5%%", share},
-                 {" 5%", share},
-                 {"0.5", neither},
-                 {"half", neither},
-                 {"0", neither},
-                 {"0MiB", neither},
-                 {"-1MiB", neither},
-                 {"99999999999999999999", neither},
-                 {"18446744073709551615KiB", neither}},
-                "write a share (50%) or a cap in bytes (512MiB)");
+                 {" 5%", share}},
+                "write a share (50%) or a cap (512MiB)");
+  const char* size = "a share such as 50%, or a cap: expected a size from 1 to 2^64 - 1 bytes";
+  ExpectRefused(ParseT0,
+                {{"", size},
+                 {"0.5", size},
+                 {"half", size},
+                 {"0", size},
+                 {"0MiB", size},
+                 {"-1MiB", size},
+                 {"99999999999999999999", size},
+                 {"18446744073709551615KiB", size}},
+                "such as 1000000, 512MiB");
 }
 
 TEST(ParseT1, ReadsPlacePathAndCap) {
@@ -129,6 +131,9 @@ TEST(ParseT1, ReadsPlacePathAndCap) {
       {"file:/var/tmp,1000", T1Place::kFile, "/var/tmp", 1000},
       {"file:a,b,1000", T1Place::kFile, "a,b", 1000},
       {"file:a:b", T1Place::kFile, "a:b", 0},
+      {"file:/tmp/a,b,", T1Place::kFile, "/tmp/a,b", 0},
+      {"file:/tmp/a,b,1.5Gi", T1Place::kFile, "/tmp/a,b", 3ull << 29},
+      {"file:/tmp/a,", T1Place::kFile, "/tmp/a", 0},
   };
   for (const auto& c : cases) {
     TierSpec expected = Odd();
@@ -140,7 +145,8 @@ TEST(ParseT1, ReadsPlacePathAndCap) {
 }
 
 TEST(ParseT1, RefusesEverythingElse) {
-  const char* size = "what follows the last comma is not a number of bytes";
+  const char* size =
+      "the text after the last comma is not a size; a folder with a comma in its name is followed";
   ExpectRefused(ParseT1,
                 {{"", "not a place"},
                  {"disk", "not a place"},
@@ -148,14 +154,13 @@ TEST(ParseT1, RefusesEverythingElse) {
                  {"none ", "not a place"},
                  {"file:", "the path is empty"},
                  {"file:,5MiB", "the path is empty"},
-                 {"file,", size},
                  {"file,x", size},
                  {"file,0", size},
                  {"file:a,b", size},
                  {"file,99999999999999999999", size},
                  {"none:a", "only a file has a path"},
                  {"host:a", "only a file has a path"},
-                 {"none,5MiB", "what is none has no size"}},
+                 {"none,5MiB", "none has no size"}},
                 "write none, host[,SIZE] or file[:PATH][,SIZE]");
 }
 

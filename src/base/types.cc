@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 #include <numeric>
 #include <optional>
+#include <string>
 
 #include "src/base/names.h"
 
@@ -19,17 +20,45 @@ constexpr std::array<Named<Granularity>, 3> kGranularities = {
     {{"token", Granularity::kToken}, {"layer", Granularity::kLayer}, {"head", Granularity::kHead}}};
 constexpr std::array<Named<Tier>, kNumTiers> kTiers = {
     {{"T0", Tier::kT0}, {"T1", Tier::kT1}, {"T2", Tier::kT2}, {"T3", Tier::kT3}}};
-constexpr std::array<Named<uint64_t>, 11> kByteUnits = {{{"", 1},
-                                                         {"B", 1},
-                                                         {"kB", 1000},
-                                                         {"KB", 1000},
-                                                         {"MB", 1000ull * 1000},
-                                                         {"GB", 1000ull * 1000 * 1000},
-                                                         {"TB", 1000ull * 1000 * 1000 * 1000},
-                                                         {"KiB", 1ull << 10},
-                                                         {"MiB", 1ull << 20},
-                                                         {"GiB", 1ull << 30},
-                                                         {"TiB", 1ull << 40}}};
+// In lower case. As in Kubernetes and SI, M alone is a million and Mi is 2^20.
+constexpr std::array<Named<uint64_t>, 18> kByteUnits = {{{"", 1},
+                                                         {"b", 1},
+                                                         {"k", 1000},
+                                                         {"kb", 1000},
+                                                         {"m", 1000ull * 1000},
+                                                         {"mb", 1000ull * 1000},
+                                                         {"g", 1000ull * 1000 * 1000},
+                                                         {"gb", 1000ull * 1000 * 1000},
+                                                         {"t", 1000ull * 1000 * 1000 * 1000},
+                                                         {"tb", 1000ull * 1000 * 1000 * 1000},
+                                                         {"ki", 1ull << 10},
+                                                         {"kib", 1ull << 10},
+                                                         {"mi", 1ull << 20},
+                                                         {"mib", 1ull << 20},
+                                                         {"gi", 1ull << 30},
+                                                         {"gib", 1ull << 30},
+                                                         {"ti", 1ull << 40},
+                                                         {"tib", 1ull << 40}}};
+
+// Returns the bytes of one such unit; nothing for a unit that does not exist.
+std::optional<uint64_t> UnitBytes(std::string_view unit) {
+  std::string lower(unit);
+  for (char& letter : lower) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return ValueOf(kByteUnits, lower);
+}
+
+// Reads what the number at the begin of `text` may be made of: digits, a point, an exponent.
+std::string_view NumberIn(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const bool has_exponent = end + 1 < text.size() && (text[end] == 'e' || text[end] == 'E');
+  if (!has_exponent) return text.substr(0, end);
+  const size_t digits = end + 1 + (text[end + 1] == '+' ? 1 : 0);
+  const size_t after = std::min(text.find_first_not_of(kDigits, digits), text.size());
+  return text.substr(0, after > digits ? after : end);
+}
 
 }  // namespace
 
@@ -52,21 +81,31 @@ Result<Granularity> ParseGranularity(std::string_view name) {
 std::string_view TierName(Tier tier) { return NameOf(kTiers, tier); }
 
 Result<uint64_t> ParseBytes(std::string_view text) {
-  uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  const std::string_view unit(rest, static_cast<size_t>(end - rest));
-  const std::optional<uint64_t> unit_bytes = ValueOf(kByteUnits, unit);
-  if (error == std::errc::invalid_argument || !unit_bytes.has_value()) {
+  const auto refuse = [&] {
     return InvalidArgument(
-        fmt::format("\"{}\" is not a number of bytes; write it as 1000000, 512MiB or 2GB", text));
+        fmt::format("expected a size from 1 to 2^64 - 1 bytes, such as 1000000, 512MiB, 1.5Gi, "
+                    "2GB or 1e9, found \"{}\"",
+                    text));
+  };
+  const std::string_view number = NumberIn(text);
+  const std::optional<uint64_t> unit = UnitBytes(text.substr(number.size()));
+  if (!unit.has_value()) return refuse();
+  const char* const end = number.data() + number.size();
+  uint64_t whole = 0;
+  uint64_t bytes = 0;
+  const auto [rest, error] = std::from_chars(number.data(), end, whole);
+  if (rest == end && error == std::errc()) {
+    if (__builtin_mul_overflow(whole, *unit, &bytes)) return refuse();
+  } else if (rest != end) {
+    // A fraction or an exponent: exact up to 2^53 bytes, which is more than a size needs.
+    double value = 0;
+    const auto [last, failure] = std::from_chars(number.data(), end, value);
+    constexpr double kTooMany = 18446744073709551616.0;  // 2^64
+    value *= static_cast<double>(*unit);
+    if (last != end || failure != std::errc() || !(value < kTooMany)) return refuse();
+    bytes = static_cast<uint64_t>(value);
   }
-  if (error == std::errc::result_out_of_range ||
-      number > std::numeric_limits<uint64_t>::max() / *unit_bytes) {
-    return InvalidArgument(fmt::format("\"{}\" is more than 64 bits of bytes", text));
-  }
-  if (number == 0) return InvalidArgument(fmt::format("\"{}\": expected more than 0 bytes", text));
-  return number * *unit_bytes;
+  return bytes > 0 ? Result<uint64_t>(bytes) : refuse();
 }
 
 int ModelShape::SmallestWindow() const {

@@ -59,6 +59,22 @@ TEST(ParseBytes, ReadsDecimalAndBinaryUnits) {
       {"1TB", 1000000000000},
       {"2TiB", 2ull << 40},
       {"18446744073709551615", UINT64_MAX},
+      {"1.5GiB", 3ull << 29},
+      {"1e9", 1000000000},
+      {"2.5e+3", 2500},
+      {"1E3kB", 1000000},
+      {".5Ki", 512},
+      {"0.3Ki", 307},
+      {"512mib", 512ull << 20},
+      {"1Gib", 1ull << 30},
+      {"2Gi", 2ull << 30},
+      {"3ki", 3072},
+      {"512M", 512000000},
+      {"512m", 512000000},
+      {"2G", 2000000000},
+      {"7k", 7000},
+      {"1T", 1000000000000},
+      {"1Ti", 1ull << 40},
   };
   for (const Case& c : cases) {
     ASSERT_TRUE(ParseBytes(c.text).ok()) << c.text;
@@ -66,19 +82,40 @@ TEST(ParseBytes, ReadsDecimalAndBinaryUnits) {
   }
 }
 
-TEST(ParseBytes, RefusesWhatIsNotANumberOfBytes) {
-  for (const char* text : {"", "MiB", "x", "-1", "+1", "1.5GiB", "1 GiB", "1Gib", "1GiBB", " 1"}) {
+TEST(ParseBytes, RefusesAnythingElseWithBothBounds) {
+  for (const char* text : {"",
+                           "MiB",
+                           "x",
+                           "-1",
+                           "+1",
+                           "1 GiB",
+                           "1GiBB",
+                           " 1",
+                           "1.5.2",
+                           "1e",
+                           "1e-3",
+                           "e9",
+                           "1eMiB",
+                           ".",
+                           "0x10",
+                           "inf",
+                           "nan",
+                           "0",
+                           "0MiB",
+                           "0.0",
+                           "0.0001KiB",
+                           "18446744073709551616",
+                           "18014398509481984KiB",
+                           "16777216TiB",
+                           "1e20",
+                           "1e400",
+                           "1.9e19",
+                           "1Kib "}) {
     const Status status = ParseBytes(text).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(status.message(), HasSubstr("is not a number of bytes")) << text;
+    EXPECT_THAT(status.message(), HasSubstr("a size from 1 to 2^64 - 1 bytes")) << text;
+    EXPECT_THAT(status.message(), HasSubstr("\"" + std::string(text) + "\"")) << text;
   }
-}
-
-TEST(ParseBytes, RefusesZeroAndOverflow) {
-  EXPECT_THAT(ParseBytes("0").status().message(), HasSubstr("more than 0 bytes"));
-  EXPECT_THAT(ParseBytes("0MiB").status().message(), HasSubstr("more than 0 bytes"));
-  EXPECT_THAT(ParseBytes("18446744073709551616").status().message(), HasSubstr("64 bits"));
-  EXPECT_THAT(ParseBytes("18014398509481984KiB").status().message(), HasSubstr("64 bits"));
   EXPECT_TRUE(ParseBytes("18014398509481983KiB").ok());
 }
 

@@ -1,6 +1,7 @@
 // What a user writes about policies, read and written: no meaning here, that is MakePolicy's.
 #include <fmt/format.h>
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -52,8 +53,10 @@ Result<Budget> ParseBudget(std::string_view text) {
     if (rows <= 0) return NotABudget(text, "it must be above 0");
     return Budget{beyond ? Budget::Unit::kBeyond : Budget::Unit::kRows, static_cast<double>(rows)};
   }
+  // Without a unit a number is of rows, hence whole.
+  const bool has_unit = !text.empty() && std::isalpha(static_cast<unsigned char>(text.back())) != 0;
   const Result<uint64_t> bytes = ParseBytes(text);
-  if (!bytes.ok()) return NotABudget(text, "not an amount");
+  if (!bytes.ok() || !has_unit) return NotABudget(text, "not an amount");
   return Budget{Budget::Unit::kBytes, static_cast<double>(*bytes)};
 }
 

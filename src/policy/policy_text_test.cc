@@ -53,6 +53,7 @@ TEST(ParseBudget, RefusesEverythingElse) {
       {"99999999999999999999", "not a number of rows"},
       {"-5", "not an amount"},
       {"1.5", "not an amount"},
+      {"1e3", "not an amount"},
       {"10 rows", "not an amount"},
       {"0MiB", "not an amount"},
       {"MiB", "not an amount"},
