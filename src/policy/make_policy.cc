@@ -68,6 +68,12 @@ Status CheckOption(const ResolvedPolicy& resolved, PolicyOption option, std::str
                    std::optional<int> value, int smallest) {
   if (!value) return OkStatus();
   if ((resolved.row.options & option) == 0) {
+    if (std::ranges::count(ParamNames(resolved.params), text) > 0) {
+      return InvalidArgument(
+          fmt::format("policy \"{0}\" takes {1} as a parameter and not as an option; write "
+                      "{0}:{1}={2}",
+                      resolved.base, text, *value));
+    }
     return InvalidArgument(fmt::format("policy \"{}\" takes no {}; it takes {}", resolved.base,
                                        text, OptionsOf(resolved)));
   }

@@ -502,6 +502,11 @@ TEST(MakePolicy, RefusesOptionsThatThePolicyDoesNotTake) {
             "interval, heavy=, recent=, sinks=, split=");
 }
 
+TEST(MakePolicy, AnOptionThatThePolicyTakesAsAParameterIsRefusedWithTheFormToWrite) {
+  EXPECT_EQ(ErrorOf({.name = "h2o", .sinks = 3}),
+            "policy \"h2o\" takes sinks as a parameter and not as an option; write h2o:sinks=3");
+}
+
 TEST(MakePolicy, RefusesValuesOutOfRange) {
   const PolicySpec base = {.name = "attention", .budget = Rows(500)};
   PolicySpec spec = base;
