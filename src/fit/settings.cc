@@ -31,6 +31,12 @@ int Largest(int max, Fitting fits) {
   return static_cast<int>(low);
 }
 
+// "512 bytes", "1 KiB", "90 MiB": rounded down, but never to 0.
+std::string SizeText(uint64_t bytes) {
+  if (bytes >= uint64_t{1} << 20) return fmt::format("{} MiB", bytes >> 20);
+  return bytes >= 1024 ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} bytes", bytes);
+}
+
 FitSetting Make(std::string name, const TierSpec& tiers) { return {std::move(name), tiers}; }
 
 FitSetting FileSetting(int t0_percent) {
@@ -168,17 +174,16 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
   if (least == kNone && !refused.ok()) return refused;
   constexpr uint64_t kMiB = 1 << 20;
   if (request.on_device) {
-    return ResourceExhausted(
-        fmt::format("no setting of the tiers fits {} tokens into {} MiB of the device's memory and "
-                    "{} MiB of the "
-                    "host's; the smallest takes {} MiB of the device's, {} of them weights",
-                    request.context, limits.device_bytes / kMiB, limits.memory_bytes / kMiB,
-                    least / kMiB + 1, model.weight_bytes / kMiB));
+    return ResourceExhausted(fmt::format(
+        "no setting of the tiers fits {} tokens into {} of the device's memory and {} of "
+        "the host's; the smallest takes {} MiB of the device's, {} of them weights",
+        request.context, SizeText(limits.device_bytes), SizeText(limits.memory_bytes),
+        least / kMiB + 1, model.weight_bytes / kMiB));
   }
   return ResourceExhausted(
-      fmt::format("no setting of the tiers fits {} tokens into {} MiB; the smallest takes {} MiB, "
+      fmt::format("no setting of the tiers fits {} tokens into {}; the smallest takes {} MiB, "
                   "{} of them before any row",
-                  request.context, limits.memory_bytes / kMiB, least / kMiB + 1,
+                  request.context, SizeText(limits.memory_bytes), least / kMiB + 1,
                   (model.weight_bytes + model.program_bytes) / kMiB));
 }
 

@@ -64,6 +64,13 @@ TEST(FitSettings, WhatFitsNowhereIsRefusedWithTheLeastMemory) {
   const std::string message = Gentlest(90, 1000);
   EXPECT_THAT(message, HasSubstr("fits 8000 tokens into 90 MiB"));
   EXPECT_THAT(message, HasSubstr("100 of them before any row"));
+  const auto refused = [](uint64_t memory_bytes) {
+    return GentlestSetting(WeightsAlone(), {.context = 8000}, {.memory_bytes = memory_bytes})
+        .status()
+        .message();
+  };
+  EXPECT_THAT(refused(1024), HasSubstr("fits 8000 tokens into 1 KiB;"));
+  EXPECT_THAT(refused(1000), HasSubstr("fits 8000 tokens into 1000 bytes;"));
 }
 
 TEST(FitSettings, WhatIsRefusedEverywhereSaysWhy) {
