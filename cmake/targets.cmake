@@ -136,7 +136,7 @@ function(ebb_embed space symbol file result)
 #include <string_view>
 asm(R"(
 .pushsection .rodata
-.balign 16
+.balign 64
 @symbol@_begin:
 .incbin "@file@"
 @symbol@_end:

@@ -30,6 +30,9 @@ enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };
 
 struct ModelOptions {
   std::string path;
+  // The bytes of a GGUF file in memory, aligned to 64 bytes, instead of the file at `path`, which
+  // then is its name in messages alone. They outlive the model. Empty: the file is read.
+  std::span<const std::byte> contents = {};
   std::string adapter =
       {};  // a file that makes the model mark rows (docs/dev/formats.md); empty: none
   WeightMode weights = WeightMode::kAsStored;

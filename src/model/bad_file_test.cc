@@ -69,8 +69,20 @@ std::vector<BadFile> BadMetadata() {
       {"no_family", RemoveKey("general.architecture"), corrupt, "lacks general.architecture"},
       {"family_no_string", SetU32("general.architecture", 1), corrupt, "type u32, expected str"},
       {"name_no_string", SetU32("general.name", 1), corrupt, "general.name is of type u32"},
-      {"split", [](GgufEdit& file) { gguf_set_val_u16(file.metadata(), "split.count", 2); },
-       unsupported, "gguf-split"},
+      {"split",
+       [](GgufEdit& file) {
+         gguf_set_val_u16(file.metadata(), "split.count", 3);
+         gguf_set_val_u16(file.metadata(), "split.no", 0);
+       },
+       unsupported, "found part 1 of 3; join the parts with `llama-gguf-split --merge"},
+      // The later parts have no other metadata.
+      {"split_later_part",
+       [](GgufEdit& file) {
+         gguf_set_val_u16(file.metadata(), "split.count", 3);
+         gguf_set_val_u16(file.metadata(), "split.no", 1);
+         gguf_remove_key(file.metadata(), "general.architecture");
+       },
+       unsupported, "found part 2 of 3"},
       {"no_layers_key", RemoveKey("llama.block_count"), corrupt, "lacks llama.block_count"},
       {"no_width", RemoveKey("llama.embedding_length"), corrupt, "embedding_length"},
       {"no_ffn", RemoveKey("llama.feed_forward_length"), corrupt, "feed_forward_length"},

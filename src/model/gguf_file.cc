@@ -59,16 +59,24 @@ GgufFile::GgufFile(MappedFile mapping, ContextPtr context)
 
 Result<GgufFile> GgufFile::Open(const std::string& path) {
   EBB_ASSIGN_OR_RETURN(MappedFile mapping, MappedFile::Open(path));
+  return Parse(std::move(mapping), path);
+}
+
+Result<GgufFile> GgufFile::Of(std::span<const std::byte> contents, const std::string& name) {
+  return Parse(MappedFile::Of(contents), name);
+}
+
+Result<GgufFile> GgufFile::Parse(MappedFile mapping, const std::string& name) {
   const LlamaErrorScope errors;
   const std::span<const std::byte> bytes = mapping.bytes();
   ContextPtr context(
       gguf_init_from_buffer(bytes.data(), bytes.size(), {.no_alloc = true, .ctx = nullptr}));
   if (context == nullptr) {
-    return Corrupt(fmt::format("{}: expected a GGUF file: {}", path, errors.FirstError()));
+    return Corrupt(fmt::format("{}: expected a GGUF file: {}", name, errors.FirstError()));
   }
   GgufFile file(std::move(mapping), std::move(context));
   if (Status status = file.IndexTensors(); !status.ok()) {
-    return Status(status.code(), fmt::format("{}: {}", path, status.message()));
+    return Status(status.code(), fmt::format("{}: {}", name, status.message()));
   }
   return file;
 }

@@ -39,6 +39,9 @@ class GgufFile {
 
   // Errors, which name the path: those of MappedFile::Open(); Corrupt; Unsupported (alignment).
   static Result<GgufFile> Open(const std::string& path);
+  // Reads a file that is in memory already; `name` is for messages. REQUIRES: the bytes are aligned
+  // to 64 and outlive the object.
+  static Result<GgufFile> Of(std::span<const std::byte> contents, const std::string& name);
 
   // Writes the value of `key`, a uint16_t, uint32_t, float, bool or string, into *value. A missing
   // optional key leaves it alone. Corrupt: missing and required, or of another type.
@@ -75,6 +78,7 @@ class GgufFile {
   using ContextPtr = std::unique_ptr<gguf_context, Free>;
 
   GgufFile(MappedFile mapping, ContextPtr context);
+  static Result<GgufFile> Parse(MappedFile mapping, const std::string& name);
   Status IndexTensors();
 
   MappedFile mapping_;

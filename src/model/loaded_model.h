@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ebb/model.h"
+#include "ebb/status.h"
 #include "ebb/types.h"
 
 struct ggml_context;
@@ -138,6 +139,8 @@ struct LoadedModel {
 
   LoadedModel();
   ~LoadedModel();
+  // Fails once a file of the model changed on the disk: see MappedFile::CheckUnchanged().
+  [[nodiscard]] Status CheckFilesUnchanged() const;
 };
 
 }  // namespace ebb

@@ -8,7 +8,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <string_view>
 #include <utility>
+
+#include "src/model/mapped_file_guard.h"
 
 namespace ebb {
 namespace {
@@ -18,6 +22,13 @@ Status SystemError(const std::string& path, const char* what) {
   std::string message = fmt::format("{}: {}: {}", path, what, std::strerror(error));
   return error == ENOENT || error == ENOTDIR ? NotFound(std::move(message))
                                              : IoError(std::move(message));
+}
+
+std::string_view KindOf(const struct stat& info) {
+  if (S_ISDIR(info.st_mode)) return "a folder";
+  if (S_ISFIFO(info.st_mode)) return "a named pipe";
+  if (S_ISSOCK(info.st_mode)) return "a socket";
+  return "a device";
 }
 
 // The whole pages inside a range.
@@ -32,7 +43,8 @@ std::span<std::byte> InnerPages(std::span<const std::byte> range) {
 }  // namespace
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: a named pipe is refused below, not waited for.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return SystemError(path, "cannot open");
   struct stat info = {};
   Status status;
@@ -40,7 +52,7 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   if (fstat(fd, &info) != 0) {
     status = SystemError(path, "cannot stat");
   } else if (!S_ISREG(info.st_mode)) {
-    status = IoError(fmt::format("{}: expected a regular file", path));
+    status = IoError(fmt::format("{}: expected a regular file, found {}", path, KindOf(info)));
   } else if (info.st_size == 0) {
     status = Corrupt(fmt::format("{}: the file is empty", path));
   } else {
@@ -50,29 +62,64 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
     // Where the file lies in large pieces in the page cache, each would count as 2 MiB.
     if (address != MAP_FAILED) madvise(address, info.st_size, MADV_NOHUGEPAGE);
   }
-  close(fd);
-  if (!status.ok()) return status;
-  return MappedFile({static_cast<const std::byte*>(address), static_cast<size_t>(info.st_size)});
+  if (!status.ok()) {
+    close(fd);
+    return status;
+  }
+  MappedFile file({static_cast<const std::byte*>(address), static_cast<size_t>(info.st_size)});
+  file.name_ = std::filesystem::path(path).filename().string();
+  file.fd_ = fd;
+  file.modified_seconds_ = info.st_mtim.tv_sec;
+  file.modified_nanoseconds_ = info.st_mtim.tv_nsec;
+  file.guard_ = Guard(file.bytes_);
+  return file;
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(bytes_, other.bytes_);
+  std::swap(name_, other.name_);
+  std::swap(fd_, other.fd_);
+  std::swap(modified_seconds_, other.modified_seconds_);
+  std::swap(modified_nanoseconds_, other.modified_nanoseconds_);
+  std::swap(guard_, other.guard_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (!is_file()) return;
+  EndGuard(guard_);
+  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  close(fd_);
+}
+
+Status MappedFile::CheckUnchanged() const {
+  if (!is_file()) return OkStatus();
+  struct stat info = {};
+  std::string_view how;
+  if (guard_->is_lost.load()) {
+    how = "was truncated, or cannot be read any more";
+  } else if (fstat(fd_, &info) != 0 || static_cast<size_t>(info.st_size) != bytes_.size()) {
+    how = "has another size";
+  } else if (info.st_mtim.tv_sec != modified_seconds_ ||
+             info.st_mtim.tv_nsec != modified_nanoseconds_) {
+    how = "was written to";
+  } else {
+    return OkStatus();
+  }
+  return IoError(fmt::format(
+      "the model file {} changed while it was in use: it {}; load the model again", name_, how));
 }
 
 void MappedFile::Prefetch() const {
+  if (!is_file()) return;
   madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_WILLNEED);
 }
 
 void MappedFile::Populate(std::span<const std::byte> range) const {
   const std::span<std::byte> pages = InnerPages(range);
-  if (pages.empty()) return;
+  if (pages.empty() || !is_file()) return;
 #ifdef MADV_POPULATE_READ
   if (madvise(pages.data(), pages.size(), MADV_POPULATE_READ) == 0) return;
 #endif
@@ -81,7 +128,8 @@ void MappedFile::Populate(std::span<const std::byte> range) const {
 
 void MappedFile::Drop(std::span<const std::byte> range) const {
   const std::span<std::byte> pages = InnerPages(range);
-  if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
+  // Memory of the caller's might not come back.
+  if (!pages.empty() && is_file()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
 }
 
 }  // namespace ebb

@@ -1,10 +1,16 @@
 // A file seen as memory, read only. Pages are read when touched and belong to the page cache.
 //
+// Other programs may change the file meanwhile. Where they truncate it, or its disk fails, a touch
+// raises SIGBUS: a handler, which Open() installs for the process, puts zeros in the place of the
+// whole mapping, so that the touch succeeds and CheckUnchanged() fails from then on. The handler
+// passes a SIGBUS from any other address on to the handler that was there before.
+//
 // Ownership: movable; the mapping ends with the object. Thread safety: immutable after Open().
 #ifndef EBB_MODEL_MAPPED_FILE_H_
 #define EBB_MODEL_MAPPED_FILE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -12,15 +18,23 @@
 
 namespace ebb {
 
+struct GuardedRange;  // what the handler of SIGBUS knows of a mapping
+
 class MappedFile {
  public:
   // Errors: NotFound; IoError (no permission, no regular file); Corrupt (empty).
   static Result<MappedFile> Open(const std::string& path);
+  // Sees `bytes` as a file that never changes. REQUIRES: they outlive the object.
+  static MappedFile Of(std::span<const std::byte> bytes) { return MappedFile(bytes); }
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  // Fails with IoError, which names the file without its folder, once the file was truncated,
+  // written to or became unreadable since Open(): what was read of it since then may be anything.
+  // A file that another one replaced (rename, unlink) is unchanged. One call of the system.
+  [[nodiscard]] Status CheckUnchanged() const;
 
   // Lets the system read the whole file ahead, without waiting for it.
   void Prefetch() const;
@@ -32,8 +46,14 @@ class MappedFile {
 
  private:
   explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  [[nodiscard]] bool is_file() const { return fd_ >= 0; }
 
   std::span<const std::byte> bytes_;
+  std::string name_;  // without its folder
+  int fd_ = -1;       // -1: memory of the caller's
+  int64_t modified_seconds_ = 0;
+  int64_t modified_nanoseconds_ = 0;
+  GuardedRange* guard_ = nullptr;
 };
 
 }  // namespace ebb

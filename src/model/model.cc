@@ -54,16 +54,25 @@ ModelShape ShapeOf(const Hyperparameters& h) {
           .windows = h.windows};
 }
 
+Status CheckNotSplit(const GgufFile& file) {
+  uint16_t num_parts = 1;
+  uint16_t part = 0;  // from 0
+  EBB_RETURN_IF_ERROR(file.Read("split.count", GgufFile::Need::kOptional, &num_parts));
+  EBB_RETURN_IF_ERROR(file.Read("split.no", GgufFile::Need::kOptional, &part));
+  if (num_parts <= 1) return OkStatus();
+  return Unsupported(
+      fmt::format("expected a whole model, found part {} of {}; join the parts with "
+                  "`llama-gguf-split --merge FIRST-PART WHOLE.gguf`",
+                  part + 1, num_parts));
+}
+
 // Everything that can be known without touching a weight.
 Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
+  // First, since the first part alone has the rest of the metadata.
+  EBB_RETURN_IF_ERROR(CheckNotSplit(file));
   std::string architecture;
   EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &architecture));
   EBB_ASSIGN_OR_RETURN(model->family, FindModelFamily(architecture));
-  uint16_t num_files = 1;
-  EBB_RETURN_IF_ERROR(file.Read("split.count", GgufFile::Need::kOptional, &num_files));
-  if (num_files > 1) {
-    return Unsupported("the model is split over several files; join them with gguf-split --merge");
-  }
   EBB_ASSIGN_OR_RETURN(model->hparams, ReadHyperparameters(file, *model->family, options));
   EBB_ASSIGN_OR_RETURN(model->hparams.vocab_size, CountTokens(file));
   EBB_ASSIGN_OR_RETURN(model->name, file.ReadName());
@@ -102,12 +111,21 @@ Status InFile(const std::string& path, const Status& status) {
 LoadedModel::LoadedModel() = default;
 LoadedModel::~LoadedModel() = default;
 
+Status LoadedModel::CheckFilesUnchanged() const {
+  for (const WeightBuffers* of_file : {buffers.get(), adapter_buffers.get()}) {
+    if (of_file != nullptr) EBB_RETURN_IF_ERROR(of_file->mapping->CheckUnchanged());
+  }
+  return OkStatus();
+}
+
 Model::Model(std::unique_ptr<LoadedModel> loaded) : loaded_(std::move(loaded)) {}
 Model::~Model() = default;
 
 Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
   EBB_RETURN_IF_ERROR(CheckProcessor());
-  EBB_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(options.path));
+  EBB_ASSIGN_OR_RETURN(GgufFile file, options.contents.empty()
+                                          ? GgufFile::Open(options.path)
+                                          : GgufFile::Of(options.contents, options.path));
   auto loaded = std::make_unique<LoadedModel>();
   loaded->for_device = options.for_device;
   EBB_RETURN_IF_ERROR(InFile(options.path, Describe(file, options, loaded.get())));
@@ -120,6 +138,8 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
   EBB_RETURN_IF_ERROR(InFile(options.path, LoadParts(file, options, loader, loaded.get())));
   if (adapter != nullptr) EBB_RETURN_IF_ERROR(adapter->Load(loaded.get()));
   loaded->buffers->mapping = GgufFile::TakeMapping(std::move(file));
+  // Weights that were read while another program wrote them may be anything.
+  EBB_RETURN_IF_ERROR(loaded->CheckFilesUnchanged());
   return std::shared_ptr<const Model>(new Model(std::move(loaded)));
 }
 

@@ -85,6 +85,10 @@ Result<VocabModel> LoadVocabulary(const GgufFile& file) {
   // From the metadata that is parsed already: a second parse costs as much as the first.
   VocabModel model(llama_model_init_from_user(file.context(), nullptr, nullptr, params));
   if (model == nullptr) {
+    // libllama catches what is thrown, and tells it as text.
+    if (errors.FirstError().find("bad_alloc") != std::string::npos) {
+      return ResourceExhausted("no memory is left for the tokenizer");
+    }
     return Corrupt(fmt::format("the tokenizer does not load: {}", errors.FirstError()));
   }
   EBB_RETURN_IF_ERROR(CheckAddedTokens(llama_model_get_vocab(model.get())));

@@ -441,7 +441,13 @@ ggml_status GraphRunner::Impl::Compute(const StepWork& work, ggml_cgraph* graph,
 }
 
 Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
-  if (impl_->on_device != nullptr) return impl_->on_device->Run(work, costs);
+  EBB_RETURN_IF_ERROR(impl_->on_device != nullptr ? impl_->on_device->Run(work, costs)
+                                                  : RunOnHost(work, costs));
+  // Afterwards, so that no result of weights that changed during the step is believed.
+  return impl_->model.CheckFilesUnchanged();
+}
+
+Status GraphRunner::RunOnHost(const StepWork& work, StepCosts* costs) {
   const GraphShape shape = ShapeOf(work);
   impl_->Reserve(work, shape.path);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, impl_->GraphFor(shape));
@@ -547,7 +553,7 @@ Status GraphRunner::ComputeLogits(std::span<const float> outputs, bool one_token
     return Internal(std::string("ggml failed logits: ") + ggml_status_to_string(status));
   }
   impl_->logits = graph.logits;
-  return OkStatus();
+  return impl_->model.CheckFilesUnchanged();
 } catch (const std::bad_alloc&) {
   return ResourceExhausted("no memory for logits");
 }

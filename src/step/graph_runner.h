@@ -33,9 +33,10 @@ class GraphRunner {
 
   // Computes the step: rows are stored, signals filled. `costs`, unless null, tell where the time
   // went. Errors: ResourceExhausted (compute buffers, staging memory), those of reading T1 and of
-  // writing earlier moves to its file (IoError), the device's, Internal (ggml failed). May throw
-  // std::bad_alloc. After an error rows and signals are unspecified; the caller takes the rows
-  // back. REQUIRES: where tokens go one at a time, or logits come later, one sequence.
+  // writing earlier moves to its file (IoError), the device's, Internal (ggml failed), and IoError
+  // where the model's file changed before the end of the step. May throw std::bad_alloc. After an
+  // error rows and signals are unspecified; the caller takes the rows back. REQUIRES: where tokens
+  // go one at a time, or logits come later, one sequence.
   Status Run(const StepWork& work, StepCosts* costs);
   // Rotates the keys of a group's visible rows anew so that they end before place `end`; those from
   // position `next` on have none yet. What fails leaves some of them turned. May throw
@@ -68,6 +69,7 @@ class GraphRunner {
 
  private:
   struct Impl;
+  Status RunOnHost(const StepWork& work, StepCosts* costs);
   explicit GraphRunner(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -3,10 +3,9 @@
 #define EBB_APPS_PULL_BUILT_IN_MODELS_H_
 
 #include <array>
-#include <string>
+#include <cstddef>
+#include <span>
 #include <string_view>
-
-#include "ebb/status.h"
 
 namespace ebb::cli {
 
@@ -18,10 +17,8 @@ inline constexpr std::array<std::string_view, 3> kBuiltInModels = {kPebbleName, 
 
 [[nodiscard]] bool IsBuiltInModel(std::string_view name);
 
-// A path at which the model's GGUF file can be opened until the process ends; a file of memory, not
-// of a disk. Errors: kNotFound (no model has this name); kIo (out of memory or of file
-// descriptors).
-[[nodiscard]] Result<std::string> BuiltInModelPath(std::string_view name);
+// The model's GGUF file, which is a part of the program. REQUIRES: IsBuiltInModel(name).
+[[nodiscard]] std::span<const std::byte> BuiltInModelFile(std::string_view name);
 
 }  // namespace ebb::cli
 
