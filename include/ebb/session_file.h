@@ -33,6 +33,12 @@ namespace [[gnu::visibility("default")]] ebb {
 // goes again. Errors: those of a file, as of SaveSession().
 [[nodiscard]] Status CheckSessionPlace(const std::string& path);
 
+// Keeps others that ask for it, in this process or another one, from the session's file for as long
+// as the result lives: two that resume one file and save it lose each other's turns. A save, which
+// replaces the file, does not end it. PATH.lock exists next to the file meanwhile.
+// Errors: IoError (another one has it, or the folder cannot be written), NotFound.
+[[nodiscard]] Result<std::shared_ptr<const void>> LockSessionFile(const std::string& path);
+
 struct ResumedSession {
   std::unique_ptr<Session> session;
   std::string extra;

@@ -13,6 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "src/io/file_names.h"
+
 namespace ebb {
 namespace {
 
@@ -21,27 +23,6 @@ constexpr mode_t kPermissions = 0777;
 constexpr mode_t kOwnersAlone = 0600;
 
 bool MeansNoSpace(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
-
-// Whether the open file is still the one of that name: it may have been renamed meanwhile.
-bool IsFileOf(int fd, const std::string& name) {
-  struct stat opened = {};
-  struct stat named = {};
-  return fstat(fd, &opened) == 0 && lstat(name.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino && S_ISREG(opened.st_mode);
-}
-
-// The file that a link names, also where it is not there yet.
-std::string WithoutLinks(const std::string& path) {
-  namespace fs = std::filesystem;
-  constexpr int kMostLinks = 40;  // as many as the system follows
-  std::error_code error;
-  fs::path at = path;
-  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(at, error)); ++i) {
-    at = at.parent_path() / fs::read_symlink(at, error);
-  }
-  const std::string canonical = fs::weakly_canonical(at, error).string();
-  return error || canonical.empty() ? path : canonical;
-}
 
 }  // namespace
 

@@ -78,7 +78,8 @@ Result<std::unique_ptr<PrivateFile>> PrivateFile::Create(const PrivateFileOption
   EBB_RETURN_IF_ERROR(file->Probe());
   if (!file->direct_ && options.buffering == Buffering::kDirectOnly) {
     return Unsupported(fmt::format(
-        "the file system of {} has no direct I/O: pages read from it would stay in memory",
+        "the file system of {} has no direct I/O: pages read from it would stay in memory; name "
+        "another folder by TMPDIR or tiers.t1_path",
         file->folder_));
   }
   return file;
@@ -96,8 +97,9 @@ Status PrivateFile::Open(Buffering buffering) {
   if (fd_ < 0 && errno == EINVAL && buffering == Buffering::kAllow) open_with(0);
   if (fd_ >= 0) return OkStatus();
   const int error = errno;
-  std::string message = fmt::format("cannot make a file for pages in {}: {}", folder_,
-                                    std::generic_category().message(error));
+  std::string message = fmt::format(
+      "cannot make a file for pages in {}: {}; name another folder by TMPDIR or tiers.t1_path",
+      folder_, std::generic_category().message(error));
   if (error == ENOENT || error == ENOTDIR) return NotFound(std::move(message));
   if (error == EINVAL) return Unsupported(message + " (direct I/O)");
   return MeansNoSpace(error) ? ResourceExhausted(std::move(message)) : IoError(std::move(message));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ebb/session_file.h"
+#include "src/io/file_lock.h"
 #include "src/kv/sequence_state.h"
 #include "src/model/loaded_model.h"
 #include "src/session/session_file.h"
@@ -282,6 +283,11 @@ Status SaveSession(Session& session, const std::string& path, std::string_view e
 }
 
 Status CheckSessionPlace(const std::string& path) { return FileReplacement::Create(path).status(); }
+
+Result<std::shared_ptr<const void>> LockSessionFile(const std::string& path) {
+  EBB_ASSIGN_OR_RETURN(std::unique_ptr<FileLock> lock, FileLock::Take(path));
+  return std::shared_ptr<const void>(std::move(lock));
+}
 
 Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
                                      const SessionOptions& options) {

@@ -1,0 +1,29 @@
+#include "src/io/file_names.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <system_error>
+
+namespace ebb {
+
+bool IsFileOf(int fd, const std::string& name) {
+  struct stat opened = {};
+  struct stat named = {};
+  return fstat(fd, &opened) == 0 && lstat(name.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino && S_ISREG(opened.st_mode);
+}
+
+std::string WithoutLinks(const std::string& path) {
+  namespace fs = std::filesystem;
+  constexpr int kMostLinks = 40;  // as many as the system follows
+  std::error_code error;
+  fs::path at = path;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(at, error)); ++i) {
+    at = at.parent_path() / fs::read_symlink(at, error);
+  }
+  const std::string canonical = fs::weakly_canonical(at, error).string();
+  return error || canonical.empty() ? path : canonical;
+}
+
+}  // namespace ebb
