@@ -213,8 +213,8 @@ TEST_F(PullTest, ANameGivenToMIsTheFetchedModel) {
   const ProgramEnd absent = run();
   EXPECT_EQ(absent.exit_code, 1);
   EXPECT_EQ(absent.err,
-            "ebb: the model qwen2.5-coder-1.5b is not there yet; run \"ebb pull "
-            "qwen2.5-coder-1.5b\"\n");
+            "ebb: there is no model qwen2.5-coder-1.5b at " + Cache() +
+                "/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf; run \"ebb pull qwen2.5-coder-1.5b\"\n");
   const TinyModel tiny;
   fs::copy_file(tiny.path(), Cache() + "/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf");
   EXPECT_EQ(run().exit_code, 0) << run().err;

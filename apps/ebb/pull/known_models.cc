@@ -176,12 +176,22 @@ Result<std::string> FindModelFile(const std::string& given) {
                     "found no file of that name",
                     given, KnownModelNames()));
   }
-  std::string path = KnownModelPath(*model);
-  if (!path.empty() && std::filesystem::exists(path, error)) return path;
-  if (given.empty()) {
-    return NotFound("there is no default model yet; run \"ebb pull\", or give one with -m FILE");
+  const std::string path = KnownModelPath(*model);
+  const std::string what = given.empty() ? "the default model" : fmt::format("the model {}", given);
+  if (path.empty()) {
+    return NotFound(
+        fmt::format("{} has no place: {}; or give a file with -m FILE", what, kNoCacheFolder));
   }
-  return NotFound(fmt::format("the model {0} is not there yet; run \"ebb pull {0}\"", given));
+  if (std::filesystem::exists(path, error)) return path;
+  if (error) {
+    return IoError(fmt::format("cannot look for {} at {}: {}; or give a file with -m FILE", what,
+                               path, error.message()));
+  }
+  if (given.empty()) {
+    return NotFound(fmt::format(
+        "there is no default model at {}; run \"ebb pull\", or give one with -m FILE", path));
+  }
+  return NotFound(fmt::format("there is no model {0} at {1}; run \"ebb pull {0}\"", given, path));
 }
 
 }  // namespace ebb::cli

@@ -39,13 +39,18 @@ struct KnownModel {
 
 // ${XDG_CACHE_HOME:-~/.cache}/ebb. Empty when neither XDG_CACHE_HOME nor HOME is set.
 [[nodiscard]] std::string CacheFolder();
+// Says why it is empty, and what helps.
+inline constexpr std::string_view kNoCacheFolder =
+    "neither XDG_CACHE_HOME nor HOME is set; set one of them";
 // The model's file in that folder, whether it exists or not. Empty when the folder is.
 [[nodiscard]] std::string KnownModelPath(const KnownModel& model);
 
 // The file that -m names, or that of the default model where `given` is empty. A known model's name
 // always means the model that was fetched; a file of that name is written ./NAME. Errors: kNotFound
-// with the advice to run "ebb pull" when the model was not fetched, or with the list of names when
-// `given` is neither a name, nor a file, nor looks like one (a slash, or .gguf at its end).
+// with the advice to run "ebb pull" when the model was not fetched, with the reason where there is
+// no cache folder, or with the list of names when `given` is neither a name, nor a file, nor looks
+// like one (a slash, or .gguf at its end); kIo, with the reason, where the cache folder cannot be
+// searched.
 [[nodiscard]] Result<std::string> FindModelFile(const std::string& given);
 
 }  // namespace ebb::cli

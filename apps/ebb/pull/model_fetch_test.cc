@@ -20,8 +20,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/pull/parts_folder.h"
-#include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/subprocess.h"
 #include "tests/support/temp_folder.h"
 

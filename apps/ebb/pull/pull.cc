@@ -8,10 +8,10 @@
 
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/pull/known_models.h"
 #include "apps/ebb/pull/model_fetch.h"
 #include "apps/ebb/pull/parts_folder.h"
-#include "apps/ebb/setup.h"
 
 namespace ebb::cli {
 namespace {
@@ -31,7 +31,7 @@ LocalState StateOf(const KnownModel& model) {
   std::error_code error;
   if (const uintmax_t bytes = fs::file_size(state.path, error); !error) state.bytes = bytes;
   state.is_there = state.bytes == model.bytes;
-  state.num_parts_kept = NumPartsKept(model, state.path);
+  if (!state.path.empty()) state.num_parts_kept = NumPartsKept(model, state.path);
   return state;
 }
 
@@ -50,7 +50,9 @@ Json ToJson(const KnownModel& model, const LocalState& state) {
 std::string ToText(const KnownModel& model, const LocalState& state) {
   constexpr uint64_t kMegabyte = 1000000;
   std::string where = fmt::format("not there; `ebb pull {}` fetches it", model.name);
-  if (state.is_there) {
+  if (state.path.empty()) {
+    where = fmt::format("has no place: {}", kNoCacheFolder);
+  } else if (state.is_there) {
     where = state.path;
   } else if (state.bytes > 0) {
     where = fmt::format("{} has {} bytes instead of {}; `ebb pull {}` fetches it anew", state.path,
@@ -93,7 +95,9 @@ std::vector<const KnownModel*> ChosenModels(const PullInput& pull) {
 
 ExitCode RunPull(const CliOptions& options) {
   (void)InstallInterruptHandler();
-  if (CacheFolder().empty()) return Fail(NotFound("neither XDG_CACHE_HOME nor HOME is set"));
+  if (CacheFolder().empty() && !options.pull.list) {
+    return Fail(NotFound(fmt::format("a model has nowhere to go: {}", kNoCacheFolder)));
+  }
   for (const KnownModel* model : ChosenModels(options.pull)) {
     Status status;
     if (options.pull.list) {
