@@ -18,6 +18,12 @@ function add(parent, tag, text, className) {
   return node;
 }
 
+// Characters that a page hides, or that reorder the words around them, by their numbers.
+function visible(text) {
+  const driving = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+  return text.replace(driving, (one) => `<U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}>`);
+}
+
 // ---- figures as text
 
 function bytes(n) {
@@ -449,7 +455,7 @@ function drawTexts(mine, moment, now) {
   for (let i = spans.length; i < mine.texts.length; ++i) {
     const node = i < first ? null : document.createElement("span");
     if (node) {
-      node.textContent = mine.texts[i];
+      node.textContent = visible(mine.texts[i]);
       node.title = `token ${i}`;
     }
     spans.push({ node, tier: "", part: -1 });
