@@ -22,7 +22,7 @@ std::span<const Command> CommandTable() {
        WithModel({G::kPrompt, G::kSystem, G::kSession, G::kGeneration, G::kSampling, G::kPolicy,
                   G::kLossless, G::kMemory, G::kDisplay, G::kQuiet, G::kJson, G::kLogprobs}),
        RunRun},
-      {"chat", "talk in turns; /exit, /reset and /stats are commands",
+      {"chat", "talk in turns; /exit, /reset, /stats and /help are commands",
        WithModel({G::kSystem, G::kSession, G::kGeneration, G::kSampling, G::kPolicy, G::kLossless,
                   G::kMemory, G::kDisplay, G::kQuiet, G::kLogprobs}),
        RunChat},

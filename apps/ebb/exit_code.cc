@@ -6,18 +6,22 @@
 
 #include <fmt/format.h>
 
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/terminal/say.h"
+#include "apps/ebb/terminal/terminal_text.h"
 
 namespace ebb::cli {
 
 std::span<const ExitCodeInfo> ExitCodes() {
   static constexpr std::array kCodes = {
       ExitCodeInfo{ExitCode::kOk, "done; a text ended by itself, a stop string or its length"},
-      ExitCodeInfo{ExitCode::kError,
-                   "an error: a file, the model, the system, or stdout was closed"},
+      ExitCodeInfo{
+          ExitCode::kError,
+          "an error: a file, the model, the system, or an output that could not be written"},
       ExitCodeInfo{ExitCode::kUsage, "an unknown command or option, or a value that is not valid"},
       ExitCodeInfo{ExitCode::kLimit, "the context or the cap on memory was reached"},
-      ExitCodeInfo{ExitCode::kInterrupted, "interrupted by Ctrl-C; a second one kills"},
+      ExitCodeInfo{ExitCode::kHungUp, "the terminal hung up; a session was saved"},
+      ExitCodeInfo{ExitCode::kInterrupted, "interrupted by Ctrl-C or SIGTERM; a second one kills"},
   };
   return kCodes;
 }
@@ -31,18 +35,19 @@ ExitCode ExitCodeFor(const Status& status) {
     case StatusCode::kResourceExhausted:
       return ExitCode::kLimit;
     case StatusCode::kCancelled:
-      return ExitCode::kInterrupted;
+      return HungUp() ? ExitCode::kHungUp : ExitCode::kInterrupted;
     default:
       return ExitCode::kError;
   }
 }
 
 std::string InOptions(std::string message) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOptions = {{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kOptions = {{
       {"memory_bytes", "--memory"},
       {"policy.budget", "--budget"},
       {"policy.scorer", "--scorer"},
       {"tiers.evict_beyond_caps", "--evict caps"},
+      {"tiers.t1_path", "--t1 file:FOLDER"},
   }};
   for (const auto& [field, option] : kOptions) {
     for (size_t at = 0; (at = message.find(field, at)) != std::string::npos; at += option.size()) {
@@ -53,7 +58,7 @@ std::string InOptions(std::string message) {
 }
 
 ExitCode Fail(const Status& status) {
-  Say("ebb: {}\n", InOptions(status.message()));
+  Say("ebb: {}\n", ShownOnTerminal(InOptions(status.message())));
   return ExitCodeFor(status);
 }
 

@@ -15,7 +15,8 @@ enum class ExitCode {
   kError = 1,         // a file, the model, the system; stdout was closed
   kUsage = 2,         // unknown command or option, or a value that is not valid
   kLimit = 3,         // the context or a memory cap was reached
-  kInterrupted = 130  // Ctrl-C
+  kHungUp = 129,      // SIGHUP: the terminal is gone
+  kInterrupted = 130  // Ctrl-C, or SIGTERM
 };
 
 struct ExitCodeInfo {
@@ -24,12 +25,14 @@ struct ExitCodeInfo {
 };
 [[nodiscard]] std::span<const ExitCodeInfo> ExitCodes();
 
-// kInvalidArgument: kUsage; kResourceExhausted: kLimit; kCancelled: kInterrupted; else kError.
+// kInvalidArgument: kUsage; kResourceExhausted: kLimit; kCancelled: kHungUp after
+// SIGHUP, else kInterrupted; all others: kError.
 [[nodiscard]] ExitCode ExitCodeFor(const Status& status);
 // Errors of the library name fields of its options, people give options: "memory_bytes" becomes
 // "--memory".
 [[nodiscard]] std::string InOptions(std::string message);
-// Writes "ebb: <message>", InOptions(), to stderr. REQUIRES: !status.ok().
+// Writes "ebb: <message>", InOptions(), to stderr; names of files and other text from outside as
+// ShownOnTerminal(), into files too, since logs are read on terminals. REQUIRES: !status.ok().
 ExitCode Fail(const Status& status);
 
 }  // namespace ebb::cli

@@ -14,11 +14,11 @@
 namespace {
 
 // A closed stdout must not become the model file: the next open() would take its number. Opened
-// for reading alone, it fails when it is written; what stderr would say is for nobody.
+// for reading alone, it fails when it is written.
 void OccupyStandardStreams() {
   for (int file = STDIN_FILENO; file <= STDERR_FILENO; ++file) {
     if (fcntl(file, F_GETFD) >= 0) continue;
-    (void)open("/dev/null", file == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+    (void)open("/dev/null", O_RDONLY);
   }
 }
 

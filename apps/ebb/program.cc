@@ -1,6 +1,7 @@
 #include "apps/ebb/program.h"
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -12,6 +13,9 @@
 #include <CLI/Formatter.hpp>
 
 #include "apps/ebb/run/policy_list.h"
+#include "apps/ebb/terminal/output.h"
+#include "apps/ebb/terminal/say.h"
+#include "apps/ebb/terminal/tier_notices.h"
 #include "ebb/version.h"
 
 namespace ebb::cli {
@@ -125,6 +129,17 @@ std::vector<std::string> ForParser(std::span<const std::string> arguments) {
   return all;
 }
 
+// So that the same can be had again. With --quiet the records of --json alone tell it.
+Status TellSeed(const CliOptions& options) {
+  if (options.quiet) return OkStatus();
+  const TierNotices::Announcement drawn = {
+      "seed", fmt::format("--seed {} was drawn for --seed random", options.seed)};
+  const std::string text = AnnouncementText(drawn, options) + "\n";
+  if (options.json) return WriteToStderr(text);
+  SayText(text);
+  return OkStatus();
+}
+
 ExitCode RunCommand(const Command& command, std::span<const std::string> arguments) {
   CLI::App app(std::string(command.summary), fmt::format("ebb {}", command.name));
   CliOptions options;
@@ -146,6 +161,10 @@ ExitCode RunCommand(const Command& command, std::span<const std::string> argumen
     return ExitCode::kOk;
   } catch (const CLI::ParseError& error) {
     return Fail(InvalidArgument(ErrorText(error, app)));
+  }
+  if (options.draws_seed) {
+    options.seed = std::random_device{}();
+    if (const Status told = TellSeed(options); !told.ok()) return Fail(told);
   }
   options.sampling.seed = options.seed;
   options.session.policy.seed = options.seed;

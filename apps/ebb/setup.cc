@@ -1,59 +1,20 @@
 #include "apps/ebb/setup.h"
 
-#include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include "apps/ebb/exit_code.h"
 #include "apps/ebb/pull/built_in_models.h"
 #include "apps/ebb/pull/known_models.h"
 #include "ebb/session_file.h"
 
 namespace ebb::cli {
-namespace {
-
-constexpr int kInterruptedExit = static_cast<int>(ExitCode::kInterrupted);
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler writes it
-
-std::atomic<const char*> exit_bytes{nullptr};
-static_assert(std::atomic<const char*>::is_always_lock_free);
-
-// Calls nothing but what a signal handler may.
-extern "C" void OnInterrupt(int signal) {
-  if (!interrupted.exchange(true, std::memory_order_relaxed)) return;
-  const char* words = exit_bytes.load(std::memory_order_relaxed);
-  const bool written = words == nullptr || write(STDOUT_FILENO, words, strlen(words)) >= 0;
-  (void)written;  // the process ends either way, once this handler returns
-  std::signal(signal, SIG_DFL);
-  raise(signal);
-}
-
-// Calls nothing but what a signal handler may.
-extern "C" void OnInterruptAtPrompt(int) {
-  constexpr char kMessage[] = "ebb: interrupted\n";
-  if (write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1) < 0) _exit(kInterruptedExit);
-  _exit(kInterruptedExit);
-}
-
-void Arm(int signal, void (*handler)(int)) {
-  struct sigaction action = {};
-  action.sa_handler = handler;
-  // No SA_RESTART: waiting for input ends.
-  sigaction(signal, &action, nullptr);
-}
-
-}  // namespace
 
 Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
   ModelOptions model = options.model;
   model.for_device = options.engine.device.kind == DeviceKind::kBackend;
   if (IsBuiltInModel(model.path)) {
-    EBB_ASSIGN_OR_RETURN(model.path, BuiltInModelPath(model.path));
+    model.contents = BuiltInModelFile(model.path);
   } else {
     EBB_ASSIGN_OR_RETURN(model.path, FindModelFile(model.path));
   }
@@ -80,24 +41,6 @@ Result<Setup> OpenSetup(std::shared_ptr<const Model> model, const CliOptions& op
   }
   EBB_ASSIGN_OR_RETURN(setup.session, setup.engine->OpenSession(options.session));
   return setup;
-}
-
-const std::atomic<bool>* InstallInterruptHandler() {
-  interrupted.store(false);
-  Arm(SIGINT, OnInterrupt);
-  Arm(SIGTERM, OnInterrupt);
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a write past the limit on files fails, as on a full disk
-  return &interrupted;
-}
-
-bool Interrupted() { return interrupted.load(std::memory_order_relaxed); }
-
-void SetExitBytes(const char* words) { exit_bytes.store(words, std::memory_order_relaxed); }
-
-void EndOnInterrupt() {
-  Arm(SIGINT, OnInterruptAtPrompt);
-  Arm(SIGTERM, OnInterruptAtPrompt);
 }
 
 uint64_t PeakResidentBytes() {

@@ -57,7 +57,13 @@ std::vector<Case> Cases() {
       {"NegativeTemperature", run + "--temp -1", kUsage, {"--temp", "from 0 to 100"}},
       {"NotAnInteger", run + "--top-k 1.5", kUsage, {"--top-k", "integer", "\"1.5\""}},
       {"HugeInteger", run + "--context 99999999999", kUsage, {"--context", "integer"}},
-      {"BadSeed", run + "--seed -1", kUsage, {"--seed", "from 0 to 2^64 - 1"}},
+      {"BadSeed", run + "--seed -2", kUsage, {"--seed", "from 0 to 2^64 - 1, random or -1"}},
+      {"BoundsOfANumber", run + "--top-k 99999999999", kUsage, {"--top-k", "from 0 to 2147483647"}},
+      {"NoSizeForT0", run + "--t0 0", kUsage, {"--t0", "from 1 to 2^64 - 1 bytes"}},
+      {"NoSizeForT1", run + "--t1 file:/tmp/a,b", kUsage, {"--t1", "file:a,b,"}},
+      {"FolderWithACommaForT1", run + "--t1 file:MISSING/a,b,", kError, {"MISSING/a,b: "}},
+      {"SinksOfH2o", run + "--policy h2o --budget 64 --sinks 2", kUsage, {"write h2o:sinks=2"}},
+      {"LittleMemory", run + "--memory 1KiB", kLimit, {"tokens into 1 KiB;"}},
       {"BadThoughts", run + "--thoughts loud", kUsage, {"--thoughts", "show|dim|hide", "loud"}},
       {"BadKvType", run + "--kv-type q8_0", kUsage, {"--kv-type", "f16|bf16|f32", "q8_0"}},
       {"BadPastContext", run + "--past-context go", kUsage, {"--past-context", "refuse|rerotate"}},
@@ -248,6 +254,57 @@ TEST_F(HardTimesTest, AStderrThatCannotBeWrittenEndsNothing) {
     state = std::system((std::string(EBB_BINARY_PATH) + run + "/nonexistent" + to).c_str());
     EXPECT_EQ(WEXITSTATUS(state), kError) << output;
   }
+}
+
+// A program that asked for JSON waits for it.
+TEST_F(HardTimesTest, AnObjectOfJsonThatCannotBeWrittenIsAnError) {
+  if (!std::filesystem::exists("/dev/full"))
+    EBB_SKIP_WITHOUT("dev_full") << "there is no /dev/full here";
+  const std::string run = std::string(EBB_BINARY_PATH) +
+                          " run --threads 1 --raw --temp 0 -n 4 -p tide --json -m " +
+                          model_->path() + " > " + model_->File("out");
+  for (const std::string rest :
+       {" 2> /dev/full", " 2>&-", " --memory 1GiB 2> /dev/full", " --seed random 2> /dev/full",
+        " --ignore-eos -n 60 --t0 50% --t1 host --evict 50% --window 2 --interval 2 2> "
+        "/dev/full"}) {
+    EXPECT_EQ(WEXITSTATUS(std::system((run + rest).c_str())), kError) << rest;
+  }
+  const std::string pull =
+      std::string(EBB_BINARY_PATH) + " pull --list --json > /dev/full 2> " + model_->File("err");
+  EXPECT_EQ(WEXITSTATUS(std::system(pull.c_str())), kError);
+}
+
+TEST_F(HardTimesTest, ASeedThatIsDrawnIsToldAndGivesTheTextAgain) {
+  const std::string run =
+      "run --threads 1 --raw --temp 3 --ignore-eos -n 30 --json -p tide -m MODEL";
+  for (const std::string word : {"random", "-1"}) {
+    const ProgramEnd drawn = Run(run + " --seed " + word);
+    EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
+    const std::string seed = json::parse(LastLine(drawn.err))["seed"].dump();
+    const json told = json::parse(drawn.err.substr(0, drawn.err.find('\n')));
+    EXPECT_EQ(told["announcement"], "seed");
+    EXPECT_THAT(told["sentence"].get<std::string>(), HasSubstr("--seed " + seed));
+    EXPECT_EQ(Run(run + " --seed " + seed).out, drawn.out);
+    EXPECT_NE(Run(run + " --seed " + word).out, drawn.out);
+  }
+  EXPECT_EQ(json::parse(LastLine(Run(run).err))["seed"], 0);
+  EXPECT_THAT(Run("run --threads 1 --raw -n 1 -p tide -m MODEL --seed random").err,
+              StartsWith("ebb: --seed "));
+}
+
+TEST_F(HardTimesTest, ALineEndOfAPromptIsNoPartOfIt) {
+  const auto tokens = [](const std::string& text) {
+    std::ofstream(model_->File("prompt"), std::ios::binary) << text;
+    const std::string run = "run --threads 1 -n 1 --json -m " + model_->path();
+    const ProgramEnd file = RunEbb(run + " -f " + model_->File("prompt"));
+    const ProgramEnd input = RunEbb({.arguments = Words(run), .input = text});
+    const json count = json::parse(LastLine(file.err))["prompt_tokens"];
+    EXPECT_EQ(count, json::parse(LastLine(input.err))["prompt_tokens"]);
+    return count.get<int>();
+  };
+  EXPECT_EQ(tokens("tide\r\n"), tokens("tide"));
+  EXPECT_EQ(tokens("tide\n"), tokens("tide"));
+  EXPECT_EQ(tokens("tide\n\n"), tokens("tide") + 1);
 }
 
 TEST_F(HardTimesTest, CtrlCEndsTheTextAndStillReports) {

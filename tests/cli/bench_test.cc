@@ -276,7 +276,7 @@ TEST_F(BenchTest, BadOptionsAreRefusedWithWhatIsValid) {
       {"bench attention --keep 100", "expected a percentage"},
       {"bench memory --bytes lots", "--bytes"},
       {"bench memory --bytes 10", "at least 1 MiB"},
-      {WithModel("fidelity --window-tokens 64"), "of at least 65"},
+      {WithModel("fidelity --window-tokens 64"), "from 65 to"},
       {WithModel("fidelity --window-tokens 2048"), "does not fit the context of 1024"},
       {WithModel("fidelity --window-tokens 100 --windows 5"), "at most 4 windows"},
   };

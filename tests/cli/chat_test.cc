@@ -128,7 +128,39 @@ TEST_F(ChatTest, AnUnknownCommandIsNamed) {
   const ProgramEnd end = Talk(model_->path(), "/fly\n");
   EXPECT_EQ(end.exit_code, 0);
   EXPECT_EQ(end.out, "");
-  EXPECT_THAT(end.err, HasSubstr("unknown command /fly; expected /exit, /reset or /stats"));
+  EXPECT_THAT(
+      end.err,
+      HasSubstr(
+          "unknown command /fly; expected /exit, /reset, /stats or /help; write //fly to ask it"));
+}
+
+TEST_F(ChatTest, LinesMayEndWithACarriageReturn) {
+  const ProgramEnd end = Talk(model_->path(), "one\r\n/stats\r\n\r\n/exit\r\ntwo\r\n");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(end.out, "yes\n");
+  EXPECT_EQ(TokensRead(end.err), TokensRead(Talk(model_->path(), "one\n/stats\n").err));
+}
+
+TEST_F(ChatTest, AQuestionMayBeginWithASlash) {
+  const auto plain = TokensRead(Talk(model_->path(), "?/etc/hosts: what is it for?\n/stats\n").err);
+  for (const std::string line : {"/etc/hosts: what is it for??", "//etc/hosts: what is it for??"}) {
+    const ProgramEnd end = Talk(model_->path(), line + "\n/stats\n");
+    EXPECT_EQ(end.out, "yes\n") << end.err;
+    EXPECT_EQ(TokensRead(end.err), plain) << line;
+  }
+}
+
+TEST_F(ChatTest, QuotesTakeSeveralLinesAsOneTurnAndBlanksAreNone) {
+  const ProgramEnd end = Talk(model_->path(), "\"\"\"\none\n/exit\ntwo\n\"\"\"\n  \t\nthree\n");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(end.out, "yes\nyes\n");
+}
+
+TEST_F(ChatTest, HelpTellsHowTurnsAreWritten) {
+  const ProgramEnd end = Talk(model_->path(), "/help\n");
+  for (const char* part : {"/exit", "/reset", "/stats", "//", "\"\"\""}) {
+    EXPECT_THAT(end.err, HasSubstr(part));
+  }
 }
 
 TEST_F(ChatTest, ASystemMessageIsRead) {

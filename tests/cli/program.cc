@@ -92,7 +92,11 @@ class Listener {
     if (run_.close_stdout_after && received >= *run_.close_stdout_after) out_.CloseRead();
     if (run_.interrupt_after && received >= *run_.interrupt_after && !interrupted_) {
       interrupted_ = true;
-      kill(child_, SIGINT);
+      if (!run_.interfere) {
+        kill(child_, run_.signal);
+      } else {
+        run_.interfere();
+      }
     }
   }
 

@@ -2,6 +2,8 @@
 #ifndef EBB_TESTS_CLI_PROGRAM_H_
 #define EBB_TESTS_CLI_PROGRAM_H_
 
+#include <csignal>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,9 +15,11 @@ struct ProgramRun {
   std::vector<std::string> arguments;                            // without the program itself
   std::string input;                                             // all of stdin
   std::vector<std::pair<std::string, std::string>> environment;  // added to that of the test
-  // Once stdout has brought so many bytes: close it, or send SIGINT (once).
+  // Once stdout has brought so many bytes: close it, or interfere (once), by a signal or as said.
   std::optional<size_t> close_stdout_after;
   std::optional<size_t> interrupt_after;
+  int signal = SIGINT;
+  std::function<void()> interfere = {};  // instead of the signal
 };
 
 struct ProgramEnd {

@@ -135,25 +135,89 @@ TEST_F(SessionTest, ResetBeginsANewConversationInTheSameFile) {
   EXPECT_THAT(end.err, HasSubstr("[session: 0 tokens resumed from"));
 }
 
-TEST_F(SessionTest, CtrlCSavesWhatWasSaid) {
+TEST_F(SessionTest, ASignalSavesWhatWasSaid) {
+  const std::string common = "run --temp 0 --ignore-eos --threads 1 -m " + model_->path() +
+                             " --rope-scaling linear --rope-factor 900";
+  const struct {
+    int signal;
+    int exit_code;
+  } cases[] = {{SIGINT, 130}, {SIGTERM, 130}, {SIGHUP, 129}};
+  for (const auto& [signal, exit_code] : cases) {
+    std::filesystem::remove(File());
+    const ProgramEnd first = RunEbb({.arguments = Words(common + " -p hello --session " + File()),
+                                     .interrupt_after = 10,
+                                     .signal = signal});
+    EXPECT_EQ(first.exit_code, exit_code);
+    const ProgramEnd second = RunEbb(common + " -n 20 --json --session " + File());
+    ASSERT_EQ(second.exit_code, 0) << second.err;
+    const json record = json::parse(LastLine(second.err));
+    EXPECT_EQ(record["generated_tokens"], 20);
+    const ProgramEnd whole = RunEbb({.arguments = Words(common + " -n 4000 -p hello"),
+                                     .close_stdout_after = (first.out + second.out).size()});
+    EXPECT_EQ(whole.out.substr(0, first.out.size() + second.out.size()), first.out + second.out);
+  }
+}
+
+TEST_F(SessionTest, AHangUpDuringAnAnswerSavesAndEndsTheConversation) {
   ProgramRun run = {
-      .arguments = Words("run --temp 0 --ignore-eos --threads 1 -p hello -m " + model_->path() +
+      .arguments = Words("chat --temp 0 --ignore-eos --threads 1 -m " + model_->path() +
                          " --rope-scaling linear --rope-factor 900" + " --session " + File()),
-      .interrupt_after = 10};
+      .input = "one\ntwo\nthree\n",
+      .interrupt_after = 10,
+      .signal = SIGHUP};
   const ProgramEnd first = RunEbb(run);
-  EXPECT_EQ(first.exit_code, 130);
+  EXPECT_EQ(first.exit_code, 129);
   run.interrupt_after.reset();
-  run.arguments = Words("run --temp 0 --ignore-eos --threads 1 -n 20 --json -m " + model_->path() +
-                        " --rope-scaling linear --rope-factor 900 --session " + File());
-  const ProgramEnd second = RunEbb(run);
-  ASSERT_EQ(second.exit_code, 0) << second.err;
-  const json record = json::parse(LastLine(second.err));
-  EXPECT_EQ(record["generated_tokens"], 20);
-  const ProgramEnd whole =
-      RunEbb({.arguments = Words("run --temp 0 --ignore-eos --threads 1 -n 4000 -p hello -m " +
-                                 model_->path() + " --rope-scaling linear --rope-factor 900"),
-              .close_stdout_after = (first.out + second.out).size()});
-  EXPECT_EQ(whole.out.substr(0, first.out.size() + second.out.size()), first.out + second.out);
+  run.input = "/exit\n";
+  EXPECT_THAT(RunEbb(run).err, HasSubstr(" tokens resumed from " + File()));
+}
+
+TEST_F(SessionTest, ASecondProcessOnTheFileIsRefusedBeforeAnythingIsGenerated) {
+  const std::string rope = " --rope-scaling linear --rope-factor 900";
+  std::filesystem::create_symlink("talk", model_->File("link"));
+  std::vector<ProgramEnd> others;
+  // While it answers the first process has another one beside it, by the file's name and by a link.
+  const ProgramEnd first =
+      RunEbb({.arguments = Words("run --temp 0 --ignore-eos --threads 1 -n 9000 -p hello -m " +
+                                 model_->path() + rope + " --session " + File()),
+              .interrupt_after = 10,
+              .interfere = [&] {
+                others.push_back(InSession("run --temp 0 -n 3 -p other" + rope));
+                others.push_back(
+                    Ebb("chat --temp 0 --session " + model_->File("link") + rope, {}, "one\n"));
+              }});
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  ASSERT_EQ(others.size(), 2u);
+  for (const ProgramEnd& other : others) {
+    EXPECT_EQ(other.exit_code, 1);
+    EXPECT_EQ(other.out, "");
+    EXPECT_THAT(other.err,
+                HasSubstr("ebb: the session could not be saved: another process is using "));
+  }
+  EXPECT_FALSE(std::filesystem::exists(File() + ".lock"));
+  const ProgramEnd next = InSession("run --temp 0 --ignore-eos -n 3" + rope);
+  EXPECT_EQ(next.exit_code, 0) << next.err;
+  EXPECT_THAT(next.err, HasSubstr(" tokens resumed from "));
+  std::filesystem::remove(model_->File("link"));
+}
+
+TEST_F(SessionTest, AConversationHoldsTheFileOverItsSaves) {
+  const std::vector<std::string> yes = {"--grammar", "root ::= \"yes\""};
+  ProgramRun chat = {
+      .arguments = Words("chat --temp 0 --threads 1 -m " + model_->path() + " --session " + File()),
+      .input = "one\ntwo\nthree\n"};
+  chat.arguments.insert(chat.arguments.end(), yes.begin(), yes.end());
+  ProgramEnd other;
+  chat.interrupt_after = std::string("yes\nyes\ny").size();  // two turns are saved
+  chat.interfere = [&] { other = InSession("run --temp 0 -n 3 -p other"); };
+  EXPECT_EQ(RunEbb(chat).out, "yes\nyes\nyes\n");
+  // The third turn may be over before the other process starts.
+  if (other.exit_code != 0) {
+    EXPECT_THAT(other.err, HasSubstr("another process is using "));
+  }
+  const auto lock = LockSessionFile(File());
+  ASSERT_TRUE(lock.ok()) << lock.status().ToString();
+  EXPECT_THAT(InSession("run --temp 0 -n 3 -p other").err, HasSubstr("another process is using "));
 }
 
 TEST_F(SessionTest, AFullContextCanBeLeftWithALargerOne) {

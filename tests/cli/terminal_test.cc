@@ -122,6 +122,88 @@ TEST_F(TerminalTest, ThoughtsAreDimmedWhenAsked) {
   EXPECT_THAT(end.out, EndsWith("</think>\033[0myes\r\n"));
 }
 
+TEST_F(TerminalTest, AModelCannotDriveTheTerminal) {
+  const std::string hostile =
+      R"(root ::= "\x1b]0;pwned\x07\x1b[2J\x08\u009b2J\u202ehi\r!\r\n\t\x7f")";
+  const std::string shown = "^[]0;pwned^G^[[2J^H<U+009B>2J<U+202E>hi^M!\r\n\t^?";
+  const std::string words = " --temp 0 --threads 1 -m " + model_.path();
+  const ProgramEnd run =
+      RunOnTerminal(With("run --raw --quiet -p x" + words, {"--grammar", hostile}));
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_EQ(run.out, shown + "\r\n");
+  const ProgramEnd chat = RunOnTerminal(With("chat" + words, {"--grammar", hostile}),
+                                        {{kPrompt, "x\n"}, {"!", ""}, {kPrompt, "/exit\n"}});
+  EXPECT_EQ(chat.exit_code, 0) << chat.out;
+  EXPECT_THAT(chat.out, HasSubstr(shown));
+  // A pipe gets the bytes.
+  const ProgramEnd piped =
+      RunEbb({.arguments = With("run --raw --quiet -p x" + words, {"--grammar", hostile})});
+  EXPECT_EQ(piped.out, "\033]0;pwned\a\033[2J\b\u009b2J\u202ehi\r!\r\n\t\x7f");
+}
+
+TEST_F(TerminalTest, LiveTextCannotDriveTheTerminal) {
+  const ProgramEnd end =
+      RunOnTerminal(With("run --live --quiet --temp 0 --threads 1 -p x -m " + model_.path(),
+                         {"--grammar", R"(root ::= "a\x1b]0;pwned\x07\u009b2J\u202eb")"}));
+  EXPECT_EQ(end.exit_code, 0) << end.out;
+  EXPECT_THAT(end.out, HasSubstr("a\uFFFD]0;pwned\uFFFD\uFFFD2J\uFFFDb"));
+  for (const char* driving : {"\033]", "\u009b", "\u202e", "\a"}) {
+    EXPECT_THAT(end.out, Not(HasSubstr(driving)));
+  }
+}
+
+TEST_F(TerminalTest, ANameInAnErrorCannotDriveTheTerminal) {
+  const std::string name = "/no/\033[2J\u009b\u202e.gguf";
+  const std::string shown = "/no/^[[2J<U+009B><U+202E>.gguf: cannot open";
+  EXPECT_THAT(RunOnTerminal({"run", "-p", "x", "-m", name}).out, HasSubstr(shown));
+  // Into a file too, which may be read on a terminal later.
+  EXPECT_THAT(RunEbb({.arguments = {"run", "-p", "x", "-m", name}}).err, HasSubstr(shown));
+  EXPECT_THAT(RunEbb({.arguments = {"fly\033[2J"}}).err, HasSubstr("\"fly^[[2J\""));
+}
+
+TEST_F(TerminalTest, ThoughtsAreNotDimmedWhereEscapesOrColoursAreNotWanted) {
+  const std::vector<std::string> arguments =
+      Run(model_.thinking_path(), "--quiet --thinking-budget 3 --thoughts dim");
+  for (const Terminal& terminal : {Terminal{.kind = "dumb"}, Terminal{.no_color = "1"}}) {
+    const ProgramEnd end = RunOnTerminal(arguments, {}, terminal);
+    EXPECT_EQ(end.exit_code, 0);
+    EXPECT_THAT(end.out, Not(HasSubstr("\033"))) << terminal.kind;
+    EXPECT_THAT(end.out, EndsWith("</think>yes\r\n"));
+  }
+}
+
+// How many answers a conversation gave: each is "yes".
+int NumAnswers(const std::string& out) {
+  int count = 0;
+  for (size_t at = 0; (at = out.find("yes\r\n", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST_F(TerminalTest, APasteOfSeveralLinesIsOneTurn) {
+  const ProgramEnd end = RunOnTerminal(
+      Chat(), {{kPrompt, "\033[200~What is this?\rdef f(x):\r  return \u6F6E\r\033[201~\n"},
+               {"yes", ""},
+               {kPrompt, "/stats\n"},
+               {"tokens read", ""},
+               {kPrompt, "/exit\n"}});
+  EXPECT_EQ(end.exit_code, 0) << end.out;
+  EXPECT_EQ(NumAnswers(end.out), 1) << end.out;
+  EXPECT_THAT(end.out, HasSubstr("\033[?2004h"));
+  EXPECT_GT(end.out.rfind("\033[?2004l"), end.out.rfind("\033[?2004h"));
+  // As many tokens as the same lines in quotes.
+  const ProgramEnd quoted =
+      RunEbb({.arguments = Chat(),
+              .input = "\"\"\"What is this?\ndef f(x):\n  return \u6F6E\"\"\"\n/stats\n"});
+  const std::string read = quoted.err.substr(0, quoted.err.find(" tokens read"));
+  EXPECT_THAT(end.out, HasSubstr(read + " tokens read"));
+}
+
+TEST_F(TerminalTest, ATerminalWithoutEscapesIsNotAskedToMarkPastes) {
+  const ProgramEnd end = RunOnTerminal(Chat(), {{kPrompt, "/exit\n"}}, {.kind = "dumb"});
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_THAT(end.out, Not(HasSubstr("\033[?2004")));
+}
+
 TEST_F(TerminalTest, LinesOfAConversationCanBeEdited) {
   const std::string rubout = "\x7f";
   const ProgramEnd end =
@@ -138,7 +220,7 @@ TEST_F(TerminalTest, LinesOfAConversationCanBeEdited) {
 TEST_F(TerminalTest, CtrlCAtThePromptEndsTheConversation) {
   const ProgramEnd end = RunOnTerminal(Chat(), {{kPrompt, "\x03"}});
   EXPECT_EQ(end.exit_code, 130);
-  EXPECT_THAT(end.out, HasSubstr("ebb: interrupted"));
+  EXPECT_THAT(end.out, HasSubstr("\033[?2004lebb: interrupted"));
 }
 
 TEST_F(TerminalTest, CtrlDAtThePromptEndsTheConversation) {

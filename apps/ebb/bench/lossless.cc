@@ -12,6 +12,7 @@
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/bench/session.h"
 #include "apps/ebb/commands.h"
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/run/lossless_record.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/progress.h"

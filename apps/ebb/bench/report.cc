@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/say.h"
 #include "ebb/device.h"
 
@@ -145,9 +146,7 @@ Status WriteRecord(const CliOptions& options, const Json& record, std::string_vi
   const std::string line = options.json
                                ? record.dump(-1, ' ', false, Json::error_handler_t::replace)
                                : std::string(text);
-  fmt::print("{}\n", line);
-  if (std::fflush(stdout) != 0) return IoError("stdout cannot be written");
-  return OkStatus();
+  return WriteTextToStdout(line + "\n");
 }
 
 }  // namespace ebb::cli

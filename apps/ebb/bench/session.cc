@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/progress.h"
 

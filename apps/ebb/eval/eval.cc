@@ -18,6 +18,7 @@
 #include "apps/ebb/eval/runs.h"
 #include "apps/ebb/eval/summary.h"
 #include "apps/ebb/eval/task.h"
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/progress.h"
 

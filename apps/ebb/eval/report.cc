@@ -82,7 +82,7 @@ Status CompareRuns(std::vector<EvalRun> runs, const CliOptions& options) {
   EBB_RETURN_IF_ERROR(WriteFile(path("fronts.json"), fronts.dump(2) + "\n"));
   EBB_RETURN_IF_ERROR(WriteFile(path("fronts.md"), table));
   EBB_RETURN_IF_ERROR(WriteFile(path("report.html"), FrontsPage(fronts)));
-  return WriteToStdout(options.json ? fronts.dump() + "\n" : table);
+  return WriteTextToStdout(options.json ? fronts.dump() + "\n" : table);
 }
 
 Status Report(const CliOptions& options) {

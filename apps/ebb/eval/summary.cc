@@ -279,7 +279,7 @@ Status WriteSummaries(const std::string& folder, const Json& manifest, Json summ
   EBB_RETURN_IF_ERROR(WriteFile(folder + "/summary.md", table));
   AddTimes(results, times, &summary);
   EBB_RETURN_IF_ERROR(WriteFile(folder + "/report.html", EvalPage(manifest, summary, margins)));
-  return WriteToStdout(options.json ? summary.dump() + "\n" : table);
+  return WriteTextToStdout(options.json ? summary.dump() + "\n" : table);
 }
 
 }  // namespace ebb::cli

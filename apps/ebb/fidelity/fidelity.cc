@@ -15,6 +15,7 @@
 #include "apps/ebb/commands.h"
 #include "apps/ebb/fidelity/forgetting_report.h"
 #include "apps/ebb/fit/memory.h"
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/progress.h"
 #include "apps/ebb/terminal/say.h"

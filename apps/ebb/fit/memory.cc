@@ -7,12 +7,13 @@
 
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/terminal/bytes.h"
+#include "apps/ebb/terminal/output.h"
 #include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
 namespace {
 
-void Announce(const MemoryPlan& plan, const CliOptions& options) {
+Status Announce(const MemoryPlan& plan, const CliOptions& options) {
   if (options.json) {
     Json record = {{"tiers_setting", plan.setting.name},
                    {"memory_bytes", plan.bytes.Memory()},
@@ -23,8 +24,9 @@ void Announce(const MemoryPlan& plan, const CliOptions& options) {
       record["device_memory_bytes"] = plan.bytes.DeviceMemory();
       record["device_limit_bytes"] = plan.limits.device_bytes;
     }
-    Say("{}\n", record.dump());
-  } else if (!options.quiet && plan.bytes.on_device) {
+    return WriteToStderr(record.dump() + "\n");
+  }
+  if (!options.quiet && plan.bytes.on_device) {
     Say("[memory: {} of {} on the device, {} on the host, for {} tokens, {} on the disk; tiers: "
         "{}]\n",
         MiB(plan.bytes.DeviceMemory()), MiB(plan.limits.device_bytes), MiB(plan.bytes.Memory()),
@@ -33,6 +35,7 @@ void Announce(const MemoryPlan& plan, const CliOptions& options) {
     Say("[memory: {} of {} for {} tokens, {} on the disk; tiers: {}]\n", MiB(plan.bytes.Memory()),
         MiB(plan.limits.memory_bytes), plan.context, MiB(plan.bytes.t1_disk), plan.setting.name);
   }
+  return OkStatus();
 }
 
 }  // namespace
@@ -53,8 +56,7 @@ Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* opti
     const uint64_t rest = plan.bytes.weights + plan.bytes.compute;
     options->engine.device.memory_bytes = plan.limits.device_bytes - rest;
   }
-  Announce(plan, *options);
-  return OkStatus();
+  return Announce(plan, *options);
 }
 
 Status FitGenerationIntoMemory(const Model& model, int prompt_tokens, CliOptions* options) {

@@ -15,6 +15,7 @@
 #include "apps/ebb/commands.h"
 #include "apps/ebb/eval/files.h"
 #include "apps/ebb/eval/task.h"
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/setup.h"
 #include "apps/ebb/terminal/progress.h"
 #include "ebb/lab/statistics.h"

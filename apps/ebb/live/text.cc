@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/ebb/terminal/terminal_text.h"
+
 namespace ebb::cli {
 namespace {
 
@@ -80,7 +82,7 @@ void LiveText::AddCharacter(std::string_view character, Position position, TextP
     cell.columns = character == "\t" ? kTabColumns : 0;
   } else if (!character.empty() && CharacterLength(character.front()) == character.size()) {
     const wchar_t code = CodePoint(character);
-    const int columns = code == 0 ? -1 : Columns(code);
+    const int columns = code == 0 || DrivesTerminal(code) ? -1 : Columns(code);
     if (columns >= 0) {
       cell.length = static_cast<uint8_t>(character.size());
       cell.columns = static_cast<uint8_t>(columns);

@@ -1,7 +1,7 @@
 // Text laid out for a terminal, each character with the token that it came from, so that what is on
 // the screen can be coloured anew. Characters are UTF-8 and may span tokens: such a one belongs to
-// the first of them. Bytes that are no character, and control characters, which must not reach the
-// terminal, show as U+FFFD.
+// the first of them. Bytes that are no character, and characters that would drive the
+// terminal (DrivesTerminal()), show as U+FFFD.
 #ifndef EBB_APPS_LIVE_TEXT_H_
 #define EBB_APPS_LIVE_TEXT_H_
 

@@ -44,6 +44,12 @@ TEST(LiveTextTest, WideCharactersTakeTwoColumnsAndCombiningOnesNone) {
   EXPECT_EQ(Lines(TextOf("e\u0301e", 2)), (Strings{"e\u0301e"}));
 }
 
+TEST(LiveTextTest, CharactersThatWouldDriveTheTerminalAreReplaced) {
+  EXPECT_EQ(Lines(TextOf("a\033[2Jb", 20)), (Strings{"a\uFFFD[2Jb"}));
+  EXPECT_EQ(Lines(TextOf("a\u009B2J", 20)), (Strings{"a\uFFFD2J"}));
+  EXPECT_EQ(Lines(TextOf("a\u202Eb\u2066c", 20)), (Strings{"a\uFFFDb\uFFFDc"}));
+}
+
 TEST(LiveTextTest, AnotherWidthLaysAllLinesOutAnew) {
   LiveText text = TextOf("abcdef\ngh", 4);
   text.SetWidth(5);

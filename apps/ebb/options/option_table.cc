@@ -48,6 +48,14 @@ Status ReadGranularity(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
+Status ReadSeed(std::string_view text, CliOptions* options) {
+  options->draws_seed = text == "random" || text == "-1";
+  if (options->draws_seed) return OkStatus();
+  if (ParseValue(text, {}, &options->seed).ok()) return OkStatus();
+  return InvalidArgument(
+      fmt::format("expected an integer from 0 to 2^64 - 1, random or -1, found \"{}\"", text));
+}
+
 Status ReadKvCap(std::string_view text, CliOptions* options) {
   EBB_ASSIGN_OR_RETURN(options->engine.kv_cap_bytes, ParseBytes(text));
   return OkStatus();
@@ -90,8 +98,11 @@ std::vector<OptionRow> MachineRows() {
       ValueRow(G::kThreads, "--threads", "N",
                "compute threads; 0: one per core of the affinity mask, at most the cgroup's quota",
                [](CliOptions& o) { return &o.engine.threads; }, {.min = 0, .max = 512}),
-      ValueRow(G::kSeed, "--seed", "S", "seed of sampling and of policies that draw lots",
-               [](CliOptions& o) { return &o.seed; }),
+      {G::kSeed, "--seed", "S|random",
+       "seed of sampling and of policies that draw lots; random, or -1, draws another one each "
+       "time "
+       "and tells it",
+       ReadSeed, [](const CliOptions& o) { return std::to_string(o.seed); }},
       ValueRow(G::kContext, "--context", "N",
                "tokens that the sequence may have; 0: the trained context, times the rope factor",
                [](CliOptions& o) { return &o.session.context; }, {.min = 0}),
@@ -105,10 +116,10 @@ std::vector<OptionRow> MachineRows() {
           G::kKvType, "--kv-type", "number format of cached rows",
           [](CliOptions& o) { return &o.engine.kv_type; },
           {{"f16", RowType::kF16}, {"bf16", RowType::kBf16}, {"f32", RowType::kF32}}),
-      ParsedRow(
-          G::kContext, "--kv-cap", "SIZE",
-          "hard cap on the memory of cached rows, such as 512MiB; tiers take caps by --t0 and --t1",
-          ReadKvCap),
+      ParsedRow(G::kContext, "--kv-cap", "SIZE",
+                "hard cap on the memory of cached rows, such as 512MiB or 1.5Gi (M is 10^6, Mi is "
+                "2^20); tiers take caps by --t0 and --t1",
+                ReadKvCap),
   };
 }
 
@@ -151,9 +162,10 @@ std::vector<OptionRow> PolicyRows() {
 std::vector<OptionRow> PromptRows() {
   return {
       ValueRow(G::kPrompt, "-p,--prompt", "TEXT",
-               "the prompt; without -p and -f, stdin less its last newline",
+               "the prompt; without -p and -f, stdin less its last line end",
                [](CliOptions& o) { return &o.prompt; }),
-      NameRow(G::kPrompt, "-f,--file", "FILE", "read the prompt from a file, less its last newline",
+      NameRow(G::kPrompt, "-f,--file", "FILE",
+              "read the prompt from a file, less its last line end",
               [](CliOptions& o) { return &o.prompt_file; }),
       FlagRow(
           G::kPrompt, "--raw", "continue the prompt as it is, without the chat template",
@@ -162,7 +174,8 @@ std::vector<OptionRow> PromptRows() {
                [](CliOptions& o) { return &o.system; }),
       NameRow(G::kSession, "--session", "FILE",
               "resume the session in this file, if there is one, and save it there at the end of "
-              "every turn; without a prompt `run` goes on with an answer that was not over",
+              "every turn; one process at a time; without a prompt `run` goes on with an answer "
+              "that was not over",
               [](CliOptions& o) { return &o.session_file; }),
   };
 }
@@ -203,7 +216,8 @@ std::vector<OptionRow> DisplayRows() {
   return {
       ChoiceRow<Thoughts>(
           G::kDisplay, "--thoughts",
-          "what is written of thoughts; dim is show where stdout is no terminal",
+          "what is written of thoughts; dim is show where stdout is no terminal, with TERM=dumb or "
+          "with NO_COLOR",
           [](CliOptions& o) { return &o.thoughts; },
           {{"show", Thoughts::kShow}, {"dim", Thoughts::kDim}, {"hide", Thoughts::kHide}}),
       FlagRow(

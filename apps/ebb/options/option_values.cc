@@ -16,15 +16,8 @@ bool ReadAll(std::string_view text, T* value) {
 }
 
 Status Expected(std::string_view what, Range range, std::string_view found) {
-  const bool bounded_below = range.min > Range{}.min;
-  const bool bounded_above = range.max < Range{}.max;
-  std::string bounds;
-  if (bounded_below && bounded_above) {
-    bounds = fmt::format(" from {} to {}", range.min, range.max);
-  } else if (bounded_below) {
-    bounds = fmt::format(" of at least {}", range.min);
-  }
-  return InvalidArgument(fmt::format("expected {}{}, found \"{}\"", what, bounds, found));
+  return InvalidArgument(
+      fmt::format("expected {} from {} to {}, found \"{}\"", what, range.min, range.max, found));
 }
 
 }  // namespace
@@ -57,7 +50,10 @@ Status ParseValue(std::string_view text, Range range, float* value) {
 
 Status ParseValue(std::string_view text, Range, uint64_t* value) {
   uint64_t parsed = 0;
-  if (!ReadAll(text, &parsed)) return Expected("an integer from 0 to 2^64 - 1", {}, text);
+  if (!ReadAll(text, &parsed)) {
+    return InvalidArgument(
+        fmt::format("expected an integer from 0 to 2^64 - 1, found \"{}\"", text));
+  }
   *value = parsed;
   return OkStatus();
 }

@@ -29,8 +29,9 @@ TEST(ParseValueTest, ReadsIntegersWithinTheirRange) {
   EXPECT_EQ(Parsed<int>("-7"), -7);
   EXPECT_EQ(Parsed<int>("2147483647"), 2147483647);
   EXPECT_EQ(Parsed<int>("3", {.min = 3, .max = 3}), 3);
-  EXPECT_EQ(Refusal<int>("2147483648"), "expected an integer, found \"2147483648\"");
-  EXPECT_EQ(Refusal<int>("2", {.min = 3}), "expected an integer of at least 3, found \"2\"");
+  EXPECT_EQ(Refusal<int>("2147483648"),
+            "expected an integer from -2147483648 to 2147483647, found \"2147483648\"");
+  EXPECT_EQ(Refusal<int>("2", {.min = 3}), "expected an integer from 3 to 2147483647, found \"2\"");
   EXPECT_EQ(Refusal<int>("9", {.min = 3, .max = 8}),
             "expected an integer from 3 to 8, found \"9\"");
   for (const char* text : {"", " 1", "1 ", "1.0", "0x1", "one", "+1", "1,2"}) Refusal<int>(text);

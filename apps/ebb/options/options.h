@@ -50,6 +50,7 @@ struct CliOptions {
   SamplingOptions
       sampling;       // `grammar` holds the grammar itself, read from the file if one was named
   uint64_t seed = 0;  // copied into sampling and policy after parsing
+  bool draws_seed = false;  // --seed random: `seed` is drawn after parsing
 
   std::optional<std::string> prompt;  // -p
   std::string prompt_file;            // -f

@@ -65,10 +65,12 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "fast memory: a share of the unprotected full-precision rows, or a hard cap; the tiers "
           "place the rows, and --policy only names the scorer (default: 50%)",
           ParseT0),
-      TierRow("--t1", "none|host|file[:FOLDER][,SIZE]",
-              "capacity memory, exact: where it lies, and its hard cap; without one T0 holds all "
-              "rows in full precision, whatever its share (default: file; host beside a device)",
-              ParseT1),
+      TierRow(
+          "--t1", "none|host|file[:FOLDER][,SIZE]",
+          "capacity memory, exact: where it lies, and its hard cap; a FOLDER with a comma in its "
+          "name is followed by one more comma (file:/tmp/a,b,); without one T0 holds all "
+          "rows in full precision, whatever its share (default: file; host beside a device)",
+          ParseT1),
       TierRow("--t2", "PERCENT[:int8|int4|int8_naive]",
               "compressed memory: a share of the unprotected rows that stay; int8_naive rounds as "
               "prototypes do, a control (default: 0%)",

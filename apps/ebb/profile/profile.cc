@@ -13,6 +13,7 @@
 #include "apps/ebb/bench/report.h"
 #include "apps/ebb/commands.h"
 #include "apps/ebb/fit/memory.h"
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/page/report_page.h"
 #include "apps/ebb/profile/figures.h"
 #include "apps/ebb/profile/prompts.h"

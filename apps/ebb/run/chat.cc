@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "apps/ebb/commands.h"
+#include "apps/ebb/interrupt.h"
+#include "apps/ebb/run/chat_input.h"
 #include "apps/ebb/run/conversation.h"
 #include "apps/ebb/run/turn.h"
 #include "apps/ebb/terminal/line_reader.h"
@@ -30,7 +32,7 @@ class Chat {
  private:
   Status Reset();
   // Nothing while the conversation goes on.
-  std::optional<ExitCode> Take(const std::string& line);
+  std::optional<ExitCode> Take(const ChatInput& input);
   std::optional<ExitCode> Answer(const std::string& text);
   std::optional<ExitCode> TakeBack(const Turn& turn);
   void Save();
@@ -72,27 +74,38 @@ void Chat::Save() {
 }
 
 ExitCode Chat::Run() {
+  const auto next_line = [this](bool goes_on) { return reader_.Next(goes_on ? ". " : "> "); };
   while (true) {
     EndOnInterrupt();
-    const std::optional<std::string> line = reader_.Next("> ");
+    // A signal that came just before.
+    if (MustEnd()) return ExitCodeFor(Cancelled("interrupted"));
+    const std::optional<ChatInput> input = NextChatInput(next_line);
     (void)InstallInterruptHandler();
-    if (!line) return EndCode();
-    if (const std::optional<ExitCode> end = Take(*line)) return *end;
+    if (!input) return EndCode();
+    if (const std::optional<ExitCode> end = Take(*input)) return *end;
   }
 }
 
-std::optional<ExitCode> Chat::Take(const std::string& line) {
-  if (line.empty()) return std::nullopt;
-  if (line == "/exit") return EndCode();
-  if (line == "/reset") {
-    if (const Status status = Reset(); !status.ok()) return Fail(status);
-    Save();
-  } else if (line == "/stats") {
-    Say("{}", last_ ? HumanSummary(*last_, setup_) : "nothing was said yet\n");
-  } else if (line.front() == '/') {
-    Say("unknown command {}; expected /exit, /reset or /stats\n", line);
-  } else {
-    return Answer(line);
+std::optional<ExitCode> Chat::Take(const ChatInput& input) {
+  switch (input.kind) {
+    case ChatInput::Kind::kTurn:
+      return Answer(input.text);
+    case ChatInput::Kind::kExit:
+      return EndCode();
+    case ChatInput::Kind::kReset:
+      if (const Status status = Reset(); !status.ok()) return Fail(status);
+      Save();
+      break;
+    case ChatInput::Kind::kStats:
+      Say("{}", last_ ? HumanSummary(*last_, setup_) : "nothing was said yet\n");
+      break;
+    case ChatInput::Kind::kHelp:
+      Say("{}", kChatHelp);
+      break;
+    case ChatInput::Kind::kUnknown:
+      Say("unknown command {}; expected /exit, /reset, /stats or /help; write /{} to ask it\n",
+          input.text, input.text);
+      break;
   }
   return std::nullopt;
 }
@@ -112,6 +125,7 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
   // Ctrl-C ends an answer, not the conversation.
   EndTurn(*turn, last_->result, last_->sampler, &talk_);
   Save();
+  if (MustEnd()) return saved_ ? ExitCodeFor(Cancelled("interrupted")) : ExitCode::kError;
   return last_code_ == ExitCode::kError ? std::optional(last_code_) : std::nullopt;
 }
 

@@ -19,15 +19,24 @@ const ChatMessage* SystemMessage(const Conversation& conversation) {
   return messages.empty() || messages.front().role != "system" ? nullptr : &messages.front();
 }
 
+// Before anything is generated, and before the file is read: whether the session can be saved, and
+// that no other process is about to save another one there.
+Result<std::shared_ptr<const void>> HoldSessionFile(const std::string& file) {
+  Status status = CheckSessionPlace(file);
+  if (status.ok()) {
+    Result<std::shared_ptr<const void>> lock = LockSessionFile(file);
+    if (lock.ok()) return lock;
+    status = lock.status();
+  }
+  return Status(status.code(), fmt::format("the session could not be saved: {}", status.message()));
+}
+
 }  // namespace
 
 Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model, CliOptions* options) {
+  std::shared_ptr<const void> lock;
   if (!options->session_file.empty()) {
-    const Status place = CheckSessionPlace(options->session_file);
-    if (!place.ok()) {
-      return Status(place.code(),
-                    fmt::format("the session could not be saved: {}", place.message()));
-    }
+    EBB_ASSIGN_OR_RETURN(lock, HoldSessionFile(options->session_file));
   }
   auto& tiers = options->session.policy.tiers;
   bool is_full = false;  // the session in the file
@@ -49,6 +58,7 @@ Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model, CliOptions* o
                     options->session_file));
   }
   EBB_ASSIGN_OR_RETURN(Setup setup, OpenSetup(std::move(model), *options));
+  setup.file_lock = std::move(lock);
   if (setup.resumed.has_value() && !options->quiet && !options->json) {
     Say("[session: {} tokens resumed from {}]\n", setup.session->next_position(),
         options->session_file);

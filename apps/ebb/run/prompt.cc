@@ -5,10 +5,12 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "apps/ebb/terminal/line_end.h"
 #include "apps/ebb/terminal/say.h"
 
 namespace ebb::cli {
@@ -30,8 +32,7 @@ Result<std::string> ReadAll(std::FILE* file, const std::string& name) {
     if (errno == EINTR) return Cancelled("interrupted");
     return IoError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
   }
-  if (text.ends_with('\n')) text.pop_back();
-  return text;
+  return WithoutLineEnd(std::move(text));
 }
 
 Result<std::string> ReadFile(const std::string& path) {

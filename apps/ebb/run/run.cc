@@ -7,6 +7,7 @@
 
 #include "apps/ebb/commands.h"
 #include "apps/ebb/fit/memory.h"
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/run/conversation.h"
 #include "apps/ebb/run/prompt.h"
 #include "apps/ebb/run/turn.h"
@@ -18,7 +19,9 @@ namespace {
 ExitCode Report(ExitCode code, const CliOptions& options, const RunFigures& figures,
                 const Setup& setup) {
   if (options.json) {
-    Say("{}\n", JsonSummary(figures, setup));
+    // A program waits for this object: without it the run has failed.
+    const Status written = WriteToStderr(JsonSummary(figures, setup) + "\n");
+    if (!written.ok() && code == ExitCode::kOk) return Fail(written);
   } else if (!options.quiet && (figures.prompt_seconds > 0 || figures.result.decode_steps > 0)) {
     Say("{}", HumanSummary(figures, setup));
   }
@@ -68,7 +71,8 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
   const size_t tokens_before = turn->goes_on ? turn->goes_on->so_far.tokens.size() : 0;
   const bool answered =
       figures.result.answer.tokens.size() > tokens_before || code == ExitCode::kOk;
-  if (answered || (code == ExitCode::kInterrupted && talk->kind == Kind::kChat)) {
+  const bool interrupted = code == ExitCode::kInterrupted || code == ExitCode::kHungUp;
+  if (answered || (interrupted && talk->kind == Kind::kChat)) {
     EndTurn(*turn, figures.result, figures.sampler, &*talk);
     if (const Status saved = SaveConversation(*talk, options, &*setup); !saved.ok()) {
       Fail(saved);

@@ -89,6 +89,7 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
       {"peak_rss_bytes", PeakResidentBytes()},
       {"threads", setup.engine->options().threads},
       {"attention", setup.engine->attention_name()},
+      {"seed", figures.seed},
       {"logits_hash", fmt::format("{:016x}", setup.session->logits_hash())},
   };
   if (setup.session->lossless_report() != nullptr) {

@@ -2,6 +2,7 @@
 #ifndef EBB_APPS_RUN_SUMMARY_H_
 #define EBB_APPS_RUN_SUMMARY_H_
 
+#include <cstdint>
 #include <string>
 
 #include "apps/ebb/setup.h"
@@ -11,6 +12,7 @@
 namespace ebb::cli {
 
 struct RunFigures {
+  uint64_t seed = 0;  // that sampling was asked to begin with
   int prompt_tokens = 0;
   double prompt_seconds = 0;               // of reading them
   double time_to_first_token_seconds = 0;  // from the start of the command, loading included

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/live/view.h"
 #include "apps/ebb/terminal/progress.h"
 #include "apps/ebb/terminal/say.h"
@@ -65,21 +66,23 @@ class TurnDisplay {
   void Announce(const TierNotices::Announcement& announcement) {
     if (options_.quiet) return;
     std::string text = AnnouncementText(announcement, options_);
-    if (live_.has_value()) {
+    if (options_.json && !live_.has_value()) {
+      if (announced_.ok()) announced_ = WriteToStderr(text + "\n");
+    } else if (live_.has_value()) {
       live_->Note(std::move(text));
     } else {
-      Say("{}{}\n", output_->in_line() && !options_.json ? "\n" : "", text);
+      Say("{}{}\n", output_->in_line() ? "\n" : "", text);
     }
   }
-  // An error of stdout.
+  // An error of stdout, or of announcements that a program reads.
   Status Finish(const Session& session) {
     if (!live_.has_value()) {
       output_->Finish();
-      return output_->status();
+      return output_->status().ok() ? announced_ : output_->status();
     }
     live_->Finish();
     if (!options_.quiet && !options_.json && isatty(STDERR_FILENO) != 0) {
-      Say("[{}]\n", fmt::join(TierLegend(session), "  "));
+      SayWithEscapes(fmt::format("[{}]\n", fmt::join(TierLegend(session), "  ")));
     }
     return live_->status();
   }
@@ -88,6 +91,7 @@ class TurnDisplay {
   const CliOptions& options_;
   TextOutput* const output_;
   std::optional<LiveView> live_;
+  Status announced_;
 };
 
 }  // namespace
@@ -142,7 +146,7 @@ bool IsLive(const CliOptions& options) { return options.live && Screen::IsThere(
 
 RunFigures TakeTurn(const TurnContext& context, const Turn& turn, const Setup& setup,
                     TextOutput* output) {
-  RunFigures figures;
+  RunFigures figures = {.seed = context.options->sampling.seed};
   const auto sampler = SamplerFor(turn, *setup.model, context.options->sampling);
   Status status = sampler.status();
   if (status.ok() && !turn.goes_on.has_value()) {
@@ -195,7 +199,8 @@ ExitCode ReportEnd(const GenerateResult& result) {
     case FinishReason::kContext:
     case FinishReason::kCap:
     case FinishReason::kError:
-      return Fail(result.error);
+      // A terminal that is gone cannot be written to either.
+      return Fail(HungUp() ? Cancelled("interrupted") : result.error);
   }
   return ExitCode::kError;
 }

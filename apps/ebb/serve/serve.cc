@@ -63,13 +63,17 @@ server::ServerOptions ServerOptionsOf(const CliOptions& options) {
 // them.
 class Signals {
  public:
-  // SIGHUP, that a terminal has gone, ends the process unless it means another thing.
-  enum class Hangup { kEnds, kIsWaitedFor };
+  // What SIGHUP means: that the terminal is gone, or that the keys are to be read again. The first
+  // is ignored where it was before, as under nohup.
+  enum class Hangup { kEnds, kReloads };
   explicit Signals(Hangup hangup) {
     sigemptyset(&set_);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
-    if (hangup == Hangup::kIsWaitedFor) sigaddset(&set_, SIGHUP);
+    struct sigaction before = {};
+    sigaction(SIGHUP, nullptr, &before);
+    const bool is_ignored = before.sa_handler == SIG_IGN;
+    if (hangup == Hangup::kReloads || !is_ignored) sigaddset(&set_, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
@@ -136,18 +140,22 @@ ExitCode RunServe(const CliOptions& options) {
   if (!keys.ok()) return Fail(keys.status());
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
-  Signals signals(*keys == nullptr ? Signals::Hangup::kEnds : Signals::Hangup::kIsWaitedFor);
+  const bool has_keys = *keys != nullptr;
+  Signals signals(has_keys ? Signals::Hangup::kReloads : Signals::Hangup::kEnds);
   server::ServerOptions wanted = ServerOptionsOf(options);
   wanted.keys = *keys;
   const auto server = server::Server::Start(*model, wanted);
   if (!server.ok()) return Fail(server.status());
   const std::string address = (*server)->address();
-  const Status ready = WriteToStdout(fmt::format("ebb: {} at {}{}\n", ModelId(options.model.path),
-                                                 (*server)->port() > 0 ? "http://" : "", address));
+  const Status ready =
+      WriteTextToStdout(fmt::format("ebb: {} at {}{}\n", ModelId(options.model.path),
+                                    (*server)->port() > 0 ? "http://" : "", address));
   if (!ready.ok()) return Fail(ready);
   int signal = signals.Wait();
-  for (; signal == SIGHUP; signal = signals.Wait()) ReloadKeys(serve.api_keys, server->get());
-  if (signal == SIGTERM) {
+  for (; has_keys && signal == SIGHUP; signal = signals.Wait()) {
+    ReloadKeys(serve.api_keys, server->get());
+  }
+  if (signal != SIGINT) {
     (*server)->Drain();
     WaitUntilDrained(**server, serve.drain_seconds, &signals);
   }

@@ -1,7 +1,9 @@
-// Lines from the user: with editing and history on a terminal, plainly from a pipe or a file.
+// Lines from the user: with editing, history and pastes of several lines on a terminal, plainly
+// from a pipe or a file.
 #ifndef EBB_APPS_TERMINAL_LINE_READER_H_
 #define EBB_APPS_TERMINAL_LINE_READER_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -10,14 +12,17 @@ namespace ebb::cli {
 class LineReader {
  public:
   LineReader();
+  ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // Nothing at the end of input, and when a signal interrupted the wait.
+  // The next line without its line end. What a terminal marks as pasted becomes a part of the line,
+  // its line breaks too. Nothing at the end of input, and when a signal interrupted the wait.
   std::optional<std::string> Next(const std::string& prompt);
 
  private:
-  bool terminal_;
+  class Editor;
+  std::unique_ptr<Editor> editor_;  // null: the input is no terminal
 };
 
 }  // namespace ebb::cli

@@ -1,4 +1,4 @@
-// Generated text on its way to stdout: at once, and noticing when nobody reads it any more.
+// Generated text on its way to stdout: at once, and noticing when its reader is gone.
 #ifndef EBB_APPS_TERMINAL_OUTPUT_H_
 #define EBB_APPS_TERMINAL_OUTPUT_H_
 
@@ -6,19 +6,24 @@
 #include <string_view>
 
 #include "apps/ebb/options/options.h"
+#include "apps/ebb/terminal/terminal_text.h"
 #include "ebb/generate.h"
 #include "ebb/status.h"
 
 namespace ebb::cli {
 
-// All of it, at once. Errors: stdout cannot be written, or nobody reads it.
+// All of it, at once. Errors: the stream cannot be written, or its reader is gone.
 [[nodiscard]] Status WriteToStdout(std::string_view bytes);
+[[nodiscard]] Status WriteToStderr(std::string_view bytes);
+// Text that may hold names from outside: on a terminal as ShownOnTerminal(), elsewhere as it is.
+[[nodiscard]] Status WriteTextToStdout(std::string_view text);
 
 // Before a long run: whether the file that it ends in can be written. A file that is there stays as
-// it is, and none is left where there was none. An empty path: no file is asked for. Errors:
-// IoError.
+// it is, and none is left where there was none; a pipe or a device is not opened, since that would
+// end its reader. An empty path: no file is asked for. Errors: IoError.
 [[nodiscard]] Status CheckWritable(const std::string& path);
 
+// A terminal gets the text as ShownOnTerminal(), a pipe or a file gets its bytes.
 class TextOutput {
  public:
   // When Finish() ends an unfinished line.
@@ -36,12 +41,15 @@ class TextOutput {
   [[nodiscard]] bool in_line() const { return terminal_ && !at_line_start_; }
 
  private:
+  bool WriteText(std::string_view text);
   bool WriteAll(std::string_view bytes);
   void SetDim(TextPart part);
 
   Thoughts thoughts_;
   LineEnd line_end_;
   bool terminal_;
+  bool dims_;           // thoughts
+  TerminalText shown_;  // of a terminal
   bool dimmed_ = false;
   bool trim_ = false;  // blanks between a hidden thought and the answer
   bool at_line_start_ = true;

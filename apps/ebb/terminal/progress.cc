@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "apps/ebb/terminal/say.h"
+#include "apps/ebb/terminal/screen.h"
 
 namespace ebb::cli {
 
@@ -32,12 +33,12 @@ ProgressBar::ProgressBar(std::string_view title, std::string_view unit, int64_t 
       title_(title),
       unit_(unit),
       total_(std::max<int64_t>(total, 1)),
-      enabled_(display == Display::kAuto && isatty(STDERR_FILENO) != 0),
+      enabled_(display == Display::kAuto && TakesEscapes(STDERR_FILENO)),
       start_(now_()),
       last_draw_(start_) {}
 
 ProgressBar::~ProgressBar() {
-  if (drawn_) Say("\r\033[K");
+  if (drawn_) SayWithEscapes("\r\033[K");
 }
 
 void ProgressBar::Update(int64_t done) {
@@ -55,7 +56,7 @@ void ProgressBar::Update(int64_t done) {
                                        title_, "", full, "", kWidth - full, share * 100, done,
                                        total_, unit_, static_cast<double>(done) / seconds);
   // One that went on in the next row would leave it behind.
-  Say("\r\033[K{}", std::string_view(line).substr(0, Columns() - 1));
+  SayWithEscapes("\r\033[K" + line.substr(0, Columns() - 1));
   std::fflush(stderr);
 }
 

@@ -1,5 +1,6 @@
 // A progress bar on stderr, for work that a person would wait for. Draws nothing when stderr is no
-// terminal, or before half a second has passed; takes itself away when it is done.
+// terminal that takes escape sequences, or before half a second has passed; takes itself away when
+// it is done.
 #ifndef EBB_APPS_TERMINAL_PROGRESS_H_
 #define EBB_APPS_TERMINAL_PROGRESS_H_
 

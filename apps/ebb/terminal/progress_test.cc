@@ -23,6 +23,7 @@ using Display = ProgressBar::Display;
 std::string OnTerminal(const std::function<void()>& work) {
   int terminal = -1;
   int program_end = -1;
+  setenv("TERM", "xterm", 1);
   EXPECT_EQ(openpty(&terminal, &program_end, nullptr, nullptr, nullptr), 0);
   const int saved = dup(STDERR_FILENO);
   dup2(program_end, STDERR_FILENO);

@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "apps/ebb/setup.h"
+#include "apps/ebb/interrupt.h"
 #include "apps/ebb/terminal/output.h"
 
 namespace ebb::cli {
@@ -48,11 +48,13 @@ extern "C" void OnEnd(int signal) {
 
 }  // namespace
 
-bool Screen::IsThere() {
+bool TakesEscapes(int file) {
   const char* term = std::getenv("TERM");
-  const bool moves = term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
-  return moves && isatty(STDOUT_FILENO) != 0;
+  const bool takes = term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
+  return takes && isatty(file) != 0;
 }
+
+bool Screen::IsThere() { return TakesEscapes(STDOUT_FILENO); }
 
 Screen::Screen() {
   SetExitBytes(kLeave);

@@ -12,6 +12,9 @@
 
 namespace ebb::cli {
 
+// Whether the file is a terminal that takes escape sequences: not with TERM=dumb, nor without TERM.
+[[nodiscard]] bool TakesEscapes(int file);
+
 class Screen {
  public:
   // At most one at a time. REQUIRES: IsThere().
@@ -20,7 +23,7 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // Stdout is a terminal that can move its cursor.
+  // Whether stdout is a terminal that can move its cursor.
   [[nodiscard]] static bool IsThere();
 
   struct Size {

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "apps/ebb/setup.h"
+#include "apps/ebb/interrupt.h"
 
 extern char** environ;
 

@@ -3,7 +3,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "apps/ebb/setup.h"
+#include "apps/ebb/interrupt.h"
 #include "gtest/gtest.h"
 #include "tests/support/temp_folder.h"
 

@@ -9,16 +9,15 @@ namespace {
 constexpr std::array<std::string_view, kNumTiers> kColours = {"32", "36", "33", "9;90"};
 constexpr std::array<std::string_view, kNumTiers> kWithoutColour = {"", "4", "3", "9"};
 
-// https://no-color.org: set, and not empty.
-bool NoColour() {
+}  // namespace
+
+bool NoColor() {
   const char* value = std::getenv("NO_COLOR");
   return value != nullptr && *value != '\0';
 }
 
-}  // namespace
-
 std::string_view TierStyle(Tier tier) {
-  return (NoColour() ? kWithoutColour : kColours)[static_cast<size_t>(tier)];
+  return (NoColor() ? kWithoutColour : kColours)[static_cast<size_t>(tier)];
 }
 
 }  // namespace ebb::cli

@@ -9,6 +9,9 @@
 
 namespace ebb::cli {
 
+// Whether NO_COLOR asks for text without colours (https://no-color.org): set, and not empty.
+[[nodiscard]] bool NoColor();
+
 // The parameters of a terminal's SGR sequence: "36"; empty: nothing to set.
 [[nodiscard]] std::string_view TierStyle(Tier tier);
 

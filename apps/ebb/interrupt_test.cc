@@ -1,4 +1,4 @@
-#include "apps/ebb/setup.h"
+#include "apps/ebb/interrupt.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -59,6 +59,39 @@ TEST(InterruptTest, TheSecondOneSaysTheLastWordsAndKills) {
   EXPECT_TRUE(WIFSIGNALED(end.state));
   EXPECT_EQ(WTERMSIG(end.state), SIGTERM);
   EXPECT_EQ(end.out, "bye");
+}
+
+TEST(InterruptTest, AHangUpIsNotedAndOutlastsTheNextInstallation) {
+  const ChildEnd end = InChild([] {
+    const auto* interrupted = InstallInterruptHandler();
+    raise(SIGHUP);
+    if (!*interrupted || !HungUp() || !MustEnd()) _exit(1);
+    (void)InstallInterruptHandler();
+    if (!Interrupted()) _exit(2);
+  });
+  EXPECT_TRUE(WIFEXITED(end.state));
+  EXPECT_EQ(WEXITSTATUS(end.state), 7);
+}
+
+TEST(InterruptTest, AHangUpThatIsIgnoredStaysIgnored) {
+  const ChildEnd end = InChild([] {
+    std::signal(SIGHUP, SIG_IGN);  // as nohup does
+    (void)InstallInterruptHandler();
+    raise(SIGHUP);
+    EndOnInterrupt();
+    raise(SIGHUP);
+    if (Interrupted() || HungUp()) _exit(1);
+  });
+  EXPECT_EQ(WEXITSTATUS(end.state), 7);
+}
+
+TEST(InterruptTest, AtAPromptAHangUpEndsTheProgramWithItsCode) {
+  const ChildEnd end = InChild([] {
+    EndOnInterrupt();
+    raise(SIGHUP);
+  });
+  EXPECT_TRUE(WIFEXITED(end.state));
+  EXPECT_EQ(WEXITSTATUS(end.state), 129);
 }
 
 TEST(InterruptTest, EachInstallationCountsAnew) {
