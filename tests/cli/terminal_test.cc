@@ -158,7 +158,7 @@ TEST_F(TerminalTest, ANameInAnErrorCannotDriveTheTerminal) {
   EXPECT_THAT(RunOnTerminal({"run", "-p", "x", "-m", name}).out, HasSubstr(shown));
   // Into a file too, which may be read on a terminal later.
   EXPECT_THAT(RunEbb({.arguments = {"run", "-p", "x", "-m", name}}).err, HasSubstr(shown));
-  EXPECT_THAT(RunEbb({.arguments = {"fly\033[2J"}}).err, HasSubstr("\"fly^[[2J\""));
+  EXPECT_THAT(RunEbb("fly\033[2J").err, HasSubstr("\"fly^[[2J\""));
 }
 
 TEST_F(TerminalTest, ThoughtsAreNotDimmedWhereEscapesOrColoursAreNotWanted) {
