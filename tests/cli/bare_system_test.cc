@@ -122,7 +122,7 @@ TEST_F(BareSystemTest, WhereMemoryEndsASentenceSaysSo) {
     EBB_SKIP_WITHOUT("small_address_space") << "a sanitizer takes terabytes of addresses";
   }
   int refused = 0;
-  for (int mib = 40; mib <= 400; mib += 12) {
+  for (int mib = 36; mib <= 120; mib += 2) {
     const ProgramEnd end = Shell("ulimit -v " + std::to_string(mib * 1024) +
                                  "; EBB run -m pebble --threads 1 -p a -n 2");
     // 127: the system could not load the program's libraries.
