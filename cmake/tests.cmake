@@ -13,6 +13,9 @@ target_link_libraries(ebb_test_support PUBLIC ebb ebb_internal GTest::gmock GTes
 # Writes models with random weights, for corpora and by hand.
 add_executable(ebb_random_gguf ${EBB_ROOT}/tests/tools/random_gguf.cc)
 target_link_libraries(ebb_random_gguf PRIVATE ebb_test_support)
+# Draws texts from the grammars of JSON schemas, for tests/schemas.
+add_executable(ebb_schema_samples ${EBB_ROOT}/tests/tools/schema_samples.cc)
+target_link_libraries(ebb_schema_samples PRIVATE ebb_test_support)
 # What T2 is held against (docs/figures/performance.md).
 add_executable(ebb_llama_cache_fidelity EXCLUDE_FROM_ALL
   ${EBB_ROOT}/tests/tools/llama_cache_fidelity.cc ${EBB_ROOT}/tests/tools/study_text.cc)
@@ -146,6 +149,9 @@ endif()
 add_test(NAME layers.IncludesPointOneWay COMMAND ${EBB_ROOT}/scripts/check_layers ${EBB_ROOT})
 add_test(NAME layers.BadIncludesAreFound COMMAND ${EBB_ROOT}/scripts/check_layers_test)
 add_test(NAME lab.PapersProjections COMMAND ${EBB_ROOT}/lab/papers/projections_test)
+add_test(NAME schemas.Corpus
+         COMMAND ${EBB_ROOT}/tests/schemas/check_corpus $<TARGET_FILE:ebb_schema_samples>)
+set_tests_properties(schemas.Corpus PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
 add_test(NAME scripts.CompareWithPeers
          COMMAND ${EBB_ROOT}/scripts/compare_test $<TARGET_FILE:ebb_cli> $<TARGET_FILE:ebb_random_gguf>)
 add_test(NAME cluster.ShardsTogetherAreTheWhole

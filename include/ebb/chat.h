@@ -61,7 +61,8 @@ struct ChatRequest {
   // that it calls.
   std::string tool_choice = "auto";
   bool parallel_tool_calls = true;  // more than one call in an answer
-  // At most one of: tools that may be called, a response format, a grammar.
+  // A response format or a grammar. The model may call a tool instead of writing such a text, unless
+  // a call is required; tools that may be called and a grammar exclude each other.
   ResponseFormat response_format = ResponseFormat::kText;
   std::string json_schema = {};  // for kJsonSchema
   std::string grammar = {};      // GBNF with a rule "root"; empty: none
@@ -91,6 +92,9 @@ struct ChatPrompt {
   std::string grammar = {};  // empty: nothing
   std::string grammar_prefix = {};
   std::vector<GrammarTrigger> grammar_triggers = {};
+  // Parts of tools' schemas with constraints that the grammar leaves out, as
+  // "tools[1].parameters.properties.x".
+  std::vector<std::string> widened = {};
   // How ParseAnswer() reads the answer; null: all of it is content.
   std::shared_ptr<const AnswerSyntax> syntax = {};
 };

@@ -9,14 +9,16 @@
 
 #include <chat.h>
 #include <fmt/format.h>
-#include <json-schema-to-grammar.h>
 #include <llama.h>
 #include <log.h>
 #include <template_budget.h>
 
+#include "ebb/grammar.h"
+#include "src/model/chat/call_grammar.h"
 #include "src/model/chat/chat_request.h"
-#include "src/model/chat/schema_check.h"
+#include "src/model/chat/tool_schemas.h"
 #include "src/model/loaded_model.h"
+#include "src/model/schema/json_grammar.h"
 
 namespace ebb {
 
@@ -105,14 +107,22 @@ common_chat_templates_inputs InputsFor(const ChatRequest& request) {
   return inputs;
 }
 
-// The grammar of JSON that a schema describes.
+// Errors name `field`.
 Result<std::string> SchemaGrammar(const std::string& field, const std::string& schema) {
-  EBB_RETURN_IF_ERROR(CheckSchema(field, schema));
-  try {
-    return json_schema_to_grammar(common_json::parse(schema));
-  } catch (const std::exception& error) {
-    return InvalidArgument(
-        fmt::format("{}: expected a JSON schema that is supported: {}", field, error.what()));
+  Result<std::string> grammar = GrammarOfSchema(schema);
+  if (grammar.ok()) return grammar;
+  return InvalidArgument(fmt::format("{}: {}", field, grammar.status().message()));
+}
+
+// The grammar of the text that the request's format asks for; empty: none is asked for.
+Result<std::string> FormatGrammar(const ChatRequest& request) {
+  switch (request.response_format) {
+    case ResponseFormat::kJsonObject:
+      return SchemaGrammar("response_format", R"({"type": "object"})");
+    case ResponseFormat::kJsonSchema:
+      return SchemaGrammar("response_format.json_schema", request.json_schema);
+    default:
+      return request.grammar;
   }
 }
 
@@ -192,22 +202,6 @@ GrammarTrigger TriggerFrom(const common_grammar_trigger& trigger) {
   return {};
 }
 
-Status SetCallGrammar(const ChatRequest& request, const common_chat_params& params,
-                      ChatPrompt* prompt) {
-  prompt->grammar = params.grammar;
-  if (params.grammar_lazy) {
-    for (const common_grammar_trigger& trigger : params.grammar_triggers) {
-      prompt->grammar_triggers.push_back(TriggerFrom(trigger));
-    }
-  } else if (!params.grammar.empty()) {
-    prompt->grammar_prefix = prompt->syntax->params.generation_prompt;
-  }
-  if (request.tool_choice != "auto" && prompt->grammar.empty()) {
-    return Unsupported("tool_choice: the chat template does not tell how a call is required");
-  }
-  return OkStatus();
-}
-
 constexpr int kMaxAnswerDepth = 500;
 
 // Whether brackets are open that many levels deep: the parser calls itself for each.
@@ -232,6 +226,13 @@ struct ChatTemplate::Impl {
   // Errors: which field the template cannot take.
   [[nodiscard]] Status CheckSupport(const ChatRequest& request) const;
   [[nodiscard]] Result<common_chat_params> Apply(const ChatRequest& request) const;
+  // What the template makes of `tools`, which the answer may call, as far as it does not depend on
+  // the conversation. prompt: what it made of the request.
+  [[nodiscard]] Result<common_chat_params> ApplyTools(const ChatRequest& request,
+                                                      const common_chat_params& prompt) const;
+  // calls: of ApplyTools(). format: the grammar of texts; empty: they are free.
+  [[nodiscard]] Status SetCallGrammar(const ChatRequest& request, const common_chat_params& calls,
+                                      const std::string& format, ChatPrompt* prompt) const;
 };
 
 ChatTemplate::ChatTemplate() : impl_(std::make_unique<Impl>()) {}
@@ -318,38 +319,80 @@ Result<common_chat_params> ChatTemplate::Impl::Apply(const ChatRequest& request)
   }
 }
 
+Result<common_chat_params> ChatTemplate::Impl::ApplyTools(const ChatRequest& request,
+                                                          const common_chat_params& prompt) const {
+  // A short conversation is enough where the answer begins alike.
+  ChatRequest brief = request;
+  brief.messages = {{"user", "hi"}};
+  Result<common_chat_params> params = Apply(brief);
+  if (params.ok() && params->generation_prompt == prompt.generation_prompt) return params;
+  return Apply(request);
+}
+
+Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
+                                          const common_chat_params& calls,
+                                          const std::string& format, ChatPrompt* prompt) const {
+  const bool is_chosen = request.tool_choice == "auto";
+  if (is_chosen && format.empty()) {
+    prompt->grammar = MendedGrammar(calls.grammar);
+    if (!calls.grammar_lazy) {
+      prompt->grammar_prefix =
+          calls.grammar.empty() ? "" : prompt->syntax->params.generation_prompt;
+      return OkStatus();
+    }
+    for (const common_grammar_trigger& trigger : calls.grammar_triggers) {
+      prompt->grammar_triggers.push_back(TriggerFrom(trigger));
+    }
+    return OkStatus();
+  }
+  // Both grammars, of which one is there: what calls look like, and where they begin.
+  ChatRequest other = request;
+  other.tool_choice = is_chosen ? "required" : "auto";
+  EBB_ASSIGN_OR_RETURN(const common_chat_params others, ApplyTools(other, calls));
+  const std::string& required = is_chosen ? others.grammar : calls.grammar;
+  const std::string& chosen = is_chosen ? calls.grammar : others.grammar;
+  const std::string only_calls = OnlyCalls(required, chosen);
+  if (only_calls.empty()) {
+    return Unsupported("tool_choice: the chat template does not tell how a call is required");
+  }
+  prompt->grammar = MendedGrammar(is_chosen ? EitherGrammar(format, only_calls) : only_calls);
+  return OkStatus();
+}
+
 Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& request) const {
   SilenceLog();
   EBB_RETURN_IF_ERROR(CheckRequest(request));
   EBB_RETURN_IF_ERROR(impl_->CheckSupport(request));
-  for (size_t i = 0; i < request.tools.size(); ++i) {
-    if (request.tools[i].parameters.empty()) continue;
-    EBB_RETURN_IF_ERROR(
-        SchemaGrammar(fmt::format("tools[{}].parameters", i), request.tools[i].parameters)
-            .status());
-  }
-  EBB_ASSIGN_OR_RETURN(common_chat_params params, impl_->Apply(request));
+  EBB_ASSIGN_OR_RETURN(const std::string format, FormatGrammar(request));
+  const bool may_call = MayCall(request);
+  // The prompt tells the tools as they are; their calls are those of schemas that can be held to.
+  ChatRequest told = request;
+  if (may_call) told.tool_choice = "none";
+  EBB_ASSIGN_OR_RETURN(common_chat_params params, impl_->Apply(told));
   ChatPrompt prompt;
   prompt.text = params.prompt;
   prompt.stops = params.additional_stops;
+  if (!may_call) {
+    SetTags(params, impl_->source, &prompt);
+    prompt.syntax = SyntaxFrom(params, prompt, request);
+    prompt.grammar = format;
+    return prompt;
+  }
+  ToolSchemas schemas = RewriteToolSchemas(request.tools);
+  prompt.widened = std::move(schemas.widened);
+  ChatRequest calls = request;
+  calls.tools = std::move(schemas.tools);
+  const auto named = std::ranges::find(calls.tools, request.tool_choice, &Tool::name);
+  if (named != calls.tools.end()) {
+    const std::string field = fmt::format("tools[{}].", named - calls.tools.begin());
+    std::erase_if(prompt.widened,
+                  [&](const std::string& path) { return !path.starts_with(field); });
+    calls.tools = {Tool(*named)};
+  }
+  EBB_ASSIGN_OR_RETURN(params, impl_->ApplyTools(calls, params));
   SetTags(params, impl_->source, &prompt);
-  const auto named = std::ranges::find(request.tools, request.tool_choice, &Tool::name);
-  if (named != request.tools.end() && MayCall(request)) {
-    // All tools are told, one can be called.
-    ChatRequest alone = request;
-    alone.tools = {*named};
-    EBB_ASSIGN_OR_RETURN(params, impl_->Apply(alone));
-  }
   prompt.syntax = SyntaxFrom(params, prompt, request);
-  if (MayCall(request)) EBB_RETURN_IF_ERROR(SetCallGrammar(request, params, &prompt));
-  if (request.response_format == ResponseFormat::kJsonObject) {
-    EBB_ASSIGN_OR_RETURN(prompt.grammar, SchemaGrammar("response_format", R"({"type": "object"})"));
-  }
-  if (request.response_format == ResponseFormat::kJsonSchema) {
-    EBB_ASSIGN_OR_RETURN(prompt.grammar,
-                         SchemaGrammar("response_format.json_schema", request.json_schema));
-  }
-  if (!request.grammar.empty()) prompt.grammar = request.grammar;
+  EBB_RETURN_IF_ERROR(impl_->SetCallGrammar(calls, params, format, &prompt));
   return prompt;
 }
 

@@ -131,9 +131,6 @@ Status CheckRequest(const ChatRequest& request) {
   }
   EBB_RETURN_IF_ERROR(CheckTools(request));
   const bool is_formatted = request.response_format != ResponseFormat::kText;
-  if (is_formatted && MayCall(request)) {
-    return InvalidArgument("response_format: not together with tools that may be called");
-  }
   if (!request.grammar.empty() && (is_formatted || MayCall(request))) {
     return InvalidArgument(
         fmt::format("grammar: not together with {}",

@@ -1,0 +1,22 @@
+// The tools of a request with parameters that a grammar can hold to.
+#ifndef EBB_MODEL_CHAT_TOOL_SCHEMAS_H_
+#define EBB_MODEL_CHAT_TOOL_SCHEMAS_H_
+
+#include <string>
+#include <vector>
+
+#include "ebb/chat.h"
+
+namespace ebb {
+
+struct ToolSchemas {
+  std::vector<Tool> tools;
+  // What their grammar does not hold to, "tools[1].parameters.properties.x".
+  std::vector<std::string> widened = {};
+};
+
+[[nodiscard]] ToolSchemas RewriteToolSchemas(const std::vector<Tool>& tools);
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_CHAT_TOOL_SCHEMAS_H_

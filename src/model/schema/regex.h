@@ -1,0 +1,58 @@
+// Regular expressions as a tree, for grammars: what JSON schemas' `pattern` and requests' guided
+// regular expressions may say, without what no context-free grammar holds.
+#ifndef EBB_MODEL_SCHEMA_REGEX_H_
+#define EBB_MODEL_SCHEMA_REGEX_H_
+
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/status.h"
+#include "src/model/schema/char_set.h"
+
+namespace ebb {
+
+struct RegexNode {
+  enum class Kind {
+    kSet,       // one character of `set`
+    kSequence,  // all of `parts`; none: the empty text
+    kChoice,    // one of `parts`
+    kRepeat,    // `least` to `most` times the only part
+    kBegin,     // "^"; ParseRegex() returns none of these two
+    kEnd,       // "$"
+  };
+  static constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+
+  Kind kind = Kind::kSequence;
+  CharSet set = {};
+  std::vector<RegexNode> parts = {};
+  size_t least = 1;
+  size_t most = 1;
+};
+
+[[nodiscard]] RegexNode SetNode(CharSet set);
+[[nodiscard]] RegexNode Sequence(std::vector<RegexNode> parts);
+[[nodiscard]] RegexNode Choice(std::vector<RegexNode> parts);
+[[nodiscard]] RegexNode Repeated(RegexNode part, size_t least, size_t most);
+
+// How a pattern is held against a text.
+enum class RegexMatch {
+  kAnywhere,  // a part of the text matches, unless the pattern is anchored (JSON schemas)
+  kWhole,     // all of the text matches
+};
+
+// The expression that all of a text matches wherever `pattern` (ECMAScript, and Python's names of
+// groups) matches as `match` says.
+// Errors: InvalidArgument, with the construct: a pattern that does not parse; lookaround, back
+// references, word boundaries, inline flags, Unicode properties, anchors inside; a pattern that is
+// too long or too deep.
+[[nodiscard]] Result<RegexNode> ParseRegex(std::string_view pattern, RegexMatch match);
+
+// Whether all of `text` (UTF-8) matches. Time: O(nodes * length^2).
+[[nodiscard]] bool MatchesWhole(const RegexNode& node, std::string_view text);
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_SCHEMA_REGEX_H_

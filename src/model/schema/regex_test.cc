@@ -1,0 +1,142 @@
+#include "src/model/schema/regex.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/model/schema/regex_grammar.h"
+
+namespace ebb {
+namespace {
+
+using testing::HasSubstr;
+
+bool Matches(const std::string& pattern, const std::string& text,
+             RegexMatch match = RegexMatch::kWhole) {
+  const Result<RegexNode> node = ParseRegex(pattern, match);
+  EXPECT_TRUE(node.ok()) << pattern << ": " << node.status().ToString();
+  return node.ok() && MatchesWhole(*node, text);
+}
+
+TEST(Regex, MatchesAsJavaScriptDoes) {
+  const struct {
+    std::string pattern;
+    std::vector<std::string> matching, others;
+  } cases[] = {
+      {"abc", {"abc"}, {"", "ab", "abcd"}},
+      {"a|bc|", {"a", "bc", ""}, {"b", "abc"}},
+      {"(ab)+c?", {"ab", "ababc"}, {"c", "aba"}},
+      {"a{2}", {"aa"}, {"a", "aaa"}},
+      {"a{2,}", {"aa", "aaaa"}, {"a"}},
+      {"a{0,2}b", {"b", "aab"}, {"aaab"}},
+      {"a{,2}", {"", "aa"}, {"aaa"}},
+      {"a{x}", {"a{x}"}, {"a"}},
+      {R"(\d+\.\d)", {"12.3"}, {"12a3", "."}},
+      {R"([\w-]+)", {"a-_9"}, {"é", ""}},
+      {R"(\S\s\S)", {"a b", "é\tü"}, {"a  "}},
+      {"[^a-c]", {"d", "é", "\n"}, {"a", "dd"}},
+      {".", {"a", "😀"}, {"\n", "\r", "aa"}},
+      {R"(\u00e9\x41\u{1F600}\t\/)", {"éA😀\t/"}, {"eA"}},
+      {R"(\ud83d\ude00)", {"😀"}, {"a"}},
+      {R"([\]\\^-])", {"]", "\\", "^", "-"}, {"a"}},
+      {"(?:a)(?<n>b)(?P<m>c)", {"abc"}, {"ab"}},
+      {"a*?b+?c??", {"ab", "bbc"}, {"a"}},
+      {"^a$", {"a"}, {"^a$"}},
+  };
+  for (const auto& one : cases) {
+    for (const std::string& text : one.matching) {
+      EXPECT_TRUE(Matches(one.pattern, text)) << one.pattern << " " << text;
+    }
+    for (const std::string& text : one.others) {
+      EXPECT_FALSE(Matches(one.pattern, text)) << one.pattern << " " << text;
+    }
+  }
+}
+
+TEST(Regex, MatchesAnywhereUnlessItIsAnchored) {
+  const auto anywhere = [](const std::string& pattern, const std::string& text) {
+    return Matches(pattern, text, RegexMatch::kAnywhere);
+  };
+  EXPECT_TRUE(anywhere("b", "abc"));
+  EXPECT_TRUE(anywhere("^a", "ab"));
+  EXPECT_FALSE(anywhere("^b", "ab"));
+  EXPECT_TRUE(anywhere("c$", "abc"));
+  EXPECT_FALSE(anywhere("b$", "abc"));
+  EXPECT_TRUE(anywhere("^a|c$", "xc"));
+  EXPECT_FALSE(anywhere("^a|c$", "xcx"));
+  EXPECT_TRUE(anywhere("(^a$)|(^b$)", "b"));
+  EXPECT_FALSE(anywhere("(^a$)|(^b$)", "ab"));
+  EXPECT_TRUE(anywhere("", "a\nb"));
+}
+
+TEST(Regex, RefusesWhatNoGrammarHoldsByItsName) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"(?=a)", "lookaround"},
+      {"(?<!a)b", "lookaround"},
+      {R"((a)\1)", "back reference"},
+      {R"(\k<n>)", "back reference"},
+      {R"(\bfoo)", "word boundary"},
+      {"(?i)a", "inline flags"},
+      {R"(\p{L})", "Unicode property"},
+      {"a^b", "anchor inside"},
+      {"[z-a]", "wrong order"},
+      {"(a", "opening bracket"},
+      {"a)", "closing bracket"},
+      {"*a", "repetition of nothing"},
+      {"[a", "class without an end"},
+      {"a{3,2}", "below its smallest"},
+      {"a++", "possessive"},
+      {R"(\q)", "escape \\q"},
+      {R"(\)", "backslash at the end"},
+      {R"(\xzz)", "hexadecimal"},
+      {"[]", "class without characters"},
+      {std::string(5000, 'a'), "4096 bytes"},
+      {std::string(60, '(') + std::string(60, ')'), "50 deep"}};
+  for (const auto& [pattern, why] : cases) {
+    const Status status = ParseRegex(pattern, RegexMatch::kWhole).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << pattern;
+    EXPECT_THAT(status.message(), HasSubstr(why)) << pattern;
+  }
+}
+
+TEST(Regex, MatchingTakesNoExponentialTime) {
+  EXPECT_FALSE(Matches("(a+)+b", std::string(500, 'a')));
+  EXPECT_FALSE(Matches("(a|a)*b", std::string(500, 'a')));
+  EXPECT_TRUE(Matches("(a?){1000000}", "aaa"));
+}
+
+TEST(Regex, LengthsAreThoseOfWhatMatches) {
+  const auto lengths = [](const std::string& pattern) {
+    const LengthRange range = LengthsOf(*ParseRegex(pattern, RegexMatch::kWhole));
+    return std::pair(range.least, range.most);
+  };
+  EXPECT_EQ(lengths("ab?[é]"), std::pair(size_t{2}, size_t{3}));
+  EXPECT_EQ(lengths("a|bcd"), std::pair(size_t{1}, size_t{3}));
+  EXPECT_EQ(lengths("(ab){2,3}"), std::pair(size_t{4}, size_t{6}));
+  EXPECT_EQ(lengths("a*"), std::pair(size_t{0}, RegexNode::kNoLimit));
+}
+
+TEST(Regex, OneCountTakesTheBoundsOfTheLength) {
+  const auto bounded = WithLengths(*ParseRegex("[A-Z][a-z]*x", RegexMatch::kWhole), {3, 4});
+  ASSERT_TRUE(bounded.has_value());
+  EXPECT_FALSE(MatchesWhole(*bounded, "Ax"));
+  EXPECT_TRUE(MatchesWhole(*bounded, "Aax"));
+  EXPECT_TRUE(MatchesWhole(*bounded, "Aaax"));
+  EXPECT_FALSE(MatchesWhole(*bounded, "Aaaax"));
+  EXPECT_FALSE(WithLengths(*ParseRegex("a*b*", RegexMatch::kWhole), {0, 4}).has_value());
+}
+
+TEST(Regex, JsonStringsEscapeWhatTheyMust) {
+  const RegexNode node = JsonEncoded(*ParseRegex(R"([\s\S]{3})", RegexMatch::kWhole));
+  EXPECT_TRUE(MatchesWhole(node, R"(a\"b)"));
+  EXPECT_TRUE(MatchesWhole(node, R"(\\\n\u0001)"));
+  EXPECT_FALSE(MatchesWhole(node, R"(a"b)"));
+  EXPECT_FALSE(MatchesWhole(node, "a\nb"));
+  EXPECT_FALSE(MatchesWhole(node, R"(\q\q\q)"));
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,57 @@
+// A JSON schema that somebody sent: where its parts stand, and what its references lead to.
+#ifndef EBB_MODEL_SCHEMA_SCHEMA_DOCUMENT_H_
+#define EBB_MODEL_SCHEMA_SCHEMA_DOCUMENT_H_
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace ebb {
+
+// Members keep their order: it is the order in which a model writes properties.
+using SchemaJson = nlohmann::ordered_json;
+
+class SchemaDocument {
+ public:
+  explicit SchemaDocument(SchemaJson root);
+  SchemaDocument(const SchemaDocument&) = delete;
+  SchemaDocument& operator=(const SchemaDocument&) = delete;
+
+  [[nodiscard]] const SchemaJson& root() const { return root_; }
+  // Adds a schema that is not in the text; errors about it name `origin`, which is.
+  const SchemaJson& Add(SchemaJson schema, const SchemaJson& origin);
+
+  // A part's JSON pointer, "#/properties/x"; the root is "#".
+  [[nodiscard]] std::string PointerOf(const SchemaJson& part) const;
+  // The same as code would write it, "properties.x"; the root is "".
+  [[nodiscard]] std::string PathOf(const SchemaJson& part) const;
+
+  // What a reference within the document leads to ("#", "#/$defs/a", "#anchor"); null: nothing.
+  [[nodiscard]] const SchemaJson* Resolve(std::string_view reference) const;
+  // A member of a schema that is an object; null: it has none.
+  [[nodiscard]] static const SchemaJson* Find(const SchemaJson& schema, const char* name);
+
+ private:
+  struct Place {
+    const SchemaJson* parent = nullptr;
+    std::string key = {};  // of an object's member
+    size_t index = 0;      // of an array's item
+  };
+  void Index(const SchemaJson& part);
+  [[nodiscard]] const Place* PlaceOf(const SchemaJson& part) const;
+  [[nodiscard]] const SchemaJson* Follow(std::string_view pointer) const;
+
+  const SchemaJson root_;
+  std::deque<SchemaJson> added_;
+  std::unordered_map<const SchemaJson*, const SchemaJson*> origins_;  // of added schemas
+  std::unordered_map<const SchemaJson*, Place> places_;
+  std::unordered_map<std::string, const SchemaJson*> anchors_;  // "#name", "id", "id#name"
+};
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_SCHEMA_SCHEMA_DOCUMENT_H_

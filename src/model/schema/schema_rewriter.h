@@ -1,0 +1,124 @@
+// The inside of RewriteSchema(). Schemas that hold together for one value are a list of nodes. It
+// is expanded into alternatives without references, `allOf`, `anyOf` and `oneOf`
+// (schema_expansion.cc); each of these becomes one schema for each type of value that it admits
+// (schema_types.cc).
+#ifndef EBB_MODEL_SCHEMA_SCHEMA_REWRITER_H_
+#define EBB_MODEL_SCHEMA_SCHEMA_REWRITER_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/model/schema/regex.h"
+#include "src/model/schema/schema_document.h"
+#include "src/model/schema/schema_rewrite.h"
+
+namespace ebb {
+
+using SchemaNodes = std::vector<const SchemaJson*>;
+
+// One of the alternatives that schemas admit: all of `nodes` hold, none of `excluded`. A node's
+// references and combinations are dealt with, so that its other keywords count.
+struct SchemaCase {
+  SchemaNodes nodes;
+  SchemaNodes excluded;
+};
+
+class SchemaRewriter {
+ public:
+  SchemaRewriter(SchemaJson root, SchemaUse use, std::string name)
+      : document_(std::move(root)), use_(use), name_(std::move(name)) {}
+
+  // Nothing: see error().
+  std::optional<SchemaJson> Rewrite();
+  [[nodiscard]] const std::string& error() const { return error_; }
+  [[nodiscard]] const std::vector<std::string>& widened() const { return widened_; }
+
+ private:
+  struct Definition {
+    std::string name;
+    bool is_open = true;   // it is being rewritten
+    bool is_used = false;  // something refers to it
+    std::optional<SchemaJson> schema = {};
+  };
+  using Definitions = std::map<SchemaNodes, Definition>;
+  struct Expansion {
+    SchemaCase so_far;
+    SchemaNodes pending;
+    std::set<const SchemaJson*> seen;
+    std::vector<std::pair<const SchemaJson*, const char*>> choices;  // nodes and their keywords
+    std::vector<std::pair<const SchemaJson*, size_t>> only;          // of oneOf: what was chosen
+  };
+  // What all nodes of a case say of objects, or arrays, together.
+  struct ObjectCase;
+  struct ArrayCase;
+
+  // The keyword cannot be held to: an error, or a part that is widened.
+  void Refuse(const SchemaJson& node, const char* keyword, std::string_view why);
+  void Fail(std::string why);
+  // More work than any schema is worth.
+  bool IsExhausted();
+  // Whether certainly no value of the case is admitted by all of `more`.
+  bool AdmitsNothing(const SchemaCase& one, SchemaNodes more);
+
+  // Values that all nodes admit; nothing: there are none.
+  std::optional<SchemaJson> Together(SchemaNodes nodes);
+  std::vector<SchemaCase> Expand(SchemaCase so_far, SchemaNodes more);
+  void Expand(Expansion state, std::vector<SchemaCase>* cases);
+  bool TakeNode(const SchemaJson& node, Expansion* state);
+  void TakeReference(const SchemaJson& node, const SchemaJson& reference, Expansion* state);
+  void TakeDependencies(const SchemaJson& node, Expansion* state);
+  static void TakeExcluded(const SchemaJson& excluded, Expansion* state);
+  void Choose(Expansion state, std::vector<SchemaCase>* cases);
+  void MakeExclusive(const Expansion& state, SchemaCase* one);
+  bool MakeDisjoint(const SchemaJson& other, SchemaCase* one);
+
+  // Of one case.
+  std::vector<SchemaJson> Typed(const SchemaCase& one);
+  std::optional<std::vector<SchemaJson>> Listed(const SchemaCase& one);
+  [[nodiscard]] uint32_t TypesOf(const SchemaCase& one);
+  uint32_t WithoutExcluded(const SchemaCase& one, uint32_t types, std::set<std::string>* forbidden);
+  static bool TakeExcludedSchema(const SchemaJson& excluded, uint32_t* types,
+                                 std::set<std::string>* forbidden);
+  std::optional<SchemaJson> OfType(const SchemaCase& one, uint32_t type,
+                                   const std::set<std::string>& forbidden);
+  std::optional<SchemaJson> Integer(const SchemaCase& one);
+  std::optional<SchemaJson> MultiplesOf(const SchemaCase& one, int64_t least, int64_t most);
+  std::optional<SchemaJson> Number(const SchemaCase& one);
+  std::optional<SchemaJson> String(const SchemaCase& one);
+  std::optional<RegexNode> PatternOfCase(const SchemaCase& one, bool* has_pattern);
+  std::optional<SchemaJson> Array(const SchemaCase& one);
+  std::optional<SchemaJson> Tuples(const ArrayCase& array);
+  std::optional<SchemaJson> Object(const SchemaCase& one, const std::set<std::string>& forbidden);
+  void ReadMembers(const SchemaCase& one, ObjectCase* object);
+  void ReadNames(const SchemaCase& one, ObjectCase* object);
+  void CheckMemberKeywords(const SchemaCase& one, ObjectCase* object);
+  SchemaNodes MemberNodes(const SchemaCase& one, const std::string& name);
+  std::optional<SchemaJson> WithCounts(const SchemaCase& one, ObjectCase* object);
+  // The count of a keyword, which of several nodes holds: the largest or the smallest.
+  std::optional<size_t> Count(const SchemaCase& one, const char* keyword, bool largest);
+
+  // At the end.
+  SchemaJson MergedRoot(SchemaJson root);
+  [[nodiscard]] SchemaJson WithDefinitions(SchemaJson root) const;
+
+  SchemaDocument document_;
+  const SchemaUse use_;
+  const std::string name_;
+  bool only_asks_ = false;  // nothing is reported: whether schemas exclude each other
+  Definitions definitions_;
+  size_t num_definitions_ = 0;
+  size_t steps_ = 0;
+  size_t depth_ = 0;
+  std::string error_;
+  std::vector<std::string> widened_;
+};
+
+}  // namespace ebb
+
+#endif  // EBB_MODEL_SCHEMA_SCHEMA_REWRITER_H_
