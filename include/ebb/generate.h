@@ -42,7 +42,9 @@ struct GenerateOptions {
   // An answer that goes on: what was shown of it is not shown again. Empty: a new one.
   AnswerSoFar so_far;
   int max_tokens = -1;  // -1: until something else ends it
+  // Texts that end the answer, which is shown up to there. They are looked for behind the thought.
   std::vector<std::string> stops;
+  std::vector<std::string> turn_ends = {};  // the same in thoughts, too: ChatPrompt::stops
   enum class OnEnd { kStop, kIgnore };  // kIgnore: --ignore-eos, end tokens are masked
   OnEnd on_end = OnEnd::kStop;
   std::string thinking_start;  // see ChatPrompt

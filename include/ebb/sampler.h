@@ -5,6 +5,7 @@
 #define EBB_SAMPLER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -57,13 +58,24 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // kFree leaves the grammar aside: thoughts are free, the answer obeys it.
-  enum class Constraint { kGrammar, kFree };
+  // What a token has to obey.
+  enum class Constraint {
+    kGrammar,
+    kFree,  // nothing: thoughts are free, the answer behind them obeys the grammar
+    kOpen,  // the grammar or `also`: it is not decided yet whether the answer has begun
+  };
+  // Whether a token may come. Of kOpen: besides those that the grammar admits. Of kFree: of all.
+  using Admits = std::function<bool(Token)>;
   // The token for `position`, from logits [vocab_size]; accepts what it returns. Randomness is a
-  // function of the seed, the position and the token alone. Errors, after which nothing was
-  // accepted: the logits hold no number; the grammar admits no token.
+  // function of the seed, the position and the token alone. `also` counts where there is a grammar
+  // that has begun to hold; null: none (kOpen), all (kFree). Errors, after which nothing was accepted: the logits hold no
+  // number; the grammar admits no token.
   [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position,
-                                     Constraint constraint = Constraint::kGrammar);
+                                     Constraint constraint = Constraint::kGrammar,
+                                     const Admits& also = nullptr);
+  // Decides what the tokens of kOpen were: of the answer (kGrammar), which they begin, or not
+  // (kFree). Does nothing where there are none.
+  void Settle(Constraint constraint);
   // How far the last token that Sample() returned was ahead of the next best candidate: the
   // difference of their logits / temperature + noise (greedy: of their logits); infinity where it
   // was the only one left.

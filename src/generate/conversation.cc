@@ -167,7 +167,7 @@ Result<Turn> GoOn(const Model& model, const Conversation& conversation,
 
 GenerateOptions OptionsFor(const Turn& turn, GenerateOptions options) {
   const ChatPrompt& prompt = turn.prompt;
-  options.stops.insert(options.stops.end(), prompt.stops.begin(), prompt.stops.end());
+  options.turn_ends = prompt.stops;
   options.thinking_start = prompt.thinking_start;
   options.thinking_end = prompt.thinking_end;
   options.opens_in_thinking = prompt.opens_in_thinking;

@@ -190,9 +190,14 @@ GenerateResult Generation::End() {
   }
   if (!g.ended) g.EndBecause(FinishReason::kCancelled);
   // A stop string, or a sink that wants no more, has already settled what is shown.
-  const bool settled = g.result.finish_reason == FinishReason::kStopString;
-  if (!settled && g.choice.stream().Finish() == TextStream::State::kRefused) {
-    g.EndBecause(FinishReason::kCancelled);
+  if (g.result.finish_reason != FinishReason::kStopString) {
+    const TextStream::State state = g.choice.stream().Finish();
+    if (state == TextStream::State::kRefused) g.EndBecause(FinishReason::kCancelled);
+    const bool has_ended = g.result.finish_reason == FinishReason::kStop ||
+                           g.result.finish_reason == FinishReason::kLength;
+    if (state == TextStream::State::kStopString && has_ended) {
+      g.EndBecause(FinishReason::kStopString);
+    }
   }
   g.result.text = g.choice.stream().text();
   g.result.thought_bytes = g.choice.stream().thought_bytes();

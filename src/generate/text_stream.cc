@@ -1,5 +1,5 @@
-// Invariants: (1) text_ + pending_ are all bytes pushed so far, less a found stop string and what
-// follows it; (2) pending_ holds no whole stop string between calls.
+// Invariants: (1) text_ + pending_ are all bytes pushed so far, less a found stop string and all
+// that follows it; (2) between calls pending_ holds no whole stop string of the answer.
 #include "src/generate/text_stream.h"
 
 #include <algorithm>
@@ -7,6 +7,8 @@
 
 namespace ebb {
 namespace {
+
+constexpr const char* kBlankBytes = " \t\r\n";
 
 // The longest suffix of `text` that begins `word` without being all of it.
 size_t PrefixAtEnd(std::string_view text, std::string_view word) {
@@ -36,38 +38,30 @@ size_t IncompleteUtf8Suffix(std::string_view text) {
 
 TextStream::TextStream(Options options) : options_(std::move(options)), part_(Part::kAnswer) {
   std::erase(options_.stops, "");
+  std::erase(options_.turn_ends, "");
   if (options_.thinking_start.empty() || options_.thinking_end.empty()) return;
   part_ = options_.opens_in_thinking ? Part::kThought : Part::kUndecided;
 }
 
 TextStream TextStream::WithoutSink() const {
   TextStream copy({.stops = options_.stops,
+                   .turn_ends = options_.turn_ends,
                    .thinking_start = options_.thinking_start,
                    .thinking_end = options_.thinking_end,
                    .opens_in_thinking = options_.opens_in_thinking,
                    .sink = nullptr});
   copy.pending_ = pending_;
   copy.part_ = part_;
+  copy.skips_blanks_ = skips_blanks_;
   copy.state_ = state_;
   return copy;
 }
 
 TextStream::State TextStream::Push(std::string_view bytes) {
   pending_ += bytes;
-  size_t stop = std::string::npos;
-  for (const std::string& word : options_.stops) {
-    const size_t found = pending_.find(word);
-    if (found >= stop) continue;
-    stop = found;
-    stop_string_ = word;
-  }
-  if (stop == std::string::npos) {
-    Advance(Hold::kWhatMayChange);
-    return state_;
-  }
-  pending_.resize(stop);
-  Advance(Hold::kHalfCharacters);
-  if (state_ == State::kOpen) state_ = State::kStopString;
+  const bool ends = CutAt(options_.turn_ends);
+  Advance(ends ? Hold::kHalfCharacters : Hold::kWhatMayChange);
+  if (ends && state_ == State::kOpen) state_ = State::kStopString;
   return state_;
 }
 
@@ -85,14 +79,65 @@ void TextStream::Advance(Hold hold) {
       return;
     }
     part_ = Part::kAnswer;
+    skips_blanks_ = true;
     Emit(end + options_.thinking_end.size(), TextPart::kThought);
   }
-  Emit(pending_.size() - HeldBytes(hold), TextPart::kAnswer);
+  AdvanceAnswer(hold);
+}
+
+void TextStream::AdvanceAnswer(Hold hold) {
+  if (skips_blanks_) {
+    const size_t begin = std::min(pending_.find_first_not_of(kBlankBytes), pending_.size());
+    skips_blanks_ = begin == pending_.size();
+    Emit(begin, TextPart::kAnswer);
+  }
+  if (!CutAt(options_.stops)) {
+    return Emit(pending_.size() - HeldBytes(hold), TextPart::kAnswer);
+  }
+  Emit(pending_.size() - HeldBytes(Hold::kHalfCharacters), TextPart::kAnswer);
+  if (state_ == State::kOpen) state_ = State::kStopString;
+}
+
+bool TextStream::CutAt(const std::vector<std::string>& words) {
+  size_t stop = std::string::npos;
+  for (const std::string& word : words) {
+    const size_t found = pending_.find(word);
+    if (found >= stop) continue;
+    stop = found;
+    stop_string_ = word;
+  }
+  if (stop == std::string::npos) return false;
+  pending_.resize(stop);
+  return true;
+}
+
+bool TextStream::MayOpenThought(std::string_view bytes) const {
+  if (!is_undecided()) return false;
+  const std::string text = pending_ + std::string(bytes);
+  const size_t begin = text.find_first_not_of(kBlankBytes);
+  // Blanks alone bring nothing of the tag.
+  if (begin == std::string::npos) return false;
+  const std::string_view rest = std::string_view(text).substr(begin);
+  const std::string_view tag = options_.thinking_start;
+  return rest.starts_with(tag) || tag.starts_with(rest);
+}
+
+bool TextStream::HasBegunTag() const {
+  return is_undecided() && pending_.find_first_not_of(kBlankBytes) != std::string::npos;
+}
+
+bool TextStream::LeavesThoughtWithText(std::string_view bytes) const {
+  if (!in_thought()) return false;
+  const std::string text = pending_ + std::string(bytes);
+  const size_t end = text.find(options_.thinking_end);
+  return end != std::string::npos &&
+         text.find_first_not_of(kBlankBytes, end + options_.thinking_end.size()) !=
+             std::string::npos;
 }
 
 bool TextStream::DecideStart(Hold hold) {
   const std::string_view tag = options_.thinking_start;
-  const size_t space = std::min(pending_.find_first_not_of(" \t\r\n"), pending_.size());
+  const size_t space = std::min(pending_.find_first_not_of(kBlankBytes), pending_.size());
   const std::string_view pending = pending_;
   const std::string_view rest = pending.substr(space);
   if (rest.starts_with(tag)) {
@@ -108,11 +153,14 @@ bool TextStream::DecideStart(Hold hold) {
 size_t TextStream::HeldBytes(Hold hold) const {
   size_t held = IncompleteUtf8Suffix(pending_);
   if (hold == Hold::kHalfCharacters) return held;
-  for (const std::string& word : options_.stops) {
+  for (const std::string& word : options_.turn_ends) {
     held = std::max(held, PrefixAtEnd(pending_, word));
   }
   if (part_ == Part::kThought) {
-    held = std::max(held, PrefixAtEnd(pending_, options_.thinking_end));
+    return std::max(held, PrefixAtEnd(pending_, options_.thinking_end));
+  }
+  for (const std::string& word : options_.stops) {
+    held = std::max(held, PrefixAtEnd(pending_, word));
   }
   return held;
 }

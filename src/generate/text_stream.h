@@ -1,6 +1,7 @@
 // Turns the bytes of sampled tokens into text that can be shown: whole UTF-8 characters, nothing
-// of a stop string, thoughts told from the answer. What may still become a stop string or a tag is
-// held back until that is decided.
+// of a stop string, thoughts told from the answer. Bytes that may still become a stop string or a
+// tag are held back until that is decided. Stop strings are looked for in the answer alone, from
+// its first character that is no blank where a thought is in front of it.
 #ifndef EBB_GENERATE_TEXT_STREAM_H_
 #define EBB_GENERATE_TEXT_STREAM_H_
 
@@ -17,6 +18,7 @@ class TextStream {
  public:
   struct Options {
     std::vector<std::string> stops;  // empty strings are ignored
+    std::vector<std::string> turn_ends = {};  // stop strings in thoughts, too
     // Both or none. Only an answer that begins with the start tag has a thought.
     std::string thinking_start;
     std::string thinking_end;
@@ -41,6 +43,17 @@ class TextStream {
   // The one that was found; empty: none.
   [[nodiscard]] const std::string& stop_string() const { return stop_string_; }
   [[nodiscard]] bool in_thought() const { return part_ == Part::kThought; }
+  // Whether it is open if the text begins with a thought.
+  [[nodiscard]] bool is_undecided() const { return part_ == Part::kUndecided; }
+  [[nodiscard]] bool has_thought() const { return in_thought() || thought_bytes_ > 0; }
+  // Whether the text still may begin with a thought once `bytes` follow, which bring more of the
+  // tag. False unless it is undecided.
+  [[nodiscard]] bool MayOpenThought(std::string_view bytes) const;
+  // Whether a part of the start tag is there.
+  [[nodiscard]] bool HasBegunTag() const;
+  // Whether `bytes` end the thought and bring text of the answer, more than blanks, at once. False
+  // unless it is in a thought.
+  [[nodiscard]] bool LeavesThoughtWithText(std::string_view bytes) const;
   // All that was passed on, or would have been if there were a sink.
   [[nodiscard]] const std::string& text() const { return text_; }
   // The bytes at the beginning of text() that belong to the thought.
@@ -50,6 +63,9 @@ class TextStream {
   enum class Part { kUndecided, kThought, kAnswer };
   enum class Hold { kWhatMayChange, kHalfCharacters };
   void Advance(Hold hold);
+  void AdvanceAnswer(Hold hold);
+  // Cuts the pending bytes at the first of `words` in them. False: there is none.
+  bool CutAt(const std::vector<std::string>& words);
   // Decides whether the pending bytes begin with a thought. False: it takes more bytes to tell.
   bool DecideStart(Hold hold);
   [[nodiscard]] size_t HeldBytes(Hold hold) const;
@@ -61,6 +77,7 @@ class TextStream {
   size_t thought_bytes_ = 0;
   std::string stop_string_;
   Part part_;
+  bool skips_blanks_ = false;  // those between a thought and the answer hold no stop string
   State state_ = State::kOpen;
 };
 

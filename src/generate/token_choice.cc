@@ -12,6 +12,7 @@ TokenChoice::TokenChoice(const GenerateOptions& options, Sampler* sampler,
       model_(&sampler->model()),
       sampler_(sampler),
       stream_({.stops = options.stops,
+               .turn_ends = options.turn_ends,
                .thinking_start = options.thinking_start,
                .thinking_end = options.thinking_end,
                .opens_in_thinking = options.opens_in_thinking,
@@ -27,6 +28,8 @@ Status TokenChoice::Prepare() {
   if (!options_->thinking_end.empty()) {
     EBB_ASSIGN_OR_RETURN(closing_, model_->Tokenize(options_->thinking_end, Model::AddBos::kNo,
                                                     Model::Specials::kParse));
+    EBB_ASSIGN_OR_RETURN(opening_, model_->Tokenize(options_->thinking_start, Model::AddBos::kNo,
+                                                    Model::Specials::kParse));
   }
   return OkStatus();
 }
@@ -37,6 +40,7 @@ TokenChoice TokenChoice::Clone() const {
   clone.own_sampler_ = std::move(sampler);
   clone.stream_ = stream_.WithoutSink();
   clone.end_tokens_ = end_tokens_;
+  clone.opening_ = opening_;
   clone.closing_ = closing_;
   clone.forced_ = forced_;
   clone.thinking_budget_ = thinking_budget_;
@@ -69,9 +73,37 @@ Result<Token> TokenChoice::Next(std::span<const float> logits, Position position
     }
     logits = masked_logits_;
   }
-  return sampler_->Sample(
-      logits, position,
-      stream_.in_thought() ? Sampler::Constraint::kFree : Sampler::Constraint::kGrammar);
+  return Sample(logits, position);
+}
+
+Result<Token> TokenChoice::Sample(std::span<const float> logits, Position position) {
+  using Constraint = Sampler::Constraint;
+  if (stream_.is_undecided()) {
+    return sampler_->Sample(logits, position, Constraint::kOpen,
+                            [this](Token token) { return MayOpenThought(token); });
+  }
+  sampler_->Settle(stream_.has_thought() ? Constraint::kFree : Constraint::kGrammar);
+  if (!stream_.in_thought()) return sampler_->Sample(logits, position);
+  // The answer obeys the grammar from its first character, so that the token which ends the thought
+  // brings none of it; and an answer without any obeys none: where the model would end, its thought
+  // does.
+  return sampler_->Sample(logits, position, Constraint::kFree, [this](Token token) {
+    if (!model_->EndsGeneration(token)) return !stream_.LeavesThoughtWithText(TextOf(token));
+    thinking_budget_ = 0;
+    return false;
+  });
+}
+
+std::string TokenChoice::TextOf(Token token) const {
+  return ShownText(*model_, token, options_->thinking_start, options_->thinking_end);
+}
+
+bool TokenChoice::MayOpenThought(Token token) const {
+  // Without a budget no thought begins that the grammar does not ask for.
+  if (thinking_budget_ == 0 && !stream_.HasBegunTag()) return false;
+  // A model whose vocabulary has the tag writes it so.
+  if (opening_.size() == 1 && token != opening_[0]) return false;
+  return stream_.MayOpenThought(TextOf(token));
 }
 
 double TokenChoice::margin() const {
@@ -80,8 +112,7 @@ double TokenChoice::margin() const {
 
 TextStream::State TokenChoice::Show(Token token) {
   const bool was_thought = stream_.in_thought();
-  const TextStream::State state =
-      stream_.Push(ShownText(*model_, token, options_->thinking_start, options_->thinking_end));
+  const TextStream::State state = stream_.Push(TextOf(token));
   if (was_thought && stream_.in_thought() && !budget_spent_) ++thought_tokens_;
   return state;
 }

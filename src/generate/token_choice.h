@@ -39,6 +39,10 @@ class TokenChoice {
 
  private:
   void ForceEndOfThought();
+  // Under what the next token is sampled.
+  [[nodiscard]] Result<Token> Sample(std::span<const float> logits, Position position);
+  [[nodiscard]] bool MayOpenThought(Token token) const;
+  [[nodiscard]] std::string TextOf(Token token) const;
   void SeeForced(Token token);
 
   const GenerateOptions* options_;
@@ -47,6 +51,7 @@ class TokenChoice {
   Sampler* sampler_;
   TextStream stream_;
   std::vector<Token> end_tokens_;  // masked; empty unless OnEnd::kIgnore
+  std::vector<Token> opening_;     // the tokens of thinking_start
   std::vector<Token> closing_;     // the tokens of thinking_end
   std::vector<Token> forced_;      // still to come, last first
   int thinking_budget_;            // -1: no limit

@@ -94,6 +94,7 @@ llama_sampler* LastOf(llama_sampler* chain) {
 enum class Seen : uint8_t {
   kByChain = 0,       // forced, or sampled while the grammar was left aside
   kByGrammarToo = 1,  // sampled under it
+  kOpen = 2,          // sampled before it was decided whether the grammar holds
 };
 
 struct Sampler::Impl {
@@ -107,6 +108,8 @@ struct Sampler::Impl {
   std::vector<Seen> seen;                    // [tokens]
   std::unordered_map<Token, int> counts;     // of the tokens of the history
   std::unique_ptr<Grammar> grammar;          // null: none
+  bool has_open = false;                     // some of `seen` is kOpen
+  std::unique_ptr<Grammar> open_grammar;     // of has_open; see OpenGrammar()
   std::vector<llama_token_data> candidates;  // [vocab_size]
   int64_t chosen = 0;                        // index in candidates, by a greedy chain
 
@@ -148,30 +151,67 @@ struct Sampler::Impl {
     }
     return double{candidates[chosen].logit} - second;
   }
+  // Whether a token may come where it is open whether the answer has begun.
+  [[nodiscard]] bool IsAdmitted(Token token, Constraint constraint, const Admits& also) const {
+    if (constraint == Constraint::kFree) {
+      return also == nullptr || grammar->waits() || also(token);
+    }
+    if (constraint == Constraint::kOpen && also != nullptr && also(token)) return true;
+    const Grammar* const one = constraint == Constraint::kOpen ? OpenGrammar() : grammar.get();
+    return one != nullptr && one->Admits(token);
+  }
+  // The grammar where the answer has begun with the open tokens; null: it cannot have.
+  [[nodiscard]] const Grammar* OpenGrammar() const {
+    return has_open ? open_grammar.get() : grammar.get();
+  }
+  void AcceptOpen(Token token) {
+    if (!has_open) open_grammar = grammar->Clone();
+    has_open = true;
+    if (open_grammar != nullptr && !open_grammar->Admits(token)) open_grammar.reset();
+    if (open_grammar != nullptr) open_grammar->Accept(token);
+  }
+  // Bars the candidates that a grammar which holds does not admit, all at once.
+  void Bar(Constraint constraint, const Admits& also, llama_token_data_array* array) const {
+    if (constraint == Constraint::kFree) return;
+    if (constraint == Constraint::kGrammar) return grammar->Bar(array);
+    std::vector<std::pair<size_t, float>> kept;
+    for (size_t i = 0; i < array->size && also != nullptr; ++i) {
+      if (also(array->data[i].id)) kept.emplace_back(i, array->data[i].logit);
+    }
+    if (const Grammar* one = OpenGrammar()) {
+      one->Bar(array);
+    } else {
+      for (size_t i = 0; i < array->size; ++i) array->data[i].logit = kNever;
+    }
+    for (const auto& [i, logit] : kept) array->data[i].logit = logit;
+  }
   // A grammar that waits can refuse a token, yet not say which others it would: one after the
   // other.
-  Result<Token> ChooseAdmitted(std::span<const float> logits, Token refused) {
+  Result<Token> ChooseAdmitted(std::span<const float> logits, Token refused, Constraint constraint,
+                               const Admits& also) {
     std::vector<Token> all_refused = {refused};
     while (true) {
       llama_token_data_array admitted = Candidates(logits);
-      grammar->Bar(&admitted);
+      Bar(constraint, also, &admitted);
       for (const Token token : all_refused) admitted.data[token].logit = kNever;
       if (!AnyPossible(admitted)) return InvalidArgument("the grammar admits no further token");
       const Token token = Choose(admitted);
-      if (!grammar->waits() || grammar->Admits(token)) return token;
+      if (IsAdmitted(token, constraint, also)) return token;
       all_refused.push_back(token);
     }
   }
-  Result<Token> Sample(std::span<const float> logits, Position position, Constraint constraint) {
+  Result<Token> Sample(std::span<const float> logits, Position position, Constraint constraint,
+                       const Admits& also) {
     if (draw != nullptr) SetDrawPosition(draw, position);
     const llama_token_data_array all = Candidates(logits);
     if (!AnyPossible(all)) return Corrupt("the logits of the step hold no number");
     Token token = Choose(all);
-    if (grammar == nullptr || constraint == Constraint::kFree) return token;
-    if (!grammar->Admits(token)) {
-      EBB_ASSIGN_OR_RETURN(token, ChooseAdmitted(logits, token));
+    if (grammar == nullptr) return token;
+    if (!IsAdmitted(token, constraint, also)) {
+      EBB_ASSIGN_OR_RETURN(token, ChooseAdmitted(logits, token, constraint, also));
     }
-    grammar->Accept(token);
+    if (constraint == Constraint::kGrammar) grammar->Accept(token);
+    if (constraint == Constraint::kOpen) AcceptOpen(token);
     return token;
   }
   void Remember(Token token, Seen how) {
@@ -181,7 +221,11 @@ struct Sampler::Impl {
   }
   Status SeeAgain(Token token, Seen how) {
     llama_sampler_accept(chain.get(), token);
-    if (how != Seen::kByGrammarToo || grammar == nullptr) return OkStatus();
+    if (how == Seen::kByChain || grammar == nullptr) return OkStatus();
+    if (how == Seen::kOpen) {
+      AcceptOpen(token);
+      return OkStatus();
+    }
     if (!grammar->Admits(token)) {
       return InvalidArgument("the grammar does not admit the answer so far");
     }
@@ -224,6 +268,8 @@ std::unique_ptr<Sampler> Sampler::Clone() const {
   impl.tokens = impl_->tokens;
   impl.seen = impl_->seen;
   if (impl_->grammar != nullptr) impl.grammar = impl_->grammar->Clone();
+  impl.has_open = impl_->has_open;
+  if (impl_->open_grammar != nullptr) impl.open_grammar = impl_->open_grammar->Clone();
   impl.candidates.resize(impl_->candidates.size());
   return clone;
 }
@@ -231,17 +277,29 @@ std::unique_ptr<Sampler> Sampler::Clone() const {
 double Sampler::margin() const { return impl_->Margin(); }
 
 Result<Token> Sampler::Sample(std::span<const float> logits, Position position,
-                              Constraint constraint) {
+                              Constraint constraint, const Admits& also) {
   try {
-    const Result<Token> token = impl_->Sample(logits, position, constraint);
+    const Result<Token> token = impl_->Sample(logits, position, constraint, also);
     if (!token.ok()) return token;
     llama_sampler_accept(impl_->chain.get(), *token);
-    const bool by_grammar = impl_->grammar != nullptr && constraint == Constraint::kGrammar;
-    impl_->Remember(*token, by_grammar ? Seen::kByGrammarToo : Seen::kByChain);
+    Seen how = Seen::kByChain;
+    if (impl_->grammar != nullptr && constraint == Constraint::kGrammar) how = Seen::kByGrammarToo;
+    if (impl_->grammar != nullptr && constraint == Constraint::kOpen) how = Seen::kOpen;
+    impl_->Remember(*token, how);
     return token;
   } catch (const std::exception& error) {
     return Internal(fmt::format("the sampler failed: {}", error.what()));
   }
+}
+
+void Sampler::Settle(Constraint constraint) {
+  if (!impl_->has_open) return;
+  const bool are_of_answer = constraint == Constraint::kGrammar && impl_->open_grammar != nullptr;
+  if (are_of_answer) impl_->grammar = std::move(impl_->open_grammar);
+  std::ranges::replace(impl_->seen, Seen::kOpen,
+                       are_of_answer ? Seen::kByGrammarToo : Seen::kByChain);
+  impl_->open_grammar.reset();
+  impl_->has_open = false;
 }
 
 void Sampler::Accept(Token token) {
@@ -261,7 +319,7 @@ Status Sampler::LoadState(StateReader* from) {
   const auto seen = from->Numbers<uint8_t>();
   if (seen.size() != tokens.size()) from->Fail("a sampler with tokens that nobody saw");
   for (size_t i = 0; i < seen.size() && from->ok(); ++i) {
-    if (seen[i] > static_cast<uint8_t>(Seen::kByGrammarToo)) from->Fail("a token seen by nobody");
+    if (seen[i] > static_cast<uint8_t>(Seen::kOpen)) from->Fail("a token seen by nobody");
     if (tokens[i] < 0 || tokens[i] >= impl_->model->shape().vocab_size) {
       from->Fail(fmt::format("token {} is not in the vocabulary", tokens[i]));
     }
