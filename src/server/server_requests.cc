@@ -13,6 +13,14 @@
 namespace ebb::server {
 namespace {
 
+// A part of a tool's schema as the interface names it; `part` begins "tools[1].parameters".
+std::string WidenedPart(Api interface, std::string part) {
+  const size_t at = part.find(".parameters");
+  if (at == std::string::npos || interface == Api::kResponses) return part;
+  const std::string name = interface == Api::kMessages ? ".input_schema" : ".function.parameters";
+  return part.replace(at, std::string_view(".parameters").size(), name);
+}
+
 // How a request is answered, once it is prepared.
 void Describe(Prepared prepared, PreparedRequest* request) {
   request->prepared = std::move(prepared);
@@ -25,6 +33,10 @@ void Describe(Prepared prepared, PreparedRequest* request) {
   exchange.prompt = request->prepared.prompt;
   exchange.calls = request->prepared.may_call ? Calls::kParsed : Calls::kNone;
   exchange.first_call = request->prepared.num_calls;
+  if (exchange.prompt == nullptr) return;
+  for (const std::string& part : exchange.prompt->widened) {
+    request->ignored.push_back(WidenedPart(request->interface, part));
+  }
 }
 
 // Header fields hold one line of plain characters.

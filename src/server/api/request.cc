@@ -11,8 +11,10 @@
 #include <fmt/format.h>
 
 #include "ebb/engine.h"
+#include "ebb/grammar.h"
 #include "ebb/tiers.h"
 #include "src/server/api/json_fields.h"
+#include "src/server/api/text_format.h"
 #include "src/server/engine/prefix_cache.h"
 #include "src/store/session_store.h"
 
@@ -27,10 +29,9 @@ constexpr int kMostTokens = std::numeric_limits<int>::max();
 constexpr size_t kMostSaltBytes = 256;
 
 // Fields that would constrain an answer in a way that is not built.
-constexpr std::string_view kRefused[] = {
-    "guided_json",        "guided_regex", "guided_choice", "guided_grammar", "structured_outputs",
-    "prompt_logprobs",    "suffix",       "functions",     "function_call",  "audio",
-    "web_search_options", "min_tokens",   "best_of",       "stop_token_ids"};
+constexpr std::string_view kRefused[] = {"prompt_logprobs", "suffix",  "functions",
+                                         "function_call",   "audio",   "web_search_options",
+                                         "min_tokens",      "best_of", "stop_token_ids"};
 
 // Reads one request; the first error stands.
 class RequestReader {
@@ -218,41 +219,37 @@ class RequestReader {
   }
 
   void ReadFormat() {
-    if (auto grammar = fields_.Text("grammar")) request_.chat.grammar = *std::move(grammar);
-    // Here, and beside the type json_object, clients of llama-server give a schema.
-    if (const Json* schema = fields_.Object("json_schema")) TakeSchema(*schema);
-    const Json* format = fields_.Object("response_format");
-    if (format == nullptr) return;
-    JsonFields fields(*format, "response_format", &error_);
-    const std::string type = fields.Text("type").value_or("");
-    if (type == "text") return;
-    if (request_.chat.response_format != ResponseFormat::kText) {
-      return Fail("response_format", "expected this or json_schema, found both");
+    TextFormat format = ReadTextFormat(&fields_, &error_);
+    ChatRequest& chat = request_.chat;
+    switch (format.kind) {
+      case TextFormat::Kind::kFree:
+        return;
+      case TextFormat::Kind::kJsonObject:
+        chat.response_format = ResponseFormat::kJsonObject;
+        return;
+      case TextFormat::Kind::kJsonSchema:
+        chat.response_format = ResponseFormat::kJsonSchema;
+        chat.json_schema = std::move(format.text);
+        return;
+      case TextFormat::Kind::kGrammar:
+        chat.grammar = std::move(format.text);
+        return;
     }
-    if (type == "json_object") {
-      request_.chat.response_format = ResponseFormat::kJsonObject;
-      if (const Json* schema = fields.Object("schema")) TakeSchema(*schema);
-      return;
-    }
-    if (type != "json_schema") {
-      return Fail("response_format.type",
-                  fmt::format("expected text, json_object or json_schema, found \"{}\"", type));
-    }
-    const Json* outer = fields.Object("json_schema");
-    if (outer == nullptr) {
-      return Fail("response_format.json_schema", "expected an object", "missing_field");
-    }
-    JsonFields inner(*outer, "response_format.json_schema", &error_);
-    const Json* schema = inner.Object("schema");
-    if (schema == nullptr) {
-      return Fail("response_format.json_schema.schema", "expected a JSON schema", "missing_field");
-    }
-    TakeSchema(*schema);
   }
 
-  void TakeSchema(const Json& schema) {
-    request_.chat.response_format = ResponseFormat::kJsonSchema;
-    request_.chat.json_schema = schema.dump();
+  // Of completions, which have no template that would say where their text begins.
+  void ReadTextGrammar() {
+    TextFormat format = ReadTextFormat(&fields_, &error_);
+    if (format.kind == TextFormat::Kind::kFree) return;
+    if (format.kind == TextFormat::Kind::kGrammar) {
+      request_.sampling.grammar = std::move(format.text);
+      return;
+    }
+    const bool is_object = format.kind == TextFormat::Kind::kJsonObject;
+    const Result<std::string> grammar =
+        GrammarOfSchema(is_object ? R"({"type": "object"})" : format.text);
+    if (!grammar.ok()) return Fail(format.field, grammar.status().message());
+    request_.sampling.grammar = *grammar;
   }
 
   void ReadThinking() {
@@ -299,14 +296,7 @@ class RequestReader {
       request_.logprobs = static_cast<int>(*top);
     }
     if (fields_.Bool("echo") == true) Fail("echo", "true is not supported", "unsupported");
-    if (auto grammar = fields_.Text("grammar")) request_.sampling.grammar = *std::move(grammar);
-    // What would constrain the answer, and is built for chats alone.
-    for (const char* name : {"response_format", "json_schema"}) {
-      const Json* format = fields_.Any(name);
-      if (format == nullptr) continue;
-      if (format->is_object() && format->contains("type") && format->at("type") == "text") continue;
-      Fail(name, "not supported here; /v1/chat/completions has it", "unsupported");
-    }
+    ReadTextGrammar();
   }
 
   void ReadTokens(const Json& json, const std::string& path) {
