@@ -98,7 +98,7 @@ TEST_F(CallFormats, ARequiredCallBeginsTheAnswer) {
       .tool_choice = "required"};
   size_t num_formats = 0;
   // Of formats in which values are texts up to a mark, which chance does not write.
-  std::string unfinished;
+  std::vector<std::string> unfinished;
   for (const fs::path& path : paths) {
     const auto parsed = ChatTemplate::Parse(nullptr, ReadAll(path));
     if (!parsed.ok()) continue;
@@ -112,7 +112,7 @@ TEST_F(CallFormats, ARequiredCallBeginsTheAnswer) {
     for (const uint64_t seed : {1, 2}) {
       const std::string text = Drawn(*prompt, seed);
       if (text.ends_with("...")) {
-        unfinished += path.filename().string() + " " + text.substr(0, 100) + "\n";
+        unfinished.push_back(path.filename().string());
         continue;
       }
       const Result<ChatAnswer> answer = ParseAnswer(*prompt, text, AnswerEnd::kComplete);
@@ -134,7 +134,7 @@ TEST_F(CallFormats, ARequiredCallBeginsTheAnswer) {
     }
   }
   EXPECT_GE(num_formats, 40u);
-  EXPECT_LE(std::ranges::count(unfinished, '\n'), 10) << unfinished;
+  EXPECT_LE(unfinished.size(), num_formats / 2) << testing::PrintToString(unfinished);
 }
 
 }  // namespace
