@@ -58,6 +58,9 @@ class GenerateTest : public testing::TestWithParam<Kept> {
     const Status status = session_->Prefill(*tokens);
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
+  static Token TokenOf(const std::string& text) {
+    return model_->Tokenize(text, Model::AddBos::kNo, Model::Specials::kAsText)->front();
+  }
   // Opens a session, reads a short prompt and generates.
   GenerateResult Run(const GenerateOptions& options, SamplingOptions sampling = {}) {
     Open();
@@ -167,11 +170,12 @@ TEST_P(GenerateTest, TellsThoughtFromAnswer) {
     if (part == TextPart::kAnswer) answer += text;
     return true;
   };
-  // Inside the thought the grammar is left aside, so the thought is forced to an end at once.
+  // Inside the thought the grammar is left aside, so the thought is forced to an end at once; it
+  // holds from its beginning for the answer.
   options.thinking_budget = 0;
-  const GenerateResult result = Say("<think>", options);
-  EXPECT_EQ(result.text, "<think></think>");
-  EXPECT_EQ(answer, "");
+  const GenerateResult result = Run(options, {.grammar = "root ::= \"<think>\" | \"<think>!\""});
+  EXPECT_TRUE(result.text.starts_with("<think></think><think>")) << result.text;
+  EXPECT_TRUE(answer.starts_with("<think>")) << answer;
   EXPECT_EQ(result.thought_tokens, 0);
 }
 
@@ -244,7 +248,9 @@ TEST_P(GenerateTest, EndingTheThoughtOfAnAnswerWithoutOneChangesNothing) {
     Open();
     Read("hello");
     const auto sampler =
-        Sampler::Create(*model_, {.temperature = 0, .grammar = "root ::= \"the answer\""});
+        Sampler::Create(*model_, {.temperature = 0,
+                                  .logit_bias = {{TokenOf("<"), -100.0F}},  // it opens no thought
+                                  .grammar = "root ::= \"the answer\""});
     ASSERT_TRUE(sampler.ok());
     GenerateOptions options;
     options.thinking_start = *end_tag == 0 ? "" : "<think>";

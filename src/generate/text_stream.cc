@@ -112,7 +112,7 @@ bool TextStream::CutAt(const std::vector<std::string>& words) {
 }
 
 bool TextStream::MayOpenThought(std::string_view bytes) const {
-  if (!is_undecided()) return false;
+  if (!is_undecided() || bytes.empty()) return false;
   const std::string text = pending_ + std::string(bytes);
   const size_t begin = text.find_first_not_of(kBlankBytes);
   // Blanks alone bring nothing of the tag.

@@ -39,6 +39,12 @@ TextStream::Options InThought(std::vector<std::string> stops = {}) {
   return options;
 }
 
+TextStream::Options TurnEnds(std::vector<std::string> ends) {
+  TextStream::Options options = InThought();
+  options.turn_ends = std::move(ends);
+  return options;
+}
+
 std::vector<Case> Cases() {
   return {
       {"Plain", {}, "one two", "", "one two"},
@@ -62,8 +68,20 @@ std::vector<Case> Cases() {
       {"ThoughtThatNeverEnds", InThought(), "a</thin", "a</thin", ""},
       {"StartTagInThought", InThought(), "<think>a</think>b", "<think>a</think>", "b"},
       {"OnlyOneThought", InThought(), "a</think>b</think>c", "a</think>", "b</think>c"},
-      {"StopInThought", InThought({"b"}), "ab</think>c", "a", "", State::kStopString},
-      {"StopInsideTag", InThought({"think"}), "ab</think>c", "ab</", "", State::kStopString},
+      {"StopInThought", InThought({"b"}), "ab</think>c", "ab</think>", "c"},
+      {"StopInsideTag", InThought({"think"}), "ab</think>c", "ab</think>", "c"},
+      {"StopInBoth", InThought({"b"}), "ab</think>cbd", "ab</think>", "c", State::kStopString},
+      {"StopAcrossTheTag", InThought({">c"}), "a</think>c>cd", "a</think>", "c",
+       State::kStopString},
+      {"BlanksBehindThought", InThought({"\n\n"}), "a</think>\n\nb\n\nc", "a</think>", "\n\nb",
+       State::kStopString},
+      {"StopInStartTag", Tags({"<th"}), "<think>a</think>b", "<think>a</think>", "b"},
+      {"StopInNoTag", Tags({"<th"}), "a <thing>", "", "a ", State::kStopString},
+      {"StopInTagThatTurnsOut", Tags({"<th"}), "<thing>", "", "", State::kStopString},
+      {"StopInTagThatOnlyBegins", Tags({"<th"}), "<thin", "", "", State::kStopString},
+      {"TurnEndInThought", TurnEnds({"b"}), "ab</think>c", "a", "", State::kStopString},
+      {"TurnEndInAnswer", TurnEnds({"END"}), "a</think>c EN END", "a</think>", "c EN ",
+       State::kStopString},
       {"StopAfterThought", InThought({"d"}), "ab</think>cd", "ab</think>", "c", State::kStopString},
       {"NoEndTag", {.thinking_start = "<think>"}, "<think>a", "", "<think>a"},
   };
@@ -121,6 +139,35 @@ TEST(TextStreamPieces, ArePassedOnAsSoonAsTheyAreCertain) {
   EXPECT_EQ(seen, "x");
   EXPECT_EQ(stream.Push("x"), State::kOpen);
   EXPECT_EQ(seen, "xabx");
+}
+
+TEST(TextStreamParts, AThoughtMayStillOpenWhileNothingButBlanksAndItsTagAreThere) {
+  TextStream stream(Tags());
+  EXPECT_TRUE(stream.is_undecided());
+  EXPECT_FALSE(stream.MayOpenThought(" \n"));  // brings nothing of the tag
+  EXPECT_TRUE(stream.MayOpenThought("\n<"));
+  EXPECT_TRUE(stream.MayOpenThought("<think>hm"));
+  EXPECT_FALSE(stream.MayOpenThought("<thing"));
+  EXPECT_FALSE(stream.HasBegunTag());
+  (void)stream.Push(" <th");
+  EXPECT_TRUE(stream.HasBegunTag());
+  EXPECT_TRUE(stream.MayOpenThought("in"));
+  EXPECT_FALSE(stream.MayOpenThought("<"));
+  (void)stream.Push("e");
+  EXPECT_FALSE(stream.is_undecided());
+  EXPECT_FALSE(stream.MayOpenThought("<think>"));
+  EXPECT_FALSE(stream.has_thought());
+}
+
+TEST(TextStreamParts, TheTokenThatEndsAThoughtMayBringText) {
+  TextStream stream(InThought());
+  (void)stream.Push("a</thi");
+  EXPECT_FALSE(stream.LeavesThoughtWithText("nk"));
+  EXPECT_FALSE(stream.LeavesThoughtWithText("nk>\n\n"));
+  EXPECT_TRUE(stream.LeavesThoughtWithText("nk>\n{"));
+  (void)stream.Push("nk>");
+  EXPECT_TRUE(stream.has_thought());
+  EXPECT_FALSE(stream.LeavesThoughtWithText("nk>{"));
 }
 
 TEST(TextStreamSink, IsNotCalledAgainAfterItRefused) {

@@ -137,7 +137,7 @@ TEST_F(SamplerState, WhatIsNoStateIsRefused) {
   EXPECT_FALSE(refused({5}, {0}));
   EXPECT_TRUE(refused({-1}, {0}));
   EXPECT_TRUE(refused({1 << 30}, {0}));
-  EXPECT_TRUE(refused({5}, {2}));
+  EXPECT_TRUE(refused({5}, {3}));
   EXPECT_TRUE(refused({5, 6}, {0}));
 }
 

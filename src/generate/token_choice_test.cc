@@ -1,0 +1,143 @@
+// Which tokens an answer takes where a grammar holds for it, of logits that want a text.
+#include "src/generate/token_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/tiny_model.h"
+
+namespace ebb {
+namespace {
+
+class TokenChoiceTest : public TinyModelTest {
+ protected:
+  static GenerateOptions Thinking() {
+    GenerateOptions options;
+    options.thinking_start = "<think>";
+    options.thinking_end = "</think>";
+    return options;
+  }
+  static std::unique_ptr<Sampler> SamplerWith(const std::string& grammar,
+                                              std::vector<GrammarTrigger> triggers = {}) {
+    auto sampler = Sampler::Create(
+        *model_, {.temperature = 0, .grammar = grammar, .grammar_triggers = std::move(triggers)});
+    EXPECT_TRUE(sampler.ok()) << sampler.status().ToString();
+    return sampler.ok() ? *std::move(sampler) : nullptr;
+  }
+  // In which the next byte of `wanted` is likely, then the end, then letters of "yes".
+  static std::vector<float> Logits(const std::string& wanted, size_t at) {
+    std::vector<float> logits(model_->shape().vocab_size, 0.0F);
+    for (Token token = 0; token < model_->shape().vocab_size; ++token) {
+      const std::string text = model_->TokenText(token, Model::ControlTokens::kHide);
+      if (text != "" && text.find_first_not_of("yes") == std::string::npos) logits[token] = 0.5F;
+      if (at < wanted.size() && text == wanted.substr(at, 1)) logits[token] = 2;
+      if (model_->EndsGeneration(token)) logits[token] = 1;
+    }
+    return logits;
+  }
+  // The text of the answer, from `so_far` on.
+  static std::string Written(TokenChoice* choice, const std::string& wanted, size_t so_far = 0) {
+    for (size_t i = so_far; i < 60; ++i) {
+      const auto token = choice->Next(Logits(wanted, i), static_cast<Position>(i));
+      EXPECT_TRUE(token.ok()) << token.status().ToString() << " behind " << choice->stream().text();
+      if (!token.ok() || model_->EndsGeneration(*token)) break;
+      (void)choice->Show(*token);
+    }
+    (void)choice->stream().Finish();
+    return choice->stream().text();
+  }
+  static std::string Written(const std::string& wanted, const std::string& grammar,
+                             const GenerateOptions& options = Thinking(),
+                             std::vector<GrammarTrigger> triggers = {}) {
+    const auto sampler = SamplerWith(grammar, std::move(triggers));
+    TokenChoice choice(options, sampler.get(), nullptr);
+    EXPECT_TRUE(choice.Prepare().ok());
+    return Written(&choice, wanted);
+  }
+};
+
+TEST_F(TokenChoiceTest, AThoughtMayOpenAlthoughTheGrammarDoesNotAdmitItsTag) {
+  for (const std::string& text : {"<think>hm</think>yes", "yes"}) {
+    EXPECT_EQ(Written(text, "root ::= \"yes\""), text);
+  }
+  EXPECT_EQ(Written(" <think>hm</think> yes", "root ::= \" \"? \"yes\""), " <think>hm</think> yes");
+}
+
+TEST_F(TokenChoiceTest, AnAnswerWithoutAThoughtObeysTheGrammarFromItsFirstByte) {
+  for (const std::string& text : {"no", "\n\nyes", "think"}) {
+    EXPECT_EQ(Written(text, "root ::= \"yes\""), "yes") << text;
+  }
+  // A tag that is none in the end is the grammar's.
+  const std::string grammar = "root ::= \"<\" [a-z]+ \"!\"";
+  EXPECT_EQ(Written("<thorn!", grammar), "<thorn!");
+  EXPECT_EQ(Written("<thorn?!", grammar).substr(0, 6), "<thorn");
+}
+
+TEST_F(TokenChoiceTest, TheGrammarBeginsBehindTheThoughtWhoseTagItAdmits) {
+  const std::string grammar = "root ::= \"<\" [a-z>]+ \"!\"";
+  EXPECT_EQ(Written("<think>a</think><think>!", grammar), "<think>a</think><think>!");
+  EXPECT_EQ(Written("<think>a</think>b", grammar).substr(0, 17), "<think>a</think><");
+}
+
+TEST_F(TokenChoiceTest, AThoughtWithoutABudgetDoesNotOpen) {
+  GenerateOptions options = Thinking();
+  options.thinking_budget = 0;
+  EXPECT_EQ(Written("<think>a</think>yes", "root ::= \"yes\"", options), "yes");
+  options.thinking_budget = 1;
+  const std::string text = Written("<think>abcdef", "root ::= \"yes\"", options);
+  EXPECT_TRUE(text.starts_with("<think>a</think>") && text.ends_with("yes")) << text;
+}
+
+TEST_F(TokenChoiceTest, AModelThatEndsInItsThoughtStillAnswersByTheGrammar) {
+  const std::string text = Written("<think>ab", "root ::= \"yes\"");
+  EXPECT_TRUE(text.starts_with("<think>ab")) << text;
+  EXPECT_TRUE(text.ends_with("</think>yes")) << text;
+  // A grammar that waits asks for no answer.
+  const std::vector<GrammarTrigger> triggers = {
+      {.kind = GrammarTrigger::Kind::kText, .text = "<call>"}};
+  EXPECT_EQ(Written("<think>ab", "root ::= \"<call>yes\"", Thinking(), triggers), "<think>ab");
+  EXPECT_EQ(
+      Written("<think>a<call>b</think><call>no", "root ::= \"<call>yes\"", Thinking(), triggers),
+      "<think>a<call>b</think><call>yes");
+}
+
+TEST_F(TokenChoiceTest, ACloneAndASavedStateGoOnInTheMiddleOfATag) {
+  const std::string grammar = "root ::= \"<\" [a-z]+ \">\"";
+  const GenerateOptions options = Thinking();
+  for (const std::string& text : {"<think>a</think><b>", "<thorn>"}) {
+    for (size_t cut = 0; cut < text.size(); ++cut) {
+      const auto sampler = SamplerWith(grammar);
+      TokenChoice choice(options, sampler.get(), nullptr);
+      ASSERT_TRUE(choice.Prepare().ok());
+      std::vector<Token> tokens;
+      for (size_t i = 0; i < cut; ++i) {
+        const auto token = choice.Next(Logits(text, i), static_cast<Position>(i));
+        ASSERT_TRUE(token.ok());
+        tokens.push_back(*token);
+        (void)choice.Show(*token);
+      }
+      StateWriter to;
+      sampler->SaveState(&to);
+      TokenChoice clone = choice.Clone();
+      (void)Written(&clone, text, cut);
+      const std::string begun = choice.stream().text();
+      EXPECT_EQ(Written(&choice, text, cut), text) << cut;
+      EXPECT_EQ(clone.stream().text(), text.substr(begun.size())) << cut;
+
+      const auto loaded = SamplerWith(grammar);
+      StateReader from(std::as_bytes(std::span(to.text())), "the sampler");
+      ASSERT_TRUE(loaded->LoadState(&from).ok()) << cut;
+      TokenChoice resumed(options, loaded.get(), nullptr);
+      ASSERT_TRUE(resumed.Prepare().ok());
+      for (const Token token : tokens) (void)resumed.ShowAgain(token);
+      EXPECT_EQ(Written(&resumed, text, cut), text) << cut;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ebb
