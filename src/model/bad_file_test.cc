@@ -181,22 +181,6 @@ std::vector<BadFile> BadTokenizers() {
       {"zero_tokens", SetStrings("tokenizer.ggml.tokens", {}), corrupt, "names 0 tokens"},
       {"other_token_count", SetStrings("tokenizer.ggml.tokens", {"a", "b"}), corrupt,
        "token_embd.weight has shape [64, 260], expected [64, 2]"},
-      {"same_tokens",
-       [](GgufEdit& file) {
-         SetStrings("tokenizer.ggml.tokens", std::vector<const char*>(260, "a"))(file);
-       },
-       corrupt, "tokens 0 and 1 have the same text"},
-      {"named_like_an_empty_token",
-       [](GgufEdit& file) {
-         std::vector<std::string> names;
-         for (int i = 0; i < 260; ++i) names.push_back("t" + std::to_string(i));
-         names[5] = "";
-         names[9] = "[EMPTY_5]";
-         std::vector<const char*> pointers;
-         for (const std::string& name : names) pointers.push_back(name.c_str());
-         SetStrings("tokenizer.ggml.tokens", pointers)(file);
-       },
-       corrupt, "tokens 5 and 9 have the same text"},
       {"no_tokenizer", RemoveKey("tokenizer.ggml.model"), corrupt, "lacks tokenizer.ggml.model"},
       {"tokenizer_kind", SetString("tokenizer.ggml.model", "bert"), unsupported, "llama and gpt2"},
       {"splitter", SetString("tokenizer.ggml.pre", "nonsense"), corrupt,

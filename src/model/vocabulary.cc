@@ -17,7 +17,8 @@ namespace {
 constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 constexpr size_t kMaxTokens = size_t{1} << 24;
 
-// libllama asserts that all tokens differ, after it gave the empty ones a name.
+#ifndef EBB_LLAMA_IS_PATCHED
+// An unpatched libllama asserts that all tokens differ, after it gave the empty ones a name.
 Status CheckTokensDiffer(const std::vector<std::string_view>& tokens) {
   std::vector<uint64_t> hashes(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -34,6 +35,7 @@ Status CheckTokensDiffer(const std::vector<std::string_view>& tokens) {
   return Corrupt(fmt::format("tokens {} and {} have the same text", first - hashes.begin(),
                              second - hashes.begin()));
 }
+#endif
 
 // Its other tokenizers belong to models that ebb does not run, and assert more than they check.
 Status CheckTokenizerKind(const GgufFile& file) {
@@ -75,9 +77,11 @@ Result<int> CountTokens(const GgufFile& file) {
 
 Result<VocabModel> LoadVocabulary(const GgufFile& file) {
   EBB_RETURN_IF_ERROR(CheckTokenizerKind(file));
+#ifndef EBB_LLAMA_IS_PATCHED
   std::vector<std::string_view> tokens;
   EBB_RETURN_IF_ERROR(file.ReadStrings(kTokensKey, &tokens));
   EBB_RETURN_IF_ERROR(CheckTokensDiffer(tokens));
+#endif
   const LlamaErrorScope errors;
   llama_model_params params = llama_model_default_params();
   params.vocab_only = true;
