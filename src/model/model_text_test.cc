@@ -10,6 +10,7 @@
 #include "ebb/model.h"
 #include "src/model/loaded_model.h"
 #include "tests/support/default_model.h"
+#include "tests/support/expect_ok.h"
 #include "tests/support/gguf_edit.h"
 #include "tests/support/random_gguf.h"
 #include "tests/support/skip.h"
@@ -45,6 +46,7 @@ PeerPtr LoadPeer(const std::string& path) {
   return PeerPtr(llama_model_load_from_file(path.c_str(), params));
 }
 
+// With a BOS token that the text brings in the place of one in front of it.
 std::vector<Token> PeerTokens(const llama_model& peer, const std::string& text, AddBos add_bos,
                               Specials specials) {
   std::vector<Token> tokens(2 * text.size() + 8);
@@ -54,6 +56,10 @@ std::vector<Token> PeerTokens(const llama_model& peer, const std::string& text, 
                      add_bos == AddBos::kAsModelSays, specials == Specials::kParse);
   EXPECT_GE(count, 0);
   tokens.resize(std::max(count, 0));
+  const Token bos = llama_vocab_bos(llama_model_get_vocab(&peer));
+  const bool adds = add_bos == AddBos::kAsModelSays && specials == Specials::kParse;
+  const bool has_two = adds && tokens.size() >= 2 && tokens[0] == bos && tokens[1] == bos;
+  if (has_two) tokens.erase(tokens.begin());
   return tokens;
 }
 
@@ -123,6 +129,25 @@ TEST_P(TokenizerTest, TextsOfTokensJoinToTheText) {
     }
     EXPECT_EQ(joined, before + text);
   }
+}
+
+TEST_P(TokenizerTest, SpecialTokensAndTheTextBetweenThemJoinToTheText) {
+  for (const std::string text :
+       {"<|im_end|>a<|im_end|>b<|im_start|>c<|im_end|>", "a<|im_start|>b<|im_start|><|im_end|>",
+        "<|im_start|>a<|im_end|><|im_start|><|im_end|>b"}) {
+    std::string joined;
+    for (const Token token : Tokens(text, AddBos::kNo, Specials::kParse)) {
+      joined += model_->TokenText(token, ControlTokens::kShow);
+    }
+    std::erase(joined, ' ');  // of sentence-piece tokenizers
+    EXPECT_EQ(joined, text);
+  }
+}
+
+TEST_P(TokenizerTest, ManySpecialTokensTakeLinearTime) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "<|im_end|>a<|im_start|>";
+  EXPECT_EQ(Tokens(text, AddBos::kNo, Specials::kParse).size(), 300'000u);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerTest,
@@ -199,6 +224,41 @@ TEST(PebbleTokenizer, AgreesWithLibllama) {
       "have?<think> First Ada gets three. Ada three. Well, is this right?</think> The answer is "
       "seven.<|end|>");
   ExpectAgreesWithLibllama(EBB_SOURCE_DIR "/training/pebble/pebble.gguf", texts);
+}
+
+#ifdef EBB_LLAMA_IS_PATCHED
+TEST(VocabularyTest, TakesTwoTokensOfTheSameTextAndReadsItAsTheFirst) {
+  const TempFolder folder;
+  const std::string path = folder.File("model.gguf");
+  ExpectOk(WriteRandomGguf({.num_layers = 1}, path));
+  Result<GgufEdit> edit = GgufEdit::Open(path);
+  ASSERT_TRUE(edit.ok()) << edit.status().ToString();
+  constexpr const char* kTokens = "tokenizer.ggml.tokens";
+  const int64_t key = gguf_find_key(edit->metadata(), kTokens);
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < gguf_get_arr_n(edit->metadata(), key); ++i) {
+    texts.emplace_back(gguf_get_arr_str(edit->metadata(), key, i));
+  }
+  constexpr size_t kFirst = 3 + 'x', kSecond = 380;
+  ASSERT_EQ(texts[kFirst], "x");
+  texts[kSecond] = "x";
+  std::vector<const char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(text.c_str());
+  gguf_set_arr_str(edit->metadata(), kTokens, pointers.data(), pointers.size());
+  const std::string edited = folder.File("edited.gguf");
+  ExpectOk(edit->Save(edited));
+  const auto model = Model::Load({.path = edited});
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  EXPECT_EQ((*model)->TokenText(kSecond, ControlTokens::kHide), "x");
+  EXPECT_EQ(*(*model)->Tokenize("x", AddBos::kNo, Specials::kAsText), std::vector<Token>{kFirst});
+}
+#endif
+
+TEST_P(TokenizerTest, ATextThatBeginsWithBosGetsNoOther) {
+  constexpr Token kBos = 1;
+  const std::vector<Token> expected = Tokens("<|im_start|>abc", AddBos::kNo, Specials::kParse);
+  ASSERT_EQ(expected.front(), kBos);
+  EXPECT_EQ(Tokens("<|im_start|>abc", AddBos::kAsModelSays, Specials::kParse), expected);
 }
 
 }  // namespace
