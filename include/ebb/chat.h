@@ -2,13 +2,15 @@
 // both, and what an answer says.
 //
 //   EBB_ASSIGN_OR_RETURN(ChatPrompt prompt, model.FormatChat(request));
-//   // Generate from prompt.text, under the prompt's grammar, stops and thinking tags.
+//   EBB_ASSIGN_OR_RETURN(auto tokens, model.TokenizePrompt(prompt, Model::AddBos::kAsModelSays));
+//   // Generate from these tokens, under the prompt's grammar, stops and thinking tags.
 //   EBB_ASSIGN_OR_RETURN(ChatAnswer answer, ParseAnswer(prompt, text, AnswerEnd::kComplete));
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_CHAT_H_
 #define EBB_CHAT_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -84,6 +86,9 @@ struct AnswerSyntax;  // src/model/chat/chat.cc
 // What a chat template made of a request.
 struct ChatPrompt {
   std::string text;
+  // Offsets of bytes of `text`, ascending, that belong to the text of a message: a special token's
+  // text that covers one of them is plain text. Model::TokenizePrompt() obeys them.
+  std::vector<size_t> plain_at = {};
   std::string thinking_start = {};  // the tags between which the model thinks; empty: it does not
   std::string thinking_end = {};
   bool opens_in_thinking = false;       // the prompt ends inside a thought

@@ -73,8 +73,13 @@ class Model {
 
   enum class Specials { kAsText, kParse };  // whether "<|im_start|>" in the text is one token
   enum class AddBos { kNo, kAsModelSays };
+  // With kAsModelSays and kParse, a text that begins with the BOS token gets no second one.
   [[nodiscard]] Result<std::vector<Token>> Tokenize(std::string_view text, AddBos add_bos,
                                                     Specials specials) const;
+  // Tokenizes prompt.text from the offset `begin` on. Special tokens that the chat template wrote
+  // are parsed; what only looks like one, in the text of a message, is plain text.
+  [[nodiscard]] Result<std::vector<Token>> TokenizePrompt(const ChatPrompt& prompt, AddBos add_bos,
+                                                          size_t begin = 0) const;
   // The bytes of a token; may end in the middle of a UTF-8 character. Control tokens give nothing
   // unless asked for.
   enum class ControlTokens { kHide, kShow };

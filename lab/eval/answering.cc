@@ -88,9 +88,8 @@ Status Answering::Open(Engine* engine) {
   answer_.problem = task_.problem;
   EBB_ASSIGN_OR_RETURN(const ChatPrompt prompt,
                        PromptFor(model, *task_.question, options_.prompt_style));
-  EBB_ASSIGN_OR_RETURN(
-      const std::vector<Token> tokens,
-      model.Tokenize(prompt.text, Model::AddBos::kAsModelSays, Model::Specials::kParse));
+  EBB_ASSIGN_OR_RETURN(const std::vector<Token> tokens,
+                       model.TokenizePrompt(prompt, Model::AddBos::kAsModelSays));
   SessionOptions session_options = task_.of_setting->session;
   session_options.policy.seed = task_.of_setting->seed;
   session_options.policy.most_tokens = static_cast<int>(tokens.size()) + task_.question->max_tokens;

@@ -94,8 +94,8 @@ class Labeller {
   Status Open() {
     const Model& model = engine_->model();
     EBB_ASSIGN_OR_RETURN(prompt_, PromptFor(model, problem_, options_.prompt_style));
-    EBB_ASSIGN_OR_RETURN(prompt_tokens_, model.Tokenize(prompt_.text, Model::AddBos::kAsModelSays,
-                                                        Model::Specials::kParse));
+    EBB_ASSIGN_OR_RETURN(prompt_tokens_,
+                         model.TokenizePrompt(prompt_, Model::AddBos::kAsModelSays));
     EBB_ASSIGN_OR_RETURN(session_, engine_->OpenSession({}));
     return session_->Prefill(prompt_tokens_, {.cancel = options_.cancel});
   }

@@ -41,11 +41,9 @@ std::vector<ChatMessage> WithoutLastAnswer(std::vector<ChatMessage> messages) {
   return messages;
 }
 
-Status SetTokens(const Model& model, std::string_view text, Turn* turn) {
-  EBB_ASSIGN_OR_RETURN(turn->tokens,
-                       model.Tokenize(text, Model::AddBos::kAsModelSays, Model::Specials::kParse));
-  return turn->tokens.empty() ? InvalidArgument("expected a prompt, found an empty one")
-                              : OkStatus();
+Status CheckPrompt(const Turn& turn) {
+  return turn.tokens.empty() ? InvalidArgument("expected a prompt, found an empty one")
+                             : OkStatus();
 }
 
 // The last token of an answer was shown, and may not have been read.
@@ -123,8 +121,10 @@ Result<Turn> BeginTurn(const Model& model, const Conversation& conversation,
   ChatRequest request = conversation.request;
   request.messages.insert(request.messages.end(), messages.begin(), messages.end());
   EBB_ASSIGN_OR_RETURN(turn.prompt, model.FormatChat(request));
-  EBB_RETURN_IF_ERROR(SetTokens(model, turn.prompt.text, &turn));
+  EBB_ASSIGN_OR_RETURN(turn.tokens, model.TokenizePrompt(turn.prompt, Model::AddBos::kAsModelSays));
+  EBB_RETURN_IF_ERROR(CheckPrompt(turn));
   turn.prompt.text.clear();
+  turn.prompt.plain_at.clear();
   return turn;
 }
 
@@ -132,14 +132,16 @@ Result<Turn> BeginTextTurn(const Model& model, const Conversation& conversation,
                            std::string_view text, std::span<const Token> read) {
   Turn turn = {.index = conversation.num_turns};
   if (conversation.num_turns == 0) {
-    EBB_RETURN_IF_ERROR(SetTokens(model, text, &turn));
+    EBB_ASSIGN_OR_RETURN(
+        turn.tokens, model.Tokenize(text, Model::AddBos::kAsModelSays, Model::Specials::kParse));
+    EBB_RETURN_IF_ERROR(CheckPrompt(turn));
     return turn;
   }
   turn.tokens = ReadAndShown(read, conversation.last.so_far);
   EBB_ASSIGN_OR_RETURN(const std::vector<Token> more,
                        model.Tokenize(text, Model::AddBos::kNo, Model::Specials::kParse));
   turn.tokens.insert(turn.tokens.end(), more.begin(), more.end());
-  if (turn.tokens.empty()) return InvalidArgument("expected a prompt, found an empty one");
+  EBB_RETURN_IF_ERROR(CheckPrompt(turn));
   return turn;
 }
 

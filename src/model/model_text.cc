@@ -1,15 +1,21 @@
 // The tokenizer of a model: libllama's, on the vocabulary that the file brings.
+#include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <llama.h>
 
 #include "ebb/model.h"
+#include "src/model/chat/chat.h"
 #include "src/model/loaded_model.h"
 
 namespace ebb {
@@ -17,6 +23,85 @@ namespace {
 
 const llama_vocab* VocabOf(const LoadedModel& loaded) {
   return llama_model_get_vocab(loaded.vocab_model.get());
+}
+
+struct TextSpan {
+  std::string_view text;
+  Model::Specials specials;
+};
+
+// Blanks beside a special token that belong to it.
+std::string_view WithoutStripped(std::string_view text, std::optional<Token> before,
+                                 std::optional<Token> after, const llama_vocab& vocab) {
+  const auto strips = [&](std::optional<Token> token, llama_token_attr side) {
+    return token.has_value() && (llama_vocab_get_attr(&vocab, *token) & side) != 0;
+  };
+  const auto is_blank = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+  if (strips(before, LLAMA_TOKEN_ATTR_RSTRIP)) {
+    while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  }
+  if (strips(after, LLAMA_TOKEN_ATTR_LSTRIP)) {
+    while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  }
+  return text;
+}
+
+// libllama parses tokens that a user defined in plain text as well: their texts are cut in two at
+// the offsets of `plain_at`. piece: from `begin` on in the text that the offsets are of.
+void AddPlainPiece(std::string_view piece, size_t begin, std::span<const size_t> plain_at,
+                   const SpecialTexts& specials, const llama_vocab& vocab,
+                   std::vector<TextSpan>* spans) {
+  size_t cut = 0;
+  for (auto at = std::ranges::lower_bound(plain_at, begin);
+       at != plain_at.end() && *at < begin + piece.size(); ++at) {
+    const SpecialTexts::Match match = specials.Find(piece.substr(*at - begin));
+    const bool is_parsed = match.length > 1 && (llama_vocab_get_attr(&vocab, match.token) &
+                                                LLAMA_TOKEN_ATTR_USER_DEFINED) != 0;
+    if (!is_parsed) continue;
+    const size_t end = *at - begin + 1;
+    spans->push_back({piece.substr(cut, end - cut), Model::Specials::kAsText});
+    cut = end;
+  }
+  spans->push_back({piece.substr(cut), Model::Specials::kAsText});
+}
+
+// Cuts `text` around what stands between two special tokens and holds an offset of `plain_at`:
+// libllama tokenizes each such piece apart from the others anyway.
+std::vector<TextSpan> SplitAtPlainText(std::string_view text, std::span<const size_t> plain_at,
+                                       const SpecialTexts& specials, const llama_vocab& vocab) {
+  std::vector<TextSpan> spans;
+  size_t span_begin = 0;   // behind the last piece that was cut out
+  size_t piece_begin = 0;  // behind the last special token
+  bool is_plain = false;   // the piece
+  std::optional<Token> before;
+  const auto end_piece = [&](size_t end, std::optional<Token> after) {
+    if (!std::exchange(is_plain, false)) return;
+    spans.push_back({text.substr(span_begin, piece_begin - span_begin), Model::Specials::kParse});
+    const std::string_view piece =
+        WithoutStripped(text.substr(piece_begin, end - piece_begin), before, after, vocab);
+    const auto begin = static_cast<size_t>(piece.data() - text.data());
+    AddPlainPiece(piece, begin, plain_at, specials, vocab, &spans);
+    span_begin = end;
+  };
+  auto next = plain_at.begin();
+  for (size_t at = 0; at < text.size();) {
+    while (next != plain_at.end() && *next < at) ++next;
+    const size_t end = next != plain_at.end() ? *next : text.size();
+    const SpecialTexts::Match match = specials.Find(text.substr(at, end - at));
+    if (match.length == 0) {
+      is_plain = is_plain || at == end;
+      ++at;
+      continue;
+    }
+    end_piece(at, match.token);
+    at += match.length;
+    piece_begin = at;
+    before = match.token;
+  }
+  end_piece(text.size(), std::nullopt);
+  spans.push_back({text.substr(span_begin), Model::Specials::kParse});
+  std::erase_if(spans, [](const TextSpan& span) { return span.text.empty(); });
+  return spans;
 }
 
 }  // namespace
@@ -33,23 +118,46 @@ Result<std::vector<Token>> Model::Tokenize(std::string_view text, AddBos add_bos
     return InvalidArgument(
         fmt::format("expected a text of less than 2 GiB, found {} bytes", text.size()));
   }
+  const bool adds = add_bos == AddBos::kAsModelSays;
+  const bool parses = specials == Specials::kParse;
   std::vector<Token> tokens(text.size() + kAddedTokens);
   int32_t count = 0;
   try {
     count = llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
-                           static_cast<int32_t>(tokens.size()), add_bos == AddBos::kAsModelSays,
-                           specials == Specials::kParse);
+                           static_cast<int32_t>(tokens.size()), adds, parses);
     if (count < 0 && count != std::numeric_limits<int32_t>::min()) {
       tokens.resize(-static_cast<int64_t>(count));
       count = llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
-                             static_cast<int32_t>(tokens.size()), add_bos == AddBos::kAsModelSays,
-                             specials == Specials::kParse);
+                             static_cast<int32_t>(tokens.size()), adds, parses);
     }
   } catch (const std::exception& error) {
     return Corrupt(fmt::format("the tokenizer of the model file failed: {}", error.what()));
   }
   if (count < 0) return InvalidArgument("the text has more tokens than can be counted");
   tokens.resize(count);
+  const bool has_two = adds && parses && llama_vocab_get_add_bos(vocab) && count >= 2 &&
+                       tokens[0] == tokens[1] && tokens[0] == llama_vocab_bos(vocab);
+  if (has_two) tokens.erase(tokens.begin());
+  return tokens;
+}
+
+Result<std::vector<Token>> Model::TokenizePrompt(const ChatPrompt& prompt, AddBos add_bos,
+                                                 size_t begin) const {
+  const std::string_view text = std::string_view(prompt.text).substr(begin);
+  const auto first = std::ranges::lower_bound(prompt.plain_at, begin);
+  if (first == prompt.plain_at.end()) return Tokenize(text, add_bos, Specials::kParse);
+  std::vector<size_t> plain_at(first, prompt.plain_at.end());
+  for (size_t& offset : plain_at) offset -= begin;
+  const llama_vocab* vocab = VocabOf(*loaded_);
+  std::vector<Token> tokens;
+  const bool adds = add_bos == AddBos::kAsModelSays;
+  if (adds && llama_vocab_get_add_bos(vocab)) tokens.push_back(llama_vocab_bos(vocab));
+  for (const TextSpan& span : SplitAtPlainText(text, plain_at, loaded_->chat->specials(), *vocab)) {
+    EBB_ASSIGN_OR_RETURN(const std::vector<Token> more,
+                         Tokenize(span.text, AddBos::kNo, span.specials));
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  }
+  if (adds && llama_vocab_get_add_eos(vocab)) tokens.push_back(llama_vocab_eos(vocab));
   return tokens;
 }
 

@@ -46,9 +46,9 @@ Result<std::vector<Token>> OwnText(std::string_view question, size_t num_tokens,
   const ChatMessage message = {.role = "user", .content = std::string(question)};
   const auto chat = model.FormatChat({&message, 1}, Model::Thinking::kModelDefault);
   // A model without a template goes on with the question itself.
-  const std::string text = chat.ok() ? chat->text : message.content;
   EBB_ASSIGN_OR_RETURN(std::vector<Token> tokens,
-                       model.Tokenize(text, Model::AddBos::kAsModelSays, Model::Specials::kParse));
+                       model.TokenizePrompt(chat.ok() ? *chat : ChatPrompt{.text = message.content},
+                                            Model::AddBos::kAsModelSays));
   tokens.resize(std::min(tokens.size(), num_tokens));
   SessionOptions session_options;
   session_options.context = options.session.context;

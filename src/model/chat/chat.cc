@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <chat.h>
 #include <fmt/format.h>
@@ -16,6 +18,7 @@
 #include "ebb/grammar.h"
 #include "src/model/chat/call_grammar.h"
 #include "src/model/chat/chat_request.h"
+#include "src/model/chat/plain_texts.h"
 #include "src/model/chat/tool_schemas.h"
 #include "src/model/loaded_model.h"
 #include "src/model/schema/json_grammar.h"
@@ -220,9 +223,12 @@ bool IsTooDeep(std::string_view text) {
 struct ChatTemplate::Impl {
   std::string source;
   common_chat_templates_ptr templates;
+  std::optional<SpecialTexts> specials;
+  std::optional<PlainTexts> plain_texts;
 
-  // The common library keeps what it finds out.
-  void Analyse() const;
+  // Renders a short conversation, of which the common library keeps what it finds out. Returns the
+  // tags of a thought.
+  [[nodiscard]] std::vector<std::string> Analyse() const;
   // Errors: which field the template cannot take.
   [[nodiscard]] Status CheckSupport(const ChatRequest& request) const;
   [[nodiscard]] Result<common_chat_params> Apply(const ChatRequest& request) const;
@@ -258,21 +264,29 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(const llama_model* mod
   } catch (const std::exception&) {
     error = ParseError(parsed->impl_->source);
   }
-  if (!budget.exceeded() && error.empty()) parsed->impl_->Analyse();
+  std::vector<std::string> tags;
+  if (!budget.exceeded() && error.empty()) tags = parsed->impl_->Analyse();
   if (budget.exceeded()) return BeyondLimits();
   if (!error.empty()) {
     return Corrupt(fmt::format("the chat template does not parse: {}", error));
   }
+  Impl& impl = *parsed->impl_;
+  impl.specials.emplace(model == nullptr ? nullptr : llama_model_get_vocab(model));
+  impl.plain_texts.emplace(&*impl.specials, impl.source, std::move(tags));
   return parsed;
 }
 
-void ChatTemplate::Impl::Analyse() const {
+std::vector<std::string> ChatTemplate::Impl::Analyse() const {
+  common_chat_params params;
   try {
-    (void)common_chat_templates_apply(templates.get(), InputsFor({.messages = {{"user", "hi"}}}));
+    params =
+        common_chat_templates_apply(templates.get(), InputsFor({.messages = {{"user", "hi"}}}));
   } catch (const std::exception&) {
     // A template may want other conversations: the first one that it takes is analysed.
-    return;
   }
+  ChatPrompt prompt;
+  SetTags(params, source, &prompt);
+  return {prompt.thinking_start, prompt.thinking_end};
 }
 
 Status ChatTemplate::Impl::CheckSupport(const ChatRequest& request) const {
@@ -371,6 +385,12 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& request) const {
   EBB_ASSIGN_OR_RETURN(common_chat_params params, impl_->Apply(told));
   ChatPrompt prompt;
   prompt.text = params.prompt;
+  // Grammars and parsers come from the request as it is.
+  if (const auto marked = impl_->plain_texts->Mark(told)) {
+    EBB_ASSIGN_OR_RETURN(const common_chat_params shown, impl_->Apply(marked->request));
+    prompt.text = shown.prompt;
+    PlainTexts::TakeMarks(*marked, &prompt);
+  }
   prompt.stops = params.additional_stops;
   if (!may_call) {
     SetTags(params, impl_->source, &prompt);
@@ -395,6 +415,9 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& request) const {
   EBB_RETURN_IF_ERROR(impl_->SetCallGrammar(calls, params, format, &prompt));
   return prompt;
 }
+
+ModelChat::ModelChat(const llama_model* model)
+    : model_(model), specials_(llama_model_get_vocab(model)) {}
 
 Result<ChatPrompt> ModelChat::Format(const ChatRequest& request) {
   static std::mutex mutex;

@@ -9,6 +9,7 @@
 
 #include "ebb/chat.h"
 #include "ebb/status.h"
+#include "src/model/chat/special_texts.h"
 
 struct llama_model;
 
@@ -41,11 +42,13 @@ class ChatTemplate {
 class ModelChat {
  public:
   // The model must outlive it.
-  explicit ModelChat(const llama_model* model) : model_(model) {}
+  explicit ModelChat(const llama_model* model);
   [[nodiscard]] Result<ChatPrompt> Format(const ChatRequest& request);
+  [[nodiscard]] const SpecialTexts& specials() const { return specials_; }
 
  private:
   const llama_model* const model_;
+  const SpecialTexts specials_;
   std::optional<Result<std::unique_ptr<ChatTemplate>>> template_;  // guarded by one lock for all
 };
 

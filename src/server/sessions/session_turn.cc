@@ -72,14 +72,10 @@ class TurnMaker {
     return model_.FormatChat(request_.chat);
   }
 
-  [[nodiscard]] Result<std::vector<Token>> Tokenize(std::string_view text, Model::AddBos add_bos) {
-    return model_.Tokenize(text, add_bos, Model::Specials::kParse);
-  }
-
   ApiResult<PreparedTurn> First(std::vector<ChatMessage> messages) {
     const Result<ChatPrompt> prompt = Format(messages);
     if (!prompt.ok()) return ErrorFrom(prompt.status());
-    auto tokens = Tokenize(prompt->text, Model::AddBos::kAsModelSays);
+    auto tokens = model_.TokenizePrompt(*prompt, Model::AddBos::kAsModelSays);
     if (!tokens.ok()) return ErrorFrom(tokens.status());
     SessionRecord next;
     next.asked = std::move(messages);
@@ -96,7 +92,8 @@ class TurnMaker {
     SessionRecord next = WithTurnEnded(record_, CutOff(text, *old));
     if (!record_.has_read_answer()) next.lead.push_back(record_.answer.tokens.back());
     if (EndsInThought(text, *old)) {
-      auto tokens = Tokenize("\n" + old->thinking_end + "\n", Model::AddBos::kNo);
+      auto tokens = model_.Tokenize("\n" + old->thinking_end + "\n", Model::AddBos::kNo,
+                                    Model::Specials::kParse);
       if (!tokens.ok()) return ErrorFrom(tokens.status());
       next.lead.insert(next.lead.end(), tokens->begin(), tokens->end());
     }
@@ -122,8 +119,7 @@ class TurnMaker {
       return ErrorFrom(Unsupported(
           "messages: the model's template shows no answers, so that none can be behind one"));
     }
-    const auto tokens =
-        Tokenize(std::string_view(prompt->text).substr(mark + kMark.size()), Model::AddBos::kNo);
+    const auto tokens = model_.TokenizePrompt(*prompt, Model::AddBos::kNo, mark + kMark.size());
     if (!tokens.ok()) return ErrorFrom(tokens.status());
     Turn turn = {.tokens = next.lead, .prompt = *std::move(prompt)};
     turn.tokens.insert(turn.tokens.end(), tokens->begin(), tokens->end());
@@ -186,6 +182,7 @@ class TurnMaker {
     next.turn_begin = turn.goes_on.has_value() ? next.turn_begin : static_cast<Position>(kept);
     work.record = std::move(next);
     turn.prompt.text.clear();
+    turn.prompt.plain_at.clear();
     std::vector<Turn> turns;
     turns.push_back(std::move(turn));
     ApiResult<Prepared> prepared =

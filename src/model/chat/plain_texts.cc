@@ -1,0 +1,203 @@
+#include "src/model/chat/plain_texts.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace ebb {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// The bytes of the UTF-8 character that begins with `first`.
+size_t CharacterBytes(char first) {
+  const auto byte = static_cast<uint8_t>(first);
+  if (byte >= 0xf0) return 4;
+  if (byte >= 0xe0) return 3;
+  return byte >= 0xc0 ? 2 : 1;
+}
+
+// Whether some text that Mark() looks at holds `wanted`.
+bool HasText(const ChatRequest& request, std::string_view wanted) {
+  const auto is_in = [&](const std::string& text) {
+    return text.find(wanted) != std::string::npos;
+  };
+  for (const ChatMessage& message : request.messages) {
+    if (is_in(message.content) || is_in(message.reasoning_content)) return true;
+    if (is_in(message.tool_call_id) || is_in(message.name)) return true;
+    for (const ToolCall& call : message.tool_calls) {
+      if (is_in(call.name) || is_in(call.arguments) || is_in(call.id)) return true;
+    }
+  }
+  return std::ranges::any_of(request.tools, [&](const Tool& tool) {
+    return is_in(tool.name) || is_in(tool.description) || is_in(tool.parameters);
+  });
+}
+
+// Two characters for private use that the request does not hold.
+std::pair<std::string, std::string> FindMarks(const ChatRequest& request) {
+  constexpr char kLast = '\xbf';  // U+F8FF, and the 63 in front of it
+  std::vector<std::string> marks;
+  for (char last = kLast; static_cast<uint8_t>(last) >= 0x80 && marks.size() < 2; --last) {
+    std::string mark = {'\xef', '\xa3', last};
+    if (!HasText(request, mark)) marks.push_back(std::move(mark));
+  }
+  // A request that holds all of them loses two of them.
+  if (marks.size() < 2) return {"\xef\xa3\xbf", "\xef\xa3\xbe"};
+  return {marks[0], marks[1]};
+}
+
+}  // namespace
+
+PlainTexts::PlainTexts(const SpecialTexts* specials, std::string_view template_source,
+                       std::vector<std::string> thought_tags)
+    : specials_(specials), thought_tags_(std::move(thought_tags)) {
+  for (const std::string_view text : specials->texts()) {
+    size_t longest_begin = 0;
+    while (longest_begin + 1 < text.size() &&
+           template_source.find(text.substr(0, longest_begin + 1)) != std::string_view::npos) {
+      ++longest_begin;
+    }
+    size_t first_end = text.size();
+    while (first_end > 1 &&
+           template_source.find(text.substr(first_end - 1)) != std::string_view::npos) {
+      --first_end;
+    }
+    for (size_t begin = 1; begin <= longest_begin; ++begin) {
+      endings_.emplace(text.substr(begin));
+      longest_ = std::max(longest_, text.size() - begin);
+      for (size_t end = std::max(first_end, begin + 1); end < text.size(); ++end) {
+        middles_.emplace(text.substr(begin, end - begin));
+      }
+    }
+  }
+}
+
+// Marks the texts of one request.
+class PlainTexts::Marker {
+ public:
+  Marker(const PlainTexts& texts, std::string behind, std::string ahead)
+      : texts_(texts), behind_(std::move(behind)), ahead_(std::move(ahead)) {}
+
+  // Whether a mark was set, or would have been.
+  [[nodiscard]] bool has_marked() const { return has_marked_; }
+
+  void MarkContent(const ChatMessage& message, std::string* content) {
+    MarkText(message.role == "assistant" ? texts_.thought_tags_ : std::vector<std::string>(),
+             content);
+  }
+  void MarkText(std::string* text) { MarkText({}, text); }
+  // Marks the strings of a JSON text; a text that is no JSON as any other.
+  void MarkJson(std::string* text) {
+    const OrderedJson json = OrderedJson::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (json.is_discarded()) return MarkText(text);
+    const bool had_marked = std::exchange(has_marked_, false);
+    const OrderedJson marked = InJson(json);
+    if (has_marked_) *text = marked.dump();
+    has_marked_ = has_marked_ || had_marked;
+  }
+
+ private:
+  // Calls itself for each level, of which a request has few (CheckRequest()).
+  OrderedJson InJson(const OrderedJson& json) {
+    if (json.is_string()) return InString(json.get<std::string>());
+    if (json.is_array()) {
+      OrderedJson marked = OrderedJson::array();
+      for (const OrderedJson& item : json) marked.push_back(InJson(item));
+      return marked;
+    }
+    if (!json.is_object()) return json;
+    OrderedJson marked = OrderedJson::object();
+    for (const auto& [key, value] : json.items()) marked[InString(key)] = InJson(value);
+    return marked;
+  }
+
+  [[nodiscard]] std::string InString(std::string text) {
+    MarkText(&text);
+    return text;
+  }
+
+  void MarkText(const std::vector<std::string>& kept, std::string* text) {
+    std::string marked;
+    if (CompletesSpecial(*text)) marked = ahead_;
+    size_t copied = 0;
+    for (size_t i = 0; i < text->size(); ++i) {
+      const std::string_view rest = std::string_view(*text).substr(i);
+      const auto tag = std::ranges::find_if(
+          kept, [&](const std::string& one) { return !one.empty() && rest.starts_with(one); });
+      if (tag != kept.end()) {
+        i += tag->size() - 1;
+        continue;
+      }
+      const SpecialTexts::Match match = texts_.specials_->Find(rest);
+      if (match.length == 0 && !match.is_cut_off) continue;
+      const size_t end = std::min(i + CharacterBytes((*text)[i]), text->size());
+      if (end <= copied) continue;
+      marked.append(*text, copied, end - copied);
+      marked += behind_;
+      copied = end;
+    }
+    if (marked.empty()) return;
+    has_marked_ = true;
+    *text = marked.append(*text, copied, std::string::npos);
+  }
+
+  [[nodiscard]] bool CompletesSpecial(const std::string& text) const {
+    if (texts_.middles_.contains(text)) return true;
+    for (size_t size = 1; size <= std::min(text.size(), texts_.longest_); ++size) {
+      if (texts_.endings_.contains(text.substr(0, size))) return true;
+    }
+    return false;
+  }
+
+  const PlainTexts& texts_;
+  const std::string behind_;
+  const std::string ahead_;
+  bool has_marked_ = false;
+};
+
+std::optional<PlainTexts::Marked> PlainTexts::Mark(const ChatRequest& request) const {
+  if (specials_->texts().empty()) return std::nullopt;
+  Marked marked = {.request = request};
+  std::tie(marked.behind, marked.ahead) = FindMarks(request);
+  Marker marker(*this, marked.behind, marked.ahead);
+  for (ChatMessage& message : marked.request.messages) {
+    marker.MarkContent(message, &message.content);
+    marker.MarkText(&message.reasoning_content);
+    marker.MarkText(&message.tool_call_id);
+    marker.MarkText(&message.name);
+    for (ToolCall& call : message.tool_calls) {
+      marker.MarkText(&call.name);
+      marker.MarkJson(&call.arguments);
+      marker.MarkText(&call.id);
+    }
+  }
+  for (Tool& tool : marked.request.tools) {
+    marker.MarkText(&tool.name);
+    marker.MarkText(&tool.description);
+    marker.MarkJson(&tool.parameters);
+  }
+  if (!marker.has_marked()) return std::nullopt;
+  return marked;
+}
+
+void PlainTexts::TakeMarks(const Marked& marked, ChatPrompt* prompt) {
+  const std::string text = std::exchange(prompt->text, {});
+  prompt->plain_at.clear();
+  for (size_t i = 0; i < text.size();) {
+    const std::string_view rest = std::string_view(text).substr(i);
+    if (rest.starts_with(marked.behind)) {
+      if (!prompt->text.empty()) prompt->plain_at.push_back(prompt->text.size() - 1);
+      i += marked.behind.size();
+    } else if (rest.starts_with(marked.ahead)) {
+      prompt->plain_at.push_back(prompt->text.size());
+      i += marked.ahead.size();
+    } else {
+      prompt->text += text[i++];
+    }
+  }
+}
+
+}  // namespace ebb
