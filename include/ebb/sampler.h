@@ -35,7 +35,10 @@ struct SamplingOptions {
   // answer and not in a window, loses presence_penalty + n * frequency_penalty.
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-  // Added to the logits of tokens, from -100 (the token does not come in practice) to 100.
+  // Top_p and min_p leave at least so many candidates.
+  int min_keep = 1;
+  // Added to the logits of tokens, from -100 (the token does not come in practice) to 100;
+  // -infinity: the token never comes.
   std::map<Token, float> logit_bias = {};
   uint64_t seed = 0;
   std::string grammar = {};  // GBNF with a rule "root"; empty: none
@@ -44,6 +47,17 @@ struct SamplingOptions {
   // A lazy grammar holds from the place where the first of these begins; the text before it is
   // free. Empty: the grammar holds from the start. With a prefix: refused.
   std::vector<GrammarTrigger> grammar_triggers = {};
+};
+
+struct TokenLogprob {
+  Token token = 0;
+  double logprob = 0;  // natural logarithm of its probability; -infinity: ruled out
+};
+
+struct Logprobs {
+  TokenLogprob chosen;
+  // The likeliest tokens first; of equally likely ones the lower one.
+  std::vector<TokenLogprob> top;
 };
 
 // Thread safety: one sampler belongs to one thread at a time.
@@ -80,6 +94,12 @@ class Sampler {
   // difference of their logits / temperature + noise (greedy: of their logits); infinity where it
   // was the only one left.
   [[nodiscard]] double margin() const;
+  // How likely each candidate was when Sample() drew the last token: after biases, penalties, the
+  // grammar, top_k, top_p, min_p and temperature. Candidates that these ruled out are left out of
+  // `top`, so that it may be shorter than num_top. Greedy sampling has one candidate. Without a
+  // sampled token, the logprob of `chosen` is -infinity.
+  // REQUIRES: num_top >= 0.
+  [[nodiscard]] Logprobs LastDraw(int num_top) const;
   // A token that was forced rather than sampled: repetition counts it, the grammar does not.
   void Accept(Token token);
 
@@ -104,17 +124,6 @@ class Sampler {
 // log(sum(exp(logits))), in double and without overflow; NaN where there is one, or no finite
 // logit.
 [[nodiscard]] double LogSumExp(std::span<const float> logits);
-
-struct TokenLogprob {
-  Token token = 0;
-  double logprob = 0;  // natural logarithm of its probability; -infinity: ruled out
-};
-
-struct Logprobs {
-  TokenLogprob chosen;
-  // The likeliest tokens first; of equally likely ones the lower one.
-  std::vector<TokenLogprob> top;
-};
 
 // logits: [vocab_size]. NaN where they hold no distribution.
 // REQUIRES: chosen is in the vocabulary, num_top >= 0; of more than there are, all are given.

@@ -43,12 +43,14 @@ Status Check(const SamplingOptions& options, int vocab_size) {
   EBB_RETURN_IF_ERROR(CheckRange("repeat-last-n", options.repeat_last_n, 0, kMaxInt));
   EBB_RETURN_IF_ERROR(CheckRange("presence-penalty", options.presence_penalty, -kMax, kMax));
   EBB_RETURN_IF_ERROR(CheckRange("frequency-penalty", options.frequency_penalty, -kMax, kMax));
+  EBB_RETURN_IF_ERROR(CheckRange("min-keep", options.min_keep, 0, kMaxInt));
   constexpr double kMaxBias = 100;
   for (const auto& [token, bias] : options.logit_bias) {
     if (token < 0 || token >= vocab_size) {
       return InvalidArgument(fmt::format("logit-bias: expected a token from 0 to {}, found {}",
                                          vocab_size - 1, token));
     }
+    if (bias == kNever) continue;
     EBB_RETURN_IF_ERROR(CheckRange("logit-bias", bias, -kMaxBias, kMaxBias));
   }
   return OkStatus();
@@ -77,8 +79,9 @@ SamplerPtr MakeChain(const llama_vocab* vocab, const SamplingOptions& options) {
     return chain;
   }
   add(llama_sampler_init_top_k(options.top_k));
-  add(llama_sampler_init_top_p(options.top_p, 1));
-  add(llama_sampler_init_min_p(options.min_p, 1));
+  const auto min_keep = static_cast<size_t>(std::max(1, options.min_keep));
+  add(llama_sampler_init_top_p(options.top_p, min_keep));
+  add(llama_sampler_init_min_p(options.min_p, min_keep));
   add(llama_sampler_init_temp(options.temperature));
   add(NewGumbelDraw(options.seed));
   return chain;
@@ -112,6 +115,7 @@ struct Sampler::Impl {
   std::unique_ptr<Grammar> open_grammar;     // of has_open; see OpenGrammar()
   std::vector<llama_token_data> candidates;  // [vocab_size]
   int64_t chosen = 0;                        // index in candidates, by a greedy chain
+  llama_token_data_array drawn = {};         // what the chain left of them for the last draw
 
   // What is no number never wins: comparing it would break the sorting samplers.
   [[nodiscard]] llama_token_data_array Candidates(std::span<const float> logits) {
@@ -140,6 +144,7 @@ struct Sampler::Impl {
   [[nodiscard]] Token Choose(llama_token_data_array array) {
     llama_sampler_apply(chain.get(), &array);
     chosen = array.selected;
+    drawn = array;
     return array.data[array.selected].id;
   }
   // Greedy chains leave all candidates where they were.
@@ -184,6 +189,30 @@ struct Sampler::Impl {
       for (size_t i = 0; i < array->size; ++i) array->data[i].logit = kNever;
     }
     for (const auto& [i, logit] : kept) array->data[i].logit = logit;
+  }
+  [[nodiscard]] Logprobs LastDraw(int num_top) const {
+    if (drawn.size == 0) return {.chosen = {.logprob = kNever}};
+    const std::span<const llama_token_data> all(drawn.data, drawn.size);
+    const Token token = all[drawn.selected].id;
+    Logprobs result = {.chosen = {token, 0}};
+    if (draw == nullptr) {
+      if (num_top > 0) result.top.push_back(result.chosen);
+      return result;
+    }
+    std::vector<float> logits;
+    for (const llama_token_data& one : all) logits.push_back(one.logit);
+    const double total = LogSumExp(logits);
+    result.chosen.logprob = double{logits[drawn.selected]} - total;
+    for (const llama_token_data& one : all) {
+      if (one.logit != kNever) result.top.push_back({one.id, double{one.logit} - total});
+    }
+    const auto end = result.top.begin() + std::min<ptrdiff_t>(num_top, std::ssize(result.top));
+    std::partial_sort(result.top.begin(), end, result.top.end(),
+                      [](const TokenLogprob& a, const TokenLogprob& b) {
+                        return a.logprob != b.logprob ? a.logprob > b.logprob : a.token < b.token;
+                      });
+    result.top.erase(end, result.top.end());
+    return result;
   }
   // A grammar that waits can refuse a token, yet not say which others it would: one after the
   // other.
@@ -273,6 +302,8 @@ std::unique_ptr<Sampler> Sampler::Clone() const {
   impl.candidates.resize(impl_->candidates.size());
   return clone;
 }
+
+Logprobs Sampler::LastDraw(int num_top) const { return impl_->LastDraw(num_top); }
 
 double Sampler::margin() const { return impl_->Margin(); }
 

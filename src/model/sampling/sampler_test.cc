@@ -474,5 +474,52 @@ TEST_F(SamplerTest, RefusesValuesOutOfRangeByName) {
   }
 }
 
+TEST_F(SamplerTest, TheLastDrawTellsWhatEachCandidateHadLeft) {
+  std::vector<float> logits(VocabSize(), -20);
+  logits[5] = 2;
+  logits[6] = 1;
+  logits[7] = 0;
+  logits[8] = 2;
+  const auto sampler = Make({.temperature = 0.5,
+                             .top_k = 3,
+                             .top_p = 1,
+                             .min_p = 0,
+                             .logit_bias = {{8, -std::numeric_limits<float>::infinity()}}});
+  EXPECT_EQ(sampler->LastDraw(2).chosen.logprob, -std::numeric_limits<double>::infinity());
+  const Result<Token> token = sampler->Sample(logits, 0);
+  ASSERT_TRUE(token.ok());
+  // exp(4), exp(2) and exp(0) of their sum: temperature halves, and token 8 is banned.
+  const double total = std::log(std::exp(4) + std::exp(2) + 1);
+  const Logprobs all = sampler->LastDraw(10);
+  ASSERT_EQ(all.top.size(), 3U);
+  EXPECT_EQ(all.top[0].token, 5);
+  EXPECT_NEAR(all.top[0].logprob, 4 - total, 1e-6);
+  EXPECT_EQ(all.top[2].token, 7);
+  EXPECT_NEAR(all.top[2].logprob, -total, 1e-6);
+  EXPECT_EQ(all.chosen.token, *token);
+  EXPECT_EQ(sampler->LastDraw(1).top.size(), 1U);
+}
+
+TEST_F(SamplerTest, AGreedyDrawHasOneCandidate) {
+  const auto sampler = Make({.temperature = 0});
+  const Result<Token> token = sampler->Sample(RandomLogits(1), 0);
+  ASSERT_TRUE(token.ok());
+  const Logprobs draw = sampler->LastDraw(5);
+  EXPECT_EQ(draw.chosen.token, *token);
+  EXPECT_EQ(draw.chosen.logprob, 0);
+  EXPECT_EQ(draw.top.size(), 1U);
+}
+
+TEST_F(SamplerTest, MinKeepHoldsCandidatesBackFromTopPAndMinP) {
+  std::vector<float> logits(VocabSize(), -20);
+  logits[5] = 10;
+  logits[6] = 1;
+  for (const int min_keep : {1, 2}) {
+    const auto sampler = Make({.temperature = 1, .top_p = 0.5, .min_p = 0.5, .min_keep = min_keep});
+    ASSERT_TRUE(sampler->Sample(logits, 0).ok());
+    EXPECT_EQ(static_cast<int>(sampler->LastDraw(10).top.size()), min_keep);
+  }
+}
+
 }  // namespace
 }  // namespace ebb
