@@ -51,6 +51,9 @@ struct GenerateOptions {
   std::string thinking_end;
   bool opens_in_thinking = false;
   int thinking_budget = -1;  // tokens of thought before thinking_end is forced; -1: no limit
+  // Above 0: so many seconds after the first token, the next end of a line ends the generation
+  // (kLength).
+  double line_seconds = 0;
   const std::atomic<bool>* cancel = nullptr;
   // Text as soon as it is certain: never half a UTF-8 character, never part of a stop string. Tags
   // belong to the thought. Returning false ends the generation (kCancelled), e.g. when stdout is

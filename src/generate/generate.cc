@@ -61,6 +61,8 @@ struct Generation::Impl {
   bool ended = false;
   bool could_not_begin = false;
   double choice_seconds = 0;  // of the token that is to be appended
+  Clock::time_point first_token;
+  bool is_late = false;  // a line ended after GenerateOptions::line_seconds
   GenerateResult result;
 };
 
@@ -111,6 +113,8 @@ bool Generation::Impl::Pass(std::string_view text, TextPart part) {
   const size_t shown = std::min(num_shown_before, text.size());
   num_shown_before -= shown;
   text.remove_prefix(shown);
+  is_late = is_late || (options.line_seconds > 0 && text.find('\n') != std::string_view::npos &&
+                        SecondsSince(first_token) > options.line_seconds);
   return text.empty() || !options.on_text || options.on_text(text, part);
 }
 
@@ -165,12 +169,13 @@ std::optional<Token> Generation::Next() {
     g.EndBecause(FinishReason::kStop);
     return std::nullopt;
   }
+  if (g.result.generated_tokens == 0) g.first_token = start;
   ++g.result.generated_tokens;
   g.result.answer.tokens.push_back(*token);
   if (g.options.on_token) g.options.on_token(*token);
   g.Heed(g.choice.Show(*token));
   // The last token of a full answer is not appended.
-  if (!g.ended && g.IsFull()) g.EndBecause(FinishReason::kLength);
+  if (!g.ended && (g.IsFull() || g.is_late)) g.EndBecause(FinishReason::kLength);
   return g.ended ? std::nullopt : std::optional(*token);
 }
 

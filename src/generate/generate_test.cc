@@ -99,6 +99,16 @@ TEST_P(GenerateTest, EndsAtTheEndTokenWhichIsNotCounted) {
   EXPECT_EQ(joined, "one two");
 }
 
+TEST_P(GenerateTest, EndsWithALineOnceTheTimeForLinesIsOver) {
+  GenerateOptions options;
+  options.line_seconds = 1e-9;
+  const GenerateResult late = Say("one\\ntwo\\nthree", options);
+  EXPECT_EQ(late.finish_reason, FinishReason::kLength);
+  EXPECT_EQ(late.text, "one\n");
+  options.line_seconds = 1e6;
+  EXPECT_EQ(Say("one\\ntwo\\nthree", options).finish_reason, FinishReason::kStop);
+}
+
 TEST_P(GenerateTest, EndsAtItsLengthWithoutAStepForTheLastToken) {
   for (const int length : {0, 1, 7}) {
     GenerateOptions options;
