@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,13 @@ struct ModelOptions {
   RopeScaling rope_scaling = RopeScaling::kFromFile;
   float rope_factor = 0;  // > 1: context is this many times the trained one; needed by
                           // kLinear and kYarn, refused otherwise
+};
+
+// Tokens that mark the parts of a prompt whose middle the model fills in; nothing: the vocabulary
+// has no such token.
+struct InfillTokens {
+  std::optional<Token> prefix, suffix, middle;
+  std::optional<Token> repository, file;  // in front of the names of a repository and of a file
 };
 
 class Model {
@@ -85,6 +93,12 @@ class Model {
   enum class ControlTokens { kHide, kShow };
   [[nodiscard]] std::string TokenText(Token token, ControlTokens control) const;
   [[nodiscard]] bool EndsGeneration(Token token) const;
+  [[nodiscard]] InfillTokens infill_tokens() const;
+  // The tokens that begin and end a text; nothing: the vocabulary has none.
+  [[nodiscard]] std::optional<Token> BeginToken() const;
+  [[nodiscard]] std::optional<Token> EndToken() const;
+  // The Jinja source of the file's chat template; empty: the file has none.
+  [[nodiscard]] std::string_view chat_template() const;
   // The token that stands for nothing: the file's own padding, else the end of a text, else 0.
   [[nodiscard]] Token PaddingToken() const;
 
