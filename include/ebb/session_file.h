@@ -10,6 +10,7 @@
 #ifndef EBB_SESSION_FILE_H_
 #define EBB_SESSION_FILE_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,13 +22,21 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
+// Of the file's format. A file of another version is refused.
+inline constexpr uint32_t kSessionFileVersion = 9;
+
+// Whether a file outlives a power cut once SaveSession() has returned. kUnsynced is faster, for
+// files that are of no use once the process has ended.
+enum class Durability { kSynced, kUnsynced };
+
 // Writes the session to a file beside `path` (PATH.part), which then takes the place of `path`:
 // whenever the process ends, and whatever fails, there is the old file or the new one. `extra` is
 // the caller's own, such as the conversation, and comes back as it is.
 // Errors: Unsupported (a scorer, placement or selector that cannot be saved); ResourceExhausted (no
 // space); IoError; that of a session that lost rows.
 [[nodiscard]] Status SaveSession(Session& session, const std::string& path,
-                                 std::string_view extra = {});
+                                 std::string_view extra = {},
+                                 Durability durability = Durability::kSynced);
 
 // Whether a save to `path` could begin, for before there is anything to lose: PATH.part is made and
 // goes again. Errors: those of a file, as of SaveSession().
@@ -51,6 +60,12 @@ struct ResumedSession {
 // where); ResourceExhausted (a tier has no room for its rows); those of Engine::OpenSession().
 [[nodiscard]] Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
                                                    const SessionOptions& options);
+
+// Names all that the bits of an engine's rows depend on besides the tokens and the options of a
+// session: the model and how its weights and its RoPE are used, the rows' number format, the chunks
+// of prompts, the device, the kernels and the processor's instructions, the version of ebb and of
+// the file. Two engines of equal text compute equal rows.
+[[nodiscard]] std::string DescribeRows(const Engine& engine);
 
 // What can be told of a file before there is an engine: the tiers that it was saved with.
 struct SessionFileInfo {

@@ -62,6 +62,11 @@ Status CheckProcessor() {
 #endif
 }
 
+std::string InstructionsInUse() {
+  InitLlamaRuntime();
+  return llama_print_system_info();
+}
+
 LlamaErrorScope::LlamaErrorScope() : outer_(LlamaLog::current) {
   InitLlamaRuntime();
   LlamaLog::current = this;

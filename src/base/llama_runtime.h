@@ -24,6 +24,9 @@ struct InstructionSet {
 [[nodiscard]] Status CheckProcessor();
 [[nodiscard]] Status CheckInstructionSets(std::span<const InstructionSet> sets);
 
+// Names the instruction sets and the backends that ggml computes with, in one line.
+[[nodiscard]] std::string InstructionsInUse();
+
 // Collects, in its scope and on its thread, the errors that ggml and libllama log: they return
 // null, and the log alone says why.
 class LlamaErrorScope {

@@ -119,26 +119,27 @@ Status FileReplacement::Flush() {
   return status_;
 }
 
-Status FileReplacement::Sync(int fd, const std::string& name) {
+Status FileReplacement::SyncFile(int fd, const std::string& name) {
   errno = FaultError(faults_, {.call = DiskCall::kSync});
   if (errno == 0 && fsync(fd) == 0) return OkStatus();
   if (errno == EINVAL) return OkStatus();  // a file system whose folders cannot be synced
   return Error("sync", name, errno);
 }
 
-Status FileReplacement::Commit() {
+Status FileReplacement::Commit(Sync sync) {
   EBB_RETURN_IF_ERROR(status_);
   EBB_RETURN_IF_ERROR(Flush());
-  EBB_RETURN_IF_ERROR(Sync(fd_, part_));
+  if (sync == Sync::kYes) EBB_RETURN_IF_ERROR(SyncFile(fd_, part_));
   errno = FaultError(faults_, {.call = DiskCall::kRename});
   if (errno != 0 || rename(part_.c_str(), path_.c_str()) != 0) {
     return Error("rename over its old file", part_, errno);
   }
   part_.clear();
+  if (sync == Sync::kNo) return OkStatus();
   const int folder = open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // The new file is there; a folder that may not be read cannot be synced.
   if (folder < 0) return errno == EACCES ? OkStatus() : Error("sync", folder_, errno);
-  const Status synced = Sync(folder, folder_);
+  const Status synced = SyncFile(folder, folder_);
   close(folder);
   return synced;
 }

@@ -34,15 +34,16 @@ class FileReplacement {
   // After an error nothing more is written, and Commit() returns that error.
   Status Write(std::span<const std::byte> bytes);
   // When only the sync of the folder fails, the new file is in its place, but may not outlive a
-  // power cut.
-  Status Commit();
+  // power cut. Sync::kNo syncs neither: for a file that is of no use once the process has ended.
+  enum class Sync { kYes, kNo };
+  Status Commit(Sync sync = Sync::kYes);
   [[nodiscard]] uint64_t num_bytes() const { return written_ + buffer_.size(); }
 
  private:
   FileReplacement() = default;
   Status Open(const std::string& path);
   Status Flush();
-  Status Sync(int fd, const std::string& name);
+  Status SyncFile(int fd, const std::string& name);
   [[nodiscard]] Status Error(const char* what, const std::string& name, int error) const;
 
   FaultHook faults_;

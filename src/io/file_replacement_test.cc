@@ -170,6 +170,16 @@ TEST_F(FileReplacementTest, AFolderThatCannotBeSyncedIsToldAndTheNewFileIsThere)
   EXPECT_EQ(Content(path_), "new");
 }
 
+TEST_F(FileReplacementTest, AFileThatNeedNotOutliveAPowerCutIsNotSynced) {
+  auto file = FileReplacement::Create(path_, [](const auto& request) {
+    return DiskFault{.error = request.call == DiskCall::kSync ? EIO : 0};
+  });
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Write(std::as_bytes(std::span("new", 3))).ok());
+  EXPECT_TRUE((*file)->Commit(FileReplacement::Sync::kNo).ok());
+  EXPECT_EQ(Content(path_), "new");
+}
+
 TEST_F(FileReplacementTest, WhatAProcessLeftOverIsWrittenOver) {
   WriteFile(path_ + ".part", std::string(100, 'x'));
   ASSERT_TRUE(Replace(path_, "new").ok());

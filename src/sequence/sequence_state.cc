@@ -10,6 +10,8 @@ namespace ebb {
 
 void Sequence::SaveTokens(StateWriter* to) const {
   to->Number<uint8_t>(first_prompt_over_ ? 1 : 0);
+  to->Number<uint64_t>(first_prompt_.num_tokens);
+  to->Number<Position>(first_prompt_.end);
   const std::optional<StepKind> refused = health_.refused();
   to->Number<uint8_t>(refused.has_value() ? 1 + static_cast<uint8_t>(*refused) : 0);
   to->Numbers<Token>(tokens_);
@@ -30,6 +32,7 @@ Status Sequence::SavePolicy(StateWriter* to) const {
 
 Status Sequence::LoadTokens(StateReader* from) {
   first_prompt_over_ = from->Number<uint8_t>() != 0;
+  first_prompt_ = {.num_tokens = from->Number<uint64_t>(), .end = from->Number<Position>()};
   const auto refused_kind = from->Number<uint8_t>();
   if (refused_kind > 2) from->Fail(fmt::format("a step of kind {}", refused_kind));
   if (refused_kind > 0) health_.Refuse(static_cast<StepKind>(refused_kind - 1));
@@ -49,6 +52,13 @@ Status Sequence::LoadTokens(StateReader* from) {
   first_generated_ =
       generated == kinds_.end() ? -1 : static_cast<Position>(generated - kinds_.begin());
   generated_tokens_ = std::ranges::count(kinds_, TokenKind::kGenerated);
+  const auto given = first_generated_ < 0 ? tokens_.size() : static_cast<size_t>(first_generated_);
+  if (first_prompt_.end < 0 || static_cast<size_t>(first_prompt_.end) > given ||
+      first_prompt_.num_tokens < static_cast<size_t>(first_prompt_.end)) {
+    from->Fail(fmt::format("{} of {} tokens of the first prompt, {} given tokens",
+                           first_prompt_.end, first_prompt_.num_tokens, given));
+    return from->status();
+  }
   // Older files say otherwise of a sequence that began by decoding.
   if (generated_tokens_ > 0) first_prompt_over_ = true;
   return OkStatus();

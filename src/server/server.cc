@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ebb/session_file.h"
 #include "src/server/api/messages_exchange.h"
 #include "src/server/open_api.h"
 #include "src/server/server_impl.h"
@@ -59,7 +60,8 @@ void Server::Impl::MakeRoutes() {
     return HttpAnswer{
         .content_type = "text/plain; version=0.0.4; charset=utf-8",
         .body = MetricsText(driver->figures(), http->num_connections(), options.metrics_alias) +
-                (keeper != nullptr ? keeper->MetricsText() : "")};
+                (keeper != nullptr ? keeper->MetricsText() : "") +
+                (prefix_store != nullptr ? prefix_store->MetricsText() : "")};
   });
   const auto open_api = at_once(
       [] { return HttpAnswer{.content_type = "application/yaml", .body = std::string(kOpenApi)}; });
@@ -215,6 +217,16 @@ Status Server::Impl::OpenSessions() {
   return OkStatus();
 }
 
+Result<std::shared_ptr<PrefixStore>> Server::Impl::OpenPrefixStore(const Engine& engine) const {
+  const bool is_on = options.sessions.has_value() && options.prefix_store.most_bytes > 0 &&
+                     options.driver.prefix_cache_bytes > 0;
+  if (!is_on) return std::shared_ptr<PrefixStore>();
+  EBB_ASSIGN_OR_RETURN(auto opened, store::OpenStore(*options.sessions, options.keeping.limits));
+  EBB_ASSIGN_OR_RETURN(auto prefixes, PrefixStore::Create(std::move(opened), DescribeRows(engine),
+                                                          fingerprint, options.prefix_store));
+  return std::shared_ptr<PrefixStore>(std::move(prefixes));
+}
+
 Server::Server() : impl_(std::make_unique<Impl>()) {}
 
 Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model,
@@ -237,6 +249,8 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   impl.MakeRoutes();
   impl.MakeDashboard();
   DriverOptions driver_options = options.driver;
+  EBB_ASSIGN_OR_RETURN(impl.prefix_store, impl.OpenPrefixStore(*engine));
+  driver_options.prefix_store = impl.prefix_store;
   driver_options.keeps_fates = options.dashboard != DashboardMode::kOff;
   // Nothing comes before there is a job, and no job before somebody can connect.
   impl.driver = std::make_unique<Driver>(

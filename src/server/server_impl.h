@@ -95,6 +95,8 @@ struct Server::Impl {
   std::shared_ptr<Pending> Await(PreparedRequest request, std::vector<JobId> ids,
                                  const std::shared_ptr<Reply>& reply);
   [[nodiscard]] Status OpenSessions();
+  // Null where prompts are not stored.
+  [[nodiscard]] Result<std::shared_ptr<PrefixStore>> OpenPrefixStore(const Engine& engine) const;
   // Responses by their id; `path` is what follows "/v1/responses/".
   [[nodiscard]] HttpAnswer AnswerResponse(std::string_view method, std::string path);
   [[nodiscard]] HttpAnswer CancelResponse(const std::string& id);
@@ -141,6 +143,7 @@ struct Server::Impl {
   std::atomic<bool> draining = false;
   std::atomic<bool> stopping = false;
   boost::asio::thread_pool preparing{1};
+  std::shared_ptr<PrefixStore> prefix_store;  // null: prompts are not stored
   std::unique_ptr<Driver> driver;
   std::unique_ptr<SessionKeeper> keeper;  // null: no sessions
   std::unique_ptr<HttpServer> http;

@@ -119,12 +119,13 @@ Status SessionFileWriter::WriteChecked(std::span<const std::byte> bytes) {
 
 Status SessionFileWriter::WritePage(std::span<const std::byte> rows) { return WriteChecked(rows); }
 
-Status SessionFileWriter::Commit() {
+Status SessionFileWriter::Commit(Durability durability) {
   if (file_->num_bytes() != file_bytes_) {
     return Internal(fmt::format("a session of {} bytes was announced, {} were written", file_bytes_,
                                 file_->num_bytes()));
   }
-  return file_->Commit();
+  return file_->Commit(durability == Durability::kSynced ? FileReplacement::Sync::kYes
+                                                         : FileReplacement::Sync::kNo);
 }
 
 SessionFileReader::SessionFileReader(SessionFileReader&& other) noexcept

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "ebb/session_file.h"
 #include "ebb/status.h"
 #include "src/io/file_replacement.h"
 
 namespace ebb {
 
-inline constexpr uint32_t kSessionFileVersion = 8;
 inline constexpr size_t kSessionBlockBytes = size_t{64} << 10;
 
 // In the order of the file.
@@ -40,7 +40,7 @@ class SessionFileWriter {
                                           uint64_t num_pages, uint64_t page_bytes);
   Status WritePage(std::span<const std::byte> rows);
   // REQUIRES: as many pages of as many bytes as were announced.
-  Status Commit();
+  Status Commit(Durability durability);
 
  private:
   Status WriteChecked(std::span<const std::byte> bytes);

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "ebb/session_file.h"
+#include "ebb/version.h"
+#include "src/base/llama_runtime.h"
 #include "src/io/file_lock.h"
 #include "src/kv/sequence_state.h"
 #include "src/model/loaded_model.h"
@@ -227,7 +229,8 @@ Status WithPath(const std::string& path, const Status& status) {
   return Status(status.code(), fmt::format("{}: {}", path, status.message()));
 }
 
-Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
+Status Save(Session::Impl& s, const std::string& path, std::string_view extra,
+            Durability durability) {
   EBB_RETURN_IF_ERROR(s.body->CheckUnbroken());
   s.body->DiscardLookahead();
   EBB_RETURN_IF_ERROR(s.body->CheckUnbroken());
@@ -252,7 +255,7 @@ Status Save(Session::Impl& s, const std::string& path, std::string_view extra) {
   for (SequenceCache* const cache : caches) {
     EBB_RETURN_IF_ERROR(SequenceState::SavePages(cache, write));
   }
-  return file.Commit();
+  return file.Commit(durability);
 }
 
 Result<ResumedSession> Resume(Engine& engine, const std::string& path,
@@ -274,9 +277,10 @@ Result<ResumedSession> Resume(Engine& engine, const std::string& path,
 
 }  // namespace
 
-Status SaveSession(Session& session, const std::string& path, std::string_view extra) {
+Status SaveSession(Session& session, const std::string& path, std::string_view extra,
+                   Durability durability) {
   try {
-    return Save(Insides::Of(session), path, extra);
+    return Save(Insides::Of(session), path, extra, durability);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(fmt::format("no memory to save the session to {}", path));
   }
@@ -296,6 +300,18 @@ Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(fmt::format("no memory to resume the session of {}", path));
   }
+}
+
+std::string DescribeRows(const Engine& engine) {
+  const Model& model = engine.model();
+  const EngineOptions& options = engine.options();
+  return fmt::format(
+      "ebb {}, session file {}; model {}, {} bytes, fingerprint {:016x}; rope scaling {}; rows {}; "
+      "chunks of {} tokens; device {}, T1 {}, {}; attention {}; {}",
+      EBB_VERSION, kSessionFileVersion, model.description(), model.weight_bytes(),
+      model.fingerprint(), RopeText(model.loaded().hparams), RowTypeName(options.kv_type),
+      options.prefill_chunk, engine.device_report().name, T1ModeName(options.t1_mode),
+      options.allow_inexact ? "inexact" : "exact", engine.attention_name(), InstructionsInUse());
 }
 
 Result<SessionFileInfo> ReadSessionInfo(const std::string& path) try {

@@ -196,18 +196,20 @@ class FileStore final : public SessionStore {
     Leftover leftover(data);
     EBB_ASSIGN_OR_RETURN(Chunked chunked, Copy(path, data));
     CompleteManifest(lease, generation, std::move(chunked), record, manifest);
-    const std::string named = PathOf(name, kManifest);
-    const std::string part = named + std::string(kPart);
-    EBB_RETURN_IF_ERROR(
-        WriteSynced(part, fmt::format("{}\n{}", EncodeManifest(*manifest), record)));
-    Leftover unnamed(part);
-    if (!Holds(lease)) return Held::kNo;
-    if (rename(part.c_str(), named.c_str()) != 0) return FileError("rename", part, errno);
-    unnamed.Stay();
+    EBB_ASSIGN_OR_RETURN(const Held held, ReplaceManifest(lease, *manifest, record));
+    if (held == Held::kNo) return Held::kNo;
     leftover.Stay();
     RemoveData(name, generation);
     EBB_RETURN_IF_ERROR(SyncFolder(FolderOf(name.tenant)));
     return Held::kYes;
+  }
+
+  Result<Held> Touch(const Lease& lease, int64_t used_ms, int64_t expires_ms) override {
+    if (!Holds(lease)) return Held::kNo;
+    EBB_ASSIGN_OR_RETURN(StoredSession stored, Read(lease.name));
+    stored.manifest.used_ms = used_ms;
+    stored.manifest.expires_ms = expires_ms;
+    return ReplaceManifest(lease, stored.manifest, stored.record);
   }
 
   Result<Held> Delete(const Lease& lease) override {
@@ -235,6 +237,17 @@ class FileStore final : public SessionStore {
       if (stored.has_value()) page.sessions.push_back(std::move(stored->manifest));
     }
     return page;
+  }
+
+  Result<std::vector<std::string>> ListIds(const std::string& tenant) override {
+    EBB_RETURN_IF_ERROR(CheckTenant(tenant));
+    std::vector<std::string> ids;
+    for (const std::string& file : NamesIn(FolderOf(tenant))) {
+      if (!file.ends_with(kManifest)) continue;
+      std::string id = file.substr(0, file.size() - kManifest.size());
+      if (IsSessionId(id)) ids.push_back(std::move(id));
+    }
+    return ids;
   }
 
   Status Sweep() override {
@@ -283,6 +296,18 @@ class FileStore final : public SessionStore {
     stored.record = bytes.substr(std::min(end + 1, bytes.size()));
     EBB_RETURN_IF_ERROR(CheckStored(stored, name));
     return stored;
+  }
+
+  Result<Held> ReplaceManifest(const Lease& lease, const Manifest& manifest,
+                               std::string_view record) {
+    const std::string named = PathOf(lease.name, kManifest);
+    const std::string part = named + std::string(kPart);
+    EBB_RETURN_IF_ERROR(WriteSynced(part, fmt::format("{}\n{}", EncodeManifest(manifest), record)));
+    Leftover unnamed(part);
+    if (!Holds(lease)) return Held::kNo;
+    if (rename(part.c_str(), named.c_str()) != 0) return FileError("rename", part, errno);
+    unnamed.Stay();
+    return Held::kYes;
   }
 
   Result<Chunked> Copy(const std::string& from, const std::string& to) {

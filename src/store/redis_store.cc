@@ -66,6 +66,20 @@ redis.call('ZADD', KEYS[3], 0, ARGV[8])
 return 1
 )lua";
 
+// KEYS: last, session; ARGV: epoch, manifest, generation, ms to live, base.
+constexpr std::string_view kTouch = R"lua(
+local last = redis.call('GET', KEYS[1])
+if last and last ~= ARGV[1] then return 0 end
+local old = redis.call('HMGET', KEYS[2], 'generation', 'count')
+if old[1] ~= ARGV[3] then return 0 end
+redis.call('HSET', KEYS[2], 'manifest', ARGV[2])
+redis.call('PEXPIRE', KEYS[2], ARGV[4])
+for i = 0, tonumber(old[2]) - 1 do
+  redis.call('PEXPIRE', ARGV[5] .. old[1] .. ':' .. i, ARGV[4])
+end
+return 1
+)lua";
+
 // KEYS: last, session, ids; ARGV: epoch, base, id.
 constexpr std::string_view kDelete = R"lua(
 local last = redis.call('GET', KEYS[1])
@@ -202,6 +216,19 @@ class RedisStore final : public SessionStore {
     return outcome == 1 ? Held::kYes : Held::kNo;
   }
 
+  Result<Held> Touch(const Lease& lease, int64_t used_ms, int64_t expires_ms) override {
+    const Keys keys(lease.name);
+    EBB_ASSIGN_OR_RETURN(auto stored, Describe(lease.name));
+    if (!stored.has_value()) return NotFound(fmt::format("no session {}", lease.name.id));
+    Manifest& manifest = stored->manifest;
+    manifest.used_ms = used_ms;
+    manifest.expires_ms = expires_ms;
+    const int64_t live_ms = std::max<int64_t>(1, expires_ms - NowMs());
+    return Number({"EVAL", kTouch, "2", keys.last, keys.session, lease.epoch,
+                   EncodeManifest(manifest), manifest.generation, std::to_string(live_ms),
+                   keys.base});
+  }
+
   Result<Held> Delete(const Lease& lease) override {
     const Keys keys(lease.name);
     return Number({"EVAL", kDelete, "3", keys.last, keys.session, keys.ids, lease.epoch, keys.base,
@@ -227,6 +254,12 @@ class RedisStore final : public SessionStore {
     EBB_ASSIGN_OR_RETURN(const std::vector<std::string> more, IdsBehind(tenant, last, 1));
     if (!more.empty()) page.next = last;
     return page;
+  }
+
+  Result<std::vector<std::string>> ListIds(const std::string& tenant) override {
+    EBB_RETURN_IF_ERROR(CheckTenant(tenant));
+    constexpr size_t kAll = size_t{1} << 30;
+    return IdsBehind(tenant, "", kAll);
   }
 
   Status Sweep() override {

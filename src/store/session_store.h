@@ -90,11 +90,18 @@ class SessionStore {
   // knows of the manifest: tenant, id, bytes, epoch, generation and hashes.
   [[nodiscard]] virtual Result<Held> Put(const Lease& lease, const std::string& path,
                                          std::string_view record, Manifest* manifest) = 0;
+  // Sets Manifest::used_ms and expires_ms of the generation that is stored. NotFound: there is
+  // none.
+  [[nodiscard]] virtual Result<Held> Touch(const Lease& lease, int64_t used_ms,
+                                           int64_t expires_ms) = 0;
   // The session is gone when it returns kYes.
   [[nodiscard]] virtual Result<Held> Delete(const Lease& lease) = 0;
   // At most `most` of a tenant's sessions whose ids come behind `after`.
   [[nodiscard]] virtual Result<SessionPage> List(const std::string& tenant,
                                                  const std::string& after, size_t most) = 0;
+  // The ids of all of a tenant's sessions in their order, of those that are damaged or whose time
+  // is over too. Costs one exchange with the store, however many there are.
+  [[nodiscard]] virtual Result<std::vector<std::string>> ListIds(const std::string& tenant) = 0;
   // Removes sessions whose time is over, and what killed writers left.
   [[nodiscard]] virtual Status Sweep() = 0;
 

@@ -32,6 +32,12 @@ TEST(ServeTest, OptionsThatCannotBeServedEndItAtOnce) {
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("--prefix-cache"));
   EXPECT_THAT(end.err, HasSubstr("\"much\""));
+  end = RunEbb("serve -m pebble --prefix-store 1GiB");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--prefix-store: expected --sessions with it, found none"));
+  end = RunEbb("serve -m pebble --sessions file:x --prefix-cache off --prefix-store 1GiB");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--prefix-store: expected a --prefix-cache with it, found off"));
   end = RunEbb("serve -m pebble --sessions nowhere");
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("expected file:FOLDER, redis://"));

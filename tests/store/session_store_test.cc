@@ -133,6 +133,44 @@ TEST_P(SessionStoreTest, ListsATenantsSessionsInPages) {
   EXPECT_EQ(store->List("me", "", 10)->sessions.size(), 4u);
 }
 
+TEST_P(SessionStoreTest, ATouchedSessionStaysForLonger) {
+  const auto store = Open();
+  const Lease lease = AcquireFrom(*store, kName);
+  EXPECT_EQ(store->Touch(lease, NowMs(), NowMs() + 60'000).status().code(), StatusCode::kNotFound);
+  Manifest manifest = Lasting(/*ms=*/300);
+  ASSERT_EQ(*store->Put(lease, WriteFile("bytes"), "r", &manifest), Held::kYes);
+  const int64_t used_ms = NowMs() + 1;
+  ASSERT_EQ(*store->Touch(lease, used_ms, used_ms + 60'000), Held::kYes);
+  Sleep(0.35);
+  ASSERT_TRUE(store->Sweep().ok());
+  EXPECT_EQ(ContentOf(*Open(), kName), "r|bytes");
+  EXPECT_EQ((*store->Describe(kName))->manifest.used_ms, used_ms);
+  LetLapse(kName);
+  ASSERT_TRUE(store->Release(lease).ok());
+  const Lease now = AcquireFrom(*store, kName);
+  EXPECT_EQ(*store->Touch(lease, used_ms + 9, used_ms + 60'000), Held::kNo);
+  EXPECT_EQ((*store->Describe(kName))->manifest.used_ms, used_ms);
+  EXPECT_EQ(*store->Touch(now, used_ms + 9, used_ms + 60'000), Held::kYes);
+}
+
+TEST_P(SessionStoreTest, IdsAreThoseOfDamagedSessionsToo) {
+  const auto store = Open();
+  EXPECT_TRUE(store->ListIds("me")->empty());
+  for (const char* id : {"b", "a", "c"}) {
+    const Lease lease = AcquireFrom(*store, {"me", id});
+    ASSERT_EQ(PutInto(*store, lease, id, "r"), Held::kYes);
+  }
+  const Lease other = AcquireFrom(*store, {"you", "x"});
+  ASSERT_EQ(PutInto(*store, other, "x", "r"), Held::kYes);
+  if (is_file()) {
+    std::ofstream(folder_.path() + "/store/t-me/b.manifest") << "{";
+  } else {
+    Tell({"HSET", "ebb:{me/b}:session", "manifest", "{"});
+  }
+  EXPECT_FALSE(store->Describe({"me", "b"}).ok());
+  EXPECT_THAT(*store->ListIds("me"), testing::ElementsAre("a", "b", "c"));
+}
+
 TEST_P(SessionStoreTest, SessionsWhoseTimeIsOverGo) {
   const auto store = Open();
   const Lease lease = AcquireFrom(*store, kName);

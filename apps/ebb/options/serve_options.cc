@@ -22,6 +22,15 @@ Status ReadPrefixCache(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
+Status ReadPrefixStore(std::string_view text, CliOptions* options) {
+  if (text == "off") {
+    options->serve.prefix_store_bytes = 0;
+    return OkStatus();
+  }
+  EBB_ASSIGN_OR_RETURN(options->serve.prefix_store_bytes, ParseBytes(text));
+  return OkStatus();
+}
+
 OptionRow SessionsRow() {
   return {G::kServe,
           "--sessions",
@@ -98,6 +107,14 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
                                 {"figures", DashboardMode::kFigures},
                                 {"text", DashboardMode::kText}}),
       SessionsRow(),
+      {G::kServe, "--prefix-store", "SIZE",
+       "room in the place of --sessions for prompts that were read, so that servers take them back "
+       "after a restart; or: off",
+       ReadPrefixStore,
+       [](const CliOptions& o) {
+         const uint64_t bytes = o.serve.prefix_store_bytes.value_or(kDefaultPrefixStoreBytes);
+         return fmt::format("{}MiB", bytes >> 20);
+       }},
       ValueRow(
           G::kServe, "--checkpoint-every", "N",
           "tokens of an answer within a session, after which it is saved while it is generated, so "
@@ -107,7 +124,7 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
                "seconds that a session stays in memory for its next request",
                [](CliOptions& o) { return &o.serve.session_idle; }, {.min = 0, .max = 1000000}),
       ValueRow(G::kServe, "--session-lifetime", "S",
-               "seconds that a session stays in the store without being used",
+               "seconds that a session, or a stored prompt, stays in the store without being used",
                [](CliOptions& o) { return &o.serve.session_lifetime; },
                {.min = 1, .max = 1000000000}),
       ValueRow(G::kServe, "--session-lease", "S",

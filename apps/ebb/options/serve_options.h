@@ -15,6 +15,8 @@ namespace ebb::cli {
 
 struct OptionRow;
 
+inline constexpr uint64_t kDefaultPrefixStoreBytes = uint64_t{4} << 30;
+
 struct ServeInput {
   std::string host = "127.0.0.1";
   int port = 8080;
@@ -31,6 +33,8 @@ struct ServeInput {
   server::MetricsAlias metrics_alias = server::MetricsAlias::kNone;
   server::DashboardMode dashboard = server::DashboardMode::kFigures;
   std::optional<store::StoreUrl> sessions;
+  // Of prompts in that store; 0: off; nothing: kDefaultPrefixStoreBytes where there are sessions.
+  std::optional<uint64_t> prefix_store_bytes;
   // Seconds.
   int session_idle = 300;
   int session_lifetime = 7 * 86400;

@@ -54,6 +54,8 @@ server::ServerOptions ServerOptionsOf(const CliOptions& options) {
   wanted.keeping.limits.lease = serve.session_lease;
   wanted.keeping.idle = serve.session_idle;
   wanted.keeping.lifetime = serve.session_lifetime;
+  wanted.prefix_store.most_bytes = serve.prefix_store_bytes.value_or(kDefaultPrefixStoreBytes);
+  wanted.prefix_store.lifetime = serve.session_lifetime;
   wanted.keeping.checkpoint_every = serve.checkpoint_every;
   wanted.defaults.engine.max_stall_seconds = serve.max_stall_ms / 1000.0;
   return wanted;
@@ -111,6 +113,18 @@ void ReloadKeys(const std::string& path, server::Server* server) {
   Fail(Status(keys.status().code(), "the keys stay as they were: " + keys.status().message()));
 }
 
+// What --prefix-store cannot do without.
+Status CheckPrefixStore(const ServeInput& serve) {
+  if (serve.prefix_store_bytes.value_or(0) == 0) return OkStatus();
+  if (!serve.sessions.has_value()) {
+    return InvalidArgument("--prefix-store: expected --sessions with it, found none");
+  }
+  if (serve.prefix_cache_bytes == 0) {
+    return InvalidArgument("--prefix-store: expected a --prefix-cache with it, found off");
+  }
+  return OkStatus();
+}
+
 // Until nothing is left to be answered, the time is over, or another signal comes.
 void WaitUntilDrained(const server::Server& server, int seconds, Signals* signals) {
   constexpr std::chrono::milliseconds kInterval(20);
@@ -136,6 +150,7 @@ ExitCode MakeKey(const ServeInput& serve) {
 ExitCode RunServe(const CliOptions& options) {
   const ServeInput& serve = options.serve;
   if (!serve.new_key.empty()) return MakeKey(serve);
+  if (const Status status = CheckPrefixStore(serve); !status.ok()) return Fail(status);
   const auto keys = ReadKeys(serve.api_keys);
   if (!keys.ok()) return Fail(keys.status());
   const auto model = OpenModel(options);

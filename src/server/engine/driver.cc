@@ -26,12 +26,15 @@ void Driver::Impl::Run() {
     CarryOut(plan);
     if (plan.HasStep()) Step(plan);
     Tell();
+    StorePrefixes(&plan);
   }
-  prefixes = PrefixCache(0);
+  if (options.prefix_store == nullptr) prefixes = PrefixCache(0);
   while (!actives.empty()) {
     Finish(actives.front().get(), FinishReason::kCancelled, Cancelled("the server is stopping"));
   }
   Tell();
+  StoreAllPrefixes();
+  prefixes = PrefixCache(0);
 }
 
 bool Driver::Impl::TakeIn(const Plan& last) {
@@ -134,6 +137,7 @@ void Driver::Impl::Accept(Job job) {
   if (!status.ok()) return Finish(accepted, FinishReason::kCap, status);
   accepted->update.accepted = true;
   accepted->has_news = true;
+  LookUp(accepted);
 }
 
 Status Driver::Impl::CountNeeds(Active* active) const {

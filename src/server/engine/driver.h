@@ -24,6 +24,7 @@
 #include "ebb/status.h"
 #include "src/server/engine/figures.h"
 #include "src/server/engine/job.h"
+#include "src/server/engine/prefix_store.h"
 #include "src/server/monitoring/job_view.h"
 
 namespace ebb::server {
@@ -32,6 +33,8 @@ struct DriverOptions {
   size_t most_waiting = 64;         // jobs that wait for their turn
   size_t most_running = 32;         // jobs that are read or decoded at once
   uint64_t prefix_cache_bytes = 0;  // of prompts that are kept; 0: none is, nor are rows shared
+  // Where prompts outlive the process; null: nowhere. The driver stops it.
+  std::shared_ptr<PrefixStore> prefix_store = {};
   bool keeps_fates = false;  // sessions keep a ledger, so that Trace() tells of tokens' tiers
 };
 

@@ -29,6 +29,13 @@ namespace ebb::server {
 
 using Clock = std::chrono::steady_clock;
 
+// Whether a job that waits may begin once the session store has told what it has of its prompt.
+enum class Lookup {
+  kNone,    // it does not wait for that
+  kAsked,   // the store looks for its prompt
+  kQueued,  // the store looks for a prompt of the same key, which may be its own
+};
+
 // A job beside its session.
 struct Active {
   Job job;
@@ -37,7 +44,8 @@ struct Active {
   std::unique_ptr<Generation> generation;  // null until the prompt is read
   std::optional<Token> pending;            // chosen and shown, not appended
   int cached_tokens = 0;                   // of the prompt
-  JobUpdate update;                        // not told yet
+  Lookup lookup = Lookup::kNone;
+  JobUpdate update;  // not told yet
   bool has_news = false;
   [[nodiscard]] bool HasBegunPrompt() const { return session != nullptr && job.prompt.empty(); }
   // Seconds since the driver began; 0: not yet.
@@ -90,6 +98,8 @@ struct Driver::Impl {
     }
     wake.notify_one();
     if (thread.joinable()) thread.join();
+    constexpr double kMostSeconds = 20;
+    if (options.prefix_store != nullptr) options.prefix_store->Stop(kMostSeconds);
   }
 
   void Run();
@@ -108,6 +118,20 @@ struct Driver::Impl {
   // Before the first step that reads. False: the job is over.
   bool BeginPrompt(Active* active);
   [[nodiscard]] PrefixSource FindPrefix(const Active& active, std::span<const Token> prompt);
+  // Asks the session store for the prompt of a job that waits, where it may have more of it than
+  // memory has, and holds the job until the answer comes or its patience ends.
+  void LookUp(Active* active);
+  [[nodiscard]] double PatienceFor(const Active& active, size_t num_there) const;
+  // The answer of the store to the lookup of a job, which may be over.
+  void LookedUp(JobId id, const std::string& key, const SessionOptions& session,
+                const std::optional<FetchedPrefix>& fetched);
+  // Keeps a prompt from the store in memory. False: it is not what its record says.
+  [[nodiscard]] bool Adopt(const std::string& key, SessionOptions session,
+                           const FetchedPrefix& fetched);
+  // Puts a prompt that is kept in memory into the store, if it is time, and sets when it is.
+  void StorePrefixes(Plan* plan);
+  void StoreAllPrefixes();
+  void Store(const PrefixCache::Unstored& prefix);
   // False: the session is good only for being destroyed.
   [[nodiscard]] bool TakePrefix(Active* active, const PrefixSource& source,
                                 const std::vector<Token>& prompt);

@@ -14,6 +14,8 @@ Result<std::unique_ptr<Session>> Driver::Impl::Open(Active* active) {
 }
 
 void Driver::Impl::Start(Active* active) {
+  const Lookup lookup = std::exchange(active->lookup, Lookup::kNone);
+  if (lookup == Lookup::kAsked) options.prefix_store->GiveUp();
   auto opened = Open(active);
   if (!opened.ok()) return NotBegun(active, opened.status());
   active->session = *std::move(opened);
@@ -88,6 +90,9 @@ void Driver::Impl::SetShare(Active* active, double share) {
 bool Driver::Impl::BeginPrompt(Active* active) {
   if (active->HasBegunPrompt()) return true;
   std::vector<Token> prompt = std::exchange(active->job.prompt, {});
+  if (prefixes.is_on() && active->job.prefix_key.has_value()) {
+    counted.prefix_queries += prompt.size();
+  }
   if (const PrefixSource source = FindPrefix(*active, prompt); source.num_tokens > 0) {
     if (TakePrefix(active, source, prompt)) return BringToT0(active);
     // What is left of the session is good for nothing.
@@ -114,7 +119,6 @@ PrefixSource Driver::Impl::FindPrefix(const Active& active, std::span<const Toke
       best = BetterSource(best, other->session.get(), prompt);
     }
   }
-  counted.prefix_queries += prompt.size();
   return best;
 }
 
@@ -124,6 +128,9 @@ bool Driver::Impl::TakePrefix(Active* active, const PrefixSource& source,
   if (!num_taken.ok()) return false;
   active->cached_tokens = static_cast<int>(*num_taken);
   counted.prefix_hits += *num_taken;
+  if (options.prefix_store != nullptr) {
+    options.prefix_store->Use(*active->job.prefix_key, std::span(prompt).first(*num_taken));
+  }
   return true;
 }
 
@@ -169,7 +176,7 @@ void Driver::Impl::KeepPrefix(Active* active, const JobEnd& end) {
   if (failed || active->generation == nullptr || !active->job.prefix_key.has_value()) return;
   active->generation.reset();  // it refers to the session
   prefixes.Keep(*std::move(active->job.prefix_key), static_cast<size_t>(end.prompt_tokens),
-                std::move(active->session));
+                std::move(active->session), Now());
 }
 
 bool Driver::Impl::TakeFromPrefixes() {

@@ -96,9 +96,11 @@ bool PrefixCache::MakePlaceFor(const Prefix& prefix) {
   return true;
 }
 
-void PrefixCache::Keep(std::string key, size_t num_tokens, std::unique_ptr<Session> session) {
+void PrefixCache::Keep(std::string key, size_t num_tokens, std::unique_ptr<Session> session,
+                       std::optional<double> unstored_since) {
   if (!is_on() || num_tokens > session->tokens().size()) return;
-  Prefix prefix = {.key = std::move(key), .session = std::move(session)};
+  Prefix prefix = {
+      .key = std::move(key), .session = std::move(session), .unstored_since = unstored_since};
   Session& kept = *prefix.session;
   if (!kept.SetT0Floor(0).ok() || !kept.TruncateTo(static_cast<Position>(num_tokens)).ok()) return;
   if (ExactPrefix(kept, kept.tokens()) < kLeastTokens || !MakePlaceFor(prefix)) return;
@@ -106,6 +108,22 @@ void PrefixCache::Keep(std::string key, size_t num_tokens, std::unique_ptr<Sessi
   bytes_.reset();
   while (prefixes_.size() > kMostPrefixes || bytes() > most_bytes_) {
     Drop(std::prev(prefixes_.end()));
+  }
+}
+
+std::optional<PrefixCache::Unstored> PrefixCache::NextUnstored() const {
+  std::optional<Unstored> next;
+  for (const Prefix& prefix : prefixes_) {
+    const std::optional<double>& since = prefix.unstored_since;
+    if (!since.has_value() || (next.has_value() && next->since <= *since)) continue;
+    next = Unstored{.key = prefix.key, .session = prefix.session.get(), .since = *since};
+  }
+  return next;
+}
+
+void PrefixCache::SetStored(const Session* session) {
+  for (Prefix& prefix : prefixes_) {
+    if (prefix.session.get() == session) prefix.unstored_since.reset();
   }
 }
 

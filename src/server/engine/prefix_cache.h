@@ -48,12 +48,26 @@ class PrefixCache {
   [[nodiscard]] PrefixSource Find(std::string_view key, std::span<const Token> prompt);
   // Keeps the first `num_tokens` tokens of the session, its prompt, and gives back the rows behind
   // them. Nothing is kept of what nobody could take, or what another prefix has already.
-  void Keep(std::string key, size_t num_tokens, std::unique_ptr<Session> session);
+  // `unstored_since`: when, in seconds, as NextUnstored() is to tell; nothing: never.
+  void Keep(std::string key, size_t num_tokens, std::unique_ptr<Session> session,
+            std::optional<double> unstored_since = {});
+
+  // A prefix that may be put into a store. Its session lives until the next call of any other
+  // function.
+  struct Unstored {
+    std::string key;
+    Session* session = nullptr;
+    double since = 0;
+  };
+  // The one that has been kept longest, of those that SetStored() was not called for.
+  [[nodiscard]] std::optional<Unstored> NextUnstored() const;
+  void SetStored(const Session* session);
   // Gives pages back to those who need them: the prefix that was used longest ago, of those that
   // hold pages of T0 alone if there are any, puts its rows into T1 or, where it cannot, goes.
   enum class Given { kNothing, kSunk, kDropped };
   Given GiveWay();
 
+  [[nodiscard]] uint64_t most_bytes() const { return most_bytes_; }
   [[nodiscard]] size_t size() const { return prefixes_.size(); }
   // Counted at the last change. Pages that k sessions hold count as a kth: what is in use anyway
   // costs the less.
@@ -63,6 +77,7 @@ class PrefixCache {
   struct Prefix {
     std::string key;
     std::unique_ptr<Session> session;
+    std::optional<double> unstored_since;
   };
   [[nodiscard]] bool MakePlaceFor(const Prefix& prefix);
   void Drop(std::list<Prefix>::iterator prefix);

@@ -164,6 +164,27 @@ TEST_F(PrefixCacheTest, WhatOthersHoldTooGivesWayLast) {
   EXPECT_EQ(cache.Find("a", prompt).num_tokens, 128u);
 }
 
+TEST_F(PrefixCacheTest, TheOneKeptLongestIsTheNextToBeStored) {
+  PrefixCache cache(kPlenty);
+  EXPECT_FALSE(cache.NextUnstored().has_value());
+  cache.Keep("a", 40, Read(Prompt(0, 40)), 3);
+  cache.Keep("b", 40, Read(Prompt(1, 40)), 2);
+  cache.Keep("c", 40, Read(Prompt(2, 40)));  // it came from the store
+  auto next = cache.NextUnstored();
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->key, "b");
+  EXPECT_EQ(next->since, 2);
+  cache.SetStored(next->session);
+  next = cache.NextUnstored();
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->key, "a");
+  // One that goes on from it takes its place.
+  cache.Keep("a", 60, Read(Prompt(0, 60)), 5);
+  EXPECT_EQ(cache.NextUnstored()->since, 5);
+  cache.SetStored(cache.NextUnstored()->session);
+  EXPECT_FALSE(cache.NextUnstored().has_value());
+}
+
 TEST(PrefixKey, NoSaltSaysWhatAnotherOneAndAPolicyDo) {
   SessionOptions full, attention, budget;
   attention.policy.name = budget.policy.name = "attention";

@@ -67,11 +67,17 @@ class Planner {
         plan_.ends.push_back({job.id, EndReason::kDeadline});
       } else {
         entries_.push_back({&job, job.phase, job.share});
-        if (job.deadline.has_value()) {
-          plan_.wake_at = std::min(plan_.wake_at.value_or(*job.deadline), *job.deadline);
-        }
+        if (job.deadline.has_value()) WakeAt(*job.deadline);
+        if (IsHeld(job)) WakeAt(*job.held_until);
       }
     }
+  }
+
+  void WakeAt(double time) { plan_.wake_at = std::min(plan_.wake_at.value_or(time), time); }
+
+  // Whether it waits for something else than its turn, and lets others pass.
+  [[nodiscard]] bool IsHeld(const JobState& job) const {
+    return job.phase == Phase::kWaiting && job.held_until.has_value() && *job.held_until > now_;
   }
 
   void Order() {
@@ -216,7 +222,7 @@ class Planner {
   [[nodiscard]] Entry* NextToAdmit() {
     Entry* next = nullptr;
     for (Entry& entry : entries_) {
-      if (Runs(entry)) continue;
+      if (Runs(entry) || IsHeld(*entry.job)) continue;
       if (std::ranges::find(plan_.parks, entry.job->id) != plan_.parks.end()) continue;
       if (next == nullptr || IsBefore(entry, *next)) next = &entry;
     }

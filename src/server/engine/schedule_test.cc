@@ -76,6 +76,21 @@ TEST(Schedule, AloneARequestMayAlwaysTry) {
   EXPECT_THAT(Next(state, 5).starts, ElementsAre(1));
 }
 
+TEST(Schedule, AHeldJobLetsOthersPassAndBeginsOnceItsTimeHasCome) {
+  State state = {.jobs = {Waiting(1), Waiting(2)}};
+  state.machine.most_running = 1;
+  state.jobs[0].held_until = 7;
+  EXPECT_THAT(Next(state, 5).starts, ElementsAre(2));
+  EXPECT_THAT(Next(state, 7).starts, ElementsAre(1));
+  state.jobs.pop_back();
+  const Plan plan = Next(state, 5);
+  EXPECT_TRUE(plan.IsIdle());
+  EXPECT_EQ(plan.wake_at, 7);
+  // What it waited for has come.
+  state.jobs[0].held_until.reset();
+  EXPECT_THAT(Next(state, 5).starts, ElementsAre(1));
+}
+
 TEST(Schedule, CapsOfT1AndT2HoldBackToo) {
   for (uint64_t MachineState::*const cap : {&MachineState::t1_bytes, &MachineState::t2_bytes}) {
     State state = {.jobs = {Decoding(1), Waiting(2)}};

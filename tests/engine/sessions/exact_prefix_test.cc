@@ -182,6 +182,46 @@ TEST_P(ExactPrefixPolicyTest, WhoGaveRowsGoesOnAsIfAlone) {
 INSTANTIATE_TEST_SUITE_P(Policies, ExactPrefixPolicyTest, ::testing::ValuesIn(SharingCases()),
                          [](const auto& test) { return test.param.name; });
 
+TEST_P(ExactPrefixPolicyTest, ASessionFromAFileGivesItsFirstPrompt) {
+  const SessionOptions options = {.policy = GetParam().policy};
+  const TempFolder folder;
+  const auto prompt = PromptOf(400, 700, 3);
+  {
+    const auto engine = MakeEngine(EngineOptionsFor(options));
+    const auto from = Open(*engine, options);
+    ExpectOk(from->Prefill(PromptOf(400, 600, 2)));
+    ExpectOk(SaveSession(*from, folder.File("whole"), "", Durability::kUnsynced));
+    for (const Token token : SomeTokens(90, 8)) ExpectOk(from->Decode(token));
+    ExpectOk(SaveSession(*from, folder.File("later")));
+    ExpectOk(from->TruncateTo(350));
+    ExpectOk(SaveSession(*from, folder.File("rolled_back")));
+  }
+  const auto engine = MakeEngine(EngineOptionsFor(options));
+  for (const auto& [name, num_taken] :
+       {std::pair("whole", 400u), std::pair("later", 400u), std::pair("rolled_back", 350u)}) {
+    auto resumed = ResumeSession(*engine, folder.File(name), options);
+    ASSERT_TRUE(resumed.ok()) << resumed.status().ToString();
+    EXPECT_EQ(ExpectBitsOfReading(*engine, options, resumed->session.get(), prompt), num_taken)
+        << name;
+  }
+}
+
+TEST(ExactPrefix, EnginesWhoseRowsDifferAreDescribedApart) {
+  const auto model = ModelOf("f32"), other_model = ModelOf("q4_1");
+  const std::vector<std::string> descriptions = {
+      DescribeRows(*MakeEngineOf(model, {.threads = 1})),
+      DescribeRows(*MakeEngineOf(model, {.threads = 1, .kv_type = RowType::kF32})),
+      DescribeRows(*MakeEngineOf(model, {.threads = 1, .prefill_chunk = 256})),
+      DescribeRows(
+          *MakeEngineOf(model, {.threads = 1, .attention = EngineOptions::Attention::kReference})),
+      DescribeRows(*MakeEngineOf(other_model, {.threads = 1}))};
+  for (size_t i = 0; i < descriptions.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(descriptions[i], descriptions[j]) << i << " " << j;
+  }
+  EXPECT_EQ(DescribeRows(*MakeEngineOf(model, {.threads = 2, .kv_cap_bytes = 1 << 20})),
+            descriptions[0]);
+}
+
 TEST(ExactPrefix, PagesOfTheBeginningAreThereOnce) {
   const auto engine = MakeEngine();
   const auto from = Open(*engine);

@@ -1,0 +1,331 @@
+// Entries: described, fetched, written, touched and removed, on the threads of the store.
+// Invariants:
+// 1. `index` holds what this server knows of the entries; the store is the truth. Whatever is taken
+//    from it is described anew first.
+// 2. One thread reads from the store and one writes, so that a request never waits for a write.
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+#include <boost/asio/post.hpp>
+
+#include "src/server/engine/prefix_store_impl.h"
+
+namespace ebb::server {
+namespace {
+
+using store::Held;
+using store::Lease;
+using store::Manifest;
+using store::NowMs;
+using store::StoredSession;
+
+constexpr double kListEvery = 1;       // seconds that the index is taken for true
+constexpr double kAskAgainEvery = 60;  // for an id that the store lists but does not have
+// Of an entry's tokens at least one in so many must be of use: its rows are loaded as a whole.
+constexpr size_t kMostLoadedForOne = 16;
+
+void RemoveQuietly(const std::string& file) {
+  std::error_code ignored;
+  std::filesystem::remove(file, ignored);
+}
+
+}  // namespace
+
+std::optional<PrefixStore::Impl::Best> PrefixStore::Impl::BestOf(const StoredPrefix& wanted,
+                                                                 std::span<const Token> prompt,
+                                                                 uint64_t most_bytes) const {
+  std::optional<Best> best;
+  for (const auto& [id, entry] : index) {
+    if (entry.bytes > most_bytes) continue;
+    const size_t common = CommonTokens(entry.prefix, wanted, prompt);
+    if (common == 0 || common * kMostLoadedForOne < entry.prefix.num_tokens) continue;
+    const bool is_better = !best.has_value() || common > best->num_tokens ||
+                           (common == best->num_tokens && entry.bytes < best->bytes);
+    if (is_better) best = Best{id, common, entry.bytes};
+  }
+  return best;
+}
+
+uint64_t PrefixStore::Impl::TotalBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [id, entry] : index) bytes += entry.bytes;
+  return bytes;
+}
+
+void PrefixStore::Impl::Fail(const Status& status) {
+  if (status.ok()) return;
+  const std::lock_guard lock(mutex);
+  ++counted.failures;
+  left_alone_until =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(InSeconds(options.back_off));
+}
+
+Result<std::optional<Manifest>> PrefixStore::Impl::Describe(const std::string& id) {
+  Result<std::optional<StoredSession>> stored = store->Describe({kTenant, id});
+  const StatusCode code = stored.status().code();
+  const bool is_damaged = code == StatusCode::kCorrupt || code == StatusCode::kUnsupported;
+  if (!stored.ok() && !is_damaged) return stored.status();
+  if (stored.ok() && !stored->has_value()) {
+    const std::lock_guard lock(mutex);
+    index.erase(id);
+    absent[id] = Clock::now();
+    return std::optional<Manifest>();
+  }
+  if (stored.ok()) {
+    Result<StoredPrefix> prefix = DecodeStoredPrefix((*stored)->record);
+    Manifest& manifest = (*stored)->manifest;
+    if (prefix.ok() && StoredPrefixId(*prefix) == id) {
+      const std::lock_guard lock(mutex);
+      absent.erase(id);
+      IndexedPrefix& entry = index[id];
+      entry.prefix = *std::move(prefix);
+      entry.bytes = manifest.bytes;
+      entry.used_ms = manifest.used_ms;
+      return std::optional(std::move(manifest));
+    }
+  }
+  Remove(id, Removal::kDamaged);
+  return std::optional<Manifest>();
+}
+
+Status PrefixStore::Impl::Refresh(bool now) {
+  {
+    const std::lock_guard lock(mutex);
+    const bool is_fresh = listed.has_value() && Clock::now() - *listed < InSeconds(kListEvery);
+    if (is_fresh && !now) return OkStatus();
+  }
+  EBB_ASSIGN_OR_RETURN(const std::vector<std::string> ids, store->ListIds(kTenant));
+  std::vector<std::string> unknown;
+  {
+    const std::lock_guard lock(mutex);
+    const std::set<std::string> there(ids.begin(), ids.end());
+    std::erase_if(index, [&](const auto& entry) { return !there.contains(entry.first); });
+    std::erase_if(absent, [&](const auto& entry) {
+      return !there.contains(entry.first) ||
+             Clock::now() - entry.second >= InSeconds(kAskAgainEvery);
+    });
+    for (const std::string& id : ids) {
+      if (!index.contains(id) && !absent.contains(id)) unknown.push_back(id);
+    }
+    listed = Clock::now();
+  }
+  for (const std::string& id : unknown) EBB_RETURN_IF_ERROR(Describe(id).status());
+  return OkStatus();
+}
+
+void PrefixStore::Impl::Look(const StoredPrefix& wanted, const std::vector<Token>& prompt,
+                             size_t least, uint64_t most_bytes, const Found& then) {
+  std::optional<FetchedPrefix> fetched;
+  if (const Status status = Refresh(/*now=*/false); !status.ok()) {
+    Fail(status);
+  } else {
+    std::optional<Best> best;
+    {
+      const std::lock_guard lock(mutex);
+      best = BestOf(wanted, prompt, most_bytes);
+    }
+    if (best.has_value() && best->num_tokens >= least) fetched = Fetch(best->id);
+    const std::lock_guard lock(mutex);
+    ++(fetched.has_value() ? counted.hits : counted.misses);
+    if (fetched.has_value()) counted.tokens += best->num_tokens;
+  }
+  {
+    const std::lock_guard lock(mutex);
+    --num_lookups;
+  }
+  then(std::move(fetched));
+}
+
+std::optional<FetchedPrefix> PrefixStore::Impl::Fetch(const std::string& id) {
+  const auto manifest = Describe(id);
+  if (!manifest.ok()) Fail(manifest.status());
+  if (!manifest.ok() || !manifest->has_value()) return std::nullopt;
+  FetchedPrefix fetched = {.id = id, .prefix = {}, .file = {}};
+  {
+    const std::lock_guard lock(mutex);
+    const auto entry = index.find(id);
+    if (entry == index.end()) return std::nullopt;
+    fetched.prefix = entry->second.prefix;
+  }
+  static std::atomic<uint64_t> next = 0;
+  fetched.file = fmt::format("{}/fetched-prompt-{}", scratch.path(), next++);
+  const Status status = store->Get(**manifest, fetched.file);
+  if (status.ok()) {
+    const std::lock_guard lock(mutex);
+    counted.fetched_bytes += (*manifest)->bytes;
+    left_alone_until = {};
+    return fetched;
+  }
+  RemoveQuietly(fetched.file);
+  if (status.code() != StatusCode::kCorrupt) {
+    Fail(status);
+  } else {
+    boost::asio::post(writing, [this, id] { Remove(id, Removal::kDamaged); });
+  }
+  return std::nullopt;
+}
+
+void PrefixStore::Impl::Remove(const std::string& id, Removal why) {
+  const auto lease = store->Acquire({kTenant, id});
+  // Another server writes or removes it.
+  if (!lease.ok() || !lease->has_value()) return Fail(lease.status());
+  const Result<Held> removed = store->Delete(**lease);
+  static_cast<void>(store->Release(**lease));
+  if (!removed.ok()) return Fail(removed.status());
+  const std::lock_guard lock(mutex);
+  index.erase(id);
+  if (why == Removal::kForRoom) ++counted.dropped_for_room;
+  if (why == Removal::kDamaged) ++counted.dropped_damaged;
+}
+
+Result<bool> PrefixStore::Impl::MakeRoom(uint64_t bytes, uint64_t most) {
+  if (bytes > most) return false;
+  EBB_RETURN_IF_ERROR(Refresh(/*now=*/true));
+  std::vector<std::pair<int64_t, std::string>> by_use;
+  {
+    const std::lock_guard lock(mutex);
+    if (TotalBytes() + bytes <= most) return true;
+    for (const auto& [id, entry] : index) by_use.emplace_back(0, id);
+  }
+  // Other servers may have used them since.
+  for (const auto& [unused, id] : by_use) EBB_RETURN_IF_ERROR(Describe(id).status());
+  {
+    const std::lock_guard lock(mutex);
+    for (auto& [used_ms, id] : by_use) {
+      const auto entry = index.find(id);
+      if (entry == index.end()) continue;
+      used_ms = std::max(entry->second.used_ms, entry->second.used_here_ms);
+    }
+  }
+  std::ranges::sort(by_use);
+  for (const auto& [unused, id] : by_use) {
+    {
+      const std::lock_guard lock(mutex);
+      if (TotalBytes() + bytes <= most) return true;
+    }
+    Remove(id, Removal::kForRoom);
+  }
+  const std::lock_guard lock(mutex);
+  return TotalBytes() + bytes <= most;
+}
+
+void PrefixStore::Impl::Write(const StoredPrefix& prefix, const std::string& file) {
+  bool may_write = true;
+  {
+    const std::lock_guard lock(mutex);
+    may_write = !is_stopping && !IsLeftAlone();
+  }
+  const std::string id = StoredPrefixId(prefix);
+  if (may_write) {
+    const auto lease = store->Acquire({kTenant, id});
+    Status status = lease.status();
+    // Nothing: another server writes the same.
+    if (lease.ok() && lease->has_value()) {
+      status = WriteUnder(**lease, prefix, file);
+      const Status released = store->Release(**lease);
+      if (status.ok()) status = released;
+    }
+    Fail(status);
+  }
+  RemoveQuietly(file);
+  EndWrite();
+}
+
+void PrefixStore::Impl::EndWrite() {
+  const std::lock_guard lock(mutex);
+  --num_writes;
+  changed.notify_all();
+}
+
+Status PrefixStore::Impl::WriteUnder(const Lease& lease, const StoredPrefix& prefix,
+                                     const std::string& file) {
+  const std::string& id = lease.name.id;
+  EBB_ASSIGN_OR_RETURN(const auto there, Describe(id));
+  if (there.has_value()) return OkStatus();
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(file, error);
+  if (error) return IoError(fmt::format("a prompt's file: {}", error.message()));
+  EBB_ASSIGN_OR_RETURN(const bool has_room, MakeRoom(bytes, options.most_bytes));
+  if (!has_room) return OkStatus();
+  Manifest manifest;
+  manifest.model = model;
+  manifest.tokens = prefix.num_tokens;
+  manifest.created_ms = manifest.used_ms = NowMs();
+  manifest.expires_ms = manifest.used_ms + static_cast<int64_t>(options.lifetime * 1000);
+  const std::string record = EncodeStoredPrefix(prefix);
+  Result<Held> held = store->Put(lease, file, record, &manifest);
+  if (held.status().code() == StatusCode::kResourceExhausted) {
+    // The store holds less than it may: sessions need room, too.
+    uint64_t total = 0;
+    {
+      const std::lock_guard lock(mutex);
+      total = TotalBytes();
+    }
+    EBB_ASSIGN_OR_RETURN(const bool has_less, MakeRoom(std::min(bytes, total), total));
+    if (has_less && total > 0) held = store->Put(lease, file, record, &manifest);
+  }
+  if (!held.ok()) return held.status();
+  if (*held == Held::kNo) return OkStatus();
+  {
+    const std::lock_guard lock(mutex);
+    ++counted.written;
+    counted.written_bytes += bytes;
+    absent.erase(id);
+    index[id] = {.prefix = prefix, .bytes = manifest.bytes, .used_ms = manifest.used_ms};
+  }
+  RemoveBeginningsOf(prefix, id);
+  return OkStatus();
+}
+
+// Whoever wants one of these takes the beginning of the longer one. Less than a block at the end of
+// a shorter one may differ, and is lost then: its tokens are not known here.
+void PrefixStore::Impl::RemoveBeginningsOf(const StoredPrefix& prefix, const std::string& id) {
+  std::vector<std::string> covered;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& [other_id, entry] : index) {
+      const StoredPrefix& other = entry.prefix;
+      const size_t num_whole = other.num_tokens / kPrefixBlockTokens;
+      const bool is_shorter = other_id != id && other.owner == prefix.owner && num_whole > 0 &&
+                              other.num_tokens < prefix.num_tokens &&
+                              num_whole <= prefix.hashes.size();
+      const bool is_near = other.num_tokens * kMostLoadedForOne >= prefix.num_tokens;
+      if (is_shorter && is_near && prefix.hashes[num_whole - 1] == other.hashes[num_whole - 1]) {
+        covered.push_back(other_id);
+      }
+    }
+  }
+  for (const std::string& other_id : covered) Remove(other_id, Removal::kReplaced);
+}
+
+void PrefixStore::Impl::Touch() {
+  std::vector<std::pair<std::string, int64_t>> used;
+  {
+    const std::lock_guard lock(mutex);
+    if (is_stopping || IsLeftAlone()) return;
+    for (const auto& [id, entry] : index) {
+      if (entry.used_here_ms >= entry.used_ms + kTouchEveryMs) {
+        used.emplace_back(id, entry.used_here_ms);
+      }
+    }
+  }
+  for (const auto& [id, used_ms] : used) {
+    const auto lease = store->Acquire({kTenant, id});
+    if (!lease.ok()) return Fail(lease.status());
+    if (!lease->has_value()) continue;
+    const int64_t expires_ms = used_ms + static_cast<int64_t>(options.lifetime * 1000);
+    const Result<Held> touched = store->Touch(**lease, used_ms, expires_ms);
+    static_cast<void>(store->Release(**lease));
+    const bool is_gone = touched.status().code() == StatusCode::kNotFound;
+    if (!touched.ok() && !is_gone) return Fail(touched.status());
+    const std::lock_guard lock(mutex);
+    const auto entry = index.find(id);
+    if (entry != index.end()) entry->second.used_ms = used_ms;
+    if (is_gone) index.erase(id);
+  }
+}
+
+}  // namespace ebb::server

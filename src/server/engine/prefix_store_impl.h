@@ -1,0 +1,111 @@
+// What a PrefixStore remembers, and what it does on the threads of the store. Members from `mutex`
+// to `counted` are shared; the store itself may be used by several threads.
+#ifndef EBB_SERVER_ENGINE_PREFIX_STORE_IMPL_H_
+#define EBB_SERVER_ENGINE_PREFIX_STORE_IMPL_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/thread_pool.hpp>
+
+#include "src/server/engine/prefix_store.h"
+#include "src/server/sessions/scratch_folder.h"
+
+namespace ebb::server {
+
+// Seconds, as a duration.
+[[nodiscard]] inline std::chrono::duration<double> InSeconds(double seconds) {
+  return std::chrono::duration<double>(seconds);
+}
+
+// The least time between two Touch() of an entry.
+inline constexpr int64_t kTouchEveryMs = 60'000;
+
+// What this server knows of an entry.
+struct IndexedPrefix {
+  StoredPrefix prefix;
+  uint64_t bytes = 0;
+  int64_t used_ms = 0;       // as the store says
+  int64_t used_here_ms = 0;  // by this server, which has not told the store; 0: never
+};
+
+struct PrefixStore::Impl {
+  using Clock = std::chrono::steady_clock;
+
+  Impl(std::unique_ptr<store::SessionStore> store_in, std::string rows_in, std::string model_in,
+       const PrefixStoreOptions& options_in, ScratchFolder scratch_in)
+      : store(std::move(store_in)),
+        rows(std::move(rows_in)),
+        model(std::move(model_in)),
+        options(options_in),
+        scratch(std::move(scratch_in)) {}
+
+  // On the threads of the store.
+  void Look(const StoredPrefix& wanted, const std::vector<Token>& prompt, size_t least,
+            uint64_t most_bytes, const Found& then);
+  [[nodiscard]] Status Refresh(bool now);
+  // Nothing: it is not there, or is damaged and was removed.
+  [[nodiscard]] Result<std::optional<store::Manifest>> Describe(const std::string& id);
+  [[nodiscard]] std::optional<FetchedPrefix> Fetch(const std::string& id);
+  void Write(const StoredPrefix& prefix, const std::string& file);
+  [[nodiscard]] Status WriteUnder(const store::Lease& lease, const StoredPrefix& prefix,
+                                  const std::string& file);
+  void RemoveBeginningsOf(const StoredPrefix& prefix, const std::string& id);
+  // Removes entries, those that were used longest ago first, until all others together have room
+  // for `bytes` within `most`. False: they cannot.
+  [[nodiscard]] Result<bool> MakeRoom(uint64_t bytes, uint64_t most);
+  enum class Removal { kForRoom, kReplaced, kDamaged };
+  void Remove(const std::string& id, Removal why);
+  void Touch();
+  void EndWrite();
+  void Fail(const Status& status);
+
+  // REQUIRES, for those that follow: mutex is held.
+  struct Best {
+    std::string id;
+    size_t num_tokens = 0;
+    uint64_t bytes = 0;
+  };
+  [[nodiscard]] std::optional<Best> BestOf(const StoredPrefix& wanted,
+                                           std::span<const Token> prompt,
+                                           uint64_t most_bytes) const;
+  [[nodiscard]] uint64_t TotalBytes() const;
+  [[nodiscard]] bool IsLeftAlone() const { return Clock::now() < left_alone_until; }
+
+  const std::unique_ptr<store::SessionStore> store;
+  const std::string rows;
+  const std::string model;
+  const PrefixStoreOptions options;
+  const ScratchFolder scratch;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, IndexedPrefix> index;
+  std::map<std::string, Clock::time_point> absent;  // ids, and when they were asked for
+  std::optional<Clock::time_point> listed;
+  Clock::time_point left_alone_until = {};
+  int64_t touched_ms = 0;
+  size_t num_lookups = 0, num_writes = 0;  // that wait or are under way
+  bool is_stopping = false;                // what waits is not written any more
+  // Totals since the server began.
+  struct {
+    uint64_t hits = 0, misses = 0, tokens = 0, fetched_bytes = 0;
+    uint64_t written = 0, written_bytes = 0, failures = 0;
+    uint64_t dropped_for_room = 0, dropped_damaged = 0;
+  } counted;
+
+  boost::asio::thread_pool reading{1};
+  boost::asio::thread_pool writing{1};
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_ENGINE_PREFIX_STORE_IMPL_H_
