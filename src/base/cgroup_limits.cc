@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -168,16 +169,41 @@ std::optional<uint64_t> BytesIn(const fs::path& path) {
   return bytes;
 }
 
-// How much of what the group uses is pages of files that nobody has used lately: the system takes
-// them back.
-uint64_t IdleFileBytes(const fs::path& folder, Version version) {
-  const std::string_view wanted = version == Version::kV2 ? "inactive_file" : "total_inactive_file";
+// The kinds of memory in a group's memory.stat that the kernel can take back.
+struct ReclaimableBytes {
+  uint64_t file = 0;  // both LRU lists of file pages, on which neither shmem nor mlocked pages are
+  uint64_t slab = 0;  // caches of the kernel; version 1 does not tell them
+};
+
+ReclaimableBytes ReadReclaimable(const fs::path& folder, Version version) {
+  // In version 1 the names without "total_" leave out the groups below.
+  const std::string_view prefix = version == Version::kV2 ? "" : "total_";
+  ReclaimableBytes reclaimable;
   std::ifstream file(folder / "memory.stat");
   std::string name;
   for (uint64_t bytes = 0; file >> name >> bytes;) {
-    if (name == wanted) return bytes;
+    std::string_view kind = name;
+    if (!kind.starts_with(prefix)) continue;
+    kind.remove_prefix(prefix.size());
+    if (kind == "active_file" || kind == "inactive_file") reclaimable.file += bytes;
+    if (kind == "slab_reclaimable") reclaimable.slab += bytes;
   }
-  return 0;
+  return reclaimable;
+}
+
+// The low watermark that the kernel would give to a machine whose memory is `limit` bytes
+// (calculate_min_free_kbytes() and __setup_per_zone_wmarks() in mm/page_alloc.c): groups have none.
+uint64_t LowWatermark(uint64_t limit) {
+  constexpr double kMinKib = 128, kMaxKib = 262144;
+  const double min_free_kib =
+      std::clamp(std::sqrt(static_cast<double>(limit) / 1024 * 16), kMinKib, kMaxKib);
+  return static_cast<uint64_t>(min_free_kib * 1.25 * 1024);
+}
+
+// How many of `bytes` count as available by the rule of MemAvailable (si_mem_available() in
+// mm/show_mem.c): some must stay, else the machine swaps or reads its files again and again.
+uint64_t AvailableOf(uint64_t bytes, uint64_t low_watermark) {
+  return bytes - std::min(bytes / 2, low_watermark);
 }
 
 // Nothing: no limit, or none that can be read.
@@ -186,7 +212,11 @@ std::optional<uint64_t> MemoryLeftIn(const fs::path& folder, Version version) {
   const auto limit = BytesIn(folder / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));
   const auto used = BytesIn(folder / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
   if (!limit.has_value() || !used.has_value()) return std::nullopt;
-  const uint64_t taken = *used - std::min(*used, IdleFileBytes(folder, version));
+  const ReclaimableBytes reclaimable = ReadReclaimable(folder, version);
+  const uint64_t low = LowWatermark(*limit);
+  const uint64_t available =
+      AvailableOf(reclaimable.file, low) + AvailableOf(reclaimable.slab, low);
+  const uint64_t taken = *used - std::min(*used, available);
   return *limit - std::min(*limit, taken);
 }
 

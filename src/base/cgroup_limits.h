@@ -16,9 +16,10 @@ namespace ebb {
 // `root` is the folder in which /proc and the mount points are looked for: "/", but for tests.
 [[nodiscard]] double CgroupQuota(const std::string& root);
 
-// Bytes that the process may still take before the nearest limit of these groups is reached; pages
-// of files that the system would take back count as free. Nothing: no limit, or none that can be
-// read.
+// Bytes that the process may still take before the nearest memory limit of these groups is reached.
+// Memory that the kernel can take back counts as free, by the rule of MemAvailable in
+// /proc/meminfo: file pages, used lately or not, and reclaimable slab, each less a low watermark.
+// Nothing: no limit, or none that can be read.
 [[nodiscard]] std::optional<uint64_t> CgroupMemoryLeft(const std::string& root);
 
 }  // namespace ebb

@@ -1,7 +1,9 @@
 #include "src/base/cgroup_limits.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -182,29 +184,87 @@ TEST_F(CgroupLimitsTest, MalformedListsOfGroupsAndMountsMeanNone) {
   }
 }
 
-TEST_F(CgroupLimitsTest, MemoryThatIsLeftIsThatOfTheNearestLimitInVersion2) {
-  WriteProcess("0::/pod/job\n", kV2Mount);
-  const auto left = [&] { return CgroupMemoryLeft(folder_.File("")); };
-  EXPECT_EQ(left(), std::nullopt);
-  Write("sys/fs/cgroup/pod/job/memory.max", "max\n");
-  Write("sys/fs/cgroup/pod/job/memory.current", "700\n");
-  EXPECT_EQ(left(), std::nullopt);
-  Write("sys/fs/cgroup/pod/memory.max", "2000\n");
-  Write("sys/fs/cgroup/pod/memory.current", "1500\n");
-  EXPECT_EQ(left(), 500u);
-  Write("sys/fs/cgroup/pod/memory.stat", "anon 100\ninactive_file 300\nactive_file 5\n");
-  EXPECT_EQ(left(), 800u);
-  Write("sys/fs/cgroup/pod/job/memory.max", "600\n");
-  EXPECT_EQ(left(), 0u);
+constexpr char kV1MemoryMount[] =
+    "34 31 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+constexpr uint64_t kMib = uint64_t{1} << 20;
+constexpr uint64_t kGib = uint64_t{1} << 30;
+// The low watermark of a machine that has 1 GiB: min_free_kbytes of 4,096 and a quarter.
+constexpr uint64_t kWatermark = 5 * kMib;
+
+// A system whose process is in the group /job of 1 GiB.
+class CgroupMemoryTest : public CgroupLimitsTest {
+ protected:
+  void WriteV2(uint64_t used, const std::string& stat) const {
+    WriteProcess("0::/job\n", kV2Mount);
+    Write("sys/fs/cgroup/job/memory.max", std::to_string(kGib) + "\n");
+    Write("sys/fs/cgroup/job/memory.current", std::to_string(used) + "\n");
+    Write("sys/fs/cgroup/job/memory.stat", stat);
+  }
+  void WriteV1Memory(uint64_t used, const std::string& stat) const {
+    WriteProcess("4:memory:/job\n", kV1MemoryMount);
+    Write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", std::to_string(kGib) + "\n");
+    Write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", std::to_string(used) + "\n");
+    Write("sys/fs/cgroup/memory/job/memory.stat", stat);
+  }
+  static std::string Line(const std::string& name, uint64_t bytes) {
+    return name + " " + std::to_string(bytes) + "\n";
+  }
+  [[nodiscard]] std::optional<uint64_t> Left() const { return CgroupMemoryLeft(folder_.File("")); }
+};
+
+TEST_F(CgroupMemoryTest, NoLimitMeansNone) {
+  WriteProcess("0::/job\n", kV2Mount);
+  EXPECT_EQ(Left(), std::nullopt);
+  Write("sys/fs/cgroup/job/memory.max", "max\n");
+  Write("sys/fs/cgroup/job/memory.current", "700\n");
+  EXPECT_EQ(Left(), std::nullopt);
 }
 
-TEST_F(CgroupLimitsTest, MemoryThatIsLeftIsReadInVersion1) {
-  WriteProcess("4:memory:/job\n",
-               "34 31 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
-  Write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000\n");
-  Write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "400\n");
-  Write("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 100\n");
-  EXPECT_EQ(CgroupMemoryLeft(folder_.File("")), 700u);
+TEST_F(CgroupMemoryTest, TheNearestLimitOfTheGroupsAboveCounts) {
+  WriteV2(100 * kMib, Line("anon", 100 * kMib));
+  EXPECT_EQ(Left(), 924 * kMib);
+  Write("sys/fs/cgroup/memory.max", std::to_string(2 * kGib) + "\n");
+  Write("sys/fs/cgroup/memory.current", std::to_string(1500 * kMib) + "\n");
+  EXPECT_EQ(Left(), 548 * kMib);
+  WriteV2(2 * kGib, "");
+  EXPECT_EQ(Left(), 0u);
+}
+
+TEST_F(CgroupMemoryTest, FilePagesCountAsFreeWhetherTheyWereUsedLatelyOrNot) {
+  constexpr uint64_t kUsed = 950'000'000, kFile = 900'000'000;
+  constexpr uint64_t kLeft = kGib - kUsed + kFile - kWatermark;
+  for (const std::string stat :
+       {Line("anon", kUsed - kFile) + Line("inactive_file", kFile) + Line("active_file", 0),
+        Line("anon", kUsed - kFile) + Line("inactive_file", 0) + Line("active_file", kFile),
+        Line("inactive_file", kFile / 3) + Line("active_file", kFile - kFile / 3)}) {
+    WriteV2(kUsed, stat);
+    EXPECT_EQ(Left(), kLeft) << stat;
+  }
+}
+
+TEST_F(CgroupMemoryTest, FilePagesOfTheGroupsBelowCountInVersion1) {
+  constexpr uint64_t kUsed = 950'000'000, kFile = 900'000'000;
+  WriteV1Memory(kUsed, Line("active_file", 1) + Line("total_inactive_file", kFile / 2) +
+                           Line("total_active_file", kFile / 2));
+  EXPECT_EQ(Left(), kGib - kUsed + kFile - kWatermark);
+}
+
+TEST_F(CgroupMemoryTest, SharedMemoryAndLockedPagesAreTaken) {
+  // `file` holds both; the LRU lists of file pages hold neither.
+  WriteV2(900 * kMib, Line("file", 900 * kMib) + Line("shmem", 500 * kMib) +
+                          Line("unevictable", 400 * kMib) + Line("inactive_file", 0) +
+                          Line("active_file", 0));
+  EXPECT_EQ(Left(), 124 * kMib);
+}
+
+TEST_F(CgroupMemoryTest, ReclaimableSlabCountsAsFree) {
+  WriteV2(500 * kMib, Line("slab_reclaimable", 300 * kMib) + Line("slab_unreclaimable", kMib));
+  EXPECT_EQ(Left(), 824 * kMib - kWatermark);
+}
+
+TEST_F(CgroupMemoryTest, HalfOfAFewFilePagesIsLeftToThem) {
+  WriteV2(500 * kMib, Line("active_file", 4 * kMib));
+  EXPECT_EQ(Left(), 526 * kMib);
 }
 
 }  // namespace
