@@ -35,8 +35,8 @@ TEST(FileLockTest, KeepsOthersOutUntilItEndsAndLeavesNothing) {
   EXPECT_EQ(second.code(), StatusCode::kIo);
   EXPECT_EQ(second.message(), "another process is using " + path + "; wait until it ends");
   lock->reset();
-  EXPECT_TRUE(IsFree(path));
   EXPECT_TRUE(fs::is_empty(fs::path(path).parent_path()));
+  EXPECT_TRUE(IsFree(path));
 }
 
 TEST(FileLockTest, OutlivesAReplacementOfTheFile) {
