@@ -56,6 +56,10 @@ class Model {
   // Errors: kNotFound, kIo; kCorrupt (truncated file, tensor out of bounds, wrong shape);
   // kUnsupported (the message lists the families that are supported; an adapter of another kind);
   // kInvalidArgument (rope scaling; an adapter of another family, or for a model that marks rows).
+  // The file stays mapped. Where another program writes to it or truncates it, steps end with
+  // kIo from then on and change nothing; for that the first Load() installs a handler of SIGBUS,
+  // which passes on what does not concern the mapping. A file that is replaced by rename() is used
+  // on.
   static Result<std::shared_ptr<const Model>> Load(const ModelOptions& options);
   ~Model();
   Model(const Model&) = delete;
