@@ -19,9 +19,8 @@ struct ChatInput {
 inline constexpr std::string_view kChatHelp =
     "/exit ends the conversation, /reset forgets it, /stats tells what the last answer took\n"
     "//word asks what begins with a slash: one slash is taken off; /a/b needs no second one\n"
-    "\"\"\" begins a turn of several lines, and \"\"\" at the end of a line ends it; on a terminal "
-    "a "
-    "paste is one turn\n";
+    "\"\"\" begins a turn of several lines, and \"\"\" at the end of a line ends it\n"
+    "a paste on a terminal is one turn\n";
 
 // Reads on until there is a turn or a command; nothing at the end of the input. A line of blanks is
 // skipped. A line whose first word begins with one slash and has no other one is a command.

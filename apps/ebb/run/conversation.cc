@@ -19,15 +19,13 @@ const ChatMessage* SystemMessage(const Conversation& conversation) {
   return messages.empty() || messages.front().role != "system" ? nullptr : &messages.front();
 }
 
-// Before anything is generated, and before the file is read: whether the session can be saved, and
-// that no other process is about to save another one there.
+// Keeps other processes from the session's file, and checks that it can be saved, before the file
+// is read and anything is generated. The lock comes first: the check writes where the process that
+// has it saves.
 Result<std::shared_ptr<const void>> HoldSessionFile(const std::string& file) {
-  Status status = CheckSessionPlace(file);
-  if (status.ok()) {
-    Result<std::shared_ptr<const void>> lock = LockSessionFile(file);
-    if (lock.ok()) return lock;
-    status = lock.status();
-  }
+  Result<std::shared_ptr<const void>> lock = LockSessionFile(file);
+  const Status status = lock.ok() ? CheckSessionPlace(file) : lock.status();
+  if (status.ok()) return lock;
   return Status(status.code(), fmt::format("the session could not be saved: {}", status.message()));
 }
 
