@@ -123,6 +123,157 @@ TEST_F(ToolsTest, NothingOfAMalformedAnswerIsLost) {
   EXPECT_EQ(whole["choices"][0]["finish_reason"], "stop");
 }
 
+// Requests to a server whose model has random weights: all sense in its answers is a grammar's.
+class ToolsServerTest : public ToolsTest {
+ protected:
+  void SetUp() override {
+    auto server = Server::Start(with_tools_, Options());
+    ASSERT_TRUE(server.ok()) << server.status().ToString();
+    server_ = *std::move(server);
+  }
+  ClientAnswer Post(const std::string& path, const json& body) {
+    return Client(port()).Post(path, body);
+  }
+  // A chat with these fields.
+  ClientAnswer Chat(json fields) {
+    fields["messages"] = {{{"role", "user"}, {"content", "How is the sea?"}}};
+    if (!fields.contains("max_tokens")) fields["max_tokens"] = 400;
+    return Post("/v1/chat/completions", fields);
+  }
+  static std::string Ignored(const ClientAnswer& answer) {
+    const auto found = answer.headers.find("x-ebb-ignored");
+    return found == answer.headers.end() ? "" : found->second;
+  }
+  static json ToolOf(const std::string& name, const json& parameters) {
+    return {{"type", "function"}, {"function", {{"name", name}, {"parameters", parameters}}}};
+  }
+};
+
+TEST_F(ToolsServerTest, ARequiredCallEndsInACall) {
+  const json parameters = {
+      {"type", "object"}, {"properties", {{"depth", {{"enum", {1, 2}}}}}}, {"required", {"depth"}}};
+  const json named = {{"type", "function"}, {"function", {{"name", "sea"}}}};
+  for (const json& choice : {json("required"), named}) {
+    for (const int seed : {1, 2, 3}) {
+      const ClientAnswer answer = Chat({{"tools", {ToolOf("sea", parameters)}},
+                                        {"tool_choice", choice},
+                                        {"parallel_tool_calls", false},
+                                        {"seed", seed}});
+      ASSERT_EQ(answer.status, 200) << answer.body;
+      const json one = answer.json()["choices"][0];
+      ASSERT_EQ(one["finish_reason"], "tool_calls") << answer.body;
+      ASSERT_EQ(one["message"]["tool_calls"].size(), 1u) << answer.body;
+      const json& function = one["message"]["tool_calls"][0]["function"];
+      EXPECT_EQ(function["name"], "sea");
+      const json arguments = json::parse(function["arguments"].get<std::string>());
+      EXPECT_TRUE(arguments["depth"] == 1 || arguments["depth"] == 2) << arguments.dump();
+    }
+  }
+  const json cut =
+      Chat({{"tools", {ToolOf("sea", parameters)}}, {"tool_choice", "required"}, {"max_tokens", 5}})
+          .json();
+  EXPECT_EQ(cut["choices"][0]["finish_reason"], "length") << cut.dump();
+  const ClientAnswer messages =
+      Post("/v1/messages", {{"messages", {{{"role", "user"}, {"content", "How is the sea?"}}}},
+                            {"tools", {{{"name", "sea"}, {"input_schema", parameters}}}},
+                            {"tool_choice", {{"type", "any"}}},
+                            {"max_tokens", 400}});
+  ASSERT_EQ(messages.status, 200) << messages.body;
+  EXPECT_EQ(messages.json()["stop_reason"], "tool_use") << messages.body;
+}
+
+TEST_F(ToolsServerTest, OddSchemasOfToolsAreNamedAndRefuseNothing) {
+  const json odd = {{"type", "object"},
+                    {"properties",
+                     {{"x", true},
+                      {"]", {{"type", "string"}}},
+                      {"n", {{"type", "number"}, {"minimum", 1}}},
+                      {"far", {{"$ref", "https://example.org/a.json"}}},
+                      {"long", {{"type", "string"}, {"minLength", 2001}}}}}};
+  const json tools = {ToolOf("well", json::object()), ToolOf("odd", odd)};
+  for (const char* choice : {"auto", "none", "required", "odd"}) {
+    const json asked = std::string(choice) == "odd"
+                           ? json{{"type", "function"}, {"function", {{"name", "odd"}}}}
+                           : json(choice);
+    const ClientAnswer answer = Chat({{"tools", tools}, {"tool_choice", asked}, {"max_tokens", 2}});
+    ASSERT_EQ(answer.status, 200) << choice << answer.body;
+    EXPECT_EQ(Ignored(answer), std::string(choice) == "none"
+                                   ? ""
+                                   : "tools[1].function.parameters.properties.n, "
+                                     "tools[1].function.parameters.properties.far")
+        << choice;
+  }
+  const ClientAnswer messages =
+      Post("/v1/messages", {{"messages", {{{"role", "user"}, {"content", "hi"}}}},
+                            {"tools", {{{"name", "odd"}, {"input_schema", odd}}}},
+                            {"max_tokens", 2}});
+  ASSERT_EQ(messages.status, 200) << messages.body;
+  EXPECT_THAT(Ignored(messages), testing::HasSubstr("tools[0].input_schema.properties.n"));
+}
+
+TEST_F(ToolsServerTest, GuidedTextsAreWhatTheyAreToBe) {
+  const std::pair<json, std::string> cases[] = {
+      {{{"guided_choice", {"calm", "rough"}}}, "calm|rough"},
+      {{{"guided_regex", "[ab]{3}-\\d"}}, "[ab]{3}-[0-9]"},
+      {{{"guided_grammar", "root ::= [xy] [xy]"}}, "[xy]{2}"},
+      {{{"guided_json", {{"enum", {1, 2}}}}}, "1|2"},
+      {{{"structured_outputs", {{"regex", "^(a|b)$"}}}}, "a|b"},
+      {{{"structured_outputs", {{"json", {{"const", 5}}}}}}, "5"},
+  };
+  for (const auto& [fields, pattern] : cases) {
+    const ClientAnswer chat = Chat(fields);
+    ASSERT_EQ(chat.status, 200) << chat.body;
+    EXPECT_THAT(chat.json()["choices"][0]["message"]["content"].get<std::string>(),
+                testing::MatchesRegex(pattern));
+    json text = fields;
+    text["prompt"] = "The sea is";
+    const ClientAnswer completion = Post("/v1/completions", text);
+    ASSERT_EQ(completion.status, 200) << completion.body;
+    EXPECT_THAT(completion.json()["choices"][0]["text"].get<std::string>(),
+                testing::MatchesRegex(pattern));
+  }
+}
+
+TEST_F(ToolsServerTest, ATextObeysItsFormatWhereToolsMayBeCalled) {
+  const json format = {
+      {"type", "json_schema"},
+      {"json_schema",
+       {{"schema",
+         {{"type", "object"}, {"properties", {{"a", {{"const", 1}}}}}, {"required", {"a"}}}}}}};
+  const json parameters = {
+      {"type", "object"}, {"properties", {{"depth", {{"const", 2}}}}}, {"required", {"depth"}}};
+  for (const int seed : {1, 2, 3, 4}) {
+    const ClientAnswer answer = Chat({{"tools", {ToolOf("sea", parameters)}},
+                                      {"response_format", format},
+                                      {"parallel_tool_calls", false},
+                                      {"seed", seed}});
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const json one = answer.json()["choices"][0];
+    if (one["finish_reason"] == "tool_calls") {
+      EXPECT_EQ(one["message"]["tool_calls"].size(), 1u);
+    } else {
+      EXPECT_EQ(json::parse(one["message"]["content"].get<std::string>()), json({{"a", 1}}));
+    }
+  }
+}
+
+TEST_F(ToolsServerTest, SchemasThatCannotBeHeldToAreRefusedBeforeAnythingIsSaid) {
+  for (const char* schema :
+       {R"({"type": "integer", "minimum": 5, "maximum": 3})",
+        R"({"type": "object", "properties": {"a": {"type": "integer", "exclusiveMinimum": 3,
+            "exclusiveMaximum": 4}}, "required": ["a"]})",
+        R"({"type": "number", "multipleOf": 0.5})", R"({"type": "array", "contains": {}})"}) {
+    for (const bool streams : {false, true}) {
+      const ClientAnswer answer =
+          Chat({{"response_format",
+                 {{"type", "json_schema"}, {"json_schema", {{"schema", json::parse(schema)}}}}},
+                {"stream", streams}});
+      EXPECT_EQ(answer.status, 400) << schema << answer.body;
+      EXPECT_EQ(answer.json()["error"]["param"], "response_format.json_schema.schema") << schema;
+    }
+  }
+}
+
 TEST_F(ToolsTest, ASchemaHoldsForTheAnswer) {
   auto server = Server::Start(with_tools_, Options());
   ASSERT_TRUE(server.ok()) << server.status().ToString();

@@ -201,7 +201,8 @@ std::vector<OptionRow> GenerationRows() {
       ParsedRow(G::kGeneration, "--grammar", "FILE|TEXT",
                 "a GBNF grammar that the answer obeys; thoughts are free", ReadGrammar),
       ValueRow(G::kGeneration, "--stop", "TEXT",
-               "end before this text; may be given more than once",
+               "end before this text, which is looked for behind the thought; may be given more "
+               "than once",
                [](CliOptions& o) { return &o.stops; }),
       FlagRow(
           G::kGeneration, "--ignore-eos", "never choose an end token",

@@ -140,10 +140,20 @@ TEST(ReadRequest, ASchemaMayStandWhereLlamaServerHasIt) {
   }
   const CompletionRequest any = Chat(R"(, "response_format": {"type": "json_object"})");
   EXPECT_EQ(any.chat.response_format, ResponseFormat::kJsonObject);
-  // A text has no format, so that this asks for nothing.
+}
+
+TEST(ReadRequest, TextsHaveFormatsToo) {
+  for (const char* more :
+       {R"("response_format": {"type": "json_object"})", R"("json_schema": {"type": "object"})",
+        R"("guided_choice": ["a"])", R"("structured_outputs": {"regex": "a+"})"}) {
+    const auto text = ReadText(Endpoint::kText, R"({"prompt": "a", )" + std::string(more) + "}");
+    ASSERT_TRUE(std::holds_alternative<CompletionRequest>(text)) << more;
+    EXPECT_FALSE(std::get<CompletionRequest>(text).sampling.grammar.empty()) << more;
+  }
   const auto text =
       ReadText(Endpoint::kText, R"({"prompt": "a", "response_format": {"type": "text"}})");
-  EXPECT_TRUE(std::holds_alternative<CompletionRequest>(text));
+  ASSERT_TRUE(std::holds_alternative<CompletionRequest>(text));
+  EXPECT_EQ(std::get<CompletionRequest>(text).sampling.grammar, "");
 }
 
 TEST(ReadRequest, PromptsAreTextsOrTokens) {
@@ -214,7 +224,6 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
       {R"("reasoning_effort": "huge")", "reasoning_effort", "invalid_value"},
       {R"("add_generation_prompt": false)", "add_generation_prompt", "unsupported"},
       {R"("continue_final_message": true)", "continue_final_message", "unsupported"},
-      {R"("guided_json": {"type": "object"})", "guided_json", "unsupported"},
       {R"("min_tokens": 5)", "min_tokens", "unsupported"},
       {R"("ebb": {"policy": "h2o:heavy"})", "ebb.policy", "invalid_value"},
       {R"("ebb": {"budget": "lots"})", "ebb.budget", "invalid_value"},
@@ -231,9 +240,7 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
        "invalid_value"},
       {R"(#"x": 1)", "prompt", "missing_field"},
       {R"(#"prompt": "a", "echo": true)", "echo", "unsupported"},
-      {R"(#"prompt": "a", "response_format": {"type": "json_object"})", "response_format",
-       "unsupported"},
-      {R"(#"prompt": "a", "json_schema": {"const": "42"})", "json_schema", "unsupported"},
+      {R"(#"prompt": "a", "json_schema": {"enum": []})", "json_schema", "invalid_value"},
       {R"("x": 1)", "", ""},
   };
   for (const Refusal& refusal : refusals) {

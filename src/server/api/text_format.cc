@@ -97,7 +97,7 @@ class TextFormatReader {
           schema->is_string() ? Json::parse(schema->get<std::string>(), nullptr, false) : *schema;
       if (parsed.is_object()) {
         TakeSchema(fields, json, parsed);
-      } else {
+      } else if (*schema != "") {
         fields->Fail(json, "expected a JSON schema", "invalid_type");
       }
     }
