@@ -107,6 +107,40 @@ TEST_F(ToolsTest, AnAnswerThatOnlyCallsHasNoContent) {
   EXPECT_TRUE(whole["choices"][0]["message"]["content"].is_null());
 }
 
+TEST_F(ToolsTest, CallsThatEndAThoughtAreCalls) {
+  const std::string call = "<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>";
+  const struct {
+    std::string thought;
+    size_t num_calls;
+    FinishReason finish;
+    const char* reason;
+  } cases[] = {
+      {"I look.\n" + call + "\n", 1, FinishReason::kStop, "tool_calls"},
+      {"I look.\n" + call + "\n" + call, 2, FinishReason::kStop, "tool_calls"},
+      // It thinks on: the call was a thought.
+      {"I could say " + call + " but I do not.", 0, FinishReason::kStop, "stop"},
+      {"A call begins with <tool_call>", 0, FinishReason::kStop, "stop"},
+      {"I look.\n" + call, 0, FinishReason::kLength, "length"},
+  };
+  for (const auto& one : cases) {
+    auto prompt = with_tools_->FormatChat(
+        {.messages = {{"user", "What time is it?"}}, .tools = {{.name = "time"}}});
+    ASSERT_TRUE(prompt.ok());
+    Exchange exchange(with_tools_, {.id = "chatcmpl-1",
+                                    .prompt = std::make_shared<const ChatPrompt>(*prompt),
+                                    .calls = Calls::kParsed});
+    exchange.Take(0, {.accepted = true});
+    exchange.Take(0, {.pieces = {{TextPart::kThought, one.thought}}});
+    exchange.Take(0, {.end = JobEnd{.finish = one.finish}});
+    const Json choice = exchange.Whole()["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], one.reason) << one.thought;
+    EXPECT_EQ(choice["message"].contains("tool_calls") ? choice["message"]["tool_calls"].size() : 0,
+              one.num_calls)
+        << one.thought;
+    EXPECT_NE(choice["message"]["reasoning_content"], "") << one.thought;
+  }
+}
+
 TEST_F(ToolsTest, AnAnswerThatWasCutOffSaysSo) {
   const Json whole =
       Answered(std::string(kCalls).substr(0, 60), 4, /*streams=*/false, FinishReason::kLength)

@@ -55,6 +55,7 @@ AnswerPiece AnswerReader::Add(std::string_view text, TextPart part) {
   if (part == TextPart::kThought) {
     has_thought_ = true;
     thought_ += text;
+    if (calls_ == Calls::kParsed) whole_thought_ += text;
     piece.thought = TakeThought();
     return piece;
   }
@@ -78,7 +79,9 @@ AnswerPiece AnswerReader::Add(std::string_view text, TextPart part) {
 
 AnswerPiece AnswerReader::End(AnswerEnd end) {
   AnswerPiece piece;
-  if (has_thought_ && !thought_is_over_) piece.thought = EndThought();
+  const bool is_in_thought = has_thought_ && !thought_is_over_;
+  if (is_in_thought) piece.thought = EndThought();
+  if (is_in_thought && end == AnswerEnd::kComplete) piece.Append(CallsOfThought());
   if (calls_ == Calls::kNone || answer_.empty()) return piece;
   const Result<ChatAnswer> answer = ParseAnswer(*prompt_, answer_, end);
   if (answer.ok()) {
@@ -121,6 +124,28 @@ std::string AnswerReader::EndThought() {
   if (rest.ends_with(prompt_->thinking_end)) rest.remove_suffix(prompt_->thinking_end.size());
   strip();
   return std::string(rest);
+}
+
+AnswerPiece AnswerReader::CallsOfThought() {
+  constexpr size_t kMostTries = 8;
+  size_t tries = 0;
+  for (const GrammarTrigger& trigger : prompt_->grammar_triggers) {
+    if (trigger.kind != GrammarTrigger::Kind::kText || trigger.text.empty()) continue;
+    // From the last mark of a call on, and from those before it, of several calls.
+    size_t at = whole_thought_.rfind(trigger.text);
+    ChatAnswer calls;
+    while (at != std::string::npos && tries++ < kMostTries) {
+      Result<ChatAnswer> answer =
+          ParseAnswer(*prompt_, std::string_view(whole_thought_).substr(at), AnswerEnd::kComplete);
+      const bool is_all = answer.ok() && !answer->tool_calls.empty() &&
+                          answer->content.find_first_not_of(kBlanks) == std::string::npos;
+      if (!is_all) break;
+      calls.tool_calls = std::move(answer->tool_calls);
+      at = at == 0 ? std::string::npos : whole_thought_.rfind(trigger.text, at - 1);
+    }
+    if (!calls.tool_calls.empty()) return Compare(calls, AnswerEnd::kComplete);
+  }
+  return {};
 }
 
 // What `answer` has beyond what was told. A call is told once its name is certain: when it has

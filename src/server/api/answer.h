@@ -46,7 +46,8 @@ class AnswerReader {
   // Text of GenerateOptions::on_text.
   [[nodiscard]] AnswerPiece Add(std::string_view text, TextPart part);
   // What was held back. Only an answer that ended by itself can be incomplete by mistake; then what
-  // was read of it stays, and the rest is content.
+  // was read of it stays, and the rest is content. Calls with which a model ends in its thought,
+  // and that nothing follows, are calls: the answer has nothing else to act on.
   [[nodiscard]] AnswerPiece End(AnswerEnd end);
 
   [[nodiscard]] bool has_calls() const { return num_calls_ > 0; }
@@ -56,6 +57,7 @@ class AnswerReader {
  private:
   [[nodiscard]] std::string TakeThought();
   [[nodiscard]] std::string EndThought();
+  [[nodiscard]] AnswerPiece CallsOfThought();
   [[nodiscard]] AnswerPiece Compare(const ChatAnswer& answer, AnswerEnd end);
 
   const std::shared_ptr<const ChatPrompt> prompt_;
@@ -65,6 +67,7 @@ class AnswerReader {
   bool thought_is_over_ = false;
   bool thought_begun_ = false;  // some of it was told
   std::string thought_;         // not told yet
+  std::string whole_thought_;   // where it is read for calls
   bool content_begun_ = false;  // behind the blanks after a thought
   std::string answer_;          // whole, where it is read for calls
   size_t parsed_bytes_ = 0;     // of it, the last time
