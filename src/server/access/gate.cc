@@ -41,6 +41,22 @@ bool IsOwnName(std::string_view name) {
          inet_pton(AF_INET6, lower.c_str(), &address) == 1;
 }
 
+// Returns whether a server of this machine sent the page: "http://localhost:3000" and its like.
+bool IsLocalOrigin(std::string_view origin) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!origin.starts_with(scheme)) continue;
+    const std::string_view host = origin.substr(scheme.size());
+    const std::string_view name = NameOf(host);
+    const bool is_local = name == "localhost" || name == "127.0.0.1" || name == "::1";
+    const std::string_view written = name == "::1" ? "[::1]" : name;
+    if (!is_local || !host.starts_with(written)) return false;
+    const std::string_view port = host.substr(written.size());
+    return port.empty() || (port.size() > 1 && port.front() == ':' &&
+                            port.find_first_not_of("0123456789", 1) == std::string_view::npos);
+  }
+  return false;
+}
+
 class ReplyWithHeaders final : public Reply {
  public:
   ReplyWithHeaders(std::shared_ptr<Reply> reply, Headers headers)
@@ -160,22 +176,25 @@ std::optional<ApiError> Gate::CheckPage(const HttpRequest& request) const {
 
 bool Gate::IsAllowedOrigin(std::string_view origin) const {
   return !origin.empty() && std::ranges::any_of(cors_origins_, [&](const std::string& allowed) {
-    return allowed == "*" || allowed == origin;
+    return allowed == "localhost" ? IsLocalOrigin(origin) : allowed == "*" || allowed == origin;
   });
 }
 
 std::optional<HttpAnswer> Gate::Preflight(const HttpRequest& request) const {
-  const bool asks = request.method == "OPTIONS" &&
+  const bool asks = request.method == "OPTIONS" && !cors_origins_.empty() &&
                     !request.header("access-control-request-method").empty() &&
-                    IsAllowedOrigin(request.header("origin"));
+                    !request.header("origin").empty();
   if (!asks) return std::nullopt;
+  // HeadersFor() names no origin then, so that the browser refuses the page.
+  if (!IsAllowedOrigin(request.header("origin"))) return HttpAnswer{.content_type = ""};
   // Libraries send headers of their own, such as X-Stainless-Lang; "*" would not hold for
   // Authorization.
   std::string_view headers = request.header("access-control-request-headers");
   if (headers.empty()) headers = "Authorization, Content-Type, X-Api-Key, X-Request-Id";
-  return HttpAnswer{.status = 204,
+  // Some embedded browsers accept no 204 here.
+  return HttpAnswer{.status = 200,
                     .content_type = "",
-                    .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
+                    .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
                                 {"Access-Control-Allow-Headers", std::string(headers)},
                                 {"Access-Control-Max-Age", "3600"}}};
 }

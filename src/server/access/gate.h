@@ -32,7 +32,8 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 
 class Gate {
  public:
-  // cors_origins: those whose pages may ask, as browsers write them, or "*"; empty: none.
+  // cors_origins: origins whose pages may ask, as browsers write them; "localhost": origins of this
+  // machine at any port; "*": all; empty: none.
   // run_id: so that ids of requests differ from run to run.
   // hosts: by what names, beside localhost and addresses, the server may be called as long as it
   // asks for no keys; nothing: by any. A page could make a name of its own lead here, and would be

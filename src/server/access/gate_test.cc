@@ -186,7 +186,7 @@ TEST(Gate, OriginsThatAreNotNamedGetNothing) {
 
   Gate on({"https://a.example"}, 1);
   ASSERT_TRUE(on.Preflight(asks).has_value());
-  EXPECT_EQ(on.Preflight(asks)->status, 204);
+  EXPECT_EQ(on.Preflight(asks)->status, 200);
   EXPECT_THAT(on.Preflight(asks)->headers,
               Contains(Pair("Access-Control-Allow-Headers", HasSubstr("Authorization"))));
   HttpRequest with_headers = asks;
@@ -196,13 +196,36 @@ TEST(Gate, OriginsThatAreNotNamedGetNothing) {
   EXPECT_THAT(on.HeadersFor(asks),
               Contains(Pair("Access-Control-Allow-Origin", "https://a.example")));
   EXPECT_THAT(on.HeadersFor(asks), Contains(Pair("Vary", "Origin")));
-  EXPECT_FALSE(on.Preflight(other).has_value());
+  // The answer allows nothing.
+  EXPECT_THAT(on.Preflight(other)->headers, IsEmpty());
   EXPECT_FALSE(on.Preflight(no_preflight).has_value());
   EXPECT_THAT(names(on.HeadersFor(other)), Each(Not(StartsWith("Access-Control"))));
   EXPECT_THAT(names(on.HeadersFor(asks)), Each(Not("Access-Control-Allow-Credentials")));
 
   Gate all({"*"}, 1);
   EXPECT_TRUE(all.Preflight(other).has_value());
+}
+
+TEST(Gate, LocalhostMeansPagesOfThisMachineAtAnyPort) {
+  const Gate gate({"localhost"}, 1);
+  const auto allows = [&](const std::string& origin) {
+    const HttpRequest asks = {
+        .method = "OPTIONS",
+        .path = "/completion",
+        .headers = {{"origin", origin}, {"access-control-request-method", "POST"}}};
+    return !gate.Preflight(asks)->headers.empty();
+  };
+  for (const char* origin :
+       {"http://localhost", "http://localhost:8080", "https://localhost:8443", "http://127.0.0.1",
+        "http://127.0.0.1:3000", "http://[::1]", "http://[::1]:3000"}) {
+    EXPECT_TRUE(allows(origin)) << origin;
+  }
+  for (const char* origin :
+       {"http://evil.com", "http://notlocalhost", "http://localhost.evil.com", "localhost", "null",
+        "http://localhost:", "http://localhost:80.evil.com", "http://127.0.0.1.evil.com",
+        "http://[::1].evil.com", "http://[::1", "ftp://localhost", "http://user@localhost"}) {
+    EXPECT_FALSE(allows(origin)) << origin;
+  }
 }
 
 class KeptReply final : public Reply {
