@@ -45,8 +45,14 @@ void Ask(Api api, const Json& body) {
   if (const auto* error = std::get_if<ApiError>(&read)) {
     return ExpectClients(in_chat.renamed(*error));
   }
-  const ApiResult<Prepared> prepared =
-      Prepare(*ModelForTest(), std::get<CompletionRequest>(std::move(read)));
+  auto& request = std::get<CompletionRequest>(read);
+  if (in_chat.apply) {
+    if (const auto error = in_chat.apply(*ModelForTest(), &request)) {
+      // The model has no tokens for /infill.
+      return error->status == 501 ? void() : ExpectClients(*error);
+    }
+  }
+  const ApiResult<Prepared> prepared = Prepare(*ModelForTest(), std::move(request));
   if (const auto* error = std::get_if<ApiError>(&prepared)) {
     return ExpectClients(in_chat.renamed(*error));
   }
@@ -61,7 +67,8 @@ void Ask(Api api, const Json& body) {
 void ReadBody(std::string_view text) {
   const ApiResult<Json> body = ParseObject(text);
   if (const auto* error = std::get_if<ApiError>(&body)) return ExpectClients(*error);
-  for (const Api api : {Api::kChat, Api::kText, Api::kResponses, Api::kMessages}) {
+  for (const Api api :
+       {Api::kChat, Api::kText, Api::kResponses, Api::kMessages, Api::kLlama, Api::kInfill}) {
     Ask(api, std::get<Json>(body));
   }
 }

@@ -1,4 +1,4 @@
-// What the file of a model says about prompts: tokens with a meaning, and the chat template.
+// Reads the tokens with a special meaning and the chat template of a model file.
 #include <optional>
 #include <string_view>
 

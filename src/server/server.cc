@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "ebb/session_file.h"
-#include "src/server/api/messages_exchange.h"
+#include "src/server/api/error_form.h"
 #include "src/server/open_api.h"
 #include "src/server/server_impl.h"
 #include "src/server/sessions/session_routes.h"
@@ -60,8 +60,9 @@ void Server::Impl::MakeRoutes() {
     return HttpAnswer{
         .content_type = "text/plain; version=0.0.4; charset=utf-8",
         .body = MetricsText(driver->figures(), http->num_connections(), options.metrics_alias) +
-                (keeper != nullptr ? keeper->MetricsText() : "") +
-                (prefix_store != nullptr ? prefix_store->MetricsText() : "")};
+                 (keeper != nullptr ? keeper->MetricsText() : "") +
+                 (prefix_store != nullptr ? prefix_store->MetricsText() : ""),
+        .headers = {{"Process-Start-Time-Unix", std::to_string(started)}}};
   });
   const auto open_api = at_once(
       [] { return HttpAnswer{.content_type = "application/yaml", .body = std::string(kOpenApi)}; });
@@ -83,6 +84,13 @@ void Server::Impl::MakeRoutes() {
             {"POST", "/chat/completions", complete(Api::kChat)},
             {"POST", "/v1/chat/completions/control", control},
             {"POST", "/v1/completions", complete(Api::kText)},
+            {"POST", "/completion", complete(Api::kLlama)},
+            {"POST", "/completions", complete(Api::kLlama)},
+            {"POST", "/infill", complete(Api::kInfill)},
+            {"POST", "/v1/chat/completions/input_tokens", work(&Impl::CountChat)},
+            {"POST", "/chat/completions/input_tokens", work(&Impl::CountChat)},
+            {"GET", "/props", at_once([this] { return JsonAnswer(Props()); })},
+            {"GET", "/slots", at_once([this] { return JsonAnswer(Slots()); }), Access::kAdmin},
             {"POST", "/tokenize", work(&Impl::Tokenize)},
             {"POST", "/detokenize", work(&Impl::Detokenize)},
             {"POST", "/apply-template", work(&Impl::ApplyTemplate)},
@@ -129,13 +137,13 @@ std::optional<HttpAnswer> Server::Impl::Admit(HttpRequest* request) {
 
 HttpAnswer Server::Impl::InItsForm(const HttpRequest& request, HttpAnswer answer) const {
   for (auto& header : gate->HeadersFor(request)) answer.headers.push_back(header);
-  return request.path.starts_with("/v1/messages") ? AsMessagesError(std::move(answer)) : answer;
+  return InFormOf(request.path, std::move(answer));
 }
 
 void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   reply = Gate::WithHeaders(std::move(reply), gate->HeadersFor(request));
   if (auto preflight = gate->Preflight(request)) return reply->Send(*std::move(preflight));
-  if (request.path.starts_with("/v1/messages")) reply = WithMessagesErrors(std::move(reply));
+  reply = WithErrorsInFormOf(request.path, std::move(reply));
   if (stopping) {
     return reply->Send(ErrorAnswer(StoppingError()));
   }

@@ -33,6 +33,7 @@ struct ServerOptions {
   std::vector<std::string> cors_origins;  // see Gate
   // By what names it may be called, see Gate, where it listens on this machine alone.
   std::vector<std::string> allowed_hosts;
+  std::string model_file;  // its name, without a folder; for /props
   HttpLimits http;
   DriverOptions driver;
   MetricsAlias metrics_alias = MetricsAlias::kNone;

@@ -28,12 +28,11 @@ Json PieceJson(const std::string& piece) {
 
 Json Server::Impl::ModelJson() const {
   const ModelShape& shape = model->shape();
-  const int context = options.defaults.session.context;
   return {{"id", options.defaults.model_id},
           {"object", "model"},
           {"created", started},
           {"owned_by", "ebb"},
-          {"max_model_len", context > 0 ? context : shape.trained_context},
+          {"max_model_len", Context()},
           {"meta",
            {{"description", model->description()},
             {"n_vocab", shape.vocab_size},
@@ -118,6 +117,12 @@ HttpAnswer Server::Impl::CountInput(const Json& body) const {
   if (auto* error = std::get_if<ApiError>(&count)) return ErrorAnswer(in_chat.renamed(*error));
   return JsonAnswer(
       {{"object", "response.input_tokens"}, {"input_tokens", std::get<size_t>(count)}});
+}
+
+HttpAnswer Server::Impl::CountChat(const Json& body) const {
+  const ApiResult<size_t> count = CountPrompt(body);
+  if (auto* error = std::get_if<ApiError>(&count)) return ErrorAnswer(*error);
+  return JsonAnswer({{"input_tokens", std::get<size_t>(count)}});
 }
 
 ApiResult<size_t> Server::Impl::CountPrompt(const Json& body) const {

@@ -122,6 +122,12 @@ struct Server::Impl {
   [[nodiscard]] HttpAnswer ApplyTemplate(const Json& body) const;
   [[nodiscard]] HttpAnswer CountTokens(const Json& body) const;
   [[nodiscard]] HttpAnswer CountInput(const Json& body) const;
+  [[nodiscard]] HttpAnswer CountChat(const Json& body) const;
+  // Write the answers to llama-server's GET /props and GET /slots.
+  [[nodiscard]] Json Props() const;
+  [[nodiscard]] Json Slots() const;
+  // Returns the context size of a request that asks for none.
+  [[nodiscard]] int Context() const;
   // Tokens of the chat in the body of a request for one.
   [[nodiscard]] ApiResult<size_t> CountPrompt(const Json& body) const;
 

@@ -126,6 +126,9 @@ ApiResult<PreparedRequest> Server::Impl::PrepareBody(Api api, const HttpRequest&
   ApiResult<CompletionRequest> read = ReadRequest(endpoint, in_chat.body, options.defaults);
   if (auto* error = std::get_if<ApiError>(&read)) return in_chat.renamed(std::move(*error));
   auto& request = std::get<CompletionRequest>(read);
+  if (in_chat.apply) {
+    if (auto error = in_chat.apply(*model, &request)) return *std::move(error);
+  }
   const ApiResult<int> priority = asker.ticket->PriorityFor(request.priority);
   if (const auto* error = std::get_if<ApiError>(&priority)) return *error;
   request.priority = std::get<int>(priority);
@@ -153,6 +156,7 @@ ApiResult<PreparedRequest> Server::Impl::PrepareBody(Api api, const HttpRequest&
   }
   ApiResult<Prepared> prepared = Prepare(*model, std::move(request));
   if (auto* error = std::get_if<ApiError>(&prepared)) return result.api.renamed(std::move(*error));
+  if (result.api.note) result.api.note(*model, std::get<Prepared>(prepared).jobs);
   Describe(std::move(std::get<Prepared>(prepared)), &result);
   return result;
 }

@@ -60,6 +60,10 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
                "what requests may call the model besides the name of its file; the first is the "
                "name that answers bear; may be repeated",
                [](CliOptions& o) { return &o.serve.aliases; }),
+      FlagRow(
+          G::kServe, "--any-model",
+          "answer requests whatever they call the model, for clients with a fixed name",
+          [](CliOptions& o) { return &o.serve.any_model; }, true),
       ValueRow(G::kServe, "--max-stall", "MS",
                "how long a prompt may keep other answers waiting, as far as earlier steps tell",
                [](CliOptions& o) { return &o.serve.max_stall_ms; }, {.min = 1, .max = 600000}),
@@ -76,10 +80,11 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
           G::kServe, "--new-key", "NAME",
           "make a key, add its line to the file of --api-keys, print the key, and serve nothing",
           [](CliOptions& o) { return &o.serve.new_key; }),
-      ValueRow(G::kServe, "--cors", "ORIGIN",
-               "let pages of this origin ask, as in https://example.org, or * for all; may be "
-               "repeated",
-               [](CliOptions& o) { return &o.serve.cors_origins; }),
+      ValueRow(
+          G::kServe, "--cors", "ORIGIN",
+          "let pages of this origin ask, as in https://example.org; localhost: of this machine, "
+          "at any port; *: of all; may be repeated",
+          [](CliOptions& o) { return &o.serve.cors_origins; }),
       ValueRow(
           G::kServe, "--allow-host", "NAME",
           "a name by which the server may be called, besides localhost and addresses, where it "
@@ -97,7 +102,9 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
           G::kServe, "--metrics-alias",
           "other names beside those of ebb in /metrics, for routers and autoscalers",
           [](CliOptions& o) { return &o.serve.metrics_alias; },
-          {{"none", MetricsAlias::kNone}, {"vllm", MetricsAlias::kVllm}}),
+          {{"none", MetricsAlias::kNone},
+           {"vllm", MetricsAlias::kVllm},
+           {"llamacpp", MetricsAlias::kLlamaCpp}}),
       ChoiceRow<DashboardMode>(G::kServe, "--dashboard",
                                "the page at /: where memory and tokens are; text: with what "
                                "requests say, to all who can "

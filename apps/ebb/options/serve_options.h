@@ -26,6 +26,7 @@ struct ServeInput {
   std::string api_keys;  // a file; empty: none are asked for
   std::string new_key;   // the name of a key to make; empty: none
   std::vector<std::string> aliases;
+  bool any_model = false;
   std::vector<std::string> cors_origins;
   std::vector<std::string> allowed_hosts;
   int drain_seconds = 30;

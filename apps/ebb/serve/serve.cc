@@ -42,6 +42,7 @@ server::ServerOptions ServerOptionsOf(const CliOptions& options) {
       .defaults = {
           .model_id = serve.aliases.empty() ? ModelId(options.model.path) : serve.aliases.front(),
           .aliases = serve.aliases,
+          .takes_any_model = serve.any_model,
           .sampling = options.sampling,
           .engine = options.engine,
           .session = options.session,
@@ -50,6 +51,9 @@ server::ServerOptions ServerOptionsOf(const CliOptions& options) {
                        .on_end = options.ignore_eos ? OnEnd::kIgnore : OnEnd::kStop,
                        .thinking_budget = options.thinking_budget}}};
   wanted.defaults.aliases.push_back(ModelId(options.model.path));
+  const std::string& path = options.model.path;
+  wanted.model_file =
+      path.empty() ? ModelId(path) : std::filesystem::path(path).filename().string();
   wanted.sessions = serve.sessions;
   wanted.keeping.limits.lease = serve.session_lease;
   wanted.keeping.idle = serve.session_idle;

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "src/server/api/llama_exchange.h"
+#include "src/server/api/llama_request.h"
 #include "src/server/api/messages_exchange.h"
 #include "src/server/api/messages_request.h"
 #include "src/server/api/responses_exchange.h"
@@ -48,13 +50,34 @@ ApiResult<ApiRequest> ReadMessages(const Json& body) {
   return result;
 }
 
+ApiResult<ApiRequest> ReadLlama(LlamaEndpoint endpoint, Json body) {
+  ApiResult<LlamaRequest> read = ReadLlamaRequest(endpoint, std::move(body));
+  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
+  auto& request = std::get<LlamaRequest>(read);
+  ApiRequest result = {.body = std::move(request.body),
+                       .renamed = [](ApiError error) { return error; },
+                       .exchange = {},
+                       .apply = std::move(request.apply),
+                       .note = std::move(request.note)};
+  result.exchange = [answer = request.answer](std::shared_ptr<const Model> model,
+                                              ExchangeOptions exchange) {
+    return std::make_unique<LlamaExchange>(std::move(model), std::move(exchange), answer);
+  };
+  return result;
+}
+
 }  // namespace
 
-Endpoint EndpointOf(Api api) { return api == Api::kText ? Endpoint::kText : Endpoint::kChat; }
+Endpoint EndpointOf(Api api) {
+  const bool is_text = api == Api::kText || api == Api::kLlama || api == Api::kInfill;
+  return is_text ? Endpoint::kText : Endpoint::kChat;
+}
 
 ApiResult<ApiRequest> ReadApi(Api api, Json body, const std::shared_ptr<ResponseStore>& responses) {
   if (api == Api::kResponses) return ReadResponses(body, responses);
   if (api == Api::kMessages) return ReadMessages(body);
+  if (api == Api::kLlama) return ReadLlama(LlamaEndpoint::kCompletion, std::move(body));
+  if (api == Api::kInfill) return ReadLlama(LlamaEndpoint::kInfill, std::move(body));
   return ApiRequest{.body = std::move(body),
                     .renamed = [](ApiError error) { return error; },
                     .exchange =
@@ -69,6 +92,8 @@ std::string MakeId(Api api, uint64_t run, uint64_t number) {
     case Api::kChat:
       return "chatcmpl-" + of_run;
     case Api::kText:
+    case Api::kLlama:
+    case Api::kInfill:
       return "cmpl-" + of_run;
     case Api::kMessages:
       return "msg_" + of_run;

@@ -1,12 +1,14 @@
-// The interfaces that the server speaks. Inside there is one: a body in another one's form becomes
-// the body of a request for a chat, whose answer is put into that form.
+// The interfaces that the server speaks. Inside there is OpenAI's: a body in another one's form
+// becomes the body of a request for a chat or a completion, whose answer is put into that form.
 #ifndef EBB_SERVER_API_API_H_
 #define EBB_SERVER_API_API_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "src/server/api/exchange.h"
 #include "src/server/api/response_store.h"
@@ -18,6 +20,8 @@ enum class Api : uint8_t {
   kText,       // and /v1/completions
   kResponses,  // and /v1/responses
   kMessages,   // Anthropic's /v1/messages
+  kLlama,      // llama-server's /completion
+  kInfill,     // and /infill
 };
 [[nodiscard]] Endpoint EndpointOf(Api api);
 
@@ -27,6 +31,10 @@ struct ApiRequest {
   // An error about `body`, under the client's names.
   std::function<ApiError(ApiError)> renamed;
   std::function<std::unique_ptr<Exchange>(std::shared_ptr<const Model>, ExchangeOptions)> exchange;
+  // Adds to the request that ReadRequest() made of `body` what such a body cannot say; may be null.
+  std::function<std::optional<ApiError>(const Model& model, CompletionRequest* request)> apply = {};
+  // Sees the jobs that Prepare() made of the request; may be null.
+  std::function<void(const Model& model, const std::vector<Job>& jobs)> note = {};
   // Keeps an answer that is over, without an error, where that was asked for; may be null.
   std::function<void(const Exchange&)> keep = {};
 };

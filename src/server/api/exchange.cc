@@ -82,19 +82,34 @@ double PerSecond(double count, double seconds) { return seconds > 0 ? count / se
 Json TimingsJson(const JobEnd& end) {
   constexpr double kMs = 1000;
   const int read_tokens = end.prompt_tokens - end.cached_tokens;
+  // The first token comes of the prompt's last step.
+  const int decoded_tokens = std::max(0, end.generated_tokens - 1);
+  const auto each_ms = [](double seconds, int count) {
+    return count > 0 ? seconds * kMs / count : 0.0;
+  };
   return {{"cache_n", end.cached_tokens},
           {"prompt_n", read_tokens},
           {"prompt_ms", end.prompt_seconds * kMs},
+          {"prompt_per_token_ms", each_ms(end.prompt_seconds, read_tokens)},
           {"prompt_per_second", PerSecond(read_tokens, end.prompt_seconds)},
           {"predicted_n", end.generated_tokens},
           {"predicted_ms", end.decode_seconds * kMs},
-          {"predicted_per_second", PerSecond(end.generated_tokens, end.decode_seconds)}};
+          {"predicted_per_token_ms", each_ms(end.decode_seconds, decoded_tokens)},
+          {"predicted_per_second", PerSecond(decoded_tokens, end.decode_seconds)}};
 }
 
 Json MetricsJson(const JobEnd& end) {
   constexpr double kMs = 1000;
   return {{"queue_time_ms", end.queue_seconds * kMs},
           {"time_to_first_token_ms", end.first_token_seconds * kMs}};
+}
+
+Json ProgressJson(const PromptProgress& progress) {
+  constexpr double kMs = 1000;
+  return {{"total", progress.total},
+          {"cache", progress.cached},
+          {"processed", progress.processed},
+          {"time_ms", progress.seconds * kMs}};
 }
 
 Json OwnJson(const JobEnd& end, bool is_malformed, bool tells_hash) {
@@ -131,6 +146,7 @@ void Exchange::Take(size_t index, JobUpdate update) {
   }
   (options_.streams ? choice.news : choice.whole).Append(std::move(news));
   std::ranges::move(update.logprobs, std::back_inserter(choice.logprobs));
+  if (options_.streams) std::ranges::copy(update.progress, std::back_inserter(choice.progress));
 }
 
 void Exchange::EndWith(ApiError error) {
@@ -223,6 +239,14 @@ std::string Exchange::Event(Json json) const { return fmt::format("data: {}\n\n"
 
 void Exchange::TakeChoice(size_t index, std::string* events) {
   Choice& choice = choices_[index];
+  for (const PromptProgress& progress : std::exchange(choice.progress, {})) {
+    Json part;
+    is_chat() ? part["delta"] = Json::object() : part["text"] = "";
+    part["logprobs"] = part["finish_reason"] = nullptr;
+    Json frame = ChoiceFrame(index, std::move(part));
+    frame["prompt_progress"] = ProgressJson(progress);
+    *events += Event(std::move(frame));
+  }
   const AnswerPiece news = std::exchange(choice.news, {});
   const std::vector<Logprobs> logprobs = std::exchange(choice.logprobs, {});
   if (!news.empty() || !logprobs.empty()) {

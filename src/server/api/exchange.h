@@ -41,6 +41,8 @@ struct ExchangeOptions {
 // What only ebb tells about an answer: timings, metrics, and the object `ebb`.
 [[nodiscard]] Json TimingsJson(const JobEnd& end);
 [[nodiscard]] Json MetricsJson(const JobEnd& end);
+// llama-server's `prompt_progress`.
+[[nodiscard]] Json ProgressJson(const PromptProgress& progress);
 [[nodiscard]] Json OwnJson(const JobEnd& end, bool is_malformed, bool tells_hash);
 
 class Exchange {
@@ -71,6 +73,7 @@ class Exchange {
     AnswerPiece news;   // not told yet, of a stream
     AnswerPiece whole;  // of an answer in one piece
     std::vector<Logprobs> logprobs = {};
+    std::vector<PromptProgress> progress = {};  // not told yet, of a stream
     std::optional<JobEnd> end = {};
     bool accepted = false;
     bool told_end = false;

@@ -93,6 +93,20 @@ TEST(Exchange, WhatGatheredComesAsOnePiece) {
   EXPECT_TRUE(events[0]["choices"][0]["finish_reason"].is_null());
 }
 
+TEST(Exchange, ProgressOfThePromptComesInFrontOfTheAnswer) {
+  Exchange exchange(nullptr, Options());
+  exchange.Take(0, {.accepted = true});
+  (void)exchange.TakeEvents();
+  exchange.Take(0, {.progress = {{.total = 9, .cached = 3, .processed = 9, .seconds = 2}}});
+  exchange.Take(0, {.pieces = {{TextPart::kAnswer, "a"}}});
+  const std::vector<Json> events = Events(exchange.TakeEvents());
+  ASSERT_EQ(events.size(), 2u);
+  const Json progress = {{"total", 9}, {"cache", 3}, {"processed", 9}, {"time_ms", 2000.0}};
+  EXPECT_EQ(events[0]["prompt_progress"], progress);
+  EXPECT_EQ(events[0]["choices"][0]["delta"], Json::object());
+  EXPECT_EQ(events[1]["choices"][0]["delta"]["content"], "a");
+}
+
 TEST(Exchange, AStreamEndsWithItsReasonItsUsageAndDone) {
   Exchange exchange(nullptr, Options(2));
   for (size_t i = 0; i < 2; ++i) exchange.Take(i, {.accepted = true});

@@ -1,7 +1,6 @@
 #include "src/server/api/messages_exchange.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -81,22 +80,6 @@ const char* ErrorType(int status) {
       return status < 500 ? "invalid_request_error" : "api_error";
   }
 }
-
-class ErrorsInFront final : public Reply {
- public:
-  explicit ErrorsInFront(std::shared_ptr<Reply> reply) : reply_(std::move(reply)) {}
-
-  void Send(HttpAnswer answer) override { reply_->Send(AsMessagesError(std::move(answer))); }
-  void Stream(HttpAnswer answer, std::function<std::string()> take) override {
-    reply_->Stream(std::move(answer), std::move(take));
-  }
-  void Poke() override { reply_->Poke(); }
-  void EndStream() override { reply_->EndStream(); }
-  void OnGone(std::function<void()> gone) override { reply_->OnGone(std::move(gone)); }
-
- private:
-  const std::shared_ptr<Reply> reply_;
-};
 
 }  // namespace
 
@@ -223,10 +206,6 @@ HttpAnswer AsMessagesError(HttpAnswer answer) {
         Dump(MessagesErrorJson(answer.status, body["error"]["message"].get<std::string>()));
   }
   return answer;
-}
-
-std::shared_ptr<Reply> WithMessagesErrors(std::shared_ptr<Reply> reply) {
-  return std::make_shared<ErrorsInFront>(std::move(reply));
 }
 
 }  // namespace ebb::server

@@ -41,8 +41,6 @@ class MessagesExchange final : public PartExchange {
 [[nodiscard]] Json MessagesErrorJson(int status, const std::string& message);
 // An error in this form; other answers as they are.
 [[nodiscard]] HttpAnswer AsMessagesError(HttpAnswer answer);
-// A reply in front of `reply` that puts errors, whoever sends them, in this form.
-[[nodiscard]] std::shared_ptr<Reply> WithMessagesErrors(std::shared_ptr<Reply> reply);
 
 }  // namespace ebb::server
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/server/api/error_form.h"
 #include "src/server/api/events_for_test.h"
 
 namespace ebb::server {
@@ -121,7 +122,7 @@ class Kept final : public Reply {
 
 TEST(MessagesErrors, AreInTheirOwnForm) {
   HttpAnswer answer;
-  const auto reply = WithMessagesErrors(std::make_shared<Kept>(&answer));
+  const auto reply = WithErrorsInFormOf("/v1/messages", std::make_shared<Kept>(&answer));
   for (const auto& [status, type] : {std::pair{400, "invalid_request_error"},
                                      {401, "authentication_error"},
                                      {403, "permission_error"},

@@ -403,6 +403,7 @@ class RequestReader {
 
   void ReadStream() {
     request_.streams = fields_.Bool("stream").value_or(false);
+    request_.tells_progress = fields_.Bool("return_progress").value_or(false) && request_.streams;
     const Json* options = fields_.Object("stream_options");
     if (options == nullptr) return;
     JsonFields fields(*options, "stream_options", &error_);
@@ -597,10 +598,11 @@ ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& re
     const bool is_endless = request.session.past_context == PastContext::kReRotate;
     const size_t size = num_kept + turn.tokens.size();
     if (!is_endless && size >= static_cast<size_t>(context)) {
-      return Invalid(fmt::format("the prompt has {} tokens, which leave no room in a context of {}",
-                                 size, context),
-                     request.endpoint == Endpoint::kChat ? "messages" : "prompt",
-                     "context_length_exceeded");
+      return Invalid(
+          fmt::format("the prompt has {} tokens, which exceeds the available context size "
+                      "of {} tokens, one of them for the answer",
+                      size, context),
+          request.endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded");
     }
     for (int choice = 0; choice < request.num_choices; ++choice) {
       SamplingOptions sampling = request.sampling;
@@ -616,6 +618,9 @@ ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& re
       job.sampler = *std::move(sampler);
       job.generate = OptionsFor(turn, request.generate);
       job.logprobs = request.logprobs;
+      job.logprob_source = request.logprob_source;
+      job.tells_tokens = request.tells_tokens;
+      job.tells_progress = request.tells_progress;
     }
     prepared.prompt = std::make_shared<const ChatPrompt>(std::move(turn.prompt));
   }

@@ -27,8 +27,9 @@ namespace ebb::server {
 struct RequestDefaults {
   std::string model_id;              // what the model is called
   std::vector<std::string> aliases;  // what requests may call it too
+  bool takes_any_model = false;      // requests may call it anything
   [[nodiscard]] bool IsModel(std::string_view name) const {
-    return name == model_id || std::ranges::find(aliases, name) != aliases.end();
+    return takes_any_model || name == model_id || std::ranges::find(aliases, name) != aliases.end();
   }
   SamplingOptions sampling;
   EngineOptions engine;    // whose tiers sessions have
@@ -50,7 +51,10 @@ struct CompletionRequest {
   bool streams = false;
   bool includes_usage = false;
   bool tells_hash = false;
-  std::optional<int> logprobs = {};  // the likeliest beside each token
+  std::optional<int> logprobs = {};  // how many of the likeliest tokens come with each
+  Job::LogprobSource logprob_source = Job::LogprobSource::kModel;
+  bool tells_tokens = false;    // see Job
+  bool tells_progress = false;  // see Job
   std::optional<int> priority = {};
   bool caches_prompt = true;  // shares rows of its prompt with other requests
   std::string cache_salt;     // with those of the same salt alone

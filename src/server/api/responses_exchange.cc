@@ -199,6 +199,12 @@ std::string ResponsesExchange::TakeEvents() {
     Tell("response.created", begin, &events);
     Tell("response.in_progress", std::move(begin), &events);
   }
+  for (const PromptProgress& progress : std::exchange(choice(0).progress, {})) {
+    Tell("response.in_progress",
+         {{"response", Response("in_progress", Json::array())},
+          {"prompt_progress", ProgressJson(progress)}},
+         &events);
+  }
   for (const PartEvent& event : TakePartEvents()) {
     switch (event.kind) {
       case PartEvent::Kind::kOpened:

@@ -99,6 +99,16 @@ TEST(ResponsesExchange, AStreamThatIsReadLateTellsTheSame) {
   EXPECT_EQ(events.back()["type"], "response.completed");
 }
 
+TEST(ResponsesExchange, ProgressOfThePromptIsToldWhileTheResponseIsInProgress) {
+  ResponsesExchange exchange = MakeResponses(/*streams=*/true);
+  exchange.Take(0, {.accepted = true, .progress = {{.total = 9, .cached = 3, .processed = 3}}});
+  const std::vector<Json> events = NamedEvents(exchange.TakeEvents());
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[2]["type"], "response.in_progress");
+  EXPECT_EQ(events[2]["prompt_progress"]["total"], 9);
+  EXPECT_EQ(events[2]["prompt_progress"]["cache"], 3);
+}
+
 TEST(ResponsesExchange, ASummaryIsTheThoughtForThoseWhoAsk) {
   ResponsesExchange exchange = MakeResponses(/*streams=*/true, /*wants_summary=*/true);
   exchange.Take(0, {.accepted = true});

@@ -159,10 +159,14 @@ struct Driver::Impl {
   // The next token of a job, or its end.
   void Choose(Active* active);
   void Begin(Active* active);
+  void NoteLogprobs(Active* active, Token token);
+  void NoteProgress(Active* active);
   // The session of a job that has SessionWork, at a checkpoint and at the end.
   void Note(Active* active, Token token);
   void Checkpoint(Active* active);
   void Rest(Active* active, const GenerateResult& result, JobEnd* end);
+  // Adds a job that is over to the figures.
+  void Count(const JobEnd& end);
   void Finish(Active* active, FinishReason reason, const Status& error);
   void Tell();
   void CountRows();

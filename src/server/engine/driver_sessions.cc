@@ -157,7 +157,9 @@ void Driver::Impl::ForkToTwins(Active* active) {
     if (std::ranges::equal(other->job.prompt, prompt)) twins.push_back(other.get());
   }
   for (Active* twin : twins) {
-    if (ForkTo(twin, active->session.get())) Begin(twin);
+    if (!ForkTo(twin, active->session.get())) continue;
+    NoteProgress(twin);
+    Begin(twin);
   }
 }
 

@@ -16,8 +16,12 @@ void Driver::Impl::Step(const Plan& plan) {
   }
   const bool reads_alone = together.empty() && alone.empty();
   Active* const reader = plan.reader.has_value() ? Find(*plan.reader) : nullptr;
-  if (reader != nullptr && reader->state.phase == Phase::kReading && BeginPrompt(reader)) {
-    together.push_back(reader);
+  if (reader != nullptr && reader->state.phase == Phase::kReading) {
+    const bool is_new = !reader->HasBegunPrompt();
+    if (BeginPrompt(reader)) {
+      if (is_new) NoteProgress(reader);
+      together.push_back(reader);
+    }
   }
   if (!together.empty()) StepTogether(together, reads_alone);
   for (Active* active : alone) StepAlone(active);
@@ -45,6 +49,7 @@ void Driver::Impl::StepTogether(std::span<Active* const> who, bool reads_alone) 
     return;
   }
   ++counted.steps;
+  counted.stepped_jobs += who.size();
   size_t num_read = 0;
   for (size_t i = 0; i < who.size(); ++i) {
     const Status& error = parts[i].status.ok() && who.size() == 1 ? status : parts[i].status;
@@ -70,6 +75,7 @@ void Driver::Impl::StepAlone(Active* active) {
   const Status status = active->session->Decode(*active->pending, active->generation->Guesses(),
                                                 active->generation->most_guesses());
   ++counted.steps;
+  ++counted.stepped_jobs;
   if (active->session->next_position() == before) return Refused(active, status);
   Blend(Now() - start, &machine.seconds_per_step);
   Appended(active, status, Now() - start);
@@ -92,6 +98,7 @@ void Driver::Impl::Read(Active* active, const Status& status) {
   } else if (!status.ok()) {
     return Finish(active, FinishReason::kError, status);
   }
+  NoteProgress(active);
   if (active->session->prompt_left() > 0) return;
   ForkToTwins(active);
   Begin(active);
@@ -116,6 +123,7 @@ void Driver::Impl::Begin(Active* active) {
     std::vector<JobPiece>& pieces = active->update.pieces;
     if (pieces.empty() || pieces.back().part != part) pieces.push_back({.part = part});
     pieces.back().text += text;
+    if (!active->update.tokens.empty()) active->update.tokens.back().text += text;
     JobProgress& progress = active->progress;
     progress.in_thought = part == TextPart::kThought;
     if (progress.in_thought) progress.thought_tokens = progress.generated_tokens;
@@ -136,10 +144,11 @@ void Driver::Impl::Begin(Active* active) {
     ++active->progress.generated_tokens;
     ++counted.generated_tokens;
     if (active->job.work.has_value()) Note(active, token);
-    if (!active->job.logprobs.has_value()) return;
-    active->update.logprobs.push_back(
-        LogprobsOf(active->session->logits(), token, *active->job.logprobs));
-    active->has_news = true;
+    if (active->job.tells_tokens) {
+      active->update.tokens.push_back({.token = token, .seconds = now - active->first_token});
+      active->has_news = true;
+    }
+    if (active->job.logprobs.has_value()) NoteLogprobs(active, token);
   };
   active->in_thought = options.opens_in_thinking;
   active->answer = options.so_far;
@@ -150,6 +159,27 @@ void Driver::Impl::Begin(Active* active) {
   if (active->ends_thought) active->generation->EndThought();
   active->state.phase = Phase::kDecoding;
   Choose(active);
+}
+
+void Driver::Impl::NoteLogprobs(Active* active, Token token) {
+  const Job& job = active->job;
+  active->update.logprobs.push_back(
+      job.logprob_source == Job::LogprobSource::kSampler
+          ? job.sampler->LastDraw(*job.logprobs)
+          : LogprobsOf(active->session->logits(), token, *job.logprobs));
+  active->has_news = true;
+}
+
+void Driver::Impl::NoteProgress(Active* active) {
+  if (!active->job.tells_progress) return;
+  const auto total = static_cast<int>(active->prompt_tokens);
+  const int processed = total - static_cast<int>(active->session->prompt_left());
+  const bool is_first = processed == active->cached_tokens;
+  active->update.progress.push_back({.total = total,
+                                     .cached = active->cached_tokens,
+                                     .processed = processed,
+                                     .seconds = is_first ? 0 : Now() - active->begun});
+  active->has_news = true;
 }
 
 void Driver::Impl::Choose(Active* active) {
@@ -214,6 +244,14 @@ void Driver::Impl::Rest(Active* active, const GenerateResult& result, JobEnd* en
   }
 }
 
+void Driver::Impl::Count(const JobEnd& end) {
+  counted.prompt_seconds += end.prompt_seconds;
+  counted.decode_seconds += end.decode_seconds;
+  counted.decoded_tokens += static_cast<uint64_t>(std::max(0, end.generated_tokens - 1));
+  const auto tokens = static_cast<uint64_t>(end.prompt_tokens + end.generated_tokens);
+  counted.most_tokens = std::max(counted.most_tokens, tokens);
+}
+
 // The generation knows its own reason; `reason` and `error` hold where something else ended it.
 void Driver::Impl::Finish(Active* active, FinishReason reason, const Status& error) {
   JobEnd end = {.finish = reason, .error = error, .num_parks = active->state.num_parks};
@@ -243,6 +281,7 @@ void Driver::Impl::Finish(Active* active, FinishReason reason, const Status& err
     end.prompt_seconds = first - active->begun;
     end.decode_seconds = now - first;
   }
+  Count(end);
   KeepPrefix(active, end);
   if (active->job.work.has_value()) {
     const SessionWork& work = *active->job.work;

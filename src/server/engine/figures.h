@@ -55,6 +55,12 @@ struct Figures {
   uint64_t share_changes = 0;
   uint64_t t0_refusals = 0;               // steps that found no room in T0
   std::map<std::string, uint64_t> ended;  // by finish reason
+  // Totals over jobs that have ended.
+  double prompt_seconds = 0;
+  double decode_seconds = 0;
+  uint64_t decoded_tokens = 0;  // all but the first of each answer, which decode_seconds leaves out
+  uint64_t most_tokens = 0;     // of a prompt and its answer together
+  uint64_t stepped_jobs = 0;    // total over all steps
   Histogram queue, first_token, between_tokens, whole;
   std::array<ArenaAccounting, kNumTiers> arenas = {};
   // Rows of all sessions, (layer, kv head, token) triples.

@@ -28,8 +28,12 @@ struct Job {
   // Which prompts it shares rows with; see PrefixKey(). Nothing: with none, and none with it.
   std::optional<std::string> prefix_key = {};
   std::unique_ptr<Sampler> sampler;
-  GenerateOptions generate;          // its callbacks are the driver's
-  std::optional<int> logprobs = {};  // so many of the likeliest beside each token
+  GenerateOptions generate;                       // its callbacks are the driver's
+  std::optional<int> logprobs = {};               // how many of the likeliest tokens come with each
+  enum class LogprobSource { kModel, kSampler };  // see LogprobsOf(), Sampler::LastDraw()
+  LogprobSource logprob_source = LogprobSource::kModel;
+  bool tells_tokens = false;    // JobUpdate::tokens
+  bool tells_progress = false;  // JobUpdate::progress
   // It is a turn of a session that stays. An answer that goes on has no prompt.
   std::optional<SessionWork> work = {};
 };
@@ -37,6 +41,21 @@ struct Job {
 struct JobPiece {
   TextPart part = TextPart::kAnswer;
   std::string text;
+};
+
+// A token that was generated.
+struct JobToken {
+  Token token = 0;
+  std::string text;    // became certain with this token; empty for part of a character
+  double seconds = 0;  // since the first token
+};
+
+// Progress in reading a prompt.
+struct PromptProgress {
+  int total = 0;       // tokens
+  int cached = 0;      // of them, whose rows were there already
+  int processed = 0;   // of them, cached ones included
+  double seconds = 0;  // since the prompt began
 };
 
 // How a job ends whose deadline is over.
@@ -69,9 +88,11 @@ struct JobUpdate {
   JobId id = 0;
   bool accepted = false;  // it waits for its turn, and will be answered
   std::vector<JobPiece> pieces = {};
-  std::vector<Logprobs> logprobs = {};     // of tokens, where they were asked for
-  std::optional<SavedSession> saved = {};  // with SessionWork: at checkpoints and at the end
-  std::optional<JobEnd> end = {};          // nothing comes behind it
+  std::vector<Logprobs> logprobs = {};  // of tokens, where they were asked for
+  std::vector<JobToken> tokens = {};    // with Job::tells_tokens; their texts are in `pieces` too
+  std::vector<PromptProgress> progress = {};  // with Job::tells_progress
+  std::optional<SavedSession> saved = {};     // with SessionWork: at checkpoints and at the end
+  std::optional<JobEnd> end = {};             // nothing comes behind it
 };
 
 }  // namespace ebb::server

@@ -26,7 +26,8 @@ class Writer {
     Family(name, "gauge", help);
     Sample(name, "", value);
   }
-  void Counter(std::string_view name, std::string_view help, uint64_t value) {
+  template <typename T>
+  void Counter(std::string_view name, std::string_view help, T value) {
     Family(name, "counter", help);
     Sample(name, "", value);
   }
@@ -90,6 +91,40 @@ void AddVllm(const Figures& figures, Writer* writer) {
               figures.between_tokens);
 }
 
+double PerUnit(double count, double of) { return of > 0 ? count / of : 0; }
+
+// Adds llama-server's names. Its gauges are means since the last scrape; these are means since the
+// server began. The counters of drafts stay 0: ebb has no draft model.
+void AddLlamaCpp(const Figures& figures, Writer* writer) {
+  const auto counter = [&](const char* name, const char* help, auto value) {
+    writer->Counter(fmt::format("llamacpp:{}", name), help, value);
+  };
+  const auto gauge = [&](const char* name, const char* help, auto value) {
+    writer->Gauge(fmt::format("llamacpp:{}", name), help, value);
+  };
+  counter("prompt_tokens_total", "ebb_prompt_tokens_total", figures.prompt_tokens);
+  counter("prompt_tokens_cached_total", "ebb_prefix_hits_total", figures.prefix_hits);
+  counter("prompt_seconds_total", "Time until the first token of requests that are over.",
+          figures.prompt_seconds);
+  counter("tokens_predicted_total", "ebb_generated_tokens_total", figures.generated_tokens);
+  counter("tokens_predicted_seconds_total", "Time behind the first token of such requests.",
+          figures.decode_seconds);
+  counter("n_decode_total", "ebb_steps_total", figures.steps);
+  counter("n_tokens_max", "Most tokens of a prompt and its answer.", figures.most_tokens);
+  for (const char* name : {"draft_tokens", "accepted_tokens", "drafts"}) {
+    counter(fmt::format("spec_decode_num_{}_total", name).c_str(), "ebb drafts none.", 0);
+  }
+  gauge("prompt_tokens_seconds", "Tokens of prompts per second.",
+        PerUnit(static_cast<double>(figures.prompt_tokens), figures.prompt_seconds));
+  gauge("predicted_tokens_seconds", "Tokens behind the first one per second.",
+        PerUnit(static_cast<double>(figures.decoded_tokens), figures.decode_seconds));
+  gauge("requests_processing", "ebb_requests_running", figures.reading + figures.decoding);
+  gauge("requests_deferred", "ebb_requests_waiting and ebb_requests_parked",
+        figures.waiting + figures.parked);
+  gauge("n_busy_slots_per_decode", "Requests per step.",
+        PerUnit(static_cast<double>(figures.stepped_jobs), static_cast<double>(figures.steps)));
+}
+
 }  // namespace
 
 std::string MetricsText(const Figures& figures, size_t num_connections, MetricsAlias alias) {
@@ -136,6 +171,7 @@ std::string MetricsText(const Figures& figures, size_t num_connections, MetricsA
   writer.Add("ebb_inter_token_seconds", "Between two tokens of a request.", figures.between_tokens);
   writer.Add("ebb_request_seconds", "From a request's arrival to its end.", figures.whole);
   if (alias == MetricsAlias::kVllm) AddVllm(figures, &writer);
+  if (alias == MetricsAlias::kLlamaCpp) AddLlamaCpp(figures, &writer);
   return writer.Take();
 }
 

@@ -3,8 +3,9 @@
 
 namespace ebb::server {
 
-// Other names for some of ebb's figures. "vllm": the few that routers and autoscalers read.
-enum class MetricsAlias { kNone, kVllm };
+// Other names for some of ebb's figures. kVllm: the few that routers and autoscalers read.
+// kLlamaCpp: those of llama-server.
+enum class MetricsAlias { kNone, kVllm, kLlamaCpp };
 
 }  // namespace ebb::server
 

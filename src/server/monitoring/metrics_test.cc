@@ -12,10 +12,9 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(MetricsText, EachFamilyIsDescribedOnceBeforeItsSamples) {
-  Figures figures;
-  figures.ended = {{"stop", 2}, {"length", 1}};
-  std::istringstream lines(MetricsText(figures, 3, MetricsAlias::kVllm));
+// Each family is described once, before its samples.
+void ExpectFamilies(const std::string& text) {
+  std::istringstream lines(text);
   std::set<std::string> families, samples;
   std::string family;
   for (std::string line; std::getline(lines, line);) {
@@ -31,6 +30,35 @@ TEST(MetricsText, EachFamilyIsDescribedOnceBeforeItsSamples) {
     EXPECT_TRUE(samples.insert(first).second) << line;
   }
   EXPECT_GT(families.size(), 20u);
+}
+
+TEST(MetricsText, EachFamilyIsDescribedOnceBeforeItsSamples) {
+  for (const MetricsAlias alias : {MetricsAlias::kVllm, MetricsAlias::kLlamaCpp}) {
+    Figures figures;
+    figures.ended = {{"stop", 2}, {"length", 1}};
+    ExpectFamilies(MetricsText(figures, 3, alias));
+  }
+}
+
+TEST(MetricsText, LlamaServersNamesHaveItsFigures) {
+  Figures figures;
+  figures.prompt_tokens = 30;
+  figures.prefix_hits = 4;
+  figures.prompt_seconds = 2;
+  figures.decoded_tokens = 9;
+  figures.decode_seconds = 3;
+  figures.steps = 4;
+  figures.stepped_jobs = 6;
+  figures.parked = figures.waiting = 1;
+  const std::string text = MetricsText(figures, 0, MetricsAlias::kLlamaCpp);
+  EXPECT_THAT(text, HasSubstr("# TYPE llamacpp:prompt_tokens_total counter\n"));
+  EXPECT_THAT(text, HasSubstr("\nllamacpp:prompt_tokens_total 30\n"));
+  EXPECT_THAT(text, HasSubstr("\nllamacpp:prompt_tokens_cached_total 4\n"));
+  EXPECT_THAT(text, HasSubstr("\nllamacpp:prompt_tokens_seconds 15\n"));
+  EXPECT_THAT(text, HasSubstr("\nllamacpp:predicted_tokens_seconds 3\n"));
+  EXPECT_THAT(text, HasSubstr("\nllamacpp:n_busy_slots_per_decode 1.5\n"));
+  EXPECT_THAT(text, HasSubstr("\nllamacpp:requests_deferred 2\n"));
+  EXPECT_THAT(text, HasSubstr("\nllamacpp:spec_decode_num_drafts_total 0\n"));
 }
 
 TEST(MetricsText, TiersAndReasonsAreLabels) {

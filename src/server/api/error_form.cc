@@ -1,0 +1,55 @@
+#include "src/server/api/error_form.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "src/server/api/llama_exchange.h"
+#include "src/server/api/messages_exchange.h"
+
+namespace ebb::server {
+namespace {
+
+using ErrorForm = HttpAnswer (*)(HttpAnswer);
+
+// Returns null where errors of this path stay in OpenAI's form.
+ErrorForm FormOf(std::string_view path) {
+  constexpr std::string_view kLlamaPaths[] = {"/completion", "/completions", "/infill", "/props",
+                                              "/slots"};
+  if (path.starts_with("/v1/messages")) return AsMessagesError;
+  const bool is_llama = std::ranges::find(kLlamaPaths, path) != std::end(kLlamaPaths);
+  return is_llama ? AsLlamaError : nullptr;
+}
+
+class ReplyInForm final : public Reply {
+ public:
+  ReplyInForm(ErrorForm form, std::shared_ptr<Reply> reply)
+      : form_(form), reply_(std::move(reply)) {}
+
+  void Send(HttpAnswer answer) override { reply_->Send(form_(std::move(answer))); }
+  void Stream(HttpAnswer answer, std::function<std::string()> take) override {
+    reply_->Stream(std::move(answer), std::move(take));
+  }
+  void Poke() override { reply_->Poke(); }
+  void EndStream() override { reply_->EndStream(); }
+  void OnGone(std::function<void()> gone) override { reply_->OnGone(std::move(gone)); }
+
+ private:
+  const ErrorForm form_;
+  const std::shared_ptr<Reply> reply_;
+};
+
+}  // namespace
+
+HttpAnswer InFormOf(std::string_view path, HttpAnswer answer) {
+  const ErrorForm form = FormOf(path);
+  return form == nullptr ? answer : form(std::move(answer));
+}
+
+std::shared_ptr<Reply> WithErrorsInFormOf(std::string_view path, std::shared_ptr<Reply> reply) {
+  const ErrorForm form = FormOf(path);
+  return form == nullptr ? reply : std::make_shared<ReplyInForm>(form, std::move(reply));
+}
+
+}  // namespace ebb::server

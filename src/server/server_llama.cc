@@ -1,0 +1,53 @@
+// Describes the server as llama-server does: GET /props and GET /slots.
+#include <algorithm>
+#include <string>
+
+#include "src/server/api/llama_request.h"
+#include "src/server/server_impl.h"
+
+namespace ebb::server {
+namespace {
+
+std::string TextOfToken(const Model& model, std::optional<Token> token) {
+  return token.has_value() ? model.TokenText(*token, Model::ControlTokens::kShow) : "";
+}
+
+}  // namespace
+
+int Server::Impl::Context() const {
+  const int given = options.defaults.session.context;
+  return given > 0 ? given : model->shape().trained_context;
+}
+
+Json Server::Impl::Props() const {
+  return {{"default_generation_settings",
+           {{"params", LlamaDefaults(options.defaults)}, {"n_ctx", Context()}}},
+          {"total_slots", options.driver.most_running},
+          {"model_alias", options.defaults.model_id},
+          {"model_path", options.model_file},
+          {"modalities", {{"vision", false}, {"audio", false}}},
+          {"endpoint_slots", true},
+          {"endpoint_props", false},
+          {"endpoint_metrics", true},
+          {"chat_template", model->chat_template()},
+          {"bos_token", TextOfToken(*model, model->BeginToken())},
+          {"eos_token", TextOfToken(*model, model->EndToken())},
+          {"build_info", fingerprint},
+          {"is_sleeping", false}};
+}
+
+// Counts running requests: no slot has memory of its own, so a request takes any.
+Json Server::Impl::Slots() const {
+  const Figures figures = driver->figures();
+  const size_t num_running = figures.reading + figures.decoding;
+  Json slots = Json::array();
+  for (size_t i = 0; i < options.driver.most_running; ++i) {
+    slots.push_back({{"id", i},
+                     {"n_ctx", Context()},
+                     {"speculative", false},
+                     {"is_processing", i < num_running}});
+  }
+  return slots;
+}
+
+}  // namespace ebb::server
