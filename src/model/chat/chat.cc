@@ -420,11 +420,34 @@ ModelChat::ModelChat(const llama_model* model)
     : model_(model), specials_(llama_model_get_vocab(model)) {}
 
 Result<ChatPrompt> ModelChat::Format(const ChatRequest& request) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  if (!template_.has_value()) template_ = ChatTemplate::Parse(model_, "");
-  if (!template_->ok()) return template_->status();
-  return (**template_)->Render(request);
+#ifndef EBB_COMMON_IS_PATCHED
+  // The common library as it comes tells templates the time by localtime().
+  static std::mutex one_at_a_time;
+  const std::lock_guard only(one_at_a_time);
+#endif
+  EBB_ASSIGN_OR_RETURN(std::unique_ptr<ChatTemplate> mine, Take());
+  Result<ChatPrompt> prompt = mine->Render(request);
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(mine));
+  return prompt;
+}
+
+Result<std::unique_ptr<ChatTemplate>> ModelChat::Take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    if (!idle_.empty()) {
+      std::unique_ptr<ChatTemplate> taken = std::move(idle_.back());
+      idle_.pop_back();
+      return taken;
+    }
+  }
+  Result<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::Parse(model_, "");
+  if (!parsed.ok()) {
+    const std::lock_guard lock(mutex_);
+    failure_ = parsed.status();
+  }
+  return parsed;
 }
 
 Result<ChatPrompt> Model::FormatChat(const ChatRequest& request) const {

@@ -4,8 +4,9 @@
 #define EBB_MODEL_CHAT_CHAT_H_
 
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "ebb/chat.h"
 #include "ebb/status.h"
@@ -28,8 +29,7 @@ class ChatTemplate {
   ChatTemplate(const ChatTemplate&) = delete;
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
-  // Errors: what Model::FormatChat() says. One thread at a time, in the whole process: the common
-  // library tells templates the time by localtime().
+  // Errors: what Model::FormatChat() says. One thread at a time for each template.
   [[nodiscard]] Result<ChatPrompt> Render(const ChatRequest& request) const;
 
  private:
@@ -38,7 +38,8 @@ class ChatTemplate {
   std::unique_ptr<Impl> impl_;
 };
 
-// The template of one model, parsed when it is first asked for. Thread safety: any thread.
+// The template of one model, parsed when it is first asked for, and once more for each thread that
+// asks while others render. Thread safety: any thread; no call waits for another one's rendering.
 class ModelChat {
  public:
   // The model must outlive it.
@@ -47,9 +48,14 @@ class ModelChat {
   [[nodiscard]] const SpecialTexts& specials() const { return specials_; }
 
  private:
+  // A template that no other thread has.
+  [[nodiscard]] Result<std::unique_ptr<ChatTemplate>> Take();
+
   const llama_model* const model_;
   const SpecialTexts specials_;
-  std::optional<Result<std::unique_ptr<ChatTemplate>>> template_;  // guarded by one lock for all
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<ChatTemplate>> idle_;
+  Status failure_;  // why the template does not parse
 };
 
 }  // namespace ebb

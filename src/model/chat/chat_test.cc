@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/model/loaded_model.h"
@@ -168,6 +171,30 @@ TEST_F(ChatTest, PassesOnWhatATemplateRaises) {
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_TRUE(status.message().starts_with("the chat template refuses: ")) << status.message();
   EXPECT_NE(status.message().find("roles must alternate"), std::string::npos) << status.message();
+}
+
+TEST_F(ChatTest, AShortConversationDoesNotWaitForALongOne) {
+  // As many steps as a message has bytes, several times.
+  const auto model = LoadWith([&](gguf_context* metadata) {
+    gguf_set_val_str(metadata, "tokenizer.chat_template",
+                     "{% for m in messages %}{% for i in range(m.content | length) %}"
+                     "{% set x = i %}{% endfor %}{{ m.content }}{% endfor %}");
+  });
+  std::atomic<bool> is_over = false;
+  const std::vector<ChatMessage> long_one = {{"user", std::string(150'000, 'x')}};
+  std::thread other([&] {
+    EXPECT_TRUE(model->FormatChat(long_one, Thinking::kModelDefault).ok());
+    is_over = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const std::vector<ChatMessage> short_one = {{"user", "hi"}};
+  for (int i = 0; i < 3; ++i) {
+    const Result<ChatPrompt> prompt = model->FormatChat(short_one, Thinking::kModelDefault);
+    ASSERT_TRUE(prompt.ok()) << prompt.status().ToString();
+    EXPECT_EQ(prompt->text, "hi");
+  }
+  EXPECT_FALSE(is_over);
+  other.join();
 }
 
 TEST_F(ChatTest, AFileWithoutATemplateIsAnError) {
