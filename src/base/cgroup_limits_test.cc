@@ -233,7 +233,7 @@ TEST_F(CgroupMemoryTest, TheNearestLimitOfTheGroupsAboveCounts) {
 TEST_F(CgroupMemoryTest, FilePagesCountAsFreeWhetherTheyWereUsedLatelyOrNot) {
   constexpr uint64_t kUsed = 950'000'000, kFile = 900'000'000;
   constexpr uint64_t kLeft = kGib - kUsed + kFile - kWatermark;
-  for (const std::string stat :
+  for (const std::string& stat :
        {Line("anon", kUsed - kFile) + Line("inactive_file", kFile) + Line("active_file", 0),
         Line("anon", kUsed - kFile) + Line("inactive_file", 0) + Line("active_file", kFile),
         Line("inactive_file", kFile / 3) + Line("active_file", kFile - kFile / 3)}) {
