@@ -10,13 +10,29 @@
 #include <fmt/ranges.h>
 
 #include "ebb/session_file.h"
+#include "src/server/access/trace_context.h"
 #include "src/server/api/error_form.h"
+#include "src/server/api/text_bytes.h"
+#include "src/server/http/request_target.h"
 #include "src/server/open_api.h"
 #include "src/server/server_impl.h"
 #include "src/server/sessions/session_routes.h"
 
 namespace ebb::server {
 namespace {
+
+// Bodies are taken as they are, so that one that is compressed would be told to be no JSON.
+std::optional<ApiError> CheckContentEncoding(const HttpRequest& request) {
+  const std::string_view encoding = request.header("content-encoding");
+  constexpr std::string_view kIdentity = "identity";
+  const bool is_identity = std::ranges::equal(encoding, kIdentity, [](char a, char b) {
+    return (a >= 'A' && a <= 'Z' ? a | 0x20 : a) == b;
+  });
+  if (encoding.empty() || is_identity) return std::nullopt;
+  return ApiError{.status = 415,
+                  .message = fmt::format("Content-Encoding: expected none, found {}", encoding),
+                  .code = "unsupported_media_type"};
+}
 
 // Who can reach a server of this machine alone is a page in its browser, too.
 std::optional<std::vector<std::string>> HostsOf(const ServerOptions& options) {
@@ -61,7 +77,7 @@ void Server::Impl::MakeRoutes() {
         .content_type = "text/plain; version=0.0.4; charset=utf-8",
         .body = MetricsText(driver->figures(), http->num_connections(), options.metrics_alias) +
                  (keeper != nullptr ? keeper->MetricsText() : "") +
-                 (prefix_store != nullptr ? prefix_store->MetricsText() : ""),
+                 (prefix_store != nullptr ? prefix_store->MetricsText() : "") + AccessLogMetrics(),
         .headers = {{"Process-Start-Time-Unix", std::to_string(started)}}};
   });
   const auto open_api = at_once(
@@ -102,8 +118,22 @@ void Server::Impl::MakeRoutes() {
             {"POST", "/v1/embeddings", missing}};
 }
 
+std::string Server::Impl::AccessLogMetrics() const {
+  if (options.access_log == nullptr) return "";
+  constexpr const char* kName = "ebb_access_log_dropped_total";
+  return fmt::format(
+      "# HELP {0} Lines of the access log that could not be written.\n"
+      "# TYPE {0} counter\n{0} {1}\n",
+      kName, options.access_log->num_dropped());
+}
+
 HttpServer::Handler Server::Impl::MakeHandler() {
-  return {.admit = [this](HttpRequest* request) { return Admit(request); },
+  return {.begin =
+              [this](HttpRequest* request) {
+                if (options.access_log == nullptr) return;
+                request->watcher = std::make_shared<AccessLine>(options.access_log, *request);
+              },
+          .admit = [this](HttpRequest* request) { return Admit(request); },
           .handle =
               [this](HttpRequest request, std::shared_ptr<Reply> reply) {
                 Handle(std::move(request), std::move(reply));
@@ -115,6 +145,7 @@ HttpServer::Handler Server::Impl::MakeHandler() {
                                                  .code = status == 413   ? "body_too_large"
                                                          : status == 431 ? "header_too_large"
                                                          : status == 408 ? "request_timeout"
+                                                         : status == 501 ? "unsupported_coding"
                                                          : status == 503 ? "queue_full"
                                                                          : "bad_request"});
                 if (status == 503) answer.headers.emplace_back("Retry-After", "1");
@@ -128,24 +159,42 @@ std::optional<HttpAnswer> Server::Impl::Admit(HttpRequest* request) {
     return candidate.path == request->path && candidate.method == request->method;
   });
   const Access access = route == routes.end() ? Dashboard::AccessTo(request->path) : route->access;
-  const std::optional<ApiError> error = gate->Admit(access, request);
+  std::optional<ApiError> error = gate->Admit(access, request);
+  if (request->watcher != nullptr) LineOf(*request)->SetKey(TenantOf(request->key));
+  if (!error.has_value()) error = CheckContentEncoding(*request);
   if (!error.has_value()) return std::nullopt;
   HttpAnswer answer = ErrorAnswer(*error);
   if (error->status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (error->status == 415) answer.headers.emplace_back("Accept-Encoding", "identity");
   return InItsForm(*request, std::move(answer));
 }
 
+Headers Server::Impl::HeadersFor(const HttpRequest& request) const {
+  Headers headers = gate->HeadersFor(request);
+  std::ranges::move(TraceHeaders(request), std::back_inserter(headers));
+  return headers;
+}
+
 HttpAnswer Server::Impl::InItsForm(const HttpRequest& request, HttpAnswer answer) const {
-  for (auto& header : gate->HeadersFor(request)) answer.headers.push_back(header);
+  for (auto& header : HeadersFor(request)) answer.headers.push_back(header);
   return InFormOf(request.path, std::move(answer));
 }
 
 void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
-  reply = Gate::WithHeaders(std::move(reply), gate->HeadersFor(request));
+  Headers headers = HeadersFor(request);
+  if (request.watcher != nullptr) LineOf(request)->SetId(headers.front().second);
+  reply = Gate::WithHeaders(std::move(reply), std::move(headers));
   if (auto preflight = gate->Preflight(request)) return reply->Send(*std::move(preflight));
   reply = WithErrorsInFormOf(request.path, std::move(reply));
   if (stopping) {
     return reply->Send(ErrorAnswer(StoppingError()));
+  }
+  if (const std::string path = WithoutExtraSlashes(request.path);
+      path != request.path && std::ranges::find(routes, path, &Route::path) != routes.end()) {
+    return reply->Send(ErrorAnswer(
+        {.status = 404,
+         .message = fmt::format("there is nothing at {}; expected {}", request.path, path),
+         .code = "not_found"}));
   }
   constexpr std::string_view kModels = "/v1/models/";
   if (request.method == "GET" && request.path.starts_with(kModels)) {
@@ -249,11 +298,13 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   // What is wrong with the defaults is told now rather than to each request.
   EBB_RETURN_IF_ERROR(engine->OpenSession(defaults.session).status());
   impl.fingerprint = fmt::format("ebb-{:016x}", impl.model->fingerprint());
+  impl.most_bytes_per_token = MostBytesPerToken(*impl.model);
   impl.started = static_cast<int64_t>(std::time(nullptr));
   impl.run_id = std::random_device()();
   impl.responses = std::make_shared<ResponseStore>(options.response_store_bytes);
   impl.gate = std::make_unique<Gate>(options.cors_origins, impl.run_id, HostsOf(options));
   impl.gate->SetKeys(options.keys);
+  impl.lanes = std::make_unique<WorkLanes>(options.driver.most_waiting);
   impl.MakeRoutes();
   impl.MakeDashboard();
   DriverOptions driver_options = options.driver;
@@ -284,9 +335,9 @@ Server::~Server() {
     done.get_future().wait();
   };
   impl_->stopping = true;
-  // What was begun before is with `preparing` then.
+  // What was begun before is with `lanes` then.
   run_between_requests([] {});
-  impl_->preparing.join();
+  if (impl_->lanes != nullptr) impl_->lanes->Stop();
   if (impl_->driver != nullptr) impl_->driver->Stop();
   // Before `http` goes, which what watches would ask for more.
   run_between_requests([this] { impl_->dashboard->Close(); });
@@ -308,7 +359,7 @@ void Server::Drain() {
 }
 bool Server::is_drained() const { return impl_->draining && impl_->http->num_answering() == 0; }
 
-std::string Server::address() const { return impl_->http->address(); }
+std::vector<std::string> Server::addresses() const { return impl_->http->addresses(); }
 uint16_t Server::port() const { return impl_->http->port(); }
 Figures Server::figures() const { return impl_->driver->figures(); }
 

@@ -1,6 +1,6 @@
-// `ebb serve` as a part of a program: an HTTP server of OpenAI's interface on one model. Three
-// threads: connections, the engine, and one that parses and tokenizes, so that neither of the
-// others waits for a long prompt.
+// `ebb serve` as a part of a program: an HTTP server of OpenAI's interface on one model. Its
+// threads: connections, the engine, those that parse and tokenize (WorkLanes), so that neither of
+// the others waits for a long prompt, and that of the access log.
 //
 // Thread safety: all members may be called from any thread, but for construction and destruction.
 #ifndef EBB_SERVER_SERVER_H_
@@ -15,6 +15,7 @@
 #include "ebb/engine.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
+#include "src/server/access/access_log.h"
 #include "src/server/access/api_keys.h"
 #include "src/server/api/request.h"
 #include "src/server/engine/driver.h"
@@ -34,6 +35,7 @@ struct ServerOptions {
   // By what names it may be called, see Gate, where it listens on this machine alone.
   std::vector<std::string> allowed_hosts;
   std::string model_file;  // its name, without a folder; for /props
+  std::shared_ptr<AccessLog> access_log;  // null: requests are not logged
   HttpLimits http;
   DriverOptions driver;
   MetricsAlias metrics_alias = MetricsAlias::kNone;
@@ -67,7 +69,8 @@ class Server {
   // Nothing is left to be answered.
   [[nodiscard]] bool is_drained() const;
 
-  [[nodiscard]] std::string address() const;  // "127.0.0.1:8080", "unix:/path"
+  // "127.0.0.1:8080", "[::1]:8080", "unix:/path"; several where a host has several addresses.
+  [[nodiscard]] std::vector<std::string> addresses() const;
   [[nodiscard]] uint16_t port() const;
   [[nodiscard]] Figures figures() const;
 

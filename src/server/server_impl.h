@@ -1,5 +1,5 @@
 // Invariant: `pending`, exchanges and replies belong to the thread of connections. The engine's
-// thread and the one that prepares send what they have by HttpServer::Post().
+// thread and those of `lanes` send what they have by HttpServer::Post().
 #ifndef EBB_SERVER_SERVER_IMPL_H_
 #define EBB_SERVER_SERVER_IMPL_H_
 
@@ -13,14 +13,14 @@
 #include <utility>
 #include <vector>
 
-#include <boost/asio/thread_pool.hpp>
-
+#include "src/server/access/access_line.h"
 #include "src/server/access/gate.h"
 #include "src/server/api/api.h"
 #include "src/server/api/exchange.h"
 #include "src/server/monitoring/dashboard.h"
 #include "src/server/server.h"
 #include "src/server/sessions/session_turn.h"
+#include "src/server/work_lanes.h"
 
 namespace ebb::server {
 
@@ -40,15 +40,25 @@ struct Pending {
   std::string id;          // of its answer
   std::string request_id;  // as its client calls it, or empty
   std::shared_ptr<Gate::Ticket> ticket;
+  std::shared_ptr<AccessLine> line;  // null: there is no access log
 };
 
-// Who asked, and how they call it.
+// Who sent a request, and how they call it.
 struct Asker {
   std::shared_ptr<Gate::Ticket> ticket;
   std::string request_id;
+  std::string client;  // see WorkLanes::Task
+  std::shared_ptr<AccessLine> line;
 };
 
-// What the preparing thread makes of a body.
+// A job that the engine has, whether a client still waits for it or not.
+struct RunningJob {
+  std::shared_ptr<Gate::Ticket> ticket;
+  std::shared_ptr<AccessLine> line;
+  bool is_first = true;  // of the choices of its prompt
+};
+
+// What is made of a body before the engine gets it.
 struct PreparedRequest {
   Api interface = Api::kChat;
   Asker asker;
@@ -56,13 +66,18 @@ struct PreparedRequest {
   ExchangeOptions exchange;
   std::vector<std::string> ignored;
   ApiRequest api;  // whose body has been read
-  // With a session, whose record the rest waits for.
-  std::optional<CompletionRequest> turn = {};
+  // Until `prepared` is made of it; with a session that waits for its record.
+  std::optional<CompletionRequest> completion = {};
 };
 
 // Whose sessions and prompts are apart from others'.
 inline std::string TenantOf(const std::shared_ptr<const ApiKey>& key) {
   return key == nullptr ? "" : key->name;
+}
+
+// Who takes turns with others: a key's owner, or an address.
+inline std::string ClientOf(const HttpRequest& request) {
+  return request.key == nullptr ? request.remote : TenantOf(request.key);
 }
 
 struct Server::Impl {
@@ -77,14 +92,22 @@ struct Server::Impl {
   void MakeRoutes();
   [[nodiscard]] HttpServer::Handler MakeHandler();
   [[nodiscard]] std::optional<HttpAnswer> Admit(HttpRequest* request);
+  // The line of the access log for `request`; null: there is no log.
+  [[nodiscard]] static std::shared_ptr<AccessLine> LineOf(const HttpRequest& request) {
+    return std::static_pointer_cast<AccessLine>(request.watcher);
+  }
+  // What every answer to `request` has.
+  [[nodiscard]] Headers HeadersFor(const HttpRequest& request) const;
   // With the headers of every answer to `request`, and as its interface tells errors.
   [[nodiscard]] HttpAnswer InItsForm(const HttpRequest& request, HttpAnswer answer) const;
   void Handle(HttpRequest request, std::shared_ptr<Reply> reply);
-  // Runs `compute` on the preparing thread, on the body's JSON.
+  // Runs `compute` on a thread of `lanes`, on the body's JSON.
   void Work(HttpRequest request, std::shared_ptr<Reply> reply, Compute compute);
   void Complete(Api api, HttpRequest request, std::shared_ptr<Reply> reply);
-  [[nodiscard]] ApiResult<PreparedRequest> PrepareBody(Api api, const HttpRequest& http,
-                                                       Asker asker);
+  // On a thread of `lanes`, as PrepareRead() is: its result has a `completion`.
+  [[nodiscard]] ApiResult<PreparedRequest> ReadBody(Api api, const HttpRequest& http, Asker asker);
+  void PrepareRead(const std::shared_ptr<PreparedRequest>& request,
+                   const std::shared_ptr<Reply>& reply);
   void Submit(PreparedRequest request, const std::shared_ptr<Reply>& reply,
               const std::shared_ptr<SessionUse>& use);
   // A request with a session: waits for it, prepares, and submits.
@@ -111,10 +134,16 @@ struct Server::Impl {
   void Advance(const std::shared_ptr<Pending>& request);
   // Its jobs, those that still run among them, are nobody's any more.
   void Forget(const Pending& request);
-  // False: too much is being prepared; it is answered.
-  bool BeginPreparing(const HttpRequest& request, Reply* reply);
+  // Whether a request with a body of JSON is taken; else it is answered.
+  bool TakesBody(const HttpRequest& request, Reply* reply);
+  // Runs `run` on the lane for so many bytes of text. Where that is full or the server is stopping,
+  // `refuse` is called on the thread of connections instead.
+  void AddWork(const std::string& client, size_t bytes, std::function<void()> run,
+               std::function<void(HttpAnswer)> refuse);
   [[nodiscard]] ApiError Overloaded(std::string message) const;
 
+  // For /metrics; empty: there is no access log.
+  [[nodiscard]] std::string AccessLogMetrics() const;
   void MakeDashboard();
   [[nodiscard]] Json ModelJson() const;
   [[nodiscard]] HttpAnswer Tokenize(const Json& body) const;
@@ -134,22 +163,21 @@ struct Server::Impl {
   std::shared_ptr<const Model> model;
   ServerOptions options;
   std::string fingerprint;
+  size_t most_bytes_per_token = 1;  // see MostBytesPerToken()
   int64_t started = 0;
   uint64_t run_id = 0;  // so that ids of answers differ from run to run
   std::vector<Route> routes;
   std::unique_ptr<Gate> gate;
-  // Tickets of jobs that the engine has, also where nobody waits for them any more.
-  std::map<JobId, std::shared_ptr<Gate::Ticket>> tickets;
+  std::map<JobId, RunningJob> running;
   std::map<JobId, std::pair<std::shared_ptr<Pending>, size_t>> pending;
   JobId next_job = 1;
   uint64_t next_answer = 1;
   std::shared_ptr<ResponseStore> responses;
   std::unique_ptr<Dashboard> dashboard;
-  size_t num_preparing = 0;
   std::atomic<bool> draining = false;
   std::atomic<bool> stopping = false;
-  boost::asio::thread_pool preparing{1};
   std::shared_ptr<PrefixStore> prefix_store;  // null: prompts are not stored
+  std::unique_ptr<WorkLanes> lanes;
   std::unique_ptr<Driver> driver;
   std::unique_ptr<SessionKeeper> keeper;  // null: no sessions
   std::unique_ptr<HttpServer> http;

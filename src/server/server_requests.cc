@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <boost/asio/post.hpp>
 
 #include "src/server/api/json_fields.h"
+#include "src/server/api/text_bytes.h"
 #include "src/server/server_impl.h"
 
 namespace ebb::server {
@@ -57,7 +57,7 @@ ApiError Server::Impl::Overloaded(std::string message) const {
   return {.status = 503, .message = std::move(message), .code = "queue_full", .retry_after = wait};
 }
 
-bool Server::Impl::BeginPreparing(const HttpRequest& request, Reply* reply) {
+bool Server::Impl::TakesBody(const HttpRequest& request, Reply* reply) {
   if (draining) {
     reply->Send(ErrorAnswer(StoppingError(/*retry_after=*/1)));
     return false;
@@ -66,57 +66,70 @@ bool Server::Impl::BeginPreparing(const HttpRequest& request, Reply* reply) {
     reply->Send(ErrorAnswer(OtherContent()));
     return false;
   }
-  if (num_preparing >= options.driver.most_waiting) {
-    reply->Send(ErrorAnswer(Overloaded("too many requests are being read")));
-    return false;
-  }
-  ++num_preparing;
   return true;
 }
 
+void Server::Impl::AddWork(const std::string& client, size_t bytes, std::function<void()> run,
+                           std::function<void(HttpAnswer)> refuse) {
+  const auto refuse_there = [this, refuse = std::move(refuse)](WorkLanes::Refusal why) {
+    http->Post([this, refuse, why] {
+      refuse(ErrorAnswer(why == WorkLanes::Refusal::kStopping
+                             ? StoppingError()
+                             : Overloaded("too many requests are being read")));
+    });
+  };
+  lanes->Add({.client = client, .bytes = bytes, .run = std::move(run), .refuse = refuse_there});
+}
+
 void Server::Impl::Work(HttpRequest request, std::shared_ptr<Reply> reply, Compute compute) {
-  if (!BeginPreparing(request, reply.get())) return;
-  boost::asio::post(preparing, [this, request = std::move(request), reply = std::move(reply),
-                                compute = std::move(compute)]() mutable {
+  if (!TakesBody(request, reply.get())) return;
+  const size_t bytes = request.body.size();
+  const std::string client = ClientOf(request);
+  auto run = [this, request = std::move(request), reply, compute = std::move(compute)] {
     ApiResult<Json> body = ParseObject(request.body);
     const auto* error = std::get_if<ApiError>(&body);
     HttpAnswer answer = error != nullptr ? ErrorAnswer(*error) : compute(std::get<Json>(body));
-    http->Post([this, answer = std::move(answer), reply = std::move(reply)] {
-      --num_preparing;
-      reply->Send(answer);
-    });
-  });
+    http->Post([answer = std::move(answer), reply]() mutable { reply->Send(std::move(answer)); });
+  };
+  AddWork(client, bytes, std::move(run),
+          [reply](HttpAnswer refusal) { reply->Send(std::move(refusal)); });
 }
 
 void Server::Impl::Complete(Api api, HttpRequest request, std::shared_ptr<Reply> reply) {
-  if (!BeginPreparing(request, reply.get())) return;
+  if (!TakesBody(request, reply.get())) return;
   ApiResult<std::shared_ptr<Gate::Ticket>> ticket = gate->Enter(request);
   reply = Gate::WithHeaders(std::move(reply), gate->LimitHeaders(request));
-  if (const auto* error = std::get_if<ApiError>(&ticket)) {
-    --num_preparing;
-    return reply->Send(ErrorAnswer(*error));
-  }
+  if (const auto* error = std::get_if<ApiError>(&ticket)) return reply->Send(ErrorAnswer(*error));
   const std::string_view id = request.header("x-request-id");
+  const std::string client = ClientOf(request);
   Asker asker = {.ticket = std::get<std::shared_ptr<Gate::Ticket>>(std::move(ticket)),
-                 .request_id = IsRequestId(id) ? std::string(id) : ""};
-  boost::asio::post(preparing, [this, api, request = std::move(request), asker = std::move(asker),
-                                reply = std::move(reply)]() mutable {
-    auto result =
-        std::make_shared<ApiResult<PreparedRequest>>(PrepareBody(api, request, std::move(asker)));
-    http->Post([this, result, reply = std::move(reply)]() mutable {
-      --num_preparing;
-      if (const auto* error = std::get_if<ApiError>(&*result)) {
-        return reply->Send(ErrorAnswer(*error));
-      }
-      auto& prepared = std::get<PreparedRequest>(*result);
-      if (!prepared.turn.has_value()) return Submit(std::move(prepared), reply, nullptr);
-      EnterSession(std::make_shared<PreparedRequest>(std::move(prepared)), reply);
-    });
-  });
+                 .request_id = IsRequestId(id) ? std::string(id) : "",
+                 .client = client,
+                 .line = LineOf(request)};
+  const size_t bytes = request.body.size();
+  const auto refuse = [reply](HttpAnswer refusal) { reply->Send(std::move(refusal)); };
+  // The ticket must not outlive the answer here: its key may be allowed one request at a time.
+  auto run = [this, api, client, request = std::move(request), asker = std::move(asker), reply,
+              refuse]() mutable {
+    ApiResult<PreparedRequest> read = ReadBody(api, request, std::move(asker));
+    if (auto* error = std::get_if<ApiError>(&read)) {
+      return http->Post([reply, error = std::move(*error)] { reply->Send(ErrorAnswer(error)); });
+    }
+    const auto made = std::make_shared<PreparedRequest>(std::move(std::get<PreparedRequest>(read)));
+    if (!made->completion->session_id.empty()) {
+      return http->Post([this, made, reply] { EnterSession(made, reply); });
+    }
+    const size_t text_bytes = TextBytes(*made->completion);
+    if (WorkLanes::LaneOf(text_bytes) <= WorkLanes::LaneOf(request.body.size())) {
+      return PrepareRead(made, reply);
+    }
+    AddWork(
+        client, text_bytes, [this, made, reply] { PrepareRead(made, reply); }, refuse);
+  };
+  AddWork(client, bytes, std::move(run), refuse);
 }
 
-ApiResult<PreparedRequest> Server::Impl::PrepareBody(Api api, const HttpRequest& http,
-                                                     Asker asker) {
+ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& http, Asker asker) {
   ApiResult<Json> body = ParseObject(http.body);
   if (auto* error = std::get_if<ApiError>(&body)) return std::move(*error);
   ApiResult<ApiRequest> converted = ReadApi(api, std::move(std::get<Json>(body)), responses);
@@ -150,20 +163,30 @@ ApiResult<PreparedRequest> Server::Impl::PrepareBody(Api api, const HttpRequest&
                    .choices_per_prompt = static_cast<size_t>(request.num_choices)},
       .ignored = std::move(request.ignored),
       .api = std::move(in_chat)};
-  if (!request.session_id.empty()) {
-    result.turn = std::move(request);
-    return result;
-  }
-  ApiResult<Prepared> prepared = Prepare(*model, std::move(request));
-  if (auto* error = std::get_if<ApiError>(&prepared)) return result.api.renamed(std::move(*error));
-  if (result.api.note) result.api.note(*model, std::get<Prepared>(prepared).jobs);
-  Describe(std::move(std::get<Prepared>(prepared)), &result);
+  result.completion = std::move(request);
   return result;
+}
+
+void Server::Impl::PrepareRead(const std::shared_ptr<PreparedRequest>& request,
+                               const std::shared_ptr<Reply>& reply) {
+  CompletionRequest completion = *std::exchange(request->completion, std::nullopt);
+  const int context =
+      completion.session.context > 0 ? completion.session.context : model->shape().trained_context;
+  std::optional<ApiError> too_long = CheckTextFits(completion, most_bytes_per_token, context);
+  ApiResult<Prepared> prepared = too_long.has_value() ? ApiResult<Prepared>(*std::move(too_long))
+                                                      : Prepare(*model, std::move(completion));
+  if (auto* error = std::get_if<ApiError>(&prepared)) {
+    const ApiError renamed = request->api.renamed(std::move(*error));
+    return http->Post([reply, renamed] { reply->Send(ErrorAnswer(renamed)); });
+  }
+  if (request->api.note) request->api.note(*model, std::get<Prepared>(prepared).jobs);
+  Describe(std::move(std::get<Prepared>(prepared)), request.get());
+  http->Post([this, request, reply] { Submit(std::move(*request), reply, nullptr); });
 }
 
 void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
                                 const std::shared_ptr<Reply>& reply) {
-  const CompletionRequest& turn = *request->turn;
+  const CompletionRequest& turn = *request->completion;
   const store::SessionName name = {TenantOf(request->asker.ticket->key()), turn.session_id};
   const SessionTraits traits = {.model = fingerprint,
                                 .policy = DescribePolicy(turn.session),
@@ -177,12 +200,18 @@ void Server::Impl::EnterSession(const std::shared_ptr<PreparedRequest>& request,
       keeper->Leave(use);
       return reply->Send(ErrorAnswer(StoppingError()));
     }
-    boost::asio::post(preparing, [this, request, reply, use] {
+    const auto run = [this, request, reply, use] {
       auto made = std::make_shared<ApiResult<PreparedTurn>>(
-          PrepareTurn(*model, *std::exchange(request->turn, std::nullopt), use->record));
+          PrepareTurn(*model, *std::exchange(request->completion, std::nullopt), use->record));
       http->Post([this, request, reply, use, made] {
         SubmitTurn(std::move(*request), std::move(*made), reply, use);
       });
+    };
+    const size_t bytes = TextBytes(*request->completion) + TextBytes(use->record.before) +
+                         TextBytes(use->record.asked) + use->record.text.size();
+    AddWork(request->asker.client, bytes, run, [this, reply, use](HttpAnswer refusal) {
+      keeper->Leave(use);
+      reply->Send(std::move(refusal));
     });
   });
 }
@@ -200,7 +229,7 @@ void Server::Impl::SubmitTurn(PreparedRequest request, ApiResult<PreparedTurn> m
   keeper->Leave(use);
   const JobId id = next_job++;
   Await(std::move(request), {id}, reply);
-  tickets.erase(id);  // what is told again costs nothing
+  running.erase(id);  // what is told again costs nothing
   turn.said->id = id;
   std::vector<JobUpdate> updates;
   updates.push_back(*std::move(turn.said));
@@ -234,6 +263,7 @@ std::shared_ptr<Pending> Server::Impl::Await(PreparedRequest request, std::vecto
   if (!request.ignored.empty()) headers.emplace_back("X-Ebb-Ignored", InHeader(request.ignored));
   const bool streams = request.exchange.streams;
   const std::string id = request.exchange.id;
+  const size_t choices_per_prompt = request.exchange.choices_per_prompt;
   const auto answered = std::make_shared<Pending>(
       Pending{.exchange = request.api.exchange(model, std::move(request.exchange)),
               .reply = reply,
@@ -243,10 +273,12 @@ std::shared_ptr<Pending> Server::Impl::Await(PreparedRequest request, std::vecto
               .headers = std::move(headers),
               .id = id,
               .request_id = std::move(asker.request_id),
-              .ticket = asker.ticket});
+              .ticket = asker.ticket,
+              .line = asker.line});
+  if (answered->line != nullptr && answered->request_id.empty()) answered->line->SetId(id);
   for (size_t i = 0; i < ids.size(); ++i) {
     pending[ids[i]] = {answered, i};
-    tickets[ids[i]] = asker.ticket;
+    running[ids[i]] = {asker.ticket, asker.line, i % choices_per_prompt == 0};
   }
   reply->OnGone([this, weak = std::weak_ptr<Pending>(answered)] {
     if (const auto gone = weak.lock()) Forget(*gone);
@@ -258,10 +290,12 @@ void Server::Impl::Take(std::vector<JobUpdate> updates) {
   std::set<std::shared_ptr<Pending>> touched;
   for (JobUpdate& update : updates) {
     if (update.end.has_value()) {
-      const auto ticket = tickets.extract(update.id);
+      const auto job = running.extract(update.id);
       const JobEnd& end = *update.end;
-      if (!ticket.empty()) {
-        ticket.mapped()->Charge(end.prompt_tokens - end.cached_tokens + end.generated_tokens);
+      if (!job.empty()) {
+        const auto& [ticket, line, is_first] = job.mapped();
+        ticket->Charge(end.prompt_tokens - end.cached_tokens + end.generated_tokens);
+        if (line != nullptr) line->AddJob(end, is_first);
       }
     }
     // The keeper hears of jobs whose client has gone, too.
@@ -280,6 +314,9 @@ void Server::Impl::Advance(const std::shared_ptr<Pending>& request) {
   Reply& reply = *request->reply;
   const bool is_over = exchange.is_over();
   if (is_over && request->keep && !exchange.error().has_value()) request->keep(exchange);
+  if (request->has_begun && request->line != nullptr && exchange.error().has_value()) {
+    request->line->SetError(LoggedError(*exchange.error()));
+  }
   if (request->streams && !request->has_begun && exchange.is_accepted()) {
     request->has_begun = true;
     Headers headers = request->headers;

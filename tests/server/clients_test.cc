@@ -30,7 +30,8 @@ class ClientsTest : public ServerTest {
 
  private:
   void Check(const char* script) {
-    const auto end = RunPython(script, {fmt::format("http://{}", server_->address()), Question(1)});
+    const auto end =
+        RunPython(script, {fmt::format("http://{}", server_->addresses().front()), Question(1)});
     EXPECT_EQ(end.exit_code, 0) << end.output;
     EXPECT_THAT(end.output, testing::HasSubstr("good")) << end.output;
   }

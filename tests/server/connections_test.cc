@@ -277,6 +277,98 @@ TEST_F(ConnectionsTest, AServerThatStopsEndsWhatRunsWithAnError) {
   EXPECT_THAT(rest, testing::Not(HasSubstr("[DONE]")));
 }
 
+TEST_F(ConnectionsTest, AnAbsoluteFormIsTakenAndItsHostCounts) {
+  Start();
+  Client client(port());
+  client.Send("GET http://127.0.0.1:1/v1/models?a=b HTTP/1.1\r\nHost: other.example\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 200);
+  client.Send("GET http://other.example/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(client.Receive().json()["error"]["code"], "host_not_allowed");
+  Client hostless(port());
+  hostless.Send("GET http:///v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(hostless.Receive().status, 400);
+}
+
+TEST_F(ConnectionsTest, UnreservedCharactersMayBeEncodedInAPath) {
+  Start();
+  EXPECT_EQ(Client(port()).Get("/%761/mod%65ls").status, 200);
+  EXPECT_EQ(Client(port()).Get("/v1%2Fmodels").status, 404);
+}
+
+TEST_F(ConnectionsTest, APathWithASlashTooManyIsToldTheRightOne) {
+  Start();
+  for (const char* path : {"/v1/models/", "//v1/models", "/v1//models", "/v1/models//"}) {
+    const ClientAnswer answer = Client(port()).Get(path);
+    EXPECT_EQ(answer.status, 404);
+    EXPECT_EQ(answer.json()["error"]["message"],
+              fmt::format("there is nothing at {}; expected /v1/models", path));
+  }
+  const ClientAnswer posted = Client(port()).Post("/v1/responses/", json{{"input", "hi"}});
+  EXPECT_THAT(posted.body, HasSubstr("expected /v1/responses\""));
+}
+
+TEST_F(ConnectionsTest, ANameMayEndWithTheDotOfTheRootAndHasNoCase) {
+  ServerOptions options = Options();
+  options.allowed_hosts = {"Model.example"};
+  Start(options);
+  for (const char* host : {"localhost.", "LocalHost.:80", "model.example", "MODEL.EXAMPLE.:8080"}) {
+    Client client(port());
+    client.Send(fmt::format("GET /v1/models HTTP/1.1\r\nHost: {}\r\n\r\n", host));
+    EXPECT_EQ(client.Receive().status, 200) << host;
+  }
+  Client client(port());
+  client.Send("GET /v1/models HTTP/1.1\r\nHost: localhost..\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 403);
+}
+
+TEST_F(ConnectionsTest, ABodyInAnotherCodingIsRefusedByItsHeader) {
+  Start();
+  const auto send = [&](const std::string& header) {
+    Client client(port());
+    client.Send(Client::Request("POST", "/tokenize", R"({"content": "First"})",
+                                "Content-Type: application/json\r\n" + header));
+    return client.Receive();
+  };
+  for (const char* coding : {"gzip", "br", "identity, gzip", "zstd"}) {
+    const ClientAnswer answer = send(fmt::format("Content-Encoding: {}\r\n", coding));
+    EXPECT_EQ(answer.status, 415);
+    EXPECT_EQ(answer.json()["error"]["code"], "unsupported_media_type");
+    EXPECT_EQ(answer.json()["error"]["message"],
+              fmt::format("Content-Encoding: expected none, found {}", coding));
+    EXPECT_EQ(answer.headers.at("accept-encoding"), "identity");
+  }
+  for (const char* coding : {"identity", "Identity", ""}) {
+    EXPECT_EQ(send(fmt::format("Content-Encoding: {}\r\n", coding)).status, 200) << coding;
+  }
+  Client client(port());
+  client.Send(
+      "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
+      "0\r\n\r\n");
+  EXPECT_EQ(client.Receive().status, 501);
+}
+
+TEST_F(ConnectionsTest, TheAddressesOfANameAreTold) {
+  ServerOptions options = Options();
+  options.host = "localhost";
+  Start(options);
+  // Whether the name has ::1 too depends on the machine.
+  EXPECT_EQ(server_->addresses().front(), fmt::format("127.0.0.1:{}", port()));
+  EXPECT_EQ(Client(port()).Get("/health").status, 200);
+}
+
+TEST_F(ConnectionsTest, AnAliasIsAnyText) {
+  ServerOptions options = Options();
+  options.defaults.model_id = "a\"b\nc\x1b{x=\"y\"} 1";
+  Start(options);
+  const ClientAnswer models = Client(port()).Get("/v1/models");
+  EXPECT_EQ(models.json()["data"][0]["id"], options.defaults.model_id);
+  EXPECT_THAT(Client(port()).Get("/metrics").body, testing::Not(HasSubstr("\x1b")));
+  const ClientAnswer answer =
+      Client(port()).Post("/v1/chat/completions", Chat(1, {{"max_tokens", 1}, {"no_field", 1}}));
+  EXPECT_EQ(answer.json()["model"], options.defaults.model_id);
+  EXPECT_EQ(answer.headers.at("x-ebb-ignored"), "no_field");
+}
+
 TEST_F(ConnectionsTest, APortThatIsTakenAndAHostThatIsNotThereAreErrors) {
   Start();
   ServerOptions options = Options();

@@ -167,11 +167,12 @@ class BrowserTest : public DashboardServerTest {
     if (browser_.empty()) EBB_SKIP_WITHOUT("chromium") << "there is no chromium";
   }
   std::string Drawn() {
-    const auto end = cli::RunProcess(
-        {browser_, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
-         "--user-data-dir=" + folder_.File("profile"), "--window-size=390,844",
-         "--virtual-time-budget=4000", "--dump-dom", fmt::format("http://{}/", server_->address())},
-        cli::ProcessOutput::kKeepAlone);
+    const auto end =
+        cli::RunProcess({browser_, "--headless=new", "--no-sandbox", "--disable-gpu",
+                         "--no-first-run", "--user-data-dir=" + folder_.File("profile"),
+                         "--window-size=390,844", "--virtual-time-budget=4000", "--dump-dom",
+                         fmt::format("http://{}/", server_->addresses().front())},
+                        cli::ProcessOutput::kKeepAlone);
     EXPECT_TRUE(end.ok()) << end.status().ToString();
     EXPECT_EQ(end->exit_code, 0);
     return end->output;

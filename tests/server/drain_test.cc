@@ -94,7 +94,7 @@ class SocketTest : public DrainTest {
 
 TEST_F(SocketTest, AnswersAndStreamsThroughASocketAndRemovesIt) {
   Start(On(path_));
-  EXPECT_EQ(server_->address(), "unix:" + path_);
+  EXPECT_EQ(server_->addresses().front(), "unix:" + path_);
   EXPECT_EQ(server_->port(), 0);
   struct stat info = {};
   ASSERT_EQ(stat(path_.c_str(), &info), 0);

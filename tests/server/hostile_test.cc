@@ -111,6 +111,27 @@ TEST_F(HostileTest, BodiesThatAreBeingReadTakeNoMoreThanTheyMayTogether) {
   EXPECT_EQ(second.Receive().status, 200);
 }
 
+TEST_F(HostileTest, LargeBodiesDoNotKeepASmallRequestWaiting) {
+  Start();
+  constexpr int kMany = 4;
+  const std::string body = json{{"content", std::string(3'000'000, 'x')}}.dump();
+  std::atomic<int> num_sent = 0, num_done = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kMany; ++i) {
+    threads.emplace_back([&] {
+      Client client(port());
+      client.Send(Post("/tokenize", body));
+      ++num_sent;
+      EXPECT_EQ(client.Receive().status, 200);
+      ++num_done;
+    });
+  }
+  while (num_sent < kMany) std::this_thread::yield();
+  EXPECT_EQ(Client(port()).Post("/v1/chat/completions", Chat(1, {{"max_tokens", 1}})).status, 200);
+  EXPECT_LT(num_done, kMany) << "it waited for all of them";
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_F(HostileTest, ChunksWithLongExtensionsAreRefused) {
   Start();
   Client client(port());

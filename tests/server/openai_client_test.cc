@@ -49,7 +49,7 @@ TEST_F(OpenAiClientTest, ReadsThoughtsAnswersUsageAndErrors) {
   if (const auto why = WhyNoPython("openai")) EBB_SKIP_WITHOUT("python") << *why;
   Start();
   const auto end =
-      RunPython(kScript, {fmt::format("http://{}/v1", server_->address()), Question(1)});
+      RunPython(kScript, {fmt::format("http://{}/v1", server_->addresses().front()), Question(1)});
   EXPECT_EQ(end.exit_code, 0) << end.output;
   EXPECT_THAT(end.output, testing::StartsWith("good"));
 }

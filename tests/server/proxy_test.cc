@@ -95,7 +95,7 @@ class ProxyTest : public ServerTest {
     std::ostringstream example;
     example << std::ifstream(EBB_SOURCE_DIR "/examples/proxy/nginx.conf").rdbuf();
     std::string text = example.str();
-    text = Replaced(text, "unix:/run/ebb/ebb.sock", server_->address());
+    text = Replaced(text, "unix:/run/ebb/ebb.sock", server_->addresses().front());
     text = Replaced(text, "/etc/ssl/certs/ebb.pem", folder_.File("certificate"));
     text = Replaced(text, "/etc/ssl/private/ebb.key", folder_.File("key"));
     port_ = FreePort();

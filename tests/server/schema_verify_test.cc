@@ -49,7 +49,7 @@ TEST_F(SchemaTest, NothingThatIsSentMakesAServersError) {
   Start(options);
   const auto end = cli::RunProcess(
       {program, "run", EBB_SOURCE_DIR "/docs/user/openapi.yaml", "--url",
-       fmt::format("http://{}", server_->address()), "--checks",
+       fmt::format("http://{}", server_->addresses().front()), "--checks",
        "not_a_server_error,status_code_conformance,content_type_conformance,"
        "response_headers_conformance,response_schema_conformance,unsupported_method",
        "--max-examples", "60", "--seed", "1", "--generation-database", "none", "--request-timeout",

@@ -9,6 +9,7 @@ namespace ebb::cli {
 namespace {
 
 using G = OptionGroup;
+using server::AccessLogFormat;
 using server::DashboardMode;
 using server::MetricsAlias;
 
@@ -51,8 +52,8 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
   const std::vector<OptionRow> rows = {
       ValueRow(
           G::kServe, "--host", "NAME",
-          "the name or address to listen on, or unix:/path for a socket in the file system; an "
-          "address that is not this machine's own is open to others",
+          "the name, all of whose addresses are listened on, or the address, or unix:/path for a "
+          "socket in the file system; an address that is not this machine's own is open to others",
           [](CliOptions& o) { return &o.serve.host; }),
       ValueRow(G::kServe, "--port", "N", "the port to listen on; 0: a free one",
                [](CliOptions& o) { return &o.serve.port; }, {.min = 0, .max = 65535}),
@@ -80,6 +81,14 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
           G::kServe, "--new-key", "NAME",
           "make a key, add its line to the file of --api-keys, print the key, and serve nothing",
           [](CliOptions& o) { return &o.serve.new_key; }),
+      NameRow(G::kServe, "--access-log", "WHERE",
+              "write a line for each request: stderr, or a file, to which lines are appended and "
+              "which SIGHUP opens again",
+              [](CliOptions& o) { return &o.serve.access_log; }),
+      ChoiceRow<AccessLogFormat>(
+          G::kServe, "--access-log-format", "how the lines of --access-log look",
+          [](CliOptions& o) { return &o.serve.access_log_format; },
+          {{"text", AccessLogFormat::kText}, {"json", AccessLogFormat::kJson}}),
       ValueRow(
           G::kServe, "--cors", "ORIGIN",
           "let pages of this origin ask, as in https://example.org; localhost: of this machine, "

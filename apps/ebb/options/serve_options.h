@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/server/access/access_record.h"
 #include "src/server/monitoring/dashboard_mode.h"
 #include "src/server/monitoring/metrics_alias.h"
 #include "src/store/store_url.h"
@@ -23,8 +24,10 @@ struct ServeInput {
   int max_stall_ms = 200;
   int max_running = 32;
   int max_queue = 64;
-  std::string api_keys;  // a file; empty: none are asked for
-  std::string new_key;   // the name of a key to make; empty: none
+  std::string api_keys;    // a file; empty: none are asked for
+  std::string new_key;     // the name of a key to make; empty: none
+  std::string access_log;  // "stderr" or a file; empty: none
+  server::AccessLogFormat access_log_format = server::AccessLogFormat::kText;
   std::vector<std::string> aliases;
   bool any_model = false;
   std::vector<std::string> cors_origins;

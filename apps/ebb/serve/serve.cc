@@ -110,9 +110,20 @@ Result<std::shared_ptr<const server::KeyRing>> ReadKeys(const std::string& path)
   return std::make_shared<const server::KeyRing>(std::move(keys));
 }
 
-// What was wrong is said, and the keys stay as they were.
-void ReloadKeys(const std::string& path, server::Server* server) {
-  const auto keys = ReadKeys(path);
+// null where --access-log is not given.
+Result<std::shared_ptr<server::AccessLog>> OpenAccessLog(const ServeInput& serve) {
+  if (serve.access_log.empty()) return std::shared_ptr<server::AccessLog>();
+  return server::AccessLog::Open(serve.access_log, serve.access_log_format);
+}
+
+// Reads the keys and opens the access log again, as far as there are such files. What is wrong is
+// said, and goes on as it was.
+void Reload(const ServeInput& serve, server::AccessLog* log, server::Server* server) {
+  if (log != nullptr) {
+    if (const Status status = log->Reopen(); !status.ok()) Fail(status);
+  }
+  if (serve.api_keys.empty()) return;
+  const auto keys = ReadKeys(serve.api_keys);
   if (keys.ok()) return server->SetKeys(*keys);
   Fail(Status(keys.status().code(), "the keys stay as they were: " + keys.status().message()));
 }
@@ -127,6 +138,16 @@ Status CheckPrefixStore(const ServeInput& serve) {
     return InvalidArgument("--prefix-store: expected a --prefix-cache with it, found off");
   }
   return OkStatus();
+}
+
+// "http://127.0.0.1:8080 and http://[::1]:8080", "unix:/path"
+std::string Addresses(const server::Server& server) {
+  std::string text;
+  for (const std::string& address : server.addresses()) {
+    text += fmt::format("{}{}{}", text.empty() ? "" : " and ", server.port() > 0 ? "http://" : "",
+                        address);
+  }
+  return text;
 }
 
 // Until nothing is left to be answered, the time is over, or another signal comes.
@@ -157,22 +178,24 @@ ExitCode RunServe(const CliOptions& options) {
   if (const Status status = CheckPrefixStore(serve); !status.ok()) return Fail(status);
   const auto keys = ReadKeys(serve.api_keys);
   if (!keys.ok()) return Fail(keys.status());
+  const auto log = OpenAccessLog(serve);
+  if (!log.ok()) return Fail(log.status());
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
-  const bool has_keys = *keys != nullptr;
-  Signals signals(has_keys ? Signals::Hangup::kReloads : Signals::Hangup::kEnds);
+  const bool has_files =
+      *keys != nullptr || (!serve.access_log.empty() && serve.access_log != "stderr");
+  Signals signals(has_files ? Signals::Hangup::kReloads : Signals::Hangup::kEnds);
   server::ServerOptions wanted = ServerOptionsOf(options);
   wanted.keys = *keys;
+  wanted.access_log = *log;
   const auto server = server::Server::Start(*model, wanted);
   if (!server.ok()) return Fail(server.status());
-  const std::string address = (*server)->address();
-  const Status ready =
-      WriteTextToStdout(fmt::format("ebb: {} at {}{}\n", ModelId(options.model.path),
-                                    (*server)->port() > 0 ? "http://" : "", address));
+  const Status ready = WriteTextToStdout(
+      fmt::format("ebb: {} at {}\n", ModelId(options.model.path), Addresses(**server)));
   if (!ready.ok()) return Fail(ready);
   int signal = signals.Wait();
-  for (; has_keys && signal == SIGHUP; signal = signals.Wait()) {
-    ReloadKeys(serve.api_keys, server->get());
+  for (; has_files && signal == SIGHUP; signal = signals.Wait()) {
+    Reload(serve, log->get(), server->get());
   }
   if (signal != SIGINT) {
     (*server)->Drain();

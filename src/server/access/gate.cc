@@ -25,16 +25,18 @@ std::string_view BearerOf(std::string_view authorization) {
   return authorization;
 }
 
-// "localhost" of "localhost:8080", "::1" of "[::1]:8080".
-std::string_view NameOf(std::string_view host) {
-  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
-  return host.substr(0, host.find(':'));
+// Takes "localhost" out of "LocalHost.:8080" and "::1" out of "[::1]:8080": names have no case, and
+// a dot at their end is that of the root.
+std::string NameOf(std::string_view host) {
+  if (host.starts_with('[')) return std::string(host.substr(1, host.find(']') - 1));
+  std::string name(host.substr(0, host.find(':')));
+  if (name.size() > 1 && name.ends_with('.')) name.pop_back();
+  std::ranges::transform(name, name.begin(), LowerCase);
+  return name;
 }
 
-// An address, or a name that leads nowhere else.
-bool IsOwnName(std::string_view name) {
-  std::string lower(name);
-  std::ranges::transform(lower, lower.begin(), LowerCase);
+// Whether it is an address, or a name that leads nowhere else. Expects small letters.
+bool IsOwnName(const std::string& lower) {
   if (lower == "localhost" || lower.ends_with(".localhost")) return true;
   in6_addr address = {};
   return inet_pton(AF_INET, lower.c_str(), &address) == 1 ||
@@ -154,9 +156,9 @@ std::optional<ApiError> Gate::Admit(Access access, HttpRequest* request) {
 // What a browser would send for any page: no key keeps it out.
 std::optional<ApiError> Gate::CheckPage(const HttpRequest& request) const {
   const std::string_view host = request.header("host");
-  const std::string_view name = NameOf(host);
+  const std::string name = NameOf(host);
   if (hosts_.has_value() && !host.empty() && !IsOwnName(name) &&
-      std::ranges::find(*hosts_, name) == hosts_->end()) {
+      std::ranges::find(*hosts_, name, NameOf) == hosts_->end()) {
     return ApiError{
         .status = 403,
         .message = fmt::format("the server is not called \"{}\"; --allow-host lets it be", name),

@@ -1,6 +1,9 @@
 #include "src/server/api/api_error.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "src/server/engine/job.h"
 
@@ -35,7 +38,39 @@ std::string FieldOf(const std::string& message) {
   return field.find_first_not_of(kOfNames) == std::string::npos ? field : "";
 }
 
+// Whether the slash at `slash` begins an absolute path.
+bool BeginsPath(std::string_view text, size_t slash) {
+  constexpr std::string_view kBefore = " \"'(=:";
+  constexpr std::string_view kNotBehind = " /";
+  const bool is_after = slash == 0 || kBefore.find(text[slash - 1]) != std::string_view::npos;
+  return is_after && slash + 1 < text.size() &&
+         kNotBehind.find(text[slash + 1]) == std::string_view::npos;
+}
+
 }  // namespace
+
+// A path may hold blanks, so that it ends where the sentence says so: at a quotation mark, a comma
+// or a colon with a blank behind it.
+std::string WithoutPaths(std::string_view message) {
+  std::string told;
+  for (size_t i = 0; i < message.size(); ++i) {
+    if (message[i] != '/' || !BeginsPath(message, i)) {
+      told += message[i];
+      continue;
+    }
+    size_t end = message.size();
+    for (const std::string_view stop : {": ", ", ", "; ", "\"", "'", ")"}) {
+      end = std::min(end, message.find(stop, i));
+    }
+    told += "<path>";
+    i = end - 1;
+  }
+  return told;
+}
+
+std::string LoggedError(const ApiError& error) {
+  return error.detail.empty() ? error.code : fmt::format("{}: {}", error.code, error.detail);
+}
 
 Json ErrorJson(const ApiError& error) {
   return {{"error",
@@ -46,7 +81,10 @@ Json ErrorJson(const ApiError& error) {
 }
 
 HttpAnswer ErrorAnswer(const ApiError& error) {
-  HttpAnswer answer = {.status = error.status, .body = Dump(ErrorJson(error))};
+  HttpAnswer answer = {.status = error.status,
+                       .body = Dump(ErrorJson(error)),
+                       .headers = {},
+                       .detail = LoggedError(error)};
   // Clients of OpenAI's and Anthropic's ask again at 409 and 503 by themselves.
   if (error.is_final) answer.headers.emplace_back("X-Should-Retry", "false");
   if (error.retry_after.has_value()) {
@@ -66,6 +104,8 @@ HttpAnswer WrongMethodAnswer(std::string_view path, std::string_view allowed) {
 
 ApiError ErrorFrom(const Status& status) {
   const std::string& message = status.message();
+  const std::string told = WithoutPaths(message);
+  const std::string detail = told == message ? "" : message;
   switch (status.code()) {
     case StatusCode::kInvalidArgument:
       return {
@@ -73,14 +113,14 @@ ApiError ErrorFrom(const Status& status) {
     case StatusCode::kUnsupported:
       return {.status = 400, .message = message, .code = "unsupported", .param = FieldOf(message)};
     case StatusCode::kResourceExhausted:
-      return {.status = 400, .message = message, .code = "request_too_large"};
+      return {.status = 400, .message = told, .code = "request_too_large", .detail = detail};
     case StatusCode::kCancelled:
       if (message == kTimeIsOver) {
         return {.status = 503, .message = message, .code = "deadline_exceeded", .is_final = true};
       }
       return {.status = 503, .message = message, .code = "cancelled"};
     default:
-      return {.status = 500, .message = message, .code = "internal_error"};
+      return {.status = 500, .message = told, .code = "internal_error", .detail = detail};
   }
 }
 

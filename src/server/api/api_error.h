@@ -24,15 +24,22 @@ struct ApiError {
   std::string code = {};                   // "invalid_value", ...; empty: null
   std::string param = {};                  // the field of the request; empty: null
   std::optional<double> retry_after = {};  // seconds
-  bool is_final = false;  // asked again it would end alike, whatever its status says
+  bool is_final = false;    // asked again it would end alike, whatever its status says
+  std::string detail = {};  // what the client is not told, for the access log; empty: nothing
 };
+
+// What a client may know of `message`: paths of the server's files become "<path>".
+[[nodiscard]] std::string WithoutPaths(std::string_view message);
+// What the access log tells of an error: its code, and what the client is not told.
+[[nodiscard]] std::string LoggedError(const ApiError& error);
 
 // {"error": {...}}
 [[nodiscard]] Json ErrorJson(const ApiError& error);
 [[nodiscard]] HttpAnswer ErrorAnswer(const ApiError& error);
 // 405. allowed: the methods that the path takes, "GET, DELETE".
 [[nodiscard]] HttpAnswer WrongMethodAnswer(std::string_view path, std::string_view allowed);
-// An error of the library, whose message begins with the field that is wrong, if one is.
+// An error of the library, whose message begins with the field that is wrong, if one is. Messages
+// of faults that are not the request's are told without paths.
 [[nodiscard]] ApiError ErrorFrom(const Status& status);
 // 400 and a code; `param` may be empty.
 [[nodiscard]] ApiError Invalid(std::string message, std::string param,

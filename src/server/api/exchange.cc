@@ -39,12 +39,15 @@ const char* TroubleCode(SessionTrouble trouble) {
 // A job that ended in one of these ways has no answer.
 std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted) {
   if (end.error.ok() || end.finish == FinishReason::kContext) return std::nullopt;
+  // Whatever its code, an error of a job is about the server's state and not about the request.
   ApiError error = ErrorFrom(end.error);
+  error.message = WithoutPaths(end.error.message());
+  if (error.message != end.error.message()) error.detail = end.error.message();
   if (end.trouble != SessionTrouble::kNone) {
-    return ApiError{.status = 409,
-                    .message = end.error.message(),
-                    .code = TroubleCode(end.trouble),
-                    .param = "session_id"};
+    error.status = 409;
+    error.code = TroubleCode(end.trouble);
+    error.param = "session_id";
+    return error;
   }
   if (!was_accepted) return error;
   if (end.finish == FinishReason::kCap) {
@@ -120,7 +123,7 @@ Json OwnJson(const JobEnd& end, bool is_malformed, bool tells_hash) {
     Json& session = own["session"] = {{"id", end.session->id},
                                       {"saved", end.session->is_saved},
                                       {"tokens", end.session->num_tokens}};
-    if (!end.session->is_saved) session["error"] = end.session->error;
+    if (!end.session->is_saved) session["error"] = WithoutPaths(end.session->error);
   }
   return own;
 }

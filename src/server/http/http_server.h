@@ -36,14 +36,35 @@ struct HttpLimits {
 };
 
 struct ApiKey;
+struct HttpAnswer;
+
+// What went over the connection for one request.
+struct HttpTraffic {
+  uint64_t body_bytes = 0;   // of the request's body
+  uint64_t sent_bytes = 0;   // of the answer, its head included
+  bool is_complete = false;  // the whole answer was sent
+};
+
+// Is told how one request is answered. Its members are called on the server's thread.
+class RequestWatcher {
+ public:
+  virtual ~RequestWatcher() = default;
+  // The head of `answer` is sent now. Not called where the client goes before.
+  virtual void OnAnswer(const HttpAnswer& answer) = 0;
+  // The answer is sent, or the connection has ended. The connection calls nothing after it.
+  virtual void OnEnd(const HttpTraffic& traffic) = 0;
+};
 
 struct HttpRequest {
   std::string method;
-  std::string path;  // without a query
+  std::string path;  // see RequestTarget::path
   std::string content_type;
-  std::string body;
-  std::map<std::string, std::string> headers;  // names in small letters; the first of each name
-  std::shared_ptr<const ApiKey> key;           // whose it is; set by Handler::admit
+  std::string body = {};
+  // Names in small letters; the first of each name, but all of `traceparent` and `tracestate`.
+  std::map<std::string, std::string> headers = {};
+  std::string remote = {};                            // the client's address; "unix" on a socket
+  std::shared_ptr<RequestWatcher> watcher = nullptr;  // set by Handler::begin
+  std::shared_ptr<const ApiKey> key = nullptr;        // whose it is; set by Handler::admit
 
   // Empty: there is none.
   [[nodiscard]] std::string_view header(const std::string& name) const {
@@ -60,6 +81,7 @@ struct HttpAnswer {
   std::string content_type = "application/json";
   std::string body = {};
   std::vector<std::pair<std::string, std::string>> headers = {};
+  std::string detail = {};  // why it failed, for the server's operator: not sent
 };
 
 // The answer to one request. Belongs to the server's thread; may outlive the connection, and then
@@ -90,6 +112,8 @@ class HttpServer {
  public:
   // All are called on the server's thread; they must not block or throw.
   struct Handler {
+    // A request has come, or what is refused as none: may set its `watcher`. May be null.
+    std::function<void(HttpRequest* request)> begin;
     // Before a body is read: what is sent instead of reading it, and the connection ends; nothing:
     // the request goes on. May be null.
     std::function<std::optional<HttpAnswer>(HttpRequest* request)> admit;
@@ -100,8 +124,8 @@ class HttpServer {
         refuse;
   };
 
-  // Listens on `host` (a name, an address, or "unix:/path") and `port` (0: a free one); connections
-  // wait until Serve(). Errors: those of Listener::Open().
+  // Listens on all addresses of `host` (a name, an address, or "unix:/path") and `port` (0: a free
+  // one); connections wait until Serve(). Errors: those of Listener::Open().
   static Result<std::unique_ptr<HttpServer>> Listen(const std::string& host, uint16_t port,
                                                     const HttpLimits& limits, Handler handler);
   // Begins the server's thread. Once.
@@ -118,7 +142,8 @@ class HttpServer {
   [[nodiscard]] size_t num_answering() const;
 
   [[nodiscard]] uint16_t port() const;
-  [[nodiscard]] std::string address() const;  // "127.0.0.1:8080", "[::1]:8080", "unix:/path"
+  // "127.0.0.1:8080", "[::1]:8080", "unix:/path"; at least one.
+  [[nodiscard]] std::vector<std::string> addresses() const;
   // Runs `work` on the server's thread, soon. From any thread.
   void Post(std::function<void()> work);
   // So many seconds later; not at all where the server has gone before. From its thread alone.

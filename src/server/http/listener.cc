@@ -3,12 +3,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 
 namespace ebb::server {
@@ -30,18 +32,77 @@ bool IsLeftOver(asio::io_context* io, const asio::local::stream_protocol::endpoi
   return error == asio::error::connection_refused;
 }
 
-tcp::endpoint TcpEndpoint(const asio::basic_socket_acceptor<StreamProtocol>& acceptor) {
+tcp::endpoint LocalEndpoint(const StreamAcceptor& acceptor) {
   error_code ignored;
-  const StreamProtocol::endpoint local = acceptor.local_endpoint(ignored);
-  tcp::endpoint endpoint;
-  std::memcpy(endpoint.data(), local.data(), std::min(local.size(), endpoint.capacity()));
-  return endpoint;
+  return AsTcp(acceptor.local_endpoint(ignored)).value_or(tcp::endpoint());
+}
+
+std::string Text(const tcp::endpoint& endpoint) {
+  const std::string host = endpoint.address().to_string();
+  return fmt::format("{}:{}", endpoint.address().is_v6() ? "[" + host + "]" : host,
+                     endpoint.port());
+}
+
+// All addresses of a host, each once, those of IPv4 first.
+Result<std::vector<tcp::endpoint>> Resolve(asio::io_context* io, const std::string& host,
+                                           uint16_t port) {
+  error_code error;
+  tcp::resolver resolver(*io);
+  const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
+  if (error || found.empty()) {
+    return InvalidArgument(fmt::format("no address is called \"{}\": {}", host, error.message()));
+  }
+  std::vector<tcp::endpoint> endpoints;
+  for (const auto& entry : found) {
+    if (std::ranges::find(endpoints, entry.endpoint()) == endpoints.end()) {
+      endpoints.push_back(entry.endpoint());
+    }
+  }
+  std::ranges::stable_partition(endpoints, [](const auto& e) { return e.address().is_v4(); });
+  return endpoints;
+}
+
+// Whether the machine has no such address, or not its kind of addresses.
+bool IsMissing(const error_code& error) {
+  return error == asio::error::address_family_not_supported ||
+         error == boost::system::errc::address_not_available ||
+         error == boost::system::errc::protocol_not_supported;
+}
+
+error_code ListenAt(const tcp::endpoint& endpoint, bool is_one_of_several,
+                    StreamAcceptor* acceptor) {
+  error_code error;
+  acceptor->open(StreamProtocol(endpoint.protocol()), error);
+  if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
+  // "::" would take the port of "0.0.0.0" as well.
+  if (!error && is_one_of_several && endpoint.address().is_v6()) {
+    acceptor->set_option(asio::ip::v6_only(true), error);
+  }
+  if (!error) acceptor->bind(endpoint, error);
+  if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
+  return error;
 }
 
 }  // namespace
 
+std::optional<tcp::endpoint> AsTcp(const StreamProtocol::endpoint& endpoint) {
+  const int family = endpoint.protocol().family();
+  if (family != AF_INET && family != AF_INET6) return std::nullopt;
+  tcp::endpoint converted;
+  std::memcpy(converted.data(), endpoint.data(), std::min(endpoint.size(), converted.capacity()));
+  return converted;
+}
+
 Status Listener::Open(const std::string& host, uint16_t port) {
-  return host.starts_with(kUnix) ? OpenPath(host.substr(kUnix.size())) : OpenPort(host, port);
+  if (host.starts_with(kUnix)) return OpenPath(host.substr(kUnix.size()));
+  EBB_ASSIGN_OR_RETURN(const std::vector<tcp::endpoint> endpoints, Resolve(io_, host, port));
+  // A port that is free at the first address may be taken at another.
+  constexpr int kMostTries = 20;
+  Status status = OpenPorts(endpoints);
+  for (int i = 1; i < kMostTries && port == 0 && endpoints.size() > 1 && !status.ok(); ++i) {
+    status = OpenPorts(endpoints);
+  }
+  return status;
 }
 
 Status Listener::OpenPath(const std::string& path) {
@@ -53,56 +114,66 @@ Status Listener::OpenPath(const std::string& path) {
                     kMostBytes, kUnix, path));
   }
   const asio::local::stream_protocol::endpoint endpoint(path);
-  auto& io = static_cast<asio::io_context&>(acceptor_.get_executor().context());
-  if (IsLeftOver(&io, endpoint)) unlink(path.c_str());
+  if (IsLeftOver(io_, endpoint)) unlink(path.c_str());
+  StreamAcceptor acceptor(*io_);
   error_code error;
-  acceptor_.open(StreamProtocol(AF_UNIX, 0), error);
-  // Nobody else connects before the socket has its final mode.
-  if (!error && fchmod(acceptor_.native_handle(), S_IRUSR | S_IWUSR) != 0) {
+  acceptor.open(StreamProtocol(AF_UNIX, 0), error);
+  // Other users must not connect before the socket has its final mode.
+  if (!error && fchmod(acceptor.native_handle(), S_IRUSR | S_IWUSR) != 0) {
     error.assign(errno, boost::system::system_category());
   }
-  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor.bind(endpoint, error);
   if (error) return IoError(fmt::format("cannot listen on {}: {}", path, error.message()));
   path_ = path;
-  acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (!error && chmod(path.c_str(), S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP) != 0) {
     error.assign(errno, boost::system::system_category());
   }
+  // Close() removes the file, which is there now.
+  acceptors_.push_back(std::move(acceptor));
   if (error) return IoError(fmt::format("cannot listen on {}: {}", path, error.message()));
   return OkStatus();
 }
 
-Status Listener::OpenPort(const std::string& host, uint16_t port) {
-  error_code error;
-  tcp::resolver resolver(acceptor_.get_executor());
-  const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty()) {
-    return InvalidArgument(fmt::format("no address is called \"{}\": {}", host, error.message()));
+Status Listener::OpenPorts(const std::vector<tcp::endpoint>& endpoints) {
+  acceptors_.clear();
+  Status missing;
+  for (tcp::endpoint endpoint : endpoints) {
+    if (!acceptors_.empty()) endpoint.port(LocalEndpoint(acceptors_.front()).port());
+    StreamAcceptor acceptor(*io_);
+    const error_code error = ListenAt(endpoint, endpoints.size() > 1, &acceptor);
+    if (!error) {
+      acceptors_.push_back(std::move(acceptor));
+      continue;
+    }
+    Status status =
+        IoError(fmt::format("cannot listen on {}: {}", Text(endpoint), error.message()));
+    if (!IsMissing(error)) return status;
+    missing = std::move(status);
   }
-  const tcp::endpoint endpoint = *found.begin();
-  acceptor_.open(StreamProtocol(endpoint.protocol()), error);
-  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor_.bind(endpoint, error);
-  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error) return IoError(fmt::format("cannot listen on {}:{}: {}", host, port, error.message()));
-  return OkStatus();
+  return acceptors_.empty() ? missing : OkStatus();
 }
 
 void Listener::Close() {
-  if (!acceptor_.is_open()) return;
-  error_code ignored;
-  acceptor_.close(ignored);
-  if (!path_.empty()) unlink(path_.c_str());
+  for (StreamAcceptor& acceptor : acceptors_) {
+    if (!acceptor.is_open()) continue;
+    error_code ignored;
+    acceptor.close(ignored);
+    if (!path_.empty()) unlink(path_.c_str());
+  }
 }
 
-uint16_t Listener::port() const { return path_.empty() ? TcpEndpoint(acceptor_).port() : 0; }
+uint16_t Listener::port() const {
+  return path_.empty() ? LocalEndpoint(acceptors_.front()).port() : 0;
+}
 
-std::string Listener::address() const {
-  if (!path_.empty()) return fmt::format("{}{}", kUnix, path_);
-  const tcp::endpoint endpoint = TcpEndpoint(acceptor_);
-  const std::string host = endpoint.address().to_string();
-  return fmt::format("{}:{}", endpoint.address().is_v6() ? "[" + host + "]" : host,
-                     endpoint.port());
+std::vector<std::string> Listener::addresses() const {
+  if (!path_.empty()) return {fmt::format("{}{}", kUnix, path_)};
+  std::vector<std::string> addresses;
+  for (const StreamAcceptor& acceptor : acceptors_) {
+    addresses.push_back(Text(LocalEndpoint(acceptor)));
+  }
+  return addresses;
 }
 
 }  // namespace ebb::server

@@ -1,0 +1,123 @@
+#include "src/server/access/access_log.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace ebb::server {
+namespace {
+
+constexpr size_t kMostWaitingBytes = size_t{4} << 20;
+
+Result<int> OpenForAppending(const std::string& path) {
+  // Without O_NONBLOCK a FIFO that is not read would block here.
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+  if (file >= 0) return file;
+  return IoError(fmt::format("the access log {} cannot be opened: {}", path,
+                             std::generic_category().message(errno)));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<AccessLog>> AccessLog::Open(const std::string& where,
+                                                   AccessLogFormat format) {
+  const bool is_stderr = where == "stderr";
+  std::shared_ptr<AccessLog> log(new AccessLog(is_stderr ? "" : where, format));
+  if (is_stderr) {
+    log->file_ = STDERR_FILENO;
+  } else {
+    EBB_ASSIGN_OR_RETURN(log->file_, OpenForAppending(where));
+  }
+  // Signals of the process are for its own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  log->thread_ = std::thread([raw = log.get()] { raw->Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return log;
+}
+
+AccessLog::~AccessLog() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+  if (!path_.empty() && file_ >= 0) close(file_);
+}
+
+Status AccessLog::Reopen() {
+  if (path_.empty()) return OkStatus();
+  EBB_ASSIGN_OR_RETURN(const int opened, OpenForAppending(path_));
+  const std::lock_guard lock(file_mutex_);
+  close(std::exchange(file_, opened));
+  is_torn_ = false;
+  return OkStatus();
+}
+
+void AccessLog::Write(const AccessRecord& record) {
+  std::string line = FormatRecord(record, format_) + '\n';
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiting_bytes_ + line.size() > kMostWaitingBytes) {
+      ++num_dropped_;
+      return;
+    }
+    waiting_bytes_ += line.size();
+    lines_.push_back(std::move(line));
+  }
+  wake_.notify_one();
+}
+
+void AccessLog::Run() {
+  std::unique_lock lock(mutex_);
+  bool is_stuck = false;
+  while (true) {
+    wake_.wait(lock, [&] { return stopping_ || !lines_.empty(); });
+    if (lines_.empty()) return;
+    if (stopping_ && is_stuck) {
+      num_dropped_ += lines_.size();
+      return;
+    }
+    const std::string line = std::move(lines_.front());
+    lines_.pop_front();
+    waiting_bytes_ -= line.size();
+    lock.unlock();
+    is_stuck = !WriteLine(line);
+    if (is_stuck) ++num_dropped_;
+    lock.lock();
+  }
+}
+
+bool AccessLog::WriteLine(const std::string& line) {
+  const std::lock_guard lock(file_mutex_);
+  std::string rest = is_torn_ ? '\n' + line : line;
+  const size_t whole = rest.size();
+  while (!rest.empty()) {
+    // A pipe of stderr may be a blocking one: a line fits into what poll() promises (PIPE_BUF).
+    if (!WaitUntilWritable()) break;
+    const ssize_t size = write(file_, rest.data(), rest.size());
+    if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (size <= 0) break;
+    rest.erase(0, static_cast<size_t>(size));
+  }
+  if (rest.size() < whole) is_torn_ = !rest.empty();
+  return rest.empty();
+}
+
+bool AccessLog::WaitUntilWritable() const {
+  constexpr int kMilliseconds = 1000;
+  pollfd file = {.fd = file_, .events = POLLOUT, .revents = 0};
+  return poll(&file, 1, kMilliseconds) > 0;
+}
+
+}  // namespace ebb::server

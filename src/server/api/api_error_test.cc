@@ -1,0 +1,54 @@
+#include "src/server/api/api_error.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ebb::server {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(ApiErrorTest, PathsOfTheServerAreNotTold) {
+  struct Message {
+    const char *whole, *told;
+  };
+  for (const Message& m : {
+           Message{"cannot write /var/tmp/ebb-1/T1: No space left on device",
+                   "cannot write <path>: No space left on device"},
+           Message{"/var/lib/my models/a.gguf: the file is cut off", "<path>: the file is cut off"},
+           Message{"the page file in /var/tmp is not what was written: expected 1, found 2",
+                   "the page file in <path>: expected 1, found 2"},
+           Message{"cannot lock \"/srv/a b/ID.lock\" twice", "cannot lock \"<path>\" twice"},
+           Message{"store file:/var/lib/ebb, or redis+unix:/run/redis.sock",
+                   "store file:<path>, or redis+unix:<path>"},
+           Message{"(in /a), not in /b", "(in <path>), not in <path>"},
+       }) {
+    EXPECT_EQ(WithoutPaths(m.whole), m.told);
+  }
+  for (const char* plain : {"", "3 / 4 of T0", "6 pages/s", "and/or", "http://127.0.0.1:80", "/",
+                            "T0 holds 12 of 13 bytes: no more"}) {
+    EXPECT_EQ(WithoutPaths(plain), plain);
+  }
+}
+
+TEST(ApiErrorTest, TheAccessLogIsToldWhatTheClientIsNot) {
+  for (const StatusCode code : {StatusCode::kIo, StatusCode::kCorrupt, StatusCode::kNotFound,
+                                StatusCode::kInternal, StatusCode::kResourceExhausted}) {
+    const ApiError error =
+        ErrorFrom(Status(code, "cannot read /srv/secret/T1: Input/output error"));
+    EXPECT_EQ(error.message, "cannot read <path>: Input/output error");
+    const HttpAnswer answer = ErrorAnswer(error);
+    EXPECT_THAT(answer.body, Not(HasSubstr("secret")));
+    EXPECT_THAT(answer.detail, HasSubstr("/srv/secret/T1"));
+  }
+  EXPECT_EQ(ErrorAnswer(Invalid("seed: expected an integer", "seed")).detail, "invalid_value");
+}
+
+TEST(ApiErrorTest, WhatTheRequestSaidIsRepeatedAsItIs) {
+  const std::string message = "policy: unknown policy \"/etc/passwd\"";
+  EXPECT_EQ(ErrorFrom(InvalidArgument(message)).message, message);
+}
+
+}  // namespace
+}  // namespace ebb::server

@@ -1,0 +1,403 @@
+#include "src/server/http/connection.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "src/server/http/request_target.h"
+
+namespace ebb::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+constexpr int kClientClosedRequest = 499;
+constexpr size_t kMostPerWrite = size_t{64} << 10;
+
+std::string Head(const HttpAnswer& answer, std::string_view framing) {
+  const auto known = http::obsolete_reason(http::int_to_status(answer.status));
+  // No standard has it, but servers and proxies do.
+  const std::string_view reason = answer.status == kClientClosedRequest
+                                      ? std::string_view("Client Closed Request")
+                                      : std::string_view(known.data(), known.size());
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\n", answer.status, reason);
+  if (!answer.content_type.empty())
+    head += fmt::format("Content-Type: {}\r\n", answer.content_type);
+  for (const auto& [name, value] : answer.headers) head += fmt::format("{}: {}\r\n", name, value);
+  return head += fmt::format("{}\r\n", framing);
+}
+
+// Rather than cut off.
+bool IsMalformed(const error_code& error) {
+  static const error_code http_error = http::make_error_code(http::error::bad_method);
+  return error.category() == http_error.category() && error != http::error::end_of_stream &&
+         error != http::error::partial_message;
+}
+
+std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
+
+// Names in small letters. The first of several fields of one name counts, but those of Trace
+// Context are joined: a list may be spread over them, and two ids are none.
+std::map<std::string, std::string> FieldsOf(const http::request_header<>& header) {
+  std::map<std::string, std::string> fields;
+  for (const auto& field : header) {
+    std::string name(View(field.name_string()));
+    std::ranges::transform(name, name.begin(),
+                           [](char c) { return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c; });
+    const std::string_view value = View(field.value());
+    const auto [place, is_new] = fields.try_emplace(std::move(name), value);
+    if (is_new || !place->first.starts_with("trace")) continue;
+    place->second.append(",").append(value);
+  }
+  return fields;
+}
+
+// Reads the header of a request. Nothing: its target is none.
+std::optional<HttpRequest> HeadOf(const http::request_header<>& header) {
+  std::optional<RequestTarget> target = ParseTarget(View(header.target()));
+  if (!target.has_value()) return std::nullopt;
+  const bool head_only = header.method() == http::verb::head;
+  HttpRequest request = {.method = head_only ? "GET" : std::string(View(header.method_string())),
+                         .path = std::move(target->path),
+                         .content_type = std::string(View(header[http::field::content_type])),
+                         .headers = FieldsOf(header)};
+  // RFC 9112, 3.2.2: the host of an absolute form counts in place of the header's.
+  if (!target->authority.empty()) request.headers["host"] = std::move(target->authority);
+  return request;
+}
+
+// Whether a body comes in a transfer coding besides chunks, which this server does not decode.
+bool HasForeignTransferCoding(const http::request_header<>& header) {
+  const http::token_list codings(header[http::field::transfer_encoding]);
+  return std::ranges::any_of(
+      codings, [](const auto& coding) { return !boost::beast::iequals(coding, "chunked"); });
+}
+
+}  // namespace
+
+class Connection::ReplyToConnection final : public Reply {
+ public:
+  explicit ReplyToConnection(std::weak_ptr<Connection> connection)
+      : connection_(std::move(connection)) {}
+  void Send(HttpAnswer answer) override {
+    if (const auto connection = connection_.lock()) connection->Send(std::move(answer));
+  }
+  void Stream(HttpAnswer answer, std::function<std::string()> take) override {
+    const auto connection = connection_.lock();
+    if (connection) connection->Stream(std::move(answer), std::move(take));
+  }
+  void Poke() override {
+    if (const auto connection = connection_.lock()) connection->Pump();
+  }
+  void EndStream() override {
+    const auto connection = connection_.lock();
+    if (!connection) return;
+    connection->stream_ended_ = true;
+    connection->Pump();
+  }
+  void OnGone(std::function<void()> gone) override {
+    is_lost_ ? gone() : static_cast<void>(gone_ = std::move(gone));
+  }
+
+  // From now on it does nothing.
+  void Lose() {
+    connection_.reset();
+    is_lost_ = true;
+    if (const auto gone = std::exchange(gone_, nullptr)) gone();
+  }
+  void Finish() {
+    connection_.reset();
+    gone_ = nullptr;
+  }
+
+ private:
+  std::weak_ptr<Connection> connection_;
+  std::function<void()> gone_;
+  bool is_lost_ = false;
+};
+
+void Connection::SetTimer(double seconds, void (Connection::*expired)()) {
+  timer_.expires_after(Seconds(seconds));
+  timer_.async_wait(Bound([expired](Connection& self, const error_code& error) {
+    // It may have been set anew while this call was on its way.
+    const bool is_over = self.timer_.expiry() <= std::chrono::steady_clock::now();
+    if (!error && is_over) (self.*expired)();
+  }));
+}
+
+void Connection::WaitForRequest() {
+  state_ = State::kIdle;
+  if (buffer_.size() > 0) return ReadHeader();
+  SetTimer(shared_->limits.idle_seconds, &Connection::Expire);
+  WatchInput();
+}
+
+void Connection::WatchInput() {
+  if (watching_) return;
+  watching_ = true;
+  socket_.async_wait(asio::socket_base::wait_read,
+                     Bound([](Connection& self, const error_code& error) {
+                       self.watching_ = false;
+                       error ? self.Abort() : self.OnInput();
+                     }));
+}
+
+void Connection::OnInput() {
+  if (state_ == State::kIdle) return ReadHeader();
+  if (state_ != State::kAnswering) return;
+  char byte = 0;
+  const ssize_t size = recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  const bool nothing = size < 0 && (errno == EAGAIN || errno == EINTR);
+  if (nothing) return WatchInput();
+  // The next request waits until this one is answered.
+  if (size > 0) return WatchPeer();
+  Abort();
+}
+
+void Connection::WatchPeer() {
+  constexpr double kSeconds = 1;
+  peer_timer_.expires_after(Seconds(kSeconds));
+  peer_timer_.async_wait(Bound([](Connection& self, const error_code& error) {
+    if (error || self.state_ != State::kAnswering) return;
+    pollfd peer = {.fd = self.socket_.native_handle(), .events = POLLRDHUP, .revents = 0};
+    poll(&peer, 1, 0) > 0 ? self.Abort() : self.WatchPeer();
+  }));
+}
+
+void Connection::ReadHeader() {
+  state_ = State::kReading;
+  head_only_ = false;
+  request_ = {};
+  watcher_ = nullptr;
+  traffic_ = {};
+  parser_.emplace();
+  parser_->header_limit(shared_->limits.header_bytes);
+  parser_->body_limit(shared_->limits.body_bytes);
+  SetTimer(shared_->limits.header_seconds, &Connection::ExpireReading);
+  http::async_read_header(socket_, buffer_, *parser_,
+                          Bound([](Connection& self, const error_code& error) {
+                            if (self.state_ == State::kReading) self.OnHeader(error);
+                          }));
+}
+
+void Connection::OnHeader(const error_code& error) {
+  if (error == http::error::header_limit) return Refuse(431, "the request's header is too long");
+  if (error == http::error::body_limit) {  // its length is known by the header alone
+    request_ = HeadOf(parser_->get()).value_or(HttpRequest());
+    return Refuse(413, "the request's body is too long");
+  }
+  if (IsMalformed(error)) {
+    return Refuse(400, fmt::format("not a request of HTTP: {}", error.message()));
+  }
+  if (error) return Abort();
+  head_only_ = parser_->get().method() == http::verb::head;
+  std::optional<HttpRequest> request = HeadOf(parser_->get());
+  if (!request.has_value()) return Refuse(400, "the request's target has no host");
+  request_ = *std::move(request);
+  BeginRequest();
+  if (HasForeignTransferCoding(parser_->get())) {
+    return Refuse(501, "Transfer-Encoding: expected chunked, found another coding");
+  }
+  if (shared_->handler.admit) {
+    if (auto refusal = shared_->handler.admit(&request_)) return RefuseWith(*std::move(refusal));
+  }
+  KeepRoom(parser_->chunked() ? shared_->limits.body_bytes : parser_->content_length().value_or(0));
+  if (shared_->body_bytes > shared_->limits.all_bodies_bytes) {
+    return Refuse(503, "too many bytes of requests are being read");
+  }
+  if (http::token_list(parser_->get()[http::field::expect]).exists("100-continue")) {
+    static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    asio::async_write(socket_, asio::buffer(kContinue),
+                      Bound([](Connection& self, const error_code& failed) {
+                        failed ? self.Abort() : self.ReadBody();
+                      }));
+    return;
+  }
+  ReadBody();
+}
+
+void Connection::ReadBody() {
+  SetTimer(shared_->limits.body_seconds, &Connection::ExpireReading);
+  http::async_read(socket_, buffer_, *parser_, Bound([](Connection& self, const error_code& error) {
+                     if (self.state_ == State::kReading) self.OnBody(error);
+                   }));
+}
+
+void Connection::OnBody(const error_code& error) {
+  KeepRoom(0);
+  if (error == http::error::body_limit) return Refuse(413, "the request's body is too long");
+  if (error == http::error::buffer_overflow) return Refuse(431, "a chunk's header is too long");
+  if (IsMalformed(error)) {
+    return Refuse(400, fmt::format("not a request of HTTP: {}", error.message()));
+  }
+  if (error) return Abort();
+  auto message = parser_->release();
+  parser_.reset();
+  keep_alive_ = message.keep_alive();
+  is_http_1_0_ = message.version() < 11;
+  request_.body = std::move(message.body());
+  traffic_.body_bytes = request_.body.size();
+  error_code ignored;
+  timer_.cancel(ignored);
+  state_ = State::kAnswering;
+  is_stream_ = stream_ended_ = false;
+  reply_ = std::make_shared<ReplyToConnection>(weak_from_this());
+  ++shared_->num_answering;
+  WatchInput();
+  shared_->handler.handle(std::exchange(request_, {}), reply_);
+}
+
+void Connection::BeginRequest() {
+  request_.remote = remote_;
+  if (shared_->handler.begin) shared_->handler.begin(&request_);
+  watcher_ = request_.watcher;
+}
+
+void Connection::EndRequest(bool is_complete) {
+  traffic_.is_complete = is_complete;
+  request_.watcher = nullptr;  // of a request that was refused
+  if (const auto watcher = std::exchange(watcher_, nullptr)) watcher->OnEnd(traffic_);
+}
+
+void Connection::Refuse(int status, std::string_view message) {
+  if (watcher_ == nullptr) BeginRequest();
+  RefuseWith(shared_->handler.refuse(request_, status, message));
+}
+
+void Connection::RefuseWith(HttpAnswer answer) {
+  KeepRoom(0);
+  keep_alive_ = false;
+  state_ = State::kAnswering;
+  is_stream_ = false;
+  error_code ignored;
+  timer_.cancel(ignored);
+  Send(std::move(answer));
+}
+
+void Connection::Send(HttpAnswer answer) {
+  if (watcher_ != nullptr) watcher_->OnAnswer(answer);
+  if (shared_->draining) keep_alive_ = false;
+  const std::string framing = fmt::format("Content-Length: {}\r\nConnection: {}\r\n",
+                                          answer.body.size(), keep_alive_ ? "keep-alive" : "close");
+  std::string bytes = Head(answer, framing);
+  if (!head_only_) bytes += answer.body;
+  Write(std::move(bytes));
+}
+
+void Connection::Stream(HttpAnswer answer, std::function<std::string()> take) {
+  if (watcher_ != nullptr) watcher_->OnAnswer(answer);
+  if (head_only_) {
+    // It has no body; whoever would have told it hears that it is over.
+    keep_alive_ = false;
+    ends_unheard_ = true;
+    return Write(Head(answer, "Connection: close\r\n"));
+  }
+  // Without chunks the end of the connection is that of the answer.
+  if (is_http_1_0_) keep_alive_ = false;
+  is_stream_ = true;
+  take_ = std::move(take);
+  const char* const framing =
+      is_http_1_0_ ? "Connection: close\r\n" : "Transfer-Encoding: chunked\r\n";
+  Write(Head(answer, framing));
+}
+
+// Sends what has gathered, one write at a time.
+void Connection::Pump() {
+  if (!is_stream_ || writing_ || state_ != State::kAnswering) return;
+  std::string text = take_();
+  if (!text.empty()) {
+    return Write(is_http_1_0_ ? std::move(text) : fmt::format("{:x}\r\n{}\r\n", text.size(), text));
+  }
+  if (stream_ended_) {
+    is_stream_ = false;
+    return is_http_1_0_ ? EndAnswer() : Write("0\r\n\r\n");
+  }
+  SetTimer(shared_->limits.ping_seconds, &Connection::Ping);
+}
+
+void Connection::Ping() {
+  if (!is_stream_ || writing_) return;
+  constexpr std::string_view kComment = ": ping\n\n";
+  Write(is_http_1_0_ ? std::string(kComment)
+                     : fmt::format("{:x}\r\n{}\r\n", kComment.size(), kComment));
+}
+
+void Connection::Write(std::string bytes) {
+  out_ = std::move(bytes);
+  written_ = 0;
+  writing_ = true;
+  WriteNext();
+}
+
+void Connection::WriteNext() {
+  SetTimer(shared_->limits.stall_seconds, &Connection::Expire);
+  const size_t size = std::min(out_.size() - written_, kMostPerWrite);
+  asio::async_write(socket_, asio::buffer(out_.data() + written_, size),
+                    [self = shared_from_this(), size](const error_code& error, size_t) {
+                      if (error)
+                        return error == asio::error::operation_aborted ? void() : self->Abort();
+                      self->written_ += size;
+                      self->traffic_.sent_bytes += size;
+                      self->written_ < self->out_.size() ? self->WriteNext() : self->OnWritten();
+                    });
+}
+
+void Connection::OnWritten() {
+  writing_ = false;
+  out_ = std::string();
+  if (ends_unheard_) {
+    EndRequest(/*is_complete=*/true);
+    return Abort();
+  }
+  if (is_stream_) return Pump();
+  EndAnswer();
+}
+
+void Connection::EndAnswer() {
+  error_code ignored;
+  timer_.cancel(ignored);
+  peer_timer_.cancel(ignored);
+  take_ = nullptr;
+  EndRequest(/*is_complete=*/true);
+  if (const auto reply = std::exchange(reply_, nullptr)) {
+    --shared_->num_answering;
+    reply->Finish();
+  }
+  if (!keep_alive_ || shared_->draining) return Drain();
+  WaitForRequest();
+}
+
+void Connection::Drain() {
+  state_ = State::kClosing;
+  error_code ignored;
+  socket_.cancel(ignored);
+  socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+  constexpr double kSeconds = 2;
+  SetTimer(kSeconds, &Connection::Expire);
+  ThrowInputAway();
+}
+
+void Connection::ThrowInputAway() {
+  out_.resize(kMostPerWrite);
+  asio::async_read(socket_, asio::buffer(out_),
+                   Bound([](Connection& self, const error_code& error) {
+                     error ? self.Abort() : self.ThrowInputAway();
+                   }));
+}
+
+void Connection::LoseReply() {
+  state_ = State::kClosing;
+  take_ = nullptr;
+  EndRequest(/*is_complete=*/false);
+  if (const auto reply = std::exchange(reply_, nullptr)) {
+    --shared_->num_answering;
+    reply->Lose();
+  }
+}
+
+}  // namespace ebb::server

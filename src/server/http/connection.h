@@ -1,0 +1,162 @@
+// One connection of HttpServer: reads requests one after the other, each within its limits, and
+// writes the answer that the handler makes.
+//
+// Invariants:
+// 1. All members are called on the thread that runs the socket's io_context.
+// 2. A connection has at most one read, one write and one wait for input under way, and one timer.
+// 3. Whatever waits has a deadline: idle connections, headers, bodies, writes.
+#ifndef EBB_SERVER_HTTP_CONNECTION_H_
+#define EBB_SERVER_HTTP_CONNECTION_H_
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <boost/asio.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+
+#include "src/server/http/http_server.h"
+#include "src/server/http/listener.h"
+
+namespace ebb::server {
+
+inline std::chrono::steady_clock::duration Seconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+class Connection;
+
+// What connections share.
+struct SharedByConnections {
+  HttpLimits limits;
+  HttpServer::Handler handler;
+  bool draining = false;  // no connection outlives its next answer
+  bool stopping = false;
+  std::list<std::weak_ptr<Connection>> connections;
+  std::atomic<size_t> num_connections = 0;
+  std::atomic<size_t> num_answering = 0;
+  uint64_t body_bytes = 0;          // that connections have room for
+  std::function<void()> on_closed;  // there is room for another connection
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  // remote: the address of the peer, for HttpRequest::remote.
+  Connection(StreamProtocol::socket socket, std::string remote,
+             std::shared_ptr<SharedByConnections> shared)
+      : socket_(std::move(socket)),
+        timer_(socket_.get_executor()),
+        peer_timer_(socket_.get_executor()),
+        shared_(std::move(shared)),
+        buffer_(shared_->limits.header_bytes + kMostPerRead),
+        remote_(std::move(remote)) {
+    ++shared_->num_connections;
+  }
+  ~Connection() {
+    KeepRoom(0);
+    --shared_->num_connections;
+    shared_->on_closed();
+  }
+
+  void Begin() { WaitForRequest(); }
+  void Abort() {
+    boost::system::error_code ignored;
+    timer_.cancel(ignored);
+    peer_timer_.cancel(ignored);
+    socket_.close(ignored);
+    LoseReply();
+  }
+  [[nodiscard]] bool is_busy() const { return state_ == State::kAnswering; }
+  [[nodiscard]] bool is_idle() const { return state_ == State::kIdle; }
+
+ private:
+  enum class State { kIdle, kReading, kAnswering, kClosing };
+  static constexpr size_t kMostPerRead = size_t{64} << 10;
+  class ReplyToConnection;
+
+  void WaitForRequest();
+  void ReadHeader();
+  void OnHeader(const boost::system::error_code& error);
+  void ReadBody();
+  void OnBody(const boost::system::error_code& error);
+  // Tells the handler of `request_`, as far as its header was understood.
+  void BeginRequest();
+  // Tells the request's watcher that the connection is done with it.
+  void EndRequest(bool is_complete);
+  void Refuse(int status, std::string_view message);
+  void RefuseWith(HttpAnswer answer);
+  // For a body; 0 gives it back.
+  void KeepRoom(uint64_t bytes) {
+    shared_->body_bytes += bytes - kept_bytes_;
+    kept_bytes_ = bytes;
+  }
+  // Tells input, and that the peer has closed.
+  void WatchInput();
+  void OnInput();
+  // Where input waits, so that nothing else tells that the peer has closed.
+  void WatchPeer();
+  void Send(HttpAnswer answer);
+  void Stream(HttpAnswer answer, std::function<std::string()> take);
+  void Pump();
+  void Write(std::string bytes);
+  void WriteNext();
+  void OnWritten();
+  // The answer is out.
+  void EndAnswer();
+  // Waits until the peer has read what was sent last, so that it is not lost with what the peer
+  // still sends.
+  void Drain();
+  void ThrowInputAway();
+  // The peer has gone, or the connection ends before the answer is complete.
+  void LoseReply();
+  void SetTimer(double seconds, void (Connection::*expired)());
+  void Expire() { Abort(); }
+  void ExpireReading() {
+    if (state_ == State::kReading) Refuse(408, "the request did not come in time");
+  }
+  void Ping();
+
+  template <typename Work>
+  auto Bound(Work work) {
+    return [self = shared_from_this(), work](const boost::system::error_code& error, auto&&...) {
+      if (error != boost::asio::error::operation_aborted) work(*self, error);
+    };
+  }
+
+  StreamProtocol::socket socket_;
+  boost::asio::steady_timer timer_, peer_timer_;
+  const std::shared_ptr<SharedByConnections> shared_;
+  State state_ = State::kIdle;
+  // Bodies go elsewhere, but extensions of chunks, which no limit of a body counts, gather here.
+  boost::beast::flat_buffer buffer_;
+  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  HttpRequest request_;      // whose body is being read
+  uint64_t kept_bytes_ = 0;  // for it
+  const std::string remote_;
+  std::shared_ptr<RequestWatcher> watcher_;  // of the request that is read or answered; may be null
+  HttpTraffic traffic_;                      // of that request
+  bool watching_ = false;
+  bool keep_alive_ = true;
+  bool head_only_ = false;
+  bool ends_unheard_ = false;  // with what is being written
+  bool is_http_1_0_ = false;
+  std::string out_;  // being written; in the end, read to be thrown away
+  size_t written_ = 0;
+  bool writing_ = false;
+  bool is_stream_ = false;
+  bool stream_ended_ = false;
+  std::function<std::string()> take_;
+  std::shared_ptr<ReplyToConnection> reply_;
+};
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_HTTP_CONNECTION_H_

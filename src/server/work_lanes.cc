@@ -1,0 +1,105 @@
+#include "src/server/work_lanes.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace ebb::server {
+
+size_t WorkLanes::LaneOf(size_t bytes) {
+  return std::ranges::lower_bound(kMostBytes, bytes) - kMostBytes.begin();
+}
+
+WorkLanes::WorkLanes(size_t most_waiting) : most_waiting_(most_waiting) {
+  for (Lane& lane : lanes_) {
+    lane.thread = std::thread([this, &lane] { Run(&lane); });
+  }
+}
+
+WorkLanes::~WorkLanes() { Stop(); }
+
+void WorkLanes::Add(Task task) {
+  Lane& lane = lanes_[LaneOf(task.bytes)];
+  std::optional<Task> refused;
+  Refusal why = Refusal::kFull;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) {
+      refused = std::move(task);
+      why = Refusal::kStopping;
+    } else {
+      auto client = std::ranges::find(lane.clients, task.client, &Client::name);
+      if (client == lane.clients.end()) {
+        client = lane.clients.insert(client, {.name = task.client, .tasks = {}});
+      }
+      client->tasks.push_back(std::move(task));
+      if (++lane.num_waiting > most_waiting_) refused = TakeNewestOfLargest(&lane);
+    }
+  }
+  lane.wake.notify_one();
+  if (refused.has_value()) refused->refuse(why);
+}
+
+WorkLanes::Task WorkLanes::TakeNext(Lane* lane) {
+  Client client = std::move(lane->clients.front());
+  lane->clients.pop_front();
+  --lane->num_waiting;
+  Task task = std::move(client.tasks.front());
+  client.tasks.pop_front();
+  if (!client.tasks.empty()) lane->clients.push_back(std::move(client));
+  return task;
+}
+
+WorkLanes::Task WorkLanes::TakeNewestOfLargest(Lane* lane) {
+  auto largest = lane->clients.begin();
+  for (auto client = largest; client != lane->clients.end(); ++client) {
+    // The last of equals, whose turn is farthest.
+    if (client->tasks.size() >= largest->tasks.size()) largest = client;
+  }
+  --lane->num_waiting;
+  Task task = std::move(largest->tasks.back());
+  largest->tasks.pop_back();
+  if (largest->tasks.empty()) lane->clients.erase(largest);
+  return task;
+}
+
+void WorkLanes::Run(Lane* lane) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    lane->wake.wait(lock, [&] { return stopping_ || lane->num_waiting > 0; });
+    if (stopping_) return;
+    {
+      const Task task = TakeNext(lane);
+      lock.unlock();
+      task.run();
+      // What the task holds goes here, without the lock.
+    }
+    lock.lock();
+  }
+}
+
+void WorkLanes::Stop() {
+  std::vector<Task> refused;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (Lane& lane : lanes_) {
+      while (lane.num_waiting > 0) refused.push_back(TakeNext(&lane));
+      lane.wake.notify_one();
+    }
+  }
+  for (const Task& task : refused) task.refuse(Refusal::kStopping);
+  for (Lane& lane : lanes_) {
+    if (lane.thread.joinable()) lane.thread.join();
+  }
+}
+
+size_t WorkLanes::num_waiting() const {
+  const std::lock_guard lock(mutex_);
+  size_t count = 0;
+  for (const Lane& lane : lanes_) count += lane.num_waiting;
+  return count;
+}
+
+}  // namespace ebb::server
