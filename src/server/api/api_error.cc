@@ -27,7 +27,18 @@ std::string_view TypeOf(int status) {
   }
 }
 
-Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
+// Errors repeat what a client sent, which may be megabytes.
+std::string Shortened(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return fmt::format("{}... ({} bytes more)", text.substr(0, end), text.size() - end);
+}
+
+Json TextOrNull(const std::string& text) {
+  constexpr size_t kMostBytes = 128;
+  return text.empty() ? Json() : Json(Shortened(text, kMostBytes));
+}
 
 // "messages[0].role" of "messages[0].role: expected ..."
 std::string FieldOf(const std::string& message) {
@@ -73,8 +84,9 @@ std::string LoggedError(const ApiError& error) {
 }
 
 Json ErrorJson(const ApiError& error) {
+  constexpr size_t kMostBytes = 600;
   return {{"error",
-           {{"message", error.message},
+           {{"message", Shortened(error.message, kMostBytes)},
             {"type", TypeOf(error.status)},
             {"param", TextOrNull(error.param)},
             {"code", TextOrNull(error.code)}}}};

@@ -1,6 +1,6 @@
-// Reads the members of a JSON object one by one: each with its type and its bounds, and all that
-// nobody asked for by name at the end. The first thing that is wrong is kept; from then on all
-// members are absent. A member that is null is absent too.
+// Reads the members of a JSON object one by one, each with its type and its bounds, and lists at
+// the end the members that were never read. The first error is kept; from then on all members are
+// absent. A member that is null is absent too.
 #ifndef EBB_SERVER_API_JSON_FIELDS_H_
 #define EBB_SERVER_API_JSON_FIELDS_H_
 
@@ -16,16 +16,25 @@
 
 namespace ebb::server {
 
-// Limits on what is parsed at all.
+// Limits on what is parsed at all. Objects keep the order of their members and look for a name in
+// all of them, so that the time to parse one grows with the square of its members: all objects
+// together may take as long as one of kMostObjectMembers.
 inline constexpr int kMostJsonDepth = 64;
-inline constexpr size_t kMostJsonMembers = 10'000;
-inline constexpr size_t kMostMessages = 4096;  // in the list `messages` of a request
+inline constexpr size_t kMostJsonMembers = 200'000;
+inline constexpr size_t kMostObjectMembers = 10'000;  // in one object
+inline constexpr size_t kMostMessages = 16'384;       // in the list `messages` of a request
 
-// Whether a Content-Type is that of JSON, and the error where it is not.
+// Whether a body with this Content-Type is read as JSON: the type of JSON, none at all, or the one
+// that curl gives to a body by itself. OtherContent() is the error for all others.
 [[nodiscard]] bool IsJson(std::string_view content_type);
 [[nodiscard]] ApiError OtherContent();
-// A whole JSON object. Errors: 400 (no JSON, another value, too deep, too many members, no UTF-8).
+// Parses a JSON object. Half of a surrogate pair in a string ("\ud83d" alone) becomes U+FFFD.
+// Errors: 400 (text that is not JSON, with the offset of the byte; another value; invalid UTF-8;
+// request_too_large beyond the limits above).
 [[nodiscard]] ApiResult<Json> ParseObject(std::string_view text);
+// The arguments of a tool call as text of a JSON object, which chat templates ask for. Text that is
+// no JSON object, such as a call that was cut off, becomes the member INVALID_JSON of one.
+[[nodiscard]] std::string ArgumentsText(const Json& arguments);
 
 struct Bounds {
   double min = std::numeric_limits<double>::lowest();
@@ -38,6 +47,7 @@ class JsonFields {
   JsonFields(const Json& object, std::string path, std::optional<ApiError>* error);
 
   [[nodiscard]] std::optional<double> Number(const std::string& name, Bounds bounds);
+  // A number without a fraction is an integer however it is written: 100, 100.0, 1e2.
   [[nodiscard]] std::optional<int64_t> Integer(const std::string& name, int64_t min, int64_t max);
   [[nodiscard]] std::optional<bool> Bool(const std::string& name);
   [[nodiscard]] std::optional<std::string> Text(const std::string& name);
