@@ -47,6 +47,10 @@ struct GenerateOptions {
   std::vector<std::string> turn_ends = {};  // the same in thoughts, too: ChatPrompt::stops
   enum class OnEnd { kStop, kIgnore };  // kIgnore: --ignore-eos, end tokens are masked
   OnEnd on_end = OnEnd::kStop;
+  std::vector<Token> stop_tokens;  // end the answer as the model's own end tokens do
+  // The answer has at least so many tokens: up to there end tokens and stop_tokens are masked,
+  // unless a grammar admits nothing else, and stops are not looked for.
+  int min_tokens = 0;
   std::string thinking_start;  // see ChatPrompt
   std::string thinking_end;
   bool opens_in_thinking = false;

@@ -165,7 +165,7 @@ std::optional<Token> Generation::Next() {
     g.EndOn(token.status());
     return std::nullopt;
   }
-  if (g.model.EndsGeneration(*token)) {
+  if (g.choice.Ends(*token)) {
     g.EndBecause(FinishReason::kStop);
     return std::nullopt;
   }
@@ -228,7 +228,7 @@ Guess Generation::Guesses() const {
     if (ended || g->IsCancelled()) return std::optional<Guessed>();
     if (!choice->has_value()) *choice = g->choice.Clone();
     const Result<Token> token = (*choice)->Next(logits, position++);
-    if (!token.ok() || g->model.EndsGeneration(*token) ||
+    if (!token.ok() || (*choice)->Ends(*token) ||
         (*choice)->Show(*token) != TextStream::State::kOpen) {
       ended = true;
       return std::optional<Guessed>();

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -157,6 +158,64 @@ TEST_P(GenerateTest, AStopStringEndsTheTextBeforeIt) {
   EXPECT_EQ(result.finish_reason, FinishReason::kStopString);
   EXPECT_EQ(result.text, "one ");
   EXPECT_EQ(result.stop_string, "two th");
+}
+
+TEST_P(GenerateTest, AStopTokenEndsTheAnswerBeforeIt) {
+  std::vector<Token> tokens;
+  GenerateOptions options = {.max_tokens = 12, .on_end = OnEnd::kIgnore};
+  options.on_token = [&](Token token) { tokens.push_back(token); };
+  const std::string whole = Run(options).text;
+  ASSERT_EQ(tokens.size(), 12u);
+  const Token stop = tokens[7];
+  const auto first = static_cast<int>(std::ranges::find(tokens, stop) - tokens.begin());
+  options.stop_tokens = {-1, model_->shape().vocab_size, stop};
+  const GenerateResult result = Run(options);
+  EXPECT_EQ(result.finish_reason, FinishReason::kStop);
+  EXPECT_EQ(result.generated_tokens, first);
+  EXPECT_TRUE(whole.starts_with(result.text));
+  options.min_tokens = first + 2;
+  EXPECT_GE(Run(options).generated_tokens, first + 2);
+}
+
+TEST_P(GenerateTest, AnAnswerDoesNotEndBeforeItHasItsLeastTokens) {
+  // One token a character: 26 tokens, and then nothing but the end.
+  const std::string grammar = "root ::= [a-z]*";
+  GenerateOptions options = {.max_tokens = 40};
+  const auto favour_end = [&] {
+    SamplingOptions sampling = {.grammar = grammar};
+    for (Token token = 0; token < model_->shape().vocab_size; ++token) {
+      if (model_->EndsGeneration(token)) sampling.logit_bias[token] = 100;
+    }
+    return sampling;
+  };
+  EXPECT_EQ(Run(options, favour_end()).generated_tokens, 0);
+  for (const int least : {1, 5, 30}) {
+    options.min_tokens = least;
+    const GenerateResult result = Run(options, favour_end());
+    EXPECT_EQ(result.finish_reason, FinishReason::kStop) << result.error.ToString();
+    EXPECT_EQ(result.generated_tokens, least);
+  }
+  // A grammar that has been fulfilled comes first.
+  const GenerateResult said = Say("one", options);
+  EXPECT_EQ(said.finish_reason, FinishReason::kStop) << said.error.ToString();
+  EXPECT_EQ(said.text, "one");
+}
+
+TEST_P(GenerateTest, StopsAreNotLookedForBeforeTheLeastTokens) {
+  std::vector<Token> tokens;
+  GenerateOptions options = {.stops = {"two"}, .min_tokens = 1000};
+  options.on_token = [&](Token token) { tokens.push_back(token); };
+  EXPECT_EQ(Say("one two one two one", options).text, "one two one two one");
+  // The least tokens end with the first "two".
+  std::string text;
+  int count = 0;
+  while (text.find("two") == std::string::npos) {
+    text += model_->TokenText(tokens[count++], Model::ControlTokens::kHide);
+  }
+  options.min_tokens = count;
+  const GenerateResult result = Say("one two one two one", options);
+  EXPECT_EQ(result.finish_reason, FinishReason::kStopString);
+  EXPECT_EQ(result.text, "one two one ");
 }
 
 TEST_P(GenerateTest, TextComesInWholeCharacters) {

@@ -43,6 +43,11 @@ TextStream::TextStream(Options options) : options_(std::move(options)), part_(Pa
   part_ = options_.opens_in_thinking ? Part::kThought : Part::kUndecided;
 }
 
+void TextStream::SetStops(std::vector<std::string> stops) {
+  options_.stops = std::move(stops);
+  std::erase(options_.stops, "");
+}
+
 TextStream TextStream::WithoutSink() const {
   TextStream copy({.stops = options_.stops,
                    .turn_ends = options_.turn_ends,

@@ -37,6 +37,9 @@ class TextStream {
   // No more bytes will come: passes on what was held back, except half a character.
   State Finish();
 
+  // From now on these are the stop strings: in what comes, and in what is held back.
+  void SetStops(std::vector<std::string> stops);
+
   // One that stands where this one does; its text begins anew and goes nowhere.
   [[nodiscard]] TextStream WithoutSink() const;
 

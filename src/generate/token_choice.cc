@@ -1,5 +1,6 @@
 #include "src/generate/token_choice.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -11,7 +12,7 @@ TokenChoice::TokenChoice(const GenerateOptions& options, Sampler* sampler,
     : options_(&options),
       model_(&sampler->model()),
       sampler_(sampler),
-      stream_({.stops = options.stops,
+      stream_({.stops = options.min_tokens > 0 ? std::vector<std::string>() : options.stops,
                .turn_ends = options.turn_ends,
                .thinking_start = options.thinking_start,
                .thinking_end = options.thinking_end,
@@ -20,10 +21,19 @@ TokenChoice::TokenChoice(const GenerateOptions& options, Sampler* sampler,
       thinking_budget_(options.thinking_budget) {}
 
 Status TokenChoice::Prepare() {
-  if (options_->on_end == GenerateOptions::OnEnd::kIgnore) {
+  const bool ignores_end = options_->on_end == GenerateOptions::OnEnd::kIgnore;
+  if (ignores_end || options_->min_tokens > 0) {
     for (Token token = 0; token < model_->shape().vocab_size; ++token) {
-      if (model_->EndsGeneration(token)) end_tokens_.push_back(token);
+      if (!model_->EndsGeneration(token)) continue;
+      (ignores_end ? end_tokens_ : early_ends_).push_back(token);
     }
+  }
+  if (options_->min_tokens > 0) {
+    for (const Token token : options_->stop_tokens) {
+      const bool is_there = token >= 0 && token < model_->shape().vocab_size;
+      if (is_there) early_ends_.push_back(token);
+    }
+    early_ends_.insert(early_ends_.end(), end_tokens_.begin(), end_tokens_.end());
   }
   if (!options_->thinking_end.empty()) {
     EBB_ASSIGN_OR_RETURN(closing_, model_->Tokenize(options_->thinking_end, Model::AddBos::kNo,
@@ -41,6 +51,8 @@ TokenChoice TokenChoice::Clone() const {
   clone.stream_ = stream_.WithoutSink();
   clone.end_tokens_ = end_tokens_;
   clone.opening_ = opening_;
+  clone.early_ends_ = early_ends_;
+  clone.num_shown_ = num_shown_;
   clone.closing_ = closing_;
   clone.forced_ = forced_;
   clone.thinking_budget_ = thinking_budget_;
@@ -66,9 +78,19 @@ Result<Token> TokenChoice::Next(std::span<const float> logits, Position position
     return token;
   }
   was_forced_ = false;
-  if (!end_tokens_.empty()) {
+  if (IsTooShort()) {
+    const Result<Token> token = SampleWithout(early_ends_, logits, position);
+    if (token.ok()) return token;
+    // A grammar that has been fulfilled admits nothing but an end.
+  }
+  return SampleWithout(end_tokens_, logits, position);
+}
+
+Result<Token> TokenChoice::SampleWithout(std::span<const Token> masked,
+                                         std::span<const float> logits, Position position) {
+  if (!masked.empty()) {
     masked_logits_.assign(logits.begin(), logits.end());
-    for (const Token token : end_tokens_) {
+    for (const Token token : masked) {
       masked_logits_[token] = -std::numeric_limits<float>::infinity();
     }
     logits = masked_logits_;
@@ -106,13 +128,20 @@ bool TokenChoice::MayOpenThought(Token token) const {
   return stream_.MayOpenThought(TextOf(token));
 }
 
+bool TokenChoice::Ends(Token token) const {
+  return model_->EndsGeneration(token) ||
+         std::ranges::find(options_->stop_tokens, token) != options_->stop_tokens.end();
+}
+
 double TokenChoice::margin() const {
   return was_forced_ ? std::numeric_limits<double>::infinity() : sampler_->margin();
 }
 
 TextStream::State TokenChoice::Show(Token token) {
   const bool was_thought = stream_.in_thought();
+  ++num_shown_;
   const TextStream::State state = stream_.Push(TextOf(token));
+  if (num_shown_ == options_->min_tokens) stream_.SetStops(options_->stops);
   if (was_thought && stream_.in_thought() && !budget_spent_) ++thought_tokens_;
   return state;
 }

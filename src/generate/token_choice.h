@@ -27,6 +27,8 @@ class TokenChoice {
   [[nodiscard]] Result<Token> Next(std::span<const float> logits, Position position);
   // Sampler::margin() of the last token that Next() chose; infinity for one that was forced.
   [[nodiscard]] double margin() const;
+  // Whether the answer ends with this token, which Next() chose, and which has no text then.
+  [[nodiscard]] bool Ends(Token token) const;
   // Adds its text.
   TextStream::State Show(Token token);
   // The thought's budget is spent.
@@ -44,6 +46,10 @@ class TokenChoice {
   [[nodiscard]] bool MayOpenThought(Token token) const;
   [[nodiscard]] std::string TextOf(Token token) const;
   void SeeForced(Token token);
+  // Whether the answer is shorter than its options ask for.
+  [[nodiscard]] bool IsTooShort() const { return num_shown_ < options_->min_tokens; }
+  [[nodiscard]] Result<Token> SampleWithout(std::span<const Token> masked,
+                                            std::span<const float> logits, Position position);
 
   const GenerateOptions* options_;
   const Model* model_;
@@ -52,6 +58,8 @@ class TokenChoice {
   TextStream stream_;
   std::vector<Token> end_tokens_;  // masked; empty unless OnEnd::kIgnore
   std::vector<Token> opening_;     // the tokens of thinking_start
+  std::vector<Token> early_ends_;  // masked while the answer is too short
+  int num_shown_ = 0;              // tokens of the whole answer
   std::vector<Token> closing_;     // the tokens of thinking_end
   std::vector<Token> forced_;      // still to come, last first
   int thinking_budget_;            // -1: no limit
