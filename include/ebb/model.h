@@ -114,6 +114,9 @@ class Model {
   [[nodiscard]] Result<ChatPrompt> FormatChat(const ChatRequest& request) const;
   [[nodiscard]] Result<ChatPrompt> FormatChat(std::span<const ChatMessage> messages,
                                               Thinking thinking) const;
+  // Whether the template tells the model which tools it may call; FormatChat() refuses tools
+  // otherwise. True for a template that does not parse, whose error FormatChat() has.
+  [[nodiscard]] bool TakesTools() const;
 
   [[nodiscard]] const LoadedModel& loaded() const { return *loaded_; }
 

@@ -450,6 +450,21 @@ Result<std::unique_ptr<ChatTemplate>> ModelChat::Take() {
   return parsed;
 }
 
+bool ChatTemplate::TakesTools() const {
+  return common_chat_templates_get_caps(impl_->templates.get()).at("supports_tools");
+}
+
+bool ModelChat::TakesTools() {
+  Result<std::unique_ptr<ChatTemplate>> mine = Take();
+  if (!mine.ok()) return true;  // what is wrong with the template is said when it is rendered
+  const bool takes = (*mine)->TakesTools();
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(*std::move(mine));
+  return takes;
+}
+
+bool Model::TakesTools() const { return loaded_->chat->TakesTools(); }
+
 Result<ChatPrompt> Model::FormatChat(const ChatRequest& request) const {
   return loaded_->chat->Format(request);
 }

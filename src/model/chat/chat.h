@@ -31,6 +31,7 @@ class ChatTemplate {
 
   // Errors: what Model::FormatChat() says. One thread at a time for each template.
   [[nodiscard]] Result<ChatPrompt> Render(const ChatRequest& request) const;
+  [[nodiscard]] bool TakesTools() const;
 
  private:
   ChatTemplate();
@@ -45,6 +46,8 @@ class ModelChat {
   // The model must outlive it.
   explicit ModelChat(const llama_model* model);
   [[nodiscard]] Result<ChatPrompt> Format(const ChatRequest& request);
+  // See Model::TakesTools().
+  [[nodiscard]] bool TakesTools();
   [[nodiscard]] const SpecialTexts& specials() const { return specials_; }
 
  private:

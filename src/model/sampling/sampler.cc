@@ -47,11 +47,11 @@ Status Check(const SamplingOptions& options, int vocab_size) {
   constexpr double kMaxBias = 100;
   for (const auto& [token, bias] : options.logit_bias) {
     if (token < 0 || token >= vocab_size) {
-      return InvalidArgument(fmt::format("logit-bias: expected a token from 0 to {}, found {}",
+      return InvalidArgument(fmt::format("logit_bias: expected a token from 0 to {}, found {}",
                                          vocab_size - 1, token));
     }
     if (bias == kNever) continue;
-    EBB_RETURN_IF_ERROR(CheckRange("logit-bias", bias, -kMaxBias, kMaxBias));
+    EBB_RETURN_IF_ERROR(CheckRange("logit_bias", bias, -kMaxBias, kMaxBias));
   }
   return OkStatus();
 }

@@ -367,7 +367,7 @@ TEST_F(SamplerTest, RefusesABiasOfNoToken) {
   for (const Token token : {-1, size, 1 << 30}) {
     const Status status = Refusal({.logit_bias = {{token, 1.0F}}});
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(), "logit-bias: expected a token from 0 to " +
+    EXPECT_EQ(status.message(), "logit_bias: expected a token from 0 to " +
                                     std::to_string(size - 1) + ", found " + std::to_string(token));
   }
   EXPECT_TRUE(Refusal({.logit_bias = {{size - 1, -100.0F}}}).ok());
@@ -452,15 +452,15 @@ TEST_F(SamplerTest, RefusesValuesOutOfRangeByName) {
       {"repeat-last-n", [](SamplingOptions& o) { o.repeat_last_n = -1; }},
       {"presence-penalty", [](SamplingOptions& o) { o.presence_penalty = kInfinity; }},
       {"frequency-penalty", [](SamplingOptions& o) { o.frequency_penalty = kNan; }},
-      {"logit-bias",
+      {"logit_bias",
        [](SamplingOptions& o) {
          o.logit_bias = {{3, 100.5F}};
        }},
-      {"logit-bias",
+      {"logit_bias",
        [](SamplingOptions& o) {
          o.logit_bias = {{3, -101}};
        }},
-      {"logit-bias",
+      {"logit_bias",
        [](SamplingOptions& o) {
          o.logit_bias = {{3, kNan}};
        }},
