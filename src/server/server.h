@@ -17,6 +17,7 @@
 #include "ebb/status.h"
 #include "src/server/access/access_log.h"
 #include "src/server/access/api_keys.h"
+#include "src/server/api/reasoning_field.h"
 #include "src/server/api/request.h"
 #include "src/server/engine/driver.h"
 #include "src/server/http/http_server.h"
@@ -40,6 +41,7 @@ struct ServerOptions {
   DriverOptions driver;
   MetricsAlias metrics_alias = MetricsAlias::kNone;
   DashboardMode dashboard = DashboardMode::kFigures;
+  ReasoningField reasoning_field = ReasoningField::kReasoningContent;
   // Bytes of JSON that may be kept of responses, which can be asked for and gone on with by id.
   size_t response_store_bytes = size_t{64} << 20;
   // Where sessions rest, and how; nothing: there are none.

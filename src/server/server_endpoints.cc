@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "ebb/generate.h"
+#include "src/server/api/continued_answer.h"
 #include "src/server/api/json_fields.h"
 #include "src/server/api/messages_exchange.h"
 #include "src/server/api/messages_request.h"
@@ -94,11 +95,20 @@ HttpAnswer Server::Impl::Detokenize(const Json& body) const {
 }
 
 HttpAnswer Server::Impl::ApplyTemplate(const Json& body) const {
-  ApiResult<ChatRequest> request = ReadChatRequest(body, options.defaults);
-  if (const auto* error = std::get_if<ApiError>(&request)) return ErrorAnswer(*error);
-  const Result<ChatPrompt> prompt = model->FormatChat(std::get<ChatRequest>(request));
+  ApiResult<CompletionRequest> read = ReadChatRequest(body, options.defaults);
+  if (const auto* error = std::get_if<ApiError>(&read)) return ErrorAnswer(*error);
+  auto& request = std::get<CompletionRequest>(read);
+  LeaveOutTools(*model, &request);
+  if (request.begun.has_value() && request.begun->reasoning_content.empty()) {
+    request.chat.thinking = Thinking::kOff;
+  }
+  Result<ChatPrompt> prompt = model->FormatChat(request.chat);
   if (!prompt.ok()) return ErrorAnswer(ErrorFrom(prompt.status()));
-  return JsonAnswer({{"prompt", prompt->text}});
+  std::string text = prompt->text;
+  if (request.begun.has_value()) {
+    for (const BegunPiece& piece : BegunPieces(*request.begun, *prompt)) text += piece.text;
+  }
+  return JsonAnswer({{"prompt", std::move(text)}});
 }
 
 HttpAnswer Server::Impl::CountTokens(const Json& body) const {
@@ -126,11 +136,11 @@ HttpAnswer Server::Impl::CountChat(const Json& body) const {
 }
 
 ApiResult<size_t> Server::Impl::CountPrompt(const Json& body) const {
-  ApiResult<ChatRequest> request = ReadChatRequest(body, options.defaults);
-  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
-  auto& chat = std::get<ChatRequest>(request);
-  const std::vector<ChatMessage> messages = std::exchange(chat.messages, {});
-  const Result<Turn> turn = BeginTurn(*model, {.request = std::move(chat)}, messages);
+  ApiResult<CompletionRequest> read = ReadChatRequest(body, options.defaults);
+  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
+  auto& request = std::get<CompletionRequest>(read);
+  LeaveOutTools(*model, &request);
+  const Result<Turn> turn = BeginChatTurn(*model, std::move(request.chat), request.begun);
   if (!turn.ok()) return ErrorFrom(turn.status());
   return turn->tokens.size();
 }

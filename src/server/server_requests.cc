@@ -139,6 +139,7 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
   ApiResult<CompletionRequest> read = ReadRequest(endpoint, in_chat.body, options.defaults);
   if (auto* error = std::get_if<ApiError>(&read)) return in_chat.renamed(std::move(*error));
   auto& request = std::get<CompletionRequest>(read);
+  LeaveOutTools(*model, &request);
   if (in_chat.apply) {
     if (auto error = in_chat.apply(*model, &request)) return *std::move(error);
   }
@@ -150,6 +151,9 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
                                      &request)) {
     return *std::move(error);
   }
+  if (auto error = TakeBegunAnswer(&request)) return in_chat.renamed(*std::move(error));
+  std::vector<std::string> ignored = std::move(in_chat.ignored);
+  std::ranges::move(request.ignored, std::back_inserter(ignored));
   PreparedRequest result = {
       .interface = api,
       .asker = std::move(asker),
@@ -160,8 +164,11 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
                    .streams = request.streams,
                    .includes_usage = request.includes_usage,
                    .tells_hash = request.tells_hash,
-                   .choices_per_prompt = static_cast<size_t>(request.num_choices)},
-      .ignored = std::move(request.ignored),
+                   .choices_per_prompt = static_cast<size_t>(request.num_choices),
+                   .tool_names = request.tool_names,
+                   .reasoning_field = options.reasoning_field,
+                   .drawn_seed = request.drawn_seed},
+      .ignored = std::move(ignored),
       .api = std::move(in_chat)};
   result.completion = std::move(request);
   return result;

@@ -61,7 +61,7 @@ TEST_F(ApiTest, AnAnswerIsThatOfTheLibraryToTheBit) {
   EXPECT_EQ(choice["message"]["role"], "assistant");
   EXPECT_EQ(choice["message"]["content"], solo.content);
   EXPECT_EQ(choice["message"]["reasoning_content"], solo.thought);
-  EXPECT_EQ(choice["message"]["reasoning"], solo.thought);
+  EXPECT_FALSE(choice["message"].contains("reasoning"));
   EXPECT_EQ(body["ebb"]["logits_hash"], solo.hash);
   const json& usage = body["usage"];
   EXPECT_EQ(usage["completion_tokens"], solo.result.generated_tokens);
@@ -86,7 +86,7 @@ TEST_F(ApiTest, AStreamSaysWhatAWholeAnswerSays) {
   const json& message = whole["choices"][0]["message"];
   EXPECT_EQ(choice.content, message["content"]);
   EXPECT_EQ(choice.thought, message["reasoning_content"]);
-  EXPECT_EQ(choice.other_thought, choice.thought);
+  EXPECT_EQ(choice.other_thought, "");
   EXPECT_EQ(choice.finish, "stop");
   const json usage = json::parse(events[events.size() - 2]);
   EXPECT_EQ(usage["choices"].size(), 0u);
@@ -290,7 +290,7 @@ TEST_F(ApiTest, ErrorsHaveOpenAisForm) {
       {{{"messages", user}, {"temperature", 9}}, "temperature", "out_of_range"},
       {{{"messages", user}, {"model", "other"}}, "model", "model_not_found"},
       {{{"messages", user}, {"ebb", {{"policy", "fly"}}}}, "", "invalid_value"},
-      {{{"messages", user}, {"logit_bias", {{"99999", 1}}}}, "", "invalid_value"},
+      {{{"messages", user}, {"logit_bias", {{"99999", 1}}}}, "logit_bias", "invalid_value"},
       {{{"messages", user}, {"tool_choice", "required"}}, "tool_choice", "invalid_value"},
   };
   for (const Case& one : cases) {
@@ -322,8 +322,177 @@ TEST_F(ApiTest, WhatIsNotThereIsSaid) {
   EXPECT_EQ(Get("/v1/requests/x").status, 405);
   EXPECT_EQ(Post("/v1/embeddings", {{"input", "x"}}).status, 501);
   Client client(port());
-  client.Send(Client::Request("POST", "/v1/chat/completions", "{}"));
+  client.Send(
+      Client::Request("POST", "/v1/chat/completions", "{}", "Content-Type: text/plain\r\n"));
   EXPECT_EQ(client.Receive().status, 415);
+}
+
+TEST_F(ApiTest, ABodyWithoutATypeOrWithThatOfCurlIsReadAsJson) {
+  const std::string body = ServerTest::Chat(1, {{"max_tokens", 1}}).dump();
+  for (const char* type : {"", "Content-Type: application/x-www-form-urlencoded\r\n"}) {
+    Client client(port());
+    client.Send(Client::Request("POST", "/v1/chat/completions", body, type));
+    EXPECT_EQ(client.Receive().status, 200) << type;
+  }
+}
+
+TEST_F(ApiTest, ABiasReachesTheTokenThatItNames) {
+  const auto first = [&](const json& biases) {
+    const json answer = Chat(ServerTest::Chat(1, {{"max_tokens", 1},
+                                                  {"logprobs", true},
+                                                  {"top_logprobs", 2},
+                                                  {"logit_bias", biases}}))
+                            .json();
+    return answer["choices"][0]["logprobs"]["content"][0];
+  };
+  const json plain = first(json::object());
+  const std::string likeliest = plain["top_logprobs"][0]["token"];
+  const std::string second = plain["top_logprobs"][1]["token"];
+  EXPECT_EQ(plain["token"], likeliest);
+  const json tokens = Post("/tokenize", {{"content", likeliest}}).json()["tokens"];
+  ASSERT_EQ(tokens.size(), 1u);
+  const std::string id = std::to_string(tokens[0].get<int>());
+  for (const json& biases : {json{{id, -100}}, json::array({{tokens[0], -100}}),
+                             json::array({{tokens[0], false}}), json::array({{likeliest, -100}})}) {
+    EXPECT_EQ(first(biases)["token"], second) << biases.dump();
+  }
+  const int vocab_size = model_->shape().vocab_size;
+  for (const json& biases :
+       {json{{std::to_string(vocab_size), 1}}, json::array({{vocab_size, 1}})}) {
+    const ClientAnswer refused = Chat(ServerTest::Chat(1, {{"logit_bias", biases}}));
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_EQ(refused.json()["error"]["param"], "logit_bias") << refused.body;
+  }
+  EXPECT_EQ(Chat(ServerTest::Chat(
+                     1, {{"max_tokens", 1}, {"logit_bias", {{std::to_string(vocab_size - 1), 1}}}}))
+                .status,
+            200);
+}
+
+TEST_F(ApiTest, ASeedThatIsDrawnIsToldAndGivesTheSameAnswer) {
+  const json more = {{"seed", -1}, {"temperature", 2}, {"top_k", 0},
+                     {"top_p", 1}, {"min_p", 0},       {"max_tokens", 20}};
+  const json one = Chat(ServerTest::Chat(1, more)).json();
+  const json other = Chat(ServerTest::Chat(1, more)).json();
+  ASSERT_TRUE(one["ebb"].contains("seed")) << one.dump();
+  EXPECT_NE(one["ebb"]["seed"], other["ebb"]["seed"]);
+  EXPECT_NE(one["choices"][0]["message"], other["choices"][0]["message"]);
+  json again = ServerTest::Chat(1, more);
+  again["seed"] = one["ebb"]["seed"];
+  const json replayed = Chat(again).json();
+  EXPECT_EQ(replayed["choices"][0]["message"], one["choices"][0]["message"]);
+  EXPECT_FALSE(replayed["ebb"].contains("seed"));
+}
+
+TEST_F(ApiTest, LogprobsAreThoseOfTheTextThatIsTold) {
+  json body = {{"prompt", Question(1) + " "}, {"max_tokens", 40}, {"logprobs", 2}};
+  const std::string whole_text = Post("/v1/completions", body).json()["choices"][0]["text"];
+  // A stop string in the middle of what the model says.
+  body["stop"] = whole_text.substr(whole_text.size() / 2, 6);
+  const json whole = Post("/v1/completions", body).json()["choices"][0];
+  EXPECT_EQ(whole["finish_reason"], "stop");
+  body["stream"] = true;
+  json tokens = json::array(), offsets = json::array();
+  for (const std::string& event : Post("/v1/completions", body).events()) {
+    if (event == "[DONE]") continue;
+    const json logprobs = json::parse(event)["choices"][0]["logprobs"];
+    if (logprobs.is_null()) continue;
+    for (const json& token : logprobs["tokens"]) tokens.push_back(token);
+    for (const json& offset : logprobs["text_offset"]) offsets.push_back(offset);
+  }
+  EXPECT_EQ(tokens, whole["logprobs"]["tokens"]);
+  EXPECT_EQ(offsets, whole["logprobs"]["text_offset"]);
+  const std::string text = whole["text"];
+  ASSERT_GT(tokens.size(), 0u);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    ASSERT_LT(offsets[i], text.size());
+    // The last token may have the first bytes of the stop string.
+    const std::string rest = text.substr(offsets[i]);
+    const std::string token = tokens[i];
+    EXPECT_TRUE(rest.starts_with(token) || (i + 1 == tokens.size() && token.starts_with(rest)));
+  }
+}
+
+TEST_F(ApiTest, AnAnswerEndsAtTokensAndNotBeforeItsLeastLength) {
+  const json chat = Chat(ServerTest::Chat(1, {{"logprobs", true}})).json();
+  const json& content = chat["choices"][0]["logprobs"]["content"];
+  const std::string text = content[5]["token"];
+  const int id = Post("/tokenize", {{"content", text}}).json()["tokens"][0];
+  size_t first = 0;
+  while (content[first]["token"] != text) ++first;
+  const json stopped = Chat(ServerTest::Chat(1, {{"stop_token_ids", {id}}})).json();
+  EXPECT_EQ(stopped["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(stopped["usage"]["completion_tokens"], first);
+  const json message =
+      Post("/v1/messages", ServerTest::Chat(1, {{"stop_token_ids", {id}}, {"max_tokens", 1000}}))
+          .json();
+  EXPECT_EQ(message["stop_reason"], "end_turn");
+  EXPECT_EQ(message["usage"]["output_tokens"], first);
+  const json response =
+      Post("/v1/responses", {{"input", Question(1)}, {"stop_token_ids", {id}}}).json();
+  EXPECT_EQ(response["usage"]["output_tokens"], first);
+  const int whole = chat["usage"]["completion_tokens"];
+  const json longer = Chat(ServerTest::Chat(1, {{"min_tokens", whole + 3}})).json();
+  EXPECT_GE(longer["usage"]["completion_tokens"], whole + 3);
+  EXPECT_EQ(Chat(ServerTest::Chat(1, {{"stop_token_ids", {1 << 30}}})).json()["error"]["param"],
+            "stop_token_ids");
+}
+
+TEST_F(ApiTest, AnAnswerThatWasBegunGoesOn) {
+  const json whole = Chat(ServerTest::Chat(1)).json()["choices"][0]["message"];
+  const std::string content = whole["content"];
+  const std::string begun = content.substr(0, content.find(' ', content.size() / 2));
+  json body = ServerTest::Chat(1);
+  body["messages"].push_back({{"role", "assistant"},
+                              {"content", begun},
+                              {"reasoning_content", whole["reasoning_content"]}});
+  const json rest = Chat(body).json()["choices"][0]["message"];
+  EXPECT_EQ(begun + rest["content"].get<std::string>(), content);
+  EXPECT_FALSE(rest.contains("reasoning_content"));
+  // vLLM's way, and Anthropic's.
+  body["continue_final_message"] = true;
+  body["add_generation_prompt"] = false;
+  EXPECT_EQ(Chat(body).json()["choices"][0]["message"], rest);
+  body["stream"] = true;
+  EXPECT_EQ(Put(Chat(body).events())[0].content, rest["content"]);
+  const json blocks = {{{"type", "thinking"}, {"thinking", whole["reasoning_content"]}},
+                       {{"type", "text"}, {"text", begun}}};
+  const json messages = {{{"role", "user"}, {"content", Question(1)}},
+                         {{"role", "assistant"}, {"content", blocks}}};
+  const json message = Post("/v1/messages", {{"messages", messages}, {"max_tokens", 100}}).json();
+  ASSERT_EQ(message["content"].size(), 1u) << message.dump();
+  EXPECT_EQ(message["content"][0]["text"], rest["content"]);
+  const json counted = Post("/v1/messages/count_tokens", {{"messages", messages}}).json();
+  EXPECT_EQ(counted["input_tokens"], message["usage"]["input_tokens"].get<int>() +
+                                         message["usage"]["cache_read_input_tokens"].get<int>());
+  const std::string prompt =
+      Post("/apply-template", {{"messages", body["messages"]}}).json()["prompt"];
+  EXPECT_TRUE(prompt.ends_with(begun)) << prompt;
+}
+
+TEST_F(ApiTest, AThoughtThatWasBegunGoesOn) {
+  const json whole = Chat(ServerTest::Chat(1)).json()["choices"][0]["message"];
+  const std::string thought = whole["reasoning_content"];
+  const std::string begun = thought.substr(0, thought.find(' ', thought.size() / 2));
+  json body = ServerTest::Chat(1);
+  body["messages"].push_back(
+      {{"role", "assistant"}, {"content", ""}, {"reasoning_content", begun}});
+  const json rest = Chat(body).json()["choices"][0]["message"];
+  EXPECT_EQ(begun + " " + rest["reasoning_content"].get<std::string>(), thought);
+  EXPECT_EQ(rest["content"], whole["content"]);
+}
+
+TEST_F(ApiTest, ToolsAreLeftOutWhereTheTemplateHasNoPlaceForThem) {
+  const json tool = {{"type", "function"}, {"function", {{"name", "f"}}}};
+  const ClientAnswer answer = Chat(ServerTest::Chat(1, {{"tools", {tool}}, {"max_tokens", 1}}));
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.headers.at("x-ebb-ignored"), "tools");
+  const json plain = Post("/apply-template", ServerTest::Chat(1)).json();
+  EXPECT_EQ(Post("/apply-template", ServerTest::Chat(1, {{"tools", {tool}}})).json(), plain);
+  const ClientAnswer needed =
+      Chat(ServerTest::Chat(1, {{"tools", {tool}}, {"tool_choice", "required"}}));
+  EXPECT_EQ(needed.status, 400);
+  EXPECT_EQ(needed.json()["error"]["param"], "tools");
 }
 
 TEST_F(ApiTest, FieldsWithoutEffectAreNamedInAHeader) {

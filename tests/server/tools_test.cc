@@ -21,7 +21,7 @@ class ToolsTest : public ServerTest {
   static void TearDownTestSuite() { with_tools_.reset(); }
   // What is made of an answer with this text, which comes in pieces of `size` bytes.
   Exchange Answered(const std::string& text, size_t size, bool streams,
-                    FinishReason finish = FinishReason::kStop) {
+                    FinishReason finish = FinishReason::kStop, const ToolNames& names = {}) {
     const Tool weather = {.name = "weather",
                           .parameters = R"({"type": "object", "properties": {"city": {}}})"};
     auto prompt = with_tools_->FormatChat(
@@ -32,7 +32,8 @@ class ToolsTest : public ServerTest {
                        .streams = streams,
                        .prompt = std::make_shared<const ChatPrompt>(*std::move(prompt)),
                        .calls = Calls::kParsed,
-                       .first_call = 3});
+                       .first_call = 3,
+                       .tool_names = names});
     exchange.Take(0, {.accepted = true});
     for (size_t i = 0; i < text.size(); i += size) {
       exchange.Take(0, {.pieces = {{TextPart::kAnswer, text.substr(i, size)}}});
@@ -99,6 +100,15 @@ TEST_F(ToolsTest, AStreamTellsEachNameOnceAndArgumentsInPieces) {
       EXPECT_EQ(arguments[i], call["function"]["arguments"]) << size;
     }
   }
+}
+
+TEST_F(ToolsTest, ACallHasTheNameThatTheClientGaveTheTool) {
+  const Json whole =
+      Answered(kCalls, 5, /*streams=*/false, FinishReason::kStop, {{"weather", "sky.weather"}})
+          .Whole();
+  const Json& calls = whole["choices"][0]["message"]["tool_calls"];
+  EXPECT_EQ(calls[0]["function"]["name"], "sky.weather");
+  EXPECT_EQ(calls[1]["function"]["name"], "time");
 }
 
 TEST_F(ToolsTest, AnAnswerThatOnlyCallsHasNoContent) {

@@ -234,7 +234,8 @@ std::vector<OptionRow> DisplayRows() {
           G::kJson, "--json", "write results as JSON, one object a line",
           [](CliOptions& o) { return &o.json; }, true),
       NameRow(G::kLogprobs, "--logprobs", "FILE",
-              "write a line of JSON for each generated token: its logarithmic probability by the "
+              "write a line of JSON for each generated token, those of a stop string included: its "
+              "logarithmic probability by the "
               "model alone, before temperature, penalties and grammar",
               [](CliOptions& o) { return &o.logprobs_file; }),
       ValueRow(G::kLogprobs, "--top-logprobs", "N",

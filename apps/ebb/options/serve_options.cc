@@ -12,6 +12,7 @@ using G = OptionGroup;
 using server::AccessLogFormat;
 using server::DashboardMode;
 using server::MetricsAlias;
+using server::ReasoningField;
 
 Status ReadPrefixCache(std::string_view text, CliOptions* options) {
   uint64_t& bytes = options->serve.prefix_cache_bytes;
@@ -122,6 +123,14 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
                                {{"off", DashboardMode::kOff},
                                 {"figures", DashboardMode::kFigures},
                                 {"text", DashboardMode::kText}}),
+      ChoiceRow<ReasoningField>(
+          G::kServe, "--reasoning-field",
+          "the member of a chat's answer that tells the thought; both: for clients of either kind, "
+          "of which those that join the two show it twice",
+          [](CliOptions& o) { return &o.serve.reasoning_field; },
+          {{"reasoning_content", ReasoningField::kReasoningContent},
+           {"reasoning", ReasoningField::kReasoning},
+           {"both", ReasoningField::kBoth}}),
       SessionsRow(),
       {G::kServe, "--prefix-store", "SIZE",
        "room in the place of --sessions for prompts that were read, so that servers take them back "

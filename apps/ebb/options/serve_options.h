@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/server/access/access_record.h"
+#include "src/server/api/reasoning_field.h"
 #include "src/server/monitoring/dashboard_mode.h"
 #include "src/server/monitoring/metrics_alias.h"
 #include "src/store/store_url.h"
@@ -36,6 +37,7 @@ struct ServeInput {
   uint64_t prefix_cache_bytes = uint64_t{1} << 30;  // 0: off
   server::MetricsAlias metrics_alias = server::MetricsAlias::kNone;
   server::DashboardMode dashboard = server::DashboardMode::kFigures;
+  server::ReasoningField reasoning_field = server::ReasoningField::kReasoningContent;
   std::optional<store::StoreUrl> sessions;
   // Of prompts in that store; 0: off; nothing: kDefaultPrefixStoreBytes where there are sessions.
   std::optional<uint64_t> prefix_store_bytes;

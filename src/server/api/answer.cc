@@ -47,8 +47,12 @@ void AnswerPiece::Append(AnswerPiece more) {
   }
 }
 
-AnswerReader::AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, size_t first_call)
-    : prompt_(std::move(prompt)), calls_(calls), first_call_(first_call) {}
+AnswerReader::AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, size_t first_call,
+                           ToolNames names)
+    : prompt_(std::move(prompt)),
+      calls_(calls),
+      first_call_(first_call),
+      names_(std::move(names)) {}
 
 AnswerPiece AnswerReader::Add(std::string_view text, TextPart part) {
   AnswerPiece piece;
@@ -166,7 +170,8 @@ AnswerPiece AnswerReader::Compare(const ChatAnswer& answer, AnswerEnd end) {
       ++num_calls_;
       told_arguments_.push_back(0);
       news.id = call.id.empty() ? CallId(first_call_ + i) : call.id;
-      news.name = call.name;
+      const auto renamed = names_.find(call.name);
+      news.name = renamed == names_.end() ? call.name : renamed->second;
     }
     if (call.arguments.size() > told_arguments_[i]) {
       news.arguments = call.arguments.substr(told_arguments_[i]);

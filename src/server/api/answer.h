@@ -12,6 +12,7 @@
 
 #include "ebb/chat.h"
 #include "ebb/generate.h"
+#include "src/server/api/tool_names.h"
 
 namespace ebb::server {
 
@@ -41,7 +42,9 @@ enum class Calls { kNone, kParsed };
 class AnswerReader {
  public:
   // first_call: how many calls the conversation has, whose ids this answer's must not repeat.
-  AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, size_t first_call);
+  // names: what the client calls the tools.
+  AnswerReader(std::shared_ptr<const ChatPrompt> prompt, Calls calls, size_t first_call,
+               ToolNames names = {});
 
   // Text of GenerateOptions::on_text.
   [[nodiscard]] AnswerPiece Add(std::string_view text, TextPart part);
@@ -63,6 +66,7 @@ class AnswerReader {
   const std::shared_ptr<const ChatPrompt> prompt_;
   const Calls calls_;
   const size_t first_call_;
+  const ToolNames names_;
   bool has_thought_ = false;
   bool thought_is_over_ = false;
   bool thought_begun_ = false;  // some of it was told

@@ -26,8 +26,12 @@ ApiResult<ApiRequest> ReadResponses(const Json& body,
   ApiResult<ResponsesRequest> read = ReadResponsesRequest(body, find);
   if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
   auto& request = std::get<ResponsesRequest>(read);
-  ApiRequest result = {.body = std::move(request.chat), .renamed = InResponses};
-  result.exchange = [options = ResponsesOptions{std::move(request.echo), request.wants_summary}](
+  ApiRequest result = {.body = std::move(request.chat),
+                       .renamed = InResponses,
+                       .exchange = {},
+                       .ignored = std::move(request.ignored)};
+  result.exchange = [options = ResponsesOptions{std::move(request.echo), request.wants_summary,
+                                                std::move(request.namespaced)}](
                         std::shared_ptr<const Model> model, ExchangeOptions exchange) {
     return std::make_unique<ResponsesExchange>(std::move(model), std::move(exchange), options);
   };
@@ -42,7 +46,10 @@ ApiResult<ApiRequest> ReadMessages(const Json& body) {
   ApiResult<MessagesRequest> read = ReadMessagesRequest(body, MessagesUse::kAnswer);
   if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
   auto& request = std::get<MessagesRequest>(read);
-  ApiRequest result = {.body = std::move(request.chat), .renamed = InMessages};
+  ApiRequest result = {.body = std::move(request.chat),
+                       .renamed = InMessages,
+                       .exchange = {},
+                       .ignored = std::move(request.ignored)};
   result.exchange = [stops = std::move(request.stops)](std::shared_ptr<const Model> model,
                                                        ExchangeOptions exchange) {
     return std::make_unique<MessagesExchange>(std::move(model), std::move(exchange), stops);

@@ -37,6 +37,7 @@ struct ApiRequest {
   std::function<void(const Model& model, const std::vector<Job>& jobs)> note = {};
   // Keeps an answer that is over, without an error, where that was asked for; may be null.
   std::function<void(const Exchange&)> keep = {};
+  std::vector<std::string> ignored = {};  // what was left out of `body`, under the client's names
 };
 // Errors: 400, whose fields are the client's.
 [[nodiscard]] ApiResult<ApiRequest> ReadApi(Api api, Json body,

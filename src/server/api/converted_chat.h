@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/server/api/api_error.h"
 
@@ -30,8 +31,8 @@ class ChatMessages {
   // What the assistant said. A thought, or a second text, begins a new message.
   void AddThought(const std::string& text);
   void AddText(std::string text);
-  // arguments: JSON as text.
-  void AddCall(std::string call_id, std::string name, std::string arguments);
+  // arguments: as the client sent them; see ArgumentsText().
+  void AddCall(std::string call_id, std::string name, Json arguments);
   // The assistant's next part belongs to another turn.
   void EndTurn() { in_turn_ = false; }
 
@@ -45,11 +46,21 @@ class ChatMessages {
   bool in_turn_ = false;  // the last message is an assistant's that may go on
 };
 
-// The text of a content: a string, or parts whose type is in `types` and that have a text. Null
-// gives an empty text. What else it holds is an error, with the part's path.
+// How a content is read.
+struct ContentRules {
+  std::span<const std::string_view> types;  // of parts that have a text
+  // Takes the paths of parts that are no text: a line of text stands in for each. Null: they are
+  // errors.
+  std::vector<std::string>* ignored = nullptr;
+};
+// The text of a content: a string, or parts. Null gives an empty text. Errors name the part.
 [[nodiscard]] std::string ContentText(const Json* content, const std::string& path,
-                                      std::span<const std::string_view> types,
-                                      std::optional<ApiError>* error);
+                                      const ContentRules& rules, std::optional<ApiError>* error);
+// The text that stands in for a part that a model which reads text alone cannot read: what a search
+// result or a document has of text, else "[image: this model reads text only]". The parts that are
+// lost are named in `ignored`.
+[[nodiscard]] std::string StandInFor(const Json& part, const std::string& path,
+                                     std::vector<std::string>* ignored);
 
 // The first one stands.
 void Fail(const std::string& path, const std::string& message, std::string code,

@@ -1,7 +1,6 @@
 #include "src/server/api/exchange.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -60,9 +59,6 @@ std::optional<ApiError> ErrorOf(const JobEnd& end, bool was_accepted) {
   return error;
 }
 
-// JSON has no infinities.
-double Finite(double logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
-
 Json CallsJson(const std::vector<CallPiece>& calls, bool is_stream) {
   Json array = Json::array();
   for (const CallPiece& call : calls) {
@@ -115,10 +111,11 @@ Json ProgressJson(const PromptProgress& progress) {
           {"time_ms", progress.seconds * kMs}};
 }
 
-Json OwnJson(const JobEnd& end, bool is_malformed, bool tells_hash) {
+Json OwnJson(const JobEnd& end, bool is_malformed, const ExchangeOptions& options) {
   Json own = {{"finish", FinishReasonName(end.finish)}, {"parks", end.num_parks}};
   if (is_malformed) own["parse"] = "failed";
-  if (tells_hash) own["logits_hash"] = fmt::format("{:016x}", end.logits_hash);
+  if (options.drawn_seed.has_value()) own["seed"] = *options.drawn_seed;
+  if (options.tells_hash) own["logits_hash"] = fmt::format("{:016x}", end.logits_hash);
   if (end.session.has_value()) {
     Json& session = own["session"] = {{"id", end.session->id},
                                       {"saved", end.session->is_saved},
@@ -131,7 +128,8 @@ Json OwnJson(const JobEnd& end, bool is_malformed, bool tells_hash) {
 Exchange::Exchange(std::shared_ptr<const Model> model, ExchangeOptions options)
     : model_(std::move(model)), options_(std::move(options)) {
   for (size_t i = 0; i < options_.num_choices; ++i) {
-    choices_.push_back({.reader = {options_.prompt, options_.calls, options_.first_call}});
+    choices_.push_back(
+        {.reader = {options_.prompt, options_.calls, options_.first_call, options_.tool_names}});
   }
 }
 
@@ -139,8 +137,13 @@ void Exchange::Take(size_t index, JobUpdate update) {
   Choice& choice = choices_[index];
   choice.accepted = choice.accepted || update.accepted;
   AnswerPiece news;
-  for (const JobPiece& piece : update.pieces)
+  choice.logprobs.Add(std::move(update.logprobs));
+  for (const JobPiece& piece : update.pieces) {
     news.Append(choice.reader.Add(piece.text, piece.part));
+    choice.logprobs.AddText(piece.text);
+  }
+  const bool ended = update.end.has_value();
+  const bool at_stop = ended && update.end->finish == FinishReason::kStopString;
   if (update.end.has_value()) {
     const bool by_itself = EndedByItself(*update.end);
     news.Append(choice.reader.End(by_itself ? AnswerEnd::kComplete : AnswerEnd::kPartial));
@@ -148,7 +151,7 @@ void Exchange::Take(size_t index, JobUpdate update) {
     choice.end = std::move(update.end);
   }
   (options_.streams ? choice.news : choice.whole).Append(std::move(news));
-  std::ranges::move(update.logprobs, std::back_inserter(choice.logprobs));
+  choice.logprobs.Take(/*is_all=*/ended && !at_stop, &choice.told_logprobs);
   if (options_.streams) std::ranges::copy(update.progress, std::back_inserter(choice.progress));
 }
 
@@ -192,41 +195,19 @@ Json Exchange::Usage() const {
           {"completion_tokens_details", {{"reasoning_tokens", thought}}}};
 }
 
-Json Exchange::LogprobsJson(const std::vector<Logprobs>& logprobs, size_t offset) const {
-  const auto text = [&](Token token) {
+Json Exchange::LogprobsJson(const std::vector<ToldLogprobs>& told) const {
+  if (told.empty()) return nullptr;
+  const TokenText text = [this](Token token) {
     return model_->TokenText(token, Model::ControlTokens::kShow);
   };
-  if (!is_chat()) {
-    Json json = {{"tokens", Json::array()},
-                 {"token_logprobs", Json::array()},
-                 {"top_logprobs", Json::array()},
-                 {"text_offset", Json::array()}};
-    for (const Logprobs& one : logprobs) {
-      const std::string token = text(one.chosen.token);
-      json["tokens"].push_back(token);
-      json["token_logprobs"].push_back(Finite(one.chosen.logprob));
-      Json top = Json::object();
-      for (const TokenLogprob& other : one.top) top[text(other.token)] = Finite(other.logprob);
-      json["top_logprobs"].push_back(std::move(top));
-      json["text_offset"].push_back(offset);
-      offset += token.size();
-    }
-    return json;
-  }
-  const auto entry = [&](const TokenLogprob& one) {
-    const std::string token = text(one.token);
-    Json bytes = Json::array();
-    for (const char c : token) bytes.push_back(static_cast<unsigned char>(c));
-    return Json{{"token", token}, {"logprob", Finite(one.logprob)}, {"bytes", std::move(bytes)}};
-  };
-  Json content = Json::array();
-  for (const Logprobs& one : logprobs) {
-    Json json = entry(one.chosen);
-    json["top_logprobs"] = Json::array();
-    for (const TokenLogprob& other : one.top) json["top_logprobs"].push_back(entry(other));
-    content.push_back(std::move(json));
-  }
-  return {{"content", std::move(content)}};
+  return is_chat() ? ChatLogprobs(told, text) : TextLogprobs(told, text);
+}
+
+void Exchange::AddThought(const std::string& thought, Json* message) const {
+  if (thought.empty()) return;
+  const ReasoningField field = options_.reasoning_field;
+  if (field != ReasoningField::kReasoning) (*message)["reasoning_content"] = thought;
+  if (field != ReasoningField::kReasoningContent) (*message)["reasoning"] = thought;
 }
 
 Json Exchange::ChoiceFrame(size_t index, Json part) const {
@@ -251,20 +232,19 @@ void Exchange::TakeChoice(size_t index, std::string* events) {
     *events += Event(std::move(frame));
   }
   const AnswerPiece news = std::exchange(choice.news, {});
-  const std::vector<Logprobs> logprobs = std::exchange(choice.logprobs, {});
+  const std::vector<ToldLogprobs> logprobs = std::exchange(choice.told_logprobs, {});
   if (!news.empty() || !logprobs.empty()) {
     Json part;
     if (is_chat()) {
       Json& delta = part["delta"] = Json::object();
-      if (!news.thought.empty()) delta["reasoning_content"] = delta["reasoning"] = news.thought;
+      AddThought(news.thought, &delta);
       if (!news.content.empty()) delta["content"] = news.content;
       if (!news.calls.empty()) delta["tool_calls"] = CallsJson(news.calls, /*is_stream=*/true);
     } else {
       part["text"] = news.content;
     }
-    part["logprobs"] = logprobs.empty() ? Json() : LogprobsJson(logprobs, choice.text_bytes);
+    part["logprobs"] = LogprobsJson(logprobs);
     part["finish_reason"] = nullptr;
-    choice.text_bytes += news.content.size();
     *events += Event(ChoiceFrame(index, std::move(part)));
   }
   if (!choice.end.has_value() || choice.told_end || error_.has_value()) return;
@@ -276,7 +256,7 @@ void Exchange::TakeChoice(size_t index, std::string* events) {
   Json frame = ChoiceFrame(index, std::move(part));
   frame["timings"] = TimingsJson(*choice.end);
   frame["metrics"] = MetricsJson(*choice.end);
-  frame["ebb"] = OwnJson(*choice.end, choice.reader.is_malformed(), options_.tells_hash);
+  frame["ebb"] = OwnJson(*choice.end, choice.reader.is_malformed(), options_);
   *events += Event(std::move(frame));
 }
 
@@ -320,12 +300,12 @@ Json Exchange::Whole() const {
       const bool only_calls = said.content.empty() && !said.calls.empty();
       message["content"] = only_calls ? Json() : Json(said.content);
       message["refusal"] = nullptr;
-      if (!said.thought.empty()) message["reasoning_content"] = message["reasoning"] = said.thought;
+      AddThought(said.thought, &message);
       if (!said.calls.empty()) message["tool_calls"] = CallsJson(said.calls, /*is_stream=*/false);
     } else {
       json["text"] = said.content;
     }
-    json["logprobs"] = choice.logprobs.empty() ? Json() : LogprobsJson(choice.logprobs, 0);
+    json["logprobs"] = LogprobsJson(choice.told_logprobs);
     json["finish_reason"] = FinishName(*choice.end, choice.reader.has_calls());
     whole["choices"].push_back(std::move(json));
   }
@@ -334,7 +314,7 @@ Json Exchange::Whole() const {
   const Choice& last = choices_.back();
   whole["timings"] = TimingsJson(*last.end);
   whole["metrics"] = MetricsJson(*last.end);
-  whole["ebb"] = OwnJson(*last.end, last.reader.is_malformed(), options_.tells_hash);
+  whole["ebb"] = OwnJson(*last.end, last.reader.is_malformed(), options_);
   return whole;
 }
 

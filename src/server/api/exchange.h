@@ -14,6 +14,8 @@
 #include "ebb/model.h"
 #include "src/server/api/answer.h"
 #include "src/server/api/api_error.h"
+#include "src/server/api/logprobs_json.h"
+#include "src/server/api/reasoning_field.h"
 #include "src/server/api/request.h"
 #include "src/server/engine/job.h"
 
@@ -34,6 +36,9 @@ struct ExchangeOptions {
   std::shared_ptr<const ChatPrompt> prompt;
   Calls calls = Calls::kNone;
   size_t first_call = 0;  // see AnswerReader
+  ToolNames tool_names = {};
+  ReasoningField reasoning_field = ReasoningField::kReasoningContent;
+  std::optional<uint64_t> drawn_seed = {};  // of the first choice, where it was drawn
 };
 
 // It came to its end: the model ended it, or a stop string did.
@@ -43,7 +48,7 @@ struct ExchangeOptions {
 [[nodiscard]] Json MetricsJson(const JobEnd& end);
 // llama-server's `prompt_progress`.
 [[nodiscard]] Json ProgressJson(const PromptProgress& progress);
-[[nodiscard]] Json OwnJson(const JobEnd& end, bool is_malformed, bool tells_hash);
+[[nodiscard]] Json OwnJson(const JobEnd& end, bool is_malformed, const ExchangeOptions& options);
 
 class Exchange {
  public:
@@ -72,12 +77,12 @@ class Exchange {
     AnswerReader reader;
     AnswerPiece news;   // not told yet, of a stream
     AnswerPiece whole;  // of an answer in one piece
-    std::vector<Logprobs> logprobs = {};
-    std::vector<PromptProgress> progress = {};  // not told yet, of a stream
+    LogprobsTeller logprobs = {};
+    std::vector<ToldLogprobs> told_logprobs = {};  // not told yet, or of an answer in one piece
+    std::vector<PromptProgress> progress = {};     // not told yet, of a stream
     std::optional<JobEnd> end = {};
     bool accepted = false;
     bool told_end = false;
-    size_t text_bytes = 0;  // told of a text, for offsets
   };
 
   // REQUIRES: is_over(), no error.
@@ -88,7 +93,9 @@ class Exchange {
 
  private:
   [[nodiscard]] Json Frame(const char* object) const;
-  [[nodiscard]] Json LogprobsJson(const std::vector<Logprobs>& logprobs, size_t offset) const;
+  // Null where there are none.
+  [[nodiscard]] Json LogprobsJson(const std::vector<ToldLogprobs>& told) const;
+  void AddThought(const std::string& thought, Json* message) const;
   [[nodiscard]] Json ChoiceFrame(size_t index, Json part) const;
   [[nodiscard]] std::string Event(Json json) const;
   void TakeChoice(size_t index, std::string* events);

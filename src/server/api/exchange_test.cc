@@ -88,7 +88,7 @@ TEST(Exchange, WhatGatheredComesAsOnePiece) {
   ASSERT_EQ(events.size(), 1u);
   const Json& delta = events[0]["choices"][0]["delta"];
   EXPECT_EQ(delta["reasoning_content"], "ab");
-  EXPECT_EQ(delta["reasoning"], "ab");
+  EXPECT_FALSE(delta.contains("reasoning"));
   EXPECT_EQ(delta["content"], "cd");
   EXPECT_TRUE(events[0]["choices"][0]["finish_reason"].is_null());
 }
@@ -105,6 +105,36 @@ TEST(Exchange, ProgressOfThePromptComesInFrontOfTheAnswer) {
   EXPECT_EQ(events[0]["prompt_progress"], progress);
   EXPECT_EQ(events[0]["choices"][0]["delta"], Json::object());
   EXPECT_EQ(events[1]["choices"][0]["delta"]["content"], "a");
+}
+
+TEST(Exchange, AThoughtIsToldUnderTheNamesThatTheServerWasAskedFor) {
+  using Field = ReasoningField;
+  for (const Field field : {Field::kReasoningContent, Field::kReasoning, Field::kBoth}) {
+    for (const bool streams : {false, true}) {
+      ExchangeOptions options = Options();
+      options.streams = streams;
+      options.reasoning_field = field;
+      Exchange exchange(nullptr, options);
+      exchange.Take(0, {.accepted = true});
+      (void)exchange.TakeEvents();
+      exchange.Take(0, {.pieces = {{TextPart::kThought, "<think>a</think>"}}});
+      exchange.Take(0, {.end = Ended(FinishReason::kStop)});
+      const Json said = streams ? Events(exchange.TakeEvents())[0]["choices"][0]["delta"]
+                                : exchange.Whole()["choices"][0]["message"];
+      EXPECT_EQ(said.contains("reasoning_content"), field != Field::kReasoning) << said.dump();
+      EXPECT_EQ(said.contains("reasoning"), field != Field::kReasoningContent) << said.dump();
+      EXPECT_EQ(said.value("reasoning", said.value("reasoning_content", "")), "a");
+    }
+  }
+}
+
+TEST(Exchange, ASeedThatWasDrawnIsTold) {
+  ExchangeOptions options = Options();
+  options.streams = false;
+  options.drawn_seed = 9007199254740991;
+  Exchange exchange(nullptr, options);
+  exchange.Take(0, {.accepted = true, .end = Ended(FinishReason::kStop)});
+  EXPECT_EQ(exchange.Whole()["ebb"]["seed"], 9007199254740991u);
 }
 
 TEST(Exchange, AStreamEndsWithItsReasonItsUsageAndDone) {

@@ -80,7 +80,9 @@ void LlamaExchange::Take(size_t index, JobUpdate update) {
     if (update.tokens.empty()) told.rest += piece.text;
   }
   std::ranges::move(update.tokens, std::back_inserter(told.tokens));
-  std::ranges::move(std::exchange(update.logprobs, {}), std::back_inserter(told.logprobs));
+  for (AnswerLogprobs& one : std::exchange(update.logprobs, {})) {
+    told.logprobs.push_back(std::move(one.of));
+  }
   std::ranges::move(std::exchange(update.progress, {}), std::back_inserter(told.progress));
   Exchange::Take(index, std::move(update));
   choice(index).news = {};  // TakeChoice() tells the tokens instead
@@ -143,7 +145,7 @@ Json LlamaExchange::Final(size_t index, std::string content, Json tokens) const 
           {"stopping_word", end.stop_string},
           {"tokens_cached", end.cached_tokens},
           {"timings", TimingsJson(end)},
-          {"ebb", OwnJson(end, /*is_malformed=*/false, options().tells_hash)}};
+          {"ebb", OwnJson(end, /*is_malformed=*/false, options())}};
 }
 
 Json LlamaExchange::Times(const Told& told, double decode_seconds) const {

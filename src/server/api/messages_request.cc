@@ -24,6 +24,31 @@ constexpr std::string_view kMessagesConverted[] = {"system",        "messages", 
 constexpr std::string_view kOfChatsNotOfMessages[] = {"stop", "response_format", "json_schema",
                                                       "max_completion_tokens", "logprobs"};
 
+// Claude Code puts this line in front of its system text, with another hash in each session: no two
+// sessions would share their prompts. It is for the service that bills, not for the model.
+constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
+
+void DropBillingHeader(Json* text, std::vector<std::string>* ignored) {
+  if (!text->is_string()) return;
+  const auto& whole = text->get_ref<const std::string&>();
+  if (!whole.starts_with(kBillingHeader)) return;
+  const size_t end = std::min(whole.find('\n'), whole.size());
+  ignored->emplace_back("system: x-anthropic-billing-header");
+  *text = whole.substr(std::min(whole.find_first_not_of("\r\n", end), whole.size()));
+}
+
+// A system text, or blocks of one, without that line.
+Json WithoutBillingHeader(Json system, std::vector<std::string>* ignored) {
+  if (!system.is_array()) {
+    DropBillingHeader(&system, ignored);
+    return system;
+  }
+  for (Json& block : system) {
+    if (block.is_object() && block.contains("text")) DropBillingHeader(&block["text"], ignored);
+  }
+  return system;
+}
+
 class MessagesReader {
  public:
   MessagesReader(const Json& body, MessagesUse use)
@@ -39,7 +64,9 @@ class MessagesReader {
       fields_.Fail("max_tokens", "expected the most tokens of the answer", "missing_field");
     }
     if (const Json* system = fields_.Any("system")) {
-      messages_.AddSystem(ContentText(system, "system", kMessagesTextTypes, &error_));
+      const Json read = WithoutBillingHeader(*system, &request_.ignored);
+      const std::string text = ContentText(&read, "system", {kMessagesTextTypes}, &error_);
+      if (!text.empty()) messages_.AddSystem(text);
     }
     ReadMessages();
     ReadTools();
@@ -48,7 +75,14 @@ class MessagesReader {
     ReadThinking();
     ReadOutput();
     if (error_.has_value()) return *std::move(error_);
-    chat_["messages"] = messages_.Take();
+    Json messages = messages_.Take();
+    // An answer that was begun is gone on with, also behind other messages of the assistant's.
+    const bool is_begun = !messages.empty() && messages.back()["role"] == "assistant" &&
+                          !messages.back().contains("tool_calls");
+    if (is_begun && !chat_.contains("continue_final_message")) {
+      chat_["continue_final_message"] = true;
+    }
+    chat_["messages"] = std::move(messages);
     request_.chat = std::move(chat_);
     return std::move(request_);
   }
@@ -76,15 +110,9 @@ class MessagesReader {
       return fields_.Fail("messages", "expected an array of messages", "missing_field");
     }
     if (messages->size() > kMostMessages) {
-      return fields_.Fail("messages", fmt::format("expected at most {}, found {}", kMostMessages,
-                                                  messages->size()));
-    }
-    const Json last = messages->empty() ? Json() : messages->back();
-    if (use_ == MessagesUse::kAnswer && last.is_object() && last.contains("role") &&
-        last["role"] == "assistant") {
-      fields_.Fail("messages",
-                   "the last one is the assistant's; to go on with an answer is not supported",
-                   "unsupported");
+      return fields_.Fail(
+          "messages", fmt::format("expected at most {}, found {}", kMostMessages, messages->size()),
+          "request_too_large");
     }
     for (size_t i = 0; i < messages->size() && !error_.has_value(); ++i) {
       ReadMessage((*messages)[i], fmt::format("messages[{}]", i));
@@ -98,7 +126,7 @@ class MessagesReader {
     const Json* content = fields.Any("content");
     const std::string content_path = path + ".content";
     if (role == "system") {
-      return messages_.AddSystem(ContentText(content, content_path, kMessagesTextTypes, &error_));
+      return messages_.AddSystem(ContentText(content, content_path, {kMessagesTextTypes}, &error_));
     }
     if (role != "user" && role != "assistant") {
       return fields.Fail("role", fmt::format("expected user or assistant, found \"{}\"", role));
@@ -116,6 +144,7 @@ class MessagesReader {
       return fields.Fail("content", "expected a string or an array", "invalid_type");
     }
     text_.reset();
+    has_tool_result_ = is_user && std::ranges::any_of(*content, IsToolResult);
     for (size_t i = 0; i < content->size() && !error_.has_value(); ++i) {
       const std::string block_path = fmt::format("{}[{}]", content_path, i);
       const Json& block = (*content)[i];
@@ -139,17 +168,32 @@ class MessagesReader {
     JsonFields fields(block, path, &error_);
     const std::string type = fields.Text("type").value_or("");
     if (type == "text") return AddText(Needed("text", &fields));
-    if (type != "tool_result") {
-      return fields.Fail("type",
-                         fmt::format("expected text or tool_result, found \"{}\"; images and "
-                                     "documents are not supported",
-                                     type),
-                         "unsupported");
-    }
+    if (type != "tool_result") return ReadOtherUserBlock(block, path, &fields);
     EndText(/*is_user=*/true);
     std::string id = Needed("tool_use_id", &fields);
-    messages_.AddToolAnswer(std::move(id), ContentText(fields.Any("content"), path + ".content",
-                                                       kMessagesTextTypes, &error_));
+    messages_.AddToolAnswer(std::move(id),
+                            ContentText(fields.Any("content"), path + ".content",
+                                        {kMessagesTextTypes, &request_.ignored}, &error_));
+  }
+
+  static bool IsToolResult(const Json& block) {
+    return block.is_object() && block.contains("type") && block["type"] == "tool_result";
+  }
+
+  // Pictures and documents that a tool gave back, which clients also put behind its result, are in
+  // every later request: text stands in for them. A user's own are refused, unless they are texts.
+  void ReadOtherUserBlock(const Json& block, const std::string& path, JsonFields* fields) {
+    std::vector<std::string> lost;
+    std::string text = StandInFor(block, path, &lost);
+    if (lost.empty() || has_tool_result_) {
+      request_.ignored.insert(request_.ignored.end(), lost.begin(), lost.end());
+      return AddText(std::move(text) + "\n");
+    }
+    fields->Fail(
+        "type",
+        fmt::format("expected text or tool_result, found \"{}\": this model reads text only",
+                    fields->Text("type").value_or("")),
+        "unsupported");
   }
 
   void ReadAssistantBlock(const Json& block, const std::string& path) {
@@ -164,11 +208,13 @@ class MessagesReader {
     } else if (type == "tool_use") {
       std::string id = Needed("id", &fields);
       std::string name = Needed("name", &fields);
-      const Json* input = fields.Object("input");
-      messages_.AddCall(std::move(id), std::move(name), input == nullptr ? "{}" : Dump(*input));
+      const Json* input = fields.Any("input");
+      Json arguments;
+      if (input != nullptr) arguments = input->is_string() ? *input : Json(Dump(*input));
+      messages_.AddCall(std::move(id), std::move(name), std::move(arguments));
     } else if (type != "redacted_thinking") {
-      fields.Fail("type", fmt::format("expected text, thinking or tool_use, found \"{}\"", type),
-                  "unsupported");
+      // Of tools that another server carried out.
+      request_.ignored.push_back(path);
     }
   }
 
@@ -181,17 +227,14 @@ class MessagesReader {
       const Json& tool = (*tools)[i];
       if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
       JsonFields fields(tool, path, &error_);
-      const std::string type = fields.Text("type").value_or("custom");
-      if (type != "custom") {
-        return fields.Fail("type",
-                           fmt::format("expected custom, found \"{}\": tools that a server carries "
-                                       "out itself are not supported",
-                                       type),
-                           "unsupported");
+      if (fields.Text("type").value_or("custom") != "custom") {
+        // A tool of Anthropic's, without a schema: ReadRequest() leaves it out, and names it.
+        chat_["tools"].push_back(tool);
+        continue;
       }
       Json function = {{"name", Needed("name", &fields)}};
       if (auto text = fields.Text("description")) function["description"] = *std::move(text);
-      if (const Json* schema = fields.Object("input_schema")) function["parameters"] = *schema;
+      if (const Json* schema = fields.Any("input_schema")) function["parameters"] = *schema;
       chat_["tools"].push_back({{"type", "function"}, {"function", std::move(function)}});
     }
   }
@@ -283,6 +326,7 @@ class MessagesReader {
   JsonFields fields_;
   ChatMessages messages_;
   std::optional<std::string> text_;  // of blocks that may go on
+  bool has_tool_result_ = false;     // the message that is read
   Json chat_ = Json::object();
   MessagesRequest request_;
 };

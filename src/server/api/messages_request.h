@@ -11,8 +11,9 @@
 namespace ebb::server {
 
 struct MessagesRequest {
-  Json chat;
-  std::vector<std::string> stops;  // stop_sequences
+  Json chat = {};
+  std::vector<std::string> stops = {};    // stop_sequences
+  std::vector<std::string> ignored = {};  // what was left out of it
 };
 
 // What it is for: tokens can be counted without a limit on the answer.

@@ -26,7 +26,7 @@ const JobEnd* PartExchange::end() const {
 void PartExchange::AddOwn(Json* json) const {
   (*json)["timings"] = TimingsJson(*end());
   (*json)["metrics"] = MetricsJson(*end());
-  (*json)["ebb"] = OwnJson(*end(), choice(0).reader.is_malformed(), options().tells_hash);
+  (*json)["ebb"] = OwnJson(*end(), choice(0).reader.is_malformed(), options());
 }
 
 std::string NamedEvent(std::string_view name, const Json& data) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <map>
+#include <random>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -13,6 +15,8 @@
 #include "ebb/engine.h"
 #include "ebb/grammar.h"
 #include "ebb/tiers.h"
+#include "src/server/api/continued_answer.h"
+#include "src/server/api/converted_chat.h"
 #include "src/server/api/json_fields.h"
 #include "src/server/api/text_format.h"
 #include "src/server/engine/prefix_cache.h"
@@ -29,15 +33,17 @@ constexpr int kMostTokens = std::numeric_limits<int>::max();
 constexpr size_t kMostSaltBytes = 256;
 
 // Fields that would constrain an answer in a way that is not built.
-constexpr std::string_view kRefused[] = {"prompt_logprobs", "suffix",  "functions",
-                                         "function_call",   "audio",   "web_search_options",
-                                         "min_tokens",      "best_of", "stop_token_ids"};
+constexpr std::string_view kRefused[] = {"prompt_logprobs", "suffix",
+                                         "functions",       "function_call",
+                                         "audio",           "web_search_options",
+                                         "best_of"};
+constexpr std::string_view kPartTypes[] = {"text", "input_text", "refusal"};
 
 // Reads one request; the first error stands.
 class RequestReader {
  public:
   RequestReader(Endpoint endpoint, const Json& body)
-      : endpoint_(endpoint), fields_(body, "", &error_) {
+      : endpoint_(endpoint), body_(body), fields_(body, "", &error_) {
     request_.endpoint = endpoint;
   }
 
@@ -50,8 +56,10 @@ class RequestReader {
     if (endpoint_ == Endpoint::kChat) {
       ReadChat();
       // How an answer begins is the template's.
-      if (fields_.Bool("add_generation_prompt") == false) {
-        Fail("add_generation_prompt", "false is not supported", "unsupported");
+      if (!request_.chat.opens_answer) {
+        Fail("add_generation_prompt",
+             "expected true, or a last message of the assistant's to go on with, found false",
+             "unsupported");
       }
       ReadChatOutput();
     } else {
@@ -71,12 +79,11 @@ class RequestReader {
     return std::move(request_);
   }
 
-  ApiResult<ChatRequest> ReadChatAlone(const RequestDefaults& defaults) {
+  ApiResult<CompletionRequest> ReadChatAlone(const RequestDefaults& defaults) {
     if (defaults.generate.thinking_budget == 0) request_.chat.thinking = Thinking::kOff;
     ReadChat();
-    request_.chat.opens_answer = fields_.Bool("add_generation_prompt").value_or(true);
     if (!fields_.ok()) return *std::move(error_);
-    return std::move(request_.chat);
+    return std::move(request_);
   }
 
  private:
@@ -90,36 +97,6 @@ class RequestReader {
                       .param = "model"};
   }
 
-  // A string, or parts that are texts. Absent: empty.
-  std::string ReadContent(const Json* content, const std::string& path) {
-    if (content == nullptr) return "";
-    if (content->is_string()) return content->get<std::string>();
-    if (!content->is_array()) {
-      Fail(path, "expected a string or an array of parts", "invalid_type");
-      return "";
-    }
-    std::string text;
-    for (size_t i = 0; i < content->size() && !error_.has_value(); ++i) {
-      const std::string part_path = fmt::format("{}[{}]", path, i);
-      const Json& part = (*content)[i];
-      if (!part.is_object()) {
-        Fail(part_path, "expected an object", "invalid_type");
-        break;
-      }
-      JsonFields fields(part, part_path, &error_);
-      const auto type = fields.Text("type");
-      const auto part_text = fields.Text(type == "refusal" ? "refusal" : "text");
-      const bool is_text = type == "text" || type == "input_text" || type == "refusal";
-      if (!is_text || !part_text.has_value()) {
-        Fail(part_path, "expected a part of type text; images, audio and files are not supported",
-             "unsupported");
-        break;
-      }
-      text += *part_text;
-    }
-    return text;
-  }
-
   void ReadCalls(const Json& calls, const std::string& path, ChatMessage* message) {
     for (size_t i = 0; i < calls.size() && !error_.has_value(); ++i) {
       const std::string call_path = fmt::format("{}[{}]", path, i);
@@ -131,8 +108,8 @@ class RequestReader {
       ToolCall& call = message->tool_calls.emplace_back();
       call.id = fields.Text("id").value_or("");
       call.name = inner.Text("name").value_or("");
-      call.arguments = inner.Text("arguments").value_or("{}");
-      if (call.arguments.empty()) call.arguments = "{}";
+      const Json* arguments = inner.Any("arguments");
+      call.arguments = ArgumentsText(arguments == nullptr ? Json() : *arguments);
     }
   }
 
@@ -143,7 +120,10 @@ class RequestReader {
     const auto role = fields.Text("role");
     if (!role.has_value()) return Fail(path + ".role", "expected a role", "missing_field");
     message.role = *role;
-    message.content = ReadContent(fields.Any("content"), path + ".content");
+    // A picture that a tool gave back would be in every later request.
+    std::vector<std::string>* ignored = message.role == "tool" ? &request_.ignored : nullptr;
+    message.content =
+        ContentText(fields.Any("content"), path + ".content", {kPartTypes, ignored}, &error_);
     message.name = fields.Text("name").value_or("");
     // Names of people have no place in templates.
     if (message.role != "tool") message.name.clear();
@@ -166,14 +146,50 @@ class RequestReader {
     }
     if (messages->size() > kMostMessages) {
       return Fail("messages",
-                  fmt::format("expected at most {}, found {}", kMostMessages, messages->size()));
+                  fmt::format("expected at most {}, found {}", kMostMessages, messages->size()),
+                  "request_too_large");
     }
     for (size_t i = 0; i < messages->size() && !error_.has_value(); ++i) {
       ReadMessage((*messages)[i], fmt::format("messages[{}]", i));
     }
     ReadTools();
+    if (fields_.ok()) request_.tool_names = RenameTools(&request_.chat);
     ReadFormat();
     ReadThinking();
+    ReadBegunAnswer();
+  }
+
+  // The last message, where it is an assistant's: clients of llama-server, Anthropic and vLLM go on
+  // with it, the last by asking for it.
+  void ReadBegunAnswer() {
+    std::vector<ChatMessage>& messages = request_.chat.messages;
+    const auto asked = fields_.Bool("continue_final_message");
+    const auto opens = fields_.Bool("add_generation_prompt");
+    if (!fields_.ok()) return;
+    request_.chat.opens_answer = opens.value_or(true);
+    const auto is_assistants = [&](size_t from_end) {
+      return messages.size() >= from_end &&
+             messages[messages.size() - from_end].role == "assistant";
+    };
+    const bool can_go_on = is_assistants(1) && messages.back().tool_calls.empty();
+    request_.must_continue = asked == true;
+    if (asked == true && (opens == true || !can_go_on)) {
+      return Fail("continue_final_message",
+                  opens == true ? "not together with add_generation_prompt"
+                                : "expected a last message of the assistant's, without calls");
+    }
+    if (!can_go_on || asked == false || (opens == true && !asked.has_value())) return;
+    if (!asked.has_value() && is_assistants(2)) {
+      return Fail("messages",
+                  "expected at most one message of the assistant's at the end, to go on "
+                  "with; continue_final_message false begins another one");
+    }
+    request_.begun = std::move(messages.back());
+    messages.pop_back();
+    request_.chat.opens_answer = true;
+    if (request_.begun->content.empty() && request_.begun->reasoning_content.empty()) {
+      request_.begun.reset();
+    }
   }
 
   void ReadTools() {
@@ -206,16 +222,25 @@ class RequestReader {
   void ReadTool(const Json& json, const std::string& path) {
     if (!json.is_object()) return Fail(path, "expected an object", "invalid_type");
     JsonFields fields(json, path, &error_);
-    const auto type = fields.Text("type");
-    const Json* function = fields.Object("function");
-    if (type.value_or("function") != "function" || function == nullptr) {
-      return Fail(path, "expected a tool of type function", "unsupported");
+    if (fields.Text("type").value_or("function") != "function") {
+      // What a server carries out itself, or what is no function: the others can be called still.
+      return request_.ignored.push_back(path);
     }
+    const Json* function = fields.Object("function");
+    if (function == nullptr) return Fail(path, "expected a function", "missing_field");
     JsonFields inner(*function, path + ".function", &error_);
-    Tool& tool = request_.chat.tools.emplace_back();
-    tool.name = inner.Text("name").value_or("");
+    Tool tool = {.name = inner.Text("name").value_or("")};
+    const bool is_there =
+        std::ranges::find(request_.chat.tools, tool.name, &Tool::name) != request_.chat.tools.end();
+    if (tool.name.empty() || is_there) return request_.ignored.push_back(path);
     tool.description = inner.Text("description").value_or("");
-    if (const Json* parameters = inner.Object("parameters")) tool.parameters = parameters->dump();
+    const Json* parameters = inner.Any("parameters");
+    if (parameters != nullptr && parameters->is_object()) {
+      tool.parameters = parameters->dump();
+    } else if (parameters != nullptr) {
+      request_.ignored.push_back(inner.PathOf("parameters"));
+    }
+    request_.chat.tools.push_back(std::move(tool));
   }
 
   void ReadFormat() {
@@ -277,9 +302,6 @@ class RequestReader {
       }
       for (std::string& name : fields.Unknown()) request_.ignored.push_back(std::move(name));
     }
-    if (fields_.Bool("continue_final_message") == true) {
-      Fail("continue_final_message", "true is not supported", "unsupported");
-    }
   }
 
   void ReadChatOutput() {
@@ -299,14 +321,22 @@ class RequestReader {
     ReadTextGrammar();
   }
 
-  void ReadTokens(const Json& json, const std::string& path) {
-    std::vector<Token>& tokens = request_.prompts.emplace_back();
+  std::vector<Token> TokensOf(const Json& json, const std::string& path) {
+    std::vector<Token> tokens;
     for (const Json& token : json) {
       const bool fits =
           token.is_number_integer() && token >= 0 && token <= std::numeric_limits<Token>::max();
-      if (!fits) return Fail(path, "expected tokens, integers from 0 on", "invalid_type");
+      if (!fits) {
+        Fail(path, "expected tokens, integers from 0 on", "invalid_type");
+        break;
+      }
       tokens.push_back(token.get<Token>());
     }
+    return tokens;
+  }
+
+  void ReadTokens(const Json& json, const std::string& path) {
+    request_.prompts.push_back(TokensOf(json, path));
   }
 
   // A text, texts, tokens, or several lists of tokens.
@@ -351,32 +381,103 @@ class RequestReader {
     if (const auto k = fields_.Integer("top_k", -1, kMostTokens)) {
       sampling.top_k = std::max(0, static_cast<int>(*k));
     }
-    constexpr auto kLargest = std::numeric_limits<int64_t>::max();
-    if (const auto seed = fields_.Integer("seed", -kLargest, kLargest)) {
-      sampling.seed = static_cast<uint64_t>(*seed);
+    ReadSeed();
+    if (const Json* biases = fields_.Any("logit_bias")) ReadBiases(*biases);
+  }
+
+  // -1 and null draw one, which the answer tells.
+  void ReadSeed() {
+    const Json* seed = fields_.Any("seed");
+    const bool is_null = body_.contains("seed") && body_["seed"].is_null();
+    if (seed == nullptr && !is_null) return;
+    const bool is_unsigned = seed != nullptr && seed->is_number_unsigned();
+    if (is_null || (!is_unsigned && *seed == -1)) {
+      // JSON's readers know whole numbers up to 2^53.
+      constexpr uint64_t kMask = (uint64_t{1} << 53) - 1;
+      std::random_device random;
+      request_.drawn_seed = ((uint64_t{random()} << 32) | random()) & kMask;
+      request_.sampling.seed = *request_.drawn_seed;
+    } else if (is_unsigned) {
+      request_.sampling.seed = seed->get<uint64_t>();
+    } else {
+      constexpr auto kLargest = std::numeric_limits<int64_t>::max();
+      const auto value = fields_.Integer("seed", -kLargest, kLargest);
+      request_.sampling.seed = static_cast<uint64_t>(value.value_or(0));
     }
-    if (const Json* biases = fields_.Object("logit_bias")) {
-      JsonFields fields(*biases, "logit_bias", &error_);
-      for (const auto& [name, value] : biases->items()) {
-        const bool is_token = !name.empty() && name.size() < 10 &&
-                              name.find_first_not_of("0123456789") == std::string::npos;
-        if (!is_token) fields.Fail(name, "expected the number of a token");
-        const auto bias = fields.Number(name, {-100, 100});
-        if (bias.has_value()) sampling.logit_bias[std::stoi(name)] = static_cast<float>(*bias);
+  }
+
+  // OpenAI's object of numbers of tokens, or llama-server's list of pairs; both may have texts in
+  // the place of numbers, whose tokens are meant, and false for -100.
+  void ReadBiases(const Json& biases) {
+    if (!biases.is_object() && !biases.is_array()) {
+      return Fail("logit_bias", "expected an object or an array of pairs", "invalid_type");
+    }
+    for (const auto& [name, value] : biases.items()) {
+      if (!fields_.ok()) return;
+      if (biases.is_object()) {
+        ReadBias(name, value, "logit_bias." + name);
+        continue;
       }
+      const std::string path = fmt::format("logit_bias[{}]", name);
+      if (!value.is_array() || value.size() != 2) {
+        return Fail(path, "expected a token and its bias", "invalid_type");
+      }
+      ReadBias(value[0], value[1], path);
+    }
+  }
+
+  void ReadBias(const Json& of, const Json& value, const std::string& path) {
+    constexpr double kMost = 100;
+    const bool is_number = value.is_number();
+    const double bias = is_number ? value.get<double>() : -kMost;
+    if (!is_number && value != false) {
+      return Fail(path, "expected a number or false", "invalid_type");
+    }
+    if (!(bias >= -kMost && bias <= kMost)) {
+      return Fail(path, fmt::format("expected -100 to 100, found {}", bias), "out_of_range");
+    }
+    std::map<Token, float>& biases = request_.sampling.logit_bias;
+    if (of.is_number_integer()) {
+      const bool fits = of >= 0 && of <= std::numeric_limits<Token>::max();
+      if (!fits) return Fail(path, fmt::format("expected a token, found {}", of.dump()));
+      biases[of.get<Token>()] = static_cast<float>(bias);
+      return;
+    }
+    if (!of.is_string() || of == "") {
+      return Fail(path, "expected a token or a text", "invalid_type");
+    }
+    const auto& text = of.get_ref<const std::string&>();
+    Token token = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, token);
+    if (error == std::errc::result_out_of_range && stop == end) {
+      return Fail(path, fmt::format("expected a token, found {}", text));
+    }
+    if (error == std::errc() && stop == end && token >= 0) {
+      biases[token] = static_cast<float>(bias);
+    } else {
+      request_.text_biases.push_back({text, static_cast<float>(bias)});
     }
   }
 
   void ReadLengths() {
-    for (const char* name : {"max_tokens", "max_completion_tokens"}) {
-      if (const auto most = fields_.Integer(name, 1, kMostTokens)) {
-        request_.generate.max_tokens = static_cast<int>(*most);
+    // The last is llama-server's name. -1: no limit.
+    for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
+      const auto most = fields_.Integer(name, -1, kMostTokens);
+      if (most == 0) {
+        return Fail(name, fmt::format("expected 1 to {}, or -1 for no limit, found 0", kMostTokens),
+                    "out_of_range");
       }
+      if (most.has_value()) request_.generate.max_tokens = static_cast<int>(*most);
     }
-    // llama-server's name for the same limit.
-    if (const auto most = fields_.Integer("n_predict", -1, kMostTokens)) {
-      if (*most == 0) return Fail("n_predict", "expected -1, no limit, or 1 and more");
-      request_.generate.max_tokens = static_cast<int>(*most);
+    if (const auto least = fields_.Integer("min_tokens", 0, kMostTokens)) {
+      request_.generate.min_tokens = static_cast<int>(*least);
+      const int most = request_.generate.max_tokens;
+      if (most >= 0 && *least > most) {
+        Fail("min_tokens",
+             fmt::format("expected at most the {} of max_tokens, found {}", most, *least),
+             "out_of_range");
+      }
     }
     if (const auto n = fields_.Integer("n", 1, kMostChoices)) {
       request_.num_choices = static_cast<int>(*n);
@@ -387,6 +488,9 @@ class RequestReader {
   }
 
   void ReadStops() {
+    if (const Json* tokens = fields_.Array("stop_token_ids")) {
+      request_.generate.stop_tokens = TokensOf(*tokens, "stop_token_ids");
+    }
     const Json* stop = fields_.Any("stop");
     if (stop == nullptr) return;
     request_.generate.stops.clear();
@@ -511,6 +615,7 @@ class RequestReader {
   }
 
   const Endpoint endpoint_;
+  const Json& body_;
   std::optional<ApiError> error_;
   JsonFields fields_;
   CompletionRequest request_;
@@ -520,9 +625,7 @@ class RequestReader {
 ApiResult<std::vector<Turn>> TurnsOf(const Model& model, CompletionRequest* request) {
   std::vector<Turn> turns;
   if (request->endpoint == Endpoint::kChat) {
-    const std::vector<ChatMessage> messages = std::exchange(request->chat.messages, {});
-    const Conversation talk = {.request = std::move(request->chat)};
-    Result<Turn> turn = BeginTurn(model, talk, messages);
+    Result<Turn> turn = BeginChatTurn(model, std::move(request->chat), request->begun);
     if (!turn.ok()) return ErrorFrom(turn.status());
     turns.push_back(*std::move(turn));
     return turns;
@@ -554,8 +657,23 @@ ApiResult<CompletionRequest> ReadRequest(Endpoint endpoint, const Json& body,
   return RequestReader(endpoint, body).Read(defaults);
 }
 
-ApiResult<ChatRequest> ReadChatRequest(const Json& body, const RequestDefaults& defaults) {
+ApiResult<CompletionRequest> ReadChatRequest(const Json& body, const RequestDefaults& defaults) {
   return RequestReader(Endpoint::kChat, body).ReadChatAlone(defaults);
+}
+
+void LeaveOutTools(const Model& model, CompletionRequest* request) {
+  ChatRequest& chat = request->chat;
+  const bool may_go = chat.tool_choice == "auto" || chat.tool_choice == "none";
+  if (chat.tools.empty() || !may_go || model.TakesTools()) return;
+  chat.tools.clear();
+  request->ignored.emplace_back("tools");
+}
+
+Result<Turn> BeginChatTurn(const Model& model, ChatRequest chat,
+                           const std::optional<ChatMessage>& begun) {
+  if (begun.has_value()) return BeginContinuedTurn(model, std::move(chat), *begun);
+  const std::vector<ChatMessage> messages = std::exchange(chat.messages, {});
+  return BeginTurn(model, {.request = std::move(chat)}, messages);
 }
 
 size_t NextCall(std::span<const ChatMessage> messages, std::span<const ChatMessage> more) {
@@ -592,6 +710,19 @@ ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request) {
 ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& request,
                                  std::vector<Turn> turns, size_t num_kept, size_t num_calls) {
   Prepared prepared = {.num_calls = num_calls, .may_call = MayCall(request.chat)};
+  const int vocab_size = model.shape().vocab_size;
+  for (const Token token : request.generate.stop_tokens) {
+    if (token < vocab_size) continue;
+    return Invalid(
+        fmt::format("stop_token_ids: expected tokens below {}, found {}", vocab_size, token),
+        "stop_token_ids", "out_of_range");
+  }
+  SamplingOptions biased = request.sampling;
+  for (const TextBias& of : request.text_biases) {
+    const auto tokens = model.Tokenize(of.text, Model::AddBos::kNo, Model::Specials::kAsText);
+    if (!tokens.ok()) return ErrorFrom(tokens.status());
+    for (const Token token : *tokens) biased.logit_bias[token] = of.bias;
+  }
   const int context =
       request.session.context > 0 ? request.session.context : model.shape().trained_context;
   for (Turn& turn : turns) {
@@ -605,7 +736,7 @@ ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& re
           request.endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded");
     }
     for (int choice = 0; choice < request.num_choices; ++choice) {
-      SamplingOptions sampling = request.sampling;
+      SamplingOptions sampling = biased;
       sampling.seed += static_cast<uint64_t>(choice);
       Result<std::unique_ptr<Sampler>> sampler = SamplerFor(turn, model, std::move(sampling));
       if (!sampler.ok()) return ErrorFrom(sampler.status());

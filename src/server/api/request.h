@@ -19,6 +19,7 @@
 #include "ebb/model.h"
 #include "ebb/sampler.h"
 #include "src/server/api/api_error.h"
+#include "src/server/api/tool_names.h"
 #include "src/server/engine/job.h"
 
 namespace ebb::server {
@@ -39,13 +40,24 @@ struct RequestDefaults {
 
 enum class Endpoint { kChat, kText };
 
+// A bias of all tokens of a text.
+struct TextBias {
+  std::string text;
+  float bias = 0;
+};
+
 struct CompletionRequest {
   Endpoint endpoint = Endpoint::kChat;
-  ChatRequest chat;                     // of kChat
-  std::vector<std::string> texts = {};  // of kText, one of both
+  ChatRequest chat;                       // of kChat
+  std::optional<ChatMessage> begun = {};  // of kChat: the answer that the client has begun
+  bool must_continue = false;             // the client asks for that by name
+  ToolNames tool_names = {};              // of kChat
+  std::vector<std::string> texts = {};    // of kText, one of both
   std::vector<std::vector<Token>> prompts = {};
   int num_choices = 1;  // of each prompt
   SamplingOptions sampling;
+  std::vector<TextBias> text_biases = {};   // besides those of `sampling`
+  std::optional<uint64_t> drawn_seed = {};  // the seed of `sampling`, where it was drawn
   GenerateOptions generate;
   SessionOptions session;
   bool streams = false;
@@ -65,9 +77,16 @@ struct CompletionRequest {
 
 [[nodiscard]] ApiResult<CompletionRequest> ReadRequest(Endpoint endpoint, const Json& body,
                                                        const RequestDefaults& defaults);
-// The chat in a body: messages, tools and formats. /apply-template needs no more.
-[[nodiscard]] ApiResult<ChatRequest> ReadChatRequest(const Json& body,
-                                                     const RequestDefaults& defaults);
+// The chat in a body alone: messages, tools and formats. /apply-template needs no more.
+[[nodiscard]] ApiResult<CompletionRequest> ReadChatRequest(const Json& body,
+                                                           const RequestDefaults& defaults);
+// Leaves out tools that the model may call but its chat template has no place for, and names them.
+// A call that is required is an error of the template's later.
+void LeaveOutTools(const Model& model, CompletionRequest* request);
+// The turn in which the assistant answers a chat, or goes on with the answer that was begun.
+// Errors: those of BeginTurn().
+[[nodiscard]] Result<Turn> BeginChatTurn(const Model& model, ChatRequest chat,
+                                         const std::optional<ChatMessage>& begun);
 
 // What is generated for a request: a job for each choice of each prompt, without their ids.
 struct Prepared {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/server/api/json_fields.h"
+
 namespace ebb::server {
 namespace {
 
@@ -129,6 +131,156 @@ TEST(ReadRequest, MessagesToolsAndFormatsReachTheTemplate) {
   EXPECT_EQ(formatted.chat.json_schema, R"({"type":"object"})");
 }
 
+TEST(ReadRequest, ASeedOfMinusOneOrNullIsDrawnAndTold) {
+  for (const char* more : {R"(, "seed": -1)", R"(, "seed": -1.0)", R"(, "seed": null)"}) {
+    const CompletionRequest one = Chat(more);
+    const CompletionRequest other = Chat(more);
+    ASSERT_TRUE(one.drawn_seed.has_value()) << more;
+    EXPECT_EQ(one.sampling.seed, *one.drawn_seed);
+    EXPECT_LT(*one.drawn_seed, uint64_t{1} << 53);
+    EXPECT_NE(one.drawn_seed, other.drawn_seed);
+  }
+  RequestDefaults defaults = Defaults();
+  defaults.sampling.seed = 7;
+  const CompletionRequest silent = Chat("", defaults);
+  EXPECT_EQ(silent.sampling.seed, 7u);
+  EXPECT_FALSE(silent.drawn_seed.has_value());
+  EXPECT_EQ(Chat(R"(, "seed": 18446744073709551615)").sampling.seed, UINT64_MAX);
+  EXPECT_EQ(Chat(R"(, "seed": 1e3)").sampling.seed, 1000u);
+  EXPECT_EQ(Chat(R"(, "seed": -2)").sampling.seed, static_cast<uint64_t>(-2));
+}
+
+TEST(ReadRequest, ALengthOfMinusOneIsNoLimit) {
+  RequestDefaults defaults = Defaults();
+  defaults.generate.max_tokens = 11;
+  for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
+    const auto length = [&](const std::string& value) {
+      return Chat(", \"" + std::string(name) + "\": " + value, defaults).generate.max_tokens;
+    };
+    EXPECT_EQ(length("-1"), -1);
+    EXPECT_EQ(length("null"), 11);
+    EXPECT_EQ(length("100.0"), 100);
+    EXPECT_EQ(length("1e3"), 1000);
+    const auto refused = ReadText(
+        Endpoint::kChat, R"({"messages": [], ")" + std::string(name) + R"(": 0})", defaults);
+    EXPECT_EQ(std::get<ApiError>(refused).message,
+              std::string(name) + ": expected 1 to 2147483647, or -1 for no limit, found 0");
+  }
+}
+
+TEST(ReadRequest, BiasesAreAnObjectOrALlamaServersList) {
+  const CompletionRequest listed =
+      Chat(R"(, "logit_bias": [[5, -100], [6, false], ["7", 2], ["yes", 0.5]])");
+  using Biases = std::map<Token, float>;
+  EXPECT_EQ(listed.sampling.logit_bias, (Biases{{5, -100.0f}, {6, -100.0f}, {7, 2.0f}}));
+  ASSERT_EQ(listed.text_biases.size(), 1u);
+  EXPECT_EQ(listed.text_biases[0].text, "yes");
+  EXPECT_EQ(listed.text_biases[0].bias, 0.5f);
+  const CompletionRequest named = Chat(R"(, "logit_bias": {"5": 1, " no": -1})");
+  EXPECT_EQ(named.sampling.logit_bias, (Biases{{5, 1.0f}}));
+  EXPECT_EQ(named.text_biases[0].text, " no");
+}
+
+TEST(ReadRequest, EndsOfAnAnswerReachTheLibrary) {
+  const CompletionRequest request =
+      Chat(R"(, "stop_token_ids": [3, 4], "min_tokens": 2, "max_tokens": 9)");
+  EXPECT_THAT(request.generate.stop_tokens, ElementsAre(3, 4));
+  EXPECT_EQ(request.generate.min_tokens, 2);
+  EXPECT_THAT(request.ignored, ElementsAre());
+}
+
+TEST(ReadRequest, ALastMessageOfTheAssistantsIsAnAnswerThatWasBegun) {
+  const auto read = [](const std::string& more) {
+    const auto result = ReadText(Endpoint::kChat, R"({"messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": "The", "reasoning_content": "hm"}])" +
+                                                      more + "}");
+    return std::get<CompletionRequest>(result);
+  };
+  for (const char* more : {"", R"(, "continue_final_message": true)",
+                           R"(, "continue_final_message": true, "add_generation_prompt": false)",
+                           R"(, "add_generation_prompt": false)"}) {
+    const CompletionRequest request = read(more);
+    ASSERT_TRUE(request.begun.has_value()) << more;
+    EXPECT_EQ(request.begun->content, "The");
+    EXPECT_EQ(request.begun->reasoning_content, "hm");
+    EXPECT_EQ(request.chat.messages.size(), 1u);
+    EXPECT_TRUE(request.chat.opens_answer);
+    EXPECT_THAT(request.ignored, ElementsAre());
+  }
+  for (const char* more :
+       {R"(, "continue_final_message": false)", R"(, "add_generation_prompt": true)"}) {
+    const CompletionRequest request = read(more);
+    EXPECT_FALSE(request.begun.has_value()) << more;
+    EXPECT_EQ(request.chat.messages.size(), 2u);
+  }
+}
+
+TEST(ReadRequest, MoreMessagesThanTheLimitAreTooLarge) {
+  Json body = {{"messages", Json::array()}};
+  for (size_t i = 0; i < kMostMessages; ++i) {
+    body["messages"].push_back({{"role", "user"}, {"content", "a"}});
+  }
+  EXPECT_TRUE(
+      std::holds_alternative<CompletionRequest>(ReadRequest(Endpoint::kChat, body, Defaults())));
+  body["messages"].push_back(body["messages"][0]);
+  const auto refused = ReadRequest(Endpoint::kChat, body, Defaults());
+  EXPECT_EQ(std::get<ApiError>(refused).code, "request_too_large");
+  EXPECT_EQ(std::get<ApiError>(refused).message, "messages: expected at most 16384, found 16385");
+}
+
+TEST(ReadRequest, ACallThatWasCutOffIsTakenBack) {
+  for (const auto& [arguments, text] :
+       {std::pair{R"("{\"t\": \"ab")", R"({"INVALID_JSON":"{\"t\": \"ab"})"},
+        {R"("[1]")", R"({"INVALID_JSON":"[1]"})"},
+        {R"("null")", R"({"INVALID_JSON":"null"})"},
+        {R"({"t": 1})", R"({"t":1})"},
+        {"null", "{}"},
+        {R"("")", "{}"}}) {
+    const auto result =
+        ReadText(Endpoint::kChat,
+                 R"({"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "c",
+        "type": "function", "function": {"name": "w", "arguments": )" +
+                     std::string(arguments) + R"(}}]},
+        {"role": "user", "content": "again"}]})");
+    const auto* request = std::get_if<CompletionRequest>(&result);
+    ASSERT_NE(request, nullptr) << arguments;
+    EXPECT_EQ(request->chat.messages[0].tool_calls[0].arguments, text);
+  }
+}
+
+TEST(ReadRequest, TextStandsInForWhatAToolGaveBackThatIsNone) {
+  const auto result = ReadText(Endpoint::kChat, R"({"messages": [
+      {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "see"},
+        {"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "input_audio"}]},
+      {"role": "user", "content": "go on"}]})");
+  const auto& request = std::get<CompletionRequest>(result);
+  EXPECT_EQ(request.chat.messages[0].content,
+            "see\n[image: this model reads text only]\n[audio: this model reads text only]");
+  EXPECT_THAT(request.ignored, ElementsAre("messages[0].content[1]", "messages[0].content[2]"));
+  const auto own = ReadText(Endpoint::kChat, R"({"messages": [{"role": "user",
+      "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]})");
+  EXPECT_EQ(std::get<ApiError>(own).message,
+            "messages[0].content[0]: expected a part of type text or input_text or refusal, found "
+            "\"image_url\": this model reads text only");
+}
+
+TEST(ReadRequest, OneOddToolDoesNotRefuseTheOthers) {
+  const CompletionRequest request = Chat(R"(, "tools": [
+      {"type": "web_search"}, {"type": "custom", "custom": {"name": "x"}},
+      {"type": "function", "function": {"name": "ok", "parameters": {"type": "object"}}},
+      {"type": "function", "function": {"name": "ok"}},
+      {"type": "function", "function": {"name": ""}},
+      {"type": "function", "function": {"name": "files.read", "parameters": true}}],
+      "tool_choice": {"type": "function", "function": {"name": "files.read"}})");
+  ASSERT_EQ(request.chat.tools.size(), 2u);
+  EXPECT_EQ(request.chat.tools[0].name, "ok");
+  EXPECT_EQ(request.chat.tools[1].name, "files_read");
+  EXPECT_EQ(request.chat.tool_choice, "files_read");
+  EXPECT_EQ(request.tool_names, (ToolNames{{"files_read", "files.read"}}));
+  EXPECT_THAT(request.ignored, ElementsAre("tools[0]", "tools[1]", "tools[3]", "tools[4]",
+                                           "tools[5].function.parameters"));
+}
+
 TEST(ReadRequest, ASchemaMayStandWhereLlamaServerHasIt) {
   for (const char* more :
        {R"(, "json_schema": {"const": "42"})",
@@ -183,14 +335,28 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
       {R"("n": 9)", "n", "out_of_range"},
       {R"("n": 0)", "n", "out_of_range"},
       {R"("max_tokens": 0)", "max_tokens", "out_of_range"},
-      {R"("n_predict": 0)", "n_predict", "invalid_value"},
-      {R"("max_tokens": 1e3)", "max_tokens", "invalid_type"},
-      {R"("max_tokens": 99999999999999999999)", "max_tokens", "invalid_type"},
+      {R"("n_predict": 0)", "n_predict", "out_of_range"},
+      {R"("max_tokens": -2)", "max_tokens", "out_of_range"},
+      {R"("max_tokens": 1.5)", "max_tokens", "invalid_type"},
+      {R"("max_tokens": 99999999999999999999)", "max_tokens", "out_of_range"},
+      {R"("seed": 1.5)", "seed", "invalid_type"},
+      {R"("seed": "x")", "seed", "invalid_type"},
+      {R"("seed": 99999999999999999999)", "seed", "out_of_range"},
+      {R"("min_tokens": -1)", "min_tokens", "out_of_range"},
+      {R"("min_tokens": 5, "max_tokens": 4)", "min_tokens", "out_of_range"},
+      {R"("stop_token_ids": 5)", "stop_token_ids", "invalid_type"},
+      {R"("stop_token_ids": [-1])", "stop_token_ids", "invalid_type"},
       {R"("stop": 5)", "stop", "invalid_type"},
       {R"("stop": [5])", "stop", "invalid_type"},
       {R"("stop": ["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"])", "stop",
        "invalid_value"},
-      {R"("logit_bias": {"x": 1})", "logit_bias.x", "invalid_value"},
+      {R"("logit_bias": {"99999999999": 1})", "logit_bias.99999999999", "invalid_value"},
+      {R"("logit_bias": 5)", "logit_bias", "invalid_type"},
+      {R"("logit_bias": {"": 1})", "logit_bias.", "invalid_type"},
+      {R"("logit_bias": {"x": true})", "logit_bias.x", "invalid_type"},
+      {R"("logit_bias": [[5]])", "logit_bias[0]", "invalid_type"},
+      {R"("logit_bias": [[5, 1], [-1, 1]])", "logit_bias[1]", "invalid_value"},
+      {R"("logit_bias": [[5, 100.5]])", "logit_bias[0]", "out_of_range"},
       {R"("logit_bias": {"1": 101})", "logit_bias.1", "out_of_range"},
       {R"("top_logprobs": 3)", "top_logprobs", "invalid_value"},
       {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "out_of_range"},
@@ -208,7 +374,7 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
       {R"("messages": [{"role": "assistant", "tool_calls": [{}]}])", "messages[0].tool_calls[0]",
        "missing_field"},
       {R"("tools": [5])", "tools[0]", "invalid_type"},
-      {R"("tools": [{"type": "web_search"}])", "tools[0]", "unsupported"},
+      {R"("tools": [{"type": "function"}])", "tools[0]", "missing_field"},
       {R"("tool_choice": 5)", "tool_choice", "invalid_type"},
       {R"("tool_choice": {})", "tool_choice.function", "missing_field"},
       {R"("response_format": {"type": "yaml"})", "response_format.type", "invalid_value"},
@@ -223,8 +389,13 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
        "invalid_value"},
       {R"("reasoning_effort": "huge")", "reasoning_effort", "invalid_value"},
       {R"("add_generation_prompt": false)", "add_generation_prompt", "unsupported"},
-      {R"("continue_final_message": true)", "continue_final_message", "unsupported"},
-      {R"("min_tokens": 5)", "min_tokens", "unsupported"},
+      {R"("continue_final_message": true)", "continue_final_message", "invalid_value"},
+      {R"("messages": [{"role": "assistant", "content": "a"}], "continue_final_message": true,
+          "add_generation_prompt": true)",
+       "continue_final_message", "invalid_value"},
+      {R"("messages": [{"role": "assistant", "content": "a"},
+                       {"role": "assistant", "content": "b"}])",
+       "messages", "invalid_value"},
       {R"("ebb": {"policy": "h2o:heavy"})", "ebb.policy", "invalid_value"},
       {R"("ebb": {"budget": "lots"})", "ebb.budget", "invalid_value"},
       {R"("ebb": {"t0": "50%"})", "ebb.t0", "unsupported"},

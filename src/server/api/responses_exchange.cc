@@ -35,6 +35,16 @@ ResponsesExchange::ResponsesExchange(std::shared_ptr<const Model> model, Exchang
                                      ResponsesOptions responses)
     : PartExchange(std::move(model), std::move(options)), responses_(std::move(responses)) {}
 
+void ResponsesExchange::AddName(const std::string& name, Json* item) const {
+  const auto found = responses_.namespaced.find(name);
+  if (found == responses_.namespaced.end()) {
+    (*item)["name"] = name;
+    return;
+  }
+  (*item)["name"] = found->second.name;
+  (*item)["namespace"] = found->second.space;
+}
+
 const char* ResponsesExchange::Status() const {
   if (error().has_value()) return "failed";
   if (end() == nullptr) return "in_progress";
@@ -101,7 +111,7 @@ Json ResponsesExchange::Item(size_t index, std::string_view status) const {
     case Kind::kCall:
       item["type"] = "function_call";
       item["call_id"] = part.call_id;
-      item["name"] = part.name;
+      AddName(part.name, &item);
       item["arguments"] = is_empty ? "" : part.text;
       break;
   }
@@ -178,10 +188,13 @@ void ResponsesExchange::TellClosed(size_t index, std::string* events) {
       TellOf(index, "response.output_text.done",
              OfContent({{"text", part.text}, {"logprobs", Json::array()}}), events);
       break;
-    case Kind::kCall:
-      TellOf(index, "response.function_call_arguments.done",
-             {{"name", part.name}, {"arguments", part.text}}, events);
+    case Kind::kCall: {
+      Json call = Json::object();
+      AddName(part.name, &call);
+      call["arguments"] = part.text;
+      TellOf(index, "response.function_call_arguments.done", std::move(call), events);
       break;
+    }
   }
   if (part.kind != Kind::kCall) {
     TellOf(index, "response.content_part.done",

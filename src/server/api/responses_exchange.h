@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/server/api/part_exchange.h"
+#include "src/server/api/responses_request.h"
 
 namespace ebb::server {
 
@@ -16,6 +17,7 @@ struct ResponsesOptions {
   Json echo;  // see ResponsesRequest
   // Thoughts come as summaries too, for clients that show no other form of them.
   bool wants_summary = false;
+  NamespacedNames namespaced = {};  // see ResponsesRequest
 };
 
 class ResponsesExchange final : public PartExchange {
@@ -36,6 +38,8 @@ class ResponsesExchange final : public PartExchange {
   // An item; one that is open is told without what is in it.
   [[nodiscard]] Json Item(size_t part, std::string_view status) const;
   [[nodiscard]] Json ClosedItem(size_t part) const;
+  // Adds the name of the function that is called, and its namespace if it has one.
+  void AddName(const std::string& name, Json* item) const;
   void Tell(std::string_view name, Json data, std::string* events);
   // About one item.
   void TellOf(size_t part, std::string_view name, Json more, std::string* events);

@@ -12,7 +12,7 @@
 namespace ebb::server {
 namespace {
 
-constexpr size_t kMostItems = 4096;
+constexpr size_t kMostItems = kMostMessages;
 constexpr std::string_view kResponsesTextTypes[] = {"input_text", "output_text", "text", "refusal"};
 constexpr std::string_view kOutputTypes[] = {"input_text", "output_text", "text"};
 constexpr std::string_view kThoughtTypes[] = {"reasoning_text", "text"};
@@ -27,6 +27,11 @@ constexpr std::string_view kResponsesConverted[] = {
 constexpr std::string_view kOfChatsNotOfResponses[] = {
     "messages",   "response_format",       "json_schema", "reasoning_effort",
     "max_tokens", "max_completion_tokens", "logprobs"};
+
+// The name of a function within a namespace, as one word: Codex calls them mcp__files and read.
+std::string InNamespace(const std::string& space, const std::string& name) {
+  return space + (space.ends_with('_') ? "" : "__") + name;
+}
 
 class ResponsesReader {
  public:
@@ -51,7 +56,11 @@ class ResponsesReader {
     if (metadata_ != nullptr) CheckMetadata();
     request_.stores = fields_.Bool("store").value_or(true);
     if (error_.has_value()) return *std::move(error_);
+    // A client that asks whether a server is there sends no items.
+    if (request_.input.empty() && previous_.empty()) messages_.AddUser("");
     chat_["messages"] = messages_.Take();
+    // A last message of the assistant's is a part of the conversation here, not a beginning.
+    if (!chat_.contains("continue_final_message")) chat_["continue_final_message"] = false;
     request_.chat = std::move(chat_);
     request_.echo = Echo();
     return std::move(request_);
@@ -138,8 +147,10 @@ class ResponsesReader {
       return fields_.Fail("input", "expected a string or an array", "invalid_type");
     }
     if (request_.input.size() > kMostItems) {
-      return fields_.Fail("input", fmt::format("expected at most {} items, found {}", kMostItems,
-                                               request_.input.size()));
+      return fields_.Fail(
+          "input",
+          fmt::format("expected at most {} items, found {}", kMostItems, request_.input.size()),
+          "request_too_large");
     }
     for (size_t i = 0; i < request_.input.size() && !error_.has_value(); ++i) {
       ReadItem(request_.input[i], fmt::format("input[{}]", i));
@@ -153,15 +164,14 @@ class ResponsesReader {
     const std::string type = fields.Text("type").value_or("message");
     if (type == "message") return ReadMessage(&fields);
     if (type == "reasoning") return ReadThought(&fields);
-    if (type == "function_call") {
-      return messages_.AddCall(Needed("call_id", &fields), Needed("name", &fields),
-                               fields.Text("arguments").value_or("{}"));
-    }
+    if (type == "function_call") return ReadCall(&fields);
     if (type == "function_call_output") {
       std::string id = Needed("call_id", &fields);
-      return messages_.AddToolAnswer(
-          std::move(id),
-          ContentText(fields.Any("output"), path + ".output", kOutputTypes, &error_));
+      return messages_.AddToolAnswer(std::move(id), OutputText(&fields));
+    }
+    if (type.ends_with("_call") || type.ends_with("_call_output") || type.starts_with("mcp_") ||
+        type == "tool_search_output") {
+      return ReadOtherTool(type, item, path, &fields);
     }
     fields.Fail("type",
                 fmt::format("expected message, reasoning, function_call or function_call_output, "
@@ -170,10 +180,42 @@ class ResponsesReader {
                 "unsupported");
   }
 
+  void ReadCall(JsonFields* fields) {
+    std::string id = Needed("call_id", fields);
+    std::string name = Needed("name", fields);
+    const std::string space = fields->Text("namespace").value_or("");
+    if (!space.empty()) name = InNamespace(space, name);
+    const Json* arguments = fields->Any("arguments");
+    messages_.AddCall(std::move(id), std::move(name), arguments == nullptr ? Json() : *arguments);
+  }
+
+  std::string OutputText(JsonFields* fields) {
+    const Json* output = fields->Any("output");
+    if (output != nullptr && output->is_object()) return Dump(*output);
+    return ContentText(output, fields->PathOf("output"), {kOutputTypes, &request_.ignored},
+                       &error_);
+  }
+
+  // Calls of tools that are no functions (custom_tool_call, local_shell_call, ...), and what came
+  // back. What the client carried out has a call_id, and is told as a function's; what a server
+  // carried out is left out.
+  void ReadOtherTool(std::string_view type, const Json& item, const std::string& path,
+                     JsonFields* fields) {
+    const std::string id = fields->Text("call_id").value_or("");
+    if (id.empty() || type.starts_with("mcp_")) return request_.ignored.push_back(path);
+    if (type.ends_with("_output")) return messages_.AddToolAnswer(id, OutputText(fields));
+    Json arguments = item;
+    for (const char* name : {"type", "id", "status", "call_id", "name", "namespace"}) {
+      arguments.erase(name);
+    }
+    type.remove_suffix(std::string_view("_call").size());
+    messages_.AddCall(id, fields->Text("name").value_or(std::string(type)), Dump(arguments));
+  }
+
   void ReadMessage(JsonFields* fields) {
     const std::string role = Needed("role", fields);
     std::string text = ContentText(fields->Any("content"), fields->PathOf("content"),
-                                   kResponsesTextTypes, &error_);
+                                   {kResponsesTextTypes}, &error_);
     if (role == "user") return messages_.AddUser(std::move(text));
     if (role == "assistant") return messages_.AddText(std::move(text));
     if (role == "system" || role == "developer") return messages_.AddSystem(text);
@@ -184,9 +226,10 @@ class ResponsesReader {
   // The thought itself, where it is there, else its summary.
   void ReadThought(JsonFields* fields) {
     std::string text =
-        ContentText(fields->Any("content"), fields->PathOf("content"), kThoughtTypes, &error_);
+        ContentText(fields->Any("content"), fields->PathOf("content"), {kThoughtTypes}, &error_);
     if (text.empty()) {
-      text = ContentText(fields->Any("summary"), fields->PathOf("summary"), kSummaryTypes, &error_);
+      text =
+          ContentText(fields->Any("summary"), fields->PathOf("summary"), {kSummaryTypes}, &error_);
     }
     if (!text.empty()) messages_.AddThought(text);
   }
@@ -200,20 +243,35 @@ class ResponsesReader {
       const std::string path = fmt::format("tools[{}]", i);
       const Json& tool = (*tools)[i];
       if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
-      JsonFields fields(tool, path, &error_);
-      const std::string type = fields.Text("type").value_or("");
-      if (type != "function") {
-        return fields.Fail("type",
-                           fmt::format("expected function, found \"{}\": tools that a server "
-                                       "carries out itself are not supported",
-                                       type),
-                           "unsupported");
+      const Json* inner = tool.contains("tools") ? &tool["tools"] : nullptr;
+      const bool is_namespace = tool.contains("type") && tool["type"] == "namespace";
+      if (!is_namespace || inner == nullptr || !inner->is_array()) {
+        AddTool(tool, path, /*space=*/"");
+        continue;
       }
-      Json function = {{"name", fields.Text("name").value_or("")}};
-      if (auto text = fields.Text("description")) function["description"] = *std::move(text);
-      if (const Json* schema = fields.Object("parameters")) function["parameters"] = *schema;
-      chat_["tools"].push_back({{"type", "function"}, {"function", std::move(function)}});
+      JsonFields fields(tool, path, &error_);
+      const std::string space = Needed("name", &fields);
+      for (size_t j = 0; j < inner->size() && !error_.has_value(); ++j) {
+        AddTool((*inner)[j], fmt::format("{}.tools[{}]", path, j), space);
+      }
     }
+  }
+
+  // space: the namespace that the tool is in; empty: none.
+  void AddTool(const Json& tool, const std::string& path, const std::string& space) {
+    if (!tool.is_object()) return Fail(path, "expected an object", "invalid_type", &error_);
+    JsonFields fields(tool, path, &error_);
+    // Tools that a server carries out, or that are no functions, are left out.
+    if (fields.Text("type").value_or("") != "function") return request_.ignored.push_back(path);
+    std::string name = fields.Text("name").value_or("");
+    if (!space.empty()) {
+      const std::string whole = InNamespace(space, name);
+      request_.namespaced[whole] = {space, std::exchange(name, whole)};
+    }
+    Json function = {{"name", std::move(name)}};
+    if (auto text = fields.Text("description")) function["description"] = *std::move(text);
+    if (const Json* schema = fields.Any("parameters")) function["parameters"] = *schema;
+    chat_["tools"].push_back({{"type", "function"}, {"function", std::move(function)}});
   }
 
   void ReadToolChoice() {

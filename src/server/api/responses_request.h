@@ -4,12 +4,21 @@
 #define EBB_SERVER_API_RESPONSES_REQUEST_H_
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/server/api/api_error.h"
 
 namespace ebb::server {
+
+// Functions of namespaces (tools of type namespace), by the names that they have in a chat.
+struct NamespacedName {
+  std::string space;
+  std::string name;
+};
+using NamespacedNames = std::map<std::string, NamespacedName>;
 
 struct ResponsesRequest {
   Json chat;
@@ -18,6 +27,8 @@ struct ResponsesRequest {
   Json input;                  // the request's own items, in an array
   bool stores = true;          // the response may be asked for, and continued, by its id
   bool wants_summary = false;  // of thoughts
+  NamespacedNames namespaced = {};
+  std::vector<std::string> ignored = {};  // what was left out of the request
 };
 
 // The items, oldest first, of the conversation up to a stored response and with it; nothing: there

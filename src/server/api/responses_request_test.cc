@@ -109,6 +109,83 @@ TEST(ResponsesRequest, ToolsFormatsAndLimitsAreThoseOfAChat) {
   EXPECT_EQ(request.echo["max_output_tokens"], 7);
 }
 
+TEST(ResponsesRequest, ToolsThatAreNoFunctionsAreLeftOutAndNamed) {
+  const ResponsesRequest request = ReadResponses(R"({"input": "hi", "tools": [
+      {"type": "web_search"}, {"type": "custom", "name": "apply_patch"}, {"type": "local_shell"},
+      {"type": "function", "name": "sh", "parameters": {"type": "object"}},
+      {"type": "image_generation"}, {"type": "mcp", "server_label": "s"}, {"type": "tool_search"}]})");
+  EXPECT_EQ(request.chat["tools"], Json::parse(R"([{"type": "function", "function": {"name": "sh",
+      "parameters": {"type": "object"}}}])"));
+  EXPECT_THAT(request.ignored, testing::ElementsAre("tools[0]", "tools[1]", "tools[2]", "tools[4]",
+                                                    "tools[5]", "tools[6]"));
+  EXPECT_EQ(request.echo["tools"].size(), 7u);
+}
+
+TEST(ResponsesRequest, FunctionsOfANamespaceCanBeCalled) {
+  const ResponsesRequest request = ReadResponses(R"({"input": [
+      {"role": "user", "content": "hi"},
+      {"type": "function_call", "call_id": "c", "namespace": "mcp__files", "name": "read",
+       "arguments": "{}"},
+      {"type": "function_call_output", "call_id": "c", "output": "4"}],
+      "tools": [{"type": "namespace", "name": "mcp__files", "description": "d", "tools": [
+        {"type": "function", "name": "read", "description": "r"}, {"type": "custom", "name": "x"}]},
+        {"type": "namespace", "name": "empty", "tools": []}, {"type": "namespace", "name": "none"}]})");
+  EXPECT_EQ(request.chat["tools"], Json::parse(R"([{"type": "function",
+      "function": {"name": "mcp__files__read", "description": "r"}}])"));
+  EXPECT_EQ(request.chat["messages"][1]["tool_calls"][0]["function"]["name"], "mcp__files__read");
+  ASSERT_TRUE(request.namespaced.contains("mcp__files__read"));
+  EXPECT_EQ(request.namespaced.at("mcp__files__read").space, "mcp__files");
+  EXPECT_EQ(request.namespaced.at("mcp__files__read").name, "read");
+  EXPECT_THAT(request.ignored, testing::ElementsAre("tools[0].tools[1]", "tools[2]"));
+}
+
+TEST(ResponsesRequest, NoItemsAtAllAreAnEmptyMessage) {
+  const ResponsesRequest request = ReadResponses(R"({"input": [], "max_output_tokens": 1})");
+  EXPECT_EQ(request.chat["messages"], Json::parse(R"([{"role": "user", "content": ""}])"));
+}
+
+TEST(ResponsesRequest, CallsOfOtherToolsAreToldAsFunctionsOrLeftOut) {
+  const ResponsesRequest request = ReadResponses(R"({"input": [
+      {"role": "user", "content": "hi"},
+      {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "*** x"},
+      {"type": "local_shell_call", "id": "i", "call_id": "c2", "status": "completed",
+       "action": {"type": "exec"}},
+      {"type": "custom_tool_call_output", "call_id": "c1", "output": "ok"},
+      {"type": "local_shell_call_output", "call_id": "c2", "output": {"code": 0}},
+      {"type": "web_search_call", "id": "ws", "status": "completed"},
+      {"type": "mcp_list_tools", "id": "m", "tools": []},
+      {"role": "user", "content": "go on"}]})");
+  const Json& messages = request.chat["messages"];
+  ASSERT_EQ(messages.size(), 5u) << messages.dump(1);
+  const Json& calls = messages[1]["tool_calls"];
+  EXPECT_EQ(calls[0]["function"]["name"], "apply_patch");
+  EXPECT_EQ(calls[0]["function"]["arguments"], R"({"input":"*** x"})");
+  EXPECT_EQ(calls[1]["function"]["name"], "local_shell");
+  EXPECT_EQ(calls[1]["function"]["arguments"], R"({"action":{"type":"exec"}})");
+  EXPECT_EQ(messages[2]["content"], "ok");
+  EXPECT_EQ(messages[3]["content"], R"({"code":0})");
+  EXPECT_THAT(request.ignored, testing::ElementsAre("input[5]", "input[6]"));
+}
+
+TEST(ResponsesRequest, APictureThatAToolGaveBackBecomesText) {
+  const ResponsesRequest request = ReadResponses(R"({"input": [
+      {"type": "function_call", "call_id": "c", "name": "r", "arguments": "{\"t\": \"ab"},
+      {"type": "function_call_output", "call_id": "c",
+       "output": [{"type": "input_image", "image_url": "data:,"}]},
+      {"role": "user", "content": "go on"}]})");
+  const Json& messages = request.chat["messages"];
+  EXPECT_EQ(messages[0]["tool_calls"][0]["function"]["arguments"], "{\"t\": \"ab");
+  EXPECT_EQ(messages[1]["content"], "[image: this model reads text only]");
+  EXPECT_THAT(request.ignored, testing::ElementsAre("input[1].output[0]"));
+}
+
+TEST(ResponsesRequest, ALastMessageOfTheAssistantsIsNotGoneOnWith) {
+  EXPECT_EQ(ReadResponses(R"({"input": "hi"})").chat["continue_final_message"], false);
+  EXPECT_EQ(ReadResponses(R"({"input": "hi", "continue_final_message": true})")
+                .chat["continue_final_message"],
+            true);
+}
+
 TEST(ResponsesRequest, AStoredResponseComesBeforeTheInput) {
   const FindItems find = [](const std::string& id) -> std::optional<Json> {
     EXPECT_EQ(id, "resp_1");
@@ -142,10 +219,10 @@ TEST(ResponsesRequest, WhatCannotBeHonouredIsRefusedByItsName) {
       {R"({"input": [{"content": "a"}]})", "input[0].role", "missing_field"},
       {R"({"input": [{"role": "user", "content": [{"type": "input_image"}]}]})",
        "input[0].content[0]", "unsupported"},
-      {R"({"input": [{"type": "web_search_call"}]})", "input[0].type", "unsupported"},
+      {R"({"input": [{"type": "item_reference", "id": "x"}]})", "input[0].type", "unsupported"},
       {R"({"input": [{"type": "function_call", "name": "f"}]})", "input[0].call_id",
        "missing_field"},
-      {R"({"input": "a", "tools": [{"type": "web_search"}]})", "tools[0].type", "unsupported"},
+      {R"({"input": "a", "tools": [5]})", "tools[0]", "invalid_type"},
       {R"({"input": "a", "tool_choice": {"type": "file_search"}})", "tool_choice.type",
        "unsupported"},
       {R"({"input": "a", "background": true})", "background", "unsupported"},

@@ -41,6 +41,7 @@ struct Active {
   Job job;
   JobState state;
   std::unique_ptr<Session> session;        // null while it waits
+  size_t text_end = 0;                     // bytes of the answer's text, with log-probabilities
   std::unique_ptr<Generation> generation;  // null until the prompt is read
   std::optional<Token> pending;            // chosen and shown, not appended
   int cached_tokens = 0;                   // of the prompt
@@ -159,7 +160,7 @@ struct Driver::Impl {
   // The next token of a job, or its end.
   void Choose(Active* active);
   void Begin(Active* active);
-  void NoteLogprobs(Active* active, Token token);
+  void NoteLogprobs(Active* active, Token token, size_t text_begin);
   void NoteProgress(Active* active);
   // The session of a job that has SessionWork, at a checkpoint and at the end.
   void Note(Active* active, Token token);

@@ -3,6 +3,7 @@
 #include "src/server/engine/driver_impl.h"
 
 #include <cstdio>
+#include <utility>
 
 namespace ebb::server {
 
@@ -131,7 +132,12 @@ void Driver::Impl::Begin(Active* active) {
     active->has_news = true;
     return true;
   };
-  options.on_token = [this, active](Token token) {
+  const auto text_size = [active, start = options.thinking_start,
+                          end = options.thinking_end](Token token) {
+    return ShownText(active->job.sampler->model(), token, start, end).size();
+  };
+  for (const Token token : options.so_far.tokens) active->text_end += text_size(token);
+  options.on_token = [this, active, text_size](Token token) {
     const double now = Now();
     if (active->first_token == 0) {
       active->first_token = now;
@@ -148,7 +154,10 @@ void Driver::Impl::Begin(Active* active) {
       active->update.tokens.push_back({.token = token, .seconds = now - active->first_token});
       active->has_news = true;
     }
-    if (active->job.logprobs.has_value()) NoteLogprobs(active, token);
+    if (active->job.logprobs.has_value()) {
+      const size_t begin = std::exchange(active->text_end, active->text_end + text_size(token));
+      NoteLogprobs(active, token, begin);
+    }
   };
   active->in_thought = options.opens_in_thinking;
   active->answer = options.so_far;
@@ -161,12 +170,13 @@ void Driver::Impl::Begin(Active* active) {
   Choose(active);
 }
 
-void Driver::Impl::NoteLogprobs(Active* active, Token token) {
+void Driver::Impl::NoteLogprobs(Active* active, Token token, size_t text_begin) {
   const Job& job = active->job;
+  Logprobs logprobs = job.logprob_source == Job::LogprobSource::kSampler
+                          ? job.sampler->LastDraw(*job.logprobs)
+                          : LogprobsOf(active->session->logits(), token, *job.logprobs);
   active->update.logprobs.push_back(
-      job.logprob_source == Job::LogprobSource::kSampler
-          ? job.sampler->LastDraw(*job.logprobs)
-          : LogprobsOf(active->session->logits(), token, *job.logprobs));
+      {.of = std::move(logprobs), .begin = text_begin, .end = active->text_end});
   active->has_news = true;
 }
 

@@ -58,6 +58,14 @@ struct PromptProgress {
   double seconds = 0;  // since the prompt began
 };
 
+// The log-probabilities of a token of an answer.
+struct AnswerLogprobs {
+  Logprobs of;
+  // The bytes of the whole answer, thoughts included, that are its text.
+  size_t begin = 0;
+  size_t end = 0;
+};
+
 // How a job ends whose deadline is over.
 inline constexpr const char* kTimeIsOver = "the request's time is over";
 
@@ -88,7 +96,7 @@ struct JobUpdate {
   JobId id = 0;
   bool accepted = false;  // it waits for its turn, and will be answered
   std::vector<JobPiece> pieces = {};
-  std::vector<Logprobs> logprobs = {};  // of tokens, where they were asked for
+  std::vector<AnswerLogprobs> logprobs = {};  // where they were asked for
   std::vector<JobToken> tokens = {};    // with Job::tells_tokens; their texts are in `pieces` too
   std::vector<PromptProgress> progress = {};  // with Job::tells_progress
   std::optional<SavedSession> saved = {};     // with SessionWork: at checkpoints and at the end

@@ -236,6 +236,18 @@ std::optional<ApiError> TakeSessionHeader(const std::string& header, bool has_se
   return std::nullopt;
 }
 
+std::optional<ApiError> TakeBegunAnswer(CompletionRequest* request) {
+  if (request->session_id.empty() || !request->begun.has_value()) return std::nullopt;
+  if (request->must_continue) {
+    return Invalid(
+        "continue_final_message: not within a session, which goes on with its last answer by "
+        "itself",
+        "continue_final_message", "unsupported");
+  }
+  request->chat.messages.push_back(*std::exchange(request->begun, std::nullopt));
+  return std::nullopt;
+}
+
 std::string DescribePolicy(const SessionOptions& options) {
   const PolicySpec& policy = options.policy;
   std::string text = policy.name;

@@ -34,6 +34,10 @@ struct PreparedTurn {
                                                         bool has_sessions,
                                                         CompletionRequest* request);
 
+// An answer that the client has begun is a message like any other within a session, which goes on
+// with its own last answer. Errors: 400 (the client asks by name to continue it).
+[[nodiscard]] std::optional<ApiError> TakeBegunAnswer(CompletionRequest* request);
+
 // What must be alike for a session to go on, as text.
 [[nodiscard]] std::string DescribePolicy(const SessionOptions& options);
 [[nodiscard]] std::string DescribeTiers(const SessionOptions& options);

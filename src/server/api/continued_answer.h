@@ -1,0 +1,32 @@
+// An answer that a client has begun: the last message of a chat, when it is the assistant's. The
+// prompt goes on with its text, and the answer tells what comes behind it.
+#ifndef EBB_SERVER_API_CONTINUED_ANSWER_H_
+#define EBB_SERVER_API_CONTINUED_ANSWER_H_
+
+#include <string>
+#include <vector>
+
+#include "ebb/chat.h"
+#include "ebb/generate.h"
+#include "ebb/model.h"
+#include "ebb/status.h"
+
+namespace ebb::server {
+
+struct BegunPiece {
+  std::string text;
+  Model::Specials specials;  // kParse: tags of thoughts; kAsText: what the client wrote
+};
+// What stands behind `prompt`, rendered for the messages before `begun`. A content without a
+// thought stands behind an empty thought, where the prompt opens one.
+[[nodiscard]] std::vector<BegunPiece> BegunPieces(const ChatMessage& begun,
+                                                  const ChatPrompt& prompt);
+
+// The turn in which the assistant goes on with `begun` behind the messages of `chat`. Its prompt
+// says how the rest of the answer is read. Errors: those of BeginTurn().
+[[nodiscard]] Result<Turn> BeginContinuedTurn(const Model& model, ChatRequest chat,
+                                              const ChatMessage& begun);
+
+}  // namespace ebb::server
+
+#endif  // EBB_SERVER_API_CONTINUED_ANSWER_H_
