@@ -65,6 +65,7 @@ struct PreparedRequest {
   Prepared prepared;
   ExchangeOptions exchange;
   std::vector<std::string> ignored;
+  ToolPaths tool_paths;
   ApiRequest api;  // whose body has been read
   // Until `prepared` is made of it; with a session that waits for its record.
   std::optional<CompletionRequest> completion = {};

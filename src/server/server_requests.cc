@@ -153,7 +153,20 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
   }
   if (auto error = TakeBegunAnswer(&request)) return in_chat.renamed(*std::move(error));
   std::vector<std::string> ignored = std::move(in_chat.ignored);
-  std::ranges::move(request.ignored, std::back_inserter(ignored));
+  for (const std::string& field : request.ignored) {
+    ignored.push_back(UnderToolPaths(field, in_chat.tool_paths));
+  }
+  // From here on tools are counted without those that were left out.
+  ToolPaths tool_paths = std::move(request.tool_paths);
+  for (std::string& path : tool_paths) path = UnderToolPaths(path, in_chat.tool_paths);
+  in_chat.renamed = [tool_paths, renamed = std::move(in_chat.renamed)](ApiError error) {
+    const std::string shown = UnderToolPaths(error.param, tool_paths);
+    if (shown != error.param && error.message.starts_with(error.param)) {
+      error.message.replace(0, error.param.size(), shown);
+    }
+    error.param = shown;
+    return renamed(std::move(error));
+  };
   PreparedRequest result = {
       .interface = api,
       .asker = std::move(asker),
@@ -169,6 +182,7 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
                    .reasoning_field = options.reasoning_field,
                    .drawn_seed = request.drawn_seed},
       .ignored = std::move(ignored),
+      .tool_paths = std::move(tool_paths),
       .api = std::move(in_chat)};
   result.completion = std::move(request);
   return result;

@@ -29,7 +29,8 @@ ApiResult<ApiRequest> ReadResponses(const Json& body,
   ApiRequest result = {.body = std::move(request.chat),
                        .renamed = InResponses,
                        .exchange = {},
-                       .ignored = std::move(request.ignored)};
+                       .ignored = std::move(request.ignored),
+                       .tool_paths = std::move(request.tool_paths)};
   result.exchange = [options = ResponsesOptions{std::move(request.echo), request.wants_summary,
                                                 std::move(request.namespaced)}](
                         std::shared_ptr<const Model> model, ExchangeOptions exchange) {

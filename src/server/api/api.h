@@ -12,6 +12,7 @@
 
 #include "src/server/api/exchange.h"
 #include "src/server/api/response_store.h"
+#include "src/server/api/tool_names.h"
 
 namespace ebb::server {
 
@@ -38,6 +39,7 @@ struct ApiRequest {
   // Keeps an answer that is over, without an error, where that was asked for; may be null.
   std::function<void(const Exchange&)> keep = {};
   std::vector<std::string> ignored = {};  // what was left out of `body`, under the client's names
+  ToolPaths tool_paths = {};              // of the tools of `body`; empty: they are the client's
 };
 // Errors: 400, whose fields are the client's.
 [[nodiscard]] ApiResult<ApiRequest> ReadApi(Api api, Json body,

@@ -241,6 +241,7 @@ class RequestReader {
       request_.ignored.push_back(inner.PathOf("parameters"));
     }
     request_.chat.tools.push_back(std::move(tool));
+    request_.tool_paths.push_back(path);
   }
 
   void ReadFormat() {

@@ -52,6 +52,7 @@ struct CompletionRequest {
   std::optional<ChatMessage> begun = {};  // of kChat: the answer that the client has begun
   bool must_continue = false;             // the client asks for that by name
   ToolNames tool_names = {};              // of kChat
+  ToolPaths tool_paths = {};              // of kChat
   std::vector<std::string> texts = {};    // of kText, one of both
   std::vector<std::vector<Token>> prompts = {};
   int num_choices = 1;  // of each prompt

@@ -277,6 +277,7 @@ TEST(ReadRequest, OneOddToolDoesNotRefuseTheOthers) {
   EXPECT_EQ(request.chat.tools[1].name, "files_read");
   EXPECT_EQ(request.chat.tool_choice, "files_read");
   EXPECT_EQ(request.tool_names, (ToolNames{{"files_read", "files.read"}}));
+  EXPECT_THAT(request.tool_paths, ElementsAre("tools[2]", "tools[5]"));
   EXPECT_THAT(request.ignored, ElementsAre("tools[0]", "tools[1]", "tools[3]", "tools[4]",
                                            "tools[5].function.parameters"));
 }

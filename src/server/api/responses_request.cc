@@ -272,6 +272,7 @@ class ResponsesReader {
     if (auto text = fields.Text("description")) function["description"] = *std::move(text);
     if (const Json* schema = fields.Any("parameters")) function["parameters"] = *schema;
     chat_["tools"].push_back({{"type", "function"}, {"function", std::move(function)}});
+    request_.tool_paths.push_back(path);
   }
 
   void ReadToolChoice() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/server/api/api_error.h"
+#include "src/server/api/tool_names.h"
 
 namespace ebb::server {
 
@@ -28,6 +29,7 @@ struct ResponsesRequest {
   bool stores = true;          // the response may be asked for, and continued, by its id
   bool wants_summary = false;  // of thoughts
   NamespacedNames namespaced = {};
+  ToolPaths tool_paths = {};              // of the tools of `chat`
   std::vector<std::string> ignored = {};  // what was left out of the request
 };
 

@@ -137,6 +137,7 @@ TEST(ResponsesRequest, FunctionsOfANamespaceCanBeCalled) {
   EXPECT_EQ(request.namespaced.at("mcp__files__read").space, "mcp__files");
   EXPECT_EQ(request.namespaced.at("mcp__files__read").name, "read");
   EXPECT_THAT(request.ignored, testing::ElementsAre("tools[0].tools[1]", "tools[2]"));
+  EXPECT_THAT(request.tool_paths, testing::ElementsAre("tools[0].tools[0]"));
 }
 
 TEST(ResponsesRequest, NoItemsAtAllAreAnEmptyMessage) {
