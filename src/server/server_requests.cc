@@ -39,6 +39,15 @@ void Describe(Prepared prepared, PreparedRequest* request) {
   }
 }
 
+// An error about a tool, under the client's path of it.
+ApiError UnderPaths(ApiError error, const ToolPaths& paths) {
+  const std::string shown = UnderToolPaths(error.param, paths);
+  if (shown == error.param) return error;
+  if (error.message.starts_with(error.param)) error.message.replace(0, error.param.size(), shown);
+  error.param = shown;
+  return error;
+}
+
 // Header fields hold one line of plain characters.
 std::string InHeader(const std::vector<std::string>& names) {
   std::string text = fmt::format("{}", fmt::join(names, ", "));
@@ -137,7 +146,9 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
   auto& in_chat = std::get<ApiRequest>(converted);
   const Endpoint endpoint = EndpointOf(api);
   ApiResult<CompletionRequest> read = ReadRequest(endpoint, in_chat.body, options.defaults);
-  if (auto* error = std::get_if<ApiError>(&read)) return in_chat.renamed(std::move(*error));
+  if (auto* error = std::get_if<ApiError>(&read)) {
+    return in_chat.renamed(UnderPaths(std::move(*error), in_chat.tool_paths));
+  }
   auto& request = std::get<CompletionRequest>(read);
   LeaveOutTools(*model, &request);
   if (in_chat.apply) {
@@ -160,12 +171,7 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
   ToolPaths tool_paths = std::move(request.tool_paths);
   for (std::string& path : tool_paths) path = UnderToolPaths(path, in_chat.tool_paths);
   in_chat.renamed = [tool_paths, renamed = std::move(in_chat.renamed)](ApiError error) {
-    const std::string shown = UnderToolPaths(error.param, tool_paths);
-    if (shown != error.param && error.message.starts_with(error.param)) {
-      error.message.replace(0, error.param.size(), shown);
-    }
-    error.param = shown;
-    return renamed(std::move(error));
+    return renamed(UnderPaths(std::move(error), tool_paths));
   };
   PreparedRequest result = {
       .interface = api,
