@@ -17,7 +17,7 @@ namespace ebb {
 class TextStream {
  public:
   struct Options {
-    std::vector<std::string> stops;  // empty strings are ignored
+    std::vector<std::string> stops;           // empty strings are ignored
     std::vector<std::string> turn_ends = {};  // stop strings in thoughts, too
     // Both or none. Only an answer that begins with the start tag has a thought.
     std::string thinking_start;
@@ -37,7 +37,7 @@ class TextStream {
   // No more bytes will come: passes on what was held back, except half a character.
   State Finish();
 
-  // From now on these are the stop strings: in what comes, and in what is held back.
+  // Replaces the stop strings. The new ones are looked for in text that comes or is held back.
   void SetStops(std::vector<std::string> stops);
 
   // One that stands where this one does; its text begins anew and goes nowhere.

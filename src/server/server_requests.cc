@@ -35,7 +35,8 @@ void Describe(Prepared prepared, PreparedRequest* request) {
   exchange.first_call = request->prepared.num_calls;
   if (exchange.prompt == nullptr) return;
   for (const std::string& part : exchange.prompt->widened) {
-    request->ignored.push_back(WidenedPart(request->interface, part));
+    const std::string shown = UnderToolPaths(part, request->tool_paths);
+    request->ignored.push_back(WidenedPart(request->interface, shown));
   }
 }
 
@@ -254,6 +255,7 @@ void Server::Impl::SubmitTurn(PreparedRequest request, ApiResult<PreparedTurn> m
   Describe(std::move(turn.prepared), &request);
   if (!turn.said.has_value()) return Submit(std::move(request), reply, use);
   keeper->Leave(use);
+  request.exchange.drawn_seed.reset();  // the answer had another one
   const JobId id = next_job++;
   Await(std::move(request), {id}, reply);
   running.erase(id);  // what is told again costs nothing

@@ -27,7 +27,7 @@ std::string_view TypeOf(int status) {
   }
 }
 
-// Errors repeat what a client sent, which may be megabytes.
+// Cuts text of an error, which may repeat megabytes of a client's request.
 std::string Shortened(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
   size_t end = most;

@@ -1,5 +1,5 @@
-// An answer that a client has begun: the last message of a chat, when it is the assistant's. The
-// prompt goes on with its text, and the answer tells what comes behind it.
+// Continues an assistant's message, the last one of a chat (prefill): the prompt ends with its
+// text, and the answer is the text that the model adds.
 #ifndef EBB_SERVER_API_CONTINUED_ANSWER_H_
 #define EBB_SERVER_API_CONTINUED_ANSWER_H_
 
@@ -17,7 +17,7 @@ struct BegunPiece {
   std::string text;
   Model::Specials specials;  // kParse: tags of thoughts; kAsText: what the client wrote
 };
-// What stands behind `prompt`, rendered for the messages before `begun`. A content without a
+// The text behind `prompt`, which was rendered for the messages before `begun`. A content without a
 // thought stands behind an empty thought, where the prompt opens one.
 [[nodiscard]] std::vector<BegunPiece> BegunPieces(const ChatMessage& begun,
                                                   const ChatPrompt& prompt);

@@ -49,16 +49,15 @@ class ChatMessages {
 // How a content is read.
 struct ContentRules {
   std::span<const std::string_view> types;  // of parts that have a text
-  // Takes the paths of parts that are no text: a line of text stands in for each. Null: they are
-  // errors.
+  // Receives the paths of parts that are no text, each of which is replaced by a line of text.
+  // Null: such parts are errors.
   std::vector<std::string>* ignored = nullptr;
 };
 // The text of a content: a string, or parts. Null gives an empty text. Errors name the part.
 [[nodiscard]] std::string ContentText(const Json* content, const std::string& path,
                                       const ContentRules& rules, std::optional<ApiError>* error);
-// The text that stands in for a part that a model which reads text alone cannot read: what a search
-// result or a document has of text, else "[image: this model reads text only]". The parts that are
-// lost are named in `ignored`.
+// The text in the place of a part that is no text: the texts of a search result or of a document,
+// else "[image: this model reads text only]", whose path goes to `ignored`.
 [[nodiscard]] std::string StandInFor(const Json& part, const std::string& path,
                                      std::vector<std::string>* ignored);
 

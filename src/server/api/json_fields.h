@@ -32,8 +32,8 @@ inline constexpr size_t kMostMessages = 16'384;       // in the list `messages` 
 // Errors: 400 (text that is not JSON, with the offset of the byte; another value; invalid UTF-8;
 // request_too_large beyond the limits above).
 [[nodiscard]] ApiResult<Json> ParseObject(std::string_view text);
-// The arguments of a tool call as text of a JSON object, which chat templates ask for. Text that is
-// no JSON object, such as a call that was cut off, becomes the member INVALID_JSON of one.
+// The arguments of a tool call as text of a JSON object, which chat templates need. Text that is no
+// JSON object, such as a truncated call, becomes the member INVALID_JSON of an object.
 [[nodiscard]] std::string ArgumentsText(const Json& arguments);
 
 struct Bounds {

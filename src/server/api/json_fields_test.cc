@@ -122,7 +122,7 @@ TEST(ArgumentsText, IsTheTextOfAnObjectWhateverCame) {
   EXPECT_EQ(ArgumentsText(nullptr), "{}");
   EXPECT_EQ(ArgumentsText(""), "{}");
   EXPECT_EQ(ArgumentsText(R"({"t": "\ud83d"})"), "{\"t\":\"\xEF\xBF\xBD\"}");
-  // What is no object is kept as text.
+  // Other text is kept as a text.
   EXPECT_EQ(ArgumentsText("{\"t\": \"ab"), R"({"INVALID_JSON":"{\"t\": \"ab"})");
   EXPECT_EQ(ArgumentsText("[1]"), R"({"INVALID_JSON":"[1]"})");
   EXPECT_EQ(ArgumentsText("null"), R"({"INVALID_JSON":"null"})");

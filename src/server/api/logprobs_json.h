@@ -1,4 +1,4 @@
-// Log-probabilities in OpenAI's forms, and which of them are told when.
+// Log-probabilities in OpenAI's forms, sent in step with the text of an answer.
 #ifndef EBB_SERVER_API_LOGPROBS_JSON_H_
 #define EBB_SERVER_API_LOGPROBS_JSON_H_
 
@@ -20,15 +20,17 @@ struct ToldLogprobs {
   size_t offset = 0;  // characters of the answer before the token's text
 };
 
-// Tells the entries of an answer in step with its text: each with the first byte of its token's
-// text. Tokens that lie behind the text, since a stop string begins with them, are not told.
+// Releases each entry with the first byte of its token's text. Entries of tokens behind the text,
+// with which a stop string begins, are never released: a stream and an answer in one piece have the
+// same entries.
 class LogprobsTeller {
  public:
   // Entries come before the text of their tokens, or with it.
   void Add(std::vector<AnswerLogprobs> entries);
-  // Text that is told: of the whole answer, thoughts included.
+  // Text that is sent, of the whole answer, thoughts included.
   void AddText(std::string_view text);
-  // Moves what can be told behind `told`. is_all: the text is over, and no stop string ended it.
+  // Appends the entries that can be sent to `told`. is_all: the text is over, and no stop string
+  // ended it.
   void Take(bool is_all, std::vector<ToldLogprobs>* told);
 
  private:
@@ -44,8 +46,8 @@ class LogprobsTeller {
 };
 
 using TokenText = std::function<std::string(Token)>;
-// The member `logprobs` of a chat's choice, and of a completion's. There a token that is no UTF-8
-// by itself is called bytes:\xf0\x9f, and of alternatives of one name the likeliest is told.
+// The member `logprobs` of a chat's choice, and of a completion's. A completion names a token
+// that is no UTF-8 by itself bytes:\xf0\x9f, and keeps the likeliest of alternatives of one name.
 [[nodiscard]] Json ChatLogprobs(const std::vector<ToldLogprobs>& told, const TokenText& text);
 [[nodiscard]] Json TextLogprobs(const std::vector<ToldLogprobs>& told, const TokenText& text);
 

@@ -24,8 +24,8 @@ constexpr std::string_view kMessagesConverted[] = {"system",        "messages", 
 constexpr std::string_view kOfChatsNotOfMessages[] = {"stop", "response_format", "json_schema",
                                                       "max_completion_tokens", "logprobs"};
 
-// Claude Code puts this line in front of its system text, with another hash in each session: no two
-// sessions would share their prompts. It is for the service that bills, not for the model.
+// The first line of Claude Code's system text. It differs from session to session, so that prefix
+// caching would share nothing behind it, and it is meant for a billing service, not for the model.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
 
 void DropBillingHeader(Json* text, std::vector<std::string>* ignored) {
@@ -180,8 +180,9 @@ class MessagesReader {
     return block.is_object() && block.contains("type") && block["type"] == "tool_result";
   }
 
-  // Pictures and documents that a tool gave back, which clients also put behind its result, are in
-  // every later request: text stands in for them. A user's own are refused, unless they are texts.
+  // Replaces pictures and documents by text in a message with tool results: clients put parts of a
+  // result behind it, and send them again in every later request. Refuses a user's own, unless the
+  // document is a text.
   void ReadOtherUserBlock(const Json& block, const std::string& path, JsonFields* fields) {
     std::vector<std::string> lost;
     std::string text = StandInFor(block, path, &lost);
@@ -213,7 +214,7 @@ class MessagesReader {
       if (input != nullptr) arguments = input->is_string() ? *input : Json(Dump(*input));
       messages_.AddCall(std::move(id), std::move(name), std::move(arguments));
     } else if (type != "redacted_thinking") {
-      // Of tools that another server carried out.
+      // A tool that another server carried out has no place in a chat.
       request_.ignored.push_back(path);
     }
   }

@@ -5,8 +5,8 @@
 
 namespace ebb::server {
 
-// The member of a chat's message that tells its thought. Clients that know both names show a
-// thought twice that has both.
+// The member of a chat's message that holds the thought. Clients that join both members show a
+// thought twice if it has both.
 enum class ReasoningField : uint8_t {
   kReasoningContent,  // as llama-server and DeepSeek call it
   kReasoning,         // as OpenRouter and vLLM call it

@@ -33,9 +33,8 @@ constexpr int kMostTokens = std::numeric_limits<int>::max();
 constexpr size_t kMostSaltBytes = 256;
 
 // Fields that would constrain an answer in a way that is not built.
-constexpr std::string_view kRefused[] = {"prompt_logprobs", "suffix",
-                                         "functions",       "function_call",
-                                         "audio",           "web_search_options",
+constexpr std::string_view kRefused[] = {"prompt_logprobs", "suffix", "functions",
+                                         "function_call",   "audio",  "web_search_options",
                                          "best_of"};
 constexpr std::string_view kPartTypes[] = {"text", "input_text", "refusal"};
 
@@ -120,7 +119,8 @@ class RequestReader {
     const auto role = fields.Text("role");
     if (!role.has_value()) return Fail(path + ".role", "expected a role", "missing_field");
     message.role = *role;
-    // A picture that a tool gave back would be in every later request.
+    // A picture in a tool's result is in every later request, so that refusing it would end the
+    // conversation for good.
     std::vector<std::string>* ignored = message.role == "tool" ? &request_.ignored : nullptr;
     message.content =
         ContentText(fields.Any("content"), path + ".content", {kPartTypes, ignored}, &error_);
@@ -159,8 +159,8 @@ class RequestReader {
     ReadBegunAnswer();
   }
 
-  // The last message, where it is an assistant's: clients of llama-server, Anthropic and vLLM go on
-  // with it, the last by asking for it.
+  // Takes the last message away if it is an assistant's that is to be continued: llama-server and
+  // Anthropic do so by default, vLLM where continue_final_message says so.
   void ReadBegunAnswer() {
     std::vector<ChatMessage>& messages = request_.chat.messages;
     const auto asked = fields_.Bool("continue_final_message");
@@ -223,7 +223,7 @@ class RequestReader {
     if (!json.is_object()) return Fail(path, "expected an object", "invalid_type");
     JsonFields fields(json, path, &error_);
     if (fields.Text("type").value_or("function") != "function") {
-      // What a server carries out itself, or what is no function: the others can be called still.
+      // The tool is no function, or one that a server carries out: the other tools stay usable.
       return request_.ignored.push_back(path);
     }
     const Json* function = fields.Object("function");
@@ -386,14 +386,14 @@ class RequestReader {
     if (const Json* biases = fields_.Any("logit_bias")) ReadBiases(*biases);
   }
 
-  // -1 and null draw one, which the answer tells.
+  // -1 and null draw a random seed, which the answer repeats as ebb.seed.
   void ReadSeed() {
     const Json* seed = fields_.Any("seed");
     const bool is_null = body_.contains("seed") && body_["seed"].is_null();
     if (seed == nullptr && !is_null) return;
     const bool is_unsigned = seed != nullptr && seed->is_number_unsigned();
     if (is_null || (!is_unsigned && *seed == -1)) {
-      // JSON's readers know whole numbers up to 2^53.
+      // Readers of JSON that use doubles keep integers up to 2^53.
       constexpr uint64_t kMask = (uint64_t{1} << 53) - 1;
       std::random_device random;
       request_.drawn_seed = ((uint64_t{random()} << 32) | random()) & kMask;
@@ -407,8 +407,8 @@ class RequestReader {
     }
   }
 
-  // OpenAI's object of numbers of tokens, or llama-server's list of pairs; both may have texts in
-  // the place of numbers, whose tokens are meant, and false for -100.
+  // Reads OpenAI's object by token, or llama-server's list of pairs. Both may name a text instead
+  // of a token, which biases all tokens of the text, and false means -100.
   void ReadBiases(const Json& biases) {
     if (!biases.is_object() && !biases.is_array()) {
       return Fail("logit_bias", "expected an object or an array of pairs", "invalid_type");

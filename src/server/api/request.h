@@ -57,7 +57,7 @@ struct CompletionRequest {
   std::vector<std::vector<Token>> prompts = {};
   int num_choices = 1;  // of each prompt
   SamplingOptions sampling;
-  std::vector<TextBias> text_biases = {};   // besides those of `sampling`
+  std::vector<TextBias> text_biases = {};   // added to the biases of `sampling`
   std::optional<uint64_t> drawn_seed = {};  // the seed of `sampling`, where it was drawn
   GenerateOptions generate;
   SessionOptions session;

@@ -56,7 +56,7 @@ class ResponsesReader {
     if (metadata_ != nullptr) CheckMetadata();
     request_.stores = fields_.Bool("store").value_or(true);
     if (error_.has_value()) return *std::move(error_);
-    // A client that asks whether a server is there sends no items.
+    // Codex probes a server with a request that has no items.
     if (request_.input.empty() && previous_.empty()) messages_.AddUser("");
     chat_["messages"] = messages_.Take();
     // A last message of the assistant's is a part of the conversation here, not a beginning.
@@ -196,9 +196,9 @@ class ResponsesReader {
                        &error_);
   }
 
-  // Calls of tools that are no functions (custom_tool_call, local_shell_call, ...), and what came
-  // back. What the client carried out has a call_id, and is told as a function's; what a server
-  // carried out is left out.
+  // Reads calls of tools that are no functions (custom_tool_call, local_shell_call, ...) and their
+  // results. A call that the client carried out has a call_id, and is shown as a function's; one
+  // that a server carried out is left out.
   void ReadOtherTool(std::string_view type, const Json& item, const std::string& path,
                      JsonFields* fields) {
     const std::string id = fields->Text("call_id").value_or("");

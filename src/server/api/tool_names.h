@@ -18,7 +18,7 @@ using ToolNames = std::map<std::string, std::string>;
 // tools, calls, results and tool_choice. The new names differ from all others.
 [[nodiscard]] ToolNames RenameTools(ChatRequest* chat);
 
-// Where the client has each tool of a chat, "tools[3]": others were left out.
+// The client's path of each tool of a chat, such as "tools[3]"; some tools may have been left out.
 using ToolPaths = std::vector<std::string>;
 // A field of a chat, "tools[1].parameters", under the client's path of that tool. Other fields, and
 // tools without a path, stay as they are.
