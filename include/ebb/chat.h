@@ -63,8 +63,8 @@ struct ChatRequest {
   // that it calls.
   std::string tool_choice = "auto";
   bool parallel_tool_calls = true;  // more than one call in an answer
-  // A response format or a grammar. The model may call a tool instead of writing such a text, unless
-  // a call is required; tools that may be called and a grammar exclude each other.
+  // A response format or a grammar. The model may call a tool instead of writing such a text,
+  // unless a call is required; tools that may be called and a grammar exclude each other.
   ResponseFormat response_format = ResponseFormat::kText;
   std::string json_schema = {};  // for kJsonSchema
   std::string grammar = {};      // GBNF with a rule "root"; empty: none

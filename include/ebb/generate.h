@@ -45,7 +45,7 @@ struct GenerateOptions {
   // Texts that end the answer, which is shown up to there. They are looked for behind the thought.
   std::vector<std::string> stops;
   std::vector<std::string> turn_ends = {};  // the same in thoughts, too: ChatPrompt::stops
-  enum class OnEnd { kStop, kIgnore };  // kIgnore: --ignore-eos, end tokens are masked
+  enum class OnEnd { kStop, kIgnore };      // kIgnore: --ignore-eos, end tokens are masked
   OnEnd on_end = OnEnd::kStop;
   std::vector<Token> stop_tokens;  // end the answer as the model's own end tokens do
   // The answer has at least so many tokens: up to there end tokens and stop_tokens are masked,

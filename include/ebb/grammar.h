@@ -12,11 +12,11 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// JSON that a JSON schema (Draft 2020-12) admits. Everything that the grammar admits is such a value.
-// Some values may be missing: members that `properties` does not name, unless additionalProperties
-// asks for them; types other than those that the keywords of a schema without `type` speak of.
-// Errors: InvalidArgument, with the JSON pointer of the keyword that no grammar can hold to; a schema
-// that admits nothing, is too large or is no JSON.
+// JSON that a JSON schema (Draft 2020-12) admits. Everything that the grammar admits is such a
+// value. Some values may be missing: members that `properties` does not name, unless
+// additionalProperties asks for them; types other than those that the keywords of a schema without
+// `type` speak of. Errors: InvalidArgument, with the JSON pointer of the keyword that no grammar
+// can hold to; a schema that admits nothing, is too large or is no JSON.
 [[nodiscard]] Result<std::string> GrammarOfSchema(std::string_view schema);
 
 // Texts that match a regular expression (ECMAScript) as a whole.

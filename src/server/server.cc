@@ -76,8 +76,8 @@ void Server::Impl::MakeRoutes() {
     return HttpAnswer{
         .content_type = "text/plain; version=0.0.4; charset=utf-8",
         .body = MetricsText(driver->figures(), http->num_connections(), options.metrics_alias) +
-                 (keeper != nullptr ? keeper->MetricsText() : "") +
-                 (prefix_store != nullptr ? prefix_store->MetricsText() : "") + AccessLogMetrics(),
+                (keeper != nullptr ? keeper->MetricsText() : "") +
+                (prefix_store != nullptr ? prefix_store->MetricsText() : "") + AccessLogMetrics(),
         .headers = {{"Process-Start-Time-Unix", std::to_string(started)}}};
   });
   const auto open_api = at_once(

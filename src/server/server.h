@@ -35,7 +35,7 @@ struct ServerOptions {
   std::vector<std::string> cors_origins;  // see Gate
   // By what names it may be called, see Gate, where it listens on this machine alone.
   std::vector<std::string> allowed_hosts;
-  std::string model_file;  // its name, without a folder; for /props
+  std::string model_file;                 // its name, without a folder; for /props
   std::shared_ptr<AccessLog> access_log;  // null: requests are not logged
   HttpLimits http;
   DriverOptions driver;

@@ -164,9 +164,8 @@ class LlamaProbabilitiesTest : public testing::Test {
         std::make_shared<const LlamaAnswer>(LlamaAnswer{.post_sampling_probs = post_sampling}));
     JobUpdate update = SaidToken(70, "x");
     update.accepted = true;
-    update.logprobs = {
-        {.of = {.chosen = {70, std::log(0.25)},
-                .top = {{71, std::log(0.75)}, {70, std::log(0.25)}}}}};
+    update.logprobs = {{.of = {.chosen = {70, std::log(0.25)},
+                               .top = {{71, std::log(0.75)}, {70, std::log(0.25)}}}}};
     update.end = Ended(FinishReason::kStop);
     exchange.Take(0, std::move(update));
     return exchange.Whole()["completion_probabilities"];

@@ -97,7 +97,7 @@ struct JobUpdate {
   bool accepted = false;  // it waits for its turn, and will be answered
   std::vector<JobPiece> pieces = {};
   std::vector<AnswerLogprobs> logprobs = {};  // where they were asked for
-  std::vector<JobToken> tokens = {};    // with Job::tells_tokens; their texts are in `pieces` too
+  std::vector<JobToken> tokens = {};  // with Job::tells_tokens; their texts are in `pieces` too
   std::vector<PromptProgress> progress = {};  // with Job::tells_progress
   std::optional<SavedSession> saved = {};     // with SessionWork: at checkpoints and at the end
   std::optional<JobEnd> end = {};             // nothing comes behind it
