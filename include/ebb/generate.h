@@ -196,13 +196,19 @@ struct Turn {
 // the conversation ends with a message that waits for an answer. REQUIRES: a conversation of kChat.
 // Errors: those of Model::FormatChat(), whose fields are those of ChatRequest; InvalidArgument (a
 // prompt without tokens).
+// context: tokens that the session has room for, 0: as many as there are. ResourceExhausted (the
+// prompt has more bytes than so many tokens stand for: it is not tokenized).
 [[nodiscard]] Result<Turn> BeginTurn(const Model& model, const Conversation& conversation,
-                                     std::span<const ChatMessage> messages);
+                                     std::span<const ChatMessage> messages, int context = 0);
 // The turn that continues `text`, after the tokens that the session has read and the last answer.
 // Special tokens in the text are parsed. REQUIRES: a conversation of kText. Errors:
-// InvalidArgument (a prompt without tokens).
+// InvalidArgument (a prompt without tokens); ResourceExhausted as for BeginTurn().
 [[nodiscard]] Result<Turn> BeginTextTurn(const Model& model, const Conversation& conversation,
-                                         std::string_view text, std::span<const Token> read);
+                                         std::string_view text, std::span<const Token> read,
+                                         int context = 0);
+// ResourceExhausted where a prompt of so many bytes, behind `kept` tokens, has too many tokens for
+// the context whatever it says. context: 0: no prompt has.
+[[nodiscard]] Status CheckPromptBytes(const Model& model, size_t bytes, size_t kept, int context);
 // The turn that goes on with the last answer. Errors: InvalidArgument (there is none; it is over,
 // which OnEnd::kIgnore overrules); those of BeginTurn().
 [[nodiscard]] Result<Turn> GoOn(const Model& model, const Conversation& conversation,

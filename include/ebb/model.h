@@ -92,6 +92,10 @@ class Model {
   // are parsed; what only looks like one, in the text of a message, is plain text.
   [[nodiscard]] Result<std::vector<Token>> TokenizePrompt(const ChatPrompt& prompt, AddBos add_bos,
                                                           size_t begin = 0) const;
+  // The least number of tokens of a text of so many bytes: no token has more than
+  // longest_token_bytes(). Counts without tokenizing.
+  [[nodiscard]] size_t LeastTokens(size_t bytes) const;
+  [[nodiscard]] size_t longest_token_bytes() const;
   // The bytes of a token; may end in the middle of a UTF-8 character. Control tokens give nothing
   // unless asked for.
   enum class ControlTokens { kHide, kShow };

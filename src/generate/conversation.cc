@@ -113,14 +113,25 @@ ChatMessage DecodeMessage(StateReader* from) {
 
 }  // namespace
 
+Status CheckPromptBytes(const Model& model, size_t bytes, size_t kept, int context) {
+  const size_t least = kept + model.LeastTokens(bytes);
+  if (context == 0 || least < static_cast<size_t>(context)) return OkStatus();
+  return ResourceExhausted(fmt::format(
+      "the prompt has {} bytes, so at least {} tokens (none has more than {} bytes){}, which leave "
+      "no room in a context of {}",
+      bytes, least - kept, model.longest_token_bytes(),
+      kept == 0 ? "" : fmt::format(" behind the {} of the session", kept), context));
+}
+
 Result<Turn> BeginTurn(const Model& model, const Conversation& conversation,
-                       std::span<const ChatMessage> messages) {
+                       std::span<const ChatMessage> messages, int context) {
   Turn turn = {.messages = {messages.begin(), messages.end()},
                .thinking = conversation.request.thinking,
                .index = conversation.num_turns};
   ChatRequest request = conversation.request;
   request.messages.insert(request.messages.end(), messages.begin(), messages.end());
   EBB_ASSIGN_OR_RETURN(turn.prompt, model.FormatChat(request));
+  EBB_RETURN_IF_ERROR(CheckPromptBytes(model, turn.prompt.text.size(), /*kept=*/0, context));
   EBB_ASSIGN_OR_RETURN(turn.tokens, model.TokenizePrompt(turn.prompt, Model::AddBos::kAsModelSays));
   EBB_RETURN_IF_ERROR(CheckPrompt(turn));
   turn.prompt.text.clear();
@@ -129,7 +140,8 @@ Result<Turn> BeginTurn(const Model& model, const Conversation& conversation,
 }
 
 Result<Turn> BeginTextTurn(const Model& model, const Conversation& conversation,
-                           std::string_view text, std::span<const Token> read) {
+                           std::string_view text, std::span<const Token> read, int context) {
+  EBB_RETURN_IF_ERROR(CheckPromptBytes(model, text.size(), read.size(), context));
   Turn turn = {.index = conversation.num_turns};
   if (conversation.num_turns == 0) {
     EBB_ASSIGN_OR_RETURN(

@@ -449,6 +449,30 @@ Told FiveTurns(const EngineOptions& engine_options, const SessionOptions& option
   return told;
 }
 
+TEST(PromptBytes, OfMoreThanTheContextHasRoomForAreRefusedWithoutTokenizing) {
+  const Model& model = *Thinker();
+  EXPECT_EQ(model.longest_token_bytes(), std::string("<|im_start|>").size());
+  EXPECT_EQ(model.LeastTokens(24), 2u);
+  EXPECT_EQ(model.LeastTokens(25), 3u);
+  const ChatMessage message = {"user", std::string(12'000, 'a')};
+  constexpr int kContext = 1000;
+  const Status chat = BeginTurn(model, {}, {&message, 1}, kContext).status();
+  EXPECT_EQ(chat.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(
+      chat.message(),
+      "the prompt has 12014 bytes, so at least 1002 tokens (none has more than 12 bytes), which "
+      "leave no room in a context of 1000");
+  const Conversation text = {.kind = Kind::kText};
+  EXPECT_EQ(BeginTextTurn(model, text, message.content, {}, kContext).status().code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_TRUE(BeginTextTurn(model, text, message.content, {}, kContext + 1).ok());
+  EXPECT_TRUE(BeginTurn(model, {}, {&message, 1}).ok());
+  EXPECT_NE(CheckPromptBytes(model, 24, /*kept=*/998, kContext)
+                .message()
+                .find("behind the 998 of the session"),
+            std::string::npos);
+}
+
 TEST(LosslessConversation, GivesTheTokensAndBitsOfTheFullCache) {
   const Told full = FiveTurns({.threads = 1}, {});
   EXPECT_EQ(full.ends[1], FinishReason::kStopString) << full.texts[1];

@@ -2,6 +2,7 @@
 #ifndef EBB_MODEL_LOADED_MODEL_H_
 #define EBB_MODEL_LOADED_MODEL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -136,6 +137,7 @@ struct LoadedModel {
   std::unique_ptr<llama_model, LlamaModelDeleter> vocab_model;  // vocab_only: tokenizer, template
 
   std::unique_ptr<ModelChat> chat;  // the template of vocab_model
+  size_t longest_token_bytes = 1;   // of the vocabulary
 
   LoadedModel();
   ~LoadedModel();

@@ -96,6 +96,7 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, WeightLoader
   FillKeptChannels(*model);
   EBB_ASSIGN_OR_RETURN(model->vocab_model, std::move(vocab_model));
   model->chat = std::make_unique<ModelChat>(model->vocab_model.get());
+  model->longest_token_bytes = LongestTokenBytes(*model->vocab_model);
   model->weight_bytes = loader.weight_bytes();
   model->lookup_bytes = loader.lookup_bytes();
   return OkStatus();

@@ -161,6 +161,13 @@ Result<std::vector<Token>> Model::TokenizePrompt(const ChatPrompt& prompt, AddBo
   return tokens;
 }
 
+size_t Model::longest_token_bytes() const { return loaded_->longest_token_bytes; }
+
+size_t Model::LeastTokens(size_t bytes) const {
+  const size_t longest = longest_token_bytes();
+  return bytes / longest + (bytes % longest == 0 ? 0 : 1);
+}
+
 std::string Model::TokenText(Token token, ControlTokens control) const {
   const llama_vocab* vocab = VocabOf(*loaded_);
   if (token < 0 || token >= llama_vocab_n_tokens(vocab)) return {};

@@ -99,4 +99,15 @@ Result<VocabModel> LoadVocabulary(const GgufFile& file) {
   return model;
 }
 
+size_t LongestTokenBytes(const llama_model& vocab_model) {
+  const llama_vocab* vocab = llama_model_get_vocab(&vocab_model);
+  int32_t longest = 1;
+  for (Token token = 0; token < llama_vocab_n_tokens(vocab); ++token) {
+    // Minus the size, where the room is too small.
+    const int32_t size = llama_token_to_piece(vocab, token, nullptr, 0, 0, /*special=*/true);
+    longest = std::max(longest, -size);
+  }
+  return static_cast<size_t>(longest);
+}
+
 }  // namespace ebb

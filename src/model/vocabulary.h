@@ -2,6 +2,7 @@
 #ifndef EBB_MODEL_VOCABULARY_H_
 #define EBB_MODEL_VOCABULARY_H_
 
+#include <cstddef>
 #include <memory>
 
 #include "ebb/status.h"
@@ -18,6 +19,9 @@ using VocabModel = std::unique_ptr<llama_model, LlamaModelDeleter>;
 // Loads a model without weights. Corrupt for a vocabulary that libllama refuses, that would abort
 // it, or that it could not tokenize with.
 [[nodiscard]] Result<VocabModel> LoadVocabulary(const GgufFile& file);
+
+// The most bytes that one token stands for; at least 1.
+[[nodiscard]] size_t LongestTokenBytes(const llama_model& vocab_model);
 
 }  // namespace ebb
 

@@ -140,7 +140,8 @@ ApiResult<size_t> Server::Impl::CountPrompt(const Json& body) const {
   if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
   auto& request = std::get<CompletionRequest>(read);
   LeaveOutTools(*model, &request);
-  const Result<Turn> turn = BeginChatTurn(*model, std::move(request.chat), request.begun);
+  const Result<Turn> turn =
+      BeginChatTurn(*model, std::move(request.chat), request.begun, /*context=*/0);
   if (!turn.ok()) return ErrorFrom(turn.status());
   return turn->tokens.size();
 }

@@ -60,8 +60,9 @@ ExitCode AnswerInSession(TurnContext context, const std::string& text,
   Result<Conversation> talk =
       OpenConversation(*setup, options, options.raw ? Kind::kText : Kind::kChat);
   if (!talk.ok()) return Fail(talk.status());
-  const Result<Turn> turn =
-      NextTurn(*setup->model, options, text, setup->session->tokens(), &*talk);
+  const bool is_endless = options.session.past_context == PastContext::kReRotate;
+  const Result<Turn> turn = NextTurn(*setup->model, options, text, setup->session->tokens(), &*talk,
+                                     is_endless ? 0 : setup->session->context());
   if (!turn.ok()) return Fail(turn.status());
   TextOutput output(options.thoughts, TextOutput::LineEnd::kOnTerminals);
   const RunFigures figures = TakeTurn(context, *turn, *setup, &output);

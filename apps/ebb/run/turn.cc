@@ -105,7 +105,7 @@ Conversation NewConversation(const CliOptions& options, Conversation::Kind kind)
 }
 
 Result<Turn> NextTurn(const Model& model, const CliOptions& options, const std::string& text,
-                      std::span<const Token> read, Conversation* conversation) {
+                      std::span<const Token> read, Conversation* conversation, int context) {
   // Templates that can leave the thought out do it better than closing it by force.
   conversation->request.thinking =
       options.thinking_budget == 0 ? Thinking::kOff : Thinking::kModelDefault;
@@ -119,10 +119,10 @@ Result<Turn> NextTurn(const Model& model, const CliOptions& options, const std::
         options.ignore_eos ? GenerateOptions::OnEnd::kIgnore : GenerateOptions::OnEnd::kStop);
   }
   if (conversation->kind == Conversation::Kind::kText) {
-    return BeginTextTurn(model, *conversation, text, read);
+    return BeginTextTurn(model, *conversation, text, read, context);
   }
   const ChatMessage message = {"user", text};
-  return BeginTurn(model, *conversation, {&message, 1});
+  return BeginTurn(model, *conversation, {&message, 1}, context);
 }
 
 Result<Turn> PromptTurn(const Model& model, const CliOptions& options, const std::string& text) {
@@ -131,7 +131,10 @@ Result<Turn> PromptTurn(const Model& model, const CliOptions& options, const std
     return InvalidArgument("--system: a raw prompt has no system message");
   }
   Conversation conversation = NewConversation(options, options.raw ? Kind::kText : Kind::kChat);
-  return NextTurn(model, options, text, {}, &conversation);
+  const SessionOptions& session = options.session;
+  const bool is_endless = session.past_context == PastContext::kReRotate;
+  const int context = session.context > 0 ? session.context : model.shape().trained_context;
+  return NextTurn(model, options, text, {}, &conversation, is_endless ? 0 : context);
 }
 
 GenerateOptions GenerateOptionsFor(const CliOptions& options, const Turn& turn) {

@@ -25,10 +25,10 @@ namespace ebb::cli {
 
 // The turn in which `text` is answered, or, in a text, continued, after the tokens that the
 // session has read; an empty one goes on with the last answer. The conversation asks for thoughts
-// as the options do.
+// as the options do. context: as for BeginTurn().
 [[nodiscard]] Result<Turn> NextTurn(const Model& model, const CliOptions& options,
                                     const std::string& text, std::span<const Token> read,
-                                    Conversation* conversation);
+                                    Conversation* conversation, int context = 0);
 // What the options say that a conversation begins with.
 [[nodiscard]] Conversation NewConversation(const CliOptions& options, Conversation::Kind kind);
 

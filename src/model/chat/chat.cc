@@ -19,6 +19,7 @@
 #include "src/model/chat/call_grammar.h"
 #include "src/model/chat/chat_request.h"
 #include "src/model/chat/plain_texts.h"
+#include "src/model/chat/system_messages.h"
 #include "src/model/chat/tool_schemas.h"
 #include "src/model/loaded_model.h"
 #include "src/model/schema/json_grammar.h"
@@ -60,6 +61,15 @@ constexpr uint64_t kMaxOutputPerByte = 16;
 
 Status BeyondLimits() {
   return Unsupported("the chat template goes beyond its limits of work, output or depth");
+}
+
+// What a template said when it raised an error, without the engine's account of where.
+std::string OwnWords(std::string_view error) {
+  for (const std::string_view before : {"\nError: ", "Jinja Exception: "}) {
+    const size_t at = error.find(before);
+    if (at != std::string_view::npos) error.remove_prefix(at + before.size());
+  }
+  return std::string(error);
 }
 
 uint64_t BytesOf(const ChatRequest& request) {
@@ -239,6 +249,11 @@ struct ChatTemplate::Impl {
   // calls: of ApplyTools(). format: the grammar of texts; empty: they are free.
   [[nodiscard]] Status SetCallGrammar(const ChatRequest& request, const common_chat_params& calls,
                                       const std::string& format, ChatPrompt* prompt) const;
+  // The request's messages, with the texts of system messages where the template shows them.
+  [[nodiscard]] Result<std::vector<ChatMessage>> Placed(const std::vector<ChatMessage>& messages);
+
+ private:
+  std::optional<SystemSupport> system_support_;  // once it was asked for
 };
 
 ChatTemplate::ChatTemplate() : impl_(std::make_unique<Impl>()) {}
@@ -325,11 +340,11 @@ Result<common_chat_params> ChatTemplate::Impl::Apply(const ChatRequest& request)
   try {
     common_chat_params params = common_chat_templates_apply(templates.get(), inputs);
     if (!MayCall(request)) return params;
-    return Unsupported(
-        fmt::format("tools: the chat template tells not how calls look: {}", first_error));
+    return Unsupported(fmt::format("tools: the chat template does not tell how calls look: {}",
+                                   OwnWords(first_error)));
   } catch (const std::exception& error) {
     if (budget.exceeded()) return BeyondLimits();
-    return Unsupported(fmt::format("the chat template refuses: {}", error.what()));
+    return Unsupported(fmt::format("the chat template refuses: {}", OwnWords(error.what())));
   }
 }
 
@@ -373,10 +388,31 @@ Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
   return OkStatus();
 }
 
-Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& request) const {
+Result<std::vector<ChatMessage>> ChatTemplate::Impl::Placed(
+    const std::vector<ChatMessage>& messages) {
+  if (std::ranges::none_of(messages, IsSystem)) return messages;
+  if (!system_support_.has_value()) {
+    system_support_ =
+        FindSystemSupport([&](const std::vector<ChatMessage>& some) -> std::optional<std::string> {
+          const TemplateBudget budget(kWork, kMaxAnalysedBytes);
+          common_chat_templates_inputs inputs = InputsFor({.messages = some});
+          inputs.force_pure_content = true;
+          try {
+            return common_chat_templates_apply(templates.get(), inputs).prompt;
+          } catch (const std::exception&) {
+            return std::nullopt;
+          }
+        });
+  }
+  return PlaceSystemMessages(messages, *system_support_);
+}
+
+Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& given) const {
   SilenceLog();
-  EBB_RETURN_IF_ERROR(CheckRequest(request));
-  EBB_RETURN_IF_ERROR(impl_->CheckSupport(request));
+  EBB_RETURN_IF_ERROR(CheckRequest(given));
+  EBB_RETURN_IF_ERROR(impl_->CheckSupport(given));
+  ChatRequest request = given;
+  EBB_ASSIGN_OR_RETURN(request.messages, impl_->Placed(given.messages));
   EBB_ASSIGN_OR_RETURN(const std::string format, FormatGrammar(request));
   const bool may_call = MayCall(request);
   // The prompt tells the tools as they are; their calls are those of schemas that can be held to.

@@ -65,10 +65,14 @@ std::vector<BegunPiece> BegunPieces(const ChatMessage& begun, const ChatPrompt& 
   return pieces;
 }
 
-Result<Turn> BeginContinuedTurn(const Model& model, ChatRequest chat, const ChatMessage& begun) {
+Result<Turn> BeginContinuedTurn(const Model& model, ChatRequest chat, const ChatMessage& begun,
+                                int context) {
   if (!begun.content.empty() && begun.reasoning_content.empty()) chat.thinking = Thinking::kOff;
   const std::vector<ChatMessage> messages = std::exchange(chat.messages, {});
-  EBB_ASSIGN_OR_RETURN(Turn turn, BeginTurn(model, {.request = std::move(chat)}, messages));
+  EBB_ASSIGN_OR_RETURN(Turn turn,
+                       BeginTurn(model, {.request = std::move(chat)}, messages, context));
+  const size_t begun_bytes = begun.content.size() + begun.reasoning_content.size();
+  EBB_RETURN_IF_ERROR(CheckPromptBytes(model, begun_bytes, turn.tokens.size(), context));
   for (const BegunPiece& piece : BegunPieces(begun, turn.prompt)) {
     EBB_ASSIGN_OR_RETURN(const std::vector<Token> tokens, TokenizeBehind(model, piece));
     turn.tokens.insert(turn.tokens.end(), tokens.begin(), tokens.end());

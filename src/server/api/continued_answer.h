@@ -23,9 +23,9 @@ struct BegunPiece {
                                                   const ChatPrompt& prompt);
 
 // The turn in which the assistant goes on with `begun` behind the messages of `chat`. Its prompt
-// says how the rest of the answer is read. Errors: those of BeginTurn().
+// says how the rest of the answer is read. context and errors: those of BeginTurn().
 [[nodiscard]] Result<Turn> BeginContinuedTurn(const Model& model, ChatRequest chat,
-                                              const ChatMessage& begun);
+                                              const ChatMessage& begun, int context);
 
 }  // namespace ebb::server
 

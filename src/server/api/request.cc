@@ -625,16 +625,17 @@ class RequestReader {
 // The prompts of a request as tokens, and how its answers are read.
 ApiResult<std::vector<Turn>> TurnsOf(const Model& model, CompletionRequest* request) {
   std::vector<Turn> turns;
+  const int context = ContextBound(model, *request);
   if (request->endpoint == Endpoint::kChat) {
-    Result<Turn> turn = BeginChatTurn(model, std::move(request->chat), request->begun);
-    if (!turn.ok()) return ErrorFrom(turn.status());
+    Result<Turn> turn = BeginChatTurn(model, std::move(request->chat), request->begun, context);
+    if (!turn.ok()) return PromptError(turn.status(), request->endpoint);
     turns.push_back(*std::move(turn));
     return turns;
   }
   const Conversation talk = {.kind = Conversation::Kind::kText};
   for (const std::string& text : request->texts) {
-    Result<Turn> turn = BeginTextTurn(model, talk, text, {});
-    if (!turn.ok()) return ErrorFrom(turn.status());
+    Result<Turn> turn = BeginTextTurn(model, talk, text, {}, context);
+    if (!turn.ok()) return PromptError(turn.status(), request->endpoint);
     turns.push_back(*std::move(turn));
   }
   for (std::vector<Token>& tokens : request->prompts) {
@@ -652,6 +653,17 @@ ApiResult<std::vector<Turn>> TurnsOf(const Model& model, CompletionRequest* requ
 }
 
 }  // namespace
+
+int ContextBound(const Model& model, const CompletionRequest& request) {
+  if (request.session.past_context == PastContext::kReRotate) return 0;
+  return request.session.context > 0 ? request.session.context : model.shape().trained_context;
+}
+
+ApiError PromptError(const Status& status, Endpoint endpoint) {
+  if (status.code() != StatusCode::kResourceExhausted) return ErrorFrom(status);
+  return Invalid(status.message(), endpoint == Endpoint::kChat ? "messages" : "prompt",
+                 "context_length_exceeded");
+}
 
 ApiResult<CompletionRequest> ReadRequest(Endpoint endpoint, const Json& body,
                                          const RequestDefaults& defaults) {
@@ -671,10 +683,10 @@ void LeaveOutTools(const Model& model, CompletionRequest* request) {
 }
 
 Result<Turn> BeginChatTurn(const Model& model, ChatRequest chat,
-                           const std::optional<ChatMessage>& begun) {
-  if (begun.has_value()) return BeginContinuedTurn(model, std::move(chat), *begun);
+                           const std::optional<ChatMessage>& begun, int context) {
+  if (begun.has_value()) return BeginContinuedTurn(model, std::move(chat), *begun, context);
   const std::vector<ChatMessage> messages = std::exchange(chat.messages, {});
-  return BeginTurn(model, {.request = std::move(chat)}, messages);
+  return BeginTurn(model, {.request = std::move(chat)}, messages, context);
 }
 
 size_t NextCall(std::span<const ChatMessage> messages, std::span<const ChatMessage> more) {
@@ -724,17 +736,15 @@ ApiResult<Prepared> PrepareTurns(const Model& model, const CompletionRequest& re
     if (!tokens.ok()) return ErrorFrom(tokens.status());
     for (const Token token : *tokens) biased.logit_bias[token] = of.bias;
   }
-  const int context =
-      request.session.context > 0 ? request.session.context : model.shape().trained_context;
+  const int context = ContextBound(model, request);
   for (Turn& turn : turns) {
-    const bool is_endless = request.session.past_context == PastContext::kReRotate;
     const size_t size = num_kept + turn.tokens.size();
-    if (!is_endless && size >= static_cast<size_t>(context)) {
-      return Invalid(
+    if (context > 0 && size >= static_cast<size_t>(context)) {
+      const Status status = ResourceExhausted(
           fmt::format("the prompt has {} tokens, which exceeds the available context size "
                       "of {} tokens, one of them for the answer",
-                      size, context),
-          request.endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded");
+                      size, context));
+      return PromptError(status, request.endpoint);
     }
     for (int choice = 0; choice < request.num_choices; ++choice) {
       SamplingOptions sampling = biased;

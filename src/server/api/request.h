@@ -87,7 +87,7 @@ void LeaveOutTools(const Model& model, CompletionRequest* request);
 // The turn in which the assistant answers a chat, or goes on with the answer that was begun.
 // Errors: those of BeginTurn().
 [[nodiscard]] Result<Turn> BeginChatTurn(const Model& model, ChatRequest chat,
-                                         const std::optional<ChatMessage>& begun);
+                                         const std::optional<ChatMessage>& begun, int context);
 
 // What is generated for a request: a job for each choice of each prompt, without their ids.
 struct Prepared {
@@ -96,6 +96,10 @@ struct Prepared {
   size_t num_calls = 0;                      // of tools, in the conversation
   bool may_call = false;
 };
+// The tokens that the request's session has room for; 0: without end.
+[[nodiscard]] int ContextBound(const Model& model, const CompletionRequest& request);
+// The error of BeginTurn() and of its kind; ResourceExhausted: of a prompt that is too long.
+[[nodiscard]] ApiError PromptError(const Status& status, Endpoint endpoint);
 // Applies the template, tokenizes and makes samplers: may take a second. Errors: those of the
 // library; a prompt that leaves no room in the context.
 [[nodiscard]] ApiResult<Prepared> Prepare(const Model& model, CompletionRequest request);

@@ -72,9 +72,16 @@ class TurnMaker {
     return model_.FormatChat(request_.chat);
   }
 
+  [[nodiscard]] Status CheckBytes(size_t bytes, size_t kept) const {
+    return CheckPromptBytes(model_, bytes, kept, ContextBound(model_, request_));
+  }
+
   ApiResult<PreparedTurn> First(std::vector<ChatMessage> messages) {
     const Result<ChatPrompt> prompt = Format(messages);
     if (!prompt.ok()) return ErrorFrom(prompt.status());
+    if (const Status fits = CheckBytes(prompt->text.size(), /*kept=*/0); !fits.ok()) {
+      return PromptError(fits, request_.endpoint);
+    }
     auto tokens = model_.TokenizePrompt(*prompt, Model::AddBos::kAsModelSays);
     if (!tokens.ok()) return ErrorFrom(tokens.status());
     SessionRecord next;
@@ -119,12 +126,15 @@ class TurnMaker {
       return ErrorFrom(Unsupported(
           "messages: the model's template shows no answers, so that none can be behind one"));
     }
-    const auto tokens = model_.TokenizePrompt(*prompt, Model::AddBos::kNo, mark + kMark.size());
+    const size_t begin = mark + kMark.size();
+    const auto kept = static_cast<size_t>(next.turn_begin);
+    const Status fits = CheckBytes(prompt->text.size() - begin, kept + next.lead.size());
+    if (!fits.ok()) return PromptError(fits, request_.endpoint);
+    const auto tokens = model_.TokenizePrompt(*prompt, Model::AddBos::kNo, begin);
     if (!tokens.ok()) return ErrorFrom(tokens.status());
     Turn turn = {.tokens = next.lead, .prompt = *std::move(prompt)};
     turn.tokens.insert(turn.tokens.end(), tokens->begin(), tokens->end());
     next.asked = std::move(messages);
-    const auto kept = static_cast<size_t>(next.turn_begin);
     return MakeJob(std::move(next), std::move(turn), kept);
   }
 
