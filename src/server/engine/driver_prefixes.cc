@@ -8,20 +8,21 @@
 namespace ebb::server {
 namespace {
 
-// Until a step has shown how long reading takes.
-constexpr double kFirstPatience = 2;
+// Assumed until a step has shown how long reading takes.
+constexpr double kFirstSecondsPerToken = 0.001;
+// A job waits for the store for this part of what reading would take.
+constexpr double kPatience = 0.25;
 constexpr double kMostSecondsOfStoring = 10;  // when the server stops
 constexpr double kPutAgainAfter = 1;
 
 }  // namespace
 
-// A job is held for at most half as long as reading what memory lacks would take.
 double Driver::Impl::PatienceFor(const Active& active, size_t num_there) const {
   const PrefixStoreOptions& limits = options.prefix_store->options();
-  const double of_token = machine.seconds_per_prompt_token;
-  if (of_token == 0) return std::max(kFirstPatience, limits.least_patience);
+  const double measured = machine.seconds_per_prompt_token;
+  const double of_token = measured > 0 ? measured : kFirstSecondsPerToken;
   const double reading = of_token * static_cast<double>(active.job.prompt.size() - num_there);
-  return std::clamp(reading / 2, limits.least_patience, limits.most_patience);
+  return std::clamp(kPatience * reading, limits.least_patience, limits.most_patience);
 }
 
 void Driver::Impl::LookUp(Active* active) {

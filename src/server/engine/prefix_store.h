@@ -38,7 +38,7 @@ struct PrefixStoreOptions {
   double settling = 1;           // seconds that a prompt is kept in memory before it is stored
   double settling_if_busy = 30;  // the same while requests are being answered
   double least_patience = 0.25;  // seconds that a request waits for the store at the least
-  double most_patience = 5;      // and at the most
+  double most_patience = 15;     // and at the most
   double back_off = 10;          // seconds without the store after it failed
 };
 
