@@ -22,7 +22,7 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// Of the file's format. A file of another version is refused.
+// The version of the file format. ResumeSession() refuses files of other versions.
 inline constexpr uint32_t kSessionFileVersion = 9;
 
 // Whether a file outlives a power cut once SaveSession() has returned. kUnsynced is faster, for
@@ -61,7 +61,7 @@ struct ResumedSession {
 [[nodiscard]] Result<ResumedSession> ResumeSession(Engine& engine, const std::string& path,
                                                    const SessionOptions& options);
 
-// Names all that the bits of an engine's rows depend on besides the tokens and the options of a
+// Describes all that the bits of an engine's rows depend on besides the tokens and the options of a
 // session: the model and how its weights and its RoPE are used, the rows' number format, the chunks
 // of prompts, the device, the kernels and the processor's instructions, the version of ebb and of
 // the file. Two engines of equal text compute equal rows.

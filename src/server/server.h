@@ -47,7 +47,7 @@ struct ServerOptions {
   // Where sessions rest, and how; nothing: there are none.
   std::optional<store::StoreUrl> sessions = {};
   SessionKeeperOptions keeping = {};
-  // Prompts that lie there too, where there are sessions and a prefix cache.
+  // Prompts in the same store; needs `sessions` and a prefix cache.
   PrefixStoreOptions prefix_store = {};
   // What holds where a request says nothing; the engine's options are those of `engine`.
   RequestDefaults defaults;

@@ -119,7 +119,7 @@ struct Server::Impl {
   std::shared_ptr<Pending> Await(PreparedRequest request, std::vector<JobId> ids,
                                  const std::shared_ptr<Reply>& reply);
   [[nodiscard]] Status OpenSessions();
-  // Null where prompts are not stored.
+  // Returns null if prompts are not stored.
   [[nodiscard]] Result<std::shared_ptr<PrefixStore>> OpenPrefixStore(const Engine& engine) const;
   // Responses by their id; `path` is what follows "/v1/responses/".
   [[nodiscard]] HttpAnswer AnswerResponse(std::string_view method, std::string path);

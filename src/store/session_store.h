@@ -99,8 +99,8 @@ class SessionStore {
   // At most `most` of a tenant's sessions whose ids come behind `after`.
   [[nodiscard]] virtual Result<SessionPage> List(const std::string& tenant,
                                                  const std::string& after, size_t most) = 0;
-  // The ids of all of a tenant's sessions in their order, of those that are damaged or whose time
-  // is over too. Costs one exchange with the store, however many there are.
+  // Returns the ids of all sessions of a tenant in order, damaged and expired ones included, in one
+  // exchange with the store.
   [[nodiscard]] virtual Result<std::vector<std::string>> ListIds(const std::string& tenant) = 0;
   // Removes sessions whose time is over, and what killed writers left.
   [[nodiscard]] virtual Status Sweep() = 0;

@@ -86,8 +86,8 @@ class PrefixStoreTest : public ServerTest, public testing::WithParamInterface<St
     return answer["usage"]["prompt_tokens_details"]["cached_tokens"];
   }
   static int PromptTokens(const json& answer) { return answer["usage"]["prompt_tokens"]; }
-  // What a server without a cache answers.
-  json Anew(json body) {
+  // Asks for the same without prefix caching.
+  json ReadUncached(json body) {
     body["cache_prompt"] = false;
     return Ask(body);
   }
@@ -102,7 +102,7 @@ class PrefixStoreTest : public ServerTest, public testing::WithParamInterface<St
     return found == std::string::npos ? -1 : std::stoll(text.substr(found + name.size() + 2));
   }
   int64_t Metric(const std::string& name) { return Metric(port(), name); }
-  // Waits for what comes sooner or later.
+  // Waits until a metric has reached a value.
   void AwaitMetric(const std::string& name, int64_t value) {
     for (int i = 0; i < 3000; ++i) {
       if (Metric(name) >= value) return;
@@ -191,7 +191,7 @@ TEST_P(PrefixStoreTest, ARestartedServerTakesAPromptBackBitForBit) {
   const json second = Ask(Long(1));
   EXPECT_EQ(CachedTokens(second), PromptTokens(first) - 2);
   ExpectSame(second, first);
-  ExpectSame(Anew(Long(1)), first);
+  ExpectSame(ReadUncached(Long(1)), first);
   EXPECT_EQ(Metric("ebb_prefix_store_hits_total"), 1);
   EXPECT_GE(Metric("ebb_prefix_store_tokens_total"), PromptTokens(first) - 64);
   // From now on it is in memory, and is not written a second time.
@@ -212,7 +212,7 @@ TEST_P(PrefixStoreTest, AnotherServerTakesWhatOneHasReadWhileBothRun) {
   const json second = Ask((*other)->port(), Long(1));
   EXPECT_EQ(CachedTokens(second), PromptTokens(first) - 2);
   ExpectSame(second, first);
-  // What comes into the store while the other one runs is found as well.
+  // It also finds entries that are written while it runs.
   const json later = Ask(Long(2, {{"cache_salt", "later"}}));
   AwaitMetric("ebb_prefix_store_written_total", 2);
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // it asks the store so often
@@ -228,14 +228,14 @@ TEST_P(PrefixStoreTest, ALongerPromptAndOneThatDiffersAtItsEndTakeTheBeginning) 
   const json other = Ask(Long(2));
   EXPECT_GE(CachedTokens(other), 64);
   EXPECT_LT(CachedTokens(other), PromptTokens(first));
-  ExpectSame(other, Anew(Long(2)));
+  ExpectSame(other, ReadUncached(Long(2)));
   Restart(Storing());
   json talk = Long(1);
   talk["messages"].push_back({{"role", "assistant"}, {"content", "It is 7."}});
   talk["messages"].push_back({{"role", "user"}, {"content", Question(3)}});
   const json longer = Ask(talk);
   EXPECT_GE(CachedTokens(longer), PromptTokens(first) / 2);
-  ExpectSame(longer, Anew(talk));
+  ExpectSame(longer, ReadUncached(talk));
 }
 
 TEST_P(PrefixStoreTest, ALongerPromptTakesThePlaceOfItsBeginning) {
@@ -279,7 +279,7 @@ TEST_P(PrefixStoreTest, TenantsAndSaltsAreApartAsInMemory) {
   ExpectSame(Ask(salted, as("one")), first);
   EXPECT_EQ(CachedTokens(Ask(Long(1, {{"cache_salt", "theirs"}}), as("one"))), 0);
   EXPECT_GT(CachedTokens(Ask(Long(1), as("two"))), 0);
-  // Entries are no sessions of anybody.
+  // No tenant sees entries as sessions.
   Client client(port());
   client.Send(Client::Request("GET", "/v1/sessions", "", as("one")));
   EXPECT_TRUE(client.Receive().json()["data"].empty());
@@ -349,7 +349,7 @@ TEST_P(PrefixStoreTest, LosslessRequestsReadTheirPrompts) {
   EXPECT_EQ(Metric("ebb_prefix_store_prompts"), 0);
 }
 
-TEST_P(PrefixStoreTest, WhatIsDamagedIsReadAnewAndRemoved) {
+TEST_P(PrefixStoreTest, ADamagedEntryIsRemovedAndThePromptIsRead) {
   const std::vector<std::function<void(const std::string&)>> damages = {
       [&](const std::string& id) { FlipByte(id, 40); }, [&](const std::string& id) { CutOff(id); },
       [&](const std::string& id) { DamageRecord(id); }};
@@ -361,9 +361,9 @@ TEST_P(PrefixStoreTest, WhatIsDamagedIsReadAnewAndRemoved) {
     Start(Storing());
     const json answer = Ask(Long(1));
     EXPECT_EQ(CachedTokens(answer), 0) << i;
-    ExpectSame(answer, Anew(Long(1)));
+    ExpectSame(answer, ReadUncached(Long(1)));
     AwaitMetric("ebb_prefix_store_dropped_total{reason=\"damaged\"}", 1);
-    // What was read anew takes its place.
+    // The prompt that was read is stored again.
     Restart(Storing());
     EXPECT_GT(CachedTokens(Ask(Long(1))), 0) << i;
   }
@@ -371,7 +371,7 @@ TEST_P(PrefixStoreTest, WhatIsDamagedIsReadAnewAndRemoved) {
 
 // As if hashes collided, or entries were swapped: what the store hands out is whole and has good
 // checksums, but is another prompt, another tenant's, or no prompt at all.
-TEST_P(PrefixStoreTest, WhatIsNotWhatItsRecordSaysIsNeverUsed) {
+TEST_P(PrefixStoreTest, AnEntryThatDoesNotMatchItsRecordIsNeverUsed) {
   Start(Storing());
   static_cast<void>(Ask(Long(1)));
   static_cast<void>(Ask(Long(1, {{"cache_salt", "theirs"}})));
@@ -379,7 +379,7 @@ TEST_P(PrefixStoreTest, WhatIsNotWhatItsRecordSaysIsNeverUsed) {
   other["messages"][0]["content"] = "Entirely different words, and many of them, " +
                                     other["messages"][0]["content"].get<std::string>();
   static_cast<void>(Ask(other));
-  const json expected = Anew(Long(1));
+  const json expected = ReadUncached(Long(1));
   server_.reset();
   ASSERT_EQ(Ids().size(), 3u);
   // Which one answers Long(1) is not known: each gets the rows of another one.
@@ -448,7 +448,7 @@ TEST_P(PrefixStoreTest, TheStoreHoldsNoMoreThanItMayAndKeepsWhatWasUsedLast) {
   EXPECT_EQ(Ids().size(), 3u);
 }
 
-TEST_P(PrefixStoreTest, WhatNobodyHasUsedForItsLifetimeGoes) {
+TEST_P(PrefixStoreTest, AnEntryThatIsNotUsedForItsLifetimeExpires) {
   ServerOptions options = Storing();
   options.prefix_store.lifetime = 0.5;
   Fill({1}, options);

@@ -129,7 +129,7 @@ void Reload(const ServeInput& serve, server::AccessLog* log, server::Server* ser
   Fail(Status(keys.status().code(), "the keys stay as they were: " + keys.status().message()));
 }
 
-// What --prefix-store cannot do without.
+// Rejects --prefix-store without the options that it depends on.
 Status CheckPrefixStore(const ServeInput& serve) {
   if (serve.prefix_store_bytes.value_or(0) == 0) return OkStatus();
   if (!serve.sessions.has_value()) {

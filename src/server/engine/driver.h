@@ -33,7 +33,8 @@ struct DriverOptions {
   size_t most_waiting = 64;         // jobs that wait for their turn
   size_t most_running = 32;         // jobs that are read or decoded at once
   uint64_t prefix_cache_bytes = 0;  // of prompts that are kept; 0: none is, nor are rows shared
-  // Where prompts outlive the process; null: nowhere. The driver stops it.
+  // Stores prompts beyond the life of the process; null: prompts are not stored. The driver stops
+  // it.
   std::shared_ptr<PrefixStore> prefix_store = {};
   bool keeps_fates = false;  // sessions keep a ledger, so that Trace() tells of tokens' tiers
 };

@@ -29,11 +29,11 @@ namespace ebb::server {
 
 using Clock = std::chrono::steady_clock;
 
-// Whether a job that waits may begin once the session store has told what it has of its prompt.
+// How a waiting job depends on the session store.
 enum class Lookup {
-  kNone,    // it does not wait for that
-  kAsked,   // the store looks for its prompt
-  kQueued,  // the store looks for a prompt of the same key, which may be its own
+  kNone,    // not at all
+  kAsked,   // the store is looking up its prompt
+  kQueued,  // the store is looking up another prompt of the same key; its own one is next
 };
 
 // A job beside its session.
@@ -119,17 +119,18 @@ struct Driver::Impl {
   // Before the first step that reads. False: the job is over.
   bool BeginPrompt(Active* active);
   [[nodiscard]] PrefixSource FindPrefix(const Active& active, std::span<const Token> prompt);
-  // Asks the session store for the prompt of a job that waits, where it may have more of it than
-  // memory has, and holds the job until the answer comes or its patience ends.
+  // Asks the session store for the prompt of a waiting job, unless memory has most of it, and holds
+  // the job until the answer arrives or PatienceFor() is over.
   void LookUp(Active* active);
   [[nodiscard]] double PatienceFor(const Active& active, size_t num_there) const;
-  // The answer of the store to the lookup of a job, which may be over.
+  // Takes the store's answer to the lookup of a job, which may have ended meanwhile.
   void LookedUp(JobId id, const std::string& key, const SessionOptions& session,
                 const std::optional<FetchedPrefix>& fetched);
-  // Keeps a prompt from the store in memory. False: it is not what its record says.
+  // Resumes a fetched prompt and keeps it in `prefixes`. Returns false if the file is damaged or
+  // does not match its record.
   [[nodiscard]] bool Adopt(const std::string& key, SessionOptions session,
                            const FetchedPrefix& fetched);
-  // Puts a prompt that is kept in memory into the store, if it is time, and sets when it is.
+  // Offers a kept prompt to the store if its time has come, else sets when the plan wakes for it.
   void StorePrefixes(Plan* plan);
   void StoreAllPrefixes();
   void Store(const PrefixCache::Unstored& prefix);

@@ -1,4 +1,5 @@
-// Prompts in the session store: when a job waits for one, and when one is put there.
+// Prompts in the session store: looked up before a job begins, and written while the engine is
+// idle.
 #include <algorithm>
 #include <cstdio>
 
@@ -10,7 +11,7 @@ namespace {
 
 // Assumed until a step has shown how long reading takes.
 constexpr double kFirstSecondsPerToken = 0.001;
-// A job waits for the store for this part of what reading would take.
+// A job waits for the store at most for this part of the time that reading its prompt would take.
 constexpr double kPatience = 0.25;
 constexpr double kMostSecondsOfStoring = 10;  // when the server stops
 constexpr double kPutAgainAfter = 1;
@@ -119,13 +120,14 @@ void Driver::Impl::StoreAllPrefixes() {
   }
 }
 
-// Each is put once: what the store lets go afterwards is not written again.
+// Offers each prompt to the store once, so that servers whose store is too small do not rewrite it
+// for ever.
 void Driver::Impl::Store(const PrefixCache::Unstored& prefix) {
   PrefixStore* const store = options.prefix_store.get();
   Session* const session = prefix.session;
   prefixes.SetStored(session);
   const std::span<const Token> tokens = session->tokens();
-  // Rows that a policy let go while the prompt was read make those behind them of no use.
+  // Rows behind the first one that the policy evicted while it read the prompt cannot be shared.
   const bool is_worth_it = 2 * ExactPrefix(*session, tokens) >= tokens.size();
   if (!is_worth_it || !store->Wants(prefix.key, tokens)) return;
   const std::string file = store->NewFile();

@@ -48,18 +48,18 @@ class PrefixCache {
   [[nodiscard]] PrefixSource Find(std::string_view key, std::span<const Token> prompt);
   // Keeps the first `num_tokens` tokens of the session, its prompt, and gives back the rows behind
   // them. Nothing is kept of what nobody could take, or what another prefix has already.
-  // `unstored_since`: when, in seconds, as NextUnstored() is to tell; nothing: never.
+  // `unstored_since`: the time in seconds for NextUnstored(); nothing for a prompt that is stored.
   void Keep(std::string key, size_t num_tokens, std::unique_ptr<Session> session,
             std::optional<double> unstored_since = {});
 
-  // A prefix that may be put into a store. Its session lives until the next call of any other
+  // A prefix that was not offered to the store. Its session lives until the next call of any other
   // function.
   struct Unstored {
     std::string key;
     Session* session = nullptr;
     double since = 0;
   };
-  // The one that has been kept longest, of those that SetStored() was not called for.
+  // Returns the one with the smallest `since`.
   [[nodiscard]] std::optional<Unstored> NextUnstored() const;
   void SetStored(const Session* session);
   // Gives pages back to those who need them: the prefix that was used longest ago, of those that

@@ -12,9 +12,9 @@
 namespace ebb::server {
 namespace {
 
-constexpr size_t kMostLookups = 8;  // that wait for the store
+constexpr size_t kMostLookups = 8;  // queued at once
 constexpr size_t kMostWrites = 4;
-// What the store has of a prompt may be shorter by one part in so many before it is written again.
+// A prompt that continues a stored one is written again when it is longer by one part in so many.
 constexpr size_t kStaleParts = 4;
 
 }  // namespace
@@ -29,7 +29,7 @@ Result<std::unique_ptr<PrefixStore>> PrefixStore::Create(std::unique_ptr<store::
   std::unique_ptr<PrefixStore> prefixes(new PrefixStore());
   prefixes->impl_ = std::make_unique<Impl>(std::move(store), std::move(rows), std::move(model),
                                            options, std::move(scratch));
-  // So that the first request does not wait for it.
+  // The first request need not wait for the index.
   boost::asio::post(prefixes->impl_->reading,
                     [impl = prefixes->impl_.get()] { impl->Fail(impl->Refresh(/*now=*/true)); });
   return prefixes;
@@ -44,7 +44,7 @@ bool PrefixStore::Find(const std::string& key, std::vector<Token> prompt, size_t
                        uint64_t most_bytes, Found then) {
   {
     const std::lock_guard lock(impl_->mutex);
-    if (impl_->IsLeftAlone() || impl_->num_lookups >= kMostLookups) return false;
+    if (impl_->IsBackedOff() || impl_->num_lookups >= kMostLookups) return false;
     ++impl_->num_lookups;
   }
   boost::asio::post(impl_->reading,
@@ -59,7 +59,7 @@ void PrefixStore::GiveUp() { impl_->Fail(IoError("the session store did not answ
 
 bool PrefixStore::CanPut() const {
   const std::lock_guard lock(impl_->mutex);
-  return !impl_->IsLeftAlone() && impl_->num_writes < kMostWrites;
+  return !impl_->IsBackedOff() && impl_->num_writes < kMostWrites;
 }
 
 bool PrefixStore::Wants(const std::string& key, std::span<const Token> tokens) const {

@@ -1,17 +1,17 @@
-// Prompts whose rows outlive the process: what was read once lies in the session store, from which
-// this server after a restart, and any other one with the same store, takes it back bit for bit.
+// Stores the KV rows of prompts in the session store, so that prefix caching survives the process:
+// the same server after a restart, and every other server with the same store, resumes the rows
+// instead of reading the prompt, with the bits of reading it.
 //
-// An entry is a session file and a StoredPrefix, under the hash of the latter. Entries never
-// change, so that several servers may write one at a time; one that is damaged, or is not what its
-// record says, is removed and read anew. Those that were used longest ago go first when all
-// together are larger than they may be, and those that nobody has used for their lifetime go by
-// themselves.
+// An entry consists of a session file and a StoredPrefix, and its id is the hash of the latter.
+// Entries are immutable, so several servers may write the same one. Entries that are damaged, or do
+// not hold what their record says, are removed. When all entries together exceed `most_bytes`, the
+// least recently used ones are removed first; an entry that is not used for `lifetime` expires.
 //
-// The store may be slow, full or away: nothing here blocks the engine's thread, and after a failure
-// the store is left alone for a while.
+// The store may be slow, full or unreachable. No member but Stop() waits for it, and after a
+// failure no request uses it for `back_off` seconds.
 //
-// Thread safety: all members but Create() and Stop() may be called from any thread. Callbacks come
-// on a thread of the store.
+// Thread safety: all members but Create() and Stop() may be called from any thread. Callbacks run
+// on a thread of the PrefixStore.
 #ifndef EBB_SERVER_ENGINE_PREFIX_STORE_H_
 #define EBB_SERVER_ENGINE_PREFIX_STORE_H_
 
@@ -32,30 +32,30 @@
 namespace ebb::server {
 
 struct PrefixStoreOptions {
-  uint64_t most_bytes = 0;       // of all entries together; 0: nothing is stored
-  double lifetime = 7 * 86400;   // seconds that an entry stays without being used
-  size_t least_tokens = 512;     // shorter prompts are not worth an entry
-  double settling = 1;           // seconds that a prompt is kept in memory before it is stored
+  uint64_t most_bytes = 0;       // limit for all entries together; 0 stores nothing
+  double lifetime = 7 * 86400;   // seconds until an unused entry expires
+  size_t least_tokens = 512;     // shorter prompts are neither stored nor looked up
+  double settling = 1;           // seconds in the prefix cache before a prompt is stored
   double settling_if_busy = 30;  // the same while requests are being answered
-  double least_patience = 0.25;  // seconds that a request waits for the store at the least
-  double most_patience = 15;     // and at the most
-  double back_off = 10;          // seconds without the store after it failed
+  double least_patience = 0.25;  // bounds of the seconds that a request waits for the store
+  double most_patience = 15;
+  double back_off = 10;  // seconds without the store after a failure
 };
 
-// An entry's session file, which its receiver removes.
+// A fetched entry. The receiver removes the file.
 struct FetchedPrefix {
   std::string id;
   StoredPrefix prefix;
-  std::string file;
+  std::string file;  // the session file
 };
 
 class PrefixStore {
  public:
-  // The tenant of the entries in the store; no API key has this name.
+  // The tenant of all entries in the store. API keys cannot have this name.
   static constexpr const char* kTenant = "/prefixes";
 
-  // `rows`: DescribeRows() of the engine. `model`: the fingerprint that manifests show. Errors: Io
-  // (no folder for files).
+  // `rows`: DescribeRows() of the engine. `model`: the fingerprint for manifests. Errors: Io (no
+  // folder for files).
   static Result<std::unique_ptr<PrefixStore>> Create(std::unique_ptr<store::SessionStore> store,
                                                      std::string rows, std::string model,
                                                      const PrefixStoreOptions& options);
@@ -65,34 +65,34 @@ class PrefixStore {
 
   [[nodiscard]] const PrefixStoreOptions& options() const;
 
-  // Fetches the entry that has the most tokens of a prompt, of those of at most `most_bytes`, where
-  // it has at least `least` of them. `then` gets nothing where there is none, or where the store
-  // fails. False: the store is left alone for now, and `then` is never called.
+  // Fetches the entry that has the longest prefix of `prompt`, if that has at least `least` tokens;
+  // ignores entries of more than `most_bytes`. Calls `then` with nothing if there is no such entry
+  // or the store fails. Returns false, and never calls `then`, while the store is backed off.
   using Found = std::function<void(std::optional<FetchedPrefix>)>;
   [[nodiscard]] bool Find(const std::string& key, std::vector<Token> prompt, size_t least,
                           uint64_t most_bytes, Found then);
-  // A request waited in vain for an answer to Find(): the store is left alone for a while.
+  // Backs the store off, since a request waited too long for the answer to Find().
   void GiveUp();
-  // Whether Put() would write soon: the store is not left alone, and few writes are waiting.
+  // Whether the store is not backed off and few writes are queued.
   [[nodiscard]] bool CanPut() const;
-  // Whether a prompt of these tokens is worth an entry: it is long enough, and what the store has
-  // of it is much less.
+  // Whether a prompt deserves an entry: it is long enough, and clearly longer than the prefix of it
+  // that is stored already.
   [[nodiscard]] bool Wants(const std::string& key, std::span<const Token> tokens) const;
-  // A path for SaveSession(), different each time, and the `extra` that binds the file to `key`.
+  // Return a path and the `extra` for SaveSession(). The path is unique in the process; the `extra`
+  // binds the file to `key`.
   [[nodiscard]] std::string NewFile() const;
   [[nodiscard]] std::string OwnerOf(const std::string& key) const;
-  // Writes the session of a file that holds these tokens, and removes the file.
+  // Queues a session file that holds these tokens for writing. Removes the file afterwards.
   void Put(const std::string& key, std::span<const Token> tokens, std::string file);
-  // Rows of a prompt that begins so were used, from memory or from the store: the entry that has
-  // the most of it stays for its lifetime from now on.
+  // Marks the entry with the longest prefix of `tokens` as used now.
   void Use(const std::string& key, std::span<const Token> tokens);
-  // Removes an entry whose session is not what its record says.
+  // Removes an entry whose file is damaged or does not match its record.
   void DropDamaged(const std::string& id);
 
-  // For /metrics.
+  // Returns the figures for /metrics.
   [[nodiscard]] std::string MetricsText() const;
-  // Writes what was put, for at most so many seconds; what is left then is not written. No callback
-  // comes after it. REQUIRES: no other member is being called, and none is called later.
+  // Waits at most `seconds` for queued writes, and drops the others. No callback runs afterwards.
+  // REQUIRES: no other member is called at the same time or later, except MetricsText().
   void Stop(double seconds);
 
  private:

@@ -1,8 +1,4 @@
-// Entries: described, fetched, written, touched and removed, on the threads of the store.
-// Invariants:
-// 1. `index` holds what this server knows of the entries; the store is the truth. Whatever is taken
-//    from it is described anew first.
-// 2. One thread reads from the store and one writes, so that a request never waits for a write.
+// Entries of a PrefixStore: listed, described, fetched, written, touched and removed.
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -22,9 +18,10 @@ using store::Manifest;
 using store::NowMs;
 using store::StoredSession;
 
-constexpr double kListEvery = 1;       // seconds that the index is taken for true
-constexpr double kAskAgainEvery = 60;  // for an id that the store lists but does not have
-// Of an entry's tokens at least one in so many must be of use: its rows are loaded as a whole.
+constexpr double kListEvery = 1;       // seconds until the index is refreshed
+constexpr double kAskAgainEvery = 60;  // seconds until an id in `absent` is described again
+// An entry is loaded as a whole, so it is used only if a prompt has at least this part of its
+// tokens.
 constexpr size_t kMostLoadedForOne = 16;
 
 void RemoveQuietly(const std::string& file) {
@@ -59,36 +56,40 @@ void PrefixStore::Impl::Fail(const Status& status) {
   if (status.ok()) return;
   const std::lock_guard lock(mutex);
   ++counted.failures;
-  left_alone_until =
+  backed_off_until =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(InSeconds(options.back_off));
 }
 
 Result<std::optional<Manifest>> PrefixStore::Impl::Describe(const std::string& id) {
-  Result<std::optional<StoredSession>> stored = store->Describe({kTenant, id});
-  const StatusCode code = stored.status().code();
-  const bool is_damaged = code == StatusCode::kCorrupt || code == StatusCode::kUnsupported;
-  if (!stored.ok() && !is_damaged) return stored.status();
-  if (stored.ok() && !stored->has_value()) {
-    const std::lock_guard lock(mutex);
+  const Result<std::optional<StoredSession>> stored = store->Describe({kTenant, id});
+  Status status = stored.status();
+  StoredPrefix prefix;
+  if (stored.ok() && stored->has_value()) {
+    Result<StoredPrefix> decoded = DecodeStoredPrefix((*stored)->record);
+    status = decoded.status();
+    if (decoded.ok()) prefix = *std::move(decoded);
+    if (decoded.ok() && StoredPrefixId(prefix) != id) status = Corrupt("a record of another entry");
+  }
+  if (status.code() == StatusCode::kCorrupt) {
+    Remove(id, Removal::kDamaged);
+    return std::optional<Manifest>();
+  }
+  // Entries of another version belong to servers of that version.
+  const bool is_foreign = status.code() == StatusCode::kUnsupported;
+  if (!status.ok() && !is_foreign) return status;
+  const std::lock_guard lock(mutex);
+  if (is_foreign || !stored->has_value()) {
     index.erase(id);
     absent[id] = Clock::now();
     return std::optional<Manifest>();
   }
-  if (stored.ok()) {
-    Result<StoredPrefix> prefix = DecodeStoredPrefix((*stored)->record);
-    Manifest& manifest = (*stored)->manifest;
-    if (prefix.ok() && StoredPrefixId(*prefix) == id) {
-      const std::lock_guard lock(mutex);
-      absent.erase(id);
-      IndexedPrefix& entry = index[id];
-      entry.prefix = *std::move(prefix);
-      entry.bytes = manifest.bytes;
-      entry.used_ms = manifest.used_ms;
-      return std::optional(std::move(manifest));
-    }
-  }
-  Remove(id, Removal::kDamaged);
-  return std::optional<Manifest>();
+  const Manifest& manifest = (*stored)->manifest;
+  absent.erase(id);
+  IndexedPrefix& entry = index[id];
+  entry.prefix = std::move(prefix);
+  entry.bytes = manifest.bytes;
+  entry.used_ms = manifest.used_ms;
+  return std::optional(manifest);
 }
 
 Status PrefixStore::Impl::Refresh(bool now) {
@@ -156,7 +157,7 @@ std::optional<FetchedPrefix> PrefixStore::Impl::Fetch(const std::string& id) {
   if (status.ok()) {
     const std::lock_guard lock(mutex);
     counted.fetched_bytes += (*manifest)->bytes;
-    left_alone_until = {};
+    backed_off_until = {};
     return fetched;
   }
   RemoveQuietly(fetched.file);
@@ -170,7 +171,7 @@ std::optional<FetchedPrefix> PrefixStore::Impl::Fetch(const std::string& id) {
 
 void PrefixStore::Impl::Remove(const std::string& id, Removal why) {
   const auto lease = store->Acquire({kTenant, id});
-  // Another server writes or removes it.
+  // Without a lease another server is writing or removing it.
   if (!lease.ok() || !lease->has_value()) return Fail(lease.status());
   const Result<Held> removed = store->Delete(**lease);
   static_cast<void>(store->Release(**lease));
@@ -190,7 +191,7 @@ Result<bool> PrefixStore::Impl::MakeRoom(uint64_t bytes, uint64_t most) {
     if (TotalBytes() + bytes <= most) return true;
     for (const auto& [id, entry] : index) by_use.emplace_back(0, id);
   }
-  // Other servers may have used them since.
+  // Other servers may have used entries since they were described.
   for (const auto& [unused, id] : by_use) EBB_RETURN_IF_ERROR(Describe(id).status());
   {
     const std::lock_guard lock(mutex);
@@ -216,13 +217,13 @@ void PrefixStore::Impl::Write(const StoredPrefix& prefix, const std::string& fil
   bool may_write = true;
   {
     const std::lock_guard lock(mutex);
-    may_write = !is_stopping && !IsLeftAlone();
+    may_write = !is_stopping && !IsBackedOff();
   }
   const std::string id = StoredPrefixId(prefix);
   if (may_write) {
     const auto lease = store->Acquire({kTenant, id});
     Status status = lease.status();
-    // Nothing: another server writes the same.
+    // Without a lease another server is writing the same entry.
     if (lease.ok() && lease->has_value()) {
       status = WriteUnder(**lease, prefix, file);
       const Status released = store->Release(**lease);
@@ -258,7 +259,7 @@ Status PrefixStore::Impl::WriteUnder(const Lease& lease, const StoredPrefix& pre
   const std::string record = EncodeStoredPrefix(prefix);
   Result<Held> held = store->Put(lease, file, record, &manifest);
   if (held.status().code() == StatusCode::kResourceExhausted) {
-    // The store holds less than it may: sessions need room, too.
+    // The store is full before `most_bytes` is reached, since it holds sessions too.
     uint64_t total = 0;
     {
       const std::lock_guard lock(mutex);
@@ -280,8 +281,9 @@ Status PrefixStore::Impl::WriteUnder(const Lease& lease, const StoredPrefix& pre
   return OkStatus();
 }
 
-// Whoever wants one of these takes the beginning of the longer one. Less than a block at the end of
-// a shorter one may differ, and is lost then: its tokens are not known here.
+// Removes entries that are prefixes of a longer one, which serves their prompts too. Up to
+// kPrefixBlockTokens - 1 tokens at the end of such an entry are not compared, and lost if they
+// differ.
 void PrefixStore::Impl::RemoveBeginningsOf(const StoredPrefix& prefix, const std::string& id) {
   std::vector<std::string> covered;
   {
@@ -305,7 +307,7 @@ void PrefixStore::Impl::Touch() {
   std::vector<std::pair<std::string, int64_t>> used;
   {
     const std::lock_guard lock(mutex);
-    if (is_stopping || IsLeftAlone()) return;
+    if (is_stopping || IsBackedOff()) return;
     for (const auto& [id, entry] : index) {
       if (entry.used_here_ms >= entry.used_ms + kTouchEveryMs) {
         used.emplace_back(id, entry.used_here_ms);

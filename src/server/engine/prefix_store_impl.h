@@ -1,5 +1,9 @@
-// What a PrefixStore remembers, and what it does on the threads of the store. Members from `mutex`
-// to `counted` are shared; the store itself may be used by several threads.
+// Insides of PrefixStore: an index of the entries, and two threads, one that reads from the store
+// and one that writes to it, so that a request never waits for a write. `mutex` guards the members
+// from `index` to `counted`.
+//
+// The index may be out of date, since other servers write to the store too: an entry is described
+// by the store again before it is fetched.
 #ifndef EBB_SERVER_ENGINE_PREFIX_STORE_IMPL_H_
 #define EBB_SERVER_ENGINE_PREFIX_STORE_IMPL_H_
 
@@ -26,15 +30,15 @@ namespace ebb::server {
   return std::chrono::duration<double>(seconds);
 }
 
-// The least time between two Touch() of an entry.
+// The store hears of the uses of an entry at most this often.
 inline constexpr int64_t kTouchEveryMs = 60'000;
 
-// What this server knows of an entry.
+// An entry as this server knows it.
 struct IndexedPrefix {
   StoredPrefix prefix;
   uint64_t bytes = 0;
-  int64_t used_ms = 0;       // as the store says
-  int64_t used_here_ms = 0;  // by this server, which has not told the store; 0: never
+  int64_t used_ms = 0;       // last use according to the store
+  int64_t used_here_ms = 0;  // last use by this server, perhaps unknown to the store; 0: never
 };
 
 struct PrefixStore::Impl {
@@ -48,19 +52,20 @@ struct PrefixStore::Impl {
         options(options_in),
         scratch(std::move(scratch_in)) {}
 
-  // On the threads of the store.
+  // Run on one of the two threads.
   void Look(const StoredPrefix& wanted, const std::vector<Token>& prompt, size_t least,
             uint64_t most_bytes, const Found& then);
   [[nodiscard]] Status Refresh(bool now);
-  // Nothing: it is not there, or is damaged and was removed.
+  // Updates the index. Returns nothing if the entry does not exist, cannot be read by this version,
+  // or was damaged and has been removed.
   [[nodiscard]] Result<std::optional<store::Manifest>> Describe(const std::string& id);
   [[nodiscard]] std::optional<FetchedPrefix> Fetch(const std::string& id);
   void Write(const StoredPrefix& prefix, const std::string& file);
   [[nodiscard]] Status WriteUnder(const store::Lease& lease, const StoredPrefix& prefix,
                                   const std::string& file);
   void RemoveBeginningsOf(const StoredPrefix& prefix, const std::string& id);
-  // Removes entries, those that were used longest ago first, until all others together have room
-  // for `bytes` within `most`. False: they cannot.
+  // Removes the least recently used entries until the others and `bytes` together take at most
+  // `most`. Returns false if that is impossible.
   [[nodiscard]] Result<bool> MakeRoom(uint64_t bytes, uint64_t most);
   enum class Removal { kForRoom, kReplaced, kDamaged };
   void Remove(const std::string& id, Removal why);
@@ -68,7 +73,7 @@ struct PrefixStore::Impl {
   void EndWrite();
   void Fail(const Status& status);
 
-  // REQUIRES, for those that follow: mutex is held.
+  // REQUIRES, for the following members: mutex is held.
   struct Best {
     std::string id;
     size_t num_tokens = 0;
@@ -78,7 +83,7 @@ struct PrefixStore::Impl {
                                            std::span<const Token> prompt,
                                            uint64_t most_bytes) const;
   [[nodiscard]] uint64_t TotalBytes() const;
-  [[nodiscard]] bool IsLeftAlone() const { return Clock::now() < left_alone_until; }
+  [[nodiscard]] bool IsBackedOff() const { return Clock::now() < backed_off_until; }
 
   const std::unique_ptr<store::SessionStore> store;
   const std::string rows;
@@ -89,12 +94,13 @@ struct PrefixStore::Impl {
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, IndexedPrefix> index;
-  std::map<std::string, Clock::time_point> absent;  // ids, and when they were asked for
+  // Ids that the store lists without an entry that this version can read, and when it looked.
+  std::map<std::string, Clock::time_point> absent;
   std::optional<Clock::time_point> listed;
-  Clock::time_point left_alone_until = {};
+  Clock::time_point backed_off_until = {};
   int64_t touched_ms = 0;
-  size_t num_lookups = 0, num_writes = 0;  // that wait or are under way
-  bool is_stopping = false;                // what waits is not written any more
+  size_t num_lookups = 0, num_writes = 0;  // queued or running
+  bool is_stopping = false;                // queued writes are dropped
   // Totals since the server began.
   struct {
     uint64_t hits = 0, misses = 0, tokens = 0, fetched_bytes = 0;

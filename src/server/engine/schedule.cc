@@ -75,7 +75,7 @@ class Planner {
 
   void WakeAt(double time) { plan_.wake_at = std::min(plan_.wake_at.value_or(time), time); }
 
-  // Whether it waits for something else than its turn, and lets others pass.
+  // Whether a waiting job must not begin yet.
   [[nodiscard]] bool IsHeld(const JobState& job) const {
     return job.phase == Phase::kWaiting && job.held_until.has_value() && *job.held_until > now_;
   }

@@ -54,7 +54,7 @@ struct JobState {
   double arrival = 0;  // seconds
   double waited = 0;   // seconds in all, for its turn or parked
   std::optional<double> deadline = {};
-  std::optional<double> held_until = {};  // of kWaiting: it does not begin before
+  std::optional<double> held_until = {};  // of kWaiting: it begins no sooner, and lets others pass
   bool cancelled = false;
   Phase phase = Phase::kWaiting;
   bool was_reading = false;  // of kParked: when it was parked
