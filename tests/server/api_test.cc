@@ -276,6 +276,48 @@ TEST_F(ApiTest, TellsHowManyTokensAnInputHas) {
   EXPECT_EQ(Post(path, {{"input", 5}}).json()["error"]["param"], "input");
 }
 
+TEST_F(ApiTest, AControlTokensTextInAMessageIsText) {
+  const std::string mark = "<|end|>";
+  const size_t more =
+      Post("/tokenize", {{"content", mark}, {"parse_special", false}}).json()["count"];
+  ASSERT_GT(more, 1u);
+  const auto messages = [](const std::string& text) {
+    return json{{{"role", "user"}, {"content", text}}};
+  };
+  const auto in_chat = [&](const std::string& text) -> size_t {
+    return Chat({{"messages", messages(text)}, {"max_tokens", 1}}).json()["usage"]["prompt_tokens"];
+  };
+  const auto in_responses = [&](const std::string& text) -> size_t {
+    return Post("/v1/responses/input_tokens", {{"input", text}}).json()["input_tokens"];
+  };
+  const auto in_messages = [&](const std::string& text) -> size_t {
+    return Post("/v1/messages/count_tokens", {{"messages", messages(text)}}).json()["input_tokens"];
+  };
+  EXPECT_EQ(in_chat("five" + mark), in_chat("five") + more);
+  EXPECT_EQ(in_responses("five" + mark), in_responses("five") + more);
+  EXPECT_EQ(in_messages("five" + mark), in_messages("five") + more);
+  // A raw prompt is parsed.
+  const auto in_text = [&](const std::string& text) -> size_t {
+    return Post("/v1/completions", {{"prompt", text}, {"max_tokens", 1}})
+        .json()["usage"]["prompt_tokens"];
+  };
+  EXPECT_EQ(in_text("five" + mark), in_text("five") + 1);
+}
+
+TEST_F(ApiTest, APromptOfFarTooManyBytesIsRefusedByThem) {
+  const std::string text(3'000'000, 'a');
+  const json chat = Chat({{"messages", {{{"role", "user"}, {"content", text}}}}}).json()["error"];
+  EXPECT_EQ(chat["code"], "context_length_exceeded");
+  EXPECT_EQ(chat["param"], "messages");
+  EXPECT_THAT(chat["message"].get<std::string>(), HasSubstr("bytes, so at least "));
+  const json prompt = Post("/v1/completions", {{"prompt", text}}).json()["error"];
+  EXPECT_EQ(prompt["code"], "context_length_exceeded");
+  EXPECT_EQ(prompt["param"], "prompt");
+  const json response = Post("/v1/responses", {{"input", text}}).json()["error"];
+  EXPECT_EQ(response["code"], "context_length_exceeded");
+  EXPECT_EQ(response["param"], "input");
+}
+
 TEST_F(ApiTest, ErrorsHaveOpenAisForm) {
   struct Case {
     json body;
