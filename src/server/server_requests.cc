@@ -174,7 +174,7 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
   in_chat.renamed = [tool_paths, renamed = std::move(in_chat.renamed)](ApiError error) {
     return renamed(UnderPaths(std::move(error), tool_paths));
   };
-  PreparedRequest result = {
+  return PreparedRequest{
       .interface = api,
       .asker = std::move(asker),
       .exchange = {.endpoint = endpoint,
@@ -190,9 +190,8 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
                    .drawn_seed = request.drawn_seed},
       .ignored = std::move(ignored),
       .tool_paths = std::move(tool_paths),
-      .api = std::move(in_chat)};
-  result.completion = std::move(request);
-  return result;
+      .api = std::move(in_chat),
+      .completion = std::move(request)};
 }
 
 void Server::Impl::PrepareRead(const std::shared_ptr<PreparedRequest>& request,
