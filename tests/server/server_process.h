@@ -23,6 +23,7 @@ class ServerProcess {
   // The next line that it writes, without its end; empty when there is none any more.
   [[nodiscard]] std::string ReadLine();
   void Signal(int signal);
+  [[nodiscard]] pid_t pid() const { return pid_; }
   // Its exit code once it has ended; 128 + the signal when one ended it.
   [[nodiscard]] int Wait();
   [[nodiscard]] bool HasEnded();

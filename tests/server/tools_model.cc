@@ -28,14 +28,18 @@ constexpr const char* kTemplate =
 
 }  // namespace
 
+Status WriteModelWithTools(const RandomGgufOptions& options, const std::string& path) {
+  EBB_RETURN_IF_ERROR(WriteRandomGguf(options, path));
+  EBB_ASSIGN_OR_RETURN(GgufEdit edit, GgufEdit::Open(path));
+  edit.SetText("tokenizer.chat_template", kTemplate);
+  return edit.Save(path);
+}
+
 Result<std::shared_ptr<const Model>> LoadModelWithTools() {
   const TempFolder folder;
   const std::string path = folder.File("model.gguf");
-  EBB_RETURN_IF_ERROR(WriteRandomGguf({.num_layers = 2, .context = 2048}, path));
-  EBB_ASSIGN_OR_RETURN(GgufEdit edit, GgufEdit::Open(path));
-  edit.SetText("tokenizer.chat_template", kTemplate);
-  EBB_RETURN_IF_ERROR(edit.Save(folder.File("tools.gguf")));
-  return Model::Load({.path = folder.File("tools.gguf")});
+  EBB_RETURN_IF_ERROR(WriteModelWithTools({.num_layers = 2, .context = 2048}, path));
+  return Model::Load({.path = path});
 }
 
 }  // namespace ebb::server
