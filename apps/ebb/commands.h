@@ -24,6 +24,7 @@ ExitCode RunBenchLossless(const CliOptions& options);
 ExitCode RunBenchPrefill(const CliOptions& options);
 ExitCode RunBenchAttention(const CliOptions& options);
 ExitCode RunBenchMemory(const CliOptions& options);
+ExitCode RunBenchProducts(const CliOptions& options);
 ExitCode RunProfile(const CliOptions& options);
 ExitCode RunEval(const CliOptions& options);
 ExitCode RunReport(const CliOptions& options);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <ggml-cpu.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "src/base/llama_runtime.h"
+#include "src/model/product_layout.h"
 
 namespace ebb {
 namespace {
@@ -39,44 +39,6 @@ bool RunsFasterFromHugePages(const GgufFile& file) {
   return bytes >= kMinBytesForHugePages && bytes <= kMaxBytesForHugePages && HasHugePages();
 }
 
-bool CanMultiply(ggml_type type) {
-  if (type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16) return true;
-  return ggml_is_quantized(type) && ggml_get_type_traits(type)->to_float != nullptr &&
-         ggml_get_type_traits_cpu(type)->vec_dot != nullptr;
-}
-
-ggml_backend_dev_t CpuDevice() { return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU); }
-
-// What a step needs that multiplies each token apart.
-bool MultipliesPlanes([[maybe_unused]] ggml_backend_buffer_type_t type) {
-#ifdef EBB_GGML_IS_PATCHED
-  return true;
-#else
-  return std::string_view(ggml_backend_buft_name(type)) != "AMX";
-#endif
-}
-
-// The layouts beside the plain one that ggml has for this processor.
-std::vector<ggml_backend_buffer_type_t> ExtraBufferTypes() {
-  using GetExtraBufts = ggml_backend_buffer_type_t* (*)(ggml_backend_dev_t);
-  const auto get = reinterpret_cast<GetExtraBufts>(ggml_backend_reg_get_proc_address(
-      ggml_backend_dev_backend_reg(CpuDevice()), "ggml_backend_dev_get_extra_bufts"));
-  std::vector<ggml_backend_buffer_type_t> types;
-  if (get == nullptr) return types;
-  for (auto* type = get(CpuDevice()); type != nullptr && *type != nullptr; ++type) {
-    if (MultipliesPlanes(*type)) types.push_back(*type);
-  }
-  return types;
-}
-
-void AdviseHugePages(ggml_backend_buffer_t buffer) {
-  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
-  const auto base = reinterpret_cast<uintptr_t>(ggml_backend_buffer_get_base(buffer));
-  const uintptr_t begin = (base + kHugePage - 1) / kHugePage * kHugePage;
-  const uintptr_t end = (base + ggml_backend_buffer_get_size(buffer)) / kHugePage * kHugePage;
-  if (begin < end) madvise(reinterpret_cast<std::byte*>(begin), end - begin, MADV_HUGEPAGE);
-}
-
 }  // namespace
 
 WeightLoader::WeightLoader(const GgufFile& file, WeightMode mode, size_t max_tensors,
@@ -86,7 +48,7 @@ WeightLoader::WeightLoader(const GgufFile& file, WeightMode mode, size_t max_ten
   context_.reset(ggml_init(
       {.mem_size = max_tensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
   if (for_device) return;
-  repack_types_ = ExtraBufferTypes();
+  repack_types_ = PackedBufferTypes();
   use_huge_pages_ = RunsFasterFromHugePages(file);
 }
 
@@ -101,23 +63,6 @@ Result<const GgufTensor*> WeightLoader::Find(std::string_view name, int64_t colu
   return tensor;
 }
 
-ggml_backend_buffer_type_t WeightLoader::RepackType(ggml_type type, int64_t columns,
-                                                    int64_t rows) const {
-  for (ggml_backend_buffer_type_t buffer_type : repack_types_) {
-    // libllama asks this way: by a product with a weight in an empty buffer of that type.
-    const std::unique_ptr<ggml_context, GgmlDeleter> context(ggml_init(
-        {.mem_size = 8 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-    const std::unique_ptr<ggml_backend_buffer, GgmlDeleter> buffer(
-        ggml_backend_buft_alloc_buffer(buffer_type, 0));
-    ggml_tensor* weight = ggml_new_tensor_2d(context.get(), type, columns, rows);
-    ggml_tensor* input = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, columns, 512);
-    ggml_tensor* product = ggml_mul_mat(context.get(), weight, input);
-    weight->buffer = buffer.get();
-    if (ggml_backend_dev_supports_op(CpuDevice(), product)) return buffer_type;
-  }
-  return nullptr;
-}
-
 std::optional<WeightLoader::Weight> WeightLoader::Plan(std::vector<Part> parts, ggml_type type,
                                                        int64_t columns, int64_t rows,
                                                        Use use) const {
@@ -125,7 +70,9 @@ std::optional<WeightLoader::Weight> WeightLoader::Plan(std::vector<Part> parts, 
   weight.parts = std::move(parts);
   weight.use = use;
   const bool widen = mode_ == WeightMode::kDequantize && type != GGML_TYPE_F32;
-  if (use == Use::kMatmul && !widen) weight.repack_type = RepackType(type, columns, rows);
+  if (use == Use::kMatmul && !widen) {
+    weight.repack_type = PackedTypeOf(repack_types_, type, columns, rows);
+  }
   bool contiguous = true;
   size_t bytes = weight.parts.front().bytes;
   for (size_t i = 1; i < weight.parts.size(); ++i) {

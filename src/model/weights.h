@@ -91,8 +91,6 @@ class WeightLoader {
   std::optional<Weight> Plan(std::vector<Part> parts, ggml_type type, int64_t columns, int64_t rows,
                              Use use) const;
   ggml_tensor* Declare(Weight weight, ggml_type type, int64_t columns, int64_t rows);
-  [[nodiscard]] ggml_backend_buffer_type_t RepackType(ggml_type type, int64_t columns,
-                                                      int64_t rows) const;
   Status LoadMapped(WeightBuffers* buffers);
   Status LoadCopies(ggml_backend_buffer_type_t buffer_type, Place place, WeightBuffers* buffers);
   void Fill(const Weight& weight) const;

@@ -221,6 +221,32 @@ TEST_F(BenchTest, MemoryReportsBandwidth) {
   ExpectMachine(record);
 }
 
+TEST_F(BenchTest, ProductsReportEveryTypeThatWasAskedFor) {
+  const std::string small =
+      "bench products --rows 128 --columns 512 --bytes 1MiB --batch 4 --repetitions 2";
+  const json record = Record(small + " --types q4_K,F16,q8_0 --threads 1");
+  EXPECT_EQ(record.at("bench"), "products");
+  ExpectMachine(record);
+  ASSERT_EQ(record.at("types").size(), 3u);
+  EXPECT_EQ(record["types"][0]["type"], "q4_K");
+  EXPECT_EQ(record["types"][1]["type"], "f16");
+  for (const json& rate : record["types"]) {
+    EXPECT_GT(rate.at("read_gb_s").get<double>(), 0) << rate;
+    EXPECT_GT(rate.at("gflop_s").get<double>(), 0) << rate;
+    EXPECT_GE(rate.at("bits_per_weight").get<double>(), 4.5) << rate;
+  }
+  // Threads divide the rows, not the sums.
+  const json two = Record(small + " --types q4_K,F16,q8_0 --threads 2");
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(two["types"][i]["hash"], record["types"][i]["hash"]) << record["types"][i];
+  }
+  EXPECT_GT(Record(small).at("types").size(), 10u);
+  const Outcome unknown = Everything(small + " --types q9_K");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.text, HasSubstr("unknown type \"q9_K\"; there are f32, f16, "));
+  EXPECT_EQ(Everything("bench products --columns 300").exit_code, 2);
+}
+
 TEST_F(BenchTest, ThreadsAreAsManyAsTheAffinityMaskHasCoresUnlessToldOtherwise) {
   const auto on_one_cpu = [](const std::string& arguments) {
     std::vector<std::string> program = {"taskset", "-c", std::to_string(AllowedCpus().front())};

@@ -34,6 +34,38 @@ Status ReadBytes(std::string_view text, CliOptions* options) {
   return OkStatus();
 }
 
+Status ReadProductBytes(std::string_view text, CliOptions* options) {
+  EBB_ASSIGN_OR_RETURN(options->bench.product_bytes, ParseBytes(text));
+  return OkStatus();
+}
+
+Status ReadTypes(std::string_view text, CliOptions* options) {
+  options->bench.types.clear();
+  while (true) {
+    const size_t comma = std::min(text.find(','), text.size());
+    options->bench.types.emplace_back(text.substr(0, comma));
+    if (comma == text.size()) return OkStatus();
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::vector<OptionRow> ProductRows() {
+  return {
+      {G::kBenchProducts, "--types", "TYPE,TYPE,...",
+       "types of weights, such as q4_K,q6_K; without it, all that this CPU multiplies", ReadTypes,
+       nullptr},
+      ValueRow(G::kBenchProducts, "--columns", "N", "columns of a matrix, a multiple of 256",
+               [](CliOptions& o) { return &o.bench.columns; }, {.min = 256}),
+      ValueRow(G::kBenchProducts, "--rows", "N", "rows of a matrix",
+               [](CliOptions& o) { return &o.bench.matrix_rows; }, {.min = 64}),
+      ValueRow(G::kBenchProducts, "--batch", "N", "tokens of the measurement of arithmetic",
+               [](CliOptions& o) { return &o.bench.batch; }, {.min = 1}),
+      {G::kBenchProducts, "--bytes", "SIZE",
+       "size of all matrices of a type, which are read in turn, such as 1GiB", ReadProductBytes,
+       [](const CliOptions& o) { return fmt::format("{}MiB", o.bench.product_bytes >> 20); }},
+  };
+}
+
 std::vector<OptionRow> FidelityRows() {
   return {
       NameRow(G::kFidelity, "--text", "FILE",
@@ -109,7 +141,7 @@ std::vector<OptionRow> MeasurementRows() {
 }  // namespace
 
 void AppendBenchOptionRows(std::vector<OptionRow>* table) {
-  for (const auto& rows : {FidelityRows(), MeasurementRows()}) {
+  for (const auto& rows : {FidelityRows(), ProductRows(), MeasurementRows()}) {
     table->insert(table->end(), rows.begin(), rows.end());
   }
 }

@@ -35,6 +35,12 @@ struct BenchOptions {
   std::optional<CompressedType> compressed;
   // memory
   uint64_t bytes = uint64_t{512} << 20;
+  // products
+  std::vector<std::string> types;  // empty: all
+  int columns = 1536;
+  int matrix_rows = 8960;
+  int batch = 512;
+  uint64_t product_bytes = uint64_t{1} << 30;
 };
 
 struct FidelityInput {

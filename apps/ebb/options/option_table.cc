@@ -304,6 +304,7 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kBenchLossless:
     case G::kBenchAttention:
     case G::kBenchMemory:
+    case G::kBenchProducts:
     case G::kBench:
       return "Measurement";
     case G::kDocs:

@@ -121,6 +121,7 @@ enum class OptionGroup {
   kBenchLossless,   // --tokens, --accept
   kBenchAttention,  // --depth, --keep, --compressed
   kBenchMemory,     // --bytes
+  kBenchProducts,   // --types, --columns, --rows, --batch, --bytes
   kBench,           // --repetitions
   kDocs,            // --as
 };

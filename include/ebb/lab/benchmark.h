@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ebb/status.h"
 #include "ebb/tiers.h"
@@ -83,6 +84,40 @@ struct AttentionBenchmark {
 // when a sample of the result is not that of the reference kernel.
 [[nodiscard]] Result<AttentionBenchmark> BenchmarkAttention(
     const AttentionBenchmarkOptions& options);
+
+struct ProductBenchmarkOptions {
+  std::vector<std::string> types = {};  // ggml's names, such as "q4_K"; empty: all that the CPU has
+  // One matrix. The default is a feed-forward matrix of a 1.5B model.
+  int columns = 1536;
+  int rows = 8960;
+  int batch = 512;                 // tokens of the second measurement
+  int threads = 0;                 // 0: AvailableProcessors().threads
+  size_t bytes = size_t{1} << 30;  // matrices that are read in turn; far more than the caches hold
+  int repetitions = 5;
+  std::function<void(const std::string& type)> progress = {};  // before each type; may be null
+};
+// Products of matrices of one type, in the memory layout that the engine gives them here.
+struct ProductRate {
+  std::string type = {};
+  std::string layout = {};     // ggml's name of a packed layout, or "plain"
+  double bits_per_weight = 0;  // as laid out
+  Spread read_gb_s = {};       // with one token, as in decoding
+  Spread share_of_limit = {};  // of the read bandwidth
+  Spread gflop_s = {};         // with `batch` tokens, as in prefill
+  // Whether a token's result has the same bits alone and among 2 to 64 tokens.
+  bool same_bits = false;
+  uint64_t hash = 0;  // of the result for one token; equal hashes are equal bits
+};
+struct ProductBenchmark {
+  int threads = 0;
+  Spread limit_gb_s = {};  // read bandwidth of the memory
+  std::vector<ProductRate> rates = {};
+};
+// Measures the product of weights and activations, by which decoding and prefill are bounded, for
+// each type of weights. Weights and activations are random, from a fixed seed. Errors: options out
+// of range; an unknown type; no memory; kInternal when a sample of a result is not the product of
+// the dequantized weights.
+[[nodiscard]] Result<ProductBenchmark> BenchmarkProducts(const ProductBenchmarkOptions& options);
 
 // What the disk gives by itself: a private file, read from end to end past the system's cache. The
 // peer of a T1 in a file; to be run in turns with it, since disks vary from minute to minute.
