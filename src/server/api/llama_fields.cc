@@ -1,7 +1,6 @@
 #include "src/server/api/llama_fields.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 namespace ebb::server {
@@ -18,7 +17,6 @@ class LlamaApplier {
     SetLimits();
     SetSampling();
     if (auto error = SetBiases()) return error;
-    if (auto error = SetGrammar()) return error;
     if (const int most = fields_.num_probs.value_or(0); most > 0) request_.logprobs = most;
     if (fields_.answer.post_sampling_probs) {
       request_.logprob_source = Job::LogprobSource::kSampler;
@@ -107,26 +105,6 @@ class LlamaApplier {
       if (!tokens.ok()) return ErrorFrom(tokens.status());
       for (const Token token : *tokens) request_.sampling.logit_bias[token] = one.bias;
     }
-    return std::nullopt;
-  }
-
-  std::optional<ApiError> SetGrammar() {
-    if (fields_.json_schema.empty()) return std::nullopt;
-    // FormatChat() is the one function that makes a grammar of a schema; the message plays no part.
-    const Result<ChatPrompt> prompt =
-        model_.FormatChat({.messages = {{"user", "-"}},
-                           .response_format = ResponseFormat::kJsonSchema,
-                           .json_schema = fields_.json_schema});
-    if (!prompt.ok()) {
-      ApiError error = ErrorFrom(prompt.status());
-      constexpr std::string_view kInChat = "response_format.";
-      if (error.param.starts_with(kInChat)) {
-        error.param.erase(0, kInChat.size());
-        error.message.erase(0, kInChat.size());
-      }
-      return error;
-    }
-    request_.sampling.grammar = prompt->grammar;
     return std::nullopt;
   }
 

@@ -32,7 +32,6 @@ struct LlamaFields {
   std::optional<float> temperature;
   std::optional<int> max_tokens, repeat_last_n, min_keep, num_probs;
   double line_seconds = 0;
-  std::string json_schema;
 };
 
 // Adds `fields` to `request`, and sets the members of `answer` that depend on the model. Errors:

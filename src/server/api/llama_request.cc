@@ -38,7 +38,6 @@ class LlamaReader {
     ReadBiases();
     ReadLlamaStops();
     ReadTold();
-    ReadSchema();
     RefuseAdapters();
     if (error_.has_value()) return *std::move(error_);
     for (const std::string& name : taken_) body_.erase(name);
@@ -224,19 +223,6 @@ class LlamaReader {
         return fields_.Fail("response_fields", "expected strings", "invalid_type");
       answer.response_fields.push_back(name.get<std::string>());
     }
-  }
-
-  void ReadSchema() {
-    const Json* schema = fields_.Any(Own("json_schema"));
-    if (schema == nullptr) return;
-    if (!schema->is_object()) {
-      return fields_.Fail("json_schema", "expected an object", "invalid_type");
-    }
-    const Json* grammar = fields_.Any("grammar");
-    if (grammar != nullptr && *grammar != "") {
-      return fields_.Fail("json_schema", "expected this or grammar, found both");
-    }
-    read_.json_schema = schema->empty() ? R"({"type": "object"})" : schema->dump();
   }
 
   void RefuseAdapters() {
