@@ -16,6 +16,7 @@ using nlohmann::json;
 using Kind = AgentStep::Kind;
 
 constexpr size_t kHugeBytes = 200'000;
+constexpr size_t kMostNotes = 10;
 // Sizes of the tools' JSON and of the system texts, in bytes.
 constexpr std::array kMessagesTools = {5372, 3981, 1006, 754,  3331, 2020, 1975,
                                        2533, 5017, 1846, 1475, 5806, 663,  214};
@@ -51,6 +52,7 @@ void AgentCounts::Add(const AgentCounts& more) {
   shareable_tokens += more.shareable_tokens;
   shared_tokens += more.shared_tokens;
   failures.insert(failures.end(), more.failures.begin(), more.failures.end());
+  misses.insert(misses.end(), more.misses.begin(), more.misses.end());
 }
 
 Agent::Agent(AgentApi api, uint64_t seed, const AgentSizes& sizes, uint16_t port)
@@ -101,6 +103,7 @@ void Agent::Begin() {
 json Agent::Body() const { return AgentBody(api_, preamble_, steps_); }
 
 void Agent::Fail(const std::string& what) {
+  if (counts_.failures.size() == kMostNotes) return;
   counts_.failures.push_back(
       fmt::format("{}, turn {}: {}", AgentPath(api_), counts_.turns, what.substr(0, 600)));
 }
@@ -189,6 +192,11 @@ void Agent::CountShared(const AgentReply& reply) {
                 : CountTokens({steps_.begin(), steps_.begin() + static_cast<int64_t>(common)});
     counts_.shareable_tokens += shareable;
     counts_.shared_tokens += std::min(reply.cached_tokens, shareable);
+    if (reply.cached_tokens < shareable / 10 * 9 && counts_.misses.size() < kMostNotes) {
+      counts_.misses.push_back(fmt::format("{}, turn {}: {} of {} tokens, {}", AgentPath(api_),
+                                           counts_.turns, reply.cached_tokens, shareable,
+                                           goes_on ? "goes on" : "edited"));
+    }
   }
   answered_ = steps_;
   answered_tokens_ = reply.prompt_tokens;

@@ -23,9 +23,10 @@ struct AgentCounts {
   int turns = 0;  // that were answered
   int hang_ups = 0, pictures = 0, cut_calls = 0, lone_surrogates = 0, edits = 0, summaries = 0;
   int huge_results = 0, parks = 0;
-  int64_t shareable_tokens = 0;  // of prompts, that an earlier prompt of the agent has
-  int64_t shared_tokens = 0;     // of those, that were not read again
-  std::vector<std::string> failures;
+  int64_t shareable_tokens = 0;       // of prompts, that an earlier prompt of the agent has
+  int64_t shared_tokens = 0;          // of those, that were not read again
+  std::vector<std::string> failures;  // the first of each agent
+  std::vector<std::string> misses;    // prompts of which much was read again, the first of each
 
   void Add(const AgentCounts& more);
 };

@@ -56,8 +56,10 @@ class AgentDayTest : public testing::Test {
   void ExpectShared() const {
     EXPECT_GE(static_cast<double>(counts_.shared_tokens),
               0.95 * static_cast<double>(counts_.shareable_tokens))
-        << counts_.shared_tokens << " of " << counts_.shareable_tokens;
+        << counts_.shared_tokens << " of " << counts_.shareable_tokens << ": "
+        << testing::PrintToString(counts_.misses);
   }
+
   const TempFolder folder_;  // of the server's T1
   std::unique_ptr<AgentServer> server_;
   AgentCounts counts_;
