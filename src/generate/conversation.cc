@@ -117,8 +117,8 @@ Status CheckPromptBytes(const Model& model, size_t bytes, size_t kept, int conte
   const size_t least = kept + model.LeastTokens(bytes);
   if (context == 0 || least < static_cast<size_t>(context)) return OkStatus();
   return ResourceExhausted(fmt::format(
-      "the prompt has {} bytes, so at least {} tokens (none has more than {} bytes){}, which leave "
-      "no room in a context of {}",
+      "the prompt has {} bytes, so at least {} tokens (none has more than {} bytes){}, which "
+      "exceeds the available context size of {} tokens",
       bytes, least - kept, model.longest_token_bytes(),
       kept == 0 ? "" : fmt::format(" behind the {} of the session", kept), context));
 }

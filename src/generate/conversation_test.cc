@@ -461,7 +461,7 @@ TEST(PromptBytes, OfMoreThanTheContextHasRoomForAreRefusedWithoutTokenizing) {
   EXPECT_EQ(
       chat.message(),
       "the prompt has 12014 bytes, so at least 1002 tokens (none has more than 12 bytes), which "
-      "leave no room in a context of 1000");
+      "exceeds the available context size of 1000 tokens");
   const Conversation text = {.kind = Kind::kText};
   EXPECT_EQ(BeginTextTurn(model, text, message.content, {}, kContext).status().code(),
             StatusCode::kResourceExhausted);

@@ -42,7 +42,9 @@ std::optional<ApiError> CheckTextFits(const CompletionRequest& request, size_t b
   if (tokens < static_cast<size_t>(context)) return std::nullopt;
   return Invalid(
       fmt::format(
-          "the prompt has {} bytes, at least {} tokens, which leave no room in a context of {}",
+          // Agents shorten their conversation where they find "exceeds the available context size".
+          "the prompt has {} bytes, at least {} tokens, which exceeds the available context size "
+          "of {} tokens",
           bytes, tokens, context),
       request.endpoint == Endpoint::kChat ? "messages" : "prompt", "context_length_exceeded");
 }

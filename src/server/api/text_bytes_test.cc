@@ -34,7 +34,9 @@ TEST(TextBytesTest, APromptThatCannotFitIsRefusedByItsBytes) {
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code, "context_length_exceeded");
   EXPECT_EQ(error->param, "messages");
-  EXPECT_THAT(error->message, HasSubstr("1000 bytes, at least 100 tokens"));
+  EXPECT_THAT(error->message,
+              HasSubstr("1000 bytes, at least 100 tokens, which exceeds the available "
+                        "context size of 100 tokens"));
   request.session.past_context = PastContext::kReRotate;
   EXPECT_FALSE(CheckTextFits(request, kPerToken, kContext).has_value()) << "it has no end";
 }
