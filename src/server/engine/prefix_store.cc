@@ -1,7 +1,6 @@
 #include "src/server/engine/prefix_store.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include <fmt/format.h>
@@ -72,8 +71,7 @@ bool PrefixStore::Wants(const std::string& key, std::span<const Token> tokens) c
 }
 
 std::string PrefixStore::NewFile() const {
-  static std::atomic<uint64_t> next = 0;
-  return fmt::format("{}/kept-prompt-{}", impl_->scratch.path(), next++);
+  return NewScratchPath(impl_->scratch.path(), "kept-prompt");
 }
 
 void PrefixStore::Put(const std::string& key, std::span<const Token> tokens, std::string file) {

@@ -1,6 +1,5 @@
 // Entries of a PrefixStore: listed, described, fetched, written, touched and removed.
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <set>
 
@@ -151,8 +150,7 @@ std::optional<FetchedPrefix> PrefixStore::Impl::Fetch(const std::string& id) {
     if (entry == index.end()) return std::nullopt;
     fetched.prefix = entry->second.prefix;
   }
-  static std::atomic<uint64_t> next = 0;
-  fetched.file = fmt::format("{}/fetched-prompt-{}", scratch.path(), next++);
+  fetched.file = NewScratchPath(scratch.path(), "fetched-prompt");
   const Status status = store->Get(**manifest, fetched.file);
   if (status.ok()) {
     const std::lock_guard lock(mutex);
