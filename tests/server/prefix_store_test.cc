@@ -291,9 +291,9 @@ TEST_P(PrefixStoreTest, AnotherModelAnotherPolicyAndOtherEnginesFindNothing) {
   chunked.defaults.engine.prefill_chunk = 256;
   Start(chunked);
   EXPECT_EQ(CachedTokens(Ask(Long(1))), 0);
-  ServerOptions recent = Storing();
-  recent.defaults.session.policy = {.name = "recency", .budget = *ParseBudget("50%")};
-  Restart(recent);
+  ServerOptions attention = Storing();
+  attention.defaults.session.policy = {.name = "attention", .budget = *ParseBudget("25%")};
+  Restart(attention);
   EXPECT_EQ(CachedTokens(Ask(Long(1))), 0);
   server_.reset();
   const auto widened = model_;
@@ -305,7 +305,7 @@ TEST_P(PrefixStoreTest, AnotherModelAnotherPolicyAndOtherEnginesFindNothing) {
   server_.reset();
   model_ = widened;
   // Each finds its own.
-  for (const ServerOptions& options : {Storing(), chunked, recent}) {
+  for (const ServerOptions& options : {Storing(), chunked, attention}) {
     Restart(options);
     EXPECT_GT(CachedTokens(Ask(Long(1))), 0);
   }
@@ -339,7 +339,8 @@ TEST_P(PrefixStoreTest, PoliciesAndTiersGiveTheirBitsFromTheStore) {
 }
 
 TEST_P(PrefixStoreTest, LosslessRequestsReadTheirPrompts) {
-  const json body = Long(1, {{"ebb", {{"logits_hash", true}, {"lossless", true}}}});
+  const json body =
+      Long(1, {{"ebb", {{"policy", "attention"}, {"budget", "25%"}, {"lossless", true}}}});
   Start(Storing());
   const json first = Ask(body);
   Restart(Storing());
