@@ -96,10 +96,7 @@ void PrefixStore::Use(const std::string& key, std::span<const Token> tokens) {
   boost::asio::post(impl_->writing, [impl = impl_.get()] { impl->Touch(); });
 }
 
-void PrefixStore::DropDamaged(const std::string& id) {
-  boost::asio::post(impl_->writing,
-                    [impl = impl_.get(), id] { impl->Remove(id, Impl::Removal::kDamaged); });
-}
+void PrefixStore::DropDamaged(const std::string& id) { impl_->DropDamaged(id); }
 
 void PrefixStore::Stop(double seconds) {
   {

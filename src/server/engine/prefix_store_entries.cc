@@ -159,12 +159,17 @@ std::optional<FetchedPrefix> PrefixStore::Impl::Fetch(const std::string& id) {
     return fetched;
   }
   RemoveQuietly(fetched.file);
-  if (status.code() != StatusCode::kCorrupt) {
-    Fail(status);
-  } else {
-    boost::asio::post(writing, [this, id] { Remove(id, Removal::kDamaged); });
-  }
+  status.code() == StatusCode::kCorrupt ? DropDamaged(id) : Fail(status);
   return std::nullopt;
+}
+
+// Forgets the entry at once, so that the prompt may be stored again behind the removal.
+void PrefixStore::Impl::DropDamaged(const std::string& id) {
+  {
+    const std::lock_guard lock(mutex);
+    index.erase(id);
+  }
+  boost::asio::post(writing, [this, id] { Remove(id, Removal::kDamaged); });
 }
 
 void PrefixStore::Impl::Remove(const std::string& id, Removal why) {

@@ -69,6 +69,7 @@ struct PrefixStore::Impl {
   [[nodiscard]] Result<bool> MakeRoom(uint64_t bytes, uint64_t most);
   enum class Removal { kForRoom, kReplaced, kDamaged };
   void Remove(const std::string& id, Removal why);
+  void DropDamaged(const std::string& id);
   void Touch();
   void EndWrite();
   void Fail(const Status& status);
