@@ -23,7 +23,7 @@ bool MultipliesPlanes([[maybe_unused]] ggml_backend_buffer_type_t type) {
 
 }  // namespace
 
-ggml_backend_dev_t CpuDevice() { return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU); }
+ggml_backend_dev_t GgmlCpuDevice() { return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU); }
 
 bool CanMultiply(ggml_type type) {
   if (type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16) return true;
@@ -34,10 +34,10 @@ bool CanMultiply(ggml_type type) {
 std::vector<ggml_backend_buffer_type_t> PackedBufferTypes() {
   using GetExtraBufts = ggml_backend_buffer_type_t* (*)(ggml_backend_dev_t);
   const auto get = reinterpret_cast<GetExtraBufts>(ggml_backend_reg_get_proc_address(
-      ggml_backend_dev_backend_reg(CpuDevice()), "ggml_backend_dev_get_extra_bufts"));
+      ggml_backend_dev_backend_reg(GgmlCpuDevice()), "ggml_backend_dev_get_extra_bufts"));
   std::vector<ggml_backend_buffer_type_t> types;
   if (get == nullptr) return types;
-  for (auto* type = get(CpuDevice()); type != nullptr && *type != nullptr; ++type) {
+  for (auto* type = get(GgmlCpuDevice()); type != nullptr && *type != nullptr; ++type) {
     if (MultipliesPlanes(*type)) types.push_back(*type);
   }
   return types;
@@ -55,7 +55,7 @@ ggml_backend_buffer_type_t PackedTypeOf(std::span<const ggml_backend_buffer_type
     ggml_tensor* input = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, columns, 512);
     ggml_tensor* product = ggml_mul_mat(context.get(), weight, input);
     weight->buffer = buffer.get();
-    if (ggml_backend_dev_supports_op(CpuDevice(), product)) return buffer_type;
+    if (ggml_backend_dev_supports_op(GgmlCpuDevice(), product)) return buffer_type;
   }
   return nullptr;
 }

@@ -12,7 +12,7 @@
 
 namespace ebb {
 
-[[nodiscard]] ggml_backend_dev_t CpuDevice();
+[[nodiscard]] ggml_backend_dev_t GgmlCpuDevice();
 
 // Whether ggml's CPU backend multiplies matrices of this type.
 [[nodiscard]] bool CanMultiply(ggml_type type);
