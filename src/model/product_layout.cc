@@ -23,7 +23,9 @@ bool MultipliesPlanes([[maybe_unused]] ggml_backend_buffer_type_t type) {
 
 }  // namespace
 
-ggml_backend_dev_t GgmlCpuDevice() { return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU); }
+ggml_backend_dev_t GgmlCpuDevice() {
+  return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+}
 
 bool CanMultiply(ggml_type type) {
   if (type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16) return true;
