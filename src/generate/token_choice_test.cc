@@ -62,14 +62,14 @@ class TokenChoiceTest : public TinyModelTest {
 };
 
 TEST_F(TokenChoiceTest, AThoughtMayOpenAlthoughTheGrammarDoesNotAdmitItsTag) {
-  for (const std::string& text : {"<think>hm</think>yes", "yes"}) {
+  for (const std::string text : {"<think>hm</think>yes", "yes"}) {
     EXPECT_EQ(Written(text, "root ::= \"yes\""), text);
   }
   EXPECT_EQ(Written(" <think>hm</think> yes", "root ::= \" \"? \"yes\""), " <think>hm</think> yes");
 }
 
 TEST_F(TokenChoiceTest, AnAnswerWithoutAThoughtObeysTheGrammarFromItsFirstByte) {
-  for (const std::string& text : {"no", "\n\nyes", "think"}) {
+  for (const std::string text : {"no", "\n\nyes", "think"}) {
     EXPECT_EQ(Written(text, "root ::= \"yes\""), "yes") << text;
   }
   // A tag that is none in the end is the grammar's.
@@ -109,7 +109,7 @@ TEST_F(TokenChoiceTest, AModelThatEndsInItsThoughtStillAnswersByTheGrammar) {
 TEST_F(TokenChoiceTest, ACloneAndASavedStateGoOnInTheMiddleOfATag) {
   const std::string grammar = "root ::= \"<\" [a-z]+ \">\"";
   const GenerateOptions options = Thinking();
-  for (const std::string& text : {"<think>a</think><b>", "<thorn>"}) {
+  for (const std::string text : {"<think>a</think><b>", "<thorn>"}) {
     for (size_t cut = 0; cut < text.size(); ++cut) {
       const auto sampler = SamplerWith(grammar);
       TokenChoice choice(options, sampler.get(), nullptr);

@@ -321,7 +321,7 @@ TEST(ChatTools, OddSchemasAreToldAsTheyAreAndWidenedInTheGrammar) {
       R"({"type": "object", "properties": {"a": true, "]": {"type": "string"},)"
       R"( "n": {"type": "number", "minimum": 1}, "far": {"$ref": "https://example.org/a.json"}}})";
   request.tools.push_back({.name = "third", .parameters = R"({"type": "unheard of"})"});
-  for (const std::string& choice : {"auto", "required", "weather", "third"}) {
+  for (const std::string choice : {"auto", "required", "weather", "third"}) {
     request.tool_choice = choice;
     const ChatPrompt prompt = Rendered(kTools, request);
     EXPECT_NE(prompt.text.find("https://example.org/a.json"), std::string::npos);
