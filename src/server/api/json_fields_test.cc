@@ -33,7 +33,7 @@ TEST(ParseObject, AnErrorNamesTheByteAndShowsAFewOfThoseBeforeIt) {
   EXPECT_EQ(ErrorOf("{\"\xc3\xa4\x1b\": 1}"),
             "invalid_json the body: expected JSON, found an error at byte 4, the last of "
             "\"{\"\\xc3\\xa4\\x1b\"");
-  for (const std::string& tail : {"\x1b\"}", "", "\xff\"}"}) {
+  for (const std::string tail : {"\x1b\"}", "", "\xff\"}"}) {
     const std::string error = ErrorOf("{\"a\": \"" + std::string(2'000'000, 'x') + tail);
     EXPECT_LT(error.size(), 150u) << error.substr(0, 300);
     EXPECT_THAT(error, HasSubstr("at byte 2000007"));
