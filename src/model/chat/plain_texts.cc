@@ -54,6 +54,7 @@ std::pair<std::string, std::string> FindMarks(const ChatRequest& request) {
 PlainTexts::PlainTexts(const SpecialTexts* specials, std::string_view template_source,
                        std::vector<std::string> thought_tags)
     : specials_(specials), thought_tags_(std::move(thought_tags)) {
+  // A text may be completed where the template holds what is in front of it, and behind it.
   for (const std::string_view text : specials->texts()) {
     size_t longest_begin = 0;
     while (longest_begin + 1 < text.size() &&
@@ -81,7 +82,6 @@ class PlainTexts::Marker {
   Marker(const PlainTexts& texts, std::string behind, std::string ahead)
       : texts_(texts), behind_(std::move(behind)), ahead_(std::move(ahead)) {}
 
-  // Whether a mark was set, or would have been.
   [[nodiscard]] bool has_marked() const { return has_marked_; }
 
   void MarkContent(const ChatMessage& message, std::string* content) {
@@ -100,7 +100,7 @@ class PlainTexts::Marker {
   }
 
  private:
-  // Calls itself for each level, of which a request has few (CheckRequest()).
+  // Recursive: CheckRequest() bounds the levels of a request's JSON.
   OrderedJson InJson(const OrderedJson& json) {
     if (json.is_string()) return InString(json.get<std::string>());
     if (json.is_array()) {
@@ -119,6 +119,7 @@ class PlainTexts::Marker {
     return text;
   }
 
+  // kept: texts in which no mark is set.
   void MarkText(const std::vector<std::string>& kept, std::string* text) {
     std::string marked;
     if (CompletesSpecial(*text)) marked = ahead_;
