@@ -15,7 +15,7 @@ namespace ebb {
 namespace {
 
 // In the manner of Gemma: the first message's text goes into the question, and roles alternate.
-constexpr const char* kAlternating =
+constexpr const char* kRolesAlternate =
     "{% if messages[0]['role'] == 'system' %}{% set s = messages[0]['content'] + '\n' %}"
     "{% set ms = messages[1:] %}{% else %}{% set s = '' %}{% set ms = messages %}{% endif %}"
     "{% for m in ms %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
@@ -29,8 +29,8 @@ constexpr const char* kWithoutSystem =
 constexpr const char* kEveryRole =
     "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}";
 
-Result<std::string> Render(const std::string& chat_template,
-                           const std::vector<ChatMessage>& messages) {
+Result<std::string> TextOrRefusal(const std::string& chat_template,
+                                  const std::vector<ChatMessage>& messages) {
   const TempFolder folder;
   ExpectOk(WriteRandomGguf({.num_layers = 1}, folder.File("plain.gguf")));
   Result<GgufEdit> edit = GgufEdit::Open(folder.File("plain.gguf"));
@@ -43,41 +43,41 @@ Result<std::string> Render(const std::string& chat_template,
   return prompt.text;
 }
 
-std::string Text(const std::string& chat_template, const std::vector<ChatMessage>& messages) {
-  const Result<std::string> text = Render(chat_template, messages);
+std::string TextOf(const std::string& chat_template, const std::vector<ChatMessage>& messages) {
+  const Result<std::string> text = TextOrRefusal(chat_template, messages);
   EXPECT_TRUE(text.ok()) << text.status().ToString();
   return text.ok() ? *text : "";
 }
 
 TEST(SystemMessages, SeveralBecomeOneWhereTheTemplateTakesOne) {
   for (const char* second : {"system", "developer"}) {
-    EXPECT_EQ(Text(kAlternating, {{"system", "a"}, {second, "b"}, {"user", "c"}}),
+    EXPECT_EQ(TextOf(kRolesAlternate, {{"system", "a"}, {second, "b"}, {"user", "c"}}),
               "<user>a\n\nb\nc");
   }
-  EXPECT_EQ(Text(kAlternating, {{"developer", "a"}, {"user", "c"}}), "<user>a\nc");
+  EXPECT_EQ(TextOf(kRolesAlternate, {{"developer", "a"}, {"user", "c"}}), "<user>a\nc");
 }
 
 TEST(SystemMessages, StayAsTheyAreWhereTheTemplateShowsThem) {
-  EXPECT_EQ(Text(kEveryRole, {{"system", "a"}, {"system", "b"}, {"user", "c"}, {"system", "d"}}),
+  EXPECT_EQ(TextOf(kEveryRole, {{"system", "a"}, {"system", "b"}, {"user", "c"}, {"system", "d"}}),
             "<system>a<system>b<user>c<system>d");
-  EXPECT_EQ(Text(kEveryRole, {{"system", "a"}}), "<system>a");
+  EXPECT_EQ(TextOf(kEveryRole, {{"system", "a"}}), "<system>a");
 }
 
 TEST(SystemMessages, ALaterOneGoesInFrontOfTheQuestionThatFollows) {
   const std::vector<ChatMessage> messages = {
       {"system", "a"}, {"user", "b"}, {"assistant", "c"}, {"system", "d"}, {"user", "e"}};
-  EXPECT_EQ(Text(kAlternating, messages), "<user>a\nb<assistant>c<user>d\n\ne");
-  EXPECT_EQ(Text(kAlternating, {{"user", "b"}, {"system", "d"}}), "<user>b\n\nd");
+  EXPECT_EQ(TextOf(kRolesAlternate, messages), "<user>a\nb<assistant>c<user>d\n\ne");
+  EXPECT_EQ(TextOf(kRolesAlternate, {{"user", "b"}, {"system", "d"}}), "<user>b\n\nd");
 }
 
 TEST(SystemMessages, GoIntoTheQuestionWhereTheTemplateLeavesThemOut) {
-  EXPECT_EQ(Text(kWithoutSystem, {{"system", "a"}, {"developer", "b"}, {"user", "c"}}),
+  EXPECT_EQ(TextOf(kWithoutSystem, {{"system", "a"}, {"developer", "b"}, {"user", "c"}}),
             "Question: a\n\nb\nc");
 }
 
 TEST(SystemMessages, AreRefusedAloneWhereTheTemplateWouldLeaveThemOut) {
-  for (const char* chat_template : {kAlternating, kWithoutSystem}) {
-    const Status status = Render(chat_template, {{"system", "a"}}).status();
+  for (const char* chat_template : {kRolesAlternate, kWithoutSystem}) {
+    const Status status = TextOrRefusal(chat_template, {{"system", "a"}}).status();
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
     EXPECT_EQ(status.message(),
               "messages: the chat template of the model leaves a system message out that no other "
@@ -86,7 +86,7 @@ TEST(SystemMessages, AreRefusedAloneWhereTheTemplateWouldLeaveThemOut) {
 }
 
 TEST(SystemMessages, OtherRefusalsAreInTheWordsOfTheTemplate) {
-  EXPECT_EQ(Render(kAlternating, {{"user", "a"}, {"user", "b"}}).status().message(),
+  EXPECT_EQ(TextOrRefusal(kRolesAlternate, {{"user", "a"}, {"user", "b"}}).status().message(),
             "the chat template refuses: roles must alternate");
 }
 
