@@ -145,6 +145,13 @@ TEST_P(TokenizerTest, SpecialTokensAndTheTextBetweenThemJoinToTheText) {
 }
 
 #ifdef EBB_LLAMA_IS_PATCHED
+// In quadratic time these would end after the timeout of a test.
+TEST_P(TokenizerTest, CharactersWithoutATokenTakeLinearTime) {
+  const size_t size = 3'000'000;
+  const auto tokens = Tokens(std::string(size, 'A'), AddBos::kNo, Specials::kAsText);
+  EXPECT_GE(tokens.size(), size);
+}
+
 TEST_P(TokenizerTest, ManySpecialTokensTakeLinearTime) {
   std::string text;
   for (int i = 0; i < 100'000; ++i) text += "<|im_end|>a<|im_start|>";
