@@ -4,6 +4,7 @@
 #include <future>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -108,8 +109,9 @@ TEST_F(WorkLanesTest, AFullLaneRefusesTheNewestTaskOfTheClientThatHasMost) {
   // Other lanes have room of their own.
   WaitBehind(&lanes, "a", kLarge);
   Release();
+  // A task that is added to the full lane would take the place of another.
+  while (lanes.num_waiting() > 0) std::this_thread::yield();
   WaitBehind(&lanes, "c", kSmall);
-  WaitBehind(&lanes, "a", kSmall);
   EXPECT_THAT(ran_, ElementsAre("a1", "b1", "a2"));
 }
 
