@@ -175,10 +175,17 @@ TEST_F(ApiTest, AGrammarHoldsForTheAnswer) {
 }
 
 TEST_F(ApiTest, AnAnswerEndsAtItsStopOrItsContext) {
-  const json stopped = Chat(ServerTest::Chat(1, {{"stop", "makes"}})).json();
+  // A stop string within the thought ends nothing.
+  const json whole = Chat(ServerTest::Chat(1)).json()["choices"][0]["message"];
+  const json stopped = Chat(ServerTest::Chat(1, {{"stop", {"makes", "answer"}}})).json();
   EXPECT_EQ(stopped["choices"][0]["finish_reason"], "stop");
-  EXPECT_THAT(stopped["choices"][0]["message"]["reasoning_content"].get<std::string>(),
-              testing::Not(HasSubstr("makes")));
+  const json& message = stopped["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning_content"], whole["reasoning_content"]);
+  EXPECT_THAT(message["reasoning_content"].get<std::string>(), HasSubstr("makes"));
+  EXPECT_THAT(whole["content"].get<std::string>(), HasSubstr("answer"));
+  EXPECT_EQ(message["content"].get<std::string>(),
+            whole["content"].get<std::string>().substr(
+                0, whole["content"].get<std::string>().find("answer")));
   server_.reset();
   ServerOptions options = Options();
   options.defaults.session.context = 300;
@@ -626,24 +633,35 @@ TEST_F(ApiTest, WhatNeverFitsIntoTheQueueIsNotToldToComeBack) {
 TEST_F(ApiTest, GrammarsAndSchemasThatTakeForEverAreRefused) {
   std::string doubled = "root ::= a0\n";
   for (int i = 0; i < 60; ++i) doubled += fmt::format("a{0} ::= a{1} | a{1}\n", i, i + 1);
-  json nested = {{"type", "string"}};
-  for (int i = 0; i < 25; ++i) nested = {{"type", {"array", "array"}}, {"items", nested}};
+  json products;
+  for (int i = 0; i < 30; ++i) {
+    const auto one = [i](const char* name) {
+      return json{{"properties", {{name + std::to_string(i), {{"type", "null"}}}}}};
+    };
+    products["allOf"].push_back({{"anyOf", {one("a"), one("b")}}});
+  }
   const auto schema = [](const json& of) {
     return json{{"type", "json_schema"}, {"json_schema", {{"name", "x"}, {"schema", of}}}};
   };
-  const json itself = {{"allOf", {{{"$ref", "#/a"}}}}, {"a", {{"$ref", "#/a"}}}};
   const json long_name = {{"type", "object"},
                           {"properties", {{std::string(200000, '_'), json::object()}}}};
   for (const json& more :
        {json{{"grammar", "root ::= " + std::string(100000, '(')}},
-        json{{"grammar", doubled + "a60 ::= \"x\""}}, json{{"response_format", schema(nested)}},
-        json{{"response_format", schema(itself)}}, json{{"response_format", schema(long_name)}}}) {
+        json{{"grammar", doubled + "a60 ::= \"x\""}}, json{{"response_format", schema(products)}},
+        json{{"response_format", schema(long_name)}}}) {
     json body = ServerTest::Chat(1, {{"max_tokens", 2}});
     body.update(more);
     const ClientAnswer answer = Chat(body);
     EXPECT_EQ(answer.status, 400) << answer.body.substr(0, 300);
   }
-  EXPECT_EQ(Chat(ServerTest::Chat(1, {{"max_tokens", 2}})).status, 200);
+  // Lists of types within each other, and a reference to itself, which took for ever, are well.
+  json nested = {{"type", "string"}};
+  for (int i = 0; i < 25; ++i) nested = {{"type", {"array", "array"}}, {"items", nested}};
+  const json itself = {{"allOf", {{{"$ref", "#/a"}}}}, {"a", {{"$ref", "#/a"}}}};
+  for (const json& well : {nested, itself}) {
+    const json more = {{"max_tokens", 2}, {"response_format", schema(well)}};
+    EXPECT_EQ(Chat(ServerTest::Chat(1, more)).status, 200) << well.dump().substr(0, 100);
+  }
 }
 
 }  // namespace

@@ -206,7 +206,7 @@ TEST_F(ToolsServerTest, ARequiredCallEndsInACall) {
       ASSERT_EQ(answer.status, 200) << answer.body;
       const json one = answer.json()["choices"][0];
       ASSERT_EQ(one["finish_reason"], "tool_calls") << answer.body;
-      ASSERT_EQ(one["message"]["tool_calls"].size(), 1u) << answer.body;
+      ASSERT_GE(one["message"]["tool_calls"].size(), 1u) << answer.body;
       const json& function = one["message"]["tool_calls"][0]["function"];
       EXPECT_EQ(function["name"], "sea");
       const json arguments = json::parse(function["arguments"].get<std::string>());
@@ -231,7 +231,7 @@ TEST_F(ToolsServerTest, OddSchemasOfToolsAreNamedAndRefuseNothing) {
                     {"properties",
                      {{"x", true},
                       {"]", {{"type", "string"}}},
-                      {"n", {{"type", "number"}, {"minimum", 1}}},
+                      {"n", {{"type", "number"}, {"multipleOf", 0.5}}},
                       {"far", {{"$ref", "https://example.org/a.json"}}},
                       {"long", {{"type", "string"}, {"minLength", 2001}}}}}};
   const json tools = {ToolOf("well", json::object()), ToolOf("odd", odd)};
@@ -243,8 +243,8 @@ TEST_F(ToolsServerTest, OddSchemasOfToolsAreNamedAndRefuseNothing) {
     ASSERT_EQ(answer.status, 200) << choice << answer.body;
     EXPECT_EQ(Ignored(answer), std::string(choice) == "none"
                                    ? ""
-                                   : "tools[1].function.parameters.properties.n, "
-                                     "tools[1].function.parameters.properties.far")
+                                   : "tools[1].function.parameters.properties.far, "
+                                     "tools[1].function.parameters.properties.n")
         << choice;
   }
   const ClientAnswer messages =

@@ -108,8 +108,9 @@ Json Tried(const Json& given, Walker* walker, uint64_t seed) {
   Json definitions = whole.value("$defs", Json::object());
   whole.erase("$defs");
   definitions["whole"] = std::move(whole);
+  const Json outer = {{"$ref", "#/$defs/whole"}, {"$defs", std::move(definitions)}};
   const auto grammar =
-      JsonGrammar(Json{{"$ref", "#/$defs/whole"}, {"$defs", std::move(definitions)}}.dump());
+      JsonGrammar({.schema = outer.dump(), .numbers = rewritten->numbers, .widened = {}});
   if (!grammar.ok()) {
     return {{"refused", "!" + grammar.status().message()}, {"rewritten", rewritten->schema}};
   }

@@ -248,6 +248,7 @@ struct ChatTemplate::Impl {
                                                       const common_chat_params& prompt) const;
   // calls: of ApplyTools(). format: the grammar of texts; empty: they are free.
   [[nodiscard]] Status SetCallGrammar(const ChatRequest& request, const common_chat_params& calls,
+                                      const std::vector<BoundedNumbers>& numbers,
                                       const std::string& format, ChatPrompt* prompt) const;
   // The request's messages, with the texts of system messages where the template shows them.
   [[nodiscard]] Result<std::vector<ChatMessage>> Placed(const std::vector<ChatMessage>& messages);
@@ -360,10 +361,11 @@ Result<common_chat_params> ChatTemplate::Impl::ApplyTools(const ChatRequest& req
 
 Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
                                           const common_chat_params& calls,
+                                          const std::vector<BoundedNumbers>& numbers,
                                           const std::string& format, ChatPrompt* prompt) const {
   const bool is_chosen = request.tool_choice == "auto";
   if (is_chosen && format.empty()) {
-    prompt->grammar = MendedGrammar(calls.grammar);
+    prompt->grammar = MendedGrammar(calls.grammar, numbers);
     if (!calls.grammar_lazy) {
       prompt->grammar_prefix =
           calls.grammar.empty() ? "" : prompt->syntax->params.generation_prompt;
@@ -384,7 +386,8 @@ Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
   if (only_calls.empty()) {
     return Unsupported("tool_choice: the chat template does not tell how a call is required");
   }
-  prompt->grammar = MendedGrammar(is_chosen ? EitherGrammar(format, only_calls) : only_calls);
+  prompt->grammar =
+      MendedGrammar(is_chosen ? EitherGrammar(format, only_calls) : only_calls, numbers);
   return OkStatus();
 }
 
@@ -448,7 +451,7 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatRequest& given) const {
   EBB_ASSIGN_OR_RETURN(params, impl_->ApplyTools(calls, params));
   SetTags(params, impl_->source, &prompt);
   prompt.syntax = SyntaxFrom(params, prompt, request);
-  EBB_RETURN_IF_ERROR(impl_->SetCallGrammar(calls, params, format, &prompt));
+  EBB_RETURN_IF_ERROR(impl_->SetCallGrammar(calls, params, schemas.numbers, format, &prompt));
   return prompt;
 }
 

@@ -319,7 +319,7 @@ TEST(ChatTools, OddSchemasAreToldAsTheyAreAndWidenedInTheGrammar) {
   ChatRequest request = Request();
   request.tools[0].parameters =
       R"({"type": "object", "properties": {"a": true, "]": {"type": "string"},)"
-      R"( "n": {"type": "number", "minimum": 1}, "far": {"$ref": "https://example.org/a.json"}}})";
+      R"( "n": {"type": "number", "multipleOf": 0.5}, "far": {"$ref": "https://example.org/a.json"}}})";
   request.tools.push_back({.name = "third", .parameters = R"({"type": "unheard of"})"});
   for (const std::string choice : {"auto", "required", "weather", "third"}) {
     request.tool_choice = choice;

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "src/model/schema/json_grammar.h"
-#include "src/model/schema/schema_rewrite.h"
 
 namespace ebb {
 
@@ -17,10 +16,11 @@ ToolSchemas RewriteToolSchemas(const std::vector<Tool>& tools) {
     // Definitions of all tools share one grammar, in which the converter takes equal names for one.
     Result<RewrittenSchema> rewritten =
         RewriteSchema(parameters, SchemaUse::kTool, fmt::format("t{}", i));
-    if (!rewritten.ok() || !JsonGrammar(rewritten->schema).ok()) {
+    if (!rewritten.ok() || !JsonGrammar(*rewritten).ok()) {
       rewritten = RewrittenSchema{.schema = R"({"type":"object"})", .widened = {""}};
     }
     parameters = std::move(rewritten->schema);
+    all.numbers.insert(all.numbers.end(), rewritten->numbers.begin(), rewritten->numbers.end());
     for (const std::string& path : rewritten->widened) {
       const bool has_dot = !path.empty() && path[0] != '[';
       all.widened.push_back(fmt::format("tools[{}].parameters{}{}", i, has_dot ? "." : "", path));

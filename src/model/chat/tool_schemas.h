@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ebb/chat.h"
+#include "src/model/schema/schema_rewrite.h"
 
 namespace ebb {
 
@@ -13,6 +14,7 @@ struct ToolSchemas {
   std::vector<Tool> tools;
   // What their grammar does not hold to, "tools[1].parameters.properties.x".
   std::vector<std::string> widened = {};
+  std::vector<BoundedNumbers> numbers = {};  // for MendedGrammar()
 };
 
 [[nodiscard]] ToolSchemas RewriteToolSchemas(const std::vector<Tool>& tools);

@@ -14,7 +14,7 @@ namespace ebb {
 Result<std::string> GrammarOfSchema(std::string_view schema) {
   EBB_ASSIGN_OR_RETURN(const RewrittenSchema rewritten,
                        RewriteSchema(schema, SchemaUse::kAnswer, "s"));
-  return JsonGrammar(rewritten.schema);
+  return JsonGrammar(rewritten);
 }
 
 Result<std::string> GrammarOfRegex(std::string_view pattern) {

@@ -20,15 +20,16 @@ constexpr std::string_view kPlain = R"([^"\\\x7F\x00-\x1F)";
 
 }  // namespace
 
-Result<std::string> JsonGrammar(const std::string& rewritten) {
+Result<std::string> JsonGrammar(const RewrittenSchema& rewritten) {
   try {
-    return MendedGrammar(json_schema_to_grammar(common_json::parse(rewritten)));
+    return MendedGrammar(json_schema_to_grammar(common_json::parse(rewritten.schema)),
+                         rewritten.numbers);
   } catch (const std::exception& error) {
     return InvalidArgument(error.what());
   }
 }
 
-std::string MendedGrammar(const std::string& grammar) {
+std::string MendedGrammar(const std::string& grammar, const std::vector<BoundedNumbers>& numbers) {
   std::string mended;
   for (std::string_view rest = grammar; !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size() - 1);
@@ -47,6 +48,13 @@ std::string MendedGrammar(const std::string& grammar) {
       }
     }
     mended += line;
+  }
+  for (const BoundedNumbers& one : numbers) {
+    const std::string literal = "\"" + one.stand_in + "\"";
+    for (size_t at = 0; (at = mended.find(literal, at)) != std::string::npos;) {
+      mended.replace(at, literal.size(), one.rule);
+    }
+    mended += one.rules;
   }
   return mended;
 }

@@ -3,18 +3,20 @@
 #define EBB_MODEL_SCHEMA_JSON_GRAMMAR_H_
 
 #include <string>
+#include <vector>
 
 #include "ebb/status.h"
+#include "src/model/schema/schema_rewrite.h"
 
 namespace ebb {
 
-// The grammar (GBNF) of JSON texts whose values a schema of RewriteSchema() admits.
-// Errors: InvalidArgument.
-[[nodiscard]] Result<std::string> JsonGrammar(const std::string& rewritten);
+// The grammar (GBNF) of JSON texts whose values the schema admits. Errors: InvalidArgument.
+[[nodiscard]] Result<std::string> JsonGrammar(const RewrittenSchema& rewritten);
 
 // A grammar that the converter had a part in, without its faults: strings hold no half characters
-// (\ud800), and names of further members are well-formed strings.
-[[nodiscard]] std::string MendedGrammar(const std::string& grammar);
+// (\ud800), names of further members are well-formed strings, and numbers are within their bounds.
+[[nodiscard]] std::string MendedGrammar(const std::string& grammar,
+                                        const std::vector<BoundedNumbers>& numbers);
 
 }  // namespace ebb
 

@@ -108,11 +108,14 @@ RegexNode WithoutEmptyChoices(const RegexNode& node) {
 
 class RegexRules {
  public:
+  explicit RegexRules(const std::string& root)
+      : root_(root), part_(root == "root" ? "part" : root + "-part") {}
+
   std::string Print(const RegexNode& node) {
     const std::string root = Expression(node);
-    std::string text = "root ::= " + (root.empty() ? std::string("\"\"") : root) + "\n";
+    std::string text = root_ + " ::= " + (root.empty() ? std::string("\"\"") : root) + "\n";
     for (size_t i = 0; i < rules_.size(); ++i)
-      text += fmt::format("part-{} ::= {}\n", i, rules_[i]);
+      text += fmt::format("{}-{} ::= {}\n", part_, i, rules_[i]);
     return text;
   }
 
@@ -126,7 +129,7 @@ class RegexRules {
         std::string part = Expression(node.parts[0]);
         if (node.parts[0].kind != Kind::kSet) {
           rules_.push_back(std::move(part));
-          part = fmt::format("part-{}", rules_.size() - 1);
+          part = fmt::format("{}-{}", part_, rules_.size() - 1);
         }
         return part + Times(node.least, node.most);
       }
@@ -146,6 +149,8 @@ class RegexRules {
     }
   }
 
+  const std::string root_;
+  const std::string part_;
   std::vector<std::string> rules_;
 };
 
@@ -217,8 +222,8 @@ size_t Sum(size_t a, size_t b) { return a > RegexNode::kNoLimit - b ? RegexNode:
 
 }  // namespace
 
-std::string RegexGrammar(const RegexNode& node) {
-  return RegexRules().Print(WithoutEmptyChoices(Bounded(node)));
+std::string RegexGrammar(const RegexNode& node, const std::string& root) {
+  return RegexRules(root).Print(WithoutEmptyChoices(Bounded(node)));
 }
 
 std::string ConverterPattern(const RegexNode& node) {

@@ -11,8 +11,9 @@
 
 namespace ebb {
 
-// A grammar in GBNF of what the expression matches, from its rule "root".
-[[nodiscard]] std::string RegexGrammar(const RegexNode& node);
+// A grammar in GBNF of what the expression matches, from its rule `root`, with which the names of
+// its other rules begin; those of "root" begin with "part".
+[[nodiscard]] std::string RegexGrammar(const RegexNode& node, const std::string& root = "root");
 
 // The expression of JSON strings, without their quotes, whose values `node` matches: quotes,
 // backslashes and control characters are escaped.

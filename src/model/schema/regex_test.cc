@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "src/model/schema/number_range.h"
 #include "src/model/schema/regex_grammar.h"
 
 namespace ebb {
@@ -136,6 +139,33 @@ TEST(Regex, JsonStringsEscapeWhatTheyMust) {
   EXPECT_FALSE(MatchesWhole(node, R"(a"b)"));
   EXPECT_FALSE(MatchesWhole(node, "a\nb"));
   EXPECT_FALSE(MatchesWhole(node, R"(\q\q\q)"));
+}
+
+TEST(NumberRange, HoldsTheNumbersWithinItsBounds) {
+  const char* const bounds[] = {"",   "0",    "1",     "0.5",    "-0.5",
+                                "10", "99.9", "-3.25", "1.5e-2", "-10"};
+  for (const std::string low : bounds) {
+    for (const std::string high : bounds) {
+      for (const bool is_open : {false, true}) {
+        auto least = low.empty() ? std::nullopt : NumberBound::Parse(low);
+        auto most = high.empty() ? std::nullopt : NumberBound::Parse(high);
+        if (least.has_value()) least->is_open = is_open;
+        const auto numbers = NumbersBetween(least, most);
+        for (int i = -1200; i <= 1200; ++i) {
+          const std::string text = fmt::format("{:.3f}", i * (i % 7 == 0 ? 0.1 : 0.005));
+          const double value = std::stod(text);
+          if (value == 0 && text[0] == '-') continue;  // it may have two texts
+          const bool is_above =
+              low.empty() || value > std::stod(low) || (!is_open && value == std::stod(low));
+          const bool is_within = is_above && (high.empty() || value <= std::stod(high));
+          ASSERT_EQ(numbers.has_value() && MatchesWhole(*numbers, text), is_within)
+              << low << " to " << high << ": " << text;
+        }
+      }
+    }
+  }
+  EXPECT_FALSE(NumberBound::Parse("1e20").has_value());
+  EXPECT_FALSE(NumbersBetween(NumberBound::Parse("2"), NumberBound::Parse("1")).has_value());
 }
 
 }  // namespace

@@ -22,8 +22,16 @@ enum class SchemaUse {
   kTool,
 };
 
+// Numbers within bounds, which the converter does not know: in the schema a number stands for them.
+struct BoundedNumbers {
+  std::string stand_in;  // "-7000000000000000001"
+  std::string rule;      // the name of the rule of their texts
+  std::string rules;     // that rule, and those that it takes, in GBNF
+};
+
 struct RewrittenSchema {
   std::string schema;
+  std::vector<BoundedNumbers> numbers = {};
   // Of kTool: the parts, "properties.x", some of whose keywords are left out; "" is the whole.
   std::vector<std::string> widened = {};
 };

@@ -94,7 +94,7 @@ TEST(RewriteSchema, WhatAdmitsNothingIsRefused) {
 
 TEST(RewriteSchema, WhatCannotBeHeldToIsRefusedByItsPointer) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"({"properties": {"a": {"type": "number", "minimum": 1}}})", "#/properties/a/minimum"},
+      {R"({"properties": {"a": {"type": "number", "minimum": "1"}}})", "#/properties/a/minimum"},
       {R"({"items": {"type": "number", "multipleOf": 0.1}})", "#/items/multipleOf"},
       {R"({"type": "array", "uniqueItems": true})", "#/uniqueItems"},
       {R"({"type": "array", "contains": {}})", "#/contains"},
@@ -115,7 +115,7 @@ TEST(RewriteSchema, WhatCannotBeHeldToIsRefusedByItsPointer) {
 TEST(RewriteSchema, ToolsAreWidenedAndSayWhere) {
   const RewrittenSchema tool = ForTool(
       R"({"type": "object", "properties": {
-            "n": {"type": "number", "minimum": 1},
+            "n": {"type": "number", "multipleOf": 0.5},
             "list": {"type": "array", "items": {"type": "string", "format": "uri"}},
             "any": true, "odd": {"type": "file"}, "far": {"$ref": "https://example.org/a.json"},
             "well": {"type": "string", "maxLength": 3000000000}}, "required": ["n"]})");
@@ -171,8 +171,8 @@ TEST(Grammars, AreThoseOfTextsChoicesAndExpressions) {
             "root ::= [a] | [\\x22] [\\U000000E9]\n");
   EXPECT_THAT(GrammarOfRegex("(?=a)").status().message(), HasSubstr("lookaround"));
   EXPECT_FALSE(GrammarOfChoice({}).ok());
-  EXPECT_THAT(GrammarOfSchema(R"({"type": "number", "minimum": 1})").status().message(),
-              HasSubstr("#/minimum"));
+  EXPECT_THAT(GrammarOfSchema(R"({"type": "number", "multipleOf": 1.5})").status().message(),
+              HasSubstr("#/multipleOf"));
 }
 
 }  // namespace

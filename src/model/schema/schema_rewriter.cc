@@ -217,7 +217,8 @@ Result<RewrittenSchema> RewriteSchema(std::string_view schema, SchemaUse use,
   SchemaRewriter rewriter(std::move(root), use, name);
   const std::optional<SchemaJson> rewritten = rewriter.Rewrite();
   if (!rewritten.has_value()) return refused(rewriter.error());
-  RewrittenSchema result = {.schema = rewritten->dump(), .widened = rewriter.widened()};
+  RewrittenSchema result = {
+      .schema = rewritten->dump(), .numbers = rewriter.numbers(), .widened = rewriter.widened()};
   if (result.schema.size() > kMostWrittenBytes) return refused("# has too many parts");
   return result;
 }

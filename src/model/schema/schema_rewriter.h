@@ -38,6 +38,7 @@ class SchemaRewriter {
   std::optional<SchemaJson> Rewrite();
   [[nodiscard]] const std::string& error() const { return error_; }
   [[nodiscard]] const std::vector<std::string>& widened() const { return widened_; }
+  [[nodiscard]] const std::vector<BoundedNumbers>& numbers() const { return numbers_; }
 
  private:
   struct Definition {
@@ -90,6 +91,7 @@ class SchemaRewriter {
   std::optional<SchemaJson> Integer(const SchemaCase& one);
   std::optional<SchemaJson> MultiplesOf(const SchemaCase& one, int64_t least, int64_t most);
   std::optional<SchemaJson> Number(const SchemaCase& one);
+  SchemaJson StandIn(const RegexNode& numbers);
   std::optional<SchemaJson> String(const SchemaCase& one);
   std::optional<RegexNode> PatternOfCase(const SchemaCase& one, bool* has_pattern);
   std::optional<SchemaJson> Array(const SchemaCase& one);
@@ -117,6 +119,7 @@ class SchemaRewriter {
   size_t depth_ = 0;
   std::string error_;
   std::vector<std::string> widened_;
+  std::vector<BoundedNumbers> numbers_;
 };
 
 }  // namespace ebb

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "src/model/schema/number_range.h"
 #include "src/model/schema/regex_grammar.h"
 #include "src/model/schema/schema_formats.h"
 #include "src/model/schema/schema_rewriter.h"
@@ -279,26 +280,47 @@ std::optional<SchemaJson> SchemaRewriter::MultiplesOf(const SchemaCase& one, int
 }
 
 std::optional<SchemaJson> SchemaRewriter::Number(const SchemaCase& one) {
-  double least = -INFINITY, most = INFINITY;
-  bool is_open = false;
+  std::optional<NumberBound> least, most;
+  double low = -INFINITY, high = INFINITY;
   for (const SchemaJson* node : one.nodes) {
-    for (const char* keyword : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}) {
-      const SchemaJson* const bound = SchemaDocument::Find(*node, keyword);
-      if (bound == nullptr) continue;
-      if (bound->is_number()) {
-        const bool is_lower = std::string_view(keyword).ends_with("inimum");
-        const auto value = bound->get<double>();
-        (is_lower ? least : most) = is_lower ? std::max(least, value) : std::min(most, value);
-        is_open = is_open || keyword[0] == 'e';
-      }
-      Refuse(*node, keyword, "is supported for integers alone");
-    }
     if (node->contains("multipleOf")) {
       Refuse(*node, "multipleOf", "is supported for integers alone");
     }
+    for (const char* keyword : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}) {
+      const SchemaJson* const argument = SchemaDocument::Find(*node, keyword);
+      if (argument == nullptr) continue;
+      std::optional<NumberBound> bound;
+      if (argument->is_number()) bound = NumberBound::Parse(argument->dump());
+      if (!bound.has_value()) {
+        Refuse(*node, keyword, "is no number of at most 16 digits before the point and 15 behind");
+        continue;
+      }
+      bound->is_open = keyword[0] == 'e';
+      const bool is_lower = std::string_view(keyword).ends_with("inimum");
+      double& said = is_lower ? low : high;
+      std::optional<NumberBound>& kept = is_lower ? least : most;
+      const auto value = argument->get<double>();
+      if (is_lower ? value < said : value > said) continue;
+      if (value == said) bound->is_open = bound->is_open || (kept.has_value() && kept->is_open);
+      said = value;
+      kept = bound;
+    }
   }
-  if (least > most || (is_open && least == most)) return std::nullopt;
-  return SchemaJson{{"type", "number"}};
+  if (!least.has_value() && !most.has_value()) return SchemaJson{{"type", "number"}};
+  const std::optional<RegexNode> numbers = NumbersBetween(least, most);
+  if (!numbers.has_value()) return std::nullopt;
+  return only_asks_ ? SchemaJson{{"type", "number"}} : StandIn(*numbers);
+}
+
+// A number that stands for these in the schema.
+SchemaJson SchemaRewriter::StandIn(const RegexNode& numbers) {
+  const std::string rule = fmt::format("number-{}-{}", name_, numbers_.size());
+  int64_t value = 0;
+  for (const char c : name_) value = (value * 131 + static_cast<unsigned char>(c)) % 1'000'000'000;
+  value = -7'000'000'000'000'000'000 - value * 1'000'000 - static_cast<int64_t>(numbers_.size());
+  numbers_.push_back(
+      {.stand_in = std::to_string(value), .rule = rule, .rules = RegexGrammar(numbers, rule)});
+  return SchemaJson{{"enum", SchemaJson::array({value})}};
 }
 
 // The expression of all patterns and formats of the case that can be held to.
