@@ -12,8 +12,6 @@
 namespace ebb {
 namespace {
 
-ggml_backend_dev_t GgmlCpu() { return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU); }
-
 // Whether the layout multiplies several planes, which a step with one token in each plane needs.
 bool MultipliesPlanes([[maybe_unused]] ggml_backend_buffer_type_t type) {
 #ifdef EBB_GGML_IS_PATCHED
@@ -25,7 +23,7 @@ bool MultipliesPlanes([[maybe_unused]] ggml_backend_buffer_type_t type) {
 
 }  // namespace
 
-ggml_backend_dev_t GgmlGgmlCpu() {
+ggml_backend_dev_t GgmlCpuDevice() {
   return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
 }
 
@@ -38,10 +36,10 @@ bool CanMultiply(ggml_type type) {
 std::vector<ggml_backend_buffer_type_t> PackedBufferTypes() {
   using GetExtraBufts = ggml_backend_buffer_type_t* (*)(ggml_backend_dev_t);
   const auto get = reinterpret_cast<GetExtraBufts>(ggml_backend_reg_get_proc_address(
-      ggml_backend_dev_backend_reg(GgmlGgmlCpu()), "ggml_backend_dev_get_extra_bufts"));
+      ggml_backend_dev_backend_reg(GgmlCpuDevice()), "ggml_backend_dev_get_extra_bufts"));
   std::vector<ggml_backend_buffer_type_t> types;
   if (get == nullptr) return types;
-  for (auto* type = get(GgmlGgmlCpu()); type != nullptr && *type != nullptr; ++type) {
+  for (auto* type = get(GgmlCpuDevice()); type != nullptr && *type != nullptr; ++type) {
     if (MultipliesPlanes(*type)) types.push_back(*type);
   }
   return types;
@@ -59,7 +57,7 @@ ggml_backend_buffer_type_t PackedTypeOf(std::span<const ggml_backend_buffer_type
     ggml_tensor* input = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, columns, 512);
     ggml_tensor* product = ggml_mul_mat(context.get(), weight, input);
     weight->buffer = buffer.get();
-    if (ggml_backend_dev_supports_op(GgmlGgmlCpu(), product)) return buffer_type;
+    if (ggml_backend_dev_supports_op(GgmlCpuDevice(), product)) return buffer_type;
   }
   return nullptr;
 }
