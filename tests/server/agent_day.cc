@@ -307,7 +307,8 @@ void Agent::CheckThatTimeIsThatOfNewTokens() {
   if (read.cached_tokens != 0 || kept.cached_tokens < kept.prompt_tokens - 2) {
     Fail(fmt::format("{} of {} tokens were kept", kept.cached_tokens, kept.prompt_tokens));
   }
-  if (kept_seconds > read_seconds / 3) {
+  constexpr double kAnyRequest = 0.1;  // seconds
+  if (kept_seconds > read_seconds / 3 + kAnyRequest) {
     Fail(fmt::format("{} tokens that were kept took {} s, read again {} s", kept.prompt_tokens,
                      kept_seconds, read_seconds));
   }

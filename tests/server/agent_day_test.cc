@@ -6,7 +6,7 @@ namespace {
 
 TEST_F(AgentDayTest, TwentyTurnsOfThreeAgentsAreAnsweredAndShareTheirPrompts) {
   ASSERT_NO_FATAL_FAILURE(
-      Start({"--t0", "4MiB", "--t1", "file:" + folder_.File(""), "--prefix-cache", "16MiB"}));
+      Start({"--t0", "8MiB", "--t1", "file:" + folder_.File(""), "--prefix-cache", "32MiB"}));
   RunDay(20, 1, 0, {.preamble = 0.2, .largest_result = 6000});
   ExpectShared();
 }
