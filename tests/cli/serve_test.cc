@@ -43,7 +43,7 @@ TEST(ServeTest, OptionsThatCannotBeServedEndItAtOnce) {
   EXPECT_THAT(end.err, HasSubstr("expected file:FOLDER, redis://"));
   end = RunEbb("serve -m pebble --port 0 --sessions redis+unix:/no/such/socket");
   EXPECT_NE(end.exit_code, 0);
-  EXPECT_THAT(end.err, HasSubstr("cannot reach the session store at /no/such/socket"));
+  EXPECT_THAT(end.err, HasSubstr("/no/such/socket: cannot reach the session store"));
   EXPECT_EQ(end.out, "");
 }
 

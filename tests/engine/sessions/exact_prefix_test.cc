@@ -218,7 +218,7 @@ TEST(ExactPrefix, EnginesWhoseRowsDifferAreDescribedApart) {
   for (size_t i = 0; i < descriptions.size(); ++i) {
     for (size_t j = 0; j < i; ++j) EXPECT_NE(descriptions[i], descriptions[j]) << i << " " << j;
   }
-  EXPECT_EQ(DescribeRows(*MakeEngineOf(model, {.threads = 2, .kv_cap_bytes = 1 << 20})),
+  EXPECT_EQ(DescribeRows(*MakeEngineOf(model, {.threads = 2, .kv_cap_bytes = 64 << 20})),
             descriptions[0]);
 }
 

@@ -154,7 +154,7 @@ TEST_F(SessionRefusal, AnotherVersionIsNamedWhateverFollows) {
   std::string bytes = good_;
   bytes[8] = 1;
   EXPECT_EQ(ResumeBytes(bytes).code(), StatusCode::kUnsupported);
-  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 8, found 1"));
+  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 9, found 1"));
   EXPECT_THAT(ResumeBytes(bytes.substr(0, 12)).message(), HasSubstr("another version"));
 }
 
