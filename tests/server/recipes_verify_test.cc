@@ -82,13 +82,14 @@ class RecipesTest : public testing::Test {
     server_ = std::make_unique<AgentServer>(all);
     ASSERT_NE(server_->port(), 0);
   }
-  // Whatever a client wants of another machine is refused at once.
+  // Runs the recipe with `question` in the place of its own. Requests to other machines are refused
+  // at once.
   [[nodiscard]] std::string Run(const std::string& question = "Say hello.") const {
     const std::string own = fmt::format("http://127.0.0.1:{}", server_->port());
     return RunCommands(
         {"env", "-i", "HOME=" + Home(), "PATH=/usr/local/bin:/usr/bin:/bin",
          "HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9", "NO_PROXY=127.0.0.1"},
-        Replaced(blocks_[1], "http://127.0.0.1:8080", own));
+        Replaced(Replaced(blocks_[1], "http://127.0.0.1:8080", own), "Say hello.", question));
   }
   void ExpectThatAllWereAnswered(int requests) const {
     const std::string metrics = Client(server_->port()).Get("/metrics").body;
