@@ -329,6 +329,7 @@ Result<ProductBenchmark> BenchmarkProducts(const ProductBenchmarkOptions& option
                                         .bytes = std::max(kLeastBytes, options.bytes),
                                         .repetitions = options.repetitions}));
   result.limit_gb_s = memory.read_gb_s;
+  result.kernel = memory.kernel;
   EBB_ASSIGN_OR_RETURN(const CpuBackend cpu, CpuBackend::Create(result.threads));
   for (const ggml_type type : types) {
     if (options.progress) options.progress(ggml_type_name(type));

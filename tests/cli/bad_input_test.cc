@@ -130,7 +130,7 @@ std::vector<Case> Cases() {
       {"LongPromptForContext",
        "run --threads 1 --raw -m MODEL --context 8 -f LONG",
        kLimit,
-       {"context of 8 tokens"}},
+       {"context size of 8 tokens"}},
   };
 }
 

@@ -316,7 +316,7 @@ TEST_F(ApiTest, APromptOfFarTooManyBytesIsRefusedByThem) {
   const json chat = Chat({{"messages", {{{"role", "user"}, {"content", text}}}}}).json()["error"];
   EXPECT_EQ(chat["code"], "context_length_exceeded");
   EXPECT_EQ(chat["param"], "messages");
-  EXPECT_THAT(chat["message"].get<std::string>(), HasSubstr("bytes, so at least "));
+  EXPECT_THAT(chat["message"].get<std::string>(), HasSubstr("bytes, at least "));
   const json prompt = Post("/v1/completions", {{"prompt", text}}).json()["error"];
   EXPECT_EQ(prompt["code"], "context_length_exceeded");
   EXPECT_EQ(prompt["param"], "prompt");

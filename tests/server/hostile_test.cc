@@ -179,7 +179,6 @@ TEST_F(HostileTest, JsonThatIsDeepOrManyIsRefused) {
       many + "{}]}",
       "{\"content\":\"" + std::string(100'000, '\\') + "\"",
       "{\"content\":\"\xff\xfe\"}",
-      "{\"content\":\"\\ud800\"}",
       "{\"content\":" + std::string(100'000, '9') + "}",
       "{\"content\":1e999999}",
       std::string(1000, '\0')};

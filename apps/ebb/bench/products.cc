@@ -67,6 +67,7 @@ Status BenchProducts(const CliOptions& options) {
                        {"limit_gb_s", result.limit_gb_s.median},
                        {"repetitions", bench.repetitions},
                        {"threads", result.threads},
+                       {"kernel", result.kernel},
                        {"machine", MachineName()},
                        {"others_share", others}};
   return WriteRecord(options, record, Table(result, bench.batch));

@@ -1,11 +1,10 @@
 #include "src/model/chat/chat.h"
 
+#include <fmt/format.h>
 #include <gguf.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -173,28 +172,24 @@ TEST_F(ChatTest, PassesOnWhatATemplateRaises) {
   EXPECT_NE(status.message().find("roles must alternate"), std::string::npos) << status.message();
 }
 
-TEST_F(ChatTest, AShortConversationDoesNotWaitForALongOne) {
-  // As many steps as a message has bytes, several times.
+TEST_F(ChatTest, ThreadsRenderTheirOwnConversationsAtOnce) {
   const auto model = LoadWith([&](gguf_context* metadata) {
     gguf_set_val_str(metadata, "tokenizer.chat_template",
-                     "{% for m in messages %}{% for i in range(m.content | length) %}"
-                     "{% set x = i %}{% endfor %}{{ m.content }}{% endfor %}");
+                     "{% for m in messages %}[{{ m.content }}]{% endfor %}");
   });
-  std::atomic<bool> is_over = false;
-  const std::vector<ChatMessage> long_one = {{"user", std::string(150'000, 'x')}};
-  std::thread other([&] {
-    EXPECT_TRUE(model->FormatChat(long_one, Thinking::kModelDefault).ok());
-    is_over = true;
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  const std::vector<ChatMessage> short_one = {{"user", "hi"}};
-  for (int i = 0; i < 3; ++i) {
-    const Result<ChatPrompt> prompt = model->FormatChat(short_one, Thinking::kModelDefault);
-    ASSERT_TRUE(prompt.ok()) << prompt.status().ToString();
-    EXPECT_EQ(prompt->text, "hi");
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&model, thread] {
+      for (int i = 0; i < 50; ++i) {
+        const std::string text = fmt::format("{} of {}", i, thread);
+        const std::vector<ChatMessage> messages = {{"user", text}};
+        const Result<ChatPrompt> prompt = model->FormatChat(messages, Thinking::kModelDefault);
+        ASSERT_TRUE(prompt.ok()) << prompt.status().ToString();
+        EXPECT_EQ(prompt->text, "[" + text + "]");
+      }
+    });
   }
-  EXPECT_FALSE(is_over);
-  other.join();
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(ChatTest, AFileWithoutATemplateIsAnError) {
