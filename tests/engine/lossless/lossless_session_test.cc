@@ -233,9 +233,10 @@ class T1File {
 // The model has more layers than the two that are read ahead for the next step, which may have been
 // read before the file was lost.
 TEST(LosslessFaults, AT1FileThatCannotBeReadLeavesTheSessionAsItWas) {
+  const auto model = DeepModel();  // keeps its file open, which has no name any more
   const auto before = FilesWithoutName();
   const auto engine =
-      Engine::Create(DeepModel(), {.threads = 2, .tiers = TierSpec{.t1 = T1Place::kFile}});
+      Engine::Create(model, {.threads = 2, .tiers = TierSpec{.t1 = T1Place::kFile}});
   if (engine.status().code() == StatusCode::kUnsupported)
     EBB_SKIP_WITHOUT("direct_io") << engine.status().message();
   auto full_engine = MakeEngineOf(DeepModel(), {.threads = 2});
