@@ -30,7 +30,7 @@ struct TextSpan {
   Model::Specials specials;
 };
 
-// Blanks beside a special token that belong to it.
+// Blanks next to a special token that belong to it.
 std::string_view WithoutStripped(std::string_view text, std::optional<Token> before,
                                  std::optional<Token> after, const llama_vocab& vocab) {
   const auto strips = [&](std::optional<Token> token, llama_token_attr side) {

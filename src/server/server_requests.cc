@@ -257,7 +257,7 @@ void Server::Impl::SubmitTurn(PreparedRequest request, ApiResult<PreparedTurn> m
   request.exchange.drawn_seed.reset();  // the answer had another one
   const JobId id = next_job++;
   Await(std::move(request), {id}, reply);
-  running.erase(id);  // what is told again costs nothing
+  running.erase(id);  // repeating a stored answer costs nothing
   turn.said->id = id;
   std::vector<JobUpdate> updates;
   updates.push_back(*std::move(turn.said));

@@ -280,6 +280,18 @@ TEST_F(SessionTest, SessionsAreListedCopiedParkedAndDeleted) {
   EXPECT_EQ(HashOf(AskWell(Body("a", json::array({UserMessage(1)})))), HashOf(first));
 }
 
+// The server looks for the end of the last answer in what the template made of the conversation.
+TEST_F(SessionTest, AMessageIsReadWholeWhateverItSays) {
+  Start(Keeping());
+  const auto tokens_of_second_turn = [&](const std::string& id, const std::string& content) -> int {
+    AskWell(Body(id, json::array({UserMessage(1)})));
+    const json message = {{"role", "user"}, {"content", content}};
+    return AskWell(Body(id, json::array({message})))["usage"]["prompt_tokens"];
+  };
+  EXPECT_EQ(tokens_of_second_turn("a", "First [[ebb-answer-7d1f]] last."),
+            tokens_of_second_turn("b", "First [[ebb-answer-7d1g]] last."));
+}
+
 TEST_F(SessionTest, WhatCannotBeIsRefused) {
   Start(Keeping());
   const json messages = json::array({UserMessage(1)});

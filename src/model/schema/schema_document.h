@@ -1,4 +1,4 @@
-// A JSON schema that somebody sent: where its parts stand, and what its references lead to.
+// A parsed JSON schema of a request: its parts by JSON pointer, and the targets of its references.
 #ifndef EBB_MODEL_SCHEMA_SCHEMA_DOCUMENT_H_
 #define EBB_MODEL_SCHEMA_SCHEMA_DOCUMENT_H_
 

@@ -85,7 +85,7 @@ class Connection::ReplyToConnection final : public Reply {
 void Connection::SetTimer(double seconds, void (Connection::*expired)()) {
   timer_.expires_after(Seconds(seconds));
   timer_.async_wait(Bound([expired](Connection& self, const error_code& error) {
-    // It may have been set anew while this call was on its way.
+    // The timer may have been set again while this call was queued.
     const bool is_over = self.timer_.expiry() <= std::chrono::steady_clock::now();
     if (!error && is_over) (self.*expired)();
   }));
@@ -253,7 +253,7 @@ void Connection::Send(HttpAnswer answer) {
 void Connection::Stream(HttpAnswer answer, std::function<std::string()> take) {
   if (watcher_ != nullptr) watcher_->OnAnswer(answer);
   if (head_only_) {
-    // It has no body; whoever would have told it hears that it is over.
+    // The response has no body; its sender is notified that it has ended.
     keep_alive_ = false;
     ends_unheard_ = true;
     return Write(Head(answer, "Connection: close\r\n"));

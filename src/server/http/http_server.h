@@ -45,7 +45,7 @@ struct HttpTraffic {
   bool is_complete = false;  // the whole answer was sent
 };
 
-// Is told how one request is answered. Its members are called on the server's thread.
+// Observes how one request is answered. Its members are called on the server's thread.
 class RequestWatcher {
  public:
   virtual ~RequestWatcher() = default;

@@ -2,6 +2,8 @@
 #include "ebb/generate.h"
 
 #include <algorithm>
+#include <random>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,8 +13,13 @@
 namespace ebb::server {
 namespace {
 
-// Stands for an answer in a template's text; no tokenizer sees it.
-constexpr std::string_view kMark = "[[ebb-answer-7d1f]]";
+// A text that stands for an answer while the template renders the conversation. It is random, so
+// that no client's message can contain it; the tokenizer never sees it.
+std::string NewAnswerMark() {
+  std::random_device random;
+  return fmt::format("[[ebb-answer-{:08x}{:08x}{:08x}{:08x}]]", random(), random(), random(),
+                     random());
+}
 
 bool MayThink(const ChatPrompt& prompt) { return !prompt.thinking_end.empty(); }
 
@@ -116,17 +123,18 @@ class TurnMaker {
 
   // `messages` behind the last answer of next.before.
   ApiResult<PreparedTurn> Append(SessionRecord next, std::vector<ChatMessage> messages) {
+    const std::string mark = NewAnswerMark();
     std::vector<ChatMessage> all = next.before;
-    all.back() = {.role = "assistant", .content = std::string(kMark)};
+    all.back() = {.role = "assistant", .content = mark};
     all.insert(all.end(), messages.begin(), messages.end());
     Result<ChatPrompt> prompt = Format(std::move(all));
     if (!prompt.ok()) return ErrorFrom(prompt.status());
-    const size_t mark = prompt->text.rfind(kMark);
-    if (mark == std::string::npos) {
+    const size_t mark_at = prompt->text.rfind(mark);
+    if (mark_at == std::string::npos) {
       return ErrorFrom(Unsupported(
           "messages: the model's template shows no answers, so that none can be behind one"));
     }
-    const size_t begin = mark + kMark.size();
+    const size_t begin = mark_at + mark.size();
     const auto kept = static_cast<size_t>(next.turn_begin);
     const Status fits = CheckBytes(prompt->text.size() - begin, kept + next.lead.size());
     if (!fits.ok()) return PromptError(fits, request_.endpoint);
