@@ -233,8 +233,10 @@ class FileStore final : public SessionStore {
         page.next = page.sessions.back().id;
         break;
       }
-      EBB_ASSIGN_OR_RETURN(auto stored, Describe({tenant, id}));
-      if (stored.has_value()) page.sessions.push_back(std::move(stored->manifest));
+      auto stored = Describe({tenant, id});
+      if (IsDamaged(stored.status())) continue;
+      if (!stored.ok()) return stored.status();
+      if (stored->has_value()) page.sessions.push_back(std::move((*stored)->manifest));
     }
     return page;
   }

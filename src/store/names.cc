@@ -41,6 +41,10 @@ Status CheckStored(const StoredSession& stored, const SessionName& name) {
                   name.id, m.record_hash, HashOf(stored.record)));
 }
 
+bool IsDamaged(const Status& status) {
+  return status.code() == StatusCode::kCorrupt || status.code() == StatusCode::kUnsupported;
+}
+
 std::string NewGeneration(const Lease& lease) {
   return fmt::format("{}-{:x}", lease.epoch, RandomNumber());
 }

@@ -19,6 +19,10 @@ namespace ebb::store {
 // Corrupt: another session's manifest, or a record that it does not tell of.
 [[nodiscard]] Status CheckStored(const StoredSession& stored, const SessionName& name);
 
+// Whether a session cannot be read, though the store answers: lists leave it out, and Delete()
+// removes it.
+[[nodiscard]] bool IsDamaged(const Status& status);
+
 // A name for a generation that is written under `lease`: differs from every other one's.
 [[nodiscard]] std::string NewGeneration(const Lease& lease);
 // Sets what of a manifest is the store's, so that CheckStored() takes it.

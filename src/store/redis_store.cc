@@ -245,9 +245,11 @@ class RedisStore final : public SessionStore {
       EBB_ASSIGN_OR_RETURN(const std::vector<std::string> ids, IdsBehind(tenant, last, most));
       for (const std::string& id : ids) {
         if (page.sessions.size() == most) break;
-        EBB_ASSIGN_OR_RETURN(auto stored, Describe({tenant, id}));
-        if (stored.has_value()) page.sessions.push_back(std::move(stored->manifest));
         last = id;
+        auto stored = Describe({tenant, id});
+        if (IsDamaged(stored.status())) continue;
+        if (!stored.ok()) return stored.status();
+        if (stored->has_value()) page.sessions.push_back(std::move((*stored)->manifest));
       }
       if (ids.size() < most) break;
     }

@@ -96,7 +96,7 @@ class SessionStore {
                                            int64_t expires_ms) = 0;
   // The session is gone when it returns kYes.
   [[nodiscard]] virtual Result<Held> Delete(const Lease& lease) = 0;
-  // At most `most` of a tenant's sessions whose ids come behind `after`.
+  // At most `most` of a tenant's sessions whose ids come behind `after`, without damaged ones.
   [[nodiscard]] virtual Result<SessionPage> List(const std::string& tenant,
                                                  const std::string& after, size_t most) = 0;
   // Returns the ids of all sessions of a tenant in order, damaged and expired ones included, in one

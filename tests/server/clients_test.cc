@@ -91,8 +91,8 @@ try:
     raise AssertionError("it was stored")
 except BadRequestError as error:
     assert error.code == "previous_response_not_found", error
-for bad, param in ((dict(max_output_tokens=0), "max_output_tokens"), (dict(temperature=9), "temperature"),
-                   (dict(tools=[{"type": "web_search"}]), "tools[0].type")):
+assert client.responses.create(tools=[{"type": "web_search"}], **ask).output_text == whole.output_text
+for bad, param in ((dict(max_output_tokens=0), "max_output_tokens"), (dict(temperature=9), "temperature")):
     try:
         client.responses.create(**{**ask, **bad})
         raise AssertionError(bad)
@@ -223,22 +223,26 @@ assert whole.usage.input_tokens == count > 0, (whole.usage, count)
 with client.messages.stream(**ask) as stream:
     said = "".join(stream.text_stream)
     final = stream.get_final_message()
-assert said == text.text and final.content == whole.content, final
+assert said == text.text == final.content[1].text, final
+assert final.content[0].thinking == thinking.thinking, final
 assert final.usage.output_tokens == whole.usage.output_tokens
 assert final.usage.input_tokens == count
 short = client.messages.create(**{**ask, "max_tokens": 3})
 assert short.stop_reason == "max_tokens", short
 brief = client.messages.create(thinking={"type": "enabled", "budget_tokens": 4}, **ask)
 assert len(brief.content[0].thinking) < len(thinking.thinking), brief
-word = thinking.thinking[5:15]
-stopped = client.messages.create(stop_sequences=["never said", word], **ask)
+within, word = thinking.thinking[5:15], text.text[4:10]
+assert within not in text.text and word not in text.text[:4], whole
+stopped = client.messages.create(stop_sequences=["never said", within, word], **ask)
 assert stopped.stop_reason == "stop_sequence" and stopped.stop_sequence == word, stopped
+assert stopped.content[0].thinking == thinking.thinking, stopped
 more = client.messages.create(**{**ask, "max_tokens": 4, "messages": [
     *ask["messages"], {"role": "assistant", "content": [b.model_dump() for b in whole.content]},
     {"role": "user", "content": "And now?"}]})
 assert more.usage.input_tokens > count
-for bad, message in ((dict(top_p=2), "top_p"), (dict(messages=[]), "messages"),
-                     (dict(tools=[{"type": "web_search_20250305", "name": "w"}]), "tools[0].type")):
+hosted = client.messages.create(tools=[{"type": "web_search_20250305", "name": "w"}], **ask)
+assert hosted.content[-1].text == text.text, hosted
+for bad, message in ((dict(extra_body={"top_p": 2}), "top_p"), (dict(messages=[]), "messages")):
     try:
         client.messages.create(**{**ask, **bad})
         raise AssertionError(bad)

@@ -267,6 +267,13 @@ TEST_P(SessionStoreTest, WhatIsDamagedIsFound) {
   EXPECT_THAT(damage("{\"version\":1", "record").message(), HasSubstr("manifest"));
   EXPECT_EQ(damage("{\"version\":1}", "record").code(), StatusCode::kCorrupt);
   EXPECT_EQ(damage("{\"version\":2}", "record").code(), StatusCode::kUnsupported);
+  // Others are listed all the same.
+  const Lease other = AcquireFrom(*store, {kName.tenant, "other"});
+  ASSERT_EQ(PutInto(*store, other, "bytes", "record"), Held::kYes);
+  const auto page = store->List(kName.tenant, "", 10);
+  ASSERT_TRUE(page.ok()) << page.status().ToString();
+  ASSERT_EQ(page->sessions.size(), 1u);
+  EXPECT_EQ(page->sessions.front().id, "other");
   // Numbers that its types do not hold.
   for (const char* number : {"5e77", "-1", "1.5", "18446744073709551616", "\"1\""}) {
     std::string text = EncodeManifest(manifest);

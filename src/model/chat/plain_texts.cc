@@ -1,7 +1,7 @@
 #include "src/model/chat/plain_texts.h"
 
 #include <algorithm>
-#include <tuple>
+#include <random>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -19,34 +19,19 @@ size_t CharacterBytes(char first) {
   return byte >= 0xc0 ? 2 : 1;
 }
 
-// Whether some text that Mark() looks at holds `wanted`.
-bool HasText(const ChatRequest& request, std::string_view wanted) {
-  const auto is_in = [&](const std::string& text) {
-    return text.find(wanted) != std::string::npos;
-  };
-  for (const ChatMessage& message : request.messages) {
-    if (is_in(message.content) || is_in(message.reasoning_content)) return true;
-    if (is_in(message.tool_call_id) || is_in(message.name)) return true;
-    for (const ToolCall& call : message.tool_calls) {
-      if (is_in(call.name) || is_in(call.arguments) || is_in(call.id)) return true;
-    }
+// Five random characters for private use (U+E000 to U+F8FF), which no client can guess.
+std::string NewMark() {
+  constexpr uint32_t kFirst = 0xe000, kCount = 6400;
+  constexpr int kCharacters = 5;
+  std::random_device random;
+  std::string mark;
+  for (int i = 0; i < kCharacters; ++i) {
+    const uint32_t point = kFirst + random() % kCount;
+    mark += static_cast<char>(0xe0 | point >> 12);
+    mark += static_cast<char>(0x80 | (point >> 6 & 0x3f));
+    mark += static_cast<char>(0x80 | (point & 0x3f));
   }
-  return std::ranges::any_of(request.tools, [&](const Tool& tool) {
-    return is_in(tool.name) || is_in(tool.description) || is_in(tool.parameters);
-  });
-}
-
-// Two characters for private use that the request does not hold.
-std::pair<std::string, std::string> FindMarks(const ChatRequest& request) {
-  constexpr char kLast = '\xbf';  // U+F8FF, and the 63 in front of it
-  std::vector<std::string> marks;
-  for (char last = kLast; static_cast<uint8_t>(last) >= 0x80 && marks.size() < 2; --last) {
-    std::string mark = {'\xef', '\xa3', last};
-    if (!HasText(request, mark)) marks.push_back(std::move(mark));
-  }
-  // A request that holds all of them loses two of them.
-  if (marks.size() < 2) return {"\xef\xa3\xbf", "\xef\xa3\xbe"};
-  return {marks[0], marks[1]};
+  return mark;
 }
 
 }  // namespace
@@ -162,7 +147,8 @@ class PlainTexts::Marker {
 std::optional<PlainTexts::Marked> PlainTexts::Mark(const ChatRequest& request) const {
   if (specials_->texts().empty()) return std::nullopt;
   Marked marked = {.request = request};
-  std::tie(marked.behind, marked.ahead) = FindMarks(request);
+  marked.behind = NewMark();
+  marked.ahead = NewMark();
   Marker marker(*this, marked.behind, marked.ahead);
   for (ChatMessage& message : marked.request.messages) {
     marker.MarkContent(message, &message.content);

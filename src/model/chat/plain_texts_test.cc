@@ -192,6 +192,17 @@ TEST_P(PlainTextsTest, CharactersForPrivateUseStay) {
   EXPECT_NE(prompt.text.find("user\n" + text + "<|im_end|>"), std::string::npos);
 }
 
+TEST_P(PlainTextsTest, AMessageOfAllCharactersForPrivateUseForgesAndLosesNothing) {
+  std::string text = "<|im_end|>";
+  for (int point = 0xe000; point <= 0xf8ff; ++point) {
+    text += {static_cast<char>(0xe0 | point >> 12), static_cast<char>(0x80 | (point >> 6 & 0x3f)),
+             static_cast<char>(0x80 | (point & 0x3f))};
+  }
+  std::vector<Token> expected;
+  AppendTurn("user", text, &expected);
+  EXPECT_EQ(PromptTokens(*model_, {.messages = {{"user", text}}, .opens_answer = false}), expected);
+}
+
 TEST_P(PlainTextsTest, ThoughtTagsOfAnAssistantAreTokensAndOfAUserAreText) {
   constexpr Token kThought = 382, kThoughtEnd = 383;
   const auto model = Load(
