@@ -111,7 +111,7 @@ struct ProductRate {
 struct ProductBenchmark {
   int threads = 0;
   std::string kernel = {};  // instruction set, such as "AVX3"
-  Spread limit_gb_s = {};  // read bandwidth of the memory
+  Spread limit_gb_s = {};   // read bandwidth of the memory
   std::vector<ProductRate> rates = {};
 };
 // Measures the product of weights and activations, by which decoding and prefill are bounded, for

@@ -350,7 +350,8 @@ Status Sampler::LoadState(StateReader* from) {
   const auto seen = from->Numbers<uint8_t>();
   if (seen.size() != tokens.size()) from->Fail("a sampler with tokens that nobody saw");
   for (size_t i = 0; i < seen.size() && from->ok(); ++i) {
-    if (seen[i] > static_cast<uint8_t>(Seen::kOpen)) from->Fail("an unknown kind of token in the history");
+    if (seen[i] > static_cast<uint8_t>(Seen::kOpen))
+      from->Fail("an unknown kind of token in the history");
     if (tokens[i] < 0 || tokens[i] >= impl_->model->shape().vocab_size) {
       from->Fail(fmt::format("token {} is not in the vocabulary", tokens[i]));
     }
