@@ -12,7 +12,6 @@
 #include "ebb/session_file.h"
 #include "src/server/access/trace_context.h"
 #include "src/server/api/error_form.h"
-#include "src/server/api/text_bytes.h"
 #include "src/server/http/request_target.h"
 #include "src/server/open_api.h"
 #include "src/server/server_impl.h"
@@ -298,7 +297,6 @@ Result<std::unique_ptr<Server>> Server::Start(std::shared_ptr<const Model> model
   // What is wrong with the defaults is told now rather than to each request.
   EBB_RETURN_IF_ERROR(engine->OpenSession(defaults.session).status());
   impl.fingerprint = fmt::format("ebb-{:016x}", impl.model->fingerprint());
-  impl.most_bytes_per_token = MostBytesPerToken(*impl.model);
   impl.started = static_cast<int64_t>(std::time(nullptr));
   impl.run_id = std::random_device()();
   impl.responses = std::make_shared<ResponseStore>(options.response_store_bytes);

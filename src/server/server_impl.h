@@ -164,7 +164,6 @@ struct Server::Impl {
   std::shared_ptr<const Model> model;
   ServerOptions options;
   std::string fingerprint;
-  size_t most_bytes_per_token = 1;  // see MostBytesPerToken()
   int64_t started = 0;
   uint64_t run_id = 0;  // so that ids of answers differ from run to run
   std::vector<Route> routes;

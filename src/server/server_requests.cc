@@ -197,9 +197,8 @@ ApiResult<PreparedRequest> Server::Impl::ReadBody(Api api, const HttpRequest& ht
 void Server::Impl::PrepareRead(const std::shared_ptr<PreparedRequest>& request,
                                const std::shared_ptr<Reply>& reply) {
   CompletionRequest completion = *std::exchange(request->completion, std::nullopt);
-  const int context =
-      completion.session.context > 0 ? completion.session.context : model->shape().trained_context;
-  std::optional<ApiError> too_long = CheckTextFits(completion, most_bytes_per_token, context);
+  std::optional<ApiError> too_long =
+      CheckTextFits(completion, model->longest_token_bytes(), ContextBound(*model, completion));
   ApiResult<Prepared> prepared = too_long.has_value() ? ApiResult<Prepared>(*std::move(too_long))
                                                       : Prepare(*model, std::move(completion));
   if (auto* error = std::get_if<ApiError>(&prepared)) {

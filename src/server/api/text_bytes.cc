@@ -21,14 +21,6 @@ size_t TextBytes(const CompletionRequest& request) {
   return bytes;
 }
 
-size_t MostBytesPerToken(const Model& model) {
-  size_t most = 1;
-  for (Token token = 0; token < model.shape().vocab_size; ++token) {
-    most = std::max(most, model.TokenText(token, Model::ControlTokens::kShow).size());
-  }
-  return most;
-}
-
 std::optional<ApiError> CheckTextFits(const CompletionRequest& request, size_t bytes_per_token,
                                       int context) {
   if (request.session.past_context == PastContext::kReRotate) return std::nullopt;

@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 
-#include "ebb/model.h"
 #include "src/server/api/api_error.h"
 #include "src/server/api/request.h"
 
@@ -17,11 +16,9 @@ namespace ebb::server {
 // Texts and messages, those of a stored response among them.
 [[nodiscard]] size_t TextBytes(const CompletionRequest& request);
 
-// The most bytes of text that one token of the model stands for.
-[[nodiscard]] size_t MostBytesPerToken(const Model& model);
-// An error where the prompt cannot fit into the context, as far as its bytes tell: it is refused
-// before it is tokenized, which takes seconds for megabytes. Counts texts and what users and tools
-// say: a chat template may leave out other messages. bytes_per_token: see MostBytesPerToken().
+// Returns an error if the prompt has too many bytes for the context. Rendering and tokenizing
+// megabytes takes seconds, so this comes first. Counts texts and the messages of users and tools: a
+// chat template may leave out other messages. bytes_per_token: Model::longest_token_bytes().
 [[nodiscard]] std::optional<ApiError> CheckTextFits(const CompletionRequest& request,
                                                     size_t bytes_per_token, int context);
 

@@ -1,6 +1,5 @@
 #include "src/server/engine/session_shelf.h"
 
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "ebb/session_file.h"
 #include "ebb/state.h"
 #include "src/server/sessions/scratch_folder.h"
+#include "src/store/names.h"
 
 namespace ebb::server {
 namespace {
@@ -51,8 +51,7 @@ std::string FileOwner(std::string_view tenant, std::string_view tag) {
 }
 
 std::string NewTag() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  return fmt::format("{:016x}{:016x}", store::RandomNumber(), store::RandomNumber());
 }
 
 // The status with `name` in place of the file's path: clients read these messages.

@@ -33,8 +33,32 @@ using store::StoredSession;
 
 constexpr double kLeaseSeconds = 0.3;
 
+// Describes every session by an empty record of generation "g", and takes all writes.
+class FakeStore : public store::SessionStore {
+ public:
+  Result<std::optional<StoredSession>> Describe(const SessionName& name) override {
+    Manifest manifest;
+    manifest.tenant = name.tenant;
+    manifest.id = name.id;
+    manifest.generation = "g";
+    return std::optional(StoredSession{manifest, EncodeRecord({})});
+  }
+  Result<Held> Put(const Lease&, const std::string&, std::string_view, Manifest*) override {
+    return Held::kYes;
+  }
+  Result<Held> Touch(const Lease&, int64_t, int64_t) override { return Held::kYes; }
+  Result<std::vector<std::string>> ListIds(const std::string&) override {
+    return std::vector<std::string>();
+  }
+  Result<Held> Delete(const Lease&) override { return Held::kYes; }
+  Result<store::SessionPage> List(const std::string&, const std::string&, size_t) override {
+    return store::SessionPage();
+  }
+  Status Sweep() override { return OkStatus(); }
+};
+
 // Holds one session. A fetch lasts until the lease has been renewed `awaited` times.
-class SlowStore final : public store::SessionStore {
+class SlowStore final : public FakeStore {
  public:
   explicit SlowStore(int awaited) : awaited_(awaited) {}
 
@@ -57,13 +81,6 @@ class SlowStore final : public store::SessionStore {
     if (lease.epoch == fmt::format("{}", epoch_)) is_held_ = false;
     return OkStatus();
   }
-  Result<std::optional<StoredSession>> Describe(const SessionName& name) override {
-    Manifest manifest;
-    manifest.tenant = name.tenant;
-    manifest.id = name.id;
-    manifest.generation = "g";
-    return std::optional(StoredSession{manifest, EncodeRecord({})});
-  }
   Status Get(const Manifest&, const std::string& path) override {
     std::unique_lock lock(mutex_);
     ++num_fetches_;
@@ -75,19 +92,6 @@ class SlowStore final : public store::SessionStore {
     std::ofstream(path) << "rows";
     return renewed ? OkStatus() : IoError("the lease was not renewed");
   }
-  Result<Held> Put(const Lease&, const std::string&, std::string_view, Manifest*) override {
-    return Held::kYes;
-  }
-  Result<Held> Touch(const Lease&, int64_t, int64_t) override { return Held::kYes; }
-  Result<std::vector<std::string>> ListIds(const std::string&) override {
-    return std::vector<std::string>();
-  }
-  Result<Held> Delete(const Lease&) override { return Held::kYes; }
-  Result<store::SessionPage> List(const std::string&, const std::string&, size_t) override {
-    return store::SessionPage();
-  }
-  Status Sweep() override { return OkStatus(); }
-
   // The lease is lost by this renewal; 0: by none.
   void LoseAt(int renewal) { lost_at_ = renewal; }
   [[nodiscard]] int num_fetches() {
@@ -175,20 +179,13 @@ TEST_F(SessionKeeperTest, WhatWasFetchedUnderALostLeaseIsFetchedAnew) {
 
 // Holds sessions of any name, each under the epoch "1", as a folder does. A fetch writes the
 // session's name in two halves and lasts until two fetches have written their first half.
-class FolderLikeStore final : public store::SessionStore {
+class FolderLikeStore final : public FakeStore {
  public:
   Result<std::optional<Lease>> Acquire(const SessionName& name) override {
     return std::optional(Lease{name, "1"});
   }
   Result<Held> Renew(const Lease&) override { return Held::kYes; }
   Status Release(const Lease&) override { return OkStatus(); }
-  Result<std::optional<StoredSession>> Describe(const SessionName& name) override {
-    Manifest manifest;
-    manifest.tenant = name.tenant;
-    manifest.id = name.id;
-    manifest.generation = "g";
-    return std::optional(StoredSession{manifest, EncodeRecord({})});
-  }
   Status Get(const Manifest& manifest, const std::string& path) override {
     std::ofstream(path) << manifest.tenant << '/';
     std::unique_lock lock(mutex_);
@@ -200,18 +197,6 @@ class FolderLikeStore final : public store::SessionStore {
     std::ofstream(path, std::ios::app) << manifest.id;
     return both ? OkStatus() : IoError("no second fetch began");
   }
-  Result<Held> Put(const Lease&, const std::string&, std::string_view, Manifest*) override {
-    return Held::kYes;
-  }
-  Result<Held> Touch(const Lease&, int64_t, int64_t) override { return Held::kYes; }
-  Result<std::vector<std::string>> ListIds(const std::string&) override {
-    return std::vector<std::string>();
-  }
-  Result<Held> Delete(const Lease&) override { return Held::kYes; }
-  Result<store::SessionPage> List(const std::string&, const std::string&, size_t) override {
-    return store::SessionPage();
-  }
-  Status Sweep() override { return OkStatus(); }
 
  private:
   std::mutex mutex_;

@@ -2,12 +2,12 @@
 #include "ebb/generate.h"
 
 #include <algorithm>
-#include <random>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "src/store/names.h"
 #include "src/store/session_store.h"
 
 namespace ebb::server {
@@ -16,9 +16,7 @@ namespace {
 // A text that stands for an answer while the template renders the conversation. It is random, so
 // that no client's message can contain it; the tokenizer never sees it.
 std::string NewAnswerMark() {
-  std::random_device random;
-  return fmt::format("[[ebb-answer-{:08x}{:08x}{:08x}{:08x}]]", random(), random(), random(),
-                     random());
+  return fmt::format("[[ebb-answer-{:016x}{:016x}]]", store::RandomNumber(), store::RandomNumber());
 }
 
 bool MayThink(const ChatPrompt& prompt) { return !prompt.thinking_end.empty(); }
