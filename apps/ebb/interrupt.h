@@ -11,7 +11,7 @@ namespace ebb::cli {
 // not one answer. A SIGHUP that is ignored, as under nohup, stays so. Also ignores SIGPIPE and
 // SIGXFSZ, so that a closed stdout or a file past its limit is an error like any other.
 [[nodiscard]] const std::atomic<bool>* InstallInterruptHandler();
-// What the last InstallInterruptHandler() returned shows; false before.
+// Reads the flag that the last InstallInterruptHandler() returned; false before the first call.
 [[nodiscard]] bool Interrupted();
 // Whether SIGTERM or SIGHUP came: the program is to end once what can be saved is saved.
 [[nodiscard]] bool MustEnd();

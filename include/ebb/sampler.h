@@ -72,7 +72,7 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // What a token has to obey.
+  // The constraint that a token must satisfy.
   enum class Constraint {
     kGrammar,
     kFree,  // nothing: thoughts are free, the answer behind them obeys the grammar

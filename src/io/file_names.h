@@ -1,4 +1,4 @@
-// What files are called.
+// The names of files.
 #ifndef EBB_IO_FILE_NAMES_H_
 #define EBB_IO_FILE_NAMES_H_
 

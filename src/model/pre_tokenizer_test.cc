@@ -136,7 +136,7 @@ TEST(LinearRegexTest, SplitsAsStdRegexDoes) {
     LinearRegex<char> regex(expression);
     for (int i = 0; i < 300; ++i) {
       std::string text;
-      // Of few different characters, so that there are runs.
+      // Few different characters, so that there are runs.
       const size_t first = random() % characters.size();
       const size_t num_different = 1 + random() % 12;
       const size_t length = random() % 60;

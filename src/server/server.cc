@@ -333,7 +333,7 @@ Server::~Server() {
     done.get_future().wait();
   };
   impl_->stopping = true;
-  // What was begun before is with `lanes` then.
+  // Earlier requests have reached `lanes` by then.
   run_between_requests([] {});
   if (impl_->lanes != nullptr) impl_->lanes->Stop();
   if (impl_->driver != nullptr) impl_->driver->Stop();

@@ -97,7 +97,7 @@ struct Server::Impl {
   [[nodiscard]] static std::shared_ptr<AccessLine> LineOf(const HttpRequest& request) {
     return std::static_pointer_cast<AccessLine>(request.watcher);
   }
-  // What every answer to `request` has.
+  // The headers of every answer to `request`.
   [[nodiscard]] Headers HeadersFor(const HttpRequest& request) const;
   // With the headers of every answer to `request`, and as its interface tells errors.
   [[nodiscard]] HttpAnswer InItsForm(const HttpRequest& request, HttpAnswer answer) const;

@@ -73,7 +73,7 @@ void WorkLanes::Run(Lane* lane) {
       const Task task = TakeNext(lane);
       lock.unlock();
       task.run();
-      // What the task holds goes here, without the lock.
+      // The task is destroyed here, without the lock.
     }
     lock.lock();
   }

@@ -39,7 +39,7 @@ struct ServeInput {
   server::DashboardMode dashboard = server::DashboardMode::kFigures;
   server::ReasoningField reasoning_field = server::ReasoningField::kReasoningContent;
   std::optional<store::StoreUrl> sessions;
-  // Of prompts in that store; 0: off; nothing: kDefaultPrefixStoreBytes where there are sessions.
+  // Limit of stored prompts; 0: off; empty: kDefaultPrefixStoreBytes if there are sessions.
   std::optional<uint64_t> prefix_store_bytes;
   // Seconds.
   int session_idle = 300;

@@ -35,7 +35,7 @@ std::optional<ChatInput> NextChatInput(
   if (!line) return std::nullopt;
   if (line->starts_with(kQuotes)) {
     std::string text = line->substr(kQuotes.size());
-    // What the end of the input cuts off is a turn too.
+    // A turn that the end of the input cuts off counts too.
     while (!text.ends_with(kQuotes) && (line = next_line(true))) text += "\n" + *line;
     if (text.ends_with(kQuotes)) text.erase(text.size() - kQuotes.size());
     // Quotes on lines of their own are no part of it.

@@ -1,4 +1,4 @@
-// What a user types in a conversation: turns and commands.
+// Reads turns and commands from the lines that a user types in a conversation.
 #ifndef EBB_APPS_RUN_CHAT_INPUT_H_
 #define EBB_APPS_RUN_CHAT_INPUT_H_
 

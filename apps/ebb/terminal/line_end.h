@@ -1,4 +1,4 @@
-// Where a line ends: at a newline, with a carriage return before it or without.
+// A line ends at a newline, with or without a carriage return before it.
 #ifndef EBB_APPS_TERMINAL_LINE_END_H_
 #define EBB_APPS_TERMINAL_LINE_END_H_
 

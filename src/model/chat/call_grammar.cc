@@ -43,7 +43,7 @@ std::string WithNames(std::string_view text,
 
 using GrammarRules = std::map<std::string, std::string>;
 
-// Of a grammar with one rule on each line.
+// REQUIRES: a grammar with one rule on each line.
 GrammarRules RulesOf(std::string_view grammar) {
   constexpr std::string_view kIs = " ::= ";
   GrammarRules rules;

@@ -172,7 +172,7 @@ TEST_P(PlainTextsTest, TextsOfToolsAndCallsArePlain) {
   const std::vector<Token> tokens = PromptTokens(*model, request);
   EXPECT_EQ(Count(tokens, kEnd), num_ends);
   EXPECT_EQ(Count(tokens, kTurn), num_turns);
-  // What calls look like is not told with marks.
+  // The grammar of calls comes from the request without marks.
   EXPECT_EQ(prompt.grammar.find("\xef\xa3"), std::string::npos);
 }
 

@@ -21,7 +21,7 @@ struct SystemSupport {
   bool alone = true;    // one without any other message
 };
 
-// What a template makes of a conversation; nothing where it refuses.
+// Renders a conversation; empty if the template refuses it.
 using RenderMessages =
     std::function<std::optional<std::string>(const std::vector<ChatMessage>& messages)>;
 

@@ -13,7 +13,7 @@ constexpr std::string_view kCharRule =
 constexpr std::string_view kMendedCharRule =
     R"(char ::= [^"\\\x7F\x00-\x1F] | [\\] (["\\bfnrt] | "u" )"
     R"(([0-9a-cA-CefEF] [0-9a-fA-F] | [dD] [0-7]) [0-9a-fA-F] [0-9a-fA-F]))";
-// What all rules of names begin with that are none of some others.
+// The beginning of every rule for names that are none of a list.
 constexpr std::string_view kOtherNames = R"( ::= ["] ( )";
 constexpr std::string_view kNoQuote = R"([^")";
 constexpr std::string_view kPlain = R"([^"\\\x7F\x00-\x1F)";

@@ -9,7 +9,7 @@ namespace {
 
 using Positions = std::vector<bool>;  // [text.size() + 1]
 
-// Where matches end that begin at `from`.
+// Returns the ends of the matches that begin at `from`.
 Positions EndsOf(const RegexNode& node, const std::u32string& text, Positions from) {
   switch (node.kind) {
     case RegexNode::Kind::kSet: {

@@ -1,4 +1,4 @@
-// What the keywords of a case admit of objects and arrays.
+// The objects and arrays that the keywords of a case admit.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ struct SchemaRewriter::ObjectCase {
   std::set<std::string> required;
   std::set<std::string> forbidden;
   std::vector<std::pair<std::string, SchemaJson>> members;  // those of `names` that may be there
-  // Of members that are not named; nothing: there may be none.
+  // The schema of members that are not named; empty: there may be none.
   std::optional<SchemaJson> additional = {};
 };
 

@@ -30,7 +30,7 @@ class SchemaDocument {
   // The same as code would write it, "properties.x"; the root is "".
   [[nodiscard]] std::string PathOf(const SchemaJson& part) const;
 
-  // What a reference within the document leads to ("#", "#/$defs/a", "#anchor"); null: nothing.
+  // The target of a reference within the document ("#", "#/$defs/a", "#anchor"); null: none.
   [[nodiscard]] const SchemaJson* Resolve(std::string_view reference) const;
   // A member of a schema that is an object; null: it has none.
   [[nodiscard]] static const SchemaJson* Find(const SchemaJson& schema, const char* name);

@@ -6,7 +6,7 @@
 namespace ebb {
 namespace {
 
-// Of the years 0001 to 9999, with their leap days.
+// Covers the years 0001 to 9999, with their leap days.
 #define EBB_DATE                                                                  \
   "(([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-"                        \
   "((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|" \

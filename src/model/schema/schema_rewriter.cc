@@ -36,7 +36,7 @@ bool AdmitsAll(const SchemaJson* node) {
          });
 }
 
-// What takes the converter too long or too much of the stack.
+// Schemas for which the converter needs too much time or stack.
 std::string WhyTooLarge(const SchemaJson& part, size_t depth) {
   if (depth > kMostDepth) {
     return fmt::format("its parts lie more than {} deep within each other", kMostDepth);

@@ -55,7 +55,7 @@ class SchemaRewriter {
     std::vector<std::pair<const SchemaJson*, const char*>> choices;  // nodes and their keywords
     std::vector<std::pair<const SchemaJson*, size_t>> only;          // of oneOf: what was chosen
   };
-  // What all nodes of a case say of objects, or arrays, together.
+  // Merges the keywords for objects, or arrays, of all nodes of a case.
   struct ObjectCase;
   struct ArrayCase;
 
@@ -79,7 +79,7 @@ class SchemaRewriter {
   void MakeExclusive(const Expansion& state, SchemaCase* one);
   bool MakeDisjoint(const SchemaJson& other, SchemaCase* one);
 
-  // Of one case.
+  // For one case.
   std::vector<SchemaJson> Typed(const SchemaCase& one);
   std::optional<std::vector<SchemaJson>> Listed(const SchemaCase& one);
   [[nodiscard]] uint32_t TypesOf(const SchemaCase& one);

@@ -18,7 +18,7 @@ inline constexpr uint32_t kBooleanType = 32;
 inline constexpr uint32_t kNullType = 64;
 inline constexpr uint32_t kAllTypes = 127;
 
-// Of the argument of `type`; 0: it is none.
+// Bits of the argument of `type`; 0: it is invalid.
 [[nodiscard]] uint32_t TypeBits(const SchemaJson& argument);
 // The types that a keyword constrains; 0: all of them, or it constrains nothing.
 [[nodiscard]] uint32_t TypeOfKeyword(std::string_view keyword);

@@ -1,4 +1,4 @@
-// What the keywords of a case admit of values other than objects and arrays.
+// The values other than objects and arrays that the keywords of a case admit.
 #include <algorithm>
 #include <cmath>
 
@@ -60,7 +60,7 @@ std::vector<SchemaJson> SchemaRewriter::Typed(const SchemaCase& one) {
   return schemas;
 }
 
-// Of `enum` and `const`; nothing: there is neither.
+// The values of `enum` and `const`; empty: there is neither.
 std::optional<std::vector<SchemaJson>> SchemaRewriter::Listed(const SchemaCase& one) {
   SchemaJson values;
   const SchemaJson* lists = nullptr;
@@ -169,7 +169,7 @@ bool SchemaRewriter::TakeExcludedSchema(const SchemaJson& excluded, uint32_t* ty
   const SchemaJson* const required = SchemaDocument::Find(excluded, "required");
   if (required == nullptr || !required->is_array() || required->size() != 1) return false;
   if (!required->front().is_string()) return false;
-  // What is no object has all members that are required of objects.
+  // A value that is no object satisfies `required`.
   *types &= kObjectType;
   forbidden->insert(required->front().get<std::string>());
   return true;

@@ -28,9 +28,9 @@ class AccessLine final : public RequestWatcher {
   void OnEnd(const HttpTraffic& traffic) override;
 
   void SetKey(std::string name) { record_.key = std::move(name); }
-  // What the request is called where its answer's header never came to be.
+  // The request's id if no response header was sent.
   void SetId(std::string id) { record_.request_id = std::move(id); }
-  // Of a stream, whose head said nothing of it.
+  // The error of a stream, whose header could not carry it.
   void SetError(std::string error) { record_.error = std::move(error); }
   // is_first: of the choices of its prompt.
   void AddJob(const JobEnd& end, bool is_first);

@@ -1,4 +1,4 @@
-// What the access log tells of one request, and how a line of it looks.
+// The fields of one request in the access log, and the format of its line.
 #ifndef EBB_SERVER_ACCESS_ACCESS_RECORD_H_
 #define EBB_SERVER_ACCESS_ACCESS_RECORD_H_
 

@@ -28,7 +28,7 @@ struct ApiError {
   std::string detail = {};  // what the client is not told, for the access log; empty: nothing
 };
 
-// What a client may know of `message`: paths of the server's files become "<path>".
+// Returns `message` for a client: paths of the server's files become "<path>".
 [[nodiscard]] std::string WithoutPaths(std::string_view message);
 // What the access log tells of an error: its code, and what the client is not told.
 [[nodiscard]] std::string LoggedError(const ApiError& error);

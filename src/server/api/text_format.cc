@@ -20,7 +20,7 @@ class TextFormatReader {
     if (auto grammar = fields_->Text("grammar")) {
       TakeGrammar(fields_, "grammar", *std::move(grammar));
     }
-    // Where clients of llama-server give a schema.
+    // The field in which clients of llama-server give a schema.
     if (const Json* schema = fields_->Object("json_schema")) {
       TakeSchema(fields_, "json_schema", *schema);
     }

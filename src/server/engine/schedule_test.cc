@@ -86,7 +86,7 @@ TEST(Schedule, AHeldJobLetsOthersPassAndBeginsOnceItsTimeHasCome) {
   const Plan plan = Next(state, 5);
   EXPECT_TRUE(plan.IsIdle());
   EXPECT_EQ(plan.wake_at, 7);
-  // What it waited for has come.
+  // The lookup that the job waited for has ended.
   state.jobs[0].held_until.reset();
   EXPECT_THAT(Next(state, 5).starts, ElementsAre(1));
 }

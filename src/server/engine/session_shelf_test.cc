@@ -35,7 +35,7 @@ class SessionShelfTest : public testing::Test {
     EXPECT_TRUE(saved.ok()) << saved.status().ToString();
     return *std::move(saved);
   }
-  // What a job of `tenant` that has read the record of `saved` opens in the file.
+  // Opens the file as a job of `tenant` with this record does.
   Status Open(const std::string& file, const std::string& tenant, const SessionRecord& record) {
     SessionShelf shelf;
     trouble_ = SessionTrouble::kNone;

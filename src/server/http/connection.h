@@ -34,7 +34,7 @@ inline std::chrono::steady_clock::duration Seconds(double seconds) {
 
 class Connection;
 
-// What connections share.
+// State that connections share.
 struct SharedByConnections {
   HttpLimits limits;
   HttpServer::Handler handler;

@@ -38,7 +38,7 @@ struct HttpLimits {
 struct ApiKey;
 struct HttpAnswer;
 
-// What went over the connection for one request.
+// The bytes sent and received for one request.
 struct HttpTraffic {
   uint64_t body_bytes = 0;   // of the request's body
   uint64_t sent_bytes = 0;   // of the answer, its head included

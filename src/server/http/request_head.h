@@ -1,4 +1,4 @@
-// What the header of a request says.
+// The parsed header of a request.
 #ifndef EBB_SERVER_HTTP_REQUEST_HEAD_H_
 #define EBB_SERVER_HTTP_REQUEST_HEAD_H_
 
