@@ -1,4 +1,5 @@
 #include "src/server/api/llama_request.h"
+#include "tests/support/pebble_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,15 +18,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class LlamaRequestTest : public testing::Test {
+class LlamaRequestTest : public PebbleModelTest {
  protected:
-  static void SetUpTestSuite() {
-    auto model = Model::Load({.path = EBB_SOURCE_DIR "/training/pebble/pebble.gguf"});
-    ASSERT_TRUE(model.ok()) << model.status().ToString();
-    model_ = *model;
-  }
-  static void TearDownTestSuite() { model_.reset(); }
-
   struct Read {
     CompletionRequest request;
     std::shared_ptr<LlamaAnswer> answer;
@@ -59,8 +53,6 @@ class LlamaRequestTest : public testing::Test {
   static std::vector<Token> Tokens(const std::string& text, Model::AddBos add_bos) {
     return *model_->Tokenize(text, add_bos, Model::Specials::kParse);
   }
-
-  inline static std::shared_ptr<const Model> model_;
 };
 
 TEST_F(LlamaRequestTest, FieldsOfLlamaServerReachTheLibrary) {

@@ -4,18 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "ebb/lab/pebble.h"
+#include "tests/support/pebble_model.h"
 
 namespace ebb::server {
 namespace {
 
-class PrefixCacheTest : public testing::Test {
+class PrefixCacheTest : public PebbleModelTest {
  protected:
-  static void SetUpTestSuite() {
-    auto model = Model::Load({.path = EBB_SOURCE_DIR "/training/pebble/pebble.gguf"});
-    ASSERT_TRUE(model.ok()) << model.status().ToString();
-    model_ = *model;
-  }
-  static void TearDownTestSuite() { model_.reset(); }
   void SetUp() override { engine_ = *Engine::Create(model_, {.threads = 1}); }
 
   // Tokens that differ from those of another seed from the first on.
@@ -33,11 +28,8 @@ class PrefixCacheTest : public testing::Test {
   }
   [[nodiscard]] size_t UsedBytes() const { return engine_->arena_accounting(Tier::kT0).used_bytes; }
 
-  static std::shared_ptr<const Model> model_;
   std::unique_ptr<Engine> engine_;
 };
-
-std::shared_ptr<const Model> PrefixCacheTest::model_;
 
 using Given = PrefixCache::Given;
 

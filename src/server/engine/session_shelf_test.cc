@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/pebble_model.h"
 #include "tests/support/temp_folder.h"
 
 namespace ebb::server {
@@ -18,14 +19,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-class SessionShelfTest : public testing::Test {
+class SessionShelfTest : public PebbleModelTest {
  protected:
-  static void SetUpTestSuite() {
-    auto model = Model::Load({.path = EBB_SOURCE_DIR "/training/pebble/pebble.gguf"});
-    ASSERT_TRUE(model.ok()) << model.status().ToString();
-    model_ = *model;
-  }
-  static void TearDownTestSuite() { model_.reset(); }
   void SetUp() override { engine_ = *Engine::Create(model_, {.threads = 1}); }
 
   SavedSession SaveFor(const std::string& tenant, int num_tokens) {
@@ -53,7 +48,6 @@ class SessionShelfTest : public testing::Test {
     return std::filesystem::path(folder_.File("any")).parent_path().string();
   }
 
-  inline static std::shared_ptr<const Model> model_;
   TempFolder folder_;
   std::unique_ptr<Engine> engine_;
   SessionTrouble trouble_ = SessionTrouble::kNone;
